@@ -56,7 +56,7 @@ pub use ops::{
     BitCast, BlockDequantize, BlockFormat, BlockPlan, BlockQuantize, BlockScaled, BoundScaledPlan, Cast, CastError,
     CastLike, CastOptions, DequantizeLinear, DequantizeOptions, DynamicQuantizeLinear, GlobalScale, LinearScale,
     LinearlyScaled, NEWEST_OPSET, OpError, Operator, Plan, QuantizeLinear, QuantizeOptions, Recipe, ScaleRule,
-    ScaledPlan, UnknownFormat, cast_slice, cast_slice_packed, greatest_magnitude, greatest_magnitudes,
+    ScaledPlan, SymmetricScale, UnknownFormat, cast_slice, cast_slice_packed, greatest_magnitude, greatest_magnitudes,
 };
 pub use scalar::text::ParseError;
 pub use scalar::{RoundMode, UnknownRoundMode};

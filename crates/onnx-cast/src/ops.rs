@@ -27,7 +27,7 @@ pub use cast_like::CastLike;
 pub use dequantize_linear::{DequantizeLinear, DequantizeOptions};
 pub use dynamic_quantize_linear::{DynamicQuantizeLinear, DynamicallyQuantized};
 pub use error::{CastError, OpError};
-pub use linear_scale::{LinearScale, LinearlyScaled};
+pub use linear_scale::{LinearScale, LinearlyScaled, SymmetricScale};
 pub use node::{Attribute, AttributeValue};
 pub use plan::Plan;
 pub use quantize_linear::{QuantizeLinear, QuantizeOptions};

@@ -1,13 +1,13 @@
 //! The tensors of a quantized weight, computed part by part: elements, and the scales of their blocks beside them.
 
 use super::QuantizeRequest;
-use super::weight::{PART, Walk, Weight, no_room};
+use super::weight::{How, PART, Walk, Weight, no_room};
 use crate::io::memory::resize;
 use crate::layouts::{Checkpoint, TensorRef, WrittenWeight, copy_stretches, parts, transpose};
 use crate::pipeline::{Compute, Greatest, PipelineError, Scratch};
 use crate::rewrite::{Computed, Origin, Row};
 use crate::summary::TensorSummary;
-use onnx_cast::{DataType, OpError};
+use onnx_cast::{DataType, OpError, SymmetricScale};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -38,10 +38,11 @@ pub(super) fn rows<'a>(
     let source = ElementSource { weight: Arc::clone(&weight) };
     let origin = computed(Box::new(source), chosen.container, counter);
     let mut all = vec![Row { summary: elements, tensor, origin }];
-    let origin = if weight.is_ahead() {
-        computed(Box::new(ScaleSource { weight: Arc::clone(&weight) }), chosen.scale_type, None)
-    } else {
-        Origin::Beside
+    let origin = match weight.how {
+        How::Linear(scale) if weight.is_ahead() => {
+            computed(Box::new(ScaleSource { weight: Arc::clone(&weight), scale }), chosen.scale_type, None)
+        }
+        _ => Origin::Beside,
     };
     all.push(Row {
         summary: summary(&chosen.scales, chosen.scales_shape.clone(), chosen.scale_container),
@@ -228,11 +229,12 @@ impl Compute for ElementSource<'_> {
 /// The scales of a weight that are known before its elements.
 struct ScaleSource<'a> {
     weight: Arc<Weight<'a>>,
+    scale: SymmetricScale,
 }
 
 impl Compute for ScaleSource<'_> {
     fn compute(&self, start: usize, _: usize, _: &mut Scratch, out: &mut [u8]) -> Result<(), PipelineError> {
-        let scales = self.weight.known_scales().map_err(PipelineError::Cast)?.bytes().unwrap_or_default();
+        let scales = self.weight.known_scales(&self.scale).map_err(PipelineError::Cast)?.bytes().unwrap_or_default();
         let begin = self.weight.scale_type.byte_len(start).unwrap_or(0);
         out.copy_from_slice(scales.get(begin..begin + out.len()).ok_or_else(no_room)?);
         Ok(())
@@ -248,7 +250,10 @@ impl Compute for GlobalScaleSource<'_> {
     fn compute(&self, _: usize, _: usize, _: &mut Scratch, out: &mut [u8]) -> Result<(), PipelineError> {
         let weight = &*self.weight;
         let greatest = weight.greatest.as_ref().map_or(0.0, |greatest| greatest.first());
-        let global = weight.quantize.and_then(|quantize| quantize.global_scale(greatest));
+        let global = match weight.how {
+            How::Blocks(quantize) => quantize.global_scale(greatest),
+            How::Linear(_) => None,
+        };
         out.copy_from_slice(&global.unwrap_or(1.0).to_le_bytes());
         Ok(())
     }

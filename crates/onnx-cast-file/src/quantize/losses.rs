@@ -3,8 +3,7 @@
 //! value becomes NaN or overflows.
 
 use crate::counts::{Counter, Sides};
-use crate::layouts::{QuantizedFormat, WrittenWeight};
-use onnx_cast::{BlockDequantize, BoundScaledPlan, CastError, DataType, OpError, TensorView};
+use onnx_cast::{BlockDequantize, BlockFormat, BoundScaledPlan, CastError, DataType, OpError, Recipe, TensorView};
 use std::sync::Arc;
 
 /// Values that are read back and compared at a time: a multiple of every block of MX and NVFP4.
@@ -23,14 +22,14 @@ pub(super) struct Losses {
 
 impl Losses {
     /// Of everything, or of alarms alone.
-    pub(super) fn new(from: DataType, chosen: &WrittenWeight, counts: bool) -> Result<Losses, OpError> {
-        let (back, [nan, large]) = match chosen.to {
-            QuantizedFormat::Block(format) => {
-                let back = BlockDequantize::new(format, DataType::Float).recipe(chosen.arithmetic.recipe).threads(1);
+    pub(super) fn new(from: DataType, blocks: Option<(BlockFormat, Recipe)>, counts: bool) -> Result<Losses, OpError> {
+        let (back, [nan, large]) = match blocks {
+            Some((format, recipe)) => {
+                let back = BlockDequantize::new(format, DataType::Float).recipe(recipe).threads(1);
                 let codes = if format.scale() == DataType::Float8E8M0 { [0xFF, 0xF0] } else { [0x7F; 2] };
                 (Some((back, [STEP / format.block(), format.block()], format.element())), codes)
             }
-            QuantizedFormat::Elements(_) | QuantizedFormat::Gguf(_) => (None, [0; 2]),
+            None => (None, [0; 2]),
         };
         Ok(Losses { counter: Arc::new(Counter::of_quantized(from, counts)?), back, nan, large })
     }

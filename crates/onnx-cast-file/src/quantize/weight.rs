@@ -8,7 +8,8 @@ use crate::io::positional::InputFile;
 use crate::layouts::{Checkpoint, Granularity, Order, QuantizedFormat, TensorRef, WrittenWeight, transpose};
 use crate::pipeline::{Greatest, PipelineError};
 use onnx_cast::{
-    BlockFormat, BlockPlan, BlockQuantize, CastError, DataType, OpError, Tensor, TensorView, greatest_magnitudes,
+    BlockFormat, BlockPlan, BlockQuantize, CastError, DataType, OpError, SymmetricScale, Tensor, TensorView,
+    greatest_magnitudes,
 };
 use std::io;
 use std::ops::Range;
@@ -31,14 +32,22 @@ pub(super) struct Weight<'a> {
     pub(super) block: [usize; 2],
     pub(super) container: DataType,
     pub(super) scale_type: DataType,
-    pub(super) quantize: Option<BlockQuantize>,
-    numbers: Numbers,
+    pub(super) how: How,
     /// The greatest magnitudes, where a pass over the tensor finds them first.
     pub(super) greatest: Option<Arc<Greatest>>,
     /// The scales, where they come from those.
     scales: OnceLock<Tensor>,
     /// Reads the weight back and compares.
     pub(super) losses: Losses,
+}
+
+/// How values are quantized.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum How {
+    /// To a block format.
+    Blocks(BlockQuantize),
+    /// By scales of float, or of the weight's type.
+    Linear(SymmetricScale),
 }
 
 /// How blocks lie among the stored values.
@@ -82,12 +91,14 @@ impl<'a> Weight<'a> {
         let (file, at) = checkpoint.place(tensor);
         let [count, rows, columns] = written.matrices;
         let from = checkpoint.stored(tensor).data_type;
-        let numbers = Numbers::new(written.arithmetic, written.to, from);
-        let quantize = match written.to {
-            QuantizedFormat::Block(format) => Some(numbers.blocks(format, how.rule)),
-            QuantizedFormat::Elements(_) | QuantizedFormat::Gguf(_) => None,
+        let (rule, counts) = (how.rule, how.run.counts());
+        let (how, blocks) = match Numbers::new(written.arithmetic, written.to, from) {
+            Numbers::Blocks(format, recipe) => {
+                let quantize = BlockQuantize::new(format).rule(rule).recipe(recipe).threads(1);
+                (How::Blocks(quantize), Some((format, recipe)))
+            }
+            Numbers::Linear(scale) => (How::Linear(scale), None),
         };
-        let counts = how.run.counts();
         let is_whole = written.granularity == Granularity::Tensor;
         let all = count * rows * columns;
         Ok(Weight {
@@ -109,11 +120,10 @@ impl<'a> Weight<'a> {
             block: if is_whole { [1, all.max(1)] } else { written.block },
             container: written.container,
             scale_type: written.scale_type,
-            quantize,
-            numbers,
+            how,
             greatest,
             scales: OnceLock::new(),
-            losses: Losses::new(from, written, counts)?,
+            losses: Losses::new(from, blocks, counts)?,
         })
     }
 
@@ -130,7 +140,7 @@ impl<'a> Weight<'a> {
 
     /// Whether the scales are known before the first element.
     pub(super) fn is_ahead(&self) -> bool {
-        self.greatest.is_some() && self.quantize.is_none()
+        self.greatest.is_some() && matches!(self.how, How::Linear(_))
     }
 
     /// Elements that are computed together, because they share a scale or a row of scales.
@@ -190,12 +200,12 @@ impl<'a> Weight<'a> {
     }
 
     /// The scales that come from greatest magnitudes that are known.
-    pub(super) fn known_scales(&self) -> Result<&Tensor, CastError> {
+    pub(super) fn known_scales(&self, scale: &SymmetricScale) -> Result<&Tensor, CastError> {
         if let Some(scales) = self.scales.get() {
             return Ok(scales);
         }
         let greatest = self.greatest.as_ref().map_or(&[][..], |greatest| greatest.values());
-        let scales = self.numbers.scales(greatest, &self.grid())?;
+        let scales = scale.scales(greatest, &self.grid())?;
         Ok(self.scales.get_or_init(|| scales))
     }
 
@@ -208,31 +218,25 @@ impl<'a> Weight<'a> {
     /// Quantizes values, of which the first is the tensor's value `first`, and returns the scales of their blocks
     /// unless they are known.
     pub(super) fn quantize(&self, first: usize, len: usize, src: &[u8], out: &mut [u8]) -> Result<Vec<u8>, CastError> {
-        if let Some(quantize) = self.quantize {
-            let block = self.block[0].max(self.block[1]);
-            let shape = [len / block, block];
-            let x = TensorView::new(self.from, &shape, src)?;
-            let mut scales = vec![0; len / block];
-            let greatest = self.greatest.as_ref().map(|greatest| greatest.first());
-            let global = quantize.greatest(greatest).run_into(&x, out, &mut scales)?;
-            if self.losses.are_in_blocks(&scales, greatest) {
-                self.losses.of_blocks(self.from, src, out, &scales, global)?;
-            }
-            return Ok(scales);
-        }
+        let scale = match &self.how {
+            How::Blocks(quantize) => return self.blocks(quantize, len, src, out),
+            How::Linear(scale) => scale,
+        };
         let [_, _, columns] = self.matrices;
         if self.walk == Walk::Columns {
             let rows = len / columns;
             let matrix = first / (self.matrices[1] * columns);
             let width = self.scale_type.byte_len(columns).unwrap_or(0);
-            let scales = self.known_scales()?.bytes().unwrap_or_default().get(matrix * width..(matrix + 1) * width);
+            let scales = self.known_scales(scale)?.bytes().unwrap_or_default();
+            let scales = scales.get(matrix * width..(matrix + 1) * width).unwrap_or_default();
             let grid = [columns, 1];
-            let scales = TensorView::new(self.scale_type, &grid, scales.unwrap_or_default())?;
-            self.linear(&[columns, rows], [1, rows.max(1)], &scales, 0..len, src, out)?;
+            let scales = TensorView::new(self.scale_type, &grid, scales)?;
+            self.linear(scale, (&[columns, rows], [1, rows.max(1)]), &scales, 0..len, src, out)?;
             return Ok(Vec::new());
         }
         if self.is_ahead() {
-            self.linear(&self.matrices, self.block, &self.known_scales()?.view(), first..first + len, src, out)?;
+            let scales = self.known_scales(scale)?.view();
+            self.linear(scale, (&self.matrices, self.block), &scales, first..first + len, src, out)?;
             return Ok(Vec::new());
         }
         // Blocks within rows make a matrix of their own; blocks of several rows are those of whole rows.
@@ -241,23 +245,37 @@ impl<'a> Weight<'a> {
             block => ([len / columns.max(1), columns], block),
         };
         let greatest = greatest_magnitudes(&TensorView::new(self.from, &shape, src)?, block)?;
-        let scales = self.numbers.scales(&greatest, &[shape[0].div_ceil(block[0]), shape[1].div_ceil(block[1])])?;
-        self.linear(&shape, block, &scales.view(), 0..len, src, out)?;
+        let scales = scale.scales(&greatest, &[shape[0].div_ceil(block[0]), shape[1].div_ceil(block[1])])?;
+        self.linear(scale, (&shape, block), &scales.view(), 0..len, src, out)?;
         Ok(scales.bytes().unwrap_or_default().to_vec())
+    }
+
+    /// Quantizes whole blocks of a block format, and returns their scales.
+    fn blocks(&self, quantize: &BlockQuantize, len: usize, src: &[u8], out: &mut [u8]) -> Result<Vec<u8>, CastError> {
+        let block = self.block[0].max(self.block[1]);
+        let shape = [len / block, block];
+        let x = TensorView::new(self.from, &shape, src)?;
+        let mut scales = vec![0; len / block];
+        let greatest = self.greatest.as_ref().map(|greatest| greatest.first());
+        let global = quantize.greatest(greatest).run_into(&x, out, &mut scales)?;
+        if self.losses.are_in_blocks(&scales, greatest) {
+            self.losses.of_blocks(self.from, src, out, &scales, global)?;
+        }
+        Ok(scales)
     }
 
     /// Quantizes a part of a tensor by scales of its blocks.
     fn linear(
         &self,
-        shape: &[usize],
-        block: [usize; 2],
+        scale: &SymmetricScale,
+        (shape, block): (&[usize], [usize; 2]),
         scales: &TensorView<'_>,
         part: Range<usize>,
         src: &[u8],
         out: &mut [u8],
     ) -> Result<(), CastError> {
         let to = self.element_type();
-        let plan = self.numbers.plan(self.from, to, block)?;
+        let plan = scale.plan(self.from, to, block)?;
         let middle = match to {
             DataType::Uint4 => Some(vec![0x88; scales.len().div_ceil(2)]),
             DataType::Uint8 => Some(vec![0x80; scales.len()]),

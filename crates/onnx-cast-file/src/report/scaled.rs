@@ -10,7 +10,7 @@ use crate::pipeline::Greatest;
 use crate::quantize::numbers::Numbers;
 use onnx_cast::{
     BlockFormat, BlockPlan, BlockQuantize, BoundScaledPlan, CastError, DataType, GlobalScale, OpError, Recipe,
-    ScaleRule, Tensor, TensorError, TensorView, element_count, greatest_magnitudes,
+    ScaleRule, SymmetricScale, Tensor, TensorError, TensorView, element_count, greatest_magnitudes,
 };
 use std::sync::Arc;
 
@@ -29,8 +29,8 @@ pub(super) struct Scaled {
     /// Those of a block.
     pub(super) block: [usize; 2],
     how: How,
-    numbers: Numbers,
     element: DataType,
+    scale_type: DataType,
     back: BlockPlan,
     /// What has to be known before the first part.
     ahead: Option<Arc<Greatest>>,
@@ -40,9 +40,9 @@ pub(super) struct Scaled {
 #[derive(Debug)]
 enum How {
     /// To a block format.
-    Blocks(BlockFormat, BlockQuantize),
+    Blocks(BlockFormat, Recipe, BlockQuantize),
     /// By scales of float, or of the weights' type.
-    Linear(BlockPlan),
+    Linear(SymmetricScale, BlockPlan),
 }
 
 /// A quantized part.
@@ -84,22 +84,24 @@ impl Scaled {
             CandidateFormat::Bare(_) => return Ok(None),
         };
         let numbers = Numbers::predicted(layout, to, granularity, from);
-        let (how, global) = match to {
-            QuantizedFormat::Block(format) => {
+        let scale_type = numbers.scale_type();
+        let (how, global) = match numbers {
+            Numbers::Blocks(format, recipe) => {
                 let unit = (format == BlockFormat::MxInt8).then_some(GlobalScale::Factor(INT8_UNIT));
-                (How::Blocks(format, numbers.blocks(format, rule)), unit)
+                let quantize = BlockQuantize::new(format).rule(rule).recipe(recipe).threads(1);
+                (How::Blocks(format, recipe, quantize), unit)
             }
-            _ => (How::Linear(numbers.plan(from, element, block)?), None),
+            Numbers::Linear(scale) => (How::Linear(scale, scale.plan(from, element, block)?), None),
         };
-        let back = BlockPlan::dequantize(element, numbers.scale_type, DataType::Float, block)?.global_scale(global);
-        Ok(Some(Scaled { from, shape, block, how, numbers, element, back, ahead: None }))
+        let back = BlockPlan::dequantize(element, scale_type, DataType::Float, block)?.global_scale(global);
+        Ok(Some(Scaled { from, shape, block, how, element, scale_type, back, ahead: None }))
     }
 
     /// Bytes of elements and scales, and of NVFP4's scale of the tensor.
     pub(super) fn bytes(&self) -> u64 {
         let [rows, columns] = self.shape;
         let elements = (rows * columns) as u64;
-        let width = self.numbers.scale_type.bits().unwrap_or(8) as u64 / 8;
+        let width = self.scale_type.bits().unwrap_or(8) as u64 / 8;
         let global = if self.has_global() { 4 } else { 0 };
         (elements * self.element.bits().unwrap_or(8) as u64).div_ceil(8) + self.blocks() as u64 * width + global
     }
@@ -138,7 +140,7 @@ impl Scaled {
     }
 
     pub(super) fn has_global(&self) -> bool {
-        matches!(self.how, How::Blocks(BlockFormat::NvFp4, _))
+        matches!(self.how, How::Blocks(BlockFormat::NvFp4, ..))
     }
 
     /// Elements after which a block ends, and every row of blocks with it.
@@ -157,7 +159,7 @@ impl Scaled {
             [_, columns] => [len / columns.max(1), columns],
         };
         match &self.how {
-            How::Blocks(format, quantize) => {
+            How::Blocks(format, recipe, quantize) => {
                 let quantize = quantize.greatest(self.ahead.as_ref().map(|ahead| ahead.first()));
                 let x = TensorView::new(self.from, &local, src)?;
                 let mut scales = vec![0; format.scale_count(&local).ok_or_else(too_large)?];
@@ -165,7 +167,7 @@ impl Scaled {
                 let grid = [local[0], local[1].div_ceil(self.block[1])];
                 let scales = Tensor::new(format.scale(), grid.to_vec(), scales)?;
                 let back = match global {
-                    Some(global) if self.numbers.recipe == Recipe::CompressedTensors => {
+                    Some(global) if *recipe == Recipe::CompressedTensors => {
                         self.back.global_scale(Some(GlobalScale::Divisor(global)))
                     }
                     Some(global) => self.back.global_scale(Some(GlobalScale::Factor(global))),
@@ -173,7 +175,7 @@ impl Scaled {
                 };
                 Ok(Quantized { codes, scales, back, shape: local, start: 0 })
             }
-            How::Linear(plan) => {
+            How::Linear(scale, plan) => {
                 let found;
                 let (shape, start, greatest) = match &self.ahead {
                     Some(ahead) => (self.shape, start, ahead.values()),
@@ -183,7 +185,7 @@ impl Scaled {
                     }
                 };
                 let grid = [shape[0].div_ceil(self.block[0]), shape[1].div_ceil(self.block[1])];
-                let scales = self.numbers.scales(greatest, &grid)?;
+                let scales = scale.scales(greatest, &grid)?;
                 plan.bind(&shape, &scales.view(), None)?.run_part(start, len, src, &mut codes)?;
                 Ok(Quantized { codes, scales, back: self.back, shape, start })
             }

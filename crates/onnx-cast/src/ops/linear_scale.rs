@@ -1,5 +1,9 @@
 //! Linear scales from the range of a tensor's values: per tensor, per axis or per block.
 
+mod symmetric;
+
+pub use symmetric::SymmetricScale;
+
 use super::scaled::check_value_type;
 use super::scaled::layout::Layout;
 use super::scaled::tiles::floats;
@@ -7,7 +11,7 @@ use super::{CastError, NEWEST_OPSET, OpError, Operator, QuantizeLinear, Quantize
 use crate::arch::Backend;
 use crate::element::{DataType, Kind};
 use crate::scalar::scaled::linear_scale;
-use crate::scalar::{Rules, widen_code, with_default_float_environment};
+use crate::scalar::{Rules, with_default_float_environment};
 use crate::tensor::{Tensor, TensorError, TensorView, element_count};
 
 /// Quantizes by scales that it finds from the greatest magnitudes, or from the ranges, of the values.
@@ -91,14 +95,16 @@ impl LinearScale {
         let layout = Layout::new(x.shape(), &shape, axis, self.block_size)?;
         let too_large = || TensorError::TooLarge { data_type: DataType::Float, shape: shape.clone() };
         let ranges = ranges(x, &layout, element_count(&shape).ok_or_else(too_large)?).ok_or_else(too_large)?;
-        let (scales, zeros): (Vec<f32>, Vec<i32>) =
-            with_default_float_environment(|| ranges.into_iter().map(|range| self.scale(range)).unzip());
-        let scale = Tensor::from_slice(shape.clone(), &scales)?;
-        let zero_point = if self.is_asymmetric {
-            let zeros = Tensor::from_slice(shape, &zeros)?;
-            Some(super::Cast::new(self.to, &super::CastOptions::new())?.run(&zeros.view())?)
+        let (scale, zero_point) = if self.is_asymmetric {
+            let range = super::ScaledPlan::range(self.to, &Rules::newest(self.to));
+            let (scales, zeros): (Vec<f32>, Vec<i32>) =
+                with_default_float_environment(|| ranges.into_iter().map(|found| linear_scale(found, range)).unzip());
+            let zeros = Tensor::from_slice(shape.clone(), &zeros)?;
+            let zeros = super::Cast::new(self.to, &super::CastOptions::new())?.run(&zeros.view())?;
+            (Tensor::from_slice(shape, &scales)?, Some(zeros))
         } else {
-            None
+            let greatest: Vec<f32> = ranges.into_iter().map(|[low, high]| high.max(-low)).collect();
+            (SymmetricScale::new(self.to).scales(&greatest, &shape)?, None)
         };
         let options = QuantizeOptions::new().axis(axis).block_size(self.block_size).output_dtype(self.to);
         // The scale is float, so quotients are.
@@ -121,20 +127,6 @@ impl LinearScale {
         let mut shape = shape.to_vec();
         shape[place] = shape[place].div_ceil(self.block_size);
         Ok(shape)
-    }
-
-    /// The scale and the zero point of values between two limits, one of which may be 0.
-    fn scale(&self, [low, high]: [f32; 2]) -> (f32, i32) {
-        let range = super::ScaledPlan::range(self.to, &Rules::newest(self.to));
-        if self.is_asymmetric {
-            return linear_scale([low, high], range);
-        }
-        let most = match self.to.float_format() {
-            Some(format) => widen_code(format, format.max_code() as u32),
-            None => range[1],
-        };
-        let greatest = high.max(-low);
-        (if greatest == 0.0 { 1.0 } else { greatest / most }, 0)
     }
 }
 

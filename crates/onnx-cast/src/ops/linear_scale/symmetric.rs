@@ -1,0 +1,108 @@
+//! A symmetric scale from a greatest magnitude: what quantizers have in common, and what they differ in.
+
+use crate::element::DataType;
+use crate::ops::{BlockPlan, Cast, CastError, CastOptions, OpError, ScaledPlan};
+use crate::scalar::{Rules, widen_code, with_default_float_environment};
+use crate::tensor::Tensor;
+
+/// How the scale of some values comes from the greatest of their magnitudes, and how they are divided by it.
+///
+/// The scale is `amax / most`, in float. By default `most` is the largest number of the elements' type, scales are
+/// float, and the scale of zeros is 1.
+///
+/// ```
+/// use onnx_cast::{DataType, SymmetricScale};
+///
+/// let scale = SymmetricScale::new(DataType::Int8);
+/// assert_eq!(scale.scales(&[2.54, 0.0], &[2])?.to_vec::<f32>(), Some(vec![0.02, 1.0]));
+/// // The whole range of the integers, and the scale of zeros that keeps them zeros in a narrow type.
+/// let scale = scale.most(127.5).of_zeros(f32::EPSILON);
+/// assert_eq!(scale.scales(&[255.0, 0.0], &[2])?.to_vec::<f32>(), Some(vec![2.0, f32::EPSILON]));
+/// # Ok::<(), onnx_cast::CastError>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SymmetricScale {
+    most: f32,
+    data_type: DataType,
+    of_zeros: f32,
+    of_underflow: f32,
+    precision: DataType,
+}
+
+impl SymmetricScale {
+    /// For elements of a type.
+    pub fn new(to: DataType) -> Self {
+        let most = match to.float_format() {
+            Some(format) => widen_code(format, format.max_code() as u32),
+            None => ScaledPlan::range(to, &Rules::newest(to))[1],
+        };
+        let (data_type, precision) = (DataType::Float, DataType::Float);
+        SymmetricScale { most, data_type, of_zeros: 1.0, of_underflow: 0.0, precision }
+    }
+
+    /// Sets what the greatest magnitude becomes.
+    pub const fn most(self, most: f32) -> Self {
+        SymmetricScale { most, ..self }
+    }
+
+    /// Sets the type of scales: float, float16 or bfloat16.
+    pub const fn scale_type(self, data_type: DataType) -> Self {
+        SymmetricScale { data_type, ..self }
+    }
+
+    /// Sets the scale of zeros.
+    pub const fn of_zeros(self, of_zeros: f32) -> Self {
+        SymmetricScale { of_zeros, ..self }
+    }
+
+    /// Sets what a scale that underflows becomes; by default it is 0.
+    pub const fn of_underflow(self, of_underflow: f32) -> Self {
+        SymmetricScale { of_underflow, ..self }
+    }
+
+    /// Sets the type that quotients are rounded to before they are rounded to elements: float, float16 or bfloat16.
+    pub const fn precision(self, precision: DataType) -> Self {
+        SymmetricScale { precision, ..self }
+    }
+
+    /// The type of scales.
+    pub const fn data_type(&self) -> DataType {
+        self.data_type
+    }
+
+    /// The scales of values with these greatest magnitudes, as a tensor of a shape.
+    ///
+    /// # Errors
+    /// Fails if the shape has another number of elements, or if the type of scales is not float, float16 or bfloat16.
+    pub fn scales(&self, greatest: &[f32], shape: &[usize]) -> Result<Tensor, CastError> {
+        let scale = |&greatest: &f32| match greatest / self.most {
+            0.0 if greatest == 0.0 => self.of_zeros,
+            0.0 => self.of_underflow,
+            scale => scale,
+        };
+        let scales = with_default_float_environment(|| greatest.iter().map(scale).collect::<Vec<f32>>());
+        let scales = Tensor::from_slice(shape.to_vec(), &scales)?;
+        if self.data_type == DataType::Float {
+            return Ok(scales);
+        }
+        super::check_value_type(self.data_type)?;
+        let options = CastOptions::new().threads(1);
+        let narrow = Cast::new(self.data_type, &options)?;
+        let narrowed = narrow.run(&scales.view())?;
+        let widened = Cast::new(DataType::Float, &options)?.run(&narrowed.view())?;
+        let mut widened = widened.to_vec::<f32>().unwrap_or_default();
+        if !widened.contains(&0.0) {
+            return Ok(narrowed);
+        }
+        widened.iter_mut().filter(|scale| **scale == 0.0).for_each(|scale| *scale = self.of_underflow);
+        narrow.run(&Tensor::from_slice(shape.to_vec(), &widened)?.view())
+    }
+
+    /// What divides values by scales of blocks of rows and columns.
+    ///
+    /// # Errors
+    /// As [`BlockPlan::quantize`] and [`BlockPlan::precision`].
+    pub fn plan(&self, from: DataType, to: DataType, block: [usize; 2]) -> Result<BlockPlan, OpError> {
+        BlockPlan::quantize(from, self.data_type, to, block)?.precision(self.precision)
+    }
+}
