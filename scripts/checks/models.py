@@ -21,6 +21,7 @@ import numpy as np
 import onnx
 import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
+from quantized_models import check_quantized
 from shared import COMMAND, in_processes, line
 
 SITE = Path(sysconfig.get_path("purelib"))
@@ -716,7 +717,8 @@ def main():
     rng = np.random.default_rng(1)
     magika = {"bytes": rng.integers(0, 257, (2, 2048)).astype(np.int32)}
     nudenet = {"images": rng.random((1, 3, 320, 320), dtype=np.float32)}
-    tasks = [(check_light,), (check_hostile,), (check_memory,), (check_folds,), (check_external,), (check_sparse,), (check_raised,)]
+    tasks = [(check_light,), (check_hostile,), (check_memory,), (check_folds,), (check_external,), (check_sparse,), (check_raised,),
+             (check_quantized,)]
     for name, path, inputs in [("nudenet", NUDENET, nudenet), ("magika", MAGIKA, magika)]:
         tasks += [(check_cast, name, path, inputs, ["float16", "bfloat16"]), (check_newer, name, path, inputs)]
     in_processes(task, tasks)

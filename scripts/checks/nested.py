@@ -673,7 +673,18 @@ def check_quantized(case):
     if (gap := distance(case.want, want)) > 5 * LIMIT:
         case.fail(f"quantize: off by {gap} of the largest value")
     if count_of(quantized, "DequantizeLinear"):
-        case.keeps_bits("dequantize of what `quantize` gives", case.job("dequantize", "--to", "float", source=source), want)
+        plain = case.job("dequantize", "--to", "float", *halves(quantized.graph), source=source)
+        case.keeps_bits("dequantize of what `quantize` gives", plain, want)
+
+
+def halves(graph):
+    """Rules for the weights of a graph, and those within it, that are float16: behind a Cast they are found too."""
+    types = {tensor.name: tensor.data_type for tensor in graph.initializer}
+    for node in graph.node:
+        if node.op_type == "DequantizeLinear" and types.get(node.input[1]) == onnx.TensorProto.FLOAT16:
+            yield f"--rule={node.output[0]}=float16"
+        for attribute in node.attribute:
+            yield from halves(attribute.g)
 
 
 def check_converted(case):

@@ -5,8 +5,8 @@ use crate::types::number_to_type;
 use crate::watched::{State, watch};
 use onnx_cast::{CastOptions, DataType, NEWEST_OPSET, ScaleRule};
 use onnx_cast_file::{
-    BitCastRequest, CandidateFormat, CastRequest, DequantizeRequest, DiffRequest, InspectRequest, Loss, Pattern,
-    QuantizeRequest, ReportRequest, Rule, RunOptions, Scheme, Selection, Storage, Target, TranscodeRequest,
+    BitCastRequest, CandidateFormat, CastRequest, DequantizeRequest, DiffRequest, InspectRequest, Loss, ModelForm,
+    Pattern, QuantizeRequest, ReportRequest, Rule, RunOptions, Scheme, Selection, Storage, Target, TranscodeRequest,
     WriteOptions,
 };
 use onnx_cast_model::{ConvertRequest, FoldRequest, RecordRequest, UpgradeRequest};
@@ -44,6 +44,10 @@ pub(crate) struct Options {
     round_mode: Option<String>,
     #[pyo3(default)]
     raise_opset: bool,
+    #[pyo3(default)]
+    form: Option<String>,
+    #[pyo3(default)]
+    zero_points: bool,
     #[pyo3(default)]
     dequantize: bool,
     #[pyo3(default)]
@@ -233,6 +237,8 @@ impl Options {
             rule,
             run: self.run(state)?,
             raise_opset: self.raise_opset,
+            form: self.form.as_deref().map_or(Ok(ModelForm::default()), |form| form.parse().map_err(refused))?,
+            zero_points: self.zero_points,
             storage: self.storage(),
         })
     }

@@ -69,7 +69,8 @@ pub(crate) fn dequantize(args: &DequantizeArgs, common: &Common) -> Result<u8> {
 }
 
 pub(crate) fn quantize(args: &QuantizeArgs, common: &Common) -> Result<u8> {
-    let QuantizeArgs { files, layout, scale, activations, scale_rule, raise_opset, job, storage, losses, .. } = args;
+    let QuantizeArgs { files, layout, scale, activations, scale_rule, form, zero_points, job, storage, losses, .. } =
+        args;
     let request = QuantizeRequest {
         selection: args.selection()?,
         layout: *layout,
@@ -77,7 +78,9 @@ pub(crate) fn quantize(args: &QuantizeArgs, common: &Common) -> Result<u8> {
         activations: *activations,
         rule: *scale_rule,
         run: job.run(common, false, Some(losses)),
-        raise_opset: *raise_opset,
+        raise_opset: args.raise_opset,
+        form: *form,
+        zero_points: *zero_points,
         storage: storage.storage(),
     };
     let work = |input: &Path, output: &Path, run| {

@@ -138,6 +138,9 @@ fn tell(job: &Job<'_>, input: &Path, output: &Path, done: &Done, start: Instant)
     if !done.left_out.is_empty() && !quiet {
         let _ = writeln!(io::stderr(), "onnx-cast: warning: {}: left out {}", PathText(input), named(&done.left_out));
     }
+    for note in done.notes.iter().filter(|_| !quiet) {
+        let _ = writeln!(io::stderr(), "onnx-cast: note: {}: {note}", PathText(output));
+    }
     let details = |wanted: bool, text: &dyn Fn(&Done) -> String| {
         if wanted && !quiet {
             let _ = io::stderr().write_all(text(done).as_bytes());

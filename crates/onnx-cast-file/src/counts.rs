@@ -306,7 +306,10 @@ impl Counter {
     }
 
     /// Counts `len` values and what became of them.
-    pub(crate) fn add(&self, source: &[u8], result: &[u8], len: usize, sides: &mut Sides) -> Result<(), CastError> {
+    ///
+    /// # Errors
+    /// Where the values cannot be read.
+    pub fn add(&self, source: &[u8], result: &[u8], len: usize, sides: &mut Sides) -> Result<(), CastError> {
         match self.scan {
             None | Some(Scan::Everything) => match &self.integers {
                 Some(integers) => self.add_counts(integers.count(&self.limits, (source, result), len, sides, None)),

@@ -67,7 +67,9 @@ pub use inspect::{
 };
 pub use io::{AtomicFile, Watch, end_without_traces, room_for_a_thread};
 pub use layouts::{Activations, GgufFormat, Granularity, LayoutError, QuantizedFormat, Scheme};
-pub use quantize::{QuantizeRequest, quantize_file};
+pub use quantize::{
+    ConstantRequest, ModelForm, QuantizeRequest, QuantizedConstant, Scaled, StoredValues, quantize_file,
+};
 pub use report::{
     Blocks, Candidate, CandidateFormat, Concern, Grade, Magnitudes, Ratios, Report, ReportRequest, TensorReport,
     Totals, report, report_of, report_opened,

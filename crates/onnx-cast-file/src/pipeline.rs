@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 pub use clamp::Clamp;
-pub(crate) use greatest::Greatest;
+pub use greatest::Greatest;
 pub use sinks::{InMemory, InPlace, InStretches, Nowhere, Ordered, Same, Sink};
 pub use task::{Chain, Compute, Decode, ReadBack, ScaledCast, Scratch, Step, Task, TaskInput, Transform};
 
@@ -140,7 +140,7 @@ impl Pipeline<'_, '_> {
         loop {
             let task = self.tasks.get(queue.task)?;
             if queue.element < task.len {
-                let len = task.chunk().min(task.len - queue.element);
+                let len = task.chunk_at(queue.element).min(task.len - queue.element);
                 let mut chunk = Chunk { task: queue.task, element: queue.element, len, decoded: None };
                 queue.element += chunk.len;
                 let read = match task.elements {

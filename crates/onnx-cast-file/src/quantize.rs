@@ -1,10 +1,15 @@
 //! From plain weights to quantized checkpoints.
 
 mod blocks;
+mod constant;
 mod gguf;
 mod losses;
 pub(crate) mod numbers;
+mod values;
 mod weight;
+
+pub use constant::{ConstantRequest, QuantizedConstant, Scaled};
+pub use values::Values as StoredValues;
 
 use crate::error::FileError;
 use crate::formats::format::Format;
@@ -22,7 +27,34 @@ use onnx_cast::{BlockFormat, DataType, ScaleRule};
 use serde_json::Value;
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
+use std::str::FromStr;
 use std::sync::Arc;
+
+/// Which operators read the quantized weights of a model.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ModelForm {
+    /// ONNX's own: DequantizeLinear gives the weights, for every operator and format.
+    #[default]
+    DequantizeLinear,
+    /// onnxruntime's com.microsoft MatMulNBits in place of MatMul, for int4 and int8 in blocks.
+    MatMulNBits,
+}
+
+impl ModelForm {
+    /// Every form, with its name.
+    pub const ALL: &'static [(ModelForm, &'static str)] =
+        &[(ModelForm::DequantizeLinear, "qdq"), (ModelForm::MatMulNBits, "matmulnbits")];
+}
+
+impl FromStr for ModelForm {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        let known = ModelForm::ALL.iter().find(|(_, known)| *known == name);
+        known.map(|(form, _)| *form).ok_or_else(|| format!("unknown form `{name}` (want qdq or matmulnbits)"))
+    }
+}
 
 /// Which weights are quantized, to which format, in which layout, and how.
 #[derive(Clone, Debug)]
@@ -41,6 +73,11 @@ pub struct QuantizeRequest {
     pub rule: ScaleRule,
     /// Of a model: raise its opset where the format needs it, if every operator means the same in the newer one.
     pub raise_opset: bool,
+    /// Of a model: which operators read its weights.
+    pub form: ModelForm,
+    /// Of a model whose weights MatMulNBits reads: with a zero point for each block, so that its range need not be
+    /// symmetric.
+    pub zero_points: bool,
     /// Of a model: where its elements go.
     pub storage: Storage,
     /// How the job runs.
@@ -57,6 +94,8 @@ impl QuantizeRequest {
             activations: None,
             rule: ScaleRule::Floor,
             raise_opset: false,
+            form: ModelForm::DequantizeLinear,
+            zero_points: false,
             storage: Storage::default(),
             run: RunOptions::default(),
         }
@@ -83,6 +122,11 @@ pub fn quantize_file(
 ) -> Result<Summary, FileError> {
     let input = input.as_ref();
     request.storage.refuse_of_models(input, request.raise_opset)?;
+    let fields = [
+        ("form", request.form != ModelForm::default(), "is for models (.onnx)"),
+        ("zero_points", request.zero_points, "is for models (.onnx)"),
+    ];
+    FileError::refuse(input, &fields)?;
     if request.layout().row().file == Format::Gguf {
         return gguf::quantize(input, output.as_ref(), request);
     }

@@ -25,6 +25,8 @@ pub struct Summary {
     pub left_out: Vec<(String, String)>,
     /// Scales and zero points of activations that the output lacks.
     pub dropped: Vec<String>,
+    /// What to know before the output is used elsewhere: where a quantized model runs.
+    pub notes: Vec<String>,
 }
 
 impl Summary {

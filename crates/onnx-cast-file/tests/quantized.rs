@@ -441,11 +441,20 @@ fn exchanged(bytes: &[u8], [count, rows, columns]: [usize; 3], size: usize) -> V
     out
 }
 
-/// Experts in one tensor have the bytes that their matrices have one by one, which are the owners'.
 #[test]
 fn experts_in_one_tensor_are_quantized_as_their_matrices_are() {
+    check_experts([2, 48, 80]);
+}
+
+/// Sixteen rows are more than are read at once, so that some of their columns are.
+#[test]
+fn experts_with_long_rows_are_quantized_as_their_matrices_are() {
+    check_experts([2, 32, 16_464]);
+}
+
+/// Experts in one tensor have the bytes that their matrices have one by one, which are the owners'.
+fn check_experts([count, rows, columns]: [usize; 3]) {
     let folder = tempfile::tempdir().expect("a folder");
-    let (count, rows, columns) = (2, 48, 80);
     let mut state = 7u64;
     let values: Vec<u8> = (0..count * rows * columns)
         .flat_map(|_| {

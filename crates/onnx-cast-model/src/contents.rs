@@ -224,6 +224,8 @@ impl<'a> Survey<'a> {
                 None => Location::Memory(Vec::new()),
             },
             rope::ElementSource::Owned(bytes) => Location::Memory(bytes.to_vec()),
+            // Only what is written is computed.
+            rope::ElementSource::Computed(_) => Location::Memory(Vec::new()),
         }
     }
 

@@ -4,7 +4,9 @@ use crate::messages::attribute;
 use crate::rope::CastElements;
 use onnx_cast::DataType;
 use onnx_cast_file::formats::protobuf::wire;
+use onnx_cast_file::pipeline::{Greatest, Task, Transform};
 use std::collections::HashMap;
+use std::sync::Arc;
 
 /// What is to be done with a model.
 #[derive(Debug, Default)]
@@ -13,16 +15,28 @@ pub(crate) struct Edits<'a> {
     pub(crate) opset: Option<i64>,
     /// The new version of the model format.
     pub(crate) ir_version: Option<u64>,
+    /// Whether the model gets an import of onnxruntime's operators.
+    pub(crate) import_microsoft: bool,
     /// By the graph's number.
     pub(crate) graphs: GraphEdits<'a>,
     /// Functions to be written beside those that there are.
     pub(crate) copies: Vec<FunctionCopy<'a>>,
+    /// Elements that are read before anything is written, to find their greatest magnitudes.
+    pub(crate) measured: Vec<(CastElements<'a>, Arc<Greatest>)>,
 }
 
 impl Edits<'_> {
     /// Whether nothing is to be done.
     pub(crate) fn is_empty(&self) -> bool {
         self.opset.is_none() && self.ir_version.is_none() && self.graphs.is_empty() && self.copies.is_empty()
+    }
+
+    /// The tasks that find greatest magnitudes.
+    pub(crate) fn measuring(&self) -> Vec<Task<'_>> {
+        self.measured
+            .iter()
+            .map(|(elements, greatest)| Task { transform: Some(&**greatest as &dyn Transform), ..elements.task(0) })
+            .collect()
     }
 }
 

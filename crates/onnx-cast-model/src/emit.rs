@@ -114,6 +114,12 @@ impl<'a> Emitter<'a, '_> {
             wire::put_int(&mut import, opset::VERSION, version as u64);
             rope.put_bytes(model::OPSET_IMPORT, &import);
         }
+        if self.edits.import_microsoft {
+            let mut import = Vec::new();
+            wire::put_bytes(&mut import, opset::DOMAIN, b"com.microsoft");
+            wire::put_int(&mut import, opset::VERSION, 1);
+            rope.put_bytes(model::OPSET_IMPORT, &import);
+        }
         Ok(rope)
     }
 

@@ -10,7 +10,7 @@ use onnx_cast::{CastOptions, DataType};
 use onnx_cast_file::formats::input::Input;
 use onnx_cast_file::{
     BitCastRequest, CastRequest, DequantizeRequest, DiffRequest, Difference, FileError, FileInfo, Format,
-    InspectRequest, QuantizeRequest, Report, ReportRequest, Summary, TranscodeRequest, check_names,
+    InspectRequest, ModelForm, QuantizeRequest, Report, ReportRequest, Summary, TranscodeRequest, check_names,
 };
 use std::path::Path;
 
@@ -106,6 +106,11 @@ pub fn quantize_model(
     let fields = [
         ("layout", request.layout.is_some(), "is for checkpoints (.safetensors)"),
         ("activations", request.activations.is_some(), "is for checkpoints (.safetensors)"),
+        (
+            "zero_points",
+            request.zero_points && request.form != ModelForm::MatMulNBits,
+            "is for weights that MatMulNBits reads (DequantizeLinear has symmetric scales here)",
+        ),
         ("resume", request.run.resume, "is for checkpoints of several files (a model is written whole or not at all)"),
     ];
     FileError::refuse(input.as_ref(), &fields)?;

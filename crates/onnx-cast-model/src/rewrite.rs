@@ -153,9 +153,10 @@ fn write_in_memory<'a>(
 ) -> Result<Vec<u8>, Error> {
     let message = emit(document, files, edits, &mut Layout::new("", None));
     let message = message.map_err(|error| Error::model(files.path(), error))?;
-    let tasks = message.tasks();
-    let meter = Meter::new(request.watch, total(&tasks));
+    let (tasks, measuring) = (message.tasks(), edits.measuring());
+    let meter = Meter::new(request.watch, total(&tasks) + total(&measuring));
     let writer = Writer { files, output: files.path(), threads: request.threads, meter };
+    writer.run(&measuring, &Nowhere, files.path())?;
     if request.dry_run {
         writer.run(&tasks, &Nowhere, files.path())?;
         return Ok(Vec::new());
@@ -215,11 +216,12 @@ fn write_edited<'a>(
         return Ok(None);
     }
     let first = meanwhile.as_deref().filter(|_| !layout.data.is_empty()).map(arranged).transpose()?;
-    let (tasks, data) = (message.tasks(), layout.tasks());
+    let (tasks, data, measuring) = (message.tasks(), layout.tasks(), edits.measuring());
     let again = if first.is_some() && !request.dry_run { total(&tasks) } else { 0 };
-    let meter = Meter::new(request.watch, total(&tasks) + total(&data) + again);
+    let meter = Meter::new(request.watch, total(&tasks) + total(&data) + total(&measuring) + again);
     let &Request { no_clobber, threads, .. } = request;
     let writer = Writer { files, output, threads, meter };
+    writer.run(&measuring, &Nowhere, output)?;
     if request.dry_run {
         writer.run(&data, &Nowhere, output)?;
         writer.run(&tasks, &Nowhere, output)?;

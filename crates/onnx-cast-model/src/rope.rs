@@ -3,6 +3,7 @@
 //! pipeline writes it, by one task for each piece.
 
 use onnx_cast::DataType;
+use onnx_cast_file::StoredValues;
 use onnx_cast_file::counts::Counter;
 use onnx_cast_file::formats::pb;
 use onnx_cast_file::formats::protobuf::outline::{Backing, Outline};
@@ -10,7 +11,9 @@ use onnx_cast_file::formats::protobuf::wire;
 use onnx_cast_file::formats::source::{Items, SourceData};
 use onnx_cast_file::io::InputFile;
 use onnx_cast_file::io::memory::zeros;
-use onnx_cast_file::pipeline::{self, Chain, Decode, InMemory, Step, Task, Transform};
+use onnx_cast_file::io::positional::ReadAt;
+use onnx_cast_file::pipeline::{self, Chain, Compute, Decode, InMemory, Step, Task, Transform};
+use std::fmt;
 use std::io;
 use std::ops::{ControlFlow, Range};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -39,6 +42,47 @@ pub(crate) enum ElementSource<'a> {
     Message(Message<'a>),
     /// Computed already.
     Owned(Arc<[u8]>),
+    /// Computed while they are written.
+    Computed(Computed<'a>),
+}
+
+/// What computes elements.
+#[derive(Clone)]
+pub(crate) struct Computed<'a>(pub(crate) Arc<dyn Compute + 'a>);
+
+impl fmt::Debug for Computed<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Computed")
+    }
+}
+
+/// A tensor that is decoded when it is read, and read at any place. The one that was read last is kept for all of a
+/// model's.
+#[derive(Debug)]
+struct Decoded<'a> {
+    message: Message<'a>,
+    last: Arc<Mutex<LastDecoded>>,
+}
+
+/// The place of a tensor's message in memory, and its elements.
+pub(crate) type LastDecoded = Option<(usize, Arc<Vec<u8>>)>;
+
+impl ReadAt for Decoded<'_> {
+    fn read_at(&self, at: u64, bytes: &mut [u8]) -> io::Result<usize> {
+        let key = self.message.message.as_ptr().addr();
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let decoded = match &*last {
+            Some((known, decoded)) if *known == key => Arc::clone(decoded),
+            _ => {
+                *last = None;
+                let decoded = Arc::new(self.message.decode()?);
+                *last = Some((key, Arc::clone(&decoded)));
+                decoded
+            }
+        };
+        drop(last);
+        decoded.read_at(at, bytes)
+    }
 }
 
 /// A TensorProto whose elements are in typed fields.
@@ -101,6 +145,7 @@ impl<'a> CastElements<'a> {
             ElementSource::File(file, at) => pipeline::TaskInput::File(file, *at),
             ElementSource::Message(message) => pipeline::TaskInput::Decoded(message),
             ElementSource::Owned(bytes) => pipeline::TaskInput::Memory(bytes),
+            ElementSource::Computed(computed) => pipeline::TaskInput::Computed(&*computed.0, 0),
         };
         let transform = match &self.plans.0[..] {
             [] => None,
@@ -109,6 +154,24 @@ impl<'a> CastElements<'a> {
         };
         let counter = self.counter.as_deref();
         Task { transform, counter, to, ..Task::keeping(elements, self.len, self.from, Items::PLAIN) }
+    }
+
+    /// The elements as they are stored, to be read at any place; `None` where they are computed.
+    pub(crate) fn values(&self, last: &Arc<Mutex<LastDecoded>>) -> Option<StoredValues<'a>> {
+        let len = self.from.byte_len(self.len)? as u64;
+        Some(match &self.stored {
+            ElementSource::Model(backing, at) => match part(*backing, *at, len) {
+                pipeline::TaskInput::Memory(bytes) => StoredValues::Memory(bytes),
+                pipeline::TaskInput::File(file, at) => StoredValues::File(file, at),
+                _ => return None,
+            },
+            ElementSource::File(file, at) => StoredValues::File(file, *at),
+            ElementSource::Message(message) => {
+                StoredValues::Other(Arc::new(Decoded { message: *message, last: Arc::clone(last) }))
+            }
+            ElementSource::Owned(bytes) => StoredValues::Other(Arc::new(bytes.to_vec())),
+            ElementSource::Computed(_) => return None,
+        })
     }
 
     /// All elements in memory; `None` where they cannot be read or cast.

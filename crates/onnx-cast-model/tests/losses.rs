@@ -142,15 +142,15 @@ fn weights_that_are_passed_over_are_named() {
     let write = |right: bool| {
         let mut nodes = vec![
             node("Constant", &[], "constant", vec![value.clone()]),
-            node("MatMul", &["x", "constant"], "a", vec![]),
-            node("MatMul", &["left", "a"], "b", vec![]),
-            node("Transpose", &["turned"], "t", vec![]),
-            node("MatMul", &["b", "t"], "c", vec![]),
+            node("Reshape", &["constant", "shape"], "a", vec![]),
+            node("MatMul", &["x", "a"], "b", vec![]),
+            node("Squeeze", &["squeezed"], "s", vec![]),
+            node("MatMul", &["b", "s"], "c", vec![]),
             node("MatMul", &["c", "given"], "d", vec![]),
         ];
         nodes.extend(right.then(|| node("MatMul", &["d", "right"], "y", vec![])));
         let graph = nodes.into_iter().fold(Message::new().bytes(2, "g"), |graph, node| graph.message(1, node));
-        let names = ["left", "turned", "given", "right"];
+        let names = ["squeezed", "given", "right"];
         let graph = names.iter().fold(graph, |graph, name| graph.message(5, weight(name)));
         let graph = graph.message(11, declared("x")).message(11, declared("given"));
         let graph = graph.message(12, declared(if right { "y" } else { "d" }));
@@ -159,9 +159,8 @@ fn weights_that_are_passed_over_are_named() {
     };
     let request = QuantizeRequest::new("int8".parse().expect("a format"));
     let want = [
-        ("constant", "the value of a Constant node"),
-        ("left", "the left operand of MatMul"),
-        ("turned", "Transpose stands between it and MatMul"),
+        ("constant", "Reshape stands between it and MatMul"),
+        ("squeezed", "Squeeze stands between it and MatMul"),
         ("given", "an input, which callers may replace"),
     ];
     write(true);
@@ -171,7 +170,7 @@ fn weights_that_are_passed_over_are_named() {
     assert_eq!(done.tensors.iter().filter(|row| row.cast).map(|row| row.name.as_str()).collect::<Vec<_>>(), ["right"]);
     write(false);
     let refused = quantize(&input, &output, &request).expect_err("nothing").to_string();
-    let text = "(passed over: `constant` (the value of a Constant node), `left` (the left operand of MatMul), `turned` \
-                (Transpose stands between it and MatMul), and 1 more)";
+    let text = "(passed over: `constant` (Reshape stands between it and MatMul), `squeezed` (Squeeze stands between it \
+                and MatMul), `given` (an input, which callers may replace))";
     assert!(refused.ends_with(text), "{refused}");
 }

@@ -76,6 +76,8 @@ pub fn cast_json(input: &Path, output: &Path, dry_run: bool, done: &Summary) -> 
         "left_out": done.left_out.iter().map(|(name, why)| json!({"name": name, "why": why})).collect::<Vec<_>>(),
         "dropped": done.dropped,
         "warning": done.warning(),
+        "passed_over": done.passed_over.iter().map(|(name, reason)| json!([name, reason])).collect::<Vec<Value>>(),
+        "notes": done.notes,
     });
     job(input, output, dry_run, done)
 }

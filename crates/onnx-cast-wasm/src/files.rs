@@ -112,6 +112,8 @@ pub(crate) fn quantize(fields: Fields<'_>) -> Result<Value> {
         activations: fields.parse("activations")?,
         rule: fields.parse("rule")?.unwrap_or_default(),
         raise_opset: fields.flag("raise_opset")?.unwrap_or(false),
+        form: fields.parse("form")?.unwrap_or_default(),
+        zero_points: fields.flag("zero_points")?.unwrap_or(false),
         run: RunOptions::new().threads(Some(1)).copy_others(false).watch(watch()),
         ..QuantizeRequest::new(to)
     };

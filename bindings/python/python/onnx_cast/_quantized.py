@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Literal
 
 from onnx_cast import files
 from onnx_cast.dtypes import DataType
@@ -136,6 +136,8 @@ def quantize_file(
     rules: Mapping[str, To | None] | None = None,
     rules_file: files.Path | None = None,
     min_elements: int | None = None,
+    form: Literal["qdq", "matmulnbits"] = "qdq",
+    zero_points: bool = False,
     raise_opset: bool = False,
     dry_run: bool = False,
     resume: bool = False,
@@ -162,9 +164,11 @@ def quantize_file(
 
     ``layout`` is that of ``"compressed-tensors"``, or ``"deepseek"``, ``"modelopt"``, ``"fbgemm"``, ``"quark"``,
     ``"gpt-oss"``, ``"comfyui"``, ``"plain"``, or ``"gguf"``, of a ``.gguf`` file, with ``to="q8_0"`` and the like;
-    from a folder to a folder ``config.json`` gets what its readers look for. Of an
-    ``.onnx`` file the weights of MatMul, Gemm and Conv are quantized, each followed by a DequantizeLinear;
-    ``raise_opset`` lets the opset be raised where the format needs it. ``losses`` and ``fail_on`` compare the weights with
+    from a folder to a folder ``config.json`` gets what its readers look for. Of an ``.onnx`` file the weights of MatMul,
+    Gemm, Conv, ConvTranspose, LSTM, GRU, RNN and Gather are quantized, each followed by a DequantizeLinear. With the
+    ``form`` ``"matmulnbits"`` onnxruntime's MatMulNBits takes the place of MatMul, for ``"int4"`` and ``"int8"`` in blocks,
+    with ``zero_points`` for ranges that are not symmetric. ``raise_opset`` lets the opset be raised where the format needs
+    it. ``losses`` and ``fail_on`` compare the weights with
     what is read back, in float; they are for checkpoints. Other parameters are as in :func:`cast_file`.
     """
     options = {
@@ -172,6 +176,8 @@ def quantize_file(
             to, layout, scale, activations, scale_rule, include, exclude, rules, min_elements, threads, rules_file
         ),
         **files.writing(None, None, dry_run, resume, clobber, force, copy_others, False),
+        "form": form,
+        "zero_points": zero_points,
         "raise_opset": raise_opset,
         "external_data": external_data,
         "external_threshold": files.count("external_threshold", external_threshold),

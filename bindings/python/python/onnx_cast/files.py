@@ -118,6 +118,10 @@ class CastSummary(list[TensorCast]):
         #: How many values overflowed, were saturated or are NaN, and in which tensor first, as a text; ``None`` where
         #: there are none, and of a dry run without ``losses``.
         self.warning: str | None = done.get("warning")
+        #: Weights of a model that were to be quantized and are kept: pairs of a name and the reason.
+        self.passed_over: list[tuple[str, str]] = [(name, reason) for name, reason in done.get("passed_over", [])]
+        #: What to know before the output is used elsewhere: where a quantized model runs.
+        self.notes: list[str] = done.get("notes", [])
 
 
 def rows(tensors: list[dict[str, Any]]) -> list[TensorCast]:

@@ -4,7 +4,7 @@ use super::common::{JobArgs, LossArgs, NameArgs, SelectionArgs, StorageArgs};
 use super::{HOW, INPUT, WHAT};
 use clap::Args as ClapArgs;
 use onnx_cast::ScaleRule;
-use onnx_cast_file::{Activations, Granularity, QuantizedFormat, Rule, Scheme, Selection, SelectionError};
+use onnx_cast_file::{Activations, Granularity, ModelForm, QuantizedFormat, Rule, Scheme, Selection, SelectionError};
 use std::path::PathBuf;
 
 /// The name that leaves the layout to the checkpoint's configuration and names.
@@ -59,6 +59,7 @@ Examples:
   onnx-cast quantize in.safetensors out.safetensors --to float8e4m3fn --layout comfyui
   onnx-cast quantize model/ model.gguf --to q8_0 --layout gguf           for llama.cpp
   onnx-cast quantize model.onnx small.onnx --to int4 --scale block=32    a DequantizeLinear behind each weight
+  onnx-cast quantize model.onnx fast.onnx --to int4 --form matmulnbits   for onnxruntime's MatMulNBits
   onnx-cast quantize model/ out/ --to nvfp4 --dry-run                    which tensors, and their sizes"
 )]
 pub(crate) struct QuantizeArgs {
@@ -97,6 +98,13 @@ pub(crate) struct QuantizeArgs {
     /// How scales of MX are found: floor, rceil, ceil, even
     #[arg(long, value_name = "RULE", default_value = "floor", hide_default_value = true, help_heading = HOW)]
     pub(crate) scale_rule: ScaleRule,
+    /// What reads the weights of a model: qdq (DequantizeLinear, the default), or matmulnbits (onnxruntime's
+    /// MatMulNBits in place of MatMul, for int4 and int8 in blocks)
+    #[arg(long, value_name = "FORM", default_value = "qdq", hide_default_value = true, help_heading = HOW)]
+    pub(crate) form: ModelForm,
+    /// With --form matmulnbits: a zero point for each block, for ranges that are not symmetric
+    #[arg(long, help_heading = HOW)]
+    pub(crate) zero_points: bool,
     /// Raise a model's opset where the format needs it, if every operator means the same in the newer one
     #[arg(long, help_heading = HOW)]
     pub(crate) raise_opset: bool,

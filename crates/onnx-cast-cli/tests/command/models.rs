@@ -500,3 +500,31 @@ fn one_long_name_does_not_widen_every_line() {
         assert!((70_000..600_000).contains(&said.len()), "{line}: {} letters", said.len());
     }
 }
+
+/// What onnxruntime cannot run by itself is said, and MatMulNBits takes the place of MatMul.
+#[test]
+fn where_a_quantized_model_runs_is_said() {
+    let value = tensor(&[32, 32], FLOAT, &0.5f32.to_le_bytes().repeat(32 * 32));
+    let weight = node("Constant", &[], "w", vec![Message::new().bytes(1, "value").int(20, 4).message(5, value)]);
+    let folder = Folder::new();
+    let nodes = vec![weight, node("MatMul", &["x", "w"], "y", vec![])];
+    folder.write("m.onnx", model(25, nodes, &[("x", FLOAT)], &[("y", FLOAT)]));
+    let has = |name: &str| folder.read("out.onnx").windows(name.len()).any(|part| part == name.as_bytes());
+    let output = folder.run("quantize m.onnx out.onnx --to mxfp4 --force");
+    let said = stderr(&output);
+    done(&output);
+    assert!(said.contains("out.onnx: onnxruntime has no CPU kernel for the DequantizeLinear of mxfp4: "), "{said}");
+    assert!(has("DequantizeLinear") && !has("MatMulNBits"));
+    let output = folder.run("quantize m.onnx out.onnx --to int4 --form matmulnbits --zero-points --force");
+    let said = stderr(&output);
+    done(&output);
+    assert!(!said.contains("note"), "{said}");
+    assert!(has("MatMulNBits") && has("com.microsoft") && has("w_zero_points") && !has("DequantizeLinear"));
+    for (line, message) in [
+        ("--to int8 --zero-points", "m.onnx: --zero-points is for weights that MatMulNBits reads"),
+        ("--to int8 --form other", "invalid value 'other' for '--form <FORM>': unknown form `other` (want qdq or"),
+    ] {
+        let said = stderr(&folder.run(&format!("quantize m.onnx no.onnx {line}")));
+        assert!(said.contains(message), "{said}");
+    }
+}

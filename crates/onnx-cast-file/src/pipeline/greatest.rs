@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 /// The greatest finite magnitude of each block of a tensor's matrices, or of tensors that share a scale.
 #[derive(Debug)]
-pub(crate) struct Greatest {
+pub struct Greatest {
     from: DataType,
     /// Rows and columns of a matrix, and of a block.
     matrix: [usize; 2],
@@ -16,31 +16,32 @@ pub(crate) struct Greatest {
     /// Of floats without a sign the bits have the order of the values.
     bits: Vec<AtomicU32>,
     found: OnceLock<Vec<f32>>,
+    most: OnceLock<f32>,
 }
 
 impl Greatest {
     /// Those of blocks of matrices.
-    pub(crate) fn of_blocks(from: DataType, [count, rows, columns]: [usize; 3], block: [usize; 2]) -> Greatest {
+    pub fn of_blocks(from: DataType, [count, rows, columns]: [usize; 3], block: [usize; 2]) -> Greatest {
         let block = block.map(|size| size.max(1));
         let blocks = count * rows.div_ceil(block[0]) * columns.div_ceil(block[1]);
         let bits = (0..blocks).map(|_| AtomicU32::new(0)).collect();
-        Greatest { from, matrix: [rows, columns], block, bits, found: OnceLock::new() }
+        Greatest { from, matrix: [rows, columns], block, bits, found: OnceLock::new(), most: OnceLock::new() }
     }
 
     /// The one of all values.
-    pub(crate) fn of_all(from: DataType) -> Greatest {
+    pub fn of_all(from: DataType) -> Greatest {
         Greatest::of_blocks(from, [1, 1, usize::MAX], [1, usize::MAX])
     }
 
     /// All of them, in the order that scales have, once the pass is done.
-    pub(crate) fn values(&self) -> &[f32] {
+    pub fn values(&self) -> &[f32] {
         let value = |bits: &AtomicU32| f32::from_bits(bits.load(Ordering::Relaxed));
         self.found.get_or_init(|| self.bits.iter().map(value).collect())
     }
 
-    /// That of the first block.
-    pub(crate) fn first(&self) -> f32 {
-        self.values().first().copied().unwrap_or(0.0)
+    /// The greatest of all blocks.
+    pub(crate) fn most(&self) -> f32 {
+        *self.most.get_or_init(|| self.values().iter().copied().fold(0.0, f32::max))
     }
 
     /// Raises those of blocks from one on.

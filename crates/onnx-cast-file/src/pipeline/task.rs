@@ -65,6 +65,11 @@ pub trait Compute: Sync {
     fn chunk(&self) -> usize {
         CHUNK
     }
+
+    /// Those from one on, where parts have to end at certain elements. They end a byte, too.
+    fn chunk_at(&self, _: usize) -> usize {
+        self.chunk()
+    }
 }
 
 /// A worker's memory for what it computes; its contents last for one call.
@@ -82,6 +87,8 @@ pub struct Scratch {
     pub results: Vec<u8>,
     /// What is computed beside the elements, each with its place in the tensor that [`Task::beside`] is for.
     pub beside: Vec<(u64, Vec<u8>)>,
+    /// Where the results belong unless they follow each other: the place in the tensor and the bytes of each stretch.
+    pub stretches: Vec<(u64, usize)>,
 }
 
 /// What becomes of elements on their way from input to output. Neither type is string.
@@ -266,11 +273,11 @@ impl<'a> Task<'a> {
         self
     }
 
-    /// The most elements of a chunk.
-    pub(super) fn chunk(&self) -> usize {
+    /// The most elements of a chunk that begins at one.
+    pub(super) fn chunk_at(&self, element: usize) -> usize {
         match (self.chunk, self.elements) {
             (Some(chunk), _) => chunk,
-            (None, TaskInput::Computed(source, _)) => source.chunk(),
+            (None, TaskInput::Computed(source, first)) => source.chunk_at(first + element),
             (None, _) => CHUNK,
         }
     }
@@ -330,8 +337,15 @@ impl<'a> Task<'a> {
             self.fit(resize(unpacked, chunk.len).and_then(|()| unpack(to, elements, unpacked).ok()))?;
             elements = unpacked;
         }
-        let offset = self.fit(written.byte_len(to, chunk.element))?;
-        sink.put(self.to + offset as u64, elements).map_err(PipelineError::Write)?;
+        if scratch.stretches.is_empty() {
+            let offset = self.fit(written.byte_len(to, chunk.element))?;
+            sink.put(self.to + offset as u64, elements).map_err(PipelineError::Write)?;
+        }
+        for (at, len) in scratch.stretches.drain(..) {
+            let (stretch, rest) = self.fit(elements.split_at_checked(len))?;
+            sink.put(self.to + at, stretch).map_err(PipelineError::Write)?;
+            elements = rest;
+        }
         for (at, bytes) in scratch.beside.drain(..) {
             sink.put(self.beside + at, &bytes).map_err(PipelineError::Write)?;
         }

@@ -1,13 +1,13 @@
 //! The tensors of a quantized weight, computed part by part: elements, and the scales of their blocks beside them.
 
 use super::QuantizeRequest;
-use super::weight::{How, PART, Walk, Weight, no_room};
+use super::weight::{How, PART, Scaling, Walk, Weight, no_room};
 use crate::io::memory::resize;
 use crate::layouts::{Checkpoint, TensorRef, WrittenWeight, copy_stretches, parts, transpose};
 use crate::pipeline::{Compute, Greatest, PipelineError, Scratch};
 use crate::rewrite::{Computed, Origin, Row};
 use crate::summary::TensorSummary;
-use onnx_cast::{DataType, OpError, SymmetricScale};
+use onnx_cast::{DataType, OpError};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ pub(super) fn rows<'a>(
     let computed = |source: Box<dyn Compute + 'a>, data_type, counter| {
         Origin::Computed(Box::new(Computed { source, data_type, cast: None, counter }))
     };
-    let bits = weight.element_type().bits().unwrap_or(8);
+    let bits = weight.element.bits().unwrap_or(8);
     let elements = TensorSummary {
         bytes_before: checkpoint.byte_len(tensor),
         ..summary(&chosen.elements, chosen.elements_shape(bits), chosen.container)
@@ -39,8 +39,8 @@ pub(super) fn rows<'a>(
     let origin = computed(Box::new(source), chosen.container, counter);
     let mut all = vec![Row { summary: elements, tensor, origin }];
     let origin = match weight.how {
-        How::Linear(scale) if weight.is_ahead() => {
-            computed(Box::new(ScaleSource { weight: Arc::clone(&weight), scale }), chosen.scale_type, None)
+        How::Scaled(scaling) if weight.is_ahead => {
+            computed(Box::new(ScaleSource { weight: Arc::clone(&weight), scaling }), chosen.scale_type, None)
         }
         _ => Origin::Beside,
     };
@@ -62,15 +62,15 @@ pub(super) fn rows<'a>(
 }
 
 /// The elements of a weight, in what holds them.
-struct ElementSource<'a> {
-    weight: Arc<Weight<'a>>,
+pub(super) struct ElementSource<'a> {
+    pub(super) weight: Arc<Weight<'a>>,
 }
 
 impl ElementSource<'_> {
     /// How many elements so many items hold.
     fn elements(&self, items: usize) -> usize {
         let weight = &self.weight;
-        let bits = weight.element_type().bits().unwrap_or(8);
+        let bits = weight.element.bits().unwrap_or(8);
         items * weight.container.bits().unwrap_or(8) / bits
     }
 
@@ -88,7 +88,7 @@ impl ElementSource<'_> {
         // Units that begin before the part, or end behind it, are computed again with the next one.
         let begin = elements.start / unit * unit;
         let stop = elements.end.div_ceil(unit).saturating_mul(unit).min(rows * columns);
-        let size = |len| weight.element_type().byte_len(len).ok_or_else(no_room);
+        let size = |len| weight.element.byte_len(len).ok_or_else(no_room);
         let (first, count) = (matrix * rows * columns + begin, stop - begin);
         let scales = if (begin, stop) == (elements.start, elements.end) {
             self.units(first, count, scratch, out)?
@@ -101,7 +101,7 @@ impl ElementSource<'_> {
             scratch.scales = codes;
             scales
         };
-        if !scales.is_empty() {
+        if weight.has_scales_beside && !scales.is_empty() {
             // Scales go by rows of blocks, as units do.
             let [down, across] = weight.block;
             let before = match weight.block {
@@ -129,25 +129,87 @@ impl ElementSource<'_> {
         }
         resize(elements, weight.bytes(count)?).ok_or_else(no_room)?;
         weight.read(first, elements)?;
-        let columns = weight.matrices[2];
-        let rows = match weight.walk {
-            Walk::Bands(rows) => rows,
-            Walk::Columns => count / columns,
-            _ => return weight.quantize(first, count, elements, out).map_err(PipelineError::Cast),
-        };
-        resize(results, elements.len()).ok_or_else(no_room)?;
-        let band = weight.bytes(rows * columns)?.max(1);
-        for (band, transposed) in elements.chunks_exact(band).zip(results.chunks_exact_mut(band)) {
-            weight.transpose(band, columns, transposed, rows);
+        if weight.walk != Walk::Columns {
+            return weight.quantize(first, count, elements, out).map_err(PipelineError::Cast);
         }
+        let columns = weight.matrices[2];
+        resize(results, elements.len()).ok_or_else(no_room)?;
+        weight.transpose(elements, columns, results, count / columns);
         resize(codes, out.len()).ok_or_else(no_room)?;
         let scales = weight.quantize(first, count, results, codes).map_err(PipelineError::Cast)?;
-        // What holds the codes of a band.
-        let band = (codes.len() * rows / (count / columns)).max(1);
-        for (codes, out) in codes.chunks_exact(band).zip(out.chunks_exact_mut(band)) {
-            transpose::<1>(codes, band / columns, band / columns, out, columns);
-        }
+        transpose::<1>(codes, count / columns, count / columns, out, columns);
         Ok(scales)
+    }
+
+    /// Computes elements of bands, whose values go band after band, and within each column after column.
+    fn bands(
+        &self,
+        pairs_rows: bool,
+        values: Range<usize>,
+        scratch: &mut Scratch,
+        mut out: &mut [u8],
+    ) -> Result<(), PipelineError> {
+        let weight = &*self.weight;
+        let [_, rows, columns] = weight.matrices;
+        let bits = weight.element.bits().unwrap_or(8);
+        let mut at = values.start;
+        while at < values.end {
+            let band = weight.band(at);
+            let column = (at - band.row * columns) / band.rows;
+            let width = ((values.end - at) / band.rows).min(columns - column);
+            let (lines, line) = if pairs_rows { (band.rows / 2, width) } else { (band.rows, width * bits / 8) };
+            let part = out.split_off_mut(..lines * line).filter(|part| !part.is_empty()).ok_or_else(no_room)?;
+            let scales = self.tile([band.row, column], [band.rows, width], pairs_rows, scratch, part)?;
+            if weight.has_scales_beside {
+                let place = (band.row / rows * rows.div_ceil(weight.block[0]) + band.row % rows / weight.block[0])
+                    * columns
+                    + column;
+                let size = weight.scale_type.byte_len(1).unwrap_or(1);
+                scratch.beside.push(((place * size) as u64, scales));
+            }
+            let place = |row: usize| match pairs_rows {
+                true => (row / 2 * columns + column) as u64,
+                false => ((row * columns + column) * bits / 8) as u64,
+            };
+            if width == columns {
+                scratch.stretches.push((place(band.row), lines * line));
+            } else {
+                let rows = (band.row..band.row + band.rows).step_by(band.rows / lines);
+                scratch.stretches.extend(rows.map(|row| (place(row), line)));
+            }
+            at += width * band.rows;
+        }
+        Ok(())
+    }
+
+    /// Quantizes some columns of a band, and returns their scales.
+    fn tile(
+        &self,
+        [row, column]: [usize; 2],
+        [rows, columns]: [usize; 2],
+        pairs_rows: bool,
+        scratch: &mut Scratch,
+        out: &mut [u8],
+    ) -> Result<Vec<u8>, PipelineError> {
+        let weight = &*self.weight;
+        let Scratch { elements, results, codes, .. } = scratch;
+        let width = weight.matrices[2];
+        let first = row * width + column;
+        match &weight.how {
+            How::Scaled(scaling) if !pairs_rows => {
+                weight.read_rows(first, width, [rows, columns], elements)?;
+                let found = weight.found(scaling, (&[rows, columns], [rows, 1]), elements, out);
+                found.map_err(PipelineError::Cast)
+            }
+            _ => {
+                weight.read_columns(first, width, [rows, columns], elements, results)?;
+                resize(codes, out.len()).ok_or_else(no_room)?;
+                let scales = weight.quantize(first, rows * columns, results, codes).map_err(PipelineError::Cast)?;
+                let size = codes.len() / columns;
+                transpose::<1>(codes, size, size, out, columns);
+                Ok(scales)
+            }
+        }
     }
 
     /// Quantizes values of transposed matrices, tile by tile: each is read, transposed and quantized within the nearer
@@ -163,7 +225,7 @@ impl ElementSource<'_> {
         const ACROSS: usize = 3072;
         let weight = &*self.weight;
         let Scratch { elements, results, codes, .. } = scratch;
-        let (block, bits) = (weight.block[1], weight.element_type().bits().unwrap_or(8));
+        let (block, bits) = (weight.block[1], weight.element.bits().unwrap_or(8));
         let mut scales = vec![0; values.len() / block];
         let (mut out, mut rest) = (out, &mut scales[..]);
         for part in parts([height, width], values.start, values.len()) {
@@ -193,6 +255,13 @@ impl Compute for ElementSource<'_> {
     fn compute(&self, start: usize, len: usize, scratch: &mut Scratch, out: &mut [u8]) -> Result<(), PipelineError> {
         let [_, rows, columns] = self.weight.matrices;
         let (mut at, end, mut out) = (self.elements(start), self.elements(start + len), out);
+        if let Walk::Bands { pairs_rows } = self.weight.walk {
+            return self.bands(pairs_rows, at..end, scratch, out);
+        }
+        if self.weight.is_ahead && self.weight.walk == Walk::Rows {
+            // Elements of several matrices are computed at once, and packed ones need not end with a matrix.
+            return self.units(at, end - at, scratch, out).map(drop);
+        }
         while at < end {
             let matrix = at / (rows * columns);
             let first = matrix * rows * columns;
@@ -211,49 +280,74 @@ impl Compute for ElementSource<'_> {
         /// are read of each row.
         const LARGE_PART: usize = 1 << 23;
         let weight = &self.weight;
-        let bits = [weight.element_type(), weight.container].map(|data_type| data_type.bits().unwrap_or(8));
+        let bits = [weight.element, weight.container].map(|data_type| data_type.bits().unwrap_or(8));
         let len = match weight.walk {
             Walk::Transposed([rows, _]) if (1..=LARGE_PART / 64).contains(&rows) => {
                 LARGE_PART / (64 * rows) * 64 * rows
             }
             _ => {
                 // A part is whole units, and eight items where those hold several elements.
-                let step = if bits[0] == bits[1] { 1 } else { 64 >> weight.unit().trailing_zeros().min(6) };
+                let step =
+                    if bits[0] == bits[1] && bits[0] >= 8 { 1 } else { 64 >> weight.unit().trailing_zeros().min(6) };
                 PART.next_multiple_of(weight.unit() * step)
             }
         };
         len * bits[0] / bits[1]
     }
+
+    fn chunk_at(&self, start: usize) -> usize {
+        let weight = &*self.weight;
+        let Walk::Bands { pairs_rows } = weight.walk else { return self.chunk() };
+        let ([count, rows, columns], down) = (weight.matrices, weight.block[0]);
+        let at = self.elements(start);
+        let (band, matrix) = (weight.band(at), rows * columns);
+        let len = if matrix <= PART {
+            // Whole matrices.
+            (PART / matrix * matrix).min(count * matrix - at)
+        } else if down * columns <= PART {
+            (PART / (down * columns) * down * columns).min(matrix - at % matrix)
+        } else {
+            let column = (at - band.row * columns) / band.rows;
+            band.rows * (PART / down).next_multiple_of(64).min(columns - column)
+        };
+        if pairs_rows { len / 2 } else { len }
+    }
 }
 
-/// The scales of a weight that are known before its elements.
-struct ScaleSource<'a> {
-    weight: Arc<Weight<'a>>,
-    scale: SymmetricScale,
+/// The scales of a weight.
+pub(super) struct ScaleSource<'a> {
+    pub(super) weight: Arc<Weight<'a>>,
+    pub(super) scaling: Scaling,
 }
 
 impl Compute for ScaleSource<'_> {
-    fn compute(&self, start: usize, _: usize, _: &mut Scratch, out: &mut [u8]) -> Result<(), PipelineError> {
-        let scales = self.weight.known_scales(&self.scale).map_err(PipelineError::Cast)?.bytes().unwrap_or_default();
-        let begin = self.weight.scale_type.byte_len(start).unwrap_or(0);
+    fn compute(&self, start: usize, len: usize, scratch: &mut Scratch, out: &mut [u8]) -> Result<(), PipelineError> {
+        let Self { weight, scaling } = self;
+        if !weight.is_ahead {
+            return weight.find_scales(scaling, start..start + len, &mut scratch.elements, out);
+        }
+        let scales = weight.known_scales(scaling).map_err(PipelineError::Cast)?.bytes().unwrap_or_default();
+        let begin = weight.scale_type.byte_len(start).unwrap_or(0);
         out.copy_from_slice(scales.get(begin..begin + out.len()).ok_or_else(no_room)?);
         Ok(())
+    }
+
+    fn chunk(&self) -> usize {
+        let [down, across] = self.weight.block;
+        (PART / down.saturating_mul(across).max(1)).max(1).next_multiple_of(8)
     }
 }
 
 /// NVFP4's scale of the tensor, once its greatest magnitude is known.
-struct GlobalScaleSource<'a> {
-    weight: Arc<Weight<'a>>,
+pub(super) struct GlobalScaleSource<'a> {
+    pub(super) weight: Arc<Weight<'a>>,
 }
 
 impl Compute for GlobalScaleSource<'_> {
     fn compute(&self, _: usize, _: usize, _: &mut Scratch, out: &mut [u8]) -> Result<(), PipelineError> {
         let weight = &*self.weight;
-        let greatest = weight.greatest.as_ref().map_or(0.0, |greatest| greatest.first());
-        let global = match weight.how {
-            How::Blocks(quantize) => quantize.global_scale(greatest),
-            How::Linear(_) => None,
-        };
+        let (How::Blocks(quantize) | How::Scaled(Scaling::Codes(_, quantize))) = weight.how else { return Ok(()) };
+        let global = quantize.global_scale(weight.all().unwrap_or(0.0));
         out.copy_from_slice(&global.unwrap_or(1.0).to_le_bytes());
         Ok(())
     }

@@ -3,13 +3,13 @@
 use super::QuantizeRequest;
 use super::losses::Losses;
 use super::numbers::Numbers;
+use super::values::Values;
 use crate::io::memory::resize;
-use crate::io::positional::InputFile;
 use crate::layouts::{Checkpoint, Granularity, Order, QuantizedFormat, TensorRef, WrittenWeight, transpose};
 use crate::pipeline::{Greatest, PipelineError};
 use onnx_cast::{
-    BlockFormat, BlockPlan, BlockQuantize, CastError, DataType, OpError, SymmetricScale, Tensor, TensorView,
-    greatest_magnitudes,
+    BlockFormat, BlockPlan, BlockQuantize, CastError, DataType, GlobalScale, OpError, SymmetricScale, Tensor,
+    TensorView, greatest_magnitudes,
 };
 use std::io;
 use std::ops::Range;
@@ -21,22 +21,28 @@ pub(super) const PART: usize = 1 << 18;
 /// A matrix that is quantized, or experts.
 #[derive(Debug)]
 pub(super) struct Weight<'a> {
-    file: &'a InputFile,
-    at: u64,
-    from: DataType,
+    pub(super) values: Values<'a>,
+    pub(super) from: DataType,
     /// How many matrices there are, their rows and their columns. Experts are one matrix above the other, unless blocks
     /// of several rows divide each; with one scale all values are one row.
     pub(super) matrices: [usize; 3],
     pub(super) walk: Walk,
-    to: QuantizedFormat,
+    /// The type of the elements as they are computed: in words, integers plus half their range.
+    pub(super) element: DataType,
     pub(super) block: [usize; 2],
     pub(super) container: DataType,
     pub(super) scale_type: DataType,
     pub(super) how: How,
     /// The greatest magnitudes, where a pass over the tensor finds them first.
     pub(super) greatest: Option<Arc<Greatest>>,
-    /// The scales, where they come from those.
-    scales: OnceLock<Tensor>,
+    /// Whether the scales come from those, so that they are known before the first element.
+    pub(super) is_ahead: bool,
+    /// Whether all matrices have the same scales.
+    pub(super) shares_scales: bool,
+    /// Whether scales are written beside the elements.
+    pub(super) has_scales_beside: bool,
+    /// The scales that are known before.
+    pub(super) scales: OnceLock<Tensor>,
     /// Reads the weight back and compares.
     pub(super) losses: Losses,
 }
@@ -44,10 +50,48 @@ pub(super) struct Weight<'a> {
 /// How values are quantized.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum How {
-    /// To a block format.
+    /// Whole blocks of a block format.
     Blocks(BlockQuantize),
-    /// By scales of float, or of the weight's type.
-    Linear(SymmetricScale),
+    /// By scales that are found first.
+    Scaled(Scaling),
+}
+
+/// What gives scales for greatest magnitudes.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Scaling {
+    /// Scales of float, or of the weight's type.
+    Symmetric(SymmetricScale),
+    /// Those of a block format, as ONNX's operators read them.
+    Codes(BlockFormat, BlockQuantize),
+}
+
+impl Scaling {
+    /// Scales of blocks; `all` is the greatest magnitude of the tensor.
+    fn scales(&self, greatest: &[f32], grid: &[usize], all: Option<f32>) -> Result<Tensor, CastError> {
+        let (format, quantize) = match self {
+            Scaling::Symmetric(scale) => return scale.scales(greatest, grid),
+            Scaling::Codes(format, quantize) => (*format, quantize.greatest(all)),
+        };
+        let mut codes = quantize.scales(greatest);
+        if format == BlockFormat::MxInt8 {
+            // MXINT8 counts in 64ths, ONNX's int8 in units.
+            codes.iter_mut().for_each(|code| *code = code.saturating_sub(6));
+        }
+        Ok(Tensor::new(format.scale(), grid.to_vec(), codes)?)
+    }
+
+    /// What divides values by scales, and what multiplies elements with them.
+    fn plans(&self, [from, to]: [DataType; 2], block: [usize; 2], all: Option<f32>) -> Result<[BlockPlan; 2], OpError> {
+        let (there, scale, global) = match self {
+            Scaling::Symmetric(scale) => (scale.plan(from, to, block)?, scale.data_type(), None),
+            Scaling::Codes(format, quantize) => {
+                let global = quantize.global_scale(all.unwrap_or(0.0)).map(GlobalScale::Factor);
+                (BlockPlan::quantize(from, format.scale(), to, block)?, format.scale(), global)
+            }
+        };
+        let back = BlockPlan::dequantize(to, scale, DataType::Float, block)?;
+        Ok([there, back].map(|plan| plan.global_scale(global)))
+    }
 }
 
 /// How blocks lie among the stored values.
@@ -55,12 +99,22 @@ pub(super) enum How {
 pub(super) enum Walk {
     /// Along the rows, or over several of them.
     Rows,
-    /// Down so many rows, which are transposed to be quantized.
-    Bands(usize),
-    /// Down whole columns, likewise.
+    /// Down the rows of bands.
+    Bands {
+        /// Whether a byte holds the elements of two rows; else elements lie as the values do.
+        pairs_rows: bool,
+    },
+    /// Down whole columns, which are transposed to be quantized.
     Columns,
     /// Along the columns of stored matrices of these rows and columns, which are the rows of the result.
     Transposed([usize; 2]),
+}
+
+/// Rows of a matrix that share scales: the first among those of all matrices, and how many there are.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Band {
+    pub(super) row: usize,
+    pub(super) rows: usize,
 }
 
 /// The greatest magnitudes that have to be known before the first element of a weight: where a scale is for more values
@@ -89,6 +143,12 @@ impl<'a> Weight<'a> {
         greatest: Option<Arc<Greatest>>,
     ) -> Result<Weight<'a>, OpError> {
         let (file, at) = checkpoint.place(tensor);
+        let element = match (written.to, written.container) {
+            (QuantizedFormat::Block(format), _) => format.element(),
+            (QuantizedFormat::Elements(DataType::Int4), DataType::Int32) => DataType::Uint4,
+            (QuantizedFormat::Elements(DataType::Int8), DataType::Int32) => DataType::Uint8,
+            (to, _) => to.element(),
+        };
         let [count, rows, columns] = written.matrices;
         let from = checkpoint.stored(tensor).data_type;
         let (rule, counts) = (how.rule, how.run.counts());
@@ -97,13 +157,12 @@ impl<'a> Weight<'a> {
                 let quantize = BlockQuantize::new(format).rule(rule).recipe(recipe).threads(1);
                 (How::Blocks(quantize), Some((format, recipe)))
             }
-            Numbers::Linear(scale) => (How::Linear(scale), None),
+            Numbers::Linear(scale) => (How::Scaled(Scaling::Symmetric(scale)), None),
         };
         let is_whole = written.granularity == Granularity::Tensor;
         let all = count * rows * columns;
         Ok(Weight {
-            file,
-            at,
+            values: Values::File(file, at),
             from,
             matrices: match written.order {
                 _ if is_whole => [1, 1, all],
@@ -112,35 +171,22 @@ impl<'a> Weight<'a> {
             },
             walk: match written.order {
                 Order::Exchanged => Walk::Transposed([columns, rows]),
-                Order::Down => Walk::Bands(written.block[0]),
+                Order::Down => Walk::Bands { pairs_rows: true },
                 Order::Same if written.has_scales_of_columns() && columns <= PART => Walk::Columns,
                 Order::Same => Walk::Rows,
             },
-            to: written.to,
+            element,
             block: if is_whole { [1, all.max(1)] } else { written.block },
             container: written.container,
             scale_type: written.scale_type,
             how,
+            is_ahead: greatest.is_some() && matches!(how, How::Scaled(_)),
             greatest,
+            shares_scales: false,
+            has_scales_beside: true,
             scales: OnceLock::new(),
             losses: Losses::new(from, blocks, counts)?,
         })
-    }
-
-    /// The type of the elements as they are computed: in words, integers plus half their range.
-    pub(super) fn element_type(&self) -> DataType {
-        match (self.to, self.container) {
-            (QuantizedFormat::Block(format), _) => format.element(),
-            (QuantizedFormat::Elements(DataType::Int4), DataType::Int32) => DataType::Uint4,
-            (QuantizedFormat::Elements(DataType::Int8), DataType::Int32) => DataType::Uint8,
-            (QuantizedFormat::Elements(data_type), _) => data_type,
-            (QuantizedFormat::Gguf(_), _) => self.to.element(),
-        }
-    }
-
-    /// Whether the scales are known before the first element.
-    pub(super) fn is_ahead(&self) -> bool {
-        self.greatest.is_some() && matches!(self.how, How::Linear(_))
     }
 
     /// Elements that are computed together, because they share a scale or a row of scales.
@@ -148,7 +194,7 @@ impl<'a> Weight<'a> {
         let [_, rows, columns] = self.matrices;
         match (self.walk, self.block) {
             (Walk::Columns, _) => columns,
-            _ if self.is_ahead() => 8,
+            _ if self.is_ahead => 8,
             (Walk::Transposed(_), [_, block]) => block,
             (_, [1, block]) if columns.is_multiple_of(block) => block,
             (_, [block, _]) => block.min(rows) * columns,
@@ -162,10 +208,33 @@ impl<'a> Weight<'a> {
 
     /// Reads values from one on.
     pub(super) fn read(&self, begin: usize, values: &mut [u8]) -> Result<(), PipelineError> {
-        self.file.read_at(self.at + self.bytes(begin)? as u64, values).map_err(PipelineError::Read)
+        self.values.read(self.bytes(begin)? as u64, values).map_err(PipelineError::Read)
     }
 
-    /// Reads some rows and columns of a matrix with rows of `width` values, whose first value is `first`, transposed.
+    /// Reads some rows and columns of a matrix with rows of `width` values, whose first value is `first`.
+    pub(super) fn read_rows(
+        &self,
+        first: usize,
+        width: usize,
+        [rows, columns]: [usize; 2],
+        values: &mut Vec<u8>,
+    ) -> Result<(), PipelineError> {
+        resize(values, self.bytes(rows * columns)?).ok_or_else(no_room)?;
+        // Whole rows follow each other.
+        let (lines, len) = if columns == width { (1, rows * columns) } else { (rows, columns) };
+        let lines = (first..).step_by(width.max(1)).take(lines);
+        lines.zip(values.chunks_exact_mut(self.bytes(len)?.max(1))).try_for_each(|(at, line)| self.read(at, line))
+    }
+
+    /// The band of a value.
+    pub(super) fn band(&self, at: usize) -> Band {
+        let ([_, rows, columns], down) = (self.matrices, self.block[0]);
+        let (matrix, row) = (at / (rows * columns), at / columns % rows);
+        let begin = row / down * down;
+        Band { row: matrix * rows + begin, rows: down.min(rows - begin) }
+    }
+
+    /// The same, transposed.
     pub(super) fn read_columns(
         &self,
         first: usize,
@@ -178,14 +247,7 @@ impl<'a> Weight<'a> {
         const ROWS: usize = 64;
         resize(transposed, self.bytes(rows * columns)?).ok_or_else(no_room)?;
         for row in (0..rows).step_by(ROWS) {
-            let count = ROWS.min(rows - row);
-            resize(read, self.bytes(count * columns)?).ok_or_else(no_room)?;
-            // Whole rows follow each other.
-            let (lines, len) = if columns == width { (1, count * columns) } else { (count, columns) };
-            let lines = (first + row * width..).step_by(width).take(lines);
-            for (at, line) in lines.zip(read.chunks_exact_mut(self.bytes(len)?)) {
-                self.read(at, line)?;
-            }
+            self.read_rows(first + row * width, width, [ROWS.min(rows - row), columns], read)?;
             self.transpose(read, columns, &mut transposed[self.bytes(row)?..], rows);
         }
         Ok(())
@@ -199,14 +261,64 @@ impl<'a> Weight<'a> {
         }
     }
 
+    /// The greatest magnitude of the tensor, where it is known.
+    pub(super) fn all(&self) -> Option<f32> {
+        self.greatest.as_ref().map(|greatest| greatest.most())
+    }
+
     /// The scales that come from greatest magnitudes that are known.
-    pub(super) fn known_scales(&self, scale: &SymmetricScale) -> Result<&Tensor, CastError> {
+    pub(super) fn known_scales(&self, scaling: &Scaling) -> Result<&Tensor, CastError> {
         if let Some(scales) = self.scales.get() {
             return Ok(scales);
         }
         let greatest = self.greatest.as_ref().map_or(&[][..], |greatest| greatest.values());
-        let scales = scale.scales(greatest, &self.grid())?;
+        let (grid, shared);
+        let greatest = if self.shares_scales {
+            grid = self.grid();
+            let of_matrix = grid[1] * grid[2];
+            let most = |at| greatest[at..].iter().step_by(of_matrix).copied().fold(0.0, f32::max);
+            shared = (0..of_matrix).map(most).collect::<Vec<f32>>().repeat(grid[0]);
+            &shared
+        } else {
+            greatest
+        };
+        let scales = scaling.scales(greatest, &self.grid(), self.all())?;
         Ok(self.scales.get_or_init(|| scales))
+    }
+
+    /// Finds scales from one on, of blocks whose values it reads.
+    pub(super) fn find_scales(
+        &self,
+        scaling: &Scaling,
+        range: Range<usize>,
+        values: &mut Vec<u8>,
+        mut out: &mut [u8],
+    ) -> Result<(), PipelineError> {
+        let ([_, rows, columns], [down, across], [_, bands, blocks]) = (self.matrices, self.block, self.grid());
+        let mut at = range.start;
+        while at < range.end {
+            let (line, block, left) = (at / blocks, at % blocks, range.end - at);
+            let row = line / bands * rows + line % bands * down;
+            // Rows that are bands follow each other.
+            let (lines, count) = if down == 1 && block == 0 && left >= blocks {
+                (left / blocks, blocks)
+            } else {
+                (1, left.min(blocks - block))
+            };
+            let column = block * across;
+            let height = if down == 1 { lines } else { down.min(rows - line % bands * down) };
+            let shape = [height, (count * across).min(columns - column)];
+            self.read_rows(row * columns + column, columns, shape, values)?;
+            let found = || {
+                let greatest = greatest_magnitudes(&TensorView::new(self.from, &shape, values)?, self.block)?;
+                scaling.scales(&greatest, &[lines * count], self.all())
+            };
+            let scales = found().map_err(PipelineError::Cast)?;
+            let scales = scales.bytes().unwrap_or_default();
+            out.split_off_mut(..scales.len()).ok_or_else(no_room)?.copy_from_slice(scales);
+            at += lines * count;
+        }
+        Ok(())
     }
 
     /// How many scales there are: of matrices, down and across.
@@ -218,25 +330,25 @@ impl<'a> Weight<'a> {
     /// Quantizes values, of which the first is the tensor's value `first`, and returns the scales of their blocks
     /// unless they are known.
     pub(super) fn quantize(&self, first: usize, len: usize, src: &[u8], out: &mut [u8]) -> Result<Vec<u8>, CastError> {
-        let scale = match &self.how {
+        let scaling = match &self.how {
             How::Blocks(quantize) => return self.blocks(quantize, len, src, out),
-            How::Linear(scale) => scale,
+            How::Scaled(scaling) => scaling,
         };
         let [_, _, columns] = self.matrices;
         if self.walk == Walk::Columns {
             let rows = len / columns;
             let matrix = first / (self.matrices[1] * columns);
             let width = self.scale_type.byte_len(columns).unwrap_or(0);
-            let scales = self.known_scales(scale)?.bytes().unwrap_or_default();
+            let scales = self.known_scales(scaling)?.bytes().unwrap_or_default();
             let scales = scales.get(matrix * width..(matrix + 1) * width).unwrap_or_default();
             let grid = [columns, 1];
             let scales = TensorView::new(self.scale_type, &grid, scales)?;
-            self.linear(scale, (&[columns, rows], [1, rows.max(1)]), &scales, 0..len, src, out)?;
+            self.linear(scaling, (&[columns, rows], [1, rows.max(1)]), &scales, 0..len, src, out)?;
             return Ok(Vec::new());
         }
-        if self.is_ahead() {
-            let scales = self.known_scales(scale)?.view();
-            self.linear(scale, (&self.matrices, self.block), &scales, first..first + len, src, out)?;
+        if self.is_ahead {
+            let scales = self.known_scales(scaling)?.view();
+            self.linear(scaling, (&self.matrices, self.block), &scales, first..first + len, src, out)?;
             return Ok(Vec::new());
         }
         // Blocks within rows make a matrix of their own; blocks of several rows are those of whole rows.
@@ -244,9 +356,21 @@ impl<'a> Weight<'a> {
             [1, block] if columns.is_multiple_of(block) => ([len / block, block], [1, block]),
             block => ([len / columns.max(1), columns], block),
         };
-        let greatest = greatest_magnitudes(&TensorView::new(self.from, &shape, src)?, block)?;
-        let scales = scale.scales(&greatest, &[shape[0].div_ceil(block[0]), shape[1].div_ceil(block[1])])?;
-        self.linear(scale, (&shape, block), &scales.view(), 0..len, src, out)?;
+        self.found(scaling, (&shape, block), src, out)
+    }
+
+    /// Quantizes whole blocks by the scales that it finds and returns.
+    pub(super) fn found(
+        &self,
+        scaling: &Scaling,
+        (shape, block): (&[usize; 2], [usize; 2]),
+        src: &[u8],
+        out: &mut [u8],
+    ) -> Result<Vec<u8>, CastError> {
+        let greatest = greatest_magnitudes(&TensorView::new(self.from, shape, src)?, block)?;
+        let grid = [shape[0].div_ceil(block[0]), shape[1].div_ceil(block[1])];
+        let scales = scaling.scales(&greatest, &grid, self.all())?;
+        self.linear(scaling, (shape, block), &scales.view(), 0..shape[0] * shape[1], src, out)?;
         Ok(scales.bytes().unwrap_or_default().to_vec())
     }
 
@@ -256,7 +380,7 @@ impl<'a> Weight<'a> {
         let shape = [len / block, block];
         let x = TensorView::new(self.from, &shape, src)?;
         let mut scales = vec![0; len / block];
-        let greatest = self.greatest.as_ref().map(|greatest| greatest.first());
+        let greatest = self.all();
         let global = quantize.greatest(greatest).run_into(&x, out, &mut scales)?;
         if self.losses.are_in_blocks(&scales, greatest) {
             self.losses.of_blocks(self.from, src, out, &scales, global)?;
@@ -267,15 +391,15 @@ impl<'a> Weight<'a> {
     /// Quantizes a part of a tensor by scales of its blocks.
     fn linear(
         &self,
-        scale: &SymmetricScale,
+        scaling: &Scaling,
         (shape, block): (&[usize], [usize; 2]),
         scales: &TensorView<'_>,
         part: Range<usize>,
         src: &[u8],
         out: &mut [u8],
     ) -> Result<(), CastError> {
-        let to = self.element_type();
-        let plan = scale.plan(self.from, to, block)?;
+        let to = self.element;
+        let [plan, back] = scaling.plans([self.from, to], block, self.all())?;
         let middle = match to {
             DataType::Uint4 => Some(vec![0x88; scales.len().div_ceil(2)]),
             DataType::Uint8 => Some(vec![0x80; scales.len()]),
@@ -285,7 +409,6 @@ impl<'a> Weight<'a> {
         let bound = plan.bind(shape, scales, zero_points.as_ref())?;
         bound.run_part(part.start, part.len(), src, out)?;
         if self.losses.are_in(self.from, src) {
-            let back = BlockPlan::dequantize(to, self.scale_type, DataType::Float, block)?;
             let back = back.bind(shape, scales, zero_points.as_ref())?;
             self.losses.of_elements(&back, part.start, [self.from, to], src, out)?;
         }

@@ -160,7 +160,7 @@ impl Scaled {
         };
         match &self.how {
             How::Blocks(format, recipe, quantize) => {
-                let quantize = quantize.greatest(self.ahead.as_ref().map(|ahead| ahead.first()));
+                let quantize = quantize.greatest(self.ahead.as_ref().map(|ahead| ahead.most()));
                 let x = TensorView::new(self.from, &local, src)?;
                 let mut scales = vec![0; format.scale_count(&local).ok_or_else(too_large)?];
                 let global = quantize.run_into(&x, &mut codes, &mut scales)?;

@@ -13,7 +13,7 @@ use crate::element::DataType;
 use crate::scalar::block_scale::{BlockFormat, INT8_UNIT, PowerOfTwo, Recipe, ScaleRule};
 use crate::scalar::with_default_float_environment;
 use crate::tensor::{Tensor, TensorError, TensorView, element_count};
-use quantizer::{Quantizer, greatest_finite, greatest_of_runs};
+use quantizer::{BLOCKS, Quantizer, greatest_finite, greatest_of_runs};
 use std::mem::MaybeUninit;
 
 impl BlockFormat {
@@ -316,6 +316,26 @@ impl BlockQuantize {
         (self.format == BlockFormat::NvFp4).then(global)
     }
 
+    /// The codes of the scales of blocks of floats with these greatest magnitudes.
+    ///
+    /// ```
+    /// # use onnx_cast::{BlockFormat, BlockQuantize};
+    /// assert_eq!(BlockQuantize::new(BlockFormat::MxFp4).scales(&[31.0, 63.0]), [127 + 2, 127 + 3]);
+    /// ```
+    pub fn scales(&self, greatest: &[f32]) -> Vec<u8> {
+        let mut codes = vec![0; greatest.len()];
+        with_default_float_environment(|| {
+            let all = self.greatest.unwrap_or_else(|| greatest.iter().copied().fold(0.0, f32::max));
+            let quantizer = self.quantizer_of(DataType::Float, || all);
+            for (greatest, codes) in greatest.chunks(BLOCKS).zip(codes.chunks_mut(BLOCKS)) {
+                let (mut bits, mut factors) = ([0; BLOCKS], [[0; 4]; BLOCKS]);
+                bits.iter_mut().zip(greatest).for_each(|(bits, greatest)| *bits = greatest.to_bits());
+                quantizer.scales(&bits[..codes.len()], codes, &mut factors[..codes.len()]);
+            }
+        });
+        codes
+    }
+
     /// Quantizes a tensor of float, float16 or bfloat16, in blocks along its last axis.
     ///
     /// # Errors
@@ -361,14 +381,18 @@ impl BlockQuantize {
     fn quantizer(&self, x: &TensorView<'_>) -> Result<Quantizer<'_>, CastError> {
         let from = x.data_type();
         check_value_type(from)?;
+        let bytes = x.bytes().unwrap_or_default();
+        let backend = self.backend.unwrap_or_else(Backend::best);
+        Ok(self.quantizer_of(from, || self.greatest.unwrap_or_else(|| greatest_finite(backend, from, bytes))))
+    }
+
+    /// The quantizer of values of a type, of which NVFP4 needs the greatest magnitude.
+    fn quantizer_of(&self, from: DataType, greatest: impl Fn() -> f32) -> Quantizer<'_> {
         let backend = self.backend.unwrap_or_else(Backend::best);
         let global = match self.format {
-            BlockFormat::NvFp4 => {
-                let found = || greatest_finite(backend, from, x.bytes().unwrap_or_default());
-                self.recipe.global_scale(self.greatest.unwrap_or_else(found))
-            }
+            BlockFormat::NvFp4 => self.recipe.global_scale(greatest()),
             _ => 1.0,
         };
-        Ok(Quantizer { quantize: self, from, backend, global, power: PowerOfTwo::new(self.format, self.rule) })
+        Quantizer { quantize: self, from, backend, global, power: PowerOfTwo::new(self.format, self.rule) }
     }
 }

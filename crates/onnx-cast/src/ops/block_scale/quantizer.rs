@@ -30,12 +30,12 @@ pub(super) struct Quantizer<'a> {
 const PART: usize = 4096;
 
 /// The most blocks of a part.
-const BLOCKS: usize = PART / 16;
+pub(super) const BLOCKS: usize = PART / 16;
 
 impl Quantizer<'_> {
     /// The scales of blocks, from the bits of their greatest magnitudes: codes, and what elements are divided by.
     /// Whether one of them is NaN.
-    fn scales(&self, most: &[u32], codes: &mut [u8], factors: &mut [[u8; 4]]) -> bool {
+    pub(super) fn scales(&self, most: &[u32], codes: &mut [u8], factors: &mut [[u8; 4]]) -> bool {
         const INFINITY: u32 = f32::INFINITY.to_bits();
         let is_nan = |most: u32| most >= INFINITY;
         if self.quantize.format == BlockFormat::NvFp4 {

@@ -1,0 +1,163 @@
+//! A constant of a model that is quantized: its values stay where they are, and what DequantizeLinear reads is computed
+//! part by part.
+
+use super::blocks::{ElementSource, GlobalScaleSource, ScaleSource};
+use super::losses::Losses;
+use super::values::Values;
+use super::weight::{How, PART, Scaling, Walk, Weight};
+use crate::counts::Counter;
+use crate::layouts::QuantizedFormat;
+use crate::pipeline::{Compute, Greatest};
+use onnx_cast::{BlockFormat, BlockQuantize, DataType, OpError, ScaleRule, SymmetricScale};
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+
+/// A constant, and how it is quantized.
+#[derive(Clone, Debug)]
+pub struct ConstantRequest<'a> {
+    /// Where its values are.
+    pub values: Values<'a>,
+    /// Their type: float, float16 or bfloat16. Scales of float8 and integers have it, too.
+    pub from: DataType,
+    /// The sizes before an axis, of the axis, and behind it.
+    pub shape: [usize; 3],
+    /// What it is quantized to.
+    pub to: QuantizedFormat,
+    /// What has a scale.
+    pub scaled: Scaled,
+    /// The rule for scales of MX.
+    pub rule: ScaleRule,
+    /// Whether all that is lost is counted, not only what overflows or is NaN.
+    pub counts: bool,
+}
+
+/// What has a scale.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scaled {
+    /// The tensor.
+    Tensor,
+    /// Each index of the axis.
+    Axis,
+    /// Each block of so many elements on the axis.
+    Blocks(usize),
+}
+
+impl Scaled {
+    /// The matrices that values of these sizes are, and the rows and columns of their blocks.
+    fn matrices(self, [outer, axis, inner]: [usize; 3]) -> ([usize; 3], [usize; 2]) {
+        let all = outer * axis * inner;
+        match self {
+            Scaled::Tensor => ([1, 1, all], [1, all.max(1)]),
+            Scaled::Axis if inner == 1 => ([1, outer, axis], [outer.max(1), 1]),
+            Scaled::Axis => ([outer, axis, inner], [1, inner.max(1)]),
+            Scaled::Blocks(size) if inner == 1 => ([1, outer, axis], [1, size.clamp(1, axis.max(1))]),
+            Scaled::Blocks(size) => ([outer, axis, inner], [size.clamp(1, axis.max(1)), 1]),
+        }
+    }
+}
+
+/// The type of elements, what finds their scales, and the type of these.
+fn scaling(to: QuantizedFormat, from: DataType, rule: ScaleRule) -> (DataType, Scaling, DataType) {
+    match to {
+        QuantizedFormat::Block(format) => {
+            let quantize = BlockQuantize::new(format).rule(rule).threads(1);
+            (format.element(), Scaling::Codes(format, quantize), format.scale())
+        }
+        QuantizedFormat::Elements(_) | QuantizedFormat::Gguf(_) => {
+            let element = to.element();
+            let scale = SymmetricScale::new(element).scale_type(from).of_underflow(least(from));
+            (element, Scaling::Symmetric(scale), from)
+        }
+    }
+}
+
+/// The tensors of a quantized constant.
+pub struct QuantizedConstant<'a> {
+    /// The elements, as the values lie.
+    pub elements: Arc<dyn Compute + 'a>,
+    /// The scales: one, one for each index of the axis, or one for each block of it.
+    pub scales: Arc<dyn Compute + 'a>,
+    /// Their type.
+    pub scale_type: DataType,
+    /// NVFP4's scale of the tensor.
+    pub global: Option<Arc<dyn Compute + 'a>>,
+    /// What a pass over the values has to find first.
+    pub greatest: Option<Arc<Greatest>>,
+    /// Counts what is lost while elements are computed.
+    pub counter: Arc<Counter>,
+}
+
+impl fmt::Debug for QuantizedConstant<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("QuantizedConstant").field("scale_type", &self.scale_type).finish_non_exhaustive()
+    }
+}
+
+impl<'a> ConstantRequest<'a> {
+    /// What computes the tensors.
+    ///
+    /// # Errors
+    /// Where the types are not those of a quantized constant.
+    pub fn quantized(self) -> Result<QuantizedConstant<'a>, OpError> {
+        let ConstantRequest { values, from, shape: [outer, axis, inner], to, scaled, rule, counts } = self;
+        let (element, scaling, scale_type) = scaling(to, from, rule);
+        let (matrices, block) = scaled.matrices([outer, axis, inner]);
+        let [_, _, columns] = matrices;
+        let bits = element.bits().unwrap_or(8);
+        let is_down = block[0] > 1;
+        // Rows that end within bytes, and long rows that end within blocks, have their scales found first.
+        let has_odd_rows = match scaled {
+            Scaled::Blocks(_) if is_down => !(columns * bits).is_multiple_of(8),
+            Scaled::Blocks(_) => !columns.is_multiple_of(block[1]) && columns > 4 * PART,
+            _ => false,
+        };
+        let is_ahead = !matches!(scaled, Scaled::Blocks(_)) || has_odd_rows;
+        let greatest = match to {
+            _ if is_ahead => Some(Arc::new(Greatest::of_blocks(from, matrices, block))),
+            QuantizedFormat::Block(BlockFormat::NvFp4) => Some(Arc::new(Greatest::of_all(from))),
+            _ => None,
+        };
+        let losses = Losses::new(from, None, counts)?;
+        let counter = losses.counter();
+        let weight = Arc::new(Weight {
+            values,
+            from,
+            matrices,
+            walk: match scaled {
+                Scaled::Blocks(_) if is_down && !has_odd_rows => Walk::Bands { pairs_rows: false },
+                Scaled::Axis if is_down && bits == 8 && columns <= PART => Walk::Columns,
+                _ => Walk::Rows,
+            },
+            element,
+            block,
+            container: element,
+            scale_type,
+            how: How::Scaled(scaling),
+            greatest: greatest.clone(),
+            is_ahead,
+            shares_scales: scaled == Scaled::Axis && outer > 1 && inner > 1,
+            has_scales_beside: false,
+            scales: OnceLock::new(),
+            losses,
+        });
+        let global = GlobalScaleSource { weight: Arc::clone(&weight) };
+        let has_global = to == QuantizedFormat::Block(BlockFormat::NvFp4);
+        Ok(QuantizedConstant {
+            elements: Arc::new(ElementSource { weight: Arc::clone(&weight) }),
+            scales: Arc::new(ScaleSource { weight, scaling }),
+            scale_type,
+            global: has_global.then(|| Arc::new(global) as Arc<dyn Compute + 'a>),
+            greatest,
+            counter,
+        })
+    }
+}
+
+/// What a scale becomes that underflows in a narrow type: its least positive number, or its least normal one.
+fn least(data_type: DataType) -> f32 {
+    match data_type {
+        DataType::Float16 => 2f32.powi(-24),
+        DataType::BFloat16 => f32::MIN_POSITIVE,
+        _ => 0.0,
+    }
+}

@@ -1,0 +1,256 @@
+//! Are the weights of models quantized along the axes by which operators read them, and by blocks of any size?
+
+use onnx_cast::{DataType, LinearScale, Tensor, TensorView};
+use onnx_cast_file::formats::protobuf::wire::{Value, all_bytes, last};
+use onnx_cast_file::{Granularity, ModelForm, QuantizeRequest, RunOptions, Summary};
+use onnx_cast_model::{dequantize, quantize};
+use std::collections::HashMap;
+use std::fs;
+use std::path::Path;
+use testkit::proto::{Message, node, tensor};
+
+const OUTPUT: &str = "out.onnx";
+
+/// A model of these nodes with weights of floats.
+fn written(folder: &Path, nodes: Vec<Message>, weights: &[(&str, &[usize], &[f32])]) {
+    let declared = |name: &str| {
+        let of_type = Message::new().message(1, Message::new().int(1, 1));
+        Message::new().bytes(1, name).message(2, of_type)
+    };
+    let graph = nodes.into_iter().fold(Message::new().bytes(2, "g"), |graph, node| graph.message(1, node));
+    let graph = weights.iter().fold(graph, |graph, (name, shape, values)| {
+        let dims: Vec<i64> = shape.iter().map(|&size| size as i64).collect();
+        let raw: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+        graph.message(5, tensor(&dims, 1, &raw).bytes(8, *name))
+    });
+    let graph = graph.message(11, declared("x")).message(12, declared("y"));
+    let bytes = Message::new().int(1, 10).message(7, graph).message(8, Message::new().int(2, 25)).into_bytes();
+    fs::write(folder.join("in.onnx"), bytes).expect("a file");
+}
+
+fn quantized(folder: &Path, to: &str, change: impl Fn(QuantizeRequest) -> QuantizeRequest) -> Summary {
+    let request = change(QuantizeRequest::new(to.parse().expect(to)));
+    quantize(folder.join("in.onnx"), folder.join(OUTPUT), &request).unwrap_or_else(|error| panic!("{to}: {error}"))
+}
+
+/// The initializers of a model by name: their dims, and their bytes.
+fn initializers(path: &Path) -> HashMap<String, Vec<u8>> {
+    let model = fs::read(path).expect("a model");
+    let graph = last(&model, 7, Value::bytes).expect("a message").expect("a graph");
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).expect("text");
+    let tensor = |message: &[u8]| {
+        let field = |number| last(message, number, Value::bytes).expect("a message").unwrap_or_default();
+        (text(field(8)), field(9).to_vec())
+    };
+    all_bytes(graph, 5).map(|message| tensor(message.expect("a message"))).collect()
+}
+
+/// Values whose magnitudes differ between rows and columns.
+fn values(len: usize) -> Vec<f32> {
+    let mut state = 11u64;
+    let mut next = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 40) as f32 / 2f32.powi(23) - 1.0
+    };
+    (0..len).map(|_| next() * 2f32.powi((next() * 12.0) as i32)).collect()
+}
+
+/// What the library itself makes of a tensor: elements and scales.
+fn found(to: DataType, shape: &[usize], x: &[f32], axis: i64, block: usize) -> [Vec<u8>; 2] {
+    let scale = LinearScale::new(to).axis(axis).block_size(block);
+    let scaled = scale.run(&TensorView::from_slice(shape, x).expect("a tensor")).expect("quantized");
+    [scaled.y, scaled.scale].map(|tensor: Tensor| tensor.bytes().expect("numbers").to_vec())
+}
+
+/// Blocks down the rows, of matrices that are read at once, of those of which some rows are, and of those of which some
+/// columns of some rows are; with short blocks at the ends; and of packed rows that end within a byte.
+#[test]
+fn blocks_of_any_shape_are_those_of_the_library() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for (shape, to, block) in [
+        ([64, 48], "int4", 32),
+        ([70, 33], "int4", 32),
+        ([70, 33], "int8", 16),
+        ([1000, 640], "int4", 32),
+        ([45, 8_256], "int4", 32),
+        ([45, 8_257], "int4", 32),
+        ([45, 8_257], "int8", 32),
+        ([300, 1_100], "int8", 128),
+        ([3, 100], "int4", 32),
+    ] {
+        let x = values(shape[0] * shape[1]);
+        written(folder.path(), vec![node("MatMul", &["x", "w"], "y", vec![])], &[("w", &shape, &x)]);
+        for threads in [1, 3] {
+            quantized(folder.path(), to, |request| QuantizeRequest {
+                granularity: Some(Granularity::Block([1, block])),
+                run: RunOptions::new().threads(Some(threads)),
+                ..request
+            });
+            let got = initializers(&folder.path().join(OUTPUT));
+            let data_type = if to == "int4" { DataType::Int4 } else { DataType::Int8 };
+            let [elements, scales] = found(data_type, &shape, &x, 0, block);
+            let what = format!("{shape:?} to {to} in {block}, {threads} threads");
+            assert!(got[&format!("w_{to}")] == elements, "{what}: elements");
+            assert!(got["w_scale"] == scales, "{what}: scales");
+        }
+    }
+}
+
+/// A scale for each output, whichever axis that is.
+#[test]
+fn scales_are_those_of_the_outputs() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let perm = || vec![Message::new().bytes(1, "perm").int(8, 1).int(8, 2).int(8, 0).int(20, 7)];
+    let read = |operator: &str, inputs: &[&str]| vec![node(operator, inputs, "y", vec![])];
+    let turned = vec![node("Transpose", &["w"], "t", perm()), node("MatMul", &["x", "t"], "y", vec![])];
+    let axis_1 = vec![Message::new().bytes(1, "axis").int(3, 1).int(20, 2)];
+    let cases: Vec<(&str, Vec<Message>, Vec<usize>, i64)> = vec![
+        ("right", read("MatMul", &["x", "w"]), vec![40, 24], 1),
+        ("left", read("MatMul", &["w", "x"]), vec![40, 24], 0),
+        ("matrices", read("MatMul", &["x", "w"]), vec![3, 40, 24], 2),
+        ("behind a Transpose", turned, vec![24, 2, 40], 0),
+        ("Gemm", read("Gemm", &["x", "w"]), vec![40, 24], 1),
+        ("Conv", read("Conv", &["x", "w"]), vec![12, 8, 3, 3], 0),
+        ("ConvTranspose", read("ConvTranspose", &["x", "w"]), vec![12, 8, 3, 3], 1),
+        ("LSTM", read("LSTM", &["x", "w"]), vec![1, 32, 24], 1),
+        ("Gather", read("Gather", &["w", "x"]), vec![40, 24], 0),
+        ("Gather of columns", vec![node("Gather", &["w", "x"], "y", axis_1)], vec![40, 24], 1),
+    ];
+    for (what, nodes, shape, axis) in cases {
+        let x = values(shape.iter().product());
+        written(folder.path(), nodes, &[("w", &shape, &x)]);
+        for to in ["int8", "float8e4m3fn"] {
+            quantized(folder.path(), to, |request| request);
+            let data_type = if to == "int8" { DataType::Int8 } else { DataType::Float8E4M3FN };
+            let got = initializers(&folder.path().join(OUTPUT));
+            let [elements, scales] = found(data_type, &shape, &x, axis, 0);
+            assert!(got["w_scale"] == scales, "{what}, {to}: scales");
+            assert!(got[&format!("w_{to}")] == elements, "{what}, {to}: elements");
+        }
+        // MX and NVFP4 in blocks along the other axis: what is read back is within the formats' steps.
+        for (to, limit) in [("mxfp8", 1.0 / 8.0), ("nvfp4", 0.2), ("mxfp4", 0.3)] {
+            let done = quantized(folder.path(), to, |request| request);
+            assert_eq!(done.notes.len(), 1, "{to}: {:?}", done.notes);
+            let back = folder.path().join("back.onnx");
+            dequantize(folder.path().join(OUTPUT), &back, &onnx_cast_file::DequantizeRequest::new(DataType::Float))
+                .unwrap_or_else(|error| panic!("{what}, {to}: {error}"));
+            let raw = &initializers(&back)["w"];
+            let most = x.iter().fold(0f32, |most, x| most.max(x.abs()));
+            for (got, want) in raw.as_chunks::<4>().0.iter().zip(&x) {
+                let got = f32::from_le_bytes(*got);
+                assert!((got - want).abs() <= limit * most, "{what}, {to}: {got}, not {want}");
+            }
+        }
+    }
+}
+
+/// The tensors of MatMulNBits, as onnxruntime 1.31.1's `quantize_matmul_4bits` and `quantize_matmul_8bits` make them.
+#[test]
+fn products_are_those_of_onnxruntimes_quantizer() {
+    let folder = tempfile::tempdir().expect("a folder");
+    // 18 rows and 2 columns, in blocks of 16.
+    let x: Vec<f32> = (0..36).map(|i| ((i * 37 + 11) % 101) as f32 / 8.0 - 6.0).collect();
+    written(folder.path(), vec![node("MatMul", &["x", "w"], "y", vec![])], &[("w", &[18, 2], &x)]);
+    for (to, zero_points, elements, scales, zeros) in EXPECTED {
+        quantized(folder.path(), to, |request| QuantizeRequest {
+            selection: onnx_cast_file::Selection { min_size: Some(1), ..request.selection.clone() },
+            granularity: Some(Granularity::Block([1, 16])),
+            form: ModelForm::MatMulNBits,
+            zero_points: *zero_points,
+            ..request
+        });
+        let got = initializers(&folder.path().join(OUTPUT));
+        let what = format!("{to}, zero points: {zero_points}");
+        assert_eq!(got[&format!("w_Q{}", &to[3..])], *elements, "{what}");
+        let bits: Vec<u32> = got["w_scales"].as_chunks::<4>().0.iter().map(|bits| u32::from_le_bytes(*bits)).collect();
+        assert_eq!(bits, *scales, "{what}");
+        assert_eq!(got.get("w_zero_points").map(Vec::as_slice), *zeros, "{what}");
+    }
+}
+
+/// A format, whether there are zero points, the elements, the bits of the scales, and the zero points.
+type Expected = (&'static str, bool, &'static [u8], &'static [u32], Option<&'static [u8]>);
+
+const EXPECTED: &[Expected] = &[
+    (
+        "int4",
+        false,
+        &[
+            0x2e, 0xb6, 0x3f, 0xc8, 0x40, 0xd9, 0x51, 0xea, 0x60, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x48, 0xbf,
+            0x27, 0xaf, 0x16, 0x9e, 0x05, 0x8c, 0x0d, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00,
+        ],
+        &[0xbf480000, 0xbf100000, 0x3f400000, 0xbf380000],
+        None,
+    ),
+    (
+        "int4",
+        true,
+        &[
+            0xd1, 0x49, 0xc0, 0x37, 0xbf, 0x26, 0xae, 0x15, 0x4f, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x48, 0xbf,
+            0x37, 0xae, 0x26, 0x9d, 0x05, 0x8c, 0xf0, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00,
+        ],
+        &[0x3f488889, 0x3e99999a, 0x3f4aaaab, 0x3f1dddde],
+        Some(&[0x07, 0x68]),
+    ),
+    (
+        "int8",
+        false,
+        &[
+            0xdf, 0x21, 0x66, 0xac, 0xf1, 0x33, 0x78, 0xbd, 0x00, 0x45, 0x8a, 0xcf, 0x12, 0x57, 0x9c, 0xe1, 0x00, 0x60,
+            0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x80, 0x38, 0xfd, 0xb5,
+            0x6d, 0x25, 0xeb, 0xa3, 0x5b, 0x13, 0xd8, 0x90, 0x48, 0x00, 0xc5, 0x7d, 0xce, 0x00, 0x00, 0x00, 0x00, 0x00,
+            0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00,
+        ],
+        &[0xbd480000, 0xbd100000, 0x3d400000, 0xbd380000],
+        None,
+    ),
+    (
+        "int8",
+        true,
+        &[
+            0x13, 0xdb, 0x92, 0x49, 0x00, 0xc8, 0x7f, 0x36, 0xff, 0xb5, 0x6c, 0x23, 0xec, 0xa2, 0x59, 0x10, 0xff, 0x40,
+            0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x81, 0x39, 0xff, 0xb7,
+            0x6e, 0x26, 0xec, 0xa4, 0x5b, 0x13, 0xda, 0x91, 0x49, 0x00, 0xc7, 0x7e, 0x00, 0xff, 0x00, 0x00, 0x00, 0x00,
+            0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00,
+        ],
+        &[0x3d3cbcbd, 0x3c909091, 0x3d3ebebf, 0x3d149495],
+        Some(&[0x77, 0x00, 0x81, 0x60]),
+    ),
+];
+
+/// What MatMulNBits cannot have is kept, and said; and bad requests are refused.
+#[test]
+fn what_is_no_product_is_kept() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let x = values(32 * 32);
+    let nodes = vec![
+        node("MatMul", &["x", "w"], "a", vec![]),
+        node("Gemm", &["a", "g"], "b", vec![]),
+        node("MatMul", &["b", "shared"], "c", vec![]),
+        node("Add", &["c", "shared"], "y", vec![]),
+    ];
+    written(folder.path(), nodes, &["w", "g", "shared"].map(|name| (name, &[32usize, 32][..], &x[..])));
+    let nbits = |request: QuantizeRequest| QuantizeRequest { form: ModelForm::MatMulNBits, ..request };
+    let done = quantized(folder.path(), "int4", nbits);
+    let reason = "something else than MatMul, or its left operand, reads it";
+    let want = ["g", "shared"].map(|name| (name.to_owned(), reason.to_owned()));
+    assert_eq!(done.passed_over, want);
+    let refused = |change: &dyn Fn(QuantizeRequest) -> QuantizeRequest, to: &str| {
+        let request = change(QuantizeRequest::new(to.parse().expect(to)));
+        quantize(folder.path().join("in.onnx"), folder.path().join("no.onnx"), &request).expect_err(to).to_string()
+    };
+    for (to, granularity, want) in [
+        ("mxfp4", None, "MatMulNBits has no mxfp4 (want int4 or int8)"),
+        ("int4", Some(Granularity::Axis), "MatMulNBits has no scales by axis (want block=16, 32, 64, 128 or 256)"),
+        ("int4", Some(Granularity::Block([1, 48])), "MatMulNBits has no scales by block=48"),
+    ] {
+        let said = refused(&|request| nbits(QuantizeRequest { granularity, ..request }), to);
+        assert!(said.contains(want), "{said}");
+    }
+    let said = refused(&|request| QuantizeRequest { zero_points: true, ..request }, "int4");
+    assert!(said.contains("zero_points"), "{said}");
+    let tiles = |request| QuantizeRequest { granularity: Some(Granularity::Block([8, 8])), ..request };
+    let said = refused(&tiles, "int8");
+    assert!(said.contains("DequantizeLinear has no scales by block=8x8"), "{said}");
+    assert!(!folder.path().join("no.onnx").exists());
+}
