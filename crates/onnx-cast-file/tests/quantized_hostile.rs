@@ -281,6 +281,23 @@ fn methods_that_are_not_known() {
 }
 
 #[test]
+fn a_scheme_that_is_given_overrules_the_configuration() {
+    let fp8 = || [codes("a.weight", "F8_E4M3", &[2, 32]), floats("a.weight_scale", &[2, 1], &[1.0])];
+    for (config, tensors, scheme) in [
+        // Another layout, and the same one with another format.
+        (modelopt("NVFP4"), fp8(), Scheme::CompressedTensors),
+        (modelopt("NVFP4"), fp8(), Scheme::ModelOpt),
+        (groups(4, "float", 16), fp8(), Scheme::CompressedTensors),
+        (groups(4, "int", 32), fp8(), Scheme::Fbgemm),
+        (GPT_OSS.to_owned(), fp8(), Scheme::Plain),
+    ] {
+        let checkpoint = Checkpoint::new(&config, &tensors);
+        assert!(checkpoint.run(&to(DataType::Float)).is_err(), "{scheme:?}, {config}");
+        checkpoint.gives(&DequantizeRequest { scheme: Some(scheme), ..to(DataType::Float) });
+    }
+}
+
+#[test]
 fn tensors_that_change_the_weights_beside_them() {
     for name in ["a.pre_quant_scale", "a.svdquant_lora_a", "a.svdquant_lora_b", "a.lora_A.weight", "a.lora_up.weight"] {
         let tensors =

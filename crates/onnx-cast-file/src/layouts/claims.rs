@@ -26,6 +26,8 @@ pub(crate) struct Claims {
     pub(super) packings: HashMap<String, Option<Packing>>,
     /// The family of the model.
     pub(super) model_type: Option<String>,
+    /// Whether the caller names the layout: the tensors decide, whatever formats are claimed.
+    pub(super) are_overruled: bool,
 }
 
 /// How keys and values are cached.

@@ -62,7 +62,7 @@ impl Config {
     }
 
     /// Reads the configuration in the folder of a checkpoint, or what the metadata of its files says in place of one. A
-    /// scheme that is given is not looked for.
+    /// scheme that is given overrules it.
     pub(crate) fn of(checkpoint: &Checkpoint, path: &Path, given: Option<Scheme>) -> Result<Config, FileError> {
         let mut config = Config::read(checkpoint.folder(path), given)?;
         let found = |key: &str| {
@@ -78,11 +78,12 @@ impl Config {
             config.take(&object, given).map_err(wrong)?;
         }
         let named = found(description::LAYOUT).and_then(Scheme::from_name);
-        config.scheme = given.or(config.scheme).or(named);
+        config.scheme = config.scheme.or(named);
+        config.overrule(given);
         Ok(config)
     }
 
-    /// Reads the configuration of a folder, where there is one. A scheme that is given is not looked for.
+    /// Reads the configuration of a folder, where there is one. A scheme that is given overrules it.
     fn read(folder: &Path, given: Option<Scheme>) -> Result<Config, FileError> {
         if let Some(given) = given.filter(|given| given.row().file != Format::Safetensors) {
             let what = format!("`{}` is no layout of .safetensors files", given.name());
@@ -104,7 +105,7 @@ impl Config {
                 config.take_own(scheme, file, &object).map_err(|error| FileError::layout(&path, error))?;
             }
         }
-        config.scheme = given.or(config.scheme);
+        config.overrule(given);
         Ok(config)
     }
 
@@ -120,7 +121,7 @@ impl Config {
         } else {
             Scheme::own_files().try_for_each(|(scheme, file)| config.take_own(scheme, file, &object))?;
         }
-        config.scheme = given.or(config.scheme);
+        config.overrule(given);
         Ok(config)
     }
 
@@ -132,6 +133,18 @@ impl Config {
             self.claim(scheme, quantization);
         }
         found.is_some()
+    }
+
+    /// Makes a layout that the caller names overrule the one that is claimed. Sizes of blocks stay: they are only
+    /// candidates, which have to fit the scales.
+    fn overrule(&mut self, given: Option<Scheme>) {
+        let Some(given) = given else { return };
+        if self.scheme.is_some_and(|claimed| claimed != given) {
+            let Claims { block, groups, .. } = std::mem::take(&mut self.claims);
+            self.claims = Claims { block, groups, ..Claims::default() };
+        }
+        self.scheme = Some(given);
+        self.claims.are_overruled = true;
     }
 
     /// Takes over what a layout's own file says.

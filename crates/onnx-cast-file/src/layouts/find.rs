@@ -154,6 +154,9 @@ impl Finder<'_> {
 
     /// Compares a weight with what the configuration claims.
     fn compare(&self, weight: &Weight) -> Result<(), LayoutError> {
+        if self.claims.are_overruled {
+            return Ok(());
+        }
         let found = weight.format();
         let layer = weight.name.strip_suffix(".weight").unwrap_or(&weight.name);
         let of_layer = self.claims.layers.get(layer);
