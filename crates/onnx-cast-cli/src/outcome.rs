@@ -132,8 +132,9 @@ fn tell(job: &Job<'_>, input: &Path, output: &Path, done: &Done, start: Instant)
     if let Some(dropped) = done.dropped_text().filter(|_| !quiet) {
         let _ = writeln!(io::stderr(), "onnx-cast: note: {}: {dropped}", PathText(input));
     }
-    if !done.passed_over.is_empty() && !quiet {
-        let _ = writeln!(io::stderr(), "onnx-cast: note: {}: kept {}", PathText(input), named(&done.passed_over));
+    let passed_over = (!done.passed_over.is_empty()).then(|| named(&done.passed_over));
+    for kept in [done.kept_matrices(), passed_over].into_iter().flatten().filter(|_| !quiet) {
+        let _ = writeln!(io::stderr(), "onnx-cast: note: {}: kept {kept}", PathText(input));
     }
     if !done.left_out.is_empty() && !quiet {
         let _ = writeln!(io::stderr(), "onnx-cast: warning: {}: left out {}", PathText(input), named(&done.left_out));
@@ -223,10 +224,11 @@ fn plan(done: &Done) -> String {
     for tensor in &done.tensors {
         let to = if tensor.cast { tensor.block_type.unwrap_or(tensor.to.name()) } else { "(kept)" };
         let (before, after) = (size(tensor.bytes_before), size(tensor.bytes_after));
+        let reason = tensor.reason.as_ref().map_or(String::new(), |reason| format!("  {}", printable(reason)));
         // A String takes everything.
         let _ = writeln!(
             text,
-            "{:width$}  {:14}  {to:14}  {before:>12}  {after:>12}",
+            "{:width$}  {:14}  {to:14}  {before:>12}  {after:>12}{reason}",
             printable(&tensor.name),
             tensor.from.name()
         );

@@ -174,6 +174,7 @@ impl<'a> Planner<'a> {
             bytes_before: weight.parts().map(|part| self.checkpoint.byte_len(part)).sum(),
             bytes_after,
             cast: true,
+            reason: None,
             counts: None,
             alarms: None,
             block_type: None,

@@ -8,7 +8,7 @@ use crate::formats::input::{Input, Location, StoredTensor};
 use crate::formats::source::{Items, NamedTensor};
 use crate::inspect::{Quantized, consistent};
 use crate::io::positional::{InputFile, ReadAt};
-use crate::layouts::{Config, LayoutError, Scheme, claims};
+use crate::layouts::{Config, LayoutError, Model, Scheme, claims};
 use crate::quantize::{self, QuantizeRequest};
 use crate::rewrite::{MadeTensors, Opened, Places};
 use crate::transcode::{self, TranscodeRequest};
@@ -129,7 +129,8 @@ pub fn dequantize_tensors(tensors: TensorsInMemory, request: &DequantizeRequest)
 /// As there.
 pub fn quantize_tensors(tensors: TensorsInMemory, request: &QuantizeRequest) -> Result<MadeTensors, FileError> {
     let TensorsInMemory { opened, config: text } = tensors;
-    quantize::plan(&opened, text.as_deref().and_then(claims), request, |rewrite| rewrite.into_memory())
+    let model = text.as_deref().map_or_else(Model::default, Model::of_text);
+    quantize::plan(&opened, text.as_deref().and_then(claims), &model, request, |rewrite| rewrite.into_memory())
 }
 
 /// As [`transcode_file`](crate::transcode_file), in memory. What a request says of files is not looked at.

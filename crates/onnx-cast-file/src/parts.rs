@@ -14,7 +14,7 @@ use crate::formats::error::FormatError;
 use crate::formats::format::Format;
 use crate::io::atomic::AtomicFile;
 use crate::io::links;
-use crate::layouts::{Config, claim_of_folder};
+use crate::layouts::{Config, claim_of_folder, model_of_folder};
 use crate::quantize::{self, QuantizeRequest};
 use crate::request::CastRequest;
 use crate::rewrite::{self, Opened, Rewrite};
@@ -63,7 +63,9 @@ impl FileJob<'_> {
                 dequantize::check_targets(request)?;
                 dequantize::plan(&opened, &Config::of(&opened.checkpoint, input, request.scheme)?, request, run)
             }
-            FileJob::Quantize(request) => quantize::plan(&opened, claim_of_folder(folder), request, run),
+            FileJob::Quantize(request) => {
+                quantize::plan(&opened, claim_of_folder(folder), &model_of_folder(folder), request, run)
+            }
             FileJob::Transcode(request) => {
                 transcode::plan(&opened, &Config::of(&opened.checkpoint, input, request.scheme)?, request, run)
             }

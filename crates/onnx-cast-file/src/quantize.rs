@@ -1,8 +1,12 @@
 //! From plain weights to quantized checkpoints.
 
 mod blocks;
+mod choice;
 mod constant;
 mod gguf;
+mod joined;
+mod kept;
+mod linear;
 mod losses;
 pub(crate) mod numbers;
 mod values;
@@ -15,20 +19,25 @@ use crate::error::FileError;
 use crate::formats::format::Format;
 use crate::formats::input::StoredTensor;
 use crate::layouts::{
-    self, Activations, Checkpoint, Granularity, KeyValueCache, LayoutError, Order, QuantizedFormat, Scheme, TensorRef,
-    WrittenWeight, are_experts,
+    self, Activations, Checkpoint, Granularity, KeyValueCache, LayoutError, Model, QuantizedFormat, Scheme, TensorRef,
+    WrittenWeight,
 };
 use crate::pipeline::Greatest;
 use crate::request::{RunOptions, Storage};
 use crate::rewrite::{self, Opened, Origin, Rewrite, Rewritten, Row, SideFiles, Text};
 use crate::selection::Selection;
 use crate::summary::{Summary, TensorSummary};
+use crate::text::counted;
+use choice::Choice;
+use linear::{Linears, Why};
 use onnx_cast::{BlockFormat, DataType, ScaleRule};
 use serde_json::Value;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::path::Path;
 use std::str::FromStr;
 use std::sync::Arc;
+
+pub(crate) use joined::joined;
 
 /// Which operators read the quantized weights of a model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -59,8 +68,9 @@ impl FromStr for ModelForm {
 /// Which weights are quantized, to which format, in which layout, and how.
 #[derive(Clone, Debug)]
 pub struct QuantizeRequest {
-    /// Which weights, and to which formats. Without a rule that names them, only matrices of Linear layers are: no
-    /// embeddings, norms, routers and output layers.
+    /// Which weights, and to which formats. Without a rule that names them, only matrices of Linear layers are, by their
+    /// names and by what `config.json` says of the model, and only those whose columns are whole blocks.
+    /// [`TensorSummary::reason`](crate::TensorSummary::reason) says why a matrix is kept.
     pub selection: Selection<QuantizedFormat>,
     /// Whose layout the checkpoint gets; compressed-tensors if it is not given.
     pub layout: Option<Scheme>,
@@ -131,15 +141,16 @@ pub fn quantize_file(
         return gguf::quantize(input, output.as_ref(), request);
     }
     let opened = rewrite::open(input, output.as_ref())?;
-    let claim = layouts::claim_of_folder(opened.checkpoint.folder(input));
-    plan(&opened, claim, request, |rewrite| rewrite.run())
+    let folder = opened.checkpoint.folder(input);
+    plan(&opened, layouts::claim_of_folder(folder), &layouts::model_of_folder(folder), request, |rewrite| rewrite.run())
 }
 
 /// Hands the rewriting of a checkpoint to a function that runs it. `claim` is what the configuration says of its
-/// quantization.
+/// quantization, `model` what it says of the model.
 pub(crate) fn plan<R>(
     opened: &Opened<'_>,
     claim: Option<String>,
+    model: &Model,
     request: &QuantizeRequest,
     run: impl FnOnce(Rewrite<'_>) -> Result<R, FileError>,
 ) -> Result<R, FileError> {
@@ -159,34 +170,44 @@ pub(crate) fn plan<R>(
         written: Vec::new(),
         measured: Vec::new(),
         shared: HashMap::new(),
+        passed_over: Vec::new(),
     };
     let mut files = Vec::new();
-    for (file, input) in checkpoint.files.iter().enumerate() {
-        let rows = quantizer.rows(file)?;
-        files.push(Rewritten::of(opened, input, rows));
+    for (file, choices) in choice::choices(checkpoint, model, request)?.into_iter().enumerate() {
+        let rows = quantizer.rows(file, choices)?;
+        files.push(Rewritten::of(opened, &checkpoint.files[file], rows));
     }
-    let Quantizer { layout, written, measured, .. } = quantizer;
+    let Quantizer { layout, written, measured, passed_over, .. } = quantizer;
     if written.is_empty() {
-        return Err(checkpoint.error(None, LayoutError::NothingToQuantize));
+        let kept = counted(files.iter().flat_map(|file| &file.rows).filter_map(|row| row.summary.reason.as_deref()));
+        return Err(checkpoint.error(None, LayoutError::NothingToQuantize { kept }));
     }
     if let Some(file) = files.first_mut() {
         file.rows.extend(marker(layout));
     }
-    let (side_files, configuration) = side_files(opened, request, &written, None)?;
+    let (side_files, configuration) = side_files(opened, model, request, &written, None)?;
     describe_in_files(&mut files, layout, &side_files, configuration.as_ref());
-    run(Rewrite { measured, side_files, configuration, ..Rewrite::new(opened, files, &request.run) })
+    run(Rewrite { measured, side_files, configuration, passed_over, ..Rewrite::new(opened, files, &request.run) })
 }
 
 /// The other files of a folder that are copied as they are, and the configurations as they are to be, of which the one
 /// of `config.json` stands alone too.
 pub(crate) fn side_files(
     opened: &Opened<'_>,
+    model: &Model,
     request: &QuantizeRequest,
     written: &[WrittenWeight],
     cache: Option<&KeyValueCache>,
 ) -> Result<(SideFiles, Option<Value>), FileError> {
-    let kept = kept_modules(&opened.checkpoint, written);
     let described = request.layout().row().configuration.as_ref().filter(|_| !written.is_empty());
+    let kept = described.map(|described| {
+        // Weights that are packed already have other names.
+        let modules: Vec<String> = written.iter().map(|weight| format!("{}.weight", weight.module)).collect();
+        let tensors = opened.checkpoint.tensors().map(|(_, stored)| (&*stored.name, &*stored.shape));
+        let names: Vec<_> = tensors.chain(modules.iter().map(|name| (&**name, &[0, 0][..]))).collect();
+        kept::kept_modules(&opened.checkpoint, &Linears::of(model, &names), written, described.kept)
+    });
+    let kept = kept.unwrap_or_default();
     let mut configuration = described.map(|described| (described.write)(written, &kept));
     if let (Some(cache), Some(write), Some(configuration)) =
         (cache, described.and_then(|described| described.cache), &mut configuration)
@@ -235,50 +256,36 @@ pub(crate) fn marker<'r>(layout: Scheme) -> Option<Row<'r>> {
     Some(Row { summary, tensor: TensorRef { file: 0, tensor: 0 }, origin: Origin::Bytes(vec![0; 2]) })
 }
 
-/// The modules with a matrix, or experts, that are not quantized, whose names configurations list.
-fn kept_modules(checkpoint: &Checkpoint, written: &[WrittenWeight]) -> Vec<String> {
-    // Configurations name the module that transposed experts are in, and `module` is the name of their tensor.
-    let names = written.iter().map(|weight| match (weight.order, weight.module.rsplit_once('.')) {
-        (Order::Exchanged, Some((module, _))) => module,
-        _ => &weight.module,
-    });
-    let quantized: HashSet<&str> = names.collect();
-    let module = |stored: &StoredTensor| {
-        let module = match stored.shape.len() {
-            2 => stored.name.strip_suffix(".weight")?,
-            3 if are_experts(stored) => stored.name.rsplit_once('.')?.0,
-            _ => return None,
-        };
-        (!quantized.contains(module)).then(|| module.to_owned())
-    };
-    let mut modules: Vec<String> = checkpoint.tensors().filter_map(|(_, stored)| module(stored)).collect();
-    modules.dedup();
-    modules
-}
-
 struct Quantizer<'a> {
     checkpoint: &'a Checkpoint,
     layout: Scheme,
     request: &'a QuantizeRequest,
     written: Vec<WrittenWeight>,
     measured: Vec<(TensorRef, Arc<Greatest>)>,
-    /// Of NVFP4, by the matrix that they are a part of.
+    /// Of scales for a tensor, by the matrix that loaders make of several.
     shared: HashMap<(String, DataType), Arc<Greatest>>,
+    /// Weights that are kept for their shapes.
+    passed_over: Vec<(String, String)>,
 }
 
 impl<'a> Quantizer<'a> {
     /// The tensors of the output that a file of the input gives.
-    fn rows(&mut self, file: usize) -> Result<Vec<Row<'a>>, FileError> {
+    fn rows(&mut self, file: usize, choices: Vec<Choice>) -> Result<Vec<Row<'a>>, FileError> {
         let mut rows = Vec::new();
-        for tensor in (0..self.checkpoint.files[file].tensors.len()).map(|tensor| TensorRef { file, tensor }) {
+        for (tensor, choice) in choices.into_iter().enumerate() {
+            let tensor = TensorRef { file, tensor };
             let stored = self.checkpoint.stored(tensor);
-            let Some(to) = self.target(stored) else {
-                rows.push(Row::kept(self.checkpoint, tensor));
-                continue;
+            let written = match choice {
+                Choice::Quantized(written) => *written,
+                Choice::Kept(why) => {
+                    rows.push(self.kept(tensor, &why));
+                    continue;
+                }
+                Choice::Other => {
+                    rows.push(Row::kept(self.checkpoint, tensor));
+                    continue;
+                }
             };
-            let wrong = |error| self.checkpoint.error(Some(tensor), error);
-            let written = self.layout.write(stored, to, self.request.granularity, self.request.activations);
-            let written = written.map_err(wrong)?;
             let greatest = weight::greatest(&written, stored.data_type);
             let greatest = greatest.map(|greatest| self.measure(tensor, stored, &written, greatest));
             let made = blocks::rows(self.checkpoint, tensor, &written, self.request, greatest);
@@ -288,7 +295,18 @@ impl<'a> Quantizer<'a> {
         Ok(rows)
     }
 
-    /// Notes that a tensor's greatest magnitudes are found first. NVFP4 has one for all matrices that loaders join.
+    /// A matrix that is kept, with the reason.
+    fn kept(&mut self, tensor: TensorRef, why: &Why) -> Row<'a> {
+        let mut row = Row::kept(self.checkpoint, tensor);
+        row.summary.reason = Some(why.to_string());
+        if why.is_by_shape() {
+            self.passed_over.push((row.summary.name.clone(), why.to_string()));
+        }
+        row
+    }
+
+    /// Notes that a tensor's greatest magnitudes are found first. Matrices that loaders join share a scale for the
+    /// tensor, and NVFP4's global scale.
     fn measure(
         &mut self,
         tensor: TensorRef,
@@ -297,52 +315,16 @@ impl<'a> Quantizer<'a> {
         greatest: Greatest,
     ) -> Arc<Greatest> {
         let mut greatest = Arc::new(greatest);
-        if written.to == QuantizedFormat::Block(BlockFormat::NvFp4) {
-            let module = if written.are_experts { &stored.name } else { &written.module };
-            greatest = Arc::clone(self.shared.entry((joined(module), stored.data_type)).or_insert(greatest));
+        let has_one =
+            written.to == QuantizedFormat::Block(BlockFormat::NvFp4) || written.granularity == Granularity::Tensor;
+        if has_one
+            && !written.are_experts
+            && self.layout.is_joined()
+            && let Some(group) = joined(&written.module)
+        {
+            greatest = Arc::clone(self.shared.entry((group, stored.data_type)).or_insert(greatest));
         }
         self.measured.push((tensor, Arc::clone(&greatest)));
         greatest
     }
-
-    /// The format of a tensor; `None` where it is kept.
-    fn target(&self, stored: &StoredTensor) -> Option<QuantizedFormat> {
-        let is_meant = |to: &QuantizedFormat| {
-            let takes_experts = || self.layout.takes_experts(*to, self.request.granularity);
-            self.layout.holds_matrices() && is_linear(stored)
-                || is_float(stored) && are_experts(stored) && takes_experts()
-        };
-        self.request.selection.target_if(&stored.name, stored.len as u64, |to| is_meant(&to))
-    }
-}
-
-/// The name of the matrix that loaders make of a module and its neighbours.
-pub(crate) fn joined(module: &str) -> String {
-    const TOGETHER: &[&[&str]] = &[&["q_proj", "k_proj", "v_proj"], &["gate_proj", "up_proj"], &["w1", "w3"]];
-    let (parent, last) = module.rsplit_once('.').unwrap_or(("", module));
-    match TOGETHER.iter().find(|together| together.contains(&last)) {
-        Some(together) => format!("{parent}.{}", together.join("+")),
-        None => module.to_owned(),
-    }
-}
-
-/// Whether a tensor is the weight of a Linear layer, by its name, its shape and its type.
-fn is_linear(stored: &StoredTensor) -> bool {
-    is_float(stored) && is_linear_weight(&stored.name, &stored.shape)
-}
-
-/// As [`is_linear`], but for the type.
-pub(crate) fn is_linear_weight(name: &str, shape: &[usize]) -> bool {
-    /// Parts of the names of matrices that lose too much, or that loaders do not quantize.
-    const OTHERS: &[&str] =
-        &["embed", "norm", "lm_head", "router", "wte", "wpe", "shared_expert_gate", "classifier", "score"];
-    let name = name.to_ascii_lowercase();
-    shape.len() == 2
-        && (name == "weight" || name.ends_with(".weight"))
-        && !name.ends_with(".gate.weight")
-        && !OTHERS.iter().any(|other| name.contains(other))
-}
-
-fn is_float(stored: &StoredTensor) -> bool {
-    matches!(stored.data_type, DataType::Float | DataType::Float16 | DataType::BFloat16)
 }

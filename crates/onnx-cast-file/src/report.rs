@@ -184,7 +184,8 @@ pub fn report_opened(opened: &[Input], request: &ReportRequest) -> Result<Report
     request.check_names(opened.first().map_or(Path::new(""), Input::path), names)?;
     let one = opened.len() == 1 && opened.iter().all(|input| input.tensors.len() == 1);
     let mut surveys = opened.iter().map(|input| of_file(input, request, one)).collect::<Result<Vec<_>, _>>()?;
-    survey::join(&mut surveys);
+    let is_model = opened.iter().any(|input| input.format == Format::Onnx);
+    survey::join(&mut surveys, if is_model { Scheme::Plain } else { request.layout.unwrap_or(Scheme::DEFAULT) });
     let meter = Meter::new(request.watch.as_ref(), surveys.iter().map(Survey::bytes).sum());
     let mut report = request.empty_report();
     for pass in [Pass::First, Pass::Second] {
@@ -211,7 +212,7 @@ pub fn report_of(tensors: &[(&str, TensorView<'_>)], request: &ReportRequest) ->
         let facts = Facts { name, data_type: view.data_type(), shape: view.shape(), len: view.len() };
         survey.add(index, facts, &targets, request).map_err(|error| in_memory(name, error.into()))?;
     }
-    survey::join(std::slice::from_mut(&mut survey));
+    survey::join(std::slice::from_mut(&mut survey), request.layout.unwrap_or(Scheme::DEFAULT));
     let task = |place| {
         let (_, view) = &tensors[survey.index(place)];
         let Data::Bytes(bytes) = view.data() else { return None };

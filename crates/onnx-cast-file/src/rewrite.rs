@@ -111,6 +111,8 @@ pub(crate) struct Rewrite<'a> {
     pub(crate) configuration: Option<Value>,
     /// Scales and zero points of activations that are left out.
     pub(crate) dropped: Vec<String>,
+    /// What the summary is to say of weights that are not quantized.
+    pub(crate) passed_over: Vec<(String, String)>,
     pub(crate) options: &'a RunOptions,
 }
 
@@ -120,8 +122,9 @@ type Frame = (Vec<u8>, Vec<u8>);
 impl<'a> Rewrite<'a> {
     /// Of these files alone.
     pub(crate) fn new(opened: &'a Opened<'a>, files: Vec<Rewritten<'a>>, options: &'a RunOptions) -> Self {
-        let (checks, measured, side_files, configuration) = (Vec::new(), Vec::new(), SideFiles::default(), None);
-        Rewrite { opened, files, checks, measured, side_files, configuration, dropped: Vec::new(), options }
+        let (checks, measured, dropped, passed_over) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let (side_files, configuration) = (SideFiles::default(), None);
+        Rewrite { opened, files, checks, measured, side_files, configuration, dropped, passed_over, options }
     }
 
     /// Writes the output; on a dry run only what is to be counted is computed.
@@ -240,8 +243,9 @@ impl<'a> Rewrite<'a> {
     }
 
     fn summary(&self) -> Summary {
-        let dropped = self.dropped.clone();
-        Summary { dropped, ..Summary::new(self.rows().map(|row| row.summary.clone()).collect()) }
+        let tensors = self.rows().map(|row| row.summary.clone()).collect();
+        let (dropped, passed_over) = (self.dropped.clone(), self.passed_over.clone());
+        Summary { dropped, passed_over, ..Summary::new(tensors) }
     }
 
     /// What counts the checks, the measurements, a rehearsal, and the writing.

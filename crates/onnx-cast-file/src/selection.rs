@@ -314,6 +314,16 @@ pub struct Selection<T = DataType> {
     pub min_size: Option<u64>,
 }
 
+/// What decides about a tensor, and its target, if it has one.
+pub(crate) enum Chosen<T> {
+    /// It has a name that is left out.
+    Excluded,
+    /// It has too few elements.
+    Small,
+    ByRule(Option<T>),
+    Default(Option<T>),
+}
+
 impl<T> Default for Selection<T> {
     fn default() -> Self {
         Selection { to: None, include: Vec::new(), exclude: Vec::new(), rules: Vec::new(), min_size: None }
@@ -347,12 +357,24 @@ impl<T: Copy> Selection<T> {
 
     /// The target of a tensor; `default` says whether one that no rule matches is meant.
     pub fn target_if(&self, name: &str, elements: u64, default: impl Fn(T) -> bool) -> Option<T> {
-        if !self.admits(name, elements) {
-            return None;
+        match self.choose(name, elements) {
+            Chosen::Excluded | Chosen::Small => None,
+            Chosen::ByRule(to) => to,
+            Chosen::Default(to) => to.filter(|&to| default(to)),
+        }
+    }
+
+    /// What decides about a tensor.
+    pub(crate) fn choose(&self, name: &str, elements: u64) -> Chosen<T> {
+        if !admits(&self.include, &self.exclude, name) {
+            return Chosen::Excluded;
+        }
+        if elements < self.min_size.unwrap_or(0) {
+            return Chosen::Small;
         }
         match self.rules.iter().rev().find(|rule| rule.pattern.matches(name)) {
-            Some(rule) => rule.to,
-            None => self.to.filter(|&to| default(to)),
+            Some(rule) => Chosen::ByRule(rule.to),
+            None => Chosen::Default(self.to),
         }
     }
 

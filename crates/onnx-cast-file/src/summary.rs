@@ -1,7 +1,7 @@
 //! What a cast did, tensor by tensor.
 
 use crate::counts::{Alarms, Counter, Counts};
-use crate::text::TensorText;
+use crate::text::{TensorText, counted};
 use onnx_cast::DataType;
 
 /// What was done with a file.
@@ -18,7 +18,8 @@ pub struct Summary {
     /// Of these the names of those that were there already with another content, and are kept:
     /// see [`RunOptions::resume`](crate::RunOptions::resume).
     pub kept_others: Vec<String>,
-    /// Weights of a model that were to be quantized and are kept, each with the reason.
+    /// Weights that were to be quantized and are kept, each with the reason: of a model for what reads them, of a
+    /// checkpoint for their shapes.
     pub passed_over: Vec<(String, String)>,
     /// What the input has and the output lacks because it cannot hold it: tensors, or the tokenizer, each with the
     /// reason.
@@ -77,6 +78,16 @@ impl Summary {
         })
     }
 
+    /// How many matrices are kept where weights are quantized, and for which reasons, but for those that
+    /// [`Summary::passed_over`] names; `None` if there are none.
+    pub fn kept_matrices(&self) -> Option<String> {
+        let is_named = |row: &&TensorSummary| self.passed_over.iter().any(|(name, _)| *name == row.name);
+        let rows = self.tensors.iter().filter(|row| row.reason.is_some() && !is_named(row));
+        let reasons: Vec<&str> = rows.filter_map(|row| row.reason.as_deref()).collect();
+        let what = if reasons.len() == 1 { "matrix" } else { "matrices" };
+        (!reasons.is_empty()).then(|| format!("{} {what}: {}", reasons.len(), counted(reasons.iter().copied())))
+    }
+
     /// Bytes of all elements in the input.
     pub fn bytes_before(&self) -> u64 {
         self.tensors.iter().map(|row| row.bytes_before).sum()
@@ -101,6 +112,8 @@ pub struct TensorSummary {
     pub bytes_after: u64,
     /// Whether it was cast, or only kept.
     pub cast: bool,
+    /// Why it was kept, where weights are quantized and it is a matrix.
+    pub reason: Option<String>,
     /// What became of its values, where it was cast and that was to be counted.
     pub counts: Option<Counts>,
     /// Values that overflowed or are NaN, where it was cast and its values were read.
@@ -113,9 +126,19 @@ impl TensorSummary {
     /// Of a tensor that is kept, with elements of so many bytes.
     pub fn kept(name: &str, shape: Vec<usize>, data_type: DataType, bytes: u64) -> Self {
         let (name, from, to) = (name.to_owned(), data_type, data_type);
-        let (counts, alarms, block_type) = (None, None, None);
-        let (bytes_before, bytes_after) = (bytes, bytes);
-        TensorSummary { name, shape, from, to, bytes_before, bytes_after, cast: false, counts, alarms, block_type }
+        TensorSummary {
+            name,
+            shape,
+            from,
+            to,
+            bytes_before: bytes,
+            bytes_after: bytes,
+            cast: false,
+            reason: None,
+            counts: None,
+            alarms: None,
+            block_type: None,
+        }
     }
 
     /// Notes what a counter has counted.

@@ -1,6 +1,7 @@
 //! Text of inputs as it is printed: names, paths, shapes. What would move a terminal's cursor, or cannot be seen, is
 //! escaped here, and nowhere else.
 
+use std::collections::BTreeMap;
 use std::fmt::{self, Write};
 use std::path::Path;
 
@@ -70,6 +71,15 @@ pub fn named(all: &[(String, String)]) -> String {
         text += &format!(", and {} more", all.len() - LIMIT);
     }
     text
+}
+
+/// Reasons, each with how often it is given: `router (2), embedding (1)`.
+pub fn counted<'r>(reasons: impl Iterator<Item = &'r str>) -> String {
+    let mut counts = BTreeMap::<&str, usize>::new();
+    reasons.for_each(|reason| *counts.entry(reason).or_default() += 1);
+    let mut counts: Vec<(&str, usize)> = counts.into_iter().collect();
+    counts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    counts.into_iter().map(|(reason, count)| format!("{reason} ({count})")).collect::<Vec<_>>().join(", ")
 }
 
 /// A shape as people read it: `2x3`, or `scalar`; cut past 16 dimensions.

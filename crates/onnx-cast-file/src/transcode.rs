@@ -123,7 +123,8 @@ pub(crate) fn plan<R>(
     let is_same = weights.scheme == request.layout;
     let cache = claims.cache.clone().or(caches.then_some(KeyValueCache::Float8));
     let cache = cache.filter(|cache| request.activations.is_none() && (is_same || *cache == KeyValueCache::Float8));
-    let (side_files, configuration) = quantize::side_files(opened, &as_quantize, &written, cache.as_ref())?;
+    let (side_files, configuration) =
+        quantize::side_files(opened, &config.model, &as_quantize, &written, cache.as_ref())?;
     quantize::describe_in_files(&mut files, request.layout, &side_files, configuration.as_ref());
     run(Rewrite { checks, side_files, configuration, dropped, ..Rewrite::new(opened, files, &request.run) })
 }

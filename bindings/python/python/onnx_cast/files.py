@@ -98,6 +98,8 @@ class TensorCast(NamedTuple):
     #: How many values ``overflowed``, were ``saturated``, were ``nan`` or ``became_nan``, and of quantized weights how
     #: many blocks have ``nan_scales``, where it was cast and its values were read.
     alarms: dict[str, int] | None = None
+    #: Why a matrix is kept where weights are quantized.
+    reason: str | None = None
 
 
 class CastSummary(list[TensorCast]):
@@ -113,6 +115,8 @@ class CastSummary(list[TensorCast]):
         self.kept_others: list[str] = done.get("kept_others", [])
         #: Tensors that the output lacks because it cannot hold them, each with the reason.
         self.left_out: list[tuple[str, str]] = [(one["name"], one["why"]) for one in done.get("left_out", [])]
+        #: Weights that were to be quantized and are kept, each with the reason.
+        self.passed_over: list[tuple[str, str]] = [(one["name"], one["why"]) for one in done.get("passed_over", [])]
         #: The names of the scales and zero points of activations that the output lacks.
         self.dropped: list[str] = done.get("dropped", [])
         #: How many values overflowed, were saturated or are NaN, and in which tensor first, as a text; ``None`` where
@@ -130,7 +134,7 @@ def rows(tensors: list[dict[str, Any]]) -> list[TensorCast]:
         bytes_before, bytes_after = one["bytes_before"], one["bytes_after"]
         shape = tuple(one["shape"])
         made = (before, after, bytes_before, bytes_after, one["cast"], one["counts"], one.get("alarms"))
-        return TensorCast(one["name"], shape, *made)
+        return TensorCast(one["name"], shape, *made, reason=one.get("reason"))
 
     return [row(one) for one in tensors]
 

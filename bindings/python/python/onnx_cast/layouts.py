@@ -113,7 +113,7 @@ def quantize(
     """The quantized weights of ``tensors``, with all others, and what ``config.json`` is to say under
     ``quantization_config``: ``None`` of the layouts ``"comfyui"`` and ``"plain"``.
 
-    As in files, the weights of Linear layers are quantized: matrices whose name is ``weight`` or ends in ``.weight``.
+    As in files, the weights of Linear layers are quantized, which their names tell.
     Parameters are as in :func:`onnx_cast.quantize_file`.
     """
     options = {

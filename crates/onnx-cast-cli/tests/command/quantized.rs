@@ -402,6 +402,51 @@ fn weights_are_quantized_and_come_back() {
     done(&folder.run("diff --values out back"));
 }
 
+/// What is kept is said, with the reasons, in the plan for each matrix.
+#[test]
+fn kept_matrices_have_reasons() {
+    let folder = Folder::new();
+    let shapes = [
+        ("transformer.wte.weight", [8, 64]),
+        ("transformer.h.0.attn.c_attn.weight", [64, 192]),
+        ("transformer.h.0.mlp.up_proj.weight", [32, 64]),
+        ("transformer.h.0.mlp.gate_proj.weight", [32, 64]),
+        ("transformer.h.0.mlp.down_proj.weight", [64, 40]),
+    ];
+    let zeros: Vec<Tensor> = shapes
+        .iter()
+        .map(|(_, shape)| Tensor::from_slice(shape.to_vec(), &vec![0f32; shape[0] * shape[1]]).expect("a tensor"))
+        .collect();
+    let all: Vec<_> = shapes.iter().zip(&zeros).map(|((name, _), zeros)| (*name, zeros.view())).collect();
+    fs::create_dir(folder.path("in")).expect("a folder");
+    folder.write("in/model.safetensors", safetensors::write(None, &all).expect("bytes"));
+    folder.write("in/config.json", r#"{"model_type": "gpt2", "a": NaN}"#);
+    let rule = "--rule *.wte.weight=mxfp4";
+    let plan = done(&folder.run(&format!("quantize in out --to mxfp4 --exclude *.up_proj.* --dry-run {rule}")));
+    for (name, why) in [
+        ("c_attn", "stored transposed (Conv1D)"),
+        ("up_proj", "excluded"),
+        ("gate_proj", "joined with `up_proj`, which is kept"),
+        ("down_proj", "want columns in blocks of 32 for mxfp4"),
+    ] {
+        let line = plan.lines().find(|line| line.contains(name)).unwrap_or_default();
+        assert!(line.contains("(kept)") && line.ends_with(why), "{name}: {plan}");
+    }
+    let said = stderr(&folder.run("quantize in out --to mxfp4"));
+    assert!(said.contains("note: in: kept 2 matrices: embedding (1), stored transposed (Conv1D) (1)\n"), "{said}");
+    let shape = "kept `transformer.h.0.mlp.down_proj.weight` (want columns in blocks of 32 for mxfp4)\n";
+    assert!(said.contains(shape), "{said}");
+    let row = |planned: &Value, name: &str| {
+        let rows = planned["tensors"].as_array().expect("tensors");
+        rows.iter().find(|row| row["name"].as_str().is_some_and(|one| one.contains(name))).cloned().unwrap_or_default()
+    };
+    let planned = done(&folder.run("quantize in other --to mxfp4 --dry-run --json"));
+    let planned = serde_json::from_str(&planned).expect("JSON");
+    assert_eq!(row(&planned, "wte")["reason"], "embedding");
+    assert_eq!(row(&planned, "gate_proj")["reason"], Value::Null);
+    assert_eq!(planned["passed_over"][0]["name"], "transformer.h.0.mlp.down_proj.weight");
+}
+
 #[test]
 fn activations_are_chosen_carried_and_left_out() {
     let folder = Folder::new();
@@ -465,7 +510,7 @@ fn rules_choose_formats_and_layouts_refuse() {
         ("quantize in no --to nvfp4 --scale axis", "compressed-tensors does not hold nvfp4: its blocks are block=16"),
         (
             "quantize in no --to int4 --scale block=48",
-            "(want columns in blocks of 48 for int4 (--exclude keeps the tensor))",
+            "no rule names another; kept: want columns in blocks of 48 for int4 (",
         ),
         ("quantize in no --to mxfp4 --include *norm*", "no weight to quantize"),
         ("quantize in no --to mxfp4 --exclude *.wieght", "--exclude `*.wieght` matches no tensor"),

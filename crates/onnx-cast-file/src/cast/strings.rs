@@ -41,6 +41,7 @@ pub(super) fn run(
         bytes_before: byte_len(&view),
         bytes_after: byte_len(&result),
         cast: plan.is_some(),
+        reason: None,
         counts,
         alarms,
         block_type: None,

@@ -95,6 +95,7 @@ fn row<'a>(
         bytes_before: stored.bytes(),
         bytes_after: bytes_after.ok_or_else(too_large)?,
         cast: true,
+        reason: None,
         counts: None,
         alarms: None,
         block_type: None,

@@ -5,6 +5,7 @@ use super::claims::{Claims, pair};
 use super::description;
 use super::error::LayoutError;
 use super::json;
+use super::model::Model;
 use super::row::OwnFile;
 use super::table::Scheme;
 use super::weight::Checkpoint;
@@ -26,6 +27,8 @@ pub(crate) struct Config {
     /// The layout, where one is named.
     pub(crate) scheme: Option<Scheme>,
     pub(crate) claims: Claims,
+    /// What is said of the model.
+    pub(crate) model: Model,
     /// Whether a configuration tells of quantization.
     is_described: bool,
 }
@@ -92,6 +95,7 @@ impl Config {
         let mut config = Config::default();
         let path = folder.join("config.json");
         if let Some(object) = object(&path)? {
+            config.model = Model::of(&object);
             config.claims.model_type = object.get("model_type").and_then(Value::as_str).map(str::to_owned);
             if !config.take_own_key(&object)
                 && let Some(quantization) = quantization_of(&object)
@@ -113,7 +117,7 @@ impl Config {
     pub(crate) fn parse(text: &str, given: Option<Scheme>) -> Result<Config, LayoutError> {
         let object = json::object(text).map_err(|error| LayoutError::Config { what: error.to_string() })?;
         let is_quantization = || Scheme::keys().any(|key| object.contains_key(key));
-        let mut config = Config::default();
+        let mut config = Config { model: Model::of(&object), ..Config::default() };
         config.claims.model_type = object.get("model_type").and_then(Value::as_str).map(str::to_owned);
         if config.take_own_key(&object) {
         } else if let Some(quantization) = quantization_of(&object).or(is_quantization().then_some(&object)) {
@@ -140,8 +144,8 @@ impl Config {
     fn overrule(&mut self, given: Option<Scheme>) {
         let Some(given) = given else { return };
         if self.scheme.is_some_and(|claimed| claimed != given) {
-            let Claims { block, groups, .. } = std::mem::take(&mut self.claims);
-            self.claims = Claims { block, groups, ..Claims::default() };
+            let Claims { block, groups, model_type, .. } = std::mem::take(&mut self.claims);
+            self.claims = Claims { block, groups, model_type, ..Claims::default() };
         }
         self.scheme = Some(given);
         self.claims.are_overruled = true;
@@ -188,6 +192,12 @@ impl Config {
 /// What a layout's own key holds, unless it is that of another file: MLX names the width beside the group.
 fn own_key<'o>(object: &'o Map<String, Value>, key: &str) -> Option<&'o Map<String, Value>> {
     object.get(key)?.as_object().filter(|found| found.contains_key("bits") && found.contains_key("group_size"))
+}
+
+/// What the `config.json` of a folder says of the model.
+pub(crate) fn model_of_folder(folder: &Path) -> Model {
+    let text = read(&folder.join("config.json")).ok().flatten();
+    text.map_or_else(Model::default, |text| Model::of_text(&text))
 }
 
 /// What the object of `config.json` says of quantization.

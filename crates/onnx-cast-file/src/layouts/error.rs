@@ -81,9 +81,29 @@ pub enum LayoutError {
     },
     /// A checkpoint in which nothing is to be quantized.
     #[error(
-        "no weight to quantize: no matrix of a Linear layer, by its name (gpt-oss: no experts), and no rule names another"
+        "no weight to quantize: no matrix of a Linear layer, by its name (gpt-oss: no experts), and no rule names \
+         another{}{kept}",
+        if kept.is_empty() { "" } else { "; kept: " }
     )]
-    NothingToQuantize,
+    NothingToQuantize {
+        /// Why matrices are kept, each reason with their number.
+        kept: String,
+    },
+    /// A weight that a rule quantizes, beside one that stays or becomes something else.
+    #[error(
+        "tensor `{}`: a rule quantizes it, and `{}`, which loaders join with it, {what} (want one format for both, or \
+         `keep`)",
+        Short(tensor),
+        Short(other)
+    )]
+    Joined {
+        /// The tensor that the rule names.
+        tensor: String,
+        /// The other.
+        other: String,
+        /// What becomes of that.
+        what: String,
+    },
     /// A configuration that does not tell what another format asks for.
     #[error("{what}")]
     Model {

@@ -162,6 +162,8 @@ pub(crate) struct Configuration {
     pub(super) method: &'static str,
     /// The key that tells the layout where `quant_method` is missing.
     pub(super) key: Option<&'static str>,
+    /// How lists of kept modules name those that loaders rename.
+    pub(crate) kept: KeptNames,
     /// Reads `quantization_config`.
     pub(super) claims: fn(&mut Claims, &Map<String, Value>),
     /// `quantization_config` for weights, beside the names of modules that are kept.
@@ -169,6 +171,31 @@ pub(crate) struct Configuration {
     /// Adds what it says of a cache of keys and values.
     pub(crate) cache: Option<fn(&mut Value, &KeyValueCache)>,
     pub(crate) own_file: Option<OwnFile>,
+}
+
+impl Configuration {
+    /// The usual values, of a configuration that nothing is read of or written to.
+    pub(super) const BASE: Configuration = Configuration {
+        method: "",
+        key: None,
+        kept: KeptNames::Parts,
+        claims: |_, _| {},
+        write: |_, _| Value::Null,
+        cache: None,
+        own_file: None,
+    };
+}
+
+/// How a list of kept modules names those whose names loaders change: what comes before the name of a part of the
+/// model, and the numbers of experts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum KeptNames {
+    /// By regular expressions behind `re:`, which match from the beginning.
+    Expressions,
+    /// By patterns with stars.
+    Globs,
+    /// By the name of the part alone, and by a regular expression.
+    Parts,
 }
 
 /// A file of a layout.

@@ -229,7 +229,6 @@ const ROWS: [(Scheme, Row); 11] = [
             }),
             configuration: Some(Configuration {
                 method: "fp8",
-                key: None,
                 claims: |claims, _| claims.add(&[WeightFormat::Fp8, WeightFormat::MxFp4], "fp8"),
                 write: |weights, kept| {
                     json!({
@@ -240,8 +239,7 @@ const ROWS: [(Scheme, Row); 11] = [
                         "weight_block_size": weights.first().map(|weight| weight.block),
                     })
                 },
-                cache: None,
-                own_file: None,
+                ..Configuration::BASE
             }),
             held: &[
                 held(&[FP8], &[SQUARES, Scales::Blocks], ALL_THREE, DYNAMIC),
@@ -265,11 +263,9 @@ const ROWS: [(Scheme, Row); 11] = [
             }),
             configuration: Some(Configuration {
                 method: "mxfp4",
-                key: None,
                 claims: |claims, _| claims.add(&[WeightFormat::MxFp4], "mxfp4"),
                 write: |_, kept| json!({ "modules_to_not_convert": kept, "quant_method": "mxfp4" }),
-                cache: None,
-                own_file: None,
+                ..Configuration::BASE
             }),
             held: &[held(&[MXFP4], &[], ALL_THREE, KEPT)],
             ..BASE
@@ -375,7 +371,6 @@ const ROWS: [(Scheme, Row); 11] = [
             }),
             configuration: Some(Configuration {
                 method: "fbgemm_fp8",
-                key: None,
                 claims: |claims, _| claims.add(&[WeightFormat::Fp8], "fbgemm_fp8"),
                 write: |_, kept| {
                     json!({
@@ -384,8 +379,7 @@ const ROWS: [(Scheme, Row); 11] = [
                         "quant_method": "fbgemm_fp8",
                     })
                 },
-                cache: None,
-                own_file: None,
+                ..Configuration::BASE
             }),
             held: &[held(&[FP8], &[ROWS_OR_COLUMNS], Loaders::Are(&[VLLM, TRANSFORMERS]), DYNAMIC)],
             ..BASE

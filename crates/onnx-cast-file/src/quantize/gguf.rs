@@ -115,7 +115,7 @@ impl<'a> Planner<'a> {
             rows.push(row);
         }
         if !rows.iter().any(|row| row.summary.cast) {
-            return Err(opened.checkpoint.error(None, LayoutError::NothingToQuantize));
+            return Err(opened.checkpoint.error(None, LayoutError::NothingToQuantize { kept: String::new() }));
         }
         let metadata = self.metadata(&kinds)?;
         if let Some((_, config)) = &self.family

@@ -157,9 +157,9 @@ impl Measure {
         })
     }
 
-    /// Whether a candidate has a scale of the tensor, for its scales.
-    pub(super) fn has_global(&self) -> bool {
-        self.ways.iter().filter_map(Way::scaled).any(Scaled::has_global)
+    /// Whether a candidate has a scale of the tensor, for its elements or for its scales.
+    pub(super) fn has_scale_of_tensor(&self) -> bool {
+        self.ways.iter().filter_map(Way::scaled).any(Scaled::has_scale_of_tensor)
     }
 
     /// Shares that scale with other tensors.

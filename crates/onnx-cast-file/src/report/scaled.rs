@@ -32,6 +32,8 @@ pub(super) struct Scaled {
     element: DataType,
     scale_type: DataType,
     back: BlockPlan,
+    /// Whether all elements have one scale.
+    is_whole: bool,
     /// What has to be known before the first part.
     ahead: Option<Arc<Greatest>>,
 }
@@ -94,7 +96,8 @@ impl Scaled {
             Numbers::Linear(scale) => (How::Linear(scale, scale.plan(from, element, block)?), None),
         };
         let back = BlockPlan::dequantize(element, scale_type, DataType::Float, block)?.global_scale(global);
-        Ok(Some(Scaled { from, shape, block, how, element, scale_type, back, ahead: None }))
+        let is_whole = granularity == Some(Granularity::Tensor);
+        Ok(Some(Scaled { from, shape, block, how, element, scale_type, back, is_whole, ahead: None }))
     }
 
     /// Bytes of elements and scales, and of NVFP4's scale of the tensor.
@@ -132,11 +135,16 @@ impl Scaled {
         self.ahead.is_some() && !self.has_global()
     }
 
-    /// NVFP4: shares the scale of the tensor with other tensors, all of which are seen before the first is quantized.
+    /// Shares the scale of the tensor with other tensors, all of which are seen before the first is quantized.
     pub(super) fn share_scale(&mut self, greatest: &Arc<Greatest>) {
-        if self.has_global() {
+        if self.has_scale_of_tensor() {
             self.ahead = Some(Arc::clone(greatest));
         }
+    }
+
+    /// Whether there is a scale of the tensor: of its elements, or of NVFP4's scales.
+    pub(super) fn has_scale_of_tensor(&self) -> bool {
+        self.is_whole || self.has_global()
     }
 
     pub(super) fn has_global(&self) -> bool {

@@ -4,8 +4,9 @@
 use super::part::{Done, Measure, Outcome, Part, Scales};
 use super::{Candidate, CandidateFormat, ReportRequest, TensorReport};
 use crate::io::progress::Meter;
+use crate::layouts::Scheme;
 use crate::pipeline::{self, Greatest, PipelineError, Sink, Task};
-use crate::quantize::{is_linear_weight, joined};
+use crate::quantize::joined;
 use onnx_cast::{CastError, DataType, OpError};
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -18,14 +19,17 @@ pub(super) struct Survey {
     bytes: u64,
 }
 
-/// Shares NVFP4's scale of a tensor among those that loaders join, as `quantize` does. All tensors then have to be seen
-/// before the first is looked at.
-pub(super) fn join(surveys: &mut [Survey]) {
+/// Shares the scale of a tensor, and NVFP4's, among those that the loaders of a layout join, as `quantize` does. All
+/// tensors then have to be seen before the first is looked at.
+pub(super) fn join(surveys: &mut [Survey], layout: Scheme) {
+    if !layout.is_joined() {
+        return;
+    }
     let mut groups = HashMap::<(String, DataType), Vec<&mut Measure>>::new();
     for tensor in surveys.iter_mut().flat_map(|survey| &mut survey.places) {
-        if is_linear_weight(&tensor.name, &tensor.shape) && tensor.measure.has_global() {
-            let module = tensor.name.strip_suffix(".weight").unwrap_or(&tensor.name);
-            groups.entry((joined(module), tensor.data_type)).or_default().push(&mut tensor.measure);
+        let module = tensor.name.strip_suffix(".weight").filter(|_| tensor.shape.len() == 2);
+        if let Some(group) = module.and_then(joined).filter(|_| tensor.measure.has_scale_of_tensor()) {
+            groups.entry((group, tensor.data_type)).or_default().push(&mut tensor.measure);
         }
     }
     for ((_, data_type), group) in groups.into_iter().filter(|(_, group)| group.len() > 1) {

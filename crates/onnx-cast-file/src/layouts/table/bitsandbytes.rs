@@ -2,7 +2,6 @@
 
 use super::{BASE, names};
 use crate::layouts::row::{Composition, Configuration, Row};
-use serde_json::Value;
 
 pub(super) const ROW: Row = Row {
     name: "bitsandbytes",
@@ -15,14 +14,8 @@ pub(super) const ROW: Row = Row {
     ..BASE
 };
 
-const CONFIGURATION: Configuration = Configuration {
-    method: "bitsandbytes",
-    key: Some("load_in_4bit"),
-    claims: |_, _| {},
-    write: |_, _| Value::Null,
-    cache: None,
-    own_file: None,
-};
+const CONFIGURATION: Configuration =
+    Configuration { method: "bitsandbytes", key: Some("load_in_4bit"), ..Configuration::BASE };
 
 /// The tensors beside the codes, apart from the scales.
 const BESIDE: &[&str] = &[

@@ -2,7 +2,7 @@
 
 use crate::layouts::claims::{Claims, KeyValueCache, pair};
 use crate::layouts::format::{Activations, Granularity, QuantizedFormat};
-use crate::layouts::row::Configuration;
+use crate::layouts::row::{Configuration, KeptNames};
 use crate::layouts::weight::WeightFormat;
 use crate::layouts::written::WrittenWeight;
 use DataType::{Float8E4M3FN, Float8E8M0, Int4, Int8};
@@ -12,6 +12,7 @@ use serde_json::{Map, Value, json};
 pub(super) const CONFIGURATION: Configuration = Configuration {
     method: "compressed-tensors",
     key: Some("config_groups"),
+    kept: KeptNames::Expressions,
     claims,
     write,
     cache: Some(cache),

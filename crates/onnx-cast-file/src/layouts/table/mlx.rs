@@ -23,8 +23,7 @@ impl Scheme {
     }
 }
 
-const CONFIGURATION: Configuration =
-    Configuration { method: "mlx", key: None, claims, write: |_, _| Value::Null, cache: None, own_file: None };
+const CONFIGURATION: Configuration = Configuration { method: "mlx", claims, ..Configuration::BASE };
 
 /// The key of config.json.
 const KEY: &str = "quantization";

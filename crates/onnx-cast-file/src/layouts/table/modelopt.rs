@@ -3,7 +3,7 @@
 use super::{SGLANG, VLLM};
 use crate::layouts::claims::{Claims, KeyValueCache};
 use crate::layouts::format::{Activations, Granularity, QuantizedFormat};
-use crate::layouts::row::{Configuration, Loaders, OwnFile};
+use crate::layouts::row::{Configuration, KeptNames, Loaders, OwnFile};
 use crate::layouts::weight::WeightFormat;
 use crate::layouts::written::WrittenWeight;
 use onnx_cast::BlockFormat;
@@ -12,6 +12,7 @@ use serde_json::{Map, Value, json};
 pub(super) const CONFIGURATION: Configuration = Configuration {
     method: "modelopt*",
     key: Some("quant_algo"),
+    kept: KeptNames::Globs,
     claims,
     write,
     cache: Some(cache),

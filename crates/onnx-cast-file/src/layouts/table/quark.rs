@@ -2,13 +2,20 @@
 
 use crate::layouts::claims::Claims;
 use crate::layouts::format::{Activations, Granularity, QuantizedFormat};
-use crate::layouts::row::Configuration;
+use crate::layouts::row::{Configuration, KeptNames};
 use crate::layouts::weight::WeightFormat;
 use crate::layouts::written::WrittenWeight;
 use serde_json::{Map, Value, json};
 
-pub(super) const CONFIGURATION: Configuration =
-    Configuration { method: "quark", key: None, claims, write, cache: None, own_file: None };
+pub(super) const CONFIGURATION: Configuration = Configuration {
+    method: "quark",
+    key: None,
+    kept: KeptNames::Expressions,
+    claims,
+    write,
+    cache: None,
+    own_file: None,
+};
 
 pub(super) const FLOAT8: &[Activations] = &[Activations::Dynamic, Activations::Static];
 

@@ -1,0 +1,164 @@
+//! What becomes of each tensor of a checkpoint that is quantized: the formats of weights, and why matrices are kept.
+
+use super::QuantizeRequest;
+use super::joined::joined;
+use super::linear::{Linears, Why, module_of};
+use crate::error::FileError;
+use crate::formats::input::StoredTensor;
+use crate::layouts::{Checkpoint, LayoutError, Model, QuantizedFormat, Scheme, TensorRef, WrittenWeight, are_experts};
+use crate::selection::Chosen;
+use onnx_cast::DataType;
+use std::collections::BTreeMap;
+
+/// What becomes of a tensor.
+pub(super) enum Choice {
+    Quantized(Box<WrittenWeight>),
+    /// A matrix of floats, or experts, that stay as they are.
+    Kept(Why),
+    /// Another tensor, which stays.
+    Other,
+}
+
+/// A tensor that is quantized.
+struct Wanted {
+    written: Box<WrittenWeight>,
+    /// Whether a rule names it.
+    is_asked: bool,
+}
+
+/// What becomes of the tensors, file by file.
+pub(super) fn choices(
+    checkpoint: &Checkpoint,
+    model: &Model,
+    request: &QuantizeRequest,
+) -> Result<Vec<Vec<Choice>>, FileError> {
+    let floats = checkpoint.tensors().filter(|(_, stored)| is_float(stored));
+    let names: Vec<(&str, &[usize])> = floats.map(|(_, stored)| (&*stored.name, &*stored.shape)).collect();
+    let chooser = Chooser { layout: request.layout(), request, linears: Linears::of(model, &names) };
+    let mut all = BTreeMap::new();
+    for (tensor, stored) in checkpoint.tensors() {
+        let choice = chooser.choose(stored).map_err(|error| checkpoint.error(Some(tensor), error))?;
+        all.insert(tensor, choice);
+    }
+    if chooser.layout.is_joined() {
+        keep_together(checkpoint, &mut all)?;
+    }
+    let mut files: Vec<Vec<Choice>> = checkpoint.files.iter().map(|_| Vec::new()).collect();
+    for (tensor, choice) in all {
+        files[tensor.file].push(match choice {
+            Ok(Wanted { written, .. }) => Choice::Quantized(written),
+            Err(Some(why)) => Choice::Kept(why),
+            Err(None) => Choice::Other,
+        });
+    }
+    Ok(files)
+}
+
+/// A weight, or why a matrix is kept; `None` of what is no matrix.
+type Chose = Result<Wanted, Option<Why>>;
+
+struct Chooser<'a> {
+    layout: Scheme,
+    request: &'a QuantizeRequest,
+    linears: Linears<'a>,
+}
+
+impl Chooser<'_> {
+    fn choose(&self, stored: &StoredTensor) -> Result<Chose, LayoutError> {
+        let QuantizeRequest { selection, granularity, activations, .. } = self.request;
+        let is_matrix = is_float(stored) && (stored.shape.len() == 2 || are_experts(stored));
+        let kept = |why| Ok(Err(is_matrix.then_some(why)));
+        let (to, is_asked) = match selection.choose(&stored.name, stored.len as u64) {
+            Chosen::Excluded => return kept(Why::Excluded),
+            Chosen::Small => return kept(Why::Small),
+            Chosen::ByRule(None) | Chosen::Default(None) => return kept(Why::Rule),
+            Chosen::ByRule(Some(to)) => (to, true),
+            Chosen::Default(Some(to)) => (to, false),
+        };
+        if !is_asked {
+            match self.why(stored, to) {
+                _ if !is_matrix => return Ok(Err(None)),
+                Some(why) => return kept(why),
+                None => {}
+            }
+        }
+        match self.layout.write(stored, to, *granularity, *activations) {
+            Ok(written) => match self.why_unpacked(stored, &written).filter(|_| !is_asked) {
+                Some(why) => kept(why),
+                None => Ok(Ok(Wanted { written: Box::new(written), is_asked })),
+            },
+            Err(LayoutError::Part { want, .. }) if !is_asked => {
+                kept(Why::Shape(want.trim_end_matches(KEEP_HINT).to_owned()))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Why a matrix is kept that no rule names.
+    fn why(&self, stored: &StoredTensor, to: QuantizedFormat) -> Option<Why> {
+        if are_experts(stored) {
+            return (!self.layout.takes_experts(to, self.request.granularity)).then_some(Why::Experts);
+        }
+        self.linears.why(&stored.name, false).or((!self.layout.holds_matrices()).then_some(Why::Layout))
+    }
+
+    /// Why a matrix is kept whose elements would have another name than the weight.
+    fn why_unpacked(&self, stored: &StoredTensor, written: &WrittenWeight) -> Option<Why> {
+        let is_packed = !written.are_experts && written.elements != stored.name;
+        self.linears.why(&stored.name, true).filter(|_| is_packed)
+    }
+}
+
+/// Keeps matrices that loaders join with one that is kept.
+fn keep_together(checkpoint: &Checkpoint, all: &mut BTreeMap<TensorRef, Chose>) -> Result<(), FileError> {
+    let mut groups = BTreeMap::<String, Vec<TensorRef>>::new();
+    for &tensor in all.keys() {
+        let stored = checkpoint.stored(tensor);
+        if is_float(stored)
+            && stored.shape.len() == 2
+            && let Some(group) = module_of(&stored.name).and_then(joined)
+        {
+            groups.entry(group).or_default().push(tensor);
+        }
+    }
+    for group in groups.into_values().filter(|group| group.len() > 1) {
+        let Some(first) = group.iter().find_map(|tensor| all[tensor].as_ref().ok()) else { continue };
+        let form = |wanted: &Wanted| (wanted.written.to, wanted.written.granularity);
+        let form_of_first = form(first);
+        let is_other = |tensor: &&TensorRef| all[*tensor].as_ref().map_or(true, |wanted| form(wanted) != form_of_first);
+        let Some(&other) = group.iter().find(is_other) else { continue };
+        let asked = group.iter().find(|tensor| all[*tensor].as_ref().is_ok_and(|wanted| wanted.is_asked));
+        let name = |tensor: TensorRef| checkpoint.stored(tensor).name.clone();
+        if let Some(&asked) = asked {
+            // Of two formats, the other one is that of a neighbour.
+            let differs = |tensor: &&TensorRef| match (&all[*tensor], &all[&asked]) {
+                (Ok(one), Ok(asked)) => form(one) != form(asked),
+                _ => **tensor != asked,
+            };
+            let other = *group.iter().find(differs).unwrap_or(&other);
+            let what = match &all[&other] {
+                Ok(wanted) => format!("becomes {}", wanted.written.to),
+                Err(why) => why.as_ref().map_or_else(|| "is kept".to_owned(), |why| format!("is kept ({why})")),
+            };
+            let error = LayoutError::Joined { tensor: name(asked), other: name(other), what };
+            return Err(checkpoint.error(Some(asked), error));
+        }
+        let with = name(other);
+        let with = module_of(&with).and_then(|module| module.rsplit('.').next()).unwrap_or_default().to_owned();
+        for tensor in group {
+            let choice = all.get_mut(&tensor).filter(|choice| choice.is_ok());
+            if let Some(choice) = choice {
+                *choice = Err(Some(Why::Joined(with.clone())));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What errors about shapes say to do, which is done here.
+const KEEP_HINT: &str = " (`exclude` keeps the tensor)";
+
+/// Whether a tensor is of a type that weights are quantized from.
+pub(super) fn is_float(stored: &StoredTensor) -> bool {
+    matches!(stored.data_type, DataType::Float | DataType::Float16 | DataType::BFloat16)
+}

@@ -1,0 +1,420 @@
+//! Which matrices are weights of Linear layers, and why others are kept. Loaders replace the Linear layers of a model,
+//! and read everything else as it is. What a layer is, is told by the name of its tensor, and where names have several
+//! meanings by the configuration.
+
+use crate::layouts::Model;
+use std::collections::HashSet;
+use std::fmt;
+
+/// Why a matrix is kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Why {
+    Adapter,
+    Ahead,
+    Convolution,
+    Embedding,
+    Float,
+    Head,
+    Norm,
+    Outside,
+    Plain,
+    Router,
+    Tower,
+    Transposed,
+    /// Without the name of a weight.
+    Name,
+    /// Experts in one tensor, for which the layout has no names.
+    Experts,
+    /// A matrix in a layout of experts alone.
+    Layout,
+    /// Left out by `include` or `exclude`.
+    Excluded,
+    /// Kept by a rule.
+    Rule,
+    /// Of too few elements.
+    Small,
+    /// What the layout wants of its shape.
+    Shape(String),
+    /// The name of the matrix that loaders join with it, and that is kept.
+    Joined(String),
+}
+
+impl Why {
+    /// Whether it would be quantized if its shape, or that of another, were not what it is.
+    pub(crate) fn is_by_shape(&self) -> bool {
+        matches!(self, Why::Shape(_) | Why::Joined(_))
+    }
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Why::Adapter => "factor of LoRA",
+            Why::Ahead => "multi-token prediction",
+            Why::Convolution => "convolution",
+            Why::Embedding => "embedding",
+            Why::Float => "kept in float by its model",
+            Why::Head => "output head",
+            Why::Norm => "norm",
+            Why::Outside => "outside the layers",
+            Why::Plain => "transformers needs it unpacked",
+            Why::Router => "router",
+            Why::Tower => "vision, audio or projector",
+            Why::Transposed => "stored transposed (Conv1D)",
+            Why::Name => "not named `weight`",
+            Why::Experts => "experts in one tensor",
+            Why::Layout => "no experts",
+            Why::Excluded => "excluded",
+            Why::Rule => "kept by a rule",
+            Why::Small => "too few elements",
+            Why::Shape(want) => return write!(f, "want {want}"),
+            Why::Joined(other) => return write!(f, "joined with `{other}`, which is kept"),
+        })
+    }
+}
+
+/// Matrices that are kept for a reason.
+struct Row {
+    why: Why,
+    names: Names,
+    /// The types of models in which the names mean this; any if there are none.
+    models: &'static [&'static str],
+    /// Whether that is so only where quantized elements have another name than the weight.
+    when_packed: bool,
+}
+
+/// Names in lower case, as parts of a module's path.
+enum Names {
+    /// The last part that is not a number is one of these.
+    Last(&'static [&'static str]),
+    /// It contains one of these.
+    LastHas(&'static [&'static str]),
+    LastBegins(&'static [&'static str]),
+    /// The last two parts.
+    LastTwo(&'static [[&'static str; 2]]),
+    /// Any part contains one of these, or begins with one.
+    AnyHas(&'static [&'static str]),
+    AnyBegins(&'static [&'static str]),
+    /// A part before the first number is one of these, or contains one.
+    Before {
+        are: &'static [&'static str],
+        have: &'static [&'static str],
+    },
+    /// All.
+    All,
+}
+
+const fn row(why: Why, names: Names) -> Row {
+    Row { why, names, models: &[], when_packed: false }
+}
+
+const fn row_of(models: &'static [&'static str], why: Why, names: Names) -> Row {
+    Row { why, names, models, when_packed: false }
+}
+
+/// A row for weights that transformers 5.24 reads as `weight` when it makes a model, before packed ones are unpacked.
+const fn row_unpacked(models: &'static [&'static str], names: Names) -> Row {
+    Row { why: Why::Plain, names, models, when_packed: true }
+}
+
+/// Models with the blocks of T5.
+const T5: &[&str] = &["t5", "mt5", "umt5", "longt5", "switch_transformers", "pop2piano", "udop"];
+
+/// Output layers, which have no layer's number before them.
+const HEADS: &[&str] = &[
+    "lm_head",
+    "lm_heads",
+    "embed_out",
+    "output",
+    "output_layer",
+    "head",
+    "heads",
+    "proj_out",
+    "lm_loss",
+    "output_projection",
+    "codec_head",
+    "ctc_head",
+    "text_lm_head",
+    "generator_lm_head",
+    "vocab_projector",
+    "classifier",
+    "score",
+    "qa_outputs",
+    "decoder",
+];
+
+/// The first row that a matrix is in tells why it is kept. Behind them, matrices outside the layers are kept.
+const ROWS: &[Row] = &[
+    row(Why::Adapter, Names::AnyBegins(&["lora_"])),
+    row_of(
+        &["gpt2", "openai-gpt", "imagegpt", "decision_transformer"],
+        Why::Transposed,
+        Names::Last(&["c_attn", "q_attn", "c_proj", "c_fc"]),
+    ),
+    row_of(&["clvp"], Why::Transposed, Names::Last(&["c_fc", "c_proj"])),
+    row(Why::Ahead, Names::AnyBegins(&["mtp"])),
+    row(Why::Embedding, Names::LastHas(&["emb"])),
+    row(
+        Why::Embedding,
+        Names::Last(&[
+            "shared",
+            "wte",
+            "wpe",
+            "relative_attention_bias",
+            "codebook",
+            "reference_points",
+            "mask_tokens",
+            "pe_k",
+        ]),
+    ),
+    row(Why::Router, Names::Last(&["gate", "wg"])),
+    row(Why::Router, Names::AnyHas(&["router", "shared_expert_gate"])),
+    row(Why::Norm, Names::AnyHas(&["norm"])),
+    row(
+        Why::Tower,
+        Names::Before {
+            are: &["vit", "vpm", "apm", "merger", "connector", "aligner", "resampler"],
+            have: &["vision", "visual", "audio", "speech", "projector"],
+        },
+    ),
+    row(Why::Convolution, Names::LastBegins(&["conv"])),
+    row(Why::Float, Names::Last(&["in_proj_a", "in_proj_b", "in_proj_ba"])),
+    row(Why::Float, Names::LastTwo(&[["indexer", "weights_proj"]])),
+    row_of(T5, Why::Float, Names::Last(&["wo"])),
+    row_unpacked(T5, Names::Last(&["q", "k", "v", "o", "wi", "wi_0", "wi_1"])),
+    row_unpacked(&["pix2struct"], Names::Last(&["query", "key", "value", "output", "wi_0", "wi_1", "wo"])),
+    row_unpacked(
+        &[
+            "siglip",
+            "siglip2",
+            "altclip",
+            "chinese_clip",
+            "clipseg",
+            "groupvit",
+            "mlcd",
+            "owlvit",
+            "owlv2",
+            "xclip",
+            "kosmos-2",
+        ],
+        Names::Last(&["q_proj", "k_proj", "v_proj", "out_proj", "fc1", "fc2"]),
+    ),
+    row_unpacked(&["rwkv"], Names::All),
+    row_unpacked(&["mamba", "falcon_mamba"], Names::Last(&["dt_proj", "out_proj"])),
+    row_unpacked(&["mamba2"], Names::Last(&["out_proj"])),
+    row_unpacked(&["gpt_bigcode"], Names::Last(&["c_proj"])),
+    row_unpacked(&["nanochat"], Names::Last(&["o_proj"])),
+    row_unpacked(
+        &["recurrent_gemma"],
+        Names::Last(&["q_proj", "k_proj", "v_proj", "o_proj", "linear_x", "linear_y", "linear_out"]),
+    ),
+];
+
+/// Output layers that share the weight of an embedding and have no tensor: in which models, or in which classes of
+/// models, they have other names than `lm_head` (transformers 5.24: `_tied_weights_keys`).
+const TIED: &[(&[&str], &[&str], &[&str])] = &[
+    (
+        &[
+            "bert",
+            "bert-generation",
+            "big_bird",
+            "camembert",
+            "data2vec-text",
+            "electra",
+            "megatron-bert",
+            "rembert",
+            "roberta",
+            "roberta-prelayernorm",
+            "roc_bert",
+            "roformer",
+            "xlm-roberta",
+            "xlm-roberta-xl",
+            "xmod",
+        ],
+        &["ForMaskedLM", "ForPreTraining", "WithLMHeadModel"],
+        &[
+            "cls.predictions.decoder",
+            "predictions.decoder",
+            "lm_head.decoder",
+            "generator_lm_head",
+            "vocab_projector",
+            "pred_layer.proj",
+            "mlm_score.decoder",
+        ],
+    ),
+    (&["modernbert", "modernbert-decoder"], &[], &["decoder"]),
+    (&["whisper", "moonshine", "canary", "cohere_asr"], &[], &["proj_out"]),
+    (&["biogpt", "trocr"], &[], &["output_projection"]),
+    (&["fsmt"], &[], &["decoder.output_projection", "model.decoder.output_projection"]),
+    (&["git"], &[], &["output"]),
+    (&["gpt_neox_japanese"], &[], &["embed_out"]),
+    (&["xlnet"], &[], &["lm_loss"]),
+    (&["rwkv"], &[], &["head"]),
+    (&["t5gemma", "t5gemma2"], &[], &["lm_head.out_proj"]),
+    (&["kosmos-2"], &[], &["text_model.lm_head"]),
+    (&["blip"], &[], &["text_decoder.cls.predictions.decoder"]),
+    (&["speecht5"], &[], &["text_decoder_postnet.lm_head"]),
+    (&["luke"], &[], &["entity_predictions.decoder"]),
+];
+
+/// The path of a module.
+struct Path {
+    parts: Vec<String>,
+    /// The place of the last part that is not a number.
+    last: usize,
+    /// How many parts come before the first number.
+    before: usize,
+}
+
+impl Path {
+    fn of(module: &str) -> Path {
+        let parts: Vec<String> = module.split('.').map(str::to_ascii_lowercase).collect();
+        let is_name = |part: &String| !is_number(part);
+        let last = parts.iter().rposition(is_name).unwrap_or(0);
+        let before = parts.iter().position(|part| is_number(part)).unwrap_or(parts.len());
+        Path { parts, last, before }
+    }
+
+    fn last(&self) -> &str {
+        &self.parts[self.last]
+    }
+
+    /// Whether the number of a layer comes before the name.
+    fn is_in_layer(&self) -> bool {
+        self.before < self.last
+    }
+}
+
+impl Names {
+    fn match_path(&self, path: &Path) -> bool {
+        let last = path.last();
+        let any = |test: &dyn Fn(&str) -> bool| path.parts.iter().any(|part| test(part));
+        match self {
+            Names::Last(names) => names.contains(&last),
+            Names::LastHas(names) => names.iter().any(|name| last.contains(name)),
+            Names::LastBegins(names) => names.iter().any(|name| last.starts_with(name)),
+            Names::LastTwo(names) => {
+                names.iter().any(|names| path.parts[..=path.last].ends_with(&names.map(str::to_owned)))
+            }
+            Names::AnyHas(names) => any(&|part| names.iter().any(|name| part.contains(name))),
+            Names::AnyBegins(names) => any(&|part| names.iter().any(|name| part.starts_with(name))),
+            Names::Before { .. } => self.part_before(path).is_some(),
+            Names::All => true,
+        }
+    }
+
+    /// The place of the part before the first number that has the name.
+    fn part_before(&self, path: &Path) -> Option<usize> {
+        let Names::Before { are, have } = self else { return None };
+        let is_meant = |part: &String| are.contains(&part.as_str()) || have.iter().any(|name| part.contains(name));
+        path.parts[..path.before].iter().position(is_meant)
+    }
+}
+
+pub(super) fn is_number(part: &str) -> bool {
+    !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// What the names of a checkpoint's matrices say together.
+pub(crate) struct Linears<'m> {
+    model: &'m Model,
+    /// Whether layers have numbers.
+    has_layers: bool,
+    /// Whether something else than images and sound is in the layers.
+    has_text: bool,
+    /// Layers that predict further tokens, with a point behind their names.
+    ahead: HashSet<String>,
+    /// Whether matrices lie transposed that no configuration tells of.
+    is_transposed: bool,
+}
+
+impl<'m> Linears<'m> {
+    /// Of the floats of a checkpoint, by names and shapes.
+    pub(crate) fn of<'n>(model: &'m Model, tensors: &[(&'n str, &'n [usize])]) -> Linears<'m> {
+        let ahead = tensors.iter().filter_map(|(name, _)| name.strip_suffix("eh_proj.weight"));
+        let mut linears = Linears {
+            model,
+            has_layers: false,
+            has_text: true,
+            ahead: ahead.map(str::to_owned).collect(),
+            is_transposed: is_transposed(tensors),
+        };
+        let matrices = tensors.iter().filter(|(_, shape)| shape.len() == 2);
+        let paths: Vec<Path> = matrices.filter_map(|(name, _)| Some(Path::of(module_of(name)?))).collect();
+        linears.has_layers = paths.iter().any(Path::is_in_layer);
+        linears.has_text = paths.iter().any(|path| path.is_in_layer() && linears.row_of(path, false).is_none());
+        linears
+    }
+
+    /// Why a matrix is kept, by its name; `None` if it is the weight of a Linear layer. Whether elements have another
+    /// name than the weight depends on the layout.
+    pub(crate) fn why(&self, name: &str, is_packed: bool) -> Option<Why> {
+        let Some(module) = module_of(name) else { return Some(Why::Name) };
+        if self.ahead.iter().any(|layer| name.starts_with(layer)) {
+            return Some(Why::Ahead);
+        }
+        let path = Path::of(module);
+        if self.is_transposed && GPT2.contains(&path.last()) {
+            return Some(Why::Transposed);
+        }
+        if let Some(row) = self.row_of(&path, is_packed) {
+            return Some(row.why.clone());
+        }
+        if !path.is_in_layer() && HEADS.contains(&path.last()) {
+            return Some(Why::Head);
+        }
+        (self.has_layers && !path.is_in_layer()).then_some(Why::Outside)
+    }
+
+    fn row_of(&self, path: &Path, is_packed: bool) -> Option<&'static Row> {
+        let is_meant = |row: &&Row| {
+            (row.models.is_empty() || self.model.is_any(row.models))
+                && (!row.when_packed || is_packed)
+                && (row.why != Why::Tower || self.has_text)
+                && row.names.match_path(path)
+        };
+        ROWS.iter().find(is_meant)
+    }
+
+    /// The part of a module's path under which a whole part of the model is kept, and that loaders rename with what
+    /// comes before it.
+    pub(super) fn tower<'n>(&self, module: &'n str) -> Option<&'n str> {
+        let path = Path::of(module);
+        let rows = ROWS.iter().filter(|row| row.why == Why::Tower && self.has_text);
+        let place = rows.filter_map(|row| row.names.part_before(&path)).min()?;
+        module.split('.').nth(place)
+    }
+
+    /// Output layers that may share the weight of an embedding.
+    pub(super) fn heads(&self) -> impl Iterator<Item = &'static str> {
+        let is_meant = |(models, classes, _): &&(&[&str], &[&str], &[&str])| {
+            self.model.is_any(models) || self.model.has_class(classes)
+        };
+        let others = TIED.iter().filter(is_meant).flat_map(|(.., names)| names.iter().copied());
+        std::iter::once("lm_head").chain(others)
+    }
+}
+
+/// Layers of GPT-2, which are stored with inputs as rows.
+const GPT2: &[&str] = &["c_attn", "q_attn", "c_proj", "c_fc"];
+
+/// Whether a bias beside a layer of GPT-2's names is as long as its rows, not as its columns are.
+fn is_transposed(tensors: &[(&str, &[usize])]) -> bool {
+    let biases: HashSet<(&str, usize)> = tensors
+        .iter()
+        .filter_map(|(name, shape)| {
+            Some((name.strip_suffix(".bias")?, *<&[usize; 1]>::try_from(*shape).ok()?.first()?))
+        })
+        .collect();
+    tensors.iter().any(|(name, shape)| match (name.strip_suffix(".weight"), *shape) {
+        (Some(module), &[rows, columns]) if rows != columns => {
+            GPT2.iter().any(|last| module.ends_with(last)) && biases.contains(&(module, columns))
+        }
+        _ => false,
+    })
+}
+
+/// The name of the module whose weight a tensor is.
+pub(super) fn module_of(name: &str) -> Option<&str> {
+    if name == "weight" { Some("") } else { name.strip_suffix(".weight") }
+}

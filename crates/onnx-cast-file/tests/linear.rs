@@ -1,0 +1,334 @@
+//! Which matrices are quantized by default, why others are kept, how configurations list those, and which share a
+//! scale. `tests/loaders.rs` has what loaders need of whole models.
+
+use onnx_cast::{BlockFormat, DataType, Tensor};
+use onnx_cast_file::{
+    Granularity, MadeTensors, NamedTensor, Pattern, QuantizeRequest, QuantizedFormat, Rule, Scheme, Selection,
+    TensorsInMemory, TranscodeRequest, quantize_tensors, transcode_tensors,
+};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+const NVFP4: QuantizedFormat = QuantizedFormat::Block(BlockFormat::NvFp4);
+const MXFP4: QuantizedFormat = QuantizedFormat::Block(BlockFormat::MxFp4);
+const FP8: QuantizedFormat = QuantizedFormat::Elements(DataType::Float8E4M3FN);
+
+/// Tensors of floats that all have one value.
+fn filled(tensors: &[(&str, &[usize], f32)], config: &Value) -> TensorsInMemory {
+    let tensor = |(name, shape, value): &(&str, &[usize], f32)| {
+        let values = vec![*value; shape.iter().product()];
+        let tensor = Tensor::from_slice(shape.to_vec(), &values).expect("floats");
+        NamedTensor { name: (*name).to_owned(), tensor }.into()
+    };
+    TensorsInMemory::new(tensors.iter().map(tensor).collect(), Some(&config.to_string())).expect("tensors")
+}
+
+fn quantized(tensors: &[(&str, &[usize])], config: &Value, request: &QuantizeRequest) -> Result<MadeTensors, String> {
+    let tensors: Vec<_> = tensors.iter().map(|(name, shape)| (*name, *shape, 1.0)).collect();
+    quantize_tensors(filled(&tensors, config), request).map_err(|error| error.to_string())
+}
+
+/// The names of the weights that were quantized.
+fn names(made: &MadeTensors) -> Vec<&str> {
+    let rows = made.summary.tensors.iter().zip(&made.sources);
+    let mut names: Vec<&str> = rows.filter(|(row, _)| row.cast).map(|(_, source)| &**source).collect();
+    names.dedup();
+    names
+}
+
+/// The reasons for which matrices were kept.
+fn reasons(made: &MadeTensors) -> BTreeMap<&str, &str> {
+    let rows = made.summary.tensors.iter();
+    rows.filter_map(|row| Some((&*row.name, row.reason.as_deref()?))).collect()
+}
+
+/// The list of modules that the configuration says are not quantized.
+fn kept(made: &MadeTensors, key: &str) -> Vec<String> {
+    let config: Value =
+        serde_json::from_str(made.quantization_config.as_deref().expect("a configuration")).expect("JSON");
+    let list = config[key].as_array().expect("a list").iter();
+    list.map(|name| name.as_str().expect("a name").to_owned()).collect()
+}
+
+fn rules(rules: &[&str], to: QuantizedFormat) -> QuantizeRequest {
+    let rules: Vec<Rule<QuantizedFormat>> = rules.iter().map(|rule| rule.parse().expect("a rule")).collect();
+    QuantizeRequest { selection: Selection { rules, ..Selection::new(to) }, ..QuantizeRequest::new(to) }
+}
+
+/// Whether compressed-tensors and vLLM (0.33: `_is_equal_or_regex_match`) find a module in a list.
+fn is_in(list: &[String], module: &str) -> bool {
+    list.iter().any(|entry| match entry.strip_prefix("re:") {
+        // Python's `re.match` begins at the beginning.
+        Some(regex) => format!("re:^(?:{regex})").parse::<Pattern>().expect("an expression").matches(module),
+        None => entry == module,
+    })
+}
+
+/// Names that the families of `tests/loaders.rs` do not have.
+#[test]
+fn what_is_no_linear_layer_is_kept() {
+    let layer = |name: &'static str| (name, &[64, 64][..]);
+    let tensors = [
+        layer("model.layers.0.self_attn.q_proj.weight"),
+        layer("model.layers.0.mlp.gate.wg.weight"),
+        layer("model.layers.0.mlp.shared_expert_gate.weight"),
+        layer("model.layers.0.block_sparse_moe.router.layer.weight"),
+        layer("model.layers.0.self_attn.q_proj.lora_A.default.weight"),
+        layer("model.layers.0.self_attn.indexer.weights_proj.weight"),
+        layer("model.layers.0.linear_attn.in_proj_ba.weight"),
+        layer("model.layers.0.adaln_norm.linear.weight"),
+        layer("model.layers.0.conv_proj.weight"),
+        layer("model.layers.0.self_attn.sinks"),
+        layer("model.layers.61.eh_proj.weight"),
+        layer("model.layers.61.self_attn.o_proj.weight"),
+        layer("mtp.layers.0.self_attn.o_proj.weight"),
+        layer("tok_emb.weight"),
+        layer("emb.weight"),
+        layer("output.weight"),
+        layer("output_layer.weight"),
+        layer("head.weight"),
+        layer("codec_head.0.weight"),
+        layer("time_embedding.0.weight"),
+        layer("proj_in.weight"),
+        layer("model.vision_tower.layers.0.fc1.weight"),
+        layer("model.mm_projector.0.weight"),
+        ("model.layers.0.self_attn.q_proj.bias", &[64]),
+    ];
+    let made = quantized(&tensors, &json!({}), &QuantizeRequest::new(NVFP4)).expect("quantized");
+    assert_eq!(names(&made), ["model.layers.0.self_attn.q_proj.weight"]);
+    let reasons = reasons(&made);
+    assert_eq!(reasons.len(), tensors.len() - 2, "{reasons:?}");
+    for (name, why) in [
+        ("model.layers.0.mlp.gate.wg.weight", "router"),
+        ("model.layers.0.self_attn.q_proj.lora_A.default.weight", "factor of LoRA"),
+        ("model.layers.61.self_attn.o_proj.weight", "multi-token prediction"),
+        ("tok_emb.weight", "embedding"),
+        ("codec_head.0.weight", "output head"),
+        ("proj_in.weight", "outside the layers"),
+        ("model.mm_projector.0.weight", "vision, audio or projector"),
+        ("model.layers.0.self_attn.sinks", "not named `weight`"),
+        ("model.layers.0.adaln_norm.linear.weight", "norm"),
+        ("model.layers.0.conv_proj.weight", "convolution"),
+    ] {
+        assert_eq!(reasons[name], why, "{name}");
+    }
+    let all = made.summary.kept_matrices().expect("some are kept");
+    assert!(all.starts_with("22 matrices: ") && all.contains("output head (4)"), "{all}");
+    // A rule quantizes any of them.
+    let request = rules(&["tok_emb.weight=nvfp4"], NVFP4);
+    assert_eq!(names(&quantized(&tensors, &json!({}), &request).expect("quantized")).len(), 2);
+    // Without numbers in names, nothing is outside the layers; a model of images alone is quantized.
+    let plain = [("fc1.weight", &[64, 64][..]), ("norm.weight", &[64, 64])];
+    assert_eq!(names(&quantized(&plain, &json!({}), &QuantizeRequest::new(NVFP4)).expect("quantized")), ["fc1.weight"]);
+    let images = [("vision_model.layers.0.fc1.weight", &[64, 64][..]), ("vision_model.head.weight", &[64, 64])];
+    let made = quantized(&images, &json!({}), &QuantizeRequest::new(NVFP4)).expect("quantized");
+    assert_eq!(names(&made), ["vision_model.layers.0.fc1.weight"]);
+}
+
+/// GPT-2's layers are transposed in its own models, not in others with their names.
+#[test]
+fn transposed_layers_are_kept() {
+    let tensors = [
+        ("h.0.attn.c_attn.weight", &[64, 192][..]),
+        ("h.0.attn.c_proj.weight", &[64, 64]),
+        ("h.0.mlp.up.weight", &[128, 64]),
+    ];
+    let bias = [&tensors[..], &[("h.0.attn.c_attn.bias", &[192])]].concat();
+    let own = [&tensors[..], &[("h.0.attn.c_attn.bias", &[64])]].concat();
+    for (tensors, config, is_kept) in [
+        (&tensors[..], json!({ "model_type": "gpt2" }), true),
+        (&tensors, json!({ "decoder": { "model_type": "gpt2" } }), true),
+        (&bias, json!({}), true),
+        (&tensors, json!({ "model_type": "gpt_neo" }), false),
+        (&own, json!({}), false),
+    ] {
+        let made = quantized(tensors, &config, &QuantizeRequest::new(MXFP4)).expect("quantized");
+        assert_eq!(names(&made).len(), if is_kept { 1 } else { 3 }, "{config}");
+        assert_eq!(reasons(&made).get("h.0.attn.c_proj.weight") == Some(&"stored transposed (Conv1D)"), is_kept);
+    }
+    let error = quantized(&tensors[..2], &json!({ "model_type": "gpt2" }), &QuantizeRequest::new(MXFP4));
+    let error = error.expect_err("nothing to quantize");
+    assert!(error.ends_with("no rule names another; kept: stored transposed (Conv1D) (2)"), "{error}");
+}
+
+#[test]
+fn columns_that_are_no_whole_blocks_are_kept() {
+    let tensors = [
+        ("model.layers.0.self_attn.q_proj.weight", &[32, 72][..]),
+        ("model.layers.0.self_attn.o_proj.weight", &[72, 32]),
+        ("model.layers.0.mlp.down_proj.weight", &[32, 40]),
+    ];
+    let made = quantized(&tensors, &json!({}), &QuantizeRequest::new(MXFP4)).expect("quantized");
+    assert_eq!(names(&made), ["model.layers.0.self_attn.o_proj.weight"]);
+    let passed_over: Vec<&str> = made.summary.passed_over.iter().map(|(name, _)| &**name).collect();
+    assert_eq!(passed_over, [tensors[0].0, tensors[2].0]);
+    assert_eq!(reasons(&made)[tensors[2].0], "want columns in blocks of 32 for mxfp4");
+    assert_eq!(made.summary.kept_matrices(), None);
+    assert!(is_in(&kept(&made, "ignore"), "model.layers.0.mlp.down_proj"));
+    let error = quantized(&tensors, &json!({}), &rules(&["*.down_proj.weight=mxfp4"], MXFP4)).expect_err("a rule");
+    assert!(error.contains("down_proj.weight") && error.contains("want columns in blocks of 32"), "{error}");
+}
+
+/// vLLM refuses a joined matrix of which a part is quantized.
+#[test]
+fn joined_matrices_are_kept_together() {
+    let names_of =
+        ["q_proj", "k_proj", "v_proj", "o_proj"].map(|name| format!("model.layers.0.self_attn.{name}.weight"));
+    let tensors: Vec<(&str, &[usize])> = names_of.iter().map(|name| (&**name, &[64, 64][..])).collect();
+    let run = |request: &QuantizeRequest| quantized(&tensors, &json!({}), request);
+    let mut request = QuantizeRequest::new(NVFP4);
+    request.selection.exclude = vec!["*.k_proj.weight".parse().expect("a pattern")];
+    let made = run(&request).expect("quantized");
+    assert_eq!(names(&made), [&*names_of[3]]);
+    let reasons = reasons(&made);
+    let q = reasons[&*names_of[0]];
+    assert_eq!((q, reasons[&*names_of[1]]), ("joined with `k_proj`, which is kept", "excluded"));
+    assert_eq!(made.summary.passed_over.len(), 2);
+    // Layouts whose loaders join nothing quantize the others.
+    let plain = QuantizeRequest { layout: Some(Scheme::Plain), ..request.clone() };
+    assert_eq!(names(&run(&plain).expect("quantized")).len(), 3);
+    for (list, want) in [
+        (
+            &["*.q_proj.weight=nvfp4", "*.k_proj.weight=keep"][..],
+            "k_proj.weight`, which loaders join with it, is kept (kept by a rule)",
+        ),
+        (&["*.q_proj.weight=float8e4m3fn"], "k_proj.weight`, which loaders join with it, becomes nvfp4"),
+    ] {
+        let error = run(&rules(list, NVFP4)).expect_err("apart");
+        assert!(error.contains("q_proj.weight`: a rule quantizes it") && error.contains(want), "{error}");
+    }
+    let all = rules(&["*.[qkv]_proj.weight=float8e4m3fn"], NVFP4);
+    assert_eq!(names(&run(&all).expect("quantized")).len(), 4);
+}
+
+/// The scale of the greatest of the matrices that loaders join is that of all of them.
+#[test]
+fn joined_matrices_share_the_scale_of_a_tensor() {
+    let groups: [&[&str]; 6] = [
+        &["self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"],
+        &["mlp.gate_proj", "mlp.up_proj"],
+        &["experts.3.w1", "experts.3.w3"],
+        &["mla.q_a_proj", "mla.kv_a_proj_with_mqa"],
+        &["linear_attn.in_proj_qkv", "linear_attn.in_proj_z"],
+        &["attention.query", "attention.key", "attention.value"],
+    ];
+    let mut tensors = Vec::new();
+    for (index, group) in groups.iter().enumerate() {
+        for (place, module) in group.iter().enumerate() {
+            tensors.push((format!("model.layers.0.{module}.weight"), (index * 4 + place + 1) as f32));
+        }
+    }
+    tensors.push(("model.layers.0.self_attn.o_proj.weight".to_owned(), 100.0));
+    let list: Vec<_> = tensors.iter().map(|(name, value)| (&**name, &[32, 32][..], *value)).collect();
+    let tensor = Some(Granularity::Tensor);
+    for (to, layout, granularity, ending) in [
+        (NVFP4, Scheme::CompressedTensors, None, "weight_global_scale"),
+        (NVFP4, Scheme::ModelOpt, None, "weight_scale_2"),
+        (FP8, Scheme::CompressedTensors, tensor, "weight_scale"),
+        (FP8, Scheme::Quark, tensor, "weight_scale"),
+        (FP8, Scheme::ComfyUi, tensor, "scale_weight"),
+    ] {
+        let request = QuantizeRequest { layout: Some(layout), granularity, ..QuantizeRequest::new(to) };
+        let made = quantize_tensors(filled(&list, &json!({})), &request).expect("quantized");
+        let scale = |module: &str| {
+            let want = format!("model.layers.0.{module}.{ending}");
+            let rows = made.summary.tensors.iter().zip(&made.tensors);
+            let found = rows.into_iter().find(|(row, _)| row.name == want).and_then(|(_, tensor)| tensor.as_ref());
+            found.and_then(|tensor| tensor.bytes().map(<[u8]>::to_vec)).unwrap_or_else(|| panic!("{want}"))
+        };
+        for group in groups {
+            let scales: Vec<_> = group.iter().map(|module| scale(module)).collect();
+            let is_one = scales.iter().all(|one| *one == scales[0]);
+            assert_eq!(is_one, layout != Scheme::ComfyUi, "{layout:?} {to} {group:?}");
+        }
+        assert_ne!(scale(groups[0][0]), scale("self_attn.o_proj"), "{layout:?} {to}");
+        assert_ne!(scale(groups[0][0]), scale(groups[1][0]), "{layout:?} {to}");
+    }
+}
+
+/// Loaders give parts of a model other names than the checkpoint has.
+#[test]
+fn lists_name_what_loaders_rename() {
+    let tensors = [
+        ("language_model.model.layers.1.self_attn.o_proj.weight", &[64, 64][..]),
+        ("language_model.model.layers.1.mlp.gate.weight", &[64, 64]),
+        ("language_model.lm_head.weight", &[64, 64]),
+        ("visual.blocks.3.attn.qkv.weight", &[64, 64]),
+        ("visual.merger.mlp.0.weight", &[64, 64]),
+        ("language_model.model.layers.1.feed_forward.experts.gate_up_proj", &[2, 64, 64]),
+        ("language_model.model.layers.1.feed_forward.experts.down_proj", &[2, 64, 64]),
+    ];
+    let list = |layout: Scheme, to, key| {
+        let request = QuantizeRequest { layout: Some(layout), ..QuantizeRequest::new(to) };
+        kept(&quantized(&tensors, &json!({}), &request).expect("quantized"), key)
+    };
+    let expressions = list(Scheme::CompressedTensors, NVFP4, "ignore");
+    for module in [
+        "visual.blocks.3.attn.qkv",
+        "model.visual.blocks.3.attn.qkv",
+        "model.visual.merger.mlp.0",
+        "lm_head",
+        "language_model.lm_head",
+        "model.language_model.layers.1.mlp.gate",
+        // What vLLM asks of experts.
+        "model.language_model.layers.1.feed_forward.experts.0.gate_proj",
+    ] {
+        assert!(is_in(&expressions, module), "{module} in {expressions:?}");
+    }
+    for module in
+        ["language_model.model.layers.1.self_attn.o_proj", "model.layers.1.mlp.gate_proj", "model.supervisual.x"]
+    {
+        assert!(!is_in(&expressions, module), "{module} in {expressions:?}");
+    }
+    let globs = list(Scheme::ModelOpt, NVFP4, "ignore");
+    let parts = list(Scheme::DeepSeek, FP8, "modules_to_not_convert");
+    for (list, entry) in [(&globs, "*visual.*"), (&globs, "lm_head"), (&parts, "visual"), (&parts, "lm_head")] {
+        assert!(list.iter().any(|one| one == entry), "{entry} in {list:?}");
+    }
+    assert!(parts.iter().any(|one| one == "visual.blocks.3.attn.qkv"), "{parts:?}");
+}
+
+/// The names of packed weights tell as much as those of plain ones.
+#[test]
+fn transcoded_lists_are_those_of_quantized_weights() {
+    let tensors = [
+        ("language_model.model.layers.1.self_attn.o_proj.weight", &[64, 64][..]),
+        ("language_model.lm_head.weight", &[64, 64]),
+        ("visual.blocks.3.attn.qkv.weight", &[64, 64]),
+    ];
+    let made = quantized(&tensors, &json!({}), &rules(&["language_model.lm_head.weight=nvfp4"], NVFP4));
+    let MadeTensors { summary, tensors, quantization_config, .. } = made.expect("quantized");
+    let held = summary.tensors.into_iter().zip(tensors).map(|(row, tensor)| {
+        let kept = || Tensor::from_slice(row.shape.clone(), &vec![1f32; row.shape.iter().product()]).expect("floats");
+        NamedTensor { tensor: tensor.unwrap_or_else(kept), name: row.name.clone() }.into()
+    });
+    let held = TensorsInMemory::new(held.collect(), quantization_config.as_deref()).expect("tensors");
+    let made = transcode_tensors(held, &TranscodeRequest::new(Scheme::ModelOpt)).expect("transcoded");
+    let list = kept(&made, "ignore");
+    assert!(list.iter().any(|one| one == "*visual.*") && list.iter().all(|one| !one.contains("lm_head")), "{list:?}");
+}
+
+/// A tied output layer has no tensor, and is a layer all the same.
+#[test]
+fn heads_without_tensors_are_listed() {
+    let tensors = [("encoder.layers.0.fc1.weight", &[64, 64][..]), ("embeddings.word_embeddings.weight", &[64, 64])];
+    for (config, want) in [
+        (json!({}), "lm_head"),
+        (json!({ "model_type": "llama", "tie_word_embeddings": true }), "lm_head"),
+        (json!({ "architectures": ["AlbertForMaskedLM"] }), "predictions.decoder"),
+        (json!({ "model_type": "bert" }), "cls.predictions.decoder"),
+        (json!({ "model_type": "roberta" }), "lm_head.decoder"),
+        (json!({ "model_type": "whisper" }), "proj_out"),
+        (json!({ "model_type": "modernbert" }), "decoder"),
+    ] {
+        let made = quantized(&tensors, &config, &QuantizeRequest::new(NVFP4)).expect("quantized");
+        let list = kept(&made, "ignore");
+        assert!(list.iter().any(|one| one == want) && list.iter().any(|one| one == "lm_head"), "{want}: {list:?}");
+    }
+    let made = quantized(&tensors, &json!({ "model_type": "llama" }), &QuantizeRequest::new(NVFP4)).expect("quantized");
+    assert_eq!(kept(&made, "ignore"), ["embeddings.word_embeddings", "lm_head"]);
+    // One that a rule quantizes is not.
+    let head = [&tensors[..], &[("lm_head.weight", &[64, 64])]].concat();
+    let made = quantized(&head, &json!({}), &rules(&["lm_head.weight=nvfp4"], NVFP4)).expect("quantized");
+    assert_eq!(kept(&made, "ignore"), ["embeddings.word_embeddings"]);
+}
