@@ -28,6 +28,7 @@ def unpack(folder: Path) -> None:
 #: What names of folders begin with, by archive.
 BEGINNINGS = {
     "compressed-tensors.zip": ("ct-",),
+    "integers.zip": ("gptq", "awq", "auto-round"),
     "platforms.zip": ("comfy-", "bnb-", "mlx-", "mistral-", "openai-"),
 }
 

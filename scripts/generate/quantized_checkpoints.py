@@ -3,8 +3,8 @@
 writes it on a CPU, with the bfloat16 weights that the owner's code dequantizes it to. An archive holds a folder for each
 layout.
 
-Needs torch, transformers, compressed-tensors, nvidia-modelopt, amd-quark, accelerate and safetensors, in an environment
-of their own. `quantized_checkpoints.py NAME...` writes only those.
+Needs torch, transformers, compressed-tensors, nvidia-modelopt, amd-quark, gptqmodel, autoawq, auto-round, accelerate and
+safetensors, in an environment of their own. `quantized_checkpoints.py NAME...` writes only those.
 
 Each folder holds the checkpoint and `expected.safetensors`, the weights under the unquantized model's names; some also
 `original.safetensors`, the weights before they were quantized. The owner's code dequantizes in float: a scale of
@@ -859,6 +859,248 @@ def fbgemm():
         "quantization_config": quantization,
     }
     write("fbgemm", tensors | rest, expected | rest, config)
+
+
+# GPTQ, AWQ and AutoRound. GPTQModel and AutoAWQ pack layers on a CPU, and AutoRound whole models. GPTQModel reads all of
+# GPTQ's words in float (`convert_gptq_file`), AutoAWQ its own in the type of the scales, which are widened first.
+
+
+def gptq_expected(tensors, quantization):
+    """What GPTQModel reads from tensors of GPTQ."""
+    from gptqmodel.utils.model_dequant import convert_gptq_file
+
+    # It wants an order of groups, which AutoRound leaves out.
+    tensors = dict(tensors)
+    for key in [key for key in tensors if key.endswith(".scales")]:
+        groups, bits = tensors[key].shape[0], quantization["bits"]
+        columns = tensors[key.replace("scales", "qweight")].shape[0] * 32 // bits
+        tensors.setdefault(key.replace("scales", "g_idx"), torch.arange(columns) // (columns // groups))
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.safetensors"
+        save_file({key: value.contiguous() for key, value in tensors.items()}, path)
+        found = convert_gptq_file(path, torch.bfloat16, quantization, "cpu")
+    # It casts all other tensors too.
+    return {key: tensors.get(key, value) for key, value in found.items()}
+
+
+def awq_expected(tensors, group_size, name=""):
+    """What AutoAWQ reads from tensors of its `gemm`."""
+    from awq.utils.packing_utils import dequantize_gemm
+
+    expected = {}
+    for key, value in tensors.items():
+        start, _, last = key.rpartition(".")
+        if last == "qweight":
+            zeros, scales = tensors[f"{start}.qzeros"], tensors[f"{start}.scales"].float()
+            expected[f"{start}.weight"] = dequantize_gemm(value, zeros, scales, 4, group_size).T.bfloat16()
+        elif last not in ("qzeros", "scales"):
+            expected[key] = value
+    return expected
+
+
+def grid_of(values, bits, symmetric, groups, least=0):
+    """A scale and a zero point for each group of columns of each row, as GPTQ's quantizer finds them."""
+    most, scales, zeros = 2**bits - 1, [], []
+    for group in range(int(groups.max()) + 1):
+        part = values[:, groups == group]
+        low, high = part.amin(1).clamp(max=0), part.amax(1).clamp(min=0)
+        if symmetric:
+            high = torch.maximum(-low, high)
+            low = -high
+        scale = ((high - low) / most).clamp(min=2.0**-14).half()
+        zero = torch.full_like(scale, 2 ** (bits - 1)).float() if symmetric else (-low / scale.float()).round()
+        scales.append(scale.float())
+        zeros.append(zero.clamp(least, most))
+    return torch.stack(scales, 1), torch.stack(zeros, 1)
+
+
+def linear(rows, columns, seed):
+    """A layer with a bias."""
+    layer = torch.nn.Linear(columns, rows, dtype=torch.float32)
+    layer.weight.data = weight(rows, columns, seed=seed, tiny=False).float()
+    layer.bias.data = weight(rows, seed=seed + 1).float()
+    return layer
+
+
+def gptq_llama(name, bits, symmetric, seed, shapes, group_size=32, order=False, checkpoint_format="gptq"):
+    """Layers that GPTQModel packs."""
+    from gptqmodel.nn_modules.qlinear.torch import TorchLinear
+    from gptqmodel.utils.model_dequant import _revert_gptq_v1_qzeros_correction
+
+    state = ordinary(64, seed)
+    for number, (key, (rows, columns)) in enumerate(shapes.items()):
+        layer = linear(rows, columns, seed + 2 * number)
+        groups = torch.arange(columns) // (group_size if group_size > 0 else columns)
+        if order:
+            groups = groups[torch.randperm(columns, generator=torch.Generator().manual_seed(seed + number))]
+        # In the first format a zero point of 0 would be stored as -1.
+        scales, zeros = grid_of(layer.weight.data, bits, symmetric, groups, least=int(checkpoint_format == "gptq"))
+        packed = TorchLinear(bits, group_size, symmetric, order, columns, rows, bias=True, format=checkpoint_format)
+        packed.pack_original(layer, scales, zeros, groups.int())
+        if checkpoint_format == "gptq":
+            packed.qzeros = _revert_gptq_v1_qzeros_correction(packed.qzeros, bits)
+        tensors = {part: getattr(packed, part) for part in ("qweight", "qzeros", "scales", "g_idx", "bias")}
+        state |= {f"model.layers.0.{key}.{part}": tensor.clone() for part, tensor in tensors.items()}
+    quantization = {
+        "bits": bits, "checkpoint_format": checkpoint_format, "desc_act": order, "group_size": group_size,
+        "meta": {"quantizer": ["gptqmodel:7.7.0"]}, "quant_method": "gptq", "sym": symmetric,
+    }  # fmt: skip
+    config = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "torch_dtype": "float16"}
+    return state, gptq_expected(state, quantization), config, quantization
+
+
+@layout
+def gptq():
+    """GPTQ, 4 bits, symmetric, the last group short, in two shards; the configuration in a file of its own."""
+    shapes = {"self_attn.q_proj": (32, 72), "mlp.up_proj": (64, 64)}
+    state, expected, config, quantization = gptq_llama("gptq", 4, True, 1080, shapes)
+    # As AutoGPTQ wrote it.
+    quantization = {key: value for key, value in quantization.items() if key not in ("checkpoint_format", "meta")}
+    other = {"quantize_config.json": quantization}
+    write("gptq", state, expected, config, other, lambda key: "qzeros" in key or "up_proj" in key)
+
+
+@layout
+def gptq_order():
+    """GPTQ, 4 bits, with zero points and an order of groups (`desc_act`)."""
+    shapes = {"self_attn.q_proj": (32, 96), "mlp.up_proj": (64, 64)}
+    state, expected, config, quantization = gptq_llama("gptq-order", 4, False, 1100, shapes, order=True)
+    write("gptq-order", state, expected, config | {"quantization_config": quantization})
+
+
+@layout
+def gptq_2():
+    """GPTQ, 2 bits, with zero points."""
+    shapes = {"self_attn.q_proj": (32, 96), "mlp.up_proj": (96, 64)}
+    state, expected, config, quantization = gptq_llama("gptq-2", 2, False, 1140, shapes, group_size=16)
+    write("gptq-2", state, expected, config | {"quantization_config": quantization})
+
+
+@layout
+def gptq_3():
+    """GPTQ, 3 bits across words, with zero points less 1 and an order of groups."""
+    shapes = {"self_attn.q_proj": (32, 96), "mlp.up_proj": (96, 64)}
+    state, expected, config, quantization = gptq_llama("gptq-3", 3, False, 1040, shapes, order=True)
+    write("gptq-3", state, expected, config | {"quantization_config": quantization})
+
+
+@layout
+def gptq_v2():
+    """GPTQModel's `gptq_v2`, 8 bits and a scale for each row, zero points as they are."""
+    shapes = {"self_attn.q_proj": (32, 96), "mlp.up_proj": (64, 64)}
+    packed = gptq_llama("gptq-v2", 8, False, 1120, shapes, group_size=-1, checkpoint_format="gptq_v2")
+    state, expected, config, quantization = packed
+    write("gptq-v2", state, expected, config | {"quantization_config": quantization})
+
+
+def awq_llama(seed, shapes, group_size, layer_class, turned):
+    """Layers that AutoAWQ packs."""
+    state, expected = ordinary(64, seed), {}
+    for number, (key, (rows, columns)) in enumerate(shapes.items()):
+        layer, start = linear(rows, columns, seed + 2 * number), f"model.layers.0.{key}"
+        groups = torch.arange(columns) // group_size
+        scales, zeros = grid_of(layer.weight.data, 4, False, groups)
+        codes = (layer.weight.data / scales[:, groups] + zeros[:, groups]).round().clamp(0, 15).int()
+        # AutoAWQ packs weights that are on the grid already.
+        layer.weight.data = (codes - zeros[:, groups]) * scales[:, groups]
+        grids = [scales.half().T, zeros.T] if turned else [scales.half(), zeros]
+        grids = [grid.contiguous() for grid in grids]
+        packed = layer_class.from_linear(layer, 4, group_size, False, *grids)
+        state |= {f"{start}.{part}": getattr(packed, part).clone() for part in ("qweight", "qzeros", "scales", "bias")}
+        expected[f"{start}.weight"] = layer.weight.data.bfloat16()
+        assert torch.equal(layer.weight.data.half().float(), ((codes - zeros[:, groups]) * scales[:, groups]).half())
+    expected |= {key: value for key, value in state.items() if key.rpartition(".")[2] in ("bias", "weight")}
+    config = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "torch_dtype": "float16"}
+    return state, expected, config
+
+
+@layout
+def awq():
+    """AutoAWQ's `gemm`, with zero points; the configuration in AutoAWQ's own file."""
+    from awq.modules.linear.gemm import WQLinear_GEMM
+
+    shapes = {"self_attn.q_proj": (32, 96), "mlp.up_proj": (96, 64)}
+    state, expected, config = awq_llama(1200, shapes, 32, WQLinear_GEMM, True)
+    read = awq_expected(state, 32)
+    assert read.keys() == expected.keys() and all(torch.equal(read[key], expected[key]) for key in read)
+    own = {"quant_config.json": {"zero_point": True, "q_group_size": 32, "w_bit": 4, "version": "GEMM"}}
+    write("awq", state, expected, config, own)
+
+
+@layout
+def awq_gemv():
+    """AutoAWQ's `gemv`: rows of words, whose scales and zero points are padded. Its kernels need a GPU; it packs weights
+    of the grid, which the codes give again."""
+    from awq.modules.linear.gemv import WQLinear_GEMV
+
+    shapes = {"self_attn.q_proj": (32, 96), "mlp.up_proj": (40, 320)}
+    state, expected, config = awq_llama(1240, shapes, 32, WQLinear_GEMV, False)
+    quantization = {"bits": 4, "group_size": 32, "quant_method": "awq", "version": "gemv", "zero_point": True}
+    write("awq-gemv", state, expected, config | {"quantization_config": quantization})
+
+
+def auto_round(name, layout_name, bits, symmetric, seed, group_size=32):
+    """A Llama that AutoRound quantizes without data."""
+    from auto_round import AutoRound
+    from safetensors.torch import load_file
+    from tokenizers import Tokenizer, models
+    from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+    config = LlamaConfig(
+        hidden_size=64, intermediate_size=32, num_hidden_layers=1, num_attention_heads=2, num_key_value_heads=2,
+        head_dim=16, vocab_size=12, dtype=torch.bfloat16, architectures=["LlamaForCausalLM"],
+    )  # fmt: skip
+    model = filled(LlamaForCausalLM(config), seed)
+    words = Tokenizer(models.WordLevel({f"w{index}": index for index in range(12)}, unk_token="w0"))
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=words, unk_token="w0", pad_token="w0", eos_token="w1")
+    settings = {"bits": bits, "group_size": group_size, "sym": symmetric, "iters": 0, "disable_opt_rtn": True}
+    with tempfile.TemporaryDirectory() as folder:
+        AutoRound(model, tokenizer=tokenizer, nsamples=1, seqlen=8, **settings).quantize_and_save(folder, layout_name)
+        (written,) = Path(folder).rglob("model.safetensors")
+        state, config = load_file(written), json.loads((written.parent / "config.json").read_text())
+    return state, config
+
+
+@layout
+def auto_round_gptq():
+    """AutoRound's default: GPTQ's words, 4 bits, symmetric, without `g_idx`."""
+    state, config = auto_round("auto-round-gptq", "auto_round:auto_gptq", 4, True, 1000)
+    expected = gptq_expected(state, {"bits": 4, "checkpoint_format": "gptq"})
+    write("auto-round-gptq", state, expected, config, {"quantization_config.json": config["quantization_config"]})
+
+
+@layout
+def auto_round_2():
+    """AutoRound's own format: 2 bits, zero points as they are."""
+    state, config = auto_round("auto-round-2", "auto_round", 2, False, 1020)
+    expected = gptq_expected(state, {"bits": 2, "checkpoint_format": "gptq_v2"})
+    write("auto-round-2", state, expected, config)
+
+
+@layout
+def auto_round_6():
+    """AutoRound's own format: 6 bits, a stream of bits; its own functions unpack them."""
+    from auto_round_extension.torch.qlinear_torch import unpack_bitstream
+
+    state, config = auto_round("auto-round-6", "auto_round", 6, False, 1060)
+    expected = {}
+    for key, value in state.items():
+        start, _, last = key.rpartition(".")
+        if last == "qweight":
+            zeros, scales = unpack_bitstream(state[f"{start}.qzeros"], 6, dim=1), state[f"{start}.scales"].float()
+            codes = unpack_bitstream(value, 6, dim=0)
+            zeros, scales = (grid.repeat_interleave(32, dim=0) for grid in (zeros, scales))
+            expected[f"{start}.weight"] = (scales * (codes - zeros)).T.bfloat16()
+        elif last not in ("qzeros", "scales", "g_idx"):
+            expected[key] = value
+    write("auto-round-6", state, expected, config)
+
+
+@layout
+def auto_round_awq():
+    """AWQ, as AutoRound writes it."""
+    state, config = auto_round("auto-round-awq", "auto_awq", 4, False, 1160)
+    write("auto-round-awq", state, awq_expected(state, 32), config)
 
 
 # ComfyUI is not a package; its files have no configuration. The tensors are those of its QUANTIZATION.md and of the older

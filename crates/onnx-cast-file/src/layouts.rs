@@ -51,5 +51,5 @@ pub(crate) use torch_dtype::{torch_name, with_torch_dtype};
 pub(crate) use transpose::transpose;
 pub(crate) use values::WeightValues;
 pub(crate) use verify::verify;
-pub(crate) use weight::{Checkpoint, Encoding, TensorRef, Weight};
+pub(crate) use weight::{Checkpoint, Encoding, Grid, TensorRef, Weight};
 pub(crate) use written::{Arithmetic, Integers, Order, WrittenWeight};

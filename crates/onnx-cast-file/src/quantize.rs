@@ -208,7 +208,7 @@ pub(crate) fn side_files(
         kept::kept_modules(&opened.checkpoint, &Linears::of(model, &names), written, described.kept)
     });
     let kept = kept.unwrap_or_default();
-    let mut configuration = described.map(|described| (described.write)(written, &kept));
+    let mut configuration = described.and_then(|described| Some(described.write?(written, &kept)));
     if let (Some(cache), Some(write), Some(configuration)) =
         (cache, described.and_then(|described| described.cache), &mut configuration)
     {
@@ -223,11 +223,13 @@ pub(crate) fn side_files(
     for (_, file) in Scheme::own_files() {
         side_files.remove(file.name);
     }
-    if let Some(file) = described.and_then(|described| described.own_file.as_ref()) {
-        let mut value = (file.write)(written, &kept);
-        cache.iter().for_each(|cache| (file.cache)(&mut value, cache));
-        let text = format!("{value:#}\n");
-        side_files.texts.push(Text { path: folder.join(file.name), text, of: None });
+    for file in described.map_or(&[][..], |described| described.own_files) {
+        if let Some(write) = file.write {
+            let mut value = write(written, &kept);
+            cache.zip(file.cache).into_iter().for_each(|(cache, add)| add(&mut value, cache));
+            let text = format!("{value:#}\n");
+            side_files.texts.push(Text { path: folder.join(file.name), text, of: None });
+        }
     }
     Ok((side_files, configuration))
 }

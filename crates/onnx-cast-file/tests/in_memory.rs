@@ -53,7 +53,9 @@ fn tensors(folder: &Path) -> Tensors {
 /// The configuration of a folder.
 fn config(folder: &Path) -> Option<String> {
     let read = |name: &str| fs::read_to_string(folder.join(name)).ok();
-    read("config.json").filter(|text| text.contains("quantization_config")).or_else(|| read("hf_quant_config.json"))
+    let own = ["hf_quant_config.json", "quantize_config.json", "quant_config.json"];
+    let main = read("config.json").filter(|text| text.contains("quantization_config"));
+    main.or_else(|| own.into_iter().find_map(read))
 }
 
 fn held(tensors: &Tensors, config: Option<&str>) -> TensorsInMemory {

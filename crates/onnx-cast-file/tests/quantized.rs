@@ -412,6 +412,10 @@ fn what_no_layout_has_is_not_transcoded() {
         ("modelopt-fp8", Scheme::DeepSeek, None, "its loaders have activations dynamic, not static"),
         ("ct-int4-g-idx", Scheme::Plain, None, "weight_g_idx"),
         ("ct-mxfp4", Scheme::Quark, Some(nvfp4), "quark does not hold nvfp4"),
+        ("gptq", Scheme::CompressedTensors, None, "of a layout that is only read"),
+        ("awq", Scheme::Plain, None, "of a layout that is only read"),
+        ("awq-gemv", Scheme::CompressedTensors, None, "of a layout that is only read"),
+        ("ct-int4", Scheme::Gptq, None, "the layout is only read"),
     ] {
         let (input, output) = (folder.path().join(name), folder.path().join("out"));
         copy(&checkpoint(name), &input);

@@ -267,15 +267,15 @@ fn methods_that_are_not_known() {
     let names: Vec<&str> = Scheme::ALL.iter().map(|(_, name)| *name).collect();
     let known = format!("(known: {}; `scheme` chooses one)", names.join(", "));
     let tensors = || [codes("a.weight", "F8_E4M3", &[2, 2]), floats("a.weight_scale", &[], &[1.0])];
-    for method in ["gptq", "awq", "eetq"] {
+    for method in ["exl3", "eetq"] {
         let config = format!(r#"{{"quantization_config":{{"quant_method":"{method}","bits":4}}}}"#);
         Checkpoint::new(&config, &tensors())
             .refuses(&format!("config.json: `quant_method` is `{method}`, which is not a known layout {known}"));
     }
     Checkpoint::new(r#"{"quantization_config":{"bits":4}}"#, &tensors())
         .refuses(&format!("config.json: quantization_config has no `quant_method`, which names the layout {known}"));
-    let checkpoint = Checkpoint::new(r#"{"text_config":{"quantization_config":{"quant_method":"awq"}}}"#, &tensors());
-    checkpoint.refuses(&format!("config.json: `quant_method` is `awq`, which is not a known layout {known}"));
+    let checkpoint = Checkpoint::new(r#"{"text_config":{"quantization_config":{"quant_method":"exl3"}}}"#, &tensors());
+    checkpoint.refuses(&format!("config.json: `quant_method` is `exl3`, which is not a known layout {known}"));
     let scheme = Some(Scheme::CompressedTensors);
     checkpoint.gives(&DequantizeRequest { scheme, ..to(DataType::BFloat16) });
 }
@@ -436,6 +436,158 @@ fn parts_of_packed_integers() {
     );
     plain(codes("a.weight_zero_point", "U8", &[4, 2])).refuses(
         "model.safetensors: tensor `a.weight_zero_point`: uint8 of shape 4x2 (want int8 of shape 4x2, one for each scale)",
+    );
+}
+
+/// A configuration of GPTQ, 4 bits in groups of 32, and more keys.
+fn gptq(more: &str) -> String {
+    format!(r#"{{"quantization_config":{{"quant_method":"gptq","bits":4,"group_size":32{more}}}}}"#)
+}
+
+#[test]
+fn parts_of_gptq() {
+    let parts = |elements: &[usize], zero_points: &[usize], scales: &[usize], zeros: i32| {
+        [
+            ints("a.qweight", elements, &[0x7654_3210]),
+            ints("a.qzeros", zero_points, &[zeros]),
+            floats("a.scales", scales, &[1.0]),
+        ]
+    };
+    let good = || parts(&[8, 32], &[2, 4], &[2, 32], 0x7777_7777);
+    let sym = gptq(r#","sym":true"#);
+    let values = Checkpoint::new(&sym, &good()).gives(&to(DataType::Float));
+    let want: Vec<u32> = (0..32 * 64).map(|index| (index as f32 % 8.0 - 8.0).to_bits()).collect();
+    assert_eq!((values[0].name.as_str(), bits(&values[0])), ("a.weight", want));
+    // The newer format's zero points, which the configuration does not tell.
+    let newer = parts(&[8, 32], &[2, 4], &[2, 32], 0x8888_8888u32.cast_signed());
+    assert_eq!(bits(&Checkpoint::new(&sym, &newer).gives(&to(DataType::Float))[0]), bits(&values[0]));
+    let three = sym.replace("\"bits\":4", "\"bits\":3");
+    for (config, tensors, want) in [
+        (
+            &sym,
+            parts(&[8, 31], &[2, 4], &[2, 32], 0x7777_7777),
+            "tensor `a.qweight`: int32 of shape 8x31 (want 32 columns, as the scales have)",
+        ),
+        (
+            &sym,
+            parts(&[8, 32], &[2, 5], &[2, 32], 0x7777_7777),
+            "tensor `a.qzeros`: int32 of shape 2x5 (want zero points of the configuration's width for 32 rows)",
+        ),
+        (
+            &sym,
+            parts(&[8, 32], &[3, 4], &[2, 32], 0x7777_7777),
+            "tensor `a.qzeros`: int32 of shape 3x4 (want 2x4, zero points of 4 bits for 2 groups of 32 rows)",
+        ),
+        (
+            &three,
+            parts(&[8, 32], &[2, 3], &[2, 32], 0),
+            "tensor `a.qweight`: int32 of shape 8x32 (want as many words down as whole integers of 3 bits fill)",
+        ),
+        (
+            &sym,
+            parts(&[8, 32], &[4, 4], &[4, 32], 0x7777_7777),
+            "tensor `a.scales`: float of shape 4x32 (want groups of the configuration's size for 64 columns)",
+        ),
+        (
+            &sym,
+            parts(&[8, 32], &[2, 4], &[2, 32], 0x7777_7778),
+            "tensor `a.qzeros`: zero points of 4 bits whose meaning is not certain: the configuration says `sym`, and \
+             they differ from each other (readers would give different weights)",
+        ),
+        (
+            &gptq(r#","sym":false"#),
+            parts(&[8, 32], &[2, 4], &[2, 32], 0x7777_7f77),
+            "tensor `a.qzeros`: zero points of 4 bits whose meaning is not certain: one is stored as the largest \
+             integer, less 1 of it (readers would give different weights)",
+        ),
+        (
+            &sym,
+            [ints("a.qweight", &[8, 32], &[0]), ints("b.qzeros", &[2, 4], &[0]), floats("b.scales", &[2, 32], &[1.0])],
+            "tensor `a.qweight`: int32 elements without scales (want `a.scales`; `exclude` keeps the tensor as it is)",
+        ),
+        // Sizes that no memory has, beside a zero.
+        (
+            &sym,
+            parts(&[1 << 60, 0], &[2, 0], &[2, 0], 0),
+            "tensor `a.qweight`: int32 of shape 1152921504606846976x0 (want as many words down as whole integers of 4 \
+             bits fill)",
+        ),
+    ] {
+        Checkpoint::new(config, &tensors).refuses(&format!("model.safetensors: {want}"));
+    }
+    for (groups, want) in [
+        (ints("a.g_idx", &[64], &[0, 1, 2]), "int32 of shape 64 (want groups from 0 to 1)"),
+        (ints("a.g_idx", &[64], &[0, -1]), "int32 of shape 64 (want groups from 0 to 1)"),
+        (ints("a.g_idx", &[40], &[0]), "int32 of shape 40 (want int32, the group of each of 64 columns)"),
+        (longs("a.g_idx", &[0; 64]), "int64 of shape 64 (want int32, the group of each of 64 columns)"),
+    ] {
+        let tensors: Vec<Tensor> = good().into_iter().chain([groups]).collect();
+        Checkpoint::new(&sym, &tensors).refuses(&format!("model.safetensors: tensor `a.g_idx`: {want}"));
+    }
+    let empty = parts(&[0, 32], &[0, 4], &[0, 32], 0);
+    assert_eq!(Checkpoint::new(&sym, &empty).gives(&to(DataType::BFloat16))[0].tensor.shape(), [32, 0]);
+}
+
+#[test]
+fn variants_of_gptq_and_awq() {
+    let variant = |layout: &str, what: &str, want: &str| {
+        format!("config.json: {layout}: the configuration says that {what}, which is not read here (want {want})")
+    };
+    let two = "gptq or gptq_v2";
+    for (more, what, want) in [
+        (r#","checkpoint_format":"marlin""#, "`checkpoint_format` is `marlin`", two),
+        (r#","checkpoint_format":"gptq_p""#, "`checkpoint_format` is `gptq_p`", two),
+        (r#","is_marlin_format":true"#, "weights are in marlin's order", two),
+        (
+            r#","dynamic":{"down":{"bits":6}}"#,
+            "weights have 5, 6 or 7 bits, which GPTQModel stores in planes",
+            "2, 3, 4 or 8 bits",
+        ),
+    ] {
+        let tensors = [ints("a.qweight", &[8, 32], &[0]), floats("a.scales", &[2, 32], &[1.0])];
+        Checkpoint::new(&gptq(more), &tensors).refuses(&variant("gptq", what, want));
+    }
+    let conv1d = gptq("").replacen('{', r#"{"model_type":"gpt2","#, 1);
+    let tensors = [ints("a.qweight", &[8, 32], &[0]), floats("a.scales", &[2, 32], &[1.0])];
+    Checkpoint::new(&conv1d, &tensors).refuses(&variant(
+        "gptq",
+        "the model is gpt2, whose layers are Conv1D",
+        "a model of Linear layers",
+    ));
+    let awq = |more: &str| gptq(more).replace("gptq", "awq");
+    let tensors = || {
+        [
+            ints("a.qweight", &[64, 4], &[0x7654_3210]),
+            ints("a.qzeros", &[2, 4], &[0]),
+            floats("a.scales", &[2, 32], &[1.0]),
+        ]
+    };
+    let values = Checkpoint::new(&awq(""), &tensors()).gives(&to(DataType::Float));
+    let want: Vec<u32> = (0..32 * 64).map(|index| [0, 4, 1, 5, 2, 6, 3, 7][index / 64 % 8]).collect();
+    assert_eq!(bits(&values[0]), want.iter().map(|value| (*value as f32).to_bits()).collect::<Vec<_>>());
+    Checkpoint::new(&awq(r#","version":"gemv_fast""#), &tensors()).refuses(&variant(
+        "awq",
+        "`version` is `gemv_fast`",
+        "gemm or gemv",
+    ));
+    let [weight, zeros, scales] = tensors();
+    Checkpoint::new(&awq(""), &[weight, zeros, scales, floats("act.scales", &[32], &[1.0])]).refuses(
+        "model.safetensors: tensor `act.scales` changes the weights beside it, and is not applied here: without it they \
+         would be wrong",
+    );
+    let gemv = |padded: usize| {
+        let parts = [
+            ints("a.qweight", &[40, 8], &[0x7654_3210]),
+            ints("a.qzeros", &[40, padded / 8], &[0x1111_1111]),
+            floats("a.scales", &[40, padded], &[1.0]),
+        ];
+        Checkpoint::new(&awq(r#","version":"gemv""#), &parts)
+    };
+    let want: Vec<u32> = (0..40 * 64).map(|index| (index as f32 % 8.0 - 1.0).to_bits()).collect();
+    assert_eq!(bits(&gemv(32).gives(&to(DataType::Float))[0]), want);
+    gemv(16).refuses(
+        "model.safetensors: tensor `a.scales`: float of shape 40x16 (want a scale for each group of the configuration \
+         in 64 columns, in whole words)",
     );
 }
 

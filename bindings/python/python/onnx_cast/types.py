@@ -34,7 +34,7 @@ Loss: TypeAlias = Literal["overflow", "underflow", "subnormal", "nan"]
 #: How quantized checkpoints name and lay out their tensors.
 Activations: TypeAlias = Literal["dynamic", "none"]
 Layout: TypeAlias = Literal[
-    "deepseek", "gpt-oss", "compressed-tensors", "modelopt", "fbgemm", "quark", "comfyui", "plain", "gguf"
+    "deepseek", "gpt-oss", "compressed-tensors", "modelopt", "fbgemm", "quark", "comfyui", "plain", "gguf", "gptq", "awq"
 ]
 
 #: A layout, or ``"auto"``, which finds it.
@@ -50,6 +50,9 @@ Scheme: TypeAlias = Literal[
     "plain",
     "bitsandbytes",
     "mlx",
+    "gguf",
+    "gptq",
+    "awq",
 ]
 
 

@@ -28,6 +28,12 @@ pub(crate) struct Claims {
     pub(super) model_type: Option<String>,
     /// Whether the caller names the layout: the tensors decide, whatever formats are claimed.
     pub(super) are_overruled: bool,
+    /// What zero points are more than what is stored, where that is told.
+    pub(super) zero_offset: Option<u8>,
+    /// Whether all zero points are the middle of the range.
+    pub(super) is_symmetric: bool,
+    /// What is not read here, and what is.
+    pub(super) refused: Option<(String, &'static str)>,
 }
 
 /// How keys and values are cached.
@@ -67,6 +73,11 @@ impl Claims {
         let mut found = self.activations.iter().filter(|(known, _)| *known == format).map(|(_, settings)| settings);
         let first = found.next()?;
         found.all(|settings| settings == first).then_some(first.as_ref())
+    }
+
+    /// Refuses the checkpoint for something that the configuration says, and tells what is read.
+    pub(super) fn refuse(&mut self, what: String, want: &'static str) {
+        self.refused = Some((what, want));
     }
 
     /// Adds formats, in the words of the configuration.

@@ -122,6 +122,11 @@ impl Columns {
         Ok(())
     }
 
+    /// Frees the slab that was read last.
+    pub(super) fn forget(&self) {
+        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
     /// The slab that holds a value of a matrix.
     pub(super) fn slab(
         &self,

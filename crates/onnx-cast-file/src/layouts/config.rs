@@ -21,6 +21,9 @@ use std::path::Path;
 /// The keys under which configurations describe quantized weights.
 pub(crate) const QUANTIZATION: [&str; 2] = ["quantization_config", "compression_config"];
 
+/// Models whose layers are transformers' Conv1D, with inputs first.
+const CONV1D: [&str; 5] = ["gpt2", "openai-gpt", "imagegpt", "decision_transformer", "clvp"];
+
 /// What a checkpoint's configuration says.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Config {
@@ -60,7 +63,7 @@ impl Config {
     /// The texts of a folder's configurations, as far as they can be read.
     pub(super) fn texts(folder: &Path) -> impl Iterator<Item = String> {
         let own = Scheme::own_files().map(|(_, file)| file.name);
-        let names = std::iter::once("config.json").chain(own).chain(["quantize_config.json"]);
+        let names = std::iter::once("config.json").chain(own);
         names.filter_map(move |name| read(&folder.join(name)).ok().flatten())
     }
 
@@ -97,9 +100,8 @@ impl Config {
         if let Some(object) = object(&path)? {
             config.model = Model::of(&object);
             config.claims.model_type = object.get("model_type").and_then(Value::as_str).map(str::to_owned);
-            if !config.take_own_key(&object)
-                && let Some(quantization) = quantization_of(&object)
-            {
+            let is_own = config.take_own_key(&object).map_err(|error| FileError::layout(&path, error))?;
+            if !is_own && let Some(quantization) = quantization_of(&object) {
                 config.take(quantization, given).map_err(|error| FileError::layout(&path, error))?;
             }
         }
@@ -110,7 +112,21 @@ impl Config {
             }
         }
         config.overrule(given);
+        config.check_model().map_err(|error| FileError::layout(&path, error))?;
         Ok(config)
+    }
+
+    /// Refuses models whose layers have rows and columns exchanged, in layouts that exchange them themselves.
+    fn check_model(&self) -> Result<(), LayoutError> {
+        let model = self.claims.model_type.as_deref().unwrap_or_default();
+        match self.scheme {
+            Some(scheme) if scheme.row().columns.is_some() && CONV1D.contains(&model) => Err(variant(
+                scheme,
+                &format!("the model is {model}, whose layers are Conv1D"),
+                "a model of Linear layers",
+            )),
+            _ => Ok(()),
+        }
     }
 
     /// Reads a text: that of `config.json`, of its `quantization_config` alone, or of a layout's own file.
@@ -119,7 +135,7 @@ impl Config {
         let is_quantization = || Scheme::keys().any(|key| object.contains_key(key));
         let mut config = Config { model: Model::of(&object), ..Config::default() };
         config.claims.model_type = object.get("model_type").and_then(Value::as_str).map(str::to_owned);
-        if config.take_own_key(&object) {
+        if config.take_own_key(&object)? {
         } else if let Some(quantization) = quantization_of(&object).or(is_quantization().then_some(&object)) {
             config.take(quantization, given)?;
         } else {
@@ -130,13 +146,13 @@ impl Config {
     }
 
     /// Takes over what `config.json` says under the key of a layout: MLX repeats it as `quantization_config`.
-    fn take_own_key(&mut self, object: &Map<String, Value>) -> bool {
+    fn take_own_key(&mut self, object: &Map<String, Value>) -> Result<bool, LayoutError> {
         let found = Scheme::own_keys().find_map(|(scheme, key)| Some((scheme, own_key(object, key)?)));
         if let Some((scheme, quantization)) = found {
             self.scheme = Some(scheme);
-            self.claim(scheme, quantization);
+            self.claim(scheme, quantization)?;
         }
-        found.is_some()
+        Ok(found.is_some())
     }
 
     /// Makes a layout that the caller names overrule the one that is claimed. Sizes of blocks stay: they are only
@@ -153,18 +169,28 @@ impl Config {
 
     /// Takes over what a layout's own file says.
     fn take_own(&mut self, scheme: Scheme, file: &OwnFile, object: &Map<String, Value>) -> Result<(), LayoutError> {
-        if let Some(quantization) = object.get(file.key).and_then(Value::as_object) {
-            check_keys(quantization)?;
-            self.scheme = self.scheme.or(Some(scheme));
-            self.is_described = true;
-            self.claim(scheme, quantization);
-        }
-        Ok(())
+        let found = match file.key {
+            // `config.json` has precedence, and may name another layout whose files have this name.
+            "" => Some(object).filter(|object| {
+                let method = object.get("quant_method").and_then(Value::as_str).unwrap_or_default();
+                self.scheme.is_none() && Scheme::of_configuration(method, object) == Some(scheme)
+            }),
+            key => object.get(key).and_then(Value::as_object),
+        };
+        let Some(quantization) = found else { return Ok(()) };
+        check_keys(quantization)?;
+        self.scheme = self.scheme.or(Some(scheme));
+        self.is_described = true;
+        self.claim(scheme, quantization)
     }
 
-    fn claim(&mut self, scheme: Scheme, quantization: &Map<String, Value>) {
+    fn claim(&mut self, scheme: Scheme, quantization: &Map<String, Value>) -> Result<(), LayoutError> {
         if let Some(configuration) = &scheme.row().configuration {
             (configuration.claims)(&mut self.claims, quantization);
+        }
+        match self.claims.refused.take() {
+            Some((what, want)) => Err(variant(scheme, &what, want)),
+            None => Ok(()),
         }
     }
 
@@ -183,7 +209,7 @@ impl Config {
         }
         self.claims.block = quantization.get("weight_block_size").and_then(pair);
         if let Some(scheme) = self.scheme {
-            self.claim(scheme, quantization);
+            self.claim(scheme, quantization)?;
         }
         Ok(())
     }
@@ -198,6 +224,12 @@ fn own_key<'o>(object: &'o Map<String, Value>, key: &str) -> Option<&'o Map<Stri
 pub(crate) fn model_of_folder(folder: &Path) -> Model {
     let text = read(&folder.join("config.json")).ok().flatten();
     text.map_or_else(Model::default, |text| Model::of_text(&text))
+}
+
+/// A configuration of a variant of a layout that is not read.
+fn variant(scheme: Scheme, what: &str, want: &'static str) -> LayoutError {
+    let what = format!("the configuration says that {what}");
+    LayoutError::Variant { place: scheme.name().to_owned(), what, want }
 }
 
 /// What the object of `config.json` says of quantization.

@@ -2,6 +2,7 @@
 //! for.
 
 mod bitsandbytes;
+mod columns;
 mod mlx;
 mod told;
 
@@ -10,7 +11,7 @@ use super::find::Finder;
 use super::packed_ints;
 use super::row::Composition;
 use super::table::{COMFY_QUANT, GROUPS, SHAPE, ZERO_POINTS};
-use super::weight::{Checkpoint, Encoding, TensorRef, Weight, WeightFormat};
+use super::weight::{Checkpoint, Encoding, Grid, TensorRef, Weight, WeightFormat};
 use super::written::Order;
 use crate::error::FileError;
 use crate::formats::input::StoredTensor;
@@ -35,6 +36,9 @@ impl Finder<'_> {
         start: &str,
         name: String,
     ) -> Result<Option<Weight>, FileError> {
+        if let Some(order) = self.row.columns {
+            return self.describe_columns([tensor, scales], start, name, order).map(Some);
+        }
         let wrong = |error| self.checkpoint.error(Some(tensor), error);
         let beside = |ending: &str| self.checkpoint.find(&format!("{start}{ending}"));
         let scale = self.checkpoint.stored(scales);
@@ -51,9 +55,11 @@ impl Finder<'_> {
             owner_type: None,
             are_swizzled: false,
             block: [1, 32],
+            grid_order: Grid::Blocks,
             globals: Vec::new(),
             global: None,
             zero_points: beside(ZERO_POINTS),
+            zero_offset: 0,
             groups: beside(GROUPS),
             transposed: false,
             others: [beside(SHAPE), self.row.told.and_then(|_| beside(COMFY_QUANT))].into_iter().flatten().collect(),
@@ -75,6 +81,7 @@ impl Finder<'_> {
         };
         fits.map_err(|error| self.checkpoint.error(Some(scales), error))?;
         self.read_globals(&mut weight)?;
+        self.check_zero_points(&weight)?;
         self.check_groups(&weight)?;
         Ok(Some(weight))
     }
@@ -318,9 +325,9 @@ impl Finder<'_> {
         Ok(())
     }
 
-    /// Types and shapes of zero points and of the order of groups.
-    fn check_groups(&self, weight: &Weight) -> Result<(), FileError> {
-        let [rows, columns] = weight.matrix();
+    /// The type and the shape of zero points.
+    fn check_zero_points(&self, weight: &Weight) -> Result<(), FileError> {
+        let [rows, _] = weight.matrix();
         let scale = self.checkpoint.stored(weight.scales);
         if let Some(zero_points) = weight.zero_points {
             let stored = self.checkpoint.stored(zero_points);
@@ -328,7 +335,7 @@ impl Finder<'_> {
                 Encoding::Plain(_) | Encoding::TwoRows | Encoding::HighFirst => {
                     (weight.element_type(), scale.shape.clone(), "")
                 }
-                Encoding::Coded(_) => return Ok(()),
+                Encoding::Coded(_) | Encoding::Columns { .. } => return Ok(()),
                 Encoding::Words { bits, straddle } => {
                     let words = packed_ints::words(rows, bits, straddle);
                     (Int32, vec![words, weight.grid()[1]], ", packed down the rows")
@@ -349,6 +356,12 @@ impl Finder<'_> {
                 }
             }
         }
+        Ok(())
+    }
+
+    /// The type and the shape of the order of groups.
+    fn check_groups(&self, weight: &Weight) -> Result<(), FileError> {
+        let [_, columns] = weight.matrix();
         if let Some(groups) = weight.groups {
             let stored = self.checkpoint.stored(groups);
             if stored.data_type != Int32 || stored.len != columns || weight.block[0] != 1 || weight.shape.len() != 2 {

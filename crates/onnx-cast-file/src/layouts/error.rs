@@ -256,6 +256,19 @@ pub enum LayoutError {
         /// The type of the elements.
         data_type: DataType,
     },
+    /// Zero points that readers understand in different ways.
+    #[error(
+        "tensor `{}`: zero points of {bits} bits whose meaning is not certain: {why} (readers would give different weights)",
+        Short(tensor)
+    )]
+    AmbiguousZeroPoints {
+        /// The zero points.
+        tensor: String,
+        /// Their bits.
+        bits: u32,
+        /// Why.
+        why: &'static str,
+    },
     /// A weight of another format than the configuration claims.
     #[error("tensor `{}`: the configuration claims {claim}, and the tensor holds {found}", Short(tensor))]
     Contradiction {

@@ -75,8 +75,55 @@ pub(super) fn unpack_row(row: &[u8], first: usize, bits: u32, straddle: bool, co
     {
         return;
     }
-    for (index, unpacked) in codes.iter_mut().enumerate() {
-        *unpacked = code(row, first + index, bits, straddle);
+    // Eight integers of a stream of bits begin a byte wherever their number in the row is a multiple of eight.
+    let ahead = if straddle { first.wrapping_neg() % 8 } else { codes.len() }.min(codes.len());
+    let (head, rest) = codes.split_at_mut(ahead);
+    let (eights, tail) = rest.as_chunks_mut::<8>();
+    let mut at = (first + ahead) * bits as usize / 8;
+    for codes in eights.iter_mut() {
+        let packed = match row.get(at..).and_then(|row| row.first_chunk()) {
+            Some(bytes) => u64::from_le_bytes(*bytes),
+            None => {
+                let mut bytes = [0; 8];
+                bytes.iter_mut().zip(row.get(at..).unwrap_or_default()).for_each(|(byte, packed)| *byte = *packed);
+                u64::from_le_bytes(bytes)
+            }
+        };
+        *codes = spread(packed, bits).to_le_bytes();
+        at += bits as usize;
+    }
+    let done = first + ahead + eights.len() * 8;
+    let others = (first..).zip(head).chain((done..).zip(tail));
+    others.for_each(|(index, unpacked)| *unpacked = code(row, index, bits, straddle));
+}
+
+/// Eight integers that follow each other in the low bits, each in a byte of its own: halves go apart, then their halves.
+#[inline(always)]
+fn spread(packed: u64, bits: u32) -> u64 {
+    // Each step moves the upper half of every field to the next field of so many bits.
+    [(32, 1), (16, 1 << 32 | 1), (8, 1 << 48 | 1 << 32 | 1 << 16 | 1)].into_iter().fold(
+        packed,
+        |packed, (width, every)| {
+            let full = bits * width / 8;
+            let lower = every * ((1 << full) - 1);
+            packed & lower | packed << (width - full) & lower << width
+        },
+    )
+}
+
+/// The integers at one place of several rows of words, of which `lines` has those of the words that hold the place, and
+/// of the next.
+pub(super) fn codes_across(lines: [&[u8]; 2], place: usize, bits: u32, codes: &mut [u8]) {
+    let (shift, mask) = ((place * bits as usize % 32) as u32, (0xffu32 >> (8 - bits)) as u8);
+    let [words, next] = lines.map(|line| line.as_chunks().0);
+    if shift + bits <= 32 {
+        let words = words.iter().map(|word| u32::from_le_bytes(*word));
+        codes.iter_mut().zip(words).for_each(|(code, word)| *code = (word >> shift) as u8 & mask);
+    } else {
+        let both = words.iter().zip(next).map(|(word, next)| [*word, *next].map(u32::from_le_bytes));
+        codes.iter_mut().zip(both).for_each(|(code, [word, next])| {
+            *code = (word >> shift | next << (32 - shift)) as u8 & mask;
+        });
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::claims::{Claims, KeyValueCache};
 use super::format::{Activations, Granularity, QuantizedFormat};
-use super::weight::Checkpoint;
+use super::weight::{Checkpoint, ColumnOrder};
 use super::written::{Arithmetic, Order, WrittenWeight};
 use crate::error::FileError;
 use crate::formats::format::Format;
@@ -98,6 +98,8 @@ pub(crate) struct Row {
     /// What weights are stored in. Another format than `.safetensors` has a writer of its own, and only `quantize` has
     /// it as a target.
     pub(crate) file: Format,
+    /// How words hold columns of integers, where rows and columns of all tensors are exchanged.
+    pub(super) columns: Option<ColumnOrder>,
 }
 
 impl Row {
@@ -156,33 +158,39 @@ pub(crate) struct Experts {
     pub(super) have_scales_of_columns: bool,
 }
 
+/// What describes weights, beside the names of modules that are kept.
+pub(crate) type Write = fn(&[WrittenWeight], &[String]) -> Value;
+
+/// What adds a cache of keys and values to a description.
+pub(crate) type AddCache = fn(&mut Value, &KeyValueCache);
+
 /// What configurations say.
 pub(crate) struct Configuration {
-    /// `quant_method`; a star stands for any ending.
-    pub(super) method: &'static str,
+    /// `quant_method`, or the `packing_format` of AutoRound; a star stands for any ending.
+    pub(super) methods: &'static [&'static str],
     /// The key that tells the layout where `quant_method` is missing.
     pub(super) key: Option<&'static str>,
     /// How lists of kept modules name those that loaders rename.
     pub(crate) kept: KeptNames,
     /// Reads `quantization_config`.
     pub(super) claims: fn(&mut Claims, &Map<String, Value>),
-    /// `quantization_config` for weights, beside the names of modules that are kept.
-    pub(crate) write: fn(&[WrittenWeight], &[String]) -> Value,
+    /// `quantization_config` for weights, beside the names of modules that are kept; of a layout that is written.
+    pub(crate) write: Option<Write>,
     /// Adds what it says of a cache of keys and values.
-    pub(crate) cache: Option<fn(&mut Value, &KeyValueCache)>,
-    pub(crate) own_file: Option<OwnFile>,
+    pub(crate) cache: Option<AddCache>,
+    pub(crate) own_files: &'static [OwnFile],
 }
 
 impl Configuration {
     /// The usual values, of a configuration that nothing is read of or written to.
     pub(super) const BASE: Configuration = Configuration {
-        method: "",
+        methods: &[],
         key: None,
         kept: KeptNames::Parts,
         claims: |_, _| {},
-        write: |_, _| Value::Null,
+        write: None,
         cache: None,
-        own_file: None,
+        own_files: &[],
     };
 }
 
@@ -201,12 +209,12 @@ pub(crate) enum KeptNames {
 /// A file of a layout.
 pub(crate) struct OwnFile {
     pub(crate) name: &'static str,
-    /// What `claims` reads.
+    /// The key of what `claims` reads; empty where that is the whole file.
     pub(super) key: &'static str,
     /// What it holds, as of [`Configuration::write`].
-    pub(crate) write: fn(&[WrittenWeight], &[String]) -> Value,
+    pub(crate) write: Option<Write>,
     /// As [`Configuration::cache`].
-    pub(crate) cache: fn(&mut Value, &KeyValueCache),
+    pub(crate) cache: Option<AddCache>,
 }
 
 /// Formats with the same choice of what has a scale, and the same loaders.

@@ -41,7 +41,8 @@ fn signs<'n>(tensors: &[Header<'n>]) -> Vec<Sign<'n>> {
             ends.iter().filter_map(|end| places.get(&*format!("{start}{end}")).copied()).collect()
         };
         let own = Scheme::ALL.iter().find_map(|(scheme, layout)| {
-            let row = scheme.row();
+            // GPTQ and AWQ have the same names.
+            let row = Some(scheme.row()).filter(|row| row.columns.is_none())?;
             let mut all = row.all_names().filter(|_| is_code(data_type) || row.has_any_type);
             all.find_map(|names| {
                 let start = before(name, names.elements)?;

@@ -6,6 +6,8 @@
 mod bitsandbytes;
 mod comfyui;
 mod compressed_tensors;
+mod fbgemm;
+mod gptq;
 mod mlx;
 mod modelopt;
 mod quark;
@@ -46,6 +48,10 @@ pub enum Scheme {
     BitsAndBytes,
     /// Integers with a scale and a bias for each group, MXFP4, MXFP8 and NVFP4.
     Mlx,
+    /// Integers in words down the columns, with zero points (GPTQ, GPTQModel, AutoRound).
+    Gptq,
+    /// Integers of 4 bits, eight columns in a word, with zero points (AutoAWQ).
+    Awq,
 }
 
 impl Scheme {
@@ -88,10 +94,14 @@ impl Scheme {
 
     /// The layout that configurations call so, or that has such a key where they name none.
     pub(super) fn of_configuration(method: &str, keys: &Map<String, Value>) -> Option<Scheme> {
-        let is_meant = |configuration: &Configuration| match configuration.method.strip_suffix('*') {
-            _ if method.is_empty() => configuration.key.is_some_and(|key| keys.contains_key(key)),
+        let method = gptq::packing_of(method, keys).unwrap_or(method);
+        let names = |known: &str| match known.strip_suffix('*') {
             Some(start) => method.starts_with(start),
-            None => method == configuration.method,
+            None => method == known,
+        };
+        let is_meant = |configuration: &Configuration| match method {
+            "" => configuration.key.is_some_and(|key| keys.contains_key(key)),
+            _ => configuration.methods.iter().any(|known| names(known)),
         };
         // From the last: ModelOpt writes the key of compressed-tensors too.
         let mut rows = ROWS.iter().rev();
@@ -107,7 +117,8 @@ impl Scheme {
 
     /// The files that hold a configuration of a layout, apart from `config.json`.
     pub(crate) fn own_files() -> impl Iterator<Item = (Scheme, &'static OwnFile)> {
-        ROWS.iter().filter_map(|(scheme, row)| Some((*scheme, row.configuration.as_ref()?.own_file.as_ref()?)))
+        let files = |row: &'static Row| row.configuration.as_ref().map_or(&[][..], |found| found.own_files);
+        ROWS.iter().flat_map(move |(scheme, row)| files(row).iter().map(|file| (*scheme, file)))
     }
 
     /// Keys that only the description of quantized weights has.
@@ -205,13 +216,14 @@ const BASE: Row = Row {
     has_mxint8: false,
     counts_scales: false,
     file: Format::Safetensors,
+    columns: None,
 };
 
 /// Experts that are quantized as matrices are.
 const AS_MATRICES: Experts =
     Experts { names: &[], order: Order::Same, by_default: true, only: None, have_scales_of_columns: false };
 
-const ROWS: [(Scheme, Row); 11] = [
+const ROWS: [(Scheme, Row); 13] = [
     (
         Scheme::DeepSeek,
         Row {
@@ -228,9 +240,9 @@ const ROWS: [(Scheme, Row); 11] = [
                 ..AS_MATRICES
             }),
             configuration: Some(Configuration {
-                method: "fp8",
+                methods: &["fp8"],
                 claims: |claims, _| claims.add(&[WeightFormat::Fp8, WeightFormat::MxFp4], "fp8"),
-                write: |weights, kept| {
+                write: Some(|weights, kept| {
                     json!({
                         "activation_scheme": "dynamic",
                         "fmt": "e4m3",
@@ -238,7 +250,7 @@ const ROWS: [(Scheme, Row); 11] = [
                         "quant_method": "fp8",
                         "weight_block_size": weights.first().map(|weight| weight.block),
                     })
-                },
+                }),
                 ..Configuration::BASE
             }),
             held: &[
@@ -262,9 +274,9 @@ const ROWS: [(Scheme, Row); 11] = [
                 ..AS_MATRICES
             }),
             configuration: Some(Configuration {
-                method: "mxfp4",
+                methods: &["mxfp4"],
                 claims: |claims, _| claims.add(&[WeightFormat::MxFp4], "mxfp4"),
-                write: |_, kept| json!({ "modules_to_not_convert": kept, "quant_method": "mxfp4" }),
+                write: Some(|_, kept| json!({ "modules_to_not_convert": kept, "quant_method": "mxfp4" })),
                 ..Configuration::BASE
             }),
             held: &[held(&[MXFP4], &[], ALL_THREE, KEPT)],
@@ -356,35 +368,7 @@ const ROWS: [(Scheme, Row); 11] = [
             ..BASE
         },
     ),
-    (
-        Scheme::Fbgemm,
-        Row {
-            name: "fbgemm",
-            signs: &["gate_up_proj_scale"],
-            experts: Some(Experts {
-                names: &[
-                    names(EXPERTS[0], "gate_up_proj_scale", EXPERTS[0]),
-                    names(EXPERTS[1], "down_proj_scale", EXPERTS[1]),
-                ],
-                have_scales_of_columns: true,
-                ..AS_MATRICES
-            }),
-            configuration: Some(Configuration {
-                method: "fbgemm_fp8",
-                claims: |claims, _| claims.add(&[WeightFormat::Fp8], "fbgemm_fp8"),
-                write: |_, kept| {
-                    json!({
-                        "activation_scale_ub": 1200.0,
-                        "modules_to_not_convert": kept,
-                        "quant_method": "fbgemm_fp8",
-                    })
-                },
-                ..Configuration::BASE
-            }),
-            held: &[held(&[FP8], &[ROWS_OR_COLUMNS], Loaders::Are(&[VLLM, TRANSFORMERS]), DYNAMIC)],
-            ..BASE
-        },
-    ),
+    (Scheme::Fbgemm, fbgemm::FBGEMM),
     (
         Scheme::Quark,
         Row {
@@ -441,4 +425,6 @@ const ROWS: [(Scheme, Row); 11] = [
     ),
     (Scheme::BitsAndBytes, bitsandbytes::ROW),
     (Scheme::Mlx, mlx::ROW),
+    (Scheme::Gptq, gptq::GPTQ),
+    (Scheme::Awq, gptq::AWQ),
 ];

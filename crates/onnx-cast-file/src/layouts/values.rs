@@ -2,20 +2,23 @@
 //!
 //! The scales of a part are read with it: they follow each other in their tensor, because rows of blocks do.
 
+mod by_columns;
 mod coded;
 mod swizzled;
 mod transposed;
 
 use super::columns::columns_at_once;
 use super::packed_ints::{code_down, unpack_row, words};
-use super::weight::{Checkpoint, Encoding, TensorRef, Weight};
+use super::weight::{Checkpoint, Encoding, Grid, TensorRef, Weight};
 use crate::io::memory::resize;
 use crate::io::positional::InputFile;
 use crate::pipeline::{Compute, PipelineError, Scratch};
+use by_columns::ByColumns;
 use coded::Coded;
 use onnx_cast::{BlockPlan, CastError, DataType, TensorError, TensorView, pack};
 use std::io;
 use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use swizzled::Swizzled;
 use transposed::TransposedColumns;
 
@@ -30,11 +33,15 @@ pub(crate) struct WeightValues<'a> {
     /// The group of each column.
     groups: Vec<usize>,
     /// Where the values are transposed.
-    transposed: Option<TransposedColumns>,
+    transposed: Option<Box<TransposedColumns>>,
+    /// Where all tensors have rows and columns exchanged.
+    by_columns: Option<Box<ByColumns>>,
     /// Where the scales are in cuBLAS's order.
     swizzled: Option<Swizzled>,
     /// Where elements have arithmetic of their own.
     coded: Option<Coded<'a>>,
+    /// How many values were computed.
+    done: AtomicUsize,
 }
 
 /// Where bytes of a tensor are.
@@ -81,7 +88,7 @@ impl<'a> WeightValues<'a> {
         }
         let (elements, scales) = (place(weight.tensor), place(weight.scales));
         let zero_points = weight.zero_points.map(place);
-        let transposed = weight.transposed.then(|| TransposedColumns::new(weight));
+        let transposed = weight.transposed.then(|| Box::new(TransposedColumns::new(weight)));
         let swizzled = weight.are_swizzled.then(|| Swizzled::new(weight));
         let coded = match weight.elements {
             Encoding::Coded(coding) => {
@@ -90,7 +97,43 @@ impl<'a> WeightValues<'a> {
             }
             _ => None,
         };
-        Ok(WeightValues { weight, to, elements, scales, zero_points, groups, transposed, swizzled, coded })
+        let by_columns = ByColumns::of(weight).map(Box::new);
+        let done = AtomicUsize::new(0);
+        Ok(WeightValues {
+            weight,
+            to,
+            elements,
+            scales,
+            zero_points,
+            groups,
+            transposed,
+            by_columns,
+            swizzled,
+            coded,
+            done,
+        })
+    }
+
+    /// Computes values from one on, which belong to stretches of matrices.
+    fn stretches(&self, start: usize, len: usize, scratch: &mut Scratch, out: &mut [u8]) -> Result<(), PipelineError> {
+        let [rows, columns] = self.weight.matrix();
+        let size = self.to.byte_len(1).unwrap_or(1);
+        let (mut at, end) = (start, start + len);
+        let mut out = out;
+        while at < end {
+            let matrix = at / (rows * columns);
+            let first = matrix * rows * columns;
+            let stop = end.min(first + rows * columns);
+            // Rows are counted from one that begins a block.
+            let row = (at - first) / columns / self.weight.block[0] * self.weight.block[0];
+            let base = first + row * columns;
+            let stretch =
+                Stretch { matrix, row, rows: (stop - base).div_ceil(columns), elements: at - base..stop - base };
+            let (part, rest) = std::mem::take(&mut out).split_at_mut((stop - at) * size);
+            self.stretch(&stretch, scratch, part)?;
+            (at, out) = (stop, rest);
+        }
+        Ok(())
     }
 
     /// Computes a stretch of a matrix.
@@ -106,10 +149,7 @@ impl<'a> WeightValues<'a> {
         let size = scale_size(weight);
         let scale_rows = stretch.rows.div_ceil(weight.block[0]);
         let first = self.first_scale(stretch);
-        match &self.swizzled {
-            Some(swizzled) => swizzled.read(first..first + scale_rows, self.scales, &mut scratch.scales)?,
-            None => self.scales.read(first * across * size, scale_rows * across * size, &mut scratch.scales)?,
-        }
+        self.read_scales(first..first + scale_rows, &mut scratch.scales)?;
         let from = self.read_elements(stretch, scratch)?;
         self.read_zero_points(stretch, scale_rows, scratch)?;
         let (mut block, mut grid) = (weight.block, [scale_rows, across]);
@@ -134,6 +174,27 @@ impl<'a> WeightValues<'a> {
         };
         let bound = plan.bind(&[stretch.rows, columns], &scale, zero_points.as_ref()).map_err(failed)?;
         bound.run_part(stretch.elements.start, stretch.elements.len(), bytes, out).map_err(failed)
+    }
+
+    /// Reads some rows of scales.
+    fn read_scales(&self, rows: Range<usize>, scales: &mut Vec<u8>) -> Result<(), PipelineError> {
+        let ([_, across], size) = (self.weight.grid(), scale_size(self.weight));
+        if let Some(swizzled) = &self.swizzled {
+            return swizzled.read(rows, self.scales, scales);
+        }
+        match (&self.by_columns, self.weight.grid_order) {
+            (Some(stored), _) => self.scales_by_columns(stored, rows, scales),
+            (None, Grid::Padded(padded)) => {
+                self.scales.read(rows.start * padded * size, rows.len() * padded * size, scales)?;
+                for row in 0..rows.len() {
+                    let from = row * padded * size;
+                    scales.copy_within(from..from + across * size, row * across * size);
+                }
+                scales.truncate(rows.len() * across * size);
+                Ok(())
+            }
+            (None, _) => self.scales.read(rows.start * across * size, rows.len() * across * size, scales),
+        }
     }
 
     /// The row of scales at which a stretch begins.
@@ -177,6 +238,12 @@ impl<'a> WeightValues<'a> {
                 pack(data_type, codes, &mut scratch.elements).map_err(|_| no_room())?;
                 Ok(data_type)
             }
+            Encoding::Columns { .. } => {
+                if let Some(stored) = &self.by_columns {
+                    self.elements_by_columns(stored, start, stretch.elements.len(), scratch)?;
+                }
+                Ok(DataType::Uint8)
+            }
             Encoding::Words { bits, straddle } => {
                 let row_bytes = 4 * words(columns, bits, straddle);
                 let lines = start / columns..(start + stretch.elements.len()).div_ceil(columns);
@@ -205,11 +272,18 @@ impl<'a> WeightValues<'a> {
         let count = scale_rows * across;
         let first = self.first_scale(stretch);
         scratch.zero_points.clear();
+        if let (Grid::Padded(padded), Some(place)) = (self.weight.grid_order, self.zero_points) {
+            return self.padded_zero_points(place, first..first + scale_rows, padded, scratch);
+        }
         match (self.weight.elements, self.zero_points) {
             (Encoding::Plain(_) | Encoding::TwoRows | Encoding::HighFirst, None) | (Encoding::Coded(_), _) => Ok(()),
             (Encoding::Plain(_) | Encoding::TwoRows | Encoding::HighFirst, Some(place)) => {
                 place.read(first * across, count, &mut scratch.zero_points)
             }
+            (Encoding::Columns { .. }, _) => match &self.by_columns {
+                Some(stored) => self.zero_points_by_columns(stored, first..first + scale_rows, scratch),
+                None => Ok(()),
+            },
             (Encoding::Words { bits, .. }, None) => {
                 resize(&mut scratch.zero_points, count).ok_or_else(no_room)?;
                 scratch.zero_points.fill(1 << (bits - 1));
@@ -231,6 +305,23 @@ impl<'a> WeightValues<'a> {
                 Ok(())
             }
         }
+    }
+
+    /// Reads zero points of 4 bits in rows of words, of which the last are not used.
+    fn padded_zero_points(
+        &self,
+        place: TensorBytes<'_>,
+        rows: Range<usize>,
+        padded: usize,
+        scratch: &mut Scratch,
+    ) -> Result<(), PipelineError> {
+        let Scratch { zero_points, results: packed, .. } = scratch;
+        let (across, row) = (self.grid()[1], padded / 8 * 4);
+        place.read(rows.start * row, rows.len() * row, packed)?;
+        resize(zero_points, rows.len() * across).ok_or_else(no_room)?;
+        let lines = zero_points.chunks_exact_mut(across.max(1));
+        packed.chunks_exact(row.max(1)).zip(lines).for_each(|(row, line)| unpack_row(row, 0, 4, false, line));
+        Ok(())
     }
 
     /// Gives each column the item of its group, row by row.
@@ -315,34 +406,27 @@ pub(super) fn scale_size(weight: &Weight) -> usize {
 
 impl Compute for WeightValues<'_> {
     fn compute(&self, start: usize, len: usize, scratch: &mut Scratch, out: &mut [u8]) -> Result<(), PipelineError> {
-        if let Some(stored) = &self.transposed {
-            return self.transpose(stored, start, scratch, out);
+        match (&self.transposed, &self.coded) {
+            (Some(stored), _) => self.transpose(stored, start, scratch, out)?,
+            (None, Some(coded)) => return coded.compute(self.elements, start, scratch, out),
+            (None, None) => self.stretches(start, len, scratch, out)?,
         }
-        if let Some(coded) = &self.coded {
-            return coded.compute(self.elements, start, scratch, out);
-        }
-        let [rows, columns] = self.weight.matrix();
-        let size = self.to.byte_len(1).unwrap_or(1);
-        let (mut at, end) = (start, start + len);
-        let mut out = out;
-        while at < end {
-            let matrix = at / (rows * columns);
-            let first = matrix * rows * columns;
-            let stop = end.min(first + rows * columns);
-            // Rows are counted from one that begins a block.
-            let row = (at - first) / columns / self.weight.block[0] * self.weight.block[0];
-            let base = first + row * columns;
-            let stretch =
-                Stretch { matrix, row, rows: (stop - base).div_ceil(columns), elements: at - base..stop - base };
-            let (part, rest) = std::mem::take(&mut out).split_at_mut((stop - at) * size);
-            self.stretch(&stretch, scratch, part)?;
-            (at, out) = (stop, rest);
+        let done = self.done.fetch_add(len, Ordering::Relaxed) + len;
+        // Every weight of a checkpoint has its own reader, which stays to the end.
+        if done.is_multiple_of(self.weight.len().max(1)) {
+            self.transposed.iter().for_each(|stored| stored.forget());
+            self.by_columns.iter().for_each(|stored| stored.forget());
         }
         Ok(())
     }
 
     fn chunk(&self) -> usize {
-        if self.transposed.is_some() { columns_at_once(self.weight.matrix()[0]) } else { CHUNK }
+        let [rows, columns] = self.weight.matrix();
+        match (&self.transposed, &self.by_columns) {
+            (Some(_), _) => columns_at_once(rows),
+            (_, Some(_)) => columns_at_once(columns),
+            _ => CHUNK,
+        }
     }
 }
 

@@ -136,11 +136,15 @@ pub(crate) struct Weight {
     pub(crate) are_swizzled: bool,
     /// Rows and columns of a block.
     pub(crate) block: [usize; 2],
+    /// How scales and zero points are stored.
+    pub(crate) grid_order: Grid,
     /// The global scale of each matrix, or one for all; none where there is none.
     pub(crate) globals: Vec<GlobalScale>,
     pub(crate) global: Option<TensorRef>,
     /// Zero points, of the scales' shape or packed.
     pub(crate) zero_points: Option<TensorRef>,
+    /// What zero points are more than what is stored.
+    pub(crate) zero_offset: u8,
     /// The group of each column.
     pub(crate) groups: Option<TensorRef>,
     /// Whether the values have the last two axes exchanged, as gpt-oss has them.
@@ -245,6 +249,40 @@ pub(crate) enum Encoding {
     Words { bits: u32, straddle: bool },
     /// In blocks that follow each other, with arithmetic of their own: the shape is one row.
     Coded(Coding),
+    /// Integers of so many bits in words of 32 bits, as columns: GPTQ and AWQ.
+    Columns { bits: u32, order: ColumnOrder },
+}
+
+/// How the scales of a matrix are stored, and its zero points.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Grid {
+    /// As the blocks are; zero points in words are packed down the rows.
+    Blocks,
+    /// With rows and columns exchanged; zero points in words are packed along the rows: GPTQ and AWQ.
+    Exchanged,
+    /// As the blocks are, in rows of so many scales, of which the last are not used; zero points in words are packed along
+    /// the groups: AWQ's `gemv`.
+    Padded(usize),
+}
+
+/// How words hold the columns of integers whose rows and columns are exchanged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ColumnOrder {
+    /// Words follow each other down the columns, and hold a stream of bits there: GPTQ.
+    Down,
+    /// Each word has eight columns of a row, the even ones first: AWQ.
+    Interleaved,
+}
+
+impl ColumnOrder {
+    /// The place of a column's zero point in a row of words.
+    pub(super) fn place(self, column: usize) -> usize {
+        const ORDER: [usize; 8] = [0, 4, 1, 5, 2, 6, 3, 7];
+        match self {
+            ColumnOrder::Down => column,
+            ColumnOrder::Interleaved => column / 8 * 8 + ORDER[column % 8],
+        }
+    }
 }
 
 impl Weight {
@@ -277,9 +315,9 @@ impl Weight {
             Encoding::Coded(Coding::Affine { bits: ..=2 }) => DataType::Uint2,
             Encoding::Coded(Coding::Affine { bits: ..=4 }) => DataType::Uint4,
             Encoding::Coded(Coding::Affine { .. }) => DataType::Uint8,
-            Encoding::Words { bits: ..=2, .. } => DataType::Int2,
-            Encoding::Words { bits: ..=4, .. } => DataType::Int4,
-            Encoding::Words { .. } => DataType::Int8,
+            Encoding::Words { bits: ..=2, .. } | Encoding::Columns { bits: ..=2, .. } => DataType::Int2,
+            Encoding::Words { bits: ..=4, .. } | Encoding::Columns { bits: ..=4, .. } => DataType::Int4,
+            Encoding::Words { .. } | Encoding::Columns { .. } => DataType::Int8,
         }
     }
 
@@ -298,7 +336,7 @@ impl Weight {
             }
             (Encoding::Plain(DataType::Int8), _) => WeightFormat::Int(8),
             (Encoding::Plain(_), _) => WeightFormat::Fp8,
-            (Encoding::Words { bits, .. }, _) => WeightFormat::Int(bits),
+            (Encoding::Words { bits, .. } | Encoding::Columns { bits, .. }, _) => WeightFormat::Int(bits),
             (Encoding::Coded(Coding::Int8), _) => WeightFormat::Int(8),
             (Encoding::Coded(Coding::Affine { bits }), _) => WeightFormat::Int(bits),
             (Encoding::Coded(Coding::Table(Table::Nf4)), _) => WeightFormat::Nf4,
@@ -341,6 +379,14 @@ impl WeightFormat {
     /// Whether its scales are for blocks of the format's own size.
     pub(super) fn is_in_blocks(self) -> bool {
         !matches!(self, WeightFormat::Fp8 | WeightFormat::Int(_))
+    }
+
+    /// The bits of an integer.
+    pub(crate) fn bits(&self) -> Option<u32> {
+        match self {
+            WeightFormat::Int(bits) => Some(*bits),
+            _ => None,
+        }
     }
 
     /// The name, as model cards have it.

@@ -1,13 +1,13 @@
 //! What the weights of a checkpoint are, in the words of those that are written: their format, and what has a scale.
 
-use crate::layouts::{Encoding, Granularity, QuantizedFormat, Weight};
+use crate::layouts::{Encoding, Granularity, Grid, QuantizedFormat, Weight};
 use DataType::{Float8E4M3FN, Float8E5M2, Int4, Int8};
 use onnx_cast::{BlockFormat, DataType};
 
 /// The format of a weight, and what has a scale; `None` of what is not transcoded. `block` is that of the
 /// configuration, which may be larger than the weight.
 pub(super) fn form_of(weight: &Weight, block: Option<[usize; 2]>) -> Option<(QuantizedFormat, Granularity)> {
-    if !matches!(weight.values.len(), 2 | 3) || weight.are_swizzled {
+    if !matches!(weight.values.len(), 2 | 3) || weight.are_swizzled || weight.grid_order != Grid::Blocks {
         return None;
     }
     let format = match weight.elements {
@@ -22,6 +22,7 @@ pub(super) fn form_of(weight: &Weight, block: Option<[usize; 2]>) -> Option<(Qua
         Encoding::HighFirst | Encoding::Coded(_) => return None,
         Encoding::Words { bits: ..=4, .. } => QuantizedFormat::Elements(Int4),
         Encoding::Words { .. } => QuantizedFormat::Elements(Int8),
+        Encoding::Columns { .. } => return None,
     };
     let are_integers = format == QuantizedFormat::Elements(Int8) || format == QuantizedFormat::Elements(Int4);
     let are_floats = [Float8E4M3FN, Float8E5M2].map(QuantizedFormat::Elements).contains(&format);

@@ -15,7 +15,7 @@ pub(super) const ROW: Row = Row {
 };
 
 const CONFIGURATION: Configuration =
-    Configuration { method: "bitsandbytes", key: Some("load_in_4bit"), ..Configuration::BASE };
+    Configuration { methods: &["bitsandbytes"], key: Some("load_in_4bit"), ..Configuration::BASE };
 
 /// The tensors beside the codes, apart from the scales.
 const BESIDE: &[&str] = &[

@@ -10,13 +10,13 @@ use onnx_cast::{BlockFormat, DataType};
 use serde_json::{Map, Value, json};
 
 pub(super) const CONFIGURATION: Configuration = Configuration {
-    method: "compressed-tensors",
+    methods: &["compressed-tensors", "auto_round:llm_compressor"],
     key: Some("config_groups"),
     kept: KeptNames::Expressions,
     claims,
-    write,
+    write: Some(write),
     cache: Some(cache),
-    own_file: None,
+    own_files: &[],
 };
 
 /// vLLM and SGLang load each. Where activations are dynamic they also load on cards without float8 (as if these were

@@ -23,7 +23,7 @@ impl Scheme {
     }
 }
 
-const CONFIGURATION: Configuration = Configuration { method: "mlx", claims, ..Configuration::BASE };
+const CONFIGURATION: Configuration = Configuration { methods: &["mlx"], claims, ..Configuration::BASE };
 
 /// The key of config.json.
 const KEY: &str = "quantization";

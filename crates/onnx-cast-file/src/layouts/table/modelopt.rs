@@ -10,13 +10,18 @@ use onnx_cast::BlockFormat;
 use serde_json::{Map, Value, json};
 
 pub(super) const CONFIGURATION: Configuration = Configuration {
-    method: "modelopt*",
+    methods: &["modelopt*"],
     key: Some("quant_algo"),
     kept: KeptNames::Globs,
     claims,
-    write,
+    write: Some(write),
     cache: Some(cache),
-    own_file: Some(OwnFile { name: "hf_quant_config.json", key: "quantization", write: own_file, cache: cache_of_own }),
+    own_files: &[OwnFile {
+        name: "hf_quant_config.json",
+        key: "quantization",
+        write: Some(own_file),
+        cache: Some(cache_of_own),
+    }],
 };
 
 pub(super) const LOADERS: Loaders = Loaders::Are(&[VLLM, SGLANG]);

@@ -8,13 +8,11 @@ use crate::layouts::written::WrittenWeight;
 use serde_json::{Map, Value, json};
 
 pub(super) const CONFIGURATION: Configuration = Configuration {
-    method: "quark",
-    key: None,
+    methods: &["quark"],
     kept: KeptNames::Expressions,
     claims,
-    write,
-    cache: None,
-    own_file: None,
+    write: Some(write),
+    ..Configuration::BASE
 };
 
 pub(super) const FLOAT8: &[Activations] = &[Activations::Dynamic, Activations::Static];

@@ -28,6 +28,11 @@ impl TransposedColumns {
         let (elements, scales) = (Columns::new([rows, columns / 2], 1), Columns::new([rows, columns / BLOCK], scale));
         TransposedColumns { elements, scales }
     }
+
+    /// Frees what was read: nothing of it is needed again.
+    pub(super) fn forget(&self) {
+        [&self.elements, &self.scales].into_iter().for_each(Columns::forget);
+    }
 }
 
 impl WeightValues<'_> {

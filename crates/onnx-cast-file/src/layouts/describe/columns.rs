@@ -1,0 +1,270 @@
+//! Weights of integers in words whose rows and columns are exchanged, with scales and zero points beside: GPTQ and AWQ.
+//!
+//! Elements are int32 of shape [K * bits / 32, N] (GPTQ) or [K, N / 8] (AWQ), scales [groups, N], and zero points int32
+//! of shape [groups, N * bits / 32], for values of shape [N, K]. AWQ's `gemv` has rows of words instead: elements
+//! [N, K / 8], zero points [N, padded groups / 8] and scales [N, padded groups].
+
+use crate::error::FileError;
+use crate::layouts::error::LayoutError;
+use crate::layouts::find::Finder;
+use crate::layouts::packed_ints::{unpack_row, words};
+use crate::layouts::weight::{ColumnOrder, Encoding, Grid, TensorRef, Weight, WeightFormat};
+use DataType::{BFloat16, Float, Float16, Int32};
+use onnx_cast::DataType;
+
+/// The names of the other tensors of a weight.
+const ZERO_POINTS: &str = "qzeros";
+const GROUPS: &str = "g_idx";
+
+/// Bytes of zero points that are read at a time.
+const STEP: usize = 1 << 20;
+
+/// The tensors of a weight.
+struct Parts {
+    tensor: TensorRef,
+    scales: TensorRef,
+    zero_points: Option<TensorRef>,
+    groups: Option<TensorRef>,
+}
+
+/// How words hold a matrix: its rows and columns, the order of scales, and how many a row has.
+struct Words {
+    elements: Encoding,
+    values: [usize; 2],
+    grid: Grid,
+    count: usize,
+}
+
+impl Finder<'_> {
+    /// The weight that elements and scales make.
+    pub(super) fn describe_columns(
+        &self,
+        [tensor, scales]: [TensorRef; 2],
+        start: &str,
+        name: String,
+        order: ColumnOrder,
+    ) -> Result<Weight, FileError> {
+        let beside = |ending: &str| self.checkpoint.find(&format!("{start}{ending}"));
+        let (zero_points, groups) = (beside(ZERO_POINTS), beside(GROUPS));
+        let [down, across] = self.axes(tensor, &[Int32], "int32 of two axes")?;
+        let floats = "float16, bfloat16 or float of two axes, groups and rows of the weight";
+        let scale = self.axes(scales, &[Float, Float16, BFloat16], floats)?;
+        let parts = Parts { tensor, scales, zero_points, groups };
+        let Words { elements, values, grid, count } = self.read_words(&parts, [down, across], scale, order)?;
+        if values.iter().try_fold(1usize, |len, &size| len.checked_mul(size)).is_none() {
+            return Err(self.part(tensor, "fewer elements".to_owned()));
+        }
+        let group = self.group(values[1], count).ok_or_else(|| {
+            self.part(scales, format!("groups of the configuration's size for {} columns", values[1]))
+        })?;
+        let mut weight = Weight {
+            name,
+            values: values.to_vec(),
+            shape: values.to_vec(),
+            elements,
+            tensor,
+            scales,
+            scale_type: self.checkpoint.stored(scales).data_type,
+            nested: None,
+            biases: None,
+            owner_type: None,
+            are_swizzled: false,
+            block: [1, group],
+            grid_order: grid,
+            globals: Vec::new(),
+            global: None,
+            zero_points,
+            zero_offset: 0,
+            groups,
+            transposed: false,
+            others: Vec::new(),
+        };
+        self.check_groups(&weight)?;
+        if self.has_plain_groups(&weight)? {
+            weight.others.extend(weight.groups.take());
+        }
+        self.check_words(&weight)?;
+        weight.zero_offset = self.zero_offset(&weight)?;
+        Ok(weight)
+    }
+
+    /// What elements and scales of these shapes mean together.
+    fn read_words(
+        &self,
+        parts: &Parts,
+        [down, across]: [usize; 2],
+        scale: [usize; 2],
+        order: ColumnOrder,
+    ) -> Result<Words, FileError> {
+        let is_gemv = order == ColumnOrder::Interleaved && scale[0] == down && scale[1] != across.saturating_mul(8);
+        let Parts { tensor, scales, zero_points, groups } = *parts;
+        let (elements, values, grid, count) = match order {
+            _ if is_gemv => {
+                let columns = across.checked_mul(8).ok_or_else(|| self.part(tensor, "fewer columns".to_owned()))?;
+                let count = self.padded_groups(scales, columns, scale[1])?;
+                let elements = Encoding::Words { bits: 4, straddle: false };
+                (elements, [down, columns], Grid::Padded(scale[1]), count)
+            }
+            ColumnOrder::Interleaved => {
+                if scale[1] != across.saturating_mul(8) {
+                    return Err(self.part(tensor, format!("{} columns, for scales of {}", scale[1] / 8, scale[1])));
+                }
+                (Encoding::Columns { bits: 4, order }, [scale[1], down], Grid::Exchanged, scale[0])
+            }
+            ColumnOrder::Down => {
+                let bits = self.width(zero_points, scale[1]).ok_or_else(|| {
+                    let want = format!("zero points of the configuration's width for {} rows", scale[1]);
+                    self.part(zero_points.unwrap_or(tensor), want)
+                })?;
+                if across != scale[1] {
+                    return Err(self.part(tensor, format!("{} columns, as the scales have", scale[1])));
+                }
+                let columns = self.columns(groups, down, bits);
+                let columns = columns.ok_or_else(|| {
+                    self.part(tensor, format!("as many words down as whole integers of {bits} bits fill"))
+                })?;
+                (Encoding::Columns { bits, order }, [across, columns], Grid::Exchanged, scale[0])
+            }
+        };
+        Ok(Words { elements, values, grid, count })
+    }
+
+    /// The two axes of a tensor of one of some types.
+    fn axes(&self, tensor: TensorRef, types: &[DataType], want: &str) -> Result<[usize; 2], FileError> {
+        let stored = self.checkpoint.stored(tensor);
+        match stored.shape[..] {
+            [down, across] if types.contains(&stored.data_type) => Ok([down, across]),
+            _ => Err(self.part(tensor, want.to_owned())),
+        }
+    }
+
+    /// The bits of an integer: by the zero points, and as the configuration says.
+    fn width(&self, zero_points: Option<TensorRef>, rows: usize) -> Option<u32> {
+        let claimed: Vec<u32> = self.claims.formats.iter().filter_map(WeightFormat::bits).collect();
+        let mut widths = (2..=8).filter(|bits| claimed.is_empty() || claimed.contains(bits));
+        let Some(zero_points) = zero_points else {
+            return widths.next().filter(|_| claimed.len() == 1);
+        };
+        let [_, width] = self.axes(zero_points, &[Int32], "").ok()?;
+        widths.find(|&bits| words(rows, bits, true) == width)
+    }
+
+    /// The columns that so many words hold: as many as have a group, or as fill them.
+    fn columns(&self, groups: Option<TensorRef>, down: usize, bits: u32) -> Option<usize> {
+        let told = groups.map(|groups| self.checkpoint.stored(groups).len);
+        let told = told.filter(|&columns| words(columns, bits, true) == down);
+        let bits = bits as usize;
+        told.or_else(|| down.checked_mul(32).filter(|all| all.is_multiple_of(bits)).map(|all| all / bits))
+    }
+
+    /// The columns of a group, where there are so many groups.
+    fn group(&self, columns: usize, groups: usize) -> Option<usize> {
+        let fits = |size: &usize| columns.div_ceil((*size).max(1)) == groups;
+        // One group, as `group_size` -1 says it, and any even number where nothing is said.
+        let is_told = groups > 1 && !self.claims.groups.is_empty();
+        let even = (groups > 0 && columns.is_multiple_of(groups) && !is_told).then(|| columns / groups);
+        self.claims.groups.iter().copied().chain(even).find(fits).map(|size| size.max(1))
+    }
+
+    /// The groups of a row whose scales are padded to words of zero points, and to more of them for small groups.
+    fn padded_groups(&self, scales: TensorRef, columns: usize, padded: usize) -> Result<usize, FileError> {
+        let fits = |&&size: &&usize| {
+            let multiple = 128usize.checked_div(size).unwrap_or(1).max(1);
+            (columns / size.max(1)).div_ceil(8).next_multiple_of(multiple) * 8 == padded && columns.is_multiple_of(size)
+        };
+        let size = self.claims.groups.iter().filter(|&&size| size > 0).find(fits);
+        size.map(|size| columns / size).ok_or_else(|| {
+            let want = format!("a scale for each group of the configuration in {columns} columns, in whole words");
+            self.part(scales, want)
+        })
+    }
+
+    /// Whether each group holds columns that follow each other, as without an order of them.
+    fn has_plain_groups(&self, weight: &Weight) -> Result<bool, FileError> {
+        let Some(groups) = weight.groups else { return Ok(false) };
+        let bytes = self.checkpoint.bytes(groups)?;
+        let follows = |(column, group): (usize, &[u8; 4])| {
+            usize::try_from(i32::from_le_bytes(*group)) == Ok(column / weight.block[1])
+        };
+        Ok(bytes.as_chunks().0.iter().enumerate().all(follows))
+    }
+
+    /// The shape of zero points.
+    fn check_words(&self, weight: &Weight) -> Result<(), FileError> {
+        let Some(zero_points) = weight.zero_points else { return Ok(()) };
+        let ([rows, across], bits) = (weight.grid(), weight.format().bits().unwrap_or(4));
+        let want = match weight.grid_order {
+            Grid::Padded(padded) => [rows, padded / 8],
+            _ => [across, words(rows, bits, true)],
+        };
+        if self.axes(zero_points, &[Int32], "int32 of two axes")? == want {
+            return Ok(());
+        }
+        let shape = crate::text::ShapeText(&want);
+        Err(self.part(zero_points, format!("{shape}, zero points of {bits} bits for {across} groups of {rows} rows")))
+    }
+
+    /// What zero points are more than what is stored: 1 in the first format of GPTQ, whose readers disagree on the
+    /// largest code. Where all are the middle of the range they tell it by themselves: some files of the newer format
+    /// call themselves of the first one.
+    fn zero_offset(&self, weight: &Weight) -> Result<u8, FileError> {
+        let (Some(zero_points), Encoding::Columns { bits, order: ColumnOrder::Down }) =
+            (weight.zero_points, weight.elements)
+        else {
+            return Ok(0);
+        };
+        if self.claims.zero_offset == Some(0) && !self.claims.is_symmetric {
+            return Ok(0);
+        }
+        let range = self.range_of_codes(zero_points, weight.matrix()[0], bits)?;
+        let (middle, most) = (1u8 << (bits - 1), (0xffu32 >> (8 - bits)) as u8);
+        let is_known = self.claims.zero_offset.is_some();
+        match (range, self.claims.zero_offset) {
+            (None, offset) => Ok(offset.unwrap_or(0)),
+            (Some((least, greatest)), _) if least == greatest && (self.claims.is_symmetric || !is_known) => match least
+            {
+                code if code == middle => Ok(0),
+                code if code == middle - 1 => Ok(1),
+                _ => Err(self.ambiguous(zero_points, bits, "they are not the middle of the range")),
+            },
+            (_, _) if self.claims.is_symmetric => {
+                Err(self.ambiguous(zero_points, bits, "the configuration says `sym`, and they differ from each other"))
+            }
+            (_, None) => {
+                Err(self.ambiguous(zero_points, bits, "no `checkpoint_format` says whether they are stored less 1"))
+            }
+            (Some((_, greatest)), Some(1..)) if greatest == most => {
+                Err(self.ambiguous(zero_points, bits, "one is stored as the largest integer, less 1 of it"))
+            }
+            (_, Some(offset)) => Ok(offset),
+        }
+    }
+
+    fn ambiguous(&self, zero_points: TensorRef, bits: u32, why: &'static str) -> FileError {
+        let tensor = self.checkpoint.stored(zero_points).name.clone();
+        self.checkpoint.error(Some(zero_points), LayoutError::AmbiguousZeroPoints { tensor, bits, why })
+    }
+
+    /// The least and the greatest of zero points as they are stored; nothing where there are none.
+    fn range_of_codes(&self, tensor: TensorRef, rows: usize, bits: u32) -> Result<Option<(u8, u8)>, FileError> {
+        let (file, at) = self.checkpoint.place(tensor);
+        let line = words(rows, bits, true) * 4;
+        let (lines, each) = (self.checkpoint.stored(tensor).shape[0], (STEP / line.max(1)).max(1));
+        let (mut codes, mut range) = (Vec::new(), None);
+        for first in (0..lines).step_by(each) {
+            let count = each.min(lines - first);
+            let bytes = file.read(at + (first * line) as u64, (count * line) as u64)?;
+            codes.resize(rows, 0);
+            for line in bytes.chunks_exact(line.max(1)) {
+                unpack_row(line, 0, bits, true, &mut codes);
+                let (least, greatest) = codes.iter().fold((u8::MAX, 0), |(a, b), &code| (code.min(a), code.max(b)));
+                range = match range {
+                    _ if codes.is_empty() => range,
+                    None => Some((least, greatest)),
+                    Some((a, b)) => Some((least.min(a), greatest.max(b))),
+                };
+            }
+        }
+        Ok(range)
+    }
+}

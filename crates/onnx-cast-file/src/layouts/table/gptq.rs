@@ -1,0 +1,100 @@
+//! GPTQ and AWQ, which AutoRound writes too.
+
+use super::{BASE, names};
+use crate::layouts::claims::Claims;
+use crate::layouts::row::{Configuration, OwnFile, Row};
+use crate::layouts::weight::{ColumnOrder, WeightFormat};
+use serde_json::{Map, Value};
+
+pub(super) const GPTQ: Row = Row {
+    name: "gptq",
+    signs: &["g_idx"],
+    names: &[names("qweight", "scales", "weight")],
+    configuration: Some(OF_GPTQ),
+    columns: Some(ColumnOrder::Down),
+    ..BASE
+};
+
+pub(super) const AWQ: Row =
+    Row { name: "awq", signs: &[], configuration: Some(OF_AWQ), columns: Some(ColumnOrder::Interleaved), ..GPTQ };
+
+const OF_GPTQ: Configuration = Configuration {
+    methods: &["gptq", "gptqmodel", "auto_round", "auto_round:gptq", AUTO_GPTQ, "auto_round:gptqmodel"],
+    key: Some("desc_act"),
+    claims: gptq,
+    own_files: &[own_file("quantize_config.json"), own_file("quantization_config.json")],
+    ..Configuration::BASE
+};
+
+const OF_AWQ: Configuration = Configuration {
+    methods: &["awq", "auto_round:auto_awq", "auto_round:awq"],
+    key: Some("q_group_size"),
+    claims: awq,
+    own_files: &[own_file("quant_config.json"), own_file("quantization_config.json")],
+    ..Configuration::BASE
+};
+
+/// How AutoRound packs integers where nothing says it.
+const AUTO_GPTQ: &str = "auto_round:auto_gptq";
+
+/// A file that is the configuration, as AutoGPTQ, AutoRound and AutoAWQ write it.
+const fn own_file(name: &'static str) -> OwnFile {
+    OwnFile { name, key: "", write: None, cache: None }
+}
+
+/// What AutoRound packed weights as: it has several layouts under one `quant_method`.
+pub(super) fn packing_of<'v>(method: &'v str, quantization: &'v Map<String, Value>) -> Option<&'v str> {
+    let packing = quantization.get("packing_format").and_then(Value::as_str);
+    match (method, packing) {
+        ("auto-round" | "intel/auto-round", None | Some("auto")) => Some(AUTO_GPTQ),
+        ("auto-round" | "intel/auto-round", packing) => packing,
+        _ => None,
+    }
+}
+
+/// Zero points are stored less 1, but for the newer formats. Those of 5, 6 and 7 bits of GPTQModel are bit planes.
+fn gptq(claims: &mut Claims, quantization: &Map<String, Value>) {
+    let text = |key: &str| quantization.get(key).and_then(Value::as_str);
+    let by_auto_round = packing_of(text("quant_method").unwrap_or_default(), quantization);
+    let format = text("checkpoint_format").or(text("format")).unwrap_or("gptq");
+    claims.zero_offset = match (by_auto_round, format) {
+        (Some("auto_round" | "auto_round:gptqmodel"), _) | (None, "gptq_v2") => Some(0),
+        (Some(_), _) | (None, "gptq") => Some(1),
+        (None, other) => return claims.refuse(format!("`checkpoint_format` is `{other}`"), "gptq or gptq_v2"),
+    };
+    if quantization.get("is_marlin_format").and_then(Value::as_bool) == Some(true) {
+        return claims.refuse("weights are in marlin's order".to_owned(), "gptq or gptq_v2");
+    }
+    layers(claims, quantization, ["group_size", "bits"]);
+    let has_planes = |format: &WeightFormat| matches!(format, WeightFormat::Int(5..=7));
+    if by_auto_round.is_none() && claims.formats.iter().any(has_planes) {
+        claims.refuse("weights have 5, 6 or 7 bits, which GPTQModel stores in planes".to_owned(), "2, 3, 4 or 8 bits");
+    }
+}
+
+fn awq(claims: &mut Claims, quantization: &Map<String, Value>) {
+    let version = quantization.get("version").and_then(Value::as_str).unwrap_or("gemm");
+    if !["gemm", "gemv"].iter().any(|known| version.eq_ignore_ascii_case(known)) {
+        return claims.refuse(format!("`version` is `{version}`"), "gemm or gemv");
+    }
+    layers(claims, quantization, ["group_size", "bits"]);
+    // As AutoAWQ's own file names them.
+    layers(claims, quantization, ["q_group_size", "w_bit"]);
+}
+
+/// The bits and groups of all layers, and of those that differ.
+fn layers(claims: &mut Claims, quantization: &Map<String, Value>, [group, bits]: [&str; 2]) {
+    let own = ["dynamic", "extra_config"].into_iter().filter_map(|key| quantization.get(key)?.as_object());
+    let own = own.flat_map(Map::values).filter_map(Value::as_object);
+    let all: Vec<_> = std::iter::once(quantization).chain(own).collect();
+    for settings in &all {
+        if let Some(bits) = settings.get(bits).and_then(Value::as_u64).filter(|bits| (1..=8).contains(bits)) {
+            claims.add(&[WeightFormat::Int(bits as u32)], &format!("{bits} bits"));
+        }
+        if let Some(group) = settings.get(group).and_then(Value::as_u64).filter(|&group| group > 0) {
+            claims.groups.push(group as usize);
+        }
+    }
+    let told: Vec<bool> = all.iter().filter_map(|settings| settings.get("sym")?.as_bool()).collect();
+    claims.is_symmetric = !told.is_empty() && !told.contains(&false);
+}
