@@ -212,7 +212,7 @@ test("looks at models, and casts and quantizes their weights", async () => {
   await assert.rejects(onnx.info({ "w.npy": blob }), /w\.npy/);
   await assert.rejects(onnx.info({ [name]: safetensors("w", values) }), /M\.ONNX.*not a valid ONNX model/);
   await assert.rejects(onnx.castFile({ "a.safetensors": safetensors("w", values) }, "float16", { raiseOpset: true }), {
-    message: /a\.safetensors: raise_opset is for models/,
+    message: /a\.safetensors: `raiseOpset` is for models/,
   });
 });
 
@@ -221,7 +221,7 @@ test("refuses patterns that match no tensor", async () => {
   for (const [name, blob] of [["a.safetensors", safetensors("layer.weight", values)], ["m.onnx", model(values)]]) {
     const near = name === "m.onnx" ? "w" : "layer.weight";
     const typed = near === "w" ? "v" : "layer.wieght";
-    const message = `${name}: exclude \`${typed}\` matches no tensor (did you mean \`${near}\`?)`;
+    const message = `${name}: \`exclude\` \`${typed}\` matches no tensor (did you mean \`${near}\`?)`;
     const [file, exclude] = [{ [name]: blob }, [typed]];
     await assert.rejects(onnx.castFile(file, "float16", { exclude }), { message });
     await assert.rejects(onnx.info(file, { exclude }), { message });

@@ -2,7 +2,6 @@
 //! the system refuses is `OSError`, with its number: a missing file is `FileNotFoundError`.
 
 use onnx_cast_file::io::IoError;
-use onnx_cast_file::text::PathText;
 use onnx_cast_file::{FileError, FormatError};
 use onnx_cast_model::Error;
 use pyo3::exceptions::{PyOSError, PyValueError};
@@ -18,24 +17,19 @@ create_exception!(
     "A cast that cannot be done; the text says what, where, and what is expected."
 );
 
-/// An error of the library's, with its text.
+/// An error, with its text.
 pub(crate) fn refused(error: impl Display) -> PyErr {
-    // The library names the field of a request.
-    CastError::new_err(error.to_string().replace("(`from` gives", "(`dtype` gives"))
+    CastError::new_err(error.to_string())
 }
 
 /// An error of a job on files, in Python's words: fields of requests are parameters.
 pub(crate) fn in_words(error: impl Into<Error>) -> PyErr {
     match error.into() {
-        Error::File { error: FileError::Option { path, option, reason } } => {
-            let option = if option == "from" { "dtype" } else { option };
-            refused(format_args!("{}: {option} {reason}", PathText(&path)))
-        }
         Error::File { error: FileError::Format(FormatError::Io(error)) } => {
             let IoError { path, error: cause, .. } = &error;
             system(path, cause).unwrap_or_else(|| refused(&error))
         }
-        error => refused(error),
+        error => refused(error.wording().with(|field| format!("`{}`", if field == "from" { "dtype" } else { field }))),
     }
 }
 

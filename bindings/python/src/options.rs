@@ -6,8 +6,8 @@ use crate::watched::{State, watch};
 use onnx_cast::{CastOptions, DataType, NEWEST_OPSET, ScaleRule};
 use onnx_cast_file::{
     BitCastRequest, CandidateFormat, CastRequest, DequantizeRequest, DiffRequest, InspectRequest, Loss, ModelForm,
-    Pattern, QuantizeRequest, ReportRequest, Rule, RunOptions, Scheme, Selection, Storage, Target, TranscodeRequest,
-    WriteOptions,
+    ModelOptions, Pattern, QuantizeRequest, RawInput, ReportRequest, Rule, RunOptions, Scheme, Selection, Storage,
+    Target, TranscodeRequest, WriteOptions,
 };
 use onnx_cast_model::{ConvertRequest, FoldRequest, RecordRequest, UpgradeRequest};
 use pyo3::prelude::*;
@@ -179,41 +179,42 @@ impl Options {
     }
 
     fn storage(&self) -> Storage {
-        Storage { external_data: self.external_data.clone(), threshold: self.external_threshold }
+        Storage::default().external_data(self.external_data.clone()).threshold(self.external_threshold)
+    }
+
+    fn model(&self) -> ModelOptions {
+        ModelOptions::default().raise_opset(self.raise_opset).storage(self.storage())
     }
 
     fn run(&self, state: &Arc<State>) -> PyResult<RunOptions> {
         Ok(RunOptions::new()
             .threads(self.threads)
-            .write(WriteOptions { npy_plain: self.npy_plain, no_clobber: self.no_clobber, force: self.force })
+            .write(WriteOptions::default().npy_plain(self.npy_plain).no_clobber(self.no_clobber).force(self.force))
             .dry_run(self.dry_run)
             .resume(self.resume)
             .copy_others(!self.no_copy_others)
             .count(self.losses)
             .fail_on(parsed::<Loss>(&self.fail_on)?)
-            .watch(watch(state)))
+            .watch(Some(watch(state))))
     }
 
     pub(crate) fn cast(&self, state: &Arc<State>) -> PyResult<CastRequest> {
-        Ok(CastRequest {
-            selection: self.selection()?,
-            options: self.attributes()?,
-            from: type_of(self.from)?,
-            shape: self.shape.clone(),
-            run: self.run(state)?,
-            raise_opset: self.raise_opset,
-            storage: self.storage(),
-        })
+        Ok(CastRequest::default()
+            .selection(self.selection()?)
+            .options(self.attributes()?)
+            .run(self.run(state)?)
+            .raw(RawInput::default().from(type_of(self.from)?).shape(self.shape.clone()))
+            .model(self.model()))
     }
 
     pub(crate) fn bit_cast(&self, state: &Arc<State>) -> PyResult<BitCastRequest> {
-        let CastRequest { selection, options, from, shape, run, .. } = self.cast(state)?;
-        Ok(BitCastRequest { selection, opset: options.opset, from, shape, run })
+        let CastRequest { selection, options, raw, run, .. } = self.cast(state)?;
+        Ok(BitCastRequest::default().selection(selection).opset(options.opset).run(run).raw(raw))
     }
 
     pub(crate) fn dequantize(&self, state: &Arc<State>) -> PyResult<DequantizeRequest> {
         let (selection, scheme, allow_nan) = (self.selection()?, self.scheme()?, self.allow_nan);
-        Ok(DequantizeRequest { selection, scheme, allow_nan, run: self.run(state)? })
+        Ok(DequantizeRequest::default().selection(selection).scheme(scheme).allow_nan(allow_nan).run(self.run(state)?))
     }
 
     fn scale_rule(&self) -> PyResult<ScaleRule> {
@@ -229,44 +230,44 @@ impl Options {
         let to = named("to", self.format.as_deref())?;
         let (include, exclude) = self.names()?;
         let rule = self.scale_rule()?;
-        Ok(QuantizeRequest {
-            selection: Selection { to, include, exclude, rules, min_size: self.min_elements },
-            layout: self.layout.as_deref().map(|name| scheme_of("layout", name)).transpose()?,
-            granularity: named("scale", self.scale.as_deref())?,
-            activations: named("activations", self.activations.as_deref())?,
-            rule,
-            run: self.run(state)?,
-            raise_opset: self.raise_opset,
-            form: self.form.as_deref().map_or(Ok(ModelForm::default()), |form| form.parse().map_err(refused))?,
-            zero_points: self.zero_points,
-            storage: self.storage(),
-        })
+        Ok(QuantizeRequest::default()
+            .selection(Selection { to, include, exclude, rules, min_size: self.min_elements })
+            .layout(self.layout.as_deref().map(|name| scheme_of("layout", name)).transpose()?)
+            .granularity(named("scale", self.scale.as_deref())?)
+            .activations(named("activations", self.activations.as_deref())?)
+            .rule(rule)
+            .form(self.form.as_deref().map_or(Ok(ModelForm::default()), |form| form.parse().map_err(refused))?)
+            .zero_points(self.zero_points)
+            .model(self.model())
+            .run(self.run(state)?))
     }
 
     pub(crate) fn transcode(&self, state: &Arc<State>) -> PyResult<TranscodeRequest> {
-        Ok(TranscodeRequest {
-            layout: scheme_of("layout", self.layout.as_deref().unwrap_or_default())?,
-            to: named("to", self.format.as_deref())?,
-            activations: named("activations", self.activations.as_deref())?,
-            scheme: self.scheme()?,
-            run: self.run(state)?,
-        })
+        Ok(TranscodeRequest::new(scheme_of("layout", self.layout.as_deref().unwrap_or_default())?)
+            .to(named("to", self.format.as_deref())?)
+            .activations(named("activations", self.activations.as_deref())?)
+            .scheme(self.scheme()?)
+            .run(self.run(state)?))
     }
 
     pub(crate) fn fold(&self, state: &Arc<State>) -> PyResult<FoldRequest> {
         let (include, exclude) = self.names()?;
-        let (operator, dequantize) = (None, self.dequantize);
         let (storage, run) = (self.storage(), self.run(state)?);
-        Ok(FoldRequest { include, exclude, operator, dequantize, storage, run })
+        Ok(FoldRequest::default()
+            .include(include)
+            .exclude(exclude)
+            .dequantize(self.dequantize)
+            .storage(storage)
+            .run(run))
     }
 
     pub(crate) fn upgrade(&self, state: &Arc<State>) -> PyResult<UpgradeRequest> {
-        Ok(UpgradeRequest { opset: self.opset, storage: self.storage(), run: self.run(state)? })
+        Ok(UpgradeRequest::default().opset(self.opset).storage(self.storage()).run(self.run(state)?))
     }
 
     pub(crate) fn record(&self, state: &Arc<State>) -> PyResult<RecordRequest> {
         let (include, exclude) = self.names()?;
-        Ok(RecordRequest { include, exclude, storage: self.storage(), run: self.run(state)? })
+        Ok(RecordRequest::default().include(include).exclude(exclude).storage(self.storage()).run(self.run(state)?))
     }
 
     pub(crate) fn convert(&self, state: &Arc<State>) -> PyResult<ConvertRequest> {
@@ -296,14 +297,27 @@ impl Options {
         let (include, exclude) = self.names()?;
         let (from, watch) = (type_of(self.from)?, Some(watch(state)));
         let &Options { stats: values, types, threads, .. } = self;
-        Ok(InspectRequest { include, exclude, from, values, types, threads, watch })
+        Ok(InspectRequest::default()
+            .include(include)
+            .exclude(exclude)
+            .from(from)
+            .values(values)
+            .types(types)
+            .threads(threads)
+            .watch(watch))
     }
 
     pub(crate) fn diff(&self, state: &Arc<State>) -> PyResult<DiffRequest> {
         let (include, exclude) = self.names()?;
         let &Options { tolerance, values, threads, .. } = self;
         let watch = Some(watch(state));
-        Ok(DiffRequest { include, exclude, tolerance, by_value: values, threads, watch })
+        Ok(DiffRequest::default()
+            .include(include)
+            .exclude(exclude)
+            .tolerance(tolerance)
+            .by_value(values)
+            .threads(threads)
+            .watch(watch))
     }
 
     pub(crate) fn report(&self, state: &Arc<State>) -> PyResult<ReportRequest> {
@@ -317,7 +331,16 @@ impl Options {
         let (options, from, watch) = (self.attributes()?, type_of(self.from)?, Some(watch(state)));
         let rule = self.scale_rule()?;
         let layout = self.layout.as_deref().map(|name| scheme_of("layout", name)).transpose()?;
-        Ok(ReportRequest { to, rule, layout, include, exclude, min_size: self.min_elements, options, from, watch })
+        Ok(ReportRequest::default()
+            .to(to)
+            .rule(rule)
+            .layout(layout)
+            .include(include)
+            .exclude(exclude)
+            .min_size(self.min_elements)
+            .options(options)
+            .from(from)
+            .watch(watch))
     }
 }
 

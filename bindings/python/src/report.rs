@@ -41,7 +41,7 @@ impl Found {
 
     /// Tables of so many rows; with 0, of all.
     fn text(&self, top: usize) -> String {
-        onnx_cast_report::text(&self.report, top)
+        onnx_cast_report::text(&self.report, top, "`top`")
     }
 
     fn json(&self) -> PyResult<String> {

@@ -123,7 +123,7 @@ def test_files_that_do_not_do_are_errors_with_their_names(checkpoint, tmp_path):
         (lambda: onnx_cast.bit_cast_file(checkpoint, tmp_path / "y.safetensors", "int8"), "int8"),
         (lambda: cast(threads=-1), "-1 threads"),
         (lambda: cast(fail_on=["loss"]), "`loss`"),
-        (lambda: cast(external_data="y"), "external_data is for models"),
+        (lambda: cast(external_data="y"), "`external_data` is for models"),
         (lambda: cast(dtype="float16"), "float16"),
         (lambda: cast(dtype="float", shape=[-1]), "dimension -1"),
         (lambda: onnx_cast.fold(checkpoint, tmp_path / "y.onnx"), "in.safetensors"),
@@ -202,7 +202,7 @@ def test_the_constants_of_a_model_are_cast(tmp_path):
     assert not any(row.cast for row in cast("float16", min_elements=301, force=True))
     with pytest.raises(CastError, match="not for models"):
         cast("float16", opset=21)
-    with pytest.raises(CastError, match="raise_opset is for models"):
+    with pytest.raises(CastError, match="`raise_opset` is for models"):
         onnx_cast.cast_file(tmp_path / "x.npy", tmp_path / "y.npy", "int8", raise_opset=True)
 
 

@@ -9,8 +9,8 @@ use onnx_cast_file::io::atomic::check_vacant;
 use onnx_cast_file::io::links::check_write;
 use onnx_cast_file::text::PathText;
 use onnx_cast_file::{
-    BitCastRequest, CastRequest, DequantizeRequest, Format, QuantizeRequest, RunOptions, Summary, TranscodeRequest,
-    WriteOptions,
+    BitCastRequest, CastRequest, DequantizeRequest, Format, ModelOptions, QuantizeRequest, RawInput, RunOptions,
+    Summary, TranscodeRequest, WriteOptions,
 };
 use onnx_cast_model::Error;
 use serde_json::{Value, json};
@@ -20,18 +20,13 @@ use std::time::Instant;
 
 pub(crate) fn cast(args: &CastArgs, common: &Common) -> Result<u8> {
     let CastArgs { files, selection, job, npy, losses, .. } = args;
-    let request = CastRequest {
-        selection: selection.selection()?,
-        options: args.attributes.options(),
-        from: files.from,
-        shape: files.shape.clone().map(|shape| shape.0),
-        run: job.run(common, npy.npy_plain, Some(losses)),
-        raise_opset: args.raise_opset,
-        storage: args.storage.storage(),
-    };
-    let work = |input: &Path, output: &Path, run| {
-        onnx_cast_model::cast(input, output, &CastRequest { run, ..request.clone() })
-    };
+    let request = CastRequest::default()
+        .selection(selection.selection()?)
+        .options(args.attributes.options())
+        .run(job.run(common, npy.npy_plain, Some(losses)))
+        .raw(RawInput::default().from(files.from).shape(files.shape.clone().map(|shape| shape.0)))
+        .model(ModelOptions::default().raise_opset(args.raise_opset).storage(args.storage.storage()));
+    let work = |input: &Path, output: &Path, run| onnx_cast_model::cast(input, output, &request.clone().run(run));
     let attributes = Some(&args.attributes);
     let job = Job { files: &files.files, job, common, losses: losses.losses, attributes };
     job.each(&request.run, work)
@@ -39,53 +34,41 @@ pub(crate) fn cast(args: &CastArgs, common: &Common) -> Result<u8> {
 
 pub(crate) fn bit_cast(args: &BitCastArgs, common: &Common) -> Result<u8> {
     let BitCastArgs { files, selection, job, npy, opset } = args;
-    let request = BitCastRequest {
-        selection: selection.selection()?,
-        opset: *opset,
-        from: files.from,
-        shape: files.shape.clone().map(|shape| shape.0),
-        run: job.run(common, npy.npy_plain, None),
-    };
-    let work = |input: &Path, output: &Path, run| {
-        onnx_cast_model::bit_cast(input, output, &BitCastRequest { run, ..request.clone() })
-    };
+    let request = BitCastRequest::default()
+        .selection(selection.selection()?)
+        .opset(*opset)
+        .run(job.run(common, npy.npy_plain, None))
+        .raw(RawInput::default().from(files.from).shape(files.shape.clone().map(|shape| shape.0)));
+    let work = |input: &Path, output: &Path, run| onnx_cast_model::bit_cast(input, output, &request.clone().run(run));
     let job = Job { files: &files.files, job, common, losses: false, attributes: None };
     job.each(&request.run, work)
 }
 
 pub(crate) fn dequantize(args: &DequantizeArgs, common: &Common) -> Result<u8> {
     let DequantizeArgs { files, scheme, selection, allow_nan, job, losses } = args;
-    let request = DequantizeRequest {
-        selection: selection.selection()?,
-        scheme: scheme.0,
-        allow_nan: *allow_nan,
-        run: job.run(common, false, Some(losses)),
-    };
-    let work = |input: &Path, output: &Path, run| {
-        onnx_cast_model::dequantize(input, output, &DequantizeRequest { run, ..request.clone() })
-    };
+    let request = DequantizeRequest::default()
+        .selection(selection.selection()?)
+        .scheme(scheme.0)
+        .allow_nan(*allow_nan)
+        .run(job.run(common, false, Some(losses)));
+    let work = |input: &Path, output: &Path, run| onnx_cast_model::dequantize(input, output, &request.clone().run(run));
     let job = Job { files, job, common, losses: losses.losses, attributes: None };
     job.each(&request.run, work)
 }
 
 pub(crate) fn quantize(args: &QuantizeArgs, common: &Common) -> Result<u8> {
-    let QuantizeArgs { files, layout, scale, activations, scale_rule, form, zero_points, job, storage, losses, .. } =
-        args;
-    let request = QuantizeRequest {
-        selection: args.selection()?,
-        layout: *layout,
-        granularity: *scale,
-        activations: *activations,
-        rule: *scale_rule,
-        run: job.run(common, false, Some(losses)),
-        raise_opset: args.raise_opset,
-        form: *form,
-        zero_points: *zero_points,
-        storage: storage.storage(),
-    };
-    let work = |input: &Path, output: &Path, run| {
-        onnx_cast_model::quantize(input, output, &QuantizeRequest { run, ..request.clone() })
-    };
+    let QuantizeArgs { files, layout, scale, activations, scale_rule, raise_opset, job, storage, losses, .. } = args;
+    let request = QuantizeRequest::default()
+        .selection(args.selection()?)
+        .layout(*layout)
+        .granularity(*scale)
+        .activations(*activations)
+        .rule(*scale_rule)
+        .form(args.form)
+        .zero_points(args.zero_points)
+        .model(ModelOptions::default().raise_opset(*raise_opset).storage(storage.storage()))
+        .run(job.run(common, false, Some(losses)));
+    let work = |input: &Path, output: &Path, run| onnx_cast_model::quantize(input, output, &request.clone().run(run));
     let job = Job { files, job, common, losses: losses.losses, attributes: None };
     job.each(&request.run, work)
 }
@@ -93,11 +76,8 @@ pub(crate) fn quantize(args: &QuantizeArgs, common: &Common) -> Result<u8> {
 pub(crate) fn transcode(args: &TranscodeArgs, common: &Common) -> Result<u8> {
     let TranscodeArgs { files, scheme, layout, to, activations, job } = args;
     let run = job.run(common, false, None);
-    let (layout, to, activations) = (*layout, *to, *activations);
-    let request = TranscodeRequest { layout, to, activations, scheme: scheme.0, run };
-    let work = |input: &Path, output: &Path, run| {
-        onnx_cast_model::transcode(input, output, &TranscodeRequest { run, ..request.clone() })
-    };
+    let request = TranscodeRequest::new(*layout).to(*to).activations(*activations).scheme(scheme.0).run(run);
+    let work = |input: &Path, output: &Path, run| onnx_cast_model::transcode(input, output, &request.clone().run(run));
     let job = Job { files, job, common, losses: false, attributes: None };
     job.each(&request.run, work)
 }
@@ -106,7 +86,7 @@ impl JobArgs {
     fn run(&self, common: &Common, npy_plain: bool, losses: Option<&LossArgs>) -> RunOptions {
         let run = RunOptions::new()
             .threads(common.threads)
-            .write(WriteOptions { npy_plain, no_clobber: self.no_clobber, force: self.force })
+            .write(WriteOptions::default().npy_plain(npy_plain).no_clobber(self.no_clobber).force(self.force))
             .dry_run(self.dry_run)
             .copy_others(!self.no_copy_others)
             .resume(self.resume);
@@ -124,7 +104,7 @@ impl Job<'_> {
         let pairs = self.pairs()?;
         if pairs.iter().any(|(_, output)| output == Path::new("-")) && (self.common.json || self.job.dry_run) {
             // The standard output is for data that is not there: the error does not go there as JSON either.
-            say(anyhow!("--json and --dry-run print to the standard output, where the output is to go"));
+            say(&anyhow!("--json and --dry-run print to the standard output, where the output is to go"));
             return Ok(ERROR);
         }
         if self.job.no_clobber {
@@ -137,7 +117,7 @@ impl Job<'_> {
         if pairs.len() > 1 {
             // One that is refused leaves no outputs of those before it.
             let check = |(input, output): &(PathBuf, PathBuf)| work(input, output, run.clone().plan()).map(drop);
-            pairs.iter().try_for_each(check).map_err(outcome::in_words)?;
+            pairs.iter().try_for_each(check)?;
         }
         let made = self.job.out_dir.as_ref().filter(|folder| !self.job.dry_run && !folder.exists());
         if let Some(folder) = made {
@@ -162,7 +142,7 @@ impl Job<'_> {
             };
             // What was done before is told, too.
             let (input, output) = (input.to_string_lossy(), output.to_string_lossy());
-            done.1.push(json!({ "input": input, "output": output, "error": say(error), "written": false }));
+            done.1.push(json!({ "input": input, "output": output, "error": say(&error), "written": false }));
             print(&pretty(&Value::from(done.1))?)?;
             return Ok(ERROR);
         }

@@ -45,8 +45,7 @@ pub(crate) fn run(args: &RunArgs, common: &Common) -> Result<()> {
             .iter()
             .find(|result| result.name == declared.name)
             .ok_or_else(|| anyhow!("{shown}: no value for output `{}`", Short(&declared.name)))?;
-        let options =
-            WriteOptions { npy_plain: args.npy_plain, no_clobber: args.no_clobber, ..WriteOptions::default() };
+        let options = WriteOptions::default().npy_plain(args.npy_plain).no_clobber(args.no_clobber);
         let mut file = AtomicFile::create_with(path, options.no_clobber)?;
         put_tensor(&mut file, path, Format::from_path(path)?, &result.name, result.tensor.view(), &options)?;
         written.push(file);

@@ -2,7 +2,7 @@
 
 use crate::args::{Common, DiffArgs, InfoArgs, NameArgs};
 use crate::progress::Progress;
-use crate::{DIFFERENT, DONE, NEEDS_TYPE, pretty, print, with_options};
+use crate::{DIFFERENT, DONE, option, pretty, print, with_options};
 use anyhow::{Result, anyhow};
 use onnx_cast::DataType;
 use onnx_cast_file::text::PathText;
@@ -19,15 +19,14 @@ pub(crate) fn info(args: &InfoArgs, common: &Common) -> Result<()> {
     let NameArgs { include, exclude } = &args.names;
     let info = inspect(
         path,
-        &InspectRequest {
-            from,
-            values: args.stats,
-            types: args.types,
-            include: include.clone(),
-            exclude: exclude.clone(),
-            threads: common.threads,
-            watch: progress.as_ref().and_then(Progress::watch),
-        },
+        &InspectRequest::default()
+            .from(from)
+            .values(args.stats)
+            .types(args.types)
+            .include(include.clone())
+            .exclude(exclude.clone())
+            .threads(common.threads)
+            .watch(progress.as_ref().and_then(Progress::watch)),
     )?;
     drop(progress);
     print(&if common.json { pretty(&info_json(&info))? } else { as_text(&info) })?;
@@ -93,7 +92,7 @@ fn quantized_text(Quantized { scheme, weights, warning, .. }: &Quantized, text: 
         let _ = writeln!(text, "quantized: {}{count}", Scheme::name(*scheme));
     }
     if let Some(warning) = warning {
-        let _ = writeln!(text, "warning: {}", with_options(printable(warning).to_string()));
+        let _ = writeln!(text, "warning: {}", with_options(warning));
     }
 }
 
@@ -119,22 +118,20 @@ fn model_text(model: &ModelInfo, text: &mut String) {
 pub(crate) fn diff(args: &DiffArgs, common: &Common) -> Result<u8> {
     let progress = Progress::start(common);
     let NameArgs { include, exclude } = &args.names;
-    let request = DiffRequest {
-        tolerance: args.tolerance,
-        by_value: args.values,
-        include: include.clone(),
-        exclude: exclude.clone(),
-        threads: common.threads,
-        watch: progress.watch(),
+    let request = DiffRequest::default()
+        .tolerance(args.tolerance)
+        .by_value(args.values)
+        .include(include.clone())
+        .exclude(exclude.clone())
+        .threads(common.threads)
+        .watch(progress.watch());
+    // It has no such option.
+    let option = |field| match field {
+        "from" => "cast it to another format, whose --from".to_owned(),
+        _ => option(field),
     };
-    let differences = onnx_cast_model::diff(&args.first, &args.second, &request).map_err(|error| {
-        let text = error.to_string();
-        match text.contains(NEEDS_TYPE) {
-            // It has no such option.
-            true => anyhow!(text.replace(NEEDS_TYPE, "(cast it to another format, whose --from gives")),
-            false => error.into(),
-        }
-    })?;
+    let differences = onnx_cast_model::diff(&args.first, &args.second, &request);
+    let differences = differences.map_err(|error| anyhow!(error.wording().with(option)))?;
     drop(progress);
     if common.json {
         print(&pretty(&diff_json(&args.first, &args.second, &differences))?)?;

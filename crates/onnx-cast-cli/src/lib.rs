@@ -33,8 +33,9 @@ use onnx_cast_explain as explain;
 use onnx_cast_explain::{BlockRequest, types};
 
 use onnx_cast_file::io::create_page;
-use onnx_cast_file::text::{Lines, PathText};
-use onnx_cast_file::{AtomicFile, CandidateFormat};
+use onnx_cast_file::text::{Lines, PathText, Wording};
+use onnx_cast_file::{AtomicFile, CandidateFormat, FileError, FormatError};
+use onnx_cast_model::Error;
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::iter;
@@ -78,7 +79,7 @@ pub fn exit_code(args: impl IntoIterator<Item = OsString>) -> u8 {
         Ok(code) => code,
         Err(error) if is_broken_pipe(&error) => DONE,
         Err(error) => {
-            let text = say(error);
+            let text = say(&error);
             // With it, what reads the standard output need not read the standard error.
             if parsed.common.json {
                 let _ = print(&pretty_error(&text));
@@ -88,36 +89,25 @@ pub fn exit_code(args: impl IntoIterator<Item = OsString>) -> u8 {
     }
 }
 
-/// How the library says that a request has to name a type.
-const NEEDS_TYPE: &str = "(`from` gives";
+/// The option that gives a field of a request.
+pub(crate) fn option(field: &str) -> String {
+    format!("--{}", if field == "rules" { "rule" } else { field }.replace('_', "-"))
+}
 
-/// The library names the fields of a request, and a person at the command gives options. The words around a field tell
-/// it from the name of a tensor or a file.
-const OPTIONS: [(&str, &str); 11] = [
-    (NEEDS_TYPE, "(--from gives"),
-    ("`force`", "--force"),
-    ("`exclude` keeps", "--exclude keeps"),
-    ("`scheme` chooses", "--scheme chooses"),
-    ("`activations` leaves", "--activations leaves"),
-    ("`allow_nan` gives", "--allow-nan gives"),
-    ("without `allow_nan`", "without --allow-nan"),
-    ("`external_data` gives", "--external-data gives"),
-    ("(want `to` ", "(want --to "),
-    ("`low` wants", "--low wants"),
-    ("(`raise_opset` raises it)", "(--raise-opset raises it)"),
-];
-
-/// A text of the library in the command's words.
-pub(crate) fn with_options(text: String) -> String {
-    let text = OPTIONS.iter().fold(text, |text, (field, option)| text.replace(field, option));
-    // Before a pattern.
-    text.replace("`keep` `", "--keep `").replace("`low` `", "--low `")
+/// A text of the library, with options in place of fields.
+pub(crate) fn with_options(text: &Wording) -> String {
+    text.with(option)
 }
 
 /// Prints an error, and returns its text.
-fn say(error: anyhow::Error) -> String {
-    let error = error.downcast().map_or_else(|error| error, outcome::in_words);
-    let text = with_options(Lines(&format!("{error:#}")).to_string());
+fn say(error: &anyhow::Error) -> String {
+    let wording = |error: &(dyn std::error::Error + 'static)| {
+        let of_model = error.downcast_ref().map(Error::wording);
+        let of_file = || error.downcast_ref().map(FileError::wording);
+        let of_format = || error.downcast_ref().map(FormatError::wording);
+        of_model.or_else(of_file).or_else(of_format).map_or_else(|| error.to_string(), |text| with_options(&text))
+    };
+    let text = Lines(&error.chain().map(wording).collect::<Vec<_>>().join(": ")).to_string();
     // An error of the standard error itself cannot be reported.
     let _ = writeln!(io::stderr(), "onnx-cast: error: {text}");
     text

@@ -18,7 +18,7 @@ use std::time::Instant;
 
 impl StorageArgs {
     pub(crate) fn storage(&self) -> Storage {
-        Storage { external_data: self.external_data.clone(), threshold: self.external_threshold }
+        Storage::default().external_data(self.external_data.clone()).threshold(self.external_threshold)
     }
 }
 
@@ -63,7 +63,7 @@ impl<'a> ModelJob<'a> {
         let progress = Progress::start(self.common);
         let run = RunOptions::new()
             .threads(self.common.threads)
-            .write(WriteOptions { no_clobber, force, ..WriteOptions::default() })
+            .write(WriteOptions::default().no_clobber(no_clobber).force(force))
             .dry_run(self.dry_run)
             .watch(progress.watch());
         work(&self.files.input, &self.files.output, run)
@@ -97,7 +97,8 @@ pub(crate) fn fold(args: &FoldArgs, common: &Common) -> Result<()> {
     let NameArgs { include, exclude } = names;
     job.show(&job.run(write, |input, output, run| {
         let (include, exclude, storage) = (include.clone(), exclude.clone(), write.storage.storage());
-        let request = FoldRequest { include, exclude, operator: None, dequantize, storage, run };
+        let request =
+            FoldRequest::default().include(include).exclude(exclude).dequantize(dequantize).storage(storage).run(run);
         onnx_cast_model::fold(input, output, &request)
     })?)
 }
@@ -130,7 +131,7 @@ pub(crate) fn upgrade(args: &UpgradeArgs, common: &Common) -> Result<()> {
     let UpgradeArgs { model, opset, dry_run, write } = args;
     let job = ModelJob::new("upgrade", model, *dry_run, common)?;
     job.show(&job.run(write, |input, output, run| {
-        let request = UpgradeRequest { opset: Some(*opset), storage: write.storage.storage(), run };
+        let request = UpgradeRequest::default().opset(Some(*opset)).storage(write.storage.storage()).run(run);
         onnx_cast_model::upgrade(input, output, &request)
     })?)
 }

@@ -3,10 +3,10 @@
 use crate::args::{Attributes, Common, JobArgs};
 use crate::summary::{Amount, Summary};
 use crate::{DIFFERENT, DONE, print, with_options};
-use anyhow::{Result, anyhow};
+use anyhow::Result;
 use onnx_cast::{DataType, element_count};
 use onnx_cast_file::text::{PathText, named};
-use onnx_cast_file::{Counts, FileError, Summary as Done, Unmatched};
+use onnx_cast_file::{Counts, FileError, Summary as Done};
 use onnx_cast_model::Error;
 use onnx_cast_report::{cast_json, column, printable, size};
 use serde_json::Value;
@@ -51,7 +51,7 @@ pub(crate) fn finish(
             let _ = writeln!(io::stderr(), "onnx-cast: {error}");
             Ok((DIFFERENT, None))
         }
-        Err(error) => Err(in_words(error)),
+        Err(error) => Err(error.into()),
     }
 }
 
@@ -78,36 +78,6 @@ impl Attributes {
     }
 }
 
-/// An error as the command words it: a field of a request is an option.
-pub(crate) fn in_words(error: Error) -> anyhow::Error {
-    match error {
-        Error::File { error: FileError::Option { path, option, reason } } => {
-            let reason = reason.replace("raise_opset", "--raise-opset");
-            anyhow!("{}: --{} {reason}", PathText(&path), option.replace('_', "-"))
-        }
-        Error::File { error: FileError::Unmatched { path, error } } => unmatched(&path, error),
-        Error::Model { path, error } if !error.field.is_empty() => {
-            anyhow!("{}: {}", PathText(&path), error.what.replacen(error.field, option_of(error.field), 1))
-        }
-        error => error.into(),
-    }
-}
-
-/// A pattern that matches no name, as it was typed.
-fn unmatched(path: &Path, mut error: Unmatched) -> anyhow::Error {
-    error.option = option_of(error.option);
-    anyhow!("{}: {error}", PathText(path))
-}
-
-/// The option that gives patterns for names to a field of a request.
-fn option_of(field: &str) -> &'static str {
-    match field {
-        "include" => "--include",
-        "exclude" => "--exclude",
-        _ => "--rule",
-    }
-}
-
 fn tell(job: &Job<'_>, input: &Path, output: &Path, done: &Done, start: Instant) -> Result<()> {
     let quiet = job.common.quiet;
     if job.job.dry_run {
@@ -127,7 +97,7 @@ fn tell(job: &Job<'_>, input: &Path, output: &Path, done: &Done, start: Instant)
         }
     }
     if let Some(warning) = done.warning().filter(|_| !quiet) {
-        let _ = writeln!(io::stderr(), "onnx-cast: warning: {}: {}", PathText(input), with_options(warning));
+        let _ = writeln!(io::stderr(), "onnx-cast: warning: {}: {}", PathText(input), with_options(&warning));
     }
     if let Some(dropped) = done.dropped_text().filter(|_| !quiet) {
         let _ = writeln!(io::stderr(), "onnx-cast: note: {}: {dropped}", PathText(input));

@@ -29,11 +29,10 @@ pub(crate) fn convert(args: &ConvertArgs, common: &Common) -> Result<()> {
     request.emulate = args.emulate;
     request.explain.clone_from(explain);
     request.storage = write.storage.storage();
-    let mut done = job.run(write, |input, output, run| {
+    let done = job.run(write, |input, output, run| {
         request.run = run;
         onnx_cast_model::convert(input, output, &request)
     })?;
-    in_words(&mut done);
     if let Some(page) = page {
         let title = model.input.file_name().unwrap_or(model.input.as_os_str()).to_string_lossy();
         page.write(&convert_page(&title, &done, &request.ranges, request.margin)?)?;
@@ -52,18 +51,6 @@ pub(crate) fn convert(args: &ConvertArgs, common: &Common) -> Result<()> {
         let _ = writeln!(io::stderr(), "more operators take {to} from opset {opset} on (--raise-opset raises it)");
     }
     job.show(&done)
-}
-
-/// Puts options in place of fields of the request, which reasons start with.
-fn in_words(done: &mut ConvertSummary) {
-    for (field, option) in [("`keep` ", "--keep "), ("`low` ", "--low ")] {
-        for node in done.nodes.iter_mut().filter(|node| node.why.starts_with(field)) {
-            node.why.replace_range(..field.len(), option);
-        }
-        // There a reason follows what it is about.
-        let [field, option] = [field, option].map(|word| format!(": {word}"));
-        done.explained.iter_mut().for_each(|text| *text = text.replace(&field, &option));
-    }
 }
 
 /// Prints how many names of a file of ranges are not in the model.

@@ -15,7 +15,11 @@ pub(crate) fn record(args: &RecordArgs, common: &Common) -> Result<()> {
     let NameArgs { include, exclude } = names;
     job.show(&job.run(write, |input, output, run| {
         let (include, exclude, storage) = (include.clone(), exclude.clone(), write.storage.storage());
-        onnx_cast_model::record(input, output, &RecordRequest { include, exclude, storage, run })
+        onnx_cast_model::record(
+            input,
+            output,
+            &RecordRequest::default().include(include).exclude(exclude).storage(storage).run(run),
+        )
     })?)
 }
 

@@ -18,17 +18,16 @@ pub(crate) fn report(args: &ReportArgs, common: &Common) -> Result<()> {
             to.push(candidate);
         }
     }
-    let request = ReportRequest {
-        to,
-        rule: args.scale_rule,
-        layout: args.layout,
-        include: include.clone(),
-        exclude: exclude.clone(),
-        min_size: args.min_elements,
-        options: args.attributes.options().threads(common.threads),
-        from: args.file.from,
-        watch: progress.watch(),
-    };
+    let request = ReportRequest::default()
+        .to(to)
+        .rule(args.scale_rule)
+        .layout(args.layout)
+        .include(include.clone())
+        .exclude(exclude.clone())
+        .min_size(args.min_elements)
+        .options(args.attributes.options().threads(common.threads))
+        .from(args.file.from)
+        .watch(progress.watch());
     let report = onnx_cast_model::report(path, &request)?;
     let elements: Vec<DataType> = report.to.iter().map(|to| to.element()).collect();
     args.attributes.say_unused(&elements, common);
@@ -40,7 +39,7 @@ pub(crate) fn report(args: &ReportArgs, common: &Common) -> Result<()> {
     if common.json {
         print(&pretty(&json(&report)?)?)?;
     } else {
-        print(&text(&report, args.top))?;
+        print(&text(&report, args.top, "--top"))?;
     }
     Ok(())
 }

@@ -13,7 +13,7 @@ use crate::io::atomic::check_vacant;
 use crate::io::fs;
 use crate::layouts::{self, TensorRef};
 use crate::request::{BitCastRequest, CastRequest};
-use crate::rewrite::{self, Opened, Origin, Places, Rewrite, Rewritten, Row, SideFiles};
+use crate::rewrite::{self, Opened, Origin, OutputPaths, Rewrite, Rewritten, Row, SideFiles};
 use crate::summary::{Summary, TensorSummary};
 use onnx_cast::{BitCast, Cast, DataType, OpError, Plan, TensorError};
 use std::collections::HashMap;
@@ -28,14 +28,14 @@ use std::path::Path;
 ///
 /// # Errors
 /// Where a file cannot be read or written, the input is not valid, a tensor cannot be cast, the output's format has no
-/// place for the result, or a field of the request is for models ([`FileError::Option`]).
+/// place for the result, or a field of the request is for models.
 pub fn cast_file(
     input: impl AsRef<Path>,
     output: impl AsRef<Path>,
     request: &CastRequest,
 ) -> Result<Summary, FileError> {
     let input = input.as_ref();
-    request.storage.refuse_of_models(input, request.raise_opset)?;
+    request.model.refuse(input)?;
     with_cast(request, |work| convert(input, output.as_ref(), request, work))
 }
 
@@ -110,7 +110,7 @@ pub(crate) fn plan<R>(
 ) -> Result<R, FileError> {
     let checkpoint = &opened.checkpoint;
     if let Some(first) = checkpoint.files.first() {
-        check_safetensors(&opened.places.file(first.path()), request)?;
+        check_safetensors(&opened.outputs.file(first.path()), request)?;
     }
     let mut planner = Planner { request, work, counters: Counters::new(request.run.counts()) };
     let casts = checkpoint.files.iter().map(|file| planner.of_many(file)).collect::<Result<Vec<_>, _>>()?;
@@ -122,7 +122,7 @@ pub(crate) fn plan<R>(
     if !opened.is_checked {
         planner.check(opened, &files)?;
         let names = files.iter().flat_map(|file| &file.rows).map(|row| &*row.summary.name);
-        request.selection.check_names(names).map_err(FileError::unmatched(opened.path()))?;
+        request.selection.check_names(names).map_err(|error| FileError::invalid(opened.path(), error))?;
     }
     let side_files = side_files(opened, &files, request, work)?;
     run(Rewrite { side_files, ..Rewrite::new(opened, files, &request.run) })
@@ -135,7 +135,7 @@ fn side_files(
     request: &CastRequest,
     work: &Work<'_>,
 ) -> Result<SideFiles, FileError> {
-    let Some(folder) = opened.places.folder.as_ref().filter(|_| request.run.copy_others) else {
+    let Some(folder) = opened.outputs.folder.as_ref().filter(|_| request.run.copy_others) else {
         return Ok(SideFiles::default());
     };
     let mut side_files = SideFiles::of(opened, folder)?;
@@ -178,7 +178,7 @@ fn check_safetensors(output: &Path, request: &CastRequest) -> Result<(), FileErr
 const WRITTEN_BY: &str = "`quantize --layout gguf` writes it";
 
 fn convert_file(input: &Path, output: &Path, request: &CastRequest, work: &Work<'_>) -> Result<Summary, FileError> {
-    let format = match request.shape {
+    let format = match request.raw.shape {
         Some(_) => Some(Format::Raw),
         None if input == Path::new("-") => None,
         None => Some(Format::of_input(input)?),
@@ -190,14 +190,14 @@ fn convert_file(input: &Path, output: &Path, request: &CastRequest, work: &Work<
             Some(Format::Gguf) => gguf,
             _ => continue,
         };
-        if let (Some(format), path) = (format, path.to_owned()) {
-            return Err(FormatError::Format { path, what: work.name, format, hint }.into());
+        if let Some(format) = format {
+            return Err(FormatError::format(path, work.name, format, hint).into());
         }
     }
     if target == Some(Format::Safetensors) {
         check_safetensors(output, request)?;
     }
-    let given = Given { from: request.from, shape: request.shape.as_deref() };
+    let given = Given { from: request.raw.from, shape: request.raw.shape.as_deref() };
     let mut file = Input::open(input, format, &given)?;
     // The standard output gets the format of the input.
     let format = target.unwrap_or(file.format);
@@ -207,11 +207,11 @@ fn convert_file(input: &Path, output: &Path, request: &CastRequest, work: &Work<
         planner.check_any(Some(&file), &casts)?;
         casts
     } else {
-        file = file.single("another format", request.from)?;
+        file = file.single("another format", request.raw.from)?;
         vec![planner.of_one(&mut file, format)?]
     };
     let names = file.tensors.iter().map(|stored| &*stored.name);
-    request.selection.check_names(names).map_err(FileError::unmatched(input))?;
+    request.selection.check_names(names).map_err(|error| FileError::invalid(input, error))?;
     let sink = Output { path: output, format, options: &request.run.write };
     if !request.run.dry_run {
         file.settle(&sink.folder())?;
@@ -223,15 +223,15 @@ fn convert_file(input: &Path, output: &Path, request: &CastRequest, work: &Work<
             [cast] if !format.holds_many() => return strings::run(&mut file, cast, &sink, request),
             // Where both files hold many tensors, this was refused when the casts were chosen.
             [Some(cast)] if (cast.source_type() == DataType::String) != (cast.target_type() == DataType::String) => {
-                let tensor = file.tensors.first().map(|stored| stored.name.clone()).unwrap_or_default();
-                return Err(FileError::Strings { path: output.to_owned(), tensor });
+                let tensor = file.tensors.first().map(|stored| &*stored.name).unwrap_or_default();
+                return Err(FileError::strings(output, tensor));
             }
             _ => {}
         }
     }
     let rows = planner.rows(0, &file, casts)?;
     let metadata = file.metadata.clone();
-    let opened = Opened::of(input, vec![file], Places::default());
+    let opened = Opened::of(input, vec![file], OutputPaths::default());
     let files = vec![Rewritten { path: output.to_owned(), format, metadata, head: None, rows }];
     planner.check(&opened, &files)?;
     Rewrite::new(&opened, files, &request.run).run()
@@ -271,9 +271,9 @@ impl Planner<'_> {
     fn of_many(&self, input: &Input) -> Result<Vec<Option<Plan>>, FileError> {
         let plan = |stored: &StoredTensor| {
             let Some(to) = (self.work.select)(stored) else { return Ok(None) };
-            check_type(input.path(), stored, self.request.from)?;
+            check_type(input.path(), stored, self.request.raw.from)?;
             if (to == DataType::String) != (stored.data_type == DataType::String) {
-                return Err(FileError::Strings { path: input.path().to_owned(), tensor: stored.name.clone() });
+                return Err(FileError::strings(input.path(), &stored.name));
             }
             self.plan(input, stored, to).map(Some)
         };

@@ -14,23 +14,25 @@ use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Which quantized weights become plain ones, of which type, and how.
-#[derive(Clone, Debug)]
-pub struct DequantizeRequest {
-    /// Which weights, and to which types. Names are those of the plain weights.
-    pub selection: Selection,
-    /// The layout; where it is not given, the configuration or the names of tensors tell it.
-    pub scheme: Option<Scheme>,
-    /// Scales that are NaN give NaN; otherwise they are an error.
-    pub allow_nan: bool,
-    /// How the job runs.
-    pub run: RunOptions,
+request! {
+    /// Which quantized weights become plain ones, of which type, and how.
+    #[derive(Default)]
+    pub struct DequantizeRequest {
+        /// Which weights, and to which types. Names are those of the plain weights.
+        pub selection: Selection,
+        /// The layout; where it is not given, the configuration or the names of tensors tell it.
+        pub scheme: Option<Scheme>,
+        /// Scales that are NaN give NaN; otherwise they are an error.
+        pub allow_nan: bool,
+        /// How the job runs.
+        pub run: RunOptions,
+    }
 }
 
 impl DequantizeRequest {
     /// All quantized weights, to a type.
     pub fn new(to: DataType) -> Self {
-        DequantizeRequest { selection: Selection::new(to), scheme: None, allow_nan: false, run: RunOptions::default() }
+        DequantizeRequest::default().selection(Selection::new(to))
     }
 }
 
@@ -44,7 +46,7 @@ impl DequantizeRequest {
 ///
 /// # Errors
 /// Where a file cannot be read or written, or the checkpoint's names, types, shapes and configuration do not agree
-/// ([`LayoutError`](crate::LayoutError)). Nothing is written then.
+/// ([`InvalidKind`](crate::InvalidKind)). Nothing is written then.
 pub fn dequantize_file(
     input: impl AsRef<Path>,
     output: impl AsRef<Path>,
@@ -67,12 +69,12 @@ pub(crate) fn plan<R>(
     request: &DequantizeRequest,
     run: impl FnOnce(Rewrite<'_>) -> Result<R, FileError>,
 ) -> Result<R, FileError> {
-    let Opened { checkpoint, places, input, is_checked, .. } = opened;
+    let Opened { checkpoint, outputs, input, is_checked, .. } = opened;
     let keeps = |name: &str, len| request.selection.target_of_one(name, len).is_none();
     let weights = Weights::find_but(checkpoint, config, keeps)?;
     let stored = checkpoint.tensors().map(|(_, stored)| &*stored.name);
     let names = weights.list.iter().map(|weight| &*weight.name).chain(stored);
-    request.selection.check_names(names).map_err(FileError::unmatched(input))?;
+    request.selection.check_names(names).map_err(|error| FileError::invalid(input, error))?;
     let targets: Vec<Option<DataType>> = weights.list.iter().map(|weight| target(request, weight)).collect();
     let chosen: Vec<bool> = targets.iter().map(Option::is_some).collect();
     if !is_checked {
@@ -103,7 +105,7 @@ pub(crate) fn plan<R>(
         let metadata = file.metadata.take().map(layouts::without_description);
         file.metadata = metadata.filter(|metadata| !metadata.is_empty());
     }
-    let side_files = planner.side_files(opened, places.folder.as_deref(), is_plain)?;
+    let side_files = planner.side_files(opened, outputs.folder.as_deref(), is_plain)?;
     let dropped = if is_plain { weights.calibrations(checkpoint) } else { Vec::new() };
     run(Rewrite { side_files, dropped, ..Rewrite::new(opened, files, &request.run) })
 }
@@ -161,7 +163,7 @@ impl<'a> Planner<'a> {
             by_way_of(to, counts).map_err(|error| FileError::cast(path, &weight.name, error.into()))?;
         let counter = cast.and_then(|_| Counters::new(counts).of(data_type, to)).map(Arc::new);
         let values = WeightValues::new(self.checkpoint, weight, data_type)
-            .map_err(|trouble| FileError::moving(trouble, path, path, &weight.name))?;
+            .map_err(|error| FileError::moving(error, path, path, &weight.name))?;
         let shape = weight.values.clone();
         let too_large = || TensorError::TooLarge { data_type: to, shape: shape.clone() };
         let bytes_after = onnx_cast::element_count(&shape).and_then(|len| to.byte_len(len)).ok_or_else(too_large);

@@ -2,13 +2,11 @@
 //! tensor; texts are complete, so no error here has a `source` that would say the same again.
 
 use crate::counts::Loss;
-use crate::formats::error::FormatError;
+use crate::formats::error::{FormatError, Invalid, InvalidKind};
 use crate::io::error::IoError;
-use crate::layouts::LayoutError;
 use crate::pipeline::PipelineError;
-use crate::selection::Unmatched;
 use crate::summary::{Summary, TensorSummary};
-use crate::text::{PathText, TensorText};
+use crate::text::{PathText, TensorText, Wording};
 use onnx_cast::{CastError, DataType, OpError};
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -17,104 +15,48 @@ use thiserror::Error;
 
 /// A file that could not be read, cast or written.
 #[derive(Debug, Error)]
+#[error("{}", self.wording())]
 #[non_exhaustive]
 pub enum FileError {
-    /// A file that could not be read or written as its format.
-    #[error("{0}")]
+    /// A file that could not be read or written, that is not valid, or that does not fit what was asked for.
     Format(FormatError),
-    /// A candidate of a report that is not a type of numbers.
-    #[error("{to} is not a type of real numbers: there are no errors to report")]
-    Candidate {
-        /// The type.
-        to: DataType,
-    },
-    /// A scaled candidate of a report that is none.
-    #[error("{to} is not a format of quantized weights")]
-    ScaledCandidate {
-        /// The candidate.
-        to: String,
-    },
-    /// A cast from or to strings in a file of several tensors.
-    #[error("{}: {}strings are cast only in a file of one tensor", PathText(path), TensorText(tensor))]
-    Strings {
-        /// The file.
-        path: PathBuf,
-        /// The tensor.
-        tensor: String,
-    },
-    /// A cast that loses what the caller does not want to lose.
-    #[error(
-        "{}: {}{loss} in {count} value{} cast to {to} (nothing is written)",
-        PathText(path),
-        TensorText(tensor),
-        if *count == 1 { "" } else { "s" }
-    )]
-    Loss {
-        /// The file.
-        path: PathBuf,
-        /// The first tensor with such a loss.
-        tensor: String,
-        /// What is lost.
-        loss: Loss,
-        /// How many of its values.
-        count: u64,
-        /// The target type.
-        to: DataType,
-        /// What the cast would have done.
-        summary: Box<Summary>,
-    },
-    /// A quantized checkpoint that contradicts itself, or is in no known layout.
-    #[error("{}: {error}", PathText(path))]
-    Layout {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong.
-        error: Box<LayoutError>,
-    },
-    /// A part of a request that a kind of file has no use for.
-    #[error("{}: {option} {reason}", PathText(path))]
-    Option {
-        /// The file.
-        path: PathBuf,
-        /// The field of the request.
-        option: &'static str,
-        /// Why it is refused.
-        reason: &'static str,
-    },
-    /// A pattern of a request that matches none of a file's names.
-    #[error("{}: {error}", PathText(path))]
-    Unmatched {
-        /// The file.
-        path: PathBuf,
-        /// The pattern.
-        error: Unmatched,
-    },
+    /// A cast that loses what the caller does not want to lose; nothing is written. `tensor` is the first with such a
+    /// loss, `count` the number of its values, and `summary` what the cast would have done.
+    #[allow(missing_docs)]
+    Loss { path: PathBuf, tensor: String, loss: Loss, count: u64, to: DataType, summary: Box<Summary> },
     /// Options that no operator has, whatever the file.
-    #[error("{0}")]
     Operator(OpError),
-    /// An output that exists, and seems to be another input.
-    #[error(
-        "{}: it exists and holds {holds}, as the input does, and not {want}, as an earlier result would (name another \
-         output, or give `force` to replace it)",
-        PathText(path)
-    )]
-    Replaces {
-        /// The output.
-        path: PathBuf,
-        /// A type of its tensors.
-        holds: DataType,
-        /// A type that the result has, and the input does not.
-        want: DataType,
-    },
-    /// The caller's [`Watch`](crate::Watch) has ended the work.
-    #[error("{}: stopped before it was complete", PathText(path))]
-    Stopped {
-        /// The output, which is as it was before.
-        path: PathBuf,
-    },
+    /// A candidate of a report that has no errors to report.
+    Candidate(String),
+    /// The caller's [`Watch`](crate::Watch) has ended the work. The output is as it was before.
+    #[allow(missing_docs)]
+    Stopped { path: PathBuf },
 }
 
 impl FileError {
+    /// Which kind of error it is, if it is about what a file holds or what was asked of it.
+    pub fn kind(&self) -> Option<InvalidKind> {
+        match self {
+            FileError::Format(FormatError::Invalid { error, .. }) => Some(error.kind),
+            _ => None,
+        }
+    }
+
+    /// The text, with fields of requests apart.
+    pub fn wording(&self) -> Wording {
+        match self {
+            FileError::Format(error) => error.wording(),
+            FileError::Loss { path, tensor, loss, count, to, .. } => {
+                let values = if *count == 1 { "value" } else { "values" };
+                let what = format!("{loss} in {count} {values} cast to {to} (nothing is written)");
+                format!("{}: {}{what}", PathText(path), TensorText(tensor)).into()
+            }
+            FileError::Operator(error) => error.to_string().into(),
+            FileError::Candidate(what) => what.as_str().into(),
+            FileError::Stopped { path } => format!("{}: stopped before it was complete", PathText(path)).into(),
+        }
+    }
+
     /// The refusal of an action on a file.
     pub fn io(path: &Path, action: &'static str, error: io::Error) -> FileError {
         IoError::new(path, action, error).into()
@@ -138,8 +80,8 @@ impl FileError {
     }
 
     /// What went wrong where elements of a tensor were moved from a file to another.
-    pub(crate) fn moving(trouble: PipelineError, input: &Path, output: &Path, tensor: &str) -> FileError {
-        match trouble {
+    pub(crate) fn moving(error: PipelineError, input: &Path, output: &Path, tensor: &str) -> FileError {
+        match error {
             PipelineError::Read(error) => FileError::io(input, "read", error),
             PipelineError::Write(error) => FileError::io(output, "write", error),
             PipelineError::Stopped => FileError::Stopped { path: output.to_owned() },
@@ -153,7 +95,7 @@ impl FileError {
     /// of the rows.
     ///
     /// # Errors
-    /// [`FileError::Replaces`].
+    /// [`InvalidKind::Exists`].
     pub fn check_replaced<'t>(
         path: &Path,
         there: impl IntoIterator<Item = (&'t str, DataType)>,
@@ -180,29 +122,46 @@ impl FileError {
             *place = place.or(Some(data_type).filter(|data_type| sources.contains(data_type)));
         }
         match same.or(foreign.filter(|_| !is_known)) {
-            Some(holds) => Err(FileError::Replaces { path: path.to_owned(), holds, want }),
+            Some(holds) => {
+                let what = format!(
+                    "it exists and holds {holds}, as the input does, and not {want}, as an earlier result would (name \
+                     another output, or give "
+                );
+                let what = Wording::from(what).field("force", " to replace it)");
+                Err(FileError::invalid(path, Invalid::new(InvalidKind::Exists, what)))
+            }
             None => Ok(()),
         }
+    }
+
+    /// A request that a file does not fit.
+    pub fn request(path: &Path, what: impl Into<Wording>) -> FileError {
+        FormatError::request(path, what).into()
     }
 
     /// Refuses what a kind of file has no use for: of each field its name, whether it is given, and why it is refused.
     ///
     /// # Errors
-    /// [`FileError::Option`] with the first field that is given.
+    /// [`InvalidKind::Request`] with the first field that is given.
     pub fn refuse(path: &Path, fields: &[(&'static str, bool, &'static str)]) -> Result<(), FileError> {
         match fields.iter().find(|(_, given, _)| *given) {
-            Some(&(option, _, reason)) => Err(FileError::Option { path: path.to_owned(), option, reason }),
+            Some(&(field, _, reason)) => {
+                let what = Wording::default().field(field, format!(" {reason}"));
+                Err(FileError::request(path, what))
+            }
             None => Ok(()),
         }
     }
 
-    /// A pattern that matches none of a file's names.
-    pub(crate) fn unmatched(path: &Path) -> impl Fn(Unmatched) -> FileError {
-        move |error| FileError::Unmatched { path: path.to_owned(), error }
+    /// What is wrong with a file, or with what was asked of it.
+    pub(crate) fn invalid(path: &Path, error: impl Into<Invalid>) -> FileError {
+        FormatError::invalid(path, error.into()).into()
     }
 
-    pub(crate) fn layout(path: &Path, error: LayoutError) -> FileError {
-        FileError::Layout { path: path.to_owned(), error: Box::new(error) }
+    /// A cast from or to strings in a file of several tensors.
+    pub(crate) fn strings(path: &Path, tensor: &str) -> FileError {
+        let error = Invalid::new(InvalidKind::Type, "strings are cast only in a file of one tensor");
+        FileError::invalid(path, error.of_tensor(tensor))
     }
 
     /// A tensor of a file that could not be cast.

@@ -3,14 +3,15 @@
 
 use crate::dequantize::{self, DequantizeRequest};
 use crate::error::FileError;
+use crate::formats::error::Invalid;
 use crate::formats::format::Format;
 use crate::formats::input::{Input, Location, StoredTensor};
 use crate::formats::source::{Items, NamedTensor};
 use crate::inspect::{Quantized, consistent};
 use crate::io::positional::{InputFile, ReadAt};
-use crate::layouts::{Config, LayoutError, Model, Scheme, claims};
+use crate::layouts::{Config, Model, Scheme, claims};
 use crate::quantize::{self, QuantizeRequest};
-use crate::rewrite::{MadeTensors, Opened, Places};
+use crate::rewrite::{MadeTensors, Opened, OutputPaths};
 use crate::transcode::{self, TranscodeRequest};
 use onnx_cast::{DataType, Tensor, TensorView};
 use std::collections::HashSet;
@@ -94,7 +95,7 @@ impl TensorsInMemory {
             let view = TensorView::new(*data_type, shape, bytes);
             let len = view.map_err(|error| FileError::cast(path, name, error.into()))?.len();
             if !names.insert(name.clone()) {
-                return Err(FileError::layout(path, LayoutError::Collision { tensor: name.clone() }));
+                return Err(FileError::invalid(path, Invalid::twice(name)));
             }
             let (start, place) = (end, Location::File(end, Items::PLAIN));
             end += bytes.len() as u64;
@@ -103,14 +104,14 @@ impl TensorsInMemory {
         }
         let file = InputFile::other(path, end, InARow(parts));
         let input = Input { file, format: Format::Safetensors, tensors: list, metadata: None, message: None };
-        let opened = Opened::of(Path::new(TENSORS), vec![input], Places::default());
+        let opened = Opened::of(Path::new(TENSORS), vec![input], OutputPaths::default());
         Ok(TensorsInMemory { opened, config: config.map(str::to_owned) })
     }
 }
 
 fn config(text: Option<&str>, scheme: Option<Scheme>) -> Result<Config, FileError> {
     let parsed = Config::parse(text.unwrap_or("{}"), scheme);
-    parsed.map_err(|error| FileError::layout(Path::new(CONFIG), error))
+    parsed.map_err(|error| FileError::invalid(Path::new(CONFIG), error))
 }
 
 /// As [`dequantize_file`](crate::dequantize_file), in memory. What a request says of files is not looked at.

@@ -86,41 +86,45 @@ pub enum Difference {
     },
 }
 
-/// What to look at in a file.
-#[derive(Clone, Debug, Default)]
-pub struct InspectRequest {
-    /// Only tensors of these names; all of them where this is empty.
-    pub include: Vec<Pattern>,
-    /// Not tensors of these names.
-    pub exclude: Vec<Pattern>,
-    /// The type of elements that do not tell theirs.
-    pub from: Option<DataType>,
-    /// Read all elements for [`TensorInfo::values`].
-    pub values: bool,
-    /// Infer the types of all values of a model.
-    pub types: bool,
-    /// Threads at most.
-    pub threads: Option<usize>,
-    /// Called with the progress of the work.
-    pub watch: Option<Watch>,
+request! {
+    /// What to look at in a file.
+    #[derive(Default)]
+    pub struct InspectRequest {
+        /// Only tensors of these names; all of them where this is empty.
+        pub include: Vec<Pattern>,
+        /// Not tensors of these names.
+        pub exclude: Vec<Pattern>,
+        /// The type of elements that do not tell theirs.
+        pub from: Option<DataType>,
+        /// Read all elements for [`TensorInfo::values`].
+        pub values: bool,
+        /// Infer the types of all values of a model.
+        pub types: bool,
+        /// Threads at most.
+        pub threads: Option<usize>,
+        /// Called with the progress of the work.
+        pub watch: Option<Watch>,
+    }
 }
 
-/// What to compare of two files.
-#[derive(Clone, Debug, Default)]
-pub struct DiffRequest {
-    /// Only tensors of these names; all of them where this is empty.
-    pub include: Vec<Pattern>,
-    /// Not tensors of these names.
-    pub exclude: Vec<Pattern>,
-    /// Compare numbers, which may differ by this much. Without it, bits are compared.
-    pub tolerance: Option<f64>,
-    /// Compare what checkpoints stand for: quantized weights by their values, and numbers whatever their types. A
-    /// quantized weight beside one of float16 or bfloat16 is rounded to that type first.
-    pub by_value: bool,
-    /// Threads at most.
-    pub threads: Option<usize>,
-    /// Called with the progress through the first file.
-    pub watch: Option<Watch>,
+request! {
+    /// What to compare of two files.
+    #[derive(Default)]
+    pub struct DiffRequest {
+        /// Only tensors of these names; all of them where this is empty.
+        pub include: Vec<Pattern>,
+        /// Not tensors of these names.
+        pub exclude: Vec<Pattern>,
+        /// Compare numbers, which may differ by this much. Without it, bits are compared.
+        pub tolerance: Option<f64>,
+        /// Compare what checkpoints stand for: quantized weights by their values, and numbers whatever their types. A
+        /// quantized weight beside one of float16 or bfloat16 is rounded to that type first.
+        pub by_value: bool,
+        /// Threads at most.
+        pub threads: Option<usize>,
+        /// Called with the progress through the first file.
+        pub watch: Option<Watch>,
+    }
 }
 
 /// Opens a file of tensors, or with `-` the standard input. The type of elements that do not tell theirs is `from`.
@@ -143,7 +147,7 @@ pub(crate) fn open_all<E: From<FileError>>(
 /// Lists the tensors of a file, of a checkpoint in several files, or of the standard input (`-`).
 ///
 /// # Errors
-/// Where a file cannot be read or is not valid, or types are asked for, which are for models ([`FileError::Option`]).
+/// Where a file cannot be read or is not valid, or types are asked for, which are for models.
 pub fn inspect(path: impl AsRef<Path>, request: &InspectRequest) -> Result<FileInfo, FileError> {
     let path = path.as_ref();
     FileError::refuse(path, &[("types", request.types, "is for models (.onnx)")])?;
@@ -151,7 +155,7 @@ pub fn inspect(path: impl AsRef<Path>, request: &InspectRequest) -> Result<FileI
     let mut quantized = quantized::quantized(path, &opened, request.values);
     let weights = quantized.iter().flat_map(|quantized| &quantized.weights).map(|weight| &*weight.name);
     let names = opened.tensors().map(|(_, stored)| &*stored.name).chain(weights);
-    check_names(&request.include, &request.exclude, names).map_err(FileError::unmatched(path))?;
+    check_names(&request.include, &request.exclude, names).map_err(|error| FileError::invalid(path, error))?;
     if let Some(quantized) = &mut quantized {
         quantized.weights.retain(|weight| admits(&request.include, &request.exclude, &weight.name));
     }
@@ -225,7 +229,7 @@ pub fn diff_with<E: From<FileError>>(
         return Ok(by_value::diff(paths, [&first, &second], request)?);
     }
     let names = first.iter().chain(&second).flat_map(|input| &input.tensors).map(|stored| &*stored.name);
-    check_names(&request.include, &request.exclude, names).map_err(FileError::unmatched(paths[0]))?;
+    check_names(&request.include, &request.exclude, names).map_err(|error| FileError::invalid(paths[0], error))?;
     let all = |inputs: &[Input]| -> Vec<(usize, usize)> {
         let admitted = |stored: &StoredTensor| admits(&request.include, &request.exclude, &stored.name);
         let places = |(i, input): (usize, &Input)| {
@@ -273,18 +277,18 @@ fn send(
 ) -> Result<(), FileError> {
     let run = |task: Task<'_>| {
         let done = pipeline::run(&[task], threads, sink, &|bytes| meter.add(bytes));
-        done.map_err(|(_, trouble)| failed(input, &input.tensors[index], trouble))
+        done.map_err(|(_, error)| failed(input, &input.tensors[index], error))
     };
     with_task(input, index, run)
 }
 
 /// What went wrong with a tensor that was only looked at.
-pub(crate) fn failed(input: &Input, stored: &StoredTensor, trouble: PipelineError) -> FileError {
+pub(crate) fn failed(input: &Input, stored: &StoredTensor, error: PipelineError) -> FileError {
     let path = match &stored.place {
         Location::Other(file, ..) => file.path(),
         _ => input.path(),
     };
-    match trouble {
+    match error {
         PipelineError::Read(error) | PipelineError::Write(error) => FileError::io(path, "read", error),
         PipelineError::Stopped => FileError::Stopped { path: path.to_owned() },
         PipelineError::Cast(error) => FileError::cast(path, &stored.name, error),

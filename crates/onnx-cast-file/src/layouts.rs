@@ -12,7 +12,6 @@ mod companions;
 mod config;
 mod describe;
 mod description;
-mod error;
 mod find;
 mod format;
 mod gguf;
@@ -31,7 +30,6 @@ mod verify;
 mod weight;
 mod written;
 
-pub use error::LayoutError;
 pub use format::{Activations, GgufFormat, Granularity, QuantizedFormat};
 pub use table::Scheme;
 

@@ -26,6 +26,8 @@
 //! ```
 #![forbid(unsafe_code)]
 
+#[macro_use]
+mod builders;
 mod cast;
 pub mod counts;
 mod dequantize;
@@ -66,7 +68,7 @@ pub use inspect::{
     diff, diff_with, inspect, inspect_opened, open,
 };
 pub use io::{AtomicFile, Watch, end_without_traces, room_for_a_thread};
-pub use layouts::{Activations, GgufFormat, Granularity, LayoutError, QuantizedFormat, Scheme};
+pub use layouts::{Activations, GgufFormat, Granularity, QuantizedFormat, Scheme};
 pub use quantize::{
     ConstantRequest, ModelForm, QuantizeRequest, QuantizedConstant, Scaled, StoredValues, quantize_file,
 };
@@ -74,7 +76,7 @@ pub use report::{
     Blocks, Candidate, CandidateFormat, Concern, Grade, Magnitudes, Ratios, Report, ReportRequest, TensorReport,
     Totals, report, report_of, report_opened,
 };
-pub use request::{BitCastRequest, CastRequest, RunOptions, Storage};
+pub use request::{BitCastRequest, CastRequest, ModelOptions, RawInput, RunOptions, Storage};
 pub use rewrite::MadeTensors;
 pub use selection::{Pattern, Rule, Selection, SelectionError, Target, Unmatched, admits, check_names, nearest};
 pub use summary::{Summary, TensorSummary};

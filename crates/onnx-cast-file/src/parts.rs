@@ -76,10 +76,7 @@ impl FileJob<'_> {
 fn check_format(path: &Path) -> Result<(), FileError> {
     match Format::from_path(path)? {
         Format::Safetensors => Ok(()),
-        format => {
-            let (path, what, hint) = (path.to_owned(), "a cast in parts", "it is for .safetensors");
-            Err(FormatError::Format { path, what, format, hint }.into())
-        }
+        format => Err(FormatError::format(path, "a cast in parts", format, "it is for .safetensors").into()),
     }
 }
 

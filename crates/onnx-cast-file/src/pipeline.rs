@@ -34,6 +34,12 @@ pub enum PipelineError {
     Stopped,
 }
 
+impl PipelineError {
+    pub(crate) fn out_of_memory() -> PipelineError {
+        PipelineError::Read(io::ErrorKind::OutOfMemory.into())
+    }
+}
+
 /// A function that is called after every chunk with the bytes of input in it. It may end the work.
 pub type Progress<'a> = &'a (dyn Fn(u64) -> ControlFlow<()> + Sync);
 
@@ -117,16 +123,16 @@ impl Pipeline<'_, '_> {
                 ControlFlow::Continue(()) => Ok(()),
                 ControlFlow::Break(()) => Err(PipelineError::Stopped),
             });
-            if let Err(trouble) = told {
-                self.fail(&mut self.queue(), chunk.task, trouble);
+            if let Err(error) = told {
+                self.fail(&mut self.queue(), chunk.task, error);
             }
         }
     }
 
-    fn fail(&self, queue: &mut Queue, task: usize, trouble: PipelineError) {
+    fn fail(&self, queue: &mut Queue, task: usize, error: PipelineError) {
         // Only the first is kept: the others may be its consequences.
         if queue.failed.is_none() {
-            queue.failed = Some((task, trouble));
+            queue.failed = Some((task, error));
         }
         self.sink.abort();
     }
@@ -150,8 +156,8 @@ impl Pipeline<'_, '_> {
                     }
                     _ => Ok(()),
                 };
-                if let Err(trouble) = read {
-                    self.fail(&mut queue, chunk.task, trouble);
+                if let Err(error) = read {
+                    self.fail(&mut queue, chunk.task, error);
                     return None;
                 }
                 chunk.decoded.clone_from(&queue.decoded);

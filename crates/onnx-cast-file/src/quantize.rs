@@ -16,14 +16,14 @@ pub use constant::{ConstantRequest, QuantizedConstant, Scaled};
 pub use values::Values as StoredValues;
 
 use crate::error::FileError;
+use crate::formats::error::{Invalid, InvalidKind};
 use crate::formats::format::Format;
 use crate::formats::input::StoredTensor;
 use crate::layouts::{
-    self, Activations, Checkpoint, Granularity, KeyValueCache, LayoutError, Model, QuantizedFormat, Scheme, TensorRef,
-    WrittenWeight,
+    self, Activations, Checkpoint, Granularity, KeyValueCache, Model, QuantizedFormat, Scheme, TensorRef, WrittenWeight,
 };
 use crate::pipeline::Greatest;
-use crate::request::{RunOptions, Storage};
+use crate::request::{ModelOptions, RunOptions};
 use crate::rewrite::{self, Opened, Origin, Rewrite, Rewritten, Row, SideFiles, Text};
 use crate::selection::Selection;
 use crate::summary::{Summary, TensorSummary};
@@ -65,54 +65,43 @@ impl FromStr for ModelForm {
     }
 }
 
-/// Which weights are quantized, to which format, in which layout, and how.
-#[derive(Clone, Debug)]
-pub struct QuantizeRequest {
-    /// Which weights, and to which formats. Without a rule that names them, only matrices of Linear layers are, by their
-    /// names and by what `config.json` says of the model, and only those whose columns are whole blocks.
-    /// [`TensorSummary::reason`](crate::TensorSummary::reason) says why a matrix is kept.
-    pub selection: Selection<QuantizedFormat>,
-    /// Whose layout the checkpoint gets; compressed-tensors if it is not given.
-    pub layout: Option<Scheme>,
-    /// What has a scale, of float8 and integers; the layout decides if it is not given.
-    pub granularity: Option<Granularity>,
-    /// What becomes of activations, of float8 and int8 in compressed-tensors: dynamic or kept. If it is not given, they
-    /// are dynamic for float8 and kept for int8, which load in most programs. Other layouts have one choice.
-    pub activations: Option<Activations>,
-    /// The rule for scales of MX.
-    pub rule: ScaleRule,
-    /// Of a model: raise its opset where the format needs it, if every operator means the same in the newer one.
-    pub raise_opset: bool,
-    /// Of a model: which operators read its weights.
-    pub form: ModelForm,
-    /// Of a model whose weights MatMulNBits reads: with a zero point for each block, so that its range need not be
-    /// symmetric.
-    pub zero_points: bool,
-    /// Of a model: where its elements go.
-    pub storage: Storage,
-    /// How the job runs.
-    pub run: RunOptions,
+request! {
+    /// Which weights are quantized, to which format, in which layout, and how.
+    #[derive(Default)]
+    pub struct QuantizeRequest {
+        /// Which weights, and to which formats. Without a rule that names them, only matrices of Linear layers are, by
+        /// their names and by what `config.json` says of the model, and only those whose columns are whole blocks.
+        /// [`TensorSummary::reason`](crate::TensorSummary::reason) says why a matrix is kept.
+        pub selection: Selection<QuantizedFormat>,
+        /// Whose layout the checkpoint gets; compressed-tensors if it is not given.
+        pub layout: Option<Scheme>,
+        /// What has a scale, of float8 and integers; the layout decides if it is not given.
+        pub granularity: Option<Granularity>,
+        /// What becomes of activations, of float8 and int8 in compressed-tensors: dynamic or kept. If it is not given,
+        /// they are dynamic for float8 and kept for int8, which load in most programs. Other layouts have one choice.
+        pub activations: Option<Activations>,
+        /// The rule for scales of MX.
+        pub rule: ScaleRule,
+        /// Of a model: which operators read its weights.
+        pub form: ModelForm,
+        /// Of a model whose weights MatMulNBits reads: with a zero point for each block, so that its range need not be
+        /// symmetric.
+        pub zero_points: bool,
+        /// What is for models.
+        pub model: ModelOptions,
+        /// How the job runs.
+        pub run: RunOptions,
+    }
 }
 
 impl QuantizeRequest {
     /// The Linear layers of a checkpoint, to a format.
     pub fn new(to: QuantizedFormat) -> Self {
-        QuantizeRequest {
-            selection: Selection::new(to),
-            layout: None,
-            granularity: None,
-            activations: None,
-            rule: ScaleRule::Floor,
-            raise_opset: false,
-            form: ModelForm::DequantizeLinear,
-            zero_points: false,
-            storage: Storage::default(),
-            run: RunOptions::default(),
-        }
+        QuantizeRequest::default().selection(Selection::new(to))
     }
 
     /// The layout that the checkpoint gets.
-    fn layout(&self) -> Scheme {
+    fn layout_or_default(&self) -> Scheme {
         let only = self.selection.targets().find_map(Scheme::only_of);
         self.layout.or(only).unwrap_or(Scheme::DEFAULT)
     }
@@ -123,21 +112,21 @@ impl QuantizeRequest {
 /// are copied, and `config.json` gets what readers of the layout look for.
 ///
 /// # Errors
-/// Where a file cannot be read or written, a weight does not fit the layout: its type, its shape, its format
-/// ([`LayoutError`]), or a field of the request is for models ([`FileError::Option`]).
+/// Where a file cannot be read or written, a weight does not fit the layout: its type, its shape, its format,
+/// or a field of the request is for models.
 pub fn quantize_file(
     input: impl AsRef<Path>,
     output: impl AsRef<Path>,
     request: &QuantizeRequest,
 ) -> Result<Summary, FileError> {
     let input = input.as_ref();
-    request.storage.refuse_of_models(input, request.raise_opset)?;
+    request.model.refuse(input)?;
     let fields = [
         ("form", request.form != ModelForm::default(), "is for models (.onnx)"),
         ("zero_points", request.zero_points, "is for models (.onnx)"),
     ];
     FileError::refuse(input, &fields)?;
-    if request.layout().row().file == Format::Gguf {
+    if request.layout_or_default().row().file == Format::Gguf {
         return gguf::quantize(input, output.as_ref(), request);
     }
     let opened = rewrite::open(input, output.as_ref())?;
@@ -158,14 +147,14 @@ pub(crate) fn plan<R>(
     request
         .selection
         .targets()
-        .try_for_each(|to| request.layout().check_file(to))
+        .try_for_each(|to| request.layout_or_default().check_file(to))
         .map_err(|error| checkpoint.error(None, error))?;
     layouts::check_plain(checkpoint, claim)?;
     let names = checkpoint.tensors().map(|(_, stored)| &*stored.name);
-    request.selection.check_names(names).map_err(FileError::unmatched(input))?;
+    request.selection.check_names(names).map_err(|error| FileError::invalid(input, error))?;
     let mut quantizer = Quantizer {
         checkpoint,
-        layout: request.layout(),
+        layout: request.layout_or_default(),
         request,
         written: Vec::new(),
         measured: Vec::new(),
@@ -180,7 +169,7 @@ pub(crate) fn plan<R>(
     let Quantizer { layout, written, measured, passed_over, .. } = quantizer;
     if written.is_empty() {
         let kept = counted(files.iter().flat_map(|file| &file.rows).filter_map(|row| row.summary.reason.as_deref()));
-        return Err(checkpoint.error(None, LayoutError::NothingToQuantize { kept }));
+        return Err(nothing_to_quantize(checkpoint, &kept));
     }
     if let Some(file) = files.first_mut() {
         file.rows.extend(marker(layout));
@@ -188,6 +177,16 @@ pub(crate) fn plan<R>(
     let (side_files, configuration) = side_files(opened, model, request, &written, None)?;
     describe_in_files(&mut files, layout, &side_files, configuration.as_ref());
     run(Rewrite { measured, side_files, configuration, passed_over, ..Rewrite::new(opened, files, &request.run) })
+}
+
+/// `kept` has the reasons why matrices are kept, each with their number.
+fn nothing_to_quantize(checkpoint: &Checkpoint, kept: &str) -> FileError {
+    let kept = if kept.is_empty() { String::new() } else { format!("; kept: {kept}") };
+    let what = format!(
+        "no weight to quantize: no matrix of a Linear layer, by its name (gpt-oss: no experts), and no rule names \
+         another{kept}"
+    );
+    checkpoint.error(None, Invalid::new(InvalidKind::NoWeights, what))
 }
 
 /// The other files of a folder that are copied as they are, and the configurations as they are to be, of which the one
@@ -199,7 +198,7 @@ pub(crate) fn side_files(
     written: &[WrittenWeight],
     cache: Option<&KeyValueCache>,
 ) -> Result<(SideFiles, Option<Value>), FileError> {
-    let described = request.layout().row().configuration.as_ref().filter(|_| !written.is_empty());
+    let described = request.layout_or_default().row().configuration.as_ref().filter(|_| !written.is_empty());
     let kept = described.map(|described| {
         // Weights that are packed already have other names.
         let modules: Vec<String> = written.iter().map(|weight| format!("{}.weight", weight.module)).collect();
@@ -214,7 +213,7 @@ pub(crate) fn side_files(
     {
         write(configuration, cache);
     }
-    let Some(folder) = opened.places.folder.as_ref().filter(|_| request.run.copy_others) else {
+    let Some(folder) = opened.outputs.folder.as_ref().filter(|_| request.run.copy_others) else {
         return Ok((SideFiles::default(), configuration));
     };
     let mut side_files = SideFiles::of(opened, folder)?;

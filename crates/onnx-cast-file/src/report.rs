@@ -12,12 +12,13 @@ mod survey;
 mod verdict;
 
 use crate::error::FileError;
+use crate::formats::error::{Invalid, InvalidKind};
 use crate::formats::format::Format;
 use crate::formats::input::{Input, StoredTensor};
 use crate::formats::source::Items;
 use crate::inspect;
 use crate::io::progress::{Meter, Watch};
-use crate::layouts::{Checkpoint, LayoutError, Scheme};
+use crate::layouts::{Checkpoint, Scheme};
 use crate::opened::{of_stored, with_task};
 use crate::pipeline::{PipelineError, Task, TaskInput};
 use crate::selection::{Pattern, Selection, check_names};
@@ -30,29 +31,31 @@ pub use candidate::{Candidate, Totals};
 pub use format::CandidateFormat;
 pub use verdict::{Concern, Grade};
 
-/// What is to be compared.
-#[derive(Clone, Debug, Default)]
-pub struct ReportRequest {
-    /// The candidates.
-    pub to: Vec<CandidateFormat>,
-    /// The rule for scales of MX.
-    pub rule: ScaleRule,
-    /// Whose arithmetic scales have; if it is not given, that of [`QuantizeRequest`](crate::QuantizeRequest)'s default
-    /// layout. Weights that the layout lacks, and those of models, are computed as in the plain layout.
-    pub layout: Option<Scheme>,
-    /// Names of tensors to look at; all of them where this is empty.
-    pub include: Vec<Pattern>,
-    /// Names of tensors to leave out.
-    pub exclude: Vec<Pattern>,
-    /// The fewest elements of a tensor that is looked at; where that is not said, 256 in models and any number
-    /// elsewhere.
-    pub min_size: Option<u64>,
-    /// The opset and the operator's attributes.
-    pub options: CastOptions,
-    /// The type of elements that do not tell theirs.
-    pub from: Option<DataType>,
-    /// Who is told how far the work is.
-    pub watch: Option<Watch>,
+request! {
+    /// What is to be compared.
+    #[derive(Default)]
+    pub struct ReportRequest {
+        /// The candidates.
+        pub to: Vec<CandidateFormat>,
+        /// The rule for scales of MX.
+        pub rule: ScaleRule,
+        /// Whose arithmetic scales have; if it is not given, that of [`QuantizeRequest`](crate::QuantizeRequest)'s default
+        /// layout. Weights that the layout lacks, and those of models, are computed as in the plain layout.
+        pub layout: Option<Scheme>,
+        /// Names of tensors to look at; all of them where this is empty.
+        pub include: Vec<Pattern>,
+        /// Names of tensors to leave out.
+        pub exclude: Vec<Pattern>,
+        /// The fewest elements of a tensor that is looked at; where that is not said, 256 in models and any number
+        /// elsewhere.
+        pub min_size: Option<u64>,
+        /// The opset and the operator's attributes.
+        pub options: CastOptions,
+        /// The type of elements that do not tell theirs.
+        pub from: Option<DataType>,
+        /// Who is told how far the work is.
+        pub watch: Option<Watch>,
+    }
 }
 
 /// What casts would do to the tensors of a file.
@@ -115,16 +118,20 @@ impl ReportRequest {
 
     fn check(&self, path: &Path) -> Result<(), FileError> {
         if let Some(layout) = self.layout.filter(|layout| layout.row().file != Format::Safetensors) {
-            let reason = "a report predicts the layouts of .safetensors files".to_owned();
             let to = self.to.first().map_or("weights", |to| to.element().name());
-            return Err(FileError::layout(path, LayoutError::Unsupported { layout: layout.name(), to, reason }));
+            let reason = "a report predicts the layouts of .safetensors files";
+            let what = format!("{} does not hold {to}: {reason}", layout.name());
+            return Err(FileError::invalid(path, Invalid::new(InvalidKind::Unsupported, what)));
         }
         for &to in &self.to {
             match to {
-                CandidateFormat::Bare(to) if !to.is_numeric() => return Err(FileError::Candidate { to }),
+                CandidateFormat::Bare(to) if !to.is_numeric() => {
+                    let what = format!("{to} is not a type of real numbers: there are no errors to report");
+                    return Err(FileError::Candidate(what));
+                }
                 CandidateFormat::Bare(to) => drop(Cast::new(to, &self.plain_options()).map_err(FileError::Operator)?),
                 to if to.is_known() => {}
-                to => return Err(FileError::ScaledCandidate { to: to.to_string() }),
+                to => return Err(FileError::Candidate(format!("{to} is not a format of quantized weights"))),
             }
         }
         Ok(())
@@ -150,7 +157,7 @@ impl ReportRequest {
 
     /// Refuses patterns that match none of the names.
     fn check_names<'n>(&self, path: &Path, names: impl Iterator<Item = &'n str> + Clone) -> Result<(), FileError> {
-        check_names(&self.include, &self.exclude, names).map_err(FileError::unmatched(path))
+        check_names(&self.include, &self.exclude, names).map_err(|error| FileError::invalid(path, error))
     }
 
     fn empty_report(&self) -> Report {
@@ -219,7 +226,7 @@ pub fn report_of(tensors: &[(&str, TensorView<'_>)], request: &ReportRequest) ->
         Some((place, Task::keeping(TaskInput::Memory(bytes), view.len(), view.data_type(), Items::PLAIN)))
     };
     let meter = Meter::new(request.watch.as_ref(), survey.bytes());
-    let failed = |(place, trouble)| match trouble {
+    let failed = |(place, error)| match error {
         PipelineError::Stopped => FileError::Stopped { path: Path::new(MEMORY).to_owned() },
         PipelineError::Cast(error) => in_memory(tensors[survey.index(place)].0, error),
         PipelineError::Read(error) | PipelineError::Write(error) => FileError::io(Path::new(MEMORY), "read", error),
@@ -267,7 +274,7 @@ fn read(
 ) -> Result<(), FileError> {
     let stored = |place| &input.tensors[survey.index(place)];
     let task = |place| Some((place, of_stored(input, stored(place))?));
-    let failed = |(place, trouble)| inspect::failed(input, stored(place), trouble);
+    let failed = |(place, error)| inspect::failed(input, stored(place), error);
     let (ready, others): (Vec<_>, Vec<_>) = (0..survey.len()).partition(|&place| task(place).is_some());
     let is_read = |&&place: &&usize| pass == Pass::Second || survey.is_read_twice(place);
     let tasks = ready.iter().filter(is_read).filter_map(|&place| task(place));

@@ -8,55 +8,79 @@ use crate::selection::Selection;
 use onnx_cast::{CastOptions, DataType};
 use std::path::Path;
 
-/// Where a model's elements go.
-///
-/// Left alone, elements stay where they were: in the model, or in a file of external data, which is then one file
-/// beside the output, named as the output with `.data` behind it. A model that would be larger than a protobuf message
-/// may be (2 GiB) gets such a file by itself.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Storage {
-    /// Put elements into this file, beside the model.
-    pub external_data: Option<String>,
-    /// Tensors of this many bytes or more go into the file, 1024 where it is not said.
-    pub threshold: Option<u64>,
+request! {
+    /// Where a model's elements go.
+    ///
+    /// Left alone, elements stay where they were: in the model, or in a file of external data, which is then one file
+    /// beside the output, named as the output with `.data` behind it. A model that would be larger than a protobuf message
+    /// may be (2 GiB) gets such a file by itself.
+    #[derive(Default, PartialEq, Eq)]
+    pub struct Storage {
+        /// Put elements into this file, beside the model.
+        pub external_data: Option<String>,
+        /// Tensors of this many bytes or more go into the file, 1024 where it is not said.
+        pub threshold: Option<u64>,
+    }
 }
 
-impl Storage {
-    /// Refuses the fields of a request that only models have a use for.
-    pub(crate) fn refuse_of_models(&self, path: &Path, raise_opset: bool) -> Result<(), FileError> {
+request! {
+    /// What only a cast or a quantization of a model has a use for.
+    #[derive(Default, PartialEq, Eq)]
+    pub struct ModelOptions {
+        /// Raise its opset where a target needs it, if every operator means the same in the newer one.
+        pub raise_opset: bool,
+        /// Where its elements go.
+        pub storage: Storage,
+    }
+}
+
+impl ModelOptions {
+    /// Refuses what is given, for a file that is not a model.
+    pub(crate) fn refuse(&self, path: &Path) -> Result<(), FileError> {
         const MODELS: &str = "is for models (.onnx to .onnx)";
         let fields = [
-            ("raise_opset", raise_opset, MODELS),
-            ("external_data", self.external_data.is_some(), MODELS),
-            ("external_threshold", self.threshold.is_some(), MODELS),
+            ("raise_opset", self.raise_opset, MODELS),
+            ("external_data", self.storage.external_data.is_some(), MODELS),
+            ("external_threshold", self.storage.threshold.is_some(), MODELS),
         ];
         FileError::refuse(path, &fields)
     }
 }
 
-/// How a job runs, whatever it does.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct RunOptions {
-    /// Threads at most.
-    pub threads: Option<usize>,
-    /// How to write.
-    pub write: WriteOptions,
-    /// Find out what would be done, and write nothing. Values are read only where they are to be counted.
-    pub dry_run: bool,
-    /// Copy the other files of a checkpoint's folder, where the input is a folder: configuration, tokenizer, and so on,
-    /// but no other weights and no hidden files. By default they are copied.
-    pub copy_others: bool,
-    /// Leave files alone that hold already what would be written: their bytes are compared with the result.
-    pub resume: bool,
-    /// Count what becomes of the values: [`TensorSummary::counts`](crate::TensorSummary::counts). Where weights are
-    /// quantized, those that they then stand for, in float; where they are dequantized, what the last rounding, from
-    /// float to the target, makes of them.
-    pub count: bool,
-    /// Losses that make the job fail, with nothing written.
-    pub fail_on: Vec<Loss>,
-    /// Called with the progress of the work.
-    pub watch: Option<Watch>,
+request! {
+    /// What an input does not tell itself.
+    #[derive(Default, PartialEq, Eq)]
+    pub struct RawInput {
+        /// The type of raw bytes, and of a `.npy` file that does not tell it. Elsewhere it must be the file's.
+        pub from: Option<DataType>,
+        /// The shape of raw bytes.
+        pub shape: Option<Vec<usize>>,
+    }
+}
+
+request! {
+    /// How a job runs, whatever it does.
+    pub struct RunOptions {
+        /// Threads at most.
+        pub threads: Option<usize>,
+        /// How to write.
+        pub write: WriteOptions,
+        /// Find out what would be done, and write nothing. Values are read only where they are to be counted.
+        pub dry_run: bool,
+        /// Copy the other files of a checkpoint's folder, where the input is a folder: configuration, tokenizer, and so on,
+        /// but no other weights and no hidden files. By default they are copied.
+        pub copy_others: bool,
+        /// Leave files alone that hold already what would be written: their bytes are compared with the result.
+        pub resume: bool,
+        /// Count what becomes of the values: [`TensorSummary::counts`](crate::TensorSummary::counts). Where weights are
+        /// quantized, those that they then stand for, in float; where they are dequantized, what the last rounding, from
+        /// float to the target, makes of them.
+        pub count: bool,
+        /// Losses that make the job fail, with nothing written.
+        pub fail_on: Vec<Loss>,
+        /// Called with the progress of the work.
+        pub watch: Option<Watch>,
+    }
 }
 
 impl Default for RunOptions {
@@ -80,54 +104,6 @@ impl RunOptions {
         Self::default()
     }
 
-    /// With so many threads at most, or as many as are worth it.
-    pub fn threads(mut self, threads: impl Into<Option<usize>>) -> Self {
-        self.threads = threads.into();
-        self
-    }
-
-    /// With [`RunOptions::write`].
-    pub fn write(mut self, write: WriteOptions) -> Self {
-        self.write = write;
-        self
-    }
-
-    /// With [`RunOptions::dry_run`].
-    pub fn dry_run(mut self, dry_run: bool) -> Self {
-        self.dry_run = dry_run;
-        self
-    }
-
-    /// With [`RunOptions::copy_others`].
-    pub fn copy_others(mut self, copy_others: bool) -> Self {
-        self.copy_others = copy_others;
-        self
-    }
-
-    /// With [`RunOptions::resume`].
-    pub fn resume(mut self, resume: bool) -> Self {
-        self.resume = resume;
-        self
-    }
-
-    /// With [`RunOptions::count`].
-    pub fn count(mut self, count: bool) -> Self {
-        self.count = count;
-        self
-    }
-
-    /// With [`RunOptions::fail_on`].
-    pub fn fail_on(mut self, losses: impl Into<Vec<Loss>>) -> Self {
-        self.fail_on = losses.into();
-        self
-    }
-
-    /// With [`RunOptions::watch`].
-    pub fn watch(mut self, watch: impl Into<Option<Watch>>) -> Self {
-        self.watch = watch.into();
-        self
-    }
-
     /// Refuses to count where no value changes.
     pub(crate) fn refuse_counts(&self, path: &Path) -> Result<(), FileError> {
         const KEPT: &str = "is for jobs that round: no value changes here";
@@ -136,7 +112,7 @@ impl RunOptions {
 
     /// A dry run that reads no values.
     pub fn plan(self) -> Self {
-        self.dry_run(true).count(false).fail_on([])
+        self.dry_run(true).count(false).fail_on(Vec::new())
     }
 
     /// Whether values are counted.
@@ -145,67 +121,62 @@ impl RunOptions {
     }
 }
 
-/// What to cast of a file, an archive, a checkpoint or a model, to what, and how.
-#[derive(Clone, Debug)]
-pub struct CastRequest {
-    /// Which tensors, and to which types.
-    pub selection: Selection,
-    /// The opset and the operator's attributes; of threads, [`CastRequest::run`] says how many. A model imports its own
-    /// opset.
-    pub options: CastOptions,
-    /// The input's type, where a `.npy` file does not tell it. Elsewhere it must be the file's.
-    pub from: Option<DataType>,
-    /// The shape of an input of raw bytes.
-    pub shape: Option<Vec<usize>>,
-    /// How the job runs.
-    pub run: RunOptions,
-    /// Of a model: raise its opset where a target needs it, if every operator means the same in the newer one.
-    pub raise_opset: bool,
-    /// Of a model: where its elements go.
-    pub storage: Storage,
+request! {
+    /// What to cast of a file, an archive, a checkpoint or a model, to what, and how.
+    #[derive(Default)]
+    pub struct CastRequest {
+        /// Which tensors, and to which types.
+        pub selection: Selection,
+        /// The opset and the operator's attributes; of threads, [`CastRequest::run`] says how many. A model imports its own
+        /// opset.
+        pub options: CastOptions,
+        /// What a file of raw bytes does not tell.
+        pub raw: RawInput,
+        /// What is for models.
+        pub model: ModelOptions,
+        /// How the job runs.
+        pub run: RunOptions,
+    }
 }
 
 impl CastRequest {
     /// To a type, with ONNX's defaults.
     pub fn new(to: DataType) -> Self {
-        CastRequest {
-            selection: Selection::new(to),
-            options: CastOptions::default(),
-            from: None,
-            shape: None,
-            run: RunOptions::default(),
-            raise_opset: false,
-            storage: Storage::default(),
-        }
+        CastRequest::default().selection(Selection::new(to))
     }
 }
 
-/// Whose bits to reinterpret of a file, an archive or a checkpoint, as which type, and how.
-#[derive(Clone, Debug)]
-pub struct BitCastRequest {
-    /// Which tensors, and as which types.
-    pub selection: Selection,
-    /// The opset.
-    pub opset: i64,
-    /// As [`CastRequest::from`].
-    pub from: Option<DataType>,
-    /// As [`CastRequest::shape`].
-    pub shape: Option<Vec<usize>>,
-    /// How the job runs. Nothing is lost, so nothing is counted.
-    pub run: RunOptions,
+request! {
+    /// Whose bits to reinterpret of a file, an archive or a checkpoint, as which type, and how.
+    pub struct BitCastRequest {
+        /// Which tensors, and as which types.
+        pub selection: Selection,
+        /// The opset.
+        pub opset: i64,
+        /// What a file of raw bytes does not tell.
+        pub raw: RawInput,
+        /// How the job runs. Nothing is lost, so nothing is counted.
+        pub run: RunOptions,
+    }
+}
+
+impl Default for BitCastRequest {
+    fn default() -> Self {
+        let CastRequest { selection, options, raw, run, .. } = CastRequest::default();
+        BitCastRequest { selection, opset: options.opset, raw, run }
+    }
 }
 
 impl BitCastRequest {
     /// To a type, at the newest opset.
     pub fn new(to: DataType) -> Self {
-        let CastRequest { selection, options, from, shape, run, .. } = CastRequest::new(to);
-        BitCastRequest { selection, opset: options.opset, from, shape, run }
+        BitCastRequest::default().selection(Selection::new(to))
     }
 
     /// The same as a request of a cast, which has more to say.
     pub(crate) fn as_cast(&self) -> CastRequest {
-        let BitCastRequest { selection, opset, from, shape, run } = self.clone();
+        let BitCastRequest { selection, opset, raw, run } = self.clone();
         let options = CastOptions::new().opset(opset);
-        CastRequest { selection, options, from, shape, run, raise_opset: false, storage: Storage::default() }
+        CastRequest { selection, options, raw, run, model: ModelOptions::default() }
     }
 }

@@ -14,13 +14,13 @@ mod replacement;
 mod side_files;
 
 pub use memory::MadeTensors;
-pub(crate) use open::{Opened, Places, open, open_folder, open_to_file};
+pub(crate) use open::{Opened, OutputPaths, open, open_folder, open_to_file};
 pub use part::{Part, Shard};
 pub(crate) use side_files::{SideFiles, Text};
 
 use crate::counts::Counter;
 use crate::error::FileError;
-use crate::formats::error::FormatError;
+use crate::formats::error::{FormatError, Invalid};
 use crate::formats::format::Format;
 use crate::formats::gguf::WRITTEN_ALIGNMENT;
 use crate::formats::input::Input;
@@ -30,7 +30,7 @@ use crate::formats::source::Items;
 use crate::io::atomic::{check_vacant, create_folder};
 use crate::io::positional::InputFile;
 use crate::io::progress::Meter;
-use crate::layouts::{Checkpoint, LayoutError, TensorRef};
+use crate::layouts::{Checkpoint, TensorRef};
 use crate::pipeline::{self, Compute, Greatest, InPlace, Nowhere, Same, Task, TaskInput};
 use crate::request::RunOptions;
 use crate::summary::{Summary, TensorSummary};
@@ -171,7 +171,7 @@ impl<'a> Rewrite<'a> {
         summary: &mut Summary,
         replacement: &Replacement,
     ) -> Result<bool, FileError> {
-        let Places { folder, single, .. } = &self.opened.places;
+        let OutputPaths { folder, single, .. } = &self.opened.outputs;
         if folder.is_some() || single.is_some() {
             create_folder(&file.path)?;
         }
@@ -209,14 +209,14 @@ impl<'a> Rewrite<'a> {
             let made_of: Vec<&str> = file.rows.iter().map(|row| self.made_of(row)).collect();
             check_file(&self.source(file).file, &file.path, file.format, &rows, &made_of, write)?;
         }
-        let Some(folder) = &self.opened.places.folder else {
+        let Some(folder) = &self.opened.outputs.folder else {
             let mut occupied = self.files.iter().filter(|_| write.no_clobber);
             occupied.try_for_each(|file| check_vacant(&file.path))?;
             return Ok(Replacement::default());
         };
         let weights = self.files.iter().map(|file| file.path.clone());
         let files: Vec<PathBuf> = weights.chain(self.side_files.targets(folder)).collect();
-        Replacement::check(folder, self.opened.in_place, &files, self.opened.places.index.as_deref(), write)
+        Replacement::check(folder, self.opened.in_place, &files, self.opened.outputs.index.as_deref(), write)
     }
 
     fn checkpoint(&self) -> &'a Checkpoint {
@@ -268,10 +268,10 @@ impl<'a> Rewrite<'a> {
         for check in checks {
             let progress = |bytes| meter.add(bytes);
             let done = pipeline::run(&[check.task()], self.options.threads, &Nowhere, &progress);
-            done.map_err(|(_, trouble)| {
+            done.map_err(|(_, error)| {
                 let stored = self.checkpoint().stored(check.tensor);
                 let path = self.checkpoint().files[check.tensor.file].path();
-                FileError::moving(trouble, path, path, &stored.name)
+                FileError::moving(error, path, path, &stored.name)
             })?;
             (check.verdict)()?;
         }
@@ -295,8 +295,7 @@ impl<'a> Rewrite<'a> {
         let mut names = HashSet::new();
         for row in self.rows() {
             if !names.insert(&row.summary.name) {
-                let error = LayoutError::Collision { tensor: row.summary.name.clone() };
-                return Err(self.checkpoint().error(Some(row.tensor), error));
+                return Err(self.checkpoint().error(Some(row.tensor), Invalid::twice(&row.summary.name)));
             }
         }
         Ok(())
@@ -334,10 +333,7 @@ impl<'a> Rewrite<'a> {
                 let TensorSummary { name, to, shape, bytes_after, .. } = &row.summary;
                 Ok(output.frame(name, *to, shape, *bytes_after, message)?)
             }
-            (_, rows) => {
-                let (path, what) = (self.source(file).path().to_owned(), "another format");
-                Err(FormatError::TensorCount { path, count: rows.len(), what }.into())
-            }
+            (_, rows) => Err(FormatError::not_one(self.source(file).path(), rows.len(), "another format").into()),
         }
     }
 
@@ -358,7 +354,7 @@ impl Check<'_> {
 impl<'a> Rewritten<'a> {
     /// The `.safetensors` file that a file of the input gives.
     pub(crate) fn of(opened: &Opened<'_>, input: &Input, rows: Vec<Row<'a>>) -> Rewritten<'a> {
-        let (path, metadata) = (opened.places.file(input.path()), input.metadata.clone());
+        let (path, metadata) = (opened.outputs.file(input.path()), input.metadata.clone());
         Rewritten { path, format: Format::Safetensors, metadata, head: None, rows }
     }
 

@@ -3,9 +3,10 @@
 //! A pattern is a glob over the whole name (`*`, `?`, `[a-z]`, `{a,b}`; `*` also goes over points and slashes), or
 //! behind `re:` a regular expression that is searched for anywhere in the name.
 
+use crate::formats::error::{Invalid, InvalidKind};
 use crate::glob::{Regex, to_regex};
 use crate::io::fs;
-use crate::text::{PathText, Short};
+use crate::text::{PathText, Short, Wording};
 use onnx_cast::{DataType, UnknownType};
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -65,27 +66,25 @@ pub enum SelectionError {
 }
 
 /// A pattern of a request that matches no name: nothing would be done by it, or nothing spared.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("{option} `{}` matches no tensor ({})", Short(pattern), Hint(near))]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Unmatched {
     /// The field of the request: `include`, `exclude` or `rules`.
-    pub option: &'static str,
+    pub field: &'static str,
     /// The pattern.
     pub pattern: String,
     /// The name that it nearly matches.
     pub near: Option<String>,
 }
 
-/// What to do about a pattern that matches no name.
-struct Hint<'a>(&'a Option<String>);
-
-impl fmt::Display for Hint<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            Some(name) => write!(f, "did you mean `{}`?", Short(name)),
-            None => f.write_str("`info` lists the names"),
-        }
+impl From<Unmatched> for Invalid {
+    fn from(Unmatched { field, pattern, near }: Unmatched) -> Invalid {
+        let hint = match near {
+            Some(name) => format!("did you mean `{}`?", Short(&name)),
+            None => "`info` lists the names".to_owned(),
+        };
+        let what = format!(" `{}` matches no tensor ({hint})", Short(&pattern));
+        Invalid::new(InvalidKind::Request, Wording::default().field(field, what))
     }
 }
 
@@ -281,7 +280,7 @@ pub fn check_names<'n>(
 }
 
 fn check<'p, 'n>(
-    option: &'static str,
+    field: &'static str,
     mut patterns: impl Iterator<Item = &'p Pattern>,
     names: impl Iterator<Item = &'n str> + Clone,
 ) -> Result<(), Unmatched> {
@@ -289,7 +288,7 @@ fn check<'p, 'n>(
     match patterns.find(is_unmatched) {
         Some(pattern) => {
             let near = pattern.nearest(names.clone()).map(str::to_owned);
-            Err(Unmatched { option, pattern: pattern.to_string(), near })
+            Err(Unmatched { field, pattern: pattern.to_string(), near })
         }
         None => Ok(()),
     }
@@ -444,7 +443,7 @@ mod tests {
         let matched = Selection { rules: rules(&["*.norm=keep"]), ..Selection::new(Int8) };
         assert_eq!(matched.check_names(names()), Ok(()));
         let near = |option: &str, pattern: &str| {
-            format!("{option} `{pattern}` matches no tensor (did you mean `layer.0.norm`?)")
+            format!("`{option}` `{pattern}` matches no tensor (did you mean `layer.0.norm`?)")
         };
         for (selection, want) in [
             (Selection { include: patterns(&["*.norm", "*.nrom"]), ..matched.clone() }, near("include", "*.nrom")),
@@ -452,11 +451,11 @@ mod tests {
             (Selection { rules: rules(&["*.norm=keep", "*nrm=int8"]), ..matched.clone() }, near("rules", "*nrm")),
             (
                 Selection { exclude: patterns(&["re:bias$"]), ..matched.clone() },
-                "exclude `re:bias$` matches no tensor (`info` lists the names)".to_owned(),
+                "`exclude` `re:bias$` matches no tensor (`info` lists the names)".to_owned(),
             ),
         ] {
             let error = selection.check_names(names()).expect_err("no match");
-            assert_eq!(error.to_string(), want);
+            assert_eq!(Invalid::from(error).to_string(), want);
         }
         // A list of rules may be meant for other files too.
         let listed = Selection { rules: Rule::parse_lines("*.bias=keep").expect("a rule"), ..matched };

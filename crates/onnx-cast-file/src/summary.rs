@@ -1,7 +1,7 @@
 //! What a cast did, tensor by tensor.
 
 use crate::counts::{Alarms, Counter, Counts};
-use crate::text::{TensorText, counted};
+use crate::text::{TensorText, Wording, counted};
 use onnx_cast::DataType;
 
 /// What was done with a file.
@@ -38,7 +38,7 @@ impl Summary {
 
     /// What to know before the output is used: how many values overflowed, were saturated or are NaN, and the first
     /// tensor with one. `None` where there are no such values, or no values were read.
-    pub fn warning(&self) -> Option<String> {
+    pub fn warning(&self) -> Option<Wording> {
         let mut all = Alarms::default();
         self.tensors.iter().filter_map(|row| row.alarms).for_each(|alarms| all += alarms);
         let first = self.tensors.iter().find(|row| row.alarms.is_some_and(|alarms| alarms.any()))?;
@@ -58,14 +58,13 @@ impl Summary {
         if !in_first.is_empty() {
             text += &format!(" (first in {})", in_first.trim_end_matches(": "));
         }
-        match all.nan_scales {
-            0 => {}
-            1 => text += "; 1 block has a NaN scale, which `dequantize` refuses without `allow_nan`",
-            count => {
-                text += &format!("; {count} blocks have NaN scales, which `dequantize` refuses without `allow_nan`")
-            }
-        }
-        Some(text)
+        let have = match all.nan_scales {
+            0 => return Some(text.into()),
+            1 => "1 block has a NaN scale".to_owned(),
+            count => format!("{count} blocks have NaN scales"),
+        };
+        let text = format!("{text}; {have}, which `dequantize` refuses without ");
+        Some(Wording::from(text).field("allow_nan", ""))
     }
 
     /// How many scales and zero points of activations the output lacks, and the first; `None` where it lacks none.

@@ -60,6 +60,56 @@ impl fmt::Display for Short<'_> {
     }
 }
 
+/// A text that may name fields of requests. Each is kept apart, so that a front end can show its own name for it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Wording {
+    start: String,
+    /// Fields, by their names in Rust, each with the text that follows it.
+    fields: Vec<(&'static str, String)>,
+}
+
+impl Wording {
+    /// The text before the first field.
+    pub(crate) fn start(&self) -> &str {
+        &self.start
+    }
+
+    /// The same text, with a field and what follows it.
+    pub fn field(mut self, name: &'static str, text: impl Into<String>) -> Wording {
+        self.fields.push((name, text.into()));
+        self
+    }
+
+    /// The same text, followed by another.
+    pub fn then(mut self, text: &str) -> Wording {
+        self.fields.last_mut().map_or(&mut self.start, |(_, end)| end).push_str(text);
+        self
+    }
+
+    /// The same text, behind another.
+    pub fn after(&self, text: impl fmt::Display) -> Wording {
+        Wording { start: format!("{text}{}", self.start), fields: self.fields.clone() }
+    }
+
+    /// The text, with a front end's names for fields.
+    pub fn with(&self, name: impl Fn(&'static str) -> String) -> String {
+        let fields = self.fields.iter().map(|(field, text)| name(field) + text);
+        self.start.clone() + &fields.collect::<String>()
+    }
+}
+
+impl<T: Into<String>> From<T> for Wording {
+    fn from(text: T) -> Wording {
+        Wording { start: text.into(), fields: Vec::new() }
+    }
+}
+
+impl fmt::Display for Wording {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.with(|field| format!("`{field}`")))
+    }
+}
+
 /// Names with reasons, as ``\`w1\` (a reason)``; cut past three.
 pub fn named(all: &[(String, String)]) -> String {
     const LIMIT: usize = 3;

@@ -11,9 +11,10 @@ mod rows;
 mod scales;
 
 use crate::error::FileError;
+use crate::formats::error::{Invalid, InvalidKind};
 use crate::layouts::{
-    self, Activations, Checkpoint, Claims, Config, Encoding, Integers, KeyValueCache, LayoutError, Order,
-    QuantizedFormat, Role, Scheme, TensorRef, Weight, Weights, WrittenWeight,
+    self, Activations, Checkpoint, Claims, Config, Encoding, Integers, KeyValueCache, Order, QuantizedFormat, Role,
+    Scheme, TensorRef, Weight, Weights, WrittenWeight,
 };
 use crate::pipeline::Compute;
 use crate::quantize::{self, QuantizeRequest};
@@ -27,20 +28,21 @@ use serde_json::Value;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Which layout a quantized checkpoint gets, and how.
-#[derive(Clone, Debug)]
-pub struct TranscodeRequest {
-    /// The layout that it gets.
-    pub layout: Scheme,
-    /// The format that weights of MXFP4 get: NVFP4, or float8e4m3fn in blocks of 128x128. Other weights keep theirs.
-    pub to: Option<QuantizedFormat>,
-    /// What becomes of activations. If it is not given, their scales are carried over, and an error where the layout has
-    /// no place for them; otherwise they are left out ([`Summary::dropped`]).
-    pub activations: Option<Activations>,
-    /// The layout that it has; where it is not given, the configuration or the names of tensors tell it.
-    pub scheme: Option<Scheme>,
-    /// How the job runs.
-    pub run: RunOptions,
+request! {
+    /// Which layout a quantized checkpoint gets, and how.
+    pub struct TranscodeRequest {
+        /// The layout that it gets.
+        pub layout: Scheme,
+        /// The format that weights of MXFP4 get: NVFP4, or float8e4m3fn in blocks of 128x128. Other weights keep theirs.
+        pub to: Option<QuantizedFormat>,
+        /// What becomes of activations. If it is not given, their scales are carried over, and an error where the layout
+        /// has no place for them; otherwise they are left out ([`Summary::dropped`]).
+        pub activations: Option<Activations>,
+        /// The layout that it has; where it is not given, the configuration or the names of tensors tell it.
+        pub scheme: Option<Scheme>,
+        /// How the job runs.
+        pub run: RunOptions,
+    }
 }
 
 impl TranscodeRequest {
@@ -61,7 +63,7 @@ impl TranscodeRequest {
 ///
 /// # Errors
 /// Where a file cannot be read or written, the checkpoint contradicts itself, the layout has no place for a weight, or
-/// a weight would change ([`LayoutError::Changes`]).
+/// a weight would change ([`InvalidKind::Changes`](crate::InvalidKind::Changes)).
 pub fn transcode_file(
     input: impl AsRef<Path>,
     output: impl AsRef<Path>,
@@ -194,7 +196,11 @@ impl<'a> Transcoder<'a, '_> {
             let verdict = move || match count.count() {
                 0 => Ok(()),
                 count => {
-                    let error = LayoutError::Changes { tensor: tensor.clone(), count, to };
+                    let what = format!(
+                        "as {to}, {count} of its values or blocks would change (nothing is written; dequantize and \
+                         quantize round them)"
+                    );
+                    let error = Invalid::new(InvalidKind::Changes, what).of_tensor(tensor);
                     Err(checkpoint.error(Some(weight.tensor), error))
                 }
             };
@@ -218,14 +224,13 @@ impl Planner<'_> {
         let plan = |weight: &Weight| {
             let tensor = &self.checkpoint.stored(weight.tensor).name;
             let wrong = |error| self.checkpoint.error(Some(weight.tensor), error);
-            let named = |error| match error {
-                LayoutError::Unsupported { layout, to, reason } => {
-                    LayoutError::NotHeld { tensor: tensor.clone(), layout, to, reason }
-                }
-                error => error,
-            };
-            let written = self.write(weight).map_err(|error| wrong(named(error)))?;
-            written.ok_or_else(|| wrong(LayoutError::NotTranscoded { tensor: tensor.clone() }))
+            let wrong = |error: Invalid| wrong(error.of_tensor(tensor));
+            self.write(weight).map_err(wrong)?.ok_or_else(|| {
+                let what = "no other layout has such a weight: of one axis, of float8 with zero points, of integers in \
+                            three axes, of ComfyUI's block formats, or of a layout that is only read (dequantize and \
+                            quantize go from any layout to any, with a loss)";
+                wrong(Invalid::new(InvalidKind::Unsupported, what))
+            })
         };
         self.weights.list.iter().map(plan).collect()
     }
@@ -247,7 +252,7 @@ impl Planner<'_> {
     }
 
     /// Refuses targets that MXFP4 does not become.
-    fn check_target(&self) -> Result<(), LayoutError> {
+    fn check_target(&self) -> Result<(), Invalid> {
         let known = [
             QuantizedFormat::Block(BlockFormat::NvFp4),
             QuantizedFormat::Block(BlockFormat::MxFp4),
@@ -255,15 +260,14 @@ impl Planner<'_> {
         ];
         match self.request.to {
             Some(to) if !known.contains(&to) => {
-                let reason = "transcoded weights become nvfp4 or float8e4m3fn".to_owned();
-                Err(LayoutError::Unsupported { layout: self.request.layout.name(), to: to.name(), reason })
+                Err(self.request.layout.not_held(to, "transcoded weights become nvfp4 or float8e4m3fn"))
             }
             _ => Ok(()),
         }
     }
 
     /// The format of a weight, and what it becomes; `None` of one that is in no layout but its own.
-    fn write(&self, weight: &Weight) -> Result<Option<(QuantizedFormat, WrittenWeight)>, LayoutError> {
+    fn write(&self, weight: &Weight) -> Result<Option<(QuantizedFormat, WrittenWeight)>, Invalid> {
         let form = form::form_of(weight, self.weights.block).filter(|_| !self.weights.scheme.is_only_read());
         let Some((from, granularity)) = form else { return Ok(None) };
         let is_mxfp4 = from == QuantizedFormat::Block(BlockFormat::MxFp4);
@@ -274,9 +278,7 @@ impl Planner<'_> {
         let int8 = QuantizedFormat::Elements(DataType::Int8);
         let has_only_bytes = !layout.row().packs_integers && layout.granularity(int8, None).is_ok();
         let to = if are_integers && has_only_bytes { int8 } else { to };
-        let refuse = |reason: &str| {
-            Err(LayoutError::Unsupported { layout: layout.name(), to: to.name(), reason: reason.to_owned() })
-        };
+        let refuse = |reason: &str| Err(layout.not_held(to, reason));
         if weight.groups.is_some() && has_only_bytes {
             return refuse("its columns have no groups of their own (weight_g_idx)");
         }

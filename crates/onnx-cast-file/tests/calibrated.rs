@@ -89,11 +89,11 @@ fn numbers_that_json_lacks_stay_in_configurations() {
 fn refused(folder: &Folder, want: &str) {
     let (input, output) = (folder.path("in"), folder.path("out"));
     let to = vec![CandidateFormat::Bare(DataType::Float16)];
-    let by_value = DiffRequest { by_value: true, ..DiffRequest::default() };
+    let by_value = DiffRequest::default().by_value(true);
     let failures = [
         ("dequantize", dequantize_file(&input, &output, &DequantizeRequest::new(DataType::Float)).map(drop)),
         ("transcode", transcode_file(&input, &output, &TranscodeRequest::new(Scheme::Plain)).map(drop)),
-        ("report", report(&input, &ReportRequest { to, ..ReportRequest::default() }).map(drop)),
+        ("report", report(&input, &ReportRequest::default().to(to)).map(drop)),
         ("diff", diff(&input, &input, &by_value).map(drop)),
     ];
     for (job, done) in failures {
@@ -101,7 +101,7 @@ fn refused(folder: &Folder, want: &str) {
         assert!(error.contains(want) && !output.exists(), "{job}: {error}");
     }
     let found = inspect(&input, &InspectRequest::default()).expect("listed").quantized.expect("quantized weights");
-    assert!(found.warning.is_some_and(|warning| warning.contains(want)), "info: {want}");
+    assert!(found.warning.is_some_and(|warning| warning.to_string().contains(want)), "info: {want}");
 }
 
 #[test]
@@ -116,7 +116,7 @@ fn what_changes_weights_beside_their_scales_is_refused() {
         "m.smooth_factor",
     ] {
         let folder = Folder::new(FP8, &[weight(), vec![floats(name, &[4], &[1.0; 4])]].concat());
-        refused(&folder, &format!("tensor `{name}` changes the weights beside it"));
+        refused(&folder, &format!("tensor `{name}`: it changes the weights beside it"));
     }
     let config = |more: &str| FP8.replace("\"quant_algo\"", &format!("{more}, \"quant_algo\""));
     for (key, value) in [
@@ -157,7 +157,7 @@ fn what_only_quantized_weights_have_a_use_for_goes_with_them() {
     let mut want: Vec<String> = scales.iter().map(|name| (*name).to_owned()).collect();
     want.sort();
     let all = DequantizeRequest::new(DataType::BFloat16);
-    let dry = DequantizeRequest { run: all.run.clone().dry_run(true), ..all.clone() };
+    let dry = all.clone().run(all.run.clone().dry_run(true));
     for (request, name) in [(&dry, "dry"), (&all, "out")] {
         let mut done = run(request, name);
         let said = done.dropped_text();
@@ -171,7 +171,7 @@ fn what_only_quantized_weights_have_a_use_for_goes_with_them() {
         exclude: vec!["m.weight".parse().expect("a pattern")],
         ..onnx_cast_file::Selection::new(DataType::BFloat16)
     };
-    let done = run(&DequantizeRequest { selection, ..all }, "kept");
+    let done = run(&all.selection(selection), "kept");
     assert_eq!((done.dropped.len(), done.dropped_text()), (0, None));
     assert_eq!(read(&folder.path("kept/model.safetensors")).len(), tensors.concat().len());
 }
@@ -230,7 +230,7 @@ fn modelopt_is_written_as_its_owner_exports_it() {
     let input = folder.path().join("modelopt-fp8-channel");
     let [plain, again] = ["plain", "again"].map(|name| folder.path().join(name));
     dequantize_file(&input, &plain, &DequantizeRequest::new(DataType::Float)).expect("plain");
-    let request = QuantizeRequest { layout: Some(Scheme::ModelOpt), ..QuantizeRequest::new(FLOAT8) };
+    let request = QuantizeRequest::new(FLOAT8).layout(Some(Scheme::ModelOpt));
     quantize_file(&plain, &again, &request).expect("quantized");
     assert!(all(&input) == all(&again));
 }
@@ -252,17 +252,17 @@ fn blocks_of_modelopt_have_four_axes_and_whole_columns() {
     let tensors = [values("a.q_proj.weight", &[200, 384]), values("a.k_proj.weight", &[64, 128])];
     let folder = Folder::new("{}", &tensors);
     let granularity = Some(Granularity::Block([128, 128]));
-    let request = QuantizeRequest { layout: Some(Scheme::ModelOpt), granularity, ..QuantizeRequest::new(FLOAT8) };
+    let request = QuantizeRequest::new(FLOAT8).layout(Some(Scheme::ModelOpt)).granularity(granularity);
     quantize_file(folder.path("in"), folder.path("out"), &request).expect("quantized");
     let (got, config) = (all(&folder.path("out")), json(&folder.path("out/config.json")));
     assert_eq!(got["a.q_proj.weight_scale"].1, [2, 1, 3, 1]);
     assert_eq!(got["a.k_proj.weight_scale"].1, [1, 1, 1, 1]);
     assert_eq!(config["quantization_config"]["quant_algo"], "FP8_PB_WO");
-    let own = QuantizeRequest { layout: Some(Scheme::DeepSeek), ..request.clone() };
+    let own = request.clone().layout(Some(Scheme::DeepSeek));
     quantize_file(folder.path("in"), folder.path("squares"), &own).expect("quantized");
     let squares = all(&folder.path("squares"));
     assert!(squares["a.q_proj.weight_scale_inv"].2 == got["a.q_proj.weight_scale"].2);
-    let by_value = DiffRequest { by_value: true, ..DiffRequest::default() };
+    let by_value = DiffRequest::default().by_value(true);
     assert!(diff(folder.path("out"), folder.path("squares"), &by_value).expect("compared").is_empty());
     // vLLM refuses other columns.
     let folder = Folder::new("{}", &[values("a.q_proj.weight", &[128, 160])]);
@@ -291,7 +291,7 @@ fn loaders_of_modelopt_exclude_what_is_kept_and_nothing_else() {
         names.iter().chain(&kept).map(|name| values(&format!("{name}.weight"), &[32, 64])).collect();
     let folder = Folder::new("{}", &tensors);
     for to in [NVFP4, FLOAT8] {
-        let request = QuantizeRequest { layout: Some(Scheme::ModelOpt), ..QuantizeRequest::new(to) };
+        let request = QuantizeRequest::new(to).layout(Some(Scheme::ModelOpt));
         let output = folder.path(to.name());
         quantize_file(folder.path("in"), &output, &request).expect("quantized");
         let ignored = strings(&json(&output.join("config.json"))["quantization_config"]["ignore"]);
@@ -342,7 +342,7 @@ fn what_no_loader_reads_is_refused() {
         ),
         (Scheme::Fbgemm, FLOAT8, Some(Granularity::Tensor), None, "the layout has no scales by tensor"),
     ] {
-        let request = QuantizeRequest { layout: Some(layout), granularity, activations, ..QuantizeRequest::new(to) };
+        let request = QuantizeRequest::new(to).layout(Some(layout)).granularity(granularity).activations(activations);
         let error = quantize_file(folder.path("in"), folder.path("out"), &request).expect_err(want).to_string();
         assert!(error.contains(want) && !folder.path("out").exists(), "{error}\nwant {want}");
     }
@@ -379,7 +379,7 @@ fn activations_are_dynamic_or_kept() {
     {
         let [output, back, kept, want] =
             ["out", "back", "kept", "want"].map(|name| folder.path(&format!("{name}{index}")));
-        let request = QuantizeRequest { granularity, activations, ..QuantizeRequest::new(to) };
+        let request = QuantizeRequest::new(to).granularity(granularity).activations(activations);
         quantize_file(folder.path("in"), &output, &request).expect("quantized");
         let config = &json(&output.join("config.json"))["quantization_config"];
         let inputs = &config["config_groups"]["group_0"]["input_activations"];
@@ -405,7 +405,7 @@ fn activations_are_dynamic_or_kept() {
         // Whatever becomes of activations, weights have the same values.
         let plain = DequantizeRequest::new(DataType::Float);
         dequantize_file(&output, &back, &plain).expect("read back");
-        quantize_file(folder.path("in"), &kept, &QuantizeRequest { activations: none, ..request }).expect("quantized");
+        quantize_file(folder.path("in"), &kept, &request.activations(none)).expect("quantized");
         dequantize_file(&kept, &want, &plain).expect("read back");
         assert!(all(&back) == all(&want), "{to} {granularity:?} {activations:?}");
         // Another run in the same layout keeps the settings.
@@ -476,7 +476,7 @@ fn scales_of_activations_are_carried_over() {
     {
         let error = transcode_file(&fp8, path("no"), &to(layout)).expect_err(want).to_string();
         assert!(error.contains(want) && !path("no").exists(), "{error}");
-        let request = TranscodeRequest { activations: Some(Activations::Dynamic), ..to(layout) };
+        let request = to(layout).activations(Some(Activations::Dynamic));
         let done = transcode_file(&fp8, path(layout.name()), &request).expect("without them");
         assert_eq!(done.dropped.len(), 9);
         let left = all(&path(layout.name()));
@@ -500,7 +500,7 @@ fn a_single_file_tells_its_layout() {
     for (layout, name) in Scheme::ALL {
         for to in QuantizedFormat::all() {
             for granularity in [None, Some(Granularity::Block([32, 48])), Some(Granularity::Block([1, 16]))] {
-                let request = QuantizeRequest { layout: Some(*layout), granularity, ..QuantizeRequest::new(to) };
+                let request = QuantizeRequest::new(to).layout(Some(*layout)).granularity(granularity);
                 let _ = fs::remove_file(path("out.safetensors"));
                 let Ok(_) = quantize_file(path("in.safetensors"), path("out.safetensors"), &request) else { continue };
                 let what = format!("{name} {to} {granularity:?}");
@@ -510,13 +510,13 @@ fn a_single_file_tells_its_layout() {
                 // As from a folder with a configuration.
                 let _ = (fs::remove_dir_all(path("folder")), fs::remove_dir_all(path("plain")));
                 quantize_file(source.path("in"), path("folder"), &request).expect(&what);
-                let scheme = DequantizeRequest { scheme: Some(*layout), ..plain };
+                let scheme = plain.scheme(Some(*layout));
                 dequantize_file(path("folder"), path("plain"), &scheme).expect(&what);
                 assert!(read(&path("back.safetensors")) == all(&path("plain")), "{what}");
                 let info = inspect(path("out.safetensors"), &InspectRequest::default()).expect(&what);
                 let quantized = info.quantized.expect(&what);
                 assert_eq!((quantized.scheme, quantized.warning), (Some(*layout), None), "{what}");
-                let by_value = DiffRequest { by_value: true, ..DiffRequest::default() };
+                let by_value = DiffRequest::default().by_value(true);
                 let found = diff(path("out.safetensors"), path("back.safetensors"), &by_value).expect(&what);
                 assert!(found.is_empty(), "{what}: {found:?}");
                 let same = TranscodeRequest::new(*layout);

@@ -7,8 +7,8 @@ use common::{PB, cases, checkpoint, patterns, text_without};
 use onnx_cast::{BitCast, Cast, CastOptions, DataType, RoundMode, Tensor};
 use onnx_cast_file::safetensors::type_name;
 use onnx_cast_file::{
-    AtomicFile, BitCastRequest, CastRequest, Format, FormatError, InvalidKind, RunOptions, WriteOptions, bit_cast_file,
-    cast_file, read_tensor, read_tensor_as, safetensors, write_tensor,
+    AtomicFile, BitCastRequest, CastRequest, Format, FormatError, InvalidKind, RawInput, RunOptions, WriteOptions,
+    bit_cast_file, cast_file, read_tensor, read_tensor_as, safetensors, write_tensor,
 };
 use std::collections::HashSet;
 use std::fs;
@@ -59,8 +59,9 @@ fn every_pair_of_types() {
             let (source, target) = (path(&folder, "in", input), path(&folder, "out", output));
             let place = format!("{from} {input} -> {to} {output}");
             // What is there is of any type.
-            let write = WriteOptions { force: true, ..WriteOptions::default() };
-            let request = CastRequest { from: Some(from), run: RunOptions::new().write(write), ..CastRequest::new(to) };
+            let write = WriteOptions::default().force(true);
+            let request =
+                CastRequest::new(to).run(RunOptions::new().write(write)).raw(RawInput::default().from(Some(from)));
             let summary = cast_file(&source, &target, &request).unwrap_or_else(|error| panic!("{place}: {error}"));
             let kept = input == output && input == Format::Safetensors && to.is_float() && !from.is_float();
             let want = if kept {
@@ -128,7 +129,8 @@ fn long_tensors() {
             assert_eq!(read_tensor_as(&source, Some(from)).expect("read").tensor, tensor, "{from} {input}");
             for output in [Format::TensorProto, Format::Npy] {
                 let target = path(&folder, "out", output);
-                cast_file(&source, &target, &CastRequest { from: Some(from), ..CastRequest::new(to) }).expect("cast");
+                cast_file(&source, &target, &CastRequest::new(to).raw(RawInput::default().from(Some(from))))
+                    .expect("cast");
                 let got = read_tensor_as(&target, Some(to)).expect("read").tensor;
                 assert!(got == want, "{from} {input} -> {to} {output}");
             }
@@ -181,7 +183,7 @@ fn a_checkpoint_with_a_tensor_that_cannot_be_held() {
     fs::write(&source, safetensors::write(None, &[("a", a.view()), ("b", b.view())]).expect("written")).expect("saved");
     fs::write(&target, b"old").expect("saved");
     let refused = |to, options| {
-        let error = cast_file(&source, &target, &CastRequest { options, ..CastRequest::new(to) }).expect_err("refused");
+        let error = cast_file(&source, &target, &CastRequest::new(to).options(options)).expect_err("refused");
         assert_eq!(fs::read(&target).expect("read"), b"old");
         text_without(folder.path(), error)
     };
@@ -217,7 +219,7 @@ fn attributes_arrive() {
     let tensor = Tensor::from_slice(vec![3], &[1.0f32, 1.5, 1000.0]).expect("a tensor");
     write_tensor(&source, Format::Npy, "", tensor.view(), &WriteOptions::default()).expect("written");
     let cast = |to, options| {
-        cast_file(&source, &target, &CastRequest { options, ..CastRequest::new(to) }).expect("cast");
+        cast_file(&source, &target, &CastRequest::new(to).options(options)).expect("cast");
         read_tensor(&target).expect("read").tensor.bytes().map(<[u8]>::to_vec)
     };
     let options = CastOptions::new().round_mode(RoundMode::Down);
@@ -277,14 +279,8 @@ fn npy_types_that_the_file_does_not_tell() {
     for plain in [false, true] {
         for &data_type in DataType::ALL.iter().filter(|data_type| data_type.is_numeric()) {
             let tensor = patterns(data_type, &[5]);
-            write_tensor(
-                &source,
-                Format::Npy,
-                "",
-                tensor.view(),
-                &WriteOptions { npy_plain: plain, ..Default::default() },
-            )
-            .expect("written");
+            write_tensor(&source, Format::Npy, "", tensor.view(), &WriteOptions::default().npy_plain(plain))
+                .expect("written");
             assert_eq!(read_tensor_as(&source, Some(data_type)).expect("read").tensor, tensor, "{data_type}");
             let header = fs::read(&source).expect("read");
             let header = String::from_utf8_lossy(&header[..64]).into_owned();
@@ -312,7 +308,7 @@ fn npy_types_that_the_file_does_not_tell() {
     // Another format knows its types.
     let target = folder.path().join("out.pb");
     cast_file(&source, &target, &CastRequest::new(DataType::Float)).expect("cast");
-    let request = CastRequest { from: Some(DataType::Double), ..CastRequest::new(DataType::Float16) };
+    let request = CastRequest::new(DataType::Float16).raw(RawInput::default().from(Some(DataType::Double)));
     let error = cast_file(&target, &target, &request).expect_err("another type").to_string();
     assert!(error.ends_with("out.pb: float, not double as asked"), "{error}");
 }

@@ -245,7 +245,7 @@ fn folders_within_are_copied_unless_they_hold_weights() {
     let pooling = fs::read_to_string(place.output().join("1_Pooling/config.json")).expect("a configuration");
     assert_eq!(pooling, "{\"torch_dtype\": \"float32\"}");
     // The same again finds everything there.
-    let request = CastRequest { run: RunOptions::new().resume(true), ..CastRequest::new(DataType::BFloat16) };
+    let request = CastRequest::new(DataType::BFloat16).run(RunOptions::new().resume(true));
     let again = cast_file(place.input(), place.output(), &request).expect("resumed");
     assert_eq!((again.already_there, again.kept_others.len()), (1, 0));
     // Nothing is written through a link in the output, and an output within the input is not copied into itself.

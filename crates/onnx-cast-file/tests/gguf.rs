@@ -4,8 +4,8 @@ use onnx_cast::{Cast, CastOptions, DataType, TensorView};
 use onnx_cast_file::formats::tensor::read_tensors_from;
 use onnx_cast_file::io::InputFile;
 use onnx_cast_file::{
-    CastRequest, DequantizeRequest, DiffRequest, Difference, Format, InspectRequest, NamedTensor, RunOptions, Scheme,
-    cast_file, dequantize_file, diff, inspect,
+    CastRequest, DequantizeRequest, DiffRequest, Difference, Format, InspectRequest, NamedTensor, RawInput, RunOptions,
+    Scheme, cast_file, dequantize_file, diff, inspect,
 };
 use std::collections::BTreeMap;
 use std::fs;
@@ -129,7 +129,7 @@ fn rules_and_names_select() {
 fn files_are_listed_and_compared() {
     let folder = tempfile::tempdir().expect("a folder");
     let input = stored("tensors.gguf");
-    let info = inspect(&input, &InspectRequest { values: true, ..InspectRequest::default() }).expect("listed");
+    let info = inspect(&input, &InspectRequest::default().values(true)).expect("listed");
     assert_eq!(info.format, Format::Gguf);
     assert_eq!(info.metadata, [("general.architecture".to_owned(), "llama".to_owned())]);
     let of = |name: &str| info.tensors.iter().find(|tensor| tensor.name == name).expect(name);
@@ -399,10 +399,9 @@ fn a_type_that_is_not_read_leaves_the_others_readable() {
     let info = inspect(&path, &InspectRequest::default()).expect("listed");
     let types: Vec<_> = info.tensors.iter().map(|tensor| (tensor.block_type, tensor.bytes)).collect();
     assert_eq!(types, [(Some("Q8_1"), 80), (Some("Q8_0"), 68), (Some("unknown"), 0)]);
-    let values = |exclude: &[&str]| InspectRequest {
-        values: true,
-        exclude: exclude.iter().map(|name| name.parse().expect("a pattern")).collect(),
-        ..InspectRequest::default()
+    let values = |exclude: &[&str]| {
+        let exclude = exclude.iter().map(|name| name.parse().expect("a pattern")).collect();
+        InspectRequest::default().values(true).exclude(exclude)
     };
     let error = inspect(&path, &values(&["old"])).expect_err("not read");
     let said = "tensor `new`: type 99 is not read here (`exclude` leaves the tensor out)";
@@ -446,7 +445,7 @@ fn scales_that_are_nan() {
         let folder = tempfile::tempdir().expect("a folder");
         let (input, output) = (folder.path().join("x.gguf"), folder.path().join("y.safetensors"));
         fs::write(&input, &file).expect("written");
-        let info = inspect(&input, &InspectRequest { values: true, ..InspectRequest::default() }).expect("listed");
+        let info = inspect(&input, &InspectRequest::default().values(true)).expect("listed");
         let values = info.tensors[0].values.expect("numbers");
         assert_eq!((values.nan, values.infinities), (nan, infinite), "type {kind}");
         if nan > 0 {
@@ -456,7 +455,7 @@ fn scales_that_are_nan() {
                 assert_eq!(refused(&file), format!("cannot read: {said}"), "type {kind}");
             }
         }
-        let request = DequantizeRequest { allow_nan: true, ..DequantizeRequest::new(DataType::Float) };
+        let request = DequantizeRequest::new(DataType::Float).allow_nan(true);
         dequantize_file(&input, &output, &request).expect("dequantized");
         let got = words(&tensors(&output)["w"]);
         let found: Vec<u32> = got.into_iter().filter(|word| f32::from_bits(*word).is_nan()).collect();
@@ -491,10 +490,7 @@ fn parts_are_the_whole() {
     let want = TensorView::new(DataType::Float, &shape, &want).expect("a tensor");
     let plan = Cast::new(DataType::BFloat16, &CastOptions::new()).and_then(|cast| cast.plan(DataType::Float));
     let want = plan.expect("a cast").run(&want).expect("cast");
-    let request = DequantizeRequest {
-        run: RunOptions::new().threads(Some(1)).resume(true),
-        ..DequantizeRequest::new(DataType::BFloat16)
-    };
+    let request = DequantizeRequest::new(DataType::BFloat16).run(RunOptions::new().threads(Some(1)).resume(true));
     let done = dequantize_file(&input, &output, &request).expect("dequantized");
     assert_eq!(done.already_there, 0);
     assert!(tensors(&output)["w"].tensor.bytes() == want.bytes(), "the values");
@@ -518,7 +514,7 @@ fn what_gguf_files_are_not_for() {
     let npy = folder.path().join("y.npy");
     let error = dequantize_file(&input, &npy, &request).expect_err("an output");
     assert_eq!(error.to_string(), said(&npy, "dequantizing does not take .npy files (the output is .safetensors)"));
-    let scheme = DequantizeRequest { scheme: Some(Scheme::GptOss), ..request.clone() };
+    let scheme = request.clone().scheme(Some(Scheme::GptOss));
     let error = dequantize_file(&input, &plain, &scheme).expect_err("a scheme");
     let text = "choosing a scheme does not take .gguf files (each tensor tells its type)";
     assert_eq!(error.to_string(), said(&input, text));
@@ -530,7 +526,8 @@ fn what_gguf_files_are_not_for() {
     assert_eq!(error.to_string(), said(&output, "cast does not take .gguf files (`quantize --layout gguf` writes it)"));
     let raw = folder.path().join("x.bin");
     fs::copy(&input, &raw).expect("copied");
-    let error = cast_file(&raw, &npy, &CastRequest { from: Some(DataType::Float), ..cast }).expect_err("raw bytes");
+    let error =
+        cast_file(&raw, &npy, &cast.raw(RawInput::default().from(Some(DataType::Float)))).expect_err("raw bytes");
     assert_eq!(error.to_string(), said(&raw, "a GGUF file, not raw bytes (name it .gguf, or raw bytes .raw)"));
     assert!(!output.exists() && !npy.exists());
 }

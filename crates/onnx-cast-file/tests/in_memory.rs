@@ -140,7 +140,7 @@ fn quantizations() -> Vec<QuantizeRequest> {
     for (layout, _) in Scheme::ALL.iter().filter(|(layout, _)| *layout != Scheme::Gguf) {
         for to in QuantizedFormat::all() {
             for granularity in [None, Some(Granularity::Tensor), Some(Granularity::Block([16, 16]))] {
-                requests.push(QuantizeRequest { layout: Some(*layout), granularity, ..QuantizeRequest::new(to) });
+                requests.push(QuantizeRequest::new(to).layout(Some(*layout)).granularity(granularity));
             }
         }
     }
@@ -170,7 +170,7 @@ fn quantized_tensors_are_those_of_files() {
                     assert_eq!(file.get("quantization_config").cloned(), parsed, "{case}");
                     // And back, with the configuration that it gave.
                     let scheme = config.is_none().then_some(request.layout).flatten();
-                    let request = DequantizeRequest { scheme, ..DequantizeRequest::new(DataType::Float) };
+                    let request = DequantizeRequest::new(DataType::Float).scheme(scheme);
                     dequantize_file(&output, &again, &request).expect("plain weights");
                     let plain = dequantize_tensors(held(&quantized, config.as_deref()), &request).expect("plain");
                     assert!(all(plain, &quantized) == tensors(&again), "{case}, back");
@@ -205,7 +205,7 @@ fn transcoded_tensors_are_those_of_files() {
         for (layout, _) in Scheme::ALL {
             for to in [None, Some(QuantizedFormat::Block(BlockFormat::NvFp4))] {
                 let output = folder.path().join(format!("{name}-{}-{}", layout.name(), to.is_some()));
-                let request = TranscodeRequest { to, ..TranscodeRequest::new(*layout) };
+                let request = TranscodeRequest::new(*layout).to(to);
                 let in_files = transcode_file(&input, &output, &request);
                 let made = transcode_tensors(in_order(order.iter(), &stored, config(&input).as_deref()), &request);
                 let case = format!("{name} as {}", layout.name());
@@ -242,10 +242,7 @@ fn large_tensors_of_a_module() {
     let made = dequantize_tensors(tensors, &DequantizeRequest::new(DataType::Float)).expect("plain");
     let [Some(weight)] = &made.tensors[..] else { panic!("one tensor") };
     assert_eq!(weight.to_vec::<f32>().expect("floats"), vec![2.0; values]);
-    let loss = DequantizeRequest {
-        run: RunOptions::new().fail_on(vec![Loss::Overflow]),
-        ..DequantizeRequest::new(DataType::Float16)
-    };
+    let loss = DequantizeRequest::new(DataType::Float16).run(RunOptions::new().fail_on(vec![Loss::Overflow]));
     let tensors = || vec![float8("weight", 9).into(), scale("weight_scale", 1e5).into()];
     let error = dequantize_tensors(TensorsInMemory::new(tensors(), None).expect("tensors"), &loss).expect_err("a loss");
     assert!(error.to_string().starts_with("tensors: tensor `weight`: overflow in 9 values"), "{error}");
@@ -340,7 +337,7 @@ fn files_that_are_written_one_by_one_are_those_of_the_job() {
     fs::write(input.join("config.json"), "{\"model_type\": \"x\"}").expect("written");
     for to in ["nvfp4", "mxfp4", "float8e4m3fn"] {
         for granularity in [None, Some(Granularity::Tensor)] {
-            let request = QuantizeRequest { granularity, ..QuantizeRequest::new(to.parse().expect("a format")) };
+            let request = QuantizeRequest::new(to.parse().expect("a format")).granularity(granularity);
             let (whole, parts) = (at("whole"), at("parts"));
             if quantize_file(&input, &whole, &request).is_ok() {
                 file_by_file(&input, &parts, FileJob::Quantize(&request));

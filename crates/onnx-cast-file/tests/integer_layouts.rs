@@ -41,7 +41,7 @@ fn values(config: &str, tensors: &[(&str, Tensor)], threads: usize) -> Vec<f32> 
     let views: Vec<_> = tensors.iter().map(|(name, tensor)| (*name, tensor.view())).collect();
     fs::write(input.join("model.safetensors"), safetensors::write(None, &views).expect("bytes")).expect("a file");
     let run = RunOptions::new().threads(Some(threads));
-    let request = DequantizeRequest { run, ..DequantizeRequest::new(DataType::Float) };
+    let request = DequantizeRequest::new(DataType::Float).run(run);
     dequantize_file(&input, &output, &request).unwrap_or_else(|error| panic!("{config}: {error}"));
     let file = InputFile::open(&output.join("model.safetensors")).expect("a file");
     let made = read_tensors_from(file, Format::Safetensors, None).expect("tensors");

@@ -52,7 +52,7 @@ fn kept(made: &MadeTensors, key: &str) -> Vec<String> {
 
 fn rules(rules: &[&str], to: QuantizedFormat) -> QuantizeRequest {
     let rules: Vec<Rule<QuantizedFormat>> = rules.iter().map(|rule| rule.parse().expect("a rule")).collect();
-    QuantizeRequest { selection: Selection { rules, ..Selection::new(to) }, ..QuantizeRequest::new(to) }
+    QuantizeRequest::new(to).selection(Selection { rules, ..Selection::new(to) })
 }
 
 /// Whether compressed-tensors and vLLM (0.33: `_is_equal_or_regex_match`) find a module in a list.
@@ -185,7 +185,7 @@ fn joined_matrices_are_kept_together() {
     assert_eq!((q, reasons[&*names_of[1]]), ("joined with `k_proj`, which is kept", "excluded"));
     assert_eq!(made.summary.passed_over.len(), 2);
     // Layouts whose loaders join nothing quantize the others.
-    let plain = QuantizeRequest { layout: Some(Scheme::Plain), ..request.clone() };
+    let plain = request.clone().layout(Some(Scheme::Plain));
     assert_eq!(names(&run(&plain).expect("quantized")).len(), 3);
     for (list, want) in [
         (
@@ -228,7 +228,7 @@ fn joined_matrices_share_the_scale_of_a_tensor() {
         (FP8, Scheme::Quark, tensor, "weight_scale"),
         (FP8, Scheme::ComfyUi, tensor, "scale_weight"),
     ] {
-        let request = QuantizeRequest { layout: Some(layout), granularity, ..QuantizeRequest::new(to) };
+        let request = QuantizeRequest::new(to).layout(Some(layout)).granularity(granularity);
         let made = quantize_tensors(filled(&list, &json!({})), &request).expect("quantized");
         let scale = |module: &str| {
             let want = format!("model.layers.0.{module}.{ending}");
@@ -259,7 +259,7 @@ fn lists_name_what_loaders_rename() {
         ("language_model.model.layers.1.feed_forward.experts.down_proj", &[2, 64, 64]),
     ];
     let list = |layout: Scheme, to, key| {
-        let request = QuantizeRequest { layout: Some(layout), ..QuantizeRequest::new(to) };
+        let request = QuantizeRequest::new(to).layout(Some(layout));
         kept(&quantized(&tensors, &json!({}), &request).expect("quantized"), key)
     };
     let expressions = list(Scheme::CompressedTensors, NVFP4, "ignore");

@@ -101,7 +101,7 @@ fn quantized(family: &Family, to: &str, layout: Scheme, granularity: Option<Gran
     let (plain, out) = (folder.path().join("plain"), folder.path().join("out"));
     write(family, &plain);
     let format = to.parse().expect("a format");
-    let request = QuantizeRequest { layout: Some(layout), granularity, ..QuantizeRequest::new(format) };
+    let request = QuantizeRequest::new(format).layout(Some(layout)).granularity(granularity);
     quantize_file(&plain, &out, &request).unwrap_or_else(|error| panic!("{}, {to}: {error}", family.name));
     let bytes = fs::read(out.join("model.safetensors")).expect("a file");
     let mut modules: BTreeMap<String, Parts> = BTreeMap::new();

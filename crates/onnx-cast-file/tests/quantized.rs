@@ -142,7 +142,7 @@ fn quantized_weights_are_those_of_the_owner() {
     let mut wrong = Vec::new();
     for (name, to, layout, granularity, rule) in cases {
         let (input, output) = (original(name, folder.path()), folder.path().join(name));
-        let request = QuantizeRequest { layout: Some(layout), granularity, rule, ..QuantizeRequest::new(to) };
+        let request = QuantizeRequest::new(to).layout(Some(layout)).granularity(granularity).rule(rule);
         quantize_file(&input, &output, &request).unwrap_or_else(|error| panic!("{name}: {error}"));
         let mut owners = weights_of(&checkpoint(name));
         owners.retain(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("model")));
@@ -189,7 +189,7 @@ fn what_is_quantized_is_read_back() {
         for to in QuantizedFormat::all() {
             for granularity in [None, Some(Granularity::Block([16, 8])), Some(Granularity::Axis)] {
                 let output = folder.path().join(format!("{layout_name}-{to}-{count}"));
-                let request = QuantizeRequest { layout: Some(*layout), granularity, ..QuantizeRequest::new(to) };
+                let request = QuantizeRequest::new(to).layout(Some(*layout)).granularity(granularity);
                 let Ok(done) = quantize_file(&input, &output, &request) else {
                     assert!(!output.exists(), "{layout_name} {to}: a part of an output");
                     continue;
@@ -197,7 +197,7 @@ fn what_is_quantized_is_read_back() {
                 count += 1;
                 assert!(done.tensors.iter().any(|row| row.cast));
                 let (back, scheme) = (folder.path().join("back"), (*layout == Scheme::Plain).then_some(Scheme::Plain));
-                let request = DequantizeRequest { scheme, ..DequantizeRequest::new(DataType::Float) };
+                let request = DequantizeRequest::new(DataType::Float).scheme(scheme);
                 dequantize_file(&output, &back, &request).unwrap_or_else(|error| panic!("{layout_name} {to}: {error}"));
                 let values = tensors(&weights_of(&back));
                 assert_eq!(values.len(), plain.len(), "{layout_name} {to}");
@@ -224,7 +224,7 @@ fn experts_are_quantized_as_gpt_oss_has_them() {
     let to_plain = DequantizeRequest::new(DataType::BFloat16);
     dequantize_file(checkpoint("gpt-oss"), &plain, &to_plain).expect("plain");
     let mxfp4 = QuantizedFormat::Block(BlockFormat::MxFp4);
-    let request = QuantizeRequest { layout: Some(Scheme::GptOss), ..QuantizeRequest::new(mxfp4) };
+    let request = QuantizeRequest::new(mxfp4).layout(Some(Scheme::GptOss));
     let done = quantize_file(&plain, &again, &request).expect("quantized");
     assert_eq!(done.tensors.iter().filter(|row| row.cast).count(), 4, "two weights, each elements and scales");
     let mut owners = weights_of(&checkpoint("gpt-oss"));
@@ -245,7 +245,7 @@ fn experts_are_quantized_as_gpt_oss_has_them() {
     }
     let rule: Rule<QuantizedFormat> = "*.router.weight=mxfp4".parse().expect("a rule");
     let selection = Selection { rules: vec![rule], ..Selection::new(mxfp4) };
-    let error = quantize_file(&plain, folder.path().join("no"), &QuantizeRequest { selection, ..request });
+    let error = quantize_file(&plain, folder.path().join("no"), &request.selection(selection));
     let said = error.expect_err("a matrix").to_string();
     assert!(said.contains("router.weight") && said.contains("want the matrices of all experts"), "{said}");
 }
@@ -304,10 +304,10 @@ fn transcoded_weights_keep_their_values() {
             ("modelopt-fp8", Scheme::Quark) | ("ct-fp8-tensor", _) => Some(Activations::Dynamic),
             _ => None,
         };
-        let request = TranscodeRequest { to, activations, ..TranscodeRequest::new(layout) };
+        let request = TranscodeRequest::new(layout).to(to).activations(activations);
         let what = format!("{name} to {} {to:?}", layout.name());
         let scheme = (layout == Scheme::Plain).then_some(Scheme::Plain);
-        let request_back = DequantizeRequest { scheme, ..DequantizeRequest::new(DataType::BFloat16) };
+        let request_back = DequantizeRequest::new(DataType::BFloat16).scheme(scheme);
         let done = transcode_file(&input, &output, &request).map(drop);
         if let Err(error) = done.and_then(|()| dequantize_file(&output, &back, &request_back).map(drop)) {
             wrong.push(format!("{what}: {error}"));
@@ -335,7 +335,7 @@ fn experts_of_gpt_oss_become_nvfp4() {
     let [input, output, plain, back] = ["in", "out", "plain", "back"].map(|part| folder.path().join(part));
     copy(&checkpoint("gpt-oss"), &input);
     let nvfp4 = Some(QuantizedFormat::Block(BlockFormat::NvFp4));
-    let request = TranscodeRequest { to: nvfp4, ..TranscodeRequest::new(Scheme::ModelOpt) };
+    let request = TranscodeRequest::new(Scheme::ModelOpt).to(nvfp4);
     let error = transcode_file(&input, &output, &request).expect_err("scales far apart").to_string();
     assert!(error.contains("_blocks`: as nvfp4") && !output.exists(), "{error}");
     for path in weights_of(&input) {
@@ -374,8 +374,7 @@ fn words_come_back_as_they_were() {
         let [input, plain, back] = ["in", "plain", "back"].map(|part| folder.path().join(format!("{name}-{part}")));
         copy(&checkpoint(name), &input);
         transcode_file(&input, &plain, &TranscodeRequest::new(Scheme::Plain)).expect("int8");
-        let request =
-            TranscodeRequest { scheme: Some(Scheme::Plain), ..TranscodeRequest::new(Scheme::CompressedTensors) };
+        let request = TranscodeRequest::new(Scheme::CompressedTensors).scheme(Some(Scheme::Plain));
         transcode_file(&plain, &back, &request).expect("words");
         let (got, want) = (tensors(&weights_of(&back)), tensors(&weights_of(&input)));
         assert!(got.keys().eq(want.keys()), "{name}: {:?}", got.keys());
@@ -419,7 +418,7 @@ fn what_no_layout_has_is_not_transcoded() {
     ] {
         let (input, output) = (folder.path().join(name), folder.path().join("out"));
         copy(&checkpoint(name), &input);
-        let request = TranscodeRequest { to, ..TranscodeRequest::new(layout) };
+        let request = TranscodeRequest::new(layout).to(to);
         let error = transcode_file(&input, &output, &request).expect_err(name).to_string();
         assert!(error.contains(want) && !output.exists(), "{name} to {}: {error}", layout.name());
     }
@@ -513,7 +512,7 @@ fn check_experts([count, rows, columns]: [usize; 3]) {
         let what = layout.name();
         let rule: Rule<QuantizedFormat> = format!("*={}", to.name()).parse().expect("a rule");
         let selection = Selection { rules: vec![rule], ..Selection::new(to) };
-        let request = QuantizeRequest { selection, layout: Some(layout), granularity, ..QuantizeRequest::new(to) };
+        let request = QuantizeRequest::new(to).selection(selection).layout(Some(layout)).granularity(granularity);
         let (got, back) = run(&experts, &request);
         let (want, want_back) = run(if is_turned { &matrices } else { &as_stored }, &request);
         let joined = |tensors: &BTreeMap<String, NamedTensor>, part: &str| {
@@ -536,7 +535,7 @@ fn check_experts([count, rows, columns]: [usize; 3]) {
     }
     // ModelOpt's loaders want scales of activations beside experts of float8.
     for (layout, to) in [(Scheme::ModelOpt, fp8), (Scheme::CompressedTensors, nvfp4)] {
-        let request = QuantizeRequest { layout: Some(layout), ..QuantizeRequest::new(to) };
+        let request = QuantizeRequest::new(to).layout(Some(layout));
         let error = quantize_file(&experts, folder.path().join("no"), &request).expect_err("no matrix").to_string();
         assert!(error.contains("no weight to quantize"), "{error}");
     }

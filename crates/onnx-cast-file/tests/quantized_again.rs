@@ -52,7 +52,7 @@ fn what_quantize_writes_is_refused() {
         (Scheme::Plain, "int8"),
         (Scheme::Plain, "mxfp4"),
     ] {
-        let how = QuantizeRequest { layout: Some(layout), ..QuantizeRequest::new(format(to)) };
+        let how = QuantizeRequest::new(format(to)).layout(Some(layout));
         quantize_file(path("plain.safetensors"), path("once.safetensors"), &how).expect("quantized");
         let said = quantize_file(path("once.safetensors"), path("twice.safetensors"), &how).expect_err("refused");
         let said = said.to_string();

@@ -6,7 +6,7 @@ mod checkpoint;
 
 use checkpoint::{Checkpoint, Tensor, bits, codes, file, floats, ints, is_empty, longs, to};
 use onnx_cast::DataType;
-use onnx_cast_file::{DequantizeRequest, Pattern, Scheme, dequantize_file};
+use onnx_cast_file::{Pattern, Scheme, dequantize_file};
 
 const FP8: &str =
     r#"{"quantization_config":{"quant_method":"fp8","weight_block_size":[128,128]},"torch_dtype":"bfloat16"}"#;
@@ -146,7 +146,7 @@ fn scales_that_are_nan() {
     checkpoint.refuses(
         "model.safetensors: tensor `a.weight_scale_inv`: scale 207 is NaN (`allow_nan` gives NaN for its block)",
     );
-    let values = checkpoint.gives(&DequantizeRequest { allow_nan: true, ..to(DataType::Float) });
+    let values = checkpoint.gives(&to(DataType::Float).allow_nan(true));
     let is_nan: Vec<usize> =
         bits(&values[0]).iter().enumerate().filter(|(_, bits)| **bits == 0x7fc0_0000).map(|(at, _)| at).collect();
     assert_eq!(is_nan, [414, 415]);
@@ -277,7 +277,7 @@ fn methods_that_are_not_known() {
     let checkpoint = Checkpoint::new(r#"{"text_config":{"quantization_config":{"quant_method":"exl3"}}}"#, &tensors());
     checkpoint.refuses(&format!("config.json: `quant_method` is `exl3`, which is not a known layout {known}"));
     let scheme = Some(Scheme::CompressedTensors);
-    checkpoint.gives(&DequantizeRequest { scheme, ..to(DataType::BFloat16) });
+    checkpoint.gives(&to(DataType::BFloat16).scheme(scheme));
 }
 
 #[test]
@@ -293,7 +293,7 @@ fn a_scheme_that_is_given_overrules_the_configuration() {
     ] {
         let checkpoint = Checkpoint::new(&config, &tensors);
         assert!(checkpoint.run(&to(DataType::Float)).is_err(), "{scheme:?}, {config}");
-        checkpoint.gives(&DequantizeRequest { scheme: Some(scheme), ..to(DataType::Float) });
+        checkpoint.gives(&to(DataType::Float).scheme(Some(scheme)));
     }
 }
 
@@ -303,8 +303,8 @@ fn tensors_that_change_the_weights_beside_them() {
         let tensors =
             [codes("a.weight", "F8_E4M3", &[2, 2]), floats("a.weight_scale", &[], &[1.0]), floats(name, &[2], &[1.0])];
         Checkpoint::new(&modelopt("FP8"), &tensors).refuses(&format!(
-            "model.safetensors: tensor `{name}` changes the weights beside it, and is not applied here: without it they \
-             would be wrong"
+            "model.safetensors: tensor `{name}`: it changes the weights beside it, and is not applied here: without it \
+             they would be wrong"
         ));
     }
 }

@@ -190,12 +190,10 @@ fn quantized_weights_are_those_of_a_naive_implementation() {
         let other = Tensor::from_slice(vec![3], &[1u8, 2, 3]).expect("a tensor");
         let bytes = safetensors::write(None, &[("a.steps", other.view()), ("m.weight", tensor.view())]);
         fs::write(&input, bytes.expect("bytes")).expect("a file");
-        let how = QuantizeRequest {
-            layout: Some(layout),
-            granularity,
-            run: RunOptions::new().threads(Some(threads)),
-            ..QuantizeRequest::new(to)
-        };
+        let how = QuantizeRequest::new(to)
+            .layout(Some(layout))
+            .granularity(granularity)
+            .run(RunOptions::new().threads(Some(threads)));
         quantize_file(&input, &output, &how).unwrap_or_else(|error| panic!("{what}: {error}"));
         let file = InputFile::open(&output).expect("a file");
         let made = read_tensors_from(file, Format::Safetensors, None).expect("tensors");

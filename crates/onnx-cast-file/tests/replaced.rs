@@ -55,14 +55,14 @@ fn an_interrupted_run_leaves_no_index() {
     let [input, output, want] = ["in", "out", "want"].map(|name| root.path().join(name));
     checkpoint(&input);
     let job = |to: DataType, output: &Path, watch| {
-        cast_file(&input, output, &CastRequest { run: RunOptions::new().watch(watch), ..CastRequest::new(to) })
+        cast_file(&input, output, &CastRequest::new(to).run(RunOptions::new().watch(watch)))
     };
     job(DataType::Float16, &output, None).expect("a cast");
     assert!(is_stopped(job(DataType::BFloat16, &output, half())));
     let names: Vec<String> = contents(&output).into_iter().map(|(name, _)| name).collect();
     assert_eq!(names, ["a.safetensors", "b.safetensors", "c.safetensors"], "new and old files, and no index");
     inspect(&output, &Default::default()).expect_err("not a checkpoint");
-    let again = CastRequest { run: RunOptions::new().resume(true), ..CastRequest::new(DataType::BFloat16) };
+    let again = CastRequest::new(DataType::BFloat16).run(RunOptions::new().resume(true));
     assert_eq!(cast_file(&input, &output, &again).expect("a cast").already_there, 1);
     job(DataType::BFloat16, &want, None).expect("a cast");
     assert!(contents(&output) == contents(&want));
@@ -79,10 +79,7 @@ fn an_interrupted_run_that_quantizes_leaves_no_index() {
     let [input, output, plain] = ["in", "out", "plain"].map(|name| root.path().join(name));
     checkpoint(&input);
     let quantize = |format: &str, watch| {
-        let request = QuantizeRequest {
-            run: RunOptions::new().watch(watch),
-            ..QuantizeRequest::new(format.parse().expect("a format"))
-        };
+        let request = QuantizeRequest::new(format.parse().expect("a format")).run(RunOptions::new().watch(watch));
         quantize_file(&input, &output, &request)
     };
     quantize("int8", None).expect("quantized");
@@ -90,13 +87,8 @@ fn an_interrupted_run_that_quantizes_leaves_no_index() {
     assert!(!output.join(INDEX).exists());
     inspect(&output, &Default::default()).expect_err("not a checkpoint");
     quantize("float8e4m3fn", None).expect("quantized");
-    let dequantize = |to, watch| {
-        dequantize_file(
-            &output,
-            &plain,
-            &DequantizeRequest { run: RunOptions::new().watch(watch), ..DequantizeRequest::new(to) },
-        )
-    };
+    let dequantize =
+        |to, watch| dequantize_file(&output, &plain, &DequantizeRequest::new(to).run(RunOptions::new().watch(watch)));
     dequantize(DataType::Float16, None).expect("plain");
     assert!(is_stopped(dequantize(DataType::BFloat16, half())));
     assert!(!plain.join(INDEX).exists() && plain.join("c.safetensors").exists());
@@ -108,7 +100,7 @@ fn a_cast_in_place_goes_on() {
     let root = tempfile::tempdir().expect("a folder");
     let [input, want] = ["in", "want"].map(|name| root.path().join(name));
     checkpoint(&input);
-    let request = |watch| CastRequest { run: RunOptions::new().watch(watch), ..CastRequest::new(DataType::BFloat16) };
+    let request = |watch| CastRequest::new(DataType::BFloat16).run(RunOptions::new().watch(watch));
     cast_file(&input, &want, &request(None)).expect("a cast");
     assert!(is_stopped(cast_file(&input, &input, &request(half()))));
     assert!(!input.join(INDEX).exists() && input.join(format!("{INDEX}.unfinished")).exists());

@@ -25,7 +25,7 @@ fn folder() -> Folder {
 }
 
 fn request(to: &[DataType]) -> ReportRequest {
-    ReportRequest { to: to.iter().copied().map(CandidateFormat::Bare).collect(), ..ReportRequest::default() }
+    ReportRequest::default().to(to.iter().copied().map(CandidateFormat::Bare).collect())
 }
 
 fn cast(tensor: &Tensor, to: DataType) -> Tensor {
@@ -161,12 +161,12 @@ fn narrow_types_and_nothing_at_all() {
     assert_eq!((found.tensors[0].values, found.tensors[0].smallest), (0, None));
     assert_eq!(found.totals(Float16).snr, None);
     let refused = report(&path, &request(&[String])).expect_err("no numbers");
-    assert!(matches!(refused, FileError::Candidate { to: String }), "{refused}");
-    let skip = ReportRequest { exclude: vec!["*".parse().expect("a pattern")], ..request(&[Float]) };
+    assert!(matches!(refused, FileError::Candidate(_)), "{refused}");
+    let skip = request(&[Float]).exclude(vec!["*".parse().expect("a pattern")]);
     let found = report(&path, &skip).expect("a report");
     assert_eq!((found.tensors.len(), found.others), (0, 1));
     let watch = Some(Watch::stopping(|_, _| ControlFlow::Break(())));
     let path = folder.write("w.npy", &floats);
-    let stopped = report(&path, &ReportRequest { watch, ..request(&[Float16]) });
+    let stopped = report(&path, &request(&[Float16]).watch(watch));
     assert!(matches!(stopped, Err(FileError::Stopped { .. })), "{stopped:?}");
 }

@@ -1,42 +1,48 @@
 //! From the quantized weights of a model back to plain ones: its DequantizeLinears of constants are computed.
 
 use crate::error::{Error, ModelError, ModelErrorKind};
-use crate::fold::{FoldOutcome, FoldRequest, Folded, fold};
+use crate::fold::{FoldOutcome, FoldRequest, FoldSummary, Folded, edits};
 use crate::replaced;
+use crate::rewrite::{Request, rewrite};
 use onnx_cast::{DataType, element_count};
-use onnx_cast_file::text::Short;
-use onnx_cast_file::{DequantizeRequest, RunOptions, Summary, TensorSummary, WriteOptions};
+use onnx_cast_file::text::{Short, Wording};
+use onnx_cast_file::{DequantizeRequest, Summary, TensorSummary};
 use std::path::Path;
 
 /// Replaces what DequantizeLinear gives of constants by its values. They keep their type, which the request has to
 /// name: the nodes that read them take no other.
 pub(crate) fn dequantize_model(input: &Path, output: &Path, request: &DequantizeRequest) -> Result<Summary, Error> {
-    // What is replaced is checked here.
-    let write = WriteOptions { force: true, ..request.run.write };
-    let plan = FoldRequest {
-        include: request.selection.include.clone(),
-        exclude: request.selection.exclude.clone(),
-        operator: Some("DequantizeLinear"),
-        dequantize: true,
-        run: RunOptions::new().threads(request.run.threads).write(write),
-        ..FoldRequest::default()
-    };
-    let dry_run = plan.run.clone().dry_run(true);
-    let planned = fold(input, output, &FoldRequest { run: dry_run, ..plan.clone() })?;
-    let names = planned.casts.iter().map(|folded| &*folded.output);
-    request.selection.check_names(names).map_err(|error| Error::model(input, error.into()))?;
-    let rows = planned.casts.iter().filter_map(|folded| row(folded, request)).collect::<Result<Vec<_>, _>>();
-    let rows = rows.map_err(|error| Error::model(input, error))?;
+    let fold = FoldRequest::default()
+        .include(request.selection.include.clone())
+        .exclude(request.selection.exclude.clone())
+        .operator(Some("DequantizeLinear"))
+        .dequantize(true);
+    let (storage, run) = (&fold.storage, &request.run);
+    rewrite(
+        input,
+        output,
+        &Request::of(run, storage),
+        |document, files| {
+            let planned = || edits(document, files, &fold).and_then(|(_, planned)| rows(&planned, request));
+            replaced::check((input, output), &run.write, planned)
+        },
+        |document, files| {
+            let (edits, planned) = edits(document, files, &fold)?;
+            Ok((edits, rows(&planned, request)?))
+        },
+        |rows| Ok(Summary::new(rows)),
+    )
+}
+
+/// What is told of the weights that are computed.
+fn rows(planned: &FoldSummary, request: &DequantizeRequest) -> Result<Vec<TensorSummary>, ModelError> {
+    request.selection.check_names(planned.casts.iter().map(|folded| &*folded.output))?;
+    let rows: Vec<_> = planned.casts.iter().filter_map(|folded| row(folded, request)).collect::<Result<_, _>>()?;
     if rows.is_empty() {
         let what = "no weight to dequantize: no DequantizeLinear reads constants alone";
-        return Err(Error::model(input, ModelError::new(ModelErrorKind::Request, what)));
+        return Err(ModelError::new(ModelErrorKind::Request, what));
     }
-    replaced::check((input, output), &request.run.write, || Ok(Summary::new(rows.clone())))?;
-    if !request.run.dry_run {
-        let run = plan.run.clone().watch(request.run.watch.clone());
-        fold(input, output, &FoldRequest { run, ..plan })?;
-    }
-    Ok(Summary::new(rows))
+    Ok(rows)
 }
 
 /// What is told of a weight that is computed.
@@ -49,11 +55,9 @@ fn row(folded: &Folded, request: &DequantizeRequest) -> Option<Result<TensorSumm
     let len = element_count(shape).unwrap_or(0);
     let wanted = request.selection.target_of_one(output, len as u64);
     if let Some(wanted) = wanted.filter(|wanted| wanted != to) {
-        let what = format!(
-            "weight `{}` is {to} in the model (want `to` {to}, not {wanted}: what reads it takes no other; `onnx-cast \
-             cast` stores it in another type)",
-            Short(output)
-        );
+        let what =
+            format!(" {to}, not {wanted}: what reads it takes no other; `onnx-cast cast` stores it in another type)");
+        let what = Wording::from(format!("weight `{}` is {to} in the model (want ", Short(output))).field("to", what);
         return Some(Err(ModelError::new(ModelErrorKind::Request, what).named(output)));
     }
     let bytes = |data_type: DataType| data_type.byte_len(len).unwrap_or(0) as u64;

@@ -76,7 +76,7 @@ pub(crate) struct NodeEdit<'a> {
     pub(crate) drop: bool,
     /// The name of another operator.
     pub(crate) op_type: Option<String>,
-    /// New names, by place. Places behind the last input are added, those between left out.
+    /// New names, by place. OutputPaths behind the last input are added, those between left out.
     pub(crate) inputs: HashMap<usize, String>,
     pub(crate) outputs: HashMap<usize, String>,
     /// How many of its inputs stay, where some of the last do not.

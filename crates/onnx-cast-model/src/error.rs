@@ -4,7 +4,7 @@ use onnx_cast::DataType;
 use onnx_cast_file::formats::protobuf::outline::OutlineError;
 use onnx_cast_file::formats::protobuf::wire::WireError;
 use onnx_cast_file::io::IoError;
-use onnx_cast_file::text::{PathText, Short};
+use onnx_cast_file::text::{PathText, Short, Wording};
 use onnx_cast_file::{FileError, Invalid, Unmatched};
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
@@ -12,27 +12,28 @@ use thiserror::Error;
 
 /// A model, or another file, that could not be read, cast or written.
 #[derive(Debug, Error)]
+#[error("{}", self.wording())]
 #[non_exhaustive]
 pub enum Error {
     /// A file of tensors, or a file of any kind that the system refused.
-    #[error("{error}")]
-    File {
-        /// The file, and what is wrong.
-        error: FileError,
-    },
+    #[allow(missing_docs)]
+    File { error: FileError },
     /// A model that is not valid, or that does not fit what is asked.
-    #[error("{}: {error}", PathText(path))]
-    Model {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong.
-        error: Box<ModelError>,
-    },
+    #[allow(missing_docs)]
+    Model { path: PathBuf, error: Box<ModelError> },
 }
 
 impl Error {
     pub(crate) fn model(path: &Path, error: ModelError) -> Error {
         Error::Model { path: path.to_owned(), error: Box::new(error) }
+    }
+
+    /// The text, with fields of requests apart.
+    pub fn wording(&self) -> Wording {
+        match self {
+            Error::File { error } => error.wording(),
+            Error::Model { path, error } => error.what.after(format_args!("{}: ", PathText(path))),
+        }
     }
 }
 
@@ -51,10 +52,8 @@ pub struct ModelError {
     pub kind: ModelErrorKind,
     /// The node, value, tensor, function, pattern or location that it is about, if it is about one.
     pub name: String,
-    /// The field of the request that the text starts with; empty if it starts with none.
-    pub field: &'static str,
     /// What is wrong, and what is wanted, with the name.
-    pub what: String,
+    pub what: Wording,
 }
 
 /// Kinds of [`ModelError`].
@@ -90,8 +89,8 @@ pub enum ModelErrorKind {
 }
 
 impl ModelError {
-    pub(crate) fn new(kind: ModelErrorKind, what: impl Into<String>) -> ModelError {
-        ModelError { kind, name: String::new(), field: "", what: what.into() }
+    pub(crate) fn new(kind: ModelErrorKind, what: impl Into<Wording>) -> ModelError {
+        ModelError { kind, name: String::new(), what: what.into() }
     }
 
     /// An error whose text starts with what it is about.
@@ -149,10 +148,10 @@ impl ModelError {
         opset: i64,
     ) -> ModelError {
         let what = format!(
-            "constant `{}`: {operator} takes {data_type} from opset {needs} on, and the model imports {opset} \
-             (`raise_opset` raises it)",
+            "constant `{}`: {operator} takes {data_type} from opset {needs} on, and the model imports {opset} (",
             Short(name)
         );
+        let what = Wording::from(what).field("raise_opset", " raises it)");
         ModelError::new(ModelErrorKind::Opset, what).named(name)
     }
 
@@ -180,16 +179,16 @@ impl ModelError {
     }
 
     /// A name of a request that the model does not have, and one of the model's that is near.
-    pub(crate) fn unknown(what: String, name: &str, near: Option<&str>) -> ModelError {
+    pub(crate) fn unknown(what: impl Into<Wording>, name: &str, near: Option<&str>) -> ModelError {
         let near = near.map_or(String::new(), |near| format!(" (near is `{}`)", Short(near)));
-        ModelError::new(ModelErrorKind::Request, what + &near).named(name)
+        ModelError::new(ModelErrorKind::Request, what.into().then(&near)).named(name)
     }
 
     /// An output that exists, and seems to be another input.
     pub(crate) fn other_model() -> ModelError {
         let what = "it exists, and an earlier run would have given another model, so it may be another input (name \
-                    another output, or give `force` to replace it)";
-        ModelError::new(ModelErrorKind::Exists, what)
+                    another output, or give ";
+        ModelError::new(ModelErrorKind::Exists, Wording::from(what).field("force", " to replace it)"))
     }
 }
 
@@ -204,8 +203,8 @@ impl From<OutlineError> for ModelError {
 
 impl From<Unmatched> for ModelError {
     fn from(error: Unmatched) -> Self {
-        let what = error.to_string();
-        ModelError { kind: ModelErrorKind::Request, name: error.pattern, field: error.option, what }
+        let name = error.pattern.clone();
+        ModelError::new(ModelErrorKind::Request, Invalid::from(error).what).named(&name)
     }
 }
 

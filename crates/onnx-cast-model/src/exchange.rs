@@ -66,7 +66,7 @@ mod tests {
     use crate::weights::cast_constants;
     use crate::{cast, diff};
     use onnx_cast::DataType;
-    use onnx_cast_file::{CastRequest, DiffRequest, Selection, Storage};
+    use onnx_cast_file::{CastRequest, DiffRequest, ModelOptions, Selection, Storage};
     use std::cell::RefCell;
     use std::fs;
     use std::path::Path;
@@ -75,9 +75,10 @@ mod tests {
     fn model(folder: &Path) {
         let path = folder.join("m.onnx");
         fs::write(&path, crate::rewrite::tests::model(DataType::Float, &[300, 700])).expect("a file");
-        let storage = Storage { external_data: Some("m.onnx.data".to_owned()), threshold: Some(0) };
+        let storage = Storage::default().external_data(Some("m.onnx.data".to_owned())).threshold(Some(0));
         let selection = Selection::default();
-        let keep = CastRequest { selection, storage, ..CastRequest::new(DataType::Float) };
+        let keep =
+            CastRequest::new(DataType::Float).selection(selection).model(ModelOptions::default().storage(storage));
         cast(&path, &path, &keep).expect("a cast");
         assert!(folder.join("m.onnx.data").exists());
     }

@@ -18,7 +18,7 @@ use onnx_cast_file::io::atomic::folder_of;
 use onnx_cast_file::io::fs;
 use onnx_cast_file::io::links;
 use onnx_cast_file::io::{InputFile, IoError};
-use onnx_cast_file::text::{Short, TensorText};
+use onnx_cast_file::text::{Short, TensorText, Wording};
 use std::collections::HashMap;
 use std::fmt;
 use std::io;
@@ -59,7 +59,7 @@ impl Reference {
 }
 
 /// A reference that is invalid, or that leads to no elements.
-fn refused(what: impl Into<String>) -> ModelError {
+fn refused(what: impl Into<Wording>) -> ModelError {
     ModelError::new(ModelErrorKind::ExternalData, what)
 }
 
@@ -73,7 +73,7 @@ fn of_tensor(error: ModelError, message: &[u8]) -> ModelError {
         return error;
     }
     let name = tensor_name(message);
-    refused(format!("{}{}", TensorText(&name), error.what)).named(&name)
+    refused(error.what.after(TensorText(&name))).named(&name)
 }
 
 /// A tensor's name for an error.

@@ -21,22 +21,24 @@ use std::collections::HashSet;
 use std::fmt;
 use std::path::Path;
 
-/// What to fold in a model, and where to put the result.
-#[derive(Clone, Debug, Default)]
-pub struct FoldRequest {
-    /// Only Casts that give values of these names; all of them where this is empty.
-    pub include: Vec<Pattern>,
-    /// Not Casts that give values of these names.
-    pub exclude: Vec<Pattern>,
-    /// Only nodes of this operator; all of them if it is not given.
-    pub operator: Option<&'static str>,
-    /// Compute DequantizeLinear, too. Without it the quantized weights of a model stay quantized: as plain ones they are
-    /// larger, and a runtime would no longer compute in integers.
-    pub dequantize: bool,
-    /// Where the elements go.
-    pub storage: Storage,
-    /// How the job runs. Models are written whole, and values are not counted.
-    pub run: RunOptions,
+onnx_cast_file::request! {
+    /// What to fold in a model, and where to put the result.
+    #[derive(Default)]
+    pub struct FoldRequest {
+        /// Only Casts that give values of these names; all of them where this is empty.
+        pub include: Vec<Pattern>,
+        /// Not Casts that give values of these names.
+        pub exclude: Vec<Pattern>,
+        /// Only nodes of this operator; all of them if it is not given.
+        pub operator: Option<&'static str>,
+        /// Compute DequantizeLinear, too. Without it the quantized weights of a model stay quantized: as plain ones they are
+        /// larger, and a runtime would no longer compute in integers.
+        pub dequantize: bool,
+        /// Where the elements go.
+        pub storage: Storage,
+        /// How the job runs. Models are written whole, and values are not counted.
+        pub run: RunOptions,
+    }
 }
 
 /// What was folded.
@@ -122,33 +124,31 @@ pub fn fold(input: impl AsRef<Path>, output: impl AsRef<Path>, request: &FoldReq
     refuse_of_models(input.as_ref(), run)?;
     let how = Request::of(run, storage);
     let paths = (input.as_ref(), output.as_ref());
-    if !run.write.no_clobber && !run.write.force && replaced::is_other(paths.0, paths.1) {
-        check_output(paths.0, paths.1, request)?;
-    }
-    rewrite(paths.0, paths.1, &how, |document, files| edits(document, files, request), Ok)
+    rewrite(
+        paths.0,
+        paths.1,
+        &how,
+        |document, files| {
+            replaced::check_model(paths, &run.write, |there, its_files| {
+                let there = foldable(there, its_files, request);
+                let is_left = |all: HashSet<String>| there.len() < all.len() && there.is_subset(&all);
+                there.is_empty() || is_left(foldable(document, files, request))
+            })
+        },
+        |document, files| edits(document, files, request),
+        Ok,
+    )
 }
 
-/// Refuses to replace a model that has something to fold, but for what an earlier run with other patterns leaves: some
-/// of what the input has, and nothing else.
-fn check_output(input: &Path, output: &Path, request: &FoldRequest) -> Result<(), Error> {
+/// What there is to fold in a model. What an earlier run with other patterns leaves is some of what its input has, and
+/// nothing else.
+fn foldable<'a>(document: &Document<'a>, files: &'a Files<'a>, request: &FoldRequest) -> HashSet<String> {
     let every = FoldRequest { operator: request.operator, dequantize: request.dequantize, ..FoldRequest::default() };
-    let foldable = |path: &Path| -> HashSet<String> {
-        let found = replaced::with_model(path, |document, files| {
-            edits(document, files, &every).ok().map(|(_, done)| done.casts)
-        });
-        let casts = found.flatten().unwrap_or_default().into_iter();
-        casts.filter(|cast| cast.outcome != FoldOutcome::Kept).map(|cast| cast.output).collect()
-    };
-    let there = foldable(output);
-    let is_left = |input: HashSet<String>| there.len() < input.len() && there.is_subset(&input);
-    if there.is_empty() || is_left(foldable(input)) {
-        Ok(())
-    } else {
-        Err(Error::model(output, ModelError::other_model()))
-    }
+    let casts = edits(document, files, &every).map(|(_, done)| done.casts).unwrap_or_default().into_iter();
+    casts.filter(|cast| cast.outcome != FoldOutcome::Kept).map(|cast| cast.output).collect()
 }
 
-fn edits<'a>(
+pub(crate) fn edits<'a>(
     document: &Document<'a>,
     files: &'a Files<'a>,
     request: &FoldRequest,

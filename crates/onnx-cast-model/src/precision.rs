@@ -51,36 +51,37 @@ use write::Writer;
 pub use explain::{NodeDecision, ValueDecision};
 pub use ranges::read_ranges;
 
-/// What to convert, and how.
-#[derive(Clone, Debug)]
-pub struct ConvertRequest {
-    /// float16 or bfloat16; of an emulated model also a float8 type.
-    pub to: DataType,
-    /// The types of the model's inputs and outputs.
-    pub interface: Interface,
-    /// What stays float. Sensitive operators do by default with float16.
-    pub keep: Vec<Keep>,
-    /// Operators, or names of nodes, that become narrow even if that needs more Casts.
-    pub low: Vec<Pattern>,
-    /// Take patterns of `keep` and `low` that match no node, which are an error otherwise.
-    pub allow_unmatched: bool,
-    /// The largest magnitudes of values, by name, as they were recorded.
-    pub ranges: HashMap<String, f32>,
-    /// By how much magnitudes may grow beyond those.
-    pub margin: f32,
-    /// Raise the model's opset to where its operators take the type, if it is below.
-    pub raise_opset: bool,
-    /// Magnitudes between which constants are clamped before they are rounded: none overflows, so that none keeps its
-    /// readers float. Zeros and infinities stay. A greatest one beyond what the type holds counts as the type's own.
-    pub clamp: Option<[f32; 2]>,
-    /// Write a model in float that rounds its values where the narrow one would.
-    pub emulate: bool,
-    /// Values, or nodes, that are to be explained.
-    pub explain: Vec<String>,
-    /// Where the elements go.
-    pub storage: Storage,
-    /// How the job runs. Models are written whole, and values are not counted.
-    pub run: RunOptions,
+onnx_cast_file::request! {
+    /// What to convert, and how.
+    pub struct ConvertRequest {
+        /// float16 or bfloat16; of an emulated model also a float8 type.
+        pub to: DataType,
+        /// The types of the model's inputs and outputs.
+        pub interface: Interface,
+        /// What stays float. Sensitive operators do by default with float16.
+        pub keep: Vec<Keep>,
+        /// Operators, or names of nodes, that become narrow even if that needs more Casts.
+        pub low: Vec<Pattern>,
+        /// Take patterns of `keep` and `low` that match no node, which are an error otherwise.
+        pub allow_unmatched: bool,
+        /// The largest magnitudes of values, by name, as they were recorded.
+        pub ranges: HashMap<String, f32>,
+        /// By how much magnitudes may grow beyond those.
+        pub margin: f32,
+        /// Raise the model's opset to where its operators take the type, if it is below.
+        pub raise_opset: bool,
+        /// Magnitudes between which constants are clamped before they are rounded: none overflows, so that none keeps its
+        /// readers float. Zeros and infinities stay. A greatest one beyond what the type holds counts as the type's own.
+        pub clamp: Option<[f32; 2]>,
+        /// Write a model in float that rounds its values where the narrow one would.
+        pub emulate: bool,
+        /// Values, or nodes, that are to be explained.
+        pub explain: Vec<String>,
+        /// Where the elements go.
+        pub storage: Storage,
+        /// How the job runs. Models are written whole, and values are not counted.
+        pub run: RunOptions,
+    }
 }
 
 /// The types of a model's inputs and outputs.
@@ -274,7 +275,8 @@ fn until_kept<'a>(
                 stored.into_iter().filter(|stored| stored.is_lost(request.keeps_sensitive())).map(|stored| stored.name),
             );
             let Some(name) = found.first() else { return Ok(summary) };
-            let lost = format!("overflows or vanishes in {}, and `low` wants a node narrow that reads it", request.to);
+            let lost =
+                format!("overflows or vanishes in {}, and a node that a pattern makes narrow reads it", request.to);
             let what = format!("constant `{}` {lost}", Short(name));
             Err(Error::model(model.1.path(), ModelError::new(ModelErrorKind::Request, what).named(name)))
         };

@@ -22,7 +22,7 @@ use matmul_nbits::{MICROSOFT, Products};
 use onnx_cast::DataType;
 use onnx_cast_file::counts::Counter;
 use onnx_cast_file::text::named;
-use onnx_cast_file::{FileError, ModelForm, QuantizeRequest, QuantizedFormat, Summary, TensorSummary};
+use onnx_cast_file::{FileError, ModelForm, ModelOptions, QuantizeRequest, QuantizedFormat, Summary, TensorSummary};
 use readings::{Axes, Calls, Found, Site, site};
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -30,7 +30,7 @@ use std::sync::Arc;
 
 /// Quantizes the weights of a model: see [`crate::quantize`]. Scales and elements are computed while they are written.
 pub(crate) fn quantize_weights(input: &Path, output: &Path, request: &QuantizeRequest) -> Result<Summary, Error> {
-    let QuantizeRequest { storage, run, .. } = request;
+    let QuantizeRequest { model: ModelOptions { storage, .. }, run, .. } = request;
     let (dry_run, counts) = (run.dry_run, run.counts());
     let how = Request { counts, ..Request::of(run, storage) };
     let judge = |(mut summary, counters): Made| {
@@ -41,11 +41,17 @@ pub(crate) fn quantize_weights(input: &Path, output: &Path, request: &QuantizeRe
         FileError::check_losses(&summary, input, &run.fail_on)?;
         Ok(summary)
     };
-    let plan = Request { dry_run: true, ..Request::new(storage) };
-    let only = |(summary, _): Made| Ok(summary);
-    let planned = || rewrite(input, output, &plan, |document, files| edits(document, files, request), only);
-    replaced::check((input, output), &run.write, planned)?;
-    rewrite(input, output, &how, |document, files| edits(document, files, request), judge)
+    rewrite(
+        input,
+        output,
+        &how,
+        |document, files| {
+            let planned = || edits(document, files, request).map(|(_, (summary, _))| summary.tensors);
+            replaced::check((input, output), &run.write, planned)
+        },
+        |document, files| edits(document, files, request),
+        judge,
+    )
 }
 
 /// What is done, and what counts the values of which of its rows.
@@ -108,7 +114,7 @@ fn edits<'a>(
         }
         let (opset, name) = (one.opset.unwrap_or(0), one.constant.name);
         let (summary, needs, counter) = one.edit(&mut edits, &mut names, request, &last)?;
-        if needs > opset && !request.raise_opset {
+        if needs > opset && !request.model.raise_opset {
             return Err(ModelError::needs_opset(name, "DequantizeLinear", summary.to, needs, opset));
         }
         needed = needed.max((needs, opset));

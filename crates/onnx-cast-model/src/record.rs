@@ -31,17 +31,19 @@ pub const RECORDED_NUMBERS: usize = 5;
 /// The first opset whose operators can compute the numbers: comparisons broadcast from there on.
 const OLDEST_OPSET: i64 = 7;
 
-/// Which values are recorded, and how the model is written.
-#[derive(Clone, Debug, Default)]
-pub struct RecordRequest {
-    /// Only values with a matching name, where there are any patterns.
-    pub include: Vec<Pattern>,
-    /// Not values with a matching name.
-    pub exclude: Vec<Pattern>,
-    /// Where the elements go.
-    pub storage: Storage,
-    /// How the job runs. Models are written whole, and values are not counted.
-    pub run: RunOptions,
+onnx_cast_file::request! {
+    /// Which values are recorded, and how the model is written.
+    #[derive(Default)]
+    pub struct RecordRequest {
+        /// Only values with a matching name, where there are any patterns.
+        pub include: Vec<Pattern>,
+        /// Not values with a matching name.
+        pub exclude: Vec<Pattern>,
+        /// Where the elements go.
+        pub storage: Storage,
+        /// How the job runs. Models are written whole, and values are not counted.
+        pub run: RunOptions,
+    }
 }
 
 /// What is recorded.
@@ -81,13 +83,10 @@ pub fn record(
     refuse_of_models(input.as_ref(), run)?;
     let how = Request::of(run, storage);
     let paths = (input.as_ref(), output.as_ref());
-    if !run.write.no_clobber && !run.write.force {
-        let is_recorded = |document: &Document<'_>| {
-            document.graph.outputs.iter().any(|output| output.name.starts_with(RECORD_PREFIX))
-        };
-        replaced::check_model(paths, |document, _| is_recorded(document))?;
-    }
-    rewrite(paths.0, paths.1, &how, |document, _| edits(document, request), Ok)
+    let is_recorded =
+        |document: &Document<'_>| document.graph.outputs.iter().any(|output| output.name.starts_with(RECORD_PREFIX));
+    let check = || replaced::check_model(paths, &run.write, |there, _| is_recorded(there));
+    rewrite(paths.0, paths.1, &how, |_, _| check(), |document, _| edits(document, request), Ok)
 }
 
 fn edits<'a>(document: &Document<'a>, request: &RecordRequest) -> Result<(Edits<'a>, RecordSummary), ModelError> {

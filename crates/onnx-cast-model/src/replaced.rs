@@ -8,7 +8,7 @@ use crate::tree::Document;
 use onnx_cast::DataType;
 use onnx_cast_file::formats::protobuf::outline::Backing;
 use onnx_cast_file::io::{InputFile, fs};
-use onnx_cast_file::{FileError, Summary, WriteOptions};
+use onnx_cast_file::{FileError, TensorSummary, WriteOptions};
 use std::path::Path;
 
 /// Refuses to replace a model that seems to be another input ([`FileError::check_replaced`]). `plan` says what is to be
@@ -16,7 +16,7 @@ use std::path::Path;
 pub(crate) fn check(
     (input, output): (&Path, &Path),
     write: &WriteOptions,
-    plan: impl FnOnce() -> Result<Summary, Error>,
+    plan: impl FnOnce() -> Result<Vec<TensorSummary>, ModelError>,
 ) -> Result<(), Error> {
     if write.force || write.no_clobber || !is_other(input, output) {
         return Ok(());
@@ -24,20 +24,22 @@ pub(crate) fn check(
     // What cannot be read is not an input.
     let Ok((there, _)) = contents::open(output, false) else { return Ok(()) };
     let types = there.tensors.iter().map(|stored| (&*stored.name, stored.data_type));
-    Ok(FileError::check_replaced(output, types, &plan()?.tensors, &[])?)
+    let rows = plan().map_err(|error| Error::model(input, error))?;
+    Ok(FileError::check_replaced(output, types, &rows, &[])?)
 }
 
 /// Whether there is something else than the input where the output goes.
-pub(crate) fn is_other(input: &Path, output: &Path) -> bool {
+fn is_other(input: &Path, output: &Path) -> bool {
     fs::is_file(output) && !is_same(input, output)
 }
 
 /// Refuses to replace a model that is not the result of an earlier run, as far as `is_result` tells.
 pub(crate) fn check_model(
     (input, output): (&Path, &Path),
+    write: &WriteOptions,
     is_result: impl for<'a> FnOnce(&Document<'a>, &'a Files<'a>) -> bool,
 ) -> Result<(), Error> {
-    if !is_other(input, output) {
+    if write.force || write.no_clobber || !is_other(input, output) {
         return Ok(());
     }
     match with_model(output, is_result) {
@@ -61,7 +63,7 @@ pub(crate) fn check_converted(input: &Path, output: &Path) -> Result<(), Error> 
 }
 
 /// Looks at a model, if it can be read.
-pub(crate) fn with_model<R>(path: &Path, look: impl for<'a> FnOnce(&Document<'a>, &'a Files<'a>) -> R) -> Option<R> {
+fn with_model<R>(path: &Path, look: impl for<'a> FnOnce(&Document<'a>, &'a Files<'a>) -> R) -> Option<R> {
     let file = InputFile::open(path).ok()?;
     open(Backing::File(&file), |document, files| Ok(look(document, files))).ok()
 }

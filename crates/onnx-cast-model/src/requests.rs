@@ -8,6 +8,7 @@ use crate::quantize::quantize_weights;
 use crate::weights::{MIN_SIZE, cast_constants};
 use onnx_cast::{CastOptions, DataType};
 use onnx_cast_file::formats::input::Input;
+use onnx_cast_file::text::Wording;
 use onnx_cast_file::{
     BitCastRequest, CastRequest, DequantizeRequest, DiffRequest, Difference, FileError, FileInfo, Format,
     InspectRequest, ModelForm, QuantizeRequest, Report, ReportRequest, Summary, TranscodeRequest, check_names,
@@ -57,15 +58,18 @@ pub fn cast(input: impl AsRef<Path>, output: impl AsRef<Path>, request: &CastReq
 /// # Errors
 /// As [`cast`].
 pub fn cast_model(input: impl AsRef<Path>, output: impl AsRef<Path>, request: &CastRequest) -> Result<Summary, Error> {
-    const OPSET: &str = "is not for models, which import their own (raise_opset raises it where the target needs that)";
     let fields = [
-        ("opset", request.options.opset != CastOptions::default().opset, OPSET),
-        ("from", request.from.is_some(), "is not for models, whose constants have types"),
-        ("shape", request.shape.is_some(), "is not for models, whose constants have shapes"),
+        ("from", request.raw.from.is_some(), "is not for models, whose constants have types"),
+        ("shape", request.raw.shape.is_some(), "is not for models, whose constants have shapes"),
         ("npy_plain", request.run.write.npy_plain, "is for .npy"),
         ("resume", request.run.resume, "is for checkpoints of several files (a model is written whole or not at all)"),
     ];
     FileError::refuse(input.as_ref(), &fields)?;
+    if request.options.opset != CastOptions::default().opset {
+        let what = Wording::default().field("opset", " is not for models, which import their own (");
+        let what = what.field("raise_opset", " raises it where the target needs that)");
+        return Err(FileError::request(input.as_ref(), what).into());
+    }
     cast_constants(input.as_ref(), output.as_ref(), request, &|| {})
 }
 
@@ -133,6 +137,7 @@ pub fn dequantize(
         const FILES: &str = "is for checkpoints (.safetensors, .gguf)";
         const COUNTED: &str = "is for checkpoints: the weights of a model are not rounded again";
         let fields = [
+            ("npy_plain", request.run.write.npy_plain, "is for .npy"),
             ("scheme", request.scheme.is_some(), FILES),
             ("resume", request.run.resume, FILES),
             ("losses", request.run.count, COUNTED),
@@ -213,7 +218,7 @@ pub fn report(path: impl AsRef<Path>, request: &ReportRequest) -> Result<Report,
 /// # Errors
 /// As [`report`].
 pub fn report_model(path: impl AsRef<Path>, request: &ReportRequest) -> Result<Report, Error> {
-    let request = ReportRequest { min_size: request.min_size.or(Some(MIN_SIZE)), ..request.clone() };
+    let request = request.clone().min_size(request.min_size.or(Some(MIN_SIZE)));
     let (input, _) = contents::open(path.as_ref(), false)?;
     Ok(onnx_cast_file::report_opened(&[input], &request)?)
 }

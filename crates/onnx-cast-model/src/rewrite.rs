@@ -19,7 +19,7 @@ use onnx_cast_file::io::memory::zeros;
 use onnx_cast_file::io::progress::{Meter, Watch};
 use onnx_cast_file::io::{AtomicFile, FolderLock, InputFile, IoError};
 use onnx_cast_file::pipeline::{self, InMemory, InPlace, Nowhere, PipelineError, Sink, Task};
-use onnx_cast_file::text::Short;
+use onnx_cast_file::text::{Short, Wording};
 use onnx_cast_file::{FileError, RunOptions, Storage};
 use std::ffi::OsStr;
 use std::io;
@@ -108,12 +108,13 @@ pub(crate) fn edited<'a, R>(
     look(&document, &files.of_made(&outline))
 }
 
-/// Reads a model, has it edited, and writes the result, unless that is not wanted. What the edit returns is judged when
-/// everything is written and before it takes its place.
+/// Reads a model, has it checked and edited, and writes the result, unless that is not wanted. What the edit returns is
+/// judged when everything is written and before it takes its place.
 pub(crate) fn rewrite<T, R>(
     input: &Path,
     output: &Path,
     request: &Request<'_>,
+    check: impl for<'a> FnOnce(&Document<'a>, &'a Files<'a>) -> Result<(), Error>,
     edit: impl for<'a> FnOnce(&Document<'a>, &'a Files<'a>) -> Result<(Edits<'a>, T), ModelError>,
     judge: impl FnOnce(T) -> Result<R, Error>,
 ) -> Result<R, Error> {
@@ -121,6 +122,7 @@ pub(crate) fn rewrite<T, R>(
         check_vacant(output)?;
     }
     open(Backing::File(&InputFile::open(input)?), |document, files| {
+        check(document, files)?;
         Ok(rewrite_of((document, files), Some(output), request, edit, judge)?.1)
     })
 }
@@ -317,7 +319,7 @@ impl Writer<'_> {
     /// Does tasks, whose results go to the file `path`.
     fn run(&self, tasks: &[Task<'_>], sink: &dyn Sink, path: &Path) -> Result<(), Error> {
         let done = pipeline::run(tasks, self.threads, sink, &|bytes| self.meter.add(bytes));
-        done.map_err(|(task, trouble)| match trouble {
+        done.map_err(|(task, error)| match error {
             PipelineError::Read(error) => {
                 let read = match tasks[task].elements {
                     pipeline::TaskInput::File(file, _) => file.path(),
@@ -366,7 +368,7 @@ fn location(output: &Path, storage: &Storage) -> Result<String, Error> {
         name.push_str(".data");
         return Ok(name);
     };
-    let refuse = |what| refused(output, name, what);
+    let refuse = |what: &str| refused(output, name, what.into());
     let parts: Vec<_> = Path::new(name).components().collect();
     if !matches!(parts[..], [Component::Normal(part)] if part == name.as_str()) {
         return Err(refuse("it stands beside the model (want a file name without a folder)"));
@@ -378,8 +380,8 @@ fn location(output: &Path, storage: &Storage) -> Result<String, Error> {
 }
 
 /// A file of external data that must not be written.
-fn refused(output: &Path, name: &str, what: &str) -> Error {
-    let what = format!("external data `{}`: {what}", Short(name));
+fn refused(output: &Path, name: &str, what: Wording) -> Error {
+    let what = what.after(format_args!("external data `{}`: ", Short(name)));
     Error::model(output, ModelError::new(ModelErrorKind::ExternalData, what).named(name))
 }
 
@@ -393,13 +395,14 @@ fn check_place(output: &Path, location: &str, files: &Files<'_>) -> Result<(), E
     let (input, path) = (files.path(), output.with_file_name(location));
     let refuse = |what| Err(refused(output, location, what));
     if is_same(&path, input) {
-        return refuse("it is the input (want another name)");
+        return refuse("it is the input (want another name)".into());
     }
     if fs::symlink_metadata(&path).is_ok_and(|there| there.is_symlink()) {
-        return refuse("it is a link, which is not written through (want another name)");
+        return refuse("it is a link, which is not written through (want another name)".into());
     }
     if files.paths.iter().any(|used| is_same(&path, used)) && !is_same(input, output) {
-        return refuse("the input's own elements are there (`external_data` gives another name)");
+        let what = Wording::from("the input's own elements are there (");
+        return refuse(what.field("external_data", " gives another name)"));
     }
     Ok(())
 }
@@ -437,7 +440,7 @@ pub(crate) mod tests {
         let document = Document::parse(&outline.bytes).expect("a model");
         let files = Files::open(&outline, &[]).expect("no files");
         let arranged = |limit, threshold| {
-            let storage = Storage { external_data: None, threshold };
+            let storage = Storage::default().threshold(threshold);
             arrange(&document, &files, &Edits::default(), "m.data", &storage, limit)
         };
         let (message, layout) = arranged(bytes.len() as u64, None).expect("it fits");
@@ -468,7 +471,15 @@ pub(crate) mod tests {
         let storage = Storage::default();
         let while_open = |change: &dyn Fn()| {
             std::fs::write(&input, &bytes).expect("written");
-            rewrite(&input, &output, &Request::new(&storage), |_, _| Ok((Edits::default(), change())), Ok)
+            let edit = |_: &Document<'_>, _: &Files<'_>| Ok((Edits::default(), change()));
+            rewrite(
+                &input,
+                &output,
+                &Request::new(&storage),
+                |_, _| Ok(()),
+                |document, files| edit(document, files),
+                Ok,
+            )
         };
         let replace = || {
             std::fs::write(&other, model(DataType::Uint8, &[9000])).expect("written");

@@ -42,15 +42,17 @@ use steps::Step;
 /// The opset that a model gets where no other is asked for: every runtime of the last two years loads it.
 pub const DEFAULT_OPSET: i64 = 21;
 
-/// The opset that a model is to have, and where to put the result.
-#[derive(Clone, Debug, Default)]
-pub struct UpgradeRequest {
-    /// The opset of ONNX's own domain; [`DEFAULT_OPSET`] if it is not given.
-    pub opset: Option<i64>,
-    /// Where the elements go.
-    pub storage: Storage,
-    /// How the job runs. Models are written whole, and values are not counted.
-    pub run: RunOptions,
+onnx_cast_file::request! {
+    /// The opset that a model is to have, and where to put the result.
+    #[derive(Default)]
+    pub struct UpgradeRequest {
+        /// The opset of ONNX's own domain; [`DEFAULT_OPSET`] if it is not given.
+        pub opset: Option<i64>,
+        /// Where the elements go.
+        pub storage: Storage,
+        /// How the job runs. Models are written whole, and values are not counted.
+        pub run: RunOptions,
+    }
 }
 
 /// What was done to raise a model's opset.
@@ -107,11 +109,11 @@ pub fn upgrade(
     let how = Request::of(run, storage);
     let to = opset.unwrap_or(DEFAULT_OPSET);
     let (input, output) = (input.as_ref(), output.as_ref());
-    if !run.write.no_clobber && !run.write.force {
-        let from = || replaced::with_model(input, |document, _| document.opset).flatten();
-        replaced::check_model((input, output), |there, _| there.opset >= Some(to) || there.opset > from())?;
-    }
-    rewrite(input, output, &how, |document, files| edits(document, files, to), Ok)
+    let check = |from: Option<i64>| {
+        let is_result = |there: Option<i64>| there >= Some(to) || there > from;
+        replaced::check_model((input, output), &run.write, |there, _| is_result(there.opset))
+    };
+    rewrite(input, output, &how, |document, _| check(document.opset), |document, files| edits(document, files, to), Ok)
 }
 
 pub(crate) fn edits<'a>(

@@ -16,7 +16,7 @@ use onnx_cast::{Cast, DataType, Operator};
 use onnx_cast_file::FileError;
 use onnx_cast_file::counts::{Counter, Counters};
 use onnx_cast_file::pipeline::Step;
-use onnx_cast_file::{CastRequest, Selection, Summary, TensorSummary};
+use onnx_cast_file::{CastRequest, ModelOptions, Selection, Summary, TensorSummary};
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ pub(crate) fn cast_constants(
     request: &CastRequest,
     step: &dyn Fn(),
 ) -> Result<Summary, Error> {
-    let CastRequest { storage, run, .. } = request;
+    let CastRequest { model: ModelOptions { storage, .. }, run, .. } = request;
     let (dry_run, counts) = (run.dry_run, run.counts());
     let how = Request { counts, step, ..Request::of(run, storage) };
     let judge = |(mut summary, counters): Made| {
@@ -46,18 +46,17 @@ pub(crate) fn cast_constants(
         FileError::check_losses(&summary, input, &run.fail_on)?;
         Ok(summary)
     };
-    let planned = || {
-        let plan = Request { dry_run: true, ..Request::new(storage) };
-        rewrite(
-            input,
-            output,
-            &plan,
-            |document, files| edits(document, files, request),
-            |(summary, _): Made| Ok(summary),
-        )
-    };
-    replaced::check((input, output), &run.write, planned)?;
-    rewrite(input, output, &how, |document, files| edits(document, files, request), judge)
+    rewrite(
+        input,
+        output,
+        &how,
+        |document, files| {
+            let planned = || edits(document, files, request).map(|(_, (summary, _))| summary.tensors);
+            replaced::check((input, output), &run.write, planned)
+        },
+        |document, files| edits(document, files, request),
+        judge,
+    )
 }
 
 /// Constants of fewer elements are epsilons, scales and axes, which lose more by rounding than a file gains.
@@ -124,7 +123,7 @@ fn edits<'a>(
             let what = "no opset of ONNX's default domain is imported here, so there is no Cast";
             return Err(ModelError::constant(name, what));
         };
-        if !request.raise_opset {
+        if !request.model.raise_opset {
             let Needs { operator, data_type, opset: needs } = *needs;
             return Err(ModelError::needs_opset(name, operator, data_type, needs, opset));
         }

@@ -58,7 +58,7 @@ fn paths_of_deep_graphs_are_bounded() {
     assert!(names[7].name.ends_with("/7"), "{}", names[7].name);
     let softmax = |graph: Message, place: usize| graph.message(1, node("Softmax", &["x"], &place.to_string(), vec![]));
     std::fs::write(&path, deep((0..500).fold(Message::new(), softmax))).expect("written");
-    let request = UpgradeRequest { opset: Some(13), run: RunOptions::new().dry_run(true), ..UpgradeRequest::default() };
+    let request = UpgradeRequest::default().opset(Some(13)).run(RunOptions::new().dry_run(true));
     let done = upgrade(&path, &out, &request).expect("raised").rewritten;
     assert_eq!(done.len(), 500);
     assert!(done.iter().all(|one| one.graph.chars().count() <= 256), "{}", done[0].graph);

@@ -164,7 +164,7 @@ fn types_of_values_are_listed() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("x.onnx");
     std::fs::write(&path, file(MODELS, "subgraph")).expect("written");
-    let request = InspectRequest { types: true, ..InspectRequest::default() };
+    let request = InspectRequest::default().types(true);
     let types = inspect(&path, &request).expect("a model").model.expect("a model").types.expect("types");
     let rows: Vec<_> =
         types.iter().map(|row| (row.name.as_str(), row.of_type.as_deref(), row.graph.as_str())).collect();
@@ -173,7 +173,7 @@ fn types_of_values_are_listed() {
     assert!(inspect(&path, &InspectRequest::default()).expect("a model").model.expect("a model").types.is_none());
     let other = folder.path().join("x.safetensors");
     let refused = inspect(&other, &request).map(drop).expect_err("refused").to_string();
-    assert_eq!(refused, format!("{}: types is for models (.onnx)", other.display()));
+    assert_eq!(refused, format!("{}: `types` is for models (.onnx)", other.display()));
 }
 
 #[test]

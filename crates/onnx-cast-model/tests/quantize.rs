@@ -81,10 +81,9 @@ fn blocks_of_any_shape_are_those_of_the_library() {
         let x = values(shape[0] * shape[1]);
         written(folder.path(), vec![node("MatMul", &["x", "w"], "y", vec![])], &[("w", &shape, &x)]);
         for threads in [1, 3] {
-            quantized(folder.path(), to, |request| QuantizeRequest {
-                granularity: Some(Granularity::Block([1, block])),
-                run: RunOptions::new().threads(Some(threads)),
-                ..request
+            quantized(folder.path(), to, |request| {
+                let run = RunOptions::new().threads(Some(threads));
+                request.granularity(Some(Granularity::Block([1, block]))).run(run)
             });
             let got = initializers(&folder.path().join(OUTPUT));
             let data_type = if to == "int4" { DataType::Int4 } else { DataType::Int8 };
@@ -152,12 +151,10 @@ fn products_are_those_of_onnxruntimes_quantizer() {
     let x: Vec<f32> = (0..36).map(|i| ((i * 37 + 11) % 101) as f32 / 8.0 - 6.0).collect();
     written(folder.path(), vec![node("MatMul", &["x", "w"], "y", vec![])], &[("w", &[18, 2], &x)]);
     for (to, zero_points, elements, scales, zeros) in EXPECTED {
-        quantized(folder.path(), to, |request| QuantizeRequest {
-            selection: onnx_cast_file::Selection { min_size: Some(1), ..request.selection.clone() },
-            granularity: Some(Granularity::Block([1, 16])),
-            form: ModelForm::MatMulNBits,
-            zero_points: *zero_points,
-            ..request
+        quantized(folder.path(), to, |request| {
+            let selection = onnx_cast_file::Selection { min_size: Some(1), ..request.selection.clone() };
+            let request = request.selection(selection).granularity(Some(Granularity::Block([1, 16])));
+            request.form(ModelForm::MatMulNBits).zero_points(*zero_points)
         });
         let got = initializers(&folder.path().join(OUTPUT));
         let what = format!("{to}, zero points: {zero_points}");
@@ -230,7 +227,7 @@ fn what_is_no_product_is_kept() {
         node("Add", &["c", "shared"], "y", vec![]),
     ];
     written(folder.path(), nodes, &["w", "g", "shared"].map(|name| (name, &[32usize, 32][..], &x[..])));
-    let nbits = |request: QuantizeRequest| QuantizeRequest { form: ModelForm::MatMulNBits, ..request };
+    let nbits = |request: QuantizeRequest| request.form(ModelForm::MatMulNBits);
     let done = quantized(folder.path(), "int4", nbits);
     let reason = "something else than MatMul, or its left operand, reads it";
     let want = ["g", "shared"].map(|name| (name.to_owned(), reason.to_owned()));
@@ -244,12 +241,12 @@ fn what_is_no_product_is_kept() {
         ("int4", Some(Granularity::Axis), "MatMulNBits has no scales by axis (want block=16, 32, 64, 128 or 256)"),
         ("int4", Some(Granularity::Block([1, 48])), "MatMulNBits has no scales by block=48"),
     ] {
-        let said = refused(&|request| nbits(QuantizeRequest { granularity, ..request }), to);
+        let said = refused(&|request| nbits(request.granularity(granularity)), to);
         assert!(said.contains(want), "{said}");
     }
-    let said = refused(&|request| QuantizeRequest { zero_points: true, ..request }, "int4");
+    let said = refused(&|request| request.zero_points(true), "int4");
     assert!(said.contains("zero_points"), "{said}");
-    let tiles = |request| QuantizeRequest { granularity: Some(Granularity::Block([8, 8])), ..request };
+    let tiles = |request: QuantizeRequest| request.granularity(Some(Granularity::Block([8, 8])));
     let said = refused(&tiles, "int8");
     assert!(said.contains("DequantizeLinear has no scales by block=8x8"), "{said}");
     assert!(!folder.path().join("no.onnx").exists());

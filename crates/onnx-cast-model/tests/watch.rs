@@ -3,8 +3,8 @@
 
 use onnx_cast::{DataType, Tensor};
 use onnx_cast_file::{
-    CastRequest, DiffRequest, FileError, Format, InspectRequest, RunOptions, Selection, Storage, Watch, WriteOptions,
-    write_tensor,
+    CastRequest, DiffRequest, FileError, Format, InspectRequest, ModelOptions, RunOptions, Selection, Storage, Watch,
+    WriteOptions, write_tensor,
 };
 use onnx_cast_model::{Error, FoldRequest, cast, diff, fold, inspect};
 use std::fs;
@@ -50,13 +50,13 @@ fn models() {
         cast(
             &input,
             &output,
-            &CastRequest { selection, run: RunOptions::new().watch(watch), ..CastRequest::new(DataType::Double) },
+            &CastRequest::new(DataType::Double).selection(selection).run(RunOptions::new().watch(watch)),
         )
     };
     let fold = |watch: &Watch| {
-        let write = WriteOptions { force: true, ..WriteOptions::default() };
-        let run = RunOptions::new().write(write).watch(watch.clone());
-        fold(&input, &output, &FoldRequest { run, ..Default::default() })
+        let write = WriteOptions::default().force(true);
+        let run = RunOptions::new().write(write).watch(Some(watch.clone()));
+        fold(&input, &output, &FoldRequest::default().run(run))
     };
     fs::write(&output, b"as it was").expect("a file");
     let stop = Watch::stopping(|_, _| ControlFlow::Break(()));
@@ -66,9 +66,7 @@ fn models() {
     for (done, total) in [watched(cast), watched(fold)] {
         assert!(done == total && total > bytes.len() as u64 / 2, "{done} of {total}");
     }
-    let floats = watched(|watch| {
-        inspect(&input, &InspectRequest { values: true, watch: Some(watch.clone()), ..Default::default() })
-    });
+    let floats = watched(|watch| inspect(&input, &InspectRequest::default().values(true).watch(Some(watch.clone()))));
     assert!(floats.0 > 0 && floats.0 <= floats.1, "{floats:?}");
 }
 
@@ -79,20 +77,16 @@ fn files_of_tensors() {
     let x = Tensor::from_slice(vec![3], &[1.0f32, 2.0, 3.0]).expect("a tensor");
     write_tensor(&input, Format::Npy, "", x.view(), &WriteOptions::default()).expect("a file");
     let cast = |watch: &Watch| {
-        cast(
-            &input,
-            &output,
-            &CastRequest { run: RunOptions::new().watch(Some(watch.clone())), ..CastRequest::new(DataType::Float16) },
-        )
+        cast(&input, &output, &CastRequest::new(DataType::Float16).run(RunOptions::new().watch(Some(watch.clone()))))
     };
     fs::write(&output, b"as it was").expect("a file");
     let stop = Watch::stopping(|_, _| ControlFlow::Break(()));
     assert!(matches!(cast(&stop), Err(Error::File { error: FileError::Stopped { path } }) if path == output));
     assert_eq!(fs::read(&output).expect("a file"), b"as it was");
     assert_eq!(watched(cast), (12, 12));
-    let request = |watch: &Watch| InspectRequest { values: true, watch: Some(watch.clone()), ..Default::default() };
+    let request = |watch: &Watch| InspectRequest::default().values(true).watch(Some(watch.clone()));
     assert_eq!(watched(|watch| inspect(&input, &request(watch))), (12, 12));
-    let request = |watch: &Watch| DiffRequest { watch: Some(watch.clone()), ..Default::default() };
+    let request = |watch: &Watch| DiffRequest::default().watch(Some(watch.clone()));
     assert_eq!(watched(|watch| diff(&input, &input, &request(watch))), (12, 12));
 }
 
@@ -102,11 +96,14 @@ fn a_model_that_appears_meanwhile_is_kept() {
     let folder = tempfile::tempdir().expect("a folder");
     let (input, output) = (folder.path().join("in.onnx"), folder.path().join("out.onnx"));
     fs::write(&input, file(MODELS, "constants")).expect("a file");
-    let request = |watch| CastRequest {
-        selection: Selection { min_size: Some(0), ..Selection::new(DataType::Double) },
-        storage: Storage { external_data: Some("weights.bin".to_owned()), threshold: Some(1) },
-        run: RunOptions::new().write(WriteOptions { no_clobber: true, ..Default::default() }).watch(watch),
-        ..CastRequest::new(DataType::Double)
+    let request = |watch| {
+        CastRequest::new(DataType::Double)
+            .selection(Selection { min_size: Some(0), ..Selection::new(DataType::Double) })
+            .run(RunOptions::new().write(WriteOptions::default().no_clobber(true)).watch(watch))
+            .model(
+                ModelOptions::default()
+                    .storage(Storage::default().external_data(Some("weights.bin".to_owned())).threshold(Some(1))),
+            )
     };
     for at_the_end in [false, true] {
         let place = output.clone();

@@ -7,9 +7,10 @@
 //! use onnx_cast_file::{ReportRequest, report_of};
 //!
 //! let weights = Tensor::from_slice(vec![3], &[0.5f32, 0.3, 1e-9])?;
-//! let request = ReportRequest { to: vec![DataType::Float8E4M3FN.into()], ..ReportRequest::default() };
+//! let request = ReportRequest::default().to(vec![DataType::Float8E4M3FN.into()]);
 //! let report = report_of(&[("w", weights.view())], &request)?;
-//! assert!(onnx_cast_report::text(&report, 20).contains("1 of 1 tensors lose more than 1% of their values to zero"));
+//! let text = onnx_cast_report::text(&report, 20, "top");
+//! assert!(text.contains("1 of 1 tensors lose more than 1% of their values to zero"));
 //! assert!(onnx_cast_report::page("weights", &report)?.starts_with("<!doctype html>"));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```

@@ -76,8 +76,7 @@ pub fn cast_json(input: &Path, output: &Path, dry_run: bool, done: &Summary) -> 
         "left_out": done.left_out.iter().map(|(name, why)| json!({"name": name, "why": why})).collect::<Vec<_>>(),
         "dropped": done.dropped,
         "passed_over": done.passed_over.iter().map(|(name, why)| json!({"name": name, "why": why})).collect::<Vec<_>>(),
-        "warning": done.warning(),
-        "passed_over": done.passed_over.iter().map(|(name, reason)| json!([name, reason])).collect::<Vec<Value>>(),
+        "warning": done.warning().map(|text| text.to_string()),
         "notes": done.notes,
     });
     job(input, output, dry_run, done)
@@ -187,7 +186,7 @@ pub fn quantized_json(Quantized { scheme, weights, warning, .. }: &Quantized) ->
     json!({
         "scheme": scheme.map(Scheme::name),
         "weights": weights.iter().map(weight).collect::<Vec<_>>(),
-        "warning": warning,
+        "warning": warning.as_ref().map(ToString::to_string),
     })
 }
 

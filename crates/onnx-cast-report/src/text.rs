@@ -8,8 +8,9 @@ use std::fmt::Write;
 /// Columns that are left for a name.
 const NAME: usize = 22;
 
-/// For each type its verdict, and a table of its tensors: `top` rows, or with 0 all of them.
-pub fn text(report: &Report, top: usize) -> String {
+/// For each type its verdict, and a table of its tensors: `top` rows, or with 0 all of them. `limit` is what the caller
+/// calls `top`.
+pub fn text(report: &Report, top: usize, limit: &str) -> String {
     let mut text = String::new();
     for &to in &report.to {
         let totals = report.totals(to);
@@ -43,7 +44,7 @@ pub fn text(report: &Report, top: usize) -> String {
             row(&mut text, tensor, candidate);
         }
         if rows.len() > shown {
-            let _ = writeln!(text, "and {} more (--top 0 shows all)", rows.len() - shown);
+            let _ = writeln!(text, "and {} more ({limit} 0 shows all)", rows.len() - shown);
         }
         text.push('\n');
     }

@@ -1,11 +1,11 @@
 //! Files that the host lends: what they hold, what casts would lose, and casts of them.
 
-use crate::Result;
 use crate::fields::Fields;
-use onnx_cast::DataType;
+use crate::{Failure, Result};
+use onnx_cast_file::text::Wording;
 use onnx_cast_file::{
-    CandidateFormat, CastRequest, InspectRequest, QuantizeRequest, QuantizedFormat, ReportRequest, RunOptions, Scheme,
-    Selection, Watch,
+    CandidateFormat, CastRequest, InspectRequest, ModelOptions, QuantizeRequest, QuantizedFormat, RawInput,
+    ReportRequest, RunOptions, Scheme, Selection, Watch,
 };
 use onnx_cast_report::{cast_json, info_json, json as report_json, page_data};
 use serde_json::{Value, json};
@@ -22,7 +22,7 @@ use onnx_cast_model::{
 };
 
 #[cfg(not(feature = "models"))]
-fn inspect_any(path: &Path, request: &InspectRequest) -> Result<onnx_cast_model::Inspection> {
+fn inspect_any(path: &Path, request: &InspectRequest) -> std::result::Result<onnx_cast_model::Inspection, FileError> {
     Ok(onnx_cast_file::inspect(path, request)?.into())
 }
 
@@ -34,37 +34,44 @@ fn watch() -> Option<Watch> {
     None
 }
 
+/// An error, with JavaScript's names for fields of requests.
+fn in_words(text: &Wording) -> Failure {
+    Failure(text.with(|field| {
+        let mut words = field.split('_');
+        let first = words.next().unwrap_or_default().to_owned();
+        let name = words.fold(first, |name, word| name + &word[..1].to_ascii_uppercase() + &word[1..]);
+        format!("`{name}`")
+    }))
+}
+
 /// What a file holds.
 pub(crate) fn info(fields: Fields<'_>) -> Result<Value> {
     let path = Path::new(fields.required("path")?);
-    let request = InspectRequest {
-        include: fields.patterns("include")?,
-        exclude: fields.patterns("exclude")?,
-        from: fields.parse("from")?,
-        values: fields.flag("values")?.unwrap_or(false),
-        types: fields.flag("types")?.unwrap_or(false),
-        threads: Some(1),
-        watch: watch(),
-    };
-    Ok(info_json(&inspect_any(path, &request)?))
+    let request = InspectRequest::default()
+        .include(fields.patterns("include")?)
+        .exclude(fields.patterns("exclude")?)
+        .from(fields.parse("from")?)
+        .values(fields.flag("values")?.unwrap_or(false))
+        .types(fields.flag("types")?.unwrap_or(false))
+        .threads(Some(1))
+        .watch(watch());
+    Ok(info_json(&inspect_any(path, &request).map_err(|error| in_words(&error.wording()))?))
 }
 
 /// What casts would lose, as figures; where a page is asked for, also what stands in it for `{{data}}`.
 pub(crate) fn report(fields: Fields<'_>) -> Result<Value> {
     let path = fields.required("path")?;
     let candidates = fields.texts("to")?.into_iter().map(|text| Ok(text.parse::<CandidateFormat>()?));
-    let request = ReportRequest {
-        to: candidates.collect::<Result<_>>()?,
-        rule: fields.parse("rule")?.unwrap_or_default(),
-        layout: None,
-        include: fields.patterns("include")?,
-        exclude: fields.patterns("exclude")?,
-        min_size: fields.size("min_size")?,
-        options: fields.options()?,
-        from: fields.parse("from")?,
-        watch: watch(),
-    };
-    let report = report_any(path, &request)?;
+    let request = ReportRequest::default()
+        .to(candidates.collect::<Result<_>>()?)
+        .rule(fields.parse("rule")?.unwrap_or_default())
+        .include(fields.patterns("include")?)
+        .exclude(fields.patterns("exclude")?)
+        .min_size(fields.size("min_size")?)
+        .options(fields.options()?)
+        .from(fields.parse("from")?)
+        .watch(watch());
+    let report = report_any(path, &request).map_err(|error| in_words(&error.wording()))?;
     let title = fields.text("title")?.unwrap_or(path);
     let shown = fields.flag("page")?.unwrap_or(false).then(|| page_data(title, &report));
     Ok(json!({ "report": report_json(&report)?, "page_data": shown.transpose()? }))
@@ -73,19 +80,17 @@ pub(crate) fn report(fields: Fields<'_>) -> Result<Value> {
 /// The file or checkpoint, cast.
 pub(crate) fn cast(fields: Fields<'_>) -> Result<Value> {
     let (input, output) = (fields.required("path")?, fields.required("output")?);
-    let request = CastRequest {
-        selection: Selection {
+    let request = CastRequest::default()
+        .selection(Selection {
             include: fields.patterns("include")?,
             exclude: fields.patterns("exclude")?,
             ..Selection::new(fields.data_type("to")?)
-        },
-        options: fields.options()?,
-        from: fields.parse("from")?,
-        raise_opset: fields.flag("raise_opset")?.unwrap_or(false),
-        run: RunOptions::new().copy_others(false).watch(watch()),
-        ..CastRequest::new(DataType::Float)
-    };
-    let done = cast_any(input, output, &request)?;
+        })
+        .options(fields.options()?)
+        .run(RunOptions::new().copy_others(false).watch(watch()))
+        .raw(RawInput::default().from(fields.parse("from")?))
+        .model(ModelOptions::default().raise_opset(fields.flag("raise_opset")?.unwrap_or(false)));
+    let done = cast_any(input, output, &request).map_err(|error| in_words(&error.wording()))?;
     Ok(cast_json(Path::new(input), Path::new(output), false, &done))
 }
 
@@ -98,25 +103,20 @@ fn no_layout(name: &str) -> String {
 pub(crate) fn quantize(fields: Fields<'_>) -> Result<Value> {
     let (input, output) = (fields.required("path")?, fields.required("output")?);
     let to: QuantizedFormat = fields.parse("to")?.ok_or("`to` is not given")?;
-    let request = QuantizeRequest {
-        selection: Selection {
+    let request = QuantizeRequest::new(to)
+        .selection(Selection {
             include: fields.patterns("include")?,
             exclude: fields.patterns("exclude")?,
             ..Selection::new(to)
-        },
-        layout: fields
-            .text("layout")?
-            .map(|name| Scheme::from_name(name).ok_or_else(|| no_layout(name)))
-            .transpose()?,
-        granularity: fields.parse("granularity")?,
-        activations: fields.parse("activations")?,
-        rule: fields.parse("rule")?.unwrap_or_default(),
-        raise_opset: fields.flag("raise_opset")?.unwrap_or(false),
-        form: fields.parse("form")?.unwrap_or_default(),
-        zero_points: fields.flag("zero_points")?.unwrap_or(false),
-        run: RunOptions::new().threads(Some(1)).copy_others(false).watch(watch()),
-        ..QuantizeRequest::new(to)
-    };
-    let done = quantize_any(input, output, &request)?;
+        })
+        .layout(fields.text("layout")?.map(|name| Scheme::from_name(name).ok_or_else(|| no_layout(name))).transpose()?)
+        .granularity(fields.parse("granularity")?)
+        .activations(fields.parse("activations")?)
+        .rule(fields.parse("rule")?.unwrap_or_default())
+        .form(fields.parse("form")?.unwrap_or_default())
+        .zero_points(fields.flag("zero_points")?.unwrap_or(false))
+        .run(RunOptions::new().threads(Some(1)).copy_others(false).watch(watch()))
+        .model(ModelOptions::default().raise_opset(fields.flag("raise_opset")?.unwrap_or(false)));
+    let done = quantize_any(input, output, &request).map_err(|error| in_words(&error.wording()))?;
     Ok(cast_json(Path::new(input), Path::new(output), false, &done))
 }

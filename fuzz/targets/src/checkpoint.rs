@@ -26,13 +26,9 @@ pub fn checkpoint(data: &[u8]) {
     }
     let to = TARGETS[usize::from(choice) % TARGETS.len()];
     let allow_nan = choice & 0x10 != 0;
-    let float = DequantizeRequest { allow_nan, ..DequantizeRequest::new(DataType::Float) };
+    let float = DequantizeRequest::new(DataType::Float).allow_nan(allow_nan);
     let input = scratch::path("in");
-    let plan = dequantize_file(
-        &input,
-        scratch::path("plan"),
-        &DequantizeRequest { run: float.run.clone().dry_run(true), ..float.clone() },
-    );
+    let plan = dequantize_file(&input, scratch::path("plan"), &float.clone().run(float.run.clone().dry_run(true)));
     assert!(!scratch::path("plan").exists(), "a plan writes");
     let wide = scratch::path("wide");
     let done = match dequantize_file(&input, &wide, &float) {
@@ -52,10 +48,9 @@ pub fn checkpoint(data: &[u8]) {
     }
     let listed = inspect(&wide, &InspectRequest::default()).expect("a checkpoint that was written");
     assert_eq!(listed.tensors.len(), floats.len(), "the index of what was written");
-    let again =
-        dequantize_file(&input, &wide, &DequantizeRequest { run: float.run.clone().resume(true), ..float.clone() });
+    let again = dequantize_file(&input, &wide, &float.clone().run(float.run.clone().resume(true)));
     assert_eq!(again.expect("done before").already_there, listed.files, "files that were there");
-    check_cast(&input, &floats, &done, &DequantizeRequest { allow_nan, ..DequantizeRequest::new(to) });
+    check_cast(&input, &floats, &done, &DequantizeRequest::new(to).allow_nan(allow_nan));
 }
 
 /// Another type is a cast of what stands there as float.

@@ -7,8 +7,8 @@ use onnx_cast_file::formats::input::{Given, Input};
 use onnx_cast_file::io::InputFile;
 use onnx_cast_file::{
     CastRequest, DequantizeRequest, DiffRequest, Difference, Format, FormatError, InspectRequest, NamedTensor,
-    RunOptions, WriteOptions, cast_file, dequantize_file, diff, inspect, put_tensor, read_tensor_as, read_tensor_from,
-    read_tensors_from,
+    RawInput, RunOptions, WriteOptions, cast_file, dequantize_file, diff, inspect, put_tensor, read_tensor_as,
+    read_tensor_from, read_tensors_from,
 };
 use std::io::{Cursor, Read, Write};
 use std::path::Path;
@@ -46,7 +46,7 @@ pub(crate) fn written(format: Format, name: &str, tensor: &Tensor, npy_plain: bo
         format,
         name,
         tensor.view(),
-        &WriteOptions { npy_plain, ..Default::default() },
+        &WriteOptions::default().npy_plain(npy_plain),
     )?;
     Ok(bytes)
 }
@@ -65,7 +65,7 @@ type Checkpoint = (Vec<NamedTensor>, Option<Vec<(String, String)>>);
 
 /// Everything that can be listed.
 pub(crate) fn listed(from: Option<DataType>) -> InspectRequest {
-    InspectRequest { from, values: true, ..InspectRequest::default() }
+    InspectRequest::default().from(from).values(true)
 }
 
 /// A TensorProto.
@@ -86,9 +86,12 @@ fn check_cast(path: &Path, tensor: &Tensor, to: DataType, from: Option<DataType>
     let want = want.and_then(|cast| cast.run(&tensor.view()).map_err(drop));
     let output = scratch::path("y.pb");
     // What another input left there is replaced.
-    let write = WriteOptions { force: true, ..WriteOptions::default() };
-    let done =
-        cast_file(path, &output, &CastRequest { from, run: RunOptions::new().write(write), ..CastRequest::new(to) });
+    let write = WriteOptions::default().force(true);
+    let done = cast_file(
+        path,
+        &output,
+        &CastRequest::new(to).run(RunOptions::new().write(write)).raw(RawInput::default().from(from)),
+    );
     match (done, want) {
         (Ok(_), Ok(want)) => {
             let got = read_tensor_as(&output, None).expect("what was written");
@@ -146,7 +149,7 @@ fn check_archive(path: &Path, from: Option<DataType>) {
     }
     // Numbers to floats, texts left alone: what was listed can be cast, and stands there again.
     let output = scratch::path("y.npz");
-    if cast_file(path, &output, &CastRequest { from, ..CastRequest::new(DataType::Float) }).is_ok() {
+    if cast_file(path, &output, &CastRequest::new(DataType::Float).raw(RawInput::default().from(from))).is_ok() {
         let after = inspect(&output, &listed(None)).or_else(|_| inspect(&output, &listed(from)));
         let after = after.expect("what was written");
         let names = |info: &onnx_cast_file::FileInfo| {
@@ -186,11 +189,7 @@ pub fn gguf(data: &[u8]) {
     let path = scratch::write("x.gguf", data);
     let info = inspect(&path, &listed(None));
     let output = scratch::path("y.safetensors");
-    let request = DequantizeRequest {
-        allow_nan: true,
-        run: RunOptions::new().threads(Some(1)),
-        ..DequantizeRequest::new(DataType::Float)
-    };
+    let request = DequantizeRequest::new(DataType::Float).allow_nan(true).run(RunOptions::new().threads(Some(1)));
     let Ok(done) = dequantize_file(&path, &output, &request) else { return };
     let info = info.expect("what was dequantized");
     for row in &done.tensors {

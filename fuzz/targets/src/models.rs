@@ -7,7 +7,7 @@ use crate::scratch;
 use arbitrary::Unstructured;
 use build::Graph;
 use onnx_cast::{Cast, CastOptions, DataType, Kind, Strings, Tensor};
-use onnx_cast_file::{CastRequest, InspectRequest, NamedTensor, Rule, Selection};
+use onnx_cast_file::{CastRequest, InspectRequest, ModelOptions, NamedTensor, Rule, Selection};
 use onnx_cast_model::{
     ConvertRequest, FoldRequest, Model, ModelErrorKind, RecordRequest, UpgradeRequest, ValueDecl, cast, convert, fold,
     inspect, record, upgrade,
@@ -24,7 +24,7 @@ pub fn model_proto(data: &[u8]) {
     scratch::clear();
     let path = scratch::write("x.onnx", data);
     let listed = inspect(&path, &crate::files::listed(None));
-    let typed = inspect(&path, &InspectRequest { types: true, ..InspectRequest::default() });
+    let typed = inspect(&path, &InspectRequest::default().types(true));
     let before = Evaluated::of(data);
     if before.is_some() {
         listed.expect("a model that is evaluated");
@@ -39,7 +39,8 @@ pub fn model_proto(data: &[u8]) {
     // A rule casts constants of integers too.
     let rules = vec![Rule { pattern: "*".parse().expect("a pattern"), to: Some(to) }];
     let selection = Selection { rules, min_size: Some(0), ..Selection::default() };
-    if cast(&path, &output, &CastRequest { selection, raise_opset: true, ..CastRequest::new(to) }).is_ok()
+    if cast(&path, &output, &CastRequest::new(to).selection(selection).model(ModelOptions::default().raise_opset(true)))
+        .is_ok()
         && let Some(before) = before
     {
         // The values are others; what there is, is not.
@@ -64,7 +65,7 @@ pub fn graph(data: &[u8]) {
     let Ok(&to) = data.choose(DataType::NUMERIC) else { return };
     let output = scratch::path("cast.onnx");
     let selection = Selection { min_size: Some(0), ..Selection::new(to) };
-    let request = CastRequest { selection, raise_opset: true, ..CastRequest::new(to) };
+    let request = CastRequest::new(to).selection(selection).model(ModelOptions::default().raise_opset(true));
     let Ok(summary) = cast(&path, &output, &request) else { return };
     // The same graph, its constants rounded first.
     let rounded: BTreeMap<&str, DataType> =
@@ -117,7 +118,7 @@ fn check_upgrade(path: &Path, before: Option<&Evaluated>) {
 fn check_convert(path: &Path) {
     for to in [DataType::Float16, DataType::BFloat16] {
         let (output, again) = (scratch::path("converted.onnx"), scratch::path("again.onnx"));
-        let request = ConvertRequest { raise_opset: true, ..ConvertRequest::new(to) };
+        let request = ConvertRequest::new(to).raise_opset(true);
         if convert(path, &output, &request).is_ok() {
             let request = ConvertRequest::new(to);
             convert(&output, &again, &request).expect("what was converted before");
@@ -187,7 +188,9 @@ impl Evaluated {
     fn raised(&self, bytes: &[u8]) -> Option<(Vec<NamedTensor>, [Vec<String>; 2])> {
         match Model::parse(bytes) {
             Err(error)
-                if WRITTEN_BY_ADAPTERS.iter().any(|one| error.what.contains(&format!("operator `{one}` is not"))) =>
+                if WRITTEN_BY_ADAPTERS
+                    .iter()
+                    .any(|one| error.what.to_string().contains(&format!("operator `{one}` is not"))) =>
             {
                 None
             }

@@ -5,7 +5,8 @@ use crate::scratch;
 use arbitrary::{Result, Unstructured};
 use onnx_cast::{DataType, Strings, Tensor, clear_padding};
 use onnx_cast_file::{
-    CastRequest, Format, NamedTensor, RunOptions, WriteOptions, cast_file, read_tensor_as, safetensors, write_tensor,
+    CastRequest, Format, NamedTensor, RawInput, RunOptions, WriteOptions, cast_file, read_tensor_as, safetensors,
+    write_tensor,
 };
 
 /// A tensor with its name, and whether `.npy` is written plain.
@@ -67,7 +68,7 @@ pub fn round_trip(data: &[u8]) {
 
 /// From file to file, each from the one before.
 fn through_files(Case { name, tensor, plain }: &Case, in_safetensors: bool) {
-    let options = WriteOptions { npy_plain: *plain, ..Default::default() };
+    let options = WriteOptions::default().npy_plain(*plain);
     let data_type = tensor.data_type();
     let first = scratch::path("0.pb");
     write_tensor(&first, Format::TensorProto, name, tensor.view(), &options).expect("a file");
@@ -79,8 +80,9 @@ fn through_files(Case { name, tensor, plain }: &Case, in_safetensors: bool) {
             continue;
         }
         let to = scratch::path(&format!("{}.{extension}", index + 1));
-        let request =
-            CastRequest { from: Some(data_type), run: RunOptions::new().write(options), ..CastRequest::new(data_type) };
+        let request = CastRequest::new(data_type)
+            .run(RunOptions::new().write(options))
+            .raw(RawInput::default().from(Some(data_type)));
         match cast_file(&from, &to, &request) {
             Ok(_) => {}
             // A file of several tensors needs names, which `.npy` lacks.
@@ -104,7 +106,7 @@ fn raw(from: &std::path::Path, tensor: &Tensor) {
     cast_file(from, &bytes, &CastRequest::new(data_type)).expect("raw bytes");
     assert_eq!(std::fs::read(&bytes).ok().as_deref(), tensor.bytes(), "raw bytes");
     let shape = Some(tensor.shape().to_vec());
-    cast_file(&bytes, &back, &CastRequest { from: Some(data_type), shape, ..CastRequest::new(data_type) })
+    cast_file(&bytes, &back, &CastRequest::new(data_type).raw(RawInput::default().from(Some(data_type)).shape(shape)))
         .expect("cast");
     assert_eq!(read_tensor_as(&back, None).expect("what was written").tensor, *tensor, "raw bytes, read again");
 }

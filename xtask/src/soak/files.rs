@@ -105,7 +105,7 @@ pub(super) fn one(rng: &mut Rng, state: &State, counts: &mut Counts) -> Result<(
     request.options = claim.options();
     request.run.threads = Some(draw::threads(rng));
     request.run.count = rng.below(2) == 0;
-    request.from = Some(data_type(from));
+    request.raw.from = Some(data_type(from));
     cast_file(&first, &output, &request).map_err(|error| told(&error))?;
     let read = read_tensor_as(&output, Some(data_type(to))).map_err(|error| told(&error))?;
     if read.tensor.shape() != drawn.tensor.shape() {

@@ -203,7 +203,7 @@ fn an_input_that_is_cut_short_meanwhile() {
     let watch = Watch::new(move |_, _| {
         File::options().write(true).open(&cut).and_then(|file| file.set_len(1000)).expect("cut");
     });
-    let request = CastRequest { run: RunOptions::new().watch(Some(watch)), ..CastRequest::new(DataType::Float16) };
+    let request = CastRequest::new(DataType::Float16).run(RunOptions::new().watch(Some(watch)));
     let error = cast_file(&path, folder.path("out.safetensors"), &request).expect_err("cut short").to_string();
     assert!(
         error.contains("in.safetensors: cannot read: it ends at byte ")

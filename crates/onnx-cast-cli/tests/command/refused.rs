@@ -53,7 +53,8 @@ fn bad_requests_are_refused() {
         let before = folder.names();
         let output = command(&line).current_dir(folder.0.path()).output().expect("the command runs");
         // An option is a field of the request.
-        let said = stderr(&output).replace("--", "");
+        let said =
+            stderr(&output).replace("--include", "`include`").replace("--exclude", "`exclude`").replace("--", "");
         assert_eq!((output.status.code(), stdout(&output)), (Some(2), String::new()), "{line:?}: {said}");
         let says = row["says"].as_str().or(row["says"]["command"].as_str()).expect("what is said");
         assert!(said.contains(says), "{line:?}: {said}");

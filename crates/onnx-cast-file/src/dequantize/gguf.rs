@@ -8,7 +8,7 @@ use crate::formats::format::Format;
 use crate::formats::gguf::{BlockCoding, Blocks, Held, beside};
 use crate::formats::input::{Given, Input, Location, StoredTensor};
 use crate::layouts::{BlockValues, Checkpoint, TensorRef};
-use crate::rewrite::{Computed, Opened, Origin, Places, Rewrite, Rewritten, Row};
+use crate::rewrite::{Computed, Opened, Origin, OutputPaths, Rewrite, Rewritten, Row};
 use crate::summary::{Summary, TensorSummary};
 use onnx_cast::{Cast, CastOptions, DataType, TensorError};
 use std::collections::HashSet;
@@ -16,8 +16,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 pub(super) fn dequantize(input: &Path, output: &Path, request: &DequantizeRequest) -> Result<Summary, FileError> {
-    let refuse =
-        |path: &Path, what, format, hint| Err(FormatError::Format { path: path.to_owned(), what, format, hint }.into());
+    let refuse = |path, what, format, hint| Err(FormatError::format(path, what, format, hint).into());
     if request.scheme.is_some() {
         return refuse(input, "choosing a scheme", Format::Gguf, "each tensor tells its type");
     }
@@ -27,11 +26,11 @@ pub(super) fn dequantize(input: &Path, output: &Path, request: &DequantizeReques
         format => return refuse(output, "dequantizing", format, "the output is .safetensors"),
     }
     let file = Input::open(input, Some(Format::Gguf), &Given::default())?;
-    let places = Places { single: Some(output.to_owned()), ..Places::default() };
-    let opened = Opened::of(input, vec![file], places);
+    let outputs = OutputPaths { single: Some(output.to_owned()), ..OutputPaths::default() };
+    let opened = Opened::of(input, vec![file], outputs);
     let checkpoint = &opened.checkpoint;
     let names = checkpoint.tensors().map(|(_, stored)| &*stored.name);
-    request.selection.check_names(names).map_err(FileError::unmatched(input))?;
+    request.selection.check_names(names).map_err(|error| FileError::invalid(input, error))?;
     let folded = folded(&checkpoint.files[0]);
     let (mut rows, mut left_out) = (Vec::new(), Vec::new());
     for (tensor, stored) in checkpoint.tensors() {

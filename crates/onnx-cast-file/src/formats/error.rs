@@ -5,8 +5,8 @@ use crate::formats::format::{Format, UNSEEN};
 use crate::formats::protobuf::wire::WireError;
 use crate::io::error::IoError;
 use crate::io::fs;
-use crate::text::{PathText, ShapeText, TensorText};
-use onnx_cast::{CastError, DataType};
+use crate::text::{PathText, ShapeText, Short, TensorText, Wording};
+use onnx_cast::CastError;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -14,121 +14,23 @@ use thiserror::Error;
 
 /// A file that could not be read or written as its format.
 #[derive(Debug, Error)]
+#[error("{}", self.wording())]
 #[non_exhaustive]
 pub enum FormatError {
     /// The system refused.
-    #[error("{0}")]
     Io(IoError),
-    /// An extension that stands for no format.
-    #[error("{}: unknown file extension (want {})", PathText(path), extensions())]
-    Extension {
-        /// The file.
-        path: PathBuf,
-    },
-    /// A format that what was asked for does not do.
-    #[error("{}: {what} does not take {format} files{}", PathText(path), in_brackets(hint))]
-    Format {
-        /// The file.
-        path: PathBuf,
-        /// What was asked for.
-        what: &'static str,
-        /// The format.
-        format: Format,
-        /// What to do in its place, where there is something.
-        hint: &'static str,
-    },
-    /// Bytes that do not tell what they are.
-    #[error(
-        "{}: neither .npy, .npz, .safetensors nor .gguf by its first bytes (`from` gives the type of raw bytes)",
-        PathText(path)
-    )]
-    Content {
-        /// The file.
-        path: PathBuf,
-    },
-    /// Raw bytes that begin as another format.
-    #[error("{}: {what}, not raw bytes ({todo})", PathText(path))]
-    NotRaw {
-        /// The file.
-        path: PathBuf,
-        /// What it is.
-        what: &'static str,
-        /// What to do with it.
-        todo: &'static str,
-    },
-    /// Raw bytes without a type.
-    #[error("{}: raw bytes do not tell their element type (`from` gives it)", PathText(path))]
-    RawType {
-        /// The file.
-        path: PathBuf,
-    },
-    /// Another number of raw bytes than type and shape ask for.
-    #[error("{}: {len} bytes of {}{data_type}{}", PathText(path), raw_shape(shape), wanted(*want))]
-    RawLen {
-        /// The file.
-        path: PathBuf,
-        /// Bytes that there are.
-        len: u64,
-        /// The type.
-        data_type: DataType,
-        /// The shape, where it is given.
-        shape: Option<Vec<usize>>,
-        /// Bytes that type and shape ask for, where that is a number.
-        want: Option<usize>,
-    },
-    /// A shape for a file that tells its own.
-    #[error("{}: {format} files tell their shape (a shape is for raw bytes)", PathText(path))]
-    Shape {
-        /// The file.
-        path: PathBuf,
-        /// Its format.
-        format: Format,
-    },
-    /// A file that is not valid as its format, or that cannot be written so.
-    #[error("{}: {error}", PathText(path))]
-    Invalid {
-        /// The file; of a checkpoint in several files, its index or its folder.
-        path: PathBuf,
-        /// What is wrong.
-        error: Box<Invalid>,
-    },
-    /// A file of several tensors, or of none, where one is wanted.
-    #[error("{}: {count} tensors, where {what} takes one", PathText(path))]
-    TensorCount {
-        /// The file.
-        path: PathBuf,
-        /// How many it holds.
-        count: usize,
-        /// What was asked for.
-        what: &'static str,
-    },
-    /// A type that the caller gave for the input, which is of another.
-    #[error("{}: {}{got}, not {want} as asked", PathText(path), TensorText(tensor))]
-    InputType {
-        /// The file.
-        path: PathBuf,
-        /// The tensor.
-        tensor: String,
-        /// The file's type.
-        got: DataType,
-        /// The caller's type.
-        want: DataType,
-    },
+    /// A file that is not valid, that cannot be written, or that does not fit what was asked for. Of a checkpoint in
+    /// several files the path may be that of its index or its folder.
+    #[allow(missing_docs)]
+    Invalid { path: PathBuf, error: Box<Invalid> },
     /// A tensor that could not be cast.
-    #[error("{}: {}{error}", PathText(path), TensorText(tensor))]
-    Cast {
-        /// The file.
-        path: PathBuf,
-        /// The tensor.
-        tensor: String,
-        /// What is wrong.
-        error: Box<CastError>,
-    },
+    #[allow(missing_docs)]
+    Cast { path: PathBuf, tensor: String, error: Box<CastError> },
 }
 
-/// What is wrong with a file, or with a tensor of it.
+/// What is wrong with a file, with a tensor of it, or with what was asked for.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("{}{what}", TensorText(tensor))]
+#[error("{}", self.wording())]
 #[non_exhaustive]
 pub struct Invalid {
     /// Which kind of error it is.
@@ -136,7 +38,7 @@ pub struct Invalid {
     /// The tensor, where it is about one and its name is known.
     pub tensor: String,
     /// What is wrong, and what is wanted.
-    pub what: String,
+    pub what: Wording,
 }
 
 /// Kinds of [`Invalid`].
@@ -145,13 +47,13 @@ pub struct Invalid {
 pub enum InvalidKind {
     /// Bytes that do not follow the format, or end too early.
     Syntax,
-    /// A valid feature of the format that is not supported here.
+    /// A valid feature of the format, or of a layout, that is not supported here.
     Unsupported,
-    /// An element type or a type of metadata that is unknown, or that the format cannot hold.
+    /// An element type or a type of metadata that is unknown, unexpected, or that the format cannot hold.
     Type,
     /// The file leaves the element type open.
     Ambiguous,
-    /// A size or place that does not match type and shape or the file's length, overlaps another, or overflows.
+    /// A size, shape or place that does not match type and shape or the file's length, overlaps another, or overflows.
     Size,
     /// A name that is missing, invalid, reserved or used twice.
     Name,
@@ -159,10 +61,28 @@ pub enum InvalidKind {
     Value,
     /// Files of a checkpoint that do not fit together.
     Files,
+    /// Quantized weights where plain ones are wanted.
+    Quantized,
+    /// Nothing quantized where quantized weights are wanted.
+    NotQuantized,
+    /// No weight in the layout that was named, or none that can be quantized.
+    NoWeights,
+    /// A part of a quantized weight that is missing.
+    Missing,
+    /// A weight of another format than the configuration claims.
+    Contradiction,
+    /// Tensors or a configuration that change weights or their inputs, as a rotation does, which is not applied here.
+    Transformed,
+    /// Values that would change where none may.
+    Changes,
+    /// A request that the file does not fit: a field, a pattern or a format.
+    Request,
+    /// An output that exists, and seems to be another input.
+    Exists,
 }
 
 impl Invalid {
-    pub(crate) fn new(kind: InvalidKind, what: impl Into<String>) -> Invalid {
+    pub(crate) fn new(kind: InvalidKind, what: impl Into<Wording>) -> Invalid {
         Invalid { kind, tensor: String::new(), what: what.into() }
     }
 
@@ -171,9 +91,36 @@ impl Invalid {
         Invalid::new(InvalidKind::Size, format!("{} {data_type} is too large", ShapeText(shape)))
     }
 
+    /// A part of a quantized weight that is missing, and where it would be.
+    pub(crate) fn missing(tensor: &str, what: &str, want: &str) -> Invalid {
+        Invalid::new(InvalidKind::Missing, format!("{what} is missing (want `{}`)", Short(want))).of_tensor(tensor)
+    }
+
+    /// Weights of a kind that is not read, as something at a place says.
+    pub(crate) fn variant(place: &str, what: &str, want: impl Into<Wording>) -> Invalid {
+        let what = format!("{}: {what}, which is not read here (want ", Short(place));
+        Invalid::new(InvalidKind::Unsupported, want.into().after(what).then(")"))
+    }
+
+    /// Two tensors of the output with one name.
+    pub(crate) fn twice(name: &str) -> Invalid {
+        Invalid::new(InvalidKind::Name, format!("two tensors would be named `{}`", Short(name)))
+    }
+
     /// The same error, which names the tensor.
     pub fn of_tensor(self, tensor: &str) -> Invalid {
         Invalid { tensor: tensor.to_owned(), ..self }
+    }
+
+    /// What a type or a shape should be, of an error that says it in brackets.
+    pub(crate) fn want(&self) -> Option<&str> {
+        let (_, want) = self.what.start().split_once("(want ")?;
+        want.split([';', ')']).next()
+    }
+
+    /// The text, with fields of requests apart.
+    pub fn wording(&self) -> Wording {
+        self.what.after(TensorText(&self.tensor))
     }
 }
 
@@ -192,8 +139,35 @@ impl FormatError {
         FormatError::Invalid { path: path.to_owned(), error: Box::new(error) }
     }
 
+    /// A file that does not fit what was asked for.
+    pub(crate) fn request(path: &Path, what: impl Into<Wording>) -> FormatError {
+        FormatError::invalid(path, Invalid::new(InvalidKind::Request, what))
+    }
+
+    /// A format that a job does not take, with what to do in its place.
+    pub(crate) fn format(path: &Path, job: &str, format: Format, hint: &str) -> FormatError {
+        let hint = if hint.is_empty() { String::new() } else { format!(" ({hint})") };
+        FormatError::request(path, format!("{job} does not take {format} files{hint}"))
+    }
+
+    /// A file of several tensors, or of none, where a job takes one.
+    pub(crate) fn not_one(path: &Path, count: usize, job: &str) -> FormatError {
+        FormatError::request(path, format!("{count} tensors, where {job} takes one"))
+    }
+
     pub(crate) fn cast(path: &Path, tensor: &str, error: CastError) -> FormatError {
         FormatError::Cast { path: path.to_owned(), tensor: tensor.to_owned(), error: Box::new(error) }
+    }
+
+    /// The text, with fields of requests apart.
+    pub fn wording(&self) -> Wording {
+        match self {
+            FormatError::Io(error) => error.to_string().into(),
+            FormatError::Invalid { path, error } => error.wording().after(format_args!("{}: ", PathText(path))),
+            FormatError::Cast { path, tensor, error } => {
+                format!("{}: {}{error}", PathText(path), TensorText(tensor)).into()
+            }
+        }
     }
 }
 
@@ -201,23 +175,6 @@ impl From<IoError> for FormatError {
     fn from(error: IoError) -> Self {
         FormatError::Io(error)
     }
-}
-
-fn raw_shape(shape: &Option<Vec<usize>>) -> String {
-    shape.as_ref().map_or(String::new(), |shape| format!("{} ", ShapeText(shape)))
-}
-
-fn wanted(bytes: Option<usize>) -> String {
-    bytes.map_or(", which do not come out even".to_owned(), |bytes| format!(" (want {bytes})"))
-}
-
-fn extensions() -> String {
-    let known: Vec<String> = Format::ALL.iter().map(ToString::to_string).collect();
-    format!("{}, .{UNSEEN}", known.join(", "))
-}
-
-fn in_brackets(hint: &str) -> String {
-    if hint.is_empty() { String::new() } else { format!(" ({hint})") }
 }
 
 impl Format {
@@ -236,12 +193,15 @@ impl Format {
     /// The format of a path, by its extension in any case.
     ///
     /// # Errors
-    /// [`FormatError::Extension`] where the extension is none of [`Format::ALL`].
+    /// Where the extension is none of [`Format::ALL`].
     pub fn from_path(path: impl AsRef<Path>) -> Result<Format, FormatError> {
         let path = path.as_ref();
         let extension = path.extension().map(|extension| extension.to_string_lossy().to_ascii_lowercase());
         let known = Format::ALL.iter().copied().find(|format| extension.as_deref() == Some(format.extension()));
         let known = known.or((extension.as_deref() == Some(UNSEEN)).then_some(Format::Raw));
-        known.ok_or_else(|| FormatError::Extension { path: path.to_owned() })
+        known.ok_or_else(|| {
+            let known: Vec<String> = Format::ALL.iter().map(ToString::to_string).collect();
+            FormatError::request(path, format!("unknown file extension (want {}, .{UNSEEN})", known.join(", ")))
+        })
     }
 }

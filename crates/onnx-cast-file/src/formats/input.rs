@@ -14,6 +14,7 @@ use crate::formats::safetensors::{self, Entry, FileHead};
 use crate::formats::source::{Items, Source, SourceData};
 use crate::io::fs;
 use crate::io::positional::{InputFile, PositionedReader, write_at};
+use crate::text::{ShapeText, Wording};
 use onnx_cast::{CastError, DataType, Strings, TensorError, element_count};
 use std::borrow::Cow;
 use std::io::{self, Read};
@@ -99,11 +100,15 @@ impl Input {
             None if given.shape.is_some() => Format::Raw,
             None => {
                 let known = Format::by_content(&file.prefix(16)?);
-                known.ok_or_else(|| FormatError::Content { path: path.to_owned() })?
+                known.ok_or_else(|| {
+                    let what = "neither .npy, .npz, .safetensors nor .gguf by its first bytes (";
+                    FormatError::request(path, Wording::from(what).field("from", " gives the type of raw bytes)"))
+                })?
             }
         };
         if let (Some(_), true) = (given.shape, format != Format::Raw) {
-            return Err(FormatError::Shape { path: path.to_owned(), format });
+            let what = format!("{format} files tell their shape (a shape is for raw bytes)");
+            return Err(FormatError::request(path, what));
         }
         let tensors = match format {
             Format::Safetensors => return open_safetensors(file),
@@ -113,8 +118,7 @@ impl Input {
             Format::Npz => open_npz(&file, given.from)?,
             Format::Raw => vec![open_raw(&file, given)?],
             Format::Onnx => {
-                let (what, hint) = ("reading one tensor", "it is a model");
-                return Err(FormatError::Format { path: path.to_owned(), what, format, hint });
+                return Err(FormatError::format(path, "reading one tensor", format, "it is a model"));
             }
         };
         Ok(Input { file, format, tensors, metadata: None, message: None })
@@ -128,7 +132,7 @@ impl Input {
     /// The tensor of a file of one.
     pub fn single(mut self, what: &'static str, from: Option<DataType>) -> Result<Input, FormatError> {
         if self.tensors.len() != 1 {
-            return Err(FormatError::TensorCount { path: self.path().to_owned(), count: self.tensors.len(), what });
+            return Err(FormatError::not_one(self.path(), self.tensors.len(), what));
         }
         if let Some(stored) = self.tensors.first_mut() {
             check_type(self.file.path(), stored, from)?;
@@ -194,7 +198,7 @@ impl Input {
     pub fn take(&mut self, index: usize) -> Result<Source<'static>, FormatError> {
         self.settle_one(index, &fs::temp_dir())?;
         let Some(stored) = self.tensors.get_mut(index) else {
-            return Err(FormatError::TensorCount { path: self.path().to_owned(), count: index, what: "this" });
+            return Err(FormatError::not_one(self.path(), index, "this"));
         };
         let (name, data_type, shape) = (stored.name.clone(), stored.data_type, stored.shape.clone());
         let too_large = || {
@@ -236,8 +240,8 @@ impl Input {
 pub fn check_type(path: &Path, stored: &StoredTensor, want: Option<DataType>) -> Result<(), FormatError> {
     match want {
         Some(want) if want != stored.data_type => {
-            let (path, tensor, got) = (path.to_owned(), stored.name.clone(), stored.data_type);
-            Err(FormatError::InputType { path, tensor, got, want })
+            let what = format!("{}, not {want} as asked", stored.data_type);
+            Err(FormatError::invalid(path, Invalid::new(InvalidKind::Type, what).of_tensor(&stored.name)))
         }
         _ => Ok(()),
     }
@@ -395,12 +399,17 @@ fn open_raw(file: &InputFile, given: &Given<'_>) -> Result<StoredTensor, FormatE
     // Of the standard input a shape alone tells that it is raw.
     let unseen = path == Path::new("-") || path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case(UNSEEN));
     if !unseen && let Some((what, todo)) = foreign(&file.prefix(16)?) {
-        return Err(FormatError::NotRaw { path: path.to_owned(), what, todo });
+        return Err(FormatError::request(path, format!("{what}, not raw bytes ({todo})")));
     }
-    let data_type = given.from.ok_or_else(|| FormatError::RawType { path: path.to_owned() })?;
-    let wrong = |want| {
-        let shape = given.shape.map(<[usize]>::to_vec);
-        FormatError::RawLen { path: path.to_owned(), len: file.len(), data_type, shape, want }
+    let data_type = given.from.ok_or_else(|| {
+        let what = Wording::from("raw bytes do not tell their element type (");
+        FormatError::request(path, what.field("from", " gives it)"))
+    })?;
+    let wrong = |want: Option<usize>| {
+        let shape = given.shape.map_or(String::new(), |shape| format!("{} ", ShapeText(shape)));
+        let want = want.map_or(", which do not come out even".to_owned(), |bytes| format!(" (want {bytes})"));
+        let what = format!("{} bytes of {shape}{data_type}{want}", file.len());
+        FormatError::invalid(path, Invalid::new(InvalidKind::Size, what))
     };
     let shape = match given.shape {
         Some(shape) => shape.to_vec(),

@@ -6,7 +6,7 @@
 use crate::formats::error::{FormatError, Invalid, InvalidKind};
 use crate::io::memory::room_for;
 use crate::io::positional::{InputFile, PositionedReader};
-use crate::text::Short;
+use crate::text::{Short, Wording};
 use std::collections::HashSet;
 use std::io::{self, Read};
 use zip::result::ZipError;
@@ -64,7 +64,7 @@ pub(crate) fn error(file: &InputFile, error: ZipError) -> FormatError {
     }
 }
 
-fn invalid(file: &InputFile, kind: InvalidKind, what: impl Into<String>) -> FormatError {
+fn invalid(file: &InputFile, kind: InvalidKind, what: impl Into<Wording>) -> FormatError {
     FormatError::invalid(file.path(), Invalid::new(kind, what))
 }
 

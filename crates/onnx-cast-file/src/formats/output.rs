@@ -12,17 +12,19 @@ use onnx_cast::{Data, DataType, StringsView, TensorView, unpack};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-/// How to write.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct WriteOptions {
-    /// In `.npy`, write types that numpy has no name for as the unsigned integers of their bits: see [`crate::npy`].
-    pub npy_plain: bool,
-    /// Replace nothing: an output that exists, or appears meanwhile, is an error. A folder may be there, if it is
-    /// empty.
-    pub no_clobber: bool,
-    /// Replace an output that seems to be another input ([`FileError::Replaces`](crate::FileError::Replaces)), and
-    /// leave other weights in the folder of a checkpoint.
-    pub force: bool,
+request! {
+    /// How to write.
+    #[derive(Copy, Default, PartialEq, Eq)]
+    pub struct WriteOptions {
+        /// In `.npy`, write types that numpy has no name for as the unsigned integers of their bits: see [`crate::npy`].
+        pub npy_plain: bool,
+        /// Replace nothing: an output that exists, or appears meanwhile, is an error. A folder may be there, if it is
+        /// empty.
+        pub no_clobber: bool,
+        /// Replace an output that seems to be another input ([`InvalidKind::Exists`](crate::InvalidKind::Exists)), and
+        /// leave other weights in the folder of a checkpoint.
+        pub force: bool,
+    }
 }
 
 /// Where a tensor goes.
@@ -125,8 +127,7 @@ impl Output<'_> {
             Format::Gguf => "`quantize --layout gguf` writes it",
             _ => "it is for several",
         };
-        let what = "writing one tensor";
-        FormatError::Format { path: self.path.to_owned(), what, format: self.format, hint }
+        FormatError::format(self.path, "writing one tensor", self.format, hint)
     }
 
     /// Whether elements narrower than a byte stand one to a byte.
@@ -162,10 +163,7 @@ impl Output<'_> {
                     out.write_all(&message).map_err(failed)
                 }
                 Format::Npy => self.write_strings(out, name, view.shape(), strings),
-                Format::Raw => {
-                    let (path, what, hint) = (self.path.to_owned(), "writing strings", "");
-                    Err(FormatError::Format { path, what, format: self.format, hint })
-                }
+                Format::Raw => Err(FormatError::format(self.path, "writing strings", self.format, "")),
                 Format::Safetensors => Err(self.invalid(safetensors::no_name(name, DataType::String))),
                 Format::Onnx | Format::Npz | Format::Gguf => Err(self.not_one()),
             },

@@ -80,11 +80,11 @@ impl<'a> Side<'a> {
     }
 
     fn values<'s>(&'s self, weight: &'s Weight, to: DataType) -> Result<WeightValues<'s>, FileError> {
-        WeightValues::new(self.checkpoint, weight, to).map_err(|trouble| self.error(weight, trouble))
+        WeightValues::new(self.checkpoint, weight, to).map_err(|error| self.error(weight, error))
     }
 
-    fn error(&self, weight: &Weight, trouble: PipelineError) -> FileError {
-        failed(self.input(weight.tensor), self.checkpoint.stored(weight.tensor), trouble)
+    fn error(&self, weight: &Weight, error: PipelineError) -> FileError {
+        failed(self.input(weight.tensor), self.checkpoint.stored(weight.tensor), error)
     }
 }
 
@@ -97,7 +97,7 @@ pub(super) fn diff(
     let (first, second) = (Side::new(paths[0], first)?, Side::new(paths[1], second)?);
     let (mut ours, mut theirs) = (first.entries(), second.entries());
     let names = ours.iter().chain(&theirs).map(|(name, _)| *name);
-    check_names(&request.include, &request.exclude, names).map_err(FileError::unmatched(paths[0]))?;
+    check_names(&request.include, &request.exclude, names).map_err(|error| FileError::invalid(paths[0], error))?;
     for entries in [&mut ours, &mut theirs] {
         entries.retain(|(name, _)| admits(&request.include, &request.exclude, name));
     }
@@ -182,7 +182,7 @@ fn compare(
             let values = first.values(weight, types[0])?;
             let task = Task::keeping(TaskInput::Computed(&values, 0), len, types[0], Items::PLAIN);
             let done = pipeline::run(&[task], request.threads, &against, &|bytes| meter.add(bytes));
-            done.map_err(|(_, trouble)| first.error(weight, trouble))?;
+            done.map_err(|(_, error)| first.error(weight, error))?;
         }
     }
     Ok(against.found.difference(len as u64, types))
@@ -207,7 +207,7 @@ impl Other<'_> {
                 let mut scratch = lock().pop().unwrap_or_default();
                 let done = values.compute(start, len, &mut scratch, bytes);
                 lock().push(scratch);
-                done.map_err(|trouble| match trouble {
+                done.map_err(|error| match error {
                     PipelineError::Read(error) | PipelineError::Write(error) => error,
                     PipelineError::Cast(error) => io::Error::other(error),
                     PipelineError::Stopped => io::ErrorKind::Interrupted.into(),

@@ -1,8 +1,10 @@
 //! The quantized weights of a checkpoint: what each is, and what is wrong with the claims of the configuration.
 
 use crate::error::FileError;
+use crate::formats::error::InvalidKind;
 use crate::formats::format::Format;
-use crate::layouts::{self, Checkpoint, Config, LayoutError, SHAPE, Scheme, TensorRef, Weight, Weights};
+use crate::layouts::{self, Checkpoint, Config, SHAPE, Scheme, TensorRef, Weight, Weights};
+use crate::text::Wording;
 use onnx_cast::DataType;
 use std::path::Path;
 
@@ -15,7 +17,7 @@ pub struct Quantized {
     /// In the order of their elements; none where the checkpoint contradicts itself.
     pub weights: Vec<QuantizedWeight>,
     /// What the checkpoint claims, and is not so.
-    pub warning: Option<String>,
+    pub warning: Option<Wording>,
 }
 
 /// A quantized weight.
@@ -77,12 +79,12 @@ impl ScaleExtent {
 pub(super) fn quantized(path: &Path, checkpoint: &Checkpoint, reads_scales: bool) -> Option<Quantized> {
     let (scheme, found) = find(path, checkpoint)?;
     let warned =
-        |scheme, error: FileError| Some(Quantized { scheme, weights: Vec::new(), warning: Some(error.to_string()) });
+        |scheme, error: FileError| Some(Quantized { scheme, weights: Vec::new(), warning: Some(error.wording()) });
     let weights = match found {
         Ok(weights) => weights,
         Err(error) => return warned(scheme, error),
     };
-    let warning = verify(checkpoint, &weights, reads_scales).err().map(|error| error.to_string());
+    let warning = verify(checkpoint, &weights, reads_scales).err().map(|error| error.wording());
     Some(Quantized { warning, ..list(checkpoint, &weights) })
 }
 
@@ -100,7 +102,7 @@ pub(crate) fn consistent(checkpoint: &Checkpoint, config: &Config) -> Result<Qua
 }
 
 fn is_not_quantized(error: &FileError) -> bool {
-    matches!(error, FileError::Layout { error, .. } if matches!(**error, LayoutError::NotQuantized))
+    error.kind() == Some(InvalidKind::NotQuantized)
 }
 
 fn verify(checkpoint: &Checkpoint, weights: &Weights, reads_scales: bool) -> Result<(), FileError> {
@@ -130,9 +132,8 @@ pub(super) fn find(path: &Path, checkpoint: &Checkpoint) -> Option<(Option<Schem
 
 /// Refuses a quantized checkpoint in which something else than scales changes the weights.
 pub(crate) fn refuse_changes(path: &Path, checkpoint: &Checkpoint) -> Result<(), FileError> {
-    let is_meant = |error: &LayoutError| matches!(error, LayoutError::Beside { .. } | LayoutError::Transformed { .. });
     match find(path, checkpoint) {
-        Some((_, Err(FileError::Layout { path, error }))) if is_meant(&error) => Err(FileError::Layout { path, error }),
+        Some((_, Err(error))) if error.kind() == Some(InvalidKind::Transformed) => Err(error),
         _ => Ok(()),
     }
 }

@@ -2,12 +2,12 @@
 //! applied here, and without it weights would be wrong, so that such checkpoints are refused.
 
 use super::companions::{CHANGES, CHANGING_KEYS};
-use super::error::LayoutError;
 use super::json;
 use super::row::before;
 use super::table::COMFY_QUANT;
 use super::weight::Checkpoint;
 use crate::error::FileError;
+use crate::formats::error::{Invalid, InvalidKind};
 use onnx_cast::DataType;
 use serde_json::{Map, Value};
 
@@ -17,7 +17,8 @@ pub(crate) fn check_changes(checkpoint: &Checkpoint) -> Result<(), FileError> {
         let name = &*stored.name;
         let parent = name.rsplit_once('.').map_or("", |(parent, _)| parent);
         if CHANGES.iter().any(|end| before(name, end).is_some() || before(parent, end).is_some()) {
-            return Err(checkpoint.error(Some(tensor), LayoutError::Beside { tensor: name.to_owned() }));
+            let what = "it changes the weights beside it, and is not applied here: without it they would be wrong";
+            return Err(checkpoint.error(Some(tensor), Invalid::new(InvalidKind::Transformed, what).of_tensor(name)));
         }
         const MOST: usize = 1 << 16;
         if before(name, COMFY_QUANT).is_some() && stored.data_type == DataType::Uint8 && stored.len <= MOST {
@@ -27,21 +28,21 @@ pub(crate) fn check_changes(checkpoint: &Checkpoint) -> Result<(), FileError> {
     }
     for input in &checkpoint.files {
         for (_, value) in input.metadata.iter().flatten() {
-            check_text(value).map_err(|error| FileError::layout(input.path(), error))?;
+            check_text(value).map_err(|error| FileError::invalid(input.path(), error))?;
         }
     }
     Ok(())
 }
 
 /// As [`check_keys`], of a text that may be JSON.
-fn check_text(text: &str) -> Result<(), LayoutError> {
+fn check_text(text: &str) -> Result<(), Invalid> {
     let may_tell = CHANGING_KEYS.iter().any(|key| text.contains(key));
     let object = may_tell.then(|| json::object(text).ok()).flatten();
     object.map_or(Ok(()), |object| check_keys(&object))
 }
 
 /// Refuses configurations with a key that changes weights or their inputs, unless its value is empty.
-pub(super) fn check_keys(object: &Map<String, Value>) -> Result<(), LayoutError> {
+pub(super) fn check_keys(object: &Map<String, Value>) -> Result<(), Invalid> {
     fn is_set(value: &Value) -> bool {
         match value {
             Value::Null => false,
@@ -54,7 +55,11 @@ pub(super) fn check_keys(object: &Map<String, Value>) -> Result<(), LayoutError>
     }
     for (key, value) in object {
         if let Some(key) = CHANGING_KEYS.iter().find(|changing| *changing == key).filter(|_| is_set(value)) {
-            return Err(LayoutError::Transformed { key });
+            let what = format!(
+                "`{key}` of the configuration changes the weights or their inputs, and is not applied here: without it \
+                 they would be wrong"
+            );
+            return Err(Invalid::new(InvalidKind::Transformed, what));
         }
         let inner = value.as_array().into_iter().flatten().chain([value]);
         inner.filter_map(Value::as_object).try_for_each(check_keys)?;

@@ -146,8 +146,7 @@ impl Columns {
         (slab.matrix, slab.size) = (matrix, self.size);
         (slab.rows, slab.columns) = (range(row, down, self.rows), range(column, across, self.columns));
         let [width, pitch] = [slab.columns.len() * self.size, self.columns * self.size];
-        let no_room = || PipelineError::Read(io::ErrorKind::OutOfMemory.into());
-        resize(&mut slab.bytes, slab.rows.len() * width).ok_or_else(no_room)?;
+        resize(&mut slab.bytes, slab.rows.len() * width).ok_or_else(PipelineError::out_of_memory)?;
         let first = (matrix * self.rows + slab.rows.start) * pitch + slab.columns.start * self.size;
         if width == pitch {
             read(first, &mut slab.bytes)?;

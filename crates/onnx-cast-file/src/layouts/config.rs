@@ -3,19 +3,21 @@
 use super::changes::check_keys;
 use super::claims::{Claims, pair};
 use super::description;
-use super::error::LayoutError;
 use super::json;
 use super::model::Model;
 use super::row::OwnFile;
 use super::table::Scheme;
 use super::weight::Checkpoint;
 use crate::error::FileError;
+use crate::formats::error::{Invalid, InvalidKind};
 use crate::formats::format::Format;
 use crate::formats::limits::MAX_HEADER;
 use crate::io::fs;
 use crate::io::links;
 use crate::io::positional::InputFile;
+use crate::text::{Short, Wording};
 use serde_json::{Map, Value};
+use std::fmt::Display;
 use std::path::Path;
 
 /// The keys under which configurations describe quantized weights.
@@ -50,7 +52,7 @@ pub(crate) fn claims(text: &str) -> Option<String> {
         },
     };
     let method = ["quant_method", "quant_algo", "mode"].iter().find_map(|key| found.get(*key)?.as_str());
-    let method = method.map_or(String::new(), |method| format!(" ({})", crate::text::Short(method)));
+    let method = method.map_or(String::new(), |method| format!(" ({})", Short(method)));
     Some(format!("by `{key}` of the configuration{method}"))
 }
 
@@ -80,7 +82,7 @@ impl Config {
         }
         if let Some(text) = found(description::CONFIG) {
             let wrong = |error| checkpoint.error(None, error);
-            let object = json::object(text).map_err(|error| wrong(LayoutError::Config { what: error.to_string() }))?;
+            let object = json::object(text).map_err(|error| wrong(syntax(error)))?;
             config.take(&object, given).map_err(wrong)?;
         }
         let named = found(description::LAYOUT).and_then(Scheme::from_name);
@@ -93,31 +95,31 @@ impl Config {
     fn read(folder: &Path, given: Option<Scheme>) -> Result<Config, FileError> {
         if let Some(given) = given.filter(|given| given.row().file != Format::Safetensors) {
             let what = format!("`{}` is no layout of .safetensors files", given.name());
-            return Err(FileError::layout(folder, LayoutError::Model { what }));
+            return Err(FileError::invalid(folder, Invalid::new(InvalidKind::Unsupported, what)));
         }
         let mut config = Config::default();
         let path = folder.join("config.json");
         if let Some(object) = object(&path)? {
             config.model = Model::of(&object);
             config.claims.model_type = object.get("model_type").and_then(Value::as_str).map(str::to_owned);
-            let is_own = config.take_own_key(&object).map_err(|error| FileError::layout(&path, error))?;
+            let is_own = config.take_own_key(&object).map_err(|error| FileError::invalid(&path, error))?;
             if !is_own && let Some(quantization) = quantization_of(&object) {
-                config.take(quantization, given).map_err(|error| FileError::layout(&path, error))?;
+                config.take(quantization, given).map_err(|error| FileError::invalid(&path, error))?;
             }
         }
         for (scheme, file) in Scheme::own_files() {
             let path = folder.join(file.name);
             if let Some(object) = object(&path)? {
-                config.take_own(scheme, file, &object).map_err(|error| FileError::layout(&path, error))?;
+                config.take_own(scheme, file, &object).map_err(|error| FileError::invalid(&path, error))?;
             }
         }
         config.overrule(given);
-        config.check_model().map_err(|error| FileError::layout(&path, error))?;
+        config.check_model().map_err(|error| FileError::invalid(&path, error))?;
         Ok(config)
     }
 
     /// Refuses models whose layers have rows and columns exchanged, in layouts that exchange them themselves.
-    fn check_model(&self) -> Result<(), LayoutError> {
+    fn check_model(&self) -> Result<(), Invalid> {
         let model = self.claims.model_type.as_deref().unwrap_or_default();
         match self.scheme {
             Some(scheme) if scheme.row().columns.is_some() && CONV1D.contains(&model) => Err(variant(
@@ -130,8 +132,8 @@ impl Config {
     }
 
     /// Reads a text: that of `config.json`, of its `quantization_config` alone, or of a layout's own file.
-    pub(crate) fn parse(text: &str, given: Option<Scheme>) -> Result<Config, LayoutError> {
-        let object = json::object(text).map_err(|error| LayoutError::Config { what: error.to_string() })?;
+    pub(crate) fn parse(text: &str, given: Option<Scheme>) -> Result<Config, Invalid> {
+        let object = json::object(text).map_err(syntax)?;
         let is_quantization = || Scheme::keys().any(|key| object.contains_key(key));
         let mut config = Config { model: Model::of(&object), ..Config::default() };
         config.claims.model_type = object.get("model_type").and_then(Value::as_str).map(str::to_owned);
@@ -146,7 +148,7 @@ impl Config {
     }
 
     /// Takes over what `config.json` says under the key of a layout: MLX repeats it as `quantization_config`.
-    fn take_own_key(&mut self, object: &Map<String, Value>) -> Result<bool, LayoutError> {
+    fn take_own_key(&mut self, object: &Map<String, Value>) -> Result<bool, Invalid> {
         let found = Scheme::own_keys().find_map(|(scheme, key)| Some((scheme, own_key(object, key)?)));
         if let Some((scheme, quantization)) = found {
             self.scheme = Some(scheme);
@@ -168,7 +170,7 @@ impl Config {
     }
 
     /// Takes over what a layout's own file says.
-    fn take_own(&mut self, scheme: Scheme, file: &OwnFile, object: &Map<String, Value>) -> Result<(), LayoutError> {
+    fn take_own(&mut self, scheme: Scheme, file: &OwnFile, object: &Map<String, Value>) -> Result<(), Invalid> {
         let found = match file.key {
             // `config.json` has precedence, and may name another layout whose files have this name.
             "" => Some(object).filter(|object| {
@@ -184,7 +186,7 @@ impl Config {
         self.claim(scheme, quantization)
     }
 
-    fn claim(&mut self, scheme: Scheme, quantization: &Map<String, Value>) -> Result<(), LayoutError> {
+    fn claim(&mut self, scheme: Scheme, quantization: &Map<String, Value>) -> Result<(), Invalid> {
         if let Some(configuration) = &scheme.row().configuration {
             (configuration.claims)(&mut self.claims, quantization);
         }
@@ -195,17 +197,19 @@ impl Config {
     }
 
     /// Takes over what `quantization_config` says.
-    fn take(&mut self, quantization: &Map<String, Value>, given: Option<Scheme>) -> Result<(), LayoutError> {
+    fn take(&mut self, quantization: &Map<String, Value>, given: Option<Scheme>) -> Result<(), Invalid> {
         check_keys(quantization)?;
         self.is_described = true;
         let method = quantization.get("quant_method").and_then(Value::as_str).unwrap_or_default();
         self.scheme = Scheme::of_configuration(method, quantization);
         if self.scheme.is_none() && given.is_none() {
             let known = Scheme::ALL.iter().map(|(_, name)| *name).collect::<Vec<_>>().join(", ");
-            if method.is_empty() {
-                return Err(LayoutError::NoScheme { key: QUANTIZATION[0], known });
-            }
-            return Err(LayoutError::UnknownScheme { key: "quant_method", got: method.to_owned(), known });
+            let what = match method {
+                "" => format!("{} has no `quant_method`, which names the layout (known: {known}; ", QUANTIZATION[0]),
+                _ => format!("`quant_method` is `{}`, which is not a known layout (known: {known}; ", Short(method)),
+            };
+            let what = Wording::from(what).field("scheme", " chooses one)");
+            return Err(Invalid::new(InvalidKind::Unsupported, what));
         }
         self.claims.block = quantization.get("weight_block_size").and_then(pair);
         if let Some(scheme) = self.scheme {
@@ -227,9 +231,9 @@ pub(crate) fn model_of_folder(folder: &Path) -> Model {
 }
 
 /// A configuration of a variant of a layout that is not read.
-fn variant(scheme: Scheme, what: &str, want: &'static str) -> LayoutError {
+fn variant(scheme: Scheme, what: &str, want: &'static str) -> Invalid {
     let what = format!("the configuration says that {what}");
-    LayoutError::Variant { place: scheme.name().to_owned(), what, want }
+    Invalid::variant(scheme.name(), &what, want)
 }
 
 /// What the object of `config.json` says of quantization.
@@ -244,9 +248,7 @@ fn quantization_of(object: &Map<String, Value>) -> Option<&Map<String, Value>> {
 /// The object in a JSON file; `None` if the file does not exist.
 fn object(path: &Path) -> Result<Option<Map<String, Value>>, FileError> {
     let Some(text) = read(path)? else { return Ok(None) };
-    let parsed = json::object(&text);
-    let parsed = parsed.map_err(|error| FileError::layout(path, LayoutError::Config { what: error.to_string() }))?;
-    Ok(Some(parsed))
+    json::object(&text).map(Some).map_err(|error| not_an_object(path, error))
 }
 
 /// The text of a configuration; `None` if the file does not exist.
@@ -256,9 +258,17 @@ pub(crate) fn read(path: &Path) -> Result<Option<String>, FileError> {
     }
     links::check_read(path)?;
     let file = InputFile::open(path)?;
-    let wrong = |what: String| FileError::layout(path, LayoutError::Config { what });
     if file.len() > MAX_HEADER {
-        return Err(wrong(format!("{} bytes (want at most {MAX_HEADER})", file.len())));
+        return Err(not_an_object(path, format_args!("{} bytes (want at most {MAX_HEADER})", file.len())));
     }
-    String::from_utf8(file.read(0, file.len())?).map(Some).map_err(|error| wrong(error.to_string()))
+    String::from_utf8(file.read(0, file.len())?).map(Some).map_err(|error| not_an_object(path, error))
+}
+
+/// A configuration that is not a JSON object.
+pub(super) fn not_an_object(path: &Path, what: impl Display) -> FileError {
+    FileError::invalid(path, syntax(what))
+}
+
+fn syntax(what: impl Display) -> Invalid {
+    Invalid::new(InvalidKind::Syntax, format!("not a JSON object: {what}"))
 }

@@ -6,7 +6,6 @@ mod columns;
 mod mlx;
 mod told;
 
-use super::error::LayoutError;
 use super::find::Finder;
 use super::packed_ints;
 use super::row::Composition;
@@ -14,7 +13,9 @@ use super::table::{COMFY_QUANT, GROUPS, SHAPE, ZERO_POINTS};
 use super::weight::{Checkpoint, Encoding, Grid, TensorRef, Weight, WeightFormat};
 use super::written::Order;
 use crate::error::FileError;
+use crate::formats::error::{Invalid, InvalidKind};
 use crate::formats::input::StoredTensor;
+use crate::text::ShapeText;
 use DataType::{
     BFloat16, Float, Float4E2M1, Float6E2M3, Float6E3M2, Float8E4M3FN, Float8E5M2, Float8E8M0, Float16, Int8, Int32,
     Uint8,
@@ -135,8 +136,9 @@ impl Finder<'_> {
             // Bytes that are something else than a weight.
             (Uint8 | Int8 | Int32, _) if self.row.has_other_bytes => return Ok(false),
             _ => {
-                let (tensor, elements) = (stored.name.clone(), stored.data_type);
-                return Err(wrong(LayoutError::Types { tensor, elements, scales: scale.data_type }));
+                let (elements, scales) = (stored.data_type, scale.data_type);
+                let what = format!("{elements} elements with {scales} scales are in no known layout");
+                return Err(wrong(Invalid::new(InvalidKind::Type, what).of_tensor(&stored.name)));
             }
         }
         Ok(true)
@@ -144,9 +146,7 @@ impl Finder<'_> {
 
     /// What is wrong with the type or the shape of a tensor.
     pub(super) fn part(&self, tensor: TensorRef, want: String) -> FileError {
-        let stored = self.checkpoint.stored(tensor);
-        let (name, data_type, shape) = (stored.name.clone(), stored.data_type, stored.shape.clone());
-        self.checkpoint.error(Some(tensor), LayoutError::Part { tensor: name, data_type, shape, want })
+        self.checkpoint.error(Some(tensor), self.checkpoint.stored(tensor).unfit(want))
     }
 
     /// NVFP4's global scale.
@@ -158,14 +158,13 @@ impl Finder<'_> {
     ) -> Result<TensorRef, FileError> {
         let want = self.row.global.name(start, &scale.name);
         self.checkpoint.find(&want).ok_or_else(|| {
-            let (tensor, what) = (stored.name.clone(), "the global scale of NVFP4");
-            let error = LayoutError::MissingPart { tensor, what, want };
+            let error = Invalid::missing(&stored.name, "the global scale of NVFP4", &want);
             self.checkpoint.error(self.checkpoint.find(&stored.name), error)
         })
     }
 
     /// The shape of the elements, and that of the values.
-    fn read_shape(&self, weight: &mut Weight, stored: &StoredTensor) -> Result<(), LayoutError> {
+    fn read_shape(&self, weight: &mut Weight, stored: &StoredTensor) -> Result<(), Invalid> {
         match weight.elements {
             Encoding::Plain(data_type @ (Float4E2M1 | Float6E2M3)) if stored.data_type != data_type => {
                 self.widen_shape(weight, stored, data_type)?;
@@ -174,24 +173,18 @@ impl Finder<'_> {
             Encoding::HighFirst => self.widen_shape(weight, stored, Float4E2M1)?,
             _ => {}
         }
-        let part = |want: &str| LayoutError::Part {
-            tensor: stored.name.clone(),
-            data_type: stored.data_type,
-            shape: stored.shape.clone(),
-            want: want.to_owned(),
-        };
         // Beside a 0 sizes are not bounded by the file's.
         if weight.shape.iter().try_fold(1usize, |len, &size| len.checked_mul(size)).is_none() {
-            return Err(part("fewer elements"));
+            return Err(stored.unfit("fewer elements"));
         }
         if stored.data_type == Float4E2M1 && weight.shape.last().is_some_and(|columns| columns % 2 == 1) {
-            return Err(part("an even number of columns"));
+            return Err(stored.unfit("an even number of columns"));
         }
         weight.values = weight.shape.clone();
         match &mut weight.values[..] {
             [.., rows, columns] if weight.transposed => std::mem::swap(rows, columns),
             [_] => weight.shape.insert(0, 1),
-            [] => return Err(part("a weight, of one axis or more")),
+            [] => return Err(stored.unfit("a weight, of one axis or more")),
             _ => {}
         }
         Ok(())
@@ -208,30 +201,24 @@ impl Finder<'_> {
     }
 
     /// The shape of elements that are packed in bytes; gpt-oss has blocks as an axis.
-    fn widen_shape(&self, weight: &mut Weight, stored: &StoredTensor, data_type: DataType) -> Result<(), LayoutError> {
-        let part = |want: &str| LayoutError::Part {
-            tensor: stored.name.clone(),
-            data_type: stored.data_type,
-            shape: stored.shape.clone(),
-            want: want.to_owned(),
-        };
+    fn widen_shape(&self, weight: &mut Weight, stored: &StoredTensor, data_type: DataType) -> Result<(), Invalid> {
         if self.row.lays_experts(Order::Exchanged) {
             let [ref outer @ .., blocks, 16] = stored.shape[..] else {
-                return Err(part("16 bytes for each block, as the last axis"));
+                return Err(stored.unfit("16 bytes for each block, as the last axis"));
             };
             if outer.len() < 2 {
-                return Err(part("experts, rows, blocks and 16 bytes"));
+                return Err(stored.unfit("experts, rows, blocks and 16 bytes"));
             }
             weight.transposed = true;
             weight.shape = outer.to_vec();
-            weight.shape.push(blocks.checked_mul(32).ok_or_else(|| part("fewer blocks"))?);
+            weight.shape.push(blocks.checked_mul(32).ok_or_else(|| stored.unfit("fewer blocks"))?);
         } else if let Some(last) = weight.shape.last_mut() {
             let bits = data_type.bits().unwrap_or(8);
-            *last = last.checked_mul(8).ok_or_else(|| part("fewer columns"))? / bits;
+            *last = last.checked_mul(8).ok_or_else(|| stored.unfit("fewer columns"))? / bits;
         }
         match onnx_cast::element_count(&weight.shape) {
             Some(_) => Ok(()),
-            None => Err(part("fewer elements")),
+            None => Err(stored.unfit("fewer elements")),
         }
     }
 
@@ -247,7 +234,7 @@ impl Finder<'_> {
     }
 
     /// The blocks that scales of a shape belong to.
-    fn fit_scales(&self, weight: &mut Weight, scale: &StoredTensor) -> Result<(), LayoutError> {
+    fn fit_scales(&self, weight: &mut Weight, scale: &StoredTensor) -> Result<(), Invalid> {
         let [rows, columns] = weight.matrix();
         let outer = weight.shape[..weight.shape.len() - 2].to_vec();
         let is_microscaled = weight.scale_type == Float8E4M3FN
@@ -293,15 +280,16 @@ impl Finder<'_> {
                 let want = match (is_microscaled, claimed) {
                     (true, _) => {
                         let grid = [&outer[..], &[rows, columns.div_ceil(weight.block[1])]].concat();
-                        format!("want one for each {} columns, {}", weight.block[1], crate::text::ShapeText(&grid))
+                        format!("want one for each {} columns, {}", weight.block[1], ShapeText(&grid))
                     }
                     (false, Some([down, across])) => {
                         format!("want one, one for each row, or one for each block of {down}x{across}")
                     }
                     (false, None) => "want one, or one for each row; config.json has no weight_block_size".to_owned(),
                 };
-                let (tensor, scales) = (scale.name.clone(), scale.shape.clone());
-                Err(LayoutError::ScaleShape { tensor, scales, shape: weight.shape.clone(), want })
+                let (scales, shape) = (ShapeText(&scale.shape), ShapeText(&weight.shape));
+                let what = format!("scales of shape {scales} for a weight of shape {shape} ({want})");
+                Err(Invalid::new(InvalidKind::Size, what).of_tensor(&scale.name))
             }
         }
     }
@@ -313,8 +301,7 @@ impl Finder<'_> {
         let matrices = weight.shape[..weight.shape.len() - 2].iter().product::<usize>();
         if stored.data_type != Float || stored.len != 1 && stored.len != matrices {
             let want = format!("float, 1 for the tensor, or 1 for each of {matrices} matrices");
-            let (tensor, data_type, shape) = (stored.name.clone(), stored.data_type, stored.shape.clone());
-            return Err(self.checkpoint.error(Some(global), LayoutError::Part { tensor, data_type, shape, want }));
+            return Err(self.checkpoint.error(Some(global), stored.unfit(want)));
         }
         let bytes = self.checkpoint.bytes(global)?;
         let floats = bytes.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes));
@@ -343,16 +330,15 @@ impl Finder<'_> {
             };
             let rank = shape.len().min(stored.shape.len()).max(2);
             if stored.data_type != data_type || squeeze(&stored.shape, rank) != squeeze(&shape, rank) {
-                let shape = crate::text::ShapeText(&shape);
+                let shape = ShapeText(&shape);
                 return Err(self.part(zero_points, format!("{data_type} of shape {shape}, one for each scale{packed}")));
             }
             if let Encoding::Plain(data_type @ (Float8E4M3FN | Float8E5M2)) = weight.elements {
                 // Either sign of 0 changes nothing.
                 let bytes = self.checkpoint.bytes(zero_points)?;
                 if let Some(index) = bytes.iter().position(|code| code & 0x7f != 0) {
-                    let (tensor, index) = (stored.name.clone(), index as u64);
-                    let error = LayoutError::ZeroPoint { tensor, index, data_type };
-                    return Err(self.checkpoint.error(Some(zero_points), error));
+                    let what = format!("zero point {index} is not 0 (want zeros, as the elements are {data_type})");
+                    return Err(self.checkpoint.value_error(zero_points, what));
                 }
             }
         }
@@ -386,7 +372,8 @@ impl Checkpoint {
     pub(super) fn settings(&self, tensor: TensorRef) -> Result<Map<String, Value>, FileError> {
         let stored = self.stored(tensor);
         let wrong = |what: String| {
-            self.error(Some(tensor), LayoutError::Text { place: format!("tensor `{}`", stored.name), what })
+            let what = format!("not settings in JSON: {what}");
+            self.error(Some(tensor), Invalid::new(InvalidKind::Syntax, what).of_tensor(&stored.name))
         };
         if stored.data_type != Uint8 || self.byte_len(tensor) > MAX_TEXT {
             return Err(wrong(format!("{} of {} (want up to {MAX_TEXT} bytes)", stored.len, stored.data_type)));
@@ -406,11 +393,7 @@ impl Checkpoint {
         };
         match sizes.iter().map(|&size| usize::try_from(size).ok()).collect::<Option<Vec<_>>>().as_deref() {
             Some(&[rows, columns]) => Ok(Some([rows, columns])),
-            _ => {
-                let (name, data_type, shape) = (stored.name.clone(), stored.data_type, stored.shape.clone());
-                let want = "int64, the two sizes of the weight".to_owned();
-                Err(self.error(Some(tensor), LayoutError::Part { tensor: name, data_type, shape, want }))
-            }
+            _ => Err(self.error(Some(tensor), stored.unfit("int64, the two sizes of the weight"))),
         }
     }
 }

@@ -5,12 +5,13 @@ use super::changes::check_changes;
 use super::claims::Claims;
 use super::companions::{is_calibration, is_leftover};
 use super::config::Config;
-use super::error::LayoutError;
 use super::row::{Row, before};
 use super::table::Scheme;
 use super::weight::{Checkpoint, TensorRef, Weight};
 use crate::error::FileError;
+use crate::formats::error::{Invalid, InvalidKind};
 use crate::formats::input::StoredTensor;
+use crate::text::{Short, Wording};
 use DataType::{Float4E2M1, Float6E2M3, Float6E3M2, Float8E4M3FN, Float8E5M2, Int8, Int32, Uint8, Uint32};
 use onnx_cast::DataType;
 use std::collections::HashMap;
@@ -60,14 +61,19 @@ impl Weights {
         let own =
             told.as_ref().filter(|(_, claims)| is_own(claims) || claims.layers.is_empty()).map(|(scheme, _)| *scheme);
         let Some(scheme) = config.scheme.or(own).or_else(|| Scheme::of_names(has)) else {
-            return Err(checkpoint.error(None, LayoutError::NotQuantized));
+            let what = "no quantized weights: neither the configuration nor the names of tensors tell of any";
+            return Err(checkpoint.error(None, Invalid::new(InvalidKind::NotQuantized, what)));
         };
         check_changes(checkpoint)?;
         let claims = match &told {
             Some((own, claims)) if *own == scheme => claims,
             Some((own, claims)) if is_own(claims) => {
                 let (own, scheme) = (own.name(), scheme.name());
-                return Err(checkpoint.error(None, LayoutError::OtherScheme { own, scheme }));
+                let what =
+                    format!("its weights are in the layout {own}, as the files say, where the configuration or ");
+                let rest = format!(" has {scheme}: the scales would be read in another order (want the scheme {own})");
+                let what = Wording::from(what).field("scheme", rest);
+                return Err(checkpoint.error(None, Invalid::new(InvalidKind::Contradiction, what)));
             }
             _ => &config.claims,
         };
@@ -96,7 +102,9 @@ impl Weights {
             }
         }
         if list.is_empty() {
-            return Err(checkpoint.error(None, LayoutError::NoWeights { scheme: scheme.name() }));
+            let what = format!("no weights in the layout {} (is the checkpoint dequantized already? ", scheme.name());
+            let what = Wording::from(what).field("scheme", " chooses another layout)");
+            return Err(checkpoint.error(None, Invalid::new(InvalidKind::NoWeights, what)));
         }
         Ok(Weights { scheme, list, roles, block: claims.block })
     }
@@ -120,9 +128,15 @@ fn companion(name: &str) -> Option<Role> {
 
 impl Checkpoint {
     /// What is wrong with a tensor's file, or with the first one.
-    pub(crate) fn error(&self, tensor: Option<TensorRef>, error: LayoutError) -> FileError {
+    pub(crate) fn error(&self, tensor: Option<TensorRef>, error: Invalid) -> FileError {
         let file = self.files.get(tensor.map_or(0, |tensor| tensor.file));
-        FileError::layout(file.map_or(std::path::Path::new(""), |file| file.path()), error)
+        FileError::invalid(file.map_or(std::path::Path::new(""), |file| file.path()), error)
+    }
+
+    /// A value of a tensor that is not allowed.
+    pub(crate) fn value_error(&self, tensor: TensorRef, what: impl Into<Wording>) -> FileError {
+        let error = Invalid::new(InvalidKind::Value, what).of_tensor(&self.stored(tensor).name);
+        self.error(Some(tensor), error)
     }
 }
 
@@ -153,7 +167,7 @@ impl Finder<'_> {
     }
 
     /// Compares a weight with what the configuration claims.
-    fn compare(&self, weight: &Weight) -> Result<(), LayoutError> {
+    fn compare(&self, weight: &Weight) -> Result<(), Invalid> {
         if self.claims.are_overruled {
             return Ok(());
         }
@@ -170,11 +184,13 @@ impl Finder<'_> {
         let scales = self.checkpoint.stored(weight.scales);
         let shape = crate::text::ShapeText(&scales.shape);
         let found = format!("{found} (scales of {}, {shape})", scales.data_type);
-        Err(LayoutError::Contradiction { tensor: self.checkpoint.stored(weight.tensor).name.clone(), claim, found })
+        let what = format!("the configuration claims {claim}, and the tensor holds {found}");
+        let tensor = &self.checkpoint.stored(weight.tensor).name;
+        Err(Invalid::new(InvalidKind::Contradiction, what).of_tensor(tensor))
     }
 
     /// Refuses elements without scales and scales without elements.
-    fn check_single(&self, stored: &StoredTensor) -> Result<(), LayoutError> {
+    fn check_single(&self, stored: &StoredTensor) -> Result<(), Invalid> {
         let name = &stored.name;
         for pair in self.row.all_names() {
             let want = |start: &str, ending: &str| format!("{start}{ending}");
@@ -184,12 +200,15 @@ impl Finder<'_> {
             let has_scales = |start: &str| self.checkpoint.find(&want(start, pair.scales)).is_some();
             let start = before(name, pair.elements);
             if let Some(start) = start.filter(|start| is_small_float || is_packed && !has_scales(start)) {
-                let (tensor, data_type, want) = (name.clone(), stored.data_type, want(start, pair.scales));
-                return Err(LayoutError::MissingScale { tensor, data_type, want });
+                let (data_type, want) = (stored.data_type, want(start, pair.scales));
+                let what = Wording::from(format!("{data_type} elements without scales (want `{}`; ", Short(&want)));
+                let what = what.field("exclude", " keeps the tensor as it is)");
+                return Err(Invalid::new(InvalidKind::Missing, what).of_tensor(name));
             }
             // `scale` is the name of many an ordinary tensor.
             if let Some(start) = before(name, pair.scales).filter(|_| pair.scales != "scale") {
-                return Err(LayoutError::MissingWeight { tensor: name.clone(), want: want(start, pair.elements) });
+                let what = format!("scales without a weight (want `{}`)", Short(&want(start, pair.elements)));
+                return Err(Invalid::new(InvalidKind::Missing, what).of_tensor(name));
             }
         }
         Ok(())

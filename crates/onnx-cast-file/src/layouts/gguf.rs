@@ -19,6 +19,7 @@ use crate::formats::gguf::{BlockCoding, Blocks, Held};
 use crate::io::memory::resize;
 use crate::io::positional::InputFile;
 use crate::pipeline::{Compute, PipelineError, Scratch};
+use crate::text::Wording;
 use fearless_simd::{Level, dispatch};
 use float4::{MxFp4, NvFp4};
 use grids::{Iq1M, Iq1S, Iq2S, Iq2Xs, Iq2Xxs, Iq3S, Iq3Xxs, Iq4Nl, Iq4Xs, Tq1, Tq2};
@@ -54,7 +55,8 @@ impl<'a> BlockValues<'a> {
         allow_nan: bool,
     ) -> Result<Self, FormatError> {
         let Held::Blocks(coding, _) = blocks.kind.held else {
-            let what = format!("{} is not read here (`exclude` leaves the tensor out)", blocks.type_name());
+            let what = Wording::from(format!("{} is not read here (", blocks.type_name()));
+            let what = what.field("exclude", " leaves the tensor out)");
             let error = Invalid::new(InvalidKind::Unsupported, what).of_tensor(tensor);
             return Err(FormatError::invalid(file.path(), error));
         };
@@ -80,7 +82,8 @@ impl<'a> BlockValues<'a> {
             let found = with_default_float_environment(|| decode(self.coding, these, scale, values));
             if let (Some(index), false) = (found, self.allow_nan) {
                 let block = at + index;
-                let what = format!("a scale of block {block} is NaN (`allow_nan` gives NaN for its elements)");
+                let what = Wording::from(format!("a scale of block {block} is NaN ("));
+                let what = what.field("allow_nan", " gives NaN for its elements)");
                 let error = Invalid::new(InvalidKind::Value, what).of_tensor(self.tensor);
                 return Err(PipelineError::Read(io::Error::new(io::ErrorKind::InvalidData, error)));
             }
@@ -92,16 +95,15 @@ impl<'a> BlockValues<'a> {
 
 impl Compute for BlockValues<'_> {
     fn compute(&self, start: usize, len: usize, scratch: &mut Scratch, out: &mut [u8]) -> Result<(), PipelineError> {
-        let no_room = || PipelineError::Read(io::ErrorKind::OutOfMemory.into());
         let (elements, bytes) = (self.blocks.kind.elements, self.blocks.kind.bytes);
         let (first, end) = (start / elements, (start + len).div_ceil(elements));
         let Scratch { elements: stored, results, .. } = scratch;
-        resize(stored, (end - first) * bytes).ok_or_else(no_room)?;
+        resize(stored, (end - first) * bytes).ok_or_else(PipelineError::out_of_memory)?;
         self.file.read_at(self.blocks.at + (first * bytes) as u64, stored).map_err(PipelineError::Read)?;
         if start == first * elements && start + len == end * elements {
             return self.decode(first, stored, out);
         }
-        resize(results, (end - first) * elements * 4).ok_or_else(no_room)?;
+        resize(results, (end - first) * elements * 4).ok_or_else(PipelineError::out_of_memory)?;
         self.decode(first, stored, results)?;
         out.copy_from_slice(&results[(start - first * elements) * 4..][..len * 4]);
         Ok(())

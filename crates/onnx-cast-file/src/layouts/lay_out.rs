@@ -1,14 +1,15 @@
 //! The tensors that a layout has for a weight, from its row.
 
-use super::error::LayoutError;
 use super::format::{Activations, Granularity, QuantizedFormat};
 use super::gguf::BLOCK as GGUF_BLOCK;
 use super::row::{Experts, Held, Loaders, Names, Row};
 use super::table::{EXPERTS, SHAPE, Scheme};
 use super::weight::Weight;
 use super::written::{Integers, Order, WrittenWeight};
+use crate::formats::error::{Invalid, InvalidKind};
 use crate::formats::format::Format;
 use crate::formats::input::{Location, StoredTensor};
+use crate::text::Wording;
 use DataType::{BFloat16, Float, Float8E4M3FN, Float8E8M0, Float16, Int4, Int8, Int32, Uint8};
 use onnx_cast::{BlockFormat, DataType};
 
@@ -31,9 +32,9 @@ impl Scheme {
         to: QuantizedFormat,
         granularity: Option<Granularity>,
         activations: Option<Activations>,
-    ) -> Result<WrittenWeight, LayoutError> {
+    ) -> Result<WrittenWeight, Invalid> {
         if !matches!(stored.data_type, Float | Float16 | BFloat16) {
-            return Err(unfit(stored, "float, float16 or bfloat16 to quantize".to_owned()));
+            return Err(stored.unfit("float, float16 or bfloat16 to quantize"));
         }
         let written = self.lay_out(stored, to, self.choose(to, granularity, activations)?)?;
         written.check_words(&stored.name)?;
@@ -42,15 +43,16 @@ impl Scheme {
     }
 
     /// Refuses blocks with fewer columns than others, where the layout's loaders do.
-    pub(crate) fn check_columns(self, name: &str, written: &WrittenWeight) -> Result<(), LayoutError> {
+    pub(crate) fn check_columns(self, name: &str, written: &WrittenWeight) -> Result<(), Invalid> {
         let ([_, rows, columns], [down, across]) = (written.matrices, written.block);
         let is_block = matches!(written.granularity, Granularity::Block(_)) && down > 1 && !written.are_experts;
         if self.row().has_short_columns || !is_block || columns.is_multiple_of(across) {
             return Ok(());
         }
-        let want = format!("columns in blocks of {across} for {} (`exclude` keeps the tensor)", written.to);
-        let (tensor, data_type) = (name.to_owned(), written.scale_type);
-        Err(LayoutError::Part { tensor, data_type, shape: vec![rows, columns], want })
+        let (data_type, to) = (written.scale_type, written.to);
+        let what = format!("{data_type} of shape {rows}x{columns} (want columns in blocks of {across} for {to}; ");
+        let what = Wording::from(what).field("exclude", " keeps the tensor)");
+        Err(Invalid::new(InvalidKind::Size, what).of_tensor(name))
     }
 
     /// What a quantized weight becomes, with the same scales, or for smaller parts if the layout has no others.
@@ -60,7 +62,7 @@ impl Scheme {
         to: QuantizedFormat,
         granularity: Granularity,
         activations: Option<Activations>,
-    ) -> Result<WrittenWeight, LayoutError> {
+    ) -> Result<WrittenWeight, Invalid> {
         let stored = StoredTensor {
             name: weight.name.clone(),
             data_type: Float,
@@ -85,7 +87,7 @@ impl Scheme {
     }
 
     /// Refuses a layout of other files than `.safetensors`.
-    pub(crate) fn check_file(self, to: QuantizedFormat) -> Result<(), LayoutError> {
+    pub(crate) fn check_file(self, to: QuantizedFormat) -> Result<(), Invalid> {
         let file = self.row().file;
         if file == Format::Safetensors {
             return Ok(());
@@ -93,18 +95,13 @@ impl Scheme {
         if let QuantizedFormat::Gguf(_) = to {
             let what =
                 format!("{to}: not a format of quantized weights in other files than {file} (want an output {file})");
-            return Err(LayoutError::Model { what });
+            return Err(Invalid::new(InvalidKind::Unsupported, what));
         }
-        let reason = format!("they are in {file} files, which `quantize` writes of plain weights in files");
-        Err(LayoutError::Unsupported { layout: self.name(), to: to.name(), reason })
+        Err(self.not_held(to, &format!("they are in {file} files, which `quantize` writes of plain weights in files")))
     }
 
     /// What has a scale, and whether the layout has that.
-    pub(crate) fn granularity(
-        self,
-        to: QuantizedFormat,
-        asked: Option<Granularity>,
-    ) -> Result<Granularity, LayoutError> {
+    pub(crate) fn granularity(self, to: QuantizedFormat, asked: Option<Granularity>) -> Result<Granularity, Invalid> {
         self.choose(to, asked, None).map(|(granularity, _)| granularity)
     }
 
@@ -114,8 +111,8 @@ impl Scheme {
         to: QuantizedFormat,
         asked: Option<Granularity>,
         activations: Option<Activations>,
-    ) -> Result<(Granularity, Activations), LayoutError> {
-        let refuse = |reason: String| Err(LayoutError::Unsupported { layout: self.name(), to: to.name(), reason });
+    ) -> Result<(Granularity, Activations), Invalid> {
+        let refuse = |reason: String| Err(self.not_held(to, &reason));
         if self.is_only_read() {
             return refuse(
                 "the layout is only read (want compressed-tensors, which transformers and vLLM load)".to_owned(),
@@ -183,6 +180,12 @@ impl Scheme {
         self.row().held.is_empty()
     }
 
+    /// A format that the layout does not have.
+    pub(crate) fn not_held(self, to: QuantizedFormat, reason: &str) -> Invalid {
+        let what = format!("{} does not hold {}: {reason}", self.name(), to.name());
+        Invalid::new(InvalidKind::Unsupported, what)
+    }
+
     /// Whether weights of Linear layers are held.
     pub(crate) fn holds_matrices(self) -> bool {
         !self.row().names.is_empty()
@@ -203,7 +206,7 @@ impl Scheme {
         stored: &StoredTensor,
         to: QuantizedFormat,
         (granularity, activations): (Granularity, Activations),
-    ) -> Result<WrittenWeight, LayoutError> {
+    ) -> Result<WrittenWeight, Invalid> {
         let row = self.row();
         self.check_file(to)?;
         let (element, scale_type) = match to {
@@ -221,8 +224,7 @@ impl Scheme {
         if let Some((all, reason)) = form.experts.and_then(|experts| experts.only)
             && !held(all, to).is_some_and(|held| held.contains(granularity))
         {
-            let (layout, to, reason) = (self.name(), to.name(), reason.to_owned());
-            return Err(LayoutError::Unsupported { layout, to, reason });
+            return Err(self.not_held(to, reason));
         }
         let Form { matrices, module, order, experts, elements, scales } = form;
         let global = row.global.name(module, &scales);
@@ -260,7 +262,7 @@ impl Scheme {
     }
 
     /// The matrices of a weight, where the layout has a place for them.
-    fn form<'n>(self, stored: &'n StoredTensor, to: QuantizedFormat, is_packed: bool) -> Result<Form<'n>, LayoutError> {
+    fn form<'n>(self, stored: &'n StoredTensor, to: QuantizedFormat, is_packed: bool) -> Result<Form<'n>, Invalid> {
         let (row, name) = (self.row(), &*stored.name);
         let module = name.strip_suffix("weight");
         if let (&[count, rows, columns], Some(experts), None) = (&stored.shape[..], &row.experts, module)
@@ -275,7 +277,7 @@ impl Scheme {
             return Ok(Form { matrices, module, order, experts: Some(experts), elements, scales });
         }
         let Some(names) = row.matrix_names(is_packed) else {
-            return Err(unfit(stored, "the matrices of all experts, as gate_up_proj and down_proj".to_owned()));
+            return Err(stored.unfit("the matrices of all experts, as gate_up_proj and down_proj"));
         };
         match (&stored.shape[..], module) {
             (&[rows, columns], Some(module)) => {
@@ -285,12 +287,10 @@ impl Scheme {
             }
             ([_, _, _], _) if row.experts.is_none() => {
                 let layout = row.name;
-                Err(unfit(
-                    stored,
-                    format!("a matrix: {layout} has no experts in one tensor, each is a weight of its own"),
-                ))
+                let want = format!("a matrix: {layout} has no experts in one tensor, each is a weight of its own");
+                Err(stored.unfit(want))
             }
-            _ => Err(unfit(stored, "a matrix whose name ends in `weight`".to_owned())),
+            _ => Err(stored.unfit("a matrix whose name ends in `weight`")),
         }
     }
 }
@@ -314,7 +314,7 @@ fn block_of(
     to: QuantizedFormat,
     granularity: Granularity,
     form: &Form<'_>,
-) -> Result<[usize; 2], LayoutError> {
+) -> Result<[usize; 2], Invalid> {
     let [_, rows, columns] = form.matrices;
     let block = match granularity {
         Granularity::Tensor => [rows.max(1), columns.max(1)],
@@ -327,8 +327,8 @@ fn block_of(
     // Blocks of several rows may be smaller at the edges; no layout has such blocks within rows.
     if is_short && (to != QuantizedFormat::Elements(Float8E4M3FN) || block[0] == 1) {
         let (axis, size) = if form.order == Order::Down { ("rows", block[0]) } else { ("columns", block[1]) };
-        let want = format!("{axis} in blocks of {size} for {to} (`exclude` keeps the tensor)");
-        return Err(unfit(stored, want));
+        let want = Wording::from(format!("{axis} in blocks of {size} for {to}; "));
+        return Err(stored.unfit(want.field("exclude", " keeps the tensor")));
     }
     Ok(block)
 }
@@ -359,10 +359,4 @@ fn scales_shape(
 pub(crate) fn are_experts(stored: &StoredTensor) -> bool {
     let is_named = |end: &&str| stored.name.strip_suffix(end).is_some_and(|start| start.ends_with('.'));
     stored.shape.len() == 3 && EXPERTS.iter().any(is_named) && stored.name.contains(".experts.")
-}
-
-/// A tensor that a layout has no place for.
-fn unfit(stored: &StoredTensor, want: String) -> LayoutError {
-    let (tensor, data_type, shape) = (stored.name.clone(), stored.data_type, stored.shape.clone());
-    LayoutError::Part { tensor, data_type, shape, want }
 }

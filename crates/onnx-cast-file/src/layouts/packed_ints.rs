@@ -3,8 +3,8 @@
 //! Where 32 is not a multiple of the bits, older files leave the upper bits of each word empty, and newer ones let an
 //! integer straddle two words.
 
-use super::error::LayoutError;
 use super::weight::Encoding;
+use crate::formats::error::Invalid;
 use crate::formats::input::StoredTensor;
 use onnx_cast::{DataType, unpack};
 
@@ -18,21 +18,15 @@ pub(super) fn describe(
     stored: &StoredTensor,
     shape: Option<[usize; 2]>,
     claimed: &[u32],
-) -> Result<(Encoding, Vec<usize>), LayoutError> {
-    let part = |want: String| LayoutError::Part {
-        tensor: stored.name.clone(),
-        data_type: stored.data_type,
-        shape: stored.shape.clone(),
-        want,
-    };
-    let [rows, width] = stored.shape[..] else { return Err(part("rows of words".to_owned())) };
+) -> Result<(Encoding, Vec<usize>), Invalid> {
+    let [rows, width] = stored.shape[..] else { return Err(stored.unfit("rows of words")) };
     let all: Vec<u32> = if claimed.is_empty() { vec![4, 8] } else { claimed.to_vec() };
     let mut widths = all.into_iter().filter(|bits| (1..=8).contains(bits));
     let Some([want_rows, columns]) = shape else {
         // Without a shape only a width by which words are full gives the number of columns.
         let bits = widths.find(|bits| 32 % bits == 0);
-        let bits = bits.ok_or_else(|| part("`weight_shape` beside it".to_owned()))?;
-        let columns = width.checked_mul(32 / bits as usize).ok_or_else(|| part("fewer columns".to_owned()))?;
+        let bits = bits.ok_or_else(|| stored.unfit("`weight_shape` beside it"))?;
+        let columns = width.checked_mul(32 / bits as usize).ok_or_else(|| stored.unfit("fewer columns"))?;
         return Ok((Encoding::Words { bits, straddle: false }, vec![rows, columns]));
     };
     let fits = |bits: u32| {
@@ -41,7 +35,10 @@ pub(super) fn describe(
     };
     match widths.find_map(fits) {
         Some(elements) => Ok((elements, vec![rows, columns])),
-        None => Err(part(format!("words of integers of the configuration's width for {want_rows}x{columns}"))),
+        None => {
+            let want = format!("words of integers of the configuration's width for {want_rows}x{columns}");
+            Err(stored.unfit(want))
+        }
     }
 }
 

@@ -1,7 +1,6 @@
 //! A configuration without what it says of quantization, or with something else there. Everything else keeps its text.
 
-use super::config::{QUANTIZATION, read};
-use super::error::LayoutError;
+use super::config::{QUANTIZATION, not_an_object, read};
 use super::json;
 use super::table::Scheme;
 use super::torch_dtype::is_missing;
@@ -21,8 +20,7 @@ pub(crate) fn quantized_config(path: &Path, quantization: Option<&Value>) -> Res
 
 fn of_file(path: &Path, data_type: Option<&str>, quantization: Option<&Value>) -> Result<String, FileError> {
     let text = read(path)?.unwrap_or_else(|| "{}".to_owned());
-    rewrite(&text, data_type, quantization, true)
-        .map_err(|error| FileError::layout(path, LayoutError::Config { what: error.to_string() }))
+    rewrite(&text, data_type, quantization, true).map_err(|error| not_an_object(path, error))
 }
 
 fn rewrite(

@@ -2,12 +2,13 @@
 //! quantization of it would change codes without their scales, or the other way round.
 
 use super::config::{Config, claims};
-use super::error::LayoutError;
 use super::row::before;
 use super::table::{COMFY_QUANT, Scheme, ZERO_POINTS};
 use super::weight::Checkpoint;
 use crate::error::FileError;
+use crate::formats::error::{Invalid, InvalidKind};
 use crate::summary::TensorSummary;
+use crate::text::{Short, Wording};
 use DataType::{BFloat16, Bool, Complex64, Complex128, Double, Float, Float16, Int16, Int64, String as Text, Uint16};
 use onnx_cast::DataType;
 use std::collections::HashMap;
@@ -78,11 +79,12 @@ pub(crate) fn check_plain(checkpoint: &Checkpoint, config: Option<String>) -> Re
     let known: Vec<Header<'_>> =
         tensors.iter().map(|(_, stored)| (&*stored.name, stored.data_type, stored.shape.len())).collect();
     let refuse = |index: usize, told: String| {
-        let error = LayoutError::AlreadyQuantized { tensor: known[index].0.to_owned(), told };
+        let what = format!("the checkpoint is quantized already ({told}): dequantize it first");
+        let error = Invalid::new(InvalidKind::Quantized, what).of_tensor(known[index].0);
         Err(checkpoint.error(Some(tensors[index].0), error))
     };
     if let Some(Sign { codes, first, layout, .. }) = signs(&known).into_iter().next() {
-        return refuse(codes, format!("{layout}, by `{}`", crate::text::Short(first)));
+        return refuse(codes, format!("{layout}, by `{}`", Short(first)));
     }
     let may_be_code = |&(_, data_type, axes): &Header<'_>| is_code(data_type) && axes >= 2;
     match (known.iter().position(may_be_code), config) {
@@ -106,8 +108,16 @@ pub(crate) fn check_cast(path: &Path, rows: &[TensorSummary]) -> Result<(), File
     for Sign { codes, beside, first, layout } in signs(&known) {
         if let Some(&index) = std::iter::once(&codes).chain(&beside).find(|index| is_changed(&rows[**index])) {
             let other = if index == codes { first } else { known[codes].0 };
-            let (tensor, beside) = (rows[index].name.clone(), other.to_owned());
-            return Err(FileError::layout(path, LayoutError::CastApart { tensor, beside, layout }));
+            let what = format!(
+                "a part of a quantized weight ({layout}), with `{}`: cast apart they would be wrong (dequantize the \
+                 checkpoint first; ",
+                Short(other)
+            );
+            let what = Wording::from(what).field("exclude", " keeps tensors as they are)");
+            return Err(FileError::invalid(
+                path,
+                Invalid::new(InvalidKind::Quantized, what).of_tensor(&rows[index].name),
+            ));
         }
     }
     Ok(())

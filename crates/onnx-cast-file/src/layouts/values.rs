@@ -16,7 +16,6 @@ use crate::pipeline::{Compute, PipelineError, Scratch};
 use by_columns::ByColumns;
 use coded::Coded;
 use onnx_cast::{BlockPlan, CastError, DataType, TensorError, TensorView, pack};
-use std::io;
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use swizzled::Swizzled;
@@ -54,7 +53,7 @@ struct TensorBytes<'a> {
 impl TensorBytes<'_> {
     /// Reads bytes from a place of the tensor.
     fn read(&self, at: usize, len: usize, bytes: &mut Vec<u8>) -> Result<(), PipelineError> {
-        resize(bytes, len).ok_or_else(no_room)?;
+        resize(bytes, len).ok_or_else(PipelineError::out_of_memory)?;
         self.read_into(at, bytes)
     }
 
@@ -224,7 +223,7 @@ impl<'a> WeightValues<'a> {
             Encoding::TwoRows => {
                 let lines = start / columns / 2..(start + stretch.elements.len()).div_ceil(columns).div_ceil(2);
                 self.elements.read(lines.start * columns, lines.len() * columns, &mut scratch.codes)?;
-                resize(&mut scratch.results, 2 * lines.len() * columns).ok_or_else(no_room)?;
+                resize(&mut scratch.results, 2 * lines.len() * columns).ok_or_else(PipelineError::out_of_memory)?;
                 let pairs = scratch.results.chunks_exact_mut(2 * columns);
                 for (codes, pair) in scratch.codes.chunks_exact(columns).zip(pairs) {
                     let (upper, lower) = pair.split_at_mut(columns);
@@ -234,8 +233,9 @@ impl<'a> WeightValues<'a> {
                 let data_type = DataType::Float4E2M1;
                 let skipped = start - 2 * lines.start * columns;
                 let codes = &scratch.results[skipped..skipped + stretch.elements.len()];
-                resize(&mut scratch.elements, data_type.byte_len(codes.len()).unwrap_or(0)).ok_or_else(no_room)?;
-                pack(data_type, codes, &mut scratch.elements).map_err(|_| no_room())?;
+                resize(&mut scratch.elements, data_type.byte_len(codes.len()).unwrap_or(0))
+                    .ok_or_else(PipelineError::out_of_memory)?;
+                pack(data_type, codes, &mut scratch.elements).map_err(|_| PipelineError::out_of_memory())?;
                 Ok(data_type)
             }
             Encoding::Columns { .. } => {
@@ -248,7 +248,7 @@ impl<'a> WeightValues<'a> {
                 let row_bytes = 4 * words(columns, bits, straddle);
                 let lines = start / columns..(start + stretch.elements.len()).div_ceil(columns);
                 self.elements.read(lines.start * row_bytes, lines.len() * row_bytes, &mut scratch.elements)?;
-                resize(&mut scratch.codes, stretch.elements.len()).ok_or_else(no_room)?;
+                resize(&mut scratch.codes, stretch.elements.len()).ok_or_else(PipelineError::out_of_memory)?;
                 let mut rest = &mut scratch.codes[..];
                 let mut column = start % columns;
                 for row in scratch.elements.chunks_exact(row_bytes) {
@@ -285,7 +285,7 @@ impl<'a> WeightValues<'a> {
                 None => Ok(()),
             },
             (Encoding::Words { bits, .. }, None) => {
-                resize(&mut scratch.zero_points, count).ok_or_else(no_room)?;
+                resize(&mut scratch.zero_points, count).ok_or_else(PipelineError::out_of_memory)?;
                 scratch.zero_points.fill(1 << (bits - 1));
                 Ok(())
             }
@@ -296,7 +296,7 @@ impl<'a> WeightValues<'a> {
                 let all = words(first + scale_rows, bits, straddle);
                 let mut packed = Vec::new();
                 place.read(4 * passed * across, 4 * (all - passed) * across, &mut packed)?;
-                resize(&mut scratch.zero_points, count).ok_or_else(no_room)?;
+                resize(&mut scratch.zero_points, count).ok_or_else(PipelineError::out_of_memory)?;
                 for (row, line) in scratch.zero_points.chunks_exact_mut(across.max(1)).enumerate() {
                     for (column, zero_point) in line.iter_mut().enumerate() {
                         *zero_point = code_down(&packed, across, column, first + row - passed * each, bits, straddle);
@@ -318,7 +318,7 @@ impl<'a> WeightValues<'a> {
         let Scratch { zero_points, results: packed, .. } = scratch;
         let (across, row) = (self.grid()[1], padded / 8 * 4);
         place.read(rows.start * row, rows.len() * row, packed)?;
-        resize(zero_points, rows.len() * across).ok_or_else(no_room)?;
+        resize(zero_points, rows.len() * across).ok_or_else(PipelineError::out_of_memory)?;
         let lines = zero_points.chunks_exact_mut(across.max(1));
         packed.chunks_exact(row.max(1)).zip(lines).for_each(|(row, line)| unpack_row(row, 0, 4, false, line));
         Ok(())
@@ -329,7 +329,7 @@ impl<'a> WeightValues<'a> {
         let [_, across] = self.weight.grid();
         spread.clear();
         let rows = items.len() / (across * size).max(1);
-        spread.try_reserve_exact(rows * self.groups.len() * size).map_err(|_| no_room())?;
+        spread.try_reserve_exact(rows * self.groups.len() * size).map_err(|_| PipelineError::out_of_memory())?;
         for row in items.chunks_exact((across * size).max(1)) {
             for &group in &self.groups {
                 spread.extend_from_slice(&row[group * size..][..size]);
@@ -393,10 +393,6 @@ impl<'a> WeightValues<'a> {
 /// Integers less the middle of their range, as int8.
 fn subtract(middle: u8, codes: &[u8], out: &mut [u8]) {
     out.iter_mut().zip(codes).for_each(|(out, code)| *out = code.wrapping_sub(middle));
-}
-
-fn no_room() -> PipelineError {
-    PipelineError::Read(io::ErrorKind::OutOfMemory.into())
 }
 
 /// Bytes of a scale.

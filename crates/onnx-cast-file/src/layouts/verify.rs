@@ -1,12 +1,12 @@
 //! Checks that need the values of scales: they are read before anything is written.
 
-use super::error::{LayoutError, Number};
 use super::find::Weights;
 use super::weight::{Checkpoint, TensorRef, Weight};
 use crate::error::FileError;
 use crate::formats::source::Items;
 use crate::io::progress::{Meter, Watch};
 use crate::pipeline::{self, Nowhere, Task, TaskInput, Transform};
+use crate::text::Wording;
 use onnx_cast::{CastError, DataType, GlobalScale};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -68,14 +68,14 @@ fn check_global(
         let largest = largest(global);
         if largest > FAR * others || largest > LARGEST {
             let (GlobalScale::Factor(got) | GlobalScale::Divisor(got)) = *global;
-            let error = LayoutError::GlobalScale {
-                tensor: checkpoint.stored(tensor).name.clone(),
-                got: Number(got.into()),
-                largest: Number(largest),
-                others: Number(others),
-                scheme: weights.scheme.name(),
-            };
-            return Err(checkpoint.error(Some(tensor), error));
+            let what = format!(
+                "a global scale of {} allows weights up to {largest:.3e}, where the checkpoint's others go to \
+                 {others:.3e}: it may be inverted (the scheme is {}; ",
+                f64::from(got),
+                weights.scheme.name()
+            );
+            let what = Wording::from(what).field("scheme", " chooses another)");
+            return Err(checkpoint.value_error(tensor, what));
         }
     }
     Ok(())
@@ -124,15 +124,15 @@ fn find_nan(
     let meter = Meter::new(watch, tasks.iter().map(Task::bytes).sum());
     // Only asks whether to stop: the bytes of the work itself are not known yet.
     let progress = |_| meter.add(0);
-    pipeline::run(&tasks, threads, &Nowhere, &progress).map_err(|(task, trouble)| {
+    pipeline::run(&tasks, threads, &Nowhere, &progress).map_err(|(task, error)| {
         let tensor = scales[task].tensor;
         let path = checkpoint.files[tensor.file].path();
-        FileError::moving(trouble, path, path, &checkpoint.stored(tensor).name)
+        FileError::moving(error, path, path, &checkpoint.stored(tensor).name)
     })?;
     match scales.iter().map(|one| (one.tensor, one.nan.load(Ordering::Relaxed))).find(|(_, nan)| *nan < usize::MAX) {
         Some((tensor, index)) => {
-            let (name, index) = (checkpoint.stored(tensor).name.clone(), index as u64);
-            Err(checkpoint.error(Some(tensor), LayoutError::NanScale { tensor: name, index }))
+            let what = Wording::from(format!("scale {index} is NaN ("));
+            Err(checkpoint.value_error(tensor, what.field("allow_nan", " gives NaN for its block)")))
         }
         None => Ok(()),
     }

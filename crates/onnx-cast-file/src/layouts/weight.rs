@@ -1,11 +1,12 @@
 //! A checkpoint's files, and a weight as they hold it.
 
 use crate::formats::checkpoint::{Index, Located};
-use crate::formats::error::FormatError;
+use crate::formats::error::{FormatError, Invalid, InvalidKind};
 use crate::formats::format::Format;
 use crate::formats::input::{Given, Input, Location, StoredTensor};
 use crate::io::atomic::folder_of;
 use crate::io::positional::InputFile;
+use crate::text::{ShapeText, Wording};
 use onnx_cast::{DataType, GlobalScale};
 use std::collections::HashMap;
 use std::path::Path;
@@ -25,6 +26,14 @@ pub(crate) struct TensorRef {
     pub(crate) tensor: usize,
 }
 
+impl StoredTensor {
+    /// A type or a shape that does not fit.
+    pub(crate) fn unfit(&self, want: impl Into<Wording>) -> Invalid {
+        let what = want.into().after(format_args!("{} of shape {} (want ", self.data_type, ShapeText(&self.shape)));
+        Invalid::new(InvalidKind::Size, what.then(")")).of_tensor(&self.name)
+    }
+}
+
 impl Checkpoint {
     /// Opens the files that a located path stands for, and compares them with the index.
     pub(crate) fn open(path: &Path, located: &Located, index: Option<&Index>) -> Result<Checkpoint, FormatError> {
@@ -42,8 +51,8 @@ impl Checkpoint {
             _ => {
                 let format = Format::of_input(path)?;
                 if format != Format::Safetensors {
-                    let (path, what, hint) = (path.to_owned(), "a quantized checkpoint", "it is for .safetensors");
-                    return Err(FormatError::Format { path, what, format, hint });
+                    let hint = "it is for .safetensors";
+                    return Err(FormatError::format(path, "a quantized checkpoint", format, hint));
                 }
                 files.push(open(path)?);
             }

@@ -1,7 +1,8 @@
 //! A weight as a layout holds it: the names, types and shapes of its tensors.
 
-use super::error::LayoutError;
 use super::format::{Activations, Granularity, QuantizedFormat};
+use crate::formats::error::{Invalid, InvalidKind};
+use crate::text::Wording;
 use DataType::Int32;
 use onnx_cast::{DataType, Recipe};
 use serde_json::Value;
@@ -87,14 +88,14 @@ impl WrittenWeight {
     }
 
     /// Refuses rows that end within a word of integers.
-    pub(crate) fn check_words(&self, name: &str) -> Result<(), LayoutError> {
+    pub(crate) fn check_words(&self, name: &str) -> Result<(), Invalid> {
         let [_, rows, columns] = self.matrices;
         if self.container != Int32 || (columns * self.integers.bits as usize).is_multiple_of(32) {
             return Ok(());
         }
-        let want = "columns that fill words of 32 bits (`exclude` keeps the tensor)".to_owned();
-        let (tensor, data_type, shape) = (name.to_owned(), self.scale_type, vec![rows, columns]);
-        Err(LayoutError::Part { tensor, data_type, shape, want })
+        let what = format!("{} of shape {rows}x{columns} (want columns that fill words of 32 bits; ", self.scale_type);
+        let what = Wording::from(what).field("exclude", " keeps the tensor)");
+        Err(Invalid::new(InvalidKind::Size, what).of_tensor(name))
     }
 
     /// Whether each column of each matrix has a scale.

@@ -1,7 +1,7 @@
 //! The tensors of a quantized weight, computed part by part: elements, and the scales of their blocks beside them.
 
 use super::QuantizeRequest;
-use super::weight::{How, PART, Scaling, Walk, Weight, no_room};
+use super::weight::{How, PART, Scaling, Walk, Weight};
 use crate::io::memory::resize;
 use crate::layouts::{Checkpoint, TensorRef, WrittenWeight, copy_stretches, parts, transpose};
 use crate::pipeline::{Compute, Greatest, PipelineError, Scratch};
@@ -88,16 +88,16 @@ impl ElementSource<'_> {
         // Units that begin before the part, or end behind it, are computed again with the next one.
         let begin = elements.start / unit * unit;
         let stop = elements.end.div_ceil(unit).saturating_mul(unit).min(rows * columns);
-        let size = |len| weight.element.byte_len(len).ok_or_else(no_room);
+        let size = |len| weight.element.byte_len(len).ok_or_else(PipelineError::out_of_memory);
         let (first, count) = (matrix * rows * columns + begin, stop - begin);
         let scales = if (begin, stop) == (elements.start, elements.end) {
             self.units(first, count, scratch, out)?
         } else {
             let mut codes = std::mem::take(&mut scratch.scales);
-            resize(&mut codes, size(count)?).ok_or_else(no_room)?;
+            resize(&mut codes, size(count)?).ok_or_else(PipelineError::out_of_memory)?;
             let scales = self.units(first, count, scratch, &mut codes)?;
             let skipped = size(elements.start - begin)?;
-            out.copy_from_slice(codes.get(skipped..skipped + out.len()).ok_or_else(no_room)?);
+            out.copy_from_slice(codes.get(skipped..skipped + out.len()).ok_or_else(PipelineError::out_of_memory)?);
             scratch.scales = codes;
             scales
         };
@@ -127,15 +127,15 @@ impl ElementSource<'_> {
         if let Walk::Transposed(stored) = weight.walk {
             return self.tiles(stored, first..first + count, scratch, out);
         }
-        resize(elements, weight.bytes(count)?).ok_or_else(no_room)?;
+        resize(elements, weight.bytes(count)?).ok_or_else(PipelineError::out_of_memory)?;
         weight.read(first, elements)?;
         if weight.walk != Walk::Columns {
             return weight.quantize(first, count, elements, out).map_err(PipelineError::Cast);
         }
         let columns = weight.matrices[2];
-        resize(results, elements.len()).ok_or_else(no_room)?;
+        resize(results, elements.len()).ok_or_else(PipelineError::out_of_memory)?;
         weight.transpose(elements, columns, results, count / columns);
-        resize(codes, out.len()).ok_or_else(no_room)?;
+        resize(codes, out.len()).ok_or_else(PipelineError::out_of_memory)?;
         let scales = weight.quantize(first, count, results, codes).map_err(PipelineError::Cast)?;
         transpose::<1>(codes, count / columns, count / columns, out, columns);
         Ok(scales)
@@ -158,7 +158,10 @@ impl ElementSource<'_> {
             let column = (at - band.row * columns) / band.rows;
             let width = ((values.end - at) / band.rows).min(columns - column);
             let (lines, line) = if pairs_rows { (band.rows / 2, width) } else { (band.rows, width * bits / 8) };
-            let part = out.split_off_mut(..lines * line).filter(|part| !part.is_empty()).ok_or_else(no_room)?;
+            let part = out
+                .split_off_mut(..lines * line)
+                .filter(|part| !part.is_empty())
+                .ok_or_else(PipelineError::out_of_memory)?;
             let scales = self.tile([band.row, column], [band.rows, width], pairs_rows, scratch, part)?;
             if weight.has_scales_beside {
                 let place = (band.row / rows * rows.div_ceil(weight.block[0]) + band.row % rows / weight.block[0])
@@ -203,7 +206,7 @@ impl ElementSource<'_> {
             }
             _ => {
                 weight.read_columns(first, width, [rows, columns], elements, results)?;
-                resize(codes, out.len()).ok_or_else(no_room)?;
+                resize(codes, out.len()).ok_or_else(PipelineError::out_of_memory)?;
                 let scales = weight.quantize(first, rows * columns, results, codes).map_err(PipelineError::Cast)?;
                 let size = codes.len() / columns;
                 transpose::<1>(codes, size, size, out, columns);
@@ -237,7 +240,7 @@ impl ElementSource<'_> {
                     let (down, across) = (DOWN.min(part.rows.end - row), ACROSS.min(part.columns.end - column));
                     let first = (part.matrix * height + row) * width + column;
                     weight.read_columns(first, width, [down, across], elements, results)?;
-                    resize(codes, down * across * bits / 8).ok_or_else(no_room)?;
+                    resize(codes, down * across * bits / 8).ok_or_else(PipelineError::out_of_memory)?;
                     let found = weight.quantize(first, down * across, results, codes).map_err(PipelineError::Cast)?;
                     let at = (column - part.columns.start) * part.rows.len() + row - part.rows.start;
                     let stretch = |len: usize| [len * bits / 8, len / block];
@@ -328,7 +331,7 @@ impl Compute for ScaleSource<'_> {
         }
         let scales = weight.known_scales(scaling).map_err(PipelineError::Cast)?.bytes().unwrap_or_default();
         let begin = weight.scale_type.byte_len(start).unwrap_or(0);
-        out.copy_from_slice(scales.get(begin..begin + out.len()).ok_or_else(no_room)?);
+        out.copy_from_slice(scales.get(begin..begin + out.len()).ok_or_else(PipelineError::out_of_memory)?);
         Ok(())
     }
 

@@ -4,9 +4,11 @@ use super::QuantizeRequest;
 use super::joined::joined;
 use super::linear::{Linears, Why, module_of};
 use crate::error::FileError;
+use crate::formats::error::{Invalid, InvalidKind};
 use crate::formats::input::StoredTensor;
-use crate::layouts::{Checkpoint, LayoutError, Model, QuantizedFormat, Scheme, TensorRef, WrittenWeight, are_experts};
+use crate::layouts::{Checkpoint, Model, QuantizedFormat, Scheme, TensorRef, WrittenWeight, are_experts};
 use crate::selection::Chosen;
+use crate::text::Short;
 use onnx_cast::DataType;
 use std::collections::BTreeMap;
 
@@ -34,7 +36,7 @@ pub(super) fn choices(
 ) -> Result<Vec<Vec<Choice>>, FileError> {
     let floats = checkpoint.tensors().filter(|(_, stored)| is_float(stored));
     let names: Vec<(&str, &[usize])> = floats.map(|(_, stored)| (&*stored.name, &*stored.shape)).collect();
-    let chooser = Chooser { layout: request.layout(), request, linears: Linears::of(model, &names) };
+    let chooser = Chooser { layout: request.layout_or_default(), request, linears: Linears::of(model, &names) };
     let mut all = BTreeMap::new();
     for (tensor, stored) in checkpoint.tensors() {
         let choice = chooser.choose(stored).map_err(|error| checkpoint.error(Some(tensor), error))?;
@@ -64,7 +66,7 @@ struct Chooser<'a> {
 }
 
 impl Chooser<'_> {
-    fn choose(&self, stored: &StoredTensor) -> Result<Chose, LayoutError> {
+    fn choose(&self, stored: &StoredTensor) -> Result<Chose, Invalid> {
         let QuantizeRequest { selection, granularity, activations, .. } = self.request;
         let is_matrix = is_float(stored) && (stored.shape.len() == 2 || are_experts(stored));
         let kept = |why| Ok(Err(is_matrix.then_some(why)));
@@ -87,10 +89,10 @@ impl Chooser<'_> {
                 Some(why) => kept(why),
                 None => Ok(Ok(Wanted { written: Box::new(written), is_asked })),
             },
-            Err(LayoutError::Part { want, .. }) if !is_asked => {
-                kept(Why::Shape(want.trim_end_matches(KEEP_HINT).to_owned()))
-            }
-            Err(error) => Err(error),
+            Err(error) => match error.want().filter(|_| !is_asked && error.kind == InvalidKind::Size) {
+                Some(want) => kept(Why::Shape(want.to_owned())),
+                None => Err(error),
+            },
         }
     }
 
@@ -140,7 +142,12 @@ fn keep_together(checkpoint: &Checkpoint, all: &mut BTreeMap<TensorRef, Chose>) 
                 Ok(wanted) => format!("becomes {}", wanted.written.to),
                 Err(why) => why.as_ref().map_or_else(|| "is kept".to_owned(), |why| format!("is kept ({why})")),
             };
-            let error = LayoutError::Joined { tensor: name(asked), other: name(other), what };
+            let other = name(other);
+            let what = format!(
+                "a rule quantizes it, and `{}`, which loaders join with it, {what} (want one format for both, or `keep`)",
+                Short(&other)
+            );
+            let error = Invalid::new(InvalidKind::Request, what).of_tensor(&name(asked));
             return Err(checkpoint.error(Some(asked), error));
         }
         let with = name(other);
@@ -154,9 +161,6 @@ fn keep_together(checkpoint: &Checkpoint, all: &mut BTreeMap<TensorRef, Chose>) 
     }
     Ok(())
 }
-
-/// What errors about shapes say to do, which is done here.
-const KEEP_HINT: &str = " (`exclude` keeps the tensor)";
 
 /// Whether a tensor is of a type that weights are quantized from.
 pub(super) fn is_float(stored: &StoredTensor) -> bool {

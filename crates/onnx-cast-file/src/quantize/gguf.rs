@@ -8,16 +8,17 @@ mod metadata;
 mod names;
 mod source;
 
-use super::QuantizeRequest;
+use super::{QuantizeRequest, nothing_to_quantize};
 use crate::counts::{Counter, Counters};
 use crate::error::FileError;
 use crate::formats::error::{FormatError, Invalid, InvalidKind};
 use crate::formats::format::Format;
 use crate::formats::gguf::{self, Described, FileHead, GgufType, Held, Metadata, MetadataValue};
 use crate::formats::input::{Given, Input, Location, StoredTensor};
-use crate::layouts::{self, Checkpoint, LayoutError, QuantizedFormat, TensorRef};
-use crate::rewrite::{self, Computed, Opened, Origin, Places, Rewrite, Rewritten, Row};
+use crate::layouts::{self, Checkpoint, QuantizedFormat, TensorRef};
+use crate::rewrite::{self, Computed, Opened, Origin, OutputPaths, Rewrite, Rewritten, Row};
 use crate::summary::{Summary, TensorSummary};
+use crate::text::Wording;
 use metadata::Config;
 use names::{Called, Family};
 use onnx_cast::{Cast, CastOptions, DataType, ScaleRule, element_count};
@@ -40,11 +41,9 @@ pub(super) fn quantize(input: &Path, output: &Path, request: &QuantizeRequest) -
     let format = Format::from_path(output);
     if !matches!(format, Ok(Format::Gguf)) {
         for to in request.selection.targets().filter(|to| matches!(to, QuantizedFormat::Gguf(_))) {
-            request.layout().check_file(to).map_err(|error| FileError::layout(output, error))?;
+            request.layout_or_default().check_file(to).map_err(|error| FileError::invalid(output, error))?;
         }
-        let format = format?;
-        let (path, what, hint) = (output.to_owned(), "the layout gguf", "want .gguf");
-        return Err(FormatError::Format { path, what, format, hint }.into());
+        return Err(FormatError::format(output, "the layout gguf", format?, "want .gguf").into());
     }
     const OWN: &str = "is for layouts with scales of float8e8m0 (gguf has a rule of its own)";
     const APART: &str = "is for checkpoints of .safetensors files (gguf says nothing of activations)";
@@ -52,12 +51,12 @@ pub(super) fn quantize(input: &Path, output: &Path, request: &QuantizeRequest) -
         [("scale_rule", request.rule != ScaleRule::Floor, OWN), ("activations", request.activations.is_some(), APART)];
     FileError::refuse(input, &fields)?;
     for to in request.selection.targets() {
-        let granularity = request.layout().granularity(to, request.granularity);
-        granularity.map_err(|error| FileError::layout(input, error))?;
+        let granularity = request.layout_or_default().granularity(to, request.granularity);
+        granularity.map_err(|error| FileError::invalid(input, error))?;
     }
     let opened = if gguf::is_meant(input) {
         let file = Input::open(input, Some(Format::Gguf), &Given::default())?;
-        Opened::of(input, vec![file], Places { single: Some(output.to_owned()), ..Places::default() })
+        Opened::of(input, vec![file], OutputPaths { single: Some(output.to_owned()), ..OutputPaths::default() })
     } else {
         let opened = rewrite::open_to_file(input, output)?;
         let claim = layouts::claim_of_folder(opened.checkpoint.folder(input));
@@ -65,7 +64,7 @@ pub(super) fn quantize(input: &Path, output: &Path, request: &QuantizeRequest) -
         opened
     };
     let names = opened.checkpoint.tensors().map(|(_, stored)| &*stored.name);
-    request.selection.check_names(names).map_err(FileError::unmatched(input))?;
+    request.selection.check_names(names).map_err(|error| FileError::invalid(input, error))?;
     Planner::new(&opened, request)?.run(output)
 }
 
@@ -115,7 +114,7 @@ impl<'a> Planner<'a> {
             rows.push(row);
         }
         if !rows.iter().any(|row| row.summary.cast) {
-            return Err(opened.checkpoint.error(None, LayoutError::NothingToQuantize { kept: String::new() }));
+            return Err(nothing_to_quantize(&opened.checkpoint, ""));
         }
         let metadata = self.metadata(&kinds)?;
         if let Some((_, config)) = &self.family
@@ -142,11 +141,11 @@ impl<'a> Planner<'a> {
 
     fn wrong_config(&self, what: String) -> FileError {
         let path = self.opened.checkpoint.folder(self.opened.input).join("config.json");
-        FileError::layout(&path, LayoutError::Model { what })
+        FileError::invalid(&path, Invalid::new(InvalidKind::Unsupported, what))
     }
 
     /// An error about a tensor of the input.
-    fn wrong(&self, tensor: TensorRef, kind: InvalidKind, what: String) -> FileError {
+    fn wrong(&self, tensor: TensorRef, kind: InvalidKind, what: impl Into<Wording>) -> FileError {
         let checkpoint = &self.opened.checkpoint;
         let error = Invalid::new(kind, what).of_tensor(&checkpoint.stored(tensor).name);
         FormatError::invalid(checkpoint.files[tensor.file].path(), error).into()
@@ -188,7 +187,8 @@ impl<'a> Planner<'a> {
                 Called::Unknown if self.is_excluded(stored) => leave_out("it has no name in llama.cpp"),
                 Called::Unknown => {
                     let family = self.family.as_ref().map_or("", |(family, _)| family.model_type);
-                    let what = format!("no name in llama.cpp is known for it, of `{family}` (`exclude` leaves it out)");
+                    let what = Wording::from(format!("no name in llama.cpp is known for it, of `{family}` ("));
+                    let what = what.field("exclude", " leaves it out)");
                     return Err(self.wrong(tensor, InvalidKind::Name, what));
                 }
             }
@@ -373,7 +373,8 @@ impl<'a> Planner<'a> {
             return Err(self.wrong(tensor, InvalidKind::Type, what));
         }
         if !self.is_excluded(stored) {
-            let what = format!("{name} is quantized already (`exclude` keeps the tensor; `dequantize` makes it plain)");
+            let what = Wording::from(format!("{name} is quantized already ("));
+            let what = what.field("exclude", " keeps the tensor; `dequantize` makes it plain)");
             return Err(self.wrong(tensor, InvalidKind::Type, what));
         }
         let file = &self.opened.checkpoint.files[tensor.file].file;
@@ -424,7 +425,7 @@ impl<'a> Planner<'a> {
 /// The family of a checkpoint, and its configuration.
 fn family(checkpoint: &Checkpoint, input: &Path) -> Result<(&'static Family, Map<String, Value>), FileError> {
     let path = checkpoint.folder(input).join("config.json");
-    let wrong = |what: String| FileError::layout(&path, LayoutError::Model { what });
+    let wrong = |what: String| FileError::invalid(&path, Invalid::new(InvalidKind::Unsupported, what));
     let config = layouts::config_of_folder(checkpoint.folder(input))?;
     let config =
         config.ok_or_else(|| wrong("it is missing, and tells the names of tensors in llama.cpp".to_owned()))?;

@@ -11,7 +11,6 @@ use onnx_cast::{
     BlockFormat, BlockPlan, BlockQuantize, CastError, DataType, GlobalScale, OpError, SymmetricScale, Tensor,
     TensorView, greatest_magnitudes,
 };
-use std::io;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
@@ -203,7 +202,7 @@ impl<'a> Weight<'a> {
 
     /// Bytes of so many values.
     pub(super) fn bytes(&self, len: usize) -> Result<usize, PipelineError> {
-        self.from.byte_len(len).ok_or_else(no_room)
+        self.from.byte_len(len).ok_or_else(PipelineError::out_of_memory)
     }
 
     /// Reads values from one on.
@@ -219,7 +218,7 @@ impl<'a> Weight<'a> {
         [rows, columns]: [usize; 2],
         values: &mut Vec<u8>,
     ) -> Result<(), PipelineError> {
-        resize(values, self.bytes(rows * columns)?).ok_or_else(no_room)?;
+        resize(values, self.bytes(rows * columns)?).ok_or_else(PipelineError::out_of_memory)?;
         // Whole rows follow each other.
         let (lines, len) = if columns == width { (1, rows * columns) } else { (rows, columns) };
         let lines = (first..).step_by(width.max(1)).take(lines);
@@ -245,7 +244,7 @@ impl<'a> Weight<'a> {
     ) -> Result<(), PipelineError> {
         /// Rows that are read before they are transposed, within the nearer caches.
         const ROWS: usize = 64;
-        resize(transposed, self.bytes(rows * columns)?).ok_or_else(no_room)?;
+        resize(transposed, self.bytes(rows * columns)?).ok_or_else(PipelineError::out_of_memory)?;
         for row in (0..rows).step_by(ROWS) {
             self.read_rows(first + row * width, width, [ROWS.min(rows - row), columns], read)?;
             self.transpose(read, columns, &mut transposed[self.bytes(row)?..], rows);
@@ -315,7 +314,7 @@ impl<'a> Weight<'a> {
             };
             let scales = found().map_err(PipelineError::Cast)?;
             let scales = scales.bytes().unwrap_or_default();
-            out.split_off_mut(..scales.len()).ok_or_else(no_room)?.copy_from_slice(scales);
+            out.split_off_mut(..scales.len()).ok_or_else(PipelineError::out_of_memory)?.copy_from_slice(scales);
             at += lines * count;
         }
         Ok(())
@@ -414,8 +413,4 @@ impl<'a> Weight<'a> {
         }
         Ok(())
     }
-}
-
-pub(super) fn no_room() -> PipelineError {
-    PipelineError::Read(io::ErrorKind::OutOfMemory.into())
 }

@@ -136,7 +136,7 @@ impl Survey {
         };
         let (places, tasks): (Vec<usize>, Vec<Task<'t>>) = tasks.into_iter().map(at).unzip();
         pipeline::run(&tasks, threads, &Passing { survey: self, pass }, &|bytes| meter.add(bytes))
-            .map_err(|(task, trouble)| (places[task], trouble))
+            .map_err(|(task, error)| (places[task], error))
     }
 
     pub(super) fn finish(self) -> impl Iterator<Item = TensorReport> {

@@ -19,10 +19,10 @@ impl Rewrite<'_> {
         });
         let tasks: Vec<Task<'_>> = tasks.collect();
         let progress = |bytes| meter.add(bytes);
-        pipeline::run(&tasks, self.options.threads, &Nowhere, &progress).map_err(|(task, trouble)| {
+        pipeline::run(&tasks, self.options.threads, &Nowhere, &progress).map_err(|(task, error)| {
             let tensor = measured.get(task).map(|(tensor, _)| *tensor);
             let path = tensor.map_or(Path::new(""), |tensor| checkpoint.files[tensor.file].path());
-            FileError::moving(trouble, path, path, "")
+            FileError::moving(error, path, path, "")
         })
     }
 }

@@ -7,7 +7,7 @@ use crate::formats::format::Format;
 use crate::formats::input::Input;
 use crate::io::atomic::folder_of;
 use crate::io::fs;
-use crate::layouts::{Checkpoint, LayoutError};
+use crate::layouts::Checkpoint;
 use std::path::{Path, PathBuf};
 
 /// An input whose files are open, and where what is made of it goes.
@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 pub(crate) struct Opened<'p> {
     pub(crate) checkpoint: Checkpoint,
     pub(crate) index: Option<Index>,
-    pub(crate) places: Places,
+    pub(crate) outputs: OutputPaths,
     /// The path that names the input.
     pub(crate) input: &'p Path,
     /// Whether the output's folder is the input's.
@@ -30,7 +30,8 @@ pub(crate) fn open<'p>(input: &'p Path, output: &Path) -> Result<Opened<'p>, Fil
     let opened = Opened::located(input, output, &located, false)?;
     if opened.in_place {
         // Its configuration, and files that the new checkpoint lacks, would speak of the old one.
-        return Err(FileError::layout(output, LayoutError::SameFolder));
+        let what = "the folder of the input (want another: its configuration and its other weights would not fit)";
+        return Err(FormatError::request(output, what).into());
     }
     Ok(opened)
 }
@@ -43,7 +44,7 @@ pub(crate) fn open_to_file<'p>(input: &'p Path, output: &Path) -> Result<Opened<
         _ => None,
     };
     let files = Checkpoint::open(input, &located, index.as_ref())?.files;
-    Ok(Opened::of(input, files, Places { single: Some(output.to_owned()), ..Places::default() }))
+    Ok(Opened::of(input, files, OutputPaths { single: Some(output.to_owned()), ..OutputPaths::default() }))
 }
 
 /// Opens a checkpoint that may be written to its own folder, and goes on there with what was not finished; `None` of a
@@ -63,15 +64,15 @@ impl<'p> Opened<'p> {
             _ => None,
         };
         let checkpoint = Checkpoint::open(input, located, index.as_ref())?;
-        let places = Places::of(located, index.as_ref(), output)?;
+        let outputs = OutputPaths::of(located, index.as_ref(), output)?;
         let folder = index.as_ref().map_or_else(|| checkpoint.folder(input), Index::folder);
-        let in_place = places.folder.as_ref().is_some_and(|output| is_same(output, folder));
-        Ok(Opened { checkpoint, index, places, input, in_place, is_checked: false })
+        let in_place = outputs.folder.as_ref().is_some_and(|output| is_same(output, folder));
+        Ok(Opened { checkpoint, index, outputs, input, in_place, is_checked: false })
     }
 
     /// Of files that are open, or tensors in memory.
-    pub(crate) fn of(input: &'p Path, files: Vec<Input>, places: Places) -> Opened<'p> {
-        Opened { checkpoint: Checkpoint::of(files), index: None, places, input, in_place: false, is_checked: false }
+    pub(crate) fn of(input: &'p Path, files: Vec<Input>, outputs: OutputPaths) -> Opened<'p> {
+        Opened { checkpoint: Checkpoint::of(files), index: None, outputs, input, in_place: false, is_checked: false }
     }
 
     /// The folder whose other files belong to the weights: that which names the input, or the snapshot in it; the path
@@ -89,7 +90,7 @@ impl<'p> Opened<'p> {
 
 /// Where the output's files are. By default the caller tells each.
 #[derive(Debug, Default)]
-pub(crate) struct Places {
+pub(crate) struct OutputPaths {
     /// The folder, where the output is one.
     pub(crate) folder: Option<PathBuf>,
     /// The one file, where the output is one.
@@ -98,21 +99,20 @@ pub(crate) struct Places {
     pub(crate) index: Option<PathBuf>,
 }
 
-impl Places {
-    fn of(located: &Located, index: Option<&Index>, output: &Path) -> Result<Places, FileError> {
+impl OutputPaths {
+    fn of(located: &Located, index: Option<&Index>, output: &Path) -> Result<OutputPaths, FileError> {
         Ok(match (located, index) {
             (Located::Index(_), Some(index)) => {
                 let path = index.output(output)?;
-                Places { folder: Some(folder_of(&path).to_owned()), single: None, index: Some(path) }
+                OutputPaths { folder: Some(folder_of(&path).to_owned()), single: None, index: Some(path) }
             }
-            (Located::InFolder(_), _) => Places { folder: Some(output.to_owned()), ..Places::default() },
+            (Located::InFolder(_), _) => OutputPaths { folder: Some(output.to_owned()), ..OutputPaths::default() },
             _ => {
                 let format = Format::from_path(output)?;
                 if format != Format::Safetensors {
-                    let (path, what, hint) = (output.to_owned(), "a checkpoint", "want .safetensors");
-                    return Err(FormatError::Format { path, what, format, hint }.into());
+                    return Err(FormatError::format(output, "a checkpoint", format, "want .safetensors").into());
                 }
-                Places { single: Some(output.to_owned()), ..Places::default() }
+                OutputPaths { single: Some(output.to_owned()), ..OutputPaths::default() }
             }
         })
     }

@@ -122,7 +122,7 @@ impl Rewrite<'_> {
 
     /// Writes the other files of the folder and the index, and returns how many other files were copied.
     pub(crate) fn write_side_files(self) -> Result<usize, FileError> {
-        if let Some(folder) = &self.opened.places.folder {
+        if let Some(folder) = &self.opened.outputs.folder {
             // There is no folder yet where the index names no file.
             create_folder(&folder.join("x"))?;
         }

@@ -82,10 +82,10 @@ impl Rewrite<'_> {
         meter: &Meter<'_>,
     ) -> Result<(), FileError> {
         let progress = |bytes| meter.add(bytes);
-        pipeline::run(tasks, self.options.threads, sink, &progress).map_err(|(task, trouble)| {
+        pipeline::run(tasks, self.options.threads, sink, &progress).map_err(|(task, error)| {
             let row = file.rows.get(first + task);
             let input = row.map_or(Path::new(""), |row| self.checkpoint().files[row.tensor.file].path());
-            FileError::moving(trouble, input, &file.path, row.map_or("", |row| &row.summary.name))
+            FileError::moving(error, input, &file.path, row.map_or("", |row| &row.summary.name))
         })
     }
 

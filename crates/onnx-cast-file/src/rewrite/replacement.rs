@@ -16,7 +16,7 @@ use crate::io::links;
 use crate::io::lock::FolderLock;
 use crate::io::positional::InputFile;
 use crate::summary::TensorSummary;
-use crate::text::Short;
+use crate::text::{Short, Wording};
 use std::cell::Cell;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -57,9 +57,10 @@ impl Replacement {
                 let file = file.to_string_lossy();
                 let what = format!(
                     "it holds other weights, such as {}, which would stay beside the new ones (remove them, or name \
-                     another folder; `force` leaves them)",
+                     another folder; ",
                     Short(&file)
                 );
+                let what = Wording::from(what).field("force", " leaves them)");
                 return Err(FormatError::invalid(folder, Invalid::new(InvalidKind::Files, what)).into());
             }
         }

@@ -193,7 +193,7 @@ impl Rewrite<'_> {
     pub(super) fn finish(&self) -> Result<Vec<String>, FileError> {
         let mut kept = Vec::new();
         let (no_clobber, resume) = (self.options.write.no_clobber, self.options.resume);
-        if let Some(folder) = &self.opened.places.folder {
+        if let Some(folder) = &self.opened.outputs.folder {
             kept.extend(self.side_files.copy(folder, no_clobber, resume)?);
         }
         kept.extend(self.side_files.kept.clone());
@@ -206,7 +206,7 @@ impl Rewrite<'_> {
             write_text(path, text, of.as_ref().or(weights), no_clobber)?;
         }
         // The index comes last: where it is, the checkpoint is complete.
-        if let (Some(path), Some(index)) = (&self.opened.places.index, &self.opened.index) {
+        if let (Some(path), Some(index)) = (&self.opened.outputs.index, &self.opened.index) {
             let file_name = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
             let names: Vec<String> = self.files.iter().map(|file| file_name(&file.path)).collect();
             let tensors: Vec<(&str, &str)> = self

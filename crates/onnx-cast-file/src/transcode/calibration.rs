@@ -1,11 +1,11 @@
 //! Scales of activations in another layout: under its names, in its shapes, and as factors or divisors as it has them.
 
 use crate::error::FileError;
-use crate::layouts::{
-    Activations, Calibration, Checkpoint, LayoutError, QuantizedFormat, Scheme, TensorRef, Weight, WrittenWeight,
-};
+use crate::formats::error::{Invalid, InvalidKind};
+use crate::layouts::{Activations, Calibration, Checkpoint, QuantizedFormat, Scheme, TensorRef, Weight, WrittenWeight};
 use crate::rewrite::{Origin, Row};
 use crate::summary::TensorSummary;
+use crate::text::Wording;
 use DataType::{BFloat16, Float, Float16};
 use onnx_cast::{BlockFormat, Cast, CastOptions, DataType, TensorView};
 use std::collections::HashMap;
@@ -110,8 +110,9 @@ impl<'a> Carrier<'a, '_> {
     }
 
     fn refusal(&self, tensor: TensorRef, reason: &'static str) -> FileError {
-        let name = self.checkpoint.stored(tensor).name.clone();
-        let error = LayoutError::Calibration { tensor: name, layout: self.layout.name(), reason };
+        let what = Wording::from(format!("{} has no place for it: {reason} (", self.layout.name()));
+        let what = what.field("activations", " leaves out what data has told of activations)");
+        let error = Invalid::new(InvalidKind::Unsupported, what).of_tensor(&self.checkpoint.stored(tensor).name);
         self.checkpoint.error(Some(tensor), error)
     }
 }

@@ -48,7 +48,7 @@ pub(super) fn global_as<'a>(
     }
     let values = |weight: &'a Weight| {
         let values = WeightValues::new(checkpoint, weight, DataType::BFloat16);
-        values.map_err(|trouble| in_file(checkpoint, weight, trouble))
+        values.map_err(|error| in_file(checkpoint, weight, error))
     };
     let (old, new, changes) = (values(weight)?, values(inverted)?, AtomicU64::new(0));
     let (GlobalScale::Factor(value) | GlobalScale::Divisor(value)) = *global;
@@ -91,7 +91,7 @@ impl Count for Compared<'_> {
 }
 
 /// What went wrong with a weight as an error of its file.
-pub(super) fn in_file(checkpoint: &Checkpoint, weight: &Weight, trouble: PipelineError) -> FileError {
+pub(super) fn in_file(checkpoint: &Checkpoint, weight: &Weight, error: PipelineError) -> FileError {
     let path = checkpoint.files[weight.tensor.file].path();
-    FileError::moving(trouble, path, path, &weight.name)
+    FileError::moving(error, path, path, &weight.name)
 }

@@ -3,7 +3,6 @@
 use crate::io::memory::resize;
 use crate::layouts::WeightValues;
 use crate::pipeline::{Compute, PipelineError, Scratch};
-use std::io;
 
 /// What is done with the integers of a weight: its elements, or its zero points.
 pub(super) enum Integers {
@@ -43,8 +42,7 @@ impl Compute for RepackedIntegers<'_> {
                 let (first, end) = (start / columns, (start + len).div_ceil(columns));
                 let last = (4 * end).min(rows);
                 let mut bytes = std::mem::take(&mut scratch.codes);
-                let no_room = || PipelineError::Read(io::ErrorKind::OutOfMemory.into());
-                resize(&mut bytes, (last - 4 * first) * columns).ok_or_else(no_room)?;
+                resize(&mut bytes, (last - 4 * first) * columns).ok_or_else(PipelineError::out_of_memory)?;
                 values.zero_points(4 * first * columns, bytes.len(), scratch, &mut bytes)?;
                 for (index, word) in (start..).zip(out.as_chunks_mut::<4>().0) {
                     let (row, column) = (4 * (index / columns - first), index % columns);

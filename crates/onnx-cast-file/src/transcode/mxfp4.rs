@@ -8,7 +8,6 @@ use crate::layouts::{Checkpoint, Weight};
 use crate::pipeline::{Compute, PipelineError, Scratch};
 use DataType::{Float, Float4E2M1, Float8E4M3FN, Float8E8M0};
 use onnx_cast::{BlockPlan, CastError, DataType, TensorView};
-use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -21,10 +20,6 @@ const LARGEST_SCALE: i32 = 8;
 const LEAST_SCALE: i32 = -9;
 /// A block's largest element, 6, is stored as 6 * 2^6 = 384, below the 448 that float8e4m3fn has.
 const FLOAT8_SHIFT: i32 = 6;
-
-fn no_room() -> PipelineError {
-    PipelineError::Read(io::ErrorKind::OutOfMemory.into())
-}
 
 /// A weight of MXFP4 in a file.
 pub(super) struct MxFp4<'a> {
@@ -58,8 +53,8 @@ impl<'a> MxFp4<'a> {
     /// Reads rows: their elements and their scales.
     fn read(&self, row: usize, rows: usize, scratch: &mut Scratch) -> Result<(), PipelineError> {
         let [_, columns] = self.shape;
-        resize(&mut scratch.elements, rows * columns / 2).ok_or_else(no_room)?;
-        resize(&mut scratch.scales, rows * self.across()).ok_or_else(no_room)?;
+        resize(&mut scratch.elements, rows * columns / 2).ok_or_else(PipelineError::out_of_memory)?;
+        resize(&mut scratch.scales, rows * self.across()).ok_or_else(PipelineError::out_of_memory)?;
         let (file, at) = self.elements;
         file.read_at(at + (row * columns / 2) as u64, &mut scratch.elements).map_err(PipelineError::Read)?;
         let (file, at) = self.scales;
@@ -106,7 +101,7 @@ impl Compute for ScaleCounts<'_> {
     fn compute(&self, start: usize, len: usize, scratch: &mut Scratch, out: &mut [u8]) -> Result<(), PipelineError> {
         const BYTES: usize = BLOCK / 2;
         let MxFp4 { elements, scales, counts, .. } = &*self.0;
-        resize(&mut scratch.scales, len / BYTES).ok_or_else(no_room)?;
+        resize(&mut scratch.scales, len / BYTES).ok_or_else(PipelineError::out_of_memory)?;
         elements.0.read_at(elements.1 + start as u64, out).map_err(PipelineError::Read)?;
         scales.0.read_at(scales.1 + (start / BYTES) as u64, &mut scratch.scales).map_err(PipelineError::Read)?;
         let mut found = [0; 256];
@@ -151,7 +146,7 @@ impl Compute for NvFp4Scales<'_> {
     fn compute(&self, start: usize, len: usize, scratch: &mut Scratch, out: &mut [u8]) -> Result<(), PipelineError> {
         let first = start / 2;
         let count = (start + len).div_ceil(2) - first;
-        resize(&mut scratch.scales, count).ok_or_else(no_room)?;
+        resize(&mut scratch.scales, count).ok_or_else(PipelineError::out_of_memory)?;
         let (file, at) = self.0.scales;
         file.read_at(at + first as u64, &mut scratch.scales).map_err(PipelineError::Read)?;
         let greatest = self.0.greatest();
@@ -213,7 +208,7 @@ impl ToFloat8<'_> {
         self.0.read(row, rows, scratch)?;
         let bytes = self.0.float8_scales(scratch);
         let Scratch { elements, scales, results, .. } = scratch;
-        resize(results, 4 * rows * columns).ok_or_else(no_room)?;
+        resize(results, 4 * rows * columns).ok_or_else(PipelineError::out_of_memory)?;
         let (shape, grid) = ([rows, columns], [rows, columns / BLOCK]);
         let mut run = || -> Result<(), CastError> {
             let plan = BlockPlan::dequantize(Float4E2M1, Float8E8M0, Float, [1, BLOCK])?;
@@ -251,7 +246,7 @@ impl Compute for Float8Changes<'_> {
             let (count, len) = (codes.len() / columns, codes.len());
             let bytes = self.to.rows(row, count, scratch, codes)?;
             let mut back = std::mem::take(&mut scratch.codes);
-            resize(&mut back, 4 * len).ok_or_else(no_room)?;
+            resize(&mut back, 4 * len).ok_or_else(PipelineError::out_of_memory)?;
             let mut run = || -> Result<(), CastError> {
                 let grid = [1, columns.div_ceil(FLOAT8_BLOCK)];
                 let plan = BlockPlan::dequantize(Float8E4M3FN, Float, Float, [FLOAT8_BLOCK, FLOAT8_BLOCK])?;
@@ -291,7 +286,7 @@ impl Compute for ToFloat8<'_> {
             let count = FLOAT8_BLOCK.min(rows - row);
             let (first, stop) = (row * columns, end.min((row + count) * columns));
             let mut codes = std::mem::take(&mut scratch.codes);
-            resize(&mut codes, count * columns).ok_or_else(no_room)?;
+            resize(&mut codes, count * columns).ok_or_else(PipelineError::out_of_memory)?;
             self.rows(row, count, scratch, &mut codes)?;
             let (part, behind) = out.split_at_mut(stop - at);
             part.copy_from_slice(&codes[at - first..stop - first]);

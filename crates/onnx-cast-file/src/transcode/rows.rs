@@ -135,7 +135,7 @@ impl<'a> Maker<'a, '_> {
         let (weight, written) = (self.weight, self.written);
         let repacked = |how| {
             let values = WeightValues::new(self.checkpoint, weight, Float);
-            let values = values.map_err(|trouble| in_file(self.checkpoint, weight, trouble))?;
+            let values = values.map_err(|error| in_file(self.checkpoint, weight, error))?;
             Ok::<_, FileError>(RepackedIntegers { values, how })
         };
         let stored = |tensor: TensorRef| self.checkpoint.stored(tensor);

@@ -5,7 +5,6 @@ use crate::io::positional::InputFile;
 use crate::layouts::{Checkpoint, Weight, WrittenWeight};
 use crate::pipeline::{Compute, PipelineError, Scratch};
 use onnx_cast::{Cast, CastError, CastOptions, DataType, TensorView};
-use std::io;
 
 /// Scales of a grid, for another grid.
 pub(super) struct Scales<'a> {
@@ -73,8 +72,7 @@ impl<'a> Scales<'a> {
 impl Compute for Scales<'_> {
     fn compute(&self, start: usize, len: usize, scratch: &mut Scratch, out: &mut [u8]) -> Result<(), PipelineError> {
         let size = self.from.byte_len(1).unwrap_or(1);
-        let no_room = || PipelineError::Read(io::ErrorKind::OutOfMemory.into());
-        resize(&mut scratch.scales, len * size).ok_or_else(no_room)?;
+        resize(&mut scratch.scales, len * size).ok_or_else(PipelineError::out_of_memory)?;
         for (index, bytes) in (start..).zip(scratch.scales.chunks_exact_mut(size)) {
             let place = self.old.index(self.new.begin(index));
             self.file.read_at(self.at + (place * size) as u64, bytes).map_err(PipelineError::Read)?;

@@ -93,7 +93,7 @@ impl Checkpoint {
     #[track_caller]
     pub(crate) fn refuses_with(&self, request: &DequantizeRequest, want: &str) {
         for dry_run in [true, false] {
-            let done = self.run(&DequantizeRequest { run: request.run.clone().dry_run(dry_run), ..request.clone() });
+            let done = self.run(&request.clone().run(request.run.clone().dry_run(dry_run)));
             assert_eq!(testkit::fixtures::text_without(&self.input(), done.expect_err(want)), want);
             assert!(is_empty(&self.output()), "{want}: something is written");
         }

@@ -94,7 +94,7 @@ pub(crate) fn written(format: Format, name: &str, tensor: &Tensor, npy_plain: bo
         format,
         name,
         tensor.view(),
-        &WriteOptions { npy_plain, ..Default::default() },
+        &WriteOptions::default().npy_plain(npy_plain),
     )?;
     Ok(bytes)
 }

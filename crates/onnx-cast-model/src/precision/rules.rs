@@ -10,7 +10,7 @@ use crate::tree::Document;
 use crate::types::value::ValueType;
 use onnx_cast::{DataType, Operator};
 use onnx_cast_file::nearest;
-use onnx_cast_file::text::Short;
+use onnx_cast_file::text::{Short, Wording};
 use std::collections::{HashMap, HashSet};
 
 /// What hardware has units for.
@@ -83,18 +83,18 @@ impl Rules<'_, '_, '_, '_> {
     /// Refuses a pattern that matches no node: what it was to keep would become narrow.
     fn patterns(&self) -> Result<(), ModelError> {
         let keep = self.request.keep.iter().filter_map(|keep| match keep {
-            Keep::Nodes(pattern) => Some(("`keep`", pattern)),
+            Keep::Nodes(pattern) => Some(("keep", pattern)),
             _ => None,
         });
-        let low = self.request.low.iter().map(|pattern| ("`low`", pattern));
+        let low = self.request.low.iter().map(|pattern| ("low", pattern));
         let names = || {
             let steps = self.variables.typing.bodies.iter().flat_map(|body| &body.flow.steps);
             steps.flat_map(|step| [step.node.op_type, step.node.name]).filter(|name| !name.is_empty())
         };
-        for (option, pattern) in keep.chain(low) {
+        for (field, pattern) in keep.chain(low) {
             if !names().any(|name| pattern.matches(name)) {
                 let (text, near) = (pattern.to_string(), pattern.nearest(names()));
-                let what = format!("{option} `{}` matches no node", Short(&text));
+                let what = Wording::default().field(field, format!(" `{}` matches no node", Short(&text)));
                 return Err(ModelError::unknown(what, &text, near));
             }
         }

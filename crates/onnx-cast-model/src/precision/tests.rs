@@ -270,8 +270,9 @@ fn a_large_constant_that_overflows_stays_float() {
                 ..ConvertRequest::new(to)
             };
             let refused = convert_bytes(&model, &request).expect_err("refused").to_string();
-            let want =
-                format!("constant `large` overflows or vanishes in {to}, and `low` wants a node narrow that reads it");
+            let want = format!(
+                "constant `large` overflows or vanishes in {to}, and a node that a pattern makes narrow reads it"
+            );
             assert!(refused.ends_with(&want), "{refused}");
         }
     }

@@ -4,10 +4,11 @@
 //! shape, the type and the size of blocks (`QuantState.as_dict` of bitsandbytes/functional.py).
 
 use crate::error::FileError;
+use crate::formats::error::Invalid;
 use crate::formats::input::StoredTensor;
-use crate::layouts::error::LayoutError;
 use crate::layouts::find::Finder;
 use crate::layouts::weight::{Coding, Encoding, Nested, Table, TensorRef, Weight};
+use crate::text::Wording;
 use onnx_cast::DataType;
 use serde_json::{Map, Value};
 
@@ -21,8 +22,9 @@ pub(super) fn describe(finder: &Finder<'_>, mut weight: Weight, start: &str) -> 
     let layer = start.strip_suffix('.').unwrap_or(start).rsplit('.').next().unwrap_or_default();
     if CONV1D_FAMILIES.contains(&family) && CONV1D.contains(&layer) {
         let what = format!("a Conv1D of {family}, which is stored transposed");
-        let (place, want) = (format!("tensor `{}`", stored.name), "weights of Linear layers; `exclude` keeps others");
-        return Err(finder.checkpoint.error(Some(tensor), LayoutError::Variant { place, what, want }));
+        let want = Wording::from("weights of Linear layers; ").field("exclude", " keeps others");
+        let error = Invalid::variant(&format!("tensor `{}`", stored.name), &what, want);
+        return Err(finder.checkpoint.error(Some(tensor), error));
     }
     let beside = |ending: &&str| finder.checkpoint.find(&format!("{start}{ending}"));
     weight.others = finder.row.beside.iter().filter_map(beside).collect();
@@ -64,9 +66,9 @@ fn table(finder: &Finder<'_>, mut weight: Weight, stored: &StoredTensor, start: 
         Some((checkpoint.find(&format!("{start}weight.quant_state.bitsandbytes__{kind}"))?, table))
     };
     let Some((place, table)) = kinds.into_iter().find_map(state) else {
-        let (tensor, what) = (stored.name.clone(), "the state of NF4 or FP4");
         let want = format!("{start}weight.quant_state.bitsandbytes__nf4");
-        return Err(checkpoint.error(Some(weight.tensor), LayoutError::MissingPart { tensor, what, want }));
+        let error = Invalid::missing(&stored.name, "the state of NF4 or FP4", &want);
+        return Err(checkpoint.error(Some(weight.tensor), error));
     };
     let state = State { finder, place, settings: finder.checkpoint.settings(place)? };
     let shape = state.shape()?;
@@ -105,8 +107,7 @@ fn table(finder: &Finder<'_>, mut weight: Weight, stored: &StoredTensor, start: 
 fn check_map(finder: &Finder<'_>, start: &str, table: Table, stored: &StoredTensor) -> Result<(), FileError> {
     let want = format!("{start}weight.quant_map");
     let Some(map) = finder.checkpoint.find(&want) else {
-        let (tensor, what) = (stored.name.clone(), "the table of its codes");
-        let error = LayoutError::MissingPart { tensor, what, want };
+        let error = Invalid::missing(&stored.name, "the table of its codes", &want);
         return Err(finder.checkpoint.error(finder.checkpoint.find(&stored.name), error));
     };
     let entries = floats::<16>(finder, map)?;
@@ -126,8 +127,8 @@ fn nested(state: &State<'_>, start: &str, blocks: usize) -> Result<Nested, FileE
     let part = |ending: &str| {
         let want = format!("{start}weight.{ending}");
         finder.checkpoint.find(&want).ok_or_else(|| {
-            let (tensor, what) = (finder.checkpoint.stored(state.place).name.clone(), "a part of nested scales");
-            finder.checkpoint.error(Some(state.place), LayoutError::MissingPart { tensor, what, want })
+            let tensor = &finder.checkpoint.stored(state.place).name;
+            finder.checkpoint.error(Some(state.place), Invalid::missing(tensor, "a part of nested scales", &want))
         })
     };
     let (scales, map) = (part("nested_absmax")?, part("nested_quant_map")?);
@@ -187,6 +188,6 @@ impl State<'_> {
         let got = self.settings.get(key).map_or_else(|| "missing".to_owned(), Value::to_string);
         let what = format!("`{key}` is {}", crate::text::Short(&got));
         let place = format!("tensor `{}`", stored.name);
-        self.finder.checkpoint.error(Some(self.place), LayoutError::Variant { place, what, want })
+        self.finder.checkpoint.error(Some(self.place), Invalid::variant(&place, &what, want))
     }
 }

@@ -5,7 +5,7 @@
 //! [N, K / 8], zero points [N, padded groups / 8] and scales [N, padded groups].
 
 use crate::error::FileError;
-use crate::layouts::error::LayoutError;
+use crate::formats::error::{Invalid, InvalidKind};
 use crate::layouts::find::Finder;
 use crate::layouts::packed_ints::{unpack_row, words};
 use crate::layouts::weight::{ColumnOrder, Encoding, Grid, TensorRef, Weight, WeightFormat};
@@ -242,7 +242,10 @@ impl Finder<'_> {
 
     fn ambiguous(&self, zero_points: TensorRef, bits: u32, why: &'static str) -> FileError {
         let tensor = self.checkpoint.stored(zero_points).name.clone();
-        self.checkpoint.error(Some(zero_points), LayoutError::AmbiguousZeroPoints { tensor, bits, why })
+        let what = format!(
+            "zero points of {bits} bits whose meaning is not certain: {why} (readers would give different weights)"
+        );
+        self.checkpoint.error(Some(zero_points), Invalid::new(InvalidKind::Ambiguous, what).of_tensor(&tensor))
     }
 
     /// The least and the greatest of zero points as they are stored; nothing where there are none.

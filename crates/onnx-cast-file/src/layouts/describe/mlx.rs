@@ -3,8 +3,8 @@
 //! The configuration has the width, the group and the mode; the shapes alone would leave them open.
 
 use crate::error::FileError;
+use crate::formats::error::Invalid;
 use crate::layouts::claims::Packing;
-use crate::layouts::error::LayoutError;
 use crate::layouts::find::Finder;
 use crate::layouts::weight::{Coding, Encoding, TensorRef, Weight};
 use DataType::{BFloat16, Float, Float4E2M1, Float8E4M3FN, Float8E8M0, Float16, Uint8, Uint32};
@@ -19,13 +19,13 @@ pub(super) fn describe(finder: &Finder<'_>, mut weight: Weight, start: &str) -> 
     let layer = start.strip_suffix('.').unwrap_or(start);
     let packing = finder.claims.packings.get(layer).unwrap_or(&finder.claims.packing);
     let Some(Packing { bits, group, mode }) = packing else {
-        let (tensor, what) = (stored.name.clone(), "the width of its integers, `quantization` of config.json,");
-        let error = LayoutError::MissingPart { tensor, what, want: "bits and group_size".to_owned() };
+        let what = "the width of its integers, `quantization` of config.json,";
+        let error = Invalid::missing(&stored.name, what, "bits and group_size");
         return Err(checkpoint.error(Some(weight.tensor), error));
     };
-    let wrong = |what: String, want| {
+    let wrong = |what: String, want: &'static str| {
         let place = format!("tensor `{}`", stored.name);
-        checkpoint.error(Some(weight.tensor), LayoutError::Variant { place, what, want })
+        checkpoint.error(Some(weight.tensor), Invalid::variant(&place, &what, want))
     };
     let scales = checkpoint.stored(weight.scales);
     let (elements, scale_type) = match (&**mode, bits, group) {
@@ -74,9 +74,8 @@ fn biases(finder: &Finder<'_>, weight: &Weight, start: &str, is_affine: bool) ->
     let (checkpoint, want) = (finder.checkpoint, format!("{start}biases"));
     let scales = checkpoint.stored(weight.scales);
     let Some(biases) = checkpoint.find(&want) else {
-        let (tensor, what) = (checkpoint.stored(weight.tensor).name.clone(), "the bias of each group");
-        let missing = || checkpoint.error(Some(weight.tensor), LayoutError::MissingPart { tensor, what, want });
-        return if is_affine { Err(missing()) } else { Ok(None) };
+        let error = Invalid::missing(&checkpoint.stored(weight.tensor).name, "the bias of each group", &want);
+        return if is_affine { Err(checkpoint.error(Some(weight.tensor), error)) } else { Ok(None) };
     };
     let found = checkpoint.stored(biases);
     if !is_affine {

@@ -1,11 +1,12 @@
 //! Weights whose format the files themselves tell: those of ComfyUI, whose block formats have scales in cuBLAS's order.
 
 use crate::error::FileError;
+use crate::formats::error::{Invalid, InvalidKind};
 use crate::formats::input::StoredTensor;
-use crate::layouts::error::LayoutError;
 use crate::layouts::find::Finder;
 use crate::layouts::table::COMFY_QUANT;
 use crate::layouts::weight::{Encoding, Weight, WeightFormat};
+use crate::text::ShapeText;
 use DataType::{Float4E2M1, Float8E4M3FN, Float8E8M0, Int8, Uint8};
 use onnx_cast::DataType;
 
@@ -30,14 +31,15 @@ impl Finder<'_> {
                 Ok(true)
             }
             (None, Uint8 | Int8 | Float4E2M1, _) => {
-                let (tensor, what) = (stored.name.clone(), "the format of the layer");
-                let error = LayoutError::MissingPart { tensor, what, want: format!("{start}{COMFY_QUANT}") };
+                let want = format!("{start}{COMFY_QUANT}");
+                let error = Invalid::missing(&stored.name, "the format of the layer", &want);
                 Err(self.checkpoint.error(Some(weight.tensor), error))
             }
             (_, Uint8 | Float4E2M1, _) | (_, _, Uint8 | Float8E8M0 | Float8E4M3FN) => {
                 let claim = told.map_or_else(|| "scales of float".to_owned(), ToString::to_string);
                 let found = format!("elements of {} with scales of {}", stored.data_type, scale.data_type);
-                let error = LayoutError::Contradiction { tensor: stored.name.clone(), claim, found };
+                let what = format!("the configuration claims {claim}, and the tensor holds {found}");
+                let error = Invalid::new(InvalidKind::Contradiction, what).of_tensor(&stored.name);
                 Err(self.checkpoint.error(Some(weight.tensor), error))
             }
             _ => Ok(false),
@@ -57,7 +59,7 @@ impl Finder<'_> {
 }
 
 /// Compares the shape of scales in cuBLAS's order with that of whole tiles.
-pub(super) fn fit_swizzled(weight: &Weight, scale: &StoredTensor) -> Result<(), LayoutError> {
+pub(super) fn fit_swizzled(weight: &Weight, scale: &StoredTensor) -> Result<(), Invalid> {
     let ([rows, columns], [_, across]) = (weight.matrix(), weight.grid());
     let tiles = rows.checked_next_multiple_of(128).zip(across.checked_next_multiple_of(4));
     let is_matrix = weight.shape.len() == 2 && columns.is_multiple_of(weight.block[1]);
@@ -66,11 +68,12 @@ pub(super) fn fit_swizzled(weight: &Weight, scale: &StoredTensor) -> Result<(), 
     }
     let want = match tiles {
         Some((down, across)) if is_matrix => {
-            let shape = crate::text::ShapeText(&[down, across]);
+            let shape = ShapeText(&[down, across]);
             format!("want one for each {} columns in tiles of 128x4, {shape}", weight.block[1])
         }
         _ => format!("want a matrix of whole blocks of {} columns", weight.block[1]),
     };
-    let (tensor, scales) = (scale.name.clone(), scale.shape.clone());
-    Err(LayoutError::ScaleShape { tensor, scales, shape: weight.shape.clone(), want })
+    let (scales, shape) = (ShapeText(&scale.shape), ShapeText(&weight.shape));
+    let what = format!("scales of shape {scales} for a weight of shape {shape} ({want})");
+    Err(Invalid::new(InvalidKind::Size, what).of_tensor(&scale.name))
 }

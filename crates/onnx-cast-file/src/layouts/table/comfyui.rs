@@ -5,8 +5,8 @@
 
 use super::{BASE, COMFY_QUANT, COMFYUI, FP8, KEPT_OR_STATIC, ROWS, Scheme, TENSOR, WEIGHT, held, names};
 use crate::error::FileError;
+use crate::formats::error::{Invalid, InvalidKind};
 use crate::layouts::claims::Claims;
-use crate::layouts::error::LayoutError;
 use crate::layouts::row::{Calibration, Loaders, Row, before};
 use crate::layouts::weight::{Checkpoint, WeightFormat};
 use serde_json::{Map, Value};
@@ -51,11 +51,12 @@ fn told(checkpoint: &Checkpoint) -> Result<Option<Claims>, FileError> {
         is_told = true;
     }
     for file in &checkpoint.files {
-        let wrong = |error| FileError::layout(file.path(), error);
+        let wrong = |error| FileError::invalid(file.path(), error);
         for (_, text) in file.metadata.iter().flatten().filter(|(key, _)| key == METADATA) {
             let place = || format!("`{METADATA}` of the metadata");
-            let parsed: Map<String, Value> = serde_json::from_str(text)
-                .map_err(|error| wrong(LayoutError::Text { place: place(), what: error.to_string() }))?;
+            let parsed: Map<String, Value> = serde_json::from_str(text).map_err(|error| {
+                wrong(Invalid::new(InvalidKind::Syntax, format!("{}: not settings in JSON: {error}", place())))
+            })?;
             let layers = parsed.get("layers").and_then(Value::as_object);
             for (layer, settings) in layers.into_iter().flatten() {
                 let settings = settings.as_object().cloned().unwrap_or_default();
@@ -69,7 +70,7 @@ fn told(checkpoint: &Checkpoint) -> Result<Option<Claims>, FileError> {
 }
 
 /// The format that settings name, if any; `place` is that of the settings.
-fn format(settings: &Map<String, Value>, place: impl Fn() -> String) -> Result<Option<WeightFormat>, LayoutError> {
+fn format(settings: &Map<String, Value>, place: impl Fn() -> String) -> Result<Option<WeightFormat>, Invalid> {
     match settings.get("format").and_then(Value::as_str) {
         Some("float8_e4m3fn" | "float8_e5m2") => Ok(Some(WeightFormat::Fp8)),
         Some("nvfp4") => Ok(Some(WeightFormat::NvFp4)),
@@ -77,7 +78,7 @@ fn format(settings: &Map<String, Value>, place: impl Fn() -> String) -> Result<O
         Some("int8_tensorwise") => Ok(Some(WeightFormat::Int(8))),
         Some(other) => {
             let what = format!("the format {}", crate::text::Short(other));
-            Err(LayoutError::Variant { place: place(), what, want: READ })
+            Err(Invalid::variant(&place(), &what, READ))
         }
         None => Ok(None),
     }

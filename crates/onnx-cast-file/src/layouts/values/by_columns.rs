@@ -1,6 +1,6 @@
 //! Integers in words whose matrix has rows and columns exchanged, with their scales and zero points: GPTQ and AWQ.
 
-use super::{WeightValues, no_room, scale_size};
+use super::{WeightValues, scale_size};
 use crate::io::memory::resize;
 use crate::layouts::columns::Columns;
 use crate::layouts::packed_ints::{codes_across, unpack_row, words};
@@ -56,7 +56,7 @@ impl WeightValues<'_> {
         scales: &mut Vec<u8>,
     ) -> Result<(), PipelineError> {
         let across = self.grid()[1];
-        resize(scales, rows.len() * across * scale_size(self.weight)).ok_or_else(no_room)?;
+        resize(scales, rows.len() * across * scale_size(self.weight)).ok_or_else(PipelineError::out_of_memory)?;
         stored.scales.read(rows.start * across, scales, |at, bytes| self.scales.read_into(at, bytes))
     }
 
@@ -70,7 +70,7 @@ impl WeightValues<'_> {
     ) -> Result<(), PipelineError> {
         let Scratch { elements: packed, codes, .. } = scratch;
         let [_, columns] = self.weight.matrix();
-        resize(codes, len).ok_or_else(no_room)?;
+        resize(codes, len).ok_or_else(PipelineError::out_of_memory)?;
         let (mut at, mut codes) = (start, &mut codes[..]);
         while !codes.is_empty() {
             let (row, column) = (at / columns, at % columns);
@@ -101,7 +101,7 @@ impl WeightValues<'_> {
         let (bits, all) = (stored.bits, words(self.weight.matrix()[1], stored.bits, true));
         let first = columns.start / PERIOD * bits as usize;
         let (rows, last) = (codes.len() / columns.len(), words(columns.end, bits, true));
-        resize(packed, rows * (last - first) * 4).ok_or_else(no_room)?;
+        resize(packed, rows * (last - first) * 4).ok_or_else(PipelineError::out_of_memory)?;
         stored.elements.read(row * all + first, packed, |at, bytes| self.elements.read_into(at, bytes))?;
         for (words, codes) in packed.chunks_exact((last - first) * 4).zip(codes.chunks_exact_mut(columns.len())) {
             unpack_row(words, columns.start % PERIOD, bits, true, codes);
@@ -121,7 +121,7 @@ impl WeightValues<'_> {
         let all = self.weight.matrix()[1];
         let rows = row..row + codes.len() / columns.len();
         let lines = rows.start / 8..rows.end.div_ceil(8);
-        resize(packed, lines.len() * columns.len() * 4).ok_or_else(no_room)?;
+        resize(packed, lines.len() * columns.len() * 4).ok_or_else(PipelineError::out_of_memory)?;
         let start = lines.start * all + columns.start;
         stored.elements.read(start, packed, |at, bytes| self.elements.read_into(at, bytes))?;
         for (row, codes) in rows.zip(codes.chunks_exact_mut(columns.len())) {
@@ -140,7 +140,7 @@ impl WeightValues<'_> {
     ) -> Result<(), PipelineError> {
         let Scratch { zero_points, results: packed, .. } = scratch;
         let (bits, across) = (stored.bits, self.grid()[1]);
-        resize(zero_points, rows.len() * across).ok_or_else(no_room)?;
+        resize(zero_points, rows.len() * across).ok_or_else(PipelineError::out_of_memory)?;
         let Some(tensor) = self.zero_points else {
             zero_points.fill(1 << (bits - 1));
             return Ok(());
@@ -149,7 +149,7 @@ impl WeightValues<'_> {
         let first = rows.start / PERIOD;
         let last = words(self.weight.matrix()[0].min(rows.end.next_multiple_of(PERIOD)), bits, true);
         let passed = first * bits as usize;
-        resize(packed, (last - passed) * across * 4).ok_or_else(no_room)?;
+        resize(packed, (last - passed) * across * 4).ok_or_else(PipelineError::out_of_memory)?;
         stored.zero_points.read(passed * across, packed, |at, bytes| tensor.read_into(at, bytes))?;
         for (row, line) in rows.zip(zero_points.chunks_exact_mut(across.max(1))) {
             let place = stored.order.place(row) - first * PERIOD;

@@ -9,7 +9,7 @@
 
 mod rounding;
 
-use super::{TensorBytes, no_room};
+use super::TensorBytes;
 use crate::io::memory::resize;
 use crate::layouts::weight::{Coding, Nested, Weight};
 use crate::pipeline::{PipelineError, Scratch};
@@ -77,7 +77,7 @@ impl<'a> Coded<'a> {
         };
         let is_whole = (first, stop) == (start, end);
         if !is_whole {
-            resize(&mut scratch.results, (stop - first) * size).ok_or_else(no_room)?;
+            resize(&mut scratch.results, (stop - first) * size).ok_or_else(PipelineError::out_of_memory)?;
         }
         let values = if is_whole { &mut *out } else { &mut scratch.results[..] };
         let work = Work { coding: self.coding, owner: self.owner, to: self.to, size, block: self.block() };

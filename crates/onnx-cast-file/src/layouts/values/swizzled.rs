@@ -4,7 +4,7 @@
 //! `r` begins at `16 * (r % 32) + 4 * (r / 32)`. What is missing to whole panels and tiles is stored too. The rows of a
 //! part are all over a panel, so that the panel that was read last is kept.
 
-use super::{TensorBytes, no_room};
+use super::TensorBytes;
 use crate::io::memory::resize;
 use crate::layouts::weight::Weight;
 use crate::pipeline::PipelineError;
@@ -44,7 +44,7 @@ impl Swizzled {
         place: TensorBytes<'_>,
         out: &mut Vec<u8>,
     ) -> Result<(), PipelineError> {
-        resize(out, rows.len() * self.across).ok_or_else(no_room)?;
+        resize(out, rows.len() * self.across).ok_or_else(PipelineError::out_of_memory)?;
         let mut panel: Option<Arc<Panel>> = None;
         for (row, out) in rows.zip(out.chunks_exact_mut(self.across.max(1))) {
             let found = match panel.take().filter(|panel| panel.index == row / ROWS) {

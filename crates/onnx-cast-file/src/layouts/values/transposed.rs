@@ -1,6 +1,6 @@
 //! Weights whose values are transposed: experts of gpt-oss. A part of the values is some columns of a stored matrix.
 
-use super::{TensorBytes, WeightValues, no_room};
+use super::{TensorBytes, WeightValues};
 use crate::io::memory::resize;
 use crate::layouts::columns::{Columns, Part, ROWS, parts};
 use crate::layouts::transpose::transpose;
@@ -83,7 +83,7 @@ impl WeightValues<'_> {
         };
         copy(&stored.elements, self.elements, 2, elements)?;
         copy(&stored.scales, self.scales, BLOCK, scales)?;
-        resize(results, self.to.byte_len(part.len()).unwrap_or(0)).ok_or_else(no_room)?;
+        resize(results, self.to.byte_len(part.len()).unwrap_or(0)).ok_or_else(PipelineError::out_of_memory)?;
         let mut run = || -> Result<(), CastError> {
             let (from, scale) = (self.weight.element_type(), self.weight.scale_type);
             let plan = BlockPlan::dequantize(from, scale, self.to, [1, BLOCK])?;

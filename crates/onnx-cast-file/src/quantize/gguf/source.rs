@@ -97,7 +97,7 @@ impl<'a> Floats<'a> {
         let cast = |plan: &Plan, from: &[u8], out: &mut [u8]| {
             Transform::run(plan, start, len, from, out).map_err(PipelineError::Cast)
         };
-        resize(read, self.rows.bytes(len)).ok_or_else(no_room)?;
+        resize(read, self.rows.bytes(len)).ok_or_else(PipelineError::out_of_memory)?;
         self.rows.fill(start, len, read)?;
         cast(&self.widen, read, out)?;
         if self.adds_one {
@@ -135,11 +135,11 @@ impl EncodedBlocks<'_> {
     fn encode(&self, first: usize, scratch: &mut Scratch, out: &mut [u8]) -> Result<(), PipelineError> {
         let Scratch { elements, results, codes, .. } = scratch;
         let len = out.len() / self.kind.bytes * self.kind.elements;
-        resize(results, 4 * len).ok_or_else(no_room)?;
+        resize(results, 4 * len).ok_or_else(PipelineError::out_of_memory)?;
         self.floats.fill(first * self.kind.elements, len, elements, results)?;
         let is_special = with_default_float_environment(|| encode_blocks(self.coding, results, out));
         if is_special || self.counter.counts_everything() || self.counter.is_interested(elements, len) {
-            resize(codes, 4 * len).ok_or_else(no_room)?;
+            resize(codes, 4 * len).ok_or_else(PipelineError::out_of_memory)?;
             with_default_float_environment(|| decode_blocks(self.coding, out, None, codes));
             self.counter.add(elements, codes, len, &mut Sides::default()).map_err(PipelineError::Cast)?;
         }
@@ -176,8 +176,4 @@ impl Compute for KeptBlocks<'_> {
     fn compute(&self, start: usize, _: usize, _: &mut Scratch, out: &mut [u8]) -> Result<(), PipelineError> {
         self.file.read_at(self.at + start as u64, out).map_err(PipelineError::Read)
     }
-}
-
-fn no_room() -> PipelineError {
-    PipelineError::Read(io::ErrorKind::OutOfMemory.into())
 }
