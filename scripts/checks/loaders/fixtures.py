@@ -21,7 +21,9 @@ from shared import ROOT
 FAMILIES = """llama qwen3 phi3 gemma3_text gpt2 opt bloom falcon gpt_neox mixtral qwen3_moe deepseek_v3 gpt_oss llama4_text
 llava qwen2_5_vl clip siglip bert modernbert t5 bart whisper mamba""".split()
 #: The formats that must load before a family is written, one of each kind.
-TRIED = ["mxfp4", "fp8 by rows", "int4", "deepseek"]
+TRIED = ["mxfp4", "fp8 by rows with activations kept", "int4", "deepseek"]
+#: The formats whose layers are written: the first that has some. Packed ones are not read in all families.
+WRITTEN = {"int4": ".weight_packed", "fp8 by rows with activations kept": ".weight_scale"}
 #: What quantizing reads of a configuration.
 READ = ("model_type", "tie_word_embeddings", "architectures", "text_config", "vision_config")
 
@@ -31,7 +33,7 @@ def folded(names):
     ranges = {}
     for name in names:
         parts = re.split(r"(?<=\.)(\d+)(?=\.)", name)
-        if len(parts) < 3:
+        if len(parts) < 3 or name.startswith("re:"):
             ranges[name] = None
         else:
             ranges.setdefault(("".join(parts[:-2]), parts[-1]), []).append(int(parts[-2]))
@@ -96,13 +98,16 @@ def family(name):
         with safe_open(folder / "plain" / "model.safetensors", "np") as file:
             for key in file.keys():
                 shapes[key] = file.get_slice(key).get_shape()
-        # int4 has blocks of 32 within rows, and so keeps the most.
-        failures = check.try_format(model, given, plain, folder, check.FORMATS["int4"])
-        with safe_open(folder / "quantized" / "model.safetensors", "np") as file:
-            suffix = ".weight_packed"
-            quantized = [key.removesuffix(suffix) for key in file.keys() if key.endswith(suffix)]
+        quantized, written, to = [], {}, ""
+        for format, suffix in WRITTEN.items():
+            if check.try_format(model, given, plain, folder, check.FORMATS[format]) is None:
+                continue
+            to = check.FORMATS[format][1]
+            with safe_open(folder / "quantized" / "model.safetensors", "np") as file:
+                quantized = [key.removesuffix(suffix) for key in file.keys() if key.endswith(suffix)]
+            written = json.loads((folder / "quantized" / "config.json").read_text())["quantization_config"]
+            break
         config = json.loads((folder / "plain" / "config.json").read_text())
-        written = json.loads((folder / "quantized" / "config.json").read_text())["quantization_config"]
         linears = modules(model, folder / "linears")
     by_shape = {}
     for key, shape in shapes.items():
@@ -111,12 +116,13 @@ def family(name):
     return {
         "config": small(config),
         "tensors": {shape: folded(keys) for shape, keys in by_shape.items()},
+        "to": to,
         "quantized": folded(key for key in quantized if key in stored),
         "merged": folded(key for key in quantized if key not in stored),
         "kept": folded(key for key in linears.values() if key is not None and key not in quantized),
         "renamed": {key: value for key, value in linears.items() if value not in (None, key)},
         "tied": [key for key, value in linears.items() if value is None],
-        "ignore": folded(written["ignore"]),
+        "ignore": folded(written.get("ignore", [])),
     }
 
 

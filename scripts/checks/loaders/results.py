@@ -24,8 +24,8 @@ def text(results, formats, expected, shortened):
             else:
                 counts[name, "failed"] += 1
                 failed.append((found["family"], name, failures))
-    lines = [f"{len(results)} model types, {len(built)} built; {len(built) - len(idle)} of these run, for the others no "
-             f"guess of inputs did, and their weights alone are compared. {len(empty)} have no weight to quantize.", ""]  # fmt: skip
+    lines = [f"{len(results)} model types, {len(built)} built; {len(built) - len(idle)} of these run. Of the others no guess of",
+             f"inputs did, and weights alone are compared. {len(empty)} have no weight to quantize in some format.", ""]  # fmt: skip
     lines += ["| format | load, with equal weights and outputs | fail by transformers' own fault | fail |", "|---|---|---|---|"]
     for name in formats:
         lines.append("| " + " | ".join([name, *(str(counts[name, kind]) for kind in ("equal", "expected", "failed"))]) + " |")
@@ -35,7 +35,8 @@ def text(results, formats, expected, shortened):
         lines += ["", "Failures:", ""]
         lines += [f"- {family}, {name}: {shortened('; '.join(failures))[:300]}" for family, name, failures in failed]
     kinds = collections.Counter(kind(found["left_out"]) for found in results if found["left_out"])
-    lines += ["", "Not built:", ""] + [f"- {count}: {why}" for why, count in kinds.most_common()]
+    if kinds:
+        lines += ["", "Not built:", ""] + [f"- {count}: {why}" for why, count in kinds.most_common()]
     return lines, failed
 
 
@@ -58,12 +59,12 @@ def write(path, lines, versions, seconds):
     head = [
         "# Quantized checkpoints in transformers",
         "",
-        "Written by `scripts/checks/loaders/check.py --all --record records/loaders.md`, which `bash scripts/test.sh --torch`",
-        "runs: tiny models of all types that transformers has, quantized by default, loaded and run on a CPU. The weights",
-        "and outputs are compared with those of the checkpoint that `onnx-cast dequantize` writes.",
+        "Written by `scripts/checks/loaders/check.py --record records/loaders.md`: tiny models, quantized by default, loaded",
+        "and run on a CPU. Weights and outputs are compared with those of the checkpoint that `onnx-cast dequantize` writes",
+        "of it. With `--all`, as `bash scripts/test.sh --torch` runs it, of all model types that transformers has.",
         "",
-        f"{datetime.date.today()}, {versions}, Python {platform.python_version()}, {os.cpu_count()} processors, "
-        f"{seconds / 60:.0f} minutes.",
+        f"{datetime.date.today()}, {versions}, Python",
+        f"{platform.python_version()}, {os.cpu_count()} processors, {seconds / 60:.0f} minutes.",
         "",
     ]
     path.write_text("\n".join(head + lines) + "\n")
