@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measures how fast each type of GGUF is read and written, beside `cast` of as many weights and the gguf package.
 
-python3 bench/gguf.py COMMAND FOLDER: FOLDER is in memory, as /dev/shm/gguf. Needs gguf and numpy. Seconds are those of
+python3 bench/gguf_types.py COMMAND FOLDER: FOLDER is in memory, as /dev/shm/gguf. Needs gguf and numpy. Seconds are those of
 the processor (user and system), medians of 7 rounds in which all take turns, with one thread, so that other work on the
 machine counts little. Prints the table of records/quantized.md.
 """
@@ -102,7 +102,7 @@ def main():
             out.unlink(missing_ok=True)
             gguf.unlink(missing_ok=True)
     seconds = {name: statistics.median(all) for name, all in seconds.items()}
-    print("| | seconds | weights/s | of `cast` | the gguf package |\n|---|---|---|---|---|")
+    print("| | seconds | millions of weights/s | of `cast` | the gguf package |\n|---|---|---|---|---|")
     for name, taken in seconds.items():
         base = seconds["cast from bfloat16" if name.startswith("to ") or "from" in name else "cast to bfloat16"]
         theirs = "" if name not in package else f"{package_seconds(*package[name]) / taken:.0f} times"
