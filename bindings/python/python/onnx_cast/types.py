@@ -31,15 +31,11 @@ Recipe: TypeAlias = Literal["modelopt", "torchao", "compressed-tensors"]
 #: What a cast may lose.
 Loss: TypeAlias = Literal["overflow", "underflow", "subnormal", "nan"]
 
-#: How quantized checkpoints name and lay out their tensors.
+#: What becomes of activations, where a layout leaves the choice.
 Activations: TypeAlias = Literal["dynamic", "none"]
-Layout: TypeAlias = Literal[
-    "deepseek", "gpt-oss", "compressed-tensors", "modelopt", "fbgemm", "quark", "comfyui", "plain", "gguf", "gptq", "awq"
-]
 
-#: A layout, or ``"auto"``, which finds it.
-Scheme: TypeAlias = Literal[
-    "auto",
+#: How quantized checkpoints name and lay out their tensors.
+Layout: TypeAlias = Literal[
     "deepseek",
     "gpt-oss",
     "compressed-tensors",
@@ -54,6 +50,9 @@ Scheme: TypeAlias = Literal[
     "gptq",
     "awq",
 ]
+
+#: A layout, or ``"auto"``, which finds it.
+Scheme: TypeAlias = Literal["auto", Layout]
 
 
 class TorchType(Protocol):
