@@ -40,7 +40,7 @@ pub(crate) use description::{description, without_description};
 pub(crate) use find::{Role, Weights};
 pub(crate) use gguf::{BlockValues, decode as decode_blocks, encode as encode_blocks};
 pub(crate) use lay_out::are_experts;
-pub(crate) use model::Model;
+pub(crate) use model::{CONV1D_LAYERS, CONV1D_MODELS, Model};
 pub(crate) use plain_config::{plain_config, quantized_config};
 pub(crate) use row::{Calibration, KeptNames};
 pub(crate) use signs::{check_cast, check_plain, claim_of_folder};

@@ -4,7 +4,7 @@ use super::changes::check_keys;
 use super::claims::{Claims, pair};
 use super::description;
 use super::json;
-use super::model::Model;
+use super::model::{CONV1D_MODELS, Model};
 use super::row::OwnFile;
 use super::table::Scheme;
 use super::weight::Checkpoint;
@@ -22,9 +22,6 @@ use std::path::Path;
 
 /// The keys under which configurations describe quantized weights.
 pub(crate) const QUANTIZATION: [&str; 2] = ["quantization_config", "compression_config"];
-
-/// Models whose layers are transformers' Conv1D, with inputs first.
-const CONV1D: [&str; 5] = ["gpt2", "openai-gpt", "imagegpt", "decision_transformer", "clvp"];
 
 /// What a checkpoint's configuration says.
 #[derive(Clone, Debug, Default)]
@@ -122,7 +119,7 @@ impl Config {
     fn check_model(&self) -> Result<(), Invalid> {
         let model = self.claims.model_type.as_deref().unwrap_or_default();
         match self.scheme {
-            Some(scheme) if scheme.row().columns.is_some() && CONV1D.contains(&model) => Err(variant(
+            Some(scheme) if scheme.row().columns.is_some() && CONV1D_MODELS.contains(&model) => Err(variant(
                 scheme,
                 &format!("the model is {model}, whose layers are Conv1D"),
                 "a model of Linear layers",

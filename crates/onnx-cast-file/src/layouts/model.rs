@@ -4,6 +4,10 @@ use super::json;
 use serde_json::{Map, Value};
 use std::collections::HashSet;
 
+/// Models some of whose layers are transformers' Conv1D, which has inputs as rows, and the names of these layers.
+pub(crate) const CONV1D_MODELS: &[&str] = &["gpt2", "openai-gpt", "imagegpt", "decision_transformer", "clvp"];
+pub(crate) const CONV1D_LAYERS: &[&str] = &["c_attn", "q_attn", "c_proj", "c_fc"];
+
 /// The kinds of a model and of its parts, by which loaders choose their code.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Model {

@@ -2,7 +2,7 @@
 //! and read everything else as it is. What a layer is, is told by the name of its tensor, and where names have several
 //! meanings by the configuration.
 
-use crate::layouts::Model;
+use crate::layouts::{CONV1D_LAYERS, CONV1D_MODELS, Model};
 use std::collections::HashSet;
 use std::fmt;
 
@@ -146,12 +146,7 @@ const HEADS: &[&str] = &[
 /// The first row that a matrix is in tells why it is kept. Behind them, matrices outside the layers are kept.
 const ROWS: &[Row] = &[
     row(Why::Adapter, Names::AnyBegins(&["lora_"])),
-    row_of(
-        &["gpt2", "openai-gpt", "imagegpt", "decision_transformer"],
-        Why::Transposed,
-        Names::Last(&["c_attn", "q_attn", "c_proj", "c_fc"]),
-    ),
-    row_of(&["clvp"], Why::Transposed, Names::Last(&["c_fc", "c_proj"])),
+    row_of(CONV1D_MODELS, Why::Transposed, Names::Last(CONV1D_LAYERS)),
     row(Why::Ahead, Names::AnyBegins(&["mtp"])),
     row(Why::Embedding, Names::LastHas(&["emb"])),
     row(
@@ -354,7 +349,7 @@ impl<'m> Linears<'m> {
             return Some(Why::Ahead);
         }
         let path = Path::of(module);
-        if self.is_transposed && GPT2.contains(&path.last()) {
+        if self.is_transposed && CONV1D_LAYERS.contains(&path.last()) {
             return Some(Why::Transposed);
         }
         if let Some(row) = self.row_of(&path, is_packed) {
@@ -395,9 +390,6 @@ impl<'m> Linears<'m> {
     }
 }
 
-/// Layers of GPT-2, which are stored with inputs as rows.
-const GPT2: &[&str] = &["c_attn", "q_attn", "c_proj", "c_fc"];
-
 /// Whether a bias beside a layer of GPT-2's names is as long as its rows, not as its columns are.
 fn is_transposed(tensors: &[(&str, &[usize])]) -> bool {
     let biases: HashSet<(&str, usize)> = tensors
@@ -408,7 +400,7 @@ fn is_transposed(tensors: &[(&str, &[usize])]) -> bool {
         .collect();
     tensors.iter().any(|(name, shape)| match (name.strip_suffix(".weight"), *shape) {
         (Some(module), &[rows, columns]) if rows != columns => {
-            GPT2.iter().any(|last| module.ends_with(last)) && biases.contains(&(module, columns))
+            CONV1D_LAYERS.iter().any(|last| module.ends_with(last)) && biases.contains(&(module, columns))
         }
         _ => false,
     })

@@ -7,20 +7,17 @@ use crate::error::FileError;
 use crate::formats::error::Invalid;
 use crate::formats::input::StoredTensor;
 use crate::layouts::find::Finder;
+use crate::layouts::model::{CONV1D_LAYERS, CONV1D_MODELS};
 use crate::layouts::weight::{Coding, Encoding, Nested, Table, TensorRef, Weight};
 use crate::text::Wording;
 use onnx_cast::DataType;
 use serde_json::{Map, Value};
 
-/// Layers that transformers stores transposed where it quantizes them: the Conv1D of these families.
-const CONV1D: [&str; 4] = ["c_attn", "q_attn", "c_proj", "c_fc"];
-const CONV1D_FAMILIES: [&str; 5] = ["gpt2", "openai-gpt", "imagegpt", "decision_transformer", "clvp"];
-
 pub(super) fn describe(finder: &Finder<'_>, mut weight: Weight, start: &str) -> Result<Option<Weight>, FileError> {
     let (tensor, stored) = (weight.tensor, finder.checkpoint.stored(weight.tensor));
     let family = finder.claims.model_type.as_deref().unwrap_or_default();
     let layer = start.strip_suffix('.').unwrap_or(start).rsplit('.').next().unwrap_or_default();
-    if CONV1D_FAMILIES.contains(&family) && CONV1D.contains(&layer) {
+    if CONV1D_MODELS.contains(&family) && CONV1D_LAYERS.contains(&layer) {
         let what = format!("a Conv1D of {family}, which is stored transposed");
         let want = Wording::from("weights of Linear layers; ").field("exclude", " keeps others");
         let error = Invalid::variant(&format!("tensor `{}`", stored.name), &what, want);
