@@ -22,7 +22,10 @@ use onnx_cast_model::{
 };
 
 #[cfg(not(feature = "models"))]
-fn inspect_any(path: &Path, request: &InspectRequest) -> std::result::Result<onnx_cast_model::Inspection, FileError> {
+fn inspect_any(
+    path: &Path,
+    request: &InspectRequest,
+) -> std::result::Result<onnx_cast_model::Inspection, onnx_cast_file::FileError> {
     Ok(onnx_cast_file::inspect(path, request)?.into())
 }
 

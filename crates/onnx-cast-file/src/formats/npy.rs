@@ -299,9 +299,11 @@ impl Item {
             let number: Option<usize> = digits.parse().ok().filter(|_| digits.bytes().all(|b| b.is_ascii_digit()));
             match (letter, number) {
                 ('V', Some(1)) if as_type.is_none() => {
-                    let hint = "(`from` gives the type, such as float8e4m3fn)";
-                    let what = format!("may be any type of 8 bits or fewer, which the file does not tell {hint}");
-                    return Err(Invalid { kind: InvalidKind::Ambiguous, ..refused(descr, &what) });
+                    let what = "may be any type of 8 bits or fewer, which the file does not tell (";
+                    let mut error = refused(descr, what);
+                    error.kind = InvalidKind::Ambiguous;
+                    error.what = error.what.field("from", " gives the type, such as float8e4m3fn)");
+                    return Err(error);
                 }
                 // The caller's type, which is checked below.
                 ('V', Some(1)) => item(ItemKind::Element(DataType::Uint8), 1, 1),
