@@ -6,12 +6,14 @@ they name. A block in text below one is what it prints. A block that has the com
 not run; the options of its commands are still parsed.
 """
 
+import json
 import os
 import re
 import shutil
 import subprocess
 import sys
 import tempfile
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -69,6 +71,21 @@ def llama(path):
     (path / "tokenizer.json").write_text("{}")
 
 
+def for_gguf(path, kind="llama"):
+    """The same with the sizes that .gguf files state."""
+    llama(path)
+    sizes = {"hidden_size": 128, "intermediate_size": 128, "vocab_size": 16, "max_position_embeddings": 64}
+    counts = {"num_hidden_layers": 1, "num_attention_heads": 4, "num_key_value_heads": 4}
+    config = {"model_type": kind, **sizes, **counts, "rms_norm_eps": 1e-5, "rope_theta": 10000.0, "head_dim": 32}
+    (path / "config.json").write_text(json.dumps(config))
+
+
+def gguf(path):
+    with tempfile.TemporaryDirectory() as scratch:
+        for_gguf(Path(scratch) / "llama")
+        quantized(Path(scratch) / "llama", path, "--to", "float16", "--layout", "gguf")
+
+
 def experts(path):
     """A checkpoint of experts, with the names of gpt-oss."""
     rng = np.random.default_rng(8)
@@ -117,6 +134,20 @@ def one_file(path):
     save_file({name: rng.uniform(-1, 1, shape).astype(np.float32) for name, shape in shapes.items()}, path)
 
 
+def stored(archive, name):
+    """A checkpoint that another package wrote, as the tests of the files keep it."""
+
+    def unpack(path):
+        with zipfile.ZipFile(ROOT / f"crates/testkit/data/checkpoints/{archive}.zip") as packed:
+            for member in packed.namelist():
+                folder, _, file = member.partition("/")
+                if folder == name and file and file != "expected.safetensors":
+                    path.mkdir(exist_ok=True)
+                    (path / file).write_bytes(packed.read(member))
+
+    return unpack
+
+
 def ranges(path):
     np.savez(path, x=np.ones((2, 64), np.float32))
 
@@ -138,6 +169,12 @@ STAND_INS = {
     "Llama-NVFP4": lambda path: from_llama(path, "--to", "nvfp4"),
     "nvfp4-ct": lambda path: from_llama(path, "--to", "nvfp4"),
     "mxfp4": lambda path: from_llama(path, "--to", "mxfp4"),
+    "Llama-3.1-8B": for_gguf,
+    "Qwen3-8B": lambda path: for_gguf(path, "qwen3"),
+    "llama-f16.gguf": gguf,
+    "Llama-GPTQ": stored("integers", "gptq"),
+    "Llama-bnb-4bit": stored("platforms", "bnb-nf4"),
+    "Llama-MLX-4bit": stored("platforms", "mlx-affine"),
     "gpt-oss-20b": gpt_oss,
     "model_fp8_scaled.safetensors": comfyui,
     "model-Q4_K_M.gguf": lambda path: shutil.copyfile(ROOT / "crates/testkit/data/gguf/tensors.gguf", path),

@@ -165,6 +165,10 @@ fn npy_types_that_numpy_lacks() {
         summary(&folder.run(&format!("cast x.npy y.npy --to float8e4m3fn{option}")));
         let bytes = folder.read("y.npy");
         assert!(String::from_utf8_lossy(&bytes).contains(descr), "{descr}");
+        if option.is_empty() {
+            let said = refused(&folder.run("cast y.npy z.npy --to float"));
+            assert!(said.contains("(--from gives the type, such as float8e4m3fn)"), "{said}");
+        }
         summary(&folder.run("cast y.npy z.npy --from float8e4m3fn --to float"));
         assert_eq!(read_tensor(folder.path("z.npy")).expect("a tensor").tensor.to_vec(), Some(vec![1.0f32, -2.0]));
     }
