@@ -72,7 +72,8 @@ def test_parameters_are_those_of_the_command(checkpoint, tmp_path):
     done = onnx_cast.dequantize_file(checkpoint, out, rules={"a.*": "float16", "b.*": "bf16"}, scheme="comfyui")
     assert [row.after.name for row in done] == ["float16", "bfloat16"]
     for options, text in [
-        ({"scheme": "gguf"}, "scheme is `gguf` .want auto, deepseek, gpt-oss"),
+        ({"scheme": "other"}, "scheme is `other` .want auto, deepseek, gpt-oss"),
+        ({"scheme": "gguf"}, "`gguf` is no layout of .safetensors files"),
         ({"scheme": "gpt-oss"}, "no weights in the layout gpt-oss"),
     ]:
         with pytest.raises(CastError, match=text):
