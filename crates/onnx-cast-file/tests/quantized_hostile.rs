@@ -572,7 +572,7 @@ fn variants_of_gptq_and_awq() {
     ));
     let [weight, zeros, scales] = tensors();
     Checkpoint::new(&awq(""), &[weight, zeros, scales, floats("act.scales", &[32], &[1.0])]).refuses(
-        "model.safetensors: tensor `act.scales` changes the weights beside it, and is not applied here: without it they \
+        "model.safetensors: tensor `act.scales`: it changes the weights beside it, and is not applied here: without it they \
          would be wrong",
     );
     let gemv = |padded: usize| {
