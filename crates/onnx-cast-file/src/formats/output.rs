@@ -21,7 +21,7 @@ request! {
         /// Replace nothing: an output that exists, or appears meanwhile, is an error. A folder may be there, if it is
         /// empty.
         pub no_clobber: bool,
-        /// Replace an output that seems to be another input ([`InvalidKind::Exists`](crate::InvalidKind::Exists)), and
+        /// Replace an output that seems to be another input ([`Exists`](crate::InvalidKind::Exists)), and
         /// leave other weights in the folder of a checkpoint.
         pub force: bool,
     }
