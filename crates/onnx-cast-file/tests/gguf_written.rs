@@ -395,7 +395,7 @@ fn what_is_not_chosen_keeps_its_type_and_short_rows_become_float16() {
     assert_eq!(got, want);
     let block_types: Vec<_> = done.tensors.iter().filter_map(|row| row.block_type).collect();
     assert_eq!(block_types, ["Q8_0"; 3]);
-    // The same again is no other input, and a run goes on where one ended.
+    // The same file again is not another input, and an interrupted run continues.
     quantize_file(folder.path(), &output, &to).expect("quantized again");
     let resumed = to.run(RunOptions::new().resume(true));
     assert_eq!(quantize_file(folder.path(), &output, &resumed).expect("there").already_there, 1);

@@ -53,7 +53,7 @@ pub(crate) fn locate_or_go_on(path: &Path, in_place: bool) -> Result<Located, Fo
     }
     match locate_in(path, in_place)? {
         Some(located) => Ok(located),
-        // A snapshot is no cache itself.
+        // A snapshot itself is not a cache.
         None => match folder::snapshot(path)? {
             Some(snapshot) => {
                 let located = locate_in(&snapshot, in_place)?;

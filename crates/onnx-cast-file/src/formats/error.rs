@@ -193,7 +193,7 @@ impl Format {
     /// The format of a path, by its extension in any case.
     ///
     /// # Errors
-    /// Where the extension is none of [`Format::ALL`].
+    /// If the extension is not in [`Format::ALL`].
     pub fn from_path(path: impl AsRef<Path>) -> Result<Format, FormatError> {
         let path = path.as_ref();
         let extension = path.extension().map(|extension| extension.to_string_lossy().to_ascii_lowercase());
