@@ -13,16 +13,13 @@ use crate::error::{Error, ModelError, ModelErrorKind};
 use crate::external::Files;
 use crate::graph::opsets;
 use crate::graph::values::Flow;
-use crate::replaced;
-use crate::rewrite::{Request, rewrite};
 use crate::tree::{Document, Graph};
 use crate::upgrade;
-use crate::weights::MIN_SIZE;
+use crate::weights::{MIN_SIZE, Made, rewrite_counted};
 use matmul_nbits::{MICROSOFT, Products};
 use onnx_cast::DataType;
-use onnx_cast_file::counts::Counter;
 use onnx_cast_file::text::named;
-use onnx_cast_file::{FileError, ModelForm, ModelOptions, QuantizeRequest, QuantizedFormat, Summary, TensorSummary};
+use onnx_cast_file::{ModelForm, ModelOptions, QuantizeRequest, QuantizedFormat, Summary, TensorSummary};
 use readings::{Axes, Calls, Found, Site, site};
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -31,31 +28,9 @@ use std::sync::Arc;
 /// Quantizes the weights of a model: see [`crate::quantize`]. Scales and elements are computed while they are written.
 pub(crate) fn quantize_weights(input: &Path, output: &Path, request: &QuantizeRequest) -> Result<Summary, Error> {
     let QuantizeRequest { model: ModelOptions { storage, .. }, run, .. } = request;
-    let (dry_run, counts) = (run.dry_run, run.counts());
-    let how = Request { counts, ..Request::of(run, storage) };
-    let judge = |(mut summary, counters): Made| {
-        // Of a dry run, weights are quantized only to be counted.
-        for (row, counter) in counters.iter().filter(|_| counts || !dry_run) {
-            summary.tensors[*row].note(counter);
-        }
-        FileError::check_losses(&summary, input, &run.fail_on)?;
-        Ok(summary)
-    };
-    rewrite(
-        input,
-        output,
-        &how,
-        |document, files| {
-            let planned = || edits(document, files, request).map(|(_, (summary, _))| summary.tensors);
-            replaced::check((input, output), &run.write, planned)
-        },
-        |document, files| edits(document, files, request),
-        judge,
-    )
+    let paths = (input, output);
+    rewrite_counted(paths, (run, storage), &|| {}, |document, files| edits(document, files, request))
 }
-
-/// What is done, and what counts the values of which of its rows.
-type Made = (Summary, Vec<(usize, Arc<Counter>)>);
 
 /// A weight that is to be quantized.
 struct ChosenWeight<'a> {

@@ -16,7 +16,7 @@ use onnx_cast::{Cast, DataType, Operator};
 use onnx_cast_file::FileError;
 use onnx_cast_file::counts::{Counter, Counters};
 use onnx_cast_file::pipeline::Step;
-use onnx_cast_file::{CastRequest, ModelOptions, Selection, Summary, TensorSummary};
+use onnx_cast_file::{CastRequest, ModelOptions, RunOptions, Selection, Storage, Summary, TensorSummary};
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
@@ -36,6 +36,17 @@ pub(crate) fn cast_constants(
     step: &dyn Fn(),
 ) -> Result<Summary, Error> {
     let CastRequest { model: ModelOptions { storage, .. }, run, .. } = request;
+    rewrite_counted((input, output), (run, storage), step, |document, files| edits(document, files, request))
+}
+
+/// Rewrites constants of a model, and notes what becomes of their values. The result takes its place only if nothing is
+/// lost that may not be.
+pub(crate) fn rewrite_counted(
+    (input, output): (&Path, &Path),
+    (run, storage): (&RunOptions, &Storage),
+    step: &dyn Fn(),
+    edits: impl for<'a> Fn(&Document<'a>, &'a Files<'a>) -> Result<(Edits<'a>, Made), ModelError>,
+) -> Result<Summary, Error> {
     let (dry_run, counts) = (run.dry_run, run.counts());
     let how = Request { counts, step, ..Request::of(run, storage) };
     let judge = |(mut summary, counters): Made| {
@@ -51,10 +62,10 @@ pub(crate) fn cast_constants(
         output,
         &how,
         |document, files| {
-            let planned = || edits(document, files, request).map(|(_, (summary, _))| summary.tensors);
+            let planned = || edits(document, files).map(|(_, (summary, _))| summary.tensors);
             replaced::check((input, output), &run.write, planned)
         },
-        |document, files| edits(document, files, request),
+        &edits,
         judge,
     )
 }
@@ -91,7 +102,7 @@ enum ConstantSite {
 }
 
 /// What is done, and what counts the values of which of its rows.
-type Made = (Summary, Vec<(usize, Arc<Counter>)>);
+pub(crate) type Made = (Summary, Vec<(usize, Arc<Counter>)>);
 
 fn edits<'a>(
     document: &Document<'a>,
