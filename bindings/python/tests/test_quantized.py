@@ -73,7 +73,7 @@ def test_parameters_are_those_of_the_command(checkpoint, tmp_path):
     assert [row.after.name for row in done] == ["float16", "bfloat16"]
     for options, text in [
         ({"scheme": "other"}, "scheme is `other` .want auto, deepseek, gpt-oss"),
-        ({"scheme": "gguf"}, "`gguf` is no layout of .safetensors files"),
+        ({"scheme": "gguf"}, "`gguf` is not a layout of .safetensors files"),
         ({"scheme": "gpt-oss"}, "no weights in the layout gpt-oss"),
     ]:
         with pytest.raises(CastError, match=text):

@@ -1,6 +1,6 @@
-//! A `.safetensors` checkpoint written in parts, by processes that share its folders: [`files`] plans, each file is laid
-//! out under a temporary name ([`lay_out`]), its parts are written into it in any order ([`write_part`]), it gets its
-//! name ([`name_whole`]), and the other files come last ([`write_side_files`]), the index behind all.
+//! A `.safetensors` checkpoint written in parts, by processes that share its folders: [`files`] plans, each file is
+//! laid out under a temporary name ([`lay_out`]), its parts are written into it in any order ([`write_part`]), it gets
+//! its name ([`name_whole`]), and the other files come last ([`write_side_files`]), the index behind all.
 //!
 //! A part always writes the same bytes to the same place, so that it may be done again, or twice at once. The files are
 //! those of the job at once. The process that plans checks everything but whether transcoded weights keep their values;

@@ -39,8 +39,8 @@ request! {
         pub to: Vec<CandidateFormat>,
         /// The rule for scales of MX.
         pub rule: ScaleRule,
-        /// Whose arithmetic scales have; if it is not given, that of [`QuantizeRequest`](crate::QuantizeRequest)'s default
-        /// layout. Weights that the layout lacks, and those of models, are computed as in the plain layout.
+        /// Whose arithmetic scales have; if it is not given, that of [`QuantizeRequest`](crate::QuantizeRequest)'s
+        /// default layout. Weights that the layout lacks, and those of models, are computed as in the plain layout.
         pub layout: Option<Scheme>,
         /// Names of tensors to look at; all of them where this is empty.
         pub include: Vec<Pattern>,

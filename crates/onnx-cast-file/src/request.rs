@@ -12,8 +12,8 @@ request! {
     /// Where a model's elements go.
     ///
     /// Left alone, elements stay where they were: in the model, or in a file of external data, which is then one file
-    /// beside the output, named as the output with `.data` behind it. A model that would be larger than a protobuf message
-    /// may be (2 GiB) gets such a file by itself.
+    /// beside the output, named as the output with `.data` behind it. A model that would be larger than a protobuf
+    /// message may be (2 GiB) gets such a file by itself.
     #[derive(Default, PartialEq, Eq)]
     pub struct Storage {
         /// Put elements into this file, beside the model.
@@ -67,14 +67,14 @@ request! {
         pub write: WriteOptions,
         /// Find out what would be done, and write nothing. Values are read only where they are to be counted.
         pub dry_run: bool,
-        /// Copy the other files of a checkpoint's folder, where the input is a folder: configuration, tokenizer, and so on,
-        /// but no other weights and no hidden files. By default they are copied.
+        /// Copy the other files of a checkpoint's folder, where the input is a folder: configuration, tokenizer, and so
+        /// on, but no other weights and no hidden files. By default they are copied.
         pub copy_others: bool,
         /// Leave files alone that hold already what would be written: their bytes are compared with the result.
         pub resume: bool,
         /// Count what becomes of the values: [`TensorSummary::counts`](crate::TensorSummary::counts). Where weights are
-        /// quantized, those that they then stand for, in float; where they are dequantized, what the last rounding, from
-        /// float to the target, makes of them.
+        /// quantized, those that they then stand for, in float; where they are dequantized, what the last rounding,
+        /// from float to the target, makes of them.
         pub count: bool,
         /// Losses that make the job fail, with nothing written.
         pub fail_on: Vec<Loss>,
@@ -127,8 +127,8 @@ request! {
     pub struct CastRequest {
         /// Which tensors, and to which types.
         pub selection: Selection,
-        /// The opset and the operator's attributes; of threads, [`CastRequest::run`] says how many. A model imports its own
-        /// opset.
+        /// The opset and the operator's attributes; of threads, [`CastRequest::run`] says how many. A model imports its
+        /// own opset.
         pub options: CastOptions,
         /// What a file of raw bytes does not tell.
         pub raw: RawInput,

@@ -33,10 +33,11 @@ request! {
     pub struct TranscodeRequest {
         /// The layout that it gets.
         pub layout: Scheme,
-        /// The format that weights of MXFP4 get: NVFP4, or float8e4m3fn in blocks of 128x128. Other weights keep theirs.
+        /// The format that weights of MXFP4 get: NVFP4, or float8e4m3fn in blocks of 128x128. Other weights keep
+        /// theirs.
         pub to: Option<QuantizedFormat>,
-        /// What becomes of activations. If it is not given, their scales are carried over, and an error where the layout
-        /// has no place for them; otherwise they are left out ([`Summary::dropped`]).
+        /// What becomes of activations. If it is not given, their scales are carried over, and an error where the
+        /// layout has no place for them; otherwise they are left out ([`Summary::dropped`]).
         pub activations: Option<Activations>,
         /// The layout that it has; where it is not given, the configuration or the names of tensors tell it.
         pub scheme: Option<Scheme>,

@@ -1,5 +1,5 @@
-//! Activations of quantized checkpoints: scales that data has told, what is left over when weights become plain, and what
-//! changes weights beside their scales.
+//! Activations of quantized checkpoints: scales that data has told, what is left over when weights become plain, and
+//! what changes weights beside their scales.
 
 use onnx_cast::{BlockFormat, DataType};
 use onnx_cast_file::{
@@ -270,9 +270,9 @@ fn blocks_of_modelopt_have_four_axes_and_whole_columns() {
     assert!(error.is_err() && !folder.path("out").exists(), "{error:?}");
 }
 
-/// Whether vLLM 0.33.0 takes a module for excluded (`ModelOptQuantConfigBase.is_layer_excluded`): by its name, a part of
-/// it, or a pattern; and SGLang 0.5.23 (`ModelOptQuantConfig.is_layer_excluded`): by a pattern for the name, or for a
-/// part between points.
+/// Whether vLLM 0.33.0 takes a module for excluded (`ModelOptQuantConfigBase.is_layer_excluded`): by its name, a part
+/// of it, or a pattern; and SGLang 0.5.23 (`ModelOptQuantConfig.is_layer_excluded`): by a pattern for the name, or for
+/// a part between points.
 fn excluded(module: &str, patterns: &[String]) -> [bool; 2] {
     let expression = |pattern: &str| pattern.replace('.', "\\.").replace('*', ".*");
     let fits = |pattern: &str, name: &str| {

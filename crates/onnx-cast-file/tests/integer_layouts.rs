@@ -1,5 +1,5 @@
-//! Are the values of GPTQ and AWQ those of a naive reader? Real widths, rows that end within words, orders of groups, and
-//! several counts of threads. The naive one takes single bits, and knows no parts, vectors or threads.
+//! Are the values of GPTQ and AWQ those of a naive reader? Real widths, rows that end within words, orders of groups,
+//! and several counts of threads. The naive one takes single bits, and knows no parts, vectors or threads.
 
 use onnx_cast::{DataType, Tensor};
 use onnx_cast_file::io::InputFile;

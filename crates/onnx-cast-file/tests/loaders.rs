@@ -177,8 +177,8 @@ fn each_family_gets_the_layers_that_transformers_found_right() {
     }
 }
 
-/// transformers makes every Linear layer that no entry of `ignore` names a quantized one: its tensors must be there, and
-/// those of a layer that is named must be plain.
+/// transformers makes every Linear layer that no entry of `ignore` names a quantized one: its tensors must be there,
+/// and those of a layer that is named must be plain.
 #[test]
 fn ignore_names_the_linear_layers_that_are_kept() {
     for family in families() {

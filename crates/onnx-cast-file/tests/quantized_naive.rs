@@ -1,6 +1,6 @@
-//! Are quantized weights those of a naive implementation (`testkit::naive`)? Random shapes: 1 to 130 rows, columns up to
-//! 32,768 and around the sizes of every part, block and vector; every layout, format, granularity, and several counts
-//! of threads. The naive one knows no parts, vectors or threads.
+//! Are quantized weights those of a naive implementation (`testkit::naive`)? Random shapes: 1 to 130 rows, columns up
+//! to 32,768 and around the sizes of every part, block and vector; every layout, format, granularity, and several
+//! counts of threads. The naive one knows no parts, vectors or threads.
 //!
 //! `ONNX_CAST_ROUNDS=1000 cargo test --release -p onnx-cast-file --test quantized_naive` draws more cases.
 

@@ -1,6 +1,6 @@
 //! Checkpoints of ComfyUI, bitsandbytes and MLX: values beside a naive implementation at sizes that the stored
-//! checkpoints do not have, and files that contradict themselves, each of which is refused by an error that names what is
-//! wrong.
+//! checkpoints do not have, and files that contradict themselves, each of which is refused by an error that names what
+//! is wrong.
 
 #[path = "common/checkpoint.rs"]
 mod checkpoint;

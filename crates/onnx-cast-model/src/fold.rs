@@ -31,8 +31,8 @@ onnx_cast_file::request! {
         pub exclude: Vec<Pattern>,
         /// Only nodes of this operator; all of them if it is not given.
         pub operator: Option<&'static str>,
-        /// Compute DequantizeLinear, too. Without it the quantized weights of a model stay quantized: as plain ones they are
-        /// larger, and a runtime would no longer compute in integers.
+        /// Compute DequantizeLinear, too. Without it the quantized weights of a model stay quantized: as plain ones
+        /// they are larger, and a runtime would no longer compute in integers.
         pub dequantize: bool,
         /// Where the elements go.
         pub storage: Storage,

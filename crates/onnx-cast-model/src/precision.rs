@@ -70,8 +70,9 @@ onnx_cast_file::request! {
         pub margin: f32,
         /// Raise the model's opset to where its operators take the type, if it is below.
         pub raise_opset: bool,
-        /// Magnitudes between which constants are clamped before they are rounded: none overflows, so that none keeps its
-        /// readers float. Zeros and infinities stay. A greatest one beyond what the type holds counts as the type's own.
+        /// Magnitudes between which constants are clamped before they are rounded: none overflows, so that none keeps
+        /// its readers float. Zeros and infinities stay. A greatest one beyond what the type holds counts as the type's
+        /// own.
         pub clamp: Option<[f32; 2]>,
         /// Write a model in float that rounds its values where the narrow one would.
         pub emulate: bool,

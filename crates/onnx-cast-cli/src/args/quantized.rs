@@ -29,8 +29,8 @@ pub(crate) struct DequantizeArgs {
     /// a .gguf file may be read; or models (.onnx); with --out-dir, those to read
     #[arg(value_name = "FILE", required = true, help_heading = INPUT)]
     pub(crate) files: Vec<PathBuf>,
-    /// The layout of the weights, where neither the configuration nor names tell it: auto, deepseek, gpt-oss,
-    /// compressed-tensors, modelopt, fbgemm, quark, comfyui, bitsandbytes, mlx
+    /// The layout of the weights, in place of the one that the configuration and names tell: auto, deepseek, gpt-oss,
+    /// compressed-tensors, modelopt, fbgemm, quark, comfyui, bitsandbytes, mlx, gptq, awq
     #[arg(long, value_name = "NAME", value_parser = scheme, default_value = AUTO, hide_default_value = true)]
     #[arg(help_heading = INPUT)]
     pub(crate) scheme: SchemeArg,
@@ -132,7 +132,7 @@ pub(crate) struct TranscodeArgs {
     /// with --out-dir, those to read
     #[arg(value_name = "FILE", required = true, help_heading = INPUT)]
     pub(crate) files: Vec<PathBuf>,
-    /// The layout that it has, where neither the configuration nor names tell it
+    /// The layout that it has, in place of the one that the configuration and names tell
     #[arg(long, value_name = "NAME", value_parser = scheme, default_value = AUTO, hide_default_value = true)]
     #[arg(help_heading = INPUT)]
     pub(crate) scheme: SchemeArg,
@@ -142,8 +142,8 @@ pub(crate) struct TranscodeArgs {
     /// What weights of MXFP4 become: nvfp4, or float8e4m3fn in blocks of 128x128
     #[arg(long, value_name = "FORMAT", help_heading = WHAT)]
     pub(crate) to: Option<QuantizedFormat>,
-    /// What becomes of activations, dynamic or none: their scales in IN are left out. Unless given they are carried over,
-    /// and an error where the layout has no place for them
+    /// What becomes of activations, dynamic or none: their scales in IN are left out. Unless given they are carried
+    /// over, and an error where the layout has no place for them
     #[arg(long, value_name = "WHAT", help_heading = HOW)]
     pub(crate) activations: Option<Activations>,
     #[command(flatten)]

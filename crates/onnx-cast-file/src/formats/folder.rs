@@ -1,5 +1,5 @@
-//! What a folder holds: the weights of a checkpoint, a cache of huggingface_hub with snapshots of one, or something else,
-//! of which an error says what to name.
+//! What a folder holds: the weights of a checkpoint, a cache of huggingface_hub with snapshots of one, or something
+//! else, of which an error says what to name.
 
 use crate::formats::error::{FormatError, Invalid, InvalidKind};
 use crate::io::fs::{self, File};

@@ -1,5 +1,5 @@
-//! What changes weights or their inputs beside the scales: rotations, scales of inputs, factors of low rank. None of it is
-//! applied here, and without it weights would be wrong, so that such checkpoints are refused.
+//! What changes weights or their inputs beside the scales: rotations, scales of inputs, factors of low rank. None of it
+//! is applied here, and without it weights would be wrong, so that such checkpoints are refused.
 
 use super::companions::{CHANGES, CHANGING_KEYS};
 use super::json;

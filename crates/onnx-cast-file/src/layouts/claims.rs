@@ -46,7 +46,7 @@ pub(crate) enum KeyValueCache {
 }
 
 impl KeyValueCache {
-    /// By the value of a configuration's key; `None` where there is no other type than the model's.
+    /// By the value of a configuration's key; `None` if the cache has the type of the model.
     pub(super) fn of(value: Option<&Value>) -> Option<KeyValueCache> {
         let value = value.filter(|value| !value.is_null())?;
         let is = |key: &str, want: Value| value.get(key) == Some(&want);

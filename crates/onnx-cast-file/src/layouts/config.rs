@@ -91,7 +91,7 @@ impl Config {
     /// Reads the configuration of a folder, where there is one. A scheme that is given overrules it.
     fn read(folder: &Path, given: Option<Scheme>) -> Result<Config, FileError> {
         if let Some(given) = given.filter(|given| given.row().file != Format::Safetensors) {
-            let what = format!("`{}` is no layout of .safetensors files", given.name());
+            let what = format!("`{}` is not a layout of .safetensors files", given.name());
             return Err(FileError::invalid(folder, Invalid::new(InvalidKind::Unsupported, what)));
         }
         let mut config = Config::default();

@@ -1,5 +1,5 @@
-//! The layout of weights in the metadata of their file, where no configuration is beside it: what `config.json` would say
-//! under `quantization_config`, and the name of the layout, which some have no configuration for.
+//! The layout of weights in the metadata of their file, where no configuration is beside it: what `config.json` would
+//! say under `quantization_config`, and the name of the layout, which some have no configuration for.
 
 use super::table::Scheme;
 use serde_json::Value;

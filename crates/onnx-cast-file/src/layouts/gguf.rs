@@ -110,7 +110,8 @@ impl Compute for BlockValues<'_> {
     }
 }
 
-/// Decodes whole blocks, all of which are multiplied by a scale. The index of the first with a scale that is NaN, if there is one.
+/// Decodes whole blocks, all of which are multiplied by a scale. The index of the first with a scale that is NaN, if
+/// there is one.
 pub(crate) fn decode(coding: BlockCoding, blocks: &[u8], scale: Option<f32>, out: &mut [u8]) -> Option<usize> {
     let level = Level::new();
     match coding {

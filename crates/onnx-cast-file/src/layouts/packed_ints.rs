@@ -94,7 +94,8 @@ pub(super) fn unpack_row(row: &[u8], first: usize, bits: u32, straddle: bool, co
     others.for_each(|(index, unpacked)| *unpacked = code(row, index, bits, straddle));
 }
 
-/// Eight integers that follow each other in the low bits, each in a byte of its own: halves go apart, then their halves.
+/// Eight integers that follow each other in the low bits, each in a byte of its own: halves go apart, then their
+/// halves.
 #[inline(always)]
 fn spread(packed: u64, bits: u32) -> u64 {
     // Each step moves the upper half of every field to the next field of so many bits.

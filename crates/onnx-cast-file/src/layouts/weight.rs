@@ -269,8 +269,8 @@ pub(crate) enum Grid {
     Blocks,
     /// With rows and columns exchanged; zero points in words are packed along the rows: GPTQ and AWQ.
     Exchanged,
-    /// As the blocks are, in rows of so many scales, of which the last are not used; zero points in words are packed along
-    /// the groups: AWQ's `gemv`.
+    /// As the blocks are, in rows of so many scales, of which the last are not used; zero points in words are packed
+    /// along the groups: AWQ's `gemv`.
     Padded(usize),
 }
 

@@ -54,8 +54,8 @@ impl Greatest {
         }
     }
 
-    /// Takes elements, the first of which is the tensor's element `start`: whole rows of a row of blocks at once, and of
-    /// other rows the rest of the first block, and then the others.
+    /// Takes elements, the first of which is the tensor's element `start`: whole rows of a row of blocks at once, and
+    /// of other rows the rest of the first block, and then the others.
     pub(crate) fn see(&self, start: usize, len: usize, elements: &[u8]) -> Result<(), CastError> {
         let ([rows, columns], [down, across]) = (self.matrix, self.block);
         let width = self.from.bits().unwrap_or(8) / 8;

@@ -56,7 +56,7 @@ pub(super) fn choices(
     Ok(files)
 }
 
-/// A weight, or why a matrix is kept; `None` of what is no matrix.
+/// A weight, or why a matrix is kept; `None` if it is not a matrix.
 type Chose = Result<Wanted, Option<Why>>;
 
 struct Chooser<'a> {
@@ -144,7 +144,8 @@ fn keep_together(checkpoint: &Checkpoint, all: &mut BTreeMap<TensorRef, Chose>) 
             };
             let other = name(other);
             let what = format!(
-                "a rule quantizes it, and `{}`, which loaders join with it, {what} (want one format for both, or `keep`)",
+                "a rule quantizes it, and `{}`, which loaders join with it, {what} (want one format for both, or \
+                 `keep`)",
                 Short(&other)
             );
             let error = Invalid::new(InvalidKind::Request, what).of_tensor(&name(asked));

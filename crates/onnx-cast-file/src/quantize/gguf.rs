@@ -1,8 +1,8 @@
 //! From plain weights to a `.gguf` file for llama.cpp: the tensors under its names, in its types, behind its metadata.
 //!
-//! The input is a checkpoint of Hugging Face, of a family whose names are known (`names.rs`); a `.safetensors` file with
-//! llama.cpp's own names; or a `.gguf` file, whose metadata stays as it is, the tokenizer with it. Types are chosen as
-//! llama.cpp's converter chooses them: matrices get the type that is asked for, everything else float.
+//! The input is a checkpoint of Hugging Face, of a family whose names are known (`names.rs`); a `.safetensors` file
+//! with llama.cpp's own names; or a `.gguf` file, whose metadata stays as it is, the tokenizer with it. Types are
+//! chosen as llama.cpp's converter chooses them: matrices get the type that is asked for, everything else float.
 
 mod metadata;
 mod names;

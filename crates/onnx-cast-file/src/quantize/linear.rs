@@ -1,6 +1,6 @@
 //! Which matrices are weights of Linear layers, and why others are kept. Loaders replace the Linear layers of a model,
-//! and read everything else as it is. What a layer is, is told by the name of its tensor, and where names have several
-//! meanings by the configuration.
+//! and read everything else as it is. The name of a tensor tells the kind of its layer and, where a name has several
+//! meanings, the configuration.
 
 use crate::layouts::{CONV1D_LAYERS, CONV1D_MODELS, Model};
 use std::collections::HashSet;

@@ -1,5 +1,5 @@
-//! The configuration of MLX: `quantization` of config.json, which has the width, the group and the mode of integers, also
-//! of single layers.
+//! The configuration of MLX: `quantization` of config.json, which has the width, the group and the mode of integers,
+//! also of single layers.
 
 use super::{BASE, ROWS, Scheme, names};
 use crate::layouts::claims::{Claims, Packing};

@@ -1,8 +1,8 @@
 //! Weights whose owners have arithmetic of their own: bitsandbytes and MLX.
 //!
 //! Blocks follow each other through the whole tensor, whatever its rows, each with a scale, so that a part needs only
-//! the scales of its blocks. bitsandbytes multiplies an entry of a table, or an integer, by the scale. MLX multiplies an
-//! integer, rounds to the type of the scales, adds a bias and rounds again. The loops are compiled for several
+//! the scales of its blocks. bitsandbytes multiplies an entry of a table, or an integer, by the scale. MLX multiplies
+//! an integer, rounds to the type of the scales, adds a bias and rounds again. The loops are compiled for several
 //! instruction sets, of which `dispatch` takes the processor's.
 //!
 //! Of 4 bits or fewer, a block has at most 16 different values: these are computed, and each element looks its own up.

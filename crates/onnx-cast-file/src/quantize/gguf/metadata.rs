@@ -176,8 +176,8 @@ fn add_rotations(metadata: &mut Metadata, family: &Family, config: Config<'_>) -
     Ok(())
 }
 
-/// The factors of `rope_freqs.weight`, where rotations are scaled as Llama 3.1 does: long wavelengths by a factor, short
-/// ones not, those between smoothly.
+/// The factors of `rope_freqs.weight`, where rotations are scaled as Llama 3.1 does: long wavelengths by a factor,
+/// short ones not, those between smoothly.
 pub(super) fn rotation_factors(config: Config<'_>) -> Result<Option<Vec<f32>>, String> {
     if config.scaling()? != Some("llama3") {
         return Ok(None);
