@@ -293,8 +293,7 @@ def test_results_are_those_of_the_command(checkpoint, tmp_path):
     assert len(ours) == len(theirs) == 3
     for row, said in zip(ours, theirs, strict=True):
         said = said | {"shape": tuple(said["shape"]), "before": said.pop("from"), "after": said.pop("to")}
-        # The command leaves out a reason that is not there.
-        assert row._asdict() | {"before": row.before.name, "after": row.after.name} == {"reason": None} | said
+        assert row._asdict() | {"before": row.before.name, "after": row.after.name} == said
     for row, said in zip(onnx_cast.info(checkpoint, stats=True), printed("info", checkpoint, "--stats"), strict=True):
         assert (row.name, row.dtype.name, list(row.shape)) == (said["name"], said["type"], said["shape"])
         assert row.values._asdict() == {key: float(value) for key, value in said["values"].items()}

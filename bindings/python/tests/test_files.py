@@ -38,7 +38,7 @@ def test_a_checkpoint_is_cast_and_told_of(checkpoint, tmp_path):
     after = {row.name: row for row in done}
     no_alarms = dict.fromkeys(["became_nan", "nan", "nan_scales", "overflowed", "saturated"], 0)
     types = (dtypes.float, dtypes.float8e4m3fn)
-    assert after["a.weight"] == ("a.weight", (10, 100), *types, 4000, 1000, True, None, no_alarms, None)
+    assert after["a.weight"] == ("a.weight", (10, 100), *types, 4000, 1000, True, None, no_alarms, None, None)
     assert after["b.norm"].after is dtypes.bfloat16 and not after["steps"].cast
     assert told and told[-1] == (4080, 4080) and told == sorted(told)
     tensors = dict(safetensors.deserialize(out.read_bytes()))

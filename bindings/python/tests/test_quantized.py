@@ -201,3 +201,12 @@ def test_models(to, scale, error, tmp_path):
     onnx_cast.fold(dst, folded, dequantize=True, force=True)
     assert "DequantizeLinear" not in {node.op_type for node in onnx.load(folded).graph.node}
     np.testing.assert_allclose(run(folded), got, rtol=1e-5, atol=1e-5)
+
+
+def test_matrices_that_are_passed_over_are_named(tmp_path):
+    names = ["model.layers.0.self_attn.q_proj.weight", "model.layers.0.mlp.down_proj.weight"]
+    path, out = tmp_path / "x.safetensors", tmp_path / "y.safetensors"
+    save_file({name: np.ones((64, width), np.float32) for name, width in zip(names, (64, 40), strict=True)}, path)
+    done = onnx_cast.quantize_file(path, out, "int4")
+    assert done.passed_over == [(names[1], "want columns in blocks of 32 for int4")]
+    assert {row.name: row.reason for row in done}[names[1]] == done.passed_over[0][1]

@@ -100,6 +100,8 @@ class TensorCast(NamedTuple):
     alarms: dict[str, int] | None = None
     #: Why a matrix is kept where weights are quantized.
     reason: str | None = None
+    #: The type of the blocks in a ``.gguf`` file, such as ``"Q8_0"``.
+    block_type: str | None = None
 
 
 class CastSummary(list[TensorCast]):
@@ -122,8 +124,6 @@ class CastSummary(list[TensorCast]):
         #: How many values overflowed, were saturated or are NaN, and in which tensor first, as a text; ``None`` where
         #: there are none, and of a dry run without ``losses``.
         self.warning: str | None = done.get("warning")
-        #: Weights of a model that were to be quantized and are kept: pairs of a name and the reason.
-        self.passed_over: list[tuple[str, str]] = [(name, reason) for name, reason in done.get("passed_over", [])]
         #: What to know before the output is used elsewhere: where a quantized model runs.
         self.notes: list[str] = done.get("notes", [])
 
@@ -134,7 +134,7 @@ def rows(tensors: list[dict[str, Any]]) -> list[TensorCast]:
         bytes_before, bytes_after = one["bytes_before"], one["bytes_after"]
         shape = tuple(one["shape"])
         made = (before, after, bytes_before, bytes_after, one["cast"], one["counts"], one.get("alarms"))
-        return TensorCast(one["name"], shape, *made, reason=one.get("reason"))
+        return TensorCast(one["name"], shape, *made, reason=one.get("reason"), block_type=one.get("block_type"))
 
     return [row(one) for one in tensors]
 
