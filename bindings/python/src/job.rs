@@ -30,12 +30,11 @@ const NEW_PIECE: usize = 32 << 20;
 const BLOCK: usize = 4096;
 
 /// Bytes for which another thread is worth waking, as the library has it.
-const THREAD_BYTES: usize = 1 << 20;
+pub(crate) const THREAD_BYTES: usize = 1 << 20;
 
 /// A cast of `len` elements of `src` to `dst`.
 pub(crate) struct Job<'a> {
     pub(crate) plan: Plan,
-    pub(crate) threads: Option<usize>,
     pub(crate) len: usize,
     /// Whether the source's elements stand one in a byte, though they are narrower.
     pub(crate) src_spread: bool,
@@ -51,71 +50,111 @@ fn bytes_of(data_type: DataType, spread: bool, len: usize) -> usize {
     if spread { len } else { data_type.byte_len(len).unwrap_or(0) }
 }
 
-impl<'a> Job<'a> {
-    /// Casts, and lets other Python threads run meanwhile where that is worth its price.
-    ///
-    /// # Errors
-    /// Where the library refuses, or Python was interrupted: a part is written then.
-    pub(crate) fn run(self, py: Python<'_>) -> PyResult<()> {
-        if self.src.len() + self.dst.len() < DETACH_BYTES {
-            return self.cast().map_err(refused);
-        }
-        let piece = self.piece();
-        let mut rest = self;
-        while rest.len > piece {
-            let (piece, behind) = rest.split(piece);
-            py.detach(|| with_threads(|| piece.cast()))?.map_err(refused)?;
-            py.check_signals()?;
-            rest = behind;
-        }
-        py.detach(|| with_threads(|| rest.cast()))?.map_err(refused)
+/// Work on elements, which can be shared out between threads.
+pub(crate) trait Work: Sized + Send {
+    /// Elements.
+    fn len(&self) -> usize;
+
+    /// The work can be split at multiples of so many elements.
+    fn step(&self) -> usize;
+
+    /// Bytes read and bytes written.
+    fn bytes(&self) -> [usize; 2];
+
+    /// Whether nothing was written to the memory of the results before.
+    fn is_new(&self) -> bool;
+
+    /// The work on the first `at` elements, a multiple of [`Work::step`], and on those behind.
+    fn split(self, at: usize) -> (Self, Self);
+
+    fn on_this_thread(self) -> Result<(), CastError>;
+
+    /// Does the work on so many threads at most; `None`: on all.
+    fn on_threads(self, threads: Option<usize>) -> Result<(), CastError> {
+        share_out(self, threads)
+    }
+}
+
+fn share_out<W: Work>(work: W, threads: Option<usize>) -> Result<(), CastError> {
+    let touched = work.bytes().iter().sum::<usize>();
+    if touched < 2 * THREAD_BYTES || threads == Some(1) {
+        return work.on_this_thread();
+    }
+    let all = rayon::current_num_threads();
+    fork(work, threads.map_or(all, |most| most.min(all)).min(touched / THREAD_BYTES))
+}
+
+/// Halves the work until there are as many parts as wanted.
+fn fork<W: Work>(work: W, parts: usize) -> Result<(), CastError> {
+    let low = (work.len() / parts.max(1) * (parts / 2)).next_multiple_of(work.step());
+    if parts < 2 || low >= work.len() {
+        return work.on_this_thread();
+    }
+    let (low, high) = work.split(low);
+    let (first, second) = rayon::join(|| fork(low, parts / 2), || fork(high, parts - parts / 2));
+    first.and(second)
+}
+
+/// Does the work on so many threads at most, and lets other Python threads run meanwhile where that is worth its price.
+///
+/// # Errors
+/// Where the library refuses, or Python was interrupted: a part is written then.
+pub(crate) fn run(py: Python<'_>, work: impl Work, threads: Option<usize>) -> PyResult<()> {
+    if work.bytes().iter().sum::<usize>() < DETACH_BYTES {
+        return work.on_threads(threads).map_err(refused);
+    }
+    let piece = piece(&work);
+    let mut rest = work;
+    while rest.len() > piece {
+        let (piece, behind) = rest.split(piece);
+        py.detach(|| with_threads(|| piece.on_threads(threads)))?.map_err(refused)?;
+        py.check_signals()?;
+        rest = behind;
+    }
+    py.detach(|| with_threads(|| rest.on_threads(threads)))?.map_err(refused)
+}
+
+/// Elements that are worked on at a time.
+fn piece(work: &impl Work) -> usize {
+    let [read, written] = work.bytes();
+    if !work.is_new() || written < NEW_BYTES {
+        return PIECE.next_multiple_of(work.step());
+    }
+    let bytes = (read + written).div_ceil(work.len().max(1));
+    (NEW_PIECE / bytes.max(1)).next_multiple_of(work.step())
+}
+
+impl Work for Job<'_> {
+    fn len(&self) -> usize {
+        self.len
     }
 
-    /// Elements that are cast at a time, a multiple of 8.
-    fn piece(&self) -> usize {
-        if !self.dst_is_new || self.dst.len() < NEW_BYTES {
-            return PIECE;
-        }
-        let bytes = (self.src.len() + self.dst.len()).div_ceil(self.len.max(1));
-        (NEW_PIECE / bytes.max(1)).next_multiple_of(BLOCK)
+    fn step(&self) -> usize {
+        BLOCK
     }
 
-    /// The first `at` elements, a multiple of 8, and those behind.
-    fn split(self, at: usize) -> (Job<'a>, Job<'a>) {
-        let Job { plan, threads, len, src_spread, dst_spread, src, dst, dst_is_new } = self;
+    fn bytes(&self) -> [usize; 2] {
+        [self.src.len(), self.dst.len()]
+    }
+
+    fn is_new(&self) -> bool {
+        self.dst_is_new
+    }
+
+    fn split(self, at: usize) -> (Self, Self) {
+        let Job { plan, len, src_spread, dst_spread, src, dst, dst_is_new } = self;
         let (src, src_behind) = src.split_at(bytes_of(plan.source_type(), src_spread, at));
         let (dst, dst_behind) = dst.split_at_mut(bytes_of(plan.target_type(), dst_spread, at));
-        let part = |len, src, dst| Job { plan, threads, len, src_spread, dst_spread, src, dst, dst_is_new };
+        let part = |len, src, dst| Job { plan, len, src_spread, dst_spread, src, dst, dst_is_new };
         (part(at, src, dst), part(len - at, src_behind, dst_behind))
-    }
-
-    fn cast(self) -> Result<(), CastError> {
-        if !self.src_spread && !self.dst_spread {
-            let shape = [self.len];
-            return self.plan.run_into(&TensorView::new(self.plan.source_type(), &shape, self.src)?, self.dst);
-        }
-        let touched = self.src.len() + self.dst.len();
-        if touched < 2 * THREAD_BYTES || self.threads == Some(1) {
-            return self.on_this_thread();
-        }
-        let threads = rayon::current_num_threads();
-        let parts = self.threads.map_or(threads, |most| most.min(threads)).min(touched / THREAD_BYTES);
-        self.fork(parts)
-    }
-
-    /// Halves the work until there are as many parts as wanted.
-    fn fork(self, parts: usize) -> Result<(), CastError> {
-        let low = (self.len / parts.max(1) * (parts / 2)).next_multiple_of(BLOCK);
-        if parts < 2 || low >= self.len {
-            return self.on_this_thread();
-        }
-        let (low, high) = self.split(low);
-        let (first, second) = rayon::join(|| low.fork(parts / 2), || high.fork(parts - parts / 2));
-        first.and(second)
     }
 
     fn on_this_thread(self) -> Result<(), CastError> {
         let (from, to) = (self.plan.source_type(), self.plan.target_type());
+        if !self.src_spread && !self.dst_spread {
+            let shape = [self.len];
+            return self.plan.run_into(&TensorView::new(from, &shape, self.src)?, self.dst);
+        }
         if from != to || self.src_spread == self.dst_spread {
             return self.blocks();
         }
@@ -125,6 +164,16 @@ impl<'a> Job<'a> {
         Ok(())
     }
 
+    fn on_threads(self, threads: Option<usize>) -> Result<(), CastError> {
+        match self.src_spread || self.dst_spread {
+            true => share_out(self, threads),
+            // The library shares the work out itself.
+            false => self.on_this_thread(),
+        }
+    }
+}
+
+impl Job<'_> {
     fn blocks(self) -> Result<(), CastError> {
         let mut packed = [[0; BLOCK]; 2];
         let mut rest = self;
@@ -215,5 +264,5 @@ fn move_elements(
 ) -> PyResult<()> {
     let plan = Cast::new(data_type, &CastOptions::default()).and_then(|cast| cast.plan(data_type)).map_err(refused)?;
     let dst = dst.bytes_mut(src).ok_or_else(|| refused("new memory overlaps old"))?;
-    Job { plan, threads: None, len, src_spread, dst_spread, src, dst, dst_is_new: true }.run(py)
+    run(py, Job { plan, len, src_spread, dst_spread, src, dst, dst_is_new: true }, None)
 }

@@ -6,6 +6,7 @@
 #![deny(unsafe_code)]
 
 mod array;
+mod blocks;
 mod cast;
 mod error;
 mod files;
@@ -33,6 +34,8 @@ mod _native {
     #[allow(non_upper_case_globals, reason = "the name that Python gives it")]
     const __version__: &str = env!("CARGO_PKG_VERSION");
     #[pymodule_export]
+    use super::blocks::{dequantize_blocks, quantize_blocks};
+    #[pymodule_export]
     use super::cast::cast;
     #[pymodule_export]
     use super::error::CastError;
@@ -51,7 +54,7 @@ mod _native {
     #[pymodule_export]
     use super::report::{Found, report_arrays, report_file};
     #[pymodule_export]
-    use super::scaled::{dequantize_blocks, dynamic_scale, quantize_blocks};
+    use super::scaled::dynamic_scale;
     #[pymodule_export]
     use super::stats::{count, count_strings, count_texts};
     #[pymodule_export]

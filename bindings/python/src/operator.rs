@@ -2,7 +2,7 @@
 
 use crate::array::Contiguous;
 use crate::error::{CastError, refused};
-use crate::job::Job;
+use crate::job::{Job, run};
 use crate::parse;
 use crate::pool::{threads_of, whole};
 use crate::scaled::Scaled;
@@ -320,7 +320,6 @@ impl Operator {
         let mut target = self.target(py, shape, out, packed)?;
         let job = Job {
             plan,
-            threads: self.threads,
             len: shape.iter().product(),
             src_spread,
             dst_spread: self.to.is_packed() && !packed,
@@ -328,7 +327,7 @@ impl Operator {
             dst: target.bytes_mut(src).ok_or_else(overlap)?,
             dst_is_new: new || out.is_none(),
         };
-        job.run(py)?;
+        run(py, job, self.threads)?;
         Ok(target.into_array())
     }
 }
@@ -340,6 +339,6 @@ struct Target<'a, 'py> {
     new: bool,
 }
 
-fn overlap() -> PyErr {
+pub(crate) fn overlap() -> PyErr {
     CastError::new_err("out overlaps x in memory (want an array of its own)")
 }

@@ -3,13 +3,13 @@
 use crate::array::Contiguous;
 use crate::error::refused;
 use crate::job::packed;
-use crate::pool::{threads_of, with_threads};
-use crate::types::{number_to_type, type_of};
+use crate::pool::with_threads;
+use crate::types::type_of;
 use numpy::{PyUntypedArray, PyUntypedArrayMethods};
 use onnx_cast::ops::Attribute;
 use onnx_cast::{
-    BlockFormat, BlockQuantize, BlockScaled, DataType, DequantizeLinear, DynamicQuantizeLinear, NEWEST_OPSET, OpError,
-    QuantizeLinear, ScaledPlan, Tensor, TensorView,
+    DataType, DequantizeLinear, DynamicQuantizeLinear, NEWEST_OPSET, OpError, QuantizeLinear, ScaledPlan, Tensor,
+    TensorView,
 };
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -39,7 +39,7 @@ impl Direction {
 }
 
 /// The type of an array's elements.
-fn type_of_array(array: &Bound<'_, PyUntypedArray>) -> PyResult<DataType> {
+pub(crate) fn type_of_array(array: &Bound<'_, PyUntypedArray>) -> PyResult<DataType> {
     let dtype = array.dtype();
     type_of(&dtype)?.ok_or_else(|| PyTypeError::new_err(format!("ONNX has no type for {dtype}")))
 }
@@ -141,60 +141,4 @@ impl Scaled {
 pub(crate) fn dynamic_scale(array: &Bound<'_, PyUntypedArray>) -> PyResult<(f32, u8)> {
     let operator = DynamicQuantizeLinear::new(NEWEST_OPSET).map_err(refused)?;
     with_elements(array, |x| operator.scale(x))
-}
-
-/// The elements, one in a byte where they are narrower, and the scales of a block format, and NVFP4's global scale.
-type Parts<'py> = (Bound<'py, PyUntypedArray>, Bound<'py, PyUntypedArray>, Option<f32>);
-
-/// Quantizes an array to a block format.
-#[pyfunction]
-pub(crate) fn quantize_blocks<'py>(
-    array: &Bound<'py, PyUntypedArray>,
-    format: &str,
-    rule: &str,
-    recipe: &str,
-    threads: Option<&Bound<'py, PyAny>>,
-) -> PyResult<Parts<'py>> {
-    let py = array.py();
-    let format: BlockFormat = format.parse().map_err(refused)?;
-    let quantize = BlockQuantize::new(format)
-        .rule(rule.parse().map_err(refused)?)
-        .recipe(recipe.parse().map_err(refused)?)
-        .threads(threads_of(threads)?);
-    let made = with_elements(array, |x| quantize.run(x))?;
-    Ok((array_of(py, &made.elements)?, array_of(py, &made.scales)?, made.global_scale))
-}
-
-/// The values of a block format, as a type.
-#[pyfunction]
-pub(crate) fn dequantize_blocks<'py>(
-    elements: &Bound<'py, PyUntypedArray>,
-    scales: &Bound<'py, PyUntypedArray>,
-    global_scale: Option<f32>,
-    format: &str,
-    recipe: &str,
-    to: i64,
-) -> PyResult<Bound<'py, PyUntypedArray>> {
-    let py = elements.py();
-    let (format, recipe) = (format.parse().map_err(refused)?, recipe.parse().map_err(refused)?);
-    let (elements, scales, to) = (tensor(elements)?, tensor(scales)?, number_to_type(to)?);
-    let scaled = BlockScaled::new(format, recipe, elements, scales, global_scale).map_err(refused)?;
-    let values = py.detach(|| with_threads(|| scaled.dequantize(to)))?.map_err(refused)?;
-    array_of(py, &values)
-}
-
-/// A new array with the elements of a tensor.
-fn array_of<'py>(py: Python<'py>, tensor: &Tensor) -> PyResult<Bound<'py, PyUntypedArray>> {
-    let (data_type, bytes) = (tensor.data_type(), tensor.bytes().unwrap_or_default());
-    let mut array = Contiguous::new(py, data_type, tensor.shape())?;
-    let out = array.bytes_mut(&[]).ok_or_else(|| refused("new memory overlaps old"))?;
-    py.detach(|| match data_type.is_packed() {
-        true => onnx_cast::unpack(data_type, bytes, out),
-        false => {
-            out.copy_from_slice(bytes);
-            Ok(())
-        }
-    })
-    .map_err(refused)?;
-    Ok(array.into_array())
 }

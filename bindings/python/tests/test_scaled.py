@@ -1,6 +1,7 @@
 """QuantizeLinear, DequantizeLinear, DynamicQuantizeLinear and the block formats, beside onnx's own evaluator and
 onnxruntime where they have them."""
 
+import dataclasses
 import sys
 import threading
 import time
@@ -119,6 +120,73 @@ def test_block_formats_are_quantize_linear_with_their_scales(name):
     np.testing.assert_array_equal(q.elements.view(np.uint8), y.view(np.uint8))
     back = onnx_cast.dequantize_linear(y, q.scales, block_size=32, output_dtype="bfloat16")
     np.testing.assert_array_equal(q.dequantize("bfloat16").view(np.uint16), back.view(np.uint16))
+
+
+SHAPES = [(), (0,), (5,), (3, 0), (1, 8193), (3, 9000), (2, 3, 40), (700, 33), (64, 4096), (1 << 21,), (300, 7001)]
+
+
+@pytest.mark.parametrize("name", ["mxfp4", "mxfp8", "mxfp6e3m2", "mxint8", "nvfp4"])
+def test_blocks_are_the_same_in_any_shape_and_on_any_threads(name):
+    """Long tensors are worked on in pieces and tiles, whose ends must not show: each block is computed by itself here."""
+    for shape in SHAPES:
+        x = np.random.default_rng(len(shape)).standard_normal(shape, np.float32)
+        q = onnx_cast.quantize(x, name)
+        block = 16 if name == "nvfp4" else 32
+        if x.size == 0:
+            assert (q.elements.shape, q.scales.size, q.dequantize().shape) == (shape, 0, shape)
+            continue
+        rows = x.reshape(-1, x.shape[-1] if x.ndim else 1)
+        padded = np.zeros((len(rows), -(-rows.shape[1] // block) * block), np.float32)
+        padded[:, : rows.shape[1]] = rows
+        most = np.abs(padded.reshape(-1, block)).max(axis=1)
+        assert q.scales.size == most.size
+        if name != "nvfp4":
+            largest = {"mxfp4": 2, "mxfp8": 8, "mxfp6e3m2": 4, "mxint8": 0}[name]
+            want = np.where(most > 0, np.exp2(np.floor(np.log2(np.where(most > 0, most, 1))) - largest), 2.0**-127)
+            np.testing.assert_array_equal(q.scales.astype(np.float32).ravel(), want.astype(np.float32))
+        scale = np.repeat(q.scales.astype(np.float32).reshape(len(rows), -1), block, axis=1)[:, : rows.shape[1]]
+        scale = scale * np.float32(q.global_scale or 1) / (64 if name == "mxint8" else 1)
+        values = (q.elements.astype(np.float32).reshape(rows.shape) * scale).reshape(shape)
+        np.testing.assert_array_equal(q.dequantize(), values)
+        one = onnx_cast.quantize(x, name, threads=1)
+        for got, also in [(one.elements, q.elements), (one.scales, q.scales)]:
+            np.testing.assert_array_equal(got.view(np.uint8), also.view(np.uint8))
+        assert one.global_scale == q.global_scale
+        np.testing.assert_array_equal(q.dequantize(threads=1), values)
+
+
+def test_blocks_are_written_to_out():
+    q = onnx_cast.quantize(X, "nvfp4")
+    want, elements, scales = onnx_cast.quantize(3 * X, "nvfp4"), q.elements, q.scales
+    again = onnx_cast.quantize(3 * X, "nvfp4", out=q)
+    assert again.elements is elements
+    assert again.scales is scales
+    assert again.global_scale == want.global_scale
+    np.testing.assert_array_equal(again.dequantize(), want.dequantize())
+    out = np.empty(X.shape, ml_dtypes.bfloat16)
+    assert again.dequantize("bfloat16", out=out) is out
+    np.testing.assert_array_equal(out, want.dequantize("bfloat16"))
+    with pytest.raises(TypeError, match=r"out is a ndarray \(want a Quantized\)"):
+        onnx_cast.quantize(X, "nvfp4", out=out)
+    with pytest.raises(CastError, match="out is of dtype"):
+        onnx_cast.quantize(X, "mxfp4", out=q)
+    with pytest.raises(CastError, match="out is of shape"):
+        onnx_cast.quantize(X[:3], "nvfp4", out=q)
+    with pytest.raises(CastError, match="out is of dtype bfloat16"):
+        again.dequantize(out=out)
+    memory = np.zeros(4 * X.size, np.uint8)
+    elements = memory[: X.size].view(ml_dtypes.float8_e4m3fn).reshape(X.shape)
+    q = dataclasses.replace(onnx_cast.quantize(X, "mxfp8"), elements=elements)
+    with pytest.raises(CastError, match="out overlaps"):
+        q.dequantize(out=memory.view(np.float32).reshape(X.shape))
+
+
+def test_elements_and_scales_that_do_not_belong_together():
+    q = onnx_cast.quantize(X, "mxfp4")
+    with pytest.raises(CastError, match=r"scales of shape \[6, 2\] \(want \[6, 3\], for elements of \[6, 70\]\)"):
+        dataclasses.replace(q, scales=q.scales[:, :2].copy()).dequantize()
+    with pytest.raises(CastError, match="elements are of type float4e2m1"):
+        dataclasses.replace(q, format="mxfp8").dequantize()
 
 
 @pytest.mark.parametrize("recipe", ["modelopt", "torchao", "compressed-tensors"])

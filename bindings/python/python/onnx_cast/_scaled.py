@@ -154,12 +154,18 @@ class Quantized:
     #: The scale of the tensor, in ``"nvfp4"``; else ``None``.
     global_scale: float | None
 
-    def dequantize(self, to: To = "float") -> np.ndarray[Any, np.dtype[Any]]:
-        """The values as float, float16 or bfloat16: multiplied in float, then rounded to the type."""
+    def dequantize(
+        self,
+        to: To = "float",
+        *,
+        out: np.ndarray[Any, np.dtype[Any]] | None = None,
+        threads: int | None = None,
+    ) -> np.ndarray[Any, np.dtype[Any]]:
+        """The values as float, float16 or bfloat16: multiplied in float, then rounded to the type. ``out`` and
+        ``threads`` are as for :func:`cast`."""
+        parts = (self.elements, self.scales, self.global_scale)
         number = _targets.target(to)[0]
-        return _native.dequantize_blocks(
-            self.elements, self.scales, self.global_scale, self.format, self.recipe, number
-        )
+        return _native.dequantize_blocks(parts, self.format, self.recipe, number, threads, out)
 
 
 def quantize(
@@ -168,6 +174,7 @@ def quantize(
     *,
     rule: ScaleRule = "floor",
     recipe: Recipe = "modelopt",
+    out: Quantized | None = None,
     threads: int | None = None,
 ) -> Quantized:
     """A tensor of float, float16 or bfloat16 in blocks along its last axis, each with a scale that is found from its
@@ -180,6 +187,9 @@ def quantize(
         How the power of two is found: ``"floor"``, ``"rceil"``, ``"ceil"`` or ``"even"``.
     recipe
         Whose arithmetic ``"nvfp4"`` follows: ``"modelopt"``, ``"torchao"`` or ``"compressed-tensors"``.
+    out
+        A result of the same format and shape, whose arrays are overwritten and are those of the new result: nothing is
+        allocated.
 
     >>> q = quantize(np.array([1.0, -0.3, 9.0], np.float32), "mxfp4")
     >>> q.elements, q.scales
@@ -188,7 +198,14 @@ def quantize(
     array([ 1., -0.,  8.], dtype=float32)
     """
     x = np.asarray(_kinds.array_of(x))
-    return Quantized(format, recipe, *_native.quantize_blocks(x, format, rule, recipe, threads))
+    arrays = None if out is None else (_quantized(out).elements, out.scales)
+    return Quantized(format, recipe, *_native.quantize_blocks(x, format, rule, recipe, threads, arrays))
+
+
+def _quantized(out: Any) -> Quantized:
+    if not isinstance(out, Quantized):
+        raise TypeError(f"out is a {type(out).__name__} (want a Quantized)")
+    return out
 
 
 def run_node(

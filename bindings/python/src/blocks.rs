@@ -1,0 +1,261 @@
+//! Block formats between numpy's arrays and their elements and scales. Elements narrower than a byte stand one in a byte
+//! in an array; those are packed and unpacked in tiles that stay in the nearest cache.
+
+use crate::array::Contiguous;
+use crate::error::refused;
+use crate::job::{THREAD_BYTES, Work, run};
+use crate::operator::overlap;
+use crate::pool::{threads_of, with_threads};
+use crate::scaled::type_of_array;
+use crate::types::number_to_type;
+use numpy::PyUntypedArray;
+use onnx_cast::{BlockDequantize, BlockFormat, BlockQuantize, CastError, DataType, TensorView, greatest_magnitude};
+use pyo3::prelude::*;
+
+/// Elements of a tile, a multiple of every block.
+const TILE: usize = 8192;
+
+/// The elements, one in a byte where they are narrower, the scales, and NVFP4's global scale.
+type Parts<'py> = (Bound<'py, PyUntypedArray>, Bound<'py, PyUntypedArray>, Option<f32>);
+
+/// Quantizes an array to a block format, into the elements and scales of `out` if they are given.
+#[pyfunction]
+pub(crate) fn quantize_blocks<'py>(
+    array: &Bound<'py, PyUntypedArray>,
+    format: &str,
+    rule: &str,
+    recipe: &str,
+    threads: Option<&Bound<'py, PyAny>>,
+    out: Option<(Bound<'py, PyAny>, Bound<'py, PyAny>)>,
+) -> PyResult<Parts<'py>> {
+    let (py, data_type, threads) = (array.py(), type_of_array(array)?, threads_of(threads)?);
+    let format: BlockFormat = format.parse().map_err(refused)?;
+    let rule = rule.parse().map_err(refused)?;
+    let quantize = BlockQuantize::new(format).rule(rule).recipe(recipe.parse().map_err(refused)?).threads(Some(1));
+    let source = Contiguous::of(array)?;
+    let (shape, x) = (source.shape(), source.bytes());
+    // Checks the type and the shape, and finds nothing to do.
+    quantize.run_into(&TensorView::new(data_type, &[0], &[]).map_err(refused)?, &mut [], &mut []).map_err(refused)?;
+    let scales_shape = scale_shape(format, shape);
+    let is_new = out.is_none();
+    let (mut elements, mut scales) = match &out {
+        Some((elements, scales)) => (
+            Contiguous::out(elements, format.element(), shape)?,
+            Contiguous::out(scales, format.scale(), &scales_shape)?,
+        ),
+        None => (Contiguous::new(py, format.element(), shape)?, Contiguous::new(py, format.scale(), &scales_shape)?),
+    };
+    let greatest = match format {
+        BlockFormat::NvFp4 => Some(py.detach(|| with_threads(|| greatest(data_type, x, threads)))?.map_err(refused)?),
+        _ => None,
+    };
+    let side = Side::Quantize {
+        quantize: quantize.greatest(greatest),
+        x,
+        elements: elements.bytes_mut(x).ok_or_else(overlap)?,
+        scales: scales.bytes_mut(x).ok_or_else(overlap)?,
+    };
+    run(py, Blocks::new(format, data_type, shape, is_new, side), threads)?;
+    let global = greatest.and_then(|greatest| quantize.global_scale(greatest));
+    Ok((elements.into_array(), scales.into_array(), global))
+}
+
+/// The shape of a block format's scales.
+fn scale_shape(format: BlockFormat, shape: &[usize]) -> Vec<usize> {
+    let mut shape = shape.to_vec();
+    match shape.last_mut() {
+        Some(last) => *last = last.div_ceil(format.block()),
+        None => shape.push(1),
+    }
+    shape
+}
+
+/// The values of a block format, as a type, in `out` if it is given.
+#[pyfunction]
+pub(crate) fn dequantize_blocks<'py>(
+    parts: Parts<'py>,
+    format: &str,
+    recipe: &str,
+    to: i64,
+    threads: Option<&Bound<'py, PyAny>>,
+    out: Option<&Bound<'py, PyAny>>,
+) -> PyResult<Bound<'py, PyUntypedArray>> {
+    let (elements, scales, global) = parts;
+    let (py, to, threads) = (elements.py(), number_to_type(to)?, threads_of(threads)?);
+    let format: BlockFormat = format.parse().map_err(refused)?;
+    for (what, array, want) in [("elements", &elements, format.element()), ("scales", &scales, format.scale())] {
+        let got = type_of_array(array)?;
+        if got != want {
+            return Err(refused(format_args!("{what} are of type {got} (want {want}, for {format})")));
+        }
+    }
+    let (elements, scales) = (Contiguous::of(&elements)?, Contiguous::of(&scales)?);
+    let (shape, want) = (elements.shape(), scale_shape(format, elements.shape()));
+    if scales.shape() != want {
+        return Err(refused(format_args!(
+            "scales of shape {:?} (want {want:?}, for elements of {shape:?})",
+            scales.shape()
+        )));
+    }
+    let dequantize = BlockDequantize::new(format, to).recipe(recipe.parse().map_err(refused)?).threads(Some(1));
+    let mut values = match out {
+        Some(out) => Contiguous::out(out, to, shape)?,
+        None => Contiguous::new(py, to, shape)?,
+    };
+    let (elements, scales) = (elements.bytes(), scales.bytes());
+    if values.bytes_mut(scales).is_none() {
+        return Err(overlap());
+    }
+    let values_bytes = values.bytes_mut(elements).ok_or_else(overlap)?;
+    let side = Side::Dequantize { dequantize, global, elements, scales, values: values_bytes };
+    run(py, Blocks::new(format, to, shape, out.is_none(), side), threads)?;
+    Ok(values.into_array())
+}
+
+/// A direction with the memory of both sides, where elements stand one in a byte.
+enum Side<'a> {
+    Quantize {
+        quantize: BlockQuantize,
+        x: &'a [u8],
+        elements: &'a mut [u8],
+        scales: &'a mut [u8],
+    },
+    Dequantize {
+        dequantize: BlockDequantize,
+        global: Option<f32>,
+        elements: &'a [u8],
+        scales: &'a [u8],
+        values: &'a mut [u8],
+    },
+}
+
+/// `len` elements to quantize or dequantize, in rows of which the last block may be short.
+struct Blocks<'a> {
+    format: BlockFormat,
+    /// The type of the plain values.
+    value: DataType,
+    row: usize,
+    len: usize,
+    is_new: bool,
+    side: Side<'a>,
+}
+
+impl<'a> Blocks<'a> {
+    fn new(format: BlockFormat, value: DataType, shape: &[usize], is_new: bool, side: Side<'a>) -> Self {
+        let (len, row) = (shape.iter().product(), shape.last().copied().unwrap_or(1).max(1));
+        // Rows of whole blocks are as good as one.
+        let row = if row.is_multiple_of(format.block()) { row.max(len) } else { row };
+        Blocks { format, value, row, len, is_new, side }
+    }
+
+    /// Elements that are worked on at once.
+    fn tile(&self) -> usize {
+        match self.row {
+            _ if !self.format.element().is_packed() => self.len,
+            row if row > TILE => TILE,
+            row => TILE / row * row,
+        }
+    }
+
+    /// Works on a part of a row, or on whole rows.
+    fn at_once(self, packed: &mut [u8; TILE]) -> Result<(), CastError> {
+        let element = self.format.element();
+        let shape = if self.len < self.row { [1, self.len] } else { [self.len / self.row, self.row] };
+        let is_packed = element.is_packed();
+        let packed = if is_packed { &mut packed[..element.byte_len(self.len).unwrap_or(0)] } else { &mut [] };
+        match self.side {
+            Side::Quantize { quantize, x, elements, scales } => {
+                let x = TensorView::new(self.value, &shape, x)?;
+                if !is_packed {
+                    return quantize.run_into(&x, elements, scales).map(drop);
+                }
+                quantize.run_into(&x, packed, scales)?;
+                let _ = onnx_cast::unpack(element, packed, elements);
+                Ok(())
+            }
+            Side::Dequantize { dequantize, global, mut elements, scales, values } => {
+                if is_packed {
+                    let _ = onnx_cast::pack(element, elements, packed);
+                    elements = packed;
+                }
+                dequantize.run_into(&TensorView::new(element, &shape, elements)?, scales, global, values)
+            }
+        }
+    }
+}
+
+impl Work for Blocks<'_> {
+    fn len(&self) -> usize {
+        self.len
+    }
+
+    fn step(&self) -> usize {
+        if self.len <= self.row { TILE } else { self.row }
+    }
+
+    fn bytes(&self) -> [usize; 2] {
+        match &self.side {
+            Side::Quantize { x, elements, scales, .. } => [x.len(), elements.len() + scales.len()],
+            Side::Dequantize { elements, scales, values, .. } => [elements.len() + scales.len(), values.len()],
+        }
+    }
+
+    fn is_new(&self) -> bool {
+        self.is_new
+    }
+
+    fn split(self, at: usize) -> (Self, Self) {
+        let Blocks { format, value, row, len, is_new, side } = self;
+        let in_values = at * value.info().bits as usize / 8;
+        let in_scales = at / row * row.div_ceil(format.block()) + (at % row).div_ceil(format.block());
+        let part = |len, side| Blocks { format, value, row, len, is_new, side };
+        match side {
+            Side::Quantize { quantize, x, elements, scales } => {
+                let (x, behind) = x.split_at(in_values);
+                let (elements, elements_behind) = elements.split_at_mut(at);
+                let (scales, scales_behind) = scales.split_at_mut(in_scales);
+                let low = Side::Quantize { quantize, x, elements, scales };
+                let high = Side::Quantize { quantize, x: behind, elements: elements_behind, scales: scales_behind };
+                (part(at, low), part(len - at, high))
+            }
+            Side::Dequantize { dequantize, global, elements, scales, values } => {
+                let (elements, elements_behind) = elements.split_at(at);
+                let (scales, scales_behind) = scales.split_at(in_scales);
+                let (values, behind) = values.split_at_mut(in_values);
+                let side = |elements, scales, values| Side::Dequantize { dequantize, global, elements, scales, values };
+                (part(at, side(elements, scales, values)), part(len - at, side(elements_behind, scales_behind, behind)))
+            }
+        }
+    }
+
+    fn on_this_thread(self) -> Result<(), CastError> {
+        let mut rest = self;
+        while rest.row > TILE && rest.row < rest.len {
+            let row = rest.row;
+            let (first, behind) = rest.split(row);
+            first.on_this_thread()?;
+            rest = behind;
+        }
+        let mut packed = [0; TILE];
+        while rest.len > 0 {
+            let tile = rest.tile().min(rest.len);
+            let (first, behind) = rest.split(tile);
+            first.at_once(&mut packed)?;
+            rest = behind;
+        }
+        Ok(())
+    }
+}
+
+/// The greatest magnitude of finite elements.
+fn greatest(data_type: DataType, x: &[u8], threads: Option<usize>) -> Result<f32, CastError> {
+    let width = data_type.info().bits as usize / 8;
+    let half = (x.len() / 2).next_multiple_of(TILE * width);
+    if threads == Some(1) || x.len() < THREAD_BYTES || half >= x.len() {
+        return greatest_magnitude(&TensorView::new(data_type, &[x.len() / width], x)?);
+    }
+    let (low, high) = x.split_at(half);
+    let threads = threads.map(|threads| threads / 2);
+    let (low, high) = rayon::join(|| greatest(data_type, low, threads), || greatest(data_type, high, threads));
+    Ok(low?.max(high?))
+}
