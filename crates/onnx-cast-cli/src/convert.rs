@@ -5,9 +5,8 @@ use crate::outcome::{Job, Outcome};
 use crate::progress::Progress;
 use crate::{DONE, ERROR, outcome, pretty, print, say};
 use anyhow::{Result, anyhow, bail};
-use onnx_cast_file::io::atomic::check_vacant;
-use onnx_cast_file::io::links::check_write;
-use onnx_cast_file::text::PathText;
+use onnx_cast_file::engine::links::check_write;
+use onnx_cast_file::engine::{PathText, check_vacant};
 use onnx_cast_file::{
     BitCastRequest, CastRequest, DequantizeRequest, Format, ModelOptions, QuantizeRequest, RawInput, RunOptions,
     Summary, TranscodeRequest, WriteOptions,

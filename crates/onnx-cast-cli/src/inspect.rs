@@ -5,7 +5,7 @@ use crate::progress::Progress;
 use crate::{DIFFERENT, DONE, option, pretty, print, with_options};
 use anyhow::{Result, anyhow};
 use onnx_cast::DataType;
-use onnx_cast_file::text::PathText;
+use onnx_cast_file::engine::PathText;
 use onnx_cast_file::{
     DiffRequest, Difference, InspectRequest, Number, Quantized, ScaleExtent, Scheme, TensorInfo, Values,
 };

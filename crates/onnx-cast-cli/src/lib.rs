@@ -32,9 +32,8 @@ use onnx_cast::{Backend, DataType, available_backends};
 use onnx_cast_explain as explain;
 use onnx_cast_explain::{BlockRequest, types};
 
-use onnx_cast_file::io::create_page;
-use onnx_cast_file::text::{Lines, PathText, Wording};
-use onnx_cast_file::{AtomicFile, CandidateFormat, FileError, FormatError};
+use onnx_cast_file::engine::{Lines, PathText, create_page};
+use onnx_cast_file::{AtomicFile, CandidateFormat, FileError, FormatError, Wording};
 use onnx_cast_model::Error;
 use std::ffi::OsString;
 use std::io::{self, Write};

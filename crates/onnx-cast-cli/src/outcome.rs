@@ -5,7 +5,7 @@ use crate::summary::{Amount, Summary};
 use crate::{DIFFERENT, DONE, print, with_options};
 use anyhow::Result;
 use onnx_cast::{DataType, element_count};
-use onnx_cast_file::text::{PathText, named};
+use onnx_cast_file::engine::{PathText, named};
 use onnx_cast_file::{Counts, FileError, Summary as Done};
 use onnx_cast_model::Error;
 use onnx_cast_report::{cast_json, column, printable, size};

@@ -5,8 +5,8 @@
 use crate::args::{EXTERNAL_DATA, FILES, OUT_DIR, OUTPUT};
 use anyhow::{Result, bail};
 use clap::{Arg, ArgMatches, Command};
-use onnx_cast_file::io::fs::place_of;
-use onnx_cast_file::text::PathText;
+use onnx_cast_file::engine::PathText;
+use onnx_cast_file::engine::fs::place_of;
 use std::any::TypeId;
 use std::path::{Path, PathBuf};
 

@@ -4,7 +4,7 @@ use crate::args::{Common, ConvertArgs};
 use crate::models::{ModelJob, Shown};
 use crate::{Page, print};
 use anyhow::Result;
-use onnx_cast_file::text::{Lines, PathText};
+use onnx_cast_file::engine::{Lines, PathText};
 use onnx_cast_model::{ConvertRequest, ConvertSummary, NodeDecision, read_ranges};
 use onnx_cast_report::{column, convert_json, convert_page, printable};
 use serde_json::Value;

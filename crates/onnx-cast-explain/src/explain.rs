@@ -18,7 +18,7 @@ use crate::value::{self, Element, Value, apply, convert, hex, value_of};
 use anyhow::{Context, Result, anyhow, bail};
 use num_bigint::BigInt;
 use onnx_cast::{Cast, CastError, CastOptions, DataType, FloatFormat, Kind, Operator, RoundMode};
-use onnx_cast_file::text::Short;
+use onnx_cast_file::engine::Short;
 use rule::Rule;
 
 pub use block::{Block, BlockRequest, explain as explain_block};

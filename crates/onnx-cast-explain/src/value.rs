@@ -5,7 +5,7 @@ use crate::decimal::Decimal;
 use anyhow::{Result, anyhow};
 use num_bigint::BigInt;
 use onnx_cast::{Cast, CastOptions, DataType, Kind, Plan, Strings, Tensor, TensorData};
-use onnx_cast_file::text::Short;
+use onnx_cast_file::engine::Short;
 
 /// What an element stands for.
 #[derive(Clone, Debug, PartialEq, Eq)]

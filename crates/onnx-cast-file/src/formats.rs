@@ -1,21 +1,18 @@
 //! The file formats: each read by one reader, over a source of bytes that may be a file or memory, and written.
 
-pub mod checkpoint;
-pub mod error;
+pub(crate) mod checkpoint;
+pub(crate) mod error;
 pub(crate) mod folder;
-pub mod format;
+pub(crate) mod format;
 mod fortran;
-pub mod gguf;
-pub mod input;
+pub(crate) mod gguf;
+pub(crate) mod input;
 pub(crate) mod limits;
-pub mod npy;
-pub mod npz;
-pub mod output;
+pub(crate) mod npy;
+pub(crate) mod npz;
+pub(crate) mod output;
 pub mod pb;
-pub mod protobuf;
+pub(crate) mod protobuf;
 pub mod safetensors;
-pub mod source;
-pub mod tensor;
-
-pub use error::FormatError;
-pub use format::Format;
+pub(crate) mod source;
+pub(crate) mod tensor;

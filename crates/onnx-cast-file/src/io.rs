@@ -1,15 +1,15 @@
 //! Files as bytes: read at any place, written all at once or not at all; and how far the work is.
 
 #[cfg_attr(all(target_family = "wasm", target_os = "unknown"), path = "io/atomic_host.rs")]
-pub mod atomic;
-pub mod error;
+pub(crate) mod atomic;
+pub(crate) mod error;
 pub mod fs;
 pub mod links;
-pub mod lock;
+pub(crate) mod lock;
 pub mod memory;
-pub mod page;
-pub mod positional;
-pub mod progress;
+pub(crate) mod page;
+pub(crate) mod positional;
+pub(crate) mod progress;
 
 pub use atomic::{AtomicFile, end_without_traces};
 pub use error::IoError;

@@ -7,7 +7,7 @@
 //!   same from and to bytes.
 //! - [`dequantize_file`], [`quantize_file`] and [`transcode_file`] are for quantized checkpoints;
 //!   [`dequantize_tensors`] and its like take and give tensors in memory.
-//! - [`inspect`], [`diff`] and [`report`] look at files, and [`pipeline`] moves the elements of all of these.
+//! - [`inspect`], [`diff`] and [`report`] look at files, and [`parts`] writes a checkpoint by several processes.
 //!
 //! No input makes any of this panic, and nothing is allocated because a file claims it: sizes are multiplied with
 //! checks and compared with the bytes that are there first.
@@ -29,25 +29,25 @@
 #[macro_use]
 mod builders;
 mod cast;
-pub mod counts;
+mod counts;
 mod dequantize;
 mod error;
-pub mod formats;
+mod formats;
 mod glob;
 mod in_memory;
 mod inspect;
-pub mod io;
+mod io;
 mod layouts;
 mod opened;
 pub mod parts;
-pub mod pipeline;
+mod pipeline;
 mod quantize;
 mod report;
 mod request;
 mod rewrite;
 mod selection;
 mod summary;
-pub mod text;
+mod text;
 mod transcode;
 
 pub use cast::{bit_cast_file, cast_file};
@@ -57,30 +57,56 @@ pub use error::FileError;
 pub use formats::error::{FormatError, Invalid, InvalidKind};
 pub use formats::format::Format;
 pub use formats::output::WriteOptions;
+pub use formats::safetensors;
 pub use formats::source::NamedTensor;
 pub use formats::tensor::{put_tensor, read_tensor, read_tensor_as, read_tensor_from, read_tensors_from, write_tensor};
-pub use formats::{gguf, npy, pb, safetensors};
 pub use in_memory::{
     HeldTensor, TensorsInMemory, dequantize_tensors, quantize_tensors, quantized_tensors, transcode_tensors,
 };
 pub use inspect::{
     DiffRequest, Difference, FileInfo, InspectRequest, Quantized, QuantizedWeight, ScaleExtent, TensorInfo, Values,
-    diff, diff_with, inspect, inspect_opened, open,
+    diff, diff_with, inspect,
 };
-pub use io::{AtomicFile, Watch, end_without_traces, room_for_a_thread};
+pub use io::positional::ReadAt;
+pub use io::{AtomicFile, InputFile, IoError, Watch, end_without_traces, room_for_a_thread};
 pub use layouts::{Activations, GgufFormat, Granularity, QuantizedFormat, Scheme};
 pub use quantize::{
     ConstantRequest, ModelForm, QuantizeRequest, QuantizedConstant, Scaled, StoredValues, quantize_file,
 };
 pub use report::{
     Blocks, Candidate, CandidateFormat, Concern, Grade, Magnitudes, Ratios, Report, ReportRequest, TensorReport,
-    Totals, report, report_of, report_opened,
+    Totals, report, report_of,
 };
 pub use request::{BitCastRequest, CastRequest, ModelOptions, RawInput, RunOptions, Storage};
 pub use rewrite::MadeTensors;
 pub use selection::{Pattern, Rule, Selection, SelectionError, Target, Unmatched, admits, check_names, nearest};
 pub use summary::{Summary, TensorSummary};
+pub use text::Wording;
 pub use transcode::{TranscodeRequest, transcode_file};
+
+/// What the other crates of this project share with this one. No promise: it changes without notice.
+#[doc(hidden)]
+pub mod engine {
+    pub use crate::counts::{Counter, Counters, Sides, value_of};
+    pub use crate::formats::input::{Given, Input, Location, StoredTensor};
+    pub use crate::formats::pb;
+    pub use crate::formats::protobuf::{onnx, outline, wire};
+    pub use crate::formats::source::{Items, Source, SourceData, byte_len};
+    pub use crate::inspect::{inspect_opened, open};
+    pub use crate::io::atomic::{check_vacant, folder_of, link_over, together};
+    pub use crate::io::progress::Meter;
+    pub use crate::io::{FolderLock, create_page, fs, links, memory};
+    pub use crate::report::report_opened;
+    pub use crate::text::{Lines, PathText, Printable, ShapeText, Short, TensorText, named};
+
+    /// The pipeline: see `docs/dev/files-and-models.md`.
+    pub mod pipeline {
+        pub use crate::pipeline::{
+            Chain, Clamp, Compute, Decode, Greatest, InMemory, InPlace, Nowhere, PipelineError, Progress, ScaledCast,
+            Scratch, Sink, Step, Task, TaskInput, Transform, run,
+        };
+    }
+}
 
 /// The README's example, compiled and run as a test.
 #[cfg(doctest)]

@@ -18,8 +18,9 @@ use std::thread;
 
 pub use clamp::Clamp;
 pub use greatest::Greatest;
-pub use sinks::{InMemory, InPlace, InStretches, Nowhere, Ordered, Same, Sink};
-pub use task::{Chain, Compute, Decode, ReadBack, ScaledCast, Scratch, Step, Task, TaskInput, Transform};
+pub use sinks::{InMemory, InPlace, Nowhere, Sink};
+pub(crate) use sinks::{InStretches, Ordered, Same};
+pub use task::{Chain, Compute, Decode, ScaledCast, Scratch, Step, Task, TaskInput, Transform};
 
 /// What went wrong.
 #[derive(Debug)]

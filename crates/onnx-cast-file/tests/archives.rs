@@ -5,8 +5,7 @@ mod common;
 
 use common::{Format, read, text_without};
 use onnx_cast::{Cast, CastOptions, DataType, Strings, Tensor};
-use onnx_cast_file::io::InputFile;
-use onnx_cast_file::{CastRequest, cast_file, read_tensor_as, read_tensors_from, safetensors};
+use onnx_cast_file::{CastRequest, InputFile, cast_file, read_tensor_as, read_tensors_from, safetensors};
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::path::Path;

@@ -1,11 +1,9 @@
 //! GGUF files, against the values that the gguf package reads (`crates/testkit/data/gguf`), and files that lie.
 
 use onnx_cast::{Cast, CastOptions, DataType, TensorView};
-use onnx_cast_file::formats::tensor::read_tensors_from;
-use onnx_cast_file::io::InputFile;
 use onnx_cast_file::{
-    CastRequest, DequantizeRequest, DiffRequest, Difference, Format, InspectRequest, NamedTensor, RawInput, RunOptions,
-    Scheme, cast_file, dequantize_file, diff, inspect,
+    CastRequest, DequantizeRequest, DiffRequest, Difference, Format, InputFile, InspectRequest, NamedTensor, RawInput,
+    RunOptions, Scheme, cast_file, dequantize_file, diff, inspect, read_tensors_from,
 };
 use std::collections::BTreeMap;
 use std::fs;

@@ -2,12 +2,10 @@
 //! checkpoints that cannot become one.
 
 use onnx_cast::{BlockFormat, DataType, Tensor};
-use onnx_cast_file::formats::tensor::read_tensors_from;
-use onnx_cast_file::io::InputFile;
 use onnx_cast_file::{
-    CandidateFormat, DequantizeRequest, Format, GgufFormat, Granularity, InspectRequest, Loss, QuantizeRequest,
-    QuantizedFormat, ReportRequest, RunOptions, Scheme, TranscodeRequest, dequantize_file, inspect, quantize_file,
-    report, transcode_file,
+    CandidateFormat, DequantizeRequest, Format, GgufFormat, Granularity, InputFile, InspectRequest, Loss,
+    QuantizeRequest, QuantizedFormat, ReportRequest, RunOptions, Scheme, TranscodeRequest, dequantize_file, inspect,
+    quantize_file, read_tensors_from, report, transcode_file,
 };
 use serde_json::{Value, json};
 use std::fs;

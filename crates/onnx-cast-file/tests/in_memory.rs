@@ -2,13 +2,11 @@
 //! `crates/testkit/data/checkpoints`.
 
 use onnx_cast::{BlockFormat, DataType, Tensor};
-use onnx_cast_file::formats::tensor::read_tensors_from;
-use onnx_cast_file::io::positional::InputFile;
 use onnx_cast_file::parts::{FileJob, Part, files, lay_out, name_whole, part_is_there, write_part, write_side_files};
 use onnx_cast_file::{
-    DequantizeRequest, Format, Granularity, HeldTensor, Loss, MadeTensors, NamedTensor, QuantizeRequest,
+    DequantizeRequest, Format, Granularity, HeldTensor, InputFile, Loss, MadeTensors, NamedTensor, QuantizeRequest,
     QuantizedFormat, RunOptions, Scheme, TensorsInMemory, TranscodeRequest, dequantize_file, dequantize_tensors,
-    inspect, quantize_file, quantize_tensors, quantized_tensors, transcode_file, transcode_tensors,
+    inspect, quantize_file, quantize_tensors, quantized_tensors, read_tensors_from, transcode_file, transcode_tensors,
 };
 use std::collections::BTreeMap;
 use std::fs;

@@ -2,8 +2,9 @@
 //! and several counts of threads. The naive one takes single bits, and knows no parts, vectors or threads.
 
 use onnx_cast::{DataType, Tensor};
-use onnx_cast_file::io::InputFile;
-use onnx_cast_file::{DequantizeRequest, Format, RunOptions, dequantize_file, read_tensors_from, safetensors};
+use onnx_cast_file::{
+    DequantizeRequest, Format, InputFile, RunOptions, dequantize_file, read_tensors_from, safetensors,
+};
 use std::fs;
 
 /// Numbers of one sequence.

@@ -2,11 +2,9 @@
 //! `crates/testkit/data/checkpoints`.
 
 use onnx_cast::{BlockFormat, Cast, CastOptions, DataType, ScaleRule};
-use onnx_cast_file::formats::tensor::read_tensors_from;
-use onnx_cast_file::io::positional::InputFile;
 use onnx_cast_file::{
-    Activations, DequantizeRequest, Format, Granularity, NamedTensor, QuantizeRequest, QuantizedFormat, Rule, Scheme,
-    Selection, TranscodeRequest, dequantize_file, quantize_file, transcode_file,
+    Activations, DequantizeRequest, Format, Granularity, InputFile, NamedTensor, QuantizeRequest, QuantizedFormat,
+    Rule, Scheme, Selection, TranscodeRequest, dequantize_file, quantize_file, read_tensors_from, transcode_file,
 };
 use std::collections::BTreeMap;
 use std::fs;

@@ -5,10 +5,9 @@
 //! `ONNX_CAST_ROUNDS=1000 cargo test --release -p onnx-cast-file --test quantized_naive` draws more cases.
 
 use onnx_cast::{DataType, Tensor};
-use onnx_cast_file::io::InputFile;
 use onnx_cast_file::{
-    Format, Granularity, QuantizeRequest, QuantizedFormat, RunOptions, Scheme, quantize_file, read_tensors_from,
-    safetensors,
+    Format, Granularity, InputFile, QuantizeRequest, QuantizedFormat, RunOptions, Scheme, quantize_file,
+    read_tensors_from, safetensors,
 };
 use std::collections::HashMap;
 use std::fs;

@@ -6,8 +6,8 @@ use crate::messages::attribute;
 use crate::rope::{CastElements, ElementSource};
 use crate::tree::{Attribute, Node};
 use onnx_cast::{DataType, Strings};
-use onnx_cast_file::formats::pb;
-use onnx_cast_file::formats::protobuf::wire::{self, Value, last};
+use onnx_cast_file::engine::pb;
+use onnx_cast_file::engine::wire::{self, Value, last};
 
 /// A constant of the model.
 pub(crate) struct Constant<'a> {

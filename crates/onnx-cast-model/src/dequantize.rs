@@ -5,8 +5,8 @@ use crate::fold::{FoldOutcome, FoldRequest, FoldSummary, Folded, edits};
 use crate::replaced;
 use crate::rewrite::{Request, rewrite};
 use onnx_cast::{DataType, element_count};
-use onnx_cast_file::text::{Short, Wording};
-use onnx_cast_file::{DequantizeRequest, Summary, TensorSummary};
+use onnx_cast_file::engine::Short;
+use onnx_cast_file::{DequantizeRequest, Summary, TensorSummary, Wording};
 use std::path::Path;
 
 /// Replaces what DequantizeLinear gives of constants by its values. They keep their type, which the request has to

@@ -3,8 +3,8 @@
 use crate::messages::attribute;
 use crate::rope::CastElements;
 use onnx_cast::DataType;
-use onnx_cast_file::formats::protobuf::wire;
-use onnx_cast_file::pipeline::{Greatest, Task, Transform};
+use onnx_cast_file::engine::pipeline::{Greatest, Task, Transform};
+use onnx_cast_file::engine::wire;
 use std::collections::HashMap;
 use std::sync::Arc;
 

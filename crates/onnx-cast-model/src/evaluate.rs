@@ -9,9 +9,8 @@ use crate::error::{Error, ModelError};
 use crate::messages::MODEL;
 use onnx_cast::ops::Dim;
 use onnx_cast::{BitCast, Cast, CastLike, DataType, DequantizeLinear, DynamicQuantizeLinear, QuantizeLinear, Tensor};
-use onnx_cast_file::NamedTensor;
-use onnx_cast_file::formats::protobuf::outline::{Backing, Outline, OutlineError};
-use onnx_cast_file::io::InputFile;
+use onnx_cast_file::engine::outline::{Backing, Outline, OutlineError};
+use onnx_cast_file::{InputFile, NamedTensor};
 use std::collections::HashMap;
 use std::path::Path;
 

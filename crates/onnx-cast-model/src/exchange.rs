@@ -5,9 +5,8 @@
 //! the other one. So the new elements first get a name of their own, and a model that refers to that takes the old
 //! one's place; only then are the old elements replaced, and then the model by one that refers to these.
 
-use onnx_cast_file::io::IoError;
-use onnx_cast_file::io::atomic::{AtomicFile, link_over};
-use onnx_cast_file::io::fs;
+use onnx_cast_file::engine::{fs, link_over};
+use onnx_cast_file::{AtomicFile, IoError};
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -163,7 +162,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         model(folder.path());
         let path = folder.path().join("m.onnx");
-        let opened = onnx_cast_file::io::InputFile::open(&path).expect("a file");
+        let opened = onnx_cast_file::InputFile::open(&path).expect("a file");
         assert!(!opened.is_replaced());
         cast(&path, &path, &CastRequest::new(DataType::Float16)).expect("a cast");
         assert!(opened.is_replaced());

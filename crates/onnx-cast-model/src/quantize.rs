@@ -18,7 +18,7 @@ use crate::upgrade;
 use crate::weights::{MIN_SIZE, Made, rewrite_counted};
 use matmul_nbits::{MICROSOFT, Products};
 use onnx_cast::DataType;
-use onnx_cast_file::text::named;
+use onnx_cast_file::engine::named;
 use onnx_cast_file::{ModelForm, ModelOptions, QuantizeRequest, QuantizedFormat, Summary, TensorSummary};
 use readings::{Axes, Calls, Found, Site, site};
 use std::collections::{HashMap, HashSet};

@@ -6,9 +6,9 @@ use crate::external::Files;
 use crate::rewrite::{is_same, open};
 use crate::tree::Document;
 use onnx_cast::DataType;
-use onnx_cast_file::formats::protobuf::outline::Backing;
-use onnx_cast_file::io::{InputFile, fs};
-use onnx_cast_file::{FileError, TensorSummary, WriteOptions};
+use onnx_cast_file::engine::fs;
+use onnx_cast_file::engine::outline::Backing;
+use onnx_cast_file::{FileError, InputFile, TensorSummary, WriteOptions};
 use std::path::Path;
 
 /// Refuses to replace a model that seems to be another input ([`FileError::check_replaced`]). `plan` says what is to be

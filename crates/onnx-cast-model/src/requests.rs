@@ -7,11 +7,10 @@ use crate::error::Error;
 use crate::quantize::quantize_weights;
 use crate::weights::{MIN_SIZE, cast_constants};
 use onnx_cast::{CastOptions, DataType};
-use onnx_cast_file::formats::input::Input;
-use onnx_cast_file::text::Wording;
+use onnx_cast_file::engine::Input;
 use onnx_cast_file::{
     BitCastRequest, CastRequest, DequantizeRequest, DiffRequest, Difference, FileError, FileInfo, Format,
-    InspectRequest, ModelForm, QuantizeRequest, Report, ReportRequest, Summary, TranscodeRequest, check_names,
+    InspectRequest, ModelForm, QuantizeRequest, Report, ReportRequest, Summary, TranscodeRequest, Wording, check_names,
 };
 use std::path::Path;
 
@@ -162,7 +161,7 @@ pub fn transcode(
 }
 
 fn open(path: &Path, from: Option<DataType>) -> Result<Input, Error> {
-    if is_model(path) { Ok(contents::open(path, false)?.0) } else { Ok(onnx_cast_file::open(path, from)?) }
+    if is_model(path) { Ok(contents::open(path, false)?.0) } else { Ok(onnx_cast_file::engine::open(path, from)?) }
 }
 
 /// Lists the tensors of a file, of a model (its constants, those of graphs within others under their paths), of a
@@ -186,7 +185,7 @@ pub fn inspect_model(path: impl AsRef<Path>, request: &InspectRequest) -> Result
     let names = input.tensors.iter().map(|stored| &*stored.name);
     check_names(&request.include, &request.exclude, names)
         .map_err(|error| Error::model(path.as_ref(), error.into()))?;
-    let file = onnx_cast_file::inspect_opened(vec![input], request)?;
+    let file = onnx_cast_file::engine::inspect_opened(vec![input], request)?;
     Ok(Inspection { file, model: Some(model) })
 }
 
@@ -220,5 +219,5 @@ pub fn report(path: impl AsRef<Path>, request: &ReportRequest) -> Result<Report,
 pub fn report_model(path: impl AsRef<Path>, request: &ReportRequest) -> Result<Report, Error> {
     let request = request.clone().min_size(request.min_size.or(Some(MIN_SIZE)));
     let (input, _) = contents::open(path.as_ref(), false)?;
-    Ok(onnx_cast_file::report_opened(&[input], &request)?)
+    Ok(onnx_cast_file::engine::report_opened(&[input], &request)?)
 }

@@ -11,16 +11,12 @@ use crate::external::Files;
 use crate::messages::MODEL;
 use crate::rope::Rope;
 use crate::tree::Document;
-use onnx_cast_file::formats::pb::MAX_MESSAGE;
-use onnx_cast_file::formats::protobuf::outline::{Backing, Outline, OutlineError};
-use onnx_cast_file::io::atomic::{check_vacant, folder_of, together};
-use onnx_cast_file::io::fs;
-use onnx_cast_file::io::memory::zeros;
-use onnx_cast_file::io::progress::{Meter, Watch};
-use onnx_cast_file::io::{AtomicFile, FolderLock, InputFile, IoError};
-use onnx_cast_file::pipeline::{self, InMemory, InPlace, Nowhere, PipelineError, Sink, Task};
-use onnx_cast_file::text::{Short, Wording};
-use onnx_cast_file::{FileError, RunOptions, Storage};
+use onnx_cast_file::engine::memory::zeros;
+use onnx_cast_file::engine::outline::{Backing, Outline, OutlineError};
+use onnx_cast_file::engine::pb::MAX_MESSAGE;
+use onnx_cast_file::engine::pipeline::{self, InMemory, InPlace, Nowhere, PipelineError, Sink, Task};
+use onnx_cast_file::engine::{FolderLock, Meter, Short, check_vacant, folder_of, fs, together};
+use onnx_cast_file::{AtomicFile, FileError, InputFile, IoError, RunOptions, Storage, Watch, Wording};
 use std::ffi::OsStr;
 use std::io;
 use std::path::{Component, Path, PathBuf};
@@ -412,7 +408,7 @@ pub(crate) mod tests {
     use super::*;
     use crate::messages;
     use onnx_cast::DataType;
-    use onnx_cast_file::formats::protobuf::{onnx, wire};
+    use onnx_cast_file::engine::{onnx, wire};
     use std::ops::ControlFlow;
 
     /// A model of initializers of as many elements, whose bytes are all 7.

@@ -3,16 +3,11 @@
 //! pipeline writes it, by one task for each piece.
 
 use onnx_cast::DataType;
-use onnx_cast_file::StoredValues;
-use onnx_cast_file::counts::Counter;
-use onnx_cast_file::formats::pb;
-use onnx_cast_file::formats::protobuf::outline::{Backing, Outline};
-use onnx_cast_file::formats::protobuf::wire;
-use onnx_cast_file::formats::source::{Items, SourceData};
-use onnx_cast_file::io::InputFile;
-use onnx_cast_file::io::memory::zeros;
-use onnx_cast_file::io::positional::ReadAt;
-use onnx_cast_file::pipeline::{self, Chain, Compute, Decode, InMemory, Step, Task, Transform};
+use onnx_cast_file::engine::memory::zeros;
+use onnx_cast_file::engine::outline::{Backing, Outline};
+use onnx_cast_file::engine::pipeline::{self, Chain, Compute, Decode, InMemory, Step, Task, Transform};
+use onnx_cast_file::engine::{Counter, Items, SourceData, pb, wire};
+use onnx_cast_file::{InputFile, ReadAt, StoredValues};
 use std::fmt;
 use std::io;
 use std::ops::{ControlFlow, Range};

@@ -31,7 +31,7 @@ use callers::Callers;
 use draft::Draft;
 use known::{At, BodyFacts};
 use onnx_cast::NEWEST_OPSET;
-use onnx_cast_file::text::Short;
+use onnx_cast_file::engine::Short;
 use onnx_cast_file::{RunOptions, Storage};
 use site::{Shared, Site};
 use std::cell::OnceCell;

@@ -1,8 +1,7 @@
 //! Are values that overflow or are NaN told when a model's weights are cast or quantized, and do losses fail the work?
 
 use onnx_cast::DataType;
-use onnx_cast_file::counts::Loss;
-use onnx_cast_file::{CastRequest, FileError, QuantizeRequest, QuantizedFormat, RunOptions, Summary};
+use onnx_cast_file::{CastRequest, FileError, Loss, QuantizeRequest, QuantizedFormat, RunOptions, Summary};
 use onnx_cast_model::{Error, cast, quantize};
 use std::fs;
 use std::path::{Path, PathBuf};

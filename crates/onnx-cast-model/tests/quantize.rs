@@ -1,7 +1,7 @@
 //! Are the weights of models quantized along the axes by which operators read them, and by blocks of any size?
 
 use onnx_cast::{DataType, LinearScale, Tensor, TensorView};
-use onnx_cast_file::formats::protobuf::wire::{Value, all_bytes, last};
+use onnx_cast_file::engine::wire::{Value, all_bytes, last};
 use onnx_cast_file::{Granularity, ModelForm, QuantizeRequest, RunOptions, Summary};
 use onnx_cast_model::{dequantize, quantize};
 use std::collections::HashMap;

@@ -2,10 +2,9 @@
 
 use crate::fields::Fields;
 use crate::{Failure, Result};
-use onnx_cast_file::text::Wording;
 use onnx_cast_file::{
     CandidateFormat, CastRequest, InspectRequest, ModelOptions, QuantizeRequest, QuantizedFormat, RawInput,
-    ReportRequest, RunOptions, Scheme, Selection, Watch,
+    ReportRequest, RunOptions, Scheme, Selection, Watch, Wording,
 };
 use onnx_cast_report::{cast_json, info_json, json as report_json, page_data};
 use serde_json::{Value, json};

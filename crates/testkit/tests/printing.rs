@@ -1,4 +1,4 @@
-//! Is a path printed only through `onnx_cast_file::text::PathText`, which escapes what would move the cursor?
+//! Is a path printed only through `onnx_cast_file::engine::PathText`, which escapes what would move the cursor?
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -3,9 +3,9 @@
 use crate::scratch;
 use arbitrary::{Result, Unstructured};
 use onnx_cast::{Cast, CastOptions, DataType, Tensor};
-use onnx_cast_file::formats::tensor::read_tensors_from;
-use onnx_cast_file::io::InputFile;
-use onnx_cast_file::{DequantizeRequest, Format, InspectRequest, NamedTensor, dequantize_file, inspect};
+use onnx_cast_file::{
+    DequantizeRequest, Format, InputFile, InspectRequest, NamedTensor, dequantize_file, inspect, read_tensors_from,
+};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;

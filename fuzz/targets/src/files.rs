@@ -3,12 +3,11 @@
 use crate::scratch;
 use arbitrary::Unstructured;
 use onnx_cast::{Cast, CastOptions, DataType, Tensor};
-use onnx_cast_file::formats::input::{Given, Input};
-use onnx_cast_file::io::InputFile;
+use onnx_cast_file::engine::{Given, Input};
 use onnx_cast_file::{
-    CastRequest, DequantizeRequest, DiffRequest, Difference, Format, FormatError, InspectRequest, NamedTensor,
-    RawInput, RunOptions, WriteOptions, cast_file, dequantize_file, diff, inspect, put_tensor, read_tensor_as,
-    read_tensor_from, read_tensors_from,
+    CastRequest, DequantizeRequest, DiffRequest, Difference, Format, FormatError, InputFile, InspectRequest,
+    NamedTensor, RawInput, RunOptions, WriteOptions, cast_file, dequantize_file, diff, inspect, put_tensor,
+    read_tensor_as, read_tensor_from, read_tensors_from,
 };
 use std::io::{Cursor, Read, Write};
 use std::path::Path;

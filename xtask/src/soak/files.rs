@@ -4,11 +4,10 @@ use super::counts::Counts;
 use super::{State, draw};
 use crate::claim::Claim;
 use onnx_cast::{Backend, Tensor, available_backends};
-use onnx_cast_file::io::InputFile;
 use onnx_cast_file::safetensors::{self, type_name};
 use onnx_cast_file::{
-    CastRequest, DiffRequest, Format, NamedTensor, WriteOptions, cast_file, diff, read_tensor_as, read_tensors_from,
-    write_tensor,
+    CastRequest, DiffRequest, Format, InputFile, NamedTensor, WriteOptions, cast_file, diff, read_tensor_as,
+    read_tensors_from, write_tensor,
 };
 use std::path::{Path, PathBuf};
 use testkit::generators::Rng;

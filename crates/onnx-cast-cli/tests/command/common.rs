@@ -2,8 +2,7 @@
 
 use assert_cmd::Command;
 use onnx_cast::{DataType, Tensor};
-use onnx_cast_file::io::InputFile;
-use onnx_cast_file::{Format, NamedTensor, WriteOptions, put_tensor, read_tensors_from};
+use onnx_cast_file::{Format, InputFile, NamedTensor, WriteOptions, put_tensor, read_tensors_from};
 use std::path::Path;
 use std::process::Output;
 use testkit::fixtures::as_on_unix;

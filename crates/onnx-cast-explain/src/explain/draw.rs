@@ -8,7 +8,7 @@ use crate::value::{Element, hex};
 use anstyle::{AnsiColor, Style};
 use anyhow::Result;
 use onnx_cast::DataType;
-use onnx_cast_file::text::Short;
+use onnx_cast_file::engine::Short;
 use std::fmt::Write as _;
 
 /// Columns of the line between the neighbours.

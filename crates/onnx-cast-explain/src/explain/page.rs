@@ -7,7 +7,7 @@ use super::render::{error_text, exact_quotient, is_result, operator};
 use super::{End, Explanation, Neighbour, Neighbours, Request, Scaled, Side};
 use crate::value::{Element, hex};
 use anyhow::Result;
-use onnx_cast_file::text::Short;
+use onnx_cast_file::engine::Short;
 use onnx_cast_report::{BASE_STYLE, fill};
 use std::fmt::Write as _;
 

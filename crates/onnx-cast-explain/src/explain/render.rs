@@ -5,7 +5,7 @@ use super::{End, Explanation, Neighbour, Neighbours, Scaled, Side, integer_limit
 use crate::decimal::Quotient;
 use crate::value::{Element, Value, hex};
 use anyhow::Result;
-use onnx_cast_file::text::Short;
+use onnx_cast_file::engine::Short;
 use serde_json::{Map, json};
 use std::fmt::Write as _;
 

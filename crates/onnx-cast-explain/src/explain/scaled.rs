@@ -14,7 +14,7 @@ use onnx_cast::{
     Cast, CastError, CastOptions, DataType, DequantizeLinear, DequantizeOptions, Operator, QuantizeLinear,
     QuantizeOptions, RoundMode, Tensor,
 };
-use onnx_cast_file::text::Short;
+use onnx_cast_file::engine::Short;
 use std::cmp::Ordering;
 
 /// What is asked of QuantizeLinear.

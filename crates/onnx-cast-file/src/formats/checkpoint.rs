@@ -91,7 +91,7 @@ fn interrupted() -> Invalid {
 }
 
 /// The files that a path stands for.
-pub fn files(path: &Path) -> Result<Vec<PathBuf>, FormatError> {
+pub(crate) fn files(path: &Path) -> Result<Vec<PathBuf>, FormatError> {
     Ok(match locate(path)? {
         Located::File => vec![path.to_owned()],
         Located::InFolder(file) => vec![file],

@@ -22,7 +22,7 @@ use std::ops::Range;
 use std::path::Path;
 
 pub(crate) use types::UNKNOWN as UNKNOWN_TYPE;
-pub use types::{BlockCoding, GgufType, Held};
+pub(crate) use types::{BlockCoding, GgufType, Held};
 pub(crate) use write::{ALIGNMENT as WRITTEN_ALIGNMENT, Described, Metadata, MetadataValue, header};
 
 /// The extension of a scale beside a weight, in place of `.weight`.

@@ -237,7 +237,7 @@ impl Input {
 }
 
 /// Holds the type that the caller gave against the file's.
-pub fn check_type(path: &Path, stored: &StoredTensor, want: Option<DataType>) -> Result<(), FormatError> {
+pub(crate) fn check_type(path: &Path, stored: &StoredTensor, want: Option<DataType>) -> Result<(), FormatError> {
     match want {
         Some(want) if want != stored.data_type => {
             let what = format!("{}, not {want} as asked", stored.data_type);

@@ -16,8 +16,8 @@ request! {
     /// How to write.
     #[derive(Copy, Default, PartialEq, Eq)]
     pub struct WriteOptions {
-        /// In `.npy`, write types that numpy has no name for as the unsigned integers of their bits: see
-        /// [`crate::npy`].
+        /// In `.npy`, write types that numpy has no name for as the unsigned integers of their bits, `<u2`
+        /// and `|u1`, in place of `<V2` and `<V1`.
         pub npy_plain: bool,
         /// Replace nothing: an output that exists, or appears meanwhile, is an error. A folder may be there, if it is
         /// empty.

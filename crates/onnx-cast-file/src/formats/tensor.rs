@@ -19,7 +19,7 @@ pub fn read_tensor(path: impl AsRef<Path>) -> Result<NamedTensor, FormatError> {
     read_tensor_as(path, None)
 }
 
-/// As [`read_tensor`], with the element type of a `.npy` file that does not tell it: see [`crate::npy`].
+/// As [`read_tensor`], with the element type of a `.npy` file that does not tell it (`V1`, `u1`, `u2`).
 ///
 /// # Errors
 /// As [`read_tensor`], and where the file tells another type.

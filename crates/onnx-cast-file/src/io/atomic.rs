@@ -241,7 +241,7 @@ fn occupied(path: &Path) -> IoError {
 }
 
 /// The file that will be replaced, which must be one that may be, and what is there.
-pub fn target_of(path: &Path) -> Result<(PathBuf, Option<fs::Metadata>), IoError> {
+pub(crate) fn target_of(path: &Path) -> Result<(PathBuf, Option<fs::Metadata>), IoError> {
     let refuse = |error| IoError::new(path, "write", error);
     // A link that leads nowhere, or a new name, is its own target.
     let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
@@ -271,7 +271,7 @@ fn buffered(file: File) -> io::BufWriter<File> {
 }
 
 /// Makes the folder that a file is to be in.
-pub fn create_folder(file: &Path) -> Result<(), IoError> {
+pub(crate) fn create_folder(file: &Path) -> Result<(), IoError> {
     let folder = folder_of(file);
     fs::create_dir_all(folder).map_err(|error| IoError::new(folder, "make the folder", error))
 }

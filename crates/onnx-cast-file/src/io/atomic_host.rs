@@ -113,12 +113,12 @@ pub fn check_vacant(_: &Path) -> Result<(), IoError> {
 }
 
 /// The file that will be written, where nothing is there before.
-pub fn target_of(path: &Path) -> Result<(PathBuf, Option<fs::Metadata>), IoError> {
+pub(crate) fn target_of(path: &Path) -> Result<(PathBuf, Option<fs::Metadata>), IoError> {
     Ok((path.to_owned(), None))
 }
 
 /// Folders are made with their files.
-pub fn create_folder(_: &Path) -> Result<(), IoError> {
+pub(crate) fn create_folder(_: &Path) -> Result<(), IoError> {
     Ok(())
 }
 

@@ -194,14 +194,14 @@ impl InputFile {
 
 /// A file that is read in order.
 #[derive(Clone, Debug)]
-pub struct PositionedReader<'a> {
+pub(crate) struct PositionedReader<'a> {
     file: &'a InputFile,
     at: u64,
 }
 
 impl<'a> PositionedReader<'a> {
     /// A reader that starts at the first byte.
-    pub fn new(file: &'a InputFile) -> Self {
+    pub(crate) fn new(file: &'a InputFile) -> Self {
         PositionedReader { file, at: 0 }
     }
 }
@@ -244,19 +244,19 @@ fn read_some(file: &File, at: u64, bytes: &mut [u8]) -> io::Result<usize> {
 
 /// Writes all of `bytes` at a place.
 #[cfg(all(target_family = "wasm", target_os = "unknown"))]
-pub fn write_at(file: &File, at: u64, bytes: &[u8]) -> io::Result<()> {
+pub(crate) fn write_at(file: &File, at: u64, bytes: &[u8]) -> io::Result<()> {
     file.write_all_at(at, bytes)
 }
 
 /// Writes all of `bytes` at a place.
 #[cfg(unix)]
-pub fn write_at(file: &File, at: u64, bytes: &[u8]) -> io::Result<()> {
+pub(crate) fn write_at(file: &File, at: u64, bytes: &[u8]) -> io::Result<()> {
     std::os::unix::fs::FileExt::write_all_at(file, bytes, at)
 }
 
 /// Writes all of `bytes` at a place.
 #[cfg(windows)]
-pub fn write_at(file: &File, mut at: u64, mut bytes: &[u8]) -> io::Result<()> {
+pub(crate) fn write_at(file: &File, mut at: u64, mut bytes: &[u8]) -> io::Result<()> {
     while !bytes.is_empty() {
         let len = std::os::windows::fs::FileExt::seek_write(file, bytes, at)?;
         if len == 0 {

@@ -37,7 +37,7 @@ impl Sink for Nowhere {
 
 /// Compares a file with what would be written to it.
 #[derive(Debug)]
-pub struct Same<'a>(pub &'a InputFile);
+pub(crate) struct Same<'a>(pub &'a InputFile);
 
 impl Sink for Same<'_> {
     fn put(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
@@ -62,7 +62,7 @@ impl Sink for InMemory {
 
 /// Pieces of memory, each at a place of the output. What belongs elsewhere is refused.
 #[derive(Debug, Default)]
-pub struct InStretches<'a> {
+pub(crate) struct InStretches<'a> {
     /// In the order of their places.
     stretches: Vec<(u64, Mutex<&'a mut [u8]>)>,
 }
@@ -72,7 +72,7 @@ impl<'a> InStretches<'a> {
     const STRETCH: usize = 1 << 18;
 
     /// Adds memory at a place behind all others.
-    pub fn add(&mut self, at: u64, memory: &'a mut [u8]) {
+    pub(crate) fn add(&mut self, at: u64, memory: &'a mut [u8]) {
         let stretches = memory.chunks_mut(Self::STRETCH).enumerate();
         let place = |index: usize| at + (index * Self::STRETCH) as u64;
         self.stretches.extend(stretches.map(|(index, bytes)| (place(index), Mutex::new(bytes))));
@@ -98,7 +98,7 @@ impl Sink for InStretches<'_> {
 
 /// A sink over a writer that takes bytes in order. Chunks wait for those before them.
 #[derive(Debug)]
-pub struct Ordered<W> {
+pub(crate) struct Ordered<W> {
     state: Mutex<OrderedState<W>>,
     changed: Condvar,
 }
@@ -112,7 +112,7 @@ struct OrderedState<W> {
 
 impl<W> Ordered<W> {
     /// Writes to `out`, whose present place is 0.
-    pub fn new(out: W) -> Self {
+    pub(crate) fn new(out: W) -> Self {
         Ordered { state: Mutex::new(OrderedState { at: 0, aborted: false, out }), changed: Condvar::new() }
     }
 }

@@ -2,9 +2,9 @@
 #![allow(dead_code)] // not every test needs everything
 
 use onnx_cast::DataType;
-use onnx_cast_file::formats::tensor::read_tensors_from;
-use onnx_cast_file::io::positional::InputFile;
-use onnx_cast_file::{DequantizeRequest, FileError, Format, NamedTensor, Summary, dequantize_file};
+use onnx_cast_file::{
+    DequantizeRequest, FileError, Format, InputFile, NamedTensor, Summary, dequantize_file, read_tensors_from,
+};
 use std::fs;
 use std::path::{Path, PathBuf};
 

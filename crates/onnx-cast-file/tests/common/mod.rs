@@ -4,9 +4,10 @@
 pub(crate) use testkit::fixtures::{file, files, text_without, unhex};
 
 use onnx_cast::{Data, DataType, Strings, Tensor, TensorView};
-use onnx_cast_file::formats::input::{Given, Input};
-use onnx_cast_file::io::InputFile;
-use onnx_cast_file::{FormatError, NamedTensor, WriteOptions, put_tensor, read_tensor_from, read_tensors_from};
+use onnx_cast_file::engine::{Given, Input};
+use onnx_cast_file::{
+    FormatError, InputFile, NamedTensor, WriteOptions, put_tensor, read_tensor_from, read_tensors_from,
+};
 use std::path::Path;
 
 pub(crate) use onnx_cast_file::Format;

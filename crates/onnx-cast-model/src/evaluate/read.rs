@@ -14,10 +14,9 @@ use onnx_cast::{
     Tensor, TensorError,
 };
 use onnx_cast_file::NamedTensor;
-use onnx_cast_file::formats::pb;
-use onnx_cast_file::formats::protobuf::outline::{Outline, OutlineError};
-use onnx_cast_file::formats::protobuf::wire::{Field, Fields, Value, all_bytes, last};
-use onnx_cast_file::text::Short;
+use onnx_cast_file::engine::outline::{Outline, OutlineError};
+use onnx_cast_file::engine::wire::{Field, Fields, Value, all_bytes, last};
+use onnx_cast_file::engine::{Short, pb};
 use std::collections::{HashMap, HashSet};
 
 pub(super) fn read(outline: Result<Outline<'_>, OutlineError>) -> Result<Model, ModelError> {

@@ -6,7 +6,7 @@ use crate::graph::types::{since, version};
 use onnx_cast::ops::Dim;
 use onnx_cast::{CastError, Tensor, TensorView};
 use onnx_cast_file::NamedTensor;
-use onnx_cast_file::text::{ShapeText, Short};
+use onnx_cast_file::engine::{ShapeText, Short};
 use std::collections::HashMap;
 
 /// A value of the graph: the model's own, or computed.

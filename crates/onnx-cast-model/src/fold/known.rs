@@ -5,11 +5,9 @@ use crate::edits::{Content, NewTensor};
 use crate::graph::values::Id;
 use crate::rope::{CastElements, ElementSource};
 use onnx_cast::{DataType, Plan, ScaledPlan, Strings, Tensor, TensorData, TensorView};
-use onnx_cast_file::formats::pb;
-use onnx_cast_file::formats::protobuf::onnx::tensor;
-use onnx_cast_file::formats::protobuf::wire;
-use onnx_cast_file::formats::source::SourceData;
-use onnx_cast_file::pipeline::{ScaledCast, Step};
+use onnx_cast_file::engine::onnx::tensor;
+use onnx_cast_file::engine::pipeline::{ScaledCast, Step};
+use onnx_cast_file::engine::{SourceData, pb, wire};
 use std::sync::Arc;
 
 /// A constant, or what a Cast makes of one.

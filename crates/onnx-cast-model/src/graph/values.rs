@@ -2,7 +2,7 @@
 
 use crate::tree::{Declared, Graph, Node};
 use onnx_cast::DataType;
-use onnx_cast_file::formats::pb;
+use onnx_cast_file::engine::pb;
 use std::collections::{HashMap, HashSet};
 
 /// The place of a value in [`Flow::values`].

@@ -7,8 +7,8 @@ use crate::error::ModelError;
 use crate::graph::values::Origin;
 use crate::paths::{self, segment};
 use crate::tree::{Document, Graph};
+use onnx_cast_file::engine::Short;
 use onnx_cast_file::nearest;
-use onnx_cast_file::text::Short;
 use std::collections::HashMap;
 use std::fmt::Write as _;
 

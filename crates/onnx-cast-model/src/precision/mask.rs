@@ -7,11 +7,9 @@ use crate::edits::NewAttribute;
 use crate::rope::{CastElements, ElementSource};
 use crate::tree::Node;
 use onnx_cast::{Cast, CastOptions, DataType, Tensor};
-use onnx_cast_file::formats::pb;
-use onnx_cast_file::formats::protobuf::onnx::tensor;
-use onnx_cast_file::formats::protobuf::wire;
-use onnx_cast_file::formats::source::SourceData;
-use onnx_cast_file::pipeline::Clamp;
+use onnx_cast_file::engine::onnx::tensor;
+use onnx_cast_file::engine::pipeline::Clamp;
+use onnx_cast_file::engine::{SourceData, pb, wire};
 
 /// Half of the lowest number of a type.
 fn half_of_lowest(low: DataType) -> f32 {

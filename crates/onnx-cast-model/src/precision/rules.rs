@@ -9,8 +9,8 @@ use crate::graph::values::{Id, Origin};
 use crate::tree::Document;
 use crate::types::value::ValueType;
 use onnx_cast::{DataType, Operator};
-use onnx_cast_file::nearest;
-use onnx_cast_file::text::{Short, Wording};
+use onnx_cast_file::engine::Short;
+use onnx_cast_file::{Wording, nearest};
 use std::collections::{HashMap, HashSet};
 
 /// What hardware has units for.

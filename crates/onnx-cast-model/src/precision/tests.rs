@@ -3,8 +3,7 @@
 
 use super::*;
 use onnx_cast::{Cast, CastOptions, TensorView};
-use onnx_cast_file::formats::pb;
-use onnx_cast_file::formats::source::SourceData;
+use onnx_cast_file::engine::{SourceData, pb};
 use testkit::proto::{Message, model, node, tensor};
 
 const FLOAT: i64 = 1;

@@ -20,8 +20,8 @@ use crate::graph::values::{Id, Origin};
 use crate::rope::CastElements;
 use crate::tree::{Document, Names, is_default};
 use onnx_cast::{Cast, CastOptions, DataType};
-use onnx_cast_file::counts::Counter;
-use onnx_cast_file::pipeline::Step;
+use onnx_cast_file::engine::Counter;
+use onnx_cast_file::engine::pipeline::Step;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 

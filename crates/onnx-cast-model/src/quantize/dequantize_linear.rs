@@ -10,8 +10,8 @@ use crate::rope::{CastElements, Computed, ElementSource, LastDecoded};
 use crate::tree::Names;
 use onnx_cast::ops::{Dim, ValueInfo};
 use onnx_cast::{DataType, DequantizeLinear, DequantizeOptions, NEWEST_OPSET, element_count};
-use onnx_cast_file::counts::Counter;
-use onnx_cast_file::pipeline::Compute;
+use onnx_cast_file::engine::Counter;
+use onnx_cast_file::engine::pipeline::Compute;
 use onnx_cast_file::{ConstantRequest, Granularity, QuantizeRequest, QuantizedFormat, Scaled, TensorSummary};
 use std::sync::{Arc, Mutex};
 

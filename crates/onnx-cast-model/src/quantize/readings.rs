@@ -6,8 +6,8 @@ use crate::error::ModelError;
 use crate::graph::values::{Flow, Id, Origin};
 use crate::messages::attribute;
 use crate::tree::{Document, Node, is_default};
-use onnx_cast_file::formats::pb;
-use onnx_cast_file::formats::protobuf::wire::varints;
+use onnx_cast_file::engine::pb;
+use onnx_cast_file::engine::wire::varints;
 use std::collections::HashMap;
 
 /// The operators whose weights are found, as errors name them.

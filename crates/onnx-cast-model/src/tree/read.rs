@@ -5,9 +5,9 @@ use crate::error::{ModelError, ModelErrorKind};
 use crate::messages::{attribute, function, graph, model, node, opset, sparse, value_info};
 use attribute::kind;
 use onnx_cast::{DataType, NEWEST_OPSET};
-use onnx_cast_file::formats::protobuf::onnx::tensor;
-use onnx_cast_file::formats::protobuf::wire::{Fields, Value, all_bytes, last};
-use onnx_cast_file::text::Short;
+use onnx_cast_file::engine::Short;
+use onnx_cast_file::engine::onnx::tensor;
+use onnx_cast_file::engine::wire::{Fields, Value, all_bytes, last};
 use std::rc::Rc;
 
 /// Graphs within graphs. Protocol buffer readers stop at 100 messages within messages, of which a graph takes three.

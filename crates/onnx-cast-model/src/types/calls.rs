@@ -3,7 +3,7 @@
 
 use crate::error::{ModelError, ModelErrorKind};
 use crate::tree::{Attribute, Document, Graph, Node, is_default};
-use onnx_cast_file::text::Short;
+use onnx_cast_file::engine::Short;
 use std::collections::{HashMap, HashSet};
 
 /// Functions that call functions, at most so deep.

@@ -10,7 +10,7 @@ use crate::graph::values::{Flow, Id, Origin, Ports};
 use crate::messages::{attribute, sparse, value_info};
 use crate::tree::{Attribute, Declared, Document, Graph};
 use onnx_cast::DataType;
-use onnx_cast_file::formats::protobuf::wire::{Value, last};
+use onnx_cast_file::engine::wire::{Value, last};
 use std::collections::HashMap;
 
 /// Bodies at most.

@@ -9,8 +9,8 @@ use crate::tree::{Attribute, Node, is_default, utf8};
 use DataType::{Float, Int32, Int64, Uint8, Uint32};
 use attribute::kind;
 use onnx_cast::DataType;
-use onnx_cast_file::formats::protobuf::onnx::tensor;
-use onnx_cast_file::formats::protobuf::wire::{Value, all_bytes, last};
+use onnx_cast_file::engine::onnx::tensor;
+use onnx_cast_file::engine::wire::{Value, all_bytes, last};
 
 /// A node of a known operator, and the types of what it reads.
 pub(super) struct Site<'s, 't, 'a> {

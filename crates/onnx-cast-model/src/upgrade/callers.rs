@@ -2,8 +2,8 @@
 
 use crate::messages::attribute;
 use crate::tree::{Document, Graph, Node, is_default};
-use onnx_cast_file::formats::protobuf::outline::Outline;
-use onnx_cast_file::formats::protobuf::wire::{self, Fields};
+use onnx_cast_file::engine::outline::Outline;
+use onnx_cast_file::engine::wire::{self, Fields};
 use std::cell::RefCell;
 use std::collections::HashMap;
 

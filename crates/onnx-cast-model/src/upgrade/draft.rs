@@ -5,8 +5,8 @@ use crate::edits::{Around, NewAttribute, NewNode, NodeEdit};
 use crate::messages::attribute::{self, kind};
 use crate::tree::{Graph, Node};
 use onnx_cast::ops::{self, AttributeValue};
-use onnx_cast_file::formats::protobuf::wire::{self, Value, WireError, last};
-use onnx_cast_file::text::Short;
+use onnx_cast_file::engine::Short;
+use onnx_cast_file::engine::wire::{self, Value, WireError, last};
 use std::borrow::Cow;
 
 /// What an adapter has done; `None` where it found nothing to do.

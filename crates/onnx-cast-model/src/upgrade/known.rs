@@ -9,8 +9,8 @@ use crate::tree::{Document, Graph, is_default};
 use crate::types::value::ValueType;
 use crate::types::{Body, Typing};
 use onnx_cast::{Cast, CastOptions, DataType, Tensor};
-use onnx_cast_file::formats::pb;
-use onnx_cast_file::formats::protobuf::wire::{self, all_bytes, last};
+use onnx_cast_file::engine::pb;
+use onnx_cast_file::engine::wire::{self, all_bytes, last};
 use std::collections::{HashMap, HashSet};
 
 /// Operators whose outputs are of the type and the rank of their first input.

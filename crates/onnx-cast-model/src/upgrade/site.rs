@@ -9,7 +9,7 @@ use crate::messages::attribute::kind;
 use crate::rope::{CastElements, ElementSource};
 use crate::tree::{Document, Graph, Names};
 use onnx_cast::{Cast, CastOptions, DataType, Tensor};
-use onnx_cast_file::text::Short;
+use onnx_cast_file::engine::Short;
 use std::cell::OnceCell;
 use std::collections::HashMap;
 
