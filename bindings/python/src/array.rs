@@ -133,6 +133,195 @@ impl<'py> Contiguous<'py> {
     }
 }
 
+/// The elements of an array in C order, which are copied in tiles where they do not lie so.
+pub(crate) enum Source<'py> {
+    Contiguous(Contiguous<'py>),
+    Strided { array: Bound<'py, PyUntypedArray>, swaps: bool },
+}
+
+impl<'py> Source<'py> {
+    /// The elements of an array, which are copied first where they share memory with one of `outs`.
+    pub(crate) fn of<'a>(
+        array: &Bound<'py, PyUntypedArray>,
+        outs: impl Iterator<Item = &'a Bound<'py, PyAny>>,
+    ) -> PyResult<Self>
+    where
+        'py: 'a,
+    {
+        let swaps = array.dtype().is_native_byteorder() == Some(false);
+        if array.is_c_contiguous() && !swaps || array.is_empty() {
+            return Ok(Source::Contiguous(Contiguous::of(array)?));
+        }
+        static SHARE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+        for out in outs {
+            if SHARE.import(array.py(), "numpy", "may_share_memory")?.call1((array, out))?.is_truthy()? {
+                return Ok(Source::Contiguous(Contiguous::of(array)?));
+            }
+        }
+        Ok(Source::Strided { array: array.clone(), swaps })
+    }
+
+    pub(crate) fn shape(&self) -> &[usize] {
+        match self {
+            Source::Contiguous(array) => array.shape(),
+            Source::Strided { array, .. } => array.shape(),
+        }
+    }
+
+    pub(crate) fn elements(&self) -> Elements<'_> {
+        match self {
+            Source::Contiguous(array) => Elements::Bytes(array.bytes()),
+            Source::Strided { array, swaps } => {
+                let width = array.dtype().itemsize();
+                // SAFETY: the pointer is to a live array.
+                let data = unsafe { (*npyffi::_PyArray_GET_ITEM_DATA(array.as_array_ptr())).data }.cast::<u8>();
+                let (shape, strides) = (array.shape(), array.strides());
+                Elements::Strided(Strided { data, shape, strides, width, swaps: *swaps, begin: 0, len: array.len() })
+            }
+        }
+    }
+}
+
+/// Elements in C order.
+#[derive(Clone, Copy)]
+pub(crate) enum Elements<'a> {
+    Bytes(&'a [u8]),
+    Strided(Strided<'a>),
+}
+
+impl<'a> Elements<'a> {
+    /// Bytes of the elements.
+    pub(crate) fn byte_len(&self) -> usize {
+        match self {
+            Elements::Bytes(bytes) => bytes.len(),
+            Elements::Strided(strided) => strided.len * strided.width,
+        }
+    }
+
+    /// The bytes where they lie one after the other; else nothing.
+    pub(crate) fn bytes(&self) -> &'a [u8] {
+        match self {
+            Elements::Bytes(bytes) => bytes,
+            Elements::Strided(_) => &[],
+        }
+    }
+
+    /// Works on all bytes: at once where they lie one after the other, else in tiles of `most` bytes that are copied first.
+    pub(crate) fn tiles<E>(self, most: usize, mut work: impl FnMut(&[u8]) -> Result<(), E>) -> Result<(), E> {
+        if let Elements::Bytes(bytes) = self {
+            return work(bytes);
+        }
+        let (mut rest, mut buffer) = (self, Vec::new());
+        while rest.byte_len() > 0 {
+            let (tile, behind) = rest.split_at(rest.byte_len().min(most));
+            if let Elements::Strided(strided) = tile {
+                strided.copy(&mut buffer);
+            }
+            work(&buffer)?;
+            rest = behind;
+        }
+        Ok(())
+    }
+
+    /// The elements in the first `at` bytes, and those behind.
+    pub(crate) fn split_at(self, at: usize) -> (Self, Self) {
+        match self {
+            Elements::Bytes(bytes) => {
+                let (low, high) = bytes.split_at(at);
+                (Elements::Bytes(low), Elements::Bytes(high))
+            }
+            Elements::Strided(strided) => {
+                let at = (at / strided.width).min(strided.len);
+                let high = Strided { begin: strided.begin + at, len: strided.len - at, ..strided };
+                (Elements::Strided(Strided { len: at, ..strided }), Elements::Strided(high))
+            }
+        }
+    }
+}
+
+/// `len` elements of an array, from `begin` on in C order, wherever they lie and in whatever byte order.
+#[derive(Clone, Copy)]
+pub(crate) struct Strided<'a> {
+    data: *const u8,
+    shape: &'a [usize],
+    strides: &'a [isize],
+    width: usize,
+    swaps: bool,
+    begin: usize,
+    len: usize,
+}
+
+// SAFETY: the memory is only read, and the array is held by the `Source` that lent it.
+unsafe impl Send for Strided<'_> {}
+// SAFETY: as above.
+unsafe impl Sync for Strided<'_> {}
+
+/// Rows that are copied together where their elements are nearer to each other than those of a row: eight lines of a
+/// cache at a time, which any nearest cache holds though they are a power of two apart.
+const ROWS: usize = 8;
+
+impl Strided<'_> {
+    /// Copies the elements to `out`, one after the other in native byte order.
+    pub(crate) fn copy(&self, out: &mut Vec<u8>) {
+        out.clear();
+        out.resize(self.len * self.width, 0);
+        match self.width {
+            1 => self.copy_words(out, |word: [u8; 1]| word),
+            2 => self.copy_words(out, |word: [u8; 2]| u16::from_ne_bytes(word).swap_bytes().to_ne_bytes()),
+            4 => self.copy_words(out, |word: [u8; 4]| u32::from_ne_bytes(word).swap_bytes().to_ne_bytes()),
+            _ => self.copy_words(out, |word: [u8; 8]| u64::from_ne_bytes(word).swap_bytes().to_ne_bytes()),
+        }
+    }
+
+    fn copy_words<const N: usize>(&self, out: &mut [u8], swapped: impl Fn([u8; N]) -> [u8; N]) {
+        let (out, _) = out.as_chunks_mut::<N>();
+        let (axis, columns) = (self.shape.len() - 1, self.shape[self.shape.len() - 1]);
+        let rows = if axis > 0 { self.shape[axis - 1] } else { 1 };
+        let row_stride = if axis > 0 { self.strides[axis - 1] } else { 0 };
+        let stride = self.strides[axis];
+        let (mut done, end) = (0, out.len());
+        while done < end {
+            let (row, column) = ((self.begin + done) / columns, (self.begin + done) % columns);
+            let is_whole = column == 0 && end - done >= columns;
+            let count = if is_whole { ((end - done) / columns).min(rows - row % rows).min(ROWS) } else { 1 };
+            let width = if is_whole { columns } else { (columns - column).min(end - done) };
+            let tile = &mut out[done..done + count * width];
+            let first = self.offset(row) + column as isize * stride;
+            let word = |i: usize, j: usize| {
+                // SAFETY: `row + i` and `column + j` are within the shape, so the element is the array's, whose memory
+                // is held and initialised. Whether another thread of the caller's writes there is as in
+                // `Contiguous::bytes`.
+                unsafe {
+                    self.data.offset(first + i as isize * row_stride + j as isize * stride).cast::<[u8; N]>().read()
+                }
+            };
+            // The nearer elements first.
+            if count == 1 || stride.unsigned_abs() <= row_stride.unsigned_abs() {
+                for (i, row) in tile.chunks_exact_mut(width).enumerate() {
+                    row.iter_mut().enumerate().for_each(|(j, out)| *out = word(i, j));
+                }
+            } else {
+                for j in 0..width {
+                    for i in 0..count {
+                        tile[i * width + j] = word(i, j);
+                    }
+                }
+            }
+            done += count * width;
+        }
+        if self.swaps {
+            out.iter_mut().for_each(|word| *word = swapped(*word));
+        }
+    }
+
+    /// Where a row begins, in bytes from the first element.
+    fn offset(&self, row: usize) -> isize {
+        let outer = self.shape.len() - 1;
+        let axes = self.shape[..outer].iter().zip(&self.strides[..outer]).rev();
+        axes.fold((0, row), |(offset, row), (len, stride)| (offset + (row % len) as isize * stride, row / len)).0
+    }
+}
+
 /// Whether an array has a mask.
 fn is_masked(array: &Bound<'_, PyUntypedArray>) -> PyResult<bool> {
     static CLASS: PyOnceLock<Py<PyType>> = PyOnceLock::new();

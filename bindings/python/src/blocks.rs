@@ -1,9 +1,9 @@
 //! Block formats between numpy's arrays and their elements and scales. Elements narrower than a byte stand one in a byte
 //! in an array; those are packed and unpacked in tiles that stay in the nearest cache.
 
-use crate::array::Contiguous;
+use crate::array::{Contiguous, Elements, Source};
 use crate::error::refused;
-use crate::job::{THREAD_BYTES, Work, run};
+use crate::job::{self, THREAD_BYTES, Work, run};
 use crate::operator::overlap;
 use crate::pool::{threads_of, with_threads};
 use crate::scaled::type_of_array;
@@ -32,8 +32,9 @@ pub(crate) fn quantize_blocks<'py>(
     let format: BlockFormat = format.parse().map_err(refused)?;
     let rule = rule.parse().map_err(refused)?;
     let quantize = BlockQuantize::new(format).rule(rule).recipe(recipe.parse().map_err(refused)?).threads(Some(1));
-    let source = Contiguous::of(array)?;
-    let (shape, x) = (source.shape(), source.bytes());
+    let outs = out.iter().flat_map(|(elements, scales)| [elements, scales]);
+    let source = Source::of(array, outs)?;
+    let (shape, x) = (source.shape(), source.elements());
     // Checks the type and the shape, and finds nothing to do.
     quantize.run_into(&TensorView::new(data_type, &[0], &[]).map_err(refused)?, &mut [], &mut []).map_err(refused)?;
     let scales_shape = scale_shape(format, shape);
@@ -52,8 +53,8 @@ pub(crate) fn quantize_blocks<'py>(
     let side = Side::Quantize {
         quantize: quantize.greatest(greatest),
         x,
-        elements: elements.bytes_mut(x).ok_or_else(overlap)?,
-        scales: scales.bytes_mut(x).ok_or_else(overlap)?,
+        elements: elements.bytes_mut(x.bytes()).ok_or_else(overlap)?,
+        scales: scales.bytes_mut(x.bytes()).ok_or_else(overlap)?,
     };
     run(py, Blocks::new(format, data_type, shape, is_new, side), threads)?;
     let global = greatest.and_then(|greatest| quantize.global_scale(greatest));
@@ -116,7 +117,7 @@ pub(crate) fn dequantize_blocks<'py>(
 enum Side<'a> {
     Quantize {
         quantize: BlockQuantize,
-        x: &'a [u8],
+        x: Elements<'a>,
         elements: &'a mut [u8],
         scales: &'a mut [u8],
     },
@@ -150,11 +151,31 @@ impl<'a> Blocks<'a> {
 
     /// Elements that are worked on at once.
     fn tile(&self) -> usize {
-        match self.row {
-            _ if !self.format.element().is_packed() => self.len,
-            row if row > TILE => TILE,
-            row => TILE / row * row,
+        if self.format.element().is_packed() { self.rows_of(TILE) } else { self.len }
+    }
+
+    /// A part of a row, or whole rows, of so many elements at most.
+    fn rows_of(&self, most: usize) -> usize {
+        if self.row > most { most } else { most / self.row * self.row }
+    }
+
+    /// Quantizes elements that do not lie one after the other, in tiles that are copied first.
+    fn gathered(self) -> Result<(), CastError> {
+        let mut buffer = Vec::new();
+        let mut rest = self;
+        while rest.len > 0 {
+            let tile = rest.rows_of(job::TILE).min(rest.len);
+            let (mut tile, behind) = rest.split(tile);
+            if let Side::Quantize { x: Elements::Strided(strided), .. } = tile.side {
+                strided.copy(&mut buffer);
+            }
+            if let Side::Quantize { x, .. } = &mut tile.side {
+                *x = Elements::Bytes(&buffer);
+            }
+            tile.on_this_thread()?;
+            rest = behind;
         }
+        Ok(())
     }
 
     /// Works on a part of a row, or on whole rows.
@@ -165,7 +186,7 @@ impl<'a> Blocks<'a> {
         let packed = if is_packed { &mut packed[..element.byte_len(self.len).unwrap_or(0)] } else { &mut [] };
         match self.side {
             Side::Quantize { quantize, x, elements, scales } => {
-                let x = TensorView::new(self.value, &shape, x)?;
+                let x = TensorView::new(self.value, &shape, x.bytes())?;
                 if !is_packed {
                     return quantize.run_into(&x, elements, scales).map(drop);
                 }
@@ -195,7 +216,7 @@ impl Work for Blocks<'_> {
 
     fn bytes(&self) -> [usize; 2] {
         match &self.side {
-            Side::Quantize { x, elements, scales, .. } => [x.len(), elements.len() + scales.len()],
+            Side::Quantize { x, elements, scales, .. } => [x.byte_len(), elements.len() + scales.len()],
             Side::Dequantize { elements, scales, values, .. } => [elements.len() + scales.len(), values.len()],
         }
     }
@@ -236,6 +257,9 @@ impl Work for Blocks<'_> {
             first.on_this_thread()?;
             rest = behind;
         }
+        if let Side::Quantize { x: Elements::Strided(_), .. } = rest.side {
+            return rest.gathered();
+        }
         let mut packed = [0; TILE];
         while rest.len > 0 {
             let tile = rest.tile().min(rest.len);
@@ -248,11 +272,16 @@ impl Work for Blocks<'_> {
 }
 
 /// The greatest magnitude of finite elements.
-fn greatest(data_type: DataType, x: &[u8], threads: Option<usize>) -> Result<f32, CastError> {
+fn greatest(data_type: DataType, x: Elements<'_>, threads: Option<usize>) -> Result<f32, CastError> {
     let width = data_type.info().bits as usize / 8;
-    let half = (x.len() / 2).next_multiple_of(TILE * width);
-    if threads == Some(1) || x.len() < THREAD_BYTES || half >= x.len() {
-        return greatest_magnitude(&TensorView::new(data_type, &[x.len() / width], x)?);
+    let half = (x.byte_len() / 2).next_multiple_of(job::TILE * width);
+    if threads == Some(1) || x.byte_len() < THREAD_BYTES || half >= x.byte_len() {
+        let mut most = 0f32;
+        x.tiles(job::TILE * width, |bytes| {
+            most = most.max(greatest_magnitude(&TensorView::new(data_type, &[bytes.len() / width], bytes)?)?);
+            Ok::<(), CastError>(())
+        })?;
+        return Ok(most);
     }
     let (low, high) = x.split_at(half);
     let threads = threads.map(|threads| threads / 2);

@@ -1,7 +1,7 @@
 //! A cast between two pieces of memory, where elements narrower than a byte may stand one in a byte each, as ml_dtypes
 //! holds them. Those are packed for the library and unpacked after it in blocks that stay in the nearest cache.
 
-use crate::array::Contiguous;
+use crate::array::{Contiguous, Elements};
 use crate::error::refused;
 use crate::pool::with_threads;
 use crate::types::number_to_type;
@@ -29,6 +29,10 @@ const NEW_PIECE: usize = 32 << 20;
 /// Elements of a block: a multiple of 8, so that blocks are whole bytes of every type.
 const BLOCK: usize = 4096;
 
+/// Elements of a tile that is copied before it is cast, a multiple of [`BLOCK`]: several long rows, within the second
+/// cache.
+pub(crate) const TILE: usize = 1 << 16;
+
 /// Bytes for which another thread is worth waking, as the library has it.
 pub(crate) const THREAD_BYTES: usize = 1 << 20;
 
@@ -39,7 +43,7 @@ pub(crate) struct Job<'a> {
     /// Whether the source's elements stand one in a byte, though they are narrower.
     pub(crate) src_spread: bool,
     pub(crate) dst_spread: bool,
-    pub(crate) src: &'a [u8],
+    pub(crate) src: Elements<'a>,
     pub(crate) dst: &'a mut [u8],
     /// Whether nothing was written to `dst` before.
     pub(crate) dst_is_new: bool,
@@ -134,7 +138,7 @@ impl Work for Job<'_> {
     }
 
     fn bytes(&self) -> [usize; 2] {
-        [self.src.len(), self.dst.len()]
+        [self.src.byte_len(), self.dst.len()]
     }
 
     fn is_new(&self) -> bool {
@@ -151,29 +155,49 @@ impl Work for Job<'_> {
 
     fn on_this_thread(self) -> Result<(), CastError> {
         let (from, to) = (self.plan.source_type(), self.plan.target_type());
+        let src = match self.src {
+            Elements::Bytes(bytes) => bytes,
+            Elements::Strided(_) => return self.gathered(),
+        };
         if !self.src_spread && !self.dst_spread {
             let shape = [self.len];
-            return self.plan.run_into(&TensorView::new(from, &shape, self.src)?, self.dst);
+            return self.plan.run_into(&TensorView::new(from, &shape, src)?, self.dst);
         }
         if from != to || self.src_spread == self.dst_spread {
             return self.blocks();
         }
         // Elements that keep their type need no block in between. `split` keeps the lengths right.
         let repack = if self.src_spread { onnx_cast::pack } else { onnx_cast::unpack };
-        let _ = repack(to, self.src, self.dst);
+        let _ = repack(to, src, self.dst);
         Ok(())
     }
 
     fn on_threads(self, threads: Option<usize>) -> Result<(), CastError> {
-        match self.src_spread || self.dst_spread {
-            true => share_out(self, threads),
+        if matches!(self.src, Elements::Bytes(_)) && !self.src_spread && !self.dst_spread {
             // The library shares the work out itself.
-            false => self.on_this_thread(),
+            return self.on_this_thread();
         }
+        share_out(self, threads)
     }
 }
 
 impl Job<'_> {
+    /// Casts elements that do not lie one after the other, in tiles that are copied first.
+    fn gathered(self) -> Result<(), CastError> {
+        let mut buffer = Vec::new();
+        let mut rest = self;
+        while rest.len > 0 {
+            let tile = rest.len.min(TILE);
+            let (tile, behind) = rest.split(tile);
+            if let Elements::Strided(strided) = tile.src {
+                strided.copy(&mut buffer);
+            }
+            Job { src: Elements::Bytes(&buffer), ..tile }.on_this_thread()?;
+            rest = behind;
+        }
+        Ok(())
+    }
+
     fn blocks(self) -> Result<(), CastError> {
         let mut packed = [[0; BLOCK]; 2];
         let mut rest = self;
@@ -191,10 +215,10 @@ impl Job<'_> {
         let src = match self.src_spread {
             true => {
                 let packed = &mut packed_src[..bytes_of(from, false, self.len)];
-                let _ = onnx_cast::pack(from, self.src, packed);
+                let _ = onnx_cast::pack(from, self.src.bytes(), packed);
                 packed
             }
-            false => self.src,
+            false => self.src.bytes(),
         };
         let shape = [self.len];
         let view = TensorView::new(from, &shape, src)?;
@@ -264,5 +288,6 @@ fn move_elements(
 ) -> PyResult<()> {
     let plan = Cast::new(data_type, &CastOptions::default()).and_then(|cast| cast.plan(data_type)).map_err(refused)?;
     let dst = dst.bytes_mut(src).ok_or_else(|| refused("new memory overlaps old"))?;
+    let src = Elements::Bytes(src);
     run(py, Job { plan, len, src_spread, dst_spread, src, dst, dst_is_new: true }, None)
 }

@@ -1,6 +1,6 @@
 //! An operator with its attributes: made once for each combination that Python asks for, and run on arrays.
 
-use crate::array::Contiguous;
+use crate::array::{Contiguous, Elements, Source};
 use crate::error::{CastError, refused};
 use crate::job::{Job, run};
 use crate::parse;
@@ -155,7 +155,7 @@ impl Operator {
         let from = number_to_type(number)?;
         // Compared with the bytes that there are before anything of the shape's size is allocated.
         TensorView::new(from, &shape, source.bytes()).map_err(refused)?;
-        self.cast(bytes.py(), (from, &shape), (source.bytes(), false), Target { out, packed, new })
+        self.cast(bytes.py(), (from, &shape), (Elements::Bytes(source.bytes()), false), Target { out, packed, new })
     }
 
     /// The numbers of a list of texts, as an array of a shape.
@@ -297,8 +297,14 @@ impl Operator {
         from: DataType,
         target: Target<'_, 'py>,
     ) -> PyResult<Bound<'py, PyUntypedArray>> {
-        let source = Contiguous::of(array)?;
-        self.cast(array.py(), (from, source.shape()), (source.bytes(), from.is_packed()), target)
+        let py = array.py();
+        if matches!(self.which, Which::Scaled(_)) {
+            let source = Contiguous::of(array)?;
+            let elements = Elements::Bytes(source.bytes());
+            return self.cast(py, (from, source.shape()), (elements, from.is_packed()), target);
+        }
+        let source = Source::of(array, target.out.into_iter())?;
+        self.cast(py, (from, source.shape()), (source.elements(), from.is_packed()), target)
     }
 
     /// Casts elements of a type and shape: their bytes, and whether they stand one in a byte though they are narrower.
@@ -306,11 +312,11 @@ impl Operator {
         &self,
         py: Python<'py>,
         (from, shape): (DataType, &[usize]),
-        (src, src_spread): (&[u8], bool),
+        (src, src_spread): (Elements<'_>, bool),
         Target { out, packed, new }: Target<'_, 'py>,
     ) -> PyResult<Bound<'py, PyUntypedArray>> {
         if let Which::Scaled(scaled) = &self.which {
-            let plan = scaled.plan(from)?;
+            let (plan, src) = (scaled.plan(from)?, src.bytes());
             let mut target = self.target(py, shape, out, packed)?;
             let dst = target.bytes_mut(src).ok_or_else(overlap)?;
             scaled.run(py, &plan, (shape, src, src_spread), (dst, self.to.is_packed() && !packed))?;
@@ -324,7 +330,7 @@ impl Operator {
             src_spread,
             dst_spread: self.to.is_packed() && !packed,
             src,
-            dst: target.bytes_mut(src).ok_or_else(overlap)?,
+            dst: target.bytes_mut(src.bytes()).ok_or_else(overlap)?,
             dst_is_new: new || out.is_none(),
         };
         run(py, job, self.threads)?;

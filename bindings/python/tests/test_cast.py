@@ -91,9 +91,30 @@ def test_strides_order_and_alignment_do_not_matter(data):
     same(onnx_cast.cast(odd, to), onnx_cast.cast(x, to))
 
 
+@pytest.mark.parametrize("source", ["double", "float", "bfloat16", "uint8", "int4"])
+def test_elements_that_lie_elsewhere_are_cast_in_tiles(source):
+    """Larger than a tile, so that tiles begin and end within rows."""
+    x = onnx_cast.cast(np.random.default_rng(7).integers(-8, 8, (7, 301, 97)), source)
+    others = [
+        (np.asfortranarray(x), x),
+        (x.transpose(1, 2, 0), x.transpose(1, 2, 0).copy()),
+        (x.transpose(2, 0, 1)[::-1, ::2], x.transpose(2, 0, 1)[::-1, ::2].copy()),
+        (np.broadcast_to(x[:1], x.shape), np.broadcast_to(x[:1], x.shape).copy()),
+        (x.reshape(-1)[1::2], x.reshape(-1)[1::2].copy()),
+    ]
+    for other, copied in others:
+        assert not other.flags.c_contiguous
+        for to in ("float16", "int4", "uint2"):
+            for options in ({}, {"threads": 1}, {"packed": True}):
+                same(onnx_cast.cast(other, to, **options), onnx_cast.cast(copied, to, **options))
+    square = x[0, :97].copy()
+    want = onnx_cast.cast(square.T.copy(), source)
+    same(onnx_cast.cast(square.T, source, out=square), want)
+
+
 @pytest.mark.parametrize("name", ["float", "double", "float16", "int64", "uint16", "bool"])
 def test_byte_order_does_not_matter(name):
-    x = some_of(dtypes.of(name))
+    x = np.resize(some_of(dtypes.of(name)), 70_001)
     big = x.astype(x.dtype.newbyteorder(">"))
     for to in ("bfloat16", "int4", "double", name):
         same(onnx_cast.cast(big, to), onnx_cast.cast(x, to))

@@ -155,6 +155,19 @@ def test_blocks_are_the_same_in_any_shape_and_on_any_threads(name):
         np.testing.assert_array_equal(q.dequantize(threads=1), values)
 
 
+@pytest.mark.parametrize("shape", [(5, 70), (3, 40, 33), (300, 700), (40, 9000)])
+def test_blocks_of_elements_that_lie_elsewhere(shape):
+    x = (np.random.default_rng(3).standard_normal(shape) * 3).astype(np.float32)
+    others = [np.asfortranarray(x), x.astype(">f4"), np.repeat(x, 2, axis=-1)[..., ::2], x[::-1].copy()[::-1]]
+    for name in ["mxfp4", "mxfp8", "nvfp4"]:
+        want = onnx_cast.quantize(x, name)
+        for other in others:
+            got = onnx_cast.quantize(other, name)
+            np.testing.assert_array_equal(got.elements.view(np.uint8), want.elements.view(np.uint8))
+            np.testing.assert_array_equal(got.scales.view(np.uint8), want.scales.view(np.uint8))
+            assert got.global_scale == want.global_scale
+
+
 def test_blocks_are_written_to_out():
     q = onnx_cast.quantize(X, "nvfp4")
     want, elements, scales = onnx_cast.quantize(3 * X, "nvfp4"), q.elements, q.scales
