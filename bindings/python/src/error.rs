@@ -1,7 +1,7 @@
 //! What the library refuses, as one exception class. Objects of a kind that nothing takes are `TypeError`, and what
 //! the system refuses is `OSError`, with its number: a missing file is `FileNotFoundError`.
 
-use onnx_cast_file::{IoError, FileError, FormatError};
+use onnx_cast_file::{FileError, FormatError, IoError};
 use onnx_cast_model::Error;
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::{PyErr, create_exception};

@@ -8,7 +8,9 @@ use crate::types::number_to_type;
 use crate::watched::watched;
 use numpy::{IntoPyArray, PyArray1, PyUntypedArray};
 use onnx_cast::{TensorData, element_count};
-use onnx_cast_file::{FileError, HeldTensor, MadeTensors, TensorsInMemory, dequantize_tensors, quantize_tensors, transcode_tensors};
+use onnx_cast_file::{
+    FileError, HeldTensor, MadeTensors, TensorsInMemory, dequantize_tensors, quantize_tensors, transcode_tensors,
+};
 use onnx_cast_report::{quantized_json, tensors_json};
 use pyo3::prelude::*;
 use std::sync::Arc;

@@ -4,7 +4,11 @@ use crate::error::{in_words, refused, system};
 use crate::types::number_to_type;
 use crate::watched::{State, watch};
 use onnx_cast::{CastOptions, DataType, NEWEST_OPSET, ScaleRule};
-use onnx_cast_file::{BitCastRequest, CandidateFormat, CastRequest, DequantizeRequest, DiffRequest, InspectRequest, Loss, ModelForm, ModelOptions, Pattern, QuantizeRequest, RawInput, ReportRequest, Rule, RunOptions, Scheme, Selection, Storage, Target, TranscodeRequest, WriteOptions};
+use onnx_cast_file::{
+    BitCastRequest, CandidateFormat, CastRequest, DequantizeRequest, DiffRequest, InspectRequest, Loss, ModelForm,
+    ModelOptions, Pattern, QuantizeRequest, RawInput, ReportRequest, Rule, RunOptions, Scheme, Selection, Storage,
+    Target, TranscodeRequest, WriteOptions,
+};
 use onnx_cast_model::{ConvertRequest, FoldRequest, RecordRequest, UpgradeRequest};
 use pyo3::prelude::*;
 use std::collections::HashMap;
