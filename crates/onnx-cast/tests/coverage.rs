@@ -10,6 +10,8 @@ use onnx_cast::{
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
+use testkit::scaled::{DEQUANTIZE_SCALES, FLOATS, QUANTIZE_SCALES, QUANTIZE_SOURCES, QUANTIZED};
+use testkit::types::TABLE;
 
 /// One version of an operator in onnx.
 #[derive(Debug)]
@@ -331,6 +333,45 @@ fn the_lists_of_types_are_complete() {
             "{name}: bytes of usize::MAX elements"
         );
         assert!(TensorView::new(data_type, &[usize::MAX, 2], &[]).is_err(), "{name}: a shape that overflows");
+    }
+}
+
+/// Without its row here, no test would compute with a type: the oracle's lists are what the exhaustive tests walk over.
+#[test]
+fn the_oracle_has_every_type() {
+    let rows: Vec<(i32, &str, Option<usize>)> =
+        TABLE.iter().map(|row| (row.ty.code(), row.name, (row.bits > 0).then_some(row.bits as usize))).collect();
+    let want: Vec<_> = DataType::ALL.iter().map(|ours| (ours.onnx(), ours.name(), ours.bits())).collect();
+    assert_eq!(rows, want, "`TABLE` in crates/testkit/src/types.rs: numbers, names and bits");
+    for (row, ours) in TABLE.iter().zip(DataType::ALL) {
+        let (name, page) = (row.name, "crates/testkit/src/types.rs");
+        let since = Operator::Cast.since(*ours).map(|since| since as u32);
+        assert_eq!(row.cast_since, since, "{page}: the first version of Cast that takes {name}");
+        let bit_cast = Operator::BitCast.supports(26, *ours);
+        assert_eq!(row.bit_cast, bit_cast, "{page}: whether BitCast-26 takes {name}");
+        if let (Some(layout), Some(format)) = (row.ty.layout(), ours.float_format()) {
+            let of_oracle = (layout.exponent_bits, layout.significand_bits, layout.bias, layout.max_code());
+            let of_library = (format.exponent_bits, format.significand_bits, format.bias, format.max_code());
+            assert_eq!(of_oracle, of_library, "{page}: the fields, the bias and the largest code of {name}");
+        }
+    }
+}
+
+/// The lists that the tests of scaled casts walk over.
+#[test]
+fn the_oracle_has_every_type_of_scaled_casts() {
+    use Operator::{DequantizeLinear, QuantizeLinear};
+    for (list, types, operator, role) in [
+        ("QUANTIZE_SOURCES", &QUANTIZE_SOURCES[..], QuantizeLinear, Role::Values),
+        ("QUANTIZE_SCALES", &QUANTIZE_SCALES[..], QuantizeLinear, Role::Scale),
+        ("QUANTIZED", &QUANTIZED[..], QuantizeLinear, Role::Quantized),
+        ("DEQUANTIZE_SCALES", &DEQUANTIZE_SCALES[..], DequantizeLinear, Role::Scale),
+        ("FLOATS", &FLOATS[..], DequantizeLinear, Role::Values),
+    ] {
+        let ours: BTreeSet<&str> = types.iter().map(|ty| ty.name()).collect();
+        let takes = |data_type: &&DataType| operator.since_as(role, **data_type).is_some();
+        let want: BTreeSet<&str> = DataType::ALL.iter().filter(takes).map(|data_type| data_type.name()).collect();
+        assert_eq!(ours, want, "`{list}` in crates/testkit/src/scaled.rs: what {operator} takes as {role}");
     }
 }
 
