@@ -174,17 +174,17 @@ fn neighbours(to: DataType, number: Option<&Decimal>, negative: bool) -> Result<
     }
 }
 
-/// The type that the value is of: what `--from` says, else `string`, whose cast rounds once from the decimal text
+/// The type that the value is of: what the request says, else `string`, whose cast rounds once from the decimal text
 /// itself; else, in versions that do not take strings, `double`.
 fn source_type(request: &Request<'_>, version: i64, notes: &mut Vec<String>) -> DataType {
     if let Some(from) = request.from {
         return from;
     }
     if Operator::Cast.supports(version, DataType::String) {
-        notes.push("without --from the source is the decimal text itself, cast as a string is".to_owned());
+        notes.push("without a source type the source is the decimal text itself, cast as a string is".to_owned());
         return DataType::String;
     }
-    notes.push(format!("without --from the source is a double, for Cast-{version} takes no strings"));
+    notes.push(format!("without a source type the source is a double, for Cast-{version} takes no strings"));
     DataType::Double
 }
 
@@ -193,7 +193,7 @@ fn read_source(text: &str, from: DataType, notes: &mut Vec<String>) -> Result<Si
     if from == DataType::String {
         let bits = bits_digits(text).is_some();
         if bits {
-            bail!("bits like `{}` need --from TYPE, which says whose they are", Short(text));
+            bail!("bits like `{}` need a source type, which says whose they are", Short(text));
         }
         let value = Value::from_text(text).map_err(|error| match error.downcast_ref::<CastError>() {
             Some(CastError::Text { text, .. }) => anyhow!("`{text}` is not a number"),
@@ -242,7 +242,7 @@ fn plain_error(error: anyhow::Error, request: &Request<'_>) -> anyhow::Error {
     match error.downcast_ref::<CastError>() {
         Some(CastError::Text { text, to, source, .. }) => {
             let hint = match request.from {
-                None => "; a string cast never wraps or saturates to an integer: say --from TYPE for another source",
+                None => "; a string cast never wraps or saturates to an integer: give a source type for that",
                 Some(_) => "",
             };
             anyhow!("`{text}` {source} (to {to}){hint}")

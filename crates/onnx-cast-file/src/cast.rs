@@ -5,7 +5,7 @@ mod strings;
 use crate::counts::Counters;
 use crate::error::FileError;
 use crate::formats::error::FormatError;
-use crate::formats::format::Format;
+use crate::formats::format::{Format, GGUF_WRITER};
 use crate::formats::input::{Given, Input, Location, StoredTensor, check_type};
 use crate::formats::output::Output;
 use crate::formats::safetensors;
@@ -174,9 +174,6 @@ fn check_safetensors(output: &Path, request: &CastRequest) -> Result<(), FileErr
     }
 }
 
-/// What writes `.gguf` files.
-const WRITTEN_BY: &str = "`quantize --layout gguf` writes it";
-
 fn convert_file(input: &Path, output: &Path, request: &CastRequest, work: &Work<'_>) -> Result<Summary, FileError> {
     let format = match request.raw.shape {
         Some(_) => Some(Format::Raw),
@@ -184,7 +181,7 @@ fn convert_file(input: &Path, output: &Path, request: &CastRequest, work: &Work<
         None => Some(Format::of_input(input)?),
     };
     let target = format_of(output)?;
-    for (path, format, gguf) in [(input, format, "`dequantize` reads it"), (output, target, WRITTEN_BY)] {
+    for (path, format, gguf) in [(input, format, "`dequantize` reads it"), (output, target, GGUF_WRITER)] {
         let hint = match format {
             Some(Format::Onnx) => "`run` evaluates a model",
             Some(Format::Gguf) => gguf,

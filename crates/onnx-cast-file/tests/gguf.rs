@@ -507,7 +507,7 @@ fn what_gguf_files_are_not_for() {
     let error = dequantize_file(&input, &output, &request).expect_err("an output");
     assert_eq!(
         error.to_string(),
-        said(&output, "writing does not take .gguf files (`quantize --layout gguf` writes it)")
+        said(&output, "writing does not take .gguf files (`quantize` writes it, in the layout gguf)")
     );
     let npy = folder.path().join("y.npy");
     let error = dequantize_file(&input, &npy, &request).expect_err("an output");
@@ -521,7 +521,10 @@ fn what_gguf_files_are_not_for() {
     assert_eq!(error.to_string(), said(&input, "cast does not take .gguf files (`dequantize` reads it)"));
     dequantize_file(&input, &plain, &request).expect("dequantized");
     let error = cast_file(&plain, &output, &cast).expect_err("an output");
-    assert_eq!(error.to_string(), said(&output, "cast does not take .gguf files (`quantize --layout gguf` writes it)"));
+    assert_eq!(
+        error.to_string(),
+        said(&output, "cast does not take .gguf files (`quantize` writes it, in the layout gguf)")
+    );
     let raw = folder.path().join("x.bin");
     fs::copy(&input, &raw).expect("copied");
     let error =

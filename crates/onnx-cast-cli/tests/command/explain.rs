@@ -101,7 +101,7 @@ rule     rounded once, from the exact value, to the nearest
          Cast-28
 below    65504  0x7bff  at a distance of 15.999999999999999  <- the result
 error    15.999999999999999, relative 0.0002442
-note     without --from the source is the decimal text itself, cast as a string is
+note     without a source type the source is the decimal text itself, cast as a string is
 ";
     assert_eq!(done(&run("explain 65519.999999999999999 --to float16")), expected);
 }
@@ -255,14 +255,14 @@ fn refusals() {
         ("abc --to float", "`abc` is not a number"),
         ("1_000 --from float --to int8", "`1_000` is not a number (as float)"),
         ("300 --from uint8 --to float", "`300` is out of range (as uint8)"),
-        ("0x10 --to float", "bits like `0x10` need --from TYPE, which says whose they are"),
+        ("0x10 --to float", "bits like `0x10` need a source type, which says whose they are"),
         ("0x1ff --from uint8 --to float", "`0x1ff` is not a bit pattern of uint8 (8 bits)"),
         ("0x10 --from int4 --to float", "`0x10` is not a bit pattern of int4 (4 bits)"),
         ("0xfg --from uint8 --to float", "`0xfg` is not a bit pattern of uint8 (8 bits)"),
         (
             "300 --to uint8",
-            "`300` is out of range (to uint8); a string cast never wraps or saturates to an integer: say --from TYPE \
-             for another source",
+            "`300` is out of range (to uint8); a string cast never wraps or saturates to an integer: give a source type \
+             for that",
         ),
         ("1e99999 --to float", "`1e99999` is too long to be written out"),
         ("1 --from complex64 --to float", "Cast-28 does not take complex64 (no version of Cast does)"),
@@ -439,7 +439,7 @@ fn a_quotient_in_json() {
     assert_eq!(explanation["quotient"]["exact"], "83886080/16106127");
     assert_eq!(explanation["quotient"]["rounded"]["value"], "5.208333492279052734375");
     assert_eq!(explanation["error"]["absolute"], "0.0125000178813934326171875");
-    assert_eq!(explanation["notes"][0], "without --from VALUE is a float");
+    assert_eq!(explanation["notes"][0], "without a source type VALUE is a float");
     // A quotient whose decimals end, one that is not a number, and a scale that DequantizeLinear does not take.
     assert_eq!(explain("1 --to int8 --scale 8")["quotient"]["exact"], "0.125");
     assert_eq!(explain("0 --to int8 --scale 0")["quotient"]["exact"], Value::Null);
@@ -570,7 +570,7 @@ fn a_block() {
         "6 6 6 0x7 6 none",
         "-0.5 -0.5 -0.5 0x9 -0.5 none",
         "1 1 1 0x2 1 none",
-        "note without --from the values are floats",
+        "note without a source type the values are floats",
     ] {
         assert!(words.contains(&line.split_whitespace().collect()), "{line}: {text}");
     }
@@ -601,10 +601,10 @@ fn refusals_of_blocks() {
         ("1 2 --to int8/axis", "int8/axis has scales that depend on the tensor: --scale gives int8 one"),
         ("1 2 --to mxfp4 --scale 2", "blocks of mxfp4 have neither --scale nor the options of a cast"),
         ("1 2 --to mxfp4 --saturate false", "blocks of mxfp4 have neither --scale nor the options of a cast"),
-        ("1 --to mxfp4 --recipe torchao", "--recipe and --global-scale are for nvfp4: mxfp4 has --scale-rule"),
+        ("1 --to mxfp4 --recipe torchao", "a recipe and a global scale are for nvfp4: mxfp4 has a scale rule"),
         (
             "1 --to nvfp4 --scale-rule even",
-            "--scale-rule is for MX, whose scales are powers of two: nvfp4 has --recipe",
+            "a scale rule is for MX, whose scales are powers of two: nvfp4 has a recipe",
         ),
         ("1 --to nvfp4 --global-scale -1", "no tensor has the scale -1 by the recipe modelopt"),
         ("1 --to nvfp4 --global-scale 0", "no tensor has the scale 0 by the recipe modelopt"),

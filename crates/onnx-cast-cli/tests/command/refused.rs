@@ -1,7 +1,7 @@
 //! One table of bad requests (`crates/testkit/data/refused.json`), which Python and JavaScript refuse too, in the same
 //! words where an option has no name in them.
 
-use crate::common::{command, stderr, stdout};
+use crate::common::{command, refused, stderr, stdout};
 use crate::files::Folder;
 use onnx_cast::{DataType, Tensor};
 use onnx_cast_file::safetensors;
@@ -64,9 +64,23 @@ fn bad_requests_are_refused() {
     assert!(asked > 50, "{asked} requests");
 }
 
+/// Fields of requests become options; the name of a tensor stays as it is, whatever it says.
+#[test]
+fn names_that_say_what_errors_say() {
+    let name = "(`exclude` keeps `force`; `keep` `low` `--from gives.weight";
+    let folder = Folder::new();
+    let weight = zeros(&[4, 30]);
+    folder.write("w.safetensors", safetensors::write(None, &[(name, weight.view())]).expect("bytes"));
+    let error = refused(&folder.run("quantize w.safetensors out.safetensors --to mxfp4 --rule *keeps*=mxfp4"));
+    let said = "shape 4x30 (want columns in blocks of 32 for mxfp4; --exclude keeps the tensor)";
+    assert_eq!(error, format!("w.safetensors: tensor `{name}`: float of {said}"));
+}
+
 fn weights() -> Vec<u8> {
-    let zeros =
-        |shape: &[usize]| Tensor::new(DataType::Float, shape.to_vec(), vec![0; 4 * shape.iter().product::<usize>()]);
-    let (weight, norm) = (zeros(&[4, 64]).expect("zeros"), zeros(&[4]).expect("zeros"));
+    let (weight, norm) = (zeros(&[4, 64]), zeros(&[4]));
     safetensors::write(None, &[("layer.0.weight", weight.view()), ("layer.0.norm", norm.view())]).expect("bytes")
+}
+
+fn zeros(shape: &[usize]) -> Tensor {
+    Tensor::new(DataType::Float, shape.to_vec(), vec![0; 4 * shape.iter().product::<usize>()]).expect("zeros")
 }

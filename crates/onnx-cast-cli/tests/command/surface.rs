@@ -211,7 +211,7 @@ fn near_words_are_suggested() {
         (
             "cast a.safetensors b.safetensors --to mxfp4",
             "invalid value 'mxfp4' for '--to <TYPE>': `mxfp4` is not an element type (a block format has scales: \
-             `quantize --to mxfp4`)"
+             `quantize` takes it)"
                 .to_owned(),
         ),
         (

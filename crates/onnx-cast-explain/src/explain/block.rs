@@ -70,7 +70,7 @@ pub fn explain(request: &BlockRequest<'_>) -> Result<Block> {
     let &BlockRequest { format, .. } = request;
     let mut notes = Vec::new();
     let from = request.from.unwrap_or_else(|| {
-        notes.push("without --from the values are floats".to_owned());
+        notes.push("without a source type the values are floats".to_owned());
         DataType::Float
     });
     if !FLOATS.contains(&from) {
@@ -121,10 +121,10 @@ pub fn explain(request: &BlockRequest<'_>) -> Result<Block> {
 fn check(request: &BlockRequest<'_>) -> Result<()> {
     let BlockRequest { values, format, rule, recipe, global_scale, .. } = request;
     if *format == BlockFormat::NvFp4 && rule.is_some() {
-        bail!("--scale-rule is for MX, whose scales are powers of two: nvfp4 has --recipe");
+        bail!("a scale rule is for MX, whose scales are powers of two: nvfp4 has a recipe");
     }
     if *format != BlockFormat::NvFp4 && (recipe.is_some() || global_scale.is_some()) {
-        bail!("--recipe and --global-scale are for nvfp4: {format} has --scale-rule");
+        bail!("a recipe and a global scale are for nvfp4: {format} has a scale rule");
     }
     if values.len() > format.block() {
         bail!("a block of {format} has {} values, not {}", format.block(), values.len());

@@ -60,7 +60,7 @@ pub(super) fn explain(request: &Request<'_>, scaling: Scaling<'_>) -> Result<Exp
     let Request { to, options: CastOptions { opset, saturate, .. }, .. } = *request;
     let mut notes = Vec::new();
     let from = request.from.unwrap_or_else(|| {
-        notes.push("without --from VALUE is a float".to_owned());
+        notes.push("without a source type VALUE is a float".to_owned());
         DataType::Float
     });
     let float_from = if FLOATS.contains(&from) { from } else { DataType::Float };

@@ -4,7 +4,7 @@ use super::DequantizeRequest;
 use crate::counts::Counters;
 use crate::error::FileError;
 use crate::formats::error::{FormatError, Invalid, InvalidKind};
-use crate::formats::format::Format;
+use crate::formats::format::{Format, GGUF_WRITER};
 use crate::formats::gguf::{BlockCoding, Blocks, Held, beside};
 use crate::formats::input::{Given, Input, Location, StoredTensor};
 use crate::layouts::{BlockValues, Checkpoint, TensorRef};
@@ -22,7 +22,7 @@ pub(super) fn dequantize(input: &Path, output: &Path, request: &DequantizeReques
     }
     match Format::from_path(output)? {
         Format::Safetensors => {}
-        Format::Gguf => return refuse(output, "writing", Format::Gguf, "`quantize --layout gguf` writes it"),
+        Format::Gguf => return refuse(output, "writing", Format::Gguf, GGUF_WRITER),
         format => return refuse(output, "dequantizing", format, "the output is .safetensors"),
     }
     let file = Input::open(input, Some(Format::Gguf), &Given::default())?;

@@ -6,6 +6,9 @@ use std::fmt;
 /// The first bytes of a `.gguf` file.
 pub(crate) const GGUF_MAGIC: &[u8] = b"GGUF";
 
+/// What writes `.gguf` files, as errors of other jobs say.
+pub(crate) const GGUF_WRITER: &str = "`quantize` writes it, in the layout gguf";
+
 /// A file format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]

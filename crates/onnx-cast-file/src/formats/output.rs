@@ -1,7 +1,7 @@
 //! One tensor, or the frame of one, in the format of an output.
 
 use crate::formats::error::{FormatError, Invalid, InvalidKind};
-use crate::formats::format::Format;
+use crate::formats::format::{Format, GGUF_WRITER};
 use crate::formats::npy;
 use crate::formats::pb::{self, OtherFields};
 use crate::formats::safetensors;
@@ -125,7 +125,7 @@ impl Output<'_> {
     fn not_one(&self) -> FormatError {
         let hint = match self.format {
             Format::Onnx => "it is for models",
-            Format::Gguf => "`quantize --layout gguf` writes it",
+            Format::Gguf => GGUF_WRITER,
             _ => "it is for several",
         };
         FormatError::format(self.path, "writing one tensor", self.format, hint)

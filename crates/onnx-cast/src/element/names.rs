@@ -54,7 +54,7 @@ impl UnknownType {
     pub fn hint(&self) -> Option<String> {
         let name = plain(&self.name);
         if BLOCK_FORMATS.iter().any(|start| name.starts_with(start)) {
-            return Some(format!("a block format has scales: `quantize --to {}`", crate::error::shorten(&self.name)));
+            return Some("a block format has scales: `quantize` takes it".to_owned());
         }
         if name == LACKING.0 {
             return Some(LACKING.1.to_owned());
