@@ -1,11 +1,11 @@
-//! Files: requests come as dictionaries whose keys are the command's options, and results go back as the JSON that the
-//! command prints.
+//! Files, and models in memory: requests come as dictionaries whose keys are the command's options, and results go back
+//! as the JSON that the command prints.
 
 use crate::error::{in_words, refused};
 use crate::options::Options;
 use crate::watched::{State, watched};
 use onnx_cast_file::{FileError, Summary};
-use onnx_cast_model::Error;
+use onnx_cast_model::{Error, ModelBytes, ModelSource, is_model};
 use onnx_cast_report::{cast_json, convert_json, diff_json, fold_json, info_json, record_json, upgrade_json};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
@@ -13,62 +13,129 @@ use pyo3::types::PyBytes;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Does a job that makes a file of another: `cast`, `bit_cast`, `dequantize`, `quantize` or `transcode`. Returns the
-/// JSON, and what was lost that must not be.
-#[pyfunction]
-pub(crate) fn write_file(
-    py: Python<'_>,
-    job: &str,
-    input: PathBuf,
-    output: PathBuf,
-    options: Options,
-    progress: Option<Py<PyAny>>,
-) -> PyResult<(String, Option<String>)> {
-    let state = Arc::default();
-    let work = work(job, &input, &output, &options, &state)?;
-    let done = watched(py, &state, progress, work)?;
-    finish(&input, &output, options.dry_run, done)
+/// What is read, as Python passes it: the path of a file, or a serialized ModelProto and the folder of its external data.
+#[derive(FromPyObject)]
+pub(crate) enum Given {
+    Memory(PyBackedBytes, Option<PathBuf>),
+    #[pyo3(transparent)]
+    File(PathBuf),
 }
 
-type Work<'a> = Box<dyn FnOnce() -> Result<Summary, Error> + Send + 'a>;
+/// The same, for the library.
+pub(crate) enum Read {
+    File(PathBuf),
+    Memory(ModelBytes),
+}
 
-fn work<'a>(job: &str, input: &'a Path, output: &'a Path, options: &Options, state: &Arc<State>) -> PyResult<Work<'a>> {
+impl From<Given> for Read {
+    fn from(given: Given) -> Self {
+        match given {
+            Given::File(path) => Read::File(path),
+            Given::Memory(bytes, folder) => Read::Memory(ModelBytes::new(bytes, folder.as_deref())),
+        }
+    }
+}
+
+impl Read {
+    pub(crate) fn source(&self) -> ModelSource<'_> {
+        match self {
+            Read::File(path) => ModelSource::File(path),
+            Read::Memory(model) => ModelSource::Memory(model),
+        }
+    }
+
+    /// What summaries call it.
+    fn name(&self) -> &Path {
+        match self {
+            Read::File(path) => path,
+            Read::Memory(_) => Path::new("model"),
+        }
+    }
+}
+
+/// A model that was made in memory.
+type Made<'py> = Option<Bound<'py, PyBytes>>;
+
+/// The bytes of a model, where it has no path to go to.
+fn made<'py>(py: Python<'py>, bytes: &[u8], output: Option<&Path>, dry_run: bool) -> Made<'py> {
+    (output.is_none() && !dry_run).then(|| PyBytes::new(py, bytes))
+}
+
+/// Does a job that makes a file of another: `cast`, `bit_cast`, `dequantize`, `quantize` or `transcode`. Returns the
+/// model, where that has no path to go to, the JSON, and what was lost that must not be.
+#[pyfunction]
+pub(crate) fn write_file<'py>(
+    py: Python<'py>,
+    job: &str,
+    input: Given,
+    output: Option<PathBuf>,
+    options: Options,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<(Made<'py>, String, Option<String>)> {
+    let (state, input) = (Arc::default(), Read::from(input));
+    let work = work(job, &input, output.as_deref(), &options, &state)?;
+    let done = watched(py, &state, progress, work)?;
+    let json = |done: &Summary| {
+        let output = output.as_deref().unwrap_or(input.name());
+        cast_json(input.name(), output, options.dry_run, done).to_string()
+    };
+    match done {
+        Ok((bytes, done)) => Ok((made(py, &bytes, output.as_deref(), options.dry_run), json(&done), None)),
+        Err(error) => match &error {
+            Error::File { error: loss @ FileError::Loss { summary, .. } } => {
+                Ok((None, json(summary), Some(loss.to_string())))
+            }
+            _ => Err(in_words(error)),
+        },
+    }
+}
+
+type Work<'a> = Box<dyn FnOnce() -> Result<(Vec<u8>, Summary), Error> + Send + 'a>;
+
+fn work<'a>(
+    job: &str,
+    input: &'a Read,
+    output: Option<&'a Path>,
+    options: &Options,
+    state: &Arc<State>,
+) -> PyResult<Work<'a>> {
     macro_rules! job {
-        ($request:ident, $run:ident) => {{
+        ($request:ident, $of_file:ident $(, $of_model:ident)?) => {{
             let request = options.$request(state)?;
-            Box::new(move || onnx_cast_model::$run(input, output, &request))
+            match (input, output) {
+                (Read::File(input), Some(output)) => {
+                    Box::new(move || Ok((Vec::new(), onnx_cast_model::$of_file(input, output, &request)?)))
+                }
+                $((Read::Memory(_), _) => {
+                    if let Some(output) = output.filter(|output| !is_model(output)) {
+                        let what = "a model is written to a file whose name ends in .onnx";
+                        return Err(in_words(FileError::request(output, what)));
+                    }
+                    Box::new(move || onnx_cast_model::$of_model(input.source(), output, &request))
+                })?
+                _ => return Err(refused(format_args!("{job} takes no model (want the path of a file of tensors)"))),
+            }
         }};
     }
     Ok(match job {
-        "cast" => job!(cast, cast),
+        "cast" => job!(cast, cast, cast_of),
         "bit_cast" => job!(bit_cast, bit_cast),
-        "dequantize" => job!(dequantize, dequantize),
-        "quantize" => job!(quantize, quantize),
+        "dequantize" => job!(dequantize, dequantize, dequantize_of),
+        "quantize" => job!(quantize, quantize, quantize_of),
         "transcode" => job!(transcode, transcode),
         _ => return Err(refused(format_args!("no job is called {job}"))),
     })
 }
 
-/// What was done as JSON, and the loss that must not be.
-fn finish(
-    input: &Path,
-    output: &Path,
-    dry_run: bool,
-    done: Result<Summary, Error>,
-) -> PyResult<(String, Option<String>)> {
-    let json = |done: &Summary| cast_json(input, output, dry_run, done).to_string();
-    done.map(|done| (json(&done), None)).or_else(|error| match &error {
-        Error::File { error: loss @ FileError::Loss { summary, .. } } => Ok((json(summary), Some(loss.to_string()))),
-        _ => Err(in_words(error)),
-    })
-}
-
 /// Lists the tensors of a file. Returns the JSON.
 #[pyfunction]
-pub(crate) fn info(py: Python<'_>, path: PathBuf, options: Options, progress: Option<Py<PyAny>>) -> PyResult<String> {
-    let state = Arc::default();
+pub(crate) fn info(py: Python<'_>, input: Given, options: Options, progress: Option<Py<PyAny>>) -> PyResult<String> {
+    let (state, input) = (Arc::default(), Read::from(input));
     let request = options.inspect(&state)?;
-    let found = watched(py, &state, progress, || onnx_cast_model::inspect(&path, &request))?;
+    let found = watched(py, &state, progress, || match &input {
+        Read::File(path) => onnx_cast_model::inspect(path, &request),
+        Read::Memory(_) => onnx_cast_model::inspect_of(input.source(), &request),
+    })?;
     found.map(|found| info_json(&found).to_string()).map_err(in_words)
 }
 
@@ -76,69 +143,62 @@ pub(crate) fn info(py: Python<'_>, path: PathBuf, options: Options, progress: Op
 #[pyfunction]
 pub(crate) fn diff(
     py: Python<'_>,
-    a: PathBuf,
-    b: PathBuf,
+    a: Given,
+    b: Given,
     options: Options,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<String> {
-    let state = Arc::default();
+    let (state, a, b) = (Arc::default(), Read::from(a), Read::from(b));
     let request = options.diff(&state)?;
-    let found = watched(py, &state, progress, || onnx_cast_model::diff(&a, &b, &request))?;
-    found.map(|found| diff_json(&a, &b, &found).to_string()).map_err(in_words)
+    let found = watched(py, &state, progress, || onnx_cast_model::diff_of([a.source(), b.source()], &request))?;
+    found.map(|found| diff_json(a.name(), b.name(), &found).to_string()).map_err(in_words)
 }
 
-/// A function that makes a model of another, and returns the JSON.
+/// A function that makes a model of another, and returns it, where it has no path to go to, and the JSON.
 macro_rules! model_job {
-    ($(#[$doc:meta])* $name:ident, $json:ident) => {
+    ($(#[$doc:meta])* $name:ident, $run:ident, $json:ident) => {
         $(#[$doc])*
         #[pyfunction]
-        pub(crate) fn $name(
-            py: Python<'_>,
-            input: PathBuf,
-            output: PathBuf,
+        pub(crate) fn $name<'py>(
+            py: Python<'py>,
+            input: Given,
+            output: Option<PathBuf>,
             options: Options,
             progress: Option<Py<PyAny>>,
-        ) -> PyResult<String> {
-            let state = Arc::default();
+        ) -> PyResult<(Made<'py>, String)> {
+            let (state, input) = (Arc::default(), Read::from(input));
             let request = options.$name(&state)?;
-            let done = watched(py, &state, progress, || onnx_cast_model::$name(&input, &output, &request))?;
-            done.map(|done| $json(&input, &output, request.run.dry_run, &done).to_string()).map_err(in_words)
+            let (to, dry_run) = (output.as_deref(), request.run.dry_run);
+            let done = watched(py, &state, progress, || onnx_cast_model::$run(input.source(), to, &request))?;
+            let (bytes, done) = done.map_err(in_words)?;
+            let json = $json(input.name(), to.unwrap_or(input.name()), dry_run, &done).to_string();
+            Ok((made(py, &bytes, to, dry_run), json))
         }
     };
 }
 model_job!(
-    /// Folds the Casts of a model's constants and removes those that change nothing. Returns the JSON.
+    /// Folds the Casts of a model's constants and removes those that change nothing. Returns the model, where it has no
+    /// path to go to, and the JSON.
     fold,
+    fold_of,
     fold_json
 );
 model_job!(
-    /// Raises the opset of a model. Returns the JSON.
+    /// Raises the opset of a model. Returns the model, where it has no path to go to, and the JSON.
     upgrade,
+    upgrade_of,
     upgrade_json
 );
 model_job!(
-    /// Adds outputs to a model that give the ranges of its values. Returns the JSON.
+    /// Adds outputs to a model that give the ranges of its values. Returns the model, where it has no path to go to, and
+    /// the JSON.
     record,
+    record_of,
     record_json
 );
 model_job!(
-    /// Converts a model to compute in a narrow type. Returns the JSON.
+    /// Converts a model to compute in a narrow type. Returns the model, where it has no path to go to, and the JSON.
     convert,
+    convert_of,
     convert_json
 );
-
-/// Converts a model in memory. Returns its bytes, of a dry run none, and the JSON.
-#[pyfunction]
-pub(crate) fn convert_bytes<'py>(
-    py: Python<'py>,
-    model: PyBackedBytes,
-    options: Options,
-    progress: Option<Py<PyAny>>,
-) -> PyResult<(Bound<'py, PyBytes>, String)> {
-    let state = Arc::default();
-    let request = options.convert(&state)?;
-    let done = watched(py, &state, progress, || onnx_cast_model::convert_bytes(&model, &request))?;
-    let (bytes, done) = done.map_err(in_words)?;
-    let name = Path::new("model");
-    Ok((PyBytes::new(py, &bytes), convert_json(name, name, request.run.dry_run, &done).to_string()))
-}

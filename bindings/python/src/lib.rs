@@ -40,7 +40,7 @@ mod _native {
     #[pymodule_export]
     use super::error::CastError;
     #[pymodule_export]
-    use super::files::{convert, convert_bytes, diff, fold, info, record, upgrade, write_file};
+    use super::files::{convert, diff, fold, info, record, upgrade, write_file};
     #[pymodule_export]
     use super::job::{pack, unpack};
     #[pymodule_export]

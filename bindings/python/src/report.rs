@@ -3,6 +3,7 @@
 
 use crate::array::Contiguous;
 use crate::error::{in_words, refused};
+use crate::files::{Given, Read};
 use crate::job::packed;
 use crate::options::Options;
 use crate::types::type_of;
@@ -70,14 +71,19 @@ impl Found {
 #[pyfunction]
 pub(crate) fn report_file(
     py: Python<'_>,
-    path: PathBuf,
+    input: Given,
     title: String,
     options: Options,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Found> {
     let state = Arc::default();
     let request = options.report(&state)?;
-    let report = watched(py, &state, progress, || onnx_cast_model::report(&path, &request))?.map_err(in_words)?;
+    let input = Read::from(input);
+    let report = watched(py, &state, progress, || match &input {
+        Read::File(path) => onnx_cast_model::report(path, &request),
+        Read::Memory(_) => onnx_cast_model::report_of(input.source(), &request),
+    })?;
+    let report = report.map_err(in_words)?;
     Ok(Found { title, report })
 }
 

@@ -88,7 +88,8 @@ ONLY_COMMAND = {
 
 #: What only Python has, and why.
 ONLY_PYTHON = {name: {"progress": "the command has a bar"} for name in FUNCTIONS}
-ONLY_PYTHON["convert"] |= {"base_dir": "a ModelProto tells no folder"}
+for _name in ("cast", "dequantize", "quantize", "info", "diff", "convert", "record", "fold", "upgrade", "report"):
+    ONLY_PYTHON[_name] |= {"base_dir": "a ModelProto tells no folder"}
 
 
 def options():

@@ -44,6 +44,23 @@ def test_the_native_modules_functions_are_those_of_its_stub():
     assert {name for name in vars(_native.Operator) if not name.startswith("__")} == set(methods) - {"__new__", "__init__"}
 
 
+def test_the_options_of_overloads_are_those_of_their_functions():
+    body = stub("__init__")
+    options = {
+        node.name: [one.target.id for one in node.body if isinstance(one, ast.AnnAssign)]
+        for node in body
+        if isinstance(node, ast.ClassDef)
+    }
+    compared = set()
+    for node in body:
+        if isinstance(node, ast.FunctionDef) and node.args.kwarg is not None:
+            name = node.args.kwarg.annotation.slice.id
+            told = parameters(node) + [f"*{one}" for one in options[name]]
+            assert sorted(told) == sorted(parameters_there(getattr(onnx_cast, node.name))), node.name
+            compared.add(name)
+    assert compared == set(options)
+
+
 def test_the_types_are_those_of_their_stub():
     body = stub("dtypes")
     names = {node.target.id for node in body if isinstance(node, ast.AnnAssign)}

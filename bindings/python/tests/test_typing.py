@@ -59,6 +59,23 @@ def test_files(tmp_path: Path) -> None:
     assert_type(onnx_cast.__version__, str)
 
 
+def test_models_in_memory(tmp_path: Path) -> None:
+    value = [onnx.helper.make_tensor_value_info(name, 1, [2]) for name in ("x", "y")]
+    graph = onnx.helper.make_graph([onnx.helper.make_node("Relu", ["x"], ["y"])], "g", value[:1], value[1:])
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 18)], ir_version=10)
+    path = tmp_path / "model.onnx"
+    assert_type(onnx_cast.upgrade_model(model), onnx.ModelProto)
+    assert_type(onnx_cast.upgrade_model(model, path, opset=20), onnx_cast.files.Upgraded)
+    assert_type(onnx_cast.upgrade_model(model, dry_run=True), onnx_cast.files.Upgraded)
+    assert_type(onnx_cast.cast_file(model, to="bf16", dry_run=False), onnx.ModelProto)
+    assert_type(onnx_cast.cast_file(path, tmp_path / "out.onnx", "bf16", threads=1), onnx_cast.files.CastSummary)
+    assert_type(onnx_cast.fold(model), onnx.ModelProto)
+    assert_type(onnx_cast.record_model(path, dry_run=True), onnx_cast.files.Recorded)
+    assert_type(onnx_cast.convert_model(model, to="bf16"), onnx.ModelProto)
+    assert_type(onnx_cast.convert_model(model, explain=["y"]), onnx_cast.Converted)
+    assert_type(onnx_cast.info(model)[0:1], list[onnx_cast.files.TensorInfo])
+
+
 def of(literal: Any) -> set[str]:
     return set(get_args(literal))
 

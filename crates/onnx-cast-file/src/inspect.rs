@@ -137,10 +137,10 @@ pub fn open(path: &Path, from: Option<DataType>) -> Result<Input, FileError> {
 }
 
 /// Opens every file that a path stands for.
-pub(crate) fn open_all<E: From<FileError>>(
-    path: &Path,
-    open: impl Fn(&Path) -> Result<Input, E>,
-) -> Result<Vec<Input>, E> {
+///
+/// # Errors
+/// Where the files are not to be found, and those of `open`.
+pub fn open_all<E: From<FileError>>(path: &Path, open: impl Fn(&Path) -> Result<Input, E>) -> Result<Vec<Input>, E> {
     checkpoint::files(path).map_err(FileError::from)?.iter().map(|path| open(path)).collect()
 }
 
@@ -209,24 +209,23 @@ pub fn diff(
     second: impl AsRef<Path>,
     request: &DiffRequest,
 ) -> Result<Vec<(String, Difference)>, FileError> {
-    diff_with(first.as_ref(), second.as_ref(), request, |path| open(path, None))
+    let paths = [first.as_ref(), second.as_ref()];
+    let all = |path| open_all(path, |path| open(path, None));
+    diff_opened(paths, [all(paths[0])?, all(paths[1])?], request)
 }
 
-/// As [`diff`], of files that a function opens.
+/// As [`diff`], of files that are open.
 ///
 /// # Errors
-/// As [`diff`], and those of the function.
-pub fn diff_with<E: From<FileError>>(
-    first: &Path,
-    second: &Path,
+/// As [`diff`].
+pub fn diff_opened(
+    paths: [&Path; 2],
+    [first, second]: [Vec<Input>; 2],
     request: &DiffRequest,
-    open: impl Fn(&Path) -> Result<Input, E>,
-) -> Result<Vec<(String, Difference)>, E> {
-    let paths = [first, second];
-    let (first, second) = (open_all(first, &open)?, open_all(second, &open)?);
+) -> Result<Vec<(String, Difference)>, FileError> {
     if request.by_value {
         let (first, second) = (Checkpoint::of(first), Checkpoint::of(second));
-        return Ok(by_value::diff(paths, [&first, &second], request)?);
+        return by_value::diff(paths, [&first, &second], request);
     }
     let names = first.iter().chain(&second).flat_map(|input| &input.tensors).map(|stored| &*stored.name);
     check_names(&request.include, &request.exclude, names).map_err(|error| FileError::invalid(paths[0], error))?;

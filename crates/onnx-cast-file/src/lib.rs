@@ -65,7 +65,7 @@ pub use in_memory::{
 };
 pub use inspect::{
     DiffRequest, Difference, FileInfo, InspectRequest, Quantized, QuantizedWeight, ScaleExtent, TensorInfo, Values,
-    diff, diff_with, inspect,
+    diff, inspect,
 };
 pub use io::positional::ReadAt;
 pub use io::{AtomicFile, InputFile, IoError, Watch, end_without_traces, room_for_a_thread};
@@ -92,7 +92,7 @@ pub mod engine {
     pub use crate::formats::pb;
     pub use crate::formats::protobuf::{onnx, outline, wire};
     pub use crate::formats::source::{Items, Source, SourceData, byte_len};
-    pub use crate::inspect::{inspect_opened, open};
+    pub use crate::inspect::{diff_opened, inspect_opened, open, open_all};
     pub use crate::io::atomic::{check_vacant, folder_of, link_over, together};
     pub use crate::io::progress::Meter;
     pub use crate::io::{FolderLock, create_page, fs, links, memory};

@@ -9,16 +9,15 @@ use crate::messages::{function, model, opset, sparse};
 use crate::paths::{self, segment};
 use crate::rewrite;
 use crate::rope;
+use crate::source::ModelSource;
 use crate::tree::{Document, Graph, Names, Node, text};
 use crate::types::Typing;
 use onnx_cast::DataType;
+use onnx_cast_file::Format;
 use onnx_cast_file::engine::onnx::{entry, tensor};
-use onnx_cast_file::engine::outline::Backing;
 use onnx_cast_file::engine::wire::{Fields, Value, last};
 use onnx_cast_file::engine::{Input, Items, Location, SourceData, StoredTensor};
-use onnx_cast_file::{Format, InputFile};
 use std::collections::HashMap;
-use std::path::Path;
 use std::sync::Arc;
 
 /// What a model is, beside its constants.
@@ -65,10 +64,10 @@ pub struct CastInfo {
 }
 
 /// Opens a model as a file of the constants in it; with `types`, the types of its values are inferred.
-pub(crate) fn open(path: &Path, types: bool) -> Result<(Input, ModelInfo), Error> {
-    let file = InputFile::open(path)?;
-    let (tensors, metadata, info) = rewrite::open(Backing::File(&file), |document, files| {
-        survey(document, files, types).map_err(|error| Error::model(path, error))
+pub(crate) fn open(source: ModelSource<'_>, types: bool) -> Result<(Input, ModelInfo), Error> {
+    let file = source.file()?;
+    let (tensors, metadata, info) = rewrite::open(source.backing(&file), |document, files| {
+        survey(document, files, types).map_err(|error| Error::model(source.path(), error))
     })?;
     Ok((Input { file, format: Format::Onnx, tensors, metadata: Some(metadata), message: None }, info))
 }

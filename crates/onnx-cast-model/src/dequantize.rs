@@ -4,6 +4,7 @@ use crate::error::{Error, ModelError, ModelErrorKind};
 use crate::fold::{FoldOutcome, FoldRequest, FoldSummary, Folded, edits};
 use crate::replaced;
 use crate::rewrite::{Request, rewrite};
+use crate::source::ModelSource;
 use onnx_cast::{DataType, element_count};
 use onnx_cast_file::engine::Short;
 use onnx_cast_file::{DequantizeRequest, Summary, TensorSummary, Wording};
@@ -11,7 +12,11 @@ use std::path::Path;
 
 /// Replaces what DequantizeLinear gives of constants by its values. They keep their type, which the request has to
 /// name: the nodes that read them take no other.
-pub(crate) fn dequantize_model(input: &Path, output: &Path, request: &DequantizeRequest) -> Result<Summary, Error> {
+pub(crate) fn dequantize_constants(
+    source: ModelSource<'_>,
+    output: Option<&Path>,
+    request: &DequantizeRequest,
+) -> Result<(Vec<u8>, Summary), Error> {
     let fold = FoldRequest::default()
         .include(request.selection.include.clone())
         .exclude(request.selection.exclude.clone())
@@ -19,12 +24,12 @@ pub(crate) fn dequantize_model(input: &Path, output: &Path, request: &Dequantize
         .dequantize(true);
     let (storage, run) = (&fold.storage, &request.run);
     rewrite(
-        input,
+        source,
         output,
         &Request::of(run, storage),
         |document, files| {
             let planned = || edits(document, files, &fold).and_then(|(_, planned)| rows(&planned, request));
-            replaced::check((input, output), &run.write, planned)
+            replaced::check((source, output), &run.write, planned)
         },
         |document, files| {
             let (edits, planned) = edits(document, files, &fold)?;

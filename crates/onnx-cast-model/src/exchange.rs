@@ -62,6 +62,7 @@ pub(crate) fn free_name(model: &Path, name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use crate::source::ModelSource;
     use crate::weights::cast_constants;
     use crate::{cast, diff};
     use onnx_cast::DataType;
@@ -95,7 +96,7 @@ mod tests {
             let names = fs::read_dir(now.parent().expect("a folder")).expect("a folder").count();
             seen.borrow_mut().push((same(&old), same(&new), names));
         };
-        cast_constants(&now, &now, &request, &step).expect("a cast");
+        cast_constants(ModelSource::File(&now), Some(&now), &request, &step).expect("a cast");
         let (before, after) = ((true, false, 3), (false, true, 3));
         assert_eq!(seen.into_inner(), [before, after, after, after, (false, true, 2)]);
         for name in ["m.onnx", "m.onnx.data"] {
@@ -136,7 +137,8 @@ mod tests {
                     }
                     *second.borrow_mut() = Some(job);
                 };
-                cast_constants(&input, &now, &request(DataType::Float16), &step).expect("a cast");
+                cast_constants(ModelSource::File(&input), Some(&now), &request(DataType::Float16), &step)
+                    .expect("a cast");
                 let second = second.into_inner().expect("it has begun").join().expect("no panic");
                 let last = if let Err(error) = second {
                     let error = error.to_string();

@@ -6,6 +6,7 @@
 
 use crate::error::{ModelError, ModelErrorKind};
 use crate::rope::{CastElements, ElementSource, Message};
+use crate::source::IN_MEMORY;
 use crate::tree::utf8;
 use onnx_cast::DataType;
 use onnx_cast_file::engine::onnx::{entry, tensor};
@@ -103,9 +104,10 @@ impl<'a> Files<'a> {
                 continue;
             }
             let opened = match outline.backing {
-                Backing::Memory(_) => Err(refused(
-                    "its elements are in another file, for which a model in memory names no folder (load them first)",
-                )),
+                Backing::Memory(_) => {
+                    let what = Wording::from("its elements are in another file, and a model in memory has no folder (");
+                    Err(refused(what.field("base_dir", " names it)")))
+                }
                 Backing::File(_) if sparse => Err(refused("a sparse tensor in external data, which is not supported")),
                 Backing::File(model) => Reference::read(message)
                     .and_then(|reference| files.open_at(folder_of(model.path()), &reference.location)),
@@ -131,7 +133,7 @@ impl<'a> Files<'a> {
 
     /// The path of that file; of a model in memory, what errors call it.
     pub(crate) fn path(&self) -> &'a Path {
-        self.file().map_or(Path::new("model"), InputFile::path)
+        self.file().map_or(Path::new(IN_MEMORY), InputFile::path)
     }
 
     /// Refuses files that may be those of another model: one that has taken the place of this one meanwhile.

@@ -13,6 +13,7 @@ use crate::error::{Error, ModelError};
 use crate::external::Files;
 use crate::replaced;
 use crate::rewrite::{Request, refuse_of_models, rewrite};
+use crate::source::ModelSource;
 use crate::tree::Document;
 use decide::Fold;
 use onnx_cast::DataType;
@@ -120,16 +121,27 @@ impl fmt::Display for FoldOutcome {
 /// # Errors
 /// Where a file cannot be read or written, or the model is not valid.
 pub fn fold(input: impl AsRef<Path>, output: impl AsRef<Path>, request: &FoldRequest) -> Result<FoldSummary, Error> {
+    Ok(fold_of(ModelSource::File(input.as_ref()), Some(output.as_ref()), request)?.1)
+}
+
+/// As [`fold`], of a model that may be in memory. Without an output its bytes are given back, of a dry run none.
+///
+/// # Errors
+/// As [`fold`].
+pub fn fold_of(
+    source: ModelSource<'_>,
+    output: Option<&Path>,
+    request: &FoldRequest,
+) -> Result<(Vec<u8>, FoldSummary), Error> {
     let FoldRequest { storage, run, .. } = request;
-    refuse_of_models(input.as_ref(), run)?;
+    refuse_of_models(source.path(), run)?;
     let how = Request::of(run, storage);
-    let paths = (input.as_ref(), output.as_ref());
     rewrite(
-        paths.0,
-        paths.1,
+        source,
+        output,
         &how,
         |document, files| {
-            replaced::check_model(paths, &run.write, |there, its_files| {
+            replaced::check_model((source, output), &run.write, |there, its_files| {
                 let there = foldable(there, its_files, request);
                 let is_left = |all: HashSet<String>| there.len() < all.len() && there.is_subset(&all);
                 there.is_empty() || is_left(foldable(document, files, request))

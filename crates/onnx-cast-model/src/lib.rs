@@ -23,6 +23,7 @@ mod replaced;
 mod requests;
 mod rewrite;
 mod rope;
+mod source;
 mod tree;
 mod types;
 mod upgrade;
@@ -31,13 +32,14 @@ mod weights;
 pub use contents::{CastInfo, ModelInfo, ValueInfo};
 pub use error::{Error, ModelError, ModelErrorKind};
 pub use evaluate::{Model, ValueDecl};
-pub use fold::{FoldOutcome, FoldRequest, FoldSummary, Folded, fold};
+pub use fold::{FoldOutcome, FoldRequest, FoldSummary, Folded, fold, fold_of};
 pub use precision::{
-    ConvertRequest, ConvertSummary, Interface, Keep, NodeDecision, ValueDecision, convert, convert_bytes, read_ranges,
+    ConvertRequest, ConvertSummary, Interface, Keep, NodeDecision, ValueDecision, convert, convert_of, read_ranges,
 };
-pub use record::{RECORD_PREFIX, RECORDED_NUMBERS, RecordRequest, RecordSummary, RecordedValue, record};
+pub use record::{RECORD_PREFIX, RECORDED_NUMBERS, RecordRequest, RecordSummary, RecordedValue, record, record_of};
 pub use requests::{
-    Inspection, bit_cast, cast, cast_model, dequantize, diff, inspect, inspect_model, is_model, quantize,
-    quantize_model, report, report_model, transcode,
+    Inspection, bit_cast, cast, cast_model, cast_of, dequantize, dequantize_of, diff, diff_of, inspect, inspect_model,
+    inspect_of, is_model, quantize, quantize_model, quantize_of, report, report_model, report_of, transcode,
 };
-pub use upgrade::{DEFAULT_OPSET, UpgradeRequest, UpgradeSummary, Upgraded, upgrade};
+pub use source::{ModelBytes, ModelSource};
+pub use upgrade::{DEFAULT_OPSET, UpgradeRequest, UpgradeSummary, Upgraded, upgrade, upgrade_of};

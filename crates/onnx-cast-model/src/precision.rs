@@ -28,16 +28,16 @@ use crate::error::{Error, ModelError, ModelErrorKind};
 use crate::external::Files;
 use crate::graph::values::{Id, Origin};
 use crate::replaced;
-use crate::rewrite::{Request, edited, open, refuse_of_models, rewrite_of};
+use crate::rewrite::{Request, edited, open_source, refuse_of_models, rewrite_of};
+use crate::source::ModelSource;
 use crate::tree::Document;
 use crate::types::{Body, Typing};
 use crate::upgrade;
 use assign::Assignment;
 use constants::Constants;
 use onnx_cast::DataType;
-use onnx_cast_file::engine::outline::Backing;
 use onnx_cast_file::engine::{Short, check_vacant};
-use onnx_cast_file::{InputFile, Pattern, RunOptions, SelectionError, Storage};
+use onnx_cast_file::{Pattern, RunOptions, SelectionError, Storage};
 use rules::Rules;
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -197,27 +197,27 @@ pub fn convert(
     output: impl AsRef<Path>,
     request: &ConvertRequest,
 ) -> Result<ConvertSummary, Error> {
-    let (input, output) = (input.as_ref(), output.as_ref());
-    if !request.run.write.no_clobber && !request.run.write.force {
-        replaced::check_converted(input, output)?;
-    }
-    request.check().map_err(|error| Error::model(input, error))?;
-    refuse_of_models(input, &request.run)?;
-    if request.run.write.no_clobber {
-        check_vacant(output)?;
-    }
-    let file = InputFile::open(input)?;
-    Ok(open(Backing::File(&file), |document, files| at_opset((document, files), Some(output), request))?.1)
+    Ok(convert_of(ModelSource::File(input.as_ref()), Some(output.as_ref()), request)?.1)
 }
 
-/// As [`convert`], of a model in memory, whose constants are in memory too; of a dry run no bytes are given back.
+/// As [`convert`], of a model that may be in memory. Without an output its bytes are given back, of a dry run none.
 ///
 /// # Errors
-/// As [`convert`], and where elements are in other files.
-pub fn convert_bytes(model: &[u8], request: &ConvertRequest) -> Result<(Vec<u8>, ConvertSummary), Error> {
-    request.check().map_err(|error| Error::model(Path::new("model"), error))?;
-    refuse_of_models(Path::new("model"), &request.run)?;
-    open(Backing::Memory(model), |document, files| at_opset((document, files), None, request))
+/// As [`convert`].
+pub fn convert_of(
+    source: ModelSource<'_>,
+    output: Option<&Path>,
+    request: &ConvertRequest,
+) -> Result<(Vec<u8>, ConvertSummary), Error> {
+    if !request.run.write.no_clobber && !request.run.write.force {
+        replaced::check_converted(source, output)?;
+    }
+    request.check().map_err(|error| Error::model(source.path(), error))?;
+    refuse_of_models(source.path(), &request.run)?;
+    if let Some(output) = output.filter(|_| request.run.write.no_clobber) {
+        check_vacant(output)?;
+    }
+    open_source(source, |document, files| at_opset((document, files), output, request))
 }
 
 /// Has a model rewritten, at a newer opset where that is wanted and needed.

@@ -13,6 +13,7 @@ use crate::error::{Error, ModelError, ModelErrorKind};
 use crate::external::Files;
 use crate::graph::opsets;
 use crate::graph::values::Flow;
+use crate::source::ModelSource;
 use crate::tree::{Document, Graph};
 use crate::upgrade;
 use crate::weights::{MIN_SIZE, Made, rewrite_counted};
@@ -26,10 +27,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// Quantizes the weights of a model: see [`crate::quantize`]. Scales and elements are computed while they are written.
-pub(crate) fn quantize_weights(input: &Path, output: &Path, request: &QuantizeRequest) -> Result<Summary, Error> {
+pub(crate) fn quantize_weights(
+    source: ModelSource<'_>,
+    output: Option<&Path>,
+    request: &QuantizeRequest,
+) -> Result<(Vec<u8>, Summary), Error> {
     let QuantizeRequest { model: ModelOptions { storage, .. }, run, .. } = request;
-    let paths = (input, output);
-    rewrite_counted(paths, (run, storage), &|| {}, |document, files| edits(document, files, request))
+    rewrite_counted((source, output), (run, storage), &|| {}, |document, files| edits(document, files, request))
 }
 
 /// A weight that is to be quantized.

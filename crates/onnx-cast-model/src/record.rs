@@ -10,6 +10,7 @@ use crate::graph::values::{Id, Origin};
 use crate::messages::{of_type, value_info};
 use crate::replaced;
 use crate::rewrite::{Request, refuse_of_models, rewrite};
+use crate::source::ModelSource;
 use crate::tree::{Document, Graph};
 use crate::types::value::ValueType;
 use crate::types::{Body, Typing};
@@ -78,14 +79,25 @@ pub fn record(
     output: impl AsRef<Path>,
     request: &RecordRequest,
 ) -> Result<RecordSummary, Error> {
+    Ok(record_of(ModelSource::File(input.as_ref()), Some(output.as_ref()), request)?.1)
+}
+
+/// As [`record`], of a model that may be in memory. Without an output its bytes are given back, of a dry run none.
+///
+/// # Errors
+/// As [`record`].
+pub fn record_of(
+    source: ModelSource<'_>,
+    output: Option<&Path>,
+    request: &RecordRequest,
+) -> Result<(Vec<u8>, RecordSummary), Error> {
     let RecordRequest { storage, run, .. } = request;
-    refuse_of_models(input.as_ref(), run)?;
+    refuse_of_models(source.path(), run)?;
     let how = Request::of(run, storage);
-    let paths = (input.as_ref(), output.as_ref());
     let is_recorded =
         |document: &Document<'_>| document.graph.outputs.iter().any(|output| output.name.starts_with(RECORD_PREFIX));
-    let check = || replaced::check_model(paths, &run.write, |there, _| is_recorded(there));
-    rewrite(paths.0, paths.1, &how, |_, _| check(), |document, _| edits(document, request), Ok)
+    let check = || replaced::check_model((source, output), &run.write, |there, _| is_recorded(there));
+    rewrite(source, output, &how, |_, _| check(), |document, _| edits(document, request), Ok)
 }
 
 fn edits<'a>(document: &Document<'a>, request: &RecordRequest) -> Result<(Edits<'a>, RecordSummary), ModelError> {

@@ -2,12 +2,13 @@
 //! constants are its tensors.
 
 use crate::contents::{self, ModelInfo};
-use crate::dequantize::dequantize_model;
+use crate::dequantize::dequantize_constants;
 use crate::error::Error;
 use crate::quantize::quantize_weights;
+use crate::source::ModelSource;
 use crate::weights::{MIN_SIZE, cast_constants};
-use onnx_cast::{CastOptions, DataType};
-use onnx_cast_file::engine::Input;
+use onnx_cast::CastOptions;
+use onnx_cast_file::engine::{Input, diff_opened, open, open_all};
 use onnx_cast_file::{
     BitCastRequest, CastRequest, DequantizeRequest, DiffRequest, Difference, FileError, FileInfo, Format,
     InspectRequest, ModelForm, QuantizeRequest, Report, ReportRequest, Summary, TranscodeRequest, Wording, check_names,
@@ -57,19 +58,31 @@ pub fn cast(input: impl AsRef<Path>, output: impl AsRef<Path>, request: &CastReq
 /// # Errors
 /// As [`cast`].
 pub fn cast_model(input: impl AsRef<Path>, output: impl AsRef<Path>, request: &CastRequest) -> Result<Summary, Error> {
+    Ok(cast_of(ModelSource::File(input.as_ref()), Some(output.as_ref()), request)?.1)
+}
+
+/// As [`cast_model`], of a model that may be in memory. Without an output its bytes are given back, of a dry run none.
+///
+/// # Errors
+/// As [`cast`].
+pub fn cast_of(
+    source: ModelSource<'_>,
+    output: Option<&Path>,
+    request: &CastRequest,
+) -> Result<(Vec<u8>, Summary), Error> {
     let fields = [
         ("from", request.raw.from.is_some(), "is not for models, whose constants have types"),
         ("shape", request.raw.shape.is_some(), "is not for models, whose constants have shapes"),
         ("npy_plain", request.run.write.npy_plain, "is for .npy"),
         ("resume", request.run.resume, "is for checkpoints of several files (a model is written whole or not at all)"),
     ];
-    FileError::refuse(input.as_ref(), &fields)?;
+    FileError::refuse(source.path(), &fields)?;
     if request.options.opset != CastOptions::default().opset {
         let what = Wording::default().field("opset", " is not for models, which import their own (");
         let what = what.field("raise_opset", " raises it where the target needs that)");
-        return Err(FileError::request(input.as_ref(), what).into());
+        return Err(FileError::request(source.path(), what).into());
     }
-    cast_constants(input.as_ref(), output.as_ref(), request, &|| {})
+    cast_constants(source, output, request, &|| {})
 }
 
 /// As [`onnx_cast_file::bit_cast_file`].
@@ -106,6 +119,19 @@ pub fn quantize_model(
     output: impl AsRef<Path>,
     request: &QuantizeRequest,
 ) -> Result<Summary, Error> {
+    Ok(quantize_of(ModelSource::File(input.as_ref()), Some(output.as_ref()), request)?.1)
+}
+
+/// As [`quantize_model`], of a model that may be in memory. Without an output its bytes are given back, of a dry run
+/// none.
+///
+/// # Errors
+/// As [`quantize`].
+pub fn quantize_of(
+    source: ModelSource<'_>,
+    output: Option<&Path>,
+    request: &QuantizeRequest,
+) -> Result<(Vec<u8>, Summary), Error> {
     let fields = [
         ("layout", request.layout.is_some(), "is for checkpoints (.safetensors)"),
         ("activations", request.activations.is_some(), "is for checkpoints (.safetensors)"),
@@ -116,8 +142,8 @@ pub fn quantize_model(
         ),
         ("resume", request.run.resume, "is for checkpoints of several files (a model is written whole or not at all)"),
     ];
-    FileError::refuse(input.as_ref(), &fields)?;
-    quantize_weights(input.as_ref(), output.as_ref(), request)
+    FileError::refuse(source.path(), &fields)?;
+    quantize_weights(source, output, request)
 }
 
 /// Dequantizes a checkpoint, as [`onnx_cast_file::dequantize_file`], or a model: what its DequantizeLinears give of
@@ -133,19 +159,31 @@ pub fn dequantize(
 ) -> Result<Summary, Error> {
     let (input, output) = (input.as_ref(), output.as_ref());
     if is_model(input) && is_model(output) {
-        const FILES: &str = "is for checkpoints (.safetensors, .gguf)";
-        const COUNTED: &str = "is for checkpoints: the weights of a model are not rounded again";
-        let fields = [
-            ("npy_plain", request.run.write.npy_plain, "is for .npy"),
-            ("scheme", request.scheme.is_some(), FILES),
-            ("resume", request.run.resume, FILES),
-            ("losses", request.run.count, COUNTED),
-            ("fail_on", !request.run.fail_on.is_empty(), COUNTED),
-        ];
-        FileError::refuse(input, &fields)?;
-        return dequantize_model(input, output, request);
+        return Ok(dequantize_of(ModelSource::File(input), Some(output), request)?.1);
     }
     Ok(onnx_cast_file::dequantize_file(input, output, request)?)
+}
+
+/// As [`dequantize`], of a model that may be in memory. Without an output its bytes are given back, of a dry run none.
+///
+/// # Errors
+/// As [`dequantize`].
+pub fn dequantize_of(
+    source: ModelSource<'_>,
+    output: Option<&Path>,
+    request: &DequantizeRequest,
+) -> Result<(Vec<u8>, Summary), Error> {
+    const FILES: &str = "is for checkpoints (.safetensors, .gguf)";
+    const COUNTED: &str = "is for checkpoints: the weights of a model are not rounded again";
+    let fields = [
+        ("npy_plain", request.run.write.npy_plain, "is for .npy"),
+        ("scheme", request.scheme.is_some(), FILES),
+        ("resume", request.run.resume, FILES),
+        ("losses", request.run.count, COUNTED),
+        ("fail_on", !request.run.fail_on.is_empty(), COUNTED),
+    ];
+    FileError::refuse(source.path(), &fields)?;
+    dequantize_constants(source, output, request)
 }
 
 /// As [`onnx_cast_file::transcode_file`].
@@ -160,8 +198,17 @@ pub fn transcode(
     Ok(onnx_cast_file::transcode_file(input, output, request)?)
 }
 
-fn open(path: &Path, from: Option<DataType>) -> Result<Input, Error> {
-    if is_model(path) { Ok(contents::open(path, false)?.0) } else { Ok(onnx_cast_file::engine::open(path, from)?) }
+/// Every file that a path stands for, or a model in memory.
+fn opened(source: ModelSource<'_>) -> Result<Vec<Input>, Error> {
+    let model = |source: ModelSource<'_>| -> Result<Input, Error> { Ok(contents::open(source, false)?.0) };
+    let file = |path: &Path| match is_model(path) {
+        true => model(ModelSource::File(path)),
+        false => Ok(open(path, None)?),
+    };
+    match source {
+        ModelSource::File(path) => open_all(path, file),
+        ModelSource::Memory(_) => Ok(vec![model(source)?]),
+    }
 }
 
 /// Lists the tensors of a file, of a model (its constants, those of graphs within others under their paths), of a
@@ -181,10 +228,18 @@ pub fn inspect(path: impl AsRef<Path>, request: &InspectRequest) -> Result<Inspe
 /// # Errors
 /// As [`inspect`].
 pub fn inspect_model(path: impl AsRef<Path>, request: &InspectRequest) -> Result<Inspection, Error> {
-    let (input, model) = contents::open(path.as_ref(), request.types)?;
+    inspect_of(ModelSource::File(path.as_ref()), request)
+}
+
+/// As [`inspect_model`], of a model that may be in memory.
+///
+/// # Errors
+/// As [`inspect`].
+pub fn inspect_of(source: ModelSource<'_>, request: &InspectRequest) -> Result<Inspection, Error> {
+    let (input, model) = contents::open(source, request.types)?;
     let names = input.tensors.iter().map(|stored| &*stored.name);
     check_names(&request.include, &request.exclude, names)
-        .map_err(|error| Error::model(path.as_ref(), error.into()))?;
+        .map_err(|error| Error::model(source.path(), error.into()))?;
     let file = onnx_cast_file::engine::inspect_opened(vec![input], request)?;
     Ok(Inspection { file, model: Some(model) })
 }
@@ -198,7 +253,16 @@ pub fn diff(
     second: impl AsRef<Path>,
     request: &DiffRequest,
 ) -> Result<Vec<(String, Difference)>, Error> {
-    onnx_cast_file::diff_with(first.as_ref(), second.as_ref(), request, |path| open(path, None))
+    diff_of([ModelSource::File(first.as_ref()), ModelSource::File(second.as_ref())], request)
+}
+
+/// As [`diff`], of files of any kind, and models in memory.
+///
+/// # Errors
+/// As [`diff`].
+pub fn diff_of(sources: [ModelSource<'_>; 2], request: &DiffRequest) -> Result<Vec<(String, Difference)>, Error> {
+    let inputs = [opened(sources[0])?, opened(sources[1])?];
+    Ok(diff_opened(sources.map(ModelSource::path), inputs, request)?)
 }
 
 /// As [`onnx_cast_file::report`], of models too, whose constants are cast.
@@ -217,7 +281,15 @@ pub fn report(path: impl AsRef<Path>, request: &ReportRequest) -> Result<Report,
 /// # Errors
 /// As [`report`].
 pub fn report_model(path: impl AsRef<Path>, request: &ReportRequest) -> Result<Report, Error> {
+    report_of(ModelSource::File(path.as_ref()), request)
+}
+
+/// As [`report_model`], of a model that may be in memory.
+///
+/// # Errors
+/// As [`report`].
+pub fn report_of(source: ModelSource<'_>, request: &ReportRequest) -> Result<Report, Error> {
     let request = request.clone().min_size(request.min_size.or(Some(MIN_SIZE)));
-    let (input, _) = contents::open(path.as_ref(), false)?;
+    let (input, _) = contents::open(source, false)?;
     Ok(onnx_cast_file::engine::report_opened(&[input], &request)?)
 }

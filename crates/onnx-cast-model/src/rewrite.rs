@@ -10,13 +10,14 @@ use crate::exchange::{Exchange, free_name};
 use crate::external::Files;
 use crate::messages::MODEL;
 use crate::rope::Rope;
+use crate::source::{IN_MEMORY, ModelSource};
 use crate::tree::Document;
 use onnx_cast_file::engine::memory::zeros;
 use onnx_cast_file::engine::outline::{Backing, Outline, OutlineError};
 use onnx_cast_file::engine::pb::MAX_MESSAGE;
 use onnx_cast_file::engine::pipeline::{self, InMemory, InPlace, Nowhere, PipelineError, Sink, Task};
 use onnx_cast_file::engine::{FolderLock, Meter, Short, check_vacant, folder_of, fs, together};
-use onnx_cast_file::{AtomicFile, FileError, InputFile, IoError, RunOptions, Storage, Watch, Wording};
+use onnx_cast_file::{AtomicFile, FileError, IoError, RunOptions, Storage, Watch, Wording};
 use std::ffi::OsStr;
 use std::io;
 use std::path::{Component, Path, PathBuf};
@@ -73,7 +74,7 @@ pub(crate) fn open<R>(
 ) -> Result<R, Error> {
     let path = match backing {
         Backing::File(file) => file.path(),
-        Backing::Memory(_) => Path::new("model"),
+        Backing::Memory(_) => Path::new(IN_MEMORY),
     };
     let invalid = |error| Error::model(path, error);
     let outline = match Outline::of(backing, &MODEL) {
@@ -85,6 +86,14 @@ pub(crate) fn open<R>(
     let files = Files::open(&outline, &tensors).map_err(invalid)?;
     files.check_current()?;
     look(&document, &files)
+}
+
+/// As [`open`], of a source.
+pub(crate) fn open_source<R>(
+    source: ModelSource<'_>,
+    look: impl for<'a> FnOnce(&Document<'a>, &'a Files<'a>) -> Result<R, Error>,
+) -> Result<R, Error> {
+    open(source.backing(&source.file()?), look)
 }
 
 /// Hands a model with its edits to a function. It is in memory, and refers to the elements of the one that it was made
@@ -104,22 +113,22 @@ pub(crate) fn edited<'a, R>(
     look(&document, &files.of_made(&outline))
 }
 
-/// Reads a model, has it checked and edited, and writes the result, unless that is not wanted. What the edit returns is
-/// judged when everything is written and before it takes its place.
+/// Reads a model, has it checked and edited, and writes the result, unless that is not wanted; without an output it is
+/// given back. What the edit returns is judged when everything is written and before it takes its place.
 pub(crate) fn rewrite<T, R>(
-    input: &Path,
-    output: &Path,
+    source: ModelSource<'_>,
+    output: Option<&Path>,
     request: &Request<'_>,
     check: impl for<'a> FnOnce(&Document<'a>, &'a Files<'a>) -> Result<(), Error>,
     edit: impl for<'a> FnOnce(&Document<'a>, &'a Files<'a>) -> Result<(Edits<'a>, T), ModelError>,
     judge: impl FnOnce(T) -> Result<R, Error>,
-) -> Result<R, Error> {
-    if request.no_clobber {
+) -> Result<(Vec<u8>, R), Error> {
+    if let Some(output) = output.filter(|_| request.no_clobber) {
         check_vacant(output)?;
     }
-    open(Backing::File(&InputFile::open(input)?), |document, files| {
+    open_source(source, |document, files| {
         check(document, files)?;
-        Ok(rewrite_of((document, files), Some(output), request, edit, judge)?.1)
+        rewrite_of((document, files), output, request, edit, judge)
     })
 }
 
@@ -149,7 +158,8 @@ fn write_in_memory<'a>(
     edits: &Edits<'a>,
     request: &Request<'_>,
 ) -> Result<Vec<u8>, Error> {
-    let message = emit(document, files, edits, &mut Layout::new("", None));
+    // No element is in another file.
+    let message = emit(document, files, edits, &mut Layout::new("", Some(u64::MAX)));
     let message = message.map_err(|error| Error::model(files.path(), error))?;
     let (tasks, measuring) = (message.tasks(), edits.measuring());
     let meter = Meter::new(request.watch, total(&tasks) + total(&measuring));
@@ -300,7 +310,8 @@ impl Writer<'_> {
         let path = self.output;
         if message.len() > MAX_MESSAGE {
             let what = format!(
-                "{} bytes are more than a protobuf message may hold (2 GiB): such a model is converted file to file",
+                "{} bytes are more than a protobuf message may hold (2 GiB; want a path for the output, beside which the \
+                 elements go)",
                 message.len()
             );
             return Err(Error::model(path, ModelError::new(ModelErrorKind::Size, what)));
@@ -469,12 +480,12 @@ pub(crate) mod tests {
             std::fs::write(&input, &bytes).expect("written");
             let edit = |_: &Document<'_>, _: &Files<'_>| Ok((Edits::default(), change()));
             rewrite(
-                &input,
-                &output,
+                ModelSource::File(&input),
+                Some(&output),
                 &Request::new(&storage),
                 |_, _| Ok(()),
                 |document, files| edit(document, files),
-                Ok,
+                |()| Ok(()),
             )
         };
         let replace = || {

@@ -25,6 +25,7 @@ use crate::graph::opsets;
 use crate::paths::bounded;
 use crate::replaced;
 use crate::rewrite::{Request, refuse_of_models, rewrite};
+use crate::source::ModelSource;
 use crate::tree::{Document, Graph, Names, Node, is_default};
 use crate::types::Typing;
 use callers::Callers;
@@ -104,16 +105,27 @@ pub fn upgrade(
     output: impl AsRef<Path>,
     request: &UpgradeRequest,
 ) -> Result<UpgradeSummary, Error> {
+    Ok(upgrade_of(ModelSource::File(input.as_ref()), Some(output.as_ref()), request)?.1)
+}
+
+/// As [`upgrade`], of a model that may be in memory. Without an output its bytes are given back, of a dry run none.
+///
+/// # Errors
+/// As [`upgrade`].
+pub fn upgrade_of(
+    source: ModelSource<'_>,
+    output: Option<&Path>,
+    request: &UpgradeRequest,
+) -> Result<(Vec<u8>, UpgradeSummary), Error> {
     let &UpgradeRequest { ref storage, ref run, opset, .. } = request;
-    refuse_of_models(input.as_ref(), run)?;
+    refuse_of_models(source.path(), run)?;
     let how = Request::of(run, storage);
     let to = opset.unwrap_or(DEFAULT_OPSET);
-    let (input, output) = (input.as_ref(), output.as_ref());
     let check = |from: Option<i64>| {
         let is_result = |there: Option<i64>| there >= Some(to) || there > from;
-        replaced::check_model((input, output), &run.write, |there, _| is_result(there.opset))
+        replaced::check_model((source, output), &run.write, |there, _| is_result(there.opset))
     };
-    rewrite(input, output, &how, |document, _| check(document.opset), |document, files| edits(document, files, to), Ok)
+    rewrite(source, output, &how, |document, _| check(document.opset), |document, files| edits(document, files, to), Ok)
 }
 
 pub(crate) fn edits<'a>(

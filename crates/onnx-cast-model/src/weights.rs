@@ -10,6 +10,7 @@ use crate::graph::opsets;
 use crate::graph::values::{Flow, Origin, Value};
 use crate::replaced;
 use crate::rewrite::{Request, rewrite};
+use crate::source::ModelSource;
 use crate::tree::{Document, Graph, Names};
 use crate::upgrade;
 use onnx_cast::{Cast, DataType, Operator};
@@ -29,23 +30,23 @@ use std::sync::Arc;
 ///
 /// `step` is called whenever a file has changed under its name, for tests.
 pub(crate) fn cast_constants(
-    input: &Path,
-    output: &Path,
+    source: ModelSource<'_>,
+    output: Option<&Path>,
     request: &CastRequest,
     step: &dyn Fn(),
-) -> Result<Summary, Error> {
+) -> Result<(Vec<u8>, Summary), Error> {
     let CastRequest { model: ModelOptions { storage, .. }, run, .. } = request;
-    rewrite_counted((input, output), (run, storage), step, |document, files| edits(document, files, request))
+    rewrite_counted((source, output), (run, storage), step, |document, files| edits(document, files, request))
 }
 
 /// Rewrites constants of a model, and notes what becomes of their values. The result takes its place only if nothing is
 /// lost that may not be.
 pub(crate) fn rewrite_counted(
-    (input, output): (&Path, &Path),
+    (source, output): (ModelSource<'_>, Option<&Path>),
     (run, storage): (&RunOptions, &Storage),
     step: &dyn Fn(),
     edits: impl for<'a> Fn(&Document<'a>, &'a Files<'a>) -> Result<(Edits<'a>, Made), ModelError>,
-) -> Result<Summary, Error> {
+) -> Result<(Vec<u8>, Summary), Error> {
     let (dry_run, counts) = (run.dry_run, run.counts());
     let how = Request { counts, step, ..Request::of(run, storage) };
     let judge = |(mut summary, counters): Made| {
@@ -53,16 +54,16 @@ pub(crate) fn rewrite_counted(
         if counts || !dry_run {
             counters.iter().for_each(|(row, counter)| summary.tensors[*row].note(counter));
         }
-        FileError::check_losses(&summary, input, &run.fail_on)?;
+        FileError::check_losses(&summary, source.path(), &run.fail_on)?;
         Ok(summary)
     };
     rewrite(
-        input,
+        source,
         output,
         &how,
         |document, files| {
             let planned = || edits(document, files).map(|(_, (summary, _))| summary.tensors);
-            replaced::check((input, output), &run.write, planned)
+            replaced::check((source, output), &run.write, planned)
         },
         &edits,
         judge,

@@ -1,8 +1,10 @@
 //! Are models evaluated, and the others refused by name?
 
 use onnx_cast::{DataType, Tensor, TensorData};
-use onnx_cast_file::{InspectRequest, NamedTensor};
-use onnx_cast_model::{FoldRequest, Model, fold, inspect};
+use onnx_cast_file::{DiffRequest, InspectRequest, NamedTensor, RunOptions};
+use onnx_cast_model::{
+    FoldRequest, Model, ModelBytes, ModelSource, UpgradeRequest, diff_of, fold, inspect, upgrade, upgrade_of,
+};
 use testkit::fixtures::{file, files};
 
 const MODELS: &str = include_str!("fixtures/models.txt");
@@ -157,6 +159,25 @@ fn a_field_number_that_no_field_has() {
         let refused = fold(&path, &folded, &FoldRequest::default()).map(drop).expect_err("refused").to_string();
         assert!(refused.contains(&format!("the number {number},")), "{refused}");
     }
+}
+
+#[test]
+fn a_model_in_memory_is_one_of_a_file() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (path, out) = (folder.path().join("x.onnx"), folder.path().join("out.onnx"));
+    std::fs::write(&path, file(MODELS, "subgraph")).expect("written");
+    let memory = ModelBytes::new(file(MODELS, "subgraph"), None);
+    let (source, request) = (ModelSource::Memory(&memory), UpgradeRequest::default().opset(Some(23)));
+    let done = upgrade(&path, &out, &request).expect("raised");
+    let (bytes, same) = upgrade_of(source, None, &request).expect("raised");
+    assert_eq!((bytes, same), (std::fs::read(&out).expect("read"), done));
+    let differences = diff_of([source, ModelSource::File(&out)], &DiffRequest::default()).expect("models");
+    assert!(differences.is_empty(), "{differences:?}");
+    let planned = request.clone().run(RunOptions::new().dry_run(true));
+    assert!(upgrade_of(source, None, &planned).expect("planned").0.is_empty());
+    // Another model is where the output goes: the one in memory is no file, whatever it is called.
+    let refused = upgrade_of(source, Some(&path), &request).map(drop).expect_err("another model").to_string();
+    assert!(refused.starts_with(&path.display().to_string()), "{refused}");
 }
 
 #[test]

@@ -1,11 +1,11 @@
 """The parts of the package, and the types of its functions for single tensors."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Literal, TypeVar, overload
+from typing import Any, Literal, TypedDict, TypeVar, overload
 
 import numpy as np
 from onnx import ModelProto
-from typing_extensions import Buffer
+from typing_extensions import Buffer, Unpack
 
 from onnx_cast import dtypes as dtypes, files as files, types as types
 from onnx_cast._convert import Converted as Converted
@@ -13,11 +13,7 @@ from onnx_cast._native import (
     CastError as CastError,
     cast as cast,
 )
-from onnx_cast._quantized import (
-    dequantize_file as dequantize_file,
-    quantize_file as quantize_file,
-    transcode_file as transcode_file,
-)
+from onnx_cast._quantized import transcode_file as transcode_file
 from onnx_cast._report import (
     Report as Report,
     report as report,
@@ -33,15 +29,11 @@ from onnx_cast._stats import Stats as Stats
 from onnx_cast.files import (
     LossError as LossError,
     bit_cast_file as bit_cast_file,
-    cast_file as cast_file,
     diff as diff,
-    fold as fold,
     info as info,
-    record_model as record_model,
-    upgrade_model as upgrade_model,
 )
 from onnx_cast.float16 import convert_float_to_float16 as convert_float_to_float16
-from onnx_cast.types import RoundMode, To
+from onnx_cast.types import Activations, Layout, Loss, RoundMode, ScaleRule, Scheme, To
 
 __version__: str
 
@@ -176,93 +168,373 @@ def bit_cast(
     out: _Out,
     packed: bool = False,
 ) -> _Out: ...
+# The options of each function, which is written down once for each kind of result.
+class _CastFile(TypedDict, total=False):
+    saturate: bool
+    round_mode: RoundMode
+    opset: int | None
+    include: Iterable[str]
+    exclude: Iterable[str]
+    rules: Mapping[str, To | None] | None
+    rules_file: files.Path | None
+    min_elements: int | None
+    dtype: To | None
+    shape: Iterable[int] | None
+    resume: bool
+    clobber: bool
+    force: bool
+    copy_others: bool
+    npy_plain: bool
+    raise_opset: bool
+    external_data: str | None
+    external_threshold: int | None
+    losses: bool
+    fail_on: Iterable[Loss]
+    base_dir: files.Path | None
+    threads: int | None
+    progress: files.Progress | None
+
+class _DequantizeFile(TypedDict, total=False):
+    scheme: Scheme
+    include: Iterable[str]
+    exclude: Iterable[str]
+    rules: Mapping[str, To | None] | None
+    rules_file: files.Path | None
+    min_elements: int | None
+    allow_nan: bool
+    resume: bool
+    clobber: bool
+    force: bool
+    copy_others: bool
+    losses: bool
+    fail_on: Iterable[Loss]
+    base_dir: files.Path | None
+    threads: int | None
+    progress: files.Progress | None
+
+class _QuantizeFile(TypedDict, total=False):
+    layout: Layout | None
+    scale: str | None
+    activations: Activations | None
+    scale_rule: ScaleRule
+    include: Iterable[str]
+    exclude: Iterable[str]
+    rules: Mapping[str, To | None] | None
+    rules_file: files.Path | None
+    min_elements: int | None
+    form: Literal["qdq", "matmulnbits"]
+    zero_points: bool
+    raise_opset: bool
+    resume: bool
+    clobber: bool
+    force: bool
+    copy_others: bool
+    external_data: str | None
+    external_threshold: int | None
+    losses: bool
+    fail_on: Iterable[Loss]
+    base_dir: files.Path | None
+    threads: int | None
+    progress: files.Progress | None
+
+class _Fold(TypedDict, total=False):
+    include: Iterable[str]
+    exclude: Iterable[str]
+    dequantize: bool
+    clobber: bool
+    force: bool
+    external_data: str | None
+    external_threshold: int | None
+    base_dir: files.Path | None
+    threads: int | None
+    progress: files.Progress | None
+
+class _Record(TypedDict, total=False):
+    include: Iterable[str]
+    exclude: Iterable[str]
+    clobber: bool
+    force: bool
+    external_data: str | None
+    external_threshold: int | None
+    base_dir: files.Path | None
+    threads: int | None
+    progress: files.Progress | None
+
+class _Upgrade(TypedDict, total=False):
+    opset: int
+    clobber: bool
+    force: bool
+    external_data: str | None
+    external_threshold: int | None
+    base_dir: files.Path | None
+    threads: int | None
+    progress: files.Progress | None
+
+class _Convert(TypedDict, total=False):
+    to: To
+    io: Any
+    keep: Iterable[str]
+    low: Iterable[str]
+    ranges: Mapping[str, float] | files.Path | None
+    margin: float
+    raise_opset: bool
+    emulate: bool
+    clobber: bool
+    force: bool
+    external_data: str | None
+    external_threshold: int | None
+    base_dir: files.Path | None
+    threads: int | None
+    progress: files.Progress | None
+
+@overload
+def cast_file(
+    src: files.Path,
+    dst: files.Path | None = None,
+    to: To | None = None,
+    *,
+    dry_run: bool = False,
+    **options: Unpack[_CastFile],
+) -> files.CastSummary: ...
+@overload
+def cast_file(
+    src: ModelProto,
+    dst: files.Path,
+    to: To | None = None,
+    *,
+    dry_run: bool = False,
+    **options: Unpack[_CastFile],
+) -> files.CastSummary: ...
+@overload
+def cast_file(
+    src: ModelProto,
+    dst: None = None,
+    to: To | None = None,
+    *,
+    dry_run: Literal[False] = False,
+    **options: Unpack[_CastFile],
+) -> ModelProto: ...
+@overload
+def cast_file(
+    src: ModelProto,
+    dst: None = None,
+    to: To | None = None,
+    *,
+    dry_run: Literal[True],
+    **options: Unpack[_CastFile],
+) -> files.CastSummary: ...
+@overload
+def dequantize_file(
+    src: files.Path,
+    dst: files.Path | None = None,
+    to: To | None = None,
+    *,
+    dry_run: bool = False,
+    **options: Unpack[_DequantizeFile],
+) -> files.CastSummary: ...
+@overload
+def dequantize_file(
+    src: ModelProto,
+    dst: files.Path,
+    to: To | None = None,
+    *,
+    dry_run: bool = False,
+    **options: Unpack[_DequantizeFile],
+) -> files.CastSummary: ...
+@overload
+def dequantize_file(
+    src: ModelProto,
+    dst: None = None,
+    to: To | None = None,
+    *,
+    dry_run: Literal[False] = False,
+    **options: Unpack[_DequantizeFile],
+) -> ModelProto: ...
+@overload
+def dequantize_file(
+    src: ModelProto,
+    dst: None = None,
+    to: To | None = None,
+    *,
+    dry_run: Literal[True],
+    **options: Unpack[_DequantizeFile],
+) -> files.CastSummary: ...
+@overload
+def quantize_file(
+    src: files.Path,
+    dst: files.Path | None = None,
+    to: To | None = None,
+    *,
+    dry_run: bool = False,
+    **options: Unpack[_QuantizeFile],
+) -> files.CastSummary: ...
+@overload
+def quantize_file(
+    src: ModelProto,
+    dst: files.Path,
+    to: To | None = None,
+    *,
+    dry_run: bool = False,
+    **options: Unpack[_QuantizeFile],
+) -> files.CastSummary: ...
+@overload
+def quantize_file(
+    src: ModelProto,
+    dst: None = None,
+    to: To | None = None,
+    *,
+    dry_run: Literal[False] = False,
+    **options: Unpack[_QuantizeFile],
+) -> ModelProto: ...
+@overload
+def quantize_file(
+    src: ModelProto,
+    dst: None = None,
+    to: To | None = None,
+    *,
+    dry_run: Literal[True],
+    **options: Unpack[_QuantizeFile],
+) -> files.CastSummary: ...
+@overload
+def fold(
+    src: files.Path,
+    dst: files.Path | None = None,
+    *,
+    dry_run: bool = False,
+    **options: Unpack[_Fold],
+) -> files.Folded: ...
+@overload
+def fold(
+    src: ModelProto,
+    dst: files.Path,
+    *,
+    dry_run: bool = False,
+    **options: Unpack[_Fold],
+) -> files.Folded: ...
+@overload
+def fold(
+    src: ModelProto,
+    dst: None = None,
+    *,
+    dry_run: Literal[False] = False,
+    **options: Unpack[_Fold],
+) -> ModelProto: ...
+@overload
+def fold(
+    src: ModelProto,
+    dst: None = None,
+    *,
+    dry_run: Literal[True],
+    **options: Unpack[_Fold],
+) -> files.Folded: ...
+@overload
+def record_model(
+    src: files.Path,
+    dst: files.Path | None = None,
+    *,
+    dry_run: bool = False,
+    **options: Unpack[_Record],
+) -> files.Recorded: ...
+@overload
+def record_model(
+    src: ModelProto,
+    dst: files.Path,
+    *,
+    dry_run: bool = False,
+    **options: Unpack[_Record],
+) -> files.Recorded: ...
+@overload
+def record_model(
+    src: ModelProto,
+    dst: None = None,
+    *,
+    dry_run: Literal[False] = False,
+    **options: Unpack[_Record],
+) -> ModelProto: ...
+@overload
+def record_model(
+    src: ModelProto,
+    dst: None = None,
+    *,
+    dry_run: Literal[True],
+    **options: Unpack[_Record],
+) -> files.Recorded: ...
+@overload
+def upgrade_model(
+    src: files.Path,
+    dst: files.Path | None = None,
+    *,
+    dry_run: bool = False,
+    **options: Unpack[_Upgrade],
+) -> files.Upgraded: ...
+@overload
+def upgrade_model(
+    src: ModelProto,
+    dst: files.Path,
+    *,
+    dry_run: bool = False,
+    **options: Unpack[_Upgrade],
+) -> files.Upgraded: ...
+@overload
+def upgrade_model(
+    src: ModelProto,
+    dst: None = None,
+    *,
+    dry_run: Literal[False] = False,
+    **options: Unpack[_Upgrade],
+) -> ModelProto: ...
+@overload
+def upgrade_model(
+    src: ModelProto,
+    dst: None = None,
+    *,
+    dry_run: Literal[True],
+    **options: Unpack[_Upgrade],
+) -> files.Upgraded: ...
 @overload
 def convert_model(
     model: files.Path,
     output: files.Path | None = None,
     *,
-    to: To = "float16",
-    io: Any = "keep",
-    keep: Iterable[str] = (),
-    low: Iterable[str] = (),
-    ranges: Mapping[str, float] | files.Path | None = None,
-    margin: float = 4.0,
-    raise_opset: bool = False,
-    emulate: bool = False,
     explain: Iterable[str] = (),
     dry_run: bool = False,
-    clobber: bool = True,
-    external_data: str | None = None,
-    external_threshold: int | None = None,
-    base_dir: files.Path | None = None,
-    threads: int | None = None,
-    progress: files.Progress | None = None,
+    **options: Unpack[_Convert],
 ) -> Converted: ...
 @overload
 def convert_model(
     model: ModelProto,
-    output: files.Path | None = None,
+    output: files.Path,
     *,
-    to: To = "float16",
-    io: Any = "keep",
-    keep: Iterable[str] = (),
-    low: Iterable[str] = (),
-    ranges: Mapping[str, float] | files.Path | None = None,
-    margin: float = 4.0,
-    raise_opset: bool = False,
-    emulate: bool = False,
+    explain: Iterable[str] = (),
+    dry_run: bool = False,
+    **options: Unpack[_Convert],
+) -> Converted: ...
+@overload
+def convert_model(
+    model: ModelProto,
+    output: None = None,
+    *,
     explain: Iterable[str] = (),
     dry_run: Literal[True],
-    clobber: bool = True,
-    external_data: str | None = None,
-    external_threshold: int | None = None,
-    base_dir: files.Path | None = None,
-    threads: int | None = None,
-    progress: files.Progress | None = None,
+    **options: Unpack[_Convert],
 ) -> Converted: ...
 @overload
 def convert_model(  # type: ignore[overload-overlap] # no name to explain gives the model
     model: ModelProto,
-    output: files.Path | None = None,
+    output: None = None,
     *,
-    to: To = "float16",
-    io: Any = "keep",
-    keep: Iterable[str] = (),
-    low: Iterable[str] = (),
-    ranges: Mapping[str, float] | files.Path | None = None,
-    margin: float = 4.0,
-    raise_opset: bool = False,
-    emulate: bool = False,
     explain: tuple[()] = (),
     dry_run: Literal[False] = False,
-    clobber: bool = True,
-    external_data: str | None = None,
-    external_threshold: int | None = None,
-    base_dir: files.Path | None = None,
-    threads: int | None = None,
-    progress: files.Progress | None = None,
+    **options: Unpack[_Convert],
 ) -> ModelProto: ...
 @overload
 def convert_model(
     model: ModelProto,
-    output: files.Path | None = None,
+    output: None = None,
     *,
-    to: To = "float16",
-    io: Any = "keep",
-    keep: Iterable[str] = (),
-    low: Iterable[str] = (),
-    ranges: Mapping[str, float] | files.Path | None = None,
-    margin: float = 4.0,
-    raise_opset: bool = False,
-    emulate: bool = False,
     explain: Iterable[str],
     dry_run: bool = False,
-    clobber: bool = True,
-    external_data: str | None = None,
-    external_threshold: int | None = None,
-    base_dir: files.Path | None = None,
-    threads: int | None = None,
-    progress: files.Progress | None = None,
+    **options: Unpack[_Convert],
 ) -> Converted: ...
 def stats(
     x: Any,

@@ -7,16 +7,13 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from onnx_cast import _native, files
+from onnx_cast import _models, _native, files
 from onnx_cast._native import CastError
 from onnx_cast.dtypes import ALL, DataType
 from onnx_cast.types import To
 
 if TYPE_CHECKING:
-    from onnx import GraphProto, ModelProto, TensorProto
-
-#: Bytes that a protobuf message may hold.
-_MAX_MESSAGE = (1 << 31) - 1
+    from onnx import ModelProto
 
 _TYPES = {one.name: one for one in ALL}
 
@@ -91,7 +88,7 @@ def converted(text: str) -> Converted:
 
 
 def convert_model(
-    model: files.Path | ModelProto,
+    model: files.Source,
     output: files.Path | None = None,
     *,
     to: To = "float16",
@@ -115,8 +112,8 @@ def convert_model(
     """Converts a model to compute in ``to``: float16 or bfloat16.
 
     ``model`` is the path of a model, of any size, which is written to ``output``, and a :class:`Converted` tells what
-    was done; or an ``onnx.ModelProto`` of up to 2 GB: the result is another one, and the first does not change. Where
-    the elements of a ``ModelProto`` are in files that were not loaded, ``base_dir`` is their folder.
+    was done; or an ``onnx.ModelProto`` of up to 2 GB: without ``output`` the result is another one, and the first does not
+    change. Where the elements of a ``ModelProto`` are in files that were not loaded, ``base_dir`` is their folder.
 
     ``io`` are the types of inputs and outputs: ``"keep"`` those that they have, ``"low"`` the new one, a mapping from
     names to types, or several of these in a list. ``keep`` names what stays float: operators, or nodes (globs);
@@ -153,83 +150,8 @@ def convert_model(
         "external_data": external_data,
         "external_threshold": files.count("external_threshold", external_threshold),
     }
-    if is_model(model):
-        given = {"output": output, "external_data": external_data, "external_threshold": external_threshold}
-        for name, value in given.items():
-            if value is not None:
-                raise TypeError(f"{name} is for the path of a model (a ModelProto becomes another one, in memory)")
-        result, done = convert_proto(model, options, base_dir, progress)
-        return done if options["dry_run"] else result
-    if not isinstance(model, (str, os.PathLike)):
-        raise TypeError(f"model is of type {type(model).__name__} (want the path of a model, or an onnx.ModelProto)")
-    if base_dir is not None:
-        raise TypeError("base_dir is for a ModelProto (the external data of a file is in its folder)")
-    if output is None and not options["dry_run"]:
-        raise TypeError("output is missing (want the path of the model to write)")
-    return converted(_native.convert(model, model if output is None else output, options, progress))
-
-
-def is_model(model: Any) -> bool:
-    """Whether an object is an ``onnx.ModelProto``, without importing onnx."""
-    kind = type(model)
-    return kind.__name__ == "ModelProto" and hasattr(model, "SerializeToString")
-
-
-def convert_proto(
-    model: ModelProto, options: dict[str, Any], base_dir: files.Path | None, progress: files.Progress | None
-) -> tuple[ModelProto, Converted]:
-    """A model in memory, converted, and what was done."""
-    made, done = _native.convert_bytes(_serialized(model, base_dir), options, progress)
-    return type(model).FromString(made), converted(done)
-
-
-def _serialized(model: ModelProto, base_dir: files.Path | None) -> bytes:
-    if base_dir is not None:
-        from onnx.external_data_helper import load_external_data_for_model
-
-        loaded = type(model)()
-        loaded.CopyFrom(model)
-        load_external_data_for_model(loaded, os.fspath(base_dir))
-        model = loaded
-    elif (name := _external(model)) is not None:
-        missing = f"tensor `{name}`: its elements are in a file that was not loaded"
-        raise CastError(f"{missing} (want base_dir, the model's folder, or convert the model by its path)")
-    try:
-        data = model.SerializeToString()
-    except Exception as error:  # protobuf's own errors differ from version to version
-        raise CastError(f"the model cannot be serialized: {error}{_BY_PATH}") from error
-    if len(data) > _MAX_MESSAGE:
-        raise CastError(f"the model has {len(data)} bytes, more than a protobuf message may hold{_BY_PATH}")
-    return data
-
-
-_BY_PATH = " (want the path of the model, and of the output, for models beyond 2 GB)"
-
-
-def _external(model: ModelProto) -> str | None:
-    """The name of a tensor whose elements are in another file, if there is one."""
-    return next((tensor.name for tensor in tensors(model) if tensor.data_location == 1), None)
-
-
-def tensors(model: ModelProto) -> Iterable[TensorProto]:
-    """Every tensor of a model: initializers, and those of attributes."""
-
-    def of_nodes(nodes: Any) -> Iterable[TensorProto]:
-        for node in nodes:
-            for attribute in node.attribute:
-                if attribute.HasField("t"):
-                    yield attribute.t
-                yield from attribute.tensors
-                for graph in [*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs]:
-                    yield from of_graph(graph)
-
-    def of_graph(graph: GraphProto) -> Iterable[TensorProto]:
-        yield from graph.initializer
-        yield from of_nodes(graph.node)
-
-    yield from of_graph(model.graph)
-    for function in model.functions:
-        yield from of_nodes(function.node)
+    result, text = _native.convert(*_models.ends(model, output, base_dir, options, "model"), options, progress)
+    return _models.made(model, result, converted(text))
 
 
 def _interface(io: Any) -> tuple[bool, list[tuple[str, int]]]:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from onnx_cast import files
 from onnx_cast.dtypes import DataType
 from onnx_cast.types import Activations, Layout, Loss, ScaleRule, Scheme, To
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
 
 
 def dequantizing(
@@ -81,8 +84,8 @@ def _format(to: Any) -> str | None:
 
 
 def dequantize_file(
-    src: files.Path,
-    dst: files.Path,
+    src: files.Source,
+    dst: files.Path | None = None,
     to: To | None = None,
     *,
     scheme: Scheme = "auto",
@@ -99,9 +102,10 @@ def dequantize_file(
     copy_others: bool = True,
     losses: bool = False,
     fail_on: Iterable[Loss] = (),
+    base_dir: files.Path | None = None,
     threads: int | None = None,
     progress: files.Progress | None = None,
-) -> files.CastSummary:
+) -> files.CastSummary | ModelProto:
     """Reads the quantized weights of ``src``, a ``.safetensors`` file or the index or folder of several, back as plain
     weights of the type ``to``: elements are multiplied by their scales, rounded to float, and cast.
 
@@ -119,12 +123,12 @@ def dequantize_file(
         "losses": losses,
         "fail_on": files.listed("fail_on", fail_on),
     }
-    return files.write_file("dequantize", src, dst, options, progress)
+    return files.write_file("dequantize", src, dst, base_dir, options, progress)
 
 
 def quantize_file(
-    src: files.Path,
-    dst: files.Path,
+    src: files.Source,
+    dst: files.Path | None = None,
     to: To | None = None,
     *,
     layout: Layout | None = None,
@@ -148,9 +152,10 @@ def quantize_file(
     external_threshold: int | None = None,
     losses: bool = False,
     fail_on: Iterable[Loss] = (),
+    base_dir: files.Path | None = None,
     threads: int | None = None,
     progress: files.Progress | None = None,
-) -> files.CastSummary:
+) -> files.CastSummary | ModelProto:
     """Quantizes the weights of ``src``, a ``.safetensors`` file, the index or folder of several, or an ``.onnx`` file.
 
     ``to`` is the format: ``"mxfp4"``, ``"mxfp6e2m3"``, ``"mxfp6e3m2"``, ``"mxfp8"``, ``"mxfp8e5m2"``, ``"mxint8"``,
@@ -184,7 +189,7 @@ def quantize_file(
         "losses": losses,
         "fail_on": files.listed("fail_on", fail_on),
     }
-    return files.write_file("quantize", src, dst, options, progress)
+    return files.write_file("quantize", src, dst, base_dir, options, progress)
 
 
 def transcode_file(
@@ -215,4 +220,4 @@ def transcode_file(
         **transcoding(layout, to, activations, scheme, threads),
         **files.writing(None, None, dry_run, resume, clobber, force, copy_others, False),
     }
-    return files.write_file("transcode", src, dst, options, progress)
+    return files.write_file("transcode", src, dst, None, options, progress)  # type: ignore[return-value]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from onnx_cast import _kinds, _native, _targets, files
+from onnx_cast import _kinds, _models, _native, _targets, files
 from onnx_cast.dtypes import ALL, DataType
 from onnx_cast.types import Layout, RoundMode, ScaleRule, To
 
@@ -129,6 +129,7 @@ def report(
     exclude: Iterable[str] = (),
     min_elements: int | None = None,
     dtype: To | None = None,
+    base_dir: files.Path | None = None,
     threads: int | None = None,
     progress: files.Progress | None = None,
 ) -> Report:
@@ -138,9 +139,9 @@ def report(
     found. Scales are those that :func:`onnx_cast.quantize_file` writes in the ``layout``, ``"compressed-tensors"``
     unless it is given.
 
-    ``x`` is the path of a file (a checkpoint, a model, a tensor), a mapping of names to tensors (a ``state_dict``),
-    or one tensor: an array, or whatever else :func:`onnx_cast.cast` takes. ``include``, ``exclude``,
-    ``min_elements``, ``dtype``, ``threads`` and ``progress`` are as in :func:`onnx_cast.cast_file`; texts, and
+    ``x`` is the path of a file (a checkpoint, a model, a tensor), an ``onnx.ModelProto``, a mapping of names to tensors (a
+    ``state_dict``), or one tensor: an array, or whatever else :func:`onnx_cast.cast` takes. ``include``, ``exclude``,
+    ``min_elements``, ``dtype``, ``base_dir``, ``threads`` and ``progress`` are as in :func:`onnx_cast.cast_file`; texts, and
     tensors that a cast of the file would keep, are left out.
 
     >>> onnx_cast.report(np.array([1.0, 1000.0], np.float32), ["float16", "float8e4m3fn"]).verdicts["float16"]
@@ -149,7 +150,7 @@ def report(
     candidates = list(to) if isinstance(to, (list, tuple, set, frozenset)) else [to]
     if not candidates:
         raise TypeError("to is empty (want one type or several)")
-    file = isinstance(x, (str, os.PathLike))
+    model = _models.is_model(x)
     options = {
         **files.names(include, exclude, threads),
         **files.attributes(saturate, round_mode, opset),
@@ -159,9 +160,11 @@ def report(
         "min_elements": files.count("min_elements", min_elements),
         "from": files.number(dtype),
     }
-    if file:
-        title = os.path.basename(os.path.normpath(os.fspath(x)))
-        return Report(_native.report_file(x, title, options, progress))
+    if model or isinstance(x, (str, os.PathLike)):
+        title = (x.graph.name or "model") if model else os.path.basename(os.path.normpath(os.fspath(x)))
+        return Report(_native.report_file(_models.given(x, base_dir, "x"), title, options, progress))
+    if base_dir is not None:
+        raise TypeError("base_dir is for a ModelProto")
     if dtype is not None:
         raise TypeError("dtype is for files (arrays tell theirs)")
     tensors = x if isinstance(x, Mapping) else {"": x}

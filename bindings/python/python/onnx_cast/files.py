@@ -7,16 +7,18 @@ Parameters are called as the command's options are: ``--min-elements`` is ``min_
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from onnx_cast import _native, _targets
+from onnx_cast import _models, _native, _targets
+from onnx_cast._models import Path as Path, Source as Source
 from onnx_cast._native import CastError
 from onnx_cast.dtypes import ALL, DataType
 from onnx_cast.types import Loss, RoundMode, To
 
-Path = str | os.PathLike[str]
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
 Progress = Callable[[int, int], object]
 
 _TYPES = {one.name: one for one in ALL}
@@ -253,8 +255,8 @@ def selection(
 
 
 def cast_file(
-    src: Path,
-    dst: Path,
+    src: Source,
+    dst: Path | None = None,
     to: To | None = None,
     *,
     saturate: bool = True,
@@ -278,10 +280,15 @@ def cast_file(
     external_threshold: int | None = None,
     losses: bool = False,
     fail_on: Iterable[Loss] = (),
+    base_dir: Path | None = None,
     threads: int | None = None,
     progress: Progress | None = None,
-) -> CastSummary:
+) -> CastSummary | ModelProto:
     """Casts the tensors of ``src`` to the file ``dst``, which appears whole or not at all, and may be ``src``.
+
+    ``src`` may be an ``onnx.ModelProto`` of up to 2 GB, too, which does not change. Without ``dst`` the result is another
+    one, and what its :class:`CastSummary` would warn of is a warning; a dry run gives the summary. Where the elements of
+    a ``ModelProto`` are in files that were not loaded, ``base_dir`` is the folder of those.
 
     Of a ``.safetensors`` file, or of the index or folder of several, every tensor that is selected is cast: those of a
     float type where ``to`` is one, and all numbers where it is not. ``include`` and ``exclude`` are patterns of names
@@ -323,13 +330,18 @@ def cast_file(
         "losses": losses,
         "fail_on": listed("fail_on", fail_on),
     }
-    return write_file("cast", src, dst, options, progress)
+    return write_file("cast", src, dst, base_dir, options, progress)
 
 
-def write_file(job: str, src: Path, dst: Path, options: dict[str, Any], progress: Progress | None) -> CastSummary:
-    """Does a job of the native module that makes a file of another."""
-    done, loss = _native.write_file(job, src, dst, options, progress)
-    return summary(json.loads(done), loss)
+def write_file(
+    job: str, src: Source, dst: Path | None, base_dir: Path | None, options: dict[str, Any], progress: Progress | None
+) -> CastSummary | ModelProto:
+    """Does a job of the native module that makes a file of another, or a model of another in memory."""
+    result, done, loss = _native.write_file(job, *_models.ends(src, dst, base_dir, options), options, progress)
+    found = summary(json.loads(done), loss)
+    passed_over = [f"`{name}` stays as it is: {why}" for name, why in found.passed_over]
+    notices = [*passed_over, *([] if found.warning is None else [found.warning]), *found.notes]
+    return _models.made(src, result, found, notices)
 
 
 def summary(done: dict[str, Any], loss: str | None) -> CastSummary:
@@ -394,17 +406,18 @@ def bit_cast_file(
         **writing(dtype, shape, dry_run, resume, clobber, force, copy_others, npy_plain),
         "opset": opset_of(opset),
     }
-    return write_file("bit_cast", src, dst, options, progress)
+    return write_file("bit_cast", src, dst, None, options, progress)  # type: ignore[return-value]
 
 
 def info(
-    path: Path,
+    path: Source,
     *,
     dtype: To | None = None,
     include: Iterable[str] = (),
     exclude: Iterable[str] = (),
     stats: bool = False,
     types: bool = False,
+    base_dir: Path | None = None,
     threads: int | None = None,
     progress: Progress | None = None,
 ) -> FileInfo:
@@ -414,17 +427,18 @@ def info(
     :attr:`FileInfo.model`, each with ``name``, ``type`` (``None`` where nothing tells it) and ``graph``. Other parameters are as in :func:`cast_file`.
     """
     options = {**names(include, exclude, threads), "from": number(dtype), "stats": stats, "types": types}
-    return FileInfo(json.loads(_native.info(path, options, progress)))
+    return FileInfo(json.loads(_native.info(_models.given(path, base_dir, "path"), options, progress)))
 
 
 def diff(
-    a: Path,
-    b: Path,
+    a: Source,
+    b: Source,
     *,
     include: Iterable[str] = (),
     exclude: Iterable[str] = (),
     tolerance: float | None = None,
     values: bool = False,
+    base_dir: Path | None = None,
     threads: int | None = None,
     progress: Progress | None = None,
 ) -> list[Difference]:
@@ -437,17 +451,21 @@ def diff(
     if tolerance is not None and not tolerance >= 0:
         raise CastError(f"tolerance is {tolerance} (want 0 or more)")
     options = {**names(include, exclude, threads), "tolerance": tolerance, "values": values}
-    found = json.loads(_native.diff(a, b, options, progress))["differences"]
-    read = {"type": _TYPES.__getitem__, "shape": tuple}
+    folder = [base_dir if _models.is_model(one) else None for one in (a, b)]
+    if base_dir is not None and folder == [None, None]:
+        folder[0] = base_dir
+    read = [_models.given(one, where, name) for one, where, name in zip((a, b), folder, "ab")]
+    found = json.loads(_native.diff(*read, options, progress))["differences"]
+    kinds = {"type": _TYPES.__getitem__, "shape": tuple}
     for row in found:
-        if (kind := read.get(row["difference"])) is not None:
+        if (kind := kinds.get(row["difference"])) is not None:
             row["a"], row["b"] = kind(row["a"]), kind(row["b"])
     return [Difference(**{**row, "largest": _number(row.get("largest"))}) for row in found]
 
 
 def fold(
-    src: Path,
-    dst: Path,
+    src: Source,
+    dst: Path | None = None,
     *,
     include: Iterable[str] = (),
     exclude: Iterable[str] = (),
@@ -457,9 +475,10 @@ def fold(
     force: bool = False,
     external_data: str | None = None,
     external_threshold: int | None = None,
+    base_dir: Path | None = None,
     threads: int | None = None,
     progress: Progress | None = None,
-) -> Folded:
+) -> Folded | ModelProto:
     """Computes the Casts of a model's constants, removes those that change nothing, and joins two in a row where no
     value can tell. Every output of the model keeps its bits. ``include`` and ``exclude`` are patterns of the values
     that Casts give. Quantized weights stay quantized; with ``dequantize``, DequantizeLinear of constants is computed
@@ -474,13 +493,15 @@ def fold(
         "external_data": external_data,
         "external_threshold": count("external_threshold", external_threshold),
     }
-    done = json.loads(_native.fold(src, dst, options, progress))
+    result, text = _native.fold(*_models.ends(src, dst, base_dir, options), options, progress)
+    done = json.loads(text)
 
     def cast(row: dict[str, Any]) -> FoldedCast:
         before, after = (None if row[name] is None else _TYPES[row[name]] for name in ("from", "to"))
         return FoldedCast(row["output"], row["operator"], before, after, row["outcome"])
 
-    return Folded(done["computed"], done["removed"], done["joined"], [cast(row) for row in done["casts"]])
+    found = Folded(done["computed"], done["removed"], done["joined"], [cast(row) for row in done["casts"]])
+    return _models.made(src, result, found)
 
 
 class Recorded(NamedTuple):
@@ -494,8 +515,8 @@ class Recorded(NamedTuple):
 
 
 def record_model(
-    src: Path,
-    dst: Path,
+    src: Source,
+    dst: Path | None = None,
     *,
     include: Iterable[str] = (),
     exclude: Iterable[str] = (),
@@ -504,9 +525,10 @@ def record_model(
     force: bool = False,
     external_data: str | None = None,
     external_threshold: int | None = None,
+    base_dir: Path | None = None,
     threads: int | None = None,
     progress: Progress | None = None,
-) -> Recorded:
+) -> Recorded | ModelProto:
     """Adds an output to a model for each of its floating-point values, which tells the value's range. What a runtime
     gives for them, saved by ``numpy.savez``, is what ``ranges`` of :func:`onnx_cast.convert_model` reads. ``include`` and
     ``exclude`` are patterns of the values' names; other parameters are as in :func:`cast_file`."""
@@ -518,13 +540,14 @@ def record_model(
         "external_data": external_data,
         "external_threshold": count("external_threshold", external_threshold),
     }
-    done = json.loads(_native.record(src, dst, options, progress))
-    return Recorded({row["name"]: row["output"] for row in done["values"]}, done["inner"])
+    result, text = _native.record(*_models.ends(src, dst, base_dir, options), options, progress)
+    done = json.loads(text)
+    return _models.made(src, result, Recorded({row["name"]: row["output"] for row in done["values"]}, done["inner"]))
 
 
 def upgrade_model(
-    src: Path,
-    dst: Path,
+    src: Source,
+    dst: Path | None = None,
     *,
     opset: int = 21,
     dry_run: bool = False,
@@ -532,9 +555,10 @@ def upgrade_model(
     force: bool = False,
     external_data: str | None = None,
     external_threshold: int | None = None,
+    base_dir: Path | None = None,
     threads: int | None = None,
     progress: Progress | None = None,
-) -> Upgraded:
+) -> Upgraded | ModelProto:
     """Raises the opset of a model, in its graph, the graphs within it and its functions, and rewrites the nodes whose
     operators have changed. By ONNX's rules every output keeps its bits; a runtime may compute a newer version of an
     operator in another order, as onnxruntime does AveragePool from opset 19 on. A node that has no equivalent at the
@@ -549,9 +573,10 @@ def upgrade_model(
         "external_data": external_data,
         "external_threshold": count("external_threshold", external_threshold),
     }
-    done = json.loads(_native.upgrade(src, dst, options, progress))
+    result, text = _native.upgrade(*_models.ends(src, dst, base_dir, options), options, progress)
+    done = json.loads(text)
     rewritten = [
         UpgradedNode(row["graph"], row["node"], row["operator"], row["from"], row["to"], row["what"])
         for row in done["rewritten"]
     ]
-    return Upgraded(done["from"], done["to"], done["nodes"], rewritten)
+    return _models.made(src, result, Upgraded(done["from"], done["to"], done["nodes"], rewritten))

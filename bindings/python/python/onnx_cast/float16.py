@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from onnx_cast import _convert, files
+from onnx_cast import _convert, _models, _native, files
 from onnx_cast._native import CastError
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def convert_float_to_float16(
 
     The model that is given does not change.
     """
-    if not _convert.is_model(model):
+    if not _models.is_model(model):
         raise CastError(f"Expected model type is an ONNX ModelProto but got {type(model)}")
     if not 0 <= min_positive_val <= max_finite_val:
         raise CastError(f"constants cannot be clamped to magnitudes from {min_positive_val} to {max_finite_val}")
@@ -92,13 +92,14 @@ def convert_float_to_float16(
         "allow_unmatched": True,
         "clamp": [min_positive_val, max_finite_val],
     }
-    result, done = _convert.convert_proto(model, options, None, None)
+    result, text = _native.convert(_models.given(model), None, options, None)
+    done = _convert.converted(text)
     for constant in done.clamped:
         for before, after in constant.numbers:
             bound = min_positive_val if abs(before) < abs(after) else min(max_finite_val, _LARGEST)
             text = f"the float32 number {before} will be truncated to {math.copysign(bound, before)}"
             warnings.warn(f"{text} (constant `{constant.name}`)", stacklevel=2)
-    return result
+    return _models.made(model, result, done)
 
 
 def _interface(keep_io_types: Any) -> tuple[bool, list[tuple[str, int]]]:

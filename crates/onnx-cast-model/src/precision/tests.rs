@@ -2,6 +2,7 @@
 //! models. `scripts/checks/precision.py` has onnxruntime load and run what is converted.
 
 use super::*;
+use crate::source::ModelBytes;
 use onnx_cast::{Cast, CastOptions, TensorView};
 use onnx_cast_file::engine::{SourceData, pb};
 use testkit::proto::{Message, model, node, tensor};
@@ -10,7 +11,12 @@ const FLOAT: i64 = 1;
 
 /// The bytes of a converted model.
 fn converted(model: &[u8], request: &ConvertRequest) -> Vec<u8> {
-    convert_bytes(model, request).expect("converted").0
+    convert_bytes(model, request).expect("converted")
+}
+
+fn convert_bytes(model: &[u8], request: &ConvertRequest) -> Result<Vec<u8>, Error> {
+    let model = ModelBytes::new(model.to_vec(), None);
+    Ok(convert_of(ModelSource::Memory(&model), None, request)?.0)
 }
 
 /// Every node of the main graph as `operator inputs > outputs`.

@@ -1,0 +1,83 @@
+"""Models in memory, in the place of files."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from onnx_cast._native import CastError
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+Path = str | os.PathLike[str]
+
+#: The path of a model or another file, or an ``onnx.ModelProto``.
+Source: TypeAlias = "Path | ModelProto"
+
+#: What the native module takes: a path, or a serialized model and the folder of its external data.
+Given: TypeAlias = "Path | tuple[bytes, Path | None]"
+
+#: Bytes that a protobuf message may hold.
+_MAX_MESSAGE = (1 << 31) - 1
+
+_BY_PATH = " (want the path of the model, and of the output, for models beyond 2 GB)"
+
+
+def is_model(model: Any) -> bool:
+    """Whether an object is an ``onnx.ModelProto``, without importing onnx."""
+    kind = type(model)
+    return kind.__name__ == "ModelProto" and hasattr(model, "SerializeToString")
+
+
+def given(src: Any, base_dir: Path | None = None, name: str = "src") -> Given:
+    """What is read, as the native module takes it."""
+    if is_model(src):
+        return _serialized(src), base_dir
+    if not isinstance(src, (str, os.PathLike)):
+        raise TypeError(f"{name} is of type {type(src).__name__} (want a path, or an onnx.ModelProto)")
+    if base_dir is not None:
+        raise TypeError("base_dir is for a ModelProto (the external data of a file is in its folder)")
+    return src
+
+
+def ends(src: Any, dst: Any, base_dir: Path | None, options: dict[str, Any], name: str = "src") -> tuple[Given, Path | None]:
+    """What is read and where the result goes, as the native module takes them. Only a model in memory needs no path for
+    the result."""
+    read = given(src, base_dir, name)
+    if dst is not None:
+        return read, dst
+    if not isinstance(read, tuple):
+        if not options["dry_run"]:
+            raise TypeError(f"{_OUTPUT.get(name, 'dst')} is missing (want the path to write)")
+        return read, read
+    for option in ("external_data", "external_threshold"):
+        if options.get(option) is not None:
+            raise TypeError(f"{option} is for the path of a model (without one, a ModelProto becomes another one)")
+    return read, None
+
+
+#: The parameter of the result, by that of what is read.
+_OUTPUT = {"model": "output"}
+
+
+def made(src: Any, result: bytes | None, summary: Any, notices: Iterable[str] = ()) -> Any:
+    """A model that was made in memory, or the summary. What to know about a model is a warning, as its summary is not
+    given back."""
+    if result is None:
+        return summary
+    for notice in notices:
+        warnings.warn(notice, stacklevel=4)
+    return type(src).FromString(result)
+
+
+def _serialized(model: ModelProto) -> bytes:
+    try:
+        data = model.SerializeToString()
+    except Exception as error:  # protobuf's own errors differ from version to version
+        raise CastError(f"the model cannot be serialized: {error}{_BY_PATH}") from error
+    if len(data) > _MAX_MESSAGE:
+        raise CastError(f"the model has {len(data)} bytes, more than a protobuf message may hold{_BY_PATH}")
+    return data
