@@ -15,6 +15,7 @@ mod external;
 mod fold;
 mod graph;
 mod messages;
+mod operators;
 mod paths;
 mod precision;
 mod quantize;

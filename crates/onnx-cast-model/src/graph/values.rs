@@ -1,5 +1,6 @@
 //! Where the values of a body come from and who reads them, through the graphs within it.
 
+use crate::operators::Traits;
 use crate::tree::{Declared, Graph, Node};
 use onnx_cast::DataType;
 use onnx_cast_file::engine::pb;
@@ -45,6 +46,8 @@ pub(crate) struct Read {
 #[derive(Debug)]
 pub(crate) struct Step<'t, 'a> {
     pub(crate) node: &'t Node<'a>,
+    /// What is known of its operator.
+    pub(crate) traits: &'static Traits,
     pub(crate) graph: &'t Graph<'a>,
     pub(crate) index: usize,
     pub(crate) inputs: Vec<Option<Id>>,
@@ -111,7 +114,8 @@ impl<'t, 'a> Flow<'t, 'a> {
                     None => drop(self.unknown.insert(node.inputs[input])),
                 }
             }
-            self.steps.push(Step { node, graph, index, inputs, outputs: Vec::new(), end: step });
+            let traits = Traits::of(node.domain, node.op_type);
+            self.steps.push(Step { node, traits, graph, index, inputs, outputs: Vec::new(), end: step });
             for within in node.graphs() {
                 self.parents.insert(within.id, graph.id);
                 self.read(within);

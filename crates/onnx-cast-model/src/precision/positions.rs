@@ -4,85 +4,9 @@
 use super::pins::Reason;
 use super::variables::Variables;
 use crate::graph::values::Id;
+use crate::operators::Position;
 use onnx_cast::DataType;
 use std::collections::HashSet;
-
-/// Operators that hand positions on.
-const CARRIES: &[&str] = &[
-    "Abs",
-    "Add",
-    "Ceil",
-    "Clip",
-    "Concat",
-    "Div",
-    "Einsum",
-    "Exp",
-    "Expand",
-    "Flatten",
-    "Floor",
-    "Gather",
-    "Gemm",
-    "Identity",
-    "Log",
-    "MatMul",
-    "Max",
-    "Min",
-    "Mod",
-    "Mul",
-    "Neg",
-    "Pow",
-    "Reciprocal",
-    "ReduceMax",
-    "ReduceMin",
-    "ReduceProd",
-    "ReduceSum",
-    "Reshape",
-    "Round",
-    "Slice",
-    "Split",
-    "Sqrt",
-    "Squeeze",
-    "Sub",
-    "Sum",
-    "Tile",
-    "Transpose",
-    "Unsqueeze",
-    "Where",
-];
-
-/// Operators that read positions, and whose results are none.
-const ENDS: &[&str] = &["Cos", "Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Sin"];
-
-/// Operators whose results are positions whatever they read.
-const STARTS: &[&str] = &["CumSum", "Range"];
-
-/// Operators through which a float that becomes an integer is traced back.
-const BACK: &[&str] = &[
-    "Abs",
-    "Add",
-    "Ceil",
-    "Clip",
-    "Concat",
-    "Div",
-    "Floor",
-    "Gather",
-    "Identity",
-    "Max",
-    "Min",
-    "Mod",
-    "Mul",
-    "Neg",
-    "Pow",
-    "Reciprocal",
-    "Reshape",
-    "Round",
-    "Slice",
-    "Sqrt",
-    "Squeeze",
-    "Sub",
-    "Unsqueeze",
-    "Where",
-];
 
 /// Whether an integer may be beyond what the narrow types count to.
 fn is_wide_integer(data_type: Option<DataType>) -> bool {
@@ -108,26 +32,25 @@ fn forward(variables: &Variables<'_, '_, '_>, place: usize) -> HashSet<usize> {
     let body = variables.body(place);
     let (mut positions, mut steps): (HashSet<Id>, HashSet<usize>) = (HashSet::new(), HashSet::new());
     for (at, step) in body.flow.steps.iter().enumerate() {
-        let is_one_of = |list: &[&str]| list.iter().any(|op_type| step.node.is(op_type));
         let data_type = |id: &Id| body.types[*id].as_ref().and_then(|of_type| of_type.tensor());
         let from_integer = step.node.is("Cast")
             && step.inputs.first().is_some_and(|id| is_wide_integer(id.as_ref().and_then(data_type)));
-        let carries = is_one_of(CARRIES);
         let mut floats = step
             .inputs
             .iter()
             .flatten()
             .filter(|id| variables.values[place][**id].is_some() && !variables.constants[place].contains(id));
-        let all = (carries || is_one_of(ENDS)) && {
+        let position = step.traits.position;
+        let all = position.is_some() && {
             let mut any = false;
             floats.all(|id| {
                 any = true;
                 positions.contains(id)
             }) && any
         };
-        if from_integer || is_one_of(STARTS) || all {
+        if from_integer || position == Some(Position::Given) || all {
             steps.insert(at);
-            if !is_one_of(ENDS) {
+            if position != Some(Position::Read) {
                 positions.extend(step.outputs.iter().flatten());
             }
         }
@@ -142,7 +65,7 @@ fn backward(variables: &Variables<'_, '_, '_>, place: usize) -> HashSet<usize> {
     for (at, step) in body.flow.steps.iter().enumerate().rev() {
         let output = step.outputs.first().copied().flatten();
         let data_type = output.and_then(|id| body.types[id].as_ref()).and_then(|of_type| of_type.tensor());
-        let hands_on = output.is_some_and(|id| wanted.contains(&id)) && BACK.iter().any(|one| step.node.is(one));
+        let hands_on = output.is_some_and(|id| wanted.contains(&id)) && step.traits.position == Some(Position::Traced);
         if hands_on {
             steps.insert(at);
         }

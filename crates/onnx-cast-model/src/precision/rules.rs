@@ -13,42 +13,6 @@ use onnx_cast_file::engine::Short;
 use onnx_cast_file::{Wording, nearest};
 use std::collections::{HashMap, HashSet};
 
-/// What hardware has units for.
-const FAST: &[&str] = &[
-    "Attention",
-    "Conv",
-    "ConvTranspose",
-    "DeformConv",
-    "Einsum",
-    "FusedConv",
-    "FusedGemm",
-    "FusedMatMul",
-    "GRU",
-    "Gemm",
-    "GroupQueryAttention",
-    "LSTM",
-    "MatMul",
-    "MatMulNBits",
-    "MultiHeadAttention",
-    "RNN",
-];
-
-/// Operators whose results must not change with a type: random numbers, and what counts in the scales of others.
-const FLOAT: &[&str] = &[
-    "Bernoulli",
-    "BitCast",
-    "DequantizeLinear",
-    "DynamicQuantizeLinear",
-    "MeanVarianceNormalization",
-    "Multinomial",
-    "OneHot",
-    "QuantizeLinear",
-    "RandomNormal",
-    "RandomNormalLike",
-    "RandomUniform",
-    "RandomUniformLike",
-];
-
 pub(crate) struct Rules<'r, 's, 't, 'a> {
     pub(crate) document: &'r Document<'a>,
     pub(crate) variables: &'r mut Variables<'s, 't, 'a>,
@@ -270,9 +234,10 @@ impl Rules<'_, '_, '_, '_> {
                 self.variables.pins.low(variable, Reason::Wanted(pattern.to_string()));
             }
         }
-        if FLOAT.iter().any(|op_type| node.is(op_type)) {
+        let traits = flow.steps[at].traits;
+        if traits.is_float {
             self.variables.pins.wide(variable, Reason::Fixed);
-        } else if FAST.contains(&node.op_type) {
+        } else if traits.is_fast {
             self.variables.pins.low(variable, Reason::Fast);
         }
     }

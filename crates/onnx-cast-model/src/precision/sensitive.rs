@@ -5,6 +5,7 @@ use super::constants::Constants;
 use super::pins::Reason;
 use super::variables::Variables;
 use crate::graph::values::{Flow, Id, Origin};
+use crate::operators::Traits;
 use std::collections::HashMap;
 
 /// What float16 holds as a normal number, at least.
@@ -12,54 +13,6 @@ const TINY: f32 = 6.1e-5;
 
 /// What masks add to hide an element, at most.
 const MASK: f32 = -1e4;
-
-/// Sensitive by themselves.
-const ALWAYS: &[(&str, &str)] = &[
-    ("InstanceNormalization", "a mean of squares"),
-    ("Log", "a logarithm"),
-    ("LogSoftmax", "exponentials added up"),
-    ("LpNormalization", "a norm"),
-    ("MeanVarianceNormalization", "a mean of squares"),
-    ("NegativeLogLikelihoodLoss", "a logarithm"),
-    ("ReduceL2", "a norm"),
-    ("ReduceLogSum", "a logarithm"),
-    ("ReduceLogSumExp", "exponentials added up"),
-    ("ReduceSumSquare", "squares added up"),
-    ("Softmax", "exponentials added up"),
-    ("SoftmaxCrossEntropyLoss", "exponentials added up"),
-];
-
-/// Operators that only arrange elements.
-const ARRANGES: &[&str] =
-    &["Cast", "Concat", "Expand", "Identity", "Reshape", "Slice", "Squeeze", "Tile", "Transpose", "Unsqueeze"];
-
-/// Operators through which what a logarithm reads is traced back: a spectrum, and what it is computed by. Where values
-/// nearly cancel, a small one has no right digits, and its logarithm is as large as any other.
-const SPECTRUM: &[&str] = &[
-    "Abs",
-    "Add",
-    "Clip",
-    "Conv",
-    "DFT",
-    "Div",
-    "Gather",
-    "Gemm",
-    "MatMul",
-    "Max",
-    "Mul",
-    "Neg",
-    "Pad",
-    "Pow",
-    "ReduceL2",
-    "ReduceMean",
-    "ReduceSum",
-    "ReduceSumSquare",
-    "STFT",
-    "Split",
-    "Sqrt",
-    "Sub",
-    "Sum",
-];
 
 struct Body<'b, 't, 'a> {
     flow: &'b Flow<'t, 'a>,
@@ -87,6 +40,10 @@ impl Body<'_, '_, '_> {
         list.iter().any(|op_type| self.flow.steps[step].node.is(op_type))
     }
 
+    fn traits(&self, step: usize) -> &'static Traits {
+        self.flow.steps[step].traits
+    }
+
     fn note(&mut self, step: usize, what: &'static str) {
         self.found.entry(step).or_insert(what);
     }
@@ -109,7 +66,7 @@ impl Body<'_, '_, '_> {
         while let Some(step) = open.pop() {
             for id in self.flow.steps[step].outputs.iter().flatten() {
                 for read in &self.flow.values[*id].reads {
-                    if self.is(read.step, ARRANGES) && found.len() < 64 {
+                    if self.traits(read.step).arranges && found.len() < 64 {
                         open.push(read.step);
                     }
                     if !found.contains(&read.step) {
@@ -123,7 +80,8 @@ impl Body<'_, '_, '_> {
     }
 
     fn step(&mut self, step: usize) {
-        if let Some((_, what)) = ALWAYS.iter().find(|(op_type, _)| self.is(step, &[op_type])) {
+        let traits = self.traits(step);
+        if let Some(what) = traits.sensitive {
             self.note(step, what);
         }
         if self.is(step, &["ReduceMean", "ReduceSum"]) {
@@ -140,19 +98,21 @@ impl Body<'_, '_, '_> {
             self.divides(step, "an epsilon");
         }
         let is_mask = spans.iter().any(|span| span.least <= MASK);
-        if is_mask && self.is(step, &["Add", "Expand", "Max", "Min", "Mul", "Sub", "Where"]) {
+        if is_mask && (traits.masks || self.is(step, &["Expand"])) {
             self.masks(step);
         }
     }
 
-    /// What a logarithm reads.
+    /// What a logarithm reads: a spectrum, and what that is computed by. Where values nearly cancel, a small one has no
+    /// right digits, and its logarithm is as large as any other.
     fn logarithm(&mut self, step: usize) {
         let what = "a logarithm";
         let (mut open, mut seen) = (vec![step], std::collections::HashSet::new());
         while let Some(step) = open.pop() {
             for id in self.flow.steps[step].inputs.iter().flatten() {
                 let Origin::Node(producer, _) = self.flow.values[*id].origin else { continue };
-                if (self.is(producer, SPECTRUM) || self.is(producer, ARRANGES)) && seen.insert(producer) {
+                let traits = self.traits(producer);
+                if (traits.spectrum || traits.arranges) && seen.insert(producer) {
                     self.note(producer, what);
                     open.push(producer);
                 }
@@ -208,12 +168,12 @@ impl Body<'_, '_, '_> {
 
     /// What a mask goes through on its way to a Softmax.
     fn masks(&mut self, step: usize) {
-        const WAY: &[&str] = &["Add", "Max", "Min", "Mul", "Sub", "Where"];
         let (mut open, mut seen, mut ends) = (vec![step], vec![step], false);
         while let Some(step) = open.pop().filter(|_| seen.len() < 64) {
             for next in self.behind(step) {
                 ends |= self.is(next, &["Softmax", "LogSoftmax"]);
-                if (self.is(next, WAY) || self.is(next, ARRANGES)) && !seen.contains(&next) {
+                let traits = self.traits(next);
+                if (traits.masks || traits.arranges) && !seen.contains(&next) {
                     seen.push(next);
                     open.push(next);
                 }
@@ -227,7 +187,6 @@ impl Body<'_, '_, '_> {
 
 /// Whether a constant goes to a Softmax, by way of what masks go through.
 pub(crate) fn is_mask(flow: &Flow<'_, '_>, value: Id) -> bool {
-    const WAY: &[&str] = &["Add", "Max", "Min", "Mul", "Sub", "Where"];
     let (mut open, mut seen) = (vec![value], 0);
     while let Some(id) = open.pop() {
         for read in &flow.values[id].reads {
@@ -235,7 +194,7 @@ pub(crate) fn is_mask(flow: &Flow<'_, '_>, value: Id) -> bool {
             if ["Softmax", "LogSoftmax"].iter().any(|op_type| step.node.is(op_type)) {
                 return true;
             }
-            if WAY.iter().chain(ARRANGES).any(|op_type| step.node.is(op_type)) && seen < 256 {
+            if (step.traits.masks || step.traits.arranges) && seen < 256 {
                 seen += 1;
                 open.extend(step.outputs.iter().flatten());
             }

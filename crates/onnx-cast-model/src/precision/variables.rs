@@ -4,8 +4,9 @@
 
 use super::pins::{Pins, Reason, Variable};
 use crate::graph::values::{Id, Origin, Step};
+use crate::operators::Meaning;
 use crate::tree::{Document, is_default};
-use crate::types::schemas::{Arity, FormalType, Schema};
+use crate::types::schemas::{Arity, Formal, FormalType, Schema};
 use crate::types::value::ValueType;
 use crate::types::{Body, Typing};
 use onnx_cast::DataType;
@@ -60,30 +61,6 @@ pub(crate) struct Variables<'s, 't, 'a> {
     results: HashMap<(usize, usize), Variable>,
     /// By body and graph: how many loops there are around it.
     loops: Vec<HashMap<usize, u32>>,
-}
-
-/// Inputs and outputs of operators that are one type with no other.
-const APART: &[(&str, OwnType)] = &[
-    ("Cast", OwnType::Output),
-    ("ConstantOfShape", OwnType::Output),
-    ("EyeLike", OwnType::Output),
-    ("SequenceEmpty", OwnType::Output),
-    ("CastLike", OwnType::Input(0)),
-    ("Resize", OwnType::Wide(1)),
-];
-
-/// Operators whose outputs are of sequences or optionals of what the inputs are, or of what is in them.
-const DERIVED: &[&str] =
-    &["ConcatFromSequence", "Optional", "OptionalGetElement", "SequenceAt", "SequenceConstruct", "SplitToSequence"];
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum OwnType {
-    /// The output is of a type that an attribute tells, and that may be another.
-    Output,
-    /// An input is of any type.
-    Input(usize),
-    /// An input stays wide.
-    Wide(usize),
 }
 
 impl<'s, 't, 'a> Variables<'s, 't, 'a> {
@@ -214,7 +191,7 @@ impl<'s, 't, 'a> Variables<'s, 't, 'a> {
             }
             "Constant" if is_default => self.constant(place, at),
             _ => match body.schemas[at] {
-                Some(schema) => self.operator(place, at, schema, is_default),
+                Some(schema) => self.operator(place, at, schema),
                 None => self.barrier(place, at, &Reason::Unknown),
             },
         }
@@ -261,18 +238,18 @@ impl<'s, 't, 'a> Variables<'s, 't, 'a> {
     }
 
     /// A node of an operator with a schema.
-    fn operator(&mut self, place: usize, at: usize, schema: &'static Schema, is_default: bool) {
+    fn operator(&mut self, place: usize, at: usize, schema: &'static Schema) {
         let step = &self.body(place).flow.steps[at];
         let node = self.variable();
-        let apart = |what: OwnType| is_default && APART.contains(&(step.node.op_type, what));
+        let (meaning, is_told) = (|formal: &Formal| step.traits.meaning(formal.name), step.traits.told.is_some());
         let mut floats = false;
         for (index, &input) in step.inputs.iter().enumerate() {
             let (Some(id), Some(formal)) = (input, schema.input(index)) else { continue };
             let Some(of_type) = self.body(place).types[id].as_ref().filter(|_| self.values[place][id].is_some()) else {
                 continue;
             };
-            let variable = if apart(OwnType::Output) || apart(OwnType::Input(index)) { self.variable() } else { node };
-            let is_fixed = apart(OwnType::Wide(index)) && schema.since > 10;
+            let variable = if is_told || meaning(formal) == Some(Meaning::Any) { self.variable() } else { node };
+            let is_fixed = meaning(formal) == Some(Meaning::Float);
             let variable = match (&formal.of_type, formal.arity) {
                 _ if is_fixed => WIDE,
                 (FormalType::Fixed(_), _) => WIDE,
@@ -288,7 +265,7 @@ impl<'s, 't, 'a> Variables<'s, 't, 'a> {
             self.read(place, input, Use::Input(at, index), variable);
             self.readings[known..].iter_mut().for_each(|reading| reading.takes_any = takes_any);
         }
-        let derived = is_default && DERIVED.contains(&step.node.op_type);
+        let derived = step.traits.gives.is_some();
         for (index, &output) in step.outputs.iter().enumerate() {
             let (Some(id), Some(formal)) = (output, schema.output(index)) else { continue };
             let Some(own) = self.values[place][id] else { continue };
@@ -301,7 +278,7 @@ impl<'s, 't, 'a> Variables<'s, 't, 'a> {
                     self.unite(own, node);
                     floats = true;
                 }
-                FormalType::Variable(_) if apart(OwnType::Output) && !refers(step) => {}
+                FormalType::Variable(_) if is_told && !refers(step) => {}
                 _ => self.pin(own, Reason::Fixed),
             }
         }
@@ -427,8 +404,7 @@ fn loops(body: &Body<'_, '_>) -> HashMap<usize, u32> {
     let mut loops = HashMap::new();
     for step in &body.flow.steps {
         let around = loops.get(&step.graph.id).copied().unwrap_or(0);
-        let repeats = ["Loop", "Scan", "SequenceMap"].iter().any(|op_type| step.node.is(op_type));
-        loops.extend(step.node.graphs().map(|graph| (graph.id, around + u32::from(repeats))));
+        loops.extend(step.node.graphs().map(|graph| (graph.id, around + u32::from(step.traits.repeats))));
     }
     loops
 }

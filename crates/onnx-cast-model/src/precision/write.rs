@@ -18,7 +18,7 @@ use crate::error::ModelError;
 use crate::external::Files;
 use crate::graph::values::{Id, Origin};
 use crate::rope::CastElements;
-use crate::tree::{Document, Names, is_default};
+use crate::tree::{Document, Names};
 use onnx_cast::{Cast, CastOptions, DataType};
 use onnx_cast_file::engine::Counter;
 use onnx_cast_file::engine::pipeline::Step;
@@ -296,22 +296,11 @@ impl<'w, 't, 'a> Writer<'w, 't, 'a> {
     fn attribute(&self, place: usize, step: usize, edit: &mut GraphEdit<'a>) {
         let step = &self.variables.body(place).flow.steps[step];
         let (low, node) = (self.variables.low, step.node);
-        if !is_default(node.domain) {
-            return;
-        }
-        let new = match node.op_type {
-            "Cast" => match step.graph.opset {
-                Some(..6) => NewAttribute::string("to", &low.name().to_ascii_uppercase()),
-                _ => NewAttribute::int("to", low.onnx().into()),
-            },
-            "EyeLike" | "SequenceEmpty" => NewAttribute::int("dtype", low.onnx().into()),
-            "ConstantOfShape" => of_mask(node, low, self.clamp, false),
-            _ => return,
-        };
-        let name = match node.op_type {
-            "Cast" => "to",
-            "ConstantOfShape" => "value",
-            _ => "dtype",
+        let Some(name) = step.traits.told else { return };
+        let new = match (name, step.graph.opset) {
+            ("value", _) => of_mask(node, low, self.clamp, false),
+            (_, Some(..6)) => NewAttribute::string(name, &low.name().to_ascii_uppercase()),
+            _ => NewAttribute::int(name, low.onnx().into()),
         };
         let edit = edit.nodes.entry(step.index).or_default();
         match node.attributes.iter().position(|attribute| attribute.name == name) {

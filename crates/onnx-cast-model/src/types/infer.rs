@@ -118,7 +118,8 @@ impl<'t, 'a> Infer<'t, 'a> {
             let nested = scope.nested(step);
             nested.unwrap_or_else(|| {
                 let (inputs, attributes) = (scope.inputs(step).collect(), &scope.attributes);
-                Site { node, schema, inputs, functions: &self.functions, attributes }.outputs()
+                let traits = scope.body.flow.steps[step].traits;
+                Site { node, traits, schema, inputs, functions: &self.functions, attributes }.outputs()
             })
         } else {
             Vec::new()

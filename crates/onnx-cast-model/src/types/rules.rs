@@ -5,6 +5,7 @@ use super::calls::{Attributes, Functions};
 use super::schemas::{FormalType, Schema};
 use super::value::ValueType;
 use crate::messages::{attribute, sparse};
+use crate::operators::{Gives, Traits, TypeSource};
 use crate::tree::{Attribute, Node, is_default, utf8};
 use DataType::{Float, Int32, Int64, Uint8, Uint32};
 use attribute::kind;
@@ -15,34 +16,12 @@ use onnx_cast_file::engine::wire::{Value, all_bytes, last};
 /// A node of a known operator, and the types of what it reads.
 pub(super) struct Site<'s, 't, 'a> {
     pub(super) node: &'t Node<'a>,
+    pub(super) traits: &'static Traits,
     pub(super) schema: &'static Schema,
     /// By place; none where an input is left out or of unknown type.
     pub(super) inputs: Vec<Option<&'s ValueType>>,
     pub(super) functions: &'s Functions<'t, 'a>,
     pub(super) attributes: &'s Attributes<'t, 'a>,
-}
-
-/// The type of an output that an attribute, a type's number, tells; where it is not there, that of an input, or a type.
-struct ByAttribute(&'static str, Option<usize>, Option<DataType>);
-
-impl ByAttribute {
-    /// The rule of an operator of ONNX's own domain.
-    fn of(op_type: &str) -> Option<ByAttribute> {
-        Some(match op_type {
-            "Cast" | "BitCast" => ByAttribute("to", None, None),
-            "EyeLike" | "RandomNormalLike" | "RandomUniformLike" | "Bernoulli" => ByAttribute("dtype", Some(0), None),
-            "RandomNormal" | "RandomUniform" => ByAttribute("dtype", None, Some(Float)),
-            "Multinomial" => ByAttribute("dtype", None, Some(Int32)),
-            "BlackmanWindow" | "HannWindow" | "HammingWindow" | "MelWeightMatrix" => {
-                ByAttribute("output_datatype", None, Some(Float))
-            }
-            "QuantizeLinear" => ByAttribute("output_dtype", None, Some(Uint8)),
-            "DequantizeLinear" => ByAttribute("output_dtype", Some(1), None),
-            // The means and deviations: what the first output is, the input binds.
-            "LayerNormalization" => ByAttribute("stash_type", None, Some(Float)),
-            _ => return None,
-        })
-    }
 }
 
 impl<'s, 't, 'a> Site<'s, 't, 'a> {
@@ -80,34 +59,35 @@ impl<'s, 't, 'a> Site<'s, 't, 'a> {
 
     /// An output whose type no input binds.
     fn unbound(&self, place: usize) -> Option<ValueType> {
-        match self.node.domain {
+        let own = match self.node.domain {
             domain if is_default(domain) => self.of_onnx(),
             "ai.onnx.ml" => self.of_ml(),
             "com.microsoft" => self.of_runtime(place).map(ValueType::Tensor),
             _ => None,
-        }
+        };
+        let of_source = |source: &TypeSource| match *source {
+            TypeSource::Attribute(name) => self.type_number(name),
+            TypeSource::Input(place) => self.tensor(place),
+            TypeSource::Type(data_type) => Some(data_type),
+        };
+        let told = || self.traits.types.iter().find_map(of_source).map(ValueType::Tensor);
+        own.or_else(told).or_else(|| match (self.traits.gives?, self.input(0)?) {
+            (Gives::Sequence, one) => one.clone().sequence(),
+            (Gives::Element, one) => one.element().cloned(),
+            (Gives::Optional, one) => one.clone().optional(),
+            (Gives::Present, one) => Some(one.present().clone()),
+        })
     }
 
     fn of_onnx(&self) -> Option<ValueType> {
-        let op_type = self.node.op_type;
-        if let Some(ByAttribute(name, input, otherwise)) = ByAttribute::of(op_type) {
-            let by_input = || self.tensor(input?);
-            return self.type_number(name).or_else(by_input).or(otherwise).map(ValueType::Tensor);
-        }
-        match op_type {
+        match self.node.op_type {
             "Constant" => self.constant(),
             "ConstantOfShape" => Some(self.value("value").map_or(Some(Float), tensor_type)?.into()),
             "SequenceEmpty" => ValueType::from(self.type_number("dtype").unwrap_or(Float)).sequence(),
-            "SequenceConstruct" | "SplitToSequence" => self.input(0)?.clone().sequence(),
-            "SequenceAt" | "ConcatFromSequence" => self.input(0)?.element().cloned(),
-            "Optional" => match self.value("type") {
-                Some(told) => {
-                    ValueType::from_message(last(told.message, attribute::TP, Value::bytes).ok()??)?.optional()
-                }
-                None => self.input(0)?.clone().optional(),
-            },
-            "OptionalGetElement" => Some(self.input(0)?.present().clone()),
-            "LinearAttention" => self.input(0).cloned(),
+            "Optional" => {
+                ValueType::from_message(last(self.value("type")?.message, attribute::TP, Value::bytes).ok()??)?
+                    .optional()
+            }
             _ => None,
         }
     }
@@ -140,7 +120,6 @@ impl<'s, 't, 'a> Site<'s, 't, 'a> {
             _ => None,
         };
         Some(match self.node.op_type {
-            "CastMap" => self.type_number("cast_to").unwrap_or(Float).into(),
             "CategoryMapper" => opposite()?.into(),
             "DictVectorizer" => match self.input(0)? {
                 ValueType::Map(_, value) => (**value).clone(),
@@ -166,19 +145,7 @@ impl<'s, 't, 'a> Site<'s, 't, 'a> {
     /// Operators of com.microsoft, by onnxruntime's sources.
     fn of_runtime(&self, place: usize) -> Option<DataType> {
         match self.node.op_type {
-            "QuantizeLinear" => Some(Uint8),
-            "DequantizeBFP" | "GemmFloat8" => Some(self.type_number("dtype").unwrap_or(Float)),
-            "DequantizeWithOrder" => self.type_number("to"),
-            "MultiHeadAttention"
-            | "DecoderMaskedMultiHeadAttention"
-            | "GroupQueryAttention"
-            | "GridSample"
-            | "LinearAttention"
-            | "GatedDeltaNet" => self.tensor(0),
-            "MatMulInteger16" => Some(Int32),
             "MurmurHash3" => Some(if self.int("positive") == Some(0) { Int32 } else { Uint32 }),
-            // The type of the zero point of the output; without one the output is not quantized.
-            "QGemm" => Some(self.tensor(8).unwrap_or(Float)),
             "ReduceSumInteger" => Some(if self.tensor(0)? == Uint8 { Uint32 } else { Int32 }),
             "BeamSearch" | "WhisperBeamSearch" | "Sampling" if place > 0 => Some(Float),
             _ => None,

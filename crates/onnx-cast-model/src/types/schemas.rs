@@ -250,6 +250,7 @@ fn type_set(text: &str) -> Option<TypeSet> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::operators::Traits;
 
     #[test]
     fn every_line_reads() {
@@ -260,6 +261,25 @@ mod tests {
         let table = read(&[ONNX, RUNTIME]);
         assert_eq!(table.values().map(Vec::len).sum::<usize>(), lines(ONNX) + lines(RUNTIME));
         assert!(table.values().all(|versions| versions.is_sorted_by_key(|schema| schema.since)));
+    }
+
+    /// Every operator of ONNX has a line in the table of operators, and no line speaks of one, or of an input, that there
+    /// is not.
+    #[test]
+    fn the_table_of_operators_agrees() {
+        let named: HashMap<(&str, &str), &Traits> =
+            crate::operators::all().map(|(domain, name, traits)| ((domain, name), traits)).collect();
+        for (&(domain, name), traits) in &named {
+            let versions = Schema::versions(domain, name);
+            assert!(!versions.is_empty(), "{domain} {name}");
+            for input in traits.inputs() {
+                let has_input = |schema: &Schema| schema.inputs.iter().any(|formal| formal.name == input);
+                assert!(versions.iter().any(has_input), "{name}: {input}");
+            }
+        }
+        let onnx = read(&[ONNX]);
+        let missing: Vec<_> = onnx.keys().filter(|name| name.0 == "ai.onnx" && !named.contains_key(*name)).collect();
+        assert!(missing.is_empty(), "without a line in operators.txt: {missing:?}");
     }
 
     #[test]
