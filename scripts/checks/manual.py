@@ -176,6 +176,8 @@ STAND_INS = {
     "Llama-bnb-4bit": stored("platforms", "bnb-nf4"),
     "Llama-MLX-4bit": stored("platforms", "mlx-affine"),
     "gpt-oss-20b": gpt_oss,
+    "original": stored("releases", "openai-mxfp4"),
+    "consolidated.safetensors": lambda path: stored("releases", "mistral-fp8")(path.parent),
     "model_fp8_scaled.safetensors": comfyui,
     "model-Q4_K_M.gguf": lambda path: shutil.copyfile(ROOT / "crates/testkit/data/gguf/tensors.gguf", path),
     "examples": lambda path: path.symlink_to(ROOT / "examples"),

@@ -27,9 +27,10 @@ def unpack(folder: Path) -> None:
 
 #: What names of folders begin with, by archive.
 BEGINNINGS = {
+    "releases.zip": ("mistral-", "openai-", "joined-", "static-", "ct-w8a8-static", "deepseek-v4"),
     "compressed-tensors.zip": ("ct-",),
     "integers.zip": ("gptq", "awq", "auto-round"),
-    "platforms.zip": ("comfy-", "bnb-", "mlx-", "mistral-", "openai-"),
+    "platforms.zip": ("comfy-", "bnb-", "mlx-"),
 }
 
 

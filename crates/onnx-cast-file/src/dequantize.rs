@@ -191,9 +191,7 @@ impl<'a> Planner<'a> {
         let mut side_files = SideFiles::of(opened, folder)?;
         let to = self.request.selection.to.or_else(|| self.request.selection.targets().next());
         if let (true, Some(to)) = (is_plain, to) {
-            for (_, file) in Scheme::own_files() {
-                side_files.remove(file.name);
-            }
+            side_files.remove_descriptions(folder, self.request.run.resume)?;
             let name = layouts::torch_name(to).unwrap_or(to.name());
             side_files.rewrite_config(folder, self.request.run.resume, |path| layouts::plain_config(path, name))?;
         }

@@ -219,9 +219,7 @@ pub(crate) fn side_files(
     let mut side_files = SideFiles::of(opened, folder)?;
     let config = |path: &Path| layouts::quantized_config(path, configuration.as_ref());
     side_files.rewrite_config(folder, request.run.resume, config)?;
-    for (_, file) in Scheme::own_files() {
-        side_files.remove(file.name);
-    }
+    side_files.remove_descriptions(folder, request.run.resume)?;
     for file in described.map_or(&[][..], |described| described.own_files) {
         if let Some(write) = file.write {
             let mut value = write(written, &kept);

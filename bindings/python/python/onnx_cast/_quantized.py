@@ -111,8 +111,9 @@ def dequantize_file(
 
     ``scheme`` is the layout: ``"auto"`` takes it from the configuration, or else from the names of tensors; others are
     ``"deepseek"``, ``"gpt-oss"``, ``"compressed-tensors"``, ``"modelopt"``, ``"fbgemm"``, ``"quark"``, ``"comfyui"``,
-    ``"bitsandbytes"``, ``"mlx"``, ``"gptq"`` and ``"awq"``. Names in patterns and rules are those of the plain weights; a
-    weight that is not selected stays quantized. Scales that are NaN are an error, unless ``allow_nan`` is true.
+    ``"bitsandbytes"``, ``"mlx"``, ``"gptq"``, ``"awq"``, ``"mistral"`` and ``"openai"``. Names in patterns and rules are
+    those of the plain weights; a weight that is not selected stays quantized. Scales that are NaN are an error, unless
+    ``allow_nan`` is true.
 
     From a folder to a folder ``config.json`` is copied without what it says of quantization. ``losses`` and ``fail_on``
     are about the last rounding, from float to ``to``. Other parameters are as in :func:`cast_file`.

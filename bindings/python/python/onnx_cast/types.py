@@ -49,6 +49,8 @@ Layout: TypeAlias = Literal[
     "gguf",
     "gptq",
     "awq",
+    "mistral",
+    "openai",
 ]
 
 #: A layout, or ``"auto"``, which finds it.

@@ -3,7 +3,7 @@
 use crate::error::FileError;
 use crate::formats::error::InvalidKind;
 use crate::formats::format::Format;
-use crate::layouts::{self, Checkpoint, Config, SHAPE, Scheme, TensorRef, Weight, Weights};
+use crate::layouts::{self, Checkpoint, Config, Grid, SHAPE, Scheme, TensorRef, Weight, Weights};
 use crate::text::Wording;
 use onnx_cast::DataType;
 use std::path::Path;
@@ -53,6 +53,8 @@ pub enum ScaleExtent {
     Tensor,
     /// A matrix of a tensor of several.
     Matrix,
+    /// A part of the rows, of a matrix that was joined.
+    Part,
     /// A row.
     Row,
     /// A column.
@@ -67,6 +69,7 @@ impl ScaleExtent {
         match self {
             ScaleExtent::Tensor => "tensor",
             ScaleExtent::Matrix => "matrix",
+            ScaleExtent::Part => "part",
             ScaleExtent::Row => "row",
             ScaleExtent::Column => "column",
             ScaleExtent::Block => "block",
@@ -151,6 +154,7 @@ fn describe(checkpoint: &Checkpoint, weight: &Weight) -> QuantizedWeight {
             ScaleExtent::Tensor
         }
         [down, across] if down >= rows && across >= columns => ScaleExtent::Matrix,
+        _ if matches!(weight.grid_order, Grid::Joined(_)) => ScaleExtent::Part,
         [1, across] if across >= columns => ScaleExtent::Row,
         [down, 1] if down >= rows => ScaleExtent::Column,
         _ => ScaleExtent::Block,

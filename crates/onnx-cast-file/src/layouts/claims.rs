@@ -24,6 +24,8 @@ pub(crate) struct Claims {
     /// How integers are packed, and in single layers; `None` there of what is not quantized.
     pub(super) packing: Option<Packing>,
     pub(super) packings: HashMap<String, Option<Packing>>,
+    /// Rows of a layer's query, and of its key and its value, where the model is described.
+    pub(super) heads: Option<[usize; 2]>,
     /// The family of the model.
     pub(super) model_type: Option<String>,
     /// Whether the caller names the layout: the tensors decide, whatever formats are claimed.

@@ -3,13 +3,14 @@
 use super::row::before;
 use super::table::{COMFY_QUANT, SHAPE};
 
-/// Scales and zero points of activations, which data has told. The first may end names of experts.
+/// Scales and zero points of activations, which data has told. The first two may end names of experts.
 const CALIBRATIONS: &[&str] = &[
     "input_scale",
+    "activation_scale",
     "input_global_scale",
     "input_zero_point",
     "scale_input",
-    "activation_scale",
+    "qscale_act",
     "output_scale",
     "prob_output_scale",
     "q_scale",
@@ -49,7 +50,7 @@ pub(super) const CHANGING_KEYS: &[&str] = &["transform_config", "rotation_config
 
 /// Whether a tensor is a scale or a zero point of activations.
 pub(super) fn is_calibration(name: &str) -> bool {
-    let is_of_experts = || CALIBRATIONS[..1].iter().any(|end| before(name, &format!("_proj_{end}")).is_some());
+    let is_of_experts = || CALIBRATIONS[..2].iter().any(|end| before(name, &format!("_proj_{end}")).is_some());
     CALIBRATIONS.iter().any(|end| before(name, end).is_some()) || is_of_experts()
 }
 

@@ -97,8 +97,7 @@ impl Config {
         let mut config = Config::default();
         let path = folder.join("config.json");
         if let Some(object) = object(&path)? {
-            config.model = Model::of(&object);
-            config.claims.model_type = object.get("model_type").and_then(Value::as_str).map(str::to_owned);
+            config.read_model(&object);
             let is_own = config.take_own_key(&object).map_err(|error| FileError::invalid(&path, error))?;
             if !is_own && let Some(quantization) = quantization_of(&object) {
                 config.take(quantization, given).map_err(|error| FileError::invalid(&path, error))?;
@@ -132,8 +131,8 @@ impl Config {
     pub(crate) fn parse(text: &str, given: Option<Scheme>) -> Result<Config, Invalid> {
         let object = json::object(text).map_err(syntax)?;
         let is_quantization = || Scheme::keys().any(|key| object.contains_key(key));
-        let mut config = Config { model: Model::of(&object), ..Config::default() };
-        config.claims.model_type = object.get("model_type").and_then(Value::as_str).map(str::to_owned);
+        let mut config = Config::default();
+        config.read_model(&object);
         if config.take_own_key(&object)? {
         } else if let Some(quantization) = quantization_of(&object).or(is_quantization().then_some(&object)) {
             config.take(quantization, given)?;
@@ -142,6 +141,13 @@ impl Config {
         }
         config.overrule(given);
         Ok(config)
+    }
+
+    /// Reads what the weights depend on apart from their quantization.
+    fn read_model(&mut self, object: &Map<String, Value>) {
+        self.model = Model::of(object);
+        self.claims.model_type = object.get("model_type").and_then(Value::as_str).map(str::to_owned);
+        self.claims.heads = heads(object);
     }
 
     /// Takes over what `config.json` says under the key of a layout: MLX repeats it as `quantization_config`.
@@ -159,8 +165,8 @@ impl Config {
     fn overrule(&mut self, given: Option<Scheme>) {
         let Some(given) = given else { return };
         if self.scheme.is_some_and(|claimed| claimed != given) {
-            let Claims { block, groups, model_type, .. } = std::mem::take(&mut self.claims);
-            self.claims = Claims { block, groups, model_type, ..Claims::default() };
+            let Claims { block, groups, heads, model_type, .. } = std::mem::take(&mut self.claims);
+            self.claims = Claims { block, groups, heads, model_type, ..Claims::default() };
         }
         self.scheme = Some(given);
         self.claims.are_overruled = true;
@@ -178,6 +184,9 @@ impl Config {
         };
         let Some(quantization) = found else { return Ok(()) };
         check_keys(quantization)?;
+        // A model's file may have the description of another layout.
+        let method = quantization.get("quant_method").and_then(Value::as_str).filter(|_| file.has_model);
+        let scheme = method.and_then(|method| Scheme::of_configuration(method, quantization)).unwrap_or(scheme);
         self.scheme = self.scheme.or(Some(scheme));
         self.is_described = true;
         self.claim(scheme, quantization)
@@ -214,6 +223,16 @@ impl Config {
         }
         Ok(())
     }
+}
+
+/// The rows of a layer's query, and those of its key and its value, by the numbers of heads and their size.
+fn heads(object: &Map<String, Value>) -> Option<[usize; 2]> {
+    let model = object.get("text_config").and_then(Value::as_object).unwrap_or(object);
+    let number = |key: &str| usize::try_from(model.get(key)?.as_u64()?).ok();
+    let heads = number("num_attention_heads")?;
+    let size = number("head_dim").or_else(|| number("hidden_size")?.checked_div(heads))?;
+    let keys = number("num_key_value_heads").unwrap_or(heads);
+    Some([heads.checked_mul(size)?, keys.checked_mul(size)?])
 }
 
 /// What a layout's own key holds, unless it is that of another file: MLX names the width beside the group.

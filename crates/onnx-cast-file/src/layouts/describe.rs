@@ -3,6 +3,7 @@
 
 mod bitsandbytes;
 mod columns;
+mod joined;
 mod mlx;
 mod told;
 
@@ -200,16 +201,16 @@ impl Finder<'_> {
         }
     }
 
-    /// The shape of elements that are packed in bytes; gpt-oss has blocks as an axis.
+    /// The shape of elements that are packed in bytes.
     fn widen_shape(&self, weight: &mut Weight, stored: &StoredTensor, data_type: DataType) -> Result<(), Invalid> {
-        if self.row.lays_experts(Order::Exchanged) {
+        if self.row.has_axis_of_blocks {
             let [ref outer @ .., blocks, 16] = stored.shape[..] else {
                 return Err(stored.unfit("16 bytes for each block, as the last axis"));
             };
             if outer.len() < 2 {
                 return Err(stored.unfit("experts, rows, blocks and 16 bytes"));
             }
-            weight.transposed = true;
+            weight.transposed = self.row.lays_experts(Order::Exchanged);
             weight.shape = outer.to_vec();
             weight.shape.push(blocks.checked_mul(32).ok_or_else(|| stored.unfit("fewer blocks"))?);
         } else if let Some(last) = weight.shape.last_mut() {
@@ -276,6 +277,7 @@ impl Finder<'_> {
                 }
                 Ok(())
             }
+            None if self.fit_joined(weight, scale)? => Ok(()),
             None => {
                 let want = match (is_microscaled, claimed) {
                     (true, _) => {

@@ -63,6 +63,8 @@ pub(crate) struct Row {
     pub(super) has_any_type: bool,
     /// The key of `config.json` that is as `quantization_config` in other layouts.
     pub(super) own_key: Option<&'static str>,
+    /// Whether blocks are an axis of the elements, of 16 bytes each.
+    pub(super) has_axis_of_blocks: bool,
     /// Reads what the files themselves say of layers.
     pub(super) told: Option<Told>,
     /// What is written.
@@ -211,6 +213,8 @@ pub(crate) struct OwnFile {
     pub(crate) name: &'static str,
     /// The key of what `claims` reads; empty where that is the whole file.
     pub(super) key: &'static str,
+    /// Whether it also describes the model: without quantization the rest stays.
+    pub(crate) has_model: bool,
     /// What it holds, as of [`Configuration::write`].
     pub(crate) write: Option<Write>,
     /// As [`Configuration::cache`].

@@ -11,6 +11,7 @@ mod gptq;
 mod mlx;
 mod modelopt;
 mod quark;
+mod releases;
 
 use super::format::{Activations, Granularity, OF_GGUF, QuantizedFormat};
 use super::row::{
@@ -52,6 +53,10 @@ pub enum Scheme {
     Gptq,
     /// Integers of 4 bits, eight columns in a word, with zero points (AutoAWQ).
     Awq,
+    /// float8e4m3fn with a scale for each tensor, under Mistral's own names.
+    Mistral,
+    /// Experts in float4e2m1 with blocks of 32, under OpenAI's own names.
+    OpenAi,
 }
 
 impl Scheme {
@@ -198,6 +203,7 @@ const BASE: Row = Row {
     beside: &[],
     has_any_type: false,
     own_key: None,
+    has_axis_of_blocks: false,
     told: None,
     held: &[],
     tensor_scale: &[1],
@@ -223,7 +229,7 @@ const BASE: Row = Row {
 const AS_MATRICES: Experts =
     Experts { names: &[], order: Order::Same, by_default: true, only: None, have_scales_of_columns: false };
 
-const ROWS: [(Scheme, Row); 13] = [
+const ROWS: [(Scheme, Row); 15] = [
     (
         Scheme::DeepSeek,
         Row {
@@ -280,6 +286,7 @@ const ROWS: [(Scheme, Row); 13] = [
                 ..Configuration::BASE
             }),
             held: &[held(&[MXFP4], &[], ALL_THREE, KEPT)],
+            has_axis_of_blocks: true,
             ..BASE
         },
     ),
@@ -427,4 +434,6 @@ const ROWS: [(Scheme, Row); 13] = [
     (Scheme::Mlx, mlx::ROW),
     (Scheme::Gptq, gptq::GPTQ),
     (Scheme::Awq, gptq::AWQ),
+    (Scheme::Mistral, releases::MISTRAL),
+    (Scheme::OpenAi, releases::OPENAI),
 ];

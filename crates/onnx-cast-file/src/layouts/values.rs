@@ -192,6 +192,18 @@ impl<'a> WeightValues<'a> {
                 scales.truncate(rows.len() * across * size);
                 Ok(())
             }
+            (None, Grid::Joined(ends)) => {
+                let (mut each, [all, _]) = (Vec::new(), self.weight.matrix());
+                let parts = ends.iter().take_while(|&&end| end < all).count() + 1;
+                self.scales.read(0, parts * size, &mut each)?;
+                scales.clear();
+                scales.try_reserve_exact(rows.len() * size).map_err(|_| PipelineError::out_of_memory())?;
+                for row in rows {
+                    let part = ends.iter().position(|&end| row < end).unwrap_or(0);
+                    scales.extend_from_slice(&each[part * size..][..size]);
+                }
+                Ok(())
+            }
             (None, _) => self.scales.read(rows.start * across * size, rows.len() * across * size, scales),
         }
     }

@@ -272,6 +272,8 @@ pub(crate) enum Grid {
     /// As the blocks are, in rows of so many scales, of which the last are not used; zero points in words are packed
     /// along the groups: AWQ's `gemv`.
     Padded(usize),
+    /// One for each of two or three matrices that were joined, which end before these rows.
+    Joined([usize; 3]),
 }
 
 /// How words hold the columns of integers whose rows and columns are exchanged.

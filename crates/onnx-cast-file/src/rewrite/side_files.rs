@@ -10,6 +10,7 @@ use crate::io::atomic::create_folder;
 use crate::io::fs::{self, File};
 use crate::io::links;
 use crate::io::positional::{InputFile, PositionedReader};
+use crate::layouts::{Scheme, quantized_config};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
@@ -34,8 +35,8 @@ pub(crate) struct SideFiles {
     pub(super) left_out: Vec<(String, String)>,
     /// Files that are written.
     pub(crate) texts: Vec<Text>,
-    /// The configuration, where a run goes on and finds another one than it would write: it keeps what others changed.
-    kept: Option<String>,
+    /// Configurations of which a run that goes on finds another text than it would write: they keep what others changed.
+    kept: Vec<String>,
     /// How many files are copied, the configuration among them where only its type changes.
     pub(super) count: usize,
 }
@@ -134,9 +135,32 @@ impl SideFiles {
         resume: bool,
         rewrite: impl Fn(&Path) -> Result<String, FileError>,
     ) -> Result<(), FileError> {
-        let Some(path) = self.remove(CONFIG) else { return Ok(()) };
+        self.rewrite(CONFIG, folder, resume, rewrite)
+    }
+
+    /// Rewrites a file, where there is one: it no longer counts as copied.
+    fn rewrite(
+        &mut self,
+        name: &str,
+        folder: &Path,
+        resume: bool,
+        rewrite: impl Fn(&Path) -> Result<String, FileError>,
+    ) -> Result<(), FileError> {
+        let Some(path) = self.remove(name) else { return Ok(()) };
         let text = rewrite(&path)?;
-        self.write_config(folder, path, text, resume, |there| rewrite(there).map(Some))
+        self.write_config([folder, &path], text, resume, |there| rewrite(there).map(Some))
+    }
+
+    /// Leaves out the files that describe quantized weights, and rewrites those that describe a model too.
+    pub(crate) fn remove_descriptions(&mut self, folder: &Path, resume: bool) -> Result<(), FileError> {
+        for (_, file) in Scheme::own_files() {
+            if file.has_model {
+                self.rewrite(file.name, folder, resume, |path| quantized_config(path, None))?;
+            } else {
+                self.remove(file.name);
+            }
+        }
+        Ok(())
     }
 
     /// Changes a little in a copy of the configuration, where there is one and it can be changed.
@@ -149,27 +173,27 @@ impl SideFiles {
         let Some(place) = self.position(CONFIG) else { return Ok(()) };
         let Some(text) = edit(&self.copied[place]) else { return Ok(()) };
         let path = self.copied.remove(place);
-        self.write_config(folder, path, text, resume, |there| Ok(edit(there)))
+        self.write_config([folder, &path], text, resume, |there| Ok(edit(there)))
     }
 
     /// Going on with a run, the configuration that is there is rewritten.
     fn write_config(
         &mut self,
-        folder: &Path,
-        path: PathBuf,
+        [folder, path]: [&Path; 2],
         mut text: String,
         resume: bool,
         rewrite: impl Fn(&Path) -> Result<Option<String>, FileError>,
     ) -> Result<(), FileError> {
-        let target = folder.join(CONFIG);
+        let name = path.file_name().unwrap_or_default();
+        let target = folder.join(name);
         if resume
             && fs::read_to_string(&target).is_ok_and(|there| there != text)
             && let Some(own) = rewrite(&target)?
         {
-            self.kept = (own != text).then(|| CONFIG.to_owned());
+            self.kept.extend((own != text).then(|| name.to_string_lossy().into_owned()));
             text = own;
         }
-        self.texts.push(Text { path: target, text, of: Some(path) });
+        self.texts.push(Text { path: target, text, of: Some(path.to_owned()) });
         Ok(())
     }
 

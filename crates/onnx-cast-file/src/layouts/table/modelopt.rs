@@ -19,6 +19,7 @@ pub(super) const CONFIGURATION: Configuration = Configuration {
     own_files: &[OwnFile {
         name: "hf_quant_config.json",
         key: "quantization",
+        has_model: false,
         write: Some(own_file),
         cache: Some(cache_of_own),
     }],
