@@ -9,6 +9,7 @@ mod kept;
 mod linear;
 mod losses;
 pub(crate) mod numbers;
+mod renamed;
 mod values;
 mod weight;
 

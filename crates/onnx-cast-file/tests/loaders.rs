@@ -199,6 +199,53 @@ fn ignore_names_the_linear_layers_that_are_kept() {
     }
 }
 
+/// What is written of a model of a type, in FP8 by rows, whose matrices all have the same shape.
+fn written(model: &str, modules: &[&str]) -> Written {
+    let names = modules.iter().map(|module| (format!("{module}.weight"), vec![64, 64]));
+    let family = Family {
+        name: model.to_owned(),
+        config: json!({"model_type": model}),
+        tensors: names.collect(),
+        linears: Vec::new(),
+        to: String::new(),
+        quantized: BTreeSet::new(),
+        merged: BTreeSet::new(),
+        ignore: BTreeSet::new(),
+    };
+    quantized(&family, "float8e4m3fn", Scheme::CompressedTensors, None).expect("quantized layers")
+}
+
+/// Modules that are kept are named as loaders know them: with another beginning, where the model has parts that are
+/// renamed, by an expression that matches nothing that is quantized; and copies that have no tensor.
+#[test]
+fn ignore_names_what_loaders_rename() {
+    let quantized = ["decoder.mlps.0.layers.0", "decoder.layers.0.fc1"];
+    let kept = ["vision_encoder.blocks.0.proj", "decoder.box_head.layers.0", "encoder.out"];
+    let found = written("some", &[&quantized[..], &kept[..]].concat());
+    let ignore = found.ignore();
+    for module in quantized {
+        assert!(found.is_quantized(module), "{module}");
+        assert!(!is_listed(&ignore, module), "{module}, ignore {ignore:?}");
+    }
+    for module in kept.iter().flat_map(|module| [(*module).to_owned(), format!("model.{module}")]) {
+        assert!(!found.is_quantized(&module) && is_listed(&ignore, &module), "{module}, ignore {ignore:?}");
+    }
+    let norm = "model.layers.0.input_layernorm";
+    let ignore = written("axk2", &["model.layers.0.mlp.fc", &format!("{norm}.W_down")]).ignore();
+    for module in ["W_down", "mlp.fc1"].map(|last| format!("{norm}.{last}")) {
+        assert!(is_listed(&ignore, &module), "{module}, ignore {ignore:?}");
+    }
+    let ignore = written("hy_v4_vl", &["model.layers.0.mlp.up_proj", "vit.layers.0.mlp.fc"]).ignore();
+    assert!(is_listed(&ignore, "model.vision_tower.layers.0.mlp.fc1"), "{ignore:?}");
+    let ignore =
+        written("bark", &["fine_acoustics.layers.0.mlp.in_proj", "fine_acoustics.input_embeds_layers.1"]).ignore();
+    assert!(is_listed(&ignore, "fine_acoustics.lm_heads.0"), "{ignore:?}");
+    let ignore = written("some", &["model.layers.0.fc1", "model.decoder.bbox_embed.0.layers.0"]).ignore();
+    for module in ["bbox_embed.1.layers.2", "model.decoder.bbox_embed.0.layers.0"] {
+        assert!(is_listed(&ignore, module), "{module}, ignore {ignore:?}");
+    }
+}
+
 /// Matrices that vLLM joins, from `packed_modules_mapping` of its models.
 const JOINED: &[&[&str]] = &[
     &["q_proj", "k_proj", "v_proj"],

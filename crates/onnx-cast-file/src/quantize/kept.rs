@@ -22,7 +22,8 @@ pub(super) fn kept_modules(
     let mut kept = Kept {
         style,
         parts: quantized.iter().flat_map(|name| name.split('.')).collect(),
-        tails: quantized.iter().map(|name| tail(name)).collect(),
+        kinds: quantized.iter().map(|name| kind(name.split('.'))).collect(),
+        ends: quantized.iter().flat_map(|name| ends(name)).collect(),
         quantized,
         list: Vec::new(),
         seen: HashSet::new(),
@@ -36,17 +37,26 @@ pub(super) fn kept_modules(
         })
         .filter(|(module, _)| !kept.quantized.contains(module))
         .collect();
+    let renamed: Vec<(String, bool)> =
+        modules.iter().filter_map(|(module, experts)| Some((linears.renamed(module)?, *experts))).collect();
+    let modules = modules.into_iter().chain(renamed.iter().map(|(module, experts)| (&**module, *experts)));
+    let wholes: Vec<_> = modules.map(|(module, experts)| (module, experts, kept.whole_part(linears, module))).collect();
     // A part that loaders rename gives a hint that they rename the others too.
-    let towers: Vec<Option<&str>> = modules.iter().map(|(module, _)| kept.tower(linears, module)).collect();
-    let is_renamed = towers.iter().any(Option::is_some);
-    for (&(module, are_experts), tower) in modules.iter().zip(&towers) {
-        kept.module(module, *tower, are_experts, is_renamed);
+    let is_renamed = wholes.iter().any(|(.., whole)| matches!(whole, Some((_, true))));
+    for (module, are_experts, whole) in wholes {
+        kept.module(module, whole.map(|(part, _)| part), are_experts, is_renamed);
     }
     for head in linears.heads() {
         let end = format!(".{head}");
         let is_quantized = kept.quantized.iter().any(|name| *name == head || name.ends_with(&end));
-        if !is_quantized && checkpoint.find(&format!("{head}.weight")).is_none() {
-            kept.add(head.to_owned());
+        let is_missing = !is_quantized && checkpoint.find(&format!("{head}.weight")).is_none();
+        if is_missing {
+            kept.add(match style {
+                _ if !head.contains('#') => head.to_owned(),
+                KeptNames::Expressions => format!("re:{}$", escaped_path(head)),
+                KeptNames::Globs => head.replace('#', "*"),
+                KeptNames::Parts => escaped_path(head),
+            });
         }
         if !is_quantized && is_renamed && style == KeptNames::Expressions {
             kept.add(format!(r"re:.*\b{}$", escaped_path(head)));
@@ -60,8 +70,10 @@ struct Kept<'a> {
     quantized: HashSet<&'a str>,
     /// The parts of their names.
     parts: HashSet<&'a str>,
-    /// Their names from the part before the first number on, without the numbers.
-    tails: HashSet<String>,
+    /// Their names without the numbers.
+    kinds: HashSet<String>,
+    /// Their names from each part on.
+    ends: HashSet<&'a str>,
     list: Vec<String>,
     seen: HashSet<String>,
 }
@@ -73,15 +85,15 @@ impl Kept<'_> {
         }
     }
 
-    /// The part of the model that a module is in, where all of that part is kept.
-    fn tower<'n>(&self, linears: &Linears<'_>, module: &'n str) -> Option<&'n str> {
-        linears.tower(module).filter(|part| !self.parts.contains(part))
+    /// The part of the model that a module is in, where all of that part is kept, and whether loaders rename it.
+    fn whole_part<'n>(&self, linears: &Linears<'_>, module: &'n str) -> Option<(&'n str, bool)> {
+        linears.whole_part(module).filter(|(part, _)| !self.parts.contains(part))
     }
 
     /// Adds a module, and what else loaders may call it.
-    fn module(&mut self, module: &str, tower: Option<&str>, are_experts: bool, is_renamed: bool) {
+    fn module(&mut self, module: &str, whole: Option<&str>, are_experts: bool, is_renamed: bool) {
         let has_expressions = self.style == KeptNames::Expressions;
-        if let Some(part) = tower {
+        if let Some(part) = whole {
             match self.style {
                 KeptNames::Expressions => return self.add(format!(r"re:.*\b{}\b.*", escaped(part))),
                 KeptNames::Globs => self.add(format!("*{part}.*")),
@@ -97,7 +109,12 @@ impl Kept<'_> {
             // Loaders ask for the matrices of one expert.
             Some(experts) => self.expression(experts, r"\b.*"),
             None if has_expressions && is_renamed && module.split('.').any(is_number) => self.expression(module, "$"),
-            None => self.add(module.to_owned()),
+            None => {
+                self.add(module.to_owned());
+                if has_expressions && is_renamed {
+                    self.expression(module, "$");
+                }
+            }
         }
     }
 
@@ -107,13 +124,27 @@ impl Kept<'_> {
     }
 
     /// Adds an expression for a module, whatever comes before the name of its layers: of all layers, unless it is
-    /// quantized in others.
+    /// quantized in others. It has as much of what comes before as keeps it from matching quantized modules, or the
+    /// module alone is added.
     fn expression(&mut self, module: &str, end: &str) {
-        let tail = tail(module);
-        let is_of_all = !self.tails.iter().any(|other| {
-            other.strip_prefix(&*tail).is_some_and(|rest| rest.is_empty() || end != "$" && rest.starts_with('.'))
-        });
-        let parts = tail_of(module).map(|part| match part {
+        let parts: Vec<&str> = module.split('.').collect();
+        let first = parts.iter().position(|part| is_number(part)).unwrap_or(1).saturating_sub(1);
+        let choices = (0..=first).rev().flat_map(|first| [(first, true), (first, false)]);
+        let is_right = |&(first, is_of_all): &(usize, bool)| {
+            let parts = parts[first..].iter().copied();
+            match is_of_all {
+                true => !self.kinds.iter().any(|other| has_match(other, &kind(parts.clone()), end)),
+                false => {
+                    let name = parts.collect::<Vec<_>>().join(".");
+                    !match end {
+                        "$" => self.ends.contains(&*name),
+                        _ => self.quantized.iter().any(|other| has_match(other, &name, end)),
+                    }
+                }
+            }
+        };
+        let Some((first, is_of_all)) = choices.into_iter().find(is_right) else { return self.add(module.to_owned()) };
+        let parts = parts[first..].iter().map(|part| match part {
             part if is_of_all && is_number(part) => r"\d+".to_owned(),
             part => escaped(part),
         });
@@ -121,20 +152,29 @@ impl Kept<'_> {
     }
 }
 
-/// The parts of a name from the one before the first number on.
-fn tail_of(module: &str) -> impl Iterator<Item = &str> {
-    let first = module.split('.').position(is_number).unwrap_or(1);
-    module.split('.').skip(first.saturating_sub(1))
+/// A name from each of its parts on.
+fn ends(name: &str) -> impl Iterator<Item = &str> {
+    std::iter::once(name).chain(name.match_indices('.').map(|(at, _)| &name[at + 1..]))
 }
 
-/// The same as a name, with a sign in place of numbers.
-fn tail(module: &str) -> String {
-    tail_of(module).map(|part| if is_number(part) { "#" } else { part }).collect::<Vec<_>>().join(".")
+/// Whether an expression of part of a name, with an end, matches another name.
+fn has_match(other: &str, part: &str, end: &str) -> bool {
+    let mut starts = other.match_indices(part).filter(|(at, _)| *at == 0 || other.as_bytes()[at - 1] == b'.');
+    starts.any(|(at, _)| {
+        let rest = &other[at + part.len()..];
+        rest.is_empty() || end != "$" && rest.starts_with('.')
+    })
 }
 
-/// A name as an expression that matches it.
+/// A name with a sign in place of numbers.
+fn kind<'n>(parts: impl Iterator<Item = &'n str>) -> String {
+    parts.map(|part| if is_number(part) { "#" } else { part }).collect::<Vec<_>>().join(".")
+}
+
+/// A name as an expression that matches it; `#` is any number.
 fn escaped_path(name: &str) -> String {
-    name.split('.').map(escaped).collect::<Vec<_>>().join(r"\.")
+    let parts = name.split('.').map(|part| if part == "#" { r"\d+".to_owned() } else { escaped(part) });
+    parts.collect::<Vec<_>>().join(r"\.")
 }
 
 /// A part of a name as an expression that matches it.

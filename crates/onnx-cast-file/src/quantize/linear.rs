@@ -168,14 +168,18 @@ const ROWS: &[Row] = &[
     row(
         Why::Tower,
         Names::Before {
-            are: &["vit", "vpm", "apm", "merger", "connector", "aligner", "resampler"],
-            have: &["vision", "visual", "audio", "speech", "projector"],
+            are: &["vit", "vpm", "apm", "sam_model", "merger", "connector", "aligner"],
+            have: &["vision", "visual", "audio", "speech", "sound", "projector", "resampler"],
         },
     ),
+    // Of detectors, which share them between decoder and output.
+    row(Why::Head, Names::AnyBegins(&["bbox_embed", "class_embed"])),
     row(Why::Convolution, Names::LastBegins(&["conv"])),
     row(Why::Float, Names::Last(&["in_proj_a", "in_proj_b", "in_proj_ba"])),
     row(Why::Float, Names::LastTwo(&[["indexer", "weights_proj"]])),
     row_of(T5, Why::Float, Names::Last(&["wo"])),
+    // Its layers quantize their weights themselves.
+    row_of(&["ibert"], Why::Float, Names::All),
     row_unpacked(T5, Names::Last(&["q", "k", "v", "o", "wi", "wi_0", "wi_1"])),
     row_unpacked(&["pix2struct"], Names::Last(&["query", "key", "value", "output", "wi_0", "wi_1", "wo"])),
     row_unpacked(
@@ -203,53 +207,6 @@ const ROWS: &[Row] = &[
         &["recurrent_gemma"],
         Names::Last(&["q_proj", "k_proj", "v_proj", "o_proj", "linear_x", "linear_y", "linear_out"]),
     ),
-];
-
-/// Output layers that share the weight of an embedding and have no tensor: in which models, or in which classes of
-/// models, they have other names than `lm_head` (transformers 5.24: `_tied_weights_keys`).
-const TIED: &[(&[&str], &[&str], &[&str])] = &[
-    (
-        &[
-            "bert",
-            "bert-generation",
-            "big_bird",
-            "camembert",
-            "data2vec-text",
-            "electra",
-            "megatron-bert",
-            "rembert",
-            "roberta",
-            "roberta-prelayernorm",
-            "roc_bert",
-            "roformer",
-            "xlm-roberta",
-            "xlm-roberta-xl",
-            "xmod",
-        ],
-        &["ForMaskedLM", "ForPreTraining", "WithLMHeadModel"],
-        &[
-            "cls.predictions.decoder",
-            "predictions.decoder",
-            "lm_head.decoder",
-            "generator_lm_head",
-            "vocab_projector",
-            "pred_layer.proj",
-            "mlm_score.decoder",
-        ],
-    ),
-    (&["modernbert", "modernbert-decoder"], &[], &["decoder"]),
-    (&["whisper", "moonshine", "canary", "cohere_asr"], &[], &["proj_out"]),
-    (&["biogpt", "trocr"], &[], &["output_projection"]),
-    (&["fsmt"], &[], &["decoder.output_projection", "model.decoder.output_projection"]),
-    (&["git"], &[], &["output"]),
-    (&["gpt_neox_japanese"], &[], &["embed_out"]),
-    (&["xlnet"], &[], &["lm_loss"]),
-    (&["rwkv"], &[], &["head"]),
-    (&["t5gemma", "t5gemma2"], &[], &["lm_head.out_proj"]),
-    (&["kosmos-2"], &[], &["text_model.lm_head"]),
-    (&["blip"], &[], &["text_decoder.cls.predictions.decoder"]),
-    (&["speecht5"], &[], &["text_decoder_postnet.lm_head"]),
-    (&["luke"], &[], &["entity_predictions.decoder"]),
 ];
 
 /// The path of a module.
@@ -292,17 +249,22 @@ impl Names {
                 names.iter().any(|names| path.parts[..=path.last].ends_with(&names.map(str::to_owned)))
             }
             Names::AnyHas(names) => any(&|part| names.iter().any(|name| part.contains(name))),
-            Names::AnyBegins(names) => any(&|part| names.iter().any(|name| part.starts_with(name))),
-            Names::Before { .. } => self.part_before(path).is_some(),
+            Names::AnyBegins(_) | Names::Before { .. } => self.part(path).is_some(),
             Names::All => true,
         }
     }
 
-    /// The place of the part before the first number that has the name.
-    fn part_before(&self, path: &Path) -> Option<usize> {
-        let Names::Before { are, have } = self else { return None };
-        let is_meant = |part: &String| are.contains(&part.as_str()) || have.iter().any(|name| part.contains(name));
-        path.parts[..path.before].iter().position(is_meant)
+    /// The place of the part that has the name, where parts are told by it.
+    fn part(&self, path: &Path) -> Option<usize> {
+        match self {
+            Names::Before { are, have } => path.parts[..path.before]
+                .iter()
+                .position(|part| are.contains(&part.as_str()) || have.iter().any(|name| part.contains(name))),
+            Names::AnyBegins(names) => {
+                path.parts.iter().position(|part| names.iter().any(|name| part.starts_with(name)))
+            }
+            _ => None,
+        }
     }
 }
 
@@ -312,7 +274,7 @@ pub(super) fn is_number(part: &str) -> bool {
 
 /// What the names of a checkpoint's matrices say together.
 pub(crate) struct Linears<'m> {
-    model: &'m Model,
+    pub(super) model: &'m Model,
     /// Whether layers have numbers.
     has_layers: bool,
     /// Whether something else than images and sound is in the layers.
@@ -371,22 +333,14 @@ impl<'m> Linears<'m> {
         ROWS.iter().find(is_meant)
     }
 
-    /// The part of a module's path under which a whole part of the model is kept, and that loaders rename with what
-    /// comes before it.
-    pub(super) fn tower<'n>(&self, module: &'n str) -> Option<&'n str> {
+    /// The part of a module's path under which a whole part of the model is kept, and whether loaders rename it with
+    /// what comes before it.
+    pub(super) fn whole_part<'n>(&self, module: &'n str) -> Option<(&'n str, bool)> {
         let path = Path::of(module);
-        let rows = ROWS.iter().filter(|row| row.why == Why::Tower && self.has_text);
-        let place = rows.filter_map(|row| row.names.part_before(&path)).min()?;
-        module.split('.').nth(place)
-    }
-
-    /// Output layers that may share the weight of an embedding.
-    pub(super) fn heads(&self) -> impl Iterator<Item = &'static str> {
-        let is_meant = |(models, classes, _): &&(&[&str], &[&str], &[&str])| {
-            self.model.is_any(models) || self.model.has_class(classes)
-        };
-        let others = TIED.iter().filter(is_meant).flat_map(|(.., names)| names.iter().copied());
-        std::iter::once("lm_head").chain(others)
+        let is_meant = |row: &&Row| row.why == Why::Tower && self.has_text || row.why == Why::Head;
+        let places = ROWS.iter().filter(is_meant).filter_map(|row| Some((row.names.part(&path)?, row)));
+        let (place, row) = places.min_by_key(|(place, _)| *place)?;
+        Some((module.split('.').nth(place)?, row.why == Why::Tower))
     }
 }
 
