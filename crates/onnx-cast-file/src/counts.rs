@@ -254,15 +254,20 @@ impl Counter {
         Counter { source, result, limits, integers, level, scan, nan_scales, total }
     }
 
-    /// Counts what quantizing makes of values, which are then read back as floats.
+    /// Counts what becomes of values that are quantized and then read back as floats, in a format whose scales are floats
+    /// or powers of two.
     ///
     /// # Errors
     /// As [`Counter::new`].
     pub fn of_quantized(from: DataType, counts: bool) -> Result<Counter, OpError> {
-        // Smaller values are finite when they are read back: a scale moves none by a factor of two.
-        const LIMIT: f64 = (1u128 << 127) as f64;
+        // A scale moves no value by a factor of two.
+        Counter::of_quantized_below(from, (1u128 << 127) as f64, counts)
+    }
+
+    /// The same, of a format that keeps values finite whose magnitudes are up to a limit.
+    pub(crate) fn of_quantized_below(from: DataType, limit: f64, counts: bool) -> Result<Counter, OpError> {
         let counter = Counter::new(from, DataType::Float)?;
-        let limits = Limits { above: LIMIT, below: -LIMIT, ..counter.limits };
+        let limits = Limits { above: limit, below: -limit, ..counter.limits };
         let scan = (!counts).then(|| Scan::new(from, DataType::Float, &limits));
         Ok(Counter { scan, ..counter })
     }

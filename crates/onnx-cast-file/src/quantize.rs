@@ -163,7 +163,8 @@ pub(crate) fn plan<R>(
         passed_over: Vec::new(),
     };
     let mut files = Vec::new();
-    for (file, choices) in choice::choices(checkpoint, model, request)?.into_iter().enumerate() {
+    let (choices, note) = choice::choices(checkpoint, model, request)?;
+    for (file, choices) in choices.into_iter().enumerate() {
         let rows = quantizer.rows(file, choices)?;
         files.push(Rewritten::of(opened, &checkpoint.files[file], rows));
     }
@@ -177,15 +178,17 @@ pub(crate) fn plan<R>(
     }
     let (side_files, configuration) = side_files(opened, model, request, &written, None)?;
     describe_in_files(&mut files, layout, &side_files, configuration.as_ref());
-    run(Rewrite { measured, side_files, configuration, passed_over, ..Rewrite::new(opened, files, &request.run) })
+    let notes = note.into_iter().collect();
+    let rewrite = Rewrite::new(opened, files, &request.run);
+    run(Rewrite { measured, side_files, configuration, passed_over, notes, ..rewrite })
 }
 
 /// `kept` has the reasons why matrices are kept, each with their number.
 fn nothing_to_quantize(checkpoint: &Checkpoint, kept: &str) -> FileError {
     let kept = if kept.is_empty() { String::new() } else { format!("; kept: {kept}") };
     let what = format!(
-        "no weight to quantize: no matrix of a Linear layer, by its name (gpt-oss: no experts), and no rule names \
-         another{kept}"
+        "no weight to quantize (want matrices of Linear layers, by their names, or experts for gpt-oss; a rule names \
+         others){kept}"
     );
     checkpoint.error(None, Invalid::new(InvalidKind::NoWeights, what))
 }

@@ -113,6 +113,8 @@ pub(crate) struct Rewrite<'a> {
     pub(crate) dropped: Vec<String>,
     /// What the summary is to say of weights that are not quantized.
     pub(crate) passed_over: Vec<(String, String)>,
+    /// What to know before the output is used.
+    pub(crate) notes: Vec<String>,
     pub(crate) options: &'a RunOptions,
 }
 
@@ -122,9 +124,10 @@ type Frame = (Vec<u8>, Vec<u8>);
 impl<'a> Rewrite<'a> {
     /// Of these files alone.
     pub(crate) fn new(opened: &'a Opened<'a>, files: Vec<Rewritten<'a>>, options: &'a RunOptions) -> Self {
-        let (checks, measured, dropped, passed_over) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let (checks, measured, dropped) = (Vec::new(), Vec::new(), Vec::new());
+        let (passed_over, notes) = (Vec::new(), Vec::new());
         let (side_files, configuration) = (SideFiles::default(), None);
-        Rewrite { opened, files, checks, measured, side_files, configuration, dropped, passed_over, options }
+        Rewrite { opened, files, checks, measured, side_files, configuration, dropped, passed_over, notes, options }
     }
 
     /// Writes the output; on a dry run only what is to be counted is computed.
@@ -244,8 +247,8 @@ impl<'a> Rewrite<'a> {
 
     fn summary(&self) -> Summary {
         let tensors = self.rows().map(|row| row.summary.clone()).collect();
-        let (dropped, passed_over) = (self.dropped.clone(), self.passed_over.clone());
-        Summary { dropped, passed_over, ..Summary::new(tensors) }
+        let (dropped, passed_over, notes) = (self.dropped.clone(), self.passed_over.clone(), self.notes.clone());
+        Summary { dropped, passed_over, notes, ..Summary::new(tensors) }
     }
 
     /// What counts the checks, the measurements, a rehearsal, and the writing.

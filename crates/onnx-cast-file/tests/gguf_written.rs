@@ -4,8 +4,8 @@
 use onnx_cast::{BlockFormat, DataType, Tensor};
 use onnx_cast_file::{
     CandidateFormat, DequantizeRequest, Format, GgufFormat, Granularity, InputFile, InspectRequest, Loss,
-    QuantizeRequest, QuantizedFormat, ReportRequest, RunOptions, Scheme, TranscodeRequest, dequantize_file, inspect,
-    quantize_file, read_tensors_from, report, transcode_file,
+    QuantizeRequest, QuantizedFormat, ReportRequest, RunOptions, Scheme, Summary, TranscodeRequest, dequantize_file,
+    inspect, quantize_file, read_tensors_from, report, transcode_file,
 };
 use serde_json::{Value, json};
 use std::fs;
@@ -160,6 +160,7 @@ fn a_gguf_file_keeps_its_metadata_and_its_other_tensors() {
 }
 
 /// A checkpoint of Llama with one layer, of which a test changes something.
+#[derive(Clone)]
 struct Made {
     config: Value,
     tensors: Vec<(String, Tensor)>,
@@ -184,6 +185,7 @@ impl Made {
             ("model.layers.0.self_attn.q_proj.weight", vec![64, 64]),
             ("model.layers.0.self_attn.k_proj.weight", vec![32, 64]),
             ("model.layers.0.mlp.down_proj.weight", vec![64, 96]),
+            ("model.norm.weight", vec![64]),
         ];
         Made { config, tensors: tensors.map(|(name, shape)| (name.to_owned(), floats(&shape))).to_vec() }
     }
@@ -195,10 +197,26 @@ impl Made {
         made
     }
 
+    fn without(name: &str) -> Made {
+        let mut made = Made::good();
+        made.tensors.retain(|(known, _)| known != name);
+        made
+    }
+
     fn config(key: &str, value: Value) -> Made {
         let mut made = Made::good();
         made.config[key] = value;
         made
+    }
+
+    fn quantized(&self) -> Summary {
+        self.quantized_to(q8_0())
+    }
+
+    fn quantized_to(&self, request: QuantizeRequest) -> Summary {
+        let folder = tempfile::tempdir().expect("a folder");
+        self.write(folder.path());
+        quantize_file(folder.path(), folder.path().join("out.gguf"), &request).expect("quantized")
     }
 
     fn write(&self, folder: &Path) {
@@ -358,10 +376,68 @@ fn only_quantize_writes_gguf_files_and_only_there() {
     assert!(error.ends_with("a report predicts the layouts of .safetensors files"), "{error}");
 }
 
+/// llama.cpp would load none of these, or compute another model.
+#[test]
+fn settings_and_sizes_that_llama_cpp_does_not_read_are_refused() {
+    let yarn = |key: &str, value: Value| {
+        let mut rotations = json!({"type": "yarn", "factor": 2, "original_max_position_embeddings": 64});
+        rotations[key] = value;
+        Made::config("rope_scaling", rotations)
+    };
+    let of = |model: &str, key: &str, value: Value| {
+        let mut made = Made::config(key, value);
+        made.config["model_type"] = json!(model);
+        made
+    };
+    let gemma3 = |key: &str, value: Value| of("gemma3_text", key, value);
+    let mut layers = Made::good();
+    layers.tensors[2].0 = "model.layers.1.self_attn.q_proj.weight".to_owned();
+    let mut two = layers.config.clone();
+    two["num_hidden_layers"] = json!(2);
+    for (made, said) in [
+        (Made::config("hidden_act", json!("relu")), "`hidden_act` is \"relu\", which llama.cpp does not read"),
+        (yarn("beta_fast", json!(16)), "`beta_fast` is 16, which llama.cpp does not read for this model (want 32)"),
+        (yarn("attention_factor", json!(1.0)), "`attention_factor` is 1.0, which"),
+        (yarn("mscale", json!(0.7)), "(want none: it is computed from `factor`)"),
+        (yarn("truncate", json!(false)), "`truncate` is false, which"),
+        (of("qwen2_moe", "norm_topk_prob", json!(true)), "`norm_topk_prob` is true, which"),
+        (of("qwen3_moe", "norm_topk_prob", json!(false)), "`norm_topk_prob` is false, which"),
+        (of("qwen3_moe", "mlp_only_layers", json!([0])), "`mlp_only_layers` is [0], which"),
+        (of("qwen2_moe", "decoder_sparse_step", json!(2)), "(want 1, experts in every layer)"),
+        (of("gemma2", "query_pre_attn_scalar", json!(144)), "(want the dimensions of a head)"),
+        (gemma3("query_pre_attn_scalar", json!(168)), "(want the dimensions of a head)"),
+        (gemma3("use_bidirectional_attention", json!(true)), "`use_bidirectional_attention` is true, which"),
+        (gemma3("sliding_window_pattern", json!(2)), "`sliding_window_pattern` is 2, which"),
+        (gemma3("layer_types", json!(["full_attention"])), "(want full attention in every sixth layer, and a window"),
+        (Made::config("hidden_size", json!(32)), "`hidden_size` asks for 32 of the 64 of `token_embd.weight` (5x64)"),
+        (Made::config("vocab_size", json!(6)), "`vocab_size` asks for 6 of the 5 of `token_embd.weight` (5x64)"),
+        (Made::config("intermediate_size", json!(64)), "`intermediate_size` asks for 64 of the 96 of"),
+        (Made::config("head_dim", json!(8)), "`num_attention_heads` asks for 32 of the 64 of `blk.0.attn_q.weight`"),
+        (Made::config("num_hidden_layers", json!(2)), "`num_hidden_layers` is 2, and the tensors have 1 layers"),
+        (layers.clone(), "`num_hidden_layers` is 1, and the tensors have 2 layers"),
+        (Made::without("model.norm.weight"), "the model has no `output_norm.weight`, as llama.cpp calls it"),
+        (
+            Made { config: two, ..layers },
+            "layer 0 has no `attn_q.weight`, as llama.cpp calls it, which another layer has",
+        ),
+    ] {
+        let error = made.refused(&q8_0());
+        assert!(error.starts_with("config.json: ") && error.contains(said), "{error}");
+    }
+    let mut biased = Made::with("model.layers.0.self_attn.o_proj.bias", floats(&[64]));
+    assert!(biased.quantized().notes.is_empty(), "of llama, whose output layers may have one");
+    biased.config["model_type"] = json!("qwen3");
+    assert!(biased.refused(&q8_0()).contains("no name in llama.cpp is known for it, of `qwen3`"));
+    let windows = of("mistral", "sliding_window", json!(64)).quantized().notes;
+    assert_eq!(windows, ["llama.cpp has no sliding window in mistral: beyond 64 tokens it computes another model"]);
+    assert!(of("qwen2", "sliding_window", json!(64)).quantized().notes.is_empty(), "which is off");
+}
+
 #[test]
 fn what_is_not_chosen_keeps_its_type_and_short_rows_become_float16() {
     let folder = tempfile::tempdir().expect("a folder");
-    let mut made = Made::with("model.layers.0.self_attn.v_proj.weight", floats(&[64, 40]));
+    let mut made = Made::with("model.layers.0.mlp.down_proj.weight", floats(&[64, 40]));
+    made.config["intermediate_size"] = json!(40);
     made.tensors.push(("model.layers.0.self_attn.rotary_emb.inv_freq".to_owned(), floats(&[8])));
     made.tensors.push(("model.layers.0.strange".to_owned(), floats(&[8])));
     made.write(folder.path());
@@ -375,16 +451,16 @@ fn what_is_not_chosen_keeps_its_type_and_short_rows_become_float16() {
     assert_eq!(planned.tensors.len(), done.tensors.len());
     assert_eq!(planned.left_out, done.left_out);
     let short = "as float16: its 40 columns are not whole blocks of 32";
-    assert_eq!(done.passed_over, [("model.layers.0.self_attn.v_proj.weight".to_owned(), short.to_owned())]);
+    assert_eq!(done.passed_over, [("model.layers.0.mlp.down_proj.weight".to_owned(), short.to_owned())]);
     let left_out: Vec<&str> = done.left_out.iter().map(|(name, _)| &**name).collect();
     assert_eq!(left_out, ["model.layers.0.self_attn.rotary_emb.inv_freq", "model.layers.0.strange", "tokenizer.ggml"]);
     let want = [
         ("token_embd.weight", "float"),
+        ("output_norm.weight", "float"),
         ("blk.0.attn_norm.weight", "float"),
         ("blk.0.attn_q.weight", "Q8_0"),
         ("blk.0.attn_k.weight", "Q8_0"),
-        ("blk.0.ffn_down.weight", "Q8_0"),
-        ("blk.0.attn_v.weight", "float16"),
+        ("blk.0.ffn_down.weight", "float16"),
     ];
     let mut got = types(&output);
     got.sort();
@@ -392,7 +468,7 @@ fn what_is_not_chosen_keeps_its_type_and_short_rows_become_float16() {
     want.sort();
     assert_eq!(got, want);
     let block_types: Vec<_> = done.tensors.iter().filter_map(|row| row.block_type).collect();
-    assert_eq!(block_types, ["Q8_0"; 3]);
+    assert_eq!(block_types, ["Q8_0"; 2]);
     // The same file again is not another input, and an interrupted run continues.
     quantize_file(folder.path(), &output, &to).expect("quantized again");
     let resumed = to.run(RunOptions::new().resume(true));
@@ -418,6 +494,15 @@ fn what_is_lost_is_counted() {
         assert!(error.contains("blk.0.ffn_down.weight"), "{error}");
         assert!(!output.exists());
     }
+    // Scales are float16, which overflow long before floats do.
+    let large = [("q8_0", 9e6f32), ("q4_0", 6e5), ("q4_1", 7e4), ("q5_0", 1.1e6), ("q5_1", 7e4)];
+    for (to, value) in large {
+        let values: Vec<f32> = (0..64 * 96).map(|index| if index % 2 == 0 { value } else { -value }).collect();
+        let tensor = Tensor::from_slice(vec![64, 96], &values).expect("a tensor");
+        let made = Made::with(name, tensor);
+        let warning = made.quantized_to(request(to)).warning().map(|warning| warning.to_string());
+        assert!(warning.is_some_and(|warning| warning.contains("values ")), "{to}");
+    }
     // A block with NaN is NaN, whatever its type, and the others are themselves.
     let others = tempfile::tempdir().expect("a folder");
     for to in ["q8_0", "q4_0", "q4_1", "q5_0", "q5_1", "mxfp4"] {
@@ -437,8 +522,12 @@ fn rows_by_pairs_are_those_of_a_naive_copy_at_real_widths() {
     let folder = tempfile::tempdir().expect("a folder");
     let (heads, head, columns) = (3, 128, 18_432);
     let mut made = Made::with("model.layers.0.self_attn.q_proj.weight", floats(&[heads * head, columns]));
+    made.tensors.retain(|(name, _)| name.contains("q_proj"));
+    made.tensors.push(("model.embed_tokens.weight".to_owned(), floats(&[5, columns])));
+    made.tensors.push(("model.norm.weight".to_owned(), floats(&[columns])));
     made.config["num_attention_heads"] = json!(heads);
-    made.config["num_key_value_heads"] = json!(1);
+    made.config["head_dim"] = json!(head);
+    made.config["hidden_size"] = json!(columns);
     made.write(folder.path());
     let others = tempfile::tempdir().expect("a folder");
     let (output, plain) = (folder.path().join("out.gguf"), others.path().join("plain.safetensors"));

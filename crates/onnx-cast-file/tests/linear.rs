@@ -148,7 +148,7 @@ fn transposed_layers_are_kept() {
     }
     let error = quantized(&tensors[..2], &json!({ "model_type": "gpt2" }), &QuantizeRequest::new(MXFP4));
     let error = error.expect_err("nothing to quantize");
-    assert!(error.ends_with("no rule names another; kept: stored transposed (Conv1D) (2)"), "{error}");
+    assert!(error.ends_with("a rule names others); kept: stored transposed (Conv1D) (2)"), "{error}");
 }
 
 #[test]
@@ -167,6 +167,44 @@ fn columns_that_are_no_whole_blocks_are_kept() {
     assert!(is_in(&kept(&made, "ignore"), "model.layers.0.mlp.down_proj"));
     let error = quantized(&tensors, &json!({}), &rules(&["*.down_proj.weight=mxfp4"], MXFP4)).expect_err("a rule");
     assert!(error.contains("down_proj.weight") && error.contains("want columns in blocks of 32"), "{error}");
+}
+
+#[test]
+fn matrices_of_other_types_and_without_elements_are_kept() {
+    let [first, second, third] = ["q", "o", "v"].map(|name| format!("model.layers.0.self_attn.{name}_proj.weight"));
+    let tensor = |name: &str, tensor: Tensor| NamedTensor { name: name.to_owned(), tensor }.into();
+    let doubles = Tensor::from_slice(vec![32, 32], &vec![1.0f64; 1024]).expect("doubles");
+    let floats = Tensor::from_slice(vec![32, 32], &vec![1.0f32; 1024]).expect("floats");
+    let empty = Tensor::from_slice::<f32>(vec![0, 32], &[]).expect("nothing");
+    let given = || {
+        let tensors =
+            vec![tensor(&first, doubles.clone()), tensor(&second, floats.clone()), tensor(&third, empty.clone())];
+        TensorsInMemory::new(tensors, None).expect("tensors")
+    };
+    for request in [QuantizeRequest::new(MXFP4), QuantizeRequest::new(FP8).granularity(Some(Granularity::Tensor))] {
+        let made = quantize_tensors(given(), &request).expect("quantized");
+        assert_eq!(names(&made), [&*second]);
+        let reasons = reasons(&made);
+        assert_eq!(reasons[&*first], "double: want float, float16 or bfloat16");
+        assert_eq!(reasons[&*third], "no elements");
+    }
+    let only = TensorsInMemory::new(vec![tensor(&first, doubles.clone())], None).expect("tensors");
+    let error = quantize_tensors(only, &QuantizeRequest::new(MXFP4)).map(|_| ()).expect_err("doubles").to_string();
+    assert!(error.ends_with("; kept: double: want float, float16 or bfloat16 (1)"), "{error}");
+}
+
+/// Loaders look for Linear layers alone.
+#[test]
+fn embeddings_and_routers_that_a_rule_quantizes_are_noted() {
+    let tensors = [("model.embed_tokens.weight", &[64, 32][..]), ("model.layers.0.self_attn.o_proj.weight", &[32, 32])];
+    let request = rules(&["*embed*=mxfp4"], MXFP4);
+    let made = quantized(&tensors, &json!({}), &request).expect("quantized");
+    let want = "`model.embed_tokens.weight` is quantized by a rule: loaders of compressed-tensors read Linear layers \
+                alone, and may give it random values";
+    assert_eq!(made.summary.notes, [want]);
+    for request in [request.layout(Some(Scheme::Plain)), QuantizeRequest::new(MXFP4)] {
+        assert!(quantized(&tensors, &json!({}), &request).expect("quantized").summary.notes.is_empty());
+    }
 }
 
 /// vLLM refuses a joined matrix of which a part is quantized.

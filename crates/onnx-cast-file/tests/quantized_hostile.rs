@@ -36,7 +36,7 @@ fn scales_of_a_wrong_shape() {
     let no_block = FP8.replace(r#","weight_block_size":[128,128]"#, "");
     Checkpoint::new(&no_block, &[weight(), scale(&[3, 2])]).refuses(
         "model.safetensors: tensor `a.weight_scale_inv`: scales of shape 3x2 for a weight of shape 300x200 (want one, \
-         or one for each row; config.json has no weight_block_size)",
+         one for each row, or blocks that the configuration names)",
     );
     Checkpoint::new(
         &modelopt("NVFP4"),
@@ -307,6 +307,38 @@ fn tensors_that_change_the_weights_beside_them() {
              they would be wrong"
         ));
     }
+}
+
+/// A second scale would change the weight if anything read it.
+#[test]
+fn scales_that_the_layout_does_not_read() {
+    let weight = || [codes("a.weight", "F8_E4M3", &[2, 2]), floats("a.weight_scale", &[], &[1.0])];
+    for name in [
+        "a.weight_scale_2",
+        "a.weight_global_scale",
+        "a.weight_scale_inv",
+        "a.scale_weight",
+        "a.qzeros",
+        "a.absmax",
+        "a.smooth_scale",
+        "a.bias_scale",
+        "a.weight_offset",
+        "b.weight_scale_2",
+        "b.weight_global_scale",
+    ] {
+        let [codes, scale] = weight();
+        let checkpoint = Checkpoint::new(&modelopt("FP8"), &[codes, scale, floats(name, &[1], &[2.0])]);
+        let error = checkpoint.run(&to(DataType::Float)).expect_err(name).to_string();
+        assert!(error.contains(&format!("tensor `{name}`: ")), "{error}");
+        let mut request = to(DataType::Float);
+        request.selection.exclude = vec![name.parse().expect("a pattern")];
+        checkpoint.run(&request).expect("kept as it is");
+    }
+    let [codes, scale] = weight();
+    Checkpoint::new(&modelopt("FP8"), &[codes, scale, floats("a.weight_offset", &[1], &[2.0])]).refuses(
+        "model.safetensors: tensor `a.weight_offset`: the layout modelopt does not read it, and it may change the \
+         weight of its module (want another `scheme`, or `exclude` to keep the tensor)",
+    );
 }
 
 #[test]

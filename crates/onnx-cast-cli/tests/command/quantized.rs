@@ -510,7 +510,7 @@ fn rules_choose_formats_and_layouts_refuse() {
         ("quantize in no --to nvfp4 --scale axis", "compressed-tensors does not hold nvfp4: its blocks are block=16"),
         (
             "quantize in no --to int4 --scale block=48",
-            "no rule names another; kept: want columns in blocks of 48 for int4 (",
+            "a rule names others); kept: want columns in blocks of 48 for int4 (",
         ),
         ("quantize in no --to mxfp4 --include *norm*", "no weight to quantize"),
         ("quantize in no --to mxfp4 --exclude *.wieght", "--exclude `*.wieght` matches no tensor"),

@@ -190,6 +190,15 @@ fn other_weights_in_the_folder() {
          name another folder; --force leaves them)"
     );
     assert_eq!(fs::read_dir(folder.path("out")).expect("a folder").count(), 1);
+    // By this file readers would take the new weights for quantized ones.
+    fs::create_dir(folder.path("described")).expect("a folder");
+    folder.write("described/hf_quant_config.json", "{}");
+    let says = refused(&folder.run("cast in described --to bf16"));
+    assert_eq!(
+        says,
+        "described: it holds the description of other weights, hf_quant_config.json, which would stay beside the new \
+         ones (remove them, or name another folder; --force leaves them)"
+    );
     done(&folder.run("cast in out --to bf16 --force -q"));
     // In place they are the user's.
     done(&folder.run("cast out out --to bf16 -q"));

@@ -27,6 +27,13 @@ const CALIBRATIONS: &[&str] = &[
 /// Other tensors that go with quantized weights, and that no model without them has.
 const LEFTOVERS: &[&str] = &[SHAPE, "scaled_fp8", COMFY_QUANT, "weight_format"];
 
+/// What weights of one layout or another are made of, beside names that begin with `weight_`.
+pub(super) const UNREAD: &[&str] =
+    &["qzeros", "scales", "absmax", "SCB", "g_idx", "scale_weight", "smooth_scale", "bias_scale", "zero_point"];
+
+/// Such names that no other tensor has.
+pub(super) const ORPHANS: &[&str] = &["weight_scale", "weight_scale_inv", "weight_scale_2", "weight_global_scale"];
+
 /// Tensors that change the weight beside them, or its inputs; another part of the name may follow.
 pub(super) const CHANGES: &[&str] = &[
     "pre_quant_scale",

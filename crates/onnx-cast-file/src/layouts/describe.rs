@@ -287,7 +287,7 @@ impl Finder<'_> {
                     (false, Some([down, across])) => {
                         format!("want one, one for each row, or one for each block of {down}x{across}")
                     }
-                    (false, None) => "want one, or one for each row; config.json has no weight_block_size".to_owned(),
+                    (false, None) => "want one, one for each row, or blocks that the configuration names".to_owned(),
                 };
                 let (scales, shape) = (ShapeText(&scale.shape), ShapeText(&weight.shape));
                 let what = format!("scales of shape {scales} for a weight of shape {shape} ({want})");

@@ -3,7 +3,7 @@
 
 use super::changes::check_changes;
 use super::claims::Claims;
-use super::companions::{is_calibration, is_leftover};
+use super::companions::{ORPHANS, UNREAD, is_calibration, is_leftover};
 use super::config::Config;
 use super::row::{Row, before};
 use super::table::Scheme;
@@ -14,7 +14,7 @@ use crate::formats::input::StoredTensor;
 use crate::text::{Short, Wording};
 use DataType::{Float4E2M1, Float6E2M3, Float6E3M2, Float8E4M3FN, Float8E5M2, Int8, Int32, Uint8, Uint32};
 use onnx_cast::DataType;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// What a tensor of a quantized checkpoint is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,6 +91,7 @@ impl Weights {
             roles.extend(weight.parts().map(|part| (part, Role::Part(index))));
             roles.insert(weight.tensor, Role::Elements(index));
         }
+        let modules: HashSet<&str> = list.iter().filter_map(|weight| module_of(&weight.name)).collect();
         for (tensor, stored) in
             checkpoint.tensors().filter(|(tensor, _)| !roles.contains_key(tensor)).collect::<Vec<_>>()
         {
@@ -98,7 +99,7 @@ impl Weights {
             if let Some(role) = companion(&stored.name) {
                 roles.insert(tensor, role);
             } else if !keeps(&stored.name, stored.len as u64) {
-                finder.check_single(stored).map_err(wrong)?;
+                finder.check_single(stored).and_then(|()| check_unread(stored, &modules, scheme)).map_err(wrong)?;
             }
         }
         if list.is_empty() {
@@ -115,6 +116,26 @@ impl Weights {
         let found = checkpoint.tensors().filter(|(tensor, _)| is_meant(tensor));
         found.map(|(_, stored)| stored.name.clone()).collect()
     }
+}
+
+/// The module of a tensor: its name without the last part.
+fn module_of(name: &str) -> Option<&str> {
+    Some(name.rsplit_once('.')?.0)
+}
+
+/// Refuses what may change a quantized weight and is no part of it, such as a second scale.
+fn check_unread(stored: &StoredTensor, modules: &HashSet<&str>, scheme: Scheme) -> Result<(), Invalid> {
+    let Some((module, leaf)) = stored.name.rsplit_once('.') else { return Ok(()) };
+    let is_beside = modules.contains(module) && (leaf.starts_with("weight_") || UNREAD.contains(&leaf));
+    if !is_beside && !ORPHANS.contains(&leaf) {
+        return Ok(());
+    }
+    let what = format!(
+        "the layout {} does not read it, and it may change the weight of its module (want another ",
+        scheme.name()
+    );
+    let what = Wording::from(what).field("scheme", ", or ").field("exclude", " to keep the tensor)");
+    Err(Invalid::new(InvalidKind::Contradiction, what).of_tensor(&stored.name))
 }
 
 /// What a tensor is that belongs to no weight, by its name.

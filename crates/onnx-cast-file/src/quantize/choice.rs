@@ -28,12 +28,12 @@ struct Wanted {
     is_asked: bool,
 }
 
-/// What becomes of the tensors, file by file.
+/// What becomes of the tensors, file by file, and what to know of it.
 pub(super) fn choices(
     checkpoint: &Checkpoint,
     model: &Model,
     request: &QuantizeRequest,
-) -> Result<Vec<Vec<Choice>>, FileError> {
+) -> Result<(Vec<Vec<Choice>>, Option<String>), FileError> {
     let floats = checkpoint.tensors().filter(|(_, stored)| is_float(stored));
     let names: Vec<(&str, &[usize])> = floats.map(|(_, stored)| (&*stored.name, &*stored.shape)).collect();
     let chooser = Chooser { layout: request.layout_or_default(), request, linears: Linears::of(model, &names) };
@@ -45,6 +45,7 @@ pub(super) fn choices(
     if chooser.layout.is_joined() {
         keep_together(checkpoint, &mut all)?;
     }
+    let note = chooser.note_on_others(checkpoint, &all);
     let mut files: Vec<Vec<Choice>> = checkpoint.files.iter().map(|_| Vec::new()).collect();
     for (tensor, choice) in all {
         files[tensor.file].push(match choice {
@@ -53,7 +54,7 @@ pub(super) fn choices(
             Err(None) => Choice::Other,
         });
     }
-    Ok(files)
+    Ok((files, note))
 }
 
 /// A weight, or why a matrix is kept; `None` if it is not a matrix.
@@ -77,8 +78,12 @@ impl Chooser<'_> {
             Chosen::ByRule(Some(to)) => (to, true),
             Chosen::Default(Some(to)) => (to, false),
         };
+        if is_matrix && stored.len == 0 {
+            return kept(Why::Empty);
+        }
         if !is_asked {
             match self.why(stored, to) {
+                _ if self.is_linear_of_another_type(stored) => return Ok(Err(Some(Why::Type(stored.data_type)))),
                 _ if !is_matrix => return Ok(Err(None)),
                 Some(why) => return kept(why),
                 None => {}
@@ -96,12 +101,31 @@ impl Chooser<'_> {
         }
     }
 
+    /// Whether a tensor would be quantized if it were of floats.
+    fn is_linear_of_another_type(&self, stored: &StoredTensor) -> bool {
+        stored.shape.len() == 2 && !is_float(stored) && self.linears.why(&stored.name, false).is_none()
+    }
+
     /// Why a matrix is kept that no rule names.
     fn why(&self, stored: &StoredTensor, to: QuantizedFormat) -> Option<Why> {
         if are_experts(stored) {
             return (!self.layout.takes_experts(to, self.request.granularity)).then_some(Why::Experts);
         }
         self.linears.why(&stored.name, false).or((!self.layout.holds_matrices()).then_some(Why::Layout))
+    }
+
+    /// Loaders of layouts that a configuration describes look for nothing but Linear layers, which routers are not in all.
+    fn note_on_others(&self, checkpoint: &Checkpoint, all: &BTreeMap<TensorRef, Chose>) -> Option<String> {
+        self.layout.row().configuration.as_ref()?;
+        let names = all.iter().filter(|(_, chose)| chose.is_ok()).map(|(tensor, _)| &*checkpoint.stored(*tensor).name);
+        let others: Vec<&str> =
+            names.filter(|name| matches!(self.linears.why(name, false), Some(Why::Embedding | Why::Router))).collect();
+        let (first, layout) = (Short(others.first()?), self.layout.name());
+        let what = match others.len() {
+            1 => format!("`{first}` is quantized"),
+            count => format!("{count} embeddings and routers are quantized, such as `{first}`"),
+        };
+        Some(format!("{what} by a rule: loaders of {layout} read Linear layers alone, and may give it random values"))
     }
 
     /// Why a matrix is kept whose elements would have another name than the weight.

@@ -4,18 +4,19 @@
 //! with llama.cpp's own names; or a `.gguf` file, whose metadata stays as it is, the tokenizer with it. Types are
 //! chosen as llama.cpp's converter chooses them: matrices get the type that is asked for, everything else float.
 
+mod limits;
 mod metadata;
 mod names;
 mod source;
 
 use super::{QuantizeRequest, nothing_to_quantize};
-use crate::counts::{Counter, Counters};
+use crate::counts::Counters;
 use crate::error::FileError;
 use crate::formats::error::{FormatError, Invalid, InvalidKind};
 use crate::formats::format::Format;
 use crate::formats::gguf::{self, Described, FileHead, GgufType, Held, Metadata, MetadataValue};
 use crate::formats::input::{Given, Input, Location, StoredTensor};
-use crate::layouts::{self, Checkpoint, QuantizedFormat, TensorRef};
+use crate::layouts::{self, QuantizedFormat, TensorRef};
 use crate::rewrite::{self, Computed, Opened, Origin, OutputPaths, Rewrite, Rewritten, Row};
 use crate::summary::{Summary, TensorSummary};
 use crate::text::Wording;
@@ -99,7 +100,7 @@ impl<'a> Planner<'a> {
         let checkpoint = &opened.checkpoint;
         let is_called = checkpoint.tensors().any(|(_, stored)| names::is_called(&stored.name));
         let is_gguf = checkpoint.files.iter().any(|file| file.format == Format::Gguf);
-        let family = if is_gguf || is_called { None } else { Some(family(checkpoint, opened.input)?) };
+        let family = if is_gguf || is_called { None } else { Some(metadata::family(checkpoint, opened.input)?) };
         let counters = Counters::new(request.run.counts());
         Ok(Planner { opened, request, family, passed_over: Vec::new(), left_out: Vec::new(), counters })
     }
@@ -117,6 +118,7 @@ impl<'a> Planner<'a> {
             return Err(nothing_to_quantize(&opened.checkpoint, ""));
         }
         let metadata = self.metadata(&kinds)?;
+        let note = self.check_limits(&rows)?;
         if let Some((_, config)) = &self.family
             && let Some(factors) = metadata::rotation_factors(Config(config)).map_err(|what| self.wrong_config(what))?
         {
@@ -136,7 +138,15 @@ impl<'a> Planner<'a> {
         let head = Some(head.map_err(|error| FormatError::invalid(output, error))?);
         let files = vec![Rewritten { path: output.to_owned(), format: Format::Gguf, metadata: None, head, rows }];
         let summary = Rewrite::new(opened, files, &request.run).run()?;
-        Ok(Summary { passed_over: self.passed_over, left_out: self.left_out, ..summary })
+        let notes = note.into_iter().collect();
+        Ok(Summary { passed_over: self.passed_over, left_out: self.left_out, notes, ..summary })
+    }
+
+    /// Refuses what llama.cpp would not load, or compute otherwise, and says what to know of the rest.
+    fn check_limits(&self, rows: &[Row<'_>]) -> Result<Option<String>, FileError> {
+        let Some((family, config)) = &self.family else { return Ok(None) };
+        let tensors = rows.iter().map(|row| (&*row.summary.name, &*row.summary.shape));
+        limits::check(family, Config(config), tensors).map_err(|what| self.wrong_config(what))
     }
 
     fn wrong_config(&self, what: String) -> FileError {
@@ -346,7 +356,7 @@ impl<'a> Planner<'a> {
         };
         match kind.held {
             Held::Blocks(coding, _) => {
-                let counter = Arc::new(Counter::of_quantized(from, self.request.run.counts())?);
+                let counter = source::counter(from, coding, self.request.run.counts())?;
                 let floats = Floats::new(rows, false)?;
                 let blocks = EncodedBlocks { floats, kind, coding, counter: Arc::clone(&counter) };
                 Ok(Origin::Encoded(Box::new(blocks), Some(counter)))
@@ -420,24 +430,6 @@ impl<'a> Planner<'a> {
         let reason = "the tokenizer is not written: quantize the .gguf file of llama.cpp's converter to keep it";
         self.left_out.push(("tokenizer.ggml".to_owned(), reason.to_owned()));
     }
-}
-
-/// The family of a checkpoint, and its configuration.
-fn family(checkpoint: &Checkpoint, input: &Path) -> Result<(&'static Family, Map<String, Value>), FileError> {
-    let path = checkpoint.folder(input).join("config.json");
-    let wrong = |what: String| FileError::invalid(&path, Invalid::new(InvalidKind::Unsupported, what));
-    let config = layouts::config_of_folder(checkpoint.folder(input))?;
-    let config =
-        config.ok_or_else(|| wrong("it is missing, and tells the names of tensors in llama.cpp".to_owned()))?;
-    let model_type = Config(&config).text("model_type").unwrap_or_default();
-    let Some(family) = Family::of(model_type) else {
-        let known: Vec<&str> = names::FAMILIES.iter().map(|family| family.model_type).collect();
-        let known = known.join(", ");
-        let model_type = crate::text::Short(model_type);
-        let what = format!("names in llama.cpp are not known for `model_type` `{model_type}` (known: {known})");
-        return Err(wrong(format!("{what}; llama.cpp's converter writes other models, as .gguf files to quantize")));
-    };
-    Ok((family, config))
 }
 
 /// The type of a format.

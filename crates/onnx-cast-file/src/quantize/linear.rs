@@ -3,6 +3,7 @@
 //! meanings, the configuration.
 
 use crate::layouts::{CONV1D_LAYERS, CONV1D_MODELS, Model};
+use onnx_cast::DataType;
 use std::collections::HashSet;
 use std::fmt;
 
@@ -33,6 +34,10 @@ pub(crate) enum Why {
     Rule,
     /// Of too few elements.
     Small,
+    /// Without elements.
+    Empty,
+    /// Of a type that weights are not quantized from.
+    Type(DataType),
     /// What the layout wants of its shape.
     Shape(String),
     /// The name of the matrix that loaders join with it, and that is kept.
@@ -67,6 +72,8 @@ impl fmt::Display for Why {
             Why::Excluded => "excluded",
             Why::Rule => "kept by a rule",
             Why::Small => "too few elements",
+            Why::Empty => "no elements",
+            Why::Type(data_type) => return write!(f, "{data_type}: want float, float16 or bfloat16"),
             Why::Shape(want) => return write!(f, "want {want}"),
             Why::Joined(other) => return write!(f, "joined with `{other}`, which is kept"),
         })

@@ -15,9 +15,11 @@ use crate::io::fs;
 use crate::io::links;
 use crate::io::lock::FolderLock;
 use crate::io::positional::InputFile;
+use crate::layouts::Scheme;
 use crate::summary::TensorSummary;
 use crate::text::{Short, Wording};
 use std::cell::Cell;
+use std::ffi::OsStr;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -53,11 +55,13 @@ impl Replacement {
             let is_new =
                 |name| files.iter().map(PathBuf::as_path).chain(index).any(|new| new.file_name() == Some(name));
             let mut names = entries.iter().filter_map(|entry| entry.file_name());
-            if let Some(file) = names.find(|name| is_weights(Path::new(name)) && !is_new(name)) {
+            let describes = |name: &OsStr| Scheme::own_files().any(|(_, own)| name == own.name);
+            let is_other = |name: &&OsStr| is_weights(Path::new(name)) || describes(name);
+            if let Some(file) = names.find(|name| is_other(name) && !is_new(name)) {
+                let what = if describes(file) { "the description of other weights," } else { "other weights, such as" };
                 let file = file.to_string_lossy();
                 let what = format!(
-                    "it holds other weights, such as {}, which would stay beside the new ones (remove them, or name \
-                     another folder; ",
+                    "it holds {what} {}, which would stay beside the new ones (remove them, or name another folder; ",
                     Short(&file)
                 );
                 let what = Wording::from(what).field("force", " leaves them)");

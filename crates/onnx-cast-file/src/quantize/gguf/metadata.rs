@@ -1,8 +1,12 @@
 //! The metadata that llama.cpp reads beside a model's tensors, from its `config.json`.
 
-use super::names::Family;
+use super::names::{self, Family};
+use crate::error::FileError;
+use crate::formats::error::{Invalid, InvalidKind};
 use crate::formats::gguf::{GgufType, Metadata, MetadataValue};
+use crate::layouts::{self, Checkpoint};
 use serde_json::{Map, Value};
+use std::path::Path;
 
 /// Where a value comes from, and where it goes.
 struct Entry {
@@ -58,7 +62,7 @@ pub(super) struct Config<'a>(pub(super) &'a Map<String, Value>);
 
 impl<'a> Config<'a> {
     /// A value that is there and not null.
-    fn get(self, key: &str) -> Option<&'a Value> {
+    pub(super) fn get(self, key: &str) -> Option<&'a Value> {
         self.0.get(key).filter(|value| !value.is_null())
     }
 
@@ -82,7 +86,7 @@ impl<'a> Config<'a> {
     }
 
     /// Dimensions of a head.
-    fn head(self) -> Result<u32, String> {
+    pub(super) fn head(self) -> Result<u32, String> {
         let of = |key: &str| self.count(key)?.ok_or_else(|| format!("`{key}` is missing"));
         match self.count("head_dim")? {
             Some(head) => Ok(head),
@@ -91,7 +95,7 @@ impl<'a> Config<'a> {
     }
 
     /// What is said of rotations: for all layers, or for those that see everything, and for the others.
-    fn rotations(self) -> (Config<'a>, Option<Config<'a>>) {
+    pub(super) fn rotations(self) -> (Config<'a>, Option<Config<'a>>) {
         let all = self.object("rope_parameters").or_else(|| self.object("rope_scaling"));
         match all.and_then(|all| all.object("full_attention")) {
             Some(full) => (full, all.and_then(|all| all.object("sliding_attention"))),
@@ -100,7 +104,7 @@ impl<'a> Config<'a> {
     }
 
     /// `linear`, `yarn` or `llama3`, where rotations are scaled.
-    fn scaling(self) -> Result<Option<&'a str>, String> {
+    pub(super) fn scaling(self) -> Result<Option<&'a str>, String> {
         let (rotations, _) = self.rotations();
         // A configuration without either object has other things under these keys.
         let name = rotations.text("rope_type").or_else(|| rotations.text("type"));
@@ -115,6 +119,27 @@ impl<'a> Config<'a> {
 fn wrong(key: &str, value: &Value, want: &str) -> String {
     let value = value.to_string();
     format!("`{key}` is {} (want {want})", crate::text::Short(&value))
+}
+
+/// The family of a checkpoint, and its configuration.
+pub(super) fn family(
+    checkpoint: &Checkpoint,
+    input: &Path,
+) -> Result<(&'static Family, Map<String, Value>), FileError> {
+    let path = checkpoint.folder(input).join("config.json");
+    let wrong = |what: String| FileError::invalid(&path, Invalid::new(InvalidKind::Unsupported, what));
+    let config = layouts::config_of_folder(checkpoint.folder(input))?;
+    let config =
+        config.ok_or_else(|| wrong("it is missing, and tells the names of tensors in llama.cpp".to_owned()))?;
+    let model_type = Config(&config).text("model_type").unwrap_or_default();
+    let Some(family) = Family::of(model_type) else {
+        let known: Vec<&str> = names::FAMILIES.iter().map(|family| family.model_type).collect();
+        let known = known.join(", ");
+        let model_type = crate::text::Short(model_type);
+        let what = format!("names in llama.cpp are not known for `model_type` `{model_type}` (known: {known})");
+        return Err(wrong(format!("{what}; llama.cpp's converter writes other models, as .gguf files to quantize")));
+    };
+    Ok((family, config))
 }
 
 /// The entries for a family, beside those that files of every family have.
@@ -163,15 +188,6 @@ fn add_rotations(metadata: &mut Metadata, family: &Family, config: Config<'_>) -
         let key = "original_max_position_embeddings";
         let context = full.count(key)?.ok_or_else(|| format!("yarn without `{key}`"))?;
         add("scaling.original_context_length", MetadataValue::Uint32(context));
-        let others = [
-            ("extrapolation_factor", "scaling.yarn_ext_factor"),
-            ("attention_factor", "scaling.yarn_attn_factor"),
-            ("beta_fast", "scaling.yarn_beta_fast"),
-            ("beta_slow", "scaling.yarn_beta_slow"),
-        ];
-        for (from, key) in others {
-            full.number(from)?.into_iter().for_each(|value| add(key, number(value)));
-        }
     }
     Ok(())
 }

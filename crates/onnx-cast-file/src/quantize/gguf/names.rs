@@ -131,6 +131,9 @@ impl Family {
         let (layer, rest) = name.strip_prefix("model.layers.")?.split_once('.')?;
         let layer: u32 = layer.parse().ok()?;
         let (module, kind) = rest.rsplit_once('.').filter(|(_, kind)| ["weight", "bias"].contains(kind))?;
+        if module == "self_attn.o_proj" && kind == "bias" && self.architecture != "llama" {
+            return None;
+        }
         if let Some((_, called)) = self.layer.iter().find(|(known, _)| *known == module) {
             return Some(Called::Name(format!("blk.{layer}.{called}.{kind}")));
         }

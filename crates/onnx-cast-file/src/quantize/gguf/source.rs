@@ -120,6 +120,15 @@ impl Compute for Floats<'_> {
     }
 }
 
+/// What counts the values that a coding does not keep.
+pub(super) fn counter(from: DataType, coding: BlockCoding, counts: bool) -> Result<Arc<Counter>, OpError> {
+    Ok(Arc::new(match coding {
+        BlockCoding::MxFp4 => Counter::of_quantized(from, counts)?,
+        // Scales and minima are float16.
+        _ => Counter::of_quantized_below(from, 65504.0, counts)?,
+    }))
+}
+
 /// The bytes of their blocks.
 #[derive(Debug)]
 pub(super) struct EncodedBlocks<'a> {
