@@ -3,6 +3,7 @@
 mod blocks;
 mod choice;
 mod constant;
+#[cfg_attr(not(feature = "write-gguf"), path = "quantize/no_gguf.rs")]
 mod gguf;
 mod joined;
 mod kept;
@@ -17,7 +18,7 @@ pub use constant::{ConstantRequest, QuantizedConstant, Scaled};
 pub use values::Values as StoredValues;
 
 use crate::error::FileError;
-use crate::formats::error::{Invalid, InvalidKind};
+use crate::formats::error::{FormatError, Invalid, InvalidKind};
 use crate::formats::format::Format;
 use crate::formats::input::StoredTensor;
 use crate::layouts::{
@@ -128,11 +129,23 @@ pub fn quantize_file(
     ];
     FileError::refuse(input, &fields)?;
     if request.layout_or_default().row().file == Format::Gguf {
+        check_is_gguf(output.as_ref(), request)?;
         return gguf::quantize(input, output.as_ref(), request);
     }
     let opened = rewrite::open(input, output.as_ref())?;
     let folder = opened.checkpoint.folder(input);
     plan(&opened, layouts::claim_of_folder(folder), &layouts::model_of_folder(folder), request, |rewrite| rewrite.run())
+}
+
+fn check_is_gguf(output: &Path, request: &QuantizeRequest) -> Result<(), FileError> {
+    let format = Format::from_path(output);
+    if matches!(format, Ok(Format::Gguf)) {
+        return Ok(());
+    }
+    for to in request.selection.targets().filter(|to| matches!(to, QuantizedFormat::Gguf(_))) {
+        request.layout_or_default().check_file(to).map_err(|error| FileError::invalid(output, error))?;
+    }
+    Err(FormatError::format(output, "the layout gguf", format?, "want .gguf").into())
 }
 
 /// Hands the rewriting of a checkpoint to a function that runs it. `claim` is what the configuration says of its

@@ -110,6 +110,7 @@ fn every_array_of_an_archive() {
             ("large.npy", deflated, array("<f4", false, &[600_001], &little(&large))),
             ("a/b.npy", stored, array(">f4", false, &[2], &[0x3f, 0x80, 0, 0, 0xc0, 0, 0, 0])),
             ("f.npy", deflated, array("<f4", true, &[2, 3], &little(&[1.0, 4.0, 2.0, 5.0, 3.0, 6.0]))),
+            ("g.npy", stored, array("<f4", true, &[2, 3], &little(&[1.0, 4.0, 2.0, 5.0, 3.0, 6.0]))),
             ("ids.npy", stored, array("<i8", false, &[1], &7i64.to_le_bytes())),
             ("text.npy", deflated, array("<U2", false, &[1], &text)),
             ("none.npy", stored, array("<f8", false, &[0, 3], &[])),
@@ -117,22 +118,23 @@ fn every_array_of_an_archive() {
     );
     for to in [DataType::Float16, DataType::Double, DataType::Float8E4M3FN] {
         let summary = cast_file(&input, &output, &CastRequest::new(to)).expect("cast");
-        assert_eq!(summary.tensors.iter().filter(|row| row.cast).count(), 4);
+        assert_eq!(summary.tensors.iter().filter(|row| row.cast).count(), 5);
         let got = members(&output, to);
         let floats = |shape: &[usize], values: &[f32]| Tensor::from_slice(shape.to_vec(), values).expect("a tensor");
         let want = [
             ("large.npy", deflated, cast(&floats(&[600_001], &large), to)),
             ("a/b.npy", stored, cast(&floats(&[2], &[1.0, -2.0]), to)),
-            ("f.npy", stored, cast(&floats(&[2, 3], &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]), to)),
+            ("f.npy", deflated, cast(&floats(&[2, 3], &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]), to)),
+            ("g.npy", stored, cast(&floats(&[2, 3], &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]), to)),
             ("ids.npy", stored, Tensor::from_slice(vec![1], &[7i64]).expect("a tensor")),
-            ("text.npy", stored, Tensor::strings(vec![1], ["né"].iter().collect::<Strings>()).expect("a tensor")),
+            ("text.npy", deflated, Tensor::strings(vec![1], ["né"].iter().collect::<Strings>()).expect("a tensor")),
             ("none.npy", stored, cast(&floats(&[0, 3], &[]), to)),
         ];
         assert_eq!(got.len(), want.len());
         for (got, want) in got.iter().zip(&want) {
-            assert!((got.0.as_str(), &got.2) == (want.0, &want.2), "{} {to}", want.0);
+            // What was deflated stays so.
+            assert!((got.0.as_str(), got.1, &got.2) == (want.0, want.1, &want.2), "{} {to}", want.0);
         }
-        assert_eq!((got[0].1, got[1].1), (deflated, stored), "what was deflated stays so");
     }
     // Without the strings, it can be a checkpoint.
     let bytes = fs::read(&input).expect("read");
@@ -167,19 +169,19 @@ fn damaged_archives() {
         text_without(folder.path(), error)
     };
     let stored = CompressionMethod::Stored;
-    archive(
-        &input,
-        &[
-            ("x.npy", stored, array("<f4", false, &[4], &[1; 16])),
-            ("y.npy", stored, array("<f4", false, &[1], &[1; 4])),
-        ],
-    );
-    let good = fs::read(&input).expect("read");
+    let archive_of = |fortran| {
+        let x = ("x.npy", stored, array("<f4", fortran, &[2, 2], &[1; 16]));
+        archive(&input, &[x, ("y.npy", stored, array("<f4", false, &[1], &[1; 4]))]);
+        fs::read(&input).expect("read")
+    };
     // One bit of the elements, which the checksum notices.
-    let at = good.windows(16).position(|window| window == [1; 16]).expect("the elements");
-    let mut bad = good.clone();
-    bad[at] ^= 1;
-    assert!(refused(&bad).contains("in.npz: cannot read: "), "{}", refused(&bad));
+    for mut bad in [archive_of(true), archive_of(false)] {
+        let at = bad.windows(16).position(|window| window == [1; 16]).expect("the elements");
+        bad[at] ^= 1;
+        let said = "in.npz: cannot read: a member of the archive has another checksum than it claims";
+        assert_eq!(refused(&bad), said);
+    }
+    let good = fs::read(&input).expect("read");
     for len in 0..good.len() {
         refused(&good[..len]);
     }
@@ -196,6 +198,34 @@ fn damaged_archives() {
         bomb[place + 24..place + 28].copy_from_slice(&0x7fff_ffffu32.to_le_bytes());
     }
     assert!(refused(&bomb).starts_with("in.npz: "));
+}
+
+/// Each byte of an archive in turn: the arrays are as they were, or there is an error.
+#[test]
+fn damaged_bytes() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (input, output) = (folder.path().join("in.npz"), folder.path().join("out.npz"));
+    let x = ("x.npy", CompressionMethod::Stored, array("<f4", true, &[2, 2], &[1; 16]));
+    archive(&input, &[x, ("y.npy", CompressionMethod::Deflated, array("<f4", false, &[1], &[1; 4]))]);
+    let good = fs::read(&input).expect("read");
+    let tensors = |path: &Path| members(path, DataType::Float16).into_iter().map(|member| member.2).collect::<Vec<_>>();
+    let cast = || cast_file(&input, &output, &CastRequest::new(DataType::Float16));
+    cast().expect("cast");
+    let want = tensors(&output);
+    let mut refused = 0;
+    for at in 0..good.len() {
+        for value in [0, 0xff, good[at] ^ 1, good[at].wrapping_add(1)] {
+            let mut bad = good.clone();
+            bad[at] = value;
+            fs::write(&input, bad).expect("written");
+            fs::remove_file(&output).ok();
+            match cast() {
+                Ok(_) => assert_eq!(tensors(&output), want, "byte {at}: {value}"),
+                Err(_) => refused += usize::from(!output.exists()),
+            }
+        }
+    }
+    assert!(refused > good.len(), "{refused}");
 }
 
 /// Arrays of many tiles, against their items one by one.
@@ -283,7 +313,7 @@ fn a_member_inflates_to_no_more_than_it_claims() {
         fs::write(&path, bytes).expect("written");
         let file = InputFile::open(&path).expect("opened");
         let error = read_tensors_from(file, Format::Npz, None).expect_err("longer");
-        let want = "x.npz: cannot read: File is larger than its declared uncompressed size";
+        let want = "x.npz: cannot read: a member of the archive is longer than it claims";
         assert_eq!(text_without(folder.path(), error), want, "{descr}");
     }
 }

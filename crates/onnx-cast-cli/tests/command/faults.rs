@@ -76,7 +76,7 @@ fn a_full_disk() {
     assert_eq!(folder.read("out.safetensors"), b"old");
 }
 
-/// Where the end of an archive could not be written, a line of the zip crate's once stood before the error.
+/// Wherever the disk is full, the error is one line.
 #[test]
 fn a_full_disk_at_the_end_of_an_archive() {
     let folder = Folder::new();

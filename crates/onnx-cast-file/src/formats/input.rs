@@ -180,17 +180,23 @@ impl Input {
         let Location::Fortran(member, at, items, size) = &stored.place else { return Ok(None) };
         let path = self.file.path();
         let failed = |error| FormatError::io(path, "read", error);
-        let spooled = match member {
-            None => None,
-            Some(member) => {
-                let mut file = fs::tempfile_in(folder).map_err(failed)?;
-                member.with_elements(&self.file, |reader| io::copy(reader, &mut file).map(drop).map_err(failed))?;
-                Some(InputFile::temporary(path, file).map_err(failed)?)
-            }
-        };
+        // What is stored is read where it is, once its checksum fits.
+        let place = member.as_ref().map_or(Some(*at), Member::place);
+        let mut spooled = None;
+        if let Some(member) = member {
+            let mut file = if place.is_none() { Some(fs::tempfile_in(folder).map_err(failed)?) } else { None };
+            member.with_elements(&self.file, |reader| {
+                let copied = match &mut file {
+                    Some(file) => io::copy(reader, file),
+                    None => io::copy(reader, &mut io::sink()),
+                };
+                copied.map(drop).map_err(failed)
+            })?;
+            spooled = file.map(|file| InputFile::temporary(path, file)).transpose().map_err(failed)?;
+        }
         let file = fs::tempfile_in(folder).map_err(failed)?;
-        let source = spooled.as_ref().unwrap_or(&self.file);
-        to_c_order(source, *at, &stored.shape, *size, |at, row| write_at(&file, at, row)).map_err(failed)?;
+        let (source, at) = (spooled.as_ref().unwrap_or(&self.file), place.unwrap_or(0));
+        to_c_order(source, at, &stored.shape, *size, |at, row| write_at(&file, at, row)).map_err(failed)?;
         Ok(Some((InputFile::temporary(path, file).map_err(failed)?, *items)))
     }
 
@@ -328,21 +334,18 @@ fn open_npy(file: &InputFile, from: Option<DataType>) -> Result<StoredTensor, Fo
 }
 
 fn open_npz(file: &InputFile, from: Option<DataType>) -> Result<Vec<StoredTensor>, FormatError> {
-    let mut archive = npz::open(file)?;
-    npz::check_overlaps(file, &mut archive)?;
-    let mut tensors = Vec::new();
-    for index in 0..archive.len() {
-        tensors.push(npz::with_member(file, &mut archive, index, |name, len, reader| {
-            let member = Member::new(index, 0);
-            let stored = open_array(file.path(), name, Some(member), len, reader, from)?;
+    let stored = |member: Member| {
+        member.with_array(file, |reader| {
+            let (name, len) = (member.name.clone(), member.len);
+            let stored = open_array(file.path(), name, Some(member.clone()), len, reader, from)?;
             if matches!(stored.place, Location::Strings(_)) {
                 // They have been read, and are not read again.
                 npz::finish(reader).map_err(|error| FormatError::io(file.path(), "read", error))?;
             }
-            Ok::<_, FormatError>(stored)
-        })?);
-    }
-    Ok(tensors)
+            Ok(stored)
+        })
+    };
+    npz::members(file)?.into_iter().map(stored).collect()
 }
 
 /// Reads the header of an array of `len` bytes, and the elements if they are strings.

@@ -1,44 +1,59 @@
-//! `.npz`: arrays in a zip archive, `x.npy` for the array `x`, stored or deflated.
+//! `.npz`: arrays in a zip archive, `x.npy` for the array `x`, stored or deflated. `write.rs` writes one.
 //!
 //! Members are read as streams, so that nothing is taken on the word of the archive's directory: a member of another
 //! length or checksum than it claims is an error when it is read to its end, before the output appears.
 
+mod write;
+
 use crate::formats::error::{FormatError, Invalid, InvalidKind};
+use crate::formats::limits::MAX_HEADER;
 use crate::io::memory::room_for;
 use crate::io::positional::{InputFile, PositionedReader};
-use crate::text::{Short, Wording};
-use std::collections::HashSet;
+use crate::text::Short;
+use flate2::Crc;
+use flate2::read::DeflateDecoder;
 use std::io::{self, Read};
-use zip::result::ZipError;
-use zip::{CompressionMethod, ZipArchive};
 
-/// An archive, over a file.
-pub(crate) type Archive<'a> = ZipArchive<PositionedReader<'a>>;
+pub(crate) use write::ArchiveWriter;
+
+/// Bytes of the record at the end, of one that points to a record of 64 bits, of that record, of what the directory
+/// says of a member, and of the header before it, without names and comments.
+const END: u64 = 22;
+const POINTER: u64 = 20;
+const WIDE_END: u64 = 56;
+const ENTRY: usize = 46;
+const HEADER: u64 = 30;
 
 /// A member of an archive.
 #[derive(Clone, Debug)]
 pub struct Member {
-    /// Its place in the archive.
-    pub index: usize,
+    /// That of its array.
+    pub(crate) name: String,
+    pub(crate) is_deflated: bool,
+    /// What the archive claims, of the array with its header.
+    pub(crate) len: u64,
+    crc: u32,
+    /// Where its bytes are in the archive, and how many.
+    at: u64,
+    packed: u64,
     /// Where the elements start, behind the array's own header.
-    pub start: u64,
-    /// Opens the archive and reads the member. A program that opens no archives has no code for them: what only holds
-    /// members does not name it.
-    read: ReadMember,
+    pub(crate) start: u64,
+    /// Opens the member. A program that opens no archives has no code for them: what only holds members does not name
+    /// it.
+    open: OpenMember,
 }
 
-/// Hands the elements of a member to a function, which says whether to read on to the member's end.
-type ReadMember = fn(&InputFile, &Member, &mut dyn FnMut(&mut (dyn Read + Send)) -> bool) -> Result<(), FormatError>;
+type OpenMember = for<'f> fn(&'f InputFile, &Member) -> Box<dyn Read + Send + 'f>;
 
 impl Member {
-    pub(crate) fn new(index: usize, start: u64) -> Member {
-        let read: ReadMember = |file, member, read| {
-            with_elements(file, &mut open(file)?, member, |reader| match read(reader) {
-                true => Ok(()),
-                false => Err(FormatError::io(file.path(), "read", io::ErrorKind::Interrupted.into())),
-            })
-        };
-        Member { index, start, read }
+    /// Hands the whole array to a function.
+    pub(crate) fn with_array<T, E: From<FormatError>>(
+        &self,
+        file: &InputFile,
+        read: impl FnOnce(&mut (dyn Read + Send)) -> Result<T, E>,
+    ) -> Result<T, E> {
+        room_for_tables().map_err(|error| FormatError::io(file.path(), "read", error))?;
+        read(&mut *(self.open)(file, self))
     }
 
     /// Hands the elements to a function, which reads all of them.
@@ -47,75 +62,18 @@ impl Member {
         file: &InputFile,
         read: impl FnOnce(&mut (dyn Read + Send)) -> Result<(), E>,
     ) -> Result<(), E> {
-        let (mut read, mut done) = (Some(read), Ok(()));
-        let ended = (self.read)(file, self, &mut |reader| {
-            done = read.take().map_or(Ok(()), |read| read(reader));
-            done.is_ok()
-        });
-        done?;
-        Ok(ended?)
+        let failed = |error| FormatError::io(file.path(), "read", error);
+        self.with_array(file, |reader| {
+            io::copy(&mut reader.take(self.start), &mut io::sink()).map_err(failed)?;
+            read(reader)?;
+            Ok(finish(reader).map_err(failed)?)
+        })
     }
-}
 
-pub(crate) fn error(file: &InputFile, error: ZipError) -> FormatError {
-    match error {
-        ZipError::Io(error) => FormatError::io(file.path(), "read", error),
-        error => invalid(file, InvalidKind::Syntax, format!("the archive is not valid: {error}")),
+    /// Where the elements are in the archive, if they are there as they are.
+    pub(crate) fn place(&self) -> Option<u64> {
+        (!self.is_deflated).then_some(self.at + self.start)
     }
-}
-
-fn invalid(file: &InputFile, kind: InvalidKind, what: impl Into<Wording>) -> FormatError {
-    FormatError::invalid(file.path(), Invalid::new(kind, what))
-}
-
-/// Opens an archive, each of whose members has a name of its own.
-pub(crate) fn open(file: &InputFile) -> Result<Archive<'_>, FormatError> {
-    let archive = ZipArchive::new(PositionedReader::new(file)).map_err(|problem| error(file, problem))?;
-    // The reader keeps the last of several members of a name, as numpy does; the others would be lost.
-    if archive.has_duplicate_names() {
-        let member = first_twice(file, archive.central_directory_start())?;
-        let what = format!("member `{}` twice, of which only one could be read", Short(&member));
-        return Err(invalid(file, InvalidKind::Name, what));
-    }
-    Ok(archive)
-}
-
-/// Refuses an archive whose members share bytes, which would stand for any number of arrays.
-pub(crate) fn check_overlaps(file: &InputFile, archive: &mut Archive<'_>) -> Result<(), FormatError> {
-    match archive.has_overlapping_entries().map_err(|problem| error(file, problem))? {
-        true => {
-            let what = "members that overlap: the same bytes would be several arrays";
-            Err(invalid(file, InvalidKind::Size, what))
-        }
-        false => Ok(()),
-    }
-}
-
-/// The first name that an archive's directory, which starts at a place, has twice.
-fn first_twice(file: &InputFile, mut at: u64) -> Result<String, FormatError> {
-    /// Signature, fields and the lengths of name, extra fields and comment, at 28, 30 and 32.
-    const HEAD: u64 = 46;
-    let mut seen = HashSet::new();
-    while at + HEAD <= file.len() {
-        let head = file.read(at, HEAD)?;
-        let word =
-            |place: usize| head.get(place..place + 2).map_or(0, |word| u64::from(word[0]) | u64::from(word[1]) << 8);
-        if !head.starts_with(b"PK\x01\x02") {
-            break;
-        }
-        let name = String::from_utf8_lossy(&file.read(at + HEAD, word(28).min(file.len() - at - HEAD))?).into_owned();
-        if !seen.insert(name.clone()) {
-            return Ok(name);
-        }
-        at += HEAD + word(28) + word(30) + word(32);
-    }
-    Ok(String::new())
-}
-
-/// Whether a member is deflated.
-pub(crate) fn is_deflated(file: &InputFile, archive: &mut Archive<'_>, index: usize) -> Result<bool, FormatError> {
-    let member = archive.by_index_raw(index).map_err(|problem| error(file, problem))?;
-    Ok(member.compression() == CompressionMethod::Deflated)
 }
 
 /// Whether there is memory for the tables of what deflates or inflates, which panics where there is none.
@@ -125,80 +83,159 @@ pub(crate) fn room_for_tables() -> io::Result<()> {
     room_for(TABLES)
 }
 
-/// Hands a member's array to a function: its name, its length and its bytes.
-pub(crate) fn with_member<T, E: From<FormatError>>(
-    file: &InputFile,
-    archive: &mut Archive<'_>,
-    index: usize,
-    read: impl FnOnce(String, u64, &mut (dyn Read + Send)) -> Result<T, E>,
-) -> Result<T, E> {
-    room_for_tables().map_err(|error| FormatError::io(file.path(), "read", error))?;
-    let mut member = archive.by_index(index).map_err(|problem| error(file, problem))?;
-    let name = member.name().map_err(|problem| error(file, problem))?.into_owned();
-    let known = [CompressionMethod::Stored, CompressionMethod::Deflated].contains(&member.compression());
-    if !known || member.encrypted() {
-        let what = "is encrypted or not compressed by deflate, which is not read";
-        return Err(invalid(file, InvalidKind::Unsupported, format!("member `{}` {what}", Short(&name))).into());
-    }
-    let Some(array) = name.strip_suffix(".npy").map(str::to_owned) else {
-        let what = "is not an array (want a name that ends in .npy)";
-        return Err(invalid(file, InvalidKind::Name, format!("member `{}` {what}", Short(&name))).into());
-    };
-    let len = member.size();
-    // It gives an error in place of a byte more than it claims.
-    read(array, len, &mut member)
-}
-
-/// Hands the elements of a member's array to a function, which reads all of them.
-pub(crate) fn with_elements<E: From<FormatError>>(
-    file: &InputFile,
-    archive: &mut Archive<'_>,
-    member: &Member,
-    read: impl FnOnce(&mut (dyn Read + Send)) -> Result<(), E>,
-) -> Result<(), E> {
-    let failed = |error| FormatError::io(file.path(), "read", error);
-    with_member(file, archive, member.index, |_, _, reader| {
-        skip(reader, member.start).map_err(failed)?;
-        read(reader)?;
-        Ok(finish(reader).map_err(failed)?)
-    })
-}
-
 /// Reads a member's end, where its checksum is compared.
 pub(crate) fn finish(member: &mut dyn Read) -> io::Result<()> {
-    match member.read(&mut [0])? {
-        0 => Ok(()),
-        _ => Err(io::Error::new(io::ErrorKind::InvalidData, "a member of the archive is longer than it claims")),
+    if member.read(&mut [0])? == 0 { Ok(()) } else { Err(claims("longer")) }
+}
+
+fn claims(is: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, format!("a member of the archive is {is} than it claims"))
+}
+
+/// The bytes of a member, with what it claims that comes behind them.
+struct Checked<R> {
+    bytes: R,
+    left: u64,
+    crc: Crc,
+    want: u32,
+}
+
+impl<R: Read> Read for Checked<R> {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        let read = self.bytes.read(bytes)?;
+        self.crc.update(&bytes[..read]);
+        self.left = self.left.checked_sub(read as u64).ok_or_else(|| claims("longer"))?;
+        if read == 0 && !bytes.is_empty() {
+            if self.left > 0 {
+                return Err(claims("shorter"));
+            }
+            if self.crc.sum() != self.want {
+                let what = "a member of the archive has another checksum than it claims";
+                return Err(io::Error::new(io::ErrorKind::InvalidData, what));
+            }
+        }
+        Ok(read)
     }
 }
 
-/// Steps over bytes of a member.
-fn skip(member: &mut dyn Read, len: u64) -> io::Result<()> {
-    let skipped = io::copy(&mut member.take(len), &mut io::sink())?;
-    if skipped == len { Ok(()) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
+fn open<'f>(file: &'f InputFile, member: &Member) -> Box<dyn Read + Send + 'f> {
+    let &Member { len: left, crc: want, at, packed, .. } = member;
+    let (bytes, crc) = (PositionedReader::from(file, at).take(packed), Crc::new());
+    match member.is_deflated {
+        true => Box::new(Checked { bytes: DeflateDecoder::new(bytes), left, crc, want }),
+        false => Box::new(Checked { bytes, left, crc, want }),
+    }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::io::Write;
-
-    /// A read that failed here once had the member stored, silently.
-    #[test]
-    fn how_a_member_is_compressed_is_not_guessed() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let path = folder.path().join("x.npz");
-        let mut zip = zip::ZipWriter::new(std::fs::File::create(&path).expect("a file"));
-        let options = zip::write::SimpleFileOptions::default().compression_method(CompressionMethod::Deflated);
-        zip.start_file("a.npy", options).expect("a member");
-        zip.write_all(&[7; 1000]).expect("its bytes");
-        zip.finish().expect("the end");
-        let file = InputFile::open(&path).expect("opened");
-        // An archive remembers a member that it has seen.
-        assert!(is_deflated(&file, &mut open(&file).expect("an archive"), 0).expect("read"));
-        let mut archive = open(&file).expect("an archive");
-        std::fs::File::options().write(true).open(&path).and_then(|file| file.set_len(0)).expect("cut");
-        let error = is_deflated(&file, &mut archive, 0).expect_err("it is gone").to_string();
-        assert!(error.contains("x.npz"), "{error}");
+/// The members of an archive, all of which are arrays, each with a name and bytes of its own.
+pub(crate) fn members(file: &InputFile) -> Result<Vec<Member>, FormatError> {
+    let (count, len, at) = directory(file)?;
+    if len > MAX_HEADER || at.checked_add(len).is_none_or(|end| end > file.len()) {
+        return Err(broken(file, "a directory of no length that it can have"));
     }
+    let directory = file.read(at, len)?;
+    let (mut rest, mut members, mut places) = (&directory[..], Vec::new(), vec![(at, at)]);
+    while !rest.is_empty() {
+        let (member, from) = take_entry(file, &mut rest)?;
+        places.push((from, member.at.saturating_add(member.packed)));
+        members.push(member);
+    }
+    let mut names: Vec<&str> = members.iter().map(|member| &*member.name).collect();
+    names.sort_unstable();
+    if let Some([name, ..]) = names.windows(2).find(|pair| pair[0] == pair[1]) {
+        let what = format!("member `{}.npy` twice, of which only one could be read", Short(name));
+        return Err(invalid(file, InvalidKind::Name, what));
+    }
+    if members.len() as u64 != count {
+        return Err(broken(file, "a directory of another length than it claims"));
+    }
+    places.sort_unstable();
+    if places.windows(2).any(|pair| pair[0].1 > pair[1].0) || places.last() != Some(&(at, at)) {
+        let what = "members that overlap: the same bytes would be several arrays";
+        return Err(invalid(file, InvalidKind::Size, what));
+    }
+    Ok(members)
+}
+
+/// How many members an archive has, and how long its directory is and where, by the record at its end.
+fn directory(file: &InputFile) -> Result<(u64, u64, u64), FormatError> {
+    let missing = || broken(file, "no directory at its end");
+    let from = file.len().saturating_sub(END + u64::from(u16::MAX));
+    let tail = file.read(from, file.len() - from)?;
+    let last = (tail.len() as u64).checked_sub(END).ok_or_else(missing)?;
+    let end = (0..=last as usize).rev().find(|&at| tail[at..].starts_with(b"PK\x05\x06")).ok_or_else(missing)?;
+    let pointer = (from + end as u64).checked_sub(POINTER).map(|at| file.read(at, POINTER)).transpose()?;
+    match pointer.filter(|pointer| pointer.starts_with(b"PK\x06\x07")) {
+        None => {
+            let end = &tail[end..];
+            Ok((number(end, 10, 2), number(end, 12, 4), number(end, 16, 4)))
+        }
+        Some(pointer) => {
+            let at = number(&pointer, 8, 8);
+            let is_there = at.checked_add(WIDE_END).is_some_and(|end| end <= file.len());
+            let end = if is_there { file.read(at, WIDE_END)? } else { Vec::new() };
+            if !end.starts_with(b"PK\x06\x06") {
+                return Err(missing());
+            }
+            Ok((number(&end, 32, 8), number(&end, 40, 8), number(&end, 48, 8)))
+        }
+    }
+}
+
+/// Takes what a directory says of a member from its front. Also where the member's header is.
+fn take_entry(file: &InputFile, directory: &mut &[u8]) -> Result<(Member, u64), FormatError> {
+    let cut = || broken(file, "a directory or a member that is cut short");
+    let (entry, rest) = directory.split_at_checked(ENTRY).ok_or_else(cut)?;
+    let [name, extra, comment] = [28, 30, 32].map(|at| number(entry, at, 2) as usize);
+    let (name, rest) = rest.split_at_checked(name).ok_or_else(cut)?;
+    let (mut extra, rest) = rest.split_at_checked(extra).ok_or_else(cut)?;
+    *directory = rest.get(comment..).ok_or_else(cut)?;
+    let mut wide = [24, 20, 42].map(|at| number(entry, at, 4));
+    while let Some((head, rest)) = extra.split_at_checked(4) {
+        let (mut field, rest) = rest.split_at_checked(number(head, 2, 2) as usize).ok_or_else(cut)?;
+        for value in wide.iter_mut().filter(|value| number(head, 0, 2) == 1 && **value == u64::from(u32::MAX)) {
+            let taken;
+            (taken, field) = field.split_at_checked(8).ok_or_else(cut)?;
+            *value = number(taken, 0, 8);
+        }
+        extra = rest;
+    }
+    let [len, packed, from] = wide;
+    let header = if from.checked_add(HEADER).is_some_and(|end| end <= file.len()) {
+        file.read(from, HEADER)?
+    } else {
+        Vec::new()
+    };
+    if !entry.starts_with(b"PK\x01\x02") || !header.starts_with(b"PK\x03\x04") {
+        return Err(cut());
+    }
+    let at = from + HEADER + number(&header, 26, 2) + number(&header, 28, 2);
+    if at.checked_add(packed).is_none_or(|end| end > file.len()) {
+        return Err(cut());
+    }
+    let name = str::from_utf8(name).map_err(|_| broken(file, "a name that is not UTF-8"))?;
+    let (flags, method) = (number(entry, 8, 2), number(entry, 10, 2));
+    if flags & 1 == 1 || ![0, 8].contains(&method) || (method == 0 && len != packed) {
+        let what = "is encrypted or not compressed by deflate, which is not read";
+        return Err(invalid(file, InvalidKind::Unsupported, format!("member `{}` {what}", Short(name))));
+    }
+    let Some(array) = name.strip_suffix(".npy") else {
+        let what = "is not an array (want a name that ends in .npy)";
+        return Err(invalid(file, InvalidKind::Name, format!("member `{}` {what}", Short(name))));
+    };
+    let (name, crc) = (array.to_owned(), number(entry, 16, 4) as u32);
+    Ok((Member { name, is_deflated: method == 8, len, crc, at, packed, start: 0, open }, from))
+}
+
+/// A number of so many bytes, the lowest first. The bytes are there.
+fn number(bytes: &[u8], at: usize, len: usize) -> u64 {
+    bytes[at..at + len].iter().rev().fold(0, |number, &byte| number << 8 | u64::from(byte))
+}
+
+fn broken(file: &InputFile, what: &str) -> FormatError {
+    invalid(file, InvalidKind::Syntax, format!("the archive is not valid: {what}"))
+}
+
+fn invalid(file: &InputFile, kind: InvalidKind, what: impl Into<String>) -> FormatError {
+    FormatError::invalid(file.path(), Invalid::new(kind, what.into()))
 }

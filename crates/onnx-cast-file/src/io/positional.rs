@@ -202,7 +202,12 @@ pub(crate) struct PositionedReader<'a> {
 impl<'a> PositionedReader<'a> {
     /// A reader that starts at the first byte.
     pub(crate) fn new(file: &'a InputFile) -> Self {
-        PositionedReader { file, at: 0 }
+        PositionedReader::from(file, 0)
+    }
+
+    /// A reader that starts at a place.
+    pub(crate) fn from(file: &'a InputFile, at: u64) -> Self {
+        PositionedReader { file, at }
     }
 }
 

@@ -39,13 +39,6 @@ const ROTATION_FACTORS: &str = "rope_freqs.weight";
 const FLOATS: &[&str] = &["_norm.weight", "ffn_gate_inp.weight", "ffn_gate_inp_shexp.weight"];
 
 pub(super) fn quantize(input: &Path, output: &Path, request: &QuantizeRequest) -> Result<Summary, FileError> {
-    let format = Format::from_path(output);
-    if !matches!(format, Ok(Format::Gguf)) {
-        for to in request.selection.targets().filter(|to| matches!(to, QuantizedFormat::Gguf(_))) {
-            request.layout_or_default().check_file(to).map_err(|error| FileError::invalid(output, error))?;
-        }
-        return Err(FormatError::format(output, "the layout gguf", format?, "want .gguf").into());
-    }
     const OWN: &str = "is for layouts with scales of float8e8m0 (gguf has a rule of its own)";
     const APART: &str = "is for checkpoints of .safetensors files (gguf says nothing of activations)";
     let fields =

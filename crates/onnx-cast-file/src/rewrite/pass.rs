@@ -4,7 +4,6 @@ use super::{Frame, Origin, Rewrite, Rewritten, Row};
 use crate::error::FileError;
 use crate::formats::format::Format;
 use crate::formats::input::Location;
-use crate::formats::npz;
 use crate::formats::source::Items;
 use crate::io::progress::Meter;
 use crate::opened::of_stored;
@@ -42,18 +41,15 @@ impl Rewrite<'_> {
         if source.format != Format::Npz {
             return self.run_tasks(file, 0, tasks, sink, meter);
         }
-        let mut archive = npz::open(&source.file)?;
-        let mut tasks = tasks.iter().enumerate();
-        tasks.try_for_each(|(row, task)| self.flow_member(file, row, task, &mut archive, sink, meter))
+        tasks.iter().enumerate().try_for_each(|(row, task)| self.flow_one(file, row, task, sink, meter))
     }
 
-    /// Does the task of a tensor of an archive.
-    pub(super) fn flow_member(
+    /// Does the task of a tensor, which may be a member of an archive.
+    pub(super) fn flow_one(
         &self,
         file: &Rewritten<'_>,
         row: usize,
         task: &Task<'_>,
-        archive: &mut npz::Archive<'_>,
         sink: &dyn Sink,
         meter: &Meter<'_>,
     ) -> Result<(), FileError> {
@@ -65,7 +61,7 @@ impl Rewrite<'_> {
             // It is left out of a rehearsal.
             return Ok(());
         }
-        npz::with_elements(&self.source(file).file, archive, member, |reader| {
+        member.with_elements(&self.source(file).file, |reader| {
             let stream = Mutex::new(reader);
             let task = Task { elements: TaskInput::Stream(&stream), items: *items, ..task.clone() };
             self.run_tasks(file, row, &[task], sink, meter)
