@@ -308,34 +308,6 @@ def make_cast_cases():
             case("AveragePool", opset, [floats(1, 2, 6, 7)], {**attrs, "count_include_pad": 1})
 
 
-def make_scan_cases():
-    """Scan-8, whose inputs have a batch axis."""
-    def body(scanned, states):
-        """Each state is multiplied and added to; what is scanned out is the sum, and the product of all."""
-        half = numpy_helper.from_array(np.float32(0.5), "half")
-        nodes, total = [helper.make_node("Constant", [], ["half"], value=half)], "a0"
-        for at in range(1, scanned):
-            nodes.append(helper.make_node("Mul", [total, f"a{at}"], [f"p{at}"]))
-            total = f"p{at}"
-        for at in range(states):
-            nodes.append(helper.make_node("Mul", [f"s{at}", "half"], [f"h{at}"]))
-            nodes.append(helper.make_node("Add", [f"h{at}", total], [f"n{at}"]))
-        nodes.append(helper.make_node("Sub", [f"n{states - 1}" if states else total, "half"], ["out"]))
-        ports = [helper.make_tensor_value_info(each, FLOAT, [3]) for each in
-                 [*(f"s{at}" for at in range(states)), *(f"a{at}" for at in range(scanned))]]
-        outs = [helper.make_tensor_value_info(each, FLOAT, [3]) for each in [*(f"n{at}" for at in range(states)), "out"]]
-        return helper.make_graph(nodes, "steps", ports, outs)
-
-    for lengths in (None, list_of(4, 2), list_of(1, 4)):
-        for scanned, states, directions in ((1, 1, None), (2, 1, [0, 1]), (2, 0, [1, 1]), (1, 2, [1])):
-            arrays = [floats(2, 3) for _ in range(states)] + [floats(2, 4, 3) for _ in range(scanned)]
-            attrs = {"body": body(scanned, states), "num_scan_inputs": scanned}
-            if directions:
-                attrs["directions"] = directions
-            case("Scan", 8, [lengths, *arrays], attrs, outs=states + 1,
-                 label=f" of {scanned} and {states}, {directions}, {lengths}")
-
-
 def graph_of(one, name="g", rename=lambda name: name, inputs=True):
     nodes = copy.deepcopy(one.nodes)
     for node in nodes:
@@ -530,7 +502,7 @@ reasons, refusals = collections.Counter(), collections.Counter()
 
 
 def check_generated(folder, share):
-    for make in (make_axes_cases, make_list_cases, make_shape_cases, make_sampling_cases, make_cast_cases, make_scan_cases):
+    for make in (make_axes_cases, make_list_cases, make_shape_cases, make_sampling_cases, make_cast_cases):
         make()
     groups = collections.defaultdict(list)
     for at, one in enumerate(CASES):

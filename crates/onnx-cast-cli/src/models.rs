@@ -142,10 +142,16 @@ impl Shown for UpgradeSummary {
     }
 
     fn counts(&self) -> String {
-        let UpgradeSummary { from, to, nodes, rewritten, .. } = self;
+        let UpgradeSummary { from, to, nodes, rewritten, unknown, .. } = self;
+        let left = match &unknown[..] {
+            [] => String::new(),
+            names => {
+                format!(", left as they are: operators that ONNX does not have ({})", printable(&names.join(", ")))
+            }
+        };
         match from == to && rewritten.is_empty() {
             true => format!("opset {to} already, nothing rewritten"),
-            false => format!("opset {from} to {to}, {} of {nodes} nodes rewritten", rewritten.len()),
+            false => format!("opset {from} to {to}, {} of {nodes} nodes rewritten{left}", rewritten.len()),
         }
     }
 

@@ -92,22 +92,6 @@ pub(crate) struct NodeEdit<'a> {
     pub(crate) before: Vec<NewNode<'a>>,
     /// Nodes to stand behind it.
     pub(crate) after: Vec<NewNode<'a>>,
-    /// A node to stand in its place, which runs it in a graph.
-    pub(crate) around: Option<Around<'a>>,
-}
-
-/// A node around another one.
-#[derive(Debug)]
-pub(crate) struct Around<'a> {
-    /// The node around, without its graph, which is the attribute `body`.
-    pub(crate) node: NewNode<'a>,
-    /// What the graph is given and gives. Their types are those of the values that come in and out.
-    pub(crate) inputs: Vec<String>,
-    pub(crate) outputs: Vec<String>,
-    /// Nodes of the graph before the one within.
-    pub(crate) before: Vec<NewNode<'a>>,
-    /// Nodes of the graph behind it.
-    pub(crate) after: Vec<NewNode<'a>>,
 }
 
 /// A node to be written.
@@ -168,12 +152,14 @@ impl NewAttribute {
         Self::new(name, attribute::kind::TENSOR, |message| wire::put_bytes(message, attribute::T, tensor))
     }
 
+    #[cfg(test)]
     pub(crate) fn ints(name: &str, values: &[i64]) -> Self {
         Self::new(name, attribute::kind::INTS, |message| {
             values.iter().for_each(|&value| wire::put_int(message, attribute::INTS, value as u64));
         })
     }
 
+    #[cfg(test)]
     pub(crate) fn floats(name: &str, values: &[f32]) -> Self {
         let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
         Self::new(name, attribute::kind::FLOATS, |message| wire::put_bytes(message, attribute::FLOATS, &bytes))

@@ -4,7 +4,7 @@
 mod layout;
 mod tensor;
 
-use crate::edits::{Around, Edits, GraphEdit, GraphEdits, NewNode, NodeEdit};
+use crate::edits::{Edits, GraphEdit, GraphEdits, NewNode, NodeEdit};
 use crate::error::ModelError;
 use crate::external::Files;
 use crate::messages::{attribute, function, graph, model, node, of_type, opset, value_info};
@@ -240,17 +240,12 @@ impl<'a> Emitter<'a, '_> {
         match &change.constant {
             _ if change.drop => {}
             Some((output, value)) => rope.put(field.number, self.constant(node, output, value)?),
-            None => match (self.node(node, message, change)?, &change.around) {
-                (within, Some(around)) => {
-                    let as_it_is = |this: &mut Self| this.walk(this.rope(), message, |_, _, _| Ok(FieldEdit::Kept));
-                    let within = within.map_or_else(|| as_it_is(self).map(|(rope, _)| rope), Ok)?;
-                    rope.put(field.number, self.around(around, within)?);
-                }
-                (Some(message), None) => rope.put(field.number, message),
-                (None, None) if first.is_empty() && change.before.is_empty() && change.after.is_empty() => {
+            None => match self.node(node, message, change)? {
+                Some(message) => rope.put(field.number, message),
+                None if first.is_empty() && change.before.is_empty() && change.after.is_empty() => {
                     return Ok(FieldEdit::Kept);
                 }
-                (None, None) => rope.keep(field.span),
+                None => rope.keep(field.span),
             },
         }
         self.new_nodes(&change.after, field.number, rope)?;
@@ -278,29 +273,6 @@ impl<'a> Emitter<'a, '_> {
         if let Some(value) = &new.value {
             message.put(node::ATTRIBUTE, self.value_attribute(value)?);
         }
-        Ok(message)
-    }
-
-    /// A node that runs another one in its graph.
-    fn around(&mut self, around: &Around<'a>, within: Rope<'a>) -> Result<Rope<'a>, ModelError> {
-        let mut graph = self.rope();
-        self.new_nodes(&around.before, graph::NODE, &mut graph)?;
-        graph.put(graph::NODE, within);
-        self.new_nodes(&around.after, graph::NODE, &mut graph)?;
-        graph.put_bytes(graph::NAME, around.node.name.as_bytes());
-        for (number, names) in [(graph::INPUT, &around.inputs), (graph::OUTPUT, &around.outputs)] {
-            for name in names {
-                let mut declared = Vec::new();
-                wire::put_bytes(&mut declared, value_info::NAME, name.as_bytes());
-                graph.put_bytes(number, &declared);
-            }
-        }
-        let mut body = self.rope();
-        body.put_bytes(attribute::NAME, b"body");
-        body.put(attribute::G, graph);
-        body.put_int(attribute::TYPE, attribute::kind::GRAPH);
-        let mut message = self.new_node(&around.node)?;
-        message.put(node::ATTRIBUTE, body);
         Ok(message)
     }
 

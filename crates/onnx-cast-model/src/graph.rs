@@ -1,5 +1,4 @@
-//! What the nodes of a model mean: where values come from and go, which types operators take, what opsets change.
+//! Where the values of a model come from and go, and what opsets are.
 
 pub(crate) mod opsets;
-pub(crate) mod types;
 pub(crate) mod values;

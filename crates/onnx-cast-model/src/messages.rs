@@ -23,7 +23,6 @@ pub(crate) mod opset {
 /// `GraphProto`.
 pub(crate) mod graph {
     pub(crate) const NODE: u32 = 1;
-    pub(crate) const NAME: u32 = 2;
     pub(crate) const INITIALIZER: u32 = 5;
     pub(crate) const INPUT: u32 = 11;
     pub(crate) const OUTPUT: u32 = 12;
@@ -118,7 +117,6 @@ pub(crate) mod attribute {
         pub(crate) const INT: u64 = 2;
         pub(crate) const STRING: u64 = 3;
         pub(crate) const TENSOR: u64 = 4;
-        pub(crate) const GRAPH: u64 = 5;
         pub(crate) const FLOATS: u64 = 6;
         pub(crate) const INTS: u64 = 7;
         pub(crate) const STRINGS: u64 = 8;

@@ -31,6 +31,7 @@ use crate::replaced;
 use crate::rewrite::{Request, edited, open_source, refuse_of_models, rewrite_of};
 use crate::source::ModelSource;
 use crate::tree::Document;
+use crate::types::schemas::Schema;
 use crate::types::{Body, Typing};
 use crate::upgrade;
 use assign::Assignment;
@@ -339,7 +340,7 @@ fn is_stored(body: &Body<'_, '_>, id: Id, low: DataType) -> bool {
     let value = &body.flow.values[id];
     let opset = body.flow.graphs[&value.graph].opset.unwrap_or(0);
     let has_type = match value.origin {
-        Origin::Node(..) => crate::graph::types::since(true, low).is_some_and(|since| since <= opset),
+        Origin::Node(..) => Schema::first_giving("Constant", low).is_some_and(|since| since <= opset),
         _ => true,
     };
     value.outputs == 0 && has_type

@@ -9,9 +9,7 @@ mod casts;
 mod draft;
 mod inputs;
 mod known;
-mod old;
 mod sampling;
-mod scan;
 mod shapes;
 mod site;
 mod steps;
@@ -28,6 +26,7 @@ use crate::rewrite::{Request, refuse_of_models, rewrite};
 use crate::source::ModelSource;
 use crate::tree::{Document, Graph, Names, Node, is_default};
 use crate::types::Typing;
+use crate::types::schemas::Schema;
 use callers::Callers;
 use draft::Draft;
 use known::{At, BodyFacts};
@@ -36,7 +35,7 @@ use onnx_cast_file::engine::Short;
 use onnx_cast_file::{RunOptions, Storage};
 use site::{Shared, Site};
 use std::cell::OnceCell;
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::path::Path;
 use steps::Step;
 
@@ -68,6 +67,8 @@ pub struct UpgradeSummary {
     pub nodes: usize,
     /// Those that were rewritten, in the order of the model. All others are as they were.
     pub rewritten: Vec<Upgraded>,
+    /// Operators of ONNX's own domain that neither ONNX nor onnxruntime has, by name. Their nodes are as they were.
+    pub unknown: Vec<String>,
 }
 
 /// A node that was rewritten.
@@ -87,6 +88,9 @@ pub struct Upgraded {
     /// What was done, step by step.
     pub what: Vec<String>,
 }
+
+/// The oldest opset that is raised.
+pub(crate) const OLDEST_OPSET: i64 = 7;
 
 /// Raises the opset of a model, in its graph, the graphs within it and its functions. Nodes whose operators mean the
 /// same stay as they are; those that became something else are rewritten, so that every output keeps its bits, by
@@ -146,7 +150,7 @@ pub(crate) fn edits<'a>(
         return Err(ModelError::training());
     }
     let mut edits = Edits::default();
-    let (nodes, rewritten) = raise(document, files, to, &mut edits, &mut document.names())?;
+    let summary = raise(document, files, to, &mut edits, &mut document.names())?;
     edits.ir_version = opsets::ir_version(to).filter(|&version| version > document.ir_version);
     if document.ir_version < 4 && edits.ir_version.is_some_and(|version| version >= 4) {
         let constants: HashSet<&str> = document.graph.initializers.iter().map(|named| named.name).collect();
@@ -154,23 +158,21 @@ pub(crate) fn edits<'a>(
         let lost = inputs.filter(|(_, input)| constants.contains(input.name)).map(|(place, _)| (place, None));
         edits.graphs.entry(document.graph.id).or_default().inputs.extend(lost);
     }
-    Ok((edits, UpgradeSummary { from, to, nodes, rewritten }))
+    Ok((edits, UpgradeSummary { from, ..summary }))
 }
 
-/// Notes what raises a model's opset, and returns how many nodes it has and which of them change. The version of the
-/// format is the caller's to raise.
+/// Notes what raises a model's opset. The version of the format is the caller's to raise.
 pub(crate) fn raise<'a>(
     document: &Document<'a>,
     files: &'a Files<'a>,
     to: i64,
     edits: &mut Edits<'a>,
     names: &mut Names,
-) -> Result<(usize, Vec<Upgraded>), ModelError> {
-    // Before version 3 of the format there were no opsets, and attributes need not tell their kind.
-    if document.ir_version < 3 {
+) -> Result<UpgradeSummary, ModelError> {
+    if let Some(old) = document.bodies().filter_map(|body| body.opset).find(|&opset| opset < to.min(OLDEST_OPSET)) {
         let what = format!(
-            "the opset cannot be raised to {to}: the model is of version {} of the format (want 3 or newer)",
-            document.ir_version
+            "opset {old} cannot be raised to {to}: opsets are raised from {OLDEST_OPSET} on \
+             (onnx.version_converter.convert_version(model, {OLDEST_OPSET}) gives such a model)"
         );
         return Err(ModelError::new(ModelErrorKind::Opset, what));
     }
@@ -191,6 +193,7 @@ pub(crate) fn raise<'a>(
         from: document.opset.unwrap_or(to),
         nodes: 0,
         rewritten: Vec::new(),
+        unknown: BTreeSet::new(),
         refused: Vec::new(),
     };
     for body in document.bodies() {
@@ -200,7 +203,7 @@ pub(crate) fn raise<'a>(
         };
         raise.graph(body, &Facts::default(), body, &path);
     }
-    let Raise { shared, from, nodes, rewritten, refused, .. } = raise;
+    let Raise { shared, from, nodes, rewritten, unknown, refused, .. } = raise;
     if !refused.is_empty() {
         let what = format!("the opset cannot be raised from {from} to {to}: {}", listed(&refused));
         return Err(ModelError::new(ModelErrorKind::Opset, what));
@@ -209,7 +212,7 @@ pub(crate) fn raise<'a>(
         edits.graphs.entry(document.graph.id).or_default().added_initializers.extend(shared.initializers);
     }
     edits.opset = Some(to);
-    Ok((nodes, rewritten))
+    Ok(UpgradeSummary { from, to, nodes, rewritten, unknown: unknown.into_iter().collect() })
 }
 
 /// What is wrong with nodes.
@@ -249,6 +252,7 @@ struct Raise<'r, 't, 'a> {
     from: i64,
     nodes: usize,
     rewritten: Vec<Upgraded>,
+    unknown: BTreeSet<String>,
     refused: Vec<String>,
 }
 
@@ -288,6 +292,10 @@ impl<'t, 'a> Raise<'_, 't, 'a> {
     ) -> Result<(), String> {
         let node: &'t Node<'a> = &graph.nodes[index];
         if self.functions.contains(node.op_type) {
+            return Ok(());
+        }
+        if Schema::versions("", node.op_type).is_empty() {
+            self.unknown.insert(node.op_type.to_owned());
             return Ok(());
         }
         let old = version_at(node.op_type, from)?;
@@ -355,18 +363,16 @@ impl<'t, 'a> Raise<'_, 't, 'a> {
 
 /// The version of an operator in force at an opset.
 fn version_at(op_type: &str, opset: i64) -> Result<i64, String> {
-    let Some(versions) = opsets::versions(op_type) else { return Err("is not an operator known here".to_owned()) };
-    let in_force = versions.iter().rev().map(|&(version, _)| version).find(|&version| version <= opset);
-    in_force.ok_or_else(|| {
-        let first = versions.first().map_or(0, |&(version, _)| version);
+    Schema::of("", op_type, opset).map(|schema| schema.since).ok_or_else(|| {
+        let first = Schema::versions("", op_type).first().map_or(0, |schema| schema.since);
         format!("is of an operator that opset {opset} lacks (it comes with {first})")
     })
 }
 
 /// The next version of an operator up to an opset, and what it means.
 fn next(op_type: &str, version: i64, to: i64) -> Option<(i64, Step)> {
-    let next = opsets::versions(op_type)?.iter().find(|&&(next, _)| next > version)?;
-    (next.0 <= to).then(|| (next.0, steps::step(op_type, next.0, next.1)))
+    let next = Schema::versions("", op_type).iter().find(|next| next.since > version)?;
+    (next.since <= to).then(|| (next.since, steps::step(op_type, next.since, next.adds_types)))
 }
 
 fn means_the_same(op_type: &str, mut version: i64, to: i64) -> bool {

@@ -12,6 +12,7 @@ use crate::replaced;
 use crate::rewrite::{Request, rewrite};
 use crate::source::ModelSource;
 use crate::tree::{Document, Graph, Names};
+use crate::types::schemas::Schema;
 use crate::upgrade;
 use onnx_cast::{Cast, DataType, Operator};
 use onnx_cast_file::engine::pipeline::Step;
@@ -241,7 +242,7 @@ impl<'a> CastConstant<'a> {
             all.push(Needs { operator: "Cast", data_type, opset });
         }
         if let ConstantSite::Node(_) = self.place {
-            let since = crate::graph::types::since(true, to);
+            let since = Schema::first_giving("Constant", to);
             let what = || refuse(format!("no version of Constant takes {to} (an initializer may have that type)"));
             all.push(Needs { operator: "Constant", data_type: to, opset: since.ok_or_else(what)? });
         }

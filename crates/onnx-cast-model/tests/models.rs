@@ -1,13 +1,16 @@
 //! Are models evaluated, and the others refused by name?
 
 use onnx_cast::{DataType, Tensor, TensorData};
-use onnx_cast_file::{DiffRequest, InspectRequest, NamedTensor, RunOptions};
+use onnx_cast_file::{DiffRequest, InspectRequest, NamedTensor, QuantizeRequest, RunOptions};
 use onnx_cast_model::{
-    FoldRequest, Model, ModelBytes, ModelSource, UpgradeRequest, diff_of, fold, inspect, upgrade, upgrade_of,
+    ConvertRequest, FoldRequest, Model, ModelBytes, ModelSource, RecordRequest, UpgradeRequest, convert, diff_of, fold,
+    inspect, quantize, record, upgrade, upgrade_of,
 };
 use testkit::fixtures::{file, files};
 
 const MODELS: &str = include_str!("fixtures/models.txt");
+/// Written by `scripts/generate/optimized_models.py`.
+const OPTIMIZED: &str = include_str!("fixtures/optimized.txt");
 
 fn model(name: &str) -> Model {
     Model::parse(&file(MODELS, name)).unwrap_or_else(|error| panic!("{name}: {error}"))
@@ -272,4 +275,28 @@ fn what_is_no_model_is_refused() {
     std::fs::write(&path, b"").expect("saved");
     let error = Model::read(&path).expect_err("refused").to_string();
     assert_eq!(error, format!("{}: not a valid ONNX model: 0 graphs (want 1)", path.display()));
+}
+
+/// Operators that onnxruntime's optimizer writes, some into ONNX's own domain, are known, and a sparse constant stays.
+#[test]
+fn models_of_operators_that_onnx_does_not_have() {
+    for (name, computed, low, weights) in [("decoder", 17, 15, 7), ("sparse", 3, 0, 0)] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = |file: &str| folder.path().join(file);
+        std::fs::write(path("in.onnx"), file(OPTIMIZED, name)).expect("saved");
+        let request = UpgradeRequest::default().opset(Some(28));
+        let raised = upgrade(path("in.onnx"), path("raised.onnx"), &request).expect(name);
+        assert_eq!((raised.from, raised.to, raised.unknown), (11, 28, vec![]), "{name}");
+        let request = ConvertRequest::new(DataType::Float16);
+        let converted = convert(path("in.onnx"), path("half.onnx"), &request).expect(name);
+        assert_eq!(converted.nodes.iter().filter(|node| node.low).count(), low, "{name}");
+        let recorded = record(path("in.onnx"), path("recorded.onnx"), &RecordRequest::default()).expect(name);
+        assert_eq!(recorded.values.len(), computed, "{name}");
+        let mut request = QuantizeRequest::new("int4".parse().expect("a format"));
+        request.model.raise_opset = true;
+        match quantize(path("in.onnx"), path("int4.onnx"), &request) {
+            Ok(summary) => assert_eq!(summary.tensors.iter().filter(|row| row.cast).count(), weights),
+            Err(error) => assert!(weights == 0 && error.to_string().contains("no weight to quantize"), "{error}"),
+        }
+    }
 }

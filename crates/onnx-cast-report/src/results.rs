@@ -130,6 +130,7 @@ pub fn upgrade_json(input: &Path, output: &Path, dry_run: bool, done: &UpgradeSu
         "to": done.to,
         "nodes": done.nodes,
         "rewritten": done.rewritten.iter().map(row).collect::<Vec<_>>(),
+        "unknown": done.unknown,
     });
     job(input, output, dry_run, done)
 }

@@ -196,6 +196,8 @@ class Upgraded(NamedTuple):
     nodes: int
     #: Those that were rewritten, in the order of the model.
     rewritten: list[UpgradedNode]
+    #: Operators of ONNX's own domain that neither ONNX nor onnxruntime has. Their nodes are as they were.
+    unknown: list[str]
 
 
 class Difference(NamedTuple):
@@ -579,4 +581,4 @@ def upgrade_model(
         UpgradedNode(row["graph"], row["node"], row["operator"], row["from"], row["to"], row["what"])
         for row in done["rewritten"]
     ]
-    return _models.made(src, result, Upgraded(done["from"], done["to"], done["nodes"], rewritten))
+    return _models.made(src, result, Upgraded(done["from"], done["to"], done["nodes"], rewritten, done["unknown"]))

@@ -42,7 +42,7 @@ pub(crate) struct ConvertArgs {
     /// Raise the model's opset to where its operators take the type
     #[arg(long, help_heading = HOW)]
     pub(crate) raise_opset: bool,
-    /// The magnitudes of values, as `record`, polygraphy or AutoCast give them (.npz or .json): what would overflow
+    /// The magnitudes of values, as `record` or AutoCast give them (.npz or .json): what would overflow
     /// stays float
     #[arg(long, value_name = "FILE", help_heading = WHAT)]
     pub(crate) ranges: Option<PathBuf>,

@@ -5,9 +5,9 @@ use super::{Model, Node, Operation, ValueDecl};
 use crate::constant::ConstantValue;
 use crate::contents::imports;
 use crate::error::{ModelError, ModelErrorKind};
-use crate::graph::types::{since, version};
 use crate::messages::{attribute, function, value_info};
 use crate::tree::{self, Document, Graph, text};
+use crate::types::schemas::Schema;
 use onnx_cast::ops::{Attribute, Dim};
 use onnx_cast::{
     BitCast, Cast, CastError, CastLike, DataType, DequantizeLinear, DynamicQuantizeLinear, OpError, QuantizeLinear,
@@ -212,7 +212,7 @@ fn read_constant(
         ("value_strings", kind::STRINGS, 12),
     ];
     let wrong = |what: String| ModelError::node(label, what);
-    let version = version(true, opset);
+    let version = Schema::of("", "Constant", opset).map_or(1, |schema| schema.since);
     let [value] = attributes else {
         return Err(wrong(format!("{} attributes (want one, the value)", attributes.len())));
     };
@@ -241,7 +241,7 @@ fn read_constant(
         Some(ConstantValue::Sparse(_)) | None => read_tensor(outline, label, &[])?.tensor,
     };
     let data_type = tensor.data_type();
-    let first = since(true, data_type);
+    let first = Schema::first_giving("Constant", data_type);
     if first.is_none_or(|first| first > version) {
         return Err(ModelError::wrong_type(label, "Constant", version, data_type, first));
     }

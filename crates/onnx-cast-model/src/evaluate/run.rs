@@ -2,7 +2,7 @@
 
 use super::{Model, Node, Operation, ValueDecl};
 use crate::error::{ModelError, ModelErrorKind};
-use crate::graph::types::{since, version};
+use crate::types::schemas::Schema;
 use onnx_cast::ops::Dim;
 use onnx_cast::{CastError, Tensor, TensorView};
 use onnx_cast_file::NamedTensor;
@@ -123,7 +123,8 @@ fn evaluate<'a>(model: &'a Model, node: &'a Node, values: &mut Environment<'a>) 
         Operation::Identity => {
             let value = input(0)?;
             let data_type = value.view().data_type();
-            let (version, since) = (version(false, model.opset), since(false, data_type));
+            let version = Schema::of("", "Identity", model.opset).map_or(1, |schema| schema.since);
+            let since = Schema::first_giving("Identity", data_type);
             if since.is_none_or(|since| since > version) {
                 return Err(ModelError::wrong_type(&node.label, "Identity", version, data_type, since));
             }

@@ -8,9 +8,9 @@ use super::{FoldOutcome, FoldRequest, FoldSummary, Folded};
 use crate::constant::Constant;
 use crate::error::ModelError;
 use crate::external::Files;
-use crate::graph::types::{since, version};
 use crate::graph::values::{Flow, Id, Origin, Read, Step};
 use crate::tree::{Document, Graph};
+use crate::types::schemas::Schema;
 use onnx_cast::{BitCast, Cast, CastLike, DataType, DequantizeLinear, Plan, QuantizeLinear};
 use onnx_cast_file::admits;
 use std::collections::{HashMap, HashSet};
@@ -346,8 +346,8 @@ impl<'t, 'a> Fold<'t, 'a> {
 
     /// Whether Constant has the type of the result, at the opset of the graph.
     pub(super) fn fits_node(&self, casting: &Casting) -> bool {
-        let version = version(true, self.graph(casting).opset.unwrap_or(0));
-        since(true, casting.to).is_some_and(|since| since <= version)
+        let opset = self.graph(casting).opset.unwrap_or(0);
+        Schema::first_giving("Constant", casting.to).is_some_and(|since| since <= opset)
     }
 
     /// Has a cast read what the cast before it reads, and so on; whether it does now.

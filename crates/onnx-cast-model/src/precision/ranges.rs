@@ -1,16 +1,15 @@
 //! Files of ranges: the largest magnitude of each value, as it was recorded.
 //!
 //! The content tells `.npz` from JSON. An array of an output of `record` holds its five numbers, once or for
-//! several runs; another array of floats is a value itself, as polygraphy and AutoCast dump them. JSON is an object of
-//! names with numbers, with what statistics call extremes, or with arrays; or what polygraphy writes: results of runs
-//! (`lst`), or a list of inputs. Of several numbers for a value the largest counts.
+//! several runs; another array of floats is a value itself. JSON is an object of names with numbers, with what statistics
+//! call extremes, or with arrays. Of several numbers for a value the largest counts.
 
 use crate::error::{Error, ModelError, ModelErrorKind};
 use crate::graph::values::Flow;
 use crate::record::{RECORD_PREFIX, RECORDED_NUMBERS};
 use onnx_cast::{Cast, CastOptions, DataType, TensorView};
 use onnx_cast_file::engine::{Given, Input, ShapeText, Short};
-use onnx_cast_file::{Format, InputFile, NamedTensor, read_tensor_from};
+use onnx_cast_file::{Format, InputFile};
 use serde_json::{Map, Value};
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -118,42 +117,14 @@ impl Ranges {
         let text = text.trim_start_matches('\u{feff}');
         let invalid = |error: serde_json::Error| not_json(error);
         match serde_json::from_str(&with_numbers(text)).map_err(invalid)? {
-            Value::Object(fields) => match fields.get("lst") {
-                Some(Value::Array(runners)) => runners.iter().try_for_each(|runner| self.runner(runner)),
-                _ => self.object(&fields),
-            },
-            Value::Array(inputs) => inputs.iter().try_for_each(|inputs| match inputs {
-                Value::Object(fields) => self.object(fields),
-                other => Err(unexpected(other, "an object of names and arrays, one for each run")),
-            }),
+            Value::Object(fields) => fields.iter().try_for_each(|(name, value)| self.value(name, value)),
             other => Err(unexpected(&other, "an object of names and numbers")),
         }
     }
 
-    /// What polygraphy has of a runner: its name, and the results of its runs.
-    fn runner(&mut self, runner: &Value) -> Result<(), ModelError> {
-        let results = runner.get(1).and_then(Value::as_array);
-        let results = results.ok_or_else(|| unexpected(runner, "a pair of a runner's name and a list of results"))?;
-        results.iter().try_for_each(|result| match result.get("outputs") {
-            Some(Value::Object(outputs)) => self.object(outputs),
-            _ => Err(unexpected(result, "an object with `outputs`")),
-        })
-    }
-
-    fn object(&mut self, fields: &Map<String, Value>) -> Result<(), ModelError> {
-        fields
-            .iter()
-            .filter(|(name, _)| *name != "polygraphy_class")
-            .try_for_each(|(name, value)| self.value(name, value))
-    }
-
     fn value(&mut self, name: &str, value: &Value) -> Result<(), ModelError> {
         match value {
-            Value::Object(fields) => match (fields.get("array"), fields.get("values")) {
-                (Some(Value::String(text)), _) => self.encoded(name, text),
-                (_, Some(inner @ Value::Object(_))) => self.value(name, inner),
-                _ => self.extremes(name, fields),
-            },
+            Value::Object(fields) => self.extremes(name, fields),
             Value::Array(_) => {
                 let mut numbers = Vec::new();
                 flatten(name, value, &mut numbers)?;
@@ -178,16 +149,6 @@ impl Ranges {
             self.add(name, number);
         }
         Ok(())
-    }
-
-    /// An array as polygraphy encodes it: an .npy file in base64.
-    fn encoded(&mut self, name: &str, text: &str) -> Result<(), ModelError> {
-        let bytes = from_base64(text).ok_or_else(|| wrong(name, "`array` is not base64".to_owned()))?;
-        let file = InputFile::other(Path::new("array"), bytes.len() as u64, bytes);
-        let read = read_tensor_from(file, Format::Npy, None);
-        let NamedTensor { tensor, .. } =
-            read.map_err(|error| wrong(name, format!("`array` is no .npy file in base64: {error}")))?;
-        self.array(name, &tensor.view())
     }
 }
 
@@ -262,35 +223,6 @@ fn with_numbers(text: &str) -> Cow<'_, str> {
     if kept == 0 { Cow::Borrowed(text) } else { Cow::Owned(changed + &text[kept..]) }
 }
 
-/// The bytes of a text in base64.
-fn from_base64(text: &str) -> Option<Vec<u8>> {
-    let mut bytes = Vec::with_capacity(text.len() / 4 * 3);
-    for group in text.trim_end_matches('=').as_bytes().chunks(4) {
-        let mut bits = 0u32;
-        for &letter in group {
-            let digit = match letter {
-                b'A'..=b'Z' => letter - b'A',
-                b'a'..=b'z' => letter - b'a' + 26,
-                b'0'..=b'9' => letter - b'0' + 52,
-                b'+' => 62,
-                b'/' => 63,
-                _ => return None,
-            };
-            bits = bits << 6 | u32::from(digit);
-        }
-        let whole = match group.len() {
-            4 => 3,
-            3 => 2,
-            2 => 1,
-            _ => return None,
-        };
-        // The digits stand at the upper end of 24 bits.
-        bits <<= 6 * (4 - group.len());
-        bytes.extend_from_slice(&bits.to_be_bytes()[1..=whole]);
-    }
-    Some(bytes)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -316,51 +248,12 @@ mod tests {
                 "\u{feff}{\"a\": NaN, \"b\": -Infinity, \"N\\\"aN\": 1}",
                 &[("N\"aN", 1.0), ("a", f32::INFINITY), ("b", f32::INFINITY)],
             ),
-            (r#"{"a": "inf", "b": 1e300, "polygraphy_class": "X"}"#, &[("a", f32::INFINITY), ("b", f32::INFINITY)]),
-            ("[]", &[]),
+            (r#"{"a": "inf", "b": 1e300}"#, &[("a", f32::INFINITY), ("b", f32::INFINITY)]),
+            ("{}", &[]),
         ];
         for (text, want) in rows {
             let want = want.iter().map(|&(name, range)| (name.to_owned(), range)).collect();
             assert_eq!(of_json(text), Ok(want), "{text}");
-        }
-    }
-
-    /// A float array of 1.5 and -6, as polygraphy writes it.
-    #[test]
-    fn results_of_polygraphy() {
-        let mut npy = b"\x93NUMPY\x01\x00".to_vec();
-        let header = format!("{:117}\n", "{'descr': '<f4', 'fortran_order': False, 'shape': (2,), }");
-        npy.extend_from_slice(&(header.len() as u16).to_le_bytes());
-        npy.extend_from_slice(header.as_bytes());
-        npy.extend([1.5f32, -6.0].iter().flat_map(|value| value.to_le_bytes()));
-        let array = to_base64(&npy);
-        let values = format!(r#"{{"values": {{"array": "{array}", "polygraphy_class": "ndarray"}}}}"#);
-        let results = format!(r#"{{"lst": [["r", [{{"outputs": {{"y": {values}}}, "runtime": 0.1}}]]]}}"#);
-        let inputs = format!(r#"[{{"x": {{"array": "{array}"}}}}, {{"x": 7}}]"#);
-        assert_eq!(of_json(&results), Ok(vec![("y".to_owned(), 6.0)]));
-        assert_eq!(of_json(&inputs), Ok(vec![("x".to_owned(), 7.0)]));
-    }
-
-    fn to_base64(bytes: &[u8]) -> String {
-        const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-        let mut text = String::new();
-        for group in bytes.chunks(3) {
-            let bits = group.iter().fold(0u32, |bits, &byte| bits << 8 | u32::from(byte)) << (8 * (3 - group.len()));
-            let digit = |place: u32| char::from(DIGITS[(bits >> (18 - 6 * place)) as usize & 63]);
-            text.extend((0..=group.len() as u32).map(digit));
-            text.push_str(&"=="[..3 - group.len()]);
-        }
-        text
-    }
-
-    #[test]
-    fn base64_of_every_length() {
-        for len in 0..260usize {
-            let bytes: Vec<u8> = (0..len).map(|at| (at * 37 + 200) as u8).collect();
-            assert_eq!(from_base64(&to_base64(&bytes)), Some(bytes), "{len}");
-        }
-        for text in ["A", "AAAAA", "A-AA", "AA=A", "é"] {
-            assert_eq!(from_base64(text), None, "{text}");
         }
     }
 
@@ -369,13 +262,12 @@ mod tests {
         for (text, want) in [
             ("{", "not valid JSON: EOF while parsing an object at line 1 column 1"),
             ("3", "not valid JSON: a number (want an object of names and numbers)"),
-            ("[3]", "not valid JSON: a number (want an object of names and arrays, one for each run)"),
+            ("[3]", "not valid JSON: an array (want an object of names and numbers)"),
             (r#"{"a": null}"#, "value `a`: null (want a number, an object with `max`, or an array of numbers)"),
             (r#"{"a": [1, [true]]}"#, "value `a`: true in an array (want a number)"),
             (r#"{"a": {"max": "x"}}"#, "value `a`: `max` is \"x\" (want a number)"),
             (r#"{"onnx_cast_record/a": [1, 2, 3]}"#, "value `onnx_cast_record/a`: 3 numbers (want 5, or runs of 5)"),
-            (r#"{"a": {"array": "?"}}"#, "value `a`: `array` is not base64"),
-            (r#"{"lst": [["r", [{"runtime": 1}]]]}"#, "not valid JSON: an object (want an object with `outputs`)"),
+            (r#"{"lst": [["r", []]]}"#, "value `lst`: \"r\" in an array (want a number)"),
         ] {
             assert_eq!(of_json(text).expect_err(text).to_string(), want);
         }

@@ -5,9 +5,9 @@ use super::ChosenWeight;
 use super::readings::Site;
 use crate::edits::{Content, Edits, NewAttribute, NewNode, NewTensor};
 use crate::error::ModelError;
-use crate::graph::types::since;
 use crate::rope::{CastElements, Computed, ElementSource, LastDecoded};
 use crate::tree::Names;
+use crate::types::schemas::Schema;
 use onnx_cast::ops::{Dim, ValueInfo};
 use onnx_cast::{DataType, DequantizeLinear, DequantizeOptions, NEWEST_OPSET, element_count};
 use onnx_cast_file::engine::Counter;
@@ -234,7 +234,8 @@ impl Form {
         };
         // Version 10 knows no axis, whose default it takes.
         let first = if self.scale_shape.is_empty() { 10 } else { 13 };
-        let of_constant = |data_type| if is_constant { since(true, data_type) } else { Some(first) };
+        let of_constant =
+            |data_type| if is_constant { Schema::first_giving("Constant", data_type) } else { Some(first) };
         let first = first.max(of_constant(self.element)?).max(of_constant(self.scale_type)?);
         (first..=NEWEST_OPSET).find(|&opset| reads(opset).is_some())
     }

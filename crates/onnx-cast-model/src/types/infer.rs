@@ -244,7 +244,7 @@ impl<'t, 'a> Scope<'t, 'a> {
                 let counters = [DataType::Int64, DataType::Bool].map(|data_type| Some(data_type.into()));
                 counters.into_iter().chain(inputs.into_iter().skip(2)).collect()
             }
-            Some(Control::Scan { skip }) => inputs.into_iter().skip(skip).collect(),
+            Some(Control::Scan) => inputs,
             Some(Control::SequenceMap) => {
                 let element = |one: ValueType| one.element().cloned().unwrap_or(one);
                 inputs.into_iter().map(|one| one.map(element)).collect()
@@ -274,7 +274,7 @@ impl<'t, 'a> Scope<'t, 'a> {
         let output: &dyn Fn(usize) -> Option<ValueType> = match self.control(step)? {
             Control::If => &|place| result("then_branch", place).or_else(|| result("else_branch", place)),
             Control::Loop => &|place| result("body", place + 1).or_else(|| state(place + 2)),
-            Control::Scan { skip } => &move |place| result("body", place).or_else(|| state(place + skip)),
+            Control::Scan => &|place| result("body", place).or_else(|| state(place)),
             Control::SequenceMap => &|place| result("body", place)?.sequence(),
         };
         Some((0..count).map(output).collect())
@@ -288,16 +288,11 @@ impl<'t, 'a> Scope<'t, 'a> {
     /// How a node runs the graphs within.
     fn control(&self, step: usize) -> Option<Control> {
         let node = self.body.flow.steps[step].node;
-        let schema = self.schema(step)?;
-        [
-            ("If", Control::If),
-            ("Loop", Control::Loop),
-            // Scan-8 has the lengths of sequences first.
-            ("Scan", Control::Scan { skip: usize::from(schema.since < 9) }),
-            ("SequenceMap", Control::SequenceMap),
-        ]
-        .into_iter()
-        .find_map(|(op_type, control)| node.is(op_type).then_some(control))
+        // A Scan-8 has batches of sequences, and is not looked into.
+        self.schema(step).filter(|schema| !node.is("Scan") || schema.since > 8)?;
+        [("If", Control::If), ("Loop", Control::Loop), ("Scan", Control::Scan), ("SequenceMap", Control::SequenceMap)]
+            .into_iter()
+            .find_map(|(op_type, control)| node.is(op_type).then_some(control))
     }
 
     /// Takes the types of a node's outputs; declared ones where they are unknown.
@@ -317,10 +312,7 @@ impl<'t, 'a> Scope<'t, 'a> {
 enum Control {
     If,
     Loop,
-    /// Behind so many inputs, those of the body follow.
-    Scan {
-        skip: usize,
-    },
+    Scan,
     SequenceMap,
 }
 

@@ -16,6 +16,8 @@ const RUNTIME: &str = include_str!("schemas_onnxruntime.txt");
 pub(crate) struct Schema {
     /// The first opset of its domain that it is in force at.
     pub(crate) since: i64,
+    /// Whether it says the same as the version before but for more types.
+    pub(crate) adds_types: bool,
     pub(crate) inputs: Vec<Formal>,
     pub(crate) outputs: Vec<Formal>,
     pub(crate) variables: Vec<Variable>,
@@ -73,6 +75,15 @@ impl Schema {
     /// The version in force at an opset of its domain.
     pub(crate) fn of(domain: &str, op_type: &str, opset: i64) -> Option<&'static Schema> {
         Schema::versions(domain, op_type).iter().rfind(|schema| schema.since <= opset)
+    }
+
+    /// The first version of an operator of ONNX's own whose output may be a tensor of a type.
+    pub(crate) fn first_giving(op_type: &str, data_type: DataType) -> Option<i64> {
+        let gives = |schema: &&Schema| {
+            let variable = schema.output(0).and_then(Formal::variable);
+            variable.is_some_and(|variable| schema.variables[variable].allowed.tensors(data_type))
+        };
+        Schema::versions("", op_type).iter().find(gives).map(|schema| schema.since)
     }
 
     /// All versions, oldest first; none of an operator that is not known.
@@ -189,12 +200,14 @@ fn read(files: &[&'static str]) -> Table {
     table
 }
 
-/// `Add 14 A:T B:T > C:T ; T=2`: a name, a version, inputs, outputs and variables.
+/// `Add 14= A:T B:T > C:T ; T=2`: a name, a version (with `=` if it only adds types), inputs, outputs and variables.
 fn schema(line: &'static str, sets: &HashMap<&str, TypeSet>) -> Option<(&'static str, Schema)> {
     let (signature, variables) = line.split_once(" ;")?;
     let (head, outputs) = signature.split_once(" >")?;
     let mut head = head.split_whitespace();
-    let (op_type, since) = (head.next()?, head.next()?.parse().ok()?);
+    let (op_type, version) = (head.next()?, head.next()?);
+    let adds_types = version.ends_with('=');
+    let since = version.trim_end_matches('=').parse().ok()?;
     let variable = |text: &'static str| {
         let (name, set) = text.split_once('=')?;
         Some(Variable { name, allowed: sets.get(set)?.clone() })
@@ -202,7 +215,7 @@ fn schema(line: &'static str, sets: &HashMap<&str, TypeSet>) -> Option<(&'static
     let variables = variables.split_whitespace().map(variable).collect::<Option<Vec<_>>>()?;
     let inputs = head.map(|text| formal_of(text, &variables)).collect::<Option<_>>()?;
     let outputs = outputs.split_whitespace().map(|text| formal_of(text, &variables)).collect::<Option<_>>()?;
-    Some((op_type, Schema { since, inputs, outputs, variables }))
+    Some((op_type, Schema { since, adds_types, inputs, outputs, variables }))
 }
 
 /// `name:VARIABLE` or `name=TYPE`, the name with a mark of how often it is there.
@@ -280,6 +293,34 @@ mod tests {
         let onnx = read(&[ONNX]);
         let missing: Vec<_> = onnx.keys().filter(|name| name.0 == "ai.onnx" && !named.contains_key(*name)).collect();
         assert!(missing.is_empty(), "without a line in operators.txt: {missing:?}");
+    }
+
+    #[test]
+    fn the_first_version_that_gives_a_type() {
+        let first = |op_type, data_type| Schema::first_giving(op_type, data_type);
+        for (data_type, constant, identity) in [
+            (DataType::Float, Some(1), Some(1)),
+            (DataType::Int64, Some(9), Some(1)),
+            (DataType::BFloat16, Some(13), Some(13)),
+            (DataType::Float8E4M3FN, Some(19), Some(19)),
+            (DataType::Int4, Some(21), Some(21)),
+            (DataType::Float6E2M3, None, None),
+        ] {
+            assert_eq!(
+                (first("Constant", data_type), first("Identity", data_type)),
+                (constant, identity),
+                "{data_type}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_versions_change() {
+        let versions = |op_type| -> Vec<_> {
+            Schema::versions("", op_type).iter().map(|schema| (schema.since, schema.adds_types)).collect()
+        };
+        assert_eq!(versions("Softmax"), [(1, false), (11, false), (13, false)]);
+        assert_eq!(versions("Acos"), [(7, false), (22, true)]);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! A node that is being rewritten, step by step, until it is written down as an edit.
 
 use super::callers::{self, Callers};
-use crate::edits::{Around, NewAttribute, NewNode, NodeEdit};
+use crate::edits::{NewAttribute, NewNode, NodeEdit};
 use crate::messages::attribute::{self, kind};
 use crate::tree::{Graph, Node};
 use onnx_cast::ops::{self, AttributeValue};
@@ -82,8 +82,6 @@ pub(super) struct Draft<'t, 'a> {
     slots: Vec<Slot<'a>>,
     pub(super) before: Vec<NewNode<'a>>,
     pub(super) after: Vec<NewNode<'a>>,
-    /// A node to stand in its place, which runs it in a graph.
-    pub(super) around: Option<Around<'a>>,
 }
 
 impl<'t, 'a> Draft<'t, 'a> {
@@ -104,7 +102,6 @@ impl<'t, 'a> Draft<'t, 'a> {
             slots: slots.collect(),
             before: Vec::new(),
             after: Vec::new(),
-            around: None,
         }
     }
 
@@ -273,7 +270,6 @@ impl<'t, 'a> Draft<'t, 'a> {
         }
         edit.attributes.extend(gone.into_iter().enumerate().filter(|(_, gone)| *gone).map(|(place, _)| (place, None)));
         edit.before.extend(self.before);
-        edit.around = self.around;
         // What is there already, as a Cast of another edit, stands behind these: it may read what they give.
         edit.after.splice(0..0, self.after);
     }

@@ -133,11 +133,3 @@ pub(super) fn dft<'a>(draft: &mut Draft<'_, 'a>, site: &mut Site<'_, '_, 'a>) ->
     draft.set_input(2, axis);
     Ok(Some("`axis` is an input"))
 }
-
-/// `shape` of Reshape.
-pub(super) fn reshape<'a>(draft: &mut Draft<'_, 'a>, site: &mut Site<'_, '_, 'a>) -> Result<Done, Refusal> {
-    draft.remove("consumed_inputs");
-    let shape = site.ints_input(draft, "shape")?.ok_or("its attribute `shape` is missing")?;
-    draft.set_input(1, shape);
-    Ok(Some("`shape` is an input"))
-}

@@ -11,20 +11,6 @@ fn scales<'a>(draft: &mut Draft<'_, 'a>, site: &mut Site<'_, '_, 'a>, scales: &[
     draft.set_input(1, name);
 }
 
-/// Upsample-1 has a scale for the height and one for the width of an image.
-pub(super) fn upsample_lists<'a>(draft: &mut Draft<'_, 'a>, _: &mut Site<'_, '_, 'a>) -> Result<Done, Refusal> {
-    let mut list = vec![1.0, 1.0];
-    for name in ["height_scale", "width_scale"] {
-        list.push(draft.float(name)?.known(name)?.ok_or_else(|| format!("its attribute `{name}` is missing"))?);
-        draft.remove(name);
-    }
-    if draft.string("mode")?.known("mode")?.as_deref() == Some("bilinear") {
-        draft.set_string("mode", "linear");
-    }
-    draft.set("scales", crate::messages::attribute::kind::FLOATS, NewAttribute::floats("scales", &list));
-    Ok(Some("`scales` is a list"))
-}
-
 /// `scales` of Upsample.
 pub(super) fn upsample_scales<'a>(draft: &mut Draft<'_, 'a>, site: &mut Site<'_, '_, 'a>) -> Result<Done, Refusal> {
     let list = match draft.floats("scales")? {

@@ -52,15 +52,6 @@ fn reshape_back<'a>(draft: &mut Draft<'_, 'a>, site: &mut Site<'_, '_, 'a>, shap
 
 const FIRST_ALLOW_ZERO: i64 = 14;
 
-/// Test mode is the only one that version 7 has with one output.
-pub(super) fn batch_norm_test<'a>(draft: &mut Draft<'_, 'a>, _: &mut Site<'_, '_, 'a>) -> Result<Done, Refusal> {
-    match draft.int("is_test")?.known("is_test")? {
-        Some(is_test) if is_test != 0 => draft.remove("is_test"),
-        _ => return Err("it is in training mode (`is_test` is 0)".to_owned()),
-    }
-    Ok(Some("`is_test` is gone"))
-}
-
 /// `spatial` of BatchNormalization: where it is 0, each element of an image has statistics of its own, as a channel has
 /// in a matrix.
 pub(super) fn batch_norm_spatial<'a>(draft: &mut Draft<'_, 'a>, site: &mut Site<'_, '_, 'a>) -> Result<Done, Refusal> {
