@@ -21,6 +21,7 @@ use crate::quantize::{self, QuantizeRequest};
 use crate::request::RunOptions;
 use crate::rewrite::{self, Check, Opened, Rewrite, Rewritten, Row};
 use crate::summary::Summary;
+use crate::text::Short;
 use calibration::{Carrier, Kind};
 use onnx_cast::{BlockFormat, DataType};
 use rows::{Made, Maker};
@@ -96,6 +97,7 @@ pub(crate) fn plan<R>(
     let planner = Planner { checkpoint, weights: &weights, claims, request };
     planner.check_target().map_err(|error| checkpoint.error(None, error))?;
     let (formats, written): (Vec<_>, Vec<_>) = planner.plan()?.into_iter().unzip();
+    let notes = planner.note_on_activations(&written).into_iter().collect();
     let places = weights.list.iter().enumerate().map(|(index, weight)| (&*weight.name, index)).collect();
     let carrier = Carrier { checkpoint, layout: request.layout, written: &written, places };
     let (checks, dropped, caches) = (Vec::new(), Vec::new(), false);
@@ -129,7 +131,7 @@ pub(crate) fn plan<R>(
     let (side_files, configuration) =
         quantize::side_files(opened, &config.model, &as_quantize, &written, cache.as_ref())?;
     quantize::describe_in_files(&mut files, request.layout, &side_files, configuration.as_ref());
-    run(Rewrite { checks, side_files, configuration, dropped, ..Rewrite::new(opened, files, &request.run) })
+    run(Rewrite { checks, side_files, configuration, dropped, notes, ..Rewrite::new(opened, files, &request.run) })
 }
 
 struct Transcoder<'a, 'w> {
@@ -250,6 +252,19 @@ impl Planner<'_> {
             Some(Some(settings)) if is_same => (Some(Activations::Dynamic), Some(settings.clone())),
             _ => (None, None),
         }
+    }
+
+    /// What to know where the configuration says that activations are quantized, and they are not in the output.
+    fn note_on_activations(&self, written: &[WrittenWeight]) -> Option<String> {
+        let is_lost = |(weight, written): &(&Weight, &WrittenWeight)| {
+            written.activations == Activations::Kept
+                && matches!(self.claims.activations_of(weight.format()), Some(Some(_)))
+        };
+        let mut lost = self.weights.list.iter().zip(written).filter(is_lost);
+        let (first, _) = lost.next().filter(|_| self.request.activations.is_none())?;
+        let (first, others) = (Short(&first.name), lost.count());
+        let others = if others > 0 { format!(" and {others} more") } else { String::new() };
+        Some(format!("the inputs of `{first}`{others} are quantized by the configuration, and are not in the output"))
     }
 
     /// Refuses targets that MXFP4 does not become.

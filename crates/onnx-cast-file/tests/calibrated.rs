@@ -104,6 +104,34 @@ fn refused(folder: &Folder, want: &str) {
     assert!(found.warning.is_some_and(|warning| warning.to_string().contains(want)), "info: {want}");
 }
 
+/// Loaders would compute otherwise, though no weight has changed.
+#[test]
+fn activations_that_stay_behind_are_noted() {
+    let tensors = [
+        ("m.weight_packed".to_owned(), Dtype::U8, vec![4, 8], vec![0x22; 32]),
+        codes("m.weight_scale", &[4, 1]),
+        floats("m.weight_global_scale", &[1], &[1.0]),
+    ];
+    let config = |activations: &str| {
+        format!(
+            r#"{{"quantization_config": {{"quant_method": "compressed-tensors", "format": "nvfp4-pack-quantized",
+            "config_groups": {{"group_0": {{"targets": ["Linear"], "input_activations": {activations}, "weights":
+            {{"num_bits": 4, "type": "float", "group_size": 16, "strategy": "tensor_group", "symmetric": true}}}}}}}}}}"#
+        )
+    };
+    let activations =
+        r#"{"num_bits": 4, "type": "float", "group_size": 16, "strategy": "tensor_group", "dynamic": "local"}"#;
+    let to = TranscodeRequest::new(Scheme::ModelOpt);
+    let notes = |activations: &str, to: &TranscodeRequest| {
+        let folder = Folder::new(&config(activations), &tensors);
+        transcode_file(folder.path("in"), folder.path("out"), to).expect("transcoded").notes
+    };
+    let want = "the inputs of `m.weight` are quantized by the configuration, and are not in the output";
+    assert_eq!(notes(activations, &to), [want]);
+    assert!(notes("null", &to).is_empty());
+    assert!(notes(activations, &to.activations(Some(Activations::Kept))).is_empty(), "asked for");
+}
+
 #[test]
 fn what_changes_weights_beside_their_scales_is_refused() {
     for name in [
