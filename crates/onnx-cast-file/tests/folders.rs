@@ -187,6 +187,12 @@ fn folders_of_other_things_say_what_to_name() {
         "no weights in this folder, but in its folders `unet`, `vae` (name one of them, with an output of its own)";
     assert_eq!(diffusers.refused(""), said);
     diffusers.cast("unet").expect("cast");
+    let caches = Place::new();
+    (1..=5).for_each(|number| caches.write(&format!("models--org--model-{number}/refs/main"), b"abc"));
+    caches.write("datasets--org--data/refs/main", b"abc");
+    let models =
+        "`models--org--model-1`, `models--org--model-2`, `models--org--model-3`, `models--org--model-4` and 1 more";
+    assert_eq!(caches.refused(""), format!("a cache of 5 models, {models} (name one of these folders)"));
     let pickles = Place::new();
     (1..=6).for_each(|part| pickles.write(&format!("pytorch_model-0000{part}-of-00006.bin"), b"PK\x03\x04"));
     pickles.write("pytorch_model.bin.index.json", b"{}");

@@ -17,6 +17,8 @@ const CONSOLIDATED: &str = "consolidated";
 /// The folders of a cache.
 const SNAPSHOTS: &str = "snapshots";
 const REFERENCE: &str = "refs/main";
+/// The beginning of the name of a model's folder in a cache of several.
+const MODEL: &str = "models--";
 /// Weights in formats that are not read, by their extensions.
 const PICKLES: &[&str] = &["bin", "pt", "pth", "ckpt"];
 /// Names that an error lists at most.
@@ -88,8 +90,13 @@ impl Contents {
             self.others.iter().filter(is_meant).collect::<Vec<_>>()
         };
         let within: Vec<&PathBuf> = self.others.iter().filter(|path| has_weights(path)).collect();
+        let models: Vec<&PathBuf> = self.others.iter().filter(|path| is_cached_model(path)).collect();
         let (pickles, ggufs) = (with_end(PICKLES), with_end(&["gguf"]));
-        let what = if !within.is_empty() {
+        let what = if !models.is_empty() {
+            let (count, names) = (models.len(), list(&models));
+            let noun = if count == 1 { "model" } else { "models" };
+            format!("a cache of {count} {noun}, {names} (name one of these folders)")
+        } else if !within.is_empty() {
             let names = list(&within);
             format!(
                 "no weights in this folder, but in its folders {names} (name one of them, with an output of its own)"
@@ -112,6 +119,11 @@ impl Contents {
 /// Whether a file is one of Mistral's own, by its name.
 fn is_consolidated(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(CONSOLIDATED))
+}
+
+/// Whether a path is the folder of a model in a cache.
+fn is_cached_model(path: &Path) -> bool {
+    path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(MODEL)) && fs::is_dir(path)
 }
 
 /// Whether a path is a folder with weights that are read. Links to folders are not followed.
