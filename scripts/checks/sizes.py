@@ -3,11 +3,13 @@
 
 Sparse files: zeros that take no space on disk. A plan of a whole mixture of experts, 671 billion weights in 90 shards
 (`--dry-run`, which reads headers), and layers of it with real columns, 5,120 to 18,432, and all 256 experts, whose rows are
-few. Four times the experts' rows must not take more memory.
+few. Four times the experts' rows must not take more memory. Layouts that are only read are dequantized at these sizes too.
 """
 
 import json
+import math
 import os
+import shutil
 import struct
 import subprocess
 import sys
@@ -18,6 +20,7 @@ from pathlib import Path
 from shared import COMMAND, line
 
 SHARDS, EXPERTS, HIDDEN, INNER, DENSE = 90, 256, 7168, 2048, 18432
+WIDTHS = {"BF16": 2, "F16": 2, "F32": 4, "I32": 4, "U32": 4, "I8": 1, "U8": 1, "F8_E4M3": 1}
 #: Above the most that a run took, 231 MB for the plan of 46,000 tensors.
 MOST_MEMORY = 400 << 20
 MOST_SECONDS = 120
@@ -59,23 +62,28 @@ def slice_of(rows):
 
 def write(folder, tensors):
     """A checkpoint of bfloat16 zeros in shards, sparse. Returns how many values it has."""
+    config = {"model_type": "deepseek_v3", "tie_word_embeddings": False}
+    return write_zeros(folder, {name: ("BF16", shape) for name, shape in tensors.items()}, config) // 2
+
+
+def write_zeros(folder, tensors, config, metadata=None):
+    """A checkpoint of zeros in shards, sparse, of types and shapes by name. Returns how many bytes it has."""
     folder.mkdir()
-    (folder / "config.json").write_text(json.dumps({"model_type": "deepseek_v3", "tie_word_embeddings": False}))
+    (folder / "config.json").write_text(json.dumps(config))
     names, shards, total = list(tensors), {}, 0
     for number in range(SHARDS):
         file = f"model-{number + 1:05}-of-{SHARDS:05}.safetensors"
-        header, end = {}, 0
+        header, end = {"__metadata__": metadata} if metadata else {}, 0
         for name in names[number * len(names) // SHARDS : (number + 1) * len(names) // SHARDS]:
-            count = 1
-            for size in tensors[name]:
-                count *= size
-            header[name] = {"dtype": "BF16", "shape": tensors[name], "data_offsets": [end, end + 2 * count]}
-            end, total, shards[name] = end + 2 * count, total + count, file
-        text = json.dumps(header).encode()
+            (kind, shape), start = tensors[name], end
+            end += math.prod(shape) * WIDTHS[kind]
+            header[name] = {"dtype": kind, "shape": shape, "data_offsets": [start, end]}
+            shards[name] = file
+        text, total = json.dumps(header).encode(), total + end
         with (folder / file).open("wb") as out:
             out.write(struct.pack("<Q", len(text)) + text)
             out.truncate(8 + len(text) + end)
-    index = {"metadata": {"total_size": 2 * total}, "weight_map": shards}
+    index = {"metadata": {"total_size": total}, "weight_map": shards}
     (folder / "model.safetensors.index.json").write_text(json.dumps(index))
     return total
 
@@ -109,6 +117,85 @@ def write_calibrated(folder):
             out.truncate(8 + len(text) + end)
     (folder / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": shards}))
     return len(names)
+
+
+def quantization(method, **more):
+    return {"quantization_config": {"quant_method": method} | more}
+
+
+def gptq(module, rows, columns):
+    tensors = {"qweight": ("I32", (columns // 8, rows)), "qzeros": ("I32", (columns // 128, rows // 8))}
+    return tensors | {"scales": ("F16", (columns // 128, rows))}
+
+
+def awq(module, rows, columns):
+    return gptq(module, rows, columns) | {"qweight": ("I32", (columns, rows // 8))}
+
+
+def mlx(module, rows, columns):
+    scales = ("BF16", (rows, columns // 64))
+    return {"weight": ("U32", (rows, columns // 8)), "scales": scales, "biases": scales}
+
+
+INT8 = {"num_bits": 8, "type": "int", "strategy": "channel", "symmetric": True}
+#: Layouts that are only read: a configuration, and the endings of a weight's tensors with their types and shapes. Codes and
+#: scales of zeros are values of zeros in each.
+READ = {
+    "GPTQ": (quantization("gptq", bits=4, group_size=128, sym=False, checkpoint_format="gptq_v2"), gptq),
+    "AWQ": (quantization("awq", bits=4, group_size=128, version="gemm"), awq),
+    "AutoRound": (quantization("auto-round", bits=4, group_size=128, packing_format="auto_round:gptqmodel"), gptq),
+    "bitsandbytes": (
+        quantization("bitsandbytes", load_in_8bit=True),
+        lambda module, rows, columns: {"weight": ("I8", (rows, columns)), "SCB": ("F32", (rows,))},
+    ),
+    "MLX": ({"quantization": {"group_size": 64, "bits": 4}}, mlx),
+    "ComfyUI's MXFP8": (
+        {},
+        lambda module, rows, columns: {
+            "weight": ("F8_E4M3", (rows, columns)),
+            "weight_scale": ("U8", (-(-rows // 128) * 128, -(-columns // 128) * 4)),
+        },
+    ),
+    "Mistral": (
+        {},
+        lambda module, rows, columns: {"weight": ("F8_E4M3", (rows, columns)), "qscale_weight": ("F32", ()), "qscale_act": ("F32", ())},
+    ),
+    "W8A8": (
+        quantization(
+            "compressed-tensors", format="int-quantized", config_groups={"0": {"targets": ["Linear"], "weights": INT8}}
+        ),
+        lambda module, rows, columns: {"weight": ("I8", (rows, columns)), "weight_scale": ("BF16", (rows, 1))},
+    ),
+}  # fmt: skip
+
+
+def check_read(folder, layout, rows):
+    """Dequantizes a slice of the model in a layout that is only read; returns the most memory."""
+    config, parts_of = READ[layout]
+    tensors, want, told = {}, {}, {}
+    for name, shape in slice_of(rows).items():
+        module = name.removesuffix(".weight")
+        want[name] = ("BF16", [*shape])
+        if len(shape) != 2 or "layers" not in name or name.endswith("gate.weight"):
+            tensors[name] = ("BF16", shape)
+            continue
+        told[module] = {"format": "mxfp8"}
+        tensors |= {f"{module}.{ending}": part for ending, part in parts_of(module, *shape).items()}
+    metadata = {"_quantization_metadata": json.dumps({"layers": told})} if layout.startswith("ComfyUI") else None
+    source, back = folder / f"read-{layout}", folder / f"back-{layout}"
+    write_zeros(source, tensors, config, metadata)
+    memory = run("dequantize", source, back, "--to", "bf16", "--quiet")
+    found = {}
+    for path in sorted(back.glob("*.safetensors")):
+        some, are_zeros = parts(path)
+        found |= some
+        if not are_zeros:
+            sys.exit(f"{layout}: {path.name}: zeros are other values")
+    for path in (source, back):
+        shutil.rmtree(path)
+    if found != want:
+        sys.exit(f"{layout}: other names or shapes: {sorted(set(found) ^ set(want))[:5]}")
+    return memory
 
 
 def run(*arguments):
@@ -166,6 +253,9 @@ def main():
                 most = max(most, run("dequantize", quantized, back, "--to", "bf16", "--quiet"))
                 compare(source, back)
             took.append(most)
+        for layout in READ:
+            print(f"{layout}, with {EXPERTS} experts in {SHARDS} shards")
+            took[1] = max(took[1], check_read(folder, layout, 64))
         if took[1] > took[0] + (64 << 20):
             sys.exit(f"memory grows with the size: {took[0] >> 20} MB, then {took[1] >> 20} MB")
     print("sizes as in life: constant memory")
