@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """Do the checkpoints that `onnx-cast quantize` writes by default load in transformers, and hold the right weights?
 
-For each model type of the installed transformers that can be built tiny (tiny_models.py), and each format that its
-loaders know: quantizes the model, loads it with `from_pretrained` and runs it on a CPU. Nothing may be missing or
+For model types of the installed transformers that can be built tiny (tiny_models.py), and formats that its loaders
+know: quantizes the model, loads it with `from_pretrained` and runs it on a CPU. Nothing may be missing or
 unexpected, and the weights and outputs must be those of the checkpoint that `onnx-cast dequantize` writes of it.
 
-`check.py [COMMAND] [--all] [--families A,B] [--formats A,B] [--record FILE] [--json FILE]`. Without `--all`, a few
-families. Needs torch, transformers, accelerate and compressed-tensors: `bash scripts/test.sh --torch` installs them.
+`check.py [COMMAND] [--all] [--families A,B] [--formats A,B] [--record FILE] [--json FILE]`: a few types in all formats;
+with `--all`, the others too, in one format that packs elements and one that does not, or in those of `--formats` (`all`
+takes hours). Needs torch, transformers, accelerate and compressed-tensors: `bash scripts/test.sh --torch` installs them.
 """
 
 import argparse
@@ -22,6 +23,7 @@ import sys
 import tempfile
 import time
 from importlib import metadata, util
+from multiprocessing import connection
 from pathlib import Path
 
 import results as record
@@ -51,6 +53,8 @@ ONLY = {"gpt-oss": {"gpt_oss"}}
 SOME = """llama qwen2 qwen3 mistral phi3 gemma2 gemma3_text gpt2 opt bloom falcon gpt_neox gpt_neo gpt_bigcode glm4 mixtral
 qwen2_moe qwen3_moe deepseek_v3 gpt_oss llama4_text llava qwen2_5_vl mllama clip vit siglip bert roberta modernbert t5 bart
 whisper mamba mamba2 jamba""".split()
+#: Formats of all other types: one whose elements have another name than the weight, and one whose do not.
+OTHERS = ["fp8 by rows with activations kept", "int4"]
 CONVERSION = r"load: RuntimeError: We encountered some issues during automatic conversion.*"
 #: What fails by the loader's own fault: the formats, what each failure is, what the checkpoint must have, and why. A row
 #: that nothing fails by any longer is an error: it must go.
@@ -83,9 +87,33 @@ EXPECTED = [
         ".*", r"load: ValueError: source keys=.*", "",
         "the loader splits a matrix that is stored joined, and has no place for its scales",
     ),
+    (
+        ".*",
+        "load: RuntimeError: You set `ignore_mismatched_sizes`.*|(missing|unexpected): .*|(weights|outputs) differ.*|"
+        + CONVERSION,
+        "split matrices", "the loader splits the scales of a matrix that is stored joined as it splits rows",
+    ),
+    (
+        "(?!deepseek|gpt-oss|fp8).*", CONVERSION, "merged plain matrices",
+        "CompressedTensorsDequantize drops matrices that are not packed, where the loader merges several",
+    ),
+    (
+        ".*", CONVERSION, "ErnieFuseAndSplitTextVisionExperts",
+        "ErnieFuseAndSplitTextVisionExperts does not know the names of quantized matrices",
+    ),
+    (
+        "(?!deepseek|gpt-oss).*", r"forward: RuntimeError: mixed dtype \(CPU\): .*", "",
+        "OffloadCache keeps the type of a buffer that the model replaces by one of another type",
+    ),
+    (
+        "(?!deepseek|gpt-oss).*", "forward: RuntimeError: expected m1 and m2 to have the same dtype.*", "scales in float",
+        "the model keeps all parameters with `scale` in their names in float32, and so the weights that these scale",
+    ),
 ]  # fmt: skip
 
 SECONDS = 240
+#: How many families a process tries before another replaces it, which frees what packages keep.
+TASKS_OF_A_PROCESS = 40
 #: Of the greatest output: what bfloat16 may lose on the way through a tiny model.
 TOLERANCE = 2.0**-6
 
@@ -144,17 +172,41 @@ def decompress(model):
         compressor.decompress_model(model)
 
 
+def facts(model, quantized):
+    """What may explain failures of a checkpoint, by the names of `FACTS`."""
+    from safetensors import safe_open
+    from transformers.conversion_mapping import WeightConverter, get_model_conversion_mapping
+
+    stored = set()
+    for path in quantized.glob("*.safetensors"):
+        with safe_open(path, "np") as file:
+            stored |= set(file.keys())
+    scaled = {name.rsplit(".", 1)[0] for name in stored if "weight_scale" in name}
+    found = {"partial blocks"} if has_partial_blocks(quantized) else set()
+    for step in get_model_conversion_mapping(model):
+        if not isinstance(step, WeightConverter):
+            continue
+        patterns = [re.compile(pattern.removesuffix("$")) for pattern in step.source_patterns]
+        modules = {name.rsplit(".", 1)[0] for name in stored if any(pattern.search(name) for pattern in patterns)}
+        operations = {type(operation).__name__ for operation in step.operations}
+        found |= operations & FACTS if modules else set()
+        if "Chunk" in operations and modules & scaled:
+            found.add("split matrices")
+        if len(patterns) > 1 and modules - scaled:
+            found.add("merged plain matrices")
+    if any(name.endswith("_proj") and value.ndim == 3 for name, value in model.state_dict().items()):
+        found.add("merged experts")
+    found |= {type(module).__name__ for module in model.modules()} & FACTS
+    if "scale" in (getattr(model, "_keep_in_fp32_modules_strict", None) or ()):
+        found.add("scales in float")
+    return found
+
+
 def try_format(model, given, plain, folder, options):
-    """Failures of one format; None where the model has no weight to quantize."""
+    """Failures of one format, with what may explain them; None where the model has no weight to quantize."""
     failures = load_format(model, given, plain, folder, options)
     quantized = folder / "quantized"
-    if failures and quantized.is_dir() and has_partial_blocks(quantized):
-        failures.append("partial blocks")
-    if failures and any(name.endswith("_proj") and value.ndim == 3 for name, value in model.state_dict().items()):
-        failures.append("merged experts")
-    if failures and any(type(module).__name__ == "Llama4TextExperts" for module in model.modules()):
-        failures.append("Llama4TextExperts")
-    return failures
+    return failures + sorted(facts(model, quantized)) if failures and quantized.is_dir() else failures
 
 
 def load_format(model, given, plain, folder, options):
@@ -188,7 +240,9 @@ def load_format(model, given, plain, folder, options):
         return failures + [f"forward: {type(error).__name__}: {str(error)[:400]}"]
     if got is not None:
         want = outputs(wanted, given)
-        far, reach = (got - want).abs().max().item(), want.abs().max().item()
+        both = ~(got.isnan() & want.isnan())
+        got, want = got[both], want[both]
+        far, reach = ((got - want).abs().max().item(), want.abs().max().item()) if want.numel() else (0.0, 0.0)
         # Activations that are quantized on the way change outputs, and which experts are chosen, so that only weights
         # are equal.
         if not far <= TOLERANCE * reach and not (quantizes_activations(quantized) and far < float("inf")):
@@ -222,7 +276,8 @@ def prepare(quiet=True):
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     # A model that is too large fails instead of taking the machine's memory.
-    resource.setrlimit(resource.RLIMIT_AS, (14 << 30, 14 << 30))
+    _, most = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (14 << 30 if most == resource.RLIM_INFINITY else min(14 << 30, most), most))
     signal.signal(signal.SIGALRM, late)
 
 
@@ -263,8 +318,55 @@ def try_family(task):
     return found
 
 
+def serve(pipe):
+    """A process that tries the families that it is sent."""
+    prepare()
+    while task := pipe.recv():
+        pipe.send(try_family(task))
+
+
+def in_processes(tasks, count):
+    """What `try_family` gives for each task, in the order in which they end. A process that crashes or hangs fails its
+    family alone."""
+    context, waiting, workers = multiprocessing.get_context("spawn"), list(reversed(tasks)), {}
+    while waiting or workers:
+        while waiting and len(workers) < count:
+            mine, its = context.Pipe()
+            process = context.Process(target=serve, args=[its], daemon=True)
+            process.start()
+            its.close()
+            workers[mine] = [process, waiting.pop(), time.monotonic(), 1]
+            mine.send(workers[mine][1])
+        ready = connection.wait(list(workers), timeout=10)
+        for pipe, (process, (family, formats), since, done) in list(workers.items()):
+            late = time.monotonic() - since > SECONDS * (len(formats) + 2)
+            if pipe not in ready and not late:
+                continue
+            try:
+                found = pipe.recv() if pipe in ready else None
+            except EOFError:
+                found = None
+            if found is None:
+                process.kill()
+                process.join()
+                why = "it hangs" if late else f"its process ended with status {process.exitcode}"
+                found = {"family": family, "class": "", "left_out": "", "no_inputs": "", "formats": {formats[0]: [why]}}
+                del workers[pipe]
+            elif waiting and done < TASKS_OF_A_PROCESS:
+                workers[pipe] = [process, waiting.pop(), time.monotonic(), done + 1]
+                pipe.send(workers[pipe][1])
+            else:
+                pipe.send(None)
+                process.join()
+                del workers[pipe]
+            yield found
+
+
 #: What `try_format` says of a checkpoint, beside its failures.
-FACTS = {"partial blocks", "merged experts", "Llama4TextExperts"}
+FACTS = {
+    "partial blocks", "merged experts", "Llama4TextExperts", "split matrices", "merged plain matrices", "scales in float",
+    "ErnieFuseAndSplitTextVisionExperts",
+}  # fmt: skip
 
 
 def expected(name, failures):
@@ -292,33 +394,31 @@ def main():
     if missing := [name for name in packages if not util.find_spec(name)]:
         print(f"left out: loading checkpoints in transformers: {', '.join(missing)} not installed (torch)")
         return
-    formats = options.formats.split(",") if options.formats else list(FORMATS)
+    given = list(FORMATS) if options.formats == "all" else options.formats.split(",") if options.formats else []
+    formats = given or list(FORMATS)
     families = options.families.split(",") if options.families else SOME
     if ALL:
         from transformers import CONFIG_MAPPING
 
         families = list(CONFIG_MAPPING)
     begin, results = time.monotonic(), []
-    context = multiprocessing.get_context("spawn")
-    with context.Pool(options.processes, prepare, maxtasksperchild=40) as pool:
-        running = pool.imap_unordered(try_family, [(family, formats) for family in families])
-        for _ in families:
-            # A process that crashed gives nothing.
-            found = running.next(timeout=SECONDS * (len(formats) + 1))
-            results.append(found)
-            if options.json:
-                with options.json.open("a") as out:
-                    out.write(json.dumps(found) + "\n")
-            for name, failures in found["formats"].items():
-                if failures and not expected(name, failures):
-                    print(f"{found['family']}, {name}: {'; '.join(map(shortened, failures))}", flush=True)
+    some = given or (OTHERS if ALL else formats)
+    tasks = [(family, formats if family in SOME else some) for family in families]
+    for found in in_processes(tasks, options.processes):
+        results.append(found)
+        if options.json:
+            with options.json.open("a") as out:
+                out.write(json.dumps(found) + "\n")
+        for name, failures in found["formats"].items():
+            if failures and not expected(name, failures):
+                print(f"{found['family']}, {name}: {'; '.join(map(shortened, failures))}", flush=True)
     versions = ", ".join(f"{name} {metadata.version(name)}" for name in packages)
     text, failed = record.text(results, formats, expected, shortened)
     print(*text, versions, f"{time.monotonic() - begin:.0f} s", sep="\n")
     if options.record:
         record.write(options.record, text, versions, time.monotonic() - begin)
     used = [expected(name, failures) for found in results for name, failures in found["formats"].items() if failures]
-    unused = [row for row in EXPECTED if row not in used] if ALL and not options.formats else []
+    unused = [row for row in EXPECTED if row not in used] if ALL and not given else []
     for *_, why in unused:
         print(f"nothing fails any longer because: {why} (remove the row of EXPECTED)")
     if failed or unused:

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Writes crates/testkit/data/loaders.json: tiny models of 24 families as names and shapes, and what transformers' loader
+"""Writes crates/testkit/data/loaders.json: tiny models of 27 families as names and shapes, and what transformers' loader
 needs of each, which the tests of the file crate compare with what `quantize` writes.
 
-`fixtures.py COMMAND`, in an environment with what check.py needs. A family is written only if its checkpoints load and
-hold the right weights. Names that differ in one number are one line: `layers.{0-1}`.
+`fixtures.py COMMAND [FAMILIES]`, in an environment with what check.py needs; families that are not named stay as they
+are. A family is written only if its checkpoints load and hold the right weights. Names that differ in one number are
+one line: `layers.{0-1}`.
 """
 
 import json
@@ -19,7 +20,7 @@ import tiny_models
 from shared import ROOT
 
 FAMILIES = """llama qwen3 phi3 gemma3_text gpt2 opt bloom falcon gpt_neox mixtral qwen3_moe deepseek_v3 gpt_oss llama4_text
-llava qwen2_5_vl clip siglip bert modernbert t5 bart whisper mamba""".split()
+llava qwen2_5_vl clip siglip bert modernbert t5 bart whisper mamba ernie ibert axk2""".split()
 #: The formats that must load before a family is written, one of each kind.
 TRIED = ["mxfp4", "fp8 by rows with activations kept", "int4", "deepseek"]
 #: The formats whose layers are written: the first that has some. Packed ones are not read in all families.
@@ -128,12 +129,14 @@ def family(name):
 
 def main():
     check.prepare(quiet=False)
-    found = {name: family(name) for name in sys.argv[2:] or FAMILIES}
+    path = ROOT / "crates/testkit/data/loaders.json"
+    old = json.loads(path.read_text())["families"] if len(sys.argv) > 2 else {}
+    found = old | {name: family(name) for name in sys.argv[2:] or FAMILIES}
     versions = {name: metadata.version(name) for name in ("transformers", "compressed-tensors")}
     text = json.dumps({"versions": versions, "families": found}, indent=1)
     # Lists and the innermost objects take one line each.
     text = re.sub(r"([\[{])([^\[\]{}]*?(?:\{\d+-\d+\}[^\[\]{}]*?)*)([\]}])", lambda found: re.sub(r"\s+", " ", found[0]), text)
-    (ROOT / "crates/testkit/data/loaders.json").write_text(text + "\n")
+    path.write_text(text + "\n")
     print(f"{len(found)} families, {len(text)} bytes")
 
 

@@ -61,7 +61,7 @@ def write(path, lines, versions, seconds):
         "",
         "Written by `scripts/checks/loaders/check.py --record records/loaders.md`: tiny models, quantized by default, loaded",
         "and run on a CPU. Weights and outputs are compared with those of the checkpoint that `onnx-cast dequantize` writes",
-        "of it. With `--all`, as `bash scripts/test.sh --torch` runs it, of all model types that transformers has.",
+        "of it. With `--all`, as `bash scripts/test.sh --torch` runs it, all model types that transformers has in two formats.",
         "",
         f"{datetime.date.today()}, {versions}, Python",
         f"{platform.python_version()}, {os.cpu_count()} processors, {seconds / 60:.0f} minutes.",

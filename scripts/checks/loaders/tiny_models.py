@@ -5,6 +5,8 @@ several widths are tried, because some types need other ones. Weights are random
 """
 
 import inspect
+import re
+import time
 
 import torch
 from transformers import CONFIG_MAPPING
@@ -38,6 +40,9 @@ MAPPINGS = [
 ]
 
 VOCABULARY, LAYERS, POSITIONS, IMAGE, MOST_PARAMETERS = 256, 2, 128, 64, 40_000_000
+
+#: How long inputs are looked for.
+MOST_SECONDS = 10
 
 #: Fields by their names: of layers, experts and the like, then of widths.
 COUNTS = [
@@ -202,7 +207,7 @@ def build(model_type):
             torch.manual_seed(0)
             model = cls._from_config(config, dtype=torch.bfloat16).eval()
             randomize(model)
-            given, why = inputs(model)
+            given, why = inputs(model, patient=idle is None)
             if given:
                 return model, given, ""
             idle = idle or (model, None, why)
@@ -243,38 +248,121 @@ def find(config, names, default):
     return default
 
 
-def inputs(model):
-    """Inputs on which a model runs, the first of some guesses; or None and why."""
+def parts(model):
+    """Tensors by the names of arguments, from what the configuration says of their sizes."""
     config = model.config
     torch.manual_seed(2)
+
+    def random(*shape):
+        return torch.randn(*shape).to(torch.bfloat16)
+
     image = find(config, ["image_size", "img_size"], 64)
     height, width = image if isinstance(image, (list, tuple)) else (image, image)
     channels = find(config, ["num_channels", "in_channels", "in_chans"], 3)
-    mel = find(config, ["num_mel_bins", "num_mel_filters", "feature_size"], 80)
+    mel = find(config, ["num_mel_bins", "num_mel_filters", "feature_size", "input_feat_size"], 80)
     frames = 2 * find(config, ["max_source_positions"], 32)
+    hidden = find(config, ["hidden_size", "d_model"], 128)
+    patch = find(config, ["patch_size"], 8)
+    patch = patch[-1] if isinstance(patch, (list, tuple)) else patch
+    deep = find(config, ["temporal_patch_size"], 1)
+    codes = find(config, ["num_codebooks", "n_codebooks", "num_channels_codes"], 1)
+    past = find(config, ["context_length"], 16) + max(find(config, ["lags_sequence"], [1]))
+    future, times = find(config, ["prediction_length"], 8), find(config, ["num_time_features"], 0)
     ids = torch.randint(10, 100, (1, 8))
-    picture = torch.randn(1, channels, height, width).to(torch.bfloat16)
-    parts = {
-        "input_ids": ids, "pixel_values": picture,
-        "pixel_values_videos": picture.unsqueeze(1).repeat(1, 4, 1, 1, 1),
-        "input_features": torch.randn(1, mel, frames).to(torch.bfloat16),
-        "input_values": torch.randn(1, 4000).to(torch.bfloat16),
-        "decoder_input_ids": ids[:, :6],
+    picture, steps = random(1, channels, height, width), torch.arange(8)[None]
+    grid = torch.tensor([[1, 4, 4]])
+    return {
+        "input_ids": ids, "decoder_input_ids": ids[:, :6], "attention_mask": torch.ones(1, 8, dtype=torch.long),
+        "pixel_values": picture, "pixel_values_videos": picture.unsqueeze(1).repeat(1, 4, 1, 1, 1),
+        "input_features": random(1, mel, frames), "input_values": random(1, 4000),
+        "bbox": torch.tensor([10, 10, 20, 20]).repeat(1, 8, 1),
+        "hidden_states": random(16, channels * deep * patch**2), "grid_thw": grid, "image_grid_thw": grid,
+        "audio_mel": random(1, frames, mel), "audio_mel_mask": torch.zeros(1, frames, dtype=torch.bool),
+        "input_features_mask": torch.ones(1, frames, dtype=torch.long),
+        "past_values": random(1, past), "past_time_features": random(1, past, times),
+        "past_observed_mask": torch.ones(1, past), "future_values": random(1, future),
+        "future_time_features": random(1, future, times), "static_real_features": random(1, 1),
+        "static_categorical_features": torch.zeros(1, 1, dtype=torch.long),
+        "states": random(1, 8, find(config, ["state_dim"], 17)), "actions": random(1, 8, find(config, ["act_dim"], 4)),
+        "rewards": random(1, 8, 1), "returns_to_go": random(1, 8, 1), "timesteps": steps,
+        "query_embeds": random(1, 8, hidden), "inputs_embeds": random(1, 8, hidden),
+        "encoder_hidden_states": random(1, 8, find(config, ["encoder_hidden_size"], hidden)),
+        "pixel_position_ids": torch.stack(torch.meshgrid(torch.arange(4), torch.arange(4), indexing="ij"), -1).reshape(1, 16, 2),
+        "is_longer": torch.zeros(1, 1, dtype=torch.bool),
+        "audio_codes": torch.randint(0, 100, (1, codes, 8)),
     }  # fmt: skip
+
+
+def shapes(config):
+    """Other shapes that arguments of the same names have in some models."""
+    codes = find(config, ["num_codebooks", "n_codebooks", "num_channels"], 4)
+    size = find(config, ["max_length"], 64)
+    mel = find(config, ["num_mel_bins", "num_mel_filters", "feature_size", "input_feat_size", "input_dim"], 80)
+    deep, patch = find(config, ["temporal_patch_size"], 1), find(config, ["patch_size"], 8)
+    patch = patch[-1] if isinstance(patch, (list, tuple)) else patch
+    flat = 3 * deep * patch**2
+    found = {
+        "input_values": [(1, 1, 4000), (1, size, mel), (1, mel, size)],
+        "input_features": [(1, 64, mel), (1, mel, 3000), (1, 1, 64, mel), (1, 1, 1024, 64)],
+        "pixel_values": [(1, 3, 64, 64), (1, 1, 3, 64, 64), (1, 2, 3, 64, 64), (16, flat), (1, 16, flat), (1, 3, 224, 224),
+                         (1, 3, 384, 384)],
+        "input_ids": [(1, codes, 8), (1, 8, codes)],
+        "decoder_input_ids": [(1, 6, codes), (1, codes, 6), (codes, 6)],
+    }  # fmt: skip
+    return [(name, shape) for name, shapes in found.items() for shape in shapes]
+
+
+def attempt(model, given, known):
+    """Whether a model runs on inputs, with what it says that it lacks added to them; and why not."""
+    required = [
+        name
+        for name, argument in inspect.signature(model.forward).parameters.items()
+        if argument.default is argument.empty and name in known and argument.kind is argument.POSITIONAL_OR_KEYWORD
+    ]
+    given |= {name: known[name] for name in required if name not in given}
+    why = ""
+    for _ in range(4):
+        try:
+            if outputs(model, given).numel():
+                return True, ""
+            return False, why or "no output of floats"
+        except Exception as error:
+            why = why or f"{type(error).__name__}: {str(error)[:200]}"
+            named = re.findall(r"[a-z_]+", str(error).split("but expected one of")[0])
+            lacking = [name for name in named if name in known and name not in given]
+            if not lacking:
+                return False, why
+            given |= {name: known[name] for name in lacking}
+    return False, why
+
+
+def inputs(model, patient):
+    """Inputs on which a model runs, the first of some guesses, some of which take patience; or None and why."""
+    begin = time.monotonic()
+    known = parts(model)
     accepted = inspect.signature(model.forward).parameters
     decoder = ["decoder_input_ids"] if "decoder_input_ids" in accepted else []
     guesses = [[model.main_input_name, *decoder], [model.main_input_name], ["input_ids", *decoder]]
     guesses += [["input_ids", "pixel_values"], ["pixel_values", *decoder], ["pixel_values_videos"], ["input_features", *decoder],
-                ["input_values", *decoder], ["input_ids", "input_features"], ["input_ids", "input_values"]]  # fmt: skip
-    first = None
-    for guess in guesses:
-        given = {name: parts[name] for name in guess if name in parts and name in accepted}
-        if len(given) != len(guess):
-            continue
-        try:
-            if outputs(model, given).numel():
+                ["input_values", *decoder], ["input_ids", "input_features"], ["input_ids", "input_values"],
+                ["hidden_states", "grid_thw"], ["query_embeds", "encoder_hidden_states"], ["inputs_embeds"],
+                ["past_values", "past_time_features", "past_observed_mask", "future_values", "future_time_features"],
+                ["states", "actions", "rewards", "returns_to_go", "timesteps", "attention_mask"]]  # fmt: skip
+    first = ""
+    others = [(name, shape) for name, shape in shapes(model.config) if name in accepted]
+    for change in [None, *(others if patient else [])]:
+        if time.monotonic() - begin > MOST_SECONDS:
+            break
+        for guess in guesses if change is None else [guess for guess in guesses if change[0] in guess]:
+            given = {name: known[name] for name in guess if name in known and name in accepted}
+            if len(given) != len(guess):
+                continue
+            if change:
+                name, shape = change
+                ids = torch.randint(10, 100, shape)
+                given[name] = ids if name.endswith("ids") else torch.randn(*shape).to(torch.bfloat16)
+            runs, why = attempt(model, given, known)
+            if runs:
                 return given, ""
-            first = first or "no output of floats"
-        except Exception as error:
-            first = first or f"{type(error).__name__}: {str(error)[:200]}"
+            first = first or why
     return None, first or f"no guess for {model.main_input_name}"

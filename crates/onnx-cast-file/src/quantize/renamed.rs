@@ -76,6 +76,7 @@ const RENAMED: &[(&[&str], &str, &str)] = &[
     (&["hyperclovax_vision_v2"], "vision_projector", "projector"),
     (&["inkling_mm_model"], "audio", "audio_tower"),
     (&["inkling_mm_model", "inkling2"], "visual", "vision_tower"),
+    (&["lfm3_vl_vision"], "patchifier", "patch_embed"),
     (&["paddleocr_vl"], "mlp_AR", "projector"),
     (&["step3p7"], "vit_large_projector", "multi_modal_projector"),
     (&["dots3_note", "mistral_large4"], "vision_encoder", "vision_tower"),
