@@ -4,10 +4,11 @@ use crate::error::ModelError;
 use crate::external::Files;
 use crate::messages::attribute;
 use crate::rope::{CastElements, ElementSource};
-use crate::tree::{Attribute, Node};
+use crate::tree::{Attribute, Graph, Node};
 use onnx_cast::{DataType, Strings};
 use onnx_cast_file::engine::pb;
 use onnx_cast_file::engine::wire::{self, Value, last};
+use std::collections::HashMap;
 
 /// A constant of the model.
 pub(crate) struct Constant<'a> {
@@ -21,7 +22,29 @@ pub(crate) struct Constant<'a> {
     pub(crate) elements: Option<CastElements<'a>>,
 }
 
+/// Where a constant is in its graph.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Site {
+    /// An initializer, and the input of the same name.
+    Initializer(usize, Option<usize>),
+    Node(usize),
+}
+
 impl<'a> Constant<'a> {
+    /// The constants of a graph, but for those of graphs within it.
+    pub(crate) fn of_graph(graph: &Graph<'a>, files: &'a Files<'a>) -> Result<Vec<(Site, Self)>, ModelError> {
+        let inputs: HashMap<&str, usize> = graph.inputs.iter().map(|input| input.name).zip(0..).collect();
+        let initializers = graph.initializers.iter().enumerate().map(|(index, named)| {
+            let constant = Constant::of_tensor(named.name, named.message, files)?;
+            Ok((Site::Initializer(index, inputs.get(named.name).copied()), constant))
+        });
+        let nodes = graph.nodes.iter().enumerate().filter_map(|(index, node)| {
+            let constant = Constant::of_node(node, files).transpose()?;
+            Some(constant.map(|constant| (Site::Node(index), constant)))
+        });
+        initializers.chain(nodes).collect()
+    }
+
     pub(crate) fn of_tensor(name: &'a str, message: &'a [u8], files: &'a Files<'a>) -> Result<Self, ModelError> {
         let elements = files.elements(message)?;
         let head = pb::head(message).map_err(|error| ModelError::tensor("constant", error.of_tensor(name)))?;

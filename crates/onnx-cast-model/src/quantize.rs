@@ -7,7 +7,7 @@ mod matmul_nbits;
 mod passed_over;
 mod readings;
 
-use crate::constant::Constant;
+use crate::constant::{Constant, Site};
 use crate::edits::Edits;
 use crate::error::{Error, ModelError, ModelErrorKind};
 use crate::external::Files;
@@ -21,8 +21,8 @@ use matmul_nbits::{MICROSOFT, Products};
 use onnx_cast::DataType;
 use onnx_cast_file::engine::named;
 use onnx_cast_file::{ModelForm, ModelOptions, QuantizeRequest, QuantizedFormat, Summary, TensorSummary};
-use readings::{Axes, Calls, Found, Site, site};
-use std::collections::{HashMap, HashSet};
+use readings::{Axes, Calls, Found, site};
+use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -197,31 +197,19 @@ fn choose<'a>(
     chosen: &mut Vec<ChosenWeight<'a>>,
     tensors: &mut Vec<TensorSummary>,
 ) -> Result<(), ModelError> {
-    let inputs: HashMap<&str, usize> =
-        graph.inputs.iter().enumerate().map(|(index, input)| (input.name, index)).collect();
-    let defaults: HashSet<&str> =
-        if document.ir_version >= 4 { inputs.keys().copied().collect() } else { HashSet::new() };
-    let mut take = |constant: Constant<'a>, site: Site| {
+    for (site, constant) in Constant::of_graph(graph, files)? {
         let row = tensors.len();
         tensors.push(TensorSummary::kept(constant.name, constant.shape.clone(), constant.data_type, constant.bytes()));
         let (selection, rank, len) = (&request.selection, constant.shape.len(), constant.len as u64);
         let axes = axes.get(&(graph.id, site)).copied();
-        let is_fixed = matches!(site, Site::Initializer(_)) && defaults.contains(constant.name);
+        let input = if let Site::Initializer(_, input) = site { input } else { None };
+        let is_fixed = input.is_some() && document.ir_version >= 4;
         let is_large = len >= selection.min_size.unwrap_or(MIN_SIZE) && rank >= 2;
         let to = selection.target_if(constant.name, len, |_| axes.is_some());
         if let Some(to) = to.filter(|_| is_float(constant.data_type) && is_large && !is_fixed) {
             let axes = axes.unwrap_or(Axes { outputs: 0, summed: rank - 1 });
-            let input = inputs.get(constant.name).copied().filter(|_| matches!(site, Site::Initializer(_)));
             let (graph, opset) = (graph.id, graph.opset);
             chosen.push(ChosenWeight { constant, to, axes, body, graph, is_in_function, opset, site, input, row });
-        }
-    };
-    for (index, named) in graph.initializers.iter().enumerate() {
-        take(Constant::of_tensor(named.name, named.message, files)?, Site::Initializer(index));
-    }
-    for (index, node) in graph.nodes.iter().enumerate() {
-        if let Some(constant) = Constant::of_node(node, files)? {
-            take(constant, Site::Node(index));
         }
     }
     Ok(())

@@ -1,7 +1,7 @@
 //! `cast` on a model: each selected constant becomes the target type, followed by one Cast back to the type that it
 //! had.
 
-use crate::constant::Constant;
+use crate::constant::{Constant, Site};
 use crate::edits::{Content, Edits, NewNode, NewTensor};
 use crate::error::Error;
 use crate::error::ModelError;
@@ -18,7 +18,7 @@ use onnx_cast::{Cast, DataType, Operator};
 use onnx_cast_file::engine::pipeline::Step;
 use onnx_cast_file::engine::{Counter, Counters};
 use onnx_cast_file::{CastRequest, FileError, ModelOptions, RunOptions, Selection, Storage, Summary, TensorSummary};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -89,17 +89,10 @@ struct CastConstant<'a> {
     constant: Constant<'a>,
     to: DataType,
     graph: usize,
-    place: ConstantSite,
+    place: Site,
     opset: Option<i64>,
     /// Its place in the summary.
     row: usize,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-enum ConstantSite {
-    /// An initializer, and the input of the same name.
-    Initializer(usize, Option<usize>),
-    Node(usize),
 }
 
 /// What is done, and what counts the values of which of its rows.
@@ -155,19 +148,15 @@ fn edits<'a>(
 fn choose<'a>(
     document: &Document<'a>,
     graph: &Graph<'a>,
-    readers: &HashMap<(usize, ConstantSite), Readers<'_>>,
+    readers: &HashMap<(usize, Site), Readers<'_>>,
     files: &'a Files<'a>,
     request: &CastRequest,
     chosen: &mut Vec<CastConstant<'a>>,
     tensors: &mut Vec<TensorSummary>,
 ) -> Result<(), ModelError> {
-    let inputs: HashMap<&str, usize> =
-        graph.inputs.iter().enumerate().map(|(index, input)| (input.name, index)).collect();
-    let defaults: HashSet<&str> =
-        if document.ir_version >= 4 { inputs.keys().copied().collect() } else { HashSet::new() };
-    let mut take = |constant: Constant<'a>, place| {
+    for (place, constant) in Constant::of_graph(graph, files)? {
         let (name, from, len) = (constant.name, constant.data_type, constant.len);
-        let fixed = matches!(place, ConstantSite::Initializer(..)) && defaults.contains(name);
+        let fixed = matches!(place, Site::Initializer(_, Some(_))) && document.ir_version >= 4;
         let to = if fixed { None } else { select(&request.selection, name, from, len) };
         let to = to.filter(|&to| to != from).filter(|_| {
             // Cast before: the constant's old name is that of the Cast's result, by which it was selected then.
@@ -183,15 +172,6 @@ fn choose<'a>(
             chosen.push(CastConstant { constant, to, graph: graph.id, place, opset: graph.opset, row });
         }
         tensors.push(summary);
-    };
-    for (index, named) in graph.initializers.iter().enumerate() {
-        let constant = Constant::of_tensor(named.name, named.message, files)?;
-        take(constant, ConstantSite::Initializer(index, inputs.get(named.name).copied()));
-    }
-    for (index, node) in graph.nodes.iter().enumerate() {
-        if let Some(constant) = Constant::of_node(node, files)? {
-            take(constant, ConstantSite::Node(index));
-        }
     }
     Ok(())
 }
@@ -206,12 +186,12 @@ struct Readers<'a> {
 
 /// The readers of every constant of a body, by its graph and its place there. Branches may have one name for constants
 /// of their own.
-fn readers<'a>(body: &Graph<'a>) -> HashMap<(usize, ConstantSite), Readers<'a>> {
+fn readers<'a>(body: &Graph<'a>) -> HashMap<(usize, Site), Readers<'a>> {
     let flow = Flow::of(body);
     let of_value = |value: &Value<'a>| {
         let place = match value.origin {
-            Origin::Initializer(index, input) => ConstantSite::Initializer(index, input),
-            Origin::Node(step, 0) if flow.steps[step].node.is("Constant") => ConstantSite::Node(flow.steps[step].index),
+            Origin::Initializer(index, input) => Site::Initializer(index, input),
+            Origin::Node(step, 0) if flow.steps[step].node.is("Constant") => Site::Node(flow.steps[step].index),
             _ => return None,
         };
         let nodes = value.reads.iter().map(|read| flow.steps[read.step].node);
@@ -241,7 +221,7 @@ impl<'a> CastConstant<'a> {
             let opset = since.ok_or_else(|| refuse(format!("no version of Cast takes {data_type}")))?;
             all.push(Needs { operator: "Cast", data_type, opset });
         }
-        if let ConstantSite::Node(_) = self.place {
+        if let Site::Node(_) = self.place {
             let since = Schema::first_giving("Constant", to);
             let what = || refuse(format!("no version of Constant takes {to} (an initializer may have that type)"));
             all.push(Needs { operator: "Constant", data_type: to, opset: since.ok_or_else(what)? });
@@ -279,7 +259,7 @@ impl<'a> CastConstant<'a> {
         };
         let edit = edits.graphs.entry(graph).or_default();
         match place {
-            ConstantSite::Initializer(index, input) => {
+            Site::Initializer(index, input) => {
                 if let Some(input) = input {
                     // From version 4 of the format on, an initializer needs no input, and one that has it may be
                     // replaced.
@@ -289,7 +269,7 @@ impl<'a> CastConstant<'a> {
                 edit.initializers.insert(index, Some(tensor(Some(name))));
                 edit.first.push(cast);
             }
-            ConstantSite::Node(index) => {
+            Site::Node(index) => {
                 let node = edit.nodes.entry(index).or_default();
                 // The name of the tensor in the attribute says nothing, and is kept.
                 node.value = Some(tensor(None));

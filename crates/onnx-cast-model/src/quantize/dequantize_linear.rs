@@ -2,7 +2,7 @@
 //! has two of them: the first gives the scales.
 
 use super::ChosenWeight;
-use super::readings::Site;
+use crate::constant::Site;
 use crate::edits::{Content, Edits, NewAttribute, NewNode, NewTensor};
 use crate::error::ModelError;
 use crate::rope::{CastElements, Computed, ElementSource, LastDecoded};
@@ -166,7 +166,7 @@ impl<'a> ChosenWeight<'a> {
         });
         let edit = edits.graphs.entry(*graph).or_default();
         match (site, is_in_function) {
-            (Site::Initializer(index), _) => drop(edit.initializers.insert(*index, weight)),
+            (Site::Initializer(index, _), _) => drop(edit.initializers.insert(*index, weight)),
             // A Constant outside functions becomes an initializer, which may have more types.
             (Site::Node(index), false) => {
                 edit.nodes.entry(*index).or_default().drop = true;

@@ -8,7 +8,8 @@
 //! it is 0 here.
 
 use super::ChosenWeight;
-use super::readings::{Site, perm, site};
+use super::readings::{perm, site};
+use crate::constant::Site;
 use crate::edits::{Content, Edits, NewAttribute, NewNode, NewTensor};
 use crate::error::ModelError;
 use crate::graph::values::{Flow, Id};
@@ -406,7 +407,7 @@ impl<'a> ChosenWeight<'a> {
         let edit = edits.graphs.entry(*graph).or_default();
         edit.added_initializers.extend(tensors);
         match site {
-            Site::Initializer(index) => drop(edit.initializers.insert(*index, None)),
+            Site::Initializer(index, _) => drop(edit.initializers.insert(*index, None)),
             Site::Node(index) => edit.nodes.entry(*index).or_default().drop = true,
         }
         input.iter().for_each(|input| drop(edit.inputs.insert(*input, None)));

@@ -1,8 +1,8 @@
 //! Weights that operators read and that are not quantized, each with the reason.
 
-use super::readings::{Calls, Found, Site, site};
+use super::readings::{Calls, Found, site};
 use super::{ChosenWeight, is_float};
-use crate::constant::Constant;
+use crate::constant::{Constant, Site};
 use crate::error::ModelError;
 use crate::external::Files;
 use crate::graph::values::{Flow, Id, Origin};

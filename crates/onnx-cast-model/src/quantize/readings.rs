@@ -1,7 +1,7 @@
 //! How operators read weights: which axis counts the outputs, and along which products are added up. Weights are found
 //! behind Transpose, Cast and Identity too, and behind the calls of functions.
 
-use crate::constant::ConstantValue;
+use crate::constant::{ConstantValue, Site};
 use crate::error::ModelError;
 use crate::graph::values::{Flow, Id, Origin};
 use crate::messages::attribute;
@@ -36,13 +36,6 @@ pub(super) struct Reading {
     summed: Axis,
     /// What Transposes between make of the axes, the last first: their `perm`; `None` reverses them.
     perms: Vec<Option<Vec<usize>>>,
-}
-
-/// Where a constant is: the graph, and the initializer or the node there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Site {
-    Initializer(usize),
-    Node(usize),
 }
 
 impl Reading {
@@ -201,7 +194,7 @@ pub(super) fn perm(node: &Node<'_>) -> Result<Option<Vec<usize>>, ModelError> {
 pub(super) fn site(flow: &Flow<'_, '_>, value: Id) -> Option<(usize, Site)> {
     let value = &flow.values[value];
     match value.origin {
-        Origin::Initializer(index, _) => Some((value.graph, Site::Initializer(index))),
+        Origin::Initializer(index, input) => Some((value.graph, Site::Initializer(index, input))),
         Origin::Node(step, 0) if flow.steps[step].node.is("Constant") => {
             Some((value.graph, Site::Node(flow.steps[step].index)))
         }
