@@ -8,10 +8,14 @@ emulated, is run by onnxruntime at every level of optimization, and lies near th
 bfloat16 on a CPU: generated models of bfloat16, their opset raised, are evaluated by onnx's reference evaluator, wherever that
 computes the float model as onnxruntime does, and emulated models show what bfloat16 gives.
 
+Models that need more than a narrow type in places (precision_sensitive.py) must be right in both
+types, in onnxruntime, by the reference evaluator and emulated, and what looks like them must become narrow as a whole.
+
 With --nodes it takes onnx's own node tests too, all of those whose operators take float16.
 """
 
 import argparse
+import json
 import os
 import subprocess
 import sys
@@ -24,6 +28,7 @@ import onnxruntime
 from models import COMMAND, MAGIKA, NUDENET, fail
 from onnx.reference import ReferenceEvaluator
 from precision_models import made
+from precision_sensitive import narrow, sensitive
 from shared import in_processes, line
 
 LEVELS = [
@@ -55,6 +60,17 @@ NORM_VARIANTS = {
 
 # How far what the reference evaluator computes in bfloat16 may be off.
 BFLOAT16_LIMIT = 1e-1
+
+# How far a model that is sensitive in places may be off: in onnxruntime, by the reference evaluator, and emulated. And how
+# far what is emulated may be from what the reference evaluator computes in the type.
+LIMITS = {"float16": 1e-2, "bfloat16": 8e-2}
+APART = {"float16": 2e-3, "bfloat16": 1.6e-2}
+
+# Models that are right without what is kept for the sake of digits: a mask is finite anyway.
+RIGHT_ANYWAY = {"lowest_mask"}
+
+# onnxruntime has no RoiAlign of opset 22.
+NOT_RAISED = {"regions"}
 
 converted = refused = run = evaluated = 0
 
@@ -144,6 +160,50 @@ def check_evaluated(name, path, target, feeds, want):
     evaluated += 1
 
 
+def check_sensitive(name, path, feeds, folder):
+    """A model that needs more than a narrow type in places: right in both types, and wrong in one without what is kept."""
+    global run, evaluated
+    want = outputs(path, feeds, LEVELS[-1])
+    is_evaluated = error(want, ReferenceEvaluator(onnx.load(path)).run(None, feeds)) < 1e-3
+    worst = 0.0
+    for low, limit in LIMITS.items():
+        raised = ["--raise-opset"] if low == "bfloat16" and name not in NOT_RAISED else []
+        emulated = convert(name, path, folder, ["--to", low, "--emulate", *raised])
+        held = [outputs(emulated, feeds, level) for level in LEVELS]
+        target = convert(name, path, folder, ["--to", low, *raised])
+        if low == "float16":
+            held += [outputs(target, feeds, level) for level in LEVELS]
+        distances = [error(want, got) for got in held]
+        if is_evaluated:
+            computed = ReferenceEvaluator(onnx.load(target)).run(None, feeds)
+            distances.append(error(want, computed))
+            apart = error(held[0], computed)
+            if apart > APART[low]:
+                fail(f"{name} in {low}: what is emulated is {apart} of the largest value from what the type gives")
+            evaluated += 1
+        if max(distances) > limit:
+            fail(f"{name} in {low}: off by {distances} of the largest value")
+        run += len(distances)
+        emulated = convert(name, path, folder, ["--to", low, "--keep", "none", "--emulate", *raised])
+        worst = max(worst, error(want, outputs(emulated, feeds, LEVELS[-1])) / limit)
+    if worst < 1 and name not in RIGHT_ANYWAY:
+        fail(f"{name}: is no case, off by {worst} of the limit with --keep none")
+
+
+def check_narrow(name, path, feeds, folder):
+    """A model that looks like those, and becomes narrow as a whole."""
+    for low, limit in LIMITS.items():
+        command = line("convert", path, folder / "narrow.onnx", "--to", low, "--dry-run", "--json")
+        nodes = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)["nodes"]
+        wide = [f"{node['node']} ({node['operator']}): {node['why']}" for node in nodes if node["type"] != low]
+        if wide:
+            fail(f"{name} in {low}: stays float: {wide}")
+        emulated = convert(name, path, folder, ["--to", low, "--emulate"])
+        distance = error(outputs(path, feeds, LEVELS[-1]), outputs(emulated, feeds, LEVELS[-1]))
+        if distance > limit:
+            fail(f"{name} in {low}: off by {distance} of the largest value")
+
+
 def check_float8(folder):
     """float8, of a model whose opset has no Cast to it."""
     model = next(model for name, model, _ in made() if name == "two_readers")
@@ -202,6 +262,12 @@ def share_of(share, nodes):
             onnx.save(model, path)
             onnx.checker.check_model(str(path), full_check=True)
             check(name, path, feeds, folder, VARIANTS | (NORM_VARIANTS if "norm" in name else {}))
+        cases = [(check_sensitive, *one) for one in sensitive()]
+        cases += [(check_narrow, *one) for one in narrow()]
+        for judge, name, model, feeds in cases[share::SHARES]:
+            path = folder / "model.onnx"
+            onnx.save(model, path)
+            judge(name, path, feeds, folder)
         for name, path, feeds in list(real_models())[share::SHARES]:
             check(name, path, feeds, folder, {one: VARIANTS[one] for one in ("float16", "emulated", "raised bfloat16")})
         if share == 0:

@@ -23,6 +23,8 @@ pub(crate) struct Traits {
     pub(crate) is_float: bool,
     pub(crate) position: Option<Position>,
     pub(crate) arranges: bool,
+    pub(crate) picks: bool,
+    pub(crate) steady: bool,
     pub(crate) spectrum: bool,
     pub(crate) masks: bool,
     pub(crate) repeats: bool,
@@ -36,6 +38,7 @@ pub(crate) enum Meaning {
     Angle,
     Any,
     Coordinate,
+    Exponent,
     Float,
 }
 
@@ -119,6 +122,7 @@ impl Traits {
                     "angle" => Meaning::Angle,
                     "any" => Meaning::Any,
                     "coordinate" => Meaning::Coordinate,
+                    "exponent" => Meaning::Exponent,
                     "float" => Meaning::Float,
                     _ => return None,
                 };
@@ -141,6 +145,8 @@ impl Traits {
                 "float" => traits.is_float = true,
                 "position" => traits.position = Some(Position::read(value)?),
                 "arranges" => traits.arranges = true,
+                "picks" => traits.picks = true,
+                "steady" => traits.steady = true,
                 "spectrum" => traits.spectrum = true,
                 "masks" => traits.masks = true,
                 "repeats" => traits.repeats = true,

@@ -1,20 +1,27 @@
 //! `convert`: a model that computes in float16 or bfloat16.
 //!
 //! Every floating-point value has a type variable, and so has every operator (`variables.rs`). Some are decided before
-//! any Cast is counted (`pins.rs`, `rules.rs`, `positions.rs`, `sensitive.rs`); a minimum cut decides the others, so
-//! that there are as few Casts as can be (`assign.rs`, `cut.rs`). Then the edits are written (`write.rs`), by the
-//! engine that streams constants of any size.
+//! any Cast is counted (`pins.rs`, `rules.rs`, `positions.rs`), those that need more digits or range among them
+//! (`sensitive.rs`, `resolution.rs`, `differences.rs`, `growth.rs`); a minimum cut decides the others, so that there are
+//! as few Casts as can be (`assign.rs`, `cut.rs`). Then the edits are written (`write.rs`), by the engine that streams
+//! constants of any size.
 
 mod assign;
+mod bounds;
 mod constants;
 mod cut;
 mod declared;
+mod differences;
 mod explain;
+mod growth;
 mod mask;
 mod norms;
 mod pins;
 mod positions;
 mod ranges;
+#[cfg(test)]
+mod reasons;
+mod resolution;
 mod rules;
 mod sensitive;
 mod stored;
@@ -57,7 +64,7 @@ onnx_cast_file::request! {
         pub to: DataType,
         /// The types of the model's inputs and outputs.
         pub interface: Interface,
-        /// What stays float. Sensitive operators do by default with float16.
+        /// What stays float. What is sensitive does, unless `Keep::None` is there.
         pub keep: Vec<Keep>,
         /// Operators, or names of nodes, that become narrow even if that needs more Casts.
         pub low: Vec<Pattern>,
@@ -98,7 +105,7 @@ pub struct Interface {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Keep {
-    /// Operators that lose digits or overflow in 16 bits.
+    /// What loses digits or overflows in 16 bits, as by default.
     Sensitive,
     /// Nothing for the sake of digits.
     None,
@@ -179,7 +186,7 @@ impl ConvertRequest {
     }
 
     fn keeps_sensitive(&self) -> bool {
-        !self.keep.contains(&Keep::None) && (self.keep.contains(&Keep::Sensitive) || self.to != DataType::BFloat16)
+        !self.keep.contains(&Keep::None)
     }
 }
 

@@ -21,8 +21,8 @@ Examples:
   onnx-cast convert model.onnx half.onnx --to float16 --explain /layers.0/Add
   onnx-cast convert model.onnx rounded.onnx --to float16 --emulate       see the rounding in any runtime
 
-Inputs and outputs keep their types. Shapes, positions and lengths stay float, and with float16 what is sensitive:
-softmax, norms, logarithms, masks. The manual's page is docs/precision.md.")]
+Inputs and outputs keep their types. Shapes, positions and lengths stay float, and what is sensitive: softmax, norms,
+logarithms, masks, angles, coordinates, sums over many rounds. The manual's page is docs/precision.md.")]
 pub(crate) struct ConvertArgs {
     #[command(flatten)]
     pub(crate) model: ModelArgs,
@@ -32,8 +32,8 @@ pub(crate) struct ConvertArgs {
     /// The model's inputs and outputs: `keep` (their types, the default), `low` (the new type), or NAME=TYPE
     #[arg(long, value_name = "keep|low|NAME=TYPE", value_parser = port, help_heading = WHAT)]
     pub(crate) io: Vec<Port>,
-    /// What stays float: operators or names of nodes (a glob); `sensitive`, the default of float16; `none` for
-    /// nothing for the sake of digits
+    /// What stays float: operators or names of nodes (a glob); `sensitive`, the default; `none` for nothing for the
+    /// sake of digits
     #[arg(long, value_name = "OPTYPE|GLOB|sensitive|none", value_parser = keep, help_heading = WHAT)]
     pub(crate) keep: Vec<Keep>,
     /// Operators, or names of nodes (a glob), that get the new type even if that takes more Casts

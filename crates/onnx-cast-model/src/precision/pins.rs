@@ -33,6 +33,8 @@ pub(crate) enum Reason {
     Lost(String),
     /// An operator that loses digits, by what it is part of.
     Sensitive(&'static str),
+    /// A value that a node needs in more digits or more range, by what it is and the node.
+    Needed { what: &'static str, by: String },
     /// An operator that is fast in a narrow type.
     Fast,
 }
@@ -44,7 +46,7 @@ impl Reason {
             Reason::Interface => 1,
             Reason::Kept(_) | Reason::Wanted(_) => 2,
             Reason::Position | Reason::Range(_) | Reason::Lost(_) => 3,
-            Reason::Sensitive(_) => 4,
+            Reason::Sensitive(_) | Reason::Needed { .. } => 4,
             Reason::Fast => 5,
         }
     }
@@ -65,6 +67,7 @@ impl fmt::Display for Reason {
             Reason::Range(magnitude) => write!(f, "values up to {magnitude:e} were recorded"),
             Reason::Lost(name) => write!(f, "the constant `{name}` would overflow or vanish"),
             Reason::Sensitive(what) => write!(f, "sensitive: {what}"),
+            Reason::Needed { what, by } => write!(f, "sensitive: {what} of {by}"),
             Reason::Fast => f.write_str("fast in the type"),
         }
     }

@@ -3,7 +3,7 @@
 use super::constants::{Constants, overflows};
 use super::pins::{Reason, Variable};
 use super::variables::{Reading, Use, Variables};
-use super::{ConvertRequest, Keep, sensitive};
+use super::{ConvertRequest, Keep, bounds, differences, growth, resolution, sensitive};
 use crate::error::ModelError;
 use crate::graph::values::{Id, Origin};
 use crate::tree::Document;
@@ -33,7 +33,7 @@ impl Rules<'_, '_, '_, '_> {
         self.no_cast();
         super::positions::pin(self.variables);
         if self.request.keeps_sensitive() {
-            sensitive::pin(self.variables, self.constants);
+            self.sensitive();
         }
         self.ranges();
         self.lost();
@@ -42,6 +42,17 @@ impl Rules<'_, '_, '_, '_> {
             (0..self.variables.body(place).flow.steps.len()).for_each(|step| self.step(place, step));
         }
         Ok(())
+    }
+
+    /// What loses digits or overflows.
+    fn sensitive(&mut self) {
+        let bodies = self.variables.typing.bodies.iter().enumerate();
+        let bounds: Vec<_> = bodies.map(|(place, body)| bounds::of(body, place, self.constants)).collect();
+        sensitive::pin(self.variables, self.constants);
+        resolution::pin(self.variables, self.constants, &bounds);
+        differences::pin(self.variables, &bounds);
+        growth::pin_states(self.variables, &bounds);
+        growth::pin_exponentials(self.variables, &bounds);
     }
 
     /// Refuses a pattern that matches no node: what it was to keep would become narrow.

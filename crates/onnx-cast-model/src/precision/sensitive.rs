@@ -1,15 +1,19 @@
 //! Operators that lose digits, or overflow, in 16 bits: exponentials that are added up, means of squares and what is
 //! divided by their roots, logarithms, and the masks of attention.
 
+use super::bounds::saturates;
 use super::constants::Constants;
 use super::pins::Reason;
 use super::variables::Variables;
-use crate::graph::values::{Flow, Id, Origin};
+use crate::graph::values::{Flow, Id, Origin, Step};
 use crate::operators::Traits;
+use onnx_cast::DataType;
 use std::collections::HashMap;
 
-/// What float16 holds as a normal number, at least.
-const TINY: f32 = 6.1e-5;
+/// The least normal number of a type.
+fn tiny(low: DataType) -> f32 {
+    if low == DataType::BFloat16 { f32::MIN_POSITIVE } else { 6.1e-5 }
+}
 
 /// What masks add to hide an element, at most.
 const MASK: f32 = -1e4;
@@ -18,14 +22,17 @@ struct Body<'b, 't, 'a> {
     flow: &'b Flow<'t, 'a>,
     place: usize,
     constants: &'b Constants<'a>,
+    /// The least normal number of the narrow type.
+    tiny: f32,
     found: HashMap<usize, &'static str>,
 }
 
 /// Pins what is sensitive.
 pub(crate) fn pin(variables: &mut Variables<'_, '_, '_>, constants: &Constants<'_>) {
+    let tiny = tiny(variables.low);
     for place in 0..variables.typing.bodies.len() {
         let flow = &variables.body(place).flow;
-        let mut body = Body { flow, place, constants, found: HashMap::new() };
+        let mut body = Body { flow, place, constants, tiny, found: HashMap::new() };
         (0..flow.steps.len()).for_each(|step| body.step(step));
         for (step, what) in body.found {
             if let Some(variable) = variables.nodes[place][step] {
@@ -92,7 +99,7 @@ impl Body<'_, '_, '_> {
         }
         let inputs: Vec<Option<Id>> = self.flow.steps[step].inputs.clone();
         let spans: Vec<_> = inputs.into_iter().filter_map(|id| self.constants.span(self.place, id)).collect();
-        let is_epsilon = spans.iter().any(|span| span.least > 0.0 && span.greatest < TINY);
+        let is_epsilon = spans.iter().any(|span| span.least > 0.0 && span.greatest < self.tiny);
         if is_epsilon && self.is(step, &["Add", "Clip", "Max"]) {
             self.note(step, "an epsilon");
             self.divides(step, "an epsilon");
@@ -115,6 +122,9 @@ impl Body<'_, '_, '_> {
                 if (traits.spectrum || traits.arranges) && seen.insert(producer) {
                     self.note(producer, what);
                     open.push(producer);
+                } else if saturates(traits) {
+                    // What nears zero, or the number that it is taken from.
+                    self.note(producer, what);
                 }
             }
         }
@@ -172,8 +182,7 @@ impl Body<'_, '_, '_> {
         while let Some(step) = open.pop().filter(|_| seen.len() < 64) {
             for next in self.behind(step) {
                 ends |= self.is(next, &["Softmax", "LogSoftmax"]);
-                let traits = self.traits(next);
-                if (traits.masks || traits.arranges) && !seen.contains(&next) {
+                if is_mask_way(&self.flow.steps[next]) && !seen.contains(&next) {
                     seen.push(next);
                     open.push(next);
                 }
@@ -185,6 +194,11 @@ impl Body<'_, '_, '_> {
     }
 }
 
+/// Whether a mask goes through an operator on its way to a Softmax.
+pub(crate) fn is_mask_way(step: &Step<'_, '_>) -> bool {
+    step.traits.masks || step.traits.arranges
+}
+
 /// Whether a constant goes to a Softmax, by way of what masks go through.
 pub(crate) fn is_mask(flow: &Flow<'_, '_>, value: Id) -> bool {
     let (mut open, mut seen) = (vec![value], 0);
@@ -194,7 +208,7 @@ pub(crate) fn is_mask(flow: &Flow<'_, '_>, value: Id) -> bool {
             if ["Softmax", "LogSoftmax"].iter().any(|op_type| step.node.is(op_type)) {
                 return true;
             }
-            if (step.traits.masks || step.traits.arranges) && seen < 256 {
+            if is_mask_way(step) && seen < 256 {
                 seen += 1;
                 open.extend(step.outputs.iter().flatten());
             }

@@ -4,6 +4,7 @@
 
 mod apart;
 mod emulate;
+mod masks;
 
 use super::ConvertRequest;
 use super::assign::Assignment;
@@ -219,7 +220,7 @@ impl<'w, 't, 'a> Writer<'w, 't, 'a> {
         let renamed = others.iter().any(|reading| self.is_fixed(place, reading));
         if low {
             self.give_low(place, id, renamed, edits)?;
-        } else if !others.is_empty() {
+        } else {
             self.raise_mask(place, id, edits);
         }
         if renamed && let Some(step) = self.variables.producer(place, id) {
@@ -344,6 +345,9 @@ impl<'w, 't, 'a> Writer<'w, 't, 'a> {
         // Who takes any type reads whatever there is.
         let bound = readings.iter().filter(|reading| !reading.takes_any);
         let (low, wide): (Vec<_>, Vec<_>) = bound.partition(|reading| self.reads_low(reading));
+        if !wide.is_empty() {
+            self.raise_constant(place, id, edits);
+        }
         let Some(KnownConstant { constant, span }) = self.constants.get(place, id).filter(|_| !low.is_empty()) else {
             return Ok(());
         };

@@ -3,7 +3,7 @@
 use super::Writer;
 use crate::edits::GraphEdits;
 use crate::graph::values::{Id, Origin, Step};
-use crate::precision::mask::{is_raised, of_mask};
+use crate::precision::mask::of_mask;
 use crate::precision::variables::{Reading, Use};
 use crate::types::value::ValueType;
 use onnx_cast::DataType;
@@ -16,6 +16,9 @@ impl<'a> Writer<'_, '_, 'a> {
         }
         let (name, low) = (self.variables.body(place).flow.values[id].name, self.variables.low);
         let own = self.is_low(place, id);
+        if !own {
+            self.raise_mask(place, id, edits);
+        }
         let (readers, others): (Vec<_>, Vec<_>) = readings.iter().partition(|reading| own || self.reads_low(reading));
         let producer = self.variables.producer(place, id).filter(|_| own);
         let is_rounded = (readers.is_empty() && producer.is_none())
@@ -33,7 +36,6 @@ impl<'a> Writer<'_, '_, 'a> {
             self.cast(place, id, [&narrow, name], DataType::Float, edits);
             return self.set_apart(place, id, readings, name, edits);
         }
-        self.raise_mask(place, id, edits);
         let rounded = self.names.fresh(format!("{name}_rounded"));
         readers.iter().for_each(|reading| self.redirect(reading, &rounded, false, edits));
         self.cast(place, id, [name, &narrow], low, edits);
@@ -61,7 +63,7 @@ impl<'a> Writer<'_, '_, 'a> {
     }
 
     /// The node of a value that is a ConstantOfShape, and the place of its number, which is 0 where it is left out.
-    fn fill(&self, place: usize, id: Id) -> Option<(&Step<'_, 'a>, Option<usize>)> {
+    pub(super) fn fill(&self, place: usize, id: Id) -> Option<(&Step<'_, 'a>, Option<usize>)> {
         let Origin::Node(step, 0) = self.variables.body(place).flow.values[id].origin else { return None };
         let step = &self.variables.body(place).flow.steps[step];
         let at = step.node.attributes.iter().position(|attribute| attribute.name == "value");
@@ -69,7 +71,7 @@ impl<'a> Writer<'_, '_, 'a> {
     }
 
     /// Rounds the number of a ConstantOfShape itself, and raises that of a mask. Returns whether the value is one.
-    fn round_fill(&self, place: usize, id: Id, edits: &mut GraphEdits<'a>) -> bool {
+    pub(super) fn round_fill(&self, place: usize, id: Id, edits: &mut GraphEdits<'a>) -> bool {
         let Some((step, at)) = self.fill(place, id) else { return false };
         if let Some(at) = at {
             let new = of_mask(step.node, self.variables.low, self.clamp, true);
@@ -77,12 +79,5 @@ impl<'a> Writer<'_, '_, 'a> {
             edit.attributes.insert(at, Some(new));
         }
         true
-    }
-
-    /// Raises a mask that stays float, and that narrow nodes read.
-    pub(super) fn raise_mask(&self, place: usize, id: Id, edits: &mut GraphEdits<'a>) {
-        if self.fill(place, id).is_some_and(|(step, _)| is_raised(step.node, self.variables.low, self.clamp)) {
-            self.round_fill(place, id, edits);
-        }
     }
 }
