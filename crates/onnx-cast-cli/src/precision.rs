@@ -50,7 +50,22 @@ pub(crate) fn convert(args: &ConvertArgs, common: &Common) -> Result<()> {
         let to = done.to;
         let _ = writeln!(io::stderr(), "more operators take {to} from opset {opset} on (--raise-opset raises it)");
     }
-    job.show(&done)
+    job.show(&done)?;
+    if !dry_run && !args.emulate && !common.quiet {
+        tell_not_verified(args, &done);
+    }
+    Ok(())
+}
+
+/// Prints that nothing was run, and what to run.
+fn tell_not_verified(args: &ConvertArgs, done: &ConvertSummary) {
+    let overflow = match args.ranges {
+        None => "; `onnx-cast record` finds what overflows, for --ranges",
+        Some(_) => "",
+    };
+    let run = "compare the outputs of a model that --emulate writes";
+    // An error of the standard error does not undo the work.
+    let _ = writeln!(io::stderr(), "not verified: {}: {run}{overflow}", done.not_verified());
 }
 
 /// Prints how many names of a file of ranges are not in the model.

@@ -41,6 +41,7 @@ pub fn convert_json(input: &Path, output: &Path, dry_run: bool, done: &ConvertSu
     let done = json!({
         "to": done.to.name(),
         "raise_to": done.raise_to,
+        "not_verified": done.not_verified(),
         "casts": done.casts,
         "constants": done.constants,
         "constants_twice": done.twice,

@@ -49,6 +49,25 @@ fn record_adds_an_output_for_each_value() {
     folder.refuses("record m.onnx r.pb", "r.pb: record takes a model (.onnx)");
 }
 
+#[test]
+fn convert_says_that_nothing_was_verified() {
+    let folder = folder();
+    folder.write("r.json", r#"{"x": 1}"#);
+    let line = "convert m.onnx h.onnx --to float16";
+    let run = "compare the outputs of a model that --emulate writes";
+    let said = |options: &str| stderr(&folder.run(&format!("{line}{options}")));
+    let why = "not verified: no inputs were given: ";
+    assert_eq!(
+        said("").lines().last(),
+        Some(&*format!("{why}{run}; `onnx-cast record` finds what overflows, for --ranges"))
+    );
+    assert_eq!(said(" --ranges r.json").lines().last(), Some(&*format!("{why}{run}")));
+    for quiet in [" --quiet", " --dry-run", " --emulate", " --explain x"] {
+        assert!(!said(quiet).contains("not verified"), "{quiet}");
+    }
+    assert_eq!(json(&done(&folder.run(&format!("{line} --json"))))["not_verified"], "no inputs were given");
+}
+
 /// The product, too large for float16 with the margin, stays float; a name of nothing is counted.
 #[test]
 fn convert_heeds_ranges() {
