@@ -733,6 +733,29 @@ def modelopt_mixed():
 
 
 @layout
+def modelopt_int4():
+    """W4A16_AWQ: integers of 4 bits in groups of 32, packed along the rows. Without AWQ's search, so that no
+    `pre_quant_scale` is left. The export's `pack_int4_in_uint8` undone: the upper of two rows is in the lower half."""
+    import modelopt.torch.quantization as mtq
+
+    quantizers = copy.deepcopy(mtq.INT4_BLOCKWISE_WEIGHT_ONLY_CFG)
+    for quantizer in quantizers["quant_cfg"]:
+        if "cfg" in quantizer:
+            quantizer["cfg"]["block_sizes"][-1] = 32
+    tensors, config, other = exported(llama(990), quantizers)
+    expected = {}
+    for key, value in tensors.items():
+        if value.dtype == torch.uint8:
+            codes = torch.stack([value & 15, value >> 4], 1).flatten(0, 1).to(torch.int8)
+            scales = tensors[f"{key}_scale"].float()
+            size = codes.shape[1] // scales.shape[1]
+            expected[key] = (torch.where(codes > 7, codes - 16, codes) * scales.repeat_interleave(size, 1)).bfloat16()
+        elif not key.endswith("_scale"):
+            expected[key] = value
+    write("modelopt-int4", tensors, expected, config, {"hf_quant_config.json": other})
+
+
+@layout
 def modelopt_awq():
     """NVFP4_AWQ: `pre_quant_scale` beside the weights, without which they are wrong, and so nothing is expected.
 
@@ -819,6 +842,91 @@ def quark_fp8():
 def quark_fp8_channel():
     """A scale for each row, in one axis; activations are dynamic, for each token."""
     quark_fp8_llama("quark-fp8-channel", "per_channel", 904)
+
+
+def quark_int8_llama(name, spec, seed):
+    """int8 with a scale for each tensor or row, quantized and exported by Quark; its dequantization of int8 is
+    (codes - zero points) * scales (`PackMethod.unpack` and `dequantize` of quark/torch, 0.13)."""
+    from quark.torch import ModelQuantizer, export_safetensors
+    from quark.torch.quantization.config.config import QConfig, QLayerConfig
+    from safetensors.torch import load_file
+
+    layers = QLayerConfig(weight=spec.to_quantization_spec())
+    quantizer = ModelQuantizer(QConfig(global_quant_config=layers, exclude=["lm_head"]))
+    model = quantizer.freeze(quantizer.quantize_model(llama(seed), [torch.arange(12).view(1, 12)]))
+    with tempfile.TemporaryDirectory() as folder, torch.no_grad():
+        export_safetensors(model=model, output_dir=folder)
+        tensors = load_file(Path(folder) / "model.safetensors")
+        config = json.loads((Path(folder) / "config.json").read_text())
+    expected = {}
+    for key, value in tensors.items():
+        if value.dtype == torch.int8 and key.endswith(".weight"):
+            parts = (tensors[f"{key}_scale"], tensors.get(f"{key}_zero_point", torch.zeros(1)))
+            scales, zeros = (part.float().reshape(-1, 1) for part in parts)
+            expected[key] = ((value.float() - zeros) * scales).bfloat16()
+        elif not key.endswith(("_scale", "_zero_point")):
+            expected[key] = value
+    write(name, tensors, expected, config)
+
+
+@layout
+def quark_int8():
+    """Quark's int8 with a scale and a zero point for each row."""
+    from quark.torch.quantization.config.config import Int8PerChannelSpec
+
+    quark_int8_llama("quark-int8", Int8PerChannelSpec(ch_axis=0), 961)
+
+
+@layout
+def quark_int8_tensor():
+    """Quark's int8 with a scale for the tensor."""
+    from quark.torch.quantization.config.config import Int8PerTensorSpec
+
+    quark_int8_llama("quark-int8-tensor", Int8PerTensorSpec(), 962)
+
+
+def quark_int4_llama(name, spec, group_size, seed, pack_method="reorder"):
+    """Integers of 4 bits in groups, quantized, exported and unpacked by Quark."""
+    from quark.torch import ModelQuantizer, export_safetensors
+    from quark.torch.quantization.config.config import QConfig, QLayerConfig
+    from quark.torch.utils.pack import Pack_4_bits
+    from safetensors.torch import load_file
+
+    layers = QLayerConfig(weight=spec.to_quantization_spec())
+    quantizer = ModelQuantizer(QConfig(global_quant_config=layers, exclude=["lm_head"]))
+    model = quantizer.freeze(quantizer.quantize_model(llama(seed), [torch.arange(12).view(1, 12)]))
+    with tempfile.TemporaryDirectory() as folder, torch.no_grad():
+        export_safetensors(model=model, output_dir=folder, pack_method=pack_method)
+        tensors = load_file(Path(folder) / "model.safetensors")
+        config = json.loads((Path(folder) / "config.json").read_text())
+    kind = config["quantization_config"]["global_quant_config"]["weight"]["dtype"]
+    unpack, expected = Pack_4_bits("per_group", kind).unpack, {}
+    for key, value in tensors.items():
+        if value.dtype == torch.int32 and key.endswith(".weight"):
+            codes, scales = unpack(value, pack_method == "reorder"), tensors[f"{key}_scale"].float().T
+            zeros = unpack(tensors[f"{key}_zero_point"], pack_method == "reorder") if f"{key}_zero_point" in tensors else 0
+            if isinstance(zeros, torch.Tensor):
+                zeros = zeros.repeat_interleave(group_size, 1)
+            expected[key] = ((codes - zeros) * scales.repeat_interleave(group_size, 1)).bfloat16()
+        elif not key.endswith(("_scale", "_zero_point")):
+            expected[key] = value
+    write(name, tensors, expected, config)
+
+
+@layout
+def quark_int4():
+    """Quark's int4 in groups of 32, symmetric, in AWQ's order (`reorder`)."""
+    from quark.torch.quantization.config.config import Int4PerGroupSpec
+
+    quark_int4_llama("quark-int4", Int4PerGroupSpec(ch_axis=-1, group_size=32), 32, 960)
+
+
+@layout
+def quark_uint4():
+    """Quark's uint4 in groups of 16 with zero points, in the columns' order (`order`)."""
+    from quark.torch.quantization.config.config import Uint4PerGroupSpec
+
+    quark_int4_llama("quark-uint4", Uint4PerGroupSpec(ch_axis=-1, group_size=16), 16, 980, "order")
 
 
 @layout

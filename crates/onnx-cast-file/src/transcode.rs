@@ -310,7 +310,7 @@ impl Planner<'_> {
         {
             return refuse("its experts have rows and columns the other way round");
         }
-        if (weight.elements == Encoding::TwoRows) != (written.order == Order::Down) && !weight.transposed {
+        if matches!(weight.elements, Encoding::TwoRows(_)) != (written.order == Order::Down) && !weight.transposed {
             return refuse("it has no experts packed along their rows");
         }
         if are_integers {

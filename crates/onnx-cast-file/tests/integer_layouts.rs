@@ -1,4 +1,4 @@
-//! Are the values of GPTQ and AWQ those of a naive reader? Real widths, rows that end within words, orders of groups,
+//! Are the values of GPTQ, AWQ, Quark and ModelOpt those of a naive reader? Real widths, rows that end within words, orders of groups,
 //! and several counts of threads. The naive one takes single bits, and knows no parts, vectors or threads.
 
 use onnx_cast::{DataType, Tensor};
@@ -155,5 +155,75 @@ fn awq_of_both_versions() {
             (nibble(&weight, index) - zero) as f32 * scales[row * padded + group]
         };
         check(&format!("gemv, {rows}x{columns}"), &values(&config("gemv"), &tensors, 2), (0..rows * columns).map(want));
+    }
+}
+
+/// An integer of 4 bits with a sign.
+fn signed(code: i32) -> i32 {
+    if code > 7 { code - 16 } else { code }
+}
+
+#[test]
+fn quark_of_both_orders() {
+    const ORDER: [usize; 8] = [0, 4, 1, 5, 2, 6, 3, 7];
+    for (round, (rows, columns, group)) in
+        [(24usize, 5120, 128), (12, 18432, 64), (3, 100_000, 32), (201, 96, 96)].into_iter().enumerate()
+    {
+        let mut draw = Draw(round as u64 * 55 + 7);
+        let (groups, across) = (columns / group, rows.div_ceil(8));
+        for (data_type, packing) in [("int4", "reorder"), ("int4", "order"), ("uint4", "reorder"), ("uint4", "order")] {
+            let config = format!(
+                r#"{{"quantization_config":{{"quant_method":"quark","export":{{"pack_method":"{packing}"}},
+                "global_quant_config":{{"weight":{{"dtype":"{data_type}","qscheme":"per_group","group_size":{group}}}}}}}}}"#
+            );
+            let (weight, zeros) = (draw.words(columns * across), draw.words(groups * across));
+            let scales = draw.scales(groups * rows);
+            let tensors = [
+                ("a.weight", tensor([columns, across], &weight)),
+                ("a.weight_zero_point", tensor([groups, across], &zeros)),
+                ("a.weight_scale", tensor([groups, rows], &scales)),
+            ];
+            // Without zero points, signed integers have none.
+            let count = if data_type == "int4" && round % 2 == 1 { 1 } else { 3 };
+            let tensors: Vec<_> = match count {
+                1 => tensors.into_iter().filter(|(name, _)| *name != "a.weight_zero_point").collect(),
+                _ => tensors.into(),
+            };
+            let nibble = |words: &[i32], line: usize, row: usize| {
+                let place = if packing == "order" { row % 8 } else { ORDER[row % 8] };
+                let code = words[line * across + row / 8] >> (4 * place) & 15;
+                if data_type == "int4" { signed(code) } else { code }
+            };
+            let want = |index: usize| {
+                let (row, column) = (index / columns, index % columns);
+                let zero = if count == 1 { 0 } else { nibble(&zeros, column / group, row) };
+                (nibble(&weight, column, row) - zero) as f32 * scales[column / group * rows + row]
+            };
+            let what = format!("{data_type}, {packing}, {rows}x{columns}");
+            check(&what, &values(&config, &tensors, round + 1), (0..rows * columns).map(want));
+        }
+    }
+}
+
+#[test]
+fn modelopt_of_four_bits() {
+    for (rows, columns, group) in [(24, 5120, 128), (4, 300_000, 32), (34, 100, 100), (2, 18432, 64)] {
+        let mut draw = Draw(columns as u64 + 3);
+        let codes: Vec<u8> = (0..rows / 2 * columns).map(|_| draw.bits() as u8).collect();
+        let scales = draw.scales(rows * columns / group);
+        let tensors = [
+            ("a.weight", tensor([rows / 2, columns], &codes)),
+            ("a.weight_scale", tensor([rows, columns / group], &scales)),
+        ];
+        let config = r#"{"quantization_config":{"quant_method":"modelopt","quant_algo":"W4A16_AWQ"}}"#;
+        let want = |index: usize| {
+            let (row, column) = (index / columns, index % columns);
+            let byte = i32::from(codes[row / 2 * columns + column]);
+            signed(byte >> (4 * (row % 2)) & 15) as f32 * scales[(row * columns + column) / group]
+        };
+        for threads in [1, 3] {
+            let what = format!("{rows}x{columns}, {threads} threads");
+            check(&what, &values(config, &tensors, threads), (0..rows * columns).map(want));
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! What a configuration claims of the weights. The tensors are compared with it.
 
-use super::weight::WeightFormat;
+use super::weight::{ColumnOrder, WeightFormat};
 use serde_json::Value;
 use std::collections::HashMap;
 
@@ -32,6 +32,10 @@ pub(crate) struct Claims {
     pub(super) are_overruled: bool,
     /// What zero points are more than what is stored, where that is told.
     pub(super) zero_offset: Option<u8>,
+    /// How words hold columns of integers, where that is told.
+    pub(super) order: Option<ColumnOrder>,
+    /// Whether integers in words are signed.
+    pub(super) is_signed: bool,
     /// Whether all zero points are the middle of the range.
     pub(super) is_symmetric: bool,
     /// What is not read here, and what is.

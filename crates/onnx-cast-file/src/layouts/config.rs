@@ -117,8 +117,9 @@ impl Config {
     /// Refuses models whose layers have rows and columns exchanged, in layouts that exchange them themselves.
     fn check_model(&self) -> Result<(), Invalid> {
         let model = self.claims.model_type.as_deref().unwrap_or_default();
+        let exchanges = |scheme: Scheme| scheme.row().columns.is_some_and(|columns| columns.is_auto_gptq);
         match self.scheme {
-            Some(scheme) if scheme.row().columns.is_some() && CONV1D_MODELS.contains(&model) => Err(variant(
+            Some(scheme) if exchanges(scheme) && CONV1D_MODELS.contains(&model) => Err(variant(
                 scheme,
                 &format!("the model is {model}, whose layers are Conv1D"),
                 "a model of Linear layers",

@@ -18,8 +18,8 @@ use crate::formats::error::{Invalid, InvalidKind};
 use crate::formats::input::StoredTensor;
 use crate::text::ShapeText;
 use DataType::{
-    BFloat16, Float, Float4E2M1, Float6E2M3, Float6E3M2, Float8E4M3FN, Float8E5M2, Float8E8M0, Float16, Int8, Int32,
-    Uint8,
+    BFloat16, Float, Float4E2M1, Float6E2M3, Float6E3M2, Float8E4M3FN, Float8E5M2, Float8E8M0, Float16, Int4, Int8,
+    Int32, Uint8,
 };
 use onnx_cast::{DataType, GlobalScale};
 use serde_json::{Map, Value};
@@ -38,8 +38,8 @@ impl Finder<'_> {
         start: &str,
         name: String,
     ) -> Result<Option<Weight>, FileError> {
-        if let Some(order) = self.row.columns {
-            return self.describe_columns([tensor, scales], start, name, order).map(Some);
+        if let Some(columns) = self.row.columns.filter(|columns| columns.is_auto_gptq || stored.data_type == Int32) {
+            return self.describe_columns([tensor, scales], start, name, columns).map(Some);
         }
         let wrong = |error| self.checkpoint.error(Some(tensor), error);
         let beside = |ending: &str| self.checkpoint.find(&format!("{start}{ending}"));
@@ -119,12 +119,15 @@ impl Finder<'_> {
             (Uint8 | Float4E2M1, Float8E4M3FN) => {
                 (weight.elements, weight.block) = (Encoding::Plain(Float4E2M1), [1, 16]);
                 if self.has_two_rows(stored, scale) {
-                    (weight.elements, weight.block) = (Encoding::TwoRows, [16, 1]);
+                    (weight.elements, weight.block) = (Encoding::TwoRows(Float4E2M1), [16, 1]);
                 }
                 weight.global = Some(self.global(stored, scale, start)?);
             }
             (Float8E4M3FN | Float8E5M2, Uint8 | Float8E8M0) => weight.scale_type = Float8E8M0,
             (Float8E4M3FN | Float8E5M2 | Int8, Float | BFloat16 | Float16) => {}
+            (Uint8, Float | BFloat16 | Float16) if self.has_rows_of_integers(stored) => {
+                weight.elements = Encoding::TwoRows(Int4);
+            }
             (Int32, Float | BFloat16 | Float16) => {
                 let shape = self.checkpoint.original_shape(&weight.others)?;
                 let bits = self.claims.formats.iter().filter_map(|format| match format {
@@ -170,7 +173,11 @@ impl Finder<'_> {
             Encoding::Plain(data_type @ (Float4E2M1 | Float6E2M3)) if stored.data_type != data_type => {
                 self.widen_shape(weight, stored, data_type)?;
             }
-            Encoding::TwoRows => weight.shape[1] = weight.shape[1].saturating_mul(2),
+            Encoding::TwoRows(_) => {
+                if let [.., rows, _] = &mut weight.shape[..] {
+                    *rows = rows.saturating_mul(2);
+                }
+            }
             Encoding::HighFirst => self.widen_shape(weight, stored, Float4E2M1)?,
             _ => {}
         }
@@ -189,6 +196,11 @@ impl Finder<'_> {
             _ => {}
         }
         Ok(())
+    }
+
+    /// Whether ModelOpt has packed integers of 4 bits, along the rows.
+    fn has_rows_of_integers(&self, stored: &StoredTensor) -> bool {
+        stored.shape.len() == 2 && self.row.lays_experts(Order::Down)
     }
 
     /// Whether ModelOpt has packed experts along the rows, along which their blocks are too.
@@ -223,13 +235,17 @@ impl Finder<'_> {
         }
     }
 
-    /// Without a configuration the number of scales in a row gives the size of its blocks.
-    fn block_by_number(&self, columns: usize, scale: &StoredTensor) -> Option<[usize; 2]> {
+    /// Without a configuration the number of scales in a row gives the size of its blocks; of ModelOpt's integers also
+    /// with one that names no size.
+    fn block_by_number(&self, weight: &Weight, scale: &StoredTensor) -> Option<[usize; 2]> {
         let is_told = self.claims.block.is_some() || !self.claims.formats.is_empty();
+        let counts = match weight.elements {
+            Encoding::TwoRows(Int4) => self.claims.groups.is_empty(),
+            _ => self.row.counts_scales && !is_told,
+        };
+        let [_, columns] = weight.matrix();
         match scale.shape[..] {
-            [_, across] if self.row.counts_scales && across > 0 && !is_told => {
-                columns.is_multiple_of(across).then(|| [1, columns / across])
-            }
+            [_, across] if counts && across > 0 => columns.is_multiple_of(across).then(|| [1, columns / across]),
             _ => None,
         }
     }
@@ -239,7 +255,7 @@ impl Finder<'_> {
         let [rows, columns] = weight.matrix();
         let outer = weight.shape[..weight.shape.len() - 2].to_vec();
         let is_microscaled = weight.scale_type == Float8E4M3FN
-            || matches!(weight.elements, Encoding::Plain(Float4E2M1 | Float6E2M3) | Encoding::TwoRows)
+            || matches!(weight.elements, Encoding::Plain(Float4E2M1 | Float6E2M3) | Encoding::TwoRows(Float4E2M1))
             || weight.scale_type == Float8E8M0 && !self.row.has_large_blocks;
         let claimed = self.claims.block;
         let mut candidates = Vec::new();
@@ -249,7 +265,7 @@ impl Finder<'_> {
             candidates.extend(claimed);
             candidates.extend([[rows, columns], [1, columns], [rows, 1]]);
             candidates.extend(self.claims.groups.iter().map(|&size| [1, size]));
-            candidates.extend(self.block_by_number(columns, scale));
+            candidates.extend(self.block_by_number(weight, scale));
         }
         let mut squeezed = squeeze(&scale.shape, weight.shape.len());
         if outer.len() == 1 && self.row.experts.as_ref().is_some_and(|experts| experts.have_scales_of_columns) {
@@ -321,7 +337,7 @@ impl Finder<'_> {
         if let Some(zero_points) = weight.zero_points {
             let stored = self.checkpoint.stored(zero_points);
             let (data_type, shape, packed) = match weight.elements {
-                Encoding::Plain(_) | Encoding::TwoRows | Encoding::HighFirst => {
+                Encoding::Plain(_) | Encoding::TwoRows(_) | Encoding::HighFirst => {
                     (weight.element_type(), scale.shape.clone(), "")
                 }
                 Encoding::Coded(_) | Encoding::Columns { .. } => return Ok(()),

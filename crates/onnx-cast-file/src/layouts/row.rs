@@ -100,8 +100,8 @@ pub(crate) struct Row {
     /// What weights are stored in. Another format than `.safetensors` has a writer of its own, and only `quantize` has
     /// it as a target.
     pub(crate) file: Format,
-    /// How words hold columns of integers, where rows and columns of all tensors are exchanged.
-    pub(super) columns: Option<ColumnOrder>,
+    /// Integers in words whose rows and columns are exchanged, where the layout has them.
+    pub(super) columns: Option<ColumnsOfWords>,
 }
 
 impl Row {
@@ -119,6 +119,18 @@ impl Row {
     pub(super) fn lays_experts(&self, order: Order) -> bool {
         self.experts.as_ref().is_some_and(|experts| experts.order == order)
     }
+}
+
+/// Integers in words, of which the rows and columns of all tensors are exchanged.
+#[derive(Clone, Copy)]
+pub(crate) struct ColumnsOfWords {
+    /// How words hold columns, unless the configuration says it.
+    pub(super) order: ColumnOrder,
+    /// The endings of zero points, and of the order of groups.
+    pub(super) zero_points: &'static str,
+    pub(super) groups: &'static str,
+    /// Whether the names are AutoGPTQ's, which several layouts have, for weights with outputs first.
+    pub(super) is_auto_gptq: bool,
 }
 
 /// NVFP4's global scale.

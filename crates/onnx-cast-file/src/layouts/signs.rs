@@ -2,7 +2,7 @@
 //! quantization of it would change codes without their scales, or the other way round.
 
 use super::config::{Config, claims};
-use super::row::before;
+use super::row::{Row, before};
 use super::table::{COMFY_QUANT, Scheme, ZERO_POINTS};
 use super::weight::Checkpoint;
 use crate::error::FileError;
@@ -43,7 +43,8 @@ fn signs<'n>(tensors: &[Header<'n>]) -> Vec<Sign<'n>> {
         };
         let own = Scheme::ALL.iter().find_map(|(scheme, layout)| {
             // GPTQ and AWQ have the same names.
-            let row = Some(scheme.row()).filter(|row| row.columns.is_none())?;
+            let is_shared = |row: &&Row| row.columns.is_some_and(|columns| columns.is_auto_gptq);
+            let row = Some(scheme.row()).filter(|row| !is_shared(row))?;
             let mut all = row.all_names().filter(|_| is_code(data_type) || row.has_any_type);
             all.find_map(|names| {
                 let start = before(name, names.elements)?;

@@ -33,11 +33,11 @@ pub enum Scheme {
     GptOss,
     /// Any format of compressed-tensors (llm-compressor).
     CompressedTensors,
-    /// FP8, NVFP4, MXFP4 and MXFP8 as ModelOpt exports them.
+    /// FP8, NVFP4, MXFP4, MXFP8 and integers of 4 bits as ModelOpt exports them.
     ModelOpt,
     /// float8e4m3fn with a scale for each row.
     Fbgemm,
-    /// float4e2m1 with blocks of 32, and float8e4m3fn with a scale for each tensor or row.
+    /// float4e2m1 with blocks of 32, float8e4m3fn and int8 with a scale for each tensor or row, integers of 4 bits.
     Quark,
     /// float8 and int8 with a scale for each tensor or row, NVFP4 and MXFP8 with scales in cuBLAS's order.
     ComfyUi,
@@ -386,6 +386,7 @@ const ROWS: [(Scheme, Row); 15] = [
                 held(&[MXFP4], &[], Loaders::Are(&[VLLM, TRANSFORMERS]), KEPT),
                 held(&[FP8], &[TENSOR, ROWS_OR_COLUMNS], ALL_THREE, quark::FLOAT8),
             ],
+            columns: Some(quark::WORDS),
             tensor_scale: &[],
             has_column_of_scales: false,
             calibration: Some(Calibration { input: "input_scale", nvfp4: None, cache: None }),

@@ -232,7 +232,7 @@ impl<'a> WeightValues<'a> {
             }
             // Computed elsewhere: these have no elements without their scales.
             Encoding::Coded(_) => Ok(self.weight.element_type()),
-            Encoding::TwoRows => {
+            Encoding::TwoRows(data_type) => {
                 let lines = start / columns / 2..(start + stretch.elements.len()).div_ceil(columns).div_ceil(2);
                 self.elements.read(lines.start * columns, lines.len() * columns, &mut scratch.codes)?;
                 resize(&mut scratch.results, 2 * lines.len() * columns).ok_or_else(PipelineError::out_of_memory)?;
@@ -242,7 +242,6 @@ impl<'a> WeightValues<'a> {
                     upper.iter_mut().zip(codes).for_each(|(code, byte)| *code = byte & 15);
                     lower.iter_mut().zip(codes).for_each(|(code, byte)| *code = byte >> 4);
                 }
-                let data_type = DataType::Float4E2M1;
                 let skipped = start - 2 * lines.start * columns;
                 let codes = &scratch.results[skipped..skipped + stretch.elements.len()];
                 resize(&mut scratch.elements, data_type.byte_len(codes.len()).unwrap_or(0))
@@ -288,8 +287,8 @@ impl<'a> WeightValues<'a> {
             return self.padded_zero_points(place, first..first + scale_rows, padded, scratch);
         }
         match (self.weight.elements, self.zero_points) {
-            (Encoding::Plain(_) | Encoding::TwoRows | Encoding::HighFirst, None) | (Encoding::Coded(_), _) => Ok(()),
-            (Encoding::Plain(_) | Encoding::TwoRows | Encoding::HighFirst, Some(place)) => {
+            (Encoding::Plain(_) | Encoding::TwoRows(_) | Encoding::HighFirst, None) | (Encoding::Coded(_), _) => Ok(()),
+            (Encoding::Plain(_) | Encoding::TwoRows(_) | Encoding::HighFirst, Some(place)) => {
                 place.read(first * across, count, &mut scratch.zero_points)
             }
             (Encoding::Columns { .. }, _) => match &self.by_columns {

@@ -250,16 +250,16 @@ impl Table {
 pub(crate) enum Encoding {
     /// As this library has elements of the type.
     Plain(DataType),
-    /// float4e2m1 of two rows in each byte, the upper row in the lower half: experts of ModelOpt.
-    TwoRows,
+    /// Elements of 4 bits of two rows in each byte, the upper row in the lower half: ModelOpt's experts and integers.
+    TwoRows(DataType),
     /// float4e2m1, the even column in the upper half of each byte: ComfyUI.
     HighFirst,
     /// Integers of so many bits plus half their range, in words of 32 bits, low bits first; each row begins a word.
     Words { bits: u32, straddle: bool },
     /// In blocks that follow each other, with arithmetic of their own: the shape is one row.
     Coded(Coding),
-    /// Integers of so many bits in words of 32 bits, as columns: GPTQ and AWQ.
-    Columns { bits: u32, order: ColumnOrder },
+    /// Integers of so many bits in words of 32 bits, as columns: GPTQ, AWQ and Quark.
+    Columns { bits: u32, order: ColumnOrder, is_signed: bool },
 }
 
 /// How the scales of a matrix are stored, and its zero points.
@@ -281,8 +281,10 @@ pub(crate) enum Grid {
 pub(crate) enum ColumnOrder {
     /// Words follow each other down the columns, and hold a stream of bits there: GPTQ.
     Down,
-    /// Each word has eight columns of a row, the even ones first: AWQ.
+    /// Each word has eight columns of a row, the even ones first: AWQ, and Quark's `reorder`.
     Interleaved,
+    /// Each word has eight columns of a row: Quark's `order`.
+    Across,
 }
 
 impl ColumnOrder {
@@ -290,7 +292,7 @@ impl ColumnOrder {
     pub(super) fn place(self, column: usize) -> usize {
         const ORDER: [usize; 8] = [0, 4, 1, 5, 2, 6, 3, 7];
         match self {
-            ColumnOrder::Down => column,
+            ColumnOrder::Down | ColumnOrder::Across => column,
             ColumnOrder::Interleaved => column / 8 * 8 + ORDER[column % 8],
         }
     }
@@ -319,8 +321,8 @@ impl Weight {
     /// The type of the elements.
     pub(crate) fn element_type(&self) -> DataType {
         match self.elements {
-            Encoding::Plain(data_type) => data_type,
-            Encoding::TwoRows | Encoding::HighFirst => DataType::Float4E2M1,
+            Encoding::Plain(data_type) | Encoding::TwoRows(data_type) => data_type,
+            Encoding::HighFirst => DataType::Float4E2M1,
             Encoding::Coded(Coding::Int8) => DataType::Int8,
             Encoding::Coded(Coding::Table(_)) => DataType::Uint4,
             Encoding::Coded(Coding::Affine { bits: ..=2 }) => DataType::Uint2,
@@ -335,10 +337,13 @@ impl Weight {
     /// What the weight is, in the words of configurations.
     pub(crate) fn format(&self) -> WeightFormat {
         match (self.elements, self.scale_type) {
-            (Encoding::Plain(DataType::Float4E2M1) | Encoding::TwoRows | Encoding::HighFirst, scales) => match scales {
-                DataType::Float8E4M3FN => WeightFormat::NvFp4,
-                _ => WeightFormat::MxFp4,
-            },
+            (Encoding::TwoRows(DataType::Int4), _) => WeightFormat::Int(4),
+            (Encoding::Plain(DataType::Float4E2M1) | Encoding::TwoRows(_) | Encoding::HighFirst, scales) => {
+                match scales {
+                    DataType::Float8E4M3FN => WeightFormat::NvFp4,
+                    _ => WeightFormat::MxFp4,
+                }
+            }
             (Encoding::Plain(DataType::Float6E2M3 | DataType::Float6E3M2), _) => WeightFormat::MxFp6,
             (Encoding::Plain(DataType::Float8E4M3FN | DataType::Float8E5M2), DataType::Float8E8M0)
                 if self.block == [1, 32] =>

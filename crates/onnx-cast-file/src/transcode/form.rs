@@ -16,7 +16,8 @@ pub(super) fn form_of(weight: &Weight, block: Option<[usize; 2]>) -> Option<(Qua
             Some(format) => return Some((QuantizedFormat::Block(format), Granularity::Block(weight.block))),
             None => QuantizedFormat::Elements(element),
         },
-        Encoding::TwoRows => {
+        Encoding::TwoRows(Int4) => return None,
+        Encoding::TwoRows(_) => {
             return Some((QuantizedFormat::Block(BlockFormat::NvFp4), Granularity::Block([1, weight.block[0]])));
         }
         Encoding::HighFirst | Encoding::Coded(_) => return None,

@@ -1,20 +1,18 @@
-//! Weights of integers in words whose rows and columns are exchanged, with scales and zero points beside: GPTQ and AWQ.
+//! Weights of integers in words whose rows and columns are exchanged, with scales and zero points beside: GPTQ, AWQ
+//! and Quark.
 //!
-//! Elements are int32 of shape [K * bits / 32, N] (GPTQ) or [K, N / 8] (AWQ), scales [groups, N], and zero points int32
-//! of shape [groups, N * bits / 32], for values of shape [N, K]. AWQ's `gemv` has rows of words instead: elements
+//! Elements are int32 of shape [K * bits / 32, N] (GPTQ) or [K, N / 8] (AWQ, Quark), scales [groups, N], and zero
+//! points int32 of shape [groups, N * bits / 32], for values of shape [N, K]. AWQ's `gemv` has rows of words instead: elements
 //! [N, K / 8], zero points [N, padded groups / 8] and scales [N, padded groups].
 
 use crate::error::FileError;
 use crate::formats::error::{Invalid, InvalidKind};
 use crate::layouts::find::Finder;
 use crate::layouts::packed_ints::{unpack_row, words};
+use crate::layouts::row::ColumnsOfWords;
 use crate::layouts::weight::{ColumnOrder, Encoding, Grid, TensorRef, Weight, WeightFormat};
 use DataType::{BFloat16, Float, Float16, Int32};
 use onnx_cast::DataType;
-
-/// The names of the other tensors of a weight.
-const ZERO_POINTS: &str = "qzeros";
-const GROUPS: &str = "g_idx";
 
 /// Bytes of zero points that are read at a time.
 const STEP: usize = 1 << 20;
@@ -42,15 +40,21 @@ impl Finder<'_> {
         [tensor, scales]: [TensorRef; 2],
         start: &str,
         name: String,
-        order: ColumnOrder,
+        columns: ColumnsOfWords,
     ) -> Result<Weight, FileError> {
+        let columns = ColumnsOfWords { order: self.claims.order.unwrap_or(columns.order), ..columns };
         let beside = |ending: &str| self.checkpoint.find(&format!("{start}{ending}"));
-        let (zero_points, groups) = (beside(ZERO_POINTS), beside(GROUPS));
+        let (zero_points, groups) = (beside(columns.zero_points), beside(columns.groups));
         let [down, across] = self.axes(tensor, &[Int32], "int32 of two axes")?;
         let floats = "float16, bfloat16 or float of two axes, groups and rows of the weight";
         let scale = self.axes(scales, &[Float, Float16, BFloat16], floats)?;
+        if zero_points.is_none() && !self.claims.is_signed && !columns.is_auto_gptq {
+            let want = format!("{start}{}", columns.zero_points);
+            let missing = Invalid::missing(&self.checkpoint.stored(tensor).name, "the tensor of zero points", &want);
+            return Err(self.checkpoint.error(Some(tensor), missing));
+        }
         let parts = Parts { tensor, scales, zero_points, groups };
-        let Words { elements, values, grid, count } = self.read_words(&parts, [down, across], scale, order)?;
+        let Words { elements, values, grid, count } = self.read_words(&parts, [down, across], scale, columns)?;
         if values.iter().try_fold(1usize, |len, &size| len.checked_mul(size)).is_none() {
             return Err(self.part(tensor, "fewer elements".to_owned()));
         }
@@ -94,10 +98,12 @@ impl Finder<'_> {
         parts: &Parts,
         [down, across]: [usize; 2],
         scale: [usize; 2],
-        order: ColumnOrder,
+        ColumnsOfWords { order, is_auto_gptq, .. }: ColumnsOfWords,
     ) -> Result<Words, FileError> {
-        let is_gemv = order == ColumnOrder::Interleaved && scale[0] == down && scale[1] != across.saturating_mul(8);
+        let is_awq = is_auto_gptq && order == ColumnOrder::Interleaved;
+        let is_gemv = is_awq && scale[0] == down && scale[1] != across.saturating_mul(8);
         let Parts { tensor, scales, zero_points, groups } = *parts;
+        let is_signed = self.claims.is_signed;
         let (elements, values, grid, count) = match order {
             _ if is_gemv => {
                 let columns = across.checked_mul(8).ok_or_else(|| self.part(tensor, "fewer columns".to_owned()))?;
@@ -105,11 +111,12 @@ impl Finder<'_> {
                 let elements = Encoding::Words { bits: 4, straddle: false };
                 (elements, [down, columns], Grid::Padded(scale[1]), count)
             }
-            ColumnOrder::Interleaved => {
-                if scale[1] != across.saturating_mul(8) {
+            ColumnOrder::Interleaved | ColumnOrder::Across => {
+                // Quark fills the last word of each row.
+                if scale[1] != across.saturating_mul(8) && (is_awq || words(scale[1], 4, false) != across) {
                     return Err(self.part(tensor, format!("{} columns, for scales of {}", scale[1] / 8, scale[1])));
                 }
-                (Encoding::Columns { bits: 4, order }, [scale[1], down], Grid::Exchanged, scale[0])
+                (Encoding::Columns { bits: 4, order, is_signed }, [scale[1], down], Grid::Exchanged, scale[0])
             }
             ColumnOrder::Down => {
                 let bits = self.width(zero_points, scale[1]).ok_or_else(|| {
@@ -123,7 +130,7 @@ impl Finder<'_> {
                 let columns = columns.ok_or_else(|| {
                     self.part(tensor, format!("as many words down as whole integers of {bits} bits fill"))
                 })?;
-                (Encoding::Columns { bits, order }, [across, columns], Grid::Exchanged, scale[0])
+                (Encoding::Columns { bits, order, is_signed }, [across, columns], Grid::Exchanged, scale[0])
             }
         };
         Ok(Words { elements, values, grid, count })
@@ -208,7 +215,7 @@ impl Finder<'_> {
     /// largest code. Where all are the middle of the range they tell it by themselves: some files of the newer format
     /// call themselves of the first one.
     fn zero_offset(&self, weight: &Weight) -> Result<u8, FileError> {
-        let (Some(zero_points), Encoding::Columns { bits, order: ColumnOrder::Down }) =
+        let (Some(zero_points), Encoding::Columns { bits, order: ColumnOrder::Down, .. }) =
             (weight.zero_points, weight.elements)
         else {
             return Ok(0);

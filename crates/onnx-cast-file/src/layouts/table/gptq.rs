@@ -2,7 +2,7 @@
 
 use super::{BASE, names};
 use crate::layouts::claims::Claims;
-use crate::layouts::row::{Configuration, OwnFile, Row};
+use crate::layouts::row::{ColumnsOfWords, Configuration, OwnFile, Row};
 use crate::layouts::weight::{ColumnOrder, WeightFormat};
 use serde_json::{Map, Value};
 
@@ -11,12 +11,20 @@ pub(super) const GPTQ: Row = Row {
     signs: &["g_idx"],
     names: &[names("qweight", "scales", "weight")],
     configuration: Some(OF_GPTQ),
-    columns: Some(ColumnOrder::Down),
+    columns: Some(WORDS),
     ..BASE
 };
 
-pub(super) const AWQ: Row =
-    Row { name: "awq", signs: &[], configuration: Some(OF_AWQ), columns: Some(ColumnOrder::Interleaved), ..GPTQ };
+pub(super) const AWQ: Row = Row {
+    name: "awq",
+    signs: &[],
+    configuration: Some(OF_AWQ),
+    columns: Some(ColumnsOfWords { order: ColumnOrder::Interleaved, ..WORDS }),
+    ..GPTQ
+};
+
+const WORDS: ColumnsOfWords =
+    ColumnsOfWords { order: ColumnOrder::Down, zero_points: "qzeros", groups: "g_idx", is_auto_gptq: true };
 
 const OF_GPTQ: Configuration = Configuration {
     methods: &["gptq", "gptqmodel", "auto_round", "auto_round:gptq", AUTO_GPTQ, "auto_round:gptqmodel"],

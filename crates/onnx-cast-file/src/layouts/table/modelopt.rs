@@ -63,6 +63,7 @@ fn format_of(algorithm: &str, claims: &mut Claims) -> Option<WeightFormat> {
         _ if algorithm.contains("MXFP4") => WeightFormat::MxFp4,
         "MXFP8" => WeightFormat::MxFp8,
         _ if algorithm.starts_with("FP8") => WeightFormat::Fp8,
+        "W4A16_AWQ" | "W4A8_AWQ" | "INT4_AWQ" | "W4A16" | "INT4" => WeightFormat::Int(4),
         _ => return None,
     })
 }

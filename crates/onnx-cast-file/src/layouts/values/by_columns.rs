@@ -1,10 +1,11 @@
-//! Integers in words whose matrix has rows and columns exchanged, with their scales and zero points: GPTQ and AWQ.
+//! Integers in words whose matrix has rows and columns exchanged, with their scales and zero points: GPTQ, AWQ and
+//! Quark.
 
 use super::{WeightValues, scale_size};
 use crate::io::memory::resize;
 use crate::layouts::columns::Columns;
 use crate::layouts::packed_ints::{codes_across, unpack_row, words};
-use crate::layouts::weight::{ColumnOrder, Encoding, Grid, Weight};
+use crate::layouts::weight::{ColumnOrder, Encoding, Weight};
 use crate::pipeline::{PipelineError, Scratch};
 use std::ops::Range;
 
@@ -13,6 +14,8 @@ use std::ops::Range;
 pub(super) struct ByColumns {
     bits: u32,
     order: ColumnOrder,
+    /// The sign bit of integers that are signed: with it flipped they are unsigned, and as far from their zero points.
+    sign: u8,
     elements: Columns,
     scales: Columns,
     zero_points: Columns,
@@ -24,17 +27,16 @@ const PERIOD: usize = 32;
 impl ByColumns {
     /// Those of a weight that has rows and columns exchanged.
     pub(super) fn of(weight: &Weight) -> Option<ByColumns> {
-        let (Encoding::Columns { bits, order }, Grid::Exchanged) = (weight.elements, weight.grid_order) else {
-            return None;
-        };
+        let Encoding::Columns { bits, order, is_signed } = weight.elements else { return None };
         let ([rows, columns], [_, groups]) = (weight.matrix(), weight.grid());
         let elements = match order {
             ColumnOrder::Down => [words(columns, bits, true), rows],
-            ColumnOrder::Interleaved => [columns, rows / 8],
+            ColumnOrder::Interleaved | ColumnOrder::Across => [columns, rows.div_ceil(8)],
         };
         Some(ByColumns {
             bits,
             order,
+            sign: u8::from(is_signed) << (bits - 1),
             elements: Columns::new(elements, 4),
             scales: Columns::new([groups, rows], scale_size(weight)),
             zero_points: Columns::new([groups, words(rows, bits, true)], 4),
@@ -82,7 +84,9 @@ impl WeightValues<'_> {
             let (now, later) = std::mem::take(&mut codes).split_at_mut(rows * width);
             match stored.order {
                 ColumnOrder::Down => self.down(stored, row, column..column + width, packed, now)?,
-                ColumnOrder::Interleaved => self.interleaved(stored, row, column..column + width, packed, now)?,
+                ColumnOrder::Interleaved | ColumnOrder::Across => {
+                    self.across(stored, row, column..column + width, packed, now)?
+                }
             }
             (at, codes) = (at + rows * width, later);
         }
@@ -110,7 +114,7 @@ impl WeightValues<'_> {
     }
 
     /// Some columns of rows from one on: each word has eight rows.
-    fn interleaved(
+    fn across(
         &self,
         stored: &ByColumns,
         row: usize,
@@ -127,6 +131,7 @@ impl WeightValues<'_> {
         for (row, codes) in rows.zip(codes.chunks_exact_mut(columns.len())) {
             let line = &packed[(row / 8 - lines.start) * columns.len() * 4..][..columns.len() * 4];
             codes_across([line, &[]], stored.order.place(row % 8), stored.bits, codes);
+            codes.iter_mut().for_each(|code| *code ^= stored.sign);
         }
         Ok(())
     }
@@ -156,7 +161,8 @@ impl WeightValues<'_> {
             let word = place * bits as usize / 32;
             let lines = [word, word + 1].map(|word| packed.get(word * across * 4..).unwrap_or_default());
             codes_across(lines, place, bits, line);
-            line.iter_mut().for_each(|zero_point| *zero_point = zero_point.wrapping_add(self.weight.zero_offset));
+            let [sign, offset] = [stored.sign, self.weight.zero_offset];
+            line.iter_mut().for_each(|zero_point| *zero_point = (*zero_point ^ sign).wrapping_add(offset));
         }
         Ok(())
     }
