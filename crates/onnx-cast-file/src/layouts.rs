@@ -7,6 +7,7 @@
 
 mod changes;
 mod claims;
+mod coding;
 mod columns;
 mod companions;
 mod config;

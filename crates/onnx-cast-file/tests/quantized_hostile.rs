@@ -267,15 +267,16 @@ fn methods_that_are_not_known() {
     let names: Vec<&str> = Scheme::ALL.iter().map(|(_, name)| *name).collect();
     let known = format!("(known: {}; `scheme` chooses one)", names.join(", "));
     let tensors = || [codes("a.weight", "F8_E4M3", &[2, 2]), floats("a.weight_scale", &[], &[1.0])];
-    for method in ["exl3", "eetq"] {
+    for method in ["exotic", "w3q"] {
         let config = format!(r#"{{"quantization_config":{{"quant_method":"{method}","bits":4}}}}"#);
         Checkpoint::new(&config, &tensors())
             .refuses(&format!("config.json: `quant_method` is `{method}`, which is not a known layout {known}"));
     }
     Checkpoint::new(r#"{"quantization_config":{"bits":4}}"#, &tensors())
         .refuses(&format!("config.json: quantization_config has no `quant_method`, which names the layout {known}"));
-    let checkpoint = Checkpoint::new(r#"{"text_config":{"quantization_config":{"quant_method":"exl3"}}}"#, &tensors());
-    checkpoint.refuses(&format!("config.json: `quant_method` is `exl3`, which is not a known layout {known}"));
+    let checkpoint =
+        Checkpoint::new(r#"{"text_config":{"quantization_config":{"quant_method":"exotic"}}}"#, &tensors());
+    checkpoint.refuses(&format!("config.json: `quant_method` is `exotic`, which is not a known layout {known}"));
     let scheme = Some(Scheme::CompressedTensors);
     checkpoint.gives(&to(DataType::BFloat16).scheme(scheme));
 }

@@ -1,10 +1,12 @@
-//! Integers of Quark and ModelOpt that contradict themselves, or that are not read: each is refused by an error that names
-//! what is wrong, and nothing is written.
+//! Checkpoints of packages for torch that contradict themselves, or that are not read: each is refused by an error that
+//! names what is wrong, and nothing is written.
 
 #[path = "common/checkpoint.rs"]
 mod checkpoint;
 
-use checkpoint::{Checkpoint, codes, floats, ints};
+use checkpoint::{Checkpoint, Tensor, bits as bits_of, codes, file, floats, ints, longs, to};
+use onnx_cast::DataType;
+use onnx_cast_file::{RunOptions, Scheme};
 
 /// A configuration of Quark.
 fn quark(weight: &str) -> String {
@@ -59,4 +61,216 @@ fn integers_of_modelopt() {
         "model.safetensors: tensor `a.weight`: the configuration claims FP8, and the tensor holds integers of 4 bits \
          (scales of float, 16x2)",
     );
+}
+
+/// A weight of HQQ of 16 rows and 32 columns in groups of 16 along the rows, 4 bits.
+fn hqq() -> Vec<Tensor> {
+    vec![
+        codes("a.W_q", "U8", &[16, 16]),
+        floats("a.scale", &[32, 1], &[0.5]),
+        floats("a.zero", &[32, 1], &[8.0]),
+        longs("a.shape", &[16, 32]),
+        ints("a.group_size", &[], &[16]),
+        ints("a.axis", &[], &[1]),
+        Tensor("a.packing", "U8", vec![7], b"4bit_u8".to_vec()),
+    ]
+}
+
+/// The same with another tensor of a name, or without it.
+fn hqq_but(name: &str, other: Option<Tensor>) -> Vec<Tensor> {
+    hqq().into_iter().filter(|tensor| tensor.0 != name).chain(other).collect()
+}
+
+#[test]
+fn settings_of_hqq() {
+    const CONFIG: &str = r#"{"quantization_config":{"quant_method":"hqq"}}"#;
+    let values = Checkpoint::new("", &hqq()).gives(&to(DataType::Float));
+    assert_eq!(values[0].tensor.shape(), [16, 32]);
+    // 0x38: the first half of the groups is 3, the second 8.
+    assert_eq!(bits_of(&values[0])[..256], [(-2.5f32).to_bits(); 256]);
+    assert_eq!(bits_of(&values[0])[256..], [0f32.to_bits(); 256]);
+    let name = "model.safetensors: tensor";
+    let huge = longs("a.shape", &[1 << 40, 1 << 40]);
+    let large = longs("a.shape", &[1 << 20, 1 << 20]);
+    let text = |text: &[u8]| Some(Tensor("a.packing", "U8", vec![text.len()], text.to_vec()));
+    for (part, other, want) in [
+        ("a.zero", None, "`a.W_q`: the zero point of each group is missing (want `a.zero`)"),
+        ("a.axis", None, "`a.W_q`: a setting of the weight is missing (want `a.axis`)"),
+        ("a.shape", None, "`a.W_q`: a setting of the weight is missing (want `a.shape`)"),
+        (
+            "a.scale",
+            None,
+            "`a.W_q`: uint8 elements without scales (want `a.scale`; --exclude keeps the tensor as it is)",
+        ),
+        (
+            "a.scale",
+            Some(floats("a.scale", &[31, 1], &[0.5])),
+            "`a.scale`: float of shape 31x1 (want float, float16 or bfloat16, one for each of 32 groups of 16)",
+        ),
+        (
+            "a.zero",
+            Some(floats("a.zero", &[33, 1], &[0.5])),
+            "`a.zero`: float of shape 33x1 (want float, one for each scale: 32)",
+        ),
+        (
+            "a.shape",
+            Some(huge),
+            "`a.shape`: a `shape` of another kind, which is not read here (want the two sizes of a weight in groups of 16)",
+        ),
+        (
+            "a.shape",
+            Some(large),
+            "`a.W_q`: uint8 of shape 16x16 (want 549755813888 bytes: 4 bits for each of 1048576x1048576)",
+        ),
+        (
+            "a.axis",
+            Some(ints("a.axis", &[], &[2])),
+            "`a.axis`: a `axis` of another kind, which is not read here (want 0 or 1)",
+        ),
+        (
+            "a.packing",
+            text(b"7bit"),
+            "`a.packing`: a `packing` of another kind, which is not read here (want 8bit_u8, 4bit_u8, 3bit_32, 2bit_u8 or \
+             1bit_u8)",
+        ),
+    ] {
+        let tensors = hqq_but(part, other);
+        let want = want.replace("--exclude", "`exclude`");
+        let error = Checkpoint::new(CONFIG, &tensors).run(&to(DataType::BFloat16)).expect_err(&want).to_string();
+        assert!(error.contains(&want) || error.contains(&want.replace("`exclude` ", "")), "{name} {want}\n{error}");
+    }
+}
+
+/// A file with an entry of metadata.
+fn with_metadata(file: &[u8], key: &str, value: &str) -> Vec<u8> {
+    let len = u64::from_le_bytes(*file.first_chunk().expect("a length")) as usize;
+    let header = std::str::from_utf8(&file[8..8 + len]).expect("a header");
+    let entry = format!(r#"{{"__metadata__":{{"{key}":{value:?}}},"#);
+    let header = header.replacen('{', &entry, 1);
+    [&(header.len() as u64).to_le_bytes(), header.as_bytes(), &file[8 + len..]].concat()
+}
+
+#[test]
+fn classes_of_torchao_and_quanto() {
+    // Without metadata the shapes tell the blocks.
+    let weight =
+        |scales: &[usize]| [codes("a._weight_qdata", "I8", &[4, 8]), floats("a._weight_scale", scales, &[0.5])];
+    let values = Checkpoint::new("", &weight(&[4, 2])).gives(&to(DataType::Float));
+    assert_eq!(bits_of(&values[0]), [28f32.to_bits(); 32]);
+    let refused = Checkpoint::new("", &weight(&[4, 3])).run(&to(DataType::Float)).expect_err("scales").to_string();
+    assert!(refused.contains("`a._weight_scale`: float of shape 4x3 (want a `block_size` for each axis"), "{refused}");
+    for class in ["Int4Tensor", "Int4TilePackedTo4dTensor", "MXTensor"] {
+        let metadata = format!(r#"{{"_type":"{class}","_data":{{"block_size":[1,8]}}}}"#);
+        let checkpoint = Checkpoint::new("", &[]);
+        checkpoint.write("model.safetensors", &with_metadata(&file(&weight(&[4, 1])), "a.weight", &metadata));
+        let refused = checkpoint.run(&to(DataType::Float)).expect_err(class).to_string();
+        assert!(refused.contains(&format!("a {class}, which is not read here")), "{refused}");
+    }
+    let packed = [codes("a.weight._data._data", "U8", &[4, 8]), floats("a.weight._scale", &[8, 1], &[0.5])];
+    let refused = Checkpoint::new("", &packed).run(&to(DataType::Float)).expect_err("packed").to_string();
+    assert!(refused.contains("qint4 or qint2, packed in groups without the shape of the weight"), "{refused}");
+    let plain = [codes("a.weight._data", "I8", &[4, 8]), floats("a.weight._scale", &[3, 1], &[0.5])];
+    let refused = Checkpoint::new("", &plain).run(&to(DataType::Float)).expect_err("scales").to_string();
+    assert!(refused.contains("`a.weight._scale`: scales of shape 3x1 for a weight of shape 4x8"), "{refused}");
+}
+
+#[test]
+fn bitnet_divides_unless_it_multiplies() {
+    let weight = || [codes("a.weight", "U8", &[2, 3]), floats("a.weight_scale", &[1], &[4.0])];
+    // 0x38: 0, 2, 3 and 0, each less 1.
+    let given = to(DataType::Float).scheme(Some(Scheme::BitNet));
+    for (config, want) in
+        [("", [-0.25f32, 0.25, 0.5, -0.25]), (r#""linear_class":"autobitlinear","#, [-4.0, 4.0, 8.0, -4.0])]
+    {
+        let config = format!(r#"{{"quantization_config":{{{config}"quant_method":"bitnet"}}}}"#);
+        let values = Checkpoint::new(&config, &weight()).gives(&to(DataType::Float));
+        assert_eq!(values[0].tensor.shape(), [8, 3]);
+        let want: Vec<u32> = want.iter().flat_map(|value| [value.to_bits(); 6]).collect();
+        assert_eq!(bits_of(&values[0]), want);
+    }
+    assert_eq!(bits_of(&Checkpoint::new("", &weight()).gives(&given)[0])[0], (-0.25f32).to_bits());
+    let scales = [codes("a.weight", "U8", &[2, 3]), floats("a.weight_scale", &[8], &[4.0])];
+    let refused = Checkpoint::new("", &scales).run(&given).expect_err("scales").to_string();
+    assert!(
+        refused.contains("`a.weight_scale`: float of shape 8 (want one of float, float16 or bfloat16)"),
+        "{refused}"
+    );
+}
+
+#[test]
+fn float8_of_autoround() {
+    let config = r#"{"quantization_config":{"quant_method":"auto-round","packing_format":"auto_round:fp8","bits":8}}"#;
+    // 0x38 is 1.
+    for (scale, shape) in [("a.weight_scale", &[4][..]), ("a.weight_scale", &[1]), ("a.weight_scale_inv", &[4, 1])] {
+        let tensors = [codes("a.weight", "F8_E4M3", &[4, 8]), floats(scale, shape, &[0.75])];
+        let values = Checkpoint::new(config, &tensors).gives(&to(DataType::Float));
+        assert_eq!(bits_of(&values[0]), [0.75f32.to_bits(); 32], "{scale} {shape:?}");
+    }
+}
+
+#[test]
+fn layouts_that_are_not_read_say_why() {
+    for method in ["eetq", "fp_quant", "exl3", "nunchaku", "aqlm", "higgs"] {
+        let config = format!(r#"{{"quantization_config":{{"quant_method":"{method}"}}}}"#);
+        let weight = [codes("a.weight", "I8", &[4, 8])];
+        let refused = Checkpoint::new(&config, &weight).run(&to(DataType::Float)).expect_err(method).to_string();
+        assert!(refused.contains(&format!("`quant_method` is `{method}`, which is not read here: ")), "{refused}");
+        assert!(refused.ends_with("(want the package that wrote it to dequantize it first)"), "{refused}");
+    }
+}
+
+/// Codes of HQQ as `BitPack` packs them: one of each part in a word, the first in the upper bits.
+fn packed(codes: &[u8], rows: usize, columns: usize, bits: usize) -> Vec<u8> {
+    let (word, count) = if bits == 3 { (4, 10) } else { (1, 8 / bits) };
+    let step = rows.div_ceil(count);
+    let mut words = vec![0u32; step * columns];
+    for (index, code) in codes.iter().enumerate() {
+        let (row, column) = (index / columns, index % columns);
+        words[row % step * columns + column] |= u32::from(*code) << (bits * (count - 1 - row / step));
+    }
+    words.iter().flat_map(|value| value.to_le_bytes()[..word].to_vec()).collect()
+}
+
+#[test]
+fn hqq_of_every_width_on_several_threads() {
+    for (round, (rows, columns, group, bits)) in
+        [(24, 5120, 64, 4), (8, 18432, 128, 3), (64, 4096, 32, 2), (16, 4096, 16, 1), (3, 100_000, 80, 8)]
+            .into_iter()
+            .enumerate()
+    {
+        for axis in [0, 1] {
+            let len: usize = rows * columns;
+            let draw = |index: usize| (index as u32).wrapping_mul(2_654_435_761).wrapping_add(round as u32) >> 11;
+            let all: Vec<u8> = (0..len).map(|index| (draw(index) as usize % (1 << bits)) as u8).collect();
+            let groups = len / group;
+            let numbers = |from: usize| -> Vec<f32> {
+                (0..groups).map(|index| (draw(index + from) % 1023) as f32 / 64.0 + 0.25).collect()
+            };
+            let (scales, zeros) = (numbers(7), numbers(99));
+            let [down, across] = if axis == 1 { [groups, group] } else { [group, groups] };
+            let name = ["8bit_u8", "4bit_u8", "3bit_32", "2bit_u8", "1bit_u8"];
+            let name = name.iter().find(|name| name.starts_with(&bits.to_string())).expect("a packing");
+            let bytes = packed(&all, down, across, bits);
+            let words = if bits == 3 { "I32" } else { "U8" };
+            let count = bytes.len() / if bits == 3 { 4 } else { 1 };
+            let tensors = [
+                Tensor("a.W_q", words, vec![count / across, across], bytes),
+                floats("a.scale", &[groups, 1], &scales),
+                floats("a.zero", &[groups, 1], &zeros),
+                longs("a.shape", &[rows as i64, columns as i64]),
+                ints("a.group_size", &[], &[group as i32]),
+                ints("a.axis", &[], &[axis]),
+                Tensor("a.packing", "U8", vec![name.len()], name.as_bytes().to_vec()),
+            ];
+            for threads in [1, 3] {
+                let run = RunOptions::new().threads(Some(threads));
+                let values = Checkpoint::new("", &tensors).gives(&to(DataType::Float).run(run));
+                for (index, got) in bits_of(&values[0]).iter().enumerate() {
+                    let at = if axis == 1 { index / group } else { index % groups };
+                    let want = (f32::from(all[index]) - zeros[at]) * scales[at];
+                    assert_eq!(*got, want.to_bits(), "{rows}x{columns}, {bits} bits, axis {axis}: value {index}");
+                }
+            }
+        }
+    }
 }

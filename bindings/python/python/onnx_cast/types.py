@@ -51,6 +51,10 @@ Layout: TypeAlias = Literal[
     "awq",
     "mistral",
     "openai",
+    "hqq",
+    "torchao",
+    "quanto",
+    "bitnet",
 ]
 
 #: A layout, or ``"auto"``, which finds it.

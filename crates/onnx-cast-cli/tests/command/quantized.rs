@@ -607,9 +607,9 @@ fn info_warns_of_claims_that_fail() {
             "warning: m.safetensors: tensor `a.scale_weight`: scale 0 is NaN (--allow-nan gives NaN for its block)\n",
         ),
         (
-            r#"{"quantization_config":{"quant_method":"exl3"}}"#,
+            r#"{"quantization_config":{"quant_method":"exotic"}}"#,
             "",
-            "warning: ./config.json: `quant_method` is `exl3`, which is not a known layout",
+            "warning: ./config.json: `quant_method` is `exotic`, which is not a known layout",
         ),
         (
             r#"{"quantization_config":{"quant_method":"modelopt","quant_algo":"NVFP4"}}"#,

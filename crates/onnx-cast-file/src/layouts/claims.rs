@@ -36,6 +36,8 @@ pub(crate) struct Claims {
     pub(super) order: Option<ColumnOrder>,
     /// Whether integers in words are signed.
     pub(super) is_signed: bool,
+    /// Whether scales are factors where the layout has divisors.
+    pub(super) are_factors: bool,
     /// Whether all zero points are the middle of the range.
     pub(super) is_symmetric: bool,
     /// What is not read here, and what is.

@@ -22,6 +22,8 @@ const CALIBRATIONS: &[&str] = &[
     "v_zero_point",
     "k_cache.scale",
     "v_cache.scale",
+    "_weight_act_quant_scale",
+    "_weight_act_quant_zero_point",
 ];
 
 /// Other tensors that go with quantized weights, and that no model without them has.
@@ -38,6 +40,7 @@ pub(super) const ORPHANS: &[&str] = &["weight_scale", "weight_scale_inv", "weigh
 pub(super) const CHANGES: &[&str] = &[
     "pre_quant_scale",
     "act_pre_scale",
+    "_weight_act_pre_scale",
     "act_scales",
     "act.scales",
     "smooth_factor",

@@ -6,7 +6,7 @@ use super::description;
 use super::json;
 use super::model::{CONV1D_MODELS, Model};
 use super::row::OwnFile;
-use super::table::Scheme;
+use super::table::{Scheme, UNREAD};
 use super::weight::Checkpoint;
 use crate::error::FileError;
 use crate::formats::error::{Invalid, InvalidKind};
@@ -211,6 +211,14 @@ impl Config {
         self.scheme = Scheme::of_configuration(method, quantization);
         if self.scheme.is_none() && given.is_none() {
             let known = Scheme::ALL.iter().map(|(_, name)| *name).collect::<Vec<_>>().join(", ");
+            if let Some((_, why)) = UNREAD.iter().find(|(start, _)| method.starts_with(start)) {
+                let what = format!(
+                    "`quant_method` is `{}`, which is not read here: {why} (want the package that wrote it to dequantize \
+                     it first)",
+                    Short(method)
+                );
+                return Err(Invalid::new(InvalidKind::Unsupported, what));
+            }
             let what = match method {
                 "" => format!("{} has no `quant_method`, which names the layout (known: {known}; ", QUANTIZATION[0]),
                 _ => format!("`quant_method` is `{}`, which is not a known layout (known: {known}; ", Short(method)),

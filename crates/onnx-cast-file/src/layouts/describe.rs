@@ -3,8 +3,10 @@
 
 mod bitsandbytes;
 mod columns;
+mod hqq;
 mod joined;
 mod mlx;
+mod packages;
 mod told;
 
 use super::find::Finder;
@@ -22,6 +24,7 @@ use DataType::{
     Int32, Uint8,
 };
 use onnx_cast::{DataType, GlobalScale};
+use packages::PACKED;
 use serde_json::{Map, Value};
 use told::fit_swizzled;
 
@@ -41,10 +44,9 @@ impl Finder<'_> {
         if let Some(columns) = self.row.columns.filter(|columns| columns.is_auto_gptq || stored.data_type == Int32) {
             return self.describe_columns([tensor, scales], start, name, columns).map(Some);
         }
-        let wrong = |error| self.checkpoint.error(Some(tensor), error);
         let beside = |ending: &str| self.checkpoint.find(&format!("{start}{ending}"));
         let scale = self.checkpoint.stored(scales);
-        let mut weight = Weight {
+        let weight = Weight {
             name,
             values: Vec::new(),
             shape: stored.shape.clone(),
@@ -67,10 +69,25 @@ impl Finder<'_> {
             others: [beside(SHAPE), self.row.told.and_then(|_| beside(COMFY_QUANT))].into_iter().flatten().collect(),
         };
         match self.row.composition {
-            Composition::WithState => return bitsandbytes::describe(self, weight, start),
-            Composition::WithBiases => return mlx::describe(self, weight, start),
-            Composition::Scaled => {}
+            Composition::WithState => bitsandbytes::describe(self, weight, start),
+            Composition::WithBiases => mlx::describe(self, weight, start),
+            Composition::WithSettings => hqq::describe(self, weight, start),
+            Composition::WithMetadata => packages::torchao(self, weight, start).map(Some),
+            Composition::InQuarters => packages::bitnet(self, weight).map(Some),
+            Composition::OfModel if stored.name.ends_with(PACKED) => Err(packages::quanto(self, tensor)),
+            Composition::Scaled | Composition::OfModel => self.describe_scaled(weight, [stored, scale], start),
         }
+    }
+
+    /// The weight of elements and scales whose types and shapes tell the rest.
+    fn describe_scaled(
+        &self,
+        mut weight: Weight,
+        [stored, scale]: [&StoredTensor; 2],
+        start: &str,
+    ) -> Result<Option<Weight>, FileError> {
+        let (tensor, scales) = (weight.tensor, weight.scales);
+        let wrong = |error| self.checkpoint.error(Some(tensor), error);
         if !self.read_types(&mut weight, stored, scale, start)? {
             return Ok(None);
         }
@@ -340,7 +357,7 @@ impl Finder<'_> {
                 Encoding::Plain(_) | Encoding::TwoRows(_) | Encoding::HighFirst => {
                     (weight.element_type(), scale.shape.clone(), "")
                 }
-                Encoding::Coded(_) | Encoding::Columns { .. } => return Ok(()),
+                Encoding::Coded(_) | Encoding::Parts(_) | Encoding::Columns { .. } => return Ok(()),
                 Encoding::Words { bits, straddle } => {
                     let words = packed_ints::words(rows, bits, straddle);
                     (Int32, vec![words, weight.grid()[1]], ", packed down the rows")

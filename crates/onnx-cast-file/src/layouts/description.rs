@@ -8,6 +8,8 @@ pub(super) const LAYOUT: &str = "quantization_layout";
 pub(super) const CONFIG: &str = "quantization_config";
 /// The formats of layers, of ComfyUI.
 const COMFYUI: &str = "_quantization_metadata";
+/// The names of tensors, of torchao.
+const TORCHAO: &str = "tensor_names";
 
 /// The metadata that describes weights in a layout.
 pub(crate) fn description(layout: Scheme, configuration: Option<&Value>) -> Vec<(String, String)> {
@@ -18,5 +20,9 @@ pub(crate) fn description(layout: Scheme, configuration: Option<&Value>) -> Vec<
 
 /// Metadata that says nothing of quantized weights.
 pub(crate) fn without_description(metadata: Vec<(String, String)>) -> Vec<(String, String)> {
-    metadata.into_iter().filter(|(key, _)| ![LAYOUT, CONFIG, COMFYUI].contains(&&**key)).collect()
+    // torchao describes each tensor under its name.
+    let is_of_tensor = |value: &str| value.trim_start().starts_with("{\"_type\"");
+    let is_left =
+        |(key, value): &(String, String)| ![LAYOUT, CONFIG, COMFYUI, TORCHAO].contains(&&**key) && !is_of_tensor(value);
+    metadata.into_iter().filter(is_left).collect()
 }

@@ -42,6 +42,14 @@ pub(super) enum Composition {
     WithState,
     /// Integers whose width the configuration has: MLX.
     WithBiases,
+    /// Integers with settings in tensors beside them: HQQ.
+    WithSettings,
+    /// Elements and scales, which the file's metadata describes: torchao.
+    WithMetadata,
+    /// Integers of 2 bits, a byte of which has one of each quarter of the rows: BitNet.
+    InQuarters,
+    /// Elements and scales, unless elements are packed in a shape that the model alone has: quanto.
+    OfModel,
 }
 
 /// The claims of a checkpoint's own files; `None` where these claim nothing.

@@ -18,9 +18,6 @@ use std::path::Path;
 const FOREIGN: &[(&str, &[&str], &str)] = &[
     ("qweight", &["scales", "qzeros", "g_idx", "scaled_zeros"], "GPTQ or AWQ"),
     ("weight", &["weight_scales"], "EETQ"),
-    ("W_q", &["scale", "zero", "scales", "zeros"], "HQQ"),
-    ("weight._data", &["weight._scale", "weight._shift"], "quanto"),
-    ("_weight_qdata", &["_weight_scale", "_weight_zero_point"], "torchao"),
 ];
 
 /// A tensor of codes, and those that it has no meaning without.
@@ -142,7 +139,7 @@ mod tests {
             (("m.weight", Int8), ("m.SCB", Float), "bitsandbytes"),
             (("m.weight", Uint8), ("m.weight.absmax", Float), "bitsandbytes"),
             (("m.weight", BFloat16), ("m.weight.absmax", Uint8), "bitsandbytes"),
-            (("m.W_q", Uint8), ("m.scale", Float16), "HQQ"),
+            (("m.W_q", Uint8), ("m.scale", Float16), "hqq"),
         ] {
             let known = [(codes.0, codes.1, 2), (beside.0, beside.1, 2), ("m.bias", Float, 1)];
             let found = signs(&known);

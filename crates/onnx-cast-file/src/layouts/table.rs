@@ -6,12 +6,14 @@
 mod bitsandbytes;
 mod comfyui;
 mod compressed_tensors;
+mod deepseek;
 mod fbgemm;
 mod gptq;
 mod mlx;
 mod modelopt;
 mod quark;
 mod releases;
+mod torch;
 
 use super::format::{Activations, Granularity, OF_GGUF, QuantizedFormat};
 use super::row::{
@@ -57,6 +59,14 @@ pub enum Scheme {
     Mistral,
     /// Experts in float4e2m1 with blocks of 32, under OpenAI's own names.
     OpenAi,
+    /// Integers of 1 to 8 bits, the halves of a weight in one byte, with zero points of float (HQQ).
+    Hqq,
+    /// int8 and float8 of torchao, as its safetensors have them.
+    TorchAo,
+    /// int8 and float8 with a scale for each row (optimum-quanto).
+    Quanto,
+    /// -1, 0 and 1, four in a byte, with one scale (transformers' BitNet).
+    BitNet,
 }
 
 impl Scheme {
@@ -143,6 +153,7 @@ pub(crate) const SHAPE: &str = "weight_shape";
 /// A layer's format in JSON, of ComfyUI.
 pub(super) const COMFY_QUANT: &str = "comfy_quant";
 pub(crate) use comfyui::without_layers;
+pub(super) use torch::UNREAD;
 
 const MXFP4: QuantizedFormat = QuantizedFormat::Block(BlockFormat::MxFp4);
 const NVFP4: QuantizedFormat = QuantizedFormat::Block(BlockFormat::NvFp4);
@@ -229,45 +240,8 @@ const BASE: Row = Row {
 const AS_MATRICES: Experts =
     Experts { names: &[], order: Order::Same, by_default: true, only: None, have_scales_of_columns: false };
 
-const ROWS: [(Scheme, Row); 15] = [
-    (
-        Scheme::DeepSeek,
-        Row {
-            name: "deepseek",
-            signs: &["weight_scale_inv"],
-            names: &[names("weight", "weight_scale_inv", "weight"), WEIGHT, names("weight", "scale", "weight")],
-            experts: Some(Experts {
-                names: &[
-                    names(EXPERTS[0], "gate_up_proj_scale_inv", EXPERTS[0]),
-                    names(EXPERTS[1], "down_proj_scale_inv", EXPERTS[1]),
-                ],
-                // Its loaders want inputs as the last axis, which the shape does not tell.
-                by_default: false,
-                ..AS_MATRICES
-            }),
-            configuration: Some(Configuration {
-                methods: &["fp8"],
-                claims: |claims, _| claims.add(&[WeightFormat::Fp8, WeightFormat::MxFp4], "fp8"),
-                write: Some(|weights, kept| {
-                    json!({
-                        "activation_scheme": "dynamic",
-                        "fmt": "e4m3",
-                        "modules_to_not_convert": kept,
-                        "quant_method": "fp8",
-                        "weight_block_size": weights.first().map(|weight| weight.block),
-                    })
-                }),
-                ..Configuration::BASE
-            }),
-            held: &[
-                held(&[FP8], &[SQUARES, Scales::Blocks], ALL_THREE, DYNAMIC),
-                held(&[FP8], &[Scales::Groups], Loaders::Are(&[TRANSFORMERS]), DYNAMIC),
-            ],
-            has_large_blocks: true,
-            has_other_bytes: true,
-            ..BASE
-        },
-    ),
+const ROWS: [(Scheme, Row); 19] = [
+    (Scheme::DeepSeek, deepseek::ROW),
     (
         Scheme::GptOss,
         Row {
@@ -437,4 +411,8 @@ const ROWS: [(Scheme, Row); 15] = [
     (Scheme::Awq, gptq::AWQ),
     (Scheme::Mistral, releases::MISTRAL),
     (Scheme::OpenAi, releases::OPENAI),
+    (Scheme::Hqq, torch::HQQ),
+    (Scheme::TorchAo, torch::TORCHAO),
+    (Scheme::Quanto, torch::QUANTO),
+    (Scheme::BitNet, torch::BITNET),
 ];

@@ -4,6 +4,7 @@
 
 mod by_columns;
 mod coded;
+mod parted;
 mod swizzled;
 mod transposed;
 
@@ -16,6 +17,7 @@ use crate::pipeline::{Compute, PipelineError, Scratch};
 use by_columns::ByColumns;
 use coded::Coded;
 use onnx_cast::{BlockPlan, CastError, DataType, TensorError, TensorView, pack};
+use parted::Parted;
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use swizzled::Swizzled;
@@ -39,6 +41,8 @@ pub(crate) struct WeightValues<'a> {
     swizzled: Option<Swizzled>,
     /// Where elements have arithmetic of their own.
     coded: Option<Coded<'a>>,
+    /// Where words have elements of several parts.
+    parted: Option<Parted<'a>>,
     /// How many values were computed.
     done: AtomicUsize,
 }
@@ -96,6 +100,10 @@ impl<'a> WeightValues<'a> {
             }
             _ => None,
         };
+        let parted = match weight.elements {
+            Encoding::Parts(parts) => Some(Parted::new(weight, parts, to, scales, weight.biases.map(place))),
+            _ => None,
+        };
         let by_columns = ByColumns::of(weight).map(Box::new);
         let done = AtomicUsize::new(0);
         Ok(WeightValues {
@@ -109,6 +117,7 @@ impl<'a> WeightValues<'a> {
             by_columns,
             swizzled,
             coded,
+            parted,
             done,
         })
     }
@@ -231,7 +240,7 @@ impl<'a> WeightValues<'a> {
                 Ok(DataType::Float4E2M1)
             }
             // Computed elsewhere: these have no elements without their scales.
-            Encoding::Coded(_) => Ok(self.weight.element_type()),
+            Encoding::Coded(_) | Encoding::Parts(_) => Ok(self.weight.element_type()),
             Encoding::TwoRows(data_type) => {
                 let lines = start / columns / 2..(start + stretch.elements.len()).div_ceil(columns).div_ceil(2);
                 self.elements.read(lines.start * columns, lines.len() * columns, &mut scratch.codes)?;
@@ -287,7 +296,8 @@ impl<'a> WeightValues<'a> {
             return self.padded_zero_points(place, first..first + scale_rows, padded, scratch);
         }
         match (self.weight.elements, self.zero_points) {
-            (Encoding::Plain(_) | Encoding::TwoRows(_) | Encoding::HighFirst, None) | (Encoding::Coded(_), _) => Ok(()),
+            (Encoding::Coded(_) | Encoding::Parts(_), _) => Ok(()),
+            (Encoding::Plain(_) | Encoding::TwoRows(_) | Encoding::HighFirst, None) => Ok(()),
             (Encoding::Plain(_) | Encoding::TwoRows(_) | Encoding::HighFirst, Some(place)) => {
                 place.read(first * across, count, &mut scratch.zero_points)
             }
@@ -316,23 +326,6 @@ impl<'a> WeightValues<'a> {
                 Ok(())
             }
         }
-    }
-
-    /// Reads zero points of 4 bits in rows of words, of which the last are not used.
-    fn padded_zero_points(
-        &self,
-        place: TensorBytes<'_>,
-        rows: Range<usize>,
-        padded: usize,
-        scratch: &mut Scratch,
-    ) -> Result<(), PipelineError> {
-        let Scratch { zero_points, results: packed, .. } = scratch;
-        let (across, row) = (self.grid()[1], padded / 8 * 4);
-        place.read(rows.start * row, rows.len() * row, packed)?;
-        resize(zero_points, rows.len() * across).ok_or_else(PipelineError::out_of_memory)?;
-        let lines = zero_points.chunks_exact_mut(across.max(1));
-        packed.chunks_exact(row.max(1)).zip(lines).for_each(|(row, line)| unpack_row(row, 0, 4, false, line));
-        Ok(())
     }
 
     /// Gives each column the item of its group, row by row.
@@ -413,6 +406,9 @@ pub(super) fn scale_size(weight: &Weight) -> usize {
 
 impl Compute for WeightValues<'_> {
     fn compute(&self, start: usize, len: usize, scratch: &mut Scratch, out: &mut [u8]) -> Result<(), PipelineError> {
+        if let Some(parted) = &self.parted {
+            return parted.compute(self.elements, start, scratch, out);
+        }
         match (&self.transposed, &self.coded) {
             (Some(stored), _) => self.transpose(stored, start, scratch, out)?,
             (None, Some(coded)) => return coded.compute(self.elements, start, scratch, out),

@@ -1,5 +1,6 @@
 //! A checkpoint's files, and a weight as they hold it.
 
+pub(crate) use super::coding::{Coding, Formula, Parts, Table};
 use crate::formats::checkpoint::{Index, Located};
 use crate::formats::error::{FormatError, Invalid, InvalidKind};
 use crate::formats::format::Format;
@@ -172,79 +173,6 @@ pub(crate) struct Nested {
     pub(crate) offset: f32,
 }
 
-/// Elements with arithmetic of their own (`values/coded.rs`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Coding {
-    /// Entries of a table, two in a byte, the even element in the upper half: bitsandbytes.
-    Table(Table),
-    /// int8, whose products with the scale are divided by 127: bitsandbytes.
-    Int8,
-    /// Unsigned integers in a stream of bits, with a scale and a bias: MLX.
-    Affine { bits: u32 },
-}
-
-impl Coding {
-    /// Bits of an element.
-    pub(super) fn bits(self) -> usize {
-        match self {
-            Coding::Table(_) => 4,
-            Coding::Int8 => 8,
-            Coding::Affine { bits } => bits as usize,
-        }
-    }
-
-    /// Elements after which a byte ends too.
-    pub(super) fn step(self) -> usize {
-        match self {
-            Coding::Table(_) => 2,
-            Coding::Int8 => 1,
-            Coding::Affine { .. } => 8,
-        }
-    }
-}
-
-/// A table of bitsandbytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Table {
-    Nf4,
-    Fp4,
-}
-
-impl Table {
-    /// The values of the codes, as `bitsandbytes.functional.get_4bit_type` has them: quantiles of the normal
-    /// distribution, or twelfths of a float of 2 bits of exponent and 1 of significand. Code 8 of the latter is -0, as
-    /// in the package's kernels for GPUs; those for CPUs give either sign.
-    pub(super) fn entries(self) -> [f32; 16] {
-        match self {
-            Table::Nf4 => [
-                -1.0,
-                -0.696_192_8,
-                -0.525_073_05,
-                -0.394_917_5,
-                -0.284_441_38,
-                -0.184_773_43,
-                -0.091_050_036,
-                0.0,
-                0.079_580_3,
-                0.160_930_2,
-                0.246_112_3,
-                0.337_915_24,
-                0.440_709_83,
-                0.562_617,
-                0.722_956_84,
-                1.0,
-            ],
-            Table::Fp4 => {
-                let magnitudes = [0.0f32, 0.0625, 8.0, 12.0, 4.0, 6.0, 2.0, 3.0].map(|twelfths| twelfths / 12.0);
-                std::array::from_fn(|code| match code {
-                    0..=7 => magnitudes[code],
-                    _ => -magnitudes[code - 8],
-                })
-            }
-        }
-    }
-}
-
 /// How the elements of a weight are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Encoding {
@@ -258,6 +186,8 @@ pub(crate) enum Encoding {
     Words { bits: u32, straddle: bool },
     /// In blocks that follow each other, with arithmetic of their own: the shape is one row.
     Coded(Coding),
+    /// Unsigned integers, a word of which has those at the same place of several parts: HQQ and BitNet.
+    Parts(Parts),
     /// Integers of so many bits in words of 32 bits, as columns: GPTQ, AWQ and Quark.
     Columns { bits: u32, order: ColumnOrder, is_signed: bool },
 }
@@ -328,6 +258,9 @@ impl Weight {
             Encoding::Coded(Coding::Affine { bits: ..=2 }) => DataType::Uint2,
             Encoding::Coded(Coding::Affine { bits: ..=4 }) => DataType::Uint4,
             Encoding::Coded(Coding::Affine { .. }) => DataType::Uint8,
+            Encoding::Parts(Parts { bits: ..=2, .. }) => DataType::Uint2,
+            Encoding::Parts(Parts { bits: ..=4, .. }) => DataType::Uint4,
+            Encoding::Parts(_) => DataType::Uint8,
             Encoding::Words { bits: ..=2, .. } | Encoding::Columns { bits: ..=2, .. } => DataType::Int2,
             Encoding::Words { bits: ..=4, .. } | Encoding::Columns { bits: ..=4, .. } => DataType::Int4,
             Encoding::Words { .. } | Encoding::Columns { .. } => DataType::Int8,
@@ -354,7 +287,9 @@ impl Weight {
             (Encoding::Plain(_), _) => WeightFormat::Fp8,
             (Encoding::Words { bits, .. } | Encoding::Columns { bits, .. }, _) => WeightFormat::Int(bits),
             (Encoding::Coded(Coding::Int8), _) => WeightFormat::Int(8),
-            (Encoding::Coded(Coding::Affine { bits }), _) => WeightFormat::Int(bits),
+            (Encoding::Coded(Coding::Affine { bits }) | Encoding::Parts(Parts { bits, .. }), _) => {
+                WeightFormat::Int(bits)
+            }
             (Encoding::Coded(Coding::Table(Table::Nf4)), _) => WeightFormat::Nf4,
             (Encoding::Coded(Coding::Table(Table::Fp4)), _) => WeightFormat::Fp4,
         }

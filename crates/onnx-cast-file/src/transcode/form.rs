@@ -20,7 +20,7 @@ pub(super) fn form_of(weight: &Weight, block: Option<[usize; 2]>) -> Option<(Qua
         Encoding::TwoRows(_) => {
             return Some((QuantizedFormat::Block(BlockFormat::NvFp4), Granularity::Block([1, weight.block[0]])));
         }
-        Encoding::HighFirst | Encoding::Coded(_) => return None,
+        Encoding::HighFirst | Encoding::Coded(_) | Encoding::Parts(_) => return None,
         Encoding::Words { bits: ..=4, .. } => QuantizedFormat::Elements(Int4),
         Encoding::Words { .. } => QuantizedFormat::Elements(Int8),
         Encoding::Columns { .. } => return None,

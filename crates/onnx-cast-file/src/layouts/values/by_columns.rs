@@ -1,7 +1,7 @@
 //! Integers in words whose matrix has rows and columns exchanged, with their scales and zero points: GPTQ, AWQ and
 //! Quark.
 
-use super::{WeightValues, scale_size};
+use super::{TensorBytes, WeightValues, scale_size};
 use crate::io::memory::resize;
 use crate::layouts::columns::Columns;
 use crate::layouts::packed_ints::{codes_across, unpack_row, words};
@@ -164,6 +164,23 @@ impl WeightValues<'_> {
             let [sign, offset] = [stored.sign, self.weight.zero_offset];
             line.iter_mut().for_each(|zero_point| *zero_point = (*zero_point ^ sign).wrapping_add(offset));
         }
+        Ok(())
+    }
+
+    /// Reads zero points of 4 bits in rows of words, of which the last are not used.
+    pub(super) fn padded_zero_points(
+        &self,
+        place: TensorBytes<'_>,
+        rows: Range<usize>,
+        padded: usize,
+        scratch: &mut Scratch,
+    ) -> Result<(), PipelineError> {
+        let Scratch { zero_points, results: packed, .. } = scratch;
+        let (across, row) = (self.grid()[1], padded / 8 * 4);
+        place.read(rows.start * row, rows.len() * row, packed)?;
+        resize(zero_points, rows.len() * across).ok_or_else(PipelineError::out_of_memory)?;
+        let lines = zero_points.chunks_exact_mut(across.max(1));
+        packed.chunks_exact(row.max(1)).zip(lines).for_each(|(row, line)| unpack_row(row, 0, 4, false, line));
         Ok(())
     }
 }

@@ -7,7 +7,7 @@
 //!
 //! Of 4 bits or fewer, a block has at most 16 different values: these are computed, and each element looks its own up.
 
-mod rounding;
+pub(super) mod rounding;
 
 use super::TensorBytes;
 use crate::io::memory::resize;
@@ -16,7 +16,7 @@ use crate::pipeline::{PipelineError, Scratch};
 use fearless_simd::{Level, Simd, SimdBase, dispatch, u8x16};
 use onnx_cast::DataType;
 use onnx_cast::scalar::with_default_float_environment;
-use rounding::{bf16_bits, f16_bits, number, round};
+use rounding::{number, round, store};
 
 /// The quotient by 127 as bitsandbytes has it: a factor of float.
 const OF_127: f32 = 7.874_016e-3;
@@ -162,7 +162,7 @@ impl Work {
             let mut entries: [f32; 16] = entries;
             entries.iter_mut().for_each(|entry| *entry = round(self.owner, *entry));
             let mut bytes = [0; 64];
-            self.store(&entries, &mut bytes[..16 * self.size]);
+            store(self.to, &entries, &mut bytes[..16 * self.size]);
             bytes
         });
         let parts = codes.chunks(PART * bits / 8).zip(out.chunks_mut(PART * self.size));
@@ -180,7 +180,7 @@ impl Work {
                         };
                     }
                     values.iter_mut().for_each(|value| *value = round(self.owner, *value));
-                    self.store(&values[..out.len() / self.size], out);
+                    store(self.to, &values[..out.len() / self.size], out);
                 }
             }
         }
@@ -245,20 +245,6 @@ impl Work {
         match out.first_chunk_mut() {
             Some(out) => *out = all,
             None => out.copy_from_slice(&all[..out.len()]),
-        }
-    }
-
-    /// Writes values in the type of the results.
-    #[inline(always)]
-    fn store(&self, values: &[f32], out: &mut [u8]) {
-        let halves = out.as_chunks_mut::<2>().0.iter_mut().zip(values);
-        match self.to {
-            DataType::Float16 => halves.for_each(|(out, value)| *out = f16_bits(*value).to_le_bytes()),
-            DataType::BFloat16 => halves.for_each(|(out, value)| *out = bf16_bits(*value).to_le_bytes()),
-            _ => {
-                let words = out.as_chunks_mut::<4>().0.iter_mut().zip(values);
-                words.for_each(|(out, value)| *out = value.to_le_bytes());
-            }
         }
     }
 }

@@ -4,7 +4,7 @@ use onnx_cast::DataType;
 
 /// Rounds to a type, and widens again. What is NaN is the usual one.
 #[inline(always)]
-pub(super) fn round(data_type: DataType, value: f32) -> f32 {
+pub(in crate::layouts::values) fn round(data_type: DataType, value: f32) -> f32 {
     let value = if value.is_nan() { f32::NAN } else { value };
     match data_type {
         DataType::BFloat16 => f32::from_bits(u32::from(bf16_bits(value)) << 16),
@@ -15,14 +15,14 @@ pub(super) fn round(data_type: DataType, value: f32) -> f32 {
 
 /// The code of bfloat16, rounded to nearest, ties to even. NaN is the usual one.
 #[inline(always)]
-pub(super) fn bf16_bits(value: f32) -> u16 {
+pub(in crate::layouts::values) fn bf16_bits(value: f32) -> u16 {
     let bits = value.to_bits();
     ((bits + 0x7fff + (bits >> 16 & 1)) >> 16) as u16
 }
 
 /// The code of float16, rounded to nearest, ties to even. NaN is the usual one.
 #[inline(always)]
-pub(super) fn f16_bits(value: f32) -> u16 {
+pub(in crate::layouts::values) fn f16_bits(value: f32) -> u16 {
     let bits = value.to_bits();
     let magnitude = bits & 0x7fff_ffff;
     // From 2^-14 on: the exponent's bias is 15 instead of 127. A carry may reach the infinity.
@@ -54,12 +54,26 @@ fn f16_value(code: u16) -> f32 {
 
 /// A number of a type, as float; 0 behind the last.
 #[inline(always)]
-pub(super) fn number(data_type: DataType, bytes: &[u8], index: usize) -> f32 {
+pub(in crate::layouts::values) fn number(data_type: DataType, bytes: &[u8], index: usize) -> f32 {
     let half = || u16::from_le_bytes(bytes.as_chunks().0.get(index).copied().unwrap_or_default());
     match data_type {
         DataType::Float16 => f16_value(half()),
         DataType::BFloat16 => f32::from_bits(u32::from(half()) << 16),
         _ => f32::from_le_bytes(bytes.as_chunks().0.get(index).copied().unwrap_or_default()),
+    }
+}
+
+/// Writes values in a type.
+#[inline(always)]
+pub(in crate::layouts::values) fn store(to: DataType, values: &[f32], out: &mut [u8]) {
+    let halves = out.as_chunks_mut::<2>().0.iter_mut().zip(values);
+    match to {
+        DataType::Float16 => halves.for_each(|(out, value)| *out = f16_bits(*value).to_le_bytes()),
+        DataType::BFloat16 => halves.for_each(|(out, value)| *out = bf16_bits(*value).to_le_bytes()),
+        _ => {
+            let words = out.as_chunks_mut::<4>().0.iter_mut().zip(values);
+            words.for_each(|(out, value)| *out = value.to_le_bytes());
+        }
     }
 }
 

@@ -1,0 +1,127 @@
+//! Weights of torchao, BitNet and quanto.
+
+use crate::error::FileError;
+use crate::formats::error::Invalid;
+use crate::layouts::find::Finder;
+use crate::layouts::weight::{Encoding, Formula, Parts, TensorRef, Weight};
+use crate::text::{ShapeText, Short};
+use DataType::{BFloat16, Float, Float8E4M3FN, Float8E5M2, Float16, Int8, Uint8};
+use onnx_cast::DataType;
+use serde_json::{Map, Value};
+
+/// What names of quanto's packed elements end in.
+pub(super) const PACKED: &str = "_data._data";
+
+/// The classes of torchao whose elements are bytes.
+const CLASSES: [&str; 3] = ["Int8Tensor", "IntxUnpackedToInt8Tensor", "Float8Tensor"];
+
+/// A weight of torchao, whose class and blocks are JSON in the file's metadata, under the weight's name
+/// (`TensorSubclassAttributeJSONEncoder` of torchao/prototype/safetensors).
+pub(super) fn torchao(finder: &Finder<'_>, mut weight: Weight, start: &str) -> Result<Weight, FileError> {
+    let (checkpoint, tensor) = (finder.checkpoint, weight.tensor);
+    let stored = checkpoint.stored(tensor);
+    let settings = metadata(finder, &weight)?;
+    let told = settings.as_ref().map(|settings| settings.get("_type").and_then(Value::as_str).unwrap_or_default());
+    let class = told.unwrap_or(if stored.data_type == Int8 { CLASSES[0] } else { CLASSES[2] });
+    if !CLASSES.contains(&class) {
+        let place = format!("tensor `{}`", stored.name);
+        let want = "Int8Tensor, IntxUnpackedToInt8Tensor or Float8Tensor; torchao dequantizes others";
+        return Err(checkpoint.error(Some(tensor), Invalid::variant(&place, &format!("a {}", Short(class)), want)));
+    }
+    let is_typed = match class {
+        "Float8Tensor" => matches!(stored.data_type, Float8E4M3FN | Float8E5M2),
+        _ => stored.data_type == Int8,
+    };
+    if !is_typed || stored.shape.len() < 2 {
+        return Err(finder.part(tensor, format!("elements of a {class}, of two axes or more")));
+    }
+    let scales = checkpoint.stored(weight.scales);
+    let sizes = match &settings {
+        Some(settings) => block_of(settings).filter(|sizes| sizes.len() == stored.shape.len()),
+        None => block_by_shapes(&stored.shape, &scales.shape),
+    };
+    let Some(sizes) = sizes else {
+        let want = "a `block_size` for each axis in the file's metadata, or a scale for whole blocks".to_owned();
+        return Err(finder.part(weight.scales, want));
+    };
+    let grid: Vec<usize> = stored.shape.iter().zip(&sizes).map(|(size, block)| size.div_ceil(*block)).collect();
+    // Outer axes share no scale, or all of them do.
+    let [outer @ .., down, across] = &sizes[..] else { return Err(finder.part(tensor, "a matrix".to_owned())) };
+    let is_whole = sizes == stored.shape;
+    if !is_whole && outer.iter().any(|&size| size != 1) {
+        return Err(finder.part(tensor, "blocks of the last two axes".to_owned()));
+    }
+    if !matches!(scales.data_type, Float | Float16 | BFloat16) || scales.len != grid.iter().product::<usize>() {
+        let want = format!("float, float16 or bfloat16, one for each block: {}", ShapeText(&grid));
+        return Err(finder.part(weight.scales, want));
+    }
+    weight.zero_points = checkpoint.find(&format!("{start}_weight_zero_point"));
+    if let Some(zeros) = weight.zero_points {
+        let found = checkpoint.stored(zeros);
+        if found.data_type != Int8 || stored.data_type != Int8 || found.len != scales.len {
+            return Err(finder.part(zeros, format!("int8, one for each of {} scales of int8", scales.len)));
+        }
+    }
+    weight.block = [*down, *across];
+    weight.values = stored.shape.clone();
+    if is_whole && !outer.is_empty() {
+        let rows = stored.shape[..stored.shape.len() - 1].iter().product();
+        (weight.shape, weight.block) = (vec![rows, *across], [rows, *across]);
+    }
+    Ok(weight)
+}
+
+/// What the metadata of a weight's file says of it; nothing of tensors in memory, which have none.
+fn metadata(finder: &Finder<'_>, weight: &Weight) -> Result<Option<Map<String, Value>>, FileError> {
+    let checkpoint = finder.checkpoint;
+    let mut entries = checkpoint.files[weight.tensor.file].metadata.iter().flatten();
+    let Some((_, text)) = entries.find(|(key, _)| *key == weight.name) else { return Ok(None) };
+    serde_json::from_str(text).map(Some).map_err(|error| {
+        let what = format!("the metadata of `{}` is no object in JSON: {error}", Short(&weight.name));
+        checkpoint.value_error(weight.tensor, what)
+    })
+}
+
+/// The sizes of a block along each axis, as metadata has them.
+fn block_of(settings: &Map<String, Value>) -> Option<Vec<usize>> {
+    let sizes = settings.get("_data")?.get("block_size")?.as_array()?;
+    let size = |size: &Value| size.as_u64().and_then(|size| usize::try_from(size).ok()).filter(|&size| size > 0);
+    sizes.iter().map(size).collect()
+}
+
+/// The same by the number of scales along each axis.
+fn block_by_shapes(shape: &[usize], scales: &[usize]) -> Option<Vec<usize>> {
+    if scales.iter().product::<usize>() == 1 {
+        return Some(shape.iter().map(|&size| size.max(1)).collect());
+    }
+    let size = |(&size, &count): (&usize, &usize)| (count > 0 && size % count == 0).then(|| (size / count).max(1));
+    (shape.len() == scales.len()).then(|| shape.iter().zip(scales).map(size).collect())?
+}
+
+/// A weight of BitNet: a byte has elements of four rows, a quarter of all apart, each plus 1 (`pack_weights` of
+/// transformers/integrations/bitnet.py), and there is one scale, a divisor unless the configuration says otherwise.
+pub(super) fn bitnet(finder: &Finder<'_>, mut weight: Weight) -> Result<Weight, FileError> {
+    let (stored, scale) = (finder.checkpoint.stored(weight.tensor), finder.checkpoint.stored(weight.scales));
+    let ([quarter, columns], Uint8) = (&stored.shape[..], stored.data_type) else {
+        return Err(finder.part(weight.tensor, "uint8 of two axes, a quarter of the rows".to_owned()));
+    };
+    let rows = quarter.checked_mul(4).filter(|rows| onnx_cast::element_count(&[*rows, *columns]).is_some());
+    let rows = rows.ok_or_else(|| finder.part(weight.tensor, "fewer elements".to_owned()))?;
+    if !matches!(scale.data_type, Float | Float16 | BFloat16) || scale.len != 1 {
+        return Err(finder.part(weight.scales, "one of float, float16 or bfloat16".to_owned()));
+    }
+    let formula = if finder.claims.are_factors { Formula::Product } else { Formula::Quotient };
+    let parts = Parts { bits: 2, word: 1, high_first: false, len: stored.len.max(1), formula, offset: 1 };
+    (weight.elements, weight.owner_type) = (Encoding::Parts(parts), Some(scale.data_type));
+    (weight.values, weight.shape) = (vec![rows, *columns], vec![rows, *columns]);
+    weight.block = [rows.max(1), (*columns).max(1)];
+    Ok(weight)
+}
+
+/// Packed elements of quanto: groups of a weight whose rows and columns nothing in the file tells.
+pub(super) fn quanto(finder: &Finder<'_>, tensor: TensorRef) -> FileError {
+    let place = format!("tensor `{}`", finder.checkpoint.stored(tensor).name);
+    let what = "qint4 or qint2, packed in groups without the shape of the weight";
+    let want = "qint8 or qfloat8: load the model with optimum-quanto to dequantize it";
+    finder.checkpoint.error(Some(tensor), Invalid::variant(&place, what, want))
+}

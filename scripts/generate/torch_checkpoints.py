@@ -1,0 +1,236 @@
+#!/usr/bin/env python3
+"""Writes crates/testkit/data/checkpoints/torch.zip: small quantized checkpoints of packages for torch, with the weights
+that the owner's code dequantizes them to. `quantized_checkpoints.py` says what a folder holds, and has the functions
+that write one.
+
+Needs torch, transformers, safetensors, hqq, torchao and optimum-quanto, in an environment of their own.
+`torch_checkpoints.py NAME...` writes only those.
+"""
+
+import argparse
+import tempfile
+from pathlib import Path
+
+import checkpoint_archives
+import quantized_checkpoints as base
+import torch
+from quantized_checkpoints import ordinary, weight, write
+
+LAYOUTS = {}
+
+
+def layout(function):
+    """Registers a function that writes one folder, named like it."""
+    LAYOUTS[function.__name__.replace("_", "-")] = function
+    return function
+
+
+def linear(rows, columns, seed, dtype=torch.bfloat16, bias=False):
+    layer = torch.nn.Linear(columns, rows, bias=bias, dtype=dtype)
+    layer.weight.data = weight(rows, columns, seed=seed, tiny=False).to(dtype)
+    if bias:
+        layer.bias.data = weight(rows, seed=seed + 1).to(dtype)
+    return layer
+
+
+# HQQ: `HQQLinear` quantizes, and its `state_dict` is what `save_to_safetensors` and transformers write.
+
+
+def hqq(name, dtype, seed, layers, axis):
+    """A checkpoint of layers: name to shape, bits, group, and whether codes are stored as floats."""
+    from hqq.core.quantize import BaseQuantizeConfig, HQQLinear
+
+    tensors, expected = ordinary(64, seed), ordinary(64, seed)
+    settings = {}
+    for number, (layer, (rows, columns, bits, group, as_float)) in enumerate(layers.items()):
+        settings = BaseQuantizeConfig(nbits=bits, group_size=group, axis=axis, view_as_float=as_float)
+        plain = linear(rows, columns, seed + 10 * number, dtype, bias=number == 0)
+        quantized = HQQLinear(plain, settings, compute_dtype=dtype, device="cpu", del_orig=False)
+        for key, value in quantized.state_dict().items():
+            tensors[f"model.layers.0.{layer}.{key}"] = value.detach().clone()
+        expected[f"model.layers.0.{layer}.weight"] = quantized.dequantize().detach().bfloat16()
+        if number == 0:
+            expected[f"model.layers.0.{layer}.bias"] = tensors[f"model.layers.0.{layer}.bias"].clone()
+    config = {
+        "architectures": ["LlamaForCausalLM"],
+        "model_type": "llama",
+        "dtype": str(dtype).removeprefix("torch."),
+        "quantization_config": {"quant_config": settings, "quant_method": "hqq", "skip_modules": ["lm_head"]},
+    }
+    write(name, tensors, expected, config)
+
+
+HQQ_LAYERS = {
+    "self_attn.q_proj": (24, 64, 4, 64, False),
+    "self_attn.k_proj": (16, 64, 8, 32, False),
+    "self_attn.v_proj": (24, 64, 2, 16, False),
+    "self_attn.o_proj": (40, 24, 3, 8, False),
+    "mlp.up_proj": (32, 64, 1, 32, False),
+    "mlp.gate_proj": (32, 64, 4, None, False),
+}
+
+
+@layout
+def hqq_rows():
+    """Groups along the rows (axis 1) of every width, in float16; groups that are a row, and words that are filled up."""
+    hqq("hqq-rows", torch.float16, 5000, HQQ_LAYERS, 1)
+
+
+@layout
+def hqq_columns():
+    """Groups down the columns (axis 0), in bfloat16."""
+    hqq("hqq-columns", torch.bfloat16, 5100, HQQ_LAYERS, 0)
+
+
+@layout
+def hqq_floats():
+    """Codes that are stored as floats (`view_as_float`), in float."""
+    layers = {"mlp.up_proj": (32, 64, 4, 64, True), "mlp.down_proj": (24, 40, 3, 8, True)}
+    hqq("hqq-floats", torch.float32, 5200, layers, 1)
+
+
+# torchao: `quantize_` and `flatten_tensor_state_dict`, as `save_pretrained` of transformers calls it. The classes
+# dequantize.
+
+
+def torchao(name, seed, layers, dtype=torch.bfloat16):
+    """A checkpoint of layers: name to shape, configuration of torchao, and whether it has a bias."""
+    from torchao.prototype.safetensors.safetensors_support import flatten_tensor_state_dict
+    from torchao.quantization import quantize_
+
+    state, expected = ordinary(64, seed), ordinary(64, seed)
+    for number, (layer, (rows, columns, config, bias)) in enumerate(layers.items()):
+        module = torch.nn.Sequential(linear(rows, columns, seed + 10 * number, dtype, bias))
+        quantize_(module, config)
+        for key, value in module[0].state_dict().items():
+            state[f"model.layers.0.{layer}.{key}"] = value
+            plain = value.dequantize() if hasattr(value, "qdata") else value
+            expected[f"model.layers.0.{layer}.{key}"] = plain.detach().bfloat16().clone()
+    tensors, metadata = flatten_tensor_state_dict(state)
+    config = {
+        "architectures": ["LlamaForCausalLM"],
+        "model_type": "llama",
+        "quantization_config": {"quant_method": "torchao", "quant_type": {"default": {"_type": "Int8WeightOnlyConfig"}}},
+    }
+    write(name, tensors, expected, config, metadata=metadata)
+
+
+@layout
+def torchao_int8():
+    """int8 with a scale for each row, for groups, and with zero points; integers of 4 bits in int8."""
+    from torchao.quantization import Int8WeightOnlyConfig, IntxWeightOnlyConfig, PerAxis, PerGroup
+
+    layers = {
+        "self_attn.q_proj": (24, 64, Int8WeightOnlyConfig(version=2), True),
+        "self_attn.k_proj": (8, 96, Int8WeightOnlyConfig(version=2, granularity=PerGroup(32)), False),
+        "self_attn.v_proj": (8, 64, IntxWeightOnlyConfig(weight_dtype=torch.int4, granularity=PerGroup(32)), False),
+        "mlp.up_proj": (9, 33, IntxWeightOnlyConfig(weight_dtype=torch.int8, granularity=PerAxis(0)), False),
+    }
+    torchao("torchao-int8", 5300, layers)
+
+
+@layout
+def torchao_float8():
+    """Float8 with a scale for each row, and for the tensor."""
+    from torchao.quantization import Float8WeightOnlyConfig, quantize_  # noqa: F401
+
+    layers = {
+        "self_attn.q_proj": (24, 64, Float8WeightOnlyConfig(version=2), True),
+        "mlp.up_proj": (9, 33, Float8WeightOnlyConfig(version=2), False),
+    }
+    torchao("torchao-float8", 5400, layers)
+
+
+# optimum-quanto: `quantize` and `freeze` of modules, and `state_dict`, which `save_pretrained` writes.
+
+
+def quanto(name, kinds, seed):
+    from optimum.quanto import freeze, qtypes
+    from optimum.quanto import quantize as quantize_modules
+
+    tensors, expected = ordinary(64, seed), ordinary(64, seed)
+    for number, (layer, (rows, columns, kind, dtype, bias)) in enumerate(kinds.items()):
+        module = torch.nn.Sequential(linear(rows, columns, seed + 10 * number, dtype, bias))
+        quantize_modules(module, weights=qtypes[kind])
+        freeze(module)
+        for key, value in module.state_dict().items():
+            tensors[f"model.layers.0.{layer}.{key.removeprefix('0.')}"] = value.detach().clone()
+        expected[f"model.layers.0.{layer}.weight"] = module[0].weight.dequantize().detach().bfloat16()
+        if bias:
+            expected[f"model.layers.0.{layer}.bias"] = module[0].bias.detach().clone()
+    config = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "dtype": "bfloat16"}
+    described = {f"model.layers.0.{layer}": {"weights": kind[2], "activations": "none"} for layer, kind in kinds.items()}
+    write(name, tensors, expected, config, {"quanto_qmap.json": described})
+
+
+@layout
+def quanto_bytes():
+    """qint8 and float8 of both kinds, with a scale for each row; activations keep their type."""
+    bfloat16 = torch.bfloat16
+    kinds = {
+        "self_attn.q_proj": (24, 64, "qint8", bfloat16, True),
+        "self_attn.k_proj": (9, 33, "qint8", torch.float32, False),
+        "mlp.up_proj": (24, 64, "qfloat8_e4m3fn", bfloat16, False),
+        "mlp.down_proj": (7, 40, "qfloat8_e5m2", bfloat16, False),
+    }
+    quanto("quanto-bytes", kinds, 5500)
+
+
+# BitNet: `pack_weights` and `unpack_weights` of transformers' integrations/bitnet.py. `BitLinear.forward` divides the
+# product with the unpacked weight by `weight_scale`, and `AutoBitLinear.forward` multiplies by it.
+
+
+def bitnet_checkpoint(name, linear_class, seed):
+    import torch._dynamo
+
+    torch._dynamo.config.disable = True
+    from transformers.integrations.bitnet import pack_weights, unpack_weights
+
+    tensors, expected = ordinary(64, seed), ordinary(64, seed)
+    for number, (layer, (rows, columns)) in enumerate({"self_attn.q_proj": (24, 64), "mlp.up_proj": (8, 33)}.items()):
+        generator = torch.Generator().manual_seed(seed + number)
+        ternary = torch.randint(-1, 2, (rows, columns), generator=generator)
+        packed, scale = pack_weights(ternary.clone()), torch.tensor([1.7 + number], dtype=torch.bfloat16)
+        unpacked = unpack_weights(packed, torch.bfloat16)
+        tensors[f"model.layers.0.{layer}.weight"], tensors[f"model.layers.0.{layer}.weight_scale"] = packed, scale
+        plain = unpacked * scale if linear_class == "autobitlinear" else unpacked / scale
+        expected[f"model.layers.0.{layer}.weight"] = plain
+    config = {
+        "architectures": ["BitNetForCausalLM"],
+        "model_type": "bitnet",
+        "dtype": "bfloat16",
+        "quantization_config": {
+            "linear_class": linear_class,
+            "modules_to_not_convert": None,
+            "quant_method": "bitnet",
+            "quantization_mode": "offline",
+        },
+    }
+    write(name, tensors, expected, config)
+
+
+@layout
+def bitnet_divided():
+    """BitLinear: elements of -1, 0 and 1 that are divided by the scale."""
+    bitnet_checkpoint("bitnet-divided", "bitlinear", 5700)
+
+
+@layout
+def bitnet_times():
+    """AutoBitLinear: the same, times the scale."""
+    bitnet_checkpoint("bitnet-times", "autobitlinear", 5800)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("names", nargs="*", metavar="NAME")
+    names = parser.parse_args().names or list(LAYOUTS)
+    with tempfile.TemporaryDirectory() as folder:
+        base.OUT = Path(folder)
+        for name in names:
+            LAYOUTS[name]()
+        checkpoint_archives.add(base.OUT)
+
+
+if __name__ == "__main__":
+    main()
