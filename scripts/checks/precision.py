@@ -8,7 +8,7 @@ emulated, is run by onnxruntime at every level of optimization, and lies near th
 bfloat16 on a CPU: generated models of bfloat16, their opset raised, are evaluated by onnx's reference evaluator, wherever that
 computes the float model as onnxruntime does, and emulated models show what bfloat16 gives.
 
-Models that need more than a narrow type in places (precision_sensitive.py) must be right in both
+Models that need more than a narrow type in places (precision_sensitive.py, and what torch exported) must be right in both
 types, in onnxruntime, by the reference evaluator and emulated, and what looks like them must become narrow as a whole.
 
 With --nodes it takes onnx's own node tests too, all of those whose operators take float16.
@@ -28,7 +28,7 @@ import onnxruntime
 from models import COMMAND, MAGIKA, NUDENET, fail
 from onnx.reference import ReferenceEvaluator
 from precision_models import made
-from precision_sensitive import narrow, sensitive
+from precision_sensitive import exports, narrow, sensitive
 from shared import in_processes, line
 
 LEVELS = [
@@ -62,12 +62,14 @@ NORM_VARIANTS = {
 BFLOAT16_LIMIT = 1e-1
 
 # How far a model that is sensitive in places may be off: in onnxruntime, by the reference evaluator, and emulated. And how
-# far what is emulated may be from what the reference evaluator computes in the type.
+# far what is emulated may be from what the reference evaluator computes in the type: a quarter of that, since sums within a
+# node, which emulation does not show, are rounded in another order.
 LIMITS = {"float16": 1e-2, "bfloat16": 8e-2}
-APART = {"float16": 2e-3, "bfloat16": 1.6e-2}
+APART = {"float16": 2.5e-3, "bfloat16": 2e-2}
 
-# Models that are right without what is kept for the sake of digits: a mask is finite anyway.
-RIGHT_ANYWAY = {"lowest_mask"}
+# Models that are right without what is kept for the sake of digits: a mask is finite anyway, and torch's own functions of
+# logarithms are off by four fifths of the limit.
+RIGHT_ANYWAY = {"losses_dynamo", "losses_script", "lowest_mask"}
 
 # onnxruntime has no RoiAlign of opset 22.
 NOT_RAISED = {"regions"}
@@ -262,7 +264,7 @@ def share_of(share, nodes):
             onnx.save(model, path)
             onnx.checker.check_model(str(path), full_check=True)
             check(name, path, feeds, folder, VARIANTS | (NORM_VARIANTS if "norm" in name else {}))
-        cases = [(check_sensitive, *one) for one in sensitive()]
+        cases = [(check_sensitive, *one) for one in [*sensitive(), *exports()]]
         cases += [(check_narrow, *one) for one in narrow()]
         for judge, name, model, feeds in cases[share::SHARES]:
             path = folder / "model.onnx"

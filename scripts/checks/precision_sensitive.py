@@ -1,12 +1,18 @@
 """Models parts of which need more digits, or more range, than float16 or bfloat16 have; each with inputs. Beside them some
-that look alike and need no more, and must become narrow as a whole.
+that look alike and need no more, and must become narrow as a whole. `scripts/generate/precision_exports.py` had torch export others.
 """
 
+import io
+import zipfile
+from pathlib import Path
+
 import numpy as np
+import onnx
 from onnx import TensorProto, helper
 from precision_models import F, I, linear, model, node
 
 OPSET = 22
+EXPORTS = Path(__file__).resolve().parents[2] / "crates" / "testkit" / "data" / "exports.zip"
 
 
 def random(seed, *shape, scale=1.0):
@@ -369,3 +375,14 @@ def narrow():
     """Each model that needs no more anywhere, likewise."""
     for make in NARROW:
         yield make.__name__, *make()
+
+
+def exports():
+    """What torch's exporters wrote, with inputs."""
+    with zipfile.ZipFile(EXPORTS) as archive:
+        for name in sorted(archive.namelist()):
+            if name.endswith(".onnx"):
+                held = np.load(io.BytesIO(archive.read(f"{name.split('_')[0]}.npz")))
+                exported = onnx.load_from_string(archive.read(name))
+                inputs = zip(exported.graph.input, held.files, strict=True)
+                yield name.removesuffix(".onnx"), exported, {one.name: held[key] for one, key in inputs}
