@@ -2,6 +2,7 @@
 
 use crate::error::ModelError;
 use crate::external::Files;
+use crate::graph::values::{Flow, Id, Origin};
 use crate::messages::attribute;
 use crate::rope::{CastElements, ElementSource};
 use crate::tree::{Attribute, Graph, Node};
@@ -64,6 +65,25 @@ impl<'a> Constant<'a> {
             }
             ConstantValue::Strings(..) | ConstantValue::Sparse(_) => None,
         })
+    }
+
+    /// The initializer, or the value of a Constant, that a value is; and whether it is an input too.
+    pub(crate) fn of_value(
+        flow: &Flow<'_, 'a>,
+        id: Id,
+        files: &'a Files<'a>,
+    ) -> Result<Option<(Self, bool)>, ModelError> {
+        let value = &flow.values[id];
+        match value.origin {
+            Origin::Initializer(index, input) => {
+                let named = &flow.graphs[&value.graph].initializers[index];
+                Ok(Some((Constant::of_tensor(named.name, named.message, files)?, input.is_some())))
+            }
+            Origin::Node(step, 0) => {
+                Ok(Constant::of_node(flow.steps[step].node, files)?.map(|constant| (constant, false)))
+            }
+            _ => Ok(None),
+        }
     }
 
     pub(crate) fn bytes(&self) -> u64 {

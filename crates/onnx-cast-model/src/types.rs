@@ -1,9 +1,10 @@
-//! The types of every value of a model, by type alone: from the operators' schemas, attributes and the bodies of
-//! control flow, never from shapes. A function has no types of its own; it is typed once for each combination of types
+//! The one inference of a model: the types of every value, by type alone (from the operators' schemas, attributes and the
+//! bodies of control flow, never from shapes), and the ranks that are declared or plain (`ranks.rs`). A function has no types of its own; it is typed once for each combination of types
 //! that it is called with.
 
 mod calls;
 mod infer;
+mod ranks;
 mod rules;
 pub(crate) mod schemas;
 #[cfg(test)]
@@ -33,6 +34,8 @@ pub(crate) struct Body<'t, 'a> {
     pub(crate) flow: Flow<'t, 'a>,
     /// By value (`graph::values::Id`); none where nothing tells the type.
     pub(crate) types: Vec<Option<ValueType>>,
+    /// Likewise: how many axes it has.
+    pub(crate) ranks: Vec<Option<usize>>,
     /// By step: the schema of its operator at the opset in force in that graph; none of an unknown operator and of a
     /// function.
     pub(crate) schemas: Vec<Option<&'static Schema>>,
@@ -46,6 +49,14 @@ impl<'t, 'a> Typing<'t, 'a> {
     /// # Errors
     /// Where functions call themselves, call one another too deep, or are called with too many combinations of types.
     pub(crate) fn of(document: &'t Document<'a>) -> Result<Self, ModelError> {
-        Ok(Typing { bodies: infer::bodies(document)? })
+        Ok(Typing { bodies: infer::bodies(document, false)? })
+    }
+
+    /// The same, with a body for each function that nothing calls, whose inputs have no types.
+    ///
+    /// # Errors
+    /// Likewise.
+    pub(crate) fn of_all(document: &'t Document<'a>) -> Result<Self, ModelError> {
+        Ok(Typing { bodies: infer::bodies(document, true)? })
     }
 }

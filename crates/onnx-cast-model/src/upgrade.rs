@@ -25,7 +25,6 @@ use crate::replaced;
 use crate::rewrite::{Request, refuse_of_models, rewrite};
 use crate::source::ModelSource;
 use crate::tree::{Document, Graph, Names, Node, is_default};
-use crate::types::Typing;
 use crate::types::schemas::Schema;
 use callers::Callers;
 use draft::Draft;
@@ -35,7 +34,7 @@ use onnx_cast_file::engine::Short;
 use onnx_cast_file::{RunOptions, Storage};
 use site::{Shared, Site};
 use std::cell::OnceCell;
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::Path;
 use steps::Step;
 
@@ -189,19 +188,19 @@ pub(crate) fn raise<'a>(
         names,
         shared: Shared::new(),
         callers: OnceCell::new(),
-        typing: OnceCell::new(),
         from: document.opset.unwrap_or(to),
         nodes: 0,
         rewritten: Vec::new(),
         unknown: BTreeSet::new(),
         refused: Vec::new(),
     };
+    let facts = if needs_rewriting(document, to) { known::facts(document)? } else { HashMap::new() };
     for body in document.bodies() {
         let path = match body.is_function {
             true => function_name(body).map(|(_, name)| format!("function `{}`", Short(name)))?,
             false => String::new(),
         };
-        raise.graph(body, &Facts::default(), body, &path);
+        raise.graph(body, &facts, body, &path);
     }
     let Raise { shared, from, nodes, rewritten, unknown, refused, .. } = raise;
     if !refused.is_empty() {
@@ -213,6 +212,18 @@ pub(crate) fn raise<'a>(
     }
     edits.opset = Some(to);
     Ok(UpgradeSummary { from, to, nodes, rewritten, unknown: unknown.into_iter().collect() })
+}
+
+/// Whether a node of a model is of an operator that means something else at an opset.
+fn needs_rewriting(document: &Document<'_>, to: i64) -> bool {
+    let changes = |node: &Node<'_>, from: i64| {
+        is_default(node.domain)
+            && version_at(node.op_type, from).is_ok_and(|old| !means_the_same(node.op_type, old, to))
+    };
+    document.graphs().iter().any(|graph| {
+        let from = graph.opset.filter(|&opset| opset < to);
+        from.is_some_and(|from| graph.nodes.iter().any(|node| changes(node, from)))
+    })
 }
 
 /// What is wrong with nodes.
@@ -228,13 +239,8 @@ fn function_name<'a>(function: &Graph<'a>) -> Result<(&'a str, &'a str), ModelEr
     Ok((crate::tree::text(function.message, DOMAIN)?, crate::tree::text(function.message, NAME)?))
 }
 
-/// What is known of the values of a body, found out where it is asked for.
-#[derive(Default)]
-struct Facts<'t, 'a> {
-    plain: OnceCell<BodyFacts<'t, 'a>>,
-    /// By inference of types, which takes longer.
-    typed: OnceCell<BodyFacts<'t, 'a>>,
-}
+/// What is known of the values of bodies, by the number of a body's graph.
+type AllFacts<'t, 'a> = HashMap<usize, BodyFacts<'t, 'a>>;
 
 struct Raise<'r, 't, 'a> {
     document: &'t Document<'a>,
@@ -246,8 +252,6 @@ struct Raise<'r, 't, 'a> {
     names: &'r mut Names,
     shared: Shared<'a>,
     callers: OnceCell<Callers<'t, 'a>>,
-    /// None where the types cannot be inferred.
-    typing: OnceCell<Option<Typing<'t, 'a>>>,
     /// The least opset of a graph.
     from: i64,
     nodes: usize,
@@ -257,7 +261,7 @@ struct Raise<'r, 't, 'a> {
 }
 
 impl<'t, 'a> Raise<'_, 't, 'a> {
-    fn graph(&mut self, body: &'t Graph<'a>, facts: &Facts<'t, 'a>, graph: &'t Graph<'a>, path: &str) {
+    fn graph(&mut self, body: &'t Graph<'a>, facts: &AllFacts<'t, 'a>, graph: &'t Graph<'a>, path: &str) {
         let opset = graph.opset.filter(|&opset| opset < self.to);
         self.from = self.from.min(opset.unwrap_or(self.from));
         for (index, node) in graph.nodes.iter().enumerate() {
@@ -284,7 +288,7 @@ impl<'t, 'a> Raise<'_, 't, 'a> {
     fn node(
         &mut self,
         body: &'t Graph<'a>,
-        facts: &Facts<'t, 'a>,
+        facts: &AllFacts<'t, 'a>,
         graph: &'t Graph<'a>,
         index: usize,
         from: i64,
@@ -302,22 +306,23 @@ impl<'t, 'a> Raise<'_, 't, 'a> {
         if means_the_same(node.op_type, old, self.to) {
             return Ok(());
         }
-        let document = self.document;
-        let plain = facts.plain.get_or_init(|| BodyFacts::of(document, body)).at(graph.id, index);
-        // Where the plainest facts do not do, inference by type and the calls of the function around may.
-        let drafted = self.draft(Draft::new(node), plain, body, graph, old).or_else(|_| {
-            let draft =
-                Draft::new(node).resolved(self.callers.get_or_init(|| Callers::of(document, self.files.outline)), body);
-            let typing = self.typing.get_or_init(|| Typing::of(document).ok());
-            let known = facts.typed.get_or_init(|| BodyFacts::with_types(document, body, typing.as_ref()));
-            self.draft(draft, known.at(graph.id, index), body, graph, old)
+        let known = facts.get(&body.id).ok_or("is in a graph of which nothing is known")?.at(graph.id, index);
+        // What stands for an attribute of the function around may be what all of its calls give.
+        let drafted = self.draft(Draft::new(node), known, body, graph, old).or_else(|why| {
+            if !body.is_function {
+                return Err(why);
+            }
+            let (document, files) = (self.document, self.files);
+            let callers = self.callers.get_or_init(|| Callers::of(document, files.outline));
+            let draft = Draft::new(node).resolved(callers, body);
+            self.draft(draft, known, body, graph, old)
         });
         let (draft, version, what) = drafted?;
         if !what.is_empty() {
             let (operator, what) = (draft.op_type.to_owned(), what.into_iter().map(str::to_owned).collect());
             let edit = self.edits.graphs.entry(graph.id).or_default();
             let gone = node.outputs.iter().filter(|name| !draft.outputs.iter().any(|now| now == *name));
-            let stale: HashSet<&str> = gone.copied().filter(|name| !plain.is_read(name)).collect();
+            let stale: HashSet<&str> = gone.copied().filter(|name| !known.is_read(name)).collect();
             let infos = graph.value_info.iter().enumerate();
             edit.value_info.extend(infos.filter(|(_, info)| stale.contains(info.name)).map(|(place, _)| (place, None)));
             draft.write(edit.nodes.entry(index).or_default());
@@ -397,6 +402,7 @@ fn steps_of<'t, 'a>(
         let done = match step {
             Step::Same(_) => Ok(None),
             Step::Adapted(adapter) => adapter(draft, site),
+            Step::Inputs(what, rows) => inputs::move_all(draft, site, rows).map(|done| done.then_some(what)),
             Step::Refused(why) => Err(why.to_owned()),
         };
         what.extend(done.map_err(|why| format!("is version {version} of its operator; version {next}: {why}"))?);

@@ -4,7 +4,7 @@
 use crate::constant::Constant;
 use crate::error::ModelError;
 use crate::external::Files;
-use crate::graph::values::{Id, Origin};
+use crate::graph::values::Id;
 use crate::tree::Document;
 use crate::types::{Body, Typing};
 use onnx_cast::{Cast, CastOptions, DataType};
@@ -109,17 +109,9 @@ fn constant_of<'a>(
     id: Id,
     files: &'a Files<'a>,
 ) -> Result<Option<Constant<'a>>, ModelError> {
-    let value = &body.flow.values[id];
-    let graph = body.flow.graphs[&value.graph];
-    match value.origin {
-        Origin::Initializer(_, Some(_)) if document.ir_version >= 4 || graph.id != document.graph.id => Ok(None),
-        Origin::Initializer(index, _) => {
-            let named = &graph.initializers[index];
-            Constant::of_tensor(named.name, named.message, files).map(Some)
-        }
-        Origin::Node(step, 0) => Constant::of_node(body.flow.steps[step].node, files),
-        Origin::Node(..) | Origin::Other => Ok(None),
-    }
+    let is_replaced = document.ir_version >= 4 || body.flow.values[id].graph != document.graph.id;
+    let found = Constant::of_value(&body.flow, id, files)?;
+    Ok(found.filter(|(_, is_input)| !is_input || !is_replaced).map(|(constant, _)| constant))
 }
 
 fn span_of(constant: &Constant<'_>) -> Option<Span> {

@@ -5,7 +5,7 @@ use super::{ChosenWeight, is_float};
 use crate::constant::{Constant, Site};
 use crate::error::ModelError;
 use crate::external::Files;
-use crate::graph::values::{Flow, Id, Origin};
+use crate::graph::values::{Flow, Origin};
 use crate::tree::Document;
 use crate::weights::MIN_SIZE;
 use onnx_cast_file::{QuantizedFormat, Selection};
@@ -35,7 +35,7 @@ pub(super) fn passed_over<'a>(
         if site(flow, weight).is_none_or(|site| chosen.contains(&site)) {
             continue;
         }
-        let Some((constant, is_input)) = constant_of(flow, weight, files)? else { continue };
+        let Some((constant, is_input)) = Constant::of_value(flow, weight, files)? else { continue };
         let len = constant.len as u64;
         let is_large = len >= selection.min_size.unwrap_or(MIN_SIZE) && constant.shape.len() >= 2;
         let is_meant =
@@ -51,21 +51,4 @@ pub(super) fn passed_over<'a>(
         found.push((constant.name.to_owned(), reason));
     }
     Ok(found)
-}
-
-/// A constant, and whether it is an input, too.
-fn constant_of<'a>(
-    flow: &Flow<'_, 'a>,
-    id: Id,
-    files: &'a Files<'a>,
-) -> Result<Option<(Constant<'a>, bool)>, ModelError> {
-    let value = &flow.values[id];
-    match value.origin {
-        Origin::Initializer(index, input) => {
-            let named = &flow.graphs[&value.graph].initializers[index];
-            Ok(Some((Constant::of_tensor(named.name, named.message, files)?, input.is_some())))
-        }
-        Origin::Node(step, 0) => Ok(Constant::of_node(flow.steps[step].node, files)?.map(|constant| (constant, false))),
-        _ => Ok(None),
-    }
 }

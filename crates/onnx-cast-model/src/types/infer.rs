@@ -2,6 +2,7 @@
 
 use super::Body;
 use super::calls::{Attributes, Functions};
+use super::ranks;
 use super::rules::{Site, data_type_of};
 use super::schemas::Schema;
 use super::value::ValueType;
@@ -11,7 +12,7 @@ use crate::messages::{attribute, sparse, value_info};
 use crate::tree::{Attribute, Declared, Document, Graph};
 use onnx_cast::DataType;
 use onnx_cast_file::engine::wire::{Value, last};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// Bodies at most.
 const MAX_BODIES: usize = 1 << 14;
@@ -20,10 +21,18 @@ const MAX_BODIES: usize = 1 << 14;
 const MAX_WORK: usize = 1 << 21;
 
 /// The body of the main graph, and one for each combination of types that a function is called with.
-pub(super) fn bodies<'t, 'a>(document: &'t Document<'a>) -> Result<Vec<Body<'t, 'a>>, ModelError> {
+pub(super) fn bodies<'t, 'a>(document: &'t Document<'a>, uncalled: bool) -> Result<Vec<Body<'t, 'a>>, ModelError> {
     let functions = Functions::of(document)?;
     let mut infer = Infer { document, functions, bodies: Vec::new(), known: HashMap::new(), work: 0 };
     infer.body(None, &[], Attributes::default())?;
+    let (mut typed, mut next) = (HashSet::new(), 0);
+    for function in (0..document.functions.len()).filter(|_| uncalled) {
+        typed.extend(infer.bodies[next..].iter().flatten().filter_map(|body| body.function));
+        next = infer.bodies.len();
+        if !typed.contains(&function) {
+            infer.body(Some(function), &[], Attributes::default())?;
+        }
+    }
     // Every body that was begun is complete by now.
     Ok(infer.bodies.into_iter().flatten().collect())
 }
@@ -109,6 +118,7 @@ impl<'t, 'a> Infer<'t, 'a> {
     /// Types the outputs of a node, the graphs within which are typed.
     fn finish(&mut self, scope: &mut Scope<'t, 'a>, step: usize) -> Result<(), ModelError> {
         let node = scope.body.flow.steps[step].node;
+        let is_call = self.functions.called(node).is_some();
         let mut types = if let Some(function) = self.functions.called(node) {
             let callee = self.call(scope, step, function)?;
             scope.body.calls.insert(step, callee);
@@ -126,6 +136,9 @@ impl<'t, 'a> Infer<'t, 'a> {
         };
         types.resize(node.outputs.len(), None);
         scope.give(step, types);
+        if !is_call {
+            ranks::infer(&scope.body.flow.steps[step], &mut scope.body.ranks);
+        }
         Ok(())
     }
 
@@ -207,8 +220,8 @@ impl<'t, 'a> Scope<'t, 'a> {
             }
         };
         let types = flow.values.iter().map(of_source).collect();
-        let schemas = vec![None; flow.steps.len()];
-        Scope { body: Body { function, flow, types, schemas, calls: HashMap::new() }, attributes, declared }
+        let (schemas, ranks) = (vec![None; flow.steps.len()], ranks::declared(&flow));
+        Scope { body: Body { function, flow, types, ranks, schemas, calls: HashMap::new() }, attributes, declared }
     }
 
     /// What a body costs to be typed once more.

@@ -4,6 +4,7 @@ use super::callers::{self, Callers};
 use crate::edits::{NewAttribute, NewNode, NodeEdit};
 use crate::messages::attribute::{self, kind};
 use crate::tree::{Graph, Node};
+use onnx_cast::DataType;
 use onnx_cast::ops::{self, AttributeValue};
 use onnx_cast_file::engine::Short;
 use onnx_cast_file::engine::wire::{self, Value, WireError, last};
@@ -26,6 +27,14 @@ pub(super) enum Given<T> {
 }
 
 impl<T> Given<T> {
+    pub(super) fn map<U>(self, change: impl FnOnce(T) -> U) -> Given<U> {
+        match self {
+            Given::Absent => Given::Absent,
+            Given::Value(value) => Given::Value(change(value)),
+            Given::Refers(to) => Given::Refers(to),
+        }
+    }
+
     /// The value, where there has to be one here. `None` where the node does not have the attribute.
     pub(super) fn known(self, name: &str) -> Result<Option<T>, Refusal> {
         match self {
@@ -34,6 +43,55 @@ impl<T> Given<T> {
             Given::Refers(to) => {
                 Err(format!("its attribute `{name}` stands for `{}` of the function around", Short(&to)))
             }
+        }
+    }
+}
+
+/// What a constant holds: type, shape and bytes.
+pub(super) type Held = (DataType, Vec<usize>, Vec<u8>);
+
+/// What an attribute holds, and what the input is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// A list of integers. An empty one counts as none.
+    Ints,
+    /// An integer, which becomes a list of one.
+    ListOfInt,
+    Int,
+    Floats,
+    Float,
+    /// A float, which becomes a number of the type of the first input.
+    LikeFirst,
+}
+
+impl Kind {
+    /// Reads an attribute: the type, shape and bytes of what it holds.
+    pub(super) fn read(self, draft: &Draft<'_, '_>, name: &str) -> Result<Given<Held>, Refusal> {
+        let list =
+            |len: usize| if matches!(self, Kind::Int | Kind::Float | Kind::LikeFirst) { vec![] } else { vec![len] };
+        let ints = |values: Vec<i64>| {
+            let bytes = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+            (DataType::Int64, list(values.len()), bytes)
+        };
+        let floats = |values: Vec<f32>| {
+            let bytes = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+            (DataType::Float, list(values.len()), bytes)
+        };
+        Ok(match self {
+            Kind::Ints => draft.ints(name)?.map(ints),
+            Kind::ListOfInt | Kind::Int => draft.int(name)?.map(|value| ints(vec![value])),
+            Kind::Floats => draft.floats(name)?.map(floats),
+            Kind::Float | Kind::LikeFirst => draft.float(name)?.map(|value| floats(vec![value])),
+        })
+    }
+
+    /// The attribute of a Constant that holds the same, and its kind.
+    pub(super) fn of_constant(self) -> (&'static str, u64) {
+        match self {
+            Kind::Ints => ("value_ints", kind::INTS),
+            Kind::ListOfInt | Kind::Int => ("value_int", kind::INT),
+            Kind::Floats => ("value_floats", kind::FLOATS),
+            Kind::Float | Kind::LikeFirst => ("value_float", kind::FLOAT),
         }
     }
 }

@@ -5,30 +5,6 @@ use super::site::Site;
 use crate::edits::NewAttribute;
 use onnx_cast::DataType;
 
-fn scales<'a>(draft: &mut Draft<'_, 'a>, site: &mut Site<'_, '_, 'a>, scales: &[f32]) {
-    let bytes = scales.iter().flat_map(|scale| scale.to_le_bytes()).collect();
-    let name = site.constant(draft, "scales", DataType::Float, vec![scales.len()], bytes);
-    draft.set_input(1, name);
-}
-
-/// `scales` of Upsample.
-pub(super) fn upsample_scales<'a>(draft: &mut Draft<'_, 'a>, site: &mut Site<'_, '_, 'a>) -> Result<Done, Refusal> {
-    let list = match draft.floats("scales")? {
-        Given::Refers(to) => {
-            let kind = crate::messages::attribute::kind::FLOATS;
-            let name = site.reference(draft, "scales", ("value_floats", kind), &to)?;
-            draft.set_input(1, name);
-            None
-        }
-        given => Some(given.known("scales")?.ok_or("its attribute `scales` is missing")?),
-    };
-    draft.remove("scales");
-    if let Some(list) = list {
-        scales(draft, site, &list);
-    }
-    Ok(Some("`scales` is an input"))
-}
-
 /// Upsample is Resize from version 10 on.
 pub(super) fn to_resize<'a>(draft: &mut Draft<'_, 'a>, _: &mut Site<'_, '_, 'a>) -> Result<Done, Refusal> {
     draft.op_type = "Resize";

@@ -1,7 +1,7 @@
 //! Operators that now take tensors of any rank where they made them matrices before, and norms whose parameters changed
 //! their shape.
 
-use super::draft::{Done, Draft, Given, Refusal};
+use super::draft::{Done, Draft, Given, Kind, Refusal};
 use super::site::Site;
 use crate::edits::{NewAttribute, NewNode};
 use crate::messages::attribute::kind;
@@ -121,7 +121,7 @@ fn group_norm_in_parts<'a>(draft: &mut Draft<'_, 'a>, site: &mut Site<'_, '_, 'a
     if !draft.has("epsilon") {
         draft.set("epsilon", kind::FLOAT, NewAttribute::float("epsilon", 1e-5));
     }
-    let epsilon = site.float_input(draft, "epsilon", &x)?.ok_or("its epsilon is missing")?;
+    let epsilon = site.input(draft, "epsilon", Kind::LikeFirst)?.ok_or("its epsilon is missing")?;
     let (minus_one, axis) = (site.int64s(draft, "line", &[-1]), site.int64s(draft, "last_axis", &[2]));
     let for_each = site.int64s(draft, "for_each_group", &[1, -1, 1]);
     let mut add = |op_type: &str, what: &str, inputs: &[&str], attributes: &[(&str, i64)]| {

@@ -1,20 +1,16 @@
 //! Where a node stands that is rewritten: what is known there, and what may be added.
 
 use super::callers::Callers;
-use super::draft::{Draft, Given, Refusal};
+use super::draft::{Draft, Given, Held, Kind, Refusal};
 use super::known::At;
 use crate::edits::{Content, NewAttribute, NewNode, NewTensor};
 use crate::external::Files;
-use crate::messages::attribute::kind;
 use crate::rope::{CastElements, ElementSource};
 use crate::tree::{Document, Graph, Names};
 use onnx_cast::{Cast, CastOptions, DataType, Tensor};
 use onnx_cast_file::engine::Short;
 use std::cell::OnceCell;
 use std::collections::HashMap;
-
-/// What a constant holds: type, shape and bytes.
-type Held = (DataType, Vec<usize>, Vec<u8>);
 
 /// What all sites of a model share.
 pub(super) struct Shared<'a> {
@@ -113,22 +109,35 @@ impl<'a> Site<'_, '_, 'a> {
         self.constant(draft, what, DataType::Int64, vec![values.len()], bytes)
     }
 
-    /// The attribute of one float `name` as an input, a scalar of the type of the value `like`; `None` where there is
-    /// none.
-    pub(super) fn float_input(
+    /// The attribute `name` as an input; `None` where there is none, or it is an empty list.
+    pub(super) fn input(
         &mut self,
         draft: &mut Draft<'_, 'a>,
         name: &'static str,
-        like: &str,
+        kind: Kind,
     ) -> Result<Option<String>, Refusal> {
-        let input = match draft.float(name)? {
+        let input = match kind.read(draft, name)? {
             Given::Absent => None,
-            Given::Value(value) => Some(self.number_like(draft, name, value, like)?),
+            Given::Value((_, _, bytes)) if kind == Kind::Ints && bytes.is_empty() => None,
+            Given::Value((.., bytes)) if kind == Kind::LikeFirst => {
+                let number = bytes.first_chunk().map_or(0.0, |bytes| f32::from_le_bytes(*bytes));
+                Some(self.number_like(draft, name, number, &draft.required(0)?)?)
+            }
+            Given::Value((data_type, shape, bytes)) => Some(self.constant(draft, name, data_type, shape, bytes)),
             Given::Refers(to) => {
-                let float = self.reference(draft, name, ("value_float", kind::FLOAT), &to)?;
-                Some(match self.known.data_type(like) {
-                    Some(DataType::Float) => float,
-                    _ => self.cast_like(draft, name, float, like)?,
+                let value = self.reference(draft, name, kind.of_constant(), &to)?;
+                let first = draft.input(0).unwrap_or_default().to_owned();
+                Some(match kind {
+                    Kind::LikeFirst if self.known.data_type(&first) != Some(DataType::Float) => {
+                        self.cast_like(draft, name, value, &first)?
+                    }
+                    Kind::ListOfInt => {
+                        let one = self.int64s(draft, "one", &[1]);
+                        let (node, output) = self.node(draft, "Reshape", &format!("{name}_list"), vec![value, one]);
+                        draft.before.push(node);
+                        output
+                    }
+                    _ => value,
                 })
             }
         };
@@ -170,44 +179,6 @@ impl<'a> Site<'_, '_, 'a> {
         let (node, output) = self.node(draft, "CastLike", &format!("{what}_like"), vec![value, like.to_owned()]);
         draft.before.push(node);
         Ok(output)
-    }
-
-    /// The attribute of integers `name` as an input; `None` where there is none, or it is empty.
-    pub(super) fn ints_input(
-        &mut self,
-        draft: &mut Draft<'_, 'a>,
-        name: &'static str,
-    ) -> Result<Option<String>, Refusal> {
-        let given = draft.ints(name)?;
-        let input = match given {
-            Given::Absent => None,
-            Given::Value(values) if values.is_empty() => None,
-            Given::Value(values) => Some(self.int64s(draft, name, &values)),
-            Given::Refers(to) => Some(self.reference(draft, name, ("value_ints", kind::INTS), &to)?),
-        };
-        draft.remove(name);
-        Ok(input)
-    }
-
-    /// The attribute of one integer `name` as an input, a list of one.
-    pub(super) fn int_input(
-        &mut self,
-        draft: &mut Draft<'_, 'a>,
-        name: &'static str,
-    ) -> Result<Option<String>, Refusal> {
-        let input = match draft.int(name)? {
-            Given::Absent => None,
-            Given::Value(value) => Some(self.int64s(draft, name, &[value])),
-            Given::Refers(to) => {
-                let scalar = self.reference(draft, name, ("value_int", kind::INT), &to)?;
-                let one = self.int64s(draft, "one", &[1]);
-                let (node, output) = self.node(draft, "Reshape", &format!("{name}_list"), vec![scalar, one]);
-                draft.before.push(node);
-                Some(output)
-            }
-        };
-        draft.remove(name);
-        Ok(input)
     }
 
     /// A Constant whose value is an attribute of the function around, which every call of it has to give.

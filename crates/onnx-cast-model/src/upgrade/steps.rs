@@ -3,7 +3,8 @@
 //! and change no other word. Every other version is here, with what makes it the same, what rewrites it, or why nothing
 //! does.
 
-use super::draft::{Done, Draft, Refusal};
+use super::draft::{Done, Draft, Kind, Refusal};
+use super::inputs::{NewInput, Otherwise, input};
 use super::site::Site;
 use super::{casts, inputs, sampling, shapes};
 use std::collections::HashMap;
@@ -18,18 +19,22 @@ pub(super) enum Step {
     /// It means the same, for this reason.
     Same(#[cfg_attr(not(test), expect(dead_code, reason = "a record of what was read, for reviewers"))] &'static str),
     Adapted(Adapter),
+    /// Attributes are inputs, in these words.
+    Inputs(&'static str, &'static [NewInput]),
     /// It means something else, and there is no other way to write it.
     Refused(&'static str),
 }
 
-use Step::{Adapted, Refused, Same};
+use Kind::{Floats, Int, Ints, LikeFirst, ListOfInt};
+use Otherwise::{Empty, LeftOut, Zero};
+use Step::{Adapted, Inputs, Refused, Same};
 
 const WORDS: Step = Same("other words, examples and formats");
 const NEGATIVE: Step = Same("axes may be negative, and other words");
 const REDUCE_WORDS: Step = Same("other words: an empty set and a scalar are told of");
 const POOL_WORDS: Step = Same("the sizes that `auto_pad` gives in a formula, and the default strides of 1");
 const CAST: Step = Adapted(casts::cast);
-const AXES: Step = Adapted(inputs::axes);
+const AXES: Step = Inputs("`axes` is an input", &[input("axes", Ints, 1, LeftOut)]);
 
 /// Operators, the version that they get, and what that means.
 const STEPS: &[(&[&str], i64, Step)] = &[
@@ -38,12 +43,23 @@ const STEPS: &[(&[&str], i64, Step)] = &[
     (&["BatchNormalization"], 9, Adapted(shapes::batch_norm_spatial)),
     (&["Cast"], 9, CAST),
     (&["Scan"], 9, Refused("has no batches of sequences (onnx.version_converter writes a Scan-9 for some)")),
-    (&["Upsample"], 9, Adapted(sampling::upsample_scales)),
+    (&["Upsample"], 9, Inputs("`scales` is an input", &[input("scales", Floats, 1, Otherwise::Refused)])),
     (&["AveragePool"], 10, Same("`ceil_mode` is 0 where it is not given")),
     (&["Dropout"], 10, Adapted(inputs::dropout_mask)),
     (&["MaxPool"], 10, Same("`ceil_mode` is 0 and `dilations` are 1 where they are not given")),
-    (&["Slice"], 10, Adapted(inputs::slice)),
-    (&["TopK"], 10, Adapted(inputs::top_k)),
+    (
+        &["Slice"],
+        10,
+        Inputs(
+            "`starts`, `ends` and `axes` are inputs",
+            &[
+                input("starts", Ints, 1, Otherwise::Refused),
+                input("ends", Ints, 2, Otherwise::Refused),
+                input("axes", Ints, 3, LeftOut),
+            ],
+        ),
+    ),
+    (&["TopK"], 10, Inputs("`k` is an input", &[input("k", ListOfInt, 1, Otherwise::Refused)])),
     (&["Upsample"], 10, Adapted(sampling::to_resize)),
     (
         &[
@@ -75,7 +91,14 @@ const STEPS: &[(&[&str], i64, Step)] = &[
         NEGATIVE,
     ),
     (&["AveragePool", "Conv", "LpPool", "MaxPool", "MaxUnpool"], 11, POOL_WORDS),
-    (&["Clip"], 11, Adapted(inputs::clip)),
+    (
+        &["Clip"],
+        11,
+        Inputs(
+            "`min` and `max` are inputs",
+            &[input("min", LikeFirst, 1, LeftOut), input("max", LikeFirst, 2, LeftOut)],
+        ),
+    ),
     (&["Constant"], 11, Same("`sparse_value` is another way to tell the value")),
     (&["ConvTranspose"], 11, Same("the halves of an odd padding in the formula, as `auto_pad` itself had them before")),
     (&["DepthToSpace"], 11, Same("`mode` is DCR, the one order before, where it is not given")),
@@ -84,7 +107,12 @@ const STEPS: &[(&[&str], i64, Step)] = &[
     (&["Loop"], 11, WORDS),
     (&["NonMaxSuppression"], 11, Same("the threshold is told to be exclusive, as it was computed")),
     (&["OneHot"], 11, Same("indices may be negative, which they must not be before")),
-    (&["Pad"], 11, Adapted(inputs::pad)),
+    (
+        &["Pad"],
+        11,
+        // A scalar is padded by nothing. Modes other than constant ignore the value.
+        Inputs("`pads` and `value` are inputs", &[input("pads", Ints, 1, Empty), input("value", LikeFirst, 2, Zero)]),
+    ),
     (&["Resize"], 11, Adapted(sampling::resize_modes)),
     (&["Scatter"], 11, Adapted(scatter)),
     (&["Slice"], 11, Same("axes may be negative, and a step of 0 is told to be none")),
@@ -126,8 +154,8 @@ const STEPS: &[(&[&str], i64, Step)] = &[
     ),
     (&["ReduceSum", "Squeeze"], 13, AXES),
     (&["Resize"], 13, Adapted(sampling::resize_inputs)),
-    (&["Split"], 13, Adapted(inputs::split)),
-    (&["Unsqueeze"], 13, Adapted(inputs::unsqueeze)),
+    (&["Split"], 13, Inputs("`split` is an input", &[input("split", Ints, 1, LeftOut)])),
+    (&["Unsqueeze"], 13, Inputs("`axes` is an input", &[input("axes", Ints, 1, Empty)])),
     (&["BatchNormalization"], 14, Adapted(shapes::batch_norm_outputs)),
     (&["GRU", "LSTM", "RNN"], 14, Same("`layout` is 0, the one order before, where it is not given")),
     (&["Identity"], 14, Same("sequences too")),
@@ -170,7 +198,8 @@ const STEPS: &[(&[&str], i64, Step)] = &[
     (&["Pad"], 19, Same("`mode` may be wrap")),
     (&["QuantizeLinear"], 19, Adapted(casts::quantize)),
     (&["Resize"], 19, Same("one more mode of coordinates")),
-    (&["DFT"], 20, Adapted(inputs::dft)),
+    // It is 1 where version 17 is not told it, and the last but one where version 20 is not.
+    (&["DFT"], 20, Inputs("`axis` is an input", &[input("axis", Int, 2, Otherwise::Int(1))])),
     (&["GridSample"], 20, Adapted(sampling::grid_sample)),
     (&["ReduceMax", "ReduceMin"], 20, Same("bool too")),
     (&["DequantizeLinear"], 21, Same("`block_size` is 0, no blocks, where it is not given")),
@@ -248,7 +277,7 @@ mod tests {
             }
         }
         for (names, version, step) in STEPS {
-            assert!(!matches!(step, Same("") | Refused("")), "{names:?}-{version}: without a reason");
+            assert!(!matches!(step, Same("") | Refused("") | Inputs("", _)), "{names:?}-{version}: without a reason");
         }
         for (operator, version) in rows {
             let known = Schema::versions("", operator).iter().any(|schema| schema.since == version);
