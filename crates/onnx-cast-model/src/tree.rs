@@ -121,6 +121,11 @@ impl<'a> Node<'a> {
         last(to.message, attribute::I, Value::int).ok()?.and_then(DataType::from_onnx)
     }
 
+    /// What patterns and decisions call it: its name, or where it has none, that of its first output.
+    pub(crate) fn known_as(&self) -> &'a str {
+        if self.name.is_empty() { self.outputs.first().copied().unwrap_or_default() } else { self.name }
+    }
+
     /// The node as errors name it.
     pub(crate) fn label(&self, index: usize) -> String {
         if self.name.is_empty() {

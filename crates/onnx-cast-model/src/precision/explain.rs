@@ -18,7 +18,7 @@ use std::fmt::Write as _;
 pub struct NodeDecision {
     /// The graphs around it; empty in the model's own graph.
     pub graph: String,
-    /// Its name, or its number where it has none.
+    /// Its name, or that of its first output where it has none.
     pub node: String,
     /// Its operator.
     pub operator: String,
@@ -69,7 +69,7 @@ pub(super) fn decisions(
     for (place, body) in variables.typing.bodies.iter().enumerate() {
         for (at, step) in body.flow.steps.iter().enumerate() {
             let Some(variable) = variables.nodes[place][at] else { continue };
-            let node = if step.node.name.is_empty() { step.index.to_string() } else { step.node.name.to_owned() };
+            let node = step.node.known_as().to_owned();
             places.insert((place, at), nodes.len());
             nodes.push(NodeDecision {
                 graph: path(step.graph.id),

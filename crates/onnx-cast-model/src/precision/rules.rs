@@ -64,7 +64,7 @@ impl Rules<'_, '_, '_, '_> {
         let low = self.request.low.iter().map(|pattern| ("low", pattern));
         let names = || {
             let steps = self.variables.typing.bodies.iter().flat_map(|body| &body.flow.steps);
-            steps.flat_map(|step| [step.node.op_type, step.node.name]).filter(|name| !name.is_empty())
+            steps.flat_map(|step| [step.node.op_type, step.node.known_as()]).filter(|name| !name.is_empty())
         };
         for (field, pattern) in keep.chain(low) {
             if !names().any(|name| pattern.matches(name)) {
@@ -165,19 +165,16 @@ impl Rules<'_, '_, '_, '_> {
         }
     }
 
-    /// Values that were recorded beyond what the type holds: those of the main graph, of whose names a branch may have
-    /// others.
+    /// Values that were recorded beyond what the type holds: those of the main graph, its branches and loops, of which
+    /// several may have one name.
     fn ranges(&mut self) {
         let mut beyond = HashMap::new();
-        for (place, body) in self.variables.typing.bodies.iter().enumerate() {
-            for (id, value) in body.flow.values.iter().enumerate() {
-                let is_recorded = value.graph == self.document.graph.id;
-                let magnitude = self.request.ranges.get(value.name).copied().filter(|_| is_recorded);
-                if let Some(magnitude) = magnitude
-                    && (!magnitude.is_finite() || overflows(magnitude * self.request.margin, self.variables.low))
-                {
-                    beyond.insert((place, id), Reason::Range(magnitude));
-                }
+        // A function has no values of its own: it may be called several times.
+        for (id, value) in self.variables.body(0).flow.values.iter().enumerate() {
+            if let Some(&magnitude) = self.request.ranges.get(value.name)
+                && (!magnitude.is_finite() || overflows(magnitude * self.request.margin, self.variables.low))
+            {
+                beyond.insert((0, id), Reason::Range(magnitude));
             }
         }
         self.values(&beyond, true);
@@ -236,12 +233,12 @@ impl Rules<'_, '_, '_, '_> {
         let node = flow.steps[at].node;
         for keep in &self.request.keep {
             let Keep::Nodes(pattern) = keep else { continue };
-            if pattern.matches(node.op_type) || pattern.matches(node.name) {
+            if pattern.matches(node.op_type) || pattern.matches(node.known_as()) {
                 self.variables.pins.wide(variable, Reason::Kept(pattern.to_string()));
             }
         }
         for pattern in &self.request.low {
-            if pattern.matches(node.op_type) || pattern.matches(node.name) {
+            if pattern.matches(node.op_type) || pattern.matches(node.known_as()) {
                 self.variables.pins.low(variable, Reason::Wanted(pattern.to_string()));
             }
         }

@@ -204,6 +204,21 @@ fn an_emulated_model_is_emulated_once() {
     }
 }
 
+#[test]
+fn an_emulated_output_keeps_its_name() {
+    let nodes_of = vec![matrix("w"), node("MatMul", &["x", "w"], "h", vec![]), node("Exp", &["h"], "y", vec![])];
+    let model = model(17, nodes_of, &[("x", FLOAT)], &[("y", FLOAT)]);
+    let interface = Interface { low: true, named: Vec::new() };
+    let keep = vec![Keep::Nodes(Pattern::from_str("Exp").expect("a pattern"))];
+    let request = ConvertRequest { emulate: true, keep, interface, ..ConvertRequest::new(DataType::Float16) };
+    let once = converted(&model, &request);
+    let document = Document::parse(&once).expect("a model");
+    let names: Vec<_> = document.graph.outputs.iter().map(|output| output.name).collect();
+    assert_eq!(names, ["y"], "{:#?}", nodes(&once));
+    assert!(nodes(&once).contains(&"Exp h > y_exact".to_owned()), "{:#?}", nodes(&once));
+    assert_eq!(converted(&once, &request), once);
+}
+
 /// The number that a ConstantOfShape gives.
 fn fill(model: &[u8]) -> f32 {
     let document = Document::parse(model).expect("a model");

@@ -19,7 +19,8 @@ impl<'a> Writer<'_, '_, 'a> {
         if !own {
             self.raise_mask(place, id, edits);
         }
-        let (readers, others): (Vec<_>, Vec<_>) = readings.iter().partition(|reading| own || self.reads_low(reading));
+        let (readers, others): (Vec<_>, Vec<_>) =
+            readings.iter().partition(|&&reading| own || self.reads_low(&reading));
         let producer = self.variables.producer(place, id).filter(|_| own);
         let is_rounded = (readers.is_empty() && producer.is_none())
             || self.is_rounded(place, id)
@@ -34,6 +35,20 @@ impl<'a> Writer<'_, '_, 'a> {
             self.rename(place, step, id, &exact, edits);
             self.cast(place, id, [&exact, &narrow], low, edits);
             self.cast(place, id, [&narrow, name], DataType::Float, edits);
+            return self.set_apart(place, id, readings, name, edits);
+        }
+        // An output keeps its name, and so it is what is rounded that has it.
+        let (fixed, readers): (Vec<_>, Vec<_>) = readers.into_iter().partition(|reading| self.is_fixed(place, reading));
+        if let Some(step) = self.variables.producer(place, id).filter(|_| !fixed.is_empty()) {
+            let exact = self.names.fresh(format!("{name}_exact"));
+            self.rename(place, step, id, &exact, edits);
+            others.iter().for_each(|reading| self.redirect(reading, &exact, false, edits));
+            self.cast(place, id, [&exact, &narrow], low, edits);
+            self.cast(place, id, [&narrow, name], DataType::Float, edits);
+            self.set_apart(place, id, &readers, name, edits);
+            return self.set_apart(place, id, &others, &exact, edits);
+        }
+        if readers.is_empty() {
             return self.set_apart(place, id, readings, name, edits);
         }
         let rounded = self.names.fresh(format!("{name}_rounded"));
