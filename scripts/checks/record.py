@@ -102,7 +102,10 @@ def check_record(folder, name, path, all_inputs):
     out = folder / "recorded.onnx"
     told = json.loads(command("record", path, out, "--json").stdout)
     onnx.checker.check_model(str(out), full_check=True)
-    values = told["values"]
+    graph = onnx.load(path).graph
+    main = {one.name for one in graph.input} | {name for node in graph.node for name in node.output}
+    # Values of graphs within are no outputs: the Python package's tests compare theirs.
+    values = [value for value in told["values"] if value["name"] in main]
     refused("record", out, folder / "again.onnx", says="`record` has written")
     model, names = with_values(out, values)
     runs = {value["output"]: [] for value in values}
@@ -182,7 +185,7 @@ def check_quantized(folder):
 
 
 def check_inner(folder):
-    """Branches and functions have no outputs, but are counted; names and patterns are taken as they are."""
+    """Functions have no outputs, but are counted; names and patterns are taken as they are."""
     node, path, out = helper.make_node, folder / "inner.onnx", folder / "out.onnx"
     then = helper.make_graph([node("Exp", ["a/b"], ["p"]), node("Neg", ["p"], ["r"])], "then", [],
                              [helper.make_tensor_value_info("r", F, [4])])
@@ -195,15 +198,16 @@ def check_inner(folder):
     onnx.save(model(nodes, inputs, [("é z", F, [4])], 18, functions=[function]), path)
     feeds = [{"a/b": np.array([1, -2, 30, 0], np.float32), "flag": np.array(flag)} for flag in (True, False)]
     told, runs = check_record(folder, "inner", path, feeds)
-    if [value["name"] for value in told["values"]] != ["a/b", "s", "y:0", "é z"] or told["inner"] != 5:
+    inner = ["q", "p", "r"]  # of `else_branch` first, as attributes are sorted
+    if [value["name"] for value in told["values"]] != ["a/b", "s", "y:0", "é z", *inner] or told["inner"] != 2:
         fail(f"inner: {told}")
     said = command("record", path, out, "--include", "y*", "--include", "s").stderr
-    if "2 values recorded (5 in branches, loops and functions left out)" not in said:
+    if "2 values recorded (2 in functions left out)" not in said:
         fail(f"inner: {said}")
     np.savez(folder / "inner.npz", **runs)
     command("convert", path, folder / "half.onnx", "--to", "float16", "--ranges", folder / "inner.npz")
     refused("record", path, out, "--include", "nothing", says="matches no tensor")
-    if command("record", path, folder / "none.onnx", "--dry-run").stdout.count("\n") != 6 or (folder / "none.onnx").exists():
+    if command("record", path, folder / "none.onnx", "--dry-run").stdout.count("\n") != 9 or (folder / "none.onnx").exists():
         fail("inner: a dry run")
 
 

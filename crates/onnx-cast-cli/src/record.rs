@@ -30,8 +30,7 @@ impl Shown for RecordSummary {
 
     fn counts(&self) -> String {
         let RecordSummary { values, inner, .. } = self;
-        let left =
-            if *inner == 0 { String::new() } else { format!(" ({inner} in branches, loops and functions left out)") };
+        let left = if *inner == 0 { String::new() } else { format!(" ({inner} in functions left out)") };
         format!("{} values recorded{left}", values.len())
     }
 

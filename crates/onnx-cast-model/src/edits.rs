@@ -79,6 +79,8 @@ pub(crate) struct NodeEdit<'a> {
     /// New names, by place. OutputPaths behind the last input are added, those between left out.
     pub(crate) inputs: HashMap<usize, String>,
     pub(crate) outputs: HashMap<usize, String>,
+    /// Outputs behind those that there are.
+    pub(crate) added_outputs: Vec<String>,
     /// How many of its inputs stay, where some of the last do not.
     pub(crate) input_count: Option<usize>,
     /// New attributes, by place; `None` removes.
@@ -152,7 +154,6 @@ impl NewAttribute {
         Self::new(name, attribute::kind::TENSOR, |message| wire::put_bytes(message, attribute::T, tensor))
     }
 
-    #[cfg(test)]
     pub(crate) fn ints(name: &str, values: &[i64]) -> Self {
         Self::new(name, attribute::kind::INTS, |message| {
             values.iter().for_each(|&value| wire::put_int(message, attribute::INTS, value as u64));

@@ -359,6 +359,10 @@ impl<'a> Emitter<'a, '_> {
             rope.put_bytes(node::INPUT, edit.inputs.get(&place).map_or("", String::as_str).as_bytes());
             changed = true;
         }
+        for output in &edit.added_outputs {
+            rope.put_bytes(node::OUTPUT, output.as_bytes());
+            changed = true;
+        }
         for attribute in &edit.added_attributes {
             rope.put_bytes(node::ATTRIBUTE, &attribute.0);
             changed = true;

@@ -1,24 +1,27 @@
 //! `record`: a model with outputs beside its own that tell what its values are like, in any runtime: for each
-//! floating-point value of the main graph one output of five numbers. `convert` reads what came out
+//! floating-point value of the main graph, and of its branches and loops, one output of five numbers. `convert` reads what came out
 //! (`precision/ranges.rs`).
 
+mod inner;
 mod nodes;
 
-use crate::edits::{Edits, GraphEdit};
+use crate::edits::Edits;
 use crate::error::{Error, ModelError, ModelErrorKind};
 use crate::graph::values::{Id, Origin};
 use crate::messages::{of_type, value_info};
 use crate::replaced;
 use crate::rewrite::{Request, refuse_of_models, rewrite};
 use crate::source::ModelSource;
-use crate::tree::{Document, Graph};
+use crate::tree::Document;
 use crate::types::value::ValueType;
 use crate::types::{Body, Typing};
+use inner::Prober;
 use nodes::Recorder;
 use onnx_cast::DataType;
-use onnx_cast_file::engine::{Short, wire};
-use onnx_cast_file::{Pattern, RunOptions, Storage, admits, check_names};
-use std::collections::HashSet;
+use onnx_cast_file::engine::wire;
+use onnx_cast_file::{Pattern, RunOptions, Storage, check_names};
+use std::collections::{HashMap, HashSet};
+use std::mem::take;
 use std::path::Path;
 
 /// What stands before a value's name in the name of the output that tells what it is like.
@@ -52,7 +55,7 @@ onnx_cast_file::request! {
 pub struct RecordSummary {
     /// The values, in the order of the model.
     pub values: Vec<RecordedValue>,
-    /// How many floating-point values there are within branches, loops and functions, which cannot be outputs.
+    /// How many floating-point values there are within functions, and other graphs that give no numbers.
     pub inner: usize,
 }
 
@@ -68,8 +71,8 @@ pub struct RecordedValue {
     pub output: String,
 }
 
-/// Adds an output for each float, float16 and bfloat16 tensor of a model's main graph: its inputs, and what its nodes
-/// give. Constants have none. Each output is a float tensor of [`RECORDED_NUMBERS`] elements, over the values that are
+/// Adds an output for each float, float16 and bfloat16 tensor of a model's main graph, its branches, loops and scans: their
+/// inputs, and what their nodes give. Values of one name have one output. Constants have none. Each output is a float tensor of [`RECORDED_NUMBERS`] elements, over the values that are
 /// no NaN; infinities count. Without such a value they are 0, infinity, -infinity and infinity.
 ///
 /// # Errors
@@ -108,42 +111,26 @@ fn edits<'a>(document: &Document<'a>, request: &RecordRequest) -> Result<(Edits<
         return Err(ModelError::new(ModelErrorKind::Opset, what));
     }
     let Some(main) = typing.bodies.first() else { return Ok(nothing(0)) };
-    let inner = inner(&typing, document.graph.id);
-    let values = recorded(document.ir_version, &document.graph, main);
-    check_names(&request.include, &request.exclude, values.iter().map(|(name, _)| *name))?;
-    let values: Vec<_> =
-        values.into_iter().filter(|(name, _)| admits(&request.include, &request.exclude, name)).collect();
-    if values.is_empty() {
+    let values = recorded(document, main);
+    let names = || values.values().flatten().map(|value| &*value.name);
+    check_names(&request.include, &request.exclude, names())?;
+    let mut names = document.names();
+    let (include, exclude, recorder) = (&*request.include, &*request.exclude, Recorder::new(&mut names, opset));
+    let mut prober = Prober { recorder, edits: Edits::default(), values, include, exclude, graphs: HashSet::new() };
+    let probes = prober.graph(&document.graph);
+    let inner = inner(&typing, &prober.graphs);
+    if probes.is_empty() {
         return Ok(nothing(inner));
     }
-    let mut names = document.names();
-    let mut outputs = Vec::with_capacity(values.len());
-    for &(name, data_type) in &values {
-        let output = format!("{RECORD_PREFIX}{name}");
-        if names.fresh(output.clone()) != output {
-            let what =
-                format!("the model has a value `{}` already: it is a model that `record` has written", Short(&output));
-            return Err(ModelError::new(ModelErrorKind::Ranges, what).named(&output));
-        }
-        outputs.push(RecordedValue { name: name.to_owned(), data_type, output });
-    }
-    let mut recorder = Recorder::new(&mut names, opset);
-    outputs.iter().for_each(|value| recorder.value(value));
-    let nodes = recorder.nodes;
-    let mut edit = GraphEdit {
-        added_outputs: outputs.iter().map(|value| declaration(&value.output)).collect(),
-        ..GraphEdit::default()
-    };
-    match document.graph.nodes.len().checked_sub(1) {
-        Some(last) => edit.nodes.entry(last).or_default().after = nodes,
-        None => edit.first = nodes,
-    }
+    let outputs = prober.outputs(probes)?;
+    let (constants, nodes) = (take(&mut prober.recorder.constants), take(&mut prober.recorder.nodes));
+    prober.close(&document.graph, nodes, &outputs.iter().map(|value| value.output.clone()).collect::<Vec<_>>());
     if document.training {
         return Err(ModelError::training());
     }
-    let mut edits = Edits::default();
-    edits.graphs.insert(document.graph.id, edit);
-    Ok((edits, RecordSummary { values: outputs, inner }))
+    let first = &mut prober.edits.graphs.entry(document.graph.id).or_default().first;
+    first.splice(..0, constants);
+    Ok((prober.edits, RecordSummary { values: outputs, inner }))
 }
 
 fn nothing<'a>(inner: usize) -> (Edits<'a>, RecordSummary) {
@@ -158,31 +145,37 @@ fn float_type(body: &Body<'_, '_>, id: Id) -> Option<DataType> {
     }
 }
 
-/// The floating-point inputs of the main graph, and what its nodes give other than constants.
-fn recorded<'a>(ir_version: u64, graph: &Graph<'a>, body: &Body<'_, 'a>) -> Vec<(&'a str, DataType)> {
+/// A value that can be recorded.
+struct Recorded {
+    name: String,
+    data_type: DataType,
+}
+
+/// The floating-point inputs of each graph of the model's own, and what its nodes give other than constants.
+fn recorded(document: &Document<'_>, body: &Body<'_, '_>) -> HashMap<usize, Vec<Recorded>> {
     let mut seen = HashSet::new();
-    let mut values = Vec::new();
-    for (id, value) in body.flow.values.iter().enumerate().filter(|(_, value)| value.graph == graph.id) {
+    let mut values: HashMap<usize, Vec<Recorded>> = HashMap::new();
+    for (id, value) in body.flow.values.iter().enumerate() {
         let is_computed = match value.origin {
             Origin::Node(step, _) => !body.flow.steps[step].node.is("Constant"),
             // Before version 4 of the format every initializer is an input, which no caller gives.
-            Origin::Initializer(_, input) => input.is_some() && ir_version >= 4,
+            Origin::Initializer(_, input) => input.is_some() && document.ir_version >= 4,
             Origin::Other => true,
         };
         let Some(data_type) = float_type(body, id).filter(|_| is_computed) else { continue };
-        if seen.insert(value.name) {
-            values.push((value.name, data_type));
+        if seen.insert((value.graph, value.name)) {
+            values.entry(value.graph).or_default().push(Recorded { name: value.name.to_owned(), data_type });
         }
     }
     values
 }
 
-/// How many floating-point values are in graphs other than the main one. A function that is called with several
-/// combinations of types counts once.
-fn inner(typing: &Typing<'_, '_>, main: usize) -> usize {
+/// How many floating-point values are in other graphs. A function that is called with several combinations of types counts
+/// once.
+fn inner(typing: &Typing<'_, '_>, graphs: &HashSet<usize>) -> usize {
     let mut seen = HashSet::new();
     for body in &typing.bodies {
-        for (id, value) in body.flow.values.iter().enumerate().filter(|(_, value)| value.graph != main) {
+        for (id, value) in body.flow.values.iter().enumerate().filter(|(_, value)| !graphs.contains(&value.graph)) {
             if float_type(body, id).is_some() {
                 seen.insert((value.graph, value.name));
             }
@@ -214,7 +207,7 @@ fn declaration(name: &str) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::edits::NewNode;
+    use crate::edits::{GraphEdit, NewNode};
     use testkit::proto::{Message, int_attribute, model, node};
 
     const FLOAT: i64 = 1;
@@ -282,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn values_of_branches_are_counted() {
+    fn values_of_branches_are_recorded() {
         let branch = Message::new()
             .message(1, node("Exp", &["x"], "p", vec![]))
             .message(1, node("Neg", &["p"], "r", vec![]))
@@ -293,6 +286,7 @@ mod tests {
         let bytes = model(21, vec![choice], &[("x", FLOAT), ("flag", 9)], &[("y", FLOAT)]);
         let (summary, ..) = recorded(&bytes, &RecordRequest::default()).expect("recorded");
         let names: Vec<_> = summary.values.iter().map(|value| value.name.as_str()).collect();
-        assert_eq!((names, summary.inner), (vec!["x", "y"], 4));
+        // Those of both branches have one name, and one output.
+        assert_eq!((names, summary.inner), (vec!["x", "y", "p", "r"], 0));
     }
 }

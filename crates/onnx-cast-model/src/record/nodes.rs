@@ -3,7 +3,6 @@
 //! A value is cast to float, flattened, and gets a NaN behind it, so that no reduction is over nothing, which runtimes
 //! refuse. NaN is then replaced by what a reduction leaves alone.
 
-use super::RecordedValue;
 use crate::edits::{Content, NewAttribute, NewNode, NewTensor};
 use crate::rope::{CastElements, ElementSource};
 use crate::tree::Names;
@@ -21,6 +20,13 @@ struct Shared {
     count: String,
     zero: String,
     nan: String,
+    /// The numbers of no value, and as a row.
+    nothing: String,
+    nothing_row: String,
+    /// The shape of rows of five numbers.
+    rows: String,
+    /// The places of the five.
+    columns: Vec<String>,
     infinity: String,
     negative_infinity: String,
 }
@@ -28,6 +34,8 @@ struct Shared {
 pub(super) struct Recorder<'n, 'a> {
     names: &'n mut Names,
     opset: i64,
+    /// The constants, which graphs within the model's own read too.
+    pub(super) constants: Vec<NewNode<'a>>,
     pub(super) nodes: Vec<NewNode<'a>>,
     shared: Shared,
     /// How many values there were before the one whose nodes are made.
@@ -37,48 +45,100 @@ pub(super) struct Recorder<'n, 'a> {
 impl<'n, 'a> Recorder<'n, 'a> {
     pub(super) fn new(names: &'n mut Names, opset: i64) -> Self {
         let shared = Shared::default();
-        let mut recorder = Recorder { names, opset, nodes: Vec::new(), shared, number: 0 };
+        let mut recorder = Recorder { names, opset, constants: Vec::new(), nodes: Vec::new(), shared, number: 0 };
         recorder.shared = Shared {
-            zero: recorder.float("zero", 0.0),
-            one: recorder.float("one", 1.0),
-            nan: recorder.float("nan", f32::NAN),
-            infinity: recorder.float("inf", f32::INFINITY),
-            negative_infinity: recorder.float("minus_inf", f32::NEG_INFINITY),
-            flat: recorder.integer("flat", -1),
-            count: recorder.integer("own", 1),
+            zero: recorder.floats("zero", &[0.0], false),
+            one: recorder.floats("one", &[1.0], false),
+            nan: recorder.floats("nan", &[f32::NAN], false),
+            infinity: recorder.floats("inf", &[f32::INFINITY], false),
+            negative_infinity: recorder.floats("minus_inf", &[f32::NEG_INFINITY], false),
+            flat: recorder.integers("flat", &[-1]),
+            count: recorder.integers("own", &[1]),
+            ..Shared::default()
         };
         recorder
     }
 
-    fn float(&mut self, name: &str, value: f32) -> String {
-        self.constant(name, DataType::Float, &value.to_le_bytes())
+    /// Makes the constants that only values of graphs within others need.
+    fn share_rows(&mut self) {
+        if self.shared.columns.is_empty() {
+            let row = [0.0, f32::INFINITY, f32::NEG_INFINITY, f32::INFINITY, 0.0];
+            self.shared.nothing = self.floats("nothing", &row, false);
+            self.shared.nothing_row = self.floats("nothing_row", &row, true);
+            self.shared.rows = self.integers("rows", &[-1, 5]);
+            self.shared.columns = (0..5).map(|at| self.integers("column", &[at])).collect();
+        }
+    }
+
+    /// The numbers of no value.
+    pub(super) fn nothing(&mut self) -> String {
+        self.share_rows();
+        self.shared.nothing.clone()
+    }
+
+    /// The numbers of all that several are of.
+    pub(super) fn of_several(&mut self, numbers: &[&str]) -> String {
+        self.share_rows();
+        let rows = self.concat("several", numbers);
+        let shape = self.shared.rows.clone();
+        let rows = self.node("Reshape", "rows", &[&rows, &shape]);
+        self.of_rows(&rows)
+    }
+
+    /// The numbers of all that the rows are of, of which there may be none.
+    pub(super) fn of_rows(&mut self, rows: &str) -> String {
+        self.share_rows();
+        let Shared { flat, nothing_row, columns, .. } = self.shared.clone();
+        let rows = self.concat("all_rows", &[rows, &nothing_row]);
+        let mut numbers = Vec::new();
+        for (reduce, column) in
+            ["ReduceMax", "ReduceMin", "ReduceMax", "ReduceMin", "ReduceSum"].into_iter().zip(columns)
+        {
+            let column = self.node("Gather", "column", &[&rows, &column]);
+            if let Some(node) = self.nodes.last_mut() {
+                node.attributes.push(NewAttribute::int("axis", 1));
+            }
+            let column = self.node("Reshape", "row", &[&column, &flat]);
+            numbers.push(self.node(reduce, "number", &[&column]));
+        }
+        self.number += 1;
+        self.concat("numbers", &numbers.iter().map(String::as_str).collect::<Vec<_>>())
+    }
+
+    fn floats(&mut self, name: &str, values: &[f32], is_row: bool) -> String {
+        let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+        let shape = if is_row { vec![1, values.len()] } else { vec![values.len()] };
+        self.constant(name, DataType::Float, &bytes, shape)
     }
 
     /// Before opset 9, a Constant is of floats alone.
-    fn integer(&mut self, name: &str, value: i16) -> String {
+    fn integers(&mut self, name: &str, values: &[i16]) -> String {
         if self.opset >= SELECTS {
-            return self.constant(name, DataType::Int64, &i64::from(value).to_le_bytes());
+            let bytes: Vec<u8> = values.iter().flat_map(|&value| i64::from(value).to_le_bytes()).collect();
+            return self.constant(name, DataType::Int64, &bytes, vec![values.len()]);
         }
-        let float = self.float(&format!("{name}_float"), value.into());
+        let values: Vec<f32> = values.iter().map(|&value| value.into()).collect();
+        let float = self.floats(&format!("{name}_float"), &values, false);
         let name = self.names.fresh(format!("onnx_cast_record_{name}"));
-        self.nodes.push(NewNode::cast(name.clone(), float, name.clone(), DataType::Int64, self.opset));
+        self.constants.push(NewNode::cast(name.clone(), float, name.clone(), DataType::Int64, self.opset));
         name
     }
 
-    fn constant(&mut self, name: &str, data_type: DataType, bytes: &[u8]) -> String {
-        let content = Content::Elements(CastElements::new(ElementSource::Owned(bytes.into()), data_type, 1));
-        let value = Some(NewTensor { message: None, name: None, shape: vec![1], content });
+    fn constant(&mut self, name: &str, data_type: DataType, bytes: &[u8], shape: Vec<usize>) -> String {
+        let len = shape.iter().product();
+        let content = Content::Elements(CastElements::new(ElementSource::Owned(bytes.into()), data_type, len));
+        let value = Some(NewTensor { message: None, name: None, shape, content });
         let name = self.names.fresh(format!("onnx_cast_record_{name}"));
-        self.nodes.push(NewNode { value, ..NewNode::new("Constant", name.clone(), Vec::new(), name.clone()) });
+        self.constants.push(NewNode { value, ..NewNode::new("Constant", name.clone(), Vec::new(), name.clone()) });
         name
     }
 
-    /// The nodes of a value.
-    pub(super) fn value(&mut self, value: &RecordedValue) {
+    /// Adds the nodes of a value; returns what has its numbers.
+    pub(super) fn value(&mut self, name: &str, data_type: DataType) -> String {
         let Shared { flat, count, zero, nan, infinity, negative_infinity, .. } = self.shared.clone();
-        let float = match value.data_type {
-            DataType::Float => value.name.clone(),
-            _ => self.cast("float", &value.name, DataType::Float),
+        let float = match data_type {
+            DataType::Float => name.to_owned(),
+            _ => self.cast("float", name, DataType::Float),
         };
         let row = self.node("Reshape", "row", &[&float, &flat]);
         let row = self.concat("some", &[&row, &nan]);
@@ -101,10 +161,9 @@ impl<'n, 'a> Recorder<'n, 'a> {
         let nans = self.node("ReduceSum", "all_nans", &[&nans]);
         let nans = self.node("Sub", "own_nans", &[&nans, &count]);
         let nans = self.cast("nan", &nans, DataType::Float);
-        let inputs = [magnitude, tiny, largest, least, nans];
-        let node = NewNode::new("Concat", value.output.clone(), inputs.into(), value.output.clone());
-        self.nodes.push(node.with(NewAttribute::int("axis", 0)));
+        let numbers = self.concat("numbers", &[&magnitude, &tiny, &largest, &least, &nans]);
         self.number += 1;
+        numbers
     }
 
     /// Which values are NaN, and the values. From opset 9 on they still hold NaN, before they hold zeros in its place.
@@ -137,11 +196,17 @@ impl<'n, 'a> Recorder<'n, 'a> {
         self.node(if infinity == negative_infinity { "Sub" } else { "Add" }, name, &[values, &term])
     }
 
-    fn name(&mut self, name: &str) -> String {
+    /// As [`Names::fresh`].
+    pub(super) fn fresh(&mut self, name: &str) -> String {
+        self.names.fresh(name.to_owned())
+    }
+
+    /// A name that nothing has.
+    pub(super) fn name(&mut self, name: &str) -> String {
         self.names.fresh(format!("onnx_cast_record_{}_{name}", self.number))
     }
 
-    fn node(&mut self, op_type: &str, name: &str, inputs: &[&str]) -> String {
+    pub(super) fn node(&mut self, op_type: &str, name: &str, inputs: &[&str]) -> String {
         let name = self.name(name);
         let inputs = inputs.iter().map(|&input| input.to_owned()).collect();
         self.nodes.push(NewNode::new(op_type, name.clone(), inputs, name.clone()));
