@@ -52,7 +52,7 @@ mod _native {
     #[pymodule_export]
     use super::pool::after_fork;
     #[pymodule_export]
-    use super::report::{Found, report_arrays, report_file};
+    use super::report::{Found, report_arrays, report_file, write_text};
     #[pymodule_export]
     use super::scaled::dynamic_scale;
     #[pymodule_export]

@@ -52,19 +52,20 @@ impl Found {
     fn page(&self) -> PyResult<String> {
         onnx_cast_report::page(&self.title, &self.report).map_err(refused)
     }
+}
 
-    /// Writes a text to a file, which appears whole or not at all; a page replaces nothing but a page.
-    fn write(&self, py: Python<'_>, path: PathBuf, text: String, no_clobber: bool) -> PyResult<()> {
-        py.detach(|| {
-            let created = match text.starts_with('<') {
-                true => create_page(&path, no_clobber),
-                false => AtomicFile::create_with(&path, no_clobber),
-            };
-            let mut file = created.map_err(FileError::from).map_err(in_words)?;
-            file.write_all(text.as_bytes()).map_err(|error| in_words(FileError::io(&path, "write", error)))?;
-            file.commit().map_err(FileError::from).map_err(in_words)
-        })
-    }
+/// Writes a text to a file, which appears whole or not at all; a page replaces nothing but a page.
+#[pyfunction]
+pub(crate) fn write_text(py: Python<'_>, path: PathBuf, text: String, no_clobber: bool) -> PyResult<()> {
+    py.detach(|| {
+        let created = match text.starts_with('<') {
+            true => create_page(&path, no_clobber),
+            false => AtomicFile::create_with(&path, no_clobber),
+        };
+        let mut file = created.map_err(FileError::from).map_err(in_words)?;
+        file.write_all(text.as_bytes()).map_err(|error| in_words(FileError::io(&path, "write", error)))?;
+        file.commit().map_err(FileError::from).map_err(in_words)
+    })
 }
 
 /// Compares what casts would do to the tensors of a file.

@@ -70,7 +70,7 @@ def test_the_results_of_examples(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     run("docs/ranges.md", tmp_path)
     with np.load("ranges.npz") as found:
-        assert found["onnx_cast_record/x"][:, 0].tolist() == [1, 2]
+        assert found["onnx_cast_record/x"][0] == 2
     run("docs/cast-files.md", tmp_path)
     run("docs/dequantize.md", tmp_path)
     for folder in ("llama-bf16", "DeepSeek-V3-bf16"):

@@ -90,6 +90,8 @@ ONLY_COMMAND = {
 ONLY_PYTHON = {name: {"progress": "the command has a bar"} for name in FUNCTIONS}
 for _name in ("cast", "dequantize", "quantize", "info", "diff", "convert", "record", "fold", "upgrade", "report"):
     ONLY_PYTHON[_name] |= {"base_dir": "a ModelProto tells no folder"}
+for _name, _more in {"convert": ("tolerance", "max_runs"), "record": ()}.items():
+    ONLY_PYTHON[_name] |= dict.fromkeys(("inputs", "seed", *_more), "the command has no runtime (python -m onnx_cast)")
 
 
 def options():

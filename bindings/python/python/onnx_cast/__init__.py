@@ -20,7 +20,8 @@ from onnx_cast._quantized import dequantize_file, quantize_file, transcode_file
 from onnx_cast._report import Report, report
 from onnx_cast._scaled import Quantized, dequantize_linear, dynamic_quantize_linear, quantize, quantize_linear
 from onnx_cast._stats import Stats
-from onnx_cast.files import LossError, bit_cast_file, cast_file, diff, fold, info, record_model, upgrade_model
+from onnx_cast._verify import Verified
+from onnx_cast.files import LossError, Ranges, bit_cast_file, cast_file, diff, fold, info, record_model, upgrade_model
 from onnx_cast.float16 import convert_float_to_float16
 from onnx_cast.types import RoundMode, To
 
@@ -29,8 +30,10 @@ __all__ = [
     "Converted",
     "LossError",
     "Quantized",
+    "Ranges",
     "Report",
     "Stats",
+    "Verified",
     "__version__",
     "bit_cast",
     "bit_cast_file",

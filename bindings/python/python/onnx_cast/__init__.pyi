@@ -9,6 +9,7 @@ from typing_extensions import Buffer, Unpack
 
 from onnx_cast import dtypes as dtypes, files as files, types as types
 from onnx_cast._convert import Converted as Converted
+from onnx_cast._feeds import Inputs
 from onnx_cast._native import (
     CastError as CastError,
     cast as cast,
@@ -26,8 +27,10 @@ from onnx_cast._scaled import (
     quantize_linear as quantize_linear,
 )
 from onnx_cast._stats import Stats as Stats
+from onnx_cast._verify import Verified as Verified
 from onnx_cast.files import (
     LossError as LossError,
+    Ranges as Ranges,
     bit_cast_file as bit_cast_file,
     diff as diff,
     info as info,
@@ -252,6 +255,7 @@ class _Fold(TypedDict, total=False):
 class _Record(TypedDict, total=False):
     include: Iterable[str]
     exclude: Iterable[str]
+    seed: int
     clobber: bool
     force: bool
     external_data: str | None
@@ -279,6 +283,9 @@ class _Convert(TypedDict, total=False):
     margin: float
     raise_opset: bool
     emulate: bool
+    tolerance: float
+    seed: int
+    max_runs: int
     clobber: bool
     force: bool
     external_data: str | None
@@ -432,6 +439,7 @@ def record_model(
     src: files.Path,
     dst: files.Path | None = None,
     *,
+    inputs: None = None,
     dry_run: bool = False,
     **options: Unpack[_Record],
 ) -> files.Recorded: ...
@@ -440,6 +448,7 @@ def record_model(
     src: ModelProto,
     dst: files.Path,
     *,
+    inputs: None = None,
     dry_run: bool = False,
     **options: Unpack[_Record],
 ) -> files.Recorded: ...
@@ -448,6 +457,7 @@ def record_model(
     src: ModelProto,
     dst: None = None,
     *,
+    inputs: None = None,
     dry_run: Literal[False] = False,
     **options: Unpack[_Record],
 ) -> ModelProto: ...
@@ -456,9 +466,19 @@ def record_model(
     src: ModelProto,
     dst: None = None,
     *,
+    inputs: None = None,
     dry_run: Literal[True],
     **options: Unpack[_Record],
 ) -> files.Recorded: ...
+@overload
+def record_model(
+    src: files.Source,
+    dst: files.Path | None = None,
+    *,
+    inputs: Inputs,
+    dry_run: Literal[False] = False,
+    **options: Unpack[_Record],
+) -> files.Ranges: ...
 @overload
 def upgrade_model(
     src: files.Path,
@@ -497,6 +517,7 @@ def convert_model(
     output: files.Path | None = None,
     *,
     explain: Iterable[str] = (),
+    inputs: None = None,
     dry_run: bool = False,
     **options: Unpack[_Convert],
 ) -> Converted: ...
@@ -506,6 +527,7 @@ def convert_model(
     output: files.Path,
     *,
     explain: Iterable[str] = (),
+    inputs: None = None,
     dry_run: bool = False,
     **options: Unpack[_Convert],
 ) -> Converted: ...
@@ -515,6 +537,7 @@ def convert_model(
     output: None = None,
     *,
     explain: Iterable[str] = (),
+    inputs: None = None,
     dry_run: Literal[True],
     **options: Unpack[_Convert],
 ) -> Converted: ...
@@ -524,6 +547,7 @@ def convert_model(  # type: ignore[overload-overlap] # no name to explain gives 
     output: None = None,
     *,
     explain: tuple[()] = (),
+    inputs: None = None,
     dry_run: Literal[False] = False,
     **options: Unpack[_Convert],
 ) -> ModelProto: ...
@@ -533,9 +557,20 @@ def convert_model(
     output: None = None,
     *,
     explain: Iterable[str],
+    inputs: None = None,
     dry_run: bool = False,
     **options: Unpack[_Convert],
 ) -> Converted: ...
+@overload
+def convert_model(
+    model: files.Source,
+    output: files.Path | None = None,
+    *,
+    inputs: Inputs,
+    explain: tuple[()] = (),
+    dry_run: bool = False,
+    **options: Unpack[_Convert],
+) -> Verified: ...
 def stats(
     x: Any,
     to: To,

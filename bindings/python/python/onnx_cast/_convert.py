@@ -8,7 +8,9 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from onnx_cast import _models, _native, files
+from onnx_cast._feeds import Inputs
 from onnx_cast._native import CastError
+from onnx_cast._verify import Verified, exactly, verified
 from onnx_cast.dtypes import ALL, DataType
 from onnx_cast.types import To
 
@@ -106,9 +108,13 @@ def convert_model(
     external_data: str | None = None,
     external_threshold: int | None = None,
     base_dir: files.Path | None = None,
+    inputs: Inputs | None = None,
+    tolerance: float = 1e-2,
+    seed: int = 0,
+    max_runs: int = 64,
     threads: int | None = None,
     progress: files.Progress | None = None,
-) -> Converted | ModelProto:
+) -> Converted | ModelProto | Verified:
     """Converts a model to compute in ``to``: float16 or bfloat16.
 
     ``model`` is the path of a model, of any size, which is written to ``output``, and a :class:`Converted` tells what
@@ -128,6 +134,11 @@ def convert_model(
     ``dry_run`` only tells what would be done, and so does ``explain``, the names of values and nodes whose decisions
     are put into words: both give a :class:`Converted`, and need no ``output``. ``clobber``, ``external_data``,
     ``external_threshold``, ``threads`` and ``progress`` are as in :func:`onnx_cast.cast_file`.
+
+    With ``inputs`` the conversion is verified: the model and the emulated one run in onnxruntime on a mapping of names to
+    arrays, on several of these, or with ``"random"`` on numbers from ``seed``. Where an output is off by more than
+    ``tolerance`` of its largest magnitude, nodes are kept float until it is not, in ``max_runs`` runs at most. The result is
+    a :class:`Verified` then, whose ``report`` has the errors of outputs and nodes, and ``progress`` is called with runs.
     """
     file = ranges if isinstance(ranges, (str, os.PathLike)) else None
     magnitudes = {} if file is not None or ranges is None else ranges
@@ -150,8 +161,32 @@ def convert_model(
         "external_data": external_data,
         "external_threshold": files.count("external_threshold", external_threshold),
     }
-    result, text = _native.convert(*_models.ends(model, output, base_dir, options, "model"), options, progress)
-    return _models.made(model, result, converted(text))
+    read, target = _models.ends(model, output, base_dir, options, "model")
+    if inputs is None:
+        result, text = _native.convert(read, target, options, progress)
+        return _models.made(model, result, converted(text))
+    if emulate or explained:
+        raise TypeError(f"{'emulate' if emulate else 'explain'} is for a conversion without inputs")
+    if target is not None and not dry_run:
+        # Before anything runs.
+        _native.convert(read, target, options | {"dry_run": True}, None)
+    kept, report = verified(read, options, inputs, seed, _tolerance(tolerance), _runs(max_runs), progress)
+    options["keep"] += map(exactly, kept)
+    result, text = _native.convert(read, target, options, None)
+    done = converted(text)
+    return Verified(None if result is None else _models.made(model, result, done), done, report)
+
+
+def _tolerance(tolerance: float) -> float:
+    if not tolerance >= 0:
+        raise CastError(f"tolerance is {tolerance} (want 0 or more)")
+    return float(tolerance)
+
+
+def _runs(runs: int) -> int:
+    if runs < 4:
+        raise CastError(f"max_runs is {runs} (want 4 or more)")
+    return runs
 
 
 def _interface(io: Any) -> tuple[bool, list[tuple[str, int]]]:

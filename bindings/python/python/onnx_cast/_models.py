@@ -35,7 +35,7 @@ def is_model(model: Any) -> bool:
 def given(src: Any, base_dir: Path | None = None, name: str = "src") -> Given:
     """What is read, as the native module takes it."""
     if is_model(src):
-        return _serialized(src), base_dir
+        return serialized(src), base_dir
     if not isinstance(src, (str, os.PathLike)):
         raise TypeError(f"{name} is of type {type(src).__name__} (want a path, or an onnx.ModelProto)")
     if base_dir is not None:
@@ -73,7 +73,7 @@ def made(src: Any, result: bytes | None, summary: Any, notices: Iterable[str] = 
     return type(src).FromString(result)
 
 
-def _serialized(model: ModelProto) -> bytes:
+def serialized(model: ModelProto) -> bytes:
     try:
         data = model.SerializeToString()
     except Exception as error:  # protobuf's own errors differ from version to version

@@ -104,7 +104,7 @@ class Report:
         """Writes the page to a file, or what :meth:`to_dict` gives to one whose name ends in ``.json``. With
         ``clobber=False`` a file that exists is an error."""
         as_json = os.fspath(path).lower().endswith(".json")
-        self._found.write(path, self._found.json() if as_json else self._found.page(), not clobber)
+        _native.write_text(path, self._found.json() if as_json else self._found.page(), not clobber)
 
     def __repr__(self) -> str:
         return self.text(_ROWS).rstrip()

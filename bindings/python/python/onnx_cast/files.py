@@ -7,10 +7,15 @@ Parameters are called as the command's options are: ``--min-elements`` is ``min_
 from __future__ import annotations
 
 import json
+import os
+import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from onnx_cast import _models, _native, _targets
+import numpy as np
+
+from onnx_cast import _feeds, _models, _native, _targets
+from onnx_cast._feeds import Inputs
 from onnx_cast._models import Path as Path, Source as Source
 from onnx_cast._native import CastError
 from onnx_cast.dtypes import ALL, DataType
@@ -512,8 +517,25 @@ class Recorded(NamedTuple):
     #: The output that records each value, by the value's name: float, of shape [5]: the largest magnitude, the least
     #: that is not zero, the least and the largest number, and how many NaN there are.
     outputs: dict[str, str]
-    #: How many floating-point values are inside branches, loops and functions, and cannot be outputs.
+    #: How many floating-point values are inside functions, and cannot be outputs.
     inner: int
+
+
+class Ranges(dict[str, float]):
+    """The largest magnitude of each value, by its name, as ``ranges`` of :func:`onnx_cast.convert_model` takes it."""
+
+    #: The five numbers of each value, over all runs, as :class:`Recorded` has them.
+    numbers: dict[str, np.ndarray]
+    #: How many floating-point values are inside functions, and were not recorded.
+    inner: int
+
+    def save(self, path: Path) -> None:
+        """Writes an ``.npz`` that ``convert --ranges`` reads."""
+        np.savez(path, **{f"{RECORD_PREFIX}{name}": numbers for name, numbers in self.numbers.items()})
+
+
+#: What stands before a value's name in the name of the output that records it.
+RECORD_PREFIX = "onnx_cast_record/"
 
 
 def record_model(
@@ -522,6 +544,8 @@ def record_model(
     *,
     include: Iterable[str] = (),
     exclude: Iterable[str] = (),
+    inputs: Inputs | None = None,
+    seed: int = 0,
     dry_run: bool = False,
     clobber: bool = True,
     force: bool = False,
@@ -530,10 +554,14 @@ def record_model(
     base_dir: Path | None = None,
     threads: int | None = None,
     progress: Progress | None = None,
-) -> Recorded | ModelProto:
+) -> Recorded | ModelProto | Ranges:
     """Adds an output to a model for each of its floating-point values, which tells the value's range. What a runtime
     gives for them, saved by ``numpy.savez``, is what ``ranges`` of :func:`onnx_cast.convert_model` reads. ``include`` and
-    ``exclude`` are patterns of the values' names; other parameters are as in :func:`cast_file`."""
+    ``exclude`` are patterns of the values' names.
+
+    With ``inputs``, onnxruntime runs the model too, and the result is :class:`Ranges`: ``inputs`` are a mapping of names to
+    arrays, several of these, or ``"random"``, numbers from ``seed``. ``dst`` is not needed then. Other parameters are as in
+    :func:`cast_file`."""
     options = {
         **names(include, exclude, threads),
         "dry_run": dry_run,
@@ -542,9 +570,45 @@ def record_model(
         "external_data": external_data,
         "external_threshold": count("external_threshold", external_threshold),
     }
+    if inputs is not None:
+        if dry_run:
+            raise TypeError("dry_run is for a model that does not run (inputs run it)")
+        return _recorded(_models.given(src, base_dir), dst, inputs, seed, options, progress)
     result, text = _native.record(*_models.ends(src, dst, base_dir, options), options, progress)
     done = json.loads(text)
     return _models.made(src, result, Recorded({row["name"]: row["output"] for row in done["values"]}, done["inner"]))
+
+
+def _recorded(
+    read: _models.Given,
+    dst: Path | None,
+    inputs: Inputs,
+    seed: int,
+    options: dict[str, Any],
+    progress: Progress | None,
+) -> Ranges:
+    """Runs a model that records."""
+    _feeds.packages("to record ranges")
+    with tempfile.TemporaryDirectory() as folder:
+        target = os.path.join(folder, "recording.onnx") if dst is None else dst
+        done = json.loads(_native.record(read, target, options, progress)[1])
+        model = _feeds.session(target, options["threads"])
+        outputs = {row["output"]: row["name"] for row in done["values"]}
+        numbers: dict[str, np.ndarray] = {}
+        for feed in _feeds.feeds(inputs, model, seed):
+            found = _feeds.run(model, list(outputs), feed, target) if outputs else []
+            for name, row in zip(outputs.values(), found, strict=True):
+                numbers[name] = row if name not in numbers else _together(numbers[name], row)
+        del model
+    ranges = Ranges((name, float(row[0])) for name, row in numbers.items())
+    ranges.numbers, ranges.inner = numbers, done["inner"]
+    return ranges
+
+
+def _together(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """The five numbers of two runs."""
+    largest, least = np.maximum(one, other), np.minimum(one, other)
+    return np.array([largest[0], least[1], largest[2], least[3], one[4] + other[4]], np.float32)
 
 
 def upgrade_model(

@@ -5,13 +5,13 @@ in place of ``from onnxconverter_common import float16``.
 from __future__ import annotations
 
 import math
-import re
 import warnings
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from onnx_cast import _convert, _models, _native, files
 from onnx_cast._native import CastError
+from onnx_cast._verify import exactly
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -88,7 +88,7 @@ def convert_float_to_float16(
         **files.names((), (), None),
         "to": _FLOAT16,
         "interface": _interface(keep_io_types),
-        "keep": ["sensitive", *map(_exactly, sorted({*blocked, *nodes}))],
+        "keep": ["sensitive", *map(exactly, sorted({*blocked, *nodes}))],
         "allow_unmatched": True,
         "clamp": [min_positive_val, max_finite_val],
     }
@@ -106,12 +106,6 @@ def _interface(keep_io_types: Any) -> tuple[bool, list[tuple[str, int]]]:
     if isinstance(keep_io_types, (bool, int)):
         return not keep_io_types, []
     return True, [(name, 1) for name in files.listed("keep_io_types", keep_io_types)]
-
-
-def _exactly(name: str) -> str:
-    """The pattern that matches a name alone."""
-    pattern = re.sub(r"([*?\[\]{}\\])", r"\\\1", name)
-    return f"\\{pattern}" if name.startswith("re:") or name in ("none", "sensitive") else pattern
 
 
 def _has_float16(model: ModelProto) -> bool:
