@@ -32,7 +32,7 @@ pub(crate) struct WeightValues<'a> {
     scales: TensorBytes<'a>,
     zero_points: Option<TensorBytes<'a>>,
     /// The group of each column.
-    groups: Vec<usize>,
+    groups: Vec<u32>,
     /// Where the values are transposed.
     transposed: Option<Box<TransposedColumns>>,
     /// Where all tensors have rows and columns exchanged.
@@ -87,7 +87,7 @@ impl<'a> WeightValues<'a> {
         if let Some(tensor) = weight.groups {
             let mut bytes = Vec::new();
             place(tensor).read(0, 4 * weight.matrix()[1], &mut bytes)?;
-            groups = bytes.as_chunks().0.iter().map(|bytes| i32::from_le_bytes(*bytes) as usize).collect();
+            groups = bytes.as_chunks().0.iter().map(|bytes| u32::from_le_bytes(*bytes)).collect();
         }
         let (elements, scales) = (place(weight.tensor), place(weight.scales));
         let zero_points = weight.zero_points.map(place);
@@ -331,12 +331,14 @@ impl<'a> WeightValues<'a> {
     /// Gives each column the item of its group, row by row.
     fn by_column(&self, size: usize, items: &mut Vec<u8>, spread: &mut Vec<u8>) -> Result<(), PipelineError> {
         let [_, across] = self.weight.grid();
-        spread.clear();
         let rows = items.len() / (across * size).max(1);
-        spread.try_reserve_exact(rows * self.groups.len() * size).map_err(|_| PipelineError::out_of_memory())?;
-        for row in items.chunks_exact((across * size).max(1)) {
-            for &group in &self.groups {
-                spread.extend_from_slice(&row[group * size..][..size]);
+        resize(spread, rows * self.groups.len() * size).ok_or_else(PipelineError::out_of_memory)?;
+        let lines = spread.chunks_exact_mut((self.groups.len() * size).max(1));
+        for (row, line) in items.chunks_exact((across * size).max(1)).zip(lines) {
+            match size {
+                1 => pick(row.as_chunks::<1>().0, &self.groups, line.as_chunks_mut().0),
+                2 => pick(row.as_chunks::<2>().0, &self.groups, line.as_chunks_mut().0),
+                _ => pick(row.as_chunks::<4>().0, &self.groups, line.as_chunks_mut().0),
             }
         }
         std::mem::swap(items, spread);
@@ -435,3 +437,8 @@ impl Compute for WeightValues<'_> {
 
 /// Elements of a part.
 const CHUNK: usize = 1 << 18;
+
+/// Gives each place the item of this number.
+fn pick<const SIZE: usize>(items: &[[u8; SIZE]], numbers: &[u32], out: &mut [[u8; SIZE]]) {
+    out.iter_mut().zip(numbers).for_each(|(out, number)| *out = items[*number as usize]);
+}
