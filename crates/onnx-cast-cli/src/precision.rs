@@ -63,7 +63,7 @@ fn tell_not_verified(args: &ConvertArgs, done: &ConvertSummary) {
         None => "; `onnx-cast record` finds what overflows, for --ranges",
         Some(_) => "",
     };
-    let run = "compare the outputs of a model that --emulate writes";
+    let run = "`python -m onnx_cast convert` runs both models, or compare the outputs of one that --emulate writes";
     // An error of the standard error does not undo the work.
     let _ = writeln!(io::stderr(), "not verified: {}: {run}{overflow}", done.not_verified());
 }

@@ -54,7 +54,7 @@ fn convert_says_that_nothing_was_verified() {
     let folder = folder();
     folder.write("r.json", r#"{"x": 1}"#);
     let line = "convert m.onnx h.onnx --to float16";
-    let run = "compare the outputs of a model that --emulate writes";
+    let run = "`python -m onnx_cast convert` runs both models, or compare the outputs of one that --emulate writes";
     let said = |options: &str| stderr(&folder.run(&format!("{line}{options}")));
     let why = "not verified: no inputs were given: ";
     assert_eq!(
