@@ -150,17 +150,14 @@ impl Work {
     #[inline(always)]
     fn block<S: Simd>(&self, simd: S, codes: &[u8], scale: f32, bias: f32, out: &mut [u8]) {
         let bits = self.coding.bits();
+        const CODES: [f32; 16] = [0., 1., 2., 3., 4., 5., 6., 7., 8., 9., 10., 11., 12., 13., 14., 15.];
         let entries = match self.coding {
             Coding::Table(table) => Some(table.entries().map(|entry| entry * scale)),
-            Coding::Affine { bits: 0..=4 } => {
-                let owner = self.owner;
-                Some(std::array::from_fn(|code| round(owner, round(owner, code as f32 * scale) + bias)))
-            }
+            Coding::Affine { bits: 0..=4 } => Some(self.affine(CODES, scale, bias)),
             _ => None,
         };
         let entries = entries.map(|entries| {
-            let mut entries: [f32; 16] = entries;
-            entries.iter_mut().for_each(|entry| *entry = round(self.owner, *entry));
+            let entries = self.rounded(entries);
             let mut bytes = [0; 64];
             store(self.to, &entries, &mut bytes[..16 * self.size]);
             bytes
@@ -173,16 +170,38 @@ impl Work {
                 Some(entries) => self.look_up(simd, entries, &unpacked, out),
                 None => {
                     let mut values = [0.0; PART];
-                    for (value, code) in values.iter_mut().zip(unpacked) {
-                        *value = match self.coding {
-                            Coding::Int8 => f32::from(code as i8) * scale * OF_127,
-                            _ => round(self.owner, f32::from(code) * scale) + bias,
-                        };
+                    match self.coding {
+                        Coding::Int8 => {
+                            let codes = values.iter_mut().zip(unpacked);
+                            codes.for_each(|(value, code)| *value = f32::from(code as i8) * scale * OF_127);
+                        }
+                        _ => values = self.affine(unpacked.map(f32::from), scale, bias),
                     }
-                    values.iter_mut().for_each(|value| *value = round(self.owner, *value));
+                    values = self.rounded(values);
                     store(self.to, &values[..out.len() / self.size], out);
                 }
             }
+        }
+    }
+
+    /// Products with the scale, rounded to the owner's type, plus the bias. The type is chosen outside the loop, which is
+    /// vectorised so.
+    #[inline(always)]
+    fn affine<const N: usize>(&self, codes: [f32; N], scale: f32, bias: f32) -> [f32; N] {
+        match self.owner {
+            DataType::Float16 => codes.map(|code| round(DataType::Float16, code * scale) + bias),
+            DataType::BFloat16 => codes.map(|code| round(DataType::BFloat16, code * scale) + bias),
+            _ => codes.map(|code| round(DataType::Float, code * scale) + bias),
+        }
+    }
+
+    /// Values rounded to the owner's type.
+    #[inline(always)]
+    fn rounded<const N: usize>(&self, values: [f32; N]) -> [f32; N] {
+        match self.owner {
+            DataType::Float16 => values.map(|value| round(DataType::Float16, value)),
+            DataType::BFloat16 => values.map(|value| round(DataType::BFloat16, value)),
+            _ => values.map(|value| round(DataType::Float, value)),
         }
     }
 
