@@ -274,7 +274,7 @@ def check_ranges(folder):
     done = run("convert", path, out, "--to", "float16", "--ranges", folder / "inf.json", "--margin", "1")
     if done.returncode or "2 of 4 names are no floating-point values of the model" not in done.stderr:
         fail(f"inf.json: {done.stderr}")
-    for text, says in [("[1]", "want an object of names and arrays"), ('{"a": "x"}', "value `a`: \"x\" (want a number"),
+    for text, says in [("[1]", "want an object of names and numbers"), ('{"a": "x"}', "value `a`: \"x\" (want a number"),
                        ('{"a": {"least": 1}}', "value `a`: an object without max"), ("{", "not valid JSON"),
                        ('{"onnx_cast_record/a": [1, 2]}', "value `onnx_cast_record/a`: 2 numbers (want 5"),
                        ("[1]", "an array"), ("hello", "not a file of ranges")]:

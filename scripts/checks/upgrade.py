@@ -280,10 +280,12 @@ def make_cast_cases():
     for opset in (15, 18, 19, 21):
         case("CastLike", opset, [special, np.zeros(1, np.float16)])
     fnuz = helper.make_tensor("like", TensorProto.FLOAT8E4M3FNUZ, [1], [0.0])
+    finite = special[~np.isinf(special)]
     for opset in (19, 23):
         nodes = [helper.make_node("Constant", [], ["like"], value=fnuz), helper.make_node("CastLike", ["x0", "like"], ["q"]),
                  helper.make_node("Cast", ["q"], ["y0"], to=FLOAT)]
-        CASES.append(Case(f"CastLike-{opset} of a FNUZ type", opset, nodes, {"x0": values}, {}, ["y0"], True))
+        # As above, onnxruntime casts infinity by the rules of version 24.
+        CASES.append(Case(f"CastLike-{opset} of a FNUZ type", opset, nodes, {"x0": finite}, {}, ["y0"], True))
         nodes = [helper.make_node("Cast", ["x0"], ["q"], to=TensorProto.FLOAT8E5M2),
                  helper.make_node("Cast", ["q"], ["r"], to=TensorProto.FLOAT8E4M3FNUZ), helper.make_node("Cast", ["r"], ["y0"], to=FLOAT)]
         CASES.append(Case(f"Cast-{opset} of float8 to a FNUZ type", opset, nodes, {"x0": values}, {}, ["y0"], True))
@@ -394,8 +396,8 @@ def of_two_types(one, function, types, floats):
 
 # A refusal is right where it says one of these. No generated model has a node without a newer one that means the same.
 REFUSALS = ()
-# onnxruntime takes types that the version of a Cast does not.
-NODE_REFUSALS = ("(Cast) does not", "does not take", "does not support")
+# onnxruntime takes types that the version of a Cast does not; and Scan-8, which has batches, is not rewritten.
+NODE_REFUSALS = ("(Cast) does not", "does not take", "does not support", "version_converter writes a Scan-9")
 # Models that are joined into one, at most.
 JOINED = 100
 
