@@ -123,7 +123,7 @@ pub(crate) struct QuantizeArgs {
     after_long_help = "\
 Examples:
   onnx-cast transcode nvfp4-ct/ nvfp4/ --layout modelopt                    the same weights for other loaders
-  onnx-cast transcode mxfp4/ nvfp4/ --layout compressed-tensors --to nvfp4
+  onnx-cast transcode mxfp4/ mxfp4-as-nvfp4/ --layout compressed-tensors --to nvfp4
   onnx-cast transcode mxfp4/ fp8/ --layout deepseek --to float8e4m3fn       in blocks of 128x128
 
 A weight that would change is an error: nothing is written. `dequantize` and `quantize` go from any layout to any."
