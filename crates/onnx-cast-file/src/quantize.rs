@@ -15,7 +15,7 @@ mod values;
 mod weight;
 
 pub use constant::{ConstantRequest, QuantizedConstant, Scaled};
-pub use values::Values as StoredValues;
+pub use values::StoredValues;
 
 use crate::error::FileError;
 use crate::formats::error::{FormatError, Invalid, InvalidKind};

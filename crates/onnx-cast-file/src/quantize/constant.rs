@@ -3,7 +3,7 @@
 
 use super::blocks::{ElementSource, GlobalScaleSource, ScaleSource};
 use super::losses::Losses;
-use super::values::Values;
+use super::values::StoredValues;
 use super::weight::{How, PART, Scaling, Walk, Weight};
 use crate::counts::Counter;
 use crate::layouts::QuantizedFormat;
@@ -16,7 +16,7 @@ use std::sync::{Arc, OnceLock};
 #[derive(Clone, Debug)]
 pub struct ConstantRequest<'a> {
     /// Where its values are.
-    pub values: Values<'a>,
+    pub values: StoredValues<'a>,
     /// Their type: float, float16 or bfloat16. Scales of float8 and integers have it, too.
     pub from: DataType,
     /// The sizes before an axis, of the axis, and behind it.

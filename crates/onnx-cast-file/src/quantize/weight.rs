@@ -3,7 +3,7 @@
 use super::QuantizeRequest;
 use super::losses::Losses;
 use super::numbers::Numbers;
-use super::values::Values;
+use super::values::StoredValues;
 use crate::io::memory::resize;
 use crate::layouts::{Checkpoint, Granularity, Order, QuantizedFormat, TensorRef, WrittenWeight, transpose};
 use crate::pipeline::{Greatest, PipelineError};
@@ -20,7 +20,7 @@ pub(super) const PART: usize = 1 << 18;
 /// A matrix that is quantized, or experts.
 #[derive(Debug)]
 pub(super) struct Weight<'a> {
-    pub(super) values: Values<'a>,
+    pub(super) values: StoredValues<'a>,
     pub(super) from: DataType,
     /// How many matrices there are, their rows and their columns. Experts are one matrix above the other, unless blocks
     /// of several rows divide each; with one scale all values are one row.
@@ -161,7 +161,7 @@ impl<'a> Weight<'a> {
         let is_whole = written.granularity == Granularity::Tensor;
         let all = count * rows * columns;
         Ok(Weight {
-            values: Values::File(file, at),
+            values: StoredValues::File(file, at),
             from,
             matrices: match written.order {
                 _ if is_whole => [1, 1, all],
