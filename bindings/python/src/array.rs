@@ -133,7 +133,7 @@ impl<'py> Contiguous<'py> {
     }
 }
 
-/// The elements of an array in C order, which are copied in tiles where they do not lie so.
+/// The elements of an array in C order, which are copied in tiles where the array is not contiguous.
 pub(crate) enum Source<'py> {
     Contiguous(Contiguous<'py>),
     Strided { array: Bound<'py, PyUntypedArray>, swaps: bool },
@@ -206,7 +206,7 @@ impl<'a> Elements<'a> {
         }
     }
 
-    /// Works on all bytes: at once where they lie one after the other, else in tiles of `most` bytes that are copied first.
+    /// Works on all bytes: at once where they are contiguous, else in tiles of `most` bytes that are copied first.
     pub(crate) fn tiles<E>(self, most: usize, mut work: impl FnMut(&[u8]) -> Result<(), E>) -> Result<(), E> {
         if let Elements::Bytes(bytes) = self {
             return work(bytes);

@@ -159,7 +159,7 @@ impl<'a> Blocks<'a> {
         if self.row > most { most } else { most / self.row * self.row }
     }
 
-    /// Quantizes elements that do not lie one after the other, in tiles that are copied first.
+    /// Quantizes elements that are not contiguous, in tiles that are copied first.
     fn gathered(self) -> Result<(), CastError> {
         let mut buffer = Vec::new();
         let mut rest = self;

@@ -182,7 +182,7 @@ impl Work for Job<'_> {
 }
 
 impl Job<'_> {
-    /// Casts elements that do not lie one after the other, in tiles that are copied first.
+    /// Casts elements that are not contiguous, in tiles that are copied first.
     fn gathered(self) -> Result<(), CastError> {
         let mut buffer = Vec::new();
         let mut rest = self;

@@ -178,7 +178,7 @@ fn a_model_in_memory_is_one_of_a_file() {
     assert!(differences.is_empty(), "{differences:?}");
     let planned = request.clone().run(RunOptions::new().dry_run(true));
     assert!(upgrade_of(source, None, &planned).expect("planned").0.is_empty());
-    // Another model is where the output goes: the one in memory is no file, whatever it is called.
+    // The output would replace another model: one in memory is not a file, whatever its name.
     let refused = upgrade_of(source, Some(&path), &request).map(drop).expect_err("another model").to_string();
     assert!(refused.starts_with(&path.display().to_string()), "{refused}");
 }

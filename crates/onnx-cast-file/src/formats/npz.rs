@@ -76,7 +76,7 @@ impl Member {
     }
 }
 
-/// Whether there is memory for the tables of what deflates or inflates, which panics where there is none.
+/// Makes sure that the tables of flate2 can be allocated: it panics where they cannot.
 pub(crate) fn room_for_tables() -> io::Result<()> {
     /// More than both take.
     const TABLES: usize = 1 << 20;

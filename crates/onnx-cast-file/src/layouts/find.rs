@@ -123,7 +123,7 @@ fn module_of(name: &str) -> Option<&str> {
     Some(name.rsplit_once('.')?.0)
 }
 
-/// Refuses what may change a quantized weight and is no part of it, such as a second scale.
+/// Refuses tensors that belong to no weight and may change one, such as a second scale.
 fn check_unread(stored: &StoredTensor, modules: &HashSet<&str>, scheme: Scheme) -> Result<(), Invalid> {
     let Some((module, leaf)) = stored.name.rsplit_once('.') else { return Ok(()) };
     let is_beside = modules.contains(module) && (leaf.starts_with("weight_") || UNREAD.contains(&leaf));

@@ -261,7 +261,7 @@ impl Names {
         }
     }
 
-    /// The place of the part that has the name, where parts are told by it.
+    /// The index of the part that has one of the names, for rows about a part of the model.
     fn part(&self, path: &Path) -> Option<usize> {
         match self {
             Names::Before { are, have } => path.parts[..path.before]

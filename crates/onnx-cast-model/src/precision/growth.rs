@@ -155,7 +155,7 @@ fn ways(flow: &Flow<'_, '_>, step: &Step<'_, '_>, output: usize, bounds: &[Bound
 }
 
 /// Pins exponentials that may overflow, where another number is added to one or it is divided: infinity less infinity, or
-/// over infinity, is no number, whereas the quotient is an ordinary one.
+/// over infinity, is NaN, though the exact result is an ordinary number.
 pub(crate) fn pin_exponentials(variables: &mut Variables<'_, '_, '_>, bounds: &[Vec<Bounds>]) {
     let low = variables.low;
     // A type of float's own range overflows where the model does.

@@ -109,7 +109,7 @@ impl<'a> Site<'_, '_, 'a> {
         self.constant(draft, what, DataType::Int64, vec![values.len()], bytes)
     }
 
-    /// The attribute `name` as an input; `None` where there is none, or it is an empty list.
+    /// The attribute `name` as an input; `None` if it is absent or an empty list.
     pub(super) fn input(
         &mut self,
         draft: &mut Draft<'_, 'a>,

@@ -77,7 +77,7 @@ fn metadata(finder: &Finder<'_>, weight: &Weight) -> Result<Option<Map<String, V
     let mut entries = checkpoint.files[weight.tensor.file].metadata.iter().flatten();
     let Some((_, text)) = entries.find(|(key, _)| *key == weight.name) else { return Ok(None) };
     serde_json::from_str(text).map(Some).map_err(|error| {
-        let what = format!("the metadata of `{}` is no object in JSON: {error}", Short(&weight.name));
+        let what = format!("the metadata of `{}` is not a JSON object: {error}", Short(&weight.name));
         checkpoint.value_error(weight.tensor, what)
     })
 }

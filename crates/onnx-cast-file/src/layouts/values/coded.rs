@@ -16,7 +16,7 @@ use crate::pipeline::{PipelineError, Scratch};
 use fearless_simd::{Level, Simd, SimdBase, dispatch, u8x16};
 use onnx_cast::DataType;
 use onnx_cast::scalar::with_default_float_environment;
-use rounding::{number, round, store};
+use rounding::{number, read_numbers, round, store};
 
 /// The quotient by 127 as bitsandbytes has it: a factor of float.
 const OF_127: f32 = 7.874_016e-3;
@@ -72,7 +72,7 @@ impl<'a> Coded<'a> {
         let blocks = first / self.block()..stop.div_ceil(self.block());
         let scales = self.numbers(blocks.start, blocks.len(), scratch)?;
         let biases = match self.biases {
-            Some(place) => self.read_numbers(place, blocks.start, blocks.len(), scratch)?,
+            Some(place) => read_numbers(self.weight.scale_type, place, blocks.start, blocks.len(), scratch)?,
             None => Vec::new(),
         };
         let is_whole = (first, stop) == (start, end);
@@ -93,7 +93,9 @@ impl<'a> Coded<'a> {
 
     /// The scales of some blocks.
     fn numbers(&self, first: usize, count: usize, scratch: &mut Scratch) -> Result<Vec<f32>, PipelineError> {
-        let Some((nested, place)) = self.nested else { return self.read_numbers(self.scales, first, count, scratch) };
+        let Some((nested, place)) = self.nested else {
+            return read_numbers(self.weight.scale_type, self.scales, first, count, scratch);
+        };
         self.scales.read(first, count, &mut scratch.scales)?;
         let begin = first / nested.block;
         place.read(4 * begin, 4 * ((first + count).div_ceil(nested.block) - begin), &mut scratch.zero_points)?;
@@ -102,20 +104,6 @@ impl<'a> Coded<'a> {
             nested.map[usize::from(*code)] * scale + nested.offset
         });
         Ok(scales.collect())
-    }
-
-    /// Numbers of the type of the scales.
-    fn read_numbers(
-        &self,
-        place: TensorBytes<'_>,
-        first: usize,
-        count: usize,
-        scratch: &mut Scratch,
-    ) -> Result<Vec<f32>, PipelineError> {
-        let data_type = self.weight.scale_type;
-        let size = data_type.byte_len(1).unwrap_or(1);
-        place.read(first * size, count * size, &mut scratch.scales)?;
-        Ok((0..count).map(|index| number(data_type, &scratch.scales, index)).collect())
     }
 }
 

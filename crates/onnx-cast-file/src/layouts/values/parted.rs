@@ -4,7 +4,7 @@
 //! follow each other. The loops are compiled for several instruction sets, as those of `coded` are.
 
 use super::TensorBytes;
-use super::coded::rounding::{number, round, store};
+use super::coded::rounding::{read_numbers, round, store};
 use crate::io::memory::resize;
 use crate::layouts::weight::{Formula, Parts, Weight};
 use crate::pipeline::{PipelineError, Scratch};
@@ -62,8 +62,8 @@ impl<'a> Parted<'a> {
             let stop = end.min((row + 1) * columns);
             let blocks = column / across..(stop - row * columns).div_ceil(across);
             let first = row / down * across_all + blocks.start;
-            let scales = self.numbers(Some(self.scales), first, blocks.len(), scratch)?;
-            let zeros = self.numbers(self.zeros, first, blocks.len(), scratch)?;
+            let mut numbers = |place| read_numbers(self.weight.scale_type, place, first, blocks.len(), scratch);
+            let (scales, zeros) = (numbers(self.scales)?, self.zeros.map_or(Ok(Vec::new()), numbers)?);
             let (now, later) = std::mem::take(&mut out).split_at_mut((stop - at) * size);
             let codes = &scratch.codes[at - start..stop - start];
             let work = Work {
@@ -109,21 +109,6 @@ impl<'a> Parted<'a> {
             (at, codes) = (at + count, later);
         }
         Ok(())
-    }
-
-    /// Some scales or zero points.
-    fn numbers(
-        &self,
-        place: Option<TensorBytes<'_>>,
-        first: usize,
-        count: usize,
-        scratch: &mut Scratch,
-    ) -> Result<Vec<f32>, PipelineError> {
-        let Some(place) = place else { return Ok(Vec::new()) };
-        let data_type = self.weight.scale_type;
-        let size = data_type.byte_len(1).unwrap_or(1);
-        place.read(first * size, count * size, &mut scratch.scales)?;
-        Ok((0..count).map(|index| number(data_type, &scratch.scales, index)).collect())
     }
 }
 

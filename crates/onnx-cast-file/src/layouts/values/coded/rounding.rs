@@ -1,5 +1,7 @@
 //! Rounding to float16 and bfloat16 in loops that the compiler vectorises: the casts of the library, for one value.
 
+use crate::layouts::values::TensorBytes;
+use crate::pipeline::{PipelineError, Scratch};
 use onnx_cast::DataType;
 
 /// Rounds to a type, and widens again. What is NaN is the usual one.
@@ -61,6 +63,19 @@ pub(in crate::layouts::values) fn number(data_type: DataType, bytes: &[u8], inde
         DataType::BFloat16 => f32::from_bits(u32::from(half()) << 16),
         _ => f32::from_le_bytes(bytes.as_chunks().0.get(index).copied().unwrap_or_default()),
     }
+}
+
+/// Reads some numbers of a type, one after the other.
+pub(in crate::layouts::values) fn read_numbers(
+    data_type: DataType,
+    place: TensorBytes<'_>,
+    first: usize,
+    count: usize,
+    scratch: &mut Scratch,
+) -> Result<Vec<f32>, PipelineError> {
+    let size = data_type.byte_len(1).unwrap_or(1);
+    place.read(first * size, count * size, &mut scratch.scales)?;
+    Ok((0..count).map(|index| number(data_type, &scratch.scales, index)).collect())
 }
 
 /// Writes values in a type.
