@@ -12,7 +12,7 @@ TIE = 0.95
 # What README shows.
 README_PAIRS = [
     "float:float16", "float:bfloat16", "bfloat16:float", "float:float8e4m3fn", "float8e4m3fn:bfloat16",
-    "float:float4e2m1", "float:int8", "double:float16",
+    "float:float4e2m1", "float:int8", "double:float16", "float16:float", "int8:int8",
 ]  # fmt: skip
 
 NAMES = {

@@ -30,6 +30,18 @@ fn the_first_command_works() {
     assert_eq!((count(DataType::BFloat16), count(DataType::Int64), types.len()), (6, 1, 7));
 }
 
+/// The commands of the table of jobs are commands, with options that they have.
+#[test]
+fn the_jobs_are_commands() {
+    let readme = readme();
+    let commands: Vec<&str> = readme.lines().filter_map(|line| line.split("| `onnx-cast ").nth(1)).collect();
+    assert!(commands.len() >= 10, "{commands:?}");
+    for line in commands {
+        let line = line.split('`').next().expect("the end of a command");
+        done(&run(&format!("{line} --help")));
+    }
+}
+
 #[test]
 fn the_types_are_the_table() {
     let page = std::fs::read_to_string(root().join("docs/types.md")).expect("the page of types");
@@ -61,6 +73,4 @@ fn the_explanations_are_what_is_printed() {
         let printed = done(&run(line));
         assert!(page.contains(&format!("onnx-cast {line}\n```\n\n```text\n{printed}```\n")), "{line}\n{printed}");
     }
-    let printed = done(&run("explain 0.3 -1.7 5 --to mxfp4"));
-    assert!(readme().contains(&format!("```text\n{printed}```\n")), "{printed}");
 }
