@@ -45,8 +45,17 @@ def recorded(folder):
     return {"samples": [{"x": np.array([0, number], np.float32)} for number in (1, 2)]}
 
 
-# What examples take for granted: files, and names.
-PREPARE = {"docs/cast-files.md": llama, "docs/dequantize.md": deepseek, "docs/ranges.md": recorded}
+def repository(folder):
+    (folder / "examples").symlink_to(examples.ROOT / "examples")
+
+
+# What examples expect: files, and names.
+PREPARE = {
+    "docs/cast-files.md": llama,
+    "docs/dequantize.md": deepseek,
+    "docs/ranges.md": recorded,
+    "docs/tutorial-models.md": repository,
+}
 
 
 def run(page, folder):
