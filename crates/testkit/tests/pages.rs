@@ -277,6 +277,19 @@ fn pages_are_short() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+/// Below its title, a page says who it is for.
+#[test]
+fn pages_say_who_they_are_for() {
+    let is_of_the_manual = |page: &str| page.starts_with("docs/") && !page.starts_with("docs/dev/decisions/");
+    let pages = pages(&root());
+    let ours: Vec<_> = pages.iter().filter(|(page, _)| is_of_the_manual(page) && *page != "docs/SUMMARY.md").collect();
+    assert!(ours.len() > 45, "{} pages", ours.len());
+    for (page, text) in ours {
+        let below = text.lines().nth(2).unwrap_or_default();
+        assert!(below.starts_with("*For ") && below.ends_with(".*"), "{page}: line 3 is `{below}` (want `*For ...*`)");
+    }
+}
+
 #[test]
 fn the_contents_list_every_page() {
     let root = root();

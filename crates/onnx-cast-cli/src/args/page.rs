@@ -61,11 +61,11 @@ pub(super) fn examples(command: &Command) -> (String, String) {
 
 /// docs/command.md: what each command does, its arguments by name, and examples.
 pub(super) fn of_commands(all: &Command) -> String {
-    let mut page = format!("# The command\n\n{MADE}\n\n");
+    let mut page = format!("# The command\n\n*For users of the command.*\n\n{MADE}\n\n");
     page += "`onnx-cast COMMAND --help` prints the same in a terminal, and `onnx-cast man COMMAND` a page of the manual.\n\
              [options.md](options.md) says what each option means. Exit codes: 0 done; 1 `diff` found a difference, or\n\
-             `--fail-on` a loss; 2 an error. Every output is whole, or as it was ([more](outputs.md#nothing-is-lost)). The\n\
-             tests parse the examples of this page, and do not run them.\n\n| command | does |\n|---|---|\n";
+             `--fail-on` a loss; 2 an error. Every output is complete or unchanged ([more](outputs.md#nothing-is-lost)). The\n\
+             tests parse the examples of this page but do not run them.\n\n| command | does |\n|---|---|\n";
     for command in commands(all) {
         let name = command.get_name();
         writeln!(page, "| [`{name}`](#{name}) | {} |", cell(command.get_about().unwrap_or_default())).expect("text");
@@ -94,7 +94,8 @@ pub(super) fn of_commands(all: &Command) -> String {
 
 /// docs/options.md: what each option means, and which commands take it.
 pub(super) fn of_options(all: &Command) -> String {
-    let mut page = format!("# Options of the command\n\n{MADE}\n\n");
+    let mut page =
+        format!("# Options of the command\n\n*For users of the command who look up an option.*\n\n{MADE}\n\n");
     page += "What the options and arguments of [the commands](command.md) mean. Types are named as in\n\
              [types.md](types.md), with the aliases that `onnx-cast types` lists.\n";
     // By the heading, by the option, by its meaning: the commands.
