@@ -52,6 +52,28 @@ def test_a_checkpoint_is_cast_and_told_of(checkpoint, tmp_path):
     }
 
 
+def test_paths_of_bytes_are_paths(checkpoint, tmp_path):
+    source, out, rules = os.fsencode(checkpoint), os.fsencode(tmp_path / "out.safetensors"), tmp_path / "rules"
+    rules.write_text("b.norm=keep\n")
+    done = onnx_cast.cast_file(source, out, "bf16", rules_file=os.fsencode(rules))
+    assert {row.name: row.cast for row in done} == {"a.weight": True, "b.norm": False, "steps": False}
+    assert {row.name for row in onnx_cast.info(out)} == set(STATE)
+    assert [row.name for row in onnx_cast.diff(source, out)] == ["a.weight"]
+    found = onnx_cast.report(source, "bf16")
+    found.save(os.fsencode(tmp_path / "report.json"))
+    assert (tmp_path / "report.json").read_text().startswith("{")
+    onnx_cast.quantize_file(source, os.fsencode(tmp_path / "q.safetensors"), "int8", rules={"a.weight": "int8"})
+    onnx_cast.dequantize_file(os.fsencode(tmp_path / "q.safetensors"), os.fsencode(tmp_path / "p.safetensors"), "float")
+    assert (tmp_path / "p.safetensors").exists()
+
+    class Given:
+        def __fspath__(self):
+            return source
+
+    assert len(onnx_cast.info(Given())) == 3
+    assert onnx_cast.cast_file(source, out, "bf16", dry_run=True, force=True)
+
+
 def test_overflow_and_nan_are_told_without_being_asked(tmp_path):
     src, dst = tmp_path / "x.npy", tmp_path / "y.npy"
     np.save(src, np.array([1, 70000, np.nan], np.float32))

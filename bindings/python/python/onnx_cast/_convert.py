@@ -140,7 +140,7 @@ def convert_model(
     ``tolerance`` of its largest magnitude, nodes are kept float until it is not, in ``max_runs`` runs at most. The result is
     a :class:`Verified` then, whose ``report`` has the errors of outputs and nodes, and ``progress`` is called with runs.
     """
-    file = ranges if isinstance(ranges, (str, os.PathLike)) else None
+    file = os.fsdecode(ranges) if isinstance(ranges, _models.PATHS) else None
     magnitudes = {} if file is not None or ranges is None else ranges
     explained = files.listed("explain", explain)
     options = {

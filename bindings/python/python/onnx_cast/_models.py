@@ -12,13 +12,16 @@ from onnx_cast._native import CastError
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-Path = str | os.PathLike[str]
+Path = str | bytes | os.PathLike[str] | os.PathLike[bytes]
+
+#: What :func:`os.fsdecode` takes.
+PATHS = (str, bytes, os.PathLike)
 
 #: The path of a model or another file, or an ``onnx.ModelProto``.
 Source: TypeAlias = "Path | ModelProto"
 
 #: What the native module takes: a path, or a serialized model and the folder of its external data.
-Given: TypeAlias = "Path | tuple[bytes, Path | None]"
+Given: TypeAlias = "str | tuple[bytes, str | None]"
 
 #: Bytes that a protobuf message may hold.
 _MAX_MESSAGE = (1 << 31) - 1
@@ -32,23 +35,28 @@ def is_model(model: Any) -> bool:
     return kind.__name__ == "ModelProto" and hasattr(model, "SerializeToString")
 
 
+def decoded(path: Path | None) -> str | None:
+    """A path as the native module takes it."""
+    return None if path is None else os.fsdecode(path)
+
+
 def given(src: Any, base_dir: Path | None = None, name: str = "src") -> Given:
     """What is read, as the native module takes it."""
     if is_model(src):
-        return serialized(src), base_dir
-    if not isinstance(src, (str, os.PathLike)):
+        return serialized(src), decoded(base_dir)
+    if not isinstance(src, PATHS):
         raise TypeError(f"{name} is of type {type(src).__name__} (want a path, or an onnx.ModelProto)")
     if base_dir is not None:
         raise TypeError("base_dir is for a ModelProto (the external data of a file is in its folder)")
-    return src
+    return os.fsdecode(src)
 
 
-def ends(src: Any, dst: Any, base_dir: Path | None, options: dict[str, Any], name: str = "src") -> tuple[Given, Path | None]:
+def ends(src: Any, dst: Any, base_dir: Path | None, options: dict[str, Any], name: str = "src") -> tuple[Given, str | None]:
     """What is read and where the result goes, as the native module takes them. Only a model in memory needs no path for
     the result."""
     read = given(src, base_dir, name)
     if dst is not None:
-        return read, dst
+        return read, os.fsdecode(dst)
     if not isinstance(read, tuple):
         if not options["dry_run"]:
             raise TypeError(f"{_OUTPUT.get(name, 'dst')} is missing (want the path to write)")

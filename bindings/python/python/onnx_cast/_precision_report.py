@@ -87,7 +87,8 @@ class PrecisionReport:
     def save(self, path: _models.Path, *, clobber: bool = True) -> None:
         """Writes the page to a file, or what :meth:`to_dict` gives to one whose name ends in ``.json``. With
         ``clobber=False`` a file that exists is an error."""
-        as_json = os.fspath(path).lower().endswith(".json")
+        path = os.fsdecode(path)
+        as_json = path.lower().endswith(".json")
         _native.write_text(path, json.dumps(self.to_dict(), indent=2) + "\n" if as_json else self.page(), not clobber)
 
     def text(self) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
-from onnx_cast import files
+from onnx_cast import _models, files
 from onnx_cast.dtypes import DataType
 from onnx_cast.types import Activations, Layout, Loss, ScaleRule, Scheme, To
 
@@ -51,7 +51,7 @@ def quantizing(
         **files.names(include, exclude, threads),
         "format": _format(to),
         "format_rules": [(pattern, _format(kind)) for pattern, kind in (rules or {}).items()],
-        "rules_file": rules_file,
+        "rules_file": _models.decoded(rules_file),
         "min_elements": files.count("min_elements", min_elements),
         "layout": layout,
         "scale": scale,

@@ -103,7 +103,8 @@ class Report:
     def save(self, path: files.Path, *, clobber: bool = True) -> None:
         """Writes the page to a file, or what :meth:`to_dict` gives to one whose name ends in ``.json``. With
         ``clobber=False`` a file that exists is an error."""
-        as_json = os.fspath(path).lower().endswith(".json")
+        path = os.fsdecode(path)
+        as_json = path.lower().endswith(".json")
         _native.write_text(path, self._found.json() if as_json else self._found.page(), not clobber)
 
     def __repr__(self) -> str:
@@ -160,8 +161,8 @@ def report(
         "min_elements": files.count("min_elements", min_elements),
         "from": files.number(dtype),
     }
-    if model or isinstance(x, (str, os.PathLike)):
-        title = (x.graph.name or "model") if model else os.path.basename(os.path.normpath(os.fspath(x)))
+    if model or isinstance(x, _models.PATHS):
+        title = (x.graph.name or "model") if model else os.path.basename(os.path.normpath(os.fsdecode(x)))
         return Report(_native.report_file(_models.given(x, base_dir, "x"), title, options, progress))
     if base_dir is not None:
         raise TypeError("base_dir is for a ModelProto")

@@ -258,7 +258,8 @@ def selection(
     to: Any, rules: Mapping[str, To | None] | None, rules_file: Path | None, min_elements: int | None
 ) -> dict[str, Any]:
     pairs = [(pattern, number(kind)) for pattern, kind in (rules or {}).items()]
-    return {"to": number(to), "rules": pairs, "rules_file": rules_file, "min_elements": count("min_elements", min_elements)}
+    chosen = {"to": number(to), "rules": pairs, "rules_file": _models.decoded(rules_file)}
+    return {**chosen, "min_elements": count("min_elements", min_elements)}
 
 
 def cast_file(
@@ -573,7 +574,7 @@ def record_model(
     if inputs is not None:
         if dry_run:
             raise TypeError("dry_run is for a model that does not run (inputs run it)")
-        return _recorded(_models.given(src, base_dir), dst, inputs, seed, options, progress)
+        return _recorded(_models.given(src, base_dir), _models.decoded(dst), inputs, seed, options, progress)
     result, text = _native.record(*_models.ends(src, dst, base_dir, options), options, progress)
     done = json.loads(text)
     return _models.made(src, result, Recorded({row["name"]: row["output"] for row in done["values"]}, done["inner"]))
@@ -581,7 +582,7 @@ def record_model(
 
 def _recorded(
     read: _models.Given,
-    dst: Path | None,
+    dst: str | None,
     inputs: Inputs,
     seed: int,
     options: dict[str, Any],

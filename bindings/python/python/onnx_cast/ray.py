@@ -67,7 +67,7 @@ def cast_checkpoint(
         **files.attributes(saturate, round_mode, opset),
         **files.selection(to, rules, None, min_elements),
     }
-    src, dst = os.path.abspath(src), os.path.abspath(dst)
+    src, dst = os.path.abspath(os.fsdecode(src)), os.path.abspath(os.fsdecode(dst))
     shards = []
     job = ("cast", src, dst, {**options, "no_copy_others": not copy_others}, num_cpus)
     for input, output, rows in _native.plan_files(job):
@@ -185,7 +185,7 @@ def _file_by_file(
     """Does a job whose tasks are files."""
     if num_cpus < 1:
         raise ValueError(f"num_cpus is {num_cpus} (want 1 or more)")
-    src, dst = os.path.abspath(src), os.path.abspath(dst)
+    src, dst = os.path.abspath(os.fsdecode(src)), os.path.abspath(os.fsdecode(dst))
     job = (name, src, dst, {**options, "no_copy_others": not copy_others}, num_cpus)
     shards = [_Shard(output, rows, _digest(*job[:4])) for _, output, rows in _native.plan_files(job)]
     for index, shard in enumerate(shards):
