@@ -27,7 +27,7 @@ use crate::formats::input::Input;
 use crate::formats::output::Output;
 use crate::formats::safetensors;
 use crate::formats::source::Items;
-use crate::io::atomic::{check_vacant, create_folder};
+use crate::io::atomic::{NewFolders, check_vacant, create_folder};
 use crate::io::positional::InputFile;
 use crate::io::progress::Meter;
 use crate::layouts::{Checkpoint, TensorRef};
@@ -153,6 +153,7 @@ impl<'a> Rewrite<'a> {
         if options.dry_run {
             return Ok(summary);
         }
+        let new_folders = self.new_folders();
         replacement.begin()?;
         for (file, frame) in self.files.iter().zip(&frames) {
             if self.write(file, frame, &meter, &mut summary, &replacement)? {
@@ -162,7 +163,15 @@ impl<'a> Rewrite<'a> {
         self.note_counts(&mut summary)?;
         summary.kept_others = self.finish()?;
         replacement.finish();
+        new_folders.keep();
         Ok(summary)
+    }
+
+    /// The folders that the output needs, and that are missing.
+    fn new_folders(&self) -> NewFolders {
+        let OutputPaths { folder, single, .. } = &self.opened.outputs;
+        let within = folder.as_ref().map(|folder| folder.join("x"));
+        within.as_ref().or(single.as_ref()).map_or_else(NewFolders::default, |file| NewFolders::of(file))
     }
 
     /// Writes a file, unless it is there already; then the result is true.

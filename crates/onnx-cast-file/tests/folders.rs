@@ -4,7 +4,7 @@
 
 use onnx_cast::DataType;
 use onnx_cast_file::{
-    CastRequest, DiffRequest, FileError, InspectRequest, QuantizeRequest, RunOptions, Summary, cast_file, diff,
+    CastRequest, DiffRequest, FileError, InspectRequest, Loss, QuantizeRequest, RunOptions, Summary, cast_file, diff,
     inspect, quantize_file,
 };
 use std::fs;
@@ -265,4 +265,43 @@ fn folders_within_are_copied_unless_they_hold_weights() {
         cast_file(place.input(), &inner, &CastRequest::new(DataType::BFloat16)).expect("cast");
         assert!(!inner.join("out").exists());
     }
+}
+
+/// Weights beside the folders of a cache would belong to no snapshot.
+#[test]
+fn nothing_is_written_into_the_root_of_a_cache() {
+    for within in ["", "snapshots"] {
+        let place = cache(&["abc"]);
+        let root = place.input();
+        for path in [root.clone(), root.join("snapshots"), root.join("snapshots/abc")] {
+            let request = CastRequest::new(DataType::BFloat16);
+            let error = cast_file(&path, root.join(within), &request).expect_err("a cache").to_string();
+            let want = "the folder of a cache of huggingface_hub, which is not to be changed (name another output)";
+            assert!(error.ends_with(want), "{error}");
+            let quantize = QuantizeRequest::new("mxfp4".parse().expect("a format"));
+            let error = quantize_file(&path, root.join(within), &quantize).expect_err("a cache").to_string();
+            assert!(error.ends_with(want), "{error}");
+        }
+        assert!(!root.join("model.safetensors").exists() && !root.join("snapshots/model.safetensors").exists());
+    }
+}
+
+#[test]
+fn a_failed_job_leaves_no_folder() {
+    let header = r#"{"a.weight":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}"#;
+    let large = [&(header.len() as u64).to_le_bytes()[..], header.as_bytes(), &1e30f32.to_le_bytes()].concat();
+    let place = Place::new();
+    place.write("model.safetensors", &large);
+    let run = RunOptions::default().fail_on(vec![Loss::Overflow]);
+    let request = CastRequest::new(DataType::Float16).run(run);
+    let output = place.output().join("more/folders");
+    cast_file(place.input(), &output, &request).expect_err("values overflow");
+    assert!(!place.output().exists());
+    // A folder that was there stays, and so does what is in one.
+    fs::create_dir_all(place.output().join("more")).expect("a folder");
+    cast_file(place.input(), &output, &request).expect_err("values overflow");
+    assert!(place.output().join("more").exists() && !output.exists());
+    cast_file(place.input(), &output, &CastRequest::new(DataType::BFloat16)).expect("cast");
+    cast_file(place.input(), &output, &request).expect_err("values overflow");
+    assert!(output.join("model.safetensors").exists());
 }

@@ -149,6 +149,11 @@ fn list(paths: &[&PathBuf]) -> String {
     text
 }
 
+/// Whether a folder is the root of a repository in a cache, or that of its snapshots.
+pub(crate) fn is_cache(folder: &Path) -> bool {
+    !matches!(snapshot(folder), Ok(None))
+}
+
 /// The snapshot that is meant by the root of a repository in a cache, or by the folder of its snapshots: that of the
 /// main branch, or the only one; `None` of any other folder.
 pub(crate) fn snapshot(folder: &Path) -> Result<Option<PathBuf>, FormatError> {

@@ -276,6 +276,30 @@ pub(crate) fn create_folder(file: &Path) -> Result<(), IoError> {
     fs::create_dir_all(folder).map_err(|error| IoError::new(folder, "make the folder", error))
 }
 
+/// The folders that a job makes: they go again where it fails, as far as they are empty then.
+#[derive(Default)]
+pub(crate) struct NewFolders(Vec<PathBuf>);
+
+impl NewFolders {
+    /// Those that are missing of the path to a file's folder, the innermost first.
+    pub(crate) fn of(file: &Path) -> NewFolders {
+        let missing = folder_of(file).ancestors().take_while(|folder| !folder.as_os_str().is_empty());
+        NewFolders(missing.take_while(|folder| fs::symlink_metadata(folder).is_err()).map(Path::to_owned).collect())
+    }
+
+    /// The job has not failed.
+    pub(crate) fn keep(mut self) {
+        self.0.clear();
+    }
+}
+
+impl Drop for NewFolders {
+    fn drop(&mut self) {
+        // A folder with something in it stays, and so do those around it.
+        let _ = self.0.iter().try_for_each(fs::remove_dir);
+    }
+}
+
 /// The temporary files that have names now. Nothing is named, renamed or removed without it.
 static NAMES: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 

@@ -3,6 +3,7 @@
 use crate::error::FileError;
 use crate::formats::checkpoint::{self, Index, Located};
 use crate::formats::error::FormatError;
+use crate::formats::folder::is_cache;
 use crate::formats::format::Format;
 use crate::formats::input::Input;
 use crate::io::atomic::folder_of;
@@ -65,6 +66,11 @@ impl<'p> Opened<'p> {
         };
         let checkpoint = Checkpoint::open(input, located, index.as_ref())?;
         let outputs = OutputPaths::of(located, index.as_ref(), output)?;
+        if let Some(folder) = outputs.folder.as_ref().filter(|folder| is_cache(folder)) {
+            // Its files are hashes and links: weights beside them belong to no snapshot.
+            let what = "the folder of a cache of huggingface_hub, which is not to be changed (name another output)";
+            return Err(FormatError::request(folder, what).into());
+        }
         let folder = index.as_ref().map_or_else(|| checkpoint.folder(input), Index::folder);
         let in_place = outputs.folder.as_ref().is_some_and(|output| is_same(output, folder));
         Ok(Opened { checkpoint, index, outputs, input, in_place, is_checked: false })

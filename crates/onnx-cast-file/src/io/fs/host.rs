@@ -292,6 +292,11 @@ pub fn rename(_: impl AsRef<Path>, _: impl AsRef<Path>) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
+/// Refused: folders are the host's.
+pub fn remove_dir(_: impl AsRef<Path>) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
 /// Folders are made with their files.
 pub fn create_dir_all(_: impl AsRef<Path>) -> io::Result<()> {
     Ok(())
