@@ -163,6 +163,7 @@ pub(crate) fn plan<R>(
         .targets()
         .try_for_each(|to| request.layout_or_default().check_file(to))
         .map_err(|error| checkpoint.error(None, error))?;
+    layouts::check_scale_rule(input, request.rule, request.selection.targets())?;
     layouts::check_plain(checkpoint, claim)?;
     let names = checkpoint.tensors().map(|(_, stored)| &*stored.name);
     request.selection.check_names(names).map_err(|error| FileError::invalid(input, error))?;
@@ -268,7 +269,8 @@ pub(crate) fn describe_in_files(
 /// The tensor by which readers know the layout.
 pub(crate) fn marker<'r>(layout: Scheme) -> Option<Row<'r>> {
     let name = layout.row().marker?;
-    let summary = TensorSummary { cast: true, ..TensorSummary::kept(name, vec![2], DataType::Float8E4M3FN, 2) };
+    let summary = TensorSummary::kept(name, vec![2], DataType::Float8E4M3FN, 2);
+    let summary = TensorSummary { cast: true, bytes_before: 0, ..summary };
     Some(Row { summary, tensor: TensorRef { file: 0, tensor: 0 }, origin: Origin::Bytes(vec![0; 2]) })
 }
 

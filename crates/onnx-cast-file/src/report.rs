@@ -18,7 +18,7 @@ use crate::formats::input::{Input, StoredTensor};
 use crate::formats::source::Items;
 use crate::inspect;
 use crate::io::progress::{Meter, Watch};
-use crate::layouts::{Checkpoint, Scheme};
+use crate::layouts::{Checkpoint, QuantizedFormat, Scheme, check_scale_rule};
 use crate::opened::{of_stored, with_task};
 use crate::pipeline::{PipelineError, Task, TaskInput};
 use crate::selection::{Pattern, Selection, check_names};
@@ -123,6 +123,12 @@ impl ReportRequest {
             let what = format!("{} does not hold {to}: {reason}", layout.name());
             return Err(FileError::invalid(path, Invalid::new(InvalidKind::Unsupported, what)));
         }
+        let formats = self.to.iter().filter_map(|to| match *to {
+            CandidateFormat::Block(format) => Some(QuantizedFormat::Block(format)),
+            CandidateFormat::Elements(data_type, _) => Some(QuantizedFormat::Elements(data_type)),
+            CandidateFormat::Bare(_) => None,
+        });
+        check_scale_rule(path, self.rule, formats)?;
         for &to in &self.to {
             match to {
                 CandidateFormat::Bare(to) if !to.is_numeric() => {

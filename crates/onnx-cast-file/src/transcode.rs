@@ -21,11 +21,12 @@ use crate::quantize::{self, QuantizeRequest};
 use crate::request::RunOptions;
 use crate::rewrite::{self, Check, Opened, Rewrite, Rewritten, Row};
 use crate::summary::Summary;
-use crate::text::Short;
+use crate::text::{Short, Wording};
 use calibration::{Carrier, Kind};
 use onnx_cast::{BlockFormat, DataType};
 use rows::{Made, Maker};
 use serde_json::Value;
+use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -97,6 +98,7 @@ pub(crate) fn plan<R>(
     let planner = Planner { checkpoint, weights: &weights, claims, request };
     planner.check_target().map_err(|error| checkpoint.error(None, error))?;
     let (formats, written): (Vec<_>, Vec<_>) = planner.plan()?.into_iter().unzip();
+    planner.check_joined(&written)?;
     let notes = planner.note_on_activations(&written).into_iter().collect();
     let places = weights.list.iter().enumerate().map(|(index, weight)| (&*weight.name, index)).collect();
     let carrier = Carrier { checkpoint, layout: request.layout, written: &written, places };
@@ -265,6 +267,30 @@ impl Planner<'_> {
         let (first, others) = (Short(&first.name), lost.count());
         let others = if others > 0 { format!(" and {others} more") } else { String::new() };
         Some(format!("the inputs of `{first}`{others} are quantized by the configuration, and are not in the output"))
+    }
+
+    /// Refuses scales of activations that only some of the matrices have that loaders join: the others would get
+    /// whatever is in memory.
+    fn check_joined(&self, written: &[WrittenWeight]) -> Result<(), FileError> {
+        let is_static = |index: usize| written[index].activations == Activations::Static;
+        let mut first = HashMap::new();
+        for (index, one) in written.iter().enumerate().filter(|_| self.request.layout.is_joined()) {
+            let Some(group) = quantize::joined(&one.module) else { continue };
+            let other = *first.entry(group).or_insert(index);
+            if is_static(other) == is_static(index) {
+                continue;
+            }
+            let [with, without] = if is_static(index) { [index, other] } else { [other, index] };
+            let what = format!(
+                "the inputs of `{}` have a scale, and it has none: loaders join both (",
+                Short(&self.weights.list[with].name)
+            );
+            let what = Wording::from(what).field("activations", " leaves out what data has told of activations)");
+            let weight = &self.weights.list[without];
+            let error = Invalid::new(InvalidKind::Missing, what).of_tensor(&weight.name);
+            return Err(self.checkpoint.error(Some(weight.tensor), error));
+        }
+        Ok(())
     }
 
     /// Refuses targets that MXFP4 does not become.

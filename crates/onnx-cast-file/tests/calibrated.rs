@@ -1,71 +1,22 @@
 //! Activations of quantized checkpoints: scales that data has told, what is left over when weights become plain, and
 //! what changes weights beside their scales.
 
+#[path = "common/folder.rs"]
+mod folder;
+
+use folder::{FP8, Folder, Stored, all, codes, float, floats, json, read, refused, values, weight};
 use onnx_cast::{BlockFormat, DataType};
 use onnx_cast_file::{
-    Activations, CandidateFormat, CastRequest, DequantizeRequest, DiffRequest, Granularity, InspectRequest,
-    QuantizeRequest, QuantizedFormat, ReportRequest, Scheme, Summary, TranscodeRequest, cast_file, dequantize_file,
-    diff, inspect, quantize_file, report, transcode_file,
+    Activations, CastRequest, DequantizeRequest, DiffRequest, Granularity, InspectRequest, QuantizeRequest,
+    QuantizedFormat, Scheme, Summary, TranscodeRequest, cast_file, dequantize_file, diff, inspect, quantize_file,
+    transcode_file,
 };
-use safetensors::tensor::TensorView;
-use safetensors::{Dtype, SafeTensors};
-use std::collections::BTreeMap;
+use safetensors::Dtype;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A tensor: name, type, shape and bytes.
-type Stored = (String, Dtype, Vec<usize>, Vec<u8>);
-
-fn floats(name: &str, shape: &[usize], values: &[f32]) -> Stored {
-    (name.to_owned(), Dtype::F32, shape.to_vec(), values.iter().flat_map(|value| value.to_le_bytes()).collect())
-}
-
-fn codes(name: &str, shape: &[usize]) -> Stored {
-    (name.to_owned(), Dtype::F8_E4M3, shape.to_vec(), vec![0x38; shape.iter().product()])
-}
-
 fn text(name: &str, text: &str) -> Stored {
     (name.to_owned(), Dtype::U8, vec![text.len()], text.as_bytes().to_vec())
-}
-
-/// A folder of its own with a checkpoint in it.
-struct Folder(tempfile::TempDir);
-
-impl Folder {
-    fn new(config: &str, tensors: &[Stored]) -> Folder {
-        Folder::with_metadata(config, tensors, None)
-    }
-
-    fn with_metadata(config: &str, tensors: &[Stored], metadata: Option<(&str, &str)>) -> Folder {
-        let folder = Folder(tempfile::tempdir().expect("a folder"));
-        fs::create_dir(folder.path("in")).expect("a folder");
-        let views = tensors.iter().map(|(name, data_type, shape, bytes)| {
-            (name.clone(), TensorView::new(*data_type, shape.clone(), bytes).expect("a tensor"))
-        });
-        let metadata = metadata.map(|(key, value)| [(key.to_owned(), value.to_owned())].into());
-        safetensors::serialize_to_file(views, metadata, &folder.path("in/model.safetensors")).expect("written");
-        fs::write(folder.path("in/config.json"), config).expect("written");
-        folder
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.0.path().join(name)
-    }
-}
-
-/// The tensors of a file: types, shapes and bytes.
-fn read(path: &Path) -> BTreeMap<String, (Dtype, Vec<usize>, Vec<u8>)> {
-    let bytes = fs::read(path).expect("a file");
-    let tensors = SafeTensors::deserialize(&bytes).expect("a checkpoint");
-    let tensors = tensors.tensors().into_iter();
-    tensors.map(|(name, view)| (name, (view.dtype(), view.shape().to_vec(), view.data().to_vec()))).collect()
-}
-
-const FP8: &str =
-    r#"{"torch_dtype": "bfloat16", "quantization_config": {"quant_method": "modelopt", "quant_algo": "FP8"}}"#;
-
-fn weight() -> Vec<Stored> {
-    vec![codes("m.weight", &[4, 4]), floats("m.weight_scale", &[], &[0.5])]
 }
 
 #[test]
@@ -82,26 +33,6 @@ fn numbers_that_json_lacks_stay_in_configurations() {
     cast_file(folder.path("out"), folder.path("half"), &CastRequest::new(DataType::Float16)).expect("cast");
     let half = fs::read_to_string(folder.path("half/config.json")).expect("a configuration");
     assert_eq!(half, plain.replace("bfloat16", "float16"));
-}
-
-/// Asserts that each job that reads weights refuses them with the same words.
-#[track_caller]
-fn refused(folder: &Folder, want: &str) {
-    let (input, output) = (folder.path("in"), folder.path("out"));
-    let to = vec![CandidateFormat::Bare(DataType::Float16)];
-    let by_value = DiffRequest::default().by_value(true);
-    let failures = [
-        ("dequantize", dequantize_file(&input, &output, &DequantizeRequest::new(DataType::Float)).map(drop)),
-        ("transcode", transcode_file(&input, &output, &TranscodeRequest::new(Scheme::Plain)).map(drop)),
-        ("report", report(&input, &ReportRequest::default().to(to)).map(drop)),
-        ("diff", diff(&input, &input, &by_value).map(drop)),
-    ];
-    for (job, done) in failures {
-        let error = done.expect_err(want).to_string();
-        assert!(error.contains(want) && !output.exists(), "{job}: {error}");
-    }
-    let found = inspect(&input, &InspectRequest::default()).expect("listed").quantized.expect("quantized weights");
-    assert!(found.warning.is_some_and(|warning| warning.to_string().contains(want)), "info: {want}");
 }
 
 /// Loaders would compute otherwise, though no weight has changed.
@@ -217,16 +148,6 @@ fn stored(name: &str, to: &Path) -> PathBuf {
     to.to_owned()
 }
 
-/// The tensors of all files of a folder.
-fn all(folder: &Path) -> BTreeMap<String, (Dtype, Vec<usize>, Vec<u8>)> {
-    let files = fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path());
-    files.filter(|path| path.extension().is_some_and(|end| end == "safetensors")).flat_map(|path| read(&path)).collect()
-}
-
-fn json(path: &Path) -> serde_json::Value {
-    serde_json::from_slice(&fs::read(path).expect("a file")).expect("JSON")
-}
-
 fn strings(value: &serde_json::Value) -> Vec<String> {
     let mut strings: Vec<String> = serde_json::from_value(value.clone()).expect("texts");
     strings.sort();
@@ -267,13 +188,6 @@ const FLOAT8: QuantizedFormat = QuantizedFormat::Elements(DataType::Float8E4M3FN
 const INT8: QuantizedFormat = QuantizedFormat::Elements(DataType::Int8);
 const NVFP4: QuantizedFormat = QuantizedFormat::Block(BlockFormat::NvFp4);
 const MXFP4: QuantizedFormat = QuantizedFormat::Block(BlockFormat::MxFp4);
-
-/// Values of a weight, of several magnitudes.
-fn values(name: &str, shape: &[usize]) -> Stored {
-    let len: usize = shape.iter().product();
-    let value = |index: usize| ((index * 37 % 101) as f32 - 50.0) * 2f32.powi((index * 7 % 9) as i32 - 8);
-    floats(name, shape, &(0..len).map(value).collect::<Vec<_>>())
-}
 
 #[test]
 fn blocks_of_modelopt_have_four_axes_and_whole_columns() {
@@ -441,14 +355,6 @@ fn activations_are_dynamic_or_kept() {
         transcode_file(&output, &again, &TranscodeRequest::new(Scheme::CompressedTensors)).expect("the same");
         assert!(all(&again) == tensors);
         assert_eq!(json(&again.join("config.json"))["quantization_config"]["config_groups"], config["config_groups"]);
-    }
-}
-
-fn float(tensors: &BTreeMap<String, (Dtype, Vec<usize>, Vec<u8>)>, name: &str) -> f32 {
-    let (data_type, _, bytes) = tensors.get(name).unwrap_or_else(|| panic!("{name} in {:?}", tensors.keys()));
-    match data_type {
-        Dtype::F32 => f32::from_le_bytes(bytes[..].try_into().expect("one number")),
-        _ => f32::from_bits(u32::from(u16::from_le_bytes(bytes[..].try_into().expect("one number"))) << 16),
     }
 }
 

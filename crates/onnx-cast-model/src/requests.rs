@@ -8,7 +8,7 @@ use crate::quantize::quantize_weights;
 use crate::source::ModelSource;
 use crate::weights::{MIN_SIZE, cast_constants};
 use onnx_cast::CastOptions;
-use onnx_cast_file::engine::{Input, diff_opened, open, open_all};
+use onnx_cast_file::engine::{Input, check_scale_rule, diff_opened, open, open_all};
 use onnx_cast_file::{
     BitCastRequest, CastRequest, DequantizeRequest, DiffRequest, Difference, FileError, FileInfo, Format,
     InspectRequest, ModelForm, QuantizeRequest, Report, ReportRequest, Summary, TranscodeRequest, Wording, check_names,
@@ -143,6 +143,7 @@ pub fn quantize_of(
         ("resume", request.run.resume, "is for checkpoints of several files (a model is written whole or not at all)"),
     ];
     FileError::refuse(source.path(), &fields)?;
+    check_scale_rule(source.path(), request.rule, request.selection.targets())?;
     quantize_weights(source, output, request)
 }
 

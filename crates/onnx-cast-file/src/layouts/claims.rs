@@ -40,8 +40,19 @@ pub(crate) struct Claims {
     pub(super) are_factors: bool,
     /// Whether all zero points are the middle of the range.
     pub(super) is_symmetric: bool,
+    /// Whether weights have no zero points, as groups of layers say it.
+    pub(super) symmetry: Vec<Symmetry>,
     /// What is not read here, and what is.
     pub(super) refused: Option<(String, &'static str)>,
+}
+
+/// What a group of layers says of zero points.
+#[derive(Clone, Debug)]
+pub(super) struct Symmetry {
+    pub(super) format: WeightFormat,
+    /// Names of layers, or of their kinds.
+    pub(super) layers: Vec<String>,
+    pub(super) is_symmetric: bool,
 }
 
 /// How keys and values are cached.
@@ -81,6 +92,14 @@ impl Claims {
         let mut found = self.activations.iter().filter(|(known, _)| *known == format).map(|(_, settings)| settings);
         let first = found.next()?;
         found.all(|settings| settings == first).then_some(first.as_ref())
+    }
+
+    /// Whether weights of a format have zero points in this layer; in doubt they need not.
+    pub(super) fn want_zero_points(&self, format: WeightFormat, layer: &str) -> bool {
+        let of_format = || self.symmetry.iter().filter(|group| group.format == format);
+        let named = of_format().find(|group| group.layers.iter().any(|name| name == layer));
+        named.is_some_and(|group| !group.is_symmetric)
+            || named.is_none() && of_format().next().is_some() && of_format().all(|group| !group.is_symmetric)
     }
 
     /// Refuses the checkpoint for something that the configuration says, and tells what is read.

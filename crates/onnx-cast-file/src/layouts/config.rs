@@ -96,17 +96,23 @@ impl Config {
         }
         let mut config = Config::default();
         let path = folder.join("config.json");
-        if let Some(object) = object(&path)? {
-            config.read_model(&object);
-            let is_own = config.take_own_key(&object).map_err(|error| FileError::invalid(&path, error))?;
-            if !is_own && let Some(quantization) = quantization_of(&object) {
+        let main = object(&path)?;
+        let quantization = main.as_ref().and_then(quantization_of);
+        if let Some(object) = &main {
+            config.read_model(object);
+            let is_own = config.take_own_key(object).map_err(|error| FileError::invalid(&path, error))?;
+            if !is_own && let Some(quantization) = quantization {
                 config.take(quantization, given).map_err(|error| FileError::invalid(&path, error))?;
             }
         }
         for (scheme, file) in Scheme::own_files() {
             let path = folder.join(file.name);
             if let Some(object) = object(&path)? {
-                config.take_own(scheme, file, &object).map_err(|error| FileError::invalid(&path, error))?;
+                let wrong = |error| FileError::invalid(&path, error);
+                if given.is_none() {
+                    check_own(file, quantization, &object).map_err(wrong)?;
+                }
+                config.take_own(scheme, file, &object).map_err(wrong)?;
             }
         }
         config.overrule(given);
@@ -232,6 +238,26 @@ impl Config {
         }
         Ok(())
     }
+}
+
+/// Compares what a layout's own file says with what `quantization_config` does.
+fn check_own(
+    file: &OwnFile,
+    quantization: Option<&Map<String, Value>>,
+    object: &Map<String, Value>,
+) -> Result<(), Invalid> {
+    let own = object.get(file.key).and_then(Value::as_object);
+    let (Some(find), Some(quantization), Some(own)) = (file.contradiction, quantization, own) else { return Ok(()) };
+    let Some([key, first, second]) = find(quantization, own) else { return Ok(()) };
+    let what = format!(
+        "`{}` is {} here, and {} by `{}` of config.json (remove the file that is wrong; ",
+        Short(&key),
+        Short(&second),
+        Short(&first),
+        QUANTIZATION[0]
+    );
+    let what = Wording::from(what).field("scheme", " names the layout, and the tensors decide)");
+    Err(Invalid::new(InvalidKind::Contradiction, what))
 }
 
 /// The rows of a layer's query, and those of its key and its value, by the numbers of heads and their size.

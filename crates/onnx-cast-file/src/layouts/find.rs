@@ -6,7 +6,7 @@ use super::claims::Claims;
 use super::companions::{ORPHANS, UNREAD, is_calibration, is_leftover};
 use super::config::Config;
 use super::row::{Row, before};
-use super::table::Scheme;
+use super::table::{Scheme, ZERO_POINTS};
 use super::weight::{Checkpoint, TensorRef, Weight};
 use crate::error::FileError;
 use crate::formats::error::{Invalid, InvalidKind};
@@ -195,6 +195,11 @@ impl Finder<'_> {
         }
         let found = weight.format();
         let layer = weight.name.strip_suffix(".weight").unwrap_or(&weight.name);
+        let tensor = &self.checkpoint.stored(weight.tensor).name;
+        if weight.zero_points.is_none() && self.claims.want_zero_points(found, layer) {
+            let what = "the tensor of zero points (`symmetric` is false in the configuration)";
+            return Err(Invalid::missing(tensor, what, &format!("{layer}.{ZERO_POINTS}")));
+        }
         let of_layer = self.claims.layers.get(layer);
         let claim = match of_layer {
             Some(claimed) if *claimed != found => claimed.to_string(),
@@ -207,7 +212,6 @@ impl Finder<'_> {
         let shape = crate::text::ShapeText(&scales.shape);
         let found = format!("{found} (scales of {}, {shape})", scales.data_type);
         let what = format!("the configuration claims {claim}, and the tensor holds {found}");
-        let tensor = &self.checkpoint.stored(weight.tensor).name;
         Err(Invalid::new(InvalidKind::Contradiction, what).of_tensor(tensor))
     }
 

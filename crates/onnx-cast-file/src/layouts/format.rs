@@ -1,9 +1,12 @@
 //! What weights are quantized to, and what has a scale.
 
+use crate::error::FileError;
 use crate::formats::gguf::GgufType;
 use crate::selection::Target;
-use onnx_cast::{BlockFormat, DataType, UnknownType};
+use crate::text::Wording;
+use onnx_cast::{BlockFormat, DataType, ScaleRule, UnknownType};
 use std::fmt;
+use std::path::Path;
 use std::str::FromStr;
 
 /// The format of quantized weights: a block format, or an element type with scales of float.
@@ -146,6 +149,30 @@ impl fmt::Display for QuantizedFormat {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.name())
     }
+}
+
+/// Refuses a rule for scales of MX where no format has such scales. The default rule is not told from none.
+///
+/// # Errors
+/// [`InvalidKind::Request`](crate::InvalidKind::Request), with the formats.
+pub fn check_scale_rule(
+    path: &Path,
+    rule: ScaleRule,
+    formats: impl Iterator<Item = QuantizedFormat>,
+) -> Result<(), FileError> {
+    let has_rule =
+        |to: &QuantizedFormat| matches!(to, QuantizedFormat::Block(format) if format.scale() == DataType::Float8E8M0);
+    let formats: Vec<QuantizedFormat> = formats.collect();
+    if rule == ScaleRule::default() || formats.iter().any(has_rule) {
+        return Ok(());
+    }
+    let mut names: Vec<&str> = formats.iter().map(|to| to.name()).collect();
+    names.dedup();
+    let rest = match &names[..] {
+        [] => " is for formats of MX, as mxfp4".to_owned(),
+        _ => format!(" is for formats of MX, as mxfp4: it changes no scale of {}", names.join(", ")),
+    };
+    Err(FileError::request(path, Wording::default().field("scale_rule", rest)))
 }
 
 /// What has a scale.

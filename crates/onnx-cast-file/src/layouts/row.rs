@@ -239,7 +239,12 @@ pub(crate) struct OwnFile {
     pub(crate) write: Option<Write>,
     /// As [`Configuration::cache`].
     pub(crate) cache: Option<AddCache>,
+    /// Finds in what `quantization_config` and this file say, in this order, a key whose values contradict each other.
+    pub(super) contradiction: Option<Contradiction>,
 }
+
+/// The key and the two values that contradict each other.
+pub(super) type Contradiction = fn(&Map<String, Value>, &Map<String, Value>) -> Option<[String; 3]>;
 
 /// Formats with the same choice of what has a scale, and the same loaders.
 pub(crate) struct Held {

@@ -102,6 +102,9 @@ impl<'a> Carrier<'a, '_> {
             return Err(self.refusal(tensor, "it has positive numbers"));
         }
         let value = if inverts { 1.0 / value } else { value };
+        if !value.is_finite() {
+            return Err(self.refusal(tensor, "its reciprocal is beyond the range of float"));
+        }
         let bytes = if keeps { bytes } else { value.to_le_bytes().to_vec() };
         let shape = row.shape_of_one().to_vec();
         let summary = TensorSummary::kept(&name, shape, stored.data_type, self.checkpoint.byte_len(tensor));

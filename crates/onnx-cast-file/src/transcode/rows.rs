@@ -52,6 +52,12 @@ impl<'a> Maker<'a, '_> {
         Row { summary: TensorSummary { to, bytes_after, cast: true, ..kept }, tensor, origin }
     }
 
+    /// A tensor that no bytes of the input become: these are those of another tensor of the weight.
+    fn added(&self, name: &str, shape: Vec<usize>, to: DataType, tensor: TensorRef, origin: Origin<'a>) -> Row<'a> {
+        let row = self.row(name, shape, to, tensor, origin);
+        Row { summary: TensorSummary { from: to, bytes_before: 0, ..row.summary }, ..row }
+    }
+
     /// A tensor as it is, under another name, with another shape and type.
     fn as_it_is(&self, name: &str, shape: Vec<usize>, to: DataType, tensor: TensorRef) -> Row<'a> {
         self.row(name, shape, to, tensor, Origin::Kept)
@@ -116,7 +122,7 @@ impl<'a> Maker<'a, '_> {
         let mut rows = vec![self.elements(elements), self.scales(scales, Float8E4M3FN)];
         if let Some((name, shape)) = &self.written.global {
             let global = NvFp4Global { weight: Arc::clone(&weight), divides: self.written.divides };
-            rows.push(self.row(name, shape.clone(), Float, self.weight.scales, computed(global, Float)));
+            rows.push(self.added(name, shape.clone(), Float, self.weight.scales, computed(global, Float)));
         }
         Made { rows, count: Some(Arc::new(ScaleCounts(weight))) }
     }
@@ -174,8 +180,11 @@ impl<'a> Maker<'a, '_> {
             rows.push(self.as_it_is(&format!("{start}{GROUPS}"), shape, Int32, tensor));
         }
         if let Some(name) = &written.shape {
-            let bytes = weight.matrix().map(|size| (size as u64).to_le_bytes()).concat();
-            rows.push(self.row(name, vec![2], Int64, weight.tensor, Origin::Bytes(bytes)));
+            let bytes = Origin::Bytes(weight.matrix().map(|size| (size as u64).to_le_bytes()).concat());
+            rows.push(match weight.others.first() {
+                Some(&shape) => self.row(name, vec![2], Int64, shape, bytes),
+                None => self.added(name, vec![2], Int64, weight.tensor, bytes),
+            });
         }
         Ok(Made { rows, count: None })
     }

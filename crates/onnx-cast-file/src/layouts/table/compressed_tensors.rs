@@ -1,6 +1,6 @@
 //! The configuration of compressed-tensors: groups of modules, each with the settings of its weights.
 
-use crate::layouts::claims::{Claims, KeyValueCache, pair};
+use crate::layouts::claims::{Claims, KeyValueCache, Symmetry, pair};
 use crate::layouts::format::{Activations, Granularity, QuantizedFormat};
 use crate::layouts::row::{Configuration, KeptNames};
 use crate::layouts::weight::WeightFormat;
@@ -49,6 +49,12 @@ fn claims(claims: &mut Claims, quantization: &Map<String, Value>) {
         }
         claims.block = claims.block.or(weights.get("block_structure").and_then(pair));
         claims.add(&[format], &format.to_string());
+        let targets = group.get("targets").and_then(Value::as_array).into_iter().flatten();
+        claims.symmetry.push(Symmetry {
+            format,
+            layers: targets.filter_map(|name| Some(name.as_str()?.to_owned())).collect(),
+            is_symmetric: weights.get("symmetric").and_then(Value::as_bool).unwrap_or(true),
+        });
         let activations = group.get("input_activations").filter(|settings| !settings.is_null());
         claims.activations.push((format, activations.cloned()));
         if format == WeightFormat::Fp8 && size == 32 {

@@ -47,7 +47,7 @@ const AUTO_GPTQ: &str = "auto_round:auto_gptq";
 
 /// A file that is the configuration, as AutoGPTQ, AutoRound and AutoAWQ write it.
 const fn own_file(name: &'static str) -> OwnFile {
-    OwnFile { name, key: "", has_model: false, write: None, cache: None }
+    OwnFile { name, key: "", has_model: false, write: None, cache: None, contradiction: None }
 }
 
 /// What AutoRound packed weights as: it has several layouts under one `quant_method`.

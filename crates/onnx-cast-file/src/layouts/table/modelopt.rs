@@ -22,6 +22,7 @@ pub(super) const CONFIGURATION: Configuration = Configuration {
         has_model: false,
         write: Some(own_file),
         cache: Some(cache_of_own),
+        contradiction: Some(contradiction),
     }],
 };
 
@@ -50,6 +51,52 @@ fn claims(claims: &mut Claims, quantization: &Map<String, Value>) {
             claims.layers.insert(name.clone(), format);
         }
     }
+}
+
+/// Compares `quantization_config` with the file of its own: what both say has to be the same.
+fn contradiction(config: &Map<String, Value>, own: &Map<String, Value>) -> Option<[String; 3]> {
+    let differ =
+        |key: &str, first: &Value, second: &Value| Some([key.to_owned(), first.to_string(), second.to_string()]);
+    let text = |object: &Map<String, Value>, key: &str| Some(object.get(key)?.as_str()?.to_ascii_uppercase());
+    match text(config, "quant_method") {
+        Some(method) if !method.starts_with("MODELOPT") => {
+            return own.get("quant_algo").and_then(|algorithm| {
+                differ("quant_algo", &format!("{} (quant_method)", method.to_lowercase()).into(), algorithm)
+            });
+        }
+        _ => {}
+    }
+    for key in ["quant_algo", "group_size"] {
+        let (first, second) = (value_of(config, key), value_of(own, key));
+        if let (Some(first), Some(second)) = (first, second)
+            && !first.to_string().eq_ignore_ascii_case(&second.to_string())
+        {
+            return differ(key, first, second);
+        }
+    }
+    let caches = [config.get("kv_cache_scheme"), own.get("kv_cache_quant_algo")];
+    if let [Some(first), Some(second)] = caches.map(KeyValueCache::of)
+        && (first == KeyValueCache::Float8) != (second == KeyValueCache::Float8)
+    {
+        let [first, second] = caches.map(|value| value.cloned().unwrap_or_default());
+        return differ("kv_cache_quant_algo", &first, &second);
+    }
+    let layers = |object: &'_ Map<String, Value>| object.get("quantized_layers")?.as_object().cloned();
+    let (first, second) = (layers(config)?, layers(own)?);
+    first.iter().find_map(|(name, layer)| {
+        let [first, second] = [layer, second.get(name)?].map(|layer| layer.get("quant_algo").cloned());
+        let (first, second) = (first?, second?);
+        (first != second).then(|| differ(name, &first, &second))?
+    })
+}
+
+/// A value other than null. The size of groups may be that of the only group.
+fn value_of<'o>(object: &'o Map<String, Value>, key: &str) -> Option<&'o Value> {
+    let only = || {
+        let groups = object.get("config_groups")?.as_object()?;
+        groups.values().next().filter(|_| groups.len() == 1)?.get("weights")?.get(key)
+    };
+    object.get(key).or_else(only).filter(|value| !value.is_null())
 }
 
 fn format_of(algorithm: &str, claims: &mut Claims) -> Option<WeightFormat> {

@@ -14,7 +14,14 @@ pub(super) const MISTRAL: Row = Row {
     configuration: Some(Configuration {
         key: Some(FORMAT),
         claims,
-        own_files: &[OwnFile { name: "params.json", key: "quantization", has_model: true, write: None, cache: None }],
+        own_files: &[OwnFile {
+            name: "params.json",
+            key: "quantization",
+            has_model: true,
+            write: None,
+            cache: None,
+            contradiction: None,
+        }],
         ..Configuration::BASE
     }),
     ..BASE
