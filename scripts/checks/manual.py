@@ -110,6 +110,17 @@ def model(path):
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
 
 
+def pipeline(path):
+    """A pipeline of diffusers: a text encoder of transformers, and a model of diffusers."""
+    path.mkdir()
+    llama(path / "text_encoder")
+    (path / "transformer").mkdir()
+    weights = {"blocks.0.to_q.weight": np.ones((64, 64), np.float32)}
+    save_file(weights, path / "transformer" / "diffusion_pytorch_model.safetensors")
+    libraries = {"text_encoder": ["transformers", "LlamaModel"], "transformer": ["diffusers", "FluxTransformer2DModel"]}
+    (path / "model_index.json").write_text(json.dumps(libraries))
+
+
 def from_llama(path, *arguments):
     with tempfile.TemporaryDirectory() as scratch:
         llama(Path(scratch) / "llama")
@@ -157,6 +168,7 @@ STAND_INS = {
     "llama": llama,
     "model": llama,
     "Llama": llama,
+    "FLUX.1-dev": pipeline,
     "model.safetensors": one_file,
     "diffusion.safetensors": one_file,
     "a.safetensors": one_file,

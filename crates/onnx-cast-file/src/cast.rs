@@ -2,6 +2,7 @@
 
 mod strings;
 
+use crate::collection::{Collection, Outcome};
 use crate::counts::Counters;
 use crate::error::FileError;
 use crate::formats::error::FormatError;
@@ -35,8 +36,23 @@ pub fn cast_file(
     request: &CastRequest,
 ) -> Result<Summary, FileError> {
     let input = input.as_ref();
+    let output = output.as_ref();
     request.model.refuse(input)?;
-    with_cast(request, |work| convert(input, output.as_ref(), request, work))
+    let Some(all) = Collection::find(input)? else { return cast_checkpoint(input, output, request) };
+    let fields = [
+        ("from", request.raw.from.is_some(), "is for raw bytes and .npy"),
+        ("shape", request.raw.shape.is_some(), "is for raw bytes"),
+    ];
+    FileError::refuse(input, &fields)?;
+    all.check_selection(&request.selection)?;
+    all.run(output, &request.run, |member, output, run| {
+        let request = request.clone().selection(member.selection(&request.selection)).run(run);
+        Ok(Outcome::Written(cast_checkpoint(member.path(), output, &request)?))
+    })
+}
+
+fn cast_checkpoint(input: &Path, output: &Path, request: &CastRequest) -> Result<Summary, FileError> {
+    with_cast(request, |work| convert(input, output, request, work))
 }
 
 /// Does what is to be done with casts.
@@ -64,7 +80,17 @@ pub fn bit_cast_file(
     output: impl AsRef<Path>,
     request: &BitCastRequest,
 ) -> Result<Summary, FileError> {
-    request.run.refuse_counts(input.as_ref())?;
+    let (input, output) = (input.as_ref(), output.as_ref());
+    request.run.refuse_counts(input)?;
+    let Some(all) = Collection::find(input)? else { return bit_cast_checkpoint(input, output, request) };
+    all.check_selection(&request.selection)?;
+    all.run(output, &request.run, |member, output, run| {
+        let request = request.clone().selection(member.selection(&request.selection)).run(run);
+        Ok(Outcome::Written(bit_cast_checkpoint(member.path(), output, &request)?))
+    })
+}
+
+fn bit_cast_checkpoint(input: &Path, output: &Path, request: &BitCastRequest) -> Result<Summary, FileError> {
     let (request, opset) = (request.as_cast(), request.opset);
     for to in request.selection.targets() {
         BitCast::new(to, opset).map_err(FileError::Operator)?;
@@ -75,7 +101,7 @@ pub fn bit_cast_file(
         to.filter(|to| to.bits() == stored.data_type.bits())
     };
     let work = Work { name: "bitcast", plan: &plan, select: &select, is_cast: false };
-    convert(input.as_ref(), output.as_ref(), &request, &work)
+    convert(input, output, &request, &work)
 }
 
 /// What is to be done with a file.

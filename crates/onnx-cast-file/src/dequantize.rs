@@ -2,6 +2,7 @@
 
 mod gguf;
 
+use crate::collection::{Collection, Outcome};
 use crate::counts::Counters;
 use crate::error::FileError;
 use crate::layouts::{self, Checkpoint, Config, Role, Scheme, TensorRef, Weight, WeightValues, Weights};
@@ -57,6 +58,15 @@ pub fn dequantize_file(
     if crate::formats::gguf::is_meant(input) {
         return gguf::dequantize(input, output, request);
     }
+    let Some(all) = Collection::find(input)? else { return dequantize_checkpoint(input, output, request) };
+    all.check_selection(&request.selection)?;
+    all.run(output, &request.run, |member, output, run| {
+        let request = request.clone().selection(member.selection(&request.selection)).run(run);
+        Outcome::of(dequantize_checkpoint(member.path(), output, &request))
+    })
+}
+
+fn dequantize_checkpoint(input: &Path, output: &Path, request: &DequantizeRequest) -> Result<Summary, FileError> {
     let opened = rewrite::open(input, output)?;
     let config = Config::of(&opened.checkpoint, input, request.scheme)?;
     plan(&opened, &config, request, |rewrite| rewrite.run())

@@ -2,10 +2,12 @@
 //! something that looks at them.
 
 mod by_value;
+mod collections;
 mod compare;
 mod quantized;
 mod values;
 
+use crate::collection::Collection;
 use crate::counts::Number;
 use crate::error::FileError;
 use crate::formats::checkpoint;
@@ -151,6 +153,26 @@ pub fn open_all<E: From<FileError>>(path: &Path, open: impl Fn(&Path) -> Result<
 pub fn inspect(path: impl AsRef<Path>, request: &InspectRequest) -> Result<FileInfo, FileError> {
     let path = path.as_ref();
     FileError::refuse(path, &[("types", request.types, "is for models (.onnx)")])?;
+    let Some(all) = Collection::find(path)? else { return inspect_checkpoint(path, request) };
+    all.check_names(&request.include, &request.exclude)?;
+    let mut info =
+        FileInfo { format: Format::Safetensors, files: 0, metadata: Vec::new(), tensors: Vec::new(), quantized: None };
+    for member in all.checkpoints() {
+        let [include, exclude] = [&request.include, &request.exclude].map(|patterns| member.patterns(patterns));
+        let found = inspect_checkpoint(member.path(), &request.clone().include(include).exclude(exclude))?;
+        info.files += found.files;
+        let entries = found.metadata.into_iter().filter(|pair| !info.metadata.contains(pair)).collect::<Vec<_>>();
+        info.metadata.extend(entries);
+        let named = |tensor: TensorInfo| TensorInfo { name: member.name_of(&tensor.name), ..tensor };
+        info.tensors.extend(found.tensors.into_iter().map(named));
+        if let Some(found) = found.quantized {
+            quantized::join(&mut info.quantized, found, |name| member.name_of(name));
+        }
+    }
+    Ok(info)
+}
+
+fn inspect_checkpoint(path: &Path, request: &InspectRequest) -> Result<FileInfo, FileError> {
     let opened = Checkpoint::of(open_all(path, |path| open(path, request.from))?);
     let mut quantized = quantized::quantized(path, &opened, request.values);
     let weights = quantized.iter().flat_map(|quantized| &quantized.weights).map(|weight| &*weight.name);
@@ -210,6 +232,24 @@ pub fn diff(
     request: &DiffRequest,
 ) -> Result<Vec<(String, Difference)>, FileError> {
     let paths = [first.as_ref(), second.as_ref()];
+    if let Some(both) = Collection::both(paths)? {
+        return collections::diff(&both, request);
+    }
+    diff_checkpoints(paths, request)
+}
+
+/// As [`diff`], of folders of several checkpoints; `None` where neither is one.
+///
+/// # Errors
+/// As [`diff`], and where only one of them is.
+pub fn diff_collections(
+    paths: [&Path; 2],
+    request: &DiffRequest,
+) -> Result<Option<Vec<(String, Difference)>>, FileError> {
+    Collection::both(paths)?.map(|both| collections::diff(&both, request)).transpose()
+}
+
+fn diff_checkpoints(paths: [&Path; 2], request: &DiffRequest) -> Result<Vec<(String, Difference)>, FileError> {
     let all = |path| open_all(path, |path| open(path, None));
     diff_opened(paths, [all(paths[0])?, all(paths[1])?], request)
 }

@@ -31,6 +31,7 @@
 #[macro_use]
 mod builders;
 mod cast;
+mod collection;
 mod counts;
 mod dequantize;
 mod error;
@@ -94,7 +95,7 @@ pub mod engine {
     pub use crate::formats::pb;
     pub use crate::formats::protobuf::{onnx, outline, wire};
     pub use crate::formats::source::{Items, Source, SourceData, byte_len};
-    pub use crate::inspect::{diff_opened, inspect_opened, open, open_all};
+    pub use crate::inspect::{diff_collections, diff_opened, inspect_opened, open, open_all};
     pub use crate::io::atomic::{check_vacant, folder_of, link_over, together};
     pub use crate::io::progress::Meter;
     pub use crate::io::{FolderLock, create_page, fs, links, memory};

@@ -17,6 +17,7 @@ mod weight;
 pub use constant::{ConstantRequest, QuantizedConstant, Scaled};
 pub use values::StoredValues;
 
+use crate::collection::{Collection, Outcome};
 use crate::error::FileError;
 use crate::formats::error::{FormatError, Invalid, InvalidKind};
 use crate::formats::format::Format;
@@ -132,7 +133,21 @@ pub fn quantize_file(
         check_is_gguf(output.as_ref(), request)?;
         return gguf::quantize(input, output.as_ref(), request);
     }
-    let opened = rewrite::open(input, output.as_ref())?;
+    let output = output.as_ref();
+    let Some(all) = Collection::find(input)? else { return quantize_checkpoint(input, output, request) };
+    let (layout, selection) = (request.layout_or_default(), &request.selection);
+    all.check_selection(selection)?;
+    all.run(output, &request.run, |member, output, run| {
+        if let Err(reason) = member.takes(layout, selection) {
+            return Ok(Outcome::Kept(reason));
+        }
+        let request = request.clone().selection(member.selection(selection)).run(run);
+        Outcome::of(quantize_checkpoint(member.path(), output, &request))
+    })
+}
+
+fn quantize_checkpoint(input: &Path, output: &Path, request: &QuantizeRequest) -> Result<Summary, FileError> {
+    let opened = rewrite::open(input, output)?;
     let folder = opened.checkpoint.folder(input);
     plan(&opened, layouts::claim_of_folder(folder), &layouts::model_of_folder(folder), request, |rewrite| rewrite.run())
 }

@@ -11,6 +11,7 @@ mod scaled;
 mod survey;
 mod verdict;
 
+use crate::collection::Collection;
 use crate::error::FileError;
 use crate::formats::error::{Invalid, InvalidKind};
 use crate::formats::format::Format;
@@ -182,6 +183,20 @@ pub fn report(path: impl AsRef<Path>, request: &ReportRequest) -> Result<Report,
     // Before anything is read.
     let path = path.as_ref();
     request.check(path)?;
+    let Some(all) = Collection::find(path)? else { return report_checkpoint(path, request) };
+    all.check_names(&request.include, &request.exclude)?;
+    let mut report = request.empty_report();
+    for member in all.checkpoints() {
+        let [include, exclude] = [&request.include, &request.exclude].map(|patterns| member.patterns(patterns));
+        let found = report_checkpoint(member.path(), &request.clone().include(include).exclude(exclude))?;
+        report.others += found.others;
+        let named = |tensor: TensorReport| TensorReport { name: member.name_of(&tensor.name), ..tensor };
+        report.tensors.extend(found.tensors.into_iter().map(named));
+    }
+    Ok(report)
+}
+
+fn report_checkpoint(path: &Path, request: &ReportRequest) -> Result<Report, FileError> {
     let opened = Checkpoint::of(inspect::open_all(path, |path| inspect::open(path, request.from))?);
     inspect::refuse_changes(path, &opened)?;
     report_opened(&opened.files, request)

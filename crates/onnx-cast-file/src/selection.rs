@@ -94,6 +94,8 @@ pub struct Pattern {
     text: String,
     matcher: Matcher,
     is_optional: bool,
+    /// What names may have before them, and a `/`.
+    folder: Option<String>,
 }
 
 #[derive(Clone, Debug)]
@@ -106,7 +108,18 @@ impl Pattern {
     /// Whether a name matches.
     pub fn matches(&self, name: &str) -> bool {
         let (Matcher::Glob(regex) | Matcher::Regex(regex)) = &self.matcher;
-        regex.is_match(name)
+        regex.is_match(name) || self.folder.as_ref().is_some_and(|folder| regex.is_match(&format!("{folder}/{name}")))
+    }
+
+    /// The same pattern, for names in a folder: it may match them with its name before them. An empty name is none.
+    pub(crate) fn within(self, folder: &str) -> Self {
+        let folder = Some(folder.to_owned()).filter(|folder| !folder.is_empty());
+        Pattern { folder, ..self }
+    }
+
+    /// Whether it may match no name of a file.
+    pub(crate) fn is_optional(&self) -> bool {
+        self.is_optional
     }
 
     /// The same pattern, which may match no name of a file: it is meant for several files.
@@ -166,7 +179,7 @@ impl FromStr for Pattern {
             Some(regex) => Matcher::Regex(of(regex)?),
             None => Matcher::Glob(of(&to_regex(text).map_err(wrong)?)?),
         };
-        Ok(Pattern { text: text.to_owned(), matcher, is_optional: false })
+        Ok(Pattern { text: text.to_owned(), matcher, is_optional: false, folder: None })
     }
 }
 

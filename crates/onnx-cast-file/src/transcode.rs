@@ -10,6 +10,7 @@ mod mxfp4;
 mod rows;
 mod scales;
 
+use crate::collection::{Collection, Outcome};
 use crate::error::FileError;
 use crate::formats::error::{Invalid, InvalidKind};
 use crate::layouts::{
@@ -72,8 +73,15 @@ pub fn transcode_file(
     output: impl AsRef<Path>,
     request: &TranscodeRequest,
 ) -> Result<Summary, FileError> {
-    let input = input.as_ref();
-    let opened = rewrite::open(input, output.as_ref())?;
+    let (input, output) = (input.as_ref(), output.as_ref());
+    let Some(all) = Collection::find(input)? else { return transcode_checkpoint(input, output, request) };
+    all.run(output, &request.run, |member, output, run| {
+        Outcome::of(transcode_checkpoint(member.path(), output, &request.clone().run(run)))
+    })
+}
+
+fn transcode_checkpoint(input: &Path, output: &Path, request: &TranscodeRequest) -> Result<Summary, FileError> {
+    let opened = rewrite::open(input, output)?;
     let config = Config::of(&opened.checkpoint, input, request.scheme)?;
     plan(&opened, &config, request, |rewrite| rewrite.run())
 }

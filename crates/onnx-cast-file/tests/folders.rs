@@ -179,7 +179,6 @@ fn mistrals_own_files_are_the_same_weights_again() {
 #[test]
 fn folders_of_other_things_say_what_to_name() {
     let diffusers = Place::new();
-    diffusers.write("model_index.json", b"{}");
     diffusers.write("unet/diffusion_pytorch_model.safetensors", &weights("a.weight"));
     diffusers.write("vae/diffusion_pytorch_model.safetensors", &weights("a.weight"));
     diffusers.write("scheduler/scheduler_config.json", b"{}");
@@ -210,12 +209,31 @@ fn folders_of_other_things_say_what_to_name() {
     let said = "0 of *.safetensors.index.json and 2 of *.safetensors in this folder, `model-00001-of-00002.safetensors`, \
                 `model-00002-of-00002.safetensors` (the index that belongs to them is missing)";
     assert_eq!(parts.refused(""), said);
-    let variants = Place::new();
-    variants.write("model.fp16.safetensors", &weights("a.weight"));
-    variants.write("model.safetensors", &weights("a.weight"));
-    let said = "0 of *.safetensors.index.json and 2 of *.safetensors in this folder, `model.fp16.safetensors`, \
+    let several = Place::new();
+    several.write("adapter.safetensors", &weights("a.weight"));
+    several.write("model.safetensors", &weights("a.weight"));
+    let said = "0 of *.safetensors.index.json and 2 of *.safetensors in this folder, `adapter.safetensors`, \
                 `model.safetensors` (want one; name the file)";
-    assert_eq!(variants.refused(""), said);
+    assert_eq!(several.refused(""), said);
+}
+
+#[test]
+fn variants_of_a_file_are_left_out() {
+    let place = Place::new();
+    for name in ["model.fp16.safetensors", "model.non_ema.safetensors", "model.safetensors"] {
+        place.write(name, &weights(if name == "model.safetensors" { "plain.weight" } else { "variant.weight" }));
+    }
+    let done = place.cast("").expect("cast");
+    assert_eq!(done.tensors[0].name, "plain.weight");
+    let left_out: Vec<&str> = done.left_out.iter().map(|(name, _)| &**name).collect();
+    assert_eq!(left_out, ["model.fp16.safetensors", "model.non_ema.safetensors"]);
+    assert_eq!(place.written(), ["model.safetensors"]);
+    // A variant alone is what is meant; two are not.
+    fs::remove_file(place.input().join("model.safetensors")).expect("removed");
+    fs::remove_dir_all(place.output()).expect("removed");
+    assert!(place.refused("").contains("2 of *.safetensors in this folder"));
+    fs::remove_file(place.input().join("model.non_ema.safetensors")).expect("removed");
+    assert_eq!(place.cast("").expect("cast").tensors[0].name, "variant.weight");
 }
 
 #[test]

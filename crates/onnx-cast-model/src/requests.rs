@@ -8,7 +8,7 @@ use crate::quantize::quantize_weights;
 use crate::source::ModelSource;
 use crate::weights::{MIN_SIZE, cast_constants};
 use onnx_cast::CastOptions;
-use onnx_cast_file::engine::{Input, check_scale_rule, diff_opened, open, open_all};
+use onnx_cast_file::engine::{Input, check_scale_rule, diff_collections, diff_opened, open, open_all};
 use onnx_cast_file::{
     BitCastRequest, CastRequest, DequantizeRequest, DiffRequest, Difference, FileError, FileInfo, Format,
     InspectRequest, ModelForm, QuantizeRequest, Report, ReportRequest, Summary, TranscodeRequest, Wording, check_names,
@@ -262,6 +262,11 @@ pub fn diff(
 /// # Errors
 /// As [`diff`].
 pub fn diff_of(sources: [ModelSource<'_>; 2], request: &DiffRequest) -> Result<Vec<(String, Difference)>, Error> {
+    if let [ModelSource::File(first), ModelSource::File(second)] = sources
+        && let Some(found) = diff_collections([first, second], request)?
+    {
+        return Ok(found);
+    }
     let inputs = [opened(sources[0])?, opened(sources[1])?];
     Ok(diff_opened(sources.map(ModelSource::path), inputs, request)?)
 }

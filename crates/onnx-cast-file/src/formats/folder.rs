@@ -67,6 +67,14 @@ impl Contents {
         for list in [&mut all.indices, &mut all.files, &mut all.others] {
             list.sort();
         }
+        // diffusers keeps the same weights in other types beside them, as `model.fp16.safetensors`.
+        let stem =
+            |path: &PathBuf| path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
+        let is_variant = |path: &PathBuf, of: &PathBuf| path == of || stem(path).starts_with(&format!("{}.", stem(of)));
+        let plain = all.files.iter().find(|plain| all.files.iter().all(|path| is_variant(path, plain))).cloned();
+        if let Some(plain) = plain {
+            all.files.retain(|path| *path == plain);
+        }
         Ok(all)
     }
 
@@ -127,7 +135,7 @@ fn is_cached_model(path: &Path) -> bool {
 }
 
 /// Whether a path is a folder with weights that are read. Links to folders are not followed.
-fn has_weights(path: &Path) -> bool {
+pub(crate) fn has_weights(path: &Path) -> bool {
     let is_folder = fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_dir());
     is_folder && fs::entries(path).is_ok_and(|entries| entries.iter().any(|entry| name_ends(entry, ".safetensors")))
 }

@@ -91,6 +91,23 @@ pub(super) fn quantized(path: &Path, checkpoint: &Checkpoint, reads_scales: bool
     Some(Quantized { warning, ..list(checkpoint, &weights) })
 }
 
+/// Adds the weights of another checkpoint, under other names.
+pub(super) fn join(all: &mut Option<Quantized>, found: Quantized, named: impl Fn(&str) -> String) {
+    let weights = found.weights.into_iter().map(|mut weight| {
+        weight.name = named(&weight.name);
+        weight.tensors.iter_mut().for_each(|(_, name)| *name = named(name));
+        weight
+    });
+    match all {
+        None => *all = Some(Quantized { scheme: found.scheme, weights: weights.collect(), warning: found.warning }),
+        Some(all) => {
+            all.weights.extend(weights);
+            all.scheme = all.scheme.filter(|scheme| found.scheme == Some(*scheme));
+            all.warning = all.warning.take().or(found.warning);
+        }
+    }
+}
+
 /// The quantized weights of a checkpoint, which must not contradict itself; none where neither configuration nor names
 /// tell of any.
 pub(crate) fn consistent(checkpoint: &Checkpoint, config: &Config) -> Result<Quantized, FileError> {

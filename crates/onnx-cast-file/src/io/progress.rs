@@ -24,6 +24,15 @@ impl Watch {
     pub fn stopping(tell: impl Fn(u64, u64) -> ControlFlow<()> + Send + Sync + 'static) -> Watch {
         Watch(Arc::new(tell))
     }
+
+    /// The same for a part of the work, with so many bytes before it, of its own and in all. It may count in other units.
+    pub(crate) fn part(&self, before: u64, own: u64, total: u64) -> Watch {
+        let whole = self.clone();
+        Watch::stopping(move |done, of| {
+            let done = u128::from(own) * u128::from(done) / u128::from(of.max(1));
+            (whole.0)(before + done as u64, total)
+        })
+    }
 }
 
 impl fmt::Debug for Watch {

@@ -100,6 +100,12 @@ impl Scheme {
         Err(self.not_held(to, &format!("they are in {file} files, which `quantize` writes of plain weights in files")))
     }
 
+    /// Whether a program loads weights of a format.
+    pub(crate) fn is_loaded_by(self, to: QuantizedFormat, program: &str) -> bool {
+        let mut held = self.row().held.iter().filter(|held| held.formats.contains(&to));
+        held.any(|held| matches!(held.loaders, Loaders::Are(programs) if programs.contains(&program)))
+    }
+
     /// What has a scale, and whether the layout has that.
     pub(crate) fn granularity(self, to: QuantizedFormat, asked: Option<Granularity>) -> Result<Granularity, Invalid> {
         self.choose(to, asked, None).map(|(granularity, _)| granularity)

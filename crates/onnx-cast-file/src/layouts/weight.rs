@@ -61,6 +61,15 @@ impl Checkpoint {
         Ok(Checkpoint::of(files))
     }
 
+    /// Opens what a path stands for, with the index where there is one.
+    pub(crate) fn located(path: &Path, located: &Located) -> Result<Checkpoint, FormatError> {
+        let index = match located {
+            Located::Index(path) => Some(Index::read(path)?),
+            _ => None,
+        };
+        Checkpoint::open(path, located, index.as_ref())
+    }
+
     /// Of files that are open.
     pub(crate) fn of(files: Vec<Input>) -> Checkpoint {
         let mut places = HashMap::new();

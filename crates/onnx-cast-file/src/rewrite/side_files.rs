@@ -27,8 +27,9 @@ const MOST_WITHIN: usize = 4;
 /// The other files of a folder that is written.
 #[derive(Default)]
 pub(crate) struct SideFiles {
-    /// The folder that they are in.
+    /// The folder that they are in, and whether all of its files are meant, weights too.
     folder: PathBuf,
+    is_whole: bool,
     /// Files that are copied as they are, from the folder and from those within it.
     pub(super) copied: Vec<PathBuf>,
     /// What is not copied, each with the reason.
@@ -58,20 +59,49 @@ impl SideFiles {
         if !fs::is_dir(folder) || is_same(folder, output) {
             return Ok(SideFiles::default());
         }
-        let mut all = SideFiles { folder: folder.to_owned(), ..SideFiles::default() };
         let own: Vec<&Path> = opened.checkpoint.files.iter().map(Input::path).collect();
-        all.add(folder, output, &own, MOST_WITHIN)?;
+        SideFiles::around(folder, output, &own)
+    }
+
+    /// The same of a folder, but for these files and folders.
+    pub(crate) fn around(folder: &Path, output: &Path, own: &[&Path]) -> Result<SideFiles, FileError> {
+        let mut all = SideFiles { folder: folder.to_owned(), ..SideFiles::default() };
+        all.add(folder, output, own, MOST_WITHIN)?;
         all.copied.sort();
         all.left_out.sort();
         all.count = all.copied.len();
         Ok(all)
     }
 
+    /// All files of a folder, weights too.
+    pub(crate) fn whole(folder: &Path) -> Result<SideFiles, FileError> {
+        let mut all = SideFiles { folder: folder.to_owned(), is_whole: true, ..SideFiles::default() };
+        all.add(folder, folder, &[], MOST_WITHIN)?;
+        all.count = all.copied.len();
+        Ok(all)
+    }
+
+    /// How many files are copied.
+    pub(crate) fn count(&self) -> usize {
+        self.count
+    }
+
+    /// What is not copied, each with the reason.
+    pub(crate) fn left_out(&self) -> &[(String, String)] {
+        &self.left_out
+    }
+
+    /// Copies all of them.
+    pub(crate) fn copy_to(&self, folder: &Path, resume: bool) -> Result<(), FileError> {
+        self.copy(folder, false, resume).map(drop)
+    }
+
     /// Adds the files of a folder, and of so many levels of folders within it.
     fn add(&mut self, folder: &Path, output: &Path, own: &[&Path], levels: usize) -> Result<(), FileError> {
         for path in fs::entries(folder).map_err(|error| FileError::io(folder, "read", error))? {
             let name = lower_name(&path);
-            if name.starts_with('.') || own.contains(&&*path) || is_index(&name) || is_same(&path, output) {
+            let is_other = name.starts_with('.') || !self.is_whole && is_index(&name);
+            if is_other || own.contains(&&*path) || is_same(&path, output) {
                 continue;
             }
             let leave_out = |all: &mut SideFiles, reason: &str| {
@@ -81,14 +111,14 @@ impl SideFiles {
             if is_folder(&path) {
                 if levels == 0 {
                     leave_out(self, "a folder too many levels within");
-                } else if holds_weights(&path, levels) {
+                } else if !self.is_whole && holds_weights(&path, levels) {
                     leave_out(self, "a folder with weights of its own: name it, with an output of its own");
                 } else {
                     self.add(&path, output, own, levels - 1)?;
                 }
             } else if fs::is_dir(&path) {
                 leave_out(self, "a link to a folder");
-            } else if is_weights(&name) {
+            } else if !self.is_whole && is_weights(&name) {
                 leave_out(self, "other weights");
             } else if fs::is_file(&path) {
                 links::check_read_within(&self.folder, &path)?;
@@ -298,7 +328,7 @@ fn is_folder(path: &Path) -> bool {
 }
 
 /// Whether weights are in a folder, or within so many levels of folders in it.
-fn holds_weights(folder: &Path, levels: usize) -> bool {
+pub(crate) fn holds_weights(folder: &Path, levels: usize) -> bool {
     let is_found = |path: &PathBuf| {
         if is_folder(path) { levels > 0 && holds_weights(path, levels - 1) } else { is_weights(&lower_name(path)) }
     };
