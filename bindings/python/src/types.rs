@@ -37,7 +37,8 @@ pub(crate) fn setup(
     make: Py<PyAny>,
 ) -> PyResult<()> {
     let mut table = Registered { inputs: Vec::new(), outputs: Vec::new(), others, make };
-    table.outputs.resize_with(DataType::ALL.len() + 1, || None);
+    let last = DataType::ALL.iter().map(|known| known.onnx()).max().unwrap_or_default();
+    table.outputs.resize_with(last as usize + 1, || None);
     for (dtype, number) in dtypes {
         let data_type = number_to_type(number)?;
         table.inputs.push((dtype.num(), data_type));
@@ -73,9 +74,9 @@ pub(crate) fn make<'py>(py: Python<'py>) -> PyResult<&'py Bound<'py, PyAny>> {
 /// The type with ONNX's number.
 pub(crate) fn number_to_type(number: i64) -> PyResult<DataType> {
     DataType::from_onnx(number).ok_or_else(|| {
-        let last = DataType::ALL.len();
+        let known = DataType::onnx_numbers();
         refused(format_args!(
-            "{number} is not an element type of ONNX's (want a TensorProto.DataType from 1 to {last})"
+            "{number} is not an element type of ONNX's (want a TensorProto.DataType from {known})"
         ))
     })
 }

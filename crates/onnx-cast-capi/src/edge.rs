@@ -129,7 +129,7 @@ fn of_panic(panic: &(dyn Any + Send)) -> Failure {
 #[inline(always)]
 pub(crate) fn type_of(number: i32) -> Result<DataType, Failure> {
     DataType::from_onnx(number.into()).ok_or_else(|| {
-        Failure::invalid(format_args!("{number} is not an element type (want 1 to {})", DataType::ALL.len()))
+        Failure::invalid(format_args!("{number} is not an element type (want {})", DataType::onnx_numbers()))
     })
 }
 

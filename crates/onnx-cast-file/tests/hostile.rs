@@ -87,8 +87,8 @@ fn every_byte_replaced_inserted_and_removed() {
 fn claims() {
     let fits = |dim: &u64| usize::try_from(*dim).is_ok();
     for dims in [&[u64::MAX >> 1][..], &[1 << 62], &[1 << 40], &[1 << 32, 1 << 32], &[0, u64::MAX >> 1], &[1 << 63]] {
-        let types = DataType::ALL.len() as u8;
-        for data_type in 0..types + 2 {
+        let last = DataType::ALL[DataType::ALL.len() - 1] as u8;
+        for data_type in 0..last + 3 {
             for field in [0, 4, 5, 6, 7, 9, 10, 11] {
                 let mut message = Vec::new();
                 for &dim in dims {
@@ -102,7 +102,7 @@ fn claims() {
                 let ok = common::read(Format::TensorProto, &message, None).is_ok();
                 // An entry of string_data is a string, be it empty.
                 let empty = dims[0] == 0 && dims.iter().all(fits);
-                assert_eq!(ok, empty && (1..=types).contains(&data_type) && field != 6, "{message:?}");
+                assert_eq!(ok, empty && DataType::from_onnx(data_type.into()).is_some() && field != 6, "{message:?}");
             }
         }
     }

@@ -87,7 +87,7 @@ macro_rules! type_table {
             $($(#[$doc])* $variant = $code,)*
         }
 
-        static TABLE: &[TypeInfo] = &[$(TypeInfo {
+        const ROWS: &[TypeInfo] = &[$(TypeInfo {
             data_type: DataType::$variant,
             name: $name,
             aliases: &$aliases,
@@ -109,7 +109,7 @@ const BINARY32: FloatFormat = FloatFormat::ieee(8, 23);
 const BINARY64: FloatFormat = FloatFormat::ieee(11, 52);
 
 // Columns: number, name, aliases, bits, kind, first version of Cast, CastLike, BitCast. The rows are in the order of
-// the numbers, which are contiguous from 1, because `DataType::info` indexes by them.
+// the numbers, which may have gaps.
 type_table! {
     /// IEEE 754 binary32.
     Float = 1, "float", ["f32", "fp32", "float32", "single"], 32, Kind::Float(BINARY32), Some(1), Some(15), Some(26);
@@ -177,6 +177,33 @@ type_table! {
         Kind::Float(Float6E3M2::FORMAT), Some(28), None, None;
 }
 
+/// How many numbers there are up to the largest of a type, 0 included: the length of a table by number.
+pub(crate) const NUMBERS: usize = DataType::ALL[DataType::ALL.len() - 1] as usize + 1;
+
+/// The rows by number. A number between those of two types has a row that nothing reads: `DataType` has no such value.
+static TABLE: [TypeInfo; NUMBERS] = {
+    let mut table = [ROWS[0]; NUMBERS];
+    let (mut i, mut last) = (0, 0);
+    while i < ROWS.len() {
+        let number = ROWS[i].data_type as usize;
+        assert!(number > last, "the rows of `type_table!` are in the order of ONNX's numbers, from 1");
+        (table[number], last) = (ROWS[i], number);
+        i += 1;
+    }
+    table
+};
+
+/// The types by number.
+static BY_NUMBER: [Option<DataType>; NUMBERS] = {
+    let mut types = [None; NUMBERS];
+    let mut i = 0;
+    while i < DataType::ALL.len() {
+        types[DataType::ALL[i] as usize] = Some(DataType::ALL[i]);
+        i += 1;
+    }
+    types
+};
+
 /// Length of [`DataType::NUMERIC`].
 const NUMERIC_COUNT: usize = {
     let (mut i, mut n) = (0, 0);
@@ -206,7 +233,7 @@ impl DataType {
     /// The row of the type table.
     #[inline]
     pub const fn info(self) -> &'static TypeInfo {
-        &TABLE[self as usize - 1]
+        &TABLE[self as usize]
     }
 
     /// The type with this `TensorProto.DataType` number; `None` for 0 (UNDEFINED) and for numbers that ONNX does not
@@ -219,7 +246,18 @@ impl DataType {
     /// assert_eq!(DataType::from_onnx(0), None);
     /// ```
     pub const fn from_onnx(code: i64) -> Option<DataType> {
-        if code >= 1 && code <= DataType::ALL.len() as i64 { Some(DataType::ALL[code as usize - 1]) } else { None }
+        if code >= 0 && code < NUMBERS as i64 { BY_NUMBER[code as usize] } else { None }
+    }
+
+    /// The numbers that ONNX has for types, in words for an error.
+    ///
+    /// ```
+    /// use onnx_cast::DataType;
+    ///
+    /// assert!(DataType::onnx_numbers().starts_with("1 to "));
+    /// ```
+    pub fn onnx_numbers() -> String {
+        runs(DataType::ALL.iter().map(|data_type| data_type.onnx()))
     }
 
     /// The `TensorProto.DataType` number.
@@ -319,8 +357,8 @@ impl DataType {
     /// Position in [`DataType::NUMERIC`].
     pub(crate) const fn numeric_index(self) -> Option<usize> {
         /// Indexed by the type's number. Searching the list took longer than a cast of 16 elements.
-        const PLACES: [Option<usize>; DataType::ALL.len() + 1] = {
-            let mut places = [None; DataType::ALL.len() + 1];
+        const PLACES: [Option<usize>; NUMBERS] = {
+            let mut places = [None; NUMBERS];
             let mut i = 0;
             while i < DataType::NUMERIC.len() {
                 places[DataType::NUMERIC[i] as usize] = Some(i);
@@ -330,6 +368,19 @@ impl DataType {
         };
         PLACES[self as usize]
     }
+}
+
+/// Increasing numbers in words: `1 to 3, 5`.
+fn runs(numbers: impl Iterator<Item = i32>) -> String {
+    let mut runs: Vec<[i32; 2]> = Vec::new();
+    for number in numbers {
+        match runs.last_mut() {
+            Some([_, last]) if *last + 1 == number => *last = number,
+            _ => runs.push([number; 2]),
+        }
+    }
+    let words = |[first, last]: [i32; 2]| if first < last { format!("{first} to {last}") } else { first.to_string() };
+    runs.into_iter().map(words).collect::<Vec<_>>().join(", ")
 }
 
 /// Bytes of `len` elements of `bits` bits, for a length that is known to fit `usize`. Their number of bits need not fit
@@ -376,3 +427,24 @@ macro_rules! check_order {
     };
 }
 with_numeric_types!(check_order);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_in_words_show_gaps() {
+        let words = |numbers: &[i32]| runs(numbers.iter().copied());
+        assert_eq!(words(&[1, 2, 3, 5, 7, 8]), "1 to 3, 5, 7 to 8");
+        assert_eq!((words(&[4]), words(&[])), ("4".to_owned(), String::new()));
+        assert!((0..2 * NUMBERS as i64).all(|number| {
+            DataType::from_onnx(number).map(DataType::onnx).is_none_or(|known| i64::from(known) == number)
+        }));
+        assert_eq!(DataType::from_onnx(NUMBERS as i64), None);
+        assert_eq!(DataType::from_onnx(-1), None);
+        for data_type in DataType::ALL {
+            assert_eq!(data_type.info().data_type, *data_type);
+            assert_eq!(DataType::from_onnx(data_type.onnx().into()), Some(*data_type), "{data_type}");
+        }
+    }
+}

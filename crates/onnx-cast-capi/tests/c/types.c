@@ -9,11 +9,13 @@ static onnx_cast_type_facts facts_of(int32_t type) {
     return facts;
 }
 
-/* The largest number of a type. */
+/* The largest number of a type. There may be gaps before it. */
 static int32_t last_type(void) {
-    int32_t number = ONNX_CAST_FLOAT6E3M2;
-    while (onnx_cast_type_name(number + 1) != NULL) number++;
-    return number;
+    int32_t last = 0;
+    for (int32_t number = 1; number < 256; number++) {
+        if (onnx_cast_type_name(number) != NULL) last = number;
+    }
+    return last;
 }
 
 static void versions(void) {
@@ -71,6 +73,7 @@ static void facts(void) {
 static void names(void) {
     int32_t type = -1;
     for (int32_t number = 1; number <= last_type(); number++) {
+        if (onnx_cast_type_name(number) == NULL) continue;
         CHECK_OK(onnx_cast_type_by_name(onnx_cast_type_name(number), &type));
         CHECK(type == number);
         CHECK(facts_of(number).name == onnx_cast_type_name(number));

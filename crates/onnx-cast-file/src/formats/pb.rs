@@ -248,7 +248,7 @@ pub fn head(message: &[u8]) -> Result<TensorHead<'_>, Invalid> {
     let wrong_type = || {
         let what = match data_type {
             0 => "data_type is UNDEFINED".to_owned(),
-            _ => format!("data_type is {data_type}, which is not an element type (want 1 to {})", DataType::ALL.len()),
+            _ => format!("data_type is {data_type}, which is not an element type (want {})", DataType::onnx_numbers()),
         };
         Invalid::new(InvalidKind::Type, what)
     };

@@ -1,7 +1,7 @@
 //! What a cast makes of each code of a source of 8 bits or fewer: the tables of the backends that look such sources up.
 
 use super::{Context, cast_code};
-use crate::element::{DataType, Kind};
+use crate::element::{DataType, Kind, NUMBERS};
 use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
 use std::ops::Deref;
@@ -53,8 +53,8 @@ const fn count(bits: u32) -> usize {
 }
 
 /// The place of a type among those of so many bits or fewer, by ONNX's number.
-const fn places(bits: u32) -> [Option<u8>; DataType::ALL.len() + 1] {
-    let mut places = [None; DataType::ALL.len() + 1];
+const fn places(bits: u32) -> [Option<u8>; NUMBERS] {
+    let mut places = [None; NUMBERS];
     let (mut i, mut place) = (0, 0);
     while i < DataType::NUMERIC.len() {
         let data_type = DataType::NUMERIC[i];
@@ -73,8 +73,8 @@ static TABLES: [[OnceTable; TARGETS]; SOURCES] = [const { [const { OnceTable::ne
 /// The table of a cast under the default rules, which is made when it is first asked for and kept; `None` under others.
 #[inline]
 pub(crate) fn kept(context: &Context) -> Option<&'static Table> {
-    const SOURCE_PLACES: [Option<u8>; DataType::ALL.len() + 1] = places(8);
-    const TARGET_PLACES: [Option<u8>; DataType::ALL.len() + 1] = places(MOST_TARGET_BITS);
+    const SOURCE_PLACES: [Option<u8>; NUMBERS] = places(8);
+    const TARGET_PLACES: [Option<u8>; NUMBERS] = places(MOST_TARGET_BITS);
     if context.rules != Context::plain(context.from, context.to).rules {
         return None;
     }

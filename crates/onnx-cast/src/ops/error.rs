@@ -208,9 +208,6 @@ pub enum OpError {
     },
 }
 
-/// The largest number of an element type.
-const NUMBERS: usize = DataType::ALL.len();
-
 impl fmt::Display for OpError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -228,7 +225,8 @@ impl fmt::Display for OpError {
                 }
             }
             OpError::TypeNumber { operator, number } => {
-                write!(f, "{operator}: `to` is {number}, which is not an element type (want 1 to {NUMBERS})")
+                let known = DataType::onnx_numbers();
+                write!(f, "{operator}: `to` is {number}, which is not an element type (want {known})")
             }
             OpError::TypeName { name } => {
                 let name = shorten(name);

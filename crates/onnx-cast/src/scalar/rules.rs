@@ -1,7 +1,7 @@
 //! The codes that a cast writes for overflow, infinity and NaN. `saturate`, `round_mode` and the operator's version are
 //! resolved to these codes once, so no kernel depends on versions.
 
-use crate::element::DataType;
+use crate::element::{DataType, NUMBERS};
 use crate::error::shorten;
 use crate::format::FloatFormat;
 use std::fmt;
@@ -104,8 +104,8 @@ impl Rules {
     #[inline]
     pub(crate) fn default_of(to: DataType) -> Rules {
         /// By the type's number. To resolve the rules anew takes longer than a cast of 16 elements.
-        static RULES: [Rules; DataType::ALL.len() + 1] = {
-            let mut rules = [Rules::NONE; DataType::ALL.len() + 1];
+        static RULES: [Rules; NUMBERS] = {
+            let mut rules = [Rules::NONE; NUMBERS];
             let mut i = 0;
             while i < DataType::ALL.len() {
                 rules[DataType::ALL[i] as usize] = Rules::newest(DataType::ALL[i]);

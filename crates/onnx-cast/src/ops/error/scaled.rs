@@ -1,6 +1,7 @@
 //! The texts of the errors of operators with a scale.
 
-use super::{NUMBERS, OpError};
+use super::OpError;
+use crate::element::DataType;
 use std::fmt;
 
 impl OpError {
@@ -18,7 +19,8 @@ impl OpError {
                 write!(f, "{operator}-{version}: `{name}` is {got}, where {want} is needed")
             }
             OpError::AttributeType { operator, name, number } => {
-                write!(f, "{operator}: `{name}` is {number}, which is not an element type (want 1 to {NUMBERS})")
+                let known = DataType::onnx_numbers();
+                write!(f, "{operator}: `{name}` is {number}, which is not an element type (want {known})")
             }
             OpError::Precision { version, data_type } => {
                 write!(f, "QuantizeLinear-{version}: `precision` is {data_type} (want float, float16 or bfloat16)")
