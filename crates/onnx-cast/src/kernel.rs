@@ -178,9 +178,10 @@ const fn kernel<I: Isa, S: Widen, D: Narrow>() -> Kernel {
             | Class::Bool => I::cast::<S, D>,
         },
         Class::Int { bits: 4, .. } if is_wide => I::widen::<Int4, D>,
-        Class::Int { .. } if is_wide => I::widen::<Int2, D>,
+        Class::Int { bits: 2, .. } if is_wide => I::widen::<Int2, D>,
         Class::Int { bits: 4, .. } => look_up::<I, Uint4, D>(),
-        Class::Int { .. } => look_up::<I, Uint2, D>(),
+        Class::Int { bits: 2, .. } => look_up::<I, Uint2, D>(),
+        Class::Int { .. } => panic!("no kernel loads integers of this width"),
         Class::E8M0 if is_wide => I::widen::<Float8E8M0, D>,
         Class::SmallFloat(_) if is_wide && matches!(S::DATA_TYPE, DataType::Float8E5M2) => I::widen::<Float8E5M2, D>,
         Class::SmallFloat(format) if is_wide => match format.bits {
@@ -188,13 +189,15 @@ const fn kernel<I: Isa, S: Widen, D: Narrow>() -> Kernel {
             8 if !I::LOOKS_UP_16 => I::cast::<S, D>,
             8 => I::widen::<Float8E4M3FN, D>,
             6 => I::widen::<Float6E2M3, D>,
-            _ => I::widen::<Float4E2M1, D>,
+            4 => I::widen::<Float4E2M1, D>,
+            _ => panic!("no kernel loads floats of this width"),
         },
         Class::E8M0 => look_up::<I, u8, D>(),
         Class::SmallFloat(format) => match format.bits {
             8 => look_up::<I, u8, D>(),
             6 => look_up::<I, Float6E2M3, D>(),
-            _ => look_up::<I, Uint4, D>(),
+            4 => look_up::<I, Uint4, D>(),
+            _ => panic!("no kernel loads floats of this width"),
         },
     }
 }
@@ -226,7 +229,8 @@ const fn dequantize<I: Isa, S: Element>() -> Option<ScaledKernel> {
             8 if !I::LOOKS_UP_16 || matches!(S::DATA_TYPE, DataType::Float8E5M2) => I::dequantize::<S>,
             8 => I::dequantize::<Float8E4M3FN>,
             6 => I::dequantize::<Float6E2M3>,
-            _ => I::dequantize::<Float4E2M1>,
+            4 => I::dequantize::<Float4E2M1>,
+            _ => panic!("no kernel loads floats of this width"),
         },
         Class::F64 | Class::F32 | Class::F16 | Class::BF16 | Class::E8M0 | Class::Int { .. } | Class::Bool => {
             return None;
@@ -341,7 +345,8 @@ pub(crate) fn cast_each(src: &[u8], dst: &mut [u8], len: usize, context: &Contex
             4 => set(dst, index, Uint4::from_bits(result as u8)),
             6 => set(dst, index, Float6E2M3::from_bits(result as u8)),
             8 => dst[index] = result as u8,
-            _ => dst[2 * index..2 * index + 2].copy_from_slice(&(result as u16).to_le_bytes()),
+            16 => dst[2 * index..2 * index + 2].copy_from_slice(&(result as u16).to_le_bytes()),
+            _ => unreachable!("targets of more bits are widened to"),
         }
     }
 }

@@ -59,7 +59,8 @@ pub(crate) fn code(bytes: &[u8], index: usize, data_type: DataType) -> u8 {
         2 => get::<Uint2>(bytes, index).to_bits(),
         4 => get::<Uint4>(bytes, index).to_bits(),
         6 => get::<Float6E2M3>(bytes, index).to_bits(),
-        _ => bytes[index],
+        8 => bytes[index],
+        bits => unreachable!("codes have 8 bits or fewer, and not {bits}"),
     }
 }
 
@@ -122,11 +123,12 @@ pub(crate) fn pack_elements(bits: usize, elements: &[u8], bytes: &mut [u8]) {
             let two = u16::from_le_bytes(two) & 0x0f0f;
             [(two | two >> 4) as u8]
         }),
-        _ => in_groups(elements, bytes, |four: [u8; 4]| {
+        6 => in_groups(elements, bytes, |four: [u8; 4]| {
             let pairs = gather(u32::from_le_bytes(four) & 0x3f3f_3f3f, 2, 0x003f_003f);
             let [low, middle, high, _] = gather(pairs, 4, 0x0000_0fff).to_le_bytes();
             [low, middle, high]
         }),
+        _ => unreachable!("no element of {bits} bits is packed"),
     }
 }
 
@@ -142,10 +144,11 @@ pub(crate) fn unpack_elements(bits: usize, bytes: &[u8], elements: &mut [u8]) {
             let byte = u16::from(byte);
             ((byte | byte << 4) & 0x0f0f).to_le_bytes()
         }),
-        _ => in_groups(bytes, elements, |[low, middle, high]: [u8; 3]| {
+        6 => in_groups(bytes, elements, |[low, middle, high]: [u8; 3]| {
             let pairs = spread(u32::from_le_bytes([low, middle, high, 0]), 4, 0x0000_0fff);
             spread(pairs, 2, 0x003f_003f).to_le_bytes()
         }),
+        _ => unreachable!("no element of {bits} bits is packed"),
     }
 }
 

@@ -14,7 +14,7 @@ use std::slice;
 
 /// Vectors of so many bytes; rich ones fuse, and have wide look-ups.
 #[derive(Clone, Copy)]
-struct Plain<const BYTES: usize, const RICH: bool>;
+pub(super) struct Plain<const BYTES: usize, const RICH: bool>;
 
 isa!(Few, Plain<16, false>);
 isa!(Many, Plain<64, true>);

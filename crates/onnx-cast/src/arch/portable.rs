@@ -85,7 +85,8 @@ unsafe impl Isa for Portable {
                 let hub = &hub[..len];
                 match to_hub.to {
                     DataType::Uint8 => staged::run::<u8, D>(hub, dst, len, &context.rules),
-                    _ => staged::run::<i8, D>(hub, dst, len, &context.rules),
+                    DataType::Int8 => staged::run::<i8, D>(hub, dst, len, &context.rules),
+                    other => unreachable!("{other} is no hub"),
                 }
             }
         });

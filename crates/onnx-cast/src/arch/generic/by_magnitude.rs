@@ -22,7 +22,7 @@ pub(crate) const fn last_magnitude(format: FloatFormat) -> Option<u8> {
     match top {
         ..=6 => Some(63),
         7..=8 => Some(255),
-        _ => None,
+        9.. => None,
     }
 }
 

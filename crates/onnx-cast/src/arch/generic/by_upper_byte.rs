@@ -23,6 +23,9 @@ const NAN: u8 = 0xff;
 /// How many entries the tables of a pair have; `None` where tables are not the way.
 pub(crate) const fn entries<L: Lanes, S: Element, D: Element>() -> Option<usize> {
     let Some([from, to]) = formats::<S, D>() else { return None };
+    if !Window::stays::<L>(from, to) && Window::tie(from, to) < 0 {
+        return None;
+    }
     let Window { entries, shift, .. } = Window::new::<L>(from, to);
     // Where look-ups among more than 16 entries take long, two of them are worth it, but not a third for a second
     // limit.
@@ -50,14 +53,25 @@ struct Window {
 }
 
 impl Window {
+    /// Whether magnitudes stay where they are: those of float16, where its significand's two bits in the upper byte
+    /// decide all but two codes.
+    const fn stays<L: Lanes>(from: FloatFormat, to: FloatFormat) -> bool {
+        L::WIDE_LOOK_UP && from.exponent_bits == 5 && to.significand_bits <= 3
+    }
+
+    /// The source's exponent of half the smallest subnormal number of the target, as a field.
+    const fn tie(from: FloatFormat, to: FloatFormat) -> i32 {
+        from.bias - to.bias - to.significand_bits as i32
+    }
+
     const fn new<L: Lanes>(from: FloatFormat, to: FloatFormat) -> Self {
-        if L::WIDE_LOOK_UP && from.exponent_bits == 5 && to.significand_bits <= 3 {
+        if Self::stays::<L>(from, to) {
             let last = from.infinity_code() as u32;
             return Window { stays: true, first: 0, last, shift: 0, entries: 128 };
         }
         // From the exponent of half the smallest subnormal number to that from which on all overflows. Then one for
         // infinity and NaN, and one that some NaN reach.
-        let tie = from.bias - to.bias - to.significand_bits as i32;
+        let tie = Self::tie(from, to);
         let beyond = (to.max_code() >> to.significand_bits) as i32 + 1 - to.bias + from.bias;
         let exponents = ((beyond - tie + 2) as u32).next_power_of_two();
         let (in_source, least) = (from.significand_bits, from.significand_bits.saturating_sub(8));
@@ -109,7 +123,7 @@ impl Tables {
             None => [BFloat16::FORMAT, Float4E2M1::FORMAT],
         };
         let window = Window::new::<L>(from, to);
-        assert!(window.stays || window.shift <= 3, "`cast` shifts by three at most");
+        assert!(window.stays || window.shift <= 4, "`cast` shifts by four at most");
         // With -0, infinity is written as all that is beyond the largest number.
         let is_infinity_apart = !window.stays && !to.negative_zero;
         let mut tables = Tables { codes: [NAN; 256], limits: [[u8::MAX; 256]; 2], has_two_limits: is_infinity_apart };
@@ -172,6 +186,7 @@ pub(crate) unsafe fn cast<L: Lanes, S: Element, D: Element, const N: usize>(task
                     1 => L::shl::<16, 1>(all),
                     2 => L::shl::<16, 2>(all),
                     3 => L::shl::<16, 3>(all),
+                    4 => L::shl::<16, 4>(all),
                     _ => unreachable!("no window is shifted so far"),
                 };
                 L::or(shifted, L::and(value, words(0x8000)))
@@ -188,4 +203,56 @@ pub(crate) unsafe fn cast<L: Lanes, S: Element, D: Element, const N: usize>(task
             store_codes::<L, D>(dst, with_sign::<L>(to, code, upper));
         },
     );
+}
+
+#[cfg(all(test, optimized))]
+mod tests {
+    use super::*;
+    use crate::arch::plain::Plain;
+    use crate::element::Float16;
+    use crate::scalar::widen_code;
+
+    type Rich = Plain<64, true>;
+
+    /// What the tables of two formats give for a magnitude.
+    fn looked_up((window, tables): &(Window, Tables), from: FloatFormat, magnitude: u32) -> u8 {
+        let number = magnitude.saturating_sub(window.first).min(window.last);
+        let special = magnitude.saturating_sub(from.infinity_code() as u32 - 1);
+        let moved = if window.stays { magnitude } else { (number | special) << window.shift };
+        let (upper, lower) = ((moved >> 8) as usize, moved as u8);
+        let [first, second] = tables.limits.map(|limit| u8::from(lower > limit[upper]));
+        tables.codes[upper] + first + if tables.has_two_limits { second } else { 0 }
+    }
+
+    /// A significand of 4 bits, which no type has, needs windows of its own.
+    #[test]
+    fn the_nearest_code_of_four_significand_bits_is_looked_up() {
+        for to in [FloatFormat::finite(3, 4), FloatFormat::finite_with_nan(3, 4), FloatFormat::finite(2, 4)] {
+            let beyond = to.max_code() as u8 + 1;
+            // Halfway to the code that would come next, everything is beyond.
+            let value = |code: u8| {
+                let (field, fraction) = (u32::from(code >> 4), f64::from(code & 15) / 16.0);
+                (if field == 0 { fraction } else { 1.0 + fraction }) * f64::from(field.max(1) as i32 - to.bias).exp2()
+            };
+            for from in [Float16::FORMAT, BFloat16::FORMAT] {
+                let tables = Tables::new::<Rich>(Some([from, to]));
+                let mut code = 0;
+                for magnitude in 0..from.infinity_code() as u32 {
+                    let number = f64::from(widen_code(from, magnitude));
+                    while code < beyond {
+                        let tie = (value(code) + value(code + 1)) / 2.0;
+                        if number < tie || number == tie && code % 2 == 0 {
+                            break;
+                        }
+                        code += 1;
+                    }
+                    let got = looked_up(&tables, from, magnitude).min(beyond);
+                    assert_eq!(got, code, "{magnitude:#x} of {from:?} to {to:?}");
+                }
+                let infinity = from.infinity_code() as u32;
+                assert_eq!(looked_up(&tables, from, infinity), INFINITE);
+                assert!((infinity + 1..0x8000).all(|nan| looked_up(&tables, from, nan) == NAN));
+            }
+        }
+    }
 }

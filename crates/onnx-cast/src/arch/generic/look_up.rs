@@ -40,7 +40,8 @@ pub(crate) unsafe fn cast<L: Lanes, S: Element, D: Element>(src: &[u8], dst: &mu
             (8, 6 | 8) if !L::WIDE_LOOK_UP && table.sign.is_some() => by_magnitude::<L, D>(task, table),
             (8, _) => by_code::<L, S, D, 16>(task, table),
             (6, _) => by_code::<L, S, D, 4>(task, table),
-            (_, _) => by_code::<L, S, D, 1>(task, table),
+            (2 | 4, _) => by_code::<L, S, D, 1>(task, table),
+            (_, _) => unreachable!("codes have 8 bits or fewer"),
         }
     }
     // Half bytes are looked up with the padding of the source, which may hold anything.
@@ -244,7 +245,8 @@ pub(crate) unsafe fn widen<L: Lanes, S: Element, D: Element>(
                     L::store(at, L::look_up::<4>(&few[0], code));
                     return match const { class::<D>() } {
                         Class::Int { signed: false, .. } => wide::step::<L, u8, D>(at, dst, &rules),
-                        _ => wide::step::<L, i8, D>(at, dst, &rules),
+                        Class::Int { signed: true, .. } => wide::step::<L, i8, D>(at, dst, &rules),
+                        _ => unreachable!("bool is not a wide target"),
                     };
                 }
                 Class::SmallFloat(format) if format.bits == 8 => magnitude_bytes::<L>(code, &many, minus_zero),

@@ -20,6 +20,9 @@ const EXPONENT_BIAS: i32 = 127;
 const INFINITY: u32 = f32::INFINITY.to_bits();
 const MAGNITUDE: u32 = u32::MAX >> 1;
 
+/// What integers are cut off at, for targets without larger numbers.
+pub(super) const CUT_OFF: u64 = 1 << 20;
+
 /// [`Rules`] of a target as lanes of 32 bits; those of `float8e8m0` of as many bits as are narrowed.
 #[derive(Clone, Copy)]
 pub(crate) struct RuleLanes<L: Lanes> {
@@ -55,7 +58,8 @@ impl<L: Lanes> RuleLanes<L> {
         let lanes = |value: u32| match const { rule_width::<S, D>() } {
             8 => L::splat::<8>(value.into()),
             16 => L::splat::<16>(value.into()),
-            _ => L::splat::<32>(value.into()),
+            32 => L::splat::<32>(value.into()),
+            _ => unreachable!("no lanes of this width"),
         };
         RuleLanes {
             limit: L::splat::<32>(limit.into()),
@@ -158,8 +162,14 @@ pub(super) unsafe fn sign_of<L: Lanes>(format: FloatFormat, top: L::V) -> L::V {
     match format.bits {
         8 => L::and(top, sign_bit),
         6 => L::and(L::shr::<16, 2>(top), sign_bit),
-        _ => L::and(L::shr::<16, 4>(top), sign_bit),
+        4 => L::and(L::shr::<16, 4>(top), sign_bit),
+        _ => unreachable!("no float of this width"),
     }
+}
+
+/// Whether the code of every integer would fit a byte if the format went on: they are cut off at 2^20 before.
+const fn integers_fit_byte(format: FloatFormat) -> bool {
+    (CUT_OFF.ilog2() as i32 + format.bias) << format.significand_bits <= u8::MAX as i32
 }
 
 /// The code of each magnitude in the low byte of its lane; what stands above it is arbitrary.
@@ -177,11 +187,12 @@ unsafe fn magnitude_code<L: Lanes, S: Element>(
     // The code's exponent field is added from the power's own bits, as if it were biased as `f32`; this takes the
     // difference off. It is even, so that the addition breaks ties as it would without.
     let rebias = (min_normal >> dropped).wrapping_neg() & 0xff;
-    // Integers are small enough for their codes, were the format to go on, to fit a byte; these are cut off there.
+    // Codes of integers, were the format to go on, fit a byte in most formats; they are cut off there.
     let is_float = const { S::DATA_TYPE.is_float() };
+    let fits_byte = !is_float && integers_fit_byte(format);
     let is_unsigned = const { matches!(class::<S>(), Class::Int { signed: false, .. }) };
     let magnitude = if is_unsigned { value } else { L::and(value, lanes(MAGNITUDE)) };
-    let within = scaled(if is_float { L::min_u::<32>(magnitude, limit) } else { magnitude });
+    let within = scaled(if fits_byte { magnitude } else { L::min_u::<32>(magnitude, limit) });
     let exponent = L::max_u::<32>(L::and(within, lanes(INFINITY)), lanes(min_normal));
     // A product of powers of two, but for the bias below them: exact, also where it is not fused.
     let sum = L::mul_add_f32(exponent, lanes(((EXPONENT_BIAS as u32 + dropped) << SIGNIFICAND) + rebias), within);
@@ -189,7 +200,8 @@ unsafe fn magnitude_code<L: Lanes, S: Element>(
         1 => L::shr::<32, 22>(exponent),
         2 => L::shr::<32, 21>(exponent),
         3 => L::shr::<32, 20>(exponent),
-        _ => L::shr::<32, 19>(exponent),
+        4 => L::shr::<32, 19>(exponent),
+        _ => unreachable!("no significand of this width"),
     };
     let code = L::add::<32>(sum, field);
     if !is_float {
@@ -241,9 +253,11 @@ pub(crate) unsafe fn widen<L: Lanes>(format: FloatFormat, code: L::V) -> L::V {
     // With its fields in the places of those of `f32`, and the exponent moved, a code is its number; a subnormal one
     // gets an implicit 1, which is subtracted.
     let moved = match format.significand_bits {
+        1 => L::shl::<32, 22>(magnitude),
         2 => L::shl::<32, 21>(magnitude),
         3 => L::shl::<32, 20>(magnitude),
-        _ => L::shl::<32, 19>(magnitude),
+        4 => L::shl::<32, 19>(magnitude),
+        _ => unreachable!("no significand of this width"),
     };
     let rebias = ((EXPONENT_BIAS - format.bias) as u32) << SIGNIFICAND;
     let normal = L::add::<32>(moved, lanes(rebias));
@@ -259,4 +273,82 @@ pub(crate) unsafe fn widen<L: Lanes>(format: FloatFormat, code: L::V) -> L::V {
         Nan::AboveInfinity => unreachable!("float8e5m2 is widened as the upper byte of a float16"),
     };
     L::or(value, L::and(L::shl::<32, 24>(code), lanes(1 << 31)))
+}
+
+/// Formats that no type has: what the arms for them give shows only here until one does.
+#[cfg(all(test, optimized))]
+mod tests {
+    use super::*;
+    use crate::arch::plain::Plain;
+    use crate::scalar::widen_code;
+
+    type L = Plain<16, false>;
+
+    const FORMATS: [FloatFormat; 4] = [
+        FloatFormat::finite(3, 4),
+        FloatFormat::finite_with_nan(3, 4),
+        FloatFormat::finite_unsigned_zero(3, 4),
+        FloatFormat { bias: 16, ..FloatFormat::finite(3, 4) },
+    ];
+
+    fn vector(lanes: [u32; 4]) -> <L as Lanes>::V {
+        let mut value = [0; 16];
+        for (bytes, lane) in value.as_chunks_mut().0.iter_mut().zip(lanes) {
+            *bytes = lane.to_le_bytes();
+        }
+        value
+    }
+
+    /// The code of the number nearest to an integer, the even one of two; the largest beyond it.
+    fn nearest(format: FloatFormat, value: u32) -> u8 {
+        let distance = |code: u8| (f64::from(widen_code(format, code.into())) - f64::from(value)).abs();
+        let codes = 0..=format.max_code() as u8;
+        let best = |one: &u8, other: &u8| distance(*one).total_cmp(&distance(*other)).then((one & 1).cmp(&(other & 1)));
+        codes.min_by(best).unwrap_or_default()
+    }
+
+    #[test]
+    fn integers_whose_codes_pass_a_byte_saturate() {
+        for format in FORMATS {
+            let largest = format.max_code() as u8;
+            let rules = Rules { overflow: largest, infinity: largest, nan: 0x80, ..Rules::NONE };
+            // SAFETY: plain lanes need no instructions.
+            let lanes = unsafe {
+                RuleLanes::<L> {
+                    limit: L::splat::<32>(rules.highest(format).to_bits().into()),
+                    last_number: L::splat::<32>(INFINITY.into()),
+                    nan: L::splat::<8>(rules.nan.into()),
+                    overflow: L::splat::<8>(largest.into()),
+                    underflow: L::splat::<8>(0),
+                    power_bias: L::splat::<8>(0),
+                }
+            };
+            let mut wanted = [largest; 1 << 11];
+            for (value, want) in wanted.iter_mut().enumerate() {
+                *want = nearest(format, value as u32);
+            }
+            for first in (0..1 << 16).step_by(16) {
+                let quarter = |i: u32| vector([0, 1, 2, 3].map(|lane| ((first + 4 * i + lane) as f32).to_bits()));
+                // SAFETY: plain lanes need no instructions.
+                let got = unsafe { codes::<L, u16>(format, [0, 1, 2, 3].map(quarter), L::splat::<8>(0), &lanes) };
+                for (value, code) in (first..).zip(got) {
+                    let want = wanted.get(value as usize).copied().unwrap_or(largest);
+                    assert_eq!(code, want, "{value} as {format:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn codes_of_each_significand_are_widened() {
+        let formats = [FloatFormat { bits: 8, bias: 31, ..FloatFormat::finite(6, 1) }, FloatFormat::finite(5, 2)];
+        for format in FORMATS.into_iter().chain(formats) {
+            for first in (0..256).step_by(4) {
+                let codes = [0, 1, 2, 3].map(|lane| first + lane);
+                // SAFETY: plain lanes need no instructions.
+                let got = unsafe { widen::<L>(format, vector(codes)) };
+                assert_eq!(got, vector(codes.map(|code| widen_code(format, code).to_bits())), "{first:#x}, {format:?}");
+            }
+        }
+    }
 }

@@ -9,7 +9,7 @@
 //! `i * BYTES / n` elements.
 #![allow(unsafe_op_in_unsafe_fn, reason = "each line is a method of `Lanes`, which asks for no more")]
 
-use super::small_float::{self, RuleLanes};
+use super::small_float::{self, CUT_OFF, RuleLanes};
 use super::step::parts;
 use crate::element::{Class, Element, class};
 use crate::kernel::lanes::Lanes;
@@ -172,9 +172,6 @@ pub(super) unsafe fn saturated_ints<L: Lanes, S: Element>(src: *const u8, place:
     let pair = load_pair::<L, S>(src, place);
     by_signed!(const { matches!(class::<S>(), Class::Int { signed: true, .. }) }, saturate_to_i32(pair))
 }
-
-/// What integers are cut off at, for targets without larger numbers.
-const CUT_OFF: u64 = 1 << 20;
 
 /// Signed integers of 32 bits as `f32`, cut off.
 #[inline(always)]

@@ -400,11 +400,12 @@ unsafe impl Lanes for Zmm {
             match N {
                 1 | 4 => _mm512_permutexvar_epi8(index, table[0]),
                 8 => _mm512_permutex2var_epi8(table[0], index, table[1]),
-                _ => {
+                16 => {
                     let low = _mm512_permutex2var_epi8(table[0], index, table[1]);
                     let high = _mm512_permutex2var_epi8(table[2], index, table[3]);
                     _mm512_mask_blend_epi8(_mm512_movepi8_mask(index), low, high)
                 }
+                _ => unreachable!("no table of so many vectors"),
             }
         }
     }
