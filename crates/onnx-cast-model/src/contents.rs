@@ -4,7 +4,7 @@
 use crate::constant::{Constant, ConstantValue};
 use crate::error::{Error, ModelError};
 use crate::external::Files;
-use crate::graph::values::{Flow, Step};
+use crate::graph::values::{Id, Step};
 use crate::messages::{function, model, opset, sparse};
 use crate::paths::{self, segment};
 use crate::rewrite;
@@ -12,6 +12,7 @@ use crate::rope;
 use crate::source::ModelSource;
 use crate::tree::{Document, Graph, Names, Node, text};
 use crate::types::Typing;
+use crate::types::agreed::AgreedBody;
 use onnx_cast::DataType;
 use onnx_cast_file::Format;
 use onnx_cast_file::engine::onnx::{entry, tensor};
@@ -79,18 +80,19 @@ fn survey<'a>(
     types: bool,
 ) -> Result<(Vec<StoredTensor>, Vec<(String, String)>, ModelInfo), ModelError> {
     let (opsets, metadata) = imports(document.bytes)?;
-    let mut survey = Survey {
-        files,
-        names: Names::default(),
-        paths: HashMap::new(),
-        types: HashMap::new(),
-        tensors: Vec::new(),
-        casts: Vec::new(),
-    };
+    let mut survey =
+        Survey { files, names: Names::default(), paths: HashMap::new(), tensors: Vec::new(), casts: Vec::new() };
     survey.document(document)?;
-    let types = types.then(|| survey.value_types(document)).transpose()?;
+    let has_casts = document.graphs().iter().flat_map(|graph| &graph.nodes).any(|node| casting(node).is_some());
+    let mut values = None;
+    if types || has_casts {
+        let typing = Typing::of_all(document)?;
+        values = types.then(|| survey.value_types(document, &typing));
+        let agreed = typing.agreed(document);
+        document.bodies().filter_map(|body| agreed.get(&body.id)).for_each(|body| survey.casts(body));
+    }
     let Survey { tensors, casts, .. } = survey;
-    Ok((tensors, metadata, ModelInfo { ir_version: document.ir_version, opsets, casts, types }))
+    Ok((tensors, metadata, ModelInfo { ir_version: document.ir_version, opsets, casts, types: values }))
 }
 
 /// The opsets that a model imports, and its metadata.
@@ -121,8 +123,6 @@ struct Survey<'a> {
     names: Names,
     /// The path of each graph, by its number.
     paths: HashMap<usize, String>,
-    /// The types of Constant nodes, by graph and place.
-    types: HashMap<(usize, usize), DataType>,
     tensors: Vec<StoredTensor>,
     casts: Vec<CastInfo>,
 }
@@ -136,7 +136,6 @@ impl<'a> Survey<'a> {
             let path = if domain.is_empty() { segment(name) } else { segment(&format!("{domain}:{name}")) };
             self.graph(body, path)?;
         }
-        document.bodies().for_each(|body| self.casts(body));
         Ok(())
     }
 
@@ -151,9 +150,7 @@ impl<'a> Survey<'a> {
             self.sparse(&within(&path, text(values, tensor::NAME)?), message)?;
         }
         for (index, node) in graph.nodes.iter().enumerate() {
-            if let Some(data_type) = self.node(&path, node)? {
-                self.types.insert((graph.id, index), data_type);
-            }
+            self.node(&path, node)?;
             for attribute in &node.attributes {
                 for (place, inner) in attribute.graphs.iter().enumerate() {
                     let number = if attribute.graphs.len() > 1 { format!("[{place}]") } else { String::new() };
@@ -168,24 +165,19 @@ impl<'a> Survey<'a> {
         Ok(())
     }
 
-    /// Lists the value of a Constant node; its type.
-    fn node(&mut self, path: &str, node: &Node<'a>) -> Result<Option<DataType>, ModelError> {
+    /// Lists the value of a Constant node.
+    fn node(&mut self, path: &str, node: &Node<'a>) -> Result<(), ModelError> {
         if let Some(constant) = Constant::of_node(node, self.files)? {
-            let data_type = constant.data_type;
-            self.constant(path, constant)?;
-            return Ok(Some(data_type));
+            return self.constant(path, constant);
         }
         match ConstantValue::of_node(node)? {
             Some((name, ConstantValue::Strings(shape, strings))) => {
                 let len = strings.view().len();
                 self.push(within(path, name), DataType::String, shape, len, Location::Strings(strings));
-                Ok(Some(DataType::String))
+                Ok(())
             }
-            Some((name, ConstantValue::Sparse(message))) => {
-                self.sparse(&within(path, name), message)?;
-                Ok(None)
-            }
-            _ => Ok(None),
+            Some((name, ConstantValue::Sparse(message))) => self.sparse(&within(path, name), message),
+            _ => Ok(()),
         }
     }
 
@@ -230,10 +222,10 @@ impl<'a> Survey<'a> {
         self.tensors.push(StoredTensor { name: self.names.fresh(name), data_type, shape, len, place });
     }
 
-    /// Lists every value and its type.
-    fn value_types(&self, document: &Document<'a>) -> Result<Vec<ValueInfo>, ModelError> {
+    /// Every value and its type, of what runs when the model does.
+    fn value_types(&self, document: &Document<'a>, typing: &Typing<'_, 'a>) -> Vec<ValueInfo> {
         let (mut all, mut typed) = (Vec::new(), HashMap::new());
-        for body in Typing::of(document)?.bodies {
+        for body in &typing.bodies[..typing.called] {
             let times: &mut usize = typed.entry(body.function).or_default();
             *times += 1;
             // The path of a graph within a function starts with the function's.
@@ -248,33 +240,25 @@ impl<'a> Survey<'a> {
                 all.push(ValueInfo { name: value.name.to_owned(), of_type, graph });
             }
         }
-        Ok(all)
+        all
     }
 
-    /// Lists the Casts of a body. What a node gives before them tells their types where no declaration does.
-    fn casts(&mut self, body: &Graph<'a>) {
-        let mut flow = Flow::of(body);
-        for step in 0..flow.steps.len() {
-            let Step { node, graph, index, ref inputs, ref outputs, .. } = flow.steps[step];
-            let known = |place: usize| flow.values[inputs.get(place).copied().flatten()?].data_type;
-            let operator = node.casting().filter(|_| !node.is_scaled());
-            let gives = match operator {
-                Some("CastLike") => known(1),
-                Some(_) => node.target(),
-                None if node.is("Constant") => self.types.get(&(graph.id, index)).copied(),
-                None if node.is("Identity") => known(0),
-                None => None,
-            };
-            if let Some(operator) = operator {
-                let name = if node.name.is_empty() { node.output().unwrap_or_default() } else { node.name };
-                let graph = self.paths.get(&graph.id).cloned().unwrap_or_default();
-                self.casts.push(CastInfo { node: name.to_owned(), operator, from: known(0), to: gives, graph });
-            }
-            if let (Some(Some(id)), Some(_)) = (outputs.first().copied(), gives) {
-                flow.values[id].data_type = gives;
-            }
+    /// Lists the Casts of a body.
+    fn casts(&mut self, body: &AgreedBody<'_, 'a>) {
+        let type_of = |ids: &[Option<Id>]| body.types[ids.first().copied().flatten()?];
+        for Step { node, graph, inputs, outputs, .. } in &body.flow.steps {
+            let Some(operator) = casting(node) else { continue };
+            let name = if node.name.is_empty() { node.output().unwrap_or_default() } else { node.name };
+            let graph = self.paths.get(&graph.id).cloned().unwrap_or_default();
+            let to = type_of(outputs).or_else(|| node.target());
+            self.casts.push(CastInfo { node: name.to_owned(), operator, from: type_of(inputs), to, graph });
         }
     }
+}
+
+/// The operator of a Cast, a CastLike or a BitCast.
+fn casting(node: &Node<'_>) -> Option<&'static str> {
+    node.casting().filter(|_| !node.is_scaled())
 }
 
 /// The name of a constant of a graph.

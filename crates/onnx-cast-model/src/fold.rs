@@ -15,6 +15,7 @@ use crate::replaced;
 use crate::rewrite::{Request, refuse_of_models, rewrite};
 use crate::source::ModelSource;
 use crate::tree::Document;
+use crate::types::Typing;
 use decide::Fold;
 use onnx_cast::DataType;
 use onnx_cast_file::{Pattern, RunOptions, Storage, check_names};
@@ -115,8 +116,8 @@ impl fmt::Display for FoldOutcome {
 /// DequantizeLinear and what reads it in one kernel of integers gives other bits for the plain weights.
 ///
 /// A constant that nothing reads any more is removed, and with it the input that it has to be before version 4 of the
-/// format ([`Model::inputs`](crate::Model::inputs) lists none of these). Types are taken from the model's own
-/// declarations.
+/// format ([`Model::inputs`](crate::Model::inputs) lists none of these). Types are inferred; in a function they are those
+/// on which its calls agree.
 ///
 /// # Errors
 /// Where a file cannot be read or written, or the model is not valid.
@@ -167,8 +168,10 @@ pub(crate) fn edits<'a>(
 ) -> Result<(Edits<'a>, FoldSummary), ModelError> {
     let mut edits = Edits::default();
     let mut summary = FoldSummary::default();
+    let mut agreed = Typing::of_all(document)?.agreed(document);
     for body in document.bodies() {
-        let mut fold = Fold::new(document, body, files, request, summary);
+        let Some(agreed) = agreed.remove(&body.id) else { continue };
+        let mut fold = Fold::new(document, agreed, files, request, summary);
         fold.run()?;
         fold.write(&mut edits);
         summary = fold.summary;

@@ -1,4 +1,5 @@
-//! Where the values of a model come from and go, and what opsets are.
+//! Where the values of a model come from and go, which functions its nodes call, and what opsets are.
 
+pub(crate) mod functions;
 pub(crate) mod opsets;
 pub(crate) mod values;

@@ -15,6 +15,7 @@ use crate::graph::opsets;
 use crate::graph::values::Flow;
 use crate::source::ModelSource;
 use crate::tree::{Document, Graph};
+use crate::types::ranks;
 use crate::upgrade;
 use crate::weights::{MIN_SIZE, Made, rewrite_counted};
 use matmul_nbits::{MICROSOFT, Products};
@@ -226,7 +227,7 @@ fn axes(flow: &Flow<'_, '_>, found: Vec<Found>) -> HashMap<(usize, Site), Axes> 
     let (lookups, products): (Vec<_>, Vec<_>) = found.into_iter().partition(|one| one.reading.operator == "Gather");
     for Found { value, reading, .. } in lookups.into_iter().chain(products) {
         let Some(site) = site(flow, value) else { continue };
-        let found = readings::rank(flow, value).and_then(|rank| reading.axes(rank));
+        let found = ranks::of_constant(flow, value).and_then(|rank| reading.axes(rank));
         axes.extend(found.map(|found| (site, found)));
     }
     axes

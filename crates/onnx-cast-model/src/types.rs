@@ -1,10 +1,11 @@
 //! The one inference of a model: the types of every value, by type alone (from the operators' schemas, attributes and the
-//! bodies of control flow, never from shapes), and the ranks that are declared or plain (`ranks.rs`). A function has no types of its own; it is typed once for each combination of types
-//! that it is called with.
+//! bodies of control flow, never from shapes), and the ranks that are declared or plain (`ranks.rs`), where one is asked
+//! for. A function has no types of its own; it is typed once for each combination of types that it is called with.
 
+pub(crate) mod agreed;
 mod calls;
 mod infer;
-mod ranks;
+pub(crate) mod ranks;
 mod rules;
 pub(crate) mod schemas;
 #[cfg(test)]
@@ -14,6 +15,7 @@ pub(crate) mod value;
 use crate::error::ModelError;
 use crate::graph::values::Flow;
 use crate::tree::Document;
+use agreed::AgreedBody;
 use schemas::Schema;
 use std::collections::HashMap;
 use value::ValueType;
@@ -24,6 +26,8 @@ pub(crate) struct Typing<'t, 'a> {
     /// The main graph; then each function, once for each combination of types, and of attributes that decide types,
     /// that it is called with. A function that nothing calls has none.
     pub(crate) bodies: Vec<Body<'t, 'a>>,
+    /// How many of them, from the first, run when the model does.
+    pub(crate) called: usize,
 }
 
 /// The main graph or a function, with the graphs within, and the types of its values.
@@ -34,8 +38,6 @@ pub(crate) struct Body<'t, 'a> {
     pub(crate) flow: Flow<'t, 'a>,
     /// By value (`graph::values::Id`); none where nothing tells the type.
     pub(crate) types: Vec<Option<ValueType>>,
-    /// Likewise: how many axes it has.
-    pub(crate) ranks: Vec<Option<usize>>,
     /// By step: the schema of its operator at the opset in force in that graph; none of an unknown operator and of a
     /// function.
     pub(crate) schemas: Vec<Option<&'static Schema>>,
@@ -49,7 +51,7 @@ impl<'t, 'a> Typing<'t, 'a> {
     /// # Errors
     /// Where functions call themselves, call one another too deep, or are called with too many combinations of types.
     pub(crate) fn of(document: &'t Document<'a>) -> Result<Self, ModelError> {
-        Ok(Typing { bodies: infer::bodies(document, false)? })
+        infer::bodies(document, false)
     }
 
     /// The same, with a body for each function that nothing calls, whose inputs have no types.
@@ -57,6 +59,11 @@ impl<'t, 'a> Typing<'t, 'a> {
     /// # Errors
     /// Likewise.
     pub(crate) fn of_all(document: &'t Document<'a>) -> Result<Self, ModelError> {
-        Ok(Typing { bodies: infer::bodies(document, true)? })
+        infer::bodies(document, true)
+    }
+
+    /// What is true of the main graph and of every function as the model has them, by the number of the graph.
+    pub(crate) fn agreed(self, document: &'t Document<'a>) -> HashMap<usize, AgreedBody<'t, 'a>> {
+        AgreedBody::all(document, self.bodies)
     }
 }

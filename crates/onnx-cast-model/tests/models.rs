@@ -3,10 +3,11 @@
 use onnx_cast::{DataType, Tensor, TensorData};
 use onnx_cast_file::{DiffRequest, InspectRequest, NamedTensor, QuantizeRequest, RunOptions};
 use onnx_cast_model::{
-    ConvertRequest, FoldRequest, Model, ModelBytes, ModelSource, RecordRequest, UpgradeRequest, convert, diff_of, fold,
-    inspect, quantize, record, upgrade, upgrade_of,
+    ConvertRequest, FoldOutcome, FoldRequest, Model, ModelBytes, ModelSource, RecordRequest, UpgradeRequest, convert,
+    diff_of, fold, fold_of, inspect, inspect_of, quantize, record, upgrade, upgrade_of,
 };
 use testkit::fixtures::{file, files};
+use testkit::proto::{Message, int_attribute, node};
 
 const MODELS: &str = include_str!("fixtures/models.txt");
 /// Written by `scripts/generate/optimized_models.py`.
@@ -298,5 +299,55 @@ fn models_of_operators_that_onnx_does_not_have() {
             Ok(summary) => assert_eq!(summary.tensors.iter().filter(|row| row.cast).count(), weights),
             Err(error) => assert!(weights == 0 && error.to_string().contains("no weight to quantize"), "{error}"),
         }
+    }
+}
+
+/// Types that nothing declares are inferred, and a declaration that is wrong is not believed.
+#[test]
+fn casts_fold_by_inferred_types() {
+    const FLOAT: i64 = 1;
+    const HALF: i64 = 10;
+    let cast = |input: &str, output: &str, to| node("Cast", &[input], output, vec![int_attribute("to", to)]);
+    let call = |input: &str, output: &str| node("F", &[input], output, vec![]).bytes(7, "own");
+    let value = |name: &str, of_type| {
+        let tensor = Message::new().message(1, Message::new().int(1, of_type));
+        Message::new().bytes(1, name).message(2, tensor)
+    };
+    let body = [node("Neg", &["a"], "n", vec![]), cast("n", "b", FLOAT)];
+    // Nodes, wrong declarations, and for each Cast the type that it reads and what becomes of it.
+    let rows = [
+        (vec![node("Neg", &["x"], "n", vec![]), cast("n", "y", FLOAT)], vec![], vec![(FLOAT, FoldOutcome::Removed)]),
+        (
+            vec![node("Neg", &["x"], "n", vec![]), cast("n", "h", HALF), cast("h", "y", FLOAT)],
+            vec![value("n", HALF)],
+            vec![(FLOAT, FoldOutcome::Kept), (HALF, FoldOutcome::Kept)],
+        ),
+        (vec![call("x", "y")], vec![], vec![(FLOAT, FoldOutcome::Removed)]),
+        // Calls that differ leave the type of the function's value open.
+        (
+            vec![cast("x", "h", HALF), call("h", "z"), call("x", "y")],
+            vec![],
+            vec![(FLOAT, FoldOutcome::Kept), (0, FoldOutcome::Kept)],
+        ),
+    ];
+    for (nodes, declared, casts) in rows {
+        let is_call = nodes.len() != 2 && declared.is_empty();
+        let graph = nodes.into_iter().fold(Message::new(), |graph, node| graph.message(1, node));
+        let graph = declared.into_iter().fold(graph, |graph, value| graph.message(13, value));
+        let graph = graph.message(11, value("x", FLOAT)).message(12, value("y", FLOAT));
+        let own = || Message::new().bytes(1, "own").int(2, 1);
+        let function = Message::new().bytes(1, "F").bytes(10, "own").bytes(4, "a").bytes(5, "b");
+        let function = body.iter().fold(function, |function, node| function.message(7, node.clone()));
+        let function = function.message(9, Message::new().int(2, 21)).message(9, own());
+        let model = Message::new().int(1, 9).message(8, Message::new().int(2, 21)).message(8, own()).message(7, graph);
+        let model = if is_call { model.message(25, function) } else { model };
+        let bytes = ModelBytes::new(model.into_bytes(), None);
+        let info = inspect_of(ModelSource::Memory(&bytes), &InspectRequest::default()).expect("info").model;
+        let folded = fold_of(ModelSource::Memory(&bytes), None, &FoldRequest::default()).expect("folded").1.casts;
+        let (types, outcomes): (Vec<_>, Vec<_>) =
+            casts.into_iter().map(|(from, outcome)| (DataType::from_onnx(from), outcome)).unzip();
+        assert_eq!(info.expect("a model").casts.iter().map(|cast| cast.from).collect::<Vec<_>>(), types);
+        assert_eq!(folded.iter().map(|cast| cast.from).collect::<Vec<_>>(), types);
+        assert_eq!(folded.iter().map(|cast| cast.outcome).collect::<Vec<_>>(), outcomes);
     }
 }

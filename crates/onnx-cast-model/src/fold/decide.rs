@@ -10,6 +10,7 @@ use crate::error::ModelError;
 use crate::external::Files;
 use crate::graph::values::{Flow, Id, Origin, Read, Step};
 use crate::tree::{Document, Graph};
+use crate::types::agreed::AgreedBody;
 use crate::types::schemas::Schema;
 use onnx_cast::{BitCast, Cast, CastLike, DataType, DequantizeLinear, Plan, QuantizeLinear};
 use onnx_cast_file::admits;
@@ -57,6 +58,8 @@ pub(super) struct Fold<'t, 'a> {
     files: &'a Files<'a>,
     request: &'t FoldRequest,
     pub(super) flow: Flow<'t, 'a>,
+    /// By value, where something tells it.
+    types: Vec<Option<DataType>>,
     pub(super) known: HashMap<Id, FoldValue<'a>>,
     /// Casts that are left, by what they give.
     casts: HashMap<Id, Casting>,
@@ -77,7 +80,7 @@ impl<'t, 'a> Fold<'t, 'a> {
     /// Of a body; what was done with those before it is in the summary.
     pub(super) fn new(
         document: &'t Document<'a>,
-        body: &'t Graph<'a>,
+        AgreedBody { flow, types, .. }: AgreedBody<'t, 'a>,
         files: &'a Files<'a>,
         request: &'t FoldRequest,
         summary: FoldSummary,
@@ -86,7 +89,8 @@ impl<'t, 'a> Fold<'t, 'a> {
             document,
             files,
             request,
-            flow: Flow::of(body),
+            flow,
+            types,
             known: HashMap::new(),
             casts: HashMap::new(),
             computed: Vec::new(),
@@ -104,7 +108,6 @@ impl<'t, 'a> Fold<'t, 'a> {
             if let (true, Some(Some(id))) = (node.is("Constant"), outputs.first()) {
                 let id = *id;
                 if let Some(constant) = Constant::of_node(node, self.files)? {
-                    self.flow.values[id].data_type = Some(constant.data_type);
                     self.known.extend(FoldValue::of(id, constant).map(|known| (id, known)));
                 }
             } else if let Some(operator) = node.casting() {
@@ -114,7 +117,7 @@ impl<'t, 'a> Fold<'t, 'a> {
                         self.summary.casts[row].outcome = self.scaled(step, row)?;
                     }
                 } else if let Some(casting) = self.casting(step, row) {
-                    self.flow.values[casting.output].data_type = Some(casting.to);
+                    self.types[casting.output] = Some(casting.to);
                     if self.is_meant(step, row) {
                         self.summary.casts[row].outcome = self.fold(casting)?;
                     }
@@ -151,9 +154,9 @@ impl<'t, 'a> Fold<'t, 'a> {
 
     /// Lists a Cast as one that is kept; its place in the summary.
     fn list(&mut self, step: usize, operator: &'static str) -> usize {
-        let Step { node, ref inputs, .. } = self.flow.steps[step];
-        let known = |input: usize| self.flow.values[inputs.get(input).copied().flatten()?].data_type;
-        let (from, to) = (known(0), if operator == "CastLike" { known(1) } else { node.target() });
+        let Step { node, ref inputs, ref outputs, .. } = self.flow.steps[step];
+        let type_of = |ids: &[Option<Id>]| self.types[ids.first().copied().flatten()?];
+        let (from, to) = (type_of(inputs), type_of(outputs).or_else(|| node.target()));
         let output = node.output().unwrap_or_default().to_owned();
         self.summary.casts.push(Folded { output, operator, from, to, shape: None, outcome: FoldOutcome::Kept });
         self.summary.casts.len() - 1
@@ -192,7 +195,7 @@ impl<'t, 'a> Fold<'t, 'a> {
             }
             ("CastLike", &[Some(like)]) => {
                 let cast = CastLike::from_node(opset, &attributes).ok()?;
-                (Work::CastLike(cast), self.flow.values[like].data_type?)
+                (Work::CastLike(cast), self.types[like]?)
             }
             _ => return None,
         };
@@ -224,7 +227,7 @@ impl<'t, 'a> Fold<'t, 'a> {
         };
         let known = [self.known(input)?, self.known(scale)?, zero_point.map_or(Ok(None), |id| self.known(id))?];
         let [Some(x), Some(known_scale), zero] = &known else { return Ok(FoldOutcome::Kept) };
-        let types = [Some(input), Some(scale), zero_point].map(|id| self.flow.values[id?].data_type);
+        let types = [Some(input), Some(scale), zero_point].map(|id| self.types[id?]);
         let (&[Some(from), Some(scale_type), zero_type], attributes) = (&types, node.lend()) else {
             return Ok(FoldOutcome::Kept);
         };
@@ -239,7 +242,7 @@ impl<'t, 'a> Fold<'t, 'a> {
         };
         let Ok(plan) = plan else { return Ok(FoldOutcome::Kept) };
         let to = plan.target_type();
-        self.flow.values[output].data_type = Some(to);
+        self.types[output] = Some(to);
         self.summary.casts[row].to = Some(to);
         let casting = Casting { read: Read { step, input: 0 }, input, output, work: None, to, row };
         if self.needs_node(&casting) && !self.fits_node(&casting) {
@@ -274,7 +277,7 @@ impl<'t, 'a> Fold<'t, 'a> {
     fn remove(&mut self, casting: &Casting) -> bool {
         let &Casting { input, output, to, .. } = casting;
         let [source, result] = [&self.flow.values[input], &self.flow.values[output]];
-        if source.data_type != Some(to) || casting.plan(to).is_none() {
+        if self.types[input] != Some(to) || casting.plan(to).is_none() {
             return false;
         }
         let (old, new) = ((source.graph, source.name), (result.graph, result.name));
@@ -325,7 +328,7 @@ impl<'t, 'a> Fold<'t, 'a> {
     /// Makes the result of casting a constant one.
     fn compute(&mut self, casting: &Casting) -> Result<bool, ModelError> {
         let Some(known) = self.known(casting.input)? else { return Ok(false) };
-        let from = self.flow.values[casting.input].data_type;
+        let from = self.types[casting.input];
         let Some(plan) = from.and_then(|from| casting.plan(from)) else { return Ok(false) };
         if self.needs_node(casting) && !self.fits_node(casting) {
             return Ok(false);
@@ -354,7 +357,7 @@ impl<'t, 'a> Fold<'t, 'a> {
     fn join(&mut self, casting: &mut Casting) -> bool {
         let mut joined = false;
         while let Some(&before) = self.casts.get(&casting.input) {
-            let [source, middle] = [before.input, casting.input].map(|id| self.flow.values[id].data_type);
+            let [source, middle] = [before.input, casting.input].map(|id| self.types[id]);
             let (Some(source_type), Some(middle_type)) = (source, middle) else { break };
             let same = match (before.is_bits(), casting.is_bits()) {
                 (false, false) => source_type.is_same_via(middle_type, casting.to),

@@ -1,12 +1,12 @@
 //! How operators read weights: which axis counts the outputs, and along which products are added up. Weights are found
 //! behind Transpose, Cast and Identity too, and behind the calls of functions.
 
-use crate::constant::{ConstantValue, Site};
+use crate::constant::Site;
 use crate::error::ModelError;
+use crate::graph::functions::FunctionNames;
 use crate::graph::values::{Flow, Id, Origin};
 use crate::messages::attribute;
 use crate::tree::{Document, Node, is_default};
-use onnx_cast_file::engine::pb;
 use onnx_cast_file::engine::wire::varints;
 use std::collections::HashMap;
 
@@ -106,12 +106,13 @@ pub(super) struct Found {
 /// How the functions of a model read what they are called with, by their place.
 pub(super) struct Calls<'t, 'a> {
     document: &'t Document<'a>,
+    names: FunctionNames<'a>,
     inputs: HashMap<usize, Vec<Option<Reading>>>,
 }
 
 impl<'t, 'a> Calls<'t, 'a> {
     pub(super) fn of(document: &'t Document<'a>) -> Result<Self, ModelError> {
-        let mut calls = Calls { document, inputs: HashMap::new() };
+        let mut calls = Calls { document, names: FunctionNames::of(&document.functions), inputs: HashMap::new() };
         for place in 0..document.functions.len() {
             calls.learn(place, 0)?;
         }
@@ -127,7 +128,7 @@ impl<'t, 'a> Calls<'t, 'a> {
         }
         let function = &self.document.functions[place];
         for node in function.every().iter().flat_map(|graph| &graph.nodes) {
-            if let Some(called) = self.function(node).filter(|&called| called != place) {
+            if let Some(called) = self.names.called(node).filter(|&called| called != place) {
                 self.learn(called, depth + 1)?;
             }
         }
@@ -142,22 +143,11 @@ impl<'t, 'a> Calls<'t, 'a> {
         Ok(())
     }
 
-    /// The function that a node calls.
-    fn function(&self, node: &Node<'_>) -> Option<usize> {
-        let plain = |domain: &'a str| if is_default(domain) { "" } else { domain };
-        let domain = if is_default(node.domain) { "" } else { node.domain };
-        self.document.functions.iter().position(|function| {
-            function.signature.as_ref().is_some_and(|signature| {
-                (plain(signature.domain), signature.name, signature.overload) == (domain, node.op_type, node.overload)
-            })
-        })
-    }
-
     /// The values that operators of a body read as weights.
     pub(super) fn readings(&self, flow: &Flow<'_, 'a>) -> Result<Vec<Found>, ModelError> {
         let mut all = Vec::new();
         for step in &flow.steps {
-            let inputs = match self.function(step.node) {
+            let inputs = match self.names.called(step.node) {
                 Some(place) => {
                     let inputs = self.inputs.get(&place).into_iter().flatten().cloned().enumerate();
                     inputs.filter_map(|(input, reading)| Some((input, reading?))).collect()
@@ -200,18 +190,4 @@ pub(super) fn site(flow: &Flow<'_, '_>, value: Id) -> Option<(usize, Site)> {
         }
         _ => None,
     }
-}
-
-/// How many axes a constant has.
-pub(super) fn rank(flow: &Flow<'_, '_>, value: Id) -> Option<usize> {
-    let value = &flow.values[value];
-    let message = match value.origin {
-        Origin::Initializer(index, _) => flow.graphs.get(&value.graph)?.initializers.get(index)?.message,
-        Origin::Node(step, 0) => match ConstantValue::of_node(flow.steps[step].node).ok()?? {
-            (_, ConstantValue::Tensor(message)) => message,
-            _ => return None,
-        },
-        _ => return None,
-    };
-    pb::head(message).ok().map(|head| head.shape.len())
 }

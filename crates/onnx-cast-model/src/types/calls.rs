@@ -2,7 +2,8 @@
 //! means that refers to the caller's.
 
 use crate::error::{ModelError, ModelErrorKind};
-use crate::tree::{Attribute, Document, Graph, Node, is_default};
+use crate::graph::functions::FunctionNames;
+use crate::tree::{Attribute, Document, Graph, Node};
 use onnx_cast_file::engine::Short;
 use std::collections::{HashMap, HashSet};
 
@@ -36,14 +37,11 @@ const DECIDING: &[&str] = &[
     "values_int64s",
 ];
 
-/// A domain, a name and an overload.
-type Name<'n> = (&'n str, &'n str, &'n str);
-
 /// Attributes by name.
 type Named<'t, 'a> = HashMap<&'a str, &'t Attribute<'a>>;
 
 pub(super) struct Functions<'t, 'a> {
-    by_name: HashMap<Name<'a>, usize>,
+    names: FunctionNames<'a>,
     functions: Vec<Function<'t, 'a>>,
 }
 
@@ -64,16 +62,12 @@ pub(super) struct Attributes<'t, 'a> {
 
 impl<'t, 'a> Functions<'t, 'a> {
     pub(super) fn of(document: &'t Document<'a>) -> Result<Self, ModelError> {
-        let mut all = Functions { by_name: HashMap::new(), functions: Vec::new() };
-        for (place, function) in document.functions.iter().enumerate() {
-            let mut defaults = Named::new();
-            if let Some(signature) = &function.signature {
-                let name = (plain(signature.domain), signature.name, signature.overload);
-                all.by_name.entry(name).or_insert(place);
-                defaults.extend(signature.defaults.iter().map(|one| (one.name, one)));
-            }
-            all.functions.push(Function { deciding: Vec::new(), defaults });
-        }
+        let function = |function: &'t Graph<'a>| {
+            let defaults = function.signature.iter().flat_map(|signature| &signature.defaults);
+            Function { deciding: Vec::new(), defaults: defaults.map(|one| (one.name, one)).collect() }
+        };
+        let functions = document.functions.iter().map(function).collect();
+        let mut all = Functions { names: FunctionNames::of(&document.functions), functions };
         for place in all.order(&document.functions)? {
             all.functions[place].deciding = all.deciding(&document.functions[place]);
         }
@@ -82,8 +76,7 @@ impl<'t, 'a> Functions<'t, 'a> {
 
     /// The function that a node calls, if it does.
     pub(super) fn called(&self, node: &Node<'_>) -> Option<usize> {
-        let by_name: &HashMap<Name<'_>, usize> = &self.by_name;
-        by_name.get(&(plain(node.domain), node.op_type, node.overload)).copied()
+        self.names.called(node)
     }
 
     /// The attributes of a function that decide types.
@@ -167,9 +160,4 @@ impl<'t, 'a> Functions<'t, 'a> {
             None => Ok(order),
         }
     }
-}
-
-/// The one spelling of a domain.
-fn plain(domain: &str) -> &str {
-    if is_default(domain) { "" } else { domain }
 }

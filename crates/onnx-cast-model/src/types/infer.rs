@@ -1,11 +1,10 @@
 //! The walk: bodies are typed node by node, in order, and functions where they are called.
 
-use super::Body;
 use super::calls::{Attributes, Functions};
-use super::ranks;
 use super::rules::{Site, data_type_of};
 use super::schemas::Schema;
 use super::value::ValueType;
+use super::{Body, Typing};
 use crate::error::{ModelError, ModelErrorKind};
 use crate::graph::values::{Flow, Id, Origin, Ports};
 use crate::messages::{attribute, sparse, value_info};
@@ -21,10 +20,11 @@ const MAX_BODIES: usize = 1 << 14;
 const MAX_WORK: usize = 1 << 21;
 
 /// The body of the main graph, and one for each combination of types that a function is called with.
-pub(super) fn bodies<'t, 'a>(document: &'t Document<'a>, uncalled: bool) -> Result<Vec<Body<'t, 'a>>, ModelError> {
+pub(super) fn bodies<'t, 'a>(document: &'t Document<'a>, uncalled: bool) -> Result<Typing<'t, 'a>, ModelError> {
     let functions = Functions::of(document)?;
     let mut infer = Infer { document, functions, bodies: Vec::new(), known: HashMap::new(), work: 0 };
     infer.body(None, &[], Attributes::default())?;
+    let called = infer.bodies.len();
     let (mut typed, mut next) = (HashSet::new(), 0);
     for function in (0..document.functions.len()).filter(|_| uncalled) {
         typed.extend(infer.bodies[next..].iter().flatten().filter_map(|body| body.function));
@@ -34,7 +34,7 @@ pub(super) fn bodies<'t, 'a>(document: &'t Document<'a>, uncalled: bool) -> Resu
         }
     }
     // Every body that was begun is complete by now.
-    Ok(infer.bodies.into_iter().flatten().collect())
+    Ok(Typing { bodies: infer.bodies.into_iter().flatten().collect(), called })
 }
 
 /// What a function's types depend on.
@@ -118,7 +118,6 @@ impl<'t, 'a> Infer<'t, 'a> {
     /// Types the outputs of a node, the graphs within which are typed.
     fn finish(&mut self, scope: &mut Scope<'t, 'a>, step: usize) -> Result<(), ModelError> {
         let node = scope.body.flow.steps[step].node;
-        let is_call = self.functions.called(node).is_some();
         let mut types = if let Some(function) = self.functions.called(node) {
             let callee = self.call(scope, step, function)?;
             scope.body.calls.insert(step, callee);
@@ -136,9 +135,6 @@ impl<'t, 'a> Infer<'t, 'a> {
         };
         types.resize(node.outputs.len(), None);
         scope.give(step, types);
-        if !is_call {
-            ranks::infer(&scope.body.flow.steps[step], &mut scope.body.ranks);
-        }
         Ok(())
     }
 
@@ -220,8 +216,8 @@ impl<'t, 'a> Scope<'t, 'a> {
             }
         };
         let types = flow.values.iter().map(of_source).collect();
-        let (schemas, ranks) = (vec![None; flow.steps.len()], ranks::declared(&flow));
-        Scope { body: Body { function, flow, types, ranks, schemas, calls: HashMap::new() }, attributes, declared }
+        let schemas = vec![None; flow.steps.len()];
+        Scope { body: Body { function, flow, types, schemas, calls: HashMap::new() }, attributes, declared }
     }
 
     /// What a body costs to be typed once more.

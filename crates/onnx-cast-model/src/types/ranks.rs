@@ -1,15 +1,71 @@
-//! The ranks of values, as far as graphs declare them and the plainest operators tell them.
+//! The ranks of values, as far as constants and declarations tell them, and the plainest operators.
 
-use crate::graph::values::{Flow, Origin, Step, Value};
+use crate::constant::ConstantValue;
+use crate::graph::values::{Flow, Id, Origin};
 use crate::messages::value_info;
 use crate::operators::Rank;
 use onnx_cast_file::engine::pb;
 use onnx_cast_file::engine::wire::{self, all_bytes, last};
+use std::cell::{OnceCell, RefCell};
 use std::collections::HashMap;
 
-/// The ranks that graphs declare, and those of initializers.
-pub(super) fn declared(flow: &Flow<'_, '_>) -> Vec<Option<usize>> {
-    let mut declared: HashMap<(usize, &str), Option<usize>> = HashMap::new();
+/// The ranks of a body's values, each found when it is asked for.
+#[derive(Default)]
+pub(super) struct Ranks<'a> {
+    declared: OnceCell<HashMap<(usize, &'a str), Option<usize>>>,
+    found: RefCell<HashMap<Id, Option<usize>>>,
+}
+
+impl<'a> Ranks<'a> {
+    /// How many axes a value has: what a constant or a declaration tells, or else the operator that gives it, by its
+    /// first input or a number. A step that `calls` a function tells nothing.
+    pub(super) fn of(&self, flow: &Flow<'_, 'a>, calls: impl Fn(usize) -> bool, mut id: Id) -> Option<usize> {
+        let mut found = self.found.borrow_mut();
+        let mut asked = Vec::new();
+        let rank = loop {
+            if let Some(&known) = found.get(&id) {
+                break known;
+            }
+            asked.push(id);
+            let value = &flow.values[id];
+            let declared = || *self.declared.get_or_init(|| declared(flow)).get(&(value.graph, value.name))?;
+            if let Some(rank) = of_constant(flow, id).or_else(declared) {
+                break Some(rank);
+            }
+            let Origin::Node(at, place) = value.origin else { break None };
+            let step = &flow.steps[at];
+            match step.traits.rank.filter(|_| !calls(at) && (place == 0 || step.node.is("Split"))) {
+                Some(Rank::Fixed(rank)) => break Some(rank),
+                Some(Rank::OfFirst) => match step.inputs.first() {
+                    Some(&Some(first)) => id = first,
+                    _ => break None,
+                },
+                None => break None,
+            }
+        };
+        found.extend(asked.into_iter().map(|id| (id, rank)));
+        rank
+    }
+}
+
+/// The rank of an initializer, or of what a Constant gives.
+pub(crate) fn of_constant(flow: &Flow<'_, '_>, id: Id) -> Option<usize> {
+    let value = &flow.values[id];
+    let message = match value.origin {
+        Origin::Initializer(index, _) => flow.graphs.get(&value.graph)?.initializers.get(index)?.message,
+        Origin::Node(step, 0) => match ConstantValue::of_node(flow.steps[step].node).ok()??.1 {
+            ConstantValue::Tensor(message) => message,
+            ConstantValue::Numbers(_, shape, _) | ConstantValue::Strings(shape, _) => return Some(shape.len()),
+            ConstantValue::Sparse(_) => return None,
+        },
+        _ => return None,
+    };
+    Some(pb::head(message).ok()?.shape.len())
+}
+
+/// The ranks that graphs declare, by graph and name.
+fn declared<'a>(flow: &Flow<'_, 'a>) -> HashMap<(usize, &'a str), Option<usize>> {
+    let mut declared = HashMap::new();
     for graph in flow.graphs.values() {
         for one in graph.inputs.iter().chain(&graph.outputs).chain(&graph.value_info) {
             let Some(rank) = rank(one.message) else { continue };
@@ -18,30 +74,7 @@ pub(super) fn declared(flow: &Flow<'_, '_>) -> Vec<Option<usize>> {
             *there = there.filter(|&there| there == rank);
         }
     }
-    let rank_of = |value: &Value<'_>| {
-        let initializer = match value.origin {
-            Origin::Initializer(index, _) => {
-                flow.graphs.get(&value.graph).and_then(|graph| graph.initializers.get(index))
-            }
-            _ => None,
-        };
-        let stored = initializer.and_then(|named| Some(pb::head(named.message).ok()?.shape.len()));
-        stored.or_else(|| declared.get(&(value.graph, value.name)).copied().flatten())
-    };
-    flow.values.iter().map(rank_of).collect()
-}
-
-/// Adds the ranks of what an operator gives.
-pub(super) fn infer(step: &Step<'_, '_>, ranks: &mut [Option<usize>]) {
-    let rank = match step.traits.rank {
-        Some(Rank::OfFirst) => step.inputs.first().copied().flatten().and_then(|id| ranks[id]),
-        Some(Rank::Fixed(rank)) => Some(rank),
-        None => None,
-    };
-    let outputs = if step.node.is("Split") { &step.outputs[..] } else { step.outputs.get(..1).unwrap_or_default() };
-    for &id in outputs.iter().flatten() {
-        ranks[id] = ranks[id].or(rank);
-    }
+    declared
 }
 
 /// The rank that a ValueInfoProto tells.

@@ -1,14 +1,12 @@
 //! What the calls of a function tell of its attributes.
 
+use crate::graph::functions::FunctionNames;
 use crate::messages::attribute;
-use crate::tree::{Document, Graph, Node, is_default};
+use crate::tree::{Document, Graph, Node};
 use onnx_cast_file::engine::outline::Outline;
 use onnx_cast_file::engine::wire::{self, Fields};
 use std::cell::RefCell;
 use std::collections::HashMap;
-
-/// A domain, a name and an overload.
-type Name<'a> = (&'a str, &'a str, &'a str);
 
 /// Functions that hand their own attributes on, at most so deep.
 const MAX_DEPTH: usize = 64;
@@ -19,7 +17,8 @@ type Key = (usize, String);
 /// The calls of every function, each with the body that it stands in.
 pub(super) struct Callers<'t, 'a> {
     outline: &'a Outline<'a>,
-    by_name: HashMap<Name<'a>, Vec<(&'t Graph<'a>, &'t Node<'a>)>>,
+    /// By the function's number.
+    calls: HashMap<usize, Vec<(&'t Graph<'a>, &'t Node<'a>)>>,
     /// What was found out already: a function may be reached by more ways than can be walked.
     agreed: RefCell<HashMap<Key, Option<Option<&'a [u8]>>>>,
     given: RefCell<HashMap<Key, bool>>,
@@ -27,16 +26,16 @@ pub(super) struct Callers<'t, 'a> {
 
 impl<'t, 'a> Callers<'t, 'a> {
     pub(super) fn of(document: &'t Document<'a>, outline: &'a Outline<'a>) -> Self {
-        let named = document.functions.iter().filter_map(name_of);
-        let mut by_name: HashMap<Name<'a>, Vec<_>> = named.map(|name| (name, Vec::new())).collect();
+        let names = FunctionNames::of(&document.functions);
+        let mut calls: HashMap<usize, Vec<_>> = HashMap::new();
         for body in document.bodies().filter(|_| !document.functions.is_empty()) {
             for node in body.every().into_iter().flat_map(|graph| &graph.nodes) {
-                if let Some(calls) = by_name.get_mut(&(plain(node.domain), node.op_type, node.overload)) {
-                    calls.push((body, node));
+                if let Some(function) = names.called(node) {
+                    calls.entry(document.functions[function].id).or_default().push((body, node));
                 }
             }
         }
-        Callers { outline, by_name, agreed: RefCell::default(), given: RefCell::default() }
+        Callers { outline, calls, agreed: RefCell::default(), given: RefCell::default() }
     }
 
     /// The attribute of a function on which all of its calls agree: an AttributeProto, or an inner `None` where none
@@ -63,7 +62,7 @@ impl<'t, 'a> Callers<'t, 'a> {
     fn agreement(&self, function: &Graph<'a>, name: &str, depth: usize) -> Option<Option<&'a [u8]>> {
         let default = function.signature.as_ref()?.defaults.iter().find(|one| one.name == name);
         let mut agreed = None;
-        for (body, call) in self.by_name.get(&name_of(function)?)? {
+        for (body, call) in self.calls.get(&function.id)? {
             let given = match call.attribute(name) {
                 Some(given) if given.refers => self.agreed_at(body, given.referred()?, depth + 1)?,
                 given => given.map(|given| given.message),
@@ -96,27 +95,16 @@ impl<'t, 'a> Callers<'t, 'a> {
             return *known;
         }
         self.given.borrow_mut().insert(key.clone(), false);
-        let calls = name_of(function).and_then(|name| self.by_name.get(&name));
         let gives = |(body, call): &(&'t Graph<'a>, &'t Node<'a>)| {
             call.attribute(name).is_some_and(|given| {
                 // What a caller hands on, it has to be given itself.
                 !given.refers || given.referred().is_some_and(|to| self.always_give_at(body, to, depth + 1))
             })
         };
-        let given = calls.is_some_and(|calls| calls.iter().all(gives));
+        let given = self.calls.get(&function.id).is_none_or(|calls| calls.iter().all(gives));
         self.given.borrow_mut().insert(key, given);
         given
     }
-}
-
-fn name_of<'a>(function: &Graph<'a>) -> Option<Name<'a>> {
-    let signature = function.signature.as_ref()?;
-    Some((plain(signature.domain), signature.name, signature.overload))
-}
-
-/// The one spelling of a domain.
-fn plain(domain: &str) -> &str {
-    if is_default(domain) { "" } else { domain }
 }
 
 /// An AttributeProto by another name.
