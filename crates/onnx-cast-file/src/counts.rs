@@ -12,6 +12,7 @@ pub(crate) mod widen;
 
 use crate::counts::alarms::Scan;
 use crate::counts::widen::{BLOCK, Widening, hub};
+use crate::level::level;
 use fearless_simd::Level;
 use integers::Integers;
 use onnx_cast::{CastError, DataType, Kind, OpError};
@@ -230,7 +231,7 @@ impl Counter {
             result,
             limits,
             integers: Integers::new(from, to)?,
-            level: Level::new(),
+            level: level(),
             scan: None,
             nan_scales: AtomicU64::new(0),
             total: Mutex::default(),

@@ -41,6 +41,7 @@ mod in_memory;
 mod inspect;
 mod io;
 mod layouts;
+mod level;
 mod opened;
 pub mod parts;
 mod pipeline;

@@ -18,9 +18,10 @@ use crate::formats::error::{FormatError, Invalid, InvalidKind};
 use crate::formats::gguf::{BlockCoding, Blocks, Held};
 use crate::io::memory::resize;
 use crate::io::positional::InputFile;
+use crate::level::level;
 use crate::pipeline::{Compute, PipelineError, Scratch};
 use crate::text::Wording;
-use fearless_simd::{Level, dispatch};
+use fearless_simd::dispatch;
 use float4::{MxFp4, NvFp4};
 use grids::{Iq1M, Iq1S, Iq2S, Iq2Xs, Iq2Xxs, Iq3S, Iq3Xxs, Iq4Nl, Iq4Xs, Tq1, Tq2};
 use k_quants::{Q2K, Q3K, Q4K, Q5K, Q6K, Q8K};
@@ -113,7 +114,7 @@ impl Compute for BlockValues<'_> {
 /// Decodes whole blocks, all of which are multiplied by a scale. The index of the first with a scale that is NaN, if
 /// there is one.
 pub(crate) fn decode(coding: BlockCoding, blocks: &[u8], scale: Option<f32>, out: &mut [u8]) -> Option<usize> {
-    let level = Level::new();
+    let level = level();
     match coding {
         BlockCoding::Q4_0 => dispatch!(level, _simd => each::<_, _, 32>(&Q4_0, blocks, out)),
         BlockCoding::Q4_1 => dispatch!(level, _simd => each::<_, _, 32>(&Q4_1, blocks, out)),

@@ -6,6 +6,8 @@
 use super::weight::Encoding;
 use crate::formats::error::Invalid;
 use crate::formats::input::StoredTensor;
+use crate::level::level;
+use fearless_simd::{Bytes, Simd, SimdBase, dispatch, u8x16, u8x32, u16x8, u16x16};
 use onnx_cast::{DataType, unpack};
 
 /// Words that `len` integers take.
@@ -75,8 +77,11 @@ pub(super) fn unpack_row(row: &[u8], first: usize, bits: u32, straddle: bool, co
     // Eight integers of a stream of bits begin a byte wherever their number in the row is a multiple of eight.
     let ahead = if straddle { first.wrapping_neg() % 8 } else { codes.len() }.min(codes.len());
     let (head, rest) = codes.split_at_mut(ahead);
-    let (eights, tail) = rest.as_chunks_mut::<8>();
     let mut at = (first + ahead) * bits as usize / 8;
+    let from = row.get(at..).unwrap_or_default();
+    let vectors = dispatch!(level(), simd => Stream::new(bits).unpack_all(simd, from, rest));
+    at += vectors * bits as usize / 8;
+    let (eights, tail) = rest[vectors..].as_chunks_mut::<8>();
     for codes in eights.iter_mut() {
         let packed = match row.get(at..).and_then(|row| row.first_chunk()) {
             Some(bytes) => u64::from_le_bytes(*bytes),
@@ -89,7 +94,7 @@ pub(super) fn unpack_row(row: &[u8], first: usize, bits: u32, straddle: bool, co
         *codes = spread(packed, bits).to_le_bytes();
         at += bits as usize;
     }
-    let done = first + ahead + eights.len() * 8;
+    let done = first + ahead + vectors + eights.len() * 8;
     let others = (first..).zip(head).chain((done..).zip(tail));
     others.for_each(|(index, unpacked)| *unpacked = code(row, index, bits, straddle));
 }
@@ -107,6 +112,61 @@ fn spread(packed: u64, bits: u32) -> u64 {
             packed & lower | packed << (width - full) & lower << width
         },
     )
+}
+
+/// How vectors unpack integers of fewer than 8 bits from a stream of bits: eight begin a byte, and each is in two bytes
+/// that follow each other. A product moves it to the upper of the two.
+#[derive(Debug)]
+pub(super) struct Stream {
+    bits: u32,
+    pairs: [u8; 16],
+    factors: [u16; 8],
+}
+
+impl Stream {
+    /// Bytes that are read for 32 integers, whatever their width.
+    pub(super) const WINDOW: usize = 40;
+
+    pub(super) fn new(bits: u32) -> Stream {
+        let bit = |index: usize| index * bits as usize;
+        let mut pairs = [0; 16];
+        for (index, pair) in pairs.as_chunks_mut().0.iter_mut().enumerate() {
+            let byte = (bit(index) / 8) as u8;
+            *pair = u16::from_le_bytes([byte, byte + 1]).to_ne_bytes();
+        }
+        Stream { bits, pairs, factors: std::array::from_fn(|index| 1 << (8 - bit(index) % 8)) }
+    }
+
+    /// Unpacks integers as far as whole windows go; returns how many.
+    #[inline(always)]
+    fn unpack_all<S: Simd>(&self, simd: S, packed: &[u8], codes: &mut [u8]) -> usize {
+        let (mut packed, mut done) = (packed, 0);
+        for codes in codes.as_chunks_mut::<32>().0 {
+            let Some(window) = packed.first_chunk() else { break };
+            *codes = self.unpack(simd, window).into();
+            packed = &packed[4 * self.bits as usize..];
+            done += 32;
+        }
+        done
+    }
+
+    /// Unpacks 32 integers, one to a byte.
+    #[inline(always)]
+    pub(super) fn unpack<S: Simd>(&self, simd: S, packed: &[u8; Stream::WINDOW]) -> u8x32<S> {
+        let pairs = u8x32::block_splat(u8x16::from_slice(simd, &self.pairs));
+        let factors = u16x16::block_splat(u16x8::from_slice(simd, &self.factors));
+        let mask = (1 << self.bits) - 1;
+        let mut sixteens = [factors; 2];
+        for (index, sixteen) in sixteens.iter_mut().enumerate() {
+            let first = 2 * index * self.bits as usize;
+            let second = first + self.bits as usize;
+            let first = u8x16::from_slice(simd, &packed[first..first + 16]);
+            let second = u8x16::from_slice(simd, &packed[second..second + 16]);
+            let bytes = simd.swizzle_dyn_within_blocks_u8x32(simd.combine_u8x16(first, second), pairs);
+            *sixteen = ((bytes.bitcast::<u16x16<S>>() * factors) >> 8) & mask;
+        }
+        simd.narrow_u16x16(sixteens[0], sixteens[1])
+    }
 }
 
 /// The integers at one place of several rows of words, of which `lines` has those of the words that hold the place, and

@@ -5,10 +5,14 @@
 //! cache. Interleaving the two halves of a tile moves the upper bit of the row to the end of the column; as many
 //! rounds as a row number has bits transpose the tile. The compiler vectorises each round.
 
-use fearless_simd::{Level, dispatch};
+use crate::level::level;
+use fearless_simd::dispatch;
 
 /// Rows and columns of a tile: what is read of each row, and written of each column, is one line of the cache or more.
 const TILE: usize = 64;
+
+/// Columns that are copied value by value.
+const FEW: usize = 8;
 
 /// Tiles whose columns are written together: lines that lie a power of two apart, and are written in part, would be
 /// evicted before the rest.
@@ -24,7 +28,10 @@ pub(crate) fn transpose<const SIZE: usize>(from: &[u8], width: usize, columns: u
     if columns == 0 || height == 0 {
         return;
     }
-    let level = Level::new();
+    if columns <= FEW {
+        return transpose_few(from, width, columns, out, height);
+    }
+    let level = level();
     let mut tiles = [[[0; SIZE]; TILE * TILE]; TILES];
     let mut other = [[0; SIZE]; TILE * TILE];
     for (first, rows) in (0..).step_by(TILES * TILE).zip(from.chunks(TILES * TILE * width)) {
@@ -45,6 +52,23 @@ pub(crate) fn transpose<const SIZE: usize>(from: &[u8], width: usize, columns: u
                     }
                 }
             }
+        }
+    }
+}
+
+/// Transposes so few columns that tiles would be almost empty.
+fn transpose_few<const SIZE: usize>(
+    from: &[[u8; SIZE]],
+    width: usize,
+    columns: usize,
+    out: &mut [[u8; SIZE]],
+    height: usize,
+) {
+    for (first, rows) in (0..).step_by(TILE).zip(from.chunks(TILE * width)) {
+        for column in 0..columns {
+            let out = &mut out[column * height + first..];
+            let values = rows.get(column..).unwrap_or_default().iter().step_by(width);
+            out.iter_mut().zip(values).for_each(|(out, value)| *out = *value);
         }
     }
 }

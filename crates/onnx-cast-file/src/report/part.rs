@@ -8,6 +8,7 @@ use super::{CandidateFormat, Magnitudes};
 use crate::counts::widen::{BLOCK, Widening, hub};
 use crate::counts::{Counter, Counts, Distances};
 use crate::layouts::Scheme;
+use crate::level::level;
 use crate::pipeline::Greatest;
 use fearless_simd::Level;
 use onnx_cast::{
@@ -143,7 +144,7 @@ impl Measure {
         });
         let part = part_size(&mut scaled, element_count(shape).unwrap_or(0));
         let part = targets.iter().any(|to| to.is_scaled()).then_some(part);
-        Ok(Measure { from, own, double, ways, level: Level::new(), part })
+        Ok(Measure { from, own, double, ways, level: level(), part })
     }
 
     /// The candidates, each with the bytes that so many elements take in it.

@@ -6,14 +6,15 @@
 
 use super::float4::MxFp4;
 use crate::formats::gguf::BlockCoding;
-use fearless_simd::{Level, dispatch};
+use crate::level::level;
+use fearless_simd::dispatch;
 
 /// Values of a block of the types that are written.
 pub(crate) const BLOCK: usize = 32;
 
 /// Encodes whole blocks of floats. Whether a block has a scale, or a value, that is not finite.
 pub(crate) fn encode(coding: BlockCoding, values: &[u8], out: &mut [u8]) -> bool {
-    let level = Level::new();
+    let level = level();
     match coding {
         BlockCoding::Q4_0 => dispatch!(level, _simd => each(&symmetric::<4, 18>, values, out)),
         BlockCoding::Q4_1 => dispatch!(level, _simd => each(&asymmetric::<4, 20>, values, out)),

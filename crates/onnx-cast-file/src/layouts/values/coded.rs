@@ -11,18 +11,32 @@ pub(super) mod rounding;
 
 use super::TensorBytes;
 use crate::io::memory::resize;
+use crate::layouts::packed_ints::Stream;
 use crate::layouts::weight::{Coding, Nested, Weight};
+use crate::level::level;
 use crate::pipeline::{PipelineError, Scratch};
-use fearless_simd::{Level, Simd, SimdBase, dispatch, u8x16};
+use fearless_simd::{Bytes, Simd, SimdBase, dispatch, u8x16, u8x32};
 use onnx_cast::DataType;
 use onnx_cast::scalar::with_default_float_environment;
-use rounding::{number, read_numbers, round, store};
+use rounding::{number, read_numbers, round, round_small_to_f16, store};
 
 /// The quotient by 127 as bitsandbytes has it: a factor of float.
 const OF_127: f32 = 7.874_016e-3;
 
 /// Elements that are computed at once; a multiple of what fills whole bytes.
 const PART: usize = 32;
+
+/// Bytes of codes that a step reads, whatever it needs of them.
+const WINDOW: usize = Stream::WINDOW;
+
+/// Elements whose values are computed at once, one by one: so few that they stay in the nearest cache.
+const MANY: usize = 8 * PART;
+
+/// Values of a block that are looked up, and blocks whose values are computed at once.
+const ENTRIES: usize = 16;
+const TABLES: usize = 16;
+/// The codes of the entries.
+const CODES: [f32; ENTRIES] = [0., 1., 2., 3., 4., 5., 6., 7., 8., 9., 10., 11., 12., 13., 14., 15.];
 
 /// A weight, and where its scales and biases are.
 #[derive(Debug)]
@@ -80,8 +94,13 @@ impl<'a> Coded<'a> {
             resize(&mut scratch.results, (stop - first) * size).ok_or_else(PipelineError::out_of_memory)?;
         }
         let values = if is_whole { &mut *out } else { &mut scratch.results[..] };
-        let work = Work { coding: self.coding, owner: self.owner, to: self.to, size, block: self.block() };
-        let (codes, level) = (&scratch.elements[..], Level::new());
+        let (coding, owner, to, block) = (self.coding, self.owner, self.to, self.block());
+        // A code is less than 256, and an entry is 1 at most.
+        let is_small =
+            |(at, scale): (usize, &f32)| scale.abs() * 256.0 + biases.get(at).map_or(0.0, |b| b.abs()) < 65504.0;
+        let is_small = owner == DataType::Float16 && scales.iter().enumerate().all(is_small);
+        let work = Work { coding, owner, to, size, block, is_small, stream: Stream::new(bits as u32) };
+        let (codes, level) = (&scratch.elements[..], level());
         with_default_float_environment(
             || dispatch!(level, simd => work.run(simd, first, codes, (&scales, &biases), values)),
         );
@@ -107,6 +126,31 @@ impl<'a> Coded<'a> {
     }
 }
 
+/// Runs loops with the rounding of a type, which is chosen outside of them: so they are vectorised. `map` of an array
+/// would be a call of what is not compiled for the instruction set, as a closure that has vectors would be.
+macro_rules! with_rounding {
+    ($work:expr, |$round:ident| $loops:expr) => {
+        match $work.owner {
+            DataType::Float16 if $work.is_small => {
+                let $round = round_small_to_f16;
+                $loops
+            }
+            DataType::Float16 => {
+                let $round = |value: f32| round(DataType::Float16, value);
+                $loops
+            }
+            DataType::BFloat16 => {
+                let $round = |value: f32| round(DataType::BFloat16, value);
+                $loops
+            }
+            _ => {
+                let $round = |value: f32| round(DataType::Float, value);
+                $loops
+            }
+        }
+    };
+}
+
 /// What the loops are told.
 struct Work {
     coding: Coding,
@@ -115,143 +159,190 @@ struct Work {
     /// Bytes of a result.
     size: usize,
     block: usize,
+    /// Whether no value reaches what is not finite in float16.
+    is_small: bool,
+    stream: Stream,
 }
 
 impl Work {
     /// Computes the values of codes, the first of which is this element.
     #[inline(always)]
     fn run<S: Simd>(&self, simd: S, first: usize, codes: &[u8], scales: (&[f32], &[f32]), out: &mut [u8]) {
-        let (bits, blocks) = (self.coding.bits(), first / self.block);
-        let (mut at, mut codes, mut out) = (first, codes, out);
-        while !out.is_empty() {
-            let index = at / self.block;
-            let count = (self.block - at % self.block).min(out.len() / self.size);
-            let (these, codes_behind) = codes.split_at(count * bits / 8);
-            let (values, behind) = out.split_at_mut(count * self.size);
-            let (scale, bias) = (scales.0[index - blocks], scales.1.get(index - blocks).copied().unwrap_or(0.0));
-            self.block(simd, these, scale, bias, values);
-            (at, codes, out) = (at + count, codes_behind, behind);
-        }
-    }
-
-    /// The values of a part of a block.
-    #[inline(always)]
-    fn block<S: Simd>(&self, simd: S, codes: &[u8], scale: f32, bias: f32, out: &mut [u8]) {
-        let bits = self.coding.bits();
-        const CODES: [f32; 16] = [0., 1., 2., 3., 4., 5., 6., 7., 8., 9., 10., 11., 12., 13., 14., 15.];
-        let entries = match self.coding {
-            Coding::Table(table) => Some(table.entries().map(|entry| entry * scale)),
-            Coding::Affine { bits: 0..=4 } => Some(self.affine(CODES, scale, bias)),
-            _ => None,
-        };
-        let entries = entries.map(|entries| {
-            let entries = self.rounded(entries);
-            let mut bytes = [0; 64];
-            store(self.to, &entries, &mut bytes[..16 * self.size]);
-            bytes
-        });
-        let parts = codes.chunks(PART * bits / 8).zip(out.chunks_mut(PART * self.size));
-        for (codes, out) in parts {
-            let mut unpacked = [0; PART];
-            self.unpack(codes, &mut unpacked);
-            match &entries {
-                Some(entries) => self.look_up(simd, entries, &unpacked, out),
-                None => {
-                    let mut values = [0.0; PART];
-                    match self.coding {
-                        Coding::Int8 => {
-                            let codes = values.iter_mut().zip(unpacked);
-                            codes.for_each(|(value, code)| *value = f32::from(code as i8) * scale * OF_127);
-                        }
-                        _ => values = self.affine(unpacked.map(f32::from), scale, bias),
-                    }
-                    values = self.rounded(values);
-                    store(self.to, &values[..out.len() / self.size], out);
-                }
-            }
-        }
-    }
-
-    /// Products with the scale, rounded to the owner's type, plus the bias. The type is chosen outside the loop, which is
-    /// vectorised so.
-    #[inline(always)]
-    fn affine<const N: usize>(&self, codes: [f32; N], scale: f32, bias: f32) -> [f32; N] {
-        match self.owner {
-            DataType::Float16 => codes.map(|code| round(DataType::Float16, code * scale) + bias),
-            DataType::BFloat16 => codes.map(|code| round(DataType::BFloat16, code * scale) + bias),
-            _ => codes.map(|code| round(DataType::Float, code * scale) + bias),
-        }
-    }
-
-    /// Values rounded to the owner's type.
-    #[inline(always)]
-    fn rounded<const N: usize>(&self, values: [f32; N]) -> [f32; N] {
-        match self.owner {
-            DataType::Float16 => values.map(|value| round(DataType::Float16, value)),
-            DataType::BFloat16 => values.map(|value| round(DataType::BFloat16, value)),
-            _ => values.map(|value| round(DataType::Float, value)),
-        }
-    }
-
-    /// The codes of a part, one to a byte.
-    #[inline(always)]
-    fn unpack(&self, codes: &[u8], out: &mut [u8; PART]) {
         match self.coding {
-            Coding::Int8 | Coding::Affine { bits: 8 } => out[..codes.len()].copy_from_slice(codes),
-            Coding::Table(_) => {
-                for (out, byte) in out.as_chunks_mut::<2>().0.iter_mut().zip(codes) {
-                    *out = [byte >> 4, byte & 15];
+            Coding::Table(_) | Coding::Affine { bits: 0..=4 } => self.by_tables(simd, first, codes, scales, out),
+            Coding::Int8 | Coding::Affine { .. } => self.one_by_one(simd, first, codes, scales, out),
+        }
+    }
+
+    /// Looks up values in tables of those that a block has, of which some are computed together.
+    #[inline(always)]
+    fn by_tables<S: Simd>(&self, simd: S, first: usize, codes: &[u8], scales: (&[f32], &[f32]), out: &mut [u8]) {
+        let (scales, biases) = scales;
+        let (bytes, mut tables) = (PART * self.coding.bits() / 8, [0; ENTRIES * 4 * TABLES]);
+        let (mut at, mut codes, mut out) = (first, codes, out);
+        for (index, scales) in scales.chunks(TABLES).enumerate() {
+            self.tables(scales, biases.get(index * TABLES..).unwrap_or_default(), &mut tables);
+            for table in tables.chunks_exact(ENTRIES * self.size).take(scales.len()) {
+                let planes = Planes::new(simd, self.size, table);
+                let count = (self.block - at % self.block).min(out.len() / self.size);
+                let (now, behind) = std::mem::take(&mut out).split_at_mut(count * self.size);
+                for (index, now) in now.chunks_mut(PART * self.size).enumerate() {
+                    planes.look_up(self.unpack(simd, &codes[index * bytes..]), now);
                 }
-            }
-            Coding::Affine { bits: 4 } => {
-                for (out, byte) in out.as_chunks_mut::<2>().0.iter_mut().zip(codes) {
-                    *out = [byte & 15, byte >> 4];
-                }
-            }
-            Coding::Affine { bits: 2 } => {
-                for (out, byte) in out.as_chunks_mut::<4>().0.iter_mut().zip(codes) {
-                    *out = [byte & 3, byte >> 2 & 3, byte >> 4 & 3, byte >> 6];
-                }
-            }
-            // Eight codes are in so many bytes.
-            Coding::Affine { bits } => {
-                for (out, bytes) in out.as_chunks_mut::<8>().0.iter_mut().zip(codes.chunks_exact(bits as usize)) {
-                    let mut word = [0; 8];
-                    word[..bytes.len()].copy_from_slice(bytes);
-                    let word = u64::from_le_bytes(word);
-                    for (index, out) in out.iter_mut().enumerate() {
-                        *out = (word >> (index as u32 * bits)) as u8 & ((1u32 << bits) - 1) as u8;
-                    }
-                }
+                (at, codes, out) = (at + count, &codes[count * self.coding.bits() / 8..], behind);
             }
         }
+    }
+
+    /// The values of all codes in some blocks, in the type of the results.
+    #[inline(always)]
+    fn tables(&self, scales: &[f32], biases: &[f32], out: &mut [u8]) {
+        let mut values = [0.0; ENTRIES * TABLES];
+        with_rounding!(self, |round| {
+            let blocks = values.as_chunks_mut::<ENTRIES>().0.iter_mut().zip(scales);
+            match self.coding {
+                Coding::Table(table) => blocks.for_each(|(values, scale)| {
+                    let entries = values.iter_mut().zip(table.entries());
+                    entries.for_each(|(value, entry)| *value = round(entry * scale));
+                }),
+                _ => blocks.zip(biases).for_each(|((values, scale), bias)| {
+                    let codes = values.iter_mut().zip(CODES);
+                    codes.for_each(|(value, code)| *value = round(round(code * scale) + bias));
+                }),
+            }
+        });
+        store(self.to, &values[..ENTRIES * scales.len()], out);
+    }
+
+    /// Computes a value for each code.
+    #[inline(always)]
+    fn one_by_one<S: Simd>(&self, simd: S, first: usize, codes: &[u8], scales: (&[f32], &[f32]), out: &mut [u8]) {
+        let (bits, mut unpacked) = (self.coding.bits(), [0; MANY]);
+        let (mut at, mut rest) = (first, codes);
+        for out in out.chunks_mut(MANY * self.size) {
+            let count = out.len() / self.size;
+            let codes = if bits == 8 {
+                &rest[..count]
+            } else {
+                for (index, codes) in unpacked.as_chunks_mut::<PART>().0.iter_mut().enumerate() {
+                    let packed = rest.get(index * PART * bits / 8..).unwrap_or_default();
+                    *codes = self.unpack(simd, packed).into();
+                }
+                &unpacked[..count]
+            };
+            self.products(at, first / self.block, codes, scales, out);
+            (at, rest) = (at + count, &rest[count * bits / 8..]);
+        }
+    }
+
+    /// The values of codes from an element on, in the type of the results. The first scale is that of this block.
+    #[inline(always)]
+    fn products(&self, at: usize, first: usize, codes: &[u8], (scales, biases): (&[f32], &[f32]), out: &mut [u8]) {
+        let mut values = [0.0; MANY];
+        with_rounding!(self, |round| {
+            let (mut at, mut codes, mut rest) = (at, codes, &mut values[..]);
+            while !codes.is_empty() {
+                let count = (self.block - at % self.block).min(codes.len());
+                let (these, later) = codes.split_at(count);
+                let (now, behind) = std::mem::take(&mut rest).split_at_mut(count);
+                let (scale, values) = (scales[at / self.block - first], now.iter_mut().zip(these));
+                if self.coding == Coding::Int8 {
+                    values.for_each(|(value, code)| *value = round(f32::from(*code as i8) * scale * OF_127));
+                } else {
+                    let bias = biases[at / self.block - first];
+                    values.for_each(|(value, code)| *value = round(round(f32::from(*code) * scale) + bias));
+                }
+                (at, codes, rest) = (at + count, later, behind);
+            }
+        });
+        store(self.to, &values[..codes.len()], out);
+    }
+
+    /// The codes of a part, one to a byte. Those behind them are read, where there are any, but not used.
+    #[inline(always)]
+    fn unpack<S: Simd>(&self, simd: S, codes: &[u8]) -> u8x32<S> {
+        let mut padded = [0; WINDOW];
+        let codes = match codes.first_chunk::<WINDOW>() {
+            Some(codes) => codes,
+            None => {
+                padded[..codes.len()].copy_from_slice(codes);
+                &padded
+            }
+        };
+        let bytes = u8x16::from_slice(simd, &codes[..16]);
+        let (first, second) = match self.coding {
+            Coding::Table(_) => (bytes >> 4, bytes & 15),
+            Coding::Affine { bits: 4 } => (bytes & 15, bytes >> 4),
+            Coding::Affine { bits: 2 } => {
+                let halves = simd.zip_low_u8x16(bytes & 15, bytes >> 4);
+                (halves & 3, halves >> 2)
+            }
+            Coding::Int8 | Coding::Affine { .. } => return self.stream.unpack(simd, codes),
+        };
+        let (low, high) = simd.interleave_u8x16(first, second);
+        simd.combine_u8x16(low, high)
+    }
+}
+
+/// The bytes of 16 entries of two or four bytes, those of each place together.
+struct Planes<S: Simd> {
+    simd: S,
+    size: usize,
+    planes: [u8x32<S>; 4],
+}
+
+impl<S: Simd> Planes<S> {
+    #[inline(always)]
+    fn new(simd: S, size: usize, entries: &[u8]) -> Planes<S> {
+        let first = u8x16::from_slice(simd, &entries[..16]);
+        let second = u8x16::from_slice(simd, &entries[16..32]);
+        let (even, odd) = (simd.unzip_low_u8x16(first, second), simd.unzip_high_u8x16(first, second));
+        if size == 2 {
+            let (low, high) = (u8x32::block_splat(even), u8x32::block_splat(odd));
+            return Planes { simd, size, planes: [low, high, low, high] };
+        }
+        let third = u8x16::from_slice(simd, &entries[32..48]);
+        let fourth = u8x16::from_slice(simd, &entries[48..64]);
+        let (even_too, odd_too) = (simd.unzip_low_u8x16(third, fourth), simd.unzip_high_u8x16(third, fourth));
+        let planes = [
+            u8x32::block_splat(simd.unzip_low_u8x16(even, even_too)),
+            u8x32::block_splat(simd.unzip_low_u8x16(odd, odd_too)),
+            u8x32::block_splat(simd.unzip_high_u8x16(even, even_too)),
+            u8x32::block_splat(simd.unzip_high_u8x16(odd, odd_too)),
+        ];
+        Planes { simd, size, planes }
+    }
+
+    /// The bytes of a place and of the next of each code's entry, which alternate.
+    #[inline(always)]
+    fn pairs(&self, codes: u8x32<S>, at: usize) -> (u8x32<S>, u8x32<S>) {
+        let low = self.simd.swizzle_dyn_within_blocks_u8x32(self.planes[at], codes);
+        let high = self.simd.swizzle_dyn_within_blocks_u8x32(self.planes[at + 1], codes);
+        self.simd.interleave_u8x32(low, high)
     }
 
     /// Writes the entry of each code, of which all are below 16.
     #[inline(always)]
-    fn look_up<S: Simd>(&self, simd: S, entries: &[u8; 64], codes: &[u8; PART], out: &mut [u8]) {
-        if self.size == 4 {
-            let entries = entries.as_chunks::<4>().0;
-            let out = out.as_chunks_mut::<4>().0.iter_mut().zip(codes);
-            out.for_each(|(out, code)| *out = entries[usize::from(code & 15)]);
-            return;
+    fn look_up(&self, codes: u8x32<S>, out: &mut [u8]) {
+        let mut all = [0; 4 * PART];
+        let whole = out.len() == PART * self.size;
+        let to = if whole { &mut *out } else { &mut all[..PART * self.size] };
+        let (first, second) = self.pairs(codes, 0);
+        if self.size == 2 {
+            first.store_slice(&mut to[..32]);
+            second.store_slice(&mut to[32..64]);
+        } else {
+            let (third, fourth) = self.pairs(codes, 2);
+            let (low, high) = self.simd.interleave_u16x16(first.bitcast(), third.bitcast());
+            low.to_bytes().store_slice(&mut to[..32]);
+            high.to_bytes().store_slice(&mut to[32..64]);
+            let (low, high) = self.simd.interleave_u16x16(second.bitcast(), fourth.bitcast());
+            low.to_bytes().store_slice(&mut to[64..96]);
+            high.to_bytes().store_slice(&mut to[96..128]);
         }
-        let mut planes = [[0; 16]; 2];
-        for (index, entry) in entries.as_chunks::<2>().0.iter().take(16).enumerate() {
-            [planes[0][index], planes[1][index]] = *entry;
-        }
-        let [low, high] = planes.map(|plane| u8x16::from_slice(simd, &plane));
-        let mut all = [0; 2 * PART];
-        for (codes, out) in codes.as_chunks::<16>().0.iter().zip(all.as_chunks_mut::<32>().0) {
-            let codes = u8x16::from_slice(simd, codes);
-            let (low, high) = (simd.swizzle_dyn_u8x16(low, codes), simd.swizzle_dyn_u8x16(high, codes));
-            let (first, second) = out.split_at_mut(16);
-            simd.zip_low_u8x16(low, high).store_slice(first);
-            simd.zip_high_u8x16(low, high).store_slice(second);
-        }
-        match out.first_chunk_mut() {
-            Some(out) => *out = all,
-            None => out.copy_from_slice(&all[..out.len()]),
+        if !whole {
+            let len = out.len();
+            out.copy_from_slice(&all[..len]);
         }
     }
 }

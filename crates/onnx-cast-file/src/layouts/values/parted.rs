@@ -7,8 +7,9 @@ use super::TensorBytes;
 use super::coded::rounding::{read_numbers, round, store};
 use crate::io::memory::resize;
 use crate::layouts::weight::{Formula, Parts, Weight};
+use crate::level::level;
 use crate::pipeline::{PipelineError, Scratch};
-use fearless_simd::{Level, Simd, dispatch};
+use fearless_simd::{Simd, dispatch};
 use onnx_cast::DataType;
 use onnx_cast::scalar::with_default_float_environment;
 use std::ops::Range;
@@ -75,7 +76,7 @@ impl<'a> Parted<'a> {
                 across,
                 skipped: column % across,
             };
-            let level = Level::new();
+            let level = level();
             with_default_float_environment(|| dispatch!(level, simd => work.run(simd, codes, &scales, &zeros, now)));
             (at, out) = (stop, later);
         }

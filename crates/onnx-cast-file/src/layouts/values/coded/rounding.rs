@@ -10,9 +10,34 @@ pub(in crate::layouts::values) fn round(data_type: DataType, value: f32) -> f32 
     let value = if value.is_nan() { f32::NAN } else { value };
     match data_type {
         DataType::BFloat16 => f32::from_bits(u32::from(bf16_bits(value)) << 16),
-        DataType::Float16 => f16_value(f16_bits(value)),
+        DataType::Float16 => round_to_f16(value),
         _ => value,
     }
+}
+
+/// Rounds to a value of float16, to nearest, ties to even: in float, with fewer steps than by way of the code.
+#[inline(always)]
+fn round_to_f16(value: f32) -> f32 {
+    // The power of two of the unit stays finite for values that overflow anyway.
+    let rounded = round_beside(value, (value.to_bits() & 0x7f80_0000).min(240 << 23));
+    // From 2^16 on this overflows to the infinity.
+    rounded * f32::from_bits((127 + 112) << 23) * f32::from_bits((127 - 112) << 23)
+}
+
+/// Rounds to a value of float16 what is certain not to overflow.
+#[inline(always)]
+pub(in crate::layouts::values) fn round_small_to_f16(value: f32) -> f32 {
+    round_beside(value, value.to_bits() & 0x7f80_0000)
+}
+
+/// Rounds a value of this exponent. Beside 2^13 times its power of two, the last place of float is that of float16:
+/// 2^-24 at least.
+#[inline(always)]
+fn round_beside(value: f32, exponent: u32) -> f32 {
+    let sign = value.to_bits() & 0x8000_0000;
+    let unit = f32::from_bits((exponent.max(113 << 23) + (13 << 23)) | sign);
+    // The difference of equal numbers is a zero without the sign.
+    f32::from_bits(((value + unit) - unit).to_bits() | sign)
 }
 
 /// The code of bfloat16, rounded to nearest, ties to even. NaN is the usual one.
@@ -125,6 +150,11 @@ mod tests {
             }
             assert_eq!(u32::from(f16_bits(value)), half, "float16 of {bits:#010x}");
             assert_eq!(u32::from(bf16_bits(value)), brain, "bfloat16 of {bits:#010x}");
+            let (got, want) = (round(DataType::Float16, value), f16_value(half as u16));
+            assert_eq!(got.to_bits(), want.to_bits(), "{bits:#010x} rounded to float16");
+            if value.abs() < 65504.0 {
+                assert_eq!(round_small_to_f16(value).to_bits(), want.to_bits(), "{bits:#010x} rounded to float16");
+            }
         }
         let words: Vec<u32> = (0..=0xffff).collect();
         for (&code, want) in words.iter().zip(cast(DataType::Float16, DataType::Float, &words)) {
