@@ -23,7 +23,7 @@ from gguf_types import processor_seconds, safetensors
 ROWS, COLUMNS, GROUP = 4096, 8192, 128
 ROUNDS = 7
 RNG = np.random.default_rng(1)
-TYPES = {"uint8": "U8", "int8": "I8", "int32": "I32", "uint32": "U32", "float32": "F32", "float16": "F16"}
+TYPES = {"uint8": "U8", "int8": "I8", "int32": "I32", "int64": "I64", "uint32": "U32", "float32": "F32", "float16": "F16"}
 LAYOUTS = {}
 NVFP4 = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6])
 
@@ -300,12 +300,128 @@ def deepseek_v4():
     return quantized("fp8", weight_block_size=[128, 128]), tensors, mxfp4_owner(part(codes).view(-1, 16), part(exponents).view(-1))
 
 
+# Quark (quark/torch/utils/pack.py) and ModelOpt (modelopt/torch/export/quant_utils.py): signed integers of 4 bits in groups.
+
+
+@layout("Quark, int4")
+def quark():
+    weight = {"dtype": "int4", "qscheme": "per_group", "group_size": GROUP, "ch_axis": 1, "is_dynamic": False, "symmetric": True}
+    config = quantized("quark", global_quant_config={"weight": weight}, export={"pack_method": "reorder"})
+    tensors = {"a.weight": words(COLUMNS, ROWS // 8), "a.weight_scale": scales(COLUMNS // GROUP, ROWS)}
+    return config, tensors, None
+
+
+@layout("Quark, int8")
+def quark_int8():
+    weight = {"dtype": "int8", "qscheme": "per_channel", "ch_axis": 0, "is_dynamic": False, "symmetric": True}
+    codes, factors = noise(ROWS, COLUMNS, least=-128, most=128, data_type=np.int8), scales(ROWS)
+    some, factor = part(codes), part(factors)[:, None]
+    config = quantized("quark", global_quant_config={"weight": weight})
+    return config, {"a.weight": codes, "a.weight_scale": factors}, lambda: (some.float() * factor).bfloat16()
+
+
+@layout("ModelOpt, int4")
+def modelopt():
+    codes, factors = noise(ROWS // 2, COLUMNS), scales(ROWS, COLUMNS // GROUP)
+    some, factor = part(codes, ROWS // 32), part(factors)
+
+    def owner():
+        both = torch.stack([some & 15, some >> 4], 1).flatten(0, 1).to(torch.int8)
+        signed = torch.where(both > 7, both - 16, both)
+        return (signed * factor.repeat_interleave(GROUP, 1)).bfloat16()
+
+    config = quantized("modelopt", quant_algo="W4A16_AWQ", group_size=GROUP)
+    return config, {"a.weight": codes, "a.weight_scale": factors}, owner
+
+
+# HQQ, hqq/core/quantize.py (`dequantize`): the code less the zero point, times the scale, in float16.
+
+PACKINGS = {8: "8bit_u8", 4: "4bit_u8", 3: "3bit_32", 2: "2bit_u8", 1: "1bit_u8"}
+
+
+@layout("HQQ, 8 bits", 8, 1)
+@layout("HQQ, 4 bits", 4, 1)
+@layout("HQQ, 4 bits, groups of columns", 4, 0)
+@layout("HQQ, 3 bits", 3, 1)
+@layout("HQQ, 2 bits", 2, 1)
+@layout("HQQ, 1 bit", 1, 1)
+def hqq(bits, axis):
+    groups = ROWS * COLUMNS // 64
+    height, width = (groups, 64) if axis else (64, groups)
+    packed = words(-(-height // 10), width) & 0x3FFFFFFF if bits == 3 else noise(height * bits // 8, width)
+    each = (groups, 1) if axis else (1, groups)
+    factors, zeros = scales(*each, data_type=np.float16), RNG.uniform(0, 1 << bits, each).astype(np.float16)
+    tensors = {"a.W_q": packed, "a.scale": factors, "a.zero": zeros, "a.shape": np.int64([ROWS, COLUMNS])}
+    tensors |= {f"a.{name}": np.int32([value]) for name, value in (("nbits", bits), ("group_size", 64), ("axis", axis))}
+    tensors["a.packing"] = np.frombuffer(PACKINGS[bits].encode(), np.uint8)
+    if bits == 3 or not axis:
+        return {}, tensors, None
+    some, factor, zero = part(packed, len(packed) // 16), part(factors, groups // 16), part(zeros, groups // 16)
+
+    def owner():
+        codes = torch.cat([some >> shift & (1 << bits) - 1 for shift in range(8 - bits, -1, -bits)])
+        return ((codes.half() - zero) * factor).bfloat16()
+
+    return {}, tensors, owner
+
+
+# torchao, prototype/safetensors: bytes, whose class and blocks are in the file's metadata. quanto has the same bytes.
+
+
+def torchao(kind, codes, block, more):
+    settings = {"_type": kind, "_data": {"block_size": block}}
+    tensors = {"a._weight_qdata": codes, "a._weight_scale": scales(ROWS, COLUMNS // block[1]), "": {"a.weight": json.dumps(settings)}}
+    return quantized("torchao"), tensors | more, None
+
+
+@layout("torchao, Int8Tensor")
+def torchao_int8():
+    return torchao("Int8Tensor", noise(ROWS, COLUMNS, least=-128, most=128, data_type=np.int8), [1, COLUMNS], {})
+
+
+@layout("torchao, IntxUnpackedToInt8Tensor")
+def torchao_intx():
+    codes = noise(ROWS, COLUMNS, least=-8, most=8, data_type=np.int8)
+    zeros = noise(ROWS, COLUMNS // 32, least=-8, most=8, data_type=np.int8)
+    return torchao("IntxUnpackedToInt8Tensor", codes, [1, 32], {"a._weight_zero_point": zeros})
+
+
+@layout("torchao, Float8Tensor")
+def torchao_float8():
+    return torchao("Float8Tensor", named("F8_E4M3", noise(ROWS, COLUMNS, most=127)), [1, COLUMNS], {})
+
+
+@layout("quanto, qint8", False)
+@layout("quanto, qfloat8", True)
+def quanto(is_float):
+    codes = named("F8_E4M3", noise(ROWS, COLUMNS, most=127)) if is_float else noise(ROWS, COLUMNS, least=-128, most=128, data_type=np.int8)
+    return quantized("quanto"), {"a.weight._data": codes, "a.weight._scale": scales(ROWS, 1)}, None
+
+
+# BitNet, transformers/integrations/bitnet.py (`unpack_weights`): a byte has elements of four rows, a quarter of all apart.
+
+
+@layout("BitNet")
+def bitnet():
+    codes = noise(ROWS // 4, COLUMNS) & 0xAA
+    return quantized("bitnet"), {"a.weight": codes, "a.weight_scale": scales(1)}, None
+
+
+@layout("AutoRound, FP8 in 128x128")
+def auto_round_fp8():
+    codes, factors = noise(ROWS, COLUMNS, most=127), scales(ROWS // 128, COLUMNS // 128)
+    config = quantized("auto-round", packing_format="auto_round:fp8", weight_block_size=[128, 128])
+    return config, {"a.weight": named("F8_E4M3", codes), "a.weight_scale_inv": factors}, None
+
+
 def write(folder, config, tensors):
-    """A checkpoint of one file."""
+    """A checkpoint of one file. What has no name is the file's metadata."""
     folder.mkdir()
     if config:
         (folder / "config.json").write_text(json.dumps(config))
-    header, end = {}, 0
+    tensors = dict(tensors)
+    metadata = tensors.pop("", None)
+    header, end = {"__metadata__": metadata} if metadata else {}, 0
     arrays = {name: found if isinstance(found, tuple) else (TYPES[found.dtype.name], found) for name, found in tensors.items()}
     for name, (kind, array) in arrays.items():
         header[name] = {"dtype": kind, "shape": array.shape, "data_offsets": [end, end + array.nbytes]}
