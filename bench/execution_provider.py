@@ -158,11 +158,11 @@ def write(rows):
                 if line.startswith("model name")), platform.processor())
     text = f"""# Nodes of the execution provider in onnxruntime
 
-Microseconds of a run of a model, median of 15 turns, with one thread; the ways of a row take turns. The last column is
-the time of onnxruntime's fastest way by the provider's: below 1 the provider is slower. Except in the last case, every
-way gives the same bytes, which is checked first. onnxruntime has no kernel to float4e2m1: `nodes` are BitCast, Cast,
-Gather from a table of 65,536 codes, and Cast to uint4. RMSNorm shows what claiming all costs where onnxruntime fuses
-the Casts with the nodes between them.
+Microseconds per run of a model, median of 15 rounds, one thread; the variants of a row alternate. The last column is the
+time of onnxruntime's fastest variant divided by the provider's: below 1 the provider is slower. All variants give the same
+bytes (checked first), except for RMSNorm. onnxruntime has no kernel to float4e2m1: `nodes` are BitCast, Cast, Gather from a
+table of 65,536 codes, and Cast to uint4. RMSNorm shows the cost of claiming all Casts when onnxruntime fuses them with the
+nodes between them.
 
 {datetime.date.today()}, {cpu}, {os.cpu_count()} processors, onnxruntime {onnxruntime.__version__},
 load {os.getloadavg()[0]:.0f} from other work (ratios hold better than microseconds);

@@ -226,7 +226,7 @@ def markdown(told):
     if told["torch"]:
         one = max(told["torch"], key=lambda one: one.get("torch_faults", 0))
         lines += [
-            f"torch {told['versions']['torch']} has no cast to or from its float4_e2m1fn_x2, so there is nothing to hold ours against. Results of "
+            f"torch {told['versions']['torch']} cannot cast to or from its float4_e2m1fn_x2, so there is no comparison. Results of "
             f"32 MiB and more are new memory each time, and most of the time goes to the system for new pages: from {one['from']} "
             f"to {one['to']} {one['torch_faults']} of them for torch, and {one['ours_faults']}, most of them of 2 MiB, for ours.",
             "",

@@ -159,29 +159,29 @@ def section_lines(section):
 
 
 EXPLANATION = """\
-# Against what people would use instead
+# Beside other libraries
 
-Written by `cargo xtask peers --record`; `peers.json` holds the same. Speeds are bytes read and written a second, in GB,
-both counted as ONNX packs the types for every library, so that they compare as times do. Medians of interleaved rounds in
-one process, the same buffers (2 MiB pages, touched before) for everyone. Rows that lose come first.
+Written by `cargo xtask peers --record`; `peers.json` holds the same. Speeds are GB read and written per second, counted
+for every library as ONNX packs the types, so that ratios of speeds are ratios of times. Medians of interleaved rounds in
+one process, with the same buffers for all (2 MiB pages, touched before). Rows that lose come first.
 
-- Outputs are made beforehand where the interface allows it: by all but candle and arrow-cast, whose casts make a new
-  tensor or array each time. numpy+ml_dtypes, and NumKong for float6, hold what ONNX packs with a byte to each element.
-- Ours, half, candle and arrow-cast are called from Rust, with the clock there. The others are called from Python. Where
-  that matters, in cache, what a cast of 8 elements takes is taken off their times: a gain for them, not for us.
-- Over 4 MiB the caches are filled with something else before each measurement; below, a cast is repeated in them. Who
-  takes more than four times as long as we do when everyone warms up is not timed again.
-- A `*` marks a peer whose results differ from ours, on numbers that both types hold: it cuts to integers where ONNX
-  rounds (numpy+ml_dtypes to 4 bits and fewer) or rounds where ONNX cuts (NumKong), rounds float8e8m0 to nearest or cuts
-  where ONNX rounds up, packs from the high bits down (NumKong's 4 bits), rounds ties toward zero and loses -0 (gguf),
-  or is wrong.
-- Scaled casts are QuantizeLinear and DequantizeLinear without zero points, of rows of 1024 elements at most, with a
-  float scale for the tensor, for each row (axis), or for each 32 elements of a row (blocks); and MXFP4, its scales by
-  the rule `floor`, and NVFP4 by torchao's recipe, whose scales quantizing finds. Scales are not counted as bytes. numpy
-  and PyTorch divide or multiply, round and clamp for integers, and cast, into memory made beforehand. torchao and gguf
-  make new tensors.
-- A pair is marked as measured again where the machine was busy with other work the first time and we had lost, a choice
-  in our favour, or where a later run with `--pairs` replaced it: the line with its date names those.
+- Outputs are allocated before, except for candle and arrow-cast, whose casts allocate a new tensor or array. Types that
+  ONNX packs take a byte per element in numpy+ml_dtypes, and float6 in NumKong.
+- Ours, half, candle and arrow-cast are called and timed in Rust, the others in Python. In cache, where the call matters,
+  the time of a cast of 8 elements is subtracted from theirs: in their favour, not in ours.
+- Over 4 MiB the caches are filled with other data before each measurement; below, a cast is repeated in them. Libraries
+  that take more than four times as long as ours in the warm-up are not timed again.
+- A `*` marks a peer whose results differ from ours, on numbers that both types hold: it truncates to integers where ONNX
+  rounds (numpy+ml_dtypes to 4 bits and fewer) or rounds where ONNX truncates (NumKong), rounds float8e8m0 to nearest or
+  truncates where ONNX rounds up, packs from the high bits down (NumKong's 4 bits), rounds ties toward zero and loses -0
+  (gguf), or is wrong.
+- Scaled casts are QuantizeLinear and DequantizeLinear without zero points, of rows of 1024 elements at most, with a float
+  scale for the tensor, for each row (axis), or for each 32 elements of a row (blocks); MXFP4 by the rule `floor`, and
+  NVFP4 by torchao's recipe, whose scales are computed while quantizing. Scales are not counted as bytes. numpy and
+  PyTorch divide or multiply, round and clamp for integers, and cast, into memory allocated before. torchao and gguf
+  allocate.
+- "Again" marks pairs that were measured again: because the machine was busy the first time and we had lost (a choice in
+  our favour), or by a later run with `--pairs`, which is listed with its date.
 """
 
 
