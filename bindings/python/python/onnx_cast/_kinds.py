@@ -106,7 +106,7 @@ def _torch_of(data: np.ndarray, number: int, shape: tuple[int, ...]) -> Any:
     if dtype is None and number == _targets.FLOAT4 and _torch_pairs() is not None:
         dtype, shape = _torch_pairs(), _in_pairs(shape)
     if dtype is None:
-        raise TypeError(f"torch has no type for {_targets.ROWS[number - 1]['name']} (want numpy arrays)")
+        raise TypeError(f"torch has no type for {_targets.ROWS[number]['name']} (want numpy arrays)")
     return torch.from_numpy(data).view(dtype).view(shape)
 
 
@@ -166,7 +166,7 @@ def _text(texts: list[str], shape: tuple[int, ...], dtype: np.dtype, out: Any, p
 
 
 def _no_packed_type(library: str, operator: _native.Operator) -> TypeError:
-    return TypeError(f"{library} has no type for {_targets.ROWS[operator.to - 1]['name']} (want packed=True)")
+    return TypeError(f"{library} has no type for {_targets.ROWS[operator.to]['name']} (want packed=True)")
 
 
 def _torch(operator: _native.Operator, x: Any, out: Any, packed: bool) -> Any:
@@ -277,7 +277,7 @@ def _memory(operator: _native.Operator, shape: tuple[int, ...], packed: bool) ->
     """A new array for a result that another library takes over as it is: numpy's, which asks the system for huge pages
     where torch does not, since touching a new page of 4 KiB takes longer than casting to it; and at a multiple of 64
     bytes, without which JAX copies."""
-    row, dtype = _targets.ROWS[operator.to - 1], _targets.DTYPES[operator.to]
+    row, dtype = _targets.ROWS[operator.to], _targets.DTYPES[operator.to]
     if packed:
         shape, dtype = (-(-math.prod(shape) * row["bits"] // 8),), np.dtype(np.uint8)
     size = math.prod(shape) * dtype.itemsize
@@ -291,7 +291,7 @@ def torch_type(number: int) -> Any:
     """torch's type with ONNX's number, where this torch has one whose elements take whole bytes."""
     import torch
 
-    if _targets.ROWS[number - 1]["bits"] in (None, 2, 4, 6):
+    if _targets.ROWS[number]["bits"] in (None, 2, 4, 6):
         return None
     dtype = _targets.DTYPES.get(number)
     return None if dtype is None else getattr(torch, dtype.name, None)
@@ -412,7 +412,7 @@ def proto_array(x: Any) -> np.ndarray:
         return array.reshape(shape)
     if not x.HasField("raw_data") or x.data_location == x.EXTERNAL:
         return numpy_helper.to_array(x)
-    if not 0 < x.data_type <= len(_targets.ROWS):
+    if x.data_type not in _targets.ROWS:
         raise CastError(f"tensor `{x.name}`: {x.data_type} is not an element type of ONNX's")
     try:
         return _targets.from_bytes(x.raw_data, x.data_type, shape)

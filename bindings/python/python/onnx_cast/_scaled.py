@@ -32,7 +32,7 @@ def _zero_point(zero_point: Any, number: int) -> np.ndarray | None:
         return None
     if not _is_number(zero_point):
         return np.asarray(_kinds.array_of(zero_point, "zero_point"))
-    row, dtype = _targets.ROWS[number - 1], _targets.DTYPES[number]
+    row, dtype = _targets.ROWS[number], _targets.DTYPES[number]
     if row["kind"] in ("int", "uint"):
         want = f"an integer from {row['min']} to {row['max']}"
         is_held = zero_point == zero_point // 1 and row["min"] <= zero_point <= row["max"]

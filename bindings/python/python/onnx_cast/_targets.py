@@ -13,8 +13,9 @@ import numpy as np
 from onnx_cast import _native
 from onnx_cast._native import CastError
 
-ROWS = _native.types()
-_NUMBERS_BY_NAME = {row["name"]: row["number"] for row in ROWS}
+#: ONNX's number: the row of the type table. The numbers may have gaps.
+ROWS = {row["number"]: row for row in _native.types()}
+_NUMBERS_BY_NAME = {row["name"]: row["number"] for row in ROWS.values()}
 STRING = _NUMBERS_BY_NAME["string"]
 FLOAT4 = _NUMBERS_BY_NAME["float4e2m1"]
 
@@ -34,11 +35,11 @@ def _numpy_type(row: dict[str, Any]) -> np.dtype | None:
 
 class _Dtypes(dict[int, np.dtype]):
     def __missing__(self, number: int) -> np.dtype:
-        raise TypeError(f"numpy has no type for {ROWS[number - 1]['name']} (want packed=True)")
+        raise TypeError(f"numpy has no type for {ROWS[number]['name']} (want packed=True)")
 
 
 #: ONNX's number: numpy's type, where there is one.
-DTYPES = _Dtypes((row["number"], dtype) for row in ROWS if (dtype := _numpy_type(row)) is not None)
+DTYPES = _Dtypes((row["number"], dtype) for row in ROWS.values() if (dtype := _numpy_type(row)) is not None)
 _NUMBERS = {dtype: number for number, dtype in DTYPES.items()}
 
 
@@ -58,14 +59,14 @@ def is_text(dtype: Any) -> bool:
 def _named(name: str) -> int:
     """ONNX's number of a name, unless numpy takes it for another type of ONNX's. ONNX's own names are no question."""
     number = _native.number(name)
-    row = ROWS[number - 1]
+    row = ROWS[number]
     try:
         theirs = None if name == row["name"] else np.dtype(name)
     except TypeError:
         return number
     other = None if theirs is None else STRING if is_text(theirs) else _NUMBERS.get(theirs)
     if other not in (None, number):
-        other_name = ROWS[other - 1]["name"]
+        other_name = ROWS[other]["name"]
         raise CastError(f"`{name}` may mean {row['name']}, and to numpy means {other_name} (want one of these)")
     return number
 
@@ -80,8 +81,8 @@ def target(to: Any) -> tuple[int, np.dtype | None]:
             number = operator.index(to)
         except TypeError:
             return _of_dtype(to)
-        if not 0 < number <= len(ROWS):
-            raise CastError(f"{number} is not an element type of ONNX's (want a number from 1 to {len(ROWS)})")
+        if number not in ROWS:
+            raise CastError(f"{number} is not an element type of ONNX's (want a number of onnx.TensorProto.DataType)")
         return number, DTYPES[number] if number == STRING else None
     raise TypeError(f"to is {to!r} (want a name, a dtype or a number of onnx.TensorProto.DataType)")
 
@@ -172,7 +173,7 @@ def dims(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 def from_bytes(data: Any, number: int, shape: tuple[int, ...]) -> np.ndarray:
     """The elements of ONNX's bytes: of types that take whole bytes the same memory."""
-    row, shape, data = ROWS[number - 1], dims(shape), np.frombuffer(data, np.uint8)
+    row, shape, data = ROWS[number], dims(shape), np.frombuffer(data, np.uint8)
     if row["bits"] is None:
         raise CastError("strings are not held as bytes alone")
     if row["bits"] < 8:

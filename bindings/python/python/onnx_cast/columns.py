@@ -77,7 +77,7 @@ def cast_column(
 
 
 def _bits(number: int) -> int:
-    row = _targets.ROWS[number - 1]
+    row = _targets.ROWS[number]
     if row["bits"] is None or row["kind"] == "complex":
         raise CastError(f"columns of {row['name']} are not cast (want a type of numbers)")
     return row["bits"]
@@ -92,7 +92,7 @@ def _cast(array: np.ndarray, to: Any, stored: Any, attributes: dict[str, Any]) -
     if bits < 8:
         row = array.shape[1] * bits if array.ndim == 2 else bits
         if row % 8:
-            raise CastError(f"rows of {row} bits (want lists of whole bytes, for {_targets.ROWS[number - 1]['name']})")
+            raise CastError(f"rows of {row} bits (want lists of whole bytes, for {_targets.ROWS[number]['name']})")
         return cast(array, to, packed=True, **attributes).reshape(len(array), row // 8)
     result = cast(array, to, **attributes)
     return result if result.dtype.isbuiltin == 1 else result.view(f"u{result.dtype.itemsize}")
@@ -104,12 +104,12 @@ def _read(array: np.ndarray, number: int) -> np.ndarray:
     bits, dtype = _bits(number), _targets.DTYPES[number]
     want = np.dtype(f"u{dtype.itemsize}")
     if array.dtype != want:
-        raise CastError(f"a column of {array.dtype} (want {want}, which stores {_targets.ROWS[number - 1]['name']})")
+        raise CastError(f"a column of {array.dtype} (want {want}, which stores {_targets.ROWS[number]['name']})")
     if bits >= 8:
         return array.view(dtype)
     row = array.shape[1] * 8 if array.ndim == 2 else 8
     if row % bits:
-        raise CastError(f"rows of {row} bits (want whole elements of {_targets.ROWS[number - 1]['name']})")
+        raise CastError(f"rows of {row} bits (want whole elements of {_targets.ROWS[number]['name']})")
     return unpack(np.ascontiguousarray(array).reshape(-1), number, (len(array), row // bits))
 
 

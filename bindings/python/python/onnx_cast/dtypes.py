@@ -96,7 +96,7 @@ def _of_row(row: dict[str, Any]) -> DataType:
 
 
 #: Every type, in the order of ONNX's numbers.
-ALL: tuple[DataType, ...] = tuple(_of_row(row) for row in _targets.ROWS)
+ALL: tuple[DataType, ...] = tuple(_of_row(row) for row in _targets.ROWS.values())
 
 
 def of(to: Any) -> DataType:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from onnxruntime import OrtValue
 
 # ONNX's names of types, as onnxruntime writes them in "tensor(float8e4m3fn)".
-_NUMBERS = {row["name"]: row["number"] for row in _targets.ROWS}
+_NUMBERS = {row["name"]: row["number"] for row in _targets.ROWS.values()}
 
 
 def to_ortvalue(array: Any, dtype: Any = None, shape: tuple[int, ...] | None = None) -> OrtValue:
@@ -38,7 +38,7 @@ def to_ortvalue(array: Any, dtype: Any = None, shape: tuple[int, ...] | None = N
     else:
         number, shape = _targets.target(dtype)[0], _targets.dims(tuple(shape or ()))
         data = np.frombuffer(array, np.uint8)
-    row = _targets.ROWS[number - 1]
+    row = _targets.ROWS[number]
     if row["onnxruntime"] is None or row["bits"] is None:
         raise TypeError(f"onnxruntime has no tensors of {row['name']} with bytes")
     size = _bytes(number, shape)
@@ -74,10 +74,10 @@ def from_ortvalue(value: OrtValue, *, packed: bool = False) -> np.ndarray:
 
 
 def _is_packed(number: int) -> bool:
-    bits = _targets.ROWS[number - 1]["bits"]
+    bits = _targets.ROWS[number]["bits"]
     return bits is not None and bits < 8
 
 
 def _bytes(number: int, shape: tuple[int, ...]) -> int:
     """The size of a tensor's elements, packed."""
-    return -(-math.prod(shape) * _targets.ROWS[number - 1]["bits"] // 8)
+    return -(-math.prod(shape) * _targets.ROWS[number]["bits"] // 8)
