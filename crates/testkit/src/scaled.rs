@@ -9,7 +9,7 @@
 
 use crate::exact::{Dyadic, Magnitude, Number, Quick, Ratio, decode};
 use crate::oracle::{Rules, encode};
-use crate::types::Ty;
+use crate::types::{Kind, TABLE, Ty};
 
 /// The types of QuantizeLinear's first input.
 pub const QUANTIZE_SOURCES: [Ty; 4] = [Ty::Float, Ty::Float16, Ty::Bfloat16, Ty::Int32];
@@ -19,24 +19,37 @@ pub const QUANTIZE_SCALES: [Ty; 5] = [Ty::Float, Ty::Float16, Ty::Bfloat16, Ty::
 pub const DEQUANTIZE_SCALES: [Ty; 4] = [Ty::Float, Ty::Float16, Ty::Bfloat16, Ty::Float8E8M0];
 /// The types that a quotient can be rounded to, which are also those of DequantizeLinear's output.
 pub const FLOATS: [Ty; 3] = [Ty::Float, Ty::Float16, Ty::Bfloat16];
-/// The types of QuantizeLinear's output. DequantizeLinear's first input has these and int32.
-pub const QUANTIZED: [Ty; 15] = [
-    Ty::Uint8,
-    Ty::Int8,
-    Ty::Uint16,
-    Ty::Int16,
-    Ty::Float8E4M3FN,
-    Ty::Float8E4M3FNUZ,
-    Ty::Float8E5M2,
-    Ty::Float8E5M2FNUZ,
-    Ty::Uint4,
-    Ty::Int4,
-    Ty::Float4E2M1,
-    Ty::Uint2,
-    Ty::Int2,
-    Ty::Float6E2M3,
-    Ty::Float6E3M2,
-];
+/// The types of QuantizeLinear's output: integers of 16 bits or fewer, and floats of 8 bits or fewer with a sign.
+/// DequantizeLinear's first input has these and int32.
+pub const QUANTIZED: [Ty; count_quantized()] = {
+    let mut types = [Ty::Uint8; count_quantized()];
+    let (mut i, mut count) = (0, 0);
+    while i < TABLE.len() {
+        if is_quantized(TABLE[i].ty) {
+            types[count] = TABLE[i].ty;
+            count += 1;
+        }
+        i += 1;
+    }
+    types
+};
+
+const fn is_quantized(ty: Ty) -> bool {
+    match ty.kind() {
+        Kind::Int { .. } => ty.bits() <= 16,
+        Kind::Float(_) => ty.bits() <= 8,
+        Kind::PowerOfTwo | Kind::Bool | Kind::String | Kind::Complex => false,
+    }
+}
+
+const fn count_quantized() -> usize {
+    let (mut i, mut count) = (0, 0);
+    while i < TABLE.len() {
+        count += is_quantized(TABLE[i].ty) as usize;
+        i += 1;
+    }
+    count
+}
 
 /// The type that the quotient is rounded to where the attribute `precision` is absent.
 pub fn default_precision(scale: Ty) -> Ty {

@@ -3,6 +3,7 @@
 use crate::runner::*;
 use onnx_cast::DataType::{self, *};
 use onnx_cast::{BitCast, OpError, Tensor, TensorView};
+use testkit::Ty;
 
 fn bit_cast(from: DataType, to: DataType, bytes: &[u8], len: usize) -> Vec<u8> {
     let shape = [len];
@@ -69,7 +70,7 @@ fn complex_numbers_are_their_bytes() {
 fn every_pair_of_types_goes_by_its_width() {
     for &from in DataType::ALL {
         for &to in DataType::ALL {
-            let listed = |data_type| !matches!(data_type, String | Float6E2M3 | Float6E3M2);
+            let listed = |data_type: DataType| Ty::from_code(data_type.onnx()).expect("a row").bit_cast();
             let got = BitCast::new(to, 28)
                 .and_then(|operator| operator.plan(from).map(|plan| (plan.source_type(), plan.target_type())));
             let name = format!("{from} -> {to}");
