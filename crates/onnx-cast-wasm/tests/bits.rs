@@ -1,6 +1,6 @@
 //! Does `data/bits.json` have what the library gives? It is what the module is compared with, in node and in a browser
 //! (`npm/test/bits.mjs`): a hash of the results of every pair of types, for every value of a source of 16 bits or
-//! fewer, and random ones of wider sources, 10^7 in all. `UPDATE_BITS=1` writes it.
+//! fewer, and random ones of wider sources, 10^7 in all. `bash scripts/update.sh` writes it.
 
 use onnx_cast::{Cast, CastOptions, DataType, RoundMode, TensorView, pack};
 use serde_json::{Map, Value};

@@ -8,6 +8,7 @@ use onnx_cast::{
     OpError, Operator, QuantizeLinear, RoundMode, TensorView,
 };
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
 use std::fs;
 use std::path::Path;
 use testkit::scaled::{DEQUANTIZE_SCALES, FLOATS, QUANTIZE_SCALES, QUANTIZE_SOURCES, QUANTIZED};
@@ -379,9 +380,18 @@ fn the_oracle_has_every_type_of_scaled_casts() {
 #[test]
 fn every_type_has_vectors() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/spec");
+    let main = fs::read_to_string(folder.join("main.rs")).expect("tests/spec/main.rs");
     let mut code = String::new();
     for entry in fs::read_dir(&folder).expect("tests/spec") {
-        code += &fs::read_to_string(entry.expect("an entry").path()).expect("a file");
+        let path = entry.expect("an entry").path();
+        let text = fs::read_to_string(&path).expect("a file");
+        let (name, module) = (path.display(), path.file_stem().and_then(OsStr::to_str).expect("a module's name"));
+        // What is not compiled or not run proves nothing.
+        assert!(module == "main" || main.contains(&format!("\nmod {module};\n")), "{name} is no module of main.rs");
+        for left_out in ["cfg(", "cfg_attr(", "cfg!(", "#[ignore", "/*"] {
+            assert!(!text.contains(left_out), "{name}: `{left_out}`, where every vector is for every run");
+        }
+        code += &text;
     }
     // `(Float, f(0.3), Float16, 0x34CD)`: the source follows a bracket, and the target is between the bits.
     let rows: Vec<Vec<&str>> = code

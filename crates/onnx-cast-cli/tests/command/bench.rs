@@ -1,7 +1,8 @@
 //! `bench`: what it prints and refuses. How fast anything is, no test says.
 
 use crate::common::{done, refused, run};
-use onnx_cast::{Backend, available_backends};
+use onnx_cast::ops::Role;
+use onnx_cast::{Backend, DataType, Operator, available_backends};
 use serde_json::Value;
 
 #[test]
@@ -61,7 +62,9 @@ fn scaled_casts() {
     assert!(lines[2].starts_with("int4            float16        block "), "{printed}");
     assert!(lines[3].starts_with("int4            float16        tensor "), "{printed}");
     assert!(lines[4].starts_with("2 rows: geometric mean ") && lines[4].contains("(int4 -> float16 by "), "{printed}");
-    for (op, rows) in [("quantize", 4 * 15), ("dequantize", 16 * 3)] {
+    for (op, operator) in [("quantize", Operator::QuantizeLinear), ("dequantize", Operator::DequantizeLinear)] {
+        let count = |role| DataType::ALL.iter().filter(|ty| operator.since_as(role, **ty).is_some()).count();
+        let rows = count(Role::Values) * count(Role::Quantized);
         let printed = done(&run(&format!("bench --op {op} --pairs all --elements 99 --granularity block")));
         assert!(printed.contains(&format!("{rows} rows: ")), "{printed}");
     }
