@@ -29,7 +29,7 @@ def unpack(folder: Path) -> None:
 BEGINNINGS = {
     "releases.zip": ("mistral-", "openai-", "joined-", "static-", "ct-w8a8-static", "deepseek-v4"),
     "compressed-tensors.zip": ("ct-",),
-    "torch.zip": ("hqq-", "torchao-", "quanto-", "bitnet-"),
+    "torch.zip": ("hqq-", "torchao-", "quanto-", "bitnet-", "gemma-"),
     "integers.zip": ("gptq", "awq", "auto-round", "quark-int", "quark-uint", "modelopt-int"),
     "platforms.zip": ("comfy-", "bnb-", "mlx-"),
 }

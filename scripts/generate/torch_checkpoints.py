@@ -4,11 +4,14 @@ that the owner's code dequantizes them to. `quantized_checkpoints.py` says what 
 that write one.
 
 Needs torch, transformers, safetensors, hqq, torchao and optimum-quanto, in an environment of their own.
-`torch_checkpoints.py NAME...` writes only those.
+`torch_checkpoints.py NAME...` writes only those. `torchao-int4` needs the file mslk/quantize/shuffle.py of the wheel
+mslk-cuda 1.1.0, whose quantizer torchao calls; `--mslk FOLDER` says where the wheel is unpacked.
 """
 
 import argparse
+import sys
 import tempfile
+import types
 from pathlib import Path
 
 import checkpoint_archives
@@ -141,11 +144,65 @@ def torchao_float8():
     torchao("torchao-float8", 5400, layers)
 
 
+MSLK = None
+
+
+@layout
+def torchao_int4():
+    """Int4Tensor, whose quantizer and packing are mslk's, in torch. The class has no `dequantize`: its kernels multiply
+    on a GPU. The arithmetic is that of `_dequantize_affine_tinygemm`, torchao's own for zero points of float."""
+    import importlib.util
+
+    from torchao.prototype.safetensors.safetensors_support import flatten_tensor_state_dict
+    from torchao.quantization import Int4Tensor
+    from torchao.quantization.quant_primitives import _dequantize_affine_tinygemm
+
+    assert MSLK, "--mslk is missing"
+    # The module imports a kernel for GPUs that these functions do not call.
+    sys.modules["mslk.quantize.triton.fp8_quantize"] = types.SimpleNamespace(quantize_fp8_row=None)
+    spec = importlib.util.spec_from_file_location("shuffle", MSLK / "mslk" / "quantize" / "shuffle.py")
+    shuffle = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(shuffle)
+    state, expected = ordinary(64, 5350), ordinary(64, 5350)
+    layers = {
+        "self_attn.q_proj": ((24, 64), 32, torch.bfloat16, True),
+        "self_attn.k_proj": ((9, 96), 32, torch.bfloat16, True),
+        "self_attn.v_proj": ((8, 64), 64, torch.float16, True),
+        "self_attn.o_proj": ((64, 24), 8, torch.bfloat16, False),
+        "mlp.experts.up_proj": ((3, 16, 64), 32, torch.bfloat16, True),
+    }
+    for number, (layer, (shape, group, dtype, has_zeros)) in enumerate(layers.items()):
+        plain = weight(*shape, seed=5350 + 10 * number, tiny=False).to(dtype)
+        parts = []
+        for matrix in plain.reshape(-1, *shape[-2:]):
+            if has_zeros:
+                codes, scale, zero = shuffle.int4_row_quantize_zp(matrix, group)
+            else:
+                codes, scale = shuffle.int4_row_quantize(matrix, group)
+                zero = torch.zeros_like(scale)
+            scale, zero = scale.to(dtype), zero.to(dtype)
+            read = _dequantize_affine_tinygemm(
+                codes, (1, group), scale.t(), zero.t(), torch.int8, -8, 7, output_dtype=dtype
+            )
+            parts.append((shuffle.pack_int4(codes), scale, zero, read))
+        packed, scale, zero, read = (torch.stack(part).reshape(*shape[:-2], *part[0].shape) for part in zip(*parts))
+        block = [1] * (len(shape) - 1) + [group]
+        state[f"model.layers.0.{layer}.weight"] = Int4Tensor(packed, scale, zero, block, torch.Size(shape))
+        expected[f"model.layers.0.{layer}.weight"] = read.bfloat16()
+    tensors, metadata = flatten_tensor_state_dict(state)
+    config = {
+        "architectures": ["LlamaForCausalLM"],
+        "model_type": "llama",
+        "quantization_config": {"quant_method": "torchao", "quant_type": {"default": {"_type": "Int4WeightOnlyConfig"}}},
+    }
+    write("torchao-int4", tensors, expected, config, metadata=metadata)
+
+
 # optimum-quanto: `quantize` and `freeze` of modules, and `state_dict`, which `save_pretrained` writes.
 
 
-def quanto(name, kinds, seed):
-    from optimum.quanto import freeze, qtypes
+def quanto(name, kinds, seed, hidden=None):
+    from optimum.quanto import WeightQBitsTensor, freeze, qtypes
     from optimum.quanto import quantize as quantize_modules
 
     tensors, expected = ordinary(64, seed), ordinary(64, seed)
@@ -155,10 +212,15 @@ def quanto(name, kinds, seed):
         freeze(module)
         for key, value in module.state_dict().items():
             tensors[f"model.layers.0.{layer}.{key.removeprefix('0.')}"] = value.detach().clone()
-        expected[f"model.layers.0.{layer}.weight"] = module[0].weight.dequantize().detach().bfloat16()
+        packed = module[0].weight
+        # A class for one kernel is stored as the usual one.
+        if isinstance(packed, WeightQBitsTensor) and type(packed) is not WeightQBitsTensor:
+            packed = packed.weight_qbits_tensor()
+        expected[f"model.layers.0.{layer}.weight"] = packed.dequantize().detach().bfloat16()
         if bias:
             expected[f"model.layers.0.{layer}.bias"] = module[0].bias.detach().clone()
     config = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "dtype": "bfloat16"}
+    config |= {"hidden_size": hidden} if hidden else {}
     described = {f"model.layers.0.{layer}": {"weights": kind[2], "activations": "none"} for layer, kind in kinds.items()}
     write(name, tensors, expected, config, {"quanto_qmap.json": described})
 
@@ -174,6 +236,92 @@ def quanto_bytes():
         "mlp.down_proj": (7, 40, "qfloat8_e5m2", bfloat16, False),
     }
     quanto("quanto-bytes", kinds, 5500)
+
+
+@layout
+def quanto_bits():
+    """qint4 and qint2, in groups of 128 to 32 columns and in rows, of three types. A bias, the size of the hidden states
+    or rows that are no groups tell the shape."""
+    bfloat16, float16 = torch.bfloat16, torch.float16
+    kinds = {
+        "self_attn.q_proj": (24, 160, "qint4", bfloat16, False),
+        "self_attn.k_proj": (9, 160, "qint2", float16, False),
+        "self_attn.v_proj": (12, 192, "qint4", bfloat16, True),
+        "mlp.up_proj": (23, 160, "qint4", torch.float32, False),
+        "mlp.other": (9, 33, "qint4", bfloat16, False),
+        "mlp.next": (14, 40, "qint2", bfloat16, False),
+    }
+    quanto("quanto-bits", kinds, 5600, 160)
+
+
+@layout
+def quanto_outputs():
+    """The same of layers whose outputs are hidden states."""
+    kinds = {
+        "self_attn.o_proj": (16, 160, "qint2", torch.bfloat16, False),
+        "mlp.down_proj": (16, 256, "qint4", torch.float16, False),
+    }
+    quanto("quanto-outputs", kinds, 5650, 16)
+
+
+# Gemma: the modules of transformers' integrations/gemma_quant.py hold packed weights and read them back.
+
+
+@layout
+def gemma_qat():
+    """Integers of 4, 2 and 8 bits with a scale for each row, by patterns of the configuration, and embeddings."""
+    from transformers.integrations.gemma_quant import QuantizedEmbedding, QuantizedLinear
+
+    def codes(shape, bits, seed):
+        generator = torch.Generator().manual_seed(seed)
+        return torch.randint(0, 1 << bits, shape, generator=generator, dtype=torch.uint8)
+
+    def stored(shape, bits, seed):
+        if bits == 8:
+            return (codes(shape, 8, seed).to(torch.int16) - 128).to(torch.int8)
+        each = codes((*shape[:-1], shape[-1] * bits // 8, 8 // bits), bits, seed)
+        return sum(each[..., place] << (bits * place) for place in range(8 // bits)).to(torch.uint8)
+
+    tensors, expected = {}, {}
+    layers = {
+        "self_attn.q_proj": (24, 64, 4),
+        "self_attn.k_proj": (9, 38, 4),
+        "self_attn.v_proj": (7, 36, 2),
+        "mlp.gate_proj": (16, 64, 2),
+        "mlp.up_proj": (16, 33, 8),
+    }
+    for number, (layer, (rows, columns, bits)) in enumerate(layers.items()):
+        module = QuantizedLinear(columns, rows, num_bits=bits)
+        module.weight.data = stored((rows, columns), bits, 5900 + number)
+        module.weight_scale.data = weight(rows, 1, seed=5950 + number, tiny=False).float().abs() + 0.01
+        module.input_activation_scale.data = torch.tensor(0.5)
+        for key, value in module.state_dict().items():
+            tensors[f"model.language_model.layers.0.{layer}.{key}"] = value.detach().clone()
+        expected[f"model.language_model.layers.0.{layer}.weight"] = module._dequantize_weights().detach().bfloat16()
+    for name, bits, blocks in [("embed_tokens", 4, 1), ("embed_tokens_per_layer", 2, 4)]:
+        module = QuantizedEmbedding(40, 64, torch.float32, num_bits=bits)
+        module.embedding_quantized.data = stored((40, 64), bits, 5980 + bits)
+        module.embedding_scale.data = weight(40, blocks, seed=5990 + bits, tiny=False).float().abs() + 0.01
+        for key, value in module.state_dict().items():
+            tensors[f"model.language_model.{name}.{key}"] = value.detach().clone()
+        expected[f"model.language_model.{name}.weight"] = module.weight.detach().bfloat16()
+    tensors["model.language_model.layers.0.self_attn.k_cache_scale"] = torch.tensor(0.25)
+    tensors["model.language_model.norm.weight"] = weight(64, seed=5999)
+    expected["model.language_model.norm.weight"] = tensors["model.language_model.norm.weight"].clone()
+    patterns = {"v_proj|gate_proj": 2, r"embed_tokens_per_layer$": 2, r"layers\.\d+\.mlp\.up_proj": 8}
+    config = {
+        "architectures": ["Gemma4ForConditionalGeneration"],
+        "model_type": "gemma4",
+        "dtype": "bfloat16",
+        "quantization_config": {
+            "module_quant_configs": {pattern: {"num_bits": bits} for pattern, bits in patterns.items()},
+            "modules_to_not_convert": ["vision_tower", "lm_head"],
+            "num_bits": 4,
+            "quant_method": "gemma",
+            "quantize_embeddings": True,
+        },
+    }
+    write("gemma-qat", tensors, expected, config)
 
 
 # BitNet: `pack_weights` and `unpack_weights` of transformers' integrations/bitnet.py. `BitLinear.forward` divides the
@@ -224,7 +372,10 @@ def bitnet_times():
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("names", nargs="*", metavar="NAME")
-    names = parser.parse_args().names or list(LAYOUTS)
+    parser.add_argument("--mslk", type=Path, metavar="FOLDER")
+    global MSLK
+    arguments = parser.parse_args()
+    names, MSLK = arguments.names or list(LAYOUTS), arguments.mslk
     with tempfile.TemporaryDirectory() as folder:
         base.OUT = Path(folder)
         for name in names:

@@ -159,16 +159,13 @@ fn classes_of_torchao_and_quanto() {
     assert_eq!(bits_of(&values[0]), [28f32.to_bits(); 32]);
     let refused = Checkpoint::new("", &weight(&[4, 3])).run(&to(DataType::Float)).expect_err("scales").to_string();
     assert!(refused.contains("`a._weight_scale`: float of shape 4x3 (want a `block_size` for each axis"), "{refused}");
-    for class in ["Int4Tensor", "Int4TilePackedTo4dTensor", "MXTensor"] {
+    for class in ["Int4PlainInt32Tensor", "Int4TilePackedTo4dTensor", "MXTensor"] {
         let metadata = format!(r#"{{"_type":"{class}","_data":{{"block_size":[1,8]}}}}"#);
         let checkpoint = Checkpoint::new("", &[]);
         checkpoint.write("model.safetensors", &with_metadata(&file(&weight(&[4, 1])), "a.weight", &metadata));
         let refused = checkpoint.run(&to(DataType::Float)).expect_err(class).to_string();
         assert!(refused.contains(&format!("a {class}, which is not read here")), "{refused}");
     }
-    let packed = [codes("a.weight._data._data", "U8", &[4, 8]), floats("a.weight._scale", &[8, 1], &[0.5])];
-    let refused = Checkpoint::new("", &packed).run(&to(DataType::Float)).expect_err("packed").to_string();
-    assert!(refused.contains("qint4 or qint2, packed in groups without the shape of the weight"), "{refused}");
     let plain = [codes("a.weight._data", "I8", &[4, 8]), floats("a.weight._scale", &[3, 1], &[0.5])];
     let refused = Checkpoint::new("", &plain).run(&to(DataType::Float)).expect_err("scales").to_string();
     assert!(refused.contains("`a.weight._scale`: scales of shape 3x1 for a weight of shape 4x8"), "{refused}");
@@ -273,4 +270,183 @@ fn hqq_of_every_width_on_several_threads() {
             }
         }
     }
+}
+
+/// A weight of quanto of 8 groups of 32 columns of 4 bits; 0x38 is 8 in the first half, and 3 in the second.
+fn quanto(name: &'static str, more: Vec<Tensor>) -> Vec<Tensor> {
+    let name = |end: &str| -> &'static str { Box::leak(format!("{name}.{end}").into_boxed_str()) };
+    let mut tensors = vec![
+        codes(name("weight._data._data"), "U8", &[8, 32]),
+        floats(name("weight._scale"), &[16, 1], &[0.5]),
+        floats(name("weight._shift"), &[16, 1], &[1.0]),
+    ];
+    tensors.extend(more);
+    tensors
+}
+
+#[test]
+fn quanto_needs_what_tells_its_shape() {
+    let refused = |config: &str, tensors: &[Tensor], want: &str| {
+        let error = Checkpoint::new(config, tensors).run(&to(DataType::Float)).expect_err(want).to_string();
+        assert!(error.contains(want), "{error}");
+    };
+    let gives = |config: &str, tensors: &[Tensor], shape: [usize; 2]| {
+        let values = Checkpoint::new(config, tensors).gives(&to(DataType::Float));
+        let value = values.iter().find(|tensor| tensor.name.ends_with("weight")).expect("a weight");
+        assert_eq!(value.tensor.shape(), shape);
+        let all = bits_of(value);
+        assert_eq!((&all[..256], &all[256..]), (&[3f32.to_bits(); 256][..], &[0.5f32.to_bits(); 256][..]));
+    };
+    let unknown = "16 groups of 32 columns of a weight whose shape nothing tells, which is not read here (want a bias, \
+                   `hidden_size` in config.json and a usual name, or optimum-quanto to dequantize the model)";
+    // 160 columns have groups of 32; 16 groups of them are no whole rows.
+    let hidden = |size: usize| format!(r#"{{"hidden_size": {size}, "vision_config": {{"hidden_size": 32}}}}"#);
+    refused("", &quanto("a.q_proj", vec![]), unknown);
+    refused(&hidden(160), &quanto("a.q_proj", vec![]), unknown);
+    refused(&hidden(256), &quanto("a.q_proj", vec![]), unknown);
+    refused(&hidden(32), &quanto("vision.q_proj", vec![]), unknown);
+    refused(&hidden(32), &quanto("a.other", vec![]), unknown);
+    gives(&hidden(32), &quanto("a.q_proj", vec![]), [16, 32]);
+    gives(&hidden(16), &quanto("a.down_proj", vec![]), [16, 32]);
+    gives("", &quanto("a.other", vec![floats("a.other.bias", &[16], &[0.0])]), [16, 32]);
+    gives(r#"{"text_config": {"hidden_size": 32}}"#, &quanto("a.up_proj", vec![]), [16, 32]);
+    refused("", &quanto("a.other", vec![floats("a.other.bias", &[7], &[0.0])]), unknown);
+    // Rows that are no groups tell their columns.
+    let rows = |scales: usize, shift: usize| {
+        vec![
+            codes("a.weight._data._data", "U8", &[4, 33]),
+            floats("a.weight._scale", &[scales, 1], &[0.5]),
+            floats("a.weight._shift", &[shift, 1], &[1.0]),
+        ]
+    };
+    for (scales, bits) in [(7, 4), (8, 4), (13, 2), (16, 2)] {
+        let values = Checkpoint::new("", &rows(scales, scales)).gives(&to(DataType::Float));
+        assert_eq!(values[0].tensor.shape(), [scales, 33], "{bits} bits");
+    }
+    refused(
+        "",
+        &rows(9, 9),
+        "`a.weight._data._data`: uint8 of shape 4x33 (want as many rows as 9 groups of 4 or 2 bits",
+    );
+    refused("", &rows(8, 7), "`a.weight._shift`: float of shape 7x1 (want float, one for each scale: 8)");
+    refused("", &rows(8, 8)[..2], "what is subtracted from each group is missing (want `a.weight._shift`)");
+    let whole = [codes("a.weight._data._data", "U8", &[4, 33]), ints("a.weight._scale", &[8, 1], &[1])];
+    refused("", &whole, "`a.weight._scale`: int32 of shape 8x1 (want float, float16 or bfloat16");
+}
+
+#[test]
+fn integers_of_torchao_in_groups() {
+    let tensors = |scales: &[usize], zeros: &[usize]| {
+        [
+            codes("a._weight_qdata", "I8", &[3, 32]),
+            floats("a._weight_scale", scales, &[0.5, 0.5, 0.5, 2.0, 2.0, 2.0]),
+            floats("a._weight_zero_point", zeros, &[1.0, 1.0, 1.0, -1.0, -1.0, -1.0]),
+        ]
+    };
+    let checkpoint = |tensors: &[Tensor], block: &str| {
+        let metadata = format!(r#"{{"_type":"Int4Tensor","_data":{{"block_size":{block}}}}}"#);
+        let checkpoint = Checkpoint::new("", &[]);
+        checkpoint.write("model.safetensors", &with_metadata(&file(tensors), "a.weight", &metadata));
+        checkpoint
+    };
+    // 0x38 is -8 and 3: the lower half is the even column.
+    let values = checkpoint(&tensors(&[2, 3], &[2, 3]), "[1,32]").gives(&to(DataType::Float));
+    let row = [[-3f32, 2.5], [-17.0, 5.0]].map(|pair| pair.map(f32::to_bits).repeat(16)).concat();
+    assert_eq!(bits_of(&values[0]), row.repeat(3));
+    let refused = |tensors: &[Tensor], block: &str, want: &str| {
+        let error = checkpoint(tensors, block).run(&to(DataType::Float)).expect_err(want).to_string();
+        assert!(error.contains(want), "{error}");
+    };
+    refused(&tensors(&[3, 2], &[2, 3]), "[1,32]", "`a._weight_scale`: float of shape 3x2 (want float, float16 or");
+    refused(&tensors(&[2, 3], &[3, 2]), "[1,32]", "`a._weight_zero_point`: float of shape 3x2 (want type and shape");
+    refused(&tensors(&[2, 3], &[2, 3])[..2], "[1,32]", "what is added to each group is missing");
+    refused(&tensors(&[2, 3], &[2, 3]), "[1,48]", "want a `block_size` of groups that divide 64 columns");
+    refused(&tensors(&[2, 3], &[2, 3]), "[3,32]", "want a `block_size` of groups that divide 64 columns");
+}
+
+#[test]
+fn integers_of_torchao_on_several_threads() {
+    let ([rows, columns], group) = ([300, 5120], 128);
+    let draw = |index: usize| (index as u32).wrapping_mul(2_654_435_761) >> 13;
+    let bytes: Vec<u8> = (0..rows * columns / 2).map(|index| draw(index) as u8).collect();
+    let numbers = |from: usize| -> Vec<f32> {
+        (0..rows * columns / group).map(|index| (draw(index + from) % 1023) as f32 / 64.0 - 7.0).collect()
+    };
+    let (scales, zeros) = (numbers(5), numbers(77));
+    let tensors = [
+        Tensor("a._weight_qdata", "I8", vec![rows, columns / 2], bytes.clone()),
+        floats("a._weight_scale", &[columns / group, rows], &scales),
+        floats("a._weight_zero_point", &[columns / group, rows], &zeros),
+    ];
+    let checkpoint = Checkpoint::new("", &[]);
+    let metadata = r#"{"_type":"Int4Tensor","_data":{"block_size":[1,128]}}"#;
+    checkpoint.write("model.safetensors", &with_metadata(&file(&tensors), "a.weight", metadata));
+    for threads in [1, 3] {
+        let run = RunOptions::new().threads(Some(threads));
+        let values = checkpoint.gives(&to(DataType::Float).run(run));
+        for (index, got) in bits_of(&values[0]).iter().enumerate() {
+            let code = (bytes[index / 2] >> (index % 2 * 4)) << 4;
+            let at = index % columns / group * rows + index / columns;
+            let want = f32::from(code as i8 >> 4) * scales[at] + zeros[at];
+            assert_eq!(*got, want.to_bits(), "value {index}");
+        }
+    }
+}
+
+#[test]
+fn widths_of_gemma() {
+    let config = |settings: &str| format!(r#"{{"quantization_config":{{"quant_method":"gemma",{settings}}}}}"#);
+    let weight = |data_type: &'static str, scales: &[usize]| {
+        [codes("a.b.weight", data_type, &[2, 4]), floats("a.b.weight_scale", scales, &[0.5])]
+    };
+    let gives = |settings: &str, data_type: &'static str, want: &[f32]| {
+        let values = Checkpoint::new(&config(settings), &weight(data_type, &[2, 1])).gives(&to(DataType::Float));
+        let want: Vec<u32> = want.iter().cycle().take(8 * want.len()).map(|value| value.to_bits()).collect();
+        assert_eq!(bits_of(&values[0]), want, "{settings}");
+    };
+    // 0x38: 8 and 3, each less 8; 0, 2, 3 and 0, each less 2; 56.
+    let (four, two, eight) = ([0.0, -2.5], [-1.0, 0.0, 0.5, -1.0], [28.0]);
+    gives(r#""num_bits": 4"#, "U8", &four);
+    gives(r#""quantize_embeddings": true"#, "U8", &four);
+    gives(r#""num_bits": 2"#, "U8", &two);
+    gives(r#""num_bits": 8"#, "I8", &eight);
+    gives(
+        r#""num_bits": 4, "module_quant_configs": {"^a\\.[bc]$": {"num_bits": 2}, "c": {"num_bits": 8}}"#,
+        "U8",
+        &two,
+    );
+    gives(r#""num_bits": 8, "module_quant_configs": {"c": {"num_bits": 2}}"#, "I8", &eight);
+    // What is found first in the name decides.
+    gives(r#""module_quant_configs": {"b": {"num_bits": 8}, "a": {"num_bits": 2}}"#, "U8", &two);
+    let refused = |settings: &str, tensors: &[Tensor], want: &str| {
+        let error = Checkpoint::new(&config(settings), tensors).run(&to(DataType::Float)).expect_err(want).to_string();
+        assert!(error.contains(want), "{error}");
+    };
+    let usual = weight("U8", &[2, 1]);
+    refused(
+        r#""module_quant_configs": {"a": {"num_bits": 8}, "a.b": {"num_bits": 2}}"#,
+        &usual,
+        "claim two widths of it",
+    );
+    refused(r#""num_bits": 3"#, &usual, "the configuration claims integers of 3 bits (want 2, 4 or 8)");
+    refused(
+        r#""num_bits": 8"#,
+        &usual,
+        "`a.b.weight`: uint8 of shape 2x4 (want int8 for the 8 bits of the configuration)",
+    );
+    refused(r#""module_quant_configs": {"(?=a)": {}}"#, &usual, "layers are named by the expression `(?=a)`");
+    refused(
+        "\"num_bits\": 4",
+        &weight("U8", &[2, 3]),
+        "`a.b.weight_scale`: float of shape 2x3 (want float of shape 2x1",
+    );
+    refused(
+        "\"num_bits\": 4",
+        &weight("U8", &[1, 1]),
+        "`a.b.weight_scale`: float of shape 1x1 (want float of shape 2x1",
+    );
+    // An odd number of scales: the last byte of their zero points has one of them.
+    let odd = [codes("a.b.weight", "U8", &[3, 4]), floats("a.b.weight_scale", &[3, 1], &[0.5])];
+    let values = Checkpoint::new(&config("\"num_bits\": 4"), &odd).gives(&to(DataType::Float));
+    assert_eq!(bits_of(&values[0])[22..], [0f32, -2.5].map(f32::to_bits));
 }

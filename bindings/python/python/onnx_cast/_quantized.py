@@ -112,7 +112,7 @@ def dequantize_file(
     ``scheme`` is the layout: ``"auto"`` takes it from the configuration, or else from the names of tensors; others are
     ``"deepseek"``, ``"gpt-oss"``, ``"compressed-tensors"``, ``"modelopt"``, ``"fbgemm"``, ``"quark"``, ``"comfyui"``,
     ``"bitsandbytes"``, ``"mlx"``, ``"gptq"``, ``"awq"``, ``"mistral"``, ``"openai"``, ``"hqq"``, ``"torchao"``,
-    ``"quanto"`` and ``"bitnet"``. Names in patterns and rules are
+    ``"quanto"``, ``"bitnet"`` and ``"gemma"``. Names in patterns and rules are
     those of the plain weights; a weight that is not selected stays quantized. Scales that are NaN are an error, unless
     ``allow_nan`` is true.
 

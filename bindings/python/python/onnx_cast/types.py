@@ -55,6 +55,7 @@ Layout: TypeAlias = Literal[
     "torchao",
     "quanto",
     "bitnet",
+    "gemma",
 ]
 
 #: A layout, or ``"auto"``, which finds it.

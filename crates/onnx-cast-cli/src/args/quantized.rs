@@ -31,7 +31,7 @@ pub(crate) struct DequantizeArgs {
     pub(crate) files: Vec<PathBuf>,
     /// The layout of the weights, in place of the one that the configuration and names tell: auto, deepseek, gpt-oss,
     /// compressed-tensors, modelopt, fbgemm, quark, comfyui, bitsandbytes, mlx, gptq, awq, mistral,
-    /// openai, hqq, torchao, quanto, bitnet
+    /// openai, hqq, torchao, quanto, bitnet, gemma
     #[arg(long, value_name = "NAME", value_parser = scheme, default_value = AUTO, hide_default_value = true)]
     #[arg(help_heading = INPUT)]
     pub(crate) scheme: SchemeArg,

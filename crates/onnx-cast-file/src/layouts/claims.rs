@@ -1,6 +1,7 @@
 //! What a configuration claims of the weights. The tensors are compared with it.
 
 use super::weight::{ColumnOrder, WeightFormat};
+use crate::glob::Regex;
 use serde_json::Value;
 use std::collections::HashMap;
 
@@ -26,6 +27,8 @@ pub(crate) struct Claims {
     pub(super) packings: HashMap<String, Option<Packing>>,
     /// Rows of a layer's query, and of its key and its value, where the model is described.
     pub(super) heads: Option<[usize; 2]>,
+    /// The size of the hidden states, where the model is described.
+    pub(super) hidden: Option<usize>,
     /// The family of the model.
     pub(super) model_type: Option<String>,
     /// Whether the caller names the layout: the tensors decide, whatever formats are claimed.
@@ -42,6 +45,9 @@ pub(crate) struct Claims {
     pub(super) is_symmetric: bool,
     /// Whether weights have no zero points, as groups of layers say it.
     pub(super) symmetry: Vec<Symmetry>,
+    /// Bits of integers: of layers by patterns that are found in their names, and of the others.
+    pub(super) widths: Vec<(Regex, u32)>,
+    pub(super) width: Option<u32>,
     /// What is not read here, and what is.
     pub(super) refused: Option<(String, &'static str)>,
 }

@@ -9,13 +9,15 @@ pub(crate) enum Coding {
     Int8,
     /// Unsigned integers in a stream of bits, with a scale and a bias: MLX.
     Affine { bits: u32 },
+    /// Signed integers, two in a byte, the even element in the lower half, with a scale and a bias: torchao.
+    Int4,
 }
 
 impl Coding {
     /// Bits of an element.
     pub(super) fn bits(self) -> usize {
         match self {
-            Coding::Table(_) => 4,
+            Coding::Table(_) | Coding::Int4 => 4,
             Coding::Int8 => 8,
             Coding::Affine { bits } => bits as usize,
         }
@@ -24,7 +26,7 @@ impl Coding {
     /// Elements after which a byte ends too.
     pub(super) fn step(self) -> usize {
         match self {
-            Coding::Table(_) => 2,
+            Coding::Table(_) | Coding::Int4 => 2,
             Coding::Int8 => 1,
             Coding::Affine { .. } => 8,
         }
@@ -63,6 +65,8 @@ pub(crate) enum Formula {
     Quotient,
     /// The element times the scale: BitNet's `autobitlinear`.
     Product,
+    /// The element times the scale, less a number: quanto.
+    ProductLess,
 }
 
 /// A table of bitsandbytes.

@@ -155,6 +155,9 @@ impl Config {
         self.model = Model::of(object);
         self.claims.model_type = object.get("model_type").and_then(Value::as_str).map(str::to_owned);
         self.claims.heads = heads(object);
+        let model = object.get("text_config").and_then(Value::as_object).unwrap_or(object);
+        let hidden = ["hidden_size", "d_model", "n_embd"].iter().find_map(|key| model.get(*key)?.as_u64());
+        self.claims.hidden = hidden.and_then(|size| usize::try_from(size).ok());
     }
 
     /// Takes over what `config.json` says under the key of a layout: MLX repeats it as `quantization_config`.
@@ -172,8 +175,8 @@ impl Config {
     fn overrule(&mut self, given: Option<Scheme>) {
         let Some(given) = given else { return };
         if self.scheme.is_some_and(|claimed| claimed != given) {
-            let Claims { block, groups, heads, model_type, .. } = std::mem::take(&mut self.claims);
-            self.claims = Claims { block, groups, heads, model_type, ..Claims::default() };
+            let Claims { block, groups, heads, hidden, model_type, .. } = std::mem::take(&mut self.claims);
+            self.claims = Claims { block, groups, heads, hidden, model_type, ..Claims::default() };
         }
         self.scheme = Some(given);
         self.claims.are_overruled = true;

@@ -3,10 +3,12 @@
 
 mod bitsandbytes;
 mod columns;
+mod gemma;
 mod hqq;
 mod joined;
 mod mlx;
 mod packages;
+mod quanto;
 mod told;
 
 use super::find::Finder;
@@ -24,7 +26,7 @@ use DataType::{
     Int32, Uint8,
 };
 use onnx_cast::{DataType, GlobalScale};
-use packages::PACKED;
+use quanto::PACKED;
 use serde_json::{Map, Value};
 use told::fit_swizzled;
 
@@ -74,7 +76,8 @@ impl Finder<'_> {
             Composition::WithSettings => hqq::describe(self, weight, start),
             Composition::WithMetadata => packages::torchao(self, weight, start).map(Some),
             Composition::InQuarters => packages::bitnet(self, weight).map(Some),
-            Composition::OfModel if stored.name.ends_with(PACKED) => Err(packages::quanto(self, tensor)),
+            Composition::OfModel if stored.name.ends_with(PACKED) => quanto::describe(self, weight, start).map(Some),
+            Composition::InBytes => gemma::describe(self, weight).map(Some),
             Composition::Scaled | Composition::OfModel => self.describe_scaled(weight, [stored, scale], start),
         }
     }

@@ -48,8 +48,10 @@ pub(super) enum Composition {
     WithMetadata,
     /// Integers of 2 bits, a byte of which has one of each quarter of the rows: BitNet.
     InQuarters,
-    /// Elements and scales, unless elements are packed in a shape that the model alone has: quanto.
+    /// Elements and scales, unless elements are packed in groups whose shape the model tells: quanto.
     OfModel,
+    /// Integers in bytes, whose width the configuration has: Gemma.
+    InBytes,
 }
 
 /// The claims of a checkpoint's own files; `None` where these claim nothing.

@@ -8,6 +8,7 @@ mod comfyui;
 mod compressed_tensors;
 mod deepseek;
 mod fbgemm;
+mod gemma;
 mod gptq;
 mod mlx;
 mod modelopt;
@@ -67,6 +68,8 @@ pub enum Scheme {
     Quanto,
     /// -1, 0 and 1, four in a byte, with one scale (transformers' BitNet).
     BitNet,
+    /// Integers of 2, 4 and 8 bits in bytes, with a scale for each row (Gemma, trained quantized).
+    Gemma,
 }
 
 impl Scheme {
@@ -240,7 +243,7 @@ const BASE: Row = Row {
 const AS_MATRICES: Experts =
     Experts { names: &[], order: Order::Same, by_default: true, only: None, have_scales_of_columns: false };
 
-const ROWS: [(Scheme, Row); 19] = [
+const ROWS: [(Scheme, Row); 20] = [
     (Scheme::DeepSeek, deepseek::ROW),
     (
         Scheme::GptOss,
@@ -415,4 +418,5 @@ const ROWS: [(Scheme, Row); 19] = [
     (Scheme::TorchAo, torch::TORCHAO),
     (Scheme::Quanto, torch::QUANTO),
     (Scheme::BitNet, torch::BITNET),
+    (Scheme::Gemma, gemma::ROW),
 ];

@@ -297,6 +297,11 @@ impl<'a> WeightValues<'a> {
         }
         match (self.weight.elements, self.zero_points) {
             (Encoding::Coded(_) | Encoding::Parts(_), _) => Ok(()),
+            (Encoding::Plain(data_type), None) if self.weight.zero_offset > 0 => {
+                let (codes, len) = (vec![self.weight.zero_offset; count], data_type.byte_len(count).unwrap_or(0));
+                resize(&mut scratch.zero_points, len).ok_or_else(PipelineError::out_of_memory)?;
+                pack(data_type, &codes, &mut scratch.zero_points).map_err(|_| PipelineError::out_of_memory())
+            }
             (Encoding::Plain(_) | Encoding::TwoRows(_) | Encoding::HighFirst, None) => Ok(()),
             (Encoding::Plain(_) | Encoding::TwoRows(_) | Encoding::HighFirst, Some(place)) => {
                 place.read(first * across, count, &mut scratch.zero_points)
@@ -413,7 +418,7 @@ impl Compute for WeightValues<'_> {
         }
         match (&self.transposed, &self.coded) {
             (Some(stored), _) => self.transpose(stored, start, scratch, out)?,
-            (None, Some(coded)) => return coded.compute(self.elements, start, scratch, out),
+            (None, Some(coded)) => coded.compute(self.elements, start, scratch, out)?,
             (None, None) => self.stretches(start, len, scratch, out)?,
         }
         let done = self.done.fetch_add(len, Ordering::Relaxed) + len;
@@ -421,6 +426,7 @@ impl Compute for WeightValues<'_> {
         if done.is_multiple_of(self.weight.len().max(1)) {
             self.transposed.iter().for_each(|stored| stored.forget());
             self.by_columns.iter().for_each(|stored| stored.forget());
+            self.coded.iter().for_each(Coded::forget);
         }
         Ok(())
     }

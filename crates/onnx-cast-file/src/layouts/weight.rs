@@ -162,7 +162,7 @@ pub(crate) struct Weight {
     pub(crate) global: Option<TensorRef>,
     /// Zero points, of the scales' shape or packed.
     pub(crate) zero_points: Option<TensorRef>,
-    /// What zero points are more than what is stored.
+    /// What zero points are more than what is stored; without zero points, all of them.
     pub(crate) zero_offset: u8,
     /// The group of each column.
     pub(crate) groups: Option<TensorRef>,
@@ -264,6 +264,7 @@ impl Weight {
             Encoding::HighFirst => DataType::Float4E2M1,
             Encoding::Coded(Coding::Int8) => DataType::Int8,
             Encoding::Coded(Coding::Table(_)) => DataType::Uint4,
+            Encoding::Coded(Coding::Int4) => DataType::Int4,
             Encoding::Coded(Coding::Affine { bits: ..=2 }) => DataType::Uint2,
             Encoding::Coded(Coding::Affine { bits: ..=4 }) => DataType::Uint4,
             Encoding::Coded(Coding::Affine { .. }) => DataType::Uint8,
@@ -293,9 +294,12 @@ impl Weight {
                 WeightFormat::MxFp8
             }
             (Encoding::Plain(DataType::Int8), _) => WeightFormat::Int(8),
+            (Encoding::Plain(DataType::Uint4), _) => WeightFormat::Int(4),
+            (Encoding::Plain(DataType::Uint2), _) => WeightFormat::Int(2),
             (Encoding::Plain(_), _) => WeightFormat::Fp8,
             (Encoding::Words { bits, .. } | Encoding::Columns { bits, .. }, _) => WeightFormat::Int(bits),
             (Encoding::Coded(Coding::Int8), _) => WeightFormat::Int(8),
+            (Encoding::Coded(Coding::Int4), _) => WeightFormat::Int(4),
             (Encoding::Coded(Coding::Affine { bits }) | Encoding::Parts(Parts { bits, .. }), _) => {
                 WeightFormat::Int(bits)
             }

@@ -1,19 +1,19 @@
-//! Weights of torchao, BitNet and quanto.
+//! Weights of torchao and BitNet.
 
 use crate::error::FileError;
 use crate::formats::error::Invalid;
 use crate::layouts::find::Finder;
-use crate::layouts::weight::{Encoding, Formula, Parts, TensorRef, Weight};
+use crate::layouts::weight::{Coding, Encoding, Formula, Grid, Parts, Weight};
 use crate::text::{ShapeText, Short};
 use DataType::{BFloat16, Float, Float8E4M3FN, Float8E5M2, Float16, Int8, Uint8};
 use onnx_cast::DataType;
 use serde_json::{Map, Value};
 
-/// What names of quanto's packed elements end in.
-pub(super) const PACKED: &str = "_data._data";
-
 /// The classes of torchao whose elements are bytes.
 const CLASSES: [&str; 3] = ["Int8Tensor", "IntxUnpackedToInt8Tensor", "Float8Tensor"];
+
+/// The class of integers of 4 bits in the order of rows.
+const INT4: &str = "Int4Tensor";
 
 /// A weight of torchao, whose class and blocks are JSON in the file's metadata, under the weight's name
 /// (`TensorSubclassAttributeJSONEncoder` of torchao/prototype/safetensors).
@@ -23,9 +23,13 @@ pub(super) fn torchao(finder: &Finder<'_>, mut weight: Weight, start: &str) -> R
     let settings = metadata(finder, &weight)?;
     let told = settings.as_ref().map(|settings| settings.get("_type").and_then(Value::as_str).unwrap_or_default());
     let class = told.unwrap_or(if stored.data_type == Int8 { CLASSES[0] } else { CLASSES[2] });
+    if class == INT4 {
+        return int4(finder, weight, start, settings.as_ref().and_then(block_of));
+    }
     if !CLASSES.contains(&class) {
         let place = format!("tensor `{}`", stored.name);
-        let want = "Int8Tensor, IntxUnpackedToInt8Tensor or Float8Tensor; torchao dequantizes others";
+        let want = "Int8Tensor, IntxUnpackedToInt8Tensor, Float8Tensor or Int4Tensor; torchao dequantizes others, whose order is \
+                    that of its kernels";
         return Err(checkpoint.error(Some(tensor), Invalid::variant(&place, &format!("a {}", Short(class)), want)));
     }
     let is_typed = match class {
@@ -68,6 +72,48 @@ pub(super) fn torchao(finder: &Finder<'_>, mut weight: Weight, start: &str) -> R
         let rows = stored.shape[..stored.shape.len() - 1].iter().product();
         (weight.shape, weight.block) = (vec![rows, *across], [rows, *across]);
     }
+    Ok(weight)
+}
+
+/// Integers of 4 bits with a scale and a bias for each group of a row, which are stored with rows and columns exchanged:
+/// values are integers times scales plus biases (`_dequantize_affine_tinygemm`; the class leaves it to kernels).
+fn int4(finder: &Finder<'_>, mut weight: Weight, start: &str, sizes: Option<Vec<usize>>) -> Result<Weight, FileError> {
+    let (checkpoint, tensor) = (finder.checkpoint, weight.tensor);
+    let (stored, scale) = (checkpoint.stored(tensor), checkpoint.stored(weight.scales));
+    let [outer @ .., rows, width] = &stored.shape[..] else {
+        return Err(finder.part(tensor, "a matrix of bytes".to_owned()));
+    };
+    let columns = width.checked_mul(2).filter(|_| matches!(stored.data_type, Int8 | Uint8));
+    let shape = columns.map(|columns| [outer, &[*rows, columns]].concat());
+    let shape = shape.filter(|shape| onnx_cast::element_count(shape).is_some());
+    let (Some(shape), Some(columns)) = (shape, columns) else {
+        return Err(finder.part(tensor, "int8, two integers in each".to_owned()));
+    };
+    let group = sizes.and_then(|sizes| {
+        let (group, others) = sizes.split_last()?;
+        let is_meant = sizes.len() == shape.len() && others.iter().all(|&size| size == 1);
+        (is_meant && columns.is_multiple_of(*group)).then_some(*group)
+    });
+    let Some(group) = group else {
+        let want = format!("a `block_size` of groups that divide {columns} columns, in the file's metadata");
+        return Err(finder.part(weight.scales, want));
+    };
+    let grid = [outer, &[columns / group, *rows]].concat();
+    if !matches!(scale.data_type, Float | Float16 | BFloat16) || scale.shape != grid {
+        let grid = ShapeText(&grid);
+        return Err(finder.part(weight.scales, format!("float, float16 or bfloat16 of shape {grid}, groups and rows")));
+    }
+    let want = format!("{start}_weight_zero_point");
+    let Some(zeros) = checkpoint.find(&want) else {
+        let error = Invalid::missing(&stored.name, "what is added to each group", &want);
+        return Err(checkpoint.error(Some(tensor), error));
+    };
+    if (checkpoint.stored(zeros).data_type, &checkpoint.stored(zeros).shape) != (scale.data_type, &grid) {
+        return Err(finder.part(zeros, "type and shape of the scales".to_owned()));
+    }
+    (weight.elements, weight.grid_order) = (Encoding::Coded(Coding::Int4), Grid::Exchanged);
+    (weight.biases, weight.owner_type, weight.block) = (Some(zeros), Some(scale.data_type), [1, group]);
+    (weight.values, weight.shape) = (shape.clone(), shape);
     Ok(weight)
 }
 
@@ -116,12 +162,4 @@ pub(super) fn bitnet(finder: &Finder<'_>, mut weight: Weight) -> Result<Weight, 
     (weight.values, weight.shape) = (vec![rows, *columns], vec![rows, *columns]);
     weight.block = [rows.max(1), (*columns).max(1)];
     Ok(weight)
-}
-
-/// Packed elements of quanto: groups of a weight whose rows and columns nothing in the file tells.
-pub(super) fn quanto(finder: &Finder<'_>, tensor: TensorRef) -> FileError {
-    let place = format!("tensor `{}`", finder.checkpoint.stored(tensor).name);
-    let what = "qint4 or qint2, packed in groups without the shape of the weight";
-    let want = "qint8 or qfloat8: load the model with optimum-quanto to dequantize it";
-    finder.checkpoint.error(Some(tensor), Invalid::variant(&place, what, want))
 }

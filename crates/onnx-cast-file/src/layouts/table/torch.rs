@@ -56,6 +56,7 @@ pub(super) const QUANTO: Row = Row {
     name: "quanto",
     signs: &["weight._data", "weight._data._data"],
     names: &[names("weight._data", "weight._scale", "weight"), names("weight._data._data", "weight._scale", "weight")],
+    beside: &["weight._shift"],
     configuration: Some(Configuration { methods: &["quanto"], ..Configuration::BASE }),
     composition: Composition::OfModel,
     ..BASE

@@ -1,18 +1,19 @@
-//! Weights whose owners have arithmetic of their own: bitsandbytes and MLX.
+//! Weights whose owners have arithmetic of their own: bitsandbytes, MLX and torchao.
 //!
 //! Blocks follow each other through the whole tensor, whatever its rows, each with a scale, so that a part needs only
-//! the scales of its blocks. bitsandbytes multiplies an entry of a table, or an integer, by the scale. MLX multiplies
-//! an integer, rounds to the type of the scales, adds a bias and rounds again. The loops are compiled for several
+//! the scales of its blocks. bitsandbytes multiplies an entry of a table, or an integer, by the scale. MLX and
+//! torchao multiply an integer, round to the type of the scales, add a bias and round again. The loops are compiled for several
 //! instruction sets, of which `dispatch` takes the processor's.
 //!
 //! Of 4 bits or fewer, a block has at most 16 different values: these are computed, and each element looks its own up.
 
 pub(super) mod rounding;
 
-use super::TensorBytes;
+use super::{TensorBytes, scale_size};
 use crate::io::memory::resize;
+use crate::layouts::columns::Columns;
 use crate::layouts::packed_ints::Stream;
-use crate::layouts::weight::{Coding, Nested, Weight};
+use crate::layouts::weight::{Coding, Grid, Nested, Weight};
 use crate::level::level;
 use crate::pipeline::{PipelineError, Scratch};
 use fearless_simd::{Bytes, Simd, SimdBase, dispatch, u8x16, u8x32};
@@ -37,6 +38,8 @@ const ENTRIES: usize = 16;
 const TABLES: usize = 16;
 /// The codes of the entries.
 const CODES: [f32; ENTRIES] = [0., 1., 2., 3., 4., 5., 6., 7., 8., 9., 10., 11., 12., 13., 14., 15.];
+/// The same, signed.
+const SIGNED: [f32; ENTRIES] = [0., 1., 2., 3., 4., 5., 6., 7., -8., -7., -6., -5., -4., -3., -2., -1.];
 
 /// A weight, and where its scales and biases are.
 #[derive(Debug)]
@@ -49,6 +52,8 @@ pub(super) struct Coded<'a> {
     scales: TensorBytes<'a>,
     biases: Option<TensorBytes<'a>>,
     nested: Option<(&'a Nested, TensorBytes<'a>)>,
+    /// Scales and biases whose rows and columns are exchanged.
+    exchanged: Option<Box<[Columns; 2]>>,
 }
 
 impl<'a> Coded<'a> {
@@ -62,7 +67,16 @@ impl<'a> Coded<'a> {
     ) -> Coded<'a> {
         let owner = weight.owner_type.unwrap_or(DataType::Float);
         let nested = weight.nested.as_ref().zip(nested);
-        Coded { coding, weight, to, owner, scales, biases, nested }
+        let exchanged = (weight.grid_order == Grid::Exchanged).then(|| {
+            let [rows, groups] = weight.grid();
+            Box::new([(); 2].map(|()| Columns::new([groups, rows], scale_size(weight))))
+        });
+        Coded { coding, weight, to, owner, scales, biases, nested, exchanged }
+    }
+
+    /// Frees what was read: nothing of it is needed again.
+    pub(super) fn forget(&self) {
+        self.exchanged.iter().flat_map(|both| both.iter()).for_each(Columns::forget);
     }
 
     /// Elements of a block.
@@ -86,7 +100,7 @@ impl<'a> Coded<'a> {
         let blocks = first / self.block()..stop.div_ceil(self.block());
         let scales = self.numbers(blocks.start, blocks.len(), scratch)?;
         let biases = match self.biases {
-            Some(place) => read_numbers(self.weight.scale_type, place, blocks.start, blocks.len(), scratch)?,
+            Some(place) => self.read(1, place, blocks.start, blocks.len(), scratch)?,
             None => Vec::new(),
         };
         let is_whole = (first, stop) == (start, end);
@@ -110,10 +124,27 @@ impl<'a> Coded<'a> {
         Ok(())
     }
 
+    /// Scales (0) or biases (1) of some blocks.
+    fn read(
+        &self,
+        which: usize,
+        place: TensorBytes<'_>,
+        first: usize,
+        count: usize,
+        scratch: &mut Scratch,
+    ) -> Result<Vec<f32>, PipelineError> {
+        let data_type = self.weight.scale_type;
+        let Some(exchanged) = &self.exchanged else { return read_numbers(data_type, place, first, count, scratch) };
+        let bytes = &mut scratch.scales;
+        resize(bytes, count * scale_size(self.weight)).ok_or_else(PipelineError::out_of_memory)?;
+        exchanged[which].read(first, bytes, |at, bytes| place.read_into(at, bytes))?;
+        Ok((0..count).map(|index| number(data_type, bytes, index)).collect())
+    }
+
     /// The scales of some blocks.
     fn numbers(&self, first: usize, count: usize, scratch: &mut Scratch) -> Result<Vec<f32>, PipelineError> {
         let Some((nested, place)) = self.nested else {
-            return read_numbers(self.weight.scale_type, self.scales, first, count, scratch);
+            return self.read(0, self.scales, first, count, scratch);
         };
         self.scales.read(first, count, &mut scratch.scales)?;
         let begin = first / nested.block;
@@ -169,7 +200,9 @@ impl Work {
     #[inline(always)]
     fn run<S: Simd>(&self, simd: S, first: usize, codes: &[u8], scales: (&[f32], &[f32]), out: &mut [u8]) {
         match self.coding {
-            Coding::Table(_) | Coding::Affine { bits: 0..=4 } => self.by_tables(simd, first, codes, scales, out),
+            Coding::Table(_) | Coding::Int4 | Coding::Affine { bits: 0..=4 } => {
+                self.by_tables(simd, first, codes, scales, out)
+            }
             Coding::Int8 | Coding::Affine { .. } => self.one_by_one(simd, first, codes, scales, out),
         }
     }
@@ -206,7 +239,7 @@ impl Work {
                     entries.for_each(|(value, entry)| *value = round(entry * scale));
                 }),
                 _ => blocks.zip(biases).for_each(|((values, scale), bias)| {
-                    let codes = values.iter_mut().zip(CODES);
+                    let codes = values.iter_mut().zip(if self.coding == Coding::Int4 { SIGNED } else { CODES });
                     codes.for_each(|(value, code)| *value = round(round(code * scale) + bias));
                 }),
             }
@@ -272,7 +305,7 @@ impl Work {
         let bytes = u8x16::from_slice(simd, &codes[..16]);
         let (first, second) = match self.coding {
             Coding::Table(_) => (bytes >> 4, bytes & 15),
-            Coding::Affine { bits: 4 } => (bytes & 15, bytes >> 4),
+            Coding::Int4 | Coding::Affine { bits: 4 } => (bytes & 15, bytes >> 4),
             Coding::Affine { bits: 2 } => {
                 let halves = simd.zip_low_u8x16(bytes & 15, bytes >> 4);
                 (halves & 3, halves >> 2)

@@ -172,6 +172,7 @@ impl Work {
             Formula::Difference => round(self.owner, element - zero) * scale,
             Formula::Quotient => element / scale,
             Formula::Product => element * scale,
+            Formula::ProductLess => round(self.owner, element * scale) - zero,
         };
         round(self.owner, value)
     }
