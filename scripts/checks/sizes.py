@@ -20,7 +20,7 @@ from pathlib import Path
 from shared import COMMAND, line
 
 SHARDS, EXPERTS, HIDDEN, INNER, DENSE = 90, 256, 7168, 2048, 18432
-WIDTHS = {"BF16": 2, "F16": 2, "F32": 4, "I32": 4, "U32": 4, "I8": 1, "U8": 1, "F8_E4M3": 1}
+WIDTHS = {"BF16": 2, "F16": 2, "F32": 4, "I32": 4, "U32": 4, "I64": 8, "I8": 1, "U8": 1, "F8_E4M3": 1}
 #: Above the most that a run took, 231 MB for the plan of 46,000 tensors.
 MOST_MEMORY = 400 << 20
 MOST_SECONDS = 120
@@ -67,22 +67,27 @@ def write(folder, tensors):
 
 
 def write_zeros(folder, tensors, config, metadata=None):
-    """A checkpoint of zeros in shards, sparse, of types and shapes by name. Returns how many bytes it has."""
+    """A checkpoint of zeros in shards, sparse, of types and shapes by name, and the bytes of what is not zeros. Returns
+    how many bytes it has."""
     folder.mkdir()
     (folder / "config.json").write_text(json.dumps(config))
     names, shards, total = list(tensors), {}, 0
     for number in range(SHARDS):
         file = f"model-{number + 1:05}-of-{SHARDS:05}.safetensors"
-        header, end = {"__metadata__": metadata} if metadata else {}, 0
+        header, end, filled = {"__metadata__": metadata} if metadata else {}, 0, []
         for name in names[number * len(names) // SHARDS : (number + 1) * len(names) // SHARDS]:
-            (kind, shape), start = tensors[name], end
+            (kind, shape, *data), start = tensors[name], end
             end += math.prod(shape) * WIDTHS[kind]
             header[name] = {"dtype": kind, "shape": shape, "data_offsets": [start, end]}
             shards[name] = file
+            filled += [(start, bytes) for bytes in data]
         text, total = json.dumps(header).encode(), total + end
         with (folder / file).open("wb") as out:
             out.write(struct.pack("<Q", len(text)) + text)
             out.truncate(8 + len(text) + end)
+            for start, bytes in filled:
+                out.seek(8 + len(text) + start)
+                out.write(bytes)
     index = {"metadata": {"total_size": total}, "weight_map": shards}
     (folder / "model.safetensors.index.json").write_text(json.dumps(index))
     return total
@@ -137,6 +142,22 @@ def mlx(module, rows, columns):
     return {"weight": ("U32", (rows, columns // 8)), "scales": scales, "biases": scales}
 
 
+def fp4(module, rows, columns):
+    state = {"quant_type": "fp4", "blocksize": 64, "dtype": "bfloat16", "shape": [rows, columns]}
+    text, twelfths = json.dumps(state).encode(), [0, 0.0625, 8, 12, 4, 6, 2, 3]
+    table = struct.pack("<16f", *(sign * number / 12 for sign in (1, -1) for number in twelfths))
+    tensors = {"weight": ("U8", (rows * columns // 2, 1)), "weight.absmax": ("F32", (rows * columns // 64,))}
+    tensors["weight.quant_map"] = ("F32", (16,), table)
+    return tensors | {"weight.quant_state.bitsandbytes__fp4": ("U8", (len(text),), text)}
+
+
+def hqq(module, rows, columns):
+    groups, packing = rows * columns // 64, b"4bit_u8"
+    tensors = {"W_q": ("U8", (groups // 2, 64)), "scale": ("F16", (groups, 1)), "zero": ("F16", (groups, 1))}
+    tensors |= {"shape": ("I64", (2,), struct.pack("<2q", rows, columns)), "packing": ("U8", (len(packing),), packing)}
+    return tensors | {name: ("I32", (1,), struct.pack("<i", value)) for name, value in (("group_size", 64), ("axis", 1))}
+
+
 INT8 = {"num_bits": 8, "type": "int", "strategy": "channel", "symmetric": True}
 #: Layouts that are only read: a configuration, and the endings of a weight's tensors with their types and shapes. Codes and
 #: scales of zeros are values of zeros in each.
@@ -159,6 +180,38 @@ READ = {
     "Mistral": (
         {},
         lambda module, rows, columns: {"weight": ("F8_E4M3", (rows, columns)), "qscale_weight": ("F32", ()), "qscale_act": ("F32", ())},
+    ),
+    "bitsandbytes' FP4": (quantization("bitsandbytes", load_in_4bit=True), fp4),
+    "Quark's int4": (
+        quantization(
+            "quark",
+            global_quant_config={"weight": {"dtype": "int4", "qscheme": "per_group", "group_size": 128}},
+            export={"pack_method": "reorder"},
+        ),
+        lambda module, rows, columns: {
+            "weight": ("I32", (columns, rows // 8)),
+            "weight_scale": ("F32", (columns // 128, rows)),
+        },
+    ),
+    "ModelOpt's int4": (
+        quantization("modelopt", quant_algo="W4A16_AWQ", group_size=128),
+        lambda module, rows, columns: {"weight": ("U8", (rows // 2, columns)), "weight_scale": ("F32", (rows, columns // 128))},
+    ),
+    "HQQ": ({}, hqq),
+    "torchao": (
+        quantization("torchao"),
+        lambda module, rows, columns: {"_weight_qdata": ("I8", (rows, columns)), "_weight_scale": ("F32", (rows, 1))},
+    ),
+    "quanto": (
+        quantization("quanto"),
+        lambda module, rows, columns: {"weight._data": ("F8_E4M3", (rows, columns)), "weight._scale": ("F32", (rows, 1))},
+    ),
+    "AutoRound's FP8": (
+        quantization("auto-round", packing_format="auto_round:fp8", weight_block_size=[128, 128]),
+        lambda module, rows, columns: {
+            "weight": ("F8_E4M3", (rows, columns)),
+            "weight_scale_inv": ("F32", (-(-rows // 128), -(-columns // 128))),
+        },
     ),
     "W8A8": (
         quantization(
