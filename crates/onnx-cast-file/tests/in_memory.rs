@@ -53,7 +53,8 @@ fn config(folder: &Path) -> Option<String> {
     let read = |name: &str| fs::read_to_string(folder.join(name)).ok();
     let own = ["hf_quant_config.json", "quantize_config.json", "quant_config.json"];
     let main = read("config.json").filter(|text| text.contains("quantization_config"));
-    main.or_else(|| own.into_iter().find_map(read))
+    // What describes the model alone may tell the shape of its weights.
+    main.or_else(|| own.into_iter().find_map(read)).or_else(|| read("config.json"))
 }
 
 fn held(tensors: &Tensors, config: Option<&str>) -> TensorsInMemory {

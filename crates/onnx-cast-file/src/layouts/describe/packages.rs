@@ -22,9 +22,11 @@ pub(super) fn torchao(finder: &Finder<'_>, mut weight: Weight, start: &str) -> R
     let stored = checkpoint.stored(tensor);
     let settings = metadata(finder, &weight)?;
     let told = settings.as_ref().map(|settings| settings.get("_type").and_then(Value::as_str).unwrap_or_default());
-    let class = told.unwrap_or(if stored.data_type == Int8 { CLASSES[0] } else { CLASSES[2] });
+    let class = told.unwrap_or_else(|| class_of(finder, stored.data_type, start));
     if class == INT4 {
-        return int4(finder, weight, start, settings.as_ref().and_then(block_of));
+        let of_shapes = || groups_by_shapes(&stored.shape, &checkpoint.stored(weight.scales).shape);
+        let sizes = settings.as_ref().map_or_else(of_shapes, block_of);
+        return int4(finder, weight, start, sizes);
     }
     if !CLASSES.contains(&class) {
         let place = format!("tensor `{}`", stored.name);
@@ -117,6 +119,16 @@ fn int4(finder: &Finder<'_>, mut weight: Weight, start: &str, sizes: Option<Vec<
     Ok(weight)
 }
 
+/// The class by the types of elements and zero points, where no metadata tells it.
+fn class_of(finder: &Finder<'_>, elements: DataType, start: &str) -> &'static str {
+    let zeros = finder.checkpoint.find(&format!("{start}_weight_zero_point"));
+    match (elements, zeros.map(|zeros| finder.checkpoint.stored(zeros).data_type)) {
+        (Int8, Some(Float | Float16 | BFloat16)) => INT4,
+        (Int8, _) => CLASSES[0],
+        _ => CLASSES[2],
+    }
+}
+
 /// What the metadata of a weight's file says of it; nothing of tensors in memory, which have none.
 fn metadata(finder: &Finder<'_>, weight: &Weight) -> Result<Option<Map<String, Value>>, FileError> {
     let checkpoint = finder.checkpoint;
@@ -133,6 +145,13 @@ fn block_of(settings: &Map<String, Value>) -> Option<Vec<usize>> {
     let sizes = settings.get("_data")?.get("block_size")?.as_array()?;
     let size = |size: &Value| size.as_u64().and_then(|size| usize::try_from(size).ok()).filter(|&size| size > 0);
     sizes.iter().map(size).collect()
+}
+
+/// The groups of integers of 4 bits, by the number of scales down the columns.
+fn groups_by_shapes(shape: &[usize], scales: &[usize]) -> Option<Vec<usize>> {
+    let ([outer @ .., width], [.., count, _]) = (shape, scales) else { return None };
+    let size = width.checked_mul(2)?.checked_div(*count).filter(|&size| size > 0)?;
+    Some([vec![1; outer.len()], vec![size]].concat())
 }
 
 /// The same by the number of scales along each axis.
