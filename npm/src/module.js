@@ -100,7 +100,7 @@ export class Module {
 
   put(slot, bytes) {
     const at = this.#exports.oc_reserve(slot, bytes.length);
-    if (at === 0) throw new RangeError(`${bytes.length} bytes of memory are not there`);
+    if (at === 0) throw new RangeError(`cannot allocate ${bytes.length} bytes`);
     this.memory().set(bytes, at);
   }
 

@@ -48,7 +48,7 @@ pub(crate) const EXTERNAL_DATA: &str = "external_data";
     arg_required_else_help = true,
     max_term_width = 100,
     after_help = "\
-Exit codes: 0 done; 1 `diff` found a difference, or `--fail-on` a loss; 2 an error. Every output is whole, or as it was.
+Exit codes: 0 done; 1 `diff` found a difference, or `--fail-on` a loss; 2 an error. Outputs are complete or unchanged.
 `onnx-cast COMMAND --help` has examples, and `onnx-cast man COMMAND` a page of the manual.",
     after_long_help = "\
 Examples:
@@ -56,7 +56,7 @@ Examples:
   onnx-cast explain 0.3 --from float --to float8e4m3fn                 one value, bit by bit
   onnx-cast types                                                      the element types
 
-Exit codes: 0 done; 1 `diff` found a difference, or `--fail-on` a loss; 2 an error. Every output is whole, or as it was.
+Exit codes: 0 done; 1 `diff` found a difference, or `--fail-on` a loss; 2 an error. Outputs are complete or unchanged.
 `onnx-cast COMMAND --help` has examples, and `onnx-cast man COMMAND` a page of the manual."
 )]
 pub(crate) struct Args {
@@ -77,11 +77,11 @@ pub(crate) enum Command {
     Dequantize(DequantizeArgs),
     /// Quantize a checkpoint (MXFP4, NVFP4, FP8, integers) in a layout that loaders read
     Quantize(QuantizeArgs),
-    /// Write quantized weights in another layout, without changing any
+    /// Write quantized weights in another layout, without a change of value
     Transcode(TranscodeArgs),
     /// Convert a model to compute in float16 or bfloat16
     Convert(ConvertArgs),
-    /// Add outputs to a model that tell the range of each value, for `convert --ranges`
+    /// Add outputs to a model that give the range of each value, for `convert --ranges`
     Record(RecordArgs),
     /// Compute the Casts of a model's constants, and remove those that change nothing
     Fold(FoldArgs),
@@ -89,11 +89,11 @@ pub(crate) enum Command {
     Upgrade(UpgradeArgs),
     /// Evaluate a model of Cast, CastLike, BitCast, Constant and Identity nodes
     Run(RunArgs),
-    /// List the tensors of a file or model, and what their values are like
+    /// List the tensors of a file or model, with statistics of their values
     Info(InfoArgs),
     /// Compare the tensors of two files or models
     Diff(DiffArgs),
-    /// Show what casts to several types would lose, tensor by tensor, before any is done
+    /// Show what casts to several types would lose, tensor by tensor, and write nothing
     Report(ReportArgs),
     /// List the element types: codes, widths, ranges, special values, operator versions
     #[command(after_long_help = "\
@@ -101,7 +101,7 @@ Examples:
   onnx-cast types
   onnx-cast types --json | jq '.types[] | select(.bits == 8) | .name'")]
     Types,
-    /// Show what a cast or a scaled cast makes of one value: bits, rule, neighbours, error
+    /// Explain how one value is cast or quantized: bits, rule, neighbours, error
     Explain(ExplainArgs),
     /// Measure how fast pairs of types are cast or quantized, beside memcpy
     Bench(BenchArgs),
@@ -122,7 +122,7 @@ Examples:
   onnx-cast man cast > ~/.local/share/man/man1/onnx-cast-cast.1
   onnx-cast man cast | man -l -")]
     Man {
-        /// The command; the page of all of them where none is named
+        /// The command; by default the page of onnx-cast itself
         command: Option<String>,
     },
 }
@@ -156,7 +156,7 @@ pub(crate) struct CastArgs {
     pub(crate) selection: SelectionArgs,
     #[command(flatten)]
     pub(crate) attributes: Attributes,
-    /// Raise a model's opset where the target needs it, if every operator means the same in the newer one
+    /// Raise a model's opset if the target needs it, and every operator keeps its meaning
     #[arg(long, help_heading = HOW)]
     pub(crate) raise_opset: bool,
     #[command(flatten)]
@@ -183,7 +183,7 @@ pub(crate) struct BitCastArgs {
     pub(crate) files: FileArgs,
     #[command(flatten)]
     pub(crate) selection: SelectionArgs,
-    /// The opset, whose version of the operator decides
+    /// The opset, which selects the operator's version
     #[arg(long, value_name = "N", default_value_t = NEWEST_OPSET, help_heading = HOW)]
     pub(crate) opset: i64,
     #[command(flatten)]
@@ -205,10 +205,10 @@ pub(crate) struct FoldArgs {
     pub(crate) model: ModelArgs,
     #[command(flatten)]
     pub(crate) names: NameArgs,
-    /// Compute DequantizeLinear of constants too: quantized weights become plain ones, which are larger
+    /// Also compute DequantizeLinear of constants: quantized weights become plain, and larger
     #[arg(long, help_heading = WHAT)]
     pub(crate) dequantize: bool,
-    /// Print what would become of each Cast, and write nothing
+    /// Print whether each Cast would be computed, removed or joined, and write nothing
     #[arg(long, help_heading = HOW)]
     pub(crate) dry_run: bool,
     #[command(flatten)]
@@ -227,10 +227,10 @@ pub(crate) struct RunArgs {
     /// The model
     #[arg(value_name = "MODEL.onnx", help_heading = INPUT)]
     pub(crate) model: PathBuf,
-    /// An input and the file it is read from; NAME= may be left out where the model has one input
+    /// An input and the file it is read from; NAME= is optional if the model has one input
     #[arg(long = "input", value_name = "NAME=FILE", help_heading = INPUT)]
     pub(crate) inputs: Vec<String>,
-    /// An output and the file it is written to; NAME= may be left out where the model has one output
+    /// An output and the file it is written to; NAME= is optional if the model has one output
     #[arg(long = "output", value_name = "NAME=FILE", required = true, help_heading = OUTPUT)]
     pub(crate) outputs: Vec<String>,
     /// In .npy, write types that numpy lacks as the unsigned integers of their bits
@@ -256,10 +256,10 @@ pub(crate) struct InfoArgs {
     pub(crate) file: ReadArgs,
     #[command(flatten)]
     pub(crate) names: NameArgs,
-    /// Read all values, and print what they are like
+    /// Read all values, and print their statistics
     #[arg(long, help_heading = OUTPUT)]
     pub(crate) stats: bool,
-    /// Of a model, print every value with its type, inferred from the operators
+    /// Print every value of a model with its type, inferred from the operators
     #[arg(long, help_heading = OUTPUT)]
     pub(crate) types: bool,
 }
@@ -267,10 +267,10 @@ pub(crate) struct InfoArgs {
 /// A file that is only read.
 #[derive(Debug, ClapArgs)]
 pub(crate) struct ReadArgs {
-    /// The file: .pb, .npy, .npz, .safetensors or .onnx, - for the standard input, or index or folder of several files
+    /// The file: .pb, .npy, .npz, .safetensors or .onnx, - for standard input, or the index or folder of several files
     #[arg(value_name = "FILE", help_heading = INPUT)]
     pub(crate) path: PathBuf,
-    /// The type of elements whose file does not tell it
+    /// The type of the elements, if the file does not store it
     #[arg(long, value_name = "TYPE", value_parser = TypeParser, hide_possible_values = true, help_heading = INPUT)]
     pub(crate) from: Option<DataType>,
 }
@@ -279,14 +279,14 @@ pub(crate) struct ReadArgs {
 #[command(after_long_help = "\
 Examples:
   onnx-cast diff a.safetensors b.safetensors
-  onnx-cast diff x.npy x.pb --tolerance 1e-6                 numbers may be so far apart
+  onnx-cast diff x.npy x.pb --tolerance 1e-6                 numbers may differ by this much
   onnx-cast diff a.onnx b.onnx --exclude '*bias'             the constants of two models
   onnx-cast diff model-nvfp4/ model/ --values --tolerance 0.01    a quantized checkpoint and the one it was made of
 
 Tensors are compared by name: type, shape and values, bit by bit, or with --tolerance as numbers. Formats may differ.
 Exit codes: 0 the same, 1 a difference, 2 an error.")]
 pub(crate) struct DiffArgs {
-    /// The one file: as for info
+    /// The first file: as for info
     #[arg(value_name = "A", help_heading = INPUT)]
     pub(crate) first: PathBuf,
     /// The other file
@@ -294,11 +294,10 @@ pub(crate) struct DiffArgs {
     pub(crate) second: PathBuf,
     #[command(flatten)]
     pub(crate) names: NameArgs,
-    /// How far two numbers may be apart
+    /// The largest difference between two numbers
     #[arg(long, value_name = "X", value_parser = tolerance, help_heading = HOW)]
     pub(crate) tolerance: Option<f64>,
-    /// Compare quantized weights by the values that they stand for, whatever their layouts, and numbers whatever their
-    /// types
+    /// Compare quantized weights by their values, whatever their layouts, and numbers whatever their types
     #[arg(long, help_heading = HOW)]
     pub(crate) values: bool,
 }
@@ -314,28 +313,28 @@ Examples:
 pub(crate) struct ReportArgs {
     #[command(flatten)]
     pub(crate) file: ReadArgs,
-    /// The candidates: a type; a format of blocks with scales, as mxfp4 or nvfp4; or float8e4m3fn, float8e5m2, int8 or
+    /// The candidates: a type; a block format such as mxfp4 or nvfp4; or float8e4m3fn, float8e5m2, int8 or
     /// int4 with scales: int4/32 (a block), float8e4m3fn/128x128, int8/axis (each row), float8e4m3fn/tensor
     #[arg(long, value_name = "TYPE,..", value_parser = CandidateParser, hide_possible_values = true)]
     #[arg(value_delimiter = ',', required = true, help_heading = WHAT)]
     pub(crate) to: Vec<CandidateFormat>,
     #[command(flatten)]
     pub(crate) names: NameArgs,
-    /// Leave out tensors of fewer elements; of models 256 unless given
+    /// Leave out tensors of fewer elements (default for models: 256)
     #[arg(long, value_name = "N", help_heading = WHAT)]
     pub(crate) min_elements: Option<u64>,
     #[command(flatten)]
     pub(crate) attributes: Attributes,
-    /// How scales of MX are found: floor, rceil, ceil, even
+    /// The rule for MX scales: floor, rceil, ceil, even
     #[arg(long, value_name = "RULE", default_value = "floor", hide_default_value = true, help_heading = HOW)]
     pub(crate) scale_rule: ScaleRule,
-    /// Whose scales, as quantize --layout writes them (compressed-tensors unless given)
+    /// The layout whose scales are used, as for quantize --layout (default: compressed-tensors)
     #[arg(long, value_name = "NAME", value_parser = quantized::layout, help_heading = HOW)]
     pub(crate) layout: Option<Scheme>,
     /// Rows of each type's table, the worst first; 0 for all
     #[arg(long, value_name = "N", default_value_t = 20, help_heading = OUTPUT)]
     pub(crate) top: usize,
-    /// Also write a page with plots of each tensor, which needs nothing but itself
+    /// Also write a self-contained page with plots of each tensor
     #[arg(long, value_name = "OUT.html", help_heading = OUTPUT)]
     pub(crate) html: Option<PathBuf>,
     /// Do not replace files
@@ -354,24 +353,24 @@ Examples:
   onnx-cast bench --isa portable --json
   onnx-cast bench --isa                                      the instruction sets to choose from
 
-GB/s are bytes read and written a second, with one thread unless --threads is given; ratio is to memcpy of as many
+GB/s are bytes read and written per second, by one thread unless --threads is given; ratio is to memcpy of as many
 bytes by as many threads. Scales are floats, and their bytes count.")]
 pub(crate) struct BenchArgs {
-    /// What is measured: cast, quantize (QuantizeLinear) or dequantize (DequantizeLinear)
+    /// The operation: cast, quantize (QuantizeLinear) or dequantize (DequantizeLinear)
     #[arg(long, value_name = "OP", value_enum, default_value_t = Op::Cast, hide_possible_values = true)]
     #[arg(help_heading = WHAT)]
     pub(crate) op: Op,
-    /// What has a scale: tensor, axis (a row of a matrix), block (32 elements of a row); all three unless given
+    /// The granularity of scales: tensor, axis (a row of a matrix), block (32 elements of a row); by default all three
     #[arg(long, value_name = "G,..", value_enum, value_delimiter = ',')]
     #[arg(hide_possible_values = true, help_heading = WHAT)]
     pub(crate) granularity: Vec<Granularity>,
     /// The pairs, as FROM:TO, or all
     #[arg(long, value_name = "A:B,..|all", help_heading = WHAT)]
     pub(crate) pairs: Option<Pairs>,
-    /// Elements of each tensor; memory for four times their bytes is needed
+    /// Elements of each tensor; takes four times their bytes of memory
     #[arg(long, value_name = "N", default_value_t = ELEMENTS, value_parser = positive, help_heading = WHAT)]
     pub(crate) elements: usize,
-    /// The instruction set to use; without a name, or with `list`, those of this machine are listed
+    /// The instruction set; without a name, or with `list`, print those of this machine
     #[arg(long, value_name = "NAME", num_args = 0..=1, default_missing_value = LIST, help_heading = HOW)]
     pub(crate) isa: Option<String>,
 }
@@ -397,13 +396,13 @@ impl Granularity {
 /// Opset and attributes of Cast. What the opset's version does not have is an error.
 #[derive(Clone, Debug, ClapArgs)]
 pub(crate) struct Attributes {
-    /// The opset, whose version of the operator decides; the newest unless given
+    /// The opset, which selects the operator's version; by default the newest
     #[arg(long, value_name = "N", help_heading = HOW)]
     pub(crate) opset: Option<i64>,
-    /// Whether a float8 target takes its largest value in place of overflow; true unless given (Cast-19 on)
+    /// Whether overflow in float8 gives the largest value (default: true; Cast-19 on)
     #[arg(long, value_name = "true|false", action = clap::ArgAction::Set, hide_possible_values = true, help_heading = HOW)]
     pub(crate) saturate: Option<bool>,
-    /// How float8e8m0 rounds; up unless given (Cast-24 on)
+    /// The rounding of float8e8m0 (default: up; Cast-24 on)
     #[arg(long, value_name = "up|down|nearest", value_parser = RoundModeParser, hide_possible_values = true)]
     #[arg(help_heading = HOW)]
     pub(crate) round_mode: Option<RoundMode>,

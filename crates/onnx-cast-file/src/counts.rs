@@ -138,7 +138,7 @@ impl FromStr for Loss {
 
     fn from_str(text: &str) -> Result<Loss, String> {
         let known = Loss::ALL.iter().copied().find(|loss| loss.name() == text);
-        known.ok_or_else(|| format!("`{text}` is none of overflow, underflow, subnormal, nan"))
+        known.ok_or_else(|| format!("`{text}` is not a loss (want overflow, underflow, subnormal or nan)"))
     }
 }
 

@@ -57,7 +57,7 @@ impl AsRef<[u8]> for Owned {
     }
 }
 
-/// Tensors in the place of a file: one behind the other.
+/// Tensors instead of a file: one behind the other.
 #[derive(Debug)]
 struct InARow(Vec<(u64, HeldTensor)>);
 

@@ -32,7 +32,7 @@ pub use values::Values;
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct TensorInfo {
-    /// Its name; empty where there is none.
+    /// Its name; empty if it has none.
     pub name: String,
     /// Its element type; of blocks, that of their values.
     pub data_type: DataType,

@@ -75,7 +75,7 @@ pub struct Report {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct TensorReport {
-    /// Its name; empty where there is none.
+    /// Its name; empty if it has none.
     pub name: String,
     /// Its element type.
     pub data_type: DataType,

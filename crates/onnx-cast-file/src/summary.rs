@@ -78,7 +78,7 @@ impl Summary {
     }
 
     /// How many matrices are kept where weights are quantized, and for which reasons, but for those that
-    /// [`Summary::passed_over`] names; `None` if there are none.
+    /// [`Summary::passed_over`] names; `None` if empty.
     pub fn kept_matrices(&self) -> Option<String> {
         let is_named = |row: &&TensorSummary| self.passed_over.iter().any(|(name, _)| *name == row.name);
         let rows = self.tensors.iter().filter(|row| row.reason.is_some() && !is_named(row));
@@ -97,7 +97,7 @@ impl Summary {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct TensorSummary {
-    /// Its name; empty where there is none.
+    /// Its name; empty if it has none.
     pub name: String,
     /// Its shape.
     pub shape: Vec<usize>,

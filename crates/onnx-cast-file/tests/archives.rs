@@ -256,7 +256,7 @@ fn fortran_order() {
     assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 2);
 }
 
-/// Puts bytes in the place of others, of the same length, wherever these are.
+/// Replaces bytes with others of the same length, everywhere.
 fn replace_all(bytes: &mut [u8], old: &[u8], new: &[u8]) -> usize {
     let places: Vec<usize> = (0..bytes.len() - old.len()).filter(|&at| bytes[at..].starts_with(old)).collect();
     places.iter().for_each(|&at| bytes[at..at + new.len()].copy_from_slice(new));

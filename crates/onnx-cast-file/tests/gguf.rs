@@ -269,7 +269,7 @@ fn what_lies_is_refused() {
             "metadata `k`: a value of type 9 (want an array of numbers or strings)",
         ),
         (Made::entry("k", 13, &[]).bytes(), "metadata `k`: a value of type 13 (want 0 to 12)"),
-        (Made { metadata: vec![entry("k", 0, &[1]); 2], ..good.clone() }.bytes(), "metadata `k` stands twice"),
+        (Made { metadata: vec![entry("k", 0, &[1]); 2], ..good.clone() }.bytes(), "metadata `k` appears twice"),
         (
             Made { metadata: vec![[&string(b"\xff")[..], &[0; 5]].concat()], ..good.clone() }.bytes(),
             "a key at byte 32 is not UTF-8",
@@ -285,7 +285,7 @@ fn what_lies_is_refused() {
             "tensor `w`: 68 bytes at offset 0 of 0 bytes of data",
         ),
         (Made::with(vec![tensor("", &[32], 8, 0)]).bytes(), "tensor 0 has no name"),
-        (Made::with(vec![tensor("w", &[32], 8, 0), tensor("w", &[32], 8, 32)]).bytes(), "tensor `w` stands twice"),
+        (Made::with(vec![tensor("w", &[32], 8, 0), tensor("w", &[32], 8, 32)]).bytes(), "tensor `w` appears twice"),
         (Made::with(vec![tensor("w", &[32, 1, 1, 1, 1], 8, 0)]).bytes(), "tensor `w`: 5 dimensions (want at most 4)"),
         (
             Made::with(vec![tensor("w", &[32], 99, 0)]).bytes(),

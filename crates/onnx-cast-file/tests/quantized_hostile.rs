@@ -199,7 +199,7 @@ fn an_index_that_lies_and_a_shard_that_is_missing() {
     for (shards, want) in [
         (
             [("1.safetensors", &[weight(), scale()][..]), ("2.safetensors", &[scale()])],
-            "model.safetensors.index.json: tensor `a.weight_scale_inv` of 1.safetensors is not there by weight_map",
+            "model.safetensors.index.json: tensor `a.weight_scale_inv` of 1.safetensors is missing from weight_map",
         ),
         (
             [("1.safetensors", &[weight()]), ("2.safetensors", &[])],

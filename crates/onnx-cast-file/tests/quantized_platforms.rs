@@ -280,7 +280,7 @@ fn comfy() -> [Tensor; 4] {
     ]
 }
 
-/// A checkpoint with one tensor in the place of another, or without it.
+/// A checkpoint with one tensor replaced or removed.
 fn changed<const N: usize>(tensors: [Tensor; N], name: &str, other: Option<Tensor>) -> Vec<Tensor> {
     let mut tensors: Vec<Tensor> = tensors.into_iter().filter(|tensor| tensor.0 != name).collect();
     tensors.extend(other);

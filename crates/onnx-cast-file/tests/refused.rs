@@ -183,7 +183,7 @@ fn safetensors_headers() {
         (
             r#"{"w":{"dtype":"F32","shape":[0],"data_offsets":[0,0]},"w":{"dtype":"F32","shape":[0],"data_offsets":[0,0]}}"#.to_owned(),
             0,
-            "the header is not valid: `w` stands twice at line 1 column 57".to_owned(),
+            "the header is not valid: `w` appears twice at line 1 column 57".to_owned(),
         ),
         (
             r#"{"__metadata__":{"a":1}}"#.to_owned(),

@@ -111,7 +111,7 @@ impl<'a> ConstantValue<'a> {
         Ok(ConstantValue::of(value)?.map(|value| (name, value)))
     }
 
-    /// The value in an attribute; `None` where there is none, or it is that of a function's attribute.
+    /// The value in an attribute; `None` if missing, or it is that of a function's attribute.
     pub(crate) fn of(value: &Attribute<'a>) -> Result<Option<Self>, ModelError> {
         let message = value.message;
         Ok(match value.name {

@@ -179,7 +179,7 @@ impl NewAttribute {
         Self::new(name, attribute::kind::STRING, |message| wire::put_bytes(message, attribute::S, value))
     }
 
-    /// One that stands for an attribute of the function around.
+    /// One that refers to an attribute of the enclosing function.
     pub(crate) fn reference(name: &str, kind: u64, to: &str) -> Self {
         let to = to.as_bytes();
         Self::new(name, kind, |message| wire::put_bytes(message, attribute::REF_ATTR_NAME, to))

@@ -378,7 +378,7 @@ fn location(output: &Path, storage: &Storage) -> Result<String, Error> {
     let refuse = |what: &str| refused(output, name, what.into());
     let parts: Vec<_> = Path::new(name).components().collect();
     if !matches!(parts[..], [Component::Normal(part)] if part == name.as_str()) {
-        return Err(refuse("it stands beside the model (want a file name without a folder)"));
+        return Err(refuse("it must be beside the model (want a file name without a folder)"));
     }
     if output.file_name() == Some(OsStr::new(name)) {
         return Err(refuse("it is the model's own name"));

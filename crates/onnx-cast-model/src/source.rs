@@ -20,7 +20,7 @@ pub enum ModelSource<'a> {
     Memory(&'a ModelBytes),
 }
 
-/// A serialized ModelProto, in the place of a file.
+/// A serialized ModelProto, instead of a file.
 #[derive(Clone)]
 pub struct ModelBytes {
     bytes: Arc<dyn AsRef<[u8]> + Send + Sync>,

@@ -92,7 +92,7 @@ pub(crate) struct Attribute<'a> {
     pub(crate) message: &'a [u8],
     /// Its kind (`AttributeProto.type`), or where that is not said, that of the field that is set.
     pub(crate) kind: u64,
-    /// Whether it stands for an attribute of the function around.
+    /// Whether it refers to an attribute of the enclosing function.
     pub(crate) refers: bool,
     /// The name of that attribute.
     pub(crate) referred: Option<&'a str>,

@@ -307,7 +307,7 @@ impl<'t, 'a> Raise<'_, 't, 'a> {
             return Ok(());
         }
         let known = facts.get(&body.id).ok_or("is in a graph of which nothing is known")?.at(graph.id, index);
-        // What stands for an attribute of the function around may be what all of its calls give.
+        // What refers to an attribute of the enclosing function may be what all of its calls give.
         let drafted = self.draft(Draft::new(node), known, body, graph, old).or_else(|why| {
             if !body.is_function {
                 return Err(why);

@@ -46,7 +46,7 @@ pub(crate) type StatusPointer = *mut Status;
 /// Where the interface is found.
 #[repr(C)]
 pub(crate) struct ApiBase {
-    /// The table of a version, or null where there is none.
+    /// The table of a version, or null if it lacks the version.
     pub(crate) get_api: unsafe extern "system" fn(u32) -> *const Table,
     /// onnxruntime's version, such as "1.31.1".
     pub(crate) get_version: unsafe extern "system" fn() -> *const c_char,

@@ -138,7 +138,7 @@ impl Api {
         unsafe { self.CreateStatus(failure.code, text.as_ptr()) }
     }
 
-    /// The INT attribute of a node; `None` where there is none of the name.
+    /// The INT attribute of a node; `None` if missing.
     ///
     /// # Safety
     /// The pointer is onnxruntime's.
@@ -154,7 +154,7 @@ impl Api {
         if text.is_some() { Err(wrong_kind(name, "INT")) } else { Ok(None) }
     }
 
-    /// The STRING attribute of a node; `None` where there is none of the name.
+    /// The STRING attribute of a node; `None` if missing.
     ///
     /// # Safety
     /// The pointer is onnxruntime's.

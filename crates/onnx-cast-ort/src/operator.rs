@@ -255,7 +255,7 @@ unsafe fn input_type(api: Api, context: *mut ShapeContext, index: usize) -> Resu
     }
 }
 
-/// The type that an attribute gives the number of; `None` where there is none of the name, or where it is 0.
+/// The type that an attribute gives the number of; `None` if missing or 0.
 ///
 /// # Safety
 /// The pointer is onnxruntime's.

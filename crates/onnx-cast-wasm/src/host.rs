@@ -8,7 +8,7 @@ use std::ops::ControlFlow;
 
 #[link(wasm_import_module = "host")]
 unsafe extern "C" {
-    /// The number of a file, -1 where there is none.
+    /// The number of a file, -1 if missing.
     fn open(path: *const u8, len: usize) -> i32;
     /// The length of a file.
     safe fn size(file: i32) -> f64;

@@ -131,7 +131,7 @@ fn result(tensor: Tensor) -> Result<Value> {
 fn zeros(len: Option<usize>) -> Result<Vec<u8>> {
     let len = len.ok_or("too many elements")?;
     let mut bytes = Vec::new();
-    bytes.try_reserve_exact(len).map_err(|_| format!("{len} bytes of memory are not there"))?;
+    bytes.try_reserve_exact(len).map_err(|_| format!("cannot allocate {len} bytes"))?;
     bytes.resize(len, 0);
     Ok(bytes)
 }

@@ -75,7 +75,7 @@ impl Recipe {
     }
 }
 
-/// The greatest finite magnitude; 0 where there is none.
+/// The greatest finite magnitude; 0 without any.
 fn greatest_finite(values: &[f32]) -> f32 {
     values.iter().filter(|value| value.is_finite()).fold(0.0, |greatest, value| greatest.max(value.abs()))
 }

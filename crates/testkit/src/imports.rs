@@ -380,7 +380,7 @@ fn block_comment(text: &str) -> usize {
     at.min(text.len())
 }
 
-/// The length of a literal `r#"..."#`, with `b` or `c` before it; `None` where there is none.
+/// The length of a literal `r#"..."#`, with `b` or `c` before it; `None` if missing.
 fn raw_string(text: &str) -> Option<usize> {
     let start = text.strip_prefix(['b', 'c']).unwrap_or(text).strip_prefix('r')?;
     let hashes = start.len() - start.trim_start_matches('#').len();

@@ -58,7 +58,7 @@ pub fn default_precision(scale: Ty) -> Ty {
 
 /// One element of QuantizeLinear: `saturate(round(x / scale) + zero_point)`.
 ///
-/// `x` and `scale` are a type and a bit pattern. `zero_point` is a value: 0 where there is none, and for floats.
+/// `x` and `scale` are a type and a bit pattern. `zero_point` is a value: 0 without any, and for floats.
 /// `precision` is the type, one of [`FLOATS`], that the quotient is rounded to first. The result is a bit pattern of
 /// `to`.
 ///
@@ -82,7 +82,7 @@ pub fn quotient_is_zero(x: (Ty, u64), scale: (Ty, u64), precision: Ty) -> bool {
 
 /// One element of DequantizeLinear: `(x - zero_point) * scale`.
 ///
-/// `x` and `scale` are a type and a bit pattern. `zero_point` is a value: 0 where there is none, and for floats. The
+/// `x` and `scale` are a type and a bit pattern. `zero_point` is a value: 0 without any, and for floats. The
 /// result is a bit pattern of `to`, one of [`FLOATS`].
 ///
 /// # Panics

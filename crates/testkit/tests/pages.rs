@@ -296,7 +296,7 @@ fn the_contents_list_every_page() {
     let summary = fs::read_to_string(root.join("docs/SUMMARY.md")).expect("the table of contents");
     let listed: Vec<String> = summary.lines().flat_map(targets).collect();
     let unique: BTreeSet<&String> = listed.iter().collect();
-    assert_eq!(unique.len(), listed.len(), "a page stands twice in docs/SUMMARY.md");
+    assert_eq!(unique.len(), listed.len(), "a page appears twice in docs/SUMMARY.md");
     let pages = pages(&root);
     let ours = pages.keys().filter_map(|page| page.strip_prefix("docs/")).filter(|page| *page != "SUMMARY.md");
     let missing: Vec<&str> = ours.filter(|page| !listed.iter().any(|it| it == page)).collect();

@@ -32,12 +32,12 @@ pub(crate) struct Common {
 pub(crate) struct FileArgs {
     /// The file to read and the file to write, which may be the same; with --out-dir, files to read
     ///
-    /// The extension tells the format: .pb (ONNX TensorProto), .npy, .npz, .safetensors, .bin and .raw (raw
-    /// little-endian elements; only .raw may begin as another format does), .onnx (a model). A checkpoint in several
-    /// files is its index (*.safetensors.index.json) or its folder. - is the standard input or output.
+    /// The extension selects the format: .pb (ONNX TensorProto), .npy, .npz, .safetensors, .bin and .raw (raw
+    /// little-endian elements; only .raw may begin like another format), .onnx (a model). For a checkpoint in several
+    /// files give its index (*.safetensors.index.json) or its folder. - is standard input or output.
     #[arg(value_name = "FILE", required = true, help_heading = INPUT)]
     pub(crate) files: Vec<PathBuf>,
-    /// The type of raw bytes, or of an .npy file whose items do not tell it (V1, u1, u2); another file must hold this
+    /// The type of raw bytes, or of an .npy file whose items do not name it (V1, u1, u2); other files must have this
     /// type
     #[arg(long, value_name = "TYPE", value_parser = TypeParser, hide_possible_values = true, help_heading = INPUT)]
     pub(crate) from: Option<DataType>,
@@ -57,10 +57,10 @@ pub(crate) struct NpyArgs {
 /// Names of tensors, or of the values of a model.
 #[derive(Debug, ClapArgs)]
 pub(crate) struct NameArgs {
-    /// Only what has a matching name: a glob over the whole name, or `re:` and a regular expression
+    /// Only names that match: a glob over the whole name, or `re:` and a regular expression
     #[arg(long, value_name = "PATTERN", help_heading = WHAT)]
     pub(crate) include: Vec<Pattern>,
-    /// Not what has a matching name
+    /// Skip names that match
     #[arg(long, value_name = "PATTERN", help_heading = WHAT)]
     pub(crate) exclude: Vec<Pattern>,
 }
@@ -68,19 +68,19 @@ pub(crate) struct NameArgs {
 /// Which tensors of a file, and to which types.
 #[derive(Debug, ClapArgs)]
 pub(crate) struct SelectionArgs {
-    /// The target type; with rules it may be left out, and what no rule names is kept
+    /// The target type; optional with rules, which then leave all other tensors as they are
     #[arg(long, value_name = "TYPE", value_parser = TypeParser, hide_possible_values = true)]
     #[arg(required_unless_present_any = ["rule", "rules_file"], help_heading = WHAT)]
     pub(crate) to: Option<DataType>,
     #[command(flatten)]
     pub(crate) names: NameArgs,
-    /// The type of the tensors whose names match, or `keep`; of several rules the last that matches
+    /// The type of tensors whose names match, or `keep`; the last rule that matches decides
     #[arg(long, value_name = "PATTERN=TYPE", help_heading = WHAT)]
     pub(crate) rule: Vec<Rule>,
-    /// A file of rules, one a line, before those of --rule
+    /// A file of rules, one per line, which come before those of --rule
     #[arg(long, value_name = "FILE", help_heading = WHAT)]
     pub(crate) rules_file: Option<PathBuf>,
-    /// Keep tensors of fewer elements; of models 256 unless given
+    /// Keep tensors of fewer elements (default for models: 256)
     #[arg(long, value_name = "N", help_heading = WHAT)]
     pub(crate) min_elements: Option<u64>,
 }
@@ -88,23 +88,23 @@ pub(crate) struct SelectionArgs {
 /// How files are written.
 #[derive(Debug, ClapArgs)]
 pub(crate) struct JobArgs {
-    /// Print what would become of each tensor, and write nothing; values are read where --losses or --fail-on counts
-    /// them
+    /// Print each tensor's types and sizes before and after, and write nothing; reads values only for --losses and
+    /// --fail-on
     #[arg(long, help_heading = HOW)]
     pub(crate) dry_run: bool,
-    /// Go on with a run that was interrupted: files that hold already what they should are left alone
+    /// Continue an interrupted run: files that are already correct stay
     #[arg(long, conflicts_with = "no_clobber", help_heading = HOW)]
     pub(crate) resume: bool,
     /// Write each FILE under its own name into this folder
     #[arg(long, value_name = "DIR", help_heading = OUTPUT)]
     pub(crate) out_dir: Option<PathBuf>,
-    /// Of a folder, do not copy the other files: configuration, tokenizer and so on
+    /// Do not copy a folder's other files: configuration, tokenizer and so on
     #[arg(long, help_heading = OUTPUT)]
     pub(crate) no_copy_others: bool,
     /// Do not replace files
     #[arg(long, help_heading = OUTPUT)]
     pub(crate) no_clobber: bool,
-    /// Replace an OUT that holds types of IN and none of the result, and so may be another input; leave other weights
+    /// Replace an OUT that looks like another input (it has types of IN, and none of the result); accept other weights
     /// in an output folder
     #[arg(long, conflicts_with = "no_clobber", help_heading = OUTPUT)]
     pub(crate) force: bool,
@@ -113,8 +113,8 @@ pub(crate) struct JobArgs {
 /// Losses that are counted.
 #[derive(Debug, ClapArgs)]
 pub(crate) struct LossArgs {
-    /// Write nothing and exit with 1 where values are lost so: overflow (or saturated), underflow (to zero), subnormal,
-    /// nan
+    /// Write nothing and exit with 1 if any value is lost this way: overflow (or saturated), underflow (to zero),
+    /// subnormal, nan
     #[arg(long, value_name = "LOSS,..", value_delimiter = ',', help_heading = HOW)]
     pub(crate) fail_on: Vec<Loss>,
     /// Print for each tensor how many values overflowed, saturated, became zero or subnormal, or were NaN, and the
@@ -142,7 +142,7 @@ pub(crate) struct WriteArgs {
     /// Do not replace files
     #[arg(long, help_heading = OUTPUT)]
     pub(crate) no_clobber: bool,
-    /// Replace an OUT that is not the result of such a job, and so may be another input
+    /// Replace an OUT that looks like another input, because it is not a result of this job
     #[arg(long, conflicts_with = "no_clobber", help_heading = OUTPUT)]
     pub(crate) force: bool,
 }
@@ -150,10 +150,10 @@ pub(crate) struct WriteArgs {
 /// Where a model's elements go.
 #[derive(Debug, ClapArgs)]
 pub(crate) struct StorageArgs {
-    /// Put a model's elements into this file beside OUT; models of more than 2 GiB do so by themselves, into OUT.data
+    /// Put a model's elements into this file beside OUT (default for models of more than 2 GiB: OUT.data)
     #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
     pub(crate) external_data: Option<String>,
-    /// Keep tensors of fewer bytes inside the model; 1024 unless given
+    /// Keep tensors of fewer bytes inside the model (default: 1024)
     #[arg(long, value_name = "BYTES", help_heading = OUTPUT)]
     pub(crate) external_threshold: Option<u64>,
 }

@@ -24,14 +24,14 @@ Examples:
   onnx-cast explain 0.3 -1.7 0.01 5 --to mxfp4             a block: its scale, and each of its elements
   onnx-cast explain 0.3 -1.7 0.01 --to nvfp4 --global-scale 0.001 --recipe compressed-tensors")]
 pub(crate) struct ExplainArgs {
-    /// A decimal number, inf or nan; with --from also its bits, as 0x3f80 or 0b101
+    /// A decimal number, inf or nan; with --from also bits, such as 0x3f80 or 0b101
     #[arg(allow_hyphen_values = true, help_heading = INPUT)]
     pub(crate) value: String,
-    /// The other values of a block, with --to mxfp4 or another block format; -inf goes behind --
+    /// The other values of a block, with --to mxfp4 or another block format; put -inf after --
     #[arg(allow_negative_numbers = true, help_heading = INPUT)]
     pub(crate) others: Vec<String>,
-    /// The type of VALUE, which a decimal is first read as; without it VALUE is cast as a string is (with --scale, it
-    /// is a float)
+    /// The type of VALUE: a decimal is first rounded to it; by default VALUE is cast as a string (with --scale, as a
+    /// float)
     #[arg(long, value_name = "TYPE", value_parser = TypeParser, hide_possible_values = true, help_heading = INPUT)]
     pub(crate) from: Option<DataType>,
     /// The target type; or a block format: mxfp4, mxfp6e2m3, mxfp6e3m2, mxfp8, mxfp8e5m2, mxint8, nvfp4
@@ -47,7 +47,7 @@ pub(crate) struct ExplainArgs {
     pub(crate) block: BlockArgs,
     #[command(flatten)]
     pub(crate) attributes: Attributes,
-    /// Also write a page that shows it, which needs nothing but itself
+    /// Also write a self-contained page
     #[arg(long, value_name = "OUT.html", help_heading = OUTPUT)]
     pub(crate) html: Option<PathBuf>,
     /// Do not replace files
@@ -58,20 +58,19 @@ pub(crate) struct ExplainArgs {
 /// What QuantizeLinear has beside a cast.
 #[derive(Debug, ClapArgs)]
 pub(crate) struct ScalingArgs {
-    /// Quantize by this scale, as QuantizeLinear does, and show what DequantizeLinear gives back in VALUE's type; a
-    /// number or bits, as VALUE
+    /// Quantize by this scale, like QuantizeLinear, and dequantize to VALUE's type; a number or bits, like VALUE
     #[arg(long, value_name = "S", allow_hyphen_values = true, conflicts_with_all = ["all", "round_mode"])]
     #[arg(help_heading = WHAT)]
     pub(crate) scale: Option<String>,
-    /// The type of S; VALUE's if that is float, float16 or bfloat16, else float
+    /// The type of S (default: VALUE's if that is float, float16 or bfloat16, else float)
     #[arg(long, value_name = "TYPE", value_parser = TypeParser, hide_possible_values = true, requires = "scale")]
     #[arg(help_heading = WHAT)]
     pub(crate) scale_type: Option<DataType>,
-    /// The zero point, of the target type; a number or bits, as VALUE
+    /// The zero point, in the target type; a number or bits, like VALUE
     #[arg(long, value_name = "Z", allow_hyphen_values = true, requires = "scale", help_heading = WHAT)]
     pub(crate) zero_point: Option<String>,
-    /// The type that the quotient is rounded to: float, float16 or bfloat16; the scale's unless given
-    /// (QuantizeLinear-23 on)
+    /// The type that the quotient is rounded to: float, float16 or bfloat16 (default: the scale's;
+    /// QuantizeLinear-23 on)
     #[arg(long, value_name = "TYPE", value_parser = TypeParser, hide_possible_values = true, requires = "scale")]
     #[arg(help_heading = HOW)]
     pub(crate) precision: Option<DataType>,
@@ -80,13 +79,13 @@ pub(crate) struct ScalingArgs {
 /// How the scales of a block are found.
 #[derive(Debug, ClapArgs)]
 pub(crate) struct BlockArgs {
-    /// How the scale of an MX block is found: floor (unless given), rceil, ceil, even
+    /// The rule for the scale of an MX block: floor (default), rceil, ceil, even
     #[arg(long, value_name = "RULE", conflicts_with_all = ["all", "scale", "recipe"], help_heading = HOW)]
     pub(crate) scale_rule: Option<ScaleRule>,
-    /// Whose arithmetic makes the scales of NVFP4: modelopt (unless given), torchao, compressed-tensors
+    /// The owner's arithmetic for NVFP4: modelopt (default), torchao, compressed-tensors
     #[arg(long, value_name = "NAME", conflicts_with_all = ["all", "scale"], help_heading = HOW)]
     pub(crate) recipe: Option<Recipe>,
-    /// The scale of NVFP4's tensor, as the recipe has it; that of the block alone unless given
+    /// NVFP4's scale of the tensor, as in the recipe; by default computed from the block alone
     #[arg(long, value_name = "G", allow_hyphen_values = true, conflicts_with_all = ["all", "scale", "scale_rule"])]
     #[arg(help_heading = HOW)]
     pub(crate) global_scale: Option<f32>,

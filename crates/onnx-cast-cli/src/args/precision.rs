@@ -15,9 +15,9 @@ Examples:
   onnx-cast convert model.onnx half.onnx --to float16 --io low           inputs and outputs, too
   onnx-cast convert model.onnx half.onnx --to float16 --io mask=float --io low
   onnx-cast convert model.onnx half.onnx --to float16 --keep 'decoder/*' --keep Softmax
-  onnx-cast convert model.onnx half.onnx --to float16 --ranges ranges.npz    what `record` outputs gave
+  onnx-cast convert model.onnx half.onnx --to float16 --ranges ranges.npz    what the outputs of `record` gave
   onnx-cast convert model.onnx half.onnx --to float16 --html page.html   a page of nodes, Casts and ranges
-  onnx-cast convert model.onnx half.onnx --to float16 --dry-run          each node, and what decided its type
+  onnx-cast convert model.onnx half.onnx --to float16 --dry-run          each node, its type and the reason
   onnx-cast convert model.onnx half.onnx --to float16 --explain /layers.0/Add
   onnx-cast convert model.onnx rounded.onnx --to float16 --emulate       see the rounding in any runtime
 
@@ -32,35 +32,35 @@ pub(crate) struct ConvertArgs {
     /// The model's inputs and outputs: `keep` (their types, the default), `low` (the new type), or NAME=TYPE
     #[arg(long, value_name = "keep|low|NAME=TYPE", value_parser = port, help_heading = WHAT)]
     pub(crate) io: Vec<Port>,
-    /// What stays float: operators or names of nodes (a glob); `sensitive`, the default; `none` for nothing for the
-    /// sake of digits
+    /// What stays float: operators or names of nodes (a glob); `sensitive` (default); `none`: keep nothing in float for
+    /// precision
     #[arg(long, value_name = "OPTYPE|GLOB|sensitive|none", value_parser = keep, help_heading = WHAT)]
     pub(crate) keep: Vec<Keep>,
     /// Operators, or names of nodes (a glob), that get the new type even if that takes more Casts
     #[arg(long, value_name = "GLOB", help_heading = WHAT)]
     pub(crate) low: Vec<Pattern>,
-    /// Raise the model's opset to where its operators take the type
+    /// Raise the model's opset to one whose operators support the type
     #[arg(long, help_heading = HOW)]
     pub(crate) raise_opset: bool,
-    /// The magnitudes of values, as `record` or AutoCast give them (.npz or .json): what would overflow
-    /// stays float
+    /// The magnitudes of values, from `record` or AutoCast (.npz or .json): values that would overflow stay
+    /// float
     #[arg(long, value_name = "FILE", help_heading = WHAT)]
     pub(crate) ranges: Option<PathBuf>,
-    /// By how much magnitudes may grow beyond those of --ranges
+    /// The factor by which magnitudes may exceed those of --ranges
     #[arg(long, value_name = "X", default_value_t = 4.0, requires = "ranges", help_heading = WHAT)]
     pub(crate) margin: f32,
-    /// Write a model in float that rounds its values where the new one would, for any runtime
+    /// Write a float model that rounds its values like the converted one, for any runtime
     #[arg(long, help_heading = HOW)]
     pub(crate) emulate: bool,
-    /// Print what a value or node becomes, and why, and write nothing
+    /// Print the type of a value or node and the reason, and write nothing
     #[arg(long, value_name = "NAME", help_heading = HOW)]
     pub(crate) explain: Vec<String>,
-    /// Print what each node becomes, and why, and write nothing
+    /// Print the type of each node and the reason, and write nothing
     #[arg(long, help_heading = HOW)]
     pub(crate) dry_run: bool,
     #[command(flatten)]
     pub(crate) write: WriteArgs,
-    /// Also write a page that draws the nodes, their types and what decided them, which needs nothing but itself
+    /// Also write a self-contained page that draws the nodes, their types and the reasons
     #[arg(long, value_name = "OUT.html", help_heading = OUTPUT)]
     pub(crate) html: Option<PathBuf>,
 }

@@ -20,16 +20,16 @@ Examples:
   onnx-cast dequantize model-fp8.safetensors model.safetensors --to float16 --scheme comfyui
   onnx-cast dequantize model-Q4_K_M.gguf model.safetensors --to bf16
   onnx-cast dequantize small.onnx model.onnx --to float             the DequantizeLinears of constants
-  onnx-cast dequantize in/ out/ --to bf16 --dry-run                 what would become of each tensor
-  onnx-cast dequantize in/ out/ --to float16 --fail-on overflow     nothing is written where a weight overflows
-  onnx-cast dequantize in/ out/ --to bf16 --resume                  go on with a run that was interrupted"
+  onnx-cast dequantize in/ out/ --to bf16 --dry-run                 each tensor's types and sizes
+  onnx-cast dequantize in/ out/ --to float16 --fail-on overflow     nothing is written if a weight overflows
+  onnx-cast dequantize in/ out/ --to bf16 --resume                  continue an interrupted run"
 )]
 pub(crate) struct DequantizeArgs {
     /// The checkpoint to read and the one to write: .safetensors files, indices (*.safetensors.index.json) or folders;
     /// a .gguf file may be read; or models (.onnx); with --out-dir, those to read
     #[arg(value_name = "FILE", required = true, help_heading = INPUT)]
     pub(crate) files: Vec<PathBuf>,
-    /// The layout of the weights, in place of the one that the configuration and names tell: auto, deepseek, gpt-oss,
+    /// The layout of the weights, instead of the one from the configuration and names: auto, deepseek, gpt-oss,
     /// compressed-tensors, modelopt, fbgemm, quark, comfyui, bitsandbytes, mlx, gptq, awq, mistral,
     /// openai, hqq, torchao, quanto, bitnet, gemma
     #[arg(long, value_name = "NAME", value_parser = scheme, default_value = AUTO, hide_default_value = true)]
@@ -37,7 +37,7 @@ pub(crate) struct DequantizeArgs {
     pub(crate) scheme: SchemeArg,
     #[command(flatten)]
     pub(crate) selection: SelectionArgs,
-    /// Take scales that are NaN, whose weights become NaN; without it they are an error
+    /// Accept scales that are NaN: their weights become NaN (by default an error)
     #[arg(long, help_heading = HOW)]
     pub(crate) allow_nan: bool,
     #[command(flatten)]
@@ -74,39 +74,39 @@ pub(crate) struct QuantizeArgs {
     pub(crate) to: Option<QuantizedFormat>,
     #[command(flatten)]
     pub(crate) names: NameArgs,
-    /// The format of the tensors whose names match, or `keep`; of several rules the last that matches. A rule also
-    /// quantizes what is not by default: embeddings, routers, output layers
+    /// The format of tensors whose names match, or `keep`; the last rule that matches decides. A rule also quantizes
+    /// tensors that are kept by default: embeddings, routers, output layers
     #[arg(long, value_name = "PATTERN=FORMAT", help_heading = WHAT)]
     pub(crate) rule: Vec<Rule<QuantizedFormat>>,
-    /// A file of rules, one a line, before those of --rule
+    /// A file of rules, one per line, which come before those of --rule
     #[arg(long, value_name = "FILE", help_heading = WHAT)]
     pub(crate) rules_file: Option<PathBuf>,
     /// Keep tensors of fewer elements
     #[arg(long, value_name = "N", help_heading = WHAT)]
     pub(crate) min_elements: Option<u64>,
-    /// Whose layout: compressed-tensors (unless given), deepseek, modelopt, gpt-oss, fbgemm, quark, comfyui,
+    /// The layout: compressed-tensors (default), deepseek, modelopt, gpt-oss, fbgemm, quark, comfyui,
     /// plain, gguf
     #[arg(long, value_name = "NAME", value_parser = layout, help_heading = HOW)]
     pub(crate) layout: Option<Scheme>,
-    /// What has a scale, of float8 and integers: tensor, axis (each row), block=32, block=128x128; the layout decides
-    /// unless given
+    /// The granularity of scales, for float8 and integers: tensor, axis (each row), block=32, block=128x128 (default:
+    /// the layout's)
     #[arg(long, value_name = "WHAT", help_heading = HOW)]
     pub(crate) scale: Option<Granularity>,
-    /// What becomes of activations in the layout compressed-tensors: dynamic (float8 unless given) or none (int8 unless
-    /// given); other layouts have one choice
+    /// How loaders quantize activations in the layout compressed-tensors: dynamic (default for float8) or none (default
+    /// for int8); other layouts have one choice
     #[arg(long, value_name = "WHAT", help_heading = HOW)]
     pub(crate) activations: Option<Activations>,
-    /// How scales of MX are found: floor, rceil, ceil, even
+    /// The rule for MX scales: floor, rceil, ceil, even
     #[arg(long, value_name = "RULE", default_value = "floor", hide_default_value = true, help_heading = HOW)]
     pub(crate) scale_rule: ScaleRule,
-    /// What reads the weights of a model: qdq (DequantizeLinear, the default), or matmulnbits (onnxruntime's
-    /// MatMulNBits in place of MatMul, for int4 and int8 in blocks)
+    /// The form of a model's weights: qdq (DequantizeLinear, the default), or matmulnbits (onnxruntime's MatMulNBits
+    /// instead of MatMul, for int4 and int8 in blocks)
     #[arg(long, value_name = "FORM", default_value = "qdq", hide_default_value = true, help_heading = HOW)]
     pub(crate) form: ModelForm,
-    /// With --form matmulnbits: a zero point for each block, for ranges that are not symmetric
+    /// With --form matmulnbits: a zero point for each block, for asymmetric ranges
     #[arg(long, help_heading = HOW)]
     pub(crate) zero_points: bool,
-    /// Raise a model's opset where the format needs it, if every operator means the same in the newer one
+    /// Raise a model's opset if the format needs it, and every operator keeps its meaning
     #[arg(long, help_heading = HOW)]
     pub(crate) raise_opset: bool,
     #[command(flatten)]
@@ -133,18 +133,18 @@ pub(crate) struct TranscodeArgs {
     /// with --out-dir, those to read
     #[arg(value_name = "FILE", required = true, help_heading = INPUT)]
     pub(crate) files: Vec<PathBuf>,
-    /// The layout that it has, in place of the one that the configuration and names tell
+    /// The layout of IN, instead of the one from the configuration and names
     #[arg(long, value_name = "NAME", value_parser = scheme, default_value = AUTO, hide_default_value = true)]
     #[arg(help_heading = INPUT)]
     pub(crate) scheme: SchemeArg,
-    /// The layout that it gets: compressed-tensors, deepseek, modelopt, fbgemm, quark, comfyui, plain
+    /// The layout of OUT: compressed-tensors, deepseek, modelopt, fbgemm, quark, comfyui, plain
     #[arg(long, value_name = "NAME", value_parser = layout, help_heading = WHAT)]
     pub(crate) layout: Scheme,
-    /// What weights of MXFP4 become: nvfp4, or float8e4m3fn in blocks of 128x128
+    /// The format of MXFP4 weights in OUT: nvfp4, or float8e4m3fn in blocks of 128x128
     #[arg(long, value_name = "FORMAT", help_heading = WHAT)]
     pub(crate) to: Option<QuantizedFormat>,
-    /// What becomes of activations, dynamic or none: their scales in IN are left out. Unless given they are carried
-    /// over, and an error where the layout has no place for them
+    /// How loaders quantize activations, dynamic or none: their scales in IN are dropped. By default they are kept,
+    /// which is an error if the layout cannot hold them
     #[arg(long, value_name = "WHAT", help_heading = HOW)]
     pub(crate) activations: Option<Activations>,
     #[command(flatten)]

@@ -16,7 +16,7 @@ onnxruntime does AveragePool from opset 19 on. A node that has no equivalent at 
 pub(crate) struct UpgradeArgs {
     #[command(flatten)]
     pub(crate) model: ModelArgs,
-    /// The opset that the model gets
+    /// The opset of the result
     #[arg(long, value_name = "N", default_value_t = DEFAULT_OPSET, help_heading = HOW)]
     pub(crate) opset: i64,
     /// Print which nodes would be rewritten, and write nothing

@@ -189,9 +189,9 @@ fn files_that_do_not_fit_together() {
     let with = |from: &str, to: &str| folder.write("in/model.safetensors.index.json", index.replace(from, to));
     let line = "cast in out --to float16";
     for (from, to, message) in [
-        ("\"c\": \"m-3", "\"d\": \"m-3", "tensor `c` of m-3.safetensors is not there by weight_map"),
+        ("\"c\": \"m-3", "\"d\": \"m-3", "tensor `c` of m-3.safetensors is missing from weight_map"),
         ("\"c\": \"m-3", "\"c\": \"m-2", "tensor `c` is not in m-2.safetensors, where weight_map has it"),
-        ("\"c\":", "\"a\":", "tensor `a` stands twice in weight_map"),
+        ("\"c\":", "\"a\":", "tensor `a` appears twice in weight_map"),
         (
             "m-3.safetensors",
             "../m-3.safetensors",
@@ -330,7 +330,7 @@ fn what_is_lost() {
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
     assert_eq!(folder.names(), ["in.safetensors", "out.safetensors", "several"]);
     let unknown = folder.run("cast several out --to float16 --fail-on overflows");
-    assert!(stderr(&unknown).contains("`overflows` is none of overflow, underflow, subnormal, nan"));
+    assert!(stderr(&unknown).contains("`overflows` is not a loss (want overflow, underflow, subnormal or nan)"));
     folder.refuses("bitcast in.safetensors out.safetensors --to int32 --stats", "unexpected argument '--stats' found");
 }
 

@@ -97,7 +97,7 @@ fn control_characters_are_escaped() {
     );
     folder.write("i.safetensors.index.json", r#"{"weight_map": {"a\u001b[31m\nb": "x.safetensors"}}"#);
     folder.write("x.safetensors", safetensors::write(None, &[("w", floats(&[1.0]).view())]).expect("bytes"));
-    assert!(shown(&folder.run("cast i.safetensors.index.json out --to bf16")).contains(" is not there by weight_map"));
+    assert!(shown(&folder.run("cast i.safetensors.index.json out --to bf16")).contains(" is missing from weight_map"));
     folder.write("x.safetensors", safetensors::write(None, &[(red, floats(&[1.0]).view())]).expect("bytes"));
     for line in ["info i.safetensors.index.json", "cast x.safetensors y.safetensors --to bf16 -v --losses"] {
         assert!(shown(&folder.run(line)).contains(escaped), "{line}");

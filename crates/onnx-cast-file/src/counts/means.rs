@@ -57,7 +57,7 @@ impl Counts {
 }
 
 impl Means {
-    /// The mean distance between finite values and finite results; 0 where there are none.
+    /// The mean distance between finite values and finite results; 0 without any.
     pub fn error(&self) -> f64 {
         self.mean(self.error)
     }

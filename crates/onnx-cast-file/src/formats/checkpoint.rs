@@ -64,7 +64,7 @@ pub(crate) fn locate_or_go_on(path: &Path, in_place: bool) -> Result<Located, Fo
     }
 }
 
-/// The weights in a folder; `None` where there are none.
+/// The weights in a folder; `None` if missing.
 fn locate_in(path: &Path, in_place: bool) -> Result<Option<Located>, FormatError> {
     let mut contents = Contents::read(path)?;
     let Contents { indices, files, unfinished, .. } = &mut contents;
@@ -166,7 +166,7 @@ impl Index {
         let (mut places, mut seen) = (HashMap::new(), HashSet::new());
         for (tensor, file) in form.weight_map.0 {
             if !seen.insert(tensor.clone()) {
-                let what = format!("tensor `{}` stands twice in weight_map", Short(&tensor));
+                let what = format!("tensor `{}` appears twice in weight_map", Short(&tensor));
                 return Err(wrong(InvalidKind::Name, what));
             }
             let parts: Vec<Component<'_>> = Path::new(&file).components().collect();
@@ -206,7 +206,7 @@ impl Index {
         for stored in &input.tensors {
             if !missing.remove(stored.name.as_str()) {
                 return wrong(format!(
-                    "tensor `{}` of {} is not there by weight_map",
+                    "tensor `{}` of {} is missing from weight_map",
                     Short(&stored.name),
                     Short(file)
                 ));

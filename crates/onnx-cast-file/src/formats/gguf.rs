@@ -159,7 +159,7 @@ impl FileHead {
                 },
             }
             if !keys.insert(key.clone()) {
-                return wrong(InvalidKind::Name, format!("metadata `{}` stands twice", Short(&key)));
+                return wrong(InvalidKind::Name, format!("metadata `{}` appears twice", Short(&key)));
             }
             head.places.push((key, begin..reader.at));
         }
@@ -248,7 +248,7 @@ fn place(raw: Vec<RawEntry>, start: u64, file: u64, alignment: u32) -> Result<Ve
     let mut ranges = Vec::with_capacity(raw.len());
     for entry in &raw {
         if !names.insert(&*entry.name) {
-            let what = format!("tensor `{}` stands twice", Short(&entry.name));
+            let what = format!("tensor `{}` appears twice", Short(&entry.name));
             return Err(Invalid::new(InvalidKind::Name, what));
         }
         let (kind, shape, len, bytes) = entry.describe()?;

@@ -92,7 +92,7 @@ impl Input {
         Input::of(file, format, given)
     }
 
-    /// As [`Input::open`], of a file that is open, or of bytes in the place of one.
+    /// As [`Input::open`], of a file that is open, or of bytes instead of one.
     pub fn of(file: InputFile, format: Option<Format>, given: &Given<'_>) -> Result<Input, FormatError> {
         let path = file.path();
         let format = match format {

@@ -219,7 +219,7 @@ impl<'de> Deserialize<'de> for Header {
                 let mut seen = HashSet::new();
                 while let Some(name) = map.next_key::<String>()? {
                     if !seen.insert(name.clone()) {
-                        return Err(de::Error::custom(format_args!("`{}` stands twice", Short(&name))));
+                        return Err(de::Error::custom(format_args!("`{}` appears twice", Short(&name))));
                     }
                     if name == METADATA {
                         header.metadata = map.next_value::<Option<Pairs>>()?.map(|pairs| pairs.0);

@@ -29,7 +29,7 @@ pub struct Source<'a> {
 /// How elements stand in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Items {
-    /// Bytes of the words that are big endian; 1 where there are none.
+    /// Bytes of the words that are big endian; 1 without any.
     pub swap: usize,
     /// Whether elements narrower than a byte stand one to a byte.
     pub unpacked: bool,

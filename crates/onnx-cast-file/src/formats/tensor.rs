@@ -29,7 +29,7 @@ pub fn read_tensor_as(path: impl AsRef<Path>, from: Option<DataType>) -> Result<
     read_tensor_from(InputFile::open(path)?, format, from)
 }
 
-/// As [`read_tensor_as`], of a file that is open, or of bytes in the place of one ([`InputFile::other`]).
+/// As [`read_tensor_as`], of a file that is open, or of bytes instead of one ([`InputFile::other`]).
 ///
 /// # Errors
 /// As [`read_tensor_as`].

@@ -125,7 +125,7 @@ pub(super) fn diff(
     Ok(differences)
 }
 
-/// Whether a weight of NVFP4 divides by its global scale; `None` where there is none.
+/// Whether a weight of NVFP4 divides by its global scale; `None` if missing.
 fn divides(entry: Entry<'_>) -> Option<bool> {
     match entry {
         Entry::Weight(weight) => weight.globals.first().map(|global| matches!(global, GlobalScale::Divisor(_))),

@@ -28,7 +28,7 @@ impl ReadAt for Vec<u8> {
     }
 }
 
-/// A file that is read, or other bytes in the place of one.
+/// A file that is read, or other bytes instead of one.
 #[derive(Debug)]
 pub struct InputFile {
     path: PathBuf,

@@ -84,7 +84,7 @@ impl fmt::Display for Why {
 struct Row {
     why: Why,
     names: Names,
-    /// The types of models in which the names mean this; any if there are none.
+    /// The types of models in which the names mean this; any if empty.
     models: &'static [&'static str],
     /// Whether that is so only where quantized elements have another name than the weight.
     when_packed: bool,

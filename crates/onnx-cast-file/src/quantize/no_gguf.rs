@@ -1,4 +1,4 @@
-//! In the place of what writes `.gguf` files, in a build without it.
+//! The writer of `.gguf` files in a build without it: an error.
 
 use super::QuantizeRequest;
 use crate::error::FileError;

@@ -43,7 +43,7 @@ pub(super) struct BlockValues {
     places: Vec<u16>,
     /// How many are finite.
     finite: u64,
-    /// The smallest and the largest finite magnitude other than zero; infinite and zero where there is none.
+    /// The smallest and the largest finite magnitude other than zero; infinite and zero without one.
     pub(super) smallest: f64,
     pub(super) largest: f64,
     /// The sum of the squares of those that are finite.

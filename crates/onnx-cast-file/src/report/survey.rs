@@ -71,7 +71,7 @@ struct State {
 }
 
 impl Survey {
-    /// Adds a tensor with its candidates; none where there are none.
+    /// Adds a tensor with its candidates, if any.
     pub(super) fn add(
         &mut self,
         index: usize,

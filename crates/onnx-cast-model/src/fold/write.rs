@@ -38,7 +38,7 @@ impl<'a> Fold<'_, 'a> {
         self.gone.insert((value.graph, value.name));
     }
 
-    /// Puts a computed constant in the place of the one that it comes from, if that is free, or adds it.
+    /// Replaces the constant that a computed one comes from, if nothing else needs that, or adds it.
     fn store(&self, casting: &Casting, edits: &mut Edits<'a>, taken: &mut HashSet<Id>) {
         let Some(known) = self.known.get(&casting.output) else { return };
         let result = &self.flow.values[casting.output];

@@ -419,7 +419,7 @@ fn is_bound(schema: &Schema, variable: usize) -> bool {
     schema.inputs.iter().any(|formal| formal.of_type == FormalType::Variable(variable))
 }
 
-/// Whether an attribute stands for one of the function around.
+/// Whether an attribute refers to one of the enclosing function.
 fn refers(step: &Step<'_, '_>) -> bool {
     step.node.attributes.iter().any(|attribute| attribute.refers)
 }

@@ -382,7 +382,7 @@ impl<'w, 't, 'a> Writer<'w, 't, 'a> {
         Ok(())
     }
 
-    /// Puts the narrow elements of a constant in the place of the float ones, or by a name of their own beside them.
+    /// Replaces the float elements of a constant with narrow ones, or adds these under a name of their own.
     fn store(
         &mut self,
         place: usize,

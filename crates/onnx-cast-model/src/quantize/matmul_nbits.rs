@@ -83,7 +83,7 @@ impl Products {
         !reads.is_empty() && flow.values[value].outputs == 0
     }
 
-    /// Puts MatMulNBits in the place of the nodes.
+    /// Replaces the nodes with MatMulNBits.
     fn replace(self, operands: &[String], ints: &[(&str, usize)], edits: &mut Edits<'_>) {
         for (graph, index) in self.transposes {
             edits.graphs.entry(graph).or_default().nodes.entry(index).or_default().drop = true;
@@ -365,7 +365,7 @@ impl<'a> ChosenWeight<'a> {
         })
     }
 
-    /// As [`ChosenWeight::edit`], with MatMulNBits in the place of the products.
+    /// As [`ChosenWeight::edit`], with MatMulNBits instead of the products.
     pub(super) fn edit_products(
         self,
         products: Products,

@@ -44,7 +44,7 @@ pub(super) fn passed_over<'a>(
             continue;
         }
         let reason = match between {
-            Some(between) => format!("{between} stands between it and {}", reading.operator),
+            Some(between) => format!("{between} is between it and {}", reading.operator),
             None if is_input && document.ir_version >= 4 => "an input, which callers may replace".to_owned(),
             None => continue,
         };

@@ -39,7 +39,7 @@ fn call(name: &str, inputs: &[&str], output: &str, attributes: Vec<Message>) -> 
     node(name, inputs, output, attributes).bytes(7, "f")
 }
 
-/// An attribute that stands for one of the function around.
+/// An attribute that refers to one of the enclosing function.
 fn refer(name: &str, to: &str) -> Message {
     Message::new().bytes(1, name).bytes(21, to).int(20, 2)
 }

@@ -22,7 +22,7 @@ pub(super) enum Given<T> {
     /// The node does not have it.
     Absent,
     Value(T),
-    /// It stands for this attribute of the function around.
+    /// It refers to this attribute of the enclosing function.
     Refers(String),
 }
 
@@ -41,7 +41,7 @@ impl<T> Given<T> {
             Given::Absent => Ok(None),
             Given::Value(value) => Ok(Some(value)),
             Given::Refers(to) => {
-                Err(format!("its attribute `{name}` stands for `{}` of the function around", Short(&to)))
+                Err(format!("its attribute `{name}` refers to `{}` of the enclosing function", Short(&to)))
             }
         }
     }
@@ -218,7 +218,7 @@ impl<'t, 'a> Draft<'t, 'a> {
         self.slot(name).is_some()
     }
 
-    /// Whether an attribute stands for one of the function around.
+    /// Whether an attribute refers to one of the enclosing function.
     pub(super) fn refers(&self) -> bool {
         self.slots.iter().any(|slot| slot.refers)
     }
@@ -283,7 +283,7 @@ impl<'t, 'a> Draft<'t, 'a> {
         self.slots.retain(|slot| slot.name != name);
     }
 
-    /// Sets an attribute, in the place of one of its name if there is one.
+    /// Sets an attribute, instead of one of its name if there is one.
     pub(super) fn set(&mut self, name: &'static str, kind: u64, new: NewAttribute) {
         let place = self.slot(name).and_then(|slot| slot.place);
         self.remove(name);

@@ -189,8 +189,9 @@ impl<'a> Site<'_, '_, 'a> {
         (attribute, kind): (&str, u64),
         to: &str,
     ) -> Result<String, Refusal> {
-        let refuse =
-            |why: &str| Err(format!("its attribute `{what}` stands for `{}` of the function around, {why}", Short(to)));
+        let refuse = |why: &str| {
+            Err(format!("its attribute `{what}` refers to `{}` of the enclosing function, {why}", Short(to)))
+        };
         if self.to < FIRST_CONSTANT_OF_NUMBERS {
             return refuse("which a Constant can from opset 12 on");
         }

@@ -218,7 +218,7 @@ fn hostile_nodes_are_refused() {
             16,
             &["x", "g"],
             vec![reference("mode", kind::STRING)],
-            "stands for `outer` of the function around",
+            "refers to `outer` of the enclosing function",
         ),
         ("BatchNormalization", 7, &["x", "s"], vec![Attr::int("spatial", 0)], "its input 2 is missing"),
         ("GroupNormalization", 18, &["x"], vec![], "its input 1 is missing"),
@@ -267,8 +267,8 @@ fn calls_tell_what_an_attribute_of_a_function_is() {
     let mode = |given: &[&str]| function("GridSample", "mode", given, 16);
     assert!(raised(&mode(&["bicubic", "bicubic"]), 20).is_ok());
     assert!(raised(&mode(&["nearest"]), 28).is_ok());
-    refused(&mode(&["bicubic", "bilinear"]), 20, "stands for `its` of the function around");
-    refused(&mode(&[]), 20, "stands for `its` of the function around");
+    refused(&mode(&["bicubic", "bilinear"]), 20, "refers to `its` of the enclosing function");
+    refused(&mode(&[]), 20, "refers to `its` of the enclosing function");
 }
 
 /// Operators of ONNX's own domain that it does not have stay as they are: onnxruntime's optimizer writes some, and others
@@ -403,7 +403,7 @@ fn functions_that_call_the_next_twice() {
         model_of(16, nodes, &[("x", DataType::Float, 4)], functions())
     };
     assert!(raised(&calls(["bilinear", "bilinear"]), 20).is_ok());
-    refused(&calls(["bilinear", "bicubic"]), 20, "stands for `its` of the function around");
+    refused(&calls(["bilinear", "bicubic"]), 20, "refers to `its` of the enclosing function");
 }
 
 /// A caller that hands on an attribute that it is not given itself gives none.

@@ -10,7 +10,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// What the host does for this crate. Paths are texts with `/` between names.
 pub trait Host: Send + Sync {
-    /// The number and the length of a file that can be read; `None` where there is none.
+    /// The number and the length of a file that can be read; `None` if missing.
     fn open(&self, path: &str) -> Option<(u32, u64)>;
     /// Reads bytes from a place, and returns how many.
     fn read(&self, file: u32, at: u64, bytes: &mut [u8]) -> io::Result<usize>;
