@@ -57,7 +57,10 @@ fn families() -> Vec<Family> {
     let text = include_str!("../../testkit/data/loaders.json");
     let all: Value = serde_json::from_str(text).expect("JSON");
     let family = |(name, found): (&String, &Value)| {
-        let shape = |text: &str| text.split('x').map(|size| size.parse().expect("a size")).collect::<Vec<usize>>();
+        // The text of a scalar is empty.
+        let shape = |text: &str| -> Vec<usize> {
+            text.split('x').filter(|size| !size.is_empty()).map(|size| size.parse().expect("a size")).collect()
+        };
         let of_shape = |(text, list): (&String, &Value)| {
             names(list).into_iter().map(|name| (name, shape(text))).collect::<Vec<_>>()
         };
@@ -88,7 +91,8 @@ fn write(family: &Family, folder: &Path) {
     fs::create_dir_all(folder).expect("a folder");
     fs::write(folder.join("config.json"), family.config.to_string()).expect("a file");
     let values = |shape: &[usize]| -> Vec<u8> {
-        let values = (0..shape.iter().product::<usize>()).map(|at| ((at * 37 + shape[0]) % 251) as f32 / 128.0 - 1.0);
+        let values = (0..shape.iter().product::<usize>())
+            .map(|at| ((at * 37 + shape.first().unwrap_or(&1)) % 251) as f32 / 128.0 - 1.0);
         values.flat_map(|value| ((value.to_bits() >> 16) as u16).to_le_bytes()).collect()
     };
     let tensors: Vec<_> = family.tensors.iter().map(|(name, shape)| (name, shape, values(shape))).collect();

@@ -7,14 +7,15 @@ unexpected, and the weights and outputs must be those of the checkpoint that `on
 
 `check.py [COMMAND] [--all] [--families A,B] [--formats A,B] [--record FILE] [--json FILE]`: a few types in all formats;
 with `--all`, the others too, in one format that packs elements and one that does not, or in those of `--formats` (`all`
-takes hours). Needs torch, transformers, accelerate and compressed-tensors: `bash scripts/test.sh --torch` installs them.
+takes hours). Types that the file of `--json` has are not tried again, which goes on with a run that was ended. Needs torch,
+transformers, accelerate and compressed-tensors: `bash scripts/test.sh --torch` installs them. Formats of Quark need its
+package (amd-quark) too, and are left out without it.
 """
 
 import argparse
 import json
 import multiprocessing
 import os
-import re
 import resource
 import shutil
 import signal
@@ -26,6 +27,8 @@ from importlib import metadata, util
 from multiprocessing import connection
 from pathlib import Path
 
+import explained
+import owners
 import results as record
 
 # Last, because the checks beside this folder have names of packages.
@@ -46,6 +49,10 @@ FORMATS = {
     "int4": ["--to", "int4"],
     "deepseek": ["--to", "float8e4m3fn", "--layout", "deepseek"],
     "gpt-oss": ["--to", "mxfp4", "--layout", "gpt-oss"],
+    "fbgemm": ["--to", "float8e4m3fn", "--layout", "fbgemm"],
+    "quark: fp8 by rows": ["--to", "float8e4m3fn", "--scale", "axis", "--layout", "quark"],
+    "quark: fp8 by tensors": ["--to", "float8e4m3fn", "--layout", "quark"],
+    "quark: mxfp4": ["--to", "mxfp4", "--layout", "quark"],
 }
 #: Formats of single families.
 ONLY = {"gpt-oss": {"gpt_oss"}}
@@ -55,62 +62,6 @@ qwen2_moe qwen3_moe deepseek_v3 gpt_oss llama4_text llava qwen2_5_vl mllama clip
 whisper mamba mamba2 jamba""".split()
 #: Formats of all other types: one whose elements have another name than the weight, and one whose do not.
 OTHERS = ["fp8 by rows with activations kept", "int4"]
-CONVERSION = r"load: RuntimeError: We encountered some issues during automatic conversion.*"
-#: What fails by the loader's own fault: the formats, what each failure is, what the checkpoint must have, and why. A row
-#: that nothing fails by any longer is an error: it must go.
-EXPECTED = [
-    (
-        "nvfp4", r"outputs differ.*|weights differ: ([^,]*experts[^,]*(, |$))+", "merged experts",
-        "CompressedTensorsDequantize leaves out the global scale of experts that it merges",
-    ),
-    (
-        "mxfp8|fp8 in blocks", CONVERSION, "merged experts",
-        "CompressedTensorsDequantize multiplies experts that it merges by scales of the tensor or rows alone",
-    ),
-    (
-        "int8 with activations", CONVERSION, "merged experts",
-        "CompressedTensorsDequantize looks for packed integers in experts that it merges, and these are plain int8",
-    ),
-    (
-        "deepseek", CONVERSION + "|(outputs|weights) differ.*", "partial blocks",
-        "Fp8Dequantize divides the rows and columns by the number of scales: blocks at the edges must be whole",
-    ),
-    (
-        "(?!deepseek|gpt-oss).*", r"load: AttributeError: '\w+' object has no attribute 'weight'", "",
-        "the model's own initialization reads the weights of packed layers, which have none",
-    ),
-    (
-        "(?!deepseek|gpt-oss).*", r"(missing|unexpected): .*experts.*|(weights|outputs) differ.*", "Llama4TextExperts",
-        "each expert must be a layer of its own in a quantized Llama 4, those that are kept too",
-    ),
-    (
-        ".*", r"load: ValueError: source keys=.*", "",
-        "the loader splits a matrix that is stored joined, and has no place for its scales",
-    ),
-    (
-        ".*",
-        "load: RuntimeError: You set `ignore_mismatched_sizes`.*|(missing|unexpected): .*|(weights|outputs) differ.*|"
-        + CONVERSION,
-        "split matrices", "the loader splits the scales of a matrix that is stored joined as it splits rows",
-    ),
-    (
-        "(?!deepseek|gpt-oss|fp8).*", CONVERSION, "merged plain matrices",
-        "CompressedTensorsDequantize drops matrices that are not packed, where the loader merges several",
-    ),
-    (
-        ".*", CONVERSION, "ErnieFuseAndSplitTextVisionExperts",
-        "ErnieFuseAndSplitTextVisionExperts does not know the names of quantized matrices",
-    ),
-    (
-        "(?!deepseek|gpt-oss).*", r"forward: RuntimeError: mixed dtype \(CPU\): .*", "",
-        "OffloadCache keeps the type of a buffer that the model replaces by one of another type",
-    ),
-    (
-        "(?!deepseek|gpt-oss).*", "forward: RuntimeError: expected m1 and m2 to have the same dtype.*", "scales in float",
-        "the model keeps all parameters with `scale` in their names in float32, and so the weights that these scale",
-    ),
-]  # fmt: skip
-
 SECONDS = 240
 #: How many families a process tries before another replaces it, which frees what packages keep.
 TASKS_OF_A_PROCESS = 40
@@ -119,9 +70,10 @@ TOLERANCE = 2.0**-6
 
 
 def quantizes_activations(folder):
-    """Whether the loader quantizes activations, by the configuration of compressed-tensors."""
+    """Whether the loader quantizes activations, by the configuration of compressed-tensors or Quark."""
     config = json.loads((folder / "config.json").read_text())["quantization_config"]
-    return any(group.get("input_activations") for group in config.get("config_groups", {}).values())
+    groups = [*config.get("config_groups", {}).values(), config.get("global_quant_config", {})]
+    return any(group.get("input_activations") or group.get("input_tensors") for group in groups)
 
 
 def command(*arguments):
@@ -138,21 +90,6 @@ def shortened(failure, most=4):
     """A failure with the first of its names."""
     parts = failure.split(", ")
     return ", ".join(parts[:most]) + (f" and {len(parts) - most} more" if len(parts) > most else "")
-
-
-def has_partial_blocks(folder):
-    """Whether a matrix has rows or columns that are no whole blocks, and more than one block of them."""
-    from safetensors import safe_open
-
-    for path in folder.glob("*.safetensors"):
-        with safe_open(path, "np") as file:
-            for key in file.keys():
-                if key.endswith(".weight_scale_inv"):
-                    scales = file.get_slice(key).get_shape()
-                    sizes = file.get_slice(key.removesuffix("_scale_inv")).get_shape()
-                    if any(count > 1 and size % 128 for count, size in zip(scales, sizes)):
-                        return True
-    return False
 
 
 def load(model, folder):
@@ -172,41 +109,11 @@ def decompress(model):
         compressor.decompress_model(model)
 
 
-def facts(model, quantized):
-    """What may explain failures of a checkpoint, by the names of `FACTS`."""
-    from safetensors import safe_open
-    from transformers.conversion_mapping import WeightConverter, get_model_conversion_mapping
-
-    stored = set()
-    for path in quantized.glob("*.safetensors"):
-        with safe_open(path, "np") as file:
-            stored |= set(file.keys())
-    scaled = {name.rsplit(".", 1)[0] for name in stored if "weight_scale" in name}
-    found = {"partial blocks"} if has_partial_blocks(quantized) else set()
-    for step in get_model_conversion_mapping(model):
-        if not isinstance(step, WeightConverter):
-            continue
-        patterns = [re.compile(pattern.removesuffix("$")) for pattern in step.source_patterns]
-        modules = {name.rsplit(".", 1)[0] for name in stored if any(pattern.search(name) for pattern in patterns)}
-        operations = {type(operation).__name__ for operation in step.operations}
-        found |= operations & FACTS if modules else set()
-        if "Chunk" in operations and modules & scaled:
-            found.add("split matrices")
-        if len(patterns) > 1 and modules - scaled:
-            found.add("merged plain matrices")
-    if any(name.endswith("_proj") and value.ndim == 3 for name, value in model.state_dict().items()):
-        found.add("merged experts")
-    found |= {type(module).__name__ for module in model.modules()} & FACTS
-    if "scale" in (getattr(model, "_keep_in_fp32_modules_strict", None) or ()):
-        found.add("scales in float")
-    return found
-
-
 def try_format(model, given, plain, folder, options):
     """Failures of one format, with what may explain them; None where the model has no weight to quantize."""
     failures = load_format(model, given, plain, folder, options)
     quantized = folder / "quantized"
-    return failures + sorted(facts(model, quantized)) if failures and quantized.is_dir() else failures
+    return failures + sorted(explained.facts(model, quantized)) if failures and quantized.is_dir() else failures
 
 
 def load_format(model, given, plain, folder, options):
@@ -232,7 +139,7 @@ def load_format(model, given, plain, folder, options):
     wanted, _ = load(model, back)
     got = None
     try:
-        if given is not None:
+        if given is not None and owners.runs(loaded):
             got = outputs(loaded, given)
         else:
             decompress(loaded)
@@ -240,21 +147,28 @@ def load_format(model, given, plain, folder, options):
         return failures + [f"forward: {type(error).__name__}: {str(error)[:400]}"]
     if got is not None:
         want = outputs(wanted, given)
-        both = ~(got.isnan() & want.isnan())
-        got, want = got[both], want[both]
         far, reach = ((got - want).abs().max().item(), want.abs().max().item()) if want.numel() else (0.0, 0.0)
         # Activations that are quantized on the way change outputs, and which experts are chosen, so that only weights
         # are equal.
-        if not far <= TOLERANCE * reach and not (quantizes_activations(quantized) and far < float("inf")):
+        is_near = far <= TOLERANCE * reach or quantizes_activations(quantized) and far < float("inf")
+        # Some models give NaN, of memory that they do not set, and elsewhere each time.
+        if not is_near and not want.isnan().any():
             failures.append(f"outputs differ by {far:.3g} of {reach:.3g}")
-    have, different = loaded.state_dict(), []
-    for name, value in wanted.state_dict().items():
-        mine = have.get(name)
-        if mine is None or mine.shape != value.shape or not torch.equal(mine.to(value.dtype), value):
-            different.append(name)
-    if different:
+    if different := differing(loaded.state_dict() | owners.weights(loaded), wanted.state_dict()):
         failures.append(f"weights differ: {names(different)}")
     return failures
+
+
+def differing(have, want):
+    """The names of tensors that are not as wanted."""
+    import torch
+
+    found = []
+    for name, value in want.items():
+        mine = have.get(name)
+        if mine is None or mine.shape != value.shape or not torch.equal(mine.to(value.dtype), value):
+            found.append(name)
+    return found
 
 
 def late(*_):
@@ -273,6 +187,7 @@ def prepare(quiet=True):
         os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
     warnings.filterwarnings("ignore")
     torch.set_num_threads(1)
+    owners.prepare()
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     # A model that is too large fails instead of taking the machine's memory.
@@ -301,7 +216,10 @@ def try_family(task):
         folder = Path(folder)
         try:
             model.save_pretrained(folder / "plain")
-            _, plain = load(model, folder / "plain")
+            loaded, plain = load(model, folder / "plain")
+            linear = {f"{name}.weight" for name, module in model.named_modules() if isinstance(module, torch.nn.Linear)}
+            if lost := linear.intersection(differing(loaded.state_dict(), model.state_dict())):
+                raise ValueError(f"weights differ: {shortened(names(lost))}")
         except BaseException as error:
             found["left_out"] = f"transformers does not load what it saves: {type(error).__name__}: {str(error)[:200]}"
             return found
@@ -362,24 +280,6 @@ def in_processes(tasks, count):
             yield found
 
 
-#: What `try_format` says of a checkpoint, beside its failures.
-FACTS = {
-    "partial blocks", "merged experts", "Llama4TextExperts", "split matrices", "merged plain matrices", "scales in float",
-    "ErnieFuseAndSplitTextVisionExperts",
-}  # fmt: skip
-
-
-def expected(name, failures):
-    """The row that explains all failures of a format; None where there is none."""
-    found = [failure for failure in failures if failure not in FACTS]
-    for row in EXPECTED:
-        formats, failure, fact, _ = row
-        if re.fullmatch(formats, name) and (not fact or fact in failures):
-            if all(re.fullmatch(failure, one, re.DOTALL) for one in found):
-                return row
-    return None
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("command", nargs="?")
@@ -394,31 +294,42 @@ def main():
     if missing := [name for name in packages if not util.find_spec(name)]:
         print(f"left out: loading checkpoints in transformers: {', '.join(missing)} not installed (torch)")
         return
-    given = list(FORMATS) if options.formats == "all" else options.formats.split(",") if options.formats else []
-    formats = given or list(FORMATS)
+    known = list(FORMATS)
+    if not util.find_spec("quark"):
+        print("left out: the layout quark in transformers: amd-quark is not installed")
+        known = [name for name in known if not name.startswith("quark")]
+    given = known if options.formats == "all" else options.formats.split(",") if options.formats else []
+    formats = given or known
     families = options.families.split(",") if options.families else SOME
     if ALL:
         from transformers import CONFIG_MAPPING
 
         families = list(CONFIG_MAPPING)
-    begin, results = time.monotonic(), []
+    begin, old = time.monotonic(), options.json.read_text() if options.json and options.json.exists() else ""
+    results = [found for found in map(json.loads, old.splitlines()) if found["family"] in families]
     some = given or (OTHERS if ALL else formats)
-    tasks = [(family, formats if family in SOME else some) for family in families]
+    done = {found["family"] for found in results}
+    tasks = [(family, formats if family in SOME else some) for family in families if family not in done]
     for found in in_processes(tasks, options.processes):
         results.append(found)
         if options.json:
             with options.json.open("a") as out:
                 out.write(json.dumps(found) + "\n")
         for name, failures in found["formats"].items():
-            if failures and not expected(name, failures):
+            if failures and not explained.expected(name, failures):
                 print(f"{found['family']}, {name}: {'; '.join(map(shortened, failures))}", flush=True)
     versions = ", ".join(f"{name} {metadata.version(name)}" for name in packages)
-    text, failed = record.text(results, formats, expected, shortened)
+    text, failed = record.text(results, FORMATS, shortened)
     print(*text, versions, f"{time.monotonic() - begin:.0f} s", sep="\n")
     if options.record:
-        record.write(options.record, text, versions, time.monotonic() - begin)
-    used = [expected(name, failures) for found in results for name, failures in found["formats"].items() if failures]
-    unused = [row for row in EXPECTED if row not in used] if ALL and not given else []
+        record.write(options.record, text, versions, None if done else time.monotonic() - begin)
+    used = [
+        row
+        for found in results
+        for name, failures in found["formats"].items()
+        for row in explained.expected(name, failures or [])
+    ]
+    unused = [row for row in explained.EXPECTED if row not in used] if ALL and not given else []
     for *_, why in unused:
         print(f"nothing fails any longer because: {why} (remove the row of EXPECTED)")
     if failed or unused:

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes crates/testkit/data/loaders.json: tiny models of 27 families as names and shapes, and what transformers' loader
+"""Writes crates/testkit/data/loaders.json: tiny models of 31 families as names and shapes, and what transformers' loader
 needs of each, which the tests of the file crate compare with what `quantize` writes.
 
 `fixtures.py COMMAND [FAMILIES]`, in an environment with what check.py needs; families that are not named stay as they
@@ -16,11 +16,13 @@ from pathlib import Path
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))
 import check
+import explained
 import tiny_models
 from shared import ROOT
 
-FAMILIES = """llama qwen3 phi3 gemma3_text gpt2 opt bloom falcon gpt_neox mixtral qwen3_moe deepseek_v3 gpt_oss llama4_text
-llava qwen2_5_vl clip siglip bert modernbert t5 bart whisper mamba ernie ibert axk2""".split()
+FAMILIES = """llama qwen3 phi3 gemma3_text gpt2 opt bloom falcon gpt_neox mixtral phimoe qwen3_moe deepseek_v3
+gpt_oss llama4_text llava qwen2_5_vl clip siglip bert modernbert t5 bart whisper mamba ernie ibert axk2
+tipsv2_text_model sam3_tracker pp_doclayout_v3""".split()
 #: The formats that must load before a family is written, one of each kind.
 TRIED = ["mxfp4", "fp8 by rows with activations kept", "int4", "deepseek"]
 #: The formats whose layers are written: the first that has some. Packed ones are not read in all families.
@@ -93,7 +95,7 @@ def family(name):
         _, plain = check.load(model, folder / "plain")
         for tried in TRIED if name != "gpt_oss" else ["gpt-oss"]:
             failures = check.try_format(model, given, plain, folder, check.FORMATS[tried])
-            if failures and not check.expected(tried, failures):
+            if failures and not explained.expected(tried, failures):
                 sys.exit(f"{name}, {tried}: {failures}")
         shapes = {}
         with safe_open(folder / "plain" / "model.safetensors", "np") as file:

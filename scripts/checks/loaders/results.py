@@ -6,8 +6,10 @@ import os
 import platform
 import re
 
+import explained
 
-def text(results, formats, expected, shortened):
+
+def text(results, formats, shortened):
     """The lines of a summary in Markdown, and what fails without an explanation."""
     built = [found for found in results if not found["left_out"]]
     idle = [found for found in built if found["no_inputs"]]
@@ -18,17 +20,21 @@ def text(results, formats, expected, shortened):
                 empty.add(found["family"])
             elif not failures:
                 counts[name, "equal"] += 1
-            elif row := expected(name, failures):
+            elif rows := explained.expected(name, failures):
                 counts[name, "expected"] += 1
-                reasons[row[3]].add(found["family"])
+                for row in rows:
+                    reasons[row[3]].add(found["family"])
             else:
                 counts[name, "failed"] += 1
                 failed.append((found["family"], name, failures))
     lines = [f"{len(results)} model types, {len(built)} built; {len(built) - len(idle)} of these run. Of the others no guess of",
              f"inputs did, and weights alone are compared. {len(empty)} have no weight to quantize in some format.", ""]  # fmt: skip
-    lines += ["| format | load, with equal weights and outputs | fail by transformers' own fault | fail |", "|---|---|---|---|"]
+    lines += ["| format | types | load, with equal weights and outputs | fail by transformers' own fault | fail |"]
+    lines += ["|---|---|---|---|---|"]
+    kinds = ("equal", "expected", "failed")
     for name in formats:
-        lines.append("| " + " | ".join([name, *(str(counts[name, kind]) for kind in ("equal", "expected", "failed"))]) + " |")
+        if tried := sum(counts[name, kind] for kind in kinds):
+            lines.append("| " + " | ".join([name, str(tried), *(str(counts[name, kind]) for kind in kinds)]) + " |")
     for why, families in reasons.items():
         lines += ["", f"- {why}: {len(families)} types: {', '.join(sorted(families))}"]
     if failed:
@@ -55,7 +61,8 @@ def kind(reason):
 
 
 def write(path, lines, versions, seconds):
-    """Writes the record."""
+    """Writes the record. A run that goes on with another has no time of its own."""
+    time = "several runs" if seconds is None else f"{seconds / 60:.0f} minutes"
     head = [
         "# Quantized checkpoints in transformers",
         "",
@@ -64,7 +71,7 @@ def write(path, lines, versions, seconds):
         "of it. With `--all`, as `bash scripts/test.sh --torch` runs it, all model types that transformers has in two formats.",
         "",
         f"{datetime.date.today()}, {versions}, Python",
-        f"{platform.python_version()}, {os.cpu_count()} processors, {seconds / 60:.0f} minutes.",
+        f"{platform.python_version()}, {os.cpu_count()} processors, {time}.",
         "",
     ]
     path.write_text("\n".join(head + lines) + "\n")

@@ -37,8 +37,9 @@ pub(super) fn kept_modules(
         })
         .filter(|(module, _)| !kept.quantized.contains(module))
         .collect();
-    let renamed: Vec<(String, bool)> =
-        modules.iter().filter_map(|(module, experts)| Some((linears.renamed(module)?, *experts))).collect();
+    let renamed = modules.iter().filter_map(|(module, experts)| Some((linears.renamed(module)?, *experts)));
+    let split = checkpoint.tensors().flat_map(|(_, stored)| linears.split(&stored.name)).map(|module| (module, false));
+    let renamed: Vec<(String, bool)> = renamed.chain(split).collect();
     let modules = modules.into_iter().chain(renamed.iter().map(|(module, experts)| (&**module, *experts)));
     let wholes: Vec<_> = modules.map(|(module, experts)| (module, experts, kept.whole_part(linears, module))).collect();
     // A part that loaders rename gives a hint that they rename the others too.

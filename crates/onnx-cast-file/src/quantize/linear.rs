@@ -180,7 +180,7 @@ const ROWS: &[Row] = &[
         },
     ),
     // Of detectors, which share them between decoder and output.
-    row(Why::Head, Names::AnyBegins(&["bbox_embed", "class_embed"])),
+    row(Why::Head, Names::AnyBegins(&["bbox_embed", "class_embed", "enc_bbox_head", "enc_score_head"])),
     row(Why::Convolution, Names::LastBegins(&["conv"])),
     row(Why::Float, Names::Last(&["in_proj_a", "in_proj_b", "in_proj_ba"])),
     row(Why::Float, Names::LastTwo(&[["indexer", "weights_proj"]])),

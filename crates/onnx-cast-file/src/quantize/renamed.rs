@@ -1,5 +1,5 @@
 //! What loaders call modules that have no tensor of their name: output layers that share the weight of an embedding, and
-//! modules that they rename.
+//! modules that they rename or split.
 
 use super::linear::Linears;
 
@@ -56,12 +56,17 @@ const TIED: &[(&[&str], &[&str], &[&str])] = &[
     ),
     (&["bark"], &[], &["fine_acoustics.lm_heads.#"]),
     (&["granite_speech5_ctc"], &[], &["ctc_head"]),
+    (&["ultrabert"], &[], &["head.decoder"]),
+    (&["pp_doclayout_v3"], &[], &["model.decoder.class_embed", "model.decoder.bbox_embed.layers.#"]),
 ];
 
 const TTS: &[&str] = &["gradium_phonon_tts"];
 
+/// The layers into which transformers 5.24 splits `in_proj_weight`, of PyTorch's attention, in some models.
+const SPLIT: (&[&str], [&str; 3]) = (&["rf_detr", "tipsv2_text_model"], ["q_proj", "k_proj", "v_proj"]);
+
 /// Modules that are kept and that transformers 5.24 renames (`conversion_mapping.py`): in which models, parts of their
-/// names, and what these become.
+/// names, and what these become; nothing where they go.
 const RENAMED: &[(&[&str], &str, &str)] = &[
     (&["axk2"], "W_down", "mlp.fc1"),
     (&["axk2"], "W_up", "mlp.fc2"),
@@ -78,18 +83,32 @@ const RENAMED: &[(&[&str], &str, &str)] = &[
     (&["inkling_mm_model", "inkling2"], "visual", "vision_tower"),
     (&["lfm3_vl_vision"], "patchifier", "patch_embed"),
     (&["paddleocr_vl"], "mlp_AR", "projector"),
+    (&["rf_detr"], "transformer.decoder", "model.decoder"),
+    (&["rf_detr"], "transformer.enc_output", "model.enc_output"),
+    (&["rf_detr"], "transformer.enc_out_class_embed", "model.enc_out_class_embed"),
+    (&["rf_detr"], "transformer.enc_out_bbox_embed", "model.enc_out_bbox_embed"),
+    (&["sam3_tracker", "sam3_tracker_video", "sam3_video"], "tracker_model", ""),
     (&["step3p7"], "vit_large_projector", "multi_modal_projector"),
     (&["dots3_note", "mistral_large4"], "vision_encoder", "vision_tower"),
     (&["dots3_note"], "audio_encoder", "audio_tower"),
     (&["dots3_note"], "audio_adapter", "audio_tower.audio_adapter"),
     (&["mistral_large4"], "vision_language_adapter.w_in", "multi_modal_projector.linear_1"),
     (&["mistral_large4"], "vision_language_adapter.w_out", "multi_modal_projector.linear_2"),
+    (&["mistral_large4", "mistral_large4_text"], "attention", "self_attn"),
+    (&["phimoe"], "block_sparse_moe.gate", "mlp.router"),
+    (&["pp_doclayout_v4"], "decoder_roor_order_head", "decoder.successor_order_head.proj"),
+    (&["pp_doclayout_v4"], "decoder_roor_global_pointer", "decoder.successor_order_head.global_pointer"),
+    (&["pp_doclayout_v4"], "decoder_order_head", "decoder.relative_order_head.proj"),
+    (&["pp_doclayout_v4"], "decoder_global_pointer", "decoder.relative_order_head.global_pointer"),
     (&["qianfan_ocr"], "vision_model", "vision_tower"),
     (&["qianfan_ocr", "nemotron_h_omni", "NemotronH_Omni_Reasoning_V3"], "mlp1.1", "multi_modal_projector.linear_1"),
     (&["qianfan_ocr", "nemotron_h_omni", "NemotronH_Omni_Reasoning_V3"], "mlp1.3", "multi_modal_projector.linear_2"),
     (&["nemotron_h_omni", "NemotronH_Omni_Reasoning_V3"], "sound_encoder.encoder", "audio_tower"),
     (&["nemotron_h_omni", "NemotronH_Omni_Reasoning_V3"], "sound_projection.linear1", "embed_audio.linear_1"),
     (&["nemotron_h_omni", "NemotronH_Omni_Reasoning_V3"], "sound_projection.linear2", "embed_audio.linear_2"),
+    (&["tipsv2_text_model"], "transformer.resblocks", "encoder.layers"),
+    (&["tipsv2_text_model"], "attn", "self_attn"),
+    (&["ultravbert"], "head", "projection_head"),
     (&["unlimited_ocr"], "sam_model", "vision_tower.sam_encoder"),
     (&["unlimited_ocr"], "vision_model", "vision_tower.vision_encoder"),
     (&["unlimited_ocr"], "projector.layers", "multi_modal_projector"),
@@ -118,8 +137,18 @@ impl Linears<'_> {
     pub(super) fn renamed(&self, module: &str) -> Option<String> {
         let rows = RENAMED.iter().filter(|(models, ..)| self.model.is_any(models));
         let whole = format!(".{module}.");
-        let renamed =
-            rows.fold(whole.clone(), |name, (_, from, to)| name.replace(&format!(".{from}."), &format!(".{to}.")));
-        (renamed != whole).then(|| renamed.trim_matches('.').to_owned())
+        let renamed = rows.fold(whole.clone(), |name, (_, from, to)| {
+            let to = if to.is_empty() { ".".to_owned() } else { format!(".{to}.") };
+            name.replace(&format!(".{from}."), &to)
+        });
+        (renamed != whole).then(|| renamed.trim_matches('.').to_owned()).filter(|name| !name.is_empty())
+    }
+
+    /// The layers that loaders split a matrix into, as they name them.
+    pub(super) fn split(&self, name: &str) -> impl Iterator<Item = String> {
+        let (models, parts) = SPLIT;
+        let module = name.strip_suffix(".in_proj_weight").filter(|_| self.model.is_any(models));
+        let layers = module.into_iter().flat_map(move |module| parts.map(|part| format!("{module}.{part}")));
+        layers.map(|layer| self.renamed(&layer).unwrap_or(layer))
     }
 }

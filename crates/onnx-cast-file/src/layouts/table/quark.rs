@@ -81,29 +81,36 @@ fn write(written: &[WrittenWeight], kept: &[String]) -> Value {
     })
 }
 
+/// Quark's own package wants every key here, those without a value too, and the observer that fits the scales.
 fn settings(written: &WrittenWeight) -> Value {
-    let scheme = match (written.to, written.granularity) {
-        (QuantizedFormat::Block(_), _) => {
-            return json!({ "weight": {
-                "ch_axis": -1, "dtype": "fp4", "group_size": 32, "is_dynamic": false, "qscheme": "per_group",
-                "scale_format": "e8m0", "symmetric": null,
-            }});
-        }
-        (_, Granularity::Tensor) => "per_tensor",
-        _ => "per_channel",
+    let tensors = |data_type: &str, scheme: &str, axis: Value, is_dynamic: bool| {
+        let (group, format, observer) = match scheme {
+            "per_group" => (json!(32), json!("e8m0"), "PerBlockMXObserver"),
+            "per_channel" => (json!(null), json!(null), "PerChannelMinMaxObserver"),
+            _ => (json!(null), json!(null), "PerTensorMinMaxObserver"),
+        };
+        let symmetric = if scheme == "per_group" { json!(null) } else { json!(true) };
+        json!({
+            "ch_axis": axis, "dtype": data_type, "group_size": group, "is_dynamic": is_dynamic,
+            "observer_cls": observer, "qscheme": scheme, "round_method": "half_even", "scale_format": format,
+            "scale_type": "float", "symmetric": symmetric,
+        })
     };
-    let axis = if scheme == "per_channel" { json!(0) } else { json!(null) };
-    // vLLM reads float8 only where activations are float8 too (quark.py, `_is_fp8_w8a8`). Those with a scale for each
-    // token need no `input_scale`.
-    let is_dynamic = written.activations != Activations::Static;
-    let (inputs, axis_of_inputs) = if is_dynamic { ("per_channel", json!(1)) } else { ("per_tensor", json!(null)) };
-    json!({
-        "input_tensors": {
-            "ch_axis": axis_of_inputs, "dtype": "fp8_e4m3", "is_dynamic": is_dynamic, "qscheme": inputs,
-            "symmetric": true,
-        },
-        "weight": {
-            "ch_axis": axis, "dtype": "fp8_e4m3", "is_dynamic": false, "qscheme": scheme, "symmetric": true,
-        },
-    })
+    let (inputs, weight) = match (written.to, written.granularity) {
+        (QuantizedFormat::Block(_), _) => (json!(null), tensors("fp4", "per_group", json!(-1), false)),
+        (_, granularity) => {
+            // vLLM reads float8 only where activations are float8 too (quark.py, `_is_fp8_w8a8`). Those with a scale for
+            // each token need no `input_scale`.
+            let inputs = match written.activations {
+                Activations::Static => tensors("fp8_e4m3", "per_tensor", json!(null), false),
+                _ => tensors("fp8_e4m3", "per_channel", json!(1), true),
+            };
+            let weight = match granularity {
+                Granularity::Tensor => tensors("fp8_e4m3", "per_tensor", json!(null), false),
+                _ => tensors("fp8_e4m3", "per_channel", json!(0), false),
+            };
+            (inputs, weight)
+        }
+    };
+    json!({ "bias": null, "input_tensors": inputs, "output_tensors": null, "weight": weight })
 }
