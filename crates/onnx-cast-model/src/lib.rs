@@ -15,6 +15,8 @@ mod external;
 mod fold;
 mod graph;
 mod messages;
+#[cfg(test)]
+mod next_opset;
 mod operators;
 mod paths;
 mod precision;
