@@ -238,6 +238,10 @@ export function quantizeFile(
     granularity?: string;
     activations?: "dynamic" | "none";
     rule?: string;
+    /** What reads the weights of a model: DequantizeLinear, or onnxruntime's MatMulNBits. */
+    form?: "qdq" | "matmulnbits";
+    /** With `matmulnbits`, a zero point for each block. */
+    zeroPoints?: boolean;
     raiseOpset?: boolean;
   },
 ): Promise<Written>;

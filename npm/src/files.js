@@ -94,7 +94,8 @@ export function makeJobs(load, start, template) {
     return { report: answer.report, page: (await template()).replace("{{data}}", () => answer.page_data) };
   }
 
-  async function written(kind, input, to, { output, layout, granularity, activations, rule, raiseOpset, ...options }) {
+  async function written(kind, input, to, given) {
+    const { output, layout, granularity, activations, rule, form, zeroPoints, raiseOpset, ...options } = given;
     const name = output ?? listed(input)[0][0].split("/").at(-1);
     const request = {
       job: kind,
@@ -104,6 +105,8 @@ export function makeJobs(load, start, template) {
       granularity,
       activations,
       rule,
+      form,
+      zero_points: zeroPoints,
       raise_opset: raiseOpset,
       ...selected(options),
     };

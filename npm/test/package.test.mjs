@@ -207,6 +207,11 @@ test("looks at models, and casts and quantizes their weights", async () => {
   const quantized = await onnx.quantizeFile({ [name]: blob }, "int8");
   const types = (await onnx.info({ [name]: quantized.files.get(name) })).tensors.map(({ type }) => type);
   assert.ok(types.includes("int8"), types.join());
+  const options = { form: "matmulnbits", zeroPoints: true };
+  const products = await onnx.quantizeFile({ [name]: blob }, "int4", options);
+  const operands = (await onnx.info({ [name]: products.files.get(name) })).tensors.map((tensor) => tensor.name);
+  assert.deepEqual(operands, ["w_Q4", "w_scales", "w_zero_points"]);
+  await assert.rejects(onnx.quantizeFile({ [name]: blob }, "int8", { form: "other" }), /form/);
   // A model is not a file of tensors, whatever its name, and the other way round.
   await assert.rejects(onnx.castFile({ [name]: blob }, "float16", { output: "w.npy" }), /M\.ONNX.*model/);
   await assert.rejects(onnx.info({ "w.npy": blob }), /w\.npy/);

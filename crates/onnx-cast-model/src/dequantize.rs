@@ -2,9 +2,11 @@
 
 use crate::error::{Error, ModelError, ModelErrorKind};
 use crate::fold::{FoldOutcome, FoldRequest, FoldSummary, Folded, edits};
+use crate::quantize::MICROSOFT;
 use crate::replaced;
 use crate::rewrite::{Request, rewrite};
 use crate::source::ModelSource;
+use crate::tree::Document;
 use onnx_cast::{DataType, element_count};
 use onnx_cast_file::engine::Short;
 use onnx_cast_file::{DequantizeRequest, Summary, TensorSummary, Wording};
@@ -28,26 +30,48 @@ pub(crate) fn dequantize_constants(
         output,
         &Request::of(run, storage),
         |document, files| {
-            let planned = || edits(document, files, &fold).and_then(|(_, planned)| rows(&planned, request));
+            let planned = || edits(document, files, &fold).and_then(|(_, planned)| rows(document, &planned, request));
             replaced::check((source, output), &run.write, planned)
         },
         |document, files| {
             let (edits, planned) = edits(document, files, &fold)?;
-            Ok((edits, rows(&planned, request)?))
+            Ok((edits, (rows(document, &planned, request)?, products(document))))
         },
-        |rows| Ok(Summary::new(rows)),
+        |(rows, products)| {
+            let mut summary = Summary::new(rows);
+            let note = format!("the weights of MatMulNBits stay quantized (nodes: {products})");
+            summary.notes.extend((products > 0).then_some(note));
+            Ok(summary)
+        },
     )
 }
 
 /// What is told of the weights that are computed.
-fn rows(planned: &FoldSummary, request: &DequantizeRequest) -> Result<Vec<TensorSummary>, ModelError> {
+fn rows(
+    document: &Document<'_>,
+    planned: &FoldSummary,
+    request: &DequantizeRequest,
+) -> Result<Vec<TensorSummary>, ModelError> {
     request.selection.check_names(planned.casts.iter().map(|folded| &*folded.output))?;
     let rows: Vec<_> = planned.casts.iter().filter_map(|folded| row(folded, request)).collect::<Result<_, _>>()?;
     if rows.is_empty() {
-        let what = "no weight to dequantize: no DequantizeLinear reads constants alone";
+        let what = "no weight to dequantize: no DequantizeLinear reads constants alone".to_owned();
+        let what = match products(document) {
+            0 => what,
+            _ => format!(
+                "{what}, and the weights of MatMulNBits are not read back (quantize the float model again, in the form qdq)"
+            ),
+        };
         return Err(ModelError::new(ModelErrorKind::Request, what));
     }
     Ok(rows)
+}
+
+/// How many nodes multiply by weights that `quantize` writes in the form matmulnbits.
+fn products(document: &Document<'_>) -> usize {
+    let graphs = document.graphs();
+    let nodes = graphs.iter().flat_map(|graph| &graph.nodes);
+    nodes.filter(|node| (node.domain, node.op_type) == (MICROSOFT, "MatMulNBits")).count()
 }
 
 /// What is told of a weight that is computed.

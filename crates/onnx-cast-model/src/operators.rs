@@ -204,7 +204,8 @@ mod tests {
 
     #[test]
     fn every_line_reads() {
-        let lines = TABLE.lines().chain(NEXT.lines()).filter(|line| !line.starts_with('#') && !line.starts_with("domain "));
+        let lines =
+            TABLE.lines().chain(NEXT.lines()).filter(|line| !line.starts_with('#') && !line.starts_with("domain "));
         let unread: Vec<&str> = lines
             .clone()
             .filter(|line| Traits::read(line.split_once(' ').map_or("", |(_, words)| words)).is_none())

@@ -521,6 +521,9 @@ fn where_a_quantized_model_runs_is_said() {
     done(&output);
     assert!(!said.contains("note"), "{said}");
     assert!(has("MatMulNBits") && has("com.microsoft") && has("w_zero_points") && !has("DequantizeLinear"));
+    let said = stderr(&folder.run("dequantize out.onnx back.onnx --to float"));
+    let want = "and the weights of MatMulNBits are not read back (quantize the float model again, in the form qdq)";
+    assert!(said.contains(want), "{said}");
     for (line, message) in [
         ("--to int8 --zero-points", "m.onnx: --zero-points is for weights that MatMulNBits reads"),
         ("--to int8 --form other", "invalid value 'other' for '--form <FORM>': unknown form `other` (want qdq or"),

@@ -424,7 +424,7 @@ impl<'a> ChosenWeight<'a> {
 const LEVEL: (&str, usize) = ("accuracy_level", 4);
 
 /// The domain of MatMulNBits.
-pub(super) const MICROSOFT: &str = "com.microsoft";
+pub(crate) const MICROSOFT: &str = "com.microsoft";
 
 /// Makes a buffer so long; `None` where there is no memory.
 fn resize(bytes: &mut Vec<u8>, len: usize) -> Option<()> {

@@ -2,9 +2,9 @@
 
 use super::{Attribute, Declared, Document, Graph, Named, Node, Signature};
 use crate::error::{ModelError, ModelErrorKind};
+use crate::graph::opsets::NEWEST;
 use crate::messages::{attribute, function, graph, model, node, opset, sparse, value_info};
 use attribute::kind;
-use crate::graph::opsets::NEWEST;
 use onnx_cast::DataType;
 use onnx_cast_file::engine::Short;
 use onnx_cast_file::engine::onnx::tensor;

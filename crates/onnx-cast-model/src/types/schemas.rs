@@ -91,7 +91,8 @@ impl Schema {
     pub(crate) fn versions(domain: &str, op_type: &str) -> &'static [Schema] {
         static TABLE: OnceLock<HashMap<Name<'static>, &'static [Schema]>> = OnceLock::new();
         // Kept as long as the program runs: the key of a look-up need not live so long.
-        let leak = || read(&[ONNX, RUNTIME, NEXT]).into_iter().map(|(name, versions)| (name, &*versions.leak())).collect();
+        let leak =
+            || read(&[ONNX, RUNTIME, NEXT]).into_iter().map(|(name, versions)| (name, &*versions.leak())).collect();
         let table: &HashMap<Name<'_>, &'static [Schema]> = TABLE.get_or_init(leak);
         let domain = if is_default(domain) { "ai.onnx" } else { domain };
         table.get(&(domain, op_type)).copied().unwrap_or_default()
