@@ -11,6 +11,9 @@ magnitude, 8e-2 for bfloat16, median of 8 inputs, no NaN), for how many inputs i
 (`precision_decisions.py`), how many Casts are new, seconds and peak memory. onnxruntime computes float16 on a CPU as float
 between nodes; what an emulated model gives is the command's own column.
 
+With --verified the conversions are those that are given inputs: `onnx_cast.convert_model(inputs=...)` of the Python package that
+runs this, and a peer modelopt (autocast with calibration data), of MEASURED models, with how many nodes stay float.
+
 What is converted stays in FOLDER/converted, with its seconds and its memory, and is not converted again. With --convert nothing
 is judged: so the seconds can be taken while nothing else runs, and the results be judged later. Tables as in
 records/precision.md come last.
@@ -59,6 +62,25 @@ quantize = {"fp16": onnxsim.quantize_fp16, "bf16": onnxsim.quantize_bf16}[low]
 onnx.save(quantize(onnx.load(source)), target)
 """,
 }
+# Conversions that are given inputs, of which there is one here. Of the second, nodes stay float whose values pass its limits.
+VERIFIED = {
+    "onnx-cast": """
+import onnx_cast
+feeds = dict(numpy.load(feeds))
+onnx_cast.convert_model(source, target, to=to, inputs=feeds, tolerance=limit, raise_opset=to == "bfloat16")
+""",
+    "modelopt": """
+from modelopt.onnx.autocast import convert_to_mixed_precision
+onnx.save(convert_to_mixed_precision(
+    onnx_path=source, low_precision_type=low, keep_io_types=True, calibration_data=feeds), target)
+""",
+}
+# Of each kind of model some: generated ones that are about values, and small real ones of every package.
+MEASURED = """kept_cast epsilon unnamed two_readers branches loop overflow_inside mask constant_mask large_weight functions recurrent
+    basic-pitch__nmp ddddocr__common faster-whisper__silero_vad_v6 magika__standard_v3_3_model nudenet__320n
+    openwakeword__alexa_v0.1 openwakeword__embedding_model openwakeword__hey_jarvis_v0.1 openwakeword__melspectrogram
+    piper-tts__nakdimon piper-tts__tashkeel_model rapidocr-onnxruntime__ch_ppocr_mobile_v2.0_cls_infer
+    rapidocr-onnxruntime__ch_PP-OCRv4_rec_infer silero-vad__silero_vad_16k_sequence""".split()
 # How far a result may be off: bfloat16 has three digits less.
 LIMITS = {"float16": 1e-2, "bfloat16": 8e-2}
 LEVELS = [onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL, onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL]
@@ -96,6 +118,15 @@ def casts(path):
 
     model = onnx.load(path, load_external_data=False)
     return of(model.graph) + sum(n.op_type == "Cast" for f in model.functions for n in f.node)
+
+
+def float_nodes(path):
+    """The nodes of the main graph that give floats, and how many give narrow ones, but for Casts and constants."""
+    known = onnx.shape_inference.infer_shapes(onnx.load(path))
+    types = {one.name: one.type.tensor_type.elem_type for one in [*known.graph.value_info, *known.graph.output]}
+    found = [{types.get(name) for name in node.output} for node in known.graph.node if node.op_type not in ("Cast", "Constant")]
+    narrow = sum(bool(one & {onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16}) for one in found)
+    return sum(onnx.TensorProto.FLOAT in one for one in found), narrow
 
 
 def timed(arguments):
@@ -174,10 +205,13 @@ def jobs_of(options):
     convert = [options.command, "convert", "SOURCE", "TARGET", "--to", options.low, *raised]
     jobs = {"onnx-cast": convert, "onnx-cast, --keep none": [*convert, "--keep", "none"],
             "onnx-cast, emulated": [*convert, "--emulate"]}
-    for peer in options.peer:
-        name, python = peer.split("=", 1)
-        code = f"import sys, onnx\nsource, target, low = 'SOURCE', 'TARGET', {'fp16' if options.low == 'float16' else 'bf16'!r}\n"
-        jobs[name] = [python, "-c", code + PEERS[name]]
+    peers, codes = [peer.split("=", 1) for peer in options.peer], PEERS
+    if options.verified:
+        jobs, peers, codes = {}, [("onnx-cast", sys.executable), *peers], VERIFIED
+    for name, python in peers:
+        code = f"import sys, numpy, onnx\nsource, target, low = 'SOURCE', 'TARGET', {'fp16' if options.low == 'float16' else 'bf16'!r}\n"
+        code += f"feeds, to, limit = 'FEEDS', {options.low!r}, {LIMITS[options.low]}\n"
+        jobs[name] = [python, "-c", code + codes[name]]
     return jobs
 
 
@@ -186,7 +220,10 @@ def converted(job, path, target):
     known = target.with_suffix(".json")
     if not known.exists():
         target.parent.mkdir(parents=True, exist_ok=True)
-        replaced = [str(part).replace("SOURCE", str(path)).replace("TARGET", str(target)) for part in job]
+        names = {"SOURCE": path, "TARGET": target, "FEEDS": path.with_suffix(".npz")}
+        replaced = [str(part) for part in job]
+        for name, one in names.items():
+            replaced = [part.replace(name, str(one)) for part in replaced]
         try:
             took = timed(replaced)
         except subprocess.TimeoutExpired:
@@ -220,7 +257,7 @@ def tables(rows, took):
     print("\n| model | " + " | ".join(jobs[:3]) + " |\n" + "|---" * 4 + "|")
     for model, row in rows.items():
         decisions = [row[by][4] if row[by] else None for by in jobs[:3]]
-        if any(decisions):
+        if any(decisions) and len(decisions) == 3:
             print(f"| {model} | " + " | ".join("{} of {}".format(*one) if one else "" for one in decisions) + " |")
     print("\n| model | " + " | ".join(jobs) + " |\n" + "|---" * (len(jobs) + 1) + "|")
     for model, row in rows.items():
@@ -236,17 +273,20 @@ def main():
     arguments.add_argument("--only", default="", help="models whose names contain this")
     arguments.add_argument("--real", action="store_true", help="the real models alone")
     arguments.add_argument("--light", action="store_true", help="the light models of onnx, too")
+    arguments.add_argument("--verified", action="store_true", help="conversions that are given inputs")
     arguments.add_argument("--convert", action="store_true", help="judge nothing")
     options = arguments.parse_args()
     options.folder.mkdir(parents=True, exist_ok=True)
     jobs = jobs_of(options)
     rows, took = {}, {by: [] for by in jobs}
     for model, path, feeds, kind in models(options.folder, options.light):
-        if options.only not in model or options.real and not kind:
+        if options.only not in model or options.real and not kind or options.verified and model not in MEASURED:
             continue
+        if options.verified:
+            np.savez(path.with_suffix(".npz"), **feeds[0])
         # The light models add up constants beyond what float16 holds.
         extra = ranges(options.command, path, feeds[0], options.folder) if kind == "light" else []
-        targets = {by: options.folder / "converted" / options.low / by.replace(" ", "_") / f"{model}.onnx" for by in jobs}
+        targets = {by: options.folder / ("verified" if options.verified else "converted") / options.low / by.replace(" ", "_") / f"{model}.onnx" for by in jobs}
         for by, job in jobs.items():
             done = converted(job + extra if by.startswith("onnx-cast") else job, path, targets[by])
             took[by] += [done] if done else []
@@ -260,7 +300,8 @@ def main():
                        for by, target in targets.items()}
         for by, judged in rows[model].items():
             far = f"{judged[3]:.1e}" if judged and judged[3] is not None else ""
-            print(f"{model}, {by}: {cell(judged)} {far}", flush=True)
+            stay = " of ".join(map(str, float_nodes(targets[by]))) if judged and options.verified else ""
+            print(f"{model}, {by}: {cell(judged)} {far} {stay}", *[f"{took[by][-1][0]:.1f} s"] * bool(stay), flush=True)
     if options.convert:
         for by, done in took.items():
             print(f"{by}: {len(done)} models, {sum(one[0] for one in done):.1f} seconds")
