@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Builds the wheel of `bindings/python` with maturin and installs it into the Python that runs this."""
+"""Builds the wheel of `bindings/python` with maturin and installs it into the Python that runs this; with --dev in the
+profile of the tests, which is built sooner."""
 
 import os
 import subprocess
@@ -20,7 +21,8 @@ def main():
     os.environ.setdefault("CARGO_TARGET_DIR", str(ROOT / "target"))
     manifest = ROOT / "bindings" / "python" / "Cargo.toml"
     with tempfile.TemporaryDirectory() as folder:
-        build = ["build", "--release", "--locked", "--interpreter", sys.executable, "--out", folder]
+        profile = "dev" if "--dev" in sys.argv[1:] else "release"
+        build = ["build", "--profile", profile, "--locked", "--interpreter", sys.executable, "--out", folder]
         run(sys.executable, "-m", "maturin", *build, "--manifest-path", manifest)
         (wheel,) = Path(folder).glob("*.whl")
         pip = ["install", "--disable-pip-version-check", "--no-input", "--quiet", "--no-deps", "--force-reinstall"]

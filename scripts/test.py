@@ -3,7 +3,8 @@
 
 A stage starts when the stages that it needs have passed and a processor is free, so that compiling one crate on one
 processor does not hold up the others. What a stage prints appears when it ends. The first failure ends the run; with
---keep-going, only the stages that need the failed one are left out.
+--keep-going, only the stages that need the failed one are left out. A stage whose files have not changed since it passed
+here is skipped, and the last line counts those; --again runs them too. --quick is for the time between two edits.
 
 Needs Rust (with rustfmt and clippy), Python 3.11 or newer, a compiler for C and C++, make and pkg-config; for JavaScript
 node with npm. The first run fetches packages from crates.io, PyPI and npm into this folder. A stage that cannot run a part
@@ -18,136 +19,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import replace
 
-ROOT = Path(__file__).resolve().parent.parent
-PYTHON = ".venv/Scripts/python.exe" if os.name == "nt" else ".venv/bin/python"
-NEWEST = {"PYTHONPATH": ".cache/onnx-newest"}
-BINDINGS = "bindings/python/Cargo.toml"
-TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")).absolute()
-XTASK = str(TARGET / "release" / ("xtask.exe" if os.name == "nt" else "xtask"))
-SET_UP, RELEASE, PACKAGE = "set-up", "build", "the Python package, build"
-
-
-@dataclass
-class Stage:
-    """A command under a name; `after` has the names of the stages that must have passed before it starts."""
-
-    name: str
-    command: list
-    after: tuple = ()
-    env: dict = field(default_factory=dict)
-
-
-def check(name, script, *arguments, after=(RELEASE,), env=None):
-    return Stage(name, [PYTHON, script, *arguments], after, env or {})
-
-
-def on_request(packages):
-    """The stages that an option turns on."""
-    if "--torch" not in packages:
-        return []
-    script = "scripts/checks/loaders/check.py"
-    return [check("quantized checkpoints, as transformers loads them", script, "--all")]
-
-
-def stages(packages):
-    """All stages. Those that take longest come first among those that may start."""
-    cargo = lambda name, *arguments, after=(SET_UP,), env=None: Stage(name, ["cargo", *arguments], after, env or {})
-    return [
-        Stage(SET_UP, [sys.executable, "scripts/setup.py", *packages]),
-        *on_request(packages),
-        cargo("format", "fmt", "--all", "--check"),
-        cargo("format of the peers' crate", "fmt", "--manifest-path", "bench/peers/Cargo.toml", "--check"),
-        cargo("format of the fuzzer's crate", "fmt", "--manifest-path", "fuzz/Cargo.toml", "--check"),
-        # The test run does not build it, so nothing else would say that its dependencies have changed.
-        cargo("versions of the fuzzer's crate", "tree", "--manifest-path", "fuzz/Cargo.toml", "--locked", "--depth=0"),
-        cargo("the Python package, format", "fmt", "--manifest-path", BINDINGS, "--check"),
-        # The two long builds use folders of their own, so that neither waits for the other.
-        cargo(RELEASE, "build", "--workspace", "--release", "--locked"),
-        cargo("tests", "test", "--workspace", "--locked", "--no-fail-fast"),
-        # Each module is linked by one thread for minutes, so this stage begins as soon as it can.
-        Stage("the package for JavaScript, and the page", ["bash", "scripts/checks/javascript.sh"], (RELEASE,)),
-        Stage(PACKAGE, [PYTHON, "scripts/install_python_package.py"], (RELEASE,)),
-        Stage("the Python package, tests", [PYTHON, "-m", "pytest", "bindings/python"], (PACKAGE,)),
-        Stage(
-            "the Python package, with the newest onnx",
-            [PYTHON, "-m", "pytest", "bindings/python/tests/test_onnx.py"],
-            (PACKAGE, "the Python package, tests"),
-            NEWEST,
-        ),
-        cargo(
-            "the Python package, lints",
-            *["clippy", "--manifest-path", BINDINGS, "--release", "--locked", "--", "-D", "warnings"],
-            after=(PACKAGE,),
-        ),
-        Stage(
-            "the execution provider, in onnxruntime", [PYTHON, "scripts/checks/execution_provider.py"], (PACKAGE,)
-        ),
-        check("opsets raised, as onnxruntime runs them", "scripts/checks/upgrade.py"),
-        check(
-            "opsets raised, as the newest onnx evaluates them",
-            "scripts/checks/upgrade.py",
-            env=NEWEST | {"UPGRADE_PARTS": "reference"},
-        ),
-        check("models converted, as onnxruntime runs them", "scripts/checks/precision.py"),
-        check("graphs within graphs, as onnxruntime runs them", "scripts/checks/nested.py"),
-        check("types of values, as onnx infers them", "scripts/checks/value_types.py"),
-        check("types of values, as the newest onnx infers them", "scripts/checks/value_types.py", "--since=28", env=NEWEST),
-        check("models, as onnxruntime runs them", "scripts/checks/models.py"),
-        check("recorded ranges, as numpy computes them", "scripts/checks/record.py"),
-        check("files, as other packages read them", "scripts/checks/files.py"),
-        check("files, as the newest onnx reads them", "scripts/checks/files.py", env=NEWEST),
-        check("examples of the pages, in a shell", "scripts/checks/manual.py"),
-        check("reports, as numpy computes them", "scripts/checks/report.py"),
-        check("checkpoints of real sizes, in constant memory", "scripts/checks/sizes.py"),
-        check("files of releases, and workflows", "scripts/checks/packaging.py"),
-        check("annotations, as mypy and pyright read them", "scripts/checks/typing_examples.py", after=(SET_UP,)),
-        # It uses what the lints have checked.
-        check("the crates, from their tarballs", "scripts/release/crates.py", "check", "--offline", after=("lints",)),
-        check("the oracle against other packages", "crates/testkit/python/check_oracle.py"),
-        check("the oracle of scaled casts against other packages", "crates/testkit/python/check_scaled.py"),
-        # `cargo xtask dist` builds this program again, for itself alone, and so with other features of its dependencies.
-        Stage("the C interface, laid out", [XTASK, "dist", "--out", ".cache/dist"], (RELEASE, PACKAGE)),
-        check("the C interface, from C and C++", "scripts/checks/c.py", DIST, after=("the C interface, laid out",)),
-        check(
-            "the C interface against the oracle",
-            "scripts/checks/c_oracle.py",
-            DIST,
-            after=("the C interface, laid out",),
-        ),
-        cargo(
-            "lints",
-            *["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"],
-            after=(SET_UP, "tests"),
-        ),
-        cargo(
-            "documentation",
-            *["doc", "--workspace", "--no-deps", "--locked"],
-            after=(SET_UP, "lints"),
-            env={"RUSTDOCFLAGS": "-D warnings"},
-        ),
-        cargo(
-            "build, not optimised",
-            *["build", "-p", "onnx-cast", "--locked", "--config", "profile.dev.package.onnx-cast.opt-level=0"],
-            after=(SET_UP, "documentation"),
-        ),
-        check("facts from onnx, older", "scripts/checks/onnx_schemas.py", "--check", after=(SET_UP,)),
-        check("facts from onnx, newest", "scripts/checks/onnx_schemas.py", "--check", after=(SET_UP,), env=NEWEST),
-        check("operators of onnx, older", "scripts/checks/onnx_operators.py", "--check", after=(SET_UP,)),
-        check(
-            "operators of onnx, newest", "scripts/checks/onnx_operators.py", "--check", after=(SET_UP,), env=NEWEST
-        ),
-        check("the site of the manual", "scripts/checks/site.py", after=(SET_UP,)),
-        Stage("the test run itself", [PYTHON, "-m", "unittest", "discover", "--quiet", "scripts"], (SET_UP,)),
-        Stage(
-            "the record of the peers",
-            [PYTHON, "-m", "unittest", "discover", "--quiet", "bench/peers"],
-            (SET_UP,),
-        ),
-    ]
-
+from stages import COMMAND, ROOT, SET_UP, TARGET, stages
+from unchanged import Passed
 
 # What a stage prints of a part that it did not run: pytest with a count and a place, others with a reason alone.
 LEFT_OUT = re.compile(r"^(?:left out: |SKIPPED \[(?P<count>\d+)\] (?P<place>\S+ ))(?P<reason>.*)$", re.MULTILINE)
@@ -179,15 +54,12 @@ def summary(parts, packages):
     return f"{text} ({', '.join(more)})" if more else text
 
 
-# What `cargo xtask dist` writes: a folder whose name has the version and the target.
-DIST = ".cache/dist/onnx-cast-*/"
-
-
 class Run:
     """A running stage. Its output goes to a file, because a pipe that nobody reads would stop it."""
 
     def __init__(self, stage, env):
         self.stage = stage
+        self.processor = ""
         self.begin = time.monotonic()
         self.output = tempfile.TemporaryFile()
         command = [expand(part) for part in stage.command]
@@ -203,6 +75,16 @@ class Run:
             **options,
         )
 
+    def is_done(self):
+        if os.name == "nt":
+            return self.process.poll() is not None
+        # As `poll`, and it tells the time of the processor, that of what the stage started included.
+        pid, status, usage = os.wait4(self.process.pid, os.WNOHANG)
+        if pid:
+            self.process.returncode = os.waitstatus_to_exitcode(status)
+            self.processor = f" ({usage.ru_utime + usage.ru_stime:.0f} s of processors)"
+        return pid != 0
+
     def report(self):
         """Prints what the stage printed, and how it ended; returns what it left out."""
         self.output.seek(0)
@@ -210,7 +92,7 @@ class Run:
         code = self.process.returncode
         ended = "passed" if code == 0 else f"FAILED with status {code}"
         seconds = time.monotonic() - self.begin
-        print(f"\n=== {self.stage.name}\n{text}\n--- {self.stage.name}: {ended}, {seconds:.0f} s", flush=True)
+        print(f"\n=== {self.stage.name}\n{text}\n--- {self.stage.name}: {ended}, {seconds:.0f} s{self.processor}", flush=True)
         self.output.close()
         return left_out(text)
 
@@ -232,9 +114,9 @@ def expand(part):
     return paths[0]
 
 
-def run_all(waiting, jobs, env, keep_going):
+def run_all(waiting, jobs, env, keep_going, passed=None):
     """Runs the stages, at most `jobs` at a time. Returns the names of those that failed or could not run, and what those
-    that ran left out."""
+    that ran left out. `passed`, if there is one, keeps which passed."""
     names = {stage.name for stage in waiting}
     running, failed, parts = [], [], []
     try:
@@ -249,9 +131,12 @@ def run_all(waiting, jobs, env, keep_going):
                 waiting.remove(stage)
                 running.append(Run(stage, env))
             time.sleep(0.05)
-            for run in [run for run in running if run.process.poll() is not None]:
+            for run in [run for run in running if run.is_done()]:
                 running.remove(run)
-                parts += run.report()
+                missing = run.report()
+                parts += missing
+                if passed and not run.process.returncode:
+                    passed.keep(run.stage, missing)
                 if run.process.returncode:
                     failed.append(run.stage.name)
                     if not keep_going:
@@ -262,32 +147,63 @@ def run_all(waiting, jobs, env, keep_going):
     return failed, parts
 
 
-def main():
+def selected(every, options):
+    """The stages to run: those that were asked for and, so that nothing old is tested, what they need."""
+    if options.quick:
+        every = [replace(stage, command=stage.quick) for stage in every if stage.quick]
+    names = {stage.name for stage in every if options.only in stage.name} | {SET_UP}
+    if options.only and names == {SET_UP}:
+        sys.exit(f"scripts/test.py: no stage has `{options.only}` in its name (--list shows them)")
+    while more := {name for stage in every if stage.name in names for name in stage.after} - names:
+        names |= more & {stage.name for stage in every}
+        if not more & {stage.name for stage in every}:
+            break
+    return [stage for stage in every if stage.name in names]
+
+
+def arguments(words=None):
     parser = argparse.ArgumentParser(prog="scripts/test.sh", description="Runs all tests.")
     parser.add_argument("--ray", action="append_const", dest="packages", const="--ray", help="test on a Ray cluster too")
     parser.add_argument("--torch", action="append_const", dest="packages", const="--torch", help="test on PyTorch too")
-    parser.add_argument("--only", metavar="TEXT", default="", help="run the stages whose names contain TEXT")
+    parser.add_argument("--only", metavar="TEXT", default="", help="run the stages whose names contain TEXT, and what they need")
+    parser.add_argument("--quick", action="store_true", help="run what an edit breaks most often, in minutes")
+    parser.add_argument("--again", action="store_true", help="run also what has not changed since it passed")
+    parser.add_argument("--list", action="store_true", help="only print the names of the stages")
     parser.add_argument("--keep-going", action="store_true", help="run other stages after a failure")
     parser.add_argument("--jobs", metavar="N", type=int, default=0, help="stages at a time [default: processors]")
-    options = parser.parse_args()
+    return parser.parse_args(words)
 
+
+def main():
+    options = arguments()
     # Ends the stages, too: they have process groups of their own.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by a signal"))
     every = stages(options.packages or [])
-    selected = [stage for stage in every if stage.name == SET_UP or options.only in stage.name]
-    if len(selected) == 1:
-        parser.error(f"no stage has `{options.only}` in its name: " + "; ".join(stage.name for stage in every))
-    # The Python package is a workspace of its own, which shares what is built.
-    env = os.environ | {"CARGO_TARGET_DIR": str(TARGET)}
+    wanted = selected(every, options)
+    if options.list:
+        print("\n".join(stage.name for stage in wanted))
+        return
+    # The checks run what the tests were built with: a build with assertions.
+    env = os.environ | {"CARGO_TARGET_DIR": str(TARGET), "ONNX_CAST_COMMAND": COMMAND}
     if "CI" in env:  # Nothing is built twice there, and incremental builds take longer.
         env = {"CARGO_INCREMENTAL": "0"} | env
-    begin, count = time.monotonic(), len(selected)
-    failed, parts = run_all(selected, options.jobs or os.cpu_count() or 1, env, options.keep_going)
-    seconds = time.monotonic() - begin
+    begin, passed = time.monotonic(), Passed()
+    needed = {name for stage in wanted for name in stage.after}
+    kept = {} if options.again else {stage.name: passed.left_out(stage, stage.name in needed) for stage in wanted}
+    kept = {name: parts for name, parts in kept.items() if parts is not None}
+    for name in kept:
+        print(f"--- {name}: unchanged since it passed", flush=True)
+    waiting = [stage for stage in wanted if stage.name not in kept]
+    failed, parts = run_all(waiting, options.jobs or os.cpu_count() or 1, env, options.keep_going, passed)
+    parts += [part for name in kept for part in kept[name]]
+    text, seconds = summary(parts, options.packages or []), time.monotonic() - begin
+    if kept:
+        text += f"; {len(kept)} of them unchanged since they passed (--again runs them)"
+    if len(wanted) < len(every):
+        text += f"; {len(every) - len(wanted)} stages not asked for (--list names all)"
     if failed:
-        sys.exit(f"\nfailed, or not started, after {seconds:.0f} s: {'; '.join(failed)}; {summary(parts, options.packages or [])}")
-    which = f"{count - 1} stages with `{options.only}` in their names" if options.only else "all stages"
-    print(f"\n{which} passed in {seconds:.0f} s, {summary(parts, options.packages or [])}")
+        sys.exit(f"\nfailed, or not started, after {seconds:.0f} s: {'; '.join(failed)}; {text}")
+    print(f"\n{len(wanted)} stages passed in {seconds:.0f} s, {text}")
 
 
 if __name__ == "__main__":

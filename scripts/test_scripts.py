@@ -13,7 +13,9 @@ from pathlib import Path
 SCRIPTS = Path(__file__).resolve().parent
 sys.path.insert(0, str(SCRIPTS))
 
-import test as run  # noqa: E402 (scripts/test.py, found by the path above)
+import stages  # noqa: E402 (found by the path above, as the others)
+import test as run  # noqa: E402
+import unchanged  # noqa: E402
 
 
 class LeftOut(unittest.TestCase):
@@ -44,10 +46,88 @@ SKIPPED [2] bindings/python/tests/test_frameworks.py:68: could not import 'torch
         self.assertEqual(run.summary([], []), "nothing left out")
 
     def test_a_stage_that_leaves_something_out(self):
-        stage = run.Stage("a stage", [sys.executable, "-c", "print('left out: this')"])
+        stage = stages.Stage("a stage", [sys.executable, "-c", "print('left out: this')"])
         # What the stage prints is not of this run.
         with contextlib.redirect_stdout(io.StringIO()):
             self.assertEqual(run.run_all([stage], 1, dict(os.environ), False), ([], [(1, "this")]))
+
+
+class Selection(unittest.TestCase):
+    def names(self, *words):
+        options = run.arguments(words)
+        return [stage.name for stage in run.selected(stages.stages([]), options)]
+
+    def test_what_a_stage_needs_runs_too(self):
+        self.assertEqual(
+            self.names("--only", "C interface against"),
+            [stages.SET_UP, stages.BUILD, stages.PACKAGE, stages.LAID_OUT, "the C interface against the oracle"],
+        )
+
+    def test_a_quick_run_needs_nothing_else(self):
+        names = self.names("--quick")
+        self.assertEqual(names[0], stages.SET_UP)
+        self.assertIn("tests", names)
+        self.assertNotIn(stages.BUILD, names)
+
+    def test_what_stages_need_are_stages(self):
+        every = stages.stages(["--torch"])
+        names = {stage.name for stage in every}
+        self.assertEqual(len(names), len(every))
+        for stage in every:
+            self.assertLessEqual(set(stage.after), names, stage.name)
+
+    def test_a_name_of_no_stage(self):
+        with self.assertRaisesRegex(SystemExit, "no stage has `nothing`"):
+            self.names("--only", "nothing")
+
+    def test_slow_tests_are_tests(self):
+        self.assertLessEqual(stages.SLOW_TESTS, stages.integration_tests())
+
+
+class Unchanged(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.root = Path(folder.name)
+        for module, name, value in [(unchanged, "ROOT", self.root), (unchanged, "PASSED", self.root / ".cache")]:
+            self.addCleanup(setattr, module, name, getattr(module, name))
+            setattr(module, name, value)
+        (self.root / ".gitignore").write_text(".cache\nmade\n")
+        (self.root / "docs").mkdir()
+        (self.root / "docs" / "page.md").write_text("words")
+        (self.root / "code.rs").write_text("fn main() {}")
+        subprocess.run(["git", "init", "--quiet", self.root], check=True)
+        self.stage = stages.Stage("a stage", ["true"], unread=("docs",))
+        unchanged.Passed().keep(self.stage, [(2, "torch is missing")])
+
+    def left_out(self, stage=None, is_needed=False):
+        return unchanged.Passed().left_out(stage or self.stage, is_needed)
+
+    def test_what_it_left_out_is_kept(self):
+        self.assertEqual(self.left_out(), [(2, "torch is missing")])
+
+    def test_a_file_that_it_reads(self):
+        (self.root / "code.rs").write_text("fn main() { }")
+        self.assertIsNone(self.left_out())
+
+    def test_a_new_file(self):
+        (self.root / "more.rs").write_text("")
+        self.assertIsNone(self.left_out())
+
+    def test_a_file_that_it_does_not_read(self):
+        (self.root / "docs" / "page.md").write_text("other words")
+        self.assertIsNotNone(self.left_out())
+
+    def test_another_command(self):
+        self.assertIsNone(self.left_out(stages.Stage("a stage", ["false"], unread=("docs",))))
+
+    def test_a_stage_that_others_need(self):
+        self.assertIsNone(self.left_out(is_needed=True))
+        maker = stages.Stage("maker", ["true"], makes=("made",))
+        unchanged.Passed().keep(maker, [])
+        self.assertIsNone(self.left_out(maker, is_needed=True))
+        (self.root / "made").write_text("")
+        self.assertEqual(self.left_out(maker, is_needed=True), [])
 
 
 class NoWebAssembly(unittest.TestCase):

@@ -20,7 +20,8 @@ from onnx_cast import dtypes as t
 from onnx_cast.onnxruntime import ep_name, session_options
 
 ROOT = Path(__file__).resolve().parents[2]
-COMMAND = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release" / "onnx-cast"
+BUILT = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release" / "onnx-cast"
+COMMAND = Path(os.environ.get("ONNX_CAST_COMMAND", BUILT))
 
 
 def fail(text):

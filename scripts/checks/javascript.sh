@@ -3,7 +3,9 @@
 # node, and drives the page in headless Chromium. What a machine lacks is named and left out; the status is then still 0,
 # but with --strict it is 1.
 #
-#   bash scripts/checks/javascript.sh [--strict] [--screenshots FOLDER]
+#   bash scripts/checks/javascript.sh [--strict] [--screenshots FOLDER] [--modules | --built]
+#
+# With --modules it only builds the modules, with --built it takes those that were built.
 #
 # Needs node 20 or newer; for the modules what scripts/build_wasm.py says; for the page Chromium (scripts/checks/chromium.sh)
 # and what scripts/setup.py puts into .cache/javascript.
@@ -12,15 +14,17 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
 strict=false
 screenshots=
+part=
 while (($#)); do
     case $1 in
     --strict) strict=true ;;
+    --modules | --built) part=$1 ;;
     --screenshots)
         screenshots=$2
         shift
         ;;
     *)
-        echo "usage: scripts/checks/javascript.sh [--strict] [--screenshots FOLDER]" >&2
+        echo "usage: scripts/checks/javascript.sh [--strict] [--screenshots FOLDER] [--modules | --built]" >&2
         exit 2
         ;;
     esac
@@ -47,8 +51,9 @@ case $status in
     ;;
 *) exit "$status" ;;
 esac
-python3 scripts/build_wasm.py
-command=$(realpath "${CARGO_TARGET_DIR:-target}")/release/onnx-cast
+if [ "$part" != --built ]; then python3 scripts/build_wasm.py; fi
+if [ "$part" = --modules ]; then exit 0; fi
+command=$(realpath "${ONNX_CAST_COMMAND:-${CARGO_TARGET_DIR:-target}/release/onnx-cast}")
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 

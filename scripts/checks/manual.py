@@ -23,7 +23,7 @@ from safetensors.numpy import save_file
 
 ROOT = Path(__file__).resolve().parents[2]
 TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
-COMMAND = Path(os.environ.get("ONNX_CAST", TARGET / "release" / "onnx-cast")).resolve()
+COMMAND = Path(os.environ.get("ONNX_CAST_COMMAND", TARGET / "release" / "onnx-cast")).resolve()
 PAGES = ["README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))]
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 NOT_RUN = "# not run by the tests: "

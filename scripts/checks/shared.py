@@ -1,6 +1,7 @@
 """What the checks share: the command that they run, and work in several processes.
 
-The command is the first argument of a check that is no option, else what ONNX_CAST_COMMAND names, else the release build.
+The command is the first argument of a check that is no option, else the one that ONNX_CAST_COMMAND names (the test run
+sets it), else the release build.
 """
 
 import concurrent.futures

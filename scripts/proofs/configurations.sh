@@ -35,8 +35,9 @@ tests=(-p onnx-cast -p onnx-cast-file -p onnx-cast-capi --tests --no-fail-fast)
 
 # Nothing of ours optimized but the oracle, which is waited for the most; and overflows are errors.
 debug() {
-    check "debug" cargo test --locked "${tests[@]}" --config profile.test.opt-level=0 \
-        --config profile.test.package.testkit.opt-level=3 --config 'profile.test.package."*".opt-level=3'
+    check "debug" cargo test --locked "${tests[@]}" --config profile.dev.opt-level=0 \
+        --config profile.dev.package.onnx-cast.opt-level=0 --config profile.dev.package.testkit.opt-level=3 \
+        --config 'profile.dev.package."*".opt-level=3'
 }
 
 release() {

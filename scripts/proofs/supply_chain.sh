@@ -15,7 +15,6 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 root=$PWD
 export PATH="$root/.cache/tools/bin:$PATH"
-manifests=(Cargo.toml bindings/python/Cargo.toml)
 rows=()
 
 # A tool, built without optimization: each runs for seconds.
@@ -25,33 +24,23 @@ tool() {
 }
 
 deny() {
-    local manifest crates unused=()
+    local crates
     tool cargo-deny
-    for manifest in "${manifests[@]}"; do
-        echo "--- $manifest"
-        cargo deny --locked --manifest-path "$manifest" --config "$root/deny.toml" check \
-            ${unused[@]+"${unused[@]}"} licenses bans sources
-        # The exceptions are those of the first.
-        unused=(--allow unmatched-skip --allow license-exception-not-encountered)
-        crates=$(grep -c '^source = ' "${manifest%toml}lock")
-        rows+=("$manifest: $crates crates of others, their licences, sources and duplicates by $(cargo deny --version)")
-    done
+    cargo deny --locked check licenses bans sources
+    crates=$(grep -c '^source = ' Cargo.lock)
+    rows+=("$crates crates of others, their licences, sources and duplicates by $(cargo deny --version)")
 }
 
 advisories() {
-    local manifest
     tool cargo-deny || return 1
-    cargo deny --locked --config "$root/deny.toml" fetch db || {
+    cargo deny --locked fetch db || {
         echo "advisories: not checked: their database, a git repository, cannot be fetched from here (see above)" >&2
         rows+=("advisories: NOT CHECKED, their database cannot be fetched from here")
         return 3
     }
     tool cargo-audit || return 1
-    for manifest in "${manifests[@]}"; do
-        echo "--- $manifest"
-        cargo deny --locked --manifest-path "$manifest" --config "$root/deny.toml" check advisories || return 1
-        cargo audit --file "${manifest%toml}lock" || return 1
-    done
+    cargo deny --locked check advisories || return 1
+    cargo audit || return 1
     rows+=("advisories: none against these, by $(cargo deny --version) and $(cargo audit --version)")
 }
 
@@ -88,14 +77,11 @@ reproducible() {
 }
 
 sbom() {
-    local folder=${1:-$root/target/sbom} manifest file
+    local folder=${1:-$root/target/sbom} file
     tool cargo-cyclonedx
     mkdir -p "$folder"
-    for manifest in "${manifests[@]}"; do
-        # It writes beside the manifest of each member.
-        cargo cyclonedx --manifest-path "$manifest" --format json --spec-version 1.5 --no-build-deps \
-            --override-filename bom.cdx --quiet
-    done
+    # It writes beside the manifest of each member.
+    cargo cyclonedx --format json --spec-version 1.5 --no-build-deps --override-filename bom.cdx --quiet
     for file in crates/*/bom.cdx.json fuzz/targets/bom.cdx.json xtask/bom.cdx.json bindings/python/bom.cdx.json; do
         case $file in
         crates/testkit/* | fuzz/* | xtask/*) rm "$file" ;;

@@ -56,7 +56,6 @@ def versions() -> dict[str, str | None]:
     """The version by the places that have it."""
     workspace = read_toml("Cargo.toml")["workspace"]
     found = {
-        "bindings/python/Cargo.toml": read_toml("bindings/python/Cargo.toml")["package"]["version"],
         "npm/package.json": json.loads((ROOT / "npm/package.json").read_text())["version"],
         "packaging/vcpkg/vcpkg.json": json.loads((ROOT / "packaging/vcpkg/vcpkg.json").read_text())["version"],
         "packaging/conda/recipe.yaml": found_in("packaging/conda/recipe.yaml", r'^  version: "(.+)"$'),

@@ -18,7 +18,8 @@ import onnx_cast
 from onnx_cast import CastError, LossError, dtypes
 
 ROOT = Path(__file__).resolve().parents[3]
-COMMAND = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release" / "onnx-cast"
+BUILT = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release" / "onnx-cast"
+COMMAND = Path(os.environ.get("ONNX_CAST_COMMAND", BUILT))
 
 W = np.array([[1.0, -0.3], [1e6, np.nan]], np.float32)
 B = np.array([1e-9, 2.0, np.inf], np.float32)

@@ -17,7 +17,8 @@ import onnx_cast
 from onnx_cast import CastError, dtypes
 
 ROOT = Path(__file__).resolve().parents[3]
-COMMAND = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release" / "onnx-cast"
+BUILT = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release" / "onnx-cast"
+COMMAND = Path(os.environ.get("ONNX_CAST_COMMAND", BUILT))
 TYPES = {"float16": np.float16, "bfloat16": ml_dtypes.bfloat16, "float8e4m3fn": ml_dtypes.float8_e4m3fn}
 
 

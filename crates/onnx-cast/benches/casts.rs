@@ -3,9 +3,9 @@
 //!
 //! `cargo bench -p onnx-cast -- strings`
 
-use criterion::{BenchmarkGroup, Criterion, Throughput, criterion_group, criterion_main, measurement::WallTime};
 use onnx_cast::{Backend, Cast, CastOptions, DataType, Element, Plan, Strings, Tensor, TensorView, cast_slice};
 use std::hint::black_box;
+use std::time::{Duration, Instant};
 
 /// Texts of one run: few enough to stay in the L2 cache, many enough that the branch predictor cannot memorise them.
 const STRINGS: usize = 1 << 16;
@@ -14,6 +14,10 @@ const STRINGS: usize = 1 << 16;
 const ELEMENTS: usize = 16 << 10;
 
 const SMALL: usize = 16;
+
+/// Samples of a benchmark, of which the median counts, and the time of each.
+const SAMPLES: usize = 25;
+const SAMPLE: Duration = Duration::from_millis(20);
 
 /// Pseudo-random 64-bit words.
 fn random(count: usize) -> impl Iterator<Item = u64> {
@@ -41,37 +45,69 @@ fn tensor<T: Element>(elements: impl Iterator<Item = T>) -> Tensor {
     Tensor::from_slice(vec![elements.len()], &elements).expect("one dimension")
 }
 
+/// Benchmarks under one heading. An argument of the program that does not start with `-` must occur in the names that run.
+struct Group {
+    name: &'static str,
+    filter: Option<String>,
+}
+
+impl Group {
+    fn new(name: &'static str) -> Group {
+        Group { name, filter: std::env::args().skip(1).find(|argument| !argument.starts_with('-')) }
+    }
+
+    /// Prints the median time of a call, and how many of the `units` of work that is in a second.
+    fn time<R>(&self, name: &str, (count, unit): (usize, &str), mut work: impl FnMut() -> R) {
+        let name = format!("{}/{name}", self.name);
+        if self.filter.as_ref().is_some_and(|filter| !name.contains(filter.as_str())) {
+            return;
+        }
+        let mut seconds = |calls: u32| {
+            let start = Instant::now();
+            (0..calls).for_each(|_| drop(black_box(work())));
+            start.elapsed().as_secs_f64()
+        };
+        let mut calls = 1;
+        while seconds(calls) < SAMPLE.as_secs_f64() {
+            calls *= 2;
+        }
+        let mut samples: [f64; SAMPLES] = std::array::from_fn(|_| seconds(calls) / f64::from(calls));
+        samples.sort_by(f64::total_cmp);
+        let median = samples[SAMPLES / 2];
+        println!("{name:55} {:12.1} ns {:10.3} G {unit}/s", median * 1e9, count as f64 / median / 1e9);
+    }
+}
+
 /// Times a tensor to strings and back, after checking that the bits are the same.
-fn both_ways(group: &mut BenchmarkGroup<'_, WallTime>, name: &str, numbers: &Tensor) {
+fn both_ways(group: &Group, name: &str, numbers: &Tensor) {
     let data_type = numbers.data_type();
     let (print, parse) = (plan(data_type, DataType::String, None), plan(DataType::String, data_type, None));
     let texts = print.run(&numbers.view()).expect("every number has a text");
     let back = parse.run(&texts.view()).expect("texts of numbers");
     assert_eq!(back.bytes(), numbers.bytes(), "{name}");
 
-    group.throughput(Throughput::Elements(numbers.len() as u64));
+    let elements = (numbers.len(), "elements");
     let mut strings = Strings::new();
-    group.bench_function(format!("{name} -> string"), |bencher| {
-        bencher.iter(|| print.run_strings_into(black_box(&numbers.view()), &mut strings));
+    group.time(&format!("{name} -> string"), elements, || {
+        print.run_strings_into(black_box(&numbers.view()), &mut strings)
     });
     let mut bytes = vec![0; numbers.bytes().map_or(0, <[u8]>::len)];
-    group.bench_function(format!("string -> {name}"), |bencher| {
-        bencher.iter(|| parse.run_into(black_box(&texts.view()), black_box(&mut bytes)));
+    group.time(&format!("string -> {name}"), elements, || {
+        parse.run_into(black_box(&texts.view()), black_box(&mut bytes))
     });
 }
 
-fn strings(criterion: &mut Criterion) {
-    let mut group = criterion.benchmark_group("strings");
+fn strings() {
+    let group = Group::new("strings");
     let floats = || random(STRINGS).map(|bits| uniform(bits) as f32);
-    both_ways(&mut group, "float", &tensor(floats()));
-    both_ways(&mut group, "double", &tensor(random(STRINGS).map(uniform)));
-    both_ways(&mut group, "int64", &tensor(random(STRINGS).map(|bits| bits as i64)));
+    both_ways(&group, "float", &tensor(floats()));
+    both_ways(&group, "double", &tensor(random(STRINGS).map(uniform)));
+    both_ways(&group, "int64", &tensor(random(STRINGS).map(|bits| bits as i64)));
     // All exponents are equally likely: texts of up to 47 and 327 characters, most of them zeros.
     let float_bits = random(2 * STRINGS).map(|bits| f32::from_bits(bits as u32)).filter(|x| x.is_finite());
-    both_ways(&mut group, "float of any exponent", &tensor(float_bits.take(STRINGS)));
+    both_ways(&group, "float of any exponent", &tensor(float_bits.take(STRINGS)));
     let double_bits = random(2 * STRINGS).map(f64::from_bits).filter(|x| x.is_finite());
-    both_ways(&mut group, "double of any exponent", &tensor(double_bits.take(STRINGS)));
-    group.finish();
+    both_ways(&group, "double of any exponent", &tensor(double_bits.take(STRINGS)));
 }
 
 /// The pairs that are timed in cache and with 16 elements.
@@ -85,7 +121,7 @@ const PAIRS: [(DataType, DataType); 7] = {
 };
 
 /// Checks a pair and then times it on `elements` elements.
-fn pair(group: &mut BenchmarkGroup<'_, WallTime>, from: DataType, to: DataType, elements: usize) {
+fn pair(group: &Group, from: DataType, to: DataType, elements: usize) {
     let numbers = tensor(random(elements).map(|bits| uniform(bits) as f32));
     let source = plan(DataType::Float, from, None).run(&numbers.view()).expect("numbers");
     let fast = plan(from, to, None);
@@ -95,42 +131,42 @@ fn pair(group: &mut BenchmarkGroup<'_, WallTime>, from: DataType, to: DataType, 
     let scalar = plan(from, to, Some(portable)).run(&source.view()).expect("numbers");
     assert_eq!(scalar.bytes(), Some(&out[..]), "{from} -> {to}");
 
-    group.throughput(Throughput::Bytes((source.bytes().map_or(0, <[u8]>::len) + out.len()) as u64));
-    group.bench_function(format!("{from} -> {to}"), |bencher| {
-        bencher.iter(|| fast.run_into(black_box(&source.view()), black_box(&mut out)));
+    let bytes = source.bytes().map_or(0, <[u8]>::len) + out.len();
+    group.time(&format!("{from} -> {to}"), (bytes, "bytes"), || {
+        fast.run_into(black_box(&source.view()), black_box(&mut out))
     });
 }
 
-fn cache(criterion: &mut Criterion) {
-    let mut group = criterion.benchmark_group("cache");
+fn cache() {
+    let group = Group::new("cache");
     for (from, to) in PAIRS {
-        pair(&mut group, from, to, ELEMENTS);
+        pair(&group, from, to, ELEMENTS);
     }
-    group.finish();
 }
 
-fn small(criterion: &mut Criterion) {
-    let mut group = criterion.benchmark_group("small");
+fn small() {
+    let group = Group::new("small");
     for (from, to) in PAIRS {
-        pair(&mut group, from, to, SMALL);
+        pair(&group, from, to, SMALL);
     }
     // These include everything that precedes the run of a plan.
     let floats: [f32; SMALL] = std::array::from_fn(|i| i as f32 - 7.5);
     let mut halves = [onnx_cast::Float16::default(); SMALL];
     let options = CastOptions::default();
-    group.bench_function("cast_slice, float -> float16", |bencher| {
-        bencher.iter(|| cast_slice(black_box(&floats), black_box(&mut halves), &options));
+    let bytes = (6 * SMALL, "bytes");
+    group.time("cast_slice, float -> float16", bytes, || {
+        cast_slice(black_box(&floats), black_box(&mut halves), &options)
     });
     let numbers = tensor(floats.into_iter());
     let (cast, mut out) = (Cast::new(DataType::Float16, &options).expect("Cast-28 takes the type"), [0; 2 * SMALL]);
-    group.bench_function("Cast::plan and Plan::run_into, float -> float16", |bencher| {
-        bencher.iter(|| {
-            let view = TensorView::new(DataType::Float, black_box(&[SMALL]), numbers.bytes().unwrap_or_default())?;
-            cast.plan(DataType::Float)?.run_into(&view, black_box(&mut out))
-        });
+    group.time("Cast::plan and Plan::run_into, float -> float16", bytes, || {
+        let view = TensorView::new(DataType::Float, black_box(&[SMALL]), numbers.bytes().unwrap_or_default())?;
+        cast.plan(DataType::Float)?.run_into(&view, black_box(&mut out))
     });
-    group.finish();
 }
 
-criterion_group!(benches, strings, cache, small);
-criterion_main!(benches);
+fn main() {
+    strings();
+    cache();
+    small();
+}

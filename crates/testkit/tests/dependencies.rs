@@ -28,18 +28,18 @@ fn root() -> PathBuf {
 }
 
 /// What cargo says of a workspace: the packages, those of other systems left out.
-fn metadata(manifest: &str, arguments: &[&str]) -> Value {
+fn metadata(arguments: &[&str]) -> Value {
     let rustc = Command::new("rustc").arg("-vV").output().expect("rustc");
     let version = String::from_utf8(rustc.stdout).expect("text");
     let host = version.lines().find_map(|line| line.strip_prefix("host: ")).expect("a host");
     let output = Command::new(env!("CARGO"))
         .args(["metadata", "--format-version", "1", "--locked", "--offline", "--filter-platform", host])
         .arg("--manifest-path")
-        .arg(root().join(manifest))
+        .arg(root().join("Cargo.toml"))
         .args(arguments)
         .output()
         .expect("cargo");
-    assert!(output.status.success(), "{manifest}: {}", String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     serde_json::from_slice(&output.stdout).expect("JSON")
 }
 
@@ -70,14 +70,12 @@ struct Direct {
 /// The crates of others that the members name in their manifests.
 fn direct() -> BTreeMap<String, Direct> {
     let mut found: BTreeMap<String, Direct> = BTreeMap::new();
-    for manifest in ["Cargo.toml", "bindings/python/Cargo.toml"] {
-        for member in packages(&metadata(manifest, &["--no-deps"])) {
-            let dependencies = member["dependencies"].as_array().expect("dependencies");
-            for dependency in dependencies.iter().filter(|dependency| dependency["path"].is_null()) {
-                let users = found.entry(text(dependency, "name").to_owned()).or_default();
-                let users = if text(dependency, "kind") == "dev" { &mut users.tests } else { &mut users.members };
-                users.insert(text(member, "name").to_owned());
-            }
+    for member in packages(&metadata(&["--no-deps"])) {
+        let dependencies = member["dependencies"].as_array().expect("dependencies");
+        for dependency in dependencies.iter().filter(|dependency| dependency["path"].is_null()) {
+            let users = found.entry(text(dependency, "name").to_owned()).or_default();
+            let users = if text(dependency, "kind") == "dev" { &mut users.tests } else { &mut users.members };
+            users.insert(text(member, "name").to_owned());
         }
     }
     found
@@ -85,7 +83,7 @@ fn direct() -> BTreeMap<String, Direct> {
 
 #[test]
 fn the_list_of_dependencies_is_complete() {
-    let metadata = metadata("Cargo.toml", &[]);
+    let metadata = metadata(&[]);
     let licences: BTreeMap<&str, &str> =
         packages(&metadata).iter().map(|package| (text(package, "name"), text(package, "license"))).collect();
     let document = std::fs::read_to_string(root().join("docs/dev/dependencies.md")).expect("docs/dev/dependencies.md");
@@ -111,7 +109,7 @@ fn the_list_of_dependencies_is_complete() {
 
 #[test]
 fn all_may_be_used_and_build_with_the_oldest_rust() {
-    let metadata = metadata("Cargo.toml", &[]);
+    let metadata = metadata(&[]);
     let minor = |version: &str| -> u32 {
         let mut parts = version.split('.').map(|part| part.parse::<u32>().expect("a number"));
         assert_eq!(parts.next(), Some(1), "{version}");

@@ -1,0 +1,146 @@
+"""The stages of the test run: what each runs, and what it needs."""
+
+import os
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+EXE = ".exe" if os.name == "nt" else ""
+PYTHON = ".venv/Scripts/python.exe" if os.name == "nt" else ".venv/bin/python"
+NEWEST = {"PYTHONPATH": ".cache/onnx-newest"}
+TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")).absolute()
+COMMAND, XTASK = (str(TARGET / "debug" / (name + EXE)) for name in ("onnx-cast", "xtask"))
+SET_UP, BUILD, MODULES, PACKAGE = "set-up", "build", "the modules for JavaScript", "the Python package, build"
+LAID_OUT = "the C interface, laid out"
+# What `cargo xtask dist` writes: a folder whose name has the version and the target.
+DIST = ".cache/dist/onnx-cast-*/"
+# Tests of every value of a type, which take minutes: a quick run leaves them out.
+SLOW_TESTS = {"exhaustive", "kernels", "naive", "scaled", "joined", "strings"}
+# What a stage that reads no page need not see: an edit of these does not run it again.
+WORDS = ("docs", "records", "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "RELEASING.md", "web", "npm")
+
+
+@dataclass
+class Stage:
+    """A command under a name. `after` has the names of the stages that must have passed before it starts, `unread` the
+    files and folders that it does not read, `makes` the files that later stages need of it, and `quick` its command in a
+    quick run, if it has a part there."""
+
+    name: str
+    command: list
+    after: tuple = ()
+    env: dict = field(default_factory=dict)
+    unread: tuple = ()
+    makes: tuple = ()
+    quick: list | None = None
+
+
+def check(name, script, *arguments, after=(BUILD,), env=None, unread=WORDS):
+    return Stage(name, [PYTHON, script, *arguments], after, env or {}, unread)
+
+
+def on_request(packages):
+    """The stages that an option turns on."""
+    if "--torch" not in packages:
+        return []
+    script = "scripts/checks/loaders/check.py"
+    return [check("quantized checkpoints, as transformers loads them", script, "--all")]
+
+
+def stages(packages):
+    """All stages. Those that take longest come first among those that may start."""
+
+    def cargo(name, *arguments, after=(SET_UP,), **more):
+        return Stage(name, ["cargo", *arguments], after, **more)
+
+    quick_tests = ["cargo", "test", "--locked", "--no-fail-fast", "--lib", "--bins"]
+    quick_tests += [f"--test={name}" for name in sorted(integration_tests() - SLOW_TESTS)]
+    set_up = [sys.executable, "scripts/setup.py", *packages]
+    lints = ["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"]
+    install, pytest = [PYTHON, "scripts/install_python_package.py"], [PYTHON, "-m", "pytest", "bindings/python"]
+    javascript = ["bash", "scripts/checks/javascript.sh"]
+    return [
+        Stage(SET_UP, set_up, quick=set_up),
+        *on_request(packages),
+        cargo("format", "fmt", "--all", "--check", unread=WORDS, quick=["cargo", "fmt", "--all", "--check"]),
+        cargo("format of the peers' crate", "fmt", "--manifest-path", "bench/peers/Cargo.toml", "--check", unread=WORDS),
+        cargo("format of the fuzzer's crate", "fmt", "--manifest-path", "fuzz/Cargo.toml", "--check", unread=WORDS),
+        # The test run does not build it, so nothing else would say that its dependencies have changed.
+        cargo("versions of the fuzzer's crate", "tree", "--manifest-path", "fuzz/Cargo.toml", "--locked", "--depth=0"),
+        # Each module is linked by one thread for minutes, so this stage begins first. The three builds have folders of
+        # their own, so that none waits for another.
+        Stage(MODULES, [*javascript, "--modules"], (SET_UP,), unread=WORDS, makes=("npm/wasm/models-plain.wasm",)),
+        cargo(BUILD, "build", "--locked", "--lib", "--bins", "--tests", "--examples"),
+        Stage(PACKAGE, install, (SET_UP,), quick=[*install, "--dev"]),
+        cargo("tests", "test", "--locked", "--no-fail-fast", after=(BUILD,), quick=quick_tests),
+        cargo("lints", *lints, after=(BUILD,), unread=WORDS, quick=["cargo", *lints]),
+        Stage("the package for JavaScript, and the page", [*javascript, "--built"], (BUILD, MODULES)),
+        Stage("the Python package, tests", pytest, (BUILD, PACKAGE), quick=pytest),
+        Stage(
+            "the Python package, with the newest onnx",
+            [PYTHON, "-m", "pytest", "bindings/python/tests/test_onnx.py"],
+            (BUILD, PACKAGE),
+            NEWEST,
+        ),
+        check("the execution provider, in onnxruntime", "scripts/checks/execution_provider.py", after=(BUILD, PACKAGE)),
+        check("opsets raised, as onnxruntime runs them", "scripts/checks/upgrade.py"),
+        check(
+            "opsets raised, as the newest onnx evaluates them",
+            "scripts/checks/upgrade.py",
+            env=NEWEST | {"UPGRADE_PARTS": "reference"},
+        ),
+        check("models converted, as onnxruntime runs them", "scripts/checks/precision.py"),
+        check("graphs within graphs, as onnxruntime runs them", "scripts/checks/nested.py"),
+        check("types of values, as onnx infers them", "scripts/checks/value_types.py"),
+        check("types of values, as the newest onnx infers them", "scripts/checks/value_types.py", "--since=28", env=NEWEST),
+        check("models, as onnxruntime runs them", "scripts/checks/models.py"),
+        check("recorded ranges, as numpy computes them", "scripts/checks/record.py"),
+        check("files, as other packages read them", "scripts/checks/files.py"),
+        check("files, as the newest onnx reads them", "scripts/checks/files.py", env=NEWEST),
+        check("examples of the pages, in a shell", "scripts/checks/manual.py", unread=()),
+        check("reports, as numpy computes them", "scripts/checks/report.py"),
+        check("checkpoints of real sizes, in constant memory", "scripts/checks/sizes.py"),
+        check("files of releases, and workflows", "scripts/checks/packaging.py", unread=()),
+        check("annotations, as mypy and pyright read them", "scripts/checks/typing_examples.py", after=(SET_UP,), unread=()),
+        # It uses what the lints have checked.
+        check("the crates, from their tarballs", "scripts/release/crates.py", "check", "--offline", after=("lints",)),
+        check("the oracle against other packages", "crates/testkit/python/check_oracle.py"),
+        check("the oracle of scaled casts against other packages", "crates/testkit/python/check_scaled.py"),
+        # `cargo xtask dist` builds this program again, for itself alone, and so with other features of its dependencies.
+        Stage(LAID_OUT, [XTASK, "dist", "--out", ".cache/dist"], (BUILD, PACKAGE)),
+        check("the C interface, from C and C++", "scripts/checks/c.py", DIST, after=(LAID_OUT,), unread=()),
+        check("the C interface against the oracle", "scripts/checks/c_oracle.py", DIST, after=(LAID_OUT,)),
+        cargo(
+            "documentation",
+            *["doc", "--no-deps", "--locked"],
+            after=(BUILD,),
+            env={"RUSTDOCFLAGS": "-D warnings"},
+        ),
+        cargo(
+            "build, not optimised",
+            *["build", "-p", "onnx-cast", "--locked", "--config", "profile.dev.package.onnx-cast.opt-level=0"],
+            after=(BUILD,),
+            unread=WORDS,
+        ),
+        check("facts from onnx, older", "scripts/checks/onnx_schemas.py", "--check", after=(SET_UP,)),
+        check("facts from onnx, newest", "scripts/checks/onnx_schemas.py", "--check", after=(SET_UP,), env=NEWEST),
+        check("operators of onnx, older", "scripts/checks/onnx_operators.py", "--check", after=(SET_UP,)),
+        check(
+            "operators of onnx, newest", "scripts/checks/onnx_operators.py", "--check", after=(SET_UP,), env=NEWEST
+        ),
+        check("the site of the manual", "scripts/checks/site.py", after=(SET_UP,), unread=()),
+        Stage("the test run itself", [PYTHON, "-m", "unittest", "discover", "--quiet", "scripts"], (SET_UP,)),
+        Stage(
+            "the record of the peers",
+            [PYTHON, "-m", "unittest", "discover", "--quiet", "bench/peers"],
+            (SET_UP,),
+        ),
+    ]
+
+
+def integration_tests():
+    """The names of the integration tests of the workspace."""
+    folders = [*ROOT.glob("crates/*/tests"), *ROOT.glob("fuzz/targets/tests"), *ROOT.glob("xtask/tests")]
+    files = {path.stem for folder in folders for path in folder.glob("*.rs")}
+    return files | {path.parent.name for folder in folders for path in folder.glob("*/main.rs")}
