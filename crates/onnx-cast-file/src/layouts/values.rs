@@ -3,6 +3,7 @@
 //! The scales of a part are read with it: they follow each other in their tensor, because rows of blocks do.
 
 mod by_columns;
+mod by_groups;
 mod coded;
 mod parted;
 mod swizzled;
@@ -160,6 +161,9 @@ impl<'a> WeightValues<'a> {
         self.read_scales(first..first + scale_rows, &mut scratch.scales)?;
         let from = self.read_elements(stretch, scratch)?;
         self.read_zero_points(stretch, scale_rows, scratch)?;
+        if self.has_tables() {
+            return self.by_groups(stretch, from, scratch, out);
+        }
         let (mut block, mut grid) = (weight.block, [scale_rows, across]);
         if !self.groups.is_empty() {
             // Each column has its own group, so that each element has its own scale.
@@ -172,9 +176,7 @@ impl<'a> WeightValues<'a> {
         let bytes = if from == weight.element_type() { &scratch.elements } else { &scratch.codes };
         let failed = |error: CastError| PipelineError::Cast(error);
         let tensor = |error: TensorError| PipelineError::Cast(error.into());
-        let plan =
-            BlockPlan::dequantize(from, weight.scale_type, self.to, block).map_err(|error| failed(error.into()))?;
-        let plan = plan.global_scale(weight.globals.get(stretch.matrix).or(weight.globals.first()).copied());
+        let plan = self.plan(stretch, from, block)?;
         let scale = TensorView::new(weight.scale_type, &grid, &scratch.scales).map_err(tensor)?;
         let zero_points = match &scratch.zero_points[..] {
             [] => None,
@@ -182,6 +184,14 @@ impl<'a> WeightValues<'a> {
         };
         let bound = plan.bind(&[stretch.rows, columns], &scale, zero_points.as_ref()).map_err(failed)?;
         bound.run_part(stretch.elements.start, stretch.elements.len(), bytes, out).map_err(failed)
+    }
+
+    /// How elements and scales become values, in blocks.
+    fn plan(&self, stretch: &Stretch, from: DataType, block: [usize; 2]) -> Result<BlockPlan, PipelineError> {
+        let weight = self.weight;
+        let plan = BlockPlan::dequantize(from, weight.scale_type, self.to, block);
+        let plan = plan.map_err(|error| PipelineError::Cast(error.into()))?;
+        Ok(plan.global_scale(weight.globals.get(stretch.matrix).or(weight.globals.first()).copied()))
     }
 
     /// Reads some rows of scales.
@@ -333,23 +343,6 @@ impl<'a> WeightValues<'a> {
         }
     }
 
-    /// Gives each column the item of its group, row by row.
-    fn by_column(&self, size: usize, items: &mut Vec<u8>, spread: &mut Vec<u8>) -> Result<(), PipelineError> {
-        let [_, across] = self.weight.grid();
-        let rows = items.len() / (across * size).max(1);
-        resize(spread, rows * self.groups.len() * size).ok_or_else(PipelineError::out_of_memory)?;
-        let lines = spread.chunks_exact_mut((self.groups.len() * size).max(1));
-        for (row, line) in items.chunks_exact((across * size).max(1)).zip(lines) {
-            match size {
-                1 => pick(row.as_chunks::<1>().0, &self.groups, line.as_chunks_mut().0),
-                2 => pick(row.as_chunks::<2>().0, &self.groups, line.as_chunks_mut().0),
-                _ => pick(row.as_chunks::<4>().0, &self.groups, line.as_chunks_mut().0),
-            }
-        }
-        std::mem::swap(items, spread);
-        Ok(())
-    }
-
     /// The elements of a weight of integers as int8, from one on.
     pub(crate) fn integers(
         &self,
@@ -443,8 +436,3 @@ impl Compute for WeightValues<'_> {
 
 /// Elements of a part.
 const CHUNK: usize = 1 << 18;
-
-/// Gives each place the item of this number.
-fn pick<const SIZE: usize>(items: &[[u8; SIZE]], numbers: &[u32], out: &mut [[u8; SIZE]]) {
-    out.iter_mut().zip(numbers).for_each(|(out, number)| *out = items[*number as usize]);
-}

@@ -19,7 +19,7 @@ use crate::pipeline::{PipelineError, Scratch};
 use fearless_simd::{Bytes, Simd, SimdBase, dispatch, u8x16, u8x32};
 use onnx_cast::DataType;
 use onnx_cast::scalar::with_default_float_environment;
-use rounding::{number, read_numbers, round, round_small_to_f16, store};
+use rounding::{number, read_numbers, store, with_rounding};
 
 /// The quotient by 127 as bitsandbytes has it: a factor of float.
 const OF_127: f32 = 7.874_016e-3;
@@ -155,31 +155,6 @@ impl<'a> Coded<'a> {
         });
         Ok(scales.collect())
     }
-}
-
-/// Runs loops with the rounding of a type, which is chosen outside of them: so they are vectorised. `map` of an array
-/// would be a call of what is not compiled for the instruction set, as a closure that has vectors would be.
-macro_rules! with_rounding {
-    ($work:expr, |$round:ident| $loops:expr) => {
-        match $work.owner {
-            DataType::Float16 if $work.is_small => {
-                let $round = round_small_to_f16;
-                $loops
-            }
-            DataType::Float16 => {
-                let $round = |value: f32| round(DataType::Float16, value);
-                $loops
-            }
-            DataType::BFloat16 => {
-                let $round = |value: f32| round(DataType::BFloat16, value);
-                $loops
-            }
-            _ => {
-                let $round = |value: f32| round(DataType::Float, value);
-                $loops
-            }
-        }
-    };
 }
 
 /// What the loops are told.
@@ -318,7 +293,7 @@ impl Work {
 }
 
 /// The bytes of 16 entries of two or four bytes, those of each place together.
-struct Planes<S: Simd> {
+pub(super) struct Planes<S: Simd> {
     simd: S,
     size: usize,
     planes: [u8x32<S>; 4],
@@ -326,7 +301,7 @@ struct Planes<S: Simd> {
 
 impl<S: Simd> Planes<S> {
     #[inline(always)]
-    fn new(simd: S, size: usize, entries: &[u8]) -> Planes<S> {
+    pub(super) fn new(simd: S, size: usize, entries: &[u8]) -> Planes<S> {
         let first = u8x16::from_slice(simd, &entries[..16]);
         let second = u8x16::from_slice(simd, &entries[16..32]);
         let (even, odd) = (simd.unzip_low_u8x16(first, second), simd.unzip_high_u8x16(first, second));
@@ -356,7 +331,7 @@ impl<S: Simd> Planes<S> {
 
     /// Writes the entry of each code, of which all are below 16.
     #[inline(always)]
-    fn look_up(&self, codes: u8x32<S>, out: &mut [u8]) {
+    pub(super) fn look_up(&self, codes: u8x32<S>, out: &mut [u8]) {
         let mut all = [0; 4 * PART];
         let whole = out.len() == PART * self.size;
         let to = if whole { &mut *out } else { &mut all[..PART * self.size] };

@@ -4,6 +4,32 @@ use crate::layouts::values::TensorBytes;
 use crate::pipeline::{PipelineError, Scratch};
 use onnx_cast::DataType;
 
+/// Runs loops with the rounding of a type, which is chosen outside of them: so they are vectorised. `map` of an array
+/// would be a call of what is not compiled for the instruction set, as a closure that has vectors would be.
+macro_rules! with_rounding {
+    ($work:expr, |$round:ident| $loops:expr) => {
+        match $work.owner {
+            DataType::Float16 if $work.is_small => {
+                let $round = $crate::layouts::values::coded::rounding::round_small_to_f16;
+                $loops
+            }
+            DataType::Float16 => {
+                let $round = |value: f32| $crate::layouts::values::coded::rounding::round(DataType::Float16, value);
+                $loops
+            }
+            DataType::BFloat16 => {
+                let $round = |value: f32| $crate::layouts::values::coded::rounding::round(DataType::BFloat16, value);
+                $loops
+            }
+            _ => {
+                let $round = |value: f32| $crate::layouts::values::coded::rounding::round(DataType::Float, value);
+                $loops
+            }
+        }
+    };
+}
+pub(in crate::layouts::values) use with_rounding;
+
 /// Rounds to a type, and widens again. What is NaN is the usual one.
 #[inline(always)]
 pub(in crate::layouts::values) fn round(data_type: DataType, value: f32) -> f32 {
