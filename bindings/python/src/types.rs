@@ -75,9 +75,7 @@ pub(crate) fn make<'py>(py: Python<'py>) -> PyResult<&'py Bound<'py, PyAny>> {
 pub(crate) fn number_to_type(number: i64) -> PyResult<DataType> {
     DataType::from_onnx(number).ok_or_else(|| {
         let known = DataType::onnx_numbers();
-        refused(format_args!(
-            "{number} is not an element type of ONNX's (want a TensorProto.DataType from {known})"
-        ))
+        refused(format_args!("{number} is not an element type of ONNX's (want a TensorProto.DataType from {known})"))
     })
 }
 
