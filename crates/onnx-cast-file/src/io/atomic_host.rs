@@ -122,6 +122,18 @@ pub(crate) fn create_folder(_: &Path) -> Result<(), IoError> {
     Ok(())
 }
 
+/// A host makes its folders itself.
+#[derive(Default)]
+pub(crate) struct NewFolders;
+
+impl NewFolders {
+    pub(crate) fn of(_: &Path) -> NewFolders {
+        NewFolders
+    }
+
+    pub(crate) fn keep(self) {}
+}
+
 /// No signal ends the work here.
 pub fn together<R>(commit: impl FnOnce() -> R) -> R {
     commit()
