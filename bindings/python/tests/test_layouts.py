@@ -44,6 +44,8 @@ def checkpoint(name):
     tensors = read(path for path in (CHECKPOINTS / name).glob("*.safetensors") if path.name not in ignored)
     files = [("config.json", "quantization_config"), ("config.json", "quantization")]
     files += [("hf_quant_config.json", "quantization"), ("quant_config.json", "q_group_size")]
+    # Of a layout that has no configuration, what the model says of its shapes.
+    files += [("config.json", "hidden_size")]
     for file, key in files:
         path = CHECKPOINTS / name / file
         if path.exists() and key in (config := json.loads(path.read_text())):
