@@ -151,13 +151,15 @@ def selected(every, options):
     """The stages to run: those that were asked for and, so that nothing old is tested, what they need."""
     if options.quick:
         every = [replace(stage, command=stage.quick) for stage in every if stage.quick]
-    names = {stage.name for stage in every if options.only in stage.name} | {SET_UP}
-    if options.only and names == {SET_UP}:
+    asked = [stage.name for stage in every if options.only in stage.name]
+    if not asked:
         sys.exit(f"scripts/test.py: no stage has `{options.only}` in its name (--list shows them)")
-    while more := {name for stage in every if stage.name in names for name in stage.after} - names:
-        names |= more & {stage.name for stage in every}
-        if not more & {stage.name for stage in every}:
-            break
+    needs, names, waiting = {stage.name: stage.after for stage in every}, set(), [SET_UP, *asked]
+    while waiting:
+        name = waiting.pop()
+        if name in needs and name not in names:
+            names.add(name)
+            waiting += needs[name]
     return [stage for stage in every if stage.name in names]
 
 

@@ -111,7 +111,8 @@ impl Pattern {
         regex.is_match(name) || self.folder.as_ref().is_some_and(|folder| regex.is_match(&format!("{folder}/{name}")))
     }
 
-    /// The same pattern, for names in a folder: it may match them with its name before them. An empty name is none.
+    /// The same pattern, for names in a folder: it may match them with its name before them. An empty
+    /// name stands for no folder.
     pub(crate) fn within(self, folder: &str) -> Self {
         let folder = Some(folder.to_owned()).filter(|folder| !folder.is_empty());
         Pattern { folder, ..self }

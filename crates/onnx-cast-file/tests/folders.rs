@@ -2,6 +2,9 @@
 //! beside the others, weights that torch.save wrote.
 #![cfg(unix)]
 
+#[path = "common/folder.rs"]
+mod folder;
+
 use onnx_cast::DataType;
 use onnx_cast_file::{
     CastRequest, DiffRequest, FileError, InspectRequest, Loss, QuantizeRequest, RunOptions, Summary, cast_file, diff,
@@ -9,7 +12,7 @@ use onnx_cast_file::{
 };
 use std::fs;
 use std::os::unix::fs::symlink;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use tempfile::TempDir;
 
 /// Of the two, the folder `in` and the path `out`, which is not there yet.
@@ -60,21 +63,7 @@ impl Place {
 
     /// What is in the output, by its paths.
     fn written(&self) -> Vec<String> {
-        let mut found = Vec::new();
-        list(&self.output(), &self.output(), &mut found);
-        found.sort();
-        found
-    }
-}
-
-fn list(root: &Path, folder: &Path, found: &mut Vec<String>) {
-    for entry in fs::read_dir(folder).expect("the folder") {
-        let path = entry.expect("an entry").path();
-        if path.is_dir() {
-            list(root, &path, found);
-        } else {
-            found.push(path.strip_prefix(root).expect("within").display().to_string());
-        }
+        folder::files(&self.output())
     }
 }
 

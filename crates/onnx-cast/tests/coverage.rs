@@ -387,7 +387,7 @@ fn every_type_has_vectors() {
         let text = fs::read_to_string(&path).expect("a file");
         let (name, module) = (path.display(), path.file_stem().and_then(OsStr::to_str).expect("a module's name"));
         // What is not compiled or not run proves nothing.
-        assert!(module == "main" || main.contains(&format!("\nmod {module};\n")), "{name} is no module of main.rs");
+        assert!(module == "main" || main.contains(&format!("\nmod {module};\n")), "{name} is not a module of main.rs");
         for left_out in ["cfg(", "cfg_attr(", "cfg!(", "#[ignore", "/*"] {
             assert!(!text.contains(left_out), "{name}: `{left_out}`, where every vector is for every run");
         }

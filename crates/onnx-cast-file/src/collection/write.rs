@@ -38,11 +38,20 @@ impl Outcome {
     }
 }
 
-/// What is to be done with a folder, and the bytes of its tensors.
+/// What is to be done with a folder.
 struct Planned<'c> {
     member: &'c Member,
     outcome: Outcome,
-    bytes: u64,
+}
+
+impl Planned<'_> {
+    /// Bytes of the tensors that the job reads.
+    fn bytes(&self) -> u64 {
+        match &self.outcome {
+            Outcome::Written(summary) => summary.bytes_before(),
+            Outcome::Kept(_) => 0,
+        }
+    }
 }
 
 impl Collection {
@@ -55,18 +64,14 @@ impl Collection {
     ) -> Result<Summary, FileError> {
         self.check_output(output, run)?;
         let staging = unfinished(output);
-        let plan = |member: &'_ Member| job(member, &target(&staging, member), run.clone().plan());
         let mut planned = Vec::new();
         for member in &self.members {
-            let outcome = match member.is_read {
-                true => plan(member)?,
-                false => Outcome::Kept("no .safetensors files".to_owned()),
+            let outcome = if member.is_read {
+                job(member, &target(&staging, member), run.clone().plan())?
+            } else {
+                Outcome::Kept("no .safetensors files".to_owned())
             };
-            let bytes = match &outcome {
-                Outcome::Written(summary) => summary.bytes_before(),
-                Outcome::Kept(_) => 0,
-            };
-            planned.push(Planned { member, outcome, bytes });
+            planned.push(Planned { member, outcome });
         }
         self.check_any(&planned)?;
         if run.dry_run {
@@ -105,11 +110,12 @@ impl Collection {
         job: &impl Fn(&Member, &Path, RunOptions) -> Result<Outcome, FileError>,
         output: Option<&Path>,
     ) -> Result<Summary, FileError> {
-        let total: u64 = planned.iter().map(|planned| planned.bytes).sum();
+        let total: u64 = planned.iter().map(Planned::bytes).sum();
         let (mut all, mut before) = (Summary::default(), 0);
-        for Planned { member, outcome, bytes } in planned {
+        for part in planned {
+            let (member, bytes) = (part.member, part.bytes());
             let target = target(staging, member);
-            match outcome {
+            match &part.outcome {
                 Outcome::Kept(reason) => {
                     let files = SideFiles::whole(&member.path)?;
                     all.copied += files.count();
@@ -118,7 +124,7 @@ impl Collection {
                     all.notes.push(format!("`{label}` is copied as it is: {reason}"));
                 }
                 Outcome::Written(_) => {
-                    let watch = run.watch.as_ref().map(|watch| watch.part(before, *bytes, total));
+                    let watch = run.watch.as_ref().map(|watch| watch.part(before, bytes, total));
                     if let Outcome::Written(done) = job(member, &target, run.clone().watch(watch))? {
                         self.join(&mut all, member, done);
                     }
@@ -177,7 +183,7 @@ impl Collection {
     /// Refuses a job that has nothing to do.
     fn check_any(&self, planned: &[Planned<'_>]) -> Result<(), FileError> {
         let mut reasons = Vec::new();
-        for Planned { member, outcome, .. } in planned {
+        for Planned { member, outcome } in planned {
             match outcome {
                 Outcome::Written(_) => return Ok(()),
                 Outcome::Kept(reason) => reasons.push(format!("`{}` ({reason})", Short(member.label()))),

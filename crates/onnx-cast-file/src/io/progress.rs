@@ -25,7 +25,7 @@ impl Watch {
         Watch(Arc::new(tell))
     }
 
-    /// The same for a part of the work, with so many bytes before it, of its own and in all. It may count in other units.
+    /// The same for a part of the work: the bytes before it, its own, and those of all parts. It may count in other units.
     pub(crate) fn part(&self, before: u64, own: u64, total: u64) -> Watch {
         let whole = self.clone();
         Watch::stopping(move |done, of| {

@@ -23,6 +23,23 @@ pub(crate) fn codes(name: &str, shape: &[usize]) -> Stored {
     (name.to_owned(), Dtype::F8_E4M3, shape.to_vec(), vec![0x38; shape.iter().product()])
 }
 
+/// The files of a folder, by their paths in it.
+pub(crate) fn files(root: &Path) -> Vec<String> {
+    let (mut found, mut folders) = (Vec::new(), vec![root.to_owned()]);
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).expect("the folder") {
+            let path = entry.expect("an entry").path();
+            if path.is_dir() {
+                folders.push(path);
+            } else {
+                found.push(path.strip_prefix(root).expect("within").display().to_string());
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
 /// A folder of its own with a checkpoint in it.
 pub(crate) struct Folder(pub(crate) tempfile::TempDir);
 

@@ -86,7 +86,7 @@ unsafe impl Isa for Portable {
                 match to_hub.to {
                     DataType::Uint8 => staged::run::<u8, D>(hub, dst, len, &context.rules),
                     DataType::Int8 => staged::run::<i8, D>(hub, dst, len, &context.rules),
-                    other => unreachable!("{other} is no hub"),
+                    other => unreachable!("values do not go by way of {other}"),
                 }
             }
         });

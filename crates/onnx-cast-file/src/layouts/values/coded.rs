@@ -1,9 +1,9 @@
 //! Weights whose owners have arithmetic of their own: bitsandbytes, MLX and torchao.
 //!
 //! Blocks follow each other through the whole tensor, whatever its rows, each with a scale, so that a part needs only
-//! the scales of its blocks. bitsandbytes multiplies an entry of a table, or an integer, by the scale. MLX and
-//! torchao multiply an integer, round to the type of the scales, add a bias and round again. The loops are compiled for several
-//! instruction sets, of which `dispatch` takes the processor's.
+//! the scales of its blocks. bitsandbytes multiplies an entry of a table, or an integer, by the scale. MLX and torchao
+//! multiply an integer, round to the type of the scales, add a bias and round again. The loops are compiled for several
+//! instruction sets, of which `level` names one.
 //!
 //! Of 4 bits or fewer, a block has at most 16 different values: these are computed, and each element looks its own up.
 
