@@ -14,7 +14,7 @@ mod rule;
 mod scaled;
 
 use crate::decimal::{Decimal, ratio};
-use crate::value::{self, Element, Value, apply, convert, hex, value_of};
+use crate::value::{self, Element, ExactValue, apply, convert, hex, value_of};
 use anyhow::{Context, Result, anyhow, bail};
 use num_bigint::BigInt;
 use onnx_cast::{Cast, CastError, CastOptions, DataType, FloatFormat, Kind, Operator, RoundMode};
@@ -49,13 +49,13 @@ pub struct Request<'a> {
 pub(crate) struct Side {
     pub(crate) data_type: DataType,
     pub(crate) element: Element,
-    pub(crate) value: Value,
+    pub(crate) value: ExactValue,
 }
 
 /// A value of the target type beside the source's.
 #[derive(Debug)]
 pub(crate) struct Neighbour {
-    pub(crate) value: Value,
+    pub(crate) value: ExactValue,
     /// The code; `None` where the integer lies outside the type's range.
     pub(crate) code: Option<u64>,
     pub(crate) distance: Decimal,
@@ -118,7 +118,7 @@ impl Explanation {
 }
 
 /// How far one value is from another, where both are numbers.
-fn error_between(before: &Value, after: &Value) -> Option<Error> {
+fn error_between(before: &ExactValue, after: &ExactValue) -> Option<Error> {
     let (before, after) = (before.number()?, after.number()?);
     let absolute = (after - before).abs();
     let relative = (!before.is_zero()).then(|| ratio(&absolute, before));
@@ -195,7 +195,7 @@ fn read_source(text: &str, from: DataType, notes: &mut Vec<String>) -> Result<Si
         if bits {
             bail!("bits like `{}` need a source type, which says whose they are", Short(text));
         }
-        let value = Value::from_text(text).map_err(|error| match error.downcast_ref::<CastError>() {
+        let value = ExactValue::from_text(text).map_err(|error| match error.downcast_ref::<CastError>() {
             Some(CastError::Text { text, .. }) => anyhow!("`{text}` is not a number"),
             _ => error,
         })?;
@@ -218,7 +218,7 @@ fn read_source(text: &str, from: DataType, notes: &mut Vec<String>) -> Result<Si
             _ => error,
         })?;
     let value = value_of(from, &element)?;
-    if let (Ok(written), Element::Code(code)) = (Value::from_text(text), &element)
+    if let (Ok(written), Element::Code(code)) = (ExactValue::from_text(text), &element)
         && written.number() != value.number()
     {
         notes.push(format!("`{}` as {from} is {} ({})", Short(text), value.readable(), hex(from, *code)));
@@ -321,7 +321,7 @@ fn integer_neighbours(to: DataType, number: &Decimal) -> Result<Neighbours> {
         };
         let integer = Decimal::from(integer);
         let distance = (&integer - number).abs();
-        Ok(Neighbour { value: Value::Number { number: integer, minus_zero: false }, code, distance })
+        Ok(Neighbour { value: ExactValue::Number { number: integer, minus_zero: false }, code, distance })
     };
     let below = neighbour(if exact { &floor - 1 } else { floor.clone() })?;
     let above = neighbour(&floor + 1)?;
@@ -394,8 +394,8 @@ mod tests {
                 let towards_zero = if source.is_negative() { above } else { below };
                 assert!(chosen(explanation, towards_zero).is_some(), "{case}");
             }
-            "overflow-to-infinity" => assert!(matches!(result, Value::Infinity { .. }), "{case}"),
-            "overflow-to-nan" | "infinity-to-nan" => assert!(matches!(result, Value::Nan { .. }), "{case}"),
+            "overflow-to-infinity" => assert!(matches!(result, ExactValue::Infinity { .. }), "{case}"),
+            "overflow-to-nan" | "infinity-to-nan" => assert!(matches!(result, ExactValue::Nan { .. }), "{case}"),
             "overflow-saturates" | "infinity-saturates" | "out-of-range-saturates" | "underflow-saturates" => {
                 assert!(
                     below.is_none() || above.is_none() || explanation.result.data_type.float_format().is_none(),

@@ -1,7 +1,7 @@
 //! The table of types, for people and for machines. All of it is derived from the library's type table.
 
 use crate::decimal::{Decimal, binary};
-use crate::value::{Element, Value, as_double, convert, hex, integer_range, value_of};
+use crate::value::{Element, ExactValue, as_double, convert, hex, integer_range, value_of};
 use anyhow::Result;
 use onnx_cast::ops::Role;
 use onnx_cast::{DataType, FloatFormat, Kind, Nan, Operator};
@@ -183,6 +183,6 @@ fn float_json(data_type: DataType, format: FloatFormat) -> Result<Json> {
 fn limit(data_type: DataType, code: u64) -> Result<Json> {
     let value = value_of(data_type, &Element::Code(code))?;
     let number = value.number().map(Decimal::exact);
-    debug_assert!(matches!(value, Value::Number { .. }));
+    debug_assert!(matches!(value, ExactValue::Number { .. }));
     Ok(json!({ "bits": hex(data_type, code), "value": number }))
 }

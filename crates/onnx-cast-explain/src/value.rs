@@ -9,7 +9,7 @@ use onnx_cast_file::engine::Short;
 
 /// What an element stands for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Value {
+pub(crate) enum ExactValue {
     Nan { negative: bool },
     Infinity { negative: bool },
     Number { number: Decimal, minus_zero: bool },
@@ -22,26 +22,26 @@ pub(crate) enum Element {
     Code(u64),
 }
 
-impl Value {
-    fn from_f64(value: f64) -> Value {
+impl ExactValue {
+    fn from_f64(value: f64) -> ExactValue {
         let negative = value.is_sign_negative();
         if value.is_nan() {
-            Value::Nan { negative }
+            ExactValue::Nan { negative }
         } else if value.is_infinite() {
-            Value::Infinity { negative }
+            ExactValue::Infinity { negative }
         } else {
-            Value::Number { number: Decimal::from_f64(value), minus_zero: negative && value == 0.0 }
+            ExactValue::Number { number: Decimal::from_f64(value), minus_zero: negative && value == 0.0 }
         }
     }
 
     /// What a text stands for, where the library takes it as a number (or, for bool, as `true` or `false`).
-    pub(crate) fn from_text(text: &str) -> Result<Value> {
+    pub(crate) fn from_text(text: &str) -> Result<ExactValue> {
         // The library allows all of C's white space, the vertical tab too.
         let word = text.trim_matches(|c: char| c.is_ascii_whitespace() || c == '\x0b');
         if let Some(truth) = ["false", "true"].iter().position(|known| word.eq_ignore_ascii_case(known)) {
-            return Ok(Value::Number { number: BigInt::from(truth).into(), minus_zero: false });
+            return Ok(ExactValue::Number { number: BigInt::from(truth).into(), minus_zero: false });
         }
-        let rounded = Value::from_f64(as_double(DataType::String, &Element::Text(text.to_owned()))?);
+        let rounded = ExactValue::from_f64(as_double(DataType::String, &Element::Text(text.to_owned()))?);
         // Infinity may be what became of a number too large for a double; only the word is infinity.
         if word.trim_start_matches(['+', '-']).starts_with(|c: char| c.is_ascii_alphabetic()) {
             return Ok(rounded);
@@ -49,30 +49,30 @@ impl Value {
         let number =
             Decimal::from_text(word).ok_or_else(|| anyhow!("`{}` is too long to be written out", Short(text)))?;
         let minus_zero = number.is_zero() && word.starts_with('-');
-        Ok(Value::Number { number, minus_zero })
+        Ok(ExactValue::Number { number, minus_zero })
     }
 
     pub(crate) fn number(&self) -> Option<&Decimal> {
         match self {
-            Value::Number { number, .. } => Some(number),
+            ExactValue::Number { number, .. } => Some(number),
             _ => None,
         }
     }
 
     pub(crate) fn is_negative(&self) -> bool {
         match self {
-            Value::Nan { negative } | Value::Infinity { negative } => *negative,
-            Value::Number { number, minus_zero } => number.is_negative() || *minus_zero,
+            ExactValue::Nan { negative } | ExactValue::Infinity { negative } => *negative,
+            ExactValue::Number { number, minus_zero } => number.is_negative() || *minus_zero,
         }
     }
 
     fn show(&self, digits: impl Fn(&Decimal) -> String) -> String {
         match self {
-            Value::Nan { .. } => "NaN".to_owned(),
-            Value::Infinity { negative: false } => "INF".to_owned(),
-            Value::Infinity { negative: true } => "-INF".to_owned(),
-            Value::Number { minus_zero: true, .. } => "-0".to_owned(),
-            Value::Number { number, .. } => digits(number),
+            ExactValue::Nan { .. } => "NaN".to_owned(),
+            ExactValue::Infinity { negative: false } => "INF".to_owned(),
+            ExactValue::Infinity { negative: true } => "-INF".to_owned(),
+            ExactValue::Number { minus_zero: true, .. } => "-0".to_owned(),
+            ExactValue::Number { number, .. } => digits(number),
         }
     }
 
@@ -123,12 +123,12 @@ pub(crate) fn element_of(tensor: Tensor) -> Element {
 }
 
 /// What an element stands for, exactly.
-pub(crate) fn value_of(data_type: DataType, element: &Element) -> Result<Value> {
+pub(crate) fn value_of(data_type: DataType, element: &Element) -> Result<ExactValue> {
     match (element, data_type.info().kind) {
-        (Element::Text(text), _) => Value::from_text(text),
-        (Element::Code(_), Kind::Float(_)) => Ok(Value::from_f64(as_double(data_type, element)?)),
+        (Element::Text(text), _) => ExactValue::from_text(text),
+        (Element::Code(_), Kind::Float(_)) => Ok(ExactValue::from_f64(as_double(data_type, element)?)),
         (Element::Code(_), _) => match convert(data_type, DataType::String, element)? {
-            Element::Text(digits) => Value::from_text(&digits),
+            Element::Text(digits) => ExactValue::from_text(&digits),
             Element::Code(_) => Err(anyhow!("a cast to string gave no text")),
         },
     }

@@ -8,7 +8,7 @@ use crate::rope::{CastElements, ElementSource};
 use crate::tree::{Attribute, Graph, Node};
 use onnx_cast::{DataType, Strings};
 use onnx_cast_file::engine::pb;
-use onnx_cast_file::engine::wire::{self, Value, last};
+use onnx_cast_file::engine::wire::{self, FieldValue, last};
 use std::collections::HashMap;
 
 /// A constant of the model.
@@ -116,14 +116,14 @@ impl<'a> ConstantValue<'a> {
         let message = value.message;
         Ok(match value.name {
             _ if value.refers => None,
-            "value" => last(message, attribute::T, Value::bytes)?.map(ConstantValue::Tensor),
-            "sparse_value" => last(message, attribute::SPARSE_TENSOR, Value::bytes)?.map(ConstantValue::Sparse),
+            "value" => last(message, attribute::T, FieldValue::bytes)?.map(ConstantValue::Tensor),
+            "sparse_value" => last(message, attribute::SPARSE_TENSOR, FieldValue::bytes)?.map(ConstantValue::Sparse),
             "value_float" => {
-                let word = last(message, attribute::F, Value::word)?.unwrap_or_default();
+                let word = last(message, attribute::F, FieldValue::word)?.unwrap_or_default();
                 Some(ConstantValue::Numbers(DataType::Float, vec![], word.to_vec()))
             }
             "value_int" => {
-                let value = last(message, attribute::I, Value::int)?.unwrap_or(0);
+                let value = last(message, attribute::I, FieldValue::int)?.unwrap_or(0);
                 Some(ConstantValue::Numbers(DataType::Int64, vec![], value.to_le_bytes().to_vec()))
             }
             "value_floats" => {
@@ -136,7 +136,7 @@ impl<'a> ConstantValue<'a> {
                 Some(ConstantValue::Numbers(DataType::Int64, vec![words.len()], words.concat()))
             }
             "value_string" => {
-                let string = last(message, attribute::S, Value::bytes)?.unwrap_or_default();
+                let string = last(message, attribute::S, FieldValue::bytes)?.unwrap_or_default();
                 Some(ConstantValue::Strings(vec![], [string].iter().collect()))
             }
             "value_strings" => {

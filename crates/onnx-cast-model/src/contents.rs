@@ -16,7 +16,7 @@ use crate::types::agreed::AgreedBody;
 use onnx_cast::DataType;
 use onnx_cast_file::Format;
 use onnx_cast_file::engine::onnx::{entry, tensor};
-use onnx_cast_file::engine::wire::{Fields, Value, last};
+use onnx_cast_file::engine::wire::{FieldValue, Fields, last};
 use onnx_cast_file::engine::{Input, Items, Location, SourceData, StoredTensor};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -102,13 +102,13 @@ pub(crate) fn imports(message: &[u8]) -> Result<(Vec<(String, i64)>, Vec<(String
     for field in Fields::new(message) {
         let field = field?;
         match (field.number, field.value) {
-            (model::OPSET_IMPORT, Value::Bytes(import)) => {
+            (model::OPSET_IMPORT, FieldValue::Bytes(import)) => {
                 opsets.push((
                     text(import, opset::DOMAIN)?.to_owned(),
-                    last(import, opset::VERSION, Value::int)?.unwrap_or(0),
+                    last(import, opset::VERSION, FieldValue::int)?.unwrap_or(0),
                 ));
             }
-            (model::METADATA_PROPS, Value::Bytes(pair)) => {
+            (model::METADATA_PROPS, FieldValue::Bytes(pair)) => {
                 metadata.push((text(pair, entry::KEY)?.to_owned(), text(pair, entry::VALUE)?.to_owned()));
             }
             _ => {}
@@ -146,7 +146,7 @@ impl<'a> Survey<'a> {
         }
         for message in graph.sparse_initializers() {
             let message = message?;
-            let values = last(message, sparse::VALUES, Value::bytes)?.unwrap_or_default();
+            let values = last(message, sparse::VALUES, FieldValue::bytes)?.unwrap_or_default();
             self.sparse(&within(&path, text(values, tensor::NAME)?), message)?;
         }
         for (index, node) in graph.nodes.iter().enumerate() {
@@ -184,7 +184,7 @@ impl<'a> Survey<'a> {
     /// Lists the two tensors that a sparse one consists of.
     fn sparse(&mut self, name: &str, message: &'a [u8]) -> Result<(), ModelError> {
         for (number, part) in [(sparse::VALUES, "values"), (sparse::INDICES, "indices")] {
-            if let Some(tensor) = last(message, number, Value::bytes)? {
+            if let Some(tensor) = last(message, number, FieldValue::bytes)? {
                 self.constant(name, Constant::of_tensor(part, tensor, self.files)?)?;
             }
         }

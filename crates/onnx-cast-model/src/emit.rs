@@ -11,7 +11,7 @@ use crate::messages::{attribute, function, graph, model, node, of_type, opset, v
 use crate::rope::Rope;
 use crate::tree::{Attribute, Document, Graph, Node, default_opset};
 use onnx_cast::DataType;
-use onnx_cast_file::engine::wire::{self, Field, Fields, Value};
+use onnx_cast_file::engine::wire::{self, Field, FieldValue, Fields};
 use std::collections::HashMap;
 
 pub(crate) use layout::Layout;
@@ -81,13 +81,13 @@ impl<'a> Emitter<'a, '_> {
         let mut imported = false;
         let (mut rope, _) = self.walk(self.rope(), document.bytes, |this, rope, field| {
             let changed = match (field.number, field.value) {
-                (model::IR_VERSION, Value::Varint(_)) => {
+                (model::IR_VERSION, FieldValue::Varint(_)) => {
                     let Some(version) = this.edits.ir_version else { return Ok(FieldEdit::Kept) };
                     rope.put_int(model::IR_VERSION, version);
                     return Ok(FieldEdit::Gone);
                 }
-                (model::GRAPH, Value::Bytes(_)) => this.graph(&document.graph)?,
-                (model::FUNCTIONS, Value::Bytes(_)) => {
+                (model::GRAPH, FieldValue::Bytes(_)) => this.graph(&document.graph)?,
+                (model::FUNCTIONS, FieldValue::Bytes(_)) => {
                     let Some((place, function)) = functions.next() else { return Ok(FieldEdit::Kept) };
                     let message = this.graph(function)?;
                     if !this.edits.copies.iter().any(|copy| copy.function == place) {
@@ -100,7 +100,7 @@ impl<'a> Emitter<'a, '_> {
                     this.copies(place, function, rope)?;
                     return Ok(FieldEdit::Gone);
                 }
-                (model::OPSET_IMPORT, Value::Bytes(import)) => {
+                (model::OPSET_IMPORT, FieldValue::Bytes(import)) => {
                     imported = true;
                     this.import(import)?
                 }
@@ -180,7 +180,7 @@ impl<'a> Emitter<'a, '_> {
         }
         let mut places: HashMap<u32, usize> = HashMap::new();
         let (mut rope, mut changed) = self.walk(start, tree.message, |this, rope, field| {
-            let Value::Bytes(bytes) = field.value else { return Ok(FieldEdit::Kept) };
+            let FieldValue::Bytes(bytes) = field.value else { return Ok(FieldEdit::Kept) };
             let place = places.entry(field.number).or_default();
             let at = *place;
             *place += 1;
@@ -231,7 +231,9 @@ impl<'a> Emitter<'a, '_> {
         rope: &mut Rope<'a>,
         field: &Field<'a>,
     ) -> Result<FieldEdit<'a>, ModelError> {
-        let (Some(node), Value::Bytes(message)) = (tree.nodes.get(at), field.value) else { return Ok(FieldEdit::Gone) };
+        let (Some(node), FieldValue::Bytes(message)) = (tree.nodes.get(at), field.value) else {
+            return Ok(FieldEdit::Gone);
+        };
         let nothing = NodeEdit::default();
         let change = edit.nodes.get(&at).unwrap_or(&nothing);
         let first = if at == 0 { &edit.first[..] } else { &[] };
@@ -289,7 +291,9 @@ impl<'a> Emitter<'a, '_> {
                 rope.put_bytes(value_info::NAME, name.as_bytes());
                 Ok(FieldEdit::Gone)
             }
-            (value_info::TYPE, Value::Bytes(of_type)) => Ok(FieldEdit::Replaced(this.of_type(of_type, data_type)?)),
+            (value_info::TYPE, FieldValue::Bytes(of_type)) => {
+                Ok(FieldEdit::Replaced(this.of_type(of_type, data_type)?))
+            }
             _ => Ok(FieldEdit::Kept),
         })?;
         Ok(rope)
@@ -305,7 +309,7 @@ impl<'a> Emitter<'a, '_> {
             let (inner, _) = this.walk(this.rope(), field.value.bytes().unwrap_or_default(), |this, rope, field| {
                 match field.value {
                     _ if field.number != of_type::ELEM_TYPE => return Ok(FieldEdit::Kept),
-                    Value::Bytes(inner) if !is_tensor => {
+                    FieldValue::Bytes(inner) if !is_tensor => {
                         return Ok(FieldEdit::Replaced(this.of_type(inner, data_type)?));
                     }
                     _ => rope.put_int(of_type::ELEM_TYPE, data_type.onnx() as u64),
@@ -326,16 +330,16 @@ impl<'a> Emitter<'a, '_> {
         let (mut inputs, mut outputs, mut attributes) = (0.., 0.., tree.attributes.iter().enumerate());
         let (mut rope, mut changed) = self.walk(self.rope(), message, |this, rope, field| {
             let name = match (field.number, field.value) {
-                (node::INPUT, Value::Bytes(_)) => {
+                (node::INPUT, FieldValue::Bytes(_)) => {
                     let at = inputs.next().unwrap_or_default();
                     if edit.input_count.is_some_and(|count| at >= count) {
                         return Ok(FieldEdit::Gone);
                     }
                     edit.inputs.get(&at)
                 }
-                (node::OUTPUT, Value::Bytes(_)) => outputs.next().and_then(|at| edit.outputs.get(&at)),
+                (node::OUTPUT, FieldValue::Bytes(_)) => outputs.next().and_then(|at| edit.outputs.get(&at)),
                 (node::OP_TYPE, _) => edit.op_type.as_ref(),
-                (node::ATTRIBUTE, Value::Bytes(_)) => {
+                (node::ATTRIBUTE, FieldValue::Bytes(_)) => {
                     let Some((at, attribute)) = attributes.next() else { return Ok(FieldEdit::Kept) };
                     return Ok(match (&edit.value, edit.attributes.get(&at)) {
                         // The one attribute of a Constant is its value.
@@ -374,9 +378,9 @@ impl<'a> Emitter<'a, '_> {
         let mut graphs = tree.graphs.iter();
         let (rope, changed) = self.walk(self.rope(), tree.message, |this, _, field| {
             let message = match (field.number, field.value) {
-                (attribute::G | attribute::GRAPHS, Value::Bytes(_)) => this.next_graph(&mut graphs)?,
+                (attribute::G | attribute::GRAPHS, FieldValue::Bytes(_)) => this.next_graph(&mut graphs)?,
                 // Of other nodes than Constant, readers expect no tensor elsewhere that was not there before.
-                (attribute::T | attribute::TENSORS, Value::Bytes(bytes)) => this.kept(bytes, !constant)?,
+                (attribute::T | attribute::TENSORS, FieldValue::Bytes(bytes)) => this.kept(bytes, !constant)?,
                 _ => None,
             };
             Ok(message.into())

@@ -12,7 +12,7 @@ use onnx_cast::DataType;
 use onnx_cast_file::engine::onnx::{entry, tensor};
 use onnx_cast_file::engine::outline::{Backing, Outline};
 use onnx_cast_file::engine::pb::{self, Storage};
-use onnx_cast_file::engine::wire::{Value, all_bytes, last};
+use onnx_cast_file::engine::wire::{FieldValue, all_bytes, last};
 use onnx_cast_file::engine::{Short, Source, TensorText, folder_of, fs, links};
 use onnx_cast_file::{InputFile, Invalid, IoError, Wording};
 use std::collections::HashMap;
@@ -36,8 +36,8 @@ impl Reference {
         let (mut location, mut offset, mut length) = (None, 0, None);
         for bytes in all_bytes(message, tensor::EXTERNAL_DATA) {
             let bytes = bytes?;
-            let key = last(bytes, entry::KEY, Value::bytes)?.unwrap_or_default();
-            let value = utf8(last(bytes, entry::VALUE, Value::bytes)?.unwrap_or_default())?;
+            let key = last(bytes, entry::KEY, FieldValue::bytes)?.unwrap_or_default();
+            let value = utf8(last(bytes, entry::VALUE, FieldValue::bytes)?.unwrap_or_default())?;
             let number = |key| {
                 let wrong = |_| refused(format!("{key} `{}` of external data is not a number", Short(value)));
                 value.parse().map_err(wrong)
@@ -74,7 +74,7 @@ fn of_tensor(error: ModelError, message: &[u8]) -> ModelError {
 
 /// A tensor's name for an error.
 pub(crate) fn tensor_name(message: &[u8]) -> String {
-    let name = last(message, tensor::NAME, Value::bytes).ok().flatten().unwrap_or_default();
+    let name = last(message, tensor::NAME, FieldValue::bytes).ok().flatten().unwrap_or_default();
     String::from_utf8_lossy(name).into_owned()
 }
 
@@ -237,5 +237,5 @@ pub(crate) fn is_beside(message: &[u8]) -> bool {
 
 /// Whether a TensorProto has its elements elsewhere.
 pub(crate) fn is_external(message: &[u8]) -> bool {
-    last(message, tensor::DATA_LOCATION, Value::varint).is_ok_and(|location| location == Some(1))
+    last(message, tensor::DATA_LOCATION, FieldValue::varint).is_ok_and(|location| location == Some(1))
 }

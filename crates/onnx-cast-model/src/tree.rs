@@ -9,7 +9,7 @@ use attribute::kind;
 use onnx_cast::DataType;
 use onnx_cast::ops::{self, AttributeValue};
 use onnx_cast_file::engine::Short;
-use onnx_cast_file::engine::wire::{Fields, Value, WireError, all_bytes, last};
+use onnx_cast_file::engine::wire::{FieldValue, Fields, WireError, all_bytes, last};
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
@@ -118,7 +118,7 @@ impl<'a> Node<'a> {
     /// The type that the attribute `to` tells, if it does.
     pub(crate) fn target(&self) -> Option<DataType> {
         let to = self.attribute("to").filter(|to| !to.refers)?;
-        last(to.message, attribute::I, Value::int).ok()?.and_then(DataType::from_onnx)
+        last(to.message, attribute::I, FieldValue::int).ok()?.and_then(DataType::from_onnx)
     }
 
     /// What patterns and decisions call it: its name, or where it has none, that of its first output.
@@ -160,7 +160,7 @@ impl<'a> Node<'a> {
 impl<'a> Attribute<'a> {
     /// The integer that it holds; 0 where it holds none.
     pub(crate) fn int(&self) -> i64 {
-        last(self.message, attribute::I, Value::int).ok().flatten().unwrap_or(0)
+        last(self.message, attribute::I, FieldValue::int).ok().flatten().unwrap_or(0)
     }
 
     /// The attribute of the function around that it stands for.
@@ -173,9 +173,11 @@ impl<'a> Attribute<'a> {
         let value = match self.kind {
             _ if self.refers => AttributeValue::Other,
             // A field that is not there has the value 0, or no bytes.
-            kind::INT => AttributeValue::Int(last(self.message, attribute::I, Value::int).ok().flatten().unwrap_or(0)),
+            kind::INT => {
+                AttributeValue::Int(last(self.message, attribute::I, FieldValue::int).ok().flatten().unwrap_or(0))
+            }
             kind::STRING => {
-                let bytes = last(self.message, attribute::S, Value::bytes).ok().flatten();
+                let bytes = last(self.message, attribute::S, FieldValue::bytes).ok().flatten();
                 AttributeValue::String(bytes.unwrap_or_default())
             }
             _ => AttributeValue::Other,
@@ -246,7 +248,7 @@ impl<'a> Document<'a> {
         let sparse_parts = |message: &'a [u8], tensors: &mut Vec<_>| {
             for field in Fields::new(message) {
                 let field = field?;
-                if let (sparse::VALUES | sparse::INDICES, Value::Bytes(part)) = (field.number, field.value) {
+                if let (sparse::VALUES | sparse::INDICES, FieldValue::Bytes(part)) = (field.number, field.value) {
                     tensors.push((part, true));
                 }
             }
@@ -261,8 +263,10 @@ impl<'a> Document<'a> {
                 for field in Fields::new(attribute.message) {
                     let field = field?;
                     match (field.number, field.value) {
-                        (attribute::T | attribute::TENSORS, Value::Bytes(message)) => tensors.push((message, false)),
-                        (attribute::SPARSE_TENSOR | attribute::SPARSE_TENSORS, Value::Bytes(message)) => {
+                        (attribute::T | attribute::TENSORS, FieldValue::Bytes(message)) => {
+                            tensors.push((message, false))
+                        }
+                        (attribute::SPARSE_TENSOR | attribute::SPARSE_TENSORS, FieldValue::Bytes(message)) => {
                             sparse_parts(message, &mut tensors)?;
                         }
                         _ => {}

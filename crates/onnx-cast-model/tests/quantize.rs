@@ -1,7 +1,7 @@
 //! Are the weights of models quantized along the axes by which operators read them, and by blocks of any size?
 
 use onnx_cast::{DataType, LinearScale, Tensor, TensorView};
-use onnx_cast_file::engine::wire::{Value, all_bytes, last};
+use onnx_cast_file::engine::wire::{FieldValue, all_bytes, last};
 use onnx_cast_file::{Granularity, ModelForm, QuantizeRequest, RunOptions, Summary};
 use onnx_cast_model::{dequantize, quantize};
 use std::collections::HashMap;
@@ -36,10 +36,10 @@ fn quantized(folder: &Path, to: &str, change: impl Fn(QuantizeRequest) -> Quanti
 /// The initializers of a model by name: their dims, and their bytes.
 fn initializers(path: &Path) -> HashMap<String, Vec<u8>> {
     let model = fs::read(path).expect("a model");
-    let graph = last(&model, 7, Value::bytes).expect("a message").expect("a graph");
+    let graph = last(&model, 7, FieldValue::bytes).expect("a message").expect("a graph");
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).expect("text");
     let tensor = |message: &[u8]| {
-        let field = |number| last(message, number, Value::bytes).expect("a message").unwrap_or_default();
+        let field = |number| last(message, number, FieldValue::bytes).expect("a message").unwrap_or_default();
         (text(field(8)), field(9).to_vec())
     };
     all_bytes(graph, 5).map(|message| tensor(message.expect("a message"))).collect()

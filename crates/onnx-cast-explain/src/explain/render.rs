@@ -3,7 +3,7 @@
 use super::fields::{Field, fields};
 use super::{End, Explanation, Neighbour, Neighbours, Scaled, Side, integer_limits};
 use crate::decimal::Quotient;
-use crate::value::{Element, Value, hex};
+use crate::value::{Element, ExactValue, hex};
 use anyhow::Result;
 use onnx_cast_file::engine::Short;
 use serde_json::{Map, json};
@@ -72,9 +72,11 @@ pub(super) fn error_text(explanation: &Explanation) -> String {
             let relative = error.relative.as_ref().map_or(String::new(), |relative| format!(", relative {relative}"));
             format!("{}{relative}", error.absolute.readable())
         }
-        (None, Value::Nan { .. }, Value::Nan { .. }) => "none".to_owned(),
-        (None, Value::Infinity { negative: from }, Value::Infinity { negative: to }) if from == to => "none".to_owned(),
-        (None, Value::Nan { .. }, _) | (None, _, Value::Nan { .. }) => "not a number".to_owned(),
+        (None, ExactValue::Nan { .. }, ExactValue::Nan { .. }) => "none".to_owned(),
+        (None, ExactValue::Infinity { negative: from }, ExactValue::Infinity { negative: to }) if from == to => {
+            "none".to_owned()
+        }
+        (None, ExactValue::Nan { .. }, _) | (None, _, ExactValue::Nan { .. }) => "not a number".to_owned(),
         (None, ..) => "infinite".to_owned(),
     }
 }

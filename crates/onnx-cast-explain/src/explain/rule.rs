@@ -2,7 +2,7 @@
 
 use super::{Neighbour, Neighbours, Side, integer_limits};
 use crate::decimal::Decimal;
-use crate::value::{Element, Value, value_of};
+use crate::value::{Element, ExactValue, value_of};
 use anyhow::{Result, bail};
 use num_bigint::BigInt;
 use onnx_cast::{DataType, FloatFormat, Kind, Nan, RoundMode};
@@ -57,8 +57,8 @@ fn printed(source: &Side) -> Result<Rule> {
 
 fn truth(source: &Side) -> Result<Rule> {
     match &source.value {
-        Value::Number { number, .. } if number.is_zero() => rule("zero-is-false", "zero of either sign is false"),
-        Value::Number { .. } => rule("nonzero-is-true", "every number but zero is true"),
+        ExactValue::Number { number, .. } if number.is_zero() => rule("zero-is-false", "zero of either sign is false"),
+        ExactValue::Number { .. } => rule("nonzero-is-true", "every number but zero is true"),
         _ => rule("nonzero-is-true", "everything but zero is true, NaN and infinities too"),
     }
 }
@@ -66,35 +66,37 @@ fn truth(source: &Side) -> Result<Rule> {
 fn float(format: FloatFormat, source: &Side, result: &Side, around: &Neighbours, settings: Settings) -> Result<Rule> {
     let to = result.data_type;
     match &source.value {
-        Value::Nan { .. } => nan_to_float(format, to, settings),
-        Value::Infinity { .. } => match result.value {
-            Value::Infinity { .. } => rule("infinity", "infinity stays infinity"),
-            Value::Nan { .. } if settings.saturate => rule(
+        ExactValue::Nan { .. } => nan_to_float(format, to, settings),
+        ExactValue::Infinity { .. } => match result.value {
+            ExactValue::Infinity { .. } => rule("infinity", "infinity stays infinity"),
+            ExactValue::Nan { .. } if settings.saturate => rule(
                 "infinity-to-nan",
                 format!(
                     "Cast-19 to Cast-23 turn an infinity to NaN in {to}, even where they saturate (Cast-24 on: its largest value)"
                 ),
             ),
-            Value::Nan { .. } => rule("infinity-to-nan", format!("saturate is false and {to} has no infinity: NaN")),
-            Value::Number { .. } if format.nan == Nan::None => {
+            ExactValue::Nan { .. } => {
+                rule("infinity-to-nan", format!("saturate is false and {to} has no infinity: NaN"))
+            }
+            ExactValue::Number { .. } if format.nan == Nan::None => {
                 rule("infinity-saturates", format!("{to} has neither infinity nor NaN: its largest value of that sign"))
             }
-            Value::Number { .. } => {
+            ExactValue::Number { .. } => {
                 rule("infinity-saturates", "saturate is true: an infinity gives the largest value of that sign")
             }
         },
-        Value::Number { number, .. } if number.is_zero() => {
+        ExactValue::Number { number, .. } if number.is_zero() => {
             match (source.value.is_negative(), result.value.is_negative()) {
                 (true, false) => rule("zero", format!("zero is exact; {to} has no -0")),
                 _ => rule("zero", "zero is exact, and keeps its sign"),
             }
         }
-        Value::Number { number, .. } => match &result.value {
-            Value::Number { number: rounded, .. } if rounded == number => {
+        ExactValue::Number { number, .. } => match &result.value {
+            ExactValue::Number { number: rounded, .. } if rounded == number => {
                 let how = if is_subnormal(to, format, rounded)? { " (as a subnormal)" } else { "" };
                 rule("exact", format!("{to} holds the value exactly{how}: nothing is rounded"))
             }
-            Value::Number { number: rounded, .. } if beyond(to, format, number)? => {
+            ExactValue::Number { number: rounded, .. } if beyond(to, format, number)? => {
                 let why = if format.nan == Nan::None {
                     format!("{to} has neither infinity nor NaN, so it always saturates:")
                 } else {
@@ -105,12 +107,12 @@ fn float(format: FloatFormat, source: &Side, result: &Side, around: &Neighbours,
                     format!("out of range, and {why} the largest of its sign, {}", rounded.readable()),
                 )
             }
-            Value::Number { number: rounded, .. } => nearest(to, format, number, rounded, around),
-            Value::Infinity { .. } => {
+            ExactValue::Number { number: rounded, .. } => nearest(to, format, number, rounded, around),
+            ExactValue::Infinity { .. } => {
                 let why = if to.obeys_saturate() { "out of range and saturate is false" } else { "out of range" };
                 rule("overflow-to-infinity", format!("{why}: rounded, it lies past the largest value: infinity"))
             }
-            Value::Nan { .. } => {
+            ExactValue::Nan { .. } => {
                 rule("overflow-to-nan", format!("out of range, saturate is false, and {to} has no infinity: NaN"))
             }
         },
@@ -200,14 +202,14 @@ fn scale(source: &Side, result: &Side, around: &Neighbours, settings: Settings) 
         (false, _) => "saturate is false: NaN",
     };
     let number = match &source.value {
-        Value::Nan { .. } => return rule("nan", "NaN stays NaN: float8e8m0 has one code for it"),
-        Value::Infinity { negative: false } => {
+        ExactValue::Nan { .. } => return rule("nan", "NaN stays NaN: float8e8m0 has one code for it"),
+        ExactValue::Infinity { negative: false } => {
             return rule("infinity-saturates", format!("float8e8m0 has no infinity; {}", outcome(false)));
         }
-        Value::Infinity { negative: true } => {
+        ExactValue::Infinity { negative: true } => {
             return rule("not-positive", format!("float8e8m0 has no negative values; {}", outcome(true)));
         }
-        Value::Number { number, .. } => number,
+        ExactValue::Number { number, .. } => number,
     };
     if number.is_zero() {
         return rule("not-positive", format!("float8e8m0 has no zero; {}", outcome(true)));
@@ -238,12 +240,14 @@ fn integer(source: &Side, result: &Side, around: &Neighbours) -> Result<Rule> {
     let to = result.data_type;
     let narrow = to.is_packed();
     let number = match &source.value {
-        Value::Nan { .. } => return rule("nan-to-zero", "NaN gives 0"),
-        Value::Infinity { .. } if narrow => return rule("infinity-to-zero", format!("an infinity gives 0 in {to}")),
-        Value::Infinity { .. } => {
+        ExactValue::Nan { .. } => return rule("nan-to-zero", "NaN gives 0"),
+        ExactValue::Infinity { .. } if narrow => {
+            return rule("infinity-to-zero", format!("an infinity gives 0 in {to}"));
+        }
+        ExactValue::Infinity { .. } => {
             return rule("infinity-saturates", format!("an infinity gives the end of the range of {to}"));
         }
-        Value::Number { number, .. } => number,
+        ExactValue::Number { number, .. } => number,
     };
     if result.value.number() == Some(number) {
         return rule("exact", format!("{to} holds the value exactly"));

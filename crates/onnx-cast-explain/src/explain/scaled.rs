@@ -8,7 +8,7 @@ use super::{
     Explanation, Neighbour, Neighbours, Request, Side, attribute_notes, error_between, neighbours, read_source,
 };
 use crate::decimal::{Decimal, Quotient};
-use crate::value::{Element, Value, as_double, convert, element_of, tensor_of, value_of};
+use crate::value::{Element, ExactValue, as_double, convert, element_of, tensor_of, value_of};
 use anyhow::{Result, anyhow, bail, ensure};
 use onnx_cast::{
     Cast, CastError, CastOptions, DataType, DequantizeLinear, DequantizeOptions, Operator, QuantizeLinear,
@@ -203,12 +203,14 @@ fn integer(source: &Side, result: &Side, zero_point: Option<&Side>) -> Result<(N
     let nothing = Decimal::zero();
     let zero = zero_point.and_then(|side| side.value.number()).unwrap_or(&nothing);
     let quotient = match &source.value {
-        Value::Nan { .. } => return Ok((Neighbours::default(), rule("nan-to-lowest", "NaN gives the lowest value")?)),
-        Value::Infinity { .. } => {
+        ExactValue::Nan { .. } => {
+            return Ok((Neighbours::default(), rule("nan-to-lowest", "NaN gives the lowest value")?));
+        }
+        ExactValue::Infinity { .. } => {
             let text = format!("an infinity gives the end of the range of {to}");
             return Ok((Neighbours::default(), rule("infinity-saturates", text)?));
         }
-        Value::Number { number, .. } => number,
+        ExactValue::Number { number, .. } => number,
     };
     let around = neighbours(to, Some(&(quotient + zero)), source.value.is_negative())?;
     let then = if zero.is_zero() { "" } else { ", to which the zero point is added" };

@@ -9,7 +9,7 @@ use crate::formats::gguf::{self, Blocks, Held};
 use crate::formats::npy::{self, Array};
 use crate::formats::npz::{self, Member};
 use crate::formats::pb::{self, Storage};
-use crate::formats::protobuf::wire::Value;
+use crate::formats::protobuf::wire::FieldValue;
 use crate::formats::safetensors::{self, Entry, FileHead};
 use crate::formats::source::{Items, Source, SourceData};
 use crate::io::fs;
@@ -435,7 +435,7 @@ fn open_pb(file: InputFile) -> Result<Input, FormatError> {
     let outline = pb::outline(&file)?;
     let (name, head, storage) = pb::checked(&outline.bytes).map_err(wrong)?;
     let left = match storage {
-        Storage::Bytes(Some(field)) if matches!(field.value, Value::Left(_)) => outline.value_at(&field),
+        Storage::Bytes(Some(field)) if matches!(field.value, FieldValue::Left(_)) => outline.value_at(&field),
         _ => None,
     };
     let stored = match left {

@@ -10,7 +10,7 @@ use crate::formats::error::{FormatError, Invalid, InvalidKind};
 use crate::formats::limits::MAX_RANK;
 use crate::formats::protobuf::onnx::tensor as field;
 use crate::formats::protobuf::outline::{Backing, Outline, OutlineError, Schema};
-use crate::formats::protobuf::wire::{self, Field, Fields, Value, WireError};
+use crate::formats::protobuf::wire::{self, Field, FieldValue, Fields, WireError};
 use crate::formats::source::{Source, SourceData};
 use crate::io::positional::InputFile;
 use crate::text::ShapeText;
@@ -68,7 +68,7 @@ pub fn parse(message: &[u8]) -> Result<Source<'_>, Invalid> {
     let data = match (storage, &head.stored) {
         (Storage::Bytes(field), _) => match field.map(|field| field.value) {
             None => Ok(SourceData::Bytes(Cow::Borrowed(&[]))),
-            Some(Value::Bytes(raw)) => Ok(SourceData::Bytes(Cow::Borrowed(raw))),
+            Some(FieldValue::Bytes(raw)) => Ok(SourceData::Bytes(Cow::Borrowed(raw))),
             Some(_) => Err(WireError::Kind { kind: wire::LEFT }.into()),
         },
         (Storage::Encoded, stored) => {
@@ -92,7 +92,7 @@ fn named<T>(message: &[u8], read: impl FnOnce(String) -> Result<T, Invalid>) -> 
 fn name(message: &[u8]) -> Result<String, Invalid> {
     let mut name = Ok(String::new());
     for field in Fields::new(message).map_while(Result::ok) {
-        if let (field::NAME, Value::Bytes(bytes)) = (field.number, field.value) {
+        if let (field::NAME, FieldValue::Bytes(bytes)) = (field.number, field.value) {
             name = std::str::from_utf8(bytes)
                 .map(str::to_owned)
                 .map_err(|_| Invalid::new(InvalidKind::Name, "the name is not UTF-8"));
@@ -181,8 +181,8 @@ impl<'a> TensorHead<'a> {
     /// How the elements are stored. Bytes are checked to be as many as type and shape ask for.
     pub fn storage(&self) -> Result<Storage<'a>, Invalid> {
         let len = |field: &Field<'_>| match field.value {
-            Value::Bytes(bytes) => bytes.len() as u64,
-            Value::Left(len) => len,
+            FieldValue::Bytes(bytes) => bytes.len() as u64,
+            FieldValue::Left(len) => len,
             _ => 0,
         };
         let encoded = match self.stored {
@@ -193,7 +193,7 @@ impl<'a> TensorHead<'a> {
             Some((field, only)) => {
                 let words = matches!(field.number, field::FLOAT_DATA | field::DOUBLE_DATA);
                 let want = self.data_type.byte_len(self.len).map(|want| want as u64);
-                let packed = only && matches!(field.value, Value::Bytes(_) | Value::Left(_));
+                let packed = only && matches!(field.value, FieldValue::Bytes(_) | FieldValue::Left(_));
                 !(words && packed && field.number == typed_field(self.data_type) && want == Some(len(&field)))
             }
         };
@@ -226,15 +226,15 @@ pub fn head(message: &[u8]) -> Result<TensorHead<'_>, Invalid> {
         let field = field?;
         match (field.number, field.value) {
             // An enum is an int32 in two's complement of 64 bits.
-            (field::DATA_TYPE, Value::Varint(value)) => data_type = value as i64,
-            (field::DATA_LOCATION, Value::Varint(value)) => location = value,
-            (field::SEGMENT, Value::Bytes(_)) => {
+            (field::DATA_TYPE, FieldValue::Varint(value)) => data_type = value as i64,
+            (field::DATA_LOCATION, FieldValue::Varint(value)) => location = value,
+            (field::SEGMENT, FieldValue::Bytes(_)) => {
                 let what = "a segment of a tensor, which is not supported";
                 return Err(Invalid::new(InvalidKind::Unsupported, what));
             }
             (number, value) if is_storage(number) => {
                 // An empty field is one that is not set; but a string may well be empty.
-                let empty = matches!(value, Value::Bytes([])) && number != field::STRING_DATA;
+                let empty = matches!(value, FieldValue::Bytes([])) && number != field::STRING_DATA;
                 stored = match stored {
                     Some((first, _)) if first.number == number => Some((field, false)),
                     Some((first, _)) if !empty => return Err(several_fields(first.number, number)),

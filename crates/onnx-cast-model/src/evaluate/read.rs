@@ -15,7 +15,7 @@ use onnx_cast::{
 };
 use onnx_cast_file::NamedTensor;
 use onnx_cast_file::engine::outline::{Outline, OutlineError};
-use onnx_cast_file::engine::wire::{Field, Fields, Value, all_bytes, last};
+use onnx_cast_file::engine::wire::{Field, FieldValue, Fields, all_bytes, last};
 use onnx_cast_file::engine::{Short, pb};
 use std::collections::{HashMap, HashSet};
 
@@ -95,7 +95,7 @@ fn check_order(model: &Model) -> Result<(), ModelError> {
 fn read_declaration(kind: &'static str, message: &[u8]) -> Result<ValueDecl, ModelError> {
     let name = text(message, value_info::NAME)?.to_owned();
     let mut declaration = ValueDecl { name, data_type: None, shape: None };
-    let Some(of_type) = last(message, value_info::TYPE, Value::bytes)? else { return Ok(declaration) };
+    let Some(of_type) = last(message, value_info::TYPE, FieldValue::bytes)? else { return Ok(declaration) };
     let wrong = |what: String| {
         let what = format!("{kind} `{}`: {what}", Short(&declaration.name));
         ModelError::new(ModelErrorKind::Value, what).named(&declaration.name)
@@ -104,19 +104,19 @@ fn read_declaration(kind: &'static str, message: &[u8]) -> Result<ValueDecl, Mod
     for field in Fields::new(of_type) {
         const DENOTATION: u32 = 6;
         match field? {
-            Field { number: value_info::TENSOR_TYPE, value: Value::Bytes(bytes), .. } => tensor_type = Some(bytes),
+            Field { number: value_info::TENSOR_TYPE, value: FieldValue::Bytes(bytes), .. } => tensor_type = Some(bytes),
             Field { number: DENOTATION, .. } => {}
             // Sequences, maps, optionals, sparse tensors.
             _ => return Err(wrong("is not a tensor".to_owned())),
         }
     }
     let Some(tensor_type) = tensor_type else { return Ok(declaration) };
-    let number = last(tensor_type, value_info::ELEM_TYPE, Value::int)?.unwrap_or(0);
+    let number = last(tensor_type, value_info::ELEM_TYPE, FieldValue::int)?.unwrap_or(0);
     let data_type = match number {
         0 => return Err(wrong("the element type is UNDEFINED".to_owned())),
         number => DataType::from_onnx(number).ok_or_else(|| wrong(format!("{number} is not an element type")))?,
     };
-    if let Some(shape) = last(tensor_type, value_info::SHAPE, Value::bytes)? {
+    if let Some(shape) = last(tensor_type, value_info::SHAPE, FieldValue::bytes)? {
         let dims = all_bytes(shape, value_info::DIM).map(|dim| read_dim(dim?));
         declaration.shape = Some(dims.collect::<Result<_, _>>()?);
     }
@@ -125,7 +125,7 @@ fn read_declaration(kind: &'static str, message: &[u8]) -> Result<ValueDecl, Mod
 }
 
 fn read_dim(message: &[u8]) -> Result<Dim, ModelError> {
-    if let Some(value) = last(message, value_info::DIM_VALUE, Value::int)? {
+    if let Some(value) = last(message, value_info::DIM_VALUE, FieldValue::int)? {
         // Some exporters write -1 for "not known".
         return Ok(u64::try_from(value).map_or(Dim::Unknown, Dim::Known));
     }

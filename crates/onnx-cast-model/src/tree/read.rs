@@ -8,7 +8,7 @@ use attribute::kind;
 use onnx_cast::DataType;
 use onnx_cast_file::engine::Short;
 use onnx_cast_file::engine::onnx::tensor;
-use onnx_cast_file::engine::wire::{Fields, Value, all_bytes, last};
+use onnx_cast_file::engine::wire::{FieldValue, Fields, all_bytes, last};
 use std::rc::Rc;
 
 /// Graphs within graphs. Protocol buffer readers stop at 100 messages within messages, of which a graph takes three.
@@ -22,11 +22,11 @@ impl<'a> Document<'a> {
         for field in Fields::new(bytes) {
             let field = field?;
             match (field.number, field.value) {
-                (model::IR_VERSION, Value::Varint(version)) => ir_version = version,
-                (model::GRAPH, Value::Bytes(graph)) => graphs.push(graph),
-                (model::FUNCTIONS, Value::Bytes(function)) => functions.push(function),
-                (model::TRAINING_INFO, Value::Bytes(_) | Value::Left(_)) => training = true,
-                (model::OPSET_IMPORT, Value::Bytes(import)) => merge(&mut opset, default_opset(import)?)?,
+                (model::IR_VERSION, FieldValue::Varint(version)) => ir_version = version,
+                (model::GRAPH, FieldValue::Bytes(graph)) => graphs.push(graph),
+                (model::FUNCTIONS, FieldValue::Bytes(function)) => functions.push(function),
+                (model::TRAINING_INFO, FieldValue::Bytes(_) | FieldValue::Left(_)) => training = true,
+                (model::OPSET_IMPORT, FieldValue::Bytes(import)) => merge(&mut opset, default_opset(import)?)?,
                 _ => {}
             }
         }
@@ -77,7 +77,7 @@ fn imports(message: &[u8], number: u32) -> Result<Rc<[(&str, i64)]>, ModelError>
     let mut imports = Vec::new();
     for import in all_bytes(message, number) {
         let import = import?;
-        imports.push((text(import, opset::DOMAIN)?, last(import, opset::VERSION, Value::int)?.unwrap_or(0)));
+        imports.push((text(import, opset::DOMAIN)?, last(import, opset::VERSION, FieldValue::int)?.unwrap_or(0)));
     }
     Ok(imports.into())
 }
@@ -85,9 +85,9 @@ fn imports(message: &[u8], number: u32) -> Result<Rc<[(&str, i64)]>, ModelError>
 /// A ValueInfoProto. Types that are not known here are none: they are not this crate's to check.
 fn declared(message: &[u8]) -> Result<Declared<'_>, ModelError> {
     let name = text(message, value_info::NAME)?;
-    let of_type = last(message, value_info::TYPE, Value::bytes)?.unwrap_or_default();
-    let tensor_type = last(of_type, value_info::TENSOR_TYPE, Value::bytes)?.unwrap_or_default();
-    let data_type = last(tensor_type, value_info::ELEM_TYPE, Value::int)?.and_then(DataType::from_onnx);
+    let of_type = last(message, value_info::TYPE, FieldValue::bytes)?.unwrap_or_default();
+    let tensor_type = last(of_type, value_info::TENSOR_TYPE, FieldValue::bytes)?.unwrap_or_default();
+    let data_type = last(tensor_type, value_info::ELEM_TYPE, FieldValue::int)?.and_then(DataType::from_onnx);
     Ok(Declared { name, message, data_type })
 }
 
@@ -127,7 +127,7 @@ impl Reader {
         let mut graph = self.start(message, false, opsets);
         for field in Fields::new(message) {
             let field = field?;
-            let Value::Bytes(bytes) = field.value else { continue };
+            let FieldValue::Bytes(bytes) = field.value else { continue };
             match field.number {
                 graph::NODE => graph.nodes.push(self.node(bytes, opsets, depth)?),
                 graph::INITIALIZER => {
@@ -138,7 +138,7 @@ impl Reader {
                 graph::OUTPUT => graph.outputs.push(declared(bytes)?),
                 graph::VALUE_INFO => graph.value_info.push(declared(bytes)?),
                 graph::SPARSE_INITIALIZER => {
-                    let values = last(bytes, sparse::VALUES, Value::bytes)?.unwrap_or_default();
+                    let values = last(bytes, sparse::VALUES, FieldValue::bytes)?.unwrap_or_default();
                     graph.sparse.push(text(values, tensor::NAME)?);
                 }
                 _ => {}
@@ -157,7 +157,7 @@ impl Reader {
         let mut signature = Signature { domain: "", name: "", overload: "", defaults: Vec::new() };
         for field in Fields::new(message) {
             let field = field?;
-            let Value::Bytes(bytes) = field.value else { continue };
+            let FieldValue::Bytes(bytes) = field.value else { continue };
             match field.number {
                 function::NODE => graph.nodes.push(self.node(bytes, &opsets, 0)?),
                 function::INPUT => graph.inputs.push(named(bytes)?),
@@ -179,7 +179,7 @@ impl Reader {
         let mut node = Node { name: "", op_type: "", domain: "", overload: "", inputs, outputs, attributes };
         for field in Fields::new(message) {
             let field = field?;
-            let Value::Bytes(bytes) = field.value else { continue };
+            let FieldValue::Bytes(bytes) = field.value else { continue };
             match field.number {
                 node::INPUT => node.inputs.push(utf8(bytes)?),
                 node::OUTPUT => node.outputs.push(utf8(bytes)?),
@@ -216,10 +216,10 @@ impl Reader {
                 attribute::STRINGS => kind::STRINGS,
                 _ => attribute.kind,
             };
-            if let (attribute::TYPE, Value::Varint(kind)) = (field.number, field.value) {
+            if let (attribute::TYPE, FieldValue::Varint(kind)) = (field.number, field.value) {
                 declared = kind;
             }
-            let Value::Bytes(bytes) = field.value else { continue };
+            let FieldValue::Bytes(bytes) = field.value else { continue };
             match field.number {
                 attribute::NAME => attribute.name = utf8(bytes)?,
                 attribute::REF_ATTR_NAME => {
@@ -248,7 +248,7 @@ impl Reader {
 /// The opset of an import, where it is of ONNX's default domain.
 pub(crate) fn default_opset(import: &[u8]) -> Result<Option<i64>, ModelError> {
     let domain = text(import, opset::DOMAIN)?;
-    let version = last(import, opset::VERSION, Value::int)?;
+    let version = last(import, opset::VERSION, FieldValue::int)?;
     Ok(is_default(domain).then_some(version.unwrap_or(0)))
 }
 
@@ -259,7 +259,7 @@ pub(crate) fn is_default(domain: &str) -> bool {
 
 /// A field of text; empty where it is not there.
 pub(crate) fn text(message: &[u8], number: u32) -> Result<&str, ModelError> {
-    utf8(last(message, number, Value::bytes)?.unwrap_or_default())
+    utf8(last(message, number, FieldValue::bytes)?.unwrap_or_default())
 }
 
 pub(crate) fn utf8(bytes: &[u8]) -> Result<&str, ModelError> {

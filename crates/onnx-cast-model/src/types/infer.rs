@@ -10,7 +10,7 @@ use crate::graph::values::{Flow, Id, Origin, Ports};
 use crate::messages::{attribute, sparse, value_info};
 use crate::tree::{Attribute, Declared, Document, Graph};
 use onnx_cast::DataType;
-use onnx_cast_file::engine::wire::{Value, last};
+use onnx_cast_file::engine::wire::{FieldValue, last};
 use std::collections::{HashMap, HashSet};
 
 /// Bodies at most.
@@ -57,8 +57,8 @@ enum Deciding<'a> {
 impl<'a> Deciding<'a> {
     fn of(attribute: &Attribute<'a>) -> Deciding<'a> {
         let message = attribute.message;
-        let bytes = |number| last(message, number, Value::bytes).ok().flatten();
-        let int = || last(message, attribute::I, Value::int).ok().flatten().map(Deciding::Int);
+        let bytes = |number| last(message, number, FieldValue::bytes).ok().flatten();
+        let int = || last(message, attribute::I, FieldValue::int).ok().flatten().map(Deciding::Int);
         let text = || bytes(attribute::S).or_else(|| bytes(attribute::TP)).map(Deciding::Bytes);
         let tensor = || bytes(attribute::T).and_then(data_type_of).map(Deciding::Tensor);
         int().or_else(text).or_else(tensor).unwrap_or(Deciding::Present)
@@ -203,7 +203,7 @@ impl<'t, 'a> Scope<'t, 'a> {
             declared.extend(others.filter_map(|one| Some(((graph.id, one.name), of_declaration(one)?))));
             let sparse = graph.sparse_initializers().zip(&graph.sparse);
             declared.extend(sparse.filter_map(|(message, &name)| {
-                let values = last(message.ok()?, sparse::VALUES, Value::bytes).ok()??;
+                let values = last(message.ok()?, sparse::VALUES, FieldValue::bytes).ok()??;
                 Some(((graph.id, name), ValueType::Sparse(data_type_of(values)?)))
             }));
         }
@@ -327,5 +327,5 @@ enum Control {
 
 /// The type that a declaration tells.
 fn of_declaration(declared: &Declared<'_>) -> Option<ValueType> {
-    ValueType::from_message(last(declared.message, value_info::TYPE, Value::bytes).ok()??)
+    ValueType::from_message(last(declared.message, value_info::TYPE, FieldValue::bytes).ok()??)
 }

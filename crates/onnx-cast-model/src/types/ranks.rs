@@ -79,8 +79,8 @@ fn declared<'a>(flow: &Flow<'_, 'a>) -> HashMap<(usize, &'a str), Option<usize>>
 
 /// The rank that a ValueInfoProto tells.
 fn rank(message: &[u8]) -> Option<usize> {
-    let of_type = last(message, value_info::TYPE, wire::Value::bytes).ok()??;
-    let tensor = last(of_type, value_info::TENSOR_TYPE, wire::Value::bytes).ok()??;
-    let shape = last(tensor, value_info::SHAPE, wire::Value::bytes).ok()??;
+    let of_type = last(message, value_info::TYPE, wire::FieldValue::bytes).ok()??;
+    let tensor = last(of_type, value_info::TENSOR_TYPE, wire::FieldValue::bytes).ok()??;
+    let shape = last(tensor, value_info::SHAPE, wire::FieldValue::bytes).ok()??;
     all_bytes(shape, value_info::DIM).try_fold(0, |count, dim| dim.ok().map(|_| count + 1))
 }

@@ -11,7 +11,7 @@ use DataType::{Float, Int32, Int64, Uint8, Uint32};
 use attribute::kind;
 use onnx_cast::DataType;
 use onnx_cast_file::engine::onnx::tensor;
-use onnx_cast_file::engine::wire::{Value, all_bytes, last};
+use onnx_cast_file::engine::wire::{FieldValue, all_bytes, last};
 
 /// A node of a known operator, and the types of what it reads.
 pub(super) struct Site<'s, 't, 'a> {
@@ -85,7 +85,7 @@ impl<'s, 't, 'a> Site<'s, 't, 'a> {
             "ConstantOfShape" => Some(self.value("value").map_or(Some(Float), tensor_type)?.into()),
             "SequenceEmpty" => ValueType::from(self.type_number("dtype").unwrap_or(Float)).sequence(),
             "Optional" => {
-                ValueType::from_message(last(self.value("type")?.message, attribute::TP, Value::bytes).ok()??)?
+                ValueType::from_message(last(self.value("type")?.message, attribute::TP, FieldValue::bytes).ok()??)?
                     .optional()
             }
             _ => None,
@@ -99,8 +99,8 @@ impl<'s, 't, 'a> Site<'s, 't, 'a> {
             Some(match one.name {
                 "value" => tensor_type(value)?.into(),
                 "sparse_value" => {
-                    let message = last(value.message, attribute::SPARSE_TENSOR, Value::bytes).ok()??;
-                    let values = last(message, sparse::VALUES, Value::bytes).ok()??;
+                    let message = last(value.message, attribute::SPARSE_TENSOR, FieldValue::bytes).ok()??;
+                    let values = last(message, sparse::VALUES, FieldValue::bytes).ok()??;
                     // What the node gives is dense.
                     data_type_of(values)?.into()
                 }
@@ -166,7 +166,7 @@ impl<'s, 't, 'a> Site<'s, 't, 'a> {
     }
 
     fn int(&self, name: &str) -> Option<i64> {
-        last(self.value(name)?.message, attribute::I, Value::int).ok().flatten()
+        last(self.value(name)?.message, attribute::I, FieldValue::int).ok().flatten()
     }
 
     /// The type that an attribute tells by its number. Cast-1 and CastMap tell it by its name.
@@ -175,7 +175,7 @@ impl<'s, 't, 'a> Site<'s, 't, 'a> {
         if value.kind != kind::STRING {
             return self.int(name).and_then(DataType::from_onnx);
         }
-        let text = last(value.message, attribute::S, Value::bytes).ok().flatten()?;
+        let text = last(value.message, attribute::S, FieldValue::bytes).ok().flatten()?;
         match text {
             b"TO_FLOAT" => Some(Float),
             b"TO_INT64" => Some(Int64),
@@ -191,10 +191,10 @@ impl<'s, 't, 'a> Site<'s, 't, 'a> {
 
 /// The type of the tensor that an attribute holds.
 fn tensor_type(value: &Attribute<'_>) -> Option<DataType> {
-    data_type_of(last(value.message, attribute::T, Value::bytes).ok()??)
+    data_type_of(last(value.message, attribute::T, FieldValue::bytes).ok()??)
 }
 
 /// The type that a TensorProto tells.
 pub(super) fn data_type_of(message: &[u8]) -> Option<DataType> {
-    last(message, tensor::DATA_TYPE, Value::int).ok()?.and_then(DataType::from_onnx)
+    last(message, tensor::DATA_TYPE, FieldValue::int).ok()?.and_then(DataType::from_onnx)
 }

@@ -2,7 +2,7 @@
 
 use crate::messages::of_type;
 use onnx_cast::DataType;
-use onnx_cast_file::engine::wire::{Value, last};
+use onnx_cast_file::engine::wire::{FieldValue, last};
 use std::fmt;
 
 /// Types within types that ONNX has uses for: optional(sequence(map)). Deeper ones are unknown, so that a chain of
@@ -94,8 +94,9 @@ impl ValueType {
     }
 
     fn at_depth(message: &[u8], depth: usize) -> Option<ValueType> {
-        let bytes = |message, number| last(message, number, Value::bytes).ok().flatten();
-        let number = |message, field| last(message, field, Value::int).ok().flatten().and_then(DataType::from_onnx);
+        let bytes = |message, number| last(message, number, FieldValue::bytes).ok().flatten();
+        let number =
+            |message, field| last(message, field, FieldValue::int).ok().flatten().and_then(DataType::from_onnx);
         let inner =
             |message, field| (depth < MAX_DEPTH).then(|| ValueType::at_depth(bytes(message, field)?, depth + 1));
         if let Some(tensor) = bytes(message, of_type::TENSOR) {

@@ -7,7 +7,7 @@ use crate::tree::{Graph, Node};
 use onnx_cast::DataType;
 use onnx_cast::ops::{self, AttributeValue};
 use onnx_cast_file::engine::Short;
-use onnx_cast_file::engine::wire::{self, Value, WireError, last};
+use onnx_cast_file::engine::wire::{self, FieldValue, WireError, last};
 use std::borrow::Cow;
 
 /// What an adapter has done; `None` where it found nothing to do.
@@ -112,16 +112,18 @@ impl Slot<'_> {
     /// The attribute of the function around that it stands for.
     fn referred(&self) -> Option<String> {
         let name =
-            last(&self.message, attribute::REF_ATTR_NAME, Value::bytes).ok().flatten().filter(|_| self.refers)?;
+            last(&self.message, attribute::REF_ATTR_NAME, FieldValue::bytes).ok().flatten().filter(|_| self.refers)?;
         Some(String::from_utf8_lossy(name).into_owned())
     }
 
     fn value(&self) -> AttributeValue<'_> {
         match self.kind {
             _ if self.refers => AttributeValue::Other,
-            kind::INT => AttributeValue::Int(last(&self.message, attribute::I, Value::int).ok().flatten().unwrap_or(0)),
+            kind::INT => {
+                AttributeValue::Int(last(&self.message, attribute::I, FieldValue::int).ok().flatten().unwrap_or(0))
+            }
             kind::STRING => {
-                let bytes = last(&self.message, attribute::S, Value::bytes).ok().flatten();
+                let bytes = last(&self.message, attribute::S, FieldValue::bytes).ok().flatten();
                 AttributeValue::String(bytes.unwrap_or_default())
             }
             _ => AttributeValue::Other,
@@ -248,19 +250,19 @@ impl<'t, 'a> Draft<'t, 'a> {
 
     // A field that is not there has the value 0, or no bytes.
     pub(super) fn int(&self, name: &str) -> Result<Given<i64>, Refusal> {
-        let value = |message: &[u8]| Ok(last(message, attribute::I, Value::int)?.unwrap_or(0));
+        let value = |message: &[u8]| Ok(last(message, attribute::I, FieldValue::int)?.unwrap_or(0));
         self.read(name, (kind::INT, "an integer"), value)
     }
 
     pub(super) fn float(&self, name: &str) -> Result<Given<f32>, Refusal> {
         let value =
-            |message: &[u8]| Ok(f32::from_le_bytes(last(message, attribute::F, Value::word)?.unwrap_or([0; 4])));
+            |message: &[u8]| Ok(f32::from_le_bytes(last(message, attribute::F, FieldValue::word)?.unwrap_or([0; 4])));
         self.read(name, (kind::FLOAT, "a float"), value)
     }
 
     pub(super) fn string(&self, name: &str) -> Result<Given<String>, Refusal> {
         let value = |message: &[u8]| {
-            let bytes = last(message, attribute::S, Value::bytes)?.unwrap_or_default();
+            let bytes = last(message, attribute::S, FieldValue::bytes)?.unwrap_or_default();
             Ok(String::from_utf8_lossy(bytes).into_owned())
         };
         self.read(name, (kind::STRING, "a string"), value)

@@ -1,11 +1,11 @@
 //! The outline of a message: its bytes in memory, without the large fields, which stay in the file.
 //!
 //! One pass with reads at places builds it. A field that stays in the file is marked in its key, by a wire type that
-//! protocol buffers do not have, and [`Fields`] gives it as [`Value::Left`]. The lengths of the messages around it are
-//! those of their outlines, written in as many bytes as before. So every other byte is where it was, but for the values
-//! that are left out before it, and each part of an outline has its place in the file.
+//! protocol buffers do not have, and [`Fields`] gives it as [`FieldValue::Left`]. The lengths of the messages around it
+//! are those of their outlines, written in as many bytes as before. So every other byte is where it was, but for the
+//! values that are left out before it, and each part of an outline has its place in the file.
 
-use super::wire::{Field, FieldHead, Fields, LARGE, LEFT, Value, WireError};
+use super::wire::{Field, FieldHead, FieldValue, Fields, LARGE, LEFT, WireError};
 use crate::io::error::IoError;
 use crate::io::positional::InputFile;
 use std::borrow::Cow;
@@ -141,8 +141,8 @@ impl<'a> Outline<'a> {
     /// The place in the file of the value of a field that holds bytes.
     pub fn value_at(&self, field: &Field<'_>) -> Option<u64> {
         let len = match field.value {
-            Value::Bytes(bytes) => bytes.len() as u64,
-            Value::Left(len) => len,
+            FieldValue::Bytes(bytes) => bytes.len() as u64,
+            FieldValue::Left(len) => len,
             _ => return None,
         };
         self.place(field.span)?.end.checked_sub(len)
@@ -302,17 +302,17 @@ mod tests {
                     let field = field.expect("a field");
                     let middle = field.value.bytes().expect("a message");
                     assert_eq!(*outline.whole(middle).expect("read"), *middle_of(&whole), "{len}");
-                    assert_eq!(last(middle, 3, Value::int), Ok(Some(5)));
-                    let inner = last(middle, 2, Value::bytes).expect("a message").expect("it is there");
+                    assert_eq!(last(middle, 3, FieldValue::int), Ok(Some(5)));
+                    let inner = last(middle, 2, FieldValue::bytes).expect("a message").expect("it is there");
                     for field in Fields::new(inner) {
                         let field = field.expect("a field");
                         let at = outline.value_at(&field).expect("its place") as usize;
                         match (field.number, field.value) {
                             (8, _) => assert_eq!(whole[at..at + 4], *b"name"),
-                            (9, Value::Left(left)) => {
+                            (9, FieldValue::Left(left)) => {
                                 assert_eq!((left, &whole[at..at + len]), (len as u64, &*vec![7; len]))
                             }
-                            (9, value) => assert_eq!(value, Value::Bytes(&vec![7; len])),
+                            (9, value) => assert_eq!(value, FieldValue::Bytes(&vec![7; len])),
                             _ => assert_eq!(whole[at..at + 300], [8; 300]),
                         }
                     }
@@ -323,7 +323,7 @@ mod tests {
     }
 
     fn middle_of(whole: &[u8]) -> &[u8] {
-        last(whole, 1, Value::bytes).expect("a message").expect("it is there")
+        last(whole, 1, FieldValue::bytes).expect("a message").expect("it is there")
     }
 
     #[test]

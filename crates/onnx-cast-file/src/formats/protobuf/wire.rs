@@ -42,7 +42,7 @@ pub enum WireError {
 
 /// The value of a field.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Value<'a> {
+pub enum FieldValue<'a> {
     /// An integer.
     Varint(u64),
     /// A word of 64 bits.
@@ -63,7 +63,7 @@ pub struct Field<'a> {
     /// The number of the field.
     pub number: u32,
     /// The value.
-    pub value: Value<'a>,
+    pub value: FieldValue<'a>,
     /// Key and value as they stand in the message.
     pub span: &'a [u8],
 }
@@ -101,11 +101,11 @@ impl<'a> Fields<'a> {
         let value = match kind {
             GROUP_START => {
                 self.skip_group(number)?;
-                Value::Group
+                FieldValue::Group
             }
             GROUP_END => return Err(WireError::Group),
             LEFT => match varint(&mut self.left)? {
-                len @ LARGE.. => Value::Left(len),
+                len @ LARGE.. => FieldValue::Left(len),
                 _ => return Err(WireError::Kind { kind }),
             },
             _ => value(&mut self.left, kind)?,
@@ -196,19 +196,19 @@ fn key(bytes: &mut &[u8]) -> Result<(u32, u8), WireError> {
     }
 }
 
-fn value<'a>(bytes: &mut &'a [u8], kind: u8) -> Result<Value<'a>, WireError> {
+fn value<'a>(bytes: &mut &'a [u8], kind: u8) -> Result<FieldValue<'a>, WireError> {
     match kind {
-        VARINT => varint(bytes).map(Value::Varint),
-        FIXED64 => fixed(bytes).map(Value::Fixed64),
+        VARINT => varint(bytes).map(FieldValue::Varint),
+        FIXED64 => fixed(bytes).map(FieldValue::Fixed64),
         BYTES => {
             let claimed = varint(bytes)?;
             let left = bytes.len();
             let len = usize::try_from(claimed).ok().filter(|&len| len <= left);
             let (value, rest) = bytes.split_at(len.ok_or(WireError::Length { claimed, left })?);
             *bytes = rest;
-            Ok(Value::Bytes(value))
+            Ok(FieldValue::Bytes(value))
         }
-        FIXED32 => fixed(bytes).map(Value::Fixed32),
+        FIXED32 => fixed(bytes).map(FieldValue::Fixed32),
         kind => Err(WireError::Kind { kind }),
     }
 }
@@ -239,7 +239,7 @@ pub struct Numbers<'a, T> {
     number: u32,
     packed: &'a [u8],
     take: fn(&mut &'a [u8]) -> Result<T, WireError>,
-    single: fn(Value<'a>) -> Option<T>,
+    single: fn(FieldValue<'a>) -> Option<T>,
 }
 
 impl<'a, T> Numbers<'a, T> {
@@ -250,7 +250,7 @@ impl<'a, T> Numbers<'a, T> {
             }
             let Some(field) = self.fields.next().transpose()? else { return Ok(None) };
             if field.number == self.number {
-                if let Value::Bytes(packed) = field.value {
+                if let FieldValue::Bytes(packed) = field.value {
                     self.packed = packed;
                 } else if let Some(value) = (self.single)(field.value) {
                     return Ok(Some(value));
@@ -275,31 +275,35 @@ impl<T> Iterator for Numbers<'_, T> {
 
 /// The integers of field `number` of a message.
 pub fn varints(message: &[u8], number: u32) -> Numbers<'_, u64> {
-    Numbers { fields: Fields::new(message), number, packed: &[], take: varint, single: Value::varint }
+    Numbers { fields: Fields::new(message), number, packed: &[], take: varint, single: FieldValue::varint }
 }
 
 /// The 32-bit words of field `number` of a message.
 pub fn fixed32s(message: &[u8], number: u32) -> Numbers<'_, [u8; 4]> {
-    Numbers { fields: Fields::new(message), number, packed: &[], take: fixed, single: Value::word }
+    Numbers { fields: Fields::new(message), number, packed: &[], take: fixed, single: FieldValue::word }
 }
 
 /// The 64-bit words of field `number` of a message.
 pub fn fixed64s(message: &[u8], number: u32) -> Numbers<'_, [u8; 8]> {
-    let single = |value: Value<'_>| if let Value::Fixed64(value) = value { Some(value) } else { None };
+    let single = |value: FieldValue<'_>| if let FieldValue::Fixed64(value) = value { Some(value) } else { None };
     Numbers { fields: Fields::new(message), number, packed: &[], take: fixed, single }
 }
 
 /// The bytes of every field of a number that holds bytes.
 pub fn all_bytes(message: &[u8], number: u32) -> impl Iterator<Item = Result<&[u8], WireError>> {
     Fields::new(message).filter_map(move |field| match field {
-        Ok(Field { number: found, value: Value::Bytes(bytes), .. }) => (found == number).then_some(Ok(bytes)),
+        Ok(Field { number: found, value: FieldValue::Bytes(bytes), .. }) => (found == number).then_some(Ok(bytes)),
         Ok(_) => None,
         Err(error) => Some(Err(error)),
     })
 }
 
 /// The last value of a field, which is the one that counts.
-pub fn last<'a, T>(message: &'a [u8], number: u32, take: fn(Value<'a>) -> Option<T>) -> Result<Option<T>, WireError> {
+pub fn last<'a, T>(
+    message: &'a [u8],
+    number: u32,
+    take: fn(FieldValue<'a>) -> Option<T>,
+) -> Result<Option<T>, WireError> {
     let mut found = None;
     for field in Fields::new(message) {
         let field = field?;
@@ -310,15 +314,15 @@ pub fn last<'a, T>(message: &'a [u8], number: u32, take: fn(Value<'a>) -> Option
     Ok(found)
 }
 
-impl<'a> Value<'a> {
+impl<'a> FieldValue<'a> {
     /// The bytes of a value that is bytes.
     pub fn bytes(self) -> Option<&'a [u8]> {
-        if let Value::Bytes(bytes) = self { Some(bytes) } else { None }
+        if let FieldValue::Bytes(bytes) = self { Some(bytes) } else { None }
     }
 
     /// The integer of a value that is one.
     pub fn varint(self) -> Option<u64> {
-        if let Value::Varint(value) = self { Some(value) } else { None }
+        if let FieldValue::Varint(value) = self { Some(value) } else { None }
     }
 
     /// The same integer with a sign.
@@ -328,7 +332,7 @@ impl<'a> Value<'a> {
 
     /// The word of a value of 32 bits.
     pub fn word(self) -> Option<[u8; 4]> {
-        if let Value::Fixed32(word) = self { Some(word) } else { None }
+        if let FieldValue::Fixed32(word) = self { Some(word) } else { None }
     }
 }
 
@@ -363,7 +367,7 @@ pub fn put_bytes(out: &mut Vec<u8>, number: u32, bytes: &[u8]) {
 mod tests {
     use super::*;
 
-    fn all(bytes: &[u8]) -> Result<Vec<(u32, Value<'_>)>, WireError> {
+    fn all(bytes: &[u8]) -> Result<Vec<(u32, FieldValue<'_>)>, WireError> {
         Fields::new(bytes).map(|field| field.map(|field| (field.number, field.value))).collect()
     }
 
@@ -374,10 +378,10 @@ mod tests {
         put_bytes(&mut bytes, 2, b"ab");
         bytes.extend([3 << 3 | 5, 1, 2, 3, 4, 4 << 3 | 1, 1, 2, 3, 4, 5, 6, 7, 8]);
         let want = vec![
-            (1, Value::Varint(u64::MAX)),
-            (2, Value::Bytes(b"ab")),
-            (3, Value::Fixed32([1, 2, 3, 4])),
-            (4, Value::Fixed64([1, 2, 3, 4, 5, 6, 7, 8])),
+            (1, FieldValue::Varint(u64::MAX)),
+            (2, FieldValue::Bytes(b"ab")),
+            (3, FieldValue::Fixed32([1, 2, 3, 4])),
+            (4, FieldValue::Fixed64([1, 2, 3, 4, 5, 6, 7, 8])),
         ];
         assert_eq!(all(&bytes), Ok(want));
         let spans: usize = Fields::new(&bytes).map(|field| field.map_or(0, |field| field.span.len())).sum();
@@ -401,7 +405,7 @@ mod tests {
     fn groups_are_stepped_over() {
         assert_eq!(
             all(&[0x0b, 0x10, 0x01, 0x13, 0x14, 0x0c, 0x18, 0x05]),
-            Ok(vec![(1, Value::Group), (3, Value::Varint(5))])
+            Ok(vec![(1, FieldValue::Group), (3, FieldValue::Varint(5))])
         );
         assert_eq!(all(&[0x0b, 0x14]), Err(WireError::Group));
         assert_eq!(all(&[0x0c]), Err(WireError::Group));
