@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The library beside what people would use in its place: `cargo xtask peers`.
+"""The library beside what people would use in its place.
 
 Makes `.cache/peers-venv` with the pinned packages, builds the Rust peers, measures (measure.py) and keeps the record
 (record.py). Needs Python 3.11 or newer and, the first time, access to PyPI and crates.io.
@@ -25,7 +25,8 @@ import setup  # noqa: E402 (it lies in another folder)
 
 VENV = setup.CACHE / "peers-venv"
 PYTHON = VENV / "bin" / "python"
-RECORD = HERE.parent.parent / "records"
+PAGE = HERE.parent.parent / "records" / "peers.md"
+FIGURES = setup.CACHE / "peers.json"
 LIBRARIES = ["numpy", "onnxruntime", "numkong", "half", "candle", "arrow", "gguf"]
 WITH_TORCH = ["torch", "torchao"]
 # In memory, and in the cache next to the nearest.
@@ -34,10 +35,9 @@ ELEMENTS = [16 << 20, 16 << 10]
 
 def parse(arguments):
     parser = argparse.ArgumentParser(
-        prog="cargo xtask peers",
         description="Measures every cast, and scaled casts, beside numpy+ml_dtypes, onnxruntime, NumKong, half, "
-        "candle, arrow-cast, gguf and, if asked, PyTorch and torchao. `nice -n -15 cargo xtask peers ...` keeps most "
-        "of the machine's other work out of it.",
+        "candle, arrow-cast, gguf and, if asked, PyTorch and torchao. `nice -n -15 python3 bench/peers/peers.py "
+        "...` keeps most of the machine's other work out of it.",
     )
     parser.add_argument(
         "--elements",
@@ -52,7 +52,7 @@ def parse(arguments):
         default="all",
         metavar="PAIRS",
         help="`FROM:TO,...` or `FROM:TO:SCALE,...`, `all` (default), `casts`, `scaled`, or `losing`: those that lose "
-        "in the record",
+        "in the kept figures",
     )
     parser.add_argument("--torch", action="store_true", help="PyTorch and torchao too: 5 GB of packages, once")
     parser.add_argument(
@@ -61,8 +61,10 @@ def parse(arguments):
         metavar="NAME,...",
         help=f"only these: {', '.join([*WITH_TORCH, *LIBRARIES])}; not with --record",
     )
-    parser.add_argument("--record", action="store_true", help="keep the result in records/peers.json and peers.md")
-    parser.add_argument("--readme", action="store_true", help="measure nothing; print README's table from the record")
+    parser.add_argument(
+        "--record", action="store_true", help="write records/peers.md, and keep the figures in .cache/peers.json"
+    )
+    parser.add_argument("--readme", action="store_true", help="measure nothing; print README's table from the kept figures")
     options = parser.parse_args(arguments)
     options.elements = options.elements or ELEMENTS
     if min(options.elements) < 8 or max(options.elements) > 1 << 28 or any(n % 8 for n in options.elements):
@@ -72,6 +74,9 @@ def parse(arguments):
     if unknown:
         known = ", ".join([*WITH_TORCH, *LIBRARIES])
         parser.error(f"--peers: no peer is called {', '.join(sorted(unknown))}; there are {known}")
+    is_part = options.pairs != "all" or not {*ELEMENTS} <= {*options.elements}
+    if options.record and is_part and not FIGURES.is_file():
+        parser.error(f"--record: {FIGURES} is missing, and the page is of all pairs and sizes (want a whole run first)")
     if options.peers and options.record:
         parser.error("--record: the record is of all peers, without --peers")
     options.torch = options.torch or bool({*WITH_TORCH} & {*options.peers})
@@ -147,7 +152,7 @@ def measure(library, names, elements, options, pairs):
         "threads": options.threads,
         "date": datetime.date.today().isoformat(),
         "machine": machine(),
-        "command": shlex.join(["cargo", "xtask", "peers", *sys.argv[1:]]),
+        "command": shlex.join(["python3", "bench/peers/peers.py", *sys.argv[1:]]),
         "versions": versions(names),
         "rows": [],
     }
@@ -171,7 +176,7 @@ def measure(library, names, elements, options, pairs):
 
 def main():
     options = parse(sys.argv[1:])
-    sections = record.read(RECORD / "peers.json")
+    sections = record.read(FIGURES)
     if options.readme:
         try:
             return print(record.readme(sections))
@@ -185,7 +190,7 @@ def main():
             section = record.find(sections, elements, options.threads)
             pairs = ",".join(record.pair(row) for row in section["rows"] if record.loses(row)) if section else ""
         if not pairs:
-            print(f"{elements} elements, {options.threads} threads: nothing that loses in the record")
+            print(f"{elements} elements, {options.threads} threads: nothing that loses in the kept figures")
             continue
         print(f"{record.named(elements)} elements, {record.counted(options.threads, 'thread')}", flush=True)
         section = measure(library, names, elements, options, pairs)
@@ -194,7 +199,7 @@ def main():
                 print(record.summary(rows).replace("**", ""))
         if options.record:
             sections = record.merge(sections, section)
-            record.write(RECORD, sections)
+            record.write(FIGURES, PAGE, sections)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
-"""The record: sections of rows, as JSON and as Markdown. A section is one number of elements with one of threads.
+"""The record: sections of rows, as JSON for later runs and as the page that people read. A section is one number of
+elements with one of threads.
 
 A row's speeds are bytes read and written a second, in GB, as ONNX packs the types, for every library; so they compare as
-times do. Rows that lose come first, and stay."""
+times do."""
 
 import json
 import math
@@ -122,7 +123,7 @@ def split(section):
 
 
 def rows_lines(rows, columns):
-    """A table of rows, whose first columns have these keys."""
+    """A table of rows, whose first columns have these keys. Those that lose come first."""
     names = [name for name in NAMES if any(name in row["peers"] for row in rows)]
     header = [*columns, "ours", "memcpy", *(NAMES[name] for name in names), "ours / fastest"]
     lines = []
@@ -137,13 +138,39 @@ def rows_lines(rows, columns):
     return table(header, lines)
 
 
+def matrix_lines(rows, ratio):
+    """A ratio of every pair: a line for a source, a column for a target."""
+    known = {(row["from"], row["to"]): ratio(row) for row in rows}
+    types = list(dict.fromkeys(row["from"] for row in rows))
+    targets = list(dict.fromkeys(row["to"] for row in rows))
+
+    def cell(number):
+        return "-" if number is None or math.isinf(number) else f"{number:.2f}" if number < 10 else f"{number:.0f}"
+
+    return table(["from / to", *targets], [[one, *(cell(known.get((one, to))) for to in targets)] for one in types])
+
+
+def libraries_lines(rows):
+    """How each library compares over the pairs that it has."""
+    lines = []
+    for name in NAMES:
+        ratios = [row["ours"] / row["peers"][name] for row in rows if name in row["peers"]]
+        if ratios:
+            faster = sum(ratio < TIE for ratio in ratios)
+            lines.append([NAMES[name], str(len(ratios)), f"{geometric_mean(ratios):.2f}", str(faster)])
+    return table(["library", "pairs", "ours / its, geometric mean", "pairs in which it is faster"], lines)
+
+
+def is_shown(row):
+    """Whether a row of casts is shown with every library: what people care about, and where a peer is as fast."""
+    return pair(row) in README_PAIRS or advantage(row) < 1
+
+
 def section_lines(section):
     casts, scaled = split(section)
     lines = [f"## {named(section['elements'])} elements, {counted(section['threads'], 'thread')}", ""]
     lines += [f"{section['date']}, {section['machine']}, backend {section['isa']}, `{section['command']}`.", ""]
     lines += ["Versions: " + ", ".join(" ".join(pair) for pair in section["versions"].items()) + ".", ""]
-    if casts or not scaled:
-        lines += [summary(casts), ""]
     for again in section.get("again", []):
         ours = again["versions"].get("onnx-cast")
         where = f"{again['machine']}, " if "machine" in again else ""
@@ -152,7 +179,13 @@ def section_lines(section):
             if number:
                 lines += [f"{what}: {counted(number, 'pair')}, {about}", ""]
     if casts or not scaled:
-        lines += [*rows_lines(casts, ["from", "to"]), ""]
+        lines += [summary(casts), ""]
+    if casts:
+        lines += [*libraries_lines(casts), "", "GB/s, where a peer is as fast and of common pairs:", ""]
+        lines += [*rows_lines([row for row in casts if is_shown(row)], ["from", "to"]), ""]
+        lines += ["Our speed over the fastest peer's:", "", *matrix_lines(casts, advantage), ""]
+        lines += ["Our speed over that of `memcpy`:", ""]
+        lines += [*matrix_lines(casts, lambda row: row["ours"] / row["memcpy"]), ""]
     if scaled:
         lines += ["Scaled casts: " + summary(scaled), "", *rows_lines(scaled, ["from", "to", "scale"]), ""]
     return lines
@@ -161,9 +194,9 @@ def section_lines(section):
 EXPLANATION = """\
 # Beside other libraries
 
-Written by `cargo xtask peers --record`; `peers.json` holds the same. Speeds are GB read and written per second, counted
-for every library as ONNX packs the types, so that ratios of speeds are ratios of times. Medians of interleaved rounds in
-one process, with the same buffers for all (2 MiB pages, touched before). Rows that lose come first.
+Written by `python3 bench/peers/peers.py --record`, which keeps every figure in `.cache/peers.json`. Speeds are GB read
+and written per second, counted for every library as ONNX packs the types, so that ratios of speeds are ratios of times.
+Medians of interleaved rounds in one process, with the same buffers for all (2 MiB pages, touched before).
 
 - Outputs are allocated before, except for candle and arrow-cast, whose casts allocate a new tensor or array. Types that
   ONNX packs take a byte per element in numpy+ml_dtypes, and float6 in NumKong.
@@ -197,7 +230,7 @@ def readme(sections, elements=(16 << 20, 16 << 10)):
     found = [find(sections, count, 1) for count in elements]
     if None in found:
         wanted = " and ".join(map(named, elements))
-        raise ValueError(f"the record lacks one of {wanted} elements with 1 thread: cargo xtask peers --torch --record")
+        raise ValueError(f"the record lacks one of {wanted} elements with 1 thread: python3 bench/peers/peers.py --torch --record")
     header = ["from", "to"]
     for section in found:
         header += [f"{named(section['elements'])}: GB/s", "of memcpy", "fastest peer", "ours / its"]
@@ -223,12 +256,7 @@ def read(path):
     return json.loads(path.read_text())["sections"] if path.is_file() else []
 
 
-def write(folder, sections):
-    # A row to a line: what changed is seen in a diff.
-    parts = []
-    for section in sections:
-        rows = ",\n".join("   " + json.dumps(row) for row in section["rows"])
-        head = json.dumps({name: value for name, value in section.items() if name != "rows"})
-        parts.append(f'  {head[:-1]}, "rows": [\n{rows}\n  ]}}')
-    (folder / "peers.json").write_text('{"sections": [\n' + ",\n".join(parts) + "\n]}\n")
-    (folder / "peers.md").write_text(markdown(sections))
+def write(figures, page, sections):
+    figures.parent.mkdir(exist_ok=True)
+    figures.write_text(json.dumps({"sections": sections}))
+    page.write_text(markdown(sections))

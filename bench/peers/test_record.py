@@ -27,10 +27,15 @@ def section(*rows, elements=1 << 24, threads=1, **more):
     return {"elements": elements, "threads": threads, **about, **more, "rows": list(rows)}
 
 
+def tables(text):
+    """The tables in a text, as rows of cells."""
+    found = (table.splitlines() for table in re.findall(r"(?:^\|.*\n?)+", text, re.M))
+    return [[[cell.strip() for cell in line.strip("|").split("|")] for line in lines] for lines in found]
+
+
 def data_rows(text):
-    """The rows of the tables in a text, without their headers."""
-    lines = [line for line in text.splitlines() if line.startswith("| ") and not line.startswith("| from")]
-    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    """The rows of the tables that begin with a pair, without their headers."""
+    return [row for header, _, *rows in tables(text) if header[:2] == ["from", "to"] for row in rows]
 
 
 class Rows(unittest.TestCase):
@@ -51,8 +56,9 @@ class Rows(unittest.TestCase):
 class Markdown(unittest.TestCase):
     def test_losing_rows_come_first_and_stay(self):
         rows = [
-            row("float", "int4", 50.0, numpy=5.0) | {"differs": {"numpy": 0.5}},
+            row("float", "int8", 50.0, numpy=5.0) | {"differs": {"numpy": 0.5}},
             row("int4", "int8", 50.0),
+            row("float", "uint8", 45.0, numpy=9.0),
             row("float", "double", 30.0, torch=40.0) | {"again": True},
         ]
         text = record.markdown(
@@ -66,21 +72,25 @@ class Markdown(unittest.TestCase):
             data_rows(text),
             [
                 ["float", "double", "30.0", "40.0", "-", "40.0", "0.75 (again)"],
-                ["float", "int4", "50.0", "40.0", "5.0*", "-", "10.00"],
-                ["int4", "int8", "50.0", "40.0", "-", "-", "-"],
+                ["float", "int8", "50.0", "40.0", "5.0*", "-", "10.00"],
             ],
         )
+        libraries, _, over_peers, over_memcpy = tables(text)
+        self.assertEqual(libraries[2:], [["numpy+ml_dtypes", "2", "7.07", "0"], ["PyTorch", "1", "0.75", "1"]])
+        self.assertEqual(over_peers[0], ["from / to", "int8", "uint8", "double"])
+        self.assertEqual(over_peers[2:], [["float", "10", "5.00", "0.75"], ["int4", "-", "-", "-"]])
+        self.assertEqual(over_memcpy[2:], [["float", "1.25", "1.12", "0.75"], ["int4", "1.25", "-", "-"]])
         self.assertIn("## 16 Mi elements, 1 thread\n", text)
         self.assertIn("**1 slower than the fastest peer**", text)
         self.assertIn("Measured again, and marked so: 1 pair, later, onnx-cast def, `another`.", text)
 
     def test_scaled_casts_have_a_table_of_their_own(self):
         scaled = row("float", "int4", 30.0, onnxruntime=60.0) | {"scale": "blocks"}
-        text = record.markdown([section(row("float", "int4", 50.0, numpy=5.0), scaled)])
+        text = record.markdown([section(row("float", "int8", 50.0, numpy=5.0), scaled)])
         self.assertEqual(
             data_rows(text),
             [
-                ["float", "int4", "50.0", "40.0", "5.0", "10.00"],
+                ["float", "int8", "50.0", "40.0", "5.0", "10.00"],
                 ["float", "int4", "blocks", "30.0", "40.0", "60.0", "0.50"],
             ],
         )
@@ -92,8 +102,8 @@ class Markdown(unittest.TestCase):
         text = record.markdown(
             [section(row("float", "int4", 50.0, numpy=5.0, half=1.0), scaled), section(elements=16, threads=2)]
         )
-        for lines in re.findall(r"(?:^\|.*\n?)+", text, re.M):
-            self.assertEqual(len({line.count("|") for line in lines.splitlines()}), 1, lines)
+        for rows in tables(text):
+            self.assertEqual(len({len(cells) for cells in rows}), 1, rows)
         self.assertIn("## 16 elements, 2 threads\n", text)
 
     def test_readme_shows_both_sizes(self):
@@ -149,8 +159,10 @@ class Merging(unittest.TestCase):
     def test_what_is_written_is_read(self):
         sections = [section(row("float", "int4", 1.0, numpy=2.0), row("int4", "float", 1.0)), section(elements=16)]
         with tempfile.TemporaryDirectory() as folder:
-            record.write(Path(folder), sections)
-            self.assertEqual(record.read(Path(folder) / "peers.json"), sections)
+            figures, page = Path(folder) / "cache" / "peers.json", Path(folder) / "peers.md"
+            record.write(figures, page, sections)
+            self.assertEqual(record.read(figures), sections)
+            self.assertEqual(page.read_text(), record.markdown(sections))
             self.assertEqual(record.read(Path(folder) / "none.json"), [])
 
 

@@ -4,7 +4,6 @@
 mod claim;
 mod dist;
 mod load;
-mod peers;
 mod prove;
 mod provenance;
 mod share;
@@ -25,7 +24,6 @@ struct Arguments {
 enum Job {
     Dist(dist::Options),
     Load(load::Options),
-    Peers(peers::Options),
     Prove(prove::Arguments),
     Soak(soak::Options),
 }
@@ -37,7 +35,6 @@ fn main() -> ExitCode {
             Err(error) => failed(&error.to_string()),
         },
         Job::Load(options) => load::run(&options),
-        Job::Peers(options) => peers::run(options).unwrap_or_else(|error| failed(&error)),
         Job::Prove(arguments) => prove::run(&prove::Options::new(arguments)),
         Job::Soak(options) => soak::run(&options),
     }
