@@ -2,6 +2,7 @@
 
 mod common;
 mod explain;
+mod help;
 #[cfg(test)]
 mod page;
 mod parsers;
@@ -20,6 +21,7 @@ pub(crate) use common::{
     Common, FileArgs, JobArgs, LossArgs, ModelArgs, NameArgs, NpyArgs, SelectionArgs, StorageArgs, WriteArgs,
 };
 pub(crate) use explain::{BlockArgs, ExplainArgs, ScalingArgs};
+pub(crate) use help::command;
 pub(crate) use precision::{ConvertArgs, RecordArgs};
 pub(crate) use quantized::{DequantizeArgs, QuantizeArgs, TranscodeArgs};
 pub(crate) use upgrade::UpgradeArgs;
@@ -46,18 +48,23 @@ pub(crate) const EXTERNAL_DATA: &str = "external_data";
     name = "onnx-cast",
     version,
     arg_required_else_help = true,
-    max_term_width = 100,
+    max_term_width = help::COLUMNS,
     after_help = "\
-Exit codes: 0 done; 1 `diff` found a difference, or `--fail-on` a loss; 2 an error. Outputs are complete or unchanged.
-`onnx-cast COMMAND --help` has examples, and `onnx-cast man COMMAND` a page of the manual.",
+Exit codes: 0 done, 1 a difference (diff) or a loss (--fail-on), 2 an error.
+Outputs are complete or unchanged. `onnx-cast COMMAND --help` has examples, and
+`onnx-cast man COMMAND` prints a page of the manual.",
     after_long_help = "\
 Examples:
-  onnx-cast cast model.safetensors small.safetensors --to bfloat16     every weight, rounded once
-  onnx-cast explain 0.3 --from float --to float8e4m3fn                 one value, bit by bit
-  onnx-cast types                                                      the element types
+  # every weight, rounded once
+  onnx-cast cast model.safetensors small.safetensors --to bfloat16
+  # one value, bit by bit
+  onnx-cast explain 0.3 --from float --to float8e4m3fn
+  # the element types
+  onnx-cast types
 
-Exit codes: 0 done; 1 `diff` found a difference, or `--fail-on` a loss; 2 an error. Outputs are complete or unchanged.
-`onnx-cast COMMAND --help` has examples, and `onnx-cast man COMMAND` a page of the manual."
+Exit codes: 0 done, 1 a difference (diff) or a loss (--fail-on), 2 an error.
+Outputs are complete or unchanged. `onnx-cast COMMAND --help` has examples, and
+`onnx-cast man COMMAND` prints a page of the manual."
 )]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -70,40 +77,40 @@ pub(crate) struct Args {
 pub(crate) enum Command {
     /// Cast the tensors of files to another type
     Cast(CastArgs),
-    /// Read the bits of files' tensors as another type of the same width
+    /// Read the bits of tensors as another type of the same width
     #[command(name = "bitcast")]
     BitCast(BitCastArgs),
-    /// Read a quantized checkpoint (FP8, NVFP4, MXFP4, ...) back as plain weights
+    /// Read quantized weights (FP8, NVFP4, GPTQ, ...) as plain ones
     Dequantize(DequantizeArgs),
-    /// Quantize a checkpoint (MXFP4, NVFP4, FP8, integers) in a layout that loaders read
+    /// Quantize weights (MXFP4, NVFP4, FP8, integers) for loaders
     Quantize(QuantizeArgs),
-    /// Write quantized weights in another layout, without a change of value
+    /// Write quantized weights in another layout, bit for bit
     Transcode(TranscodeArgs),
     /// Convert a model to compute in float16 or bfloat16
     Convert(ConvertArgs),
-    /// Add outputs to a model that give the range of each value, for `convert --ranges`
+    /// Add outputs that give each value's range, for `convert`
     Record(RecordArgs),
-    /// Compute the Casts of a model's constants, and remove those that change nothing
+    /// Compute the Casts of constants; remove those without effect
     Fold(FoldArgs),
-    /// Raise a model's opset, and rewrite the nodes whose operators have changed
+    /// Raise the opset, and rewrite nodes whose operators changed
     Upgrade(UpgradeArgs),
-    /// Evaluate a model of Cast, CastLike, BitCast, Constant and Identity nodes
+    /// Evaluate a model of casts, constants and Identity nodes
     Run(RunArgs),
-    /// List the tensors of a file or model, with statistics of their values
+    /// List the tensors of a file or model, with statistics
     Info(InfoArgs),
     /// Compare the tensors of two files or models
     Diff(DiffArgs),
-    /// Show what casts to several types would lose, tensor by tensor, and write nothing
+    /// Show what casts to several types would lose, by tensor
     Report(ReportArgs),
-    /// List the element types: codes, widths, ranges, special values, operator versions
+    /// List the element types: codes, ranges, special values
     #[command(after_long_help = "\
 Examples:
   onnx-cast types
   onnx-cast types --json | jq '.types[] | select(.bits == 8) | .name'")]
     Types,
-    /// Explain how one value is cast or quantized: bits, rule, neighbours, error
+    /// Explain the cast of one value: bits, rule, neighbours, error
     Explain(ExplainArgs),
-    /// Measure how fast pairs of types are cast or quantized, beside memcpy
+    /// Measure how fast pairs of types are cast, beside memcpy
     Bench(BenchArgs),
     /// Print a completion script for a shell
     #[command(after_long_help = "\
@@ -209,7 +216,7 @@ pub(crate) struct FoldArgs {
     #[arg(long, help_heading = WHAT)]
     pub(crate) dequantize: bool,
     /// Print whether each Cast would be computed, removed or joined, and write nothing
-    #[arg(long, help_heading = HOW)]
+    #[arg(short = 'n', long, help_heading = HOW)]
     pub(crate) dry_run: bool,
     #[command(flatten)]
     pub(crate) write: WriteArgs,
@@ -402,6 +409,9 @@ pub(crate) struct Attributes {
     /// Whether overflow in float8 gives the largest value (default: true; Cast-19 on)
     #[arg(long, value_name = "true|false", action = clap::ArgAction::Set, hide_possible_values = true, help_heading = HOW)]
     pub(crate) saturate: Option<bool>,
+    /// The same as --saturate false
+    #[arg(long, conflicts_with = "saturate", help_heading = HOW)]
+    pub(crate) no_saturate: bool,
     /// The rounding of float8e8m0 (default: up; Cast-24 on)
     #[arg(long, value_name = "up|down|nearest", value_parser = RoundModeParser, hide_possible_values = true)]
     #[arg(help_heading = HOW)]
@@ -410,13 +420,19 @@ pub(crate) struct Attributes {
 
 impl Attributes {
     pub(crate) fn options(&self) -> CastOptions {
-        CastOptions::new().opset(self.opset.unwrap_or(NEWEST_OPSET)).saturate(self.saturate).round_mode(self.round_mode)
+        let options = CastOptions::new().opset(self.opset.unwrap_or(NEWEST_OPSET)).round_mode(self.round_mode);
+        options.saturate(self.saturate())
+    }
+
+    /// What is said of overflow in float8.
+    pub(crate) fn saturate(&self) -> Option<bool> {
+        if self.no_saturate { Some(false) } else { self.saturate }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Args, page};
+    use super::{Args, help, page};
     use clap::{Arg, Command, CommandFactory};
     use std::fmt::Write;
 
@@ -467,7 +483,7 @@ mod tests {
     fn the_examples_of_the_help_are_parsed() {
         let mut count = 0;
         for command in Args::command().get_subcommands() {
-            for line in page::examples(command).0.lines() {
+            for line in help::examples(command).0.lines() {
                 // Behind several spaces stands what the example shows.
                 let line = line.split("   ").next().unwrap_or_default();
                 for part in line.split(" | ").filter(|part| part.starts_with("onnx-cast ")) {

@@ -25,9 +25,9 @@ mod summary;
 
 use anstream::{AutoStream, ColorChoice};
 use anyhow::{Context, Result, bail, ensure};
-use args::{Args, Attributes, BlockArgs, Command, Common, ExplainArgs, ScalingArgs};
+use args::{Args, BlockArgs, Command, Common, ExplainArgs, ScalingArgs};
+use clap::FromArgMatches;
 use clap::error::ErrorKind::{DisplayHelp, DisplayHelpOnMissingArgumentOrSubcommand, DisplayVersion};
-use clap::{CommandFactory, FromArgMatches};
 use onnx_cast::{Backend, DataType, available_backends};
 use onnx_cast_explain as explain;
 use onnx_cast_explain::{BlockRequest, types};
@@ -61,7 +61,7 @@ pub fn exit_code(args: impl IntoIterator<Item = OsString>) -> u8 {
         clap::ColorChoice::Always => ColorChoice::Always.write_global(),
         clap::ColorChoice::Never => ColorChoice::Never.write_global(),
     }
-    let all = Args::command();
+    let all = args::command();
     let parsed = all.clone().color(color).try_get_matches_from(&args);
     let parsed = parsed.and_then(|matches| Ok((Args::from_arg_matches(&matches)?, matches)));
     let (parsed, matches) = match parsed {
@@ -220,7 +220,7 @@ fn dispatch(command: Command, common: &Common) -> Result<u8> {
         Command::Man { command } => man(command.as_deref())?,
         Command::Completions { shell } => {
             let mut script = Vec::new();
-            clap_complete::generate(shell, &mut Args::command(), "onnx-cast", &mut script);
+            clap_complete::generate(shell, &mut args::command(), "onnx-cast", &mut script);
             print(&String::from_utf8_lossy(&script))?;
         }
     }
@@ -229,7 +229,7 @@ fn dispatch(command: Command, common: &Common) -> Result<u8> {
 
 /// Prints a page of the manual.
 fn man(command: Option<&str>) -> Result<()> {
-    let mut all = Args::command();
+    let mut all = args::command();
     // Gives the commands their names in full.
     all.build();
     let page = match command {
@@ -262,12 +262,18 @@ fn explain(args: &ExplainArgs, common: &Common) -> Result<()> {
         if let Some(path) = html {
             write_page(path, &explain::page_of_all(&request)?, *no_clobber)?;
         }
+        if is_silent(args, common) {
+            return Ok(());
+        }
         return Ok(print(&if common.json { pretty(&explain::all_json(&request)?)? } else { explain::all(&request)? })?);
     };
     let explanation = explain::explain(&request(to))?;
     attributes.say_unused(&[to], common);
     if let Some(path) = html {
         write_page(path, &explain::page(&explanation)?, *no_clobber)?;
+    }
+    if is_silent(args, common) {
+        return Ok(());
     }
     if common.json {
         return Ok(print(&pretty(&explain::json(&explanation)?)?)?);
@@ -277,6 +283,11 @@ fn explain(args: &ExplainArgs, common: &Common) -> Result<()> {
         print(&explain::drawing(&explanation)?)?;
     }
     Ok(print(&explain::text(&explanation)?)?)
+}
+
+/// Whether the page is all that is wanted.
+fn is_silent(args: &ExplainArgs, common: &Common) -> bool {
+    common.quiet && args.html.is_some() && !common.json
 }
 
 /// What is asked of a block, where the target is a block format.
@@ -293,8 +304,8 @@ fn block_request(args: &ExplainArgs) -> Result<Option<BlockRequest<'_>>> {
         Some(other) => bail!("{other} has scales that depend on the tensor: --scale gives {} one", other.element()),
     };
     let ScalingArgs { scale, .. } = scaling;
-    let Attributes { opset, saturate, round_mode } = attributes;
-    let is_cast = scale.is_some() || opset.is_some() || saturate.is_some() || round_mode.is_some();
+    let is_plain = attributes.opset.is_none() && attributes.saturate().is_none() && attributes.round_mode.is_none();
+    let is_cast = scale.is_some() || !is_plain;
     ensure!(!is_cast, "blocks of {format} have neither --scale nor the options of a cast");
     let values = iter::once(value).chain(others).map(String::as_str).collect();
     let &BlockArgs { scale_rule: rule, recipe, global_scale } = block;
@@ -305,6 +316,9 @@ fn explain_block(request: &BlockRequest<'_>, args: &ExplainArgs, common: &Common
     let block = explain::explain_block(request)?;
     if let Some(path) = &args.html {
         write_page(path, &explain::block_page(&block)?, args.no_clobber)?;
+    }
+    if is_silent(args, common) {
+        return Ok(());
     }
     Ok(print(&if common.json { pretty(&explain::block_json(&block)?)? } else { explain::block_text(&block)? })?)
 }

@@ -66,7 +66,7 @@ impl Attributes {
     pub(crate) fn say_unused(&self, targets: &[DataType], common: &Common) {
         let is_float8 = |to: &DataType| to.name().starts_with("float8");
         let given = [
-            ("--saturate", self.saturate.is_some(), "a float8 type", targets.iter().any(is_float8)),
+            ("--saturate", self.saturate().is_some(), "a float8 type", targets.iter().any(is_float8)),
             ("--round-mode", self.round_mode.is_some(), "float8e8m0", targets.contains(&DataType::Float8E8M0)),
         ];
         for (option, is_given, of, is_used) in given {

@@ -38,7 +38,7 @@ pub(crate) fn report(args: &ReportArgs, common: &Common) -> Result<()> {
     }
     if common.json {
         print(&pretty(&json(&report)?)?)?;
-    } else {
+    } else if !(common.quiet && args.html.is_some()) {
         print(&text(&report, args.top, "--top"))?;
     }
     Ok(())

@@ -10,12 +10,13 @@ use std::path::PathBuf;
 #[derive(Clone, Debug, ClapArgs)]
 pub(crate) struct Common {
     /// Use at most N threads
-    #[arg(long, global = true, value_name = "N", value_parser = positive, help_heading = HOW, display_order = 900)]
+    #[arg(short = 'j', long, global = true, value_name = "N", value_parser = positive, help_heading = HOW)]
+    #[arg(display_order = 900)]
     pub(crate) threads: Option<usize>,
     /// Print JSON
     #[arg(long, global = true, help_heading = OUTPUT, display_order = 901)]
     pub(crate) json: bool,
-    /// Print no summary and no progress
+    /// Print no summary and no progress; with --html, the page is all there is
     #[arg(short, long, global = true, help_heading = OUTPUT, display_order = 902)]
     pub(crate) quiet: bool,
     /// Print more: each tensor, the backend and the threads
@@ -90,7 +91,7 @@ pub(crate) struct SelectionArgs {
 pub(crate) struct JobArgs {
     /// Print each tensor's types and sizes before and after, and write nothing; reads values only for --losses and
     /// --fail-on
-    #[arg(long, help_heading = HOW)]
+    #[arg(short = 'n', long, help_heading = HOW)]
     pub(crate) dry_run: bool,
     /// Continue an interrupted run: files that are already correct stay
     #[arg(long, conflicts_with = "no_clobber", help_heading = HOW)]
@@ -106,7 +107,7 @@ pub(crate) struct JobArgs {
     pub(crate) no_clobber: bool,
     /// Replace an OUT that looks like another input (it has types of IN, and none of the result); accept other weights
     /// in an output folder
-    #[arg(long, conflicts_with = "no_clobber", help_heading = OUTPUT)]
+    #[arg(short, long, conflicts_with = "no_clobber", help_heading = OUTPUT)]
     pub(crate) force: bool,
 }
 
@@ -143,7 +144,7 @@ pub(crate) struct WriteArgs {
     #[arg(long, help_heading = OUTPUT)]
     pub(crate) no_clobber: bool,
     /// Replace an OUT that looks like another input, because it is not a result of this job
-    #[arg(long, conflicts_with = "no_clobber", help_heading = OUTPUT)]
+    #[arg(short, long, conflicts_with = "no_clobber", help_heading = OUTPUT)]
     pub(crate) force: bool,
 }
 

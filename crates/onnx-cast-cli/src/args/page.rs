@@ -1,5 +1,6 @@
 //! The pages of the manual that the help makes: docs/command.md and docs/options.md.
 
+use super::help::examples;
 use clap::{Arg, Command};
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -34,29 +35,8 @@ fn cell(text: impl ToString) -> String {
     text.replace('|', "\\|").replace('<', "&lt;").replace('*', "\\*")
 }
 
-fn help(arg: &Arg) -> String {
+fn meaning(arg: &Arg) -> String {
     cell(arg.get_long_help().or(arg.get_help()).unwrap_or_default())
-}
-
-/// The examples of a command's help, and what follows them.
-pub(super) fn examples(command: &Command) -> (String, String) {
-    let text = command.get_after_long_help().map(ToString::to_string).unwrap_or_default();
-    let mut examples = String::new();
-    let mut notes = String::new();
-    let mut is_example = false;
-    for line in text.lines() {
-        if line == "Examples:" {
-            is_example = true;
-        } else if is_example && line.starts_with("  ") {
-            examples += line.trim_start();
-            examples.push('\n');
-        } else {
-            is_example = false;
-            notes += line;
-            notes.push('\n');
-        }
-    }
-    (examples, notes.trim().to_owned())
 }
 
 /// docs/command.md: what each command does, its arguments by name, and examples.
@@ -105,7 +85,7 @@ pub(super) fn of_options(all: &Command) -> String {
         for arg in command.get_arguments().filter(|arg| !["help", "version"].contains(&arg.get_id().as_str())) {
             let heading = arg.get_help_heading().and_then(|name| headings.iter().position(|it| *it == name));
             let key = (heading.unwrap_or(0), typed(arg));
-            found.entry(key).or_default().entry(help(arg)).or_default().push(command.get_name());
+            found.entry(key).or_default().entry(meaning(arg)).or_default().push(command.get_name());
         }
     }
     let all_commands = commands(all).count();

@@ -56,7 +56,7 @@ pub(crate) struct ConvertArgs {
     #[arg(long, value_name = "NAME", help_heading = HOW)]
     pub(crate) explain: Vec<String>,
     /// Print the type of each node and the reason, and write nothing
-    #[arg(long, help_heading = HOW)]
+    #[arg(short = 'n', long, help_heading = HOW)]
     pub(crate) dry_run: bool,
     #[command(flatten)]
     pub(crate) write: WriteArgs,
@@ -82,7 +82,7 @@ pub(crate) struct RecordArgs {
     #[command(flatten)]
     pub(crate) names: NameArgs,
     /// Print what would be recorded, and write nothing
-    #[arg(long, help_heading = HOW)]
+    #[arg(short = 'n', long, help_heading = HOW)]
     pub(crate) dry_run: bool,
     #[command(flatten)]
     pub(crate) write: WriteArgs,

@@ -20,7 +20,7 @@ pub(crate) struct UpgradeArgs {
     #[arg(long, value_name = "N", default_value_t = DEFAULT_OPSET, help_heading = HOW)]
     pub(crate) opset: i64,
     /// Print which nodes would be rewritten, and write nothing
-    #[arg(long, help_heading = HOW)]
+    #[arg(short = 'n', long, help_heading = HOW)]
     pub(crate) dry_run: bool,
     #[command(flatten)]
     pub(crate) write: WriteArgs,

@@ -318,6 +318,8 @@ fn a_page_of_one_cast() {
     let folder = Folder::new();
     let line = "explain 0.3 --from float --to float8e4m3fn";
     assert_eq!(done(&folder.run(&format!("{line} --html out.html"))), done(&run(line)));
+    assert_eq!(done(&folder.run(&format!("{line} --html quiet.html --quiet"))), "");
+    assert_eq!(folder.read("quiet.html"), folder.read("out.html"));
     let page = fs::read_to_string(folder.path("out.html")).expect("a page");
     for part in [
         "<title>float 0.300000011920928955078125 to float8e4m3fn</title>",

@@ -62,7 +62,8 @@ fn json_has_every_figure() {
 #[test]
 fn the_page_holds_all_it_needs() {
     let folder = folder();
-    done(&folder.run("report x.safetensors --to float16,int4,float8e8m0 --html out.html"));
+    let printed = done(&folder.run("report x.safetensors --to float16,int4,float8e8m0 --html out.html --quiet"));
+    assert_eq!(printed, "", "with a page, --quiet prints nothing");
     let page = String::from_utf8(folder.read("out.html")).expect("UTF-8");
     assert!(!page.contains("{{"), "a mark is left");
     for outside in ["src=", "href=", "@import", "url("] {
