@@ -22,6 +22,7 @@ from pathlib import Path
 import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
+PROOFS = ROOT / "scripts" / "proofs"
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
 BUILT = TARGET / "release" / ("onnx-cast.exe" if os.name == "nt" else "onnx-cast")
@@ -168,6 +169,20 @@ def check_workflow(path: Path) -> None:
             check_step(f"{place}, step {number}", step)
 
 
+def check_proofs() -> None:
+    """The weekly workflow runs every proof of the table, and the table every script."""
+    listed = run(sys.executable, PROOFS / "weekly.py", "--list")
+    names = re.findall(r"(?m)^([\w-]+): ", listed)
+    jobs = read_yaml(ROOT / ".github/workflows/proofs.yml")["jobs"]
+    started = jobs["proofs"]["strategy"]["matrix"]["proof"]
+    expect(names == started, f"proofs.yml starts {started} (want {names}, as scripts/proofs/weekly.py has them)")
+    scripts = {path.name for path in PROOFS.iterdir() if path.suffix in (".py", ".sh")} - {"weekly.py"}
+    unrun = sorted(name for name in scripts if f"scripts/proofs/{name}" not in listed)
+    expect(not unrun, f"scripts/proofs/weekly.py does not run {', '.join(unrun)}")
+    for path in re.findall(r"(?:scripts|bench)/[\w./-]+", listed):
+        expect((ROOT / path).is_file(), f"scripts/proofs/weekly.py: no {path}")
+
+
 def check_with_actionlint() -> str:
     linted = []
     if program := shutil.which("actionlint"):
@@ -255,6 +270,7 @@ def main() -> None:
     check_wheels()
     for path in WORKFLOWS:
         check_workflow(path)
+    check_proofs()
     linted = check_with_actionlint()
     if os.name != "nt":
         with tempfile.TemporaryDirectory() as folder:
