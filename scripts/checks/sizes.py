@@ -142,13 +142,36 @@ def mlx(module, rows, columns):
     return {"weight": ("U32", (rows, columns // 8)), "scales": scales, "biases": scales}
 
 
+def four_bits(kind, table, rows, columns, **nested):
+    """bitsandbytes: codes, the table of their entries, and what the state says."""
+    state = {"quant_type": kind, "blocksize": 64, "dtype": "bfloat16", "shape": [rows, columns]} | nested
+    text = json.dumps(state).encode()
+    tensors = {"weight": ("U8", (rows * columns // 2, 1)), "weight.quant_map": ("F32", (16,), struct.pack("<16f", *table))}
+    return tensors | {f"weight.quant_state.bitsandbytes__{kind}": ("U8", (len(text),), text)}
+
+
 def fp4(module, rows, columns):
-    state = {"quant_type": "fp4", "blocksize": 64, "dtype": "bfloat16", "shape": [rows, columns]}
-    text, twelfths = json.dumps(state).encode(), [0, 0.0625, 8, 12, 4, 6, 2, 3]
-    table = struct.pack("<16f", *(sign * number / 12 for sign in (1, -1) for number in twelfths))
-    tensors = {"weight": ("U8", (rows * columns // 2, 1)), "weight.absmax": ("F32", (rows * columns // 64,))}
-    tensors["weight.quant_map"] = ("F32", (16,), table)
-    return tensors | {"weight.quant_state.bitsandbytes__fp4": ("U8", (len(text),), text)}
+    twelfths = [0, 0.0625, 8, 12, 4, 6, 2, 3]
+    table = [sign * number / 12 for sign in (1, -1) for number in twelfths]
+    return four_bits("fp4", table, rows, columns) | {"weight.absmax": ("F32", (rows * columns // 64,))}
+
+
+NF4 = [-1.0, -0.6961928, -0.52507305, -0.3949175, -0.28444138, -0.18477343, -0.091050036, 0.0]
+NF4 += [0.0795803, 0.1609302, 0.2461123, 0.33791524, 0.44070983, 0.562617, 0.72295684, 1.0]
+
+
+def nf4(module, rows, columns):
+    """With nested scales. A code of 0 is -1, whose product with a scale of -0 is 0: the product of the nested scale, and an
+    offset of -0."""
+    blocks, table = rows * columns // 64, struct.pack("<256f", -1, *[0] * 255)
+    tensors = four_bits("nf4", NF4, rows, columns, nested_blocksize=256, nested_offset=-0.0, nested_dtype="float32")
+    tensors |= {"weight.absmax": ("U8", (blocks,)), "weight.nested_quant_map": ("F32", (256,), table)}
+    return tensors | {"weight.nested_absmax": ("F32", (-(-blocks // 256),))}
+
+
+def bitnet(module, rows, columns):
+    """A code of 0 is -1, whose product with a scale of -0 is 0."""
+    return {"weight": ("U8", (rows // 4, columns)), "weight_scale": ("BF16", (1,), b"\0\x80")}
 
 
 def hqq(module, rows, columns):
@@ -182,6 +205,8 @@ READ = {
         lambda module, rows, columns: {"weight": ("F8_E4M3", (rows, columns)), "qscale_weight": ("F32", ()), "qscale_act": ("F32", ())},
     ),
     "bitsandbytes' FP4": (quantization("bitsandbytes", load_in_4bit=True), fp4),
+    "bitsandbytes' NF4": (quantization("bitsandbytes", load_in_4bit=True), nf4),
+    "BitNet": (quantization("bitnet", linear_class="autobitlinear", quantization_mode="offline"), bitnet),
     "Quark's int4": (
         quantization(
             "quark",
