@@ -63,10 +63,14 @@ pub(crate) enum Formula {
     Difference,
     /// The element divided by the scale: BitNet.
     Quotient,
-    /// The element times the scale: BitNet's `autobitlinear`.
+    /// The element times the scale: BitNet's `autobitlinear`, and tables of bitsandbytes.
     Product,
     /// The element times the scale, less a number: quanto.
     ProductLess,
+    /// The element times the scale, plus a bias: MLX and torchao.
+    ProductMore,
+    /// The signed element times the scale, divided by 127 after that: bitsandbytes.
+    Of127,
 }
 
 /// A table of bitsandbytes.

@@ -167,6 +167,12 @@ impl Slab {
         (row * self.columns.len() + column - self.columns.start) * self.size
     }
 
+    /// The bytes of a row from a value on, before a column or the end of the slab.
+    pub(super) fn row(&self, [row, column]: [usize; 2], end: usize) -> &[u8] {
+        let end = end.min(self.columns.end);
+        &self.bytes[self.place([row, column])..][..end.saturating_sub(column) * self.size]
+    }
+
     /// Copies some columns of some rows.
     pub(super) fn copy(
         &self,

@@ -137,6 +137,11 @@ impl Stream {
         Stream { bits, pairs, factors: std::array::from_fn(|index| 1 << (8 - bit(index) % 8)) }
     }
 
+    /// Bits of an integer.
+    pub(super) fn bits(&self) -> usize {
+        self.bits as usize
+    }
+
     /// Unpacks integers as far as whole windows go; returns how many.
     #[inline(always)]
     fn unpack_all<S: Simd>(&self, simd: S, packed: &[u8], codes: &mut [u8]) -> usize {

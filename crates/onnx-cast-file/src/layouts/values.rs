@@ -2,6 +2,7 @@
 //!
 //! The scales of a part are read with it: they follow each other in their tensor, because rows of blocks do.
 
+mod arithmetic;
 mod by_columns;
 mod by_groups;
 mod coded;
@@ -406,13 +407,11 @@ pub(super) fn scale_size(weight: &Weight) -> usize {
 
 impl Compute for WeightValues<'_> {
     fn compute(&self, start: usize, len: usize, scratch: &mut Scratch, out: &mut [u8]) -> Result<(), PipelineError> {
-        if let Some(parted) = &self.parted {
-            return parted.compute(self.elements, start, scratch, out);
-        }
-        match (&self.transposed, &self.coded) {
-            (Some(stored), _) => self.transpose(stored, start, scratch, out)?,
-            (None, Some(coded)) => coded.compute(self.elements, start, scratch, out)?,
-            (None, None) => self.stretches(start, len, scratch, out)?,
+        match (&self.transposed, &self.coded, &self.parted) {
+            (Some(stored), ..) => self.transpose(stored, start, scratch, out)?,
+            (None, Some(coded), _) => coded.compute(self.elements, start, scratch, out)?,
+            (None, None, Some(parted)) => parted.compute(self.elements, start, scratch, out)?,
+            (None, None, None) => self.stretches(start, len, scratch, out)?,
         }
         let done = self.done.fetch_add(len, Ordering::Relaxed) + len;
         // Every weight of a checkpoint has its own reader, which stays to the end.
@@ -420,6 +419,7 @@ impl Compute for WeightValues<'_> {
             self.transposed.iter().for_each(|stored| stored.forget());
             self.by_columns.iter().for_each(|stored| stored.forget());
             self.coded.iter().for_each(Coded::forget);
+            self.parted.iter().for_each(Parted::forget);
         }
         Ok(())
     }

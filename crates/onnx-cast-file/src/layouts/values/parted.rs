@@ -1,34 +1,33 @@
 //! Weights whose words hold an element of each part of the tensor: HQQ and BitNet.
 //!
 //! The parts follow each other through the whole tensor, so that a stretch of a part is the same bits of words that
-//! follow each other. The loops are compiled for several instruction sets, as those of `coded` are.
+//! follow each other.
 
 use super::TensorBytes;
-use super::coded::Planes;
-use super::coded::rounding::{read_numbers, store, with_rounding};
+use super::arithmetic::rounding::{numbers, read_numbers};
+use super::arithmetic::{Arithmetic, Packing};
 use crate::io::memory::resize;
-use crate::layouts::weight::{Formula, Parts, Weight};
+use crate::layouts::columns::Columns;
+use crate::layouts::weight::{Parts, Weight};
 use crate::level::level;
 use crate::pipeline::{PipelineError, Scratch};
-use fearless_simd::{Simd, SimdBase, dispatch, u8x32};
+use fearless_simd::dispatch;
 use onnx_cast::DataType;
-use onnx_cast::scalar::with_default_float_environment;
 use std::ops::Range;
 
-/// Values that are looked up at once, and that are computed at once.
-const PART: usize = 32;
-const MANY: usize = 256;
+/// Elements that are computed at once where each has a scale: so few that the numbers stay in the nearest cache.
+const FEW: usize = 1 << 10;
 
 /// A weight, and where its scales and zero points are.
 #[derive(Debug)]
 pub(super) struct Parted<'a> {
     parts: Parts,
     weight: &'a Weight,
-    to: DataType,
-    /// The type that values are rounded to, as each of their operations is.
-    owner: DataType,
+    arithmetic: Arithmetic,
     scales: TensorBytes<'a>,
     zeros: Option<TensorBytes<'a>>,
+    /// Rows of scales and of zero points that have one for each column: every row of elements needs them again.
+    rows: Option<Box<[Columns; 2]>>,
 }
 
 impl<'a> Parted<'a> {
@@ -39,8 +38,22 @@ impl<'a> Parted<'a> {
         scales: TensorBytes<'a>,
         zeros: Option<TensorBytes<'a>>,
     ) -> Parted<'a> {
+        let Parts { bits, formula, offset, .. } = parts;
         let owner = weight.owner_type.unwrap_or(DataType::Float);
-        Parted { parts, weight, to, owner, scales, zeros }
+        let block = weight.block[1].max(1);
+        let looks_up = bits <= 4 && block > 1;
+        let entries = looks_up.then(|| std::array::from_fn(|code| code as f32 - f32::from(offset)));
+        let arithmetic = Arithmetic { formula, packing: Packing::Bytes, entries, offset, owner, to, block };
+        let rows = (weight.block[0] > 1 && block == 1).then(|| {
+            let size = weight.scale_type.byte_len(1).unwrap_or(1);
+            Box::new([(); 2].map(|()| Columns::new(weight.grid(), size)))
+        });
+        Parted { parts, weight, arithmetic, scales, zeros, rows }
+    }
+
+    /// Frees what was read: nothing of it is needed again.
+    pub(super) fn forget(&self) {
+        self.rows.iter().flat_map(|both| both.iter()).for_each(Columns::forget);
     }
 
     /// Computes values, from one on.
@@ -51,44 +64,52 @@ impl<'a> Parted<'a> {
         scratch: &mut Scratch,
         out: &mut [u8],
     ) -> Result<(), PipelineError> {
-        let size = self.to.byte_len(1).unwrap_or(1);
+        let size = self.arithmetic.to.byte_len(1).unwrap_or(1);
         let end = start + out.len() / size;
         self.unpack(elements, start..end, scratch)?;
         let [_, columns] = self.weight.matrix();
         // Where a row is one block, or rows are not, scales follow each other as the elements do.
-        let ([down, across], is_flat) = (self.weight.block, self.weight.block[0] == 1);
-        let columns = if is_flat { self.weight.len() } else { columns };
-        let across_all = columns.div_ceil(across);
+        let ([down, _], across) = (self.weight.block, self.arithmetic.block);
+        let columns = if down == 1 { self.weight.len() } else { columns };
+        let (across_all, most) = (columns.div_ceil(across), if across == 1 { FEW } else { usize::MAX });
         let (mut at, mut out) = (start, out);
         while at < end {
             let (row, column) = (at / columns, at % columns);
-            let stop = end.min((row + 1) * columns);
+            let stop = end.min((row + 1) * columns).min(at.saturating_add(most));
             let blocks = column / across..(stop - row * columns).div_ceil(across);
             let first = row / down * across_all + blocks.start;
-            let mut numbers = |place| read_numbers(self.weight.scale_type, place, first, blocks.len(), scratch);
-            let scales = numbers(self.scales)?;
-            let zeros = self.zeros.map_or_else(|| Ok(vec![0.0; scales.len()]), numbers)?;
-            // A code is less than 256. Rounding adds less than is left to the greatest number.
-            let is_small = |(scale, zero): (&f32, &f32)| (256.0 + zero.abs()) * scale.abs().max(1.0) < 60000.0;
+            let scales = self.numbers(0, Some(self.scales), first, blocks.len(), scratch)?;
+            let zeros = self.numbers(1, self.zeros, first, blocks.len(), scratch)?;
             let (now, later) = std::mem::take(&mut out).split_at_mut((stop - at) * size);
             let codes = &scratch.codes[at - start..stop - start];
-            let work = Work {
-                formula: self.parts.formula,
-                offset: self.parts.offset,
-                owner: self.owner,
-                is_small: self.parts.formula != Formula::Quotient && scales.iter().zip(&zeros).all(is_small),
-                to: self.to,
-                size,
-                across,
-                skipped: column % across,
-            };
-            let (level, few) = (level(), self.parts.bits <= 4);
-            with_default_float_environment(
-                || dispatch!(level, simd => work.run(simd, few, codes, &scales, &zeros, now)),
-            );
+            self.arithmetic.run(column % across, codes, [&scales, &zeros], now);
             (at, out) = (stop, later);
         }
         Ok(())
+    }
+
+    /// Scales (0) or zero points (1) of some blocks.
+    fn numbers(
+        &self,
+        which: usize,
+        place: Option<TensorBytes<'_>>,
+        first: usize,
+        count: usize,
+        scratch: &mut Scratch,
+    ) -> Result<Vec<f32>, PipelineError> {
+        let data_type = self.weight.scale_type;
+        let Some(place) = place else { return Ok(vec![0.0; count]) };
+        let Some(rows) = &self.rows else { return read_numbers(data_type, place, first, count, scratch) };
+        let across = self.weight.grid()[1];
+        let row = first / across;
+        let (mut all, mut column, end) = (Vec::new(), first % across, first % across + count);
+        while column < end {
+            let slab = rows[which].slab(0, [row, column], &mut |at, bytes| place.read_into(at, bytes))?;
+            let found = numbers(data_type, slab.row([row, column], end));
+            column += found.len();
+            all.extend(found);
+        }
+        Ok(all)
     }
 
     /// Unpacks elements, one to a byte.
@@ -109,108 +130,14 @@ impl<'a> Parted<'a> {
             elements.read(place * word, count * word, words)?;
             let (now, later) = std::mem::take(&mut codes).split_at_mut(count);
             let shift = self.parts.shift(part);
-            if word == 1 {
+            dispatch!(level(), _simd => if word == 1 {
                 now.iter_mut().zip(&words[..]).for_each(|(code, byte)| *code = byte >> shift & mask);
             } else {
                 let words = words.as_chunks().0.iter().map(|word| u32::from_le_bytes(*word));
                 now.iter_mut().zip(words).for_each(|(code, word)| *code = (word >> shift) as u8 & mask);
-            }
+            });
             (at, codes) = (at + count, later);
         }
         Ok(())
-    }
-}
-
-/// What the loops are told.
-struct Work {
-    formula: Formula,
-    offset: u8,
-    owner: DataType,
-    /// Whether no value reaches what is not finite in float16.
-    is_small: bool,
-    to: DataType,
-    /// Bytes of a result.
-    size: usize,
-    /// Columns of a block, and those of the first block before the first element.
-    across: usize,
-    skipped: usize,
-}
-
-impl Work {
-    /// Computes the values of codes of one row. `few` tells that codes are below 16.
-    #[inline(always)]
-    fn run<S: Simd>(&self, simd: S, few: bool, codes: &[u8], scales: &[f32], zeros: &[f32], out: &mut [u8]) {
-        if few && scales.len() == 1 {
-            return self.by_table(simd, codes, scales, zeros, out);
-        }
-        let parts = codes.chunks(MANY).zip(out.chunks_mut(MANY * self.size));
-        for (at, (codes, out)) in (self.skipped..).step_by(MANY).zip(parts) {
-            let mut values = [0.0; MANY];
-            self.values(at, codes, scales, zeros, &mut values);
-            store(self.to, &values[..codes.len()], out);
-        }
-    }
-
-    /// Looks up the values of codes of one block.
-    #[inline(always)]
-    fn by_table<S: Simd>(&self, simd: S, codes: &[u8], scales: &[f32], zeros: &[f32], out: &mut [u8]) {
-        let (mut values, mut bytes) = ([0.0; 16], [0; 64]);
-        for (code, value) in (0u8..).zip(&mut values) {
-            let mut one = [0.0];
-            self.values(0, &[code], scales, zeros, &mut one);
-            [*value] = one;
-        }
-        store(self.to, &values, &mut bytes[..16 * self.size]);
-        let planes = Planes::new(simd, self.size, &bytes);
-        for (codes, out) in codes.chunks(PART).zip(out.chunks_mut(PART * self.size)) {
-            let mut padded = [0; PART];
-            let codes = codes.first_chunk().unwrap_or_else(|| {
-                padded[..codes.len()].copy_from_slice(codes);
-                &padded
-            });
-            planes.look_up(u8x32::from_slice(simd, codes), out);
-        }
-    }
-
-    /// The values of codes, the first of which is at this place behind the beginning of the first block.
-    #[inline(always)]
-    fn values(&self, at: usize, codes: &[u8], scales: &[f32], zeros: &[f32], out: &mut [f32]) {
-        with_rounding!(self, |round| match self.formula {
-            Formula::Difference =>
-                self.each(at, codes, scales, zeros, out, |element, scale, zero| round(round(element - zero) * scale)),
-            Formula::Quotient => self.each(at, codes, scales, zeros, out, |element, scale, _| round(element / scale)),
-            Formula::Product => self.each(at, codes, scales, zeros, out, |element, scale, _| round(element * scale)),
-            Formula::ProductLess =>
-                self.each(at, codes, scales, zeros, out, |element, scale, zero| round(round(element * scale) - zero)),
-        });
-    }
-
-    /// Computes a value for each code by the numbers of its block.
-    #[inline(always)]
-    fn each(
-        &self,
-        at: usize,
-        codes: &[u8],
-        scales: &[f32],
-        zeros: &[f32],
-        out: &mut [f32],
-        value: impl Fn(f32, f32, f32) -> f32,
-    ) {
-        let offset = f32::from(self.offset);
-        if self.across == 1 {
-            let numbers = scales[at..].iter().zip(&zeros[at..]);
-            let all = out.iter_mut().zip(codes).zip(numbers);
-            return all.for_each(|((out, code), (scale, zero))| *out = value(f32::from(*code) - offset, *scale, *zero));
-        }
-        let (mut at, mut codes, mut out) = (at, codes, out);
-        while !codes.is_empty() {
-            let count = (self.across - at % self.across).min(codes.len());
-            let (these, later) = codes.split_at(count);
-            let (now, behind) = out.split_at_mut(count);
-            let (scale, zero) = (scales[at / self.across], zeros[at / self.across]);
-            let all = now.iter_mut().zip(these);
-            all.for_each(|(out, code)| *out = value(f32::from(*code) - offset, scale, zero));
-            (at, codes, out) = (at + count, later, behind);
-        }
     }
 }

@@ -1,38 +1,62 @@
 //! Rounding to float16 and bfloat16 in loops that the compiler vectorises: the casts of the library, for one value.
 
 use crate::layouts::values::TensorBytes;
+use crate::level::level;
 use crate::pipeline::{PipelineError, Scratch};
+use fearless_simd::dispatch;
 use onnx_cast::DataType;
 
-/// Runs loops with the rounding of a type, which is chosen outside of them: so they are vectorised. `map` of an array
-/// would be a call of what is not compiled for the instruction set, as a closure that has vectors would be.
+/// How values are rounded.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Rounding {
+    /// To float16, of which no value is reached that is not finite.
+    SmallFloat16,
+    Float16,
+    BFloat16,
+    Float,
+}
+
+impl Rounding {
+    /// That to a type. `is_small` tells that no value reaches what is not finite in float16.
+    pub(super) fn of(data_type: DataType, is_small: bool) -> Rounding {
+        match data_type {
+            DataType::Float16 if is_small => Rounding::SmallFloat16,
+            DataType::Float16 => Rounding::Float16,
+            DataType::BFloat16 => Rounding::BFloat16,
+            _ => Rounding::Float,
+        }
+    }
+}
+
+/// Runs loops with a rounding, which is chosen outside of them: so they are vectorised.
 macro_rules! with_rounding {
-    ($work:expr, |$round:ident| $loops:expr) => {
-        match $work.owner {
-            DataType::Float16 if $work.is_small => {
-                let $round = $crate::layouts::values::coded::rounding::round_small_to_f16;
+    ($rounding:expr, |$round:ident| $loops:expr) => {{
+        use $crate::layouts::values::arithmetic::rounding;
+        match $rounding {
+            Rounding::SmallFloat16 => {
+                let $round = rounding::round_small_to_f16;
                 $loops
             }
-            DataType::Float16 => {
-                let $round = |value: f32| $crate::layouts::values::coded::rounding::round(DataType::Float16, value);
+            Rounding::Float16 => {
+                let $round = |value: f32| rounding::round(DataType::Float16, value);
                 $loops
             }
-            DataType::BFloat16 => {
-                let $round = |value: f32| $crate::layouts::values::coded::rounding::round(DataType::BFloat16, value);
+            Rounding::BFloat16 => {
+                let $round = |value: f32| rounding::round(DataType::BFloat16, value);
                 $loops
             }
-            _ => {
-                let $round = |value: f32| $crate::layouts::values::coded::rounding::round(DataType::Float, value);
+            Rounding::Float => {
+                let $round = |value: f32| rounding::round(DataType::Float, value);
                 $loops
             }
         }
-    };
+    }};
 }
-pub(in crate::layouts::values) use with_rounding;
+pub(super) use with_rounding;
 
 /// Rounds to a type, and widens again. What is NaN is the usual one.
 #[inline(always)]
-pub(in crate::layouts::values) fn round(data_type: DataType, value: f32) -> f32 {
+pub(super) fn round(data_type: DataType, value: f32) -> f32 {
     let value = if value.is_nan() { f32::NAN } else { value };
     match data_type {
         DataType::BFloat16 => f32::from_bits(u32::from(bf16_bits(value)) << 16),
@@ -52,7 +76,7 @@ fn round_to_f16(value: f32) -> f32 {
 
 /// Rounds to a value of float16 what is certain not to overflow.
 #[inline(always)]
-pub(in crate::layouts::values) fn round_small_to_f16(value: f32) -> f32 {
+pub(super) fn round_small_to_f16(value: f32) -> f32 {
     round_beside(value, value.to_bits() & 0x7f80_0000)
 }
 
@@ -68,14 +92,14 @@ fn round_beside(value: f32, exponent: u32) -> f32 {
 
 /// The code of bfloat16, rounded to nearest, ties to even. NaN is the usual one.
 #[inline(always)]
-pub(in crate::layouts::values) fn bf16_bits(value: f32) -> u16 {
+fn bf16_bits(value: f32) -> u16 {
     let bits = value.to_bits();
     ((bits + 0x7fff + (bits >> 16 & 1)) >> 16) as u16
 }
 
 /// The code of float16, rounded to nearest, ties to even. NaN is the usual one.
 #[inline(always)]
-pub(in crate::layouts::values) fn f16_bits(value: f32) -> u16 {
+fn f16_bits(value: f32) -> u16 {
     let bits = value.to_bits();
     let magnitude = bits & 0x7fff_ffff;
     // From 2^-14 on: the exponent's bias is 15 instead of 127. A carry may reach the infinity.
@@ -92,7 +116,7 @@ pub(in crate::layouts::values) fn f16_bits(value: f32) -> u16 {
 #[inline(always)]
 fn f16_value(code: u16) -> f32 {
     let (code, sign) = (u32::from(code & 0x7fff), u32::from(code & 0x8000) << 16);
-    let subnormal = (code as f32 * (1.0 / (1 << 24) as f32)).to_bits();
+    let subnormal = (code as i32 as f32 * (1.0 / (1 << 24) as f32)).to_bits();
     let normal = (code << 13) + (112 << 23);
     let special = code << 13 | 0x7f80_0000;
     let magnitude = if code < 0x400 {
@@ -105,17 +129,6 @@ fn f16_value(code: u16) -> f32 {
     f32::from_bits(magnitude | sign)
 }
 
-/// A number of a type, as float; 0 behind the last.
-#[inline(always)]
-pub(in crate::layouts::values) fn number(data_type: DataType, bytes: &[u8], index: usize) -> f32 {
-    let half = || u16::from_le_bytes(bytes.as_chunks().0.get(index).copied().unwrap_or_default());
-    match data_type {
-        DataType::Float16 => f16_value(half()),
-        DataType::BFloat16 => f32::from_bits(u32::from(half()) << 16),
-        _ => f32::from_le_bytes(bytes.as_chunks().0.get(index).copied().unwrap_or_default()),
-    }
-}
-
 /// Reads some numbers of a type, one after the other.
 pub(in crate::layouts::values) fn read_numbers(
     data_type: DataType,
@@ -126,12 +139,35 @@ pub(in crate::layouts::values) fn read_numbers(
 ) -> Result<Vec<f32>, PipelineError> {
     let size = data_type.byte_len(1).unwrap_or(1);
     place.read(first * size, count * size, &mut scratch.scales)?;
-    Ok((0..count).map(|index| number(data_type, &scratch.scales, index)).collect())
+    Ok(numbers(data_type, &scratch.scales))
+}
+
+/// Numbers of a type, as float.
+pub(in crate::layouts::values) fn numbers(data_type: DataType, bytes: &[u8]) -> Vec<f32> {
+    let mut numbers = vec![0.0; bytes.len() / data_type.byte_len(1).unwrap_or(1)];
+    dispatch!(level(), _simd => load(data_type, bytes, &mut numbers));
+    numbers
+}
+
+/// Reads values of a type.
+#[inline(always)]
+fn load(from: DataType, bytes: &[u8], values: &mut [f32]) {
+    let halves = values.iter_mut().zip(bytes.as_chunks().0);
+    match from {
+        DataType::Float16 => halves.for_each(|(value, half)| *value = f16_value(u16::from_le_bytes(*half))),
+        DataType::BFloat16 => {
+            halves.for_each(|(value, half)| *value = f32::from_bits(u32::from(u16::from_le_bytes(*half)) << 16))
+        }
+        _ => {
+            let words = values.iter_mut().zip(bytes.as_chunks().0);
+            words.for_each(|(value, word)| *value = f32::from_le_bytes(*word));
+        }
+    }
 }
 
 /// Writes values in a type.
 #[inline(always)]
-pub(in crate::layouts::values) fn store(to: DataType, values: &[f32], out: &mut [u8]) {
+pub(super) fn store(to: DataType, values: &[f32], out: &mut [u8]) {
     let halves = out.as_chunks_mut::<2>().0.iter_mut().zip(values);
     match to {
         DataType::Float16 => halves.for_each(|(out, value)| *out = f16_bits(*value).to_le_bytes()),
