@@ -365,6 +365,14 @@ fn heads_without_tensors_are_listed() {
     }
     let made = quantized(&tensors, &json!({ "model_type": "llama" }), &QuantizeRequest::new(NVFP4)).expect("quantized");
     assert_eq!(kept(&made, "ignore"), ["embeddings.word_embeddings", "lm_head"]);
+    // The weight of no module has no name that a list could have: loaders look for names within others.
+    let whole = [&tensors[..], &[("weight", &[64, 64])]].concat();
+    for (to, layout, key) in
+        [(NVFP4, Scheme::CompressedTensors, "ignore"), (FP8, Scheme::DeepSeek, "modules_to_not_convert")]
+    {
+        let made = quantized(&whole, &json!({}), &QuantizeRequest::new(to).layout(Some(layout))).expect("quantized");
+        assert_eq!(kept(&made, key), ["embeddings.word_embeddings", "lm_head"]);
+    }
     // One that a rule quantizes is not.
     let head = [&tensors[..], &[("lm_head.weight", &[64, 64])]].concat();
     let made = quantized(&head, &json!({}), &rules(&["lm_head.weight=nvfp4"], NVFP4)).expect("quantized");

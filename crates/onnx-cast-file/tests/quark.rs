@@ -2,7 +2,12 @@
 //! missing (amd-quark 0.13: quark/torch/quantization/config/config.py), and runs in scripts/checks/loaders where the
 //! package is installed.
 
+#[path = "common/families.rs"]
+mod families;
+
+use families::{families, quantized};
 use onnx_cast_file::{Granularity, QuantizeRequest, Scheme, quantize_file};
+use regex::Regex;
 use safetensors::Dtype;
 use safetensors::tensor::TensorView;
 use serde_json::{Value, json};
@@ -50,4 +55,44 @@ fn every_key_that_its_package_reads_is_written() {
     let blocks = settings("mxfp4", None);
     assert_eq!(observers(&blocks), [json!("PerBlockMXObserver"), json!(null)]);
     assert_eq!((&blocks["weight"]["group_size"], &blocks["input_tensors"]), (&json!(32), &json!(null)));
+}
+
+/// The patterns of a list as Python's `fnmatch` reads them, which Quark's package calls; they have no brackets or question
+/// marks.
+fn globs(list: &[String]) -> Regex {
+    let patterns: Vec<String> = list.iter().map(|entry| regex::escape(entry).replace(r"\*", ".*")).collect();
+    Regex::new(&format!("^(?:{})$", patterns.join("|"))).expect("an expression")
+}
+
+/// The names of a list, and its expressions, which match the start: as vLLM and SGLang read it.
+fn expressions(list: &[String]) -> Regex {
+    let pattern = |entry: &String| match entry.strip_prefix("re:") {
+        Some(expression) => expression.to_owned(),
+        None => format!("{}$", regex::escape(entry)),
+    };
+    let patterns: Vec<String> = list.iter().map(pattern).collect();
+    Regex::new(&format!("^(?:{})", patterns.join("|"))).expect("an expression")
+}
+
+/// Quark's package makes every Linear layer of transformers that no pattern of `exclude` matches a quantized one, and
+/// others read expressions there: both must find the layers that are kept, and none else.
+#[test]
+fn exclude_names_the_layers_that_are_kept_for_all_loaders() {
+    let mut tried = 0;
+    for family in families() {
+        for to in ["mxfp4", "float8e4m3fn"] {
+            let Some(written) = quantized(&family, to, Scheme::Quark, None) else { continue };
+            let exclude = written.ignore();
+            let lists = [("fnmatch", globs(&exclude)), ("expressions", expressions(&exclude))];
+            for (module, stored) in &family.linears {
+                let is_quantized = stored.as_ref().is_some_and(|stored| written.is_quantized(stored));
+                for (how, list) in &lists {
+                    let place = format!("{}, {to}, by {how}: {module}, exclude {exclude:?}", family.name);
+                    assert_ne!(is_quantized, list.is_match(module), "{place}");
+                }
+            }
+            tried += 1;
+        }
+    }
+    assert!(tried > 40, "{tried} checkpoints");
 }

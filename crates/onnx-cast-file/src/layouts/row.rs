@@ -226,8 +226,16 @@ pub(crate) enum KeptNames {
     Expressions,
     /// By patterns with stars.
     Globs,
+    /// By both, for loaders that know one kind each: neither takes the other kind for a name.
+    ExpressionsAndGlobs,
     /// By the name of the part alone, and by a regular expression.
     Parts,
+}
+
+impl KeptNames {
+    pub(crate) fn has_expressions(self) -> bool {
+        matches!(self, KeptNames::Expressions | KeptNames::ExpressionsAndGlobs)
+    }
 }
 
 /// A file of a layout.

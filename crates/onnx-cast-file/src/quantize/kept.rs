@@ -31,7 +31,8 @@ pub(super) fn kept_modules(
     let modules: Vec<(&str, bool)> = checkpoint
         .tensors()
         .filter_map(|(_, stored)| match stored.shape.len() {
-            2 => Some((module_of(&stored.name)?, false)),
+            // The whole model has no name, and an empty one would be found in all others.
+            2 => Some((module_of(&stored.name).filter(|module| !module.is_empty())?, false)),
             3 if are_experts(stored) => Some((stored.name.rsplit_once('.')?.0, true)),
             _ => None,
         })
@@ -48,20 +49,8 @@ pub(super) fn kept_modules(
         kept.module(module, whole.map(|(part, _)| part), are_experts, is_renamed);
     }
     for head in linears.heads() {
-        let end = format!(".{head}");
-        let is_quantized = kept.quantized.iter().any(|name| *name == head || name.ends_with(&end));
-        let is_missing = !is_quantized && checkpoint.find(&format!("{head}.weight")).is_none();
-        if is_missing {
-            kept.add(match style {
-                _ if !head.contains('#') => head.to_owned(),
-                KeptNames::Expressions => format!("re:{}$", escaped_path(head)),
-                KeptNames::Globs => head.replace('#', "*"),
-                KeptNames::Parts => escaped_path(head),
-            });
-        }
-        if !is_quantized && is_renamed && style == KeptNames::Expressions {
-            kept.add(format!(r"re:.*\b{}$", escaped_path(head)));
-        }
+        let is_missing = checkpoint.find(&format!("{head}.weight")).is_none();
+        kept.head(head, is_missing, is_renamed);
     }
     kept.list
 }
@@ -93,9 +82,15 @@ impl Kept<'_> {
 
     /// Adds a module, and what else loaders may call it.
     fn module(&mut self, module: &str, whole: Option<&str>, are_experts: bool, is_renamed: bool) {
-        let has_expressions = self.style == KeptNames::Expressions;
+        let has_expressions = self.style.has_expressions();
+        let has_both = self.style == KeptNames::ExpressionsAndGlobs;
         if let Some(part) = whole {
             match self.style {
+                KeptNames::ExpressionsAndGlobs => {
+                    self.add(format!(r"re:.*\b{}\b.*", escaped(part)));
+                    self.add(format!("{part}.*"));
+                    self.add(format!("*.{part}.*"));
+                }
                 KeptNames::Expressions => return self.add(format!(r"re:.*\b{}\b.*", escaped(part))),
                 KeptNames::Globs => self.add(format!("*{part}.*")),
                 KeptNames::Parts => {
@@ -108,13 +103,46 @@ impl Kept<'_> {
         let experts = module.find(".experts").map(|at| &module[..at + ".experts".len()]);
         match experts.filter(|experts| has_expressions && (are_experts || self.keeps_all(experts))) {
             // Loaders ask for the matrices of one expert.
-            Some(experts) => self.expression(experts, r"\b.*"),
-            None if has_expressions && is_renamed && module.split('.').any(is_number) => self.expression(module, "$"),
+            Some(experts) => {
+                self.expression(experts, r"\b.*");
+                if has_both && self.keeps_all(experts) {
+                    self.add(format!("{experts}.*"));
+                }
+            }
+            None if has_expressions && !has_both && is_renamed && module.split('.').any(is_number) => {
+                self.expression(module, "$");
+            }
             None => {
                 self.add(module.to_owned());
                 if has_expressions && is_renamed {
                     self.expression(module, "$");
                 }
+            }
+        }
+    }
+
+    /// Adds an output layer, which may have no tensor, unless it is quantized.
+    fn head(&mut self, head: &str, is_missing: bool, is_renamed: bool) {
+        let end = format!(".{head}");
+        if self.quantized.iter().any(|name| *name == head || name.ends_with(&end)) {
+            return;
+        }
+        let has_both = self.style == KeptNames::ExpressionsAndGlobs;
+        if is_missing {
+            self.add(match self.style {
+                _ if !head.contains('#') => head.to_owned(),
+                KeptNames::Expressions | KeptNames::ExpressionsAndGlobs => format!("re:{}$", escaped_path(head)),
+                KeptNames::Globs => glob(head),
+                KeptNames::Parts => escaped_path(head),
+            });
+            if has_both {
+                self.add(glob(head));
+            }
+        }
+        if is_renamed && self.style.has_expressions() {
+            self.add(format!(r"re:.*\b{}$", escaped_path(head)));
+            if has_both {
+                self.add(format!("*.{}", glob(head)));
             }
         }
     }
@@ -176,6 +204,11 @@ fn kind<'n>(parts: impl Iterator<Item = &'n str>) -> String {
 fn escaped_path(name: &str) -> String {
     let parts = name.split('.').map(|part| if part == "#" { r"\d+".to_owned() } else { escaped(part) });
     parts.collect::<Vec<_>>().join(r"\.")
+}
+
+/// A name as a pattern with stars; `#` is any number.
+fn glob(name: &str) -> String {
+    name.replace('#', "*")
 }
 
 /// A part of a name as an expression that matches it.

@@ -9,7 +9,9 @@ use serde_json::{Map, Value, json};
 
 pub(super) const CONFIGURATION: Configuration = Configuration {
     methods: &["quark"],
-    kept: KeptNames::Expressions,
+    // Quark's own package matches as fnmatch does (quark/torch/export/main_export/quant_config_parser.py of amd-quark
+    // 0.13), vLLM and SGLang by name or by expression (quark/utils.py).
+    kept: KeptNames::ExpressionsAndGlobs,
     claims,
     write: Some(write),
     ..Configuration::BASE
