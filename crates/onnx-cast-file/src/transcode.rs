@@ -27,7 +27,7 @@ use calibration::{Carrier, Kind};
 use onnx_cast::{BlockFormat, DataType};
 use rows::{Made, Maker};
 use serde_json::Value;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -107,7 +107,7 @@ pub(crate) fn plan<R>(
     planner.check_target().map_err(|error| checkpoint.error(None, error))?;
     let (formats, written): (Vec<_>, Vec<_>) = planner.plan()?.into_iter().unzip();
     planner.check_joined(&written)?;
-    let notes = planner.note_on_activations(&written).into_iter().collect();
+    let notes = planner.note_on_activations(&written).into_iter().chain(planner.note_on_globals(&written)?).collect();
     let places = weights.list.iter().enumerate().map(|(index, weight)| (&*weight.name, index)).collect();
     let carrier = Carrier { checkpoint, layout: request.layout, written: &written, places };
     let (checks, dropped, caches) = (Vec::new(), Vec::new(), false);
@@ -275,6 +275,36 @@ impl Planner<'_> {
         let (first, others) = (Short(&first.name), lost.count());
         let others = if others > 0 { format!(" and {others} more") } else { String::new() };
         Some(format!("the inputs of `{first}`{others} are quantized by the configuration, and are not in the output"))
+    }
+
+    /// What to know where matrices that loaders join differ in NVFP4's global scale: vLLM 0.33 takes the greatest for all
+    /// of them, and leaves the scales of blocks as they are.
+    fn note_on_globals(&self, written: &[WrittenWeight]) -> Result<Option<String>, FileError> {
+        let mut first: HashMap<String, (usize, Vec<u8>)> = HashMap::new();
+        let (mut found, mut groups) = (None, HashSet::new());
+        for (index, one) in written.iter().enumerate().filter(|_| self.request.layout.is_joined()) {
+            let (Some(group), Some(global)) = (quantize::joined(&one.module), self.weights.list[index].global) else {
+                continue;
+            };
+            let bytes = self.checkpoint.bytes(global)?;
+            match first.get(&group) {
+                Some((other, known)) if *known != bytes => {
+                    found = found.or(Some([*other, index]));
+                    groups.insert(group);
+                }
+                Some(_) => {}
+                None => drop(first.insert(group, (index, bytes))),
+            }
+        }
+        let Some([one, other]) = found.map(|pair| pair.map(|index| Short(&self.weights.list[index].name))) else {
+            return Ok(None);
+        };
+        let others =
+            if groups.len() > 1 { format!(", and {} more that are joined,", groups.len() - 1) } else { String::new() };
+        Ok(Some(format!(
+            "`{one}` and `{other}`{others} differ in the global scale: loaders that join them take one for both, and read \
+             wrong weights (`quantize` gives both the same)"
+        )))
     }
 
     /// Refuses scales of activations that only some of the matrices have that loaders join: the others would get

@@ -149,9 +149,17 @@ fn configurations_of_modelopt_agree() {
             r#""quant_algo": "FP8", "quantized_layers": {"m": {"quant_algo": "NVFP4"}}"#,
             r#"`m` is "NVFP4" here, and "FP8" by"#,
         ),
+        (
+            r#""quant_algo": "FP8", "exclude_modules": ["lm_head", "*.3.mlp.*", "model.layers.1.mlp.up_proj"]"#,
+            "`exclude_modules` is with `model.layers.1.mlp.up_proj` here, and without `model.layers.1.mlp.up_proj` by",
+        ),
+        (
+            r#""quant_algo": "FP8", "modules_to_not_convert": ["model.layers.3.mlp.down_proj"]"#,
+            "`modules_to_not_convert` is without `lm_head` here, and with `lm_head` by",
+        ),
     ] {
         let more = r#""kv_cache_scheme": {"type": "float", "num_bits": 8, "dynamic": false}, "group_size": 32,
-                      "quantized_layers": {"m": {"quant_algo": "FP8"}}, "#;
+                      "ignore": ["lm_head", "model.layers.3.mlp.down_proj"], "quantized_layers": {"m": {"quant_algo": "FP8"}}, "#;
         let config = FP8.replace(r#""quant_method""#, &format!(r#"{more}"quant_method""#));
         let folder = with_own(&config, own);
         let error = dequantize_file(folder.path("in"), folder.path("out"), &DequantizeRequest::new(DataType::Float));
@@ -232,5 +240,25 @@ fn transcoding_counts_each_byte_of_the_input_once() {
             _ => 0,
         };
         assert_eq!(done.bytes_before() + lost, bytes(&folder.path("middle")), "{to} to {next:?}");
+    }
+}
+
+/// Loaders take one global scale for matrices that they join. Values cannot change here, so that it is said.
+#[test]
+fn global_scales_that_differ_in_joined_matrices_are_noted() {
+    let tensors = [("gate_proj", 1.0f32), ("up_proj", 2.0), ("down_proj", 3.0)]
+        .map(|(name, most)| floats(&format!("model.layers.0.mlp.{name}.weight"), &[64, 64], &[most; 64 * 64]));
+    for (layout, want) in [(Scheme::Plain, 1), (Scheme::CompressedTensors, 0)] {
+        let folder = Folder::new(r#"{"model_type":"llama"}"#, &tensors);
+        let [plain, quantized, out] = ["in", "quantized", "out"].map(|name| folder.path(name));
+        let request = QuantizeRequest::new(QuantizedFormat::Block(BlockFormat::NvFp4)).layout(Some(layout));
+        quantize_file(&plain, &quantized, &request).expect("quantized");
+        let done = transcode_file(&quantized, &out, &TranscodeRequest::new(Scheme::ModelOpt)).expect("transcoded");
+        assert_eq!(done.notes.len(), want, "{:?}", done.notes);
+        let [first, second] = ["gate_proj", "up_proj"].map(|name| format!("model.layers.0.mlp.{name}.weight"));
+        for note in &done.notes {
+            let both = [format!("`{first}` and `{second}`"), format!("`{second}` and `{first}`")];
+            assert!(both.iter().any(|both| note.starts_with(both)) && note.contains("global scale"), "{note}");
+        }
     }
 }

@@ -35,6 +35,10 @@ fn code(word: impl Fn(usize) -> i32, index: usize, bits: usize) -> i32 {
 type Case = (usize, usize, usize, usize, bool);
 
 fn values(config: &str, tensors: &[(&str, Tensor)], threads: usize) -> Vec<f32> {
+    try_values(config, tensors, threads).unwrap_or_else(|error| panic!("{config}: {error}"))
+}
+
+fn try_values(config: &str, tensors: &[(&str, Tensor)], threads: usize) -> Result<Vec<f32>, String> {
     let folder = tempfile::tempdir().expect("a folder");
     let [input, output] = ["in", "out"].map(|name| folder.path().join(name));
     fs::create_dir(&input).expect("a folder");
@@ -43,10 +47,10 @@ fn values(config: &str, tensors: &[(&str, Tensor)], threads: usize) -> Vec<f32> 
     fs::write(input.join("model.safetensors"), safetensors::write(None, &views).expect("bytes")).expect("a file");
     let run = RunOptions::new().threads(Some(threads));
     let request = DequantizeRequest::new(DataType::Float).run(run);
-    dequantize_file(&input, &output, &request).unwrap_or_else(|error| panic!("{config}: {error}"));
+    dequantize_file(&input, &output, &request).map_err(|error| error.to_string())?;
     let file = InputFile::open(&output.join("model.safetensors")).expect("a file");
     let made = read_tensors_from(file, Format::Safetensors, None).expect("tensors");
-    made[0].tensor.to_vec().expect("floats")
+    Ok(made[0].tensor.to_vec().expect("floats"))
 }
 
 fn check(what: &str, got: &[f32], want: impl Iterator<Item = f32>) {
@@ -202,6 +206,33 @@ fn quark_of_both_orders() {
             let what = format!("{data_type}, {packing}, {rows}x{columns}");
             check(&what, &values(&config, &tensors, round + 1), (0..rows * columns).map(want));
         }
+    }
+}
+
+/// Without zero points, integers have none: but not where the configuration says that they are not symmetric.
+#[test]
+fn quark_without_zero_points_that_it_claims() {
+    let mut draw = Draw(3);
+    let codes: Vec<i8> = (0..8 * 64).map(|_| draw.bits() as i8).collect();
+    let int4 =
+        [("a.weight", tensor([64, 1], &draw.words(64))), ("a.weight_scale", tensor([2, 8], &draw.scales(2 * 8)))];
+    let scales = Tensor::from_slice(vec![8], &draw.scales(8)).expect("a tensor");
+    let int8 = [("a.weight", tensor([8, 64], &codes)), ("a.weight_scale", scales)];
+    for (tensors, weight) in [
+        (int4, r#""dtype":"int4","qscheme":"per_group","group_size":32"#),
+        (int8, r#""dtype":"int8","qscheme":"per_channel","ch_axis":0"#),
+    ] {
+        let read = |symmetric: &str| {
+            let config = format!(
+                r#"{{"quantization_config":{{"quant_method":"quark",
+                "global_quant_config":{{"weight":{{"symmetric":{symmetric},{weight}}}}}}}}}"#
+            );
+            try_values(&config, &tensors, 1)
+        };
+        read("true").expect("a symmetric weight");
+        read("null").expect("a weight of which it is not said");
+        let error = read("false").expect_err("no zero points");
+        assert!(error.contains("`symmetric` is false") && error.contains("`a.weight_zero_point`"), "{error}");
     }
 }
 

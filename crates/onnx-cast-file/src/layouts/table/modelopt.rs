@@ -1,6 +1,7 @@
 //! The configuration of ModelOpt: an algorithm for all layers or one for each, in `config.json` and a file of its own.
 
 use super::{SGLANG, VLLM};
+use crate::glob::{self, Regex};
 use crate::layouts::claims::{Claims, KeyValueCache};
 use crate::layouts::format::{Activations, Granularity, QuantizedFormat};
 use crate::layouts::row::{Configuration, KeptNames, Loaders, OwnFile};
@@ -81,6 +82,15 @@ fn contradiction(config: &Map<String, Value>, own: &Map<String, Value>) -> Optio
         let [first, second] = caches.map(|value| value.cloned().unwrap_or_default());
         return differ("kv_cache_quant_algo", &first, &second);
     }
+    if let [Some((_, first)), Some((key, second))] = [config, own].map(kept_by) {
+        let is_known = |name: &str, others: &[&str]| others.iter().any(|other| fits(name, other) || fits(other, name));
+        if let Some(name) = second.iter().find(|name| !is_known(name, &first)) {
+            return Some([key.to_owned(), format!("without `{name}`"), format!("with `{name}`")]);
+        }
+        if let Some(name) = first.iter().find(|name| !is_known(name, &second)) {
+            return Some([key.to_owned(), format!("with `{name}`"), format!("without `{name}`")]);
+        }
+    }
     let layers = |object: &'_ Map<String, Value>| object.get("quantized_layers")?.as_object().cloned();
     let (first, second) = (layers(config)?, layers(own)?);
     first.iter().find_map(|(name, layer)| {
@@ -88,6 +98,19 @@ fn contradiction(config: &Map<String, Value>, own: &Map<String, Value>) -> Optio
         let (first, second) = (first?, second?);
         (first != second).then(|| differ(name, &first, &second))?
     })
+}
+
+/// The list of kept modules, under one of the names that it has in files of ModelOpt and of those who edit them.
+fn kept_by(object: &Map<String, Value>) -> Option<(&'static str, Vec<&str>)> {
+    let keys = ["ignore", "exclude_modules", "modules_to_not_convert"];
+    let (key, list) = keys.into_iter().find_map(|key| Some((key, object.get(key)?.as_array()?)))?;
+    Some((key, list.iter().filter_map(Value::as_str).collect()))
+}
+
+/// Whether a name is that of a list, or matches its pattern.
+fn fits(name: &str, pattern: &str) -> bool {
+    let expression = || Regex::new(&glob::to_regex(pattern).ok()?).ok();
+    name == pattern || pattern.contains('*') && expression().is_some_and(|expression| expression.is_match(name))
 }
 
 /// A value other than null. The size of groups may be that of the only group.

@@ -1,6 +1,6 @@
 //! The configuration of Quark: the settings of all layers, and of those that differ.
 
-use crate::layouts::claims::Claims;
+use crate::layouts::claims::{Claims, Symmetry};
 use crate::layouts::format::{Activations, Granularity, QuantizedFormat};
 use crate::layouts::row::{ColumnsOfWords, Configuration, KeptNames};
 use crate::layouts::weight::{ColumnOrder, WeightFormat};
@@ -32,8 +32,10 @@ pub(super) const FLOAT8: &[Activations] = &[Activations::Dynamic, Activations::S
 fn claims(claims: &mut Claims, quantization: &Map<String, Value>) {
     let object = |key: &str| quantization.get(key).and_then(Value::as_object);
     let layers = ["layer_quant_config", "layer_type_quant_config"].into_iter().filter_map(object);
-    let all = quantization.get("global_quant_config").into_iter().chain(layers.flat_map(Map::values));
-    let weights: Vec<&Value> = all.filter_map(|settings| settings.get("weight")).collect();
+    let all = quantization.get("global_quant_config").map(|settings| ("", settings)).into_iter();
+    let all = all.chain(layers.flatten().map(|(name, settings)| (name.as_str(), settings)));
+    let named: Vec<(&str, &Value)> = all.filter_map(|(name, all)| Some((name, all.get("weight")?))).collect();
+    let weights: Vec<&Value> = named.iter().map(|(_, weight)| *weight).collect();
     let types: Vec<&str> = weights.iter().filter_map(|weight| weight.get("dtype")?.as_str()).collect();
     let format = |data_type: &&str| match *data_type {
         "fp8_e4m3" => WeightFormat::Fp8,
@@ -52,6 +54,15 @@ fn claims(claims: &mut Claims, quantization: &Map<String, Value>) {
         return claims.refuse("some layers are int4 and others uint4".to_owned(), "one of them");
     }
     claims.is_signed = types.contains(&"int4");
+    claims.symmetry.extend(named.iter().filter_map(|(name, weight)| {
+        let format = format(&weight.get("dtype")?.as_str()?);
+        let is_symmetric = weight.get("symmetric").and_then(Value::as_bool).unwrap_or(true);
+        matches!(format, WeightFormat::Int(_)).then(|| Symmetry {
+            format,
+            layers: vec![(*name).to_owned()],
+            is_symmetric,
+        })
+    }));
     let packing = object("export").and_then(|export| export.get("pack_method")?.as_str());
     claims.order = (packing == Some("order")).then_some(ColumnOrder::Across);
 }
