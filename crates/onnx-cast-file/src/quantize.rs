@@ -131,7 +131,12 @@ pub fn quantize_file(
     FileError::refuse(input, &fields)?;
     if request.layout_or_default().row().file == Format::Gguf {
         check_is_gguf(output.as_ref(), request)?;
-        return gguf::quantize(input, output.as_ref(), request);
+        let all = Collection::find(input)?;
+        let mut done = gguf::quantize(input, output.as_ref(), request)?;
+        let others = all.iter().flat_map(Collection::checkpoints).filter(|member| !member.name().is_empty());
+        let reason = "a .gguf file holds one checkpoint";
+        done.left_out.extend(others.map(|member| (member.name().to_owned(), reason.to_owned())));
+        return Ok(done);
     }
     let output = output.as_ref();
     let Some(all) = Collection::find(input)? else { return quantize_checkpoint(input, output, request) };

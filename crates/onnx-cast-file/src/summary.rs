@@ -21,8 +21,8 @@ pub struct Summary {
     /// Weights that were to be quantized and are kept, each with the reason: of a model for what reads them, of a
     /// checkpoint for their shapes.
     pub passed_over: Vec<(String, String)>,
-    /// What the input has and the output lacks because it cannot hold it: tensors, or the tokenizer, each with the
-    /// reason.
+    /// What the input has and the output lacks because it cannot hold it: tensors, folders of other checkpoints, or
+    /// the tokenizer, each with the reason.
     pub left_out: Vec<(String, String)>,
     /// Scales and zero points of activations that the output lacks.
     pub dropped: Vec<String>,

@@ -14,6 +14,7 @@ use onnx_cast_file::{
 };
 use safetensors::Dtype;
 use safetensors::tensor::TensorView;
+use std::collections::HashMap;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -310,6 +311,9 @@ fn inner_weights_of_sentence_transformers_are_read_too() {
         "modules.json",
     ];
     assert_eq!(files(&place.output()), want);
+    // The class of the layer takes no other keys than its own.
+    let dense = |root: PathBuf| fs::read_to_string(root.join("2_Dense/config.json")).expect("read");
+    assert_eq!(dense(place.output()), dense(place.input()));
     assert_eq!(
         types(&place.output()),
         [
@@ -325,6 +329,19 @@ fn inner_weights_of_sentence_transformers_are_read_too() {
     assert_eq!(files(&place.output()), want);
     assert_eq!(read(&place.output().join("2_Dense/model.safetensors"))["linear.weight"].0, Dtype::F32);
     fs::remove_dir_all(place.output()).expect("removed");
+    // A .gguf file has no place for them, which is said.
+    let weights = place.input().join("model.safetensors");
+    let root = fs::read(&weights).expect("read");
+    let names = HashMap::from([("general.architecture".to_owned(), "bert".to_owned())]);
+    let bytes = vec![0; 64 * 64 * 4];
+    let view = TensorView::new(Dtype::F32, vec![64, 64], &bytes).expect("a tensor");
+    safetensors::serialize_to_file([("blk.0.ffn_up.weight", view)], Some(names), &weights).expect("written");
+    let gguf = place.input().with_extension("gguf");
+    let q8_0 = QuantizeRequest::new("q8_0".parse().expect("a format")).layout(Some(Scheme::Gguf));
+    let done = quantize_file(place.input(), &gguf, &q8_0).expect("quantized");
+    assert!(done.left_out.contains(&("2_Dense".to_owned(), "a .gguf file holds one checkpoint".to_owned())));
+    fs::remove_file(gguf).expect("removed");
+    fs::write(&weights, root).expect("written");
     // Without weights of their own in a folder, nothing is different.
     fs::remove_file(place.input().join("2_Dense/model.safetensors")).expect("removed");
     let done = cast_file(place.input(), place.output(), &CastRequest::new(DataType::Float16)).expect("cast");

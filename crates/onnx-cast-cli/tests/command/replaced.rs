@@ -230,9 +230,13 @@ fn a_cast_notes_its_type_in_the_configuration() {
     assert_eq!(folder.read("in/config.json"), noted("float32"));
     done(&folder.run("cast in in --to bf16 -q"));
     assert_eq!(folder.read("in/config.json"), noted("bfloat16"));
-    folder.write("in/config.json", "{\"eps\": 1}");
+    folder.write("in/config.json", "{\"model_type\": \"a\"}");
     done(&folder.run("cast in added --to float16 -q"));
-    assert_eq!(folder.read("added/config.json"), br#"{"eps": 1, "torch_dtype": "float16"}"#);
+    assert_eq!(folder.read("added/config.json"), br#"{"model_type": "a", "torch_dtype": "float16"}"#);
+    // Of something else than transformers.
+    folder.write("in/config.json", "{\"eps\": 1}");
+    done(&folder.run("cast in others --to float16 -q"));
+    assert_eq!(folder.read("others/config.json"), br#"{"eps": 1}"#);
 }
 
 /// `--resume` once put back what was edited, without a word.
@@ -240,26 +244,26 @@ fn a_cast_notes_its_type_in_the_configuration() {
 fn a_run_that_goes_on_keeps_edited_files() {
     let folder = Folder::new();
     shards(&folder, "in");
-    folder.write("in/config.json", "{\"eps\": 1}");
+    folder.write("in/config.json", "{\"model_type\": \"1\"}");
     folder.write("in/LICENSE", "theirs");
     folder.write("in/tokenizer.json", "{}");
     done(&folder.run("cast in out --to float16 -q"));
     folder.write("out/LICENSE", "mine");
-    folder.write("out/config.json", "{\"eps\": 2}");
+    folder.write("out/config.json", "{\"model_type\": \"2\"}");
     let said = stderr(&folder.run("cast in out --to float16 --resume"));
     for name in ["LICENSE", "config.json"] {
         assert!(said.contains(&format!("\n  {name} was there with other content, and is kept\n")), "{said}");
     }
     assert!(!said.contains("tokenizer.json was"), "{said}");
     assert_eq!(folder.read("out/LICENSE"), b"mine");
-    assert_eq!(folder.read("out/config.json"), br#"{"eps": 2, "torch_dtype": "float16"}"#);
+    assert_eq!(folder.read("out/config.json"), br#"{"model_type": "2", "torch_dtype": "float16"}"#);
     let json: Value = serde_json::from_str(&done(&folder.run("cast in out --to bf16 --resume --json"))).expect("JSON");
     assert_eq!(json["kept_others"], serde_json::json!(["LICENSE", "config.json"]));
-    assert_eq!(folder.read("out/config.json"), br#"{"eps": 2, "torch_dtype": "bfloat16"}"#);
+    assert_eq!(folder.read("out/config.json"), br#"{"model_type": "2", "torch_dtype": "bfloat16"}"#);
     // Without it everything is written.
     done(&folder.run("cast in out --to bf16 -q"));
     assert_eq!(folder.read("out/LICENSE"), b"theirs");
-    assert_eq!(folder.read("out/config.json"), br#"{"eps": 1, "torch_dtype": "bfloat16"}"#);
+    assert_eq!(folder.read("out/config.json"), br#"{"model_type": "1", "torch_dtype": "bfloat16"}"#);
 }
 
 #[cfg(unix)]
@@ -283,7 +287,7 @@ mod links {
     fn a_checkpoint_in_a_cache_is_read_and_not_changed() {
         let folder = Folder::new();
         shards(&folder, "in");
-        folder.write("in/config.json", "{\"eps\": 1}");
+        folder.write("in/config.json", "{\"model_type\": \"1\"}");
         done(&folder.run("cast in want --to bf16 -q"));
         let names =
             ["m-1.safetensors", "m-2.safetensors", "m-3.safetensors", "model.safetensors.index.json", "config.json"];

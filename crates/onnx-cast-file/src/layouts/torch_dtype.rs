@@ -14,6 +14,10 @@ const TEXT: &str = "text_config";
 /// A key of diffusers, whose configurations do not name a type.
 const DIFFUSERS: &str = "_class_name";
 
+/// Keys of transformers. Layers of sentence-transformers have configurations too, which name no type, and their classes
+/// take no other keys than their own.
+const TRANSFORMERS: [&str; 2] = ["model_type", "architectures"];
+
 /// torch's name for a type that models compute in, as configurations have it.
 pub(crate) fn torch_name(data_type: DataType) -> Option<&'static str> {
     match data_type {
@@ -29,7 +33,7 @@ pub(super) fn is_missing<'k>(mut keys: impl Iterator<Item = &'k str>) -> bool {
     keys.all(|key| !KEYS.contains(&key) && key != DIFFUSERS)
 }
 
-/// A configuration with this type, which is added where it is missing; `None` if the text is not an object.
+/// A configuration with this type, which is added to one of transformers where it is missing; `None` if the text is not an object.
 pub(crate) fn with_torch_dtype(text: &str, name: &str) -> Option<String> {
     let pairs = pairs(text).ok()?;
     let mut edits: Vec<(Range<usize>, String)> = Vec::new();
@@ -42,6 +46,7 @@ pub(crate) fn with_torch_dtype(text: &str, name: &str) -> Option<String> {
         }
     }
     if let Some((_, value)) = pairs.last()
+        && pairs.iter().any(|(key, _)| TRANSFORMERS.contains(&&**key))
         && is_missing(pairs.iter().map(|(key, _)| key.as_str()))
     {
         let end = place_in(text, value).end;
@@ -74,15 +79,22 @@ mod tests {
                 r#"{"torch_dtype": "float32", "a": [1, {"torch_dtype": "x"}]}"#,
                 r#"{"torch_dtype": "bfloat16", "a": [1, {"torch_dtype": "x"}]}"#,
             ),
-            ("{\n    \"a\" : 1e6\n}\n", "{\n    \"a\" : 1e6,\n    \"torch_dtype\": \"bfloat16\"\n}\n"),
-            (r#"{"a":1}"#, r#"{"a":1, "torch_dtype": "bfloat16"}"#),
+            (
+                "{\n    \"model_type\" : \"x\"\n}\n",
+                "{\n    \"model_type\" : \"x\",\n    \"torch_dtype\": \"bfloat16\"\n}\n",
+            ),
+            (r#"{"architectures":[]}"#, r#"{"architectures":[], "torch_dtype": "bfloat16"}"#),
+            (r#"{"in_features": 64, "bias": true}"#, r#"{"in_features": 64, "bias": true}"#),
             (r#"{"dtype":"float16"}"#, r#"{"dtype":"bfloat16"}"#),
             (
-                r#"{"text_config": {"dtype": "float32"}, "v": {"dtype": "float32"}}"#,
-                r#"{"text_config": {"dtype": "bfloat16"}, "v": {"dtype": "float32"}, "torch_dtype": "bfloat16"}"#,
+                r#"{"model_type": "x", "text_config": {"dtype": "float32"}, "v": {"dtype": "float32"}}"#,
+                r#"{"model_type": "x", "text_config": {"dtype": "bfloat16"}, "v": {"dtype": "float32"}, "torch_dtype": "bfloat16"}"#,
             ),
             (r#"{"text_config": {"eps": 1}, "dtype": null}"#, r#"{"text_config": {"eps": 1}, "dtype": null}"#),
-            (r#"{"b":[NaN,-Infinity]}"#, r#"{"b":[NaN,-Infinity], "torch_dtype": "bfloat16"}"#),
+            (
+                r#"{"model_type":"x","b":[NaN,-Infinity]}"#,
+                r#"{"model_type":"x","b":[NaN,-Infinity], "torch_dtype": "bfloat16"}"#,
+            ),
             (r#"{"_class_name": "UNet", "a": 1}"#, r#"{"_class_name": "UNet", "a": 1}"#),
             ("{}", "{}"),
         ] {
