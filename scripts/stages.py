@@ -44,8 +44,11 @@ def on_request(packages):
     """The stages that an option turns on."""
     if "--torch" not in packages:
         return []
-    script = "scripts/checks/loaders/check.py"
-    return [check("quantized checkpoints, as transformers loads them", script, "--all")]
+    folder = "scripts/checks/loaders"
+    return [
+        check("quantized checkpoints, as transformers loads them", f"{folder}/check.py", "--all"),
+        check("folders of several checkpoints, as diffusers and sentence-transformers load them", f"{folder}/folders.py"),
+    ]
 
 
 def stages(packages):

@@ -109,14 +109,15 @@ def decompress(model):
         compressor.decompress_model(model)
 
 
-def try_format(model, given, plain, folder, options):
-    """Failures of one format, with what may explain them; None where the model has no weight to quantize."""
-    failures = load_format(model, given, plain, folder, options)
+def try_format(model, given, plain, folder, options, notes):
+    """Failures of one format, with what may explain them; None where the model has no weight to quantize. `notes` gets
+    what the comparison could not see."""
+    failures = load_format(model, given, plain, folder, options, notes)
     quantized = folder / "quantized"
     return failures + sorted(explained.facts(model, quantized)) if failures and quantized.is_dir() else failures
 
 
-def load_format(model, given, plain, folder, options):
+def load_format(model, given, plain, folder, options, notes):
     """As `try_format`, without what may explain a failure."""
     import torch
     from tiny_models import outputs
@@ -151,8 +152,10 @@ def load_format(model, given, plain, folder, options):
         # Activations that are quantized on the way change outputs, and which experts are chosen, so that only weights
         # are equal.
         is_near = far <= TOLERANCE * reach or quantizes_activations(quantized) and far < float("inf")
-        # Some models give NaN, of memory that they do not set, and elsewhere each time.
-        if not is_near and not want.isnan().any():
+        # Some models give NaN, of memory that they do not set, and elsewhere each time: weights alone are compared.
+        if want.isnan().any():
+            notes.add(record.NAN)
+        elif not is_near:
             failures.append(f"outputs differ by {far:.3g} of {reach:.3g}")
     if different := differing(loaded.state_dict() | owners.weights(loaded), wanted.state_dict()):
         failures.append(f"weights differ: {names(different)}")
@@ -202,7 +205,7 @@ def try_family(task):
     from tiny_models import build
 
     family, formats = task
-    found = {"family": family, "class": "", "left_out": "", "no_inputs": "", "formats": {}}
+    found = {"family": family, "class": "", "left_out": "", "no_inputs": "", "formats": {}, "notes": {}}
     signal.alarm(SECONDS)
     try:
         model, given, found["no_inputs"] = build(family)
@@ -227,12 +230,15 @@ def try_family(task):
             if family not in ONLY.get(name, {family}):
                 continue
             signal.alarm(SECONDS)
+            notes = set()
             try:
-                found["formats"][name] = try_format(model, given, plain, folder, FORMATS[name])
+                found["formats"][name] = try_format(model, given, plain, folder, FORMATS[name], notes)
             except BaseException as error:
                 found["formats"][name] = [f"{type(error).__name__}: {str(error)[:400]}"]
             finally:
                 signal.alarm(0)
+            if notes:
+                found["notes"][name] = sorted(notes)
     return found
 
 

@@ -8,14 +8,21 @@ import re
 
 import explained
 
+#: What is noted of a model whose reference outputs have NaN.
+NAN = "the reference has NaN"
+
 
 def text(results, formats, shortened):
     """The lines of a summary in Markdown, and what fails without an explanation."""
     built = [found for found in results if not found["left_out"]]
     idle = [found for found in built if found["no_inputs"]]
-    counts, reasons, failed, empty = collections.Counter(), collections.defaultdict(set), [], set()
+    counts, reasons, failed = collections.Counter(), collections.defaultdict(set), []
+    empty, undefined = set(), set()
     for found in built:
         for name, failures in found["formats"].items():
+            if NAN in found.get("notes", {}).get(name, []):
+                counts[name, NAN] += 1
+                undefined.add(found["family"])
             if failures is None:
                 empty.add(found["family"])
             elif not failures:
@@ -29,12 +36,15 @@ def text(results, formats, shortened):
                 failed.append((found["family"], name, failures))
     lines = [f"{len(results)} model types, {len(built)} built; {len(built) - len(idle)} of these run. Of the others no guess of",
              f"inputs did, and weights alone are compared. {len(empty)} have no weight to quantize in some format.", ""]  # fmt: skip
-    lines += ["| format | types | load, with equal weights and outputs | fail by transformers' own fault | fail |"]
-    lines += ["|---|---|---|---|---|"]
+    head = ["format", "types", "load, with equal weights and outputs", "fail by transformers' own fault", "fail"]
+    head.append("outputs of the reference have NaN, and are not compared")
+    lines += ["| " + " | ".join(head) + " |", "|---" * len(head) + "|"]
     kinds = ("equal", "expected", "failed")
     for name in formats:
         if tried := sum(counts[name, kind] for kind in kinds):
-            lines.append("| " + " | ".join([name, str(tried), *(str(counts[name, kind]) for kind in kinds)]) + " |")
+            lines.append("| " + " | ".join([name, str(tried), *(str(counts[name, kind]) for kind in (*kinds, NAN))]) + " |")
+    if undefined:
+        lines += ["", f"NaN in the outputs of the reference: {', '.join(sorted(undefined))}"]
     for why, families in reasons.items():
         lines += ["", f"- {why}: {len(families)} types: {', '.join(sorted(families))}"]
     if failed:
