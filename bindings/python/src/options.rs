@@ -217,8 +217,8 @@ impl Options {
         Ok(DequantizeRequest::default().selection(selection).scheme(scheme).allow_nan(allow_nan).run(self.run(state)?))
     }
 
-    fn scale_rule(&self) -> PyResult<ScaleRule> {
-        self.scale_rule.as_deref().map_or(Ok(ScaleRule::Floor), |rule| rule.parse().map_err(refused))
+    fn scale_rule(&self) -> PyResult<Option<ScaleRule>> {
+        self.scale_rule.as_deref().map(|rule| rule.parse().map_err(refused)).transpose()
     }
 
     pub(crate) fn quantize(&self, state: &Arc<State>) -> PyResult<QuantizeRequest> {

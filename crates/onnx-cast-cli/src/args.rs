@@ -332,9 +332,9 @@ pub(crate) struct ReportArgs {
     pub(crate) min_elements: Option<u64>,
     #[command(flatten)]
     pub(crate) attributes: Attributes,
-    /// The rule for MX scales: floor, rceil, ceil, even
-    #[arg(long, value_name = "RULE", default_value = "floor", hide_default_value = true, help_heading = HOW)]
-    pub(crate) scale_rule: ScaleRule,
+    /// The rule for MX scales: floor (default), rceil, ceil, even
+    #[arg(long, value_name = "RULE", help_heading = HOW)]
+    pub(crate) scale_rule: Option<ScaleRule>,
     /// The layout whose scales are used, as for quantize --layout (default: compressed-tensors)
     #[arg(long, value_name = "NAME", value_parser = quantized::layout, help_heading = HOW)]
     pub(crate) layout: Option<Scheme>,

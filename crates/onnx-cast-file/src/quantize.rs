@@ -83,8 +83,8 @@ request! {
         /// What becomes of activations, of float8 and int8 in compressed-tensors: dynamic or kept. If it is not given,
         /// they are dynamic for float8 and kept for int8, which load in most programs. Other layouts have one choice.
         pub activations: Option<Activations>,
-        /// The rule for scales of MX.
-        pub rule: ScaleRule,
+        /// The rule for scales of MX; floor if it is not given.
+        pub rule: Option<ScaleRule>,
         /// Of a model: which operators read its weights.
         pub form: ModelForm,
         /// Of a model whose weights MatMulNBits reads: with a zero point for each block, so that its range need not be

@@ -38,8 +38,8 @@ request! {
     pub struct ReportRequest {
         /// The candidates.
         pub to: Vec<CandidateFormat>,
-        /// The rule for scales of MX.
-        pub rule: ScaleRule,
+        /// The rule for scales of MX; floor if it is not given.
+        pub rule: Option<ScaleRule>,
         /// Whose arithmetic scales have; if it is not given, that of [`QuantizeRequest`](crate::QuantizeRequest)'s
         /// default layout. Weights that the layout lacks, and those of models, are computed as in the plain layout.
         pub layout: Option<Scheme>,

@@ -128,14 +128,14 @@ fn quantized_weights_are_those_of_the_owner() {
     let block = QuantizedFormat::Block;
     let (ct, modelopt) = (Scheme::CompressedTensors, Scheme::ModelOpt);
     let cases = [
-        ("ct-fp8-tensor", fp8, ct, Some(Granularity::Tensor), ScaleRule::Floor),
-        ("ct-fp8-block", fp8, ct, Some(Granularity::Block([24, 20])), ScaleRule::Floor),
-        ("ct-nvfp4", block(BlockFormat::NvFp4), ct, None, ScaleRule::Floor),
-        ("ct-mxfp4", block(BlockFormat::MxFp4), ct, None, ScaleRule::Even),
-        ("ct-int4", QuantizedFormat::Elements(DataType::Int4), ct, None, ScaleRule::Floor),
-        ("ct-int8", QuantizedFormat::Elements(DataType::Int8), ct, None, ScaleRule::Floor),
-        ("modelopt-nvfp4", block(BlockFormat::NvFp4), modelopt, None, ScaleRule::Floor),
-        ("modelopt-mxfp8", block(BlockFormat::MxFp8), modelopt, None, ScaleRule::Rceil),
+        ("ct-fp8-tensor", fp8, ct, Some(Granularity::Tensor), None),
+        ("ct-fp8-block", fp8, ct, Some(Granularity::Block([24, 20])), None),
+        ("ct-nvfp4", block(BlockFormat::NvFp4), ct, None, None),
+        ("ct-mxfp4", block(BlockFormat::MxFp4), ct, None, Some(ScaleRule::Even)),
+        ("ct-int4", QuantizedFormat::Elements(DataType::Int4), ct, None, None),
+        ("ct-int8", QuantizedFormat::Elements(DataType::Int8), ct, None, None),
+        ("modelopt-nvfp4", block(BlockFormat::NvFp4), modelopt, None, None),
+        ("modelopt-mxfp8", block(BlockFormat::MxFp8), modelopt, None, Some(ScaleRule::Rceil)),
     ];
     let mut wrong = Vec::new();
     for (name, to, layout, granularity, rule) in cases {

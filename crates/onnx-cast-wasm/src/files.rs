@@ -66,7 +66,7 @@ pub(crate) fn report(fields: Fields<'_>) -> Result<Value> {
     let candidates = fields.texts("to")?.into_iter().map(|text| Ok(text.parse::<CandidateFormat>()?));
     let request = ReportRequest::default()
         .to(candidates.collect::<Result<_>>()?)
-        .rule(fields.parse("rule")?.unwrap_or_default())
+        .rule(fields.parse("rule")?)
         .include(fields.patterns("include")?)
         .exclude(fields.patterns("exclude")?)
         .min_size(fields.size("min_size")?)
@@ -114,7 +114,7 @@ pub(crate) fn quantize(fields: Fields<'_>) -> Result<Value> {
         .layout(fields.text("layout")?.map(|name| Scheme::from_name(name).ok_or_else(|| no_layout(name))).transpose()?)
         .granularity(fields.parse("granularity")?)
         .activations(fields.parse("activations")?)
-        .rule(fields.parse("rule")?.unwrap_or_default())
+        .rule(fields.parse("rule")?)
         .form(fields.parse("form")?.unwrap_or_default())
         .zero_points(fields.flag("zero_points")?.unwrap_or(false))
         .run(RunOptions::new().threads(Some(1)).copy_others(false).watch(watch()))

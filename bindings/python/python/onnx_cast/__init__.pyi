@@ -219,7 +219,7 @@ class _QuantizeFile(TypedDict, total=False):
     layout: Layout | None
     scale: str | None
     activations: Activations | None
-    scale_rule: ScaleRule
+    scale_rule: ScaleRule | None
     include: Iterable[str]
     exclude: Iterable[str]
     rules: Mapping[str, To | None] | None

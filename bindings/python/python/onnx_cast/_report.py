@@ -124,7 +124,7 @@ def report(
     saturate: bool = True,
     round_mode: RoundMode = "up",
     opset: int | None = None,
-    scale_rule: ScaleRule = "floor",
+    scale_rule: ScaleRule | None = None,
     layout: Layout | None = None,
     include: Iterable[str] = (),
     exclude: Iterable[str] = (),

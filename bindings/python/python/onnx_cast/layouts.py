@@ -101,7 +101,7 @@ def quantize(
     layout: Layout | None = None,
     scale: str | None = None,
     activations: Activations | None = None,
-    scale_rule: ScaleRule = "floor",
+    scale_rule: ScaleRule | None = None,
     include: Iterable[str] = (),
     exclude: Iterable[str] = (),
     rules: Mapping[str, To | None] | None = None,

@@ -124,7 +124,7 @@ def quantize_checkpoint(
     layout: Layout | None = None,
     scale: str | None = None,
     activations: Activations | None = None,
-    scale_rule: ScaleRule = "floor",
+    scale_rule: ScaleRule | None = None,
     include: Iterable[str] = (),
     exclude: Iterable[str] = (),
     min_elements: int | None = None,

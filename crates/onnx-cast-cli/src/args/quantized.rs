@@ -96,9 +96,9 @@ pub(crate) struct QuantizeArgs {
     /// for int8); other layouts have one choice
     #[arg(long, value_name = "WHAT", help_heading = HOW)]
     pub(crate) activations: Option<Activations>,
-    /// The rule for MX scales: floor, rceil, ceil, even
-    #[arg(long, value_name = "RULE", default_value = "floor", hide_default_value = true, help_heading = HOW)]
-    pub(crate) scale_rule: ScaleRule,
+    /// The rule for MX scales: floor (default), rceil, ceil, even
+    #[arg(long, value_name = "RULE", help_heading = HOW)]
+    pub(crate) scale_rule: Option<ScaleRule>,
     /// The form of a model's weights: qdq (DequantizeLinear, the default), or matmulnbits (onnxruntime's MatMulNBits
     /// instead of MatMul, for int4 and int8 in blocks)
     #[arg(long, value_name = "FORM", default_value = "qdq", hide_default_value = true, help_heading = HOW)]

@@ -151,19 +151,19 @@ impl fmt::Display for QuantizedFormat {
     }
 }
 
-/// Refuses a rule for scales of MX where no format has such scales. The default rule is not told from none.
+/// Refuses a rule for scales of MX where no format has such scales.
 ///
 /// # Errors
 /// [`InvalidKind::Request`](crate::InvalidKind::Request), with the formats.
 pub fn check_scale_rule(
     path: &Path,
-    rule: ScaleRule,
+    rule: Option<ScaleRule>,
     formats: impl Iterator<Item = QuantizedFormat>,
 ) -> Result<(), FileError> {
     let has_rule =
         |to: &QuantizedFormat| matches!(to, QuantizedFormat::Block(format) if format.scale() == DataType::Float8E8M0);
     let formats: Vec<QuantizedFormat> = formats.collect();
-    if rule == ScaleRule::default() || formats.iter().any(has_rule) {
+    if rule.is_none() || formats.iter().any(has_rule) {
         return Ok(());
     }
     let mut names: Vec<&str> = formats.iter().map(|to| to.name()).collect();

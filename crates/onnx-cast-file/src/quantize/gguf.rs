@@ -22,7 +22,7 @@ use crate::summary::{Summary, TensorSummary};
 use crate::text::Wording;
 use metadata::Config;
 use names::{Called, Family};
-use onnx_cast::{Cast, CastOptions, DataType, ScaleRule, element_count};
+use onnx_cast::{Cast, CastOptions, DataType, element_count};
 use serde_json::{Map, Value};
 use source::{EncodedBlocks, Floats, KeptBlocks, Rows};
 use std::collections::HashMap;
@@ -41,8 +41,7 @@ const FLOATS: &[&str] = &["_norm.weight", "ffn_gate_inp.weight", "ffn_gate_inp_s
 pub(super) fn quantize(input: &Path, output: &Path, request: &QuantizeRequest) -> Result<Summary, FileError> {
     const OWN: &str = "is for layouts with scales of float8e8m0 (gguf has a rule of its own)";
     const APART: &str = "is for checkpoints of .safetensors files (gguf says nothing of activations)";
-    let fields =
-        [("scale_rule", request.rule != ScaleRule::Floor, OWN), ("activations", request.activations.is_some(), APART)];
+    let fields = [("scale_rule", request.rule.is_some(), OWN), ("activations", request.activations.is_some(), APART)];
     FileError::refuse(input, &fields)?;
     for to in request.selection.targets() {
         let granularity = request.layout_or_default().granularity(to, request.granularity);

@@ -48,7 +48,7 @@ impl<'a> ChosenWeight<'a> {
             shape: self.around(form.axis),
             to: *to,
             scaled,
-            rule: request.rule,
+            rule: request.rule.unwrap_or_default(),
             counts: request.run.counts(),
         };
         let quantized = quantized.quantized().map_err(|error| refuse(error.to_string()))?;
