@@ -53,6 +53,8 @@ pub(crate) type Kernel = unsafe fn(src: &[u8], dst: &mut [u8], len: usize, conte
 pub(crate) unsafe trait Isa {
     /// Whether sources of 8 bits are looked up on the way to targets of 16.
     const LOOKS_UP_16: bool;
+    /// Whether sources of 8 bits are looked up in a few entries, where few are needed.
+    const FOLDS: bool = false;
     /// Whether there are kernels of scaled casts; else those of Cast are called in stages.
     const SCALES: bool;
     /// What is compiled once for scaled casts.
@@ -159,15 +161,22 @@ impl KernelTable {
 
 /// The kernel of one pair.
 const fn kernel<I: Isa, S: Widen, D: Narrow>() -> Kernel {
-    let is_wide = bits::<D>() > 16 || bits::<D>() == 16 && !(I::LOOKS_UP_16 || bits::<S>() < 8);
+    // Floats that end beyond an int16 saturate there, which `Fold` has for 8 bits alone.
+    let is_saturated = match class::<S>() {
+        Class::SmallFloat(format) => {
+            format.exponent_bits > 4 && matches!(class::<D>(), Class::Int { signed: true, .. })
+        }
+        Class::F64 | Class::F32 | Class::F16 | Class::BF16 | Class::E8M0 | Class::Int { .. } | Class::Bool => false,
+    };
+    let folds = I::FOLDS && !is_saturated;
+    let is_wide = bits::<D>() > 16 || bits::<D>() == 16 && !(I::LOOKS_UP_16 || folds || bits::<S>() < 8);
+    let is_bool = matches!(class::<S>(), Class::Bool);
     match class::<S>() {
         Class::F64 | Class::F32 | Class::F16 | Class::BF16 | Class::Int { bits: 16 | 32 | 64, .. } => I::cast::<S, D>,
         Class::Int { bits: 8, .. } | Class::Bool => match class::<D>() {
             // Two look-ups take less than the way through `f32`, but more than an extension.
-            Class::F16 | Class::BF16 if I::LOOKS_UP_16 => look_up::<I, u8, D>(),
-            Class::SmallFloat(_) if I::LOOKS_UP_16 || bits::<D>() == 8 || matches!(class::<S>(), Class::Bool) => {
-                look_up::<I, u8, D>()
-            }
+            Class::F16 | Class::BF16 if I::LOOKS_UP_16 || I::FOLDS && is_bool => look_up::<I, u8, D>(),
+            Class::SmallFloat(_) if I::LOOKS_UP_16 || I::FOLDS || bits::<D>() == 8 || is_bool => look_up::<I, u8, D>(),
             Class::E8M0 => look_up::<I, u8, D>(),
             Class::F64
             | Class::F32

@@ -2,6 +2,7 @@
 
 pub(crate) mod by_magnitude;
 pub(crate) mod by_upper_byte;
+pub(crate) mod folded;
 pub(crate) mod look_up;
 pub(crate) mod scale;
 pub(crate) mod small_float;
@@ -67,11 +68,13 @@ pub(crate) unsafe fn one_step<L: Lanes, S: Element, D: Element>(
     // SAFETY: the caller's, who calls the function with pointers to a step's bytes.
     unsafe {
         let widen = if const { look_up::has_hub::<L, S>() } { Some(look_up::widen::<L, S, D>(context)) } else { None };
+        let folded = if const { folded::has_hub::<L, S, D>() } { Some(folded::widen::<L, D>(context)) } else { None };
         let rules = RuleLanes::<L>::new::<S, D>(&context.rules);
         #[inline(always)]
-        move |src, dst| match &widen {
-            Some(widen) => widen(src, dst),
-            None => wide::step::<L, S, D>(src, dst, &rules),
+        move |src, dst| match (&widen, &folded) {
+            (Some(widen), _) => widen(src, dst),
+            (None, Some(widen)) => widen(src, dst),
+            (None, None) => wide::step::<L, S, D>(src, dst, &rules),
         }
     }
 }
@@ -97,6 +100,7 @@ macro_rules! isa {
         // and, for the types of 32 bits or fewer, every value; and `steps` covers all of `dst`.
         unsafe impl crate::kernel::Isa for $isa {
             const LOOKS_UP_16: bool = <$lanes as crate::arch::generic::Lanes>::WIDE_LOOK_UP;
+            const FOLDS: bool = crate::kernel::lanes::folds::<$lanes>();
             const SCALES: bool = !<$lanes as crate::arch::generic::Lanes>::IS_SMALL;
             crate::kernel::scale::scale_kernels! {
                 $(#[target_feature(enable = $features)])?

@@ -25,6 +25,8 @@ pub(crate) unsafe trait Lanes: Copy + 'static {
     const BYTES: usize;
     /// Whether a look-up among 256 entries takes a few instructions. Else tables are halved where they can be.
     const WIDE_LOOK_UP: bool;
+    /// Whether [`Lanes::look_up`] among 128 entries or fewer gives 0 at indices of 128 and more.
+    const ZERO_BEYOND: bool = false;
     /// Whether [`Lanes::f64_to_f32_odd`] makes infinity of what is beyond `f32`.
     const F64_OVERFLOWS: bool;
     /// Whether [`Lanes::mul_add_f32`] rounds once.
@@ -90,6 +92,12 @@ pub(crate) unsafe trait Lanes: Copy + 'static {
     unsafe fn min_u<const W: usize>(a: Self::V, b: Self::V) -> Self::V;
     /// The larger, of unsigned lanes of 16 or 32 bits.
     unsafe fn max_u<const W: usize>(a: Self::V, b: Self::V) -> Self::V;
+    /// The larger, of signed bytes.
+    #[inline(always)]
+    unsafe fn max_i8(a: Self::V, b: Self::V) -> Self::V {
+        // SAFETY: the caller's.
+        unsafe { Self::select::<8>(Self::gt::<8>(a, b), a, b) }
+    }
     /// The smaller, of signed lanes of 32 bits.
     unsafe fn min_i32(a: Self::V, b: Self::V) -> Self::V;
     /// The larger, likewise.
@@ -98,8 +106,24 @@ pub(crate) unsafe trait Lanes: Copy + 'static {
     unsafe fn gt<const W: usize>(a: Self::V, b: Self::V) -> Self::M;
     /// Where both are equal, of lanes of 8 to 64 bits.
     unsafe fn eq<const W: usize>(a: Self::V, b: Self::V) -> Self::M;
+    /// `a` negated where `b` is negative, and 0 where `b` is 0, of signed lanes of 8 or 16 bits.
+    #[inline(always)]
+    unsafe fn with_sign_of<const W: usize>(a: Self::V, b: Self::V) -> Self::V {
+        // SAFETY: the caller's.
+        unsafe {
+            let zero = Self::splat::<W>(0);
+            let signed = Self::select::<W>(Self::gt::<W>(zero, b), Self::sub::<W>(zero, a), a);
+            Self::select::<W>(Self::eq::<W>(b, zero), zero, signed)
+        }
+    }
     /// `a` where the mask is set, else `b`.
     unsafe fn select<const W: usize>(mask: Self::M, a: Self::V, b: Self::V) -> Self::V;
+    /// `a` where the top bit of a byte of the mask is set, else `b`, of bytes.
+    #[inline(always)]
+    unsafe fn select_by_top_bit(mask: Self::V, a: Self::V, b: Self::V) -> Self::V {
+        // SAFETY: the caller's.
+        unsafe { Self::select::<8>(Self::gt::<8>(Self::splat::<8>(0), mask), a, b) }
+    }
 
     // Between widths, in the order of the elements.
 
@@ -180,10 +204,43 @@ pub(crate) unsafe trait Lanes: Copy + 'static {
 
     // Tables.
 
-    /// Prepares the first `16 * N` bytes; `N` is 1, 4, 8 or 16.
+    /// Prepares the first `16 * N` bytes; `N` is 1, 4, 8 or 16, and 1 to 8 for [`Lanes::look_up_or_zero`].
     unsafe fn table<const N: usize>(entries: &[u8; 256]) -> Self::Table<N>;
     /// The entries at indices below `16 * N`.
     unsafe fn look_up<const N: usize>(table: &Self::Table<N>, index: Self::V) -> Self::V;
+    /// [`Lanes::table`] of 16 bytes.
+    #[inline(always)]
+    unsafe fn table_of_16(entries: &[u8; 16]) -> Self::Table<1> {
+        let mut all = [0; 256];
+        all[..16].copy_from_slice(entries);
+        // SAFETY: the caller's.
+        unsafe { Self::table::<1>(&all) }
+    }
+    /// The entries of 16 at the low four bits of indices below 128.
+    #[inline(always)]
+    unsafe fn look_up_nibble(table: &Self::Table<1>, index: Self::V) -> Self::V {
+        // SAFETY: the caller's.
+        unsafe { Self::look_up::<1>(table, Self::and(index, Self::splat::<8>(0x0f))) }
+    }
+    /// As [`Lanes::look_up`], and 0 at indices of 128 and more; `N` is 1 to 8.
+    #[inline(always)]
+    unsafe fn look_up_or_zero<const N: usize>(table: &Self::Table<N>, index: Self::V) -> Self::V {
+        // SAFETY: the caller's.
+        unsafe {
+            if Self::ZERO_BEYOND {
+                return Self::look_up::<N>(table, index);
+            }
+            let zero = Self::splat::<8>(0);
+            let entry = Self::look_up::<N>(table, Self::select::<8>(Self::gt::<8>(zero, index), zero, index));
+            Self::select::<8>(Self::gt::<8>(zero, index), zero, entry)
+        }
+    }
+}
+
+/// Whether sources of 8 bits are looked up in the windows of [`Fold`](super::lookup_tables::fold::Fold): where look-ups
+/// take longer the more entries there are, and a backend need not be small.
+pub(crate) const fn folds<L: Lanes>() -> bool {
+    !L::WIDE_LOOK_UP && !L::IS_SMALL
 }
 
 /// Bytes of a step's elements of so many bits.

@@ -1,7 +1,10 @@
 //! What a cast makes of each code of a source of 8 bits or fewer: the tables of the backends that look such sources up.
 
+pub(crate) mod fold;
+
 use super::{Context, cast_code};
 use crate::element::{DataType, Kind, NUMBERS};
+use fold::Fold;
 use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
 use std::ops::Deref;
@@ -16,6 +19,8 @@ pub(crate) struct Table {
     /// The bits that a negative code's low byte has besides those of its magnitude's, where that is so for every code
     /// of 8 bits but 0x80, and its entry is that with anything.
     pub(crate) sign: Option<u8>,
+    /// Which entries are needed, of tables of 8-bit codes that are kept.
+    pub(crate) fold: Option<Fold>,
 }
 
 impl Table {
@@ -31,7 +36,15 @@ impl Table {
         }
         let sign = planes[0][0x81] ^ planes[0][0x01];
         let is_symmetric = (1..0x80).all(|code| planes[0][code | 0x80] == planes[0][code] | sign);
-        Table { planes, sign: is_symmetric.then_some(sign) }
+        Table { planes, sign: is_symmetric.then_some(sign), fold: None }
+    }
+
+    /// The table of a cast, folded, if its source has 8 bits and there are kernels for that: those of AVX2, and those over
+    /// plain lanes in tests.
+    #[cold]
+    pub(crate) fn folded(&self, context: &Context) -> Option<Fold> {
+        let has_kernels = cfg!(any(simd = "x86_64", all(test, optimized), miri));
+        if has_kernels && context.from.info().bits == 8 { Fold::new(self, context.from, context.to) } else { None }
     }
 }
 
@@ -156,8 +169,10 @@ impl OnceTable {
     #[inline(never)]
     fn make(&self, context: &Context) -> Option<()> {
         self.state.compare_exchange(EMPTY, TAKEN, Ordering::Relaxed, Ordering::Relaxed).ok()?;
+        let mut table = Table::new(context);
+        table.fold = table.folded(context);
         // SAFETY: only the thread that takes the state from EMPTY comes here, once, and none reads before MADE.
-        unsafe { (*self.table.get()).write(Table::new(context)) };
+        unsafe { (*self.table.get()).write(table) };
         self.state.store(MADE, Ordering::Release);
         Some(())
     }

@@ -8,11 +8,12 @@
 //! for a step's bytes, and a kernel what [`crate::kernel::Kernel`] asks.
 #![allow(unsafe_op_in_unsafe_fn, reason = "each line is a method of `Lanes`, which asks for no more")]
 
+use super::folded;
 use super::small_float::RuleLanes;
 use super::step::{Task, steps};
 use super::wide::{self, store_codes};
 use crate::element::{BFloat16, Class, DataType, Element, Float16, Uint4, class};
-use crate::kernel::lanes::Lanes;
+use crate::kernel::lanes::{Lanes, folds};
 use crate::kernel::lookup_tables::{self, KeptOrMade, Table};
 use crate::kernel::{Context, cast_each};
 use crate::packed::{bits, clear_padding};
@@ -32,10 +33,18 @@ pub(crate) unsafe fn cast<L: Lanes, S: Element, D: Element>(src: &[u8], dst: &mu
     let task = Task { src, dst: &mut *dst, len, hint: context.hint };
     // SAFETY: the caller's.
     unsafe {
+        if const { bits::<S>() == 8 && folds::<L>() }
+            && let Some(fold) = &table.fold
+            && folded::cast::<L, D>(Task { dst: &mut *task.dst, ..task }, table, fold)
+        {
+            return clear_padding(context.to, len, dst);
+        }
         match const { (bits::<S>(), bits::<D>()) } {
             (width @ (2 | 4), 2 | 4) if width == bits::<D>() => same_width::<L>(task, table, width),
             (2, 4) => two_to_four::<L>(task, table),
             (4, 2) => four_to_two::<L>(task, table),
+            // Four vectors hold the entries of 6 bits.
+            (6, _) if const { folds::<L>() } => by_code::<L, S, D, 4>(task, table),
             (6 | 8, 2 | 4) if !L::WIDE_LOOK_UP => in_pairs::<L, S, D>(task, table),
             (8, 6 | 8) if !L::WIDE_LOOK_UP && table.sign.is_some() => by_magnitude::<L, D>(task, table),
             (8, _) => by_code::<L, S, D, 16>(task, table),

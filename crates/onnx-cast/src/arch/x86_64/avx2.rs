@@ -35,10 +35,8 @@ helpers! {
     fn count(bits: u32) -> __m128i { _mm_cvtsi32_si128(bits as i32) }
     fn ps(value: V) -> __m256 { _mm256_castsi256_ps(value) }
     fn pd(value: V) -> __m256d { _mm256_castsi256_pd(value) }
-
     /// A vector that has these 16 bytes in both halves: shuffles of bytes look up within each.
     fn twice(table: &[u8; 16]) -> V { _mm256_broadcastsi128_si256(_mm_loadu_si128(table.as_ptr().cast())) }
-
     /// Puts in order the quarters of two vectors that an instruction has interleaved half by half.
     fn in_order_of_halves(value: V) -> V { _mm256_permute4x64_epi64::<0b11_01_10_00>(value) }
 
@@ -81,7 +79,6 @@ helpers! {
 
     /// Likewise, of integers that may lose their last bits first, as [`odd_long`] does it.
     fn odd_double<const SIGNED: bool>(value: V) -> __m256d { long_to_double::<SIGNED>(odd_long::<SIGNED>(value)) }
-
     /// Doubles to floats by way of 14 bits, of which the last is set where anything was lost: those `f32` holds, its
     /// subnormals too, as far as they are not below half of bfloat16's smallest.
     fn odd_float(value: __m256d) -> __m128 {
@@ -101,7 +98,6 @@ helpers! {
 
     /// Two vectors of four floats as lanes.
     fn floats(low: __m128, high: __m128) -> V { _mm256_castps_si256(_mm256_set_m128(high, low)) }
-
     /// Numbers as they are, NaN as zero.
     fn number(value: __m256) -> __m256 { _mm256_and_ps(value, _mm256_cmp_ps::<_CMP_ORD_Q>(value, value)) }
     fn number_pd(value: __m256d) -> __m256d { _mm256_and_pd(value, _mm256_cmp_pd::<_CMP_ORD_Q>(value, value)) }
@@ -174,6 +170,7 @@ unsafe impl Lanes for Ymm {
 
     const BYTES: usize = 32;
     const WIDE_LOOK_UP: bool = false;
+    const ZERO_BEYOND: bool = true;
     const F64_OVERFLOWS: bool = true;
     const FUSES: bool = true;
     const STREAMS: bool = true;
@@ -187,6 +184,9 @@ unsafe impl Lanes for Ymm {
         load_f16(src: *const u8) -> V: _mm256_castps_si256(_mm256_cvtph_ps(_mm_loadu_si128(src.cast())));
         and(a: V, b: V) -> V: _mm256_and_si256(a, b);
         or(a: V, b: V) -> V: _mm256_or_si256(a, b);
+        select_by_top_bit(mask: V, a: V, b: V) -> V: _mm256_blendv_epi8(b, a, mask);
+        max_i8(a: V, b: V) -> V: _mm256_max_epi8(a, b);
+        look_up_nibble(table: &[V; 1], index: V) -> V: _mm256_shuffle_epi8(table[0], index);
         saturating_sub(a: V, b: V) -> V: _mm256_subs_epu16(a, b);
         // A comparison gives -1, and there is one for "not above".
         plus_above(a: V, value: V, limit: V) -> V: {
@@ -235,6 +235,7 @@ unsafe impl Lanes for Ymm {
         splat(value: u64) -> V: 8 => _mm256_set1_epi8(value as i8), 16 => _mm256_set1_epi16(value as i16),
             32 => _mm256_set1_epi32(value as i32), 64 => _mm256_set1_epi64x(value as i64);
         add(a: V, b: V) -> V: 16 => _mm256_add_epi16(a, b), 32 => _mm256_add_epi32(a, b);
+        with_sign_of(a: V, b: V) -> V: 8 => _mm256_sign_epi8(a, b), 16 => _mm256_sign_epi16(a, b);
         sub(a: V, b: V) -> V: 8 => _mm256_sub_epi8(a, b), 16 => _mm256_sub_epi16(a, b), 32 => _mm256_sub_epi32(a, b);
         min_u(a: V, b: V) -> V: 8 => _mm256_min_epu8(a, b), 16 => _mm256_min_epu16(a, b), 32 => _mm256_min_epu32(a, b);
         max_u(a: V, b: V) -> V: 16 => _mm256_max_epu16(a, b), 32 => _mm256_max_epu32(a, b);
@@ -379,10 +380,9 @@ unsafe impl Lanes for Ymm {
                         4, 5, 6, -1, 7, 8, 9, -1, 10, 11, 12, -1, 13, 14, 15, -1,
                     );
                     let fours = _mm256_shuffle_epi8(packed, places);
-                    let high = Self::and(_mm256_slli_epi32::<4>(fours), _mm256_set1_epi32(0x0fff_0000));
-                    let pairs = Self::or(Self::and(fours, _mm256_set1_epi32(0x0000_0fff)), high);
-                    let high = Self::and(_mm256_slli_epi16::<2>(pairs), _mm256_set1_epi16(0x3f00));
-                    Self::or(Self::and(pairs, _mm256_set1_epi16(0x003f)), high)
+                    let pairs = _mm256_blend_epi16::<0b1010_1010>(fours, _mm256_slli_epi32::<4>(fours));
+                    let codes = _mm256_blendv_epi8(pairs, _mm256_slli_epi16::<2>(pairs), _mm256_set1_epi16(-256));
+                    Self::and(codes, _mm256_set1_epi8(0x3f))
                 }
                 _ => unreachable!("no codes of this width"),
             }

@@ -1,0 +1,449 @@
+//! Sources of 8 bits by a few entries of their table, for instruction sets whose look-ups take longer the more entries
+//! there are: see [`Fold`].
+//!
+//! Every `unsafe fn` here asks of its caller that the processor has the instructions of `L` and that pointers are valid
+//! for a step's bytes.
+#![allow(unsafe_op_in_unsafe_fn, reason = "each line is a method of `Lanes`, which asks for no more")]
+
+use super::small_float::RuleLanes;
+use super::step::{Task, steps};
+use super::wide::{self, load_bf16, store, store_codes};
+use crate::element::{BFloat16, Class, DataType, Element, class};
+use crate::format::FloatFormat;
+use crate::kernel::Context;
+use crate::kernel::lanes::{Lanes, folds};
+use crate::kernel::lookup_tables::fold::{self, Entries, Fold, Magnitudes, Negatives};
+use crate::kernel::lookup_tables::{KeptOrMade, Table};
+use crate::packed::bits;
+
+/// What codes are, and what becomes of their signs. Each kind has loops of its own: a choice within a loop takes longer
+/// than what is chosen.
+const UNSIGNED: u8 = 0;
+/// A float to a type with a sign bit.
+const SIGNED: u8 = 1;
+/// A float to an integer, or to a type without a sign.
+const INTEGER: u8 = 2;
+/// An integer to a type with a sign bit.
+const ABSOLUTE: u8 = 3;
+
+/// Whether there is a loop over windows of so many vectors, to targets of so many bits.
+const fn has_window(kind: u8, bits: usize, vectors: usize) -> bool {
+    match (kind, bits) {
+        (UNSIGNED, 8 | 16) => matches!(vectors, 1 | 3 | 5),
+        (UNSIGNED, _) => matches!(vectors, 1 | 3),
+        (SIGNED, 8) => vectors == 5,
+        (SIGNED, 4 | 6) => matches!(vectors, 2 | 3 | 5),
+        (INTEGER, 2 | 4 | 8) => matches!(vectors, 2..=4),
+        (INTEGER, 16) => matches!(vectors, 4 | 5),
+        (ABSOLUTE, 4 | 6) => vectors == 2,
+        _ => false,
+    }
+}
+
+/// Whether there is a loop over rows of so many classes.
+const fn has_rows(kind: u8, bits: usize, classes: usize) -> bool {
+    match (kind, bits) {
+        (UNSIGNED, 8) => matches!(classes, 3 | 7),
+        (SIGNED, 8) => matches!(classes, 2 | 3 | 5),
+        (SIGNED, 16) => matches!(classes, 2 | 3),
+        (UNSIGNED, 16) | (INTEGER, 8) => classes == 3,
+        (ABSOLUTE, 8) => classes == 5,
+        _ => false,
+    }
+}
+
+/// The kind of a fold.
+fn kind(fold: &Fold) -> u8 {
+    match (fold.magnitudes, fold.negatives) {
+        (Magnitudes::Code, _) => UNSIGNED,
+        (Magnitudes::WithoutSign, Negatives::Zero | Negatives::Negated | Negatives::NegatedTo128) => INTEGER,
+        (Magnitudes::WithoutSign, _) => SIGNED,
+        (Magnitudes::Absolute, _) => ABSOLUTE,
+    }
+}
+
+/// Casts codes of 8 bits, and says whether there is a loop for it.
+#[inline(always)]
+pub(super) unsafe fn cast<L: Lanes, D: Element>(task: Task<'_>, table: &Table, fold: &Fold) -> bool {
+    match kind(fold) {
+        UNSIGNED => cast_by::<L, D, UNSIGNED>(task, table, fold),
+        INTEGER => cast_by::<L, D, INTEGER>(task, table, fold),
+        SIGNED => cast_by::<L, D, SIGNED>(task, table, fold),
+        _ => cast_by::<L, D, ABSOLUTE>(task, table, fold),
+    }
+}
+
+/// There are loops for what pairs of types need, with few numbers of vectors and classes: each takes 2 KB.
+#[inline(always)]
+unsafe fn cast_by<L: Lanes, D: Element, const KIND: u8>(task: Task<'_>, table: &Table, fold: &Fold) -> bool {
+    macro_rules! first_that_fits {
+        ($count:expr, $has:ident, $loop:ident $arguments:tt, $($most:literal)*) => {
+            $(if const { $has(KIND, bits::<D>(), $most) } && $count <= $most {
+                $loop::<L, D, KIND, $most> $arguments;
+                return true;
+            })*
+        };
+    }
+    match &fold.entries {
+        &Entries::Window { first, last } => {
+            first_that_fits!(Entries::vectors(first, last), has_window, by_window(task, table, fold), 1 2 3 4 5);
+        }
+        Entries::Rows(rows) => {
+            first_that_fits!(rows.classes, has_rows, by_rows(task, fold), 2 3 5 7);
+        }
+    }
+    false
+}
+
+#[inline(always)]
+unsafe fn by_window<L: Lanes, D: Element, const KIND: u8, const N: usize>(task: Task<'_>, table: &Table, fold: &Fold) {
+    let window = Window::<L, KIND, N>::new(table, fold);
+    steps::<L, u8, D>(
+        task,
+        #[inline(always)]
+        |src, dst| window.step::<D>(src, dst),
+    );
+}
+
+#[inline(always)]
+unsafe fn by_rows<L: Lanes, D: Element, const KIND: u8, const K: usize>(task: Task<'_>, fold: &Fold) {
+    let rows = Rows::<L, KIND, K>::new(fold);
+    steps::<L, u8, D>(
+        task,
+        #[inline(always)]
+        |src, dst| rows.step::<D>(src, dst),
+    );
+}
+
+/// Whether floats of 8 bits are cast to a wider target by way of 16 bits that are folded: `bfloat16`, or integers that
+/// hold all of them. (float8e5m2 is the upper byte of a float16.)
+pub(super) const fn has_hub<L: Lanes, S: Element, D: Element>() -> bool {
+    match (class::<S>(), class::<D>()) {
+        (Class::SmallFloat(FloatFormat { bits: 8, infinity: false, .. }), Class::F64 | Class::F32) => folds::<L>(),
+        (Class::SmallFloat(from), Class::Int { bits: 32 | 64, .. }) => {
+            let top = (from.max_code() >> from.significand_bits) as i32 - from.bias;
+            folds::<L>() && from.bits == 8 && !from.infinity && top < 15
+        }
+        _ => false,
+    }
+}
+
+/// What casts a step from a float of 8 bits to `D`, by way of 16 bits.
+#[inline(always)]
+pub(super) unsafe fn widen<L: Lanes, D: Element>(context: &Context) -> impl Fn(*const u8, *mut u8) + use<L, D> {
+    let hub = match const { class::<D>() } {
+        Class::Int { signed: true, .. } => DataType::Int16,
+        Class::Int { signed: false, .. } => DataType::Uint16,
+        _ => DataType::BFloat16,
+    };
+    let to_hub = Context::plain(context.from, hub);
+    let table = KeptOrMade::new(&to_hub);
+    let fold = table.fold.or_else(|| table.folded(&to_hub)).expect("floats of 8 bits fold to their hubs");
+    // SAFETY: the caller's, who calls the function with pointers to a step's bytes; the hub has room for a step's
+    // elements of 16 bits.
+    unsafe {
+        let rules = RuleLanes::<L>::new::<BFloat16, D>(&context.rules);
+        // Codes of 4 significand bits or fewer have those of `bfloat16`, moved, but for the first row, the subnormal.
+        let rows = if D::DATA_TYPE.is_float() { Some(Rows::<L, SIGNED, 2>::new(&fold)) } else { None };
+        // Codes with the sign may count as more than all others, whose results are 0.
+        let is_unsigned = fold.magnitudes == Magnitudes::Code;
+        let (mut signed, mut unsigned) = (None, None);
+        if !D::DATA_TYPE.is_float() && is_unsigned {
+            unsigned = Some(Window::<L, UNSIGNED, { fold::MOST_VECTORS }>::new(&table, &fold));
+        } else if !D::DATA_TYPE.is_float() {
+            signed = Some(Window::<L, INTEGER, { fold::MOST_VECTORS }>::new(&table, &fold));
+        }
+        #[inline(always)]
+        move |src, dst| {
+            let mut hub = [0u8; 2 * 64];
+            let at = hub.as_mut_ptr();
+            if let Some(rows) = &rows {
+                rows.step::<BFloat16>(src, at);
+            }
+            if let Some(window) = &signed {
+                window.step::<i16>(src, at);
+            }
+            if let Some(window) = &unsigned {
+                window.step::<u16>(src, at);
+            }
+            match const { class::<D>() } {
+                // No NaN of a table is signalling.
+                Class::F32 => {
+                    for part in 0..4 {
+                        store::<L>(dst, part, load_bf16::<L>(at.add(part * L::BYTES / 2)));
+                    }
+                }
+                Class::Int { signed: true, .. } => wide::step::<L, i16, D>(at, dst, &rules),
+                Class::Int { signed: false, .. } => wide::step::<L, u16, D>(at, dst, &rules),
+                _ => wide::step::<L, BFloat16, D>(at, dst, &rules),
+            }
+        }
+    }
+}
+
+/// A window of `16 * N` entries.
+#[derive(Clone, Copy)]
+pub(super) struct Window<L: Lanes, const KIND: u8, const N: usize> {
+    signs: Signs<L, KIND>,
+    low: L::Table<N>,
+    high: L::Table<N>,
+    first: L::V,
+    last: L::V,
+}
+
+impl<L: Lanes, const KIND: u8, const N: usize> Window<L, KIND, N> {
+    #[inline(always)]
+    pub(super) unsafe fn new(table: &Table, fold: &Fold) -> Self {
+        let Entries::Window { first, last } = fold.entries else { unreachable!("the table has no window") };
+        let mut entries = [[0; 256]; 2];
+        let start = usize::from(first);
+        for (entries, plane) in entries.iter_mut().zip(&table.planes) {
+            entries[..0x80].copy_from_slice(&plane[start..start + 0x80]);
+        }
+        if fold.negatives == Negatives::NegatedTo128 {
+            for (entry, negative) in entries[0].iter_mut().zip(&table.planes[0][0x80 + start..]) {
+                *entry = negative.wrapping_neg();
+            }
+        }
+        let (low, high) = (L::table::<N>(&entries[0]), L::table::<N>(&entries[1]));
+        Window { signs: Signs::new(fold), low, high, first: byte::<L>(first), last: byte::<L>(last) }
+    }
+
+    /// Casts a step's codes to elements of the width of `D`.
+    #[inline(always)]
+    pub(super) unsafe fn step<D: Element>(&self, src: *const u8, dst: *mut u8) {
+        let code = L::load(src);
+        let magnitude = self.signs.magnitude(code);
+        let index = L::sub::<8>(L::min_u::<8>(magnitude, self.last), self.first);
+        let mut entry = [L::look_up_or_zero::<N>(&self.low, index), byte::<L>(0)];
+        if const { bits::<D>() == 16 } {
+            entry[1] = L::look_up_or_zero::<N>(&self.high, index);
+        }
+        self.signs.store::<D>(dst, code, magnitude, entry);
+    }
+}
+
+/// Rows of `K` classes or fewer.
+#[derive(Clone, Copy)]
+pub(super) struct Rows<L: Lanes, const KIND: u8, const K: usize> {
+    signs: Signs<L, KIND>,
+    minus_first: [L::Table<1>; 2],
+    is_of_class: [L::Table<1>; K],
+    differences: [[L::Table<1>; K]; 2],
+}
+
+impl<L: Lanes, const KIND: u8, const K: usize> Rows<L, KIND, K> {
+    #[inline(always)]
+    pub(super) unsafe fn new(fold: &Fold) -> Self {
+        let Entries::Rows(rows) = &fold.entries else { unreachable!("the table has no rows") };
+        assert!(rows.classes <= K, "{} classes of rows, of {K}", rows.classes);
+        let none = L::table_of_16(&[0; 16]);
+        let mut table = Rows {
+            signs: Signs::new(fold),
+            minus_first: [L::table_of_16(&rows.minus_first[0]), L::table_of_16(&rows.minus_first[1])],
+            is_of_class: [none; K],
+            differences: [[none; K]; 2],
+        };
+        for class in 0..K {
+            table.is_of_class[class] = L::table_of_16(&rows.is_of_class[class]);
+            table.differences[0][class] = L::table_of_16(&rows.differences[class][0]);
+            table.differences[1][class] = L::table_of_16(&rows.differences[class][1]);
+        }
+        table
+    }
+
+    /// Casts a step's codes to elements of the width of `D`.
+    #[inline(always)]
+    #[expect(clippy::needless_range_loop, reason = "the compiler unrolls these loops, and not always iterators")]
+    pub(super) unsafe fn step<D: Element>(&self, src: *const u8, dst: *mut u8) {
+        let half = byte::<L>(0x0f);
+        let code = L::load(src);
+        let magnitude = self.signs.magnitude(code);
+        let row = L::and(L::shr::<16, 4>(magnitude), half);
+        // A look-up needs the top bit clear.
+        let place = if KIND == UNSIGNED { L::and(magnitude, half) } else { magnitude };
+        let mut is_of_class = [row; K];
+        for class in 1..K {
+            is_of_class[class] = L::look_up::<1>(&self.is_of_class[class], row);
+        }
+        let mut entry = [byte::<L>(0); 2];
+        for plane in 0..const { bits::<D>().div_ceil(8) } {
+            let mut difference = L::look_up_nibble(&self.differences[plane][0], place);
+            for class in 1..K {
+                let of_class = L::look_up_nibble(&self.differences[plane][class], place);
+                difference = L::select_by_top_bit(is_of_class[class], of_class, difference);
+            }
+            entry[plane] = L::sub::<8>(difference, L::look_up::<1>(&self.minus_first[plane], row));
+        }
+        self.signs.store::<D>(dst, code, magnitude, entry);
+    }
+}
+
+/// What makes magnitudes of codes, and results of their entries.
+#[derive(Clone, Copy)]
+struct Signs<L: Lanes, const KIND: u8> {
+    has_nan: bool,
+    has_0x80: bool,
+    zero_has_no_sign: bool,
+    /// Whether integers saturate at -128 and 127.
+    is_to_128: bool,
+    above: L::V,
+    nan: [L::V; 2],
+    of_0x80: [L::V; 2],
+    /// The least that a code counts as, where it only tells the sign of an integer.
+    least: L::V,
+}
+
+impl<L: Lanes, const KIND: u8> Signs<L, KIND> {
+    #[inline(always)]
+    unsafe fn new(fold: &Fold) -> Self {
+        let (above, nan) = fold.nan.unwrap_or_default();
+        let of_0x80 = fold.of_0x80.unwrap_or_default();
+        Signs {
+            has_nan: fold.nan.is_some(),
+            has_0x80: fold.of_0x80.is_some(),
+            zero_has_no_sign: fold.negatives == Negatives::SignedUnlessZero,
+            is_to_128: fold.negatives == Negatives::NegatedTo128,
+            above: byte::<L>(above),
+            nan: [byte::<L>(nan[0]), byte::<L>(nan[1])],
+            of_0x80: [byte::<L>(of_0x80[0]), byte::<L>(of_0x80[1])],
+            least: byte::<L>(if fold.negatives == Negatives::Zero { 0 } else { 0x80 }),
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn magnitude(&self, code: L::V) -> L::V {
+        match KIND {
+            UNSIGNED => code,
+            // Of a number and its negative, the one without a sign is the smaller as an unsigned number; that of -128
+            // counts as 127.
+            ABSOLUTE => {
+                let negative = L::sub::<8>(byte::<L>(0), code);
+                L::min_u::<8>(L::min_u::<8>(code, negative), byte::<L>(0x7f))
+            }
+            _ => L::and(code, byte::<L>(0x7f)),
+        }
+    }
+
+    /// Stores the results of codes whose magnitudes have these entries.
+    #[inline(always)]
+    unsafe fn store<D: Element>(&self, dst: *mut u8, code: L::V, magnitude: L::V, mut entry: [L::V; 2]) {
+        if KIND != INTEGER && self.has_nan {
+            entry = self.with_nan(entry, magnitude);
+        }
+        match KIND {
+            UNSIGNED => {}
+            INTEGER if const { bits::<D>() == 16 } => {}
+            INTEGER => {
+                if const { bits::<D>() == 8 } && self.is_to_128 {
+                    let is_negative = L::gt::<8>(byte::<L>(0), code);
+                    let largest = L::select::<8>(is_negative, byte::<L>(0x80), byte::<L>(0x7f));
+                    entry[0] = L::min_u::<8>(entry[0], largest);
+                }
+                entry[0] = L::with_sign_of::<8>(entry[0], L::max_i8(code, self.least));
+                if const { bits::<D>() < 8 } {
+                    entry[0] = L::and(entry[0], byte::<L>(const { (1 << (bits::<D>() % 8)) - 1 }));
+                }
+            }
+            _ => {
+                let with_sign = signed::<L, D>(entry, code);
+                entry = if self.zero_has_no_sign {
+                    let zero = byte::<L>(0);
+                    let is_zero = L::eq::<8>(L::or(entry[0], entry[1]), zero);
+                    replaced::<L>(with_sign, is_zero, [zero, zero])
+                } else {
+                    with_sign
+                };
+            }
+        }
+        if KIND == INTEGER && self.has_nan {
+            entry = self.with_nan(entry, magnitude);
+        }
+        if self.has_0x80 {
+            entry = replaced::<L>(entry, L::eq::<8>(code, byte::<L>(0x80)), self.of_0x80);
+        }
+        if const { bits::<D>() < 16 } {
+            return store_codes::<L, D>(dst, entry[0]);
+        }
+        let mut words = L::zip_bytes(entry[0], entry[1]);
+        // (NaN and code 0x80 of such targets are 0, which has no sign.)
+        if KIND == INTEGER {
+            let sign = L::max_i8(code, self.least);
+            let signs = L::zip_bytes(sign, sign);
+            words = [L::with_sign_of::<16>(words[0], signs[0]), L::with_sign_of::<16>(words[1], signs[1])];
+        }
+        store::<L>(dst, 0, words[0]);
+        store::<L>(dst, 1, words[1]);
+    }
+
+    #[inline(always)]
+    unsafe fn with_nan(&self, entry: [L::V; 2], magnitude: L::V) -> [L::V; 2] {
+        let is_nan =
+            if KIND == UNSIGNED { L::eq::<8>(magnitude, byte::<L>(0xff)) } else { L::gt::<8>(magnitude, self.above) };
+        replaced::<L>(entry, is_nan, self.nan)
+    }
+}
+
+/// A byte in every lane.
+#[inline(always)]
+unsafe fn byte<L: Lanes>(byte: u8) -> L::V {
+    L::splat::<8>(byte.into())
+}
+
+/// The bytes of both planes, replaced where the mask is set.
+#[inline(always)]
+unsafe fn replaced<L: Lanes>(entry: [L::V; 2], mask: L::M, by: [L::V; 2]) -> [L::V; 2] {
+    [L::select::<8>(mask, by[0], entry[0]), L::select::<8>(mask, by[1], entry[1])]
+}
+
+/// The entries of codes with their signs where the target has its own.
+#[inline(always)]
+unsafe fn signed<L: Lanes, D: Element>([low, high]: [L::V; 2], code: L::V) -> [L::V; 2] {
+    // Shifted as words: what comes in from the neighbouring byte is masked off.
+    match const { bits::<D>() } {
+        2 => [L::or(low, L::and(L::shr::<16, 6>(code), byte::<L>(0x02))), high],
+        4 => [L::or(low, L::and(L::shr::<16, 4>(code), byte::<L>(0x08))), high],
+        6 => [L::or(low, L::and(L::shr::<16, 2>(code), byte::<L>(0x20))), high],
+        8 => [L::or(low, L::and(code, byte::<L>(0x80))), high],
+        16 => [low, L::or(high, L::and(code, byte::<L>(0x80)))],
+        _ => unreachable!("targets of more bits are widened to"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Without its loop a cast would take the whole table, several times as long.
+    #[test]
+    fn every_fold_has_a_loop() {
+        let mut missing = String::new();
+        for &from in DataType::NUMERIC.iter().filter(|from| from.info().bits == 8) {
+            for &to in DataType::NUMERIC.iter().filter(|to| to.info().bits <= 16) {
+                // Integers are extended, cut or converted to these.
+                let is_plain =
+                    matches!(Class::of(to), Some(Class::Int { .. } | Class::Bool | Class::F16 | Class::BF16));
+                if is_plain && matches!(Class::of(from), Some(Class::Int { .. })) {
+                    continue;
+                }
+                let context = Context::plain(from, to);
+                let Some(fold) = Table::new(&context).folded(&context) else { continue };
+                let (kind, bits) = (kind(&fold), to.info().bits as usize);
+                let (is_there, what) = match &fold.entries {
+                    &Entries::Window { first, last } => {
+                        let vectors = Entries::vectors(first, last);
+                        ((vectors..=5).any(|most| has_window(kind, bits, most)), format!("{vectors} vectors"))
+                    }
+                    Entries::Rows(rows) => {
+                        let has = [2, 3, 5, 7].iter().any(|&most| most >= rows.classes && has_rows(kind, bits, most));
+                        (has, format!("{} classes", rows.classes))
+                    }
+                };
+                if !is_there {
+                    missing += &format!("{from} -> {to}: kind {kind}, {bits} bits, {what}\n");
+                }
+            }
+        }
+        assert!(missing.is_empty(), "{missing}");
+    }
+}
