@@ -7,42 +7,53 @@ use std::sync::LazyLock;
 
 const TABLE: &str = include_str!("operators.txt");
 
-/// Lines of the next opset, which the tests alone know (`next_opset.rs`).
-const NEXT: &str = if cfg!(test) { "domain ai.onnx\nGroupedMatMul fast" } else { "" };
-
 /// A line of the table, which explains the words.
 #[derive(Debug, Default)]
 pub(crate) struct Traits {
-    inputs: Vec<(&'static str, Meaning)>,
+    /// The inputs that are not data, by their names in the schemas.
+    pub(crate) inputs: Vec<(&'static str, Meaning)>,
     /// Where an output's type comes from that no input binds, the first that is there.
     pub(crate) types: Vec<TypeSource>,
     /// The attribute that tells the output's type, and may tell another.
     pub(crate) told: Option<&'static str>,
     pub(crate) gives: Option<Gives>,
     pub(crate) rank: Option<Rank>,
-    /// The least and the greatest output, unless that is infinite or NaN.
-    pub(crate) bounds: Option<[f32; 2]>,
-    pub(crate) is_fast: bool,
-    pub(crate) is_float: bool,
+    pub(crate) bounds: Option<Bounded>,
+    pub(crate) computes: Option<Computes>,
+    pub(crate) weights: Vec<Weight>,
     pub(crate) position: Option<Position>,
-    pub(crate) arranges: bool,
-    pub(crate) picks: bool,
-    pub(crate) steady: bool,
-    pub(crate) spectrum: bool,
-    pub(crate) masks: bool,
-    pub(crate) repeats: bool,
+    flags: Vec<Flag>,
     /// Why it is sensitive by itself.
     pub(crate) sensitive: Option<&'static str>,
 }
 
-/// What an input is, other than data.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Meaning {
-    Angle,
-    Any,
-    Coordinate,
-    Exponent,
-    Float,
+/// Enums whose variants are words of the table.
+macro_rules! words {
+    ($(#[$doc:meta] $name:ident { $($variant:ident),+ })+) => {$(
+        #[$doc]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(crate) enum $name { $($variant),+ }
+
+        impl $name {
+            fn read(word: &str) -> Option<Self> {
+                let all = [$((stringify!($variant), Self::$variant)),+];
+                all.into_iter().find(|(name, _)| name.to_ascii_lowercase() == word).map(|(_, variant)| variant)
+            }
+        }
+    )+};
+}
+
+words! {
+    /// What an input is, other than data.
+    Meaning { Angle, Any, Coordinate, Exponent, Float, Limit, Pixel }
+    /// What an operator gives of its first input.
+    Gives { Sequence, Element, Optional, Present }
+    /// What an operator computes of numbers.
+    Computes { Sum, Total, Product, Quotient, Power, Squares, Root, Logarithm, Exponential, Choice }
+    /// What an operator does with positions.
+    Position { Given, Read, Carried, Traced }
+    /// What an operator does with elements, masks and errors, or is.
+    Flag { Arranges, Fast, Float, Masks, Picks, Repeats, Spectrum, Steady, Updates }
 }
 
 /// What tells a type.
@@ -53,29 +64,45 @@ pub(crate) enum TypeSource {
     Type(DataType),
 }
 
-/// What an operator gives of its first input.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Gives {
-    Sequence,
-    Element,
-    Optional,
-    Present,
-}
-
 /// The rank of outputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rank {
+    /// The first output's is that of the first input.
     OfFirst,
+    /// Every output's is.
+    OfEach,
     Fixed(usize),
 }
 
-/// What an operator does with positions.
+/// What bounds every output, unless that is infinite or NaN.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Bounded {
+    /// The least and the greatest number.
+    Between(f32, f32),
+    ByFirst,
+    ByInputs,
+    /// None is negative where no input is.
+    BySign,
+}
+
+/// An input that is a weight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Position {
-    Given,
-    Read,
-    Carried,
-    Traced,
+pub(crate) struct Weight {
+    pub(crate) input: usize,
+    pub(crate) outputs: Axis,
+    pub(crate) summed: Axis,
+    /// The attribute that exchanges the two axes.
+    pub(crate) exchanged: Option<&'static str>,
+}
+
+/// An axis of a weight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Axis {
+    /// Counted from the last if negative.
+    Number(i64),
+    Attribute(&'static str),
+    /// The last that is not the other one.
+    Other,
 }
 
 /// The lines by domain and name; kept as long as the program runs, which the key of a look-up is not.
@@ -91,7 +118,7 @@ static TRAITS: LazyLock<HashMap<(&str, &str), &'static Traits>> = LazyLock::new(
             Some(((domain, name), &*Box::leak(Box::new(Traits::read(words)?))))
         }
     };
-    TABLE.lines().chain(NEXT.lines()).filter(|line| !line.starts_with('#')).filter_map(line).collect()
+    TABLE.lines().filter(|line| !line.starts_with('#')).filter_map(line).collect()
 });
 
 impl Traits {
@@ -103,57 +130,40 @@ impl Traits {
         table.get(&(domain, op_type)).copied().unwrap_or(&NONE)
     }
 
+    /// Whether the line has a word.
+    pub(crate) fn is(&self, flag: Flag) -> bool {
+        self.flags.contains(&flag)
+    }
+
     /// What an input is, by its name in the schemas; `None` if it is data.
     pub(crate) fn meaning(&self, input: &str) -> Option<Meaning> {
         self.inputs.iter().find(|(name, _)| *name == input).map(|&(_, meaning)| meaning)
     }
 
-    /// The inputs that are not data.
-    #[cfg(test)]
-    pub(crate) fn inputs(&self) -> impl Iterator<Item = &'static str> {
-        self.inputs.iter().map(|(name, _)| *name)
-    }
-
     /// Reads the words of a line. A test rules out those that do not read.
-    fn read(line: &'static str) -> Option<Traits> {
+    pub(crate) fn read(line: &'static str) -> Option<Traits> {
         let mut traits = Traits::default();
         let (words, why) = line.split_once("sensitive: ").map_or((line, None), |(words, why)| (words, Some(why)));
         traits.sensitive = why;
         for word in words.split_whitespace() {
-            if let Some((input, meaning)) = word.split_once(':') {
-                let meaning = match meaning {
-                    "angle" => Meaning::Angle,
-                    "any" => Meaning::Any,
-                    "coordinate" => Meaning::Coordinate,
-                    "exponent" => Meaning::Exponent,
-                    "float" => Meaning::Float,
-                    _ => return None,
-                };
-                traits.inputs.push((input, meaning));
-                continue;
-            }
-            let (key, value) = word.split_once('=').unwrap_or((word, ""));
-            match key {
-                "type" => traits.types = value.split('/').map(TypeSource::read).collect(),
-                "told" => traits.told = Some(value),
-                "gives" => traits.gives = Some(Gives::read(value)?),
-                "rank" if value == "first" => traits.rank = Some(Rank::OfFirst),
-                "rank" => traits.rank = Some(Rank::Fixed(value.parse().ok()?)),
-                "bounds" => {
-                    let (low, high) = value.split_once("..")?;
-                    let end = |text: &str, open| if text.is_empty() { Some(open) } else { text.parse().ok() };
-                    traits.bounds = Some([end(low, f32::NEG_INFINITY)?, end(high, f32::INFINITY)?]);
+            match word.split_once('=') {
+                Some(("type", value)) => traits.types = value.split('/').map(TypeSource::read).collect(),
+                Some(("told", value)) => traits.told = Some(value),
+                Some(("gives", value)) => traits.gives = Some(Gives::read(value)?),
+                Some(("rank", "first")) => traits.rank = Some(Rank::OfFirst),
+                Some(("rank", "each")) => traits.rank = Some(Rank::OfEach),
+                Some(("rank", value)) => traits.rank = Some(Rank::Fixed(value.parse().ok()?)),
+                Some(("bounds", value)) => traits.bounds = Some(Bounded::read(value)?),
+                Some(("computes", value)) => traits.computes = Some(Computes::read(value)?),
+                Some(("weights", value)) => {
+                    traits.weights = value.split('/').map(Weight::read).collect::<Option<_>>()?
                 }
-                "fast" => traits.is_fast = true,
-                "float" => traits.is_float = true,
-                "position" => traits.position = Some(Position::read(value)?),
-                "arranges" => traits.arranges = true,
-                "picks" => traits.picks = true,
-                "steady" => traits.steady = true,
-                "spectrum" => traits.spectrum = true,
-                "masks" => traits.masks = true,
-                "repeats" => traits.repeats = true,
-                _ => return None,
+                Some(("position", value)) => traits.position = Some(Position::read(value)?),
+                Some(_) => return None,
+                None => match word.split_once(':') {
+                    Some((input, meaning)) => traits.inputs.push((input, Meaning::read(meaning)?)),
+                    None => traits.flags.push(Flag::read(word)?),
+                },
             }
         }
         Some(traits)
@@ -168,28 +178,37 @@ impl TypeSource {
     }
 }
 
-impl Gives {
-    fn read(text: &str) -> Option<Gives> {
-        Some(match text {
-            "sequence" => Gives::Sequence,
-            "element" => Gives::Element,
-            "optional" => Gives::Optional,
-            "present" => Gives::Present,
-            _ => return None,
+impl Bounded {
+    fn read(text: &str) -> Option<Bounded> {
+        let end = |text: &str, open| if text.is_empty() { Some(open) } else { text.parse().ok() };
+        Some(match (text, text.split_once("..")) {
+            ("first", _) => Bounded::ByFirst,
+            ("inputs", _) => Bounded::ByInputs,
+            ("sign", _) => Bounded::BySign,
+            (_, ends) => Bounded::Between(end(ends?.0, f32::NEG_INFINITY)?, end(ends?.1, f32::INFINITY)?),
         })
     }
 }
 
-impl Position {
-    fn read(text: &str) -> Option<Position> {
-        Some(match text {
-            "given" => Position::Given,
-            "read" => Position::Read,
-            "carried" => Position::Carried,
-            "traced" => Position::Traced,
-            _ => return None,
-        })
+impl Weight {
+    fn read(text: &'static str) -> Option<Weight> {
+        let (text, exchanged) = text.split_once('^').map_or((text, None), |(text, name)| (text, Some(name)));
+        let (input, axes) = text.split_once(':')?;
+        let (outputs, summed) = axes.split_once(',')?;
+        let axis = |text: &'static str| match text {
+            "*" => Axis::Other,
+            _ => text.parse().map_or(Axis::Attribute(text), Axis::Number),
+        };
+        Some(Weight { input: input.parse().ok()?, outputs: axis(outputs), summed: axis(summed), exchanged })
     }
+}
+
+/// The operators whose weights are known, in the order of the alphabet.
+pub(crate) fn weighted() -> Vec<&'static str> {
+    let weighted = TRAITS.iter().filter(|(_, traits)| !traits.weights.is_empty());
+    let mut names: Vec<&str> = weighted.map(|(&(_, name), _)| name).collect();
+    names.sort_unstable();
+    names
 }
 
 /// Every operator that has a line: its domain, its name, and what the line says.
@@ -204,15 +223,14 @@ mod tests {
 
     #[test]
     fn every_line_reads() {
-        let lines =
-            TABLE.lines().chain(NEXT.lines()).filter(|line| !line.starts_with('#') && !line.starts_with("domain "));
+        let lines = TABLE.lines().filter(|line| !line.starts_with('#') && !line.starts_with("domain "));
         let unread: Vec<&str> = lines
             .clone()
             .filter(|line| Traits::read(line.split_once(' ').map_or("", |(_, words)| words)).is_none())
             .collect();
         assert!(unread.is_empty() && lines.count() == all().count(), "{unread:?}");
         for (_, name, traits) in all() {
-            assert!(traits.bounds.is_none_or(|[low, high]| low < high), "{name}");
+            assert!(!matches!(traits.bounds, Some(Bounded::Between(low, high)) if low >= high), "{name}");
         }
     }
 
@@ -223,10 +241,13 @@ mod tests {
             (log.sensitive, log.position, log.rank),
             (Some("a logarithm"), Some(Position::Carried), Some(Rank::OfFirst))
         );
-        assert_eq!(Traits::of("", "Tanh").bounds, Some([-1.0, 1.0]));
-        assert_eq!(Traits::of("", "Relu").bounds, Some([0.0, f32::INFINITY]));
-        assert_eq!(Traits::of("", "GridSample").meaning("grid"), Some(Meaning::Coordinate));
+        assert_eq!(Traits::of("", "Tanh").bounds, Some(Bounded::Between(-1.0, 1.0)));
+        assert_eq!(Traits::of("", "Relu").bounds, Some(Bounded::Between(0.0, f32::INFINITY)));
+        assert_eq!(Traits::of("", "GridSample").meaning("grid"), Some(Meaning::Pixel));
         assert_eq!(Traits::of("", "GridSample").meaning("X"), None);
+        let (input, exchanged) = (1, Some("transB"));
+        let by_rows = Weight { input, outputs: Axis::Number(1), summed: Axis::Number(0), exchanged };
+        assert_eq!(Traits::of("", "Gemm").weights.first(), Some(&by_rows));
         let types = [TypeSource::Attribute("dtype"), TypeSource::Input(0)];
         assert_eq!(Traits::of("", "EyeLike").types, types);
         assert_eq!(Traits::of("com.microsoft", "QuantizeLinear").types, [TypeSource::Type(DataType::Uint8)]);

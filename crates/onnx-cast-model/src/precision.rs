@@ -309,11 +309,20 @@ fn edits<'a>(
     request: &ConvertRequest,
     lost: &HashSet<String>,
 ) -> Result<(Edits<'a>, Made), ModelError> {
-    let typing = Typing::of(document)?;
-    let constants = Constants::of(document, &typing, files)?;
+    edits_of(&Typing::of(document)?, (document, files), request, lost)
+}
+
+/// The same, of a model whose types are known.
+pub(crate) fn edits_of<'a>(
+    typing: &Typing<'_, 'a>,
+    (document, files): (&Document<'a>, &'a Files<'a>),
+    request: &ConvertRequest,
+    lost: &HashSet<String>,
+) -> Result<(Edits<'a>, Made), ModelError> {
+    let constants = Constants::of(document, typing, files)?;
     let stored =
         |place: usize, id: Id| constants.get(place, id).is_some() && is_stored(&typing.bodies[place], id, request.to);
-    let mut variables = Variables::of(document, &typing, request.to, &stored);
+    let mut variables = Variables::of(document, typing, request.to, &stored);
     Rules { document, variables: &mut variables, constants: &constants, request, lost }.pin()?;
     let assignment = Assignment::of(&variables);
     let mut writer = Writer::new((document, files), &variables, &assignment, &constants, request);

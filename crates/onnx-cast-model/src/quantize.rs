@@ -13,6 +13,7 @@ use crate::error::{Error, ModelError, ModelErrorKind};
 use crate::external::Files;
 use crate::graph::opsets;
 use crate::graph::values::Flow;
+use crate::operators::{self, Traits};
 use crate::source::ModelSource;
 use crate::tree::{Document, Graph};
 use crate::types::ranks;
@@ -61,7 +62,7 @@ fn edits<'a>(
     request: &QuantizeRequest,
 ) -> Result<(Edits<'a>, Made), ModelError> {
     let calls = Calls::of(document)?;
-    let flows: Vec<Flow<'_, 'a>> = document.bodies().map(Flow::of).collect();
+    let flows: Vec<Flow<'_, 'a>> = document.bodies().map(|body| Flow::of(body, Traits::of)).collect();
     let (mut chosen, mut tensors) = choose_all(document, &calls, &flows, files, request)?;
     request.selection.check_names(tensors.iter().map(|row| &*row.name))?;
     let mut edits = Edits::default();
@@ -159,10 +160,11 @@ fn nothing(passed_over: &[(String, String)]) -> ModelError {
         none if none.is_empty() => none,
         passed_over => format!(" (passed over: {passed_over})"),
     };
-    let what = format!(
-        "no weight to quantize: no large float constant is a weight of {}, and no rule names another{passed_over}",
-        readings::OPERATORS
-    );
+    let mut operators = operators::weighted();
+    let last = operators.pop().unwrap_or_default();
+    let (operators, rule) = (format!("{} or {last}", operators.join(", ")), "no rule names another");
+    let what =
+        format!("no weight to quantize: no large float constant is a weight of {operators}, and {rule}{passed_over}");
     ModelError::new(ModelErrorKind::Request, what)
 }
 
@@ -225,7 +227,7 @@ fn is_float(data_type: DataType) -> bool {
 /// their own. What looks rows up, and does not add products up, decides only where nothing else does.
 fn axes(flow: &Flow<'_, '_>, found: Vec<Found>) -> HashMap<(usize, Site), Axes> {
     let mut axes = HashMap::new();
-    let (lookups, products): (Vec<_>, Vec<_>) = found.into_iter().partition(|one| one.reading.operator == "Gather");
+    let (lookups, products): (Vec<_>, Vec<_>) = found.into_iter().partition(|one| one.reading.looks_up());
     for Found { value, reading, .. } in lookups.into_iter().chain(products) {
         let Some(site) = site(flow, value) else { continue };
         let found = ranks::of_constant(flow, value).and_then(|rank| reading.axes(rank));

@@ -14,11 +14,22 @@ pub(crate) mod value;
 
 use crate::error::ModelError;
 use crate::graph::values::Flow;
+use crate::operators::Traits;
 use crate::tree::Document;
 use agreed::AgreedBody;
 use schemas::Schema;
 use std::collections::HashMap;
 use value::ValueType;
+
+/// Where operators are looked up, by domain and name, and by the opset of the domain.
+#[derive(Clone, Copy)]
+pub(crate) struct Tables {
+    pub(crate) schema: fn(&str, &str, i64) -> Option<&'static Schema>,
+    pub(crate) traits: fn(&str, &str) -> &'static Traits,
+}
+
+/// The tables of this crate.
+pub(crate) const TABLES: Tables = Tables { schema: Schema::of, traits: Traits::of };
 
 /// The types of a model's values.
 #[derive(Debug)]
@@ -51,7 +62,7 @@ impl<'t, 'a> Typing<'t, 'a> {
     /// # Errors
     /// Where functions call themselves, call one another too deep, or are called with too many combinations of types.
     pub(crate) fn of(document: &'t Document<'a>) -> Result<Self, ModelError> {
-        infer::bodies(document, false)
+        infer::bodies(document, false, TABLES)
     }
 
     /// The same, with a body for each function that nothing calls, whose inputs have no types.
@@ -59,7 +70,13 @@ impl<'t, 'a> Typing<'t, 'a> {
     /// # Errors
     /// Likewise.
     pub(crate) fn of_all(document: &'t Document<'a>) -> Result<Self, ModelError> {
-        infer::bodies(document, true)
+        infer::bodies(document, true, TABLES)
+    }
+
+    /// As [`Typing::of`], by tables of operators that are given.
+    #[cfg(test)]
+    pub(crate) fn by(document: &'t Document<'a>, tables: Tables) -> Result<Self, ModelError> {
+        infer::bodies(document, false, tables)
     }
 
     /// What is true of the main graph and of every function as the model has them, by the number of the graph.

@@ -29,6 +29,7 @@ use crate::types::schemas::Schema;
 use callers::Callers;
 use draft::Draft;
 use known::{At, BodyFacts};
+use onnx_cast::NEWEST_OPSET;
 use onnx_cast_file::engine::Short;
 use onnx_cast_file::{RunOptions, Storage};
 use site::{Shared, Site};
@@ -135,8 +136,8 @@ pub(crate) fn edits<'a>(
     files: &'a Files<'a>,
     to: i64,
 ) -> Result<(Edits<'a>, UpgradeSummary), ModelError> {
-    if !(1..=opsets::NEWEST).contains(&to) {
-        let what = format!("opset {to} is not known here (want 1 to {})", opsets::NEWEST);
+    if !(1..=NEWEST_OPSET).contains(&to) {
+        let what = format!("opset {to} is not known here (want 1 to {NEWEST_OPSET})");
         return Err(ModelError::new(ModelErrorKind::Opset, what));
     }
     let from = document.opset.ok_or_else(ModelError::no_opset)?;

@@ -8,6 +8,7 @@ use crate::error::ModelError;
 use crate::external::Files;
 use crate::graph::opsets;
 use crate::graph::values::{Flow, Origin, Value};
+use crate::operators::Traits;
 use crate::replaced;
 use crate::rewrite::{Request, rewrite};
 use crate::source::ModelSource;
@@ -187,7 +188,7 @@ struct Readers<'a> {
 /// The readers of every constant of a body, by its graph and its place there. Branches may have one name for constants
 /// of their own.
 fn readers<'a>(body: &Graph<'a>) -> HashMap<(usize, Site), Readers<'a>> {
-    let flow = Flow::of(body);
+    let flow = Flow::of(body, Traits::of);
     let of_value = |value: &Value<'a>| {
         let place = match value.origin {
             Origin::Initializer(index, input) => Site::Initializer(index, input),

@@ -1,9 +1,6 @@
 //! The versions of the model format that opsets came with (`ir_versions.txt`, written by
 //! `scripts/checks/onnx_operators.py` from the onnx package).
 
-/// The newest opset that is read. The tests know the next one, too (`next_opset.rs`).
-pub(crate) const NEWEST: i64 = if cfg!(test) { onnx_cast::NEWEST_OPSET + 1 } else { onnx_cast::NEWEST_OPSET };
-
 const IR_VERSIONS: &str = include_str!("ir_versions.txt");
 
 /// The version of the model format that an opset came with, and so those of its types.

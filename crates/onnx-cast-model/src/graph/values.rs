@@ -82,13 +82,14 @@ pub(crate) struct Flow<'t, 'a> {
 }
 
 impl<'t, 'a> Flow<'t, 'a> {
-    pub(crate) fn of(body: &'t Graph<'a>) -> Self {
+    /// Of a body, by what is known of operators: [`Traits::of`], but in a test.
+    pub(crate) fn of(body: &'t Graph<'a>, traits: fn(&str, &str) -> &'static Traits) -> Self {
         let mut flow = Flow::default();
-        flow.read(body);
+        flow.read(body, traits);
         flow
     }
 
-    fn read(&mut self, graph: &'t Graph<'a>) {
+    fn read(&mut self, graph: &'t Graph<'a>, traits: fn(&str, &str) -> &'static Traits) {
         self.graphs.insert(graph.id, graph);
         self.scopes.push(HashMap::new());
         let declared: HashMap<&str, DataType> = graph
@@ -114,11 +115,11 @@ impl<'t, 'a> Flow<'t, 'a> {
                     None => drop(self.unknown.insert(node.inputs[input])),
                 }
             }
-            let traits = Traits::of(node.domain, node.op_type);
-            self.steps.push(Step { node, traits, graph, index, inputs, outputs: Vec::new(), end: step });
+            let of_node = traits(node.domain, node.op_type);
+            self.steps.push(Step { node, traits: of_node, graph, index, inputs, outputs: Vec::new(), end: step });
             for within in node.graphs() {
                 self.parents.insert(within.id, graph.id);
-                self.read(within);
+                self.read(within, traits);
             }
             self.steps[step].end = self.steps.len();
             for (place, name) in node.outputs.iter().enumerate() {

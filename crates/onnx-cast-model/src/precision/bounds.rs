@@ -3,7 +3,7 @@
 
 use super::constants::Constants;
 use crate::graph::values::{Flow, Id, Origin, Step};
-use crate::operators::Traits;
+use crate::operators::{Bounded, Flag, Traits};
 use crate::types::Body;
 use onnx_cast::DataType;
 
@@ -14,17 +14,11 @@ pub(crate) struct Bounds {
     pub(crate) greatest: f32,
 }
 
-/// Operators whose results are between the least and greatest of all that they read.
-const BETWEEN: &[&str] = &["Concat", "Mean"];
-
-/// Operators whose results are between the least and greatest of their first input.
-const AVERAGES: &[&str] = &["GlobalAveragePool", "ReduceMean"];
-
 pub(crate) const ANY: Bounds = Bounds { least: f32::NEG_INFINITY, greatest: f32::INFINITY };
 
 /// Whether an operator bounds what it gives on both sides, and nears its bounds.
 pub(crate) fn saturates(traits: &Traits) -> bool {
-    traits.bounds.is_some_and(|ends| ends.iter().all(|end| end.is_finite()))
+    matches!(traits.bounds, Some(Bounded::Between(least, greatest)) if least.is_finite() && greatest.is_finite())
 }
 
 /// The bounds of the values of a body.
@@ -42,7 +36,7 @@ pub(crate) fn of(body: &Body<'_, '_>, place: usize, constants: &Constants<'_>) -
             step.outputs
                 .iter()
                 .flatten()
-                .take(if step.traits.picks { usize::MAX } else { 1 })
+                .take(if step.traits.is(Flag::Picks) { usize::MAX } else { 1 })
                 .for_each(|&id| all[id] = bounds);
         }
     }
@@ -53,12 +47,11 @@ fn of_step(step: &Step<'_, '_>, body: &Body<'_, '_>, all: &[Bounds]) -> Bounds {
     let input = |index: usize| step.inputs.get(index).copied().flatten();
     let bounds = |index: usize| input(index).map_or(ANY, |id| all[id]);
     let (one, two) = (bounds(0), bounds(1));
-    let given = step.traits.bounds.map(|[least, greatest]| Bounds { least, greatest });
     if !crate::tree::is_default(step.node.domain) {
         return ANY;
     }
     match step.node.op_type {
-        "Cast" if input(0).is_some_and(|id| is_bool(body, id)) => Bounds { least: 0.0, greatest: 1.0 },
+        "Cast" if input(0).is_some_and(|id| is_of(body, id, DataType::Bool)) => Bounds { least: 0.0, greatest: 1.0 },
         "Relu" | "Clip" | "Max" | "Min" => of_limits(step, all),
         "Exp" => Bounds { least: one.least.exp(), greatest: one.greatest.exp() },
         "Abs" => one.magnitudes(),
@@ -72,16 +65,19 @@ fn of_step(step: &Step<'_, '_>, body: &Body<'_, '_>, all: &[Bounds]) -> Bounds {
         "Div" if two.least > 0.0 => one.times(Bounds { least: 1.0 / two.greatest, greatest: 1.0 / two.least }),
         "Pow" if two == (Bounds { least: 2.0, greatest: 2.0 }) => one.magnitudes().times(one.magnitudes()),
         "Where" => two.or(bounds(2)),
-        "AveragePool" | "ReduceSum" | "MatMul"
-            if one.least >= 0.0 && (step.node.op_type != "MatMul" || two.least >= 0.0) =>
-        {
-            Bounds { least: 0.0, greatest: f32::INFINITY }
+        _ if step.traits.is(Flag::Picks) => one,
+        _ => {
+            let inputs =
+                step.inputs.iter().flatten().filter(|&&id| is_of(body, id, DataType::Float)).map(|&id| all[id]);
+            let inputs = inputs.reduce(Bounds::or).unwrap_or(ANY);
+            match step.traits.bounds {
+                Some(Bounded::Between(least, greatest)) => Bounds { least, greatest },
+                Some(Bounded::ByFirst) => one,
+                Some(Bounded::ByInputs) => inputs,
+                Some(Bounded::BySign) if inputs.least >= 0.0 => Bounds { least: 0.0, greatest: f32::INFINITY },
+                Some(Bounded::BySign) | None => ANY,
+            }
         }
-        _ if step.traits.picks || AVERAGES.iter().any(|op_type| step.node.is(op_type)) => one,
-        _ if BETWEEN.iter().any(|op_type| step.node.is(op_type)) => {
-            step.inputs.iter().flatten().map(|&id| all[id]).reduce(Bounds::or).unwrap_or(ANY)
-        }
-        _ => given.unwrap_or(ANY),
     }
 }
 
@@ -109,8 +105,8 @@ fn is_greatest(flow: &Flow<'_, '_>, value: Option<Id>, of: Option<Id>) -> bool {
     of.is_some() && step.node.is("ReduceMax") && step.inputs.first() == Some(&of)
 }
 
-fn is_bool(body: &Body<'_, '_>, id: Id) -> bool {
-    body.types[id].as_ref().and_then(|of_type| of_type.tensor()) == Some(DataType::Bool)
+fn is_of(body: &Body<'_, '_>, id: Id, data_type: DataType) -> bool {
+    body.types[id].as_ref().and_then(|of_type| of_type.tensor()) == Some(data_type)
 }
 
 impl Bounds {

@@ -5,25 +5,9 @@ use super::bounds::Bounds;
 use super::pins::{Reason, Variable};
 use super::variables::Variables;
 use crate::graph::values::{Flow, Id, Origin};
+use crate::operators::Computes::{Power, Product, Quotient, Root, Squares, Sum, Total};
+use crate::operators::Flag;
 use std::collections::HashSet;
-
-/// Operators through which a square is traced back.
-const WAY: &[&str] = &[
-    "Add",
-    "AveragePool",
-    "Div",
-    "GlobalAveragePool",
-    "Mul",
-    "Pow",
-    "ReduceL2",
-    "ReduceMean",
-    "ReduceSum",
-    "ReduceSumSquare",
-    "Sqrt",
-];
-
-/// Those that square whatever they read.
-const SQUARES: &[&str] = &["Pow", "ReduceSumSquare"];
 
 /// So far a square is traced back.
 const MOST: usize = 32;
@@ -68,12 +52,15 @@ impl Square {
         while let Some(id) = open.pop().filter(|_| square.values.len() < MOST) {
             let Origin::Node(at, _) = flow.values[id].origin else { continue };
             let step = &flow.steps[at];
-            let is = |list: &[&str]| list.iter().any(|op_type| step.node.is(op_type));
-            if !is(WAY) && !step.traits.picks {
-                continue;
-            }
-            let is_product = is(&["Mul"]) && step.inputs.first() == step.inputs.get(1);
-            square.squared |= is(SQUARES) || is_product;
+            square.squared |= match step.traits.computes {
+                // Another difference is none of squares.
+                Some(Sum) if step.node.is("Sub") => continue,
+                Some(Power | Squares) => true,
+                Some(Product) => step.inputs.first() == step.inputs.get(1),
+                Some(Quotient | Root | Sum | Total) => false,
+                _ if step.traits.is(Flag::Picks) => false,
+                _ => continue,
+            };
             for &input in step.inputs.iter().flatten() {
                 // A constant is common to all.
                 if !is_constant(flow, input) && square.values.insert(input) {

@@ -11,6 +11,8 @@ use super::pins::{Reason, Variable};
 use super::variables::Variables;
 use crate::constant::ConstantValue;
 use crate::graph::values::{Flow, Id, Origin, Step};
+use crate::operators::Computes::{Exponential, Logarithm, Power, Product, Quotient, Root, Sum, Total};
+use crate::operators::Flag;
 use onnx_cast::DataType;
 use onnx_cast_file::engine::{SourceData, pb};
 use std::collections::HashMap;
@@ -20,12 +22,6 @@ const FEW_ROUNDS: i64 = 8;
 
 /// A state that shrinks to at most this part before something is added, is never off by more than eight roundings.
 const SHRINKS: f32 = 0.875;
-
-/// Operators that change a state by a rounding.
-const ADDS: &[&str] = &["Add", "Div", "Mul", "Sub", "Sum"];
-
-/// Operators that grow as exponentials do.
-const EXPONENTIALS: &[&str] = &["Cosh", "Exp", "Sinh"];
 
 /// Pins the states of loops that grow.
 pub(crate) fn pin_states(variables: &mut Variables<'_, '_, '_>, bounds: &[Vec<Bounds>]) {
@@ -105,7 +101,8 @@ fn growing(
                 let ways = ways(flow, step, index, bounds);
                 let before = ways.iter().filter_map(|way| carried.get(way).copied()).reduce(|one, other| one | other);
                 if let Some(before) = before {
-                    carried.insert(output, before || ADDS.iter().any(|op_type| step.node.is(op_type)));
+                    let adds = matches!(step.traits.computes, Some(Sum | Product | Quotient));
+                    carried.insert(output, before || adds);
                 }
             }
         }
@@ -138,20 +135,24 @@ fn ways(flow: &Flow<'_, '_>, step: &Step<'_, '_>, output: usize, bounds: &[Bound
         let before = if is("Loop") { 2 } else { 0 };
         return inputs.get(before + output).copied().flatten().into_iter().collect();
     }
-    if is("Mul") || is("Div") {
+    if let Some(Product | Quotient) = step.traits.computes {
         // The other one scales it: by a gate or a small number it is forgotten.
         let shrinks = |index: usize| {
             let Some(Some(other)) = inputs.get(1 - index) else { return false };
             let (other, magnitude) = (*other, bounds[*other].magnitude());
             let is_constant = is_constant(flow, other);
-            is("Mul") && (magnitude <= SHRINKS || (magnitude <= 1.0 && !is_constant))
+            step.traits.computes == Some(Product) && (magnitude <= SHRINKS || (magnitude <= 1.0 && !is_constant))
         };
         return (0..inputs.len().min(2)).filter(|&index| !shrinks(index)).filter_map(|index| inputs[index]).collect();
     }
-    if step.traits.picks || is("ScatterElements") || is("ScatterND") {
+    if step.traits.is(Flag::Picks) || step.traits.is(Flag::Updates) {
         return inputs.first().copied().flatten().into_iter().collect();
     }
-    if step.traits.steady && !saturates(step.traits) { inputs.iter().flatten().copied().collect() } else { Vec::new() }
+    if step.traits.is(Flag::Steady) && !saturates(step.traits) {
+        inputs.iter().flatten().copied().collect()
+    } else {
+        Vec::new()
+    }
 }
 
 /// Pins exponentials that may overflow, where another number is added to one or it is divided: infinity less infinity, or
@@ -170,7 +171,7 @@ pub(crate) fn pin_exponentials(variables: &mut Variables<'_, '_, '_>, bounds: &[
             let bounds = input.map_or(bounds::ANY, |id| bounds[id]);
             let most = if step.node.is("Exp") { bounds.greatest.exp() } else { bounds.magnitude().exp() };
             let is_bounded = most.is_finite() && !overflows(most, low);
-            if is_bounded || !EXPONENTIALS.iter().any(|op_type| step.node.is(op_type)) {
+            if is_bounded || step.traits.computes != Some(Exponential) {
                 continue;
             }
             let reason = Reason::Needed { what: "an exponential that may overflow", by: step.node.label(step.index) };
@@ -183,8 +184,6 @@ pub(crate) fn pin_exponentials(variables: &mut Variables<'_, '_, '_>, bounds: &[
 
 /// The steps at which an exponential meets others, and those on the way there; none where it meets none.
 fn meets(flow: &Flow<'_, '_>, exponential: usize) -> Vec<usize> {
-    const MEETS: &[&str] = &["Add", "ReduceMean", "ReduceSum", "Sub", "Sum"];
-    const ENDS: &[&str] = &["Div", "Log", "Pow", "Reciprocal", "Sqrt"];
     const MOST: usize = 64;
     let mut before: HashMap<usize, usize> = HashMap::new();
     let (mut met, mut open) = (Vec::new(), vec![exponential]);
@@ -194,13 +193,14 @@ fn meets(flow: &Flow<'_, '_>, exponential: usize) -> Vec<usize> {
         reads.sort_unstable_by_key(|read| (read.step, read.input));
         for read in reads {
             let step = &flow.steps[read.step];
-            let is = |list: &[&str]| list.iter().any(|op_type| step.node.is(op_type));
-            let goes_on = is(MEETS) || is(&["Neg"]) || step.traits.picks;
-            if read.step == exponential || before.contains_key(&read.step) || !(goes_on || is(ENDS)) {
+            let meets = matches!(step.traits.computes, Some(Sum | Total));
+            let ends = matches!(step.traits.computes, Some(Quotient | Power | Root | Logarithm));
+            let goes_on = meets || step.node.is("Neg") || step.traits.is(Flag::Picks);
+            if read.step == exponential || before.contains_key(&read.step) || !(goes_on || ends) {
                 continue;
             }
             before.insert(read.step, at);
-            met.extend((is(MEETS) || is(ENDS)).then_some(read.step));
+            met.extend((meets || ends).then_some(read.step));
             open.extend(goes_on.then_some(read.step));
         }
     }

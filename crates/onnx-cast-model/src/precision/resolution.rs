@@ -11,7 +11,7 @@ use super::constants::Constants;
 use super::pins::Reason;
 use super::variables::Variables;
 use crate::graph::values::{Id, Origin, Step};
-use crate::operators::Meaning;
+use crate::operators::{Computes, Flag, Meaning};
 use crate::types::Body;
 use std::collections::HashMap;
 
@@ -20,12 +20,6 @@ const ANGLE: f32 = 8.0;
 
 /// Coordinates count pixels, or parts of a picture of unknown size.
 const COORDINATE: f32 = 1.0 / 64.0;
-
-/// Operators that add, or join what they read.
-const ADDS: &[&str] = &["Add", "Concat", "Sub", "Sum"];
-
-/// Operators that choose among what they read; a constant among that is a limit, or hides elements.
-const CHOOSES: &[&str] = &["Clip", "Max", "Min", "Where"];
 
 /// A product over at most this many numbers gains nothing by hardware: it is a change of coordinates.
 const THIN: usize = 4;
@@ -177,8 +171,8 @@ impl<'v, 's, 't, 'a> Analysis<'v, 's, 't, 'a> {
         let floats = step.inputs.iter().flatten().filter(|&&id| self.variables.values[place][id].is_some());
         let floats: Vec<_> = floats.map(|&id| (self.exact[place][id], self.is_constant(place, id))).collect();
         let products = floats.iter().map(|(one, _)| one.products).max().unwrap_or(0);
-        let is = |list: &[&str]| list.iter().any(|op_type| step.node.is(op_type));
-        let is_product = step.traits.is_fast;
+        let computes = step.traits.computes;
+        let is_product = step.traits.is(Flag::Fast);
         let times = || floats.iter().fold(1.0, |all, (one, _)| if one.part == 0.0 { 0.0 } else { all * one.part });
         let part = if is_product && self.is_thin(place, step) {
             times() * THIN as f32
@@ -189,11 +183,12 @@ impl<'v, 's, 't, 'a> Analysis<'v, 's, 't, 'a> {
                 _ => bias.map_or(0.0, |id| self.exact[place][id].part),
             };
             return Exact { part, products: (products + 1).min(ROUNDED) };
-        } else if step.node.is("Mul") {
+        } else if computes == Some(Computes::Product) {
             times()
-        } else if is(ADDS) || step.traits.picks {
+        } else if computes == Some(Computes::Sum) || step.traits.is(Flag::Picks) || step.traits.is(Flag::Arranges) {
             floats.iter().fold(0.0, |most: f32, (one, _)| most.max(one.part))
-        } else if is(CHOOSES) {
+        } else if computes == Some(Computes::Choice) {
+            // A constant is a limit, or hides elements.
             floats.iter().filter(|(_, is_constant)| !is_constant).fold(0.0, |most: f32, (one, _)| most.max(one.part))
         } else if floats.iter().any(|&(one, is_constant)| one.part == 0.0 && !is_constant) {
             0.0
@@ -218,17 +213,17 @@ impl<'v, 's, 't, 'a> Analysis<'v, 's, 't, 'a> {
     }
 
     /// What a step reads that must be right to a part of one: the largest magnitude that may be rounded, and what it is.
-    fn wanted_by(&self, place: usize, at: usize) -> Option<(Id, f32, &'static str)> {
+    fn wanted_by(&self, place: usize, at: usize) -> Option<(Id, f32, Meaning)> {
         let body = self.body(place);
         let (step, schema) = (&body.flow.steps[at], body.schemas[at]?);
         step.inputs.iter().enumerate().find_map(|(index, &id)| {
-            let (most, what) = match step.traits.meaning(schema.input(index)?.name)? {
-                Meaning::Angle => (ANGLE, "an angle"),
-                Meaning::Exponent => (ANGLE, "an exponent"),
-                Meaning::Coordinate => (COORDINATE, "coordinates"),
-                Meaning::Any | Meaning::Float => return None,
+            let meaning = step.traits.meaning(schema.input(index)?.name)?;
+            let most = match meaning {
+                Meaning::Angle | Meaning::Exponent => ANGLE,
+                Meaning::Coordinate | Meaning::Pixel => COORDINATE,
+                Meaning::Any | Meaning::Float | Meaning::Limit => return None,
             };
-            Some((id?, most, what))
+            Some((id?, most, meaning))
         })
     }
 
@@ -237,15 +232,17 @@ impl<'v, 's, 't, 'a> Analysis<'v, 's, 't, 'a> {
         let mut found = Vec::new();
         for place in 0..self.exact.len() {
             for (at, step) in self.body(place).flow.steps.iter().enumerate() {
-                let Some((id, most, what)) = self.wanted_by(place, at) else { continue };
-                // An exponential of less is as small as its error.
-                if step.node.is("Exp") && self.bounds[place][id].greatest <= most {
-                    continue;
-                }
+                let Some((id, most, meaning)) = self.wanted_by(place, at) else { continue };
+                let what = match meaning {
+                    // An exponential of less is as small as its error.
+                    Meaning::Exponent if self.bounds[place][id].greatest <= most => continue,
+                    Meaning::Exponent => "an exponent",
+                    Meaning::Angle => "an angle",
+                    _ => "coordinates",
+                };
                 let reason = Reason::Needed { what, by: step.node.label(step.index) };
-                // A pixel's place is computed within the operator.
-                let is_pixel = step.node.is("GridSample");
-                if self.want((place, id), most, &reason, &mut found) || is_pixel {
+                // A place in pixels is computed within the operator.
+                if self.want((place, id), most, &reason, &mut found) || meaning == Meaning::Pixel {
                     found.push((place, Kept::Step(at), reason));
                 }
             }
@@ -300,15 +297,15 @@ impl<'v, 's, 't, 'a> Analysis<'v, 's, 't, 'a> {
             return open.extend(givers.into_iter().map(|giver| (giver, most)));
         }
         found.push((place, Kept::Step(at), reason.clone()));
-        let magnitude = |index: usize| {
-            step.inputs.get(index).copied().flatten().map_or(f32::INFINITY, |id| self.bounds[place][id].magnitude())
-        };
+        let given = |index: usize| step.inputs.get(index).copied().flatten();
+        let magnitude = |index: usize| given(index).map_or(f32::INFINITY, |id| self.bounds[place][id].magnitude());
+        let by_constant = given(1).is_some_and(|divisor| self.is_constant(place, divisor));
         for (index, input) in step.inputs.iter().enumerate() {
             let Some(input) = *input else { continue };
-            let most = match step.node.op_type {
-                "Mul" => most / magnitude(1 - index.min(1)),
-                "Div" if index == 0 && self.is_constant(place, step.inputs[1].unwrap_or(input)) => most * magnitude(1),
-                _ if step.traits.picks || step.traits.steady => most,
+            let most = match step.traits.computes {
+                Some(Computes::Product) => most / magnitude(1 - index.min(1)),
+                Some(Computes::Quotient) if index == 0 && by_constant => most * magnitude(1),
+                _ if step.traits.is(Flag::Picks) || step.traits.is(Flag::Steady) => most,
                 _ => 0.0,
             };
             open.push(((place, input), if most.is_nan() { 0.0 } else { most }));

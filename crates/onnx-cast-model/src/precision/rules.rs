@@ -6,6 +6,7 @@ use super::variables::{Reading, Use, Variables};
 use super::{ConvertRequest, Keep, bounds, differences, growth, resolution, sensitive};
 use crate::error::ModelError;
 use crate::graph::values::{Id, Origin};
+use crate::operators::{Flag, Meaning};
 use crate::tree::Document;
 use crate::types::value::ValueType;
 use onnx_cast::{DataType, Operator};
@@ -201,9 +202,10 @@ impl Rules<'_, '_, '_, '_> {
         // divisor.
         let mut results = HashMap::new();
         for Reading { body, value, place, .. } in &self.variables.readings {
-            let (Some(reason), Use::Input(step, _)) = (beyond.get(&(*body, *value)), place) else { continue };
-            let step = &self.variables.body(*body).flow.steps[*step];
-            if !["Clip", "Div", "Min"].iter().any(|op_type| step.node.is(op_type)) {
+            let (Some(reason), Use::Input(at, input)) = (beyond.get(&(*body, *value)), place) else { continue };
+            let (step, schema) = (&self.variables.body(*body).flow.steps[*at], self.variables.body(*body).schemas[*at]);
+            let name = schema.and_then(|schema| Some(schema.input(*input)?.name));
+            if name.and_then(|name| step.traits.meaning(name)) != Some(Meaning::Limit) {
                 results.extend(step.outputs.iter().flatten().map(|&id| ((*body, id), reason.clone())));
             }
         }
@@ -243,9 +245,9 @@ impl Rules<'_, '_, '_, '_> {
             }
         }
         let traits = flow.steps[at].traits;
-        if traits.is_float {
+        if traits.is(Flag::Float) {
             self.variables.pins.wide(variable, Reason::Fixed);
-        } else if traits.is_fast {
+        } else if traits.is(Flag::Fast) {
             self.variables.pins.low(variable, Reason::Fast);
         }
     }

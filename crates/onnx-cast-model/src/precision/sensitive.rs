@@ -6,7 +6,7 @@ use super::constants::Constants;
 use super::pins::Reason;
 use super::variables::Variables;
 use crate::graph::values::{Flow, Id, Origin, Step};
-use crate::operators::Traits;
+use crate::operators::{Flag, Traits};
 use onnx_cast::DataType;
 use std::collections::HashMap;
 
@@ -73,7 +73,7 @@ impl Body<'_, '_, '_> {
         while let Some(step) = open.pop() {
             for id in self.flow.steps[step].outputs.iter().flatten() {
                 for read in &self.flow.values[*id].reads {
-                    if self.traits(read.step).arranges && found.len() < 64 {
+                    if self.traits(read.step).is(Flag::Arranges) && found.len() < 64 {
                         open.push(read.step);
                     }
                     if !found.contains(&read.step) {
@@ -105,7 +105,7 @@ impl Body<'_, '_, '_> {
             self.divides(step, "an epsilon");
         }
         let is_mask = spans.iter().any(|span| span.least <= MASK);
-        if is_mask && (traits.masks || self.is(step, &["Expand"])) {
+        if is_mask && (traits.is(Flag::Masks) || self.is(step, &["Expand"])) {
             self.masks(step);
         }
     }
@@ -119,7 +119,7 @@ impl Body<'_, '_, '_> {
             for id in self.flow.steps[step].inputs.iter().flatten() {
                 let Origin::Node(producer, _) = self.flow.values[*id].origin else { continue };
                 let traits = self.traits(producer);
-                if (traits.spectrum || traits.arranges) && seen.insert(producer) {
+                if (traits.is(Flag::Spectrum) || traits.is(Flag::Arranges)) && seen.insert(producer) {
                     self.note(producer, what);
                     open.push(producer);
                 } else if saturates(traits) {
@@ -196,7 +196,7 @@ impl Body<'_, '_, '_> {
 
 /// Whether a mask goes through an operator on its way to a Softmax.
 pub(crate) fn is_mask_way(step: &Step<'_, '_>) -> bool {
-    step.traits.masks || step.traits.arranges
+    step.traits.is(Flag::Masks) || step.traits.is(Flag::Arranges)
 }
 
 /// Whether a constant goes to a Softmax, by way of what masks go through.

@@ -4,7 +4,7 @@
 
 use super::pins::{Pins, Reason, Variable};
 use crate::graph::values::{Id, Origin, Step};
-use crate::operators::Meaning;
+use crate::operators::{Flag, Meaning};
 use crate::tree::{Document, is_default};
 use crate::types::schemas::{Arity, Formal, FormalType, Schema};
 use crate::types::value::ValueType;
@@ -404,7 +404,7 @@ fn loops(body: &Body<'_, '_>) -> HashMap<usize, u32> {
     let mut loops = HashMap::new();
     for step in &body.flow.steps {
         let around = loops.get(&step.graph.id).copied().unwrap_or(0);
-        loops.extend(step.node.graphs().map(|graph| (graph.id, around + u32::from(step.traits.repeats))));
+        loops.extend(step.node.graphs().map(|graph| (graph.id, around + u32::from(step.traits.is(Flag::Repeats)))));
     }
     loops
 }

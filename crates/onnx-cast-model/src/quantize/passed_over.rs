@@ -6,13 +6,11 @@ use crate::constant::{Constant, Site};
 use crate::error::ModelError;
 use crate::external::Files;
 use crate::graph::values::{Flow, Origin};
+use crate::operators::Flag;
 use crate::tree::Document;
 use crate::weights::MIN_SIZE;
 use onnx_cast_file::{QuantizedFormat, Selection};
 use std::collections::HashSet;
-
-/// Operators behind which a weight is not looked for.
-const BETWEEN: &[&str] = &["Expand", "Reshape", "Squeeze", "Unsqueeze"];
 
 /// The weights of a body that are passed over, by name.
 pub(super) fn passed_over<'a>(
@@ -25,30 +23,33 @@ pub(super) fn passed_over<'a>(
     let chosen: HashSet<(usize, Site)> = chosen.iter().map(|one| (one.graph, one.site)).collect();
     let (mut found, mut seen) = (Vec::new(), HashSet::new());
     for Found { value, reading, .. } in calls.readings(flow)? {
-        let (weight, between) = match flow.values[value].origin {
-            Origin::Node(before, 0) if BETWEEN.iter().any(|one| flow.steps[before].node.is(one)) => {
-                let Some(&Some(weight)) = flow.steps[before].inputs.first() else { continue };
-                (weight, Some(flow.steps[before].node.op_type))
+        // Behind what arranges elements a weight is not looked for, but for Transpose, Identity and Cast.
+        let (weights, between) = match flow.values[value].origin {
+            Origin::Node(before, 0) if flow.steps[before].traits.is(Flag::Arranges) => {
+                let step = &flow.steps[before];
+                (step.inputs.iter().flatten().copied().collect(), Some(step.node.op_type))
             }
-            _ => (value, None),
+            _ => (vec![value], None),
         };
-        if site(flow, weight).is_none_or(|site| chosen.contains(&site)) {
-            continue;
+        for weight in weights {
+            if site(flow, weight).is_none_or(|site| chosen.contains(&site)) {
+                continue;
+            }
+            let Some((constant, is_input)) = Constant::of_value(flow, weight, files)? else { continue };
+            let len = constant.len as u64;
+            let is_large = len >= selection.min_size.unwrap_or(MIN_SIZE) && constant.shape.len() >= 2;
+            let is_meant =
+                is_float(constant.data_type) && is_large && selection.target_if(constant.name, len, |_| true).is_some();
+            if !is_meant || !seen.insert(weight) {
+                continue;
+            }
+            let reason = match between {
+                Some(between) => format!("{between} is between it and {}", reading.operator),
+                None if is_input && document.ir_version >= 4 => "an input, which callers may replace".to_owned(),
+                None => continue,
+            };
+            found.push((constant.name.to_owned(), reason));
         }
-        let Some((constant, is_input)) = Constant::of_value(flow, weight, files)? else { continue };
-        let len = constant.len as u64;
-        let is_large = len >= selection.min_size.unwrap_or(MIN_SIZE) && constant.shape.len() >= 2;
-        let is_meant =
-            is_float(constant.data_type) && is_large && selection.target_if(constant.name, len, |_| true).is_some();
-        if !is_meant || !seen.insert(weight) {
-            continue;
-        }
-        let reason = match between {
-            Some(between) => format!("{between} is between it and {}", reading.operator),
-            None if is_input && document.ir_version >= 4 => "an input, which callers may replace".to_owned(),
-            None => continue,
-        };
-        found.push((constant.name.to_owned(), reason));
     }
     Ok(found)
 }

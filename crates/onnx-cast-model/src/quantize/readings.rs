@@ -6,12 +6,10 @@ use crate::error::ModelError;
 use crate::graph::functions::FunctionNames;
 use crate::graph::values::{Flow, Id, Origin};
 use crate::messages::attribute;
-use crate::tree::{Document, Node, is_default};
+use crate::operators::{Axis, Traits, Weight};
+use crate::tree::{Document, Node};
 use onnx_cast_file::engine::wire::varints;
 use std::collections::HashMap;
-
-/// The operators whose weights are found, as errors name them.
-pub(super) const OPERATORS: &str = "MatMul, Gemm, Conv, ConvTranspose, LSTM, GRU, RNN or Gather";
 
 /// The axes of a weight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,18 +18,10 @@ pub(super) struct Axes {
     pub(super) summed: usize,
 }
 
-/// An axis, counted from the first or from the last; or the last one that is not that of the outputs.
-#[derive(Clone, Copy, Debug)]
-enum Axis {
-    First(usize),
-    Last(usize),
-    Other,
-}
-
 /// How an operator reads a weight.
 #[derive(Clone, Debug)]
 pub(super) struct Reading {
-    pub(super) operator: &'static str,
+    pub(super) operator: String,
     outputs: Axis,
     summed: Axis,
     /// What Transposes between make of the axes, the last first: their `perm`; `None` reverses them.
@@ -39,16 +29,12 @@ pub(super) struct Reading {
 }
 
 impl Reading {
-    fn new(operator: &'static str, outputs: Axis, summed: Axis) -> Self {
-        Reading { operator, outputs, summed, perms: Vec::new() }
-    }
-
     /// The axes of a weight of so many.
     pub(super) fn axes(&self, rank: usize) -> Option<Axes> {
         let place = |axis: Axis, other: usize| match axis {
-            Axis::First(axis) => Some(axis).filter(|&axis| axis < rank),
-            Axis::Last(axis) => rank.checked_sub(axis + 1),
-            Axis::Other => (0..rank).rfind(|&axis| axis != other),
+            Axis::Number(axis @ 0..) => Some(axis as usize).filter(|&axis| axis < rank),
+            Axis::Number(axis) => rank.checked_sub(axis.unsigned_abs() as usize),
+            Axis::Other | Axis::Attribute(_) => (0..rank).rfind(|&axis| axis != other),
         };
         let turned = |axis: usize| {
             self.perms.iter().try_fold(axis, |axis, perm| match perm {
@@ -63,36 +49,20 @@ impl Reading {
         (outputs != summed).then_some(Axes { outputs, summed })
     }
 
-    /// The weights that an operator reads, by their inputs.
-    pub(super) fn of_node(node: &Node<'_>) -> Vec<(usize, Reading)> {
-        use Axis::{First, Last};
-        let flag = |name: &str| node.attribute(name).is_some_and(|one| !one.refers && one.int() != 0);
-        let one = |operator, input, outputs, summed| (input, Reading::new(operator, outputs, summed));
-        let turned = |is_turned, [outputs, summed]: [usize; 2]| {
-            if is_turned { [First(summed), First(outputs)] } else { [First(outputs), First(summed)] }
-        };
-        match node.op_type {
-            _ if !is_default(node.domain) => Vec::new(),
-            "MatMul" => vec![one("MatMul", 1, Last(0), Last(1)), one("MatMul", 0, Last(1), Last(0))],
-            "Gemm" => {
-                let ([b, k], [a, l]) = (turned(flag("transB"), [1, 0]), turned(flag("transA"), [0, 1]));
-                vec![one("Gemm", 1, b, k), one("Gemm", 0, a, l)]
-            }
-            "Conv" => vec![one("Conv", 1, First(0), First(1))],
-            "ConvTranspose" => vec![one("ConvTranspose", 1, First(1), First(0))],
-            "LSTM" => vec![one("LSTM", 1, First(1), First(2)), one("LSTM", 2, First(1), First(2))],
-            "GRU" => vec![one("GRU", 1, First(1), First(2)), one("GRU", 2, First(1), First(2))],
-            "RNN" => vec![one("RNN", 1, First(1), First(2)), one("RNN", 2, First(1), First(2))],
-            "Gather" => {
-                let axis = node.attribute("axis").map_or(0, |axis| axis.int());
-                let rows = match usize::try_from(axis) {
-                    Ok(axis) => First(axis),
-                    Err(_) => Last((-1 - axis) as usize),
-                };
-                vec![one("Gather", 0, rows, Axis::Other)]
-            }
-            _ => Vec::new(),
+    /// Whether it looks rows up, and does not add products up.
+    pub(super) fn looks_up(&self) -> bool {
+        matches!(self.summed, Axis::Other)
+    }
+
+    /// How an operator reads a weight.
+    fn of(node: &Node<'_>, weight: &Weight) -> Reading {
+        let int = |name: &str| node.attribute(name).filter(|one| !one.refers).map_or(0, |one| one.int());
+        let axis = |axis: Axis| if let Axis::Attribute(name) = axis { Axis::Number(int(name)) } else { axis };
+        let (mut outputs, mut summed) = (axis(weight.outputs), axis(weight.summed));
+        if weight.exchanged.is_some_and(|name| int(name) != 0) {
+            (outputs, summed) = (summed, outputs);
         }
+        Reading { operator: node.op_type.to_owned(), outputs, summed, perms: Vec::new() }
     }
 }
 
@@ -132,7 +102,7 @@ impl<'t, 'a> Calls<'t, 'a> {
                 self.learn(called, depth + 1)?;
             }
         }
-        let flow = Flow::of(function);
+        let flow = Flow::of(function, Traits::of);
         let mut inputs = vec![None; function.inputs.len()];
         let ports = flow.ports.get(&function.id);
         for Found { value, reading, .. } in self.readings(&flow)? {
@@ -147,12 +117,15 @@ impl<'t, 'a> Calls<'t, 'a> {
     pub(super) fn readings(&self, flow: &Flow<'_, 'a>) -> Result<Vec<Found>, ModelError> {
         let mut all = Vec::new();
         for step in &flow.steps {
-            let inputs = match self.names.called(step.node) {
+            let inputs: Vec<(usize, Reading)> = match self.names.called(step.node) {
                 Some(place) => {
                     let inputs = self.inputs.get(&place).into_iter().flatten().cloned().enumerate();
                     inputs.filter_map(|(input, reading)| Some((input, reading?))).collect()
                 }
-                None => Reading::of_node(step.node),
+                None => {
+                    let weights = step.traits.weights.iter();
+                    weights.map(|weight| (weight.input, Reading::of(step.node, weight))).collect()
+                }
             };
             for (input, mut reading) in inputs {
                 let Some(&Some(mut value)) = step.inputs.get(input) else { continue };

@@ -2,10 +2,9 @@
 
 use super::{Attribute, Declared, Document, Graph, Named, Node, Signature};
 use crate::error::{ModelError, ModelErrorKind};
-use crate::graph::opsets::NEWEST;
 use crate::messages::{attribute, function, graph, model, node, opset, sparse, value_info};
 use attribute::kind;
-use onnx_cast::DataType;
+use onnx_cast::{DataType, NEWEST_OPSET};
 use onnx_cast_file::engine::Short;
 use onnx_cast_file::engine::onnx::tensor;
 use onnx_cast_file::engine::wire::{FieldValue, Fields, all_bytes, last};
@@ -50,8 +49,8 @@ fn merge(opset: &mut Option<i64>, import: Option<i64>) -> Result<(), ModelError>
         (Some(first), Some(second)) if first != second => {
             refuse(format!("the model imports two opsets of ONNX's default domain, {first} and {second}"))
         }
-        (_, Some(opset)) if !(1..=NEWEST).contains(&opset) => {
-            refuse(format!("the model imports opset {opset}, which is not known here (want 1 to {NEWEST})"))
+        (_, Some(opset)) if !(1..=NEWEST_OPSET).contains(&opset) => {
+            refuse(format!("the model imports opset {opset}, which is not known here (want 1 to {NEWEST_OPSET})"))
         }
         (_, import) => {
             *opset = import.or(*opset);

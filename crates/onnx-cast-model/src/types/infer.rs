@@ -4,11 +4,11 @@ use super::calls::{Attributes, Functions};
 use super::rules::{Site, data_type_of};
 use super::schemas::Schema;
 use super::value::ValueType;
-use super::{Body, Typing};
+use super::{Body, Tables, Typing};
 use crate::error::{ModelError, ModelErrorKind};
 use crate::graph::values::{Flow, Id, Origin, Ports};
 use crate::messages::{attribute, sparse, value_info};
-use crate::tree::{Attribute, Declared, Document, Graph};
+use crate::tree::{Attribute, Declared, Document};
 use onnx_cast::DataType;
 use onnx_cast_file::engine::wire::{FieldValue, last};
 use std::collections::{HashMap, HashSet};
@@ -20,9 +20,13 @@ const MAX_BODIES: usize = 1 << 14;
 const MAX_WORK: usize = 1 << 21;
 
 /// The body of the main graph, and one for each combination of types that a function is called with.
-pub(super) fn bodies<'t, 'a>(document: &'t Document<'a>, uncalled: bool) -> Result<Typing<'t, 'a>, ModelError> {
+pub(super) fn bodies<'t, 'a>(
+    document: &'t Document<'a>,
+    uncalled: bool,
+    tables: Tables,
+) -> Result<Typing<'t, 'a>, ModelError> {
     let functions = Functions::of(document)?;
-    let mut infer = Infer { document, functions, bodies: Vec::new(), known: HashMap::new(), work: 0 };
+    let mut infer = Infer { document, tables, functions, bodies: Vec::new(), known: HashMap::new(), work: 0 };
     infer.body(None, &[], Attributes::default())?;
     let called = infer.bodies.len();
     let (mut typed, mut next) = (HashSet::new(), 0);
@@ -67,6 +71,7 @@ impl<'a> Deciding<'a> {
 
 struct Infer<'t, 'a> {
     document: &'t Document<'a>,
+    tables: Tables,
     functions: Functions<'t, 'a>,
     /// None where a body is not complete.
     bodies: Vec<Option<Body<'t, 'a>>>,
@@ -83,7 +88,7 @@ impl<'t, 'a> Infer<'t, 'a> {
         attributes: Attributes<'t, 'a>,
     ) -> Result<usize, ModelError> {
         let graph = function.map_or(&self.document.graph, |place| &self.document.functions[place]);
-        let mut scope = Scope::new(graph, function, attributes);
+        let mut scope = Scope::new(Flow::of(graph, self.tables.traits), function, attributes, self.tables);
         if function.is_some() {
             self.spend(scope.size())?;
         }
@@ -187,6 +192,7 @@ fn too_many() -> ModelError {
 /// A body that is being typed.
 struct Scope<'t, 'a> {
     body: Body<'t, 'a>,
+    tables: Tables,
     attributes: Attributes<'t, 'a>,
     /// The types that graphs declare for values that are no tensors.
     declared: HashMap<(usize, &'a str), ValueType>,
@@ -194,8 +200,7 @@ struct Scope<'t, 'a> {
 
 impl<'t, 'a> Scope<'t, 'a> {
     /// A body with the types of its initializers and those that its inputs declare.
-    fn new(graph: &'t Graph<'a>, function: Option<usize>, attributes: Attributes<'t, 'a>) -> Self {
-        let flow = Flow::of(graph);
+    fn new(flow: Flow<'t, 'a>, function: Option<usize>, attributes: Attributes<'t, 'a>, tables: Tables) -> Self {
         let mut declared = HashMap::new();
         for graph in flow.graphs.values() {
             let all = graph.inputs.iter().chain(&graph.value_info).chain(&graph.outputs);
@@ -217,7 +222,7 @@ impl<'t, 'a> Scope<'t, 'a> {
         };
         let types = flow.values.iter().map(of_source).collect();
         let schemas = vec![None; flow.steps.len()];
-        Scope { body: Body { function, flow, types, schemas, calls: HashMap::new() }, attributes, declared }
+        Scope { body: Body { function, flow, types, schemas, calls: HashMap::new() }, tables, attributes, declared }
     }
 
     /// What a body costs to be typed once more.
@@ -231,7 +236,7 @@ impl<'t, 'a> Scope<'t, 'a> {
     /// The schema of a step's operator.
     fn schema(&self, step: usize) -> Option<&'static Schema> {
         let step = &self.body.flow.steps[step];
-        Schema::of(step.node.domain, step.node.op_type, step.graph.opset_of(step.node.domain)?)
+        (self.tables.schema)(step.node.domain, step.node.op_type, step.graph.opset_of(step.node.domain)?)
     }
 
     /// The types of a step's inputs.

@@ -34,9 +34,9 @@ impl<'a> Ranks<'a> {
             }
             let Origin::Node(at, place) = value.origin else { break None };
             let step = &flow.steps[at];
-            match step.traits.rank.filter(|_| !calls(at) && (place == 0 || step.node.is("Split"))) {
+            match step.traits.rank.filter(|&rank| !calls(at) && (place == 0 || rank == Rank::OfEach)) {
                 Some(Rank::Fixed(rank)) => break Some(rank),
-                Some(Rank::OfFirst) => match step.inputs.first() {
+                Some(Rank::OfFirst | Rank::OfEach) => match step.inputs.first() {
                     Some(&Some(first)) => id = first,
                     _ => break None,
                 },

@@ -10,7 +10,6 @@ use std::sync::OnceLock;
 
 const ONNX: &str = include_str!("schemas.txt");
 const RUNTIME: &str = include_str!("schemas_onnxruntime.txt");
-const NEXT: &str = if cfg!(test) { include_str!("schemas_next.txt") } else { "" };
 
 /// A version of an operator.
 #[derive(Debug)]
@@ -27,7 +26,6 @@ pub(crate) struct Schema {
 /// An input or an output.
 #[derive(Debug)]
 pub(crate) struct Formal {
-    #[allow(dead_code, reason = "part of the table, for what changes types")]
     pub(crate) name: &'static str,
     pub(crate) arity: Arity,
     pub(crate) of_type: FormalType,
@@ -91,8 +89,7 @@ impl Schema {
     pub(crate) fn versions(domain: &str, op_type: &str) -> &'static [Schema] {
         static TABLE: OnceLock<HashMap<Name<'static>, &'static [Schema]>> = OnceLock::new();
         // Kept as long as the program runs: the key of a look-up need not live so long.
-        let leak =
-            || read(&[ONNX, RUNTIME, NEXT]).into_iter().map(|(name, versions)| (name, &*versions.leak())).collect();
+        let leak = || read(&[ONNX, RUNTIME]).into_iter().map(|(name, versions)| (name, &*versions.leak())).collect();
         let table: &HashMap<Name<'_>, &'static [Schema]> = TABLE.get_or_init(leak);
         let domain = if is_default(domain) { "ai.onnx" } else { domain };
         table.get(&(domain, op_type)).copied().unwrap_or_default()
@@ -179,13 +176,13 @@ fn bit(data_type: DataType) -> ElementTypes {
 }
 
 /// A domain and an operator.
-type Name<'n> = (&'n str, &'n str);
+pub(crate) type Name<'n> = (&'n str, &'n str);
 
 /// The versions of each operator.
-type Table = HashMap<Name<'static>, Vec<Schema>>;
+pub(crate) type Table = HashMap<Name<'static>, Vec<Schema>>;
 
 /// Reads the files. A line that does not read, which a test rules out, is left out.
-fn read(files: &[&'static str]) -> Table {
+pub(crate) fn read(files: &[&'static str]) -> Table {
     let mut table = Table::new();
     for file in files {
         let (mut sets, mut domain) = (HashMap::new(), "");
@@ -287,7 +284,7 @@ mod tests {
         for (&(domain, name), traits) in &named {
             let versions = Schema::versions(domain, name);
             assert!(!versions.is_empty(), "{domain} {name}");
-            for input in traits.inputs() {
+            for &(input, _) in &traits.inputs {
                 let has_input = |schema: &Schema| schema.inputs.iter().any(|formal| formal.name == input);
                 assert!(versions.iter().any(has_input), "{name}: {input}");
             }
