@@ -74,6 +74,31 @@ def log_of_softmax():
     return made_of(nodes, {"x": random(6, 64, 8, scale=12)}, {"y": [64, 8]}, [("w", np.eye(8, dtype=np.float32))])
 
 
+def log_of_clamped():
+    """A logit as torch exports it: 1 less a limit of 1 - 1e-6, which is one in 16 bits, and so the logarithm of infinity."""
+    nodes = [
+        linear("x", "h"),
+        node("Sigmoid", "h", "s"),
+        node("Less", "s,least", "below"),
+        node("Where", "below,least,s", "raised"),
+        node("LessOrEqual", "raised,most", "within"),
+        node("Where", "within,raised,most", "p"),
+        node("Sub", "one,p", "c"),
+        node("Div", "p,c", "odds"),
+        node("Log", "odds", "l"),
+        linear("l", "y"),
+    ]
+    numbers = [("least", np.float32(1e-6)), ("most", np.float32(1 - 1e-6)), ("one", np.float32(1))]
+    return made_of(nodes, {"x": random(41, 64, 8, scale=16)}, {"y": [64, 8]}, [("w", np.eye(8, dtype=np.float32)), *numbers])
+
+
+def steep_inverse():
+    """An inverse hyperbolic tangent at the end of its domain, which is infinite if a factor of 0.9999 is one."""
+    nodes = [linear("x", "h"), node("Tanh", "h", "t"), node("Mul", "t,k", "a"), node("Atanh", "a", "l"), linear("l", "y")]
+    initializers = [("w", np.eye(8, dtype=np.float32)), ("k", np.float32(0.9999))]
+    return made_of(nodes, {"x": random(42, 64, 8, scale=4)}, {"y": [64, 8]}, initializers)
+
+
 def timestep_embedding():
     """Angles of a float: the time of a diffusion model, up to 1000."""
     frequencies = np.exp(-np.log(10000) * np.arange(16) / 16).astype(np.float32)
@@ -288,6 +313,7 @@ def variance_alone():
 
 SENSITIVE = [
     exponential_ratio, exponential_difference, softplus, log_of_sigmoid, log_of_complement, log_of_softmax,
+    log_of_clamped, steep_inverse,
     timestep_embedding, fourier_features, positional_encoding, grid_sample, flow_warp, regions, loop_sum, loop_steps,
     loop_average, scan_sum, lowest_mask, variance_of_squares, variance_alone,
 ]  # fmt: skip

@@ -95,6 +95,36 @@ fn what_a_logarithm_reads() {
     BOTH.iter().for_each(|&to| stays(nodes(), to, &["Sigmoid", "Sub", "Log"], "a logarithm"));
 }
 
+/// The logit of a probability that a comparison and a Where clamp, as torch exports it: the limit is one in 16 bits.
+#[test]
+fn a_choice_before_a_logarithm() {
+    let nodes = || {
+        between(vec![
+            plain("Sigmoid", &["h"], "s"),
+            scalar("most", 0.999999),
+            plain("Less", &["s", "most"], "below"),
+            plain("Where", &["below", "s", "most"], "p"),
+            scalar("one", 1.0),
+            plain("Sub", &["one", "p"], "c"),
+            plain("Div", &["p", "c"], "odds"),
+            plain("Log", &["odds"], "r"),
+        ])
+    };
+    let operators = ["Sigmoid", "Less", "Where", "Sub", "Div", "Log"];
+    BOTH.iter().for_each(|&to| stays(nodes(), to, &operators, "a logarithm"));
+}
+
+/// Inverse functions, kept from an end of their domain by a factor that is one in 16 bits.
+#[test]
+fn what_an_inverse_function_reads() {
+    for (to, operator) in BOTH.into_iter().zip(["Acos", "Atanh"]) {
+        let factor = scalar("k", 0.9999);
+        let nodes =
+            vec![plain("Tanh", &["h"], "t"), factor, plain("Mul", &["t", "k"], "a"), plain(operator, &["a"], "r")];
+        stays(between(nodes), to, &["Tanh", "Mul", operator], "steep at the ends of its domain");
+    }
+}
+
 #[test]
 fn angles_of_what_is_not_rounded() {
     for to in BOTH {

@@ -6,7 +6,7 @@ use super::constants::Constants;
 use super::pins::Reason;
 use super::variables::Variables;
 use crate::graph::values::{Flow, Id, Origin, Step};
-use crate::operators::{Flag, Traits};
+use crate::operators::{Computes, Flag, Traits};
 use onnx_cast::DataType;
 use std::collections::HashMap;
 
@@ -94,8 +94,8 @@ impl Body<'_, '_, '_> {
         if self.is(step, &["ReduceMean", "ReduceSum"]) {
             self.reduces(step);
         }
-        if self.is(step, &["Log"]) {
-            self.logarithm(step);
+        if let (Some(Computes::Logarithm), Some(what)) = (traits.computes, traits.sensitive) {
+            self.logarithm(step, what);
         }
         let inputs: Vec<Option<Id>> = self.flow.steps[step].inputs.clone();
         let spans: Vec<_> = inputs.into_iter().filter_map(|id| self.constants.span(self.place, id)).collect();
@@ -112,18 +112,26 @@ impl Body<'_, '_, '_> {
 
     /// What a logarithm reads: a spectrum, and what that is computed by. Where values nearly cancel, a small one has no
     /// right digits, and its logarithm is as large as any other.
-    fn logarithm(&mut self, step: usize) {
-        let what = "a logarithm";
+    fn logarithm(&mut self, step: usize, what: &'static str) {
+        use Computes::{Comparison, Exponential, Logarithm};
         let (mut open, mut seen) = (vec![step], std::collections::HashSet::new());
         while let Some(step) = open.pop() {
             for id in self.flow.steps[step].inputs.iter().flatten() {
                 let Origin::Node(producer, _) = self.flow.values[*id].origin else { continue };
                 let traits = self.traits(producer);
-                if (traits.is(Flag::Spectrum) || traits.is(Flag::Arranges)) && seen.insert(producer) {
-                    self.note(producer, what);
+                let (goes_on, ends) = match traits.computes {
+                    // A choice is by the digits of what is chosen.
+                    Some(Comparison) => (false, true),
+                    // What saturates nears zero, or the number that it is taken from.
+                    None | Some(Exponential | Logarithm) => {
+                        (traits.is(Flag::Spectrum) || traits.is(Flag::Arranges), saturates(traits))
+                    }
+                    Some(_) => (true, false),
+                };
+                if goes_on && seen.insert(producer) {
                     open.push(producer);
-                } else if saturates(traits) {
-                    // What nears zero, or the number that it is taken from.
+                }
+                if goes_on || ends {
                     self.note(producer, what);
                 }
             }
