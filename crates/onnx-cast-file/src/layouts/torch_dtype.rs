@@ -33,7 +33,8 @@ pub(super) fn is_missing<'k>(mut keys: impl Iterator<Item = &'k str>) -> bool {
     keys.all(|key| !KEYS.contains(&key) && key != DIFFUSERS)
 }
 
-/// A configuration with this type, which is added to one of transformers where it is missing; `None` if the text is not an object.
+/// A configuration with this type, which is added to one of transformers where it is missing; `None` if the text is not
+/// an object.
 pub(crate) fn with_torch_dtype(text: &str, name: &str) -> Option<String> {
     let pairs = pairs(text).ok()?;
     let mut edits: Vec<(Range<usize>, String)> = Vec::new();
