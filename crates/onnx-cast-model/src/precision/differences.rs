@@ -53,7 +53,7 @@ impl Square {
             let Origin::Node(at, _) = flow.values[id].origin else { continue };
             let step = &flow.steps[at];
             square.squared |= match step.traits.computes {
-                // Otherwise it is not a difference of squares.
+                // The result of another subtraction is not a square.
                 Some(Sum) if step.node.is("Sub") => continue,
                 Some(Power | Squares) => true,
                 Some(Product) => step.inputs.first() == step.inputs.get(1),
