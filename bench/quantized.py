@@ -147,7 +147,7 @@ def main():
     made = {
         "fp8": (plain, "--to", "float8e4m3fn", "--layout", "deepseek"),
         "nvfp4": (plain, "--to", "nvfp4", "--layout", "modelopt"),
-        "int4": (plain, "--to", "int4", "--scale", "block=128"),
+        "int4": (plain, "--to", "int4/128"),
         "ct-nvfp4": (plain, "--to", "nvfp4"),
         "mxfp4": (folder / "experts", "--to", "mxfp4", "--layout", "gpt-oss"),
     }
@@ -179,7 +179,7 @@ def main():
             "the same, torch": script(TO_FP8, plain, out),
             "`quantize`, FP8 by rows": ours("quantize", plain, out, "--to", "float8e4m3fn"),
             "`quantize`, NVFP4 (reads twice)": ours("quantize", plain, out, "--to", "nvfp4"),
-            "`quantize`, int4 in 128": ours("quantize", plain, out, "--to", "int4", "--scale", "block=128"),
+            "`quantize`, int4 in 128": ours("quantize", plain, out, "--to", "int4/128"),
             "`quantize`, MXFP4 of gpt-oss": ours("quantize", folder / "experts", out, "--to", "mxfp4", "--layout", "gpt-oss"),
         },
     }

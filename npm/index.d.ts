@@ -235,7 +235,6 @@ export function quantizeFile(
   options?: JobOptions & {
     output?: string;
     layout?: string;
-    granularity?: string;
     activations?: "dynamic" | "none";
     rule?: string;
     /** What reads the weights of a model: DequantizeLinear, or onnxruntime's MatMulNBits. */

@@ -95,14 +95,13 @@ export function makeJobs(load, start, template) {
   }
 
   async function written(kind, input, to, given) {
-    const { output, layout, granularity, activations, rule, form, zeroPoints, raiseOpset, ...options } = given;
+    const { output, layout, activations, rule, form, zeroPoints, raiseOpset, ...options } = given;
     const name = output ?? listed(input)[0][0].split("/").at(-1);
     const request = {
       job: kind,
       to,
       output: name,
       layout,
-      granularity,
       activations,
       rule,
       form,

@@ -7,7 +7,7 @@ import * as onnx from "onnx-cast";
 const table = JSON.parse(readFileSync(new URL("./refused.json", import.meta.url)));
 
 /** What the package calls the options of the other jobs. */
-const NAMES = { scale_rule: "rule", scale: "granularity", min_elements: "minSize" };
+const NAMES = { scale_rule: "rule", min_elements: "minSize" };
 const named = (options, names = NAMES) =>
   Object.fromEntries(
     Object.entries(options).map(([name, value]) => [

@@ -161,9 +161,9 @@ def check_bits(folder):
                 onnx.save(product(dict(zip(names, want)), [wanted], data_type, rows, columns), made)
                 for model in (plain, turned):
                     onnx.save(model, source)
-                    options = ["--form", "matmulnbits", "--scale", f"block={block}", "--min-elements", "1"]
+                    options = ["--form", "matmulnbits", "--min-elements", "1"]
                     options += [] if is_symmetric else ["--zero-points"]
-                    command("quantize", source, ours, "--to", f"int{bits}", *options)
+                    command("quantize", source, ours, "--to", f"int{bits}/{block}", *options)
                     got = onnx.load(ours)
                     [one] = got.graph.node
                     found = {attribute.name: attribute.i for attribute in one.attribute}

@@ -65,18 +65,18 @@ case("compressed-tensors nvfp4", compressed(1, owners.preset("NVFP4A16")), "--to
 case("compressed-tensors mxfp4", compressed(2, owners.preset("MXFP4")), "--to", "mxfp4", "--scale-rule", "even")
 case("compressed-tensors mxfp8", compressed(3, owners.preset("MXFP8")), "--to", "mxfp8", "--scale-rule", "even")
 case("compressed-tensors mxfp6", compressed(4, owners.preset("MXFP6A16")), "--to", "mxfp6e2m3", "--scale-rule", "even")
-case("compressed-tensors fp8", compressed(5, g(8, "float", "tensor")), "--to", "e4m3fn", "--scale", "tensor")
+case("compressed-tensors fp8", compressed(5, g(8, "float", "tensor")), "--to", "e4m3fn/tensor")
 case("compressed-tensors fp8 by rows", compressed(6, g(8, "float", "channel")), "--to", "e4m3fn")
 blocks = g(8, "float", "block", activations=owners.FLOAT8, block_structure=[16, 16])
-case("compressed-tensors fp8 in blocks", compressed(7, blocks), "--to", "e4m3fn", "--scale", "block=16x16")
+case("compressed-tensors fp8 in blocks", compressed(7, blocks), "--to", "e4m3fn/16x16")
 case("compressed-tensors int4", compressed(8, g(4, "int", "group", group_size=32)), "--to", "int4")
-case("compressed-tensors int4 by rows", compressed(9, g(4, "int", "channel")), "--to", "int4", "--scale", "axis")
+case("compressed-tensors int4 by rows", compressed(9, g(4, "int", "channel")), "--to", "int4/row")
 case("compressed-tensors int8", compressed(10, g(8, "int", "channel")), "--to", "int8")
 case("modelopt nvfp4", modelopt(11, "NVFP4_DEFAULT_CFG"), "--to", "nvfp4", "--layout", "modelopt")
 case("modelopt mxfp8", modelopt(12, "MXFP8_DEFAULT_CFG"), "--to", "mxfp8", "--layout", "modelopt", "--scale-rule", "rceil")
 case("modelopt fp8 by rows", modelopt(14, "FP8_PER_CHANNEL_PER_TOKEN_CFG"), "--to", "e4m3fn", "--layout", "modelopt")
 case("deepseek", deepseek(15, (128, 128)), "--to", "e4m3fn", "--layout", "deepseek")
-case("deepseek 16x32", deepseek(16, (16, 32)), "--to", "e4m3fn", "--layout", "deepseek", "--scale", "block=16x32")
+case("deepseek 16x32", deepseek(16, (16, 32)), "--to", "e4m3fn/16x32", "--layout", "deepseek")
 
 #: Layouts that transformers loads on a CPU.
 LOADED = "compressed-tensors"

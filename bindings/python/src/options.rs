@@ -7,11 +7,12 @@ use onnx_cast::{CastOptions, DataType, NEWEST_OPSET, ScaleRule};
 use onnx_cast_file::{
     BitCastRequest, CandidateFormat, CastRequest, DequantizeRequest, DiffRequest, InspectRequest, Loss, ModelForm,
     ModelOptions, Pattern, QuantizeRequest, RawInput, ReportRequest, Rule, RunOptions, Scheme, Selection, Storage,
-    Target, TranscodeRequest, WriteOptions,
+    TranscodeRequest, WriteOptions,
 };
 use onnx_cast_model::{ConvertRequest, FoldRequest, RecordRequest, UpgradeRequest};
 use pyo3::prelude::*;
 use std::collections::HashMap;
+use std::fmt::Display;
 use std::fs::File;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -87,8 +88,6 @@ pub(crate) struct Options {
     #[pyo3(default)]
     layout: Option<String>,
     #[pyo3(default)]
-    scale: Option<String>,
-    #[pyo3(default)]
     scale_rule: Option<String>,
     /// What becomes of activations; `None` where the layout or the input decides.
     #[pyo3(default)]
@@ -156,7 +155,7 @@ impl Options {
     }
 
     /// The rules of a file.
-    fn rules_of_file<T: Target>(&self) -> PyResult<Vec<Rule<T>>> {
+    fn rules_of_file<T: FromStr<Err: Display>>(&self) -> PyResult<Vec<Rule<T>>> {
         let Some(path) = &self.rules_file else { return Ok(Vec::new()) };
         Rule::read(path).map_err(|error| {
             let missing = File::open(path).err().and_then(|cause| system(path, &cause));
@@ -233,7 +232,6 @@ impl Options {
         Ok(QuantizeRequest::default()
             .selection(Selection { to, include, exclude, rules, min_size: self.min_elements })
             .layout(self.layout.as_deref().map(|name| scheme_of("layout", name)).transpose()?)
-            .granularity(named("scale", self.scale.as_deref())?)
             .activations(named("activations", self.activations.as_deref())?)
             .rule(rule)
             .form(self.form.as_deref().map_or(Ok(ModelForm::default()), |form| form.parse().map_err(refused))?)

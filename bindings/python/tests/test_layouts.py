@@ -113,8 +113,8 @@ def test_the_config_decides_what_tensors_leave_open():
         ("mxfp4", {"layout": "quark", "scale_rule": "even"}),
         ("float8e4m3fn", {"layout": "deepseek"}),
         ("float8e4m3fn", {"layout": "comfyui"}),
-        ("float8e4m3fn", {"scale": "tensor", "exclude": ["*up_proj*"]}),
-        ("int4", {"rules": {"*down_proj*": "int8"}}),
+        ("float8e4m3fn/tensor", {"exclude": ["*up_proj*"]}),
+        ("int4", {"rules": {"*down_proj*": "int8/32"}}),
         ("mxfp6e2m3", {"layout": "plain"}),
     ],
 )

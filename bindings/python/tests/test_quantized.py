@@ -150,20 +150,20 @@ def model(folder, opset=21):
 
 
 @pytest.mark.parametrize(
-    ("to", "scale", "error"),
+    ("to", "error"),
     [
-        ("int8", None, 0.02),
-        ("int8", "tensor", 0.02),
-        ("int4", None, 0.2),
-        ("int8", "block=16", 0.02),
-        ("float8e4m3fn", None, 0.1),
-        ("mxfp8", None, 0.1),
-        ("mxfp4", None, 0.3),
-        ("nvfp4", None, 0.25),
-        ("mxint8", None, 0.05),
+        ("int8", 0.02),
+        ("int8/tensor", 0.02),
+        ("int4", 0.2),
+        ("int8/16", 0.02),
+        ("float8e4m3fn", 0.1),
+        ("mxfp8", 0.1),
+        ("mxfp4", 0.3),
+        ("nvfp4", 0.25),
+        ("mxint8", 0.05),
     ],
 )
-def test_models(to, scale, error, tmp_path):
+def test_models(to, error, tmp_path):
     import onnx
     from onnx.reference import ReferenceEvaluator
 
@@ -173,8 +173,8 @@ def test_models(to, scale, error, tmp_path):
     needs_newer = to.startswith("mx") or to == "nvfp4"
     if needs_newer:
         with pytest.raises(CastError, match="DequantizeLinear takes .* from opset"):
-            onnx_cast.quantize_file(src, dst, to, scale=scale)
-    done = onnx_cast.quantize_file(src, dst, to, scale=scale, raise_opset=needs_newer)
+            onnx_cast.quantize_file(src, dst, to)
+    done = onnx_cast.quantize_file(src, dst, to, raise_opset=needs_newer)
     assert {row.name for row in done if row.cast} == {"conv", "matmul", "gemm"}
     onnx.checker.check_model(dst, full_check=True)
     x = np.random.default_rng(8).normal(size=(1, 4, 7, 7)).astype(np.float32)

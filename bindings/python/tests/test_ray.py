@@ -160,7 +160,7 @@ def test_a_weight_that_would_change_leaves_nothing(ray, tmp_path):
     "to, options",
     [
         ("nvfp4", {}),
-        ("float8e4m3fn", {"scale": "tensor", "layout": "quark"}),
+        ("float8e4m3fn/tensor", {"layout": "quark"}),
         ("mxfp4", {"layout": "comfyui"}),
         ("float8e4m3fn", {"layout": "comfyui", "rules": {"1.*": None}}),
     ],

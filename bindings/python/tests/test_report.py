@@ -140,7 +140,7 @@ def by_blocks(x, to):
     return np.clip(x / scale, -largest, largest).astype(kind).astype(np.float32) * scale
 
 
-@pytest.mark.parametrize("to, width", [("mxfp4", 32), ("float8e4m3fn/axis", 96), ("float8e4m3fn/24", 24)])
+@pytest.mark.parametrize("to, width", [("mxfp4", 32), ("float8e4m3fn/row", 96), ("float8e4m3fn/24", 24)])
 def test_scaled_candidates(rng, tmp_path, to, width):
     x = (rng.standard_normal((40, 96)) * np.exp2(rng.integers(-9, 0, (40, 1)))).astype(np.float32)
     x[3, :96] = 0

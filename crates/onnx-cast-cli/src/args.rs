@@ -13,7 +13,7 @@ mod upgrade;
 use crate::pairs::{Op, Pairs};
 use clap::{Args as ClapArgs, Parser, Subcommand};
 use onnx_cast::{CastOptions, DataType, NEWEST_OPSET, RoundMode, ScaleRule};
-use onnx_cast_file::{CandidateFormat, Loss, Pattern, Rule, Scheme};
+use onnx_cast_file::{CandidateFormat, Granularity, Loss, Pattern, Rule, Scheme};
 use parsers::{CandidateParser, RoundModeParser, TypeParser, positive, tolerance};
 use std::path::PathBuf;
 
@@ -321,7 +321,7 @@ pub(crate) struct ReportArgs {
     #[command(flatten)]
     pub(crate) file: ReadArgs,
     /// The candidates: a type; a block format such as mxfp4 or nvfp4; or float8e4m3fn, float8e5m2, int8 or
-    /// int4 with scales: int4/32 (a block), float8e4m3fn/128x128, int8/axis (each row), float8e4m3fn/tensor
+    /// int4 with scales: int4/32 (a block), float8e4m3fn/128x128, int8/row, float8e4m3fn/tensor
     #[arg(long, value_name = "TYPE,..", value_parser = CandidateParser, hide_possible_values = true)]
     #[arg(value_delimiter = ',', required = true, help_heading = WHAT)]
     pub(crate) to: Vec<CandidateFormat>,
@@ -355,8 +355,8 @@ Examples:
   onnx-cast bench                                            the pairs that people cast most
   onnx-cast bench --pairs all --threads 2                    every pair, which takes minutes
   onnx-cast bench --pairs float:float8e4m3fn,float16:int4 --elements 16384
-  onnx-cast bench --op quantize                              x / scale: per tensor, per axis, in blocks of 32
-  onnx-cast bench --op dequantize --pairs int4:float16 --granularity block
+  onnx-cast bench --op quantize                              x / scale: by tensor, by row, in blocks of 32
+  onnx-cast bench --op dequantize --pairs int4:float16 --granularity 32
   onnx-cast bench --isa portable --json
   onnx-cast bench --isa                                      the instruction sets to choose from
 
@@ -367,9 +367,8 @@ pub(crate) struct BenchArgs {
     #[arg(long, value_name = "OP", value_enum, default_value_t = Op::Cast, hide_possible_values = true)]
     #[arg(help_heading = WHAT)]
     pub(crate) op: Op,
-    /// The granularity of scales: tensor, axis (a row of a matrix), block (32 elements of a row); by default all three
-    #[arg(long, value_name = "G,..", value_enum, value_delimiter = ',')]
-    #[arg(hide_possible_values = true, help_heading = WHAT)]
+    /// What has a scale: tensor, row (of a matrix), or a block of a row, as 32; by default these three
+    #[arg(long, value_name = "G,..", value_delimiter = ',', help_heading = WHAT)]
     pub(crate) granularity: Vec<Granularity>,
     /// The pairs, as FROM:TO, or all
     #[arg(long, value_name = "A:B,..|all", help_heading = WHAT)]
@@ -380,24 +379,6 @@ pub(crate) struct BenchArgs {
     /// The instruction set; without a name, or with `list`, print those of this machine
     #[arg(long, value_name = "NAME", num_args = 0..=1, default_missing_value = LIST, help_heading = HOW)]
     pub(crate) isa: Option<String>,
-}
-
-/// What has a scale of its own.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Granularity {
-    Tensor,
-    Axis,
-    Block,
-}
-
-impl Granularity {
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Granularity::Tensor => "tensor",
-            Granularity::Axis => "axis",
-            Granularity::Block => "block",
-        }
-    }
 }
 
 /// Opset and attributes of Cast. What the opset's version does not have is an error.

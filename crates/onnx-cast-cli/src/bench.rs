@@ -8,13 +8,13 @@ mod cache;
 mod measure;
 mod scaled;
 
-use crate::args::{BenchArgs, Common, Granularity, LIST};
+use crate::args::{BenchArgs, Common, LIST};
 use crate::pairs::Op;
 use crate::print;
 use anyhow::{Result, anyhow, bail};
-use clap::ValueEnum;
 use measure::{Bench, Speed};
 use onnx_cast::{Backend, DataType, available_backends};
+use onnx_cast_file::Granularity;
 use serde_json::{Value as Json, json};
 
 /// A pair and how fast it is.
@@ -35,11 +35,11 @@ impl Row {
 
     /// What tells rows of one pair apart.
     fn suffix(&self) -> String {
-        self.scales.map_or(String::new(), |(_, granularity)| format!(" by {}", granularity.name()))
+        self.scales.map_or(String::new(), |(_, granularity)| format!(" by {granularity}"))
     }
 
     fn line(&self) -> String {
-        let scales = self.scales.map_or(String::new(), |(_, granularity)| format!("{:7} ", granularity.name()));
+        let scales = self.scales.map_or(String::new(), |(_, granularity)| format!("{:7} ", granularity.to_string()));
         let (Row { from, to, .. }, Speed { cast, memcpy, .. }) = (self, self.speed);
         format!("{:14}  {:14} {scales}{cast:7.1} {memcpy:7.1} {:6.2}\n", from.name(), to.name(), self.speed.ratio())
     }
@@ -58,7 +58,7 @@ impl Row {
         });
         if let Some((op, granularity)) = self.scales {
             row["op"] = json!(op.name());
-            row["granularity"] = json!(granularity.name());
+            row["granularity"] = json!(granularity.to_string());
         }
         row
     }
@@ -78,9 +78,10 @@ pub(crate) fn bench(args: &BenchArgs, common: &Common) -> Result<()> {
     if args.op == Op::Cast && !args.granularity.is_empty() {
         bail!("--granularity needs --op quantize or --op dequantize");
     }
+    const GRANULARITIES: [Granularity; 3] = [Granularity::Tensor, Granularity::Row, Granularity::Block([1, 32])];
     let granularities: Vec<Option<(Op, Granularity)>> = match (args.op, &args.granularity[..]) {
         (Op::Cast, _) => vec![None],
-        (op, []) => Granularity::value_variants().iter().map(|&granularity| Some((op, granularity))).collect(),
+        (op, []) => GRANULARITIES.iter().map(|&granularity| Some((op, granularity))).collect(),
         (op, named) => named.iter().map(|&granularity| Some((op, granularity))).collect(),
     };
     let mut rows = Vec::new();

@@ -56,11 +56,10 @@ pub(crate) fn dequantize(args: &DequantizeArgs, common: &Common) -> Result<u8> {
 }
 
 pub(crate) fn quantize(args: &QuantizeArgs, common: &Common) -> Result<u8> {
-    let QuantizeArgs { files, layout, scale, activations, scale_rule, raise_opset, job, storage, losses, .. } = args;
+    let QuantizeArgs { files, layout, activations, scale_rule, raise_opset, job, storage, losses, .. } = args;
     let request = QuantizeRequest::default()
         .selection(args.selection()?)
         .layout(*layout)
-        .granularity(*scale)
         .activations(*activations)
         .rule(*scale_rule)
         .form(args.form)

@@ -15,7 +15,7 @@ use crate::formats::checkpoint::locate;
 use crate::formats::error::{Invalid, InvalidKind};
 use crate::formats::folder::{Contents, has_weights, snapshot};
 use crate::io::fs;
-use crate::layouts::{Checkpoint, Config, QuantizedFormat, Scheme, Weights, read_configuration};
+use crate::layouts::{Checkpoint, Config, Scheme, WeightFormat, Weights, read_configuration};
 use crate::rewrite::holds_weights;
 use crate::selection::{Pattern, Selection, Unmatched};
 use crate::text::Short;
@@ -170,7 +170,7 @@ impl Member {
 
     /// Whether the library of the folder loads weights of a format in a layout, or a pattern names the folder. Why it
     /// does not.
-    pub(crate) fn takes(&self, layout: Scheme, selection: &Selection<QuantizedFormat>) -> Result<(), String> {
+    pub(crate) fn takes(&self, layout: Scheme, selection: &Selection<WeightFormat>) -> Result<(), String> {
         let rules = selection.rules.iter().filter(|rule| rule.to.is_some());
         let patterns = selection.include.iter().chain(rules.map(|rule| &rule.pattern));
         let names_folder = |pattern: &Pattern| {
@@ -179,7 +179,8 @@ impl Member {
         };
         // A whole folder of sentence-transformers is also one that the servers load.
         let is_loaded = self.name.is_empty()
-            || self.library == TRANSFORMERS && selection.targets().any(|to| layout.is_loaded_by(to, TRANSFORMERS));
+            || self.library == TRANSFORMERS
+                && selection.targets().any(|to| layout.is_loaded_by(to.format, TRANSFORMERS));
         if is_loaded || patterns.into_iter().any(names_folder) {
             return Ok(());
         }

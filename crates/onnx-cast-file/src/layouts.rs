@@ -31,7 +31,7 @@ mod verify;
 mod weight;
 mod written;
 
-pub use format::{Activations, GgufFormat, Granularity, QuantizedFormat, check_scale_rule};
+pub use format::{Activations, GgufFormat, Granularity, QuantizedFormat, WeightFormat, check_scale_rule};
 pub use table::Scheme;
 
 pub(crate) use claims::{Claims, KeyValueCache};

@@ -73,7 +73,7 @@ pub use inspect::{
 };
 pub use io::positional::ReadAt;
 pub use io::{AtomicFile, InputFile, IoError, Watch, end_without_traces, room_for_a_thread};
-pub use layouts::{Activations, GgufFormat, Granularity, QuantizedFormat, Scheme};
+pub use layouts::{Activations, GgufFormat, Granularity, QuantizedFormat, Scheme, WeightFormat};
 pub use quantize::{
     ConstantRequest, ModelForm, QuantizeRequest, QuantizedConstant, Scaled, StoredValues, quantize_file,
 };
@@ -83,7 +83,7 @@ pub use report::{
 };
 pub use request::{BitCastRequest, CastRequest, ModelOptions, RawInput, RunOptions, Storage};
 pub use rewrite::MadeTensors;
-pub use selection::{Pattern, Rule, Selection, SelectionError, Target, Unmatched, admits, check_names, nearest};
+pub use selection::{Pattern, Rule, Selection, SelectionError, Unmatched, admits, check_names, nearest};
 pub use summary::{Summary, TensorSummary};
 pub use text::Wording;
 pub use transcode::{TranscodeRequest, transcode_file};

@@ -23,7 +23,8 @@ use crate::formats::error::{FormatError, Invalid, InvalidKind};
 use crate::formats::format::Format;
 use crate::formats::input::StoredTensor;
 use crate::layouts::{
-    self, Activations, Checkpoint, Granularity, KeyValueCache, Model, QuantizedFormat, Scheme, TensorRef, WrittenWeight,
+    self, Activations, Checkpoint, Granularity, KeyValueCache, Model, QuantizedFormat, Scheme, TensorRef, WeightFormat,
+    WrittenWeight,
 };
 use crate::pipeline::Greatest;
 use crate::request::{ModelOptions, RunOptions};
@@ -75,11 +76,9 @@ request! {
         /// Which weights, and to which formats. Without a rule that names them, only matrices of Linear layers are, by
         /// their names and by what `config.json` says of the model, and only those whose columns are whole blocks.
         /// [`TensorSummary::reason`](crate::TensorSummary::reason) says why a matrix is kept.
-        pub selection: Selection<QuantizedFormat>,
+        pub selection: Selection<WeightFormat>,
         /// Whose layout the checkpoint gets; compressed-tensors if it is not given.
         pub layout: Option<Scheme>,
-        /// What has a scale, of float8 and integers; the layout decides if it is not given.
-        pub granularity: Option<Granularity>,
         /// What becomes of activations, of float8 and int8 in compressed-tensors: dynamic or kept. If it is not given,
         /// they are dynamic for float8 and kept for int8, which load in most programs. Other layouts have one choice.
         pub activations: Option<Activations>,
@@ -99,13 +98,18 @@ request! {
 
 impl QuantizeRequest {
     /// The Linear layers of a checkpoint, to a format.
-    pub fn new(to: QuantizedFormat) -> Self {
-        QuantizeRequest::default().selection(Selection::new(to))
+    pub fn new(to: impl Into<WeightFormat>) -> Self {
+        QuantizeRequest::default().selection(Selection::new(to.into()))
+    }
+
+    /// The formats that weights may get.
+    fn formats(&self) -> impl Iterator<Item = QuantizedFormat> + '_ {
+        self.selection.targets().map(|to| to.format)
     }
 
     /// The layout that the checkpoint gets.
     fn layout_or_default(&self) -> Scheme {
-        let only = self.selection.targets().find_map(Scheme::only_of);
+        let only = self.formats().find_map(Scheme::only_of);
         self.layout.or(only).unwrap_or(Scheme::DEFAULT)
     }
 }
@@ -162,7 +166,7 @@ fn check_is_gguf(output: &Path, request: &QuantizeRequest) -> Result<(), FileErr
     if matches!(format, Ok(Format::Gguf)) {
         return Ok(());
     }
-    for to in request.selection.targets().filter(|to| matches!(to, QuantizedFormat::Gguf(_))) {
+    for to in request.formats().filter(|to| matches!(to, QuantizedFormat::Gguf(_))) {
         request.layout_or_default().check_file(to).map_err(|error| FileError::invalid(output, error))?;
     }
     Err(FormatError::format(output, "the layout gguf", format?, "want .gguf").into())
@@ -179,8 +183,7 @@ pub(crate) fn plan<R>(
 ) -> Result<R, FileError> {
     let Opened { checkpoint, input, .. } = opened;
     request
-        .selection
-        .targets()
+        .formats()
         .try_for_each(|to| request.layout_or_default().check_file(to))
         .map_err(|error| checkpoint.error(None, error))?;
     layouts::check_scale_rule(input, request.rule, request.selection.targets())?;

@@ -125,8 +125,8 @@ impl ReportRequest {
             return Err(FileError::invalid(path, Invalid::new(InvalidKind::Unsupported, what)));
         }
         let formats = self.to.iter().filter_map(|to| match *to {
-            CandidateFormat::Block(format) => Some(QuantizedFormat::Block(format)),
-            CandidateFormat::Elements(data_type, _) => Some(QuantizedFormat::Elements(data_type)),
+            CandidateFormat::Block(format) => Some(QuantizedFormat::Block(format).into()),
+            CandidateFormat::Elements(data_type, _) => Some(QuantizedFormat::Elements(data_type).into()),
             CandidateFormat::Bare(_) => None,
         });
         check_scale_rule(path, self.rule, formats)?;

@@ -194,7 +194,7 @@ fn blocks_of_modelopt_have_four_axes_and_whole_columns() {
     let tensors = [values("a.q_proj.weight", &[200, 384]), values("a.k_proj.weight", &[64, 128])];
     let folder = Folder::new("{}", &tensors);
     let granularity = Some(Granularity::Block([128, 128]));
-    let request = QuantizeRequest::new(FLOAT8).layout(Some(Scheme::ModelOpt)).granularity(granularity);
+    let request = QuantizeRequest::new(FLOAT8.by(granularity)).layout(Some(Scheme::ModelOpt));
     quantize_file(folder.path("in"), folder.path("out"), &request).expect("quantized");
     let (got, config) = (all(&folder.path("out")), json(&folder.path("out/config.json")));
     assert_eq!(got["a.q_proj.weight_scale"].1, [2, 1, 3, 1]);
@@ -268,23 +268,28 @@ fn what_no_loader_reads_is_refused() {
             FLOAT8,
             Some(Granularity::Tensor),
             None,
-            "modelopt does not hold float8e4m3fn: with scales by tensor \
-         its loaders want scales of activations, which take data (want scales by axis)",
+            "modelopt does not hold float8e4m3fn: loaders of its float8e4m3fn/tensor want scales of activations, \
+             which take data (want float8e4m3fn/row)",
         ),
-        (modelopt, FLOAT8, None, none, "with scales by axis its loaders have activations dynamic, not none"),
-        (Scheme::DeepSeek, FLOAT8, None, none, "its loaders have activations dynamic, not none"),
-        (ct, NVFP4, None, dynamic, "with scales by block=16 its loaders have activations none or static, not dynamic"),
+        (modelopt, FLOAT8, None, none, "loaders of its float8e4m3fn/row have activations dynamic, not none"),
+        (
+            Scheme::DeepSeek,
+            FLOAT8,
+            None,
+            none,
+            "loaders of its float8e4m3fn/128x128 have activations dynamic, not none",
+        ),
+        (ct, NVFP4, None, dynamic, "loaders of its nvfp4/16 have activations none or static, not dynamic"),
         (
             ct,
             INT8,
             block(32),
             dynamic,
-            "with scales by block=32 its loaders have activations none, not dynamic (want \
-         scales by axis, tensor)",
+            "loaders of its int8/32 have activations none, not dynamic (want int8/row or int8/tensor)",
         ),
-        (Scheme::Fbgemm, FLOAT8, Some(Granularity::Tensor), None, "the layout has no scales by tensor"),
+        (Scheme::Fbgemm, FLOAT8, Some(Granularity::Tensor), None, "the layout has no float8e4m3fn/tensor"),
     ] {
-        let request = QuantizeRequest::new(to).layout(Some(layout)).granularity(granularity).activations(activations);
+        let request = QuantizeRequest::new(to.by(granularity)).layout(Some(layout)).activations(activations);
         let error = quantize_file(folder.path("in"), folder.path("out"), &request).expect_err(want).to_string();
         assert!(error.contains(want) && !folder.path("out").exists(), "{error}\nwant {want}");
     }
@@ -321,7 +326,7 @@ fn activations_are_dynamic_or_kept() {
     {
         let [output, back, kept, want] =
             ["out", "back", "kept", "want"].map(|name| folder.path(&format!("{name}{index}")));
-        let request = QuantizeRequest::new(to).granularity(granularity).activations(activations);
+        let request = QuantizeRequest::new(to.by(granularity)).activations(activations);
         quantize_file(folder.path("in"), &output, &request).expect("quantized");
         let config = &json(&output.join("config.json"))["quantization_config"];
         let inputs = &config["config_groups"]["group_0"]["input_activations"];
@@ -434,7 +439,7 @@ fn a_single_file_tells_its_layout() {
     for (layout, name) in Scheme::ALL {
         for to in QuantizedFormat::all() {
             for granularity in [None, Some(Granularity::Block([32, 48])), Some(Granularity::Block([1, 16]))] {
-                let request = QuantizeRequest::new(to).layout(Some(*layout)).granularity(granularity);
+                let request = QuantizeRequest::new(to.by(granularity)).layout(Some(*layout));
                 let _ = fs::remove_file(path("out.safetensors"));
                 let Ok(_) = quantize_file(path("in.safetensors"), path("out.safetensors"), &request) else { continue };
                 let what = format!("{name} {to} {granularity:?}");

@@ -195,7 +195,7 @@ fn rules_for_scales_are_for_formats_that_have_them() {
             assert!(error.to_string().ends_with(&want) && !folder.path("out").exists(), "{error}");
         }
         let candidates = match to {
-            QuantizedFormat::Elements(data_type) => CandidateFormat::Elements(data_type, Granularity::Axis),
+            QuantizedFormat::Elements(data_type) => CandidateFormat::Elements(data_type, Granularity::Row),
             _ => CandidateFormat::Block(BlockFormat::NvFp4),
         };
         let to_report = ReportRequest::default().to(vec![candidates]).rule(Some(ScaleRule::Even));
@@ -203,7 +203,7 @@ fn rules_for_scales_are_for_formats_that_have_them() {
         assert!(error.ends_with(&want), "{error}");
         // One of several formats has such scales.
         let mixed = "re:up_proj=mxfp4".parse().expect("a rule");
-        let selection = Selection { rules: vec![mixed], ..Selection::new(to) };
+        let selection = Selection { rules: vec![mixed], ..Selection::new(to.into()) };
         quantize_file(folder.path("in"), folder.path("out"), &request.selection(selection)).expect("quantized");
         fs::remove_dir_all(folder.path("out")).expect("removed");
     }
@@ -228,10 +228,10 @@ fn transcoding_counts_each_byte_of_the_input_once() {
         let folder = Folder::new("{}", &[values("model.layers.0.mlp.up_proj.weight", &[32, 128])]);
         let granularity = match (to, next) {
             (_, Scheme::ComfyUi) => Some(Granularity::Tensor),
-            (QuantizedFormat::Elements(DataType::Int8), _) => Some(Granularity::Axis),
+            (QuantizedFormat::Elements(DataType::Int8), _) => Some(Granularity::Row),
             _ => None,
         };
-        let request = QuantizeRequest::new(to).layout(Some(layout)).granularity(granularity);
+        let request = QuantizeRequest::new(to.by(granularity)).layout(Some(layout));
         quantize_file(folder.path("in"), folder.path("middle"), &request).expect("quantized");
         let request = TranscodeRequest::new(next).to(format);
         let done = transcode_file(folder.path("middle"), folder.path("out"), &request).expect("transcoded");

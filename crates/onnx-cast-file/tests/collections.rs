@@ -9,8 +9,8 @@ use onnx_cast::{BlockFormat, DataType};
 use onnx_cast_file::{
     BitCastRequest, CandidateFormat, CastRequest, DequantizeRequest, DiffRequest, Difference, FileError,
     InspectRequest, Loss, Pattern, QuantizeRequest, QuantizedFormat, ReportRequest, Rule, RunOptions, Scheme,
-    Selection, TranscodeRequest, Watch, bit_cast_file, cast_file, dequantize_file, diff, inspect, quantize_file,
-    report, transcode_file,
+    Selection, TranscodeRequest, Watch, WeightFormat, bit_cast_file, cast_file, dequantize_file, diff, inspect,
+    quantize_file, report, transcode_file,
 };
 use safetensors::Dtype;
 use safetensors::tensor::TensorView;
@@ -262,7 +262,7 @@ fn a_pattern_that_names_a_folder_quantizes_it() {
     let place = pipeline();
     let include = patterns(&["transformer/*"]);
     let to = QuantizedFormat::Block(BlockFormat::MxFp4);
-    let request = QuantizeRequest::default().selection(Selection { include, ..Selection::new(to) });
+    let request = QuantizeRequest::default().selection(Selection { include, ..Selection::new(to.into()) });
     quantize_file(place.input(), place.output(), &request).expect("quantized");
     let quantized = inspect(place.output(), &InspectRequest::default()).expect("listed").quantized.expect("weights");
     let names: Vec<&str> = quantized.weights.iter().map(|weight| &*weight.name).collect();
@@ -337,7 +337,7 @@ fn inner_weights_of_sentence_transformers_are_read_too() {
     let view = TensorView::new(Dtype::F32, vec![64, 64], &bytes).expect("a tensor");
     safetensors::serialize_to_file([("blk.0.ffn_up.weight", view)], Some(names), &weights).expect("written");
     let gguf = place.input().with_extension("gguf");
-    let q8_0 = QuantizeRequest::new("q8_0".parse().expect("a format")).layout(Some(Scheme::Gguf));
+    let q8_0 = QuantizeRequest::new("q8_0".parse::<WeightFormat>().expect("a format")).layout(Some(Scheme::Gguf));
     let done = quantize_file(place.input(), &gguf, &q8_0).expect("quantized");
     assert!(done.left_out.contains(&("2_Dense".to_owned(), "a .gguf file holds one checkpoint".to_owned())));
     fs::remove_file(gguf).expect("removed");

@@ -7,8 +7,8 @@ mod folder;
 
 use onnx_cast::DataType;
 use onnx_cast_file::{
-    CastRequest, DiffRequest, FileError, InspectRequest, Loss, QuantizeRequest, RunOptions, Summary, cast_file, diff,
-    inspect, quantize_file,
+    CastRequest, DiffRequest, FileError, InspectRequest, Loss, QuantizeRequest, QuantizedFormat, RunOptions, Summary,
+    cast_file, diff, inspect, quantize_file,
 };
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -55,7 +55,7 @@ impl Place {
         let error = self.cast(within).expect_err("an error").to_string();
         assert_eq!(inspect(&path, &InspectRequest::default()).expect_err("an error").to_string(), error);
         assert_eq!(diff(&path, &path, &DiffRequest::default()).expect_err("an error").to_string(), error);
-        let quantize = QuantizeRequest::new("mxfp4".parse().expect("a format"));
+        let quantize = QuantizeRequest::new("mxfp4".parse::<QuantizedFormat>().expect("a format"));
         assert_eq!(quantize_file(&path, self.output(), &quantize).expect_err("an error").to_string(), error);
         assert!(!self.output().exists());
         error.replace(&format!("{}: ", path.display()), "").replace(&format!("{}/", self.0.path().display()), "")
@@ -285,7 +285,7 @@ fn nothing_is_written_into_the_root_of_a_cache() {
             let error = cast_file(&path, root.join(within), &request).expect_err("a cache").to_string();
             let want = "the folder of a cache of huggingface_hub, which is not to be changed (name another output)";
             assert!(error.ends_with(want), "{error}");
-            let quantize = QuantizeRequest::new("mxfp4".parse().expect("a format"));
+            let quantize = QuantizeRequest::new("mxfp4".parse::<QuantizedFormat>().expect("a format"));
             let error = quantize_file(&path, root.join(within), &quantize).expect_err("a cache").to_string();
             assert!(error.ends_with(want), "{error}");
         }

@@ -4,8 +4,8 @@
 use onnx_cast::{BlockFormat, DataType, Tensor};
 use onnx_cast_file::{
     CandidateFormat, DequantizeRequest, Format, GgufFormat, Granularity, InputFile, InspectRequest, Loss,
-    QuantizeRequest, QuantizedFormat, ReportRequest, RunOptions, Scheme, Summary, TranscodeRequest, dequantize_file,
-    inspect, quantize_file, read_tensors_from, report, transcode_file,
+    QuantizeRequest, QuantizedFormat, ReportRequest, RunOptions, Scheme, Summary, TranscodeRequest, WeightFormat,
+    dequantize_file, inspect, quantize_file, read_tensors_from, report, transcode_file,
 };
 use serde_json::{Value, json};
 use std::fs;
@@ -36,7 +36,7 @@ fn families() -> PathBuf {
 }
 
 fn request(to: &str) -> QuantizeRequest {
-    QuantizeRequest::new(to.parse().expect(to)).layout(Some(Scheme::Gguf))
+    QuantizeRequest::new(to.parse::<WeightFormat>().expect(to)).layout(Some(Scheme::Gguf))
 }
 
 fn q8_0() -> QuantizeRequest {
@@ -341,8 +341,9 @@ fn what_cannot_become_a_gguf_file_is_refused() {
     }
     let mut made = Made::good();
     made.config["model_type"] = json!("llama");
-    let by_tensor = q8_0().granularity(Some(Granularity::Tensor));
-    assert!(made.refused(&by_tensor).contains("its blocks are block=32"), "{}", made.refused(&by_tensor));
+    let format: QuantizedFormat = "q8_0".parse().expect("a format");
+    let by_tensor = QuantizeRequest::new(format.by(Some(Granularity::Tensor))).layout(Some(Scheme::Gguf));
+    assert!(made.refused(&by_tensor).contains("its blocks have 32 elements"), "{}", made.refused(&by_tensor));
     let other = q8_0().layout(Some(Scheme::ModelOpt));
     assert!(made.refused(&other).contains("the layout has no such weights"));
 }
@@ -362,7 +363,7 @@ fn only_quantize_writes_gguf_files_and_only_there() {
     assert!(error.ends_with("the layout gguf does not take .safetensors files (want .gguf)"), "{error}");
     // A format that only these files have tells the layout.
     let gguf = folder.path().join("out.gguf");
-    let to = QuantizeRequest::new("q4_0".parse().expect("a format"));
+    let to = QuantizeRequest::new("q4_0".parse::<WeightFormat>().expect("a format"));
     quantize_file(folder.path(), &gguf, &to).expect("quantized");
     let mxfp4 = folder.path().join("mxfp4.safetensors");
     let to = QuantizeRequest::new(QuantizedFormat::Block(BlockFormat::MxFp4));

@@ -139,7 +139,7 @@ fn quantizations() -> Vec<QuantizeRequest> {
     for (layout, _) in Scheme::ALL.iter().filter(|(layout, _)| *layout != Scheme::Gguf) {
         for to in QuantizedFormat::all() {
             for granularity in [None, Some(Granularity::Tensor), Some(Granularity::Block([16, 16]))] {
-                requests.push(QuantizeRequest::new(to).layout(Some(*layout)).granularity(granularity));
+                requests.push(QuantizeRequest::new(to.by(granularity)).layout(Some(*layout)));
             }
         }
     }
@@ -336,7 +336,8 @@ fn files_that_are_written_one_by_one_are_those_of_the_job() {
     fs::write(input.join("config.json"), "{\"model_type\": \"x\"}").expect("written");
     for to in ["nvfp4", "mxfp4", "float8e4m3fn"] {
         for granularity in [None, Some(Granularity::Tensor)] {
-            let request = QuantizeRequest::new(to.parse().expect("a format")).granularity(granularity);
+            let to: QuantizedFormat = to.parse().expect("a format");
+            let request = QuantizeRequest::new(to.by(granularity));
             let (whole, parts) = (at("whole"), at("parts"));
             if quantize_file(&input, &whole, &request).is_ok() {
                 file_by_file(&input, &parts, FileJob::Quantize(&request));

@@ -4,7 +4,7 @@
 use onnx_cast::{BlockFormat, DataType, Tensor};
 use onnx_cast_file::{
     Granularity, MadeTensors, NamedTensor, Pattern, QuantizeRequest, QuantizedFormat, Rule, Scheme, Selection,
-    TensorsInMemory, TranscodeRequest, quantize_tensors, transcode_tensors,
+    TensorsInMemory, TranscodeRequest, WeightFormat, quantize_tensors, transcode_tensors,
 };
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -51,8 +51,8 @@ fn kept(made: &MadeTensors, key: &str) -> Vec<String> {
 }
 
 fn rules(rules: &[&str], to: QuantizedFormat) -> QuantizeRequest {
-    let rules: Vec<Rule<QuantizedFormat>> = rules.iter().map(|rule| rule.parse().expect("a rule")).collect();
-    QuantizeRequest::new(to).selection(Selection { rules, ..Selection::new(to) })
+    let rules: Vec<Rule<WeightFormat>> = rules.iter().map(|rule| rule.parse().expect("a rule")).collect();
+    QuantizeRequest::default().selection(Selection { rules, ..Selection::new(to.into()) })
 }
 
 /// Whether compressed-tensors and vLLM (0.33: `_is_equal_or_regex_match`) find a module in a list.
@@ -181,7 +181,7 @@ fn matrices_of_other_types_and_without_elements_are_kept() {
             vec![tensor(&first, doubles.clone()), tensor(&second, floats.clone()), tensor(&third, empty.clone())];
         TensorsInMemory::new(tensors, None).expect("tensors")
     };
-    for request in [QuantizeRequest::new(MXFP4), QuantizeRequest::new(FP8).granularity(Some(Granularity::Tensor))] {
+    for request in [QuantizeRequest::new(MXFP4), QuantizeRequest::new(FP8.by(Some(Granularity::Tensor)))] {
         let made = quantize_tensors(given(), &request).expect("quantized");
         assert_eq!(names(&made), [&*second]);
         let reasons = reasons(&made);
@@ -266,7 +266,7 @@ fn joined_matrices_share_the_scale_of_a_tensor() {
         (FP8, Scheme::Quark, tensor, "weight_scale"),
         (FP8, Scheme::ComfyUi, tensor, "scale_weight"),
     ] {
-        let request = QuantizeRequest::new(to).layout(Some(layout)).granularity(granularity);
+        let request = QuantizeRequest::new(to.by(granularity)).layout(Some(layout));
         let made = quantize_tensors(filled(&list, &json!({})), &request).expect("quantized");
         let scale = |module: &str| {
             let want = format!("model.layers.0.{module}.{ending}");

@@ -4,7 +4,8 @@
 use onnx_cast::{BlockFormat, Cast, CastOptions, DataType, ScaleRule};
 use onnx_cast_file::{
     Activations, DequantizeRequest, Format, Granularity, InputFile, NamedTensor, QuantizeRequest, QuantizedFormat,
-    Rule, Scheme, Selection, TranscodeRequest, dequantize_file, quantize_file, read_tensors_from, transcode_file,
+    Rule, Scheme, Selection, TranscodeRequest, WeightFormat, dequantize_file, quantize_file, read_tensors_from,
+    transcode_file,
 };
 use std::collections::BTreeMap;
 use std::fs;
@@ -140,7 +141,7 @@ fn quantized_weights_are_those_of_the_owner() {
     let mut wrong = Vec::new();
     for (name, to, layout, granularity, rule) in cases {
         let (input, output) = (original(name, folder.path()), folder.path().join(name));
-        let request = QuantizeRequest::new(to).layout(Some(layout)).granularity(granularity).rule(rule);
+        let request = QuantizeRequest::new(to.by(granularity)).layout(Some(layout)).rule(rule);
         quantize_file(&input, &output, &request).unwrap_or_else(|error| panic!("{name}: {error}"));
         let mut owners = weights_of(&checkpoint(name));
         owners.retain(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("model")));
@@ -185,9 +186,9 @@ fn what_is_quantized_is_read_back() {
     let mut count = 0;
     for (layout, layout_name) in Scheme::ALL {
         for to in QuantizedFormat::all() {
-            for granularity in [None, Some(Granularity::Block([16, 8])), Some(Granularity::Axis)] {
+            for granularity in [None, Some(Granularity::Block([16, 8])), Some(Granularity::Row)] {
                 let output = folder.path().join(format!("{layout_name}-{to}-{count}"));
-                let request = QuantizeRequest::new(to).layout(Some(*layout)).granularity(granularity);
+                let request = QuantizeRequest::new(to.by(granularity)).layout(Some(*layout));
                 let Ok(done) = quantize_file(&input, &output, &request) else {
                     assert!(!output.exists(), "{layout_name} {to}: a part of an output");
                     continue;
@@ -241,8 +242,8 @@ fn experts_are_quantized_as_gpt_oss_has_them() {
     for (name, want) in &want {
         assert!(got[name].tensor == want.tensor, "{name}");
     }
-    let rule: Rule<QuantizedFormat> = "*.router.weight=mxfp4".parse().expect("a rule");
-    let selection = Selection { rules: vec![rule], ..Selection::new(mxfp4) };
+    let rule: Rule<WeightFormat> = "*.router.weight=mxfp4".parse().expect("a rule");
+    let selection = Selection { rules: vec![rule], ..Selection::new(mxfp4.into()) };
     let error = quantize_file(&plain, folder.path().join("no"), &request.selection(selection));
     let said = error.expect_err("a matrix").to_string();
     assert!(said.contains("router.weight") && said.contains("want the matrices of all experts"), "{said}");
@@ -406,7 +407,12 @@ fn what_no_layout_has_is_not_transcoded() {
         ("ct-mxfp4", Scheme::ModelOpt, None, "modelopt does not hold mxfp4: vLLM and SGLang refuse it"),
         ("deepseek", Scheme::ModelOpt, None, "columns in blocks of 128 for float8e4m3fn"),
         ("modelopt-fp8", Scheme::Quark, None, "k_scale`: quark has no place for it"),
-        ("modelopt-fp8", Scheme::DeepSeek, None, "its loaders have activations dynamic, not static"),
+        (
+            "modelopt-fp8",
+            Scheme::DeepSeek,
+            None,
+            "loaders of its float8e4m3fn/128x128 have activations dynamic, not static",
+        ),
         ("ct-int4-g-idx", Scheme::Plain, None, "weight_g_idx"),
         ("ct-mxfp4", Scheme::Quark, Some(nvfp4), "quark does not hold nvfp4"),
         ("gptq", Scheme::CompressedTensors, None, "of a layout that is only read"),
@@ -508,9 +514,10 @@ fn check_experts([count, rows, columns]: [usize; 3]) {
         (Scheme::DeepSeek, fp8, Some(Granularity::Block([32, 32])), ["_scale_inv", "weight_scale_inv"], false),
     ] {
         let what = layout.name();
-        let rule: Rule<QuantizedFormat> = format!("*={}", to.name()).parse().expect("a rule");
+        let to = to.by(granularity);
+        let rule: Rule<WeightFormat> = format!("*={to}").parse().expect("a rule");
         let selection = Selection { rules: vec![rule], ..Selection::new(to) };
-        let request = QuantizeRequest::new(to).selection(selection).layout(Some(layout)).granularity(granularity);
+        let request = QuantizeRequest::default().selection(selection).layout(Some(layout));
         let (got, back) = run(&experts, &request);
         let (want, want_back) = run(if is_turned { &matrices } else { &as_stored }, &request);
         let joined = |tensors: &BTreeMap<String, NamedTensor>, part: &str| {
@@ -521,12 +528,12 @@ fn check_experts([count, rows, columns]: [usize; 3]) {
             if is_turned { exchanged(&bytes, [count, rows, across], size) } else { bytes }
         };
         assert!(bytes(&got, name) == turn(joined(&want, "weight"), columns, 1), "{what}: elements");
-        let size = if to == nvfp4 { 1 } else { 4 };
+        let size = if to.format == nvfp4 { 1 } else { 4 };
         let want_scales = turn(joined(&want, scales[1]), columns, size);
         assert!(bytes(&got, &format!("{name}{}", scales[0])) == want_scales, "{what}: scales");
         assert_eq!(back[name].tensor.shape(), [count, rows, columns], "{what}");
         assert!(bytes(&back, name) == turn(joined(&want_back, "weight"), columns, 2), "{what}: read back");
-        if to == nvfp4 {
+        if to.format == nvfp4 {
             let global = bytes(&got, &format!("{name}_weight_scale_2"));
             assert_eq!(global, bytes(&want, "0.q_proj.weight_scale_2"), "{what}: the global scale");
         }

@@ -75,19 +75,19 @@ const CASES: &[(Scheme, &str, Option<Granularity>, usize)] = &[
     (Scheme::Plain, "mxfp4", None, 32),
     (Scheme::Plain, "mxint8", None, 32),
     (Scheme::Plain, "nvfp4", None, 16),
-    (Scheme::Plain, "int8", Some(Granularity::Axis), 1),
+    (Scheme::Plain, "int8", Some(Granularity::Row), 1),
     (Scheme::Plain, "int8", Some(Granularity::Tensor), 1),
     (Scheme::Plain, "int8", Some(Granularity::Block([1, 48])), 48),
-    (Scheme::Plain, "float8e4m3fn", Some(Granularity::Axis), 1),
+    (Scheme::Plain, "float8e4m3fn", Some(Granularity::Row), 1),
     (Scheme::Plain, "float8e5m2", Some(BLOCK_128), 128),
     (Scheme::CompressedTensors, "nvfp4", None, 16),
     (Scheme::CompressedTensors, "mxfp4", None, 32),
-    (Scheme::CompressedTensors, "float8e4m3fn", Some(Granularity::Axis), 1),
+    (Scheme::CompressedTensors, "float8e4m3fn", Some(Granularity::Row), 1),
     (Scheme::CompressedTensors, "float8e4m3fn", Some(Granularity::Tensor), 1),
     (Scheme::CompressedTensors, "float8e4m3fn", Some(TILE), 1),
-    (Scheme::CompressedTensors, "int8", Some(Granularity::Axis), 4),
+    (Scheme::CompressedTensors, "int8", Some(Granularity::Row), 4),
     (Scheme::CompressedTensors, "int8", Some(BLOCK_128), 128),
-    (Scheme::CompressedTensors, "int4", Some(Granularity::Axis), 8),
+    (Scheme::CompressedTensors, "int4", Some(Granularity::Row), 8),
     (Scheme::CompressedTensors, "int4", Some(Granularity::Tensor), 8),
     (Scheme::CompressedTensors, "int4", Some(Granularity::Block([1, 32])), 32),
     (Scheme::DeepSeek, "float8e4m3fn", Some(TILE), 1),
@@ -95,7 +95,7 @@ const CASES: &[(Scheme, &str, Option<Granularity>, usize)] = &[
     (Scheme::ModelOpt, "nvfp4", None, 16),
     (Scheme::ModelOpt, "mxfp8", None, 32),
     (Scheme::Quark, "float8e4m3fn", Some(Granularity::Tensor), 1),
-    (Scheme::ModelOpt, "float8e4m3fn", Some(Granularity::Axis), 1),
+    (Scheme::ModelOpt, "float8e4m3fn", Some(Granularity::Row), 1),
     (Scheme::Fbgemm, "float8e4m3fn", None, 1),
     (Scheme::Quark, "mxfp4", None, 32),
     (Scheme::ComfyUi, "float8e4m3fn", None, 1),
@@ -138,7 +138,7 @@ fn naively(
     }
     let block = match granularity {
         Granularity::Tensor => [rows, columns],
-        Granularity::Axis => [1, columns],
+        Granularity::Row => [1, columns],
         Granularity::Block(block) => block,
         other => panic!("{other}"),
     };
@@ -189,17 +189,15 @@ fn quantized_weights_are_those_of_a_naive_implementation() {
         let other = Tensor::from_slice(vec![3], &[1u8, 2, 3]).expect("a tensor");
         let bytes = safetensors::write(None, &[("a.steps", other.view()), ("m.weight", tensor.view())]);
         fs::write(&input, bytes.expect("bytes")).expect("a file");
-        let how = QuantizeRequest::new(to)
-            .layout(Some(layout))
-            .granularity(granularity)
-            .run(RunOptions::new().threads(Some(threads)));
+        let how =
+            QuantizeRequest::new(to.by(granularity)).layout(Some(layout)).run(RunOptions::new().threads(Some(threads)));
         quantize_file(&input, &output, &how).unwrap_or_else(|error| panic!("{what}: {error}"));
         let file = InputFile::open(&output).expect("a file");
         let made = read_tensors_from(file, Format::Safetensors, None).expect("tensors");
         let made: HashMap<String, Tensor> = made.into_iter().map(|one| (one.name, one.tensor)).collect();
         let known = granularity.unwrap_or(match layout {
             Scheme::ComfyUi => Granularity::Tensor,
-            _ => Granularity::Axis,
+            _ => Granularity::Row,
         });
         for (name, want) in naively(layout, to, known, &x, shape) {
             let got = made.get(name).and_then(Tensor::bytes).unwrap_or_else(|| panic!("{what}: no {name}"));

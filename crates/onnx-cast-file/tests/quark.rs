@@ -6,7 +6,7 @@
 mod families;
 
 use families::{families, quantized};
-use onnx_cast_file::{Granularity, QuantizeRequest, Scheme, quantize_file};
+use onnx_cast_file::{QuantizeRequest, Scheme, WeightFormat, quantize_file};
 use regex::Regex;
 use safetensors::Dtype;
 use safetensors::tensor::TensorView;
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use std::fs;
 
 /// The settings of all layers.
-fn settings(to: &str, granularity: Option<Granularity>) -> Value {
+fn settings(to: &str) -> Value {
     let folder = tempfile::tempdir().expect("a folder");
     let (plain, out) = (folder.path().join("plain"), folder.path().join("out"));
     fs::create_dir(&plain).expect("a folder");
@@ -23,8 +23,8 @@ fn settings(to: &str, granularity: Option<Granularity>) -> Value {
     let view = TensorView::new(Dtype::F32, vec![64, 64], &bytes).expect("a tensor");
     let file = safetensors::serialize([("model.layers.0.mlp.up_proj.weight", view)], None).expect("bytes");
     fs::write(plain.join("model.safetensors"), file).expect("a file");
-    let request = QuantizeRequest::new(to.parse().expect("a format"));
-    quantize_file(&plain, &out, &request.layout(Some(Scheme::Quark)).granularity(granularity)).expect("a checkpoint");
+    let request = QuantizeRequest::new(to.parse::<WeightFormat>().expect("a format"));
+    quantize_file(&plain, &out, &request.layout(Some(Scheme::Quark))).expect("a checkpoint");
     let config = fs::read(out.join("config.json")).expect("a file");
     let config: Value = serde_json::from_slice(&config).expect("JSON");
     config["quantization_config"]["global_quant_config"].clone()
@@ -32,8 +32,8 @@ fn settings(to: &str, granularity: Option<Granularity>) -> Value {
 
 #[test]
 fn every_key_that_its_package_reads_is_written() {
-    let settings = |to: &str, granularity| {
-        let found = settings(to, granularity);
+    let settings = |to: &str| {
+        let found = settings(to);
         for key in ["bias", "input_tensors", "output_tensors", "weight"] {
             assert!(found.get(key).is_some(), "{to}: {key}");
         }
@@ -49,10 +49,10 @@ fn every_key_that_its_package_reads_is_written() {
     let observers =
         |found: &Value| [found["weight"]["observer_cls"].clone(), found["input_tensors"]["observer_cls"].clone()];
     let rows = "PerChannelMinMaxObserver";
-    assert_eq!(observers(&settings("float8e4m3fn", Some(Granularity::Axis))), [json!(rows), json!(rows)]);
-    let one = settings("float8e4m3fn", None);
+    assert_eq!(observers(&settings("float8e4m3fn/row")), [json!(rows), json!(rows)]);
+    let one = settings("float8e4m3fn");
     assert_eq!(observers(&one), [json!("PerTensorMinMaxObserver"), json!(rows)]);
-    let blocks = settings("mxfp4", None);
+    let blocks = settings("mxfp4");
     assert_eq!(observers(&blocks), [json!("PerBlockMXObserver"), json!(null)]);
     assert_eq!((&blocks["weight"]["group_size"], &blocks["input_tensors"]), (&json!(32), &json!(null)));
 }

@@ -2,8 +2,8 @@
 
 use onnx_cast::{DataType, Tensor};
 use onnx_cast_file::{
-    CastRequest, DequantizeRequest, FileError, QuantizeRequest, RunOptions, Watch, cast_file, dequantize_file, inspect,
-    quantize_file, safetensors,
+    CastRequest, DequantizeRequest, FileError, QuantizeRequest, QuantizedFormat, RunOptions, Watch, cast_file,
+    dequantize_file, inspect, quantize_file, safetensors,
 };
 use std::fs;
 use std::ops::ControlFlow;
@@ -79,7 +79,8 @@ fn an_interrupted_run_that_quantizes_leaves_no_index() {
     let [input, output, plain] = ["in", "out", "plain"].map(|name| root.path().join(name));
     checkpoint(&input);
     let quantize = |format: &str, watch| {
-        let request = QuantizeRequest::new(format.parse().expect("a format")).run(RunOptions::new().watch(watch));
+        let request = QuantizeRequest::new(format.parse::<QuantizedFormat>().expect("a format"))
+            .run(RunOptions::new().watch(watch));
         quantize_file(&input, &output, &request)
     };
     quantize("int8", None).expect("quantized");

@@ -77,7 +77,7 @@ fn oracle(values: &[f32], columns: usize, to: CandidateFormat) -> (Vec<f32>, Vec
         CandidateFormat::Elements(element, granularity) => {
             let block = match granularity {
                 Granularity::Tensor => [values.len(), columns],
-                Granularity::Axis => [1, columns],
+                Granularity::Row => [1, columns],
                 Granularity::Block(block) => block,
                 other => panic!("{other}"),
             };
@@ -178,10 +178,10 @@ const ALL: &[&str] = &[
     "mxint8",
     "nvfp4",
     "int4/32",
-    "int8/axis",
+    "int8/row",
     "int8/tensor",
     "float8e4m3fn/tensor",
-    "float8e4m3fn/axis",
+    "float8e4m3fn/row",
     "float8e4m3fn/16x24",
     "float8e5m2/128x128",
     "int8/7",
@@ -239,12 +239,12 @@ fn figures_are_those_of_quantizing_and_dequantizing() {
     let cases = [
         ("mxfp4", None, Scheme::Plain),
         ("nvfp4", None, Scheme::ModelOpt),
-        ("float8e4m3fn/axis", Some(Granularity::Axis), Scheme::Plain),
+        ("float8e4m3fn/row", Some(Granularity::Row), Scheme::Plain),
         ("float8e4m3fn/tensor", Some(Granularity::Tensor), Scheme::ComfyUi),
         ("int8/tensor", Some(Granularity::Tensor), Scheme::Plain),
         ("float8e4m3fn/128x128", Some(Granularity::Block([128, 128])), Scheme::DeepSeek),
     ];
-    let names: Vec<&str> = cases.iter().map(|(name, ..)| *name).chain(["int4/axis", "mxint8"]).collect();
+    let names: Vec<&str> = cases.iter().map(|(name, ..)| *name).chain(["int4/row", "mxint8"]).collect();
     for from in [DataType::Float, DataType::BFloat16] {
         let cast = |tensor: &Tensor, to| {
             let plan = Cast::new(to, &CastOptions::default()).and_then(|cast| cast.plan(tensor.data_type()));
@@ -267,7 +267,7 @@ fn figures_are_those_of_quantizing_and_dequantizing() {
         let source = source.to_vec::<f32>().expect("floats");
         for (candidate, (name, granularity, layout)) in found.tensors[0].candidates.iter().zip(cases) {
             let format: QuantizedFormat = name.split('/').next().unwrap_or(name).parse().expect("a format");
-            let how = QuantizeRequest::new(format).layout(Some(layout)).granularity(granularity);
+            let how = QuantizeRequest::new(format.by(granularity)).layout(Some(layout));
             for made in [&quantized, &plain] {
                 drop(fs::remove_dir_all(made));
             }
@@ -289,7 +289,7 @@ fn figures_are_those_of_quantizing_and_dequantizing() {
 
 #[test]
 fn tensors_without_scales_and_empty_ones() {
-    let names = ["mxfp4", "nvfp4", "float8e4m3fn/tensor", "int4/axis", "float8e4m3fn/128x128", "float16"];
+    let names = ["mxfp4", "nvfp4", "float8e4m3fn/tensor", "int4/row", "float8e4m3fn/128x128", "float16"];
     let integers = TensorView::from_slice(&[2], &[1i64, 2]).expect("a tensor");
     let doubles = TensorView::from_slice(&[2], &[1.5f64, 2.5]).expect("a tensor");
     let scalar = TensorView::from_slice(&[], &[1.25f32]).expect("a tensor");

@@ -23,7 +23,7 @@ pub(crate) use matmul_nbits::MICROSOFT;
 use matmul_nbits::Products;
 use onnx_cast::DataType;
 use onnx_cast_file::engine::named;
-use onnx_cast_file::{ModelForm, ModelOptions, QuantizeRequest, QuantizedFormat, Summary, TensorSummary};
+use onnx_cast_file::{ModelForm, ModelOptions, QuantizeRequest, QuantizedFormat, Summary, TensorSummary, WeightFormat};
 use readings::{Axes, Calls, Found, site};
 use std::collections::HashMap;
 use std::path::Path;
@@ -42,7 +42,7 @@ pub(crate) fn quantize_weights(
 /// A weight that is to be quantized.
 struct ChosenWeight<'a> {
     constant: Constant<'a>,
-    to: QuantizedFormat,
+    to: WeightFormat,
     axes: Axes,
     /// Its place among the main graph and the functions.
     body: usize,
@@ -83,7 +83,7 @@ fn edits<'a>(
     let mut names = document.names();
     let mut needed = (0, 0);
     let last = Arc::default();
-    let formats: Vec<QuantizedFormat> = chosen.iter().map(|one| one.to).collect();
+    let formats: Vec<QuantizedFormat> = chosen.iter().map(|one| one.to.format).collect();
     let mut products = products.into_iter();
     for one in chosen {
         let row = one.row;

@@ -75,7 +75,7 @@ fn losses_fail_with_nothing_written() {
         other => panic!("{want}: {other:?}"),
     };
     for dry_run in [true, false] {
-        let request = QuantizeRequest::new("int8".parse().expect("a format"));
+        let request = QuantizeRequest::new("int8".parse::<QuantizedFormat>().expect("a format"));
         failed(
             quantize(
                 &input,
@@ -88,7 +88,7 @@ fn losses_fail_with_nothing_written() {
             CastRequest::new(DataType::Float16).run(RunOptions::new().dry_run(dry_run).fail_on(vec![Loss::Overflow]));
         failed(cast(&input, &output, &request), Loss::Overflow);
     }
-    let request = QuantizeRequest::new("int8".parse().expect("a format"));
+    let request = QuantizeRequest::new("int8".parse::<QuantizedFormat>().expect("a format"));
     quantize(&input, &output, &request.run(RunOptions::new().fail_on(vec![Loss::Overflow]))).expect("no overflow");
 }
 
@@ -147,7 +147,7 @@ fn weights_that_are_passed_over_are_named() {
         let bytes = Message::new().int(1, 10).message(7, graph).message(8, Message::new().int(2, 21)).into_bytes();
         fs::write(&input, bytes).expect("a file");
     };
-    let request = QuantizeRequest::new("int8".parse().expect("a format"));
+    let request = QuantizeRequest::new("int8".parse::<QuantizedFormat>().expect("a format"));
     let want = [
         ("constant", "Reshape is between it and MatMul"),
         ("squeezed", "Squeeze is between it and MatMul"),

@@ -1,7 +1,7 @@
 //! Are models evaluated, and the others refused by name?
 
 use onnx_cast::{DataType, Tensor, TensorData};
-use onnx_cast_file::{DiffRequest, InspectRequest, NamedTensor, QuantizeRequest, RunOptions};
+use onnx_cast_file::{DiffRequest, InspectRequest, NamedTensor, QuantizeRequest, RunOptions, WeightFormat};
 use onnx_cast_model::{
     ConvertRequest, FoldOutcome, FoldRequest, Model, ModelBytes, ModelSource, RecordRequest, UpgradeRequest, convert,
     diff_of, fold, fold_of, inspect, inspect_of, quantize, record, upgrade, upgrade_of,
@@ -293,7 +293,7 @@ fn models_of_operators_that_onnx_does_not_have() {
         assert_eq!(converted.nodes.iter().filter(|node| node.low).count(), low, "{name}");
         let recorded = record(path("in.onnx"), path("recorded.onnx"), &RecordRequest::default()).expect(name);
         assert_eq!(recorded.values.len(), computed, "{name}");
-        let mut request = QuantizeRequest::new("int4".parse().expect("a format"));
+        let mut request = QuantizeRequest::new("int4".parse::<WeightFormat>().expect("a format"));
         request.model.raise_opset = true;
         match quantize(path("in.onnx"), path("int4.onnx"), &request) {
             Ok(summary) => assert_eq!(summary.tensors.iter().filter(|row| row.cast).count(), weights),

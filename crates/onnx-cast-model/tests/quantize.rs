@@ -2,7 +2,7 @@
 
 use onnx_cast::{DataType, LinearScale, Tensor, TensorView};
 use onnx_cast_file::engine::wire::{FieldValue, all_bytes, last};
-use onnx_cast_file::{Granularity, ModelForm, QuantizeRequest, RunOptions, Summary};
+use onnx_cast_file::{ModelForm, QuantizeRequest, RunOptions, Summary, WeightFormat};
 use onnx_cast_model::{dequantize, quantize};
 use std::collections::HashMap;
 use std::fs;
@@ -29,7 +29,7 @@ fn written(folder: &Path, nodes: Vec<Message>, weights: &[(&str, &[usize], &[f32
 }
 
 fn quantized(folder: &Path, to: &str, change: impl Fn(QuantizeRequest) -> QuantizeRequest) -> Summary {
-    let request = change(QuantizeRequest::new(to.parse().expect(to)));
+    let request = change(QuantizeRequest::new(to.parse::<WeightFormat>().expect(to)));
     quantize(folder.join("in.onnx"), folder.join(OUTPUT), &request).unwrap_or_else(|error| panic!("{to}: {error}"))
 }
 
@@ -81,10 +81,8 @@ fn blocks_of_any_shape_are_those_of_the_library() {
         let x = values(shape[0] * shape[1]);
         written(folder.path(), vec![node("MatMul", &["x", "w"], "y", vec![])], &[("w", &shape, &x)]);
         for threads in [1, 3] {
-            quantized(folder.path(), to, |request| {
-                let run = RunOptions::new().threads(Some(threads));
-                request.granularity(Some(Granularity::Block([1, block]))).run(run)
-            });
+            let format = format!("{to}/{block}");
+            quantized(folder.path(), &format, |request| request.run(RunOptions::new().threads(Some(threads))));
             let got = initializers(&folder.path().join(OUTPUT));
             let data_type = if to == "int4" { DataType::Int4 } else { DataType::Int8 };
             let [elements, scales] = found(data_type, &shape, &x, 0, block);
@@ -151,9 +149,9 @@ fn products_are_those_of_onnxruntimes_quantizer() {
     let x: Vec<f32> = (0..36).map(|i| ((i * 37 + 11) % 101) as f32 / 8.0 - 6.0).collect();
     written(folder.path(), vec![node("MatMul", &["x", "w"], "y", vec![])], &[("w", &[18, 2], &x)]);
     for (to, zero_points, elements, scales, zeros) in EXPECTED {
-        quantized(folder.path(), to, |request| {
+        quantized(folder.path(), &format!("{to}/16"), |request| {
             let selection = onnx_cast_file::Selection { min_size: Some(1), ..request.selection.clone() };
-            let request = request.selection(selection).granularity(Some(Granularity::Block([1, 16])));
+            let request = request.selection(selection);
             request.form(ModelForm::MatMulNBits).zero_points(*zero_points)
         });
         let got = initializers(&folder.path().join(OUTPUT));
@@ -233,21 +231,20 @@ fn what_is_no_product_is_kept() {
     let want = ["g", "shared"].map(|name| (name.to_owned(), reason.to_owned()));
     assert_eq!(done.passed_over, want);
     let refused = |change: &dyn Fn(QuantizeRequest) -> QuantizeRequest, to: &str| {
-        let request = change(QuantizeRequest::new(to.parse().expect(to)));
+        let request = change(QuantizeRequest::new(to.parse::<WeightFormat>().expect(to)));
         quantize(folder.path().join("in.onnx"), folder.path().join("no.onnx"), &request).expect_err(to).to_string()
     };
-    for (to, granularity, want) in [
-        ("mxfp4", None, "MatMulNBits has no mxfp4 (want int4 or int8)"),
-        ("int4", Some(Granularity::Axis), "MatMulNBits has no scales by axis (want block=16, 32, 64, 128 or 256)"),
-        ("int4", Some(Granularity::Block([1, 48])), "MatMulNBits has no scales by block=48"),
+    for (to, want) in [
+        ("mxfp4", "MatMulNBits has no mxfp4 (want int4 or int8)"),
+        ("int4/row", "MatMulNBits has no int4/row (want int4/16, 32, 64, 128 or 256)"),
+        ("int4/48", "MatMulNBits has no int4/48"),
     ] {
-        let said = refused(&|request| nbits(request.granularity(granularity)), to);
+        let said = refused(&nbits, to);
         assert!(said.contains(want), "{said}");
     }
     let said = refused(&|request| request.zero_points(true), "int4");
     assert!(said.contains("zero_points"), "{said}");
-    let tiles = |request: QuantizeRequest| request.granularity(Some(Granularity::Block([8, 8])));
-    let said = refused(&tiles, "int8");
-    assert!(said.contains("DequantizeLinear has no scales by block=8x8"), "{said}");
+    let said = refused(&|request| request, "int8/8x8");
+    assert!(said.contains("DequantizeLinear has no int8/8x8 (want int8/tensor, int8/row or"), "{said}");
     assert!(!folder.path().join("no.onnx").exists());
 }

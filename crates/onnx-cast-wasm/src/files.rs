@@ -3,8 +3,8 @@
 use crate::fields::Fields;
 use crate::{Failure, Result};
 use onnx_cast_file::{
-    CandidateFormat, CastRequest, InspectRequest, ModelOptions, QuantizeRequest, QuantizedFormat, RawInput,
-    ReportRequest, RunOptions, Scheme, Selection, Watch, Wording,
+    CandidateFormat, CastRequest, InspectRequest, ModelOptions, QuantizeRequest, RawInput, ReportRequest, RunOptions,
+    Scheme, Selection, Watch, WeightFormat, Wording,
 };
 use onnx_cast_report::{cast_json, info_json, json as report_json, page_data};
 use serde_json::{Value, json};
@@ -104,7 +104,7 @@ fn no_layout(name: &str) -> String {
 /// The weights of a checkpoint or of a model, quantized.
 pub(crate) fn quantize(fields: Fields<'_>) -> Result<Value> {
     let (input, output) = (fields.required("path")?, fields.required("output")?);
-    let to: QuantizedFormat = fields.parse("to")?.ok_or("`to` is not given")?;
+    let to: WeightFormat = fields.parse("to")?.ok_or("`to` is not given")?;
     let request = QuantizeRequest::new(to)
         .selection(Selection {
             include: fields.patterns("include")?,
@@ -112,7 +112,6 @@ pub(crate) fn quantize(fields: Fields<'_>) -> Result<Value> {
             ..Selection::new(to)
         })
         .layout(fields.text("layout")?.map(|name| Scheme::from_name(name).ok_or_else(|| no_layout(name))).transpose()?)
-        .granularity(fields.parse("granularity")?)
         .activations(fields.parse("activations")?)
         .rule(fields.parse("rule")?)
         .form(fields.parse("form")?.unwrap_or_default())

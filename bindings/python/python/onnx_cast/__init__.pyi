@@ -217,7 +217,6 @@ class _DequantizeFile(TypedDict, total=False):
 
 class _QuantizeFile(TypedDict, total=False):
     layout: Layout | None
-    scale: str | None
     activations: Activations | None
     scale_rule: ScaleRule | None
     include: Iterable[str]

@@ -36,7 +36,6 @@ def dequantizing(
 def quantizing(
     to: Any,
     layout: Layout | None,
-    scale: str | None,
     activations: Activations | None,
     scale_rule: ScaleRule | None,
     include: Iterable[str],
@@ -54,7 +53,6 @@ def quantizing(
         "rules_file": _models.decoded(rules_file),
         "min_elements": files.count("min_elements", min_elements),
         "layout": layout,
-        "scale": scale,
         "activations": activations,
         "scale_rule": scale_rule,
     }
@@ -134,7 +132,6 @@ def quantize_file(
     to: To | None = None,
     *,
     layout: Layout | None = None,
-    scale: str | None = None,
     activations: Activations | None = None,
     scale_rule: ScaleRule | None = None,
     include: Iterable[str] = (),
@@ -163,8 +160,9 @@ def quantize_file(
     ``to`` is the format: ``"mxfp4"``, ``"mxfp6e2m3"``, ``"mxfp6e3m2"``, ``"mxfp8"``, ``"mxfp8e5m2"``, ``"mxint8"``,
     ``"nvfp4"``, ``"float8e4m3fn"``, ``"float8e5m2"``, ``"int8"`` or ``"int4"``. Matrices of Linear layers are quantized;
     embeddings, norms, routers and output layers only where ``rules``, a mapping from patterns to formats or to ``None``,
-    name them. ``scale`` says what has a scale, of float8 and integers: ``"tensor"``, ``"axis"``, ``"block=32"`` or
-    ``"block=128x128"``; ``scale_rule`` how scales of MX are found: ``"floor"``, ``"rceil"``, ``"ceil"`` or ``"even"``.
+    name them. Behind a slash may stand what has a scale, of float8 and integers: ``"int4/32"``, a block of a row,
+    ``"float8e4m3fn/128x128"``, ``"int8/row"`` or ``"float8e4m3fn/tensor"``; without it the layout decides.
+    ``scale_rule`` is how scales of MX are found: ``"floor"``, ``"rceil"``, ``"ceil"`` or ``"even"``.
 
     ``activations`` says what becomes of the inputs of quantized layers in ``"compressed-tensors"``: ``"dynamic"``, of
     float8 unless it is given, or ``"none"``, of int8; other layouts have one choice.
@@ -180,7 +178,7 @@ def quantize_file(
     """
     options = {
         **quantizing(
-            to, layout, scale, activations, scale_rule, include, exclude, rules, min_elements, threads, rules_file
+            to, layout, activations, scale_rule, include, exclude, rules, min_elements, threads, rules_file
         ),
         **files.writing(None, None, dry_run, resume, clobber, force, copy_others, False),
         "form": form,

@@ -136,7 +136,7 @@ def report(
 ) -> Report:
     """What casts to one type or several, ``to``, would lose, tensor by tensor, before any is done. A candidate may have
     scales: ``"mxfp4"`` and the other formats of blocks, or a type and what has a scale, ``"int4/32"``,
-    ``"float8e4m3fn/128x128"``, ``"int8/axis"``, ``"float8e4m3fn/tensor"``; ``scale_rule`` is how scales of MX are
+    ``"float8e4m3fn/128x128"``, ``"int8/row"``, ``"float8e4m3fn/tensor"``; ``scale_rule`` is how scales of MX are
     found. Scales are those that :func:`onnx_cast.quantize_file` writes in the ``layout``, ``"compressed-tensors"``
     unless it is given.
 

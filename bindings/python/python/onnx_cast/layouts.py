@@ -99,7 +99,6 @@ def quantize(
     to: To = "nvfp4",
     *,
     layout: Layout | None = None,
-    scale: str | None = None,
     activations: Activations | None = None,
     scale_rule: ScaleRule | None = None,
     include: Iterable[str] = (),
@@ -117,7 +116,7 @@ def quantize(
     Parameters are as in :func:`onnx_cast.quantize_file`.
     """
     options = {
-        **_quantized.quantizing(to, layout, scale, activations, scale_rule, include, exclude, rules, min_elements, threads),
+        **_quantized.quantizing(to, layout, activations, scale_rule, include, exclude, rules, min_elements, threads),
         "fail_on": files.listed("fail_on", fail_on),
     }
     return _rewrite("quantize", tensors, None, options, progress)

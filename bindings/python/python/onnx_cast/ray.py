@@ -122,7 +122,6 @@ def quantize_checkpoint(
     rules: Mapping[str, To | None] | None = None,
     *,
     layout: Layout | None = None,
-    scale: str | None = None,
     activations: Activations | None = None,
     scale_rule: ScaleRule | None = None,
     include: Iterable[str] = (),
@@ -141,7 +140,7 @@ def quantize_checkpoint(
     for the tensor) are measured by the task itself, with the tensors of other files that share the scale. Other
     parameters are as in :func:`cast_checkpoint`.
     """
-    options = _quantized.quantizing(to, layout, scale, activations, scale_rule, include, exclude, rules, min_elements)
+    options = _quantized.quantizing(to, layout, activations, scale_rule, include, exclude, rules, min_elements)
     return _file_by_file("quantize", src, dst, options, resume, copy_others, num_cpus, max_retries, progress)
 
 

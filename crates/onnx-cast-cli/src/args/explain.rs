@@ -17,7 +17,7 @@ Examples:
   onnx-cast explain 3 --from float --to float8e8m0 --round-mode down
   onnx-cast explain 1e9 --from double --to int16 --json
   onnx-cast explain 0.3 --from float --all                 in every type, side by side
-  onnx-cast explain 0.3 --to float8e4m3fn --html page.html also as a page
+  onnx-cast explain 0.3 --to float8e4m3fn --html page.html    also as a page
   onnx-cast explain 0.3 --to int8 --scale 0.05             QuantizeLinear, and DequantizeLinear back
   onnx-cast explain 0.3 --to uint8 --scale 0.05 --zero-point 128
   onnx-cast explain 0.3 --to float4e2m1 --scale 0x7d --scale-type float8e8m0

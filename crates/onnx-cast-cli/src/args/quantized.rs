@@ -4,7 +4,7 @@ use super::common::{JobArgs, LossArgs, NameArgs, SelectionArgs, StorageArgs};
 use super::{HOW, INPUT, WHAT};
 use clap::Args as ClapArgs;
 use onnx_cast::ScaleRule;
-use onnx_cast_file::{Activations, Granularity, ModelForm, QuantizedFormat, Rule, Scheme, Selection, SelectionError};
+use onnx_cast_file::{Activations, ModelForm, QuantizedFormat, Rule, Scheme, Selection, SelectionError, WeightFormat};
 use std::path::PathBuf;
 
 /// The name that leaves the layout to the checkpoint's configuration and names.
@@ -54,12 +54,12 @@ Examples:
   onnx-cast quantize model/ model-nvfp4/ --to nvfp4                      for vLLM, in the layout of compressed-tensors
   onnx-cast quantize model/ model-fp8/ --to float8e4m3fn --layout deepseek     in blocks of 128x128
   onnx-cast quantize model/ model-w8a8/ --to int8 --activations dynamic        8 bits for weights and activations
-  onnx-cast quantize model/ model-int4/ --to int4 --scale block=128
+  onnx-cast quantize model/ model-int4/ --to int4/128
   onnx-cast quantize model/ model-mxfp4/ --to mxfp4 --scale-rule even --exclude '*down_proj*'
-  onnx-cast quantize model/ mixed/ --to nvfp4 --rule '*.self_attn.*=float8e4m3fn'
+  onnx-cast quantize model/ mixed/ --to nvfp4 --rule '*.self_attn.*=int8/row'
   onnx-cast quantize in.safetensors out.safetensors --to float8e4m3fn --layout comfyui
   onnx-cast quantize model/ model.gguf --to q8_0 --layout gguf           for llama.cpp
-  onnx-cast quantize model.onnx small.onnx --to int4 --scale block=32    a DequantizeLinear behind each weight
+  onnx-cast quantize model.onnx small.onnx --to int4/32                  a DequantizeLinear behind each weight
   onnx-cast quantize model.onnx fast.onnx --to int4 --form matmulnbits   for onnxruntime's MatMulNBits
   onnx-cast quantize model/ out/ --to nvfp4 --dry-run                    which tensors, and their sizes"
 )]
@@ -69,15 +69,16 @@ pub(crate) struct QuantizeArgs {
     #[arg(value_name = "FILE", required = true, help_heading = INPUT)]
     pub(crate) files: Vec<PathBuf>,
     /// The format: mxfp4, mxfp6e2m3, mxfp6e3m2, mxfp8, mxfp8e5m2, mxint8, nvfp4, float8e4m3fn, float8e5m2, int8, int4;
-    /// in .gguf files q8_0, q5_1, q5_0, q4_1, q4_0, mxfp4, bfloat16, float16
+    /// of the last four also with what has a scale: int4/32 (a block), float8e4m3fn/128x128, int8/row,
+    /// float8e4m3fn/tensor (default: the layout's); in .gguf files q8_0, q5_1, q5_0, q4_1, q4_0, mxfp4, bfloat16, float16
     #[arg(long, value_name = "FORMAT", required_unless_present_any = ["rule", "rules_file"], help_heading = WHAT)]
-    pub(crate) to: Option<QuantizedFormat>,
+    pub(crate) to: Option<WeightFormat>,
     #[command(flatten)]
     pub(crate) names: NameArgs,
     /// The format of tensors whose names match, or `keep`; the last rule that matches decides. A rule also quantizes
     /// tensors that are kept by default: embeddings, routers, output layers
     #[arg(long, value_name = "PATTERN=FORMAT", help_heading = WHAT)]
-    pub(crate) rule: Vec<Rule<QuantizedFormat>>,
+    pub(crate) rule: Vec<Rule<WeightFormat>>,
     /// A file of rules, one per line, which come before those of --rule
     #[arg(long, value_name = "FILE", help_heading = WHAT)]
     pub(crate) rules_file: Option<PathBuf>,
@@ -88,10 +89,6 @@ pub(crate) struct QuantizeArgs {
     /// plain, gguf
     #[arg(long, value_name = "NAME", value_parser = layout, help_heading = HOW)]
     pub(crate) layout: Option<Scheme>,
-    /// The granularity of scales, for float8 and integers: tensor, axis (each row), block=32, block=128x128 (default:
-    /// the layout's)
-    #[arg(long, value_name = "WHAT", help_heading = HOW)]
-    pub(crate) scale: Option<Granularity>,
     /// How loaders quantize activations in the layout compressed-tensors: dynamic (default for float8) or none (default
     /// for int8); other layouts have one choice
     #[arg(long, value_name = "WHAT", help_heading = HOW)]
@@ -152,7 +149,7 @@ pub(crate) struct TranscodeArgs {
 }
 
 impl QuantizeArgs {
-    pub(crate) fn selection(&self) -> Result<Selection<QuantizedFormat>, SelectionError> {
+    pub(crate) fn selection(&self) -> Result<Selection<WeightFormat>, SelectionError> {
         let mut rules = self.rules_file.as_ref().map_or(Ok(Vec::new()), |path| Rule::read(path))?;
         rules.extend(self.rule.iter().cloned());
         let NameArgs { include, exclude } = &self.names;

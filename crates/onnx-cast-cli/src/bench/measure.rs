@@ -2,10 +2,10 @@
 
 use super::buffer::Buffer;
 use super::scaled::Scaled;
-use crate::args::Granularity;
 use crate::pairs::Op;
 use anyhow::{Result, anyhow, bail};
 use onnx_cast::{Backend, Cast, CastOptions, DataType, Plan, Tensor, TensorView};
+use onnx_cast_file::Granularity;
 use rayon::prelude::*;
 use std::hint::black_box;
 use std::time::{Duration, Instant};

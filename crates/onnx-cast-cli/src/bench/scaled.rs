@@ -1,14 +1,11 @@
 //! Scaled casts to be measured: their shapes, their scales and their plans.
 
-use crate::args::Granularity;
 use crate::pairs::Op;
-use anyhow::Result;
+use anyhow::{Result, bail};
 use onnx_cast::{
     Backend, DataType, DequantizeLinear, DequantizeOptions, QuantizeLinear, QuantizeOptions, ScaledPlan, Tensor,
 };
-
-/// Elements of a block.
-const BLOCK: usize = 32;
+use onnx_cast_file::Granularity;
 
 /// Columns of the matrix that the elements make up, at most.
 const COLUMNS: usize = 4096;
@@ -36,8 +33,9 @@ impl Scaled {
         let rows = elements / columns;
         let (block_size, scales) = match granularity {
             Granularity::Tensor => (0, vec![]),
-            Granularity::Axis => (0, vec![rows]),
-            Granularity::Block => (BLOCK, vec![rows, columns.div_ceil(BLOCK)]),
+            Granularity::Row => (0, vec![rows]),
+            Granularity::Block([1, block]) => (block, vec![rows, columns.div_ceil(block)]),
+            other => bail!("QuantizeLinear has no scales by {other} (want tensor, row, or a block of a row, as 32)"),
         };
         let least = if op == Op::Quantize { LARGEST / highest(from, to)? } else { 0.05 };
         let count: usize = scales.iter().product();
@@ -80,8 +78,8 @@ mod tests {
             let source = vec![0x3c; 4 * elements];
             for (granularity, scales) in [
                 (Granularity::Tensor, 1),
-                (Granularity::Axis, elements.div_ceil(COLUMNS)),
-                (Granularity::Block, elements.div_ceil(BLOCK)),
+                (Granularity::Row, elements.div_ceil(COLUMNS)),
+                (Granularity::Block([1, 32]), elements.div_ceil(32)),
             ] {
                 let scaled = Scaled::new(Op::Quantize, granularity, DataType::Float, DataType::Int8, elements)?;
                 assert_eq!(scaled.shape.iter().product::<usize>(), elements);

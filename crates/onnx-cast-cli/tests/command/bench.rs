@@ -51,21 +51,21 @@ fn scaled_casts() {
     let value: Value = serde_json::from_str(&done(&run(&format!("{line} --json")))).expect("JSON");
     let rows = value["pairs"].as_array().expect("a list");
     let granularities: Vec<&str> = rows.iter().filter_map(|row| row["granularity"].as_str()).collect();
-    assert_eq!(granularities, ["tensor", "axis", "block", "tensor", "axis", "block"]);
+    assert_eq!(granularities, ["tensor", "row", "32", "tensor", "row", "32"]);
     for row in rows {
         assert_eq!((&row["op"], &row["elements"]), (&Value::from("quantize"), &Value::from(8200)));
         assert!(row["ratio"].as_f64().expect("a number") > 0.0, "{row}");
     }
-    let printed = done(&run("bench --op dequantize --pairs int4:float16 --elements 64 --granularity block,tensor"));
+    let printed = done(&run("bench --op dequantize --pairs int4:float16 --elements 64 --granularity 32,tensor"));
     let lines: Vec<&str> = printed.lines().collect();
     assert!(lines[1].starts_with("from            to             scales "), "{printed}");
-    assert!(lines[2].starts_with("int4            float16        block "), "{printed}");
+    assert!(lines[2].starts_with("int4            float16        32      "), "{printed}");
     assert!(lines[3].starts_with("int4            float16        tensor "), "{printed}");
     assert!(lines[4].starts_with("2 rows: geometric mean ") && lines[4].contains("(int4 -> float16 by "), "{printed}");
     for (op, operator) in [("quantize", Operator::QuantizeLinear), ("dequantize", Operator::DequantizeLinear)] {
         let count = |role| DataType::ALL.iter().filter(|ty| operator.since_as(role, **ty).is_some()).count();
         let rows = count(Role::Values) * count(Role::Quantized);
-        let printed = done(&run(&format!("bench --op {op} --pairs all --elements 99 --granularity block")));
+        let printed = done(&run(&format!("bench --op {op} --pairs all --elements 99 --granularity 32")));
         assert!(printed.contains(&format!("{rows} rows: ")), "{printed}");
     }
 }
@@ -108,8 +108,9 @@ fn mistakes() {
         ("bench --op quantize --pairs float:float16", "QuantizeLinear-28 does not take float16 as quantized elements"),
         ("bench --op dequantize --pairs int64:float", "DequantizeLinear-28 does not take int64 as quantized elements"),
         ("bench --op divide", "invalid value 'divide' for '--op <OP>'"),
-        ("bench --granularity row", "invalid value 'row' for '--granularity <G,..>'"),
-        ("bench --granularity axis", "--granularity needs --op quantize or --op dequantize"),
+        ("bench --granularity block", "`block` has no scales (want tensor, row, a block as 32 or 128x128)"),
+        ("bench --op quantize --granularity 8x8", "QuantizeLinear has no scales by 8x8 (want tensor, row, or a block"),
+        ("bench --granularity row", "--granularity needs --op quantize or --op dequantize"),
         ("bench --elements 0", "want 1 or more"),
         ("bench --threads 0", "want 1 or more"),
         ("bench --threads 1000000", "1000000 threads: this machine runs "),

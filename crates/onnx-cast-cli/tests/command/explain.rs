@@ -600,7 +600,7 @@ fn refusals_of_blocks() {
     for (line, message) in [
         ("1 2 --to float8e4m3fn", "a block has a target of blocks, as --to mxfp4 or --to nvfp4"),
         ("1 --to int8 --scale-rule even", "a block has a target of blocks, as --to mxfp4 or --to nvfp4"),
-        ("1 2 --to int8/axis", "int8/axis has scales that depend on the tensor: --scale gives int8 one"),
+        ("1 2 --to int8/row", "int8/row has scales that depend on the tensor: --scale gives int8 one"),
         ("1 2 --to mxfp4 --scale 2", "blocks of mxfp4 have neither --scale nor the options of a cast"),
         ("1 2 --to mxfp4 --saturate false", "blocks of mxfp4 have neither --scale nor the options of a cast"),
         ("1 --to mxfp4 --recipe torchao", "a recipe and a global scale are for nvfp4: mxfp4 has a scale rule"),

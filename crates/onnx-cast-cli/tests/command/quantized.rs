@@ -293,8 +293,8 @@ fn losses_of_quantized_weights_are_counted() {
         ("quantize in.safetensors no.safetensors --to int4 --fail-on underflow --dry-run", true),
         ("quantize in.safetensors a.safetensors --to mxfp4 --fail-on overflow,nan", false),
         ("quantize in.safetensors b.safetensors --to nvfp4 --fail-on overflow", false),
-        ("quantize in.safetensors c.safetensors --to float8e4m3fn --scale tensor --fail-on underflow", false),
-        ("quantize in.safetensors d.safetensors --to int8 --scale block=8 --fail-on overflow", false),
+        ("quantize in.safetensors c.safetensors --to float8e4m3fn/tensor --fail-on underflow", false),
+        ("quantize in.safetensors d.safetensors --to int8/8 --fail-on overflow", false),
         // The others of the block become NaN with it.
         ("quantize nan.safetensors no.safetensors --to mxfp4 --fail-on overflow", true),
         ("quantize nan.safetensors no.safetensors --to mxfp8 --fail-on nan", true),
@@ -470,7 +470,10 @@ fn activations_are_chosen_carried_and_left_out() {
     copy(&folder, "ct-fp8-tensor");
     for (line, want) in [
         ("quantize plain no --to int8 --activations static", "want dynamic or none"),
-        ("quantize plain no --to mxfp4 --activations dynamic", "its loaders have activations none, not dynamic"),
+        (
+            "quantize plain no --to mxfp4 --activations dynamic",
+            "loaders of its mxfp4/32 have activations none, not dynamic",
+        ),
         ("quantize plain no --to mxfp4 --layout modelopt", "modelopt does not hold mxfp4: vLLM and SGLang refuse it"),
         ("quantize m.onnx n.onnx --to int8 --activations none", "--activations is for checkpoints (.safetensors)"),
         ("transcode in no --layout quark", "quark has no place for it: it has none like it (--activations leaves out"),
@@ -507,11 +510,8 @@ fn rules_choose_formats_and_layouts_refuse() {
     done(&folder.run("dequantize out back --to bf16 -q"));
     for (line, want) in [
         ("quantize in no --to nvfp4 --layout deepseek", "deepseek does not hold nvfp4: the layout has no such weights"),
-        ("quantize in no --to nvfp4 --scale axis", "compressed-tensors does not hold nvfp4: its blocks are block=16"),
-        (
-            "quantize in no --to int4 --scale block=48",
-            "a rule names others); kept: want columns in blocks of 48 for int4 (",
-        ),
+        ("quantize in no --to nvfp4/row", "blocks of nvfp4 have 16 elements"),
+        ("quantize in no --to int4/48", "a rule names others); kept: want columns in blocks of 48 for int4 ("),
         ("quantize in no --to mxfp4 --include *norm*", "no weight to quantize"),
         ("quantize in no --to mxfp4 --exclude *.wieght", "--exclude `*.wieght` matches no tensor"),
         ("quantize in no --to float16", "not a format of quantized weights"),

@@ -113,7 +113,7 @@ fn weights() -> Folder {
     folder
 }
 
-const SCALED: &str = "float4e2m1,mxfp4,nvfp4,int4/32,int8/axis,float8e4m3fn/16x24,float8e4m3fn/tensor";
+const SCALED: &str = "float4e2m1,mxfp4,nvfp4,int4/32,int8/row,float8e4m3fn/16x24,float8e4m3fn/tensor";
 
 #[test]
 fn scaled_candidates_stand_beside_bare_ones() {
@@ -172,9 +172,9 @@ fn what_cannot_be_reported() {
     for (to, error) in [
         ("mxfp5", "`mxfp5` is not an element type (did you mean `mxfp4`?)"),
         ("mxfp4/16", "blocks of mxfp4 have 32 elements"),
-        ("float16/axis", "float16 has no scales of its own in a report (want float8e4m3fn,"),
-        ("text/axis", "not a format of quantized weights (want mxfp8,"),
-        ("int8/block", "`block` has no scales (want tensor, axis, a block as 32 or 128x128)"),
+        ("float16/row", "float16 has no choice of scales (want one of float8e4m3fn,"),
+        ("text/row", "`text` is not a format of quantized weights (want mxfp8,"),
+        ("int8/block", "`block` has no scales (want tensor, row, a block as 32 or 128x128)"),
     ] {
         let said = refused(&run(&format!("report missing.npy --to {to}")));
         assert!(said.contains(error), "{to}: {said}");

@@ -2,9 +2,8 @@
 
 use crate::error::FileError;
 use crate::formats::gguf::GgufType;
-use crate::selection::Target;
-use crate::text::Wording;
-use onnx_cast::{BlockFormat, DataType, ScaleRule, UnknownType};
+use crate::text::{Short, Wording};
+use onnx_cast::{BlockFormat, DataType, ScaleRule};
 use std::fmt;
 use std::path::Path;
 use std::str::FromStr;
@@ -111,8 +110,10 @@ impl QuantizedFormat {
     }
 }
 
-impl Target for QuantizedFormat {
-    fn from_name(name: &str) -> Result<Self, Option<UnknownType>> {
+impl FromStr for QuantizedFormat {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
         // ggml's names are in capitals.
         let of_gguf = |(_, own, theirs): &&(GgufFormat, &str, &str)| *own == name || name.eq_ignore_ascii_case(theirs);
         if let Some((format, ..)) = GgufFormat::ALL.iter().find(of_gguf) {
@@ -122,26 +123,15 @@ impl Target for QuantizedFormat {
         if let Ok(format) = small.parse::<BlockFormat>() {
             return Ok(QuantizedFormat::Block(format));
         }
-        let data_type = <DataType as Target>::from_name(name)?;
-        if QuantizedFormat::ELEMENTS.contains(&data_type) {
-            Ok(QuantizedFormat::Elements(data_type))
-        } else {
-            Err(None)
-        }
-    }
-}
-
-impl FromStr for QuantizedFormat {
-    type Err = String;
-
-    fn from_str(name: &str) -> Result<Self, String> {
-        QuantizedFormat::from_name(name).map_err(|error| match error {
-            Some(error) => error.to_string(),
-            None => {
+        match name.parse::<DataType>() {
+            Ok(data_type) if QuantizedFormat::ELEMENTS.contains(&data_type) => Ok(QuantizedFormat::Elements(data_type)),
+            Err(error) if error.meanings().is_some() => Err(error.to_string()),
+            _ => {
                 let known: Vec<&str> = QuantizedFormat::all().map(QuantizedFormat::name).collect();
-                format!("not a format of quantized weights (want {})", known.join(", "))
+                let name = Short(name);
+                Err(format!("`{name}` is not a format of quantized weights (want {})", known.join(", ")))
             }
-        })
+        }
     }
 }
 
@@ -158,11 +148,11 @@ impl fmt::Display for QuantizedFormat {
 pub fn check_scale_rule(
     path: &Path,
     rule: Option<ScaleRule>,
-    formats: impl Iterator<Item = QuantizedFormat>,
+    formats: impl Iterator<Item = WeightFormat>,
 ) -> Result<(), FileError> {
     let has_rule =
         |to: &QuantizedFormat| matches!(to, QuantizedFormat::Block(format) if format.scale() == DataType::Float8E8M0);
-    let formats: Vec<QuantizedFormat> = formats.collect();
+    let formats: Vec<QuantizedFormat> = formats.map(|to| to.format).collect();
     if rule.is_none() || formats.iter().any(has_rule) {
         return Ok(());
     }
@@ -175,6 +165,68 @@ pub fn check_scale_rule(
     Err(FileError::request(path, Wording::default().field("scale_rule", rest)))
 }
 
+/// The format that weights are quantized to, and what has a scale: `nvfp4`, `int4/32`, `float8e4m3fn/128x128`.
+///
+/// ```
+/// use onnx_cast::DataType;
+/// use onnx_cast_file::{Granularity, QuantizedFormat, WeightFormat};
+///
+/// let to: WeightFormat = "int4/32".parse()?;
+/// assert_eq!(to.format, QuantizedFormat::Elements(DataType::Int4));
+/// assert_eq!(to.granularity, Some(Granularity::Block([1, 32])));
+/// assert_eq!(to.to_string(), "int4/32");
+/// # Ok::<(), String>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct WeightFormat {
+    /// The format.
+    pub format: QuantizedFormat,
+    /// What has a scale, of float8 and integers; the layout decides if it is not given.
+    pub granularity: Option<Granularity>,
+}
+
+impl QuantizedFormat {
+    /// This format with a granularity of its scales.
+    pub fn by(self, granularity: Option<Granularity>) -> WeightFormat {
+        WeightFormat { format: self, granularity }
+    }
+}
+
+impl From<QuantizedFormat> for WeightFormat {
+    fn from(format: QuantizedFormat) -> Self {
+        format.by(None)
+    }
+}
+
+impl FromStr for WeightFormat {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let Some((name, granularity)) = text.split_once('/') else { return text.parse().map(QuantizedFormat::into) };
+        let format = name.parse()?;
+        let granularity = granularity.parse()?;
+        match format {
+            QuantizedFormat::Elements(_) => Ok(format.by(Some(granularity))),
+            QuantizedFormat::Block(block) if granularity == Granularity::Block([1, block.block()]) => Ok(format.into()),
+            QuantizedFormat::Block(block) => Err(format!("blocks of {format} have {} elements", block.block())),
+            QuantizedFormat::Gguf(_) => {
+                let known = QuantizedFormat::ELEMENTS.map(DataType::name).join(", ");
+                Err(format!("{format} has no choice of scales (want one of {known} before the `/`)"))
+            }
+        }
+    }
+}
+
+impl fmt::Display for WeightFormat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.granularity {
+            None => self.format.fmt(f),
+            Some(granularity) => f.pad(&format!("{}/{granularity}", self.format)),
+        }
+    }
+}
+
 /// What has a scale.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -182,7 +234,7 @@ pub enum Granularity {
     /// The tensor.
     Tensor,
     /// Each row: each output of a Linear layer.
-    Axis,
+    Row,
     /// Each block of rows and columns.
     Block([usize; 2]),
 }
@@ -191,16 +243,13 @@ impl FromStr for Granularity {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || "want tensor, axis, block=N or block=NxN, as block=32 or block=128x128".to_owned();
+        let wrong = || format!("`{}` has no scales (want tensor, row, a block as 32 or 128x128)", Short(text));
         let size = |text: &str| text.parse().ok().filter(|&size: &usize| size > 0).ok_or_else(wrong);
-        match text.strip_prefix("block=") {
-            None if text == "tensor" => Ok(Granularity::Tensor),
-            None if text == "axis" => Ok(Granularity::Axis),
-            None => Err(wrong()),
-            Some(block) => match block.split_once('x') {
-                Some((rows, columns)) => Ok(Granularity::Block([size(rows)?, size(columns)?])),
-                None => Ok(Granularity::Block([1, size(block)?])),
-            },
+        match (text, text.split_once('x')) {
+            ("tensor", _) => Ok(Granularity::Tensor),
+            ("row", _) => Ok(Granularity::Row),
+            (_, Some((rows, columns))) => Ok(Granularity::Block([size(rows)?, size(columns)?])),
+            (_, None) => Ok(Granularity::Block([1, size(text)?])),
         }
     }
 }
@@ -209,9 +258,9 @@ impl fmt::Display for Granularity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Granularity::Tensor => f.write_str("tensor"),
-            Granularity::Axis => f.write_str("axis"),
-            Granularity::Block([1, columns]) => write!(f, "block={columns}"),
-            Granularity::Block([rows, columns]) => write!(f, "block={rows}x{columns}"),
+            Granularity::Row => f.write_str("row"),
+            Granularity::Block([1, columns]) => write!(f, "{columns}"),
+            Granularity::Block([rows, columns]) => write!(f, "{rows}x{columns}"),
         }
     }
 }

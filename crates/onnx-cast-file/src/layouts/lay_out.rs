@@ -1,6 +1,6 @@
 //! The tensors that a layout has for a weight, from its row.
 
-use super::format::{Activations, Granularity, QuantizedFormat};
+use super::format::{Activations, Granularity, QuantizedFormat, WeightFormat};
 use super::gguf::BLOCK as GGUF_BLOCK;
 use super::row::{Experts, Held, Loaders, Names, Row};
 use super::table::{EXPERTS, SHAPE, Scheme};
@@ -29,8 +29,7 @@ impl Scheme {
     pub(crate) fn write(
         self,
         stored: &StoredTensor,
-        to: QuantizedFormat,
-        granularity: Option<Granularity>,
+        WeightFormat { format: to, granularity }: WeightFormat,
         activations: Option<Activations>,
     ) -> Result<WrittenWeight, Invalid> {
         if !matches!(stored.data_type, Float | Float16 | BFloat16) {
@@ -75,8 +74,8 @@ impl Scheme {
             _ if to == QuantizedFormat::Elements(Float8E4M3FN) && weight.element_type() != Float8E4M3FN => {
                 vec![Granularity::Block([128, 128])]
             }
-            (Granularity::Tensor, _) => vec![granularity, Granularity::Axis, Granularity::Block([128, 128])],
-            (Granularity::Axis | Granularity::Block(_), _) => vec![granularity],
+            (Granularity::Tensor, _) => vec![granularity, Granularity::Row, Granularity::Block([128, 128])],
+            (Granularity::Row | Granularity::Block(_), _) => vec![granularity],
         };
         let choose = |granularity: &Granularity| self.choose(to, Some(*granularity), activations);
         // Where none fits, the error is about one that would, but for activations.
@@ -140,8 +139,8 @@ impl Scheme {
         let is_asked = |(granularity, _): &&(Granularity, &Held)| asked.is_none_or(|asked| asked == *granularity);
         let Some(&(granularity, held)) = known.iter().find(is_asked) else {
             return match (to, asked) {
-                (QuantizedFormat::Elements(_), Some(asked)) => refuse(format!("the layout has no scales by {asked}")),
-                _ => refuse(format!("its blocks are {first}")),
+                (QuantizedFormat::Elements(_), Some(asked)) => refuse(format!("the layout has no {to}/{asked}")),
+                _ => refuse(format!("its blocks have {first} elements")),
             };
         };
         if let Loaders::None(reason) = held.loaders {
@@ -153,16 +152,16 @@ impl Scheme {
             return Ok(found);
         }
         let others: Vec<String> =
-            known.iter().filter(|(_, held)| fits(held).is_some()).map(|(other, _)| other.to_string()).collect();
-        let want = if others.is_empty() { String::new() } else { format!(" (want scales by {})", others.join(", ")) };
+            known.iter().filter(|(_, held)| fits(held).is_some()).map(|(other, _)| format!("{to}/{other}")).collect();
+        let want = if others.is_empty() { String::new() } else { format!(" (want {})", others.join(" or ")) };
         match activations {
-            None => refuse(format!(
-                "with scales by {granularity} its loaders want scales of activations, which take data{want}"
-            )),
+            None => {
+                refuse(format!("loaders of its {to}/{granularity} want scales of activations, which take data{want}"))
+            }
             Some(activations) => {
                 let names: Vec<&str> = held.activations.iter().map(|known| known.name()).collect();
                 refuse(format!(
-                    "with scales by {granularity} its loaders have activations {}, not {activations}{want}",
+                    "loaders of its {to}/{granularity} have activations {}, not {activations}{want}",
                     names.join(" or ")
                 ))
             }
@@ -198,7 +197,7 @@ impl Scheme {
     }
 
     /// Whether experts in one tensor are quantized unless a rule says otherwise.
-    pub(crate) fn takes_experts(self, to: QuantizedFormat, granularity: Option<Granularity>) -> bool {
+    pub(crate) fn takes_experts(self, WeightFormat { format: to, granularity }: WeightFormat) -> bool {
         self.row().experts.as_ref().is_some_and(|experts| {
             let chosen = || self.granularity(to, granularity);
             let holds = |held: &Held| chosen().is_ok_and(|granularity| held.contains(granularity));
@@ -324,8 +323,8 @@ fn block_of(
     let [_, rows, columns] = form.matrices;
     let block = match granularity {
         Granularity::Tensor => [rows.max(1), columns.max(1)],
-        Granularity::Axis if form.experts.is_some() => [rows.max(1), 1],
-        Granularity::Axis => [1, columns.max(1)],
+        Granularity::Row if form.experts.is_some() => [rows.max(1), 1],
+        Granularity::Row => [1, columns.max(1)],
         Granularity::Block([1, block]) if form.order == Order::Down => [block, 1],
         Granularity::Block(block) => block,
     };
@@ -351,11 +350,11 @@ fn scales_shape(
     match (granularity, experts) {
         (Granularity::Tensor, Some(_)) => Vec::new(),
         (Granularity::Tensor, None) => row.tensor_scale.to_vec(),
-        (Granularity::Axis, Some((experts, name))) if experts.have_scales_of_columns && name.ends_with(EXPERTS[1]) => {
+        (Granularity::Row, Some((experts, name))) if experts.have_scales_of_columns && name.ends_with(EXPERTS[1]) => {
             vec![count, grid[1], grid[0]]
         }
         (_, Some(_)) => vec![count, grid[0], grid[1]],
-        (Granularity::Axis, None) if !row.has_column_of_scales => vec![rows],
+        (Granularity::Row, None) if !row.has_column_of_scales => vec![rows],
         (Granularity::Block([height, _]), None) if height > 1 && row.has_axes_between => vec![grid[0], 1, grid[1], 1],
         _ => grid.to_vec(),
     }

@@ -174,7 +174,7 @@ const OTHER_BLOCKS: [QuantizedFormat; 3] = [
 const FP8_E5M2: QuantizedFormat = QuantizedFormat::Elements(DataType::Float8E5M2);
 
 const TENSOR: Scales = Scales::One(Granularity::Tensor);
-const ROWS_OR_COLUMNS: Scales = Scales::One(Granularity::Axis);
+const ROWS_OR_COLUMNS: Scales = Scales::One(Granularity::Row);
 const SQUARES: Scales = Scales::One(Granularity::Block([128, 128]));
 
 /// Loaders, by the sources of vLLM 0.33.0, SGLang 0.5.23, transformers 5.24.0 and ComfyUI.

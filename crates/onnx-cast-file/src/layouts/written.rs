@@ -100,6 +100,6 @@ impl WrittenWeight {
 
     /// Whether each column of each matrix has a scale.
     pub(crate) fn has_scales_of_columns(&self) -> bool {
-        self.are_experts && self.order == Order::Same && self.granularity == Granularity::Axis
+        self.are_experts && self.order == Order::Same && self.granularity == Granularity::Row
     }
 }

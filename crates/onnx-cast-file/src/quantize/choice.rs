@@ -6,7 +6,7 @@ use super::linear::{Linears, Why, module_of};
 use crate::error::FileError;
 use crate::formats::error::{Invalid, InvalidKind};
 use crate::formats::input::StoredTensor;
-use crate::layouts::{Checkpoint, Model, QuantizedFormat, Scheme, TensorRef, WrittenWeight, are_experts};
+use crate::layouts::{Checkpoint, Model, Scheme, TensorRef, WeightFormat, WrittenWeight, are_experts};
 use crate::selection::Chosen;
 use crate::text::Short;
 use onnx_cast::DataType;
@@ -68,7 +68,7 @@ struct Chooser<'a> {
 
 impl Chooser<'_> {
     fn choose(&self, stored: &StoredTensor) -> Result<Chose, Invalid> {
-        let QuantizeRequest { selection, granularity, activations, .. } = self.request;
+        let QuantizeRequest { selection, activations, .. } = self.request;
         let is_matrix = is_float(stored) && (stored.shape.len() == 2 || are_experts(stored));
         let kept = |why| Ok(Err(is_matrix.then_some(why)));
         let (to, is_asked) = match selection.choose(&stored.name, stored.len as u64) {
@@ -89,7 +89,7 @@ impl Chooser<'_> {
                 None => {}
             }
         }
-        match self.layout.write(stored, to, *granularity, *activations) {
+        match self.layout.write(stored, to, *activations) {
             Ok(written) => match self.why_unpacked(stored, &written).filter(|_| !is_asked) {
                 Some(why) => kept(why),
                 None => Ok(Ok(Wanted { written: Box::new(written), is_asked })),
@@ -107,9 +107,9 @@ impl Chooser<'_> {
     }
 
     /// Why a matrix is kept that no rule names.
-    fn why(&self, stored: &StoredTensor, to: QuantizedFormat) -> Option<Why> {
+    fn why(&self, stored: &StoredTensor, to: WeightFormat) -> Option<Why> {
         if are_experts(stored) {
-            return (!self.layout.takes_experts(to, self.request.granularity)).then_some(Why::Experts);
+            return (!self.layout.takes_experts(to)).then_some(Why::Experts);
         }
         self.linears.why(&stored.name, false).or((!self.layout.holds_matrices()).then_some(Why::Layout))
     }

@@ -44,7 +44,7 @@ pub(super) fn quantize(input: &Path, output: &Path, request: &QuantizeRequest) -
     let fields = [("scale_rule", request.rule.is_some(), OWN), ("activations", request.activations.is_some(), APART)];
     FileError::refuse(input, &fields)?;
     for to in request.selection.targets() {
-        let granularity = request.layout_or_default().granularity(to, request.granularity);
+        let granularity = request.layout_or_default().granularity(to.format, to.granularity);
         granularity.map_err(|error| FileError::invalid(input, error))?;
     }
     let opened = if gguf::is_meant(input) {
@@ -271,7 +271,7 @@ impl<'a> Planner<'a> {
             let what = format!("{} (want float, float16 or bfloat16 to quantize)", stored.data_type);
             return Err(self.wrong(tensor, InvalidKind::Type, what));
         }
-        let kind = gguf_type(to);
+        let kind = gguf_type(to.format);
         let columns = wanted.shape.last().copied().unwrap_or(1);
         if columns.is_multiple_of(kind.elements) {
             return Ok(kind);

@@ -1,6 +1,6 @@
 //! What a candidate makes of tensors, and its notation: `float16`, `mxfp4`, `float8e4m3fn/128x128`.
 
-use crate::layouts::{Granularity, QuantizedFormat};
+use crate::layouts::{Granularity, QuantizedFormat, WeightFormat};
 use onnx_cast::{BlockFormat, DataType, UnknownType};
 use std::fmt;
 use std::str::FromStr;
@@ -64,31 +64,24 @@ impl FromStr for CandidateFormat {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let Some((name, scale)) = text.split_once('/') else {
+        if !text.contains('/') {
             return match text.parse() {
                 Ok(format) => Ok(CandidateFormat::Block(format)),
                 Err(_) => text.parse().map(CandidateFormat::Bare).map_err(|error: UnknownType| error.to_string()),
             };
-        };
-        let block = scale.starts_with(|first: char| first.is_ascii_digit()).then(|| format!("block={scale}"));
-        let granularity = block.as_deref().unwrap_or(scale).parse();
-        let granularity = granularity.map_err(|_: String| format!("`{scale}` has no scales (want {SCALES})"))?;
-        match name.parse()? {
-            QuantizedFormat::Elements(data_type) => Ok(CandidateFormat::Elements(data_type, granularity)),
-            QuantizedFormat::Block(format) if granularity == Granularity::Block([1, format.block()]) => {
-                Ok(CandidateFormat::Block(format))
+        }
+        match text.parse()? {
+            WeightFormat { format: QuantizedFormat::Elements(data_type), granularity: Some(granularity) } => {
+                Ok(CandidateFormat::Elements(data_type, granularity))
             }
-            QuantizedFormat::Block(format) => Err(format!("blocks of {format} have {} elements", format.block())),
-            QuantizedFormat::Gguf(format) => {
+            WeightFormat { format: QuantizedFormat::Block(format), .. } => Ok(CandidateFormat::Block(format)),
+            other => {
                 let known = QuantizedFormat::ELEMENTS.map(DataType::name).join(", ");
-                Err(format!("{} has no scales of its own in a report (want {known})", format.name()))
+                Err(format!("a report has no scales of {other} (want those of {known})"))
             }
         }
     }
 }
-
-/// What may stand behind the type.
-const SCALES: &str = "tensor, axis, a block as 32 or 128x128";
 
 impl fmt::Display for CandidateFormat {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -96,8 +89,7 @@ impl fmt::Display for CandidateFormat {
             CandidateFormat::Bare(data_type) => data_type.fmt(f),
             CandidateFormat::Block(format) => format.fmt(f),
             CandidateFormat::Elements(data_type, granularity) => {
-                let text = granularity.to_string();
-                f.pad(&format!("{data_type}/{}", text.strip_prefix("block=").unwrap_or(&text)))
+                QuantizedFormat::Elements(*data_type).by(Some(*granularity)).fmt(f)
             }
         }
     }
@@ -111,7 +103,7 @@ mod tests {
     fn every_candidate_is_read_as_it_is_written() {
         let blocks = BlockFormat::ALL.iter().copied().map(CandidateFormat::Block);
         let scaled = QuantizedFormat::ELEMENTS.into_iter().flat_map(|data_type| {
-            [Granularity::Tensor, Granularity::Axis, Granularity::Block([1, 32]), Granularity::Block([64, 48])]
+            [Granularity::Tensor, Granularity::Row, Granularity::Block([1, 32]), Granularity::Block([64, 48])]
                 .map(|granularity| CandidateFormat::Elements(data_type, granularity))
         });
         let bare = DataType::ALL.iter().copied().map(CandidateFormat::Bare);
@@ -128,15 +120,12 @@ mod tests {
         for (text, error) in [
             ("floaty", "`floaty` is not an element type"),
             ("i4", "`i4` may mean int4"),
-            ("int8/", "`` has no scales (want tensor, axis, a block as 32 or 128x128)"),
+            ("int8/", "`` has no scales (want tensor, row, a block as 32 or 128x128)"),
             ("int8/0", "`0` has no scales"),
             ("int8/32x", "`32x` has no scales"),
             ("mxfp4/16", "blocks of mxfp4 have 32 elements"),
-            (
-                "float16/axis",
-                "float16 has no scales of its own in a report (want float8e4m3fn, float8e5m2, int8, int4)",
-            ),
-            ("text/axis", "not a format of quantized weights (want "),
+            ("float16/row", "float16 has no choice of scales (want one of float8e4m3fn, float8e5m2, int8, int4 before"),
+            ("text/row", "`text` is not a format of quantized weights (want "),
         ] {
             let found = text.parse::<CandidateFormat>().expect_err(text);
             assert!(found.starts_with(error), "{text}: {found}");

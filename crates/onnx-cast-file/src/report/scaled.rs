@@ -72,7 +72,7 @@ impl Scaled {
             CandidateFormat::Bare(_) => return Ok(None),
             CandidateFormat::Block(format) => ([rows, columns], [1, format.block()]),
             CandidateFormat::Elements(_, Granularity::Tensor) => ([1, whole], [1, whole]),
-            CandidateFormat::Elements(_, Granularity::Axis) => ([rows, columns], [1, columns]),
+            CandidateFormat::Elements(_, Granularity::Row) => ([rows, columns], [1, columns]),
             CandidateFormat::Elements(_, Granularity::Block(block)) => ([rows, columns], block),
         };
         let block = block.map(|size| size.max(1));
@@ -342,7 +342,7 @@ mod tests {
         let granularities = [
             None,
             Some(Granularity::Tensor),
-            Some(Granularity::Axis),
+            Some(Granularity::Row),
             Some(Granularity::Block([1, 32])),
             Some(Granularity::Block([1, 128])),
             Some(Granularity::Block([128, 128])),
@@ -362,7 +362,7 @@ mod tests {
                     }
                     _ => continue,
                 };
-                let request = QuantizeRequest { layout, granularity, ..QuantizeRequest::new(to) };
+                let request = QuantizeRequest { layout, ..QuantizeRequest::new(to.by(granularity)) };
                 // A small tensor tells whether the layout has such weights; larger ones take turns.
                 let turn = compared % (shapes.len() - 1) + 1;
                 for shape in [shapes[0], shapes[turn]] {

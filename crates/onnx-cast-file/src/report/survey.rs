@@ -235,7 +235,7 @@ mod tests {
         let floats: Vec<f32> = wild(37 * columns).iter().map(|value| value.clamp(-1e3, 1e3)).collect();
         let values: Vec<u8> = floats.iter().flat_map(|value| value.to_le_bytes()).collect();
         // Blocks within parts, those of several parts, which are known ahead, and a scale of the tensor.
-        let to = ["float8e4m3fn", "int4", "mxfp4", "nvfp4", "int4/axis", "float8e4m3fn/48x48", "int8/tensor"];
+        let to = ["float8e4m3fn", "int4", "mxfp4", "nvfp4", "int4/row", "float8e4m3fn/48x48", "int8/tensor"];
         let to: Vec<CandidateFormat> = to.iter().map(|to| to.parse().expect("a candidate")).collect();
         let request = ReportRequest { to, ..ReportRequest::default() };
         let of = |order: &[usize]| {

@@ -48,9 +48,9 @@ fn granularity(weight: &Weight, block: Option<[usize; 2]>) -> Granularity {
     match (weight.block, block.filter(inside)) {
         (_, Some(block)) => Granularity::Block(block),
         (block, _) if block == [rows.max(1), columns.max(1)] => Granularity::Tensor,
-        ([1, block], _) if block == columns => Granularity::Axis,
+        ([1, block], _) if block == columns => Granularity::Row,
         // Experts have rows and columns the other way round.
-        ([block, 1], _) if are_experts && block == rows => Granularity::Axis,
+        ([block, 1], _) if are_experts && block == rows => Granularity::Row,
         (block, _) => Granularity::Block(block),
     }
 }

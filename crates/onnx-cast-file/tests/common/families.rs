@@ -1,7 +1,7 @@
 //! Tiny models as names and shapes, from `testkit/data/loaders.json`, and what quantizing them writes.
 #![allow(dead_code)] // not every test needs everything
 
-use onnx_cast_file::{Granularity, QuantizeRequest, Scheme, quantize_file};
+use onnx_cast_file::{Granularity, QuantizeRequest, QuantizedFormat, Scheme, quantize_file};
 use safetensors::{Dtype, SafeTensors};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -109,8 +109,8 @@ pub(crate) fn quantized(
     let folder = tempfile::tempdir().expect("a folder");
     let (plain, out) = (folder.path().join("plain"), folder.path().join("out"));
     write(family, &plain);
-    let format = to.parse().expect("a format");
-    let request = QuantizeRequest::new(format).layout(Some(layout)).granularity(granularity);
+    let format: QuantizedFormat = to.parse().expect("a format");
+    let request = QuantizeRequest::new(format.by(granularity)).layout(Some(layout));
     match quantize_file(&plain, &out, &request) {
         Ok(_) => {}
         Err(error) if error.to_string().contains("no weight to quantize") => return None,

@@ -37,7 +37,7 @@ impl<'a> ChosenWeight<'a> {
     ) -> Result<(TensorSummary, i64, Arc<Counter>), ModelError> {
         let ChosenWeight { constant, to, .. } = &self;
         let refuse = |what: String| ModelError::constant(constant.name, what);
-        let scaled = self.scaled(request)?;
+        let scaled = self.scaled()?;
         let form = self.form(scaled);
         let needs = form.needs(&constant.shape, self.is_in_function && matches!(self.site, Site::Node(_)));
         let needs = needs.ok_or_else(|| refuse(format!("no opset has {to} with such scales")))?;
@@ -46,7 +46,7 @@ impl<'a> ChosenWeight<'a> {
             values: elements.values(last).ok_or_else(|| refuse("its elements cannot be read".to_owned()))?,
             from: constant.data_type,
             shape: self.around(form.axis),
-            to: *to,
+            to: to.format,
             scaled,
             rule: request.rule.unwrap_or_default(),
             counts: request.run.counts(),
@@ -70,19 +70,21 @@ impl<'a> ChosenWeight<'a> {
     }
 
     /// What has a scale.
-    fn scaled(&self, request: &QuantizeRequest) -> Result<Scaled, ModelError> {
+    fn scaled(&self) -> Result<Scaled, ModelError> {
         let refuse = |what: String| Err(ModelError::constant(self.constant.name, what));
-        let element = match self.to {
+        let element = match self.to.format {
             QuantizedFormat::Block(format) => return Ok(Scaled::Blocks(format.block())),
             QuantizedFormat::Elements(element) => element,
             _ => return refuse(format!("{} is not for models", self.to)),
         };
-        let default = if element == DataType::Int4 { Granularity::Block([1, 32]) } else { Granularity::Axis };
-        match request.granularity.unwrap_or(default) {
+        let default = if element == DataType::Int4 { Granularity::Block([1, 32]) } else { Granularity::Row };
+        match self.to.granularity.unwrap_or(default) {
             Granularity::Tensor => Ok(Scaled::Tensor),
-            Granularity::Axis => Ok(Scaled::Axis),
+            Granularity::Row => Ok(Scaled::Axis),
             Granularity::Block([1, size]) => Ok(Scaled::Blocks(size)),
-            other => refuse(format!("DequantizeLinear has no scales by {other} (want tensor, axis or block=N)")),
+            other => refuse(format!(
+                "DequantizeLinear has no {element}/{other} (want {element}/tensor, {element}/row or blocks such as {element}/32)"
+            )),
         }
     }
 
@@ -106,7 +108,7 @@ impl<'a> ChosenWeight<'a> {
             output_dtype,
             has_global,
         };
-        match self.to {
+        match self.to.format {
             QuantizedFormat::Block(format) if format.scale() == DataType::Float8E8M0 => {
                 form(format.element(), format.scale(), Some(from), false)
             }
@@ -131,7 +133,7 @@ impl<'a> ChosenWeight<'a> {
         let ChosenWeight { constant, to, graph, site, input, is_in_function, .. } = self;
         let old = constant.name;
         let [elements, scales, global] = tensors;
-        let name = names.fresh(format!("{old}_{to}"));
+        let name = names.fresh(format!("{old}_{}", to.format));
         let scale = names.fresh(format!("{old}_scale"));
         // In a function, constants are nodes.
         let (mut initializers, mut nodes) = (Vec::new(), Vec::new());

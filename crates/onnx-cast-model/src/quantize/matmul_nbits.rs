@@ -317,19 +317,20 @@ impl<'a> ChosenWeight<'a> {
     }
 
     /// The bits of an element, and the values of a block.
-    fn bits_and_block(&self, request: &QuantizeRequest) -> Result<(u32, usize), ModelError> {
+    fn bits_and_block(&self) -> Result<(u32, usize), ModelError> {
         let refuse = |what: String| ModelError::constant(self.constant.name, what);
-        let bits = match self.to {
+        let bits = match self.to.format {
             QuantizedFormat::Elements(DataType::Int4) => 4,
             QuantizedFormat::Elements(DataType::Int8) => 8,
             _ => {
                 return Err(refuse(format!("MatMulNBits has no {} (want int4 or int8)", self.to)));
             }
         };
-        let block = match request.granularity.unwrap_or(Granularity::Block([1, 32])) {
+        let block = match self.to.granularity.unwrap_or(Granularity::Block([1, 32])) {
             Granularity::Block([1, block]) if block.is_power_of_two() && (16..=256).contains(&block) => block,
             other => {
-                let what = format!("MatMulNBits has no scales by {other} (want block=16, 32, 64, 128 or 256)");
+                let to = self.to.format;
+                let what = format!("MatMulNBits has no {to}/{other} (want {to}/16, 32, 64, 128 or 256)");
                 return Err(refuse(what));
             }
         };
@@ -376,7 +377,7 @@ impl<'a> ChosenWeight<'a> {
     ) -> Result<(TensorSummary, Arc<Counter>), ModelError> {
         let ChosenWeight { constant, graph, site, input, .. } = &self;
         let refuse = |what: String| ModelError::constant(constant.name, what);
-        let (bits, block) = self.bits_and_block(request)?;
+        let (bits, block) = self.bits_and_block()?;
         let (from, is_turned) = (constant.data_type, products.is_turned());
         let [rows, columns] = match constant.shape[..] {
             [columns, rows] if is_turned => [rows, columns],

@@ -9,7 +9,7 @@ use crate::graph::values::{Flow, Origin};
 use crate::operators::Flag;
 use crate::tree::Document;
 use crate::weights::MIN_SIZE;
-use onnx_cast_file::{QuantizedFormat, Selection};
+use onnx_cast_file::{Selection, WeightFormat};
 use std::collections::HashSet;
 
 /// The weights of a body that are passed over, by name.
@@ -17,7 +17,7 @@ pub(super) fn passed_over<'a>(
     (document, calls): (&Document<'a>, &Calls<'_, 'a>),
     flow: &Flow<'_, 'a>,
     chosen: &[ChosenWeight<'_>],
-    selection: &Selection<QuantizedFormat>,
+    selection: &Selection<WeightFormat>,
     files: &'a Files<'a>,
 ) -> Result<Vec<(String, String)>, ModelError> {
     let chosen: HashSet<(usize, Site)> = chosen.iter().map(|one| (one.graph, one.site)).collect();

@@ -126,7 +126,7 @@ fn weights(written: &WrittenWeight) -> (Value, &'static str) {
         (QuantizedFormat::Block(BlockFormat::NvFp4), _) => ("tensor_group", json!(16), json!(null)),
         (QuantizedFormat::Block(_), _) => ("group", json!(32), json!(null)),
         (_, Granularity::Tensor) => ("tensor", json!(null), json!(null)),
-        (_, Granularity::Axis) => ("channel", json!(null), json!(null)),
+        (_, Granularity::Row) => ("channel", json!(null), json!(null)),
         (_, Granularity::Block([1, columns])) => ("group", json!(columns), json!(null)),
         (_, Granularity::Block(block)) => ("block", json!(null), json!(block)),
     };

@@ -226,7 +226,7 @@ fn algorithm(written: &WrittenWeight) -> &'static str {
         (QuantizedFormat::Block(BlockFormat::NvFp4), _) => "W4A16_NVFP4",
         (QuantizedFormat::Block(_), _) => "MXFP8",
         (_, Granularity::Tensor) => "FP8",
-        (_, Granularity::Axis) => "FP8_PER_CHANNEL_PER_TOKEN",
+        (_, Granularity::Row) => "FP8_PER_CHANNEL_PER_TOKEN",
         (_, Granularity::Block(_)) => "FP8_PB_WO",
     }
 }
