@@ -311,11 +311,70 @@ def variance_alone():
     return made_of(nodes, {"x": random(26, 16, 64, scale=2) + np.float32(10)}, {"y": [16, 4]}, initializers)
 
 
+def squared_distances():
+    """The squares of distances among points and centers, far from zero: a^2 - 2ab + b^2, as point clouds have it."""
+    nodes = [
+        linear("x", "a"),
+        node("Transpose", "b", "t", perm=[1, 0]),
+        node("MatMul", "a,t", "p"),
+        node("Mul", "p,minus", "d"),
+        node("Mul", "a,a", "aa"),
+        node("ReduceSum", "aa,last", "na", keepdims=1),
+        node("Add", "d,na", "s"),
+        node("Pow", "b,two", "bb"),
+        node("ReduceSum", "bb,last", "nb", keepdims=0),
+        node("Add", "s,nb", "q"),
+        node("Relu", "q", "y"),
+    ]
+    initializers = [("w", np.eye(8, dtype=np.float32)), ("minus", np.float32(-2)), ("last", np.array([1])), ("two", np.float32(2))]
+    inputs = {"x": random(43, 32, 8, scale=2) + np.float32(16), "b": random(44, 24, 8, scale=2) + np.float32(16)}
+    return made_of(nodes, inputs, {"y": [32, 24]}, initializers)
+
+
+def codebook():
+    """Distances to the codes of a vector quantizer, whose Gemm adds their norms, and whose norms of inputs an Einsum adds up."""
+    nodes = [
+        linear("x", "a"),
+        node("Einsum", "a,a", "na", equation="ij,ij->i"),
+        node("Unsqueeze", "na,last", "column"),
+        node("Add", "column,norms", "n"),
+        node("Gemm", "a,codes,n", "d", alpha=-2.0, transB=1),
+        node("Neg", "d", "near"),
+        node("Div", "near,heat", "y"),
+    ]
+    codes = random(45, 24, 8, scale=2) + np.float32(16)
+    initializers = [("w", np.eye(8, dtype=np.float32)), ("last", np.array([1])), ("codes", codes), ("norms", (codes**2).sum(1)), ("heat", np.float32(8))]
+    return made_of(nodes, {"x": random(46, 32, 8, scale=2) + np.float32(16)}, {"y": [32, 24]}, initializers)
+
+
+def joined_distances():
+    """The same by one product, of vectors that their norms are joined to, as torch.cdist does it."""
+    nodes = [
+        linear("x", "a"),
+        node("Mul", "a,minus", "d"),
+        node("Pow", "a,two", "aa"),
+        node("ReduceSum", "aa,last", "na", keepdims=1),
+        node("Concat", "d,na,ones", "left", axis=1),
+        node("Mul", "b,b", "bb"),
+        node("ReduceSum", "bb,last", "nb", keepdims=1),
+        node("Concat", "b,many,nb", "right", axis=1),
+        node("Transpose", "right", "turned", perm=[1, 0]),
+        node("MatMul", "left,turned", "q"),
+        node("Clip", "q,zero", "squares"),
+        node("Sqrt", "squares", "y"),
+    ]
+    initializers = [("w", np.eye(8, dtype=np.float32)), ("minus", np.float32(-2)), ("last", np.array([1])), ("two", np.float32(2)), ("zero", np.float32(0))]
+    initializers += [("ones", np.ones((32, 1), np.float32)), ("many", np.ones((24, 1), np.float32))]
+    inputs = {"x": random(47, 32, 8, scale=2) + np.float32(16), "b": random(48, 24, 8, scale=2) + np.float32(16)}
+    return made_of(nodes, inputs, {"y": [32, 24]}, initializers)
+
+
 SENSITIVE = [
     exponential_ratio, exponential_difference, softplus, log_of_sigmoid, log_of_complement, log_of_softmax,
     log_of_clamped, steep_inverse,
     timestep_embedding, fourier_features, positional_encoding, grid_sample, flow_warp, regions, loop_sum, loop_steps,
     loop_average, scan_sum, lowest_mask, variance_of_squares, variance_alone,
+    squared_distances, codebook, joined_distances,
 ]  # fmt: skip
 
 

@@ -49,7 +49,7 @@ words! {
     /// What an operator gives of its first input.
     Gives { Sequence, Element, Optional, Present }
     /// What an operator computes of numbers.
-    Computes { Sum, Total, Product, Quotient, Power, Squares, Root, Logarithm, Exponential, Choice, Comparison }
+    Computes { Sum, Total, Product, Products, Quotient, Power, Squares, Root, Logarithm, Exponential, Choice, Comparison }
     /// What an operator does with positions.
     Position { Given, Read, Carried, Traced }
     /// What an operator does with elements, masks and errors, or is.

@@ -1,74 +1,307 @@
-//! Differences of squares: E[x^2] - E[x]^2. Both are large where x is far from zero, and their difference is not. Rounding
-//! x itself moves both alike; rounding what lies between x and the difference moves it by a part of the square.
+//! Sums whose parts nearly cancel: `E[x^2] - E[x]^2`, or the square of a distance written out, `a^2 - 2ab + b^2`. One value
+//! is squared in one part, and is a factor in another. Where it is far from zero both parts are large, and their sum is
+//! not. Rounding the value itself moves both alike; rounding what lies between it and the sum moves that by a part of the
+//! square.
 
-use super::bounds::Bounds;
+use super::bounds::{ANY, Bounds};
 use super::pins::{Reason, Variable};
 use super::variables::Variables;
 use crate::graph::values::{Flow, Id, Origin};
-use crate::operators::Computes::{Power, Product, Quotient, Root, Squares, Sum, Total};
+use crate::operators::Computes::{Power, Product, Products, Quotient, Root, Squares, Sum, Total};
 use crate::operators::Flag;
 use std::collections::HashSet;
 
-/// So far a square is traced back.
+/// So far a part is traced back, and so many parts a sum has at most.
 const MOST: usize = 32;
 
-/// A value, and what it is computed by from the values that it is a square of.
-struct Square {
-    /// The values on the way, itself included.
-    values: HashSet<Id>,
-    /// Whether something on the way is squared.
-    squared: bool,
+/// What multiplies a value on its way to a sum.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+enum Degree {
+    /// Constants, if anything.
+    Plain,
+    /// Another value.
+    Factor,
+    /// It itself.
+    Square,
 }
 
-/// Pins what is between a value and a difference of its squares.
+/// A value that a part is computed from.
+#[derive(Clone, Copy, Debug)]
+struct Reached {
+    id: Id,
+    degree: Degree,
+    /// How often constants weigh its elements against each other on the way.
+    weighed: usize,
+    /// Whether its elements are added up on the way.
+    is_total: bool,
+    /// The one that it was reached from.
+    from: Option<usize>,
+}
+
+/// What is added up: a value, or the product of a step that adds something to it.
+#[derive(Clone, Copy, Debug)]
+enum Part {
+    Value(Id),
+    Product(usize),
+}
+
+/// A sum, as what it is made of.
+struct Parts {
+    /// The steps that add.
+    steps: Vec<usize>,
+    /// Each part, and whether it is taken away.
+    parts: Vec<(Part, bool)>,
+    /// Whether a product adds them, so that each has a factor already.
+    in_product: bool,
+}
+
+struct Body<'b, 't, 'a> {
+    flow: &'b Flow<'t, 'a>,
+    bounds: &'b [Bounds],
+    /// By value: whether it is computed from constants alone.
+    fixed: Vec<bool>,
+    /// By value: whether a square is among what it adds up.
+    squares: Vec<bool>,
+}
+
+/// Pins what is between a value and a sum that it nearly cancels in.
 pub(crate) fn pin(variables: &mut Variables<'_, '_, '_>, bounds: &[Vec<Bounds>]) {
     let mut found: Vec<(Variable, Reason)> = Vec::new();
     for (place, bounds) in bounds.iter().enumerate() {
-        let flow = &variables.body(place).flow;
-        for (at, step) in flow.steps.iter().enumerate().filter(|(_, step)| step.node.is("Sub")) {
-            let [Some(one), Some(other)] = step.inputs[..] else { continue };
-            if bounds[one].least < 0.0 || bounds[other].least < 0.0 {
-                continue;
-            }
-            let sides = [Square::of(flow, one), Square::of(flow, other)];
-            let common: HashSet<Id> = sides[0].values.intersection(&sides[1].values).copied().collect();
-            if common.is_empty() || !sides.iter().all(|side| side.squared) {
-                continue;
-            }
-            let by = step.node.label(step.index);
-            let reason = Reason::Needed { what: "a difference of squares", by };
-            let steps = sides.iter().flat_map(|side| side.values.difference(&common));
-            let steps = steps.filter_map(|&id| variables.producer(place, id)).chain([at]);
-            found.extend(steps.filter_map(|step| variables.nodes[place][step]).map(|node| (node, reason.clone())));
+        let body = Body::of(&variables.body(place).flow, bounds);
+        if !body.squares.contains(&true) {
+            continue;
+        }
+        for (at, step) in body.flow.steps.iter().enumerate() {
+            let reason = Reason::Needed { what: "squares that nearly cancel", by: step.node.label(step.index) };
+            let steps = body.sums(at).iter().flat_map(|sum| body.kept(sum)).collect::<Vec<_>>();
+            found.extend(steps.iter().filter_map(|&at| variables.nodes[place][at]).map(|node| (node, reason.clone())));
         }
     }
     found.into_iter().for_each(|(variable, reason)| variables.pins.wide(variable, reason));
 }
 
-impl Square {
-    fn of(flow: &Flow<'_, '_>, id: Id) -> Square {
-        let mut square = Square { values: HashSet::from([id]), squared: false };
-        let mut open = vec![id];
-        while let Some(id) = open.pop().filter(|_| square.values.len() < MOST) {
-            let Origin::Node(at, _) = flow.values[id].origin else { continue };
-            let step = &flow.steps[at];
-            square.squared |= match step.traits.computes {
-                // The result of another subtraction is not a square.
-                Some(Sum) if step.node.is("Sub") => continue,
-                Some(Power | Squares) => true,
-                Some(Product) => step.inputs.first() == step.inputs.get(1),
-                Some(Quotient | Root | Sum | Total) => false,
-                _ if step.traits.is(Flag::Picks) => false,
-                _ => continue,
-            };
-            for &input in step.inputs.iter().flatten() {
-                // A constant is common to all.
-                if !is_constant(flow, input) && square.values.insert(input) {
-                    open.push(input);
+impl<'b, 't, 'a> Body<'b, 't, 'a> {
+    fn of(flow: &'b Flow<'t, 'a>, bounds: &'b [Bounds]) -> Self {
+        let fixed = (0..flow.values.len()).map(|id| is_constant(flow, id)).collect();
+        let mut body = Body { flow, bounds, fixed, squares: vec![false; flow.values.len()] };
+        for (at, step) in flow.steps.iter().enumerate() {
+            let mut inputs = step.inputs.iter().flatten().peekable();
+            let is_fixed =
+                inputs.peek().is_some() && inputs.all(|&id| body.fixed[id]) && step.node.graphs().next().is_none();
+            let squares = body
+                .inputs(at, Degree::Plain)
+                .iter()
+                .any(|next| next.degree == Degree::Square || body.squares[next.id]);
+            for &id in step.outputs.iter().flatten() {
+                body.fixed[id] |= is_fixed;
+                body.squares[id] = squares;
+            }
+        }
+        body
+    }
+
+    /// What a step adds up or multiplies, and how, where its result is of a degree; nothing where that is not what it does.
+    fn inputs(&self, at: usize, degree: Degree) -> Vec<Reached> {
+        let step = &self.flow.steps[at];
+        let given = |index: usize| step.inputs.get(index).copied().flatten();
+        let is_fixed = |index: usize| given(index).is_some_and(|id| self.fixed[id]);
+        let next = |index: usize, degree: Degree| {
+            let id = given(index).filter(|&id| !self.fixed[id])?;
+            Some(Reached { id, degree, weighed: 0, is_total: false, from: None })
+        };
+        let all = |degree: Degree| (0..step.inputs.len()).filter_map(|index| next(index, degree)).collect::<Vec<_>>();
+        let totals = |all: Vec<Reached>| all.into_iter().map(|next| Reached { is_total: true, ..next }).collect();
+        let one = |next: Option<Reached>| next.into_iter().collect();
+        match step.traits.computes {
+            // The result of another subtraction is no part of this sum's square.
+            Some(Sum) if step.node.is("Sub") => Vec::new(),
+            Some(Sum) => all(Degree::Plain),
+            Some(Total) => totals(one(next(0, Degree::Plain))),
+            Some(Squares) => totals(one(next(0, Degree::Square))),
+            Some(Power) if given(1).is_some_and(|id| self.bounds[id].least >= 2.0) => one(next(0, Degree::Square)),
+            Some(Product | Products) if given(0) == given(1) => one(next(0, Degree::Square)),
+            Some(Product) if is_fixed(0) || is_fixed(1) => all(Degree::Plain),
+            Some(Product) => all(Degree::Factor),
+            Some(Products) => {
+                let weighed = |index: usize| {
+                    Some(Reached {
+                        weighed: is_fixed(1 - index).into(),
+                        is_total: true,
+                        ..next(index, Degree::Factor)?
+                    })
+                };
+                (0..2).filter_map(weighed).collect()
+            }
+            Some(Quotient) => one(next(0, Degree::Plain)),
+            // A norm that is squared is a square.
+            Some(Root) if degree == Degree::Square => one(next(0, Degree::Plain)),
+            None if step.node.is("Neg") || step.traits.is(Flag::Picks) => one(next(0, Degree::Plain)),
+            None if step.traits.is(Flag::Arranges) => all(Degree::Plain),
+            _ => Vec::new(),
+        }
+    }
+
+    /// What a step sums up: the parts of a sum, or those that a product adds up, as they are joined in one of its inputs.
+    fn sums(&self, at: usize) -> Vec<Parts> {
+        let step = &self.flow.steps[at];
+        let is_product = step.traits.computes == Some(Products);
+        // What is behind the two factors is added, but by Einsum, which takes any number of them.
+        let adds = is_product && step.inputs.len() > 2 && !step.node.is("Einsum");
+        let mut all = Vec::new();
+        if adds || step.traits.computes == Some(Sum) {
+            let mut sum = Parts { steps: Vec::new(), parts: Vec::new(), in_product: false };
+            self.add(at, false, &mut sum);
+            all.push(sum);
+        }
+        if is_product {
+            all.extend((0..2).filter_map(|index| self.joined(at, step.inputs.get(index).copied().flatten()?)));
+        }
+        let squares = |&(part, _): &(Part, bool)| matches!(part, Part::Value(id) if self.squares[id]);
+        all.retain(|sum| sum.parts.len() <= MOST && sum.parts.iter().any(squares));
+        all
+    }
+
+    /// Adds what a step adds.
+    fn add(&self, at: usize, is_negative: bool, sum: &mut Parts) {
+        let step = &self.flow.steps[at];
+        sum.steps.push(at);
+        let mut inputs = step.inputs.iter().enumerate().collect::<Vec<_>>();
+        if step.traits.computes == Some(Products) {
+            sum.parts.push((Part::Product(at), is_negative));
+            inputs.retain(|&(index, _)| index > 1);
+        }
+        for (index, &id) in inputs {
+            let Some(id) = id.filter(|&id| !self.fixed[id]) else { continue };
+            let is_negative = is_negative != (index == 1 && step.node.is("Sub") || step.node.is("Neg"));
+            let value = &self.flow.values[id];
+            match value.origin {
+                Origin::Node(before, 0)
+                    if value.reads.len() == 1
+                        && value.outputs == 0
+                        && sum.steps.len() < MOST
+                        && (self.flow.steps[before].traits.computes == Some(Sum)
+                            || self.flow.steps[before].node.is("Neg")) =>
+                {
+                    self.add(before, is_negative, sum);
+                }
+                _ => sum.parts.push((Part::Value(id), is_negative)),
+            }
+        }
+    }
+
+    /// The values that are joined in an input of a product.
+    fn joined(&self, product: usize, mut id: Id) -> Option<Parts> {
+        let mut steps = vec![product];
+        while steps.len() < MOST {
+            let Origin::Node(at, 0) = self.flow.values[id].origin else { return None };
+            let step = &self.flow.steps[at];
+            steps.push(at);
+            if step.node.is("Concat") {
+                let parts =
+                    self.inputs(at, Degree::Plain).into_iter().map(|next| (Part::Value(next.id), false)).collect();
+                return Some(Parts { steps, parts, in_product: true });
+            }
+            id = step.inputs.first().copied().flatten().filter(|_| step.traits.is(Flag::Arranges))?;
+        }
+        None
+    }
+
+    /// The values that a part is computed from.
+    fn trace(&self, part: Part) -> Vec<Reached> {
+        let mut reached = match part {
+            Part::Value(id) => {
+                vec![Reached { id, degree: Degree::Plain, weighed: 0, is_total: false, from: None }]
+            }
+            Part::Product(at) => self.inputs(at, Degree::Plain),
+        };
+        let mut seen: HashSet<(Id, Degree)> = reached.iter().map(|one| (one.id, one.degree)).collect();
+        let mut at = 0;
+        while let Some(&before) = reached.get(at).filter(|_| reached.len() < MOST) {
+            if let Origin::Node(step, _) = self.flow.values[before.id].origin {
+                for next in self.inputs(step, before.degree) {
+                    let next = Reached {
+                        degree: next.degree.max(before.degree),
+                        weighed: next.weighed + before.weighed,
+                        is_total: next.is_total || before.is_total,
+                        from: Some(at),
+                        ..next
+                    };
+                    if seen.insert((next.id, next.degree)) {
+                        reached.push(next);
+                    }
+                }
+            }
+            at += 1;
+        }
+        reached
+    }
+
+    /// The sign of a part: -1, 1, or 0 where it may have either.
+    fn sign(&self, (part, is_negative): (Part, bool)) -> i32 {
+        let bounds = match part {
+            Part::Value(id) => self.bounds[id],
+            Part::Product(_) => ANY,
+        };
+        let sign = i32::from(bounds.least >= 0.0) - i32::from(bounds.greatest <= 0.0);
+        if is_negative { -sign } else { sign }
+    }
+
+    /// The steps between the parts of a sum and what nearly cancels in two of them.
+    fn kept(&self, sum: &Parts) -> Vec<usize> {
+        let traced: Vec<_> = sum.parts.iter().map(|&(part, _)| self.trace(part)).collect();
+        let mut kept = Vec::new();
+        for (one, square) in traced.iter().enumerate() {
+            for (other, factor) in traced.iter().enumerate().filter(|&(other, _)| other != one) {
+                let signs = [one, other].map(|index| self.sign(sum.parts[index]));
+                if signs[0] != 0 && signs[0] == signs[1] && !sum.in_product {
+                    continue;
+                }
+                let mut met = HashSet::new();
+                for (at, reached) in square.iter().enumerate().filter(|(_, one)| one.degree == Degree::Square) {
+                    let meets = |other: &Reached| other.id == reached.id && sum.cancels(reached, other);
+                    if let Some(place) = factor.iter().position(meets) {
+                        met.insert(reached.id);
+                        let ways = [self.way(square, at, &met), self.way(factor, place, &met)];
+                        kept.extend(ways.into_iter().flatten().flatten());
+                    }
+                }
+                if !met.is_empty() {
+                    kept.extend(&sum.steps);
                 }
             }
         }
-        square
+        kept
+    }
+
+    /// The steps between what was reached and the part; none if what was met is on the way.
+    fn way(&self, reached: &[Reached], mut at: usize, met: &HashSet<Id>) -> Option<Vec<usize>> {
+        let mut steps = Vec::new();
+        while let Some(from) = reached[at].from {
+            at = from;
+            if met.contains(&reached[at].id) {
+                return None;
+            }
+            if let Origin::Node(step, _) = self.flow.values[reached[at].id].origin {
+                steps.push(step);
+            }
+        }
+        Some(steps)
+    }
+}
+
+impl Parts {
+    /// Whether a value nearly cancels that is squared in one part and reached in another one.
+    fn cancels(&self, square: &Reached, other: &Reached) -> bool {
+        if self.in_product {
+            // Beside a vector its square as a number: the product adds up a norm and a product of the vector.
+            return other.degree == Degree::Plain && !other.is_total && square.is_total && square.weighed == 0;
+        }
+        match other.degree {
+            Degree::Square => square.weighed == other.weighed,
+            Degree::Factor => square.weighed == 0,
+            Degree::Plain => false,
+        }
     }
 }
 

@@ -198,7 +198,7 @@ fn differences_of_squares() {
     for to in BOTH {
         for square in ["Pow", "Mul"] {
             let operators = [square, "GlobalAveragePool", "GlobalAveragePool", "Mul", "Sub"];
-            stays(nodes(square), to, &operators, "a difference of squares of node");
+            stays(nodes(square), to, &operators, "squares that nearly cancel of node");
         }
         // Of two values, and of what is not squared.
         let apart =
@@ -206,6 +206,68 @@ fn differences_of_squares() {
         let plain_difference =
             vec![plain("Relu", &["h"], "a"), plain("GlobalAveragePool", &["a"], "m"), plain("Sub", &["a", "m"], "r")];
         [apart, plain_difference].into_iter().for_each(|nodes| stays(between(nodes), to, &[], ""));
+    }
+}
+
+/// The square of a distance, as PointNet++ writes it, as a Gemm adds the norms, and as torch joins them for one product.
+#[test]
+fn squares_of_distances() {
+    let norm = |of: &str, as_square: &str, name: &str| {
+        let square = if as_square == "Mul" { plain("Mul", &[of, of], "q") } else { plain(as_square, &[of], name) };
+        if as_square == "Mul" { vec![square, plain("ReduceSum", &["q"], name)] } else { vec![square] }
+    };
+    let codes = || constant("c", &[6, 6], &[0.25; 36]);
+    let stays = |nodes: Vec<Message>, to, operators: &[&str]| {
+        let kept = kept(nodes, to);
+        assert_eq!(kept.iter().map(|(operator, _)| operator.as_str()).collect::<Vec<_>>(), operators, "{to}: {kept:?}");
+        // A sum of squares is kept anyway.
+        let others = kept.iter().filter(|(_, why)| why != "a mean of squares");
+        others.for_each(|(_, why)| assert!(why.starts_with("squares that nearly cancel of node"), "{to}: {kept:?}"));
+    };
+    for to in BOTH {
+        let written = vec![
+            scalar("two", -2.0),
+            plain("Transpose", &["h"], "t"),
+            plain("MatMul", &["h", "t"], "p"),
+            plain("Mul", &["p", "two"], "d"),
+            plain("Neg", &["n"], "m"),
+            plain("Sub", &["m", "d"], "s"),
+            plain("Transpose", &["n"], "u"),
+            plain("Sub", &["s", "u"], "r"),
+        ];
+        let operators = ["Mul", "ReduceSum", "MatMul", "Mul", "Neg", "Sub", "Transpose", "Sub"];
+        stays(between([norm("h", "Mul", "n"), written].concat()), to, &operators);
+        let einsum = vec![codes(), plain("Einsum", &["h", "c"], "p"), plain("Sub", &["n", "p"], "r")];
+        // Einsum has no bfloat16 at this opset anyway.
+        let operators =
+            ["Mul", "ReduceSum", "Einsum", "Sub"].iter().filter(|&&one| to == DataType::Float16 || one != "Einsum");
+        stays(between([norm("h", "Mul", "n"), einsum].concat()), to, &operators.copied().collect::<Vec<_>>());
+        let gemm = vec![codes(), plain("Gemm", &["h", "c", "n"], "r")];
+        stays(between([norm("h", "Mul", "n"), gemm].concat()), to, &["Mul", "ReduceSum", "Gemm"]);
+        let joined = vec![
+            scalar("two", -2.0),
+            scalar("one", 1.0),
+            plain("Mul", &["h", "two"], "d"),
+            plain("Concat", &["d", "n", "one"], "j"),
+            codes(),
+            plain("MatMul", &["j", "c"], "r"),
+        ];
+        let operators = ["Mul", "ReduceSum", "Mul", "Concat", "MatMul"];
+        stays(between([norm("h", "Mul", "n"), joined].concat()), to, &operators);
+        // Polynomials of elements, a cubic activation, magnitudes, a residual connection, and a rotation.
+        let others = [
+            vec![plain("Mul", &["h", "h"], "q"), plain("Concat", &["h", "q"], "r")],
+            vec![plain("Mul", &["h", "h"], "q"), plain("Mul", &["q", "h"], "c"), plain("Add", &["h", "c"], "r")],
+            vec![plain("Mul", &["h", "h"], "q"), plain("Mul", &["h0", "h0"], "p"), plain("Add", &["q", "p"], "r")],
+            vec![
+                plain("Relu", &["h"], "a"),
+                plain("Mul", &["a", "a"], "q"),
+                plain("MatMul", &["q", "w"], "m"),
+                plain("Add", &["m", "h"], "r"),
+            ],
+            vec![plain("Mul", &["h", "h0"], "q"), plain("Mul", &["h", "x"], "p"), plain("Sub", &["q", "p"], "r")],
+        ];
+        others.into_iter().for_each(|nodes| stays(between(nodes), to, &[]));
     }
 }
 
