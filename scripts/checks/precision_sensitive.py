@@ -369,12 +369,43 @@ def joined_distances():
     return made_of(nodes, inputs, {"y": [32, 24]}, initializers)
 
 
+def structural_similarity():
+    """Variances and a covariance of two pictures within windows, by convolutions: E[xy] - E[x] E[y]."""
+    nodes = [node("Conv", f"{one},window", f"{one}_mean") for one in "ab"]
+    for one, other in ("aa", "bb", "ab"):
+        nodes += [
+            node("Mul", f"{one},{other}", f"{one}{other}_product"),
+            node("Conv", f"{one}{other}_product,window", f"{one}{other}_mean"),
+            node("Mul", f"{one}_mean,{other}_mean", f"{one}{other}_means"),
+            node("Sub", f"{one}{other}_mean,{one}{other}_means", f"{one}{other}"),
+        ]
+    nodes += [node("Add", "aa,bb", "both"), node("Add", "both,small", "safe"), node("Div", "ab,safe", "y")]
+    picture = np.random.default_rng(49).random((1, 1, 24, 24), np.float32) * np.float32(0.3) + np.float32(0.6)
+    inputs = {"a": picture, "b": picture + random(50, 1, 1, 24, 24, scale=0.05)}
+    return made_of(nodes, inputs, {"y": [1, 1, 18, 18]}, [("window", np.full((1, 1, 7, 7), 1 / 49, np.float32)), ("small", np.float32(9e-4))])
+
+
+def mixture():
+    """Densities of normal distributions, by two products: z^2 p - 2 z m p + m^2 p."""
+    nodes = [
+        linear("x", "z"),
+        node("Mul", "z,z", "q"),
+        node("MatMul", "q,precisions", "a"),
+        node("MatMul", "z,scaled", "b"),
+        node("Add", "a,b", "s"),
+        node("Add", "s,rest", "y"),
+    ]
+    means, precisions = random(51, 8, 12) + np.float32(8), np.abs(random(52, 8, 12)) + np.float32(0.5)
+    parts = {"precisions": precisions, "scaled": -2 * means * precisions, "rest": (means**2 * precisions).sum(0)}
+    return made_of(nodes, {"x": random(53, 32, 8) + np.float32(8)}, {"y": [32, 12]}, [("w", np.eye(8, dtype=np.float32)), *parts.items()])
+
+
 SENSITIVE = [
     exponential_ratio, exponential_difference, softplus, log_of_sigmoid, log_of_complement, log_of_softmax,
     log_of_clamped, steep_inverse,
     timestep_embedding, fourier_features, positional_encoding, grid_sample, flow_warp, regions, loop_sum, loop_steps,
     loop_average, scan_sum, lowest_mask, variance_of_squares, variance_alone,
-    squared_distances, codebook, joined_distances,
+    squared_distances, codebook, joined_distances, structural_similarity, mixture,
 ]  # fmt: skip
 
 

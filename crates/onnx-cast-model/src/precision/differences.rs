@@ -1,6 +1,6 @@
 //! Sums whose parts nearly cancel: `E[x^2] - E[x]^2`, or the square of a distance written out, `a^2 - 2ab + b^2`. One value
-//! is squared in one part, and is a factor in another. Where it is far from zero both parts are large, and their sum is
-//! not. Rounding the value itself moves both alike; rounding what lies between it and the sum moves that by a part of the
+//! is squared in one part, and is a factor in another; or two values are multiplied in one, and their means in another, as
+//! in `E[xy] - E[x] E[y]`. Where they are far from zero both parts are large, and their sum is not. Rounding the value itself moves both alike; rounding what lies between it and the sum moves that by a part of the
 //! square.
 
 use super::bounds::{ANY, Bounds};
@@ -30,8 +30,12 @@ enum Degree {
 struct Reached {
     id: Id,
     degree: Degree,
-    /// How often constants weigh its elements against each other on the way.
-    weighed: usize,
+    /// How often constants weigh its elements against each other on the way, and whether after it is squared.
+    weighed: (usize, bool),
+    /// The product by which it is a factor, and as which of the two.
+    product: Option<(usize, usize)>,
+    /// Whether its elements are added up before that.
+    is_mean: bool,
     /// Whether its elements are added up on the way.
     is_total: bool,
     /// The one that it was reached from.
@@ -69,9 +73,6 @@ pub(crate) fn pin(variables: &mut Variables<'_, '_, '_>, bounds: &[Vec<Bounds>])
     let mut found: Vec<(Variable, Reason)> = Vec::new();
     for (place, bounds) in bounds.iter().enumerate() {
         let body = Body::of(&variables.body(place).flow, bounds);
-        if !body.squares.contains(&true) {
-            continue;
-        }
         for (at, step) in body.flow.steps.iter().enumerate() {
             let reason = Reason::Needed { what: "squares that nearly cancel", by: step.node.label(step.index) };
             let steps = body.sums(at).iter().flat_map(|sum| body.kept(sum)).collect::<Vec<_>>();
@@ -108,7 +109,8 @@ impl<'b, 't, 'a> Body<'b, 't, 'a> {
         let is_fixed = |index: usize| given(index).is_some_and(|id| self.fixed[id]);
         let next = |index: usize, degree: Degree| {
             let id = given(index).filter(|&id| !self.fixed[id])?;
-            Some(Reached { id, degree, weighed: 0, is_total: false, from: None })
+            let product = (degree == Degree::Factor).then_some((at, index));
+            Some(Reached { degree, product, ..Reached::of(id) })
         };
         let all = |degree: Degree| (0..step.inputs.len()).filter_map(|index| next(index, degree)).collect::<Vec<_>>();
         let totals = |all: Vec<Reached>| all.into_iter().map(|next| Reached { is_total: true, ..next }).collect();
@@ -120,18 +122,19 @@ impl<'b, 't, 'a> Body<'b, 't, 'a> {
             Some(Total) => totals(one(next(0, Degree::Plain))),
             Some(Squares) => totals(one(next(0, Degree::Square))),
             Some(Power) if given(1).is_some_and(|id| self.bounds[id].least >= 2.0) => one(next(0, Degree::Square)),
-            Some(Product | Products) if given(0) == given(1) => one(next(0, Degree::Square)),
+            Some(Product | Products) if self.source(given(0)) == self.source(given(1)) => {
+                (0..2).filter_map(|index| next(index, Degree::Square)).collect()
+            }
             Some(Product) if is_fixed(0) || is_fixed(1) => all(Degree::Plain),
             Some(Product) => all(Degree::Factor),
             Some(Products) => {
-                let weighed = |index: usize| {
-                    Some(Reached {
-                        weighed: is_fixed(1 - index).into(),
-                        is_total: true,
-                        ..next(index, Degree::Factor)?
-                    })
+                let factor = |index: usize| {
+                    let factor = next(index, Degree::Factor)?;
+                    // By constants it is weighed, and not multiplied.
+                    let weighed = Reached { weighed: (1, false), product: None, ..factor };
+                    Some(if is_fixed(1 - index) { weighed } else { factor })
                 };
-                (0..2).filter_map(weighed).collect()
+                totals((0..2).filter_map(factor).collect())
             }
             Some(Quotient) => one(next(0, Degree::Plain)),
             // A norm that is squared is a square.
@@ -158,7 +161,8 @@ impl<'b, 't, 'a> Body<'b, 't, 'a> {
             all.extend((0..2).filter_map(|index| self.joined(at, step.inputs.get(index).copied().flatten()?)));
         }
         let squares = |&(part, _): &(Part, bool)| matches!(part, Part::Value(id) if self.squares[id]);
-        all.retain(|sum| sum.parts.len() <= MOST && sum.parts.iter().any(squares));
+        let subtracts = |sum: &Parts| sum.parts.iter().any(|part| part.1 != sum.parts[0].1);
+        all.retain(|sum| sum.parts.len() <= MOST && (subtracts(sum) || sum.parts.iter().any(squares)));
         all
     }
 
@@ -211,7 +215,7 @@ impl<'b, 't, 'a> Body<'b, 't, 'a> {
     fn trace(&self, part: Part) -> Vec<Reached> {
         let mut reached = match part {
             Part::Value(id) => {
-                vec![Reached { id, degree: Degree::Plain, weighed: 0, is_total: false, from: None }]
+                vec![Reached::of(id)]
             }
             Part::Product(at) => self.inputs(at, Degree::Plain),
         };
@@ -222,7 +226,12 @@ impl<'b, 't, 'a> Body<'b, 't, 'a> {
                 for next in self.inputs(step, before.degree) {
                     let next = Reached {
                         degree: next.degree.max(before.degree),
-                        weighed: next.weighed + before.weighed,
+                        weighed: (
+                            next.weighed.0 + before.weighed.0,
+                            before.weighed.1 || (before.degree == Degree::Square && next.weighed.0 > 0),
+                        ),
+                        product: before.product.or(next.product),
+                        is_mean: before.is_mean || (before.product.is_some() && next.is_total),
                         is_total: next.is_total || before.is_total,
                         from: Some(at),
                         ..next
@@ -235,6 +244,18 @@ impl<'b, 't, 'a> Body<'b, 't, 'a> {
             at += 1;
         }
         reached
+    }
+
+    /// The value that arranging gives another one of.
+    fn source(&self, id: Option<Id>) -> Option<Id> {
+        let mut id = id?;
+        while let Origin::Node(at, 0) = self.flow.values[id].origin {
+            let step = &self.flow.steps[at];
+            let arranges = step.traits.is(Flag::Arranges) && !["Concat", "Slice"].contains(&step.node.op_type);
+            let Some(&Some(before)) = step.inputs.first().filter(|_| arranges) else { break };
+            id = before;
+        }
+        Some(id)
     }
 
     /// The sign of a part: -1, 1, or 0 where it may have either.
@@ -258,6 +279,13 @@ impl<'b, 't, 'a> Body<'b, 't, 'a> {
                     continue;
                 }
                 let mut met = HashSet::new();
+                if sum.parts[one].1 != sum.parts[other].1 {
+                    for [at, place] in products_of_means(square, factor) {
+                        met.insert(square[at].id);
+                        let ways = [self.way(square, at, &met), self.way(factor, place, &met)];
+                        kept.extend(ways.into_iter().flatten().flatten());
+                    }
+                }
                 for (at, reached) in square.iter().enumerate().filter(|(_, one)| one.degree == Degree::Square) {
                     let meets = |other: &Reached| other.id == reached.id && sum.cancels(reached, other);
                     if let Some(place) = factor.iter().position(meets) {
@@ -290,16 +318,43 @@ impl<'b, 't, 'a> Body<'b, 't, 'a> {
     }
 }
 
+/// Where two values are that one part multiplies, and another one their means: in each of the two.
+fn products_of_means(one: &[Reached], other: &[Reached]) -> Vec<[usize; 2]> {
+    let mut found = Vec::new();
+    for (at, reached) in one.iter().enumerate().filter(|(_, reached)| reached.is_total && !reached.is_mean) {
+        let Some((product, side)) = reached.product else { continue };
+        let mean = |place: &usize| other[*place].id == reached.id && other[*place].is_mean;
+        for place in (0..other.len()).filter(mean) {
+            let Some((of_means, other_side)) = other[place].product else { continue };
+            let has_partner = one.iter().any(|partner| {
+                let is_mean = |mean: &Reached| mean.id == partner.id && mean.is_mean;
+                partner.product == Some((product, 1 - side))
+                    && other.iter().any(|mean| is_mean(mean) && mean.product == Some((of_means, 1 - other_side)))
+            });
+            found.extend(has_partner.then_some([at, place]));
+        }
+    }
+    found
+}
+
+impl Reached {
+    /// A value where nothing is known of the way to it.
+    fn of(id: Id) -> Self {
+        let degree = Degree::Plain;
+        Reached { id, degree, weighed: (0, false), product: None, is_mean: false, is_total: false, from: None }
+    }
+}
+
 impl Parts {
     /// Whether a value nearly cancels that is squared in one part and reached in another one.
     fn cancels(&self, square: &Reached, other: &Reached) -> bool {
         if self.in_product {
             // Beside a vector its square as a number: the product adds up a norm and a product of the vector.
-            return other.degree == Degree::Plain && !other.is_total && square.is_total && square.weighed == 0;
+            return other.degree == Degree::Plain && !other.is_total && square.is_total && square.weighed.0 == 0;
         }
         match other.degree {
-            Degree::Square => square.weighed == other.weighed,
-            Degree::Factor => square.weighed == 0,
+            Degree::Square => square.weighed.0 == other.weighed.0,
+            Degree::Factor => !square.weighed.1,
             Degree::Plain => false,
         }
     }
