@@ -2,7 +2,8 @@
 """Measures how fast each layout that is only read is dequantized, beside `cast` of as many weights and its owner's code.
 
 python3 bench/layouts.py COMMAND FOLDER [NAME...]: FOLDER is in memory, as /dev/shm/layouts; only layouts whose names contain
-a NAME, if there are any. Needs numpy and torch. Seconds are those of the processor (user and system) and, beside them, of the
+a NAME, if there are any. A checkpoint has four matrices: with one, the pages of memory that a process touches for the first
+time would count, which those of a real checkpoint use again. Needs numpy and torch. Seconds are those of the processor (user and system) and, beside them, of the
 clock; medians of 7 rounds in which all take turns, with one thread, so that other work on the machine counts little. The
 owner's code is its arithmetic in torch on a CPU with one thread, for the sixteenth part of the rows, times 16; the functions
 say where it is from. Prints the table of records/quantized.md.
@@ -10,6 +11,7 @@ say where it is from. Prints the table of records/quantized.md.
 
 import json
 import math
+import re
 import shutil
 import statistics
 import sys
@@ -18,9 +20,9 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from gguf_types import processor_seconds, safetensors
+from gguf_types import processor_seconds
 
-ROWS, COLUMNS, GROUP = 4096, 8192, 128
+ROWS, COLUMNS, GROUP, MATRICES = 4096, 8192, 128, 4
 ROUNDS = 7
 RNG = np.random.default_rng(1)
 TYPES = {"uint8": "U8", "int8": "I8", "int32": "I32", "int64": "I64", "uint32": "U32", "float32": "F32", "float16": "F16"}
@@ -414,15 +416,22 @@ def auto_round_fp8():
     return config, {"a.weight": named("F8_E4M3", codes), "a.weight_scale_inv": factors}, None
 
 
+def each(named):
+    """The same items for each matrix: the names begin with `a.` or with the number of a layer."""
+    numbered = re.compile(r"^(a|layers\.|block\.)0?\.")
+    return {numbered.sub(rf"\g<1>{number}.", name): item for number in range(MATRICES) for name, item in named.items()}
+
+
 def write(folder, config, tensors):
-    """A checkpoint of one file. What has no name is the file's metadata."""
+    """A checkpoint of one file, whose matrices all have these tensors. What has no name is the file's metadata."""
     folder.mkdir()
     if config:
         (folder / "config.json").write_text(json.dumps(config))
     tensors = dict(tensors)
-    metadata = tensors.pop("", None)
+    metadata = each(tensors.pop("", {}))
     header, end = {"__metadata__": metadata} if metadata else {}, 0
-    arrays = {name: found if isinstance(found, tuple) else (TYPES[found.dtype.name], found) for name, found in tensors.items()}
+    typed = {name: found if isinstance(found, tuple) else (TYPES[found.dtype.name], found) for name, found in tensors.items()}
+    arrays = each(typed)
     for name, (kind, array) in arrays.items():
         header[name] = {"dtype": kind, "shape": array.shape, "data_offsets": [end, end + array.nbytes]}
         end += array.nbytes
@@ -434,12 +443,12 @@ def write(folder, config, tensors):
 
 
 def owner_seconds(function):
-    """Of a sixteenth of the weights, times 16: the median of three."""
+    """Of a sixteenth of a matrix, times 16 for each of them: the median of three."""
     taken = []
     for _ in range(3):
         begin = time.process_time()
         function()
-        taken.append(16 * (time.process_time() - begin))
+        taken.append(16 * MATRICES * (time.process_time() - begin))
     return statistics.median(taken)
 
 
@@ -450,8 +459,8 @@ def main():
     folder.mkdir(parents=True)
     torch.set_num_threads(1)
     out, one = folder / "out", ["--to", "bf16", "--threads", "1", "--quiet"]
-    safetensors(folder / "f8.safetensors", "w", "F8_E4M3", noise(ROWS, COLUMNS, most=127))
-    jobs, owners = {"`cast`": [command, "cast", folder / "f8.safetensors", folder / "out.safetensors", *one]}, {}
+    write(folder / "plain", {}, {"a.weight": named("F8_E4M3", noise(ROWS, COLUMNS, most=127))})
+    jobs, owners = {"`cast`": [command, "cast", folder / "plain" / "model.safetensors", folder / "out.safetensors", *one]}, {}
     for number, (name, make) in enumerate(LAYOUTS.items()):
         if wanted and not any(word in name for word in wanted):
             continue
@@ -472,7 +481,7 @@ def main():
     for name, (seconds, clock) in medians.items():
         theirs = owners.get(name, math.nan) / seconds
         theirs = "" if math.isnan(theirs) else f"{theirs:.0f} times"
-        rate, share = ROWS * COLUMNS / seconds / 1e6, seconds / medians["`cast`"][0]
+        rate, share = MATRICES * ROWS * COLUMNS / seconds / 1e6, seconds / medians["`cast`"][0]
         print(f"| {name} | {seconds:.3f} | {clock:.3f} | {rate:.0f} | {share:.2f} | {theirs} |")
     shutil.rmtree(folder)
 

@@ -10,12 +10,16 @@ use std::io;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Bytes of a slab. Reads of a row's stretch should be long: each is a system call.
+/// Bytes of a slab; twice as many where a row's stretch would be short. Each stretch is a system call.
 const SLAB: usize = 8 << 20;
+/// Bytes of a stretch below which it is short.
+const SHORT: usize = 2 << 10;
 /// Bytes of a row that a slab has at least.
 const LEAST: usize = 64;
 /// Slabs of some of the rows begin at a multiple of these.
 pub(super) const ROWS: usize = 256;
+/// Rows that are exchanged at once: they stay in the nearer caches.
+const STRIP: usize = 64;
 
 /// Matrices of one shape, and the slab that was read last.
 #[derive(Debug)]
@@ -26,6 +30,8 @@ pub(crate) struct Columns {
     size: usize,
     /// Rows and columns of a slab.
     slab: [usize; 2],
+    /// Whether slabs have rows and columns exchanged.
+    is_exchanged: bool,
     last: Mutex<Option<Arc<Slab>>>,
 }
 
@@ -81,10 +87,17 @@ pub(crate) fn columns_at_once(rows: usize) -> usize {
 impl Columns {
     /// Matrices of values of so many bytes.
     pub(crate) fn new([rows, columns]: [usize; 2], size: usize) -> Columns {
-        let down = if rows.saturating_mul(LEAST) <= SLAB { rows } else { SLAB / LEAST / ROWS * ROWS };
-        let most = SLAB / down.max(1) / size;
+        let slab = if rows.saturating_mul(SHORT) <= SLAB { SLAB } else { 2 * SLAB };
+        let down = if rows.saturating_mul(LEAST) <= slab { rows } else { slab / LEAST / ROWS * ROWS };
+        let most = slab / down.max(1) / size;
         let across = if most < columns { most / LEAST * LEAST } else { columns };
-        Columns { rows, columns, size, slab: [down, across], last: Mutex::new(None) }
+        Columns { rows, columns, size, slab: [down, across], is_exchanged: false, last: Mutex::new(None) }
+    }
+
+    /// Matrices of which few columns are read at once, so that every line of a slab would be needed several times: rows
+    /// and columns are exchanged while they are read.
+    pub(super) fn exchanged(shape: [usize; 2], size: usize) -> Columns {
+        Columns { is_exchanged: true, ..Columns::new(shape, size) }
     }
 
     /// Reads values of the transposed matrices, from one on. `read` reads bytes of the tensor from a place.
@@ -105,14 +118,18 @@ impl Columns {
                 while row < part.rows.end {
                     let slab = self.slab(part.matrix, [row, column], &mut read)?;
                     end = slab.columns.end.min(part.columns.end);
-                    let from = &slab.bytes[slab.place([row, column])..slab.place([part.rows.end, 0])];
                     let at = (column - part.columns.start) * height + row - part.rows.start;
-                    let (width, count) = (slab.columns.len(), end - column);
                     let out = &mut now[at * self.size..];
-                    match self.size {
-                        1 => transpose::<1>(from, width, count, out, height),
-                        2 => transpose::<2>(from, width, count, out, height),
-                        _ => transpose::<4>(from, width, count, out, height),
+                    if self.is_exchanged {
+                        let down = slab.rows.len();
+                        let first = (column - slab.columns.start) * down + row - slab.rows.start;
+                        let last = (end - slab.columns.start) * down;
+                        let from = &slab.bytes[first * self.size..last * self.size];
+                        let count = slab.rows.end.min(part.rows.end) - row;
+                        copy_stretches(count * self.size, from, down * self.size, out, height * self.size);
+                    } else {
+                        let from = &slab.bytes[slab.place([row, column])..slab.place([part.rows.end, 0])];
+                        exchange(self.size, from, slab.columns.len(), end - column, out, height);
                     }
                     row = slab.rows.end;
                 }
@@ -148,11 +165,23 @@ impl Columns {
         let [width, pitch] = [slab.columns.len() * self.size, self.columns * self.size];
         resize(&mut slab.bytes, slab.rows.len() * width).ok_or_else(PipelineError::out_of_memory)?;
         let first = (matrix * self.rows + slab.rows.start) * pitch + slab.columns.start * self.size;
-        if width == pitch {
-            read(first, &mut slab.bytes)?;
+        let mut rows = |at: usize, bytes: &mut [u8]| {
+            if width == pitch {
+                return read(at, bytes);
+            }
+            let mut stretches = (at..).step_by(pitch).zip(bytes.chunks_exact_mut(width));
+            stretches.try_for_each(|(at, bytes)| read(at, bytes))
+        };
+        if self.is_exchanged {
+            let (height, mut strip) = (slab.rows.len(), Vec::new());
+            for row in (0..height).step_by(STRIP) {
+                resize(&mut strip, STRIP.min(height - row) * width).ok_or_else(PipelineError::out_of_memory)?;
+                rows(first + row * pitch, &mut strip)?;
+                let (out, columns) = (&mut slab.bytes[row * self.size..], slab.columns.len());
+                exchange(self.size, &strip, columns, columns, out, height);
+            }
         } else {
-            let stretches = (first..).step_by(pitch).zip(slab.bytes.chunks_exact_mut(width));
-            stretches.into_iter().try_for_each(|(at, bytes)| read(at, bytes))?;
+            rows(first, &mut slab.bytes)?;
         }
         let slab = Arc::new(slab);
         *last = Some(Arc::clone(&slab));
@@ -184,6 +213,15 @@ impl Slab {
         resize(out, rows.len() * width).ok_or_else(|| PipelineError::Read(io::ErrorKind::OutOfMemory.into()))?;
         copy_stretches(width, &self.bytes[self.place([rows.start, columns.start])..], pitch, out, width);
         Ok(())
+    }
+}
+
+/// Transposes values of so many bytes.
+fn exchange(size: usize, from: &[u8], width: usize, columns: usize, out: &mut [u8], height: usize) {
+    match size {
+        1 => transpose::<1>(from, width, columns, out, height),
+        2 => transpose::<2>(from, width, columns, out, height),
+        _ => transpose::<4>(from, width, columns, out, height),
     }
 }
 

@@ -127,6 +127,8 @@ impl Stream {
     /// Bytes that are read for 32 integers, whatever their width.
     pub(super) const WINDOW: usize = 40;
 
+    // Inlined into a loop, this would be computed in each of its rounds.
+    #[inline(never)]
     pub(super) fn new(bits: u32) -> Stream {
         let bit = |index: usize| index * bits as usize;
         let mut pairs = [0; 16];
@@ -179,7 +181,7 @@ impl Stream {
 pub(super) fn codes_across(lines: [&[u8]; 2], place: usize, bits: u32, codes: &mut [u8]) {
     let (shift, mask) = ((place * bits as usize % 32) as u32, (0xffu32 >> (8 - bits)) as u8);
     let [words, next] = lines.map(|line| line.as_chunks().0);
-    if shift + bits <= 32 {
+    dispatch!(level(), _simd => if shift + bits <= 32 {
         let words = words.iter().map(|word| u32::from_le_bytes(*word));
         codes.iter_mut().zip(words).for_each(|(code, word)| *code = (word >> shift) as u8 & mask);
     } else {
@@ -187,7 +189,7 @@ pub(super) fn codes_across(lines: [&[u8]; 2], place: usize, bits: u32, codes: &m
         codes.iter_mut().zip(both).for_each(|(code, [word, next])| {
             *code = (word >> shift | next << (32 - shift)) as u8 & mask;
         });
-    }
+    });
 }
 
 /// Unpacks a column of words that runs down `columns` others: the integer of a row.

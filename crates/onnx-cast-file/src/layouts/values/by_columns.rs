@@ -30,14 +30,15 @@ impl ByColumns {
         let Encoding::Columns { bits, order, is_signed } = weight.elements else { return None };
         let ([rows, columns], [_, groups]) = (weight.matrix(), weight.grid());
         let elements = match order {
-            ColumnOrder::Down => [words(columns, bits, true), rows],
-            ColumnOrder::Interleaved | ColumnOrder::Across => [columns, rows.div_ceil(8)],
+            ColumnOrder::Down => Columns::new([words(columns, bits, true), rows], 4),
+            // A word has eight rows.
+            ColumnOrder::Interleaved | ColumnOrder::Across => Columns::exchanged([columns, rows.div_ceil(8)], 4),
         };
         Some(ByColumns {
             bits,
             order,
             sign: u8::from(is_signed) << (bits - 1),
-            elements: Columns::new(elements, 4),
+            elements,
             scales: Columns::new([groups, rows], scale_size(weight)),
             zero_points: Columns::new([groups, words(rows, bits, true)], 4),
         })
@@ -103,6 +104,10 @@ impl WeightValues<'_> {
         codes: &mut [u8],
     ) -> Result<(), PipelineError> {
         let (bits, all) = (stored.bits, words(self.weight.matrix()[1], stored.bits, true));
+        if bits == 8 && columns.len() == 4 * all {
+            // The bytes of words are the codes.
+            return stored.elements.read(row * all, codes, |at, bytes| self.elements.read_into(at, bytes));
+        }
         let first = columns.start / PERIOD * bits as usize;
         let (rows, last) = (codes.len() / columns.len(), words(columns.end, bits, true));
         resize(packed, rows * (last - first) * 4).ok_or_else(PipelineError::out_of_memory)?;
@@ -131,7 +136,9 @@ impl WeightValues<'_> {
         for (row, codes) in rows.zip(codes.chunks_exact_mut(columns.len())) {
             let line = &packed[(row / 8 - lines.start) * columns.len() * 4..][..columns.len() * 4];
             codes_across([line, &[]], stored.order.place(row % 8), stored.bits, codes);
-            codes.iter_mut().for_each(|code| *code ^= stored.sign);
+            if stored.sign != 0 {
+                codes.iter_mut().for_each(|code| *code ^= stored.sign);
+            }
         }
         Ok(())
     }

@@ -100,8 +100,15 @@ impl WeightValues<'_> {
 
 /// Gives each column the entry of its code in the table of its group.
 fn look_up<const SIZE: usize>(table: &[[u8; SIZE]], groups: &[u32], codes: &[u8], out: &mut [[u8; SIZE]]) {
-    let places = groups.iter().zip(codes).map(|(group, code)| *group as usize * ENTRIES + usize::from(code & 15));
-    out.iter_mut().zip(places).for_each(|(out, place)| *out = table[place]);
+    let entry = |group: u32, code: u8| table[group as usize * ENTRIES + usize::from(code & 15)];
+    // Eight codes are one load: the loads of entries and groups alone bound the loop.
+    let ((eights, codes), (out_eights, out)) = (codes.as_chunks::<8>(), out.as_chunks_mut::<8>());
+    let (group_eights, groups) = groups[..].as_chunks::<8>();
+    for ((codes, groups), out) in eights.iter().zip(group_eights).zip(out_eights) {
+        *out = std::array::from_fn(|at| entry(groups[at], codes[at]));
+    }
+    let groups = if eights.len() < group_eights.len() { &group_eights[eights.len()][..] } else { groups };
+    out.iter_mut().zip(groups).zip(codes).for_each(|((out, group), code)| *out = entry(*group, *code));
 }
 
 /// Gives each place the item of this number.

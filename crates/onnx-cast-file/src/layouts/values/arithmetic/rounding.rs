@@ -145,8 +145,13 @@ pub(in crate::layouts::values) fn read_numbers(
 /// Numbers of a type, as float.
 pub(in crate::layouts::values) fn numbers(data_type: DataType, bytes: &[u8]) -> Vec<f32> {
     let mut numbers = vec![0.0; bytes.len() / data_type.byte_len(1).unwrap_or(1)];
-    dispatch!(level(), _simd => load(data_type, bytes, &mut numbers));
+    widen(data_type, bytes, &mut numbers);
     numbers
+}
+
+/// Widens numbers of a type to float.
+pub(in crate::layouts::values) fn widen(data_type: DataType, bytes: &[u8], numbers: &mut [f32]) {
+    dispatch!(level(), _simd => load(data_type, bytes, numbers));
 }
 
 /// Reads values of a type.
