@@ -400,12 +400,79 @@ def mixture():
     return made_of(nodes, {"x": random(53, 32, 8) + np.float32(8)}, {"y": [32, 12]}, [("w", np.eye(8, dtype=np.float32)), *parts.items()])
 
 
+def point_differences():
+    """Points about one of them, in meters, far from the origin."""
+    nodes = [node("Gather", "x,chosen", "center"), node("Sub", "x,center", "offsets"), linear("offsets", "y")]
+    initializers = [("chosen", np.array([0])), ("w", random(54, 3, 8))]
+    return made_of(nodes, {"x": random(55, 32, 3, scale=0.1) + np.float32([70, -40, 12])}, {"y": [32, 8]}, initializers)
+
+
+def linear_attention():
+    """Attention without a Softmax: both sums of a quotient are beyond float16."""
+    nodes = [
+        *(linear("x", name, weight=f"{name}w") for name in "qkv"),
+        node("Relu", "q", "qr"),
+        node("Relu", "k", "kr"),
+        node("Transpose", "kr", "kt", perm=[1, 0]),
+        node("MatMul", "kt,v", "kv"),
+        node("MatMul", "qr,kv", "above"),
+        node("ReduceSum", "kr,first", "sums", keepdims=0),
+        node("Mul", "qr,sums", "weighed"),
+        node("ReduceSum", "weighed,last", "below", keepdims=1),
+        node("Add", "below,epsilon", "safe"),
+        node("Reciprocal", "safe", "part"),
+        node("Mul", "above,part", "y"),
+    ]
+    initializers = [(f"{name}w", random(56 + index, 8, 8)) for index, name in enumerate("qkv")]
+    initializers += [("first", np.array([0])), ("last", np.array([1])), ("epsilon", np.float32(1e-6))]
+    return made_of(nodes, {"x": random(59, 64, 8, scale=60)}, {"y": [64, 8]}, initializers)
+
+
+def cosines():
+    """Cosines of long vectors, whose products float16 does not hold."""
+    nodes = [
+        linear("x", "a"),
+        linear("z", "b"),
+        node("Mul", "a,b", "ab"),
+        node("ReduceSum", "ab,last", "product", keepdims=1),
+        node("ReduceL2", "a,last", "na", keepdims=1),
+        node("ReduceL2", "b,last", "nb", keepdims=1),
+        node("Mul", "na,nb", "lengths"),
+        node("Div", "product,lengths", "c"),
+        linear("c", "y", weight="v"),
+    ]
+    x = random(60, 16, 64, scale=60)
+    initializers = [("w", np.eye(64, dtype=np.float32)), ("v", random(61, 1, 4)), ("last", np.array([1]))]
+    return made_of(nodes, {"x": x, "z": x + random(62, 16, 64, scale=40)}, {"y": [16, 4]}, initializers)
+
+
+def sums_by_index():
+    """Means of what has an index: 3,000 elements are added up one after another."""
+    nodes = [
+        linear("x", "h"),
+        node("ScatterND", "zeros,i,h", "sums", reduction="add"),
+        node("ScatterND", "none,i,ones", "counts", reduction="add"),
+        node("Div", "sums,counts", "y"),
+    ]
+    initializers = [("w", np.eye(8, dtype=np.float32)), ("zeros", np.zeros((4, 8), np.float32)), ("none", np.zeros((4, 1), np.float32))]
+    initializers += [("ones", np.ones((3000, 1), np.float32))]
+    return made_of(nodes, {"x": random(63, 3000, 8) + np.float32(1), "i": np.arange(3000)[:, None] % 4}, {"y": [4, 8]}, initializers)
+
+
+def loop_decays():
+    """What is left after 2,000 rounds, each of which takes a thousandth away: factors that are one in 16 bits."""
+    body = [node("Sigmoid", "h", "s"), node("Mul", "s,rate", "gone"), node("Sub", "one,gone", "left"), node("Mul", "left,state", "next")]
+    given = [("start", np.ones((4, 8), np.float32)), ("rate", np.float32(0.001)), ("one", np.float32(1))]
+    return loop(2000, body, given, random(64, 4, 8), {"y": [4, 8]})
+
+
 SENSITIVE = [
     exponential_ratio, exponential_difference, softplus, log_of_sigmoid, log_of_complement, log_of_softmax,
     log_of_clamped, steep_inverse,
     timestep_embedding, fourier_features, positional_encoding, grid_sample, flow_warp, regions, loop_sum, loop_steps,
     loop_average, scan_sum, lowest_mask, variance_of_squares, variance_alone,
     squared_distances, codebook, joined_distances, structural_similarity, mixture,
+    point_differences, linear_attention, cosines, sums_by_index, loop_decays,
 ]  # fmt: skip
 
 

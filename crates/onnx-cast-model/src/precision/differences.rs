@@ -1,22 +1,24 @@
 //! Sums whose parts nearly cancel: `E[x^2] - E[x]^2`, or the square of a distance written out, `a^2 - 2ab + b^2`. One value
 //! is squared in one part, and is a factor in another; or two values are multiplied in one, and their means in another, as
-//! in `E[xy] - E[x] E[y]`. Where they are far from zero both parts are large, and their sum is not. Rounding the value itself moves both alike; rounding what lies between it and the sum moves that by a part of the
+//! in `E[xy] - E[x] E[y]`. Where they are far from zero both parts are large, and their sum is not. So
+//! it is with differences of the elements of what is exact, as those among points are. Rounding the value itself moves both alike; rounding what lies between it and the sum moves that by a part of the
 //! square.
 
 use super::bounds::{ANY, Bounds};
+use super::constants::overflows;
 use super::pins::{Reason, Variable};
 use super::variables::Variables;
-use crate::graph::values::{Flow, Id, Origin};
-use crate::operators::Computes::{Power, Product, Products, Quotient, Root, Squares, Sum, Total};
+use crate::graph::values::{Flow, Id, Origin, Step};
+use crate::operators::Computes::{Choice, Power, Product, Products, Quotient, Root, Squares, Sum, Total};
 use crate::operators::Flag;
 use std::collections::HashSet;
 
 /// So far a part is traced back, and so many parts a sum has at most.
-const MOST: usize = 32;
+const MOST: usize = 48;
 
 /// What multiplies a value on its way to a sum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-enum Degree {
+pub(super) enum Degree {
     /// Constants, if anything.
     Plain,
     /// Another value.
@@ -27,24 +29,24 @@ enum Degree {
 
 /// A value that a part is computed from.
 #[derive(Clone, Copy, Debug)]
-struct Reached {
-    id: Id,
+pub(super) struct Reached {
+    pub(super) id: Id,
     degree: Degree,
     /// How often constants weigh its elements against each other on the way, and whether after it is squared.
     weighed: (usize, bool),
     /// The product by which it is a factor, and as which of the two.
-    product: Option<(usize, usize)>,
+    pub(super) product: Option<(usize, usize)>,
     /// Whether its elements are added up before that.
     is_mean: bool,
     /// Whether its elements are added up on the way.
-    is_total: bool,
+    pub(super) is_total: bool,
     /// The one that it was reached from.
     from: Option<usize>,
 }
 
 /// What is added up: a value, or the product of a step that adds something to it.
 #[derive(Clone, Copy, Debug)]
-enum Part {
+pub(super) enum Part {
     Value(Id),
     Product(usize),
 }
@@ -59,23 +61,33 @@ struct Parts {
     in_product: bool,
 }
 
-struct Body<'b, 't, 'a> {
-    flow: &'b Flow<'t, 'a>,
+pub(super) struct Body<'b, 't, 'a> {
+    pub(super) flow: &'b Flow<'t, 'a>,
     bounds: &'b [Bounds],
     /// By value: whether it is computed from constants alone.
-    fixed: Vec<bool>,
+    pub(super) fixed: Vec<bool>,
+    /// What nothing has rounded: the inputs of the model.
+    exact: &'b [Id],
     /// By value: whether a square is among what it adds up.
     squares: Vec<bool>,
 }
 
-/// Pins what is between a value and a sum that it nearly cancels in.
+/// Pins what is between a value and a sum that it nearly cancels in, and quotients of sums.
 pub(crate) fn pin(variables: &mut Variables<'_, '_, '_>, bounds: &[Vec<Bounds>]) {
-    let mut found: Vec<(Variable, Reason)> = Vec::new();
+    let (mut found, low): (Vec<(Variable, Reason)>, _) = (Vec::new(), variables.low);
     for (place, bounds) in bounds.iter().enumerate() {
-        let body = Body::of(&variables.body(place).flow, bounds);
-        for (at, step) in body.flow.steps.iter().enumerate() {
-            let reason = Reason::Needed { what: "squares that nearly cancel", by: step.node.label(step.index) };
-            let steps = body.sums(at).iter().flat_map(|sum| body.kept(sum)).collect::<Vec<_>>();
+        let flow = &variables.body(place).flow;
+        let inputs = flow.ports.get(&variables.roots[place]).map_or(&[][..], |ports| &ports.inputs);
+        let body = Body::of(flow, bounds, if place == 0 { inputs } else { &[] });
+        let sums =
+            (0..body.flow.steps.len()).map(|at| (at, body.sums(at).iter().flat_map(|sum| body.kept(sum)).collect()));
+        let cancelling = sums.map(|(at, steps)| ("parts that nearly cancel", at, steps));
+        let quotients = if overflows(f32::MAX / 4.0, low) { body.quotients() } else { Vec::new() };
+        let quotients = quotients.into_iter().map(|(at, steps)| ("a quotient of sums that may overflow", at, steps));
+        for (what, at, steps) in cancelling.chain(quotients) {
+            let by: &Step<'_, '_> = &body.flow.steps[at];
+            let reason = Reason::Needed { what, by: by.node.label(by.index) };
+            let steps: Vec<usize> = steps;
             found.extend(steps.iter().filter_map(|&at| variables.nodes[place][at]).map(|node| (node, reason.clone())));
         }
     }
@@ -83,9 +95,9 @@ pub(crate) fn pin(variables: &mut Variables<'_, '_, '_>, bounds: &[Vec<Bounds>])
 }
 
 impl<'b, 't, 'a> Body<'b, 't, 'a> {
-    fn of(flow: &'b Flow<'t, 'a>, bounds: &'b [Bounds]) -> Self {
+    fn of(flow: &'b Flow<'t, 'a>, bounds: &'b [Bounds], exact: &'b [Id]) -> Self {
         let fixed = (0..flow.values.len()).map(|id| is_constant(flow, id)).collect();
-        let mut body = Body { flow, bounds, fixed, squares: vec![false; flow.values.len()] };
+        let mut body = Body { flow, bounds, fixed, exact, squares: vec![false; flow.values.len()] };
         for (at, step) in flow.steps.iter().enumerate() {
             let mut inputs = step.inputs.iter().flatten().peekable();
             let is_fixed =
@@ -137,6 +149,8 @@ impl<'b, 't, 'a> Body<'b, 't, 'a> {
                 totals((0..2).filter_map(factor).collect())
             }
             Some(Quotient) => one(next(0, Degree::Plain)),
+            // Between limits.
+            Some(Choice) if all(Degree::Plain).len() == 1 => all(Degree::Plain),
             // A norm that is squared is a square.
             Some(Root) if degree == Degree::Square => one(next(0, Degree::Plain)),
             None if step.node.is("Neg") || step.traits.is(Flag::Picks) => one(next(0, Degree::Plain)),
@@ -211,19 +225,19 @@ impl<'b, 't, 'a> Body<'b, 't, 'a> {
         None
     }
 
-    /// The values that a part is computed from.
-    fn trace(&self, part: Part) -> Vec<Reached> {
+    /// The values that a part is computed from, through roots of what is not squared, too, or not.
+    pub(super) fn trace(&self, part: Part, through_roots: bool) -> Vec<Reached> {
         let mut reached = match part {
             Part::Value(id) => {
                 vec![Reached::of(id)]
             }
             Part::Product(at) => self.inputs(at, Degree::Plain),
         };
-        let mut seen: HashSet<(Id, Degree)> = reached.iter().map(|one| (one.id, one.degree)).collect();
+        let mut seen = HashSet::new();
         let mut at = 0;
         while let Some(&before) = reached.get(at).filter(|_| reached.len() < MOST) {
             if let Origin::Node(step, _) = self.flow.values[before.id].origin {
-                for next in self.inputs(step, before.degree) {
+                for next in self.inputs(step, if through_roots { Degree::Square } else { before.degree }) {
                     let next = Reached {
                         degree: next.degree.max(before.degree),
                         weighed: (
@@ -236,7 +250,7 @@ impl<'b, 't, 'a> Body<'b, 't, 'a> {
                         from: Some(at),
                         ..next
                     };
-                    if seen.insert((next.id, next.degree)) {
+                    if seen.insert((next.id, next.degree, before.id)) {
                         reached.push(next);
                     }
                 }
@@ -270,7 +284,7 @@ impl<'b, 't, 'a> Body<'b, 't, 'a> {
 
     /// The steps between the parts of a sum and what nearly cancels in two of them.
     fn kept(&self, sum: &Parts) -> Vec<usize> {
-        let traced: Vec<_> = sum.parts.iter().map(|&(part, _)| self.trace(part)).collect();
+        let traced: Vec<_> = sum.parts.iter().map(|&(part, _)| self.trace(part, false)).collect();
         let mut kept = Vec::new();
         for (one, square) in traced.iter().enumerate() {
             for (other, factor) in traced.iter().enumerate().filter(|&(other, _)| other != one) {
@@ -280,7 +294,8 @@ impl<'b, 't, 'a> Body<'b, 't, 'a> {
                 }
                 let mut met = HashSet::new();
                 if sum.parts[one].1 != sum.parts[other].1 {
-                    for [at, place] in products_of_means(square, factor) {
+                    let differences = self.differences(square, factor);
+                    for [at, place] in products_of_means(square, factor).into_iter().chain(differences) {
                         met.insert(square[at].id);
                         let ways = [self.way(square, at, &met), self.way(factor, place, &met)];
                         kept.extend(ways.into_iter().flatten().flatten());
@@ -302,8 +317,18 @@ impl<'b, 't, 'a> Body<'b, 't, 'a> {
         kept
     }
 
+    /// Where what is exact is, as it is, in each of two parts.
+    fn differences<'r>(&'r self, one: &'r [Reached], other: &'r [Reached]) -> impl Iterator<Item = [usize; 2]> + 'r {
+        let is_exact = |one: &Reached| one.degree == Degree::Plain && self.exact.contains(&one.id);
+        let exact = one.iter().enumerate().filter(move |(_, reached)| is_exact(reached));
+        exact.filter_map(|(at, reached)| {
+            let same = |other: &Reached| other.degree == Degree::Plain && other.id == reached.id;
+            Some([at, other.iter().position(same)?])
+        })
+    }
+
     /// The steps between what was reached and the part; none if what was met is on the way.
-    fn way(&self, reached: &[Reached], mut at: usize, met: &HashSet<Id>) -> Option<Vec<usize>> {
+    pub(super) fn way(&self, reached: &[Reached], mut at: usize, met: &HashSet<Id>) -> Option<Vec<usize>> {
         let mut steps = Vec::new();
         while let Some(from) = reached[at].from {
             at = from;

@@ -114,10 +114,27 @@ fn growing(
         if carried.contains_key(&id) && !seen.contains(&id) {
             seen.push(id);
             steps.push(step);
+            let factors = flow.steps[step].inputs.iter().flatten();
+            steps.extend(factors.filter_map(|&factor| decay(flow, bounds, factor)).flatten());
             open.extend(ways(flow, &flow.steps[step], output, bounds));
         }
     }
     Some(steps)
+}
+
+/// The steps that give a factor that is near one, whose distance from one decides how long a state lasts: an exponential,
+/// or by its bounds.
+fn decay(flow: &Flow<'_, '_>, bounds: &[Bounds], mut factor: Id) -> Option<Vec<usize>> {
+    let (is_near, mut steps) = (bounds[factor].least > SHRINKS && bounds[factor].greatest <= 1.0, Vec::new());
+    while let Origin::Node(at, 0) = flow.values[factor].origin {
+        let step = &flow.steps[at];
+        steps.push(at);
+        if !step.traits.is(Flag::Arranges) {
+            return (is_near || step.node.is("Exp")).then_some(steps);
+        }
+        factor = step.inputs.first().copied().flatten()?;
+    }
+    None
 }
 
 /// The values that a step hands on in an output, without forgetting them.
@@ -140,8 +157,8 @@ fn ways(flow: &Flow<'_, '_>, step: &Step<'_, '_>, output: usize, bounds: &[Bound
         let shrinks = |index: usize| {
             let Some(Some(other)) = inputs.get(1 - index) else { return false };
             let (other, magnitude) = (*other, bounds[*other].magnitude());
-            let is_constant = is_constant(flow, other);
-            step.traits.computes == Some(Product) && (magnitude <= SHRINKS || (magnitude <= 1.0 && !is_constant))
+            let is_gate = magnitude <= 1.0 && !is_constant(flow, other) && decay(flow, bounds, other).is_none();
+            step.traits.computes == Some(Product) && (magnitude <= SHRINKS || is_gate)
         };
         return (0..inputs.len().min(2)).filter(|&index| !shrinks(index)).filter_map(|index| inputs[index]).collect();
     }

@@ -1,6 +1,8 @@
 //! What stays float, and the reason that is told: one small graph for each rule, and beside it one that looks alike and
 //! needs no more than its narrow type. `scripts/checks/precision_sensitive.py` has such graphs run.
 
+mod sums;
+
 use super::*;
 use crate::source::ModelBytes;
 use testkit::proto::{Message, model, node, tensor};
@@ -183,130 +185,6 @@ fn coordinates() {
     }
 }
 
-#[test]
-fn differences_of_squares() {
-    let nodes = |square: &str| {
-        between(vec![
-            scalar("two", 2.0),
-            if square == "Pow" { plain("Pow", &["h", "two"], "q") } else { plain("Mul", &["h", "h"], "q") },
-            plain("GlobalAveragePool", &["q"], "a"),
-            plain("GlobalAveragePool", &["h"], "m"),
-            plain("Mul", &["m", "m"], "b"),
-            plain("Sub", &["a", "b"], "r"),
-        ])
-    };
-    for to in BOTH {
-        for square in ["Pow", "Mul"] {
-            let operators = [square, "GlobalAveragePool", "GlobalAveragePool", "Mul", "Sub"];
-            stays(nodes(square), to, &operators, "squares that nearly cancel of node");
-        }
-        // Of two values, and of what is not squared.
-        let apart =
-            vec![plain("Mul", &["h", "h"], "q"), plain("Mul", &["h0", "h0"], "p"), plain("Sub", &["q", "p"], "r")];
-        let plain_difference =
-            vec![plain("Relu", &["h"], "a"), plain("GlobalAveragePool", &["a"], "m"), plain("Sub", &["a", "m"], "r")];
-        [apart, plain_difference].into_iter().for_each(|nodes| stays(between(nodes), to, &[], ""));
-    }
-}
-
-/// Checks that operators stay float for squares that nearly cancel, some of them as a sum of squares is kept anyway.
-fn cancels(nodes: Vec<Message>, to: DataType, operators: &[&str]) {
-    let kept = kept(nodes, to);
-    assert_eq!(kept.iter().map(|(operator, _)| operator.as_str()).collect::<Vec<_>>(), operators, "{to}: {kept:?}");
-    let others = kept.iter().filter(|(_, why)| why != "a mean of squares");
-    others.for_each(|(_, why)| assert!(why.starts_with("squares that nearly cancel of node"), "{to}: {kept:?}"));
-}
-
-fn codes() -> Message {
-    constant("c", &[6, 6], &[0.25; 36])
-}
-
-/// The square of a distance, as PointNet++ writes it, as a Gemm adds the norms, and as torch joins them for one product.
-#[test]
-fn squares_of_distances() {
-    let norm = || vec![plain("Mul", &["h", "h"], "q"), plain("ReduceSum", &["q"], "n")];
-    for to in BOTH {
-        let written = vec![
-            scalar("two", -2.0),
-            plain("Transpose", &["h"], "t"),
-            plain("MatMul", &["h", "t"], "p"),
-            plain("Mul", &["p", "two"], "d"),
-            plain("Neg", &["n"], "m"),
-            plain("Sub", &["m", "d"], "s"),
-            plain("Transpose", &["n"], "u"),
-            plain("Sub", &["s", "u"], "r"),
-        ];
-        let operators = ["Mul", "ReduceSum", "MatMul", "Mul", "Neg", "Sub", "Transpose", "Sub"];
-        cancels(between([norm(), written].concat()), to, &operators);
-        let einsum = vec![codes(), plain("Einsum", &["h", "c"], "p"), plain("Sub", &["n", "p"], "r")];
-        // Einsum has no bfloat16 at this opset anyway.
-        let operators =
-            ["Mul", "ReduceSum", "Einsum", "Sub"].iter().filter(|&&one| to == DataType::Float16 || one != "Einsum");
-        cancels(between([norm(), einsum].concat()), to, &operators.copied().collect::<Vec<_>>());
-        let gemm = vec![codes(), plain("Gemm", &["h", "c", "n"], "r")];
-        cancels(between([norm(), gemm].concat()), to, &["Mul", "ReduceSum", "Gemm"]);
-        let joined = vec![
-            scalar("two", -2.0),
-            scalar("one", 1.0),
-            plain("Mul", &["h", "two"], "d"),
-            plain("Concat", &["d", "n", "one"], "j"),
-            codes(),
-            plain("MatMul", &["j", "c"], "r"),
-        ];
-        let operators = ["Mul", "ReduceSum", "Mul", "Concat", "MatMul"];
-        cancels(between([norm(), joined].concat()), to, &operators);
-    }
-}
-
-#[test]
-fn products_that_nearly_cancel() {
-    for to in BOTH {
-        // A mixture of normal distributions, its squares weighed; a Gram matrix of means; and a covariance.
-        let mixture = vec![
-            scalar("two", 2.0),
-            plain("Pow", &["h", "two"], "q"),
-            codes(),
-            plain("MatMul", &["q", "c"], "a"),
-            plain("MatMul", &["h", "c"], "b"),
-            plain("Add", &["a", "b"], "r"),
-        ];
-        cancels(between(mixture), to, &["Pow", "MatMul", "MatMul", "Add"]);
-        let product_of_means = |one: &str, other: &str| {
-            vec![
-                plain("MatMul", &[one, other], "p"),
-                plain("ReduceMean", &[one], "m"),
-                plain("ReduceMean", &[other], "n"),
-                plain("MatMul", &["m", "n"], "e"),
-                plain("Sub", &["p", "e"], "r"),
-            ]
-        };
-        let operators = ["MatMul", "ReduceMean", "ReduceMean", "MatMul", "Sub"];
-        let gram = [vec![plain("Transpose", &["h"], "t")], product_of_means("t", "h")].concat();
-        cancels(between(gram), to, &operators);
-        cancels(between(product_of_means("h", "z")), to, &operators);
-    }
-}
-
-/// Polynomials of elements, a cubic activation, magnitudes, a residual connection, and a rotation.
-#[test]
-fn squares_that_do_not_cancel() {
-    for to in BOTH {
-        let others = [
-            vec![plain("Mul", &["h", "h"], "q"), plain("Concat", &["h", "q"], "r")],
-            vec![plain("Mul", &["h", "h"], "q"), plain("Mul", &["q", "h"], "c"), plain("Add", &["h", "c"], "r")],
-            vec![plain("Mul", &["h", "h"], "q"), plain("Mul", &["h0", "h0"], "p"), plain("Add", &["q", "p"], "r")],
-            vec![
-                plain("Relu", &["h"], "a"),
-                plain("Mul", &["a", "a"], "q"),
-                plain("MatMul", &["q", "w"], "m"),
-                plain("Add", &["m", "h"], "r"),
-            ],
-            vec![plain("Mul", &["h", "h0"], "q"), plain("Mul", &["h", "x"], "p"), plain("Sub", &["q", "p"], "r")],
-        ];
-        others.into_iter().for_each(|nodes| cancels(between(nodes), to, &[]));
-    }
-}
-
 /// A Loop whose state goes through steps, of as many rounds as an input or a constant tells.
 fn rounds(steps: Vec<Message>, constant_rounds: Option<i64>) -> Vec<u8> {
     let declared = |name: &str, of_type: i64| {
@@ -337,6 +215,16 @@ fn states_that_are_added_to() {
     };
     let forgets = |by: &str| vec![plain("Mul", &[by, "state"], "s"), plain("Add", &["s", "h"], "next")];
     let gated = [vec![plain("Sigmoid", &["h"], "gate")], forgets("gate")].concat();
+    let slow_gate = [
+        vec![
+            plain("Neg", &["h"], "m"),
+            plain("Relu", &["m"], "q"),
+            plain("Neg", &["q"], "n"),
+            plain("Exp", &["n"], "e"),
+        ],
+        forgets("e"),
+    ]
+    .concat();
     let anew =
         vec![plain("MatMul", &["state", "w"], "m"), plain("Add", &["m", "h"], "a"), plain("Tanh", &["a"], "next")];
     for to in BOTH {
@@ -345,6 +233,7 @@ fn states_that_are_added_to() {
             (add(), Some(5000), &["Add"]),
             (add(), Some(3), &[]),
             (slowly(), None, &["Mul", "Identity", "Add"]),
+            (slow_gate.clone(), None, &["Exp", "Mul", "Add"]),
             (forgets("old"), None, &[]),
             (gated.clone(), None, &[]),
             (anew.clone(), None, &[]),

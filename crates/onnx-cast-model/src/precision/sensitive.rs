@@ -8,6 +8,7 @@ use super::variables::Variables;
 use crate::graph::values::{Flow, Id, Origin, Step};
 use crate::operators::{Computes, Flag, Traits};
 use onnx_cast::DataType;
+use onnx_cast::ops::AttributeValue;
 use std::collections::HashMap;
 
 /// The least normal number of a type.
@@ -93,6 +94,12 @@ impl Body<'_, '_, '_> {
         }
         if self.is(step, &["ReduceMean", "ReduceSum"]) {
             self.reduces(step);
+        }
+        // One at a time, however many meet at an index.
+        let reduction = self.flow.steps[step].node.attribute("reduction").map(|attribute| attribute.lend().value);
+        let adds = |by: AttributeValue<'_>| matches!(by, AttributeValue::String(b"add" | b"mul"));
+        if traits.is(Flag::Updates) && reduction.is_some_and(adds) {
+            self.note(step, "what is added up by index");
         }
         if let (Some(Computes::Logarithm), Some(what)) = (traits.computes, traits.sensitive) {
             self.logarithm(step, what);
