@@ -466,13 +466,27 @@ def loop_decays():
     return loop(2000, body, given, random(64, 4, 8), {"y": [4, 8]})
 
 
+def bins():
+    """Which bin of eight an input is in, which both types round across edges."""
+    nodes = [
+        node("Unsqueeze", "x,last", "column"),
+        node("Less", "column,edges", "below"),
+        node("Cast", "below", "hot", to=F),
+        linear("hot", "y"),
+        linear("x", "z", weight="v"),
+    ]
+    edges = np.linspace(100, 101, 8, dtype=np.float32)
+    initializers = [("last", np.array([1])), ("edges", edges), ("w", random(65, 8, 4)), ("v", random(66, 256, 4))]
+    return made_of(nodes, {"x": np.random.default_rng(67).uniform(100, 101, 256).astype(np.float32)}, {"y": [256, 4], "z": [4]}, initializers)
+
+
 SENSITIVE = [
     exponential_ratio, exponential_difference, softplus, log_of_sigmoid, log_of_complement, log_of_softmax,
     log_of_clamped, steep_inverse,
     timestep_embedding, fourier_features, positional_encoding, grid_sample, flow_warp, regions, loop_sum, loop_steps,
     loop_average, scan_sum, lowest_mask, variance_of_squares, variance_alone,
     squared_distances, codebook, joined_distances, structural_similarity, mixture,
-    point_differences, linear_attention, cosines, sums_by_index, loop_decays,
+    point_differences, linear_attention, cosines, sums_by_index, loop_decays, bins,
 ]  # fmt: skip
 
 

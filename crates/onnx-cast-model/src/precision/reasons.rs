@@ -172,6 +172,23 @@ fn angles_across_functions_and_branches() {
     }
 }
 
+/// Edges of bins, which the last digits of an input are on one side of or the other.
+#[test]
+fn comparisons_of_what_is_exact() {
+    let nodes = |of: &str| {
+        vec![
+            scalar("edge", 0.7),
+            plain("Transpose", &[of], "t"),
+            plain("Less", &["t", "edge"], "l"),
+            plain("Where", &["l", "h", "h0"], "r"),
+        ]
+    };
+    for to in BOTH {
+        stays(between(nodes("z")), to, &["Transpose", "Less"], "the last digits of what is exact of node");
+        stays(between(nodes("h")), to, &[], "");
+    }
+}
+
 #[test]
 fn coordinates() {
     for to in BOTH {

@@ -227,9 +227,40 @@ impl<'v, 's, 't, 'a> Analysis<'v, 's, 't, 'a> {
         })
     }
 
+    /// The steps that pick a value out of an input of the model; none where something computes it.
+    fn picked(&self, place: usize, mut id: Id) -> Option<Vec<usize>> {
+        let (flow, mut steps) = (&self.body(place).flow, Vec::new());
+        while let Origin::Node(at, _) = flow.values[id].origin {
+            let step = &flow.steps[at];
+            if !step.traits.is(Flag::Picks) && !(step.traits.is(Flag::Arranges) && step.inputs.len() == 1) {
+                return None;
+            }
+            steps.push(at);
+            id = step.inputs.first().copied().flatten()?;
+        }
+        let is_input = place == 0 && flow.values[id].graph == self.variables.roots[0];
+        (is_input && self.variables.values[place][id].is_some()).then_some(steps)
+    }
+
+    /// What compares an input of the model with constants, or with another one: the last digits of both decide.
+    fn comparisons(&self) -> Found {
+        let mut found = Vec::new();
+        for (at, step) in self.body(0).flow.steps.iter().enumerate() {
+            let mut inputs = step.inputs.iter().flatten().filter(|&&id| !self.is_constant(0, id)).peekable();
+            if step.traits.computes != Some(Computes::Comparison) || inputs.peek().is_none() {
+                continue;
+            }
+            let ways: Option<Vec<_>> = inputs.map(|&id| self.picked(0, id)).collect();
+            let reason = Reason::Needed { what: "the last digits of what is exact", by: step.node.label(step.index) };
+            let steps = ways.into_iter().flat_map(|ways| ways.into_iter().flatten().chain([at]));
+            found.extend(steps.map(|step| (0, Kept::Step(step), reason.clone())));
+        }
+        found
+    }
+
     /// Everything that must be right to a part of one.
     fn all(mut self) -> Found {
-        let mut found = Vec::new();
+        let mut found = self.comparisons();
         for place in 0..self.exact.len() {
             for (at, step) in self.body(place).flow.steps.iter().enumerate() {
                 let Some((id, most, meaning)) = self.wanted_by(place, at) else { continue };
