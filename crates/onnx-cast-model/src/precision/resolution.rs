@@ -232,7 +232,8 @@ impl<'v, 's, 't, 'a> Analysis<'v, 's, 't, 'a> {
         let (flow, mut steps) = (&self.body(place).flow, Vec::new());
         while let Origin::Node(at, _) = flow.values[id].origin {
             let step = &flow.steps[at];
-            if !step.traits.is(Flag::Picks) && !(step.traits.is(Flag::Arranges) && step.inputs.len() == 1) {
+            let arranges = step.traits.is(Flag::Arranges) && step.inputs.len() == 1;
+            if !arranges && !step.traits.is(Flag::Picks) {
                 return None;
             }
             steps.push(at);
