@@ -144,6 +144,43 @@ def torchao_float8():
     torchao("torchao-float8", 5400, layers)
 
 
+@layout
+def torchao_blocks():
+    """MX of float8 and float4 and NVFP4, with scales in rows and in the order of cuBLAS, with and without a scale for the
+    tensor. The kernels are for GPUs; the classes and their `dequantize` are not."""
+    from torchao.prototype.mx_formats.mx_tensor import MXTensor
+    from torchao.prototype.mx_formats.nvfp4_tensor import NVFP4Tensor, per_tensor_amax_to_scale
+    from torchao.prototype.safetensors.safetensors_support import flatten_tensor_state_dict
+
+    def nvfp4(values, has_scale, **more):
+        scale = per_tensor_amax_to_scale(values.abs().max()) if has_scale else None
+        return NVFP4Tensor.to_nvfp4(values, 16, per_tensor_scale=scale, **more)
+
+    swizzled = {"is_swizzled_scales": True}
+    layers = {
+        "self_attn.q_proj": ((24, 64), lambda values: MXTensor.to_mx(values, torch.float8_e4m3fn, 32)),
+        "self_attn.k_proj": ((8, 96), lambda values: MXTensor.to_mx(values, torch.float8_e5m2, 32)),
+        "self_attn.v_proj": ((33, 160), lambda values: MXTensor.to_mx(values, torch.float8_e4m3fn, 32, **swizzled)),
+        "self_attn.o_proj": ((9, 64), lambda values: MXTensor.to_mx(values, torch.float4_e2m1fn_x2, 32)),
+        "mlp.gate_proj": ((20, 96), lambda values: MXTensor.to_mx(values, torch.float4_e2m1fn_x2, 32, **swizzled)),
+        "mlp.up_proj": ((9, 48), lambda values: nvfp4(values, has_scale=True)),
+        "mlp.down_proj": ((130, 48), lambda values: nvfp4(values, has_scale=True, **swizzled)),
+        "mlp.router": ((4, 32), lambda values: nvfp4(values, has_scale=False)),
+    }
+    state, expected = ordinary(64, 5380), ordinary(64, 5380)
+    for number, (layer, (shape, quantize)) in enumerate(layers.items()):
+        quantized = quantize(weight(*shape, seed=5380 + 10 * number, tiny=False).bfloat16())
+        state[f"model.layers.0.{layer}.weight"] = quantized
+        expected[f"model.layers.0.{layer}.weight"] = quantized.dequantize().detach().bfloat16().clone()
+    tensors, metadata = flatten_tensor_state_dict(state)
+    config = {
+        "architectures": ["LlamaForCausalLM"],
+        "model_type": "llama",
+        "quantization_config": {"quant_method": "torchao", "quant_type": {"default": {"_type": "MXDynamicActivationMXWeightConfig"}}},
+    }
+    write("torchao-blocks", tensors, expected, config, metadata=metadata)
+
+
 MSLK = None
 
 

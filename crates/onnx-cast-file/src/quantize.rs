@@ -31,7 +31,7 @@ use crate::request::{ModelOptions, RunOptions};
 use crate::rewrite::{self, Opened, Origin, Rewrite, Rewritten, Row, SideFiles, Text};
 use crate::selection::Selection;
 use crate::summary::{Summary, TensorSummary};
-use crate::text::counted;
+use crate::text::{Short, counted};
 use choice::Choice;
 use linear::{Linears, Why};
 use onnx_cast::{BlockFormat, DataType, ScaleRule};
@@ -316,6 +316,9 @@ impl<'a> Quantizer<'a> {
         for (tensor, choice) in choices.into_iter().enumerate() {
             let tensor = TensorRef { file, tensor };
             let stored = self.checkpoint.stored(tensor);
+            if !matches!(choice, Choice::Quantized(_)) {
+                self.check_name(tensor)?;
+            }
             let written = match choice {
                 Choice::Quantized(written) => *written,
                 Choice::Kept(why) => {
@@ -334,6 +337,18 @@ impl<'a> Quantizer<'a> {
             self.written.push(written);
         }
         Ok(rows)
+    }
+
+    /// Refuses a tensor that is kept and whose name is that of scales in the layout: readers would miss its weight.
+    fn check_name(&self, tensor: TensorRef) -> Result<(), FileError> {
+        let name = &self.checkpoint.stored(tensor).name;
+        let Some(elements) = self.layout.row().elements_of(name) else { return Ok(()) };
+        let what = format!(
+            "in {}, the name of scales of a quantized `{}`, which is not written (remove the tensor, or rename it)",
+            self.layout.row().name,
+            Short(&elements)
+        );
+        Err(self.checkpoint.error(Some(tensor), Invalid::new(InvalidKind::Name, what).of_tensor(name)))
     }
 
     /// A matrix that is kept, with the reason.

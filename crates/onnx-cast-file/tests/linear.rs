@@ -207,6 +207,23 @@ fn embeddings_and_routers_that_a_rule_quantizes_are_noted() {
     }
 }
 
+#[test]
+fn names_of_scales_without_weights_are_refused() {
+    let tensors: [(&str, &[usize]); 3] =
+        [("a.up_proj.weight", &[32, 64]), ("norm.weight", &[64]), ("norm.weight_scale", &[64])];
+    for to in [NVFP4, MXFP4, FP8] {
+        let error = quantized(&tensors, &json!({}), &QuantizeRequest::new(to)).expect_err("a scale");
+        assert!(
+            error.contains("`norm.weight_scale`: in compressed-tensors, the name of scales of a quantized"),
+            "{error}"
+        );
+    }
+    // `scale` is the name of many an ordinary tensor.
+    let tensors = [tensors[0], tensors[1], ("norm.scale", &[64])];
+    let made = quantized(&tensors, &json!({}), &QuantizeRequest::new(FP8)).expect("quantized");
+    assert_eq!(names(&made), ["a.up_proj.weight"]);
+}
+
 /// vLLM refuses a joined matrix of which a part is quantized.
 #[test]
 fn joined_matrices_are_kept_together() {

@@ -159,7 +159,7 @@ fn classes_of_torchao_and_quanto() {
     assert_eq!(bits_of(&values[0]), [28f32.to_bits(); 32]);
     let refused = Checkpoint::new("", &weight(&[4, 3])).run(&to(DataType::Float)).expect_err("scales").to_string();
     assert!(refused.contains("`a._weight_scale`: float of shape 4x3 (want a `block_size` for each axis"), "{refused}");
-    for class in ["Int4PlainInt32Tensor", "Int4TilePackedTo4dTensor", "MXTensor"] {
+    for class in ["Int4PlainInt32Tensor", "Int4TilePackedTo4dTensor"] {
         let metadata = format!(r#"{{"_type":"{class}","_data":{{"block_size":[1,8]}}}}"#);
         let checkpoint = Checkpoint::new("", &[]);
         checkpoint.write("model.safetensors", &with_metadata(&file(&weight(&[4, 1])), "a.weight", &metadata));
@@ -169,6 +169,50 @@ fn classes_of_torchao_and_quanto() {
     let plain = [codes("a.weight._data", "I8", &[4, 8]), floats("a.weight._scale", &[3, 1], &[0.5])];
     let refused = Checkpoint::new("", &plain).run(&to(DataType::Float)).expect_err("scales").to_string();
     assert!(refused.contains("`a.weight._scale`: scales of shape 3x1 for a weight of shape 4x8"), "{refused}");
+}
+
+#[test]
+fn blocks_of_torchao() {
+    let both = |elements, shape: &[usize], scales, grid: &[usize]| {
+        [codes("a._weight_qdata", elements, shape), codes("a._weight_scale", scales, grid)]
+    };
+    // 0x38 is 1 in float8e4m3fn, and 2^-71 in float8e8m0; -0 and 1.5 in float4e2m1: the lower half is the even column.
+    let metadata = |class: &str, data: &str| format!(r#"{{"_type":"{class}","_data":{{{data}}}}}"#);
+    let checkpoint = |tensors: &[Tensor], metadata: &str| {
+        let checkpoint = Checkpoint::new("", &[]);
+        checkpoint.write("model.safetensors", &with_metadata(&file(tensors), "a.weight", metadata));
+        checkpoint
+    };
+    let mx = |element: &str, more: &str| {
+        metadata("MXTensor", &format!(r#""elem_dtype":{{"_type":"torch.dtype","_data":"{element}"}}{more}"#))
+    };
+    let scale = 2f32.powi(0x38 - 127);
+    for (shape, more) in [([3, 2], r#","block_size":32"#), ([3, 1], r#","block_size":64"#), ([3, 2], "")] {
+        let tensors = both("F8_E4M3", &[3, 64], "F8_E8M0", &shape);
+        let values = checkpoint(&tensors, &mx("float8_e4m3fn", more)).gives(&to(DataType::Float));
+        assert_eq!(bits_of(&values[0]), [scale.to_bits(); 192], "{more}");
+    }
+    let row = [-0.0f32, 1.5].map(|value| value.to_bits());
+    let nvfp4 = both("U8", &[3, 32], "F8_E4M3", &[3, 4]);
+    let values = checkpoint(&nvfp4, &metadata("NVFP4Tensor", r#""block_size":16"#)).gives(&to(DataType::Float));
+    assert_eq!(bits_of(&values[0]), row.repeat(96));
+    // Without metadata the types and shapes tell all of it.
+    assert_eq!(bits_of(&Checkpoint::new("", &nvfp4).gives(&to(DataType::Float))[0]), row.repeat(96));
+    let tiles = both("F8_E4M3", &[3, 64], "F8_E8M0", &[32, 16]);
+    assert_eq!(bits_of(&Checkpoint::new("", &tiles).gives(&to(DataType::Float))[0]), [scale.to_bits(); 192]);
+
+    let refused = |tensors: &[Tensor], metadata: &str, want: &str| {
+        let error = checkpoint(tensors, metadata).run(&to(DataType::Float)).expect_err(want).to_string();
+        assert!(error.contains(want), "{error}");
+    };
+    let told = mx("float8_e4m3fn", r#","is_swizzled_scales":true"#);
+    let rows = both("F8_E4M3", &[3, 64], "F8_E8M0", &[3, 2]);
+    refused(&rows, &told, "(want one for each 32 columns in tiles of 128x4, 32x16)");
+    refused(&tiles, &mx("float8_e4m3fn", r#","is_swizzled_scales":false"#), "(want one for each 32 columns, 3x2)");
+    refused(&rows, &mx("float8_e4m3fn", r#","block_size":0"#), "want a `block_size` in the file's metadata");
+    refused(&nvfp4, &mx("float4_e2m1fn_x2", ""), "want float8e8m0, as MXTensor has them");
+    let six = both("U8", &[3, 24], "F8_E8M0", &[3, 1]);
+    refused(&six, &mx("fp6_e3m2", ""), "want float8 or two codes of 4 bits in a byte, as MXTensor has them");
 }
 
 #[test]

@@ -28,7 +28,7 @@ use DataType::{
 use onnx_cast::{DataType, GlobalScale};
 use quanto::PACKED;
 use serde_json::{Map, Value};
-use told::fit_swizzled;
+use told::{fit_swizzled, tiles};
 
 /// What an element of MXINT8 stands for, without its scale.
 const MXINT8_UNIT: f32 = 1.0 / 64.0;
@@ -97,7 +97,7 @@ impl Finder<'_> {
         self.read_shape(&mut weight, stored).map_err(wrong)?;
         let fits = if weight.are_swizzled {
             self.leave_out_padding(&mut weight, start);
-            fit_swizzled(&weight, scale)
+            fit_swizzled(&weight, scale, tiles)
         } else {
             self.fit_scales(&mut weight, scale)
         };

@@ -231,12 +231,13 @@ impl Finder<'_> {
                 let what = what.field("exclude", " keeps the tensor as it is)");
                 return Err(Invalid::new(InvalidKind::Missing, what).of_tensor(name));
             }
-            // `scale` is the name of many an ordinary tensor.
-            if let Some(start) = before(name, pair.scales).filter(|_| pair.scales != "scale") {
-                let what = format!("scales without a weight (want `{}`)", Short(&want(start, pair.elements)));
-                return Err(Invalid::new(InvalidKind::Missing, what).of_tensor(name));
-            }
         }
-        Ok(())
+        match self.row.elements_of(name) {
+            Some(elements) => {
+                let what = format!("scales without a weight (want `{}`)", Short(&elements));
+                Err(Invalid::new(InvalidKind::Missing, what).of_tensor(name))
+            }
+            None => Ok(()),
+        }
     }
 }

@@ -120,6 +120,13 @@ impl Row {
         self.names.iter().chain(self.experts.iter().flat_map(|experts| experts.names))
     }
 
+    /// The name of the elements that a tensor of this name would have scales for; `None` if it is no name of scales.
+    /// `scale` is the name of many an ordinary tensor.
+    pub(crate) fn elements_of(&self, scales: &str) -> Option<String> {
+        let mut names = self.all_names().filter(|names| names.scales != "scale");
+        names.find_map(|names| Some(format!("{}{}", before(scales, names.scales)?, names.elements)))
+    }
+
     /// The shape of a scale for a tensor.
     pub(crate) fn shape_of_one(&self) -> &'static [usize] {
         self.tensor_scale

@@ -2,10 +2,11 @@
 
 use crate::error::FileError;
 use crate::formats::error::Invalid;
+use crate::layouts::describe::told::{fit_swizzled, tiles_of_torchao};
 use crate::layouts::find::Finder;
 use crate::layouts::weight::{Coding, Encoding, Formula, Grid, Parts, Weight};
 use crate::text::{ShapeText, Short};
-use DataType::{BFloat16, Float, Float8E4M3FN, Float8E5M2, Float16, Int8, Uint8};
+use DataType::{BFloat16, Float, Float4E2M1, Float8E4M3FN, Float8E5M2, Float8E8M0, Float16, Int8, Uint8};
 use onnx_cast::DataType;
 use serde_json::{Map, Value};
 
@@ -15,6 +16,9 @@ const CLASSES: [&str; 3] = ["Int8Tensor", "IntxUnpackedToInt8Tensor", "Float8Ten
 /// The class of integers of 4 bits in the order of rows.
 const INT4: &str = "Int4Tensor";
 
+/// The classes of block formats: MX of float8 and float4, and NVFP4.
+const BLOCKS: [&str; 2] = ["MXTensor", "NVFP4Tensor"];
+
 /// A weight of torchao, whose class and blocks are JSON in the file's metadata, under the weight's name
 /// (`TensorSubclassAttributeJSONEncoder` of torchao/prototype/safetensors).
 pub(super) fn torchao(finder: &Finder<'_>, mut weight: Weight, start: &str) -> Result<Weight, FileError> {
@@ -22,16 +26,19 @@ pub(super) fn torchao(finder: &Finder<'_>, mut weight: Weight, start: &str) -> R
     let stored = checkpoint.stored(tensor);
     let settings = metadata(finder, &weight)?;
     let told = settings.as_ref().map(|settings| settings.get("_type").and_then(Value::as_str).unwrap_or_default());
-    let class = told.unwrap_or_else(|| class_of(finder, stored.data_type, start));
+    let class = told.unwrap_or_else(|| class_of(finder, &weight, start));
     if class == INT4 {
         let of_shapes = || groups_by_shapes(&stored.shape, &checkpoint.stored(weight.scales).shape);
         let sizes = settings.as_ref().map_or_else(of_shapes, block_of);
         return int4(finder, weight, start, sizes);
     }
+    if BLOCKS.contains(&class) {
+        return blocks(finder, weight, start, class, settings.as_ref());
+    }
     if !CLASSES.contains(&class) {
         let place = format!("tensor `{}`", stored.name);
-        let want = "Int8Tensor, IntxUnpackedToInt8Tensor, Float8Tensor or Int4Tensor; torchao dequantizes others, whose order is \
-                    that of its kernels";
+        let want = "Int8Tensor, IntxUnpackedToInt8Tensor, Float8Tensor, Int4Tensor, MXTensor or NVFP4Tensor; torchao itself \
+                    dequantizes others";
         return Err(checkpoint.error(Some(tensor), Invalid::variant(&place, &format!("a {}", Short(class)), want)));
     }
     let is_typed = match class {
@@ -73,6 +80,52 @@ pub(super) fn torchao(finder: &Finder<'_>, mut weight: Weight, start: &str) -> R
     if is_whole && !outer.is_empty() {
         let rows = stored.shape[..stored.shape.len() - 1].iter().product();
         (weight.shape, weight.block) = (vec![rows, *across], [rows, *across]);
+    }
+    Ok(weight)
+}
+
+/// Blocks of rows, whose scales may be in the order of cuBLAS (`to_dtype` and `NVFP4Tensor.dequantize` of
+/// torchao/prototype/mx_formats).
+fn blocks(
+    finder: &Finder<'_>,
+    mut weight: Weight,
+    start: &str,
+    class: &str,
+    settings: Option<&Map<String, Value>>,
+) -> Result<Weight, FileError> {
+    let (checkpoint, tensor, scales) = (finder.checkpoint, weight.tensor, weight.scales);
+    let (stored, scale) = (checkpoint.stored(tensor), checkpoint.stored(scales));
+    let told = |key: &str| settings.and_then(|settings| settings.get("_data")?.get(key));
+    let (is_mx, element) = (class == BLOCKS[0], told("elem_dtype").and_then(|element| element.get("_data")?.as_str()));
+    let elements = match stored.data_type {
+        Float8E4M3FN | Float8E5M2 if is_mx => stored.data_type,
+        Uint8 if !is_mx || element.is_none_or(|element| element == "float4_e2m1fn_x2") => Float4E2M1,
+        _ => return Err(finder.part(tensor, format!("float8 or two codes of 4 bits in a byte, as {class} has them"))),
+    };
+    let scale_type = if is_mx { Float8E8M0 } else { Float8E4M3FN };
+    if scale.data_type != scale_type {
+        return Err(finder.part(scales, format!("{scale_type}, as {class} has them")));
+    }
+    let size = match told("block_size") {
+        Some(size) => size.as_u64().and_then(|size| usize::try_from(size).ok()).filter(|&size| size > 0),
+        None => Some(if is_mx { 32 } else { 16 }),
+    };
+    let Some(size) = size else { return Err(finder.part(scales, "a `block_size` in the file's metadata".to_owned())) };
+    (weight.elements, weight.block) = (Encoding::Plain(elements), [1, size]);
+    finder.read_shape(&mut weight, stored).map_err(|error| checkpoint.error(Some(tensor), error))?;
+    // Without metadata the shape tells the order: no shape is that of rows and of tiles.
+    let are_tiles = || tiles_of_torchao(&weight).is_some_and(|shape| scale.shape == shape);
+    weight.are_swizzled = told("is_swizzled_scales").and_then(Value::as_bool).unwrap_or_else(are_tiles);
+    let fits = match weight.are_swizzled {
+        true => fit_swizzled(&weight, scale, tiles_of_torchao),
+        false => finder.fit_scales(&mut weight, scale),
+    };
+    fits.map_err(|error| checkpoint.error(Some(scales), error))?;
+    if !is_mx {
+        weight.global = checkpoint.find(&format!("{start}_weight_per_tensor_scale"));
+        finder.read_globals(&mut weight)?;
+        // The scale of activations, which weights that are plain do not need.
+        weight.others.extend(checkpoint.find(&format!("{start}_weight_act_per_tensor_scale")));
     }
     Ok(weight)
 }
@@ -119,8 +172,14 @@ fn int4(finder: &Finder<'_>, mut weight: Weight, start: &str, sizes: Option<Vec<
     Ok(weight)
 }
 
-/// The class by the types of elements and zero points, where no metadata tells it.
-fn class_of(finder: &Finder<'_>, elements: DataType, start: &str) -> &'static str {
+/// The class by the types of elements, scales and zero points, where no metadata tells it.
+fn class_of(finder: &Finder<'_>, weight: &Weight, start: &str) -> &'static str {
+    match weight.scale_type {
+        Float8E8M0 => return BLOCKS[0],
+        Float8E4M3FN => return BLOCKS[1],
+        _ => {}
+    }
+    let elements = finder.checkpoint.stored(weight.tensor).data_type;
     let zeros = finder.checkpoint.find(&format!("{start}_weight_zero_point"));
     match (elements, zeros.map(|zeros| finder.checkpoint.stored(zeros).data_type)) {
         (Int8, Some(Float | Float16 | BFloat16)) => INT4,
