@@ -81,7 +81,7 @@ COMMANDS = [
     "cast x.onnx y.onnx --to float16 --min-elements 1 --raise-opset --external-data y.bin --external-threshold 8",
     "cast x.onnx x.onnx --to float4e2m1 --min-elements 0 --raise-opset --stats --json",
     "cast x.safetensors.index.json out --to float16 --resume",
-    "dequantize x.safetensors y.safetensors --to bf16 --scheme compressed-tensors --allow-nan",
+    "dequantize x.safetensors y.safetensors --to bf16 --layout compressed-tensors --allow-nan",
     "dequantize x.safetensors.index.json out --to float16 --fail-on overflow --exclude *.a --json",
     "bitcast x.npy y.pb --to int32",
     "bitcast x.safetensors y.safetensors --to uint16 --opset 26 --json",

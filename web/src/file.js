@@ -58,7 +58,7 @@ export function startFile(api, jobs, isDark) {
   function list(held) {
     const rows = held.tensors ?? [];
     const quantized = held.quantized
-      ? `, ${held.quantized.scheme ?? ""} ${held.quantized.weights.length} quantized weights`
+      ? `, ${held.quantized.layout ?? ""} ${held.quantized.weights.length} quantized weights`
       : "";
     const more = rows.length > ROWS ? `; the first ${ROWS}` : "";
     byId("d-tensors").replaceChildren(

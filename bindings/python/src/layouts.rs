@@ -94,8 +94,8 @@ pub(crate) fn quantized_tensors(
     config: Option<String>,
     options: Options,
 ) -> PyResult<String> {
-    let (state, scheme) = (Arc::default(), options.scheme()?);
+    let (state, layout) = (Arc::default(), options.layout()?);
     let tensors = tensors_of(tensors, config.as_deref())?;
-    let found = watched(py, &state, None, || onnx_cast_file::quantized_tensors(&tensors, scheme))?;
+    let found = watched(py, &state, None, || onnx_cast_file::quantized_tensors(&tensors, layout))?;
     Ok(quantized_json(&found.map_err(refused)?).to_string())
 }

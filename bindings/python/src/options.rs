@@ -5,8 +5,8 @@ use crate::types::number_to_type;
 use crate::watched::{State, watch};
 use onnx_cast::{CastOptions, DataType, NEWEST_OPSET, ScaleRule};
 use onnx_cast_file::{
-    BitCastRequest, CandidateFormat, CastRequest, DequantizeRequest, DiffRequest, InspectRequest, Loss, ModelForm,
-    ModelOptions, Pattern, QuantizeRequest, RawInput, ReportRequest, Rule, RunOptions, Scheme, Selection, Storage,
+    BitCastRequest, CandidateFormat, CastRequest, DequantizeRequest, DiffRequest, InspectRequest, Layout, Loss,
+    ModelForm, ModelOptions, Pattern, QuantizeRequest, RawInput, ReportRequest, Rule, RunOptions, Selection, Storage,
     TranscodeRequest, WriteOptions,
 };
 use onnx_cast_model::{ConvertRequest, FoldRequest, RecordRequest, UpgradeRequest};
@@ -84,7 +84,7 @@ pub(crate) struct Options {
     format: Option<String>,
     #[pyo3(default)]
     format_rules: Vec<(String, Option<String>)>,
-    /// The layout that quantized weights get.
+    /// The layout that quantized weights get, or of those to dequantize.
     #[pyo3(default)]
     layout: Option<String>,
     #[pyo3(default)]
@@ -92,9 +92,9 @@ pub(crate) struct Options {
     /// What becomes of activations; `None` where the layout or the input decides.
     #[pyo3(default)]
     activations: Option<String>,
-    /// The layout of quantized weights; `None` where the checkpoint tells it.
+    /// The layout of quantized weights to transcode; `None` where the checkpoint tells it.
     #[pyo3(default)]
-    scheme: Option<String>,
+    from_layout: Option<String>,
     #[pyo3(default)]
     allow_nan: bool,
     /// Whether a model's inputs and outputs become narrow, and the types of those that do not follow the others.
@@ -172,9 +172,9 @@ impl Options {
         Ok(Selection { to: type_of(self.to)?, include, exclude, rules, min_size: self.min_elements })
     }
 
-    /// The layout that the input has, where it is given.
-    pub(crate) fn scheme(&self) -> PyResult<Option<Scheme>> {
-        self.scheme.as_deref().map(|name| scheme_of("scheme", name)).transpose()
+    /// The layout, where it is given.
+    pub(crate) fn layout(&self) -> PyResult<Option<Layout>> {
+        self.layout.as_deref().map(|name| layout_of("layout", name)).transpose()
     }
 
     fn storage(&self) -> Storage {
@@ -212,8 +212,8 @@ impl Options {
     }
 
     pub(crate) fn dequantize(&self, state: &Arc<State>) -> PyResult<DequantizeRequest> {
-        let (selection, scheme, allow_nan) = (self.selection()?, self.scheme()?, self.allow_nan);
-        Ok(DequantizeRequest::default().selection(selection).scheme(scheme).allow_nan(allow_nan).run(self.run(state)?))
+        let (selection, layout, allow_nan) = (self.selection()?, self.layout()?, self.allow_nan);
+        Ok(DequantizeRequest::default().selection(selection).layout(layout).allow_nan(allow_nan).run(self.run(state)?))
     }
 
     fn scale_rule(&self) -> PyResult<Option<ScaleRule>> {
@@ -231,7 +231,7 @@ impl Options {
         let rule = self.scale_rule()?;
         Ok(QuantizeRequest::default()
             .selection(Selection { to, include, exclude, rules, min_size: self.min_elements })
-            .layout(self.layout.as_deref().map(|name| scheme_of("layout", name)).transpose()?)
+            .layout(self.layout()?)
             .activations(named("activations", self.activations.as_deref())?)
             .rule(rule)
             .form(self.form.as_deref().map_or(Ok(ModelForm::default()), |form| form.parse().map_err(refused))?)
@@ -241,10 +241,10 @@ impl Options {
     }
 
     pub(crate) fn transcode(&self, state: &Arc<State>) -> PyResult<TranscodeRequest> {
-        Ok(TranscodeRequest::new(scheme_of("layout", self.layout.as_deref().unwrap_or_default())?)
+        Ok(TranscodeRequest::new(layout_of("layout", self.layout.as_deref().unwrap_or_default())?)
             .to(named("to", self.format.as_deref())?)
             .activations(named("activations", self.activations.as_deref())?)
-            .scheme(self.scheme()?)
+            .from_layout(self.from_layout.as_deref().map(|name| layout_of("from_layout", name)).transpose()?)
             .run(self.run(state)?))
     }
 
@@ -328,11 +328,10 @@ impl Options {
         let (include, exclude) = self.names()?;
         let (options, from, watch) = (self.attributes()?, type_of(self.from)?, Some(watch(state)));
         let rule = self.scale_rule()?;
-        let layout = self.layout.as_deref().map(|name| scheme_of("layout", name)).transpose()?;
         Ok(ReportRequest::default()
             .to(to)
             .rule(rule)
-            .layout(layout)
+            .layout(self.layout()?)
             .include(include)
             .exclude(exclude)
             .min_size(self.min_elements)
@@ -343,9 +342,8 @@ impl Options {
 }
 
 /// The layout of a name.
-fn scheme_of(parameter: &str, name: &str) -> PyResult<Scheme> {
-    let known = || Scheme::ALL.iter().map(|(_, name)| *name).collect::<Vec<_>>().join(", ");
-    let auto = if parameter == "scheme" { "auto, " } else { "" };
-    let unknown = || refused(format_args!("{parameter} is `{name}` (want {auto}{})", known()));
-    Scheme::from_name(name).ok_or_else(unknown)
+fn layout_of(parameter: &str, name: &str) -> PyResult<Layout> {
+    let known = || Layout::ALL.iter().map(|(_, name)| *name).collect::<Vec<_>>().join(", ");
+    let unknown = || refused(format_args!("{parameter} is `{name}` (want {})", known()));
+    Layout::from_name(name).ok_or_else(unknown)
 }

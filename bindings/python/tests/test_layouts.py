@@ -98,8 +98,8 @@ def test_the_config_decides_what_tensors_leave_open():
     for config in (quantization, whole, {"text_config": whole}):
         assert layouts.dequantize(block, "float", config=config)["weight"].tolist() == want
         assert layouts.weights(block, config=config)[0].block == (128, 128)
-    # A scheme that is given overrules what the configuration claims.
-    overruled = layouts.dequantize(block, "float", config={**quantization, "quant_method": "mxfp4"}, scheme="deepseek")
+    # A layout that is given overrules what the configuration claims.
+    overruled = layouts.dequantize(block, "float", config={**quantization, "quant_method": "mxfp4"}, layout="deepseek")
     assert overruled["weight"].tolist() == want
     with pytest.raises(CastError, match="config: .*quant_method.* `nobodys`"):
         layouts.dequantize(block, config={"quant_method": "nobodys"})
@@ -128,9 +128,9 @@ def test_what_is_quantized_is_that_of_files(to, options, tmp_path):
     quantized, config = layouts.quantize(tensors, to, **options)
     same(quantized, read(dst.glob("*.safetensors")))
     assert config == json.loads((dst / "config.json").read_text()).get("quantization_config")
-    scheme = "auto" if config is not None else options["layout"]
-    plain = layouts.dequantize(quantized, config=config, scheme=scheme)
-    onnx_cast.dequantize_file(dst, tmp_path / "plain", "bf16", scheme=scheme)
+    layout = None if config is not None else options["layout"]
+    plain = layouts.dequantize(quantized, config=config, layout=layout)
+    onnx_cast.dequantize_file(dst, tmp_path / "plain", "bf16", layout=layout)
     same(plain, read((tmp_path / "plain").glob("*.safetensors")))
 
 
@@ -156,10 +156,10 @@ def test_what_is_refused_names_the_tensor():
     assert caught.value.summary[0].counts["overflowed"] == 2
     with pytest.raises(CastError, match="tensors: no quantized weights"):
         layouts.dequantize({"w": np.zeros(3, np.float32)})
-    with pytest.raises(CastError, match="scheme is `other` .want auto, deepseek"):
-        layouts.weights(nan, scheme="other")
+    with pytest.raises(CastError, match="layout is `other` .want deepseek"):
+        layouts.weights(nan, layout="other")
     with pytest.raises(CastError, match="no weights in the layout gguf"):
-        layouts.weights(nan, scheme="gguf")
+        layouts.weights(nan, layout="gguf")
     with pytest.raises(TypeError, match="tensor `w`: x is of type dict"):
         layouts.dequantize({"w": {}})
     with pytest.raises(TypeError, match="tensor `w`: ONNX has no type for <U1|tensor `w`: "):
@@ -183,7 +183,7 @@ def test_arrays_of_any_order_and_width():
     for other in (np.asfortranarray(x), x.astype(">f4"), np.repeat(x, 2, axis=0)[::2]):
         same(layouts.quantize({"weight": other}, "mxfp4", layout="plain")[0], want)
     # Elements narrower than a byte stand one in a byte, and are packed on the way in.
-    back = layouts.dequantize(want, "float", scheme="plain")["weight"]
+    back = layouts.dequantize(want, "float", layout="plain")["weight"]
     assert np.abs(back - x).max() < 1 and back.shape == x.shape
 
 
@@ -207,9 +207,9 @@ def test_tensors_of_torch():
     assert quantized["bias"].data_ptr() == x.data_ptr()
     if hasattr(torch, "float4_e2m1fn_x2"):
         assert (quantized["weight"].dtype, tuple(quantized["weight"].shape)) == (torch.float4_e2m1fn_x2, (2, 16))
-        back = layouts.dequantize(quantized, "float", scheme="plain")["weight"]
+        back = layouts.dequantize(quantized, "float", layout="plain")["weight"]
         want = layouts.quantize({"weight": x.numpy()}, "mxfp4", layout="plain")[0]
-        assert back.tolist() == layouts.dequantize(want, "float", scheme="plain")["weight"].tolist()
+        assert back.tolist() == layouts.dequantize(want, "float", layout="plain")["weight"].tolist()
     with pytest.raises(TypeError, match="tensor `weight`: torch has no type for float6e2m3"):
         layouts.quantize({"weight": x}, "mxfp6e2m3", layout="plain")
 

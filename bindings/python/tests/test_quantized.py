@@ -69,12 +69,12 @@ def test_parameters_are_those_of_the_command(checkpoint, tmp_path):
         ("b.weight_scale", "float", False),
     ]
     assert np.frombuffer(tensors([out])["a.weight"]["data"], np.float32).tolist() == [2.0, 4.0]
-    done = onnx_cast.dequantize_file(checkpoint, out, rules={"a.*": "float16", "b.*": "bf16"}, scheme="comfyui")
+    done = onnx_cast.dequantize_file(checkpoint, out, rules={"a.*": "float16", "b.*": "bf16"}, layout="comfyui")
     assert [row.after.name for row in done] == ["float16", "bfloat16"]
     for options, text in [
-        ({"scheme": "other"}, "scheme is `other` .want auto, deepseek, gpt-oss"),
-        ({"scheme": "gguf"}, "`gguf` is not a layout of .safetensors files"),
-        ({"scheme": "gpt-oss"}, "no weights in the layout gpt-oss"),
+        ({"layout": "other"}, "layout is `other` .want deepseek, gpt-oss"),
+        ({"layout": "gguf"}, "`gguf` is not a layout of .safetensors files"),
+        ({"layout": "gpt-oss"}, "no weights in the layout gpt-oss"),
     ]:
         with pytest.raises(CastError, match=text):
             onnx_cast.dequantize_file(checkpoint, out, "bf16", **options)

@@ -116,6 +116,5 @@ def test_each_literal_is_taken_and_no_other_name() -> None:
 def test_each_layout_is_taken_and_no_other(tmp_path: Path) -> None:
     message = refused(tmp_path, tmp_path / "out", "float8e4m3fn", layout="?")
     assert all(name in message for name in of(types.Layout)), message
-    assert of(types.Scheme) == of(types.Layout) | {"auto"}
     loss = refused(tmp_path, tmp_path / "out", "float8e4m3fn", fail_on=["?"])
     assert all(name in loss for name in of(Loss)), loss

@@ -13,7 +13,7 @@ mod upgrade;
 use crate::pairs::{Op, Pairs};
 use clap::{Args as ClapArgs, Parser, Subcommand};
 use onnx_cast::{CastOptions, DataType, NEWEST_OPSET, RoundMode, ScaleRule};
-use onnx_cast_file::{CandidateFormat, Granularity, Loss, Pattern, Rule, Scheme};
+use onnx_cast_file::{CandidateFormat, Granularity, Layout, Loss, Pattern, Rule};
 use parsers::{CandidateParser, RoundModeParser, TypeParser, positive, tolerance};
 use std::path::PathBuf;
 
@@ -21,7 +21,7 @@ pub(crate) use common::{
     Common, FileArgs, JobArgs, LossArgs, ModelArgs, NameArgs, NpyArgs, SelectionArgs, StorageArgs, WriteArgs,
 };
 pub(crate) use explain::{BlockArgs, ExplainArgs, ScalingArgs};
-pub(crate) use help::command;
+pub(crate) use help::{command, with_earlier_names};
 pub(crate) use precision::{ConvertArgs, RecordArgs};
 pub(crate) use quantized::{DequantizeArgs, QuantizeArgs, TranscodeArgs};
 pub(crate) use upgrade::UpgradeArgs;
@@ -337,7 +337,7 @@ pub(crate) struct ReportArgs {
     pub(crate) scale_rule: Option<ScaleRule>,
     /// The layout whose scales are used, as for quantize --layout (default: compressed-tensors)
     #[arg(long, value_name = "NAME", value_parser = quantized::layout, help_heading = HOW)]
-    pub(crate) layout: Option<Scheme>,
+    pub(crate) layout: Option<Layout>,
     /// Rows of each type's table, the worst first; 0 for all
     #[arg(long, value_name = "N", default_value_t = 20, help_heading = OUTPUT)]
     pub(crate) top: usize,

@@ -44,10 +44,10 @@ pub(crate) fn bit_cast(args: &BitCastArgs, common: &Common) -> Result<u8> {
 }
 
 pub(crate) fn dequantize(args: &DequantizeArgs, common: &Common) -> Result<u8> {
-    let DequantizeArgs { files, scheme, selection, allow_nan, job, losses } = args;
+    let DequantizeArgs { files, layout, selection, allow_nan, job, losses } = args;
     let request = DequantizeRequest::default()
         .selection(selection.selection()?)
-        .scheme(scheme.0)
+        .layout(*layout)
         .allow_nan(*allow_nan)
         .run(job.run(common, false, Some(losses)));
     let work = |input: &Path, output: &Path, run| onnx_cast_model::dequantize(input, output, &request.clone().run(run));
@@ -72,9 +72,9 @@ pub(crate) fn quantize(args: &QuantizeArgs, common: &Common) -> Result<u8> {
 }
 
 pub(crate) fn transcode(args: &TranscodeArgs, common: &Common) -> Result<u8> {
-    let TranscodeArgs { files, scheme, layout, to, activations, job } = args;
+    let TranscodeArgs { files, from_layout, layout, to, activations, job } = args;
     let run = job.run(common, false, None);
-    let request = TranscodeRequest::new(*layout).to(*to).activations(*activations).scheme(scheme.0).run(run);
+    let request = TranscodeRequest::new(*layout).to(*to).activations(*activations).from_layout(*from_layout).run(run);
     let work = |input: &Path, output: &Path, run| onnx_cast_model::transcode(input, output, &request.clone().run(run));
     let job = Job { files, job, common, losses: false, attributes: None };
     job.each(&request.run, work)

@@ -7,7 +7,7 @@ use anyhow::{Result, anyhow};
 use onnx_cast::DataType;
 use onnx_cast_file::engine::PathText;
 use onnx_cast_file::{
-    DiffRequest, Difference, InspectRequest, Number, Quantized, ScaleExtent, Scheme, TensorInfo, Values,
+    DiffRequest, Difference, InspectRequest, Layout, Number, Quantized, ScaleExtent, TensorInfo, Values,
 };
 use onnx_cast_model::{CastInfo, Inspection, ModelInfo, ValueInfo, inspect};
 use onnx_cast_report::{column, diff_json, info_json, printable, shape, size};
@@ -68,7 +68,7 @@ fn as_text(Inspection { file: info, model, .. }: &Inspection) -> String {
 }
 
 /// The layout, a line for each quantized weight, and what contradicts itself.
-fn quantized_text(Quantized { scheme, weights, warning, .. }: &Quantized, text: &mut String) {
+fn quantized_text(Quantized { layout, weights, warning, .. }: &Quantized, text: &mut String) {
     let shapes = column(weights.iter().map(|weight| shape(&weight.shape)), "shape");
     let names = column(weights.iter().map(|weight| printable(&weight.name)), "weight");
     if !weights.is_empty() {
@@ -83,13 +83,13 @@ fn quantized_text(Quantized { scheme, weights, warning, .. }: &Quantized, text: 
         let (name, format, dims, bits) = (printable(&weight.name), &weight.format, shape(&weight.shape), weight.bits);
         let _ = writeln!(text, "{name:names$}  {format:6}  {dims:shapes$}  {scale:>9}  {bits:>5.2}");
     }
-    if let Some(scheme) = scheme {
+    if let Some(layout) = layout {
         let count = match weights.len() {
             0 => String::new(),
             1 => ", 1 weight".to_owned(),
             count => format!(", {count} weights"),
         };
-        let _ = writeln!(text, "quantized: {}{count}", Scheme::name(*scheme));
+        let _ = writeln!(text, "quantized: {}{count}", Layout::name(*layout));
     }
     if let Some(warning) = warning {
         let _ = writeln!(text, "warning: {}", with_options(warning));

@@ -62,7 +62,7 @@ pub fn exit_code(args: impl IntoIterator<Item = OsString>) -> u8 {
         clap::ColorChoice::Never => ColorChoice::Never.write_global(),
     }
     let all = args::command();
-    let parsed = all.clone().color(color).try_get_matches_from(&args);
+    let parsed = args::with_earlier_names(all.clone()).color(color).try_get_matches_from(&args);
     let parsed = parsed.and_then(|matches| Ok((Args::from_arg_matches(&matches)?, matches)));
     let (parsed, matches) = match parsed {
         Ok(parsed) => parsed,

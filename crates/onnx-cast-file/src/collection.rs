@@ -15,7 +15,7 @@ use crate::formats::checkpoint::locate;
 use crate::formats::error::{Invalid, InvalidKind};
 use crate::formats::folder::{Contents, has_weights, snapshot};
 use crate::io::fs;
-use crate::layouts::{Checkpoint, Config, Scheme, WeightFormat, Weights, read_configuration};
+use crate::layouts::{Checkpoint, Config, Layout, WeightFormat, Weights, read_configuration};
 use crate::rewrite::holds_weights;
 use crate::selection::{Pattern, Selection, Unmatched};
 use crate::text::Short;
@@ -170,7 +170,7 @@ impl Member {
 
     /// Whether the library of the folder loads weights of a format in a layout, or a pattern names the folder. Why it
     /// does not.
-    pub(crate) fn takes(&self, layout: Scheme, selection: &Selection<WeightFormat>) -> Result<(), String> {
+    pub(crate) fn takes(&self, layout: Layout, selection: &Selection<WeightFormat>) -> Result<(), String> {
         let rules = selection.rules.iter().filter(|rule| rule.to.is_some());
         let patterns = selection.include.iter().chain(rules.map(|rule| &rule.pattern));
         let names_folder = |pattern: &Pattern| {

@@ -5,7 +5,7 @@ mod gguf;
 use crate::collection::{Collection, Outcome};
 use crate::counts::Counters;
 use crate::error::FileError;
-use crate::layouts::{self, Checkpoint, Config, Role, Scheme, TensorRef, Weight, WeightValues, Weights};
+use crate::layouts::{self, Checkpoint, Config, Layout, Role, TensorRef, Weight, WeightValues, Weights};
 use crate::request::RunOptions;
 use crate::rewrite::{self, Computed, Opened, Origin, Rewrite, Rewritten, Row, SideFiles};
 use crate::selection::Selection;
@@ -22,7 +22,7 @@ request! {
         /// Which weights, and to which types. Names are those of the plain weights.
         pub selection: Selection,
         /// The layout; where it is not given, the configuration or the names of tensors tell it.
-        pub scheme: Option<Scheme>,
+        pub layout: Option<Layout>,
         /// Scales that are NaN give NaN; otherwise they are an error.
         pub allow_nan: bool,
         /// How the job runs.
@@ -68,7 +68,7 @@ pub fn dequantize_file(
 
 fn dequantize_checkpoint(input: &Path, output: &Path, request: &DequantizeRequest) -> Result<Summary, FileError> {
     let opened = rewrite::open(input, output)?;
-    let config = Config::of(&opened.checkpoint, input, request.scheme)?;
+    let config = Config::of(&opened.checkpoint, input, request.layout)?;
     plan(&opened, &config, request, |rewrite| rewrite.run())
 }
 

@@ -134,6 +134,14 @@ impl FileError {
         }
     }
 
+    /// The same error, with another field of the request in place of one.
+    pub(crate) fn renamed(mut self, from: &str, to: &'static str) -> FileError {
+        if let FileError::Format(FormatError::Invalid { error, .. }) = &mut self {
+            error.what = std::mem::take(&mut error.what).renamed(from, to);
+        }
+        self
+    }
+
     /// A request that a file does not fit.
     pub fn request(path: &Path, what: impl Into<Wording>) -> FileError {
         FormatError::request(path, what).into()

@@ -9,7 +9,7 @@ use crate::formats::input::{Input, Location, StoredTensor};
 use crate::formats::source::{Items, NamedTensor};
 use crate::inspect::{Quantized, consistent};
 use crate::io::positional::{InputFile, ReadAt};
-use crate::layouts::{Config, Model, Scheme, claims};
+use crate::layouts::{Config, Layout, Model, claims};
 use crate::quantize::{self, QuantizeRequest};
 use crate::rewrite::{MadeTensors, Opened, OutputPaths};
 use crate::transcode::{self, TranscodeRequest};
@@ -109,8 +109,8 @@ impl TensorsInMemory {
     }
 }
 
-fn config(text: Option<&str>, scheme: Option<Scheme>) -> Result<Config, FileError> {
-    let parsed = Config::parse(text.unwrap_or("{}"), scheme);
+fn config(text: Option<&str>, layout: Option<Layout>) -> Result<Config, FileError> {
+    let parsed = Config::parse(text.unwrap_or("{}"), layout);
     parsed.map_err(|error| FileError::invalid(Path::new(CONFIG), error))
 }
 
@@ -121,7 +121,7 @@ fn config(text: Option<&str>, scheme: Option<Scheme>) -> Result<Config, FileErro
 pub fn dequantize_tensors(tensors: TensorsInMemory, request: &DequantizeRequest) -> Result<MadeTensors, FileError> {
     dequantize::check_targets(request)?;
     let TensorsInMemory { opened, config: text } = tensors;
-    dequantize::plan(&opened, &config(text.as_deref(), request.scheme)?, request, |rewrite| rewrite.into_memory())
+    dequantize::plan(&opened, &config(text.as_deref(), request.layout)?, request, |rewrite| rewrite.into_memory())
 }
 
 /// As [`quantize_file`](crate::quantize_file), in memory. What a request says of files is not looked at.
@@ -140,13 +140,14 @@ pub fn quantize_tensors(tensors: TensorsInMemory, request: &QuantizeRequest) -> 
 /// As there.
 pub fn transcode_tensors(tensors: TensorsInMemory, request: &TranscodeRequest) -> Result<MadeTensors, FileError> {
     let TensorsInMemory { opened, config: text } = tensors;
-    transcode::plan(&opened, &config(text.as_deref(), request.scheme)?, request, |rewrite| rewrite.into_memory())
+    let config = config(text.as_deref(), request.from_layout).map_err(transcode::of_input)?;
+    transcode::plan(&opened, &config, request, |rewrite| rewrite.into_memory())
 }
 
 /// The quantized weights among tensors. Their scales are read.
 ///
 /// # Errors
 /// Where the tensors contradict themselves or the configuration.
-pub fn quantized_tensors(tensors: &TensorsInMemory, scheme: Option<Scheme>) -> Result<Quantized, FileError> {
-    consistent(&tensors.opened.checkpoint, &config(tensors.config.as_deref(), scheme)?)
+pub fn quantized_tensors(tensors: &TensorsInMemory, layout: Option<Layout>) -> Result<Quantized, FileError> {
+    consistent(&tensors.opened.checkpoint, &config(tensors.config.as_deref(), layout)?)
 }

@@ -32,7 +32,7 @@ mod weight;
 mod written;
 
 pub use format::{Activations, GgufFormat, Granularity, QuantizedFormat, WeightFormat, check_scale_rule};
-pub use table::Scheme;
+pub use table::Layout;
 
 pub(crate) use claims::{Claims, KeyValueCache};
 pub(crate) use columns::{Columns, columns_at_once, copy_stretches, parts};

@@ -73,7 +73,7 @@ pub use inspect::{
 };
 pub use io::positional::ReadAt;
 pub use io::{AtomicFile, InputFile, IoError, Watch, end_without_traces, room_for_a_thread};
-pub use layouts::{Activations, GgufFormat, Granularity, QuantizedFormat, Scheme, WeightFormat};
+pub use layouts::{Activations, GgufFormat, Granularity, Layout, QuantizedFormat, WeightFormat};
 pub use quantize::{
     ConstantRequest, ModelForm, QuantizeRequest, QuantizedConstant, Scaled, StoredValues, quantize_file,
 };

@@ -61,13 +61,14 @@ impl FileJob<'_> {
             FileJob::Cast(request) => with_cast(request, |work| cast::plan(&opened, request, work, run)),
             FileJob::Dequantize(request) => {
                 dequantize::check_targets(request)?;
-                dequantize::plan(&opened, &Config::of(&opened.checkpoint, input, request.scheme)?, request, run)
+                dequantize::plan(&opened, &Config::of(&opened.checkpoint, input, request.layout)?, request, run)
             }
             FileJob::Quantize(request) => {
                 quantize::plan(&opened, claim_of_folder(folder), &model_of_folder(folder), request, run)
             }
             FileJob::Transcode(request) => {
-                transcode::plan(&opened, &Config::of(&opened.checkpoint, input, request.scheme)?, request, run)
+                let config = Config::of(&opened.checkpoint, input, request.from_layout).map_err(transcode::of_input)?;
+                transcode::plan(&opened, &config, request, run)
             }
         }
     }

@@ -23,7 +23,7 @@ use crate::formats::error::{FormatError, Invalid, InvalidKind};
 use crate::formats::format::Format;
 use crate::formats::input::StoredTensor;
 use crate::layouts::{
-    self, Activations, Checkpoint, Granularity, KeyValueCache, Model, QuantizedFormat, Scheme, TensorRef, WeightFormat,
+    self, Activations, Checkpoint, Granularity, KeyValueCache, Layout, Model, QuantizedFormat, TensorRef, WeightFormat,
     WrittenWeight,
 };
 use crate::pipeline::Greatest;
@@ -78,7 +78,7 @@ request! {
         /// [`TensorSummary::reason`](crate::TensorSummary::reason) says why a matrix is kept.
         pub selection: Selection<WeightFormat>,
         /// Whose layout the checkpoint gets; compressed-tensors if it is not given.
-        pub layout: Option<Scheme>,
+        pub layout: Option<Layout>,
         /// What becomes of activations, of float8 and int8 in compressed-tensors: dynamic or kept. If it is not given,
         /// they are dynamic for float8 and kept for int8, which load in most programs. Other layouts have one choice.
         pub activations: Option<Activations>,
@@ -108,9 +108,9 @@ impl QuantizeRequest {
     }
 
     /// The layout that the checkpoint gets.
-    fn layout_or_default(&self) -> Scheme {
-        let only = self.formats().find_map(Scheme::only_of);
-        self.layout.or(only).unwrap_or(Scheme::DEFAULT)
+    fn layout_or_default(&self) -> Layout {
+        let only = self.formats().find_map(Layout::only_of);
+        self.layout.or(only).unwrap_or(Layout::DEFAULT)
     }
 }
 
@@ -275,7 +275,7 @@ pub(crate) fn side_files(
 /// Describes the weights in the metadata of their files, where no configuration does beside them.
 pub(crate) fn describe_in_files(
     files: &mut [Rewritten<'_>],
-    layout: Scheme,
+    layout: Layout,
     side_files: &SideFiles,
     configuration: Option<&Value>,
 ) {
@@ -290,7 +290,7 @@ pub(crate) fn describe_in_files(
 }
 
 /// The tensor by which readers know the layout.
-pub(crate) fn marker<'r>(layout: Scheme) -> Option<Row<'r>> {
+pub(crate) fn marker<'r>(layout: Layout) -> Option<Row<'r>> {
     let name = layout.row().marker?;
     let summary = TensorSummary::kept(name, vec![2], DataType::Float8E4M3FN, 2);
     let summary = TensorSummary { cast: true, bytes_before: 0, ..summary };
@@ -299,7 +299,7 @@ pub(crate) fn marker<'r>(layout: Scheme) -> Option<Row<'r>> {
 
 struct Quantizer<'a> {
     checkpoint: &'a Checkpoint,
-    layout: Scheme,
+    layout: Layout,
     request: &'a QuantizeRequest,
     written: Vec<WrittenWeight>,
     measured: Vec<(TensorRef, Arc<Greatest>)>,

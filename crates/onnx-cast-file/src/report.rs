@@ -19,7 +19,7 @@ use crate::formats::input::{Input, StoredTensor};
 use crate::formats::source::Items;
 use crate::inspect;
 use crate::io::progress::{Meter, Watch};
-use crate::layouts::{Checkpoint, QuantizedFormat, Scheme, check_scale_rule};
+use crate::layouts::{Checkpoint, Layout, QuantizedFormat, check_scale_rule};
 use crate::opened::{of_stored, with_task};
 use crate::pipeline::{PipelineError, Task, TaskInput};
 use crate::selection::{Pattern, Selection, check_names};
@@ -42,7 +42,7 @@ request! {
         pub rule: Option<ScaleRule>,
         /// Whose arithmetic scales have; if it is not given, that of [`QuantizeRequest`](crate::QuantizeRequest)'s
         /// default layout. Weights that the layout lacks, and those of models, are computed as in the plain layout.
-        pub layout: Option<Scheme>,
+        pub layout: Option<Layout>,
         /// Names of tensors to look at; all of them where this is empty.
         pub include: Vec<Pattern>,
         /// Names of tensors to leave out.
@@ -213,7 +213,7 @@ pub fn report_opened(opened: &[Input], request: &ReportRequest) -> Result<Report
     let one = opened.len() == 1 && opened.iter().all(|input| input.tensors.len() == 1);
     let mut surveys = opened.iter().map(|input| of_file(input, request, one)).collect::<Result<Vec<_>, _>>()?;
     let is_model = opened.iter().any(|input| input.format == Format::Onnx);
-    survey::join(&mut surveys, if is_model { Scheme::Plain } else { request.layout.unwrap_or(Scheme::DEFAULT) });
+    survey::join(&mut surveys, if is_model { Layout::Plain } else { request.layout.unwrap_or(Layout::DEFAULT) });
     let meter = Meter::new(request.watch.as_ref(), surveys.iter().map(Survey::bytes).sum());
     let mut report = request.empty_report();
     for pass in [Pass::First, Pass::Second] {
@@ -240,7 +240,7 @@ pub fn report_of(tensors: &[(&str, TensorView<'_>)], request: &ReportRequest) ->
         let facts = Facts { name, data_type: view.data_type(), shape: view.shape(), len: view.len() };
         survey.add(index, facts, &targets, request).map_err(|error| in_memory(name, error.into()))?;
     }
-    survey::join(std::slice::from_mut(&mut survey), request.layout.unwrap_or(Scheme::DEFAULT));
+    survey::join(std::slice::from_mut(&mut survey), request.layout.unwrap_or(Layout::DEFAULT));
     let task = |place| {
         let (_, view) = &tensors[survey.index(place)];
         let Data::Bytes(bytes) = view.data() else { return None };
@@ -272,7 +272,7 @@ fn of_file(input: &Input, request: &ReportRequest, one: bool) -> Result<Survey, 
     let model = input.format == Format::Onnx;
     let mut survey = Survey::default();
     // Weights of models have other tensors beside them, and scales as in the plain layout.
-    let layout = if model { Some(Scheme::Plain) } else { request.layout };
+    let layout = if model { Some(Layout::Plain) } else { request.layout };
     let request = &ReportRequest { layout, ..request.clone() };
     for (index, stored) in input.tensors.iter().enumerate() {
         let StoredTensor { name, data_type, shape, len, .. } = stored;

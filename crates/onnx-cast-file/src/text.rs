@@ -91,6 +91,12 @@ impl Wording {
         Wording { start: format!("{text}{}", self.start), fields: self.fields.clone() }
     }
 
+    /// The same text, with another field in place of one.
+    pub(crate) fn renamed(mut self, from: &str, to: &'static str) -> Wording {
+        self.fields.iter_mut().filter(|(field, _)| *field == from).for_each(|(field, _)| *field = to);
+        self
+    }
+
     /// The text, with a front end's names for fields.
     pub fn with(&self, name: impl Fn(&'static str) -> String) -> String {
         let fields = self.fields.iter().map(|(field, text)| name(field) + text);

@@ -14,8 +14,8 @@ use crate::collection::{Collection, Outcome};
 use crate::error::FileError;
 use crate::formats::error::{Invalid, InvalidKind};
 use crate::layouts::{
-    self, Activations, Checkpoint, Claims, Config, Encoding, Integers, KeyValueCache, Order, QuantizedFormat, Role,
-    Scheme, TensorRef, Weight, Weights, WrittenWeight,
+    self, Activations, Checkpoint, Claims, Config, Encoding, Integers, KeyValueCache, Layout, Order, QuantizedFormat,
+    Role, TensorRef, Weight, Weights, WrittenWeight,
 };
 use crate::pipeline::Compute;
 use crate::quantize::{self, QuantizeRequest};
@@ -35,7 +35,7 @@ request! {
     /// Which layout a quantized checkpoint gets, and how.
     pub struct TranscodeRequest {
         /// The layout that it gets.
-        pub layout: Scheme,
+        pub layout: Layout,
         /// The format that weights of MXFP4 get: NVFP4, or float8e4m3fn in blocks of 128x128. Other weights keep
         /// theirs.
         pub to: Option<QuantizedFormat>,
@@ -43,7 +43,7 @@ request! {
         /// layout has no place for them; otherwise they are left out ([`Summary::dropped`]).
         pub activations: Option<Activations>,
         /// The layout that it has; where it is not given, the configuration or the names of tensors tell it.
-        pub scheme: Option<Scheme>,
+        pub from_layout: Option<Layout>,
         /// How the job runs.
         pub run: RunOptions,
     }
@@ -51,8 +51,8 @@ request! {
 
 impl TranscodeRequest {
     /// To a layout, in the formats that the weights have.
-    pub fn new(layout: Scheme) -> Self {
-        TranscodeRequest { layout, to: None, activations: None, scheme: None, run: RunOptions::default() }
+    pub fn new(layout: Layout) -> Self {
+        TranscodeRequest { layout, to: None, activations: None, from_layout: None, run: RunOptions::default() }
     }
 
     /// A request that quantizes to the same layout, and writes in the same way.
@@ -82,8 +82,13 @@ pub fn transcode_file(
 
 fn transcode_checkpoint(input: &Path, output: &Path, request: &TranscodeRequest) -> Result<Summary, FileError> {
     let opened = rewrite::open(input, output)?;
-    let config = Config::of(&opened.checkpoint, input, request.scheme)?;
+    let config = Config::of(&opened.checkpoint, input, request.from_layout).map_err(of_input)?;
     plan(&opened, &config, request, |rewrite| rewrite.run())
+}
+
+/// An error about the layout that the input has, which is another field here than where weights become plain.
+pub(crate) fn of_input(error: FileError) -> FileError {
+    error.renamed("layout", "from_layout")
 }
 
 /// Hands the rewriting of a checkpoint to a function that runs it.
@@ -95,10 +100,10 @@ pub(crate) fn plan<R>(
 ) -> Result<R, FileError> {
     request.run.refuse_counts(opened.path())?;
     let checkpoint = &opened.checkpoint;
-    let weights = Weights::find(checkpoint, config)?;
+    let weights = Weights::find(checkpoint, config).map_err(of_input)?;
     if !opened.is_checked {
         let run = (request.run.threads, request.run.watch.as_ref());
-        layouts::verify(checkpoint, &weights, &vec![true; weights.list.len()], false, run)?;
+        layouts::verify(checkpoint, &weights, &vec![true; weights.list.len()], false, run).map_err(of_input)?;
     }
     let inverted: Vec<Option<Weight>> = weights.list.iter().map(changes::inverted).collect();
     let as_quantize = request.as_quantize();
@@ -135,7 +140,7 @@ pub(crate) fn plan<R>(
     if let Some(file) = files.first_mut() {
         file.rows.extend(quantize::marker(request.layout));
     }
-    let is_same = weights.scheme == request.layout;
+    let is_same = weights.layout == request.layout;
     let cache = claims.cache.clone().or(caches.then_some(KeyValueCache::Float8));
     let cache = cache.filter(|cache| request.activations.is_none() && (is_same || *cache == KeyValueCache::Float8));
     let (side_files, configuration) =
@@ -187,7 +192,7 @@ impl<'a> Transcoder<'a, '_> {
             return Ok(None);
         }
         self.caches |= matches!(Kind::of(name), Kind::Cache { .. });
-        let is_same = self.weights.scheme == self.request.layout
+        let is_same = self.weights.layout == self.request.layout
             && self.formats.iter().zip(self.carrier.written).all(|(format, written)| *format == written.to);
         if is_same { Ok(Some(Row::kept(self.checkpoint, tensor))) } else { self.carrier.row(tensor).map(Some) }
     }
@@ -348,7 +353,7 @@ impl Planner<'_> {
 
     /// The format of a weight, and what it becomes; `None` of one that is in no layout but its own.
     fn write(&self, weight: &Weight) -> Result<Option<(QuantizedFormat, WrittenWeight)>, Invalid> {
-        let form = form::form_of(weight, self.weights.block).filter(|_| !self.weights.scheme.is_only_read());
+        let form = form::form_of(weight, self.weights.block).filter(|_| !self.weights.layout.is_only_read());
         let Some((from, granularity)) = form else { return Ok(None) };
         let is_mxfp4 = from == QuantizedFormat::Block(BlockFormat::MxFp4);
         let to = self.request.to.filter(|_| is_mxfp4).unwrap_or(from);
@@ -362,11 +367,11 @@ impl Planner<'_> {
         if weight.groups.is_some() && has_only_bytes {
             return refuse("its columns have no groups of their own (weight_g_idx)");
         }
-        let is_same = self.weights.scheme == layout && to == from;
+        let is_same = self.weights.layout == layout && to == from;
         let (activations, settings) = self.activations(weight, is_same);
         let mut written = layout.write_quantized(weight, to, granularity, activations)?;
         written.settings = settings;
-        if self.weights.scheme != layout {
+        if self.weights.layout != layout {
             layout.check_columns(&weight.name, &written)?;
         }
         if weight.transposed != (written.order == Order::Exchanged)

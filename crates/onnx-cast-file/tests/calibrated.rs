@@ -7,8 +7,8 @@ mod folder;
 use folder::{FP8, Folder, Stored, all, codes, float, floats, json, read, refused, values, weight};
 use onnx_cast::{BlockFormat, DataType};
 use onnx_cast_file::{
-    Activations, CastRequest, DequantizeRequest, DiffRequest, Granularity, InspectRequest, QuantizeRequest,
-    QuantizedFormat, Scheme, Summary, TranscodeRequest, cast_file, dequantize_file, diff, inspect, quantize_file,
+    Activations, CastRequest, DequantizeRequest, DiffRequest, Granularity, InspectRequest, Layout, QuantizeRequest,
+    QuantizedFormat, Summary, TranscodeRequest, cast_file, dequantize_file, diff, inspect, quantize_file,
     transcode_file,
 };
 use safetensors::Dtype;
@@ -52,7 +52,7 @@ fn activations_that_stay_behind_are_noted() {
     };
     let activations =
         r#"{"num_bits": 4, "type": "float", "group_size": 16, "strategy": "tensor_group", "dynamic": "local"}"#;
-    let to = TranscodeRequest::new(Scheme::ModelOpt);
+    let to = TranscodeRequest::new(Layout::ModelOpt);
     let notes = |activations: &str, to: &TranscodeRequest| {
         let folder = Folder::new(&config(activations), &tensors);
         transcode_file(folder.path("in"), folder.path("out"), to).expect("transcoded").notes
@@ -160,7 +160,7 @@ fn modelopt_is_written_as_its_owner_exports_it() {
     let folder = tempfile::tempdir().expect("a folder");
     for name in ["modelopt-fp8", "modelopt-fp8-channel", "modelopt-fp8-blocks", "modelopt-nvfp4", "modelopt-mxfp8"] {
         let (input, output) = (stored(name, &folder.path().join(name)), folder.path().join(format!("{name}-out")));
-        transcode_file(&input, &output, &TranscodeRequest::new(Scheme::ModelOpt)).expect(name);
+        transcode_file(&input, &output, &TranscodeRequest::new(Layout::ModelOpt)).expect(name);
         assert!(all(&input) == all(&output), "{name}");
         for (file, key, kept, cache) in [
             ("config.json", "quantization_config", "ignore", "kv_cache_scheme"),
@@ -179,7 +179,7 @@ fn modelopt_is_written_as_its_owner_exports_it() {
     let input = folder.path().join("modelopt-fp8-channel");
     let [plain, again] = ["plain", "again"].map(|name| folder.path().join(name));
     dequantize_file(&input, &plain, &DequantizeRequest::new(DataType::Float)).expect("plain");
-    let request = QuantizeRequest::new(FLOAT8).layout(Some(Scheme::ModelOpt));
+    let request = QuantizeRequest::new(FLOAT8).layout(Some(Layout::ModelOpt));
     quantize_file(&plain, &again, &request).expect("quantized");
     assert!(all(&input) == all(&again));
 }
@@ -194,13 +194,13 @@ fn blocks_of_modelopt_have_four_axes_and_whole_columns() {
     let tensors = [values("a.q_proj.weight", &[200, 384]), values("a.k_proj.weight", &[64, 128])];
     let folder = Folder::new("{}", &tensors);
     let granularity = Some(Granularity::Block([128, 128]));
-    let request = QuantizeRequest::new(FLOAT8.by(granularity)).layout(Some(Scheme::ModelOpt));
+    let request = QuantizeRequest::new(FLOAT8.by(granularity)).layout(Some(Layout::ModelOpt));
     quantize_file(folder.path("in"), folder.path("out"), &request).expect("quantized");
     let (got, config) = (all(&folder.path("out")), json(&folder.path("out/config.json")));
     assert_eq!(got["a.q_proj.weight_scale"].1, [2, 1, 3, 1]);
     assert_eq!(got["a.k_proj.weight_scale"].1, [1, 1, 1, 1]);
     assert_eq!(config["quantization_config"]["quant_algo"], "FP8_PB_WO");
-    let own = request.clone().layout(Some(Scheme::DeepSeek));
+    let own = request.clone().layout(Some(Layout::DeepSeek));
     quantize_file(folder.path("in"), folder.path("squares"), &own).expect("quantized");
     let squares = all(&folder.path("squares"));
     assert!(squares["a.q_proj.weight_scale_inv"].2 == got["a.q_proj.weight_scale"].2);
@@ -233,7 +233,7 @@ fn loaders_of_modelopt_exclude_what_is_kept_and_nothing_else() {
         names.iter().chain(&kept).map(|name| values(&format!("{name}.weight"), &[32, 64])).collect();
     let folder = Folder::new("{}", &tensors);
     for to in [NVFP4, FLOAT8] {
-        let request = QuantizeRequest::new(to).layout(Some(Scheme::ModelOpt));
+        let request = QuantizeRequest::new(to).layout(Some(Layout::ModelOpt));
         let output = folder.path(to.name());
         quantize_file(folder.path("in"), &output, &request).expect("quantized");
         let ignored = strings(&json(&output.join("config.json"))["quantization_config"]["ignore"]);
@@ -251,7 +251,7 @@ fn loaders_of_modelopt_exclude_what_is_kept_and_nothing_else() {
 #[test]
 fn what_no_loader_reads_is_refused() {
     let folder = Folder::new("{}", &[values("a.q_proj.weight", &[128, 128])]);
-    let (ct, modelopt) = (Scheme::CompressedTensors, Scheme::ModelOpt);
+    let (ct, modelopt) = (Layout::CompressedTensors, Layout::ModelOpt);
     let (dynamic, none) = (Some(Activations::Dynamic), Some(Activations::Kept));
     let block = |columns| Some(Granularity::Block([1, columns]));
     for (layout, to, granularity, activations, want) in [
@@ -273,7 +273,7 @@ fn what_no_loader_reads_is_refused() {
         ),
         (modelopt, FLOAT8, None, none, "loaders of its float8e4m3fn/row have activations dynamic, not none"),
         (
-            Scheme::DeepSeek,
+            Layout::DeepSeek,
             FLOAT8,
             None,
             none,
@@ -287,7 +287,7 @@ fn what_no_loader_reads_is_refused() {
             dynamic,
             "loaders of its int8/32 have activations none, not dynamic (want int8/row or int8/tensor)",
         ),
-        (Scheme::Fbgemm, FLOAT8, Some(Granularity::Tensor), None, "the layout has no float8e4m3fn/tensor"),
+        (Layout::Fbgemm, FLOAT8, Some(Granularity::Tensor), None, "the layout has no float8e4m3fn/tensor"),
     ] {
         let request = QuantizeRequest::new(to.by(granularity)).layout(Some(layout)).activations(activations);
         let error = quantize_file(folder.path("in"), folder.path("out"), &request).expect_err(want).to_string();
@@ -298,8 +298,8 @@ fn what_no_loader_reads_is_refused() {
         (modelopt, FLOAT8, None, &["vLLM"]),
         (modelopt, NVFP4, None, &["vLLM", "SGLang"]),
         (modelopt, MXFP4, None, &[]),
-        (Scheme::Quark, NVFP4, None, &[]),
-        (Scheme::ComfyUi, FLOAT8, Some(Granularity::Tensor), &["ComfyUI"]),
+        (Layout::Quark, NVFP4, None, &[]),
+        (Layout::ComfyUi, FLOAT8, Some(Granularity::Tensor), &["ComfyUI"]),
     ] {
         assert_eq!(layout.loaders(to, granularity), want, "{} {to}", layout.name());
     }
@@ -357,7 +357,7 @@ fn activations_are_dynamic_or_kept() {
         assert!(all(&back) == all(&want), "{to} {granularity:?} {activations:?}");
         // Another run in the same layout keeps the settings.
         let again = folder.path(&format!("again{index}"));
-        transcode_file(&output, &again, &TranscodeRequest::new(Scheme::CompressedTensors)).expect("the same");
+        transcode_file(&output, &again, &TranscodeRequest::new(Layout::CompressedTensors)).expect("the same");
         assert!(all(&again) == tensors);
         assert_eq!(json(&again.join("config.json"))["quantization_config"]["config_groups"], config["config_groups"]);
     }
@@ -371,7 +371,7 @@ fn scales_of_activations_are_carried_over() {
     let layer = "model.layers.0";
     // A divisor in one layout is a factor in the other.
     let nvfp4 = stored("ct-nvfp4", &path("ct-nvfp4"));
-    transcode_file(&nvfp4, path("modelopt"), &to(Scheme::ModelOpt)).expect("modelopt");
+    transcode_file(&nvfp4, path("modelopt"), &to(Layout::ModelOpt)).expect("modelopt");
     let (before, after) = (all(&nvfp4), all(&path("modelopt")));
     for module in ["mlp.down_proj", "self_attn.q_proj"] {
         let divisor = float(&before, &format!("{layer}.{module}.input_global_scale"));
@@ -379,7 +379,7 @@ fn scales_of_activations_are_carried_over() {
         assert_eq!((float(&after, &name).to_bits(), &after[&name].1), ((1.0 / divisor).to_bits(), &vec![]));
     }
     assert_eq!(json(&path("modelopt/config.json"))["quantization_config"]["quant_algo"], "NVFP4");
-    transcode_file(path("modelopt"), path("back"), &to(Scheme::CompressedTensors)).expect("back");
+    transcode_file(path("modelopt"), path("back"), &to(Layout::CompressedTensors)).expect("back");
     let back = all(&path("back"));
     assert!(back.keys().eq(before.keys()));
     assert_eq!(back[&format!("{layer}.mlp.down_proj.input_global_scale")].1, [1]);
@@ -391,7 +391,7 @@ fn scales_of_activations_are_carried_over() {
     }
     // Those of FP8 are factors everywhere; what is cached has other names.
     let fp8 = stored("ct-fp8-tensor", &path("ct-fp8"));
-    transcode_file(&fp8, path("fp8"), &to(Scheme::ModelOpt)).expect("modelopt");
+    transcode_file(&fp8, path("fp8"), &to(Layout::ModelOpt)).expect("modelopt");
     let (before, after) = (all(&fp8), all(&path("fp8")));
     for (ours, owners) in [
         ("mlp.up_proj.input_scale", "mlp.up_proj.input_scale"),
@@ -404,14 +404,14 @@ fn scales_of_activations_are_carried_over() {
     }
     let own = &json(&path("fp8/hf_quant_config.json"))["quantization"];
     assert_eq!((&own["quant_algo"], &own["kv_cache_quant_algo"]), (&"FP8".into(), &"FP8".into()));
-    transcode_file(path("fp8"), path("fp8-back"), &to(Scheme::CompressedTensors)).expect("back");
+    transcode_file(path("fp8"), path("fp8-back"), &to(Layout::CompressedTensors)).expect("back");
     assert!(all(&path("fp8-back")).keys().eq(before.keys()));
     let config = &json(&path("fp8-back/config.json"))["quantization_config"];
     assert_eq!(config["kv_cache_scheme"]["num_bits"], 8);
     assert_eq!(config["config_groups"]["group_0"]["input_activations"]["dynamic"], false);
     // Without a place they are refused, or left out where that is asked for.
     for (layout, want) in
-        [(Scheme::Quark, "quark has no place for it"), (Scheme::Fbgemm, "activations dynamic, not static")]
+        [(Layout::Quark, "quark has no place for it"), (Layout::Fbgemm, "activations dynamic, not static")]
     {
         let error = transcode_file(&fp8, path("no"), &to(layout)).expect_err(want).to_string();
         assert!(error.contains(want) && !path("no").exists(), "{error}");
@@ -436,7 +436,7 @@ fn a_single_file_tells_its_layout() {
     let source = Folder::new("{\"torch_dtype\": \"float32\"}", &tensors);
     fs::copy(source.path("in/model.safetensors"), path("in.safetensors")).expect("copied");
     let mut count = 0;
-    for (layout, name) in Scheme::ALL {
+    for (layout, name) in Layout::ALL {
         for to in QuantizedFormat::all() {
             for granularity in [None, Some(Granularity::Block([32, 48])), Some(Granularity::Block([1, 16]))] {
                 let request = QuantizeRequest::new(to.by(granularity)).layout(Some(*layout));
@@ -449,12 +449,12 @@ fn a_single_file_tells_its_layout() {
                 // As from a folder with a configuration.
                 let _ = (fs::remove_dir_all(path("folder")), fs::remove_dir_all(path("plain")));
                 quantize_file(source.path("in"), path("folder"), &request).expect(&what);
-                let scheme = plain.scheme(Some(*layout));
-                dequantize_file(path("folder"), path("plain"), &scheme).expect(&what);
+                let by_layout = plain.layout(Some(*layout));
+                dequantize_file(path("folder"), path("plain"), &by_layout).expect(&what);
                 assert!(read(&path("back.safetensors")) == all(&path("plain")), "{what}");
                 let info = inspect(path("out.safetensors"), &InspectRequest::default()).expect(&what);
                 let quantized = info.quantized.expect(&what);
-                assert_eq!((quantized.scheme, quantized.warning), (Some(*layout), None), "{what}");
+                assert_eq!((quantized.layout, quantized.warning), (Some(*layout), None), "{what}");
                 let by_value = DiffRequest::default().by_value(true);
                 let found = diff(path("out.safetensors"), path("back.safetensors"), &by_value).expect(&what);
                 assert!(found.is_empty(), "{what}: {found:?}");

@@ -6,8 +6,8 @@ mod folder;
 use folder::{FP8, Folder, all, codes, float, floats, values, weight};
 use onnx_cast::{BlockFormat, DataType, ScaleRule};
 use onnx_cast_file::{
-    Activations, CandidateFormat, DequantizeRequest, Granularity, InspectRequest, QuantizeRequest, QuantizedFormat,
-    ReportRequest, Scheme, Selection, TranscodeRequest, dequantize_file, inspect, quantize_file, report,
+    Activations, CandidateFormat, DequantizeRequest, Granularity, InspectRequest, Layout, QuantizeRequest,
+    QuantizedFormat, ReportRequest, Selection, TranscodeRequest, dequantize_file, inspect, quantize_file, report,
     transcode_file,
 };
 use safetensors::Dtype;
@@ -40,7 +40,7 @@ fn a_scale_of_activations_without_a_reciprocal_is_refused() {
         ]
     };
     let config = FP8.replace("FP8", "NVFP4");
-    let to = TranscodeRequest::new(Scheme::CompressedTensors);
+    let to = TranscodeRequest::new(Layout::CompressedTensors);
     for scale in [1e-40, f32::from_bits(1)] {
         let folder = Folder::new(&config, &tensors(scale));
         let want = "tensor `m.input_scale`: compressed-tensors has no place for it: its reciprocal is beyond the range";
@@ -59,7 +59,7 @@ fn joined_matrices_have_scales_of_activations_together() {
         tensors.push(codes(&format!("a.{name}.weight"), &[4, 16]));
         tensors.push(floats(&format!("a.{name}.weight_scale"), &[1], &[0.5]));
     }
-    let to = TranscodeRequest::new(Scheme::CompressedTensors);
+    let to = TranscodeRequest::new(Layout::CompressedTensors);
     let with = |names: &[&str]| {
         let scales = names.iter().map(|name| floats(&format!("a.{name}.input_scale"), &[1], &[0.25]));
         Folder::new(FP8, &tensors.iter().cloned().chain(scales).collect::<Vec<_>>())
@@ -97,7 +97,7 @@ fn zero_points_that_are_claimed_have_to_be_there() {
                 `m.weight_zero_point`)";
     let refused = |config: &str| {
         let folder = Folder::new(config, &tensors);
-        transcoding_is_refused(&folder, &TranscodeRequest::new(Scheme::Plain), want);
+        transcoding_is_refused(&folder, &TranscodeRequest::new(Layout::Plain), want);
         let float = DequantizeRequest::new(DataType::Float);
         let error = dequantize_file(folder.path("in"), folder.path("out"), &float).expect_err(want).to_string();
         assert!(error.contains(want) && !folder.path("out").exists(), "{error}");
@@ -165,7 +165,7 @@ fn configurations_of_modelopt_agree() {
         let error = dequantize_file(folder.path("in"), folder.path("out"), &DequantizeRequest::new(DataType::Float));
         let error = error.expect_err(want).to_string();
         assert!(error.contains(want) && error.contains("hf_quant_config.json"), "{error}");
-        let given = DequantizeRequest::new(DataType::Float).scheme(Some(Scheme::ModelOpt));
+        let given = DequantizeRequest::new(DataType::Float).layout(Some(Layout::ModelOpt));
         dequantize_file(folder.path("in"), folder.path("out"), &given).expect("the tensors decide");
     }
     let stale = r#"{"quantization_config": {"quant_method": "compressed-tensors", "config_groups": {}}}"#;
@@ -214,20 +214,20 @@ fn rules_for_scales_are_for_formats_that_have_them() {
 fn transcoding_counts_each_byte_of_the_input_once() {
     let bytes = |folder: &Path| all(folder).values().map(|(_, _, bytes)| bytes.len() as u64).sum::<u64>();
     for (to, layout, next, format) in [
-        (QuantizedFormat::Elements(DataType::Int4), Scheme::CompressedTensors, Scheme::Plain, None),
-        (QuantizedFormat::Elements(DataType::Int4), Scheme::CompressedTensors, Scheme::CompressedTensors, None),
-        (QuantizedFormat::Elements(DataType::Int8), Scheme::Plain, Scheme::CompressedTensors, None),
+        (QuantizedFormat::Elements(DataType::Int4), Layout::CompressedTensors, Layout::Plain, None),
+        (QuantizedFormat::Elements(DataType::Int4), Layout::CompressedTensors, Layout::CompressedTensors, None),
+        (QuantizedFormat::Elements(DataType::Int8), Layout::Plain, Layout::CompressedTensors, None),
         (
             QuantizedFormat::Block(BlockFormat::MxFp4),
-            Scheme::CompressedTensors,
-            Scheme::ModelOpt,
+            Layout::CompressedTensors,
+            Layout::ModelOpt,
             Some(QuantizedFormat::Block(BlockFormat::NvFp4)),
         ),
-        (QuantizedFormat::Elements(DataType::Float8E4M3FN), Scheme::Plain, Scheme::ComfyUi, None),
+        (QuantizedFormat::Elements(DataType::Float8E4M3FN), Layout::Plain, Layout::ComfyUi, None),
     ] {
         let folder = Folder::new("{}", &[values("model.layers.0.mlp.up_proj.weight", &[32, 128])]);
         let granularity = match (to, next) {
-            (_, Scheme::ComfyUi) => Some(Granularity::Tensor),
+            (_, Layout::ComfyUi) => Some(Granularity::Tensor),
             (QuantizedFormat::Elements(DataType::Int8), _) => Some(Granularity::Row),
             _ => None,
         };
@@ -239,7 +239,7 @@ fn transcoding_counts_each_byte_of_the_input_once() {
         assert_eq!(after, bytes(&folder.path("out")), "{to} to {next:?}");
         let lost = match (to, next) {
             // `weight_shape` becomes nothing.
-            (QuantizedFormat::Elements(DataType::Int4), Scheme::Plain) => 16,
+            (QuantizedFormat::Elements(DataType::Int4), Layout::Plain) => 16,
             _ => 0,
         };
         assert_eq!(done.bytes_before() + lost, bytes(&folder.path("middle")), "{to} to {next:?}");
@@ -251,12 +251,12 @@ fn transcoding_counts_each_byte_of_the_input_once() {
 fn global_scales_that_differ_in_joined_matrices_are_noted() {
     let tensors = [("gate_proj", 1.0f32), ("up_proj", 2.0), ("down_proj", 3.0)]
         .map(|(name, most)| floats(&format!("model.layers.0.mlp.{name}.weight"), &[64, 64], &[most; 64 * 64]));
-    for (layout, want) in [(Scheme::Plain, 1), (Scheme::CompressedTensors, 0)] {
+    for (layout, want) in [(Layout::Plain, 1), (Layout::CompressedTensors, 0)] {
         let folder = Folder::new(r#"{"model_type":"llama"}"#, &tensors);
         let [plain, quantized, out] = ["in", "quantized", "out"].map(|name| folder.path(name));
         let request = QuantizeRequest::new(QuantizedFormat::Block(BlockFormat::NvFp4)).layout(Some(layout));
         quantize_file(&plain, &quantized, &request).expect("quantized");
-        let done = transcode_file(&quantized, &out, &TranscodeRequest::new(Scheme::ModelOpt)).expect("transcoded");
+        let done = transcode_file(&quantized, &out, &TranscodeRequest::new(Layout::ModelOpt)).expect("transcoded");
         assert_eq!(done.notes.len(), want, "{:?}", done.notes);
         let [first, second] = ["gate_proj", "up_proj"].map(|name| format!("model.layers.0.mlp.{name}.weight"));
         for note in &done.notes {

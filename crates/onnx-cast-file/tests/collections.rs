@@ -8,7 +8,7 @@ use folder::{Stored, files, read, values};
 use onnx_cast::{BlockFormat, DataType};
 use onnx_cast_file::{
     BitCastRequest, CandidateFormat, CastRequest, DequantizeRequest, DiffRequest, Difference, FileError,
-    InspectRequest, Loss, Pattern, QuantizeRequest, QuantizedFormat, ReportRequest, Rule, RunOptions, Scheme,
+    InspectRequest, Layout, Loss, Pattern, QuantizeRequest, QuantizedFormat, ReportRequest, Rule, RunOptions,
     Selection, TranscodeRequest, Watch, WeightFormat, bit_cast_file, cast_file, dequantize_file, diff, inspect,
     quantize_file, report, transcode_file,
 };
@@ -224,7 +224,7 @@ fn text_encoders_are_quantized_and_read_back() {
     want.insert(12, "transformer/diffusion_pytorch_model.fp16.safetensors");
     assert_eq!(files(&place.output()), want);
     let quantized = inspect(place.output(), &InspectRequest::default()).expect("listed").quantized.expect("weights");
-    assert_eq!((quantized.scheme, quantized.warning), (Some(Scheme::CompressedTensors), None));
+    assert_eq!((quantized.layout, quantized.warning), (Some(Layout::CompressedTensors), None));
     let names: Vec<&str> = quantized.weights.iter().map(|weight| &*weight.name).collect();
     assert_eq!(
         names,
@@ -244,7 +244,7 @@ fn text_encoders_are_quantized_and_read_back() {
     let by_value = DiffRequest::default().by_value(true);
     assert_eq!(diff(place.output(), &plain, &by_value).expect("compared"), []);
     let other = place.0.path().join("other");
-    let request = TranscodeRequest::new(Scheme::CompressedTensors).to(Some(QuantizedFormat::Block(BlockFormat::NvFp4)));
+    let request = TranscodeRequest::new(Layout::CompressedTensors).to(Some(QuantizedFormat::Block(BlockFormat::NvFp4)));
     let done = transcode_file(place.output(), &other, &request).expect("transcoded");
     assert!(done.notes.contains(&"`vae` is copied as it is: no quantized weights".to_owned()), "{:?}", done.notes);
     assert_eq!(diff(&other, &plain, &by_value).expect("compared"), []);
@@ -337,7 +337,7 @@ fn inner_weights_of_sentence_transformers_are_read_too() {
     let view = TensorView::new(Dtype::F32, vec![64, 64], &bytes).expect("a tensor");
     safetensors::serialize_to_file([("blk.0.ffn_up.weight", view)], Some(names), &weights).expect("written");
     let gguf = place.input().with_extension("gguf");
-    let q8_0 = QuantizeRequest::new("q8_0".parse::<WeightFormat>().expect("a format")).layout(Some(Scheme::Gguf));
+    let q8_0 = QuantizeRequest::new("q8_0".parse::<WeightFormat>().expect("a format")).layout(Some(Layout::Gguf));
     let done = quantize_file(place.input(), &gguf, &q8_0).expect("quantized");
     assert!(done.left_out.contains(&("2_Dense".to_owned(), "a .gguf file holds one checkpoint".to_owned())));
     fs::remove_file(gguf).expect("removed");

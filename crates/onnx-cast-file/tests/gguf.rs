@@ -2,8 +2,8 @@
 
 use onnx_cast::{Cast, CastOptions, DataType, TensorView};
 use onnx_cast_file::{
-    CastRequest, DequantizeRequest, DiffRequest, Difference, Format, InputFile, InspectRequest, NamedTensor, RawInput,
-    RunOptions, Scheme, cast_file, dequantize_file, diff, inspect, read_tensors_from,
+    CastRequest, DequantizeRequest, DiffRequest, Difference, Format, InputFile, InspectRequest, Layout, NamedTensor,
+    RawInput, RunOptions, cast_file, dequantize_file, diff, inspect, read_tensors_from,
 };
 use std::collections::BTreeMap;
 use std::fs;
@@ -512,9 +512,9 @@ fn what_gguf_files_are_not_for() {
     let npy = folder.path().join("y.npy");
     let error = dequantize_file(&input, &npy, &request).expect_err("an output");
     assert_eq!(error.to_string(), said(&npy, "dequantizing does not take .npy files (the output is .safetensors)"));
-    let scheme = request.clone().scheme(Some(Scheme::GptOss));
-    let error = dequantize_file(&input, &plain, &scheme).expect_err("a scheme");
-    let text = "choosing a scheme does not take .gguf files (each tensor tells its type)";
+    let by_layout = request.clone().layout(Some(Layout::GptOss));
+    let error = dequantize_file(&input, &plain, &by_layout).expect_err("a layout");
+    let text = "choosing a layout does not take .gguf files (each tensor tells its type)";
     assert_eq!(error.to_string(), said(&input, text));
     let cast = CastRequest::new(DataType::BFloat16);
     let error = cast_file(&input, &plain, &cast).expect_err("an input");

@@ -3,8 +3,8 @@
 
 use onnx_cast::{BlockFormat, DataType, Tensor};
 use onnx_cast_file::{
-    CandidateFormat, DequantizeRequest, Format, GgufFormat, Granularity, InputFile, InspectRequest, Loss,
-    QuantizeRequest, QuantizedFormat, ReportRequest, RunOptions, Scheme, Summary, TranscodeRequest, WeightFormat,
+    CandidateFormat, DequantizeRequest, Format, GgufFormat, Granularity, InputFile, InspectRequest, Layout, Loss,
+    QuantizeRequest, QuantizedFormat, ReportRequest, RunOptions, Summary, TranscodeRequest, WeightFormat,
     dequantize_file, inspect, quantize_file, read_tensors_from, report, transcode_file,
 };
 use serde_json::{Value, json};
@@ -36,7 +36,7 @@ fn families() -> PathBuf {
 }
 
 fn request(to: &str) -> QuantizeRequest {
-    QuantizeRequest::new(to.parse::<WeightFormat>().expect(to)).layout(Some(Scheme::Gguf))
+    QuantizeRequest::new(to.parse::<WeightFormat>().expect(to)).layout(Some(Layout::Gguf))
 }
 
 fn q8_0() -> QuantizeRequest {
@@ -342,9 +342,9 @@ fn what_cannot_become_a_gguf_file_is_refused() {
     let mut made = Made::good();
     made.config["model_type"] = json!("llama");
     let format: QuantizedFormat = "q8_0".parse().expect("a format");
-    let by_tensor = QuantizeRequest::new(format.by(Some(Granularity::Tensor))).layout(Some(Scheme::Gguf));
+    let by_tensor = QuantizeRequest::new(format.by(Some(Granularity::Tensor))).layout(Some(Layout::Gguf));
     assert!(made.refused(&by_tensor).contains("its blocks have 32 elements"), "{}", made.refused(&by_tensor));
-    let other = q8_0().layout(Some(Scheme::ModelOpt));
+    let other = q8_0().layout(Some(Layout::ModelOpt));
     assert!(made.refused(&other).contains("the layout has no such weights"));
 }
 
@@ -368,11 +368,11 @@ fn only_quantize_writes_gguf_files_and_only_there() {
     let mxfp4 = folder.path().join("mxfp4.safetensors");
     let to = QuantizeRequest::new(QuantizedFormat::Block(BlockFormat::MxFp4));
     quantize_file(folder.path().join("model.safetensors"), &mxfp4, &to).expect("quantized");
-    let error = transcode_file(&mxfp4, folder.path().join("t.safetensors"), &TranscodeRequest::new(Scheme::Gguf));
+    let error = transcode_file(&mxfp4, folder.path().join("t.safetensors"), &TranscodeRequest::new(Layout::Gguf));
     let error = error.expect_err("no transcoding").to_string();
     assert!(error.contains("they are in .gguf files, which `quantize` writes of plain weights in files"), "{error}");
     let to = vec![CandidateFormat::Block(BlockFormat::MxFp4)];
-    let error = report(&mxfp4, &ReportRequest::default().to(to).layout(Some(Scheme::Gguf)));
+    let error = report(&mxfp4, &ReportRequest::default().to(to).layout(Some(Layout::Gguf)));
     let error = error.expect_err("no prediction").to_string();
     assert!(error.ends_with("a report predicts the layouts of .safetensors files"), "{error}");
 }

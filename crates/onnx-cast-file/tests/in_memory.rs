@@ -4,9 +4,10 @@
 use onnx_cast::{BlockFormat, DataType, Tensor};
 use onnx_cast_file::parts::{FileJob, Part, files, lay_out, name_whole, part_is_there, write_part, write_side_files};
 use onnx_cast_file::{
-    DequantizeRequest, Format, Granularity, HeldTensor, InputFile, Loss, MadeTensors, NamedTensor, QuantizeRequest,
-    QuantizedFormat, RunOptions, Scheme, TensorsInMemory, TranscodeRequest, dequantize_file, dequantize_tensors,
-    inspect, quantize_file, quantize_tensors, quantized_tensors, read_tensors_from, transcode_file, transcode_tensors,
+    DequantizeRequest, Format, Granularity, HeldTensor, InputFile, Layout, Loss, MadeTensors, NamedTensor,
+    QuantizeRequest, QuantizedFormat, RunOptions, TensorsInMemory, TranscodeRequest, dequantize_file,
+    dequantize_tensors, inspect, quantize_file, quantize_tensors, quantized_tensors, read_tensors_from, transcode_file,
+    transcode_tensors,
 };
 use std::collections::BTreeMap;
 use std::fs;
@@ -136,7 +137,7 @@ fn originals(folder: &Path) -> Vec<PathBuf> {
 fn quantizations() -> Vec<QuantizeRequest> {
     let mut requests = Vec::new();
     // `.gguf` files are not tensors in memory.
-    for (layout, _) in Scheme::ALL.iter().filter(|(layout, _)| *layout != Scheme::Gguf) {
+    for (layout, _) in Layout::ALL.iter().filter(|(layout, _)| *layout != Layout::Gguf) {
         for to in QuantizedFormat::all() {
             for granularity in [None, Some(Granularity::Tensor), Some(Granularity::Block([16, 16]))] {
                 requests.push(QuantizeRequest::new(to.by(granularity)).layout(Some(*layout)));
@@ -168,8 +169,8 @@ fn quantized_tensors_are_those_of_files() {
                     let parsed = config.as_ref().map(|text| serde_json::from_str(text).expect("JSON"));
                     assert_eq!(file.get("quantization_config").cloned(), parsed, "{case}");
                     // And back, with the configuration that it gave.
-                    let scheme = config.is_none().then_some(request.layout).flatten();
-                    let request = DequantizeRequest::new(DataType::Float).scheme(scheme);
+                    let layout = config.is_none().then_some(request.layout).flatten();
+                    let request = DequantizeRequest::new(DataType::Float).layout(layout);
                     dequantize_file(&output, &again, &request).expect("plain weights");
                     let plain = dequantize_tensors(held(&quantized, config.as_deref()), &request).expect("plain");
                     assert!(all(plain, &quantized) == tensors(&again), "{case}, back");
@@ -201,7 +202,7 @@ fn transcoded_tensors_are_those_of_files() {
         // The first tensor that is refused is that of the files.
         let listed = inspect(&input, &Default::default()).expect("a checkpoint").tensors;
         let order: Vec<String> = listed.into_iter().map(|tensor| tensor.name).collect();
-        for (layout, _) in Scheme::ALL {
+        for (layout, _) in Layout::ALL {
             for to in [None, Some(QuantizedFormat::Block(BlockFormat::NvFp4))] {
                 let output = folder.path().join(format!("{name}-{}-{}", layout.name(), to.is_some()));
                 let request = TranscodeRequest::new(*layout).to(to);

@@ -3,7 +3,7 @@
 
 use onnx_cast::{BlockFormat, DataType, Tensor};
 use onnx_cast_file::{
-    Granularity, MadeTensors, NamedTensor, Pattern, QuantizeRequest, QuantizedFormat, Rule, Scheme, Selection,
+    Granularity, Layout, MadeTensors, NamedTensor, Pattern, QuantizeRequest, QuantizedFormat, Rule, Selection,
     TensorsInMemory, TranscodeRequest, WeightFormat, quantize_tensors, transcode_tensors,
 };
 use serde_json::{Value, json};
@@ -202,7 +202,7 @@ fn embeddings_and_routers_that_a_rule_quantizes_are_noted() {
     let want = "`model.embed_tokens.weight` is quantized by a rule: loaders of compressed-tensors read Linear layers \
                 alone, and may give it random values";
     assert_eq!(made.summary.notes, [want]);
-    for request in [request.layout(Some(Scheme::Plain)), QuantizeRequest::new(MXFP4)] {
+    for request in [request.layout(Some(Layout::Plain)), QuantizeRequest::new(MXFP4)] {
         assert!(quantized(&tensors, &json!({}), &request).expect("quantized").summary.notes.is_empty());
     }
 }
@@ -240,7 +240,7 @@ fn joined_matrices_are_kept_together() {
     assert_eq!((q, reasons[&*names_of[1]]), ("joined with `k_proj`, which is kept", "excluded"));
     assert_eq!(made.summary.passed_over.len(), 2);
     // Layouts whose loaders join nothing quantize the others.
-    let plain = request.clone().layout(Some(Scheme::Plain));
+    let plain = request.clone().layout(Some(Layout::Plain));
     assert_eq!(names(&run(&plain).expect("quantized")).len(), 3);
     for (list, want) in [
         (
@@ -277,11 +277,11 @@ fn joined_matrices_share_the_scale_of_a_tensor() {
     let list: Vec<_> = tensors.iter().map(|(name, value)| (&**name, &[32, 32][..], *value)).collect();
     let tensor = Some(Granularity::Tensor);
     for (to, layout, granularity, ending) in [
-        (NVFP4, Scheme::CompressedTensors, None, "weight_global_scale"),
-        (NVFP4, Scheme::ModelOpt, None, "weight_scale_2"),
-        (FP8, Scheme::CompressedTensors, tensor, "weight_scale"),
-        (FP8, Scheme::Quark, tensor, "weight_scale"),
-        (FP8, Scheme::ComfyUi, tensor, "scale_weight"),
+        (NVFP4, Layout::CompressedTensors, None, "weight_global_scale"),
+        (NVFP4, Layout::ModelOpt, None, "weight_scale_2"),
+        (FP8, Layout::CompressedTensors, tensor, "weight_scale"),
+        (FP8, Layout::Quark, tensor, "weight_scale"),
+        (FP8, Layout::ComfyUi, tensor, "scale_weight"),
     ] {
         let request = QuantizeRequest::new(to.by(granularity)).layout(Some(layout));
         let made = quantize_tensors(filled(&list, &json!({})), &request).expect("quantized");
@@ -294,7 +294,7 @@ fn joined_matrices_share_the_scale_of_a_tensor() {
         for group in groups {
             let scales: Vec<_> = group.iter().map(|module| scale(module)).collect();
             let is_one = scales.iter().all(|one| *one == scales[0]);
-            assert_eq!(is_one, layout != Scheme::ComfyUi, "{layout:?} {to} {group:?}");
+            assert_eq!(is_one, layout != Layout::ComfyUi, "{layout:?} {to} {group:?}");
         }
         assert_ne!(scale(groups[0][0]), scale("self_attn.o_proj"), "{layout:?} {to}");
         assert_ne!(scale(groups[0][0]), scale(groups[1][0]), "{layout:?} {to}");
@@ -313,11 +313,11 @@ fn lists_name_what_loaders_rename() {
         ("language_model.model.layers.1.feed_forward.experts.gate_up_proj", &[2, 64, 64]),
         ("language_model.model.layers.1.feed_forward.experts.down_proj", &[2, 64, 64]),
     ];
-    let list = |layout: Scheme, to, key| {
+    let list = |layout: Layout, to, key| {
         let request = QuantizeRequest::new(to).layout(Some(layout));
         kept(&quantized(&tensors, &json!({}), &request).expect("quantized"), key)
     };
-    let expressions = list(Scheme::CompressedTensors, NVFP4, "ignore");
+    let expressions = list(Layout::CompressedTensors, NVFP4, "ignore");
     for module in [
         "visual.blocks.3.attn.qkv",
         "model.visual.blocks.3.attn.qkv",
@@ -335,8 +335,8 @@ fn lists_name_what_loaders_rename() {
     {
         assert!(!is_in(&expressions, module), "{module} in {expressions:?}");
     }
-    let globs = list(Scheme::ModelOpt, NVFP4, "ignore");
-    let parts = list(Scheme::DeepSeek, FP8, "modules_to_not_convert");
+    let globs = list(Layout::ModelOpt, NVFP4, "ignore");
+    let parts = list(Layout::DeepSeek, FP8, "modules_to_not_convert");
     for (list, entry) in [(&globs, "*visual.*"), (&globs, "lm_head"), (&parts, "visual"), (&parts, "lm_head")] {
         assert!(list.iter().any(|one| one == entry), "{entry} in {list:?}");
     }
@@ -358,7 +358,7 @@ fn transcoded_lists_are_those_of_quantized_weights() {
         NamedTensor { tensor: tensor.unwrap_or_else(kept), name: row.name.clone() }.into()
     });
     let held = TensorsInMemory::new(held.collect(), quantization_config.as_deref()).expect("tensors");
-    let made = transcode_tensors(held, &TranscodeRequest::new(Scheme::ModelOpt)).expect("transcoded");
+    let made = transcode_tensors(held, &TranscodeRequest::new(Layout::ModelOpt)).expect("transcoded");
     let list = kept(&made, "ignore");
     assert!(list.iter().any(|one| one == "*visual.*") && list.iter().all(|one| !one.contains("lm_head")), "{list:?}");
 }
@@ -385,7 +385,7 @@ fn heads_without_tensors_are_listed() {
     // The weight of no module has no name that a list could have: loaders look for names within others.
     let whole = [&tensors[..], &[("weight", &[64, 64])]].concat();
     for (to, layout, key) in
-        [(NVFP4, Scheme::CompressedTensors, "ignore"), (FP8, Scheme::DeepSeek, "modules_to_not_convert")]
+        [(NVFP4, Layout::CompressedTensors, "ignore"), (FP8, Layout::DeepSeek, "modules_to_not_convert")]
     {
         let made = quantized(&whole, &json!({}), &QuantizeRequest::new(to).layout(Some(layout))).expect("quantized");
         assert_eq!(kept(&made, key), ["embeddings.word_embeddings", "lm_head"]);

@@ -9,7 +9,7 @@
 mod families;
 
 use families::{Family, Parts, Written, families, quantized};
-use onnx_cast_file::{Granularity, Scheme};
+use onnx_cast_file::{Granularity, Layout};
 use regex::Regex;
 use safetensors::Dtype;
 use serde_json::{Value, json};
@@ -39,12 +39,12 @@ fn each_family_gets_the_layers_that_transformers_found_right() {
     for family in families() {
         if family.to.is_empty() {
             for (to, granularity) in COMPRESSED_TENSORS {
-                let written = quantized(&family, to, Scheme::CompressedTensors, *granularity);
+                let written = quantized(&family, to, Layout::CompressedTensors, *granularity);
                 assert!(written.is_none(), "{}, {to}", family.name);
             }
             continue;
         }
-        let written = quantized(&family, &family.to, Scheme::CompressedTensors, None).expect("quantized layers");
+        let written = quantized(&family, &family.to, Layout::CompressedTensors, None).expect("quantized layers");
         let found: BTreeSet<String> = written.quantized().map(|(module, _)| module.clone()).collect();
         assert_eq!(found, family.quantized, "{}", family.name);
         let ignore: BTreeSet<String> = written.ignore().into_iter().collect();
@@ -58,7 +58,7 @@ fn each_family_gets_the_layers_that_transformers_found_right() {
 fn ignore_names_the_linear_layers_that_are_kept() {
     for family in families() {
         for (to, granularity) in COMPRESSED_TENSORS {
-            let Some(written) = quantized(&family, to, Scheme::CompressedTensors, *granularity) else { continue };
+            let Some(written) = quantized(&family, to, Layout::CompressedTensors, *granularity) else { continue };
             let ignore = written.ignore();
             for (module, stored) in &family.linears {
                 let is_quantized = stored.as_ref().is_some_and(|stored| written.is_quantized(stored));
@@ -87,7 +87,7 @@ fn written(model: &str, modules: &[&str]) -> Written {
         merged: BTreeSet::new(),
         ignore: BTreeSet::new(),
     };
-    quantized(&family, "float8e4m3fn", Scheme::CompressedTensors, None).expect("quantized layers")
+    quantized(&family, "float8e4m3fn", Layout::CompressedTensors, None).expect("quantized layers")
 }
 
 /// Modules that are kept are named as loaders know them: with another beginning, where the model has parts that are
@@ -138,7 +138,7 @@ const JOINED: &[&[&str]] = &[
 fn joined_matrices_are_quantized_together_with_one_scale() {
     for family in families() {
         for (to, granularity) in COMPRESSED_TENSORS {
-            let Some(written) = quantized(&family, to, Scheme::CompressedTensors, *granularity) else { continue };
+            let Some(written) = quantized(&family, to, Layout::CompressedTensors, *granularity) else { continue };
             let ignore = written.ignore();
             for (module, shards) in written.modules.keys().filter_map(|module| {
                 let (parent, last) = module.rsplit_once('.')?;
@@ -170,7 +170,7 @@ fn joined_matrices_are_quantized_together_with_one_scale() {
 fn compressed_tensors_are_what_vllm_creates() {
     for family in families() {
         for (to, granularity) in COMPRESSED_TENSORS {
-            let Some(written) = quantized(&family, to, Scheme::CompressedTensors, *granularity) else { continue };
+            let Some(written) = quantized(&family, to, Layout::CompressedTensors, *granularity) else { continue };
             let config = &written.config;
             assert_eq!(config["quant_method"], "compressed-tensors");
             let groups: Vec<&Value> = config["config_groups"].as_object().expect("groups").values().collect();
@@ -229,7 +229,7 @@ fn modelopt_is_what_vllm_creates() {
             if *granularity == blocks && !family.quantized.iter().all(|module| columns(module).is_multiple_of(128)) {
                 continue;
             }
-            let written = quantized(family, to, Scheme::ModelOpt, *granularity).expect("quantized layers");
+            let written = quantized(family, to, Layout::ModelOpt, *granularity).expect("quantized layers");
             let place = format!("{}, {algorithm}", family.name);
             assert_eq!(written.config["quant_algo"], *algorithm, "{place}");
             assert_eq!(written.config["quant_method"], "modelopt", "{place}");

@@ -3,9 +3,9 @@
 
 use onnx_cast::{BlockFormat, Cast, CastOptions, DataType, ScaleRule};
 use onnx_cast_file::{
-    Activations, DequantizeRequest, Format, Granularity, InputFile, NamedTensor, QuantizeRequest, QuantizedFormat,
-    Rule, Scheme, Selection, TranscodeRequest, WeightFormat, dequantize_file, quantize_file, read_tensors_from,
-    transcode_file,
+    Activations, DequantizeRequest, Format, Granularity, InputFile, Layout, NamedTensor, QuantizeRequest,
+    QuantizedFormat, Rule, Selection, TranscodeRequest, WeightFormat, dequantize_file, quantize_file,
+    read_tensors_from, transcode_file,
 };
 use std::collections::BTreeMap;
 use std::fs;
@@ -127,7 +127,7 @@ fn quantized_weights_are_those_of_the_owner() {
     let folder = tempfile::tempdir().expect("a folder");
     let fp8 = QuantizedFormat::Elements(DataType::Float8E4M3FN);
     let block = QuantizedFormat::Block;
-    let (ct, modelopt) = (Scheme::CompressedTensors, Scheme::ModelOpt);
+    let (ct, modelopt) = (Layout::CompressedTensors, Layout::ModelOpt);
     let cases = [
         ("ct-fp8-tensor", fp8, ct, Some(Granularity::Tensor), None),
         ("ct-fp8-block", fp8, ct, Some(Granularity::Block([24, 20])), None),
@@ -184,7 +184,7 @@ fn what_is_quantized_is_read_back() {
     let plain = tensors(&weights_of(&input));
     let energy = |list: &[f32]| list.iter().map(|value| f64::from(*value).powi(2)).sum::<f64>().sqrt();
     let mut count = 0;
-    for (layout, layout_name) in Scheme::ALL {
+    for (layout, layout_name) in Layout::ALL {
         for to in QuantizedFormat::all() {
             for granularity in [None, Some(Granularity::Block([16, 8])), Some(Granularity::Row)] {
                 let output = folder.path().join(format!("{layout_name}-{to}-{count}"));
@@ -195,8 +195,8 @@ fn what_is_quantized_is_read_back() {
                 };
                 count += 1;
                 assert!(done.tensors.iter().any(|row| row.cast));
-                let (back, scheme) = (folder.path().join("back"), (*layout == Scheme::Plain).then_some(Scheme::Plain));
-                let request = DequantizeRequest::new(DataType::Float).scheme(scheme);
+                let (back, told) = (folder.path().join("back"), (*layout == Layout::Plain).then_some(Layout::Plain));
+                let request = DequantizeRequest::new(DataType::Float).layout(told);
                 dequantize_file(&output, &back, &request).unwrap_or_else(|error| panic!("{layout_name} {to}: {error}"));
                 let values = tensors(&weights_of(&back));
                 assert_eq!(values.len(), plain.len(), "{layout_name} {to}");
@@ -223,7 +223,7 @@ fn experts_are_quantized_as_gpt_oss_has_them() {
     let to_plain = DequantizeRequest::new(DataType::BFloat16);
     dequantize_file(checkpoint("gpt-oss"), &plain, &to_plain).expect("plain");
     let mxfp4 = QuantizedFormat::Block(BlockFormat::MxFp4);
-    let request = QuantizeRequest::new(mxfp4).layout(Some(Scheme::GptOss));
+    let request = QuantizeRequest::new(mxfp4).layout(Some(Layout::GptOss));
     let done = quantize_file(&plain, &again, &request).expect("quantized");
     assert_eq!(done.tensors.iter().filter(|row| row.cast).count(), 4, "two weights, each elements and scales");
     let mut owners = weights_of(&checkpoint("gpt-oss"));
@@ -254,44 +254,44 @@ fn transcoded_weights_keep_their_values() {
     let folder = tempfile::tempdir().expect("a folder");
     let (fp8, nvfp4) = (QuantizedFormat::Elements(DataType::Float8E4M3FN), QuantizedFormat::Block(BlockFormat::NvFp4));
     let cases = [
-        ("ct-nvfp4", Scheme::ModelOpt, None),
-        ("modelopt-nvfp4", Scheme::CompressedTensors, None),
-        ("ct-mxfp4", Scheme::Quark, None),
-        ("ct-mxfp8", Scheme::Plain, None),
-        ("ct-mxfp6", Scheme::Plain, None),
-        ("quark", Scheme::CompressedTensors, None),
-        ("quark-fp8", Scheme::Quark, None),
-        ("quark-fp8", Scheme::CompressedTensors, None),
-        ("quark-fp8-channel", Scheme::Fbgemm, None),
-        ("ct-fp8-channel", Scheme::Quark, None),
-        ("modelopt-fp8", Scheme::Quark, None),
-        ("ct-fp8-tensor", Scheme::Fbgemm, None),
-        ("ct-fp8-tensor", Scheme::DeepSeek, None),
-        ("ct-fp8-channel", Scheme::ModelOpt, None),
-        ("deepseek-e8m0", Scheme::DeepSeek, None),
-        ("ct-mxfp4", Scheme::CompressedTensors, Some(nvfp4)),
-        ("modelopt-mxfp4", Scheme::ModelOpt, Some(nvfp4)),
-        ("ct-mxfp4", Scheme::DeepSeek, Some(fp8)),
+        ("ct-nvfp4", Layout::ModelOpt, None),
+        ("modelopt-nvfp4", Layout::CompressedTensors, None),
+        ("ct-mxfp4", Layout::Quark, None),
+        ("ct-mxfp8", Layout::Plain, None),
+        ("ct-mxfp6", Layout::Plain, None),
+        ("quark", Layout::CompressedTensors, None),
+        ("quark-fp8", Layout::Quark, None),
+        ("quark-fp8", Layout::CompressedTensors, None),
+        ("quark-fp8-channel", Layout::Fbgemm, None),
+        ("ct-fp8-channel", Layout::Quark, None),
+        ("modelopt-fp8", Layout::Quark, None),
+        ("ct-fp8-tensor", Layout::Fbgemm, None),
+        ("ct-fp8-tensor", Layout::DeepSeek, None),
+        ("ct-fp8-channel", Layout::ModelOpt, None),
+        ("deepseek-e8m0", Layout::DeepSeek, None),
+        ("ct-mxfp4", Layout::CompressedTensors, Some(nvfp4)),
+        ("modelopt-mxfp4", Layout::ModelOpt, Some(nvfp4)),
+        ("ct-mxfp4", Layout::DeepSeek, Some(fp8)),
         // Experts in one tensor.
-        ("gpt-oss", Scheme::GptOss, None),
-        ("modelopt-nvfp4-experts", Scheme::ModelOpt, None),
-        ("fbgemm", Scheme::Fbgemm, None),
+        ("gpt-oss", Layout::GptOss, None),
+        ("modelopt-nvfp4-experts", Layout::ModelOpt, None),
+        ("fbgemm", Layout::Fbgemm, None),
         // Integers, in words and as int8.
-        ("ct-int4", Scheme::Plain, None),
-        ("ct-int4", Scheme::CompressedTensors, None),
-        ("ct-int4-asymmetric", Scheme::Plain, None),
-        ("ct-int4-asymmetric", Scheme::CompressedTensors, None),
-        ("ct-int4-channel", Scheme::Plain, None),
-        ("ct-int4-channel", Scheme::CompressedTensors, None),
-        ("ct-int4-g-idx", Scheme::CompressedTensors, None),
-        ("ct-int3", Scheme::Plain, None),
-        ("ct-int3-words", Scheme::Plain, None),
-        ("ct-int3-words", Scheme::CompressedTensors, None),
-        ("ct-int8", Scheme::Plain, None),
-        ("ct-int8-asymmetric", Scheme::Plain, None),
-        ("ct-int-quantized", Scheme::Plain, None),
-        ("ct-int-quantized", Scheme::CompressedTensors, None),
-        ("ct-mixed", Scheme::CompressedTensors, None),
+        ("ct-int4", Layout::Plain, None),
+        ("ct-int4", Layout::CompressedTensors, None),
+        ("ct-int4-asymmetric", Layout::Plain, None),
+        ("ct-int4-asymmetric", Layout::CompressedTensors, None),
+        ("ct-int4-channel", Layout::Plain, None),
+        ("ct-int4-channel", Layout::CompressedTensors, None),
+        ("ct-int4-g-idx", Layout::CompressedTensors, None),
+        ("ct-int3", Layout::Plain, None),
+        ("ct-int3-words", Layout::Plain, None),
+        ("ct-int3-words", Layout::CompressedTensors, None),
+        ("ct-int8", Layout::Plain, None),
+        ("ct-int8-asymmetric", Layout::Plain, None),
+        ("ct-int-quantized", Layout::Plain, None),
+        ("ct-int-quantized", Layout::CompressedTensors, None),
+        ("ct-mixed", Layout::CompressedTensors, None),
     ];
     let mut wrong = Vec::new();
     for (name, layout, to) in cases {
@@ -300,13 +300,13 @@ fn transcoded_weights_keep_their_values() {
         copy(&checkpoint(name), &input);
         // These layouts have no place for scales of activations, or of what is cached.
         let activations = match (name, layout) {
-            ("modelopt-fp8", Scheme::Quark) | ("ct-fp8-tensor", _) => Some(Activations::Dynamic),
+            ("modelopt-fp8", Layout::Quark) | ("ct-fp8-tensor", _) => Some(Activations::Dynamic),
             _ => None,
         };
         let request = TranscodeRequest::new(layout).to(to).activations(activations);
         let what = format!("{name} to {} {to:?}", layout.name());
-        let scheme = (layout == Scheme::Plain).then_some(Scheme::Plain);
-        let request_back = DequantizeRequest::new(DataType::BFloat16).scheme(scheme);
+        let told = (layout == Layout::Plain).then_some(Layout::Plain);
+        let request_back = DequantizeRequest::new(DataType::BFloat16).layout(told);
         let done = transcode_file(&input, &output, &request).map(drop);
         if let Err(error) = done.and_then(|()| dequantize_file(&output, &back, &request_back).map(drop)) {
             wrong.push(format!("{what}: {error}"));
@@ -334,7 +334,7 @@ fn experts_of_gpt_oss_become_nvfp4() {
     let [input, output, plain, back] = ["in", "out", "plain", "back"].map(|part| folder.path().join(part));
     copy(&checkpoint("gpt-oss"), &input);
     let nvfp4 = Some(QuantizedFormat::Block(BlockFormat::NvFp4));
-    let request = TranscodeRequest::new(Scheme::ModelOpt).to(nvfp4);
+    let request = TranscodeRequest::new(Layout::ModelOpt).to(nvfp4);
     let error = transcode_file(&input, &output, &request).expect_err("scales far apart").to_string();
     assert!(error.contains("_blocks`: as nvfp4") && !output.exists(), "{error}");
     for path in weights_of(&input) {
@@ -372,8 +372,8 @@ fn words_come_back_as_they_were() {
     for name in ["ct-int8", "ct-int8-asymmetric"] {
         let [input, plain, back] = ["in", "plain", "back"].map(|part| folder.path().join(format!("{name}-{part}")));
         copy(&checkpoint(name), &input);
-        transcode_file(&input, &plain, &TranscodeRequest::new(Scheme::Plain)).expect("int8");
-        let request = TranscodeRequest::new(Scheme::CompressedTensors).scheme(Some(Scheme::Plain));
+        transcode_file(&input, &plain, &TranscodeRequest::new(Layout::Plain)).expect("int8");
+        let request = TranscodeRequest::new(Layout::CompressedTensors).from_layout(Some(Layout::Plain));
         transcode_file(&plain, &back, &request).expect("words");
         let (got, want) = (tensors(&weights_of(&back)), tensors(&weights_of(&input)));
         assert!(got.keys().eq(want.keys()), "{name}: {:?}", got.keys());
@@ -397,28 +397,28 @@ fn what_no_layout_has_is_not_transcoded() {
     let folder = tempfile::tempdir().expect("a folder");
     let (fp8, nvfp4) = (QuantizedFormat::Elements(DataType::Float8E4M3FN), QuantizedFormat::Block(BlockFormat::NvFp4));
     for (name, layout, to, want) in [
-        ("gpt-oss", Scheme::CompressedTensors, None, "each is a weight of its own"),
-        ("gpt-oss", Scheme::Plain, None, "plain has no experts in one tensor"),
-        ("gpt-oss", Scheme::ModelOpt, None, "modelopt does not hold mxfp4"),
-        ("gpt-oss", Scheme::DeepSeek, Some(fp8), "rows and columns the other way round"),
-        ("modelopt-nvfp4-experts", Scheme::CompressedTensors, None, "each is a weight of its own"),
-        ("ct-mxfp4", Scheme::GptOss, None, "want the matrices of all experts"),
-        ("ct-int4", Scheme::ModelOpt, None, "modelopt does not hold int4"),
-        ("ct-mxfp4", Scheme::ModelOpt, None, "modelopt does not hold mxfp4: vLLM and SGLang refuse it"),
-        ("deepseek", Scheme::ModelOpt, None, "columns in blocks of 128 for float8e4m3fn"),
-        ("modelopt-fp8", Scheme::Quark, None, "k_scale`: quark has no place for it"),
+        ("gpt-oss", Layout::CompressedTensors, None, "each is a weight of its own"),
+        ("gpt-oss", Layout::Plain, None, "plain has no experts in one tensor"),
+        ("gpt-oss", Layout::ModelOpt, None, "modelopt does not hold mxfp4"),
+        ("gpt-oss", Layout::DeepSeek, Some(fp8), "rows and columns the other way round"),
+        ("modelopt-nvfp4-experts", Layout::CompressedTensors, None, "each is a weight of its own"),
+        ("ct-mxfp4", Layout::GptOss, None, "want the matrices of all experts"),
+        ("ct-int4", Layout::ModelOpt, None, "modelopt does not hold int4"),
+        ("ct-mxfp4", Layout::ModelOpt, None, "modelopt does not hold mxfp4: vLLM and SGLang refuse it"),
+        ("deepseek", Layout::ModelOpt, None, "columns in blocks of 128 for float8e4m3fn"),
+        ("modelopt-fp8", Layout::Quark, None, "k_scale`: quark has no place for it"),
         (
             "modelopt-fp8",
-            Scheme::DeepSeek,
+            Layout::DeepSeek,
             None,
             "loaders of its float8e4m3fn/128x128 have activations dynamic, not static",
         ),
-        ("ct-int4-g-idx", Scheme::Plain, None, "weight_g_idx"),
-        ("ct-mxfp4", Scheme::Quark, Some(nvfp4), "quark does not hold nvfp4"),
-        ("gptq", Scheme::CompressedTensors, None, "of a layout that is only read"),
-        ("awq", Scheme::Plain, None, "of a layout that is only read"),
-        ("awq-gemv", Scheme::CompressedTensors, None, "of a layout that is only read"),
-        ("ct-int4", Scheme::Gptq, None, "the layout is only read"),
+        ("ct-int4-g-idx", Layout::Plain, None, "weight_g_idx"),
+        ("ct-mxfp4", Layout::Quark, Some(nvfp4), "quark does not hold nvfp4"),
+        ("gptq", Layout::CompressedTensors, None, "of a layout that is only read"),
+        ("awq", Layout::Plain, None, "of a layout that is only read"),
+        ("awq-gemv", Layout::CompressedTensors, None, "of a layout that is only read"),
+        ("ct-int4", Layout::Gptq, None, "the layout is only read"),
     ] {
         let (input, output) = (folder.path().join(name), folder.path().join("out"));
         copy(&checkpoint(name), &input);
@@ -509,9 +509,9 @@ fn check_experts([count, rows, columns]: [usize; 3]) {
             .to_vec()
     };
     for (layout, to, granularity, scales, is_turned) in [
-        (Scheme::ModelOpt, nvfp4, None, ["_weight_scale", "weight_scale"], true),
-        (Scheme::Fbgemm, fp8, None, ["_scale", "weight_scale"], true),
-        (Scheme::DeepSeek, fp8, Some(Granularity::Block([32, 32])), ["_scale_inv", "weight_scale_inv"], false),
+        (Layout::ModelOpt, nvfp4, None, ["_weight_scale", "weight_scale"], true),
+        (Layout::Fbgemm, fp8, None, ["_scale", "weight_scale"], true),
+        (Layout::DeepSeek, fp8, Some(Granularity::Block([32, 32])), ["_scale_inv", "weight_scale_inv"], false),
     ] {
         let what = layout.name();
         let to = to.by(granularity);
@@ -539,7 +539,7 @@ fn check_experts([count, rows, columns]: [usize; 3]) {
         }
     }
     // ModelOpt's loaders want scales of activations beside experts of float8.
-    for (layout, to) in [(Scheme::ModelOpt, fp8), (Scheme::CompressedTensors, nvfp4)] {
+    for (layout, to) in [(Layout::ModelOpt, fp8), (Layout::CompressedTensors, nvfp4)] {
         let request = QuantizeRequest::new(to).layout(Some(layout));
         let error = quantize_file(&experts, folder.path().join("no"), &request).expect_err("no matrix").to_string();
         assert!(error.contains("no weight to quantize"), "{error}");

@@ -3,7 +3,7 @@
 
 use onnx_cast::{DataType, Tensor};
 use onnx_cast_file::{
-    CastRequest, HeldTensor, NamedTensor, Pattern, QuantizeRequest, QuantizedFormat, Scheme, TensorsInMemory,
+    CastRequest, HeldTensor, Layout, NamedTensor, Pattern, QuantizeRequest, QuantizedFormat, TensorsInMemory,
     cast_file, quantize_file, quantize_tensors, safetensors,
 };
 use std::fs;
@@ -40,17 +40,17 @@ fn what_quantize_writes_is_refused() {
     let path = |name: &str| folder.path().join(name);
     write(&path("plain.safetensors"), &plain());
     for (layout, to) in [
-        (Scheme::CompressedTensors, "nvfp4"),
-        (Scheme::CompressedTensors, "mxfp8"),
-        (Scheme::CompressedTensors, "int8"),
-        (Scheme::CompressedTensors, "float8e4m3fn"),
-        (Scheme::DeepSeek, "float8e4m3fn"),
-        (Scheme::ModelOpt, "nvfp4"),
-        (Scheme::Fbgemm, "float8e4m3fn"),
-        (Scheme::Quark, "mxfp4"),
-        (Scheme::ComfyUi, "float8e4m3fn"),
-        (Scheme::Plain, "int8"),
-        (Scheme::Plain, "mxfp4"),
+        (Layout::CompressedTensors, "nvfp4"),
+        (Layout::CompressedTensors, "mxfp8"),
+        (Layout::CompressedTensors, "int8"),
+        (Layout::CompressedTensors, "float8e4m3fn"),
+        (Layout::DeepSeek, "float8e4m3fn"),
+        (Layout::ModelOpt, "nvfp4"),
+        (Layout::Fbgemm, "float8e4m3fn"),
+        (Layout::Quark, "mxfp4"),
+        (Layout::ComfyUi, "float8e4m3fn"),
+        (Layout::Plain, "int8"),
+        (Layout::Plain, "mxfp4"),
     ] {
         let how = QuantizeRequest::new(format(to)).layout(Some(layout));
         quantize_file(path("plain.safetensors"), path("once.safetensors"), &how).expect("quantized");
@@ -61,7 +61,7 @@ fn what_quantize_writes_is_refused() {
         let request = CastRequest::new(DataType::Float16);
         let said = cast_file(path("once.safetensors"), path("cast.safetensors"), &request);
         // Scales of powers of two are no floats that a cast without rules takes; codes of float8 are.
-        let is_untouched = to == "mxfp4" && layout == Scheme::Quark;
+        let is_untouched = to == "mxfp4" && layout == Layout::Quark;
         match said {
             Ok(_) => assert!(is_untouched, "{layout:?} {to}: cast"),
             Err(error) => {

@@ -6,7 +6,7 @@ mod checkpoint;
 
 use checkpoint::{Checkpoint, Tensor, bits, codes, file, floats, ints, is_empty, longs, to};
 use onnx_cast::DataType;
-use onnx_cast_file::{Pattern, Scheme, dequantize_file};
+use onnx_cast_file::{Layout, Pattern, dequantize_file};
 
 const FP8: &str =
     r#"{"quantization_config":{"quant_method":"fp8","weight_block_size":[128,128]},"torch_dtype":"bfloat16"}"#;
@@ -115,7 +115,7 @@ fn parts_that_are_missing() {
         "model.safetensors: no quantized weights: neither the configuration nor the names of tensors tell of any",
     );
     Checkpoint::new(FP8, &[floats("a.weight", &[2, 2], &[1.0])]).refuses(
-        "model.safetensors: no weights in the layout deepseek (is the checkpoint dequantized already? `scheme` chooses \
+        "model.safetensors: no weights in the layout deepseek (is the checkpoint dequantized already? `layout` chooses \
          another layout)",
     );
 }
@@ -264,8 +264,8 @@ fn a_configuration_that_claims_something_else() {
 
 #[test]
 fn methods_that_are_not_known() {
-    let names: Vec<&str> = Scheme::ALL.iter().map(|(_, name)| *name).collect();
-    let known = format!("(known: {}; `scheme` chooses one)", names.join(", "));
+    let names: Vec<&str> = Layout::ALL.iter().map(|(_, name)| *name).collect();
+    let known = format!("(known: {}; `layout` chooses one)", names.join(", "));
     let tensors = || [codes("a.weight", "F8_E4M3", &[2, 2]), floats("a.weight_scale", &[], &[1.0])];
     for method in ["exotic", "w3q"] {
         let config = format!(r#"{{"quantization_config":{{"quant_method":"{method}","bits":4}}}}"#);
@@ -277,24 +277,24 @@ fn methods_that_are_not_known() {
     let checkpoint =
         Checkpoint::new(r#"{"text_config":{"quantization_config":{"quant_method":"exotic"}}}"#, &tensors());
     checkpoint.refuses(&format!("config.json: `quant_method` is `exotic`, which is not a known layout {known}"));
-    let scheme = Some(Scheme::CompressedTensors);
-    checkpoint.gives(&to(DataType::BFloat16).scheme(scheme));
+    let layout = Some(Layout::CompressedTensors);
+    checkpoint.gives(&to(DataType::BFloat16).layout(layout));
 }
 
 #[test]
-fn a_scheme_that_is_given_overrules_the_configuration() {
+fn a_layout_that_is_given_overrules_the_configuration() {
     let fp8 = || [codes("a.weight", "F8_E4M3", &[2, 32]), floats("a.weight_scale", &[2, 1], &[1.0])];
-    for (config, tensors, scheme) in [
+    for (config, tensors, layout) in [
         // Another layout, and the same one with another format.
-        (modelopt("NVFP4"), fp8(), Scheme::CompressedTensors),
-        (modelopt("NVFP4"), fp8(), Scheme::ModelOpt),
-        (groups(4, "float", 16), fp8(), Scheme::CompressedTensors),
-        (groups(4, "int", 32), fp8(), Scheme::Fbgemm),
-        (GPT_OSS.to_owned(), fp8(), Scheme::Plain),
+        (modelopt("NVFP4"), fp8(), Layout::CompressedTensors),
+        (modelopt("NVFP4"), fp8(), Layout::ModelOpt),
+        (groups(4, "float", 16), fp8(), Layout::CompressedTensors),
+        (groups(4, "int", 32), fp8(), Layout::Fbgemm),
+        (GPT_OSS.to_owned(), fp8(), Layout::Plain),
     ] {
         let checkpoint = Checkpoint::new(&config, &tensors);
-        assert!(checkpoint.run(&to(DataType::Float)).is_err(), "{scheme:?}, {config}");
-        checkpoint.gives(&to(DataType::Float).scheme(Some(scheme)));
+        assert!(checkpoint.run(&to(DataType::Float)).is_err(), "{layout:?}, {config}");
+        checkpoint.gives(&to(DataType::Float).layout(Some(layout)));
     }
 }
 
@@ -338,7 +338,7 @@ fn scales_that_the_layout_does_not_read() {
     let [codes, scale] = weight();
     Checkpoint::new(&modelopt("FP8"), &[codes, scale, floats("a.weight_offset", &[1], &[2.0])]).refuses(
         "model.safetensors: tensor `a.weight_offset`: the layout modelopt does not read it, and it may change the \
-         weight of its module (want another `scheme`, or `exclude` to keep the tensor)",
+         weight of its module (want another `layout`, or `exclude` to keep the tensor)",
     );
 }
 
@@ -363,18 +363,18 @@ fn an_inverted_global_scale() {
     let (a, b) = ("a.weight_scale_2", "b.weight_scale_2");
     nvfp4(&modelopt("NVFP4"), "weight", [(a, 1e-4), (b, 1e4)]).refuses(
         "model.safetensors: tensor `b.weight_scale_2`: a global scale of 10000 allows weights up to 2.688e7, where the \
-         checkpoint's others go to 2.688e-1: it may be inverted (the scheme is modelopt; `scheme` chooses another)",
+         checkpoint's others go to 2.688e-1: it may be inverted (the layout is modelopt; `layout` chooses another)",
     );
     // All of them, as a checkpoint of compressed-tensors read as one of ModelOpt.
     nvfp4(&modelopt("NVFP4"), "weight", [(a, 8192.0), (b, 16384.0)]).refuses(
         "model.safetensors: tensor `a.weight_scale_2`: a global scale of 8192 allows weights up to 2.202e7, where the \
-         checkpoint's others go to 2.202e7: it may be inverted (the scheme is modelopt; `scheme` chooses another)",
+         checkpoint's others go to 2.202e7: it may be inverted (the layout is modelopt; `layout` chooses another)",
     );
     let (a, b) = ("a.weight_global_scale", "b.weight_global_scale");
     nvfp4(&groups(4, "float", 16), "weight_packed", [(a, 8192.0), (b, 1.0 / 8192.0)]).refuses(
         "model.safetensors: tensor `b.weight_global_scale`: a global scale of 0.0001220703125 allows weights up to \
-         2.202e7, where the checkpoint's others go to 3.281e-1: it may be inverted (the scheme is compressed-tensors; \
-         `scheme` chooses another)",
+         2.202e7, where the checkpoint's others go to 3.281e-1: it may be inverted (the layout is compressed-tensors; \
+         `layout` chooses another)",
     );
     // A weight of zeros has the global scale 1, beside whatever small weights.
     let (a, b) = ("a.weight_scale_2", "b.weight_scale_2");

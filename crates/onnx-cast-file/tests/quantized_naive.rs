@@ -6,7 +6,7 @@
 
 use onnx_cast::{DataType, Tensor};
 use onnx_cast_file::{
-    Format, Granularity, InputFile, QuantizeRequest, QuantizedFormat, RunOptions, Scheme, quantize_file,
+    Format, Granularity, InputFile, Layout, QuantizeRequest, QuantizedFormat, RunOptions, quantize_file,
     read_tensors_from, safetensors,
 };
 use std::collections::HashMap;
@@ -69,36 +69,36 @@ const BLOCK_128: Granularity = Granularity::Block([1, 128]);
 const TILE: Granularity = Granularity::Block([128, 128]);
 
 /// Layouts with their formats and what has a scale, and the sizes that columns are multiples of.
-const CASES: &[(Scheme, &str, Option<Granularity>, usize)] = &[
-    (Scheme::Plain, "mxfp8", None, 32),
-    (Scheme::Plain, "mxfp8e5m2", None, 32),
-    (Scheme::Plain, "mxfp4", None, 32),
-    (Scheme::Plain, "mxint8", None, 32),
-    (Scheme::Plain, "nvfp4", None, 16),
-    (Scheme::Plain, "int8", Some(Granularity::Row), 1),
-    (Scheme::Plain, "int8", Some(Granularity::Tensor), 1),
-    (Scheme::Plain, "int8", Some(Granularity::Block([1, 48])), 48),
-    (Scheme::Plain, "float8e4m3fn", Some(Granularity::Row), 1),
-    (Scheme::Plain, "float8e5m2", Some(BLOCK_128), 128),
-    (Scheme::CompressedTensors, "nvfp4", None, 16),
-    (Scheme::CompressedTensors, "mxfp4", None, 32),
-    (Scheme::CompressedTensors, "float8e4m3fn", Some(Granularity::Row), 1),
-    (Scheme::CompressedTensors, "float8e4m3fn", Some(Granularity::Tensor), 1),
-    (Scheme::CompressedTensors, "float8e4m3fn", Some(TILE), 1),
-    (Scheme::CompressedTensors, "int8", Some(Granularity::Row), 4),
-    (Scheme::CompressedTensors, "int8", Some(BLOCK_128), 128),
-    (Scheme::CompressedTensors, "int4", Some(Granularity::Row), 8),
-    (Scheme::CompressedTensors, "int4", Some(Granularity::Tensor), 8),
-    (Scheme::CompressedTensors, "int4", Some(Granularity::Block([1, 32])), 32),
-    (Scheme::DeepSeek, "float8e4m3fn", Some(TILE), 1),
-    (Scheme::DeepSeek, "float8e4m3fn", Some(Granularity::Block([48, 80])), 1),
-    (Scheme::ModelOpt, "nvfp4", None, 16),
-    (Scheme::ModelOpt, "mxfp8", None, 32),
-    (Scheme::Quark, "float8e4m3fn", Some(Granularity::Tensor), 1),
-    (Scheme::ModelOpt, "float8e4m3fn", Some(Granularity::Row), 1),
-    (Scheme::Fbgemm, "float8e4m3fn", None, 1),
-    (Scheme::Quark, "mxfp4", None, 32),
-    (Scheme::ComfyUi, "float8e4m3fn", None, 1),
+const CASES: &[(Layout, &str, Option<Granularity>, usize)] = &[
+    (Layout::Plain, "mxfp8", None, 32),
+    (Layout::Plain, "mxfp8e5m2", None, 32),
+    (Layout::Plain, "mxfp4", None, 32),
+    (Layout::Plain, "mxint8", None, 32),
+    (Layout::Plain, "nvfp4", None, 16),
+    (Layout::Plain, "int8", Some(Granularity::Row), 1),
+    (Layout::Plain, "int8", Some(Granularity::Tensor), 1),
+    (Layout::Plain, "int8", Some(Granularity::Block([1, 48])), 48),
+    (Layout::Plain, "float8e4m3fn", Some(Granularity::Row), 1),
+    (Layout::Plain, "float8e5m2", Some(BLOCK_128), 128),
+    (Layout::CompressedTensors, "nvfp4", None, 16),
+    (Layout::CompressedTensors, "mxfp4", None, 32),
+    (Layout::CompressedTensors, "float8e4m3fn", Some(Granularity::Row), 1),
+    (Layout::CompressedTensors, "float8e4m3fn", Some(Granularity::Tensor), 1),
+    (Layout::CompressedTensors, "float8e4m3fn", Some(TILE), 1),
+    (Layout::CompressedTensors, "int8", Some(Granularity::Row), 4),
+    (Layout::CompressedTensors, "int8", Some(BLOCK_128), 128),
+    (Layout::CompressedTensors, "int4", Some(Granularity::Row), 8),
+    (Layout::CompressedTensors, "int4", Some(Granularity::Tensor), 8),
+    (Layout::CompressedTensors, "int4", Some(Granularity::Block([1, 32])), 32),
+    (Layout::DeepSeek, "float8e4m3fn", Some(TILE), 1),
+    (Layout::DeepSeek, "float8e4m3fn", Some(Granularity::Block([48, 80])), 1),
+    (Layout::ModelOpt, "nvfp4", None, 16),
+    (Layout::ModelOpt, "mxfp8", None, 32),
+    (Layout::Quark, "float8e4m3fn", Some(Granularity::Tensor), 1),
+    (Layout::ModelOpt, "float8e4m3fn", Some(Granularity::Row), 1),
+    (Layout::Fbgemm, "float8e4m3fn", None, 1),
+    (Layout::Quark, "mxfp4", None, 32),
+    (Layout::ComfyUi, "float8e4m3fn", None, 1),
 ];
 
 fn floats(values: &[f32]) -> Vec<u8> {
@@ -107,13 +107,13 @@ fn floats(values: &[f32]) -> Vec<u8> {
 
 /// The tensors of a weight of floats by their names, one element after another.
 fn naively(
-    layout: Scheme,
+    layout: Layout,
     to: QuantizedFormat,
     granularity: Granularity,
     x: &[f32],
     [rows, columns]: [usize; 2],
 ) -> Vec<(&'static str, Vec<u8>)> {
-    let is_ct = layout == Scheme::CompressedTensors;
+    let is_ct = layout == Layout::CompressedTensors;
     let element = match to {
         QuantizedFormat::Block(format) => format.element(),
         QuantizedFormat::Elements(element) => element,
@@ -164,8 +164,8 @@ fn naively(
         name = "m.weight_packed";
     }
     let scale_name = match layout {
-        Scheme::DeepSeek => "m.weight_scale_inv",
-        Scheme::ComfyUi => "m.scale_weight",
+        Layout::DeepSeek => "m.weight_scale_inv",
+        Layout::ComfyUi => "m.scale_weight",
         _ => "m.weight_scale",
     };
     vec![(name, packed(&elements)), (scale_name, floats(&scales))]
@@ -196,7 +196,7 @@ fn quantized_weights_are_those_of_a_naive_implementation() {
         let made = read_tensors_from(file, Format::Safetensors, None).expect("tensors");
         let made: HashMap<String, Tensor> = made.into_iter().map(|one| (one.name, one.tensor)).collect();
         let known = granularity.unwrap_or(match layout {
-            Scheme::ComfyUi => Granularity::Tensor,
+            Layout::ComfyUi => Granularity::Tensor,
             _ => Granularity::Row,
         });
         for (name, want) in naively(layout, to, known, &x, shape) {

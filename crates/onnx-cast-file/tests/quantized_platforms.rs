@@ -7,7 +7,7 @@ mod checkpoint;
 
 use checkpoint::{Checkpoint, Tensor, codes, floats, to};
 use onnx_cast::{Cast, CastOptions, DataType, TensorView};
-use onnx_cast_file::Scheme;
+use onnx_cast_file::Layout;
 use std::fs;
 
 /// Bytes that look random.
@@ -256,7 +256,7 @@ fn scales_in_the_order_of_cublas_are_those_in_order() {
         };
         let turned = elements.iter().map(|byte| byte.rotate_left(4)).collect();
         let plain = Checkpoint::new("", &parts(turned, scales, [rows, across]));
-        let want = plain.gives(&to(DataType::Float).scheme(Some(Scheme::ModelOpt)));
+        let want = plain.gives(&to(DataType::Float).layout(Some(Layout::ModelOpt)));
         let grid = [rows.next_multiple_of(128), across.next_multiple_of(4)];
         let [elements, moved, global] = parts(elements, moved, grid);
         let comfy = Checkpoint::new("", &[elements, moved, global, text("a.comfy_quant", TELLS_NVFP4)]);
@@ -339,11 +339,11 @@ fn files_of_comfyui_that_contradict_themselves() {
 fn nvfp4_of_comfyui_is_read_as_no_other_layout() {
     let config = r#"{"quantization_config":{"quant_method":"modelopt","quant_algo":"NVFP4"}}"#;
     let want = "model.safetensors: its weights are in the layout comfyui, as the files say, where the configuration or \
-                `scheme` has modelopt: the scales would be read in another order (want the scheme comfyui)";
+                `layout` has modelopt: the scales would be read in another order (want the layout comfyui)";
     Checkpoint::new(config, &comfy()).refuses(want);
-    let request = to(DataType::Float).scheme(Some(Scheme::ModelOpt));
+    let request = to(DataType::Float).layout(Some(Layout::ModelOpt));
     Checkpoint::new("", &comfy()).refuses_with(&request, want);
-    let request = to(DataType::Float).scheme(Some(Scheme::ComfyUi));
+    let request = to(DataType::Float).layout(Some(Layout::ComfyUi));
     Checkpoint::new(config, &comfy()).gives(&request);
 }
 

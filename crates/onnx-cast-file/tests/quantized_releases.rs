@@ -7,7 +7,7 @@ mod checkpoint;
 use checkpoint::{Checkpoint, Tensor, codes, floats, to};
 use onnx_cast::{Cast, CastOptions, DataType, TensorView};
 use onnx_cast_file::{
-    InspectRequest, QuantizeRequest, QuantizedFormat, ScaleExtent, Scheme, TranscodeRequest, inspect, quantize_file,
+    InspectRequest, Layout, QuantizeRequest, QuantizedFormat, ScaleExtent, TranscodeRequest, inspect, quantize_file,
     transcode_file,
 };
 use std::fs;
@@ -85,7 +85,7 @@ fn a_joined_matrix_stays_in_its_layout() {
     let tensors =
         [codes("a.gate_up_proj.weight", "F8_E4M3", &[8, 32]), floats("a.gate_up_proj.weight_scale", &[2], &[1.0])];
     let checkpoint = Checkpoint::new(&heads(2, 1, 4), &tensors);
-    let request = TranscodeRequest::new(Scheme::CompressedTensors);
+    let request = TranscodeRequest::new(Layout::CompressedTensors);
     let error = transcode_file(checkpoint.input(), checkpoint.output(), &request).expect_err("no such layout");
     assert!(error.to_string().contains("a.gate_up_proj"), "{error}");
 }
@@ -133,7 +133,7 @@ fn other_parameters_of_mistral_are_named() {
     let others = Checkpoint::new("", &tensors);
     others.write("params.json", description.as_bytes());
     let info = inspect(others.input(), &InspectRequest::default()).expect("info");
-    assert_eq!(info.quantized.expect("quantized").scheme, Some(Scheme::CompressedTensors));
+    assert_eq!(info.quantized.expect("quantized").layout, Some(Layout::CompressedTensors));
     assert_eq!(others.gives(&to(DataType::Float)).len(), 1);
 }
 

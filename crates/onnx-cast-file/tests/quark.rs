@@ -6,7 +6,7 @@
 mod families;
 
 use families::{families, quantized};
-use onnx_cast_file::{QuantizeRequest, Scheme, WeightFormat, quantize_file};
+use onnx_cast_file::{Layout, QuantizeRequest, WeightFormat, quantize_file};
 use regex::Regex;
 use safetensors::Dtype;
 use safetensors::tensor::TensorView;
@@ -24,7 +24,7 @@ fn settings(to: &str) -> Value {
     let file = safetensors::serialize([("model.layers.0.mlp.up_proj.weight", view)], None).expect("bytes");
     fs::write(plain.join("model.safetensors"), file).expect("a file");
     let request = QuantizeRequest::new(to.parse::<WeightFormat>().expect("a format"));
-    quantize_file(&plain, &out, &request.layout(Some(Scheme::Quark))).expect("a checkpoint");
+    quantize_file(&plain, &out, &request.layout(Some(Layout::Quark))).expect("a checkpoint");
     let config = fs::read(out.join("config.json")).expect("a file");
     let config: Value = serde_json::from_slice(&config).expect("JSON");
     config["quantization_config"]["global_quant_config"].clone()
@@ -81,7 +81,7 @@ fn exclude_names_the_layers_that_are_kept_for_all_loaders() {
     let mut tried = 0;
     for family in families() {
         for to in ["mxfp4", "float8e4m3fn"] {
-            let Some(written) = quantized(&family, to, Scheme::Quark, None) else { continue };
+            let Some(written) = quantized(&family, to, Layout::Quark, None) else { continue };
             let exclude = written.ignore();
             let lists = [("fnmatch", globs(&exclude)), ("expressions", expressions(&exclude))];
             for (module, stored) in &family.linears {

@@ -4,7 +4,7 @@
 use onnx_cast::{BlockFormat, Cast, CastOptions, DataType, ScaleRule, Tensor, TensorView};
 use onnx_cast_file::{
     Candidate, CandidateFormat, DequantizeRequest, DiffRequest, Difference, FileError, Format, Grade, Granularity,
-    QuantizeRequest, QuantizedFormat, ReportRequest, Scheme, WriteOptions, dequantize_file, diff, quantize_file,
+    Layout, QuantizeRequest, QuantizedFormat, ReportRequest, WriteOptions, dequantize_file, diff, quantize_file,
     read_tensor, report, report_of, write_tensor,
 };
 use std::collections::BTreeMap;
@@ -21,7 +21,7 @@ fn candidates(names: &[&str]) -> Vec<CandidateFormat> {
 }
 
 fn request(names: &[&str]) -> ReportRequest {
-    ReportRequest::default().to(candidates(names)).layout(Some(Scheme::Plain))
+    ReportRequest::default().to(candidates(names)).layout(Some(Layout::Plain))
 }
 
 /// Weights: small numbers whose magnitudes differ by row and by place, some zeros.
@@ -237,12 +237,12 @@ fn figures_are_those_of_quantizing_and_dequantizing() {
     let (rows, columns) = (48, 1 << 15);
     let floats = Tensor::from_slice(vec![rows, columns], &weights(rows * columns, columns)).expect("a tensor");
     let cases = [
-        ("mxfp4", None, Scheme::Plain),
-        ("nvfp4", None, Scheme::ModelOpt),
-        ("float8e4m3fn/row", Some(Granularity::Row), Scheme::Plain),
-        ("float8e4m3fn/tensor", Some(Granularity::Tensor), Scheme::ComfyUi),
-        ("int8/tensor", Some(Granularity::Tensor), Scheme::Plain),
-        ("float8e4m3fn/128x128", Some(Granularity::Block([128, 128])), Scheme::DeepSeek),
+        ("mxfp4", None, Layout::Plain),
+        ("nvfp4", None, Layout::ModelOpt),
+        ("float8e4m3fn/row", Some(Granularity::Row), Layout::Plain),
+        ("float8e4m3fn/tensor", Some(Granularity::Tensor), Layout::ComfyUi),
+        ("int8/tensor", Some(Granularity::Tensor), Layout::Plain),
+        ("float8e4m3fn/128x128", Some(Granularity::Block([128, 128])), Layout::DeepSeek),
     ];
     let names: Vec<&str> = cases.iter().map(|(name, ..)| *name).chain(["int4/row", "mxint8"]).collect();
     for from in [DataType::Float, DataType::BFloat16] {

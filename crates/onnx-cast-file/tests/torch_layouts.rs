@@ -6,7 +6,7 @@ mod checkpoint;
 
 use checkpoint::{Checkpoint, Tensor, bits as bits_of, codes, file, floats, ints, longs, to};
 use onnx_cast::DataType;
-use onnx_cast_file::{RunOptions, Scheme};
+use onnx_cast_file::{Layout, RunOptions};
 
 /// A configuration of Quark.
 fn quark(weight: &str) -> String {
@@ -219,7 +219,7 @@ fn blocks_of_torchao() {
 fn bitnet_divides_unless_it_multiplies() {
     let weight = || [codes("a.weight", "U8", &[2, 3]), floats("a.weight_scale", &[1], &[4.0])];
     // 0x38: 0, 2, 3 and 0, each less 1.
-    let given = to(DataType::Float).scheme(Some(Scheme::BitNet));
+    let given = to(DataType::Float).layout(Some(Layout::BitNet));
     for (config, want) in
         [("", [-0.25f32, 0.25, 0.5, -0.25]), (r#""linear_class":"autobitlinear","#, [-4.0, 4.0, 8.0, -4.0])]
     {

@@ -178,7 +178,7 @@ pub fn dequantize_of(
     const COUNTED: &str = "is for checkpoints: the weights of a model are not rounded again";
     let fields = [
         ("npy_plain", request.run.write.npy_plain, "is for .npy"),
-        ("scheme", request.scheme.is_some(), FILES),
+        ("layout", request.layout.is_some(), FILES),
         ("resume", request.run.resume, FILES),
         ("losses", request.run.count, COUNTED),
         ("fail_on", !request.run.fail_on.is_empty(), COUNTED),

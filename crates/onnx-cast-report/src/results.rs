@@ -4,7 +4,7 @@
 use crate::json::{alarms, counts};
 use onnx_cast::DataType;
 use onnx_cast_file::{
-    Difference, Number, Quantized, QuantizedWeight, Scheme, Summary, TensorInfo, TensorSummary, Values,
+    Difference, Layout, Number, Quantized, QuantizedWeight, Summary, TensorInfo, TensorSummary, Values,
 };
 use onnx_cast_model::{
     CastInfo, ConvertSummary, FoldSummary, Folded, Inspection, ModelInfo, RecordSummary, RecordedValue, UpgradeSummary,
@@ -170,7 +170,7 @@ pub fn info_json(Inspection { file, model, .. }: &Inspection) -> Value {
 }
 
 /// The quantized weights of a checkpoint.
-pub fn quantized_json(Quantized { scheme, weights, warning, .. }: &Quantized) -> Value {
+pub fn quantized_json(Quantized { layout, weights, warning, .. }: &Quantized) -> Value {
     let weight = |weight: &QuantizedWeight| {
         let named = |(role, tensor): &(&str, String)| ((*role).to_owned(), Value::from(tensor.clone()));
         json!({
@@ -186,7 +186,7 @@ pub fn quantized_json(Quantized { scheme, weights, warning, .. }: &Quantized) ->
         })
     };
     json!({
-        "scheme": scheme.map(Scheme::name),
+        "layout": layout.map(Layout::name),
         "weights": weights.iter().map(weight).collect::<Vec<_>>(),
         "warning": warning.as_ref().map(ToString::to_string),
     })

@@ -3,8 +3,8 @@
 use crate::fields::Fields;
 use crate::{Failure, Result};
 use onnx_cast_file::{
-    CandidateFormat, CastRequest, InspectRequest, ModelOptions, QuantizeRequest, RawInput, ReportRequest, RunOptions,
-    Scheme, Selection, Watch, WeightFormat, Wording,
+    CandidateFormat, CastRequest, InspectRequest, Layout, ModelOptions, QuantizeRequest, RawInput, ReportRequest,
+    RunOptions, Selection, Watch, WeightFormat, Wording,
 };
 use onnx_cast_report::{cast_json, info_json, json as report_json, page_data};
 use serde_json::{Value, json};
@@ -97,7 +97,7 @@ pub(crate) fn cast(fields: Fields<'_>) -> Result<Value> {
 }
 
 fn no_layout(name: &str) -> String {
-    let known: Vec<&str> = Scheme::ALL.iter().map(|(_, name)| *name).collect();
+    let known: Vec<&str> = Layout::ALL.iter().map(|(_, name)| *name).collect();
     format!("`layout` is `{name}` (want {})", known.join(", "))
 }
 
@@ -111,7 +111,7 @@ pub(crate) fn quantize(fields: Fields<'_>) -> Result<Value> {
             exclude: fields.patterns("exclude")?,
             ..Selection::new(to)
         })
-        .layout(fields.text("layout")?.map(|name| Scheme::from_name(name).ok_or_else(|| no_layout(name))).transpose()?)
+        .layout(fields.text("layout")?.map(|name| Layout::from_name(name).ok_or_else(|| no_layout(name))).transpose()?)
         .activations(fields.parse("activations")?)
         .rule(fields.parse("rule")?)
         .form(fields.parse("form")?.unwrap_or_default())

@@ -36,7 +36,7 @@ from onnx_cast.files import (
     info as info,
 )
 from onnx_cast.float16 import convert_float_to_float16 as convert_float_to_float16
-from onnx_cast.types import Activations, Layout, Loss, RoundMode, ScaleRule, Scheme, To
+from onnx_cast.types import Activations, Layout, Loss, RoundMode, ScaleRule, To
 
 __version__: str
 
@@ -198,7 +198,7 @@ class _CastFile(TypedDict, total=False):
     progress: files.Progress | None
 
 class _DequantizeFile(TypedDict, total=False):
-    scheme: Scheme
+    layout: Layout | None
     include: Iterable[str]
     exclude: Iterable[str]
     rules: Mapping[str, To | None] | None

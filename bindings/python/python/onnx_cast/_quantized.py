@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from onnx_cast import _models, files
 from onnx_cast.dtypes import DataType
-from onnx_cast.types import Activations, Layout, Loss, ScaleRule, Scheme, To
+from onnx_cast.types import Activations, Layout, Loss, ScaleRule, To
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def dequantizing(
     to: Any,
-    scheme: Scheme,
+    layout: Layout | None,
     include: Iterable[str],
     exclude: Iterable[str],
     rules: Mapping[str, To | None] | None,
@@ -28,7 +28,7 @@ def dequantizing(
     return {
         **files.names(include, exclude, threads),
         **files.selection(to, rules, rules_file, min_elements),
-        "scheme": scheme_of(scheme),
+        "layout": layout,
         "allow_nan": allow_nan,
     }
 
@@ -59,7 +59,7 @@ def quantizing(
 
 
 def transcoding(
-    layout: Layout, to: Any, activations: Activations | None, scheme: Scheme, threads: int | None
+    layout: Layout, to: Any, activations: Activations | None, from_layout: Layout | None, threads: int | None
 ) -> dict[str, Any]:
     """How quantized weights get another layout, as the native module takes it."""
     return {
@@ -67,13 +67,8 @@ def transcoding(
         "format": _format(to),
         "layout": layout,
         "activations": activations,
-        "scheme": scheme_of(scheme),
+        "from_layout": from_layout,
     }
-
-
-def scheme_of(scheme: Scheme) -> str | None:
-    """A layout, where it is given."""
-    return None if scheme == "auto" else scheme
 
 
 def _format(to: Any) -> str | None:
@@ -86,7 +81,7 @@ def dequantize_file(
     dst: files.Path | None = None,
     to: To | None = None,
     *,
-    scheme: Scheme = "auto",
+    layout: Layout | None = None,
     include: Iterable[str] = (),
     exclude: Iterable[str] = (),
     rules: Mapping[str, To | None] | None = None,
@@ -107,18 +102,18 @@ def dequantize_file(
     """Reads the quantized weights of ``src``, a ``.safetensors`` file or the index or folder of several, back as plain
     weights of the type ``to``: elements are multiplied by their scales, rounded to float, and cast.
 
-    ``scheme`` is the layout: ``"auto"`` takes it from the configuration, or else from the names of tensors; others are
+    ``layout`` is the layout of ``src``. Without it, the configuration decides, or else the names of tensors. Layouts are
     ``"deepseek"``, ``"gpt-oss"``, ``"compressed-tensors"``, ``"modelopt"``, ``"fbgemm"``, ``"quark"``, ``"comfyui"``,
-    ``"bitsandbytes"``, ``"mlx"``, ``"gptq"``, ``"awq"``, ``"mistral"``, ``"openai"``, ``"hqq"``, ``"torchao"``,
-    ``"quanto"``, ``"bitnet"`` and ``"gemma"``. Names in patterns and rules are
-    those of the plain weights; a weight that is not selected stays quantized. Scales that are NaN are an error, unless
-    ``allow_nan`` is true.
+    ``"plain"``, ``"bitsandbytes"``, ``"mlx"``, ``"gptq"``, ``"awq"``, ``"mistral"``, ``"openai"``, ``"hqq"``,
+    ``"torchao"``, ``"quanto"``, ``"bitnet"`` and ``"gemma"``. Names in patterns and rules are those of the plain
+    weights; a weight that is not selected stays quantized. Scales that are NaN are an error, unless ``allow_nan`` is
+    true.
 
     From a folder to a folder ``config.json`` is copied without what it says of quantization. ``losses`` and ``fail_on``
     are about the last rounding, from float to ``to``. Other parameters are as in :func:`cast_file`.
     """
     options = {
-        **dequantizing(to, scheme, include, exclude, rules, min_elements, allow_nan, threads, rules_file),
+        **dequantizing(to, layout, include, exclude, rules, min_elements, allow_nan, threads, rules_file),
         **files.writing(None, None, dry_run, resume, clobber, force, copy_others, False),
         "losses": losses,
         "fail_on": files.listed("fail_on", fail_on),
@@ -199,7 +194,7 @@ def transcode_file(
     *,
     to: To | None = None,
     activations: Activations | None = None,
-    scheme: Scheme = "auto",
+    from_layout: Layout | None = None,
     dry_run: bool = False,
     resume: bool = False,
     clobber: bool = True,
@@ -211,13 +206,14 @@ def transcode_file(
     """Writes the quantized weights of ``src`` in another ``layout``, as :func:`quantize_file` has them, and changes no
     weight: where one would change, that is an error, and nothing is written.
 
-    ``to`` is what weights of MXFP4 become: ``"nvfp4"``, or ``"float8e4m3fn"`` in blocks of 128x128. ``scheme`` is the
-    layout of ``src``, as in :func:`dequantize_file`. Scales of activations are carried over, and an error where the
-    layout has no place for them; with ``activations``, ``"dynamic"`` or ``"none"``, they are left out (``dropped``).
+    ``to`` is what weights of MXFP4 become: ``"nvfp4"``, or ``"float8e4m3fn"`` in blocks of 128x128. ``from_layout`` is
+    the layout of ``src``, as ``layout`` of :func:`dequantize_file`. Scales of activations are carried over, and an error
+    where the layout has no place for them; with ``activations``, ``"dynamic"`` or ``"none"``, they are left out
+    (``dropped``).
     Other parameters are as in :func:`cast_file`.
     """
     options = {
-        **transcoding(layout, to, activations, scheme, threads),
+        **transcoding(layout, to, activations, from_layout, threads),
         **files.writing(None, None, dry_run, resume, clobber, force, copy_others, False),
     }
     return files.write_file("transcode", src, dst, None, options, progress)  # type: ignore[return-value]

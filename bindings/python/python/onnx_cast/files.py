@@ -66,7 +66,7 @@ class FileInfo(list[TensorInfo]):
         self.files: int = found["files"]
         #: The metadata of a ``.safetensors`` file or a model.
         self.metadata: dict[str, str] = found["metadata"]
-        #: ``scheme``, ``weights`` and ``warning`` of a quantized checkpoint: each weight's format, block and bits for a
+        #: ``layout``, ``weights`` and ``warning`` of a quantized checkpoint: each weight's format, block and bits for a
         #: value, and what contradicts itself, if anything does; ``None`` of other files.
         self.quantized: dict[str, Any] | None = found.get("quantized")
         #: ``ir_version``, ``opsets`` and ``casts`` of a model, with ``types=True`` also ``types``; ``None`` of other files.

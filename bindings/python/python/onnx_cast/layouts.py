@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 from onnx_cast import _kinds, _native, _quantized, files
 from onnx_cast.dtypes import ALL, DataType
-from onnx_cast.types import Activations, Layout, Loss, ScaleRule, Scheme, To
+from onnx_cast.types import Activations, Layout, Loss, ScaleRule, To
 
 __all__ = ["Weight", "dequantize", "quantize", "transcode", "weights"]
 
@@ -52,11 +52,11 @@ class Weight(NamedTuple):
 
 
 def weights(
-    tensors: Mapping[str, Any], *, scheme: Scheme = "auto", config: Mapping[str, Any] | None = None
+    tensors: Mapping[str, Any], *, layout: Layout | None = None, config: Mapping[str, Any] | None = None
 ) -> list[Weight]:
-    """The quantized weights among ``tensors``: none where names and ``config`` tell of none. ``scheme`` and ``config``
+    """The quantized weights among ``tensors``: none where names and ``config`` tell of none. ``layout`` and ``config``
     are as in :func:`dequantize`; tensors that contradict them, or each other, are an error."""
-    options = {**files.names((), (), None), "scheme": _quantized.scheme_of(scheme)}
+    options = {**files.names((), (), None), "layout": layout}
     found = json.loads(_native.quantized_tensors(_lent(tensors), _text(config), options))["weights"]
 
     def weight(row: dict[str, Any]) -> Weight:
@@ -70,7 +70,7 @@ def dequantize(
     tensors: Mapping[str, Any],
     to: To = "bfloat16",
     *,
-    scheme: Scheme = "auto",
+    layout: Layout | None = None,
     config: Mapping[str, Any] | None = None,
     include: Iterable[str] = (),
     exclude: Iterable[str] = (),
@@ -88,7 +88,7 @@ def dequantize(
     block. Other parameters are as in :func:`onnx_cast.dequantize_file`.
     """
     options = {
-        **_quantized.dequantizing(to, scheme, include, exclude, rules, min_elements, allow_nan, threads),
+        **_quantized.dequantizing(to, layout, include, exclude, rules, min_elements, allow_nan, threads),
         "fail_on": files.listed("fail_on", fail_on),
     }
     return _rewrite("dequantize", tensors, config, options, progress)[0]
@@ -128,7 +128,7 @@ def transcode(
     *,
     to: To | None = None,
     activations: Activations | None = None,
-    scheme: Scheme = "auto",
+    from_layout: Layout | None = None,
     config: Mapping[str, Any] | None = None,
     threads: int | None = None,
     progress: files.Progress | None = None,
@@ -136,7 +136,8 @@ def transcode(
     """The quantized weights of ``tensors`` in another ``layout``, with all others, and the new ``quantization_config``.
     No weight changes: one that would is an error. ``config`` is as in :func:`dequantize`; other parameters are as in
     :func:`onnx_cast.transcode_file`."""
-    return _rewrite("transcode", tensors, config, _quantized.transcoding(layout, to, activations, scheme, threads), progress)
+    options = _quantized.transcoding(layout, to, activations, from_layout, threads)
+    return _rewrite("transcode", tensors, config, options, progress)
 
 
 def _rewrite(

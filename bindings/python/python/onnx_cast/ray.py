@@ -17,7 +17,7 @@ from pathlib import PurePath
 from typing import Any
 
 from onnx_cast import _native, _quantized, files
-from onnx_cast.types import Activations, Layout, RoundMode, ScaleRule, Scheme, To
+from onnx_cast.types import Activations, Layout, RoundMode, ScaleRule, To
 
 try:
     import ray
@@ -92,7 +92,7 @@ def dequantize_checkpoint(
     to: To | None = None,
     rules: Mapping[str, To | None] | None = None,
     *,
-    scheme: Scheme = "auto",
+    layout: Layout | None = None,
     include: Iterable[str] = (),
     exclude: Iterable[str] = (),
     min_elements: int | None = None,
@@ -111,7 +111,7 @@ def dequantize_checkpoint(
     first task; each task opens the headers of all files, since scales may lie in another one. Other parameters are as
     in :func:`cast_checkpoint`.
     """
-    options = _quantized.dequantizing(to, scheme, include, exclude, rules, min_elements, allow_nan)
+    options = _quantized.dequantizing(to, layout, include, exclude, rules, min_elements, allow_nan)
     return _file_by_file("dequantize", src, dst, options, resume, copy_others, num_cpus, max_retries, progress)
 
 
@@ -151,7 +151,7 @@ def transcode_checkpoint(
     *,
     to: To | None = None,
     activations: Activations | None = None,
-    scheme: Scheme = "auto",
+    from_layout: Layout | None = None,
     resume: bool = False,
     copy_others: bool = True,
     num_cpus: int = 1,
@@ -166,7 +166,7 @@ def transcode_checkpoint(
     left.
     Other parameters are as in :func:`cast_checkpoint`.
     """
-    options = _quantized.transcoding(layout, to, activations, scheme, None)
+    options = _quantized.transcoding(layout, to, activations, from_layout, None)
     return _file_by_file("transcode", src, dst, options, resume, copy_others, num_cpus, max_retries, progress)
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, SupportsIndex, TypeAli
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["Activations", "BlockFormat", "Layout", "Loss", "Recipe", "RoundMode", "ScaleRule", "Scheme", "To", "TypeName"]
+__all__ = ["Activations", "BlockFormat", "Layout", "Loss", "Recipe", "RoundMode", "ScaleRule", "To", "TypeName"]
 
 #: ONNX's names of the element types.
 TypeName: TypeAlias = Literal[
@@ -57,9 +57,6 @@ Layout: TypeAlias = Literal[
     "bitnet",
     "gemma",
 ]
-
-#: A layout, or ``"auto"``, which finds it.
-Scheme: TypeAlias = Literal["auto", Layout]
 
 
 class TorchType(Protocol):

@@ -1,7 +1,8 @@
 //! The help as a terminal shows it: commands in groups, and nothing wider than 80 columns.
 
 use super::Args;
-use clap::{Command, CommandFactory};
+use clap::builder::UnknownArgumentValueParser;
+use clap::{Arg, Command, CommandFactory};
 use std::fmt::Write;
 
 /// Columns that a terminal has at least.
@@ -15,6 +16,19 @@ const GROUPS: [(&str, &[&str]); 5] = [
     ("Types and values", &["types", "explain", "bench"]),
     ("The shell", &["completions", "man", "help"]),
 ];
+
+/// Options under earlier names, with the command that had them and the present name.
+const EARLIER: [(&str, &str, &str); 2] =
+    [("dequantize", "scheme", "--layout"), ("transcode", "scheme", "--from-layout")];
+
+/// The same command, whose errors about options of earlier names suggest the present ones.
+pub(crate) fn with_earlier_names(all: Command) -> Command {
+    EARLIER.iter().fold(all, |all, (name, earlier, present)| {
+        let arg = Arg::new(*earlier).long(*earlier).value_name("NAME").hide(true);
+        let arg = arg.value_parser(UnknownArgumentValueParser::suggest_arg(*present));
+        all.mut_subcommand(name, |command| command.arg(arg))
+    })
+}
 
 /// The command that parses the arguments and prints the help.
 pub(crate) fn command() -> Command {

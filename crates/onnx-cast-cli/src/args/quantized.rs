@@ -4,11 +4,8 @@ use super::common::{JobArgs, LossArgs, NameArgs, SelectionArgs, StorageArgs};
 use super::{HOW, INPUT, WHAT};
 use clap::Args as ClapArgs;
 use onnx_cast::ScaleRule;
-use onnx_cast_file::{Activations, ModelForm, QuantizedFormat, Rule, Scheme, Selection, SelectionError, WeightFormat};
+use onnx_cast_file::{Activations, Layout, ModelForm, QuantizedFormat, Rule, Selection, SelectionError, WeightFormat};
 use std::path::PathBuf;
-
-/// The name that leaves the layout to the checkpoint's configuration and names.
-const AUTO: &str = "auto";
 
 #[derive(Debug, ClapArgs)]
 #[command(
@@ -17,7 +14,7 @@ const AUTO: &str = "auto";
 Examples:
   onnx-cast dequantize DeepSeek-V3/ DeepSeek-V3-bf16/ --to bf16     a checkpoint in several files
   onnx-cast dequantize gpt-oss-20b/ gpt-oss-20b-bf16/ --to bf16
-  onnx-cast dequantize model-fp8.safetensors model.safetensors --to float16 --scheme comfyui
+  onnx-cast dequantize model-fp8.safetensors model.safetensors --to float16 --layout comfyui
   onnx-cast dequantize model-Q4_K_M.gguf model.safetensors --to bf16
   onnx-cast dequantize small.onnx model.onnx --to float             the DequantizeLinears of constants
   onnx-cast dequantize in/ out/ --to bf16 --dry-run                 each tensor's types and sizes
@@ -29,12 +26,11 @@ pub(crate) struct DequantizeArgs {
     /// a .gguf file may be read; or models (.onnx); with --out-dir, those to read
     #[arg(value_name = "FILE", required = true, help_heading = INPUT)]
     pub(crate) files: Vec<PathBuf>,
-    /// The layout of the weights, instead of the one from the configuration and names: auto, deepseek, gpt-oss,
-    /// compressed-tensors, modelopt, fbgemm, quark, comfyui, bitsandbytes, mlx, gptq, awq, mistral,
-    /// openai, hqq, torchao, quanto, bitnet, gemma
-    #[arg(long, value_name = "NAME", value_parser = scheme, default_value = AUTO, hide_default_value = true)]
-    #[arg(help_heading = INPUT)]
-    pub(crate) scheme: SchemeArg,
+    /// The layout of the weights, instead of the one from the configuration and names: deepseek, gpt-oss,
+    /// compressed-tensors, modelopt, fbgemm, quark, comfyui, plain, bitsandbytes, mlx, gptq, awq, mistral, openai, hqq,
+    /// torchao, quanto, bitnet, gemma
+    #[arg(long, value_name = "NAME", value_parser = layout, help_heading = INPUT)]
+    pub(crate) layout: Option<Layout>,
     #[command(flatten)]
     pub(crate) selection: SelectionArgs,
     /// Accept scales that are NaN: their weights become NaN (by default an error)
@@ -88,7 +84,7 @@ pub(crate) struct QuantizeArgs {
     /// The layout: compressed-tensors (default), deepseek, modelopt, gpt-oss, fbgemm, quark, comfyui,
     /// plain, gguf
     #[arg(long, value_name = "NAME", value_parser = layout, help_heading = HOW)]
-    pub(crate) layout: Option<Scheme>,
+    pub(crate) layout: Option<Layout>,
     /// How loaders quantize activations in the layout compressed-tensors: dynamic (default for float8) or none (default
     /// for int8); other layouts have one choice
     #[arg(long, value_name = "WHAT", help_heading = HOW)]
@@ -131,12 +127,11 @@ pub(crate) struct TranscodeArgs {
     #[arg(value_name = "FILE", required = true, help_heading = INPUT)]
     pub(crate) files: Vec<PathBuf>,
     /// The layout of IN, instead of the one from the configuration and names
-    #[arg(long, value_name = "NAME", value_parser = scheme, default_value = AUTO, hide_default_value = true)]
-    #[arg(help_heading = INPUT)]
-    pub(crate) scheme: SchemeArg,
+    #[arg(long, value_name = "NAME", value_parser = layout, help_heading = INPUT)]
+    pub(crate) from_layout: Option<Layout>,
     /// The layout of OUT: compressed-tensors, deepseek, modelopt, fbgemm, quark, comfyui, plain
     #[arg(long, value_name = "NAME", value_parser = layout, help_heading = WHAT)]
-    pub(crate) layout: Scheme,
+    pub(crate) layout: Layout,
     /// The format of MXFP4 weights in OUT: nvfp4, or float8e4m3fn in blocks of 128x128
     #[arg(long, value_name = "FORMAT", help_heading = WHAT)]
     pub(crate) to: Option<QuantizedFormat>,
@@ -158,18 +153,7 @@ impl QuantizeArgs {
     }
 }
 
-pub(super) fn layout(text: &str) -> Result<Scheme, String> {
-    let known = || Scheme::ALL.iter().map(|(_, name)| *name).collect::<Vec<_>>().join(", ");
-    Scheme::from_name(text).ok_or_else(|| format!("not a layout (want {})", known()))
-}
-
-/// A layout; none of `auto`.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct SchemeArg(pub(crate) Option<Scheme>);
-
-fn scheme(text: &str) -> Result<SchemeArg, String> {
-    if text == AUTO {
-        return Ok(SchemeArg(None));
-    }
-    layout(text).map(|scheme| SchemeArg(Some(scheme))).map_err(|error| error.replace("(want ", "(want auto, "))
+pub(super) fn layout(text: &str) -> Result<Layout, String> {
+    let known = || Layout::ALL.iter().map(|(_, name)| *name).collect::<Vec<_>>().join(", ");
+    Layout::from_name(text).ok_or_else(|| format!("not a layout (want {})", known()))
 }

@@ -477,8 +477,8 @@ fn weights_of_a_model_are_dequantized() {
             "m.onnx: --include `weigth` matches no tensor (did you mean `weight`?)",
         ),
         (
-            "dequantize m.onnx no.onnx --to float --scheme plain",
-            "m.onnx: --scheme is for checkpoints (.safetensors, .gguf)",
+            "dequantize m.onnx no.onnx --to float --layout plain",
+            "m.onnx: --layout is for checkpoints (.safetensors, .gguf)",
         ),
     ] {
         folder.refuses(line, message);

@@ -328,7 +328,7 @@ fn a_plain_file() {
     let other = Tensor::from_slice(vec![1], &[0.1f32]).expect("a tensor");
     for line in [
         "dequantize in.safetensors out.safetensors --to float",
-        "dequantize in.safetensors out.safetensors --to float --scheme comfyui",
+        "dequantize in.safetensors out.safetensors --to float --layout comfyui",
         "dequantize in.safetensors --out-dir . --to float",
     ] {
         done(&folder.run(line));
@@ -340,12 +340,17 @@ fn a_plain_file() {
     }
     scaled(&folder, "in.safetensors", 2.0);
     folder.refuses(
-        "dequantize in.safetensors y.safetensors --to float --scheme gpt-oss",
-        "in.safetensors: no weights in the layout gpt-oss (is the checkpoint dequantized already? --scheme chooses another \
+        "dequantize in.safetensors y.safetensors --to float --layout gpt-oss",
+        "in.safetensors: no weights in the layout gpt-oss (is the checkpoint dequantized already? --layout chooses another \
          layout)",
     );
-    let said = stderr(&folder.run("dequantize in.safetensors y.safetensors --to float --scheme nf4"));
-    assert!(said.contains("'nf4' for '--scheme <NAME>': not a layout (want auto, deepseek, gpt-oss,"), "{said}");
+    folder.refuses(
+        "transcode in.safetensors y.safetensors --layout modelopt --from-layout gpt-oss",
+        "in.safetensors: no weights in the layout gpt-oss (is the checkpoint dequantized already? --from-layout chooses \
+         another layout)",
+    );
+    let said = stderr(&folder.run("dequantize in.safetensors y.safetensors --to float --layout nf4"));
+    assert!(said.contains("'nf4' for '--layout <NAME>': not a layout (want deepseek, gpt-oss,"), "{said}");
     for (line, message) in [
         (
             "dequantize in.safetensors y.npz --to float",
@@ -561,15 +566,15 @@ fn info_names_layout_format_block_and_bits() {
         copy(&folder, name);
         let text = done(&folder.run("info in"));
         assert!(text.contains(want), "{name}: {text}");
-        let scheme = if name.starts_with("ct-") { "compressed-tensors" } else { name };
-        assert!(text.contains(&format!("quantized: {scheme}, ")) && !text.contains("warning"), "{name}: {text}");
+        let layout = if name.starts_with("ct-") { "compressed-tensors" } else { name };
+        assert!(text.contains(&format!("quantized: {layout}, ")) && !text.contains("warning"), "{name}: {text}");
         assert!(!done(&folder.run("info in --stats")).contains("warning"), "{name}");
     }
     let folder = Folder::new();
     copy(&folder, "ct-nvfp4");
     let json: Value = serde_json::from_str(&done(&folder.run("info in --json --include *.q_proj.*"))).expect("JSON");
     let want = serde_json::json!({
-        "scheme": "compressed-tensors",
+        "layout": "compressed-tensors",
         "weights": [{
             "name": "model.layers.0.self_attn.q_proj.weight",
             "shape": [32, 64],
@@ -622,7 +627,7 @@ fn info_warns_of_claims_that_fail() {
         assert!(text.contains(want) && text.contains("total: 3 tensors"), "{config}: {text}");
     }
     let json: Value = serde_json::from_str(&done(&folder.run("info m.safetensors --json"))).expect("JSON");
-    assert_eq!(json["quantized"]["scheme"], "modelopt");
+    assert_eq!(json["quantized"]["layout"], "modelopt");
     assert!(json["quantized"]["warning"].as_str().is_some_and(|text| text.contains("without scales")), "{json}");
 }
 

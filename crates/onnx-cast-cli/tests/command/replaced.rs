@@ -115,7 +115,7 @@ fn another_input_is_not_replaced() {
     }
     folder.write("x.safetensors", checkpoint("layer.weight", &[1.0; 64]));
     folder.write("y.safetensors", checkpoint("layer.weight", &[2.0; 64]));
-    let says = refused(&folder.run("dequantize x.safetensors y.safetensors --to bf16 --scheme deepseek"));
+    let says = refused(&folder.run("dequantize x.safetensors y.safetensors --to bf16 --layout deepseek"));
     assert!(!says.contains("--force"), "{says}");
     shards(&folder, "in");
     shards(&folder, "other");

@@ -88,6 +88,22 @@ fn mistakes_in_the_arguments() {
     assert!(unknown.starts_with(start), "{unknown}");
 }
 
+/// Options of earlier names suggest the present ones, and the help does not list them.
+#[test]
+fn earlier_names_of_options() {
+    for (line, present) in [
+        ("dequantize x.safetensors y.safetensors --to float --scheme mlx", "--layout"),
+        ("transcode x.safetensors y.safetensors --layout plain --scheme=mlx", "--from-layout"),
+    ] {
+        let said = stderr(&run(line));
+        assert!(said.contains("unexpected argument '--scheme <NAME>' found"), "{line}: {said}");
+        assert!(said.contains(&format!("a similar argument exists: '{present}'")), "{line}: {said}");
+    }
+    for line in ["dequantize --help", "transcode --help", "completions bash"] {
+        assert!(!done(&run(line)).contains("scheme"), "{line}");
+    }
+}
+
 #[test]
 fn aliases_name_types() {
     for name in ["float8e4m3fn", "FLOAT8E4M3FN", "f8_e4m3fn", "E4M3FN"] {

@@ -17,8 +17,8 @@ use std::sync::Arc;
 
 pub(super) fn dequantize(input: &Path, output: &Path, request: &DequantizeRequest) -> Result<Summary, FileError> {
     let refuse = |path, what, format, hint| Err(FormatError::format(path, what, format, hint).into());
-    if request.scheme.is_some() {
-        return refuse(input, "choosing a scheme", Format::Gguf, "each tensor tells its type");
+    if request.layout.is_some() {
+        return refuse(input, "choosing a layout", Format::Gguf, "each tensor tells its type");
     }
     match Format::from_path(output)? {
         Format::Safetensors => {}

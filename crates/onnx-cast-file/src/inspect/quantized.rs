@@ -3,7 +3,7 @@
 use crate::error::FileError;
 use crate::formats::error::InvalidKind;
 use crate::formats::format::Format;
-use crate::layouts::{self, Checkpoint, Config, Grid, SHAPE, Scheme, TensorRef, Weight, Weights};
+use crate::layouts::{self, Checkpoint, Config, Grid, Layout, SHAPE, TensorRef, Weight, Weights};
 use crate::text::Wording;
 use onnx_cast::DataType;
 use std::path::Path;
@@ -13,7 +13,7 @@ use std::path::Path;
 #[non_exhaustive]
 pub struct Quantized {
     /// The layout, where the configuration or the names of tensors tell it.
-    pub scheme: Option<Scheme>,
+    pub layout: Option<Layout>,
     /// In the order of their elements; none where the checkpoint contradicts itself.
     pub weights: Vec<QuantizedWeight>,
     /// What the checkpoint claims, and is not so.
@@ -80,12 +80,12 @@ impl ScaleExtent {
 /// What is quantized in a checkpoint; nothing where neither configuration nor names tell of it. Scales are read where
 /// that is asked for.
 pub(super) fn quantized(path: &Path, checkpoint: &Checkpoint, reads_scales: bool) -> Option<Quantized> {
-    let (scheme, found) = find(path, checkpoint)?;
+    let (layout, found) = find(path, checkpoint)?;
     let warned =
-        |scheme, error: FileError| Some(Quantized { scheme, weights: Vec::new(), warning: Some(error.wording()) });
+        |layout, error: FileError| Some(Quantized { layout, weights: Vec::new(), warning: Some(error.wording()) });
     let weights = match found {
         Ok(weights) => weights,
-        Err(error) => return warned(scheme, error),
+        Err(error) => return warned(layout, error),
     };
     let warning = verify(checkpoint, &weights, reads_scales).err().map(|error| error.wording());
     Some(Quantized { warning, ..list(checkpoint, &weights) })
@@ -99,10 +99,10 @@ pub(super) fn join(all: &mut Option<Quantized>, found: Quantized, named: impl Fn
         weight
     });
     match all {
-        None => *all = Some(Quantized { scheme: found.scheme, weights: weights.collect(), warning: found.warning }),
+        None => *all = Some(Quantized { layout: found.layout, weights: weights.collect(), warning: found.warning }),
         Some(all) => {
             all.weights.extend(weights);
-            all.scheme = all.scheme.filter(|scheme| found.scheme == Some(*scheme));
+            all.layout = all.layout.filter(|layout| found.layout == Some(*layout));
             all.warning = all.warning.take().or(found.warning);
         }
     }
@@ -112,7 +112,7 @@ pub(super) fn join(all: &mut Option<Quantized>, found: Quantized, named: impl Fn
 /// tell of any.
 pub(crate) fn consistent(checkpoint: &Checkpoint, config: &Config) -> Result<Quantized, FileError> {
     match Weights::find(checkpoint, config) {
-        Err(error) if is_not_quantized(&error) => Ok(Quantized { scheme: None, weights: Vec::new(), warning: None }),
+        Err(error) if is_not_quantized(&error) => Ok(Quantized { layout: None, weights: Vec::new(), warning: None }),
         found => {
             let weights = found?;
             verify(checkpoint, &weights, true)?;
@@ -131,12 +131,12 @@ fn verify(checkpoint: &Checkpoint, weights: &Weights, reads_scales: bool) -> Res
 
 fn list(checkpoint: &Checkpoint, weights: &Weights) -> Quantized {
     let list = weights.list.iter().map(|weight| describe(checkpoint, weight)).collect();
-    Quantized { scheme: Some(weights.scheme), weights: list, warning: None }
+    Quantized { layout: Some(weights.layout), weights: list, warning: None }
 }
 
 /// The quantized weights of a checkpoint, or what contradicts itself there, and the layout that is claimed; nothing
 /// where nothing is quantized.
-pub(super) fn find(path: &Path, checkpoint: &Checkpoint) -> Option<(Option<Scheme>, Result<Weights, FileError>)> {
+pub(super) fn find(path: &Path, checkpoint: &Checkpoint) -> Option<(Option<Layout>, Result<Weights, FileError>)> {
     if path == Path::new("-") || checkpoint.files.iter().any(|file| file.format != Format::Safetensors) {
         return None;
     }
@@ -146,7 +146,7 @@ pub(super) fn find(path: &Path, checkpoint: &Checkpoint) -> Option<(Option<Schem
     };
     match Weights::find(checkpoint, &config) {
         Err(error) if is_not_quantized(&error) => None,
-        found => Some((config.scheme, found)),
+        found => Some((config.layout, found)),
     }
 }
 

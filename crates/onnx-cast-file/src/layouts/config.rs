@@ -6,7 +6,7 @@ use super::description;
 use super::json;
 use super::model::{CONV1D_MODELS, Model};
 use super::row::OwnFile;
-use super::table::{Scheme, UNREAD};
+use super::table::{Layout, UNREAD};
 use super::weight::Checkpoint;
 use crate::error::FileError;
 use crate::formats::error::{Invalid, InvalidKind};
@@ -27,7 +27,7 @@ pub(crate) const QUANTIZATION: [&str; 2] = ["quantization_config", "compression_
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Config {
     /// The layout, where one is named.
-    pub(crate) scheme: Option<Scheme>,
+    pub(crate) layout: Option<Layout>,
     pub(crate) claims: Claims,
     /// What is said of the model.
     pub(crate) model: Model,
@@ -38,7 +38,7 @@ pub(crate) struct Config {
 /// What the text of a configuration says of quantization, for errors; `None` if nothing.
 pub(crate) fn claims(text: &str) -> Option<String> {
     let object = json::object(text).ok()?;
-    let is_own = Scheme::keys().chain(["bits"]).any(|key| object.contains_key(key));
+    let is_own = Layout::keys().chain(["bits"]).any(|key| object.contains_key(key));
     // ModelOpt has a file of its own, MLX a key beside the others.
     let other = || object.get("quantization").and_then(Value::as_object);
     let (key, found) = match quantization_of(&object) {
@@ -61,14 +61,14 @@ pub(crate) fn config_of_folder(folder: &Path) -> Result<Option<Map<String, Value
 impl Config {
     /// The texts of a folder's configurations, as far as they can be read.
     pub(super) fn texts(folder: &Path) -> impl Iterator<Item = String> {
-        let own = Scheme::own_files().map(|(_, file)| file.name);
+        let own = Layout::own_files().map(|(_, file)| file.name);
         let names = std::iter::once("config.json").chain(own);
         names.filter_map(move |name| read(&folder.join(name)).ok().flatten())
     }
 
     /// Reads the configuration in the folder of a checkpoint, or what the metadata of its files says in place of one. A
-    /// scheme that is given overrules it.
-    pub(crate) fn of(checkpoint: &Checkpoint, path: &Path, given: Option<Scheme>) -> Result<Config, FileError> {
+    /// layout that is given overrules it.
+    pub(crate) fn of(checkpoint: &Checkpoint, path: &Path, given: Option<Layout>) -> Result<Config, FileError> {
         let mut config = Config::read(checkpoint.folder(path), given)?;
         let found = |key: &str| {
             let entries = checkpoint.files.iter().flat_map(|file| file.metadata.iter().flatten());
@@ -82,14 +82,14 @@ impl Config {
             let object = json::object(text).map_err(|error| wrong(syntax(error)))?;
             config.take(&object, given).map_err(wrong)?;
         }
-        let named = found(description::LAYOUT).and_then(Scheme::from_name);
-        config.scheme = config.scheme.or(named);
+        let named = found(description::LAYOUT).and_then(Layout::from_name);
+        config.layout = config.layout.or(named);
         config.overrule(given);
         Ok(config)
     }
 
-    /// Reads the configuration of a folder, where there is one. A scheme that is given overrules it.
-    fn read(folder: &Path, given: Option<Scheme>) -> Result<Config, FileError> {
+    /// Reads the configuration of a folder, where there is one. A layout that is given overrules it.
+    fn read(folder: &Path, given: Option<Layout>) -> Result<Config, FileError> {
         if let Some(given) = given.filter(|given| given.row().file != Format::Safetensors) {
             let what = format!("`{}` is not a layout of .safetensors files", given.name());
             return Err(FileError::invalid(folder, Invalid::new(InvalidKind::Unsupported, what)));
@@ -105,14 +105,14 @@ impl Config {
                 config.take(quantization, given).map_err(|error| FileError::invalid(&path, error))?;
             }
         }
-        for (scheme, file) in Scheme::own_files() {
+        for (layout, file) in Layout::own_files() {
             let path = folder.join(file.name);
             if let Some(object) = object(&path)? {
                 let wrong = |error| FileError::invalid(&path, error);
                 if given.is_none() {
                     check_own(file, quantization, &object).map_err(wrong)?;
                 }
-                config.take_own(scheme, file, &object).map_err(wrong)?;
+                config.take_own(layout, file, &object).map_err(wrong)?;
             }
         }
         config.overrule(given);
@@ -123,10 +123,10 @@ impl Config {
     /// Refuses models whose layers have rows and columns exchanged, in layouts that exchange them themselves.
     fn check_model(&self) -> Result<(), Invalid> {
         let model = self.claims.model_type.as_deref().unwrap_or_default();
-        let exchanges = |scheme: Scheme| scheme.row().columns.is_some_and(|columns| columns.is_auto_gptq);
-        match self.scheme {
-            Some(scheme) if exchanges(scheme) && CONV1D_MODELS.contains(&model) => Err(variant(
-                scheme,
+        let exchanges = |layout: Layout| layout.row().columns.is_some_and(|columns| columns.is_auto_gptq);
+        match self.layout {
+            Some(layout) if exchanges(layout) && CONV1D_MODELS.contains(&model) => Err(variant(
+                layout,
                 &format!("the model is {model}, whose layers are Conv1D"),
                 "a model of Linear layers",
             )),
@@ -135,16 +135,16 @@ impl Config {
     }
 
     /// Reads a text: that of `config.json`, of its `quantization_config` alone, or of a layout's own file.
-    pub(crate) fn parse(text: &str, given: Option<Scheme>) -> Result<Config, Invalid> {
+    pub(crate) fn parse(text: &str, given: Option<Layout>) -> Result<Config, Invalid> {
         let object = json::object(text).map_err(syntax)?;
-        let is_quantization = || Scheme::keys().any(|key| object.contains_key(key));
+        let is_quantization = || Layout::keys().any(|key| object.contains_key(key));
         let mut config = Config::default();
         config.read_model(&object);
         if config.take_own_key(&object)? {
         } else if let Some(quantization) = quantization_of(&object).or(is_quantization().then_some(&object)) {
             config.take(quantization, given)?;
         } else {
-            Scheme::own_files().try_for_each(|(scheme, file)| config.take_own(scheme, file, &object))?;
+            Layout::own_files().try_for_each(|(layout, file)| config.take_own(layout, file, &object))?;
         }
         config.overrule(given);
         Ok(config)
@@ -162,33 +162,33 @@ impl Config {
 
     /// Takes over what `config.json` says under the key of a layout: MLX repeats it as `quantization_config`.
     fn take_own_key(&mut self, object: &Map<String, Value>) -> Result<bool, Invalid> {
-        let found = Scheme::own_keys().find_map(|(scheme, key)| Some((scheme, own_key(object, key)?)));
-        if let Some((scheme, quantization)) = found {
-            self.scheme = Some(scheme);
-            self.claim(scheme, quantization)?;
+        let found = Layout::own_keys().find_map(|(layout, key)| Some((layout, own_key(object, key)?)));
+        if let Some((layout, quantization)) = found {
+            self.layout = Some(layout);
+            self.claim(layout, quantization)?;
         }
         Ok(found.is_some())
     }
 
     /// Makes a layout that the caller names overrule the one that is claimed. Sizes of blocks stay: they are only
     /// candidates, which have to fit the scales.
-    fn overrule(&mut self, given: Option<Scheme>) {
+    fn overrule(&mut self, given: Option<Layout>) {
         let Some(given) = given else { return };
-        if self.scheme.is_some_and(|claimed| claimed != given) {
+        if self.layout.is_some_and(|claimed| claimed != given) {
             let Claims { block, groups, heads, hidden, model_type, .. } = std::mem::take(&mut self.claims);
             self.claims = Claims { block, groups, heads, hidden, model_type, ..Claims::default() };
         }
-        self.scheme = Some(given);
+        self.layout = Some(given);
         self.claims.are_overruled = true;
     }
 
     /// Takes over what a layout's own file says.
-    fn take_own(&mut self, scheme: Scheme, file: &OwnFile, object: &Map<String, Value>) -> Result<(), Invalid> {
+    fn take_own(&mut self, layout: Layout, file: &OwnFile, object: &Map<String, Value>) -> Result<(), Invalid> {
         let found = match file.key {
             // `config.json` has precedence, and may name another layout whose files have this name.
             "" => Some(object).filter(|object| {
                 let method = object.get("quant_method").and_then(Value::as_str).unwrap_or_default();
-                self.scheme.is_none() && Scheme::of_configuration(method, object) == Some(scheme)
+                self.layout.is_none() && Layout::of_configuration(method, object) == Some(layout)
             }),
             key => object.get(key).and_then(Value::as_object),
         };
@@ -196,30 +196,30 @@ impl Config {
         check_keys(quantization)?;
         // A model's file may have the description of another layout.
         let method = quantization.get("quant_method").and_then(Value::as_str).filter(|_| file.has_model);
-        let scheme = method.and_then(|method| Scheme::of_configuration(method, quantization)).unwrap_or(scheme);
-        self.scheme = self.scheme.or(Some(scheme));
+        let layout = method.and_then(|method| Layout::of_configuration(method, quantization)).unwrap_or(layout);
+        self.layout = self.layout.or(Some(layout));
         self.is_described = true;
-        self.claim(scheme, quantization)
+        self.claim(layout, quantization)
     }
 
-    fn claim(&mut self, scheme: Scheme, quantization: &Map<String, Value>) -> Result<(), Invalid> {
-        if let Some(configuration) = &scheme.row().configuration {
+    fn claim(&mut self, layout: Layout, quantization: &Map<String, Value>) -> Result<(), Invalid> {
+        if let Some(configuration) = &layout.row().configuration {
             (configuration.claims)(&mut self.claims, quantization);
         }
         match self.claims.refused.take() {
-            Some((what, want)) => Err(variant(scheme, &what, want)),
+            Some((what, want)) => Err(variant(layout, &what, want)),
             None => Ok(()),
         }
     }
 
     /// Takes over what `quantization_config` says.
-    fn take(&mut self, quantization: &Map<String, Value>, given: Option<Scheme>) -> Result<(), Invalid> {
+    fn take(&mut self, quantization: &Map<String, Value>, given: Option<Layout>) -> Result<(), Invalid> {
         check_keys(quantization)?;
         self.is_described = true;
         let method = quantization.get("quant_method").and_then(Value::as_str).unwrap_or_default();
-        self.scheme = Scheme::of_configuration(method, quantization);
-        if self.scheme.is_none() && given.is_none() {
-            let known = Scheme::ALL.iter().map(|(_, name)| *name).collect::<Vec<_>>().join(", ");
+        self.layout = Layout::of_configuration(method, quantization);
+        if self.layout.is_none() && given.is_none() {
+            let known = Layout::ALL.iter().map(|(_, name)| *name).collect::<Vec<_>>().join(", ");
             if let Some((_, why)) = UNREAD.iter().find(|(start, _)| method.starts_with(start)) {
                 let what = format!(
                     "`quant_method` is `{}`, which is not read here: {why} (want the package that wrote it to dequantize \
@@ -232,12 +232,12 @@ impl Config {
                 "" => format!("{} has no `quant_method`, which names the layout (known: {known}; ", QUANTIZATION[0]),
                 _ => format!("`quant_method` is `{}`, which is not a known layout (known: {known}; ", Short(method)),
             };
-            let what = Wording::from(what).field("scheme", " chooses one)");
+            let what = Wording::from(what).field("layout", " chooses one)");
             return Err(Invalid::new(InvalidKind::Unsupported, what));
         }
         self.claims.block = quantization.get("weight_block_size").and_then(pair);
-        if let Some(scheme) = self.scheme {
-            self.claim(scheme, quantization)?;
+        if let Some(layout) = self.layout {
+            self.claim(layout, quantization)?;
         }
         Ok(())
     }
@@ -259,7 +259,7 @@ fn check_own(
         Short(&first),
         QUANTIZATION[0]
     );
-    let what = Wording::from(what).field("scheme", " names the layout, and the tensors decide)");
+    let what = Wording::from(what).field("layout", " names one, and the tensors decide)");
     Err(Invalid::new(InvalidKind::Contradiction, what))
 }
 
@@ -285,9 +285,9 @@ pub(crate) fn model_of_folder(folder: &Path) -> Model {
 }
 
 /// A configuration of a variant of a layout that is not read.
-fn variant(scheme: Scheme, what: &str, want: &'static str) -> Invalid {
+fn variant(layout: Layout, what: &str, want: &'static str) -> Invalid {
     let what = format!("the configuration says that {what}");
-    Invalid::variant(scheme.name(), &what, want)
+    Invalid::variant(layout.name(), &what, want)
 }
 
 /// What the object of `config.json` says of quantization.

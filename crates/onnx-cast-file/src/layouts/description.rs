@@ -1,7 +1,7 @@
 //! The layout of weights in the metadata of their file, where no configuration is beside it: what `config.json` would
 //! say under `quantization_config`, and the name of the layout, which some have no configuration for.
 
-use super::table::Scheme;
+use super::table::Layout;
 use serde_json::Value;
 
 pub(super) const LAYOUT: &str = "quantization_layout";
@@ -12,7 +12,7 @@ const COMFYUI: &str = "_quantization_metadata";
 const TORCHAO: &str = "tensor_names";
 
 /// The metadata that describes weights in a layout.
-pub(crate) fn description(layout: Scheme, configuration: Option<&Value>) -> Vec<(String, String)> {
+pub(crate) fn description(layout: Layout, configuration: Option<&Value>) -> Vec<(String, String)> {
     let named = (LAYOUT.to_owned(), layout.name().to_owned());
     let configuration = configuration.map(|configuration| (CONFIG.to_owned(), configuration.to_string()));
     std::iter::once(named).chain(configuration).collect()

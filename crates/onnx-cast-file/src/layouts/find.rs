@@ -6,7 +6,7 @@ use super::claims::Claims;
 use super::companions::{ORPHANS, UNREAD, is_calibration, is_leftover};
 use super::config::Config;
 use super::row::{Row, before};
-use super::table::{Scheme, ZERO_POINTS};
+use super::table::{Layout, ZERO_POINTS};
 use super::weight::{Checkpoint, TensorRef, Weight};
 use crate::error::FileError;
 use crate::formats::error::{Invalid, InvalidKind};
@@ -33,7 +33,7 @@ pub(crate) enum Role {
 #[derive(Debug)]
 pub(crate) struct Weights {
     /// The layout.
-    pub(crate) scheme: Scheme,
+    pub(crate) layout: Layout,
     /// In the order of their elements.
     pub(crate) list: Vec<Weight>,
     /// The tensors that are not kept as they are.
@@ -55,29 +55,29 @@ impl Weights {
         keeps: impl Fn(&str, u64) -> bool,
     ) -> Result<Weights, FileError> {
         let has = |ending: &str| checkpoint.tensors().any(|(_, stored)| before(&stored.name, ending).is_some());
-        let told = Scheme::told(checkpoint)?;
+        let told = Layout::told(checkpoint)?;
         // A scale for each tensor or row means the same in every layout.
         let is_own = |claims: &Claims| claims.layers.values().any(|format| format.is_in_blocks());
         let own =
-            told.as_ref().filter(|(_, claims)| is_own(claims) || claims.layers.is_empty()).map(|(scheme, _)| *scheme);
-        let Some(scheme) = config.scheme.or(own).or_else(|| Scheme::of_names(has)) else {
+            told.as_ref().filter(|(_, claims)| is_own(claims) || claims.layers.is_empty()).map(|(layout, _)| *layout);
+        let Some(layout) = config.layout.or(own).or_else(|| Layout::of_names(has)) else {
             let what = "no quantized weights: neither the configuration nor the names of tensors tell of any";
             return Err(checkpoint.error(None, Invalid::new(InvalidKind::NotQuantized, what)));
         };
         check_changes(checkpoint)?;
         let claims = match &told {
-            Some((own, claims)) if *own == scheme => claims,
+            Some((own, claims)) if *own == layout => claims,
             Some((own, claims)) if is_own(claims) => {
-                let (own, scheme) = (own.name(), scheme.name());
+                let (own, layout) = (own.name(), layout.name());
                 let what =
                     format!("its weights are in the layout {own}, as the files say, where the configuration or ");
-                let rest = format!(" has {scheme}: the scales would be read in another order (want the scheme {own})");
-                let what = Wording::from(what).field("scheme", rest);
+                let rest = format!(" has {layout}: the scales would be read in another order (want the layout {own})");
+                let what = Wording::from(what).field("layout", rest);
                 return Err(checkpoint.error(None, Invalid::new(InvalidKind::Contradiction, what)));
             }
             _ => &config.claims,
         };
-        let finder = Finder { checkpoint, claims, row: scheme.row() };
+        let finder = Finder { checkpoint, claims, row: layout.row() };
         let mut list = Vec::new();
         for (tensor, stored) in checkpoint.tensors() {
             let wrong = |error| checkpoint.error(Some(tensor), error);
@@ -99,15 +99,15 @@ impl Weights {
             if let Some(role) = companion(&stored.name) {
                 roles.insert(tensor, role);
             } else if !keeps(&stored.name, stored.len as u64) {
-                finder.check_single(stored).and_then(|()| check_unread(stored, &modules, scheme)).map_err(wrong)?;
+                finder.check_single(stored).and_then(|()| check_unread(stored, &modules, layout)).map_err(wrong)?;
             }
         }
         if list.is_empty() {
-            let what = format!("no weights in the layout {} (is the checkpoint dequantized already? ", scheme.name());
-            let what = Wording::from(what).field("scheme", " chooses another layout)");
+            let what = format!("no weights in the layout {} (is the checkpoint dequantized already? ", layout.name());
+            let what = Wording::from(what).field("layout", " chooses another layout)");
             return Err(checkpoint.error(None, Invalid::new(InvalidKind::NoWeights, what)));
         }
-        Ok(Weights { scheme, list, roles, block: claims.block })
+        Ok(Weights { layout, list, roles, block: claims.block })
     }
 
     /// The names of the scales and zero points of activations, in the order of the files.
@@ -124,7 +124,7 @@ fn module_of(name: &str) -> Option<&str> {
 }
 
 /// Refuses tensors that belong to no weight and may change one, such as a second scale.
-fn check_unread(stored: &StoredTensor, modules: &HashSet<&str>, scheme: Scheme) -> Result<(), Invalid> {
+fn check_unread(stored: &StoredTensor, modules: &HashSet<&str>, layout: Layout) -> Result<(), Invalid> {
     let Some((module, leaf)) = stored.name.rsplit_once('.') else { return Ok(()) };
     let is_beside = modules.contains(module) && (leaf.starts_with("weight_") || UNREAD.contains(&leaf));
     // Without weights, the layout is another.
@@ -133,9 +133,9 @@ fn check_unread(stored: &StoredTensor, modules: &HashSet<&str>, scheme: Scheme) 
     }
     let what = format!(
         "the layout {} does not read it, and it may change the weight of its module (want another ",
-        scheme.name()
+        layout.name()
     );
-    let what = Wording::from(what).field("scheme", ", or ").field("exclude", " to keep the tensor)");
+    let what = Wording::from(what).field("layout", ", or ").field("exclude", " to keep the tensor)");
     Err(Invalid::new(InvalidKind::Contradiction, what).of_tensor(&stored.name))
 }
 

@@ -3,7 +3,7 @@
 use super::format::{Activations, Granularity, QuantizedFormat, WeightFormat};
 use super::gguf::BLOCK as GGUF_BLOCK;
 use super::row::{Experts, Held, Loaders, Names, Row};
-use super::table::{EXPERTS, SHAPE, Scheme};
+use super::table::{EXPERTS, Layout, SHAPE};
 use super::weight::Weight;
 use super::written::{Integers, Order, WrittenWeight};
 use crate::formats::error::{Invalid, InvalidKind};
@@ -24,7 +24,7 @@ struct Form<'n> {
     scales: String,
 }
 
-impl Scheme {
+impl Layout {
     /// What a plain weight becomes.
     pub(crate) fn write(
         self,

@@ -2,7 +2,7 @@
 
 use super::config::{QUANTIZATION, not_an_object, read};
 use super::json;
-use super::table::Scheme;
+use super::table::Layout;
 use super::torch_dtype::is_missing;
 use crate::error::FileError;
 use serde_json::Value;
@@ -31,7 +31,7 @@ fn rewrite(
 ) -> Result<String, serde_json::Error> {
     let pairs = json::pairs(text)?.into_iter().map(|(key, value)| (key, value.to_owned()));
     let mut pairs: Vec<(String, String)> = pairs.collect();
-    let is_own = |key: &str, value: &str| Scheme::own_keys().any(|(_, own)| own == key) && value.starts_with('{');
+    let is_own = |key: &str, value: &str| Layout::own_keys().any(|(_, own)| own == key) && value.starts_with('{');
     pairs.retain(|(key, value)| !QUANTIZATION.contains(&&**key) && !is_own(key, value));
     for (key, value) in &mut pairs {
         match (&**key, data_type) {

@@ -3,7 +3,7 @@
 
 use super::config::{Config, claims};
 use super::row::{Row, before};
-use super::table::{COMFY_QUANT, Scheme, ZERO_POINTS};
+use super::table::{COMFY_QUANT, Layout, ZERO_POINTS};
 use super::weight::Checkpoint;
 use crate::error::FileError;
 use crate::formats::error::{Invalid, InvalidKind};
@@ -38,16 +38,16 @@ fn signs<'n>(tensors: &[Header<'n>]) -> Vec<Sign<'n>> {
         let beside = |start: &str, ends: &[&str]| -> Vec<usize> {
             ends.iter().filter_map(|end| places.get(&*format!("{start}{end}")).copied()).collect()
         };
-        let own = Scheme::ALL.iter().find_map(|(scheme, layout)| {
+        let own = Layout::ALL.iter().find_map(|(layout, known)| {
             // GPTQ and AWQ have the same names.
             let is_shared = |row: &&Row| row.columns.is_some_and(|columns| columns.is_auto_gptq);
-            let row = Some(scheme.row()).filter(|row| !is_shared(row))?;
+            let row = Some(layout.row()).filter(|row| !is_shared(row))?;
             let mut all = row.all_names().filter(|_| is_code(data_type) || row.has_any_type);
             all.find_map(|names| {
                 let start = before(name, names.elements)?;
                 let ends = [names.scales, "weight_scale_2", "weight_global_scale", ZERO_POINTS, COMFY_QUANT];
                 let found = [beside(start, &ends), beside(start, row.beside)].concat();
-                (places.contains_key(&*format!("{start}{}", names.scales))).then_some((found, *layout))
+                (places.contains_key(&*format!("{start}{}", names.scales))).then_some((found, *known))
             })
         });
         let foreign = || {

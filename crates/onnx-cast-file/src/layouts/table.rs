@@ -29,7 +29,7 @@ use serde_json::{Map, Value, json};
 /// Who defines the layout of a checkpoint's weights: see docs/quantized.md.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Scheme {
+pub enum Layout {
     /// float8e4m3fn in blocks of rows and columns with multipliers (DeepSeek, Qwen), and experts in float4e2m1.
     DeepSeek,
     /// Experts in float4e2m1 with blocks of 32, transposed.
@@ -72,38 +72,38 @@ pub enum Scheme {
     Gemma,
 }
 
-impl Scheme {
+impl Layout {
     /// All, with their names.
-    pub const ALL: &'static [(Scheme, &'static str)] = &{
-        let mut all = [(Scheme::Plain, ""); ROWS.len()];
+    pub const ALL: &'static [(Layout, &'static str)] = &{
+        let mut all = [(Layout::Plain, ""); ROWS.len()];
         let mut index = 0;
         while index < all.len() {
-            let (scheme, row) = &ROWS[index];
-            assert!(*scheme as usize == index);
-            all[index] = (*scheme, row.name);
+            let (layout, row) = &ROWS[index];
+            assert!(*layout as usize == index);
+            all[index] = (*layout, row.name);
             index += 1;
         }
         all
     };
 
     /// The layout of checkpoints that are quantized without a wish for another.
-    pub(crate) const DEFAULT: Scheme = Scheme::CompressedTensors;
+    pub(crate) const DEFAULT: Layout = Layout::CompressedTensors;
 
     /// The layout of files of their own, where no other has a format.
-    pub(crate) fn only_of(to: QuantizedFormat) -> Option<Scheme> {
+    pub(crate) fn only_of(to: QuantizedFormat) -> Option<Layout> {
         let mut holding = ROWS.iter().filter(|(_, row)| row.held.iter().any(|held| held.formats.contains(&to)));
-        let (scheme, row) = holding.next()?;
-        (row.file != Format::Safetensors && holding.next().is_none()).then_some(*scheme)
+        let (layout, row) = holding.next()?;
+        (row.file != Format::Safetensors && holding.next().is_none()).then_some(*layout)
     }
 
-    /// The name, as `--scheme` takes it.
+    /// The name, as `--layout` takes it.
     pub fn name(self) -> &'static str {
         self.row().name
     }
 
-    /// The scheme of a name.
-    pub fn from_name(name: &str) -> Option<Scheme> {
-        Scheme::ALL.iter().find(|(_, known)| *known == name).map(|(scheme, _)| *scheme)
+    /// The layout of a name.
+    pub fn from_name(name: &str) -> Option<Layout> {
+        Layout::ALL.iter().find(|(_, known)| *known == name).map(|(layout, _)| *layout)
     }
 
     pub(crate) fn row(self) -> &'static Row {
@@ -111,7 +111,7 @@ impl Scheme {
     }
 
     /// The layout that configurations call so, or that has such a key where they name none.
-    pub(super) fn of_configuration(method: &str, keys: &Map<String, Value>) -> Option<Scheme> {
+    pub(super) fn of_configuration(method: &str, keys: &Map<String, Value>) -> Option<Layout> {
         let method = gptq::packing_of(method, keys).unwrap_or(method);
         let names = |known: &str| match known.strip_suffix('*') {
             Some(start) => method.starts_with(start),
@@ -123,20 +123,20 @@ impl Scheme {
         };
         // From the last: ModelOpt writes the key of compressed-tensors too.
         let mut rows = ROWS.iter().rev();
-        rows.find(|(_, row)| row.configuration.as_ref().is_some_and(is_meant)).map(|(scheme, _)| *scheme)
+        rows.find(|(_, row)| row.configuration.as_ref().is_some_and(is_meant)).map(|(layout, _)| *layout)
     }
 
     /// The layout that names of tensors leave no doubt of.
-    pub(super) fn of_names(has: impl Fn(&str) -> bool) -> Option<Scheme> {
+    pub(super) fn of_names(has: impl Fn(&str) -> bool) -> Option<Layout> {
         let found = ROWS.iter().find(|(_, row)| row.signs.iter().any(|sign| has(sign)));
         // A scale for each tensor or row means the same in every layout.
-        found.map(|(scheme, _)| *scheme).or_else(|| has("weight_scale").then_some(Scheme::DEFAULT))
+        found.map(|(layout, _)| *layout).or_else(|| has("weight_scale").then_some(Layout::DEFAULT))
     }
 
     /// The files that hold a configuration of a layout, apart from `config.json`.
-    pub(crate) fn own_files() -> impl Iterator<Item = (Scheme, &'static OwnFile)> {
+    pub(crate) fn own_files() -> impl Iterator<Item = (Layout, &'static OwnFile)> {
         let files = |row: &'static Row| row.configuration.as_ref().map_or(&[][..], |found| found.own_files);
-        ROWS.iter().flat_map(move |(scheme, row)| files(row).iter().map(|file| (*scheme, file)))
+        ROWS.iter().flat_map(move |(layout, row)| files(row).iter().map(|file| (*layout, file)))
     }
 
     /// Keys that only the description of quantized weights has.
@@ -243,10 +243,10 @@ const BASE: Row = Row {
 const AS_MATRICES: Experts =
     Experts { names: &[], order: Order::Same, by_default: true, only: None, have_scales_of_columns: false };
 
-const ROWS: [(Scheme, Row); 20] = [
-    (Scheme::DeepSeek, deepseek::ROW),
+const ROWS: [(Layout, Row); 20] = [
+    (Layout::DeepSeek, deepseek::ROW),
     (
-        Scheme::GptOss,
+        Layout::GptOss,
         Row {
             name: "gpt-oss",
             signs: &["gate_up_proj_blocks"],
@@ -268,7 +268,7 @@ const ROWS: [(Scheme, Row); 20] = [
         },
     ),
     (
-        Scheme::CompressedTensors,
+        Layout::CompressedTensors,
         Row {
             name: "compressed-tensors",
             signs: &["weight_packed"],
@@ -308,7 +308,7 @@ const ROWS: [(Scheme, Row); 20] = [
         },
     ),
     (
-        Scheme::ModelOpt,
+        Layout::ModelOpt,
         Row {
             name: "modelopt",
             signs: &["weight_scale_2"],
@@ -352,9 +352,9 @@ const ROWS: [(Scheme, Row); 20] = [
             ..BASE
         },
     ),
-    (Scheme::Fbgemm, fbgemm::FBGEMM),
+    (Layout::Fbgemm, fbgemm::FBGEMM),
     (
-        Scheme::Quark,
+        Layout::Quark,
         Row {
             name: "quark",
             configuration: Some(quark::CONFIGURATION),
@@ -370,9 +370,9 @@ const ROWS: [(Scheme, Row); 20] = [
             ..BASE
         },
     ),
-    (Scheme::ComfyUi, comfyui::ROW),
+    (Layout::ComfyUi, comfyui::ROW),
     (
-        Scheme::Plain,
+        Layout::Plain,
         Row {
             name: "plain",
             held: &[
@@ -399,7 +399,7 @@ const ROWS: [(Scheme, Row); 20] = [
         },
     ),
     (
-        Scheme::Gguf,
+        Layout::Gguf,
         Row {
             name: "gguf",
             names: &[],
@@ -408,15 +408,15 @@ const ROWS: [(Scheme, Row); 20] = [
             ..BASE
         },
     ),
-    (Scheme::BitsAndBytes, bitsandbytes::ROW),
-    (Scheme::Mlx, mlx::ROW),
-    (Scheme::Gptq, gptq::GPTQ),
-    (Scheme::Awq, gptq::AWQ),
-    (Scheme::Mistral, releases::MISTRAL),
-    (Scheme::OpenAi, releases::OPENAI),
-    (Scheme::Hqq, torch::HQQ),
-    (Scheme::TorchAo, torch::TORCHAO),
-    (Scheme::Quanto, torch::QUANTO),
-    (Scheme::BitNet, torch::BITNET),
-    (Scheme::Gemma, gemma::ROW),
+    (Layout::BitsAndBytes, bitsandbytes::ROW),
+    (Layout::Mlx, mlx::ROW),
+    (Layout::Gptq, gptq::GPTQ),
+    (Layout::Awq, gptq::AWQ),
+    (Layout::Mistral, releases::MISTRAL),
+    (Layout::OpenAi, releases::OPENAI),
+    (Layout::Hqq, torch::HQQ),
+    (Layout::TorchAo, torch::TORCHAO),
+    (Layout::Quanto, torch::QUANTO),
+    (Layout::BitNet, torch::BITNET),
+    (Layout::Gemma, gemma::ROW),
 ];

@@ -70,11 +70,11 @@ fn check_global(
             let (GlobalScale::Factor(got) | GlobalScale::Divisor(got)) = *global;
             let what = format!(
                 "a global scale of {} allows weights up to {largest:.3e}, where the checkpoint's others go to \
-                 {others:.3e}: it may be inverted (the scheme is {}; ",
+                 {others:.3e}: it may be inverted (the layout is {}; ",
                 f64::from(got),
-                weights.scheme.name()
+                weights.layout.name()
             );
-            let what = Wording::from(what).field("scheme", " chooses another)");
+            let what = Wording::from(what).field("layout", " chooses another)");
             return Err(checkpoint.value_error(tensor, what));
         }
     }

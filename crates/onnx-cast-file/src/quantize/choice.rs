@@ -6,7 +6,7 @@ use super::linear::{Linears, Why, module_of};
 use crate::error::FileError;
 use crate::formats::error::{Invalid, InvalidKind};
 use crate::formats::input::StoredTensor;
-use crate::layouts::{Checkpoint, Model, Scheme, TensorRef, WeightFormat, WrittenWeight, are_experts};
+use crate::layouts::{Checkpoint, Layout, Model, TensorRef, WeightFormat, WrittenWeight, are_experts};
 use crate::selection::Chosen;
 use crate::text::Short;
 use onnx_cast::DataType;
@@ -61,7 +61,7 @@ pub(super) fn choices(
 type Chose = Result<Wanted, Option<Why>>;
 
 struct Chooser<'a> {
-    layout: Scheme,
+    layout: Layout,
     request: &'a QuantizeRequest,
     linears: Linears<'a>,
 }

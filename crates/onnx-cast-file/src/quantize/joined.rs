@@ -1,6 +1,6 @@
 //! Matrices that loaders join: they are quantized together, or not at all, and share the scale of a tensor.
 
-use crate::layouts::Scheme;
+use crate::layouts::Layout;
 
 /// Names of modules beside each other that loaders make one matrix of (vLLM 0.33: `packed_modules_mapping`, and the
 /// mappings of weights).
@@ -24,7 +24,7 @@ pub(crate) fn joined(module: &str) -> Option<String> {
     Some(format!("{parent}.{}", together.join("+")))
 }
 
-impl Scheme {
+impl Layout {
     /// Whether loaders of the layout join matrices: those that a configuration tells of quantization do.
     pub(crate) fn is_joined(self) -> bool {
         self.row().configuration.is_some()

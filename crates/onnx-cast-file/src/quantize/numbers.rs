@@ -1,6 +1,6 @@
 //! The arithmetic of scales in each layout: `quantize` writes what it gives, and `report` predicts it.
 
-use crate::layouts::{Arithmetic, Granularity, QuantizedFormat, Scheme};
+use crate::layouts::{Arithmetic, Granularity, Layout, QuantizedFormat};
 use DataType::{BFloat16, Float16, Int4, Int8};
 use onnx_cast::{BlockFormat, DataType, Recipe, SymmetricScale};
 
@@ -40,14 +40,14 @@ impl Numbers {
     /// What a report predicts: the numbers of a layout, or of the default one; the plain one's where it lacks such
     /// weights.
     pub(crate) fn predicted(
-        layout: Option<Scheme>,
+        layout: Option<Layout>,
         to: QuantizedFormat,
         granularity: Option<Granularity>,
         from: DataType,
     ) -> Numbers {
-        let layout = layout.unwrap_or(Scheme::DEFAULT);
+        let layout = layout.unwrap_or(Layout::DEFAULT);
         let has_such_weights = layout.granularity(to, granularity).is_ok();
-        let layout = if has_such_weights { layout } else { Scheme::Plain };
+        let layout = if has_such_weights { layout } else { Layout::Plain };
         Numbers::new(layout.row().arithmetic, to, from)
     }
 

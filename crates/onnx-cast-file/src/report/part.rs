@@ -7,7 +7,7 @@ use super::scaled::{Dequantized, Quantized, Scaled, part_size};
 use super::{CandidateFormat, Magnitudes};
 use crate::counts::widen::{BLOCK, Widening, hub};
 use crate::counts::{Counter, Counts, Distances};
-use crate::layouts::Scheme;
+use crate::layouts::Layout;
 use crate::level::level;
 use crate::pipeline::Greatest;
 use fearless_simd::Level;
@@ -39,7 +39,7 @@ struct Way {
 #[derive(Clone, Copy, Default)]
 pub(super) struct Scales {
     pub(super) rule: ScaleRule,
-    pub(super) layout: Option<Scheme>,
+    pub(super) layout: Option<Layout>,
 }
 
 enum How {

@@ -5,7 +5,7 @@
 //! and for the scale of a tensor, a first pass finds the greatest magnitudes of all blocks ([`Greatest`]).
 
 use super::CandidateFormat;
-use crate::layouts::{Granularity, QuantizedFormat, Scheme};
+use crate::layouts::{Granularity, Layout, QuantizedFormat};
 use crate::pipeline::Greatest;
 use crate::quantize::numbers::Numbers;
 use onnx_cast::{
@@ -63,7 +63,7 @@ impl Scaled {
         shape: &[usize],
         format: CandidateFormat,
         rule: ScaleRule,
-        layout: Option<Scheme>,
+        layout: Option<Layout>,
     ) -> Result<Option<Scaled>, OpError> {
         let whole = element_count(shape).unwrap_or(0);
         let columns = if whole == 0 { 0 } else { shape.last().copied().unwrap_or(1) };
@@ -290,7 +290,7 @@ mod tests {
     }
 
     /// What a report takes a tensor for, part by part.
-    fn reported(x: &Tensor, to: CandidateFormat, layout: Option<Scheme>, greatest: Option<Arc<Greatest>>) -> Vec<u32> {
+    fn reported(x: &Tensor, to: CandidateFormat, layout: Option<Layout>, greatest: Option<Arc<Greatest>>) -> Vec<u32> {
         let (from, len) = (x.data_type(), x.len());
         let scaled = Scaled::new(from, x.shape(), to, ScaleRule::Floor, layout).expect("types of numbers");
         let mut scaled = scaled.expect("a scaled candidate");
@@ -324,16 +324,16 @@ mod tests {
         let names = made.summary.tensors.iter().map(|row| row.name.clone());
         let all = names.zip(made.tensors).map(|(name, tensor)| HeldTensor::from(held(&name, &tensor.expect("made"))));
         let made = TensorsInMemory::new(all.collect(), made.quantization_config.as_deref()).expect("tensors");
-        let scheme = made_scheme(request);
-        let how = DequantizeRequest { scheme: Some(scheme), ..DequantizeRequest::new(DataType::Float) };
+        let layout = made_layout(request);
+        let how = DequantizeRequest { layout: Some(layout), ..DequantizeRequest::new(DataType::Float) };
         let back = dequantize_tensors(made, &how).expect("dequantized");
         let bits = |tensor: &Tensor| tensor.to_vec::<f32>().expect("floats").into_iter().map(f32::to_bits).collect();
         let find = |name: &&str| back.summary.tensors.iter().position(|row| row.name == **name).expect("a weight");
         Some(tensors.iter().map(|(name, _)| bits(back.tensors[find(name)].as_ref().expect("made"))).collect())
     }
 
-    fn made_scheme(request: &QuantizeRequest) -> Scheme {
-        request.layout.unwrap_or(Scheme::CompressedTensors)
+    fn made_layout(request: &QuantizeRequest) -> Layout {
+        request.layout.unwrap_or(Layout::CompressedTensors)
     }
 
     #[test]
@@ -348,7 +348,7 @@ mod tests {
             Some(Granularity::Block([128, 128])),
             Some(Granularity::Block([48, 80])),
         ];
-        let layouts = Scheme::ALL.iter().map(|(scheme, _)| Some(*scheme)).chain([None]);
+        let layouts = Layout::ALL.iter().map(|(layout, _)| Some(*layout)).chain([None]);
         let mut compared = 0;
         let types = [DataType::Float, DataType::BFloat16, DataType::Float16];
         for (layout, from) in layouts.flat_map(|layout| types.map(|from| (layout, from))) {

@@ -4,7 +4,7 @@
 use super::part::{Done, Measure, Outcome, Part, Scales};
 use super::{Candidate, CandidateFormat, ReportRequest, TensorReport};
 use crate::io::progress::Meter;
-use crate::layouts::Scheme;
+use crate::layouts::Layout;
 use crate::pipeline::{self, Greatest, PipelineError, Sink, Task};
 use crate::quantize::joined;
 use onnx_cast::{CastError, DataType, OpError};
@@ -21,7 +21,7 @@ pub(super) struct Survey {
 
 /// Shares the scale of a tensor, and NVFP4's, among those that the loaders of a layout join, as `quantize` does. All
 /// tensors then have to be seen before the first is looked at.
-pub(super) fn join(surveys: &mut [Survey], layout: Scheme) {
+pub(super) fn join(surveys: &mut [Survey], layout: Layout) {
     if !layout.is_joined() {
         return;
     }

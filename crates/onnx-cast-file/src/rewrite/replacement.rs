@@ -15,7 +15,7 @@ use crate::io::fs;
 use crate::io::links;
 use crate::io::lock::FolderLock;
 use crate::io::positional::InputFile;
-use crate::layouts::Scheme;
+use crate::layouts::Layout;
 use crate::summary::TensorSummary;
 use crate::text::{Short, Wording};
 use std::cell::Cell;
@@ -55,7 +55,7 @@ impl Replacement {
             let is_new =
                 |name| files.iter().map(PathBuf::as_path).chain(index).any(|new| new.file_name() == Some(name));
             let mut names = entries.iter().filter_map(|entry| entry.file_name());
-            let describes = |name: &OsStr| Scheme::own_files().any(|(_, own)| name == own.name);
+            let describes = |name: &OsStr| Layout::own_files().any(|(_, own)| name == own.name);
             let is_other = |name: &&OsStr| is_weights(Path::new(name)) || describes(name);
             if let Some(file) = names.find(|name| is_other(name) && !is_new(name)) {
                 let what = if describes(file) { "the description of other weights," } else { "other weights, such as" };

@@ -10,7 +10,7 @@ use crate::io::atomic::create_folder;
 use crate::io::fs::{self, File};
 use crate::io::links;
 use crate::io::positional::{InputFile, PositionedReader};
-use crate::layouts::{Scheme, quantized_config};
+use crate::layouts::{Layout, quantized_config};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
@@ -183,7 +183,7 @@ impl SideFiles {
 
     /// Leaves out the files that describe quantized weights, and rewrites those that describe a model too.
     pub(crate) fn remove_descriptions(&mut self, folder: &Path, resume: bool) -> Result<(), FileError> {
-        for (_, file) in Scheme::own_files() {
+        for (_, file) in Layout::own_files() {
             if file.has_model {
                 self.rewrite(file.name, folder, resume, |path| quantized_config(path, None))?;
             } else {

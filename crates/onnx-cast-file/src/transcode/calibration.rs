@@ -2,7 +2,7 @@
 
 use crate::error::FileError;
 use crate::formats::error::{Invalid, InvalidKind};
-use crate::layouts::{Activations, Calibration, Checkpoint, QuantizedFormat, Scheme, TensorRef, Weight, WrittenWeight};
+use crate::layouts::{Activations, Calibration, Checkpoint, Layout, QuantizedFormat, TensorRef, Weight, WrittenWeight};
 use crate::rewrite::{Origin, Row};
 use crate::summary::TensorSummary;
 use crate::text::Wording;
@@ -45,7 +45,7 @@ impl Kind<'_> {
 /// A checkpoint on the way to a layout.
 pub(super) struct Carrier<'a, 'w> {
     pub(super) checkpoint: &'a Checkpoint,
-    pub(super) layout: Scheme,
+    pub(super) layout: Layout,
     /// What the weights become, and their places by their names.
     pub(super) written: &'w [WrittenWeight],
     pub(super) places: HashMap<&'w str, usize>,

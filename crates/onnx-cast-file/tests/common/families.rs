@@ -1,7 +1,7 @@
 //! Tiny models as names and shapes, from `testkit/data/loaders.json`, and what quantizing them writes.
 #![allow(dead_code)] // not every test needs everything
 
-use onnx_cast_file::{Granularity, QuantizeRequest, QuantizedFormat, Scheme, quantize_file};
+use onnx_cast_file::{Granularity, Layout, QuantizeRequest, QuantizedFormat, quantize_file};
 use safetensors::{Dtype, SafeTensors};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -103,7 +103,7 @@ fn write(family: &Family, folder: &Path) {
 pub(crate) fn quantized(
     family: &Family,
     to: &str,
-    layout: Scheme,
+    layout: Layout,
     granularity: Option<Granularity>,
 ) -> Option<Written> {
     let folder = tempfile::tempdir().expect("a folder");

@@ -3,7 +3,7 @@
 
 use onnx_cast::DataType;
 use onnx_cast_file::{
-    CandidateFormat, DequantizeRequest, DiffRequest, InspectRequest, ReportRequest, Scheme, TranscodeRequest,
+    CandidateFormat, DequantizeRequest, DiffRequest, InspectRequest, Layout, ReportRequest, TranscodeRequest,
     dequantize_file, diff, inspect, report, transcode_file,
 };
 use safetensors::tensor::TensorView;
@@ -88,7 +88,7 @@ pub(crate) fn refused(folder: &Folder, want: &str) {
     let by_value = DiffRequest::default().by_value(true);
     let failures = [
         ("dequantize", dequantize_file(&input, &output, &DequantizeRequest::new(DataType::Float)).map(drop)),
-        ("transcode", transcode_file(&input, &output, &TranscodeRequest::new(Scheme::Plain)).map(drop)),
+        ("transcode", transcode_file(&input, &output, &TranscodeRequest::new(Layout::Plain)).map(drop)),
         ("report", report(&input, &ReportRequest::default().to(to)).map(drop)),
         ("diff", diff(&input, &input, &by_value).map(drop)),
     ];

@@ -3,7 +3,7 @@
 //!
 //! The metadata has precedence, as in ComfyUI (`convert_old_quants` of comfy/utils.py).
 
-use super::{BASE, COMFY_QUANT, COMFYUI, FP8, KEPT_OR_STATIC, ROWS, Scheme, TENSOR, WEIGHT, held, names};
+use super::{BASE, COMFY_QUANT, COMFYUI, FP8, KEPT_OR_STATIC, Layout, ROWS, TENSOR, WEIGHT, held, names};
 use crate::error::FileError;
 use crate::formats::error::{Invalid, InvalidKind};
 use crate::layouts::claims::Claims;
@@ -28,12 +28,12 @@ pub(super) const ROW: Row = Row {
     ..BASE
 };
 
-impl Scheme {
+impl Layout {
     /// The layout that the files of a checkpoint name themselves, and what they claim.
-    pub(in crate::layouts) fn told(checkpoint: &Checkpoint) -> Result<Option<(Scheme, Claims)>, FileError> {
-        for (scheme, row) in &ROWS {
+    pub(in crate::layouts) fn told(checkpoint: &Checkpoint) -> Result<Option<(Layout, Claims)>, FileError> {
+        for (layout, row) in &ROWS {
             if let Some(claims) = row.told.map(|told| told(checkpoint)).transpose()?.flatten() {
-                return Ok(Some((*scheme, claims)));
+                return Ok(Some((*layout, claims)));
             }
         }
         Ok(None)

@@ -1,7 +1,7 @@
 //! The configuration of MLX: `quantization` of config.json, which has the width, the group and the mode of integers,
 //! also of single layers.
 
-use super::{BASE, ROWS, Scheme, names};
+use super::{BASE, Layout, ROWS, names};
 use crate::layouts::claims::{Claims, Packing};
 use crate::layouts::row::{Composition, Configuration, Row};
 use serde_json::{Map, Value};
@@ -16,10 +16,10 @@ pub(super) const ROW: Row = Row {
     ..BASE
 };
 
-impl Scheme {
+impl Layout {
     /// The layouts whose claims are under a key of their own in `config.json`.
-    pub(in crate::layouts) fn own_keys() -> impl Iterator<Item = (Scheme, &'static str)> {
-        ROWS.iter().filter_map(|(scheme, row)| Some((*scheme, row.own_key?)))
+    pub(in crate::layouts) fn own_keys() -> impl Iterator<Item = (Layout, &'static str)> {
+        ROWS.iter().filter_map(|(layout, row)| Some((*layout, row.own_key?)))
     }
 }
 
