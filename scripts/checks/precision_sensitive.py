@@ -480,13 +480,20 @@ def bins():
     return made_of(nodes, {"x": np.random.default_rng(67).uniform(100, 101, 256).astype(np.float32)}, {"y": [256, 4], "z": [4]}, initializers)
 
 
+def normalized_input():
+    """What an input is less its mean, in parts of its small deviation."""
+    nodes = [node("Sub", "x,mean", "c"), node("Div", "c,deviation", "n"), linear("n", "y")]
+    initializers = [("mean", np.full(8, 1000, np.float32)), ("deviation", np.full(8, 0.5, np.float32)), ("w", random(68, 8, 8))]
+    return made_of(nodes, {"x": random(69, 16, 8, scale=0.5) + np.float32(1000)}, {"y": [16, 8]}, initializers)
+
+
 SENSITIVE = [
     exponential_ratio, exponential_difference, softplus, log_of_sigmoid, log_of_complement, log_of_softmax,
     log_of_clamped, steep_inverse,
     timestep_embedding, fourier_features, positional_encoding, grid_sample, flow_warp, regions, loop_sum, loop_steps,
     loop_average, scan_sum, lowest_mask, variance_of_squares, variance_alone,
     squared_distances, codebook, joined_distances, structural_similarity, mixture,
-    point_differences, linear_attention, cosines, sums_by_index, loop_decays, bins,
+    point_differences, linear_attention, cosines, sums_by_index, loop_decays, bins, normalized_input,
 ]  # fmt: skip
 
 

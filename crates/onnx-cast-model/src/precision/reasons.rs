@@ -184,8 +184,17 @@ fn comparisons_of_what_is_exact() {
         ]
     };
     for to in BOTH {
-        stays(between(nodes("z")), to, &["Transpose", "Less"], "the last digits of what is exact of node");
+        let why = "the last digits of what is exact of node";
+        stays(between(nodes("z")), to, &["Transpose", "Less"], why);
         stays(between(nodes("h")), to, &[], "");
+        // A normalization by a part of the mean, and one by half of it.
+        let normalized = |deviation: f32| {
+            let numbers = vec![scalar("mean", 4.0), scalar("deviation", deviation)];
+            let nodes = vec![plain("Sub", &["z", "mean"], "c"), plain("Div", &["c", "deviation"], "n")];
+            between([numbers, nodes, vec![plain("Relu", &["n"], "r")]].concat())
+        };
+        stays(normalized(0.25), to, &["Sub"], why);
+        stays(normalized(2.0), to, &[], "");
     }
 }
 

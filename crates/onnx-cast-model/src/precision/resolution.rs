@@ -10,7 +10,7 @@ use super::bounds::Bounds;
 use super::constants::Constants;
 use super::pins::Reason;
 use super::variables::Variables;
-use crate::graph::values::{Id, Origin, Step};
+use crate::graph::values::{Id, Origin, Read, Step};
 use crate::operators::{Computes, Flag, Meaning};
 use crate::types::Body;
 use std::collections::HashMap;
@@ -64,6 +64,7 @@ pub(crate) fn pin(variables: &mut Variables<'_, '_, '_>, constants: &Constants<'
     }
 }
 
+#[derive(Clone)]
 enum Kept {
     Step(usize),
     Value(Id),
@@ -239,7 +240,8 @@ impl<'v, 's, 't, 'a> Analysis<'v, 's, 't, 'a> {
             steps.push(at);
             id = step.inputs.first().copied().flatten()?;
         }
-        let is_input = place == 0 && flow.values[id].graph == self.variables.roots[0];
+        let value = &flow.values[id];
+        let is_input = place == 0 && value.origin == Origin::Other && value.graph == self.variables.roots[0];
         (is_input && self.variables.values[place][id].is_some()).then_some(steps)
     }
 
@@ -259,9 +261,50 @@ impl<'v, 's, 't, 'a> Analysis<'v, 's, 't, 'a> {
         found
     }
 
+    /// What takes a constant from an input of the model, to divide what is left by a small part of the constant: inputs
+    /// that are normalized, by plain operators or by a BatchNormalization.
+    fn normalized(&self) -> Found {
+        let (flow, bounds, mut found) = (&self.body(0).flow, &self.bounds[0], Vec::new());
+        let constant = |id: Option<Id>| id.filter(|&id| self.is_constant(0, id)).map(|id| bounds[id]);
+        for (at, step) in flow.steps.iter().enumerate() {
+            let given = |index: usize| step.inputs.get(index).copied().flatten();
+            let mut reads = step.outputs.iter().flatten().flat_map(|&id| &flow.values[id].reads);
+            let (input, parts) = match step.traits.computes {
+                Some(Computes::Sum) => {
+                    let index = usize::from(constant(given(0)).is_some());
+                    let taken = constant(given(1 - index)).map_or(0.0, Bounds::magnitude);
+                    let scale = |read: &Read| {
+                        let reader = &flow.steps[read.step];
+                        let scale = constant(reader.inputs.get(1 - read.input.min(1)).copied().flatten());
+                        let by = scale.unwrap_or(Bounds { least: 1.0, greatest: 1.0 });
+                        match reader.traits.computes {
+                            Some(Computes::Quotient) if read.input == 0 && by.least > 0.0 => 1.0 / by.least,
+                            Some(Computes::Product) => by.magnitude(),
+                            _ => 1.0,
+                        }
+                    };
+                    (given(index), taken * reads.by_ref().map(scale).fold(1.0, f32::max))
+                }
+                _ if step.node.is("BatchNormalization") => {
+                    let [mean, variance] = [3, 4].map(|index| constant(given(index)));
+                    let deviation = variance.map_or(f32::INFINITY, |variance| variance.least.max(0.0).sqrt());
+                    (given(0), mean.map_or(0.0, Bounds::magnitude) / deviation)
+                }
+                _ => continue,
+            };
+            let Some(steps) = input.filter(|_| parts > ANGLE && parts.is_finite()).and_then(|id| self.picked(0, id))
+            else {
+                continue;
+            };
+            let reason = Reason::Needed { what: "the last digits of what is exact", by: step.node.label(step.index) };
+            found.extend(steps.into_iter().chain([at]).map(|step| (0, Kept::Step(step), reason.clone())));
+        }
+        found
+    }
+
     /// Everything that must be right to a part of one.
     fn all(mut self) -> Found {
-        let mut found = self.comparisons();
+        let mut found = [self.comparisons(), self.normalized()].concat();
         for place in 0..self.exact.len() {
             for (at, step) in self.body(place).flow.steps.iter().enumerate() {
                 let Some((id, most, meaning)) = self.wanted_by(place, at) else { continue };
