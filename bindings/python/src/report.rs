@@ -36,7 +36,7 @@ impl Found {
     /// The candidates by name, each with what is said of it.
     #[getter]
     fn verdicts(&self) -> Vec<(String, String)> {
-        let verdict = |&to: &CandidateFormat| (to.to_string(), onnx_cast_report::verdict(&self.report.totals(to)));
+        let verdict = |&to: &CandidateFormat| (to.to_string(), onnx_cast_report::verdict(to, &self.report.totals(to)));
         self.report.to.iter().map(verdict).collect()
     }
 

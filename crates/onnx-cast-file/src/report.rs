@@ -30,7 +30,7 @@ use survey::{Facts, Pass, Survey};
 pub use blocks::{Blocks, Ratios};
 pub use candidate::{Candidate, Totals};
 pub use format::CandidateFormat;
-pub use verdict::{Concern, Grade};
+pub use verdict::{Concern, Grade, Limits};
 
 request! {
     /// What is to be compared.

@@ -47,7 +47,7 @@ fn of_type(report: &Report, to: CandidateFormat) -> Result<Value, CastError> {
         "snr": snr,
         "verdicts": grades.collect::<Map<_, _>>(),
         "concerns": concerns.collect::<Map<_, _>>(),
-        "verdict": verdict(&totals),
+        "verdict": verdict(to, &totals),
         "blocks": totals.blocks.as_ref().map(blocks),
     }))
 }

@@ -77,7 +77,7 @@ fn of_type(report: &Report, to: CandidateFormat) -> Result<Value, CastError> {
         "limits": limits,
         "before": totals.bytes_before,
         "after": totals.bytes_after,
-        "verdict": verdict(&totals).lines().collect::<Vec<_>>(),
+        "verdict": verdict(to, &totals).lines().collect::<Vec<_>>(),
     }))
 }
 

@@ -1,9 +1,13 @@
 //! A report as text: for each type its verdict, and a table of the tensors that fits 80 columns, the worst first.
 
 use crate::words::{printable, size};
-use onnx_cast_file::{Blocks, Candidate, Concern, Grade, Report, TensorReport, Totals};
+use onnx_cast::DataType;
+use onnx_cast_file::{Blocks, Candidate, CandidateFormat, Concern, Grade, Report, TensorReport, Totals};
 use std::cmp::Ordering;
 use std::fmt::Write;
+
+/// Values that share a scale, of formats whose limits do not depend on it.
+const BLOCK: u64 = 32;
 
 /// Columns that are left for a name.
 const NAME: usize = 22;
@@ -25,7 +29,7 @@ pub fn text(report: &Report, top: usize, limit: &str) -> String {
             size(totals.bytes_before),
             size(totals.bytes_after)
         );
-        let _ = writeln!(text, "{}", verdict(&totals));
+        let _ = writeln!(text, "{}", verdict(to, &totals));
         let mut rows: Vec<(&TensorReport, &Candidate)> = report
             .tensors
             .iter()
@@ -55,15 +59,15 @@ pub fn text(report: &Report, top: usize, limit: &str) -> String {
 }
 
 /// What is said of a type, in words: a line for each concern, then how many tensors have which grade, and the signal.
-pub fn verdict(totals: &Totals) -> String {
+pub fn verdict(to: CandidateFormat, totals: &Totals) -> String {
     let all = totals.tensors;
     let mut parts = Vec::new();
     for (concern, count) in Concern::ALL.iter().zip(totals.concerns) {
         let what = match concern {
-            Concern::Overflow => "have more than 0.1% of their values overflow or saturate",
-            Concern::Zero => "lose more than 1% of their values to zero",
-            Concern::Noise => "are below 20 dB",
-            Concern::Nan => "have NaN, which the type lacks",
+            Concern::Overflow => "have more than 0.1% of their values overflow or saturate".to_owned(),
+            Concern::Zero => too_many_zeros(to),
+            Concern::Noise => too_noisy(to),
+            Concern::Nan => "have NaN, which the type lacks".to_owned(),
             _ => continue,
         };
         if count > 0 {
@@ -77,6 +81,33 @@ pub fn verdict(totals: &Totals) -> String {
     parts.extend(totals.blocks.as_ref().and_then(worst_blocks));
     parts.retain(|part| !part.is_empty());
     parts.join("\n")
+}
+
+/// What is said of tensors that lose too many values to zero.
+fn too_many_zeros(to: CandidateFormat) -> String {
+    match to {
+        // The limit depends on the size of the blocks.
+        CandidateFormat::Elements(DataType::Int4, _) => {
+            "lose more than three times as many values to zero as normally distributed ones would".to_owned()
+        }
+        _ => {
+            let limit = format!("{:.1}", 100.0 * to.limits(BLOCK).care_zero);
+            format!("lose more than {}% of their values to zero", limit.trim_end_matches(".0"))
+        }
+    }
+}
+
+/// What is said of tensors whose ratio of signal to noise is too low.
+fn too_noisy(to: CandidateFormat) -> String {
+    match to {
+        CandidateFormat::Elements(DataType::Int4, _) => {
+            "are more than 6 dB below what normally distributed values have".to_owned()
+        }
+        _ => {
+            let limit = format!("{:.1}", to.limits(BLOCK).care_snr);
+            format!("are below {} dB", limit.trim_end_matches(".0"))
+        }
+    }
 }
 
 /// How the worst of the blocks fare, and those in the middle.
