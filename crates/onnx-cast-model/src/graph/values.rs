@@ -206,6 +206,19 @@ impl<'t, 'a> Flow<'t, 'a> {
         self.unknown.contains(name)
     }
 
+    /// What gives a value by way of steps that pass on their first input, and those steps, the last one first.
+    pub(crate) fn source(&self, mut id: Id, passes: impl Fn(&Step<'t, 'a>) -> bool) -> (Id, Vec<usize>) {
+        let mut steps = Vec::new();
+        while let Origin::Node(at, _) = self.values[id].origin {
+            let first = self.steps[at].inputs.first().copied().flatten();
+            // So that no chain makes this slow.
+            let Some(before) = first.filter(|_| steps.len() < 64 && passes(&self.steps[at])) else { break };
+            steps.push(at);
+            id = before;
+        }
+        (id, steps)
+    }
+
     /// Whether nothing has a use for a value.
     pub(crate) fn is_unused(&self, id: Id) -> bool {
         self.values[id].reads.is_empty() && self.values[id].outputs == 0

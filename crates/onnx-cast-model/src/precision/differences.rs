@@ -209,20 +209,13 @@ impl<'b, 't, 'a> Body<'b, 't, 'a> {
     }
 
     /// The values that are joined in an input of a product.
-    fn joined(&self, product: usize, mut id: Id) -> Option<Parts> {
-        let mut steps = vec![product];
-        while steps.len() < MOST {
-            let Origin::Node(at, 0) = self.flow.values[id].origin else { return None };
-            let step = &self.flow.steps[at];
-            steps.push(at);
-            if step.node.is("Concat") {
-                let parts =
-                    self.inputs(at, Degree::Plain).into_iter().map(|next| (Part::Value(next.id), false)).collect();
-                return Some(Parts { steps, parts, in_product: true });
-            }
-            id = step.inputs.first().copied().flatten().filter(|_| step.traits.is(Flag::Arranges))?;
-        }
-        None
+    fn joined(&self, product: usize, id: Id) -> Option<Parts> {
+        let arranges = |step: &Step<'_, '_>| step.traits.is(Flag::Arranges) && !step.node.is("Concat");
+        let (id, mut steps) = self.flow.source(id, arranges);
+        let Origin::Node(at, 0) = self.flow.values[id].origin else { return None };
+        steps.extend([product, at]);
+        let parts = self.inputs(at, Degree::Plain).into_iter().map(|next| (Part::Value(next.id), false)).collect();
+        self.flow.steps[at].node.is("Concat").then_some(Parts { steps, parts, in_product: true })
     }
 
     /// The values that a part is computed from, through roots of what is not squared, too, or not.
@@ -262,14 +255,9 @@ impl<'b, 't, 'a> Body<'b, 't, 'a> {
 
     /// The value that arranging gives another one of.
     fn source(&self, id: Option<Id>) -> Option<Id> {
-        let mut id = id?;
-        while let Origin::Node(at, 0) = self.flow.values[id].origin {
-            let step = &self.flow.steps[at];
-            let arranges = step.traits.is(Flag::Arranges) && !["Concat", "Slice"].contains(&step.node.op_type);
-            let Some(&Some(before)) = step.inputs.first().filter(|_| arranges) else { break };
-            id = before;
-        }
-        Some(id)
+        let arranges =
+            |step: &Step<'_, '_>| step.traits.is(Flag::Arranges) && !["Concat", "Slice"].contains(&step.node.op_type);
+        Some(self.flow.source(id?, arranges).0)
     }
 
     /// The sign of a part: -1, 1, or 0 where it may have either.

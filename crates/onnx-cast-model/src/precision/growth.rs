@@ -124,17 +124,12 @@ fn growing(
 
 /// The steps that give a factor that is near one, whose distance from one decides how long a state lasts: an exponential,
 /// or by its bounds.
-fn decay(flow: &Flow<'_, '_>, bounds: &[Bounds], mut factor: Id) -> Option<Vec<usize>> {
-    let (is_near, mut steps) = (bounds[factor].least > SHRINKS && bounds[factor].greatest <= 1.0, Vec::new());
-    while let Origin::Node(at, 0) = flow.values[factor].origin {
-        let step = &flow.steps[at];
-        steps.push(at);
-        if !step.traits.is(Flag::Arranges) {
-            return (is_near || step.node.is("Exp")).then_some(steps);
-        }
-        factor = step.inputs.first().copied().flatten()?;
-    }
-    None
+fn decay(flow: &Flow<'_, '_>, bounds: &[Bounds], factor: Id) -> Option<Vec<usize>> {
+    let is_near = bounds[factor].least > SHRINKS && bounds[factor].greatest <= 1.0;
+    let (given, mut steps) = flow.source(factor, |step| step.traits.is(Flag::Arranges));
+    let Origin::Node(at, 0) = flow.values[given].origin else { return None };
+    steps.push(at);
+    (is_near || flow.steps[at].node.is("Exp")).then_some(steps)
 }
 
 /// The values that a step hands on in an output, without forgetting them.

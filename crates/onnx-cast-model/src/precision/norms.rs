@@ -77,15 +77,8 @@ fn is_one_of(flow: &Flow<'_, '_>, step: usize, list: &[&str]) -> bool {
 }
 
 /// The value that operators without an effect hand on as another one.
-fn source(flow: &Flow<'_, '_>, mut id: Id) -> Id {
-    for _ in 0..MOST {
-        let Origin::Node(step, 0) = flow.values[id].origin else { break };
-        let Some(Some(before)) = flow.steps[step].inputs.first().filter(|_| is_one_of(flow, step, TRANSPARENT)) else {
-            break;
-        };
-        id = *before;
-    }
-    id
+fn source(flow: &Flow<'_, '_>, id: Id) -> Id {
+    flow.source(id, |step| TRANSPARENT.iter().any(|op_type| step.node.is(op_type))).0
 }
 
 /// The step that gives a value, but for operators without an effect.

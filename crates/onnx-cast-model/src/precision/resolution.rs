@@ -229,17 +229,10 @@ impl<'v, 's, 't, 'a> Analysis<'v, 's, 't, 'a> {
     }
 
     /// The steps that pick a value out of an input of the model; none where something computes it.
-    fn picked(&self, place: usize, mut id: Id) -> Option<Vec<usize>> {
-        let (flow, mut steps) = (&self.body(place).flow, Vec::new());
-        while let Origin::Node(at, _) = flow.values[id].origin {
-            let step = &flow.steps[at];
-            let arranges = step.traits.is(Flag::Arranges) && step.inputs.len() == 1;
-            if !arranges && !step.traits.is(Flag::Picks) {
-                return None;
-            }
-            steps.push(at);
-            id = step.inputs.first().copied().flatten()?;
-        }
+    fn picked(&self, place: usize, id: Id) -> Option<Vec<usize>> {
+        let (flow, arranges) = (&self.body(place).flow, |step: &Step<'_, '_>| step.traits.is(Flag::Arranges));
+        let picks = |step: &Step<'_, '_>| step.traits.is(Flag::Picks) || arranges(step) && step.inputs.len() == 1;
+        let (id, steps) = flow.source(id, picks);
         let value = &flow.values[id];
         let is_input = place == 0 && value.origin == Origin::Other && value.graph == self.variables.roots[0];
         (is_input && self.variables.values[place][id].is_some()).then_some(steps)

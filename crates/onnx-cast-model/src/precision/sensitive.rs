@@ -58,13 +58,11 @@ impl Body<'_, '_, '_> {
 
     /// The step that gives an input of a step, through those that only arrange.
     fn before(&self, step: usize, input: usize) -> Option<usize> {
-        let mut id = (*self.flow.steps[step].inputs.get(input)?)?;
-        loop {
-            let Origin::Node(producer, _) = self.flow.values[id].origin else { return None };
-            if !self.is(producer, &["Cast", "Identity"]) {
-                return Some(producer);
-            }
-            id = (*self.flow.steps[producer].inputs.first()?)?;
+        let id = (*self.flow.steps[step].inputs.get(input)?)?;
+        let (id, _) = self.flow.source(id, |step| step.node.is("Cast") || step.node.is("Identity"));
+        match self.flow.values[id].origin {
+            Origin::Node(producer, _) => Some(producer),
+            _ => None,
         }
     }
 
