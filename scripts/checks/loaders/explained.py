@@ -35,6 +35,14 @@ EXPECTED = [
         "merged experts", "QuarkHfQuantizer has no place for the scales of experts that are merged",
     ),
     (
+        "quark.*", r"unexpected: .*|weights differ: .*|load: RuntimeError: You set `ignore_mismatched_sizes`.*", "FalconLinear",
+        "Quark replaces layers of the class Linear alone, not those of classes derived from it",
+    ),
+    (
+        "quark.*", r"forward: RuntimeError: expected m1 and m2 to have the same dtype.*", "MambaMixer",
+        "the model itself multiplies by the weight of a layer, which stays quantized",
+    ),
+    (
         "(?!deepseek|gpt-oss|fbgemm).*", r"(missing|unexpected): .*experts.*|(weights|outputs) differ.*", "Llama4TextExperts",
         "each expert must be a layer of its own in a quantized Llama 4, those that are kept too",
     ),
@@ -76,7 +84,7 @@ EXPECTED = [
 #: What `facts` says of a checkpoint.
 FACTS = {
     "partial blocks", "merged experts", "Llama4TextExperts", "split matrices", "joined matrices", "merged plain matrices",
-    "scales in float", "tensors named scale", "ErnieFuseAndSplitTextVisionExperts",
+    "scales in float", "tensors named scale", "ErnieFuseAndSplitTextVisionExperts", "FalconLinear", "MambaMixer",
 }  # fmt: skip
 
 

@@ -94,7 +94,7 @@ def family(name):
         model.save_pretrained(folder / "plain")
         _, plain = check.load(model, folder / "plain")
         for tried in TRIED if name != "gpt_oss" else ["gpt-oss"]:
-            failures = check.try_format(model, given, plain, folder, check.FORMATS[tried])
+            failures = check.try_format(model, given, plain, folder, check.FORMATS[tried], set())
             if failures and not explained.expected(tried, failures):
                 sys.exit(f"{name}, {tried}: {failures}")
         shapes = {}
@@ -103,7 +103,7 @@ def family(name):
                 shapes[key] = file.get_slice(key).get_shape()
         quantized, written, to = [], {}, ""
         for format, suffix in WRITTEN.items():
-            if check.try_format(model, given, plain, folder, check.FORMATS[format]) is None:
+            if check.try_format(model, given, plain, folder, check.FORMATS[format], set()) is None:
                 continue
             to = check.FORMATS[format][1]
             with safe_open(folder / "quantized" / "model.safetensors", "np") as file:

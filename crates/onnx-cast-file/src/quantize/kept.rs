@@ -85,11 +85,15 @@ impl Kept<'_> {
         let has_expressions = self.style.has_expressions();
         let has_both = self.style == KeptNames::ExpressionsAndGlobs;
         if let Some(part) = whole {
+            let is_part = module.rsplit('.').next() == Some(part);
             match self.style {
                 KeptNames::ExpressionsAndGlobs => {
                     self.add(format!(r"re:.*\b{}\b.*", escaped(part)));
                     self.add(format!("{part}.*"));
                     self.add(format!("*.{part}.*"));
+                    if is_part {
+                        self.add(format!("*.{part}"));
+                    }
                 }
                 KeptNames::Expressions => return self.add(format!(r"re:.*\b{}\b.*", escaped(part))),
                 KeptNames::Globs => self.add(format!("*{part}.*")),
