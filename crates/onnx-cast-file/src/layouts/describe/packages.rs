@@ -21,26 +21,39 @@ const BLOCKS: [&str; 2] = ["MXTensor", "NVFP4Tensor"];
 
 /// A weight of torchao, whose class and blocks are JSON in the file's metadata, under the weight's name
 /// (`TensorSubclassAttributeJSONEncoder` of torchao/prototype/safetensors).
-pub(super) fn torchao(finder: &Finder<'_>, mut weight: Weight, start: &str) -> Result<Weight, FileError> {
+pub(super) fn torchao(finder: &Finder<'_>, weight: Weight, start: &str) -> Result<Weight, FileError> {
     let (checkpoint, tensor) = (finder.checkpoint, weight.tensor);
     let stored = checkpoint.stored(tensor);
     let settings = metadata(finder, &weight)?;
     let told = settings.as_ref().map(|settings| settings.get("_type").and_then(Value::as_str).unwrap_or_default());
     let class = told.unwrap_or_else(|| class_of(finder, &weight, start));
-    if class == INT4 {
-        let of_shapes = || groups_by_shapes(&stored.shape, &checkpoint.stored(weight.scales).shape);
-        let sizes = settings.as_ref().map_or_else(of_shapes, block_of);
-        return int4(finder, weight, start, sizes);
+    match class {
+        INT4 => {
+            let of_shapes = || groups_by_shapes(&stored.shape, &checkpoint.stored(weight.scales).shape);
+            let sizes = settings.as_ref().map_or_else(of_shapes, block_of);
+            int4(finder, weight, start, sizes)
+        }
+        class if BLOCKS.contains(&class) => blocks(finder, weight, start, class, settings.as_ref()),
+        class if CLASSES.contains(&class) => in_bytes(finder, weight, start, class, settings.as_ref()),
+        class => {
+            let place = format!("tensor `{}`", stored.name);
+            let want = "Int8Tensor, IntxUnpackedToInt8Tensor, Float8Tensor, Int4Tensor, MXTensor or NVFP4Tensor; torchao \
+                        itself dequantizes others";
+            Err(checkpoint.error(Some(tensor), Invalid::variant(&place, &format!("a {}", Short(class)), want)))
+        }
     }
-    if BLOCKS.contains(&class) {
-        return blocks(finder, weight, start, class, settings.as_ref());
-    }
-    if !CLASSES.contains(&class) {
-        let place = format!("tensor `{}`", stored.name);
-        let want = "Int8Tensor, IntxUnpackedToInt8Tensor, Float8Tensor, Int4Tensor, MXTensor or NVFP4Tensor; torchao itself \
-                    dequantizes others";
-        return Err(checkpoint.error(Some(tensor), Invalid::variant(&place, &format!("a {}", Short(class)), want)));
-    }
+}
+
+/// Elements of a byte each, whose scales are for the tensor, rows, or blocks of each axis.
+fn in_bytes(
+    finder: &Finder<'_>,
+    mut weight: Weight,
+    start: &str,
+    class: &str,
+    settings: Option<&Map<String, Value>>,
+) -> Result<Weight, FileError> {
+    let (checkpoint, tensor) = (finder.checkpoint, weight.tensor);
+    let stored = checkpoint.stored(tensor);
     let is_typed = match class {
         "Float8Tensor" => matches!(stored.data_type, Float8E4M3FN | Float8E5M2),
         _ => stored.data_type == Int8,
@@ -49,7 +62,7 @@ pub(super) fn torchao(finder: &Finder<'_>, mut weight: Weight, start: &str) -> R
         return Err(finder.part(tensor, format!("elements of a {class}, of two axes or more")));
     }
     let scales = checkpoint.stored(weight.scales);
-    let sizes = match &settings {
+    let sizes = match settings {
         Some(settings) => block_of(settings).filter(|sizes| sizes.len() == stored.shape.len()),
         None => block_by_shapes(&stored.shape, &scales.shape),
     };
