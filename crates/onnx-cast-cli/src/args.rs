@@ -13,8 +13,8 @@ mod upgrade;
 use crate::pairs::{Op, Pairs};
 use clap::{Args as ClapArgs, Parser, Subcommand};
 use onnx_cast::{CastOptions, DataType, NEWEST_OPSET, RoundMode, ScaleRule};
-use onnx_cast_file::{CandidateFormat, Granularity, Layout, Loss, Pattern, Rule};
-use parsers::{CandidateParser, RoundModeParser, TypeParser, positive, tolerance};
+use onnx_cast_file::{CandidateFormat, Format, Granularity, Layout, Loss, Pattern, Rule};
+use parsers::{CandidateParser, RoundModeParser, TypeParser, format, positive, tolerance};
 use std::path::PathBuf;
 
 pub(crate) use common::{
@@ -280,6 +280,9 @@ pub(crate) struct ReadArgs {
     /// The type of the elements, if the file does not store it
     #[arg(long, value_name = "TYPE", value_parser = TypeParser, hide_possible_values = true, help_heading = INPUT)]
     pub(crate) from: Option<DataType>,
+    /// The format of standard input, instead of the one from its first bytes: pb, npy, npz, safetensors, bin
+    #[arg(long, value_name = "FORMAT", value_parser = format, help_heading = INPUT)]
+    pub(crate) in_format: Option<Format>,
 }
 
 #[derive(Debug, ClapArgs)]

@@ -8,8 +8,8 @@ use anyhow::{Result, anyhow, bail};
 use onnx_cast_file::engine::links::check_write;
 use onnx_cast_file::engine::{PathText, check_vacant};
 use onnx_cast_file::{
-    BitCastRequest, CastRequest, DequantizeRequest, Format, ModelOptions, QuantizeRequest, RawInput, RunOptions,
-    Summary, TranscodeRequest, WriteOptions,
+    BitCastRequest, CastRequest, DequantizeRequest, Format, ModelOptions, QuantizeRequest, RunOptions, Summary,
+    TranscodeRequest, WriteOptions,
 };
 use onnx_cast_model::Error;
 use serde_json::{Value, json};
@@ -23,7 +23,7 @@ pub(crate) fn cast(args: &CastArgs, common: &Common) -> Result<u8> {
         .selection(selection.selection()?)
         .options(args.attributes.options())
         .run(job.run(common, npy.npy_plain, Some(losses)))
-        .raw(RawInput::default().from(files.from).shape(files.shape.clone().map(|shape| shape.0)))
+        .raw(files.raw(npy))
         .model(ModelOptions::default().raise_opset(args.raise_opset).storage(args.storage.storage()));
     let work = |input: &Path, output: &Path, run| onnx_cast_model::cast(input, output, &request.clone().run(run));
     let attributes = Some(&args.attributes);
@@ -37,7 +37,7 @@ pub(crate) fn bit_cast(args: &BitCastArgs, common: &Common) -> Result<u8> {
         .selection(selection.selection()?)
         .opset(*opset)
         .run(job.run(common, npy.npy_plain, None))
-        .raw(RawInput::default().from(files.from).shape(files.shape.clone().map(|shape| shape.0)));
+        .raw(files.raw(npy));
     let work = |input: &Path, output: &Path, run| onnx_cast_model::bit_cast(input, output, &request.clone().run(run));
     let job = Job { files: &files.files, job, common, losses: false, attributes: None };
     job.each(&request.run, work)

@@ -21,6 +21,7 @@ pub(crate) fn info(args: &InfoArgs, common: &Common) -> Result<()> {
         path,
         &InspectRequest::default()
             .from(from)
+            .in_format(args.file.in_format)
             .values(args.stats)
             .types(args.types)
             .include(include.clone())

@@ -27,6 +27,7 @@ pub(crate) fn report(args: &ReportArgs, common: &Common) -> Result<()> {
         .min_size(args.min_elements)
         .options(args.attributes.options().threads(common.threads))
         .from(args.file.from)
+        .in_format(args.file.in_format)
         .watch(progress.watch());
     let report = onnx_cast_model::report(path, &request)?;
     let elements: Vec<DataType> = report.to.iter().map(|to| to.element()).collect();

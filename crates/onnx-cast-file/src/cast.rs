@@ -38,6 +38,7 @@ pub fn cast_file(
     let input = input.as_ref();
     let output = output.as_ref();
     request.model.refuse(input)?;
+    request.raw.refuse_formats(input, output)?;
     let Some(all) = Collection::find(input)? else { return cast_checkpoint(input, output, request) };
     let fields = [
         ("from", request.raw.from.is_some(), "is for raw bytes and .npy"),
@@ -82,6 +83,7 @@ pub fn bit_cast_file(
 ) -> Result<Summary, FileError> {
     let (input, output) = (input.as_ref(), output.as_ref());
     request.run.refuse_counts(input)?;
+    request.raw.refuse_formats(input, output)?;
     let Some(all) = Collection::find(input)? else { return bit_cast_checkpoint(input, output, request) };
     all.check_selection(&request.selection)?;
     all.run(output, &request.run, |member, output, run| {
@@ -201,12 +203,13 @@ fn check_safetensors(output: &Path, request: &CastRequest) -> Result<(), FileErr
 }
 
 fn convert_file(input: &Path, output: &Path, request: &CastRequest, work: &Work<'_>) -> Result<Summary, FileError> {
-    let format = match request.raw.shape {
-        Some(_) => Some(Format::Raw),
-        None if input == Path::new("-") => None,
-        None => Some(Format::of_input(input)?),
+    let format = match (request.raw.in_format, &request.raw.shape) {
+        (Some(format), _) => Some(format),
+        (None, Some(_)) => Some(Format::Raw),
+        (None, None) if input == Path::new("-") => None,
+        (None, None) => Some(Format::of_input(input)?),
     };
-    let target = format_of(output)?;
+    let target = request.raw.out_format.map_or_else(|| format_of(output), |format| Ok(Some(format)))?;
     for (path, format, gguf) in [(input, format, "`dequantize` reads it"), (output, target, GGUF_WRITER)] {
         let hint = match format {
             Some(Format::Onnx) => "`run` evaluates a model",
@@ -222,7 +225,7 @@ fn convert_file(input: &Path, output: &Path, request: &CastRequest, work: &Work<
     }
     let given = Given { from: request.raw.from, shape: request.raw.shape.as_deref() };
     let mut file = Input::open(input, format, &given)?;
-    // The standard output gets the format of the input.
+    // Without one of its own, the standard output gets the format of the input.
     let format = target.unwrap_or(file.format);
     let mut planner = Planner { request, work, counters: Counters::new(request.run.counts()) };
     let casts = if file.format.holds_many() && format.holds_many() {

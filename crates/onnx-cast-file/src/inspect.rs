@@ -17,6 +17,7 @@ use crate::io::progress::{Meter, Watch};
 use crate::layouts::Checkpoint;
 use crate::opened::with_task;
 use crate::pipeline::{self, PipelineError, Sink, Task};
+use crate::request::refuse_format;
 use crate::selection::{Pattern, admits, check_names};
 use compare::compare;
 use onnx_cast::DataType;
@@ -98,6 +99,8 @@ request! {
         pub exclude: Vec<Pattern>,
         /// The type of elements that do not tell theirs.
         pub from: Option<DataType>,
+        /// The format of the standard input (`-`); if it is not given, its first bytes tell it.
+        pub in_format: Option<Format>,
         /// Read all elements for [`TensorInfo::values`].
         pub values: bool,
         /// Infer the types of all values of a model.
@@ -129,12 +132,13 @@ request! {
     }
 }
 
-/// Opens a file of tensors, or with `-` the standard input. The type of elements that do not tell theirs is `from`.
+/// Opens a file of tensors, or with `-` the standard input, of which `in_format` is the format. The type of elements
+/// that do not tell theirs is `from`.
 ///
 /// # Errors
 /// Where the file cannot be read or is not valid.
-pub fn open(path: &Path, from: Option<DataType>) -> Result<Input, FileError> {
-    let format = if path == Path::new("-") { None } else { Some(Format::of_input(path)?) };
+pub fn open(path: &Path, from: Option<DataType>, in_format: Option<Format>) -> Result<Input, FileError> {
+    let format = if path == Path::new("-") { in_format } else { Some(Format::of_input(path)?) };
     Ok(Input::open(path, format, &Given { from, shape: None })?)
 }
 
@@ -153,6 +157,7 @@ pub fn open_all<E: From<FileError>>(path: &Path, open: impl Fn(&Path) -> Result<
 pub fn inspect(path: impl AsRef<Path>, request: &InspectRequest) -> Result<FileInfo, FileError> {
     let path = path.as_ref();
     FileError::refuse(path, &[("types", request.types, "is for models (.onnx)")])?;
+    refuse_format(path, "in_format", request.in_format)?;
     let Some(all) = Collection::find(path)? else { return inspect_checkpoint(path, request) };
     all.check_names(&request.include, &request.exclude)?;
     let mut info =
@@ -173,7 +178,7 @@ pub fn inspect(path: impl AsRef<Path>, request: &InspectRequest) -> Result<FileI
 }
 
 fn inspect_checkpoint(path: &Path, request: &InspectRequest) -> Result<FileInfo, FileError> {
-    let opened = Checkpoint::of(open_all(path, |path| open(path, request.from))?);
+    let opened = Checkpoint::of(open_all(path, |path| open(path, request.from, request.in_format))?);
     let mut quantized = quantized::quantized(path, &opened, request.values);
     let weights = quantized.iter().flat_map(|quantized| &quantized.weights).map(|weight| &*weight.name);
     let names = opened.tensors().map(|(_, stored)| &*stored.name).chain(weights);
@@ -250,7 +255,7 @@ pub fn diff_collections(
 }
 
 fn diff_checkpoints(paths: [&Path; 2], request: &DiffRequest) -> Result<Vec<(String, Difference)>, FileError> {
-    let all = |path| open_all(path, |path| open(path, None));
+    let all = |path| open_all(path, |path| open(path, None, None));
     diff_opened(paths, [all(paths[0])?, all(paths[1])?], request)
 }
 

@@ -22,6 +22,7 @@ use crate::io::progress::{Meter, Watch};
 use crate::layouts::{Checkpoint, Layout, QuantizedFormat, check_scale_rule};
 use crate::opened::{of_stored, with_task};
 use crate::pipeline::{PipelineError, Task, TaskInput};
+use crate::request::refuse_format;
 use crate::selection::{Pattern, Selection, check_names};
 use onnx_cast::{Cast, CastError, CastOptions, Data, DataType, ScaleRule, TensorView};
 use std::path::Path;
@@ -54,6 +55,8 @@ request! {
         pub options: CastOptions,
         /// The type of elements that do not tell theirs.
         pub from: Option<DataType>,
+        /// The format of the standard input (`-`); if it is not given, its first bytes tell it.
+        pub in_format: Option<Format>,
         /// Who is told how far the work is.
         pub watch: Option<Watch>,
     }
@@ -183,6 +186,7 @@ pub fn report(path: impl AsRef<Path>, request: &ReportRequest) -> Result<Report,
     // Before anything is read.
     let path = path.as_ref();
     request.check(path)?;
+    refuse_format(path, "in_format", request.in_format)?;
     let Some(all) = Collection::find(path)? else { return report_checkpoint(path, request) };
     all.check_names(&request.include, &request.exclude)?;
     let mut report = request.empty_report();
@@ -197,7 +201,7 @@ pub fn report(path: impl AsRef<Path>, request: &ReportRequest) -> Result<Report,
 }
 
 fn report_checkpoint(path: &Path, request: &ReportRequest) -> Result<Report, FileError> {
-    let opened = Checkpoint::of(inspect::open_all(path, |path| inspect::open(path, request.from))?);
+    let opened = Checkpoint::of(inspect::open_all(path, |path| inspect::open(path, request.from, request.in_format))?);
     inspect::refuse_changes(path, &opened)?;
     report_opened(&opened.files, request)
 }

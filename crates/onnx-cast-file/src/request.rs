@@ -2,6 +2,7 @@
 
 use crate::counts::Loss;
 use crate::error::FileError;
+use crate::formats::format::Format;
 use crate::formats::output::WriteOptions;
 use crate::io::progress::Watch;
 use crate::selection::Selection;
@@ -48,14 +49,35 @@ impl ModelOptions {
 }
 
 request! {
-    /// What an input does not tell itself.
+    /// What an input does not tell itself, and what the standard input and output have no extension for.
     #[derive(Default, PartialEq, Eq)]
     pub struct RawInput {
         /// The type of raw bytes, and of a `.npy` file that does not tell it. Elsewhere it must be the file's.
         pub from: Option<DataType>,
         /// The shape of raw bytes.
         pub shape: Option<Vec<usize>>,
+        /// The format of the standard input (`-`); if it is not given, its first bytes tell it.
+        pub in_format: Option<Format>,
+        /// The format of the standard output (`-`); if it is not given, that of the input.
+        pub out_format: Option<Format>,
     }
+}
+
+impl RawInput {
+    /// Refuses formats of files, whose extensions tell them.
+    pub(crate) fn refuse_formats(&self, input: &Path, output: &Path) -> Result<(), FileError> {
+        refuse_format(input, "in_format", self.in_format)?;
+        refuse_format(output, "out_format", self.out_format)
+    }
+}
+
+/// Refuses a format that is given of a file.
+///
+/// # Errors
+/// [`InvalidKind::Request`](crate::InvalidKind::Request), which names the field.
+pub(crate) fn refuse_format(path: &Path, field: &'static str, format: Option<Format>) -> Result<(), FileError> {
+    const PIPES: &str = "is for standard input and output (-); the extension of a file tells its format";
+    FileError::refuse(path, &[(field, format.is_some() && path != Path::new("-"), PIPES)])
 }
 
 request! {

@@ -31,6 +31,9 @@ impl From<FileInfo> for Inspection {
     }
 }
 
+/// Why a model has no format to choose.
+const PIPES: &str = "is for standard input and output (-), which are no models";
+
 /// Whether a path is that of a model, by its extension.
 pub fn is_model(path: &Path) -> bool {
     matches!(Format::from_path(path), Ok(Format::Onnx))
@@ -73,6 +76,8 @@ pub fn cast_of(
     let fields = [
         ("from", request.raw.from.is_some(), "is not for models, whose constants have types"),
         ("shape", request.raw.shape.is_some(), "is not for models, whose constants have shapes"),
+        ("in_format", request.raw.in_format.is_some(), PIPES),
+        ("out_format", request.raw.out_format.is_some(), PIPES),
         ("npy_plain", request.run.write.npy_plain, "is for .npy"),
         ("resume", request.run.resume, "is for checkpoints of several files (a model is written whole or not at all)"),
     ];
@@ -204,7 +209,7 @@ fn opened(source: ModelSource<'_>) -> Result<Vec<Input>, Error> {
     let model = |source: ModelSource<'_>| -> Result<Input, Error> { Ok(contents::open(source, false)?.0) };
     let file = |path: &Path| match is_model(path) {
         true => model(ModelSource::File(path)),
-        false => Ok(open(path, None)?),
+        false => Ok(open(path, None, None)?),
     };
     match source {
         ModelSource::File(path) => open_all(path, file),
@@ -237,6 +242,7 @@ pub fn inspect_model(path: impl AsRef<Path>, request: &InspectRequest) -> Result
 /// # Errors
 /// As [`inspect`].
 pub fn inspect_of(source: ModelSource<'_>, request: &InspectRequest) -> Result<Inspection, Error> {
+    FileError::refuse(source.path(), &[("in_format", request.in_format.is_some(), PIPES)])?;
     let (input, model) = contents::open(source, request.types)?;
     let names = input.tensors.iter().map(|stored| &*stored.name);
     check_names(&request.include, &request.exclude, names)
@@ -295,6 +301,7 @@ pub fn report_model(path: impl AsRef<Path>, request: &ReportRequest) -> Result<R
 /// # Errors
 /// As [`report`].
 pub fn report_of(source: ModelSource<'_>, request: &ReportRequest) -> Result<Report, Error> {
+    FileError::refuse(source.path(), &[("in_format", request.in_format.is_some(), PIPES)])?;
     let request = request.clone().min_size(request.min_size.or(Some(MIN_SIZE)));
     let (input, _) = contents::open(source, false)?;
     Ok(onnx_cast_file::engine::report_opened(&[input], &request)?)

@@ -1,9 +1,10 @@
 //! Arguments that several commands share.
 
-use super::parsers::{Shape, TypeParser, positive, shape};
+use super::parsers::{Shape, TypeParser, format, positive, shape};
 use super::{HOW, INPUT, Loss, OUTPUT, Pattern, Rule, WHAT};
 use clap::{Args as ClapArgs, ColorChoice};
 use onnx_cast::DataType;
+use onnx_cast_file::{Format, RawInput};
 use std::path::PathBuf;
 
 /// What every command takes.
@@ -45,14 +46,28 @@ pub(crate) struct FileArgs {
     /// The shape of raw bytes, as 2,3 or 2x3; --from gives their type
     #[arg(long, value_name = "N,N", value_parser = shape, requires = "from", help_heading = INPUT)]
     pub(crate) shape: Option<Shape>,
+    /// The format of standard input, instead of the one from its first bytes: pb, npy, npz, safetensors, bin
+    #[arg(long, value_name = "FORMAT", value_parser = format, help_heading = INPUT)]
+    pub(crate) in_format: Option<Format>,
 }
 
-/// How arrays are written.
+impl FileArgs {
+    pub(crate) fn raw(&self, npy: &NpyArgs) -> RawInput {
+        let FileArgs { from, shape, in_format, .. } = self;
+        let shape = shape.clone().map(|shape| shape.0);
+        RawInput::default().from(*from).shape(shape).in_format(*in_format).out_format(npy.out_format)
+    }
+}
+
+/// How arrays are written, and what to standard output.
 #[derive(Debug, ClapArgs)]
 pub(crate) struct NpyArgs {
     /// In .npy and .npz, write types that numpy lacks as the unsigned integers of their bits
     #[arg(long, help_heading = OUTPUT)]
     pub(crate) npy_plain: bool,
+    /// The format of standard output: pb, npy, npz, safetensors, bin (by default that of the input)
+    #[arg(long, value_name = "FORMAT", value_parser = format, help_heading = OUTPUT)]
+    pub(crate) out_format: Option<Format>,
 }
 
 /// Names of tensors, or of the values of a model.

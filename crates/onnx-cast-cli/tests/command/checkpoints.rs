@@ -1,6 +1,6 @@
 //! `cast` on checkpoints: which tensors, what is said, and what is left behind.
 
-use crate::common::{self, done, npy, pb, refused, stderr, tensors};
+use crate::common::{self, done, npy, pb, refused, stderr, stdout, tensors};
 use crate::files::{Folder, floats};
 use onnx_cast::{DataType, Tensor};
 use onnx_cast_file::safetensors;
@@ -272,6 +272,31 @@ fn standard_input_and_output() {
         .output()
         .expect("run");
     assert_eq!(raw.stdout, [0x00, 0x3c, 0x00, 0xc0]);
+    // Formats that are asked for: a TensorProto has no first bytes that tell it.
+    folder.run("cast x.npy x.pb --to float16 -q");
+    let piped = |line: &str, input: &str| {
+        let mut command = crate::common::command(line.split(' '));
+        command.current_dir(folder.0.path()).write_stdin(folder.read(input)).output().expect("run")
+    };
+    let array = piped("cast - - --in-format pb --out-format npy --to float -q", "x.pb");
+    assert!(array.stdout == folder.read("x.npy"), "{}", stderr(&array));
+    let array = piped("bitcast - - --out-format bin --to uint32 -q", "x.npy");
+    assert_eq!(array.stdout, [0x00, 0x00, 0x80, 0x3f, 0x00, 0x00, 0x00, 0xc0]);
+    let listed = piped("info - --in-format pb", "x.pb");
+    assert!(done(&listed).contains("float16"), "{}", stderr(&listed));
+    assert!(done(&piped("report - --in-format pb --to bf16 -q", "x.pb")).contains("bfloat16: 1 tensors"));
+    assert_eq!(stdout(&piped("cast - y.npy --in-format pb --to float", "x.pb")), "");
+    let files = "is for standard input and output (-); the extension of a file tells its format";
+    for (line, path, option) in [
+        ("cast x.npy - --in-format npy --to bf16", "x.npy", "--in-format"),
+        ("bitcast x.npy y.npy --out-format npy --to uint32", "y.npy", "--out-format"),
+        ("info x.npy --in-format npy", "x.npy", "--in-format"),
+        ("report x.npy --in-format npy --to bf16", "x.npy", "--in-format"),
+    ] {
+        assert_eq!(refused(&folder.run(line)), format!("{path}: {option} {files}"), "{line}");
+    }
+    let said = stderr(&folder.run("cast - - --in-format gguf --to bf16"));
+    assert!(said.contains("want pb, npy, npz, safetensors, bin"), "{said}");
     let unknown = crate::common::command("cast - - --to float16".split(' ')).write_stdin("text").output().expect("run");
     assert_eq!(
         refused(&unknown),
