@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """Measures how fast each layout that is only read is dequantized, beside `cast` of as many weights and its owner's code.
 
-python3 bench/layouts.py COMMAND FOLDER [NAME...]: FOLDER is in memory, as /dev/shm/layouts; only layouts whose names contain
-a NAME, if there are any. A checkpoint has four matrices: with one, the pages of memory that a process touches for the first
-time would count, which those of a real checkpoint use again. Needs numpy and torch. Seconds are those of the processor (user and system) and, beside them, of the
-clock; medians of 7 rounds in which all take turns, with one thread, so that other work on the machine counts little. The
-owner's code is its arithmetic in torch on a CPU with one thread, for the sixteenth part of the rows, times 16; the functions
-say where it is from. Prints the table of records/quantized.md.
+python3 bench/layouts.py COMMAND FOLDER [NAME...]: FOLDER is in memory, as /dev/shm/layouts; only layouts whose names
+contain a NAME, if there are any. A checkpoint has four matrices: with one, the pages of memory that a process touches
+for the first time would count, which those of a real checkpoint use again. Needs numpy and torch. Seconds are those of
+the processor (user and system) and, beside them, of the clock; medians of 7 rounds in which all take turns, with one
+thread, so that other work on the machine counts little. The owner's code is its arithmetic in torch on a CPU with one
+thread, for the sixteenth part of the rows, times 16; the functions say where it is from. Prints the table of
+records/quantized.md.
 """
 
 import json
