@@ -1,8 +1,8 @@
-//! Sums whose parts nearly cancel: `E[x^2] - E[x]^2`, or the square of a distance written out, `a^2 - 2ab + b^2`. One value
-//! is squared in one part, and is a factor in another; or two values are multiplied in one, and their means in another, as
-//! in `E[xy] - E[x] E[y]`. Where they are far from zero both parts are large, and their sum is not. So
-//! it is with differences of the elements of what is exact, as those among points are. Rounding the value itself moves both alike; rounding what lies between it and the sum moves that by a part of the
-//! square.
+//! Sums whose parts nearly cancel: `E[x^2] - E[x]^2`, or the square of a distance written out, `a^2 - 2ab + b^2`. One
+//! value is squared in one part, and is a factor in another; or two values are multiplied in one, and their means in
+//! another, as in `E[xy] - E[x] E[y]`. Where they are far from zero both parts are large, and their sum is not. The same
+//! holds for differences of the elements of what is exact, such as those between points. Rounding the value itself moves
+//! both alike; rounding what lies between it and the sum moves the sum by a part of the square.
 
 use super::bounds::{ANY, Bounds};
 use super::constants::overflows;
