@@ -14,7 +14,7 @@ mod replacement;
 mod side_files;
 
 pub use memory::MadeTensors;
-pub(crate) use open::{Opened, OutputPaths, is_same, open, open_folder, open_to_file};
+pub(crate) use open::{Opened, OutputPaths, open, open_folder, open_to_file};
 pub use part::{Part, Shard};
 pub(crate) use side_files::{SideFiles, Text, holds_weights};
 

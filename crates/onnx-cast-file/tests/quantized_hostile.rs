@@ -379,6 +379,9 @@ fn an_inverted_global_scale() {
     // A weight of zeros has the global scale 1, beside whatever small weights.
     let (a, b) = ("a.weight_scale_2", "b.weight_scale_2");
     nvfp4(&modelopt("NVFP4"), "weight", [(a, 1e-6), (b, 1.0)]).run(&to(DataType::BFloat16)).expect("a good checkpoint");
+    let (a, b) = ("a.weight_global_scale", "b.weight_global_scale");
+    let checkpoint = nvfp4(&groups(4, "float", 16), "weight_packed", [(a, 1e6), (b, 1.0)]);
+    checkpoint.run(&to(DataType::BFloat16)).expect("a good checkpoint");
     let wrong = [
         codes("a.weight", "U8", &[2, 8]),
         codes("a.weight_scale", "F8_E4M3", &[2, 1]),

@@ -3,11 +3,11 @@
 use crate::contents;
 use crate::error::{Error, ModelError};
 use crate::external::Files;
-use crate::rewrite::{is_same, open_source};
+use crate::rewrite::open_source;
 use crate::source::ModelSource;
 use crate::tree::Document;
 use onnx_cast::DataType;
-use onnx_cast_file::engine::fs;
+use onnx_cast_file::engine::fs::{self, is_same};
 use onnx_cast_file::{FileError, TensorSummary, WriteOptions};
 use std::path::Path;
 

@@ -12,6 +12,7 @@ use crate::messages::MODEL;
 use crate::rope::Rope;
 use crate::source::{IN_MEMORY, ModelSource};
 use crate::tree::Document;
+use onnx_cast_file::engine::fs::is_same;
 use onnx_cast_file::engine::memory::zeros;
 use onnx_cast_file::engine::outline::{Backing, Outline, OutlineError};
 use onnx_cast_file::engine::pb::MAX_MESSAGE;
@@ -390,11 +391,6 @@ fn location(output: &Path, storage: &Storage) -> Result<String, Error> {
 fn refused(output: &Path, name: &str, what: Wording) -> Error {
     let what = what.after(format_args!("external data `{}`: ", Short(name)));
     Error::model(output, ModelError::new(ModelErrorKind::ExternalData, what).named(name))
-}
-
-/// Whether two paths are those of one file.
-pub(crate) fn is_same(first: &Path, second: &Path) -> bool {
-    fs::canonicalize(first).is_ok_and(|first| fs::canonicalize(second).is_ok_and(|second| first == second))
 }
 
 /// Whether the file of external data may be written: it must not replace another model's.

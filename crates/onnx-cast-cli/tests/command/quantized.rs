@@ -257,14 +257,17 @@ fn the_folder_of_the_input_is_no_output() {
     for line in [
         "dequantize in in --to bf16",
         "dequantize in ./in --to bf16",
+        "dequantize in new/../in --to bf16",
+        "dequantize in in/new/.. --to bf16",
         "quantize in in --to mxfp4",
         "transcode in in --layout plain",
     ] {
         let output = folder.run(line);
         let said = stderr(&output);
         assert_eq!(output.status.code(), Some(2), "{line}: {said}");
-        assert!(said.contains("in: the folder of the input (want another"), "{line}: {said}");
+        assert!(said.contains(": the folder of the input (want another"), "{line}: {said}");
         assert_eq!(files(&folder, "in"), before, "{line}");
+        assert!(!folder.path("new").exists(), "{line}");
     }
 }
 

@@ -11,7 +11,7 @@ pub use std::fs::*;
 pub use tempfile::{tempfile, tempfile_in};
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 /// The folder that a path is in.
 pub fn folder_of(path: &Path) -> &Path {
@@ -28,13 +28,27 @@ pub fn is_file(path: &Path) -> bool {
     metadata(path).is_ok_and(|metadata| metadata.is_file())
 }
 
-/// Where a path leads, of a file that need not be there yet: paths that lead to one place are one file.
+/// Where a path leads, of a file that need not be there yet: paths that lead to one place are one file. Folders that are
+/// missing count as those that will be made: `new/..` is where `new` will be.
 pub fn place_of(path: &Path) -> PathBuf {
-    let in_folder = || {
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        Some(canonicalize(folder).ok()?.join(path.file_name()?))
-    };
-    canonicalize(path).ok().or_else(in_folder).unwrap_or_else(|| path.to_owned())
+    let mut place = if path.has_root() { PathBuf::new() } else { canonicalize(".").unwrap_or_default() };
+    for part in path.components() {
+        match part {
+            Component::CurDir => {}
+            Component::ParentDir => {
+                place.pop();
+            }
+            part => place.push(part),
+        }
+        // Links are followed before what comes behind them.
+        place = canonicalize(&place).unwrap_or(place);
+    }
+    place
+}
+
+/// Whether two paths are those of one folder or file.
+pub fn is_same(first: &Path, second: &Path) -> bool {
+    place_of(first) == place_of(second)
 }
 
 /// Where temporary files go.
@@ -49,4 +63,27 @@ pub fn temp_dir() -> PathBuf {
 /// Where the folder cannot be read.
 pub fn entries(folder: &Path) -> io::Result<Vec<PathBuf>> {
     read_dir(folder)?.map(|entry| Ok(entry?.path())).collect()
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_lead_to_one_place_whatever_will_be_made() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let at = |path: &str| folder.path().join(path);
+        std::fs::create_dir_all(at("in/deep")).expect("folders");
+        std::os::unix::fs::symlink(at("in/deep"), at("link")).expect("a link");
+        for same in
+            ["in", "./in", "in/../in", "new/../in", "new/other/../../in", "in/new/..", "link/..", "link/new/../.."]
+        {
+            assert!(is_same(&at(same), &at("in")), "{same}");
+        }
+        for other in ["in/new", "new/in", "new/../../in", "link", "link/../.."] {
+            assert!(!is_same(&at(other), &at("in")), "{other}");
+        }
+        assert_eq!(place_of(Path::new("missing/../there")), canonicalize(".").expect("a folder").join("there"));
+        assert!(is_same(&at("missing"), &at("new/../missing")));
+    }
 }

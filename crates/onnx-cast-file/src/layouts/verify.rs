@@ -62,12 +62,12 @@ fn check_global(
     let Some(&others) = limits.get(limits.len().saturating_sub(1) / 2) else { return Ok(()) };
     for global in &weight.globals {
         // What a weight of zeros has.
-        if matches!(global, GlobalScale::Factor(factor) if factor.to_bits() == 1f32.to_bits()) {
+        let (GlobalScale::Factor(got) | GlobalScale::Divisor(got)) = *global;
+        if got.to_bits() == 1f32.to_bits() {
             continue;
         }
         let largest = largest(global);
         if largest > FAR * others || largest > LARGEST {
-            let (GlobalScale::Factor(got) | GlobalScale::Divisor(got)) = *global;
             let what = format!(
                 "a global scale of {} allows weights up to {largest:.3e}, where the checkpoint's others go to \
                  {others:.3e}: it may be inverted (the layout is {}; ",

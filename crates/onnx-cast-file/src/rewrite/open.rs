@@ -7,7 +7,7 @@ use crate::formats::folder::is_cache;
 use crate::formats::format::Format;
 use crate::formats::input::Input;
 use crate::io::atomic::folder_of;
-use crate::io::fs;
+use crate::io::fs::{self, is_same};
 use crate::layouts::Checkpoint;
 use std::path::{Path, PathBuf};
 
@@ -138,9 +138,4 @@ impl OutputPaths {
 fn folder_named(path: &Path) -> &Path {
     let name = path.file_name().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
     if name.ends_with(".index.json") && !fs::is_dir(path) { folder_of(path) } else { path }
-}
-
-/// Whether two paths are those of one folder or file.
-pub(crate) fn is_same(first: &Path, second: &Path) -> bool {
-    fs::canonicalize(first).ok().zip(fs::canonicalize(second).ok()).is_some_and(|(first, second)| first == second)
 }

@@ -3,7 +3,6 @@
 //! Two jobs would mix their files, so the folder is locked. The old index goes before the first file is replaced, and
 //! the new one comes when all are: a folder whose job was interrupted has none, and nobody reads a mixture from it.
 
-use super::open::is_same;
 use crate::error::FileError;
 use crate::formats::checkpoint::{is_weights, unfinished};
 use crate::formats::error::{FormatError, Invalid, InvalidKind};
@@ -12,6 +11,7 @@ use crate::formats::input::{Given, Input};
 use crate::formats::output::WriteOptions;
 use crate::io::atomic::{check_vacant, create_folder};
 use crate::io::fs;
+use crate::io::fs::is_same;
 use crate::io::links;
 use crate::io::lock::FolderLock;
 use crate::io::positional::InputFile;

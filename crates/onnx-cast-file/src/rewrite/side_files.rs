@@ -2,11 +2,12 @@
 //! checkpoint want them in its folder, so that a job from folder to folder copies them.
 
 use super::Rewrite;
-use super::open::{Opened, is_same};
+use super::open::Opened;
 use crate::error::FileError;
 use crate::formats::input::Input;
 use crate::io::AtomicFile;
 use crate::io::atomic::create_folder;
+use crate::io::fs::is_same;
 use crate::io::fs::{self, File};
 use crate::io::links;
 use crate::io::positional::{InputFile, PositionedReader};
