@@ -123,7 +123,8 @@ def build(name, flags, level, env, options, more):
 def shrink(module, name):
     """Makes a module smaller in place."""
     features = [f"--enable-{feature}" for feature in USED + (["simd"] if name == "simd" else [])]
-    passes = ["-Oz", "--gufa-optimizing", "-Oz", "--reorder-functions"]
+    locals_again = ["--simplify-locals", "--coalesce-locals", "-Oz"]
+    passes = ["-Oz", "--gufa-optimizing", "-Oz", "--reorder-functions", *locals_again, "--reorder-functions"]
     command = ["node", WASM_OPT, *passes, *features, module, "-o", module]
     subprocess.run(command, check=True, stdin=subprocess.DEVNULL)
     module.write_bytes(bare(module.read_bytes()))

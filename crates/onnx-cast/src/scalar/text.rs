@@ -52,35 +52,43 @@ fn print_floats<T: Element, const LONGEST: usize>(
     offsets: &mut Vec<u64>,
     bytes: &mut Vec<u8>,
 ) {
-    let format = const { T::DATA_TYPE.float_format().expect("a float type") };
     let mut writer = Appender::<ROOM>::new(offsets, bytes, elements.size_hint().0);
     let mut codes = [0; BATCH];
-    let mut decimals = [Decimal::ONE; BATCH];
-    let mut digits = [Digits::default(); BATCH];
     loop {
         let mut count = 0;
-        let mut all_digits = true;
-        for ((code, decimal), element) in codes.iter_mut().zip(&mut decimals).zip(&mut elements) {
+        for (code, element) in codes.iter_mut().zip(&mut elements) {
             *code = element.to_bits().to_u64();
-            *decimal = shortest_of(format, *code).unwrap_or_else(|| {
-                all_digits = false;
-                Decimal::ONE
-            });
             count += 1;
         }
-        for ((digits, decimal), code) in digits.iter_mut().zip(&decimals).zip(&codes[..count]) {
-            *digits = Digits::new::<LONGEST>(code & format.sign_bit() != 0, *decimal);
-        }
-        if !all_digits {
-            for (digits, &code) in digits.iter_mut().zip(&codes[..count]) {
-                *digits = word(format, code).unwrap_or(*digits);
-            }
-        }
-        writer.write(&digits[..count], |digits, out| digits.write::<LONGEST>(out));
+        print_batch::<T, LONGEST>(&codes[..count], &mut writer);
         if count < BATCH {
             return;
         }
     }
+}
+
+/// Prints at most `BATCH` codes. It stands apart from the loop over elements, of which every narrow type has its own.
+#[inline(never)]
+fn print_batch<T: Element, const LONGEST: usize>(codes: &[u64], writer: &mut Appender<'_, ROOM>) {
+    let format = const { T::DATA_TYPE.float_format().expect("a float type") };
+    let mut decimals = [Decimal::ONE; BATCH];
+    let mut digits = [Digits::default(); BATCH];
+    let mut all_digits = true;
+    for (decimal, &code) in decimals.iter_mut().zip(codes) {
+        *decimal = shortest_of(format, code).unwrap_or_else(|| {
+            all_digits = false;
+            Decimal::ONE
+        });
+    }
+    for ((digits, decimal), code) in digits.iter_mut().zip(&decimals).zip(codes) {
+        *digits = Digits::new::<LONGEST>(code & format.sign_bit() != 0, *decimal);
+    }
+    if !all_digits {
+        for (digits, &code) in digits.iter_mut().zip(codes) {
+            *digits = word(format, code).unwrap_or(*digits);
+        }
+    }
+    writer.write(&digits[..codes.len()], |digits, out| digits.write::<LONGEST>(out));
 }
 
 /// The shortest decimal of a magnitude; `None` for zero, infinity and NaN.
