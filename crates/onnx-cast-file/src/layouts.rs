@@ -38,7 +38,7 @@ pub(crate) use claims::{Claims, KeyValueCache};
 pub(crate) use columns::{Columns, columns_at_once, copy_stretches, parts};
 pub(crate) use config::{Config, claims, config_of_folder, model_of_folder, read as read_configuration};
 pub(crate) use description::{description, without_description};
-pub(crate) use find::{Role, Weights};
+pub(crate) use find::{Role, Weights, check_beside};
 pub(crate) use gguf::{BlockValues, decode as decode_blocks, encode as encode_blocks};
 pub(crate) use lay_out::are_experts;
 pub(crate) use model::{CONV1D_LAYERS, CONV1D_MODELS, Model};

@@ -210,6 +210,7 @@ pub(crate) fn plan<R>(
         let kept = counted(files.iter().flat_map(|file| &file.rows).filter_map(|row| row.summary.reason.as_deref()));
         return Err(nothing_to_quantize(checkpoint, &kept));
     }
+    layouts::check_beside(checkpoint, &written.iter().map(|weight| &*weight.module).collect())?;
     if let Some(file) = files.first_mut() {
         file.rows.extend(marker(layout));
     }

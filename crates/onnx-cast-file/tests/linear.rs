@@ -224,6 +224,23 @@ fn names_of_scales_without_weights_are_refused() {
     assert_eq!(names(&made), ["a.up_proj.weight"]);
 }
 
+/// `dequantize` refuses them, so that nothing that `quantize` writes could be read back.
+#[test]
+fn parts_of_other_layouts_beside_plain_weights_are_refused() {
+    let run = |name: &str| {
+        let tensors: [(&str, &[usize]); 2] = [("a.up_proj.weight", &[32, 64]), (name, &[64])];
+        quantized(&tensors, &json!({}), &QuantizeRequest::new(FP8))
+    };
+    for leaf in ["weight_scale_inv", "weight_scale_2", "scale_weight", "pre_quant_scale", "smooth_factor", "scales"] {
+        let name = format!("a.up_proj.{leaf}");
+        let error = run(&name).expect_err("a part of a quantized weight");
+        assert!(error.contains(&format!("`{name}`: beside weights to quantize, a tensor that may change")), "{error}");
+    }
+    for kept in ["a.up_proj.bias", "a.norm.weight_g", "a.norm.scales", "a.up_proj.lora_A.default.weight"] {
+        assert_eq!(names(&run(kept).expect("quantized")), ["a.up_proj.weight"], "{kept}");
+    }
+}
+
 /// vLLM refuses a joined matrix of which a part is quantized.
 #[test]
 fn joined_matrices_are_kept_together() {

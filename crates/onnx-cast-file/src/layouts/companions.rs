@@ -51,13 +51,12 @@ pub(super) const CHANGES: &[&str] = &[
     "smooth_factor_orig",
     "svdquant_lora_a",
     "svdquant_lora_b",
-    "lora_A",
-    "lora_B",
-    "lora_up",
-    "lora_down",
     "forward_hadamard_matrix",
     "backward_hadamard_matrix",
 ];
+
+/// Factors of a product that is added to the weight beside it; another part of the name may follow.
+pub(super) const FACTORS: &[&str] = &["lora_A", "lora_B", "lora_up", "lora_down"];
 
 /// Keys of configurations that do.
 pub(super) const CHANGING_KEYS: &[&str] = &["transform_config", "rotation_config", "convrot"];

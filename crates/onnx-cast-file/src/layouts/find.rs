@@ -1,7 +1,7 @@
 //! Which tensors of a checkpoint are a weight together, by their names, compared with their types and shapes and with
 //! what the configuration claims.
 
-use super::changes::check_changes;
+use super::changes::{changes_weight, check_changes};
 use super::claims::Claims;
 use super::companions::{ORPHANS, UNREAD, is_calibration, is_leftover};
 use super::config::Config;
@@ -123,12 +123,17 @@ fn module_of(name: &str) -> Option<&str> {
     Some(name.rsplit_once('.')?.0)
 }
 
-/// Refuses tensors that belong to no weight and may change one, such as a second scale.
-fn check_unread(stored: &StoredTensor, modules: &HashSet<&str>, layout: Layout) -> Result<(), Invalid> {
-    let Some((module, leaf)) = stored.name.rsplit_once('.') else { return Ok(()) };
+/// Whether a tensor that belongs to no weight may change one of these modules' weights, such as a second scale.
+fn may_change(name: &str, modules: &HashSet<&str>) -> bool {
+    let Some((module, leaf)) = name.rsplit_once('.') else { return false };
     let is_beside = modules.contains(module) && (leaf.starts_with("weight_") || UNREAD.contains(&leaf));
     // Without weights, the layout is another.
-    if modules.is_empty() || !is_beside && !ORPHANS.contains(&leaf) {
+    !modules.is_empty() && (is_beside || ORPHANS.contains(&leaf))
+}
+
+/// Refuses tensors that may change a weight and that the layout does not read.
+fn check_unread(stored: &StoredTensor, modules: &HashSet<&str>, layout: Layout) -> Result<(), Invalid> {
+    if !may_change(&stored.name, modules) {
         return Ok(());
     }
     let what = format!(
@@ -137,6 +142,20 @@ fn check_unread(stored: &StoredTensor, modules: &HashSet<&str>, layout: Layout) 
     );
     let what = Wording::from(what).field("layout", ", or ").field("exclude", " to keep the tensor)");
     Err(Invalid::new(InvalidKind::Contradiction, what).of_tensor(&stored.name))
+}
+
+/// Refuses to quantize these modules where a tensor that is kept may change their weights: readers of the output would
+/// refuse it, or apply it twice. Factors of low rank are kept, as models have them beside plain weights.
+pub(crate) fn check_beside(checkpoint: &Checkpoint, modules: &HashSet<&str>) -> Result<(), FileError> {
+    for (tensor, stored) in checkpoint.tensors() {
+        if changes_weight(&stored.name) || companion(&stored.name).is_none() && may_change(&stored.name, modules) {
+            let what = "beside weights to quantize, a tensor that may change a weight, as the parts of quantized weights \
+                        do: readers of the output would refuse it (remove the tensor, or rename it)";
+            let error = Invalid::new(InvalidKind::Contradiction, what).of_tensor(&stored.name);
+            return Err(checkpoint.error(Some(tensor), error));
+        }
+    }
+    Ok(())
 }
 
 /// What a tensor is that belongs to no weight, by its name.
