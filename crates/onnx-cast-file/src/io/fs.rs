@@ -28,8 +28,8 @@ pub fn is_file(path: &Path) -> bool {
     metadata(path).is_ok_and(|metadata| metadata.is_file())
 }
 
-/// Where a path leads, of a file that need not be there yet: paths that lead to one place are one file. Folders that are
-/// missing count as those that will be made: `new/..` is where `new` will be.
+/// Where a path leads, of a file that may be missing: paths that lead to one place are one file. Missing folders count
+/// as those that will be made: `new/..` is the folder that `new` will be in.
 pub fn place_of(path: &Path) -> PathBuf {
     let mut place = if path.has_root() { PathBuf::new() } else { canonicalize(".").unwrap_or_default() };
     for part in path.components() {

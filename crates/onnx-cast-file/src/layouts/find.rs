@@ -144,12 +144,12 @@ fn check_unread(stored: &StoredTensor, modules: &HashSet<&str>, layout: Layout) 
     Err(Invalid::new(InvalidKind::Contradiction, what).of_tensor(&stored.name))
 }
 
-/// Refuses to quantize these modules where a tensor that is kept may change their weights: readers of the output would
-/// refuse it, or apply it twice. Factors of low rank are kept, as models have them beside plain weights.
+/// Refuses to quantize these modules if a tensor beside them may change their weights: readers of the output would
+/// refuse it, or apply it. Factors of low rank are allowed, as models have them beside plain weights.
 pub(crate) fn check_beside(checkpoint: &Checkpoint, modules: &HashSet<&str>) -> Result<(), FileError> {
     for (tensor, stored) in checkpoint.tensors() {
         if changes_weight(&stored.name) || companion(&stored.name).is_none() && may_change(&stored.name, modules) {
-            let what = "beside weights to quantize, a tensor that may change a weight, as the parts of quantized weights \
+            let what = "beside weights to quantize, a tensor that may change a weight, as scales of quantized weights \
                         do: readers of the output would refuse it (remove the tensor, or rename it)";
             let error = Invalid::new(InvalidKind::Contradiction, what).of_tensor(&stored.name);
             return Err(checkpoint.error(Some(tensor), error));

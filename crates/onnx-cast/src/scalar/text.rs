@@ -67,7 +67,7 @@ fn print_floats<T: Element, const LONGEST: usize>(
     }
 }
 
-/// Prints at most `BATCH` codes. It stands apart from the loop over elements, of which every narrow type has its own.
+/// Prints at most `BATCH` codes. Not inlined: each narrow type has its own loop over elements, and all share this.
 #[inline(never)]
 fn print_batch<T: Element, const LONGEST: usize>(codes: &[u64], writer: &mut Appender<'_, ROOM>) {
     let format = const { T::DATA_TYPE.float_format().expect("a float type") };
