@@ -196,6 +196,8 @@ const fn kernel<I: Isa, S: Widen, D: Narrow>() -> Kernel {
         Class::SmallFloat(format) if is_wide => match format.bits {
             // By arithmetic, where two look-ups among 128 entries take long.
             8 if !I::LOOKS_UP_16 => I::cast::<S, D>,
+            // Not all of these are integers of 16 bits.
+            8 if format.exponent_bits > 4 && !D::DATA_TYPE.is_float() => I::widen::<Float8E5M2FNUZ, D>,
             8 => I::widen::<Float8E4M3FN, D>,
             6 => I::widen::<Float6E2M3, D>,
             4 => I::widen::<Float4E2M1, D>,

@@ -4,6 +4,7 @@ pub(crate) mod by_magnitude;
 pub(crate) mod by_upper_byte;
 pub(crate) mod folded;
 pub(crate) mod look_up;
+mod powers;
 pub(crate) mod scale;
 pub(crate) mod small_float;
 pub(crate) mod step;
@@ -51,6 +52,16 @@ pub(crate) unsafe fn cast<L: Lanes, S: Widen, D: Narrow>(src: &[u8], dst: &mut [
             Some(_) => return by_upper_byte::cast::<L, S, D, 8>(task, &context.rules),
             None => {}
         }
+    }
+    if powers::applies::<L, S, D>(context) {
+        // SAFETY: the caller's; `steps` hands out pointers to a step's bytes.
+        return unsafe {
+            step::steps::<L, S, D>(
+                task,
+                #[inline(always)]
+                |src, dst| L::store(dst, powers::codes::<L, S>(src)),
+            )
+        };
     }
     // SAFETY: the caller's; `steps` hands out pointers to a step's bytes.
     unsafe { step::steps::<L, S, D>(task, one_step::<L, S, D>(context)) };

@@ -160,6 +160,14 @@ unsafe impl<const B: usize, const RICH: bool> Lanes for Plain<B, RICH> {
         })
     }
 
+    unsafe fn store_upper_words<const W: usize>(dst: *mut u8, words: [Self::V; 2]) {
+        for part in 0..W / 8 {
+            let lanes = lanes::<W, B>(|place| lane_of::<16, B>(&words, part * (8 * B / W) + place) << (W - 16));
+            // SAFETY: the caller's: the lanes of a step can be written.
+            unsafe { Self::store(dst.add(part * B), lanes) };
+        }
+    }
+
     unsafe fn load_codes<const BITS: usize>(src: *const u8) -> Self::V {
         // SAFETY: the caller's: the codes of a step can be read.
         let bytes = unsafe { slice::from_raw_parts(src, byte_len_of(B, BITS)) };
@@ -291,9 +299,19 @@ unsafe impl<const B: usize, const RICH: bool> Lanes for Plain<B, RICH> {
         })
     }
 
+    /// An order of its own, so that tests notice where it is missing.
+    unsafe fn in_zip_order(mut value: Self::V) -> Self::V {
+        value.reverse();
+        value
+    }
+
     unsafe fn zip_bytes(a: Self::V, b: Self::V) -> [Self::V; 2] {
-        let byte = |i: usize| if i.is_multiple_of(2) { a[i / 2] } else { b[i / 2] };
-        [std::array::from_fn(byte), std::array::from_fn(|i| byte(B + i))]
+        [0, 1].map(|half| {
+            std::array::from_fn(|i| {
+                let place = B - 1 - (half * B + i) / 2;
+                if i % 2 == 0 { a[place] } else { b[place] }
+            })
+        })
     }
 
     unsafe fn add_f32(a: Self::V, b: Self::V) -> Self::V {

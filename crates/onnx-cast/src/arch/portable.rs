@@ -67,25 +67,26 @@ unsafe impl Isa for Portable {
     }
 
     unsafe fn widen<S: Widen, D: Narrow>(src: &[u8], dst: &mut [u8], len: usize, context: &Context) {
-        let to_hub = lookup_tables::to_hub(context.from, D::DATA_TYPE);
-        let table = KeptOrMade::new(&to_hub);
+        let hub = lookup_tables::hub(context.from, D::DATA_TYPE, false);
+        let table = KeptOrMade::new(&Context::plain(context.from, hub));
         let [low, high] = &table.planes;
         blocks::<S, D>(src, dst, len, |src, dst, len| {
-            let (mut unpacked, mut hub) = ([0; BLOCK], [0; 2 * BLOCK]);
+            let (mut unpacked, mut values) = ([0; BLOCK], [0; 2 * BLOCK]);
             let codes = codes::<S>(src, &mut unpacked, len);
-            if to_hub.to == DataType::BFloat16 {
-                for (hub, &code) in hub.as_chunks_mut().0.iter_mut().zip(codes) {
-                    *hub = [low[usize::from(code)], high[usize::from(code)]];
+            // The upper 16 bits of a float are a bfloat16.
+            if matches!(hub, DataType::BFloat16 | DataType::Float) {
+                for (value, &code) in values.as_chunks_mut().0.iter_mut().zip(codes) {
+                    *value = [low[usize::from(code)], high[usize::from(code)]];
                 }
-                staged::run::<BFloat16, D>(&hub[..2 * len], dst, len, &context.rules);
+                staged::run::<BFloat16, D>(&values[..2 * len], dst, len, &context.rules);
             } else {
-                for (hub, &code) in hub.iter_mut().zip(codes) {
-                    *hub = low[usize::from(code)];
+                for (value, &code) in values.iter_mut().zip(codes) {
+                    *value = low[usize::from(code)];
                 }
-                let hub = &hub[..len];
-                match to_hub.to {
-                    DataType::Uint8 => staged::run::<u8, D>(hub, dst, len, &context.rules),
-                    DataType::Int8 => staged::run::<i8, D>(hub, dst, len, &context.rules),
+                let values = &values[..len];
+                match hub {
+                    DataType::Uint8 => staged::run::<u8, D>(values, dst, len, &context.rules),
+                    DataType::Int8 => staged::run::<i8, D>(values, dst, len, &context.rules),
                     other => unreachable!("values do not go by way of {other}"),
                 }
             }

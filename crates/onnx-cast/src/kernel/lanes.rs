@@ -27,6 +27,9 @@ pub(crate) unsafe trait Lanes: Copy + 'static {
     const WIDE_LOOK_UP: bool;
     /// Whether [`Lanes::look_up`] among 128 entries or fewer gives 0 at indices of 128 and more.
     const ZERO_BEYOND: bool = false;
+    /// Whether [`Lanes::look_up`] among 128 entries or fewer takes an index modulo 128, or 64 for those among 64 or fewer.
+    /// Tables of fewer entries repeat, so that the codes of narrow types need not be masked.
+    const WRAPS: bool = false;
     /// Whether [`Lanes::f64_to_f32_odd`] makes infinity of what is beyond `f32`.
     const F64_OVERFLOWS: bool;
     /// Whether [`Lanes::mul_add_f32`] rounds once.
@@ -55,8 +58,31 @@ pub(crate) unsafe trait Lanes: Copy + 'static {
     unsafe fn load_f16(src: *const u8) -> Self::V;
     /// Loads a step's elements of `BITS` bits, 8 or fewer, one to a byte with the upper bits zero.
     unsafe fn load_codes<const BITS: usize>(src: *const u8) -> Self::V;
+    /// As [`Lanes::load_codes`], the upper bits arbitrary where [`Lanes::WRAPS`]: indices of a table.
+    #[inline(always)]
+    unsafe fn load_indices<const BITS: usize>(src: *const u8) -> Self::V {
+        // SAFETY: the caller's.
+        unsafe { Self::load_codes::<BITS>(src) }
+    }
     /// Stores a step's elements of `BITS` bits, 8 or fewer, that stand one in a byte with the upper bits zero.
     unsafe fn store_codes<const BITS: usize>(dst: *mut u8, codes: Self::V);
+    /// Stores a step's words as the upper halves of lanes of 32 bits, or where [`Lanes::WIDE_LOOK_UP`] the upper quarters
+    /// of lanes of 64, whose other bits are zero.
+    #[inline(always)]
+    unsafe fn store_upper_words<const W: usize>(dst: *mut u8, [a, b]: [Self::V; 2]) {
+        assert!(W == 32, "no lanes of this width");
+        let mut words = [0u8; 2 * 64];
+        let from = words.as_mut_ptr();
+        // SAFETY: the caller's; the words fit the array.
+        unsafe {
+            Self::store(from, a);
+            Self::store(from.add(Self::BYTES), b);
+            for part in 0..4 {
+                let words = Self::load_extend::<16, 32, false>(from.add(part * Self::BYTES / 2));
+                Self::store(dst.add(part * Self::BYTES), Self::shl::<32, 16>(words));
+            }
+        }
+    }
     /// Copies `len` bytes, at most those of a step, and zeros up to `whole`.
     #[inline(always)]
     unsafe fn copy_padded(src: *const u8, dst: *mut u8, len: usize, whole: usize) {
@@ -143,8 +169,27 @@ pub(crate) unsafe trait Lanes: Copy + 'static {
     unsafe fn saturate_to_8<const SIGNED: bool>(value: [Self::V; 4]) -> Self::V;
     /// Lanes of 64 bits to signed ones of 32, saturating; unsigned ones to less than 2^31.
     unsafe fn saturate_to_i32<const SIGNED: bool>(value: [Self::V; 2]) -> Self::V;
-    /// The bytes of `a` and `b` in turn.
+    /// Puts bytes in the order in which [`Lanes::zip_bytes`] takes them: one instruction for two vectors of results.
+    #[inline(always)]
+    unsafe fn in_zip_order(value: Self::V) -> Self::V {
+        value
+    }
+    /// The bytes of `a` and `b` in turn, which stand in the order of [`Lanes::in_zip_order`].
     unsafe fn zip_bytes(a: Self::V, b: Self::V) -> [Self::V; 2];
+
+    /// 127, plus how many bits the number in a lane of 32 bits has: the exponent field, as of `f32`, of the least power of
+    /// two above it. The numbers have no sign; where `SMALL`, they are below 2^24.
+    #[inline(always)]
+    unsafe fn power_above<const SMALL: bool>(value: Self::V) -> Self::V {
+        // SAFETY: the caller's.
+        unsafe {
+            let lanes = |value: u64| Self::splat::<32>(value);
+            // Without the bits below a bit that is eight places higher and set, the number does not round up.
+            let cut = if SMALL { value } else { Self::sub::<32>(value, Self::and(value, Self::shr::<32, 8>(value))) };
+            let number = if SMALL { Self::int_to_f32::<true>(cut) } else { Self::int_to_f32::<false>(cut) };
+            Self::add::<32>(Self::max_u::<32>(Self::shr::<32, 23>(number), lanes(126)), lanes(1))
+        }
+    }
 
     // Floats. *Rounded to odd* is cut toward zero, with the lowest bit set where that lost anything, to 14 bits or
     // more.
@@ -201,10 +246,19 @@ pub(crate) unsafe trait Lanes: Copy + 'static {
     unsafe fn f64_to_low_bits(value: [Self::V; 2]) -> Self::V;
     /// To 64 bits: toward zero, saturating, NaN to 0.
     unsafe fn f64_to_long<const SIGNED: bool>(value: Self::V) -> Self::V;
+    /// As [`Lanes::f64_to_long`].
+    #[inline(always)]
+    unsafe fn f32_to_long<const SIGNED: bool>(value: Self::V) -> [Self::V; 2] {
+        // SAFETY: the caller's.
+        unsafe {
+            let [low, high] = Self::f32_to_f64(value);
+            [Self::f64_to_long::<SIGNED>(low), Self::f64_to_long::<SIGNED>(high)]
+        }
+    }
 
     // Tables.
 
-    /// Prepares the first `16 * N` bytes; `N` is 1, 4, 8 or 16, and 1 to 8 for [`Lanes::look_up_or_zero`].
+    /// Prepares the first `16 * N` bytes; `N` is 1, 2, 4, 8 or 16, and 1 to 8 for [`Lanes::look_up_or_zero`].
     unsafe fn table<const N: usize>(entries: &[u8; 256]) -> Self::Table<N>;
     /// The entries at indices below `16 * N`.
     unsafe fn look_up<const N: usize>(table: &Self::Table<N>, index: Self::V) -> Self::V;

@@ -3,15 +3,15 @@
 pub(crate) mod fold;
 
 use super::{Context, cast_code};
-use crate::element::{DataType, Kind, NUMBERS};
+use crate::element::{Class, DataType, Kind, NUMBERS};
 use fold::Fold;
 use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// The result of every code, of 16 bits or fewer, in planes: all low bytes, then all high ones. Codes of sources of
-/// fewer than 8 bits are the first entries; the others are 0.
+/// The result of every code, of 16 bits or fewer, in planes: all low bytes, then all high ones; of `float` and `double`
+/// the upper 16 bits. The entries of sources of fewer than 8 bits repeat.
 #[derive(Clone, Copy)]
 #[repr(align(64))]
 pub(crate) struct Table {
@@ -24,75 +24,80 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// The table of a cast whose source has 8 bits or fewer, and whose target 16 or fewer.
+    /// The table of a cast whose source has 8 bits or fewer, and whose target 16 or fewer or a [`hub`].
     #[cold]
     #[inline(never)]
     pub(crate) fn new(context: &Context) -> Self {
         let mut planes = [[0; 256]; 2];
         let [low, high] = &mut planes;
+        let dropped = context.to.info().bits.saturating_sub(MOST_TARGET_BITS);
         for (code, (low, high)) in low.iter_mut().zip(high).take(1 << context.from.info().bits).enumerate() {
-            let entry = cast_code(context.from, context.to, code as u8, &context.rules);
+            let entry = cast_code(context.from, context.to, code as u8, &context.rules) >> dropped;
             (*low, *high) = (entry as u8, (entry >> 8) as u8);
+        }
+        for plane in &mut planes {
+            repeat(plane, 1 << context.from.info().bits);
         }
         let sign = planes[0][0x81] ^ planes[0][0x01];
         let is_symmetric = (1..0x80).all(|code| planes[0][code | 0x80] == planes[0][code] | sign);
         Table { planes, sign: is_symmetric.then_some(sign), fold: None }
     }
 
-    /// The table of a cast, folded, if its source has 8 bits and there are kernels for that: those of AVX2, and those over
+    /// The table of a cast, folded, if its source has 8 bits, its target 16 or fewer, and there are kernels for that: those of AVX2, and those over
     /// plain lanes in tests.
     #[cold]
     pub(crate) fn folded(&self, context: &Context) -> Option<Fold> {
         let has_kernels = cfg!(any(simd = "x86_64", all(test, optimized), miri));
-        if has_kernels && context.from.info().bits == 8 { Fold::new(self, context.from, context.to) } else { None }
+        let is_folded = context.from.info().bits == 8 && context.to.info().bits <= MOST_TARGET_BITS;
+        if has_kernels && is_folded { Fold::new(self, context.from, context.to) } else { None }
     }
 }
 
-/// Bits of the widest target that is looked up.
+/// Repeats the first entries of a table to its end.
+pub(crate) fn repeat(entries: &mut [u8; 256], count: usize) {
+    let (first, others) = entries.split_at_mut(count);
+    others.chunks_mut(count).for_each(|chunk| chunk.copy_from_slice(first));
+}
+
+/// Bits of the widest results in a table.
 const MOST_TARGET_BITS: u32 = 16;
 
 /// Sources that are looked up, and their targets: pairs that have a place for a table.
-const SOURCES: usize = count(8);
-const TARGETS: usize = count(MOST_TARGET_BITS);
+const SOURCE_PLACES: ([Option<u8>; NUMBERS], usize) = places(8, &[]);
+const TARGET_PLACES: ([Option<u8>; NUMBERS], usize) = places(MOST_TARGET_BITS, &[DataType::Float, DataType::Double]);
 
-/// How many numeric types have so many bits or fewer.
-const fn count(bits: u32) -> usize {
+/// The place of a type among those of so many bits or fewer and some more, by ONNX's number, and how many these are.
+const fn places(bits: u32, others: &[DataType]) -> ([Option<u8>; NUMBERS], usize) {
+    let mut places = [None; NUMBERS];
     let (mut i, mut count) = (0, 0);
     while i < DataType::NUMERIC.len() {
-        count += (DataType::NUMERIC[i].info().bits <= bits) as usize;
-        i += 1;
-    }
-    count
-}
-
-/// The place of a type among those of so many bits or fewer, by ONNX's number.
-const fn places(bits: u32) -> [Option<u8>; NUMBERS] {
-    let mut places = [None; NUMBERS];
-    let (mut i, mut place) = (0, 0);
-    while i < DataType::NUMERIC.len() {
         let data_type = DataType::NUMERIC[i];
-        if data_type.info().bits <= bits {
-            places[data_type as usize] = Some(place);
-            place += 1;
+        let (mut has_place, mut other) = (data_type.info().bits <= bits, 0);
+        while other < others.len() {
+            has_place |= data_type as usize == others[other] as usize;
+            other += 1;
+        }
+        if has_place {
+            places[data_type as usize] = Some(count);
+            count += 1;
         }
         i += 1;
     }
-    places
+    (places, count as usize)
 }
 
 /// The tables of the default rules. Making one costs as much as casting hundreds of elements, so they are kept.
-static TABLES: [[OnceTable; TARGETS]; SOURCES] = [const { [const { OnceTable::new() }; TARGETS] }; SOURCES];
+static TABLES: [[OnceTable; TARGET_PLACES.1]; SOURCE_PLACES.1] =
+    [const { [const { OnceTable::new() }; TARGET_PLACES.1] }; SOURCE_PLACES.1];
 
 /// The table of a cast under the default rules, which is made when it is first asked for and kept; `None` under others.
 #[inline]
 pub(crate) fn kept(context: &Context) -> Option<&'static Table> {
-    const SOURCE_PLACES: [Option<u8>; NUMBERS] = places(8);
-    const TARGET_PLACES: [Option<u8>; NUMBERS] = places(MOST_TARGET_BITS);
     if context.rules != Context::plain(context.from, context.to).rules {
         return None;
     }
-    let source = SOURCE_PLACES[context.from as usize]?;
-    let target = TARGET_PLACES[context.to as usize]?;
+    let source = SOURCE_PLACES.0[context.from as usize]?;
+    let target = TARGET_PLACES.0[context.to as usize]?;
     TABLES[usize::from(source)][usize::from(target)].get_or_make(context)
 }
 
@@ -123,16 +128,24 @@ impl Deref for KeptOrMade {
     }
 }
 
-/// The cast of a source to the type of 16 bits or fewer by way of which it is cast to a wider one: `bfloat16`, or for
-/// integers, and for floats of fewer than 8 bits that become integers, one of 8 bits.
-pub(crate) fn to_hub(from: DataType, to: DataType) -> Context {
-    let hub = match (from.is_float(), to.info().kind) {
-        (true, Kind::Uint) if from.is_packed() => DataType::Uint8,
-        (true, Kind::Int) if from.is_packed() => DataType::Int8,
-        (true, _) => DataType::BFloat16,
-        (false, _) => DataType::Int8,
+/// The type by way of which a source of 8 bits or fewer is cast to a wider one, where it holds every value of the source.
+/// `float` and `double` stand for their upper 16 bits, all that such a value needs: a backend whose look-ups are wide
+/// has `double` and integers of 16 bits too.
+pub(crate) const fn hub(from: DataType, to: DataType, is_wide: bool) -> DataType {
+    let fits_short = match Class::of(from) {
+        Some(Class::SmallFloat(format)) => is_wide && format.exponent_bits <= 4,
+        _ => false,
     };
-    Context::plain(from, hub)
+    match to.info().kind {
+        _ if is_wide && matches!(to, DataType::Float | DataType::Double) => to,
+        _ if !from.is_float() => DataType::Int8,
+        _ if matches!(to, DataType::Float) => to,
+        Kind::Uint if from.is_packed() => DataType::Uint8,
+        Kind::Int if from.is_packed() => DataType::Int8,
+        Kind::Uint if fits_short => DataType::Uint16,
+        Kind::Int if fits_short => DataType::Int16,
+        _ => DataType::BFloat16,
+    }
 }
 
 /// A table, once it is made. All zeros before that, so that the hundreds of these take no room in a file; those of a

@@ -358,6 +358,27 @@ unsafe impl Lanes for Quad {
     }
 
     #[inline(always)]
+    unsafe fn store_upper_words<const W: usize>(dst: *mut u8, words: [V; 2]) {
+        // SAFETY: the caller's: the processor has NEON, and the lanes of a step can be written.
+        unsafe {
+            let zero = vdupq_n_u16(0);
+            for (half, word) in words.into_iter().enumerate() {
+                let pairs = [vzip1q_u16(zero, u16s(word)), vzip2q_u16(zero, u16s(word))];
+                for (quarter, pair) in pairs.into_iter().enumerate() {
+                    let place = 2 * half + quarter;
+                    if W == 32 {
+                        Self::store(dst.add(16 * place), of_u16(pair));
+                        continue;
+                    }
+                    let (zero, pair) = (vreinterpretq_u32_u16(zero), vreinterpretq_u32_u16(pair));
+                    Self::store(dst.add(32 * place), of_u32(vzip1q_u32(zero, pair)));
+                    Self::store(dst.add(32 * place + 16), of_u32(vzip2q_u32(zero, pair)));
+                }
+            }
+        }
+    }
+
+    #[inline(always)]
     unsafe fn table<const N: usize>(entries: &[u8; 256]) -> [V; N] {
         // SAFETY: the caller's: the processor has NEON; the entries are at least 16 times N bytes.
         unsafe {
@@ -373,8 +394,10 @@ unsafe impl Lanes for Quad {
     unsafe fn look_up<const N: usize>(table: &[V; N], index: V) -> V {
         // SAFETY: the caller's: the processor has NEON.
         unsafe {
-            if N < 4 {
-                return vqtbl1q_u8(table[0], index);
+            match N {
+                1 => return vqtbl1q_u8(table[0], index),
+                2 => return vqtbl2q_u8(uint8x16x2_t(table[0], table[1]), index),
+                _ => {}
             }
             let mut entry = vqtbl4q_u8(uint8x16x4_t(table[0], table[1], table[2], table[3]), index);
             let mut lowered = index;

@@ -192,7 +192,7 @@ pub(crate) unsafe fn cast<L: Lanes, S: Element, D: Element, const N: usize>(task
                 L::or(shifted, L::and(value, words(0x8000)))
             });
             let (upper, lower) = (L::high_bytes(moved), L::low_halves::<16>(moved));
-            let index = L::and(upper, bytes(0x7f));
+            let index = if L::WRAPS { upper } else { L::and(upper, bytes(0x7f)) };
             let mut code = L::look_up::<N>(&codes, index);
             code = L::plus_above(code, lower, L::look_up::<N>(&limits[0], index));
             if tables.has_two_limits {

@@ -212,7 +212,7 @@ impl<L: Lanes, const KIND: u8, const N: usize> Window<L, KIND, N> {
     /// Casts a step's codes to elements of the width of `D`.
     #[inline(always)]
     pub(super) unsafe fn step<D: Element>(&self, src: *const u8, dst: *mut u8) {
-        let code = L::load(src);
+        let code = load::<L, D>(src);
         let magnitude = self.signs.magnitude(code);
         let index = L::sub::<8>(L::min_u::<8>(magnitude, self.last), self.first);
         let mut entry = [L::look_up_or_zero::<N>(&self.low, index), byte::<L>(0)];
@@ -257,7 +257,7 @@ impl<L: Lanes, const KIND: u8, const K: usize> Rows<L, KIND, K> {
     #[expect(clippy::needless_range_loop, reason = "the compiler unrolls these loops, and not always iterators")]
     pub(super) unsafe fn step<D: Element>(&self, src: *const u8, dst: *mut u8) {
         let half = byte::<L>(0x0f);
-        let code = L::load(src);
+        let code = load::<L, D>(src);
         let magnitude = self.signs.magnitude(code);
         let row = L::and(L::shr::<16, 4>(magnitude), half);
         // A look-up needs the top bit clear.
@@ -382,6 +382,13 @@ impl<L: Lanes, const KIND: u8> Signs<L, KIND> {
             if KIND == UNSIGNED { L::eq::<8>(magnitude, byte::<L>(0xff)) } else { L::gt::<8>(magnitude, self.above) };
         replaced::<L>(entry, is_nan, self.nan)
     }
+}
+
+/// A step's codes, in the order in which their results are stored.
+#[inline(always)]
+unsafe fn load<L: Lanes, D: Element>(src: *const u8) -> L::V {
+    let code = L::load(src);
+    if const { bits::<D>() == 16 } { L::in_zip_order(code) } else { code }
 }
 
 /// A byte in every lane.

@@ -14,7 +14,7 @@ use super::step::{Task, steps};
 use super::wide::{self, store_codes};
 use crate::element::{BFloat16, Class, DataType, Element, Float16, Uint4, class};
 use crate::kernel::lanes::{Lanes, folds};
-use crate::kernel::lookup_tables::{self, KeptOrMade, Table};
+use crate::kernel::lookup_tables::{self, KeptOrMade, Table, repeat};
 use crate::kernel::{Context, cast_each};
 use crate::packed::{bits, clear_padding};
 
@@ -43,9 +43,9 @@ pub(crate) unsafe fn cast<L: Lanes, S: Element, D: Element>(src: &[u8], dst: &mu
             (width @ (2 | 4), 2 | 4) if width == bits::<D>() => same_width::<L>(task, table, width),
             (2, 4) => two_to_four::<L>(task, table),
             (4, 2) => four_to_two::<L>(task, table),
-            // Four vectors hold the entries of 6 bits.
-            (6, _) if const { folds::<L>() } => by_code::<L, S, D, 4>(task, table),
-            (6 | 8, 2 | 4) if !L::WIDE_LOOK_UP => in_pairs::<L, S, D>(task, table),
+            (6, 4) if !L::WIDE_LOOK_UP => in_parts::<L, S, D, 2>(task, table),
+            (6, 2) if !L::WIDE_LOOK_UP => in_parts::<L, S, D, 1>(task, table),
+            (8, 2 | 4) if !L::WIDE_LOOK_UP => in_pairs::<L, S, D>(task, table),
             (8, 6 | 8) if !L::WIDE_LOOK_UP && table.sign.is_some() => by_magnitude::<L, D>(task, table),
             (8, _) => by_code::<L, S, D, 16>(task, table),
             (6, _) => by_code::<L, S, D, 4>(task, table),
@@ -55,6 +55,18 @@ pub(crate) unsafe fn cast<L: Lanes, S: Element, D: Element>(src: &[u8], dst: &mu
     }
     // Half bytes are looked up with the padding of the source, which may hold anything.
     clear_padding(context.to, len, dst);
+}
+
+/// A step's codes of the width of `S`, one to a byte, as indices of a table.
+#[inline(always)]
+unsafe fn load_indices<L: Lanes, S: Element>(src: *const u8) -> L::V {
+    match const { bits::<S>() } {
+        2 => L::load_indices::<2>(src),
+        4 => L::load_indices::<4>(src),
+        6 => L::load_indices::<6>(src),
+        8 => L::load(src),
+        _ => unreachable!("codes have 8 bits or fewer"),
+    }
 }
 
 /// A step's codes of the width of `S`, one to a byte.
@@ -77,12 +89,12 @@ unsafe fn by_code<L: Lanes, S: Element, D: Element, const N: usize>(task: Task<'
         task,
         #[inline(always)]
         |src, dst| {
-            let code = load_codes::<L, S>(src);
-            let bytes = L::look_up::<N>(&low, code);
+            let code = load_indices::<L, S>(src);
             if const { bits::<D>() == 16 } {
-                store_zipped::<L>(dst, [bytes, L::look_up::<N>(&high, code)]);
+                let code = L::in_zip_order(code);
+                store_zipped::<L>(dst, [L::look_up::<N>(&low, code), L::look_up::<N>(&high, code)]);
             } else {
-                store_codes::<L, D>(dst, bytes);
+                store_codes::<L, D>(dst, L::look_up::<N>(&low, code));
             }
         },
     );
@@ -107,35 +119,52 @@ unsafe fn by_magnitude<L: Lanes, D: Element>(task: Task<'_>, table: &Table) {
     );
 }
 
-/// To 4 bits or fewer: an entry has the results of a code in the lower half of the codes and of its partner in the
+/// From 8 bits to 4 or fewer: an entry has the results of a code in the lower half of the codes and of its partner in the
 /// upper half, so that half the table is enough.
 #[inline(always)]
 unsafe fn in_pairs<L: Lanes, S: Element, D: Element>(task: Task<'_>, table: &Table) {
-    let half = 1 << (const { bits::<S>() } - 1);
-    let (lower, upper) = table.planes[0].split_at(half);
+    let (lower, upper) = table.planes[0].split_at(0x80);
     let mut pairs = [0; 256];
-    for ((pair, low), high) in pairs.iter_mut().zip(&lower[..half]).zip(upper) {
+    for ((pair, low), high) in pairs.iter_mut().zip(lower).zip(upper) {
         *pair = low | high << 4;
     }
-    let (few, many) = (L::table::<4>(&pairs), L::table::<8>(&pairs));
-    let index_mask = L::splat::<8>(half as u64 - 1);
-    let low_half = L::splat::<8>(0x0f);
+    let pairs = L::table::<8>(&pairs);
     steps::<L, S, D>(
         task,
         #[inline(always)]
         |src, dst| {
-            let code = load_codes::<L, S>(src);
-            let index = L::and(code, index_mask);
-            let pair =
-                if const { bits::<S>() == 6 } { L::look_up::<4>(&few, index) } else { L::look_up::<8>(&many, index) };
-            // The upper half of the codes of 8 bits is negative.
-            let upper = if const { bits::<S>() == 6 } {
-                L::gt::<8>(code, index_mask)
-            } else {
-                L::gt::<8>(L::splat::<8>(0), code)
-            };
-            let chosen = L::select::<8>(upper, L::shr::<16, 4>(pair), pair);
-            store_codes::<L, D>(dst, L::and(chosen, low_half));
+            let code = L::load(src);
+            let pair = L::look_up::<8>(&pairs, L::and(code, L::splat::<8>(0x7f)));
+            // The upper half of the codes is negative.
+            let is_upper = L::gt::<8>(L::splat::<8>(0), code);
+            let chosen = L::select::<8>(is_upper, L::shr::<16, 4>(pair), pair);
+            store_codes::<L, D>(dst, L::and(chosen, L::splat::<8>(0x0f)));
+        },
+    );
+}
+
+/// From 6 bits to 4 or fewer: an entry has the results of all codes that differ in the upper bits alone, two of 4 bits or
+/// four of 2, so that there are `16 * N` entries.
+#[inline(always)]
+unsafe fn in_parts<L: Lanes, S: Element, D: Element, const N: usize>(task: Task<'_>, table: &Table) {
+    let width = const { bits::<D>() };
+    let mut parts = [0; 256];
+    for (code, result) in table.planes[0][..64].iter().enumerate() {
+        parts[code % (16 * N)] |= result << (code / (16 * N) * width);
+    }
+    let parts = L::table::<N>(&parts);
+    steps::<L, S, D>(
+        task,
+        #[inline(always)]
+        |src, dst| {
+            let code = L::load_codes::<6>(src);
+            let part = L::look_up::<N>(&parts, L::and(code, L::splat::<8>(16 * N as u64 - 1)));
+            // By the topmost bit of the code, and for results of 2 bits by the next one.
+            let mut chosen = L::select_by_top_bit(L::shl::<16, 2>(code), L::shr::<16, 4>(part), part);
+            if width == 2 {
+                chosen = L::select_by_top_bit(L::shl::<16, 3>(code), L::shr::<16, 2>(chosen), chosen);
+            }
+            store_codes::<L, D>(dst, L::and(chosen, L::splat::<8>((1 << width) - 1)));
         },
     );
 }
@@ -149,12 +178,16 @@ fn by_half_byte(table: &Table, from_bits: usize, to_bits: usize) -> [u8; 256] {
             *entry |= table.planes[0][code] << (place * to_bits);
         }
     }
+    repeat(&mut entries, 16);
     entries
 }
 
-/// The two halves of each byte.
+/// The two halves of each byte, as indices of a table.
 #[inline(always)]
 unsafe fn half_bytes<L: Lanes>(value: L::V) -> [L::V; 2] {
+    if L::WRAPS {
+        return [value, L::shr::<16, 4>(value)];
+    }
     let half = L::splat::<8>(0x0f);
     [L::and(value, half), L::and(L::shr::<16, 4>(value), half)]
 }
@@ -191,7 +224,7 @@ unsafe fn two_to_four<L: Lanes>(task: Task<'_>, table: &Table) {
         Task { src: &src[..whole], dst: pairs, len: whole, hint },
         #[inline(always)]
         |src, dst| {
-            let [low, high] = half_bytes::<L>(L::load(src));
+            let [low, high] = half_bytes::<L>(L::in_zip_order(L::load(src)));
             store_zipped::<L>(dst, [L::look_up::<1>(&entries, low), L::look_up::<1>(&entries, high)]);
         },
     );
@@ -222,65 +255,79 @@ pub(crate) const fn has_hub<L: Lanes, S: Element>() -> bool {
 }
 
 /// What casts a step from a type of the class and width of `S`, 8 bits or fewer, to `D`, of 16 bits or more, by way of
-/// a *hub*: `bfloat16`, or `int8` for integers.
+/// its [`hub`](lookup_tables::hub).
 #[inline(always)]
 pub(crate) unsafe fn widen<L: Lanes, S: Element, D: Element>(
     context: &Context,
 ) -> impl Fn(*const u8, *mut u8) + use<L, S, D> {
-    let to_hub = lookup_tables::to_hub(context.from, D::DATA_TYPE);
-    let [low, high] = &KeptOrMade::new(&to_hub).planes;
+    let hub = const { lookup_tables::hub(S::DATA_TYPE, D::DATA_TYPE, L::WIDE_LOOK_UP) };
+    let [low, high] = &KeptOrMade::new(&Context::plain(context.from, hub)).planes;
     // SAFETY: the caller's, who calls the function with pointers to a step's bytes; the hub has room for a step's
     // elements of 16 bits.
     unsafe {
         let rules = RuleLanes::<L>::new::<BFloat16, D>(&context.rules);
+        let one = [L::table::<1>(low), L::table::<1>(high)];
         let few = [L::table::<4>(low), L::table::<4>(high)];
         let many = [L::table::<8>(low), L::table::<8>(high)];
-        let one = L::table::<1>(low);
+        let all = [L::table::<16>(low), L::table::<16>(high)];
         let minus_zero = [L::splat::<8>(low[0x80].into()), L::splat::<8>(high[0x80].into())];
         #[inline(always)]
         move |src, dst| {
-            let mut hub = [0u8; 2 * 64];
-            let at = hub.as_mut_ptr();
-            let code = load_codes::<L, S>(src);
-            let [low, high] = match const { class::<S>() } {
-                Class::E8M0 => power_bytes::<L>(code),
-                // The upper byte of a float16.
-                Class::SmallFloat(_) if matches!(S::DATA_TYPE, DataType::Float8E5M2) => {
-                    store_zipped::<L>(at, [L::splat::<8>(0), code]);
-                    return wide::step::<L, Float16, D>(at, dst, &rules);
-                }
-                // The integer of such a float is small; whether the target has a sign decides on negative ones.
-                Class::SmallFloat(format) if format.bits < 8 && !D::DATA_TYPE.is_float() => {
-                    L::store(at, L::look_up::<4>(&few[0], code));
-                    return match const { class::<D>() } {
-                        Class::Int { signed: false, .. } => wide::step::<L, u8, D>(at, dst, &rules),
-                        Class::Int { signed: true, .. } => wide::step::<L, i8, D>(at, dst, &rules),
-                        _ => unreachable!("bool is not a wide target"),
-                    };
-                }
-                Class::SmallFloat(format) if format.bits == 8 => magnitude_bytes::<L>(code, &many, minus_zero),
-                Class::SmallFloat(_) => [L::look_up::<4>(&few[0], code), L::look_up::<4>(&few[1], code)],
-                Class::Int { .. } | Class::Bool => {
-                    L::store(at, L::look_up::<1>(&one, code));
-                    return wide::step::<L, i8, D>(at, dst, &rules);
-                }
-                Class::F64 | Class::F32 | Class::F16 | Class::BF16 => {
-                    unreachable!("wide sources are not looked up")
-                }
-            };
-            store_zipped::<L>(at, [low, high]);
-            if const { !matches!(class::<D>(), Class::F32) } {
-                return wide::step::<L, BFloat16, D>(at, dst, &rules);
+            let mut value = [0u8; 2 * 64];
+            let at = value.as_mut_ptr();
+            let is_byte = matches!(hub, DataType::Int8 | DataType::Uint8);
+            let code = load_indices::<L, S>(src);
+            let code = if is_byte { code } else { L::in_zip_order(code) };
+            // The upper byte of a float16.
+            if const { matches!(S::DATA_TYPE, DataType::Float8E5M2) } && !matches!(hub, DataType::Double) {
+                store_zipped::<L>(at, [L::splat::<8>(0), code]);
+                return wide::step::<L, Float16, D>(at, dst, &rules);
             }
-            // No NaN of a table is signalling.
-            for part in 0..4 {
-                wide::store::<L>(dst, part, wide::load_bf16::<L>(at.add(part * L::BYTES / 2)));
+            let bytes = match const { bits::<S>() } {
+                2 | 4 if is_byte => [L::look_up::<1>(&one[0], code); 2],
+                2 | 4 => [L::look_up::<1>(&one[0], code), L::look_up::<1>(&one[1], code)],
+                6 if is_byte => [L::look_up::<4>(&few[0], code); 2],
+                6 => [L::look_up::<4>(&few[0], code), L::look_up::<4>(&few[1], code)],
+                _ if const { matches!(class::<S>(), Class::E8M0) } && !matches!(hub, DataType::Double) => {
+                    power_bytes::<L>(code)
+                }
+                _ if matches!(hub, DataType::Int16 | DataType::Uint16)
+                    || const { matches!(class::<S>(), Class::E8M0) } =>
+                {
+                    [L::look_up::<16>(&all[0], code), L::look_up::<16>(&all[1], code)]
+                }
+                _ => magnitude_bytes::<L>(code, &many, minus_zero),
+            };
+            match hub {
+                // No NaN of a table is signalling.
+                DataType::Float => L::store_upper_words::<32>(dst, L::zip_bytes(bytes[0], bytes[1])),
+                DataType::Double => L::store_upper_words::<64>(dst, L::zip_bytes(bytes[0], bytes[1])),
+                DataType::Int8 => {
+                    L::store(at, bytes[0]);
+                    wide::step::<L, i8, D>(at, dst, &rules);
+                }
+                DataType::Uint8 => {
+                    L::store(at, bytes[0]);
+                    wide::step::<L, u8, D>(at, dst, &rules);
+                }
+                DataType::Int16 => {
+                    store_zipped::<L>(at, bytes);
+                    wide::step::<L, i16, D>(at, dst, &rules);
+                }
+                DataType::Uint16 => {
+                    store_zipped::<L>(at, bytes);
+                    wide::step::<L, u16, D>(at, dst, &rules);
+                }
+                _ => {
+                    store_zipped::<L>(at, bytes);
+                    wide::step::<L, BFloat16, D>(at, dst, &rules);
+                }
             }
         }
     }
 }
 
-/// The low and the high bytes of the `bfloat16` that floats of 8 bits are, from tables of those without a sign.
+/// The low and the high bytes of the words that floats of 8 bits are, from tables of those without a sign.
 #[inline(always)]
 unsafe fn magnitude_bytes<L: Lanes>(code: L::V, tables: &[L::Table<8>; 2], minus_zero: [L::V; 2]) -> [L::V; 2] {
     let (index, top) = (L::and(code, L::splat::<8>(0x7f)), L::splat::<8>(0x80));
@@ -290,7 +337,7 @@ unsafe fn magnitude_bytes<L: Lanes>(code: L::V, tables: &[L::Table<8>; 2], minus
     [L::select::<8>(is_minus_zero, minus_zero[0], low), L::select::<8>(is_minus_zero, minus_zero[1], high)]
 }
 
-/// Stores the low and the high bytes of a step's words.
+/// Stores the low and the high bytes of a step's words, which stand in the order of [`Lanes::in_zip_order`].
 #[inline(always)]
 unsafe fn store_zipped<L: Lanes>(dst: *mut u8, [low, high]: [L::V; 2]) {
     let [first, second] = L::zip_bytes(low, high);

@@ -127,7 +127,7 @@ unsafe fn quarter<L: Lanes, S: Element>(src: *const u8, place: usize) -> *const 
 
 /// The two vectors of a quarter's elements of 64 bits.
 #[inline(always)]
-unsafe fn load_pair<L: Lanes, S: Element>(src: *const u8, place: usize) -> [L::V; 2] {
+pub(super) unsafe fn load_pair<L: Lanes, S: Element>(src: *const u8, place: usize) -> [L::V; 2] {
     let src = quarter::<L, S>(src, place);
     [L::load(src), L::load(src.add(L::BYTES))]
 }
@@ -141,7 +141,7 @@ pub(super) unsafe fn load_bf16<L: Lanes>(src: *const u8) -> L::V {
 /// A quarter of the elements as `f32`, those that it does not hold rounded to odd. `SMALL` targets, float16 and
 /// narrower, have no number above 2^16, so there an integer may also be cut off at 2^20.
 #[inline(always)]
-unsafe fn f32_lanes<L: Lanes, S: Element, const SMALL: bool>(src: *const u8, place: usize) -> L::V {
+pub(super) unsafe fn f32_lanes<L: Lanes, S: Element, const SMALL: bool>(src: *const u8, place: usize) -> L::V {
     match const { class::<S>() } {
         Class::F32 => L::load(quarter::<L, S>(src, place)),
         Class::F16 => L::load_f16(quarter::<L, S>(src, place)),
@@ -183,7 +183,7 @@ unsafe fn cut_off<L: Lanes>(value: L::V) -> L::V {
 
 /// A quarter of the integers, or of the bools, in 32 bits; of 64 bits, the low ones.
 #[inline(always)]
-unsafe fn int_lanes<L: Lanes, S: Element>(src: *const u8, place: usize) -> L::V {
+pub(super) unsafe fn int_lanes<L: Lanes, S: Element>(src: *const u8, place: usize) -> L::V {
     let at = quarter::<L, S>(src, place);
     match const { class::<S>() } {
         Class::Int { bits: 64, .. } => L::low_halves::<64>(load_pair::<L, S>(src, place)),
@@ -277,7 +277,10 @@ unsafe fn to_long<L: Lanes, S: Element>(src: *const u8, place: usize, signed: bo
     let low = quarter::<L, S>(src, place);
     let high = low.add(L::BYTES / 8 * const { bits::<S>() / 8 });
     match const { class::<S>() } {
-        Class::F64 => truncate_pair::<L>(load_pair::<L, S>(src, place), signed),
+        Class::F64 => {
+            let [a, b] = load_pair::<L, S>(src, place);
+            [by_signed!(signed, f64_to_long(a)), by_signed!(signed, f64_to_long(b))]
+        }
         // Within 32 bits, without an infinity.
         Class::SmallFloat(_) => {
             let mut ints = [0u8; 64];
@@ -286,7 +289,7 @@ unsafe fn to_long<L: Lanes, S: Element>(src: *const u8, place: usize, signed: bo
             [extend::<L, 32, 64>(at, signed), extend::<L, 32, 64>(at.add(L::BYTES / 2), signed)]
         }
         Class::F32 | Class::F16 | Class::BF16 => {
-            truncate_pair::<L>(L::f32_to_f64(f32_lanes::<L, S, false>(src, place)), signed)
+            by_signed!(signed, f32_to_long(f32_lanes::<L, S, false>(src, place)))
         }
         Class::Int { bits: 64, .. } => [L::load(low), L::load(high)],
         Class::Int { bits: 32, signed } => [extend::<L, 32, 64>(low, signed), extend::<L, 32, 64>(high, signed)],
@@ -303,12 +306,6 @@ unsafe fn to_long<L: Lanes, S: Element>(src: *const u8, place: usize, signed: bo
         }
         Class::E8M0 => unreachable!("looked up"),
     }
-}
-
-/// Doubles as integers of 64 bits.
-#[inline(always)]
-unsafe fn truncate_pair<L: Lanes>([a, b]: [L::V; 2], signed: bool) -> [L::V; 2] {
-    [by_signed!(signed, f64_to_long(a)), by_signed!(signed, f64_to_long(b))]
 }
 
 /// A quarter of the elements as integers of 32 bits.

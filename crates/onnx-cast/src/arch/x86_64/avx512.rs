@@ -19,6 +19,8 @@ pub(crate) fn is_available() -> bool {
 }
 
 const TOWARD_ZERO: i32 = _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC;
+/// The lanes of 32 bits that 64 elements of 6 bits fill.
+const OF_48_BYTES: __mmask16 = (1 << 12) - 1;
 const NEAREST: i32 = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
 
 /// Vectors of 64 bytes.
@@ -165,6 +167,7 @@ unsafe impl Lanes for Zmm {
 
     const BYTES: usize = 64;
     const WIDE_LOOK_UP: bool = true;
+    const WRAPS: bool = true;
     const F64_OVERFLOWS: bool = false;
     const FUSES: bool = true;
     const STREAMS: bool = true;
@@ -206,10 +209,8 @@ unsafe impl Lanes for Zmm {
         f32_to_low_bits(value: V) -> V: _mm512_cvt_roundps_epi32::<NEAREST>(_mm512_castsi512_ps(value));
         f64_to_low_bits(value: [V; 2]) -> V:
             Self::low_halves::<64>(both(value, #[inline(always)] |half| _mm512_cvt_roundpd_epi64::<NEAREST>(_mm512_castsi512_pd(half))));
-        zip_bytes(a: V, b: V) -> [V; 2]: [
-            _mm512_permutex2var_epi8(a, bytes!(|i| i / 2 + i % 2 * 64), b),
-            _mm512_permutex2var_epi8(a, bytes!(|i| 32 + i / 2 + i % 2 * 64), b)
-        ];
+        in_zip_order(value: V) -> V: _mm512_permutexvar_epi64(_mm512_setr_epi64(0, 4, 1, 5, 2, 6, 3, 7), value);
+        zip_bytes(a: V, b: V) -> [V; 2]: [_mm512_unpacklo_epi8(a, b), _mm512_unpackhi_epi8(a, b)];
         // Whole vectors are written, as the step reads them: it would wait for narrower stores to reach the cache.
         copy_padded(src: *const u8, dst: *mut u8, len: usize, whole: usize): for start in (0..whole).step_by(64) {
             let mask = first_bytes(len.saturating_sub(start));
@@ -307,6 +308,17 @@ unsafe impl Lanes for Zmm {
             let is_beyond = _mm512_cmp_pd_mask::<_CMP_GE_OQ>(value, _mm512_set1_pd(9223372036854775808.0));
             _mm512_mask_mov_epi64(_mm512_maskz_cvttpd_epi64(is_number, value), is_beyond, _mm512_set1_epi64(i64::MAX))
         }, _mm512_cvttpd_epu64(_mm512_max_pd(_mm512_castsi512_pd(value), _mm512_setzero_pd()));
+        f32_to_long(value: V) -> [V; 2]: {
+            let is_number = _mm512_cmp_ps_mask::<_CMP_ORD_Q>(ps(value), ps(value));
+            let is_beyond = _mm512_cmp_ps_mask::<_CMP_GE_OQ>(ps(value), _mm512_set1_ps(9223372036854775808.0));
+            let [low, high] = both(halves(value), #[inline(always)] |half| _mm256_castsi256_ps(half));
+            let low = _mm512_maskz_cvttps_epi64(is_number as u8, low);
+            let high = _mm512_maskz_cvttps_epi64((is_number >> 8) as u8, high);
+            let most = _mm512_set1_epi64(i64::MAX);
+            [_mm512_mask_mov_epi64(low, is_beyond as u8, most), _mm512_mask_mov_epi64(high, (is_beyond >> 8) as u8, most)]
+        }, both(halves(si(_mm512_max_ps(ps(value), _mm512_setzero_ps()))), #[inline(always)] |half| {
+            _mm512_cvttps_epu64(_mm256_castsi256_ps(half))
+        });
     }
 
     shifts! {
@@ -329,6 +341,34 @@ unsafe impl Lanes for Zmm {
 
     #[inline(always)]
     unsafe fn load_codes<const BITS: usize>(src: *const u8) -> V {
+        // SAFETY: the caller's.
+        unsafe { Self::and(Self::load_indices::<BITS>(src), Self::splat::<8>((1 << BITS) - 1)) }
+    }
+
+    #[inline(always)]
+    unsafe fn store_upper_words<const W: usize>(dst: *mut u8, words: [V; 2]) {
+        // SAFETY: the caller's: the processor has AVX-512, and the lanes of a step can be written.
+        unsafe {
+            let (upper, index) = match W {
+                32 => (0xaaaa_aaaa, bytes!(|i| if i % 2 == 0 { i / 4 } else { 0 })),
+                _ => (0x8888_8888, bytes!(|i| if i % 2 == 0 { i / 8 } else { 0 })),
+            };
+            for part in 0..W / 8 {
+                let places = _mm512_add_epi16(index, _mm512_set1_epi16((part * (512 / W) % 32) as i16));
+                let lanes = _mm512_maskz_permutexvar_epi16(upper, places, words[part / (W / 16)]);
+                Self::store(dst.add(64 * part), lanes);
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn power_above<const SMALL: bool>(value: V) -> V {
+        // SAFETY: the caller's: the processor has AVX-512.
+        unsafe { _mm512_sub_epi32(_mm512_set1_epi32(127 + 32), _mm512_lzcnt_epi32(value)) }
+    }
+
+    #[inline(always)]
+    unsafe fn load_indices<const BITS: usize>(src: *const u8) -> V {
         // SAFETY: the caller's: the processor has AVX-512, and 8 * BITS bytes can be read.
         unsafe {
             // Eight elements are BITS bytes: those go to eight bytes of their own, which are then cut at the elements.
@@ -336,18 +376,17 @@ unsafe impl Lanes for Zmm {
                 2 => {
                     let packed = _mm512_castsi128_si512(_mm_loadu_si128(src.cast()));
                     let apart = _mm512_permutexvar_epi8(bytes!(|i| i / 8 * 2 + i % 8 % 2), packed);
-                    Self::and(_mm512_multishift_epi64_epi8(bytes!(|i| i % 8 * 2), apart), _mm512_set1_epi8(3))
+                    _mm512_multishift_epi64_epi8(bytes!(|i| i % 8 * 2), apart)
                 }
                 4 => {
                     let packed = _mm512_castsi256_si512(_mm256_loadu_si256(src.cast()));
                     let apart = _mm512_permutexvar_epi8(bytes!(|i| i / 8 * 4 + i % 8 % 4), packed);
-                    Self::and(_mm512_multishift_epi64_epi8(bytes!(|i| i % 8 * 4), apart), _mm512_set1_epi8(15))
+                    _mm512_multishift_epi64_epi8(bytes!(|i| i % 8 * 4), apart)
                 }
                 6 => {
-                    let low = _mm512_castsi256_si512(_mm256_loadu_si256(src.cast()));
-                    let packed = _mm512_inserti32x4::<2>(low, _mm_loadu_si128(src.add(32).cast()));
+                    let packed = _mm512_maskz_loadu_epi32(OF_48_BYTES, src.cast());
                     let apart = _mm512_permutexvar_epi8(bytes!(|i| i / 8 * 6 + i % 8 % 6), packed);
-                    Self::and(_mm512_multishift_epi64_epi8(bytes!(|i| i % 8 * 6), apart), _mm512_set1_epi8(63))
+                    _mm512_multishift_epi64_epi8(bytes!(|i| i % 8 * 6), apart)
                 }
                 _ => unreachable!("no codes of this width"),
             }
@@ -376,8 +415,7 @@ unsafe impl Lanes for Zmm {
                     let fours = _mm512_madd_epi16(pairs, _mm512_set1_epi32(0x1000_0001));
                     let three_of_four = bytes!(|i| if i < 48 { i / 3 * 4 + i % 3 } else { 0 });
                     let dense = _mm512_permutexvar_epi8(three_of_four, fours);
-                    _mm256_storeu_si256(dst.cast(), _mm512_castsi512_si256(dense));
-                    _mm_storeu_si128(dst.add(32).cast(), _mm512_extracti32x4_epi32::<2>(dense));
+                    _mm512_mask_storeu_epi32(dst.cast(), OF_48_BYTES, dense);
                 }
                 _ => unreachable!("no codes of this width"),
             }
@@ -398,7 +436,7 @@ unsafe impl Lanes for Zmm {
         // SAFETY: the caller's: the processor has AVX-512.
         unsafe {
             match N {
-                1 | 4 => _mm512_permutexvar_epi8(index, table[0]),
+                1 | 2 | 4 => _mm512_permutexvar_epi8(index, table[0]),
                 8 => _mm512_permutex2var_epi8(table[0], index, table[1]),
                 16 => {
                     let low = _mm512_permutex2var_epi8(table[0], index, table[1]);
