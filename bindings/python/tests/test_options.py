@@ -84,6 +84,7 @@ ONLY_COMMAND = {
     "bitcast --in-format": "arrays and files, not pipes",
     "bitcast --out-format": "arrays and files, not pipes",
     "info --in-format": "arrays and files, not pipes",
+    "diff --in-format": "arrays and files, not pipes",
     "report --in-format": "arrays and files, not pipes",
     "convert --html": "Converted has what the page draws",
     "report --top": "Report.text(top)",

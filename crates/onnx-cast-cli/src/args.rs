@@ -302,6 +302,9 @@ pub(crate) struct DiffArgs {
     /// The other file
     #[arg(value_name = "B", help_heading = INPUT)]
     pub(crate) second: PathBuf,
+    /// The format of standard input, instead of the one from its first bytes: pb, npy, npz, safetensors
+    #[arg(long, value_name = "FORMAT", value_parser = format, help_heading = INPUT)]
+    pub(crate) in_format: Option<Format>,
     #[command(flatten)]
     pub(crate) names: NameArgs,
     /// The largest difference between two numbers
@@ -323,8 +326,9 @@ Examples:
 pub(crate) struct ReportArgs {
     #[command(flatten)]
     pub(crate) file: ReadArgs,
-    /// The candidates: a type; a block format such as mxfp4 or nvfp4; or float8e4m3fn, float8e5m2, int8 or
-    /// int4 with scales: int4/32 (a block), float8e4m3fn/128x128, int8/row, float8e4m3fn/tensor
+    /// The candidates: a type, as cast --to takes it (int8 is a cast without scales); a block format such as mxfp4 or
+    /// nvfp4; or float8e4m3fn, float8e5m2, int8 or int4 with scales, as quantize --to: int4/32 (a block),
+    /// float8e4m3fn/128x128, int8/row, float8e4m3fn/tensor
     #[arg(long, value_name = "TYPE,..", value_parser = CandidateParser, hide_possible_values = true)]
     #[arg(value_delimiter = ',', required = true, help_heading = WHAT)]
     pub(crate) to: Vec<CandidateFormat>,
@@ -341,9 +345,9 @@ pub(crate) struct ReportArgs {
     /// The layout whose scales are used, as for quantize --layout (default: compressed-tensors)
     #[arg(long, value_name = "NAME", value_parser = quantized::layout, help_heading = HOW)]
     pub(crate) layout: Option<Layout>,
-    /// Rows of each type's table, the worst first; 0 for all
-    #[arg(long, value_name = "N", default_value_t = 20, help_heading = OUTPUT)]
-    pub(crate) top: usize,
+    /// Rows of each type's table, the worst first (default: 20); 0 for all
+    #[arg(long, value_name = "N", help_heading = OUTPUT)]
+    pub(crate) top: Option<usize>,
     /// Also write a self-contained page with plots of each tensor
     #[arg(long, value_name = "OUT.html", help_heading = OUTPUT)]
     pub(crate) html: Option<PathBuf>,
@@ -359,26 +363,26 @@ Examples:
   onnx-cast bench --pairs all --threads 2                    every pair, which takes minutes
   onnx-cast bench --pairs float:float8e4m3fn,float16:int4 --elements 16384
   onnx-cast bench --op quantize                              x / scale: by tensor, by row, in blocks of 32
-  onnx-cast bench --op dequantize --pairs int4:float16 --granularity 32
+  onnx-cast bench --pairs float:int8/row,int4/32:float16     one row each, with scales
   onnx-cast bench --isa portable --json
   onnx-cast bench --isa                                      the instruction sets to choose from
 
 GB/s are bytes read and written per second, by one thread unless --threads is given; ratio is to memcpy of as many
 bytes by as many threads. Scales are floats, and their bytes count.")]
 pub(crate) struct BenchArgs {
-    /// The operation: cast, quantize (QuantizeLinear) or dequantize (DequantizeLinear)
-    #[arg(long, value_name = "OP", value_enum, default_value_t = Op::Cast, hide_possible_values = true)]
-    #[arg(help_heading = WHAT)]
-    pub(crate) op: Op,
-    /// What has a scale: tensor, row (of a matrix), or a block of a row, as 32; by default these three
+    /// The operation: cast (default), quantize (QuantizeLinear) or dequantize (DequantizeLinear)
+    #[arg(long, value_name = "OP", value_enum, hide_possible_values = true, help_heading = WHAT)]
+    pub(crate) op: Option<Op>,
+    /// What has a scale in pairs that do not say it: tensor, row (of a matrix), or a block of a row, as 32; by default
+    /// these three
     #[arg(long, value_name = "G,..", value_delimiter = ',', help_heading = WHAT)]
     pub(crate) granularity: Vec<Granularity>,
-    /// The pairs, as FROM:TO, or all
+    /// The pairs, as FROM:TO, or all; with scales as float:int8/row (quantize) or int4/32:float16 (dequantize)
     #[arg(long, value_name = "A:B,..|all", help_heading = WHAT)]
     pub(crate) pairs: Option<Pairs>,
-    /// Elements of each tensor; takes four times their bytes of memory
-    #[arg(long, value_name = "N", default_value_t = ELEMENTS, value_parser = positive, help_heading = WHAT)]
-    pub(crate) elements: usize,
+    /// Elements of each tensor (default: 16777216); takes four times their bytes of memory
+    #[arg(long, value_name = "N", value_parser = positive, help_heading = WHAT)]
+    pub(crate) elements: Option<usize>,
     /// The instruction set; without a name, or with `list`, print those of this machine
     #[arg(long, value_name = "NAME", num_args = 0..=1, default_missing_value = LIST, help_heading = HOW)]
     pub(crate) isa: Option<String>,

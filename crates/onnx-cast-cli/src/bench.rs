@@ -8,21 +8,18 @@ mod cache;
 mod measure;
 mod scaled;
 
-use crate::args::{BenchArgs, Common, LIST};
-use crate::pairs::Op;
+use crate::args::{BenchArgs, Common, ELEMENTS, LIST};
+use crate::pairs::{Op, Pair};
 use crate::print;
 use anyhow::{Result, anyhow, bail};
 use measure::{Bench, Speed};
-use onnx_cast::{Backend, DataType, available_backends};
+use onnx_cast::{Backend, available_backends};
 use onnx_cast_file::Granularity;
 use serde_json::{Value as Json, json};
 
 /// A pair and how fast it is.
 struct Row {
-    from: DataType,
-    to: DataType,
-    /// Of a scaled cast.
-    scales: Option<(Op, Granularity)>,
+    pair: Pair,
     speed: Speed,
 }
 
@@ -33,21 +30,15 @@ impl Row {
         Some(self.speed.moved as u64 <= cache?)
     }
 
-    /// What tells rows of one pair apart.
-    fn suffix(&self) -> String {
-        self.scales.map_or(String::new(), |(_, granularity)| format!(" by {granularity}"))
-    }
-
-    fn line(&self) -> String {
-        let scales = self.scales.map_or(String::new(), |(_, granularity)| format!("{:7} ", granularity.to_string()));
-        let (Row { from, to, .. }, Speed { cast, memcpy, .. }) = (self, self.speed);
-        format!("{:14}  {:14} {scales}{cast:7.1} {memcpy:7.1} {:6.2}\n", from.name(), to.name(), self.speed.ratio())
+    fn line(&self, width: usize) -> String {
+        let ([from, to], Speed { cast, memcpy, .. }) = (self.pair.names(), self.speed);
+        format!("{from:width$}  {to:width$} {cast:7.1} {memcpy:7.1} {:6.2}\n", self.speed.ratio())
     }
 
     fn json(&self, elements: usize, threads: usize, backend: Backend, cache: Option<u64>) -> Json {
         let mut row = json!({
-            "from": self.from.name(),
-            "to": self.to.name(),
+            "from": self.pair.from.name(),
+            "to": self.pair.to.name(),
             "elements": elements,
             "threads": threads,
             "isa": backend.name(),
@@ -56,7 +47,7 @@ impl Row {
             "ratio": self.speed.ratio(),
             "fits_last_cache": self.fits(cache),
         });
-        if let Some((op, granularity)) = self.scales {
+        if let Some((op, granularity)) = self.pair.scales {
             row["op"] = json!(op.name());
             row["granularity"] = json!(granularity.to_string());
         }
@@ -64,40 +55,53 @@ impl Row {
     }
 }
 
+/// The pairs to measure, each with what has a scale.
+fn rows_of(args: &BenchArgs) -> Result<Vec<Pair>> {
+    const GRANULARITIES: [Granularity; 3] = [Granularity::Tensor, Granularity::Row, Granularity::Block([1, 32])];
+    let named = args.pairs.clone().unwrap_or_default();
+    let op = args.op.unwrap_or_default();
+    let granularities = if args.granularity.is_empty() { &GRANULARITIES[..] } else { &args.granularity };
+    let (mut rows, mut is_used) = (Vec::new(), false);
+    for pair in named.of(op) {
+        match (pair.scales, op) {
+            (Some((of, _)), op) if args.op.is_some() && of != op => {
+                bail!("{}: it is for --op {}", pair.names().join(":"), of.name());
+            }
+            (Some(_), _) | (None, Op::Cast) => rows.push(pair),
+            (None, op) => {
+                is_used = true;
+                rows.extend(granularities.iter().map(|&scales| Pair { scales: Some((op, scales)), ..pair }));
+            }
+        }
+    }
+    if !is_used && !args.granularity.is_empty() {
+        bail!("--granularity needs --op quantize or --op dequantize, and pairs that have none of their own");
+    }
+    Ok(rows)
+}
+
 pub(crate) fn bench(args: &BenchArgs, common: &Common) -> Result<()> {
     let backend = match args.isa.as_deref() {
-        Some(LIST) => return list(common.json),
+        Some(LIST) => return list(args, common.json),
         Some(name) => Backend::by_name(name).map_err(|error| anyhow!("{error} (this machine has {})", names()))?,
         None => Backend::best(),
     };
-    let (elements, threads) = (args.elements, common.threads.unwrap_or(1));
     let most = std::thread::available_parallelism().map_or(1, usize::from);
-    if threads > most {
-        bail!("{threads} threads: this machine runs {most} at a time");
-    }
-    if args.op == Op::Cast && !args.granularity.is_empty() {
-        bail!("--granularity needs --op quantize or --op dequantize");
-    }
-    const GRANULARITIES: [Granularity; 3] = [Granularity::Tensor, Granularity::Row, Granularity::Block([1, 32])];
-    let granularities: Vec<Option<(Op, Granularity)>> = match (args.op, &args.granularity[..]) {
-        (Op::Cast, _) => vec![None],
-        (op, []) => GRANULARITIES.iter().map(|&granularity| Some((op, granularity))).collect(),
-        (op, named) => named.iter().map(|&granularity| Some((op, granularity))).collect(),
-    };
-    let mut rows = Vec::new();
+    let (elements, threads) = (args.elements.unwrap_or(ELEMENTS), common.threads.unwrap_or(1).min(most));
+    let mut rows: Vec<Row> = Vec::new();
     let mut bench = Bench::new(backend, elements, threads);
-    let pairs = args.pairs.clone().unwrap_or_default();
-    for (from, to) in pairs.of(args.op) {
-        for &scales in &granularities {
-            let row = Row { from, to, scales, speed: bench.pair(from, to, scales)? };
-            if !common.json {
-                if rows.is_empty() {
-                    print(&heading(elements, threads, backend, scales.is_some()))?;
-                }
-                print(&row.line())?;
+    let pairs = rows_of(args)?;
+    // Of a scaled cast one name has what has a scale behind it.
+    let width = if pairs.iter().any(|pair| pair.scales.is_some()) { 20 } else { 14 };
+    for pair in pairs {
+        let row = Row { pair, speed: bench.pair(pair.from, pair.to, pair.scales)? };
+        if !common.json {
+            if rows.is_empty() {
+                print(&heading(elements, threads, backend, width))?;
             }
-            rows.push(row);
+            print(&row.line(width))?;
         }
+        rows.push(row);
     }
     let mean = geometric_mean(&rows);
     let cache = cache::last_cache_bytes();
@@ -107,14 +111,13 @@ pub(crate) fn bench(args: &BenchArgs, common: &Common) -> Result<()> {
         return Ok(print(&crate::pretty(&all)?)?);
     }
     let slowest = rows.iter().min_by(|a, b| a.speed.ratio().total_cmp(&b.speed.ratio()));
-    let Some(row @ Row { from, to, speed, .. }) = slowest else { bail!("no pair to measure") };
+    let Some(Row { pair, speed }) = slowest else { bail!("no pair to measure") };
     let count = rows.len();
     print(&format!(
-        "{count} {}{}: geometric mean {mean:.3}, lowest {:.2} ({from} -> {to}{})\n",
-        if args.op == Op::Cast { "pair" } else { "row" },
+        "{count} pair{}: geometric mean {mean:.3}, lowest {:.2} ({})\n",
         plural(count),
         speed.ratio(),
-        row.suffix()
+        pair.names().join(" -> ")
     ))?;
     Ok(print(&fitting(&rows, cache))?)
 }
@@ -124,7 +127,7 @@ fn fitting(rows: &[Row], cache: Option<u64>) -> String {
     const MOST_NAMES: usize = 20;
     let Some(bytes) = cache else { return String::new() };
     let fitting = rows.iter().filter(|row| row.fits(cache) == Some(true));
-    let names: Vec<String> = fitting.map(|row| format!("{}:{}{}", row.from, row.to, row.suffix())).collect();
+    let names: Vec<String> = fitting.map(|row| row.pair.names().join(":")).collect();
     let which = match names.len() {
         0 => "no pair".to_owned(),
         count if count == rows.len() => "every pair".to_owned(),
@@ -134,11 +137,10 @@ fn fitting(rows: &[Row], cache: Option<u64>) -> String {
     format!("fit the last cache ({} MiB), where memcpy's copy partly stays: {which}\n", bytes >> 20)
 }
 
-fn heading(elements: usize, threads: usize, backend: Backend, has_scales: bool) -> String {
-    let scales = if has_scales { "scales  " } else { "" };
+fn heading(elements: usize, threads: usize, backend: Backend, width: usize) -> String {
     format!(
         "{elements} element{}, {threads} thread{}, {}; GB/s count bytes read and written\n\
-         {:14}  {:14} {scales}{:>7} {:>7} {:>6}\n",
+         {:width$}  {:width$} {:>7} {:>7} {:>6}\n",
         plural(elements),
         plural(threads),
         backend.name(),
@@ -164,7 +166,10 @@ fn names() -> String {
 }
 
 /// The backends of this machine, best first.
-fn list(as_json: bool) -> Result<()> {
+fn list(args: &BenchArgs, as_json: bool) -> Result<()> {
+    if args.op.is_some() || args.pairs.is_some() || args.elements.is_some() || !args.granularity.is_empty() {
+        bail!("--isa without a name lists instruction sets, and measures nothing (name one, as --isa portable)");
+    }
     let names: Vec<&str> = available_backends().map(|backend| backend.name()).collect();
     let text = if as_json {
         crate::pretty(&json!({ "isa": names, "best": Backend::best().name() }))?

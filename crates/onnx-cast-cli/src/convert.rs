@@ -26,8 +26,7 @@ pub(crate) fn cast(args: &CastArgs, common: &Common) -> Result<u8> {
         .raw(files.raw(npy))
         .model(ModelOptions::default().raise_opset(args.raise_opset).storage(args.storage.storage()));
     let work = |input: &Path, output: &Path, run| onnx_cast_model::cast(input, output, &request.clone().run(run));
-    let attributes = Some(&args.attributes);
-    let job = Job { files: &files.files, job, common, losses: losses.losses, attributes };
+    let job = Job { files: &files.files, job, common, losses: losses.losses };
     job.each(&request.run, work)
 }
 
@@ -39,7 +38,7 @@ pub(crate) fn bit_cast(args: &BitCastArgs, common: &Common) -> Result<u8> {
         .run(job.run(common, npy.npy_plain, None))
         .raw(files.raw(npy));
     let work = |input: &Path, output: &Path, run| onnx_cast_model::bit_cast(input, output, &request.clone().run(run));
-    let job = Job { files: &files.files, job, common, losses: false, attributes: None };
+    let job = Job { files: &files.files, job, common, losses: false };
     job.each(&request.run, work)
 }
 
@@ -51,7 +50,7 @@ pub(crate) fn dequantize(args: &DequantizeArgs, common: &Common) -> Result<u8> {
         .allow_nan(*allow_nan)
         .run(job.run(common, false, Some(losses)));
     let work = |input: &Path, output: &Path, run| onnx_cast_model::dequantize(input, output, &request.clone().run(run));
-    let job = Job { files, job, common, losses: losses.losses, attributes: None };
+    let job = Job { files, job, common, losses: losses.losses };
     job.each(&request.run, work)
 }
 
@@ -67,7 +66,7 @@ pub(crate) fn quantize(args: &QuantizeArgs, common: &Common) -> Result<u8> {
         .model(ModelOptions::default().raise_opset(*raise_opset).storage(storage.storage()))
         .run(job.run(common, false, Some(losses)));
     let work = |input: &Path, output: &Path, run| onnx_cast_model::quantize(input, output, &request.clone().run(run));
-    let job = Job { files, job, common, losses: losses.losses, attributes: None };
+    let job = Job { files, job, common, losses: losses.losses };
     job.each(&request.run, work)
 }
 
@@ -76,7 +75,7 @@ pub(crate) fn transcode(args: &TranscodeArgs, common: &Common) -> Result<u8> {
     let run = job.run(common, false, None);
     let request = TranscodeRequest::new(*layout).to(*to).activations(*activations).from_layout(*from_layout).run(run);
     let work = |input: &Path, output: &Path, run| onnx_cast_model::transcode(input, output, &request.clone().run(run));
-    let job = Job { files, job, common, losses: false, attributes: None };
+    let job = Job { files, job, common, losses: false };
     job.each(&request.run, work)
 }
 
@@ -102,7 +101,7 @@ impl Job<'_> {
         let pairs = self.pairs()?;
         if pairs.iter().any(|(_, output)| output == Path::new("-")) && (self.common.json || self.job.dry_run) {
             // The standard output is for data that is not there: the error does not go there as JSON either.
-            say(&anyhow!("--json and --dry-run print to the standard output, where the output is to go"));
+            say(&anyhow!("--json and --dry-run print to the standard output, where the output is to go"), self.common);
             return Ok(ERROR);
         }
         if self.job.no_clobber {
@@ -140,7 +139,8 @@ impl Job<'_> {
             };
             // What was done before is told, too.
             let (input, output) = (input.to_string_lossy(), output.to_string_lossy());
-            done.1.push(json!({ "input": input, "output": output, "error": say(&error), "written": false }));
+            done.1
+                .push(json!({ "input": input, "output": output, "error": say(&error, self.common), "written": false }));
             print(&pretty(&Value::from(done.1))?)?;
             return Ok(ERROR);
         }

@@ -7,7 +7,7 @@ use crate::{pretty, print};
 use anyhow::{Result, anyhow, bail};
 use onnx_cast::Tensor;
 use onnx_cast_file::engine::{PathText, Short, byte_len, check_vacant, together};
-use onnx_cast_file::{AtomicFile, Format, NamedTensor, WriteOptions, put_tensor, read_tensor_as};
+use onnx_cast_file::{AtomicFile, Format, NamedTensor, RunOptions, WriteOptions, put_tensor, read_tensor_as};
 use onnx_cast_model::{Model, ValueDecl};
 use serde_json::json;
 use std::iter;
@@ -21,6 +21,8 @@ pub(crate) fn run(args: &RunArgs, common: &Common) -> Result<()> {
     let inputs = bind(&args.inputs, model.inputs(), "input").map_err(|error| anyhow!("{shown}: {error}"))?;
     let outputs = bind(&args.outputs, model.outputs(), "output").map_err(|error| anyhow!("{shown}: {error}"))?;
     outputs.iter().try_for_each(|(_, path)| check_output(path, args.no_clobber))?;
+    let write = WriteOptions::default().npy_plain(args.npy_plain).no_clobber(args.no_clobber);
+    check_plain(&outputs, &write)?;
     let read = inputs.iter().map(|(declared, path)| Named::read(format!("input `{}`", Short(&declared.name)), path));
     let written =
         outputs.iter().map(|(declared, path)| Named::written(format!("output `{}`", Short(&declared.name)), path));
@@ -43,9 +45,8 @@ pub(crate) fn run(args: &RunArgs, common: &Common) -> Result<()> {
             .iter()
             .find(|result| result.name == declared.name)
             .ok_or_else(|| anyhow!("{shown}: no value for output `{}`", Short(&declared.name)))?;
-        let options = WriteOptions::default().npy_plain(args.npy_plain).no_clobber(args.no_clobber);
-        let mut file = AtomicFile::create_with(path, options.no_clobber)?;
-        put_tensor(&mut file, path, Format::from_path(path)?, &result.name, result.tensor.view(), &options)?;
+        let mut file = AtomicFile::create_with(path, write.no_clobber)?;
+        put_tensor(&mut file, path, Format::from_path(path)?, &result.name, result.tensor.view(), &write)?;
         written.push(file);
         let (data_type, shape) = (result.tensor.data_type(), result.tensor.shape());
         rows.push(json!({
@@ -80,6 +81,14 @@ fn check_output(path: &Path, no_clobber: bool) -> Result<()> {
         check_vacant(path)?;
     }
     Ok(())
+}
+
+/// Refuses plain arrays where no output is an array.
+fn check_plain(outputs: &[(&ValueDecl, PathBuf)], write: &WriteOptions) -> Result<()> {
+    let run = RunOptions::new().write(*write);
+    let refused = outputs.iter().map(|(_, path)| Ok(run.refuse_of_output(path, Format::from_path(path)?)?));
+    let refused: Vec<Result<()>> = refused.collect();
+    if refused.iter().any(Result::is_ok) { Ok(()) } else { refused.into_iter().collect() }
 }
 
 fn bytes(tensor: &Tensor) -> u64 {

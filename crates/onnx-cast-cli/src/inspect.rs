@@ -2,8 +2,8 @@
 
 use crate::args::{Common, DiffArgs, InfoArgs, NameArgs};
 use crate::progress::Progress;
-use crate::{DIFFERENT, DONE, option, pretty, print, with_options};
-use anyhow::{Result, anyhow};
+use crate::{DIFFERENT, DONE, pretty, print, with_options};
+use anyhow::Result;
 use onnx_cast::DataType;
 use onnx_cast_file::engine::PathText;
 use onnx_cast_file::{
@@ -30,11 +30,11 @@ pub(crate) fn info(args: &InfoArgs, common: &Common) -> Result<()> {
             .watch(progress.as_ref().and_then(Progress::watch)),
     )?;
     drop(progress);
-    print(&if common.json { pretty(&info_json(&info))? } else { as_text(&info) })?;
+    print(&if common.json { pretty(&info_json(&info))? } else { as_text(&info, common) })?;
     Ok(())
 }
 
-fn as_text(Inspection { file: info, model, .. }: &Inspection) -> String {
+fn as_text(Inspection { file: info, model, .. }: &Inspection, common: &Common) -> String {
     let name = |tensor: &TensorInfo| printable(&tensor.name);
     let names = column(info.tensors.iter().map(name), "tensor");
     let shapes = column(info.tensors.iter().map(|tensor| shape(&tensor.shape)), "shape");
@@ -60,7 +60,7 @@ fn as_text(Inspection { file: info, model, .. }: &Inspection) -> String {
         let _ = writeln!(text, "metadata: {} = {}", printable(key), printable(value));
     }
     if let Some(quantized) = &info.quantized {
-        quantized_text(quantized, &mut text);
+        quantized_text(quantized, common, &mut text);
     }
     if let Some(model) = model {
         model_text(model, &mut text);
@@ -69,7 +69,7 @@ fn as_text(Inspection { file: info, model, .. }: &Inspection) -> String {
 }
 
 /// The layout, a line for each quantized weight, and what contradicts itself.
-fn quantized_text(Quantized { layout, weights, warning, .. }: &Quantized, text: &mut String) {
+fn quantized_text(Quantized { layout, weights, warning, .. }: &Quantized, common: &Common, text: &mut String) {
     let shapes = column(weights.iter().map(|weight| shape(&weight.shape)), "shape");
     let names = column(weights.iter().map(|weight| printable(&weight.name)), "weight");
     if !weights.is_empty() {
@@ -93,7 +93,7 @@ fn quantized_text(Quantized { layout, weights, warning, .. }: &Quantized, text: 
         let _ = writeln!(text, "quantized: {}{count}", Layout::name(*layout));
     }
     if let Some(warning) = warning {
-        let _ = writeln!(text, "warning: {}", with_options(warning));
+        let _ = writeln!(text, "warning: {}", with_options(warning, common));
     }
 }
 
@@ -122,17 +122,12 @@ pub(crate) fn diff(args: &DiffArgs, common: &Common) -> Result<u8> {
     let request = DiffRequest::default()
         .tolerance(args.tolerance)
         .by_value(args.values)
+        .in_format(args.in_format)
         .include(include.clone())
         .exclude(exclude.clone())
         .threads(common.threads)
         .watch(progress.watch());
-    // It has no such option.
-    let option = |field| match field {
-        "from" => "cast it to another format, whose --from".to_owned(),
-        _ => option(field),
-    };
-    let differences = onnx_cast_model::diff(&args.first, &args.second, &request);
-    let differences = differences.map_err(|error| anyhow!(error.wording().with(option)))?;
+    let differences = onnx_cast_model::diff(&args.first, &args.second, &request)?;
     drop(progress);
     if common.json {
         print(&pretty(&diff_json(&args.first, &args.second, &differences))?)?;

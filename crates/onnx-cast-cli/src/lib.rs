@@ -26,12 +26,11 @@ mod summary;
 use anstream::{AutoStream, ColorChoice};
 use anyhow::{Context, Result, bail, ensure};
 use args::{Args, BlockArgs, Command, Common, ExplainArgs, ScalingArgs};
-use clap::FromArgMatches;
 use clap::error::ErrorKind::{DisplayHelp, DisplayHelpOnMissingArgumentOrSubcommand, DisplayVersion};
+use clap::{CommandFactory, FromArgMatches};
 use onnx_cast::{Backend, DataType, available_backends};
 use onnx_cast_explain as explain;
 use onnx_cast_explain::{BlockRequest, types};
-
 use onnx_cast_file::engine::{Lines, PathText, create_page};
 use onnx_cast_file::{AtomicFile, CandidateFormat, FileError, FormatError, Wording};
 use onnx_cast_model::Error;
@@ -64,7 +63,7 @@ pub fn exit_code(args: impl IntoIterator<Item = OsString>) -> u8 {
     let all = args::command();
     let parsed = args::with_earlier_names(all.clone()).color(color).try_get_matches_from(&args);
     let parsed = parsed.and_then(|matches| Ok((Args::from_arg_matches(&matches)?, matches)));
-    let (parsed, matches) = match parsed {
+    let (mut parsed, matches) = match parsed {
         Ok(parsed) => parsed,
         Err(error)
             if error.kind() == DisplayVersion && args.iter().any(|arg| VERBOSE.contains(&&*arg.to_string_lossy())) =>
@@ -73,12 +72,13 @@ pub fn exit_code(args: impl IntoIterator<Item = OsString>) -> u8 {
         }
         Err(error) => return usage(&error, args.iter().any(|arg| arg == "--json")),
     };
-    let checked = paths::check_request(&all, &matches);
+    parsed.common.command = matches.subcommand_name().unwrap_or_default().to_owned();
+    let checked = check_common(&parsed).and_then(|()| paths::check_request(&all, &matches));
     match checked.and_then(|()| dispatch(parsed.command, &parsed.common)) {
         Ok(code) => code,
         Err(error) if is_broken_pipe(&error) => DONE,
         Err(error) => {
-            let text = say(&error);
+            let text = say(&error, &parsed.common);
             // With it, what reads the standard output need not read the standard error.
             if parsed.common.json {
                 let _ = print(&pretty_error(&text));
@@ -88,23 +88,30 @@ pub fn exit_code(args: impl IntoIterator<Item = OsString>) -> u8 {
     }
 }
 
-/// The option that gives a field of a request.
-pub(crate) fn option(field: &str) -> String {
-    format!("--{}", if field == "rules" { "rule" } else { field }.replace('_', "-"))
+/// The option of a command that gives a field of a request; where it has none, that of the command that has.
+fn option(command: &str, field: &str) -> String {
+    let long = if field == "rules" { "rule" } else { field }.replace('_', "-");
+    let all = Args::command();
+    let has = |command: &clap::Command| command.get_arguments().any(|arg| arg.get_long() == Some(&long));
+    match all.get_subcommands().find(|it| has(it)) {
+        Some(other) if !all.find_subcommand(command).is_some_and(has) => format!("`{} --{long}`", other.get_name()),
+        _ => format!("--{long}"),
+    }
 }
 
 /// A text of the library, with options in place of fields.
-pub(crate) fn with_options(text: &Wording) -> String {
-    text.with(option)
+pub(crate) fn with_options(text: &Wording, common: &Common) -> String {
+    text.with(|field| option(&common.command, field))
 }
 
 /// Prints an error, and returns its text.
-fn say(error: &anyhow::Error) -> String {
+fn say(error: &anyhow::Error, common: &Common) -> String {
     let wording = |error: &(dyn std::error::Error + 'static)| {
         let of_model = error.downcast_ref().map(Error::wording);
         let of_file = || error.downcast_ref().map(FileError::wording);
         let of_format = || error.downcast_ref().map(FormatError::wording);
-        of_model.or_else(of_file).or_else(of_format).map_or_else(|| error.to_string(), |text| with_options(&text))
+        let text = of_model.or_else(of_file).or_else(of_format);
+        text.map_or_else(|| error.to_string(), |text| with_options(&text, common))
     };
     let text = Lines(&error.chain().map(wording).collect::<Vec<_>>().join(": ")).to_string();
     // An error of the standard error itself cannot be reported.
@@ -190,6 +197,14 @@ fn usage(error: &clap::Error, json: bool) -> u8 {
     }
 }
 
+/// Refuses what would do nothing of the options that every command takes. The others are limits, which hold everywhere.
+fn check_common(Args { command, common }: &Args) -> Result<()> {
+    ensure!(!(common.quiet && common.verbose), "--quiet and --verbose: one prints less, the other more (want one)");
+    let prints_text = matches!(command, Command::Completions { .. } | Command::Man { .. });
+    ensure!(!(common.json && prints_text), "--json: {} prints a text that is no data", common.command);
+    Ok(())
+}
+
 fn dispatch(command: Command, common: &Common) -> Result<u8> {
     if let Some(threads) = common.threads {
         // The library's own threads, never more than there are processors: a thread more takes memory and gains
@@ -268,7 +283,6 @@ fn explain(args: &ExplainArgs, common: &Common) -> Result<()> {
         return Ok(print(&if common.json { pretty(&explain::all_json(&request)?)? } else { explain::all(&request)? })?);
     };
     let explanation = explain::explain(&request(to))?;
-    attributes.say_unused(&[to], common);
     if let Some(path) = html {
         write_page(path, &explain::page(&explanation)?, *no_clobber)?;
     }

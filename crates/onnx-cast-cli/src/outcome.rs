@@ -1,10 +1,10 @@
 //! What was done with a file, or would be: a line on the standard error, a plan, or JSON.
 
-use crate::args::{Attributes, Common, JobArgs};
+use crate::args::{Common, JobArgs};
 use crate::summary::{Amount, Summary};
 use crate::{DIFFERENT, DONE, print, with_options};
 use anyhow::Result;
-use onnx_cast::{DataType, element_count};
+use onnx_cast::element_count;
 use onnx_cast_file::engine::{PathText, named};
 use onnx_cast_file::{Counts, FileError, Summary as Done};
 use onnx_cast_model::Error;
@@ -21,8 +21,6 @@ pub(crate) struct Job<'a> {
     pub(crate) job: &'a JobArgs,
     pub(crate) common: &'a Common,
     pub(crate) losses: bool,
-    /// The attributes of a Cast.
-    pub(crate) attributes: Option<&'a Attributes>,
 }
 
 /// The exit code, and what was done as JSON where that is asked for.
@@ -37,10 +35,6 @@ pub(crate) fn finish(
     start: Instant,
 ) -> Result<Outcome> {
     let as_json = |done: &Done, written| Some(with_written(cast_json(input, output, job.job.dry_run, done), written));
-    if let (Ok(done), Some(attributes)) = (&result, job.attributes) {
-        let targets: Vec<DataType> = done.tensors.iter().filter(|row| row.cast).map(|row| row.to).collect();
-        attributes.say_unused(&targets, job.common);
-    }
     match result {
         Ok(done) if job.common.json => Ok((DONE, as_json(&done, !job.job.dry_run))),
         Ok(done) => tell(job, input, output, &done, start).map(|()| (DONE, None)),
@@ -59,23 +53,6 @@ pub(crate) fn finish(
 pub(crate) fn with_written(mut done: Value, written: bool) -> Value {
     done["written"] = written.into();
     done
-}
-
-impl Attributes {
-    /// Says which attributes change nothing, since nothing is cast to a type that they are for.
-    pub(crate) fn say_unused(&self, targets: &[DataType], common: &Common) {
-        let is_float8 = |to: &DataType| to.name().starts_with("float8");
-        let given = [
-            ("--saturate", self.saturate().is_some(), "a float8 type", targets.iter().any(is_float8)),
-            ("--round-mode", self.round_mode.is_some(), "float8e8m0", targets.contains(&DataType::Float8E8M0)),
-        ];
-        for (option, is_given, of, is_used) in given {
-            if is_given && !is_used && !common.quiet {
-                // The work is done whether or not anybody can be told.
-                let _ = writeln!(io::stderr(), "onnx-cast: warning: {option} changes nothing: no cast is to {of}");
-            }
-        }
-    }
 }
 
 fn tell(job: &Job<'_>, input: &Path, output: &Path, done: &Done, start: Instant) -> Result<()> {
@@ -97,7 +74,8 @@ fn tell(job: &Job<'_>, input: &Path, output: &Path, done: &Done, start: Instant)
         }
     }
     if let Some(warning) = done.warning().filter(|_| !quiet) {
-        let _ = writeln!(io::stderr(), "onnx-cast: warning: {}: {}", PathText(input), with_options(&warning));
+        let _ =
+            writeln!(io::stderr(), "onnx-cast: warning: {}: {}", PathText(input), with_options(&warning, job.common));
     }
     if let Some(dropped) = done.dropped_text().filter(|_| !quiet) {
         let _ = writeln!(io::stderr(), "onnx-cast: note: {}: {dropped}", PathText(input));

@@ -2,11 +2,13 @@
 
 use onnx_cast::ops::Role;
 use onnx_cast::{DataType, Operator};
+use onnx_cast_file::Granularity;
 use std::str::FromStr;
 
 /// What `bench` measures.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Op {
+    #[default]
     Cast,
     Quantize,
     Dequantize,
@@ -53,6 +55,56 @@ const USUAL_QUANTIZED: &[(DataType, DataType)] = {
     ]
 };
 
+/// A pair of numeric types.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Pair {
+    pub(crate) from: DataType,
+    pub(crate) to: DataType,
+    /// What has a scale, where the pair itself says it: behind the target to quantize, behind the source to dequantize.
+    pub(crate) scales: Option<(Op, Granularity)>,
+}
+
+impl From<(DataType, DataType)> for Pair {
+    fn from((from, to): (DataType, DataType)) -> Pair {
+        Pair { from, to, scales: None }
+    }
+}
+
+impl Pair {
+    /// Both types as they are written, with what has a scale behind the one that is quantized.
+    pub(crate) fn names(&self) -> [String; 2] {
+        let name = |data_type: DataType, op| match self.scales {
+            Some((of, granularity)) if of == op => format!("{data_type}/{granularity}"),
+            _ => data_type.to_string(),
+        };
+        [name(self.from, Op::Dequantize), name(self.to, Op::Quantize)]
+    }
+}
+
+impl FromStr for Pair {
+    type Err = String;
+
+    fn from_str(pair: &str) -> Result<Pair, String> {
+        let side = |text: &str, op| {
+            let (name, granularity) =
+                text.split_once('/').map_or((text, None), |(name, granularity)| (name, Some(granularity)));
+            let data_type: DataType = name.parse().map_err(|error: onnx_cast::UnknownType| error.to_string())?;
+            let scales = granularity.map(|text| text.parse().map(|granularity| (op, granularity))).transpose()?;
+            if data_type.is_numeric() {
+                Ok((data_type, scales))
+            } else {
+                Err(format!("{data_type} is not a numeric type"))
+            }
+        };
+        let (from, to) = pair.split_once(':').ok_or_else(|| format!("`{pair}` is not a pair (want FROM:TO)"))?;
+        let ((from, of_source), (to, of_target)) = (side(from, Op::Dequantize)?, side(to, Op::Quantize)?);
+        if of_source.is_some() && of_target.is_some() {
+            return Err(format!("`{pair}` has scales on both sides (want one: of the quantized type)"));
+        }
+        Ok(Pair { from, to, scales: of_source.or(of_target) })
+    }
+}
+
 /// Pairs of numeric types.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Pairs {
@@ -60,12 +112,12 @@ pub(crate) enum Pairs {
     #[default]
     Usual,
     All,
-    Named(Vec<(DataType, DataType)>),
+    Named(Vec<Pair>),
 }
 
 impl Pairs {
     /// The pairs of an operator, source after source.
-    pub(crate) fn of(&self, op: Op) -> Vec<(DataType, DataType)> {
+    pub(crate) fn of(&self, op: Op) -> Vec<Pair> {
         let every = |sources: &[DataType], targets: &[DataType]| {
             sources.iter().flat_map(|&from| targets.iter().map(move |&to| (from, to))).collect()
         };
@@ -73,8 +125,8 @@ impl Pairs {
             let types = DataType::NUMERIC.iter().copied();
             types.filter(|&data_type| operator.since_as(role, data_type).is_some()).collect()
         };
-        match (self, op) {
-            (Pairs::Named(pairs), _) => pairs.clone(),
+        let pairs: Vec<(DataType, DataType)> = match (self, op) {
+            (Pairs::Named(pairs), _) => return pairs.clone(),
             (Pairs::Usual, Op::Cast) => USUAL.to_vec(),
             (Pairs::Usual, Op::Quantize) => USUAL_QUANTIZED.to_vec(),
             (Pairs::Usual, Op::Dequantize) => USUAL_QUANTIZED.iter().map(|&(from, to)| (to, from)).collect(),
@@ -87,7 +139,8 @@ impl Pairs {
                 let operator = Operator::DequantizeLinear;
                 every(&role(operator, Role::Quantized), &role(operator, Role::Values))
             }
-        }
+        };
+        pairs.into_iter().map(Pair::from).collect()
     }
 }
 
@@ -98,16 +151,7 @@ impl FromStr for Pairs {
         if text == "all" {
             return Ok(Pairs::All);
         }
-        let numeric = |name: &str| match name.parse::<DataType>() {
-            Ok(data_type) if data_type.is_numeric() => Ok(data_type),
-            Ok(data_type) => Err(format!("{data_type} is not a numeric type")),
-            Err(error) => Err(error.to_string()),
-        };
-        let pair = |pair: &str| match pair.split_once(':') {
-            Some((from, to)) => Ok((numeric(from)?, numeric(to)?)),
-            None => Err(format!("`{pair}` is not a pair (want FROM:TO)")),
-        };
-        text.split(',').map(pair).collect::<Result<Vec<_>, String>>().map(Pairs::Named)
+        text.split(',').map(str::parse).collect::<Result<_, _>>().map(Pairs::Named)
     }
 }
 
@@ -119,12 +163,25 @@ mod tests {
     fn named() {
         let pairs: Pairs = "float:float16,f16:F32".parse().expect("two pairs");
         let (float, half) = (DataType::Float, DataType::Float16);
-        assert_eq!(pairs.of(Op::Cast), [(float, half), (half, float)]);
+        assert_eq!(pairs.of(Op::Cast), [Pair::from((float, half)), Pair::from((half, float))]);
+        for (text, op) in [("float:int8/row", Op::Quantize), ("int4/32:float16", Op::Dequantize)] {
+            let pair: Pair = text.parse().expect("a pair");
+            assert_eq!((pair.names().join(":"), pair.scales.map(|(op, _)| op)), (text.to_owned(), Some(op)));
+        }
         let all: Pairs = "all".parse().expect("all pairs");
         assert_eq!(all.of(Op::Cast).len(), DataType::NUMERIC.len().pow(2));
         // float, float16, bfloat16 and int32 by 15 types, and back from those and int32.
         assert_eq!((all.of(Op::Quantize).len(), all.of(Op::Dequantize).len()), (4 * 15, 16 * 3));
-        for wrong in ["", "float", "float:", "float:string", "complex64:float", "float:float16,", "floaty:float"] {
+        for wrong in [
+            "",
+            "float",
+            "float:",
+            "float:string",
+            "complex64:float",
+            "float:float16,",
+            "floaty:float",
+            "int8/row:int8/row",
+        ] {
             assert!(wrong.parse::<Pairs>().is_err(), "{wrong}");
         }
     }
@@ -134,7 +191,7 @@ mod tests {
         for op in [Op::Cast, Op::Quantize, Op::Dequantize] {
             let (usual, all) = (Pairs::Usual.of(op), Pairs::All.of(op));
             for (i, pair) in usual.iter().enumerate() {
-                assert!(all.contains(pair) && pair.0 != pair.1, "{pair:?}");
+                assert!(all.contains(pair) && pair.from != pair.to, "{pair:?}");
                 assert!(!usual[..i].contains(pair), "{pair:?}");
             }
         }

@@ -3,12 +3,16 @@
 use crate::args::{Common, NameArgs, ReportArgs};
 use crate::progress::Progress;
 use crate::{Page, pretty, print};
-use anyhow::Result;
-use onnx_cast::DataType;
+use anyhow::{Result, ensure};
 use onnx_cast_file::{CandidateFormat, ReportRequest};
 use onnx_cast_report::{json, page, text};
 
+/// Rows of a table, unless the caller says how many.
+const TOP: usize = 20;
+
 pub(crate) fn report(args: &ReportArgs, common: &Common) -> Result<()> {
+    let prints_tables = !(common.json || common.quiet && args.html.is_some());
+    ensure!(prints_tables || args.top.is_none(), "--top is for the tables, which are not printed");
     let (path, NameArgs { include, exclude }) = (&args.file.path, &args.names);
     let started = args.html.as_ref().map(|html| Page::start(html, args.no_clobber)).transpose()?;
     let progress = Progress::start(common);
@@ -30,8 +34,6 @@ pub(crate) fn report(args: &ReportArgs, common: &Common) -> Result<()> {
         .in_format(args.file.in_format)
         .watch(progress.watch());
     let report = onnx_cast_model::report(path, &request)?;
-    let elements: Vec<DataType> = report.to.iter().map(|to| to.element()).collect();
-    args.attributes.say_unused(&elements, common);
     drop(progress);
     if let Some(started) = started {
         let title = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
@@ -39,8 +41,8 @@ pub(crate) fn report(args: &ReportArgs, common: &Common) -> Result<()> {
     }
     if common.json {
         print(&pretty(&json(&report)?)?)?;
-    } else if !(common.quiet && args.html.is_some()) {
-        print(&text(&report, args.top, "--top"))?;
+    } else if prints_tables {
+        print(&text(&report, args.top.unwrap_or(TOP), "--top"))?;
     }
     Ok(())
 }

@@ -53,7 +53,10 @@ pub fn cast_file(
 }
 
 fn cast_checkpoint(input: &Path, output: &Path, request: &CastRequest) -> Result<Summary, FileError> {
-    with_cast(request, |work| convert(input, output, request, work))
+    with_cast(request, |work| {
+        request.refuse_attributes(input)?;
+        convert(input, output, request, work)
+    })
 }
 
 /// Does what is to be done with casts.
@@ -202,15 +205,9 @@ fn check_safetensors(output: &Path, request: &CastRequest) -> Result<(), FileErr
     }
 }
 
-fn convert_file(input: &Path, output: &Path, request: &CastRequest, work: &Work<'_>) -> Result<Summary, FileError> {
-    let format = match (request.raw.in_format, &request.raw.shape) {
-        (Some(format), _) => Some(format),
-        (None, Some(_)) => Some(Format::Raw),
-        (None, None) if input == Path::new("-") => None,
-        (None, None) => Some(Format::of_input(input)?),
-    };
-    let target = request.raw.out_format.map_or_else(|| format_of(output), |format| Ok(Some(format)))?;
-    for (path, format, gguf) in [(input, format, "`dequantize` reads it"), (output, target, GGUF_WRITER)] {
+/// Refuses models, and `.gguf` files with a hint for each.
+fn refuse_others(files: [(&Path, Option<Format>, &'static str); 2], work: &Work<'_>) -> Result<(), FileError> {
+    for (path, format, gguf) in files {
         let hint = match format {
             Some(Format::Onnx) => "`run` evaluates a model",
             Some(Format::Gguf) => gguf,
@@ -220,6 +217,18 @@ fn convert_file(input: &Path, output: &Path, request: &CastRequest, work: &Work<
             return Err(FormatError::format(path, work.name, format, hint).into());
         }
     }
+    Ok(())
+}
+
+fn convert_file(input: &Path, output: &Path, request: &CastRequest, work: &Work<'_>) -> Result<Summary, FileError> {
+    let format = match (request.raw.in_format, &request.raw.shape) {
+        (Some(format), _) => Some(format),
+        (None, Some(_)) => Some(Format::Raw),
+        (None, None) if input == Path::new("-") => None,
+        (None, None) => Some(Format::of_input(input)?),
+    };
+    let target = request.raw.out_format.map_or_else(|| format_of(output), |format| Ok(Some(format)))?;
+    refuse_others([(input, format, "`dequantize` reads it"), (output, target, GGUF_WRITER)], work)?;
     if target == Some(Format::Safetensors) {
         check_safetensors(output, request)?;
     }
@@ -227,6 +236,7 @@ fn convert_file(input: &Path, output: &Path, request: &CastRequest, work: &Work<
     let mut file = Input::open(input, format, &given)?;
     // Without one of its own, the standard output gets the format of the input.
     let format = target.unwrap_or(file.format);
+    request.run.refuse_of_output(output, format)?;
     let mut planner = Planner { request, work, counters: Counters::new(request.run.counts()) };
     let casts = if file.format.holds_many() && format.holds_many() {
         let casts = planner.of_many(&file)?;

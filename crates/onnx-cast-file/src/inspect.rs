@@ -12,7 +12,7 @@ use crate::counts::Number;
 use crate::error::FileError;
 use crate::formats::checkpoint;
 use crate::formats::format::Format;
-use crate::formats::input::{Given, Input, Location, StoredTensor};
+use crate::formats::input::{Given, Input, Location, StoredTensor, check_type};
 use crate::io::progress::{Meter, Watch};
 use crate::layouts::Checkpoint;
 use crate::opened::with_task;
@@ -122,6 +122,8 @@ request! {
         pub exclude: Vec<Pattern>,
         /// Compare numbers, which may differ by this much. Without it, bits are compared.
         pub tolerance: Option<f64>,
+        /// The format of the standard input (`-`), of which one file may be; if it is not given, its first bytes tell it.
+        pub in_format: Option<Format>,
         /// Compare what checkpoints stand for: quantized weights by their values, and numbers whatever their types. A
         /// quantized weight beside one of float16 or bfloat16 is rounded to that type first.
         pub by_value: bool,
@@ -132,14 +134,30 @@ request! {
     }
 }
 
+impl DiffRequest {
+    /// Refuses the standard input as both files, and its format where it is neither.
+    ///
+    /// # Errors
+    /// [`InvalidKind::Request`](crate::InvalidKind::Request).
+    pub fn refuse_streams(&self, paths: [&Path; 2]) -> Result<(), FileError> {
+        match paths.map(|path| path == Path::new("-")) {
+            [true, true] => Err(FileError::request(paths[0], "the standard input is only one of the two files")),
+            [false, false] => refuse_format(paths[0], "in_format", self.in_format),
+            _ => Ok(()),
+        }
+    }
+}
+
 /// Opens a file of tensors, or with `-` the standard input, of which `in_format` is the format. The type of elements
-/// that do not tell theirs is `from`.
+/// that do not tell theirs is `from`; all others must have it.
 ///
 /// # Errors
-/// Where the file cannot be read or is not valid.
+/// Where the file cannot be read or is not valid, or an element type is not `from`.
 pub fn open(path: &Path, from: Option<DataType>, in_format: Option<Format>) -> Result<Input, FileError> {
     let format = if path == Path::new("-") { in_format } else { Some(Format::of_input(path)?) };
-    Ok(Input::open(path, format, &Given { from, shape: None })?)
+    let input = Input::open(path, format, &Given { from, shape: None })?;
+    input.tensors.iter().try_for_each(|stored| check_type(path, stored, from))?;
+    Ok(input)
 }
 
 /// Opens every file that a path stands for.
@@ -255,7 +273,8 @@ pub fn diff_collections(
 }
 
 fn diff_checkpoints(paths: [&Path; 2], request: &DiffRequest) -> Result<Vec<(String, Difference)>, FileError> {
-    let all = |path| open_all(path, |path| open(path, None, None));
+    request.refuse_streams(paths)?;
+    let all = |path| open_all(path, |path| open(path, None, request.in_format));
     diff_opened(paths, [all(paths[0])?, all(paths[1])?], request)
 }
 

@@ -163,7 +163,7 @@ fn quantize_checkpoint(input: &Path, output: &Path, request: &QuantizeRequest) -
 
 fn check_is_gguf(output: &Path, request: &QuantizeRequest) -> Result<(), FileError> {
     let format = Format::from_path(output);
-    if matches!(format, Ok(Format::Gguf)) {
+    if matches!(format, Ok(Format::Gguf)) || output == Path::new("-") {
         return Ok(());
     }
     for to in request.formats().filter(|to| matches!(to, QuantizedFormat::Gguf(_))) {

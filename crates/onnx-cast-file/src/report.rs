@@ -19,10 +19,10 @@ use crate::formats::input::{Input, StoredTensor};
 use crate::formats::source::Items;
 use crate::inspect;
 use crate::io::progress::{Meter, Watch};
-use crate::layouts::{Checkpoint, Layout, QuantizedFormat, check_scale_rule};
+use crate::layouts::{Checkpoint, Layout, check_scale_rule};
 use crate::opened::{of_stored, with_task};
 use crate::pipeline::{PipelineError, Task, TaskInput};
-use crate::request::refuse_format;
+use crate::request::{refuse_format, unused_attribute};
 use crate::selection::{Pattern, Selection, check_names};
 use onnx_cast::{Cast, CastError, CastOptions, Data, DataType, ScaleRule, TensorView};
 use std::path::Path;
@@ -121,18 +121,15 @@ impl ReportRequest {
     }
 
     fn check(&self, path: &Path) -> Result<(), FileError> {
-        if let Some(layout) = self.layout.filter(|layout| layout.row().file != Format::Safetensors) {
-            let to = self.to.first().map_or("weights", |to| to.element().name());
-            let reason = "a report predicts the layouts of .safetensors files";
-            let what = format!("{} does not hold {to}: {reason}", layout.name());
-            return Err(FileError::invalid(path, Invalid::new(InvalidKind::Unsupported, what)));
+        let bare = self.to.iter().filter(|to| !to.is_scaled());
+        let bare: Vec<DataType> = bare.map(|to| to.element()).collect();
+        if let Some(what) = unused_attribute(&self.options, &bare) {
+            return Err(FileError::request(path, what));
         }
-        let formats = self.to.iter().filter_map(|to| match *to {
-            CandidateFormat::Block(format) => Some(QuantizedFormat::Block(format).into()),
-            CandidateFormat::Elements(data_type, _) => Some(QuantizedFormat::Elements(data_type).into()),
-            CandidateFormat::Bare(_) => None,
-        });
-        check_scale_rule(path, self.rule, formats)?;
+        let is_opset_given = self.options.opset != CastOptions::default().opset;
+        FileError::refuse(path, &[("opset", is_opset_given && bare.is_empty(), "is for casts: no candidate is one")])?;
+        self.check_layout(path)?;
+        check_scale_rule(path, self.rule, self.to.iter().filter_map(|to| to.weights()))?;
         for &to in &self.to {
             match to {
                 CandidateFormat::Bare(to) if !to.is_numeric() => {
@@ -145,6 +142,27 @@ impl ReportRequest {
             }
         }
         Ok(())
+    }
+
+    /// Refuses a layout that holds none of the candidates: it would change no figure.
+    fn check_layout(&self, path: &Path) -> Result<(), FileError> {
+        let Some(layout) = self.layout else { return Ok(()) };
+        let refuse = |error| Err(FileError::invalid(path, error));
+        if layout.row().file != Format::Safetensors {
+            let to = self.to.first().map_or("weights", |to| to.element().name());
+            let reason = "a report predicts the layouts of .safetensors files";
+            return refuse(Invalid::new(
+                InvalidKind::Unsupported,
+                format!("{} does not hold {to}: {reason}", layout.name()),
+            ));
+        }
+        let weights = self.to.iter().filter_map(|to| to.weights());
+        let held: Vec<_> = weights.map(|to| layout.granularity(to.format, to.granularity)).collect();
+        match held.into_iter().reduce(Result::or) {
+            Some(Err(error)) => refuse(error),
+            Some(Ok(_)) => Ok(()),
+            None => FileError::refuse(path, &[("layout", true, "is for candidates with scales, as mxfp4 or int8/row")]),
+        }
     }
 
     /// The candidates that a tensor has; all of them where it is the only one. Only float, float16 and bfloat16 get

@@ -6,6 +6,7 @@ use crate::formats::format::Format;
 use crate::formats::output::WriteOptions;
 use crate::io::progress::Watch;
 use crate::selection::Selection;
+use crate::text::Wording;
 use onnx_cast::{CastOptions, DataType};
 use std::path::Path;
 
@@ -132,6 +133,20 @@ impl RunOptions {
         FileError::refuse(path, &[("losses", self.count, KEPT), ("fail_on", !self.fail_on.is_empty(), KEPT)])
     }
 
+    /// Refuses what an output of this format has no use for.
+    ///
+    /// # Errors
+    /// [`InvalidKind::Request`](crate::InvalidKind::Request), which names the field.
+    pub fn refuse_of_output(&self, output: &Path, format: Format) -> Result<(), FileError> {
+        let is_plain = matches!(format, Format::Npy | Format::Npz);
+        let goes_on = format != Format::Npz && output != Path::new("-");
+        let fields = [
+            ("npy_plain", self.write.npy_plain && !is_plain, "is for .npy and .npz"),
+            ("resume", self.resume && !goes_on, "is for files that can be compared: neither standard output nor .npz"),
+        ];
+        FileError::refuse(output, &fields)
+    }
+
     /// A dry run that reads no values.
     pub fn plan(self) -> Self {
         self.dry_run(true).count(false).fail_on(Vec::new())
@@ -161,7 +176,27 @@ request! {
     }
 }
 
+/// Why an attribute of Cast would change nothing: nothing is cast to a type that it is for.
+pub(crate) fn unused_attribute(options: &CastOptions, targets: &[DataType]) -> Option<Wording> {
+    let is_float8 = |to: &DataType| to.name().starts_with("float8");
+    let given = [
+        ("saturate", options.saturate.is_some(), "float8", targets.iter().any(is_float8)),
+        ("round_mode", options.round_mode.is_some(), "float8e8m0", targets.contains(&DataType::Float8E8M0)),
+    ];
+    let (field, _, of, _) = given.into_iter().find(|&(_, is_given, _, is_used)| is_given && !is_used)?;
+    Some(Wording::default().field(field, format!(" changes nothing: it is for casts to {of}, and there are none")))
+}
+
 impl CastRequest {
+    /// Refuses attributes that change nothing.
+    ///
+    /// # Errors
+    /// [`InvalidKind::Request`](crate::InvalidKind::Request), which names the field.
+    pub fn refuse_attributes(&self, path: &Path) -> Result<(), FileError> {
+        let targets: Vec<DataType> = self.selection.targets().collect();
+        unused_attribute(&self.options, &targets).map_or(Ok(()), |what| Err(FileError::request(path, what)))
+    }
+
     /// To a type, with ONNX's defaults.
     pub fn new(to: DataType) -> Self {
         CastRequest::default().selection(Selection::new(to))

@@ -189,7 +189,7 @@ impl<'a> Rewrite<'a> {
         }
         let done = meter.done();
         file.reset();
-        if self.options.resume && file.format != Format::Npz && self.is_there(file, frame, meter) {
+        if self.options.resume && self.is_there(file, frame, meter) {
             return Ok(true);
         }
         // What the comparison has counted until then is counted again.
@@ -217,6 +217,7 @@ impl<'a> Rewrite<'a> {
     fn check_outputs(&self) -> Result<Replacement, FileError> {
         let write = &self.options.write;
         for file in &self.files {
+            self.options.refuse_of_output(&file.path, file.format)?;
             let rows: Vec<TensorSummary> = file.rows.iter().map(|row| row.summary.clone()).collect();
             let made_of: Vec<&str> = file.rows.iter().map(|row| self.made_of(row)).collect();
             check_file(&self.source(file).file, &file.path, file.format, &rows, &made_of, write)?;

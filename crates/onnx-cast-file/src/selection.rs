@@ -94,13 +94,23 @@ pub struct Pattern {
 enum Matcher {
     Glob(Regex),
     Regex(Regex),
+    /// The text itself.
+    Exact,
 }
 
 impl Pattern {
     /// Whether a name matches.
     pub fn matches(&self, name: &str) -> bool {
-        let (Matcher::Glob(regex) | Matcher::Regex(regex)) = &self.matcher;
-        regex.is_match(name) || self.folder.as_ref().is_some_and(|folder| regex.is_match(&format!("{folder}/{name}")))
+        let is_match = |name: &str| match &self.matcher {
+            Matcher::Glob(regex) | Matcher::Regex(regex) => regex.is_match(name),
+            Matcher::Exact => self.text == name,
+        };
+        is_match(name) || self.folder.as_ref().is_some_and(|folder| is_match(&format!("{folder}/{name}")))
+    }
+
+    /// The pattern of one name, which may be missing.
+    pub fn exactly(name: &str) -> Self {
+        Pattern { text: name.to_owned(), matcher: Matcher::Exact, is_optional: true, folder: None }
     }
 
     /// The same pattern, for names in a folder: it may match them with its name before them. An empty
@@ -124,7 +134,7 @@ impl Pattern {
     pub fn nearest<'n>(&self, names: impl Iterator<Item = &'n str>) -> Option<&'n str> {
         match self.matcher {
             Matcher::Glob(_) => nearest(&self.text, names),
-            Matcher::Regex(_) => None,
+            Matcher::Regex(_) | Matcher::Exact => None,
         }
     }
 }
@@ -132,7 +142,7 @@ impl Pattern {
 /// The name that differs from a glob, or from a word, in the fewest letters: one, and one more for every four letters
 /// of the glob, at most.
 pub fn nearest<'n>(glob: &str, names: impl Iterator<Item = &'n str>) -> Option<&'n str> {
-    let near = names.map(|name| (distance(glob, name), name)).min();
+    let near = names.filter(|name| !name.is_empty()).map(|name| (distance(glob, name), name)).min();
     near.filter(|(distance, _)| *distance <= 1 + glob.len() / 4).map(|(_, name)| name)
 }
 

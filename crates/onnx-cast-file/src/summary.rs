@@ -60,11 +60,11 @@ impl Summary {
         }
         let have = match all.nan_scales {
             0 => return Some(text.into()),
-            1 => "1 block has a NaN scale".to_owned(),
-            count => format!("{count} blocks have NaN scales"),
+            1 => "1 block has a NaN scale, which is".to_owned(),
+            count => format!("{count} blocks have NaN scales, which are"),
         };
-        let text = format!("{text}; {have}, which `dequantize` refuses without ");
-        Some(Wording::from(text).field("allow_nan", ""))
+        let text = format!("{text}; {have} read back with ");
+        Some(Wording::from(text).field("allow_nan", " alone"))
     }
 
     /// How many scales and zero points of activations the output lacks, and the first; `None` where it lacks none.

@@ -111,6 +111,9 @@ pub(crate) fn plan<R>(
     let planner = Planner { checkpoint, weights: &weights, claims, request };
     planner.check_target().map_err(|error| checkpoint.error(None, error))?;
     let (formats, written): (Vec<_>, Vec<_>) = planner.plan()?.into_iter().unzip();
+    let has_mxfp4 = formats.contains(&QuantizedFormat::Block(BlockFormat::MxFp4));
+    const OTHERS: &str = "is for MXFP4 weights, and there are none (all others keep their format)";
+    FileError::refuse(opened.path(), &[("to", request.to.is_some() && !has_mxfp4, OTHERS)])?;
     planner.check_joined(&written)?;
     let notes = planner.note_on_activations(&written).into_iter().chain(planner.note_on_globals(&written)?).collect();
     let places = weights.list.iter().enumerate().map(|(index, weight)| (&*weight.name, index)).collect();

@@ -1,6 +1,8 @@
 //! From the quantized weights of a model back to plain ones: its DequantizeLinears of constants are computed.
 
+use crate::edits::Edits;
 use crate::error::{Error, ModelError, ModelErrorKind};
+use crate::external::Files;
 use crate::fold::{FoldOutcome, FoldRequest, FoldSummary, Folded, edits};
 use crate::quantize::MICROSOFT;
 use crate::replaced;
@@ -9,7 +11,7 @@ use crate::source::ModelSource;
 use crate::tree::Document;
 use onnx_cast::{DataType, element_count};
 use onnx_cast_file::engine::Short;
-use onnx_cast_file::{DequantizeRequest, Summary, TensorSummary, Wording};
+use onnx_cast_file::{DequantizeRequest, Pattern, Selection, Summary, TensorSummary, Wording};
 use std::path::Path;
 
 /// Replaces what DequantizeLinear gives of constants by its values. They keep their type, which the request has to
@@ -19,22 +21,19 @@ pub(crate) fn dequantize_constants(
     output: Option<&Path>,
     request: &DequantizeRequest,
 ) -> Result<(Vec<u8>, Summary), Error> {
-    let fold = FoldRequest::default()
-        .include(request.selection.include.clone())
-        .exclude(request.selection.exclude.clone())
-        .operator(Some("DequantizeLinear"))
-        .dequantize(true);
+    let fold = FoldRequest::default();
     let (storage, run) = (&fold.storage, &request.run);
     rewrite(
         source,
         output,
         &Request::of(run, storage),
         |document, files| {
-            let planned = || edits(document, files, &fold).and_then(|(_, planned)| rows(document, &planned, request));
+            let planned =
+                || planned(document, files, request).and_then(|(_, planned)| rows(document, &planned, request));
             replaced::check((source, output), &run.write, planned)
         },
         |document, files| {
-            let (edits, planned) = edits(document, files, &fold)?;
+            let (edits, planned) = planned(document, files, request)?;
             Ok((edits, (rows(document, &planned, request)?, products(document))))
         },
         |(rows, products)| {
@@ -44,6 +43,31 @@ pub(crate) fn dequantize_constants(
             Ok(summary)
         },
     )
+}
+
+/// The DequantizeLinears that are computed: those of weights that the request selects.
+fn planned<'a>(
+    document: &Document<'a>,
+    files: &'a Files<'a>,
+    request: &DequantizeRequest,
+) -> Result<(Edits<'a>, FoldSummary), ModelError> {
+    let Selection { include, exclude, rules, min_size, .. } = &request.selection;
+    let fold = FoldRequest::default()
+        .include(include.clone())
+        .exclude(exclude.clone())
+        .operator(Some("DequantizeLinear"))
+        .dequantize(true);
+    let all = edits(document, files, &fold)?;
+    if rules.is_empty() && min_size.is_none() {
+        return Ok(all);
+    }
+    let is_kept = |folded: &&Folded| {
+        let len = folded.shape.as_deref().and_then(element_count).unwrap_or(0);
+        request.selection.target_of_one(&folded.output, len as u64).is_none()
+    };
+    let kept = all.1.casts.iter().filter(is_kept).map(|folded| Pattern::exactly(&folded.output));
+    let exclude = exclude.iter().cloned().chain(kept).collect();
+    edits(document, files, &fold.exclude(exclude))
 }
 
 /// What is told of the weights that are computed.

@@ -31,6 +31,10 @@ impl From<FileInfo> for Inspection {
     }
 }
 
+/// Why a model's constants get no type.
+const TYPED: &str = "is not for models, whose constants have types";
+/// Why a model has no layout, nor what belongs to one.
+const CHECKPOINTS: &str = "is for checkpoints (.safetensors)";
 /// Why a model has no format to choose.
 const PIPES: &str = "is for standard input and output (-), which are no models";
 
@@ -74,7 +78,7 @@ pub fn cast_of(
     request: &CastRequest,
 ) -> Result<(Vec<u8>, Summary), Error> {
     let fields = [
-        ("from", request.raw.from.is_some(), "is not for models, whose constants have types"),
+        ("from", request.raw.from.is_some(), TYPED),
         ("shape", request.raw.shape.is_some(), "is not for models, whose constants have shapes"),
         ("in_format", request.raw.in_format.is_some(), PIPES),
         ("out_format", request.raw.out_format.is_some(), PIPES),
@@ -82,6 +86,7 @@ pub fn cast_of(
         ("resume", request.run.resume, "is for checkpoints of several files (a model is written whole or not at all)"),
     ];
     FileError::refuse(source.path(), &fields)?;
+    request.refuse_attributes(source.path())?;
     if request.options.opset != CastOptions::default().opset {
         let what = Wording::default().field("opset", " is not for models, which import their own (");
         let what = what.field("raise_opset", " raises it where the target needs that)");
@@ -138,8 +143,8 @@ pub fn quantize_of(
     request: &QuantizeRequest,
 ) -> Result<(Vec<u8>, Summary), Error> {
     let fields = [
-        ("layout", request.layout.is_some(), "is for checkpoints (.safetensors)"),
-        ("activations", request.activations.is_some(), "is for checkpoints (.safetensors)"),
+        ("layout", request.layout.is_some(), CHECKPOINTS),
+        ("activations", request.activations.is_some(), CHECKPOINTS),
         (
             "zero_points",
             request.zero_points && request.form != ModelForm::MatMulNBits,
@@ -184,6 +189,7 @@ pub fn dequantize_of(
     let fields = [
         ("npy_plain", request.run.write.npy_plain, "is for .npy"),
         ("layout", request.layout.is_some(), FILES),
+        ("allow_nan", request.allow_nan, "is for checkpoints: ONNX's operators take scales that are NaN"),
         ("resume", request.run.resume, FILES),
         ("losses", request.run.count, COUNTED),
         ("fail_on", !request.run.fail_on.is_empty(), COUNTED),
@@ -205,11 +211,11 @@ pub fn transcode(
 }
 
 /// Every file that a path stands for, or a model in memory.
-fn opened(source: ModelSource<'_>) -> Result<Vec<Input>, Error> {
+fn opened(source: ModelSource<'_>, in_format: Option<Format>) -> Result<Vec<Input>, Error> {
     let model = |source: ModelSource<'_>| -> Result<Input, Error> { Ok(contents::open(source, false)?.0) };
     let file = |path: &Path| match is_model(path) {
         true => model(ModelSource::File(path)),
-        false => Ok(open(path, None, None)?),
+        false => Ok(open(path, None, in_format)?),
     };
     match source {
         ModelSource::File(path) => open_all(path, file),
@@ -242,7 +248,8 @@ pub fn inspect_model(path: impl AsRef<Path>, request: &InspectRequest) -> Result
 /// # Errors
 /// As [`inspect`].
 pub fn inspect_of(source: ModelSource<'_>, request: &InspectRequest) -> Result<Inspection, Error> {
-    FileError::refuse(source.path(), &[("in_format", request.in_format.is_some(), PIPES)])?;
+    let fields = [("from", request.from.is_some(), TYPED), ("in_format", request.in_format.is_some(), PIPES)];
+    FileError::refuse(source.path(), &fields)?;
     let (input, model) = contents::open(source, request.types)?;
     let names = input.tensors.iter().map(|stored| &*stored.name);
     check_names(&request.include, &request.exclude, names)
@@ -273,8 +280,10 @@ pub fn diff_of(sources: [ModelSource<'_>; 2], request: &DiffRequest) -> Result<V
     {
         return Ok(found);
     }
-    let inputs = [opened(sources[0])?, opened(sources[1])?];
-    Ok(diff_opened(sources.map(ModelSource::path), inputs, request)?)
+    let paths = sources.map(ModelSource::path);
+    request.refuse_streams(paths)?;
+    let inputs = [opened(sources[0], request.in_format)?, opened(sources[1], request.in_format)?];
+    Ok(diff_opened(paths, inputs, request)?)
 }
 
 /// As [`onnx_cast_file::report`], of models too, whose constants are cast.
@@ -301,7 +310,12 @@ pub fn report_model(path: impl AsRef<Path>, request: &ReportRequest) -> Result<R
 /// # Errors
 /// As [`report`].
 pub fn report_of(source: ModelSource<'_>, request: &ReportRequest) -> Result<Report, Error> {
-    FileError::refuse(source.path(), &[("in_format", request.in_format.is_some(), PIPES)])?;
+    let fields = [
+        ("from", request.from.is_some(), TYPED),
+        ("in_format", request.in_format.is_some(), PIPES),
+        ("layout", request.layout.is_some(), CHECKPOINTS),
+    ];
+    FileError::refuse(source.path(), &fields)?;
     let request = request.clone().min_size(request.min_size.or(Some(MIN_SIZE)));
     let (input, _) = contents::open(source, false)?;
     Ok(onnx_cast_file::engine::report_opened(&[input], &request)?)

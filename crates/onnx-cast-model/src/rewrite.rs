@@ -359,6 +359,9 @@ fn arrange<'a>(
     if message.len() > limit && !given {
         layout = Layout::new(location, Some(large));
         message = emit(document, files, edits, &mut layout)?;
+    } else if storage.threshold.is_some() && !given {
+        let what = Wording::default().field("external_threshold", " is for models with external data (");
+        return Err(ModelError::new(ModelErrorKind::Request, what.field("external_data", " names its file)")));
     }
     if message.len() > limit {
         let bytes = message.len();

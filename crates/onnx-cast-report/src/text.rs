@@ -2,7 +2,9 @@
 
 use crate::words::{printable, size};
 use onnx_cast::DataType;
-use onnx_cast_file::{Blocks, Candidate, CandidateFormat, Concern, Grade, Report, TensorReport, Totals};
+use onnx_cast_file::{
+    Blocks, Candidate, CandidateFormat, Concern, Grade, QuantizedFormat, Report, TensorReport, Totals,
+};
 use std::cmp::Ordering;
 use std::fmt::Write;
 
@@ -76,11 +78,22 @@ pub fn verdict(to: CandidateFormat, totals: &Totals) -> String {
     }
     let grades = Grade::ALL.iter().zip(totals.grades).filter(|(_, count)| *count > 0);
     parts.push(grades.map(|(grade, count)| format!("{count} {grade}")).collect::<Vec<_>>().join(", "));
+    let is_poor = Grade::ALL.iter().zip(totals.grades).any(|(grade, count)| *grade == Grade::Poor && count > 0);
+    parts.extend(bare(to).filter(|_| is_poor));
     let snr = totals.snr.map(|snr| format!("{snr:.1} dB in all"));
     parts.extend(snr);
     parts.extend(totals.blocks.as_ref().and_then(worst_blocks));
     parts.retain(|part| !part.is_empty());
     parts.join("\n")
+}
+
+/// What is said of a cast to a type that `quantize` gives scales, where it is poor: its name means the cast here.
+fn bare(to: CandidateFormat) -> Option<String> {
+    let CandidateFormat::Bare(to) = to else { return None };
+    let granularity = if to == DataType::Int4 { "32" } else { "row" };
+    let is_quantized = QuantizedFormat::ELEMENTS.contains(&to);
+    is_quantized
+        .then(|| format!("this is a cast, without scales; {to}/{granularity} has scales, as quantize writes them"))
 }
 
 /// What is said of tensors that lose too many values to zero.

@@ -27,6 +27,9 @@ pub(crate) struct Common {
     #[arg(long, global = true, value_name = "WHEN", value_enum, default_value_t = ColorChoice::Auto)]
     #[arg(hide_default_value = true, hide_possible_values = true, help_heading = OUTPUT, display_order = 904)]
     pub(crate) color: ColorChoice,
+    /// The command that is given.
+    #[arg(skip)]
+    pub(crate) command: String,
 }
 
 /// From files to files.

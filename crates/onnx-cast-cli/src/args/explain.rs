@@ -64,15 +64,16 @@ pub(crate) struct ScalingArgs {
     pub(crate) scale: Option<String>,
     /// The type of S (default: VALUE's if that is float, float16 or bfloat16, else float)
     #[arg(long, value_name = "TYPE", value_parser = TypeParser, hide_possible_values = true, requires = "scale")]
-    #[arg(help_heading = WHAT)]
+    #[arg(conflicts_with = "all", help_heading = WHAT)]
     pub(crate) scale_type: Option<DataType>,
     /// The zero point, in the target type; a number or bits, like VALUE
-    #[arg(long, value_name = "Z", allow_hyphen_values = true, requires = "scale", help_heading = WHAT)]
+    #[arg(long, value_name = "Z", allow_hyphen_values = true, requires = "scale")]
+    #[arg(conflicts_with = "all", help_heading = WHAT)]
     pub(crate) zero_point: Option<String>,
     /// The type that the quotient is rounded to: float, float16 or bfloat16 (default: the scale's;
     /// QuantizeLinear-23 on)
     #[arg(long, value_name = "TYPE", value_parser = TypeParser, hide_possible_values = true, requires = "scale")]
-    #[arg(help_heading = HOW)]
+    #[arg(conflicts_with = "all", help_heading = HOW)]
     pub(crate) precision: Option<DataType>,
 }
 

@@ -23,7 +23,8 @@ Examples:
 )]
 pub(crate) struct DequantizeArgs {
     /// The checkpoint to read and the one to write: .safetensors files, indices (*.safetensors.index.json) or folders;
-    /// a .gguf file may be read; or models (.onnx); with --out-dir, those to read
+    /// a .gguf file may be read; or models (.onnx); with --out-dir, those to read. - is standard input (.safetensors) or
+    /// output
     #[arg(value_name = "FILE", required = true, help_heading = INPUT)]
     pub(crate) files: Vec<PathBuf>,
     /// The layout of the weights, instead of the one from the configuration and names: deepseek, gpt-oss,
@@ -61,7 +62,7 @@ Examples:
 )]
 pub(crate) struct QuantizeArgs {
     /// The checkpoint to read and the one to write: .safetensors files, indices (*.safetensors.index.json) or folders;
-    /// or models (.onnx); with --out-dir, those to read
+    /// or models (.onnx); with --out-dir, those to read. - is standard input (.safetensors) or output
     #[arg(value_name = "FILE", required = true, help_heading = INPUT)]
     pub(crate) files: Vec<PathBuf>,
     /// The format: mxfp4, mxfp6e2m3, mxfp6e3m2, mxfp8, mxfp8e5m2, mxint8, nvfp4, float8e4m3fn, float8e5m2, int8, int4;
@@ -123,7 +124,7 @@ A weight that would change is an error: nothing is written. `dequantize` and `qu
 )]
 pub(crate) struct TranscodeArgs {
     /// The checkpoint to read and the one to write: .safetensors files, indices (*.safetensors.index.json) or folders;
-    /// with --out-dir, those to read
+    /// with --out-dir, those to read. - is standard input (.safetensors) or output
     #[arg(value_name = "FILE", required = true, help_heading = INPUT)]
     pub(crate) files: Vec<PathBuf>,
     /// The layout of IN, instead of the one from the configuration and names

@@ -58,15 +58,20 @@ fn scaled_casts() {
     }
     let printed = done(&run("bench --op dequantize --pairs int4:float16 --elements 64 --granularity 32,tensor"));
     let lines: Vec<&str> = printed.lines().collect();
-    assert!(lines[1].starts_with("from            to             scales "), "{printed}");
-    assert!(lines[2].starts_with("int4            float16        32      "), "{printed}");
-    assert!(lines[3].starts_with("int4            float16        tensor "), "{printed}");
-    assert!(lines[4].starts_with("2 rows: geometric mean ") && lines[4].contains("(int4 -> float16 by "), "{printed}");
+    assert!(lines[2].starts_with("int4/32               float16    "), "{printed}");
+    assert!(lines[3].starts_with("int4/tensor           float16    "), "{printed}");
+    assert!(lines[4].starts_with("2 pairs: geometric mean ") && lines[4].contains("(int4/"), "{printed}");
+    // The pair itself says what has a scale, and so what is done.
+    let line = "bench --pairs float:int8/row,int4/32:float16,float:int8 --elements 64 --json";
+    let value: Value = serde_json::from_str(&done(&run(line))).expect("JSON");
+    let op = |row: usize| value["pairs"][row]["op"].as_str().map(str::to_owned);
+    assert_eq!([op(0), op(1), op(2)], [Some("quantize".to_owned()), Some("dequantize".to_owned()), None]);
+    assert_eq!((&value["pairs"][0]["granularity"], &value["pairs"][1]["granularity"]), (&"row".into(), &"32".into()));
     for (op, operator) in [("quantize", Operator::QuantizeLinear), ("dequantize", Operator::DequantizeLinear)] {
         let count = |role| DataType::ALL.iter().filter(|ty| operator.since_as(role, **ty).is_some()).count();
         let rows = count(Role::Values) * count(Role::Quantized);
         let printed = done(&run(&format!("bench --op {op} --pairs all --elements 99 --granularity 32")));
-        assert!(printed.contains(&format!("{rows} rows: ")), "{printed}");
+        assert!(printed.contains(&format!("{rows} pairs: ")), "{printed}");
     }
 }
 
@@ -111,9 +116,12 @@ fn mistakes() {
         ("bench --granularity block", "`block` has no scales (want tensor, row, a block as 32 or 128x128)"),
         ("bench --op quantize --granularity 8x8", "QuantizeLinear has no scales by 8x8 (want tensor, row, or a block"),
         ("bench --granularity row", "--granularity needs --op quantize or --op dequantize"),
+        ("bench --granularity row --pairs float:int8/row", "--granularity needs --op quantize or --op dequantize"),
+        ("bench --op cast --pairs float:int8/row", "float:int8/row: it is for --op quantize"),
+        ("bench --pairs float/row:int8/row", "has scales on both sides"),
+        ("bench --isa --elements 3", "--isa without a name lists instruction sets"),
         ("bench --elements 0", "want 1 or more"),
         ("bench --threads 0", "want 1 or more"),
-        ("bench --threads 1000000", "1000000 threads: this machine runs "),
         ("bench --elements many", "invalid digit"),
         (&format!("bench --elements {}", usize::MAX), "too many"),
     ] {

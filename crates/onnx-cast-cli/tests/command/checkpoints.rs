@@ -300,7 +300,8 @@ fn standard_input_and_output() {
     let unknown = crate::common::command("cast - - --to float16".split(' ')).write_stdin("text").output().expect("run");
     assert_eq!(
         refused(&unknown),
-        "-: neither .npy, .npz, .safetensors nor .gguf by its first bytes (--from gives the type of raw bytes)"
+        "-: neither .npy, .npz, .safetensors nor .gguf by its first bytes (--in-format names another format, as pb, and \
+         --from the type of raw bytes)"
     );
 }
 

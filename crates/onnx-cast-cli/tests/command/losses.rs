@@ -170,13 +170,13 @@ fn overflow_and_nan_are_said_by_default() {
         ),
         (
             "quantize w.safetensors o.safetensors --to nvfp4",
-            "31 values became NaN, 1 value was NaN (first in tensor `b.weight_packed`); 2 blocks have NaN scales, which \
-             `dequantize` refuses without --allow-nan",
+            "31 values became NaN, 1 value was NaN (first in tensor `b.weight_packed`); 2 blocks have NaN scales, which are \
+             read back with `dequantize --allow-nan` alone",
         ),
         (
             "quantize w.safetensors o.safetensors --to mxfp8",
-            "63 values became NaN, 1 value was NaN (first in tensor `b.weight`); 2 blocks have NaN scales, which \
-             `dequantize` refuses without --allow-nan",
+            "63 values became NaN, 1 value was NaN (first in tensor `b.weight`); 2 blocks have NaN scales, which are \
+             read back with `dequantize --allow-nan` alone",
         ),
     ] {
         assert_eq!(warned(line).as_deref(), Some(want), "{line}");

@@ -3,6 +3,7 @@
 mod bench;
 mod checkpoints;
 mod common;
+mod effects;
 mod explain;
 mod faults;
 mod files;

@@ -370,8 +370,9 @@ fn a_plain_file() {
     ] {
         folder.refuses(line, message);
     }
-    let said = stderr(&folder.run("dequantize in.safetensors - --to float"));
-    assert!(said.contains("-: unknown file extension") && !folder.path("-").exists(), "{said}");
+    done(&folder.run("dequantize in.safetensors plain.safetensors --to float"));
+    let piped = folder.run("dequantize in.safetensors - --to float");
+    assert!(piped.stdout == folder.read("plain.safetensors") && !folder.path("-").exists(), "{}", stderr(&piped));
 }
 
 /// The weights of a stored checkpoint before they were quantized, in the folder `in`.
@@ -612,7 +613,7 @@ fn info_warns_of_claims_that_fail() {
         (
             "{}",
             " --stats",
-            "warning: m.safetensors: tensor `a.scale_weight`: scale 0 is NaN (--allow-nan gives NaN for its block)\n",
+            "warning: m.safetensors: tensor `a.scale_weight`: scale 0 is NaN (`dequantize --allow-nan` gives NaN for its block)\n",
         ),
         (
             r#"{"quantization_config":{"quant_method":"exotic"}}"#,
@@ -676,4 +677,24 @@ fn diff_compares_values_whatever_the_layout() {
     folder.write("config.json", r#"{"quantization_config":{"quant_method":"mxfp4"}}"#);
     let said = stderr(&folder.run("diff a.safetensors b.safetensors --values"));
     assert!(said.contains("a.safetensors: no weights in the layout gpt-oss"), "{said}");
+}
+
+/// What a rule or a size keeps of a model is still quantized in the output.
+#[test]
+fn rules_and_sizes_keep_weights_of_a_model_quantized() {
+    let folder = Folder::new();
+    folder.write("m.onnx", crate::effects::network(21, 0.1));
+    done(&folder.run("quantize m.onnx int8.onnx --to int8"));
+    for (options, kept) in [("--rule q=keep", 1), ("--exclude q", 1), ("--min-elements 5000", 2), ("--rule w=float", 0)]
+    {
+        let said = stderr(&folder.run(&format!("dequantize int8.onnx o.onnx --to float {options} --force")));
+        if kept == 2 {
+            assert!(said.contains("no weight to dequantize"), "{said}");
+            continue;
+        }
+        let dequantized = format!("{} tensor", 2 - kept);
+        assert!(said.contains(&dequantized), "{options}: {said}");
+        let again = stderr(&folder.run("dequantize o.onnx p.onnx --to float --dry-run --force"));
+        assert_eq!(again.contains("no weight to dequantize"), kept == 0, "{options}: {again}");
+    }
 }

@@ -20,7 +20,8 @@ pub(super) fn dequantize(input: &Path, output: &Path, request: &DequantizeReques
     if request.layout.is_some() {
         return refuse(input, "choosing a layout", Format::Gguf, "each tensor tells its type");
     }
-    match Format::from_path(output)? {
+    let is_stream = output == Path::new("-");
+    match if is_stream { Format::Safetensors } else { Format::from_path(output)? } {
         Format::Safetensors => {}
         Format::Gguf => return refuse(output, "writing", Format::Gguf, GGUF_WRITER),
         format => return refuse(output, "dequantizing", format, "the output is .safetensors"),

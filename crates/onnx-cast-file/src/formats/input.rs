@@ -98,13 +98,11 @@ impl Input {
         let format = match format {
             Some(format) => format,
             None if given.shape.is_some() => Format::Raw,
-            None => {
-                let known = Format::by_content(&file.prefix(16)?);
-                known.ok_or_else(|| {
-                    let what = "neither .npy, .npz, .safetensors nor .gguf by its first bytes (";
-                    FormatError::request(path, Wording::from(what).field("from", " gives the type of raw bytes)"))
-                })?
-            }
+            None => Format::by_content(&file.prefix(16)?).ok_or_else(|| {
+                let what = Wording::from("neither .npy, .npz, .safetensors nor .gguf by its first bytes (")
+                    .field("in_format", " names another format, as pb, and ");
+                FormatError::request(path, what.field("from", " the type of raw bytes)"))
+            })?,
         };
         if let (Some(_), true) = (given.shape, format != Format::Raw) {
             let what = format!("{format} files tell their shape (a shape is for raw bytes)");

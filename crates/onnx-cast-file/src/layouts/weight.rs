@@ -50,12 +50,20 @@ impl Checkpoint {
             }
             (Located::InFolder(file), _) => files.push(open(file)?),
             _ => {
-                let format = Format::of_input(path)?;
-                if format != Format::Safetensors {
-                    let hint = "it is for .safetensors";
-                    return Err(FormatError::format(path, "a quantized checkpoint", format, hint));
+                let unfit =
+                    |format| Err(FormatError::format(path, "a quantized checkpoint", format, "it is for .safetensors"));
+                let input = if path == Path::new("-") {
+                    Input::open(path, None, &Given::default())?
+                } else {
+                    match Format::of_input(path)? {
+                        Format::Safetensors => open(path)?,
+                        format => return unfit(format),
+                    }
+                };
+                if input.format != Format::Safetensors {
+                    return unfit(input.format);
                 }
-                files.push(open(path)?);
+                files.push(input);
             }
         }
         Ok(Checkpoint::of(files))
@@ -81,9 +89,10 @@ impl Checkpoint {
         Checkpoint { files, places }
     }
 
-    /// The folder of its files, which is where configurations are.
+    /// The folder of its files, which is where configurations are. The standard input has none: not the current one.
     pub(crate) fn folder<'p>(&'p self, input: &'p Path) -> &'p Path {
-        self.files.first().map_or(input, |file| folder_of(file.path()))
+        let file = self.files.first().filter(|_| input != Path::new("-"));
+        file.map_or(input, |file| folder_of(file.path()))
     }
 
     /// The tensor of a name.

@@ -42,6 +42,17 @@ impl CandidateFormat {
         !matches!(self, CandidateFormat::Bare(_))
     }
 
+    /// The same of weights that have scales.
+    pub(super) fn weights(self) -> Option<WeightFormat> {
+        match self {
+            CandidateFormat::Bare(_) => None,
+            CandidateFormat::Block(format) => Some(QuantizedFormat::Block(format).into()),
+            CandidateFormat::Elements(data_type, granularity) => {
+                Some(WeightFormat { format: QuantizedFormat::Elements(data_type), granularity: Some(granularity) })
+            }
+        }
+    }
+
     /// Whether there is such a format; the parser gives no others.
     pub(super) fn is_known(self) -> bool {
         match self {

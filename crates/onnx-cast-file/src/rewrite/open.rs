@@ -114,7 +114,8 @@ impl OutputPaths {
             }
             (Located::InFolder(_), _) => OutputPaths { folder: Some(output.to_owned()), ..OutputPaths::default() },
             _ => {
-                let format = Format::from_path(output)?;
+                let is_stream = output == Path::new("-");
+                let format = if is_stream { Format::Safetensors } else { Format::from_path(output)? };
                 if format != Format::Safetensors {
                     return Err(FormatError::format(output, "a checkpoint", format, "want .safetensors").into());
                 }
