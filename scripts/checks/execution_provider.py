@@ -40,9 +40,11 @@ def all_nodes():
     yield from nodes.dynamic()
 
 
-def session(model, claim, level=LEVELS[0], only=False):
+def session(model, claim, level=LEVELS[0], only=False, probe=None):
     """A session with the provider; ``only`` refuses a model of which it does not take every node."""
     options = session_options(claim)
+    if probe is not None:
+        options.add_session_config_entry(f"ep.{ep_name().lower()}.probe", probe)
     options.graph_optimization_level = level
     if only:
         options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
@@ -150,6 +152,26 @@ def check_claims():
     print(f"  {missing} nodes that onnxruntime lacks, {inexact} of which it gets values wrong, {left} left to it", flush=True)
 
 
+def check_probe():
+    """With `probe`, which asks onnxruntime itself, the same nodes are claimed as by what the tables know."""
+    taken = left = 0
+    for node in all_nodes():
+        if node.inputs[0] is node.outputs[0] and node.name != "BitCast":
+            continue
+        model = node.model()
+        claimed = [
+            loads(lambda probe=probe: session(model, "missing", LEVELS[1], only=True, probe=probe)) is not None
+            for probe in ("0", "1")
+        ]
+        if claimed[0] != claimed[1]:
+            fail(f"{node} is claimed {'only' if claimed[1] else 'not'} where onnxruntime is asked")
+        taken += claimed[1]
+        left += not claimed[1]
+    if not (taken and left):
+        fail(f"of the nodes about which onnxruntime was asked, {taken} are claimed and {left} are not")
+    print(f"  onnxruntime was asked, and runs {left} nodes, and not {taken}", flush=True)
+
+
 REPORTED = []
 
 
@@ -164,6 +186,7 @@ def main():
     parts = {
         "pairs": check_pairs,
         "claims": check_claims,
+        "probe": check_probe,
         "graphs": graphs.check,
         "real": real.check,
         "sessions": sessions.check,

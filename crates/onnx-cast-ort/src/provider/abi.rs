@@ -30,6 +30,10 @@ opaque! {
     KeyValuePairs
     /// onnxruntime's log.
     Logger
+    /// What the sessions of a process share.
+    Environment
+    /// A model that is loaded.
+    Session
 }
 
 /// The table of version 23, up to the last entry that is used.
@@ -129,6 +133,10 @@ pub(crate) mod value {
 
     /// OrtHardwareDeviceType: the processor.
     pub(crate) const CPU: c_int = 0;
+    /// OrtLoggingLevel: INFO, WARNING and FATAL.
+    pub(crate) const INFO: c_int = 1;
+    pub(crate) const WARNING: c_int = 2;
+    pub(crate) const FATAL: c_int = 4;
     /// OrtOpAttrType: INT.
     pub(crate) const INT: c_int = 1;
     /// OrtOpAttrType: STRING.
@@ -140,7 +148,17 @@ macro_rules! with_graph_entries {
     ($then:ident $first:ty) => {
         $then! {
             $first;
+            3 CreateEnv(level: c_int, name: *const c_char, made: *mut *mut Environment) -> StatusPointer;
+            8 CreateSessionFromArray(environment: *const Environment, model: *const c_void, len: usize, options: *const SessionOptions, made: *mut *mut Session) -> StatusPointer;
+            10 CreateSessionOptions(made: *mut *mut SessionOptions) -> StatusPointer;
+            22 SetSessionLogSeverityLevel(options: *mut SessionOptions, level: c_int) -> StatusPointer;
+            23 SetSessionGraphOptimizationLevel(options: *mut SessionOptions, level: c_int) -> StatusPointer;
+            24 SetIntraOpNumThreads(options: *mut SessionOptions, threads: c_int) -> StatusPointer;
             55 CastTypeInfoToTensorInfo(info: *const TypeInfo, tensor: *mut *const TensorInfo) -> StatusPointer;
+            92 ReleaseEnv(environment: *mut Environment) -> ();
+            95 ReleaseSession(session: *mut Session) -> ();
+            100 ReleaseSessionOptions(options: *mut SessionOptions) -> ();
+            247 Logger_LogMessage(logger: *const Logger, level: c_int, text: *const c_char, file: *const c_void, line: c_int, function: *const c_char) -> StatusPointer;
             272 ReadOpAttr(attribute: *const OpAttribute, kind: c_int, data: *mut c_void, room: usize, size: *mut usize) -> StatusPointer;
             274 KernelContext_ParallelFor(context: *const KernelContext, part: Part, parts: usize, batches: usize, data: *mut c_void) -> StatusPointer;
             289 GetValueInfoName(value: *const ValueInfo, name: *mut *const c_char) -> StatusPointer;
@@ -212,6 +230,12 @@ mod tests {
     fn the_values_are_those_of_ort_sys() {
         use ort_sys::*;
         assert_eq!(value::CPU, OrtHardwareDeviceType::OrtHardwareDeviceType_CPU as c_int);
+        let levels = [
+            OrtLoggingLevel::ORT_LOGGING_LEVEL_INFO,
+            OrtLoggingLevel::ORT_LOGGING_LEVEL_WARNING,
+            OrtLoggingLevel::ORT_LOGGING_LEVEL_FATAL,
+        ];
+        assert_eq!([value::INFO, value::WARNING, value::FATAL], levels.map(|level| level as c_int));
         assert_eq!(value::INT, OrtOpAttrType::ORT_OP_ATTR_INT as c_int);
         assert_eq!(value::STRING, OrtOpAttrType::ORT_OP_ATTR_STRING as c_int);
     }

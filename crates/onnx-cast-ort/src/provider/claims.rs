@@ -43,8 +43,8 @@ impl Provider {
     fn takes(&self, node: &Node) -> bool {
         match self.claim {
             Claim::All => true,
-            Claim::Inexact => !stock::runs(self.release, node) || stock::is_inexact(self.release, node),
-            Claim::Missing => !stock::runs(self.release, node),
+            Claim::Inexact => !self.is_run(node) || stock::is_inexact(self.release, node),
+            Claim::Missing => !self.is_run(node),
         }
     }
 

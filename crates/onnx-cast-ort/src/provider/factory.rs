@@ -5,6 +5,7 @@ use super::abi::{Ep, EpDevice, EpFactory, HardwareDevice, KeyValuePairs, Logger,
 use super::claims::get_capability;
 use super::compile::{compile, release_compiled};
 use super::host::Host;
+use super::probe::Probe;
 use super::session::{Claim, Provider, UnknownClaim};
 use super::stock::Release;
 use crate::abi::{SessionOptions, StatusPointer};
@@ -22,6 +23,7 @@ struct Factory {
     functions: EpFactory,
     host: Host,
     release: Release,
+    probe: Probe,
 }
 
 /// The factory of each onnxruntime in the process, by the address of its table.
@@ -36,8 +38,12 @@ pub(crate) fn create(host: Host, version: &str) -> *mut EpFactory {
     let address = host.api.table().addr();
     let known = factories.iter().find(|row| row.0 == address).map(|row| row.1);
     let factory = known.unwrap_or_else(|| {
-        let factory: &'static Factory =
-            Box::leak(Box::new(Factory { functions: functions(), host, release: Release::of(version) }));
+        let factory: &'static Factory = Box::leak(Box::new(Factory {
+            functions: functions(),
+            host,
+            release: Release::of(version),
+            probe: Probe::new(host),
+        }));
         factories.push((address, factory));
         factory
     });
@@ -118,17 +124,23 @@ unsafe extern "system" fn create_provider(
     _: *const *const KeyValuePairs,
     _: usize,
     options: *const SessionOptions,
-    _: *const Logger,
+    logger: *const Logger,
     made: *mut *mut Ep,
 ) -> StatusPointer {
     // SAFETY: onnxruntime's promise: the factory is ours, and the options live during the call.
     unsafe {
-        let factory = &*factory.cast::<Factory>();
-        factory.host.status(|| {
-            let options = factory.host.entries(options, &option_prefix())?;
-            let claim = claim_of(&options).map_err(Failure::node)?;
-            let functions = provider_functions();
-            let provider = Provider { functions, host: factory.host, release: factory.release, claim };
+        let factory: &'static Factory = &*factory.cast::<Factory>();
+        let &Factory { host, release, .. } = factory;
+        host.status(|| {
+            let options = host.entries(options, &option_prefix())?;
+            let Asked { claim, probe } = asked(&options).map_err(Failure::node)?;
+            let probes = probe.unwrap_or(!release.is_known());
+            if probes {
+                let level = if release.is_known() { value::INFO } else { value::WARNING };
+                host.log(logger, level, &asks(release));
+            }
+            let probe = probes.then_some(&factory.probe);
+            let provider = Provider { functions: provider_functions(), host, release, claim, probe };
             made.write(Box::into_raw(Box::new(provider)).cast());
             Ok(())
         })
@@ -140,16 +152,40 @@ fn option_prefix() -> String {
     format!("ep.{}.", PROVIDER_NAME.to_string_lossy().to_ascii_lowercase())
 }
 
-/// The claim that options ask for.
-fn claim_of(options: &[(String, String)]) -> Result<Claim, String> {
-    let mut claim = Claim::default();
+/// What the options of a provider ask for.
+#[derive(Debug, Default, PartialEq)]
+struct Asked {
+    claim: Claim,
+    /// Whether onnxruntime is asked which nodes it runs; if it is not given, where its release is not known.
+    probe: Option<bool>,
+}
+
+fn asked(options: &[(String, String)]) -> Result<Asked, String> {
+    let mut asked = Asked::default();
     for (name, text) in options {
-        if name != "claim" {
-            return Err(format!("the execution provider has no option `{name}` (want `claim`)"));
+        match &**name {
+            "claim" => asked.claim = text.parse().map_err(|error: UnknownClaim| error.to_string())?,
+            "probe" => {
+                let unknown = || format!("option `probe` is `{text}` (want `0` or `1`)");
+                asked.probe = Some(["0", "1"].iter().position(|word| word == text).ok_or_else(unknown)? == 1);
+            }
+            _ => return Err(format!("the execution provider has no option `{name}` (want `claim` or `probe`)")),
         }
-        claim = text.parse().map_err(|error: UnknownClaim| error.to_string())?;
     }
-    Ok(claim)
+    Ok(asked)
+}
+
+/// What the log says where onnxruntime is asked which nodes it runs.
+fn asks(release: Release) -> String {
+    let newest = Release::NEWEST;
+    let asks = "it loads a model of each node to see whether onnxruntime runs it";
+    if release.is_known() {
+        return format!("OnnxCastExecutionProvider with probe=1: {asks}");
+    }
+    format!(
+        "OnnxCastExecutionProvider knows onnxruntime up to {newest}, and this is {release}: {asks}, and takes its values \
+         for those of {newest} (option probe=0: the nodes too)"
+    )
 }
 
 fn provider_functions() -> Ep {
@@ -224,13 +260,22 @@ mod tests {
 
     #[test]
     fn options_are_checked() {
-        let claim = |options: &[(&str, &str)]| {
-            claim_of(&options.iter().map(|(name, text)| (name.to_string(), text.to_string())).collect::<Vec<_>>())
+        let asked = |options: &[(&str, &str)]| {
+            asked(&options.iter().map(|(name, text)| (name.to_string(), text.to_string())).collect::<Vec<_>>())
         };
-        assert_eq!(claim(&[]), Ok(Claim::Missing));
-        assert_eq!(claim(&[("claim", "all")]), Ok(Claim::All));
-        let error = "the execution provider has no option `clam` (want `claim`)";
-        assert_eq!(claim(&[("clam", "all")]), Err(error.to_owned()));
-        assert!(claim(&[("claim", "some")]).is_err_and(|text| text.contains("`some`")));
+        assert_eq!(asked(&[]), Ok(Asked::default()));
+        let all = Asked { claim: Claim::All, probe: Some(true) };
+        assert_eq!(asked(&[("claim", "all"), ("probe", "1")]), Ok(all));
+        let error = "the execution provider has no option `clam` (want `claim` or `probe`)";
+        assert_eq!(asked(&[("clam", "all")]), Err(error.to_owned()));
+        assert!(asked(&[("claim", "some")]).is_err_and(|text| text.contains("`some`")));
+        assert!(asked(&[("probe", "yes")]).is_err_and(|text| text.contains("`yes`")));
+    }
+
+    #[test]
+    fn releases_of_later_are_not_known() {
+        let known = |version| Release::of(version).is_known();
+        assert_eq!(["1.23.2", "1.31.1", "1.32.0", "1.33.0", "2.0.0"].map(known), [true, true, true, false, false]);
+        assert!(asks(Release::of("1.40.1")).contains("up to 1.32, and this is 1.40"));
     }
 }

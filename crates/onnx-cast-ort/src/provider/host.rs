@@ -1,14 +1,14 @@
 //! The onnxruntime that a provider works for: its tables of functions, and nodes and options read through them.
 
 use super::abi::{
-    EpDevice, EpFactory, EpTable, Graph, GraphNode, GraphTable, HardwareDevice, KeyValuePairs, PROVIDER_VERSION, Part,
-    SupportInfo, TypeInfo, ValueInfo, value, with_ep_entries, with_graph_entries,
+    Environment, EpDevice, EpFactory, EpTable, Graph, GraphNode, GraphTable, HardwareDevice, KeyValuePairs, Logger,
+    PROVIDER_VERSION, Part, Session, SupportInfo, TypeInfo, ValueInfo, value, with_ep_entries, with_graph_entries,
 };
 use crate::abi::{ApiBase, KernelContext, OpAttribute, SessionOptions, StatusPointer, Table, TensorInfo, Value};
 use crate::api::{Api, Failure, methods};
 use crate::types::type_of;
 use onnx_cast::DataType;
-use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::ptr;
 
 /// The table of version 23.
@@ -116,6 +116,22 @@ impl Host {
         }?;
         // SAFETY: onnxruntime gave the pointers.
         list.into_iter().map(|value| unsafe { self.value(value) }).collect()
+    }
+
+    /// Writes a line of an OrtLoggingLevel to a log.
+    ///
+    /// # Safety
+    /// The pointer is onnxruntime's.
+    pub(crate) unsafe fn log(self, logger: *const Logger, level: c_int, text: &str) {
+        let text = CString::new(text).unwrap_or_default();
+        // A path that is empty, in letters of one byte and of two.
+        let (file, function) = ([0u16; 2], c"onnx-cast");
+        // SAFETY: promised; the texts end with a zero. A log that takes no line is no failure of a session.
+        let written = unsafe {
+            let file = file.as_ptr().cast();
+            self.graphs.Logger_LogMessage(logger, level, text.as_ptr(), file, 0, function.as_ptr())
+        };
+        let _ = self.api.check(written);
     }
 
     /// A list whose length one function gives, and whose elements another writes.

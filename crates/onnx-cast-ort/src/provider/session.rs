@@ -2,7 +2,9 @@
 
 use super::abi::Ep;
 use super::host::Host;
-use super::stock::Release;
+use super::node::Node;
+use super::probe::Probe;
+use super::stock::{self, Release};
 use std::str::FromStr;
 
 /// The provider of a session; onnxruntime hands the address of the first field back.
@@ -12,6 +14,16 @@ pub(crate) struct Provider {
     pub(crate) host: Host,
     pub(crate) release: Release,
     pub(crate) claim: Claim,
+    /// Asks onnxruntime itself which nodes it runs, where the tables do not know its release.
+    pub(crate) probe: Option<&'static Probe>,
+}
+
+impl Provider {
+    /// Whether this onnxruntime runs a node itself.
+    pub(crate) fn is_run(&self, node: &Node) -> bool {
+        let answer = self.probe.and_then(|probe| probe.runs(node));
+        answer.unwrap_or_else(|| stock::runs(self.release, node))
+    }
 }
 
 /// The provider of a session.

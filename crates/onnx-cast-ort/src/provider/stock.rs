@@ -7,10 +7,17 @@ use super::host::OwnedAttribute;
 use super::node::Node;
 use onnx_cast::ops::Role;
 use onnx_cast::{DataType, Kind, Operator};
+use std::fmt;
 
 /// A version of onnxruntime: major and minor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Release(u32, u32);
+
+impl fmt::Display for Release {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.0, self.1)
+    }
+}
 
 impl Release {
     /// Of a text as "1.31.1".
@@ -19,6 +26,13 @@ impl Release {
         Release(parts.next().unwrap_or(0), parts.next().unwrap_or(0))
     }
 
+    /// Whether the tables were compared with the release, or with one like it.
+    pub(crate) fn is_known(self) -> bool {
+        self <= Release::NEWEST
+    }
+
+    /// The newest that the tables know.
+    pub(crate) const NEWEST: Release = Release::V1_32;
     /// The oldest that loads execution providers.
     const OLDEST: Release = Release(1, 23);
     const V1_24: Release = Release(1, 24);
