@@ -22,6 +22,17 @@ impl<'a> Fields<'a> {
         self.0.get(name).filter(|value| !value.is_null())
     }
 
+    /// Refuses fields that the job does not have: they would do nothing.
+    #[cfg(feature = "lent")]
+    pub(crate) fn only(self, known: &[&[&str]]) -> Result<()> {
+        let is_known = |name: &str| name == "job" || known.iter().any(|names| names.contains(&name));
+        let given = self.0.as_object().into_iter().flatten().filter(|(_, value)| !value.is_null());
+        match given.map(|(name, _)| &**name).find(|name| !is_known(name)) {
+            Some(name) => Err(wrong(name, "is not an option here")),
+            None => Ok(()),
+        }
+    }
+
     pub(crate) fn text(self, name: &str) -> Result<Option<&'a str>> {
         let text = |value: &'a Value| value.as_str().ok_or_else(|| wrong(name, "is not a text"));
         self.get(name).map(text).transpose()

@@ -46,8 +46,17 @@ fn in_words(text: &Wording) -> Failure {
     }))
 }
 
+/// The fields of requests: those of every job, those of a cast, and those of each job by itself.
+const ALL: &[&str] = &["path", "include", "exclude"];
+const CAST: &[&str] = &["from", "opset", "saturate", "round_mode"];
+const INFO: &[&str] = &["from", "values", "types"];
+const REPORT: &[&str] = &["to", "rule", "min_size", "title", "page"];
+const CAST_FILE: &[&str] = &["output", "to", "raise_opset"];
+const QUANTIZE_FILE: &[&str] = &["output", "to", "layout", "activations", "rule", "form", "zero_points", "raise_opset"];
+
 /// What a file holds.
 pub(crate) fn info(fields: Fields<'_>) -> Result<Value> {
+    fields.only(&[ALL, INFO])?;
     let path = Path::new(fields.required("path")?);
     let request = InspectRequest::default()
         .include(fields.patterns("include")?)
@@ -62,6 +71,7 @@ pub(crate) fn info(fields: Fields<'_>) -> Result<Value> {
 
 /// What casts would lose, as figures; where a page is asked for, also what stands in it for `{{data}}`.
 pub(crate) fn report(fields: Fields<'_>) -> Result<Value> {
+    fields.only(&[ALL, CAST, REPORT])?;
     let path = fields.required("path")?;
     let candidates = fields.texts("to")?.into_iter().map(|text| Ok(text.parse::<CandidateFormat>()?));
     let request = ReportRequest::default()
@@ -81,6 +91,7 @@ pub(crate) fn report(fields: Fields<'_>) -> Result<Value> {
 
 /// The file or checkpoint, cast.
 pub(crate) fn cast(fields: Fields<'_>) -> Result<Value> {
+    fields.only(&[ALL, CAST, CAST_FILE])?;
     let (input, output) = (fields.required("path")?, fields.required("output")?);
     let request = CastRequest::default()
         .selection(Selection {
@@ -103,6 +114,7 @@ fn no_layout(name: &str) -> String {
 
 /// The weights of a checkpoint or of a model, quantized.
 pub(crate) fn quantize(fields: Fields<'_>) -> Result<Value> {
+    fields.only(&[ALL, QUANTIZE_FILE])?;
     let (input, output) = (fields.required("path")?, fields.required("output")?);
     let to: WeightFormat = fields.parse("to")?.ok_or("`to` is not given")?;
     let request = QuantizeRequest::new(to)
@@ -120,4 +132,94 @@ pub(crate) fn quantize(fields: Fields<'_>) -> Result<Value> {
         .model(ModelOptions::default().raise_opset(fields.flag("raise_opset")?.unwrap_or(false)));
     let done = quantize_any(input, output, &request).map_err(|error| in_words(&error.wording()))?;
     Ok(cast_json(Path::new(input), Path::new(output), false, &done))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Map, json};
+
+    /// What an option of the command is called here, where it has another name.
+    const RENAMED: &[(&str, &str)] = &[("--min-elements", "min_size"), ("--scale-rule", "rule"), ("--stats", "values")];
+
+    /// Fields without an option, and why.
+    const NO_OPTION: &[(&str, &str)] =
+        &[("path", "an argument"), ("output", "an argument"), ("title", "of the page"), ("page", "--html")];
+
+    /// Options without a field, and why.
+    const NO_FIELD: &[(&str, &str)] = &[
+        ("--color", "of a terminal"),
+        ("--dry-run", "the outputs are blobs, which nothing forces a page to keep"),
+        ("--external-data", "the host names the outputs"),
+        ("--external-threshold", "the host names the outputs"),
+        ("--fail-on", "the summary counts what is lost"),
+        ("--force", "nothing is replaced"),
+        ("--html", "`page` and `title`"),
+        ("--in-format", "there is no standard input"),
+        ("--json", "answers are JSON"),
+        ("--layout", "of a report: predictions are those of the default"),
+        ("--losses", "the summary counts what is lost"),
+        ("--min-elements", "of casts and quantizations: patterns choose"),
+        ("--no-clobber", "nothing is replaced"),
+        ("--no-copy-others", "other files are not lent"),
+        ("--no-saturate", "`saturate`"),
+        ("--npy-plain", "the type is in the answer"),
+        ("--out-dir", "one job, one output"),
+        ("--out-format", "there is no standard output"),
+        ("--quiet", "nothing is printed"),
+        ("--resume", "nothing is there"),
+        ("--rule", "a module for browsers casts to one type"),
+        ("--rules-file", "a module for browsers casts to one type"),
+        ("--shape", "raw bytes are arrays in JavaScript"),
+        ("--threads", "a module has one thread"),
+        ("--top", "the answer has all rows"),
+        ("--verbose", "nothing is printed"),
+    ];
+
+    /// Each job has the options of the command of its name, or it is said why not; and nothing else.
+    #[test]
+    fn requests_have_the_options_of_the_command() {
+        let options = include_str!("../../onnx-cast-cli/tests/data/options.txt");
+        let named = |option: &str| match RENAMED.iter().find(|(known, _)| *known == option) {
+            Some((_, name)) => (*name).to_owned(),
+            None => option.trim_start_matches("--").replace('-', "_"),
+        };
+        for (command, fields) in [
+            ("info", &[ALL, INFO][..]),
+            ("report", &[ALL, CAST, REPORT]),
+            ("cast", &[ALL, CAST, CAST_FILE]),
+            ("quantize", &[ALL, QUANTIZE_FILE]),
+        ] {
+            let fields = fields.concat();
+            let lines = options.lines().filter_map(|line| line.split_once(' '));
+            let options: Vec<&str> =
+                lines.filter(|(of, name)| *of == command && name.starts_with("--")).map(|(_, name)| name).collect();
+            for option in &options {
+                let is_explained = NO_FIELD.iter().any(|(known, _)| known == option);
+                assert!(fields.contains(&&*named(option)) || is_explained, "{command} {option} has no field");
+            }
+            for field in fields {
+                let is_explained = NO_OPTION.iter().any(|(known, _)| *known == field);
+                let is_option = options.iter().any(|option| named(option) == field);
+                assert!(is_option || is_explained, "{command} has no option for `{field}`");
+            }
+        }
+    }
+
+    #[test]
+    fn a_field_of_another_job_is_refused() {
+        for (job, field) in [
+            (info as fn(Fields<'_>) -> Result<Value>, "saturate"),
+            (report, "output"),
+            (cast, "layout"),
+            (quantize, "saturate"),
+            (quantize, "typo"),
+        ] {
+            let mut request = Map::new();
+            request.insert(field.to_owned(), json!(true));
+            let request = Value::Object(request);
+            let Failure(said) = job(Fields(&request)).expect_err("refused");
+            assert_eq!(said, format!("`{field}` is not an option here"));
+        }
+    }
 }
