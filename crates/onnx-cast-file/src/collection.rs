@@ -101,7 +101,7 @@ impl Collection {
         };
         let names = self.checkpoints().flat_map(|member| member.tensors.iter().map(|name| member.name_of(name)));
         let names: Vec<String> = names.collect();
-        let near = pattern.nearest(names.iter().map(String::as_str)).map(str::to_owned);
+        let near = pattern.suggestion(names.iter().map(String::as_str));
         Err(FileError::invalid(&self.root, Unmatched { field, pattern: pattern.to_string(), near }))
     }
 

@@ -58,7 +58,11 @@ impl FileJob<'_> {
         let opened = Opened { is_checked, ..opened };
         let folder = opened.checkpoint.folder(input);
         match self {
-            FileJob::Cast(request) => with_cast(request, |work| cast::plan(&opened, request, work, run)),
+            FileJob::Cast(request) => with_cast(request, |work| {
+                request.refuse_attributes(input)?;
+                request.raw.refuse_formats(input, output)?;
+                cast::plan(&opened, request, work, run)
+            }),
             FileJob::Dequantize(request) => {
                 dequantize::check_targets(request)?;
                 dequantize::plan(&opened, &Config::of(&opened.checkpoint, input, request.layout)?, request, run)

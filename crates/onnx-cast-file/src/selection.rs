@@ -65,7 +65,7 @@ pub struct Unmatched {
     pub field: &'static str,
     /// The pattern.
     pub pattern: String,
-    /// The name that it nearly matches.
+    /// The name that it nearly matches, or a pattern that matches.
     pub near: Option<String>,
 }
 
@@ -128,6 +128,13 @@ impl Pattern {
     /// The same pattern, which may match no name of a file: it is meant for several files.
     pub fn optional(self) -> Self {
         Pattern { is_optional: true, ..self }
+    }
+
+    /// What is likely meant: the name that a glob nearly matches, or a glob for the names that it is a part of.
+    pub(crate) fn suggestion<'n>(&self, names: impl Iterator<Item = &'n str> + Clone) -> Option<String> {
+        let is_part = matches!(self.matcher, Matcher::Glob(_)) && names.clone().any(|name| name.contains(&self.text));
+        let near = self.nearest(names).map(str::to_owned);
+        near.or_else(|| is_part.then(|| format!("*{}*", self.text)))
     }
 
     /// The name that a glob nearly matches, if there is one; see [`nearest`].
@@ -285,7 +292,7 @@ fn check<'p, 'n>(
     let is_unmatched = |pattern: &&Pattern| !pattern.is_optional && !names.clone().any(|name| pattern.matches(name));
     match patterns.find(is_unmatched) {
         Some(pattern) => {
-            let near = pattern.nearest(names.clone()).map(str::to_owned);
+            let near = pattern.suggestion(names.clone());
             Err(Unmatched { field, pattern: pattern.to_string(), near })
         }
         None => Ok(()),

@@ -92,8 +92,7 @@ fn bare(to: CandidateFormat) -> Option<String> {
     let CandidateFormat::Bare(to) = to else { return None };
     let granularity = if to == DataType::Int4 { "32" } else { "row" };
     let is_quantized = QuantizedFormat::ELEMENTS.contains(&to);
-    is_quantized
-        .then(|| format!("this is a cast, without scales; {to}/{granularity} has scales, as quantize writes them"))
+    is_quantized.then(|| format!("a cast, without scales: {to}/{granularity} has scales, as quantize writes them"))
 }
 
 /// What is said of tensors that lose too many values to zero.

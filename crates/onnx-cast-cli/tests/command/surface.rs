@@ -194,6 +194,7 @@ fn near_words_are_suggested() {
             "bitcast a.safetensors b.safetensors --to int32 --include *.wieght",
             near("--include", "*.wieght", "layer.0.weight"),
         ),
+        ("info a.safetensors --include norm", near("--include", "norm", "*norm*")),
         ("info a.safetensors --include layer.0.nrm", near("--include", "layer.0.nrm", "layer.0.norm")),
         ("diff a.safetensors a.safetensors --exclude *.nrm", near("--exclude", "*.nrm", "layer.0.norm")),
         ("report a.safetensors --to bf16 --include *.nrm", near("--include", "*.nrm", "layer.0.norm")),

@@ -55,8 +55,24 @@ fn what_is_not_there_is_said_to_be_missing() {
         assert!(said.ends_with(": cannot open: No such file or directory (os error 2)"), "{line}: {said}");
         assert!(said.starts_with("typo"), "{line}: {said}");
     }
+    let said = refused(&folder.run("quantize x.safetensors y.safetensors --to fp8"));
+    assert!(said.ends_with("`fp8` is not a format of quantized weights (want float8e4m3fn or float8e5m2)"), "{said}");
     folder.write("x.typo", b"");
     assert!(refused(&folder.run("info x.typo")).contains("unknown file extension"));
+}
+
+#[test]
+fn a_folder_does_not_become_a_file() {
+    let folder = Folder::new();
+    fs::create_dir(folder.path("in")).expect("a folder");
+    let bytes = onnx_cast_file::safetensors::write(None, &[("a", floats(&[1.0, 2.0]).view())]).expect("bytes");
+    folder.write("in/model.safetensors", bytes);
+    let message = "out.safetensors: the output of a folder is a folder (want no name in .safetensors, or the file \
+                   in/model.safetensors as input)";
+    folder.refuses("cast in out.safetensors --to float16", message);
+    folder.refuses("cast in/ out.safetensors --to float16", message);
+    done(&folder.run("cast in v1.5 --to float16"));
+    assert!(folder.path("v1.5/model.safetensors").is_file());
 }
 
 #[test]

@@ -126,10 +126,13 @@ impl FromStr for QuantizedFormat {
         match name.parse::<DataType>() {
             Ok(data_type) if QuantizedFormat::ELEMENTS.contains(&data_type) => Ok(QuantizedFormat::Elements(data_type)),
             Err(error) if error.meanings().is_some() => Err(error.to_string()),
-            _ => {
-                let known: Vec<&str> = QuantizedFormat::all().map(QuantizedFormat::name).collect();
+            unknown => {
                 let name = Short(name);
-                Err(format!("`{name}` is not a format of quantized weights (want {})", known.join(", ")))
+                // `fp8` is one of two.
+                let hint = unknown.err().and_then(|error| error.hint()).filter(|hint| hint.starts_with("want "));
+                let known = || QuantizedFormat::all().map(QuantizedFormat::name).collect::<Vec<_>>().join(", ");
+                let want = hint.unwrap_or_else(|| format!("want {}", known()));
+                Err(format!("`{name}` is not a format of quantized weights ({want})"))
             }
         }
     }

@@ -50,8 +50,7 @@ impl Checkpoint {
             }
             (Located::InFolder(file), _) => files.push(open(file)?),
             _ => {
-                let unfit =
-                    |format| Err(FormatError::format(path, "a quantized checkpoint", format, "it is for .safetensors"));
+                let unfit = |format| Err(FormatError::format(path, "a checkpoint", format, "it is for .safetensors"));
                 let input = if path == Path::new("-") {
                     Input::open(path, None, &Given::default())?
                 } else {

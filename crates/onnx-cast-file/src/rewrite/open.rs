@@ -9,6 +9,7 @@ use crate::formats::input::Input;
 use crate::io::atomic::folder_of;
 use crate::io::fs::{self, is_same};
 use crate::layouts::Checkpoint;
+use crate::text::PathText;
 use std::path::{Path, PathBuf};
 
 /// An input whose files are open, and where what is made of it goes.
@@ -112,7 +113,10 @@ impl OutputPaths {
                 let path = index.output(output)?;
                 OutputPaths { folder: Some(folder_of(&path).to_owned()), single: None, index: Some(path) }
             }
-            (Located::InFolder(_), _) => OutputPaths { folder: Some(output.to_owned()), ..OutputPaths::default() },
+            (Located::InFolder(file), _) => {
+                check_folder(output, file)?;
+                OutputPaths { folder: Some(output.to_owned()), ..OutputPaths::default() }
+            }
             _ => {
                 let is_stream = output == Path::new("-");
                 let format = if is_stream { Format::Safetensors } else { Format::from_path(output)? };
@@ -132,6 +136,19 @@ impl OutputPaths {
             (_, Some(index), _) => index.with_file_name(name),
             (.., folder) => folder.clone().unwrap_or_default().join(name),
         }
+    }
+}
+
+/// Refuses an output with the name of a file, where the input is a folder with a file of tensors.
+fn check_folder(output: &Path, file: &Path) -> Result<(), FileError> {
+    match Format::from_path(output) {
+        Ok(format) if !fs::is_dir(output) => {
+            let file = PathText(file);
+            let what =
+                format!("the output of a folder is a folder (want no name in {format}, or the file {file} as input)");
+            Err(FormatError::request(output, what).into())
+        }
+        _ => Ok(()),
     }
 }
 
