@@ -261,80 +261,104 @@ pub(crate) unsafe fn widen<L: Lanes, S: Element, D: Element>(
     context: &Context,
 ) -> impl Fn(*const u8, *mut u8) + use<L, S, D> {
     let hub = const { lookup_tables::hub(S::DATA_TYPE, D::DATA_TYPE, L::WIDE_LOOK_UP) };
-    let [low, high] = &KeptOrMade::new(&Context::plain(context.from, hub)).planes;
     // SAFETY: the caller's, who calls the function with pointers to a step's bytes; the hub has room for a step's
     // elements of 16 bits.
     unsafe {
         let rules = RuleLanes::<L>::new::<BFloat16, D>(&context.rules);
-        let one = [L::table::<1>(low), L::table::<1>(high)];
-        let few = [L::table::<4>(low), L::table::<4>(high)];
-        let many = [L::table::<8>(low), L::table::<8>(high)];
-        let all = [L::table::<16>(low), L::table::<16>(high)];
-        let minus_zero = [L::splat::<8>(low[0x80].into()), L::splat::<8>(high[0x80].into())];
+        let tables = HubTables::<L>::new(&KeptOrMade::new(&Context::plain(context.from, hub)));
         #[inline(always)]
         move |src, dst| {
             let mut value = [0u8; 2 * 64];
             let at = value.as_mut_ptr();
-            let is_byte = matches!(hub, DataType::Int8 | DataType::Uint8);
             let code = load_indices::<L, S>(src);
-            let code = if is_byte { code } else { L::in_zip_order(code) };
+            if matches!(hub, DataType::Int8 | DataType::Uint8) {
+                let [bytes] = tables.bytes::<S, 1>(code);
+                L::store(at, bytes);
+                return if matches!(hub, DataType::Int8) {
+                    wide::step::<L, i8, D>(at, dst, &rules)
+                } else {
+                    wide::step::<L, u8, D>(at, dst, &rules)
+                };
+            }
+            let code = L::in_zip_order(code);
             // The upper byte of a float16.
             if const { matches!(S::DATA_TYPE, DataType::Float8E5M2) } && !matches!(hub, DataType::Double) {
                 store_zipped::<L>(at, [L::splat::<8>(0), code]);
                 return wide::step::<L, Float16, D>(at, dst, &rules);
             }
-            let bytes = match const { bits::<S>() } {
-                2 | 4 if is_byte => [L::look_up::<1>(&one[0], code); 2],
-                2 | 4 => [L::look_up::<1>(&one[0], code), L::look_up::<1>(&one[1], code)],
-                6 if is_byte => [L::look_up::<4>(&few[0], code); 2],
-                6 => [L::look_up::<4>(&few[0], code), L::look_up::<4>(&few[1], code)],
-                _ if const { matches!(class::<S>(), Class::E8M0) } && !matches!(hub, DataType::Double) => {
-                    power_bytes::<L>(code)
+            let [low, high] = match const { class::<S>() } {
+                Class::E8M0 if !matches!(hub, DataType::Double) => power_bytes::<L>(code),
+                Class::SmallFloat(format) if format.bits == 8 && !matches!(hub, DataType::Int16 | DataType::Uint16) => {
+                    tables.of_floats(code)
                 }
-                _ if matches!(hub, DataType::Int16 | DataType::Uint16)
-                    || const { matches!(class::<S>(), Class::E8M0) } =>
-                {
-                    [L::look_up::<16>(&all[0], code), L::look_up::<16>(&all[1], code)]
-                }
-                _ => magnitude_bytes::<L>(code, &many, minus_zero),
+                _ => tables.bytes::<S, 2>(code),
             };
             match hub {
                 // No NaN of a table is signalling.
-                DataType::Float => L::store_upper_words::<32>(dst, L::zip_bytes(bytes[0], bytes[1])),
-                DataType::Double => L::store_upper_words::<64>(dst, L::zip_bytes(bytes[0], bytes[1])),
-                DataType::Int8 => {
-                    L::store(at, bytes[0]);
-                    wide::step::<L, i8, D>(at, dst, &rules);
-                }
-                DataType::Uint8 => {
-                    L::store(at, bytes[0]);
-                    wide::step::<L, u8, D>(at, dst, &rules);
-                }
-                DataType::Int16 => {
-                    store_zipped::<L>(at, bytes);
-                    wide::step::<L, i16, D>(at, dst, &rules);
-                }
-                DataType::Uint16 => {
-                    store_zipped::<L>(at, bytes);
-                    wide::step::<L, u16, D>(at, dst, &rules);
-                }
-                _ => {
-                    store_zipped::<L>(at, bytes);
-                    wide::step::<L, BFloat16, D>(at, dst, &rules);
-                }
+                DataType::Float => return L::store_upper_words::<32>(dst, L::zip_bytes(low, high)),
+                DataType::Double => return L::store_upper_words::<64>(dst, L::zip_bytes(low, high)),
+                _ => store_zipped::<L>(at, [low, high]),
+            }
+            match hub {
+                DataType::Int16 => wide::step::<L, i16, D>(at, dst, &rules),
+                DataType::Uint16 => wide::step::<L, u16, D>(at, dst, &rules),
+                _ => wide::step::<L, BFloat16, D>(at, dst, &rules),
             }
         }
     }
 }
 
-/// The low and the high bytes of the words that floats of 8 bits are, from tables of those without a sign.
-#[inline(always)]
-unsafe fn magnitude_bytes<L: Lanes>(code: L::V, tables: &[L::Table<8>; 2], minus_zero: [L::V; 2]) -> [L::V; 2] {
-    let (index, top) = (L::and(code, L::splat::<8>(0x7f)), L::splat::<8>(0x80));
-    let [low, high] = [L::look_up::<8>(&tables[0], index), L::look_up::<8>(&tables[1], index)];
-    let high = L::or(high, L::and(code, top));
-    let is_minus_zero = L::eq::<8>(code, top);
-    [L::select::<8>(is_minus_zero, minus_zero[0], low), L::select::<8>(is_minus_zero, minus_zero[1], high)]
+/// The low and the high bytes of the codes' values in a [`hub`](lookup_tables::hub). What a source does not need of it
+/// is never read.
+#[derive(Clone, Copy)]
+struct HubTables<L: Lanes> {
+    of_16: [L::Table<1>; 2],
+    of_64: [L::Table<4>; 2],
+    of_128: [L::Table<8>; 2],
+    of_256: [L::Table<16>; 2],
+    minus_zero: [L::V; 2],
+}
+
+impl<L: Lanes> HubTables<L> {
+    #[inline(always)]
+    unsafe fn new(table: &Table) -> Self {
+        let [low, high] = &table.planes;
+        HubTables {
+            of_16: [L::table::<1>(low), L::table::<1>(high)],
+            of_64: [L::table::<4>(low), L::table::<4>(high)],
+            of_128: [L::table::<8>(low), L::table::<8>(high)],
+            of_256: [L::table::<16>(low), L::table::<16>(high)],
+            minus_zero: [L::splat::<8>(low[0x80].into()), L::splat::<8>(high[0x80].into())],
+        }
+    }
+
+    /// The low bytes, or both.
+    #[inline(always)]
+    unsafe fn bytes<S: Element, const PLANES: usize>(&self, code: L::V) -> [L::V; PLANES] {
+        let mut bytes = [code; PLANES];
+        for plane in 0..PLANES {
+            bytes[plane] = match const { bits::<S>() } {
+                2 | 4 => L::look_up::<1>(&self.of_16[plane], code),
+                6 => L::look_up::<4>(&self.of_64[plane], code),
+                8 => L::look_up::<16>(&self.of_256[plane], code),
+                _ => unreachable!("codes have 8 bits or fewer"),
+            };
+        }
+        bytes
+    }
+
+    /// Both, of floats of 8 bits: by the entries of those without a sign.
+    #[inline(always)]
+    unsafe fn of_floats(&self, code: L::V) -> [L::V; 2] {
+        let (index, top) = (L::and(code, L::splat::<8>(0x7f)), L::splat::<8>(0x80));
+        let [low, high] = [L::look_up::<8>(&self.of_128[0], index), L::look_up::<8>(&self.of_128[1], index)];
+        let high = L::or(high, L::and(code, top));
+        let is_minus_zero = L::eq::<8>(code, top);
+        [
+            L::select::<8>(is_minus_zero, self.minus_zero[0], low),
+            L::select::<8>(is_minus_zero, self.minus_zero[1], high),
+        ]
+    }
 }
 
 /// Stores the low and the high bytes of a step's words, which stand in the order of [`Lanes::in_zip_order`].
