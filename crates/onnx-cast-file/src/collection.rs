@@ -101,8 +101,8 @@ impl Collection {
         };
         let names = self.checkpoints().flat_map(|member| member.tensors.iter().map(|name| member.name_of(name)));
         let names: Vec<String> = names.collect();
-        let near = pattern.suggestion(names.iter().map(String::as_str));
-        Err(FileError::invalid(&self.root, Unmatched { field, pattern: pattern.to_string(), near }))
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        Err(FileError::invalid(&self.root, Unmatched::new(field, pattern, &names)))
     }
 
     /// Two collections; `None` of two paths that are none. One of each is an error.

@@ -22,7 +22,7 @@ use crate::io::progress::{Meter, Watch};
 use crate::layouts::{Checkpoint, Layout, check_scale_rule};
 use crate::opened::{of_stored, with_task};
 use crate::pipeline::{PipelineError, Task, TaskInput};
-use crate::request::{refuse_format, unused_attribute};
+use crate::request::{refuse_attributes, refuse_format};
 use crate::selection::{Pattern, Selection, check_names};
 use onnx_cast::{Cast, CastError, CastOptions, Data, DataType, ScaleRule, TensorView};
 use std::path::Path;
@@ -123,9 +123,7 @@ impl ReportRequest {
     fn check(&self, path: &Path) -> Result<(), FileError> {
         let bare = self.to.iter().filter(|to| !to.is_scaled());
         let bare: Vec<DataType> = bare.map(|to| to.element()).collect();
-        if let Some(what) = unused_attribute(&self.options, &bare) {
-            return Err(FileError::request(path, what));
-        }
+        refuse_attributes(path, &self.options, &bare)?;
         let is_opset_given = self.options.opset != CastOptions::default().opset;
         FileError::refuse(path, &[("opset", is_opset_given && bare.is_empty(), "is for casts: no candidate is one")])?;
         self.check_layout(path)?;

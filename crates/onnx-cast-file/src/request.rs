@@ -6,7 +6,6 @@ use crate::formats::format::Format;
 use crate::formats::output::WriteOptions;
 use crate::io::progress::Watch;
 use crate::selection::Selection;
-use crate::text::Wording;
 use onnx_cast::{CastOptions, DataType};
 use std::path::Path;
 
@@ -176,15 +175,20 @@ request! {
     }
 }
 
-/// Why an attribute of Cast would change nothing: nothing is cast to a type that it is for.
-pub(crate) fn unused_attribute(options: &CastOptions, targets: &[DataType]) -> Option<Wording> {
-    let is_float8 = |to: &DataType| to.name().starts_with("float8");
-    let given = [
-        ("saturate", options.saturate.is_some(), "float8", targets.iter().any(is_float8)),
-        ("round_mode", options.round_mode.is_some(), "float8e8m0", targets.contains(&DataType::Float8E8M0)),
+/// Refuses attributes of Cast that change nothing: nothing is cast to a type that they are for.
+///
+/// # Errors
+/// [`InvalidKind::Request`](crate::InvalidKind::Request), which names the field.
+pub(crate) fn refuse_attributes(path: &Path, options: &CastOptions, targets: &[DataType]) -> Result<(), FileError> {
+    const FLOAT8: &str = "changes nothing: it is for casts to float8, and there are none";
+    const E8M0: &str = "changes nothing: it is for casts to float8e8m0, and there are none";
+    let is_float8 = targets.iter().any(|to| to.name().starts_with("float8"));
+    let is_e8m0 = targets.contains(&DataType::Float8E8M0);
+    let fields = [
+        ("saturate", options.saturate.is_some() && !is_float8, FLOAT8),
+        ("round_mode", options.round_mode.is_some() && !is_e8m0, E8M0),
     ];
-    let (field, _, of, _) = given.into_iter().find(|&(_, is_given, _, is_used)| is_given && !is_used)?;
-    Some(Wording::default().field(field, format!(" changes nothing: it is for casts to {of}, and there are none")))
+    FileError::refuse(path, &fields)
 }
 
 impl CastRequest {
@@ -193,8 +197,7 @@ impl CastRequest {
     /// # Errors
     /// [`InvalidKind::Request`](crate::InvalidKind::Request), which names the field.
     pub fn refuse_attributes(&self, path: &Path) -> Result<(), FileError> {
-        let targets: Vec<DataType> = self.selection.targets().collect();
-        unused_attribute(&self.options, &targets).map_or(Ok(()), |what| Err(FileError::request(path, what)))
+        refuse_attributes(path, &self.options, &self.selection.targets().collect::<Vec<_>>())
     }
 
     /// To a type, with ONNX's defaults.

@@ -69,6 +69,18 @@ pub struct Unmatched {
     pub near: Option<String>,
 }
 
+impl Unmatched {
+    /// A pattern that matches none of these names. What is likely meant is the name that it nearly matches, or a glob
+    /// around it where it is a part of a name.
+    pub(crate) fn new(field: &'static str, pattern: &Pattern, names: &[&str]) -> Unmatched {
+        let text = &pattern.text;
+        let is_part = || matches!(pattern.matcher, Matcher::Glob(_)) && names.iter().any(|name| name.contains(text));
+        let near = pattern.nearest(names.iter().copied()).map(str::to_owned);
+        let near = near.or_else(|| is_part().then(|| format!("*{text}*")));
+        Unmatched { field, pattern: text.clone(), near }
+    }
+}
+
 impl From<Unmatched> for Invalid {
     fn from(Unmatched { field, pattern, near }: Unmatched) -> Invalid {
         let hint = match near {
@@ -128,13 +140,6 @@ impl Pattern {
     /// The same pattern, which may match no name of a file: it is meant for several files.
     pub fn optional(self) -> Self {
         Pattern { is_optional: true, ..self }
-    }
-
-    /// What is likely meant: the name that a glob nearly matches, or a glob for the names that it is a part of.
-    pub(crate) fn suggestion<'n>(&self, names: impl Iterator<Item = &'n str> + Clone) -> Option<String> {
-        let is_part = matches!(self.matcher, Matcher::Glob(_)) && names.clone().any(|name| name.contains(&self.text));
-        let near = self.nearest(names).map(str::to_owned);
-        near.or_else(|| is_part.then(|| format!("*{}*", self.text)))
     }
 
     /// The name that a glob nearly matches, if there is one; see [`nearest`].
@@ -291,10 +296,7 @@ fn check<'p, 'n>(
 ) -> Result<(), Unmatched> {
     let is_unmatched = |pattern: &&Pattern| !pattern.is_optional && !names.clone().any(|name| pattern.matches(name));
     match patterns.find(is_unmatched) {
-        Some(pattern) => {
-            let near = pattern.suggestion(names.clone());
-            Err(Unmatched { field, pattern: pattern.to_string(), near })
-        }
+        Some(pattern) => Err(Unmatched::new(field, pattern, &names.collect::<Vec<_>>())),
         None => Ok(()),
     }
 }

@@ -26,11 +26,12 @@ impl<'a> Fields<'a> {
     #[cfg(feature = "lent")]
     pub(crate) fn only(self, known: &[&[&str]]) -> Result<()> {
         let is_known = |name: &str| name == "job" || known.iter().any(|names| names.contains(&name));
-        let given = self.0.as_object().into_iter().flatten().filter(|(_, value)| !value.is_null());
-        match given.map(|(name, _)| &**name).find(|name| !is_known(name)) {
-            Some(name) => Err(wrong(name, "is not an option here")),
-            None => Ok(()),
+        for (name, value) in self.0.as_object().into_iter().flatten() {
+            if !value.is_null() && !is_known(name) {
+                return Err(wrong(name, "is not an option here"));
+            }
         }
+        Ok(())
     }
 
     pub(crate) fn text(self, name: &str) -> Result<Option<&'a str>> {
