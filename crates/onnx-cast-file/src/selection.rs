@@ -285,18 +285,22 @@ pub fn check_names<'n>(
     exclude: &[Pattern],
     names: impl Iterator<Item = &'n str> + Clone,
 ) -> Result<(), Unmatched> {
-    check("include", include.iter(), names.clone())?;
-    check("exclude", exclude.iter(), names)
+    if include.is_empty() && exclude.is_empty() {
+        return Ok(());
+    }
+    let names: Vec<&str> = names.collect();
+    check("include", include.iter(), &names)?;
+    check("exclude", exclude.iter(), &names)
 }
 
-fn check<'p, 'n>(
+fn check<'p>(
     field: &'static str,
     mut patterns: impl Iterator<Item = &'p Pattern>,
-    names: impl Iterator<Item = &'n str> + Clone,
+    names: &[&str],
 ) -> Result<(), Unmatched> {
-    let is_unmatched = |pattern: &&Pattern| !pattern.is_optional && !names.clone().any(|name| pattern.matches(name));
+    let is_unmatched = |pattern: &&Pattern| !pattern.is_optional && !names.iter().any(|name| pattern.matches(name));
     match patterns.find(is_unmatched) {
-        Some(pattern) => Err(Unmatched::new(field, pattern, &names.collect::<Vec<_>>())),
+        Some(pattern) => Err(Unmatched::new(field, pattern, names)),
         None => Ok(()),
     }
 }
@@ -353,7 +357,7 @@ impl<T: Copy> Selection<T> {
     /// The first such pattern.
     pub fn check_names<'n>(&self, names: impl Iterator<Item = &'n str> + Clone) -> Result<(), Unmatched> {
         check_names(&self.include, &self.exclude, names.clone())?;
-        check("rules", self.rules.iter().map(|rule| &rule.pattern), names)
+        check("rules", self.rules.iter().map(|rule| &rule.pattern), &names.collect::<Vec<_>>())
     }
 
     /// As [`Selection::target`], of a tensor that is the only one of its file: whatever its type, it is meant.
