@@ -336,8 +336,8 @@ impl<L: Lanes> HubTables<L> {
     #[inline(always)]
     unsafe fn bytes<S: Element, const PLANES: usize>(&self, code: L::V) -> [L::V; PLANES] {
         let mut bytes = [code; PLANES];
-        for plane in 0..PLANES {
-            bytes[plane] = match const { bits::<S>() } {
+        for (plane, bytes) in bytes.iter_mut().enumerate() {
+            *bytes = match const { bits::<S>() } {
                 2 | 4 => L::look_up::<1>(&self.of_16[plane], code),
                 6 => L::look_up::<4>(&self.of_64[plane], code),
                 8 => L::look_up::<16>(&self.of_256[plane], code),
