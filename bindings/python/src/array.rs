@@ -1,7 +1,7 @@
 //! numpy arrays as bytes: the only place where the memory of Python's objects is touched.
 #![allow(unsafe_code)]
 
-use crate::error::refused;
+use crate::error::Refusal;
 use crate::types::{dtype_of, type_of};
 use numpy::npyffi::{self, NPY_ARRAY_WRITEABLE, PY_ARRAY_API, npy_intp};
 use numpy::{PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
@@ -59,6 +59,7 @@ impl<'py> Contiguous<'py> {
     /// The caller's array for results, if it can take them: nothing is copied behind the caller's back.
     pub(crate) fn out(array: &Bound<'py, PyAny>, data_type: DataType, shape: &[usize]) -> PyResult<Self> {
         let py = array.py();
+        let refused = |text: String| PyErr::from(Refusal::new(text).or_parameter("out"));
         let Ok(array) = array.cast::<PyUntypedArray>() else {
             return Err(PyTypeError::new_err(format!("out is a {} (want a numpy array)", array.get_type().name()?)));
         };
@@ -68,20 +69,21 @@ impl<'py> Contiguous<'py> {
         let dtype = array.dtype();
         if type_of(&dtype)? != Some(data_type) {
             let want = dtype_of(py, data_type)?;
-            return Err(refused(format_args!("out is of dtype {dtype} (want {want}, for {data_type})")));
+            return Err(refused(format!("out is of dtype {dtype} (want {want}, for {data_type})")));
         }
         if array.shape() != shape {
             let want = PyTuple::new(py, shape)?;
-            return Err(refused(format_args!("out is of shape {} (want {want})", PyTuple::new(py, array.shape())?)));
+            return Err(refused(format!("out is of shape {} (want {want})", PyTuple::new(py, array.shape())?)));
         }
         if !array.is_c_contiguous() || dtype.is_native_byteorder() == Some(false) {
-            return Err(refused(format_args!(
+            return Err(refused(
                 "out is not contiguous in C order and native byte order (want that, so that nothing is copied)"
-            )));
+                    .to_owned(),
+            ));
         }
         // SAFETY: the pointer is to a live array.
         if unsafe { (*npyffi::_PyArray_GET_ITEM_DATA(array.as_array_ptr())).flags } & NPY_ARRAY_WRITEABLE == 0 {
-            return Err(refused("out is read-only"));
+            return Err(refused("out is read-only".to_owned()));
         }
         Ok(Contiguous(array.clone()))
     }

@@ -2,7 +2,7 @@
 //! in an array; those are packed and unpacked in tiles that stay in the nearest cache.
 
 use crate::array::{Contiguous, Elements, Source};
-use crate::error::refused;
+use crate::error::{of_cast, of_name, refused};
 use crate::job::{self, THREAD_BYTES, Work, run};
 use crate::operator::overlap;
 use crate::pool::{threads_of, with_threads};
@@ -11,6 +11,8 @@ use crate::types::number_to_type;
 use numpy::PyUntypedArray;
 use onnx_cast::{BlockDequantize, BlockFormat, BlockQuantize, CastError, DataType, TensorView, greatest_magnitude};
 use pyo3::prelude::*;
+use std::fmt::Display;
+use std::str::FromStr;
 
 /// Elements of a tile, a multiple of every block.
 const TILE: usize = 8192;
@@ -29,14 +31,14 @@ pub(crate) fn quantize_blocks<'py>(
     out: Option<(Bound<'py, PyAny>, Bound<'py, PyAny>)>,
 ) -> PyResult<Parts<'py>> {
     let (py, data_type, threads) = (array.py(), type_of_array(array)?, threads_of(threads)?);
-    let format: BlockFormat = format.parse().map_err(refused)?;
-    let rule = rule.parse().map_err(refused)?;
-    let quantize = BlockQuantize::new(format).rule(rule).recipe(recipe.parse().map_err(refused)?).threads(Some(1));
+    let format: BlockFormat = named("format", format)?;
+    let rule = named("rule", rule)?;
+    let quantize = BlockQuantize::new(format).rule(rule).recipe(named("recipe", recipe)?).threads(Some(1));
     let outs = out.iter().flat_map(|(elements, scales)| [elements, scales]);
     let source = Source::of(array, outs)?;
     let (shape, x) = (source.shape(), source.elements());
     // Checks the type and the shape, and finds nothing to do.
-    quantize.run_into(&TensorView::new(data_type, &[0], &[]).map_err(refused)?, &mut [], &mut []).map_err(refused)?;
+    quantize.run_into(&TensorView::new(data_type, &[0], &[]).map_err(refused)?, &mut [], &mut []).map_err(of_cast)?;
     let scales_shape = scale_shape(format, shape);
     let is_new = out.is_none();
     let (mut elements, mut scales) = match &out {
@@ -47,7 +49,7 @@ pub(crate) fn quantize_blocks<'py>(
         None => (Contiguous::new(py, format.element(), shape)?, Contiguous::new(py, format.scale(), &scales_shape)?),
     };
     let greatest = match format {
-        BlockFormat::NvFp4 => Some(py.detach(|| with_threads(|| greatest(data_type, x, threads)))?.map_err(refused)?),
+        BlockFormat::NvFp4 => Some(py.detach(|| with_threads(|| greatest(data_type, x, threads)))?.map_err(of_cast)?),
         _ => None,
     };
     let side = Side::Quantize {
@@ -59,6 +61,11 @@ pub(crate) fn quantize_blocks<'py>(
     run(py, Blocks::new(format, data_type, shape, is_new, side), threads)?;
     let global = greatest.and_then(|greatest| quantize.global_scale(greatest));
     Ok((elements.into_array(), scales.into_array(), global))
+}
+
+/// What the name that a parameter gives stands for.
+fn named<T: FromStr<Err: Display>>(parameter: &str, name: &str) -> PyResult<T> {
+    name.parse().map_err(|error| of_name(error, parameter, name))
 }
 
 /// The shape of a block format's scales.
@@ -83,7 +90,7 @@ pub(crate) fn dequantize_blocks<'py>(
 ) -> PyResult<Bound<'py, PyUntypedArray>> {
     let (elements, scales, global) = parts;
     let (py, to, threads) = (elements.py(), number_to_type(to)?, threads_of(threads)?);
-    let format: BlockFormat = format.parse().map_err(refused)?;
+    let format: BlockFormat = named("format", format)?;
     for (what, array, want) in [("elements", &elements, format.element()), ("scales", &scales, format.scale())] {
         let got = type_of_array(array)?;
         if got != want {
@@ -98,7 +105,7 @@ pub(crate) fn dequantize_blocks<'py>(
             scales.shape()
         )));
     }
-    let dequantize = BlockDequantize::new(format, to).recipe(recipe.parse().map_err(refused)?).threads(Some(1));
+    let dequantize = BlockDequantize::new(format, to).recipe(named("recipe", recipe)?).threads(Some(1));
     let mut values = match out {
         Some(out) => Contiguous::out(out, to, shape)?,
         None => Contiguous::new(py, to, shape)?,

@@ -1,34 +1,170 @@
 //! What the library refuses, as one exception class. Objects of a kind that nothing takes are `TypeError`, and what
 //! the system refuses is `OSError`, with its number: a missing file is `FileNotFoundError`.
 
+use onnx_cast::OpError;
 use onnx_cast_file::{FileError, FormatError, IoError};
 use onnx_cast_model::Error;
-use pyo3::exceptions::{PyOSError, PyValueError};
-use pyo3::{PyErr, create_exception};
+use pyo3::exceptions::PyOSError;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use pyo3::{PyTypeInfo, import_exception};
+use std::cell::Cell;
 use std::fmt::Display;
 use std::io;
 use std::path::Path;
 
-create_exception!(
-    onnx_cast,
-    CastError,
-    PyValueError,
-    "A cast that cannot be done; the text says what, where, and what is expected."
-);
+import_exception!(onnx_cast._errors, CastError);
 
-/// An error, with its text.
-pub(crate) fn refused(error: impl Display) -> PyErr {
-    CastError::new_err(error.to_string())
+/// An error of the library, and what it is about: the attributes of `CastError`.
+#[derive(Default)]
+pub(crate) struct Refusal {
+    text: String,
+    parameter: Option<String>,
+    tensor: Option<String>,
+    element: Option<usize>,
+    value: Option<Value>,
 }
 
-/// An error of a job on files, in Python's words: fields of requests are parameters.
+/// A value that is refused.
+#[derive(IntoPyObject)]
+pub(crate) enum Value {
+    Number(i64),
+    Text(String),
+}
+
+impl Refusal {
+    /// An error of which no more than the text is known.
+    pub(crate) fn new(text: impl Display) -> Self {
+        Refusal { text: text.to_string(), ..Refusal::default() }
+    }
+
+    /// The same error, about a parameter unless it is known to be about another.
+    pub(crate) fn or_parameter(mut self, name: &str) -> Self {
+        self.parameter.get_or_insert_with(|| name.to_owned());
+        self
+    }
+
+    /// The same error, about an element.
+    pub(crate) fn element(self, index: usize) -> Self {
+        Refusal { element: Some(index), ..self }
+    }
+
+    /// The same error, about a value.
+    pub(crate) fn value(self, value: Value) -> Self {
+        Refusal { value: Some(value), ..self }
+    }
+
+    /// An error of a cast.
+    pub(crate) fn of_cast(error: impl Into<onnx_cast::CastError>) -> Self {
+        let error = error.into();
+        let refusal = Refusal::new(&error);
+        match error {
+            onnx_cast::CastError::Op(error) => refusal.of_operator(error),
+            onnx_cast::CastError::Text { index, text, .. } => {
+                refusal.or_parameter("x").element(index).value(Value::Text(text))
+            }
+            onnx_cast::CastError::ZeroPoint { index, .. } => refusal.or_parameter("zero_point").element(index),
+            _ => refusal,
+        }
+    }
+
+    /// The attribute or the input of an operator that an error is about.
+    fn of_operator(self, error: OpError) -> Self {
+        let text = |name: &dyn Display| Some(Value::Text(name.to_string()));
+        let (parameter, value) = match error {
+            OpError::Opset { opset, .. } => ("opset".to_owned(), Some(Value::Number(opset))),
+            OpError::TypeNumber { number, .. } => ("to".to_owned(), Some(Value::Number(number))),
+            OpError::UnknownAttribute { name, .. } => (name, None),
+            OpError::AttributeType { name, number, .. } => (name.to_owned(), Some(Value::Number(number))),
+            OpError::RoundMode { word } => ("round_mode".to_owned(), Some(Value::Text(word))),
+            OpError::Precision { data_type, .. } => ("precision".to_owned(), text(&data_type)),
+            OpError::MissingOutputType { .. } => ("output_dtype".to_owned(), None),
+            OpError::BlockSize { block_size, .. } => ("block_size".to_owned(), Some(Value::Number(block_size))),
+            OpError::Axis { axis, .. } => ("axis".to_owned(), Some(Value::Number(axis))),
+            OpError::BitWidth { to, .. } => ("to".to_owned(), text(&to)),
+            OpError::ScalarScale { .. } | OpError::ScaleShape { .. } => ("scale".to_owned(), None),
+            OpError::ScaleType { data_type } => ("scale".to_owned(), text(&data_type)),
+            OpError::ZeroPointShape { .. } => ("zero_point".to_owned(), None),
+            _ => return self,
+        };
+        Refusal { value, ..self.or_parameter(&parameter) }
+    }
+
+    /// An error of a job on files. Fields of requests are parameters.
+    fn of_job(error: Error) -> Self {
+        let field = Cell::new(None);
+        let named = |name| {
+            let parameter = parameter_of(name);
+            field.set(field.get().or(Some(parameter)));
+            format!("`{parameter}`")
+        };
+        let refusal = Refusal::new(error.wording().with(named));
+        let refusal = Refusal { parameter: field.get().map(str::to_owned), ..refusal };
+        match error {
+            Error::File { error: FileError::Format(FormatError::Cast { tensor, error, .. }) } => {
+                let text = refusal.text;
+                Refusal { text, parameter: None, tensor: Some(tensor), ..Refusal::of_cast(*error) }
+            }
+            Error::File { error: FileError::Format(FormatError::Invalid { error, .. }) }
+                if !error.tensor.is_empty() =>
+            {
+                Refusal { tensor: Some(error.tensor), ..refusal }
+            }
+            Error::File { error: FileError::Operator(error) } => refusal.of_operator(error),
+            _ => refusal,
+        }
+    }
+}
+
+/// Python's name of a field of a request.
+fn parameter_of(field: &'static str) -> &'static str {
+    match field {
+        "from" => "dtype",
+        field => field,
+    }
+}
+
+impl From<Refusal> for PyErr {
+    fn from(refusal: Refusal) -> PyErr {
+        Python::attach(|py| refusal.raised(py).unwrap_or_else(|error| error))
+    }
+}
+
+impl Refusal {
+    /// The exception, or the one of making it.
+    fn raised(self, py: Python<'_>) -> PyResult<PyErr> {
+        let about = PyDict::new(py);
+        about.set_item("parameter", self.parameter)?;
+        about.set_item("tensor", self.tensor)?;
+        about.set_item("element", self.element)?;
+        about.set_item("value", self.value)?;
+        Ok(PyErr::from_value(CastError::type_object(py).call((self.text,), Some(&about))?))
+    }
+}
+
+/// An error of which no more than the text is known.
+pub(crate) fn refused(error: impl Display) -> PyErr {
+    Refusal::new(error).into()
+}
+
+/// The error of a name that a parameter gives.
+pub(crate) fn of_name(error: impl Display, parameter: &str, name: &str) -> PyErr {
+    Refusal::new(error).or_parameter(parameter).value(Value::Text(name.to_owned())).into()
+}
+
+/// An error of a cast.
+pub(crate) fn of_cast(error: impl Into<onnx_cast::CastError>) -> PyErr {
+    Refusal::of_cast(error).into()
+}
+
+/// An error of a job on files, in Python's words.
 pub(crate) fn in_words(error: impl Into<Error>) -> PyErr {
     match error.into() {
         Error::File { error: FileError::Format(FormatError::Io(error)) } => {
             let IoError { path, error: cause, .. } = &error;
             system(path, cause).unwrap_or_else(|| refused(&error))
         }
-        error => refused(error.wording().with(|field| format!("`{}`", if field == "from" { "dtype" } else { field }))),
+        error => Refusal::of_job(error).into(),
     }
 }
 

@@ -2,7 +2,7 @@
 //! holds them. Those are packed for the library and unpacked after it in blocks that stay in the nearest cache.
 
 use crate::array::{Contiguous, Elements};
-use crate::error::refused;
+use crate::error::{of_cast, refused};
 use crate::pool::with_threads;
 use crate::types::number_to_type;
 use numpy::{PyUntypedArray, PyUntypedArrayMethods};
@@ -105,17 +105,17 @@ fn fork<W: Work>(work: W, parts: usize) -> Result<(), CastError> {
 /// Where the library refuses, or Python was interrupted: a part is written then.
 pub(crate) fn run(py: Python<'_>, work: impl Work, threads: Option<usize>) -> PyResult<()> {
     if work.bytes().iter().sum::<usize>() < DETACH_BYTES {
-        return work.on_threads(threads).map_err(refused);
+        return work.on_threads(threads).map_err(of_cast);
     }
     let piece = piece(&work);
     let mut rest = work;
     while rest.len() > piece {
         let (piece, behind) = rest.split(piece);
-        py.detach(|| with_threads(|| piece.on_threads(threads)))?.map_err(refused)?;
+        py.detach(|| with_threads(|| piece.on_threads(threads)))?.map_err(of_cast)?;
         py.check_signals()?;
         rest = behind;
     }
-    py.detach(|| with_threads(|| rest.on_threads(threads)))?.map_err(refused)
+    py.detach(|| with_threads(|| rest.on_threads(threads)))?.map_err(of_cast)
 }
 
 /// Elements that are worked on at a time.

@@ -1,7 +1,7 @@
 //! Quantized tensors in memory: arrays in, arrays out, with the jobs of the file crate.
 
 use crate::array::Contiguous;
-use crate::error::refused;
+use crate::error::{in_words, refused};
 use crate::job::packed;
 use crate::options::Options;
 use crate::types::number_to_type;
@@ -82,7 +82,7 @@ pub(crate) fn rewrite_tensors<'py>(
             let FileError::Loss { summary, .. } = &loss else { return Err(refused(loss)) };
             Ok((tensors_json(&summary.tensors).to_string(), Vec::new(), Vec::new(), None, Some(loss.to_string())))
         }
-        Err(error) => Err(refused(error)),
+        Err(error) => Err(in_words(error)),
     }
 }
 
@@ -97,5 +97,5 @@ pub(crate) fn quantized_tensors(
     let (state, layout) = (Arc::default(), options.layout()?);
     let tensors = tensors_of(tensors, config.as_deref())?;
     let found = watched(py, &state, None, || onnx_cast_file::quantized_tensors(&tensors, layout))?;
-    Ok(quantized_json(&found.map_err(refused)?).to_string())
+    Ok(quantized_json(&found.map_err(in_words)?).to_string())
 }

@@ -30,6 +30,8 @@ use onnx_cast_ort as _;
 
 #[pyo3::pymodule(gil_used = false)]
 mod _native {
+    use pyo3::prelude::*;
+
     #[pymodule_export]
     #[allow(non_upper_case_globals, reason = "the name that Python gives it")]
     const __version__: &str = env!("CARGO_PKG_VERSION");
@@ -37,8 +39,6 @@ mod _native {
     use super::blocks::{dequantize_blocks, quantize_blocks};
     #[pymodule_export]
     use super::cast::cast;
-    #[pymodule_export]
-    use super::error::CastError;
     #[pymodule_export]
     use super::files::{convert, diff, fold, info, record, upgrade, write_file};
     #[pymodule_export]
@@ -59,4 +59,11 @@ mod _native {
     use super::stats::{count, count_strings, count_texts};
     #[pymodule_export]
     use super::types::{data_type, number, setup, types};
+
+    /// `CastError` is Python's own class, so that it has attributes with every version of Python.
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        let py = module.py();
+        module.add("CastError", py.get_type::<super::error::CastError>())
+    }
 }

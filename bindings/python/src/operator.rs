@@ -1,7 +1,7 @@
 //! An operator with its attributes: made once for each combination that Python asks for, and run on arrays.
 
 use crate::array::{Contiguous, Elements, Source};
-use crate::error::{CastError, refused};
+use crate::error::{Refusal, of_cast, refused};
 use crate::job::{Job, run};
 use crate::parse;
 use crate::pool::{threads_of, whole};
@@ -11,7 +11,7 @@ use crate::text::{list_of, strings_of};
 use crate::types::{number_to_type, others, type_of};
 use numpy::{PyUntypedArray, PyUntypedArrayMethods};
 use onnx_cast::ops::{Attribute, AttributeValue};
-use onnx_cast::{BitCast, Cast, CastLike, CastOptions, DataType, NEWEST_OPSET, Plan, Strings, TensorView};
+use onnx_cast::{BitCast, Cast, CastLike, CastOptions, DataType, NEWEST_OPSET, OpError, Plan, Strings, TensorView};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::PyList;
@@ -51,12 +51,13 @@ impl Operator {
         let to = number_to_type(to)?;
         let opset = opset.map_or(Ok(NEWEST_OPSET), |opset| whole(opset, "opset"))?;
         let threads = threads_of(threads)?;
-        let round_mode = round_mode.map(str::parse).transpose().map_err(refused)?;
+        let round_mode = round_mode.map(str::parse).transpose().map_err(OpError::from).map_err(of_cast)?;
+        let of_target = |error| Refusal::of_cast(error).or_parameter("to");
         let options = CastOptions::new().opset(opset).saturate(saturate).round_mode(round_mode).threads(threads);
         let which = match name {
-            "Cast" => Which::Cast(Cast::new(to, &options).map_err(refused)?),
-            "CastLike" => Which::CastLike(CastLike::new(&options).map_err(refused)?),
-            "BitCast" => Which::BitCast(BitCast::new(to, opset).map_err(refused)?),
+            "Cast" => Which::Cast(Cast::new(to, &options).map_err(of_target)?),
+            "CastLike" => Which::CastLike(CastLike::new(&options).map_err(of_target)?),
+            "BitCast" => Which::BitCast(BitCast::new(to, opset).map_err(of_target)?),
             _ => return Err(refused(format_args!("`{name}` is not Cast, CastLike or BitCast"))),
         };
         Ok(Operator { which, to, threads, text })
@@ -76,15 +77,15 @@ impl Operator {
         let attributes = lend(&attributes);
         let (which, to) = match (name, like) {
             ("Cast", _) => {
-                let cast = Cast::from_node(opset, &attributes).map_err(refused)?;
+                let cast = Cast::from_node(opset, &attributes).map_err(of_cast)?;
                 (Which::Cast(cast), cast.target_type())
             }
             ("BitCast", _) => {
-                let cast = BitCast::from_node(opset, &attributes).map_err(refused)?;
+                let cast = BitCast::from_node(opset, &attributes).map_err(of_cast)?;
                 (Which::BitCast(cast), cast.target_type())
             }
             ("CastLike", Some(like)) => {
-                (Which::CastLike(CastLike::from_node(opset, &attributes).map_err(refused)?), number_to_type(like)?)
+                (Which::CastLike(CastLike::from_node(opset, &attributes).map_err(of_cast)?), number_to_type(like)?)
             }
             _ => return Err(refused(format_args!("`{name}` is not Cast, CastLike or BitCast"))),
         };
@@ -173,7 +174,7 @@ impl Operator {
         let spread = self.to.is_packed() && !packed;
         // In a buffer of its own, so that nothing is written where an element is not a number.
         let mut bytes = vec![0; self.to.byte_len(view.len()).unwrap_or(0)];
-        py.detach(|| plan.run_into(&view, &mut bytes)).map_err(refused)?;
+        py.detach(|| plan.run_into(&view, &mut bytes)).map_err(of_cast)?;
         let mut target = self.target(py, &shape, out, packed)?;
         let out = target.bytes_mut(&bytes).ok_or_else(overlap)?;
         if spread {
@@ -223,7 +224,7 @@ impl Operator {
         };
         let view = TensorView::new(from, &shape, bytes).map_err(refused)?;
         let mut strings = Strings::new();
-        py.detach(|| plan.run_strings_into(&view, &mut strings)).map_err(refused)?;
+        py.detach(|| plan.run_strings_into(&view, &mut strings)).map_err(of_cast)?;
         list_of(py, &strings)
     }
 
@@ -268,7 +269,7 @@ impl Operator {
             Which::BitCast(cast) => cast.plan(from),
             Which::Scaled(_) => return Err(refused(format_args!("a scaled cast does not take {from}"))),
         }
-        .map_err(refused)
+        .map_err(|error| Refusal::of_cast(error).or_parameter("x").into())
     }
 
     /// The array that takes the result.
@@ -346,5 +347,5 @@ struct Target<'a, 'py> {
 }
 
 pub(crate) fn overlap() -> PyErr {
-    CastError::new_err("out overlaps x in memory (want an array of its own)")
+    Refusal::new("out overlaps x in memory (want an array of its own)").or_parameter("out").into()
 }

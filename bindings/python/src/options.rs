@@ -1,6 +1,6 @@
 //! The options of a job, as Python passes them, and the requests that they become.
 
-use crate::error::{in_words, refused, system};
+use crate::error::{in_words, of_name, refused, system};
 use crate::types::number_to_type;
 use crate::watched::{State, watch};
 use onnx_cast::{CastOptions, DataType, NEWEST_OPSET, ScaleRule};
@@ -127,13 +127,19 @@ pub(crate) struct Options {
     threads: Option<usize>,
 }
 
-fn parsed<T: FromStr<Err: std::fmt::Display>>(texts: &[String]) -> PyResult<Vec<T>> {
-    texts.iter().map(|text| text.parse().map_err(refused)).collect()
+fn parsed<T: FromStr<Err: Display>>(parameter: &str, texts: &[String]) -> PyResult<Vec<T>> {
+    texts.iter().map(|text| parsed_one(parameter, text)).collect()
+}
+
+fn parsed_one<T: FromStr<Err: Display>>(parameter: &str, text: &str) -> PyResult<T> {
+    text.parse().map_err(|error| of_name(error, parameter, text))
 }
 
 /// What the text of a parameter stands for.
-fn named<T: FromStr<Err: std::fmt::Display>>(parameter: &str, text: Option<&str>) -> PyResult<Option<T>> {
-    let parsed = |text: &str| text.parse().map_err(|error| refused(format_args!("{parameter} is `{text}`: {error}")));
+fn named<T: FromStr<Err: Display>>(parameter: &str, text: Option<&str>) -> PyResult<Option<T>> {
+    let parsed = |text: &str| {
+        text.parse().map_err(|error| of_name(format_args!("{parameter} is `{text}`: {error}"), parameter, text))
+    };
     text.map(parsed).transpose()
 }
 
@@ -143,14 +149,14 @@ fn type_of(number: Option<i64>) -> PyResult<Option<DataType>> {
 
 impl Options {
     fn names(&self) -> PyResult<(Vec<Pattern>, Vec<Pattern>)> {
-        Ok((parsed(&self.include)?, parsed(&self.exclude)?))
+        Ok((parsed("include", &self.include)?, parsed("exclude", &self.exclude)?))
     }
 
     fn attributes(&self) -> PyResult<CastOptions> {
         Ok(CastOptions::new()
             .opset(self.opset.unwrap_or(NEWEST_OPSET))
             .saturate(self.saturate)
-            .round_mode(self.round_mode.as_ref().map(|mode| mode.parse().map_err(refused)).transpose()?)
+            .round_mode(self.round_mode.as_ref().map(|mode| parsed_one("round_mode", mode)).transpose()?)
             .threads(self.threads))
     }
 
@@ -166,7 +172,7 @@ impl Options {
     fn selection(&self) -> PyResult<Selection> {
         let mut rules = self.rules_of_file()?;
         for (pattern, to) in &self.rules {
-            rules.push(Rule { pattern: pattern.parse().map_err(refused)?, to: type_of(*to)? });
+            rules.push(Rule { pattern: parsed_one("rules", pattern)?, to: type_of(*to)? });
         }
         let (include, exclude) = self.names()?;
         Ok(Selection { to: type_of(self.to)?, include, exclude, rules, min_size: self.min_elements })
@@ -193,7 +199,7 @@ impl Options {
             .resume(self.resume)
             .copy_others(!self.no_copy_others)
             .count(self.losses)
-            .fail_on(parsed::<Loss>(&self.fail_on)?)
+            .fail_on(parsed::<Loss>("fail_on", &self.fail_on)?)
             .watch(Some(watch(state))))
     }
 
@@ -217,14 +223,14 @@ impl Options {
     }
 
     fn scale_rule(&self) -> PyResult<Option<ScaleRule>> {
-        self.scale_rule.as_deref().map(|rule| rule.parse().map_err(refused)).transpose()
+        self.scale_rule.as_deref().map(|rule| parsed_one("scale_rule", rule)).transpose()
     }
 
     pub(crate) fn quantize(&self, state: &Arc<State>) -> PyResult<QuantizeRequest> {
         let mut rules = self.rules_of_file()?;
         for (pattern, to) in &self.format_rules {
             let to = named("rules", to.as_deref())?;
-            rules.push(Rule { pattern: pattern.parse().map_err(refused)?, to });
+            rules.push(Rule { pattern: parsed_one("rules", pattern)?, to });
         }
         let to = named("to", self.format.as_deref())?;
         let (include, exclude) = self.names()?;
@@ -234,7 +240,7 @@ impl Options {
             .layout(self.layout()?)
             .activations(named("activations", self.activations.as_deref())?)
             .rule(rule)
-            .form(self.form.as_deref().map_or(Ok(ModelForm::default()), |form| form.parse().map_err(refused))?)
+            .form(self.form.as_deref().map_or(Ok(ModelForm::default()), |form| parsed_one("form", form))?)
             .zero_points(self.zero_points)
             .model(self.model())
             .run(self.run(state)?))
@@ -274,8 +280,8 @@ impl Options {
         for (name, data_type) in &self.interface.1 {
             request.interface.named.push((name.clone(), number_to_type(*data_type)?));
         }
-        request.keep = parsed(&self.keep)?;
-        request.low = parsed(&self.low)?;
+        request.keep = parsed("keep", &self.keep)?;
+        request.low = parsed("low", &self.low)?;
         request.allow_unmatched = self.allow_unmatched;
         request.ranges = match &self.ranges_file {
             Some(path) => onnx_cast_model::read_ranges(path).map_err(in_words)?,
@@ -320,7 +326,7 @@ impl Options {
 
     pub(crate) fn report(&self, state: &Arc<State>) -> PyResult<ReportRequest> {
         let mut to: Vec<CandidateFormat> = Vec::new();
-        for candidate in parsed(&self.candidates)? {
+        for candidate in parsed("to", &self.candidates)? {
             if !to.contains(&candidate) {
                 to.push(candidate);
             }
@@ -344,6 +350,6 @@ impl Options {
 /// The layout of a name.
 fn layout_of(parameter: &str, name: &str) -> PyResult<Layout> {
     let known = || Layout::ALL.iter().map(|(_, name)| *name).collect::<Vec<_>>().join(", ");
-    let unknown = || refused(format_args!("{parameter} is `{name}` (want {})", known()));
+    let unknown = || of_name(format_args!("{parameter} is `{name}` (want {})", known()), parameter, name);
     Layout::from_name(name).ok_or_else(unknown)
 }

@@ -1,7 +1,7 @@
 //! Numbers from an array of texts. A block of texts is copied from numpy's memory and then read, so that the copies
 //! stay in the nearest caches.
 
-use crate::error::refused;
+use crate::error::of_cast;
 use crate::string_array::{StringArray, Unreadable};
 use onnx_cast::{CastError, Plan, Strings, TensorView};
 use pyo3::prelude::*;
@@ -47,7 +47,7 @@ pub(crate) fn parse(
         let done = py.detach(|| (start..end).step_by(BLOCK).try_for_each(|from| block(from, BLOCK.min(end - from))));
         done.map_err(|stop| match stop {
             Stop::Text(error) => array.error(error),
-            Stop::Number(error) => refused(error),
+            Stop::Number(error) => of_cast(error),
         })?;
         py.check_signals()?;
     }

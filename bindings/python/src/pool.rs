@@ -2,7 +2,7 @@
 //! threads are gone and a caller that gives them work waits forever, so a child gets a pool of its own at its first
 //! large cast. Callers may limit them.
 
-use crate::error::refused;
+use crate::error::{Refusal, Value};
 use pyo3::exceptions::{PyOSError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::PyInt;
@@ -53,7 +53,10 @@ pub(crate) fn whole(value: &Bound<'_, PyAny>, name: &str) -> PyResult<i64> {
 /// Threads at most.
 pub(crate) fn threads_of(threads: Option<&Bound<'_, PyAny>>) -> PyResult<Option<usize>> {
     match threads.map(|threads| whole(threads, "threads")).transpose()? {
-        Some(threads) if threads < 1 => Err(refused(format_args!("{threads} threads (want 1 or more)"))),
+        Some(threads) if threads < 1 => {
+            let refusal = Refusal::new(format_args!("{threads} threads (want 1 or more)")).or_parameter("threads");
+            Err(refusal.value(Value::Number(threads)).into())
+        }
         threads => Ok(threads.and_then(|threads| usize::try_from(threads).ok())),
     }
 }

@@ -1,19 +1,18 @@
 //! QuantizeLinear and DequantizeLinear with their scale and zero point, and the scale of DynamicQuantizeLinear.
 
 use crate::array::Contiguous;
-use crate::error::refused;
+use crate::error::of_cast;
 use crate::job::packed;
 use crate::pool::with_threads;
 use crate::types::type_of;
 use numpy::{PyUntypedArray, PyUntypedArrayMethods};
 use onnx_cast::ops::Attribute;
 use onnx_cast::{
-    DataType, DequantizeLinear, DynamicQuantizeLinear, NEWEST_OPSET, OpError, QuantizeLinear, ScaledPlan, Tensor,
-    TensorView,
+    CastError, DataType, DequantizeLinear, DynamicQuantizeLinear, NEWEST_OPSET, OpError, QuantizeLinear, ScaledPlan,
+    Tensor, TensorView,
 };
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use std::fmt::Display;
 
 /// A scaled cast, but for the type of what it casts.
 pub(crate) struct Scaled {
@@ -49,11 +48,11 @@ fn tensor(array: &Bound<'_, PyUntypedArray>) -> PyResult<Tensor> {
     let data_type = type_of_array(array)?;
     let source = Contiguous::of(array)?;
     let bytes = packed(data_type, source.bytes(), array.len()).into_owned();
-    Tensor::new(data_type, source.shape().to_vec(), bytes).map_err(refused)
+    Tensor::new(data_type, source.shape().to_vec(), bytes).map_err(of_cast)
 }
 
 /// Works on the elements of an array where they are, while other Python threads run.
-fn with_elements<R: Send, E: Display + Send>(
+fn with_elements<R: Send, E: Into<CastError> + Send>(
     array: &Bound<'_, PyUntypedArray>,
     work: impl FnOnce(&TensorView<'_>) -> Result<R, E> + Send,
 ) -> PyResult<R> {
@@ -64,7 +63,7 @@ fn with_elements<R: Send, E: Display + Send>(
         let bytes = packed(data_type, bytes, len);
         TensorView::new(data_type, shape, &bytes).map(|view| work(&view))
     };
-    array.py().detach(|| with_threads(with_view))?.map_err(refused)?.map_err(refused)
+    array.py().detach(|| with_threads(with_view))?.map_err(of_cast)?.map_err(of_cast)
 }
 
 impl Scaled {
@@ -82,11 +81,11 @@ impl Scaled {
         // The type of the result does not depend on the input's; of the inputs' types every version takes one of these.
         let (operator, inputs) = match name {
             "QuantizeLinear" => {
-                let operator = QuantizeLinear::from_node(opset, attributes).map_err(refused)?;
+                let operator = QuantizeLinear::from_node(opset, attributes).map_err(of_cast)?;
                 (Direction::Quantize(operator), [DataType::Float, scale.data_type()])
             }
             _ => {
-                let operator = DequantizeLinear::from_node(opset, attributes).map_err(refused)?;
+                let operator = DequantizeLinear::from_node(opset, attributes).map_err(of_cast)?;
                 let input = zero_type.unwrap_or(DataType::Int8);
                 (Direction::Dequantize(operator), [input, input])
             }
@@ -94,7 +93,7 @@ impl Scaled {
         let plan = |input| operator.plan(input, scale.data_type(), zero_type);
         // Where neither will do, the first error is about the scale or the zero point, the second may be about the type
         // that was tried.
-        let to = plan(inputs[0]).or_else(|error| plan(inputs[1]).map_err(|_| error)).map_err(refused)?.target_type();
+        let to = plan(inputs[0]).or_else(|error| plan(inputs[1]).map_err(|_| error)).map_err(of_cast)?.target_type();
         Ok(Scaled { operator, scale, zero_point, to, threads })
     }
 
@@ -104,7 +103,7 @@ impl Scaled {
 
     pub(crate) fn plan(&self, from: DataType) -> PyResult<ScaledPlan> {
         let zero_point = self.zero_point.as_ref().map(Tensor::data_type);
-        let plan = self.operator.plan(from, self.scale.data_type(), zero_point).map_err(refused)?;
+        let plan = self.operator.plan(from, self.scale.data_type(), zero_point).map_err(of_cast)?;
         Ok(plan.with_threads(self.threads))
     }
 
@@ -118,7 +117,7 @@ impl Scaled {
     ) -> PyResult<()> {
         let (from, to) = (plan.source_type(), plan.target_type());
         py.detach(|| {
-            with_threads(|| -> Result<(), onnx_cast::CastError> {
+            with_threads(|| -> Result<(), CastError> {
                 let len = shape.iter().product();
                 let src = if src_spread { packed(from, src, len) } else { src.into() };
                 let x = TensorView::new(from, shape, &src)?;
@@ -132,13 +131,13 @@ impl Scaled {
                 Ok(())
             })
         })?
-        .map_err(refused)
+        .map_err(of_cast)
     }
 }
 
 /// The scale and the zero point that DynamicQuantizeLinear finds.
 #[pyfunction]
 pub(crate) fn dynamic_scale(array: &Bound<'_, PyUntypedArray>) -> PyResult<(f32, u8)> {
-    let operator = DynamicQuantizeLinear::new(NEWEST_OPSET).map_err(refused)?;
+    let operator = DynamicQuantizeLinear::new(NEWEST_OPSET).map_err(of_cast)?;
     with_elements(array, |x| operator.scale(x))
 }

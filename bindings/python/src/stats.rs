@@ -1,7 +1,7 @@
 //! What casts would lose, counted by the file crate in one pass over an array, whose results are not kept.
 
 use crate::array::Contiguous;
-use crate::error::refused;
+use crate::error::of_cast;
 use crate::job::packed;
 use crate::operator::Operator;
 use crate::parse::in_array;
@@ -74,7 +74,7 @@ fn total<T: Sync>(
         let counted: Vec<Result<(Counts, Means), CastError>> = py.detach(|| with_threads(work))?;
         // In their order, so that the first error is told.
         for one in counted {
-            let (counts, errors) = one.map_err(refused)?;
+            let (counts, errors) = one.map_err(of_cast)?;
             total.add(&counts);
             means.add(&errors);
         }

@@ -5,7 +5,7 @@
 //! either while the caller holds the arena's lock. The interpreter's lock is not needed.
 #![allow(unsafe_code)]
 
-use crate::error::refused;
+use crate::error::Refusal;
 use numpy::npyffi::{self, NPY_ARRAY_ALIGNED, npy_packed_static_string, npy_static_string, npy_string_allocator};
 use numpy::{PyArrayDescr, PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
 use onnx_cast::Strings;
@@ -142,7 +142,8 @@ impl<'py> StringArray<'py> {
         }
         let object = self.dtype.getattr(intern!(self.dtype.py(), "na_object")).and_then(|object| object.repr());
         let object = object.map_or_else(|_| "na_object".to_owned(), |text| text.to_string());
-        refused(format_args!("element {index} is missing: it is {object} (want a text)"))
+        let text = format_args!("element {index} is missing: it is {object} (want a text)");
+        Refusal::new(text).or_parameter("x").element(index).into()
     }
 }
 

@@ -1,10 +1,11 @@
 //! Lists of texts, in and out.
 
-use crate::error::refused;
+use crate::error::Refusal;
 use onnx_cast::Strings;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyString};
+use std::fmt;
 
 /// Texts after which the interpreter is asked whether it was interrupted: some thousandths of a second.
 const PIECE: usize = 1 << 16;
@@ -17,9 +18,10 @@ pub(crate) fn strings_of(texts: &Bound<'_, PyList>) -> PyResult<Strings> {
             texts.py().check_signals()?;
         }
         if let Ok(text) = text.cast::<PyString>() {
-            let lone =
-                |_| refused(format_args!("element {index} is not Unicode text: it has half of a surrogate pair"));
-            strings.push(text.to_cow().map_err(lone)?.as_bytes());
+            let text = text.to_cow().map_err(|_| {
+                of_element(index, format_args!("element {index} is not Unicode text: it has half of a surrogate pair"))
+            })?;
+            strings.push(text.as_bytes());
         } else if let Ok(bytes) = text.cast::<PyBytes>() {
             strings.push(bytes.as_bytes());
         } else {
@@ -37,8 +39,14 @@ pub(crate) fn list_of<'py>(py: Python<'py>, strings: &Strings) -> PyResult<Bound
         if index % PIECE == PIECE - 1 {
             py.check_signals()?;
         }
-        let text = std::str::from_utf8(bytes);
-        list.append(text.map_err(|error| refused(format_args!("element {index} is not UTF-8 text: {error}")))?)?;
+        let text = std::str::from_utf8(bytes)
+            .map_err(|error| of_element(index, format_args!("element {index} is not UTF-8 text: {error}")))?;
+        list.append(text)?;
     }
     Ok(list)
+}
+
+/// An error of an element.
+fn of_element(index: usize, text: fmt::Arguments<'_>) -> PyErr {
+    Refusal::new(text).or_parameter("x").element(index).into()
 }

@@ -1,6 +1,6 @@
 //! numpy's types and ONNX's: which stands for which, and the library's type table as Python values.
 
-use crate::error::refused;
+use crate::error::{Refusal, Value, of_name, refused};
 use numpy::{PyArrayDescr, PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
 use onnx_cast::{Cast, CastOptions, DataType, FloatFormat, Kind, Operator, TensorView};
 use pyo3::exceptions::{PyRuntimeError, PyTypeError};
@@ -75,14 +75,15 @@ pub(crate) fn make<'py>(py: Python<'py>) -> PyResult<&'py Bound<'py, PyAny>> {
 pub(crate) fn number_to_type(number: i64) -> PyResult<DataType> {
     DataType::from_onnx(number).ok_or_else(|| {
         let known = DataType::onnx_numbers();
-        refused(format_args!("{number} is not an element type of ONNX's (want a TensorProto.DataType from {known})"))
+        let text = format_args!("{number} is not an element type of ONNX's (want a TensorProto.DataType from {known})");
+        Refusal::new(text).or_parameter("to").value(Value::Number(number)).into()
     })
 }
 
 /// ONNX's number of the type with a name, as the library takes names.
 #[pyfunction]
 pub(crate) fn number(name: &str) -> PyResult<i32> {
-    name.parse().map(DataType::onnx).map_err(refused)
+    name.parse().map(DataType::onnx).map_err(|error| of_name(error, "to", name))
 }
 
 /// ONNX's number of an array's type, where it is a type of numbers.

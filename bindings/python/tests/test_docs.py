@@ -112,5 +112,5 @@ def test_the_bar_of_tqdm_shows_a_cast_and_a_fold(tmp_path, monkeypatch, capsys):
 @pytest.mark.parametrize("name", ["onnx_cast", "onnx_cast.dtypes", "onnx_cast.backend", "onnx_cast.layouts"])
 def test_the_examples_of_a_module_run(name):
     module = importlib.import_module(name)
-    failed, tried = doctest.testmod(module, extraglobs={"np": np})
+    failed, tried = doctest.testmod(module, extraglobs={"np": np, "onnx_cast": onnx_cast})
     assert tried and not failed

@@ -1,9 +1,12 @@
 """What cannot be cast is an error with a text that says what to do, of the right class, and never a crash."""
 
+import copy
+import pickle
 import threading
 
 import ml_dtypes
 import numpy as np
+import onnx
 import pytest
 
 import onnx_cast
@@ -62,6 +65,59 @@ def test_what_the_operator_refuses_is_one_class(call, text):
     with pytest.raises(CastError, match=text) as error:
         call()
     assert isinstance(error.value, ValueError)
+
+
+TEXTS = np.array(["1", "x"])
+
+
+@pytest.mark.parametrize(
+    "call, parameter, element, value",
+    [
+        (lambda: onnx_cast.cast(X, "floaty"), "to", None, "floaty"),
+        (lambda: onnx_cast.cast(X, 99), "to", None, 99),
+        (lambda: onnx_cast.cast(X, "int4", opset=13), "to", None, None),
+        (lambda: onnx_cast.cast(X, "complex64"), "to", None, None),
+        (lambda: onnx_cast.cast(X, "float16", opset=29), "opset", None, 29),
+        (lambda: onnx_cast.cast(X, "float16", opset=13, saturate=False), "saturate", None, None),
+        (lambda: onnx_cast.cast(X, "e8m0", round_mode="sideways"), "round_mode", None, "sideways"),
+        (lambda: onnx_cast.cast(X, "float16", threads=0), "threads", None, 0),
+        (lambda: onnx_cast.cast(X, "int8", out=np.empty(3, np.int8)), "out", None, None),
+        (lambda: onnx_cast.cast(X, "int32", out=X.view(np.int32)), "out", None, None),
+        (lambda: onnx_cast.cast(TEXTS, "float"), "x", 1, "x"),
+        (lambda: onnx_cast.cast(TEXTS.astype(np.dtypes.StringDType()), "int8"), "x", 1, "x"),
+        (lambda: onnx_cast.stats(TEXTS, "int8"), "x", 1, "x"),
+        (lambda: onnx_cast.cast(np.array(["a", "\ud800"], object), "float"), "x", 1, None),
+        (lambda: onnx_cast.bit_cast(X, "int64"), "to", None, "int64"),
+        (lambda: onnx_cast.quantize_linear(X, 0.1, axis=5, block_size=2), "axis", None, 5),
+        (lambda: onnx_cast.quantize_linear(X, 0.1, block_size=-2), "block_size", None, -2),
+        (lambda: onnx_cast.quantize_linear(X, 0.1, 300), "zero_point", None, 300),
+        (lambda: onnx_cast.quantize_linear(X, np.ones(7, np.float32)), "scale", None, None),
+        (lambda: onnx_cast.quantize(X, "mxfp5"), "format", None, "mxfp5"),
+        (lambda: onnx_cast.quantize(X, "mxfp4", rule="?"), "rule", None, "?"),
+        (lambda: onnx_cast.unpack(b"12", "int8", -1), "shape", None, (-1,)),
+    ],
+)
+def test_an_error_has_what_it_is_about(call, parameter, element, value):
+    with pytest.raises(CastError) as raised:
+        call()
+    for error in (raised.value, pickle.loads(pickle.dumps(raised.value)), copy.deepcopy(raised.value)):
+        assert (error.parameter, error.element, error.value) == (parameter, element, value)
+        assert error.tensor is None and type(error) is CastError and str(error) == str(raised.value)
+
+
+def test_an_error_of_a_file_names_its_tensor(tmp_path):
+    path, out = tmp_path / "x.pb", tmp_path / "y.pb"
+    path.write_bytes(onnx.helper.make_tensor("w", onnx.TensorProto.STRING, [2], ["1", "x"]).SerializeToString())
+    with pytest.raises(CastError) as raised:
+        onnx_cast.cast_file(path, out, "float")
+    error = raised.value
+    assert (error.tensor, error.element, error.value, error.parameter) == ("w", 1, "x", None)
+    with pytest.raises(CastError) as raised:
+        onnx_cast.cast_file(path, out, "float16", external_data="y")
+    assert raised.value.parameter == "external_data"
+    with pytest.raises(CastError) as raised:
+        onnx_cast.cast_file(path, out, "float16", include=["re:("])
+    assert (raised.value.parameter, raised.value.value) == ("include", "re:(")
 
 
 @pytest.mark.parametrize(

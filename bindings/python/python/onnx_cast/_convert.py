@@ -179,13 +179,13 @@ def convert_model(
 
 def _tolerance(tolerance: float) -> float:
     if not tolerance >= 0:
-        raise CastError(f"tolerance is {tolerance} (want 0 or more)")
+        raise CastError(f"tolerance is {tolerance} (want 0 or more)", parameter="tolerance", value=tolerance)
     return float(tolerance)
 
 
 def _runs(runs: int) -> int:
     if runs < 4:
-        raise CastError(f"max_runs is {runs} (want 4 or more)")
+        raise CastError(f"max_runs is {runs} (want 4 or more)", parameter="max_runs", value=runs)
     return runs
 
 
@@ -198,7 +198,8 @@ def _interface(io: Any) -> tuple[bool, list[tuple[str, int]]]:
         elif one in ("keep", "low"):
             low = one == "low"
         else:
-            raise CastError(f"io is {one!r} (want 'keep', 'low', a mapping from names to types, or a list of these)")
+            text = f"io is {one!r} (want 'keep', 'low', a mapping from names to types, or a list of these)"
+            raise CastError(text, parameter="io", value=one)
     return low, named
 
 

@@ -75,8 +75,10 @@ def lent(x: Any, name: str) -> tuple[np.ndarray, int, tuple[int, ...], bool]:
                 return _pair_bytes(x, "x"), _targets.FLOAT4, _of_pairs(tuple(x.shape)), True
         array = array_of(x).view(np.ndarray)
         return array, _targets.number_of(array), array.shape, False
-    except (TypeError, CastError) as error:
-        raise type(error)(f"tensor `{name}`: {error}") from None
+    except TypeError as error:
+        raise TypeError(f"tensor `{name}`: {error}") from None
+    except CastError as error:
+        raise error.of_tensor(name) from None
 
 
 def result(x: Any, name: str, data: np.ndarray, number: int, shape: tuple[int, ...]) -> Any:
@@ -135,17 +137,17 @@ def _array(operator: _native.Operator, x: np.ndarray, out: Any, packed: bool) ->
 def _text(texts: list[str], shape: tuple[int, ...], dtype: np.dtype, out: Any, packed: bool) -> np.ndarray:
     """Texts as an array, in `out` where it is given."""
     if packed:
-        raise CastError("strings have no packed bytes (want packed=False)")
+        raise CastError("strings have no packed bytes (want packed=False)", parameter="packed", value=True)
     if out is not None:
         if not isinstance(out, np.ndarray):
             raise TypeError(f"out is a {type(out).__name__} (want a numpy array)")
         unmasked(out, "out")
         if not _targets.is_text(out.dtype):
-            raise CastError(f"out is of dtype {out.dtype} (want {dtype}, for string)")
+            raise CastError(f"out is of dtype {out.dtype} (want {dtype}, for string)", parameter="out")
         if out.shape != shape:
-            raise CastError(f"out is of shape {out.shape} (want {shape})")
+            raise CastError(f"out is of shape {out.shape} (want {shape})", parameter="out")
         if not out.flags.writeable:
-            raise CastError("out is read-only")
+            raise CastError("out is read-only", parameter="out")
         dtype = out.dtype
     if dtype.kind == "S":
         texts = [text.encode() for text in texts]
@@ -408,13 +410,13 @@ def proto_array(x: Any) -> np.ndarray:
         array = np.empty(len(x.string_data), object)
         array[:] = list(x.string_data)
         if array.size != np.prod(shape, dtype=object):
-            raise CastError(f"tensor `{x.name}`: {array.size} strings for shape {shape}")
+            raise CastError(f"{array.size} strings for shape {shape}").of_tensor(x.name)
         return array.reshape(shape)
     if not x.HasField("raw_data") or x.data_location == x.EXTERNAL:
         return numpy_helper.to_array(x)
     if x.data_type not in _targets.ROWS:
-        raise CastError(f"tensor `{x.name}`: {x.data_type} is not an element type of ONNX's")
+        raise CastError(f"{x.data_type} is not an element type of ONNX's", value=x.data_type).of_tensor(x.name)
     try:
         return _targets.from_bytes(x.raw_data, x.data_type, shape)
     except CastError as error:
-        raise CastError(f"tensor `{x.name}`: {error}") from None
+        raise error.of_tensor(x.name) from None

@@ -5,6 +5,7 @@ from typing import Any, Literal, TypeVar, overload
 import numpy as np
 from typing_extensions import Buffer
 
+from onnx_cast._errors import CastError as CastError
 from onnx_cast.types import RoundMode, To
 
 _Out = TypeVar("_Out")
@@ -26,8 +27,6 @@ Part = tuple[int, int, int, Job]
 Tensor = tuple[str, np.ndarray, int, tuple[int, ...], bool]
 
 __version__: str
-
-class CastError(ValueError): ...
 
 class Found:
     @property

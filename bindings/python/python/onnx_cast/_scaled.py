@@ -40,7 +40,8 @@ def _zero_point(zero_point: Any, number: int) -> np.ndarray | None:
         want = "a number that the type has"
         is_held = float(np.asarray(zero_point, np.float64).astype(dtype)) == zero_point
     if not is_held:
-        raise CastError(f"zero_point is {zero_point!r} (want {want}, for {row['name']})")
+        text = f"zero_point is {zero_point!r} (want {want}, for {row['name']})"
+        raise CastError(text, parameter="zero_point", value=zero_point)
     return np.asarray(zero_point, dtype)
 
 

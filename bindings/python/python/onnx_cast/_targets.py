@@ -67,7 +67,8 @@ def _named(name: str) -> int:
     other = None if theirs is None else STRING if is_text(theirs) else _NUMBERS.get(theirs)
     if other not in (None, number):
         other_name = ROWS[other]["name"]
-        raise CastError(f"`{name}` may mean {row['name']}, and to numpy means {other_name} (want one of these)")
+        text = f"`{name}` may mean {row['name']}, and to numpy means {other_name} (want one of these)"
+        raise CastError(text, parameter="to", value=name)
     return number
 
 
@@ -82,7 +83,8 @@ def target(to: Any) -> tuple[int, np.dtype | None]:
         except TypeError:
             return _of_dtype(to)
         if number not in ROWS:
-            raise CastError(f"{number} is not an element type of ONNX's (want a number of onnx.TensorProto.DataType)")
+            text = f"{number} is not an element type of ONNX's (want a number of onnx.TensorProto.DataType)"
+            raise CastError(text, parameter="to", value=number)
         return number, DTYPES[number] if number == STRING else None
     raise TypeError(f"to is {to!r} (want a name, a dtype or a number of onnx.TensorProto.DataType)")
 
@@ -121,7 +123,7 @@ def whole(name: str, value: Any, least: int | None = None) -> int:
     if number is None:
         raise TypeError(f"{name} is {value!r} (want an integer)")
     if least is not None and number < least:
-        raise CastError(f"{name} is {number} (want {least} or more)")
+        raise CastError(f"{name} is {number} (want {least} or more)", parameter=name, value=number)
     # What is beyond 64 bits is out of every range.
     return min(max(number, _INT64.min), _INT64.max)
 
@@ -132,7 +134,7 @@ def thread_count(threads: Any) -> int | None:
         return None
     count = whole("threads", threads)
     if count < 1:
-        raise CastError(f"{threads} threads (want 1 or more)")
+        raise CastError(f"{threads} threads (want 1 or more)", parameter="threads", value=threads)
     return count
 
 
@@ -167,7 +169,7 @@ def dims(shape: tuple[int, ...]) -> tuple[int, ...]:
     """A shape without negative dimensions."""
     for dim in shape:
         if dim < 0 or dim > np.iinfo(np.intp).max:
-            raise CastError(f"shape {shape} has the dimension {dim}")
+            raise CastError(f"shape {shape} has the dimension {dim}", parameter="shape", value=shape)
     return shape
 
 
@@ -181,5 +183,5 @@ def from_bytes(data: Any, number: int, shape: tuple[int, ...]) -> np.ndarray:
     want = math.prod(shape) * row["bits"] // 8
     if data.size != want:
         text = "x".join(map(str, shape)) or "scalar"
-        raise CastError(f"{data.size} bytes for {text} {row['name']} (want {want})")
+        raise CastError(f"{data.size} bytes for {text} {row['name']} (want {want})", parameter="data")
     return data.view(DTYPES[number]).reshape(shape)

@@ -457,7 +457,7 @@ def diff(
     whatever their types. Other parameters are as in :func:`cast_file`; ``progress`` is through ``a``.
     """
     if tolerance is not None and not tolerance >= 0:
-        raise CastError(f"tolerance is {tolerance} (want 0 or more)")
+        raise CastError(f"tolerance is {tolerance} (want 0 or more)", parameter="tolerance", value=tolerance)
     options = {**names(include, exclude, threads), "tolerance": tolerance, "values": values}
     folder = [base_dir if _models.is_model(one) else None for one in (a, b)]
     if base_dir is not None and folder == [None, None]:
