@@ -4,8 +4,9 @@
 
 use crate::error::{Refusal, Value};
 use pyo3::exceptions::{PyOSError, PyTypeError};
+use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::PyInt;
+use pyo3::types::PyBool;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -41,13 +42,17 @@ pub(crate) fn with_threads<R: Send>(work: impl FnOnce() -> R + Send) -> PyResult
     }
 }
 
-/// A whole number, cut to 64 bits: what is beyond them is out of every range here.
+/// A whole number, which may be one of numpy's or another object's `__index__`, cut to 64 bits: what is beyond them is
+/// out of every range here.
 pub(crate) fn whole(value: &Bound<'_, PyAny>, name: &str) -> PyResult<i64> {
-    if !value.is_instance_of::<PyInt>() {
-        let kind = value.get_type().name()?;
-        return Err(PyTypeError::new_err(format!("{name} is of type {kind} (want int)")));
-    }
-    value.extract().or_else(|_| Ok(if value.lt(0)? { i64::MIN } else { i64::MAX }))
+    let number = match value.is_instance_of::<PyBool>() {
+        true => None,
+        false => value.call_method0(intern!(value.py(), "__index__")).ok(),
+    };
+    let Some(number) = number else {
+        return Err(PyTypeError::new_err(format!("{name} is {} (want an integer)", value.repr()?)));
+    };
+    number.extract().or_else(|_| Ok(if number.lt(0)? { i64::MIN } else { i64::MAX }))
 }
 
 /// Threads at most.

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import functools
 import os
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, SupportsIndex
 
 import numpy as np
 
@@ -61,12 +62,15 @@ __all__ = [
 ]
 
 
-@functools.lru_cache(maxsize=1024, typed=True)
 def _operator(name, to, saturate, round_mode, opset, threads):
+    """The operator with these attributes."""
+    attributes = files.attributes(saturate, round_mode, opset)
+    return _made(name, to, *attributes.values(), _targets.thread_count(threads))
+
+
+@functools.lru_cache(maxsize=1024, typed=True)
+def _made(name, to, opset, saturate, round_mode, threads):
     number, text = _targets.target(to)
-    # The defaults are left to the operator: a version without the attribute takes them, and refuses all else.
-    saturate = None if saturate is True else saturate
-    round_mode = None if round_mode == "up" else round_mode
     return _native.Operator(name, number, saturate, round_mode, opset, threads, text)
 
 
@@ -130,12 +134,11 @@ def pack(x: np.ndarray) -> np.ndarray:
     return _native.pack(_kinds.unmasked(x), number)
 
 
-def unpack(data: Any, dtype: To, shape: int | tuple[int, ...]) -> np.ndarray:
+def unpack(data: Any, dtype: To, shape: SupportsIndex | Iterable[SupportsIndex]) -> np.ndarray:
     """The elements of ONNX's bytes, as ``cast(..., packed=True)`` gives them: types narrower than a byte are unpacked, one
     element in a byte; others are the same memory.
 
     >>> unpack(b"\\x21\\x03", "int4", 3)
     array([1, 2, 3], dtype=int4)
     """
-    shape = (shape,) if isinstance(shape, int) else tuple(shape)
-    return _targets.from_bytes(data, _targets.target(dtype)[0], shape)
+    return _targets.from_bytes(data, _targets.target(dtype)[0], _targets.shape_of(shape))

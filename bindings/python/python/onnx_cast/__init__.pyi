@@ -1,7 +1,7 @@
 """The parts of the package, and the types of its functions for single tensors."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Literal, TypedDict, TypeVar, overload
+from typing import Any, Literal, SupportsIndex, TypedDict, TypeVar, overload
 
 import numpy as np
 from onnx import ModelProto
@@ -182,7 +182,7 @@ class _CastFile(TypedDict, total=False):
     rules_file: files.Path | None
     min_elements: int | None
     dtype: To | None
-    shape: Iterable[int] | None
+    shape: SupportsIndex | Iterable[SupportsIndex] | None
     resume: bool
     clobber: bool
     force: bool
@@ -580,4 +580,6 @@ def stats(
     threads: int | None = None,
 ) -> Stats: ...
 def pack(x: np.ndarray[Any, Any]) -> np.ndarray[tuple[int], np.dtype[np.uint8]]: ...
-def unpack(data: Buffer | np.ndarray[Any, Any], dtype: To, shape: int | tuple[int, ...]) -> np.ndarray[Any, np.dtype[Any]]: ...
+def unpack(
+    data: Buffer | np.ndarray[Any, Any], dtype: To, shape: SupportsIndex | Iterable[SupportsIndex]
+) -> np.ndarray[Any, np.dtype[Any]]: ...

@@ -152,14 +152,9 @@ def convert_model(
         "ranges": {str(name): float(magnitude) for name, magnitude in magnitudes.items()},
         "ranges_file": file,
         "margin": float(margin),
-        "raise_opset": raise_opset,
-        "emulate": emulate,
+        **files.flags(raise_opset=raise_opset, emulate=emulate),
         "explain": explained,
-        "dry_run": dry_run or bool(explained),
-        "no_clobber": not clobber,
-        "force": force,
-        "external_data": external_data,
-        "external_threshold": files.count("external_threshold", external_threshold),
+        **files.storage(dry_run or bool(explained), clobber, force, external_data, external_threshold),
     }
     read, target = _models.ends(model, output, base_dir, options, "model")
     if inputs is None:

@@ -29,7 +29,7 @@ def dequantizing(
         **files.names(include, exclude, threads),
         **files.selection(to, rules, rules_file, min_elements),
         "layout": layout,
-        "allow_nan": allow_nan,
+        **files.flags(allow_nan=allow_nan),
     }
 
 
@@ -115,7 +115,7 @@ def dequantize_file(
     options = {
         **dequantizing(to, layout, include, exclude, rules, min_elements, allow_nan, threads, rules_file),
         **files.writing(None, None, dry_run, resume, clobber, force, copy_others, False),
-        "losses": losses,
+        **files.flags(losses=losses),
         "fail_on": files.listed("fail_on", fail_on),
     }
     return files.write_file("dequantize", src, dst, base_dir, options, progress)
@@ -177,11 +177,8 @@ def quantize_file(
         ),
         **files.writing(None, None, dry_run, resume, clobber, force, copy_others, False),
         "form": form,
-        "zero_points": zero_points,
-        "raise_opset": raise_opset,
-        "external_data": external_data,
-        "external_threshold": files.count("external_threshold", external_threshold),
-        "losses": losses,
+        **files.flags(zero_points=zero_points, raise_opset=raise_opset, losses=losses),
+        **files.external(external_data, external_threshold),
         "fail_on": files.listed("fail_on", fail_on),
     }
     return files.write_file("quantize", src, dst, base_dir, options, progress)

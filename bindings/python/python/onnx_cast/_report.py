@@ -98,14 +98,15 @@ class Report:
 
     def text(self, top: int = 20) -> str:
         """A table for each type with its ``top`` worst tensors, or with 0 all, as the command prints them."""
-        return self._found.text(top)
+        return self._found.text(_targets.whole("top", top, 0))
 
     def save(self, path: files.Path, *, clobber: bool = True) -> None:
         """Writes the page to a file, or what :meth:`to_dict` gives to one whose name ends in ``.json``. With
         ``clobber=False`` a file that exists is an error."""
         path = os.fsdecode(path)
         as_json = path.lower().endswith(".json")
-        _native.write_text(path, self._found.json() if as_json else self._found.page(), not clobber)
+        text = self._found.json() if as_json else self._found.page()
+        _native.write_text(path, text, not _targets.flag("clobber", clobber))
 
     def __repr__(self) -> str:
         return self.text(_ROWS).rstrip()

@@ -14,35 +14,48 @@ from onnx_cast.types import BlockFormat, Recipe, ScaleRule, To
 _UINT8 = _targets.target("uint8")[0]
 
 
-def _is_number(value: Any) -> bool:
-    """Whether a scale or a zero point is a number, which tells no type."""
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
+def _numbers(value: Any, name: str) -> np.ndarray | None:
+    """A scale or a zero point that tells no type of ONNX's: a number, a list of numbers, or integers of 64 bits, which
+    no operator takes and numpy makes of both."""
+    if isinstance(value, (list, tuple)) or (isinstance(value, (int, float)) and not isinstance(value, bool)):
+        return np.asarray(value)
+    if hasattr(value, "__index__") and not hasattr(value, "dtype") and not isinstance(value, bool):
+        return np.asarray(value.__index__())
+    is_long = isinstance(value, (np.ndarray, np.generic)) and value.dtype.kind in "iu" and value.dtype.itemsize == 8
+    return np.asarray(_kinds.unmasked(np.asanyarray(value), name)) if is_long else None
 
 
 def _scale(scale: Any) -> np.ndarray:
-    """A scale as an array; a number is a float of 32 bits."""
-    if _is_number(scale):
-        return np.asarray(scale, np.float32)
-    return np.asarray(_kinds.array_of(scale, "scale"))
+    """A scale as an array; numbers are floats of 32 bits."""
+    numbers = _numbers(scale, "scale")
+    if numbers is None:
+        return np.asarray(_kinds.array_of(scale, "scale"))
+    if numbers.dtype.kind not in "iuf":
+        raise TypeError(f"scale is {scale!r} (want numbers)")
+    return numbers.astype(np.float32)
 
 
 def _zero_point(zero_point: Any, number: int) -> np.ndarray | None:
-    """A zero point as an array; a number is of the quantized type, which must have it."""
+    """A zero point as an array; numbers are of the quantized type, which must have them."""
     if zero_point is None:
         return None
-    if not _is_number(zero_point):
+    numbers = _numbers(zero_point, "zero_point")
+    if numbers is None:
         return np.asarray(_kinds.array_of(zero_point, "zero_point"))
+    if numbers.dtype.kind not in "iufO":
+        raise TypeError(f"zero_point is {zero_point!r} (want numbers)")
     row, dtype = _targets.ROWS[number], _targets.DTYPES[number]
     if row["kind"] in ("int", "uint"):
         want = f"an integer from {row['min']} to {row['max']}"
-        is_held = zero_point == zero_point // 1 and row["min"] <= zero_point <= row["max"]
+        with np.errstate(invalid="ignore"):  # of infinities, which are not held
+            held = (np.mod(numbers, 1) == 0) & (numbers >= row["min"]) & (numbers <= row["max"])
     else:
         want = "a number that the type has"
-        is_held = float(np.asarray(zero_point, np.float64).astype(dtype)) == zero_point
-    if not is_held:
+        held = numbers.astype(np.float64).astype(dtype).astype(np.float64) == numbers
+    if not np.all(held):
         text = f"zero_point is {zero_point!r} (want {want}, for {row['name']})"
         raise CastError(text, parameter="zero_point", value=zero_point)
-    return np.asarray(zero_point, dtype)
+    return numbers.astype(dtype)
 
 
 def _attributes(**given: int | None) -> list[tuple[str, int | bytes | None]]:
@@ -74,10 +87,10 @@ def quantize_linear(
     are as for :func:`cast`.
 
     scale
-        A number, or a tensor: of one element, of one for each of ``axis``, or of the shape of ``x`` with one for each
+        A number, a list of numbers, or a tensor: of one element, of one for each of ``axis``, or of the shape of ``x`` with one for each
         block of ``block_size`` elements on ``axis``.
     zero_point
-        ``None``, a number, or a tensor of the scale's shape, whose type is that of the result.
+        ``None``, a number, a list of numbers, or a tensor of the scale's shape, whose type is that of the result.
     precision
         The type that quotients are rounded to: float, float16 or bfloat16; else the scale's.
     output_dtype
@@ -122,7 +135,7 @@ def dequantize_linear(
         block_size=_targets.whole("block_size", block_size),
         output_dtype=_number(output_dtype),
     )
-    number = _targets.number_of(_kinds.array_of(x)) if _is_number(zero_point) else 0
+    number = 0 if _numbers(zero_point, "zero_point") is None else _targets.number_of(_kinds.array_of(x))
     zeros = _zero_point(zero_point, number)
     operator = _native.Operator.scaled("DequantizeLinear", _targets.whole("opset", opset), attributes, _scale(scale), zeros, threads)
     return operator.run(x, out, False)

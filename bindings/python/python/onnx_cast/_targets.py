@@ -128,6 +128,14 @@ def whole(name: str, value: Any, least: int | None = None) -> int:
     return min(max(number, _INT64.min), _INT64.max)
 
 
+def shape_of(shape: Any) -> tuple[int, ...]:
+    """A shape, which may be one number, as numpy takes it."""
+    try:
+        return dims(tuple(whole("shape", dim) for dim in shape))
+    except TypeError:
+        return dims((whole("shape", shape),))
+
+
 def thread_count(threads: Any) -> int | None:
     """Threads at most, where they are given."""
     if threads is None:

@@ -10,7 +10,7 @@ import json
 import os
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, SupportsIndex
 
 import numpy as np
 
@@ -242,6 +242,27 @@ def count(name: str, value: int | None) -> int | None:
     return None if value is None else _targets.whole(name, value, 0)
 
 
+def flags(**given: bool) -> dict[str, Any]:
+    """Options that are true or false."""
+    return {name: _targets.flag(name, value) for name, value in given.items()}
+
+
+def storage(
+    dry_run: bool, clobber: bool, force: bool, external_data: str | None, external_threshold: int | None
+) -> dict[str, Any]:
+    """How a model is written."""
+    return {
+        **flags(dry_run=dry_run, force=force),
+        "no_clobber": not _targets.flag("clobber", clobber),
+        **external(external_data, external_threshold),
+    }
+
+
+def external(external_data: str | None, external_threshold: int | None) -> dict[str, Any]:
+    """Where the elements of a model go."""
+    return {"external_data": external_data, "external_threshold": count("external_threshold", external_threshold)}
+
+
 def attributes(saturate: bool, round_mode: RoundMode, opset: int | None) -> dict[str, Any]:
     """A version without the attribute takes the defaults, and refuses all else."""
     saturation = None if _targets.flag("saturate", saturate) else False
@@ -276,7 +297,7 @@ def cast_file(
     rules_file: Path | None = None,
     min_elements: int | None = None,
     dtype: To | None = None,
-    shape: Iterable[int] | None = None,
+    shape: SupportsIndex | Iterable[SupportsIndex] | None = None,
     dry_run: bool = False,
     resume: bool = False,
     clobber: bool = True,
@@ -332,10 +353,8 @@ def cast_file(
         **attributes(saturate, round_mode, opset),
         **selection(to, rules, rules_file, min_elements),
         **writing(dtype, shape, dry_run, resume, clobber, force, copy_others, npy_plain),
-        "raise_opset": raise_opset,
-        "external_data": external_data,
-        "external_threshold": count("external_threshold", external_threshold),
-        "losses": losses,
+        **flags(raise_opset=raise_opset, losses=losses),
+        **external(external_data, external_threshold),
         "fail_on": listed("fail_on", fail_on),
     }
     return write_file("cast", src, dst, base_dir, options, progress)
@@ -364,7 +383,7 @@ def summary(done: dict[str, Any], loss: str | None) -> CastSummary:
 
 def writing(
     dtype: Any,
-    shape: Iterable[int] | None,
+    shape: SupportsIndex | Iterable[SupportsIndex] | None,
     dry_run: bool,
     resume: bool,
     clobber: bool,
@@ -374,13 +393,10 @@ def writing(
 ) -> dict[str, Any]:
     return {
         "from": number(dtype),
-        "shape": None if shape is None else _targets.dims(tuple(shape)),
-        "dry_run": dry_run,
-        "resume": resume,
-        "no_clobber": not clobber,
-        "force": force,
-        "no_copy_others": not copy_others,
-        "npy_plain": npy_plain,
+        "shape": None if shape is None else _targets.shape_of(shape),
+        **flags(dry_run=dry_run, resume=resume, force=force, npy_plain=npy_plain),
+        "no_clobber": not _targets.flag("clobber", clobber),
+        "no_copy_others": not _targets.flag("copy_others", copy_others),
     }
 
 
@@ -396,7 +412,7 @@ def bit_cast_file(
     rules_file: Path | None = None,
     min_elements: int | None = None,
     dtype: To | None = None,
-    shape: Iterable[int] | None = None,
+    shape: SupportsIndex | Iterable[SupportsIndex] | None = None,
     dry_run: bool = False,
     resume: bool = False,
     clobber: bool = True,
@@ -434,7 +450,7 @@ def info(
     ``stats`` reads all values for :class:`Values`. ``types`` infers the type of every value of a model: ``types`` of
     :attr:`FileInfo.model`, each with ``name``, ``type`` (``None`` where nothing tells it) and ``graph``. Other parameters are as in :func:`cast_file`.
     """
-    options = {**names(include, exclude, threads), "from": number(dtype), "stats": stats, "types": types}
+    options = {**names(include, exclude, threads), "from": number(dtype), **flags(stats=stats, types=types)}
     return FileInfo(json.loads(_native.info(_models.given(path, base_dir, "path"), options, progress)))
 
 
@@ -458,7 +474,7 @@ def diff(
     """
     if tolerance is not None and not tolerance >= 0:
         raise CastError(f"tolerance is {tolerance} (want 0 or more)", parameter="tolerance", value=tolerance)
-    options = {**names(include, exclude, threads), "tolerance": tolerance, "values": values}
+    options = {**names(include, exclude, threads), "tolerance": tolerance, **flags(values=values)}
     folder = [base_dir if _models.is_model(one) else None for one in (a, b)]
     if base_dir is not None and folder == [None, None]:
         folder[0] = base_dir
@@ -494,12 +510,8 @@ def fold(
     :func:`cast_file`."""
     options = {
         **names(include, exclude, threads),
-        "dequantize": dequantize,
-        "dry_run": dry_run,
-        "no_clobber": not clobber,
-        "force": force,
-        "external_data": external_data,
-        "external_threshold": count("external_threshold", external_threshold),
+        **flags(dequantize=dequantize),
+        **storage(dry_run, clobber, force, external_data, external_threshold),
     }
     result, text = _native.fold(*_models.ends(src, dst, base_dir, options), options, progress)
     done = json.loads(text)
@@ -565,11 +577,7 @@ def record_model(
     :func:`cast_file`."""
     options = {
         **names(include, exclude, threads),
-        "dry_run": dry_run,
-        "no_clobber": not clobber,
-        "force": force,
-        "external_data": external_data,
-        "external_threshold": count("external_threshold", external_threshold),
+        **storage(dry_run, clobber, force, external_data, external_threshold),
     }
     if inputs is not None:
         if dry_run:
@@ -634,11 +642,7 @@ def upgrade_model(
     options = {
         **names((), (), threads),
         "opset": opset_of(opset),
-        "dry_run": dry_run,
-        "no_clobber": not clobber,
-        "force": force,
-        "external_data": external_data,
-        "external_threshold": count("external_threshold", external_threshold),
+        **storage(dry_run, clobber, force, external_data, external_threshold),
     }
     result, text = _native.upgrade(*_models.ends(src, dst, base_dir, options), options, progress)
     done = json.loads(text)
