@@ -1,8 +1,11 @@
 """Do the stubs tell what the modules have?"""
 
 import ast
+import builtins
 import importlib
 import inspect
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -79,7 +82,40 @@ def test_what_a_module_promises_it_has(name):
     assert (FOLDER / "py.typed").is_file() and module.__doc__
     for public in getattr(module, "__all__", []):
         thing = getattr(module, public)
-        assert thing.__doc__, public
+        # What is inherited or made of other types is documented there.
+        assert thing.__doc__ or not getattr(thing, "__module__", "").startswith("onnx_cast"), public
+
+
+MODULES = ["backend", "columns", "dtypes", "files", "float16", "layouts", "onnxruntime", "reference", "types"]
+
+
+@pytest.mark.parametrize("name", ["onnx_cast", *(f"onnx_cast.{module}" for module in MODULES)])
+def test_importing_everything_shadows_nothing(name):
+    found = {}
+    exec(f"from {name} import *", found)
+    del found["__builtins__"]
+    assert found and not {one for one in found if hasattr(builtins, one) or inspect.ismodule(found[one])}
+
+
+def test_a_modules_stub_has_its_names():
+    (told,) = (node.value for node in stub("dtypes") if isinstance(node, ast.Assign))
+    assert sorted(ast.literal_eval(told)) == sorted(dtypes.__all__)
+
+
+def run(code):
+    """What a new interpreter prints."""
+    return subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.split()
+
+
+def test_modules_are_loaded_when_they_are_used():
+    loaded = "print(*(name for name in sys.modules if name.startswith('onnx_cast.')))"
+    few = run(f"import sys, onnx_cast; onnx_cast.cast; {loaded}")
+    assert "onnx_cast._native" in few and not {"onnx_cast.files", "onnx_cast._convert", "onnx_cast.layouts"} & set(few)
+    for module in MODULES:
+        assert f"onnx_cast.{module}" in run(f"import sys, onnx_cast; onnx_cast.{module}.__name__; {loaded}")
+    assert set(MODULES) | {"ray", "cast_file", "convert_model"} <= set(dir(onnx_cast))
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        onnx_cast.nothing  # noqa: B018
 
 
 def test_the_casts_have_the_same_keywords():

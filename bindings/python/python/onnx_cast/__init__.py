@@ -8,6 +8,7 @@ array([1, -0.3125, 448], dtype='float8_e4m3fn')
 from __future__ import annotations
 
 import functools
+import importlib
 import os
 from collections.abc import Iterable
 from typing import Any, SupportsIndex
@@ -15,16 +16,37 @@ from typing import Any, SupportsIndex
 import numpy as np
 
 from onnx_cast import _kinds, _native, _stats, _targets
-from onnx_cast._convert import Converted, convert_model
 from onnx_cast._native import CastError, __version__, cast
-from onnx_cast._quantized import dequantize_file, quantize_file, transcode_file
-from onnx_cast._report import Report, report
 from onnx_cast._scaled import Quantized, dequantize_linear, dynamic_quantize_linear, quantize, quantize_linear
 from onnx_cast._stats import Stats
-from onnx_cast._verify import Verified
-from onnx_cast.files import LossError, Ranges, bit_cast_file, cast_file, diff, fold, info, record_model, upgrade_model
-from onnx_cast.float16 import convert_float_to_float16
 from onnx_cast.types import RoundMode, To
+
+#: Jobs on files and what they give, each with its module, which is loaded when one of them is used.
+_ELSEWHERE = {
+    "Converted": "_convert",
+    "LossError": "files",
+    "Ranges": "files",
+    "Report": "_report",
+    "Verified": "_verify",
+    "bit_cast_file": "files",
+    "cast_file": "files",
+    "convert_float_to_float16": "float16",
+    "convert_model": "_convert",
+    "dequantize_file": "_quantized",
+    "diff": "files",
+    "fold": "files",
+    "info": "files",
+    "quantize_file": "_quantized",
+    "record_model": "files",
+    "report": "_report",
+    "transcode_file": "_quantized",
+    "upgrade_model": "files",
+}
+
+#: Modules that need not be imported by name.
+_MODULES = frozenset(
+    {"backend", "columns", "dtypes", "files", "float16", "layouts", "onnxruntime", "ray", "reference", "types"}
+)
 
 __all__ = [
     "CastError",
@@ -62,9 +84,22 @@ __all__ = [
 ]
 
 
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return importlib.import_module(f"onnx_cast.{name}")
+    if name not in _ELSEWHERE:
+        raise AttributeError(f"module 'onnx_cast' has no attribute {name!r}")
+    found = globals()[name] = getattr(importlib.import_module(f"onnx_cast.{_ELSEWHERE[name]}"), name)
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_ELSEWHERE, *_MODULES})
+
+
 def _operator(name, to, saturate, round_mode, opset, threads):
     """The operator with these attributes."""
-    attributes = files.attributes(saturate, round_mode, opset)
+    attributes = _targets.attributes(saturate, round_mode, opset)
     return _made(name, to, *attributes.values(), _targets.thread_count(threads))
 
 

@@ -155,7 +155,7 @@ def report(
     model = _models.is_model(x)
     options = {
         **files.names(include, exclude, threads),
-        **files.attributes(saturate, round_mode, opset),
+        **_targets.attributes(saturate, round_mode, opset),
         "candidates": [_name(one) for one in candidates],
         "scale_rule": scale_rule,
         "layout": layout,

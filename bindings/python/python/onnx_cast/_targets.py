@@ -153,6 +153,18 @@ def flag(name: str, value: Any) -> bool:
     return bool(value)
 
 
+def attributes(saturate: bool, round_mode: Any, opset: int | None) -> dict[str, Any]:
+    """A version without the attribute takes the defaults, and refuses all else."""
+    saturation = None if flag("saturate", saturate) else False
+    rounding = None if isinstance(round_mode, str) and round_mode == "up" else round_mode
+    return {"opset": opset_of(opset), "saturate": saturation, "round_mode": rounding}
+
+
+def opset_of(opset: int | None) -> int | None:
+    """An opset, where it is given."""
+    return None if opset is None else whole("opset", opset)
+
+
 def type_of(like: Any) -> Any:
     """The type of a tensor of any kind, as :func:`target` takes it."""
     to = getattr(like, "dtype", None)

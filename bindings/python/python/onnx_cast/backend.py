@@ -22,6 +22,17 @@ from onnx.backend.base import namedtupledict
 from onnx_cast import _kinds, _native, _scaled, _targets
 from onnx_cast._native import CastError
 
+__all__ = [
+    "Backend",
+    "BackendRep",
+    "is_compatible",
+    "prepare",
+    "run_cast",
+    "run_model",
+    "run_node",
+    "supports_device",
+]
+
 _SCALED = ("QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear")
 _CASTS = ("Cast", "CastLike", "BitCast", *_SCALED)
 _OPERATORS = (*_CASTS, "Constant", "Identity")

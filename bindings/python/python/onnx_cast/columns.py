@@ -15,6 +15,8 @@ import numpy as np
 from onnx_cast import CastError, _kinds, _targets, cast, unpack
 from onnx_cast.types import RoundMode, To
 
+__all__ = ["cast_column", "cast_columns"]
+
 
 def cast_columns(
     batch: Any,

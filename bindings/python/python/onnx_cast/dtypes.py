@@ -11,6 +11,7 @@ dtype(bfloat16)
 
 from __future__ import annotations
 
+import builtins
 import dataclasses
 from collections.abc import Mapping
 from typing import Any
@@ -105,4 +106,5 @@ def of(to: Any) -> DataType:
 
 
 globals().update({data_type.name: data_type for data_type in ALL})
-__all__ = ["ALL", "DataType", "of", *(data_type.name for data_type in ALL)]
+#: ``from onnx_cast.dtypes import *`` leaves out ``bool`` and ``float``, which are Python's.
+__all__ = ["ALL", "DataType", "of", *(data_type.name for data_type in ALL if not hasattr(builtins, data_type.name))]

@@ -24,6 +24,32 @@ from onnx_cast.types import Loss, RoundMode, To
 if TYPE_CHECKING:
     from onnx import ModelProto
 
+__all__ = [
+    "CastSummary",
+    "Difference",
+    "FileInfo",
+    "Folded",
+    "FoldedCast",
+    "LossError",
+    "Path",
+    "Progress",
+    "Ranges",
+    "Recorded",
+    "Source",
+    "TensorCast",
+    "TensorInfo",
+    "Upgraded",
+    "UpgradedNode",
+    "Values",
+    "bit_cast_file",
+    "cast_file",
+    "diff",
+    "fold",
+    "info",
+    "record_model",
+    "upgrade_model",
+]
+
 Progress = Callable[[int, int], object]
 
 _TYPES = {one.name: one for one in ALL}
@@ -263,18 +289,6 @@ def external(external_data: str | None, external_threshold: int | None) -> dict[
     return {"external_data": external_data, "external_threshold": count("external_threshold", external_threshold)}
 
 
-def attributes(saturate: bool, round_mode: RoundMode, opset: int | None) -> dict[str, Any]:
-    """A version without the attribute takes the defaults, and refuses all else."""
-    saturation = None if _targets.flag("saturate", saturate) else False
-    rounding = None if isinstance(round_mode, str) and round_mode == "up" else round_mode
-    return {"opset": opset_of(opset), "saturate": saturation, "round_mode": rounding}
-
-
-def opset_of(opset: int | None) -> int | None:
-    """An opset, where it is given."""
-    return None if opset is None else _targets.whole("opset", opset)
-
-
 def selection(
     to: Any, rules: Mapping[str, To | None] | None, rules_file: Path | None, min_elements: int | None
 ) -> dict[str, Any]:
@@ -350,7 +364,7 @@ def cast_file(
     """
     options = {
         **names(include, exclude, threads),
-        **attributes(saturate, round_mode, opset),
+        **_targets.attributes(saturate, round_mode, opset),
         **selection(to, rules, rules_file, min_elements),
         **writing(dtype, shape, dry_run, resume, clobber, force, copy_others, npy_plain),
         **flags(raise_opset=raise_opset, losses=losses),
@@ -428,7 +442,7 @@ def bit_cast_file(
         **names(include, exclude, threads),
         **selection(to, rules, rules_file, min_elements),
         **writing(dtype, shape, dry_run, resume, clobber, force, copy_others, npy_plain),
-        "opset": opset_of(opset),
+        "opset": _targets.opset_of(opset),
     }
     return write_file("bit_cast", src, dst, None, options, progress)  # type: ignore[return-value]
 
@@ -641,7 +655,7 @@ def upgrade_model(
     :func:`cast_file`."""
     options = {
         **names((), (), threads),
-        "opset": opset_of(opset),
+        "opset": _targets.opset_of(opset),
         **storage(dry_run, clobber, force, external_data, external_threshold),
     }
     result, text = _native.upgrade(*_models.ends(src, dst, base_dir, options), options, progress)

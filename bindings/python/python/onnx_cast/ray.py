@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import PurePath
 from typing import Any
 
-from onnx_cast import _native, _quantized, files
+from onnx_cast import _native, _quantized, _targets, files
 from onnx_cast.types import Activations, Layout, RoundMode, ScaleRule, To
 
 try:
@@ -64,7 +64,7 @@ def cast_checkpoint(
         raise ValueError(f"slice_bytes is {slice_bytes} and num_cpus {num_cpus} (want 1 or more)")
     options = {
         **files.names(include, exclude, None),
-        **files.attributes(saturate, round_mode, opset),
+        **_targets.attributes(saturate, round_mode, opset),
         **files.selection(to, rules, None, min_elements),
     }
     src, dst = os.path.abspath(os.fsdecode(src)), os.path.abspath(os.fsdecode(dst))

@@ -10,6 +10,8 @@ from onnx.reference.op_run import OpRun
 
 from onnx_cast.backend import run_cast
 
+__all__ = ["BitCast", "Cast", "CastLike", "DequantizeLinear", "DynamicQuantizeLinear", "QuantizeLinear", "ops"]
+
 
 class _CastRun(OpRun):
     """Runs the node as it stands: its attributes are checked against its version by the library."""
