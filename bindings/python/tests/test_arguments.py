@@ -50,7 +50,7 @@ FLAGS = {
     "report clobber": lambda flag, file: onnx_cast.report(X, "int8").save(file.with_suffix(".json"), clobber=flag),
     **{
         f"cast_file {name}": lambda flag, file, name=name: onnx_cast.cast_file(
-            file, file.with_suffix(".out.npy"), "int8", **{name: flag}
+            file, file.with_suffix(".out.npy"), "float8e5m2" if name == "saturate" else "int8", **{name: flag}
         )
         for name in ("saturate", "dry_run", "resume", "clobber", "force", "copy_others", "npy_plain", "losses")
     },

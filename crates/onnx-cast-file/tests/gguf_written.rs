@@ -226,9 +226,13 @@ impl Made {
 
     /// The error of a request; nothing is written.
     fn refused(&self, request: &QuantizeRequest) -> String {
+        self.refused_as("out.gguf", request)
+    }
+
+    fn refused_as(&self, output: &str, request: &QuantizeRequest) -> String {
         let folder = tempfile::tempdir().expect("a folder");
         self.write(folder.path());
-        let output = folder.path().join("out.gguf");
+        let output = folder.path().join(output);
         let error = quantize_file(folder.path(), &output, request).expect_err("an error").to_string();
         assert_eq!(fs::read_dir(folder.path()).expect("the folder").count(), 2, "{error}");
         error.replace(&format!("{}/", folder.path().display()), "")
@@ -345,7 +349,7 @@ fn what_cannot_become_a_gguf_file_is_refused() {
     let by_tensor = QuantizeRequest::new(format.by(Some(Granularity::Tensor))).layout(Some(Layout::Gguf));
     assert!(made.refused(&by_tensor).contains("its blocks have 32 elements"), "{}", made.refused(&by_tensor));
     let other = q8_0().layout(Some(Layout::ModelOpt));
-    assert!(made.refused(&other).contains("the layout has no such weights"));
+    assert!(made.refused_as("out", &other).contains("the layout has no such weights"));
 }
 
 #[test]
