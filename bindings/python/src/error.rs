@@ -119,7 +119,7 @@ impl Refusal {
 /// Python's name of a field of a request.
 fn parameter_of(field: &'static str) -> &'static str {
     match field {
-        "from" => "dtype",
+        "from" => "from_",
         field => field,
     }
 }

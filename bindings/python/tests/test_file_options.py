@@ -77,11 +77,11 @@ def test_rules_of_a_file_come_first(checkpoint, tmp_path):
 
 def test_raw_bytes_have_a_type_and_a_shape(tmp_path):
     (tmp_path / "x.bin").write_bytes(W.tobytes())
-    (row,) = onnx_cast.cast_file(tmp_path / "x.bin", tmp_path / "y.npy", "double", dtype="float", shape=(2, 2))
+    (row,) = onnx_cast.cast_file(tmp_path / "x.bin", tmp_path / "y.npy", "double", from_="float", shape=(2, 2))
     assert (row.before, row.shape) == (dtypes.float, (2, 2))
     same(np.load(tmp_path / "y.npy"), W.astype(np.float64))
     with pytest.raises(CastError, match="x.bin"):
-        onnx_cast.cast_file(tmp_path / "x.bin", tmp_path / "y.npy", "double", dtype="float", shape=(2, 3))
+        onnx_cast.cast_file(tmp_path / "x.bin", tmp_path / "y.npy", "double", from_="float", shape=(2, 3))
 
 
 def test_plain_types_of_npy(tmp_path):
@@ -108,7 +108,7 @@ def test_bits_of_files(checkpoint, tmp_path):
     with pytest.raises(FileExistsError, match="exists already"):
         onnx_cast.bit_cast_file(checkpoint, out, "uint32", clobber=False)
     (tmp_path / "x.bin").write_bytes(W.tobytes())
-    onnx_cast.bit_cast_file(tmp_path / "x.bin", tmp_path / "x.npy", "bool", dtype="uint8", shape=[16], npy_plain=True)
+    onnx_cast.bit_cast_file(tmp_path / "x.bin", tmp_path / "x.npy", "bool", from_="uint8", shape=[16], npy_plain=True)
     assert np.load(tmp_path / "x.npy").size == 16
 
 

@@ -96,7 +96,7 @@ def test_selections_attributes_and_dry_runs(checkpoint, tmp_path):
     assert [row._replace(alarms=None) for row in done] == plan
     np.save(tmp_path / "x.npy", np.array([1e9, 1.5], np.float32))
     onnx_cast.cast_file(tmp_path / "x.npy", tmp_path / "y.npy", "float8e5m2", saturate=False, opset=19)
-    (row,) = onnx_cast.info(tmp_path / "y.npy", dtype="float8e5m2")
+    (row,) = onnx_cast.info(tmp_path / "y.npy", from_="float8e5m2")
     assert (row.dtype, row.shape) == (dtypes.float8e5m2, (2,))
 
 
@@ -146,8 +146,8 @@ def test_files_that_do_not_do_are_errors_with_their_names(checkpoint, tmp_path):
         (lambda: cast(threads=-1), "-1 threads"),
         (lambda: cast(fail_on=["loss"]), "`loss`"),
         (lambda: cast(external_data="y"), "`external_data` is for models"),
-        (lambda: cast(dtype="float16"), "float16"),
-        (lambda: cast(dtype="float", shape=[-1]), "dimension -1"),
+        (lambda: cast(from_="float16"), "float16"),
+        (lambda: cast(from_="float", shape=[-1]), "dimension -1"),
         (lambda: onnx_cast.fold(checkpoint, tmp_path / "y.onnx"), "in.safetensors"),
     ]:
         with pytest.raises(CastError, match=text):

@@ -39,7 +39,7 @@ ELSEWHERE = {
 
 #: What an option is called in Python, where it has another name, and why.
 RENAMED = {
-    "--from": ("dtype", "`from` is a word of Python"),
+    "--from": ("from_", "`from` is a word of Python"),
     "--rule": ("rules", "a mapping has all of them"),
 }
 

@@ -179,7 +179,7 @@ def test_what_is_refused(checkpoint, state):
         (CastError, dict(x=state, to="mxfp4", scale_rule="up")),
         (TypeError, dict(x=state, to=[])),
         (TypeError, dict(x=state, to="float16", include="*.w")),
-        (TypeError, dict(x=state, to="float16", dtype="float")),
+        (TypeError, dict(x=state, to="float16", from_="float")),
         (TypeError, dict(x=object(), to="float16")),
         (CastError, dict(x=np.array([1j]), to="float16")),
     ]:

@@ -130,7 +130,7 @@ def report(
     include: Iterable[str] = (),
     exclude: Iterable[str] = (),
     min_elements: int | None = None,
-    dtype: To | None = None,
+    from_: To | None = None,
     base_dir: files.Path | None = None,
     threads: int | None = None,
     progress: files.Progress | None = None,
@@ -143,7 +143,7 @@ def report(
 
     ``x`` is the path of a file (a checkpoint, a model, a tensor), an ``onnx.ModelProto``, a mapping of names to tensors (a
     ``state_dict``), or one tensor: an array, or whatever else :func:`onnx_cast.cast` takes. ``include``, ``exclude``,
-    ``min_elements``, ``dtype``, ``base_dir``, ``threads`` and ``progress`` are as in :func:`onnx_cast.cast_file`; texts, and
+    ``min_elements``, ``from_``, ``base_dir``, ``threads`` and ``progress`` are as in :func:`onnx_cast.cast_file`; texts, and
     tensors that a cast of the file would keep, are left out.
 
     >>> onnx_cast.report(np.array([1.0, 1000.0], np.float32), ["float16", "float8e4m3fn"]).verdicts["float16"]
@@ -160,15 +160,15 @@ def report(
         "scale_rule": scale_rule,
         "layout": layout,
         "min_elements": files.count("min_elements", min_elements),
-        "from": files.number(dtype),
+        "from": files.number(from_),
     }
     if model or isinstance(x, _models.PATHS):
         title = (x.graph.name or "model") if model else os.path.basename(os.path.normpath(os.fsdecode(x)))
         return Report(_native.report_file(_models.given(x, base_dir, "x"), title, options, progress))
     if base_dir is not None:
         raise TypeError("base_dir is for a ModelProto")
-    if dtype is not None:
-        raise TypeError("dtype is for files (arrays tell theirs)")
+    if from_ is not None:
+        raise TypeError("from_ is for files (arrays tell theirs)")
     tensors = x if isinstance(x, Mapping) else {"": x}
     arrays = [(str(name), _kinds.array_of(one)) for name, one in tensors.items()]
     numeric = [(name, array.view(np.ndarray)) for name, array in arrays if not _targets.is_text(array.dtype)]

@@ -310,7 +310,7 @@ def cast_file(
     rules: Mapping[str, To | None] | None = None,
     rules_file: Path | None = None,
     min_elements: int | None = None,
-    dtype: To | None = None,
+    from_: To | None = None,
     shape: SupportsIndex | Iterable[SupportsIndex] | None = None,
     dry_run: bool = False,
     resume: bool = False,
@@ -345,7 +345,7 @@ def cast_file(
     ``external_data``, the name of a file beside ``dst``, elements go there, those of tensors of ``external_threshold``
     bytes (1024) or more.
 
-    ``dtype`` is the type of a ``.npy`` file that does not tell it; with ``shape``, of raw bytes. ``npy_plain`` writes
+    ``from_`` is the type of a ``.npy`` file that does not tell it; with ``shape``, of raw bytes. ``npy_plain`` writes
     types that numpy lacks as the unsigned integers of their bits.
 
     ``dry_run`` only says what would be done; ``resume`` leaves files alone that are there already with the same
@@ -366,7 +366,7 @@ def cast_file(
         **names(include, exclude, threads),
         **_targets.attributes(saturate, round_mode, opset),
         **selection(to, rules, rules_file, min_elements),
-        **writing(dtype, shape, dry_run, resume, clobber, force, copy_others, npy_plain),
+        **writing(from_, shape, dry_run, resume, clobber, force, copy_others, npy_plain),
         **flags(raise_opset=raise_opset, losses=losses),
         **external(external_data, external_threshold),
         "fail_on": listed("fail_on", fail_on),
@@ -396,7 +396,7 @@ def summary(done: dict[str, Any], loss: str | None) -> CastSummary:
 
 
 def writing(
-    dtype: Any,
+    from_: Any,
     shape: SupportsIndex | Iterable[SupportsIndex] | None,
     dry_run: bool,
     resume: bool,
@@ -406,7 +406,7 @@ def writing(
     npy_plain: bool,
 ) -> dict[str, Any]:
     return {
-        "from": number(dtype),
+        "from": number(from_),
         "shape": None if shape is None else _targets.shape_of(shape),
         **flags(dry_run=dry_run, resume=resume, force=force, npy_plain=npy_plain),
         "no_clobber": not _targets.flag("clobber", clobber),
@@ -425,7 +425,7 @@ def bit_cast_file(
     rules: Mapping[str, To | None] | None = None,
     rules_file: Path | None = None,
     min_elements: int | None = None,
-    dtype: To | None = None,
+    from_: To | None = None,
     shape: SupportsIndex | Iterable[SupportsIndex] | None = None,
     dry_run: bool = False,
     resume: bool = False,
@@ -441,7 +441,7 @@ def bit_cast_file(
     options = {
         **names(include, exclude, threads),
         **selection(to, rules, rules_file, min_elements),
-        **writing(dtype, shape, dry_run, resume, clobber, force, copy_others, npy_plain),
+        **writing(from_, shape, dry_run, resume, clobber, force, copy_others, npy_plain),
         "opset": _targets.opset_of(opset),
     }
     return write_file("bit_cast", src, dst, None, options, progress)  # type: ignore[return-value]
@@ -450,7 +450,7 @@ def bit_cast_file(
 def info(
     path: Source,
     *,
-    dtype: To | None = None,
+    from_: To | None = None,
     include: Iterable[str] = (),
     exclude: Iterable[str] = (),
     stats: bool = False,
@@ -464,7 +464,7 @@ def info(
     ``stats`` reads all values for :class:`Values`. ``types`` infers the type of every value of a model: ``types`` of
     :attr:`FileInfo.model`, each with ``name``, ``type`` (``None`` where nothing tells it) and ``graph``. Other parameters are as in :func:`cast_file`.
     """
-    options = {**names(include, exclude, threads), "from": number(dtype), **flags(stats=stats, types=types)}
+    options = {**names(include, exclude, threads), "from": number(from_), **flags(stats=stats, types=types)}
     return FileInfo(json.loads(_native.info(_models.given(path, base_dir, "path"), options, progress)))
 
 
