@@ -88,19 +88,19 @@ def close(model, other, **inputs):
 def test_a_model_in_memory_becomes_another(rng, x):
     model = two_layers(rng)
     before = model.SerializeToString()
-    half = onnx_cast.convert_model(model)
+    half = onnx_cast.convert_model(model).model
     assert model.SerializeToString() == before and type(half) is onnx.ModelProto
     assert types(half) == dict.fromkeys(["w1", "b1", "w2"], FLOAT16)
     assert (ports(half), casts(half)) == ([FLOAT, FLOAT], 2)  # x down, and d up to the Softmax
     close(model, half, x=x)
-    assert onnx_cast.convert_model(half).SerializeToString() == half.SerializeToString()
+    assert onnx_cast.convert_model(half).model.SerializeToString() == half.SerializeToString()
 
 
 def test_a_file_becomes_the_same_model_as_in_memory(rng, tmp_path):
     model = two_layers(rng)
     onnx.save(model, tmp_path / "in.onnx")
     done = onnx_cast.convert_model(tmp_path / "in.onnx", tmp_path / "out.onnx")
-    assert onnx.load(tmp_path / "out.onnx") == onnx_cast.convert_model(model)
+    assert onnx.load(tmp_path / "out.onnx") == onnx_cast.convert_model(model).model
     assert (done.to, done.casts, done.constants, done.constants_twice) == (onnx_cast.dtypes.float16, 2, 3, 0)
     low = {row.node: str(row.dtype) for row in done.nodes}
     assert low == {"first": "float16", "bias": "float16", "relu": "float16", "second": "float16", "softmax": "float"}
@@ -115,16 +115,16 @@ def test_external_data_beside_a_file(rng, x, tmp_path):
     onnx.save(onnx.ModelProto.FromString(model.SerializeToString()), tmp_path / "in.onnx", **where)
     onnx_cast.convert_model(tmp_path / "in.onnx", tmp_path / "out.onnx")
     assert (tmp_path / "out.onnx.data").stat().st_size < (tmp_path / "in.data").stat().st_size
-    want = onnx_cast.convert_model(model)
+    want = onnx_cast.convert_model(model).model
     np.testing.assert_array_equal(run(os.fspath(tmp_path / "out.onnx"), x=x), run(want, x=x))
-    assert onnx_cast.convert_model(onnx.load(tmp_path / "in.onnx")) == want
+    assert onnx_cast.convert_model(onnx.load(tmp_path / "in.onnx")).model == want
 
     absent = onnx.load(tmp_path / "in.onnx", load_external_data=False)
     with pytest.raises(onnx_cast.CastError, match=r"tensor `w1`: .*`base_dir` names it"):
         onnx_cast.convert_model(absent)
     with pytest.raises(onnx_cast.CastError, match=r"tensor `w1`: .*`base_dir` names it"):
         onnx_cast.convert_float_to_float16(absent)
-    found = onnx_cast.convert_model(absent, base_dir=tmp_path)
+    found = onnx_cast.convert_model(absent, base_dir=tmp_path).model
     np.testing.assert_array_equal(run(found, x=x), run(want, x=x))
     assert all(tensor.data_location == 1 for tensor in absent.graph.initializer)
 
@@ -143,7 +143,7 @@ def test_constants_of_nodes_and_branches(rng):
     nodes = [helper.make_node("If", ["c"], ["y"], "if", then_branch=then, else_branch=other)]
     inputs = [value("c", [], TensorProto.BOOL), value("x", [None, 8])]
     model = model_of(nodes, inputs, [value("y", [None, 8])], {})
-    half, x = onnx_cast.convert_model(model), rng.normal(0, 1, (2, 8)).astype(np.float32)
+    half, x = onnx_cast.convert_model(model).model, rng.normal(0, 1, (2, 8)).astype(np.float32)
     assert onnx_cast.info(half)[0].dtype == onnx_cast.dtypes.float16 and len(onnx_cast.info(half)) == 1
     for condition in (True, False):
         close(model, half, x=x, c=np.array(condition))
@@ -151,11 +151,11 @@ def test_constants_of_nodes_and_branches(rng):
 
 def test_inputs_and_outputs_get_the_types_that_are_asked_for(rng, x):
     model = two_layers(rng)
-    half = onnx_cast.convert_model(model, io="low")
+    half = onnx_cast.convert_model(model, io="low").model
     assert ports(half) == [FLOAT16, FLOAT16]
     np.testing.assert_allclose(run(half, x=x.astype(np.float16))[0], run(model, x=x)[0], atol=1e-2)
-    assert ports(onnx_cast.convert_model(model, io={"x": "float16"})) == [FLOAT16, FLOAT]
-    assert ports(onnx_cast.convert_model(model, io=["low", {"x": np.float32}])) == [FLOAT, FLOAT16]
+    assert ports(onnx_cast.convert_model(model, io={"x": "float16"}).model) == [FLOAT16, FLOAT]
+    assert ports(onnx_cast.convert_model(model, io=["low", {"x": np.float32}]).model) == [FLOAT, FLOAT16]
     with pytest.raises(onnx_cast.CastError, match=r"`z` is not a floating-point input or output .* \(near is `x`\)"):
         onnx_cast.convert_model(model, io={"z": "float16"})
     with pytest.raises(onnx_cast.CastError, match="io is 'float16'"):
@@ -181,7 +181,7 @@ def test_nodes_stay_float_or_become_narrow_as_asked(rng, x, tmp_path):
     (tmp_path / "ranges.json").write_text('{"a": 20000, "nothing": 1}')
     assert narrow(ranges=tmp_path / "ranges.json") == every - {"first", "bias", "softmax"}
     assert onnx_cast.convert_model(model, ranges=tmp_path / "ranges.json", dry_run=True).unknown_ranges == 1
-    close(model, onnx_cast.convert_model(model, keep=["first"], ranges={"c": np.float32(1e9)}), x=x)
+    close(model, onnx_cast.convert_model(model, keep=["first"], ranges={"c": np.float32(1e9)}).model, x=x)
 
 
 def test_a_pattern_that_matches_no_node_is_an_error(rng):
@@ -201,11 +201,11 @@ def test_a_pattern_that_matches_no_node_is_an_error(rng):
 
 def test_bfloat16_is_stored_and_emulated(rng, x):
     model = two_layers(rng)
-    narrow = onnx_cast.convert_model(model, to="bfloat16")
+    narrow = onnx_cast.convert_model(model, to="bfloat16").model
     onnx.checker.check_model(narrow, full_check=True)
     assert types(narrow)["w1"] == BFLOAT16
     for to in ("bfloat16", "float16", "float8e4m3fn"):
-        rounded = onnx_cast.convert_model(model, to=to, emulate=True)
+        rounded = onnx_cast.convert_model(model, to=to, emulate=True).model
         assert set(types(rounded).values()) == {FLOAT} and ports(rounded) == [FLOAT, FLOAT]
         (got,), (want,) = run(rounded, x=x), run(model, x=x)
         assert 0 < np.abs(got - want).max() < (0.25 if to == "float8e4m3fn" else 0.02)
@@ -215,7 +215,7 @@ def test_the_opset_is_raised_where_more_operators_take_the_type(rng, x, tmp_path
     model = two_layers(rng, opset=12)
     onnx.save(model, tmp_path / "in.onnx")
     assert onnx_cast.convert_model(model, to="bfloat16", dry_run=True).raise_to >= 13
-    raised = onnx_cast.convert_model(model, to="bfloat16", raise_opset=True)
+    raised = onnx_cast.convert_model(model, to="bfloat16", raise_opset=True).model
     onnx.checker.check_model(raised, full_check=True)
     assert raised.opset_import[0].version >= 13 and types(raised)["w1"] == BFLOAT16
     onnx_cast.convert_model(tmp_path / "in.onnx", tmp_path / "out.onnx", to="bfloat16", raise_opset=True)
@@ -245,7 +245,7 @@ def test_constants_that_overflow_keep_their_readers_float(rng):
         w[3, 5] = 1e6
         nodes = [helper.make_node("MatMul", ["x", "w"], ["y"], "big")]
         model = model_of(nodes, [value("x", [1, size])], [value("y", [1, size])], {"w": w})
-        assert onnx_cast.convert_model(model) == model
+        assert onnx_cast.convert_model(model).model == model
         done = onnx_cast.convert_model(model, dry_run=True)
         assert done.nodes[0].why == "the constant `w` would overflow or vanish"
 
@@ -264,7 +264,7 @@ def test_recorded_ranges_keep_what_would_overflow_float(rng, x, tmp_path):
 
 
 def test_the_opset_is_raised_where_asked(rng):
-    made = onnx_cast.convert_model(two_layers(rng, opset=11), to="bfloat16", raise_opset=True)
+    made = onnx_cast.convert_model(two_layers(rng, opset=11), to="bfloat16", raise_opset=True).model
     onnx.checker.check_model(made, full_check=True)
     assert made.opset_import[0].version == 13 and made.graph.initializer[0].data_type == BFLOAT16
     assert onnx_cast.convert_model(two_layers(rng, opset=11), to="bfloat16", dry_run=True).casts == 0

@@ -71,7 +71,7 @@ def test_models_in_memory(tmp_path: Path) -> None:
     assert_type(onnx_cast.cast_file(path, tmp_path / "out.onnx", "bf16", threads=1), onnx_cast.files.CastSummary)
     assert_type(onnx_cast.fold(model), onnx.ModelProto)
     assert_type(onnx_cast.record_model(path, dry_run=True), onnx_cast.files.Recorded)
-    assert_type(onnx_cast.convert_model(model, to="bf16"), onnx.ModelProto)
+    assert_type(onnx_cast.convert_model(model, to="bf16").model, onnx.ModelProto | None)
     assert_type(onnx_cast.convert_model(model, explain=["y"]), onnx_cast.Converted)
     assert_type(onnx_cast.info(model)[0:1], list[onnx_cast.files.TensorInfo])
 

@@ -27,7 +27,6 @@ from onnx_cast._scaled import (
     quantize_linear as quantize_linear,
 )
 from onnx_cast._stats import Stats as Stats
-from onnx_cast._verify import Verified as Verified
 from onnx_cast.files import (
     LossError as LossError,
     Ranges as Ranges,
@@ -510,66 +509,15 @@ def upgrade_model(
     dry_run: Literal[True],
     **options: Unpack[_Upgrade],
 ) -> files.Upgraded: ...
-@overload
-def convert_model(
-    model: files.Path,
-    output: files.Path | None = None,
-    *,
-    explain: Iterable[str] = (),
-    inputs: None = None,
-    dry_run: bool = False,
-    **options: Unpack[_Convert],
-) -> Converted: ...
-@overload
-def convert_model(
-    model: ModelProto,
-    output: files.Path,
-    *,
-    explain: Iterable[str] = (),
-    inputs: None = None,
-    dry_run: bool = False,
-    **options: Unpack[_Convert],
-) -> Converted: ...
-@overload
-def convert_model(
-    model: ModelProto,
-    output: None = None,
-    *,
-    explain: Iterable[str] = (),
-    inputs: None = None,
-    dry_run: Literal[True],
-    **options: Unpack[_Convert],
-) -> Converted: ...
-@overload
-def convert_model(  # type: ignore[overload-overlap] # no name to explain gives the model
-    model: ModelProto,
-    output: None = None,
-    *,
-    explain: tuple[()] = (),
-    inputs: None = None,
-    dry_run: Literal[False] = False,
-    **options: Unpack[_Convert],
-) -> ModelProto: ...
-@overload
-def convert_model(
-    model: ModelProto,
-    output: None = None,
-    *,
-    explain: Iterable[str],
-    inputs: None = None,
-    dry_run: bool = False,
-    **options: Unpack[_Convert],
-) -> Converted: ...
-@overload
 def convert_model(
     model: files.Source,
     output: files.Path | None = None,
     *,
-    inputs: Inputs,
-    explain: tuple[()] = (),
+    inputs: Inputs | None = None,
+    explain: Iterable[str] = (),
     dry_run: bool = False,
     **options: Unpack[_Convert],
-) -> Verified: ...
+) -> Converted: ...
 def stats(
     x: Any,
     to: To,

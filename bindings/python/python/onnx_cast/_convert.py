@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from onnx_cast import _models, _native, files
 from onnx_cast._feeds import Inputs
 from onnx_cast._native import CastError
-from onnx_cast._verify import Verified, exactly, verified
+from onnx_cast._precision_report import PrecisionReport
+from onnx_cast._verify import exactly, verified
 from onnx_cast.dtypes import ALL, DataType
 from onnx_cast.types import To
 
@@ -74,6 +75,10 @@ class Converted(NamedTuple):
     raise_to: int | None
     #: How many names of ``ranges`` are none of the model's floating-point values.
     unknown_ranges: int
+    #: The model, where one was given and no output; ``None`` where it was written to a file, and of a dry run.
+    model: ModelProto | None = None
+    #: With ``inputs``, how far outputs and nodes are off, before and after nodes were kept.
+    report: PrecisionReport | None = None
 
 
 def converted(text: str) -> Converted:
@@ -114,12 +119,11 @@ def convert_model(
     max_runs: int = 64,
     threads: int | None = None,
     progress: files.Progress | None = None,
-) -> Converted | ModelProto | Verified:
+) -> Converted:
     """Converts a model to compute in ``to``: float16 or bfloat16.
 
-    ``model`` is the path of a model, of any size, which is written to ``output``, and a :class:`Converted` tells what
-    was done; or an ``onnx.ModelProto`` of up to 2 GB: without ``output`` the result is another one, and the first does not
-    change. Where the elements of a ``ModelProto`` are in files that were not loaded, ``base_dir`` is their folder.
+    ``model`` is the path of a model, of any size, which is written to ``output``, or an ``onnx.ModelProto`` of up to
+    2 GB, which does not change: without ``output``, ``model`` of the result is another one. Where the elements of a ``ModelProto`` are in files that were not loaded, ``base_dir`` is their folder.
 
     ``io`` are the types of inputs and outputs: ``"keep"`` those that they have, ``"low"`` the new one, a mapping from
     names to types, or several of these in a list. ``keep`` names what stays float: operators, or nodes (globs);
@@ -132,13 +136,13 @@ def convert_model(
 
     ``emulate`` gives a model in float that rounds its values where the new one would; ``to`` may be a float8 type then.
     ``dry_run`` only tells what would be done, and so does ``explain``, the names of values and nodes whose decisions
-    are put into words: both give a :class:`Converted`, and need no ``output``. ``clobber``, ``external_data``,
+    are put into words: neither needs ``output``. ``clobber``, ``external_data``,
     ``external_threshold``, ``threads`` and ``progress`` are as in :func:`onnx_cast.cast_file`.
 
     With ``inputs`` the conversion is verified: the model and the emulated one run in onnxruntime on a mapping of names to
     arrays, on several of these, or with ``"random"`` on numbers from ``seed``. Where an output is off by more than
-    ``tolerance`` of its largest magnitude, nodes are kept float until it is not, in ``max_runs`` runs at most. The result is
-    a :class:`Verified` then, whose ``report`` has the errors of outputs and nodes, and ``progress`` is called with runs.
+    ``tolerance`` of its largest magnitude, nodes are kept float until it is not, in ``max_runs`` runs at most.
+    ``report`` of the result has the errors of outputs and nodes then, and ``progress`` is called with runs.
     """
     file = os.fsdecode(ranges) if isinstance(ranges, _models.PATHS) else None
     magnitudes = {} if file is not None or ranges is None else ranges
@@ -158,8 +162,7 @@ def convert_model(
     }
     read, target = _models.ends(model, output, base_dir, options, "model")
     if inputs is None:
-        result, text = _native.convert(read, target, options, progress)
-        return _models.made(model, result, converted(text))
+        return _converted(model, *_native.convert(read, target, options, progress))
     if emulate or explained:
         raise TypeError(f"{'emulate' if emulate else 'explain'} is for a conversion without inputs")
     if target is not None and not dry_run:
@@ -167,9 +170,12 @@ def convert_model(
         _native.convert(read, target, options | {"dry_run": True}, None)
     kept, report = verified(read, options, inputs, seed, _tolerance(tolerance), _runs(max_runs), progress)
     options["keep"] += map(exactly, kept)
-    result, text = _native.convert(read, target, options, None)
-    done = converted(text)
-    return Verified(None if result is None else _models.made(model, result, done), done, report)
+    return _converted(model, *_native.convert(read, target, options, None))._replace(report=report)
+
+
+def _converted(model: Any, result: bytes | None, text: str) -> Converted:
+    """The summary of a conversion, with the model where that was made in memory."""
+    return converted(text)._replace(model=_models.made(model, result, None))
 
 
 def _tolerance(tolerance: float) -> float:

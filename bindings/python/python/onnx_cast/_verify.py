@@ -7,7 +7,7 @@ import re
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path as FilePath
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -16,11 +16,6 @@ from onnx_cast._feeds import Inputs
 from onnx_cast._native import CastError
 from onnx_cast._precision_report import NodeError, OutputError, PrecisionReport
 from onnx_cast._search import Search
-
-if TYPE_CHECKING:
-    from onnx import ModelProto
-
-    from onnx_cast._convert import Converted
 
 #: The distance between a number of a type and the next, in parts of it.
 _STEP = {"float16": 2.0**-11, "bfloat16": 2.0**-8}
@@ -117,17 +112,6 @@ class _Runs:
             opset = next(one["version"] for one in opsets if one["domain"] in ("", "ai.onnx"))
             _native.upgrade(self.path, target, told | {"opset": opset}, None)
         return target
-
-
-class Verified(NamedTuple):
-    """A model whose conversion was verified by running it."""
-
-    #: The model; ``None`` where it was written to a file, and of a dry run.
-    model: ModelProto | None
-    #: What was done.
-    converted: Converted
-    #: How far its outputs and nodes are off, before and after nodes were kept.
-    report: PrecisionReport
 
 
 def verified(
