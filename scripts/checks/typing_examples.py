@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Do the annotations of the Python package serve its users? mypy and pyright, in strict mode, read the examples of
-docs/python.md and of the package's read-me, each page as one program, and `bindings/python/tests/test_typing.py`.
+docs/python.md and of the package's read-me, each page as one program, `bindings/python/tests/test_typing.py`, and the
+calls of `typed_calls.py` beside it, which must have the types that stand there, or be refused.
 An example may know that a value is there where the type allows None, and need not annotate its functions.
 
 The package is read from its sources, so that it need not be built. An example may use a package that has no types.
@@ -15,6 +16,9 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "bindings" / "python" / "tests"))
+
+import typed_calls  # noqa: E402
 PACKAGE = ROOT / "bindings" / "python" / "python"
 PAGES = ["docs/python.md", "bindings/python/README.md"]
 #: What an example need not do, and what comes of joining those of a page.
@@ -26,6 +30,8 @@ RELAXED = {
     ],
 }  # fmt: skip
 TESTS = ROOT / "bindings" / "python" / "tests" / "test_typing.py"
+#: The program of calls.
+CALLS = "calls.py"
 #: Without annotations, or not installed everywhere.
 UNTYPED = ("jax", "onnxruntime", "pandas", "polars", "pyarrow", "ray", "safetensors", "torch", "torchao", "tqdm")
 
@@ -40,7 +46,9 @@ def programs(folder: Path) -> list[Path]:
         relaxed = ", ".join(f"{rule}=false" for rule in RELAXED["pyright"])
         path.write_text("\n".join([f"# pyright: {relaxed}", *blocks]))
         paths.append(path)
-    return [*paths, TESTS]
+    calls = folder / CALLS
+    calls.write_text(typed_calls.program())
+    return [*paths, calls, TESTS]
 
 
 def run(*command: object, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -52,7 +60,7 @@ def mypy(paths: list[Path], folder: Path) -> list[str]:
     config = folder / "mypy.ini"
     overrides = "".join(f"[mypy-{name}.*]\nignore_missing_imports = True\n" for name in UNTYPED)
     # The package itself is not what is judged here.
-    overrides += "".join(f"[mypy-{path.stem}]\n" + "\n".join(RELAXED["mypy"]) + "\n" for path in paths if path != TESTS)
+    overrides += "".join(f"[mypy-{path.stem}]\n" + "\n".join(RELAXED["mypy"]) + "\n" for path in paths if path != TESTS and path.name != CALLS)
     redefinition = "allow_redefinition = True\nlocal_partial_types = True\n"
     config.write_text(f"[mypy]\nstrict = True\n{redefinition}{overrides}[mypy-onnx_cast.*]\nfollow_imports = silent\n")
     done = run(
@@ -68,6 +76,9 @@ def pyright(paths: list[Path], folder: Path) -> list[str]:
         "include": [str(path) for path in paths],
         "extraPaths": [str(PACKAGE)],
         "typeCheckingMode": "strict",
+        # `type: ignore` is mypy's here, and either comment is an error where nothing is wrong.
+        "enableTypeIgnoreComments": False,
+        "reportUnnecessaryTypeIgnoreComment": True,
         # What others' packages leave open is not this package's fault.
         **dict.fromkeys(["reportMissingImports", "reportMissingModuleSource", "reportMissingTypeStubs"], False),
         **dict.fromkeys(["reportUnknownMemberType", "reportUnknownVariableType", "reportUnknownArgumentType"], False),

@@ -1,41 +1,54 @@
 """What the annotations promise: `scripts/checks/typing_examples.py` has mypy and pyright read this file in strict mode,
 and here it runs. The literals are those that the library takes."""
 
-from array import array
 from pathlib import Path
-from typing import Any, get_args
+from types import UnionType
+from typing import Any, Union, get_args, get_origin
 
 import numpy as np
 import onnx
 import pytest
+import typed_calls
 from typing_extensions import assert_type
 
 import onnx_cast
 from onnx_cast import dtypes, types
 from onnx_cast.types import Loss, RoundMode, To
 
-Vector = np.ndarray[tuple[int], np.dtype[Any]]
 Bytes = np.ndarray[tuple[int], np.dtype[np.uint8]]
 
 
-def test_a_result_is_of_the_kind_of_its_input() -> None:
-    vector: np.ndarray[tuple[int], np.dtype[np.float32]] = np.ones(4, np.float32)
-    matrix: np.ndarray[tuple[int, int], np.dtype[np.float32]] = np.ones((2, 2), np.float32)
-    assert_type(onnx_cast.cast(vector, "float16"), Vector)
-    assert_type(onnx_cast.cast(matrix, np.float16), np.ndarray[tuple[int, int], np.dtype[Any]])
-    assert_type(onnx_cast.cast(matrix, "int4", packed=True), Bytes)
-    assert_type(onnx_cast.cast_like(vector, np.empty(0, np.float16)), Vector)
-    assert_type(onnx_cast.bit_cast(vector, "uint32"), Vector)
-    assert_type(onnx_cast.cast(array("f", [1.0]), "bf16"), np.ndarray[Any, np.dtype[Any]])
-    scalar = onnx_cast.cast(np.float32(1.5), dtypes.float16)
-    assert_type(scalar, np.generic)
-    assert isinstance(scalar, np.generic)
-    proto = onnx.numpy_helper.from_array(matrix, "w")
-    assert_type(onnx_cast.cast(proto, onnx.TensorProto.FLOAT16), onnx.TensorProto)
-    out: np.ndarray[tuple[int], np.dtype[np.float64]] = np.empty(4)
-    given = onnx_cast.cast(vector, "double", out=out)
-    assert_type(given, np.ndarray[tuple[int], np.dtype[np.float64]])
-    assert given is out
+def names() -> dict[str, Any]:
+    """What the calls of the table use."""
+    found: dict[str, Any] = {}
+    exec(typed_calls.SETUP, found)
+    return found
+
+
+@pytest.mark.parametrize("call", typed_calls.TAKEN)
+def test_a_call_gives_what_its_annotations_say(call: str) -> None:
+    found = names()
+    result = eval(call, found)
+    check_type(result, eval(typed_calls.TAKEN[call], found))
+
+
+def check_type(result: Any, kind: Any) -> None:
+    """Compares a result with an annotation, down to dimensions and the type of elements."""
+    if isinstance(kind, UnionType) or get_origin(kind) is Union:
+        assert isinstance(result, tuple(one for one in get_args(kind) if one is not Any)) or Any in get_args(kind)
+        return
+    assert isinstance(result, get_origin(kind) or kind)
+    if get_origin(kind) is np.ndarray:
+        shape, dtype = get_args(kind)
+        assert shape is Any or len(get_args(shape)) == result.ndim
+        (scalar,) = get_args(dtype)
+        assert scalar is Any or result.dtype == scalar
+
+
+@pytest.mark.parametrize("call", typed_calls.REFUSED)
+def test_a_call_that_annotations_refuse_is_refused(call: str) -> None:
+    with pytest.raises((TypeError, onnx_cast.CastError)):
+        eval(call, names())
 
 
 def test_bytes_and_blocks() -> None:
@@ -44,7 +57,7 @@ def test_bytes_and_blocks() -> None:
     nibbles = np.array([1, 2, 3], ml_dtypes.int4)
     assert_type(onnx_cast.pack(nibbles), Bytes)
     assert_type(onnx_cast.unpack(b"\x21\x03", "int4", 3), np.ndarray[Any, np.dtype[Any]])
-    quantized = onnx_cast.quantize(np.ones(32, np.float32), "nvfp4", recipe="torchao")
+    quantized = onnx_cast.quantize_blocks(np.ones(32, np.float32), "nvfp4", recipe="torchao")
     assert_type(quantized.global_scale, float | None)
     assert_type(onnx_cast.dynamic_quantize_linear(np.ones(2, np.float32))[1], np.float32)
 
@@ -101,15 +114,15 @@ def test_each_literal_is_taken_and_no_other_name() -> None:
         onnx_cast.cast(x, "float8e8m0", round_mode=mode)
     with pytest.raises(onnx_cast.CastError, match="want up, down or nearest"):
         onnx_cast.cast(x, "float8e8m0", round_mode="even")  # type: ignore # pyright: ignore
-    formats = {name: onnx_cast.quantize(x, name) for name in get_args(types.BlockFormat)}
+    formats = {name: onnx_cast.quantize_blocks(x, name) for name in get_args(types.BlockFormat)}
     assert {one.format for one in formats.values()} == of(types.BlockFormat)
     for rule in get_args(types.ScaleRule):
-        onnx_cast.quantize(x, "mxfp4", rule=rule)
+        onnx_cast.quantize_blocks(x, "mxfp4", scale_rule=rule)
     for recipe in get_args(types.Recipe):
-        onnx_cast.quantize(x, "nvfp4", recipe=recipe)
+        onnx_cast.quantize_blocks(x, "nvfp4", recipe=recipe)
     for literal, keyword in ((types.ScaleRule, "rule"), (types.Recipe, "recipe")):
         with pytest.raises(onnx_cast.CastError) as error:
-            onnx_cast.quantize(x, "nvfp4", **{keyword: "?"})  # type: ignore # pyright: ignore
+            onnx_cast.quantize_blocks(x, "nvfp4", **{keyword: "?"})  # type: ignore # pyright: ignore
         assert all(name in str(error.value) for name in of(literal))
 
 

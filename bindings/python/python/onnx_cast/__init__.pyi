@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Literal, SupportsIndex, TypedDict, TypeVar, overload
 
 import numpy as np
-from onnx import ModelProto
+from onnx import ModelProto, TensorProto
 from typing_extensions import Buffer, Unpack
 
 from onnx_cast import dtypes as dtypes, files as files, types as types
@@ -35,19 +35,19 @@ from onnx_cast.files import (
     info as info,
 )
 from onnx_cast.float16 import convert_float_to_float16 as convert_float_to_float16
-from onnx_cast.types import Activations, Layout, Loss, RoundMode, ScaleRule, To
+from onnx_cast.types import Activations, Layout, Like, Loss, RoundMode, ScaleRule, TensorLike, To
 
 __version__: str
 
-_Out = TypeVar("_Out")
+_Out = TypeVar("_Out", bound=np.ndarray[Any, Any] | TensorLike)
 _Shape = TypeVar("_Shape", bound=tuple[int, ...])
-# A tensor of torch, JAX or another library, or an onnx.TensorProto: the result is of the same kind.
-_Tensor = TypeVar("_Tensor")
+# The result is of the same kind.
+_Tensor = TypeVar("_Tensor", bound=TensorLike)
 
 @overload
 def cast_like(
     x: np.ndarray[_Shape, Any],
-    like: Any,
+    like: Like,
     *,
     saturate: bool = True,
     round_mode: RoundMode = "up",
@@ -59,7 +59,7 @@ def cast_like(
 @overload
 def cast_like(
     x: np.ndarray[Any, Any] | np.generic | Buffer,
-    like: Any,
+    like: Like,
     *,
     saturate: bool = True,
     round_mode: RoundMode = "up",
@@ -71,7 +71,7 @@ def cast_like(
 @overload
 def cast_like(
     x: np.generic,
-    like: Any,
+    like: Like,
     *,
     saturate: bool = True,
     round_mode: RoundMode = "up",
@@ -79,23 +79,47 @@ def cast_like(
     out: None = None,
     threads: int | None = None,
     packed: Literal[False] = False,
-) -> np.generic: ...
+) -> np.generic | Any: ...
 @overload
 def cast_like(
-    x: Buffer,
-    like: Any,
+    x: np.generic,
+    like: Like,
     *,
     saturate: bool = True,
     round_mode: RoundMode = "up",
     opset: int | None = None,
     out: None = None,
     threads: int | None = None,
-    packed: Literal[False] = False,
+    packed: bool,
+) -> Any: ...
+@overload
+def cast_like(
+    x: np.ndarray[Any, Any] | Buffer,
+    like: Like,
+    *,
+    saturate: bool = True,
+    round_mode: RoundMode = "up",
+    opset: int | None = None,
+    out: None = None,
+    threads: int | None = None,
+    packed: bool = False,
 ) -> np.ndarray[Any, np.dtype[Any]]: ...
 @overload
 def cast_like(
+    x: TensorProto,
+    like: Like,
+    *,
+    saturate: bool = True,
+    round_mode: RoundMode = "up",
+    opset: int | None = None,
+    out: None = None,
+    threads: int | None = None,
+    packed: Literal[False] = False,
+) -> TensorProto: ...
+@overload
+def cast_like(
     x: _Tensor,
-    like: Any,
+    like: Like,
     *,
     saturate: bool = True,
     round_mode: RoundMode = "up",
@@ -106,8 +130,8 @@ def cast_like(
 ) -> _Tensor: ...
 @overload
 def cast_like(
-    x: Any,
-    like: Any,
+    x: np.ndarray[Any, Any] | np.generic | Buffer | TensorLike,
+    like: Like,
     *,
     saturate: bool = True,
     round_mode: RoundMode = "up",
@@ -145,13 +169,31 @@ def bit_cast(
 ) -> np.generic: ...
 @overload
 def bit_cast(
-    x: Buffer,
+    x: np.generic,
+    to: To,
+    *,
+    opset: int | None = None,
+    out: None = None,
+    packed: bool,
+) -> Any: ...
+@overload
+def bit_cast(
+    x: np.ndarray[Any, Any] | Buffer,
+    to: To,
+    *,
+    opset: int | None = None,
+    out: None = None,
+    packed: bool = False,
+) -> np.ndarray[Any, np.dtype[Any]]: ...
+@overload
+def bit_cast(
+    x: TensorProto,
     to: To,
     *,
     opset: int | None = None,
     out: None = None,
     packed: Literal[False] = False,
-) -> np.ndarray[Any, np.dtype[Any]]: ...
+) -> TensorProto: ...
 @overload
 def bit_cast(
     x: _Tensor,
@@ -163,7 +205,7 @@ def bit_cast(
 ) -> _Tensor: ...
 @overload
 def bit_cast(
-    x: Any,
+    x: np.ndarray[Any, Any] | np.generic | Buffer | TensorLike,
     to: To,
     *,
     opset: int | None = None,

@@ -3,15 +3,16 @@ from collections.abc import Callable
 from typing import Any, Literal, TypeVar, overload
 
 import numpy as np
+from onnx import TensorProto
 from typing_extensions import Buffer
 
 from onnx_cast._errors import CastError as CastError
-from onnx_cast.types import RoundMode, To
+from onnx_cast.types import RoundMode, TensorLike, Text, To
 
-_Out = TypeVar("_Out")
+_Out = TypeVar("_Out", bound=np.ndarray[Any, Any] | TensorLike)
 _Shape = TypeVar("_Shape", bound=tuple[int, ...])
-# A tensor of torch, JAX or another library, or an onnx.TensorProto: the result is of the same kind.
-_Tensor = TypeVar("_Tensor")
+# The result is of the same kind.
+_Tensor = TypeVar("_Tensor", bound=TensorLike)
 
 Path = str | os.PathLike[str]
 # A path, or a serialized ModelProto and the folder of its external data.
@@ -106,6 +107,18 @@ def cast(
 @overload
 def cast(
     x: np.generic,
+    to: Text,
+    *,
+    saturate: bool = True,
+    round_mode: RoundMode = "up",
+    opset: int | None = None,
+    out: None = None,
+    threads: int | None = None,
+    packed: Literal[False] = False,
+) -> str: ...
+@overload
+def cast(
+    x: np.generic,
     to: To,
     *,
     saturate: bool = True,
@@ -114,11 +127,47 @@ def cast(
     out: None = None,
     threads: int | None = None,
     packed: Literal[False] = False,
-) -> np.generic: ...
+) -> np.generic | Any: ...
 @overload
 def cast(
-    x: Buffer,
+    x: np.generic,
     to: To,
+    *,
+    saturate: bool = True,
+    round_mode: RoundMode = "up",
+    opset: int | None = None,
+    out: None = None,
+    threads: int | None = None,
+    packed: bool,
+) -> Any: ...
+@overload
+def cast(
+    x: np.ndarray[Any, Any] | Buffer,
+    to: To,
+    *,
+    saturate: bool = True,
+    round_mode: RoundMode = "up",
+    opset: int | None = None,
+    out: None = None,
+    threads: int | None = None,
+    packed: bool = False,
+) -> np.ndarray[Any, np.dtype[Any]]: ...
+@overload
+def cast(
+    x: TensorProto,
+    to: To,
+    *,
+    saturate: bool = True,
+    round_mode: RoundMode = "up",
+    opset: int | None = None,
+    out: None = None,
+    threads: int | None = None,
+    packed: Literal[False] = False,
+) -> TensorProto: ...
+@overload
+def cast(
+    x: TensorLike,
+    to: Text,
     *,
     saturate: bool = True,
     round_mode: RoundMode = "up",
@@ -141,7 +190,7 @@ def cast(
 ) -> _Tensor: ...
 @overload
 def cast(
-    x: Any,
+    x: np.ndarray[Any, Any] | np.generic | Buffer | TensorLike,
     to: To,
     *,
     saturate: bool = True,
@@ -190,8 +239,8 @@ def number(name: str) -> int: ...
 def pack(array: np.ndarray, number: int) -> np.ndarray: ...
 def quantize_blocks(
     array: np.ndarray,
-    format: str,
-    rule: str,
+    to: str,
+    scale_rule: str,
     recipe: str,
     threads: int | None,
     out: tuple[np.ndarray, np.ndarray] | None,

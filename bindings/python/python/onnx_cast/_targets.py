@@ -100,6 +100,8 @@ def _of_dtype(to: Any) -> tuple[int, np.dtype | None]:
         dtype = None if to is None else np.dtype(to)
     except TypeError:
         dtype = None
+    if dtype is not None and dtype.kind == "O" and isinstance(to, type) and to not in (object, np.object_):
+        dtype = None  # numpy holds instances of any class as objects
     if dtype is None:
         raise TypeError(f"to is {to!r} (want a name, a dtype or a number of onnx.TensorProto.DataType)")
     if is_text(dtype):

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, SupportsIndex, TypeAli
 
 if TYPE_CHECKING:
     import numpy as np
+    from onnx import TensorProto
 
 __all__ = ["Activations", "BlockFormat", "Layout", "Loss", "Recipe", "RoundMode", "ScaleRule", "To", "TypeName"]
 
@@ -69,6 +70,27 @@ class TorchType(Protocol):
     def is_complex(self) -> bool: ...
 
 
-#: An element type: a name (also others than ONNX's, as ``"bf16"``), a type of numpy, ml_dtypes or torch, a number of
-#: ``onnx.TensorProto.DataType``, or an object of :mod:`onnx_cast.dtypes`.
-To: TypeAlias = "TypeName | str | SupportsIndex | np.dtype[Any] | type[Any] | TorchType"
+class TensorLike(Protocol):
+    """A tensor of torch, JAX or another library, or a numpy array: what lends its elements by DLPack."""
+
+    def __dlpack__(self, *args: Any, **keywords: Any) -> Any: ...
+
+
+class Typed(Protocol):
+    """What has an element type."""
+
+    @property
+    def dtype(self) -> Any: ...
+
+
+#: A tensor whose type alone matters.
+Like: TypeAlias = "Typed | TensorProto"
+
+#: The targets of which a numpy scalar becomes a ``str``.
+Text: TypeAlias = "Literal['string'] | type[str]"
+
+#: An element type: a name (also others than ONNX's, as ``"bf16"``), a type of numpy, ml_dtypes or torch, one of Python's
+#: that numpy takes, a number of ``onnx.TensorProto.DataType``, or an object of :mod:`onnx_cast.dtypes`.
+To: TypeAlias = (
+    "TypeName | str | SupportsIndex | np.dtype[Any] | type[np.generic | bool | int | float | complex | str | bytes] | TorchType"
+)
