@@ -12,21 +12,72 @@ use numpy::{PyUntypedArray, PyUntypedArrayMethods};
 use onnx_cast::TensorView;
 use onnx_cast_file::engine::create_page;
 use onnx_cast_file::{AtomicFile, CandidateFormat, FileError, Report};
+use onnx_cast_report::Tables;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
+use pyo3::types::PyType;
 use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// A report, and what its page is titled.
+/// A report, with what is shown of it.
 #[pyclass(frozen, module = "onnx_cast._native")]
 pub(crate) struct Found {
+    /// What its page is titled.
     title: String,
-    report: Report,
+    verdicts: Vec<(String, String)>,
+    tables: Tables,
+    figures: Figures,
+}
+
+/// Where the figures of a report are.
+enum Figures {
+    Report(Report),
+    /// In what another process wrote, which a pickle holds.
+    Written {
+        json: String,
+        page: String,
+    },
+}
+
+/// What a pickle holds: title, verdicts, tables, the number of other tensors, JSON and page.
+type Pickled = (String, Vec<(String, String)>, Vec<(String, Vec<String>)>, usize, String, String);
+
+impl Found {
+    fn of(title: String, report: Report) -> Self {
+        let verdict = |&to: &CandidateFormat| (to.to_string(), onnx_cast_report::verdict(to, &report.totals(to)));
+        let verdicts = report.to.iter().map(verdict).collect();
+        Found { title, verdicts, tables: Tables::new(&report), figures: Figures::Report(report) }
+    }
 }
 
 #[pymethods]
 impl Found {
+    /// What a pickle held.
+    #[new]
+    fn new(
+        title: String,
+        verdicts: Vec<(String, String)>,
+        tables: Vec<(String, Vec<String>)>,
+        others: usize,
+        json: String,
+        page: String,
+    ) -> Self {
+        Found { title, verdicts, tables: Tables { tables, others }, figures: Figures::Written { json, page } }
+    }
+
+    fn __reduce__<'py>(this: &Bound<'py, Self>) -> PyResult<(Bound<'py, PyType>, Pickled)> {
+        let found = this.get();
+        let (title, verdicts, Tables { tables, others }) =
+            (found.title.clone(), found.verdicts.clone(), found.tables.clone());
+        Ok((this.get_type(), (title, verdicts, tables, others, found.json()?, found.page()?)))
+    }
+
+    /// The same object, which does not change.
+    fn __deepcopy__<'py>(this: Bound<'py, Self>, _memo: &Bound<'py, PyAny>) -> Bound<'py, Self> {
+        this
+    }
+
     /// What it is of.
     #[getter]
     fn title(&self) -> &str {
@@ -36,21 +87,26 @@ impl Found {
     /// The candidates by name, each with what is said of it.
     #[getter]
     fn verdicts(&self) -> Vec<(String, String)> {
-        let verdict = |&to: &CandidateFormat| (to.to_string(), onnx_cast_report::verdict(to, &self.report.totals(to)));
-        self.report.to.iter().map(verdict).collect()
+        self.verdicts.clone()
     }
 
     /// Tables of so many rows; with 0, of all.
     fn text(&self, top: usize) -> String {
-        onnx_cast_report::text(&self.report, top, "`top`")
+        self.tables.text(top, "`top`")
     }
 
     fn json(&self) -> PyResult<String> {
-        Ok(onnx_cast_report::json(&self.report).map_err(refused)?.to_string())
+        match &self.figures {
+            Figures::Report(report) => Ok(onnx_cast_report::json(report).map_err(refused)?.to_string()),
+            Figures::Written { json, .. } => Ok(json.clone()),
+        }
     }
 
     fn page(&self) -> PyResult<String> {
-        onnx_cast_report::page(&self.title, &self.report).map_err(refused)
+        match &self.figures {
+            Figures::Report(report) => onnx_cast_report::page(&self.title, report).map_err(refused),
+            Figures::Written { page, .. } => Ok(page.clone()),
+        }
     }
 }
 
@@ -85,7 +141,7 @@ pub(crate) fn report_file(
         Read::Memory(_) => onnx_cast_model::report_of(input.source(), &request),
     })?;
     let report = report.map_err(in_words)?;
-    Ok(Found { title, report })
+    Ok(Found::of(title, report))
 }
 
 /// Compares what casts would do to arrays, each with its name; `others` are not numbers.
@@ -114,5 +170,5 @@ pub(crate) fn report_arrays(
     let views = views.collect::<Result<Vec<_>, onnx_cast::TensorError>>().map_err(refused)?;
     let mut report = watched(py, &state, progress, || onnx_cast_file::report_of(&views, &request))?.map_err(refused)?;
     report.others += others;
-    Ok(Found { title, report })
+    Ok(Found::of(title, report))
 }

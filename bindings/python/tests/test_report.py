@@ -1,8 +1,10 @@
 """Reports: their figures against numpy's, of files and of arrays alike, and the page that a notebook shows."""
 
+import copy
 import html
 import json
 import os
+import pickle
 import re
 import subprocess
 import sys
@@ -226,3 +228,15 @@ def test_without_pandas(monkeypatch):
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(ImportError, match="to_pandas needs pandas"):
         onnx_cast.report(np.ones(3), "float16").to_pandas()
+
+
+@pytest.mark.parametrize("again", [copy.copy, copy.deepcopy, lambda report: pickle.loads(pickle.dumps(report))])
+def test_a_report_is_copied_and_pickled_whole(again):
+    state = {f"w{size}": np.linspace(-1, 1, size, dtype=np.float32) for size in range(1, 30)} | {"text": np.array(["a"])}
+    report = onnx_cast.report(state, ["bf16", "mxfp4"])
+    other = again(again(report))
+    assert type(other) is onnx_cast.Report and other is not report
+    assert (other.types, other.verdicts, other.to_dict()) == (report.types, report.verdicts, report.to_dict())
+    assert [other.text(top) for top in (0, 1, 20)] == [report.text(top) for top in (0, 1, 20)]
+    assert "and 28 more (`top` 0 shows all)" in other.text(1) and "1 other tensors" in other.text()
+    assert other._repr_html_() == report._repr_html_()

@@ -30,5 +30,5 @@ pub use page::{BASE_STYLE, fill, page, page_data};
 pub use results::{
     cast_json, convert_json, diff_json, fold_json, info_json, quantized_json, record_json, tensors_json, upgrade_json,
 };
-pub use text::{text, verdict};
+pub use text::{Tables, text, verdict};
 pub use words::{column, printable, shape, size};

@@ -17,47 +17,71 @@ const NAME: usize = 22;
 /// For each type its verdict, and a table of its tensors: `top` rows, or with 0 all of them. `limit` is what the caller
 /// calls `top`.
 pub fn text(report: &Report, top: usize, limit: &str) -> String {
-    let mut text = String::new();
-    for &to in &report.to {
-        let totals = report.totals(to);
-        let saved = totals.bytes_before as i128 - totals.bytes_after as i128;
-        let share = if totals.bytes_before == 0 { 0.0 } else { 100.0 * saved as f64 / totals.bytes_before as f64 };
-        // A String takes everything.
+    Tables::new(report).text(top, limit)
+}
+
+/// A report as text, of which as many rows are shown as are wanted.
+#[derive(Clone, Debug)]
+pub struct Tables {
+    /// For each type its verdict, and the rows of its table, the worst first.
+    pub tables: Vec<(String, Vec<String>)>,
+    /// How many other tensors there are.
+    pub others: usize,
+}
+
+impl Tables {
+    /// The tables of a report.
+    pub fn new(report: &Report) -> Self {
+        Tables { tables: report.to.iter().map(|&to| table(report, to)).collect(), others: report.others }
+    }
+
+    /// As [`text`] of the report.
+    pub fn text(&self, top: usize, limit: &str) -> String {
+        let mut text = String::new();
+        for (verdict, rows) in &self.tables {
+            text += verdict;
+            let shown = if top == 0 { rows.len() } else { top };
+            text.extend(rows.iter().take(shown).map(String::as_str));
+            if rows.len() > shown {
+                // A String takes everything.
+                let _ = writeln!(text, "and {} more ({limit} 0 shows all)", rows.len() - shown);
+            }
+            text.push('\n');
+        }
+        if self.others > 0 {
+            let _ = writeln!(text, "{} other tensors would be kept as they are", self.others);
+        }
+        text
+    }
+}
+
+/// The verdict of a type with the head of its table, and the rows.
+fn table(report: &Report, to: CandidateFormat) -> (String, Vec<String>) {
+    let totals = report.totals(to);
+    let saved = totals.bytes_before as i128 - totals.bytes_after as i128;
+    let share = if totals.bytes_before == 0 { 0.0 } else { 100.0 * saved as f64 / totals.bytes_before as f64 };
+    let mut head = format!(
+        "{to}: {} tensors, {} values, {} -> {} ({share:.0}% saved)\n{}\n",
+        totals.tensors,
+        totals.counts.values,
+        size(totals.bytes_before),
+        size(totals.bytes_after),
+        verdict(to, &totals)
+    );
+    let mut rows: Vec<(&TensorReport, &Candidate)> = report
+        .tensors
+        .iter()
+        .filter_map(|tensor| Some((tensor, tensor.candidates.iter().find(|one| one.to == to)?)))
+        .collect();
+    rows.sort_by(|a, b| worse(a.1, b.1));
+    if !rows.is_empty() {
         let _ = writeln!(
-            text,
-            "{to}: {} tensors, {} values, {} -> {} ({share:.0}% saved)",
-            totals.tensors,
-            totals.counts.values,
-            size(totals.bytes_before),
-            size(totals.bytes_after)
+            head,
+            "{:7} {:>4} {:>6} {:>6} {:>6} {:>6} {:>7} {:>7} tensor",
+            "verdict", "SNR", "beyond", "zero", "subn", "error", "least", "most"
         );
-        let _ = writeln!(text, "{}", verdict(to, &totals));
-        let mut rows: Vec<(&TensorReport, &Candidate)> = report
-            .tensors
-            .iter()
-            .filter_map(|tensor| Some((tensor, tensor.candidates.iter().find(|one| one.to == to)?)))
-            .collect();
-        rows.sort_by(|a, b| worse(a.1, b.1));
-        if !rows.is_empty() {
-            let _ = writeln!(
-                text,
-                "{:7} {:>4} {:>6} {:>6} {:>6} {:>6} {:>7} {:>7} tensor",
-                "verdict", "SNR", "beyond", "zero", "subn", "error", "least", "most"
-            );
-        }
-        let shown = if top == 0 { rows.len() } else { top };
-        for (tensor, candidate) in rows.iter().take(shown) {
-            row(&mut text, tensor, candidate);
-        }
-        if rows.len() > shown {
-            let _ = writeln!(text, "and {} more ({limit} 0 shows all)", rows.len() - shown);
-        }
-        text.push('\n');
     }
-    if report.others > 0 {
-        let _ = writeln!(text, "{} other tensors would be kept as they are", report.others);
-    }
-    text
+    (head, rows.into_iter().map(|(tensor, candidate)| row(tensor, candidate)).collect())
 }
 
 /// What is said of a type, in words: a line for each concern, then how many tensors have which grade, and the signal.
@@ -136,14 +160,13 @@ fn worse(a: &Candidate, b: &Candidate) -> Ordering {
     b.grade().cmp(&a.grade()).then(snr(a).total_cmp(&snr(b)))
 }
 
-fn row(text: &mut String, tensor: &TensorReport, candidate: &Candidate) {
+fn row(tensor: &TensorReport, candidate: &Candidate) -> String {
     let counts = &candidate.counts;
     let share = |count| percent(candidate.share(count));
     let number = |value: Option<f64>| value.map_or("-".to_owned(), |value| format!("{value:.1e}"));
     let snr = candidate.snr().map_or("-".to_owned(), |snr| format!("{snr:.0}"));
-    let _ = writeln!(
-        text,
-        "{:7} {snr:>4} {:>6} {:>6} {:>6} {:>6} {:>7} {:>7} {}",
+    format!(
+        "{:7} {snr:>4} {:>6} {:>6} {:>6} {:>6} {:>7} {:>7} {}\n",
         candidate.grade().name(),
         share(counts.overflowed + counts.saturated),
         share(counts.zero),
@@ -152,7 +175,7 @@ fn row(text: &mut String, tensor: &TensorReport, candidate: &Candidate) {
         number(tensor.smallest),
         number(tensor.largest),
         short(&printable(&tensor.name)),
-    );
+    )
 }
 
 /// A share in six columns.

@@ -30,6 +30,15 @@ Tensor = tuple[str, np.ndarray, int, tuple[int, ...], bool]
 __version__: str
 
 class Found:
+    def __init__(
+        self,
+        title: str,
+        verdicts: list[tuple[str, str]],
+        tables: list[tuple[str, list[str]]],
+        others: int,
+        json: str,
+        page: str,
+    ) -> None: ...
     @property
     def title(self) -> str: ...
     @property
