@@ -17,29 +17,44 @@ const PLAIN_LIMIT: usize = 1024;
 
 /// The elements of ``x`` as another type, as ONNX's Cast gives them: rounded once, from the exact value.
 ///
-/// x
-///     A numpy array of any strides and byte order, a torch or JAX tensor in the host's memory, another object with
-///     DLPack or the buffer protocol, or an ``onnx.TensorProto``. The result is of the same kind, and a numpy array
-///     where there is none.
-/// to
+/// Parameters
+/// ----------
+/// x : array, scalar or tensor
+///     A numpy array of any strides and byte order, a numpy scalar, a torch or JAX tensor in the host's memory, another
+///     object with DLPack or the buffer protocol, or an ``onnx.TensorProto``.
+/// to : To
 ///     A name (``"bfloat16"``, ``"float8_e4m3fn"``, ``"fp4"``), a dtype of numpy, ml_dtypes or torch, or the number of
 ///     an ``onnx.TensorProto.DataType``.
-/// saturate
+/// saturate : bool
 ///     Whether float8 targets take their largest value in place of overflow.
-/// round_mode
-///     ``"up"``, ``"down"`` or ``"nearest"``, for the target float8e8m0.
-/// opset
+/// round_mode : {"up", "down", "nearest"}
+///     How the target float8e8m0 rounds.
+/// opset : int, optional
 ///     The opset whose version of the operator decides; the newest where it is not given.
-/// out
+/// out : array, optional
 ///     An array for the result: of its type and shape, C-contiguous, writeable, and not in the memory of ``x``.
-/// threads
+/// threads : int, optional
 ///     Threads at most, which never changes a result.
-/// packed
+/// packed : bool
 ///     Give ONNX's bytes in place of elements, as a one-dimensional array of uint8: types narrower than a byte are
 ///     packed in it, from the low bits up.
 ///
-/// Raises ``CastError``, a ``ValueError``, where the operator refuses, and ``TypeError`` for kinds of objects that
-/// cannot be cast.
+/// Returns
+/// -------
+/// array, scalar or tensor
+///     Of the kind of ``x``, and a numpy array where there is none.
+///
+/// Raises
+/// ------
+/// CastError
+///     What the operator refuses.
+/// TypeError
+///     Kinds of objects that cannot be cast.
+///
+/// Examples
+/// --------
+/// >>> onnx_cast.cast(np.array([1.0, -0.3, 1000.0], np.float32), "float8e4m3fn")
+/// array([1, -0.3125, 448], dtype='float8_e4m3fn')
 #[pyfunction]
 #[pyo3(
     signature = (x, to, *, saturate = None, round_mode = None, opset = None, out = None, threads = None, packed = false),

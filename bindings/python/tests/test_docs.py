@@ -2,6 +2,7 @@
 
 import doctest
 import importlib
+import inspect
 import re
 from pathlib import Path
 
@@ -109,8 +110,38 @@ def test_the_bar_of_tqdm_shows_a_cast_and_a_fold(tmp_path, monkeypatch, capsys):
     assert "100%" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("name", ["onnx_cast", "onnx_cast.dtypes", "onnx_cast.backend", "onnx_cast.layouts"])
-def test_the_examples_of_a_module_run(name):
+#: Every module of the package but those that need Ray, or run when they are imported.
+MODULES = sorted(
+    f"onnx_cast.{path.stem}"
+    for path in Path(onnx_cast.__file__).parent.glob("*.py")
+    if path.stem not in ("__init__", "__main__", "ray")
+)
+
+
+@pytest.mark.parametrize("name", ["onnx_cast", *MODULES])
+def test_the_examples_of_a_module_run(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     module = importlib.import_module(name)
     failed, tried = doctest.testmod(module, extraglobs={"np": np, "onnx_cast": onnx_cast})
-    assert tried and not failed
+    assert not failed
+    assert tried or name not in EXAMPLES
+
+
+#: Modules that have examples.
+EXAMPLES = {"onnx_cast", *(f"onnx_cast.{name}" for name in ("_report", "_scaled", "backend", "dtypes", "files", "layouts"))}
+
+
+def parameters_told(function):
+    """The parameters in the section of a docstring, in numpy's form."""
+    _, _, section = inspect.getdoc(function).partition("Parameters\n----------\n")
+    lines = re.split(r"\n\w+\n-+\n", section)[0].splitlines()
+    return [name for line in lines if re.match(r"\w", line) for name in line.partition(" : ")[0].split(", ")]
+
+
+ON_ARRAYS = ["cast", "cast_like", "bit_cast", "stats", "pack", "unpack", "quantize", "dynamic_quantize_linear"]
+
+
+@pytest.mark.parametrize("name", [*ON_ARRAYS, "quantize_linear", "dequantize_linear", "cast_file"])
+def test_every_parameter_is_documented(name):
+    function = getattr(onnx_cast, name)
+    assert sorted(parameters_told(function)) == sorted(inspect.signature(function).parameters)

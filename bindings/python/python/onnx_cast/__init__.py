@@ -123,16 +123,55 @@ def cast_like(
     threads: int | None = None,
     packed: bool = False,
 ) -> Any:
-    """The elements of ``x`` as the type of ``like``, whose values do not matter: ONNX's CastLike. See :func:`cast`.
+    """The elements of ``x`` as the type of ``like``: ONNX's CastLike.
 
-    CastLike takes fewer types than Cast: ONNX has no version of it with float6e2m3 and float6e3m2.
+    It takes fewer types than Cast: ONNX has no version of it with float6e2m3 and float6e3m2.
+
+    Parameters
+    ----------
+    x : array, scalar or tensor
+        As for :func:`cast`.
+    like : array, scalar or tensor
+        What has the type. Its values do not matter.
+    saturate, round_mode, opset, out, threads, packed : optional
+        As for :func:`cast`.
+
+    Returns
+    -------
+    array, scalar or tensor
+        Of the kind of ``x``.
+
+    Examples
+    --------
+    >>> cast_like(np.array([1.5, -2.5], np.float32), np.empty(0, np.int8))
+    array([ 1, -2], dtype=int8)
     """
     to = _targets.type_of(like)
     return _operator("CastLike", to, saturate, round_mode, opset, threads).run(x, out, packed)
 
 
 def bit_cast(x: Any, to: To, *, opset: int | None = None, out: Any = None, packed: bool = False) -> Any:
-    """The bits of ``x`` as another type of the same width, in a new array: ONNX's BitCast. See :func:`cast`."""
+    """The bits of ``x`` as another type of the same width, in a new array: ONNX's BitCast.
+
+    Parameters
+    ----------
+    x : array, scalar or tensor
+        As for :func:`cast`.
+    to : To
+        A type as wide as that of ``x``.
+    opset, out, packed : optional
+        As for :func:`cast`.
+
+    Returns
+    -------
+    array, scalar or tensor
+        Of the kind of ``x``.
+
+    Examples
+    --------
+    >>> bit_cast(np.array([1.0, -0.0], np.float32), "uint32")
+    array([1065353216, 2147483648], dtype=uint32)
+    """
     return _operator("BitCast", to, True, "up", opset, None).run(x, out, packed)
 
 
@@ -146,10 +185,26 @@ def stats(
     threads: int | None = None,
 ) -> Stats:
     """What :func:`cast` would lose: how many values overflow, become zero and so on, and the errors, in one pass over
-    ``x`` that keeps no result. It takes all that ``cast`` takes.
+    ``x`` that keeps no result.
 
     Both sides are compared as doubles, which is exact but for integers of 64 bits and texts.
 
+    Parameters
+    ----------
+    x : array, scalar or tensor
+        As for :func:`cast`.
+    to : To
+        The type of the cast.
+    saturate, round_mode, opset, threads : optional
+        As for :func:`cast`.
+
+    Returns
+    -------
+    Stats
+        Counts and errors.
+
+    Examples
+    --------
     >>> stats(np.array([1.0, 1000.0, 1e-9], np.float32), "float8e4m3fn").saturated
     1
     """
@@ -159,6 +214,18 @@ def stats(
 def pack(x: np.ndarray) -> np.ndarray:
     """ONNX's bytes of an array of a type narrower than a byte, which numpy holds one element in a byte.
 
+    Parameters
+    ----------
+    x : numpy.ndarray
+        An array of such a type of ml_dtypes.
+
+    Returns
+    -------
+    numpy.ndarray
+        Bytes, in one dimension, with the first element in the low bits.
+
+    Examples
+    --------
     >>> import ml_dtypes
     >>> pack(np.array([1, 2, 3], ml_dtypes.int4))
     array([33,  3], dtype=uint8)
@@ -168,9 +235,24 @@ def pack(x: np.ndarray) -> np.ndarray:
 
 
 def unpack(data: Any, dtype: To, shape: SupportsIndex | Iterable[SupportsIndex]) -> np.ndarray:
-    """The elements of ONNX's bytes, as ``cast(..., packed=True)`` gives them: types narrower than a byte are unpacked, one
-    element in a byte; others are the same memory.
+    """The elements of ONNX's bytes, as ``cast(..., packed=True)`` gives them.
 
+    Parameters
+    ----------
+    data : buffer or numpy.ndarray
+        The bytes.
+    dtype : To
+        The type of the elements.
+    shape : int or iterable of int
+        The shape of the result.
+
+    Returns
+    -------
+    numpy.ndarray
+        Elements of types narrower than a byte are unpacked, one in a byte; others are in the same memory.
+
+    Examples
+    --------
     >>> unpack(b"\\x21\\x03", "int4", 3)
     array([1, 2, 3], dtype=int4)
     """

@@ -83,19 +83,43 @@ def quantize_linear(
     threads: int | None = None,
     packed: bool = False,
 ) -> Any:
-    """``saturate(round(x / scale) + zero_point)``: ONNX's QuantizeLinear. ``x``, ``out``, ``threads`` and ``packed``
-    are as for :func:`cast`.
+    """ONNX's QuantizeLinear: ``saturate(round(x / scale) + zero_point)``.
 
-    scale
-        A number, a list of numbers, or a tensor: of one element, of one for each of ``axis``, or of the shape of ``x`` with one for each
-        block of ``block_size`` elements on ``axis``.
-    zero_point
-        ``None``, a number, a list of numbers, or a tensor of the scale's shape, whose type is that of the result.
-    precision
+    Parameters
+    ----------
+    x : array, scalar or tensor
+        As for :func:`cast`.
+    scale : number, list of numbers or tensor
+        Of one element, of one for each of ``axis``, or of the shape of ``x`` with one for each block of ``block_size``
+        elements on ``axis``.
+    zero_point : number, list of numbers or tensor, optional
+        Of the scale's shape. A tensor's type is that of the result.
+    axis : int
+        The axis that scales are for.
+    block_size : int
+        Elements that share a scale; 0 where there are no blocks.
+    saturate : bool
+        Whether float8 targets take their largest value in place of overflow.
+    precision : To, optional
         The type that quotients are rounded to: float, float16 or bfloat16; else the scale's.
-    output_dtype
+    output_dtype : To, optional
         The type of the result where there is no zero point; else uint8.
+    opset : int
+        The opset whose version of the operator decides.
+    out : array, optional
+        As for :func:`cast`.
+    threads : int, optional
+        As for :func:`cast`.
+    packed : bool
+        As for :func:`cast`.
 
+    Returns
+    -------
+    array, scalar or tensor
+        Of the kind of ``x``.
+
+    Examples
+    --------
     >>> quantize_linear(np.array([1.0, -0.3, 9.0], np.float32), 0.05, output_dtype="int8")
     array([ 20,  -6, 127], dtype=int8)
     """
@@ -124,11 +148,30 @@ def dequantize_linear(
     out: Any = None,
     threads: int | None = None,
 ) -> Any:
-    """``(x - zero_point) * scale``: ONNX's DequantizeLinear, the inverse of :func:`quantize_linear`, with its parameters.
-    The result has the type ``output_dtype``, else the scale's.
+    """ONNX's DequantizeLinear: ``(x - zero_point) * scale``, the inverse of :func:`quantize_linear`.
 
+    Parameters
+    ----------
+    x : array, scalar or tensor
+        Quantized elements.
+    scale : number, list of numbers or tensor
+        As for :func:`quantize_linear`.
+    zero_point : number, list of numbers or tensor, optional
+        Of the scale's shape and the type of ``x``.
+    axis, block_size, opset, out, threads : optional
+        As for :func:`quantize_linear`.
+    output_dtype : To, optional
+        The type of the result; else the scale's.
+
+    Returns
+    -------
+    array, scalar or tensor
+        Of the kind of ``x``.
+
+    Examples
+    --------
     >>> dequantize_linear(np.array([20, -6, 127], np.int8), 0.05)
-    array([ 1.        , -0.3       ,  6.3500004 ], dtype=float32)
+    array([ 1.  , -0.3 ,  6.35], dtype=float32)
     """
     attributes = _attributes(
         axis=_targets.whole("axis", axis),
@@ -144,6 +187,18 @@ def dequantize_linear(
 def dynamic_quantize_linear(x: Any) -> tuple[Any, np.float32, np.uint8]:
     """ONNX's DynamicQuantizeLinear: floats as uint8, with the scale and the zero point that it finds.
 
+    Parameters
+    ----------
+    x : array, scalar or tensor
+        Elements of float.
+
+    Returns
+    -------
+    tuple
+        The quantized elements, the scale and the zero point.
+
+    Examples
+    --------
     >>> dynamic_quantize_linear(np.array([0, 2, -3], np.float32))
     (array([153, 255,   0], dtype=uint8), np.float32(0.019607844), np.uint8(153))
     """
@@ -191,23 +246,35 @@ def quantize(
     out: Quantized | None = None,
     threads: int | None = None,
 ) -> Quantized:
-    """A tensor of float, float16 or bfloat16 in blocks along its last axis, each with a scale that is found from its
-    greatest magnitude. ``x`` and ``threads`` are as for :func:`cast`.
+    """A tensor in blocks along its last axis, each with a scale that is found from its greatest magnitude.
 
-    format
+    Parameters
+    ----------
+    x : array, scalar or tensor
+        Elements of float, float16 or bfloat16.
+    format : str
         ``"mxfp4"``, ``"mxfp8"``, ``"mxfp8e5m2"``, ``"mxfp6e2m3"``, ``"mxfp6e3m2"`` or ``"mxint8"``: blocks of 32 with a
         power of two; ``"nvfp4"``: blocks of 16 with a float8e4m3fn, and a float for the tensor.
-    rule
-        How the power of two is found: ``"floor"``, ``"rceil"``, ``"ceil"`` or ``"even"``.
-    recipe
-        Whose arithmetic ``"nvfp4"`` follows: ``"modelopt"``, ``"torchao"`` or ``"compressed-tensors"``.
-    out
+    rule : {"floor", "rceil", "ceil", "even"}
+        How the power of two is found.
+    recipe : {"modelopt", "torchao", "compressed-tensors"}
+        Whose arithmetic ``"nvfp4"`` follows.
+    out : Quantized, optional
         A result of the same format and shape, whose arrays are overwritten and are those of the new result: nothing is
         allocated.
+    threads : int, optional
+        As for :func:`cast`.
 
+    Returns
+    -------
+    Quantized
+        Elements and scales.
+
+    Examples
+    --------
     >>> q = quantize(np.array([1.0, -0.3, 9.0], np.float32), "mxfp4")
     >>> q.elements, q.scales
-    (array([0.5, -0, 4], dtype=float4_e2m1fn), array([2], dtype=float8_e8m0fnu))
+    (array([0.5, -0, 4], dtype='float4_e2m1fn'), array([2], dtype='float8_e8m0fnu'))
     >>> q.dequantize()
     array([ 1., -0.,  8.], dtype=float32)
     """

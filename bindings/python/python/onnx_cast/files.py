@@ -327,40 +327,93 @@ def cast_file(
     threads: int | None = None,
     progress: Progress | None = None,
 ) -> CastSummary | ModelProto:
-    """Casts the tensors of ``src`` to the file ``dst``, which appears whole or not at all, and may be ``src``.
-
-    ``src`` may be an ``onnx.ModelProto`` of up to 2 GB, too, which does not change. Without ``dst`` the result is another
-    one, and what its :class:`CastSummary` would warn of is a warning; a dry run gives the summary. Where the elements of
-    a ``ModelProto`` are in files that were not loaded, ``base_dir`` is the folder of those.
+    """Casts the tensors of a file, or of a model in memory.
 
     Of a ``.safetensors`` file, or of the index or folder of several, every tensor that is selected is cast: those of a
-    float type where ``to`` is one, and all numbers where it is not. ``include`` and ``exclude`` are patterns of names
-    (globs, or behind ``re:`` regular expressions), ``rules`` maps patterns to types, or to ``None`` to keep what they
-    match: the last that matches decides. Those of ``rules_file``, one ``PATTERN=TYPE`` a line, come before them.
-    Tensors of fewer elements than ``min_elements`` are kept.
+    float type where ``to`` is one, and all numbers where it is not. Of an ``.onnx`` file the constants of a float type
+    are: each is stored in its new type, and a Cast gives it back in its own. Constants of integers are cast where a rule
+    names them.
 
-    Of an ``.onnx`` file the constants of a float type are, those of 256 elements or more where ``min_elements`` is not
-    given: each is stored in its new type, and a Cast gives it back in its own. Constants of integers are cast where a
-    rule names them. The opset is the model's, which ``raise_opset`` lets be raised where the type needs it. With
-    ``external_data``, the name of a file beside ``dst``, elements go there, those of tensors of ``external_threshold``
-    bytes (1024) or more.
+    Parameters
+    ----------
+    src : path or onnx.ModelProto
+        What to cast: a ``.safetensors``, ``.npy``, ``.npz``, ``.pb`` or ``.onnx`` file, the index or folder of a
+        checkpoint, raw bytes with ``from_`` and ``shape``, or a model of up to 2 GB, which does not change.
+    dst : path, optional
+        The output, which appears whole or not at all, and may be ``src``. Without it a model becomes another one.
+    to : To, optional
+        The type to cast to: a name, a dtype, a number. Not needed where ``rules`` name all types.
+    saturate : bool
+        Whether float8 targets take their largest value in place of overflow.
+    round_mode : {"up", "down", "nearest"}
+        How the target float8e8m0 rounds.
+    opset : int, optional
+        The opset whose version of Cast decides; of models it is theirs.
+    include, exclude : iterable of str
+        Patterns of names, which select tensors: globs, or behind ``re:`` regular expressions.
+    rules : mapping of str to To or None, optional
+        Types by pattern of names, or ``None`` to keep what they match; the last that matches decides.
+    rules_file : path, optional
+        A file of rules, one ``PATTERN=TYPE`` a line, which come before ``rules``.
+    min_elements : int, optional
+        Tensors of fewer elements are kept. Constants of models are, unless it is given, below 256.
+    from_ : To, optional
+        The type of a ``.npy`` file that does not tell it, and with ``shape`` of raw bytes.
+    shape : int or iterable of int, optional
+        The shape of raw bytes.
+    dry_run : bool
+        Only say what would be done.
+    resume : bool
+        Leave files alone that are there already with the same content, and other files that were changed.
+    clobber : bool
+        Replace an output that exists. If false, it is a ``FileExistsError``.
+    force : bool
+        Replace an output that may be another input: one with types that ``src`` holds and none of the result, or other
+        weights in the folder that ``dst`` is.
+    copy_others : bool
+        Where ``src`` is a folder, copy its other files (the configuration, the tokenizer): not other weights, and not
+        hidden files.
+    npy_plain : bool
+        Write types that numpy lacks as the unsigned integers of their bits.
+    raise_opset : bool
+        Let the opset of a model be raised where the type needs it.
+    external_data : str, optional
+        The name of a file beside ``dst`` for the elements of a model.
+    external_threshold : int, optional
+        The bytes from which on a tensor goes there: 1024 unless it is given.
+    losses : bool
+        Count for each tensor what became of its values.
+    fail_on : iterable of {"overflow", "underflow", "subnormal", "nan"}
+        Losses that raise :class:`LossError`, with nothing written. A dry run reads the values for it.
+    base_dir : path, optional
+        The folder of elements of a ``ModelProto`` that were not loaded.
+    threads : int, optional
+        Threads at most that read, cast and write, which changes no result.
+    progress : callable, optional
+        Called now and then with the bytes that are done and those that there are. What it raises, and Ctrl-C, ends the
+        work and leaves ``dst`` as it was.
 
-    ``from_`` is the type of a ``.npy`` file that does not tell it; with ``shape``, of raw bytes. ``npy_plain`` writes
-    types that numpy lacks as the unsigned integers of their bits.
+    Returns
+    -------
+    CastSummary or onnx.ModelProto
+        What became of each tensor. Of a ``ModelProto`` without ``dst`` the new one; what its summary would warn of is a
+        warning then.
 
-    ``dry_run`` only says what would be done; ``resume`` leaves files alone that are there already with the same
-    content, and other files that were changed; ``clobber=False`` replaces nothing, and an output that exists is an
-    error. A ``dst`` that holds types that ``src`` holds, and none of the result, may be another input: it is an error
-    unless ``force`` is true, as are other weights in the folder that ``dst`` is. Where ``src`` is a folder, its other
-    files (the configuration, the tokenizer) are copied unless ``copy_others`` is false: not other weights, and not
-    hidden files.
+    Raises
+    ------
+    OSError
+        What the system refuses, with ``errno`` and ``filename``.
+    CastError
+        A file that is not valid, or options that do not fit it.
+    LossError
+        Losses that ``fail_on`` forbids; ``summary`` has them.
 
-    ``losses`` counts for each tensor what became of its values. ``fail_on`` names losses (``"overflow"``,
-    ``"underflow"``, ``"subnormal"``, ``"nan"``) that raise :class:`LossError`, with nothing written; a dry run reads
-    the values for either. ``threads`` limits the threads that read, cast and write, and changes no result.
-
-    ``progress`` is called now and then with the bytes that are done and those that there are; what it raises, and
-    Ctrl-C, ends the work and leaves ``dst`` as it was.
+    Examples
+    --------
+    >>> np.save("weights.npy", np.array([1.0, -0.3, 1000.0], np.float32))
+    >>> (row,) = cast_file("weights.npy", "small.npy", "float8e4m3fn", losses=True)
+    >>> row.after, row.bytes_after, row.counts["saturated"]
+    (onnx_cast.dtypes.float8e4m3fn, 3, 1)
     """
     options = {
         **names(include, exclude, threads),
