@@ -440,7 +440,7 @@ class Blocks:
 
     def __init__(self, tally, label, blocks, format, rule):
         self.tally, self.label, self.blocks = tally, label, blocks
-        self.quantized = onnx_cast.quantize(blocks, format, rule=rule)
+        self.quantized = onnx_cast.quantize_blocks(blocks, format, scale_rule=rule)
         self.scales, self.elements = codes(self.quantized.scales).reshape(-1), codes(self.quantized.elements)
         self.greatest = np.abs(blocks).max(axis=-1)
         self.finite = np.isfinite(self.greatest)
@@ -645,7 +645,7 @@ def nvfp4_case(recipe, dtype):
             values = nvfp4_tensor(rng, number)
             values = values.astype(TYPES[dtype])
             tally.values += values.size
-            ours = onnx_cast.quantize(values, "nvfp4", recipe=recipe)
+            ours = onnx_cast.quantize_blocks(values, "nvfp4", recipe=recipe)
             tensor = torch.from_numpy(values.astype(np.float32))
             tensor = tensor.bfloat16() if dtype == "bfloat16" else tensor
             finite = bool(torch.isfinite(tensor).all())

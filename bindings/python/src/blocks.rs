@@ -24,16 +24,16 @@ type Parts<'py> = (Bound<'py, PyUntypedArray>, Bound<'py, PyUntypedArray>, Optio
 #[pyfunction]
 pub(crate) fn quantize_blocks<'py>(
     array: &Bound<'py, PyUntypedArray>,
-    format: &str,
-    rule: &str,
+    to: &str,
+    scale_rule: &str,
     recipe: &str,
     threads: Option<&Bound<'py, PyAny>>,
     out: Option<(Bound<'py, PyAny>, Bound<'py, PyAny>)>,
 ) -> PyResult<Parts<'py>> {
     let (py, data_type, threads) = (array.py(), type_of_array(array)?, threads_of(threads)?);
-    let format: BlockFormat = named("format", format)?;
-    let rule = named("rule", rule)?;
-    let quantize = BlockQuantize::new(format).rule(rule).recipe(named("recipe", recipe)?).threads(Some(1));
+    let format: BlockFormat = named("to", to)?;
+    let (rule, recipe) = (named("scale_rule", scale_rule)?, named("recipe", recipe)?);
+    let quantize = BlockQuantize::new(format).rule(rule).recipe(recipe).threads(Some(1));
     let outs = out.iter().flat_map(|(elements, scales)| [elements, scales]);
     let source = Source::of(array, outs)?;
     let (shape, x) = (source.shape(), source.elements());

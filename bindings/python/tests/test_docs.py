@@ -138,7 +138,7 @@ def parameters_told(function):
     return [name for line in lines if re.match(r"\w", line) for name in line.partition(" : ")[0].split(", ")]
 
 
-ON_ARRAYS = ["cast", "cast_like", "bit_cast", "stats", "pack", "unpack", "quantize", "dynamic_quantize_linear"]
+ON_ARRAYS = ["cast", "cast_like", "bit_cast", "stats", "pack", "unpack", "quantize_blocks", "dynamic_quantize_linear"]
 
 
 @pytest.mark.parametrize("name", [*ON_ARRAYS, "quantize_linear", "dequantize_linear", "cast_file"])

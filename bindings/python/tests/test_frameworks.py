@@ -234,3 +234,61 @@ def test_tensors_without_memory_of_their_own_are_refused():
     ):
         with pytest.raises(TypeError, match="of type Wrapper, which holds its elements itself"):
             call()
+
+
+BLOCKS = ["mxfp4", "mxfp8", "mxfp8e5m2", "mxint8", "nvfp4"]
+WEIGHTS = np.random.default_rng(0).normal(size=(6, 64)).astype(np.float32)
+
+
+def bits(tensor):
+    """The bytes of a tensor of torch's."""
+    import torch
+
+    return tensor.contiguous().view(torch.uint8).numpy().tobytes()
+
+
+@pytest.mark.parametrize("name", BLOCKS)
+def test_blocks_of_torch_are_tensors_of_torch(name):
+    torch = pytest.importorskip("torch")
+    x, want = torch.from_numpy(WEIGHTS.copy()), onnx_cast.quantize_blocks(WEIGHTS, name)
+    q = onnx_cast.quantize_blocks(x, name)
+    packed = name in ("mxfp4", "nvfp4")
+    assert bits(q.elements) == (onnx_cast.pack(want.elements) if packed else want.elements).tobytes()
+    assert bits(q.scales) == want.scales.tobytes() and q.global_scale == want.global_scale
+    assert q.dequantize().numpy().tobytes() == want.dequantize().tobytes()
+    out = torch.empty(WEIGHTS.shape, dtype=torch.bfloat16)
+    version = out._version
+    assert q.dequantize("bfloat16", out=out) is out and out._version > version
+    assert bits(out) == want.dequantize("bfloat16").tobytes()
+    again = onnx_cast.quantize_blocks(3 * x, name, out=q)
+    assert again.elements is q.elements and again.scales is q.scales
+    assert again.dequantize().numpy().tobytes() == onnx_cast.quantize_blocks(3 * WEIGHTS, name).dequantize().tobytes()
+    with pytest.raises(onnx_cast.CastError, match="requires a gradient"):
+        q.dequantize(out=torch.empty(WEIGHTS.shape, requires_grad=True))
+
+
+def test_torch_lacks_some_blocks():
+    torch = pytest.importorskip("torch")
+    with pytest.raises(TypeError, match="torch has no type for float6e2m3"):
+        onnx_cast.quantize_blocks(torch.ones(2, 32), "mxfp6e2m3")
+    with pytest.raises(onnx_cast.CastError, match="an even last dimension, or numpy arrays"):
+        onnx_cast.quantize_blocks(torch.ones(2, 33), "mxfp4")
+
+
+@pytest.mark.parametrize("name", BLOCKS)
+def test_blocks_of_jax_are_arrays_of_jax(name):
+    jax = pytest.importorskip("jax")
+    q, want = onnx_cast.quantize_blocks(jax.numpy.asarray(WEIGHTS), name), onnx_cast.quantize_blocks(WEIGHTS, name)
+    assert isinstance(q.elements, jax.Array) and isinstance(q.scales, jax.Array) and isinstance(q.dequantize(), jax.Array)
+    same(np.asarray(q.elements), want.elements)
+    same(np.asarray(q.scales), want.scales)
+    same(np.asarray(q.dequantize()), want.dequantize())
+
+
+def test_a_scale_that_is_found_is_of_the_kind_of_its_input():
+    torch = pytest.importorskip("torch")
+    y, scale, zero_point = onnx_cast.dynamic_quantize_linear(torch.from_numpy(X.copy()))
+    want = onnx_cast.dynamic_quantize_linear(X)
+    assert (scale.item(), zero_point.item(), zero_point.dtype, scale.shape) == (want[1], want[2], torch.uint8, ())
+    same(y.numpy(), want[0])
+    assert onnx_cast.dequantize_linear(y, scale, zero_point).dtype == torch.float32

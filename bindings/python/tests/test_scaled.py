@@ -88,11 +88,11 @@ def test_what_does_not_fit():
     with pytest.raises(CastError, match="DequantizeLinear-28 does not take double as a scale"):
         onnx_cast.dequantize_linear(np.zeros((2, 3), np.int8), np.ones(3))
     with pytest.raises(CastError, match=r"values of double \(want float, float16 or bfloat16\)"):
-        onnx_cast.quantize(X.astype(float), "mxfp4")
+        onnx_cast.quantize_blocks(X.astype(float), "mxfp4")
     with pytest.raises(CastError, match="block format `mxfp5` is not known"):
-        onnx_cast.quantize(X, "mxfp5")
+        onnx_cast.quantize_blocks(X, "mxfp5")
     with pytest.raises(CastError, match="scale rule `up` is not known"):
-        onnx_cast.quantize(X, "mxfp4", rule="up")
+        onnx_cast.quantize_blocks(X, "mxfp4", scale_rule="up")
 
 
 def test_dynamic_quantize_linear_is_the_reference_evaluators():
@@ -105,7 +105,7 @@ def test_dynamic_quantize_linear_is_the_reference_evaluators():
 
 @pytest.mark.parametrize("name", ["mxfp4", "mxfp8", "mxfp8e5m2", "mxfp6e2m3", "mxfp6e3m2", "mxint8"])
 def test_block_formats_are_quantize_linear_with_their_scales(name):
-    q = onnx_cast.quantize(X, name)
+    q = onnx_cast.quantize_blocks(X, name)
     assert q.scales.shape == (6, 3)
     assert q.scales.dtype == ml_dtypes.float8_e8m0fnu
     assert q.elements.shape == X.shape
@@ -130,7 +130,7 @@ def test_blocks_are_the_same_in_any_shape_and_on_any_threads(name):
     """Long tensors are worked on in pieces and tiles, whose ends must not show: each block is computed by itself here."""
     for shape in SHAPES:
         x = np.random.default_rng(len(shape)).standard_normal(shape, np.float32)
-        q = onnx_cast.quantize(x, name)
+        q = onnx_cast.quantize_blocks(x, name)
         block = 16 if name == "nvfp4" else 32
         if x.size == 0:
             assert (q.elements.shape, q.scales.size, q.dequantize().shape) == (shape, 0, shape)
@@ -148,7 +148,7 @@ def test_blocks_are_the_same_in_any_shape_and_on_any_threads(name):
         scale = scale * np.float32(q.global_scale or 1) / (64 if name == "mxint8" else 1)
         values = (q.elements.astype(np.float32).reshape(rows.shape) * scale).reshape(shape)
         np.testing.assert_array_equal(q.dequantize(), values)
-        one = onnx_cast.quantize(x, name, threads=1)
+        one = onnx_cast.quantize_blocks(x, name, threads=1)
         for got, also in [(one.elements, q.elements), (one.scales, q.scales)]:
             np.testing.assert_array_equal(got.view(np.uint8), also.view(np.uint8))
         assert one.global_scale == q.global_scale
@@ -160,18 +160,18 @@ def test_blocks_of_elements_that_lie_elsewhere(shape):
     x = (np.random.default_rng(3).standard_normal(shape) * 3).astype(np.float32)
     others = [np.asfortranarray(x), x.astype(">f4"), np.repeat(x, 2, axis=-1)[..., ::2], x[::-1].copy()[::-1]]
     for name in ["mxfp4", "mxfp8", "nvfp4"]:
-        want = onnx_cast.quantize(x, name)
+        want = onnx_cast.quantize_blocks(x, name)
         for other in others:
-            got = onnx_cast.quantize(other, name)
+            got = onnx_cast.quantize_blocks(other, name)
             np.testing.assert_array_equal(got.elements.view(np.uint8), want.elements.view(np.uint8))
             np.testing.assert_array_equal(got.scales.view(np.uint8), want.scales.view(np.uint8))
             assert got.global_scale == want.global_scale
 
 
 def test_blocks_are_written_to_out():
-    q = onnx_cast.quantize(X, "nvfp4")
-    want, elements, scales = onnx_cast.quantize(3 * X, "nvfp4"), q.elements, q.scales
-    again = onnx_cast.quantize(3 * X, "nvfp4", out=q)
+    q = onnx_cast.quantize_blocks(X, "nvfp4")
+    want, elements, scales = onnx_cast.quantize_blocks(3 * X, "nvfp4"), q.elements, q.scales
+    again = onnx_cast.quantize_blocks(3 * X, "nvfp4", out=q)
     assert again.elements is elements
     assert again.scales is scales
     assert again.global_scale == want.global_scale
@@ -180,22 +180,22 @@ def test_blocks_are_written_to_out():
     assert again.dequantize("bfloat16", out=out) is out
     np.testing.assert_array_equal(out, want.dequantize("bfloat16"))
     with pytest.raises(TypeError, match=r"out is a ndarray \(want a Quantized\)"):
-        onnx_cast.quantize(X, "nvfp4", out=out)
+        onnx_cast.quantize_blocks(X, "nvfp4", out=out)
     with pytest.raises(CastError, match="out is of dtype"):
-        onnx_cast.quantize(X, "mxfp4", out=q)
+        onnx_cast.quantize_blocks(X, "mxfp4", out=q)
     with pytest.raises(CastError, match="out is of shape"):
-        onnx_cast.quantize(X[:3], "nvfp4", out=q)
+        onnx_cast.quantize_blocks(X[:3], "nvfp4", out=q)
     with pytest.raises(CastError, match="out is of dtype bfloat16"):
         again.dequantize(out=out)
     memory = np.zeros(4 * X.size, np.uint8)
     elements = memory[: X.size].view(ml_dtypes.float8_e4m3fn).reshape(X.shape)
-    q = dataclasses.replace(onnx_cast.quantize(X, "mxfp8"), elements=elements)
+    q = dataclasses.replace(onnx_cast.quantize_blocks(X, "mxfp8"), elements=elements)
     with pytest.raises(CastError, match="out overlaps"):
         q.dequantize(out=memory.view(np.float32).reshape(X.shape))
 
 
 def test_elements_and_scales_that_do_not_belong_together():
-    q = onnx_cast.quantize(X, "mxfp4")
+    q = onnx_cast.quantize_blocks(X, "mxfp4")
     with pytest.raises(CastError, match=r"scales of shape \[6, 2\] \(want \[6, 3\], for elements of \[6, 70\]\)"):
         dataclasses.replace(q, scales=q.scales[:, :2].copy()).dequantize()
     with pytest.raises(CastError, match="elements are of type float4e2m1"):
@@ -204,7 +204,7 @@ def test_elements_and_scales_that_do_not_belong_together():
 
 @pytest.mark.parametrize("recipe", ["modelopt", "torchao", "compressed-tensors"])
 def test_nvfp4(recipe):
-    q = onnx_cast.quantize(X, "nvfp4", recipe=recipe)
+    q = onnx_cast.quantize_blocks(X, "nvfp4", recipe=recipe)
     assert (q.scales.shape, q.scales.dtype) == ((6, 5), ml_dtypes.float8_e4m3fn)
     error = np.abs(q.dequantize() - X)
     assert error.max() < np.abs(X).max() / 6 + 1e-6
@@ -278,7 +278,7 @@ def test_parameters_of_another_kind_are_refused(options, error, said):
             run(x, **given)
     if "threads" in options:
         with pytest.raises(error, match=said):
-            onnx_cast.quantize(X, "mxfp4", **options)
+            onnx_cast.quantize_blocks(X, "mxfp4", **options)
 
 
 def test_numpys_integers_are_integers():
@@ -311,3 +311,14 @@ def test_others_run_while_a_scale_is_found():
         done.set()
         thread.join()
     assert seen > 0
+
+
+def test_blocks_of_a_tensor_proto_are_tensor_protos():
+    import onnx
+
+    proto, want = onnx.numpy_helper.from_array(X, "w"), onnx_cast.quantize_blocks(X, "mxfp4")
+    q = onnx_cast.quantize_blocks(proto, "mxfp4")
+    assert (q.elements.name, q.scales.name, q.elements.raw_data) == ("w", "w_scale", onnx_cast.pack(want.elements).tobytes())
+    assert q.dequantize().raw_data == want.dequantize().tobytes()
+    names = [one.name for one in onnx_cast.dynamic_quantize_linear(proto)]
+    assert names == ["w", "w_scale", "w_zero_point"]

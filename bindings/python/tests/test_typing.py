@@ -57,7 +57,7 @@ def test_bytes_and_blocks() -> None:
     nibbles = np.array([1, 2, 3], ml_dtypes.int4)
     assert_type(onnx_cast.pack(nibbles), Bytes)
     assert_type(onnx_cast.unpack(b"\x21\x03", "int4", 3), np.ndarray[Any, np.dtype[Any]])
-    quantized = onnx_cast.quantize(np.ones(32, np.float32), "nvfp4", recipe="torchao")
+    quantized = onnx_cast.quantize_blocks(np.ones(32, np.float32), "nvfp4", recipe="torchao")
     assert_type(quantized.global_scale, float | None)
     assert_type(onnx_cast.dynamic_quantize_linear(np.ones(2, np.float32))[1], np.float32)
 
@@ -114,15 +114,15 @@ def test_each_literal_is_taken_and_no_other_name() -> None:
         onnx_cast.cast(x, "float8e8m0", round_mode=mode)
     with pytest.raises(onnx_cast.CastError, match="want up, down or nearest"):
         onnx_cast.cast(x, "float8e8m0", round_mode="even")  # type: ignore # pyright: ignore
-    formats = {name: onnx_cast.quantize(x, name) for name in get_args(types.BlockFormat)}
+    formats = {name: onnx_cast.quantize_blocks(x, name) for name in get_args(types.BlockFormat)}
     assert {one.format for one in formats.values()} == of(types.BlockFormat)
     for rule in get_args(types.ScaleRule):
-        onnx_cast.quantize(x, "mxfp4", rule=rule)
+        onnx_cast.quantize_blocks(x, "mxfp4", scale_rule=rule)
     for recipe in get_args(types.Recipe):
-        onnx_cast.quantize(x, "nvfp4", recipe=recipe)
-    for literal, keyword in ((types.ScaleRule, "rule"), (types.Recipe, "recipe")):
+        onnx_cast.quantize_blocks(x, "nvfp4", recipe=recipe)
+    for literal, keyword in ((types.ScaleRule, "scale_rule"), (types.Recipe, "recipe")):
         with pytest.raises(onnx_cast.CastError) as error:
-            onnx_cast.quantize(x, "nvfp4", **{keyword: "?"})  # type: ignore # pyright: ignore
+            onnx_cast.quantize_blocks(x, "nvfp4", **{keyword: "?"})  # type: ignore # pyright: ignore
         assert all(name in str(error.value) for name in of(literal))
 
 

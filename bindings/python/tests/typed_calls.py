@@ -65,7 +65,13 @@ TAKEN = {
     "onnx_cast.unpack(b'\\x21', 'int4', 2)": ARRAY,
     "onnx_cast.unpack(b'\\x21', 'int4', [2])": ARRAY,
     "onnx_cast.unpack(b'\\x21', 'int4', (1, np.int64(2)))": ARRAY,
-    "onnx_cast.quantize(vector, 'mxfp4').global_scale": "float | None",
+    "onnx_cast.quantize_blocks(vector, 'mxfp4').global_scale": "float | None",
+    "onnx_cast.quantize_blocks(matrix, 'mxfp8').elements": ARRAY,
+    "onnx_cast.quantize_blocks(proto, 'mxfp8', scale_rule='even').scales": "onnx.TensorProto",
+    "onnx_cast.quantize_blocks(matrix, 'nvfp4', recipe='torchao').dequantize('bf16')": ARRAY,
+    "onnx_cast.quantize_blocks(proto, 'nvfp4').dequantize()": "onnx.TensorProto",
+    "onnx_cast.dynamic_quantize_linear(vector)": "tuple[np.ndarray[tuple[int], np.dtype[np.uint8]], np.float32, np.uint8]",
+    "onnx_cast.dynamic_quantize_linear(proto)[1]": "onnx.TensorProto",
     "onnx_cast.stats(vector, 'float16').nan": "int",
 }
 
@@ -87,7 +93,7 @@ REFUSED = [
     "onnx_cast.bit_cast([1], 'int8')",
     "onnx_cast.unpack(b'\\x21', 'int4', 0.9)",
     "onnx_cast.quantize_linear(vector, 0.1, axis=0.9)",
-    "onnx_cast.quantize(vector, 'mxfp5')",
+    "onnx_cast.quantize_blocks(vector, 'mxfp5')",
 ]
 
 

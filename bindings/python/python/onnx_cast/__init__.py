@@ -17,7 +17,13 @@ import numpy as np
 
 from onnx_cast import _kinds, _native, _stats, _targets
 from onnx_cast._native import CastError, __version__, cast
-from onnx_cast._scaled import Quantized, dequantize_linear, dynamic_quantize_linear, quantize, quantize_linear
+from onnx_cast._scaled import (
+    Quantized,
+    dequantize_linear,
+    dynamic_quantize_linear,
+    quantize_blocks,
+    quantize_linear,
+)
 from onnx_cast._stats import Stats
 from onnx_cast.types import RoundMode, To
 
@@ -70,7 +76,7 @@ __all__ = [
     "fold",
     "info",
     "pack",
-    "quantize",
+    "quantize_blocks",
     "quantize_file",
     "quantize_linear",
     "record_model",

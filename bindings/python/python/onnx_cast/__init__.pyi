@@ -22,8 +22,6 @@ from onnx_cast._report import (
 from onnx_cast._scaled import (
     Quantized as Quantized,
     dequantize_linear as dequantize_linear,
-    dynamic_quantize_linear as dynamic_quantize_linear,
-    quantize as quantize,
     quantize_linear as quantize_linear,
 )
 from onnx_cast._stats import Stats as Stats
@@ -35,7 +33,7 @@ from onnx_cast.files import (
     info as info,
 )
 from onnx_cast.float16 import convert_float_to_float16 as convert_float_to_float16
-from onnx_cast.types import Activations, Layout, Like, Loss, RoundMode, ScaleRule, TensorLike, To
+from onnx_cast.types import Activations, BlockFormat, Layout, Like, Loss, Recipe, RoundMode, ScaleRule, TensorLike, To
 
 __version__: str
 
@@ -212,6 +210,59 @@ def bit_cast(
     out: _Out,
     packed: bool = False,
 ) -> _Out: ...
+@overload
+def quantize_blocks(
+    x: np.ndarray[Any, Any] | np.generic | Buffer,
+    to: BlockFormat,
+    *,
+    scale_rule: ScaleRule = "floor",
+    recipe: Recipe = "modelopt",
+    out: None = None,
+    threads: int | None = None,
+) -> Quantized[np.ndarray[Any, np.dtype[Any]]]: ...
+@overload
+def quantize_blocks(
+    x: TensorProto,
+    to: BlockFormat,
+    *,
+    scale_rule: ScaleRule = "floor",
+    recipe: Recipe = "modelopt",
+    out: None = None,
+    threads: int | None = None,
+) -> Quantized[TensorProto]: ...
+@overload
+def quantize_blocks(
+    x: _Tensor,
+    to: BlockFormat,
+    *,
+    scale_rule: ScaleRule = "floor",
+    recipe: Recipe = "modelopt",
+    out: None = None,
+    threads: int | None = None,
+) -> Quantized[_Tensor]: ...
+@overload
+def quantize_blocks(
+    x: np.ndarray[Any, Any] | np.generic | Buffer | TensorLike | TensorProto,
+    to: BlockFormat,
+    *,
+    scale_rule: ScaleRule = "floor",
+    recipe: Recipe = "modelopt",
+    out: Quantized[_Out],
+    threads: int | None = None,
+) -> Quantized[_Out]: ...
+@overload
+def dynamic_quantize_linear(
+    x: np.ndarray[_Shape, Any],
+) -> tuple[np.ndarray[_Shape, np.dtype[np.uint8]], np.float32, np.uint8]: ...
+@overload
+def dynamic_quantize_linear(x: np.generic) -> tuple[np.uint8, np.float32, np.uint8]: ...
+@overload
+def dynamic_quantize_linear(x: Buffer) -> tuple[np.ndarray[Any, np.dtype[np.uint8]], np.float32, np.uint8]: ...
+@overload
+def dynamic_quantize_linear(x: TensorProto) -> tuple[TensorProto, TensorProto, TensorProto]: ...
+@overload
+def dynamic_quantize_linear(x: _Tensor) -> tuple[_Tensor, _Tensor, _Tensor]: ...
+
 # The options of each function, which is written down once for each kind of result.
 class _CastFile(TypedDict, total=False):
     saturate: bool

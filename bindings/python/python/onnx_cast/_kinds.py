@@ -3,9 +3,11 @@ them at once."""
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -88,17 +90,56 @@ def result(x: Any, name: str, data: np.ndarray, number: int, shape: tuple[int, .
         if kind == "torch":
             return _torch_of(data, number, shape)
         if kind == "onnx":
-            from onnx import TensorProto
-
-            return TensorProto(name=name, data_type=number, dims=shape, raw_data=data.tobytes())
-        array = _targets.from_bytes(data, number, shape)
-        if kind in ("jax", "jaxlib"):
-            return _jax_of(x, array)
-        if isinstance(x, (np.ndarray, np.generic)) or not hasattr(x, "__array_namespace__"):
-            return array
-        return _dlpack_of(x, array)
+            return _proto_of(name, data, number, shape)
+        return _array_of_kind(x, kind, _targets.from_bytes(data, number, shape))
     except TypeError as error:
         raise TypeError(f"tensor `{name}`: {error}") from None
+
+
+def like(x: Any, array: np.ndarray, part: str = "") -> Any:
+    """A new array as a tensor of the kind of ``x``, whose memory it takes over where that is possible. A TensorProto
+    has the name of ``x`` with ``part`` behind it."""
+    kind = kind_of(x)
+    if kind not in ("torch", "onnx"):
+        return _array_of_kind(x, kind, array)
+    number = _targets.number_of(array)
+    is_packed = _targets.ROWS[number]["bits"] < 8
+    data = _native.pack(array, number) if is_packed else array.reshape(-1).view(np.uint8)
+    if kind == "torch":
+        return _torch_of(data, number, array.shape)
+    return _proto_of(x.name + part, data, number, array.shape)
+
+
+def _array_of_kind(x: Any, kind: str, array: np.ndarray) -> Any:
+    """An array as a tensor of the kind of ``x``, where arrays hold what those do."""
+    if kind in ("jax", "jaxlib"):
+        return _jax_of(x, array)
+    if isinstance(x, (np.ndarray, np.generic)) or not hasattr(x, "__array_namespace__"):
+        return array
+    return _dlpack_of(x, array)
+
+
+def _proto_of(name: str, data: np.ndarray, number: int, shape: tuple[int, ...]) -> Any:
+    from onnx import TensorProto
+
+    return TensorProto(name=name, data_type=number, dims=shape, raw_data=data.tobytes())
+
+
+@contextlib.contextmanager
+def output(out: Any, name: str = "out") -> Iterator[Any]:
+    """Where the native module writes the elements of ``out``: the memory of a tensor of torch's, else the object."""
+    if kind_of(out) != "torch":
+        yield out
+        return
+    lent = _writable(out, name)
+    with _written(out):
+        if lent.dtype is not _torch_pairs():
+            yield _torch_array(lent, name)
+            return
+        pairs = _pair_memory(lent, name)
+        elements = _targets.from_bytes(pairs, _targets.FLOAT4, _of_pairs(tuple(lent.shape)))
+        yield elements
+        pairs[...] = _native.pack(elements, _targets.FLOAT4)
 
 
 def _torch_of(data: np.ndarray, number: int, shape: tuple[int, ...]) -> Any:
@@ -106,7 +147,7 @@ def _torch_of(data: np.ndarray, number: int, shape: tuple[int, ...]) -> Any:
 
     dtype = torch_type(number)
     if dtype is None and number == _targets.FLOAT4 and _torch_pairs() is not None:
-        dtype, shape = _torch_pairs(), _in_pairs(shape)
+        dtype, shape = _torch_pairs(), _in_pairs(shape, "numpy arrays")
     if dtype is None:
         raise TypeError(f"torch has no type for {_targets.ROWS[number]['name']} (want numpy arrays)")
     return torch.from_numpy(data).view(dtype).view(shape)
@@ -197,26 +238,45 @@ def _torch(operator: _native.Operator, x: Any, out: Any, packed: bool) -> Any:
     if not isinstance(out, torch.Tensor):
         run(out, packed)
         return out
-    if out.requires_grad:
-        raise CastError("out requires a gradient, which a cast does not have (want out.detach(), or another tensor)")
-    lent = _tensor(out, "out")
+    lent = _writable(out, "out")
     if lent.dtype is pairs and operator.to == _targets.FLOAT4 and not packed:
         if tuple(lent.shape) != _in_pairs(shape):
             raise CastError(f"out is of shape {tuple(lent.shape)} (want {_in_pairs(shape)}, of pairs)")
-        if not lent.is_contiguous():
-            raise CastError("out is not contiguous in C order (want that, so that nothing is copied)")
-        memory, packed = _pair_bytes(lent, "out"), True
+        memory, packed = _pair_memory(lent, "out"), True
     else:
         memory = _torch_array(lent, "out")
-    try:
+    with _written(out):
         run(memory, packed)
+    return out
+
+
+def _writable(out: Any, name: str) -> Any:
+    """A tensor that a result may be written to, without gradients."""
+    if out.requires_grad:
+        text = f"{name} requires a gradient, which a cast does not have (want {name}.detach(), or another tensor)"
+        raise CastError(text, parameter="out")
+    return _tensor(out, name)
+
+
+def _pair_memory(x: Any, name: str) -> np.ndarray:
+    """The bytes of a tensor of pairs, in its own memory."""
+    if not x.is_contiguous():
+        text = f"{name} is not contiguous in C order (want that, so that nothing is copied)"
+        raise CastError(text, parameter="out")
+    return _pair_bytes(x, name)
+
+
+@contextlib.contextmanager
+def _written(out: Any) -> Iterator[None]:
+    """Tells autograd of a write to ``out``, once there may have been one."""
+    try:
+        yield
     except (CastError, TypeError):  # before anything was written
         raise
     except BaseException:
         _note_write(out)
         raise
     _note_write(out)
-    return out
 
 
 def _note_write(x: Any) -> None:
@@ -253,11 +313,12 @@ def _of_pairs(shape: tuple[int, ...]) -> tuple[int, ...]:
     return (*shape[:-1], 2 * shape[-1]) if shape else (2,)
 
 
-def _in_pairs(shape: tuple[int, ...]) -> tuple[int, ...]:
+def _in_pairs(shape: tuple[int, ...], instead: str = "packed=True") -> tuple[int, ...]:
+    """The shape of a tensor of pairs that has the elements of a shape; ``instead`` is what takes every shape."""
     if not shape or shape[-1] % 2:
         raise CastError(
             f"torch holds float4e2m1 in pairs, which shape {shape} does not divide into (want an even last dimension, or "
-            "packed=True)"
+            f"{instead})"
         )
     return (*shape[:-1], shape[-1] // 2)
 

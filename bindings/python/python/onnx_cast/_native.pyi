@@ -248,8 +248,8 @@ def number(name: str) -> int: ...
 def pack(array: np.ndarray, number: int) -> np.ndarray: ...
 def quantize_blocks(
     array: np.ndarray,
-    format: str,
-    rule: str,
+    to: str,
+    scale_rule: str,
     recipe: str,
     threads: int | None,
     out: tuple[np.ndarray, np.ndarray] | None,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import Any, Generic, TypeVar, overload
 
 import numpy as np
 
@@ -12,6 +12,9 @@ from onnx_cast._native import CastError
 from onnx_cast.types import BlockFormat, Recipe, ScaleRule, To
 
 _UINT8 = _targets.target("uint8")[0]
+
+_Tensor = TypeVar("_Tensor")
+_Out = TypeVar("_Out")
 
 
 def _numbers(value: Any, name: str) -> np.ndarray | None:
@@ -184,8 +187,9 @@ def dequantize_linear(
     return operator.run(x, out, False)
 
 
-def dynamic_quantize_linear(x: Any) -> tuple[Any, np.float32, np.uint8]:
-    """ONNX's DynamicQuantizeLinear: floats as uint8, with the scale and the zero point that it finds.
+def dynamic_quantize_linear(x: Any) -> tuple[Any, Any, Any]:
+    """ONNX's DynamicQuantizeLinear: floats as uint8, with the scale and the zero point that it finds: numpy scalars, or
+    tensors of the kind of ``x``.
 
     Parameters
     ----------
@@ -204,11 +208,14 @@ def dynamic_quantize_linear(x: Any) -> tuple[Any, np.float32, np.uint8]:
     """
     scale, zero_point = _native.dynamic_scale(np.asarray(_kinds.array_of(x)))
     scale, zero_point = np.float32(scale), np.uint8(zero_point)
-    return quantize_linear(x, scale, zero_point), scale, zero_point
+    y = quantize_linear(x, scale, zero_point)
+    if isinstance(y, (np.ndarray, np.generic)):
+        return y, scale, zero_point
+    return y, _kinds.like(x, np.asarray(scale), "_scale"), _kinds.like(x, np.asarray(zero_point), "_zero_point")
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Quantized:
+class Quantized(Generic[_Tensor]):
     """A tensor in a block format. A value is ``element * scale``; in ``"nvfp4"`` ``element * (scale * global_scale)`` or,
     by the recipe ``"compressed-tensors"``, ``element * (scale / global_scale)``."""
 
@@ -216,74 +223,82 @@ class Quantized:
     format: BlockFormat
     #: The recipe of ``"nvfp4"``.
     recipe: Recipe
-    #: The elements, of the tensor's shape.
-    elements: np.ndarray[Any, np.dtype[Any]]
+    #: The elements, of the tensor's shape and kind; torch has float4e2m1 in pairs.
+    elements: _Tensor
     #: The scales: one for each block of the last axis.
-    scales: np.ndarray[Any, np.dtype[Any]]
+    scales: _Tensor
     #: The scale of the tensor, in ``"nvfp4"``; else ``None``.
     global_scale: float | None
 
-    def dequantize(
-        self,
-        to: To = "float",
-        *,
-        out: np.ndarray[Any, np.dtype[Any]] | None = None,
-        threads: int | None = None,
-    ) -> np.ndarray[Any, np.dtype[Any]]:
-        """The values as float, float16 or bfloat16: multiplied in float, then rounded to the type. ``out`` and
-        ``threads`` are as for :func:`cast`."""
-        parts = (self.elements, self.scales, self.global_scale)
-        number = _targets.target(to)[0]
-        return _native.dequantize_blocks(parts, self.format, self.recipe, number, threads, out)
+    @overload
+    def dequantize(self, to: To = "float", *, out: None = None, threads: int | None = None) -> _Tensor: ...
+
+    @overload
+    def dequantize(self, to: To = "float", *, out: _Out, threads: int | None = None) -> _Out: ...
+
+    def dequantize(self, to: To = "float", *, out: Any = None, threads: int | None = None) -> Any:
+        """The values as float, float16 or bfloat16, in a tensor of the elements' kind: multiplied in float, then rounded
+        to the type. ``out`` and ``threads`` are as for :func:`cast`."""
+        elements, scales = (_kinds.array_of(getattr(self, name), name) for name in ("elements", "scales"))
+        given = ((elements, scales, self.global_scale), self.format, self.recipe, _targets.target(to)[0], threads)
+        if out is None:
+            return _kinds.like(self.elements, _native.dequantize_blocks(*given, None))
+        with _kinds.output(out) as memory:
+            _native.dequantize_blocks(*given, memory)
+        return out
 
 
-def quantize(
+def quantize_blocks(
     x: Any,
-    format: BlockFormat,
+    to: BlockFormat,
     *,
-    rule: ScaleRule = "floor",
+    scale_rule: ScaleRule = "floor",
     recipe: Recipe = "modelopt",
-    out: Quantized | None = None,
+    out: Quantized[Any] | None = None,
     threads: int | None = None,
-) -> Quantized:
+) -> Quantized[Any]:
     """A tensor in blocks along its last axis, each with a scale that is found from its greatest magnitude.
 
     Parameters
     ----------
     x : array, scalar or tensor
         Elements of float, float16 or bfloat16.
-    format : str
+    to : str
         ``"mxfp4"``, ``"mxfp8"``, ``"mxfp8e5m2"``, ``"mxfp6e2m3"``, ``"mxfp6e3m2"`` or ``"mxint8"``: blocks of 32 with a
         power of two; ``"nvfp4"``: blocks of 16 with a float8e4m3fn, and a float for the tensor.
-    rule : {"floor", "rceil", "ceil", "even"}
+    scale_rule : {"floor", "rceil", "ceil", "even"}
         How the power of two is found.
     recipe : {"modelopt", "torchao", "compressed-tensors"}
         Whose arithmetic ``"nvfp4"`` follows.
     out : Quantized, optional
         A result of the same format and shape, whose arrays are overwritten and are those of the new result: nothing is
-        allocated.
+        allocated, but for pairs of torch's.
     threads : int, optional
         As for :func:`cast`.
 
     Returns
     -------
     Quantized
-        Elements and scales.
+        Elements and scales, tensors of the kind of ``x``.
 
     Examples
     --------
-    >>> q = quantize(np.array([1.0, -0.3, 9.0], np.float32), "mxfp4")
+    >>> q = quantize_blocks(np.array([1.0, -0.3, 9.0], np.float32), "mxfp4")
     >>> q.elements, q.scales
     (array([0.5, -0, 4], dtype='float4_e2m1fn'), array([2], dtype='float8_e8m0fnu'))
     >>> q.dequantize()
     array([ 1., -0.,  8.], dtype=float32)
     """
-    x = np.asarray(_kinds.array_of(x))
-    arrays = None if out is None else (_quantized(out).elements, out.scales)
-    return Quantized(format, recipe, *_native.quantize_blocks(x, format, rule, recipe, threads, arrays))
+    given = (np.asarray(_kinds.array_of(x)), to, scale_rule, recipe, threads)
+    if out is None:
+        elements, scales, global_scale = _native.quantize_blocks(*given, None)
+        return Quantized(to, recipe, _kinds.like(x, elements), _kinds.like(x, scales, "_scale"), global_scale)
+    with _kinds.output(_quantized(out).elements) as elements, _kinds.output(out.scales) as scales:
+        global_scale = _native.quantize_blocks(*given, (elements, scales))[2]
+    return Quantized(to, recipe, out.elements, out.scales, global_scale)
 
 
-def _quantized(out: Any) -> Quantized:
+def _quantized(out: Any) -> Quantized[Any]:
     if not isinstance(out, Quantized):
         raise TypeError(f"out is a {type(out).__name__} (want a Quantized)")
     return out
@@ -296,7 +311,7 @@ def run_node(
     if op_type == "DynamicQuantizeLinear":
         if attributes or len(inputs) != 1:
             raise CastError(f"{op_type}: {len(inputs)} inputs and {len(attributes)} attributes (want 1 and none)")
-        return [np.asarray(output) for output in dynamic_quantize_linear(inputs[0])]
+        return [np.asarray(output) for output in dynamic_quantize_linear(np.asarray(_kinds.array_of(inputs[0])))]
     if not 2 <= len(inputs) <= 3:
         raise CastError(f"{op_type}: {len(inputs)} inputs (want 2 or 3)")
     x, scale, *zeros = (None if one is None else np.asarray(_kinds.array_of(one)) for one in inputs)
