@@ -42,7 +42,7 @@ const PLAIN_LIMIT: usize = 1024;
 /// Returns
 /// -------
 /// array, scalar or tensor
-///     Of the kind of ``x``, and a numpy array where there is none.
+///     Of the kind of ``x``; for other objects, such as buffers, a numpy array.
 ///
 /// Raises
 /// ------

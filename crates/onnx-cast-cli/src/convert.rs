@@ -6,7 +6,7 @@ use crate::progress::Progress;
 use crate::{DONE, ERROR, outcome, pretty, print, say};
 use anyhow::{Result, anyhow, bail};
 use onnx_cast_file::engine::links::check_write;
-use onnx_cast_file::engine::{PathText, check_vacant};
+use onnx_cast_file::engine::{PathText, check_vacant, is_stream};
 use onnx_cast_file::{
     BitCastRequest, CastRequest, DequantizeRequest, Format, ModelOptions, QuantizeRequest, RunOptions, Summary,
     TranscodeRequest, WriteOptions,
@@ -99,7 +99,7 @@ impl Job<'_> {
     /// `--out-dir` JSON is an array.
     fn each(&self, run: &RunOptions, work: impl Fn(&Path, &Path, RunOptions) -> Result<Summary, Error>) -> Result<u8> {
         let pairs = self.pairs()?;
-        if pairs.iter().any(|(_, output)| output == Path::new("-")) && (self.common.json || self.job.dry_run) {
+        if pairs.iter().any(|(_, output)| is_stream(output)) && (self.common.json || self.job.dry_run) {
             // The standard output is for data that is not there: the error does not go there as JSON either.
             say(&anyhow!("--json and --dry-run print to the standard output, where the output is to go"), self.common);
             return Ok(ERROR);

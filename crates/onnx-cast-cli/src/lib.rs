@@ -201,7 +201,7 @@ fn usage(error: &clap::Error, json: bool) -> u8 {
 fn check_common(Args { command, common }: &Args) -> Result<()> {
     ensure!(!(common.quiet && common.verbose), "--quiet and --verbose: one prints less, the other more (want one)");
     let prints_text = matches!(command, Command::Completions { .. } | Command::Man { .. });
-    ensure!(!(common.json && prints_text), "--json: {} prints a text that is no data", common.command);
+    ensure!(!(common.json && prints_text), "--json: {} prints text, not data", common.command);
     Ok(())
 }
 

@@ -5,8 +5,8 @@
 use crate::args::{EXTERNAL_DATA, FILES, OUT_DIR, OUTPUT};
 use anyhow::{Result, bail};
 use clap::{Arg, ArgMatches, Command};
-use onnx_cast_file::engine::PathText;
 use onnx_cast_file::engine::fs::place_of;
+use onnx_cast_file::engine::{PathText, is_stream};
 use std::any::TypeId;
 use std::path::{Path, PathBuf};
 
@@ -51,7 +51,7 @@ pub(crate) fn check(paths: &[Named]) -> Result<()> {
         for (other, _) in paths.iter().zip(&places).take(index).filter(|(_, place)| **place == places[index]) {
             // Two outputs of one name are told by their inputs.
             let is_pair = one.pair.is_some() && (one.pair == other.pair || one.is_written && other.is_written);
-            if (one.is_written || other.is_written) && !is_pair && one.path != Path::new("-") {
+            if (one.is_written || other.is_written) && !is_pair && !is_stream(&one.path) {
                 let (output, other) = if one.is_written { (one, other) } else { (other, one) };
                 let path = PathText(&output.path);
                 bail!("{path}: {} is also {} (name another file)", output.what, other.what);

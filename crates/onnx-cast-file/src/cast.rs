@@ -12,6 +12,7 @@ use crate::formats::output::Output;
 use crate::formats::safetensors;
 use crate::io::atomic::check_vacant;
 use crate::io::fs;
+use crate::io::positional::is_stream;
 use crate::layouts::{self, TensorRef};
 use crate::request::{BitCastRequest, CastRequest};
 use crate::rewrite::{self, Opened, Origin, OutputPaths, Rewrite, Rewritten, Row, SideFiles};
@@ -194,7 +195,7 @@ fn dominant<'r>(tensors: impl Iterator<Item = &'r TensorSummary>) -> Option<Data
 
 /// The format of a path; none of the standard input and output.
 fn format_of(path: &Path) -> Result<Option<Format>, FileError> {
-    if path == Path::new("-") { Ok(None) } else { Ok(Some(Format::from_path(path)?)) }
+    if is_stream(path) { Ok(None) } else { Ok(Some(Format::from_path(path)?)) }
 }
 
 /// Refuses types that a `.safetensors` file has no name for.
@@ -205,8 +206,8 @@ fn check_safetensors(output: &Path, request: &CastRequest) -> Result<(), FileErr
     }
 }
 
-/// Refuses models, and `.gguf` files with a hint for each.
-fn refuse_others(files: [(&Path, Option<Format>, &'static str); 2], work: &Work<'_>) -> Result<(), FileError> {
+/// Refuses models and `.gguf` files, each with what to do instead.
+fn check_formats(files: [(&Path, Option<Format>, &'static str); 2], work: &Work<'_>) -> Result<(), FileError> {
     for (path, format, gguf) in files {
         let hint = match format {
             Some(Format::Onnx) => "`run` evaluates a model",
@@ -224,11 +225,11 @@ fn convert_file(input: &Path, output: &Path, request: &CastRequest, work: &Work<
     let format = match (request.raw.in_format, &request.raw.shape) {
         (Some(format), _) => Some(format),
         (None, Some(_)) => Some(Format::Raw),
-        (None, None) if input == Path::new("-") => None,
+        (None, None) if is_stream(input) => None,
         (None, None) => Some(Format::of_input(input)?),
     };
     let target = request.raw.out_format.map_or_else(|| format_of(output), |format| Ok(Some(format)))?;
-    refuse_others([(input, format, "`dequantize` reads it"), (output, target, GGUF_WRITER)], work)?;
+    check_formats([(input, format, "`dequantize` reads it"), (output, target, GGUF_WRITER)], work)?;
     if target == Some(Format::Safetensors) {
         check_safetensors(output, request)?;
     }

@@ -13,6 +13,7 @@ use crate::error::FileError;
 use crate::formats::checkpoint;
 use crate::formats::format::Format;
 use crate::formats::input::{Given, Input, Location, StoredTensor, check_type};
+use crate::io::positional::is_stream;
 use crate::io::progress::{Meter, Watch};
 use crate::layouts::Checkpoint;
 use crate::opened::with_task;
@@ -140,7 +141,7 @@ impl DiffRequest {
     /// # Errors
     /// [`InvalidKind::Request`](crate::InvalidKind::Request).
     pub fn refuse_streams(&self, paths: [&Path; 2]) -> Result<(), FileError> {
-        match paths.map(|path| path == Path::new("-")) {
+        match paths.map(|path| is_stream(path)) {
             [true, true] => Err(FileError::request(paths[0], "the standard input is only one of the two files")),
             [false, false] => refuse_format(paths[0], "in_format", self.in_format),
             _ => Ok(()),
@@ -154,7 +155,7 @@ impl DiffRequest {
 /// # Errors
 /// Where the file cannot be read or is not valid, or an element type is not `from`.
 pub fn open(path: &Path, from: Option<DataType>, in_format: Option<Format>) -> Result<Input, FileError> {
-    let format = if path == Path::new("-") { in_format } else { Some(Format::of_input(path)?) };
+    let format = if is_stream(path) { in_format } else { Some(Format::of_input(path)?) };
     let input = Input::open(path, format, &Given { from, shape: None })?;
     input.tensors.iter().try_for_each(|stored| check_type(path, stored, from))?;
     Ok(input)

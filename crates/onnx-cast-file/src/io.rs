@@ -16,5 +16,5 @@ pub use error::IoError;
 pub use lock::FolderLock;
 pub use memory::room_for_a_thread;
 pub use page::create_page;
-pub use positional::InputFile;
+pub use positional::{InputFile, is_stream};
 pub use progress::Watch;

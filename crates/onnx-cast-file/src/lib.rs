@@ -99,7 +99,7 @@ pub mod engine {
     pub use crate::inspect::{diff_collections, diff_opened, inspect_opened, open, open_all};
     pub use crate::io::atomic::{check_vacant, folder_of, link_over, together};
     pub use crate::io::progress::Meter;
-    pub use crate::io::{FolderLock, create_page, fs, links, memory};
+    pub use crate::io::{FolderLock, create_page, fs, is_stream, links, memory};
     pub use crate::layouts::check_scale_rule;
     pub use crate::report::report_opened;
     pub use crate::text::{Lines, PathText, Printable, ShapeText, Short, TensorText, named};

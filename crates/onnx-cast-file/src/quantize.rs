@@ -22,6 +22,7 @@ use crate::error::FileError;
 use crate::formats::error::{FormatError, Invalid, InvalidKind};
 use crate::formats::format::Format;
 use crate::formats::input::StoredTensor;
+use crate::io::positional::is_stream;
 use crate::layouts::{
     self, Activations, Checkpoint, Granularity, KeyValueCache, Layout, Model, QuantizedFormat, TensorRef, WeightFormat,
     WrittenWeight,
@@ -163,7 +164,7 @@ fn quantize_checkpoint(input: &Path, output: &Path, request: &QuantizeRequest) -
 
 fn check_is_gguf(output: &Path, request: &QuantizeRequest) -> Result<(), FileError> {
     let format = Format::from_path(output);
-    if matches!(format, Ok(Format::Gguf)) || output == Path::new("-") {
+    if matches!(format, Ok(Format::Gguf)) || is_stream(output) {
         return Ok(());
     }
     for to in request.formats().filter(|to| matches!(to, QuantizedFormat::Gguf(_))) {

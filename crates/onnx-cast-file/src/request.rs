@@ -4,6 +4,7 @@ use crate::counts::Loss;
 use crate::error::FileError;
 use crate::formats::format::Format;
 use crate::formats::output::WriteOptions;
+use crate::io::positional::is_stream;
 use crate::io::progress::Watch;
 use crate::selection::Selection;
 use onnx_cast::{CastOptions, DataType};
@@ -77,7 +78,7 @@ impl RawInput {
 /// [`InvalidKind::Request`](crate::InvalidKind::Request), which names the field.
 pub(crate) fn refuse_format(path: &Path, field: &'static str, format: Option<Format>) -> Result<(), FileError> {
     const PIPES: &str = "is for standard input and output (-); the extension of a file tells its format";
-    FileError::refuse(path, &[(field, format.is_some() && path != Path::new("-"), PIPES)])
+    FileError::refuse(path, &[(field, format.is_some() && !is_stream(path), PIPES)])
 }
 
 request! {
@@ -138,7 +139,7 @@ impl RunOptions {
     /// [`InvalidKind::Request`](crate::InvalidKind::Request), which names the field.
     pub fn refuse_of_output(&self, output: &Path, format: Format) -> Result<(), FileError> {
         let is_plain = matches!(format, Format::Npy | Format::Npz);
-        let goes_on = format != Format::Npz && output != Path::new("-");
+        let goes_on = format != Format::Npz && !is_stream(output);
         let fields = [
             ("npy_plain", self.write.npy_plain && !is_plain, "is for .npy and .npz"),
             ("resume", self.resume && !goes_on, "is for files that can be compared: neither standard output nor .npz"),

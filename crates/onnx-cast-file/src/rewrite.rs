@@ -14,7 +14,7 @@ mod replacement;
 mod side_files;
 
 pub use memory::MadeTensors;
-pub(crate) use open::{Opened, OutputPaths, open, open_folder, open_to_file};
+pub(crate) use open::{Opened, OutputPaths, format_of_output, open, open_folder, open_to_file};
 pub use part::{Part, Shard};
 pub(crate) use side_files::{SideFiles, Text, holds_weights};
 
@@ -28,7 +28,7 @@ use crate::formats::output::Output;
 use crate::formats::safetensors;
 use crate::formats::source::Items;
 use crate::io::atomic::{NewFolders, check_vacant, create_folder};
-use crate::io::positional::InputFile;
+use crate::io::positional::{InputFile, is_stream};
 use crate::io::progress::Meter;
 use crate::layouts::{Checkpoint, TensorRef};
 use crate::pipeline::{self, Compute, Greatest, InPlace, Nowhere, Same, Task, TaskInput};
@@ -38,7 +38,7 @@ use onnx_cast::{DataType, Plan, element_count};
 use replacement::{Replacement, check_file};
 use serde_json::Value;
 use std::collections::HashSet;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// A tensor of the output.
@@ -205,7 +205,7 @@ impl<'a> Rewrite<'a> {
         if self.files.len() == 1 {
             self.note_counts(summary)?;
         }
-        if file.path != Path::new("-") {
+        if !is_stream(&file.path) {
             out.sync()?;
         }
         replacement.give_way()?;

@@ -2,9 +2,10 @@
 //! DynamicQuantizeLinear nodes of a model as they are, and runs them with the library.
 //!
 //! onnxruntime loads it as a plugin (`factory.rs`), once for each session asks which nodes of each graph it claims
-//! (`claims.rs`, by what `stock.rs` knows of onnxruntime's own kernels, or what a newer release answers: `probe.rs`), has it compile each group of nodes
-//! (`compile.rs`; a chain of Casts is one group), and then runs the groups (`compute.rs`). Nodes are read in `node.rs`,
-//! through the tables of functions in `host.rs`, which `abi.rs` declares.
+//! (`claims.rs`, by what `stock.rs` knows of onnxruntime's own kernels, or by what a newer release answers to
+//! `probe.rs`), has it compile each group of nodes (`compile.rs`; a chain of Casts is one group), and then runs the
+//! groups (`compute.rs`). Nodes are read in `node.rs`, through the tables of functions in `host.rs`, which `abi.rs`
+//! declares.
 
 mod abi;
 mod claims;

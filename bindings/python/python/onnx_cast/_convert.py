@@ -123,7 +123,8 @@ def convert_model(
     """Converts a model to compute in ``to``: float16 or bfloat16.
 
     ``model`` is the path of a model, of any size, which is written to ``output``, or an ``onnx.ModelProto`` of up to
-    2 GB, which does not change: without ``output``, ``model`` of the result is another one. Where the elements of a ``ModelProto`` are in files that were not loaded, ``base_dir`` is their folder.
+    2 GB, which does not change: without ``output``, ``model`` of the result is another one. Where the elements of a
+    ``ModelProto`` are in files that were not loaded, ``base_dir`` is their folder.
 
     ``io`` are the types of inputs and outputs: ``"keep"`` those that they have, ``"low"`` the new one, a mapping from
     names to types, or several of these in a list. ``keep`` names what stays float: operators, or nodes (globs);

@@ -8,7 +8,7 @@ use crate::formats::format::{Format, GGUF_WRITER};
 use crate::formats::gguf::{BlockCoding, Blocks, Held, beside};
 use crate::formats::input::{Given, Input, Location, StoredTensor};
 use crate::layouts::{BlockValues, Checkpoint, TensorRef};
-use crate::rewrite::{Computed, Opened, Origin, OutputPaths, Rewrite, Rewritten, Row};
+use crate::rewrite::{Computed, Opened, Origin, OutputPaths, Rewrite, Rewritten, Row, format_of_output};
 use crate::summary::{Summary, TensorSummary};
 use onnx_cast::{Cast, CastOptions, DataType, TensorError};
 use std::collections::HashSet;
@@ -20,8 +20,7 @@ pub(super) fn dequantize(input: &Path, output: &Path, request: &DequantizeReques
     if request.layout.is_some() {
         return refuse(input, "choosing a layout", Format::Gguf, "each tensor tells its type");
     }
-    let is_stream = output == Path::new("-");
-    match if is_stream { Format::Safetensors } else { Format::from_path(output)? } {
+    match format_of_output(output)? {
         Format::Safetensors => {}
         Format::Gguf => return refuse(output, "writing", Format::Gguf, GGUF_WRITER),
         format => return refuse(output, "dequantizing", format, "the output is .safetensors"),

@@ -13,7 +13,7 @@ use crate::formats::protobuf::wire::FieldValue;
 use crate::formats::safetensors::{self, Entry, FileHead};
 use crate::formats::source::{Items, Source, SourceData};
 use crate::io::fs;
-use crate::io::positional::{InputFile, PositionedReader, write_at};
+use crate::io::positional::{InputFile, PositionedReader, is_stream, write_at};
 use crate::text::{ShapeText, Wording};
 use onnx_cast::{CastError, DataType, Strings, TensorError, element_count};
 use std::borrow::Cow;
@@ -88,7 +88,7 @@ const MAX_NPY_HEADER: usize = 1 << 20;
 impl Input {
     /// Opens a file, or with `-` the standard input; the content tells the format where it is not given.
     pub fn open(path: &Path, format: Option<Format>, given: &Given<'_>) -> Result<Input, FormatError> {
-        let file = if path == Path::new("-") { InputFile::standard_input()? } else { InputFile::open(path)? };
+        let file = if is_stream(path) { InputFile::standard_input()? } else { InputFile::open(path)? };
         Input::of(file, format, given)
     }
 
@@ -398,7 +398,7 @@ fn open_array(
 fn open_raw(file: &InputFile, given: &Given<'_>) -> Result<StoredTensor, FormatError> {
     let path = file.path();
     // Of the standard input a shape alone tells that it is raw.
-    let unseen = path == Path::new("-") || path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case(UNSEEN));
+    let unseen = is_stream(path) || path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case(UNSEEN));
     if !unseen && let Some((what, todo)) = foreign(&file.prefix(16)?) {
         return Err(FormatError::request(path, format!("{what}, not raw bytes ({todo})")));
     }

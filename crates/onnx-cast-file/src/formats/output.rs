@@ -8,6 +8,7 @@ use crate::formats::safetensors;
 use crate::io::atomic::{AtomicFile, folder_of};
 use crate::io::fs;
 use crate::io::memory::zeros;
+use crate::io::positional::is_stream;
 use onnx_cast::{Data, DataType, StringsView, TensorView, unpack};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -90,7 +91,7 @@ impl Output<'_> {
 
     /// Starts the file.
     pub(crate) fn create(&self) -> Result<AtomicFile, FormatError> {
-        if self.path == Path::new("-") {
+        if is_stream(self.path) {
             return Ok(AtomicFile::standard_output()?);
         }
         Ok(AtomicFile::create_with(self.path, self.options.no_clobber)?)
@@ -98,7 +99,7 @@ impl Output<'_> {
 
     /// Where temporary files have the room that the output will take.
     pub(crate) fn folder(&self) -> PathBuf {
-        if self.path == Path::new("-") { fs::temp_dir() } else { folder_of(self.path).to_owned() }
+        if is_stream(self.path) { fs::temp_dir() } else { folder_of(self.path).to_owned() }
     }
 
     /// Writes an array of strings as numpy has them.

@@ -3,6 +3,7 @@
 use crate::error::FileError;
 use crate::formats::error::InvalidKind;
 use crate::formats::format::Format;
+use crate::io::positional::is_stream;
 use crate::layouts::{self, Checkpoint, Config, Grid, Layout, SHAPE, TensorRef, Weight, Weights};
 use crate::text::Wording;
 use onnx_cast::DataType;
@@ -137,7 +138,7 @@ fn list(checkpoint: &Checkpoint, weights: &Weights) -> Quantized {
 /// The quantized weights of a checkpoint, or what contradicts itself there, and the layout that is claimed; nothing
 /// where nothing is quantized.
 pub(super) fn find(path: &Path, checkpoint: &Checkpoint) -> Option<(Option<Layout>, Result<Weights, FileError>)> {
-    if path == Path::new("-") || checkpoint.files.iter().any(|file| file.format != Format::Safetensors) {
+    if is_stream(path) || checkpoint.files.iter().any(|file| file.format != Format::Safetensors) {
         return None;
     }
     let config = match Config::of(checkpoint, path, None) {

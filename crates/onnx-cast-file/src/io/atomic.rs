@@ -3,7 +3,7 @@
 use crate::io::error::IoError;
 pub use crate::io::fs::folder_of;
 use crate::io::links;
-use crate::io::positional::InputFile;
+use crate::io::positional::{InputFile, is_stream};
 use std::fs::{self, File};
 use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
@@ -103,7 +103,7 @@ impl AtomicFile {
     /// # Errors
     /// Where the system refuses.
     pub fn as_private_as(&self, input: &InputFile) -> Result<(), IoError> {
-        let Some(input) = input.file().filter(|_| self.is_new && input.path() != Path::new("-")) else { return Ok(()) };
+        let Some(input) = input.file().filter(|_| self.is_new && !is_stream(input.path())) else { return Ok(()) };
         restrict(self.file.get_ref(), input).map_err(|error| IoError::new(&self.path, "write", error))
     }
 
@@ -232,7 +232,7 @@ pub fn link_over(source: &Path, target: &Path) -> Result<(), IoError> {
 /// Where there is something.
 pub fn check_vacant(path: &Path) -> Result<(), IoError> {
     let empty = || fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none());
-    if path != Path::new("-") && path.symlink_metadata().is_ok() && !empty() { Err(occupied(path)) } else { Ok(()) }
+    if !is_stream(path) && path.symlink_metadata().is_ok() && !empty() { Err(occupied(path)) } else { Ok(()) }
 }
 
 fn occupied(path: &Path) -> IoError {

@@ -10,6 +10,11 @@ use std::fmt;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
+/// Whether a path is `-`, which stands for standard input or output.
+pub fn is_stream(path: &Path) -> bool {
+    path == Path::new("-")
+}
+
 /// Bytes that can be read at any place, from any number of threads.
 pub trait ReadAt: Send + Sync + fmt::Debug {
     /// Reads some bytes from a place, and returns how many; 0 at the end.

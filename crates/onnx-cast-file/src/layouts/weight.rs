@@ -6,7 +6,7 @@ use crate::formats::error::{FormatError, Invalid, InvalidKind};
 use crate::formats::format::Format;
 use crate::formats::input::{Given, Input, Location, StoredTensor};
 use crate::io::atomic::folder_of;
-use crate::io::positional::InputFile;
+use crate::io::positional::{InputFile, is_stream};
 use crate::text::{ShapeText, Wording};
 use onnx_cast::{DataType, GlobalScale};
 use std::collections::HashMap;
@@ -50,19 +50,18 @@ impl Checkpoint {
             }
             (Located::InFolder(file), _) => files.push(open(file)?),
             _ => {
-                let unfit = |format| Err(FormatError::format(path, "a checkpoint", format, "it is for .safetensors"));
-                let input = if path == Path::new("-") {
-                    Input::open(path, None, &Given::default())?
-                } else {
-                    match Format::of_input(path)? {
-                        Format::Safetensors => open(path)?,
-                        format => return unfit(format),
-                    }
+                let check = |format| match format {
+                    Format::Safetensors => Ok(()),
+                    _ => Err(FormatError::format(path, "a checkpoint", format, "it is for .safetensors")),
                 };
-                if input.format != Format::Safetensors {
-                    return unfit(input.format);
+                if is_stream(path) {
+                    let input = Input::open(path, None, &Given::default())?;
+                    check(input.format)?;
+                    files.push(input);
+                } else {
+                    check(Format::of_input(path)?)?;
+                    files.push(open(path)?);
                 }
-                files.push(input);
             }
         }
         Ok(Checkpoint::of(files))
@@ -90,7 +89,7 @@ impl Checkpoint {
 
     /// The folder of its files, which is where configurations are. The standard input has none: not the current one.
     pub(crate) fn folder<'p>(&'p self, input: &'p Path) -> &'p Path {
-        let file = self.files.first().filter(|_| input != Path::new("-"));
+        let file = self.files.first().filter(|_| !is_stream(input));
         file.map_or(input, |file| folder_of(file.path()))
     }
 

@@ -8,6 +8,7 @@ use crate::formats::format::Format;
 use crate::formats::input::Input;
 use crate::io::atomic::folder_of;
 use crate::io::fs::{self, is_same};
+use crate::io::positional::is_stream;
 use crate::layouts::Checkpoint;
 use crate::text::PathText;
 use std::path::{Path, PathBuf};
@@ -118,8 +119,7 @@ impl OutputPaths {
                 OutputPaths { folder: Some(output.to_owned()), ..OutputPaths::default() }
             }
             _ => {
-                let is_stream = output == Path::new("-");
-                let format = if is_stream { Format::Safetensors } else { Format::from_path(output)? };
+                let format = format_of_output(output)?;
                 if format != Format::Safetensors {
                     return Err(FormatError::format(output, "a checkpoint", format, "want .safetensors").into());
                 }
@@ -137,6 +137,11 @@ impl OutputPaths {
             (.., folder) => folder.clone().unwrap_or_default().join(name),
         }
     }
+}
+
+/// The format of what is written for a checkpoint; standard output gets `.safetensors`.
+pub(crate) fn format_of_output(output: &Path) -> Result<Format, FormatError> {
+    if is_stream(output) { Ok(Format::Safetensors) } else { Format::from_path(output) }
 }
 
 /// Refuses an output with the name of a file, where the input is a folder with a file of tensors.

@@ -13,7 +13,7 @@ use crate::io::atomic::{check_vacant, create_folder};
 use crate::io::fs::{self, is_same};
 use crate::io::links;
 use crate::io::lock::FolderLock;
-use crate::io::positional::InputFile;
+use crate::io::positional::{InputFile, is_stream};
 use crate::layouts::Layout;
 use crate::summary::TensorSummary;
 use crate::text::{Short, Wording};
@@ -111,7 +111,7 @@ pub(crate) fn check_file(
     made_of: &[&str],
     write: &WriteOptions,
 ) -> Result<(), FileError> {
-    let is_there = output != Path::new("-") && fs::is_file(output) && !is_same(input.path(), output);
+    let is_there = !is_stream(output) && fs::is_file(output) && !is_same(input.path(), output);
     if !is_there || write.force || write.no_clobber {
         return Ok(());
     }

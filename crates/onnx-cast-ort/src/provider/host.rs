@@ -126,7 +126,7 @@ impl Host {
         let text = CString::new(text).unwrap_or_default();
         // A path that is empty, in letters of one byte and of two.
         let (file, function) = ([0u16; 2], c"onnx-cast");
-        // SAFETY: promised; the texts end with a zero. A log that takes no line is no failure of a session.
+        // SAFETY: promised; the texts end with a zero. A session does not fail because its log does.
         let written = unsafe {
             let file = file.as_ptr().cast();
             self.graphs.Logger_LogMessage(logger, level, text.as_ptr(), file, 0, function.as_ptr())

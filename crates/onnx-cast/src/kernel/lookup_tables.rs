@@ -43,8 +43,8 @@ impl Table {
         Table { planes, sign: is_symmetric.then_some(sign), fold: None }
     }
 
-    /// The table of a cast, folded, if its source has 8 bits, its target 16 or fewer, and there are kernels for that: those of AVX2, and those over
-    /// plain lanes in tests.
+    /// The table of a cast, folded, if its source has 8 bits, its target 16 or fewer, and there are kernels for that: those
+    /// of AVX2, and those over plain lanes in tests.
     #[cold]
     pub(crate) fn folded(&self, context: &Context) -> Option<Fold> {
         let has_kernels = cfg!(any(simd = "x86_64", all(test, optimized), miri));

@@ -71,13 +71,13 @@ unsafe fn of_double<L: Lanes>(value: [L::V; 2]) -> L::V {
 unsafe fn of_int<L: Lanes, S: Element>(value: L::V) -> L::V {
     let (zero, one) = (L::splat::<32>(0), L::splat::<32>(1));
     let before = L::sub::<32>(value, one);
-    match const { class::<S>() } {
-        Class::Int { bits: 16, .. } => L::select::<32>(L::gt::<32>(value, zero), L::power_above::<true>(before), zero),
-        Class::Int { signed: true, .. } => {
-            L::select::<32>(L::gt::<32>(value, zero), L::power_above::<false>(before), zero)
-        }
-        _ => L::select::<32>(L::eq::<32>(value, zero), zero, L::power_above::<false>(before)),
+    let is_short = const { bits::<S>() == 16 };
+    let power = if is_short { L::power_above::<true>(before) } else { L::power_above::<false>(before) };
+    // Without a sign, and of 32 bits, the top bit may be set.
+    if !is_short && const { matches!(class::<S>(), Class::Int { signed: false, .. }) } {
+        return L::select::<32>(L::eq::<32>(value, zero), zero, power);
     }
+    L::select::<32>(L::gt::<32>(value, zero), power, zero)
 }
 
 /// Of integers of 64 bits: by their upper halves, less 1 where the lower ones are zero, or if the upper ones are, by the
