@@ -141,7 +141,7 @@ impl DiffRequest {
     /// # Errors
     /// [`InvalidKind::Request`](crate::InvalidKind::Request).
     pub fn refuse_streams(&self, paths: [&Path; 2]) -> Result<(), FileError> {
-        match paths.map(|path| is_stream(path)) {
+        match paths.map(is_stream) {
             [true, true] => Err(FileError::request(paths[0], "the standard input is only one of the two files")),
             [false, false] => refuse_format(paths[0], "in_format", self.in_format),
             _ => Ok(()),
