@@ -6,7 +6,8 @@
 int main(void) {
     const double numbers[] = {0.1, -2.0, 1e-7, 1e15};
     uint64_t offsets[5];
-    onnx_cast_string_buffer out = {offsets, NULL, 0, 0};
+    onnx_cast_string_buffer out = ONNX_CAST_STRING_BUFFER_INIT;
+    out.offsets = offsets;
     if (onnx_cast_to_strings(ONNX_CAST_DOUBLE, numbers, 4, &out, NULL) != ONNX_CAST_OK) return 1;
     out.room = out.needed;
     out.bytes = malloc(out.room);

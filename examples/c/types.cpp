@@ -37,8 +37,7 @@ std::vector<std::uint8_t> run(const Plan &plan, const std::vector<float> &number
 int main() {
     const std::vector<float> numbers{0.5f, 1.0f, 3.0f, 6.0f, 28.0f};
     for (std::int32_t type = 1; onnx_cast_type_name(type) != nullptr; type++) {
-        onnx_cast_type_facts facts{};
-        facts.size = sizeof facts;
+        onnx_cast_type_facts facts = ONNX_CAST_TYPE_FACTS_INIT;
         check(onnx_cast_type_get_facts(type, &facts));
         if (facts.kind != ONNX_CAST_KIND_FLOAT || facts.bits > 8) continue;
         std::cout << facts.name << ", " << facts.bits << " bits:";

@@ -3,7 +3,8 @@
 
 Lays it out as `cargo xtask dist` does, and there compiles and runs the tests in C (crates/onnx-cast-capi/tests/c) and the
 examples (examples/c), as C99 and as C++17, without a warning, with the shared library and with the static one; under
-valgrind, where the system has it; and by CMake. Holds the functions of the header against those of the library.
+valgrind, where the system has it; and by CMake. Tests the header's macros as other versions of C and C++, too, and holds
+the functions of the header against those of the library.
 
 Takes the folder of a layout that is there already, or makes one. Needs a C and a C++ compiler and pkg-config.
 """
@@ -24,6 +25,8 @@ TESTS = ROOT / "crates" / "onnx-cast-capi" / "tests" / "c"
 EXAMPLES = ROOT / "examples" / "c"
 BENCH = ROOT / "crates" / "onnx-cast-capi" / "benches" / "overhead.c"
 WARNINGS = ["-O1", "-g", "-Wall", "-Wextra", "-Werror", "-pedantic"]
+# What the header is for, besides C99: the test of its macros, which initialize structs, is compiled as each.
+STANDARDS = ["c11", "c17", "c++11", "c++14", "c++17", "c++20"]
 # The stripped library with all kernels: what a runtime would have to ship.
 MOST_BYTES = 8 << 20
 # What the examples print; the other programs print nothing.
@@ -137,11 +140,26 @@ def check_programs(folder, scratch):
             leaks = ["--leak-check=full", "--show-leak-kinds=definite", "--errors-for-leak-kinds=definite"]
             shared = scratch / f"{name}_shared"
             check_output(name, run(valgrind, "--quiet", "--error-exitcode=9", "--fair-sched=yes", *leaks, shared, *arguments))
+        if name == "test_init":
+            check_standards(source, flags["shared"], scratch)
         # A program in C is one in C++ too, as far as the header goes.
         if name == "test_types":
             check = [*shlex.split(os.environ.get("CXX", "c++")), "-std=c++17", *WARNINGS, "-x", "c++", "-fsyntax-only"]
             run(*check, folder / "include" / "onnx_cast.h", "-Wno-pragma-once-outside-header")
         print(f"{name}: as it should", flush=True)
+
+
+def check_standards(source, libraries, scratch):
+    """A test in C is one in C++, of each version, and the header gives no warning in any."""
+    for standard in STANDARDS:
+        compilers = ("CXX", "c++") if "++" in standard else ("CC", "cc")
+        language = ["-x", "c++"] if "++" in standard else []
+        nulls = ["-Wzero-as-null-pointer-constant"] if language else []
+        warnings = [*WARNINGS, "-Wmissing-field-initializers", *nulls]
+        program = scratch / f"{source.stem}_{standard}"
+        compiler = shlex.split(os.environ.get(*compilers))
+        run(*compiler, *language, f"-std={standard}", *warnings, source, "-x", "none", "-o", program, *libraries)
+        check_output(source.stem, run(program))
 
 
 def check_output(name, printed):

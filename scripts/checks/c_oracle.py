@@ -32,11 +32,23 @@ class Options(ctypes.Structure):
 
 
 class Strings(ctypes.Structure):
-    _fields_ = [("offsets", c_void_p), ("count", c_size_t), ("bytes", c_void_p), ("byte_count", c_size_t)]
+    _fields_ = [
+        ("size", c_size_t),
+        ("offsets", c_void_p),
+        ("count", c_size_t),
+        ("bytes", c_void_p),
+        ("byte_count", c_size_t),
+    ]
 
 
 class StringBuffer(ctypes.Structure):
-    _fields_ = [("offsets", c_void_p), ("bytes", c_void_p), ("room", c_size_t), ("needed", c_size_t)]
+    _fields_ = [
+        ("size", c_size_t),
+        ("offsets", c_void_p),
+        ("bytes", c_void_p),
+        ("room", c_size_t),
+        ("needed", c_size_t),
+    ]
 
 
 SIGNATURES = {
@@ -141,15 +153,16 @@ def texts_of(texts):
     encoded = [text.encode() for text in texts]
     offsets = np.cumsum([0, *map(len, encoded)], dtype=np.uint64)
     data = np.frombuffer(b"".join(encoded) or b"\0", np.uint8)
-    return Strings(offsets.ctypes.data, len(encoded), data.ctypes.data, int(offsets[-1])), (offsets, data)
+    strings = Strings(ctypes.sizeof(Strings), offsets.ctypes.data, len(encoded), data.ctypes.data, int(offsets[-1]))
+    return strings, (offsets, data)
 
 
 def buffered(call, count):
     """The strings of a call: asked for their size first, and then for themselves."""
-    out = StringBuffer()
+    out = StringBuffer(ctypes.sizeof(StringBuffer))
     call(out)
     offsets, data = np.zeros(count + 1, np.uint64), np.zeros(max(out.needed, 1), np.uint8)
-    out = StringBuffer(offsets.ctypes.data, data.ctypes.data, out.needed, 0)
+    out = StringBuffer(out.size, offsets.ctypes.data, data.ctypes.data, out.needed, 0)
     call(out)
     assert out.needed == offsets[-1]
     text = data.tobytes()

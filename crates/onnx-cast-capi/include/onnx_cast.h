@@ -20,13 +20,25 @@
 struct DLManagedTensorVersioned;
 
 /* Options with every default: onnx_cast_options options = ONNX_CAST_OPTIONS_INIT; */
-#define ONNX_CAST_OPTIONS_INIT {sizeof(onnx_cast_options), 0, 0, 0, 0, 0}
+#define ONNX_CAST_OPTIONS_INIT {sizeof(onnx_cast_options), 0, 0, 0, 0, NULL}
 
 /* The same for scaled casts: onnx_cast_scaled_options options = ONNX_CAST_SCALED_OPTIONS_INIT; */
-#define ONNX_CAST_SCALED_OPTIONS_INIT {sizeof(onnx_cast_scaled_options), 0, 0, 0, 0, 0, 0, 0, 0, 0}
+#define ONNX_CAST_SCALED_OPTIONS_INIT {sizeof(onnx_cast_scaled_options), 0, 0, 0, 0, 0, 0, 0, 0, NULL}
 
 /* And for block formats: onnx_cast_block_options options = ONNX_CAST_BLOCK_OPTIONS_INIT; */
-#define ONNX_CAST_BLOCK_OPTIONS_INIT {sizeof(onnx_cast_block_options), 0, 0, 0, 0}
+#define ONNX_CAST_BLOCK_OPTIONS_INIT {sizeof(onnx_cast_block_options), 0, 0, 0, NULL}
+
+/* A tensor of one element, which has no memory yet: onnx_cast_tensor x = ONNX_CAST_TENSOR_INIT; */
+#define ONNX_CAST_TENSOR_INIT {sizeof(onnx_cast_tensor), NULL, NULL, 0}
+
+/* No strings, and no memory for offsets yet: onnx_cast_strings src = ONNX_CAST_STRINGS_INIT; */
+#define ONNX_CAST_STRINGS_INIT {sizeof(onnx_cast_strings), NULL, 0, NULL, 0}
+
+/* A buffer without room: onnx_cast_string_buffer out = ONNX_CAST_STRING_BUFFER_INIT; */
+#define ONNX_CAST_STRING_BUFFER_INIT {sizeof(onnx_cast_string_buffer), NULL, NULL, 0, 0}
+
+/* Facts to be filled in: onnx_cast_type_facts facts = ONNX_CAST_TYPE_FACTS_INIT; */
+#define ONNX_CAST_TYPE_FACTS_INIT {sizeof(onnx_cast_type_facts), NULL, 0, 0, 0, 0, 0, 0, 0, 0, false, false, false, false}
 
 /**
  * The version of the ABI that this header describes: its major number times 65536 and its minor number.
@@ -356,7 +368,7 @@ typedef struct onnx_cast_plan onnx_cast_plan;
 typedef struct onnx_cast_scaled_plan onnx_cast_scaled_plan;
 
 /**
- * What a type is. Later versions may have more fields at the end.
+ * What a type is. Start from ONNX_CAST_TYPE_FACTS_INIT; later versions may have more fields at the end.
  */
 typedef struct onnx_cast_type_facts {
     /**
@@ -451,9 +463,15 @@ typedef struct onnx_cast_options {
 } onnx_cast_options;
 
 /**
- * A tensor to be read, whose element type the plan has.
+ * A tensor to be read, whose element type the plan has. Start from ONNX_CAST_TENSOR_INIT, a single element without
+ * memory; later versions may have more fields at the end.
  */
 typedef struct onnx_cast_tensor {
+    /**
+     * sizeof(onnx_cast_tensor), which tells the library what fields there are. Those that an older library does not
+     * know must be 0.
+     */
+    size_t size;
     /**
      * The elements: little endian, packed, of any alignment. May be null if there are none.
      */
@@ -552,13 +570,19 @@ typedef struct onnx_cast_scaled_options {
 } onnx_cast_scaled_options;
 
 /**
- * Where strings are written: string i becomes the bytes from offset i up to offset i + 1.
+ * Where strings are written: string i becomes the bytes from offset i up to offset i + 1. Start from
+ * ONNX_CAST_STRING_BUFFER_INIT, which has no room; later versions may have more fields at the end.
  *
  * To learn how many bytes the strings take, call with room 0: that succeeds, and sets needed and the offsets. If room
  * is positive but too small, the function returns ONNX_CAST_BUFFER_TOO_SMALL and sets them too; the content of bytes
  * is then unspecified.
  */
 typedef struct onnx_cast_string_buffer {
+    /**
+     * sizeof(onnx_cast_string_buffer), which tells the library what fields there are. Those that an older library does
+     * not know must be 0.
+     */
+    size_t size;
     /**
      * Takes one offset more than there are strings, or is null where they are not wanted.
      */
@@ -578,9 +602,15 @@ typedef struct onnx_cast_string_buffer {
 } onnx_cast_string_buffer;
 
 /**
- * Strings to be read: string i is the bytes from offset i up to offset i + 1.
+ * Strings to be read: string i is the bytes from offset i up to offset i + 1. Start from ONNX_CAST_STRINGS_INIT; later
+ * versions may have more fields at the end.
  */
 typedef struct onnx_cast_strings {
+    /**
+     * sizeof(onnx_cast_strings), which tells the library what fields there are. Those that an older library does not
+     * know must be 0.
+     */
+    size_t size;
     /**
      * One offset more than there are strings: the first 0, none below the one before, the last byte_count.
      */

@@ -1,7 +1,7 @@
 //! Block formats: MX and NVFP4, whose scales are found from the elements.
 
-use crate::edge::{Failure, Span, apart, byte_len, check_pointer, give, read, room, status, type_of, write};
-use crate::options::{backend, known, threads};
+use crate::edge::{Failure, Span, apart, byte_len, check_pointer, give, known, read, room, status, type_of, write};
+use crate::options::{backend, threads};
 use crate::scaled::{Operand, onnx_cast_tensor, operand};
 use onnx_cast::{Backend, BlockDequantize, BlockFormat, BlockQuantize, Recipe, ScaleRule};
 use std::ffi::{c_char, c_int, c_void};
@@ -95,8 +95,12 @@ impl onnx_cast_block_options {
     /// The pointer is null, or as many bytes as the first field says are readable, and the backend's name is null or
     /// ends with a zero byte.
     unsafe fn resolve(pointer: *const onnx_cast_block_options) -> Result<Options, Failure> {
-        // SAFETY: promised.
-        let given = if pointer.is_null() { onnx_cast_block_options::default() } else { unsafe { known(pointer) }? };
+        let given = if pointer.is_null() {
+            onnx_cast_block_options::default()
+        } else {
+            // SAFETY: promised.
+            unsafe { known(pointer, "options") }?
+        };
         let rule = match given.rule {
             0 => ScaleRule::Floor,
             1 => ScaleRule::Rceil,

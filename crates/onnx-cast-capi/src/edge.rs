@@ -259,6 +259,31 @@ pub(crate) unsafe fn check_size<T>(pointer: *const T, known: usize, name: &str) 
     Ok(size)
 }
 
+/// The fields that the library knows, of those that the caller has, of a struct that begins with its size.
+///
+/// # Safety
+/// The pointer is null, or as many bytes as the first field, a `usize`, says can be read.
+#[inline(always)]
+pub(crate) unsafe fn known<T: Copy>(pointer: *const T, name: &str) -> Result<T, Failure> {
+    let known = size_of::<T>();
+    // SAFETY: the first field is there, as promised.
+    let size = unsafe { check_size(pointer, known, name) }?;
+    if size > known {
+        // SAFETY: so many bytes are there, and those behind the known fields are read as bytes.
+        let rest = unsafe { std::slice::from_raw_parts(pointer.cast::<u8>().add(known), size - known) };
+        if rest.iter().any(|&byte| byte != 0) {
+            return Err(unknown_fields(name));
+        }
+    }
+    // SAFETY: not null and aligned, as `check_size` has seen; the fields are there.
+    Ok(unsafe { pointer.read() })
+}
+
+#[cold]
+fn unknown_fields(name: &str) -> Failure {
+    Failure::unsupported(format_args!("{name} has fields that this version of the library does not know"))
+}
+
 /// Gives a value to the caller.
 ///
 /// # Safety

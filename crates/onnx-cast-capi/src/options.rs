@@ -1,6 +1,6 @@
 //! How to cast: a struct that may grow at its end; its first field gives its size.
 
-use crate::edge::{Failure, check_size, reference, static_text};
+use crate::edge::{Failure, known, static_text};
 use onnx_cast::{Backend, CastOptions, NEWEST_OPSET, RoundMode};
 use std::ffi::c_char;
 use std::ptr;
@@ -59,26 +59,6 @@ impl Default for onnx_cast_options {
     }
 }
 
-/// The fields that the library knows, of those that the caller has, of options that begin with their size.
-///
-/// # Safety
-/// As many bytes as the first field, a `usize`, says can be read.
-#[inline]
-pub(crate) unsafe fn known<T: Copy>(pointer: *const T) -> Result<T, Failure> {
-    let known = size_of::<T>();
-    // SAFETY: the first field is there, as promised.
-    let size = unsafe { check_size(pointer, known, "options") }?;
-    // SAFETY: so many bytes are there, of which those behind the known fields are read as bytes.
-    let (fields, rest) = unsafe {
-        let rest = pointer.cast::<u8>().add(known);
-        (reference(pointer, "options")?, std::slice::from_raw_parts(rest, size - known))
-    };
-    if rest.iter().any(|&byte| byte != 0) {
-        return Err(Failure::unsupported("options that this version of the library does not know"));
-    }
-    Ok(*fields)
-}
-
 /// What an onnx_cast_saturate says.
 #[inline]
 pub(crate) fn saturate(given: i32) -> Result<Option<bool>, Failure> {
@@ -127,7 +107,7 @@ impl onnx_cast_options {
             return Ok(CastOptions::default());
         }
         // SAFETY: promised.
-        let given = unsafe { known(pointer) }?;
+        let given = unsafe { known(pointer, "options") }?;
         let round_mode = match given.round_mode {
             0 => None,
             1 => Some(RoundMode::Up),

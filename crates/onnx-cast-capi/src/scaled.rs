@@ -1,7 +1,7 @@
 //! Scaled casts: ONNX's QuantizeLinear and DequantizeLinear, resolved for their types, to run many times.
 
-use crate::edge::{Failure, Span, apart, byte_len, give, read, reference, room, status, type_of, write};
-use crate::options::{backend, known, opset, saturate, threads};
+use crate::edge::{Failure, Span, apart, byte_len, give, known, read, reference, room, status, type_of, write};
+use crate::options::{backend, opset, saturate, threads};
 use onnx_cast::{
     DataType, DequantizeLinear, DequantizeOptions, QuantizeLinear, QuantizeOptions, ScaledPlan, TensorView,
     element_count,
@@ -59,16 +59,26 @@ impl Default for onnx_cast_scaled_options {
     }
 }
 
-/// A tensor to be read, whose element type the plan has.
+/// A tensor to be read, whose element type the plan has. Start from ONNX_CAST_TENSOR_INIT, a single element without
+/// memory; later versions may have more fields at the end.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct onnx_cast_tensor {
+    /// sizeof(onnx_cast_tensor), which tells the library what fields there are. Those that an older library does not
+    /// know must be 0.
+    pub size: usize,
     /// The elements: little endian, packed, of any alignment. May be null if there are none.
     pub data: *const c_void,
     /// The dimensions, outermost first. May be null if rank is 0.
     pub shape: *const usize,
     /// The number of dimensions; 0 for a single element.
     pub rank: usize,
+}
+
+impl Default for onnx_cast_tensor {
+    fn default() -> Self {
+        onnx_cast_tensor { size: size_of::<onnx_cast_tensor>(), data: ptr::null(), shape: ptr::null(), rank: 0 }
+    }
 }
 
 /// QuantizeLinear or DequantizeLinear with its attributes, resolved for its types. It does not change, and any number
@@ -91,7 +101,7 @@ impl onnx_cast_scaled_options {
             return Ok(QuantizeOptions::new());
         }
         // SAFETY: promised.
-        let given = unsafe { known(pointer) }?;
+        let given = unsafe { known(pointer, "options") }?;
         let axis = match (given.axis_given, given.axis) {
             (1, axis) => Some(axis),
             (0, 0) => None,
@@ -237,7 +247,7 @@ pub(crate) unsafe fn operand<'a>(
 ) -> Result<Operand<'a>, Failure> {
     let [name, data_name, shape_name] = names;
     // SAFETY: promised.
-    let onnx_cast_tensor { data, shape, rank } = *unsafe { reference(tensor, name) }?;
+    let onnx_cast_tensor { size: _, data, shape, rank } = unsafe { known(tensor, name) }?;
     // SAFETY: promised.
     let dims = unsafe { read(shape, rank, shape_name) }?;
     let too_large = || Failure::overflow(format_args!("the elements of {name} do not fit in memory"));

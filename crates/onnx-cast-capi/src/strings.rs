@@ -2,16 +2,21 @@
 //! measures it and another fills the buffer; if the buffer is large enough, the first call fills it. Strings are
 //! printed in blocks, which bounds the memory in use.
 
-use crate::edge::{Failure, Span, apart, byte_len, check_pointer, read, reference, room, status, write};
+use crate::edge::{Failure, Span, apart, byte_len, check_pointer, known, read, reference, room, status, write};
 use crate::options::onnx_cast_options;
 use crate::plan::{onnx_cast_plan, resolve};
 use onnx_cast::{DataType, Operator, Plan, Strings, StringsView, TensorView};
 use std::ffi::{c_char, c_int, c_void};
+use std::ptr;
 
-/// Strings to be read: string i is the bytes from offset i up to offset i + 1.
+/// Strings to be read: string i is the bytes from offset i up to offset i + 1. Start from ONNX_CAST_STRINGS_INIT; later
+/// versions may have more fields at the end.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct onnx_cast_strings {
+    /// sizeof(onnx_cast_strings), which tells the library what fields there are. Those that an older library does not
+    /// know must be 0.
+    pub size: usize,
     /// One offset more than there are strings: the first 0, none below the one before, the last byte_count.
     pub offsets: *const u64,
     /// The number of strings.
@@ -22,7 +27,15 @@ pub struct onnx_cast_strings {
     pub byte_count: usize,
 }
 
-/// Where strings are written: string i becomes the bytes from offset i up to offset i + 1.
+impl Default for onnx_cast_strings {
+    fn default() -> Self {
+        let size = size_of::<onnx_cast_strings>();
+        onnx_cast_strings { size, offsets: ptr::null(), count: 0, bytes: ptr::null(), byte_count: 0 }
+    }
+}
+
+/// Where strings are written: string i becomes the bytes from offset i up to offset i + 1. Start from
+/// ONNX_CAST_STRING_BUFFER_INIT, which has no room; later versions may have more fields at the end.
 ///
 /// To learn how many bytes the strings take, call with room 0: that succeeds, and sets needed and the offsets. If room
 /// is positive but too small, the function returns ONNX_CAST_BUFFER_TOO_SMALL and sets them too; the content of bytes
@@ -30,6 +43,9 @@ pub struct onnx_cast_strings {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct onnx_cast_string_buffer {
+    /// sizeof(onnx_cast_string_buffer), which tells the library what fields there are. Those that an older library does
+    /// not know must be 0.
+    pub size: usize,
     /// Takes one offset more than there are strings, or is null where they are not wanted.
     pub offsets: *mut u64,
     /// Takes the bytes of all strings. May be null where room is 0.
@@ -38,6 +54,13 @@ pub struct onnx_cast_string_buffer {
     pub room: usize,
     /// Set to the number of bytes that the strings take.
     pub needed: usize,
+}
+
+impl Default for onnx_cast_string_buffer {
+    fn default() -> Self {
+        let size = size_of::<onnx_cast_string_buffer>();
+        onnx_cast_string_buffer { size, offsets: ptr::null_mut(), bytes: ptr::null_mut(), room: 0, needed: 0 }
+    }
 }
 
 /// Elements that are printed at once: whole bytes of every type.
@@ -115,7 +138,7 @@ unsafe fn fill(
     print: impl FnOnce(&mut Writer<'_>) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     // SAFETY: promised.
-    let mut writer = unsafe { Writer::new(reference(out, "out")?, strings, read) }?;
+    let mut writer = unsafe { Writer::new(&known(out, "out")?, strings, read) }?;
     print(&mut writer)?;
     let (needed, result) = writer.finish();
     // SAFETY: not null, aligned, and the caller's own.
@@ -160,7 +183,7 @@ unsafe fn to_strings(
 unsafe fn view<'a>(strings: *const onnx_cast_strings) -> Result<(StringsView<'a>, [Span<'static>; 2]), Failure> {
     // SAFETY: promised.
     unsafe {
-        let strings = reference(strings, "src")?;
+        let strings = known(strings, "src")?;
         let count = strings.count.checked_add(1).ok_or_else(|| Failure::overflow("offsets do not fit in memory"))?;
         let offsets = read(strings.offsets, count, "src->offsets")?;
         let bytes = read(strings.bytes.cast::<u8>(), strings.byte_count, "src->bytes")?;

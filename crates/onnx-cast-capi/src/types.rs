@@ -85,7 +85,7 @@ pub enum onnx_cast_kind {
     ONNX_CAST_KIND_COMPLEX = 6,
 }
 
-/// What a type is. Later versions may have more fields at the end.
+/// What a type is. Start from ONNX_CAST_TYPE_FACTS_INIT; later versions may have more fields at the end.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct onnx_cast_type_facts {

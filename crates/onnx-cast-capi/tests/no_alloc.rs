@@ -96,6 +96,7 @@ fn running_a_scaled_plan() {
         data: data.as_ptr().cast(),
         shape: shape.as_ptr(),
         rank: shape.len(),
+        ..Default::default()
     };
     let [float, int8] = [onnx_cast_type::ONNX_CAST_FLOAT as i32, onnx_cast_type::ONNX_CAST_INT8 as i32];
     let (src, zeros) = (vec![0x35u8; 4 * 300_000], vec![0u8; 12_000]);
@@ -128,7 +129,8 @@ fn block_formats() {
     let options = onnx_cast_block_options { threads: 1, ..Default::default() };
     let float = onnx_cast_type::ONNX_CAST_FLOAT as i32;
     let (src, shape) = (vec![0x35u8; 4 * 96_000], [1000, 96]);
-    let x = onnx_cast_tensor { data: src.as_ptr().cast(), shape: shape.as_ptr(), rank: 2 };
+    let (data, shape) = (src.as_ptr().cast(), shape.as_ptr());
+    let x = onnx_cast_tensor { data, shape, rank: 2, ..Default::default() };
     let (mut elements, mut scales, mut global) = (vec![0u8; 96_000], vec![0u8; 6000], 0f32);
     let mut back = vec![0u8; 4 * 96_000];
     for format in 1..=7 {
@@ -151,12 +153,14 @@ fn block_formats() {
 #[test]
 fn plans_of_strings() {
     let offsets = [0u64, 3, 6];
-    let src = onnx_cast_strings { offsets: offsets.as_ptr(), count: 2, bytes: c"1.5-2e".as_ptr(), byte_count: 6 };
+    let (offsets_, text) = (offsets.as_ptr(), c"1.5-2e".as_ptr());
+    let src = onnx_cast_strings { offsets: offsets_, count: 2, bytes: text, byte_count: 6, ..Default::default() };
     let good = onnx_cast_strings { bytes: c"1.5-21".as_ptr(), ..src };
     let string = onnx_cast_type::ONNX_CAST_STRING as i32;
     let (mut parse, mut copy) = (ptr::null_mut(), ptr::null_mut());
     let (mut dst, mut bytes, mut ends) = ([0u8; 8], [0; 6], [0; 3]);
-    let mut out = onnx_cast_string_buffer { offsets: ends.as_mut_ptr(), bytes: bytes.as_mut_ptr(), room: 6, needed: 0 };
+    let (offsets_, text) = (ends.as_mut_ptr(), bytes.as_mut_ptr());
+    let mut out = onnx_cast_string_buffer { offsets: offsets_, bytes: text, room: 6, ..Default::default() };
     // SAFETY: the pointers are to values of this function's, of the sizes given.
     unsafe {
         assert_eq!(onnx_cast_plan_cast(string, onnx_cast_type::ONNX_CAST_FLOAT as i32, ptr::null(), &mut parse), 0);

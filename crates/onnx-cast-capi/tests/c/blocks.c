@@ -7,7 +7,7 @@ enum { ROWS = 2, COLUMNS = 40, COUNT = ROWS * COLUMNS };
 
 static const size_t SHAPE[] = {ROWS, COLUMNS};
 static float x_data[COUNT];
-static onnx_cast_tensor x = {x_data, SHAPE, 2};
+static onnx_cast_tensor x = {sizeof(onnx_cast_tensor), x_data, SHAPE, 2};
 
 static void sizes(void) {
     static const size_t elements[] = {0, 80, 80, 60, 60, 40, 80, 40}, scales[] = {0, 4, 4, 4, 4, 4, 4, 6};
@@ -33,7 +33,7 @@ static void sizes(void) {
 static void mxfp4(void) {
     unsigned char elements[48], scales[8];
     float back[COUNT];
-    const onnx_cast_tensor quantized = {elements, SHAPE, 2};
+    const onnx_cast_tensor quantized = {sizeof quantized, elements, SHAPE, 2};
     onnx_cast_block_options options = ONNX_CAST_BLOCK_OPTIONS_INIT;
     for (int i = 0; i < COUNT; i++) x_data[i] = (float)(i % COLUMNS);
     memset(elements, 0x5a, sizeof elements);
@@ -63,7 +63,7 @@ static void nvfp4(void) {
     unsigned char elements[40], scales[6];
     float back[COUNT], global = 0;
     uint16_t halves[COUNT];
-    const onnx_cast_tensor quantized = {elements, SHAPE, 2};
+    const onnx_cast_tensor quantized = {sizeof quantized, elements, SHAPE, 2};
     onnx_cast_block_options options = ONNX_CAST_BLOCK_OPTIONS_INIT;
     for (int i = 0; i < COUNT; i++) x_data[i] = 2688.0f;
     for (int recipe = ONNX_CAST_RECIPE_MODELOPT; recipe <= ONNX_CAST_RECIPE_COMPRESSED_TENSORS; recipe++) {
@@ -88,8 +88,8 @@ static void refused(void) {
     } out;
     unsigned char elements[80], scales[6] = {0};
     float global = 5;
-    onnx_cast_tensor bad = {NULL, SHAPE, 2}, inside = {out.bytes, SHAPE, 2};
-    const onnx_cast_tensor quantized = {elements, SHAPE, 2};
+    onnx_cast_tensor bad = {sizeof bad, NULL, SHAPE, 2}, inside = {sizeof inside, out.bytes, SHAPE, 2};
+    const onnx_cast_tensor quantized = {sizeof quantized, elements, SHAPE, 2};
     onnx_cast_block_options options = ONNX_CAST_BLOCK_OPTIONS_INIT;
     memset(elements, 0x5a, sizeof elements);
     memset(&out, 0, sizeof out);
@@ -98,6 +98,9 @@ static void refused(void) {
 #define FAILS(status, words, x, elements, room, scales, scale_room, global) \
     CHECK_FAILS(status, words, QUANTIZE(ONNX_CAST_FLOAT, x, elements, room, scales, scale_room, global))
     FAILS(ONNX_CAST_INVALID_ARGUMENT, "x is null", NULL, elements, 40, scales, 6, &global);
+    bad.size--;
+    FAILS(ONNX_CAST_INVALID_ARGUMENT, "x has the size", &bad, elements, 40, scales, 6, &global);
+    bad.size++;
     FAILS(ONNX_CAST_INVALID_ARGUMENT, "x->data is null", &bad, elements, 40, scales, 6, &global);
     FAILS(ONNX_CAST_INVALID_ARGUMENT, "elements is null", &x, NULL, 40, scales, 6, &global);
     FAILS(ONNX_CAST_INVALID_ARGUMENT, "scales is null", &x, elements, 40, NULL, 6, &global);
@@ -111,7 +114,7 @@ static void refused(void) {
     FAILS(ONNX_CAST_OVERLAP, "elements and global_scale overlap", &x, out.bytes, 40, scales, 6, out.floats);
     FAILS(ONNX_CAST_OVERLAP, "scales and global_scale overlap", &x, elements, 40, out.bytes, 6, out.floats);
     const size_t few = COUNT / 2;
-    const onnx_cast_tensor doubles = {out.bytes, &few, 1};
+    const onnx_cast_tensor doubles = {sizeof doubles, out.bytes, &few, 1};
     CHECK_FAILS(ONNX_CAST_UNSUPPORTED, "values of double (want float, float16 or bfloat16)",
                 QUANTIZE(ONNX_CAST_DOUBLE, &doubles, elements, 40, scales, 6, &global));
     options.rule = 4;
@@ -132,6 +135,9 @@ static void refused(void) {
                 DEQUANTIZE(0, &quantized, scales, ONNX_CAST_FLOAT, out.bytes, sizeof out));
     CHECK_FAILS(ONNX_CAST_UNSUPPORTED, "values of int8 (want float, float16 or bfloat16)",
                 DEQUANTIZE(ONNX_CAST_MXFP4, &quantized, scales, ONNX_CAST_INT8, out.bytes, sizeof out));
+    bad.size = 0;
+    CHECK_FAILS(ONNX_CAST_INVALID_ARGUMENT, "elements has the size 0",
+                DEQUANTIZE(ONNX_CAST_MXFP4, &bad, scales, ONNX_CAST_FLOAT, out.bytes, sizeof out));
     CHECK_FAILS(ONNX_CAST_INVALID_ARGUMENT, "scales is null",
                 DEQUANTIZE(ONNX_CAST_MXFP4, &quantized, NULL, ONNX_CAST_FLOAT, out.bytes, sizeof out));
     CHECK_FAILS(ONNX_CAST_BUFFER_TOO_SMALL, "dst has room for 319 bytes (want 320)",

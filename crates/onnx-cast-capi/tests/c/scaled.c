@@ -10,7 +10,10 @@ static const size_t SHAPE[] = {2, 3};
 static onnx_cast_scaled_plan *plan;
 
 static onnx_cast_tensor tensor(const void *data, const size_t *shape, size_t rank) {
-    onnx_cast_tensor made = {data, shape, rank};
+    onnx_cast_tensor made = ONNX_CAST_TENSOR_INIT;
+    made.data = data;
+    made.shape = shape;
+    made.rank = rank;
     return made;
 }
 
@@ -222,6 +225,23 @@ static void run_refused(void) {
     FAILS(ONNX_CAST_OVERFLOW, "the elements of x do not fit in memory", &bad, &scale, NULL, bytes, 64);
     bad = tensor(X, large, 1);
     FAILS(ONNX_CAST_OVERFLOW, "do not fit in memory", &x, &bad, NULL, bytes, 64);
+    /* Sizes: of an older program, and of a newer one, whose fields must be 0. */
+    struct {
+        onnx_cast_tensor known;
+        unsigned char later[16];
+    } newer = {tensor(X, SHAPE, 2), {0}};
+    bad = tensor(X, SHAPE, 2);
+    bad.size = sizeof(onnx_cast_tensor) - 1;
+    FAILS(ONNX_CAST_INVALID_ARGUMENT, "x has the size", &bad, &scale, NULL, bytes, 64);
+    FAILS(ONNX_CAST_INVALID_ARGUMENT, "scale has the size", &x, &bad, NULL, bytes, 64);
+    FAILS(ONNX_CAST_INVALID_ARGUMENT, "zero_point has the size", &x, &scale, &bad, bytes, 64);
+    newer.known.size = sizeof newer;
+    newer.later[15] = 1;
+    FAILS(ONNX_CAST_UNSUPPORTED, "x has fields that this version of the library does not know", &newer.known, &scale,
+          NULL, bytes, 64);
+    newer.known.size--;
+    CHECK_OK(RUN(&newer.known, &scale, NULL, bytes, 6));
+    memset(bytes, 0x5a, sizeof out);
     /* Shapes that do not fit. */
     const onnx_cast_tensor wrong = tensor(SCALES, &four, 1);
     FAILS(ONNX_CAST_INVALID_ARGUMENT, "a scale of shape [4] for an input of shape [2, 3]", &x, &wrong, NULL, bytes, 64);
