@@ -91,6 +91,10 @@ def check_library(folder):
     if size > MOST_BYTES:
         sys.exit(f"{shared} takes {size} bytes (want {MOST_BYTES} at most)")
     library = ctypes.CDLL(shared)
+    # The layout's name and the one that programs look for; what is linked here runs only if the two are the same.
+    major = library.onnx_cast_abi_version() >> 16
+    if shared.resolve().name not in (f"libonnx_cast.so.{major}", f"libonnx_cast.{major}.dylib"):
+        sys.exit(f"{shared.resolve().name} has version {major} of the ABI")
     for name in ("RegisterCustomOps", "CreateEpFactories", "ReleaseEpFactory"):
         if not hasattr(library, name):
             sys.exit(f"the library has no {name} for onnxruntime")

@@ -45,8 +45,10 @@ struct DLManagedTensorVersioned;
  *
  * The major number is part of the shared library's name. It changes when a compiled program would break. The minor
  * number rises with every added function, constant, or field at the end of a struct.
+ *
+ * Before version 1.0 of the library the major number is 0, and the minor number rises with every change.
  */
-#define ONNX_CAST_ABI_VERSION 65536
+#define ONNX_CAST_ABI_VERSION 1
 
 /**
  * What a function returns, as an int.
@@ -635,7 +637,8 @@ extern "C" {
 
 /**
  * The version of the ABI that the library has, to be compared with ONNX_CAST_ABI_VERSION: the major numbers must be
- * equal, and the library's minor number must not be the smaller one.
+ * equal, and the library's minor number must not be the smaller one. Where the major numbers are 0, the minor numbers
+ * must be equal too.
  */
 uint32_t onnx_cast_abi_version(void);
 

@@ -10,10 +10,13 @@ use std::sync::LazyLock;
 ///
 /// The major number is part of the shared library's name. It changes when a compiled program would break. The minor
 /// number rises with every added function, constant, or field at the end of a struct.
-pub const ONNX_CAST_ABI_VERSION: u32 = 0x0001_0000;
+///
+/// Before version 1.0 of the library the major number is 0, and the minor number rises with every change.
+pub const ONNX_CAST_ABI_VERSION: u32 = 0x0000_0001;
 
 /// The version of the ABI that the library has, to be compared with ONNX_CAST_ABI_VERSION: the major numbers must be
-/// equal, and the library's minor number must not be the smaller one.
+/// equal, and the library's minor number must not be the smaller one. Where the major numbers are 0, the minor numbers
+/// must be equal too.
 #[unsafe(no_mangle)]
 pub extern "C" fn onnx_cast_abi_version() -> u32 {
     ONNX_CAST_ABI_VERSION

@@ -27,16 +27,16 @@ pub(super) struct Names {
 const ELF: Names = Names {
     built_shared: "libonnx_cast_capi.so",
     built_static: "libonnx_cast_capi.a",
-    shared: "lib/libonnx_cast.so.1",
+    shared: "lib/libonnx_cast.so.0",
     linked: "lib/libonnx_cast.so",
     archive: "lib/libonnx_cast.a",
     link: Link::Alias,
 };
 
-/// `build.rs` of the crate sets the install name `@rpath/libonnx_cast.1.dylib`.
+/// `build.rs` of the crate sets the install name `@rpath/libonnx_cast.0.dylib`.
 const APPLE: Names = Names {
     built_shared: "libonnx_cast_capi.dylib",
-    shared: "lib/libonnx_cast.1.dylib",
+    shared: "lib/libonnx_cast.0.dylib",
     linked: "lib/libonnx_cast.dylib",
     ..ELF
 };
@@ -128,10 +128,10 @@ mod tests {
     #[test]
     fn libraries_are_named_as_the_system_names_them() {
         let cases = [
-            ("x86_64-unknown-linux-gnu", "lib/libonnx_cast.so.1", "lib/libonnx_cast.so", "lib/libonnx_cast.a"),
-            ("aarch64-unknown-linux-musl", "lib/libonnx_cast.so.1", "lib/libonnx_cast.so", "lib/libonnx_cast.a"),
-            ("x86_64-unknown-freebsd", "lib/libonnx_cast.so.1", "lib/libonnx_cast.so", "lib/libonnx_cast.a"),
-            ("aarch64-apple-darwin", "lib/libonnx_cast.1.dylib", "lib/libonnx_cast.dylib", "lib/libonnx_cast.a"),
+            ("x86_64-unknown-linux-gnu", "lib/libonnx_cast.so.0", "lib/libonnx_cast.so", "lib/libonnx_cast.a"),
+            ("aarch64-unknown-linux-musl", "lib/libonnx_cast.so.0", "lib/libonnx_cast.so", "lib/libonnx_cast.a"),
+            ("x86_64-unknown-freebsd", "lib/libonnx_cast.so.0", "lib/libonnx_cast.so", "lib/libonnx_cast.a"),
+            ("aarch64-apple-darwin", "lib/libonnx_cast.0.dylib", "lib/libonnx_cast.dylib", "lib/libonnx_cast.a"),
             ("x86_64-pc-windows-gnu", "bin/onnx_cast.dll", "lib/libonnx_cast.dll.a", "lib/libonnx_cast.a"),
             ("x86_64-pc-windows-gnullvm", "bin/onnx_cast.dll", "lib/libonnx_cast.dll.a", "lib/libonnx_cast.a"),
             ("aarch64-pc-windows-msvc", "bin/onnx_cast.dll", "lib/onnx_cast.lib", "lib/onnx_cast_static.lib"),
@@ -156,7 +156,7 @@ mod tests {
 
     #[test]
     fn cmake_finds_the_import_library_of_a_dll() {
-        assert_eq!(ELF.cmake_properties(), "IMPORTED_LOCATION \"${_onnx_cast_prefix}/lib/libonnx_cast.so.1\"");
+        assert_eq!(ELF.cmake_properties(), "IMPORTED_LOCATION \"${_onnx_cast_prefix}/lib/libonnx_cast.so.0\"");
         assert_eq!(
             WINDOWS_MSVC.cmake_properties(),
             "IMPORTED_LOCATION \"${_onnx_cast_prefix}/bin/onnx_cast.dll\"\n    \

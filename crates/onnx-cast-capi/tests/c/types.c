@@ -21,6 +21,8 @@ static int32_t last_type(void) {
 static void versions(void) {
     CHECK(onnx_cast_abi_version() == ONNX_CAST_ABI_VERSION);
     CHECK(onnx_cast_version()[0] == '0' && onnx_cast_version()[1] == '.');
+    /* The major number of the ABI is 0 as long as that of the library is. */
+    CHECK(ONNX_CAST_ABI_VERSION >> 16 == 0 && ONNX_CAST_ABI_VERSION > 0);
     CHECK(onnx_cast_has_feature("strings") == 1);
     CHECK(onnx_cast_has_feature("dlpack") == 1);
     CHECK(onnx_cast_has_feature("threads") == 1);
