@@ -454,8 +454,7 @@ typedef struct onnx_cast_options {
      */
     int32_t round_mode;
     /**
-     * Threads at most: 1 for only the caller's, 0 for as many as the machine has. It never changes a result. In a
-     * forked child, where the library's threads do not exist, it must be 1.
+     * Threads at most: 1 for only the caller's, 0 for as many as the machine has. It never changes a result.
      */
     size_t threads;
     /**
@@ -508,8 +507,7 @@ typedef struct onnx_cast_block_options {
      */
     int32_t recipe;
     /**
-     * Threads at most: 1 for only the caller's, 0 for as many as the machine has. It never changes a result. In a
-     * forked child, where the library's threads do not exist, it must be 1.
+     * Threads at most: 1 for only the caller's, 0 for as many as the machine has. It never changes a result.
      */
     size_t threads;
     /**
@@ -561,8 +559,7 @@ typedef struct onnx_cast_scaled_options {
      */
     int32_t output_type;
     /**
-     * Threads at most: 1 for only the caller's, 0 for as many as the machine has. It never changes a result. In a
-     * forked child, where the library's threads do not exist, it must be 1.
+     * Threads at most: 1 for only the caller's, 0 for as many as the machine has. It never changes a result.
      */
     size_t threads;
     /**

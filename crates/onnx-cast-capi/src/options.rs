@@ -45,8 +45,7 @@ pub struct onnx_cast_options {
     pub saturate: i32,
     /// An onnx_cast_round_mode.
     pub round_mode: i32,
-    /// Threads at most: 1 for only the caller's, 0 for as many as the machine has. It never changes a result. In a
-    /// forked child, where the library's threads do not exist, it must be 1.
+    /// Threads at most: 1 for only the caller's, 0 for as many as the machine has. It never changes a result.
     pub threads: usize,
     /// The name of a backend, or null for the best of this machine; it never changes a result.
     pub backend: *const c_char,

@@ -24,7 +24,8 @@
 //!
 //! # Features
 //!
-//! - `threads`, the one default: large tensors are split over the current rayon pool.
+//! - `threads`, the one default: large tensors are split over the current rayon pool. A forked child has a pool of its
+//!   own for them.
 //! - `half`: conversions between [`Float16`], [`BFloat16`] and the types of the crate `half`.
 //! - `bytemuck`: `Pod`, `NoUninit` and `CheckedBitPattern` for the element types.
 //! - `serde`: `Serialize` and `Deserialize` for [`DataType`], [`RoundMode`], the options and the element types.
@@ -41,6 +42,8 @@ mod format;
 mod kernel;
 pub mod ops;
 mod packed;
+#[cfg(threads)]
+mod pool;
 pub mod scalar;
 mod tensor;
 mod unpacked;
@@ -58,6 +61,9 @@ pub use ops::{
     LinearlyScaled, NEWEST_OPSET, OpError, Operator, Plan, QuantizeLinear, QuantizeOptions, Recipe, ScaleRule,
     ScaledPlan, SymmetricScale, UnknownFormat, cast_slice, cast_slice_packed, greatest_magnitude, greatest_magnitudes,
 };
+#[cfg(threads)]
+#[doc(hidden)]
+pub use pool::with_threads;
 pub use scalar::text::ParseError;
 pub use scalar::{RoundMode, UnknownRoundMode};
 pub use tensor::{Data, Strings, StringsView, Tensor, TensorData, TensorError, TensorView, element_count};

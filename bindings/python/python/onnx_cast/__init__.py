@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 import importlib
-import os
 from collections.abc import Iterable
 from typing import Any, SupportsIndex
 
@@ -114,8 +113,6 @@ def _made(name, to, opset, saturate, round_mode, threads):
 
 
 _native.setup(_targets.registrations(), _kinds.run, _operator)
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_native.after_fork)
 
 
 def cast_like(

@@ -35,9 +35,9 @@ pub struct CastOptions {
     /// The backend; the fastest on this machine by default. It never changes a result.
     pub backend: Option<Backend>,
     /// The largest number of threads; 1 keeps the cast on the caller's thread. The default, which is also the limit, is
-    /// the number of threads of the current rayon pool: that of `ThreadPool::install`, or the global pool. Small
-    /// tensors stay on the caller's thread. It never changes a result. Without the feature `threads`, every cast runs
-    /// on the caller's thread.
+    /// the number of threads of the current rayon pool: that of `ThreadPool::install`, or the global pool, or in a
+    /// forked child that of the child. Small tensors stay on the caller's thread. It never changes a result. Without
+    /// the feature `threads`, every cast runs on the caller's thread.
     pub threads: Option<usize>,
 }
 

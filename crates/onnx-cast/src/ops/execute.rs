@@ -4,6 +4,8 @@
 use super::CastError;
 use crate::element::{DataType, byte_len_of};
 use crate::kernel::{Context, Kernel, StoreHint};
+#[cfg(threads)]
+use crate::pool;
 use crate::scalar::with_default_float_environment;
 use crate::tensor::{Tensor, TensorError, TensorView, element_count};
 use std::mem::MaybeUninit;
@@ -79,7 +81,7 @@ pub(super) fn store_hint(touched: usize) -> StoreHint {
 pub(super) fn parts_for(touched: usize, threads: Option<usize>) -> usize {
     #[cfg(threads)]
     if touched >= 2 * THREAD_BYTES && threads != Some(1) {
-        let available = pool_threads();
+        let available = pool::current_threads();
         return threads.map_or(available, |most| most.min(available)).min(touched / THREAD_BYTES);
     }
     let _ = (touched, threads);
@@ -189,23 +191,9 @@ pub(super) fn check_len(
     }
 }
 
-/// The number of threads of the current pool, or of the global pool; 1 if the system cannot start that.
-#[cfg(threads)]
-fn pool_threads() -> usize {
-    use std::error::Error;
-    use std::sync::LazyLock;
-    /// Whether there is a global pool. rayon creates it on first use, and panics if it cannot.
-    static GLOBAL: LazyLock<bool> = LazyLock::new(|| match rayon::ThreadPoolBuilder::new().build_global() {
-        Ok(()) => true,
-        // The error for a pool that already exists is the only one without a source.
-        Err(error) => error.source().is_none(),
-    });
-    if rayon::current_thread_index().is_none() && !*GLOBAL { 1 } else { rayon::current_num_threads() }
-}
-
-/// Runs the first of two or more parts of a span on the caller's thread, which is awake, and the others on the pool's.
-/// Not inlined, and called with single values: a small cast beside it would find the span and the widths in memory, and
-/// wait for them.
+/// Runs the first of two or more parts of a span on the caller's thread, which is awake, and the others on the pool's;
+/// in a forked child all on its pool's. Not inlined, and called with single values: a small cast beside it would find
+/// the span and the widths in memory, and wait for them.
 #[cfg(threads)]
 #[inline(never)]
 fn parallel(
@@ -219,9 +207,11 @@ fn parallel(
 ) {
     let bits = [from_bits, to_bits];
     let (first, others) = split(Span { src, dst, len }, bits, parts, 1);
-    rayon::in_place_scope(|scope| {
-        scope.spawn(|_| halve(others, bits, parts - 1, run));
-        run(first);
+    pool::split(|| {
+        rayon::in_place_scope(|scope| {
+            scope.spawn(|_| halve(others, bits, parts - 1, run));
+            run(first);
+        });
     });
 }
 

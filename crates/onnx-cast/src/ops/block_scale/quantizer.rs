@@ -104,7 +104,12 @@ impl Quantizer<'_> {
         let part = unsafe { Part { src, elements: as_bytes(elements), scales: as_bytes(scales), len } };
         if row.is_multiple_of(block) {
             let touched = src.len() + part.elements.len();
-            return self.fork(part, &plan, parts_for(touched, self.quantize.threads), store_hint(touched));
+            let (parts, hint) = (parts_for(touched, self.quantize.threads), store_hint(touched));
+            #[cfg(threads)]
+            if parts > 1 {
+                return crate::pool::split(|| self.fork(part, &plan, parts, hint));
+            }
+            return self.fork(part, &plan, parts, hint);
         }
         // Rows end within blocks, and packed rows within bytes: first all scales, then all elements.
         let width = self.from.info().bits as usize / 8;
