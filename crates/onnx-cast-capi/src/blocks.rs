@@ -98,7 +98,7 @@ impl onnx_cast_block_options {
             onnx_cast_block_options::default()
         } else {
             // SAFETY: promised.
-            unsafe { known(pointer, "options") }?
+            *unsafe { known(pointer, "options") }?
         };
         let rule = match given.rule {
             0 => ScaleRule::Floor,

@@ -262,26 +262,36 @@ pub(crate) unsafe fn check_size<T>(pointer: *const T, known: usize, name: &str) 
 /// The fields that the library knows, of those that the caller has, of a struct that begins with its size.
 ///
 /// # Safety
-/// The pointer is null, or as many bytes as the first field, a `usize`, says can be read.
+/// The pointer is null, or as many bytes as the first field, a `usize`, says can be read, and are not written to while
+/// the reference is used.
 #[inline(always)]
-pub(crate) unsafe fn known<T: Copy>(pointer: *const T, name: &str) -> Result<T, Failure> {
-    let known = size_of::<T>();
-    // SAFETY: the first field is there, as promised.
-    let size = unsafe { check_size(pointer, known, name) }?;
-    if size > known {
-        // SAFETY: so many bytes are there, and those behind the known fields are read as bytes.
-        let rest = unsafe { std::slice::from_raw_parts(pointer.cast::<u8>().add(known), size - known) };
-        if rest.iter().any(|&byte| byte != 0) {
-            return Err(unknown_fields(name));
-        }
+pub(crate) unsafe fn known<'a, T>(pointer: *const T, name: &str) -> Result<&'a T, Failure> {
+    check_pointer(pointer, 1, name)?;
+    // SAFETY: not null, aligned as the whole struct is, and there, as promised.
+    if unsafe { pointer.cast::<usize>().read() } != size_of::<T>() {
+        // SAFETY: the caller's promise.
+        unsafe { check_other_size(pointer, name) }?;
     }
-    // SAFETY: not null and aligned, as `check_size` has seen; the fields are there.
-    Ok(unsafe { pointer.read() })
+    // SAFETY: not null and aligned, and the fields are there.
+    Ok(unsafe { &*pointer })
 }
 
+/// Refuses a struct that is smaller than the one that is known, or whose other fields are not 0.
+///
+/// # Safety
+/// As [`known`].
 #[cold]
-fn unknown_fields(name: &str) -> Failure {
-    Failure::unsupported(format_args!("{name} has fields that this version of the library does not know"))
+unsafe fn check_other_size<T>(pointer: *const T, name: &str) -> Result<(), Failure> {
+    let known = size_of::<T>();
+    // SAFETY: the caller's promise.
+    let size = unsafe { check_size(pointer, known, name) }?;
+    // SAFETY: so many bytes are there, and those behind the known fields are read as bytes.
+    let rest = unsafe { std::slice::from_raw_parts(pointer.cast::<u8>().add(known), size - known) };
+    if rest.iter().any(|&byte| byte != 0) {
+        let text = format_args!("{name} has fields that this version of the library does not know");
+        return Err(Failure::unsupported(text));
+    }
+    Ok(())
 }
 
 /// Gives a value to the caller.

@@ -233,12 +233,14 @@ pub(crate) struct Operand<'a> {
     pub(crate) spans: [Span<'static>; 2],
 }
 
-/// The tensor that a pointer leads to.
+/// The tensor that a pointer leads to. Always inlined: returned through memory, it took an eighth of a call with 16
+/// elements.
 ///
 /// `names` has those of the pointer, of its data and of its shape.
 ///
 /// # Safety
 /// The pointer is null, or leads to a tensor whose shape and elements can be read for as long as the operand is used.
+#[inline(always)]
 pub(crate) unsafe fn operand<'a>(
     tensor: *const onnx_cast_tensor,
     data_type: DataType,
@@ -246,7 +248,7 @@ pub(crate) unsafe fn operand<'a>(
 ) -> Result<Operand<'a>, Failure> {
     let [name, data_name, shape_name] = names;
     // SAFETY: promised.
-    let onnx_cast_tensor { size: _, data, shape, rank } = unsafe { known(tensor, name) }?;
+    let &onnx_cast_tensor { size: _, data, shape, rank } = unsafe { known(tensor, name) }?;
     // SAFETY: promised.
     let dims = unsafe { read(shape, rank, shape_name) }?;
     let too_large = || Failure::overflow(format_args!("the elements of {name} do not fit in memory"));

@@ -138,7 +138,7 @@ unsafe fn fill(
     print: impl FnOnce(&mut Writer<'_>) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     // SAFETY: promised.
-    let mut writer = unsafe { Writer::new(&known(out, "out")?, strings, read) }?;
+    let mut writer = unsafe { Writer::new(known(out, "out")?, strings, read) }?;
     print(&mut writer)?;
     let (needed, result) = writer.finish();
     // SAFETY: not null, aligned, and the caller's own.
