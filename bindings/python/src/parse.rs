@@ -33,7 +33,7 @@ pub(crate) fn parse(
     let texts = array.texts();
     let spread = plan.target_type().is_packed() && !packed;
     let size = |len| if spread { len } else { plan.target_type().byte_len(len).unwrap_or(0) };
-    let mut strings = Strings::with_capacity(BLOCK.min(texts.len()), 0);
+    let mut strings = Strings::try_with_capacity(BLOCK.min(texts.len()), 0).map_err(of_cast)?;
     let mut rest = out;
     let mut block = |from: usize, len: usize| {
         strings.clear();

@@ -5,7 +5,7 @@
 //! either while the caller holds the arena's lock. The interpreter's lock is not needed.
 #![allow(unsafe_code)]
 
-use crate::error::Refusal;
+use crate::error::{Refusal, of_cast};
 use numpy::npyffi::{self, NPY_ARRAY_ALIGNED, npy_packed_static_string, npy_static_string, npy_string_allocator};
 use numpy::{PyArrayDescr, PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
 use onnx_cast::Strings;
@@ -129,7 +129,9 @@ impl<'py> StringArray<'py> {
     /// # Errors
     /// As [`Texts::read`].
     pub(crate) fn strings(&self) -> PyResult<Strings> {
-        let (texts, mut strings) = (self.texts(), Strings::with_capacity(self.array.len(), 0));
+        let texts = self.texts();
+        let made = Strings::try_with_capacity(self.array.len(), 0);
+        let mut strings = made.map_err(of_cast)?;
         let read = self.array.py().detach(|| texts.read(0..texts.len, &mut strings));
         read.map_err(|error| self.error(error))?;
         Ok(strings)

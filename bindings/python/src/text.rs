@@ -1,6 +1,6 @@
 //! Lists of texts, in and out.
 
-use crate::error::Refusal;
+use crate::error::{Refusal, of_cast};
 use onnx_cast::Strings;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -12,7 +12,7 @@ const PIECE: usize = 1 << 16;
 
 /// The texts of a list of str and bytes.
 pub(crate) fn strings_of(texts: &Bound<'_, PyList>) -> PyResult<Strings> {
-    let mut strings = Strings::with_capacity(texts.len(), 0);
+    let mut strings = Strings::try_with_capacity(texts.len(), 0).map_err(of_cast)?;
     for (index, text) in texts.iter().enumerate() {
         if index % PIECE == PIECE - 1 {
             texts.py().check_signals()?;

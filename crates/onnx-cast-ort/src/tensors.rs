@@ -80,7 +80,7 @@ impl Api {
         let room = bytes.as_mut_ptr().cast();
         // SAFETY: there is room for the bytes and where each string starts.
         self.check(unsafe { self.GetStringTensorContent(value, room, len, starts.as_mut_ptr(), count) })?;
-        let mut strings = Strings::with_capacity(count, len);
+        let mut strings = Strings::try_with_capacity(count, len).map_err(Failure::run)?;
         let ends = starts.iter().skip(1).copied().chain([len]);
         for (&start, end) in starts.iter().zip(ends) {
             strings.push(bytes.get(start..end).ok_or_else(|| Failure::run("strings out of order"))?);

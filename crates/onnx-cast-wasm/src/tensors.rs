@@ -46,7 +46,7 @@ pub(crate) fn print(fields: Fields<'_>) -> Result<Value> {
 pub(crate) fn parse(fields: Fields<'_>) -> Result<Value> {
     let (bytes, lengths) = (slots::take(slots::TENSORS), slots::take(slots::TENSORS + 1));
     let (lengths, _) = lengths.as_chunks::<4>();
-    let mut strings = Strings::with_capacity(lengths.len(), bytes.len());
+    let mut strings = Strings::try_with_capacity(lengths.len(), bytes.len())?;
     let mut left = &bytes[..];
     for &len in lengths {
         let (string, behind) =

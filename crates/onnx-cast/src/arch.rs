@@ -128,6 +128,7 @@ pub fn available() -> impl Iterator<Item = Backend> {
 
 /// A backend that this machine does not have.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct UnknownBackend {
     /// The name, as given.
     pub name: String,

@@ -30,6 +30,7 @@ pub enum Nan {
 /// assert_eq!(DataType::Float8E8M0.float_format(), Some(FloatFormat::exponent_only(8)));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct FloatFormat {
     /// Width of a code in bits.
     pub bits: u32,

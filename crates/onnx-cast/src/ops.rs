@@ -76,6 +76,7 @@ pub enum Operator {
 
 /// What a tensor is to an operator with a scale.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Role {
     /// The tensor with the values: the input of QuantizeLinear, the output of DequantizeLinear.
     Values,

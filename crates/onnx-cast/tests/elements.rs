@@ -25,12 +25,42 @@ fn every_code_is_its_value() {
                 assert_eq!(code.to_f32().to_bits(), float.to_bits(), "{} {bits:#x}", format.bits);
                 assert_eq!(code.to_string(), float.to_string(), "{bits:#x}");
                 assert_eq!(code == code, !float.is_nan(), "{bits:#x}");
+                assert_eq!(code.is_nan(), float.is_nan(), "{bits:#x}");
                 if !float.is_nan() && !float.is_infinite() {
                     assert_eq!($ty::from_f32(*float).to_bits(), bits, "{bits:#x}");
                 }
                 for other in codes.iter().step_by(1 + codes.len() / 64) {
                     assert_eq!(code.partial_cmp(other), float.partial_cmp(&other.to_f32()), "{bits:#x}");
                 }
+            }
+        })*};
+    }
+    for_floats!(check);
+}
+
+/// A host may have set the control register to read subnormals as zero, to round elsewhere, or to trap.
+#[cfg(any(target_arch = "x86", target_arch = "x86_64", target_arch = "aarch64"))]
+#[test]
+fn values_and_comparisons_ignore_the_control_register() {
+    use testkit::library::control_register;
+    macro_rules! check {
+        ($($ty:ident)*) => {$({
+            let count = 1u32 << $ty::FORMAT.bits;
+            // All codes of 8 bits. Of 16 bits every 37th, and the subnormals next to zero.
+            let codes: Vec<$ty> = (0..count)
+                .filter(|code| count <= 256 || code % 37 == 0 || code % (count / 2) < 4)
+                .map(|code| $ty::from_bits(code as _))
+                .collect();
+            let others: Vec<$ty> = codes.iter().copied().filter(|code| u32::from(code.to_bits()) % 64 < 4).collect();
+            let found = || -> Vec<_> {
+                let pairs = codes.iter().flat_map(|a| others.iter().map(move |b| (a, b)));
+                pairs.map(|(a, b)| (a.to_f32().to_bits(), a.is_nan(), a == b, a.partial_cmp(b))).collect()
+            };
+            let want = found();
+            for setting in control_register::settings() {
+                let mut got = Vec::new();
+                control_register::with(setting, || got = found());
+                assert!(got == want, "{}, {setting}", $ty::DATA_TYPE);
             }
         })*};
     }

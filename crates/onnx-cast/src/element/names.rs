@@ -38,6 +38,7 @@ fn plain(name: &str) -> String {
 
 /// A name that no element type has, or that has two meanings.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct UnknownType {
     /// The name, as given.
     pub name: String,

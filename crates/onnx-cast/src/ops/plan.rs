@@ -213,7 +213,7 @@ impl Plan {
     /// element is not a number.
     pub fn run(&self, input: &TensorView<'_>) -> Result<Tensor, CastError> {
         if self.to == DataType::String {
-            let mut strings = Strings::with_capacity(input.len(), 0);
+            let mut strings = Strings::try_with_capacity(input.len(), 0)?;
             self.run_strings_into(input, &mut strings)?;
             return Ok(Tensor::strings(input.shape().to_vec(), strings)?);
         }

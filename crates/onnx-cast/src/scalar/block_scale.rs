@@ -181,6 +181,7 @@ parse!(BlockFormat, "block format");
 
 /// A name that is not a block format, a rule or a recipe.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct UnknownFormat {
     what: &'static str,
     name: String,

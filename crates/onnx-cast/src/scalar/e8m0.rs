@@ -8,11 +8,11 @@ const NAN: u8 = 0xff;
 
 /// 2^(code - 127). Code 0 is a subnormal `f32`.
 #[inline(always)]
-pub(super) fn widen(value: Float8E8M0) -> f32 {
+pub(super) const fn widen(value: Float8E8M0) -> f32 {
     f32::from_bits(match value.to_bits() {
         0 => 0x0040_0000,
         NAN => 0x7fc0_0000,
-        code => u32::from(code) << 23,
+        code => (code as u32) << 23,
     })
 }
 

@@ -59,6 +59,7 @@ impl FromStr for RoundMode {
 
 /// A name that is not a rounding mode of ONNX.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct UnknownRoundMode {
     /// The name, as given.
     pub word: String,

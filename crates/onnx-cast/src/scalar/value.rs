@@ -2,13 +2,27 @@
 //! -0, and NaN is not equal to any value. Compare `to_bits` to compare bit patterns.
 
 use super::narrow::with_float_elements;
-use super::{Rules, cast_one};
+use super::{Rules, cast_one, e8m0, widen_code};
 use crate::element::*;
+use crate::format::FloatFormat;
 use std::cmp::Ordering;
 use std::fmt;
 
+/// Orders the numbers of a format, by integers alone: a comparison of floats obeys the control register, which a host may
+/// have set to read subnormals as zero. `None` for NaN.
+#[inline]
+const fn place(format: FloatFormat, code: u32) -> Option<i32> {
+    if format.is_nan(code as u64) {
+        return None;
+    }
+    let sign = format.sign_bit() as u32;
+    let magnitude = (code & !sign) as i32;
+    // 0 and -0 have the same place.
+    Some(if code & sign == 0 { magnitude } else { -magnitude })
+}
+
 macro_rules! float_value {
-    ($($ty:ident)*) => {$(
+    ($($ty:ident, |$self:ident| $widened:expr;)*) => {$(
         impl $ty {
             /// The value, which `f32` represents exactly. NaN becomes quiet.
             ///
@@ -18,8 +32,15 @@ macro_rules! float_value {
             #[doc = concat!("assert_eq!(", stringify!($ty), "::from_f32(1.0).to_f32(), 1.0);")]
             /// ```
             #[inline]
-            pub fn to_f32(self) -> f32 {
-                cast_one(self, &Rules::NONE)
+            pub const fn to_f32(self) -> f32 {
+                let $self = self;
+                $widened
+            }
+
+            /// Whether this is NaN.
+            #[inline]
+            pub const fn is_nan(self) -> bool {
+                Self::FORMAT.is_nan(self.to_bits() as u64)
             }
 
             /// The nearest element, rounded once by the rules of ONNX's newest Cast with its default attributes: ties
@@ -41,14 +62,15 @@ macro_rules! float_value {
         impl PartialEq for $ty {
             #[inline]
             fn eq(&self, other: &Self) -> bool {
-                self.to_f32() == other.to_f32()
+                self.partial_cmp(other) == Some(Ordering::Equal)
             }
         }
 
         impl PartialOrd for $ty {
             #[inline]
             fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-                self.to_f32().partial_cmp(&other.to_f32())
+                let [a, b] = [self, other].map(|element| place(Self::FORMAT, element.to_bits().into()));
+                Some(a?.cmp(&b?))
             }
         }
 
@@ -71,8 +93,15 @@ macro_rules! float_value {
         }
     )*};
 }
-with_float_elements!(float_value);
-float_value!(Float8E8M0);
+macro_rules! float_values {
+    ($($ty:ident)*) => {
+        float_value! {
+            $($ty, |element| widen_code(Self::FORMAT, element.to_bits() as u32);)*
+            Float8E8M0, |element| e8m0::widen(element);
+        }
+    };
+}
+with_float_elements!(float_values);
 
 macro_rules! integer_value {
     ($($ty:ident)*) => {$(
@@ -85,8 +114,8 @@ macro_rules! integer_value {
             #[doc = concat!("assert_eq!(", stringify!($ty), "::from_f32(1.0).to_f32(), 1.0);")]
             /// ```
             #[inline]
-            pub fn to_f32(self) -> f32 {
-                f32::from(self.value())
+            pub const fn to_f32(self) -> f32 {
+                self.value() as f32
             }
 
             /// The element that ONNX's newest Cast gives: rounded to the nearest integer, ties to even, and then

@@ -23,12 +23,13 @@ pub(crate) const fn widen_code(format: FloatFormat, code: u32) -> f32 {
         let quiet = if code as u16 & 0x7fff > infinity as u16 { (QUIET >> shift) as u16 } else { 0 };
         return f32::from_bits(((code as u16 | quiet) as u32) << shift);
     }
-    // Shift the code into f32's fields and rebias the exponent. For subnormals, then subtract the implicit 1.
-    // (Multiplication by a power of two would serve both, but is slow for subnormals on some processors.)
-    let rebias = ((127 - format.bias) as u32) << SIGNIFICAND;
-    let normal = (magnitude << shift) + rebias;
-    let one = f32::from_bits(rebias + (1 << SIGNIFICAND));
-    let subnormal = (f32::from_bits(normal + (1 << SIGNIFICAND)) - one).to_bits();
+    // Shift the code into f32's fields and rebias the exponent. A subnormal is an integer times a power of two: its
+    // exponent is lowered, and zero stays. Nothing here rounds or is a subnormal of f32, so that the control register
+    // changes nothing. (Multiplication by a power of two would serve both, but is slow for subnormals on some
+    // processors.)
+    let normal = (magnitude << shift) + (((127 - format.bias) as u32) << SIGNIFICAND);
+    let lowered = (format.bias as u32 - 1 + format.significand_bits) << SIGNIFICAND;
+    let subnormal = (magnitude as i32 as f32).to_bits().saturating_sub(lowered);
     let number = if magnitude >> format.significand_bits == 0 { subnormal } else { normal };
     let is_nan = match format.nan {
         Nan::None => false,

@@ -2,6 +2,7 @@
 //! allocations.
 
 use super::TensorError;
+use crate::element::DataType;
 
 /// Borrowed strings: string `i` is `bytes[offsets[i]..offsets[i + 1]]`.
 ///
@@ -113,10 +114,23 @@ impl Strings {
     }
 
     /// An empty list with capacity for `strings` strings of `bytes` bytes in total.
-    pub fn with_capacity(strings: usize, bytes: usize) -> Self {
-        let mut offsets = Vec::with_capacity(strings.saturating_add(1));
-        offsets.push(0);
-        Strings { offsets, bytes: Vec::with_capacity(bytes) }
+    ///
+    /// ```
+    /// use onnx_cast::Strings;
+    ///
+    /// assert!(Strings::try_with_capacity(1, 5).is_ok());
+    /// assert!(Strings::try_with_capacity(usize::MAX, 0).is_err());
+    /// ```
+    ///
+    /// # Errors
+    /// Fails with [`TensorError::TooLarge`] if there is too little memory.
+    pub fn try_with_capacity(strings: usize, bytes: usize) -> Result<Self, TensorError> {
+        let mut made = Strings::new();
+        let offsets = made.offsets.try_reserve_exact(strings);
+        match offsets.and_then(|()| made.bytes.try_reserve_exact(bytes)) {
+            Ok(()) => Ok(made),
+            Err(_) => Err(TensorError::TooLarge { data_type: DataType::String, shape: vec![strings] }),
+        }
     }
 
     /// Appends a string.
