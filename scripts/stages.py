@@ -78,6 +78,13 @@ def stages(packages):
         Stage(PACKAGE, install, (SET_UP,), quick=[*install, "--dev"]),
         cargo("tests", "test", "--locked", "--no-fail-fast", after=(BUILD,), quick=quick_tests),
         cargo("lints", *lints, after=(BUILD,), unread=WORDS, quick=["cargo", *lints]),
+        cargo(
+            "lints, without the standard library",
+            *["clippy", "--locked", "-p", "onnx-cast", "--no-default-features", "--features"],
+            *["libm,half,bytemuck,serde", "--", "-D", "warnings"],
+            after=(BUILD,),
+            unread=WORDS,
+        ),
         Stage("the package for JavaScript, and the page", [*javascript, "--built"], (BUILD, MODULES)),
         Stage("the Python package, tests", pytest, (BUILD, PACKAGE), quick=pytest),
         Stage(

@@ -1,19 +1,22 @@
 #!/usr/bin/env bash
-# The tests in every configuration that the test run does not have: optimized without assertions, not optimized at all, each
-# combination of features, each backend of this machine, the oldest Rust, the oldest versions of dependencies, other
-# processors. Prints how many tests passed in each, and ends with 1 where one fails or is not available here. Not part of the
-# test run.
+# The tests in every configuration that the test run does not have: optimized without assertions, not optimized at all,
+# each combination of features, no standard library, each backend of this machine, the oldest Rust, the oldest versions of
+# dependencies, other processors. Prints how many tests passed in each, and ends with 1 where one fails or is not
+# available here. Not part of the test run.
 #
 #   bash scripts/proofs/configurations.sh                                    # all of them
 #   bash scripts/proofs/configurations.sh features backends                  # some
 #   bash scripts/proofs/configurations.sh --install oldest                   # install first what rustup has to
 #
-# debug, release, features, backends, oldest, minimal, systems, i686, aarch64, s390x, wasm32: the last four with what
-# scripts/proofs/emulated.sh asks for. `host` is what .github/workflows/test.yml runs on macOS and Windows: the tests in Rust.
+# debug, release, features, bare, backends, oldest, minimal, systems, i686, aarch64, s390x, wasm32: the last four with
+# what scripts/proofs/emulated.sh asks for. `host` is what .github/workflows/test.yml runs on macOS and Windows: the tests
+# in Rust.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
+# A target without a standard library.
+BARE=thumbv7em-none-eabi
 rows=()
 status=0
 
@@ -44,14 +47,20 @@ release() {
     check "release" cargo test --locked --release "${tests[@]}"
 }
 
-# There are two features, each of one crate.
+# Nothing there has a standard library to offer.
+bare() {
+    check "onnx-cast without the standard library (rustup target add $BARE)" cargo build --locked -p onnx-cast \
+        --no-default-features --features libm,half,bytemuck,serde --target "$BARE"
+}
+
+# The features that change what is built, of two crates.
 features() {
     check "onnx-cast without threads" cargo test --locked -p onnx-cast --no-default-features --no-fail-fast
     check "onnx-cast-capi without onnxruntime" cargo test --locked -p onnx-cast-capi --no-default-features --no-fail-fast
-    local crate
-    for crate in onnx-cast onnx-cast-capi; do
-        check "$crate without its feature, lints" cargo clippy --locked -p "$crate" --no-default-features -- -D warnings
-    done
+    check "onnx-cast without threads, lints" cargo clippy --locked -p onnx-cast --no-default-features --features std \
+        -- -D warnings
+    check "onnx-cast-capi without onnxruntime, lints" cargo clippy --locked -p onnx-cast-capi --no-default-features \
+        -- -D warnings
 }
 
 # The variable decides which backend is the best one: that of everything that names none.
@@ -113,19 +122,19 @@ i686() {
 if [ "${1:-}" = --install ]; then
     shift
     rustup toolchain install "$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml).0" --profile minimal
-    rustup target add x86_64-pc-windows-gnu aarch64-apple-darwin
+    rustup target add x86_64-pc-windows-gnu aarch64-apple-darwin "$BARE"
 fi
 
 # Some tests of the file crate read files of other packages, which this makes.
 python3 scripts/setup.py
 
-[ $# -gt 0 ] || set -- debug release features backends oldest minimal systems i686 aarch64 s390x wasm32
+[ $# -gt 0 ] || set -- debug release features bare backends oldest minimal systems i686 aarch64 s390x wasm32
 for what in "$@"; do
     case $what in
-    debug | release | features | backends | oldest | minimal | systems | host | i686) "$what" ;;
+    debug | release | features | bare | backends | oldest | minimal | systems | host | i686) "$what" ;;
     aarch64 | s390x | wasm32) other_processor "$what" ;;
     *)
-        echo "usage: scripts/proofs/configurations.sh [--install] [debug | release | features | backends | oldest | minimal | systems | host | i686 | aarch64 | s390x | wasm32] ..." >&2
+        echo "usage: scripts/proofs/configurations.sh [--install] [debug | release | features | bare | backends | oldest | minimal | systems | host | i686 | aarch64 | s390x | wasm32] ..." >&2
         exit 2
         ;;
     esac

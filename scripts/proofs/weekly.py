@@ -77,7 +77,7 @@ TABLE = {
             f"bash {PROOFS}/emulated.sh --install windows test -p onnx-cast -p onnx-cast-file --no-fail-fast",
         ],
     ),
-    "configurations": ("the tests in every configuration", [f"bash {PROOFS}/configurations.sh --install debug release features backends oldest minimal systems"]),
+    "configurations": ("the tests in every configuration", [f"bash {PROOFS}/configurations.sh --install debug release features bare backends oldest minimal systems"]),
     "supply-chain": (
         "the same bytes from two builds, and bills of materials",
         [f"bash {PROOFS}/supply_chain.sh reproducible", f"bash {PROOFS}/supply_chain.sh sbom"],

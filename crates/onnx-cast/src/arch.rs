@@ -3,6 +3,8 @@
 //! The unit tests of this crate have the portable backend, and lanes in plain Rust for the algorithms. They test the
 //! specification; the tests in `tests/` compare the backends. Compiling the vector kernels a second time takes minutes.
 
+use alloc::borrow::ToOwned;
+use alloc::string::String;
 #[cfg(all(simd = "aarch64", not(test)))]
 mod aarch64;
 #[cfg(any(simd, all(test, optimized), miri))]
@@ -19,8 +21,7 @@ mod x86_64;
 
 use crate::error::shorten;
 use crate::kernel::KernelTable;
-use std::fmt;
-use std::sync::LazyLock;
+use core::fmt;
 
 struct Row {
     name: &'static str,
@@ -77,16 +78,22 @@ impl Backend {
     }
 
     /// The backend that the environment variable [`BACKEND_VARIABLE`] names, or the fastest that this machine can run.
-    /// The choice is made once.
+    /// The choice is made once. Without the feature `std` no variable is read.
     #[inline]
     pub fn best() -> Backend {
-        static BEST: LazyLock<Backend> = LazyLock::new(|| {
-            // A library has nowhere to complain to about a variable, and every backend gives the same bits, so an
-            // unknown name leaves the choice as it was.
-            let forced = std::env::var(BACKEND_VARIABLE).ok().and_then(|name| Backend::by_name(&name).ok());
-            forced.or_else(|| available().next()).unwrap_or(Backend(&BACKENDS[BACKENDS.len() - 1]))
-        });
-        *BEST
+        #[cfg(feature = "std")]
+        {
+            use std::sync::LazyLock;
+            static BEST: LazyLock<Backend> = LazyLock::new(|| {
+                // A library has nowhere to complain to about a variable, and every backend gives the same bits, so an
+                // unknown name leaves the choice as it was.
+                let forced = std::env::var(BACKEND_VARIABLE).ok().and_then(|name| Backend::by_name(&name).ok());
+                forced.unwrap_or_else(fastest)
+            });
+            *BEST
+        }
+        #[cfg(not(feature = "std"))]
+        fastest()
     }
 
     /// Its name: `portable`.
@@ -126,6 +133,11 @@ pub fn available() -> impl Iterator<Item = Backend> {
     BACKENDS.iter().filter(|row| (row.is_available)()).map(Backend)
 }
 
+/// The first of those that this machine can run.
+fn fastest() -> Backend {
+    available().next().unwrap_or(Backend(&BACKENDS[BACKENDS.len() - 1]))
+}
+
 /// A backend that this machine does not have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -144,4 +156,4 @@ impl fmt::Display for UnknownBackend {
     }
 }
 
-impl std::error::Error for UnknownBackend {}
+impl core::error::Error for UnknownBackend {}

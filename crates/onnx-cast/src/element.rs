@@ -4,6 +4,10 @@
 //! operators, the kernel table and the tests derive from them. A type that is not a Rust primitive is a newtype over
 //! its bit pattern, in its own file under `element/`.
 
+use alloc::format;
+use alloc::string::String;
+use alloc::string::ToString;
+use alloc::vec::Vec;
 mod bit_pattern;
 #[cfg(feature = "bytemuck")]
 mod bytemuck_traits;

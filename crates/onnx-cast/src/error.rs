@@ -3,7 +3,9 @@
 //! Error texts are lower case, have no full stop, and name the expected value, so that a caller can prefix the name of
 //! a tensor or a file.
 
-use std::fmt;
+use alloc::string::String;
+use alloc::string::ToString;
+use core::fmt;
 
 /// Displays a shape: `2x3`, or `scalar`.
 pub(crate) struct ShapeText<'a>(pub(crate) &'a [usize]);

@@ -24,11 +24,21 @@
 //!
 //! # Features
 //!
-//! - `threads`, the one default: large tensors are split over the current rayon pool. A forked child has a pool of its
-//!   own for them.
+//! - `threads`, a default: large tensors are split over the current rayon pool. A forked child has a pool of its own for
+//!   them.
+//! - `std`, a default: the machine is asked for its vector instructions. Without it the crate is `no_std`, needs `alloc`
+//!   and atomics, and has the backends of the target features that the build enables.
+//! - `libm`: for builds without `std`, which lack a multiplication and addition that rounds once.
 //! - `half`: conversions between [`Float16`], [`BFloat16`] and the types of the crate `half`.
 //! - `bytemuck`: `Pod`, `NoUninit` and `CheckedBitPattern` for the element types.
 //! - `serde`: `Serialize` and `Deserialize` for [`DataType`], [`RoundMode`], the options and the element types.
+
+#![cfg_attr(not(any(feature = "std", test)), no_std)]
+
+extern crate alloc;
+
+#[cfg(not(any(feature = "std", feature = "libm")))]
+compile_error!("onnx-cast needs the fused multiplication and addition of one of its features: `std` or `libm`");
 
 mod arch;
 mod element;

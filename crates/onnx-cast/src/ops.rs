@@ -1,5 +1,8 @@
 //! The operators: versions, attributes, supported types, inference, and running them.
 
+use alloc::borrow::ToOwned;
+use alloc::string::String;
+use alloc::vec::Vec;
 mod bit_cast;
 mod block_scale;
 mod cast;
@@ -17,7 +20,7 @@ mod scaled;
 mod strings;
 
 use crate::element::{Class, DataType};
-use std::fmt;
+use core::fmt;
 
 pub use crate::scalar::block_scale::{BlockFormat, Recipe, ScaleRule, UnknownFormat};
 pub use bit_cast::BitCast;

@@ -4,7 +4,7 @@
 //! Packing belongs to load and store, never to rounding: everything here moves bit patterns.
 
 use crate::element::{DataType, Element, Float6E2M3, Uint2, Uint4, Word, byte_len_of};
-use std::ops::Range;
+use core::ops::Range;
 
 /// Width of an element in bits.
 pub(crate) const fn bits<T: Element>() -> usize {

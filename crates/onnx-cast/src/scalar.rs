@@ -7,6 +7,7 @@
 pub(crate) mod block_scale;
 mod e8m0;
 mod float_environment;
+mod fused;
 mod integer;
 mod narrow;
 mod rules;

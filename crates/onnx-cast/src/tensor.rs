@@ -4,6 +4,8 @@
 //!
 //! A view is checked once, when it is created, so later code relies on its length.
 
+use alloc::vec;
+use alloc::vec::Vec;
 mod error;
 mod strings;
 

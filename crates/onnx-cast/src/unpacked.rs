@@ -6,7 +6,7 @@ use crate::element::DataType;
 use crate::kernel::{Context, Kernel};
 use crate::ops::execute::{Span, as_uninit, run_kernel};
 use crate::packed;
-use std::fmt;
+use core::fmt;
 
 /// A buffer whose length or type does not suit the elements.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,7 +46,7 @@ impl fmt::Display for PackError {
     }
 }
 
-impl std::error::Error for PackError {}
+impl core::error::Error for PackError {}
 
 /// Checks that `bytes` has the length of `elements` packed elements.
 fn check_len(data_type: DataType, elements: usize, bytes: &[u8]) -> Result<(), PackError> {

@@ -12,8 +12,8 @@ use crate::kernel::lanes::Lanes;
 use crate::kernel::{Context, KernelTable};
 use crate::packed::{pack_elements, unpack_elements};
 use crate::scalar::{Narrow, Rules, Widen, cast_one};
+use core::slice;
 use lane::{QUIET, double, float, int, lane, lane_of, lanes, mask, narrow, result, short, signed, widen};
-use std::slice;
 
 /// Vectors of so many bytes; rich ones fuse, and have wide look-ups.
 #[derive(Clone, Copy)]
@@ -106,10 +106,10 @@ unsafe impl<const B: usize, const RICH: bool> Lanes for Plain<B, RICH> {
     }
 
     unsafe fn and(a: Self::V, b: Self::V) -> Self::V {
-        std::array::from_fn(|i| a[i] & b[i])
+        core::array::from_fn(|i| a[i] & b[i])
     }
     unsafe fn or(a: Self::V, b: Self::V) -> Self::V {
-        std::array::from_fn(|i| a[i] | b[i])
+        core::array::from_fn(|i| a[i] | b[i])
     }
 
     unsafe fn add<const W: usize>(a: Self::V, b: Self::V) -> Self::V {
@@ -125,7 +125,7 @@ unsafe impl<const B: usize, const RICH: bool> Lanes for Plain<B, RICH> {
     }
 
     unsafe fn plus_above(a: Self::V, value: Self::V, limit: Self::V) -> Self::V {
-        std::array::from_fn(|i| a[i].wrapping_add(u8::from(value[i] > limit[i])))
+        core::array::from_fn(|i| a[i].wrapping_add(u8::from(value[i] > limit[i])))
     }
 
     unsafe fn shl<const W: usize, const N: u32>(a: Self::V) -> Self::V {
@@ -162,7 +162,7 @@ unsafe impl<const B: usize, const RICH: bool> Lanes for Plain<B, RICH> {
 
     #[inline(never)]
     unsafe fn select<const W: usize>(mask: Self::M, a: Self::V, b: Self::V) -> Self::V {
-        std::array::from_fn(|i| if mask[i] { a[i] } else { b[i] })
+        core::array::from_fn(|i| if mask[i] { a[i] } else { b[i] })
     }
 
     unsafe fn low_halves<const W: usize>(value: [Self::V; 2]) -> Self::V {
@@ -225,7 +225,7 @@ unsafe impl<const B: usize, const RICH: bool> Lanes for Plain<B, RICH> {
 
     unsafe fn zip_bytes(a: Self::V, b: Self::V) -> [Self::V; 2] {
         [0, 1].map(|half| {
-            std::array::from_fn(|i| {
+            core::array::from_fn(|i| {
                 let place = B - 1 - (half * B + i) / 2;
                 if i % 2 == 0 { a[place] } else { b[place] }
             })
@@ -375,7 +375,7 @@ unsafe impl<const B: usize, const RICH: bool> Lanes for Plain<B, RICH> {
 
     #[inline(never)]
     unsafe fn look_up<const N: usize>(table: &Self::Table<N>, index: Self::V) -> Self::V {
-        std::array::from_fn(|i| {
+        core::array::from_fn(|i| {
             let index = usize::from(index[i]);
             assert!(index < 16 * N, "entry {index} of {}", 16 * N);
             table[index]

@@ -1,7 +1,7 @@
 //! What a Rust type must have to represent an element type, and the macros that declare such types over their bits.
 
 use super::DataType;
-use std::fmt;
+use core::fmt;
 
 mod sealed {
     /// Keeps the list of element types closed, and guarantees the layout that typed slices rely on.

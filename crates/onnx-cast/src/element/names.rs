@@ -1,8 +1,11 @@
 //! The names of element types: how one is printed, and what is read as one.
 
 use super::{DataType, TABLE};
-use std::fmt;
-use std::str::FromStr;
+use alloc::borrow::ToOwned;
+use alloc::format;
+use alloc::string::String;
+use core::fmt;
+use core::str::FromStr;
 
 impl fmt::Display for DataType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -81,7 +84,7 @@ impl fmt::Display for UnknownType {
     }
 }
 
-impl std::error::Error for UnknownType {}
+impl core::error::Error for UnknownType {}
 
 impl FromStr for DataType {
     type Err = UnknownType;

@@ -6,7 +6,7 @@ use super::Element;
 pub(crate) fn bytes_of<T: Element>(slice: &[T]) -> &[u8] {
     // SAFETY: `Sealed` guarantees that `T` has no padding, so all `size_of_val` bytes are initialised. `u8` has
     // alignment 1. The result has the lifetime of the borrow.
-    unsafe { std::slice::from_raw_parts(slice.as_ptr().cast(), size_of_val(slice)) }
+    unsafe { core::slice::from_raw_parts(slice.as_ptr().cast(), size_of_val(slice)) }
 }
 
 /// As [`bytes_of`], mutable.
@@ -16,5 +16,5 @@ pub(crate) fn bytes_of<T: Element>(slice: &[T]) -> &[u8] {
 /// width of a packed type.
 pub(crate) unsafe fn bytes_of_mut<T: Element>(slice: &mut [T]) -> &mut [u8] {
     // SAFETY: as in `bytes_of`. The borrow is unique, and the caller writes only valid patterns of `T`.
-    unsafe { std::slice::from_raw_parts_mut(slice.as_mut_ptr().cast(), size_of_val(slice)) }
+    unsafe { core::slice::from_raw_parts_mut(slice.as_mut_ptr().cast(), size_of_val(slice)) }
 }

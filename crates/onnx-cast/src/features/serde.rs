@@ -5,10 +5,11 @@ use crate::arch::Backend;
 use crate::element::DataType;
 use crate::ops::CastOptions;
 use crate::scalar::RoundMode;
+use alloc::string::String;
+use core::fmt;
 use serde::de::{Error, MapAccess, Visitor};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use std::fmt;
 
 macro_rules! by_name {
     ($($ty:ident $parse:path;)*) => {$(

@@ -4,11 +4,11 @@ pub(crate) mod fold;
 
 use super::{Context, cast_code};
 use crate::element::{Class, DataType, Kind, NUMBERS};
+use core::cell::UnsafeCell;
+use core::mem::MaybeUninit;
+use core::ops::Deref;
+use core::sync::atomic::{AtomicU8, Ordering};
 use fold::Fold;
-use std::cell::UnsafeCell;
-use std::mem::MaybeUninit;
-use std::ops::Deref;
-use std::sync::atomic::{AtomicU8, Ordering};
 
 /// The result of every code, of 16 bits or fewer, in planes: all low bytes, then all high ones; of `float` and `double`
 /// the upper 16 bits. The entries of sources of fewer than 8 bits repeat.

@@ -100,7 +100,7 @@ impl Arrays {
 #[inline(always)]
 pub(crate) unsafe fn written(numbers: &mut [MaybeUninit<f32>]) -> &mut [f32] {
     // SAFETY: the caller's; the layouts are the same.
-    unsafe { &mut *(std::ptr::from_mut(numbers) as *mut [f32]) }
+    unsafe { &mut *(core::ptr::from_mut(numbers) as *mut [f32]) }
 }
 
 /// Which scale an element has.

@@ -4,7 +4,7 @@ use super::node::{Attribute, Attributes};
 use super::{CastError, OpError, Operator, Plan, ValueInfo};
 use crate::element::DataType;
 use crate::tensor::{Tensor, TensorView};
-use std::mem::MaybeUninit;
+use core::mem::MaybeUninit;
 
 /// ONNX `BitCast`: the bytes of a tensor as another type of the same width. Only padding bits change, to zero.
 ///

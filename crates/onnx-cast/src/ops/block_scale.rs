@@ -1,6 +1,8 @@
 //! Block formats: elements of 8 bits or fewer in blocks along the last axis, each with a scale that is found from its
 //! greatest magnitude. MX has a power of two for 32 elements; NVFP4 a float8e4m3fn for 16, and a float for the tensor.
 
+use alloc::vec;
+use alloc::vec::Vec;
 mod quantizer;
 
 use super::execute::{as_uninit, check_len, new_tensor};
@@ -13,8 +15,8 @@ use crate::element::DataType;
 use crate::scalar::block_scale::{BlockFormat, INT8_UNIT, PowerOfTwo, Recipe, ScaleRule};
 use crate::scalar::with_default_float_environment;
 use crate::tensor::{Tensor, TensorError, TensorView, element_count};
+use core::mem::MaybeUninit;
 use quantizer::{BLOCKS, Quantizer, greatest_finite, greatest_of_runs};
-use std::mem::MaybeUninit;
 
 impl BlockFormat {
     /// How many scales a tensor of a shape has: one for each block of the last axis. `None` where that overflows.

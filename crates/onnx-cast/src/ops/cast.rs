@@ -8,7 +8,7 @@ use crate::element::{DataType, Element, bytes_of_mut};
 use crate::packed::byte_len;
 use crate::scalar::{RoundMode, Rules};
 use crate::tensor::{Strings, Tensor, TensorView, from_tensor_bytes, is_layout_of_tensors, to_tensor_bytes};
-use std::mem::MaybeUninit;
+use core::mem::MaybeUninit;
 
 /// The options of a cast: the opset, which selects the operator's version, the operator's attributes, and how to run
 /// it.

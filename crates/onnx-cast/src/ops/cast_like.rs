@@ -6,7 +6,7 @@ use super::{CastError, CastOptions, OpError, Operator, Plan, ValueInfo};
 use crate::arch::Backend;
 use crate::element::DataType;
 use crate::tensor::{Strings, Tensor, TensorView};
-use std::mem::MaybeUninit;
+use core::mem::MaybeUninit;
 
 /// ONNX `CastLike`: casts a tensor to the type of another tensor, whose values do not matter.
 ///

@@ -6,6 +6,7 @@ use crate::element::DataType;
 use crate::scalar::scaled::linear_scale;
 use crate::scalar::with_default_float_environment;
 use crate::tensor::{Tensor, TensorView};
+use alloc::vec::Vec;
 
 /// ONNX `DynamicQuantizeLinear`: quantizes floats to uint8 by a scale and a zero point that it finds.
 ///

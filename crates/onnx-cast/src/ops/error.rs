@@ -1,5 +1,7 @@
 //! The errors of building an operator and of running it.
 
+use alloc::string::String;
+use alloc::vec::Vec;
 mod scaled;
 
 use super::{Operator, Role};
@@ -8,7 +10,7 @@ use crate::error::shorten;
 use crate::scalar::UnknownRoundMode;
 use crate::scalar::text::ParseError;
 use crate::tensor::TensorError;
-use std::fmt;
+use core::fmt;
 
 /// An error of building an operator, or a type that it does not support.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -261,7 +263,7 @@ impl fmt::Display for OpError {
     }
 }
 
-impl std::error::Error for OpError {}
+impl core::error::Error for OpError {}
 
 /// A cast that failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -344,8 +346,8 @@ impl fmt::Display for CastError {
     }
 }
 
-impl std::error::Error for CastError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+impl core::error::Error for CastError {
+    fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
         // A variant whose text contains its cause's text does not return that cause, so that printing the chain prints
         // each text once.
         match self {

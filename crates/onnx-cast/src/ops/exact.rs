@@ -51,9 +51,9 @@ impl Numbers {
     /// Whether these numbers include all of `other`'s.
     fn hold(&self, other: &Numbers) -> bool {
         let reaches = match self.below.cmp(&other.below) {
-            std::cmp::Ordering::Less => false,
-            std::cmp::Ordering::Greater => true,
-            std::cmp::Ordering::Equal => {
+            core::cmp::Ordering::Less => false,
+            core::cmp::Ordering::Greater => true,
+            core::cmp::Ordering::Equal => {
                 other.top << (self.precision - other.precision.min(self.precision)) <= self.top
             }
         };

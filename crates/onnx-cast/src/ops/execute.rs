@@ -8,7 +8,8 @@ use crate::kernel::{Context, Kernel, StoreHint};
 use crate::pool;
 use crate::scalar::with_default_float_environment;
 use crate::tensor::{Tensor, TensorError, TensorView, element_count};
-use std::mem::MaybeUninit;
+use alloc::vec::Vec;
+use core::mem::MaybeUninit;
 
 /// Casts that read and write this many bytes use non-temporal stores. Little of their output would stay in the last
 /// cache (32 MiB on the machines measured), through which the source passes too, and it would evict everything else. A
@@ -130,7 +131,7 @@ pub(super) unsafe fn run_copy(kernel: Kernel, Span { src, dst, .. }: Span<'_>, h
 #[inline]
 pub(super) unsafe fn as_bytes(dst: &mut [MaybeUninit<u8>]) -> &mut [u8] {
     // SAFETY: `MaybeUninit<u8>` has the layout of `u8`; the rest is the caller's.
-    unsafe { &mut *(std::ptr::from_mut(dst) as *mut [u8]) }
+    unsafe { &mut *(core::ptr::from_mut(dst) as *mut [u8]) }
 }
 
 /// Memory that a cast may overwrite without reading it.
@@ -140,7 +141,7 @@ pub(super) unsafe fn as_bytes(dst: &mut [MaybeUninit<u8>]) -> &mut [u8] {
 #[inline]
 pub(crate) unsafe fn as_uninit(out: &mut [u8]) -> &mut [MaybeUninit<u8>] {
     // SAFETY: `MaybeUninit<u8>` has the layout of `u8`; the rest is the caller's.
-    unsafe { &mut *(std::ptr::from_mut(out) as *mut [MaybeUninit<u8>]) }
+    unsafe { &mut *(core::ptr::from_mut(out) as *mut [MaybeUninit<u8>]) }
 }
 
 /// Memory that has been written.
@@ -150,7 +151,7 @@ pub(crate) unsafe fn as_uninit(out: &mut [u8]) -> &mut [MaybeUninit<u8>] {
 #[inline]
 pub(super) unsafe fn assume_written(out: &mut [MaybeUninit<u8>]) -> &mut [u8] {
     // SAFETY: the caller guarantees initialised bytes; the layouts are the same.
-    unsafe { &mut *(std::ptr::from_mut(out) as *mut [u8]) }
+    unsafe { &mut *(core::ptr::from_mut(out) as *mut [u8]) }
 }
 
 /// A new tensor whose bytes `fill` writes, without writing zeros first.

@@ -1,5 +1,7 @@
 //! Linear scales from the range of a tensor's values: per tensor, per axis or per block.
 
+use alloc::vec;
+use alloc::vec::Vec;
 mod symmetric;
 
 pub use symmetric::SymmetricScale;

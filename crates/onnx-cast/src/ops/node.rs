@@ -2,6 +2,8 @@
 //! graph) lends them in this form.
 
 use super::{OpError, Operator};
+use alloc::borrow::ToOwned;
+use alloc::string::String;
 
 /// One attribute of an ONNX node.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -11,7 +11,8 @@ use crate::kernel::{Context, Kernel, StoreHint};
 use crate::packed::clear_padding;
 use crate::scalar::{Rules, with_default_float_environment};
 use crate::tensor::{Data, Strings, Tensor, TensorData, TensorError, TensorView};
-use std::mem::MaybeUninit;
+use alloc::string::String;
+use core::mem::MaybeUninit;
 
 /// A resolved cast. It is small and `Copy`.
 ///

@@ -17,8 +17,8 @@ use crate::packed::{clear_padding, code};
 use crate::scalar::scaled::Precision;
 use crate::scalar::{Rules, with_default_float_environment};
 use crate::tensor::{Tensor, TensorView};
+use core::mem::MaybeUninit;
 use layout::Layout;
-use std::mem::MaybeUninit;
 use tiles::{Adjust, Job, Operand};
 
 /// Which way a scaled cast goes.

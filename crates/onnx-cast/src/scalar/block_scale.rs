@@ -4,8 +4,11 @@
 use super::widen_code;
 use crate::element::DataType;
 use crate::error::shorten;
-use std::fmt;
-use std::str::FromStr;
+use alloc::borrow::ToOwned;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
+use core::str::FromStr;
 
 /// A type of elements with a scale for each block of them.
 ///
@@ -194,7 +197,7 @@ impl fmt::Display for UnknownFormat {
     }
 }
 
-impl std::error::Error for UnknownFormat {}
+impl core::error::Error for UnknownFormat {}
 
 /// An element of MXINT8 counts 64ths.
 pub(crate) const INT8_UNIT: f32 = 1.0 / 64.0;

@@ -4,8 +4,10 @@
 use crate::element::{DataType, NUMBERS};
 use crate::error::shorten;
 use crate::format::FloatFormat;
-use std::fmt;
-use std::str::FromStr;
+use alloc::borrow::ToOwned;
+use alloc::string::String;
+use core::fmt;
+use core::str::FromStr;
 
 /// How a value between two powers of two is rounded to `float8e8m0` (attribute `round_mode`, from version 24).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -71,7 +73,7 @@ impl fmt::Display for UnknownRoundMode {
     }
 }
 
-impl std::error::Error for UnknownRoundMode {}
+impl core::error::Error for UnknownRoundMode {}
 
 /// The first version with the rules of all later ones.
 const UNCHANGED_SINCE: i64 = 24;

@@ -4,6 +4,7 @@
 //! once.
 
 use super::Rules;
+use super::fused::Fused;
 use crate::element::{BFloat16, DataType, Float16};
 
 /// The type that a quotient is rounded to before it is cast: QuantizeLinear's `precision`.
@@ -53,8 +54,8 @@ pub(crate) fn quotient_by_reciprocal(x: f32, scale: f32, reciprocal: f32) -> f32
     // Not `clamp`, so that it is one instruction each; NaN stays.
     let near = if estimate > MOST { MOST } else { estimate };
     let near = if near < -MOST { -MOST } else { near };
-    let remainder = (-near).mul_add(scale, x);
-    let corrected = remainder.mul_add(reciprocal, near);
+    let remainder = (-near).fused(scale, x);
+    let corrected = remainder.fused(reciprocal, near);
     // The correction of -0 is +0, and that of NaN may have another sign.
     f32::from_bits(corrected.to_bits() & !SIGN | estimate.to_bits() & SIGN)
 }
@@ -67,8 +68,8 @@ pub(crate) fn quotient_to_round(x: f32, scale: f32, reciprocal: f32) -> f32 {
     let estimate = x * reciprocal;
     // NaN, too, is cut to the largest; its remainder is NaN.
     let near = if estimate < MOST { estimate } else { MOST };
-    let remainder = (-near).mul_add(scale, x);
-    remainder.mul_add(reciprocal, near)
+    let remainder = (-near).fused(scale, x);
+    remainder.fused(reciprocal, near)
 }
 
 /// Whether [`quotient_by_reciprocal`] is exact for a scale.
@@ -97,7 +98,7 @@ pub(crate) fn wide_quotient(x: f64, scale: f64, precision: Precision) -> f32 {
         return nan_of(x as f32);
     }
     // The remainder is exact, and its sign tells on which side of `nearest` the quotient is. (By infinity it is NaN.)
-    let remainder = (-nearest).mul_add(scale, x);
+    let remainder = (-nearest).fused(scale, x);
     let is_even = nearest.to_bits() & 1 == 0;
     let quotient = if is_even && remainder.abs() > 0.0 && nearest.is_finite() {
         if (remainder > 0.0) == (scale > 0.0) { nearest.next_up() } else { nearest.next_down() }

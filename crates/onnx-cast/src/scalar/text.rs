@@ -5,6 +5,7 @@
 //! digits with a point and an exponent; `read` parses those many characters at a time. `grammar` parses all other texts
 //! and rejects those that are not numbers.
 
+use alloc::vec::Vec;
 mod append;
 mod digits;
 mod error;

@@ -5,8 +5,8 @@ use super::narrow::with_float_elements;
 use super::{Rules, cast_one, e8m0, widen_code};
 use crate::element::*;
 use crate::format::FloatFormat;
-use std::cmp::Ordering;
-use std::fmt;
+use core::cmp::Ordering;
+use core::fmt;
 
 /// Orders the numbers of a format, by integers alone: a comparison of floats obeys the control register, which a host may
 /// have set to read subnormals as zero. `None` for NaN.

@@ -2,7 +2,8 @@
 
 use crate::element::DataType;
 use crate::error::{Article, ShapeText};
-use std::fmt;
+use alloc::vec::Vec;
+use core::fmt;
 
 /// An error of building a tensor: its parts do not match.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,4 +73,4 @@ impl fmt::Display for TensorError {
     }
 }
 
-impl std::error::Error for TensorError {}
+impl core::error::Error for TensorError {}

@@ -3,6 +3,8 @@
 
 use super::TensorError;
 use crate::element::DataType;
+use alloc::vec;
+use alloc::vec::Vec;
 
 /// Borrowed strings: string `i` is `bytes[offsets[i]..offsets[i + 1]]`.
 ///

@@ -33,7 +33,7 @@ pub(super) fn signed<const W: usize>(value: u64) -> i64 {
 /// A mask of lanes, a bool for each byte.
 #[inline(never)]
 pub(super) fn mask<const W: usize, const B: usize>(f: impl Fn(usize) -> bool) -> [bool; B] {
-    std::array::from_fn(|byte| f(byte / (W / 8)))
+    core::array::from_fn(|byte| f(byte / (W / 8)))
 }
 
 pub(super) fn float<const B: usize>(value: &[u8; B], place: usize) -> f32 {

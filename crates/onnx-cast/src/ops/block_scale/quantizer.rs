@@ -12,8 +12,9 @@ use crate::packed::clear;
 use crate::scalar::block_scale::{BlockFormat, INT8_MAX, PowerOfTwo, Recipe};
 use crate::scalar::with_default_float_environment;
 use crate::tensor::TensorView;
-use std::mem::MaybeUninit;
-use std::slice;
+use alloc::vec::Vec;
+use core::mem::MaybeUninit;
+use core::slice;
 
 /// A tensor on its way to a block format.
 pub(super) struct Quantizer<'a> {

@@ -2,7 +2,7 @@
 
 use super::OpError;
 use crate::element::DataType;
-use std::fmt;
+use core::fmt;
 
 impl OpError {
     /// The texts of the errors of operators with a scale.

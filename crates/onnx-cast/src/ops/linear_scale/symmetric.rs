@@ -4,6 +4,7 @@ use crate::element::DataType;
 use crate::ops::{BlockPlan, Cast, CastError, CastOptions, OpError, ScaledPlan};
 use crate::scalar::{Rules, widen_code, with_default_float_environment};
 use crate::tensor::Tensor;
+use alloc::vec::Vec;
 
 /// How the scale of some values comes from the greatest of their magnitudes, and how they are divided by it.
 ///

@@ -7,6 +7,7 @@ use crate::ops::node::Attributes;
 use crate::ops::{Attribute, Dim, OpError, Operator, Role, ValueInfo};
 use crate::scalar::scaled::Precision;
 use crate::scalar::{RoundMode, Rules};
+use alloc::vec::Vec;
 
 /// What both operators have: their version and the options that are not about types.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,8 +11,8 @@ use crate::kernel::scale::{
 use crate::kernel::{Context, KernelTable, StoreHint};
 use crate::packed::{code, get};
 use crate::scalar::scaled::{Precision, wide_quotient};
-use std::mem::MaybeUninit;
-use std::ops::Range;
+use core::mem::MaybeUninit;
+use core::ops::Range;
 
 /// Pieces of rows that are shorter than this are spread to a scale for each element, and so are runs that are not whole
 /// chunks.
@@ -384,8 +384,9 @@ impl Job<'_> {
         let mut quotients = [[0; 4]; ENTRIES];
         let quotients = &mut quotients[..part.len];
         // SAFETY: the caller's.
-        let src =
-            unsafe { std::slice::from_raw_parts(part.src, byte_len_of(part.len, self.plan.from.info().bits as usize)) };
+        let src = unsafe {
+            core::slice::from_raw_parts(part.src, byte_len_of(part.len, self.plan.from.info().bits as usize))
+        };
         self.wide_quotients(table, start, src, quotients);
         let context = Context { from: DataType::Float, ..stage.context };
         let stage = Stage { context, precision: Precision::Float, ..stage };

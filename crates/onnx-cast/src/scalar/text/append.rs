@@ -2,6 +2,7 @@
 
 /// Appends strings of at most `ROOM` bytes. Each string overwrites a window of `ROOM` characters `0`, and the next
 /// window starts at its end. So nothing is copied, and the zeros of long numbers are already in place.
+use alloc::vec::Vec;
 pub(super) struct Appender<'a, const ROOM: usize> {
     offsets: &'a mut Vec<u64>,
     bytes: &'a mut Vec<u8>,

@@ -1,6 +1,6 @@
 //! The errors of reading a number from text.
 
-use std::fmt;
+use core::fmt;
 
 /// An error of reading a number of the target type from a string.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,4 +24,4 @@ impl fmt::Display for ParseError {
     }
 }
 
-impl std::error::Error for ParseError {}
+impl core::error::Error for ParseError {}

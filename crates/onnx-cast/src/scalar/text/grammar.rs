@@ -4,7 +4,8 @@
 //! rounded to odd on the side of the text.
 
 use super::ParseError;
-use std::io::Write;
+use alloc::format;
+use alloc::vec::Vec;
 
 /// The parts of a decimal number. The value is `0.d1d2d3... * 10^point`; `digits` has no leading zeros.
 struct Decimal<'a> {
@@ -87,7 +88,7 @@ fn trim(text: &[u8]) -> &[u8] {
 }
 
 /// Parses a finite number with the standard library, which rounds once and accepts everything that `scan` accepts.
-fn standard<T: std::str::FromStr>(text: &[u8], decimal: &Decimal<'_>) -> Result<T, ParseError> {
+fn standard<T: core::str::FromStr>(text: &[u8], decimal: &Decimal<'_>) -> Result<T, ParseError> {
     /// The standard library's parser reads exponents up to 65536 and approximates larger ones. That matters only if
     /// about as many digits shift the point back, so long texts are normalised first.
     const LONG: usize = 1 << 15;
@@ -98,12 +99,12 @@ fn standard<T: std::str::FromStr>(text: &[u8], decimal: &Decimal<'_>) -> Result<
     let mut plain = format!("{sign}0.").into_bytes();
     plain.extend(decimal.iter().map(|digit| digit + b'0'));
     // Every type's range lies within 10^±400.
-    let _ = write!(plain, "e{}", decimal.point.clamp(-1000, 1000));
+    plain.extend_from_slice(format!("e{}", decimal.point.clamp(-1000, 1000)).as_bytes());
     parse_utf8(&plain)
 }
 
-fn parse_utf8<T: std::str::FromStr>(text: &[u8]) -> Result<T, ParseError> {
-    std::str::from_utf8(text).ok().and_then(|text| text.parse().ok()).ok_or(ParseError::NotANumber)
+fn parse_utf8<T: core::str::FromStr>(text: &[u8]) -> Result<T, ParseError> {
+    core::str::from_utf8(text).ok().and_then(|text| text.parse().ok()).ok_or(ParseError::NotANumber)
 }
 
 /// The value of a text rounded to odd to double precision, so that a second rounding to 51 bits or fewer is exact.
@@ -128,9 +129,9 @@ pub(super) fn parse_odd(text: &[u8]) -> Result<f64, ParseError> {
         magnitude
     } else {
         match compare(&decimal, f64::from_bits(magnitude)) {
-            std::cmp::Ordering::Less => (magnitude - 1) | 1,
-            std::cmp::Ordering::Equal => magnitude,
-            std::cmp::Ordering::Greater => magnitude | 1,
+            core::cmp::Ordering::Less => (magnitude - 1) | 1,
+            core::cmp::Ordering::Equal => magnitude,
+            core::cmp::Ordering::Greater => magnitude | 1,
         }
     };
     let value = f64::from_bits(odd);
@@ -138,7 +139,7 @@ pub(super) fn parse_odd(text: &[u8]) -> Result<f64, ParseError> {
 }
 
 /// Compares a decimal's magnitude, not zero, with a positive finite double, exactly.
-fn compare(decimal: &Decimal<'_>, value: f64) -> std::cmp::Ordering {
+fn compare(decimal: &Decimal<'_>, value: f64) -> core::cmp::Ordering {
     // A double has at most 767 significant decimal digits, so this is its exact expansion, d.ddd...e±x.
     let exact = format!("{value:.766e}");
     let (digits, exponent) = exact.split_once('e').unwrap_or((&exact, "0"));
@@ -147,14 +148,15 @@ fn compare(decimal: &Decimal<'_>, value: f64) -> std::cmp::Ordering {
     decimal.point.cmp(&point).then_with(|| {
         // Pad the shorter of the two with zeros.
         let length = decimal.digits.len().max(digits.len());
-        let padded =
-            |digits: &mut dyn Iterator<Item = u8>| digits.chain(std::iter::repeat(0)).take(length).collect::<Vec<u8>>();
+        let padded = |digits: &mut dyn Iterator<Item = u8>| {
+            digits.chain(core::iter::repeat(0)).take(length).collect::<Vec<u8>>()
+        };
         padded(&mut decimal.iter()).cmp(&padded(&mut exact.into_iter()))
     })
 }
 
 /// Parses `f32` and `f64`, which the standard library rounds once.
-pub(super) fn parse_native<T: std::str::FromStr>(text: &[u8]) -> Result<T, ParseError> {
+pub(super) fn parse_native<T: core::str::FromStr>(text: &[u8]) -> Result<T, ParseError> {
     let text = trim(text);
     match scan(text)? {
         Text::Number(decimal) => standard(text, &decimal),
@@ -196,7 +198,7 @@ pub(super) fn parse_integer(text: &[u8], fraction: Fraction) -> Result<i128, Par
     }
     let whole = decimal.point as usize;
     let mut magnitude = 0i128;
-    for digit in decimal.iter().chain(std::iter::repeat(0)).take(whole) {
+    for digit in decimal.iter().chain(core::iter::repeat(0)).take(whole) {
         magnitude = magnitude * 10 + i128::from(digit);
     }
     if fraction == Fraction::NearestEven {

@@ -165,7 +165,7 @@ mod tests {
         let mut numbers = 0;
         for round in 0..200_000 {
             // Digits, with up to two points and sometimes any other byte.
-            let mut window: [u8; WINDOW] = std::array::from_fn(|_| b'0' + below(10) as u8);
+            let mut window: [u8; WINDOW] = core::array::from_fn(|_| b'0' + below(10) as u8);
             for _ in 0..below(3) {
                 window[below(WINDOW as u64) as usize] = b'.';
             }

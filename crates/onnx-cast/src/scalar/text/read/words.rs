@@ -36,12 +36,12 @@ pub(super) fn digits<const POINT: bool>(window: &[u8; WINDOW], length: usize) ->
         if place < length {
             // The characters before the point move up by one, over the point.
             let moved = [word(window, 0), word(window, 8), word(window, 16)];
-            words = std::array::from_fn(|i| words[i] & ENDS[place][i] | moved[i] & !ENDS[place][i]);
+            words = core::array::from_fn(|i| words[i] & ENDS[place][i] | moved[i] & !ENDS[place][i]);
             (count, behind) = (length - 1, place);
         }
     }
     let ends = ENDS.get(count)?;
-    let digits: [u64; 3] = std::array::from_fn(|i| (words[i] ^ ZEROS) & ends[i]);
+    let digits: [u64; 3] = core::array::from_fn(|i| (words[i] ^ ZEROS) & ends[i]);
     // The top bit is set where a value is more than 9, or its character is not ASCII.
     let wrong = digits.map(|digits| (digits.wrapping_add(0x76 * ONES) | digits) & TOPS);
     (count != 0 && wrong[0] | wrong[1] | wrong[2] == 0).then(|| (digits.map(join_8), behind))
