@@ -34,8 +34,12 @@ export type ElementType =
   | "f64"
   | "boolean";
 
+/** Float16Array where the engine and its types have it, else never. */
+type Halves = typeof globalThis extends { Float16Array: { prototype: infer Array } } ? Array : never;
+
 /** An array of numbers, or of their bits. */
 export type Elements =
+  | Halves
   | Float32Array
   | Float64Array
   | Int8Array
@@ -64,43 +68,73 @@ export interface CastOptions extends SourceOptions {
   saturate?: boolean;
   /** For float8e8m0. */
   roundMode?: RoundMode;
-  /** The array that gets the result, in place of a new one. */
-  out?: Elements;
+}
+
+/** The array that holds elements of a type. */
+export type ArrayOf<T extends ElementType> = T extends "string"
+  ? string[]
+  : T extends "float" | "float32" | "f32"
+    ? Float32Array
+    : T extends "double" | "float64" | "f64"
+      ? Float64Array
+      : T extends "float16" | "f16"
+        ? Halves | Uint16Array
+        : T extends "bfloat16" | "bf16" | "uint16"
+          ? Uint16Array
+          : T extends "int8"
+            ? Int8Array
+            : T extends "int16"
+              ? Int16Array
+              : T extends "int32"
+                ? Int32Array
+                : T extends "uint32"
+                  ? Uint32Array
+                  : T extends "int64"
+                    ? BigInt64Array
+                    : T extends "uint64"
+                      ? BigUint64Array
+                      : Uint8Array;
+
+/** What can be cast: a typed array, or a list of numbers, truth values or texts. */
+export type Castable = Elements | readonly number[] | readonly bigint[] | readonly boolean[] | readonly string[];
+
+/**
+ * What the library refuses: a value, a type, an attribute or a file. An argument of a wrong kind is a `TypeError` or a
+ * `RangeError`; a file that cannot be read is an `Error` with the system's `code`.
+ */
+export class CastError extends TypeError {
+  name: "CastError";
 }
 
 /**
  * Casts an array to a type, exactly as ONNX's Cast does.
  *
  * The result is the typed array of the type; for types without one, an unsigned array of their bits, packed as ONNX
- * packs them where they have fewer than 8. float16 is a Float16Array where the engine has it, else a Uint16Array.
+ * packs them where they have fewer than 8. float16 is a Float16Array where the engine has it, else a Uint16Array. With
+ * `out`, that is the result.
  */
-export function cast(
-  array: Elements | readonly (number | bigint | boolean | string)[],
-  to: "string",
-  options?: CastOptions,
-): string[];
-export function cast(
-  array: Elements | readonly (number | bigint | boolean | string)[],
-  to: "float" | "float32" | "f32",
-  options?: CastOptions,
-): Float32Array;
-export function cast(
-  array: Elements | readonly (number | bigint | boolean | string)[],
-  to: "double" | "float64" | "f64",
-  options?: CastOptions,
-): Float64Array;
-export function cast(
-  array: Elements | readonly (number | bigint | boolean | string)[],
-  to: ElementType,
-  options?: CastOptions,
-): Elements;
+export function cast<Out extends Elements>(
+  array: Castable,
+  to: Exclude<ElementType, "string">,
+  options: CastOptions & { out: Out },
+): Out;
+export function cast<T extends ElementType>(
+  array: Castable,
+  to: T,
+  options?: CastOptions & { out?: undefined },
+): ArrayOf<T>;
 
 /** Reads the bits of an array as another type of the same width: ONNX's BitCast. */
-export function bitCast(
+export function bitCast<Out extends Elements>(
   array: Elements,
-  to: ElementType,
-  options?: SourceOptions & { opset?: number; out?: Elements },
-): Elements;
+  to: Exclude<ElementType, "string">,
+  options: SourceOptions & { opset?: number; out: Out },
+): Out;
+export function bitCast<T extends Exclude<ElementType, "string">>(
+  array: Elements,
+  to: T,
+  options?: SourceOptions & { opset?: number; out?: undefined },
+): ArrayOf<T>;
 
 export interface ScaleOptions extends SourceOptions {
   /** One number, or an array: for an axis its extent, for blocks one for each. */
@@ -116,18 +150,23 @@ export interface ScaleOptions extends SourceOptions {
   /** Elements along the axis that share a scale. */
   blockSize?: number;
   opset?: number;
+  /** The array that gets the result, in place of a new one. */
   out?: Elements;
 }
 
 /** ONNX's QuantizeLinear. */
-export function quantize(
-  array: Elements,
-  to: ElementType,
+export function quantize<T extends Exclude<ElementType, "string">>(
+  array: Castable,
+  to: T,
   options: ScaleOptions & { saturate?: boolean; precision?: ElementType },
-): Elements;
+): ArrayOf<T>;
 
 /** ONNX's DequantizeLinear, to the type of the scale, or to another. */
-export function dequantize(array: Elements, options: ScaleOptions & { to?: ElementType }): Elements;
+export function dequantize<T extends Exclude<ElementType, "string">>(
+  array: Elements,
+  options: ScaleOptions & { to: T },
+): ArrayOf<T>;
+export function dequantize(array: Elements, options: ScaleOptions): Elements;
 
 /** Packs codes, one in a byte, as ONNX packs a type of fewer than 8 bits. */
 export function pack(codes: Uint8Array | Int8Array, type: ElementType): Uint8Array;
@@ -150,7 +189,7 @@ export interface Explanation {
   [more: string]: unknown;
 }
 
-export interface ExplainOptions extends Omit<CastOptions, "out" | "length"> {
+export interface ExplainOptions extends Omit<CastOptions, "length"> {
   scale?: number | string;
   scaleType?: ElementType;
   zeroPoint?: number | string;
@@ -195,6 +234,11 @@ export interface JobOptions {
   /** Only tensors with names like these: globs, or `re:` and a regular expression. */
   include?: readonly string[];
   exclude?: readonly string[];
+}
+
+/** Attributes of the casts. */
+interface Attributes {
+  /** The type of elements that a file does not tell: raw bytes. */
   from?: ElementType;
   opset?: number;
   saturate?: boolean;
@@ -202,17 +246,29 @@ export interface JobOptions {
 }
 
 /** What a file holds: its tensors, their types and shapes. `values` reads all elements, too. */
-export function info(files: Files, options?: JobOptions & { values?: boolean }): Promise<Record<string, unknown>>;
+export function info(
+  files: Files,
+  options?: JobOptions & { from?: ElementType; values?: boolean },
+): Promise<Record<string, unknown>>;
 
-/** What casts to each of several types would lose. `to` also takes block formats: mxfp4, nvfp4. */
+export interface ReportOptions extends JobOptions, Attributes {
+  /** Types, and block formats such as mxfp4 and nvfp4. */
+  to?: readonly string[];
+  /** The rule for the scales of blocks. */
+  rule?: string;
+  /** Elements below which a tensor is left out. */
+  minSize?: number;
+}
+
+/** What casts to each of several types would lose. */
 export function report(
   files: Files,
-  options?: JobOptions & { to?: readonly string[]; rule?: string; minSize?: number },
+  options?: ReportOptions & { page?: false; title?: string },
 ): Promise<Record<string, unknown>>;
 /** With `page`, also a page that shows it. */
 export function report(
   files: Files,
-  options: JobOptions & { to?: readonly string[]; rule?: string; minSize?: number; page: true; title?: string },
+  options: ReportOptions & { page: true; title?: string },
 ): Promise<{ report: Record<string, unknown>; page: string }>;
 
 export interface Written {
@@ -225,7 +281,7 @@ export interface Written {
 export function castFile(
   files: Files,
   to: ElementType,
-  options?: JobOptions & { output?: string; raiseOpset?: boolean },
+  options?: JobOptions & Attributes & { output?: string; raiseOpset?: boolean },
 ): Promise<Written>;
 
 /** Quantizes the weights of a checkpoint or a model. */

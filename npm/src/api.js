@@ -1,6 +1,8 @@
 // What the package offers on arrays and values, over a module that is loaded.
 import { byteLength, bytesOf, emptyOf, read, typeOf } from "./elements.js";
 
+import { refuseOthers } from "./errors.js";
+
 /** Elements of a step: a multiple of 8, so that packed elements fill bytes, and few enough for the nearest caches. */
 const STEP = 1 << 15;
 
@@ -13,6 +15,21 @@ const attributes = ({ opset, saturate, roundMode, precision, axis, blockSize }) 
   axis,
   block_size: blockSize,
 });
+
+const OF_CALLS = ["from", "length", "opset", "out"];
+const OF_SCALES = [...OF_CALLS, "scale", "scaleType", "scaleShape", "zeroPoint", "shape", "axis", "blockSize"];
+const OF_VALUES = ["from", "opset", "saturate", "roundMode", "precision", "scale", "scaleType", "zeroPoint"];
+
+/** Options of each function. */
+const CALLS = {
+  cast: [...OF_CALLS, "saturate", "roundMode"],
+  bitCast: OF_CALLS,
+  quantize: [...OF_SCALES, "saturate", "precision"],
+  dequantize: [...OF_SCALES, "to"],
+  explain: OF_VALUES,
+  explainAll: OF_VALUES,
+  explainBlock: ["from", "rule", "recipe", "globalScale"],
+};
 
 export function makeApi(module) {
   /** Runs the plan over all elements, step by step. */
@@ -38,8 +55,10 @@ export function makeApi(module) {
 
   /** Casts an array to a type. */
   function cast(array, to, options = {}) {
+    refuseOthers("cast", options, CALLS.cast);
     const source = read(array, options.from, options.length);
     const target = typeOf(to);
+    if (target.name === "string" && options.out !== undefined) throw new TypeError("texts have no `out`");
     if (target.name === "string") return source.texts ? [...source.texts] : print(source, options);
     if (source.texts) return parse(source, target, options);
     const output = outputFor(target, source.length, options.out);
@@ -50,6 +69,7 @@ export function makeApi(module) {
 
   /** Reads the bits of an array as another type of the same width. */
   function bitCast(array, to, options = {}) {
+    refuseOthers("bitCast", options, CALLS.bitCast);
     const source = read(array, options.from, options.length);
     const target = typeOf(to);
     module.planBits(source.type.number, target.number, options.opset);
@@ -126,6 +146,7 @@ export function makeApi(module) {
 
   /** QuantizeLinear: `saturate(round(x / scale) + zeroPoint)`. */
   function quantize(array, to, options = {}) {
+    refuseOthers("quantize", options, CALLS.quantize);
     const shape = options.shape;
     const source = read(array, options.from, options.length ?? (shape && size(shape)));
     return scaled("quantize", source, shape ?? [source.length], options, {
@@ -136,6 +157,7 @@ export function makeApi(module) {
 
   /** DequantizeLinear: `(x - zeroPoint) * scale`. */
   function dequantize(array, options = {}) {
+    refuseOthers("dequantize", options, CALLS.dequantize);
     const shape = options.shape;
     const source = read(array, options.from, options.length ?? (shape && size(shape)));
     const to = options.to && typeOf(options.to).name;
@@ -172,25 +194,31 @@ export function makeApi(module) {
   const ownType = (value, { scale }) => (typeof value === "number" && scale === undefined ? "double" : undefined);
 
   /** One cast of one value, taken apart. */
-  const explain = (value, to, options = {}) =>
-    module.ask({
+  function explain(value, to, options = {}) {
+    refuseOthers("explain", options, CALLS.explain);
+    return module.ask({
       job: "explain",
       to,
       from: ownType(value, options),
       ...defined(single(value, options)),
     });
+  }
 
   /** One value in every type. */
-  const explainAll = (value, options = {}) =>
-    module.ask({
+  function explainAll(value, options = {}) {
+    refuseOthers("explainAll", options, CALLS.explainAll);
+    return module.ask({
       job: "explain_all",
       from: ownType(value, options),
       ...defined(single(value, options)),
     });
+  }
 
   /** A block of values in MX or NVFP4, taken apart. */
-  const explainBlock = (values, format, { from, rule, recipe, globalScale } = {}) =>
-    module.ask({
+  function explainBlock(values, format, options = {}) {
+    refuseOthers("explainBlock", options, CALLS.explainBlock);
+    const { from, rule, recipe, globalScale } = options;
+    return module.ask({
       job: "explain_block",
       values: values.map(valueText),
       format,
@@ -199,6 +227,7 @@ export function makeApi(module) {
       recipe,
       global_scale: globalScale,
     });
+  }
 
   const defined = (object) => Object.fromEntries(Object.entries(object).filter(([, value]) => value !== undefined));
 

@@ -1,4 +1,5 @@
 // Element types and the arrays that hold them.
+import { kindOf } from "./errors.js";
 
 /** Name, ONNX's number, bits, and the kind of array. Types without a kind of their own have that of their bits. */
 const TABLE = [
@@ -95,9 +96,6 @@ export function read(array, from, length) {
 
 /** Bits are held by unsigned integers too; numbers by their own kind of array alone. */
 const sameKind = (own, type) => own === type.name || /^uint/.test(own);
-
-/** What an object is, for errors. */
-const kindOf = (value) => (value === null ? "null" : (value?.constructor?.name ?? typeof value));
 
 function ofList(list, from) {
   // An object without elements would be an empty list.

@@ -1,14 +1,39 @@
 // Jobs on files: each runs in a worker of its own, tells how far it is, and can be ended.
 
+import { kindOf, refuseOthers, untold } from "./errors.js";
+
 /** Bytes that go from thread to thread at once in node. */
 const SHARED = 4 << 20;
+
+/** Options that every job has. */
+const OF_JOBS = ["path", "onProgress", "signal", "include", "exclude"];
+
+/** Options of each job. */
+const JOBS = {
+  info: [...OF_JOBS, "from", "values"],
+  report: [...OF_JOBS, "from", "to", "rule", "minSize", "page", "title", "opset", "saturate", "roundMode"],
+  castFile: [...OF_JOBS, "from", "output", "opset", "saturate", "roundMode", "raiseOpset"],
+  quantizeFile: [...OF_JOBS, "output", "layout", "activations", "rule", "form", "zeroPoints", "raiseOpset"],
+};
+
+/** What the functions take, for errors. */
+const WANTED = "want a Blob, a path of the system in node, or several of these by their paths";
 
 /** The files that a caller gives, as pairs of a path and a blob; in node also paths of the system. */
 function listed(input) {
   if (typeof input === "string") return [[input.replaceAll("\\", "/").split("/").at(-1), { path: input }]];
   if (input instanceof Blob) return [[input.name ?? "input", input]];
+  const isList = typeof input !== "object" || Array.isArray(input) || ArrayBuffer.isView(input);
+  if (input === null || isList || input instanceof ArrayBuffer) {
+    throw new TypeError(`the files are ${kindOf(input)}: ${WANTED}`);
+  }
   const pairs = input instanceof Map ? [...input] : Object.entries(input);
-  return pairs.map(([name, blob]) => [name, typeof blob === "string" ? { path: blob } : blob]);
+  if (pairs.length === 0) throw new TypeError(`there are no files: ${WANTED}`);
+  return pairs.map(([name, blob]) => {
+    if (typeof blob === "string") return [name, { path: blob }];
+    if (blob instanceof Blob) return [name, blob];
+    throw new TypeError(`the file \`${name}\` is ${kindOf(blob)}: want a Blob, or a path of the system in node`);
+  });
 }
 
 /** The path that a request names: the one file, or the folder that all files are in. */
@@ -65,7 +90,7 @@ export function makeJobs(load, start, template) {
       const abort = () => end(reject)(signal.reason);
       signal?.addEventListener("abort", abort);
       worker.listen((message) => {
-        if (message.error !== undefined) end(reject)(new TypeError(message.error));
+        if (message.error !== undefined) end(reject)(untold(message.error));
         else if (message.total !== undefined) onProgress(message.done, message.total);
         else end(resolve)({ answer: message.answer, outputs: new Map(message.outputs) });
       }, end(reject));
@@ -82,11 +107,14 @@ export function makeJobs(load, start, template) {
   });
 
   /** What a file holds. */
-  const info = async (input, options = {}) =>
-    (await job(input, { job: "info", ...selected(options), values: options.values }, options)).answer;
+  async function info(input, options = {}) {
+    refuseOthers("info", options, JOBS.info);
+    return (await job(input, { job: "info", ...selected(options), values: options.values }, options)).answer;
+  }
 
   /** What casts to each of several types would lose. */
   async function report(input, options = {}) {
+    refuseOthers("report", options, JOBS.report);
     const { to = ["float16", "bfloat16", "float8e4m3fn"], page, title, rule, minSize } = options;
     const request = { job: "report", to, page, title, rule, min_size: minSize, ...selected(options) };
     const { answer } = await job(input, request, options);
@@ -95,6 +123,9 @@ export function makeJobs(load, start, template) {
   }
 
   async function written(kind, input, to, given) {
+    const of = kind === "cast_file" ? "castFile" : "quantizeFile";
+    refuseOthers(of, given, JOBS[of]);
+    if (to === undefined) throw new TypeError(`${of} needs what to write: its second argument`);
     const { output, layout, activations, rule, form, zeroPoints, raiseOpset, ...options } = given;
     const name = output ?? listed(input)[0][0].split("/").at(-1);
     const request = {

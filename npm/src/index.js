@@ -2,6 +2,7 @@
 // those for files and for models with the first job on one.
 import { makeApi } from "./api.js";
 import { names } from "./elements.js";
+import { CastError } from "./errors.js";
 import { browserStart, makeJobs, nodeStart } from "./files.js";
 import { Module, hasVectors } from "./module.js";
 
@@ -49,4 +50,4 @@ const start = isNode
 export const { cast, bitCast, quantize, dequantize, pack, unpack, explain, explainAll, explainBlock, types, about } =
   makeApi(await Module.of(await load("values")));
 export const { info, report, castFile, quantizeFile } = makeJobs(load, start, template);
-export { names };
+export { CastError, names };

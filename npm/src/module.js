@@ -1,5 +1,7 @@
 // The WebAssembly module: how it is loaded, and its functions with bytes in place of addresses.
 
+import { CastError } from "./errors.js";
+
 /** The slots of the module: buffers with numbers (crates/onnx-cast-wasm/src/slots.rs). */
 const INPUT = 0;
 const OUTPUT = 1;
@@ -105,7 +107,7 @@ export class Module {
   }
 
   #check(status) {
-    if (status < 0) throw new TypeError(new TextDecoder().decode(this.slot(OUTPUT)));
+    if (status < 0) throw new CastError(new TextDecoder().decode(this.slot(OUTPUT)));
   }
 
   /** Prepares casts between types given by ONNX's numbers. */

@@ -2,6 +2,7 @@
 // and this one sleeps until the bytes are in the shared buffer.
 import { closeSync, fstatSync, openSync, readSync } from "node:fs";
 import { parentPort, workerData } from "node:worker_threads";
+import { told } from "./errors.js";
 import { run } from "./jobs.js";
 
 const { compiled, files, request, signal, shared } = workerData;
@@ -54,7 +55,7 @@ try {
     await run(compiled, readers, request, (done, total) => parentPort.postMessage({ done, total })),
   );
 } catch (error) {
-  parentPort.postMessage({ error: error.message });
+  parentPort.postMessage({ error: told(error) });
 } finally {
   opened.forEach((file) => closeSync(file));
 }

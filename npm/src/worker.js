@@ -1,4 +1,5 @@
 // The worker of a browser.
+import { told } from "./errors.js";
 import { readerOf, run } from "./jobs.js";
 
 onmessage = async ({ data: { compiled, files, request } }) => {
@@ -6,6 +7,6 @@ onmessage = async ({ data: { compiled, files, request } }) => {
     const readers = files.map(([path, blob]) => [path, readerOf(blob)]);
     postMessage(await run(compiled, readers, request, (done, total) => postMessage({ done, total })));
   } catch (error) {
-    postMessage({ error: error.message });
+    postMessage({ error: told(error) });
   }
 };

@@ -255,6 +255,57 @@ test("reads paths of the system and blobs of files, and refuses broken ones", as
   }
 });
 
+test("names what is wrong, and throws errors of its own class", async () => {
+  const blob = safetensors("w", [1, 2, 3]);
+  const files = { "a.safetensors": blob };
+  for (const [given, text] of [
+    [null, /the files are null: want a Blob/],
+    [undefined, /the files are undefined/],
+    [3, /the files are Number/],
+    [[blob], /the files are Array/],
+    [new Uint8Array(4), /the files are Uint8Array/],
+    [new ArrayBuffer(4), /the files are ArrayBuffer/],
+    [{}, /there are no files/],
+    [new Map(), /there are no files/],
+    [{ "a.safetensors": 3 }, /the file `a\.safetensors` is Number/],
+  ]) {
+    await assert.rejects(onnx.info(given), { name: "TypeError", message: text });
+    await assert.rejects(onnx.castFile(given, "float16"), { name: "TypeError", message: text });
+  }
+  for (const [run, text] of [
+    [() => onnx.castFile(files), /castFile needs what to write/],
+    [() => onnx.castFile(files, "float16", { satrate: false }), /`satrate` is not an option of castFile: want .*saturate/],
+    [() => onnx.castFile(files, "float16", { layout: "gguf" }), /`layout` is not an option of castFile/],
+    [() => onnx.quantizeFile(files, "int8", { roundMode: "up" }), /`roundMode` is not an option of quantizeFile/],
+    [() => onnx.info(files, { opset: 20 }), /`opset` is not an option of info/],
+    [() => onnx.report(files, { form: "qdq" }), /`form` is not an option of report/],
+    [() => onnx.info(files, null), /the options of info are null/],
+    [async () => onnx.cast([1], "float", { satrate: false }), /`satrate` is not an option of cast/],
+    [async () => onnx.bitCast(Int8Array.of(1), "uint8", { saturate: true }), /not an option of bitCast/],
+    [async () => onnx.quantize(Float32Array.of(1), "int8", { scale: 1, zeropoint: 1 }), /not an option of quantize/],
+    [async () => onnx.dequantize(Int8Array.of(1), { scale: 1, zeropoint: 1 }), /not an option of dequantize/],
+    [async () => onnx.explain(1, "float", { scales: 1 }), /not an option of explain:/],
+    [async () => onnx.explainAll(1, { scales: 1 }), /not an option of explainAll/],
+    [async () => onnx.explainBlock([1], "mxfp4", { rules: "even" }), /not an option of explainBlock/],
+    [async () => onnx.cast([1], "string", { out: new Uint8Array(4) }), /texts have no `out`/],
+  ])
+    await assert.rejects(run, { name: "TypeError", message: text });
+  // An option that is given as undefined is not given.
+  assert.deepEqual([...onnx.cast([1], "int8", { satrate: undefined })], [1]);
+  // What the library itself refuses, here and in a worker.
+  const isRefused = (error) => {
+    assert.ok(error instanceof onnx.CastError && error instanceof TypeError, String(error));
+    assert.deepEqual([error.name, error.message.includes("opset") || error.message.includes("Cast-19")], ["CastError", true]);
+    return true;
+  };
+  assert.throws(() => onnx.cast([1], "float16", { opset: 5000 }), isRefused);
+  await assert.rejects(onnx.castFile(files, "float8e8m0", { opset: 20 }), isRefused);
+  await assert.rejects(onnx.info("none.safetensors"), (error) => {
+    assert.deepEqual([error.constructor, error.code], [Error, "ENOENT"]);
+    return true;
+  });
+});
+
 /** Compares a value with the comment behind it: `Uint8Array [0x21, 0x03], packed` or `"a text"`; others only describe. */
 function shown(value, comment, counts) {
   const array = /^(\w+Array) \[([^\]]*)\]/.exec(comment);

@@ -63,6 +63,15 @@ npm install --silent --no-audit --no-fund --offline --prefix "$work" "$work"/onn
 cp npm/test/* crates/onnx-cast-wasm/tests/data/bits.json crates/testkit/data/refused.json "$work"
 for page in README.md npm/README.md docs/javascript.md; do cp "$page" "$work/${page//\//-}"; done
 (cd "$work" && node --test package.test.mjs bits.test.mjs refused.test.mjs)
+# The types, with the engine's oldest and with its newest.
+types=.cache/javascript/node_modules/typescript/bin/tsc
+if [ -f "$types" ]; then
+    for lib in es2022 esnext; do
+        node "$types" --noEmit --strict --module nodenext --target es2022 --lib "$lib,dom" "$work/types.ts"
+    done
+else
+    left_out "the package's types: typescript is missing (python3 scripts/setup.py --javascript)"
+fi
 # The modules without vector instructions, in the places of those with them.
 for module in "$work"/node_modules/onnx-cast/wasm/*-plain.wasm; do cp "$module" "${module/-plain./-simd.}"; done
 (cd "$work" && node --test package.test.mjs bits.test.mjs refused.test.mjs)
