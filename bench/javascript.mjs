@@ -25,6 +25,7 @@ const COPY = "copy";
 const require = createRequire(join(resolve(folder), "x.js"));
 const load = (name) => import(pathToFileURL(require.resolve(name)).href);
 const ours = await import(pathToFileURL(join(resolve(folder), "node_modules/onnx-cast/src/index.js")).href);
+await ours.init();
 const half = await load("@petamoriken/float16");
 const runtime = await load("onnxruntime-web").catch(() => null);
 

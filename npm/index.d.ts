@@ -70,6 +70,15 @@ export interface CastOptions extends SourceOptions {
   roundMode?: RoundMode;
 }
 
+/**
+ * Loads the module that the functions on arrays and values need; once, however often it is called. Functions on files
+ * load theirs themselves.
+ */
+export function init(options?: {
+  /** The folder with the modules (`*.wasm`, `report.html`), where a bundler or a server moves them. */
+  wasm?: string | URL;
+}): Promise<void>;
+
 /** The array that holds elements of a type. */
 export type ArrayOf<T extends ElementType> = T extends "string"
   ? string[]

@@ -2,9 +2,6 @@
 
 import { kindOf, refuseOthers, untold } from "./errors.js";
 
-/** Bytes that go from thread to thread at once in node. */
-const SHARED = 4 << 20;
-
 /** Options that every job has. */
 const OF_JOBS = ["path", "onProgress", "signal", "include", "exclude"];
 
@@ -163,30 +160,3 @@ export const browserStart = (makeWorker) => (message) => {
     stop: () => worker.terminate(),
   };
 };
-
-/** Starts workers of node. */
-export async function nodeStart(address) {
-  const { Worker } = await import("node:worker_threads");
-  return ({ compiled, files, request }) => {
-    const [signal, shared] = [new SharedArrayBuffer(4), new SharedArrayBuffer(SHARED)];
-    const about = files.map(([name, blob]) => [name, { path: blob.path, size: blob.size }]);
-    const worker = new Worker(address, { workerData: { compiled, files: about, request, signal, shared } });
-    async function serve({ want, at, length }) {
-      let status = 1;
-      try {
-        new Uint8Array(shared).set(new Uint8Array(await files[want][1].slice(at, at + length).arrayBuffer()));
-      } catch {
-        status = -1;
-      }
-      Atomics.store(new Int32Array(signal), 0, status);
-      Atomics.notify(new Int32Array(signal), 0);
-    }
-    return {
-      listen(hear, fail) {
-        worker.on("message", (message) => (message.want === undefined ? hear(message) : serve(message)));
-        worker.on("error", fail);
-      },
-      stop: () => worker.terminate(),
-    };
-  };
-}

@@ -1,12 +1,11 @@
-// onnx-cast: ONNX's casts between all element types, in the browser and in node. Loads the module for values once, and
-// those for files and for models with the first job on one.
+// onnx-cast: ONNX's casts between all element types, in the browser and in node. An import loads nothing: `init` loads the
+// module for values, and the first job on a file or a model that for these.
 import { makeApi } from "./api.js";
 import { names } from "./elements.js";
-import { CastError } from "./errors.js";
-import { browserStart, makeJobs, nodeStart } from "./files.js";
+import { CastError, refuseOthers } from "./errors.js";
+import { makeJobs } from "./files.js";
 import { Module, hasVectors } from "./module.js";
-
-const isNode = globalThis.process?.versions?.node !== undefined;
+import { answerOf, here, start } from "#platform";
 
 /** Where the modules are, each written so that bundlers find it: without vector instructions, and with them. */
 const ADDRESSES = {
@@ -26,10 +25,13 @@ const ADDRESSES = {
 
 const TEMPLATE = new URL("../wasm/report.html", import.meta.url);
 
-/** What the package holds at an address: an answer of the net, or of this system's files. */
-async function stored(address) {
-  if (isNode) return new Response(await (await import("node:fs/promises")).readFile(address));
-  const answer = await fetch(address);
+/** The folder with the modules, where a caller named it. */
+let folder;
+
+/** What the package holds. */
+async function stored(own) {
+  const address = folder === undefined ? own : new URL(own.pathname.split("/").at(-1), folder);
+  const answer = await answerOf(address);
   if (!answer.ok) throw new Error(`${address} cannot be loaded: ${answer.status} ${answer.statusText}`);
   return answer;
 }
@@ -43,11 +45,43 @@ async function load(part) {
 }
 
 const template = async () => (await stored(TEMPLATE)).text();
-const start = isNode
-  ? await nodeStart(new URL("./worker-node.js", import.meta.url))
-  : browserStart(() => new Worker(new URL("./worker.js", import.meta.url), { type: "module" }));
 
-export const { cast, bitCast, quantize, dequantize, pack, unpack, explain, explainAll, explainBlock, types, about } =
-  makeApi(await Module.of(await load("values")));
+let loading;
+let api;
+
+/** Loads the module for arrays and values; once, however often it is called. */
+export async function init({ wasm, ...others } = {}) {
+  refuseOthers("init", others, ["wasm"]);
+  if (wasm !== undefined) {
+    folder = new URL(String(wasm).replace(/\/?$/, "/"), here());
+  }
+  const begun = (loading ??= load("values").then(Module.of).then(makeApi));
+  try {
+    api = await begun;
+  } catch (error) {
+    // Another try may find the module.
+    if (loading === begun) loading = undefined;
+    throw error;
+  }
+}
+
+/** A function on arrays or values, which needs the module. */
+const loaded = (name) =>
+  function (...given) {
+    if (api === undefined) throw new Error(`${name} needs the module: \`await init()\` first`);
+    return api[name](...given);
+  };
+
+export const cast = loaded("cast");
+export const bitCast = loaded("bitCast");
+export const quantize = loaded("quantize");
+export const dequantize = loaded("dequantize");
+export const pack = loaded("pack");
+export const unpack = loaded("unpack");
+export const explain = loaded("explain");
+export const explainAll = loaded("explainAll");
+export const explainBlock = loaded("explainBlock");
+export const types = loaded("types");
+export const about = loaded("about");
 export const { info, report, castFile, quantizeFile } = makeJobs(load, start, template);
 export { CastError, names };

@@ -5,6 +5,8 @@ import { test } from "node:test";
 import * as onnx from "onnx-cast";
 import { compare } from "./bits.mjs";
 
+await onnx.init();
+
 test("the library's bits", () => {
   const wanted = JSON.parse(readFileSync(new URL("bits.json", import.meta.url), "utf8"));
   const { pairs, values, wrong } = compare(onnx, wanted);

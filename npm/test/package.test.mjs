@@ -1,11 +1,21 @@
 // The package as it is installed: what its functions give, what they refuse, and the examples of the pages, which lie
 // beside this file. `onnx-cast` is the installed package.
 import assert from "node:assert/strict";
+import { spawnSync } from "node:child_process";
 import { mkdtempSync, openAsBlob, readFileSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
 import * as onnx from "onnx-cast";
+
+const unready = (() => {
+  try {
+    return onnx.cast([1], "float");
+  } catch (error) {
+    return error.message;
+  }
+})();
+await onnx.init();
 
 const bitsOf = (array) => [...new Uint8Array(array.buffer, array.byteOffset, array.byteLength)];
 
@@ -255,6 +265,35 @@ test("reads paths of the system and blobs of files, and refuses broken ones", as
   }
 });
 
+test("loads the module once, where it is told to", async () => {
+  assert.match(unready, /cast needs the module: `await init\(\)` first/);
+  const [cast, again] = [onnx.cast, onnx.init()];
+  await again;
+  assert.equal(cast, onnx.cast);
+  await assert.rejects(onnx.init({ wsm: "x" }), /`wsm` is not an option of init/);
+  // In a process of its own: a folder that lacks the module, and then one that has it.
+  const program = `
+    import { cast, info, init } from "onnx-cast";
+    import { writeFileSync } from "node:fs";
+    const failed = await init({ wasm: "./nowhere" }).then(() => "", (error) => error.code);
+    await init({ wasm: new URL("./wasm", ${JSON.stringify(import.meta.resolve("onnx-cast").replace("src/index.js", ""))}) });
+    writeFileSync(1, failed + cast([1.5], "float")[0]);
+  `;
+  const { stdout } = spawnSync(process.execPath, ["--input-type=module", "--eval", program], {
+    cwd: new URL("./", import.meta.url),
+    encoding: "utf8",
+  });
+  assert.equal(stdout, "ENOENT1.5");
+});
+
+test("is there for require, where node has it for modules", () => {
+  const program = `const { cast, init } = require("onnx-cast"); init().then(() => console.log(cast([2.5], "int8")[0]))`;
+  const cwd = new URL("./", import.meta.url);
+  const { stdout, stderr } = spawnSync(process.execPath, ["--eval", program], { cwd, encoding: "utf8" });
+  if (process.features.require_module) assert.equal(stdout, "2\n", stderr);
+  else assert.match(stderr, /ERR_REQUIRE_ESM/);
+});
+
 test("names what is wrong, and throws errors of its own class", async () => {
   const blob = safetensors("w", [1, 2, 3]);
   const files = { "a.safetensors": blob };
@@ -322,9 +361,17 @@ function shown(value, comment, counts) {
   return value;
 }
 
-/** An example as the body of a function: imports are names that it is given, and commented values go through `shown`. */
+/**
+ * An example as the body of a function: what it imports is given to it, if the package has it, and commented values go
+ * through `shown`.
+ */
 function body(block) {
-  const lines = block.split("\n").filter((line) => !line.startsWith("import "));
+  const imports = /^import \{ (.*) \} from "onnx-cast";$/;
+  const lines = block.split("\n").filter((line) => {
+    const [, names] = imports.exec(line) ?? [];
+    for (const name of names?.split(", ") ?? []) assert.ok(name in onnx, `the package has no ${name}`);
+    return names === undefined;
+  });
   const line = /^(const (?:\w+|\{[^}]*\}) = )?(.*?);\s*\/\/ (.*)$/;
   return lines.map((it) => it.replace(line, (_, name, value, comment) => {
     return `${name ?? ""}shown(${value}, ${JSON.stringify(comment)}, counts);`;

@@ -4,6 +4,8 @@ import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import * as onnx from "onnx-cast";
 
+await onnx.init();
+
 const table = JSON.parse(readFileSync(new URL("./refused.json", import.meta.url)));
 
 /** What the package calls the options of the other jobs. */

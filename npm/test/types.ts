@@ -1,9 +1,11 @@
 // What a program in TypeScript may write, and what its compiler refuses: each `@ts-expect-error` is an error if there is
 // none. Compiled beside the installed package, never run.
-import { CastError, bitCast, cast, castFile, dequantize, explain, info, names, pack, quantize, quantizeFile, report, unpack } from "onnx-cast";
+import { CastError, bitCast, cast, castFile, dequantize, explain, info, init, names, pack, quantize, quantizeFile, report, unpack } from "onnx-cast";
 import type { ArrayOf, ElementType, Elements } from "onnx-cast";
 
 const floats = Float32Array.of(1, 2);
+
+export const ready: Promise<void> = init({ wasm: new URL("https://example.org/wasm/") });
 
 export const bits: Uint16Array = cast(floats, "bfloat16");
 export const doubles: Float64Array = cast([1, 2.5], "double");
