@@ -57,7 +57,7 @@ impl Operator {
         let which = match name {
             "Cast" => Which::Cast(Cast::new(to, &options).map_err(of_target)?),
             "CastLike" => Which::CastLike(CastLike::new(&options).map_err(of_target)?),
-            "BitCast" => Which::BitCast(BitCast::new(to, opset).map_err(of_target)?),
+            "BitCast" => Which::BitCast(BitCast::new(to, opset).map_err(of_target)?.threads(threads)),
             _ => return Err(refused(format_args!("`{name}` is not Cast, CastLike or BitCast"))),
         };
         Ok(Operator { which, to, threads, text })

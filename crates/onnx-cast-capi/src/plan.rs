@@ -31,7 +31,7 @@ pub(crate) unsafe fn resolve(
         Operator::BitCast if options.saturate.is_some() || options.round_mode.is_some() => {
             return Err(Failure::unsupported("BitCast has neither saturate nor round_mode"));
         }
-        Operator::BitCast => BitCast::new(to, options.opset)?.plan(from)?,
+        Operator::BitCast => BitCast::new(to, options.opset)?.threads(options.threads).plan(from)?,
         _ => return Err(Failure::unsupported(format_args!("{operator} is not in this interface"))),
     })
 }

@@ -164,3 +164,23 @@ fn scaled_casts_into_memory_of_the_callers() {
     });
     assert_eq!((requests, result), (0, Ok(())));
 }
+
+/// The pool's queue entries show that the work was split, here of a copy of 32 MB.
+#[cfg(feature = "threads")]
+#[test]
+fn bit_cast_obeys_its_threads() {
+    let source = vec![0x3f; 32 << 20];
+    let mut out = vec![0; 32 << 20];
+    let input = TensorView::new(DataType::Float, &[8 << 20], &source).expect("8 Mi floats");
+    let bit_cast = BitCast::new(DataType::Uint32, 26).expect("BitCast");
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(2).build().expect("threads");
+    pool.install(|| {
+        for (threads, splits) in [(Some(1), false), (None, true), (Some(2), true)] {
+            let plan = bit_cast.threads(threads).plan(DataType::Float).expect("32 bits");
+            let (requests, result) = requests(|| plan.run_into(&input, &mut out));
+            assert_eq!((result, requests > 0), (Ok(()), splits), "{threads:?}");
+            assert_eq!(out, source, "{threads:?}");
+            out.fill(0);
+        }
+    });
+}

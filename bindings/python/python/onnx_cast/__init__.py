@@ -153,7 +153,15 @@ def cast_like(
     return _operator("CastLike", to, saturate, round_mode, opset, threads).run(x, out, packed)
 
 
-def bit_cast(x: Any, to: To, *, opset: int | None = None, out: Any = None, packed: bool = False) -> Any:
+def bit_cast(
+    x: Any,
+    to: To,
+    *,
+    opset: int | None = None,
+    threads: int | None = None,
+    out: Any = None,
+    packed: bool = False,
+) -> Any:
     """The bits of ``x`` as another type of the same width, in a new array: ONNX's BitCast.
 
     Parameters
@@ -162,7 +170,7 @@ def bit_cast(x: Any, to: To, *, opset: int | None = None, out: Any = None, packe
         As for :func:`cast`.
     to : To
         A type as wide as that of ``x``.
-    opset, out, packed : optional
+    opset, threads, out, packed : optional
         As for :func:`cast`.
 
     Returns
@@ -175,7 +183,7 @@ def bit_cast(x: Any, to: To, *, opset: int | None = None, out: Any = None, packe
     >>> bit_cast(np.array([1.0, -0.0], np.float32), "uint32")
     array([1065353216, 2147483648], dtype=uint32)
     """
-    return _operator("BitCast", to, True, "up", opset, None).run(x, out, packed)
+    return _operator("BitCast", to, True, "up", opset, threads).run(x, out, packed)
 
 
 def stats(

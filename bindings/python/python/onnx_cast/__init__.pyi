@@ -144,6 +144,7 @@ def bit_cast(
     to: To,
     *,
     opset: int | None = None,
+    threads: int | None = None,
     out: None = None,
     packed: Literal[False] = False,
 ) -> np.ndarray[_Shape, np.dtype[Any]]: ...
@@ -153,6 +154,7 @@ def bit_cast(
     to: To,
     *,
     opset: int | None = None,
+    threads: int | None = None,
     out: None = None,
     packed: Literal[True],
 ) -> np.ndarray[tuple[int], np.dtype[np.uint8]]: ...
@@ -162,6 +164,7 @@ def bit_cast(
     to: To,
     *,
     opset: int | None = None,
+    threads: int | None = None,
     out: None = None,
     packed: Literal[False] = False,
 ) -> np.generic: ...
@@ -171,6 +174,7 @@ def bit_cast(
     to: To,
     *,
     opset: int | None = None,
+    threads: int | None = None,
     out: None = None,
     packed: bool,
 ) -> Any: ...
@@ -180,6 +184,7 @@ def bit_cast(
     to: To,
     *,
     opset: int | None = None,
+    threads: int | None = None,
     out: None = None,
     packed: bool = False,
 ) -> np.ndarray[Any, np.dtype[Any]]: ...
@@ -189,6 +194,7 @@ def bit_cast(
     to: To,
     *,
     opset: int | None = None,
+    threads: int | None = None,
     out: None = None,
     packed: Literal[False] = False,
 ) -> TensorProto: ...
@@ -198,6 +204,7 @@ def bit_cast(
     to: To,
     *,
     opset: int | None = None,
+    threads: int | None = None,
     out: None = None,
     packed: bool = False,
 ) -> _Tensor: ...
@@ -207,6 +214,7 @@ def bit_cast(
     to: To,
     *,
     opset: int | None = None,
+    threads: int | None = None,
     out: _Out,
     packed: bool = False,
 ) -> _Out: ...

@@ -20,6 +20,7 @@ use core::mem::MaybeUninit;
 pub struct BitCast {
     to: DataType,
     version: i64,
+    threads: Option<usize>,
 }
 
 impl BitCast {
@@ -30,7 +31,7 @@ impl BitCast {
     pub fn new(to: DataType, opset: i64) -> Result<Self, OpError> {
         let version = Operator::BitCast.version_at(opset)?;
         Operator::BitCast.check_type(version, to)?;
-        Ok(BitCast { to, version })
+        Ok(BitCast { to, version, threads: None })
     }
 
     /// The operator of a node in a model that imports `opset` of ONNX's default domain.
@@ -54,7 +55,14 @@ impl BitCast {
         let number = list.int("to")?.ok_or(OpError::MissingTo { operator, version })?;
         let to = DataType::from_onnx(number).ok_or(OpError::TypeNumber { operator, number })?;
         operator.check_type(version, to)?;
-        Ok(BitCast { to, version })
+        Ok(BitCast { to, version, threads: None })
+    }
+
+    /// The same operator on as many threads at most, as [`CastOptions::threads`](crate::CastOptions::threads).
+    #[must_use]
+    pub fn threads(mut self, threads: impl Into<Option<usize>>) -> Self {
+        self.threads = threads.into();
+        self
     }
 
     /// The target type.
@@ -76,7 +84,7 @@ impl BitCast {
         if from.bits() != self.to.bits() {
             return Err(OpError::BitWidth { from, to: self.to });
         }
-        Ok(Plan::bit_cast(from, self.to))
+        Ok(Plan::bit_cast(from, self.to, self.threads))
     }
 
     /// The type and shape of the output: the target type and the input's shape.

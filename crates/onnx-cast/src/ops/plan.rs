@@ -66,8 +66,8 @@ impl Plan {
     }
 
     /// The reinterpretation of bytes; the types have the same width, and neither is string.
-    pub(super) fn bit_cast(from: DataType, to: DataType) -> Plan {
-        Plan { from, to, run: Run::Copy(Backend::best().table().copy()), threads: None, hint: None }
+    pub(super) fn bit_cast(from: DataType, to: DataType, threads: Option<usize>) -> Plan {
+        Plan { from, to, run: Run::Copy(Backend::best().table().copy()), threads, hint: None }
     }
 
     /// The same plan with stores of the caller's choice. By default the size of a tensor decides: results that exceed
