@@ -13,13 +13,16 @@ const JOBS = {
   quantizeFile: [...OF_JOBS, "output", "layout", "activations", "rule", "form", "zeroPoints", "raiseOpset"],
 };
 
+/** Whether this is a blob; of another window's class, too. */
+const isBlob = (one) => typeof one?.slice === "function" && typeof one.arrayBuffer === "function";
+
 /** What the functions take, for errors. */
 const WANTED = "want a Blob, a path of the system in node, or several of these by their paths";
 
 /** The files that a caller gives, as pairs of a path and a blob; in node also paths of the system. */
 function listed(input) {
   if (typeof input === "string") return [[input.replaceAll("\\", "/").split("/").at(-1), { path: input }]];
-  if (input instanceof Blob) return [[input.name ?? "input", input]];
+  if (isBlob(input)) return [[input.name ?? "input", input]];
   const isList = typeof input !== "object" || Array.isArray(input) || ArrayBuffer.isView(input);
   if (input === null || isList || input instanceof ArrayBuffer) {
     throw new TypeError(`the files are ${kindOf(input)}: ${WANTED}`);
@@ -28,7 +31,7 @@ function listed(input) {
   if (pairs.length === 0) throw new TypeError(`there are no files: ${WANTED}`);
   return pairs.map(([name, blob]) => {
     if (typeof blob === "string") return [name, { path: blob }];
-    if (blob instanceof Blob) return [name, blob];
+    if (isBlob(blob)) return [name, blob];
     throw new TypeError(`the file \`${name}\` is ${kindOf(blob)}: want a Blob, or a path of the system in node`);
   });
 }

@@ -122,6 +122,6 @@ def test_the_casts_have_the_same_keywords():
     want = ["x", "to", "*saturate", "*round_mode", "*opset", "*out", "*threads", "*packed"]
     assert parameters_there(onnx_cast.cast) == want
     assert parameters_there(onnx_cast.cast_like) == ["x", "like", *want[2:]]
-    assert parameters_there(onnx_cast.bit_cast) == [one for one in want if one[1:] not in ("saturate", "round_mode", "threads")]
+    assert parameters_there(onnx_cast.bit_cast) == [one for one in want if one[1:] not in ("saturate", "round_mode")]
     defaults = {name: one.default for name, one in inspect.signature(onnx_cast.cast).parameters.items()}
     assert (defaults["saturate"], defaults["round_mode"], defaults["threads"]) == (True, "up", None)

@@ -62,7 +62,7 @@ TAKEN = {
     "onnx_cast.bit_cast(vector, 'uint32')": VECTOR,
     "onnx_cast.bit_cast(scalar, 'uint32')": "np.generic",
     "onnx_cast.bit_cast(matrix, 'int32', packed=flag)": ARRAY,
-    "onnx_cast.bit_cast(matrix, 'int32', threads=2)": ARRAY,
+    "onnx_cast.bit_cast(matrix, 'int32', threads=2)": MATRIX,
     "onnx_cast.unpack(b'\\x21', 'int4', 2)": ARRAY,
     "onnx_cast.unpack(b'\\x21', 'int4', [2])": ARRAY,
     "onnx_cast.unpack(b'\\x21', 'int4', (1, np.int64(2)))": ARRAY,

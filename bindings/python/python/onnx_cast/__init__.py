@@ -158,8 +158,8 @@ def bit_cast(
     to: To,
     *,
     opset: int | None = None,
-    threads: int | None = None,
     out: Any = None,
+    threads: int | None = None,
     packed: bool = False,
 ) -> Any:
     """The bits of ``x`` as another type of the same width, in a new array: ONNX's BitCast.
@@ -170,7 +170,7 @@ def bit_cast(
         As for :func:`cast`.
     to : To
         A type as wide as that of ``x``.
-    opset, threads, out, packed : optional
+    opset, out, threads, packed : optional
         As for :func:`cast`.
 
     Returns

@@ -144,8 +144,8 @@ def bit_cast(
     to: To,
     *,
     opset: int | None = None,
-    threads: int | None = None,
     out: None = None,
+    threads: int | None = None,
     packed: Literal[False] = False,
 ) -> np.ndarray[_Shape, np.dtype[Any]]: ...
 @overload
@@ -154,8 +154,8 @@ def bit_cast(
     to: To,
     *,
     opset: int | None = None,
-    threads: int | None = None,
     out: None = None,
+    threads: int | None = None,
     packed: Literal[True],
 ) -> np.ndarray[tuple[int], np.dtype[np.uint8]]: ...
 @overload
@@ -164,8 +164,8 @@ def bit_cast(
     to: To,
     *,
     opset: int | None = None,
-    threads: int | None = None,
     out: None = None,
+    threads: int | None = None,
     packed: Literal[False] = False,
 ) -> np.generic: ...
 @overload
@@ -174,8 +174,8 @@ def bit_cast(
     to: To,
     *,
     opset: int | None = None,
-    threads: int | None = None,
     out: None = None,
+    threads: int | None = None,
     packed: bool,
 ) -> Any: ...
 @overload
@@ -184,8 +184,8 @@ def bit_cast(
     to: To,
     *,
     opset: int | None = None,
-    threads: int | None = None,
     out: None = None,
+    threads: int | None = None,
     packed: bool = False,
 ) -> np.ndarray[Any, np.dtype[Any]]: ...
 @overload
@@ -194,8 +194,8 @@ def bit_cast(
     to: To,
     *,
     opset: int | None = None,
-    threads: int | None = None,
     out: None = None,
+    threads: int | None = None,
     packed: Literal[False] = False,
 ) -> TensorProto: ...
 @overload
@@ -204,8 +204,8 @@ def bit_cast(
     to: To,
     *,
     opset: int | None = None,
-    threads: int | None = None,
     out: None = None,
+    threads: int | None = None,
     packed: bool = False,
 ) -> _Tensor: ...
 @overload
@@ -214,8 +214,8 @@ def bit_cast(
     to: To,
     *,
     opset: int | None = None,
-    threads: int | None = None,
     out: _Out,
+    threads: int | None = None,
     packed: bool = False,
 ) -> _Out: ...
 @overload
