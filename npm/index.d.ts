@@ -218,7 +218,7 @@ export function explainAll(
 export function explainBlock(
   values: readonly (number | string)[],
   format: string,
-  options?: { from?: ElementType; rule?: string; recipe?: string; globalScale?: number },
+  options?: { from?: ElementType; scaleRule?: string; recipe?: string; globalScale?: number },
 ): Record<string, unknown>;
 
 /** The table of types: limits, codes of NaN, and the operators' versions. */
@@ -254,19 +254,22 @@ interface Attributes {
   roundMode?: RoundMode;
 }
 
-/** What a file holds: its tensors, their types and shapes. `values` reads all elements, too. */
+/**
+ * What a file holds: its tensors, their types and shapes. `stats` reads all elements, too; `types` infers the types of all
+ * values of a model.
+ */
 export function info(
   files: Files,
-  options?: JobOptions & { from?: ElementType; values?: boolean },
+  options?: JobOptions & { from?: ElementType; stats?: boolean; types?: boolean },
 ): Promise<Record<string, unknown>>;
 
 export interface ReportOptions extends JobOptions, Attributes {
   /** Types, and block formats such as mxfp4 and nvfp4. */
   to?: readonly string[];
   /** The rule for the scales of blocks. */
-  rule?: string;
+  scaleRule?: string;
   /** Elements below which a tensor is left out. */
-  minSize?: number;
+  minElements?: number;
 }
 
 /** What casts to each of several types would lose. */
@@ -301,7 +304,7 @@ export function quantizeFile(
     output?: string;
     layout?: string;
     activations?: "dynamic" | "none";
-    rule?: string;
+    scaleRule?: string;
     /** What reads the weights of a model: DequantizeLinear, or onnxruntime's MatMulNBits. */
     form?: "qdq" | "matmulnbits";
     /** With `matmulnbits`, a zero point for each block. */

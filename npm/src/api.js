@@ -28,7 +28,7 @@ const CALLS = {
   dequantize: [...OF_SCALES, "to"],
   explain: OF_VALUES,
   explainAll: OF_VALUES,
-  explainBlock: ["from", "rule", "recipe", "globalScale"],
+  explainBlock: ["from", "scaleRule", "recipe", "globalScale"],
 };
 
 export function makeApi(module) {
@@ -217,13 +217,13 @@ export function makeApi(module) {
   /** A block of values in MX or NVFP4, taken apart. */
   function explainBlock(values, format, options = {}) {
     refuseOthers("explainBlock", options, CALLS.explainBlock);
-    const { from, rule, recipe, globalScale } = options;
+    const { from, scaleRule, recipe, globalScale } = options;
     return module.ask({
       job: "explain_block",
       values: values.map(valueText),
       format,
       from,
-      rule,
+      scale_rule: scaleRule,
       recipe,
       global_scale: globalScale,
     });

@@ -7,10 +7,10 @@ const OF_JOBS = ["path", "onProgress", "signal", "include", "exclude"];
 
 /** Options of each job. */
 const JOBS = {
-  info: [...OF_JOBS, "from", "values"],
-  report: [...OF_JOBS, "from", "to", "rule", "minSize", "page", "title", "opset", "saturate", "roundMode"],
+  info: [...OF_JOBS, "from", "stats", "types"],
+  report: [...OF_JOBS, "from", "to", "scaleRule", "minElements", "page", "title", "opset", "saturate", "roundMode"],
   castFile: [...OF_JOBS, "from", "output", "opset", "saturate", "roundMode", "raiseOpset"],
-  quantizeFile: [...OF_JOBS, "output", "layout", "activations", "rule", "form", "zeroPoints", "raiseOpset"],
+  quantizeFile: [...OF_JOBS, "output", "layout", "activations", "scaleRule", "form", "zeroPoints", "raiseOpset"],
 };
 
 /** Whether this is a blob; of another window's class, too. */
@@ -109,14 +109,14 @@ export function makeJobs(load, start, template) {
   /** What a file holds. */
   async function info(input, options = {}) {
     refuseOthers("info", options, JOBS.info);
-    return (await job(input, { job: "info", ...selected(options), values: options.values }, options)).answer;
+    return (await job(input, { job: "info", ...selected(options), stats: options.stats, types: options.types }, options)).answer;
   }
 
   /** What casts to each of several types would lose. */
   async function report(input, options = {}) {
     refuseOthers("report", options, JOBS.report);
-    const { to = ["float16", "bfloat16", "float8e4m3fn"], page, title, rule, minSize } = options;
-    const request = { job: "report", to, page, title, rule, min_size: minSize, ...selected(options) };
+    const { to = ["float16", "bfloat16", "float8e4m3fn"], page, title, scaleRule, minElements } = options;
+    const request = { job: "report", to, page, title, scale_rule: scaleRule, min_elements: minElements, ...selected(options) };
     const { answer } = await job(input, request, options);
     if (!page) return answer.report;
     return { report: answer.report, page: (await template()).replace("{{data}}", () => answer.page_data) };
@@ -126,7 +126,7 @@ export function makeJobs(load, start, template) {
     const of = kind === "cast_file" ? "castFile" : "quantizeFile";
     refuseOthers(of, given, JOBS[of]);
     if (to === undefined) throw new TypeError(`${of} needs what to write: its second argument`);
-    const { output, layout, activations, rule, form, zeroPoints, raiseOpset, ...options } = given;
+    const { output, layout, activations, scaleRule, form, zeroPoints, raiseOpset, ...options } = given;
     const name = output ?? listed(input)[0][0].split("/").at(-1);
     const request = {
       job: kind,
@@ -134,7 +134,7 @@ export function makeJobs(load, start, template) {
       output: name,
       layout,
       activations,
-      rule,
+      scale_rule: scaleRule,
       form,
       zero_points: zeroPoints,
       raise_opset: raiseOpset,
