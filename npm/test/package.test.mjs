@@ -2,7 +2,7 @@
 // beside this file. `onnx-cast` is the installed package.
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
-import { mkdtempSync, openAsBlob, readFileSync, readdirSync, rmSync, writeFileSync } from "node:fs";
+import { mkdtempSync, openAsBlob, readFileSync, readdirSync, rmSync, truncateSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
@@ -260,6 +260,32 @@ test("reads paths of the system and blobs of files, and refuses broken ones", as
     const work = onnx.report({ "a.safetensors": safetensors("w", [1]) }, { signal: ended.signal });
     ended.abort(new Error("enough"));
     await assert.rejects(work, /enough/);
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
+});
+
+test("reads a large file of the system in little memory", () => {
+  const folder = mkdtempSync(join(tmpdir(), "onnx-cast-"));
+  try {
+    const [path, size] = [join(folder, "w.safetensors"), 2 ** 29];
+    const header = JSON.stringify({ w: { dtype: "F32", shape: [size / 4], data_offsets: [0, size] } });
+    const length = Buffer.alloc(8);
+    length.writeBigUInt64LE(BigInt(header.length));
+    writeFileSync(path, Buffer.concat([length, Buffer.from(header)]));
+    truncateSync(path, 8 + header.length + size);
+    // In a process of its own, whose memory is known. Its worker does not get `--input-type`, which workers refuse.
+    const program = `
+      import { info } from "onnx-cast";
+      await info(${JSON.stringify(path)}, { values: true });
+      console.log(process.resourceUsage().maxRSS);
+    `;
+    const { stdout, stderr } = spawnSync(process.execPath, ["--input-type=module", "--eval", program], {
+      cwd: new URL("./", import.meta.url),
+      encoding: "utf8",
+    });
+    assert.ok(Number(stdout) > 0, stderr);
+    assert.ok(Number(stdout) < 384 * 1024, `${stdout.trim()} KiB for a file of 512 MiB`);
   } finally {
     rmSync(folder, { recursive: true });
   }
