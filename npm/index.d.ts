@@ -146,15 +146,17 @@ export function bitCast<T extends Exclude<ElementType, "string">>(
 ): ArrayOf<T>;
 
 export interface ScaleOptions extends SourceOptions {
-  /** One number, or an array: for an axis its extent, for blocks one for each. */
-  scale: number | Elements;
-  /** The type of the scale, where the array does not tell it. */
+  /** One number; or a list of numbers or an array, with an element for each index on the axis, or for each block. */
+  scale: number | readonly number[] | Elements;
+  /** The type of the scale, where the array does not tell it; of numbers it is float without it. */
   scaleType?: ElementType;
-  /** The shape of a scale of blocks. */
+  /** The shape of a scale of blocks: that of the array, with the number of blocks on the axis. */
   scaleShape?: readonly number[];
-  zeroPoint?: number | Elements;
+  /** One number, for every scale; or as many as there are scales: a list of numbers, or an array, packed as `to` is. */
+  zeroPoint?: number | readonly number[] | Elements;
   /** The shape of the array; without it one dimension. */
   shape?: readonly number[];
+  /** The axis of the scales or blocks, negative from the end; without it 1. */
   axis?: number;
   /** Elements along the axis that share a scale. */
   blockSize?: number;

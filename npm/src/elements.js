@@ -89,7 +89,9 @@ export function read(array, from, length) {
     length !== undefined &&
     (!Number.isInteger(length) || length < 0 || byteLength(type, length) !== array.byteLength)
   ) {
-    throw new RangeError(`${array.byteLength} bytes are not ${length} elements of ${type.name}`);
+    const isCount = Number.isInteger(length) && length >= 0;
+    const want = isCount ? `${byteLength(type, length)} bytes` : "an integer, 0 or more";
+    throw new RangeError(`${array.byteLength} bytes are not ${length} elements of ${type.name}: want ${want}`);
   }
   return { type, length: length ?? most, bytes: bytesOf(array) };
 }
@@ -116,6 +118,13 @@ function ofList(list, from) {
   if (from && typeOf(from) !== type)
     throw new TypeError(`a list of ${first} holds ${own}, not ${from}: use a typed array`);
   return { type, length: array.length, bytes: bytesOf(type.kind.from(array)) };
+}
+
+/** Whether a typed array may take elements of a type: its own kind of array, or integers of as many bits. */
+export function takes(array, type) {
+  const own = OF_ARRAYS.get(array.constructor) ?? (array instanceof Uint8Array ? "uint8" : undefined);
+  if (own === undefined || array.BYTES_PER_ELEMENT !== Math.max(1, type.bits >> 3)) return false;
+  return own === type.name || /^u?int/.test(own);
 }
 
 /** All types' names. */

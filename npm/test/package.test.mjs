@@ -84,7 +84,7 @@ test("packs, and refuses what does not fit", () => {
   for (const [run, text] of [
     [() => onnx.cast(Float32Array.of(1), "float9"), /not an element type/],
     [() => onnx.cast(Float32Array.of(1), "float16", { from: "float16" }), /does not hold float16/],
-    [() => onnx.cast(packed, "float", { from: "uint4", length: 5 }), /not 5 elements/],
+    [() => onnx.cast(packed, "float", { from: "uint4", length: 5 }), /not 5 elements of uint4: want 3 bytes/],
     [() => onnx.cast(Float32Array.of(1), "float16", { opset: 5000 }), /opset|version/i],
     [() => onnx.cast(Float32Array.of(1), "float8e8m0", { roundMode: "sideways" }), /roundMode/],
     [() => onnx.cast(Float32Array.of(1), "float16", { opset: "x" }), /`opset` is not an integer: x/],
@@ -103,7 +103,13 @@ test("packs, and refuses what does not fit", () => {
     [() => onnx.cast(new ArrayBuffer(4), "float"), /ArrayBuffer cannot be cast/],
     [() => onnx.cast(new DataView(new ArrayBuffer(4)), "float"), /DataView cannot be cast/],
     [() => onnx.cast([1, "2"], "float"), /several types/],
-    [() => onnx.cast(Float32Array.of(1, 2), "float16", { out: new Uint16Array(1) }), /out does not have/],
+    [() => onnx.cast(Float32Array.of(1, 2), "float16", { out: new Uint16Array(1) }), /`out` has 2 bytes: want 4, for 2 /],
+    [() => onnx.cast(Float32Array.of(1, 2), "float16", { out: new Float32Array(1) }), /does not hold float16/],
+    [() => onnx.cast(Float32Array.of(1), "int32", { out: new Float32Array(1) }), /does not hold int32: want Int32Array/],
+    [() => onnx.cast(Float32Array.of(1), "float", { out: [0] }), /`out` is Array/],
+    [() => onnx.pack([1, 2], "int4"), /the codes are Array: want a Uint8Array or an Int8Array/],
+    [() => onnx.pack(Float32Array.of(1), "int4"), /the codes are Float32Array/],
+    [() => onnx.cast(packed, "int8", { from: "uint4", length: 2.5 }), /want an integer, 0 or more/],
     [() => onnx.cast(["1", "x"], "float"), /x/],
   ])
     assert.throws(run, text);
@@ -142,6 +148,28 @@ test("quantizes, and back", () => {
   });
   assert.deepEqual([...blocks], [1, 2, 3, 4]);
   assert.throws(() => onnx.quantize(x, "int8", {}), /scale/);
+  // A zero point that is a number is that of every scale; lists of numbers are as good as arrays.
+  const rows = { shape: [2, 2], axis: 0, scale: [0.1, 10] };
+  const zero = [[...onnx.quantize(x, "int8", { ...rows, zeroPoint: 3 })], [6, -7, 3, 103]];
+  assert.deepEqual(...zero);
+  assert.deepEqual([...onnx.quantize(x, "int8", { ...rows, zeroPoint: [3, 3] })], zero[1]);
+  const ofBlocks = { shape: [2, 2], axis: 1, blockSize: 2, scaleShape: [2, 1], scale: [1, 100], zeroPoint: 8 };
+  const nibbles = onnx.quantize(x, "uint4", ofBlocks);
+  assert.deepEqual([...nibbles], [0x78, 0xf8]);
+  assert.deepEqual([...onnx.dequantize(nibbles, { ...ofBlocks, from: "uint4" })], [0, -1, 0, 700]);
+  for (const [more, text] of [
+    [{ scale: [1, 2, 3] }, /a scale of shape \[3\]/],
+    [{ scale: [1], scaleShape: [2] }, /`scale` has 1 numbers: want 2/],
+    [{ zeroPoint: [1] }, /`zeroPoint` has 1 numbers: want 2/],
+    [{ zeroPoint: [1, 200] }, /zeroPoint is 200, which int8 does not have/],
+    [{ scale: "0.5" }, /`scale` is String: want a number, a list of numbers or a typed array/],
+    [{ scale: ["0.5"] }, /`scale` is Array/],
+    [{ shape: "22" }, /`shape` is not a list of integers, 0 or more: 22/],
+    [{ scaleShape: [-1] }, /`scaleShape` is not a list/],
+  ])
+    assert.throws(() => onnx.quantize(x, "int8", { ...rows, ...more }), text);
+  assert.throws(() => onnx.dequantize(["1"], { scale: 1 }), /dequantize takes numbers, not strings/);
+  assert.throws(() => onnx.explainBlock("1", "mxfp4"), /the values are String: want a list/);
   for (const [type, zeroPoint] of [["int4", 20], ["uint4", -1], ["uint8", 300], ["uint8", 1.9], ["int8", NaN]]) {
     assert.throws(() => onnx.quantize(x, type, { scale: 1, zeroPoint }), /zeroPoint is .*, which u?int[48] does not have/);
   }

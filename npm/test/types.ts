@@ -23,12 +23,16 @@ export const large: Float32Array = dequantize(small, { scale: 0.5, to: "float" }
 export const codes: Uint8Array = unpack(pack(Uint8Array.of(1), "uint4"), "uint4", 1);
 export const rule: string = explain(0.3, "float8e8m0", { roundMode: "down" }).rule.text;
 export const all: string[] = names();
+export const aliases: string[] = types().flatMap((type) => type.aliases);
+export const rows: Int8Array = quantize(floats, "int8", { scale: [0.5, 1], zeroPoint: [0, 1], axis: 0 });
 
 export async function jobs(file: File) {
-  const { files } = await castFile({ "w.safetensors": file }, "float16", { saturate: false, include: ["*.weight"] });
+  const { files, summary } = await castFile({ "w.safetensors": file }, "float16", { saturate: false, include: ["*.weight"] });
   const blob: Blob | undefined = files.get("w.safetensors");
   await quantizeFile(file, "mxfp4", { layout: "compressed-tensors", signal: AbortSignal.timeout(1000) });
-  await info("w.safetensors", { values: true });
+  const { tensors } = await info("w.safetensors", { values: true });
+  const shapes: number[][] = tensors.map(({ shape }) => shape);
+  const lost: string[] = (await report(file, { to: ["float16"] })).types.map(({ verdict }) => verdict);
   const { page } = await report(file, { to: ["nvfp4"], page: true });
   try {
     await info(new Map([["a.npy", blob ?? file]]));
