@@ -1,4 +1,7 @@
-/** An element type of ONNX, and other spellings of some. */
+/**
+ * An element type of ONNX, and other spellings of some. At run time all spellings that `aliases` in `types()` lists are
+ * accepted, in any case.
+ */
 export type ElementType =
   | "float"
   | "uint8"

@@ -115,6 +115,16 @@ test("packs, and refuses what does not fit", () => {
     assert.throws(run, text);
 });
 
+test("takes every spelling of a type that the library has", () => {
+  for (const { name, aliases } of onnx.types().filter(({ kind }) => !["complex", "string"].includes(kind))) {
+    const want = onnx.cast([1], name);
+    for (const alias of [...aliases, name.toUpperCase()]) assert.deepEqual(onnx.cast([1], alias), want, alias);
+  }
+  assert.deepEqual(onnx.cast([1], "utf8"), ["1"]);
+  assert.equal(onnx.names().length, 26);
+  assert.throws(() => onnx.cast([1], "constructor"), /`constructor` is not an element type: want float, .*float6e3m2$/);
+});
+
 test("casts strings", () => {
   assert.deepEqual(onnx.cast(Float32Array.of(0.1, NaN, -Infinity), "string"), ["0.1", "NaN", "-INF"]);
   assert.deepEqual([...onnx.cast(["1e3", "-0.5", "nan"], "float")], [1000, -0.5, NaN]);
