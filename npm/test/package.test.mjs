@@ -371,6 +371,7 @@ test("names what is wrong, and throws errors of its own class", async () => {
     [{}, /there are no files/],
     [new Map(), /there are no files/],
     [{ "a.safetensors": 3 }, /the file `a\.safetensors` is Number/],
+    [blob, /a Blob has no name, which tells the format: want a File, or `\{ "w\.safetensors": blob \}`/],
   ]) {
     await assert.rejects(onnx.info(given), { name: "TypeError", message: text });
     await assert.rejects(onnx.castFile(given, "float16"), { name: "TypeError", message: text });
@@ -383,6 +384,16 @@ test("names what is wrong, and throws errors of its own class", async () => {
     [() => onnx.info(files, { opset: 20 }), /`opset` is not an option of info/],
     [() => onnx.report(files, { form: "qdq" }), /`form` is not an option of report/],
     [() => onnx.info(files, null), /the options of info are null/],
+    [() => onnx.report(files, { to: "float16" }), /`to` is String \(float16\): want an array of strings/],
+    [() => onnx.report(files, { to: [16] }), /`to` is an Array with other items: want an array of strings/],
+    [() => onnx.report(files, { include: "w*" }), /`include` is String \(w\*\): want an array of strings/],
+    [() => onnx.report(files, { minSize: -1 }), /`minSize` is Number \(-1\): want an integer, 0 or more/],
+    [() => onnx.info(files, { values: "yes" }), /`values` is String \(yes\): want true or false/],
+    [() => onnx.info(files, { onProgress: true }), /`onProgress` is Boolean \(true\): want a function/],
+    [() => onnx.info(files, { signal: {} }), /`signal` is Object: want an AbortSignal/],
+    [() => onnx.castFile(files, ["float16"]), /what castFile writes is Array: want a string/],
+    [() => onnx.castFile(files, "float16", { output: 3 }), /`output` is Number \(3\): want a string/],
+    [() => onnx.castFile(files, "float16", { opset: "20" }), /`opset` is String \(20\): want an integer/],
     [async () => onnx.cast([1], "float", { satrate: false }), /`satrate` is not an option of cast/],
     [async () => onnx.bitCast(Int8Array.of(1), "uint8", { saturate: true }), /not an option of bitCast/],
     [async () => onnx.quantize(Float32Array.of(1), "int8", { scale: 1, zeropoint: 1 }), /not an option of quantize/],
@@ -393,7 +404,8 @@ test("names what is wrong, and throws errors of its own class", async () => {
     [async () => onnx.cast([1], "string", { out: new Uint8Array(4) }), /texts have no `out`/],
   ])
     await assert.rejects(run, { name: "TypeError", message: text });
-  // An option that is given as undefined is not given.
+  // An option that is given as undefined or, in a job, as null is not given.
+  assert.equal((await onnx.report(files, { to: null, opset: null, satrate: undefined })).types.length, 3);
   assert.deepEqual([...onnx.cast([1], "int8", { satrate: undefined })], [1]);
   // What the library itself refuses, here and in a worker.
   const isRefused = (error) => {
@@ -452,7 +464,8 @@ for (const page of readdirSync(folder).filter((name) => name.endsWith(".md"))) {
     // A `File`, as a page gets it from its user.
     const file = new File([safetensors("w", [1, -2.5, 0.3, 1e-9])], "w.safetensors");
     const names = { ...onnx, file, shown, counts };
-    for (const [, block] of blocks) await new AsyncFunction(...Object.keys(names), body(block))(...Object.values(names));
+    const run = [...blocks].filter(([, block]) => !block.includes("// not run by the tests: "));
+    for (const [, block] of run) await new AsyncFunction(...Object.keys(names), body(block))(...Object.values(names));
     assert.ok(counts.compared > 0, `${page}: nothing is compared`);
   });
 }

@@ -1,6 +1,6 @@
 // What a program in TypeScript may write, and what its compiler refuses: each `@ts-expect-error` is an error if there is
 // none. Compiled beside the installed package, never run.
-import { CastError, bitCast, cast, castFile, dequantize, explain, info, init, names, pack, quantize, quantizeFile, report, unpack } from "onnx-cast";
+import { CastError, bitCast, cast, castFile, dequantize, explain, info, init, names, pack, quantize, quantizeFile, report, types, unpack } from "onnx-cast";
 import type { ArrayOf, ElementType, Elements } from "onnx-cast";
 
 const floats = Float32Array.of(1, 2);
@@ -47,7 +47,11 @@ export async function jobs(file: File) {
   await info(file, { opset: 20 });
   // @ts-expect-error: no type
   await castFile(file);
-  return page;
+  // @ts-expect-error: a list of types
+  await report(file, { to: "float16" });
+  // @ts-expect-error: a Blob has no name
+  await info(new Blob([]));
+  return [page, shapes, lost, summary.tensors[0].to];
 }
 
 // @ts-expect-error: no such type
@@ -62,5 +66,7 @@ cast(floats, "string", { out: floats });
 cast([1, "2"], "float");
 // @ts-expect-error: a scale is needed
 quantize(floats, "int8", {});
+// @ts-expect-error: doubles are not quantized
+quantize([1, 2], "int8", { scale: 1 });
 // @ts-expect-error: bytes, not elements
 cast(new ArrayBuffer(4), "float");
