@@ -47,7 +47,7 @@ function refuseOtherOptions(of, options) {
 const isBlob = (one) => typeof one?.slice === "function" && typeof one.arrayBuffer === "function";
 
 /** What the functions take, for errors. */
-const WANTED = "want a Blob, a path of the system in node, or several of these by their paths";
+const WANTED = "want a File, a path of the system in node, or several files by their paths";
 
 /** The files that a caller gives, as pairs of a path and a blob; in node also paths of the system. */
 function listed(input) {

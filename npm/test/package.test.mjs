@@ -362,7 +362,7 @@ test("names what is wrong, and throws errors of its own class", async () => {
   const blob = safetensors("w", [1, 2, 3]);
   const files = { "a.safetensors": blob };
   for (const [given, text] of [
-    [null, /the files are null: want a Blob/],
+    [null, /the files are null: want a File/],
     [undefined, /the files are undefined/],
     [3, /the files are Number/],
     [[blob], /the files are Array/],
