@@ -188,6 +188,11 @@ pub(crate) fn in_words(error: impl Into<Error>) -> PyErr {
             let IoError { path, error: cause, .. } = &error;
             system(path, cause).unwrap_or_else(|| refused(&error))
         }
+        Error::Model { path, error } => {
+            let refused =
+                error.system.as_ref().and_then(|(path, number)| system(path, &io::Error::from_raw_os_error(*number)));
+            refused.unwrap_or_else(|| Refusal::of_job(Error::Model { path, error }).into())
+        }
         error => Refusal::of_job(error).into(),
     }
 }

@@ -103,7 +103,7 @@ impl Scaled {
     pub(crate) fn plan(&self, from: DataType) -> PyResult<ScaledPlan> {
         let zero_point = self.zero_point.as_ref().map(Tensor::data_type);
         let plan = self.operator.plan(from, self.scale.data_type(), zero_point).map_err(of_cast)?;
-        Ok(plan.with_threads(self.threads))
+        Ok(plan.threads(self.threads))
     }
 
     /// Casts a tensor to bytes; either may have elements narrower than a byte that stand one in a byte.

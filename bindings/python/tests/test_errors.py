@@ -120,6 +120,19 @@ def test_an_error_of_a_file_names_its_tensor(tmp_path):
     assert (raised.value.parameter, raised.value.value) == ("include", "re:(")
 
 
+def test_elements_in_a_file_that_is_missing_are_an_error_of_the_system(tmp_path):
+    weight = onnx.helper.make_tensor("w", onnx.TensorProto.FLOAT, [512], np.zeros(512, np.float32).tobytes(), raw=True)
+    node = onnx.helper.make_node("Identity", ["w"], ["y"])
+    end = onnx.helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, [512])
+    model = onnx.helper.make_model(onnx.helper.make_graph([node], "g", [], [end], [weight]))
+    onnx.save(model, tmp_path / "m.onnx", save_as_external_data=True, location="m.data", size_threshold=0)
+    (tmp_path / "m.data").unlink()
+    with pytest.raises(FileNotFoundError) as raised:
+        onnx_cast.cast_file(tmp_path / "m.onnx", tmp_path / "out.onnx", "float16")
+    assert raised.value.filename == str(tmp_path / "m.data")
+    assert not (tmp_path / "out.onnx").exists()
+
+
 @pytest.mark.parametrize(
     "call, text",
     [

@@ -53,6 +53,8 @@ pub struct ModelError {
     pub name: String,
     /// What is wrong, and what is wanted, with the name.
     pub what: Wording,
+    /// The file that the system refused, and its number for the reason, if that is what is wrong.
+    pub system: Option<(PathBuf, i32)>,
 }
 
 /// Kinds of [`ModelError`].
@@ -89,7 +91,7 @@ pub enum ModelErrorKind {
 
 impl ModelError {
     pub(crate) fn new(kind: ModelErrorKind, what: impl Into<Wording>) -> ModelError {
-        ModelError { kind, name: String::new(), what: what.into() }
+        ModelError { kind, name: String::new(), what: what.into(), system: None }
     }
 
     /// An error whose text starts with what it is about.

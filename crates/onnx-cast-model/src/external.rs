@@ -157,7 +157,10 @@ impl<'a> Files<'a> {
         if !relative.components().all(plain) || !relative.components().any(|part| part != Component::CurDir) {
             return Err(at(" (want a path relative to the model's folder, without `..`)"));
         }
-        let refuse = |error: io::Error| at(&format!(" cannot be read: {error}"));
+        let refuse = |error: io::Error| {
+            let system = error.raw_os_error().map(|number| (folder.join(relative), number));
+            ModelError { system, ..at(&format!(" cannot be read: {error}")) }
+        };
         let Some(path) = links::resolved(folder, &folder.join(relative)).map_err(refuse)? else {
             return Err(at(", a link out of the model's folder (put the file itself beside the model)"));
         };

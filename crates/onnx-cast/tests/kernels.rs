@@ -54,7 +54,7 @@ fn large_tensors_are_cast_as_small_ones() {
             for backend in backend::available() {
                 for &threads in threads {
                     let plan = Cast::new(data_type(to), &options(&case.rules, backend)).expect("a type of Cast");
-                    let plan = plan.with_threads(threads).plan(data_type(from)).expect("a type of Cast");
+                    let plan = plan.threads(threads).plan(data_type(from)).expect("a type of Cast");
                     let at = rng.below(64) as usize;
                     dst.clear();
                     dst.resize(at + packed_len(to, len) + 64, 0xa5);

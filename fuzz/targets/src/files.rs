@@ -64,7 +64,7 @@ type Checkpoint = (Vec<NamedTensor>, Option<Vec<(String, String)>>);
 
 /// Everything that can be listed.
 pub(crate) fn listed(from: Option<DataType>) -> InspectRequest {
-    InspectRequest::default().from(from).values(true)
+    InspectRequest::default().from(from).stats(true)
 }
 
 /// A TensorProto.

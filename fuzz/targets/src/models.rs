@@ -40,7 +40,7 @@ pub fn model_proto(data: &[u8]) {
     let output = scratch::path("cast.onnx");
     // A rule casts constants of integers too.
     let rules = vec![Rule { pattern: "*".parse().expect("a pattern"), to: Some(to) }];
-    let selection = Selection { rules, min_size: Some(0), ..Selection::default() };
+    let selection = Selection { rules, min_elements: Some(0), ..Selection::default() };
     if cast(&path, &output, &CastRequest::new(to).selection(selection).model(ModelOptions::default().raise_opset(true)))
         .is_ok()
         && let Some(before) = before
@@ -66,7 +66,7 @@ pub fn graph(data: &[u8]) {
 
     let Ok(&to) = data.choose(DataType::NUMERIC) else { return };
     let output = scratch::path("cast.onnx");
-    let selection = Selection { min_size: Some(0), ..Selection::new(to) };
+    let selection = Selection { min_elements: Some(0), ..Selection::new(to) };
     let request = CastRequest::new(to).selection(selection).model(ModelOptions::default().raise_opset(true));
     let Ok(summary) = cast(&path, &output, &request) else { return };
     // The same graph, its constants rounded first.

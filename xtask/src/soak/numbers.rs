@@ -120,7 +120,7 @@ pub(super) fn long(rng: &mut Rng, state: &State, counts: &mut Counts) -> Result<
     let claim = Claim { from, to, rules, backend: draw::pick(rng, &backends) };
     let threads = draw::threads(rng);
     let cast = Cast::new(data_type(to), &claim.options()).map_err(|error| format!("{claim}: {error}"))?;
-    let plan = cast.with_threads(threads).plan(data_type(from)).map_err(|error| format!("{claim}: {error}"))?;
+    let plan = cast.threads(threads).plan(data_type(from)).map_err(|error| format!("{claim}: {error}"))?;
     let at = CANARY + rng.below(64) as usize;
     let got = state.pool.install(|| placed(&plan, &[len], &source, at)).map_err(|error| format!("{claim}: {error}"))?;
     if got != want {

@@ -96,9 +96,9 @@ impl Node {
             self.attributes.iter().map(|(name, value)| attribute(name, value)).collect();
         let version = self.version;
         Ok(Some(match (self.operator, second) {
-            (Operator::Cast, _) => Resolved::Cast(Cast::from_node(version, &attributes)?.with_threads(1).plan(from)?),
+            (Operator::Cast, _) => Resolved::Cast(Cast::from_node(version, &attributes)?.threads(1).plan(from)?),
             (Operator::CastLike, Some(like)) => {
-                Resolved::Cast(CastLike::from_node(version, &attributes)?.with_threads(1).plan(from, like)?)
+                Resolved::Cast(CastLike::from_node(version, &attributes)?.threads(1).plan(from, like)?)
             }
             (Operator::BitCast, _) => Resolved::Cast(BitCast::from_node(version, &attributes)?.plan(from)?),
             (Operator::QuantizeLinear, Some(scale)) => {

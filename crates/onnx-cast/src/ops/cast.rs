@@ -214,15 +214,17 @@ impl Cast {
         Ok(Cast { to, settings })
     }
 
-    /// The same operator on the given backend, which never changes a result.
-    pub fn with_backend(mut self, backend: Backend) -> Self {
-        self.settings.backend = Some(backend);
+    /// The same operator on another backend, which never changes a result; see [`CastOptions::backend`].
+    #[must_use]
+    pub fn backend(mut self, backend: impl Into<Option<Backend>>) -> Self {
+        self.settings.backend = backend.into();
         self
     }
 
-    /// The same operator on at most `threads` threads; see [`CastOptions::threads`].
-    pub fn with_threads(mut self, threads: usize) -> Self {
-        self.settings.threads = Some(threads);
+    /// The same operator on at most so many threads; see [`CastOptions::threads`].
+    #[must_use]
+    pub fn threads(mut self, threads: impl Into<Option<usize>>) -> Self {
+        self.settings.threads = threads.into();
         self
     }
 

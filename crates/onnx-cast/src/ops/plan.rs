@@ -70,6 +70,13 @@ impl Plan {
         Plan { from, to, run: Run::Copy(Backend::best().table().copy()), threads, hint: None }
     }
 
+    /// The same plan on at most so many threads; see [`CastOptions::threads`](crate::CastOptions::threads).
+    #[must_use]
+    pub fn threads(mut self, threads: impl Into<Option<usize>>) -> Self {
+        self.threads = threads.into();
+        self
+    }
+
     /// The same plan with stores of the caller's choice. By default the size of a tensor decides: results that exceed
     /// the caches are stored past them. A caller who reads the result at once may want it in the caches all the same.
     /// The hint never changes a result, and backends without such stores ignore it.

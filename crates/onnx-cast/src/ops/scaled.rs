@@ -98,9 +98,10 @@ impl ScaledPlan {
         }
     }
 
-    /// The same plan on at most so many threads; `None` is all of the current pool.
-    pub fn with_threads(mut self, threads: Option<usize>) -> Self {
-        self.threads = threads;
+    /// The same plan on at most so many threads; see [`CastOptions::threads`](crate::CastOptions::threads).
+    #[must_use]
+    pub fn threads(mut self, threads: impl Into<Option<usize>>) -> Self {
+        self.threads = threads.into();
         self
     }
 
