@@ -110,11 +110,11 @@ def test_the_bar_of_tqdm_shows_a_cast_and_a_fold(tmp_path, monkeypatch, capsys):
     assert "100%" in capsys.readouterr().err
 
 
-#: Every module of the package but those that need Ray, or run when they are imported.
+#: Every module of the package but those that need Ray or torch, or run when they are imported.
 MODULES = sorted(
     f"onnx_cast.{path.stem}"
     for path in Path(onnx_cast.__file__).parent.glob("*.py")
-    if path.stem not in ("__init__", "__main__", "ray")
+    if path.stem not in ("__init__", "__main__", "ray", "torch", "_torch", "_torch_operators")
 )
 
 

@@ -7,6 +7,7 @@ from onnx import TensorProto
 from typing_extensions import Buffer
 
 from onnx_cast._errors import CastError as CastError
+from onnx_cast._operators import Asked
 from onnx_cast.types import RoundMode, TensorLike, Text, To
 
 _Out = TypeVar("_Out", bound=np.ndarray[Any, Any] | TensorLike)
@@ -56,7 +57,7 @@ class Operator:
         round_mode: str | None,
         opset: int | None,
         threads: int | None,
-        text: np.dtype | None,
+        text: np.dtype | Asked | None,
     ) -> None: ...
     @staticmethod
     def of_node(
@@ -78,7 +79,7 @@ class Operator:
     @property
     def to(self) -> int: ...
     @property
-    def text(self) -> np.dtype | None: ...
+    def text(self) -> np.dtype | Asked | None: ...
     def run(self, x: Any, out: Any, packed: bool, new: bool = False) -> Any: ...
     def run_packed(
         self, bytes: np.ndarray, number: int, shape: tuple[int, ...], out: Any, packed: bool, new: bool = False

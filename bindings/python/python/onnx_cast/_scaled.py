@@ -28,7 +28,7 @@ def _numbers(value: Any, name: str) -> np.ndarray | None:
     return np.asarray(_kinds.unmasked(np.asanyarray(value), name)) if is_long else None
 
 
-def _scale(scale: Any) -> np.ndarray:
+def scale_of(scale: Any) -> np.ndarray:
     """A scale as an array; numbers are floats of 32 bits."""
     numbers = _numbers(scale, "scale")
     if numbers is None:
@@ -38,7 +38,7 @@ def _scale(scale: Any) -> np.ndarray:
     return numbers.astype(np.float32)
 
 
-def _zero_point(zero_point: Any, number: int) -> np.ndarray | None:
+def zero_point_of(zero_point: Any, number: int) -> np.ndarray | None:
     """A zero point as an array; numbers are of the quantized type, which must have them."""
     if zero_point is None:
         return None
@@ -126,6 +126,9 @@ def quantize_linear(
     >>> quantize_linear(np.array([1.0, -0.3, 9.0], np.float32), 0.05, output_dtype="int8")
     array([ 20,  -6, 127], dtype=int8)
     """
+    if operators := _kinds.torch_operators(x, scale, zero_point):
+        given = {"axis": axis, "block_size": block_size, "saturate": saturate, "precision": precision, "opset": opset}
+        return operators.quantize_linear(x, scale, zero_point, output_dtype=output_dtype, packed=packed, out=out, **given)
     number = _number(output_dtype)
     attributes = _attributes(
         axis=_targets.whole("axis", axis),
@@ -134,8 +137,8 @@ def quantize_linear(
         precision=_number(precision),
         output_dtype=number,
     )
-    zeros = _zero_point(zero_point, number or _UINT8)
-    operator = _native.Operator.scaled("QuantizeLinear", _targets.whole("opset", opset), attributes, _scale(scale), zeros, threads)
+    zeros = zero_point_of(zero_point, number or _UINT8)
+    operator = _native.Operator.scaled("QuantizeLinear", _targets.whole("opset", opset), attributes, scale_of(scale), zeros, threads)
     return operator.run(x, out, packed)
 
 
@@ -176,14 +179,17 @@ def dequantize_linear(
     >>> dequantize_linear(np.array([20, -6, 127], np.int8), 0.05)
     array([ 1.  , -0.3 ,  6.35], dtype=float32)
     """
+    if operators := _kinds.torch_operators(x, scale, zero_point):
+        given = {"axis": axis, "block_size": block_size, "output_dtype": output_dtype, "opset": opset}
+        return operators.dequantize_linear(x, scale, zero_point, out=out, **given)
     attributes = _attributes(
         axis=_targets.whole("axis", axis),
         block_size=_targets.whole("block_size", block_size),
         output_dtype=_number(output_dtype),
     )
     number = 0 if _numbers(zero_point, "zero_point") is None else _targets.number_of(_kinds.array_of(x))
-    zeros = _zero_point(zero_point, number)
-    operator = _native.Operator.scaled("DequantizeLinear", _targets.whole("opset", opset), attributes, _scale(scale), zeros, threads)
+    zeros = zero_point_of(zero_point, number)
+    operator = _native.Operator.scaled("DequantizeLinear", _targets.whole("opset", opset), attributes, scale_of(scale), zeros, threads)
     return operator.run(x, out, False)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import operator
+import sys
 from typing import Any
 
 import ml_dtypes
@@ -90,7 +91,8 @@ def target(to: Any) -> tuple[int, np.dtype | None]:
 
 
 def _of_dtype(to: Any) -> tuple[int, np.dtype | None]:
-    if type(to).__module__.partition(".")[0] == "torch":
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(to, torch.dtype):
         name = str(to).removeprefix("torch.")
         try:
             return _native.number(_TORCH.get(name, name)), None
