@@ -81,7 +81,9 @@ def array_of(x: Any, name: str = "x") -> np.ndarray:
 
         return _torch.array_of(x, name)
     if kind == "jax":
-        return np.asarray(x)
+        from onnx_cast import _jax
+
+        return _jax.array_of(x, name)
     if kind == "onnx":
         return proto_array(_proto(x, name))
     if hasattr(x, "__dlpack__"):
