@@ -63,8 +63,9 @@ def run(page, folder):
     """The names of a page once all its examples have run, in the current folder."""
     names = (PREPARE[page](folder) if page in PREPARE else None) or {}
     for block, code in examples.of(page):
-        if large := re.search(r"^import (torch|jax|onnxruntime)", block, re.MULTILINE):
-            pytest.importorskip(large[1])
+        if large := re.search(r"^import (torch|jax|onnxruntime|pandas|polars)", block, re.MULTILINE):
+            on_request = {"polars": "polars is not installed (torch)"}
+            pytest.importorskip(large[1], reason=on_request.get(large[1]))
         exec(code, names)
     return names
 

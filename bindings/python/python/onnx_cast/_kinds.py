@@ -14,15 +14,15 @@ from onnx_cast import _arrays, _native, _targets
 from onnx_cast._arrays import unmasked as unmasked
 from onnx_cast._native import CastError
 
-#: The class of a package's tensors. A package that nobody has imported has no instances.
-_CLASSES = {"torch": "Tensor", "jax": "Array", "onnx": "TensorProto"}
+#: The class of a package's tensors or columns. A package that nobody has imported has no instances.
+_CLASSES = {"torch": "Tensor", "jax": "Array", "onnx": "TensorProto", "pandas": "Series", "polars": "Series"}
 
 #: What runs an operator on objects of exactly a class, without another look at what they are: small casts are that short.
 SEEN: dict[type, Callable[[_native.Operator, Any, Any, bool], Any]] = {}
 
 
 def kind_of(x: Any) -> str:
-    """The package whose tensor an object is, also of a class derived from the package's; else nothing."""
+    """The package whose tensor or column an object is, also of a class derived from the package's; else nothing."""
     return next((package for package, name in _CLASSES.items() if is_of(x, package, name)), "")
 
 
@@ -66,6 +66,10 @@ def run(operator: _native.Operator, x: Any, out: Any, packed: bool) -> Any:
         return _jax.run(operator, x, out, packed)
     if kind == "onnx":
         return _tensor_proto(operator, x, out, packed)
+    if kind in ("pandas", "polars"):
+        from onnx_cast import columns
+
+        return columns.run(operator, x, out, packed)
     if hasattr(x, "__dlpack__"):
         return _dlpack(operator, x, out, packed)
     return _arrays.run(operator, array_of(x), out, packed)
@@ -86,13 +90,25 @@ def array_of(x: Any, name: str = "x") -> np.ndarray:
         return _jax.array_of(x, name)
     if kind == "onnx":
         return proto_array(_proto(x, name))
+    if kind in ("pandas", "polars"):
+        from onnx_cast import columns
+
+        return columns.array_of(x, name)
     if hasattr(x, "__dlpack__"):
         return _dlpack_array(x, name)
     try:
         return np.asarray(memoryview(x))
     except TypeError:
         kinds = "a numpy array, a tensor with DLPack, a buffer or an onnx.TensorProto"
+        if is_of(x, "pandas", "DataFrame") or is_of(x, "polars", "DataFrame", "LazyFrame"):
+            kinds = "a column, or onnx_cast.columns.cast_columns"
         raise TypeError(f"{name} is of type {type(x).__name__} (want {kinds})") from None
+
+
+def number_of(x: Any) -> int:
+    """ONNX's number of the type of any object."""
+    is_series = kind_of(x) in ("pandas", "polars")
+    return _targets.number_of(array_of(x.head(0) if is_series else x))  # which may have nulls
 
 
 def lent(x: Any, name: str) -> tuple[np.ndarray, int, tuple[int, ...], bool]:

@@ -8,12 +8,12 @@ from typing_extensions import Buffer
 
 from onnx_cast._errors import CastError as CastError
 from onnx_cast._operators import Asked
-from onnx_cast.types import RoundMode, TensorLike, Text, To
+from onnx_cast.types import RoundMode, SeriesLike, TensorLike, Text, To
 
 _Out = TypeVar("_Out", bound=np.ndarray[Any, Any] | TensorLike)
 _Shape = TypeVar("_Shape", bound=tuple[int, ...])
 # The result is of the same kind.
-_Tensor = TypeVar("_Tensor", bound=TensorLike)
+_Kind = TypeVar("_Kind", bound=TensorLike | SeriesLike)
 
 Path = str | os.PathLike[str]
 # A path, or a serialized ModelProto and the folder of its external data.
@@ -187,7 +187,7 @@ def cast(
 ) -> np.ndarray[Any, np.dtype[Any]]: ...
 @overload
 def cast(
-    x: _Tensor,
+    x: _Kind,
     to: To,
     *,
     saturate: bool = True,
@@ -196,7 +196,7 @@ def cast(
     out: None = None,
     threads: int | None = None,
     packed: bool = False,
-) -> _Tensor: ...
+) -> _Kind: ...
 @overload
 def cast(
     x: np.ndarray[Any, Any] | np.generic | Buffer | TensorLike,

@@ -187,7 +187,7 @@ def dequantize_linear(
         block_size=_targets.whole("block_size", block_size),
         output_dtype=_number(output_dtype),
     )
-    number = 0 if _numbers(zero_point, "zero_point") is None else _targets.number_of(_kinds.array_of(x))
+    number = 0 if _numbers(zero_point, "zero_point") is None else _kinds.number_of(x)
     zeros = zero_point_of(zero_point, number)
     operator = _native.Operator.scaled("DequantizeLinear", _targets.whole("opset", opset), attributes, scale_of(scale), zeros, threads)
     return operator.run(x, out, False)
