@@ -1,5 +1,8 @@
 """torch's own machinery: its compiler, fake tensors, transforms and autograd see the casts as operators of torch's."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -60,21 +63,61 @@ def test_a_compiled_function_has_no_breaks_and_gives_the_same_bits(name):
 def test_the_functions_of_the_module_are_those_of_the_package():
     import onnx_cast.torch
 
-    for name in onnx_cast.torch.__all__:
-        given = [SCALES] if "quantize" in name else [SCALES] if name == "cast_like" else ["int32"]
-        x = X.to(torch.int8) if name == "dequantize_linear" else X[0]
-        given = [torch.tensor(0.1)] if "quantize" in name else given
-        assert bits(getattr(onnx_cast.torch, name)(x, *given)) == bits(getattr(onnx_cast, name)(x, *given))
+    names = {"bit_cast", "cast", "cast_like", "dequantize_linear", "quantize_linear"}
+    assert set(onnx_cast.torch.__all__) == names
+    assert all(getattr(onnx_cast.torch, name) is getattr(onnx_cast, name) for name in names)
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_what_a_graph_cannot_have_breaks_it_and_is_done_as_ever(backend):
+    import onnx_cast.torch  # noqa: F401
+
+    torch._dynamo.reset()
+
+    def compiled(function):
+        return torch.compile(function, backend=backend)
+
+    out = torch.empty(X.shape, dtype=torch.int8)
+    assert compiled(lambda x: onnx_cast.cast(x, "int8", out=out))(X) is out
+    assert compiled(lambda x: onnx_cast.cast(x, "string"))(X[0, 0]).tolist() == onnx_cast.cast(X[0, 0], "string").tolist()
+    assert compiled(lambda x: onnx_cast.cast(x, "int8"))(X.numpy()).dtype == np.int8
     for call, text in [
-        (lambda: onnx_cast.torch.cast(X.numpy(), "int8"), "x is of type ndarray"),
-        (lambda: onnx_cast.torch.cast(X, "string"), "torch has no type for string"),
-        (lambda: onnx_cast.torch.cast(X, "int8", out=X), "want no out"),
-        (lambda: onnx_cast.torch.cast(X, "int8", saturate=1), "saturate is 1"),
-        (lambda: onnx_cast.torch.cast(X, "int4"), "packed=True"),
-        (lambda: onnx_cast.torch.quantize_linear(X, 0.1, 1.5), "zero_point is 1.5"),
+        (lambda x: onnx_cast.cast(x, "nonsense"), "`nonsense` is not an element type"),
+        (lambda x: onnx_cast.cast([1.0], "int8"), "x is of type list"),
+        (lambda x: onnx_cast.cast(x, "int8", saturate=1), "saturate is 1"),
+        (lambda x: onnx_cast.cast(x, "int4"), "packed=True"),
+        (lambda x: onnx_cast.quantize_linear(x, 0.1, 1.5), "zero_point is 1.5"),
     ]:
-        with pytest.raises((TypeError, CastError), match=text):
-            call()
+        with pytest.raises((TypeError, CastError, RuntimeError), match=text):
+            compiled(call)(X)
+
+
+def test_a_compiled_function_takes_scales_of_any_value():
+    import onnx_cast.torch  # noqa: F401
+
+    torch._dynamo.reset()
+    compiled = torch.compile(lambda x, s: onnx_cast.quantize_linear(x, s, 128), fullgraph=True, backend="aot_eager")
+    for scale in (0.1, 0.2, 0.3, 0.4):
+        assert bits(compiled(X, scale)) == bits(onnx_cast.quantize_linear(X, scale, 128))
+
+
+@pytest.mark.parametrize("imported", ["import onnx_cast, torch", "import torch, onnx_cast", "import onnx_cast.torch, torch"])
+def test_a_compiler_that_does_not_know_the_casts_leaves_them_as_they_are(imported):
+    code = f"""
+import warnings
+warnings.simplefilter("ignore")
+{imported}
+x, w = torch.arange(4.0), torch.ones(4, requires_grad=True)
+step = torch.compile(lambda x: onnx_cast.cast(x * 2, "bfloat16") + 1, backend="eager")
+assert step(x).tolist() == [1, 3, 5, 7] and step(x[1:]).tolist() == [3, 5, 7]
+step(w).sum().backward()
+assert w.grad.tolist() == [2] * 4
+scaled = torch.compile(lambda x, s: onnx_cast.quantize_linear(x, s), backend="eager")
+assert [scaled(x, s)[3].item() for s in (1.0, 0.5)] == [3, 6]
+assert torch.compile(lambda x: onnx_cast.stats(x, "int8").values, backend="eager")(x) == 4
+assert torch.compile(lambda x: onnx_cast.cast(x, "string"), backend="eager")(x).tolist() == ["0", "1", "2", "3"]
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_an_exported_program_has_the_operator():
@@ -198,6 +241,35 @@ def test_a_compiled_cast_has_the_same_gradient():
     assert torch.equal(leaf.grad, torch.full_like(X, 3))
 
 
+def test_compiled_functions_may_differentiate_casts():
+    import onnx_cast.torch  # noqa: F401
+
+    torch._dynamo.reset()
+
+    def cube(x):
+        return (onnx_cast.cast(x, "double") ** 3).sum()
+
+    for derive in (torch.func.grad(cube), lambda x: torch.func.jvp(cube, (x,), (torch.ones_like(x),))[1]):
+        got = torch.compile(derive, fullgraph=True, backend="eager")(X)
+        assert torch.allclose(got, derive(X)) and bool(got.abs().max() > 0)
+
+
+def test_torch_agrees_with_the_derivatives():
+    x = torch.randn(3, dtype=torch.double, requires_grad=True)
+    modes = {"check_forward_ad": True, "check_batched_grad": True, "check_batched_forward_grad": True}
+    assert torch.autograd.gradcheck(lambda x: onnx_cast.cast(x, "double") ** 2, (x,), **modes)
+    assert torch.autograd.gradgradcheck(lambda x: onnx_cast.cast(x, "double") ** 3, (x,))
+
+
+def test_results_are_written_in_place_as_those_of_torch_are():
+    leaf, other = X[0].clone().requires_grad_(), torch.ones(3, 4, requires_grad=True)
+    for to in ("float16", "bfloat16", "float", "double"):
+        got = onnx_cast.cast(leaf, to).mul_(2)
+        assert torch.equal(torch.autograd.grad(got.sum().float(), leaf)[0], torch.full_like(leaf, 2))
+        got = onnx_cast.cast(X[0], to).add_(other)
+        assert torch.equal(torch.autograd.grad(got.sum().float(), other)[0], torch.ones(3, 4))
+
+
 def test_what_has_no_gradient():
     leaf = X.clone().requires_grad_()
     for call in (
@@ -222,6 +294,7 @@ def test_the_transforms_of_torch_func_differentiate_casts():
     assert torch.allclose(torch.func.hessian(cube)(X[0, 0]), torch.diag(6 * X[0, 0]))
     result, tangent = torch.func.jvp(CALLS["a name"], (X,), (X,))
     assert bits(result) == bits(tangent) == bits(onnx_cast.cast(X, "bfloat16"))
+    assert torch.allclose(torch.func.jacfwd(torch.func.jacfwd(cube))(X[0, 0]), torch.diag(6 * X[0, 0]).double())
     with torch.autograd.forward_ad.dual_level():
         dual = onnx_cast.cast(torch.autograd.forward_ad.make_dual(X[0, 0], SCALES), "double")
         assert torch.equal(torch.autograd.forward_ad.unpack_dual(dual).tangent, SCALES.to(torch.double))

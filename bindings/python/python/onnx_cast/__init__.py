@@ -15,7 +15,7 @@ import numpy as np
 
 from onnx_cast import _kinds, _native, _stats, _targets
 from onnx_cast._native import CastError, __version__, cast
-from onnx_cast._operators import operator as _operator
+from onnx_cast._operators import opaque as _opaque, operator as _operator
 from onnx_cast._scaled import (
     Quantized,
     dequantize_linear,
@@ -103,6 +103,7 @@ def __dir__() -> list[str]:
 _native.setup(_targets.registrations(), _kinds.run, _operator)
 
 
+@_opaque
 def cast_like(
     x: Any,
     like: Any,
@@ -141,6 +142,7 @@ def cast_like(
     return _operator("CastLike", to, saturate, round_mode, opset, threads).run(x, out, packed)
 
 
+@_opaque
 def bit_cast(
     x: Any,
     to: To,
@@ -174,6 +176,7 @@ def bit_cast(
     return _operator("BitCast", to, True, "up", opset, threads).run(x, out, packed)
 
 
+@_opaque
 def stats(
     x: Any,
     to: To,

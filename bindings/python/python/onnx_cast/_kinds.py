@@ -13,6 +13,7 @@ import numpy as np
 from onnx_cast import _arrays, _native, _targets
 from onnx_cast._arrays import unmasked as unmasked
 from onnx_cast._native import CastError
+from onnx_cast._operators import opaque
 
 #: The class of a package's tensors or columns. A package that nobody has imported has no instances.
 _CLASSES = {"torch": "Tensor", "jax": "Array", "onnx": "TensorProto", "pandas": "Series", "polars": "Series"}
@@ -45,6 +46,7 @@ def torch_operators(*tensors: Any) -> Any:
     return None
 
 
+@opaque
 def run(operator: _native.Operator, x: Any, out: Any, packed: bool) -> Any:
     """The result of an operator for any object."""
     seen = SEEN.get(type(x))

@@ -9,6 +9,7 @@ import numpy as np
 
 from onnx_cast import _kinds, _native, _targets
 from onnx_cast._native import CastError
+from onnx_cast._operators import opaque
 from onnx_cast.types import BlockFormat, Recipe, ScaleRule, To
 
 _UINT8 = _targets.target("uint8")[0]
@@ -71,6 +72,7 @@ def _number(dtype: Any) -> int | None:
     return None if dtype is None else _targets.target(dtype)[0]
 
 
+@opaque
 def quantize_linear(
     x: Any,
     scale: Any,
@@ -138,10 +140,12 @@ def quantize_linear(
         output_dtype=number,
     )
     zeros = zero_point_of(zero_point, number or _UINT8)
-    operator = _native.Operator.scaled("QuantizeLinear", _targets.whole("opset", opset), attributes, scale_of(scale), zeros, threads)
+    version = _targets.whole("opset", opset)
+    operator = _native.Operator.scaled("QuantizeLinear", version, attributes, scale_of(scale), zeros, threads)
     return operator.run(x, out, packed)
 
 
+@opaque
 def dequantize_linear(
     x: Any,
     scale: Any,
@@ -189,10 +193,12 @@ def dequantize_linear(
     )
     number = 0 if _numbers(zero_point, "zero_point") is None else _kinds.number_of(x)
     zeros = zero_point_of(zero_point, number)
-    operator = _native.Operator.scaled("DequantizeLinear", _targets.whole("opset", opset), attributes, scale_of(scale), zeros, threads)
+    version = _targets.whole("opset", opset)
+    operator = _native.Operator.scaled("DequantizeLinear", version, attributes, scale_of(scale), zeros, threads)
     return operator.run(x, out, False)
 
 
+@opaque
 def dynamic_quantize_linear(x: Any) -> tuple[Any, Any, Any]:
     """ONNX's DynamicQuantizeLinear: floats as uint8, with the scale and the zero point that it finds: numpy scalars, or
     tensors of the kind of ``x``.
@@ -242,6 +248,7 @@ class Quantized(Generic[_Tensor]):
     @overload
     def dequantize(self, to: To = "float", *, out: _Out, threads: int | None = None) -> _Out: ...
 
+    @opaque
     def dequantize(self, to: To = "float", *, out: Any = None, threads: int | None = None) -> Any:
         """The values as float, float16 or bfloat16, in a tensor of the elements' kind: multiplied in float, then rounded
         to the type. ``out`` and ``threads`` are as for :func:`cast`."""
@@ -254,6 +261,7 @@ class Quantized(Generic[_Tensor]):
         return out
 
 
+@opaque
 def quantize_blocks(
     x: Any,
     to: BlockFormat,

@@ -21,7 +21,7 @@ PAIRS = getattr(torch, "float4_e2m1fn_x2", None)
 #: Elements of a small tensor. Memory for more is worth the care that `_arrays.memory` takes.
 _SMALL = 1 << 13
 
-_Tensor, _from_numpy = torch.Tensor, torch.from_numpy
+_from_numpy = torch.from_numpy
 
 # torch names these nowhere else. A torch without them has no transforms either.
 _modes = getattr(torch._C, "_len_torch_dispatch_stack", lambda: 0)
@@ -30,39 +30,34 @@ _is_wrapped = getattr(getattr(torch._C, "_functorch", None), "is_functorch_wrapp
 
 def run(operator: _native.Operator, x: Any, out: Any, packed: bool) -> Any:
     """The result of an operator for a tensor."""
-    if out is None and not packed:
-        result = _run_small(operator, x)
-        if result is not None:
-            return result
     if out is None and isinstance(operator.text, _operators.Asked):
-        has_gradient = not packed and _has_gradient(operator, x)
-        if has_gradient or is_deferred(x):
+        if is_deferred(x) or (not packed and _has_gradient(operator, x)):
             from onnx_cast import _torch_operators
 
-            return _torch_operators.run(operator.text, x, packed, has_gradient)
+            return _torch_operators.run(operator.text, x, packed)
     return run_plain(operator, x, out, packed)
 
 
-def _run_small(operator: _native.Operator, x: Any) -> Any:
-    """The result for a small tensor with nothing unusual about it, else ``None``: torch's own cast of 16 elements takes
-    as long as five calls into torch, so each counts."""
-    if type(x) is not _Tensor or _modes() or forward_ad._current_level >= 0:
-        return None
+def _run_exact(operator: _native.Operator, x: Any, out: Any, packed: bool) -> Any:
+    """The same for a tensor of torch's own class. A small one with nothing unusual about it takes a short way: torch's
+    own cast of 16 elements takes as long as five calls into torch, so each counts."""
+    if out is not None or packed or _modes() or forward_ad._current_level >= 0:
+        return run(operator, x, out, packed)
     short = _short_way(x.dtype, operator.to)
     if short is None:
-        return None
+        return run(operator, x, None, False)
     dtype, bits, memory, view, result = short
     try:
-        if x.numel() > _SMALL:
-            return None
         if bits is None:
             array = x.numpy()
         elif x.requires_grad:  # which a view of bits does not
-            return None
+            return run(operator, x, None, False)
         else:
             array = x.view(bits).numpy().view(dtype)
     except (RuntimeError, TypeError):  # on another device, sparse, nested, of a transform, or with a gradient
-        return None
+        return run(operator, x, None, False)
+    if array.size > _SMALL:
+        return run(operator, x, None, False)
     made = np.empty(array.shape, memory)
     operator.run(array, made if view is None else made.view(view), False, True)
     tensor = _from_numpy(made)
@@ -123,7 +118,7 @@ def _traced() -> tuple[type, ...]:
 
 def _has_gradient(operator: _native.Operator, x: Any) -> bool:
     """Whether a derivative may be asked of a cast: from a type that has some to one that has."""
-    is_asked = (x.requires_grad and torch.is_grad_enabled()) or _is_wrapped(x) or forward_ad._current_level >= 0
+    is_asked = (x.requires_grad and torch.is_grad_enabled()) or forward_ad._current_level >= 0
     if not is_asked or not x.is_floating_point() or operator.text.name == "BitCast":
         return False
     dtype = type_of(operator.to)
@@ -312,4 +307,4 @@ def _short_way(dtype: Any, number: int) -> tuple[np.dtype, Any, np.dtype, np.dty
     return *source, np.dtype(np.uint8 if made.itemsize == 1 else np.int16), made, result
 
 
-_kinds.SEEN[torch.Tensor] = run
+_kinds.SEEN[torch.Tensor] = _run_exact

@@ -15,7 +15,10 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch._functorch.utils import enable_single_level_autograd_function
 from torch._subclasses import FakeTensor
+from torch.autograd.forward_ad import _set_fwd_grad_enabled
+from torch.autograd.function import _SingleLevelFunction
 
 from onnx_cast import _operators, _scaled, _targets, _torch
 from onnx_cast._native import CastError
@@ -25,30 +28,58 @@ from onnx_cast.types import RoundMode, To
 _LIBRARY = torch.library.Library("onnx_cast", "FRAGMENT")
 
 
-def _define(name: str, schema: str, kernel: Any, fake: Any, vmap: Any, keep: Any) -> None:
+def _define(name: str, schema: str, kernel: Any, fake: Any, vmap: Any, has_gradient: bool) -> None:
     name = f"onnx_cast::{name}"
+    _operators.opaque(kernel)
+    _operators.opaque(fake)
     torch.library.define(name, f"({schema}) -> Tensor", lib=_LIBRARY, tags=(torch.Tag.pt2_compliant_tag,))
     # For every device, so that it is the library that refuses one.
     torch.library.impl(name, "default", kernel, lib=_LIBRARY)
     torch.library.register_fake(name, fake, lib=_LIBRARY)
-    torch.library.register_autograd(name, _straight_through, setup_context=keep, lib=_LIBRARY)
     operator = getattr(torch.ops.onnx_cast, name.removeprefix("onnx_cast::"))
+    derived = functools.partial(_with_gradient if has_gradient else _without_gradient, operator)
+    _LIBRARY.impl(name, derived, "Autograd")
     if hasattr(torch.library, "register_vmap"):  # since torch 2.5
         torch.library.register_vmap(name, functools.partial(vmap, operator), lib=_LIBRARY)
 
 
-def _keep_type(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-    ctx.inputs, ctx.dtype = len(inputs), inputs[0].dtype
-    if output.dtype is _torch.PAIRS:
-        ctx.mark_non_differentiable(output)
+def _without_gradient(operator: Any, *given: Any) -> Any:
+    with torch._C._AutoDispatchBelowADInplaceOrView():
+        return operator(*given)
 
 
-def _keep_nothing(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-    ctx.mark_non_differentiable(output)
+def _with_gradient(operator: Any, *given: Any) -> Any:
+    # torch.func has made the tensors those of one of its levels when it comes here.
+    with enable_single_level_autograd_function():
+        return _StraightThrough.apply(operator, *given)
 
 
-def _straight_through(ctx: Any, gradient: Any) -> tuple[Any, ...]:
-    return gradient.to(ctx.dtype), *[None] * (ctx.inputs - 1)
+class _StraightThrough(_SingleLevelFunction):
+    """A cast with its derivatives. `torch.library.register_autograd` would give those of backward mode alone: forward mode
+    would find zeros, in silence, and `torch.func` an error."""
+
+    @staticmethod
+    def forward(operator: Any, *given: Any) -> Any:
+        # The levels below of torch.func go on from here, as they were. A kernel views memory as another type, which is to
+        # be no view to autograd: that would refuse to write to it.
+        with torch.enable_grad(), _set_fwd_grad_enabled(True), torch._C._AutoDispatchBelowADInplaceOrView():
+            return operator(*given)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        ctx.inputs, ctx.source, ctx.result = len(inputs), inputs[1].dtype, output.dtype
+        if output.dtype is _torch.PAIRS:
+            ctx.mark_non_differentiable(output)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Any) -> tuple[Any, ...]:
+        return None, gradient.to(ctx.source), *[None] * (ctx.inputs - 2)
+
+    @staticmethod
+    def jvp(ctx: Any, _: Any, tangent: Any, *others: Any) -> Any:
+        # Of results without gradients torch wants none.
+        has_none = ctx.result is _torch.PAIRS or not ctx.result.is_floating_point
+        return None if tangent is None or has_none else tangent.to(ctx.result)
 
 
 def _source(x: Any) -> tuple[int, tuple[Any, ...]]:
@@ -96,7 +127,7 @@ def _one_by_one(
 _CAST = 'Tensor x, str to, bool saturate=True, str round_mode="up", int? opset=None, bool packed=False'
 
 
-def _define_cast(operator: str, name: str, keep: Any) -> None:
+def _define_cast(operator: str, name: str) -> None:
     def kernel(x, to, saturate=True, round_mode="up", opset=None, packed=False):
         return _torch.run_plain(_operators.operator(operator, to, saturate, round_mode, opset, None), x, None, packed)
 
@@ -105,7 +136,7 @@ def _define_cast(operator: str, name: str, keep: Any) -> None:
         _refuse(operator, number, to, saturate, round_mode, opset)
         return _empty(x, shape, _targets.target(to)[0], packed)
 
-    _define(name, _CAST, kernel, fake, _vmap_cast, keep)
+    _define(name, _CAST, kernel, fake, _vmap_cast, operator != "BitCast")
 
 
 def _vmap_cast(cast, info, in_dims, x, to, *rest):
@@ -126,40 +157,13 @@ def _refuse(operator: str, number: int, to: str, saturate: bool, round_mode: str
 _NAMES = {"Cast": "cast", "CastLike": "cast_like", "BitCast": "bit_cast"}
 
 for _operator, _name in _NAMES.items():
-    _define_cast(_operator, _name, _keep_nothing if _operator == "BitCast" else _keep_type)
+    _define_cast(_operator, _name)
 
 
-def run(asked: _operators.Asked, x: Any, packed: bool, has_gradient: bool) -> Any:
+def run(asked: _operators.Asked, x: Any, packed: bool) -> Any:
     """The result of an operator for a tensor, as torch sees it."""
-    given = (asked.to, asked.saturate is not False, asked.round_mode or "up", asked.opset)
-    if has_gradient:
-        return _StraightThrough.apply(x, _NAMES[asked.name], *given)
-    # The transforms of `torch.func` know no operator without a gradient.
-    return getattr(torch.ops.onnx_cast, _NAMES[asked.name])(x.detach(), *given, packed)
-
-
-class _StraightThrough(torch.autograd.Function):
-    """A cast with the gradients of its operator, and those that torch's operators cannot have: of forward mode and of the
-    transforms of `torch.func`."""
-
-    @staticmethod
-    def forward(x: Any, name: str, *given: Any) -> Any:
-        return getattr(torch.ops.onnx_cast, name)(x, *given)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-        _keep_type(ctx, inputs, output)
-        ctx.result = output.dtype
-
-    backward = staticmethod(_straight_through)
-
-    @staticmethod
-    def jvp(ctx: Any, tangent: Any, *others: Any) -> Any:
-        return tangent.to(ctx.result)
-
-    @staticmethod
-    def vmap(info: Any, in_dims: tuple[Any, ...], *given: Any) -> Any:
-        return _StraightThrough.apply(*given), in_dims[0]
+    operator = getattr(torch.ops.onnx_cast, _NAMES[asked.name])
+    return operator(x, asked.to, asked.saturate is not False, asked.round_mode or "up", asked.opset, packed)
 
 
 # QuantizeLinear and DequantizeLinear.
@@ -228,7 +232,7 @@ _define(
     _quantize,
     _fake_quantize,
     functools.partial(_vmap_scaled, _quantized_number),
-    _keep_nothing,
+    False,
 )
 _define(
     "dequantize_linear",
@@ -236,36 +240,44 @@ _define(
     _dequantize,
     _fake_dequantize,
     functools.partial(_vmap_scaled, _dequantized_number),
-    _keep_nothing,
+    False,
 )
 
 
 # The functions of the package, by these operators. torch.compile reads them, and takes what `CONSTANT` has from a call.
 
 
-def name_of(to: Any) -> str:
-    """ONNX's name of a target that torch has tensors of."""
-    number = _targets.target(to)[0]
+def name_or_error(to: Any) -> str | Exception:
+    """ONNX's name of a target that torch has tensors of, or what is to be raised. It is not raised here: the compiler
+    takes an error in the code that it reads for a break, after which the function as it is says what is wrong."""
+    try:
+        number = _targets.target(to)[0]
+    except (CastError, TypeError) as error:
+        return error
     if number == _targets.STRING:
-        raise TypeError("torch has no type for string (want a cast outside of torch.compile and torch's transforms)")
+        return TypeError("torch has no type for string (want a cast outside of torch.compile and torch's transforms)")
     return _targets.ROWS[number]["name"]
 
 
-def scale_of(scale: Any) -> tuple[Any, Any]:
-    """Numbers of a scale that is no tensor, and torch's type of them."""
-    return _numbers(_scaled.scale_of(scale))
+def name_of(to: Any) -> str:
+    """ONNX's name of a target that torch has tensors of."""
+    name = name_or_error(to)
+    if isinstance(name, str):
+        return name
+    raise name
 
 
-def zero_point_of(zero_point: Any, to: str) -> tuple[Any, Any]:
-    """Numbers of a zero point that is no tensor, for a quantized type, and torch's type of them."""
-    return _numbers(_scaled.zero_point_of(zero_point, _targets.target(to)[0]))
+def numbers_or_error(scale: Any, zero_point: Any, to: str | None) -> Any:
+    """The numbers of a scale, or of a zero point for a quantized type, that is no tensor, with torch's type of them; or
+    what is to be raised."""
+    try:
+        array = _scaled.scale_of(scale) if to is None else _scaled.zero_point_of(zero_point, _targets.target(to)[0])
+        return array.tolist(), _torch.result_type(_targets.number_of(array), False)
+    except (CastError, TypeError) as error:
+        return error
 
 
-def _numbers(array: np.ndarray) -> tuple[Any, Any]:
-    return array.tolist(), _torch.result_type(_targets.number_of(array), False)
-
-
-CONSTANT = (name_of, scale_of, zero_point_of)
+CONSTANT = (name_or_error, numbers_or_error)
 
 
 def _check(x: Any, out: Any, saturate: Any, packed: Any = False) -> None:
@@ -320,7 +332,7 @@ def bit_cast(
 ) -> torch.Tensor:
     """:func:`onnx_cast.bit_cast` of a tensor, by torch's operator."""
     _check(x, out, True, packed)
-    return torch.ops.onnx_cast.bit_cast(x.detach(), name_of(to), True, "up", opset, packed)
+    return torch.ops.onnx_cast.bit_cast(x, name_of(to), True, "up", opset, packed)
 
 
 def quantize_linear(
@@ -344,7 +356,7 @@ def quantize_linear(
     precision = None if precision is None else name_of(precision)
     scale, zero_point = _tensors(x, scale, zero_point, to or "uint8")
     return torch.ops.onnx_cast.quantize_linear(
-        x.detach(), scale, zero_point, axis, block_size, saturate, precision, to, opset, packed
+        x, scale, zero_point, axis, block_size, saturate, precision, to, opset, packed
     )
 
 
@@ -364,20 +376,27 @@ def dequantize_linear(
     _check(x, out, True)
     to = None if output_dtype is None else name_of(output_dtype)
     scale, zero_point = _tensors(x, scale, zero_point, name_of(x.dtype))
-    return torch.ops.onnx_cast.dequantize_linear(x.detach(), scale, zero_point, axis, block_size, to, opset)
+    return torch.ops.onnx_cast.dequantize_linear(x, scale, zero_point, axis, block_size, to, opset)
 
 
 def _tensors(x: Any, scale: Any, zero_point: Any, to: str) -> tuple[Any, Any]:
-    """A scale and a zero point as tensors: beside fake ones fake."""
-
-    def make(numbers: Any, dtype: Any) -> Any:
-        made = torch.tensor(numbers, dtype=dtype)
-        return x.fake_mode.from_tensor(made) if type(x) is FakeTensor and type(made) is torch.Tensor else made
-
-    if not isinstance(scale, torch.Tensor):
-        numbers, dtype = scale_of(scale)
-        scale = make(numbers, dtype=dtype)
+    """A scale and a zero point as tensors."""
+    if type(scale) is float:  # whose value the compiler need not know
+        scale = _tensor(x, scale, torch.float32)
+    elif not isinstance(scale, torch.Tensor):
+        scale = _tensor(x, *_raised(numbers_or_error(scale, None, None)))
     if zero_point is not None and not isinstance(zero_point, torch.Tensor):
-        numbers, dtype = zero_point_of(zero_point, to)
-        zero_point = make(numbers, dtype=dtype)
-    return scale.detach(), zero_point
+        zero_point = _tensor(x, *_raised(numbers_or_error(None, zero_point, to)))
+    return scale, zero_point
+
+
+def _raised(numbers: Any) -> Any:
+    if isinstance(numbers, tuple):
+        return numbers
+    raise numbers
+
+
+def _tensor(x: Any, numbers: Any, dtype: Any) -> Any:
+    """Numbers as a tensor: beside a fake one fake."""
+    made = torch.tensor(numbers, dtype=dtype, device="cpu")  # whatever the default is
+    return x.fake_mode.from_tensor(made) if type(x) is FakeTensor and type(made) is torch.Tensor else made

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from onnx_cast import CastError, _kinds, _native, _targets, cast, unpack
+from onnx_cast._operators import opaque
 from onnx_cast.types import RoundMode, To
 
 __all__ = ["cast_column", "cast_columns"]
@@ -21,6 +22,7 @@ __all__ = ["cast_column", "cast_columns"]
 _Elements = Callable[[np.ndarray], np.ndarray]
 
 
+@opaque
 def cast_columns(
     batch: Any,
     to: Mapping[str, To],
@@ -59,6 +61,7 @@ def cast_columns(
     return result
 
 
+@opaque
 def cast_column(
     column: Any,
     to: To,
