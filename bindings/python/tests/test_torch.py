@@ -161,6 +161,20 @@ def test_torch_finds_nothing_wrong_with_the_operators(number):
     assert set(found.values()) == {"SUCCESS"}
 
 
+def test_the_operators_are_those_that_exported_programs_hold():
+    onnx_cast.cast(torch.empty(1, device="meta"), "int8")  # by which they are there
+    cast = 'Tensor x, str to, bool saturate=True, str round_mode="up", int? opset=None, bool packed=False'
+    scaled = "Tensor x, Tensor scale, Tensor? zero_point=None, int axis=1, int block_size=0, "
+    want = dict.fromkeys(["cast", "cast_like", "bit_cast"], cast)
+    want["quantize_linear"] = scaled + (
+        "bool saturate=True, str? precision=None, str? output_dtype=None, int opset=28, bool packed=False"
+    )
+    want["dequantize_linear"] = scaled + "str? output_dtype=None, int opset=28"
+    for name, given in want.items():
+        schema = str(getattr(torch.ops.onnx_cast, name).default._schema)
+        assert schema == f"onnx_cast::{name}({given}) -> Tensor"
+
+
 @pytest.mark.parametrize("dim", [0, 1, 2])
 @pytest.mark.parametrize("name", CALLS)
 def test_vmap_casts_every_member(name, dim):

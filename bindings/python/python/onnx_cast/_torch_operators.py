@@ -24,6 +24,9 @@ from onnx_cast import _operators, _scaled, _targets, _torch
 from onnx_cast._native import CastError
 from onnx_cast.types import RoundMode, To
 
+# What older ones have takes a kernel's views of memory for views to autograd.
+_below_autograd = getattr(torch._C, "_AutoDispatchBelowADInplaceOrView", torch._C._AutoDispatchBelowAutograd)
+
 # The operators last as long as this object.
 _LIBRARY = torch.library.Library("onnx_cast", "FRAGMENT")
 
@@ -44,7 +47,7 @@ def _define(name: str, schema: str, kernel: Any, fake: Any, vmap: Any, has_gradi
 
 
 def _without_gradient(operator: Any, *given: Any) -> Any:
-    with torch._C._AutoDispatchBelowADInplaceOrView():
+    with _below_autograd():
         return operator(*given)
 
 
@@ -62,7 +65,7 @@ class _StraightThrough(_SingleLevelFunction):
     def forward(operator: Any, *given: Any) -> Any:
         # The levels below of torch.func go on from here, as they were. A kernel views memory as another type, which is to
         # be no view to autograd: that would refuse to write to it.
-        with torch.enable_grad(), _set_fwd_grad_enabled(True), torch._C._AutoDispatchBelowADInplaceOrView():
+        with torch.enable_grad(), _set_fwd_grad_enabled(True), _below_autograd():
             return operator(*given)
 
     @staticmethod
