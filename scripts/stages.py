@@ -85,6 +85,7 @@ def stages(packages):
             after=(BUILD,),
             unread=WORDS,
         ),
+        Stage("the public names of the crate", [XTASK, "api"], (BUILD,), unread=WORDS),
         Stage("the package for JavaScript, and the page", [*javascript, "--built"], (BUILD, MODULES)),
         Stage("the Python package, tests", pytest, (BUILD, PACKAGE), quick=pytest),
         Stage(

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Writes the files that tests compare with the sources: the C header, the command's pages and its list of options, the
-# rows of docs/types.md, the npm package's lists of types, and the hashes that the WebAssembly modules are compared with.
-# Then shows what has changed.
+# Writes the files that tests compare with the sources: the public names of the crate, the C header, the command's pages
+# and its list of options, the rows of docs/types.md, the npm package's lists of types, and the hashes that the
+# WebAssembly modules are compared with. Then shows what has changed.
 #
 #   bash scripts/update.sh
 set -euo pipefail
@@ -26,5 +26,6 @@ done
 export UPDATE_HEADER=1 UPDATE_OPTIONS=1 UPDATE_TYPES=1 UPDATE_NPM=1 UPDATE_BITS=1
 cargo test --quiet --no-fail-fast -p onnx-cast-capi -p onnx-cast-cli -p onnx-cast-wasm --lib \
     --test header --test command --test package --test bits -- "${tests[@]}"
-git status --short -- crates/onnx-cast-capi/include crates/onnx-cast-cli/tests/data crates/onnx-cast-wasm/tests/data \
+cargo run --quiet --locked -p xtask -- api --update
+git status --short -- crates/onnx-cast/public-api.txt crates/onnx-cast-capi/include crates/onnx-cast-cli/tests/data crates/onnx-cast-wasm/tests/data \
     docs/command.md docs/options.md docs/types.md npm

@@ -16,7 +16,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 NPM, WEB, CRATES = ROOT / "npm", ROOT / "web" / "src", ROOT / "crates"
 STYLES = [
-    CRATES / "onnx-cast-report/src/base.css",
+    CRATES / "onnx-cast-explain/src/base.css",
     CRATES / "onnx-cast-explain/src/explain/page.css",
     WEB / "page.css",
 ]

@@ -1,6 +1,7 @@
 //! What the long proof and the soak compare with the oracle: one cast with its settings, on one backend.
 
-use onnx_cast::{Backend, Cast, CastOptions, Plan};
+use onnx_cast::backend::Backend;
+use onnx_cast::{Cast, CastOptions, Plan};
 use std::fmt;
 use testkit::library::{data_type, options};
 use testkit::packing::unpack;

@@ -3,7 +3,8 @@
 
 use crate::provenance::resident;
 use clap::{Args, ValueEnum};
-use onnx_cast::{Cast, CastOptions, Strings, TensorView};
+use onnx_cast::tensor::Strings;
+use onnx_cast::{Cast, CastOptions, TensorView};
 use std::process::ExitCode;
 use std::time::Instant;
 use testkit::generators::{Rng, special};

@@ -1,6 +1,7 @@
 //! Jobs of the project that are not tests, run by hand: `cargo xtask --help` lists them.
 #![forbid(unsafe_code)]
 
+mod api;
 mod claim;
 mod dist;
 mod load;
@@ -10,6 +11,7 @@ mod share;
 mod soak;
 
 use clap::{Parser, Subcommand};
+use std::error::Error;
 use std::process::ExitCode;
 
 /// Jobs of the project that are not tests
@@ -22,6 +24,7 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Job {
+    Api(api::Options),
     Dist(dist::Options),
     Load(load::Options),
     Prove(prove::Arguments),
@@ -29,11 +32,13 @@ enum Job {
 }
 
 fn main() -> ExitCode {
+    let done = |result: Result<(), Box<dyn Error>>| match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => failed(&error.to_string()),
+    };
     match Arguments::parse().job {
-        Job::Dist(options) => match dist::run(options) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => failed(&error.to_string()),
-        },
+        Job::Api(options) => done(api::run(&options)),
+        Job::Dist(options) => done(dist::run(options)),
         Job::Load(options) => load::run(&options),
         Job::Prove(arguments) => prove::run(&prove::Options::new(arguments)),
         Job::Soak(options) => soak::run(&options),

@@ -12,7 +12,8 @@ mod values;
 pub(crate) use options::{Arguments, Options};
 
 use crate::claim::Claim;
-use onnx_cast::{Backend, Plan, TensorView};
+use onnx_cast::backend::Backend;
+use onnx_cast::{Plan, TensorView};
 use record::Record;
 use std::process::ExitCode;
 use std::time::Instant;

@@ -142,7 +142,7 @@ pub unsafe extern "C" fn touch(bytes: *mut u8, len: usize) {
 /// The name of the backend in use, with a zero behind it.
 #[unsafe(no_mangle)]
 pub extern "C" fn backend(name: *mut u8, room: usize) -> usize {
-    let text = onnx_cast::Backend::best().name().as_bytes();
+    let text = onnx_cast::backend::Backend::best().name().as_bytes();
     let len = text.len().min(room);
     // SAFETY: no more than the room that the caller has.
     unsafe { std::ptr::copy_nonoverlapping(text.as_ptr(), name, len) };

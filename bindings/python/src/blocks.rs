@@ -9,7 +9,8 @@ use crate::pool::{threads_of, with_threads};
 use crate::scaled::type_of_array;
 use crate::types::number_to_type;
 use numpy::PyUntypedArray;
-use onnx_cast::{BlockDequantize, BlockFormat, BlockQuantize, CastError, DataType, TensorView, greatest_magnitude};
+use onnx_cast::scaled::{BlockDequantize, BlockFormat, BlockQuantize, greatest_magnitude};
+use onnx_cast::{CastError, DataType, TensorView};
 use pyo3::prelude::*;
 use std::fmt::Display;
 use std::str::FromStr;
@@ -198,12 +199,12 @@ impl<'a> Blocks<'a> {
                     return quantize.run_into(&x, elements, scales).map(drop);
                 }
                 quantize.run_into(&x, packed, scales)?;
-                let _ = onnx_cast::unpack(element, packed, elements);
+                let _ = onnx_cast::packing::unpack(element, packed, elements);
                 Ok(())
             }
             Side::Dequantize { dequantize, global, mut elements, scales, values } => {
                 if is_packed {
-                    let _ = onnx_cast::pack(element, elements, packed);
+                    let _ = onnx_cast::packing::pack(element, elements, packed);
                     elements = packed;
                 }
                 dequantize.run_into(&TensorView::new(element, &shape, elements)?, scales, global, values)

@@ -1,7 +1,7 @@
 //! What the library refuses, as one exception class. Objects of a kind that nothing takes are `TypeError`, and what
 //! the system refuses is `OSError`, with its number: a missing file is `FileNotFoundError`.
 
-use onnx_cast::OpError;
+use onnx_cast::ops::OpErrorKind;
 use onnx_cast_file::{FileError, FormatError, IoError};
 use onnx_cast_model::Error;
 use pyo3::exceptions::PyOSError;
@@ -58,33 +58,33 @@ impl Refusal {
     pub(crate) fn of_cast(error: impl Into<onnx_cast::CastError>) -> Self {
         let error = error.into();
         let refusal = Refusal::new(&error);
-        match error {
-            onnx_cast::CastError::Op(error) => refusal.of_operator(error),
-            onnx_cast::CastError::Text { index, text, .. } => {
+        match error.into_kind() {
+            onnx_cast::ops::CastErrorKind::Op(error) => refusal.of_operator(error),
+            onnx_cast::ops::CastErrorKind::Text { index, text, .. } => {
                 refusal.or_parameter("x").element(index).value(Value::Text(text))
             }
-            onnx_cast::CastError::ZeroPoint { index, .. } => refusal.or_parameter("zero_point").element(index),
+            onnx_cast::ops::CastErrorKind::ZeroPoint { index, .. } => refusal.or_parameter("zero_point").element(index),
             _ => refusal,
         }
     }
 
     /// The attribute or the input of an operator that an error is about.
-    fn of_operator(self, error: OpError) -> Self {
+    fn of_operator(self, error: OpErrorKind) -> Self {
         let text = |name: &dyn Display| Some(Value::Text(name.to_string()));
         let (parameter, value) = match error {
-            OpError::Opset { opset, .. } => ("opset".to_owned(), Some(Value::Number(opset))),
-            OpError::TypeNumber { number, .. } => ("to".to_owned(), Some(Value::Number(number))),
-            OpError::UnknownAttribute { name, .. } => (name, None),
-            OpError::AttributeType { name, number, .. } => (name.to_owned(), Some(Value::Number(number))),
-            OpError::RoundMode { word } => ("round_mode".to_owned(), Some(Value::Text(word))),
-            OpError::Precision { data_type, .. } => ("precision".to_owned(), text(&data_type)),
-            OpError::MissingOutputType { .. } => ("output_dtype".to_owned(), None),
-            OpError::BlockSize { block_size, .. } => ("block_size".to_owned(), Some(Value::Number(block_size))),
-            OpError::Axis { axis, .. } => ("axis".to_owned(), Some(Value::Number(axis))),
-            OpError::BitWidth { to, .. } => ("to".to_owned(), text(&to)),
-            OpError::ScalarScale { .. } | OpError::ScaleShape { .. } => ("scale".to_owned(), None),
-            OpError::ScaleType { data_type } => ("scale".to_owned(), text(&data_type)),
-            OpError::ZeroPointShape { .. } => ("zero_point".to_owned(), None),
+            OpErrorKind::Opset { opset, .. } => ("opset".to_owned(), Some(Value::Number(opset))),
+            OpErrorKind::TypeNumber { number, .. } => ("to".to_owned(), Some(Value::Number(number))),
+            OpErrorKind::UnknownAttribute { name, .. } => (name, None),
+            OpErrorKind::AttributeType { name, number, .. } => (name.to_owned(), Some(Value::Number(number))),
+            OpErrorKind::RoundMode { word } => ("round_mode".to_owned(), Some(Value::Text(word))),
+            OpErrorKind::Precision { data_type, .. } => ("precision".to_owned(), text(&data_type)),
+            OpErrorKind::MissingOutputType { .. } => ("output_dtype".to_owned(), None),
+            OpErrorKind::BlockSize { block_size, .. } => ("block_size".to_owned(), Some(Value::Number(block_size))),
+            OpErrorKind::Axis { axis, .. } => ("axis".to_owned(), Some(Value::Number(axis))),
+            OpErrorKind::BitWidth { to, .. } => ("to".to_owned(), text(&to)),
+            OpErrorKind::ScalarScale { .. } | OpErrorKind::ScaleShape { .. } => ("scale".to_owned(), None),
+            OpErrorKind::ScaleType { data_type } => ("scale".to_owned(), text(&data_type)),
+            OpErrorKind::ZeroPointShape { .. } => ("zero_point".to_owned(), None),
             _ => return self,
         };
         Refusal { value, ..self.or_parameter(&parameter) }
@@ -103,14 +103,14 @@ impl Refusal {
         match error {
             Error::File { error: FileError::Format(FormatError::Cast { tensor, error, .. }) } => {
                 let text = refusal.text;
-                Refusal { text, parameter: None, tensor: Some(tensor), ..Refusal::of_cast(*error) }
+                Refusal { text, parameter: None, tensor: Some(tensor), ..Refusal::of_cast(error) }
             }
             Error::File { error: FileError::Format(FormatError::Invalid { error, .. }) }
                 if !error.tensor.is_empty() =>
             {
                 Refusal { tensor: Some(error.tensor), ..refusal }
             }
-            Error::File { error: FileError::Operator(error) } => refusal.of_operator(error),
+            Error::File { error: FileError::Operator(error) } => refusal.of_operator(error.into_kind()),
             _ => refusal,
         }
     }

@@ -167,7 +167,7 @@ impl Work for Job<'_> {
             return self.blocks();
         }
         // Elements that keep their type need no block in between. `split` keeps the lengths right.
-        let repack = if self.src_spread { onnx_cast::pack } else { onnx_cast::unpack };
+        let repack = if self.src_spread { onnx_cast::packing::pack } else { onnx_cast::packing::unpack };
         let _ = repack(to, src, self.dst);
         Ok(())
     }
@@ -215,7 +215,7 @@ impl Job<'_> {
         let src = match self.src_spread {
             true => {
                 let packed = &mut packed_src[..bytes_of(from, false, self.len)];
-                let _ = onnx_cast::pack(from, self.src.bytes(), packed);
+                let _ = onnx_cast::packing::pack(from, self.src.bytes(), packed);
                 packed
             }
             false => self.src.bytes(),
@@ -227,7 +227,7 @@ impl Job<'_> {
         }
         let packed = &mut packed_dst[..bytes_of(to, false, self.len)];
         self.plan.run_into(&view, packed)?;
-        let _ = onnx_cast::unpack(to, packed, self.dst);
+        let _ = onnx_cast::packing::unpack(to, packed, self.dst);
         Ok(())
     }
 }
@@ -238,7 +238,7 @@ pub(crate) fn packed(from: DataType, bytes: &[u8], len: usize) -> Cow<'_, [u8]> 
         return Cow::Borrowed(bytes);
     }
     let mut packed = vec![0; from.byte_len(len).unwrap_or(0)];
-    let _ = onnx_cast::pack(from, bytes, &mut packed);
+    let _ = onnx_cast::packing::pack(from, bytes, &mut packed);
     Cow::Owned(packed)
 }
 

@@ -7,7 +7,7 @@ use crate::options::Options;
 use crate::types::number_to_type;
 use crate::watched::watched;
 use numpy::{IntoPyArray, PyArray1, PyUntypedArray};
-use onnx_cast::{TensorData, element_count};
+use onnx_cast::tensor::{TensorData, element_count};
 use onnx_cast_file::{
     FileError, HeldTensor, MadeTensors, TensorsInMemory, dequantize_tensors, quantize_tensors, transcode_tensors,
 };

@@ -10,8 +10,10 @@ use crate::string_array::{StringArray, is_string_dtype};
 use crate::text::{list_of, strings_of};
 use crate::types::{number_to_type, others, type_of};
 use numpy::{PyUntypedArray, PyUntypedArrayMethods};
+use onnx_cast::ops::OpError;
 use onnx_cast::ops::{Attribute, AttributeValue};
-use onnx_cast::{BitCast, Cast, CastLike, CastOptions, DataType, NEWEST_OPSET, OpError, Plan, Strings, TensorView};
+use onnx_cast::tensor::Strings;
+use onnx_cast::{BitCast, Cast, CastLike, CastOptions, DataType, NEWEST_OPSET, Plan, TensorView};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::PyList;
@@ -178,7 +180,7 @@ impl Operator {
         let mut target = self.target(py, &shape, out, packed)?;
         let out = target.bytes_mut(&bytes).ok_or_else(overlap)?;
         if spread {
-            onnx_cast::unpack(self.to, &bytes, out).map_err(refused)?;
+            onnx_cast::packing::unpack(self.to, &bytes, out).map_err(refused)?;
         } else {
             out.copy_from_slice(&bytes);
         }
@@ -217,7 +219,7 @@ impl Operator {
         let mut packed = Vec::new();
         let bytes = if from.is_packed() {
             packed.resize(from.byte_len(array.len()).unwrap_or(0), 0);
-            onnx_cast::pack(from, source.bytes(), &mut packed).map_err(refused)?;
+            onnx_cast::packing::pack(from, source.bytes(), &mut packed).map_err(refused)?;
             &packed
         } else {
             source.bytes()
@@ -287,7 +289,7 @@ impl Operator {
         if !packed {
             return make(self.to, shape);
         }
-        let len = onnx_cast::element_count(shape).and_then(|len| self.to.byte_len(len));
+        let len = onnx_cast::tensor::element_count(shape).and_then(|len| self.to.byte_len(len));
         let len = len.ok_or_else(|| refused(format_args!("the bytes of {} do not fit in memory", self.to)))?;
         make(DataType::Uint8, &[len])
     }

@@ -3,7 +3,8 @@
 use crate::error::{in_words, of_name, refused, system};
 use crate::types::number_to_type;
 use crate::watched::{State, watch};
-use onnx_cast::{CastOptions, DataType, NEWEST_OPSET, ScaleRule};
+use onnx_cast::scaled::ScaleRule;
+use onnx_cast::{CastOptions, DataType, NEWEST_OPSET};
 use onnx_cast_file::{
     BitCastRequest, CandidateFormat, CastRequest, DequantizeRequest, DiffRequest, InspectRequest, Layout, Loss,
     ModelForm, ModelOptions, Pattern, QuantizeRequest, RawInput, ReportRequest, Rule, RunOptions, Selection, Storage,

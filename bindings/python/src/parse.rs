@@ -3,7 +3,9 @@
 
 use crate::error::of_cast;
 use crate::string_array::{StringArray, Unreadable};
-use onnx_cast::{CastError, Plan, Strings, TensorView};
+use onnx_cast::ops::CastErrorKind;
+use onnx_cast::tensor::Strings;
+use onnx_cast::{CastError, Plan, TensorView};
 use pyo3::prelude::*;
 
 /// Texts in a block: a multiple of 8, so that a block ends at a byte in every type.
@@ -65,14 +67,15 @@ fn read(plan: &Plan, strings: &Strings, out: &mut [u8], spread: bool) -> Result<
     let packed = &mut packed[..plan.target_type().byte_len(view.len()).unwrap_or(0)];
     plan.run_into(&view, packed)?;
     // The lengths fit: both are those of `view`.
-    let _ = onnx_cast::unpack(plan.target_type(), packed, out);
+    let _ = onnx_cast::packing::unpack(plan.target_type(), packed, out);
     Ok(())
 }
 
 /// The error of a block with the index of its element in the array. The block starts at element `start`.
-pub(crate) fn in_array(mut error: CastError, start: usize) -> CastError {
-    if let CastError::Text { index, .. } = &mut error {
+pub(crate) fn in_array(error: CastError, start: usize) -> CastError {
+    let mut kind = error.into_kind();
+    if let CastErrorKind::Text { index, .. } = &mut kind {
         *index += start;
     }
-    error
+    kind.into()
 }

@@ -167,7 +167,7 @@ pub(crate) fn report_arrays(
         tensors.push((*name, *from, array.shape(), packed(*from, array.bytes(), array.shape().iter().product())));
     }
     let views = tensors.iter().map(|(name, from, shape, bytes)| Ok((*name, TensorView::new(*from, shape, bytes)?)));
-    let views = views.collect::<Result<Vec<_>, onnx_cast::TensorError>>().map_err(refused)?;
+    let views = views.collect::<Result<Vec<_>, onnx_cast::tensor::TensorError>>().map_err(refused)?;
     let mut report = watched(py, &state, progress, || onnx_cast_file::report_of(&views, &request))?.map_err(refused)?;
     report.others += others;
     Ok(Found::of(title, report))

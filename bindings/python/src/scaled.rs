@@ -7,10 +7,9 @@ use crate::pool::with_threads;
 use crate::types::type_of;
 use numpy::{PyUntypedArray, PyUntypedArrayMethods};
 use onnx_cast::ops::Attribute;
-use onnx_cast::{
-    CastError, DataType, DequantizeLinear, DynamicQuantizeLinear, NEWEST_OPSET, OpError, QuantizeLinear, ScaledPlan,
-    Tensor, TensorView,
-};
+use onnx_cast::ops::OpError;
+use onnx_cast::scaled::{DequantizeLinear, DynamicQuantizeLinear, QuantizeLinear, ScaledPlan};
+use onnx_cast::{CastError, DataType, NEWEST_OPSET, Tensor, TensorView};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 
@@ -127,7 +126,7 @@ impl Scaled {
                 }
                 let result = plan.run(&x, &self.scale.view(), zero_point.as_ref())?;
                 // `dst` has a byte for each element.
-                let _ = onnx_cast::unpack(to, result.bytes().unwrap_or_default(), dst);
+                let _ = onnx_cast::packing::unpack(to, result.bytes().unwrap_or_default(), dst);
                 Ok(())
             })
         })?

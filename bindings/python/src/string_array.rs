@@ -8,7 +8,7 @@
 use crate::error::{Refusal, of_cast};
 use numpy::npyffi::{self, NPY_ARRAY_ALIGNED, npy_packed_static_string, npy_static_string, npy_string_allocator};
 use numpy::{PyArrayDescr, PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
-use onnx_cast::Strings;
+use onnx_cast::tensor::Strings;
 use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::intern;
 use pyo3::prelude::*;

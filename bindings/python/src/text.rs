@@ -1,7 +1,7 @@
 //! Lists of texts, in and out.
 
 use crate::error::{Refusal, of_cast};
-use onnx_cast::Strings;
+use onnx_cast::tensor::Strings;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyString};

@@ -2,7 +2,9 @@
 
 use crate::error::{Refusal, Value, of_name, refused};
 use numpy::{PyArrayDescr, PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
-use onnx_cast::{Cast, CastOptions, DataType, FloatFormat, Kind, Operator, TensorView};
+use onnx_cast::ops::Operator;
+use onnx_cast::types::{FloatFormat, Kind};
+use onnx_cast::{Cast, CastOptions, DataType, TensorView};
 use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;

@@ -1,7 +1,8 @@
 //! What a program may ask before anything else: the ABI's version, and what this build has.
 
 use crate::edge::static_text;
-use onnx_cast::{DataType, available_backends};
+use onnx_cast::DataType;
+use onnx_cast::backend;
 use std::collections::BTreeMap;
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::sync::LazyLock;
@@ -67,7 +68,7 @@ pub extern "C" fn onnx_cast_backend_name(index: usize) -> *const c_char {
 }
 
 static BACKENDS: LazyLock<Vec<CString>> =
-    LazyLock::new(|| available_backends().filter_map(|backend| CString::new(backend.name()).ok()).collect());
+    LazyLock::new(|| backend::available().filter_map(|backend| CString::new(backend.name()).ok()).collect());
 
 /// The types' names as C has them.
 pub(crate) fn type_name(data_type: DataType) -> *const c_char {

@@ -3,7 +3,8 @@
 use crate::edge::{Failure, Span, apart, byte_len, check_pointer, give, known, read, room, status, type_of, write};
 use crate::options::{backend, threads};
 use crate::scaled::{Operand, onnx_cast_tensor, operand};
-use onnx_cast::{Backend, BlockDequantize, BlockFormat, BlockQuantize, Recipe, ScaleRule};
+use onnx_cast::backend::Backend;
+use onnx_cast::scaled::{BlockDequantize, BlockFormat, BlockQuantize, Recipe, ScaleRule};
 use std::ffi::{c_char, c_int, c_void};
 use std::ptr;
 
@@ -161,7 +162,7 @@ pub unsafe extern "C" fn onnx_cast_block_sizes(
         // SAFETY: the caller's promise.
         let shape = unsafe { read(shape, rank, "shape") }?;
         let too_large = || Failure::overflow(format_args!("the elements of shape {shape:?} do not fit in memory"));
-        let bytes = byte_len(format.element(), onnx_cast::element_count(shape).ok_or_else(too_large)?)?;
+        let bytes = byte_len(format.element(), onnx_cast::tensor::element_count(shape).ok_or_else(too_large)?)?;
         let count = scale_bytes(format, shape)?;
         check_pointer(scales, 1, "scales")?;
         // SAFETY: the caller's promise.

@@ -3,7 +3,7 @@
 use crate::edge::status;
 use crate::options::onnx_cast_options;
 use crate::plan::{resolve, run};
-use onnx_cast::Operator;
+use onnx_cast::ops::Operator;
 use std::ffi::{c_int, c_void};
 
 /// ONNX's Cast: every element as another type, rounded once from the exact value.

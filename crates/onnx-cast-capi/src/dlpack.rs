@@ -9,7 +9,8 @@ use crate::options::onnx_cast_options;
 use crate::plan::{onnx_cast_plan, resolve};
 use dlpark::ffi::{DLDataTypeCode, DLManagedTensorVersioned};
 use input::Input;
-use onnx_cast::{DataType, Operator, Plan, TensorView};
+use onnx_cast::ops::Operator;
+use onnx_cast::{DataType, Plan, TensorView};
 use std::ffi::c_int;
 
 #[cfg(target_endian = "big")]

@@ -2,7 +2,10 @@
 //! statuses with a text for the thread, and panics do too.
 
 use crate::status::onnx_cast_status;
-use onnx_cast::{CastError, DataType, OpError, TensorError, UnknownBackend};
+use onnx_cast::backend::UnknownBackend;
+use onnx_cast::ops::{CastErrorKind, OpError, OpErrorKind};
+use onnx_cast::tensor::{TensorError, TensorErrorKind};
+use onnx_cast::{CastError, DataType};
 use std::any::Any;
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char, c_int};
@@ -50,22 +53,13 @@ impl Failure {
 
 impl From<OpError> for Failure {
     fn from(error: OpError) -> Self {
-        match error {
-            OpError::Axis { .. }
-            | OpError::ScaleShape { .. }
-            | OpError::BlockScaleShape { .. }
-            | OpError::ZeroPointShape { .. } => Failure::invalid(error),
-            _ => Failure::unsupported(error),
-        }
+        CastError::from(error).into()
     }
 }
 
 impl From<TensorError> for Failure {
     fn from(error: TensorError) -> Self {
-        match error {
-            TensorError::TooLarge { .. } => Failure::overflow(error),
-            _ => Failure::invalid(error),
-        }
+        CastError::from(error).into()
     }
 }
 
@@ -77,10 +71,16 @@ impl From<UnknownBackend> for Failure {
 
 impl From<CastError> for Failure {
     fn from(error: CastError) -> Self {
-        match error {
-            CastError::Op(error) => error.into(),
-            CastError::Tensor(error) => error.into(),
-            CastError::Text { .. } => Failure::new(onnx_cast_status::ONNX_CAST_NOT_A_NUMBER, error),
+        match error.kind() {
+            CastErrorKind::Op(
+                OpErrorKind::Axis { .. }
+                | OpErrorKind::ScaleShape { .. }
+                | OpErrorKind::BlockScaleShape { .. }
+                | OpErrorKind::ZeroPointShape { .. },
+            ) => Failure::invalid(error),
+            CastErrorKind::Op(_) => Failure::unsupported(error),
+            CastErrorKind::Tensor(TensorErrorKind::TooLarge { .. }) => Failure::overflow(error),
+            CastErrorKind::Text { .. } => Failure::new(onnx_cast_status::ONNX_CAST_NOT_A_NUMBER, error),
             _ => Failure::invalid(error),
         }
     }

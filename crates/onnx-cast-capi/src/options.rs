@@ -1,7 +1,8 @@
 //! How to cast: a struct that may grow at its end; its first field gives its size.
 
 use crate::edge::{Failure, known, static_text};
-use onnx_cast::{Backend, CastOptions, NEWEST_OPSET, RoundMode};
+use onnx_cast::backend::Backend;
+use onnx_cast::{CastOptions, NEWEST_OPSET, RoundMode};
 use std::ffi::c_char;
 use std::ptr;
 

@@ -3,7 +3,8 @@
 
 use crate::edge::{Failure, Span, apart, byte_len, give, read, reference, room, status, type_of, write};
 use crate::options::onnx_cast_options;
-use onnx_cast::{BitCast, Cast, CastLike, Operator, Plan, TensorView};
+use onnx_cast::ops::Operator;
+use onnx_cast::{BitCast, Cast, CastLike, Plan, TensorView};
 use std::ffi::{c_int, c_void};
 
 /// An operator with its attributes, resolved for two types. It does not change, and any number of threads may run it at

@@ -2,10 +2,9 @@
 
 use crate::edge::{Failure, Span, apart, byte_len, give, known, read, reference, room, status, type_of, write};
 use crate::options::{backend, opset, saturate, threads};
-use onnx_cast::{
-    DataType, DequantizeLinear, DequantizeOptions, QuantizeLinear, QuantizeOptions, ScaledPlan, TensorView,
-    element_count,
-};
+use onnx_cast::scaled::{DequantizeLinear, DequantizeOptions, QuantizeLinear, QuantizeOptions, ScaledPlan};
+use onnx_cast::tensor::element_count;
+use onnx_cast::{DataType, TensorView};
 use std::ffi::{c_char, c_int, c_void};
 use std::ptr;
 

@@ -5,7 +5,9 @@
 use crate::edge::{Failure, Span, apart, byte_len, check_pointer, known, read, reference, room, status, write};
 use crate::options::onnx_cast_options;
 use crate::plan::{onnx_cast_plan, resolve};
-use onnx_cast::{DataType, Operator, Plan, Strings, StringsView, TensorView};
+use onnx_cast::ops::Operator;
+use onnx_cast::tensor::{Strings, StringsView};
+use onnx_cast::{DataType, Plan, TensorView};
 use std::ffi::{c_char, c_int, c_void};
 use std::ptr;
 

@@ -2,7 +2,8 @@
 
 use crate::abi::type_name;
 use crate::edge::{Failure, byte_len, check_size, give, static_text, status, type_of};
-use onnx_cast::{DataType, Kind, Nan};
+use onnx_cast::DataType;
+use onnx_cast::types::{Kind, Nan};
 use std::ffi::{c_char, c_int};
 
 /// The element types, by ONNX's numbers (TensorProto.DataType). Functions take and give them as int32_t.

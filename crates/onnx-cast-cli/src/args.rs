@@ -12,7 +12,8 @@ mod upgrade;
 
 use crate::pairs::{Op, Pairs};
 use clap::{Args as ClapArgs, Parser, Subcommand};
-use onnx_cast::{CastOptions, DataType, NEWEST_OPSET, RoundMode, ScaleRule};
+use onnx_cast::scaled::ScaleRule;
+use onnx_cast::{CastOptions, DataType, NEWEST_OPSET, RoundMode};
 use onnx_cast_file::{CandidateFormat, Format, Granularity, Layout, Loss, Pattern, Rule};
 use parsers::{CandidateParser, RoundModeParser, TypeParser, format, positive, tolerance};
 use std::path::PathBuf;

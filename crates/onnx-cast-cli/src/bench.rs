@@ -13,7 +13,7 @@ use crate::pairs::{Op, Pair};
 use crate::print;
 use anyhow::{Result, anyhow, bail};
 use measure::{Bench, Speed};
-use onnx_cast::{Backend, available_backends};
+use onnx_cast::backend::{self, Backend};
 use onnx_cast_file::Granularity;
 use serde_json::{Value as Json, json};
 
@@ -162,7 +162,7 @@ fn geometric_mean(rows: &[Row]) -> f64 {
 }
 
 fn names() -> String {
-    available_backends().map(|backend| backend.name()).collect::<Vec<_>>().join(", ")
+    backend::available().map(|backend| backend.name()).collect::<Vec<_>>().join(", ")
 }
 
 /// The backends of this machine, best first.
@@ -170,7 +170,7 @@ fn list(args: &BenchArgs, as_json: bool) -> Result<()> {
     if args.op.is_some() || args.pairs.is_some() || args.elements.is_some() || !args.granularity.is_empty() {
         bail!("--isa without a name lists instruction sets, and measures nothing (name one, as --isa portable)");
     }
-    let names: Vec<&str> = available_backends().map(|backend| backend.name()).collect();
+    let names: Vec<&str> = backend::available().map(|backend| backend.name()).collect();
     let text = if as_json {
         crate::pretty(&json!({ "isa": names, "best": Backend::best().name() }))?
     } else {

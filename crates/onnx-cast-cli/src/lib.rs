@@ -28,7 +28,8 @@ use anyhow::{Context, Result, bail, ensure};
 use args::{Args, BlockArgs, Command, Common, ExplainArgs, ScalingArgs};
 use clap::error::ErrorKind::{DisplayHelp, DisplayHelpOnMissingArgumentOrSubcommand, DisplayVersion};
 use clap::{CommandFactory, FromArgMatches};
-use onnx_cast::{Backend, DataType, available_backends};
+use onnx_cast::DataType;
+use onnx_cast::backend::{self, Backend};
 use onnx_cast_explain as explain;
 use onnx_cast_explain::{BlockRequest, types};
 use onnx_cast_file::engine::{Lines, PathText, create_page};
@@ -139,7 +140,7 @@ fn color_of(args: &[OsString]) -> clap::ColorChoice {
 
 /// The version, and what decides how fast it is.
 fn version() -> String {
-    let names: Vec<&str> = available_backends().map(|backend| backend.name()).collect();
+    let names: Vec<&str> = backend::available().map(|backend| backend.name()).collect();
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let abis = [
         (cfg!(target_env = "gnu"), "-gnu"),

@@ -1,7 +1,8 @@
 //! The pairs of types that `bench` measures.
 
+use onnx_cast::DataType;
+use onnx_cast::ops::Operator;
 use onnx_cast::ops::Role;
-use onnx_cast::{DataType, Operator};
 use onnx_cast_file::Granularity;
 use std::str::FromStr;
 
@@ -88,7 +89,7 @@ impl FromStr for Pair {
         let side = |text: &str, op| {
             let (name, granularity) =
                 text.split_once('/').map_or((text, None), |(name, granularity)| (name, Some(granularity)));
-            let data_type: DataType = name.parse().map_err(|error: onnx_cast::UnknownType| error.to_string())?;
+            let data_type: DataType = name.parse().map_err(|error: onnx_cast::types::UnknownType| error.to_string())?;
             let scales = granularity.map(|text| text.parse().map(|granularity| (op, granularity))).transpose()?;
             if data_type.is_numeric() {
                 Ok((data_type, scales))

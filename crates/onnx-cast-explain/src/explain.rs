@@ -14,11 +14,13 @@ mod rule;
 mod scaled;
 
 use crate::decimal::{Decimal, ratio};
+use crate::error::{ExplainError, Result};
 use crate::value::{self, Element, ExactValue, apply, convert, hex, value_of};
-use anyhow::{Context, Result, anyhow, bail};
 use num_bigint::BigInt;
-use onnx_cast::{Cast, CastError, CastOptions, DataType, FloatFormat, Kind, Operator, RoundMode};
-use onnx_cast_file::engine::Short;
+use onnx_cast::Short;
+use onnx_cast::ops::{CastErrorKind, Operator};
+use onnx_cast::types::{FloatFormat, Kind};
+use onnx_cast::{Cast, CastOptions, DataType, RoundMode};
 use rule::Rule;
 
 pub use block::{Block, BlockRequest, explain as explain_block};
@@ -193,30 +195,33 @@ fn read_source(text: &str, from: DataType, notes: &mut Vec<String>) -> Result<Si
     if from == DataType::String {
         let bits = bits_digits(text).is_some();
         if bits {
-            bail!("bits like `{}` need a source type, which says whose they are", Short(text));
+            return Err(ExplainError::request(format_args!(
+                "bits like `{}` need a source type, which says whose they are",
+                Short(text)
+            )));
         }
-        let value = ExactValue::from_text(text).map_err(|error| match error.downcast_ref::<CastError>() {
-            Some(CastError::Text { text, .. }) => anyhow!("`{text}` is not a number"),
+        let value = ExactValue::from_text(text).map_err(|error| match error.cast() {
+            Some(CastErrorKind::Text { text, .. }) => ExplainError::request(format_args!("`{text}` is not a number")),
             _ => error,
         })?;
         return Ok(Side { data_type: from, element: Element::Text(text.to_owned()), value });
     }
     if let Some((radix, digits)) = bits_digits(text) {
         let bits = from.bits().unwrap_or(0);
-        let code = u64::from_str_radix(&digits, radix)
-            .ok()
-            .filter(|code| bits >= 64 || code >> bits == 0)
-            .with_context(|| format!("`{}` is not a bit pattern of {from} ({bits} bits)", Short(text)))?;
+        let code = u64::from_str_radix(&digits, radix).ok().filter(|code| bits >= 64 || code >> bits == 0).ok_or_else(
+            || ExplainError::request(format_args!("`{}` is not a bit pattern of {from} ({bits} bits)", Short(text))),
+        )?;
         let element = Element::Code(code);
         let value = value_of(from, &element)?;
         return Ok(Side { data_type: from, element, value });
     }
     let written = Element::Text(text.to_owned());
-    let element =
-        convert(DataType::String, from, &written).map_err(|error| match error.downcast_ref::<CastError>() {
-            Some(CastError::Text { text, source, .. }) => anyhow!("`{text}` {source} (as {from})"),
-            _ => error,
-        })?;
+    let element = convert(DataType::String, from, &written).map_err(|error| match error.cast() {
+        Some(CastErrorKind::Text { text, source, .. }) => {
+            ExplainError::request(format_args!("`{text}` {source} (as {from})"))
+        }
+        _ => error,
+    })?;
     let value = value_of(from, &element)?;
     if let (Ok(written), Element::Code(code)) = (ExactValue::from_text(text), &element)
         && written.number() != value.number()
@@ -238,14 +243,14 @@ fn bits_digits(text: &str) -> Option<(u32, String)> {
 }
 
 /// A string that has no result, without the index that a tensor's element would have.
-fn plain_error(error: anyhow::Error, request: &Request<'_>) -> anyhow::Error {
-    match error.downcast_ref::<CastError>() {
-        Some(CastError::Text { text, to, source, .. }) => {
+fn plain_error(error: ExplainError, request: &Request<'_>) -> ExplainError {
+    match error.cast() {
+        Some(CastErrorKind::Text { text, to, source, .. }) => {
             let hint = match request.from {
                 None => "; a string cast never wraps or saturates to an integer: give a source type for that",
                 Some(_) => "",
             };
-            anyhow!("`{text}` {source} (to {to}){hint}")
+            ExplainError::request(format_args!("`{text}` {source} (to {to}){hint}"))
         }
         _ => error,
     }
@@ -333,7 +338,7 @@ pub(crate) fn integer_limits(data_type: DataType) -> Result<Option<(Decimal, Dec
     let Some((smallest, largest)) = value::integer_range(data_type) else { return Ok(None) };
     let number = |code: u64| -> Result<Decimal> {
         let value = value_of(data_type, &Element::Code(code))?;
-        value.number().cloned().context("an integer type has a code that is not a number")
+        value.number().cloned().ok_or_else(|| ExplainError::request("an integer type has a code that is not a number"))
     };
     Ok(Some((number(smallest)?, number(largest)?)))
 }

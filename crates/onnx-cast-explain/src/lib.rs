@@ -6,10 +6,13 @@
 #![forbid(unsafe_code)]
 
 mod decimal;
+mod error;
 mod explain;
+pub mod html;
 pub mod types;
 mod value;
 
+pub use error::ExplainError;
 pub use explain::{
     Block, BlockRequest, Explanation, Request, Scaling, all, all_json, block_json, block_page, block_text, drawing,
     explain, explain_block, json, page, page_of_all, text,

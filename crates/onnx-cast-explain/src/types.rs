@@ -1,10 +1,12 @@
 //! The table of types, for people and for machines. All of it is derived from the library's type table.
 
 use crate::decimal::{Decimal, binary};
+use crate::error::{ExplainError, Result};
 use crate::value::{Element, ExactValue, as_double, convert, hex, integer_range, value_of};
-use anyhow::Result;
+use onnx_cast::DataType;
+use onnx_cast::ops::Operator;
 use onnx_cast::ops::Role;
-use onnx_cast::{DataType, FloatFormat, Kind, Nan, Operator};
+use onnx_cast::types::{FloatFormat, Kind, Nan};
 use serde_json::{Value as Json, json};
 use std::fmt::Write as _;
 
@@ -45,7 +47,7 @@ pub fn text() -> Result<String> {
     writeln!(out, "{:14} {:>20} {:>20}", "type", "smallest", "largest")?;
     for &data_type in DataType::ALL {
         if let Some((smallest, largest)) = integer_range(data_type) {
-            let decimal = |code| Ok::<_, anyhow::Error>(value_of(data_type, &Element::Code(code))?.exact());
+            let decimal = |code| Ok::<_, ExplainError>(value_of(data_type, &Element::Code(code))?.exact());
             writeln!(out, "{:14} {:>20} {:>20}", data_type.name(), decimal(smallest)?, decimal(largest)?)?;
         }
     }
@@ -82,7 +84,7 @@ fn overview(out: &mut String) -> Result<()> {
 
 fn float_row(out: &mut String, data_type: DataType, format: FloatFormat) -> Result<()> {
     let fields = format!("{}+{}", format.exponent_bits, format.significand_bits);
-    let power = |code| Ok::<_, anyhow::Error>(binary(as_double(data_type, &Element::Code(code))?));
+    let power = |code| Ok::<_, ExplainError>(binary(as_double(data_type, &Element::Code(code))?));
     let subnormal = format.min_subnormal_code().map_or(Ok("-".to_owned()), power)?;
     let nan = match (format.nan, format.nan_code()) {
         (Nan::None, _) | (_, None) => "none".to_owned(),

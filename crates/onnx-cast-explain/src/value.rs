@@ -2,10 +2,12 @@
 //! arithmetic here: a code is read by casting it to `double`, which holds every float type exactly, or to `string`.
 
 use crate::decimal::Decimal;
-use anyhow::{Result, anyhow};
+use crate::error::{ExplainError, Result};
 use num_bigint::BigInt;
-use onnx_cast::{Cast, CastOptions, DataType, Kind, Plan, Strings, Tensor, TensorData};
-use onnx_cast_file::engine::Short;
+use onnx_cast::Short;
+use onnx_cast::tensor::{Strings, TensorData};
+use onnx_cast::types::Kind;
+use onnx_cast::{Cast, CastOptions, DataType, Plan, Tensor};
 
 /// What an element stands for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,8 +48,8 @@ impl ExactValue {
         if word.trim_start_matches(['+', '-']).starts_with(|c: char| c.is_ascii_alphabetic()) {
             return Ok(rounded);
         }
-        let number =
-            Decimal::from_text(word).ok_or_else(|| anyhow!("`{}` is too long to be written out", Short(text)))?;
+        let number = Decimal::from_text(word)
+            .ok_or_else(|| ExplainError::request(format_args!("`{}` is too long to be written out", Short(text))))?;
         let minus_zero = number.is_zero() && word.starts_with('-');
         Ok(ExactValue::Number { number, minus_zero })
     }
@@ -129,7 +131,7 @@ pub(crate) fn value_of(data_type: DataType, element: &Element) -> Result<ExactVa
         (Element::Code(_), Kind::Float(_)) => Ok(ExactValue::from_f64(as_double(data_type, element)?)),
         (Element::Code(_), _) => match convert(data_type, DataType::String, element)? {
             Element::Text(digits) => ExactValue::from_text(&digits),
-            Element::Code(_) => Err(anyhow!("a cast to string gave no text")),
+            Element::Code(_) => Err(ExplainError::request(format_args!("a cast to string gave no text"))),
         },
     }
 }
@@ -138,7 +140,7 @@ pub(crate) fn value_of(data_type: DataType, element: &Element) -> Result<ExactVa
 pub(crate) fn as_double(data_type: DataType, element: &Element) -> Result<f64> {
     match convert(data_type, DataType::Double, element)? {
         Element::Code(code) => Ok(f64::from_bits(code)),
-        Element::Text(_) => Err(anyhow!("a cast to double gave text")),
+        Element::Text(_) => Err(ExplainError::request(format_args!("a cast to double gave text"))),
     }
 }
 

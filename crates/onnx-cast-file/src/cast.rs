@@ -17,7 +17,9 @@ use crate::layouts::{self, TensorRef};
 use crate::request::{BitCastRequest, CastRequest};
 use crate::rewrite::{self, Opened, Origin, OutputPaths, Rewrite, Rewritten, Row, SideFiles};
 use crate::summary::{Summary, TensorSummary};
-use onnx_cast::{BitCast, Cast, DataType, OpError, Plan, TensorError};
+use onnx_cast::ops::OpError;
+use onnx_cast::tensor::{TensorError, TensorErrorKind};
+use onnx_cast::{BitCast, Cast, DataType, Plan};
 use std::collections::HashMap;
 use std::path::Path;
 
@@ -355,7 +357,7 @@ fn summary(stored: &StoredTensor, plan: Option<Plan>) -> Result<TensorSummary, T
             return Ok(strings.view().bytes().len() as u64);
         }
         let len = data_type.byte_len(*len).map(|len| len as u64);
-        len.ok_or_else(|| TensorError::TooLarge { data_type, shape: shape.clone() })
+        len.ok_or_else(|| TensorErrorKind::TooLarge { data_type, shape: shape.clone() })
     };
     let kept = TensorSummary::kept(name, shape.clone(), *from, bytes(*from)?);
     Ok(TensorSummary { to, bytes_after: bytes(to)?, cast: plan.is_some(), ..kept })

@@ -10,7 +10,9 @@ use crate::request::RunOptions;
 use crate::rewrite::{self, Computed, Opened, Origin, Rewrite, Rewritten, Row, SideFiles};
 use crate::selection::Selection;
 use crate::summary::{Summary, TensorSummary};
-use onnx_cast::{Cast, CastOptions, DataType, OpError, Plan, TensorError};
+use onnx_cast::ops::OpError;
+use onnx_cast::tensor::TensorErrorKind;
+use onnx_cast::{Cast, CastOptions, DataType, Plan};
 use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
@@ -175,8 +177,9 @@ impl<'a> Planner<'a> {
         let values = WeightValues::new(self.checkpoint, weight, data_type)
             .map_err(|error| FileError::moving(error, path, path, &weight.name))?;
         let shape = weight.values.clone();
-        let too_large = || TensorError::TooLarge { data_type: to, shape: shape.clone() };
-        let bytes_after = onnx_cast::element_count(&shape).and_then(|len| to.byte_len(len)).ok_or_else(too_large);
+        let too_large = || TensorErrorKind::TooLarge { data_type: to, shape: shape.clone() };
+        let bytes_after =
+            onnx_cast::tensor::element_count(&shape).and_then(|len| to.byte_len(len)).ok_or_else(too_large);
         let bytes_after = bytes_after.map_err(|error| FileError::cast(path, &weight.name, error.into()))? as u64;
         let summary = TensorSummary {
             name: weight.name.clone(),

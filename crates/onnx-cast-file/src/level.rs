@@ -1,9 +1,9 @@
 //! The instruction set of loops that are written here.
 
 use fearless_simd::Level;
-use onnx_cast::Backend;
+use onnx_cast::backend::Backend;
 
-/// The best that the machine has, or less where [`BACKEND_VARIABLE`](onnx_cast::BACKEND_VARIABLE) asks the library for
+/// The best that the machine has, or less where [`backend::VARIABLE`](onnx_cast::backend::VARIABLE) asks the library for
 /// less.
 pub(crate) fn level() -> Level {
     match Backend::best().name() {

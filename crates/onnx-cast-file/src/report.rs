@@ -24,7 +24,9 @@ use crate::opened::{of_stored, with_task};
 use crate::pipeline::{PipelineError, Task, TaskInput};
 use crate::request::{refuse_attributes, refuse_format};
 use crate::selection::{Pattern, Selection, check_names};
-use onnx_cast::{Cast, CastError, CastOptions, Data, DataType, ScaleRule, TensorView};
+use onnx_cast::scaled::ScaleRule;
+use onnx_cast::tensor::Data;
+use onnx_cast::{Cast, CastError, CastOptions, DataType, TensorView};
 use std::path::Path;
 use survey::{Facts, Pass, Survey};
 

@@ -1,6 +1,7 @@
 //! Text of inputs as it is printed: names, paths, shapes. What would move a terminal's cursor, or cannot be seen, is
 //! escaped here, and nowhere else.
 
+pub use onnx_cast::Short;
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
 use std::path::Path;
@@ -46,17 +47,6 @@ pub struct TensorText<'a>(pub &'a str);
 impl fmt::Display for TensorText<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.0.is_empty() { Ok(()) } else { write!(f, "tensor `{}`: ", Short(self.0)) }
-    }
-}
-
-/// Text of the file's in an error: what cannot be printed is escaped, and past 64 characters it is cut.
-pub struct Short<'a>(pub &'a str);
-
-impl fmt::Display for Short<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const LIMIT: usize = 64;
-        self.0.chars().take(LIMIT).try_for_each(|c| put(f, c))?;
-        if self.0.chars().nth(LIMIT).is_some() { f.write_str("...") } else { Ok(()) }
     }
 }
 

@@ -4,7 +4,8 @@
 mod common;
 
 use common::{Format, read, text_without};
-use onnx_cast::{Cast, CastOptions, DataType, Strings, Tensor};
+use onnx_cast::tensor::Strings;
+use onnx_cast::{Cast, CastOptions, DataType, Tensor};
 use onnx_cast_file::{CastRequest, InputFile, cast_file, read_tensor_as, read_tensors_from, safetensors};
 use std::fs::{self, File};
 use std::io::{Read, Write};

@@ -5,7 +5,8 @@
 mod folder;
 
 use folder::{FP8, Folder, Stored, all, codes, float, floats, json, read, refused, values, weight};
-use onnx_cast::{BlockFormat, DataType};
+use onnx_cast::DataType;
+use onnx_cast::scaled::BlockFormat;
 use onnx_cast_file::{
     Activations, CastRequest, DequantizeRequest, DiffRequest, Granularity, InspectRequest, Layout, QuantizeRequest,
     QuantizedFormat, Summary, TranscodeRequest, cast_file, dequantize_file, diff, inspect, quantize_file,

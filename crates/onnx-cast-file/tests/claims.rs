@@ -4,7 +4,8 @@
 mod folder;
 
 use folder::{FP8, Folder, all, codes, float, floats, values, weight};
-use onnx_cast::{BlockFormat, DataType, ScaleRule};
+use onnx_cast::DataType;
+use onnx_cast::scaled::{BlockFormat, ScaleRule};
 use onnx_cast_file::{
     Activations, CandidateFormat, DequantizeRequest, Granularity, InspectRequest, Layout, QuantizeRequest,
     QuantizedFormat, ReportRequest, Selection, TranscodeRequest, dequantize_file, inspect, quantize_file, report,

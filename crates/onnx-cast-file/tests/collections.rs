@@ -5,7 +5,8 @@
 mod folder;
 
 use folder::{Stored, files, read, values};
-use onnx_cast::{BlockFormat, DataType};
+use onnx_cast::DataType;
+use onnx_cast::scaled::BlockFormat;
 use onnx_cast_file::{
     BitCastRequest, CandidateFormat, CastRequest, DequantizeRequest, DiffRequest, Difference, FileError,
     InspectRequest, Layout, Loss, Pattern, QuantizeRequest, QuantizedFormat, ReportRequest, Rule, RunOptions,

@@ -469,7 +469,8 @@ fn parts_are_the_whole() {
     let mut want = Vec::new();
     for block in 0..rows * columns / 32 {
         data.extend([(block % 256) as u8, 0x2c + (block % 7) as u8]);
-        let scale = onnx_cast::Float16::from_bits(u16::from_le_bytes([data[data.len() - 2], data[data.len() - 1]]));
+        let scale =
+            onnx_cast::types::Float16::from_bits(u16::from_le_bytes([data[data.len() - 2], data[data.len() - 1]]));
         for index in 0..32 {
             let code = (block * 31 + index * 7) as u8 as i8;
             data.push(code as u8);

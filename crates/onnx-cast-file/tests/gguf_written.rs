@@ -1,7 +1,8 @@
 //! GGUF files that are written, against those that the gguf package writes (`crates/testkit/data/gguf/families`), and
 //! checkpoints that cannot become one.
 
-use onnx_cast::{BlockFormat, DataType, Tensor};
+use onnx_cast::scaled::BlockFormat;
+use onnx_cast::{DataType, Tensor};
 use onnx_cast_file::{
     CandidateFormat, DequantizeRequest, Format, GgufFormat, Granularity, InputFile, InspectRequest, Layout, Loss,
     QuantizeRequest, QuantizedFormat, ReportRequest, RunOptions, Summary, TranscodeRequest, WeightFormat,

@@ -1,7 +1,8 @@
 //! Do tensors in memory become what the same tensors become in files? On every checkpoint of
 //! `crates/testkit/data/checkpoints`.
 
-use onnx_cast::{BlockFormat, DataType, Tensor};
+use onnx_cast::scaled::BlockFormat;
+use onnx_cast::{DataType, Tensor};
 use onnx_cast_file::parts::{FileJob, Part, files, lay_out, name_whole, part_is_there, write_part, write_side_files};
 use onnx_cast_file::{
     DequantizeRequest, Format, Granularity, HeldTensor, InputFile, Layout, Loss, MadeTensors, NamedTensor,

@@ -62,7 +62,7 @@ fn check(what: &str, got: &[f32], want: impl Iterator<Item = f32>) {
     assert_eq!(count, got.len(), "{what}");
 }
 
-fn tensor<T: onnx_cast::Element>(shape: [usize; 2], values: &[T]) -> Tensor {
+fn tensor<T: onnx_cast::types::Element>(shape: [usize; 2], values: &[T]) -> Tensor {
     Tensor::from_slice(shape.to_vec(), values).expect("a tensor")
 }
 

@@ -1,7 +1,8 @@
 //! Which matrices are quantized by default, why others are kept, how configurations list those, and which share a
 //! scale. `tests/loaders.rs` has what loaders need of whole models.
 
-use onnx_cast::{BlockFormat, DataType, Tensor};
+use onnx_cast::scaled::BlockFormat;
+use onnx_cast::{DataType, Tensor};
 use onnx_cast_file::{
     Granularity, Layout, MadeTensors, NamedTensor, Pattern, QuantizeRequest, QuantizedFormat, Rule, Selection,
     TensorsInMemory, TranscodeRequest, WeightFormat, quantize_tensors, transcode_tensors,

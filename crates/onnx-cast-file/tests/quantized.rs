@@ -1,7 +1,8 @@
 //! Quantized checkpoints as their owners' packages wrote them, against the weights that the owners' code reads:
 //! `crates/testkit/data/checkpoints`.
 
-use onnx_cast::{BlockFormat, Cast, CastOptions, DataType, ScaleRule};
+use onnx_cast::scaled::{BlockFormat, ScaleRule};
+use onnx_cast::{Cast, CastOptions, DataType};
 use onnx_cast_file::{
     Activations, DequantizeRequest, Format, Granularity, InputFile, Layout, NamedTensor, QuantizeRequest,
     QuantizedFormat, Rule, Selection, TranscodeRequest, WeightFormat, dequantize_file, quantize_file,

@@ -1,7 +1,8 @@
 //! Do the figures of scaled candidates agree with the exact oracle, value by value, and with what quantizing a
 //! checkpoint and dequantizing it gives?
 
-use onnx_cast::{BlockFormat, Cast, CastOptions, DataType, ScaleRule, Tensor, TensorView};
+use onnx_cast::scaled::{BlockFormat, ScaleRule};
+use onnx_cast::{Cast, CastOptions, DataType, Tensor, TensorView};
 use onnx_cast_file::{
     Candidate, CandidateFormat, DequantizeRequest, DiffRequest, Difference, FileError, Format, Grade, Granularity,
     Layout, QuantizeRequest, QuantizedFormat, ReportRequest, WriteOptions, dequantize_file, diff, quantize_file,

@@ -1,6 +1,7 @@
 //! Are models evaluated, and the others refused by name?
 
-use onnx_cast::{DataType, Tensor, TensorData};
+use onnx_cast::tensor::TensorData;
+use onnx_cast::{DataType, Tensor};
 use onnx_cast_file::{DiffRequest, InspectRequest, NamedTensor, QuantizeRequest, RunOptions, WeightFormat};
 use onnx_cast_model::{
     ConvertRequest, FoldOutcome, FoldRequest, Model, ModelBytes, ModelSource, RecordRequest, UpgradeRequest, convert,

@@ -2,7 +2,8 @@
 //! exports to `.cache/onnx-cases/`: a model, its inputs and its outputs as files, read by this crate, run, and compared
 //! byte for byte. There are no exceptions, and NaN needs none either: its bits are ONNX's in every case.
 
-use onnx_cast::{DataType, Operator};
+use onnx_cast::DataType;
+use onnx_cast::ops::Operator;
 use onnx_cast_file::{NamedTensor, read_tensor};
 use onnx_cast_model::Model;
 use std::collections::{BTreeMap, BTreeSet};

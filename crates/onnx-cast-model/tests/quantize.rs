@@ -1,6 +1,7 @@
 //! Are the weights of models quantized along the axes by which operators read them, and by blocks of any size?
 
-use onnx_cast::{DataType, LinearScale, Tensor, TensorView};
+use onnx_cast::scaled::LinearScale;
+use onnx_cast::{DataType, Tensor, TensorView};
 use onnx_cast_file::engine::wire::{FieldValue, all_bytes, last};
 use onnx_cast_file::{ModelForm, QuantizeRequest, RunOptions, Summary, WeightFormat};
 use onnx_cast_model::{dequantize, quantize};

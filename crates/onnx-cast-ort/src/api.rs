@@ -5,7 +5,9 @@ use crate::abi::{
     StatusPointer, Table, TensorInfo, Value, value, with_entries,
 };
 use crate::types::type_of;
-use onnx_cast::{CastError, DataType, OpError, TensorError};
+use onnx_cast::ops::OpError;
+use onnx_cast::tensor::TensorError;
+use onnx_cast::{CastError, DataType};
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::fmt::Display;
 use std::panic::{AssertUnwindSafe, catch_unwind};

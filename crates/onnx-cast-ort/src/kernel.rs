@@ -4,10 +4,10 @@ use crate::abi::{KernelContext, KernelInfo, StatusPointer, Value};
 use crate::api::{Api, Failure};
 use crate::tensors::sizes;
 use onnx_cast::ops::{Attribute, AttributeValue};
-use onnx_cast::{
-    BitCast, Cast, CastLike, CastOptions, DataType, DequantizeLinear, NEWEST_OPSET, OpError, Operator, Plan,
-    QuantizeLinear, Strings, TensorView,
-};
+use onnx_cast::ops::{OpError, OpErrorKind, Operator};
+use onnx_cast::scaled::{DequantizeLinear, QuantizeLinear};
+use onnx_cast::tensor::Strings;
+use onnx_cast::{BitCast, Cast, CastLike, CastOptions, DataType, NEWEST_OPSET, Plan, TensorView};
 use std::ffi::{CString, c_void};
 use std::ptr;
 
@@ -50,7 +50,8 @@ impl Kernel {
         let opset = opset.unwrap_or(NEWEST_OPSET);
         let to = || {
             let number = to.ok_or_else(|| Failure::node("attribute `to` is missing"))?;
-            Ok::<_, Failure>(DataType::from_onnx(number).ok_or(OpError::TypeNumber { operator, number })?)
+            let unknown = || OpError::from(OpErrorKind::TypeNumber { operator, number });
+            Ok::<_, Failure>(DataType::from_onnx(number).ok_or_else(unknown)?)
         };
         let saturate = saturate.map(|value| value != 0);
         let round_mode = round_mode.map(|word| word.parse()).transpose().map_err(OpError::from)?;

@@ -6,8 +6,9 @@ use crate::abi::{
 use crate::api::{Api, Failure, wrong_kind};
 use crate::kernel::{Kernel, compute};
 use crate::types::{number_of, type_of};
+use onnx_cast::DataType;
+use onnx_cast::ops::Operator;
 use onnx_cast::ops::Role;
-use onnx_cast::{DataType, Operator};
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr;
 use std::sync::Mutex;

@@ -2,7 +2,8 @@
 
 use crate::abi::Value;
 use crate::api::{Api, Failure};
-use onnx_cast::{DataType, Strings, TensorView};
+use onnx_cast::tensor::Strings;
+use onnx_cast::{DataType, TensorView};
 use std::ffi::c_void;
 use std::ptr;
 
@@ -26,7 +27,7 @@ impl Api {
         let mut data = ptr::null_mut::<c_void>();
         // SAFETY: the caller's promise.
         self.check(unsafe { self.GetTensorMutableData(value, &mut data) })?;
-        let count = onnx_cast::element_count(shape);
+        let count = onnx_cast::tensor::element_count(shape);
         let bytes = count.and_then(|count| data_type.byte_len(count)).filter(|&bytes| isize::try_from(bytes).is_ok());
         Ok((data.cast(), bytes.ok_or_else(|| Failure::run("a tensor that does not fit in memory"))?))
     }
@@ -72,7 +73,7 @@ impl Api {
     /// # Safety
     /// The value is a tensor of strings, of this shape.
     pub(crate) unsafe fn strings(self, value: *const Value, shape: &[usize]) -> Result<Strings, Failure> {
-        let count = onnx_cast::element_count(shape).unwrap_or(0);
+        let count = onnx_cast::tensor::element_count(shape).unwrap_or(0);
         let mut len = 0;
         // SAFETY: promised.
         self.check(unsafe { self.GetStringTensorDataLength(value, &mut len) })?;

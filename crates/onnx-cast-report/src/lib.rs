@@ -26,7 +26,7 @@ mod words;
 
 pub use convert_page::convert_page;
 pub use json::{counts, json};
-pub use page::{BASE_STYLE, fill, page, page_data};
+pub use page::{page, page_data};
 pub use results::{
     cast_json, convert_json, diff_json, fold_json, info_json, quantized_json, record_json, tensors_json, upgrade_json,
 };

@@ -1,6 +1,7 @@
 //! Where the range of a type ends, as doubles.
 
-use onnx_cast::{CastError, DataType, Kind};
+use onnx_cast::types::Kind;
+use onnx_cast::{CastError, DataType};
 use onnx_cast_file::engine::value_of;
 
 /// The smallest subnormal number of a float type (if it has subnormals), its smallest normal number and its largest;

@@ -4,13 +4,11 @@
 use crate::limits::{float_limits, largest_integer};
 use crate::text::verdict;
 use onnx_cast::CastError;
+use onnx_cast_explain::html::{BASE_STYLE, fill};
 use onnx_cast_file::{Blocks, Candidate, CandidateFormat, Grade, Ratios, Report, TensorReport};
 use serde_json::{Value, json};
 
 const PAGE: &str = include_str!("page.html");
-/// Colours for light and dark, and what every page has.
-pub const BASE_STYLE: &str = include_str!("base.css");
-
 const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
 const PLOTS: &str = include_str!("vendor/uPlot.iife.min.js");
@@ -46,20 +44,6 @@ pub fn page_data(title: &str, report: &Report) -> Result<String, CastError> {
     let tensors: Vec<Value> = report.tensors.iter().map(|one| tensor(report, one)).collect();
     let data = json!({ "title": title, "types": types, "tensors": tensors, "others": report.others });
     Ok(data.to_string().replace('<', "\\u003c"))
-}
-
-/// A page with texts in place of marks, which stand in it in this order.
-pub fn fill(page: &str, parts: &[(&str, &str)]) -> String {
-    // Piece by piece, so that no name in a text is taken for a mark.
-    let mut filled = String::new();
-    let mut rest = page;
-    for (mark, text) in parts {
-        let (before, after) = rest.split_once(mark).unwrap_or((rest, ""));
-        filled += before;
-        filled += text;
-        rest = after;
-    }
-    filled + rest
 }
 
 fn of_type(report: &Report, to: CandidateFormat) -> Result<Value, CastError> {

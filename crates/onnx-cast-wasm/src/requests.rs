@@ -6,7 +6,7 @@ use crate::files;
 use crate::{Failure, Result, slots};
 #[cfg(feature = "values")]
 use crate::{tensors, values};
-use onnx_cast::available_backends;
+use onnx_cast::backend;
 use serde_json::{Value, json};
 
 /// Answers the request in the input slot, in the output slot.
@@ -27,7 +27,7 @@ pub fn answer_to(request: &Value) -> Result<Value> {
     let fields = Fields(request);
     match fields.required("job")? {
         "about" => {
-            let backends: Vec<_> = available_backends().map(|backend| backend.name()).collect();
+            let backends: Vec<_> = backend::available().map(|backend| backend.name()).collect();
             Ok(json!({ "version": env!("CARGO_PKG_VERSION"), "backends": backends }))
         }
         job => work(job, fields),

@@ -2,9 +2,9 @@
 
 use crate::fields::Fields;
 use crate::{Failure, Result, slots};
-use onnx_cast::{
-    Cast, DataType, DequantizeLinear, DequantizeOptions, QuantizeLinear, QuantizeOptions, Strings, Tensor, TensorData,
-};
+use onnx_cast::scaled::{DequantizeLinear, DequantizeOptions, QuantizeLinear, QuantizeOptions};
+use onnx_cast::tensor::{Strings, TensorData};
+use onnx_cast::{Cast, DataType, Tensor};
 use serde_json::{Value, json};
 
 /// The slot of the elements of a result.
@@ -16,7 +16,7 @@ const LENGTHS: usize = 6;
 pub(crate) fn pack(fields: Fields<'_>) -> Result<Value> {
     let (data_type, codes) = (fields.data_type("type")?, slots::take(slots::TENSORS));
     let mut packed = zeros(data_type.byte_len(codes.len()))?;
-    onnx_cast::pack(data_type, &codes, &mut packed)?;
+    onnx_cast::packing::pack(data_type, &codes, &mut packed)?;
     slots::put(RESULT, packed);
     Ok(Value::Null)
 }
@@ -25,7 +25,7 @@ pub(crate) fn pack(fields: Fields<'_>) -> Result<Value> {
 pub(crate) fn unpack(fields: Fields<'_>) -> Result<Value> {
     let (data_type, packed) = (fields.data_type("type")?, slots::take(slots::TENSORS));
     let mut codes = zeros(Some(len(fields)?))?;
-    onnx_cast::unpack(data_type, &packed, &mut codes)?;
+    onnx_cast::packing::unpack(data_type, &packed, &mut codes)?;
     slots::put(RESULT, codes);
     Ok(Value::Null)
 }

@@ -2,7 +2,8 @@
 //! (`npm/test/bits.mjs`): a hash of the results of every pair of types, for every value of a source of 16 bits or
 //! fewer, and random ones of wider sources, 10^7 in all. `bash scripts/update.sh` writes it.
 
-use onnx_cast::{Cast, CastOptions, DataType, RoundMode, TensorView, pack};
+use onnx_cast::packing::pack;
+use onnx_cast::{Cast, CastOptions, DataType, RoundMode, TensorView};
 use serde_json::{Map, Value};
 
 /// Random values of each wide source, of which there are six.

@@ -1,7 +1,8 @@
 //! Do the npm package's own lists of types have every type? JavaScript needs them before the module is there.
 //! `UPDATE_NPM=1` adds the types that are missing.
 
-use onnx_cast::{DataType, Kind};
+use onnx_cast::DataType;
+use onnx_cast::types::Kind;
 use std::path::Path;
 
 /// The types of the package: arrays hold no complex numbers.

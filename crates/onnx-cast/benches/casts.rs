@@ -3,7 +3,10 @@
 //!
 //! `cargo bench -p onnx-cast -- strings`
 
-use onnx_cast::{Backend, Cast, CastOptions, DataType, Element, Plan, Strings, Tensor, TensorView, cast_slice};
+use onnx_cast::backend::Backend;
+use onnx_cast::tensor::Strings;
+use onnx_cast::types::Element;
+use onnx_cast::{Cast, CastOptions, DataType, Plan, Tensor, TensorView, cast_slice};
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
@@ -151,7 +154,7 @@ fn small() {
     }
     // These include everything that precedes the run of a plan.
     let floats: [f32; SMALL] = std::array::from_fn(|i| i as f32 - 7.5);
-    let mut halves = [onnx_cast::Float16::default(); SMALL];
+    let mut halves = [onnx_cast::types::Float16::default(); SMALL];
     let options = CastOptions::default();
     let bytes = (6 * SMALL, "bytes");
     group.time("cast_slice, float -> float16", bytes, || {

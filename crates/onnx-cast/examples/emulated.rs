@@ -5,7 +5,7 @@ use std::time::Instant;
 use testkit::library::{cases, values};
 
 fn main() {
-    let backends: Vec<&str> = onnx_cast::available_backends().map(|backend| backend.name()).collect();
+    let backends: Vec<&str> = onnx_cast::backend::available().map(|backend| backend.name()).collect();
     let order = if cfg!(target_endian = "big") { "big" } else { "little" };
     println!("{}, {order} endian; backends: {}", std::env::consts::ARCH, backends.join(", "));
     stage("casts at every length and alignment", cases::every_length_at_every_alignment);

@@ -19,7 +19,7 @@ mod wasm32;
 #[cfg(all(simd = "x86_64", not(test)))]
 mod x86_64;
 
-use crate::error::shorten;
+use crate::error::Short;
 use crate::kernel::KernelTable;
 use core::fmt;
 
@@ -49,12 +49,13 @@ static BACKENDS: &[Row] = &[
 ];
 
 /// The environment variable that forces a backend by name.
-pub const BACKEND_VARIABLE: &str = "ONNX_CAST_ISA";
+pub const VARIABLE: &str = "ONNX_CAST_ISA";
 
 /// A set of kernels for one instruction set. All give the same bits; they differ in speed.
 ///
 /// ```
-/// use onnx_cast::{Backend, Cast, CastOptions, DataType, Tensor};
+/// use onnx_cast::{Cast, CastOptions, DataType, Tensor};
+/// use onnx_cast::backend::Backend;
 ///
 /// let floats = Tensor::from_slice(vec![2], &[0.1f32, -3.0])?;
 /// let portable = CastOptions::new().backend(Backend::by_name("portable")?);
@@ -77,7 +78,7 @@ impl Backend {
             .ok_or_else(|| UnknownBackend { name: name.to_owned() })
     }
 
-    /// The backend that the environment variable [`BACKEND_VARIABLE`] names, or the fastest that this machine can run.
+    /// The backend that the environment variable [`VARIABLE`] names, or the fastest that this machine can run.
     /// The choice is made once. Without the feature `std` no variable is read.
     #[inline]
     pub fn best() -> Backend {
@@ -87,7 +88,7 @@ impl Backend {
             static BEST: LazyLock<Backend> = LazyLock::new(|| {
                 // A library has nowhere to complain to about a variable, and every backend gives the same bits, so an
                 // unknown name leaves the choice as it was.
-                let forced = std::env::var(BACKEND_VARIABLE).ok().and_then(|name| Backend::by_name(&name).ok());
+                let forced = std::env::var(VARIABLE).ok().and_then(|name| Backend::by_name(&name).ok());
                 forced.unwrap_or_else(fastest)
             });
             *BEST
@@ -124,9 +125,9 @@ impl Eq for Backend {}
 /// The backends that this machine can run, fastest first.
 ///
 /// ```
-/// use onnx_cast::available_backends;
+/// use onnx_cast::backend;
 ///
-/// let names: Vec<&str> = available_backends().map(|backend| backend.name()).collect();
+/// let names: Vec<&str> = backend::available().map(|backend| backend.name()).collect();
 /// assert_eq!(names.last(), Some(&"portable"));
 /// ```
 pub fn available() -> impl Iterator<Item = Backend> {
@@ -148,7 +149,7 @@ pub struct UnknownBackend {
 
 impl fmt::Display for UnknownBackend {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "no backend `{}` on this machine (want one of", shorten(&self.name))?;
+        write!(f, "no backend `{}` on this machine (want one of", Short(&self.name))?;
         for backend in available() {
             write!(f, " {}", backend.name())?;
         }

@@ -12,6 +12,7 @@ mod bit_pattern;
 #[cfg(feature = "bytemuck")]
 mod bytemuck_traits;
 mod class;
+mod convert;
 mod float4;
 mod float6;
 mod float8;
@@ -21,6 +22,7 @@ mod int4;
 mod interchange;
 mod names;
 mod primitive;
+mod rules;
 #[cfg(feature = "serde")]
 mod serde_traits;
 mod slice;
@@ -35,9 +37,11 @@ pub(crate) mod newtypes {
 pub use bit_pattern::{Element, Word};
 pub(crate) use bit_pattern::{Sealed, bit_pattern_type, float_constants};
 pub(crate) use class::{Class, class};
+pub(crate) use convert::{Narrow, Widen};
 pub use interchange::Interchange;
 pub use names::UnknownType;
 pub(crate) use newtypes::*;
+pub use rules::{RoundMode, Rules, UnknownRoundMode};
 pub(crate) use slice::{bytes_of, bytes_of_mut};
 
 /// The kind of an element type.

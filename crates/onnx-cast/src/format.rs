@@ -23,7 +23,8 @@ pub enum Nan {
 /// A binary float format: sign, exponent and significand fields, from the top bit down.
 ///
 /// ```
-/// use onnx_cast::{DataType, FloatFormat};
+/// use onnx_cast::DataType;
+/// use onnx_cast::types::FloatFormat;
 ///
 /// assert_eq!(DataType::Float16.float_format(), Some(FloatFormat::ieee(5, 10)));
 /// assert_eq!(DataType::Float8E4M3FN.float_format(), Some(FloatFormat::finite_with_nan(4, 3)));
@@ -123,7 +124,7 @@ impl FloatFormat {
     /// The code of the largest finite number.
     ///
     /// ```
-    /// use onnx_cast::{Float8E4M3FN, Float8E5M2};
+    /// use onnx_cast::types::{Float8E4M3FN, Float8E5M2};
     ///
     /// assert_eq!(Float8E4M3FN::FORMAT.max_code(), 0x7e); // 448; 0x7f is NaN
     /// assert_eq!(Float8E5M2::FORMAT.max_code(), 0x7b); // 57344; 0x7c is infinity
@@ -141,7 +142,7 @@ impl FloatFormat {
     /// infinities use this code for a number or NaN.
     ///
     /// ```
-    /// use onnx_cast::Float16;
+    /// use onnx_cast::types::Float16;
     ///
     /// assert_eq!(Float16::FORMAT.infinity_code(), 0x7c00);
     /// ```
@@ -152,7 +153,7 @@ impl FloatFormat {
     /// The code of the smallest normal number.
     ///
     /// ```
-    /// use onnx_cast::Float16;
+    /// use onnx_cast::types::Float16;
     ///
     /// assert_eq!(Float16::FORMAT.min_normal_code(), 0x0400); // 2^-14
     /// ```
@@ -163,7 +164,7 @@ impl FloatFormat {
     /// The code of the difference between 1 and the next larger number, 2^-significand_bits.
     ///
     /// ```
-    /// use onnx_cast::Float8E4M3FN;
+    /// use onnx_cast::types::Float8E4M3FN;
     ///
     /// assert_eq!(Float8E4M3FN::FORMAT.epsilon_code(), 0x20); // 0.125
     /// ```
@@ -180,7 +181,7 @@ impl FloatFormat {
     /// The code of the smallest subnormal number, if the format has subnormals.
     ///
     /// ```
-    /// use onnx_cast::{Float8E5M2, Float8E8M0};
+    /// use onnx_cast::types::{Float8E5M2, Float8E8M0};
     ///
     /// assert_eq!(Float8E5M2::FORMAT.min_subnormal_code(), Some(1)); // 2^-16
     /// assert_eq!(Float8E8M0::FORMAT.min_subnormal_code(), None);
@@ -192,7 +193,7 @@ impl FloatFormat {
     /// The code that a cast writes for NaN, if the format has NaN; with a positive sign if NaN has one.
     ///
     /// ```
-    /// use onnx_cast::{Float4E2M1, Float8E4M3FNUZ, Float16};
+    /// use onnx_cast::types::{Float4E2M1, Float8E4M3FNUZ, Float16};
     ///
     /// assert_eq!(Float16::FORMAT.nan_code(), Some(0x7e00));
     /// assert_eq!(Float8E4M3FNUZ::FORMAT.nan_code(), Some(0x80));
@@ -210,7 +211,7 @@ impl FloatFormat {
     /// Whether NaN has a sign.
     ///
     /// ```
-    /// use onnx_cast::{Float8E4M3FN, Float8E4M3FNUZ};
+    /// use onnx_cast::types::{Float8E4M3FN, Float8E4M3FNUZ};
     ///
     /// assert!(Float8E4M3FN::FORMAT.nan_is_signed()); // 0x7f and 0xff
     /// assert!(!Float8E4M3FNUZ::FORMAT.nan_is_signed()); // 0x80
@@ -222,7 +223,7 @@ impl FloatFormat {
     /// Whether `code` is NaN.
     ///
     /// ```
-    /// use onnx_cast::Float8E5M2;
+    /// use onnx_cast::types::Float8E5M2;
     ///
     /// let codes: Vec<u64> = (0..=0xff).filter(|&code| Float8E5M2::FORMAT.is_nan(code)).collect();
     /// assert_eq!(codes, [0x7d, 0x7e, 0x7f, 0xfd, 0xfe, 0xff]);

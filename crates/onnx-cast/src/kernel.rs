@@ -8,9 +8,10 @@ pub(crate) mod lookup_tables;
 pub(crate) mod scale;
 pub(crate) mod staged;
 
+use crate::element::Element;
 use crate::element::{with_numeric_types, *};
 use crate::packed::{bits, code, set};
-use crate::scalar::{Narrow, Rules, Widen, widen_code};
+use crate::scalar::{Rules, Widen, widen_code};
 use scale::{Part, ScaleKernels, ScaledKernel, Stage};
 
 /// Where the results of a cast are stored; see [`Plan::store_hint`](crate::Plan::store_hint).
@@ -61,11 +62,11 @@ pub(crate) unsafe trait Isa {
     const SCALE: ScaleKernels;
 
     /// From a source that is not looked up.
-    unsafe fn cast<S: Widen, D: Narrow>(src: &[u8], dst: &mut [u8], len: usize, context: &Context);
+    unsafe fn cast<S: Element, D: Element>(src: &[u8], dst: &mut [u8], len: usize, context: &Context);
     /// From a source of the width of `S` to a target of the width of `D`, by a table.
     unsafe fn look_up<S: Element, D: Element>(src: &[u8], dst: &mut [u8], len: usize, context: &Context);
     /// From a source of the class and width of `S`, by a table of narrow entries that are widened to `D`.
-    unsafe fn widen<S: Widen, D: Narrow>(src: &[u8], dst: &mut [u8], len: usize, context: &Context);
+    unsafe fn widen<S: Element, D: Element>(src: &[u8], dst: &mut [u8], len: usize, context: &Context);
     /// From one element in a byte to elements packed to the width of `D`.
     unsafe fn pack<D: Element>(src: &[u8], dst: &mut [u8], len: usize, context: &Context);
     /// From elements packed to the width of `S` to one in a byte.
@@ -160,7 +161,7 @@ impl KernelTable {
 }
 
 /// The kernel of one pair.
-const fn kernel<I: Isa, S: Widen, D: Narrow>() -> Kernel {
+const fn kernel<I: Isa, S: Element, D: Element>() -> Kernel {
     // Floats that end beyond an int16 saturate there, which `Fold` has for 8 bits alone.
     let is_saturated = match class::<S>() {
         Class::SmallFloat(format) => {
@@ -285,7 +286,7 @@ fn hub(data_type: DataType, code: u8) -> Hub {
 }
 
 /// The bit pattern of a value as an element of `D`.
-fn narrow_bits<D: Narrow>(value: Hub, rules: &Rules) -> u64 {
+fn narrow_bits<D: Element>(value: Hub, rules: &Rules) -> u64 {
     let result = match value {
         Hub::Float(value) => D::from_f32(value, rules),
         Hub::Int(value) if D::INT_WRAPS => D::from_i32(value, rules),
@@ -297,7 +298,7 @@ fn narrow_bits<D: Narrow>(value: Hub, rules: &Rules) -> u64 {
 macro_rules! columns {
     ($($target:ty)*) => {
         /// The kernels from `S` to every target.
-        const fn row<I: Isa, S: Widen>() -> [Kernel; TYPES] {
+        const fn row<I: Isa, S: Element>() -> [Kernel; TYPES] {
             [$(kernel::<I, S, $target>()),*]
         }
 
@@ -375,7 +376,7 @@ mod tests {
             for code in 0..=u8::MAX {
                 let want = crate::scalar::cast_one::<_, Float8E8M0>(Float8E5M2::from_bits(code), &rules).to_bits();
                 let got = cast_code(DataType::Float8E5M2, DataType::Float8E8M0, code, &rules);
-                assert_eq!(got, want.into(), "{code:#04x}, {mode}");
+                assert_eq!(got, u64::from(want), "{code:#04x}, {mode}");
             }
         }
     }

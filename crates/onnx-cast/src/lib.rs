@@ -5,8 +5,12 @@
 //! - [`cast_slice`] casts between Rust slices, [`cast_slice_packed`] casts a slice to packed bytes, and
 //!   [`scalar::cast_one`] casts one element.
 //! - [`Plan`] is a cast resolved for two types; it can be run many times.
-//! - [`DataType`] is the table of types. [`Float16`], [`BFloat16`], [`Float8E4M3FN`] and the other newtypes are the
-//!   elements of types that are not Rust primitives.
+//! - [`scaled`] has QuantizeLinear, DequantizeLinear and the block formats.
+//! - [`DataType`] is the table of types. [`types`] has the elements of those that are not Rust primitives, such as
+//!   [`Float16`](types::Float16), and what the formats of floats are.
+//! - [`CastError`] is small; its [`kind`](CastError::kind) is for programs. [`ops`] has the kinds of all errors, and what
+//!   ONNX says about the operators: versions, attributes, inference.
+//! - [`backend`] chooses the instructions, [`packing`] packs and unpacks, and [`prelude`] has the usual names.
 //!
 //! Every conversion rounds once, from the exact source value. A result depends only on the value, the types, the opset
 //! and the attributes. It does not depend on the processor, the instruction set, the position in the tensor or the
@@ -29,7 +33,8 @@
 //! - `std`, a default: the machine is asked for its vector instructions. Without it the crate is `no_std`, needs `alloc`
 //!   and atomics, and has the backends of the target features that the build enables.
 //! - `libm`: for builds without `std`, which lack a multiplication and addition that rounds once.
-//! - `half`: conversions between [`Float16`], [`BFloat16`] and the types of the crate `half`.
+//! - `half`: conversions between [`Float16`](types::Float16), [`BFloat16`](types::BFloat16) and the types of
+//!   the crate `half`.
 //! - `bytemuck`: `Pod`, `NoUninit` and `CheckedBitPattern` for the element types.
 //! - `serde`: `Serialize` and `Deserialize` for [`DataType`], [`RoundMode`], the options and the element types.
 
@@ -52,32 +57,57 @@ mod format;
 mod kernel;
 pub mod ops;
 mod packed;
+pub mod packing;
 #[cfg(threads)]
 mod pool;
 pub mod scalar;
-mod tensor;
-mod unpacked;
+pub mod tensor;
 
-pub use arch::{BACKEND_VARIABLE, Backend, UnknownBackend, available as available_backends};
-#[doc(hidden)]
-pub use element::Interchange;
-pub use element::newtypes::*;
-pub use element::{DataType, Element, Kind, TypeInfo, UnknownType, Word};
-pub use format::{FloatFormat, Nan};
-pub use kernel::StoreHint;
+pub use element::DataType;
 pub use ops::{
-    BitCast, BlockDequantize, BlockFormat, BlockPlan, BlockQuantize, BlockScaled, BoundScaledPlan, Cast, CastError,
-    CastLike, CastOptions, DequantizeLinear, DequantizeOptions, DynamicQuantizeLinear, GlobalScale, LinearScale,
-    LinearlyScaled, NEWEST_OPSET, OpError, Operator, Plan, QuantizeLinear, QuantizeOptions, Recipe, ScaleRule,
-    ScaledPlan, SymmetricScale, UnknownFormat, cast_slice, cast_slice_packed, greatest_magnitude, greatest_magnitudes,
+    BitCast, Cast, CastError, CastLike, CastOptions, NEWEST_OPSET, Plan, RoundMode, cast_slice, cast_slice_packed,
 };
+pub use tensor::{Tensor, TensorView};
+
+#[doc(hidden)]
+pub use error::Short;
 #[cfg(threads)]
 #[doc(hidden)]
 pub use pool::with_threads;
-pub use scalar::text::ParseError;
-pub use scalar::{RoundMode, UnknownRoundMode};
-pub use tensor::{Data, Strings, StringsView, Tensor, TensorData, TensorError, TensorView, element_count};
-pub use unpacked::{PackError, clear_padding, pack, unpack};
+
+/// The names that most programs need: `use onnx_cast::prelude::*;`.
+pub mod prelude {
+    pub use crate::ops::{BitCast, Cast, CastError, CastLike, CastOptions, Plan, RoundMode, cast_slice};
+    pub use crate::scaled::{
+        BlockDequantize, BlockFormat, BlockQuantize, DequantizeLinear, DequantizeOptions, QuantizeLinear,
+        QuantizeOptions,
+    };
+    pub use crate::tensor::{Strings, Tensor, TensorView};
+    pub use crate::types::{
+        BFloat16, DataType, Element, Float4E2M1, Float6E2M3, Float6E3M2, Float8E4M3FN, Float8E4M3FNUZ, Float8E5M2,
+        Float8E5M2FNUZ, Float8E8M0, Float16, Int2, Int4, Uint2, Uint4,
+    };
+}
+
+/// The element types: the table of them, the formats of floats, and Rust types for those that are not primitives.
+pub mod types {
+    #[doc(hidden)]
+    pub use crate::element::Interchange;
+    pub use crate::element::newtypes::*;
+    pub use crate::element::{DataType, Element, Kind, TypeInfo, UnknownType, Word};
+    pub use crate::format::{FloatFormat, Nan};
+}
+
+/// The operators with a scale, and blocks of elements that share one.
+pub mod scaled {
+    pub use crate::ops::scaled_names::*;
+}
+
+/// The sets of instructions that casts run with. The results are the same with all of them.
+pub mod backend {
+    pub use crate::arch::{Backend, UnknownBackend, VARIABLE, available};
+    pub use crate::kernel::StoreHint;
+}
 
 /// The examples of the pages, compiled and run as tests.
 #[cfg(doctest)]

@@ -22,19 +22,28 @@ mod strings;
 use crate::element::{Class, DataType};
 use core::fmt;
 
-pub use crate::scalar::block_scale::{BlockFormat, Recipe, ScaleRule, UnknownFormat};
+pub use crate::element::{RoundMode, UnknownRoundMode};
+pub use crate::scalar::text::ParseError;
 pub use bit_cast::BitCast;
-pub use block_scale::{BlockDequantize, BlockQuantize, BlockScaled, greatest_magnitude, greatest_magnitudes};
 pub use cast::{Cast, CastOptions, cast_slice, cast_slice_packed};
 pub use cast_like::CastLike;
-pub use dequantize_linear::{DequantizeLinear, DequantizeOptions};
-pub use dynamic_quantize_linear::{DynamicQuantizeLinear, DynamicallyQuantized};
-pub use error::{CastError, OpError};
-pub use linear_scale::{LinearScale, LinearlyScaled, SymmetricScale};
+pub use error::{CastError, CastErrorKind, OpError, OpErrorKind};
 pub use node::{Attribute, AttributeValue};
 pub use plan::Plan;
-pub use quantize_linear::{QuantizeLinear, QuantizeOptions};
-pub use scaled::{BlockPlan, BoundScaledPlan, GlobalScale, ScaledPlan};
+
+/// What [`crate::scaled`] shows.
+pub(crate) mod scaled_names {
+    pub use super::block_scale::{
+        BlockDequantize, BlockQuantize, BlockScaled, greatest_magnitude, greatest_magnitudes,
+    };
+    pub use super::dequantize_linear::{DequantizeLinear, DequantizeOptions};
+    pub use super::dynamic_quantize_linear::{DynamicQuantizeLinear, DynamicallyQuantized};
+    pub use super::linear_scale::{LinearScale, LinearlyScaled, SymmetricScale};
+    pub use super::quantize_linear::{QuantizeLinear, QuantizeOptions};
+    pub use super::scaled::{BlockPlan, BoundScaledPlan, GlobalScale, ScaledPlan};
+    pub use crate::scalar::block_scale::{BlockFormat, Recipe, ScaleRule, UnknownFormat};
+}
+pub(crate) use scaled_names::{BlockPlan, QuantizeLinear, QuantizeOptions, ScaledPlan};
 
 /// Defines methods that set an option from a value or an `Option`.
 macro_rules! option_setters {
@@ -54,7 +63,8 @@ pub const NEWEST_OPSET: i64 = 28;
 /// One of the operators.
 ///
 /// ```
-/// use onnx_cast::{DataType, Operator};
+/// use onnx_cast::DataType;
+/// use onnx_cast::ops::Operator;
 ///
 /// assert_eq!(Operator::Cast.version_at(22), Ok(21));
 /// assert_eq!(Operator::Cast.since(DataType::Int4), Some(21));
@@ -140,11 +150,10 @@ impl Operator {
     ///
     /// # Errors
     /// Fails if the opset is older than the operator, or newer than [`NEWEST_OPSET`].
-    #[inline(always)]
     pub fn version_at(self, opset: i64) -> Result<i64, OpError> {
         let versions = self.versions().iter().rev();
         let version = versions.copied().find(|&version| version <= opset && opset <= NEWEST_OPSET);
-        version.ok_or(OpError::Opset { operator: self, opset })
+        Ok(version.ok_or(OpErrorKind::Opset { operator: self, opset })?)
     }
 
     /// The first version that supports a type, as input and as output. For operators with a scale: as values or as
@@ -170,7 +179,8 @@ impl Operator {
     ///
     /// ```
     /// use onnx_cast::ops::Role;
-    /// use onnx_cast::{DataType, Operator};
+    /// use onnx_cast::DataType;
+    /// use onnx_cast::ops::Operator;
     ///
     /// assert_eq!(Operator::QuantizeLinear.since_as(Role::Quantized, DataType::Float4E2M1), Some(23));
     /// assert_eq!(Operator::QuantizeLinear.since_as(Role::Scale, DataType::Float8E8M0), Some(24));
@@ -227,12 +237,12 @@ impl Operator {
         }
     }
 
-    #[inline(always)]
+    #[inline]
     pub(crate) fn check_type(self, version: i64, data_type: DataType) -> Result<(), OpError> {
         if self.supports(version, data_type) {
             return Ok(());
         }
-        Err(OpError::Type { operator: self, version, data_type, since: self.since(data_type) })
+        Err(OpErrorKind::Type { operator: self, version, data_type, since: self.since(data_type) }.into())
     }
 
     /// As [`Operator::check_type`], of an operator with a scale.
@@ -241,7 +251,7 @@ impl Operator {
         if since.is_some_and(|since| since <= version) {
             return Ok(());
         }
-        Err(OpError::RoleType { operator: self, version, role, data_type, since })
+        Err(OpErrorKind::RoleType { operator: self, version, role, data_type, since }.into())
     }
 
     /// Whether a version defines an attribute.
@@ -253,7 +263,9 @@ impl Operator {
         let since = self.attributes().iter().find(|(known, _)| *known == name).map(|(_, since)| *since);
         match since {
             Some(since) if since <= version => Ok(()),
-            since => Err(OpError::UnknownAttribute { operator: self, version, name: name.to_owned(), since }),
+            since => {
+                Err(OpErrorKind::UnknownAttribute { operator: self, version, name: name.to_owned(), since }.into())
+            }
         }
     }
 }

@@ -12,13 +12,13 @@ mod strings;
 use crate::element::{DataType, Element, Word, bytes_of, bytes_of_mut};
 use crate::packed::{bits, byte_len, pack_elements, unpack_elements, word};
 
-pub use error::TensorError;
+pub use error::{TensorError, TensorErrorKind};
 pub use strings::{Strings, StringsView};
 
 /// The number of elements of a shape; `None` where it does not fit `usize`.
 ///
 /// ```
-/// use onnx_cast::element_count;
+/// use onnx_cast::tensor::element_count;
 ///
 /// assert_eq!(element_count(&[2, 3]), Some(6));
 /// assert_eq!(element_count(&[]), Some(1));
@@ -51,7 +51,7 @@ pub enum Data<'a> {
 /// let view = TensorView::new(DataType::Float16, &[2], &bytes)?;
 /// assert_eq!((view.data_type(), view.len()), (DataType::Float16, 2));
 /// assert!(TensorView::new(DataType::Float16, &[3], &bytes).is_err());
-/// # Ok::<(), onnx_cast::TensorError>(())
+/// # Ok::<(), onnx_cast::tensor::TensorError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TensorView<'a> {
@@ -67,11 +67,11 @@ impl<'a> TensorView<'a> {
     /// # Errors
     /// Fails if the size of the shape overflows, if the number of bytes does not match type and shape, or if the type
     /// is string.
-    #[inline(always)]
+    #[inline]
     pub fn new(data_type: DataType, shape: &'a [usize], bytes: &'a [u8]) -> Result<Self, TensorError> {
         let (len, want) = sizes(data_type, shape)?;
         if bytes.len() != want {
-            return Err(TensorError::ByteLen { data_type, shape: shape.to_vec(), got: bytes.len(), want });
+            return Err(TensorErrorKind::ByteLen { data_type, shape: shape.to_vec(), got: bytes.len(), want }.into());
         }
         Ok(TensorView { data_type, shape, len, data: Data::Bytes(bytes) })
     }
@@ -79,7 +79,8 @@ impl<'a> TensorView<'a> {
     /// A tensor that borrows a typed slice, without a copy.
     ///
     /// ```
-    /// use onnx_cast::{BFloat16, Cast, CastOptions, DataType, TensorView};
+    /// use onnx_cast::{Cast, CastOptions, DataType, TensorView};
+    /// use onnx_cast::types::BFloat16;
     ///
     /// let weights = [1.0f32, -2.0];
     /// let cast = Cast::new(DataType::BFloat16, &CastOptions::new())?;
@@ -92,10 +93,10 @@ impl<'a> TensorView<'a> {
     /// Fails if the shape does not have the slice's number of elements, or if the slice's memory is not the tensor's
     /// bytes: the type is packed (a slice has one element per byte), or it has more than 8 bits and the machine is
     /// big-endian. [`Tensor::from_slice`] copies those.
-    #[inline(always)]
+    #[inline]
     pub fn from_slice<T: Element>(shape: &'a [usize], elements: &'a [T]) -> Result<Self, TensorError> {
         if !is_layout_of_tensors::<T>() {
-            return Err(TensorError::SliceLayout { data_type: T::DATA_TYPE });
+            return Err(TensorErrorKind::SliceLayout { data_type: T::DATA_TYPE }.into());
         }
         TensorView::new(T::DATA_TYPE, shape, bytes_of(elements))
     }
@@ -105,10 +106,10 @@ impl<'a> TensorView<'a> {
     /// # Errors
     /// Fails if the size of the shape overflows, or is not the number of strings.
     pub fn strings(shape: &'a [usize], strings: StringsView<'a>) -> Result<Self, TensorError> {
-        let too_large = || TensorError::TooLarge { data_type: DataType::String, shape: shape.to_vec() };
+        let too_large = || TensorErrorKind::TooLarge { data_type: DataType::String, shape: shape.to_vec() };
         let want = element_count(shape).ok_or_else(too_large)?;
         if strings.len() != want {
-            return Err(TensorError::StringCount { shape: shape.to_vec(), got: strings.len(), want });
+            return Err(TensorErrorKind::StringCount { shape: shape.to_vec(), got: strings.len(), want }.into());
         }
         Ok(TensorView { data_type: DataType::String, shape, len: want, data: Data::Strings(strings) })
     }
@@ -157,16 +158,16 @@ impl<'a> TensorView<'a> {
 }
 
 /// The numbers of elements and bytes of a tensor of this type and shape.
-#[inline(always)]
+#[inline]
 fn sizes(data_type: DataType, shape: &[usize]) -> Result<(usize, usize), TensorError> {
     if data_type == DataType::String {
-        return Err(TensorError::NotBytes);
+        return Err(TensorErrorKind::NotBytes.into());
     }
-    element_count(shape)
+    let sizes = element_count(shape)
         .and_then(|len| Some((len, data_type.byte_len(len)?)))
         // Rust allocates at most isize::MAX bytes, so no buffer can hold a larger tensor.
-        .filter(|&(_, bytes)| isize::try_from(bytes).is_ok())
-        .ok_or_else(|| TensorError::TooLarge { data_type, shape: shape.to_vec() })
+        .filter(|&(_, bytes)| isize::try_from(bytes).is_ok());
+    Ok(sizes.ok_or_else(|| TensorErrorKind::TooLarge { data_type, shape: shape.to_vec() })?)
 }
 
 /// The elements of a [`Tensor`].
@@ -221,14 +222,15 @@ impl Tensor {
     /// Fails if the shape does not have the slice's number of elements.
     ///
     /// ```
-    /// use onnx_cast::{DataType, Int4, Tensor};
+    /// use onnx_cast::{DataType, Tensor};
+    /// use onnx_cast::types::Int4;
     ///
     /// let tensor = Tensor::from_slice(vec![3], &[1.0f32, 2.0, 3.0])?;
     /// assert_eq!(tensor.data_type(), DataType::Float);
     ///
     /// let packed = Tensor::from_slice(vec![3], &[1, 2, 15].map(Int4::from_bits))?;
     /// assert_eq!(packed.bytes(), Some(&[0x21, 0x0f][..]));
-    /// # Ok::<(), onnx_cast::TensorError>(())
+    /// # Ok::<(), onnx_cast::tensor::TensorError>(())
     /// ```
     pub fn from_slice<T: Element>(shape: Vec<usize>, elements: &[T]) -> Result<Self, TensorError> {
         let bytes = if is_layout_of_tensors::<T>() {

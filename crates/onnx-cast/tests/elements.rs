@@ -1,7 +1,8 @@
 //! Do element types behave as numbers? Their values and their rounding are those of the cast, they compare and print as
 //! floats do, and their constants match the neighbouring values.
 
-use onnx_cast::*;
+use onnx_cast::types::*;
+use onnx_cast::{Cast, CastOptions, RoundMode, Tensor, with_float_elements};
 use std::collections::BTreeSet;
 
 macro_rules! for_floats {

@@ -4,7 +4,7 @@
 #[cfg(feature = "half")]
 #[test]
 fn sixteen_bit_floats_are_those_of_half() {
-    use onnx_cast::{BFloat16, Float16};
+    use onnx_cast::types::{BFloat16, Float16};
     for bits in 0..=u16::MAX {
         assert_eq!(half::f16::from(Float16::from_bits(bits)).to_bits(), bits);
         assert_eq!(Float16::from(half::f16::from_bits(bits)).to_bits(), bits);
@@ -16,7 +16,7 @@ fn sixteen_bit_floats_are_those_of_half() {
 #[cfg(feature = "bytemuck")]
 #[test]
 fn bytes_are_elements_where_every_pattern_is_one() {
-    use onnx_cast::{Float8E4M3FN, Int4};
+    use onnx_cast::types::{Float8E4M3FN, Int4};
     let elements: &[Float8E4M3FN] = bytemuck::cast_slice(&[0x38u8, 0x7f]);
     assert_eq!(elements[0].to_f32(), 1.0);
     assert!(bytemuck::checked::try_cast_slice::<u8, Int4>(&[0x0f, 0x00]).is_ok());
@@ -27,7 +27,8 @@ fn bytes_are_elements_where_every_pattern_is_one() {
 #[cfg(feature = "serde")]
 #[test]
 fn types_options_and_elements_survive_json() {
-    use onnx_cast::{BFloat16, CastOptions, DataType, Int4, RoundMode};
+    use onnx_cast::types::{BFloat16, Int4};
+    use onnx_cast::{CastOptions, DataType, RoundMode};
     for &data_type in DataType::ALL {
         let json = serde_json::to_string(&data_type).expect("a name");
         assert_eq!(json, format!("\"{data_type}\""));

@@ -2,7 +2,8 @@
 //! [`DataType::is_same_via`] is? Tests every value of the types of 16 bits or fewer; of wider types, the values at and
 //! next to the points where a result changes, and random values.
 
-use onnx_cast::{Cast, DataType, TensorView, available_backends};
+use onnx_cast::backend;
+use onnx_cast::{Cast, DataType, TensorView};
 use testkit::generators::{every, near_ties, random_scaled, special};
 use testkit::library::{data_type, options};
 use testkit::packing::{pack, unpack};
@@ -19,7 +20,7 @@ fn values(ty: Ty, others: &[Ty]) -> Vec<u64> {
 
 /// The packed elements after a cast, possibly to the same type.
 fn cast(from: Ty, to: Ty, rules: &Rules, count: usize, bytes: &[u8]) -> Option<Vec<u8>> {
-    let backend = available_backends().next()?;
+    let backend = backend::available().next()?;
     let plan = Cast::new(data_type(to), &options(rules, backend)).ok()?.plan(data_type(from)).ok()?;
     let mut out = vec![0; plan.target_type().byte_len(count)?];
     let shape = [count];

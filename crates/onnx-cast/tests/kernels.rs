@@ -2,7 +2,8 @@
 //! machine: every length around the vector widths, every misalignment, beside memory that must be neither read nor
 //! written, under every setting of the floating-point control register, and with tensors larger than the cache.
 
-use onnx_cast::{Backend, Cast, CastOptions, DataType, Plan, StoreHint, TensorView, available_backends};
+use onnx_cast::backend::{self, Backend, StoreHint};
+use onnx_cast::{Cast, CastOptions, DataType, Plan, TensorView};
 use testkit::generators::Rng;
 use testkit::library::cases::{self, Case};
 use testkit::library::{data_type, options, scalar};
@@ -50,7 +51,7 @@ fn large_tensors_are_cast_as_small_ones() {
             // The case's values are repeated, and so are the results.
             let src = case.source.repeat(len.div_ceil(case.count));
             let src = &src[..packed_len(from, len)];
-            for backend in available_backends() {
+            for backend in backend::available() {
                 for &threads in threads {
                     let plan = Cast::new(data_type(to), &options(&case.rules, backend)).expect("a type of Cast");
                     let plan = plan.with_threads(threads).plan(data_type(from)).expect("a type of Cast");
@@ -75,7 +76,7 @@ fn large_tensors_are_cast_as_small_ones() {
 
 /// The plan of every pair of numeric types on every backend, by the newest version's rules.
 fn for_every_plan(check: impl Fn(Backend, &Plan)) {
-    for backend in available_backends() {
+    for backend in backend::available() {
         for &to in DataType::NUMERIC {
             let cast = Cast::new(to, &CastOptions::new().backend(backend).threads(1)).expect("a type of Cast");
             for &from in DataType::NUMERIC {

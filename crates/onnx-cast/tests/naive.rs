@@ -9,11 +9,13 @@
 mod draw;
 
 use draw::{Case, Draw, Source};
-use onnx_cast::{
-    Backend, BlockDequantize, BlockFormat, BlockPlan, BlockQuantize, DataType, DequantizeLinear, DequantizeOptions,
-    DynamicQuantizeLinear, GlobalScale, LinearScale, QuantizeLinear, QuantizeOptions, Recipe, ScaleRule, Tensor,
-    TensorView, available_backends, greatest_magnitude, greatest_magnitudes,
+use onnx_cast::backend::{self, Backend};
+use onnx_cast::scaled::{
+    BlockDequantize, BlockFormat, BlockPlan, BlockQuantize, DequantizeLinear, DequantizeOptions, DynamicQuantizeLinear,
+    GlobalScale, LinearScale, QuantizeLinear, QuantizeOptions, Recipe, ScaleRule, greatest_magnitude,
+    greatest_magnitudes,
 };
+use onnx_cast::{DataType, Tensor, TensorView};
 use testkit::Ty;
 use testkit::block_scale as oracle;
 use testkit::library::data_type;
@@ -35,7 +37,7 @@ fn rounds(test: u64, count: u64, check: impl Fn(&mut Draw) + Sync) {
 
 /// The backends, each with a count of threads.
 fn runs(draw: &mut Draw) -> Vec<(Backend, usize)> {
-    available_backends().map(|backend| (backend, draw.one_of(&[1, 1, 2, 3, THREADS]))).collect()
+    backend::available().map(|backend| (backend, draw.one_of(&[1, 1, 2, 3, THREADS]))).collect()
 }
 
 /// A tensor of codes.

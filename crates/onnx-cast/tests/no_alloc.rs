@@ -2,10 +2,9 @@
 //! bytes and its shape. That holds on the caller's thread: the thread pool allocates a few queue entries to distribute
 //! work.
 
-use onnx_cast::{
-    BFloat16, BitCast, Cast, CastLike, CastOptions, DataType, Float8E4M3FN, Float16, Tensor, TensorView,
-    available_backends, cast_slice,
-};
+use onnx_cast::backend;
+use onnx_cast::types::{BFloat16, Float8E4M3FN, Float16};
+use onnx_cast::{BitCast, Cast, CastLike, CastOptions, DataType, Tensor, TensorView, cast_slice};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
@@ -61,7 +60,7 @@ const LENGTHS: [usize; 5] = [0, 1, 16, 1000, 3_000_001];
 fn a_cast_into_memory_of_the_callers() {
     let source = vec![0x3f; 8 * LENGTHS[4]];
     let mut out = vec![0; 8 * LENGTHS[4]];
-    for backend in available_backends() {
+    for backend in backend::available() {
         let options = CastOptions::new().backend(backend).threads(1);
         for &from in DataType::NUMERIC {
             for &to in DataType::NUMERIC {
@@ -140,7 +139,7 @@ fn a_new_tensor_is_its_bytes_and_its_shape() {
 
 #[test]
 fn scaled_casts_into_memory_of_the_callers() {
-    use onnx_cast::{DequantizeLinear, DequantizeOptions, QuantizeLinear, QuantizeOptions};
+    use onnx_cast::scaled::{DequantizeLinear, DequantizeOptions, QuantizeLinear, QuantizeOptions};
     let x = vec![0.5f32; 12 * 1024];
     let (shape, scale_shape) = ([12, 1024], [12, 32]);
     let (scales, zeros) = (vec![0.25f32; 12 * 32], vec![3i8; 12 * 32]);

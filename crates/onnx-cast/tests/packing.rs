@@ -1,7 +1,8 @@
 //! Do `pack` and `unpack` give the bits of the packing that shares no code with them, at every length, and refuse
 //! buffers that do not fit?
 
-use onnx_cast::{DataType, PackError, clear_padding, pack, unpack};
+use onnx_cast::DataType;
+use onnx_cast::packing::{PackError, clear_padding, pack, unpack};
 use testkit::{Ty, packing};
 
 const TYPES: [(DataType, Ty); 3] =

@@ -1,10 +1,12 @@
 //! Scaled casts beside the exact oracle: every type, version and granularity, on every backend.
 
+use onnx_cast::backend::{self, Backend};
+use onnx_cast::ops::{CastErrorKind, OpErrorKind};
 use onnx_cast::ops::{Dim, ValueInfo};
-use onnx_cast::{
-    Backend, CastError, DataType, DequantizeLinear, DequantizeOptions, DynamicQuantizeLinear, OpError, QuantizeLinear,
-    QuantizeOptions, ScaledPlan, Tensor, TensorView, available_backends,
+use onnx_cast::scaled::{
+    DequantizeLinear, DequantizeOptions, DynamicQuantizeLinear, QuantizeLinear, QuantizeOptions, ScaledPlan,
 };
+use onnx_cast::{CastError, DataType, Tensor, TensorView};
 use testkit::Ty;
 use testkit::generators::{Rng, every, near_ties, random, random_scaled, special};
 use testkit::library::data_type;
@@ -173,7 +175,7 @@ fn quantize_is_the_oracles() {
                         zero_point: zero_points(to, granularity.scales(), seed),
                         to,
                     };
-                    for backend in available_backends() {
+                    for backend in backend::available() {
                         let options = QuantizeOptions::new()
                             .axis(granularity.axis)
                             .block_size(granularity.block_size)
@@ -216,7 +218,7 @@ fn quantize_near_ties() {
             let x: Vec<u64> = near.map(|x| x.to_bits().into()).collect();
             let granularity = &Granularity::all(1, x.len())[0];
             let case = Case { granularity, x: (Ty::Float, x), scale: (Ty::Float, vec![scale]), zero_point: None, to };
-            for backend in available_backends() {
+            for backend in backend::available() {
                 let options = QuantizeOptions::new().saturate(i % 2 == 0).output_dtype(data_type(to)).backend(backend);
                 let operator = QuantizeLinear::new(&options).expect("attributes of the newest version");
                 let plan = operator.plan(DataType::Float, DataType::Float, None).expect("types that it has");
@@ -249,7 +251,7 @@ fn dequantize_is_the_oracles() {
                         zero_point: zero_points(x, granularity.scales(), seed),
                         to,
                     };
-                    for backend in available_backends() {
+                    for backend in backend::available() {
                         let options = DequantizeOptions::new()
                             .axis(granularity.axis)
                             .block_size(granularity.block_size)
@@ -289,7 +291,7 @@ fn dequantize_every_code_by_every_power_of_two() {
                 zero_point: None,
                 to,
             };
-            for backend in available_backends() {
+            for backend in backend::available() {
                 let options = DequantizeOptions::new().axis(0).output_dtype(data_type(to)).backend(backend);
                 let operator = DequantizeLinear::new(&options).expect("attributes of the newest version");
                 let plan = operator.plan(data_type(x), DataType::Float8E8M0, None).expect("types that it has");
@@ -390,13 +392,13 @@ fn what_does_not_fit_is_an_error() {
         &view(DataType::Float, &[]),
         Some(&one),
     );
-    assert_eq!(result, Err(CastError::ZeroPoint { data_type: DataType::Float8E4M3FN, index: 0 }));
+    assert_eq!(result, Err(CastErrorKind::ZeroPoint { data_type: DataType::Float8E4M3FN, index: 0 }.into()));
     let scale = [127u8];
     let scale = TensorView::new(DataType::Float8E8M0, &[], &scale).expect("a byte");
     let operator = DequantizeLinear::new(&DequantizeOptions::new()).expect("no attributes");
     assert_eq!(
         operator.run(&view(DataType::Int8, &[2]), &scale, None),
-        Err(OpError::MissingOutputType { version: 28 }.into())
+        Err(CastErrorKind::Op(OpErrorKind::MissingOutputType { version: 28 }).into())
     );
 }
 
@@ -430,7 +432,7 @@ fn a_zero_point_is_added_to_the_nearest_quotient() {
                 for zero in [0, 1 << (to.bits() - 1)] {
                     let (x, scale) = ((x, values.clone()), (scale, vec![factor]));
                     let case = Case { granularity, x, scale, zero_point: Some((to, vec![zero])), to };
-                    for backend in available_backends() {
+                    for backend in backend::available() {
                         let options = QuantizeOptions::new().output_dtype(data_type(to)).backend(backend);
                         let operator = QuantizeLinear::new(&options).expect("attributes of the newest version");
                         let types = [case.x.0, case.scale.0, to].map(data_type);
@@ -454,7 +456,7 @@ fn a_zero_point_is_added_to_the_nearest_quotient() {
 /// Errors name what is wrong and, where there is one, the operator that was asked for.
 #[test]
 fn errors_name_the_parameter_and_the_operator() {
-    use onnx_cast::{BlockDequantize, BlockFormat, BlockPlan, BlockQuantize, LinearScale};
+    use onnx_cast::scaled::{BlockDequantize, BlockFormat, BlockPlan, BlockQuantize, LinearScale};
     let (x, codes) = ([1f64; 6], [1u8; 6]);
     let x = TensorView::from_slice(&[2, 3], &x).expect("a slice");
     let values = "values of double (want float, float16 or bfloat16)";
@@ -466,8 +468,8 @@ fn errors_name_the_parameter_and_the_operator() {
         block.run(&x).expect_err("doubles").to_string(),
         dequantize.run_into(&codes, &[127, 127], None, &mut out).expect_err("doubles").to_string(),
         LinearScale::new(DataType::Int8).run(&x).expect_err("doubles").to_string(),
-        onnx_cast::greatest_magnitude(&x).expect_err("doubles").to_string(),
-        onnx_cast::greatest_magnitudes(&x, [1, 1]).expect_err("doubles").to_string(),
+        onnx_cast::scaled::greatest_magnitude(&x).expect_err("doubles").to_string(),
+        onnx_cast::scaled::greatest_magnitudes(&x, [1, 1]).expect_err("doubles").to_string(),
         BlockPlan::quantize(types.0, types.1, types.2, [1, 2]).expect_err("doubles").to_string(),
         BlockPlan::dequantize(types.2, types.1, types.0, [1, 2]).expect_err("doubles").to_string(),
     ] {
@@ -537,7 +539,7 @@ fn dynamic_quantize() {
 /// The formats with their rules and recipes, in rows with and without a short last block.
 #[test]
 fn block_formats_are_the_oracles() {
-    use onnx_cast::{BlockFormat, BlockQuantize, Recipe, ScaleRule};
+    use onnx_cast::scaled::{BlockFormat, BlockQuantize, Recipe, ScaleRule};
     use testkit::block_scale as oracle;
     let ty = |data_type: DataType| {
         Ty::NUMERIC.into_iter().find(|ty| self::data_type(*ty) == data_type).expect("a numeric type")
@@ -591,7 +593,7 @@ fn block_formats_are_the_oracles() {
                         blocks.map(|block| oracle::mx_quantize(block, element, their_rule)).unzip();
                     (scales, elements.concat(), None)
                 };
-                for backend in available_backends() {
+                for backend in backend::available() {
                     let quantize = BlockQuantize::new(format).rule(rule).recipe(recipe).backend(backend);
                     let got = quantize.run(&x.view()).expect("floats");
                     let what = || format!("{backend:?}: {source:?} [{rows}, {columns}] to {format}, {rule}, {recipe}");
@@ -634,7 +636,7 @@ fn block_formats_are_the_oracles() {
 /// The scales are those of the values' ranges, by the formulas.
 #[test]
 fn linear_scales_are_those_of_the_ranges() {
-    use onnx_cast::LinearScale;
+    use onnx_cast::scaled::LinearScale;
     let (rows, columns) = (7, 45);
     let x: Vec<f32> =
         random_scaled(Ty::Float, rows * columns, 3).into_iter().map(|bits| f32::from_bits(bits as u32)).collect();
@@ -714,13 +716,13 @@ fn blocks_of_rows_and_columns() {
             want[place(element)] = want[place(element)].max(value.abs());
         }
         let view = TensorView::from_slice(&shape, &x).expect("a slice");
-        let found = onnx_cast::greatest_magnitudes(&view, block).expect("blocks");
+        let found = onnx_cast::scaled::greatest_magnitudes(&view, block).expect("blocks");
         assert_eq!(found, want, "{shape:?} in blocks of {block:?}");
 
         let codes: Vec<i8> = (0..x.len()).map(|i| (i * 37 % 255) as i8).collect();
         let scale_shape = [matrices, grid[0], grid[1]];
         let scale = TensorView::from_slice(&scale_shape, &want).expect("a slice");
-        let plan = onnx_cast::BlockPlan::dequantize(DataType::Int8, DataType::Float, DataType::Float, block);
+        let plan = onnx_cast::scaled::BlockPlan::dequantize(DataType::Int8, DataType::Float, DataType::Float, block);
         let plan = plan.expect("types");
         let bound = plan.bind(&shape, &scale, None).expect("scales that fit");
         let bytes: Vec<u8> = codes.iter().map(|code| *code as u8).collect();
@@ -736,6 +738,8 @@ fn blocks_of_rows_and_columns() {
     }
     let x = [1f32; 4];
     let view = TensorView::from_slice(&[4], &x).expect("a slice");
-    assert!(onnx_cast::greatest_magnitudes(&view, [1, 2]).is_err());
-    assert!(onnx_cast::BlockPlan::dequantize(DataType::Int8, DataType::Double, DataType::Float, [1, 2]).is_err());
+    assert!(onnx_cast::scaled::greatest_magnitudes(&view, [1, 2]).is_err());
+    assert!(
+        onnx_cast::scaled::BlockPlan::dequantize(DataType::Int8, DataType::Double, DataType::Float, [1, 2]).is_err()
+    );
 }

@@ -1,9 +1,10 @@
 //! Casts to and from strings: every numeric type is read from text and written to it, and compared with the exact
 //! oracle, the standard library's parser and the round trip. Texts that are not numbers give the right errors.
 
-use onnx_cast::{
-    Backend, Cast, CastError, CastOptions, DataType, ParseError, Strings, Tensor, TensorView, available_backends,
-};
+use onnx_cast::backend::{self, Backend};
+use onnx_cast::ops::{CastErrorKind, ParseError};
+use onnx_cast::tensor::Strings;
+use onnx_cast::{Cast, CastError, CastOptions, DataType, Tensor, TensorView};
 use testkit::generators::{
     NOT_NUMBERS, NUMBER_TEXTS, Rng, every, near_tie_texts, near_ties, random, random_scaled, special,
 };
@@ -24,7 +25,7 @@ fn read_on<S: AsRef<[u8]>>(backend: Backend, texts: &[S], to: Ty, rules: &Rules)
 
 /// Reads texts on every backend, which must agree.
 fn read<S: AsRef<[u8]>>(texts: &[S], to: Ty, rules: &Rules) -> Result<Vec<u64>, CastError> {
-    let mut results = available_backends().map(|backend| read_on(backend, texts, to, rules));
+    let mut results = backend::available().map(|backend| read_on(backend, texts, to, rules));
     let first = results.next().expect("a backend");
     for other in results {
         assert_eq!(other, first, "the backends differ, to {} with {rules:?}", to.name());
@@ -34,9 +35,9 @@ fn read<S: AsRef<[u8]>>(texts: &[S], to: Ty, rules: &Rules) -> Result<Vec<u64>, 
 
 /// The library's result for one text, with the oracle's error type.
 fn read_one(text: &[u8], to: Ty, rules: &Rules) -> Result<u64, StringError> {
-    match read(&[text], to, rules) {
+    match read(&[text], to, rules).map_err(CastError::into_kind) {
         Ok(bits) => Ok(bits[0]),
-        Err(CastError::Text { source, .. }) => Err(match source {
+        Err(CastErrorKind::Text { source, .. }) => Err(match source {
             ParseError::NotANumber => StringError::NotANumber,
             ParseError::OutOfRange => StringError::OutOfRange,
             ParseError::NotFinite => StringError::NotFinite,
@@ -85,7 +86,7 @@ fn write_on(backend: Backend, from: Ty, values: &[u64]) -> Strings {
 /// Compares written texts with the oracle.
 fn check_written(from: Ty, values: &[u64]) {
     let wants: Vec<String> = values.iter().map(|&bits| cast_to_string(from, bits)).collect();
-    for backend in available_backends() {
+    for backend in backend::available() {
         let strings = write_on(backend, from, values);
         assert_eq!(strings.view().len(), values.len());
         for ((bits, got), want) in values.iter().zip(strings.view().iter()).zip(&wants) {
@@ -390,12 +391,12 @@ fn a_text_is_read_alike_wherever_it_stands() {
                 let shape = [len];
                 let view = TensorView::strings(&shape, strings.view()).expect("as many strings");
                 let cast = Cast::new(data_type(to), &options(&DEFAULT, Backend::best())).expect("Cast-28");
-                let got = match cast.run(&view) {
+                let got = match cast.run(&view).map_err(CastError::into_kind) {
                     Ok(tensor) => {
                         let bits = unpack(to, tensor.bytes().expect("numbers"), len).expect("the bytes of the result");
                         Ok(bits[len - 2])
                     }
-                    Err(CastError::Text { index, source, .. }) => {
+                    Err(CastErrorKind::Text { index, source, .. }) => {
                         assert_eq!(index, len - 2, "{text:?} after {before:?} -> {}", to.name());
                         Err(source.to_string())
                     }
@@ -444,7 +445,7 @@ fn strings_stay_as_they_are() {
     let texts: [&[u8]; 5] = [b"", b"abc", b"\xff\xfe not UTF-8", "\u{663}".as_bytes(), b"1e5"];
     let strings: Strings = texts.iter().collect();
     let tensor = Tensor::strings(vec![5], strings.clone()).expect("five strings");
-    for backend in available_backends() {
+    for backend in backend::available() {
         let cast = Cast::new(DataType::String, &CastOptions::new().backend(backend));
         let cast = cast.expect("Cast-28 has string");
         assert_eq!(cast.run(&tensor.view()), Ok(tensor.clone()));

@@ -1,7 +1,7 @@
 //! Are the results the same when many threads cast at once? Tests the first casts of each pair, which build its look-up
 //! tables, and large tensors that share one pool.
 
-use onnx_cast::available_backends;
+use onnx_cast::backend;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -29,7 +29,7 @@ fn the_first_casts_of_every_pair() {
                     let len = case.count.min(300 + nth);
                     let src = &case.source[..packed_len(case.from, len)];
                     start.wait();
-                    for backend in available_backends() {
+                    for backend in backend::available() {
                         dst.clear();
                         dst.resize(packed_len(case.to, len), 0xa5);
                         case.run(&case.plan(backend), len, src, &mut dst);
@@ -57,7 +57,7 @@ fn large_tensors_that_share_the_pool() {
                 let times = BYTES * 8 / ((case.from.bits() + case.to.bits()) as usize * case.count);
                 let (len, src) = (times * case.count, case.source.repeat(times));
                 let mut dst = vec![0xa5; packed_len(case.to, len)];
-                for backend in available_backends() {
+                for backend in backend::available() {
                     pool.install(|| case.run(&case.plan(backend), len, &src, &mut dst));
                     for (nth, part) in dst.chunks(case.expected.len()).enumerate() {
                         case.check(0, case.count, part, || format!("{backend:?}, {len} elements, repetition {nth}"));
@@ -78,7 +78,7 @@ fn a_tensor_whose_bits_do_not_fit_in_a_size() {
     let (len, src) = (times * case.count, case.source.repeat(times));
     let mut dst = vec![0xa5; times * case.expected.len()];
     let pool = rayon::ThreadPoolBuilder::new().num_threads(2).build().expect("threads");
-    pool.install(|| case.run(&case.plan(onnx_cast::Backend::best()), len, &src, &mut dst));
+    pool.install(|| case.run(&case.plan(onnx_cast::backend::Backend::best()), len, &src, &mut dst));
     for (nth, part) in dst.chunks(case.expected.len()).enumerate() {
         case.check(0, case.count, part, || format!("{len} elements, repetition {nth}"));
     }

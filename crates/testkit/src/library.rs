@@ -10,7 +10,8 @@ pub mod values;
 
 use crate::packing::{pack, unpack};
 use crate::{Rules, Ty};
-use onnx_cast::{Backend, Cast, CastOptions, DataType, Plan, RoundMode, TensorView};
+use onnx_cast::backend::Backend;
+use onnx_cast::{Cast, CastOptions, DataType, Plan, RoundMode, TensorView};
 
 /// The library's type for a type of the oracle.
 pub fn data_type(ty: Ty) -> DataType {

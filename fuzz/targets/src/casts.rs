@@ -1,7 +1,8 @@
 //! Casts between numbers: every backend against the scalar cast, and that against the oracle.
 
 use arbitrary::{Result, Unstructured};
-use onnx_cast::{Cast, available_backends};
+use onnx_cast::Cast;
+use onnx_cast::backend;
 use testkit::library::scalar::scalar_cast;
 use testkit::library::{self, data_type, plan, run};
 use testkit::packing::{pack, packed_len, unpack};
@@ -45,13 +46,13 @@ pub fn casts(data: &[u8]) {
     let exact: Vec<u64> = values[..slow].iter().map(|&bits| cast_bits(from, to, bits, &rules)).collect();
     assert_eq!(exact, want[..slow], "the oracle's two ways, {} to {} {rules:?}", from.name(), to.name());
 
-    let options = library::options(&rules, available_backends().next().expect("a backend"));
+    let options = library::options(&rules, backend::available().next().expect("a backend"));
     let planned = Cast::new(data_type(to), &options).expect("a version that takes the target").rules();
     let scalar = scalar_cast(data_type(from), data_type(to), &planned, &values);
     assert_eq!(scalar, want, "the scalar cast and the oracle, {} to {} {rules:?}", from.name(), to.name());
 
     let want = pack(to, &want);
-    for backend in available_backends() {
+    for backend in backend::available() {
         let mut got = Vec::with_capacity(want.len());
         run(&plan(from, to, &rules, backend), count, source, &mut got);
         assert_eq!(got, want, "{} to {} {rules:?} on {backend:?}, from byte {at}", from.name(), to.name());

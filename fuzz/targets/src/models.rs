@@ -6,7 +6,9 @@ use crate::files::some_type;
 use crate::scratch;
 use arbitrary::Unstructured;
 use build::Graph;
-use onnx_cast::{Cast, CastOptions, DataType, Kind, Strings, Tensor};
+use onnx_cast::tensor::Strings;
+use onnx_cast::types::Kind;
+use onnx_cast::{Cast, CastOptions, DataType, Tensor};
 use onnx_cast_file::{CastRequest, InspectRequest, ModelOptions, NamedTensor, Rule, Selection};
 use onnx_cast_model::{
     ConvertRequest, FoldRequest, Model, ModelErrorKind, RecordRequest, UpgradeRequest, ValueDecl, cast, convert, fold,
@@ -217,7 +219,7 @@ fn value(declared: &ValueDecl) -> Option<Tensor> {
         _ => Some(2),
     };
     let shape = declared.shape.as_ref().map_or(Some(vec![3]), |dims| dims.iter().map(known).collect())?;
-    let count = onnx_cast::element_count(&shape).filter(|&count| count <= MOST_ELEMENTS)?;
+    let count = onnx_cast::tensor::element_count(&shape).filter(|&count| count <= MOST_ELEMENTS)?;
     filled(declared.data_type?, shape, (0..count).map(|index| (index * 37 % 101) as f32))
 }
 

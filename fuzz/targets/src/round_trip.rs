@@ -3,7 +3,9 @@
 use crate::files::{checkpoint, read, written};
 use crate::scratch;
 use arbitrary::{Result, Unstructured};
-use onnx_cast::{DataType, Strings, Tensor, clear_padding};
+use onnx_cast::packing::clear_padding;
+use onnx_cast::tensor::Strings;
+use onnx_cast::{DataType, Tensor};
 use onnx_cast_file::{
     CastRequest, Format, NamedTensor, RawInput, RunOptions, WriteOptions, cast_file, read_tensor_as, safetensors,
     write_tensor,

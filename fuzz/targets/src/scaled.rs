@@ -1,11 +1,11 @@
 //! QuantizeLinear and DequantizeLinear of any shape, axis and block size, on every backend, against the oracle.
 
 use arbitrary::{Result, Unstructured};
+use onnx_cast::backend;
+use onnx_cast::ops::OpError;
 use onnx_cast::ops::{Dim, ValueInfo};
-use onnx_cast::{
-    DequantizeLinear, DequantizeOptions, NEWEST_OPSET, OpError, QuantizeLinear, QuantizeOptions, ScaledPlan, Tensor,
-    available_backends,
-};
+use onnx_cast::scaled::{DequantizeLinear, DequantizeOptions, QuantizeLinear, QuantizeOptions, ScaledPlan};
+use onnx_cast::{NEWEST_OPSET, Tensor};
 use testkit::library::data_type;
 use testkit::packing::{pack, packed_len, unpack};
 use testkit::scaled::{
@@ -236,7 +236,7 @@ fn try_quantize(mut data: Unstructured<'_>) -> Result<()> {
     let operator = |backend| QuantizeLinear::new(&options.backend(backend));
     let plan = |backend| operator(Some(backend))?.plan(data_type(from), data_type(scale), zero_type);
     // A version that lacks a type or an attribute.
-    let Ok(plans) = available_backends().map(plan).collect::<std::result::Result<Vec<_>, OpError>>() else {
+    let Ok(plans) = backend::available().map(plan).collect::<std::result::Result<Vec<_>, OpError>>() else {
         assert_ne!(case.opset, NEWEST_OPSET);
         return Ok(());
     };
@@ -276,7 +276,7 @@ fn try_dequantize(mut data: Unstructured<'_>) -> Result<()> {
     let zero_type = case.zero_shape.is_some().then_some(data_type(from));
     let operator = |backend| DequantizeLinear::new(&options.backend(backend));
     let plan = |backend| operator(Some(backend))?.plan(data_type(from), data_type(scale), zero_type);
-    let Ok(plans) = available_backends().map(plan).collect::<std::result::Result<Vec<_>, OpError>>() else {
+    let Ok(plans) = backend::available().map(plan).collect::<std::result::Result<Vec<_>, OpError>>() else {
         assert_ne!(case.opset, NEWEST_OPSET);
         return Ok(());
     };

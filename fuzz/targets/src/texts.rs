@@ -1,7 +1,10 @@
 //! Strings to numbers and back, on every backend, against the oracle.
 
 use arbitrary::{Result, Unstructured};
-use onnx_cast::{Backend, Cast, CastError, ParseError, Strings, Tensor, TensorView, available_backends};
+use onnx_cast::backend::{self, Backend};
+use onnx_cast::ops::{CastErrorKind, ParseError};
+use onnx_cast::tensor::Strings;
+use onnx_cast::{Cast, CastError, Tensor, TensorView};
 use testkit::library::{data_type, options};
 use testkit::packing::{pack, unpack};
 use testkit::{Rules, StringError, Ty, cast_from_string, cast_to_string};
@@ -32,9 +35,9 @@ fn cast(
     let strings: Strings = texts.iter().collect();
     let shape = [texts.len()];
     let view = TensorView::strings(&shape, strings.view()).expect("as many strings");
-    match Cast::new(data_type(to), &options(rules, backend)).expect("a cast").run(&view) {
+    match Cast::new(data_type(to), &options(rules, backend)).expect("a cast").run(&view).map_err(CastError::into_kind) {
         Ok(tensor) => Ok(unpack(to, tensor.bytes().expect("numbers"), texts.len()).expect("the bytes of the result")),
-        Err(CastError::Text { index, source, .. }) => {
+        Err(CastErrorKind::Text { index, source, .. }) => {
             let error = match source {
                 ParseError::NotANumber => StringError::NotANumber,
                 ParseError::OutOfRange => StringError::OutOfRange,
@@ -55,7 +58,7 @@ fn read(to: Ty, rules: &Rules, texts: &[&[u8]]) {
     };
     let want: std::result::Result<Vec<u64>, _> =
         texts.iter().enumerate().map(|(index, text)| one(text).map_err(|error| (index, error))).collect();
-    for backend in available_backends() {
+    for backend in backend::available() {
         let got = cast(backend, texts, to, rules);
         assert_eq!(got, want, "to {} with {rules:?} on {backend:?}", to.name());
     }
@@ -70,10 +73,10 @@ fn write(from: Ty, bytes: &[u8]) {
         .collect();
     let tensor = Tensor::new(data_type(from), vec![elements.len()], pack(from, &elements)).expect("a tensor");
     let want: Vec<String> = elements.iter().map(|&bits| cast_to_string(from, bits)).collect();
-    for backend in available_backends() {
+    for backend in backend::available() {
         let cast = Cast::new(onnx_cast::DataType::String, &options(&Rules::default(), backend)).expect("a cast");
         let written = cast.run(&tensor.view()).expect("every number has a text");
-        let onnx_cast::Data::Strings(strings) = written.view().data() else { panic!("no strings") };
+        let onnx_cast::tensor::Data::Strings(strings) = written.view().data() else { panic!("no strings") };
         let got: Vec<_> = strings.iter().map(String::from_utf8_lossy).collect();
         assert_eq!(got, want, "{} to string on {backend:?}", from.name());
     }

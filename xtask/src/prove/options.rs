@@ -1,7 +1,7 @@
 //! The command line of `cargo xtask prove`.
 
 use clap::{Args, value_parser};
-use onnx_cast::{Backend, available_backends};
+use onnx_cast::backend::{self, Backend};
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -90,12 +90,12 @@ impl Options {
         let mut backends = Vec::new();
         for isa in &isa {
             match isa {
-                Isa::All => backends.extend(available_backends()),
+                Isa::All => backends.extend(backend::available()),
                 Isa::One(backend) => backends.push(*backend),
             }
         }
         if backends.is_empty() {
-            backends.extend(available_backends());
+            backends.extend(backend::available());
         }
         if from.is_empty() {
             // The test run compares all values of sources of 16 bits or fewer.
@@ -143,7 +143,7 @@ pub(super) mod tests {
     #[test]
     fn the_whole_proof_is_the_default() {
         let options = parse("").expect("no arguments");
-        assert_eq!(options.backends, available_backends().collect::<Vec<_>>());
+        assert_eq!(options.backends, backend::available().collect::<Vec<_>>());
         assert_eq!((options.from.len(), options.to.len(), options.stride), (7, Ty::NUMERIC.len(), 1));
         assert_eq!(options.command, "cargo xtask prove");
     }

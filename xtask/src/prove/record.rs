@@ -3,7 +3,7 @@
 use super::Options;
 use super::values::Compared;
 use crate::provenance::{commit, date, processor};
-use onnx_cast::Backend;
+use onnx_cast::backend::Backend;
 use std::fmt;
 use std::fs::OpenOptions;
 use std::io::{self, Write};

@@ -3,7 +3,9 @@
 use super::{BLOCK, Bench, Options};
 use crate::claim::Claim;
 use crate::share::share;
-use onnx_cast::{Backend, Cast, CastOptions, Data, DataType, Strings, TensorView};
+use onnx_cast::backend::Backend;
+use onnx_cast::tensor::{Data, Strings};
+use onnx_cast::{Cast, CastOptions, DataType, TensorView};
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use testkit::exact::{Number, decode};

@@ -3,7 +3,8 @@
 use super::counts::Counts;
 use super::{State, draw};
 use crate::claim::Claim;
-use onnx_cast::{Backend, CastOptions, Tensor, available_backends};
+use onnx_cast::backend::{self, Backend};
+use onnx_cast::{CastOptions, Tensor};
 use onnx_cast_file::safetensors::{self, type_name};
 use onnx_cast_file::{
     CastRequest, DiffRequest, Format, InputFile, NamedTensor, WriteOptions, cast_file, diff, read_tensor_as,
@@ -67,7 +68,7 @@ fn told(error: impl std::fmt::Display) -> String {
 }
 
 fn some_backend(rng: &mut Rng) -> Backend {
-    let backends: Vec<Backend> = available_backends().collect();
+    let backends: Vec<Backend> = backend::available().collect();
     draw::pick(rng, &backends)
 }
 

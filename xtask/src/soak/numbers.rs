@@ -3,7 +3,9 @@
 use super::counts::Counts;
 use super::{State, draw};
 use crate::claim::Claim;
-use onnx_cast::{BitCast, Cast, CastLike, CastOptions, Operator, Plan, Tensor, TensorView, available_backends};
+use onnx_cast::backend;
+use onnx_cast::ops::Operator;
+use onnx_cast::{BitCast, Cast, CastLike, CastOptions, Plan, Tensor, TensorView};
 use testkit::generators::Rng;
 use testkit::library::data_type;
 use testkit::library::scalar::scalar_cast;
@@ -25,7 +27,7 @@ pub(super) fn short(rng: &mut Rng, state: &State, counts: &mut Counts) -> Result
     let (source, want) = (pack(from, &values), pack(to, &results));
     let threads = draw::threads(rng);
 
-    for (nth, backend) in available_backends().enumerate() {
+    for (nth, backend) in backend::available().enumerate() {
         let claim = Claim { from, to, rules, backend };
         let cast = Cast::new(data_type(to), &claim.options()).map_err(|error| format!("{claim}: {error}"))?;
         if nth == 0 {
@@ -114,7 +116,7 @@ pub(super) fn long(rng: &mut Rng, state: &State, counts: &mut Counts) -> Result<
         bytes
     };
     let (source, want) = (repeated(from, &values), repeated(to, &results));
-    let backends: Vec<_> = available_backends().collect();
+    let backends: Vec<_> = backend::available().collect();
     let claim = Claim { from, to, rules, backend: draw::pick(rng, &backends) };
     let threads = draw::threads(rng);
     let cast = Cast::new(data_type(to), &claim.options()).map_err(|error| format!("{claim}: {error}"))?;
@@ -152,7 +154,7 @@ pub(super) fn there_and_back(rng: &mut Rng, counts: &mut Counts) -> Result<(), S
     let pair = format!("{} -> {} -> {}, shape {shape:?}", from.name(), to.name(), from.name());
     let tensor = Tensor::new(data_type(from), shape, source.clone()).map_err(|error| format!("{pair}: {error}"))?;
     let (back, want) = if data_type(from).is_lossless_to(data_type(to)) {
-        let backends: Vec<_> = available_backends().collect();
+        let backends: Vec<_> = backend::available().collect();
         let cast = |to: Ty, rng: &mut Rng| {
             // What lies between must not be saturated: an infinity is a value too.
             let options = CastOptions::new().saturate(false).backend(draw::pick(rng, &backends));

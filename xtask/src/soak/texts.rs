@@ -2,7 +2,8 @@
 
 use super::counts::Counts;
 use super::draw;
-use onnx_cast::{Cast, CastOptions, Data, DataType, RoundMode, Strings, TensorView};
+use onnx_cast::tensor::{Data, Strings};
+use onnx_cast::{Cast, CastOptions, DataType, RoundMode, TensorView};
 use testkit::exact::{Number, decode};
 use testkit::generators::{NOT_NUMBERS, NUMBER_TEXTS, Rng, near_tie_texts};
 use testkit::library::data_type;

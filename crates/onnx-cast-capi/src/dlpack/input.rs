@@ -5,7 +5,8 @@ use super::{NATIVE_IS_LITTLE, type_of_code};
 use crate::edge::{Failure, byte_len, read};
 use dlpark::DlpackFlags;
 use dlpark::ffi::{DLDeviceType, DLManagedTensorVersioned, DLPACK_MAJOR_VERSION, DLTensor};
-use onnx_cast::{DataType, element_count};
+use onnx_cast::DataType;
+use onnx_cast::tensor::element_count;
 use std::borrow::Cow;
 
 /// A tensor in C order, packed.
@@ -168,6 +169,6 @@ fn packed(data_type: DataType, elements: &[u8]) -> Result<Vec<u8>, Failure> {
     let mut bytes = Vec::new();
     bytes.try_reserve_exact(len).map_err(|_| Failure::out_of_memory(len))?;
     bytes.resize(len, 0);
-    onnx_cast::pack(data_type, elements, &mut bytes).map_err(Failure::unsupported)?;
+    onnx_cast::packing::pack(data_type, elements, &mut bytes).map_err(Failure::unsupported)?;
     Ok(bytes)
 }

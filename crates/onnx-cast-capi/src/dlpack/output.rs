@@ -4,7 +4,8 @@ use super::code_of_type;
 use crate::edge::{Failure, byte_len};
 use dlpark::DlpackFlags;
 use dlpark::ffi::{DLDataType, DLDevice, DLDeviceType, DLManagedTensorVersioned, DLPackVersion, DLTensor};
-use onnx_cast::{DataType, element_count};
+use onnx_cast::DataType;
+use onnx_cast::tensor::element_count;
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ptr::{self, NonNull};
 

@@ -3,7 +3,8 @@
 use super::parsers::{CandidateParser, TypeParser};
 use super::{Attributes, HOW, INPUT, OUTPUT, WHAT};
 use clap::Args as ClapArgs;
-use onnx_cast::{DataType, Recipe, ScaleRule};
+use onnx_cast::DataType;
+use onnx_cast::scaled::{Recipe, ScaleRule};
 use onnx_cast_file::CandidateFormat;
 use std::path::PathBuf;
 

@@ -2,7 +2,8 @@
 //! the nearest where it takes none.
 
 use clap::builder::{PossibleValue, TypedValueParser};
-use onnx_cast::{BlockFormat, DataType, RoundMode};
+use onnx_cast::scaled::BlockFormat;
+use onnx_cast::{DataType, RoundMode};
 use onnx_cast_file::{CandidateFormat, Format};
 use std::ffi::OsStr;
 
@@ -14,7 +15,7 @@ fn nearest<'n>(word: &str, names: impl Iterator<Item = &'n str>) -> Option<&'n s
 }
 
 fn data_type(text: &str) -> Result<DataType, String> {
-    text.parse().map_err(|error: onnx_cast::UnknownType| {
+    text.parse().map_err(|error: onnx_cast::types::UnknownType| {
         let names = || {
             DataType::ALL.iter().flat_map(|one| std::iter::once(one.name()).chain(one.info().aliases.iter().copied()))
         };
@@ -39,7 +40,7 @@ fn candidate(text: &str) -> Result<CandidateFormat, String> {
 }
 
 fn round_mode(text: &str) -> Result<RoundMode, String> {
-    text.parse().map_err(|error: onnx_cast::UnknownRoundMode| error.to_string())
+    text.parse().map_err(|error: onnx_cast::ops::UnknownRoundMode| error.to_string())
 }
 
 macro_rules! name_parser {

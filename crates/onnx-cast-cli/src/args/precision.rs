@@ -103,7 +103,7 @@ fn port(text: &str) -> Result<Port, String> {
         _ => {}
     }
     let (name, data_type) = text.rsplit_once('=').ok_or("want keep, low or NAME=TYPE")?;
-    let data_type = data_type.parse().map_err(|error: onnx_cast::UnknownType| error.to_string())?;
+    let data_type = data_type.parse().map_err(|error: onnx_cast::types::UnknownType| error.to_string())?;
     Ok(Port::Named(name.to_owned(), data_type))
 }
 

@@ -3,7 +3,7 @@
 use super::common::{JobArgs, LossArgs, NameArgs, SelectionArgs, StorageArgs};
 use super::{HOW, INPUT, WHAT};
 use clap::Args as ClapArgs;
-use onnx_cast::ScaleRule;
+use onnx_cast::scaled::ScaleRule;
 use onnx_cast_file::{Activations, Layout, ModelForm, QuantizedFormat, Rule, Selection, SelectionError, WeightFormat};
 use std::path::PathBuf;
 

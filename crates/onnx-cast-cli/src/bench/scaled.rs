@@ -2,9 +2,9 @@
 
 use crate::pairs::Op;
 use anyhow::{Result, bail};
-use onnx_cast::{
-    Backend, DataType, DequantizeLinear, DequantizeOptions, QuantizeLinear, QuantizeOptions, ScaledPlan, Tensor,
-};
+use onnx_cast::backend::Backend;
+use onnx_cast::scaled::{DequantizeLinear, DequantizeOptions, QuantizeLinear, QuantizeOptions, ScaledPlan};
+use onnx_cast::{DataType, Tensor};
 use onnx_cast_file::Granularity;
 
 /// Columns of the matrix that the elements make up, at most.

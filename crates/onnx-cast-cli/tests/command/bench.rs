@@ -1,8 +1,10 @@
 //! `bench`: what it prints and refuses. How fast anything is, no test says.
 
 use crate::common::{done, refused, run};
+use onnx_cast::DataType;
+use onnx_cast::backend::{self, Backend};
+use onnx_cast::ops::Operator;
 use onnx_cast::ops::Role;
-use onnx_cast::{Backend, DataType, Operator, available_backends};
 use serde_json::Value;
 
 #[test]
@@ -87,7 +89,7 @@ fn the_usual_pairs_are_the_default() {
 
 #[test]
 fn every_backend_is_listed_and_runs() {
-    let names: Vec<&str> = available_backends().map(|backend| backend.name()).collect();
+    let names: Vec<&str> = backend::available().map(|backend| backend.name()).collect();
     for line in ["bench --isa", "bench --isa list"] {
         let printed = done(&run(line));
         let listed: Vec<&str> = printed.lines().filter_map(|line| line.split(' ').next()).collect();

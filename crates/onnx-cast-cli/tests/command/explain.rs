@@ -2,7 +2,8 @@
 
 use crate::common::{done, refused, run};
 use crate::files::Folder;
-use onnx_cast::{BlockFormat, DataType};
+use onnx_cast::DataType;
+use onnx_cast::scaled::BlockFormat;
 use serde_json::Value;
 use std::fs;
 use testkit::block_scale::{Recipe, ScaleRule, mx_dequantize, mx_quantize, nvfp4_dequantize, nvfp4_quantize};

@@ -2,7 +2,8 @@
 //! it was, and no stray file.
 
 use crate::common::{command, done, npy, pb, refused, stderr, tensors, types};
-use onnx_cast::{DataType, Strings, Tensor};
+use onnx_cast::tensor::Strings;
+use onnx_cast::{DataType, Tensor};
 use onnx_cast_file::{InspectRequest, inspect, read_tensor, safetensors};
 use std::fs;
 use std::path::PathBuf;
@@ -97,7 +98,7 @@ fn cast_from_format_to_format() {
         }
         summary(&folder.run(&format!("cast x.{from} y.npy --to float16")));
         let result = read_tensor(folder.path("y.npy")).expect("a tensor").tensor;
-        assert_eq!(result.to_vec::<onnx_cast::Float16>().map(|v| v[1].to_bits()), Some(0xb4cd), "{from}");
+        assert_eq!(result.to_vec::<onnx_cast::types::Float16>().map(|v| v[1].to_bits()), Some(0xb4cd), "{from}");
     }
 }
 

@@ -1,8 +1,10 @@
 //! The README and the page of types say what the command does and what the library's table of types holds.
 
 use crate::common::{command, done, run, tensors, types};
+use onnx_cast::DataType;
+use onnx_cast::ops::Operator;
 use onnx_cast::ops::Role;
-use onnx_cast::{DataType, FloatFormat, Kind, Nan, Operator};
+use onnx_cast::types::{FloatFormat, Kind, Nan};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 

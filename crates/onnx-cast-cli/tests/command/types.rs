@@ -1,7 +1,8 @@
 //! `types`: the table is whole, fits a terminal, and agrees with the library.
 
 use crate::common::{done, run};
-use onnx_cast::{DataType, Operator};
+use onnx_cast::DataType;
+use onnx_cast::ops::Operator;
 use serde_json::Value;
 
 #[test]

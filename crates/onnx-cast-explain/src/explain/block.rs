@@ -6,11 +6,11 @@
 use super::scaled::{FLOATS, quotient};
 use super::{Error, Side, error_between, read_source};
 use crate::decimal::Quotient;
+use crate::error::{ExplainError, Result};
 use crate::value::{Element, as_double, value_of};
-use anyhow::{Context, Result, bail};
-use onnx_cast::{
-    BlockFormat, BlockQuantize, DataType, Recipe, ScaleRule, Tensor, TensorView, greatest_magnitude, unpack,
-};
+use onnx_cast::packing::unpack;
+use onnx_cast::scaled::{BlockFormat, BlockQuantize, Recipe, ScaleRule, greatest_magnitude};
+use onnx_cast::{DataType, Tensor, TensorView};
 
 /// What is asked of a block format.
 #[derive(Debug)]
@@ -74,14 +74,18 @@ pub fn explain(request: &BlockRequest<'_>) -> Result<Block> {
         DataType::Float
     });
     if !FLOATS.contains(&from) {
-        bail!("a block of {format} is made of float, float16 or bfloat16, not of {from}");
+        return Err(ExplainError::request(format_args!(
+            "a block of {format} is made of float, float16 or bfloat16, not of {from}"
+        )));
     }
     // What decimals become in their type is shown in the table.
     let read = |text: &&str| read_source(text, from, &mut Vec::new());
     let values = request.values.iter().map(read).collect::<Result<Vec<_>>>()?;
     let mut bytes = Vec::new();
     for value in &values {
-        let Element::Code(code) = value.element else { bail!("a value without bits") };
+        let Element::Code(code) = value.element else {
+            return Err(ExplainError::request(format_args!("a value without bits")));
+        };
         bytes.extend_from_slice(&code.to_le_bytes()[..from.byte_len(1).unwrap_or(4)]);
     }
     let shape = [values.len()];
@@ -121,13 +125,21 @@ pub fn explain(request: &BlockRequest<'_>) -> Result<Block> {
 fn check(request: &BlockRequest<'_>) -> Result<()> {
     let BlockRequest { values, format, rule, recipe, global_scale, .. } = request;
     if *format == BlockFormat::NvFp4 && rule.is_some() {
-        bail!("a scale rule is for MX, whose scales are powers of two: nvfp4 has a recipe");
+        return Err(ExplainError::request(format_args!(
+            "a scale rule is for MX, whose scales are powers of two: nvfp4 has a recipe"
+        )));
     }
     if *format != BlockFormat::NvFp4 && (recipe.is_some() || global_scale.is_some()) {
-        bail!("a recipe and a global scale are for nvfp4: {format} has a scale rule");
+        return Err(ExplainError::request(format_args!(
+            "a recipe and a global scale are for nvfp4: {format} has a scale rule"
+        )));
     }
     if values.len() > format.block() {
-        bail!("a block of {format} has {} values, not {}", format.block(), values.len());
+        return Err(ExplainError::request(format_args!(
+            "a block of {format} has {} values, not {}",
+            format.block(),
+            values.len()
+        )));
     }
     Ok(())
 }
@@ -140,7 +152,9 @@ fn greatest_for(quantize: &BlockQuantize, recipe: Recipe, global: f32) -> Result
     let mut fitting = nearby.filter(|&greatest| {
         global > 0.0 && greatest > 0.0 && greatest.is_finite() && quantize.global_scale(greatest) == Some(global)
     });
-    fitting.next().with_context(|| format!("no tensor has the scale {global} by the recipe {recipe}"))
+    fitting
+        .next()
+        .ok_or_else(|| ExplainError::request(format_args!("no tensor has the scale {global} by the recipe {recipe}")))
 }
 
 /// What elements are divided by, if not by the scale; by torchao's recipe, multiplied with. In float, as recipes say.
@@ -201,7 +215,7 @@ fn codes(tensor: &Tensor) -> Result<Vec<u64>> {
     let (data_type, bytes) = (tensor.data_type(), tensor.bytes().unwrap_or_default());
     if data_type.is_packed() {
         let mut unpacked = vec![0; tensor.len()];
-        unpack(data_type, bytes, &mut unpacked)?;
+        unpack(data_type, bytes, &mut unpacked).map_err(ExplainError::request)?;
         let mask = (1 << data_type.bits().unwrap_or(8)) - 1;
         return Ok(unpacked.into_iter().map(|code| u64::from(code) & mask).collect());
     }

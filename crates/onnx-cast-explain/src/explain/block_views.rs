@@ -7,8 +7,8 @@ use super::page::{document, escaped, noted_side};
 use super::render::side as json_side;
 use super::{Error, Side};
 use crate::decimal::Quotient;
+use crate::error::Result;
 use crate::value::{Element, hex};
-use anyhow::Result;
 use serde_json::json;
 use std::fmt::Write as _;
 

@@ -4,11 +4,11 @@
 use super::fields::fields;
 use super::{End, Explanation, Neighbours, Request, Side, explain};
 use crate::decimal::Decimal;
+use crate::error::Result;
 use crate::value::{Element, hex};
 use anstyle::{AnsiColor, Style};
-use anyhow::Result;
 use onnx_cast::DataType;
-use onnx_cast_file::engine::Short;
+use onnx_cast::Short;
 use std::fmt::Write as _;
 
 /// Columns of the line between the neighbours.

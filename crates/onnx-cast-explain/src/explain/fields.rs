@@ -1,9 +1,10 @@
 //! The bits of a code, field by field.
 
 use crate::decimal::binary;
+use crate::error::Result;
 use crate::value::{Element, as_double};
-use anyhow::Result;
-use onnx_cast::{DataType, FloatFormat, Kind};
+use onnx_cast::DataType;
+use onnx_cast::types::{FloatFormat, Kind};
 
 /// One field: its name, its bits, and what they say.
 pub(crate) struct Field {

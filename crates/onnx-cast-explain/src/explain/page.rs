@@ -5,10 +5,10 @@ use super::draw::{in_every_type, part};
 use super::fields::{Field, fields};
 use super::render::{error_text, exact_quotient, is_result, operator};
 use super::{End, Explanation, Neighbour, Neighbours, Request, Scaled, Side};
+use crate::error::Result;
+use crate::html::{BASE_STYLE, fill};
 use crate::value::{Element, hex};
-use anyhow::Result;
-use onnx_cast_file::engine::Short;
-use onnx_cast_report::{BASE_STYLE, fill};
+use onnx_cast::Short;
 use std::fmt::Write as _;
 
 const PAGE: &str = include_str!("page.html");

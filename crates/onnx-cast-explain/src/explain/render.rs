@@ -3,9 +3,9 @@
 use super::fields::{Field, fields};
 use super::{End, Explanation, Neighbour, Neighbours, Scaled, Side, integer_limits};
 use crate::decimal::Quotient;
+use crate::error::Result;
 use crate::value::{Element, ExactValue, hex};
-use anyhow::Result;
-use onnx_cast_file::engine::Short;
+use onnx_cast::Short;
 use serde_json::{Map, json};
 use std::fmt::Write as _;
 

@@ -2,10 +2,11 @@
 
 use super::{Neighbour, Neighbours, Side, integer_limits};
 use crate::decimal::Decimal;
+use crate::error::{ExplainError, Result};
 use crate::value::{Element, ExactValue, value_of};
-use anyhow::{Result, bail};
 use num_bigint::BigInt;
-use onnx_cast::{DataType, FloatFormat, Kind, Nan, RoundMode};
+use onnx_cast::types::{FloatFormat, Kind, Nan};
+use onnx_cast::{DataType, RoundMode};
 
 /// A rule: a word for machines, a sentence for people.
 #[derive(Debug)]
@@ -230,7 +231,7 @@ fn scale(source: &Side, result: &Side, around: &Neighbours, settings: Settings) 
                 rule("tie-up", "round_mode is nearest: halfway between two powers of two, the upper one")
             }
             RoundMode::Nearest => rule("nearest", "round_mode is nearest: the nearer power of two"),
-            _ => bail!("no words for round_mode {round_mode}"),
+            _ => Err(ExplainError::request(format_args!("no words for round_mode {round_mode}"))),
         },
     }
 }

@@ -8,13 +8,12 @@ use super::{
     Explanation, Neighbour, Neighbours, Request, Side, attribute_notes, error_between, neighbours, read_source,
 };
 use crate::decimal::{Decimal, Quotient};
+use crate::error::{ExplainError, Result};
 use crate::value::{Element, ExactValue, as_double, convert, element_of, tensor_of, value_of};
-use anyhow::{Result, anyhow, bail, ensure};
-use onnx_cast::{
-    Cast, CastError, CastOptions, DataType, DequantizeLinear, DequantizeOptions, Operator, QuantizeLinear,
-    QuantizeOptions, RoundMode, Tensor,
-};
-use onnx_cast_file::engine::Short;
+use onnx_cast::Short;
+use onnx_cast::ops::{CastErrorKind, Operator};
+use onnx_cast::scaled::{DequantizeLinear, DequantizeOptions, QuantizeLinear, QuantizeOptions};
+use onnx_cast::{Cast, CastError, CastOptions, DataType, RoundMode, Tensor};
 use std::cmp::Ordering;
 
 /// What is asked of QuantizeLinear.
@@ -52,7 +51,12 @@ pub(super) const FLOATS: [DataType; 3] = [DataType::Float, DataType::Float16, Da
 fn zero_point_of(text: &str, to: DataType) -> Result<Side> {
     let mut notes = Vec::new();
     let side = read_source(text, to, &mut notes)?;
-    ensure!(notes.is_empty(), "the zero point {} (want a number that {to} has)", notes.join(", "));
+    if !notes.is_empty() {
+        return Err(ExplainError::request(format_args!(
+            "the zero point {} (want a number that {to} has)",
+            notes.join(", ")
+        )));
+    }
     Ok(side)
 }
 
@@ -117,12 +121,12 @@ pub(super) fn explain(request: &Request<'_>, scaling: Scaling<'_>) -> Result<Exp
 }
 
 /// A zero point that a float type does not have, as it was written.
-fn plain_error(error: CastError, zero_text: Option<&str>) -> anyhow::Error {
-    match (error, zero_text) {
-        (CastError::ZeroPoint { data_type, .. }, Some(text)) => {
-            anyhow!("a zero point of {data_type} must be 0, and `{}` is not", Short(text))
+fn plain_error(error: CastError, zero_text: Option<&str>) -> ExplainError {
+    match (error.kind(), zero_text) {
+        (CastErrorKind::ZeroPoint { data_type, .. }, Some(text)) => {
+            ExplainError::request(format_args!("a zero point of {data_type} must be 0, and `{}` is not", Short(text)))
         }
-        (error, _) => error.into(),
+        _ => error.into(),
     }
 }
 
@@ -217,7 +221,7 @@ fn integer(source: &Side, result: &Side, zero_point: Option<&Side>) -> Result<(N
     let is_result = |neighbour: &&Neighbour| neighbour.value.number() == result.value.number();
     let is_even = |neighbour: &Neighbour| neighbour.value.number().is_some_and(|sum| (sum - zero).half().is_integer());
     let (Some(below), Some(above)) = (&around.below, &around.above) else {
-        bail!("{to} has no integers around {}", quotient.readable())
+        return Err(ExplainError::request(format_args!("{to} has no integers around {}", quotient.readable())));
     };
     let is_tie = below.distance == above.distance;
     let nearest = match below.distance.cmp(&above.distance) {

@@ -8,7 +8,8 @@
 use super::tally::Limits;
 use super::{Counts, value_of};
 use fearless_simd::{Level, dispatch};
-use onnx_cast::{DataType, Kind};
+use onnx_cast::DataType;
+use onnx_cast::types::Kind;
 use std::ops::AddAssign;
 
 /// Values of a tensor that overflowed or are NaN.

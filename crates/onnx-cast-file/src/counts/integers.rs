@@ -5,7 +5,9 @@ use super::number::{Distance, Number, Numbers, exceeds_doubles, is_integer};
 use super::tally::Limits;
 use super::widen::BLOCK;
 use super::{Counts, Means, Sides};
-use onnx_cast::{CastError, DataType, Kind, OpError};
+use onnx_cast::ops::OpError;
+use onnx_cast::types::Kind;
+use onnx_cast::{CastError, DataType};
 
 /// Both sides of such a cast, and the integers that the target holds, if it is a type of these.
 #[derive(Clone, Copy, Debug)]

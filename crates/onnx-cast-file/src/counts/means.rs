@@ -3,7 +3,8 @@
 
 use super::{Counter, Counts, Sides, count_strings};
 use crate::io::memory::resize;
-use onnx_cast::{CastError, Data, DataType, Plan, TensorError, TensorView};
+use onnx_cast::tensor::{Data, TensorErrorKind};
+use onnx_cast::{CastError, DataType, Plan, TensorView};
 
 /// The mean errors of a cast, as sums to which others can be added.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -40,7 +41,7 @@ impl Counts {
         let (mut result, mut at) = (Vec::new(), 0);
         while at < tensor.len() {
             let len = PIECE.min(tensor.len() - at);
-            let too_large = || TensorError::TooLarge { data_type: to, shape: vec![len] };
+            let too_large = || TensorErrorKind::TooLarge { data_type: to, shape: vec![len] };
             let (start, size) = from.byte_len(at).zip(from.byte_len(len)).ok_or_else(too_large)?;
             let source = bytes.get(start..start + size).unwrap_or_default();
             if prints {

@@ -2,7 +2,9 @@
 //! other types fit into doubles.
 
 use crate::counts::widen::Widening;
-use onnx_cast::{CastError, DataType, Kind, OpError};
+use onnx_cast::ops::OpError;
+use onnx_cast::types::Kind;
+use onnx_cast::{CastError, DataType};
 use std::fmt;
 use std::ops::Range;
 

@@ -1,7 +1,8 @@
 //! Counts of casts from and to strings. A text counts as the double nearest to it.
 
 use super::{Alarms, Counter, Counts, Means, Sides, is_integer};
-use onnx_cast::{Cast, CastError, CastOptions, Data, DataType, Strings, StringsView, Tensor, TensorView};
+use onnx_cast::tensor::{Data, Strings, StringsView};
+use onnx_cast::{Cast, CastError, CastOptions, DataType, Tensor, TensorView};
 
 /// The bytes of the doubles nearest to texts that a cast to a type has taken. A number beyond doubles is still finite,
 /// and one below all of them is not zero.

@@ -1,6 +1,7 @@
 //! Elements, block by block, in the float or double that holds them.
 
-use onnx_cast::{Cast, CastError, CastOptions, DataType, OpError, Plan, TensorView};
+use onnx_cast::ops::OpError;
+use onnx_cast::{Cast, CastError, CastOptions, DataType, Plan, TensorView};
 use std::ops::Range;
 
 /// Elements that are looked at together: they stay in the nearest cache. A multiple of 8, so that blocks are whole

@@ -10,7 +10,8 @@ use crate::formats::input::{Given, Input, Location, StoredTensor};
 use crate::layouts::{BlockValues, Checkpoint, TensorRef};
 use crate::rewrite::{Computed, Opened, Origin, OutputPaths, Rewrite, Rewritten, Row, format_of_output};
 use crate::summary::{Summary, TensorSummary};
-use onnx_cast::{Cast, CastOptions, DataType, TensorError};
+use onnx_cast::tensor::TensorErrorKind;
+use onnx_cast::{Cast, CastOptions, DataType};
 use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
@@ -84,7 +85,7 @@ fn row<'a>(
         .map_err(|error| failed(error.into()))?;
     let counter = cast.and_then(|_| Counters::new(counts).of(DataType::Float, to)).map(Arc::new);
     let bytes_after = to.byte_len(*len).map(|bytes| bytes as u64);
-    let too_large = || failed(TensorError::TooLarge { data_type: to, shape: shape.clone() }.into());
+    let too_large = || failed(TensorErrorKind::TooLarge { data_type: to, shape: shape.clone() }.into());
     let from = blocks.kind.like();
     let summary = TensorSummary {
         name: name.clone(),

@@ -25,7 +25,7 @@ pub enum FormatError {
     Invalid { path: PathBuf, error: Box<Invalid> },
     /// A tensor that could not be cast.
     #[allow(missing_docs)]
-    Cast { path: PathBuf, tensor: String, error: Box<CastError> },
+    Cast { path: PathBuf, tensor: String, error: CastError },
 }
 
 /// What is wrong with a file, with a tensor of it, or with what was asked for.
@@ -156,7 +156,7 @@ impl FormatError {
     }
 
     pub(crate) fn cast(path: &Path, tensor: &str, error: CastError) -> FormatError {
-        FormatError::Cast { path: path.to_owned(), tensor: tensor.to_owned(), error: Box::new(error) }
+        FormatError::Cast { path: path.to_owned(), tensor: tensor.to_owned(), error }
     }
 
     /// The text, with fields of requests apart.

@@ -15,7 +15,8 @@ use crate::formats::source::{Items, Source, SourceData};
 use crate::io::fs;
 use crate::io::positional::{InputFile, PositionedReader, is_stream, write_at};
 use crate::text::{ShapeText, Wording};
-use onnx_cast::{CastError, DataType, Strings, TensorError, element_count};
+use onnx_cast::tensor::{Strings, TensorErrorKind, element_count};
+use onnx_cast::{CastError, DataType};
 use std::borrow::Cow;
 use std::io::{self, Read};
 use std::path::Path;
@@ -206,7 +207,7 @@ impl Input {
         };
         let (name, data_type, shape) = (stored.name.clone(), stored.data_type, stored.shape.clone());
         let too_large = || {
-            let error = TensorError::TooLarge { data_type, shape: shape.clone() };
+            let error = TensorErrorKind::TooLarge { data_type, shape: shape.clone() };
             FormatError::cast(self.file.path(), &name, error.into())
         };
         let len = |items: Items| items.byte_len(data_type, stored.len).map(|len| len as u64).ok_or_else(too_large);

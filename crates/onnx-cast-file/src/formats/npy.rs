@@ -27,7 +27,8 @@ use crate::io::memory::zeros;
 use crate::io::positional::InputFile;
 use crate::text::{ShapeText, Short};
 use header::Header;
-use onnx_cast::{DataType, Strings, StringsView, element_count};
+use onnx_cast::DataType;
+use onnx_cast::tensor::{Strings, StringsView, element_count};
 use std::ops::Range;
 use std::path::Path;
 

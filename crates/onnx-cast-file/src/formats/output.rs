@@ -9,7 +9,9 @@ use crate::io::atomic::{AtomicFile, folder_of};
 use crate::io::fs;
 use crate::io::memory::zeros;
 use crate::io::positional::is_stream;
-use onnx_cast::{Data, DataType, StringsView, TensorView, unpack};
+use onnx_cast::packing::unpack;
+use onnx_cast::tensor::{Data, StringsView};
+use onnx_cast::{DataType, TensorView};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 

@@ -15,7 +15,9 @@ use crate::formats::source::{Source, SourceData};
 use crate::io::positional::InputFile;
 use crate::text::ShapeText;
 use entries::Entries;
-use onnx_cast::{DataType, Kind, element_count};
+use onnx_cast::DataType;
+use onnx_cast::tensor::element_count;
+use onnx_cast::types::Kind;
 use std::borrow::Cow;
 
 /// The limit that every protobuf reader has: a message's size is a signed 32-bit integer.

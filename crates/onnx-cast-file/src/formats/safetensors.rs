@@ -138,7 +138,8 @@ pub(crate) fn check(name: &str, data_type: DataType, shape: &[usize]) -> Result<
     if type_name(data_type).is_none() {
         return Err(no_name(name, data_type));
     }
-    let len = onnx_cast::element_count(shape).and_then(|elements| Some((elements, data_type.byte_len(elements)?)));
+    let len =
+        onnx_cast::tensor::element_count(shape).and_then(|elements| Some((elements, data_type.byte_len(elements)?)));
     let too_large = || Invalid::too_large(data_type, shape).of_tensor(name);
     let (elements, bytes) = len.ok_or_else(too_large)?;
     if !(elements % 8 * data_type.bits().unwrap_or(8)).is_multiple_of(8) {

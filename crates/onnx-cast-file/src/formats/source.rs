@@ -1,7 +1,9 @@
 //! One tensor of a file, its elements borrowed from the file's bytes wherever they lie there as the library wants them.
 
 use crate::io::memory::resize;
-use onnx_cast::{Data, DataType, Strings, Tensor, TensorError, TensorView, pack};
+use onnx_cast::packing::pack;
+use onnx_cast::tensor::{Data, Strings, TensorError};
+use onnx_cast::{DataType, Tensor, TensorView};
 use std::borrow::Cow;
 
 /// A tensor and its name in the file; empty where the format has no names.

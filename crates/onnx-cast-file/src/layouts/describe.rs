@@ -25,7 +25,8 @@ use DataType::{
     BFloat16, Float, Float4E2M1, Float6E2M3, Float6E3M2, Float8E4M3FN, Float8E5M2, Float8E8M0, Float16, Int4, Int8,
     Int32, Uint8,
 };
-use onnx_cast::{DataType, GlobalScale};
+use onnx_cast::DataType;
+use onnx_cast::scaled::GlobalScale;
 use quanto::PACKED;
 use serde_json::{Map, Value};
 use told::{fit_swizzled, tiles};
@@ -249,7 +250,7 @@ impl Finder<'_> {
             let bits = data_type.bits().unwrap_or(8);
             *last = last.checked_mul(8).ok_or_else(|| stored.unfit("fewer columns"))? / bits;
         }
-        match onnx_cast::element_count(&weight.shape) {
+        match onnx_cast::tensor::element_count(&weight.shape) {
             Some(_) => Ok(()),
             None => Err(stored.unfit("fewer elements")),
         }

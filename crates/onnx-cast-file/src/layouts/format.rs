@@ -3,7 +3,8 @@
 use crate::error::FileError;
 use crate::formats::gguf::GgufType;
 use crate::text::{Short, Wording};
-use onnx_cast::{BlockFormat, DataType, ScaleRule};
+use onnx_cast::DataType;
+use onnx_cast::scaled::{BlockFormat, ScaleRule};
 use std::fmt;
 use std::path::Path;
 use std::str::FromStr;

@@ -25,8 +25,8 @@ use fearless_simd::dispatch;
 use float4::{MxFp4, NvFp4};
 use grids::{Iq1M, Iq1S, Iq2S, Iq2Xs, Iq2Xxs, Iq3S, Iq3Xxs, Iq4Nl, Iq4Xs, Tq1, Tq2};
 use k_quants::{Q2K, Q3K, Q4K, Q5K, Q6K, Q8K};
-use onnx_cast::element_count;
 use onnx_cast::scalar::with_default_float_environment;
+use onnx_cast::tensor::element_count;
 use simple::{Q4_0, Q4_1, Q5_0, Q5_1, Q8_0};
 use std::io;
 
@@ -226,7 +226,7 @@ fn in_halves<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use onnx_cast::Float16;
+    use onnx_cast::types::Float16;
 
     #[test]
     fn scales_are_the_casts_of_their_types() {
@@ -236,11 +236,11 @@ mod tests {
         }
         for code in 0..=u8::MAX {
             let got = 2.0 * NvFp4(None).half_scale(code);
-            let want = onnx_cast::Float8E4M3FN::from_bits(code & 0x7f).to_f32();
+            let want = onnx_cast::types::Float8E4M3FN::from_bits(code & 0x7f).to_f32();
             let want = if code == 0xff { 480.0 } else { want };
             assert!(got.to_bits() == want.to_bits() || got.is_nan() && want.is_nan(), "{code:#04x}: {got}, not {want}");
             let got = 2.0 * MxFp4::half_scale(&[code; 17]);
-            let want = onnx_cast::Float8E8M0::from_bits(code).to_f32();
+            let want = onnx_cast::types::Float8E8M0::from_bits(code).to_f32();
             assert!(got.to_bits() == want.to_bits() || got.is_nan() && want.is_nan(), "{code:#04x}: {got}, not {want}");
         }
     }
@@ -248,7 +248,7 @@ mod tests {
     #[test]
     fn elements_of_float4e2m1() {
         for code in 0..16 {
-            let want = onnx_cast::Float4E2M1::from_bits(code).to_f32();
+            let want = onnx_cast::types::Float4E2M1::from_bits(code).to_f32();
             assert_eq!(float4::e2m1(0.5, code).to_bits(), want.to_bits(), "{code}");
         }
     }

@@ -11,7 +11,8 @@ use crate::formats::format::Format;
 use crate::formats::input::{Location, StoredTensor};
 use crate::text::Wording;
 use DataType::{BFloat16, Float, Float8E4M3FN, Float8E8M0, Float16, Int4, Int8, Int32, Uint8};
-use onnx_cast::{BlockFormat, DataType};
+use onnx_cast::DataType;
+use onnx_cast::scaled::BlockFormat;
 
 /// The matrices of a weight, by its shape and its name, and the names of its elements and scales.
 struct Form<'n> {

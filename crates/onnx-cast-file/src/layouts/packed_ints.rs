@@ -8,7 +8,8 @@ use crate::formats::error::Invalid;
 use crate::formats::input::StoredTensor;
 use crate::level::level;
 use fearless_simd::{Bytes, Simd, SimdBase, dispatch, u8x16, u8x32, u16x8, u16x16};
-use onnx_cast::{DataType, unpack};
+use onnx_cast::DataType;
+use onnx_cast::packing::unpack;
 
 /// Words that `len` integers take.
 pub(super) fn words(len: usize, bits: u32, straddle: bool) -> usize {

@@ -23,7 +23,8 @@ use super::row::{
 use super::weight::WeightFormat;
 use super::written::{Arithmetic, Order};
 use crate::formats::format::Format;
-use onnx_cast::{BlockFormat, DataType, Recipe};
+use onnx_cast::DataType;
+use onnx_cast::scaled::{BlockFormat, Recipe};
 use serde_json::{Map, Value, json};
 
 /// Who defines the layout of a checkpoint's weights: see docs/quantized.md.

@@ -7,7 +7,8 @@ use crate::formats::source::Items;
 use crate::io::progress::{Meter, Watch};
 use crate::pipeline::{self, Nowhere, Task, TaskInput, Transform};
 use crate::text::Wording;
-use onnx_cast::{CastError, DataType, GlobalScale};
+use onnx_cast::scaled::GlobalScale;
+use onnx_cast::{CastError, DataType};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// How far the largest weight that a global scale allows may lie from those of the others.

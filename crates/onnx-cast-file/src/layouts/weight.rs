@@ -8,7 +8,8 @@ use crate::formats::input::{Given, Input, Location, StoredTensor};
 use crate::io::atomic::folder_of;
 use crate::io::positional::{InputFile, is_stream};
 use crate::text::{ShapeText, Wording};
-use onnx_cast::{DataType, GlobalScale};
+use onnx_cast::DataType;
+use onnx_cast::scaled::GlobalScale;
 use std::collections::HashMap;
 use std::path::Path;
 

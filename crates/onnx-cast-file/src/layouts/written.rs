@@ -4,7 +4,8 @@ use super::format::{Activations, Granularity, QuantizedFormat};
 use crate::formats::error::{Invalid, InvalidKind};
 use crate::text::Wording;
 use DataType::Int32;
-use onnx_cast::{DataType, Recipe};
+use onnx_cast::DataType;
+use onnx_cast::scaled::Recipe;
 use serde_json::Value;
 
 /// How elements lie beside the values that they stand for.

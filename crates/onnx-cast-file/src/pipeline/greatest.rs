@@ -1,7 +1,8 @@
 //! The greatest magnitudes of a tensor's blocks, found by a pass over it before its elements are quantized.
 
 use crate::pipeline::Transform;
-use onnx_cast::{CastError, DataType, TensorView, greatest_magnitude, greatest_magnitudes};
+use onnx_cast::scaled::{greatest_magnitude, greatest_magnitudes};
+use onnx_cast::{CastError, DataType, TensorView};
 use std::ops::Range;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -5,7 +5,10 @@ use crate::formats::source::Items;
 use crate::io::memory::resize;
 use crate::io::positional::InputFile;
 use crate::pipeline::{Clamp, PipelineError, Sink};
-use onnx_cast::{CastError, DataType, Plan, ScaledPlan, Tensor, TensorError, TensorView, unpack};
+use onnx_cast::packing::unpack;
+use onnx_cast::scaled::ScaledPlan;
+use onnx_cast::tensor::TensorErrorKind;
+use onnx_cast::{CastError, DataType, Plan, Tensor, TensorView};
 use std::io::{self, Read};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -213,7 +216,7 @@ impl Transform for Chain {
         for (index, step) in before.iter().enumerate() {
             let data_type = step.target_type();
             let size = data_type.byte_len(len).and_then(|size| resize(&mut to, size));
-            size.ok_or_else(|| TensorError::TooLarge { data_type, shape: vec![len] })?;
+            size.ok_or_else(|| TensorErrorKind::TooLarge { data_type, shape: vec![len] })?;
             step.run(start, len, if index == 0 { elements } else { &from }, &mut to)?;
             std::mem::swap(&mut from, &mut to);
         }
@@ -381,7 +384,7 @@ impl<'a> Task<'a> {
 
     /// A size that must not overflow, or memory that must be there.
     fn fit<T>(&self, size: Option<T>) -> Result<T, PipelineError> {
-        let too_large = || TensorError::TooLarge { data_type: self.from, shape: vec![self.len] };
+        let too_large = || TensorErrorKind::TooLarge { data_type: self.from, shape: vec![self.len] };
         size.ok_or_else(|| PipelineError::Cast(too_large().into()))
     }
 }

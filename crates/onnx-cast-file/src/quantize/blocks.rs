@@ -7,7 +7,8 @@ use crate::layouts::{Checkpoint, TensorRef, WrittenWeight, copy_stretches, parts
 use crate::pipeline::{Compute, Greatest, PipelineError, Scratch};
 use crate::rewrite::{Computed, Origin, Row};
 use crate::summary::TensorSummary;
-use onnx_cast::{DataType, OpError};
+use onnx_cast::DataType;
+use onnx_cast::ops::OpError;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -22,7 +23,7 @@ pub(super) fn rows<'a>(
     let stored = checkpoint.stored(tensor);
     let weight = Arc::new(Weight::new(checkpoint, tensor, chosen, how, greatest)?);
     let summary = |name: &str, shape: Vec<usize>, to: DataType| {
-        let len = onnx_cast::element_count(&shape).and_then(|len| to.byte_len(len)).unwrap_or(0);
+        let len = onnx_cast::tensor::element_count(&shape).and_then(|len| to.byte_len(len)).unwrap_or(0);
         let cast = TensorSummary { cast: true, ..TensorSummary::kept(name, shape, stored.data_type, 0) };
         TensorSummary { to, bytes_after: len as u64, ..cast }
     };

@@ -8,7 +8,9 @@ use super::weight::{How, PART, Scaling, Walk, Weight};
 use crate::counts::Counter;
 use crate::layouts::QuantizedFormat;
 use crate::pipeline::{Compute, Greatest};
-use onnx_cast::{BlockFormat, BlockQuantize, DataType, OpError, ScaleRule, SymmetricScale};
+use onnx_cast::DataType;
+use onnx_cast::ops::OpError;
+use onnx_cast::scaled::{BlockFormat, BlockQuantize, ScaleRule, SymmetricScale};
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 

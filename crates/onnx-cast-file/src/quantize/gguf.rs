@@ -22,7 +22,8 @@ use crate::summary::{Summary, TensorSummary};
 use crate::text::Wording;
 use metadata::Config;
 use names::{Called, Family};
-use onnx_cast::{Cast, CastOptions, DataType, element_count};
+use onnx_cast::tensor::element_count;
+use onnx_cast::{Cast, CastOptions, DataType};
 use serde_json::{Map, Value};
 use source::{EncodedBlocks, Floats, KeptBlocks, Rows};
 use std::collections::HashMap;
@@ -324,7 +325,7 @@ impl<'a> Planner<'a> {
         wanted: &Wanted,
         kind: &'static GgufType,
         to: DataType,
-    ) -> Result<Origin<'a>, onnx_cast::OpError> {
+    ) -> Result<Origin<'a>, onnx_cast::ops::OpError> {
         let checkpoint = &self.opened.checkpoint;
         let from = checkpoint.stored(wanted.parts[0]).data_type;
         let plan = || Cast::new(to, &CastOptions::new().threads(1))?.plan(from);

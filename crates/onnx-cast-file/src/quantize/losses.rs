@@ -3,7 +3,9 @@
 //! value becomes NaN or overflows.
 
 use crate::counts::{Counter, Sides};
-use onnx_cast::{BlockDequantize, BlockFormat, BoundScaledPlan, CastError, DataType, OpError, Recipe, TensorView};
+use onnx_cast::ops::OpError;
+use onnx_cast::scaled::{BlockDequantize, BlockFormat, BoundScaledPlan, Recipe};
+use onnx_cast::{CastError, DataType, TensorView};
 use std::sync::Arc;
 
 /// Values that are read back and compared at a time: a multiple of every block of MX and NVFP4.

@@ -2,7 +2,8 @@
 
 use crate::layouts::{Arithmetic, Granularity, Layout, QuantizedFormat};
 use DataType::{BFloat16, Float16, Int4, Int8};
-use onnx_cast::{BlockFormat, DataType, Recipe, SymmetricScale};
+use onnx_cast::DataType;
+use onnx_cast::scaled::{BlockFormat, Recipe, SymmetricScale};
 
 /// How scales are found, and how elements are divided by them.
 #[derive(Clone, Copy, Debug)]

@@ -7,10 +7,9 @@ use super::values::StoredValues;
 use crate::io::memory::resize;
 use crate::layouts::{Checkpoint, Granularity, Order, QuantizedFormat, TensorRef, WrittenWeight, transpose};
 use crate::pipeline::{Greatest, PipelineError};
-use onnx_cast::{
-    BlockFormat, BlockPlan, BlockQuantize, CastError, DataType, GlobalScale, OpError, SymmetricScale, Tensor,
-    TensorView, greatest_magnitudes,
-};
+use onnx_cast::ops::OpError;
+use onnx_cast::scaled::{BlockFormat, BlockPlan, BlockQuantize, GlobalScale, SymmetricScale, greatest_magnitudes};
+use onnx_cast::{CastError, DataType, Tensor, TensorView};
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 

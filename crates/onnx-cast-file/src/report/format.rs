@@ -1,14 +1,17 @@
 //! What a candidate makes of tensors, and its notation: `float16`, `mxfp4`, `float8e4m3fn/128x128`.
 
 use crate::layouts::{Granularity, QuantizedFormat, WeightFormat};
-use onnx_cast::{BlockFormat, DataType, UnknownType};
+use onnx_cast::DataType;
+use onnx_cast::scaled::BlockFormat;
+use onnx_cast::types::UnknownType;
 use std::fmt;
 use std::str::FromStr;
 
 /// What a candidate of a report makes of tensors: elements of a type, with scales or without.
 ///
 /// ```
-/// use onnx_cast::{BlockFormat, DataType};
+/// use onnx_cast::DataType;
+/// use onnx_cast::scaled::BlockFormat;
 /// use onnx_cast_file::{CandidateFormat, Granularity};
 ///
 /// assert_eq!("float16".parse(), Ok(CandidateFormat::Bare(DataType::Float16)));

@@ -11,9 +11,10 @@ use crate::layouts::Layout;
 use crate::level::level;
 use crate::pipeline::Greatest;
 use fearless_simd::Level;
-use onnx_cast::{
-    Cast, CastError, CastOptions, DataType, OpError, Plan, ScaleRule, TensorError, TensorView, element_count,
-};
+use onnx_cast::ops::OpError;
+use onnx_cast::scaled::ScaleRule;
+use onnx_cast::tensor::{TensorError, TensorErrorKind, element_count};
+use onnx_cast::{Cast, CastError, CastOptions, DataType, Plan, TensorView};
 use std::sync::Arc;
 
 /// How a tensor is measured.
@@ -284,7 +285,7 @@ impl Measure {
     }
 
     fn size(&self, data_type: DataType, len: usize) -> Result<usize, TensorError> {
-        data_type.byte_len(len).ok_or_else(|| TensorError::TooLarge { data_type, shape: vec![len] })
+        Ok(data_type.byte_len(len).ok_or_else(|| TensorErrorKind::TooLarge { data_type, shape: vec![len] })?)
     }
 }
 

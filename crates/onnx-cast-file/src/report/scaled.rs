@@ -8,10 +8,13 @@ use super::CandidateFormat;
 use crate::layouts::{Granularity, Layout, QuantizedFormat};
 use crate::pipeline::Greatest;
 use crate::quantize::numbers::Numbers;
-use onnx_cast::{
-    BlockFormat, BlockPlan, BlockQuantize, BoundScaledPlan, CastError, DataType, GlobalScale, OpError, Recipe,
-    ScaleRule, SymmetricScale, Tensor, TensorError, TensorView, element_count, greatest_magnitudes,
+use onnx_cast::ops::OpError;
+use onnx_cast::scaled::{
+    BlockFormat, BlockPlan, BlockQuantize, BoundScaledPlan, GlobalScale, Recipe, ScaleRule, SymmetricScale,
+    greatest_magnitudes,
 };
+use onnx_cast::tensor::{TensorErrorKind, element_count};
+use onnx_cast::{CastError, DataType, Tensor, TensorView};
 use std::sync::Arc;
 
 /// Elements of a part, unless units of blocks need more.
@@ -160,7 +163,7 @@ impl Scaled {
     /// Quantizes a part of the tensor, which has whole blocks if they are not known ahead.
     pub(super) fn quantize(&self, start: usize, len: usize, src: &[u8]) -> Result<Quantized, CastError> {
         let size = self.element.byte_len(len);
-        let too_large = || TensorError::TooLarge { data_type: self.element, shape: vec![len] };
+        let too_large = || TensorErrorKind::TooLarge { data_type: self.element, shape: vec![len] };
         let mut codes = vec![0; size.ok_or_else(too_large)?];
         let local = match self.shape {
             [0 | 1, _] => [1, len],

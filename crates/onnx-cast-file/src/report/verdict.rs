@@ -2,7 +2,9 @@
 //! the format makes of normally distributed values, so that a tensor of MXFP4 is not poor because it is MXFP4.
 
 use super::{Candidate, CandidateFormat};
-use onnx_cast::{BlockFormat, DataType, Nan};
+use onnx_cast::DataType;
+use onnx_cast::scaled::BlockFormat;
+use onnx_cast::types::Nan;
 use std::f64::consts::PI;
 use std::fmt;
 

@@ -6,7 +6,8 @@ use crate::io::memory::zeros;
 use crate::io::progress::Meter;
 use crate::pipeline::InStretches;
 use crate::summary::Summary;
-use onnx_cast::{Tensor, TensorError};
+use onnx_cast::Tensor;
+use onnx_cast::tensor::{TensorError, TensorErrorKind};
 use serde_json::Value;
 
 /// Tensors that were made of others.
@@ -55,7 +56,7 @@ impl Rewrite<'_> {
         let room = |row: &Row<'_>| {
             let len = if is_nowhere(row) { Some(0) } else { usize::try_from(row.summary.bytes_after).ok() };
             let (data_type, shape) = (row.summary.to, &row.summary.shape);
-            let too_large = || failed(row, TensorError::TooLarge { data_type, shape: shape.clone() });
+            let too_large = || failed(row, TensorErrorKind::TooLarge { data_type, shape: shape.clone() }.into());
             len.and_then(zeros).ok_or_else(too_large)
         };
         let mut rooms = file.rows.iter().map(room).collect::<Result<Vec<_>, _>>()?;

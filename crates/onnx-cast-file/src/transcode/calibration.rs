@@ -7,7 +7,8 @@ use crate::rewrite::{Origin, Row};
 use crate::summary::TensorSummary;
 use crate::text::Wording;
 use DataType::{BFloat16, Float, Float16};
-use onnx_cast::{BlockFormat, Cast, CastOptions, DataType, TensorView};
+use onnx_cast::scaled::BlockFormat;
+use onnx_cast::{Cast, CastOptions, DataType, TensorView};
 use std::collections::HashMap;
 
 /// What a scale of activations is for, by its name.

@@ -2,7 +2,8 @@
 
 use crate::layouts::{Encoding, Granularity, Grid, QuantizedFormat, Weight};
 use DataType::{Float8E4M3FN, Float8E5M2, Int4, Int8};
-use onnx_cast::{BlockFormat, DataType};
+use onnx_cast::DataType;
+use onnx_cast::scaled::BlockFormat;
 
 /// The format of a weight, and what has a scale; `None` of what is not transcoded. `block` is that of the
 /// configuration, which may be larger than the weight.

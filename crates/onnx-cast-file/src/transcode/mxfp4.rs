@@ -7,7 +7,8 @@ use crate::io::positional::InputFile;
 use crate::layouts::{Checkpoint, Weight};
 use crate::pipeline::{Compute, PipelineError, Scratch};
 use DataType::{Float, Float4E2M1, Float8E4M3FN, Float8E8M0};
-use onnx_cast::{BlockPlan, CastError, DataType, TensorView};
+use onnx_cast::scaled::BlockPlan;
+use onnx_cast::{CastError, DataType, TensorView};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -13,7 +13,8 @@ use crate::pipeline::Compute;
 use crate::rewrite::{Computed, Origin, Row};
 use crate::summary::TensorSummary;
 use DataType::{BFloat16, Float, Float8E4M3FN, Int8, Int32, Int64};
-use onnx_cast::{DataType, element_count};
+use onnx_cast::DataType;
+use onnx_cast::tensor::element_count;
 use std::sync::Arc;
 
 /// The tensors of a weight, and what counts the values that would change, where any could.

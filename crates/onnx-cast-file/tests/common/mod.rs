@@ -3,7 +3,8 @@
 
 pub(crate) use testkit::fixtures::{file, files, text_without, unhex};
 
-use onnx_cast::{Data, DataType, Strings, Tensor, TensorView};
+use onnx_cast::tensor::{Data, Strings};
+use onnx_cast::{DataType, Tensor, TensorView};
 use onnx_cast_file::engine::{Given, Input};
 use onnx_cast_file::{
     FormatError, InputFile, NamedTensor, WriteOptions, put_tensor, read_tensor_from, read_tensors_from,
@@ -71,7 +72,7 @@ pub(crate) fn patterns(data_type: DataType, shape: &[usize]) -> Tensor {
         if data_type == DataType::Bool {
             bytes.iter_mut().for_each(|byte| *byte &= 1);
         }
-        onnx_cast::clear_padding(data_type, len, &mut bytes).expect("the bytes of so many elements");
+        onnx_cast::packing::clear_padding(data_type, len, &mut bytes).expect("the bytes of so many elements");
         Tensor::new(data_type, shape.to_vec(), bytes)
     };
     tensor.expect("a tensor")

@@ -8,11 +8,11 @@ use crate::error::{ModelError, ModelErrorKind};
 use crate::messages::{attribute, function, value_info};
 use crate::tree::{self, Document, Graph, text};
 use crate::types::schemas::Schema;
+use onnx_cast::ops::OpError;
 use onnx_cast::ops::{Attribute, Dim};
-use onnx_cast::{
-    BitCast, Cast, CastError, CastLike, DataType, DequantizeLinear, DynamicQuantizeLinear, OpError, QuantizeLinear,
-    Tensor, TensorError,
-};
+use onnx_cast::scaled::{DequantizeLinear, DynamicQuantizeLinear, QuantizeLinear};
+use onnx_cast::tensor::TensorError;
+use onnx_cast::{BitCast, Cast, CastError, CastLike, DataType, Tensor};
 use onnx_cast_file::NamedTensor;
 use onnx_cast_file::engine::outline::{Outline, OutlineError};
 use onnx_cast_file::engine::wire::{Field, FieldValue, Fields, all_bytes, last};

@@ -12,7 +12,8 @@ use crate::graph::values::{Flow, Id, Origin, Read, Step};
 use crate::tree::{Document, Graph};
 use crate::types::agreed::AgreedBody;
 use crate::types::schemas::Schema;
-use onnx_cast::{BitCast, Cast, CastLike, DataType, DequantizeLinear, Plan, QuantizeLinear};
+use onnx_cast::scaled::{DequantizeLinear, QuantizeLinear};
+use onnx_cast::{BitCast, Cast, CastLike, DataType, Plan};
 use onnx_cast_file::admits;
 use std::collections::{HashMap, HashSet};
 

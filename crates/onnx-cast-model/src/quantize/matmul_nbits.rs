@@ -349,7 +349,7 @@ impl<'a> ChosenWeight<'a> {
         let ChosenWeight { constant, .. } = self;
         let (from, to) = (constant.data_type, DataType::Float);
         let plan = |from, to| Cast::new(to, &CastOptions::new().threads(1)).and_then(|cast| cast.plan(from));
-        let wrong = |error: onnx_cast::OpError| ModelError::constant(constant.name, error);
+        let wrong = |error: onnx_cast::ops::OpError| ModelError::constant(constant.name, error);
         let values = constant.elements.as_ref().and_then(|elements| elements.values(last));
         Ok(NBits {
             values: values.ok_or_else(|| ModelError::constant(constant.name, "its elements cannot be read"))?,
@@ -390,7 +390,7 @@ impl<'a> ChosenWeight<'a> {
         let mut bytes_after = 0;
         let mut tensor = |kind, end: &str, data_type, shape: Vec<usize>| -> Result<_, ModelError> {
             let source = NBits { tensor: kind, ..source.clone() };
-            let len = onnx_cast::element_count(&shape).ok_or_else(|| refuse("too large".to_owned()))?;
+            let len = onnx_cast::tensor::element_count(&shape).ok_or_else(|| refuse("too large".to_owned()))?;
             let elements = CastElements::new(ElementSource::Computed(Computed(Arc::new(source))), data_type, len);
             bytes_after += elements.byte_len().unwrap_or(0);
             let name = names.fresh(format!("{}_{end}", constant.name));

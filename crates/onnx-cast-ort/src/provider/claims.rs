@@ -7,7 +7,8 @@ use super::session::{Claim, Provider, provider};
 use super::stock;
 use crate::abi::StatusPointer;
 use crate::api::Failure;
-use onnx_cast::{DataType, Operator};
+use onnx_cast::DataType;
+use onnx_cast::ops::Operator;
 use std::collections::HashMap;
 use std::ptr;
 

@@ -2,7 +2,8 @@
 
 use super::abi::ComputeInfo;
 use super::host::Host;
-use onnx_cast::{DynamicQuantizeLinear, Plan, ScaledPlan};
+use onnx_cast::Plan;
+use onnx_cast::scaled::{DynamicQuantizeLinear, ScaledPlan};
 
 /// A compiled group; onnxruntime hands the address of the first field back.
 #[repr(C)]

@@ -4,10 +4,9 @@ use super::abi::GraphNode;
 use super::host::{Host, NamedValue, OwnedAttribute};
 use crate::api::Failure;
 use onnx_cast::ops::{Attribute, AttributeValue, Role};
-use onnx_cast::{
-    BitCast, Cast, CastLike, DataType, DequantizeLinear, DynamicQuantizeLinear, OpError, Operator, Plan,
-    QuantizeLinear, QuantizeOptions, ScaledPlan,
-};
+use onnx_cast::ops::{OpError, Operator};
+use onnx_cast::scaled::{DequantizeLinear, DynamicQuantizeLinear, QuantizeLinear, QuantizeOptions, ScaledPlan};
+use onnx_cast::{BitCast, Cast, CastLike, DataType, Plan};
 
 /// A node.
 pub(crate) struct Node {

@@ -139,7 +139,8 @@ impl Message {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use onnx_cast::{DataType, Operator};
+    use onnx_cast::DataType;
+    use onnx_cast::ops::Operator;
 
     fn cast(from: Option<DataType>, attributes: Vec<(String, OwnedAttribute)>) -> Node {
         let value = |name: &str, data_type| Some(NamedValue { name: name.to_owned(), data_type });

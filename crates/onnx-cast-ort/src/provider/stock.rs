@@ -5,8 +5,10 @@
 
 use super::host::OwnedAttribute;
 use super::node::Node;
+use onnx_cast::DataType;
+use onnx_cast::ops::Operator;
 use onnx_cast::ops::Role;
-use onnx_cast::{DataType, Kind, Operator};
+use onnx_cast::types::Kind;
 use std::fmt;
 
 /// A version of onnxruntime: major and minor.

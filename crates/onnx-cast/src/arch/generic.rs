@@ -14,7 +14,6 @@ use crate::arch::portable;
 use crate::element::{Class, DataType, Element, class};
 use crate::kernel::lanes::is_scalar;
 use crate::kernel::{Context, lookup_tables};
-use crate::scalar::{Narrow, Widen};
 use small_float::RuleLanes;
 
 pub(crate) use crate::kernel::lanes::Lanes;
@@ -24,7 +23,7 @@ pub(crate) use crate::kernel::lanes::Lanes;
 /// # Safety
 /// As [`crate::kernel::Kernel`], of the instructions of `L`.
 #[inline(always)]
-pub(crate) unsafe fn cast<L: Lanes, S: Widen, D: Narrow>(src: &[u8], dst: &mut [u8], len: usize, context: &Context) {
+pub(crate) unsafe fn cast<L: Lanes, S: Element, D: Element>(src: &[u8], dst: &mut [u8], len: usize, context: &Context) {
     if const { is_scalar::<L, S, D>() } || small_float::asks_for_scalar::<L, S, D>(&context.rules) {
         return portable::cast::<S, D>(src, dst, len, context);
     }
@@ -118,9 +117,9 @@ macro_rules! isa {
                 fuses: <$lanes as Lanes>::FUSES, fence: <$lanes>::fence(), over: $lanes, generic::scale
             }
 
-            kernel! { $($features)?, cast<S: Widen, D: Narrow>: generic::cast::<$lanes, S, D> }
+            kernel! { $($features)?, cast<S: Element, D: Element>: generic::cast::<$lanes, S, D> }
             kernel! { $($features)?, look_up<S: Element, D: Element>: generic::look_up::cast::<$lanes, S, D> }
-            kernel! { $($features)?, widen<S: Widen, D: Narrow>: generic::cast::<$lanes, S, D> }
+            kernel! { $($features)?, widen<S: Element, D: Element>: generic::cast::<$lanes, S, D> }
             kernel! { $($features)?, pack<D: Element>: generic::look_up::pack::<$lanes, D> }
             kernel! { $($features)?, unpack<S: Element>: generic::look_up::unpack::<$lanes, S> }
         }

@@ -11,7 +11,7 @@ use crate::element::{Element, Float16, byte_len_of};
 use crate::kernel::lanes::Lanes;
 use crate::kernel::{Context, KernelTable};
 use crate::packed::{pack_elements, unpack_elements};
-use crate::scalar::{Narrow, Rules, Widen, cast_one};
+use crate::scalar::{Rules, Widen, cast_one};
 use core::slice;
 use lane::{QUIET, double, float, int, lane, lane_of, lanes, mask, narrow, result, short, signed, widen};
 

@@ -5,7 +5,6 @@ use crate::kernel::lookup_tables::{self, KeptOrMade};
 use crate::kernel::scale::scale_kernels;
 use crate::kernel::{Context, Isa, KernelTable, staged};
 use crate::packed::{bits, byte_len, pack_elements, unpack_elements};
-use crate::scalar::{Narrow, Widen};
 
 pub(crate) static TABLE: KernelTable = KernelTable::new::<Portable>();
 
@@ -40,7 +39,7 @@ unsafe impl Isa for Portable {
     const SCALES: bool = false;
     scale_kernels! { fuses: false, fence: () }
 
-    unsafe fn cast<S: Widen, D: Narrow>(src: &[u8], dst: &mut [u8], len: usize, context: &Context) {
+    unsafe fn cast<S: Element, D: Element>(src: &[u8], dst: &mut [u8], len: usize, context: &Context) {
         cast::<S, D>(src, dst, len, context);
     }
 
@@ -66,7 +65,7 @@ unsafe impl Isa for Portable {
         });
     }
 
-    unsafe fn widen<S: Widen, D: Narrow>(src: &[u8], dst: &mut [u8], len: usize, context: &Context) {
+    unsafe fn widen<S: Element, D: Element>(src: &[u8], dst: &mut [u8], len: usize, context: &Context) {
         let hub = lookup_tables::hub(context.from, D::DATA_TYPE, false);
         let table = KeptOrMade::new(&Context::plain(context.from, hub));
         let [low, high] = &table.planes;
@@ -103,6 +102,6 @@ unsafe impl Isa for Portable {
 }
 
 /// Casts a source that is not looked up; for backends too to which this is the best kernel.
-pub(crate) fn cast<S: Widen, D: Narrow>(src: &[u8], dst: &mut [u8], len: usize, context: &Context) {
+pub(crate) fn cast<S: Element, D: Element>(src: &[u8], dst: &mut [u8], len: usize, context: &Context) {
     staged::run::<S, D>(src, dst, len, &context.rules);
 }

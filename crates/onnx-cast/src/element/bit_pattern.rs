@@ -1,6 +1,6 @@
 //! What a Rust type must have to represent an element type, and the macros that declare such types over their bits.
 
-use super::DataType;
+use super::{DataType, Narrow, Widen};
 use core::fmt;
 
 mod sealed {
@@ -19,7 +19,7 @@ pub(crate) use sealed::Sealed;
 /// because ONNX defines the list of types.
 ///
 /// ```
-/// use onnx_cast::{Element, Float8E5M2};
+/// use onnx_cast::types::{Element, Float8E5M2};
 ///
 /// fn exponent_field<T: Element<Bits = u8>>(element: T) -> u8 {
 ///     let format = T::DATA_TYPE.float_format().expect("a float type");
@@ -28,7 +28,7 @@ pub(crate) use sealed::Sealed;
 /// assert_eq!(exponent_field(Float8E5M2::from_f32(1.0)), 15);
 /// ```
 pub trait Element:
-    Copy + Default + fmt::Debug + fmt::Display + PartialEq + PartialOrd + Send + Sync + Sealed + 'static
+    Copy + Default + fmt::Debug + fmt::Display + PartialEq + PartialOrd + Send + Sync + Widen + Narrow + Sealed + 'static
 {
     /// The ONNX type.
     const DATA_TYPE: DataType;

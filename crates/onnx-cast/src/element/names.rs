@@ -74,9 +74,9 @@ impl fmt::Display for UnknownType {
             return write!(f, "`{}` may mean {bits}, and to numpy means {bytes} (want one of these)", self.name);
         }
         if let Some(hint) = self.hint() {
-            return write!(f, "`{}` is not an element type ({hint})", crate::error::shorten(&self.name));
+            return write!(f, "`{}` is not an element type ({hint})", crate::error::Short(&self.name));
         }
-        write!(f, "`{}` is not an element type (want one of", crate::error::shorten(&self.name))?;
+        write!(f, "`{}` is not an element type (want one of", crate::error::Short(&self.name))?;
         for (i, data_type) in DataType::ALL.iter().enumerate() {
             write!(f, "{}{data_type}", if i == 0 { " " } else { ", " })?;
         }

@@ -4,14 +4,14 @@
 
 use crate::element::{DataType, Element, Kind, Word};
 use crate::packed::{bits, byte_len, pack_elements, unpack_elements, word};
-use crate::scalar::{Narrow, Rules, Widen};
+use crate::scalar::Rules;
 
 /// Elements in a block: a multiple of 8, so that a block of any type is a whole number of bytes.
 const BLOCK: usize = 256;
 
 /// Casts `len` elements. `src` and `dst` must hold exactly that many.
 #[inline(always)]
-pub(crate) fn run<S: Widen, D: Narrow>(src: &[u8], dst: &mut [u8], len: usize, rules: &Rules) {
+pub(crate) fn run<S: Element, D: Element>(src: &[u8], dst: &mut [u8], len: usize, rules: &Rules) {
     let from_packed = const { bits::<S>() < 8 };
     let to_packed = const { bits::<D>() < 8 };
     let by_f32 = const { by_f32::<S, D>() };

@@ -1,7 +1,7 @@
 //! ONNX `BitCast`: the same bits as another type of the same width.
 
 use super::node::{Attribute, Attributes};
-use super::{CastError, OpError, Operator, Plan, ValueInfo};
+use super::{CastError, OpError, OpErrorKind, Operator, Plan, ValueInfo};
 use crate::element::DataType;
 use crate::tensor::{Tensor, TensorView};
 use core::mem::MaybeUninit;
@@ -42,7 +42,7 @@ impl BitCast {
     ///
     /// let to = Attribute { name: "to", value: AttributeValue::Int(12) };
     /// assert_eq!(BitCast::from_node(26, &[to])?.target_type(), DataType::Uint32);
-    /// # Ok::<(), onnx_cast::OpError>(())
+    /// # Ok::<(), onnx_cast::ops::OpError>(())
     /// ```
     ///
     /// # Errors
@@ -52,8 +52,8 @@ impl BitCast {
         let operator = Operator::BitCast;
         let version = operator.version_at(opset)?;
         let list = Attributes::new(operator, version, attributes)?;
-        let number = list.int("to")?.ok_or(OpError::MissingTo { operator, version })?;
-        let to = DataType::from_onnx(number).ok_or(OpError::TypeNumber { operator, number })?;
+        let number = list.int("to")?.ok_or(OpErrorKind::MissingTo { operator, version })?;
+        let to = DataType::from_onnx(number).ok_or(OpErrorKind::TypeNumber { operator, number })?;
         operator.check_type(version, to)?;
         Ok(BitCast { to, version, threads: None })
     }
@@ -82,7 +82,7 @@ impl BitCast {
     pub fn plan(&self, from: DataType) -> Result<Plan, OpError> {
         Operator::BitCast.check_type(self.version, from)?;
         if from.bits() != self.to.bits() {
-            return Err(OpError::BitWidth { from, to: self.to });
+            return Err(OpErrorKind::BitWidth { from, to: self.to }.into());
         }
         Ok(Plan::bit_cast(from, self.to, self.threads))
     }
@@ -97,7 +97,7 @@ impl BitCast {
     /// let input = ValueInfo { data_type: DataType::Float, shape };
     /// let output = BitCast::new(DataType::Int32, 26)?.infer(&input)?;
     /// assert_eq!(output, ValueInfo { data_type: DataType::Int32, ..input });
-    /// # Ok::<(), onnx_cast::OpError>(())
+    /// # Ok::<(), onnx_cast::ops::OpError>(())
     /// ```
     ///
     /// # Errors
@@ -118,7 +118,8 @@ impl BitCast {
     /// Reinterprets the tensor in its own memory, without a copy.
     ///
     /// ```
-    /// use onnx_cast::{BitCast, DataType, Float16, Tensor};
+    /// use onnx_cast::{BitCast, DataType, Tensor};
+    /// use onnx_cast::types::Float16;
     ///
     /// let halves = Tensor::from_slice(vec![2], &[1.0, -2.0].map(Float16::from_f32))?;
     /// let bits = BitCast::new(DataType::Int16, 26)?.run_owned(halves)?;

@@ -9,12 +9,12 @@ use super::execute::{as_uninit, check_len, new_tensor};
 use super::scaled::layout::Layout;
 use super::scaled::tiles::{Adjust, Job, Operand};
 use super::scaled::{Direction, ScaledPlan, check_value_type};
-use super::{CastError, option_setters};
+use super::{CastError, CastErrorKind, option_setters};
 use crate::arch::Backend;
 use crate::element::DataType;
 use crate::scalar::block_scale::{BlockFormat, INT8_UNIT, PowerOfTwo, Recipe, ScaleRule};
 use crate::scalar::with_default_float_environment;
-use crate::tensor::{Tensor, TensorError, TensorView, element_count};
+use crate::tensor::{Tensor, TensorErrorKind, TensorView, element_count};
 use core::mem::MaybeUninit;
 use quantizer::{BLOCKS, Quantizer, greatest_finite, greatest_of_runs};
 
@@ -22,7 +22,7 @@ impl BlockFormat {
     /// How many scales a tensor of a shape has: one for each block of the last axis. `None` where that overflows.
     ///
     /// ```
-    /// # use onnx_cast::BlockFormat;
+    /// use onnx_cast::scaled::BlockFormat;
     /// assert_eq!(BlockFormat::MxFp4.scale_count(&[3, 40]), Some(6));
     /// ```
     pub fn scale_count(self, shape: &[usize]) -> Option<usize> {
@@ -40,7 +40,8 @@ impl BlockFormat {
 /// NaN and elements of 0. The last block of a row may be short.
 ///
 /// ```
-/// use onnx_cast::{BlockFormat, BlockQuantize, DataType, TensorView};
+/// use onnx_cast::{DataType, TensorView};
+/// use onnx_cast::scaled::{BlockFormat, BlockQuantize};
 ///
 /// let x: Vec<f32> = (0..64).map(|i| i as f32).collect();
 /// let quantized = BlockQuantize::new(BlockFormat::MxFp4).run(&TensorView::from_slice(&[2, 32], &x)?)?;
@@ -89,13 +90,13 @@ impl BlockScaled {
     ) -> Result<Self, CastError> {
         for (got, want) in [(elements.data_type(), format.element()), (scales.data_type(), format.scale())] {
             if got != want {
-                return Err(CastError::InputType { got, want });
+                return Err(CastErrorKind::InputType { got, want }.into());
             }
         }
         let want = scale_shape(elements.shape(), format.block());
         if scales.shape() != want {
             let (input, scale) = (elements.shape().to_vec(), scales.shape().to_vec());
-            return Err(super::OpError::ScaleShape { input, scale, axis: -1, block_size: format.block() }.into());
+            return Err(super::OpErrorKind::ScaleShape { input, scale, axis: -1, block_size: format.block() }.into());
         }
         Ok(BlockScaled { format, recipe, elements, scales, global_scale })
     }
@@ -116,7 +117,8 @@ impl BlockScaled {
 /// Dequantizes from a block format: elements times scales, rounded to float, and then to the type.
 ///
 /// ```
-/// use onnx_cast::{BlockDequantize, BlockFormat, DataType, TensorView};
+/// use onnx_cast::{DataType, TensorView};
+/// use onnx_cast::scaled::{BlockDequantize, BlockFormat};
 ///
 /// // 1 and -6 of float4e2m1, by a scale of 2.
 /// let elements = TensorView::new(DataType::Float4E2M1, &[2], &[0xf2])?;
@@ -181,7 +183,7 @@ impl BlockDequantize {
         let (format, from) = (self.format, elements.data_type());
         check_value_type(self.to)?;
         if from != format.element() {
-            return Err(CastError::InputType { got: from, want: format.element() });
+            return Err(CastErrorKind::InputType { got: from, want: format.element() }.into());
         }
         check_len(format.scale(), format.scale_count(elements.shape()), scales.len(), elements.shape())?;
         check_len(self.to, Some(elements.len()), out.len(), elements.shape())?;
@@ -204,7 +206,8 @@ impl BlockDequantize {
 /// The greatest finite magnitude of a tensor of float, float16 or bfloat16; 0 if there is none.
 ///
 /// ```
-/// use onnx_cast::{TensorView, greatest_magnitude};
+/// use onnx_cast::TensorView;
+/// use onnx_cast::scaled::greatest_magnitude;
 ///
 /// let x = TensorView::from_slice(&[4], &[1.0f32, -3.0, f32::NEG_INFINITY, f32::NAN])?;
 /// assert_eq!(greatest_magnitude(&x)?, 3.0);
@@ -223,7 +226,8 @@ pub fn greatest_magnitude(x: &TensorView<'_>) -> Result<f32, CastError> {
 /// 0 where there is none. `x` is of float, float16 or bfloat16.
 ///
 /// ```
-/// use onnx_cast::{TensorView, greatest_magnitudes};
+/// use onnx_cast::TensorView;
+/// use onnx_cast::scaled::greatest_magnitudes;
 ///
 /// let x = TensorView::from_slice(&[2, 3], &[1.0f32, -2.0, 3.0, 4.0, 5.0, -6.0])?;
 /// assert_eq!(greatest_magnitudes(&x, [2, 2])?, [5.0, 6.0]);
@@ -235,7 +239,7 @@ pub fn greatest_magnitude(x: &TensorView<'_>) -> Result<f32, CastError> {
 pub fn greatest_magnitudes(x: &TensorView<'_>, block: [usize; 2]) -> Result<Vec<f32>, CastError> {
     check_value_type(x.data_type())?;
     let shape = x.shape();
-    let wrong = || super::OpError::BlockScaleShape { input: shape.to_vec(), scale: Vec::new(), block };
+    let wrong = || super::OpErrorKind::BlockScaleShape { input: shape.to_vec(), scale: Vec::new(), block };
     let [ref outer @ .., rows, columns] = *shape else { return Err(wrong().into()) };
     if block.contains(&0) {
         return Err(wrong().into());
@@ -244,7 +248,7 @@ pub fn greatest_magnitudes(x: &TensorView<'_>, block: [usize; 2]) -> Result<Vec<
     let count = element_count(&[outer, &grid].concat());
     let mut most = Vec::new();
     let there = count.and_then(|count| most.try_reserve_exact(count).ok().map(|()| count));
-    most.resize(there.ok_or(TensorError::TooLarge { data_type: DataType::Float, shape: shape.to_vec() })?, 0.0);
+    most.resize(there.ok_or(TensorErrorKind::TooLarge { data_type: DataType::Float, shape: shape.to_vec() })?, 0.0);
     if x.is_empty() {
         return Ok(most);
     }
@@ -310,7 +314,7 @@ impl BlockQuantize {
     /// NVFP4: the scale of a tensor with this greatest finite magnitude.
     ///
     /// ```
-    /// # use onnx_cast::{BlockFormat, BlockQuantize};
+    /// use onnx_cast::scaled::{BlockFormat, BlockQuantize};
     /// assert_eq!(BlockQuantize::new(BlockFormat::NvFp4).global_scale(2688.0), Some(1.0));
     /// ```
     pub fn global_scale(&self, greatest: f32) -> Option<f32> {
@@ -321,7 +325,7 @@ impl BlockQuantize {
     /// The codes of the scales of blocks of floats with these greatest magnitudes.
     ///
     /// ```
-    /// # use onnx_cast::{BlockFormat, BlockQuantize};
+    /// use onnx_cast::scaled::{BlockFormat, BlockQuantize};
     /// assert_eq!(BlockQuantize::new(BlockFormat::MxFp4).scales(&[31.0, 63.0]), [127 + 2, 127 + 3]);
     /// ```
     pub fn scales(&self, greatest: &[f32]) -> Vec<u8> {
@@ -355,7 +359,7 @@ impl BlockQuantize {
             Ok(())
         })?;
         // The closure returned no error, so it set the elements.
-        let elements = elements.ok_or(TensorError::TooLarge { data_type: format.element(), shape })?;
+        let elements = elements.ok_or(TensorErrorKind::TooLarge { data_type: format.element(), shape })?;
         Ok(BlockScaled { format, recipe: self.recipe, elements, scales, global_scale: quantizer.global_scale() })
     }
 

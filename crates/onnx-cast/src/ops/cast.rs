@@ -2,7 +2,7 @@
 
 use super::execute::as_uninit;
 use super::node::{Attribute, Attributes};
-use super::{CastError, NEWEST_OPSET, OpError, Operator, Plan, ValueInfo};
+use super::{CastError, CastErrorKind, NEWEST_OPSET, OpError, OpErrorKind, Operator, Plan, ValueInfo};
 use crate::arch::Backend;
 use crate::element::{DataType, Element, bytes_of_mut};
 use crate::packed::byte_len;
@@ -98,7 +98,7 @@ pub(super) struct Settings {
 impl Settings {
     // Always inlined: a result that is returned through memory is written field by field and read back in vectors, and
     // such a read waits for the writes. For 16 elements that took half of the time.
-    #[inline(always)]
+    #[inline]
     pub(super) fn new(operator: Operator, options: &CastOptions) -> Result<Self, OpError> {
         let version = operator.version_at(options.opset)?;
         if options.saturate.is_some() {
@@ -128,17 +128,17 @@ impl Settings {
         })
     }
 
-    #[inline(always)]
+    #[inline]
     pub(super) fn check_type(&self, data_type: DataType) -> Result<(), OpError> {
         self.operator.check_type(self.version, data_type)
     }
 
-    #[inline(always)]
+    #[inline]
     pub(super) fn rules(&self, to: DataType) -> Rules {
         Rules::resolve(to, self.version, self.saturate, self.round_mode)
     }
 
-    #[inline(always)]
+    #[inline]
     pub(super) fn plan(&self, from: DataType, to: DataType) -> Result<Plan, OpError> {
         self.check_type(from)?;
         self.check_type(to)?;
@@ -172,7 +172,7 @@ impl Cast {
     ///
     /// # Errors
     /// Fails if the opset has no Cast, or if its version does not support the type or an attribute that is set.
-    #[inline(always)]
+    #[inline]
     pub fn new(to: DataType, options: &CastOptions) -> Result<Self, OpError> {
         let settings = Settings::new(Operator::Cast, options)?;
         settings.check_type(to)?;
@@ -199,15 +199,15 @@ impl Cast {
         let operator = Operator::Cast;
         let version = operator.version_at(opset)?;
         let list = Attributes::new(operator, version, attributes)?;
-        let missing = OpError::MissingTo { operator, version };
+        let missing = OpErrorKind::MissingTo { operator, version };
         let to = if version < 6 {
             let name = list.string("to")?.ok_or(missing)?;
             // The names of the enum TensorProto.DataType, in any case.
             let known = DataType::ALL.iter().copied().find(|data_type| data_type.name().eq_ignore_ascii_case(&name));
-            known.ok_or(OpError::TypeName { name })?
+            known.ok_or(OpErrorKind::TypeName { name })?
         } else {
             let number = list.int("to")?.ok_or(missing)?;
-            DataType::from_onnx(number).ok_or(OpError::TypeNumber { operator, number })?
+            DataType::from_onnx(number).ok_or(OpErrorKind::TypeNumber { operator, number })?
         };
         let settings = Settings::from_attributes(operator, version, &list)?;
         settings.check_type(to)?;
@@ -245,7 +245,7 @@ impl Cast {
     ///
     /// # Errors
     /// Fails if the version does not support the input's type.
-    #[inline(always)]
+    #[inline]
     pub fn plan(&self, from: DataType) -> Result<Plan, OpError> {
         self.settings.plan(from, self.to)
     }
@@ -259,7 +259,7 @@ impl Cast {
     /// let input = ValueInfo { data_type: DataType::Float, shape: Some(vec![Dim::Unknown, Dim::Known(4)]) };
     /// let output = Cast::new(DataType::BFloat16, &CastOptions::new())?.infer(&input)?;
     /// assert_eq!(output, ValueInfo { data_type: DataType::BFloat16, ..input });
-    /// # Ok::<(), onnx_cast::OpError>(())
+    /// # Ok::<(), onnx_cast::ops::OpError>(())
     /// ```
     ///
     /// # Errors
@@ -320,7 +320,8 @@ impl Cast {
     /// Casts to strings, which replace those in `out`.
     ///
     /// ```
-    /// use onnx_cast::{Cast, CastOptions, DataType, Strings, TensorView};
+    /// use onnx_cast::{Cast, CastOptions, DataType, TensorView};
+    /// use onnx_cast::tensor::Strings;
     ///
     /// let cast = Cast::new(DataType::String, &CastOptions::new())?;
     /// let mut strings = Strings::new();
@@ -340,7 +341,8 @@ impl Cast {
 /// types; [`cast_slice_packed`] writes ONNX's packed layout.
 ///
 /// ```
-/// use onnx_cast::{BFloat16, CastOptions, Int4, cast_slice};
+/// use onnx_cast::{CastOptions, cast_slice};
+/// use onnx_cast::types::{BFloat16, Int4};
 ///
 /// let floats = [1.0f32, -2.0, 3.140625];
 /// let mut halves = [BFloat16::default(); 3];
@@ -359,7 +361,7 @@ pub fn cast_slice<S: Element, D: Element>(src: &[S], dst: &mut [D], options: &Ca
     let plan = Cast::new(D::DATA_TYPE, options)?.plan(S::DATA_TYPE)?;
     if src.len() != dst.len() {
         let (elements, got) = (src.len(), dst.len());
-        return Err(CastError::OutputLen { data_type: D::DATA_TYPE, elements, got, want: elements });
+        return Err(CastErrorKind::OutputLen { data_type: D::DATA_TYPE, elements, got, want: elements }.into());
     }
     if is_layout_of_tensors::<S>() && is_layout_of_tensors::<D>() {
         let shape = [src.len()];
@@ -385,7 +387,8 @@ const BLOCK: usize = 256;
 /// Casts a slice of elements to the bytes of a tensor of type `D`: little endian, and packed where the type is.
 ///
 /// ```
-/// use onnx_cast::{CastOptions, Int4, cast_slice_packed};
+/// use onnx_cast::{CastOptions, cast_slice_packed};
+/// use onnx_cast::types::Int4;
 ///
 /// let mut bytes = [0; 2];
 /// cast_slice_packed::<f32, Int4>(&[1.0, -2.0, 3.2], &mut bytes, &CastOptions::new())?;
@@ -409,7 +412,7 @@ pub fn cast_slice_packed<S: Element, D: Element>(
     let want = byte_len::<D>(src.len());
     if bytes.len() != want {
         let (data_type, elements, got) = (D::DATA_TYPE, src.len(), bytes.len());
-        return Err(CastError::OutputLen { data_type, elements, got, want });
+        return Err(CastErrorKind::OutputLen { data_type, elements, got, want }.into());
     }
     let mut from = [0; 8 * BLOCK];
     for (src, to) in src.chunks(BLOCK).zip(bytes.chunks_mut(byte_len::<D>(BLOCK))) {

@@ -42,7 +42,7 @@ impl CastLike {
     /// let saturate = Attribute { name: "saturate", value: AttributeValue::Int(0) };
     /// assert_eq!(CastLike::from_node(20, &[saturate])?.version(), 19);
     /// assert!(CastLike::from_node(18, &[saturate]).is_err());
-    /// # Ok::<(), onnx_cast::OpError>(())
+    /// # Ok::<(), onnx_cast::ops::OpError>(())
     /// ```
     ///
     /// # Errors
@@ -90,7 +90,7 @@ impl CastLike {
     /// let target = ValueInfo { data_type: DataType::Int8, shape: None };
     /// let output = CastLike::new(&CastOptions::new().opset(25))?.infer(&input, &target)?;
     /// assert_eq!(output, ValueInfo { data_type: DataType::Int8, ..input });
-    /// # Ok::<(), onnx_cast::OpError>(())
+    /// # Ok::<(), onnx_cast::ops::OpError>(())
     /// ```
     ///
     /// # Errors
@@ -135,7 +135,8 @@ impl CastLike {
     /// Casts to strings, which replace those in `out`.
     ///
     /// ```
-    /// use onnx_cast::{CastLike, CastOptions, Strings, TensorView};
+    /// use onnx_cast::{CastLike, CastOptions, TensorView};
+    /// use onnx_cast::tensor::Strings;
     ///
     /// let like = CastLike::new(&CastOptions::new().opset(25))?;
     /// let mut strings = Strings::new();

@@ -9,7 +9,8 @@ use crate::tensor::{Tensor, TensorView};
 /// The attributes of DequantizeLinear, the opset, and how to run it.
 ///
 /// ```
-/// use onnx_cast::{DataType, DequantizeOptions};
+/// use onnx_cast::DataType;
+/// use onnx_cast::scaled::DequantizeOptions;
 ///
 /// let options = DequantizeOptions::new().axis(-1).block_size(32).output_dtype(DataType::BFloat16);
 /// assert_eq!(options.block_size, 32);
@@ -79,7 +80,8 @@ impl DequantizeOptions {
 /// The difference is exact, the product is rounded once to float, and that is cast to the type of the result.
 ///
 /// ```
-/// use onnx_cast::{DequantizeLinear, DequantizeOptions, TensorView};
+/// use onnx_cast::TensorView;
+/// use onnx_cast::scaled::{DequantizeLinear, DequantizeOptions};
 ///
 /// let x = [3i8, -10, 0, 100];
 /// let x = TensorView::from_slice(&[2, 2], &x)?;

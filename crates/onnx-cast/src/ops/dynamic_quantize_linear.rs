@@ -11,7 +11,8 @@ use alloc::vec::Vec;
 /// ONNX `DynamicQuantizeLinear`: quantizes floats to uint8 by a scale and a zero point that it finds.
 ///
 /// ```
-/// use onnx_cast::{DynamicQuantizeLinear, TensorView};
+/// use onnx_cast::TensorView;
+/// use onnx_cast::scaled::DynamicQuantizeLinear;
 ///
 /// let x = [0.0f32, 2.0, -3.0, -2.5, 1.34, 0.5];
 /// let found = DynamicQuantizeLinear::new(28)?.run(&TensorView::from_slice(&[6], &x)?)?;

@@ -6,16 +6,26 @@ mod scaled;
 
 use super::{Operator, Role};
 use crate::element::DataType;
-use crate::error::shorten;
-use crate::scalar::UnknownRoundMode;
+use crate::element::UnknownRoundMode;
+use crate::error::{Short, boxed_error};
 use crate::scalar::text::ParseError;
-use crate::tensor::TensorError;
+use crate::tensor::{TensorError, TensorErrorKind};
 use core::fmt;
 
-/// An error of building an operator, or a type that it does not support.
+boxed_error! {
+    /// An error of building an operator, or a type that it does not support.
+    pub struct OpError of OpErrorKind;
+}
+
+boxed_error! {
+    /// A cast that failed.
+    pub struct CastError of CastErrorKind;
+}
+
+/// What is wrong with an operator, or with a type for it: the kinds of [`OpError`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum OpError {
+pub enum OpErrorKind {
     /// The opset has no such operator, or is newer than [`NEWEST_OPSET`](crate::NEWEST_OPSET).
     Opset {
         /// The operator.
@@ -210,48 +220,50 @@ pub enum OpError {
     },
 }
 
-impl fmt::Display for OpError {
+impl fmt::Display for OpErrorKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            OpError::Opset { operator, opset } => write!(
+            OpErrorKind::Opset { operator, opset } => write!(
                 f,
                 "opset {opset} has no {operator} known here (want {} to {})",
                 operator.versions()[0],
                 super::NEWEST_OPSET
             ),
-            OpError::Type { operator, version, data_type, since } => {
+            OpErrorKind::Type { operator, version, data_type, since } => {
                 write!(f, "{operator}-{version} does not take {data_type} (")?;
                 match since {
                     Some(since) => write!(f, "{operator}-{since} is the first that does)"),
                     None => write!(f, "no version of {operator} does)"),
                 }
             }
-            OpError::TypeNumber { operator, number } => {
+            OpErrorKind::TypeNumber { operator, number } => {
                 let known = DataType::onnx_numbers();
                 write!(f, "{operator}: `to` is {number}, which is not an element type (want {known})")
             }
-            OpError::TypeName { name } => {
-                let name = shorten(name);
+            OpErrorKind::TypeName { name } => {
+                let name = Short(name);
                 write!(f, "Cast-1: `to` is `{name}`, which does not name an element type (want one like `FLOAT16`)")
             }
-            OpError::UnknownAttribute { operator, version, name, since } => {
-                write!(f, "{operator}-{version} has no attribute `{}`", shorten(name))?;
+            OpErrorKind::UnknownAttribute { operator, version, name, since } => {
+                write!(f, "{operator}-{version} has no attribute `{}`", Short(name))?;
                 match since {
                     Some(since) => write!(f, " ({operator}-{since} is the first that has it)"),
                     None => Ok(()),
                 }
             }
-            OpError::AttributeKind { operator, version, name, want } => {
+            OpErrorKind::AttributeKind { operator, version, name, want } => {
                 write!(f, "{operator}-{version}: attribute `{name}` is not of kind {want}")
             }
-            OpError::DuplicateAttribute { operator, name } => {
-                write!(f, "{operator}: attribute `{}` is given twice", shorten(name))
+            OpErrorKind::DuplicateAttribute { operator, name } => {
+                write!(f, "{operator}: attribute `{}` is given twice", Short(name))
             }
-            OpError::MissingTo { operator, version } => write!(f, "{operator}-{version}: attribute `to` is missing"),
-            OpError::RoundMode { word } => {
-                write!(f, "round_mode `{}` is not known (want up, down or nearest)", shorten(word))
+            OpErrorKind::MissingTo { operator, version } => {
+                write!(f, "{operator}-{version}: attribute `to` is missing")
             }
-            OpError::BitWidth { from, to } => write!(
+            OpErrorKind::RoundMode { word } => {
+                write!(f, "round_mode `{}` is not known (want up, down or nearest)", Short(word))
+            }
+            OpErrorKind::BitWidth { from, to } => write!(
                 f,
                 "BitCast from {from} ({} bits) to {to} ({} bits): the widths differ",
                 from.info().bits,
@@ -263,16 +275,14 @@ impl fmt::Display for OpError {
     }
 }
 
-impl core::error::Error for OpError {}
-
-/// A cast that failed.
+/// Why a cast failed: the kinds of [`CastError`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum CastError {
+pub enum CastErrorKind {
     /// The operator cannot be built or does not support the type.
-    Op(OpError),
+    Op(OpErrorKind),
     /// The result does not make a tensor: the size of its shape overflows.
-    Tensor(TensorError),
+    Tensor(TensorErrorKind),
     /// An input whose type is not the plan's source type.
     InputType {
         /// The input's type.
@@ -320,58 +330,60 @@ pub enum CastError {
         text: String,
         /// The target type.
         to: DataType,
-        /// The cause. It is part of the error text, so [`std::error::Error::source`] does not return it.
+        /// The cause. It is part of the error text.
         source: ParseError,
     },
 }
 
-impl fmt::Display for CastError {
+impl fmt::Display for CastErrorKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            CastError::Op(error) => error.fmt(f),
-            CastError::Tensor(error) => error.fmt(f),
-            CastError::InputType { got, want } => write!(f, "an input of {got} for a cast planned from {want}"),
-            CastError::OutputLen { data_type, elements, got, want } => {
+            CastErrorKind::Op(error) => error.fmt(f),
+            CastErrorKind::Tensor(error) => error.fmt(f),
+            CastErrorKind::InputType { got, want } => write!(f, "an input of {got} for a cast planned from {want}"),
+            CastErrorKind::OutputLen { data_type, elements, got, want } => {
                 write!(f, "an output of {got} for {elements} {data_type} (want {want})")
             }
-            CastError::OutputKind { data_type } => write!(f, "an output that does not hold {data_type}"),
-            CastError::ZeroPoint { data_type, index } => {
+            CastErrorKind::OutputKind { data_type } => write!(f, "an output that does not hold {data_type}"),
+            CastErrorKind::ZeroPoint { data_type, index } => {
                 write!(f, "element {index} of a zero point of {data_type} is not 0, as {data_type} requires")
             }
-            CastError::Part { start, len, elements } => {
+            CastErrorKind::Part { start, len, elements } => {
                 write!(f, "{len} elements from element {start} on, of a tensor of {elements}")
             }
-            CastError::Text { index, text, to, source } => write!(f, "element {index}: \"{text}\" {source} (to {to})"),
+            CastErrorKind::Text { index, text, to, source } => {
+                write!(f, "element {index}: \"{text}\" {source} (to {to})")
+            }
         }
     }
 }
 
-impl core::error::Error for CastError {
-    fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
-        // A variant whose text contains its cause's text does not return that cause, so that printing the chain prints
-        // each text once.
-        match self {
-            CastError::Op(error) => error.source(),
-            CastError::Tensor(error) => error.source(),
-            _ => None,
-        }
+impl From<OpErrorKind> for CastError {
+    fn from(kind: OpErrorKind) -> Self {
+        CastErrorKind::Op(kind).into()
+    }
+}
+
+impl From<TensorErrorKind> for CastError {
+    fn from(kind: TensorErrorKind) -> Self {
+        CastErrorKind::Tensor(kind).into()
     }
 }
 
 impl From<OpError> for CastError {
     fn from(error: OpError) -> Self {
-        CastError::Op(error)
+        error.into_kind().into()
     }
 }
 
 impl From<TensorError> for CastError {
     fn from(error: TensorError) -> Self {
-        CastError::Tensor(error)
+        error.into_kind().into()
     }
 }
 
 impl From<UnknownRoundMode> for OpError {
     fn from(UnknownRoundMode { word }: UnknownRoundMode) -> Self {
-        OpError::RoundMode { word }
+        OpErrorKind::RoundMode { word }.into()
     }
 }

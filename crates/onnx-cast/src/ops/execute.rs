@@ -1,13 +1,13 @@
 //! Runs a resolved cast over a tensor's bytes: on several threads where that pays, and with non-temporal stores where
 //! the result exceeds the caches.
 
-use super::CastError;
+use super::{CastError, CastErrorKind};
 use crate::element::{DataType, byte_len_of};
 use crate::kernel::{Context, Kernel, StoreHint};
 #[cfg(threads)]
 use crate::pool;
 use crate::scalar::with_default_float_environment;
-use crate::tensor::{Tensor, TensorError, TensorView, element_count};
+use crate::tensor::{Tensor, TensorErrorKind, TensorView, element_count};
 use alloc::vec::Vec;
 use core::mem::MaybeUninit;
 
@@ -160,7 +160,7 @@ pub(super) fn new_tensor(
     shape: &[usize],
     fill: impl FnOnce(&mut [MaybeUninit<u8>]) -> Result<(), CastError>,
 ) -> Result<Tensor, CastError> {
-    let too_large = || TensorError::TooLarge { data_type, shape: shape.to_vec() };
+    let too_large = || TensorErrorKind::TooLarge { data_type, shape: shape.to_vec() };
     let len = element_count(shape).and_then(|len| data_type.byte_len(len)).ok_or_else(too_large)?;
     let mut bytes = Vec::new();
     bytes.try_reserve_exact(len).map_err(|_| too_large())?;
@@ -171,10 +171,10 @@ pub(super) fn new_tensor(
 }
 
 /// Checks the type of an input.
-#[inline(always)]
+#[inline]
 pub(super) fn check_type(view: &TensorView<'_>, want: DataType) -> Result<(), CastError> {
     let got = view.data_type();
-    if got == want { Ok(()) } else { Err(CastError::InputType { got, want }) }
+    if got == want { Ok(()) } else { Err(CastErrorKind::InputType { got, want }.into()) }
 }
 
 /// Checks the length in bytes of a buffer for elements of a tensor of a shape. `elements` is `None` where their number
@@ -187,8 +187,8 @@ pub(super) fn check_len(
 ) -> Result<(), CastError> {
     match elements.and_then(|elements| Some((elements, data_type.byte_len(elements)?))) {
         Some((_, want)) if want == got => Ok(()),
-        Some((elements, want)) => Err(CastError::OutputLen { data_type, elements, got, want }),
-        None => Err(TensorError::TooLarge { data_type, shape: shape.to_vec() }.into()),
+        Some((elements, want)) => Err(CastErrorKind::OutputLen { data_type, elements, got, want }.into()),
+        None => Err(TensorErrorKind::TooLarge { data_type, shape: shape.to_vec() }.into()),
     }
 }
 

@@ -9,12 +9,12 @@ pub use symmetric::SymmetricScale;
 use super::scaled::check_value_type;
 use super::scaled::layout::Layout;
 use super::scaled::tiles::floats;
-use super::{CastError, NEWEST_OPSET, OpError, Operator, QuantizeLinear, QuantizeOptions, Role};
+use super::{CastError, NEWEST_OPSET, OpError, OpErrorKind, Operator, QuantizeLinear, QuantizeOptions, Role};
 use crate::arch::Backend;
 use crate::element::{DataType, Kind};
 use crate::scalar::scaled::linear_scale;
 use crate::scalar::{Rules, with_default_float_environment};
-use crate::tensor::{Tensor, TensorError, TensorView, element_count};
+use crate::tensor::{Tensor, TensorErrorKind, TensorView, element_count};
 
 /// Quantizes by scales that it finds from the greatest magnitudes, or from the ranges, of the values.
 ///
@@ -23,7 +23,8 @@ use crate::tensor::{Tensor, TensorError, TensorView, element_count};
 /// included, is mapped to the range of the type, with a zero point. Where all values are 0, the scale is 1.
 ///
 /// ```
-/// use onnx_cast::{DataType, LinearScale, TensorView};
+/// use onnx_cast::{DataType, TensorView};
+/// use onnx_cast::scaled::LinearScale;
 ///
 /// let x = [1.0f32, -2.54, 0.5, 25.4];
 /// let found = LinearScale::new(DataType::Int8).axis(0).run(&TensorView::from_slice(&[2, 2], &x)?)?;
@@ -90,12 +91,12 @@ impl LinearScale {
             _ => !self.is_asymmetric,
         };
         if !fits {
-            return Err(OpError::Symmetry { data_type: self.to, is_asymmetric: self.is_asymmetric }.into());
+            return Err(OpErrorKind::Symmetry { data_type: self.to, is_asymmetric: self.is_asymmetric }.into());
         }
         let axis = self.axis.unwrap_or(-1);
         let shape = self.scale_shape(x.shape(), axis)?;
         let layout = Layout::new(x.shape(), &shape, axis, self.block_size)?;
-        let too_large = || TensorError::TooLarge { data_type: DataType::Float, shape: shape.clone() };
+        let too_large = || TensorErrorKind::TooLarge { data_type: DataType::Float, shape: shape.clone() };
         let ranges = ranges(x, &layout, element_count(&shape).ok_or_else(too_large)?).ok_or_else(too_large)?;
         let (scale, zero_point) = if self.is_asymmetric {
             let range = super::ScaledPlan::range(self.to, &Rules::newest(self.to));
@@ -122,7 +123,8 @@ impl LinearScale {
         }
         let rank = shape.len();
         let place = if axis < 0 { axis + rank as i64 } else { axis };
-        let place = usize::try_from(place).ok().filter(|&place| place < rank).ok_or(OpError::Axis { axis, rank })?;
+        let place =
+            usize::try_from(place).ok().filter(|&place| place < rank).ok_or(OpErrorKind::Axis { axis, rank })?;
         if self.block_size == 0 {
             return Ok(vec![shape[place]]);
         }

@@ -1,7 +1,7 @@
 //! A node's attributes in the form that the operators read. The owner of the node (a protobuf reader, a runtime's
 //! graph) lends them in this form.
 
-use super::{OpError, Operator};
+use super::{OpError, OpErrorKind, Operator};
 use alloc::borrow::ToOwned;
 use alloc::string::String;
 
@@ -38,7 +38,7 @@ impl<'a> Attributes<'a> {
         for (i, attribute) in list.iter().enumerate() {
             operator.check_attribute(version, attribute.name)?;
             if list[..i].iter().any(|earlier| earlier.name == attribute.name) {
-                return Err(OpError::DuplicateAttribute { operator, name: attribute.name.to_owned() });
+                return Err(OpErrorKind::DuplicateAttribute { operator, name: attribute.name.to_owned() }.into());
             }
         }
         Ok(Attributes { operator, version, list })
@@ -66,7 +66,7 @@ impl<'a> Attributes<'a> {
         take: impl Fn(AttributeValue<'a>) -> Option<T>,
     ) -> Result<Option<T>, OpError> {
         let Some(attribute) = self.list.iter().find(|attribute| attribute.name == name) else { return Ok(None) };
-        let wrong_kind = OpError::AttributeKind { operator: self.operator, version: self.version, name, want };
-        take(attribute.value).map(Some).ok_or(wrong_kind)
+        let wrong_kind = OpErrorKind::AttributeKind { operator: self.operator, version: self.version, name, want };
+        Ok(Some(take(attribute.value).ok_or(wrong_kind)?))
     }
 }

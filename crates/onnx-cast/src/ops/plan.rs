@@ -1,17 +1,17 @@
 //! A cast resolved for two types: the function to call and its rules. A plan is made once and runs on any number of
 //! tensors, without locks or allocation.
 
-use super::CastError;
 use super::execute::{Span, as_uninit, assume_written, check_type, execute, new_tensor, run_copy, run_kernel};
 use super::strings::{ParseFn, PrintFn, parser, printer};
+use super::{CastError, CastErrorKind};
 use crate::arch::Backend;
 use crate::element::DataType;
-use crate::error::shorten;
+use crate::error::Short;
 use crate::kernel::{Context, Kernel, StoreHint};
 use crate::packed::clear_padding;
 use crate::scalar::{Rules, with_default_float_environment};
-use crate::tensor::{Data, Strings, Tensor, TensorData, TensorError, TensorView};
-use alloc::string::String;
+use crate::tensor::{Data, Strings, Tensor, TensorData, TensorErrorKind, TensorView};
+use alloc::string::{String, ToString};
 use core::mem::MaybeUninit;
 
 /// A resolved cast. It is small and `Copy`.
@@ -48,7 +48,7 @@ enum Run {
 
 impl Plan {
     /// The cast from `from` to `to`, neither of which is complex.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn cast(from: DataType, to: DataType, rules: Rules, backend: Backend, threads: Option<usize>) -> Plan {
         // A cast from bool to bool is not a copy: bytes other than 0 and 1 become 1.
         let run = if from == to && from != DataType::Bool {
@@ -75,7 +75,8 @@ impl Plan {
     /// The hint never changes a result, and backends without such stores ignore it.
     ///
     /// ```
-    /// use onnx_cast::{Cast, CastOptions, DataType, StoreHint, TensorView};
+    /// use onnx_cast::{Cast, CastOptions, DataType, TensorView};
+    /// use onnx_cast::backend::StoreHint;
     ///
     /// let plan = Cast::new(DataType::Int8, &CastOptions::new())?.plan(DataType::Float)?;
     /// let mut out = [0; 2];
@@ -168,18 +169,21 @@ impl Plan {
                 let out = unsafe { assume_written(out) };
                 let parsed = with_default_float_environment(|| parse(strings, out, rules));
                 parsed.map(|()| out).map_err(|(index, source)| {
-                    let text = strings.get(index).unwrap_or_default();
-                    CastError::Text { index, text: shorten(&String::from_utf8_lossy(text)), to: self.to, source }
+                    let text = String::from_utf8_lossy(strings.get(index).unwrap_or_default());
+                    // The error shows the text between quotes.
+                    let text = Short(&text).to_string().replace('"', "\\\"");
+                    CastErrorKind::Text { index, text, to: self.to, source }.into()
                 })
             }
-            _ => Err(CastError::OutputKind { data_type: self.to }),
+            _ => Err(CastErrorKind::OutputKind { data_type: self.to }.into()),
         }
     }
 
     /// Casts a tensor to strings, which replace those in `out`.
     ///
     /// ```
-    /// use onnx_cast::{Cast, CastOptions, DataType, Strings, TensorView};
+    /// use onnx_cast::{Cast, CastOptions, DataType, TensorView};
+    /// use onnx_cast::tensor::Strings;
     ///
     /// let plan = Cast::new(DataType::String, &CastOptions::new())?.plan(DataType::Int8)?;
     /// let mut strings = Strings::new();
@@ -203,7 +207,7 @@ impl Plan {
                 strings.iter().for_each(|string| out.push(string));
                 Ok(())
             }
-            _ => Err(CastError::OutputKind { data_type: self.to }),
+            _ => Err(CastErrorKind::OutputKind { data_type: self.to }.into()),
         }
     }
 
@@ -253,13 +257,13 @@ impl Plan {
     fn output_error(&self, input: &TensorView<'_>, got: usize) -> CastError {
         let (data_type, elements) = (self.to, input.len());
         match data_type.byte_len(elements) {
-            Some(want) => CastError::OutputLen { data_type, elements, got, want },
-            None if data_type == DataType::String => CastError::OutputKind { data_type },
-            None => TensorError::TooLarge { data_type, shape: input.shape().to_vec() }.into(),
+            Some(want) => CastErrorKind::OutputLen { data_type, elements, got, want }.into(),
+            None if data_type == DataType::String => CastErrorKind::OutputKind { data_type }.into(),
+            None => TensorErrorKind::TooLarge { data_type, shape: input.shape().to_vec() }.into(),
         }
     }
 
-    #[inline(always)]
+    #[inline]
     fn check_input(&self, input: &TensorView<'_>) -> Result<(), CastError> {
         check_type(input, self.from)
     }

@@ -9,7 +9,8 @@ use crate::tensor::{Tensor, TensorView};
 /// The attributes of QuantizeLinear, the opset, and how to run it.
 ///
 /// ```
-/// use onnx_cast::{DataType, QuantizeOptions};
+/// use onnx_cast::DataType;
+/// use onnx_cast::scaled::QuantizeOptions;
 ///
 /// let options = QuantizeOptions::new().axis(-1).block_size(32).output_dtype(DataType::Float4E2M1);
 /// assert_eq!(options.block_size, 32);
@@ -91,7 +92,8 @@ impl QuantizeOptions {
 /// Cast does.
 ///
 /// ```
-/// use onnx_cast::{DataType, QuantizeLinear, QuantizeOptions, TensorView};
+/// use onnx_cast::{DataType, TensorView};
+/// use onnx_cast::scaled::{QuantizeLinear, QuantizeOptions};
 ///
 /// let x = [0.3f32, -1.0, 2.5, 1000.0];
 /// let x = TensorView::from_slice(&[2, 2], &x)?;

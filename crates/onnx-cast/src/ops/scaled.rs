@@ -9,7 +9,7 @@ pub use blocks::{BlockPlan, GlobalScale};
 pub(super) use settings::{ScaledSettings, scaled_operator};
 
 use super::execute::{Span, as_bytes, as_uninit, assume_written, check_len, check_type, execute, new_tensor};
-use super::{CastError, OpError, Operator};
+use super::{CastError, CastErrorKind, OpError, OpErrorKind, Operator};
 use crate::arch::Backend;
 use crate::element::{Class, DataType, elements_before};
 use crate::kernel::StoreHint;
@@ -31,7 +31,8 @@ pub(super) enum Direction {
 /// A resolved QuantizeLinear or DequantizeLinear. It is small and `Copy`.
 ///
 /// ```
-/// use onnx_cast::{DataType, QuantizeLinear, QuantizeOptions, TensorView};
+/// use onnx_cast::{DataType, TensorView};
+/// use onnx_cast::scaled::{QuantizeLinear, QuantizeOptions};
 ///
 /// let options = QuantizeOptions::new().output_dtype(DataType::Int8);
 /// let plan = QuantizeLinear::new(&options)?.plan(DataType::Float, DataType::Float, None)?;
@@ -66,7 +67,7 @@ pub struct ScaledPlan {
 pub(super) fn check_value_type(data_type: DataType) -> Result<(), OpError> {
     match Precision::of(data_type) {
         Some(_) => Ok(()),
-        None => Err(OpError::ValueType { data_type }),
+        None => Err(OpErrorKind::ValueType { data_type }.into()),
     }
 }
 
@@ -173,7 +174,7 @@ impl ScaledPlan {
                     Direction::Quantize => Operator::QuantizeLinear,
                     Direction::Dequantize => Operator::DequantizeLinear,
                 };
-                Err(OpError::ScalarScale { operator, version, scale: scale.to_vec() })
+                Err(OpErrorKind::ScalarScale { operator, version, scale: scale.to_vec() }.into())
             }
             _ => Layout::new(shape, scale, self.axis, self.block_size),
         }
@@ -232,7 +233,7 @@ impl ScaledPlan {
         self.run_by(layout, x, scale, zero_point, out)
     }
 
-    #[inline(always)]
+    #[inline]
     fn run_by<'o>(
         &self,
         layout: Layout,
@@ -277,7 +278,7 @@ impl ScaledPlan {
         Ok(BoundScaledPlan { job: self.job(layout, scale, zero_point.filter(|_| has_zeros), adjust), elements })
     }
 
-    #[inline(always)]
+    #[inline]
     fn job<'a>(
         &'a self,
         layout: Layout,
@@ -291,7 +292,7 @@ impl ScaledPlan {
     }
 
     /// Whether there are zero points to subtract or add: not where all must be 0, and are, and change nothing.
-    #[inline(always)]
+    #[inline]
     fn check_operands(&self, scale: &TensorView<'_>, zero_point: Option<&TensorView<'_>>) -> Result<bool, CastError> {
         check_type(scale, self.scale)?;
         let Some(view) = zero_point else { return Ok(false) };
@@ -318,7 +319,7 @@ impl ScaledPlan {
         let is_single = |shape: &[usize]| shape.is_empty() || shape == [1];
         if zero_point.shape() != scale.shape() && !(is_single(zero_point.shape()) && is_single(scale.shape())) {
             let (zero_point, scale) = (zero_point.shape().to_vec(), scale.shape().to_vec());
-            return Err(OpError::ZeroPointShape { zero_point, scale }.into());
+            return Err(OpErrorKind::ZeroPointShape { zero_point, scale }.into());
         }
         let (data_type, bytes) = (zero_point.data_type(), zero_point.bytes().unwrap_or_default());
         let first_other = match Class::of(data_type) {
@@ -333,7 +334,7 @@ impl ScaledPlan {
             }
         };
         match first_other {
-            Some(index) => Err(CastError::ZeroPoint { data_type, index }),
+            Some(index) => Err(CastErrorKind::ZeroPoint { data_type, index }.into()),
             // ONNX's cases add it to quotients, so that -0 becomes 0. For floats of 8 bits neither ONNX's evaluator nor
             // onnxruntime does.
             None => Ok(data_type.is_packed() && self.direction == Direction::Quantize),
@@ -353,7 +354,8 @@ impl BoundScaledPlan<'_> {
     /// elements are packed, the part begins at a whole byte.
     ///
     /// ```
-    /// use onnx_cast::{DataType, DequantizeLinear, DequantizeOptions, TensorView};
+    /// use onnx_cast::{DataType, TensorView};
+    /// use onnx_cast::scaled::{DequantizeLinear, DequantizeOptions};
     ///
     /// let plan = DequantizeLinear::new(&DequantizeOptions::new())?.plan(DataType::Int8, DataType::Float, None)?;
     /// let scale = [1.0f32, 10.0, 100.0];
@@ -370,7 +372,7 @@ impl BoundScaledPlan<'_> {
     pub fn run_part(&self, start: usize, len: usize, elements: &[u8], out: &mut [u8]) -> Result<(), CastError> {
         let plan = self.job.plan;
         if start.checked_add(len).is_none_or(|end| end > self.elements) {
-            return Err(CastError::Part { start, len, elements: self.elements });
+            return Err(CastErrorKind::Part { start, len, elements: self.elements }.into());
         }
         for (data_type, got) in [(plan.from, elements.len()), (plan.to, out.len())] {
             check_len(data_type, Some(len), got, &[len])?;
@@ -388,7 +390,8 @@ mod tests {
     use super::*;
     use crate::arch::available;
     use crate::ops::Role;
-    use crate::{Cast, CastOptions, DequantizeLinear, DequantizeOptions, QuantizeLinear, QuantizeOptions};
+    use crate::scaled::{DequantizeLinear, DequantizeOptions, QuantizeLinear, QuantizeOptions};
+    use crate::{Cast, CastOptions};
 
     /// The types of a role in a scaled cast.
     fn types(operator: Operator, role: Role) -> impl Iterator<Item = DataType> {

@@ -3,7 +3,7 @@
 
 use super::widen_code;
 use crate::element::DataType;
-use crate::error::shorten;
+use crate::error::Short;
 use alloc::borrow::ToOwned;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -13,11 +13,12 @@ use core::str::FromStr;
 /// A type of elements with a scale for each block of them.
 ///
 /// ```
-/// use onnx_cast::{BlockFormat, DataType};
+/// use onnx_cast::DataType;
+/// use onnx_cast::scaled::BlockFormat;
 ///
 /// let format: BlockFormat = "mxfp4".parse()?;
 /// assert_eq!((format.element(), format.scale(), format.block()), (DataType::Float4E2M1, DataType::Float8E8M0, 32));
-/// # Ok::<(), onnx_cast::UnknownFormat>(())
+/// # Ok::<(), onnx_cast::scaled::UnknownFormat>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -193,7 +194,7 @@ pub struct UnknownFormat {
 
 impl fmt::Display for UnknownFormat {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} `{}` is not known (want {})", self.what, shorten(&self.name), self.known.join(", "))
+        write!(f, "{} `{}` is not known (want {})", self.what, Short(&self.name), self.known.join(", "))
     }
 }
 

@@ -27,13 +27,13 @@ use write::{Digits, ROOM, write_integer};
 pub use error::ParseError;
 
 /// An element that can be printed as text.
-pub trait Print: Element {
+pub(crate) trait Print: Element {
     /// Appends the texts of elements to `bytes`, and the end of each text to `offsets`.
     fn print(elements: impl Iterator<Item = Self>, offsets: &mut Vec<u64>, bytes: &mut Vec<u8>);
 }
 
 /// An element that can be read from text.
-pub trait Parse: Element {
+pub(crate) trait Parse: Element {
     /// The element that the text `bytes[start..]` represents, by the rules of the type. The bytes before `start` do not
     /// affect the result; reading is faster if there are some.
     ///

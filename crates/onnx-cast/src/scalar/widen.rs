@@ -1,7 +1,8 @@
 //! Widening: every source type to a hub that holds all its values, without rounding.
 
 use super::narrow::{FloatElement, integer_to_odd_float, to_odd, to_odd_float, to_odd_signed};
-use super::{Narrow, Rules, Widen};
+use super::{Rules, Widen};
+use crate::element::Element;
 use crate::element::{Float8E8M0, Int2, Int4, Uint2, Uint4, Word};
 use crate::format::{FloatFormat, Nan};
 
@@ -51,7 +52,7 @@ pub(crate) const fn widen_code(format: FloatFormat, code: u32) -> f32 {
 
 impl<T: FloatElement> Widen for T {
     #[inline(always)]
-    fn cast_to<D: Narrow>(self, rules: &Rules) -> D {
+    fn cast_to<D: Element>(self, rules: &Rules) -> D {
         D::from_f32(self.to_f32_round_to_odd(), rules)
     }
     #[inline(always)]
@@ -62,7 +63,7 @@ impl<T: FloatElement> Widen for T {
 
 impl Widen for Float8E8M0 {
     #[inline(always)]
-    fn cast_to<D: Narrow>(self, rules: &Rules) -> D {
+    fn cast_to<D: Element>(self, rules: &Rules) -> D {
         D::from_f32(self.to_f32_round_to_odd(), rules)
     }
     #[inline(always)]
@@ -73,7 +74,7 @@ impl Widen for Float8E8M0 {
 
 impl Widen for f32 {
     #[inline(always)]
-    fn cast_to<D: Narrow>(self, rules: &Rules) -> D {
+    fn cast_to<D: Element>(self, rules: &Rules) -> D {
         D::from_f32(self, rules)
     }
     #[inline(always)]
@@ -84,7 +85,7 @@ impl Widen for f32 {
 
 impl Widen for f64 {
     #[inline(always)]
-    fn cast_to<D: Narrow>(self, rules: &Rules) -> D {
+    fn cast_to<D: Element>(self, rules: &Rules) -> D {
         D::from_f64(self, rules)
     }
     #[inline(always)]
@@ -98,7 +99,7 @@ macro_rules! small_integer {
     ($($int:ty, $value:expr;)*) => {$(
         impl Widen for $int {
             #[inline(always)]
-            fn cast_to<D: Narrow>(self, rules: &Rules) -> D {
+            fn cast_to<D: Element>(self, rules: &Rules) -> D {
                 let value: i32 = $value(self);
                 if D::INT_WRAPS { D::from_i32(value, rules) } else { D::from_f32(value as f32, rules) }
             }
@@ -124,7 +125,7 @@ small_integer! {
 
 impl Widen for i32 {
     #[inline(always)]
-    fn cast_to<D: Narrow>(self, rules: &Rules) -> D {
+    fn cast_to<D: Element>(self, rules: &Rules) -> D {
         D::from_i32(self, rules)
     }
     #[inline(always)]
@@ -135,7 +136,7 @@ impl Widen for i32 {
 
 impl Widen for u32 {
     #[inline(always)]
-    fn cast_to<D: Narrow>(self, rules: &Rules) -> D {
+    fn cast_to<D: Element>(self, rules: &Rules) -> D {
         if D::INT_WRAPS { D::from_i64(i64::from(self), rules) } else { D::from_f64(f64::from(self), rules) }
     }
     #[inline(always)]
@@ -146,7 +147,7 @@ impl Widen for u32 {
 
 impl Widen for i64 {
     #[inline(always)]
-    fn cast_to<D: Narrow>(self, rules: &Rules) -> D {
+    fn cast_to<D: Element>(self, rules: &Rules) -> D {
         D::from_i64(self, rules)
     }
     #[inline(always)]
@@ -157,7 +158,7 @@ impl Widen for i64 {
 
 impl Widen for u64 {
     #[inline(always)]
-    fn cast_to<D: Narrow>(self, rules: &Rules) -> D {
+    fn cast_to<D: Element>(self, rules: &Rules) -> D {
         D::from_u64(self, rules)
     }
     #[inline(always)]

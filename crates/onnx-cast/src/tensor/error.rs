@@ -1,14 +1,19 @@
 //! The errors of building a tensor.
 
 use crate::element::DataType;
-use crate::error::{Article, ShapeText};
+use crate::error::{Article, ShapeText, boxed_error};
 use alloc::vec::Vec;
 use core::fmt;
 
-/// An error of building a tensor: its parts do not match.
+boxed_error! {
+    /// An error of building a tensor: its parts do not match.
+    pub struct TensorError of TensorErrorKind;
+}
+
+/// Which parts of a tensor do not match: the kinds of [`TensorError`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum TensorError {
+pub enum TensorErrorKind {
     /// The number of elements, or of bytes, does not fit the address space.
     TooLarge {
         /// The element type.
@@ -50,27 +55,25 @@ pub enum TensorError {
     },
 }
 
-impl fmt::Display for TensorError {
+impl fmt::Display for TensorErrorKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            TensorError::TooLarge { data_type, shape } => {
+            TensorErrorKind::TooLarge { data_type, shape } => {
                 write!(f, "{} tensor of shape {} does not fit in memory", Article(data_type), ShapeText(shape))
             }
-            TensorError::ByteLen { data_type, shape, got, want } => {
+            TensorErrorKind::ByteLen { data_type, shape, got, want } => {
                 write!(f, "{got} bytes for {} {data_type} (want {want})", ShapeText(shape))
             }
-            TensorError::StringCount { shape, got, want } => {
+            TensorErrorKind::StringCount { shape, got, want } => {
                 write!(f, "{got} strings for shape {} (want {want})", ShapeText(shape))
             }
-            TensorError::StringOffsets { index } => {
+            TensorErrorKind::StringOffsets { index } => {
                 write!(f, "string offset {index} is out of order (offsets start at 0, rise, and end with the bytes)")
             }
-            TensorError::SliceLayout { data_type } => {
+            TensorErrorKind::SliceLayout { data_type } => {
                 write!(f, "the memory of {} slice is not a tensor's bytes (want a copy)", Article(data_type))
             }
-            TensorError::NotBytes => f.write_str("a string tensor's data is offsets and bytes, not bytes alone"),
+            TensorErrorKind::NotBytes => f.write_str("a string tensor's data is offsets and bytes, not bytes alone"),
         }
     }
 }
-
-impl core::error::Error for TensorError {}

@@ -1,7 +1,7 @@
 //! The elements of a string tensor: offsets and bytes, as in columnar formats, so that a million strings take two
 //! allocations.
 
-use super::TensorError;
+use super::{TensorError, TensorErrorKind};
 use crate::element::DataType;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -9,12 +9,12 @@ use alloc::vec::Vec;
 /// Borrowed strings: string `i` is `bytes[offsets[i]..offsets[i + 1]]`.
 ///
 /// ```
-/// use onnx_cast::StringsView;
+/// use onnx_cast::tensor::StringsView;
 ///
 /// let strings = StringsView::new(&[0, 1, 3], b"abc")?;
 /// assert_eq!(strings.iter().collect::<Vec<_>>(), [&b"a"[..], b"bc"]);
 /// assert!(StringsView::new(&[0, 4], b"abc").is_err());
-/// # Ok::<(), onnx_cast::TensorError>(())
+/// # Ok::<(), onnx_cast::tensor::TensorError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StringsView<'a> {
@@ -27,17 +27,17 @@ impl<'a> StringsView<'a> {
     /// and the last is `bytes.len()`. ONNX requires UTF-8; that is checked only when a string is read as a number.
     ///
     /// # Errors
-    /// Fails with [`TensorError::StringOffsets`], which names the first wrong offset.
+    /// Fails with [`TensorErrorKind::StringOffsets`], which names the first wrong offset.
     pub fn new(offsets: &'a [u64], bytes: &'a [u8]) -> Result<Self, TensorError> {
         let mut last = 0;
         for (index, &offset) in offsets.iter().enumerate() {
             if offset < last || offset > bytes.len() as u64 || (index == 0 && offset != 0) {
-                return Err(TensorError::StringOffsets { index });
+                return Err(TensorErrorKind::StringOffsets { index }.into());
             }
             last = offset;
         }
         if offsets.is_empty() || last != bytes.len() as u64 {
-            return Err(TensorError::StringOffsets { index: offsets.len().saturating_sub(1) });
+            return Err(TensorErrorKind::StringOffsets { index: offsets.len().saturating_sub(1) }.into());
         }
         Ok(StringsView { offsets, bytes })
     }
@@ -90,7 +90,7 @@ impl<'a> StringsView<'a> {
 /// Owned strings.
 ///
 /// ```
-/// use onnx_cast::Strings;
+/// use onnx_cast::tensor::Strings;
 ///
 /// let mut strings: Strings = ["a", ""].into_iter().collect();
 /// strings.push(b"bc");
@@ -118,20 +118,20 @@ impl Strings {
     /// An empty list with capacity for `strings` strings of `bytes` bytes in total.
     ///
     /// ```
-    /// use onnx_cast::Strings;
+    /// use onnx_cast::tensor::Strings;
     ///
     /// assert!(Strings::try_with_capacity(1, 5).is_ok());
     /// assert!(Strings::try_with_capacity(usize::MAX, 0).is_err());
     /// ```
     ///
     /// # Errors
-    /// Fails with [`TensorError::TooLarge`] if there is too little memory.
+    /// Fails with [`TensorErrorKind::TooLarge`] if there is too little memory.
     pub fn try_with_capacity(strings: usize, bytes: usize) -> Result<Self, TensorError> {
         let mut made = Strings::new();
         let offsets = made.offsets.try_reserve_exact(strings);
         match offsets.and_then(|()| made.bytes.try_reserve_exact(bytes)) {
             Ok(()) => Ok(made),
-            Err(_) => Err(TensorError::TooLarge { data_type: DataType::String, shape: vec![strings] }),
+            Err(_) => Err(TensorErrorKind::TooLarge { data_type: DataType::String, shape: vec![strings] }.into()),
         }
     }
 

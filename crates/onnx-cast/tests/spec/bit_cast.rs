@@ -2,7 +2,8 @@
 
 use crate::runner::*;
 use onnx_cast::DataType::{self, *};
-use onnx_cast::{BitCast, OpError, Tensor, TensorView};
+use onnx_cast::ops::{OpError, OpErrorKind};
+use onnx_cast::{BitCast, Tensor, TensorView};
 use testkit::Ty;
 
 fn bit_cast(from: DataType, to: DataType, bytes: &[u8], len: usize) -> Vec<u8> {
@@ -75,10 +76,10 @@ fn every_pair_of_types_goes_by_its_width() {
                 .and_then(|operator| operator.plan(from).map(|plan| (plan.source_type(), plan.target_type())));
             let name = format!("{from} -> {to}");
             if !listed(from) || !listed(to) {
-                let lacks = |error: &OpError| matches!(error, OpError::Type { since: None, .. });
+                let lacks = |error: &OpError| matches!(error.kind(), OpErrorKind::Type { since: None, .. });
                 assert!(got.as_ref().is_err_and(lacks), "{name}: got {got:?}, want no version");
             } else if from.bits() != to.bits() {
-                assert_eq!(got, Err(OpError::BitWidth { from, to }), "{name}");
+                assert_eq!(got, Err(OpErrorKind::BitWidth { from, to }.into()), "{name}");
             } else {
                 assert_eq!(got, Ok((from, to)), "{name}");
             }

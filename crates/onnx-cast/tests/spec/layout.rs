@@ -2,7 +2,8 @@
 
 use crate::runner::*;
 use onnx_cast::DataType::{self, *};
-use onnx_cast::{Cast, CastOptions, Data, Strings, Tensor, TensorView};
+use onnx_cast::tensor::{Data, Strings};
+use onnx_cast::{Cast, CastOptions, Tensor, TensorView};
 
 fn cast(from: DataType, to: DataType, bytes: &[u8], len: usize) -> Vec<u8> {
     let shape = [len];

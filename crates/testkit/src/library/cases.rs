@@ -9,7 +9,8 @@ use super::{data_type, options};
 use crate::generators::{Rng, near_ties, random, random_scaled, special};
 use crate::packing::{pack, packed_len, unpack};
 use crate::{Rules, Ty};
-use onnx_cast::{Backend, Cast, Plan, TensorView, available_backends};
+use onnx_cast::backend::{self, Backend};
+use onnx_cast::{Cast, Plan, TensorView};
 use std::sync::LazyLock;
 
 /// The lengths tried: no backend handles more than 64 elements per step, or unrolls more than four steps.
@@ -111,7 +112,7 @@ pub fn every_length_at_every_alignment() -> u64 {
     let mut src = Guarded::new(1 << 16);
     let mut rng = Rng::new(51);
     for_every_case(|case| {
-        for backend in available_backends() {
+        for backend in backend::available() {
             let plan = case.plan(backend);
             for len in LENGTHS {
                 let (src_len, dst_len) = (packed_len(case.from, len), packed_len(case.to, len));
@@ -159,7 +160,7 @@ pub fn every_setting_of_the_control_register() -> u64 {
         let len = case.count - 3;
         let src = &case.source[..packed_len(case.from, len)];
         dst.resize(packed_len(case.to, len), 0);
-        for backend in available_backends() {
+        for backend in backend::available() {
             let plan = case.plan(backend);
             for setting in control_register::settings() {
                 dst.fill(0xa5);

@@ -4,7 +4,7 @@ use super::check;
 use crate::generators::{every, near_ties, random, random_scaled, special};
 use crate::oracle::Direct;
 use crate::{Rules, Ty};
-use onnx_cast::available_backends;
+use onnx_cast::backend;
 
 /// Casts every value of the narrow sources in every version and with every setting of the attributes. Returns the
 /// number of compared results.
@@ -39,7 +39,7 @@ fn compare(from: Ty, to: Ty, values: &[u64], rules: Vec<Rules>) -> u64 {
     let mut want = vec![0; values.len()];
     for rules in rules {
         Direct::new(from, to, &rules).cast_all(values, &mut want);
-        for backend in available_backends() {
+        for backend in backend::available() {
             check(from, to, &rules, backend, values, &want);
             compared += values.len() as u64;
         }

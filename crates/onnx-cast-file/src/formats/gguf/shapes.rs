@@ -3,7 +3,7 @@
 use super::{ARRAY, FileHead, INT32, Reader};
 use crate::formats::error::{FormatError, Invalid, InvalidKind};
 use crate::text::{ShapeText, Short};
-use onnx_cast::element_count;
+use onnx_cast::tensor::element_count;
 use std::collections::HashMap;
 
 /// The beginning of a key, before the name of a tensor.

@@ -7,7 +7,9 @@ use crate::formats::protobuf::wire::{self, WireError};
 use crate::formats::source::SourceData;
 use crate::io::memory::zeros;
 use crate::text::ShapeText;
-use onnx_cast::{DataType, Strings, pack};
+use onnx_cast::DataType;
+use onnx_cast::packing::pack;
+use onnx_cast::tensor::Strings;
 use std::borrow::Cow;
 
 /// The entries of a storage field other than `raw_data`.

@@ -70,7 +70,7 @@ fn table(finder: &Finder<'_>, mut weight: Weight, stored: &StoredTensor, start: 
     let state = State { finder, place, settings: finder.checkpoint.settings(place)? };
     let shape = state.shape()?;
     let too_many = || state.wrong("shape", "fewer elements");
-    let len = onnx_cast::element_count(&shape).ok_or_else(too_many)?;
+    let len = onnx_cast::tensor::element_count(&shape).ok_or_else(too_many)?;
     if checkpoint.byte_len(weight.tensor) != len.div_ceil(2) as u64 {
         let shape = crate::text::ShapeText(&shape);
         return Err(finder.part(weight.tensor, format!("{} bytes: 4 bits for each of {shape}", len.div_ceil(2))));

@@ -41,7 +41,7 @@ pub(super) fn describe(finder: &Finder<'_>, mut weight: Weight) -> Result<Weight
         return Err(finder.part(weight.tensor, format!("{wanted} for the {bits} bits of the configuration")));
     }
     let columns = width.checked_mul(8 / bits as usize);
-    let Some(columns) = columns.filter(|columns| onnx_cast::element_count(&[rows, *columns]).is_some()) else {
+    let Some(columns) = columns.filter(|columns| onnx_cast::tensor::element_count(&[rows, *columns]).is_some()) else {
         return Err(finder.part(weight.tensor, "fewer columns".to_owned()));
     };
     let [count, across] = scale.shape[..] else {

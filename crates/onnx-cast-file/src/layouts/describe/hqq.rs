@@ -29,7 +29,7 @@ pub(super) fn describe(finder: &Finder<'_>, mut weight: Weight, start: &str) -> 
     let Some((_, bits, word)) = PACKINGS.into_iter().find(|(name, ..)| *name == packing) else {
         return Err(settings.wrong("packing", "8bit_u8, 4bit_u8, 3bit_32, 2bit_u8 or 1bit_u8"));
     };
-    let len = onnx_cast::element_count(&shape);
+    let len = onnx_cast::tensor::element_count(&shape);
     let len = len.filter(|len| *len > 0 && len.is_multiple_of(group));
     let len = len.ok_or_else(|| settings.wrong("shape", &format!("the two sizes of a weight in groups of {group}")))?;
     let groups = len / group;

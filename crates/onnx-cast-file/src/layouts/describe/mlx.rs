@@ -52,7 +52,7 @@ pub(super) fn describe(finder: &Finder<'_>, mut weight: Weight, start: &str) -> 
     };
     let outer = &stored.shape[..stored.shape.len() - 1];
     let (shape, grid) = ([outer, &[columns]].concat(), [outer, &[columns / group]].concat());
-    if onnx_cast::element_count(&shape).is_none() {
+    if onnx_cast::tensor::element_count(&shape).is_none() {
         return Err(finder.part(weight.tensor, "fewer elements".to_owned()));
     }
     let is_affine = matches!(elements, Encoding::Coded(_));

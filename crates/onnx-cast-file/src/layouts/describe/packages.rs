@@ -153,7 +153,7 @@ fn int4(finder: &Finder<'_>, mut weight: Weight, start: &str, sizes: Option<Vec<
     };
     let columns = width.checked_mul(2).filter(|_| matches!(stored.data_type, Int8 | Uint8));
     let shape = columns.map(|columns| [outer, &[*rows, columns]].concat());
-    let shape = shape.filter(|shape| onnx_cast::element_count(shape).is_some());
+    let shape = shape.filter(|shape| onnx_cast::tensor::element_count(shape).is_some());
     let (Some(shape), Some(columns)) = (shape, columns) else {
         return Err(finder.part(tensor, "int8, two integers in each".to_owned()));
     };
@@ -242,7 +242,7 @@ pub(super) fn bitnet(finder: &Finder<'_>, mut weight: Weight) -> Result<Weight, 
     let ([quarter, columns], Uint8) = (&stored.shape[..], stored.data_type) else {
         return Err(finder.part(weight.tensor, "uint8 of two axes, a quarter of the rows".to_owned()));
     };
-    let rows = quarter.checked_mul(4).filter(|rows| onnx_cast::element_count(&[*rows, *columns]).is_some());
+    let rows = quarter.checked_mul(4).filter(|rows| onnx_cast::tensor::element_count(&[*rows, *columns]).is_some());
     let rows = rows.ok_or_else(|| finder.part(weight.tensor, "fewer elements".to_owned()))?;
     if !matches!(scale.data_type, Float | Float16 | BFloat16) || scale.len != 1 {
         return Err(finder.part(weight.scales, "one of float, float16 or bfloat16".to_owned()));

@@ -70,7 +70,7 @@ pub(super) fn describe(finder: &Finder<'_>, mut weight: Weight, start: &str) -> 
         let want = "a bias, `hidden_size` in config.json and a usual name, or optimum-quanto to dequantize the model";
         return Err(checkpoint.error(Some(weight.tensor), Invalid::variant(&place, &what, want)));
     };
-    let Some(len) = onnx_cast::element_count(&[rows, columns]) else {
+    let Some(len) = onnx_cast::tensor::element_count(&[rows, columns]) else {
         return Err(finder.part(weight.tensor, "fewer elements".to_owned()));
     };
     let formula = Formula::ProductLess;

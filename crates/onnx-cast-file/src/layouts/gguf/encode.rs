@@ -181,7 +181,7 @@ fn half_bits(value: f32) -> u16 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use onnx_cast::Float16;
+    use onnx_cast::types::Float16;
 
     #[test]
     fn scales_are_rounded_as_casts_are() {

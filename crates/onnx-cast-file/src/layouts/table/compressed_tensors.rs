@@ -6,7 +6,8 @@ use crate::layouts::row::{Configuration, KeptNames};
 use crate::layouts::weight::WeightFormat;
 use crate::layouts::written::WrittenWeight;
 use DataType::{Float8E4M3FN, Float8E8M0, Int4, Int8};
-use onnx_cast::{BlockFormat, DataType};
+use onnx_cast::DataType;
+use onnx_cast::scaled::BlockFormat;
 use serde_json::{Map, Value, json};
 
 pub(super) const CONFIGURATION: Configuration = Configuration {

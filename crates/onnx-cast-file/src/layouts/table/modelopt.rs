@@ -7,7 +7,7 @@ use crate::layouts::format::{Activations, Granularity, QuantizedFormat};
 use crate::layouts::row::{Configuration, KeptNames, Loaders, OwnFile};
 use crate::layouts::weight::WeightFormat;
 use crate::layouts::written::WrittenWeight;
-use onnx_cast::BlockFormat;
+use onnx_cast::scaled::BlockFormat;
 use serde_json::{Map, Value, json};
 
 pub(super) const CONFIGURATION: Configuration = Configuration {

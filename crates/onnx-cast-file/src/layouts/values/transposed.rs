@@ -6,7 +6,8 @@ use crate::layouts::columns::{Columns, Part, ROWS, parts};
 use crate::layouts::transpose::transpose;
 use crate::layouts::weight::Weight;
 use crate::pipeline::{PipelineError, Scratch};
-use onnx_cast::{BlockPlan, CastError, TensorView};
+use onnx_cast::scaled::BlockPlan;
+use onnx_cast::{CastError, TensorView};
 use std::ops::Range;
 
 /// The columns of the elements, two of which share a byte, and those of the scales.

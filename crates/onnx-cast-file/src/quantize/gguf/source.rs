@@ -7,8 +7,9 @@ use crate::io::memory::resize;
 use crate::io::positional::InputFile;
 use crate::layouts::{decode_blocks, encode_blocks};
 use crate::pipeline::{Compute, PipelineError, Scratch, Transform};
+use onnx_cast::ops::OpError;
 use onnx_cast::scalar::with_default_float_environment;
-use onnx_cast::{Cast, CastOptions, DataType, OpError, Plan};
+use onnx_cast::{Cast, CastOptions, DataType, Plan};
 use std::io;
 use std::sync::Arc;
 

@@ -8,7 +8,6 @@
 use crate::arch::generic::{self, Lanes, by_sign, by_width, extensions, isa, kernel, one_line, shifts};
 use crate::element::Element;
 use crate::kernel::{Context, KernelTable};
-use crate::scalar::{Narrow, Widen};
 use core::arch::wasm32::*;
 
 isa!(Simd128, Vector, "simd128");

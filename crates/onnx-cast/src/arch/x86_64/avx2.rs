@@ -6,7 +6,6 @@
 use crate::arch::generic::{self, Lanes, by_sign, by_width, extensions, helpers, isa, kernel, one_line, shifts};
 use crate::element::Element;
 use crate::kernel::{Context, KernelTable};
-use crate::scalar::{Narrow, Widen};
 use core::arch::x86_64::*;
 
 isa!(Avx2, Ymm, "avx2,f16c,fma");

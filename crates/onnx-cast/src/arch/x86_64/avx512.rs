@@ -3,7 +3,6 @@
 use crate::arch::generic::{self, Lanes, by_sign, by_width, extensions, helpers, isa, kernel, one_line, shifts};
 use crate::element::Element;
 use crate::kernel::{Context, KernelTable};
-use crate::scalar::{Narrow, Widen};
 use core::arch::x86_64::*;
 
 isa!(Avx512, Zmm, "avx512f,avx512bw,avx512dq,avx512vl,avx512cd,avx512vbmi,avx512vbmi2,avx2,f16c,fma,bmi2");

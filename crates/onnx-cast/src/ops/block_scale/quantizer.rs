@@ -303,7 +303,7 @@ mod tests {
             [BlockFormat::MxFp8, BlockFormat::MxFp6E2M3, BlockFormat::NvFp4].map(|format| (backend, format))
         }) {
             let quantize = BlockQuantize::new(format);
-            let power = PowerOfTwo::new(format, crate::ScaleRule::Floor);
+            let power = PowerOfTwo::new(format, crate::scaled::ScaleRule::Floor);
             let quantizer = Quantizer { quantize: &quantize, from: DataType::Float, backend, global: 1.0, power };
             let plan = quantizer.plan();
             let bytes = format.element().byte_len(len).expect("few elements");

@@ -12,7 +12,8 @@ use alloc::vec::Vec;
 /// float, and the scale of zeros is 1.
 ///
 /// ```
-/// use onnx_cast::{DataType, SymmetricScale};
+/// use onnx_cast::DataType;
+/// use onnx_cast::scaled::SymmetricScale;
 ///
 /// let scale = SymmetricScale::new(DataType::Int8);
 /// assert_eq!(scale.scales(&[2.54, 0.0], &[2])?.to_vec::<f32>(), Some(vec![0.02, 1.0]));

@@ -4,7 +4,7 @@ use super::layout::Layout;
 use super::tiles::Adjust;
 use super::{BoundScaledPlan, Direction, ScaledPlan, check_value_type};
 use crate::element::DataType;
-use crate::ops::{CastError, NEWEST_OPSET, OpError, Operator, Role};
+use crate::ops::{CastError, NEWEST_OPSET, OpError, OpErrorKind, Operator, Role};
 use crate::scalar::scaled::Precision;
 use crate::tensor::TensorView;
 
@@ -21,7 +21,8 @@ pub enum GlobalScale {
 /// smaller. The arithmetic is that of QuantizeLinear and DequantizeLinear, with quotients and products in float.
 ///
 /// ```
-/// use onnx_cast::{BlockPlan, DataType, TensorView};
+/// use onnx_cast::{DataType, TensorView};
+/// use onnx_cast::scaled::BlockPlan;
 ///
 /// // Three rows of two float8e4m3fn, and a scale for each two rows.
 /// let plan = BlockPlan::dequantize(DataType::Float8E4M3FN, DataType::Float, DataType::Float, [2, 2])?;
@@ -75,7 +76,7 @@ impl BlockPlan {
             DataType::Float | DataType::Float16 | DataType::BFloat16 | DataType::Float8E8M0 | DataType::Float8E4M3FN
         );
         if !is_scale {
-            return Err(OpError::ScaleType { data_type: scale });
+            return Err(OpErrorKind::ScaleType { data_type: scale }.into());
         }
         let plan = ScaledPlan { scale, ..ScaledPlan::of_blocks(direction, from, to, None, None, None) };
         Ok(BlockPlan { plan, block, global: None })
@@ -92,7 +93,7 @@ impl BlockPlan {
     /// # Errors
     /// Fails if the type is another one.
     pub fn precision(mut self, data_type: DataType) -> Result<Self, OpError> {
-        let wrong = OpError::Precision { version: NEWEST_OPSET, data_type };
+        let wrong = OpErrorKind::Precision { version: NEWEST_OPSET, data_type };
         self.plan.precision = Precision::of(data_type).ok_or(wrong)?;
         Ok(self)
     }

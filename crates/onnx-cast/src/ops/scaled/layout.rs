@@ -1,6 +1,6 @@
 //! Where the scale of an element is: per tensor, per axis, or for each block of an axis or of rows and columns.
 
-use crate::ops::OpError;
+use crate::ops::{OpError, OpErrorKind};
 
 /// How scales lie over the elements of a tensor: in rows of elements, each cut into runs with one scale.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +48,7 @@ impl Layout {
     pub(in crate::ops) const TENSOR: Layout = Layout { row: usize::MAX, run: usize::MAX, rows: Rows::SAME };
 
     /// Whether an operator of ONNX has one scale for all elements.
-    #[inline(always)]
+    #[inline]
     pub(in crate::ops) fn is_of_tensor(scale: &[usize], block_size: usize) -> bool {
         block_size == 0 && matches!(scale, [] | [1])
     }
@@ -68,17 +68,17 @@ impl Layout {
 
     /// That of scales along an axis.
     fn of_axis(shape: &[usize], scale: &[usize], axis: i64, block_size: usize) -> Result<Layout, OpError> {
-        let wrong = || OpError::ScaleShape { input: shape.to_vec(), scale: scale.to_vec(), axis, block_size };
+        let wrong = || OpErrorKind::ScaleShape { input: shape.to_vec(), scale: scale.to_vec(), axis, block_size };
         let rank = shape.len();
         let place = if axis < 0 { axis.checked_add(rank as i64) } else { Some(axis) };
         let place = place.and_then(|axis| usize::try_from(axis).ok()).filter(|&axis| axis < rank);
-        let place = place.ok_or(OpError::Axis { axis, rank })?;
+        let place = place.ok_or(OpErrorKind::Axis { axis, rank })?;
         // Of an empty tensor the other dimensions may overflow.
         let inner = shape[place + 1..].iter().fold(1usize, |inner, &size| inner.saturating_mul(size)).max(1);
         let size = shape[place];
         let layout = if block_size == 0 {
             if scale != [size] {
-                return Err(wrong());
+                return Err(wrong().into());
             }
             let (row, run) = if inner == 1 { (size, 1) } else { (size.saturating_mul(inner), inner) };
             Layout { row, run, rows: Rows::SAME }
@@ -86,7 +86,7 @@ impl Layout {
             let others_agree = scale.len() == rank
                 && scale.iter().zip(shape).enumerate().all(|(i, (scale, size))| i == place || scale == size);
             if !others_agree || scale[place] != size.div_ceil(block_size) && (size > 0 || scale[place] > 1) {
-                return Err(wrong());
+                return Err(wrong().into());
             }
             if inner == 1 {
                 Layout::rows_of_runs(size, block_size)
@@ -101,11 +101,11 @@ impl Layout {
 
     /// A scale for each block of `block` rows and columns of the matrices that the last two axes make.
     pub(in crate::ops) fn of_blocks(shape: &[usize], scale: &[usize], block: [usize; 2]) -> Result<Layout, OpError> {
-        let wrong = || OpError::BlockScaleShape { input: shape.to_vec(), scale: scale.to_vec(), block };
-        let [.., rows, columns] = *shape else { return Err(wrong()) };
+        let wrong = || OpErrorKind::BlockScaleShape { input: shape.to_vec(), scale: scale.to_vec(), block };
+        let [.., rows, columns] = *shape else { return Err(wrong().into()) };
         let outer = &shape[..shape.len() - 2];
         if block.contains(&0) || scale != [outer, &[rows.div_ceil(block[0]), columns.div_ceil(block[1])]].concat() {
-            return Err(wrong());
+            return Err(wrong().into());
         }
         if shape.contains(&0) {
             return Ok(Layout::TENSOR);

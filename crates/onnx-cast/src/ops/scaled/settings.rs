@@ -4,7 +4,7 @@ use super::{Direction, ScaledPlan};
 use crate::arch::Backend;
 use crate::element::DataType;
 use crate::ops::node::Attributes;
-use crate::ops::{Attribute, Dim, OpError, Operator, Role, ValueInfo};
+use crate::ops::{Attribute, Dim, OpError, OpErrorKind, Operator, Role, ValueInfo};
 use crate::scalar::scaled::Precision;
 use crate::scalar::{RoundMode, Rules};
 use alloc::vec::Vec;
@@ -32,12 +32,11 @@ impl ScaledSettings {
     ) -> Result<Self, OpError> {
         let version = operator.version_at(opset)?;
         let list = Attributes::new(operator, version, list)?;
-        let data_type = |name: &'static str| match list.int(name)? {
-            None | Some(0) => Ok(None),
-            Some(number) => match DataType::from_onnx(number) {
-                Some(data_type) => Ok(Some(data_type)),
-                None => Err(OpError::AttributeType { operator, name, number }),
-            },
+        let data_type = |name: &'static str| -> Result<Option<DataType>, OpError> {
+            let number = list.int(name)?.filter(|&number| number != 0);
+            let known =
+                |number| DataType::from_onnx(number).ok_or(OpErrorKind::AttributeType { operator, name, number });
+            Ok(number.map(known).transpose()?)
         };
         Ok(ScaledSettings {
             operator,
@@ -66,22 +65,22 @@ impl ScaledSettings {
         operator.check_role(version, x_role, x)?;
         operator.check_role(version, Role::Scale, scale)?;
         if is_quantize && (19..23).contains(&version) && scale != x {
-            return Err(OpError::TypesDiffer { operator, version, name: "y_scale", got: scale, want: x });
+            return Err(OpErrorKind::TypesDiffer { operator, version, name: "y_scale", got: scale, want: x }.into());
         }
         let to = if is_quantize {
             match (zero_point, self.output_dtype) {
                 (Some(got), Some(want)) if got != want => {
-                    return Err(OpError::TypesDiffer { operator, version, name: "y_zero_point", got, want });
+                    return Err(OpErrorKind::TypesDiffer { operator, version, name: "y_zero_point", got, want }.into());
                 }
                 (zero_point, output) => zero_point.or(output).unwrap_or(DataType::Uint8),
             }
         } else {
             if let Some(got) = zero_point.filter(|&zero_point| zero_point != x) {
-                return Err(OpError::TypesDiffer { operator, version, name: "x_zero_point", got, want: x });
+                return Err(OpErrorKind::TypesDiffer { operator, version, name: "x_zero_point", got, want: x }.into());
             }
             match self.output_dtype {
                 Some(output) => output,
-                None if scale == DataType::Float8E8M0 => return Err(OpError::MissingOutputType { version }),
+                None if scale == DataType::Float8E8M0 => return Err(OpErrorKind::MissingOutputType { version }.into()),
                 None => scale,
             }
         };
@@ -89,7 +88,7 @@ impl ScaledSettings {
         let default = Precision::of(scale).unwrap_or(Precision::Float);
         let precision = match self.precision {
             None => default,
-            Some(data_type) => Precision::of(data_type).ok_or(OpError::Precision { version, data_type })?,
+            Some(data_type) => Precision::of(data_type).ok_or(OpErrorKind::Precision { version, data_type })?,
         };
         let rules = Rules::new(to, i64::MAX, self.saturate, RoundMode::Up);
         Ok(ScaledPlan {
@@ -134,7 +133,7 @@ impl ScaledSettings {
 
 /// The attribute `block_size`.
 fn block_size(operator: Operator, block_size: i64) -> Result<usize, OpError> {
-    usize::try_from(block_size).map_err(|_| OpError::BlockSize { operator, block_size })
+    Ok(usize::try_from(block_size).map_err(|_| OpErrorKind::BlockSize { operator, block_size })?)
 }
 
 /// Implements what QuantizeLinear and DequantizeLinear have in common.
@@ -150,7 +149,7 @@ macro_rules! scaled_operator {
             /// let axis = Attribute { name: "axis", value: AttributeValue::Int(0) };
             #[doc = concat!("assert_eq!(", stringify!($operator), "::from_node(20, &[axis])?.version(), 19);")]
             #[doc = concat!("assert!(", stringify!($operator), "::from_node(12, &[axis]).is_err());")]
-            /// # Ok::<(), onnx_cast::OpError>(())
+            /// # Ok::<(), onnx_cast::ops::OpError>(())
             /// ```
             ///
             /// # Errors

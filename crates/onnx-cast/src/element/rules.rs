@@ -1,8 +1,8 @@
 //! The codes that a cast writes for overflow, infinity and NaN. `saturate`, `round_mode` and the operator's version are
 //! resolved to these codes once, so no kernel depends on versions.
 
-use crate::element::{DataType, NUMBERS};
-use crate::error::shorten;
+use super::{DataType, NUMBERS};
+use crate::error::Short;
 use crate::format::FloatFormat;
 use alloc::borrow::ToOwned;
 use alloc::string::String;
@@ -69,7 +69,7 @@ pub struct UnknownRoundMode {
 
 impl fmt::Display for UnknownRoundMode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "round_mode `{}` is not known (want up, down or nearest)", shorten(&self.word))
+        write!(f, "round_mode `{}` is not known (want up, down or nearest)", Short(&self.word))
     }
 }
 
@@ -133,7 +133,8 @@ impl Rules {
     ///
     /// ```
     /// use onnx_cast::scalar::{Rules, cast_one};
-    /// use onnx_cast::{DataType, Float8E4M3FN, RoundMode};
+    /// use onnx_cast::{DataType, RoundMode};
+    /// use onnx_cast::types::Float8E4M3FN;
     ///
     /// let saturating = Rules::new(DataType::Float8E4M3FN, 28, true, RoundMode::Up);
     /// let not_saturating = Rules::new(DataType::Float8E4M3FN, 28, false, RoundMode::Up);

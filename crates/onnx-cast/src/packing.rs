@@ -64,7 +64,8 @@ fn check(data_type: DataType, elements: usize, bytes: &[u8]) -> Result<(), PackE
 /// Packs elements from one element per byte. The upper bits of each byte are ignored, and the padding is zero.
 ///
 /// ```
-/// use onnx_cast::{DataType, pack};
+/// use onnx_cast::DataType;
+/// use onnx_cast::packing::pack;
 ///
 /// let mut bytes = [0; 2];
 /// pack(DataType::Int4, &[0x1, 0xf, 0x7], &mut bytes)?;
@@ -73,7 +74,7 @@ fn check(data_type: DataType, elements: usize, bytes: &[u8]) -> Result<(), PackE
 ///     pack(DataType::Int4, &[0; 5], &mut bytes).unwrap_err().to_string(),
 ///     "2 bytes for 5 packed int4 (want 3)"
 /// );
-/// # Ok::<(), onnx_cast::PackError>(())
+/// # Ok::<(), onnx_cast::packing::PackError>(())
 /// ```
 ///
 /// # Errors
@@ -88,12 +89,13 @@ pub fn pack(data_type: DataType, elements: &[u8], bytes: &mut [u8]) -> Result<()
 /// Unpacks elements to one element per byte. The upper bits are zero.
 ///
 /// ```
-/// use onnx_cast::{DataType, unpack};
+/// use onnx_cast::DataType;
+/// use onnx_cast::packing::unpack;
 ///
 /// let mut elements = [0; 3];
 /// unpack(DataType::Int4, &[0xf1, 0x07], &mut elements)?;
 /// assert_eq!(elements, [0x1, 0xf, 0x7]);
-/// # Ok::<(), onnx_cast::PackError>(())
+/// # Ok::<(), onnx_cast::packing::PackError>(())
 /// ```
 ///
 /// # Errors
@@ -108,12 +110,13 @@ pub fn unpack(data_type: DataType, bytes: &[u8], elements: &mut [u8]) -> Result<
 /// Zeroes the padding after the last of `len` elements. Types of 8 bits and more have no padding.
 ///
 /// ```
-/// use onnx_cast::{DataType, clear_padding};
+/// use onnx_cast::DataType;
+/// use onnx_cast::packing::clear_padding;
 ///
 /// let mut bytes = [0x21, 0xf3];
 /// clear_padding(DataType::Uint4, 3, &mut bytes)?;
 /// assert_eq!(bytes, [0x21, 0x03]);
-/// # Ok::<(), onnx_cast::PackError>(())
+/// # Ok::<(), onnx_cast::packing::PackError>(())
 /// ```
 ///
 /// # Errors
