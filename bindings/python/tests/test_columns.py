@@ -189,6 +189,8 @@ def test_series_and_frames_of_polars():
         packed = cast_column(column, "int4")
         assert packed.dtype == polars.Array(polars.UInt8, 1)
         assert cast_column(packed, "int8", stored="int4").equals(got)
+    empty = polars.Series("x", [[], None, []], dtype=polars.Array(polars.Float32, 0))
+    assert cast_column(empty, "int8").to_list() == [[], None, []]
     frame = polars.DataFrame({"x": rows, "id": [1, 2, 3]})
     done = cast_columns(frame, {"x": "bfloat16"})
     assert type(done) is polars.DataFrame and done["id"].equals(frame["id"]) and done.columns == ["x", "id"]

@@ -241,24 +241,25 @@ def _cast_pandas(column: Any, elements: _Elements, lacking: _Elements) -> Any:
 def _cast_polars(column: Any, elements: _Elements, lacking: _Elements) -> Any:
     import polars
 
-    kind, is_list = column.dtype, isinstance(column.dtype, polars.Array)
-    if is_list and len(kind.shape) == 1:
+    kind, width = column.dtype, None
+    if isinstance(kind, polars.Array) and len(kind.shape) == 1:
         kind, width = kind.inner, kind.shape[0]
     has_numbers = kind == polars.Boolean or (kind.is_integer() or kind.is_float()) and "128" not in str(kind)
     if not has_numbers:
         kinds = "numbers of up to 64 bits, or an Array of them, as list.to_array(width) makes"
         raise TypeError(f"the column is of polars' type {column.dtype} (want {kinds})")
-    mask, values = column.is_null(), column.reshape((-1,)) if is_list and len(column) else column
-    if is_list and not len(column):
-        values = polars.Series([], dtype=kind)
-    if is_list and values.null_count() != mask.sum() * width:
-        raise CastError("lists with nulls in them (want numbers; whole lists may be null)")
+    mask, values = column.is_null(), column
+    if width is not None:
+        values = column.reshape((-1,)) if width and len(column) else polars.Series([], dtype=kind)
+        if values.null_count() != mask.sum() * width:
+            raise CastError("lists with nulls in them (want numbers; whole lists may be null)")
     array = values.fill_null(False if kind == polars.Boolean else 0).to_numpy()
-    result = elements(array.reshape(len(column), width) if is_list else array)
+    result = elements(array if width is None else array.reshape(len(column), width))
     if result.dtype == np.float16 and not hasattr(polars, "Float16"):  # an older polars
         result = lacking(result)
     series = polars.Series(column.name, result.reshape(-1))
-    if is_list:
-        row = polars.Array(series.dtype, result.shape[1])
-        series = series.reshape((-1, result.shape[1])) if len(column) else polars.Series(column.name, [], dtype=row)
+    if width is not None and result.size:
+        series = series.reshape(result.shape)
+    elif width is not None:  # polars cannot tell how many lists no elements are
+        series = polars.Series(column.name, [[]] * len(column), dtype=polars.Array(series.dtype, result.shape[1]))
     return series.set(mask, None) if mask.any() else series
