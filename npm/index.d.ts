@@ -1,4 +1,7 @@
-/** An element type of ONNX, and other spellings of some. */
+/**
+ * An element type of ONNX, and other spellings of some. At run time all spellings that `aliases` in `types()` lists are
+ * accepted, in any case.
+ */
 export type ElementType =
   | "float"
   | "uint8"
@@ -64,9 +67,9 @@ export interface SourceOptions {
 export interface CastOptions extends SourceOptions {
   /** The opset, whose version of the operator is meant; without it the newest. */
   opset?: number;
-  /** For float8 and narrower floats: whether what is out of range becomes the largest value (the default). */
+  /** For float8: whether a value out of range becomes the nearest end of the range (the default). */
   saturate?: boolean;
-  /** For float8e8m0. */
+  /** For float8e8m0: how a value between two powers of two is rounded; without it up. */
   roundMode?: RoundMode;
 }
 
@@ -146,15 +149,17 @@ export function bitCast<T extends Exclude<ElementType, "string">>(
 ): ArrayOf<T>;
 
 export interface ScaleOptions extends SourceOptions {
-  /** One number, or an array: for an axis its extent, for blocks one for each. */
-  scale: number | Elements;
-  /** The type of the scale, where the array does not tell it. */
+  /** One number; or a list of numbers or an array, with an element for each index on the axis, or for each block. */
+  scale: number | readonly number[] | Elements;
+  /** The type of the scale, where the array does not tell it; of numbers it is float without it. */
   scaleType?: ElementType;
-  /** The shape of a scale of blocks. */
+  /** The shape of a scale of blocks: that of the array, with the number of blocks on the axis. */
   scaleShape?: readonly number[];
-  zeroPoint?: number | Elements;
+  /** One number, for every scale; or as many as there are scales: a list of numbers, or an array, packed as `to` is. */
+  zeroPoint?: number | readonly number[] | Elements;
   /** The shape of the array; without it one dimension. */
   shape?: readonly number[];
+  /** The axis of the scales or blocks, negative from the end; without it 1. */
   axis?: number;
   /** Elements along the axis that share a scale. */
   blockSize?: number;
@@ -163,9 +168,9 @@ export interface ScaleOptions extends SourceOptions {
   out?: Elements;
 }
 
-/** ONNX's QuantizeLinear. */
+/** ONNX's QuantizeLinear, which takes no doubles: a list of numbers has to become a Float32Array first. */
 export function quantize<T extends Exclude<ElementType, "string">>(
-  array: Castable,
+  array: Elements,
   to: T,
   options: ScaleOptions & { saturate?: boolean; precision?: ElementType },
 ): ArrayOf<T>;
@@ -177,7 +182,7 @@ export function dequantize<T extends Exclude<ElementType, "string">>(
 ): ArrayOf<T>;
 export function dequantize(array: Elements, options: ScaleOptions): Elements;
 
-/** Packs codes, one in a byte, as ONNX packs a type of fewer than 8 bits. */
+/** Packs codes, one in a byte, as ONNX packs a type of fewer than 8 bits. Of each byte, only the low bits are kept. */
 export function pack(codes: Uint8Array | Int8Array, type: ElementType): Uint8Array;
 
 /** Unpacks elements, one code in a byte: the inverse of `pack`. A cast to int8 gives numbers. */
@@ -218,11 +223,23 @@ export function explainAll(
 export function explainBlock(
   values: readonly (number | string)[],
   format: string,
-  options?: { from?: ElementType; rule?: string; recipe?: string; globalScale?: number },
+  options?: { from?: ElementType; scaleRule?: string; recipe?: string; globalScale?: number },
 ): Record<string, unknown>;
 
+/** What a type is. */
+export interface TypeFacts {
+  name: string;
+  /** ONNX's number, `TensorProto.DataType`. */
+  code: number;
+  /** The width; null for strings. */
+  bits: number | null;
+  kind: string;
+  aliases: string[];
+  [more: string]: unknown;
+}
+
 /** The table of types: limits, codes of NaN, and the operators' versions. */
-export function types(): Record<string, unknown>[];
+export function types(): TypeFacts[];
 
 /** The version, and the kernels that are used, best first. */
 export function about(): { version: string; backends: string[] };
@@ -230,8 +247,11 @@ export function about(): { version: string; backends: string[] };
 /** Every type's name. */
 export function names(): string[];
 
-/** A file, or several by their paths; in node also paths of the system. */
-export type Files = Blob | string | Map<string, Blob | string> | Record<string, Blob | string>;
+/**
+ * A File, or several files by their paths; in node also paths of the system. The extension of the name is the format: a
+ * Blob, which has no name, is given as `{ "w.safetensors": blob }`.
+ */
+export type Files = File | string | Map<string, Blob | string> | Record<string, Blob | string>;
 
 export interface JobOptions {
   /** The file or folder that is meant, where several are given. */
@@ -254,39 +274,63 @@ interface Attributes {
   roundMode?: RoundMode;
 }
 
-/** What a file holds: its tensors, their types and shapes. `values` reads all elements, too. */
+export interface Info {
+  format: string;
+  tensors: { name: string; type: string; shape: number[]; bytes: number | null; [more: string]: unknown }[];
+  [more: string]: unknown;
+}
+
+/**
+ * What a file holds: its tensors, their types and shapes. `stats` reads all elements, too; `types` infers the types of all
+ * values of a model.
+ */
 export function info(
   files: Files,
-  options?: JobOptions & { from?: ElementType; values?: boolean },
-): Promise<Record<string, unknown>>;
+  options?: JobOptions & { from?: ElementType; stats?: boolean; types?: boolean },
+): Promise<Info>;
 
 export interface ReportOptions extends JobOptions, Attributes {
-  /** Types, and block formats such as mxfp4 and nvfp4. */
+  /** Types, and block formats such as mxfp4 and nvfp4; without it float16, bfloat16 and float8e4m3fn. */
   to?: readonly string[];
   /** The rule for the scales of blocks. */
-  rule?: string;
+  scaleRule?: string;
   /** Elements below which a tensor is left out. */
-  minSize?: number;
+  minElements?: number;
+}
+
+export interface Report {
+  /** Of each type that was asked for, what all tensors lose. */
+  types: { type: string; tensors: number; verdict: string; [more: string]: unknown }[];
+  tensors: { name: string; [more: string]: unknown }[];
+  [more: string]: unknown;
 }
 
 /** What casts to each of several types would lose. */
 export function report(
   files: Files,
   options?: ReportOptions & { page?: false; title?: string },
-): Promise<Record<string, unknown>>;
+): Promise<Report>;
 /** With `page`, also a page that shows it. */
 export function report(
   files: Files,
   options: ReportOptions & { page: true; title?: string },
-): Promise<{ report: Record<string, unknown>; page: string }>;
+): Promise<{ report: Report; page: string }>;
 
 export interface Written {
-  summary: Record<string, unknown>;
+  summary: {
+    tensors: { name: string; from: string; to: string; shape: number[]; [more: string]: unknown }[];
+    bytes_before: number;
+    bytes_after: number;
+    [more: string]: unknown;
+  };
   /** The outputs by their paths. */
   files: Map<string, Blob>;
 }
 
-/** Casts the tensors of a file; the extension of `output` is its format. */
+/**
+ * Casts the tensors of a file; the extension of `output` is its format. A model keeps its types: Cast nodes return the
+ * weights to theirs.
+ */
 export function castFile(
   files: Files,
   to: ElementType,
@@ -301,7 +345,7 @@ export function quantizeFile(
     output?: string;
     layout?: string;
     activations?: "dynamic" | "none";
-    rule?: string;
+    scaleRule?: string;
     /** What reads the weights of a model: DequantizeLinear, or onnxruntime's MatMulNBits. */
     form?: "qdq" | "matmulnbits";
     /** With `matmulnbits`, a zero point for each block. */

@@ -39,7 +39,7 @@ DEBIAN_RUSTC = "/usr/bin/rustc"
 REPORT = {
     "plots-licence": "vendor/uPlot.LICENSE",
     "plots-style": "vendor/uPlot.min.css",
-    "base-style": "base.css",
+    "base-style": "../../onnx-cast-explain/src/base.css",
     "style": "page.css",
     "plots": "vendor/uPlot.iife.min.js",
     "script": "page.js",

@@ -1,7 +1,7 @@
 // What the package offers on arrays and values, over a module that is loaded.
-import { byteLength, bytesOf, emptyOf, read, typeOf } from "./elements.js";
+import { byteLength, bytesOf, emptyOf, read, takes, typeOf } from "./elements.js";
 
-import { refuseOthers } from "./errors.js";
+import { kindOf, refuseOthers } from "./errors.js";
 
 /** Elements of a step: a multiple of 8, so that packed elements fill bytes, and few enough for the nearest caches. */
 const STEP = 1 << 15;
@@ -28,7 +28,7 @@ const CALLS = {
   dequantize: [...OF_SCALES, "to"],
   explain: OF_VALUES,
   explainAll: OF_VALUES,
-  explainBlock: ["from", "rule", "recipe", "globalScale"],
+  explainBlock: ["from", "scaleRule", "recipe", "globalScale"],
 };
 
 export function makeApi(module) {
@@ -47,8 +47,12 @@ export function makeApi(module) {
 
   function outputFor(type, length, out) {
     if (out === undefined) return emptyOf(type, length);
-    if (!ArrayBuffer.isView(out) || out.byteLength !== byteLength(type, length)) {
-      throw new RangeError(`out does not have the ${byteLength(type, length)} bytes of ${length} ${type.name}`);
+    if (!ArrayBuffer.isView(out) || !takes(out, type)) {
+      throw new TypeError(`\`out\` is ${kindOf(out)}, which does not hold ${type.name}: want ${type.kind.name}`);
+    }
+    const want = byteLength(type, length);
+    if (out.byteLength !== want) {
+      throw new RangeError(`\`out\` has ${out.byteLength} bytes: want ${want}, for ${length} elements of ${type.name}`);
     }
     return out;
   }
@@ -103,34 +107,48 @@ export function makeApi(module) {
     return output;
   }
 
-  /** A number as an array of a type, which must have it. */
-  function exactly(name, given, type) {
-    const array = cast([given], type);
-    if (cast(array, "double", { from: type, length: 1 })[0] !== Number(given)) {
-      throw new RangeError(`${name} is ${given}, which ${typeOf(type).name} does not have`);
-    }
+  /** Whether this is a number of JavaScript. */
+  const isNumber = (given) => typeof given === "number" || typeof given === "bigint";
+
+  /** Numbers of JavaScript as an array of a type, which must have each if they are zero points. */
+  function ofNumbers(name, given, type) {
+    const array = cast(given, type);
+    if (name !== "zeroPoint") return array;
+    const back = cast(array, "double", { from: type, length: given.length });
+    const at = given.findIndex((one, index) => back[index] !== Number(one));
+    if (at >= 0) throw new RangeError(`zeroPoint is ${given[at]}, which ${typeOf(type).name} does not have`);
     return array;
   }
 
-  /** A scale or zero point: a number, or an array with its shape. */
+  /** A scale or zero point: a number for each element of its shape, a list of numbers, or an array. */
   function side(name, given, type, shape) {
-    const one = typeof given === "number" || typeof given === "bigint";
-    const array = !one ? given : name === "zeroPoint" ? exactly(name, given, type) : cast([given], type);
-    const {
-      bytes,
-      length,
-      type: own,
-    } = read(array, ArrayBuffer.isView(array) && type !== undefined ? type : undefined, shape && size(shape));
-    return { bytes, about: { type: own.name, shape: shape ?? (one ? [] : [length]) } };
+    const count = shape && size(name === "scale" ? "scaleShape" : "shape", shape);
+    const list = isNumber(given) ? Array(count ?? 1).fill(given) : given;
+    const isList = Array.isArray(list) && list.every(isNumber);
+    if (!isList && !ArrayBuffer.isView(list)) {
+      throw new TypeError(`\`${name}\` is ${kindOf(given)}: want a number, a list of numbers or a typed array`);
+    }
+    if (isList && list.length !== (count ?? list.length)) {
+      throw new RangeError(`\`${name}\` has ${list.length} numbers: want ${count}`);
+    }
+    const array = isList ? ofNumbers(name, list, type ?? "float") : list;
+    const own = isList ? (type ?? "float") : type;
+    const { bytes, length, type: found } = read(array, own, isList ? list.length : count);
+    return { bytes, about: { type: found.name, shape: shape ?? (isNumber(given) ? [] : [length]) } };
   }
 
-  const size = (shape) => shape.reduce((product, extent) => product * extent, 1);
+  /** The number of elements of a shape. */
+  function size(name, shape) {
+    const isShape = Array.isArray(shape) && shape.every((extent) => Number.isInteger(extent) && extent >= 0);
+    if (!isShape) throw new TypeError(`\`${name}\` is not a list of integers, 0 or more: ${String(shape)}`);
+    return shape.reduce((product, extent) => product * extent, 1);
+  }
 
   function scaled(job, source, shape, options, more) {
     const { scale, scaleType, scaleShape, zeroPoint } = options;
     if (scale === undefined) throw new TypeError(`${job} needs a scale`);
-    const isBare = typeof scale === "number";
-    const by = side("scale", scale, scaleType ?? (isBare ? "float" : undefined), scaleShape);
+    if (source.texts) throw new TypeError(`${job} takes numbers, not strings`);
+    const by = side("scale", scale, scaleType, scaleShape);
     const tensors = [source.bytes, by.bytes];
     const request = { job, from: source.type.name, shape, scale: by.about, ...attributes(options), ...more };
     if (zeroPoint !== undefined) {
@@ -148,7 +166,7 @@ export function makeApi(module) {
   function quantize(array, to, options = {}) {
     refuseOthers("quantize", options, CALLS.quantize);
     const shape = options.shape;
-    const source = read(array, options.from, options.length ?? (shape && size(shape)));
+    const source = read(array, options.from, options.length ?? (shape && size("shape", shape)));
     return scaled("quantize", source, shape ?? [source.length], options, {
       to: typeOf(to).name,
       to_of_zero: typeOf(to).name,
@@ -159,13 +177,16 @@ export function makeApi(module) {
   function dequantize(array, options = {}) {
     refuseOthers("dequantize", options, CALLS.dequantize);
     const shape = options.shape;
-    const source = read(array, options.from, options.length ?? (shape && size(shape)));
+    const source = read(array, options.from, options.length ?? (shape && size("shape", shape)));
     const to = options.to && typeOf(options.to).name;
     return scaled("dequantize", source, shape ?? [source.length], options, { to, to_of_zero: source.type.name });
   }
 
   /** Packs codes, one in a byte, as ONNX packs a type of fewer than 8 bits. */
   function pack(codes, type) {
+    if (codes?.BYTES_PER_ELEMENT !== 1) {
+      throw new TypeError(`the codes are ${kindOf(codes)}: want a Uint8Array or an Int8Array`);
+    }
     module.ask({ job: "pack", type: typeOf(type).name }, [bytesOf(codes)]);
     return module.result();
   }
@@ -217,13 +238,14 @@ export function makeApi(module) {
   /** A block of values in MX or NVFP4, taken apart. */
   function explainBlock(values, format, options = {}) {
     refuseOthers("explainBlock", options, CALLS.explainBlock);
-    const { from, rule, recipe, globalScale } = options;
+    const { from, scaleRule, recipe, globalScale } = options;
+    if (typeof values?.map !== "function") throw new TypeError(`the values are ${kindOf(values)}: want a list`);
     return module.ask({
       job: "explain_block",
       values: values.map(valueText),
       format,
       from,
-      rule,
+      scale_rule: scaleRule,
       recipe,
       global_scale: globalScale,
     });

@@ -49,20 +49,36 @@ const OF_ARRAYS = new Map([
 ]);
 if (globalThis.Float16Array) OF_ARRAYS.set(globalThis.Float16Array, "float16");
 
-/** Other spellings that people use. */
+/** Other spellings: those that `types()` lists, in any case. */
 const ALIASES = {
-  float32: "float",
-  float64: "double",
-  f16: "float16",
-  bf16: "bfloat16",
-  f32: "float",
-  f64: "double",
-  boolean: "bool",
+  float: "f32 fp32 float32 single",
+  uint16: "u16",
+  int16: "i16",
+  int32: "i32",
+  int64: "i64",
+  string: "str utf8",
+  bool: "boolean",
+  float16: "f16 fp16 half",
+  double: "f64 fp64 float64",
+  uint32: "u32",
+  uint64: "u64",
+  bfloat16: "bf16",
+  float8e4m3fn: "f8e4m3fn fp8e4m3fn e4m3fn f8e4m3 e4m3",
+  float8e4m3fnuz: "f8e4m3fnuz fp8e4m3fnuz e4m3fnuz",
+  float8e5m2: "f8e5m2 fp8e5m2 e5m2",
+  float8e5m2fnuz: "f8e5m2fnuz fp8e5m2fnuz e5m2fnuz",
+  float4e2m1: "f4e2m1 fp4e2m1 e2m1 fp4 float4e2m1fn e2m1fn",
+  float8e8m0: "f8e8m0 fp8e8m0 e8m0 float8e8m0fnu f8e8m0fnu e8m0fnu",
+  float6e2m3: "f6e2m3 fp6e2m3 e2m3 float6e2m3fn e2m3fn",
+  float6e3m2: "f6e3m2 fp6e3m2 e3m2 float6e3m2fn e3m2fn",
 };
+for (const [name, aliases] of Object.entries(ALIASES)) {
+  for (const alias of aliases.split(" ")) BY_NAME.set(alias, BY_NAME.get(name));
+}
 
 export function typeOf(name) {
-  const found = BY_NAME.get(name) ?? BY_NAME.get(ALIASES[name]);
-  if (!found) throw new TypeError(`\`${name}\` is not an element type: want ${[...BY_NAME.keys()].join(", ")}`);
+  const found = BY_NAME.get(name) ?? BY_NAME.get(String(name).toLowerCase());
+  if (!found) throw new TypeError(`\`${name}\` is not an element type: want ${names().join(", ")}`);
   return found;
 }
 
@@ -89,7 +105,9 @@ export function read(array, from, length) {
     length !== undefined &&
     (!Number.isInteger(length) || length < 0 || byteLength(type, length) !== array.byteLength)
   ) {
-    throw new RangeError(`${array.byteLength} bytes are not ${length} elements of ${type.name}`);
+    const isCount = Number.isInteger(length) && length >= 0;
+    const want = isCount ? `${byteLength(type, length)} bytes` : "an integer, 0 or more";
+    throw new RangeError(`${array.byteLength} bytes are not ${length} elements of ${type.name}: want ${want}`);
   }
   return { type, length: length ?? most, bytes: bytesOf(array) };
 }
@@ -116,6 +134,13 @@ function ofList(list, from) {
   if (from && typeOf(from) !== type)
     throw new TypeError(`a list of ${first} holds ${own}, not ${from}: use a typed array`);
   return { type, length: array.length, bytes: bytesOf(type.kind.from(array)) };
+}
+
+/** Whether a typed array may take elements of a type: its own kind of array, or integers of as many bits. */
+export function takes(array, type) {
+  const own = OF_ARRAYS.get(array.constructor) ?? (array instanceof Uint8Array ? "uint8" : undefined);
+  if (own === undefined || array.BYTES_PER_ELEMENT !== Math.max(1, type.bits >> 3)) return false;
+  return own === type.name || /^u?int/.test(own);
 }
 
 /** All types' names. */

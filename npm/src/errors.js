@@ -31,3 +31,27 @@ export function refuseOthers(of, options, known) {
     }
   }
 }
+
+const isText = (value) => typeof value === "string";
+
+/** The kinds of options: what is wanted, for errors, and whether a value is that. */
+export const KINDS = {
+  text: ["a string", isText],
+  texts: ["an array of strings", (value) => Array.isArray(value) && value.every(isText)],
+  flag: ["true or false", (value) => typeof value === "boolean"],
+  integer: ["an integer", Number.isInteger],
+  size: ["an integer, 0 or more", (value) => Number.isInteger(value) && value >= 0],
+  call: ["a function", (value) => typeof value === "function"],
+  signal: ["an AbortSignal", (value) => typeof value.throwIfAborted === "function"],
+};
+
+/** Refuses an argument of another kind. One that is null is not given. */
+export function refuseOtherKind(what, value, kind) {
+  if (value === undefined || value === null) return;
+  const [wanted, isOne] = kind;
+  if (isOne(value)) return;
+  // A list is an Array: what is wrong is in it.
+  const given = Array.isArray(value) && wanted.startsWith("an array") ? "an Array with other items" : kindOf(value);
+  const shown = ["string", "number", "boolean"].includes(typeof value) ? ` (${value})` : "";
+  throw new TypeError(`${what} is ${given}${shown}: want ${wanted}`);
+}

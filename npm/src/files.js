@@ -1,28 +1,62 @@
 // Jobs on files: each runs in a worker of its own, tells how far it is, and can be ended.
 
-import { kindOf, refuseOthers, untold } from "./errors.js";
+import { KINDS, kindOf, refuseOtherKind, refuseOthers, untold } from "./errors.js";
 
-/** Options that every job has. */
-const OF_JOBS = ["path", "onProgress", "signal", "include", "exclude"];
+/** Options that every job has, with their kinds. */
+const OF_JOBS = {
+  path: KINDS.text,
+  onProgress: KINDS.call,
+  signal: KINDS.signal,
+  include: KINDS.texts,
+  exclude: KINDS.texts,
+};
+const OF_CASTS = { from: KINDS.text, opset: KINDS.integer, saturate: KINDS.flag, roundMode: KINDS.text };
 
 /** Options of each job. */
 const JOBS = {
-  info: [...OF_JOBS, "from", "values"],
-  report: [...OF_JOBS, "from", "to", "rule", "minSize", "page", "title", "opset", "saturate", "roundMode"],
-  castFile: [...OF_JOBS, "from", "output", "opset", "saturate", "roundMode", "raiseOpset"],
-  quantizeFile: [...OF_JOBS, "output", "layout", "activations", "rule", "form", "zeroPoints", "raiseOpset"],
+  info: { ...OF_JOBS, from: KINDS.text, stats: KINDS.flag, types: KINDS.flag },
+  report: {
+    ...OF_JOBS,
+    ...OF_CASTS,
+    to: KINDS.texts,
+    scaleRule: KINDS.text,
+    minElements: KINDS.size,
+    page: KINDS.flag,
+    title: KINDS.text,
+  },
+  castFile: { ...OF_JOBS, ...OF_CASTS, output: KINDS.text, raiseOpset: KINDS.flag },
+  quantizeFile: {
+    ...OF_JOBS,
+    output: KINDS.text,
+    layout: KINDS.text,
+    activations: KINDS.text,
+    scaleRule: KINDS.text,
+    form: KINDS.text,
+    zeroPoints: KINDS.flag,
+    raiseOpset: KINDS.flag,
+  },
 };
+
+/** Refuses options that a job does not have, and those of another kind. */
+function refuseOtherOptions(of, options) {
+  refuseOthers(of, options, Object.keys(JOBS[of]));
+  for (const [name, value] of Object.entries(options)) refuseOtherKind(`\`${name}\``, value, JOBS[of][name]);
+}
 
 /** Whether this is a blob; of another window's class, too. */
 const isBlob = (one) => typeof one?.slice === "function" && typeof one.arrayBuffer === "function";
 
 /** What the functions take, for errors. */
-const WANTED = "want a Blob, a path of the system in node, or several of these by their paths";
+const WANTED = "want a File, a path of the system in node, or several files by their paths";
 
 /** The files that a caller gives, as pairs of a path and a blob; in node also paths of the system. */
 function listed(input) {
   if (typeof input === "string") return [[input.replaceAll("\\", "/").split("/").at(-1), { path: input }]];
-  if (isBlob(input)) return [[input.name ?? "input", input]];
+  if (isBlob(input)) {
+    // Only a File has a name.
+    if (typeof input.name === "string") return [[input.name, input]];
+    throw new TypeError('a Blob has no name, which tells the format: want a File, or `{ "w.safetensors": blob }`');
+  }
   const isList = typeof input !== "object" || Array.isArray(input) || ArrayBuffer.isView(input);
   if (input === null || isList || input instanceof ArrayBuffer) {
     throw new TypeError(`the files are ${kindOf(input)}: ${WANTED}`);
@@ -108,15 +142,18 @@ export function makeJobs(load, start, template) {
 
   /** What a file holds. */
   async function info(input, options = {}) {
-    refuseOthers("info", options, JOBS.info);
-    return (await job(input, { job: "info", ...selected(options), values: options.values }, options)).answer;
+    refuseOtherOptions("info", options);
+    const { stats, types } = options;
+    return (await job(input, { job: "info", ...selected(options), stats, types }, options)).answer;
   }
 
   /** What casts to each of several types would lose. */
   async function report(input, options = {}) {
-    refuseOthers("report", options, JOBS.report);
-    const { to = ["float16", "bfloat16", "float8e4m3fn"], page, title, rule, minSize } = options;
-    const request = { job: "report", to, page, title, rule, min_size: minSize, ...selected(options) };
+    refuseOtherOptions("report", options);
+    const { page, title, scaleRule, minElements } = options;
+    const to = options.to ?? ["float16", "bfloat16", "float8e4m3fn"];
+    const chosen = { to, page, title, scale_rule: scaleRule, min_elements: minElements };
+    const request = { job: "report", ...chosen, ...selected(options) };
     const { answer } = await job(input, request, options);
     if (!page) return answer.report;
     return { report: answer.report, page: (await template()).replace("{{data}}", () => answer.page_data) };
@@ -124,9 +161,10 @@ export function makeJobs(load, start, template) {
 
   async function written(kind, input, to, given) {
     const of = kind === "cast_file" ? "castFile" : "quantizeFile";
-    refuseOthers(of, given, JOBS[of]);
+    refuseOtherOptions(of, given);
     if (to === undefined) throw new TypeError(`${of} needs what to write: its second argument`);
-    const { output, layout, activations, rule, form, zeroPoints, raiseOpset, ...options } = given;
+    refuseOtherKind(`what ${of} writes`, to, KINDS.text);
+    const { output, layout, activations, scaleRule, form, zeroPoints, raiseOpset, ...options } = given;
     const name = output ?? listed(input)[0][0].split("/").at(-1);
     const request = {
       job: kind,
@@ -134,7 +172,7 @@ export function makeJobs(load, start, template) {
       output: name,
       layout,
       activations,
-      rule,
+      scale_rule: scaleRule,
       form,
       zero_points: zeroPoints,
       raise_opset: raiseOpset,

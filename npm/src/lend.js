@@ -5,25 +5,20 @@ const AHEAD = 1 << 18;
 /** Bytes of an output that this thread keeps in memory; larger pieces become blobs, which browsers put on the disk. */
 const PIECE = 8 << 20;
 
-/** A port to nobody. */
-const { port1: sink, port2: closed } = new MessageChannel();
-closed.close();
-
 /**
- * Gives the memory of bytes back that were copied. A worker that never waits leaves garbage for long: with a file of
- * gigabytes a browser would take hundreds of megabytes. What is given to another thread leaves this one at once.
+ * A source that reads a little ahead. `read(at, length)` gives a Uint8Array of that many bytes, and `release`, if there
+ * is one, gets it back once it is copied.
  */
-const release = ({ buffer }) => buffer.byteLength && sink.postMessage(null, [buffer]);
-
-/** A source that reads a little ahead. `read(at, length)` gives a Uint8Array of that many bytes. */
 class Input {
   #read;
+  #release;
   #ahead = new Uint8Array();
   #at = 0;
 
-  constructor(size, read) {
+  constructor({ size, read, release = () => {} }) {
     this.size = size;
     this.#read = read;
+    this.#release = release;
   }
 
   copy(at, target) {
@@ -34,10 +29,10 @@ class Input {
       if (length >= AHEAD) {
         const bytes = this.#read(at, length);
         target.set(bytes);
-        release(bytes);
+        this.#release(bytes);
         return length;
       }
-      release(this.#ahead);
+      this.#release(this.#ahead);
       this.#ahead = this.#read(at, Math.min(AHEAD, this.size - at));
       this.#at = at;
     }
@@ -101,7 +96,7 @@ function outside(part, piece) {
 }
 
 /**
- * The host of a module: lends `files`, a map from paths to `{ size, read(at, length) }`, and takes outputs, each of
+ * The host of a module: lends `files`, a map from paths to sources as an `Input` takes them, and takes outputs, each of
  * which is in `outputs` when it is complete. `tell(done, total)` hears of the progress.
  */
 export class Host {
@@ -115,9 +110,9 @@ export class Host {
 
   constructor(files, tell = () => {}) {
     this.#tell = tell;
-    for (const [path, { size, read }] of files) {
+    for (const [path, source] of files) {
       this.#numbers.set(path, this.#files.length);
-      this.#files.push(new Input(size, read));
+      this.#files.push(new Input(source));
       const parts = path.split("/");
       parts.slice(0, -1).forEach((_, depth) => {
         const folder = parts.slice(0, depth + 1).join("/");

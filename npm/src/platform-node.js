@@ -19,7 +19,9 @@ export const here = () => `file://${process.cwd()}/`;
 export function start({ compiled, files, request }) {
   const [signal, shared] = [new SharedArrayBuffer(4), new SharedArrayBuffer(SHARED)];
   const about = files.map(([name, blob]) => [name, { path: blob.path, size: blob.size }]);
-  const worker = new Worker(WORKER, { workerData: { compiled, files: about, request, signal, shared } });
+  // A worker has its parent's options, and refuses that of `node --input-type=module --eval`.
+  const execArgv = process.execArgv.some((option) => option.startsWith("--input-type")) ? [] : undefined;
+  const worker = new Worker(WORKER, { execArgv, workerData: { compiled, files: about, request, signal, shared } });
   async function serve({ want, at, length }) {
     let status = 1;
     try {

@@ -2,7 +2,7 @@
 // beside this file. `onnx-cast` is the installed package.
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
-import { mkdtempSync, openAsBlob, readFileSync, readdirSync, rmSync, writeFileSync } from "node:fs";
+import { mkdtempSync, openAsBlob, readFileSync, readdirSync, rmSync, truncateSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
@@ -84,7 +84,7 @@ test("packs, and refuses what does not fit", () => {
   for (const [run, text] of [
     [() => onnx.cast(Float32Array.of(1), "float9"), /not an element type/],
     [() => onnx.cast(Float32Array.of(1), "float16", { from: "float16" }), /does not hold float16/],
-    [() => onnx.cast(packed, "float", { from: "uint4", length: 5 }), /not 5 elements/],
+    [() => onnx.cast(packed, "float", { from: "uint4", length: 5 }), /not 5 elements of uint4: want 3 bytes/],
     [() => onnx.cast(Float32Array.of(1), "float16", { opset: 5000 }), /opset|version/i],
     [() => onnx.cast(Float32Array.of(1), "float8e8m0", { roundMode: "sideways" }), /roundMode/],
     [() => onnx.cast(Float32Array.of(1), "float16", { opset: "x" }), /`opset` is not an integer: x/],
@@ -103,10 +103,26 @@ test("packs, and refuses what does not fit", () => {
     [() => onnx.cast(new ArrayBuffer(4), "float"), /ArrayBuffer cannot be cast/],
     [() => onnx.cast(new DataView(new ArrayBuffer(4)), "float"), /DataView cannot be cast/],
     [() => onnx.cast([1, "2"], "float"), /several types/],
-    [() => onnx.cast(Float32Array.of(1, 2), "float16", { out: new Uint16Array(1) }), /out does not have/],
+    [() => onnx.cast(Float32Array.of(1, 2), "float16", { out: new Uint16Array(1) }), /`out` has 2 bytes: want 4, for 2 /],
+    [() => onnx.cast(Float32Array.of(1, 2), "float16", { out: new Float32Array(1) }), /does not hold float16/],
+    [() => onnx.cast(Float32Array.of(1), "int32", { out: new Float32Array(1) }), /does not hold int32: want Int32Array/],
+    [() => onnx.cast(Float32Array.of(1), "float", { out: [0] }), /`out` is Array/],
+    [() => onnx.pack([1, 2], "int4"), /the codes are Array: want a Uint8Array or an Int8Array/],
+    [() => onnx.pack(Float32Array.of(1), "int4"), /the codes are Float32Array/],
+    [() => onnx.cast(packed, "int8", { from: "uint4", length: 2.5 }), /want an integer, 0 or more/],
     [() => onnx.cast(["1", "x"], "float"), /x/],
   ])
     assert.throws(run, text);
+});
+
+test("takes every spelling of a type that the library has", () => {
+  for (const { name, aliases } of onnx.types().filter(({ kind }) => !["complex", "string"].includes(kind))) {
+    const want = onnx.cast([1], name);
+    for (const alias of [...aliases, name.toUpperCase()]) assert.deepEqual(onnx.cast([1], alias), want, alias);
+  }
+  assert.deepEqual(onnx.cast([1], "utf8"), ["1"]);
+  assert.equal(onnx.names().length, 26);
+  assert.throws(() => onnx.cast([1], "constructor"), /`constructor` is not an element type: want float, .*float6e3m2$/);
 });
 
 test("casts strings", () => {
@@ -142,6 +158,28 @@ test("quantizes, and back", () => {
   });
   assert.deepEqual([...blocks], [1, 2, 3, 4]);
   assert.throws(() => onnx.quantize(x, "int8", {}), /scale/);
+  // A zero point that is a number is that of every scale; lists of numbers are as good as arrays.
+  const rows = { shape: [2, 2], axis: 0, scale: [0.1, 10] };
+  const zero = [[...onnx.quantize(x, "int8", { ...rows, zeroPoint: 3 })], [6, -7, 3, 103]];
+  assert.deepEqual(...zero);
+  assert.deepEqual([...onnx.quantize(x, "int8", { ...rows, zeroPoint: [3, 3] })], zero[1]);
+  const ofBlocks = { shape: [2, 2], axis: 1, blockSize: 2, scaleShape: [2, 1], scale: [1, 100], zeroPoint: 8 };
+  const nibbles = onnx.quantize(x, "uint4", ofBlocks);
+  assert.deepEqual([...nibbles], [0x78, 0xf8]);
+  assert.deepEqual([...onnx.dequantize(nibbles, { ...ofBlocks, from: "uint4" })], [0, -1, 0, 700]);
+  for (const [more, text] of [
+    [{ scale: [1, 2, 3] }, /a scale of shape \[3\]/],
+    [{ scale: [1], scaleShape: [2] }, /`scale` has 1 numbers: want 2/],
+    [{ zeroPoint: [1] }, /`zeroPoint` has 1 numbers: want 2/],
+    [{ zeroPoint: [1, 200] }, /zeroPoint is 200, which int8 does not have/],
+    [{ scale: "0.5" }, /`scale` is String: want a number, a list of numbers or a typed array/],
+    [{ scale: ["0.5"] }, /`scale` is Array/],
+    [{ shape: "22" }, /`shape` is not a list of integers, 0 or more: 22/],
+    [{ scaleShape: [-1] }, /`scaleShape` is not a list/],
+  ])
+    assert.throws(() => onnx.quantize(x, "int8", { ...rows, ...more }), text);
+  assert.throws(() => onnx.dequantize(["1"], { scale: 1 }), /dequantize takes numbers, not strings/);
+  assert.throws(() => onnx.explainBlock("1", "mxfp4"), /the values are String: want a list/);
   for (const [type, zeroPoint] of [["int4", 20], ["uint4", -1], ["uint8", 300], ["uint8", 1.9], ["int8", NaN]]) {
     assert.throws(() => onnx.quantize(x, type, { scale: 1, zeroPoint }), /zeroPoint is .*, which u?int[48] does not have/);
   }
@@ -265,6 +303,32 @@ test("reads paths of the system and blobs of files, and refuses broken ones", as
   }
 });
 
+test("reads a large file of the system in little memory", () => {
+  const folder = mkdtempSync(join(tmpdir(), "onnx-cast-"));
+  try {
+    const [path, size] = [join(folder, "w.safetensors"), 2 ** 29];
+    const header = JSON.stringify({ w: { dtype: "F32", shape: [size / 4], data_offsets: [0, size] } });
+    const length = Buffer.alloc(8);
+    length.writeBigUInt64LE(BigInt(header.length));
+    writeFileSync(path, Buffer.concat([length, Buffer.from(header)]));
+    truncateSync(path, 8 + header.length + size);
+    // In a process of its own, whose memory is known. Its worker does not get `--input-type`, which workers refuse.
+    const program = `
+      import { info } from "onnx-cast";
+      await info(${JSON.stringify(path)}, { stats: true });
+      console.log(process.resourceUsage().maxRSS);
+    `;
+    const { stdout, stderr } = spawnSync(process.execPath, ["--input-type=module", "--eval", program], {
+      cwd: new URL("./", import.meta.url),
+      encoding: "utf8",
+    });
+    assert.ok(Number(stdout) > 0, stderr);
+    assert.ok(Number(stdout) < 384 * 1024, `${stdout.trim()} KiB for a file of 512 MiB`);
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
+});
+
 test("loads the module once, where it is told to", async () => {
   assert.match(unready, /cast needs the module: `await init\(\)` first/);
   const [cast, again] = [onnx.cast, onnx.init()];
@@ -298,7 +362,7 @@ test("names what is wrong, and throws errors of its own class", async () => {
   const blob = safetensors("w", [1, 2, 3]);
   const files = { "a.safetensors": blob };
   for (const [given, text] of [
-    [null, /the files are null: want a Blob/],
+    [null, /the files are null: want a File/],
     [undefined, /the files are undefined/],
     [3, /the files are Number/],
     [[blob], /the files are Array/],
@@ -307,6 +371,7 @@ test("names what is wrong, and throws errors of its own class", async () => {
     [{}, /there are no files/],
     [new Map(), /there are no files/],
     [{ "a.safetensors": 3 }, /the file `a\.safetensors` is Number/],
+    [blob, /a Blob has no name, which tells the format: want a File, or `\{ "w\.safetensors": blob \}`/],
   ]) {
     await assert.rejects(onnx.info(given), { name: "TypeError", message: text });
     await assert.rejects(onnx.castFile(given, "float16"), { name: "TypeError", message: text });
@@ -319,6 +384,16 @@ test("names what is wrong, and throws errors of its own class", async () => {
     [() => onnx.info(files, { opset: 20 }), /`opset` is not an option of info/],
     [() => onnx.report(files, { form: "qdq" }), /`form` is not an option of report/],
     [() => onnx.info(files, null), /the options of info are null/],
+    [() => onnx.report(files, { to: "float16" }), /`to` is String \(float16\): want an array of strings/],
+    [() => onnx.report(files, { to: [16] }), /`to` is an Array with other items: want an array of strings/],
+    [() => onnx.report(files, { include: "w*" }), /`include` is String \(w\*\): want an array of strings/],
+    [() => onnx.report(files, { minElements: -1 }), /`minElements` is Number \(-1\): want an integer, 0 or more/],
+    [() => onnx.info(files, { values: "yes" }), /`values` is String \(yes\): want true or false/],
+    [() => onnx.info(files, { onProgress: true }), /`onProgress` is Boolean \(true\): want a function/],
+    [() => onnx.info(files, { signal: {} }), /`signal` is Object: want an AbortSignal/],
+    [() => onnx.castFile(files, ["float16"]), /what castFile writes is Array: want a string/],
+    [() => onnx.castFile(files, "float16", { output: 3 }), /`output` is Number \(3\): want a string/],
+    [() => onnx.castFile(files, "float16", { opset: "20" }), /`opset` is String \(20\): want an integer/],
     [async () => onnx.cast([1], "float", { satrate: false }), /`satrate` is not an option of cast/],
     [async () => onnx.bitCast(Int8Array.of(1), "uint8", { saturate: true }), /not an option of bitCast/],
     [async () => onnx.quantize(Float32Array.of(1), "int8", { scale: 1, zeropoint: 1 }), /not an option of quantize/],
@@ -329,7 +404,8 @@ test("names what is wrong, and throws errors of its own class", async () => {
     [async () => onnx.cast([1], "string", { out: new Uint8Array(4) }), /texts have no `out`/],
   ])
     await assert.rejects(run, { name: "TypeError", message: text });
-  // An option that is given as undefined is not given.
+  // An option that is given as undefined or, in a job, as null is not given.
+  assert.equal((await onnx.report(files, { to: null, opset: null, satrate: undefined })).types.length, 3);
   assert.deepEqual([...onnx.cast([1], "int8", { satrate: undefined })], [1]);
   // What the library itself refuses, here and in a worker.
   const isRefused = (error) => {
@@ -388,7 +464,8 @@ for (const page of readdirSync(folder).filter((name) => name.endsWith(".md"))) {
     // A `File`, as a page gets it from its user.
     const file = new File([safetensors("w", [1, -2.5, 0.3, 1e-9])], "w.safetensors");
     const names = { ...onnx, file, shown, counts };
-    for (const [, block] of blocks) await new AsyncFunction(...Object.keys(names), body(block))(...Object.values(names));
+    const run = [...blocks].filter(([, block]) => !block.includes("// not run by the tests: "));
+    for (const [, block] of run) await new AsyncFunction(...Object.keys(names), body(block))(...Object.values(names));
     assert.ok(counts.compared > 0, `${page}: nothing is compared`);
   });
 }

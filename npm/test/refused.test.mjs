@@ -9,8 +9,7 @@ await onnx.init();
 const table = JSON.parse(readFileSync(new URL("./refused.json", import.meta.url)));
 
 /** What the package calls the options of the other jobs. */
-const NAMES = { scale_rule: "rule", min_elements: "minSize" };
-const named = (options, names = NAMES) =>
+const named = (options, names = {}) =>
   Object.fromEntries(
     Object.entries(options).map(([name, value]) => [
       names[name] ?? name.replace(/_(.)/g, (_, letter) => letter.toUpperCase()),

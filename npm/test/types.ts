@@ -1,6 +1,6 @@
 // What a program in TypeScript may write, and what its compiler refuses: each `@ts-expect-error` is an error if there is
 // none. Compiled beside the installed package, never run.
-import { CastError, bitCast, cast, castFile, dequantize, explain, info, init, names, pack, quantize, quantizeFile, report, unpack } from "onnx-cast";
+import { CastError, bitCast, cast, castFile, dequantize, explain, info, init, names, pack, quantize, quantizeFile, report, types, unpack } from "onnx-cast";
 import type { ArrayOf, ElementType, Elements } from "onnx-cast";
 
 const floats = Float32Array.of(1, 2);
@@ -23,12 +23,16 @@ export const large: Float32Array = dequantize(small, { scale: 0.5, to: "float" }
 export const codes: Uint8Array = unpack(pack(Uint8Array.of(1), "uint4"), "uint4", 1);
 export const rule: string = explain(0.3, "float8e8m0", { roundMode: "down" }).rule.text;
 export const all: string[] = names();
+export const aliases: string[] = types().flatMap((type) => type.aliases);
+export const rows: Int8Array = quantize(floats, "int8", { scale: [0.5, 1], zeroPoint: [0, 1], axis: 0 });
 
 export async function jobs(file: File) {
-  const { files } = await castFile({ "w.safetensors": file }, "float16", { saturate: false, include: ["*.weight"] });
+  const { files, summary } = await castFile({ "w.safetensors": file }, "float16", { saturate: false, include: ["*.weight"] });
   const blob: Blob | undefined = files.get("w.safetensors");
   await quantizeFile(file, "mxfp4", { layout: "compressed-tensors", signal: AbortSignal.timeout(1000) });
-  await info("w.safetensors", { values: true });
+  const { tensors } = await info("w.safetensors", { stats: true });
+  const shapes: number[][] = tensors.map(({ shape }) => shape);
+  const lost: string[] = (await report(file, { to: ["float16"] })).types.map(({ verdict }) => verdict);
   const { page } = await report(file, { to: ["nvfp4"], page: true });
   try {
     await info(new Map([["a.npy", blob ?? file]]));
@@ -43,7 +47,11 @@ export async function jobs(file: File) {
   await info(file, { opset: 20 });
   // @ts-expect-error: no type
   await castFile(file);
-  return page;
+  // @ts-expect-error: a list of types
+  await report(file, { to: "float16" });
+  // @ts-expect-error: a Blob has no name
+  await info(new Blob([]));
+  return [page, shapes, lost, summary.tensors[0].to];
 }
 
 // @ts-expect-error: no such type
@@ -58,5 +66,7 @@ cast(floats, "string", { out: floats });
 cast([1, "2"], "float");
 // @ts-expect-error: a scale is needed
 quantize(floats, "int8", {});
+// @ts-expect-error: doubles are not quantized
+quantize([1, 2], "int8", { scale: 1 });
 // @ts-expect-error: bytes, not elements
 cast(new ArrayBuffer(4), "float");

@@ -2,12 +2,13 @@
 //! the system refuses is `OSError`, with its number: a missing file is `FileNotFoundError`.
 
 use onnx_cast::ops::OpErrorKind;
-use onnx_cast_file::{FileError, FormatError, IoError};
+use onnx_cast_file::{FileError, FormatError, IoError, Wording};
 use onnx_cast_model::Error;
 use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use pyo3::{PyTypeInfo, import_exception};
+use serde_json::Map;
 use std::cell::Cell;
 use std::fmt::Display;
 use std::io;
@@ -90,16 +91,39 @@ impl Refusal {
         Refusal { value, ..self.or_parameter(&parameter) }
     }
 
-    /// An error of a job on files. Fields of requests are parameters.
-    fn of_job(error: Error) -> Self {
+    /// A text that may name fields of requests, which are parameters.
+    fn of_wording(wording: &Wording) -> Self {
         let field = Cell::new(None);
         let named = |name| {
             let parameter = parameter_of(name);
             field.set(field.get().or(Some(parameter)));
             format!("`{parameter}`")
         };
-        let refusal = Refusal::new(error.wording().with(named));
-        let refusal = Refusal { parameter: field.get().map(str::to_owned), ..refusal };
+        let refusal = Refusal::new(wording.with(named));
+        Refusal { parameter: field.get().map(str::to_owned), ..refusal }
+    }
+
+    /// An error of an option, with the value that is refused, if it is one.
+    pub(crate) fn of_option(wording: &Wording, given: &Map<String, serde_json::Value>) -> Self {
+        let refusal = Refusal::of_wording(wording);
+        let field = refusal.parameter.as_deref().map_or("", |name| name.trim_end_matches('_'));
+        let is_quoted =
+            |item: &&serde_json::Value| item.as_str().is_some_and(|text| refusal.text.contains(&format!("`{text}`")));
+        let value = given.get(field).and_then(|value| match value {
+            // Of a list, the one that the text quotes.
+            serde_json::Value::Array(items) => items.iter().find(is_quoted),
+            one => Some(one),
+        });
+        let value = value.and_then(|value| match value {
+            serde_json::Value::String(text) => Some(Value::Text(text.clone())),
+            other => other.as_i64().map(Value::Number),
+        });
+        Refusal { value, ..refusal }
+    }
+
+    /// An error of a job on files.
+    fn of_job(error: Error) -> Self {
+        let refusal = Refusal::of_wording(&error.wording());
         match error {
             Error::File { error: FileError::Format(FormatError::Cast { tensor, error, .. }) } => {
                 let text = refusal.text;

@@ -1,5 +1,5 @@
 //! Files, and models in memory: requests come as dictionaries whose keys are the command's options, and results go back
-//! as the JSON that the command prints.
+//! as the objects that the command prints as JSON.
 
 use crate::error::{in_words, refused};
 use crate::options::Options;
@@ -10,6 +10,8 @@ use onnx_cast_report::{cast_json, convert_json, diff_json, fold_json, info_json,
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
+use pythonize::pythonize;
+use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -53,6 +55,11 @@ impl Read {
     }
 }
 
+/// JSON as objects of Python's.
+pub(crate) fn object<'py>(py: Python<'py>, json: &Value) -> PyResult<Bound<'py, PyAny>> {
+    Ok(pythonize(py, json)?)
+}
+
 /// A model that was made in memory.
 type Made<'py> = Option<Bound<'py, PyBytes>>;
 
@@ -62,7 +69,7 @@ fn made<'py>(py: Python<'py>, bytes: &[u8], output: Option<&Path>, dry_run: bool
 }
 
 /// Does a job that makes a file of another: `cast`, `bit_cast`, `dequantize`, `quantize` or `transcode`. Returns the
-/// model, where that has no path to go to, the JSON, and what was lost that must not be.
+/// model, where that has no path to go to, the summary, and what was lost that must not be.
 #[pyfunction]
 pub(crate) fn write_file<'py>(
     py: Python<'py>,
@@ -71,19 +78,19 @@ pub(crate) fn write_file<'py>(
     output: Option<PathBuf>,
     options: Options,
     progress: Option<Py<PyAny>>,
-) -> PyResult<(Made<'py>, String, Option<String>)> {
+) -> PyResult<(Made<'py>, Bound<'py, PyAny>, Option<String>)> {
     let (state, input) = (Arc::default(), Read::from(input));
     let work = work(job, &input, output.as_deref(), &options, &state)?;
     let done = watched(py, &state, progress, work)?;
     let json = |done: &Summary| {
         let output = output.as_deref().unwrap_or(input.name());
-        cast_json(input.name(), output, options.dry_run, done).to_string()
+        object(py, &cast_json(input.name(), output, options.dry_run(), done))
     };
     match done {
-        Ok((bytes, done)) => Ok((made(py, &bytes, output.as_deref(), options.dry_run), json(&done), None)),
+        Ok((bytes, done)) => Ok((made(py, &bytes, output.as_deref(), options.dry_run()), json(&done)?, None)),
         Err(error) => match &error {
             Error::File { error: loss @ FileError::Loss { summary, .. } } => {
-                Ok((None, json(summary), Some(loss.to_string())))
+                Ok((None, json(summary)?, Some(loss.to_string())))
             }
             _ => Err(in_words(error)),
         },
@@ -127,34 +134,39 @@ fn work<'a>(
     })
 }
 
-/// Lists the tensors of a file. Returns the JSON.
+/// Lists the tensors of a file.
 #[pyfunction]
-pub(crate) fn info(py: Python<'_>, input: Given, options: Options, progress: Option<Py<PyAny>>) -> PyResult<String> {
+pub(crate) fn info<'py>(
+    py: Python<'py>,
+    input: Given,
+    options: Options,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<Bound<'py, PyAny>> {
     let (state, input) = (Arc::default(), Read::from(input));
     let request = options.inspect(&state)?;
     let found = watched(py, &state, progress, || match &input {
         Read::File(path) => onnx_cast_model::inspect(path, &request),
         Read::Memory(_) => onnx_cast_model::inspect_of(input.source(), &request),
     })?;
-    found.map(|found| info_json(&found).to_string()).map_err(in_words)
+    object(py, &info_json(&found.map_err(in_words)?))
 }
 
-/// Compares the tensors of two files. Returns the JSON.
+/// Compares the tensors of two files.
 #[pyfunction]
-pub(crate) fn diff(
-    py: Python<'_>,
+pub(crate) fn diff<'py>(
+    py: Python<'py>,
     a: Given,
     b: Given,
     options: Options,
     progress: Option<Py<PyAny>>,
-) -> PyResult<String> {
+) -> PyResult<Bound<'py, PyAny>> {
     let (state, a, b) = (Arc::default(), Read::from(a), Read::from(b));
     let request = options.diff(&state)?;
     let found = watched(py, &state, progress, || onnx_cast_model::diff_of([a.source(), b.source()], &request))?;
-    found.map(|found| diff_json(a.name(), b.name(), &found).to_string()).map_err(in_words)
+    object(py, &diff_json(a.name(), b.name(), &found.map_err(in_words)?))
 }
 
-/// A function that makes a model of another, and returns it, where it has no path to go to, and the JSON.
+/// A function that makes a model of another, and returns it, where it has no path to go to, and the summary.
 macro_rules! model_job {
     ($(#[$doc:meta])* $name:ident, $run:ident, $json:ident) => {
         $(#[$doc])*
@@ -165,39 +177,39 @@ macro_rules! model_job {
             output: Option<PathBuf>,
             options: Options,
             progress: Option<Py<PyAny>>,
-        ) -> PyResult<(Made<'py>, String)> {
+        ) -> PyResult<(Made<'py>, Bound<'py, PyAny>)> {
             let (state, input) = (Arc::default(), Read::from(input));
             let request = options.$name(&state)?;
             let (to, dry_run) = (output.as_deref(), request.run.dry_run);
             let done = watched(py, &state, progress, || onnx_cast_model::$run(input.source(), to, &request))?;
             let (bytes, done) = done.map_err(in_words)?;
-            let json = $json(input.name(), to.unwrap_or(input.name()), dry_run, &done).to_string();
-            Ok((made(py, &bytes, to, dry_run), json))
+            let done = $json(input.name(), to.unwrap_or(input.name()), dry_run, &done);
+            Ok((made(py, &bytes, to, dry_run), object(py, &done)?))
         }
     };
 }
 model_job!(
     /// Folds the Casts of a model's constants and removes those that change nothing. Returns the model, where it has no
-    /// path to go to, and the JSON.
+    /// path to go to, and the summary.
     fold,
     fold_of,
     fold_json
 );
 model_job!(
-    /// Raises the opset of a model. Returns the model, where it has no path to go to, and the JSON.
+    /// Raises the opset of a model. Returns the model, where it has no path to go to, and the summary.
     upgrade,
     upgrade_of,
     upgrade_json
 );
 model_job!(
     /// Adds outputs to a model that give the ranges of its values. Returns the model, where it has no path to go to, and
-    /// the JSON.
+    /// the summary.
     record,
     record_of,
     record_json
 );
 model_job!(
-    /// Converts a model to compute in a narrow type. Returns the model, where it has no path to go to, and the JSON.
+    /// Converts a model to compute in a narrow type. Returns the model, where it has no path to go to, and the summary.
     convert,
     convert_of,
     convert_json

@@ -2,6 +2,7 @@
 
 use crate::array::Contiguous;
 use crate::error::{in_words, refused};
+use crate::files::object;
 use crate::job::packed;
 use crate::options::Options;
 use crate::types::number_to_type;
@@ -39,9 +40,10 @@ fn tensors_of(tensors: Vec<Lent<'_>>, config: Option<&str>) -> PyResult<TensorsI
     TensorsInMemory::new(held, config).map_err(refused)
 }
 
-/// What a job makes of tensors: the JSON of what became of each, for each the name of one that it is made of, its bytes
+/// What a job makes of tensors: what became of each, for each the name of one that it is made of, its bytes
 /// where it is not kept, the configuration, and what was lost that must not be.
-type Made<'py> = (String, Vec<String>, Vec<Option<Bound<'py, PyArray1<u8>>>>, Option<String>, Option<String>);
+type Made<'py> =
+    (Bound<'py, PyAny>, Vec<String>, Vec<Option<Bound<'py, PyArray1<u8>>>>, Option<String>, Option<String>);
 
 /// Does a job on tensors: `dequantize`, `quantize` or `transcode`.
 #[pyfunction]
@@ -76,26 +78,26 @@ pub(crate) fn rewrite_tensors<'py>(
                 TensorData::Strings(_) => None,
             };
             let arrays = tensors.into_iter().map(|tensor| tensor.and_then(array)).collect();
-            Ok((tensors_json(&summary.tensors).to_string(), sources, arrays, quantization_config, None))
+            Ok((object(py, &tensors_json(&summary.tensors))?, sources, arrays, quantization_config, None))
         }
         Err(loss @ FileError::Loss { .. }) => {
             let FileError::Loss { summary, .. } = &loss else { return Err(refused(loss)) };
-            Ok((tensors_json(&summary.tensors).to_string(), Vec::new(), Vec::new(), None, Some(loss.to_string())))
+            Ok((object(py, &tensors_json(&summary.tensors))?, Vec::new(), Vec::new(), None, Some(loss.to_string())))
         }
         Err(error) => Err(in_words(error)),
     }
 }
 
-/// The quantized weights among tensors, as JSON.
+/// The quantized weights among tensors.
 #[pyfunction]
-pub(crate) fn quantized_tensors(
-    py: Python<'_>,
+pub(crate) fn quantized_tensors<'py>(
+    py: Python<'py>,
     tensors: Vec<Lent<'_>>,
     config: Option<String>,
     options: Options,
-) -> PyResult<String> {
+) -> PyResult<Bound<'py, PyAny>> {
     let (state, layout) = (Arc::default(), options.layout()?);
     let tensors = tensors_of(tensors, config.as_deref())?;
     let found = watched(py, &state, None, || onnx_cast_file::quantized_tensors(&tensors, layout))?;
-    Ok(quantized_json(&found.map_err(in_words)?).to_string())
+    object(py, &quantized_json(&found.map_err(in_words)?))
 }

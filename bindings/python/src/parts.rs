@@ -1,6 +1,7 @@
 //! Checkpoints written in parts, for callers that spread them over processes.
 
 use crate::error::in_words;
+use crate::files::object;
 use crate::options::Options;
 use crate::watched::watched;
 use onnx_cast_file::FileError;
@@ -53,11 +54,11 @@ impl Job {
 #[derive(FromPyObject)]
 pub(crate) struct Task(usize, usize, usize, Job);
 
-/// The files of a job: input, output, tensors as JSON.
+/// The files of a job: input, output, tensors.
 #[pyfunction]
-pub(crate) fn plan_files(py: Python<'_>, job: Job) -> PyResult<Vec<(PathBuf, PathBuf, String)>> {
+pub(crate) fn plan_files<'py>(py: Python<'py>, job: Job) -> PyResult<Vec<(PathBuf, PathBuf, Bound<'py, PyAny>)>> {
     let shards = job.run(py, parts::files)?;
-    Ok(shards.into_iter().map(|one| (one.input, one.output, tensors_json(&one.tensors).to_string())).collect())
+    shards.into_iter().map(|one| Ok((one.input, one.output, object(py, &tensors_json(&one.tensors))?))).collect()
 }
 
 /// Makes the file that takes the parts.

@@ -156,7 +156,7 @@ def test_what_is_refused_names_the_tensor():
     assert caught.value.summary[0].counts["overflowed"] == 2
     with pytest.raises(CastError, match="tensors: no quantized weights"):
         layouts.dequantize({"w": np.zeros(3, np.float32)})
-    with pytest.raises(CastError, match="layout is `other` .want deepseek"):
+    with pytest.raises(CastError, match="`layout`: `other` is not a layout .want deepseek"):
         layouts.weights(nan, layout="other")
     with pytest.raises(CastError, match="no weights in the layout gguf"):
         layouts.weights(nan, layout="gguf")

@@ -72,7 +72,7 @@ def test_parameters_are_those_of_the_command(checkpoint, tmp_path):
     done = onnx_cast.dequantize_file(checkpoint, out, rules={"a.*": "float16", "b.*": "bf16"}, layout="comfyui")
     assert [row.after.name for row in done] == ["float16", "bfloat16"]
     for options, text in [
-        ({"layout": "other"}, "layout is `other` .want deepseek, gpt-oss"),
+        ({"layout": "other"}, "`layout`: `other` is not a layout .want deepseek, gpt-oss"),
         ({"layout": "gguf"}, "`gguf` is not a layout of .safetensors files"),
         ({"layout": "gpt-oss"}, "no weights in the layout gpt-oss"),
     ]:
@@ -115,7 +115,7 @@ def test_weights_are_quantized_and_transcoded(original, tmp_path):
     assert tensors(back.glob("*.safetensors")) == tensors(again.glob("*.safetensors"))
     with pytest.raises(CastError, match="deepseek does not hold mxfp4"):
         onnx_cast.quantize_file(original, tmp_path / "out", "mxfp4", layout="deepseek")
-    with pytest.raises(CastError, match="layout is `nowhere`"):
+    with pytest.raises(CastError, match="`layout`: `nowhere` is not a layout"):
         onnx_cast.transcode_file(mx, tmp_path / "out", "nowhere")
     assert not (tmp_path / "out").exists()
 

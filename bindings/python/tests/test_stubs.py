@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
+import onnx
 import pytest
 
 import onnx_cast
@@ -41,11 +43,82 @@ def test_the_native_modules_functions_are_those_of_its_stub():
     classes = {node.name: node for node in body if isinstance(node, ast.ClassDef)}
     imported = {one.asname for node in body if isinstance(node, ast.ImportFrom) for one in node.names} - {None}
     there = {name for name in dir(_native) if not name.startswith("__")}
-    assert there == set(told) | set(classes) | imported
+    assert there == set(told) | set(classes) - set(typed_dicts(body)) | imported
     for name, function in told.items():
         assert parameters_there(getattr(_native, name)) == parameters(function), name
     methods = functions(classes["Operator"].body)
     assert {name for name in vars(_native.Operator) if not name.startswith("__")} == set(methods) - {"__new__", "__init__"}
+
+
+def typed_dicts(body):
+    """The dictionaries whose keys a stub tells, each with its keys, and whether each is always there."""
+    found = {}
+    for node in body:
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and node.value.func.id == "TypedDict":
+            found[node.targets[0].id] = {key.value: True for key in node.value.args[1].keys}
+        elif isinstance(node, ast.ClassDef) and node.bases and node.bases[0].id in {"TypedDict", *found}:
+            keys = {}
+            for base in node.bases:
+                keys |= found.get(base.id, {})
+            for one in node.body:
+                if isinstance(one, ast.AnnAssign):
+                    keys[one.target.id] = not ast.unparse(one.annotation).startswith("NotRequired")
+            found[node.name] = keys
+    return found
+
+
+def test_results_have_the_keys_of_their_types(tmp_path):
+    kinds = typed_dicts(stub("_native"))
+
+    def check(kind, result):
+        always = {key for key, required in kinds[kind].items() if required}
+        assert always <= set(result) <= set(kinds[kind]), kind
+
+    path, other, model = tmp_path / "a.npy", tmp_path / "b.npy", tmp_path / "m.onnx"
+    np.save(path, np.arange(6, dtype=np.float32))
+    _, done, _ = _native.write_file("cast", path, other, {"to": "float16", "losses": True}, None)
+    check("CastDone", done)
+    check("TensorRow", done["tensors"][0])
+    found = _native.info(path, {"stats": True}, None)
+    check("Info", found)
+    check("InfoRow", found["tensors"][0])
+    check("ValuesRow", found["tensors"][0]["values"])
+    differences = _native.diff(path, other, {}, None)
+    check("Differences", differences)
+    check("DifferenceRow", differences["differences"][0])
+    cast = onnx.helper.make_node("Cast", ["x"], ["y"], to=onnx.TensorProto.FLOAT16)
+    ends = [onnx.helper.make_tensor_value_info(name, kind, [2]) for name, kind in (("x", 1), ("y", 10))]
+    graph = onnx.helper.make_graph([cast], "g", ends[:1], ends[1:])
+    onnx.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 19)], ir_version=9), model)
+    found = _native.info(model, {"types": True}, None)["model"]
+    check("ModelRow", found)
+    check("NodeCast", found["casts"][0])
+    check("OpsetRow", found["opsets"][0])
+    check("TypedValue", found["types"][0])
+    for job, kind, options in (
+        (_native.fold, "FoldDone", {}),
+        (_native.upgrade, "UpgradeDone", {"opset": 21}),
+        (_native.record, "RecordDone", {}),
+        (_native.convert, "ConvertDone", {}),
+    ):
+        done = job(model, tmp_path / f"{kind}.onnx", options | {"dry_run": True}, None)[1]
+        check(kind, done)
+        for key, row in (("casts", "FoldedRow"), ("rewritten", "UpgradedRow"), ("nodes", "NodeRow"), ("values", "ValueRow")):
+            rows = done.get(key)
+            if isinstance(rows, list) and rows and (kind, key) != ("RecordDone", "values"):
+                check(row, rows[0])
+
+
+def test_what_is_no_option_is_refused(tmp_path):
+    np.save(tmp_path / "a.npy", np.zeros(2, np.float32))
+    for options, text in (
+        ({"typo": True}, "`typo` is not an option here"),
+        ({"to": "float16"}, "`to` is not an option here"),
+        ({"stats": "yes"}, "`stats` is neither true nor false"),
+        ({"include": object()}, "is no value of an option"),
+    ):
+        with pytest.raises(onnx_cast.CastError, match=text):
+            _native.info(tmp_path / "a.npy", options, None)
 
 
 def test_the_options_of_overloads_are_those_of_their_functions():

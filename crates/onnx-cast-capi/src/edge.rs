@@ -138,9 +138,10 @@ pub(crate) fn type_of(number: i32) -> Result<DataType, Failure> {
 pub(crate) fn byte_len(data_type: DataType, count: usize) -> Result<usize, Failure> {
     match data_type.byte_len(count).filter(|&bytes| isize::try_from(bytes).is_ok()) {
         Some(bytes) => Ok(bytes),
-        None if data_type == DataType::String => {
-            Err(Failure::unsupported("elements of string have no size (their functions have strings in their names)"))
-        }
+        None if data_type == DataType::String => Err(Failure::unsupported(
+            "elements of string have no size (onnx_cast_to_strings and onnx_cast_from_strings cast them, and with \
+                 a plan onnx_cast_plan_run_to_strings and onnx_cast_plan_run_from_strings)",
+        )),
         None => Err(Failure::overflow(format_args!("{count} elements of {data_type} do not fit in memory"))),
     }
 }

@@ -6,7 +6,7 @@ use crate::edge::{Failure, Span, apart, byte_len, check_pointer, known, read, re
 use crate::options::onnx_cast_options;
 use crate::plan::{onnx_cast_plan, resolve};
 use onnx_cast::ops::Operator;
-use onnx_cast::tensor::{Strings, StringsView};
+use onnx_cast::tensor::{Strings, StringsView, TensorError, TensorErrorKind};
 use onnx_cast::{DataType, Plan, TensorView};
 use std::ffi::{c_char, c_int, c_void};
 use std::ptr;
@@ -193,7 +193,19 @@ unsafe fn view<'a>(strings: *const onnx_cast_strings) -> Result<(StringsView<'a>
             Span::new("src->offsets", strings.offsets, size_of_val(offsets)),
             Span::new("src->bytes", strings.bytes, bytes.len()),
         ];
-        Ok((StringsView::new(offsets, bytes)?, spans))
+        Ok((StringsView::new(offsets, bytes).map_err(|error| wrong_offset(error, offsets, bytes.len()))?, spans))
+    }
+}
+
+/// Names an offset that is out of order as C does, with its value.
+#[cold]
+fn wrong_offset(error: TensorError, offsets: &[u64], byte_count: usize) -> Failure {
+    match error.kind() {
+        &TensorErrorKind::StringOffsets { index } if index < offsets.len() => Failure::invalid(format_args!(
+            "src->offsets[{index}] is {} (offsets start at 0, rise, and end with byte_count, {byte_count})",
+            offsets[index]
+        )),
+        _ => error.into(),
     }
 }
 

@@ -15,7 +15,7 @@ use clap::{Args as ClapArgs, Parser, Subcommand};
 use onnx_cast::scaled::ScaleRule;
 use onnx_cast::{CastOptions, DataType, NEWEST_OPSET, RoundMode};
 use onnx_cast_file::{CandidateFormat, Format, Granularity, Layout, Loss, Pattern, Rule};
-use parsers::{CandidateParser, RoundModeParser, TypeParser, format, positive, tolerance};
+use parsers::{CandidateParser, RoundModeParser, TypeParser, positive, tolerance};
 use std::path::PathBuf;
 
 pub(crate) use common::{
@@ -282,7 +282,7 @@ pub(crate) struct ReadArgs {
     #[arg(long, value_name = "TYPE", value_parser = TypeParser, hide_possible_values = true, help_heading = INPUT)]
     pub(crate) from: Option<DataType>,
     /// The format of standard input, instead of the one from its first bytes: pb, npy, npz, safetensors, bin
-    #[arg(long, value_name = "FORMAT", value_parser = format, help_heading = INPUT)]
+    #[arg(long, value_name = "FORMAT", value_parser = str::parse::<Format>, help_heading = INPUT)]
     pub(crate) in_format: Option<Format>,
 }
 
@@ -304,7 +304,7 @@ pub(crate) struct DiffArgs {
     #[arg(value_name = "B", help_heading = INPUT)]
     pub(crate) second: PathBuf,
     /// The format of standard input, instead of the one from its first bytes: pb, npy, npz, safetensors
-    #[arg(long, value_name = "FORMAT", value_parser = format, help_heading = INPUT)]
+    #[arg(long, value_name = "FORMAT", value_parser = str::parse::<Format>, help_heading = INPUT)]
     pub(crate) in_format: Option<Format>,
     #[command(flatten)]
     pub(crate) names: NameArgs,
@@ -344,7 +344,7 @@ pub(crate) struct ReportArgs {
     #[arg(long, value_name = "RULE", help_heading = HOW)]
     pub(crate) scale_rule: Option<ScaleRule>,
     /// The layout whose scales are used, as for quantize --layout (default: compressed-tensors)
-    #[arg(long, value_name = "NAME", value_parser = quantized::layout, help_heading = HOW)]
+    #[arg(long, value_name = "NAME", value_parser = str::parse::<Layout>, help_heading = HOW)]
     pub(crate) layout: Option<Layout>,
     /// Rows of each type's table, the worst first (default: 20); 0 for all
     #[arg(long, value_name = "N", help_heading = OUTPUT)]

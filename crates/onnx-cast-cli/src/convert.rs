@@ -60,7 +60,7 @@ pub(crate) fn quantize(args: &QuantizeArgs, common: &Common) -> Result<u8> {
         .selection(args.selection()?)
         .layout(*layout)
         .activations(*activations)
-        .rule(*scale_rule)
+        .scale_rule(*scale_rule)
         .form(args.form)
         .zero_points(args.zero_points)
         .model(ModelOptions::default().raise_opset(*raise_opset).storage(storage.storage()))
@@ -88,7 +88,7 @@ impl JobArgs {
             .copy_others(!self.no_copy_others)
             .resume(self.resume);
         match losses {
-            Some(LossArgs { losses, fail_on, .. }) => run.count(*losses).fail_on(fail_on.clone()),
+            Some(LossArgs { losses, fail_on, .. }) => run.losses(*losses).fail_on(fail_on.clone()),
             None => run,
         }
     }

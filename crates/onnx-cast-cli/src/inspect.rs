@@ -22,7 +22,7 @@ pub(crate) fn info(args: &InfoArgs, common: &Common) -> Result<()> {
         &InspectRequest::default()
             .from(from)
             .in_format(args.file.in_format)
-            .values(args.stats)
+            .stats(args.stats)
             .types(args.types)
             .include(include.clone())
             .exclude(exclude.clone())
@@ -121,7 +121,7 @@ pub(crate) fn diff(args: &DiffArgs, common: &Common) -> Result<u8> {
     let NameArgs { include, exclude } = &args.names;
     let request = DiffRequest::default()
         .tolerance(args.tolerance)
-        .by_value(args.values)
+        .values(args.values)
         .in_format(args.in_format)
         .include(include.clone())
         .exclude(exclude.clone())

@@ -18,7 +18,7 @@ use std::time::Instant;
 
 impl StorageArgs {
     pub(crate) fn storage(&self) -> Storage {
-        Storage::default().external_data(self.external_data.clone()).threshold(self.external_threshold)
+        Storage::default().external_data(self.external_data.clone()).external_threshold(self.external_threshold)
     }
 }
 

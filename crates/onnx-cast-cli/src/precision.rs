@@ -18,7 +18,7 @@ pub(crate) fn convert(args: &ConvertArgs, common: &Common) -> Result<()> {
     let job = ModelJob::new("convert", model, dry_run, common)?;
     let page = html.as_ref().map(|html| Page::start(html, write.no_clobber)).transpose()?;
     let mut request = ConvertRequest::new(args.to);
-    request.interface = args.interface();
+    request.io = args.interface();
     request.keep.clone_from(&args.keep);
     request.low.clone_from(&args.low);
     request.raise_opset = args.raise_opset;

@@ -24,11 +24,11 @@ pub(crate) fn report(args: &ReportArgs, common: &Common) -> Result<()> {
     }
     let request = ReportRequest::default()
         .to(to)
-        .rule(args.scale_rule)
+        .scale_rule(args.scale_rule)
         .layout(args.layout)
         .include(include.clone())
         .exclude(exclude.clone())
-        .min_size(args.min_elements)
+        .min_elements(args.min_elements)
         .options(args.attributes.options().threads(common.threads))
         .from(args.file.from)
         .in_format(args.file.in_format)

@@ -12,7 +12,7 @@ impl SelectionArgs {
         };
         rules.extend(self.rule.iter().cloned());
         let NameArgs { include, exclude } = &self.names;
-        let min_size = self.min_elements;
-        Ok(Selection { to: self.to, include: include.clone(), exclude: exclude.clone(), rules, min_size })
+        let min_elements = self.min_elements;
+        Ok(Selection { to: self.to, include: include.clone(), exclude: exclude.clone(), rules, min_elements })
     }
 }

@@ -21,5 +21,29 @@ macro_rules! request {
                 }
             )*
         }
+
+        impl $crate::engine::Field for $name {
+            fn set(
+                &mut self,
+                _: &'static str,
+                name: &str,
+                value: &serde_json::Value,
+            ) -> Option<Result<(), $crate::Wording>> {
+                // Several parts may have the option: all of them take it.
+                let mut found = None;
+                $(
+                    match $crate::engine::Field::set(&mut self.$field, stringify!($field), name, value) {
+                        Some(Ok(())) => found = Some(Ok(())),
+                        Some(Err(error)) => return Some(Err(error)),
+                        None => {}
+                    }
+                )*
+                found
+            }
+
+            fn names(&self, _: &'static str, names: &mut Vec<&'static str>) {
+                $($crate::engine::Field::names(&self.$field, stringify!($field), names);)*
+            }
+        }
     };
 }

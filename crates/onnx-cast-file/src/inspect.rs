@@ -103,7 +103,7 @@ request! {
         /// The format of the standard input (`-`); if it is not given, its first bytes tell it.
         pub in_format: Option<Format>,
         /// Read all elements for [`TensorInfo::values`].
-        pub values: bool,
+        pub stats: bool,
         /// Infer the types of all values of a model.
         pub types: bool,
         /// Threads at most.
@@ -127,7 +127,7 @@ request! {
         pub in_format: Option<Format>,
         /// Compare what checkpoints stand for: quantized weights by their values, and numbers whatever their types. A
         /// quantized weight beside one of float16 or bfloat16 is rounded to that type first.
-        pub by_value: bool,
+        pub values: bool,
         /// Threads at most.
         pub threads: Option<usize>,
         /// Called with the progress through the first file.
@@ -198,7 +198,7 @@ pub fn inspect(path: impl AsRef<Path>, request: &InspectRequest) -> Result<FileI
 
 fn inspect_checkpoint(path: &Path, request: &InspectRequest) -> Result<FileInfo, FileError> {
     let opened = Checkpoint::of(open_all(path, |path| open(path, request.from, request.in_format))?);
-    let mut quantized = quantized::quantized(path, &opened, request.values);
+    let mut quantized = quantized::quantized(path, &opened, request.stats);
     let weights = quantized.iter().flat_map(|quantized| &quantized.weights).map(|weight| &*weight.name);
     let names = opened.tensors().map(|(_, stored)| &*stored.name).chain(weights);
     check_names(&request.include, &request.exclude, names).map_err(|error| FileError::invalid(path, error))?;
@@ -237,7 +237,7 @@ pub fn inspect_opened(opened: Vec<Input>, request: &InspectRequest) -> Result<Fi
                 block_type: stored.block_type(),
                 shape: stored.shape.clone(),
                 bytes: stored.bytes(),
-                values: if request.values { look(&input, index, request.threads, &meter)? } else { None },
+                values: if request.stats { look(&input, index, request.threads, &meter)? } else { None },
             });
         }
     }
@@ -288,7 +288,7 @@ pub fn diff_opened(
     [first, second]: [Vec<Input>; 2],
     request: &DiffRequest,
 ) -> Result<Vec<(String, Difference)>, FileError> {
-    if request.by_value {
+    if request.values {
         let (first, second) = (Checkpoint::of(first), Checkpoint::of(second));
         return by_value::diff(paths, [&first, &second], request);
     }

@@ -85,7 +85,7 @@ request! {
         /// they are dynamic for float8 and kept for int8, which load in most programs. Other layouts have one choice.
         pub activations: Option<Activations>,
         /// The rule for scales of MX; floor if it is not given.
-        pub rule: Option<ScaleRule>,
+        pub scale_rule: Option<ScaleRule>,
         /// Of a model: which operators read its weights.
         pub form: ModelForm,
         /// Of a model whose weights MatMulNBits reads: with a zero point for each block, so that its range need not be
@@ -188,7 +188,7 @@ pub(crate) fn plan<R>(
         .formats()
         .try_for_each(|to| request.layout_or_default().check_file(to))
         .map_err(|error| checkpoint.error(None, error))?;
-    layouts::check_scale_rule(input, request.rule, request.selection.targets())?;
+    layouts::check_scale_rule(input, request.scale_rule, request.selection.targets())?;
     layouts::check_plain(checkpoint, claim)?;
     let names = checkpoint.tensors().map(|(_, stored)| &*stored.name);
     request.selection.check_names(names).map_err(|error| FileError::invalid(input, error))?;

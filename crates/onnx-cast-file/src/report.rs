@@ -42,7 +42,7 @@ request! {
         /// The candidates.
         pub to: Vec<CandidateFormat>,
         /// The rule for scales of MX; floor if it is not given.
-        pub rule: Option<ScaleRule>,
+        pub scale_rule: Option<ScaleRule>,
         /// Whose arithmetic scales have; if it is not given, that of [`QuantizeRequest`](crate::QuantizeRequest)'s
         /// default layout. Weights that the layout lacks, and those of models, are computed as in the plain layout.
         pub layout: Option<Layout>,
@@ -52,7 +52,7 @@ request! {
         pub exclude: Vec<Pattern>,
         /// The fewest elements of a tensor that is looked at; where that is not said, 256 in models and any number
         /// elsewhere.
-        pub min_size: Option<u64>,
+        pub min_elements: Option<u64>,
         /// The opset and the operator's attributes.
         pub options: CastOptions,
         /// The type of elements that do not tell theirs.
@@ -129,7 +129,7 @@ impl ReportRequest {
         let is_opset_given = self.options.opset != CastOptions::default().opset;
         FileError::refuse(path, &[("opset", is_opset_given && bare.is_empty(), "is for casts: no candidate is one")])?;
         self.check_layout(path)?;
-        check_scale_rule(path, self.rule, self.to.iter().filter_map(|to| to.weights()))?;
+        check_scale_rule(path, self.scale_rule, self.to.iter().filter_map(|to| to.weights()))?;
         for &to in &self.to {
             match to {
                 CandidateFormat::Bare(to) if !to.is_numeric() => {
@@ -168,9 +168,9 @@ impl ReportRequest {
     /// The candidates that a tensor has; all of them where it is the only one. Only float, float16 and bfloat16 get
     /// scales.
     fn targets(&self, name: &str, from: DataType, len: usize, only: bool) -> Vec<CandidateFormat> {
-        let ReportRequest { to, include, exclude, min_size, .. } = self;
+        let ReportRequest { to, include, exclude, min_elements, .. } = self;
         let (include, exclude) = (include.clone(), exclude.clone());
-        let mut selection = Selection { include, exclude, min_size: *min_size, ..Selection::default() };
+        let mut selection = Selection { include, exclude, min_elements: *min_elements, ..Selection::default() };
         let is_quantized = matches!(from, DataType::Float | DataType::Float16 | DataType::BFloat16);
         let mut is_meant = |to: &CandidateFormat| {
             let CandidateFormat::Bare(to) = *to else { return is_quantized && selection.admits(name, len as u64) };

@@ -21,7 +21,7 @@ request! {
         /// Put elements into this file, beside the model.
         pub external_data: Option<String>,
         /// Tensors of this many bytes or more go into the file, 1024 where it is not said.
-        pub threshold: Option<u64>,
+        pub external_threshold: Option<u64>,
     }
 }
 
@@ -43,7 +43,7 @@ impl ModelOptions {
         let fields = [
             ("raise_opset", self.raise_opset, MODELS),
             ("external_data", self.storage.external_data.is_some(), MODELS),
-            ("external_threshold", self.storage.threshold.is_some(), MODELS),
+            ("external_threshold", self.storage.external_threshold.is_some(), MODELS),
         ];
         FileError::refuse(path, &fields)
     }
@@ -98,7 +98,7 @@ request! {
         /// Count what becomes of the values: [`TensorSummary::counts`](crate::TensorSummary::counts). Where weights are
         /// quantized, those that they then stand for, in float; where they are dequantized, what the last rounding,
         /// from float to the target, makes of them.
-        pub count: bool,
+        pub losses: bool,
         /// Losses that make the job fail, with nothing written.
         pub fail_on: Vec<Loss>,
         /// Called with the progress of the work.
@@ -114,7 +114,7 @@ impl Default for RunOptions {
             dry_run: false,
             copy_others: true,
             resume: false,
-            count: false,
+            losses: false,
             fail_on: Vec::new(),
             watch: None,
         }
@@ -130,7 +130,7 @@ impl RunOptions {
     /// Refuses to count where no value changes.
     pub(crate) fn refuse_counts(&self, path: &Path) -> Result<(), FileError> {
         const KEPT: &str = "is for jobs that round: no value changes here";
-        FileError::refuse(path, &[("losses", self.count, KEPT), ("fail_on", !self.fail_on.is_empty(), KEPT)])
+        FileError::refuse(path, &[("losses", self.losses, KEPT), ("fail_on", !self.fail_on.is_empty(), KEPT)])
     }
 
     /// Refuses what an output of this format has no use for.
@@ -149,12 +149,12 @@ impl RunOptions {
 
     /// A dry run that reads no values.
     pub fn plan(self) -> Self {
-        self.dry_run(true).count(false).fail_on(Vec::new())
+        self.dry_run(true).losses(false).fail_on(Vec::new())
     }
 
     /// Whether values are counted.
     pub fn counts(&self) -> bool {
-        self.count || !self.fail_on.is_empty()
+        self.losses || !self.fail_on.is_empty()
     }
 }
 

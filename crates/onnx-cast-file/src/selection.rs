@@ -308,7 +308,7 @@ fn check<'p>(
 /// Which tensors are cast, and to which type.
 ///
 /// A tensor is left alone if its name matches one of `exclude`, or none of `include` where there are any, or if it has
-/// fewer elements than `min_size`. Of the others the last rule that matches decides. Without one, it is cast to `to`:
+/// fewer elements than `min_elements`. Of the others the last rule that matches decides. Without one, it is cast to `to`:
 /// if that is a floating type, where the tensor's is one too; if it is not, whatever numbers the tensor holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Selection<T = DataType> {
@@ -321,7 +321,7 @@ pub struct Selection<T = DataType> {
     /// Types by name, the last that matches first.
     pub rules: Vec<Rule<T>>,
     /// The fewest elements that a tensor is cast with; where that is not said, 256 in models and any number elsewhere.
-    pub min_size: Option<u64>,
+    pub min_elements: Option<u64>,
 }
 
 /// What decides about a tensor, and its target, if it has one.
@@ -336,7 +336,7 @@ pub(crate) enum Chosen<T> {
 
 impl<T> Default for Selection<T> {
     fn default() -> Self {
-        Selection { to: None, include: Vec::new(), exclude: Vec::new(), rules: Vec::new(), min_size: None }
+        Selection { to: None, include: Vec::new(), exclude: Vec::new(), rules: Vec::new(), min_elements: None }
     }
 }
 
@@ -348,7 +348,7 @@ impl<T: Copy> Selection<T> {
 
     /// Whether names and sizes let this tensor be cast.
     pub fn admits(&self, name: &str, elements: u64) -> bool {
-        elements >= self.min_size.unwrap_or(0) && admits(&self.include, &self.exclude, name)
+        elements >= self.min_elements.unwrap_or(0) && admits(&self.include, &self.exclude, name)
     }
 
     /// Refuses patterns that match none of a file's names.
@@ -379,7 +379,7 @@ impl<T: Copy> Selection<T> {
         if !admits(&self.include, &self.exclude, name) {
             return Chosen::Excluded;
         }
-        if elements < self.min_size.unwrap_or(0) {
+        if elements < self.min_elements.unwrap_or(0) {
             return Chosen::Small;
         }
         match self.rules.iter().rev().find(|rule| rule.pattern.matches(name)) {
@@ -517,7 +517,7 @@ mod tests {
             include: patterns(&["layer.*", "head"]),
             exclude: patterns(&["re:norm"]),
             rules: rules(&["layer.*=float8e4m3fn", "*.ids = int8", "layer.9.*=keep"]),
-            min_size: Some(4),
+            min_elements: Some(4),
             ..Selection::new(BFloat16)
         };
         for (name, from, elements, want) in [

@@ -205,7 +205,7 @@ fn blocks_of_modelopt_have_four_axes_and_whole_columns() {
     quantize_file(folder.path("in"), folder.path("squares"), &own).expect("quantized");
     let squares = all(&folder.path("squares"));
     assert!(squares["a.q_proj.weight_scale_inv"].2 == got["a.q_proj.weight_scale"].2);
-    let by_value = DiffRequest::default().by_value(true);
+    let by_value = DiffRequest::default().values(true);
     assert!(diff(folder.path("out"), folder.path("squares"), &by_value).expect("compared").is_empty());
     // vLLM refuses other columns.
     let folder = Folder::new("{}", &[values("a.q_proj.weight", &[128, 160])]);
@@ -456,7 +456,7 @@ fn a_single_file_tells_its_layout() {
                 let info = inspect(path("out.safetensors"), &InspectRequest::default()).expect(&what);
                 let quantized = info.quantized.expect(&what);
                 assert_eq!((quantized.layout, quantized.warning), (Some(*layout), None), "{what}");
-                let by_value = DiffRequest::default().by_value(true);
+                let by_value = DiffRequest::default().values(true);
                 let found = diff(path("out.safetensors"), path("back.safetensors"), &by_value).expect(&what);
                 assert!(found.is_empty(), "{what}: {found:?}");
                 let same = TranscodeRequest::new(*layout);

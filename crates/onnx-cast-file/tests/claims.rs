@@ -188,10 +188,10 @@ fn rules_for_scales_are_for_formats_that_have_them() {
     let folder = Folder::new("{}", &[values("model.layers.0.mlp.up_proj.weight", &[32, 128])]);
     let nvfp4 = QuantizedFormat::Block(BlockFormat::NvFp4);
     for to in [nvfp4, QuantizedFormat::Elements(DataType::Int4), QuantizedFormat::Elements(DataType::Float8E4M3FN)] {
-        let request = QuantizeRequest::new(to).rule(Some(ScaleRule::Even));
+        let request = QuantizeRequest::new(to).scale_rule(Some(ScaleRule::Even));
         let want = format!("`scale_rule` is for formats of MX, as mxfp4: it changes no scale of {to}");
         // The default too, where it is given.
-        for request in [request.clone(), request.clone().rule(Some(ScaleRule::Floor))] {
+        for request in [request.clone(), request.clone().scale_rule(Some(ScaleRule::Floor))] {
             let error = quantize_file(folder.path("in"), folder.path("out"), &request).expect_err("no such scales");
             assert!(error.to_string().ends_with(&want) && !folder.path("out").exists(), "{error}");
         }
@@ -199,7 +199,7 @@ fn rules_for_scales_are_for_formats_that_have_them() {
             QuantizedFormat::Elements(data_type) => CandidateFormat::Elements(data_type, Granularity::Row),
             _ => CandidateFormat::Block(BlockFormat::NvFp4),
         };
-        let to_report = ReportRequest::default().to(vec![candidates]).rule(Some(ScaleRule::Even));
+        let to_report = ReportRequest::default().to(vec![candidates]).scale_rule(Some(ScaleRule::Even));
         let error = report(folder.path("in"), &to_report).expect_err("no such scales").to_string();
         assert!(error.ends_with(&want), "{error}");
         // One of several formats has such scales.

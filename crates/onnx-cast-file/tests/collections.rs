@@ -242,7 +242,7 @@ fn text_encoders_are_quantized_and_read_back() {
     // Another layout, and plain weights again.
     let plain = place.0.path().join("plain");
     dequantize_file(place.output(), &plain, &DequantizeRequest::new(DataType::Float)).expect("dequantized");
-    let by_value = DiffRequest::default().by_value(true);
+    let by_value = DiffRequest::default().values(true);
     assert_eq!(diff(place.output(), &plain, &by_value).expect("compared"), []);
     let other = place.0.path().join("other");
     let request = TranscodeRequest::new(Layout::CompressedTensors).to(Some(QuantizedFormat::Block(BlockFormat::NvFp4)));

@@ -127,7 +127,7 @@ fn rules_and_names_select() {
 fn files_are_listed_and_compared() {
     let folder = tempfile::tempdir().expect("a folder");
     let input = stored("tensors.gguf");
-    let info = inspect(&input, &InspectRequest::default().values(true)).expect("listed");
+    let info = inspect(&input, &InspectRequest::default().stats(true)).expect("listed");
     assert_eq!(info.format, Format::Gguf);
     assert_eq!(info.metadata, [("general.architecture".to_owned(), "llama".to_owned())]);
     let of = |name: &str| info.tensors.iter().find(|tensor| tensor.name == name).expect(name);
@@ -399,7 +399,7 @@ fn a_type_that_is_not_read_leaves_the_others_readable() {
     assert_eq!(types, [(Some("Q8_1"), 80), (Some("Q8_0"), 68), (Some("unknown"), 0)]);
     let values = |exclude: &[&str]| {
         let exclude = exclude.iter().map(|name| name.parse().expect("a pattern")).collect();
-        InspectRequest::default().values(true).exclude(exclude)
+        InspectRequest::default().stats(true).exclude(exclude)
     };
     let error = inspect(&path, &values(&["old"])).expect_err("not read");
     let said = "tensor `new`: type 99 is not read here (`exclude` leaves the tensor out)";
@@ -443,7 +443,7 @@ fn scales_that_are_nan() {
         let folder = tempfile::tempdir().expect("a folder");
         let (input, output) = (folder.path().join("x.gguf"), folder.path().join("y.safetensors"));
         fs::write(&input, &file).expect("written");
-        let info = inspect(&input, &InspectRequest::default().values(true)).expect("listed");
+        let info = inspect(&input, &InspectRequest::default().stats(true)).expect("listed");
         let values = info.tensors[0].values.expect("numbers");
         assert_eq!((values.nan, values.infinities), (nan, infinite), "type {kind}");
         if nan > 0 {

@@ -142,7 +142,7 @@ fn quantized_weights_are_those_of_the_owner() {
     let mut wrong = Vec::new();
     for (name, to, layout, granularity, rule) in cases {
         let (input, output) = (original(name, folder.path()), folder.path().join(name));
-        let request = QuantizeRequest::new(to.by(granularity)).layout(Some(layout)).rule(rule);
+        let request = QuantizeRequest::new(to.by(granularity)).layout(Some(layout)).scale_rule(rule);
         quantize_file(&input, &output, &request).unwrap_or_else(|error| panic!("{name}: {error}"));
         let mut owners = weights_of(&checkpoint(name));
         owners.retain(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("model")));

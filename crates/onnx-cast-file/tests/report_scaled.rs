@@ -221,7 +221,7 @@ fn rules_change_the_scales_of_mx_alone() {
     let values = weights(64 * 96, 96);
     let view = TensorView::from_slice(&[64, 96], &values).expect("a tensor");
     let names = ["mxfp4", "nvfp4", "int4/32"];
-    let by = |rule| report_of(&[("w", view)], &request(&names).rule(Some(rule))).expect("a report");
+    let by = |rule| report_of(&[("w", view)], &request(&names).scale_rule(Some(rule))).expect("a report");
     let (floor, even) = (by(ScaleRule::Floor), by(ScaleRule::Even));
     let snr =
         |report: &onnx_cast_file::Report| report.tensors[0].candidates.iter().map(Candidate::snr).collect::<Vec<_>>();

@@ -52,14 +52,14 @@ fn planned<'a>(
     files: &'a Files<'a>,
     request: &DequantizeRequest,
 ) -> Result<(Edits<'a>, FoldSummary), ModelError> {
-    let Selection { include, exclude, rules, min_size, .. } = &request.selection;
+    let Selection { include, exclude, rules, min_elements, .. } = &request.selection;
     let fold = FoldRequest::default()
         .include(include.clone())
         .exclude(exclude.clone())
         .operator(Some("DequantizeLinear"))
         .dequantize(true);
     let all = edits(document, files, &fold)?;
-    if rules.is_empty() && min_size.is_none() {
+    if rules.is_empty() && min_elements.is_none() {
         return Ok(all);
     }
     let is_kept = |folded: &&Folded| {

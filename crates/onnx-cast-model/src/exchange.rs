@@ -75,7 +75,7 @@ mod tests {
     fn model(folder: &Path) {
         let path = folder.join("m.onnx");
         fs::write(&path, crate::rewrite::tests::model(DataType::Float, &[300, 700])).expect("a file");
-        let storage = Storage::default().external_data(Some("m.onnx.data".to_owned())).threshold(Some(0));
+        let storage = Storage::default().external_data(Some("m.onnx.data".to_owned())).external_threshold(Some(0));
         let selection = Selection::default();
         let keep =
             CastRequest::new(DataType::Float).selection(selection).model(ModelOptions::default().storage(storage));

@@ -45,9 +45,10 @@ use crate::upgrade;
 use assign::Assignment;
 use constants::Constants;
 use onnx_cast::DataType;
-use onnx_cast_file::engine::{Short, check_vacant};
+use onnx_cast_file::engine::{FromJson, Short, check_vacant};
 use onnx_cast_file::{Pattern, RunOptions, SelectionError, Storage};
 use rules::Rules;
+use serde_json::Value;
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::str::FromStr;
@@ -64,7 +65,7 @@ onnx_cast_file::request! {
         /// float16 or bfloat16; of an emulated model also a float8 type.
         pub to: DataType,
         /// The types of the model's inputs and outputs.
-        pub interface: Interface,
+        pub io: Interface,
         /// What stays float. What is sensitive does, unless `Keep::None` is there.
         pub keep: Vec<Keep>,
         /// Operators, or names of nodes, that become narrow even if that needs more Casts.
@@ -101,6 +102,29 @@ pub struct Interface {
     /// Those that do not follow the others.
     pub named: Vec<(String, DataType)>,
 }
+
+/// `"keep"`, `"low"`, an object of names and types, or a list of these, as `--io` has them.
+impl FromJson for Interface {
+    fn from_json(value: &Value) -> Result<Self, String> {
+        let mut interface = Interface::default();
+        let parts = value.as_array().map_or(std::slice::from_ref(value), Vec::as_slice);
+        for part in parts {
+            match part {
+                Value::String(word) if word == "keep" => interface.low = false,
+                Value::String(word) if word == "low" => interface.low = true,
+                Value::Object(types) => {
+                    for (name, data_type) in types {
+                        interface.named.push((name.clone(), DataType::from_json(data_type)?));
+                    }
+                }
+                other => return Err(format!(" is {other} (want \"keep\", \"low\" or names with types)")),
+            }
+        }
+        Ok(interface)
+    }
+}
+
+onnx_cast_file::text_values!(Keep);
 
 /// What stays float.
 #[derive(Clone, Debug, PartialEq)]
@@ -164,7 +188,7 @@ impl ConvertRequest {
     pub fn new(to: DataType) -> Self {
         ConvertRequest {
             to,
-            interface: Interface::default(),
+            io: Interface::default(),
             keep: Vec::new(),
             low: Vec::new(),
             allow_unmatched: false,

@@ -208,7 +208,7 @@ fn choose<'a>(
         let axes = axes.get(&(graph.id, site)).copied();
         let input = if let Site::Initializer(_, input) = site { input } else { None };
         let is_fixed = input.is_some() && document.ir_version >= 4;
-        let is_large = len >= selection.min_size.unwrap_or(MIN_SIZE) && rank >= 2;
+        let is_large = len >= selection.min_elements.unwrap_or(MIN_SIZE) && rank >= 2;
         let to = selection.target_if(constant.name, len, |_| axes.is_some());
         if let Some(to) = to.filter(|_| is_float(constant.data_type) && is_large && !is_fixed) {
             let axes = axes.unwrap_or(Axes { outputs: 0, summed: rank - 1 });

@@ -153,7 +153,7 @@ pub fn quantize_of(
         ("resume", request.run.resume, "is for checkpoints of several files (a model is written whole or not at all)"),
     ];
     FileError::refuse(source.path(), &fields)?;
-    check_scale_rule(source.path(), request.rule, request.selection.targets())?;
+    check_scale_rule(source.path(), request.scale_rule, request.selection.targets())?;
     quantize_weights(source, output, request)
 }
 
@@ -191,7 +191,7 @@ pub fn dequantize_of(
         ("layout", request.layout.is_some(), FILES),
         ("allow_nan", request.allow_nan, "is for checkpoints: ONNX's operators take scales that are NaN"),
         ("resume", request.run.resume, FILES),
-        ("losses", request.run.count, COUNTED),
+        ("losses", request.run.losses, COUNTED),
         ("fail_on", !request.run.fail_on.is_empty(), COUNTED),
     ];
     FileError::refuse(source.path(), &fields)?;
@@ -316,7 +316,7 @@ pub fn report_of(source: ModelSource<'_>, request: &ReportRequest) -> Result<Rep
         ("layout", request.layout.is_some(), CHECKPOINTS),
     ];
     FileError::refuse(source.path(), &fields)?;
-    let request = request.clone().min_size(request.min_size.or(Some(MIN_SIZE)));
+    let request = request.clone().min_elements(request.min_elements.or(Some(MIN_SIZE)));
     let (input, _) = contents::open(source, false)?;
     Ok(onnx_cast_file::engine::report_opened(&[input], &request)?)
 }

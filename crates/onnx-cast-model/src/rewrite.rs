@@ -62,7 +62,7 @@ pub(crate) fn refuse_of_models(path: &Path, run: &RunOptions) -> Result<(), File
     let fields = [
         ("npy_plain", run.write.npy_plain, "is for .npy"),
         ("resume", run.resume, "is for checkpoints of several files (a model is written whole or not at all)"),
-        ("losses", run.count, COUNTED),
+        ("losses", run.losses, COUNTED),
         ("fail_on", !run.fail_on.is_empty(), COUNTED),
     ];
     FileError::refuse(path, &fields)
@@ -352,14 +352,14 @@ fn arrange<'a>(
     storage: &Storage,
     limit: u64,
 ) -> Result<(Rope<'a>, Layout<'a>), ModelError> {
-    let given = storage.external_data.is_some() || (storage.threshold.is_some() && !files.paths.is_empty());
-    let large = storage.threshold.unwrap_or(DEFAULT_THRESHOLD);
+    let given = storage.external_data.is_some() || (storage.external_threshold.is_some() && !files.paths.is_empty());
+    let large = storage.external_threshold.unwrap_or(DEFAULT_THRESHOLD);
     let mut layout = Layout::new(location, given.then_some(large));
     let mut message = emit(document, files, edits, &mut layout)?;
     if message.len() > limit && !given {
         layout = Layout::new(location, Some(large));
         message = emit(document, files, edits, &mut layout)?;
-    } else if storage.threshold.is_some() && !given {
+    } else if storage.external_threshold.is_some() && !given {
         let what = Wording::default().field("external_threshold", " is for models with external data (");
         return Err(ModelError::new(ModelErrorKind::Request, what.field("external_data", " names its file)")));
     }
@@ -446,7 +446,7 @@ pub(crate) mod tests {
         let document = Document::parse(&outline.bytes).expect("a model");
         let files = Files::open(&outline, &[]).expect("no files");
         let arranged = |limit, threshold| {
-            let storage = Storage::default().threshold(threshold);
+            let storage = Storage::default().external_threshold(threshold);
             arrange(&document, &files, &Edits::default(), "m.data", &storage, limit)
         };
         let (message, layout) = arranged(bytes.len() as u64, None).expect("it fits");

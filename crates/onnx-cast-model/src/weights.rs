@@ -78,7 +78,7 @@ pub(crate) const MIN_SIZE: u64 = 256;
 
 /// The target of a constant; `None` leaves it as it is.
 fn select(selection: &Selection, name: &str, from: DataType, elements: usize) -> Option<DataType> {
-    if (elements as u64) < selection.min_size.unwrap_or(MIN_SIZE) {
+    if (elements as u64) < selection.min_elements.unwrap_or(MIN_SIZE) {
         return None;
     }
     // Integer constants are shapes, axes and indices: they are cast where a rule names them, or not at all.

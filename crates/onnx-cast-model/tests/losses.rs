@@ -39,7 +39,7 @@ fn quantized(to: &str, elements: &[(usize, f32)]) -> Option<String> {
     let dry = quantize(&input, &output, &request.clone().run(request.run.clone().dry_run(true))).expect("a plan");
     assert_eq!(dry.tensors[0].alarms, None, "{to}");
     // The same, counted in full.
-    let counted = request.clone().run(request.run.clone().count(true));
+    let counted = request.clone().run(request.run.clone().losses(true));
     for dry_run in [false, true] {
         let full =
             quantize(&input, &output, &counted.clone().run(counted.run.clone().dry_run(dry_run))).expect("counted");

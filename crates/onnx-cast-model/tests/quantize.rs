@@ -151,7 +151,7 @@ fn products_are_those_of_onnxruntimes_quantizer() {
     written(folder.path(), vec![node("MatMul", &["x", "w"], "y", vec![])], &[("w", &[18, 2], &x)]);
     for (to, zero_points, elements, scales, zeros) in EXPECTED {
         quantized(folder.path(), &format!("{to}/16"), |request| {
-            let selection = onnx_cast_file::Selection { min_size: Some(1), ..request.selection.clone() };
+            let selection = onnx_cast_file::Selection { min_elements: Some(1), ..request.selection.clone() };
             let request = request.selection(selection);
             request.form(ModelForm::MatMulNBits).zero_points(*zero_points)
         });

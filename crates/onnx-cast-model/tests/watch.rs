@@ -45,7 +45,7 @@ fn models() {
     let bytes = file(MODELS, "constants");
     fs::write(&input, &bytes).expect("a file");
     let cast = |watch: &Watch| {
-        let selection = Selection { min_size: Some(0), ..Selection::new(DataType::Double) };
+        let selection = Selection { min_elements: Some(0), ..Selection::new(DataType::Double) };
         let watch = Some(watch.clone());
         cast(
             &input,
@@ -66,7 +66,7 @@ fn models() {
     for (done, total) in [watched(cast), watched(fold)] {
         assert!(done == total && total > bytes.len() as u64 / 2, "{done} of {total}");
     }
-    let floats = watched(|watch| inspect(&input, &InspectRequest::default().values(true).watch(Some(watch.clone()))));
+    let floats = watched(|watch| inspect(&input, &InspectRequest::default().stats(true).watch(Some(watch.clone()))));
     assert!(floats.0 > 0 && floats.0 <= floats.1, "{floats:?}");
 }
 
@@ -84,7 +84,7 @@ fn files_of_tensors() {
     assert!(matches!(cast(&stop), Err(Error::File { error: FileError::Stopped { path } }) if path == output));
     assert_eq!(fs::read(&output).expect("a file"), b"as it was");
     assert_eq!(watched(cast), (12, 12));
-    let request = |watch: &Watch| InspectRequest::default().values(true).watch(Some(watch.clone()));
+    let request = |watch: &Watch| InspectRequest::default().stats(true).watch(Some(watch.clone()));
     assert_eq!(watched(|watch| inspect(&input, &request(watch))), (12, 12));
     let request = |watch: &Watch| DiffRequest::default().watch(Some(watch.clone()));
     assert_eq!(watched(|watch| diff(&input, &input, &request(watch))), (12, 12));
@@ -96,15 +96,15 @@ fn a_model_that_appears_meanwhile_is_kept() {
     let folder = tempfile::tempdir().expect("a folder");
     let (input, output) = (folder.path().join("in.onnx"), folder.path().join("out.onnx"));
     fs::write(&input, file(MODELS, "constants")).expect("a file");
-    let request = |watch| {
-        CastRequest::new(DataType::Double)
-            .selection(Selection { min_size: Some(0), ..Selection::new(DataType::Double) })
-            .run(RunOptions::new().write(WriteOptions::default().no_clobber(true)).watch(watch))
-            .model(
-                ModelOptions::default()
-                    .storage(Storage::default().external_data(Some("weights.bin".to_owned())).threshold(Some(1))),
-            )
-    };
+    let request =
+        |watch| {
+            CastRequest::new(DataType::Double)
+                .selection(Selection { min_elements: Some(0), ..Selection::new(DataType::Double) })
+                .run(RunOptions::new().write(WriteOptions::default().no_clobber(true)).watch(watch))
+                .model(ModelOptions::default().storage(
+                    Storage::default().external_data(Some("weights.bin".to_owned())).external_threshold(Some(1)),
+                ))
+        };
     for at_the_end in [false, true] {
         let place = output.clone();
         let watch = Watch::new(move |done, total| {

@@ -3,8 +3,6 @@
 
 use crate::{Failure, Result};
 use onnx_cast::{CastOptions, DataType};
-#[cfg(feature = "lent")]
-use onnx_cast_file::Pattern;
 use serde_json::Value;
 use std::fmt::Display;
 use std::str::FromStr;
@@ -20,18 +18,6 @@ fn wrong(name: &str, what: &str) -> Failure {
 impl<'a> Fields<'a> {
     pub(crate) fn get(self, name: &str) -> Option<&'a Value> {
         self.0.get(name).filter(|value| !value.is_null())
-    }
-
-    /// Refuses fields that the job does not have: they would do nothing.
-    #[cfg(feature = "lent")]
-    pub(crate) fn only(self, known: &[&[&str]]) -> Result<()> {
-        let is_known = |name: &str| name == "job" || known.iter().any(|names| names.contains(&name));
-        for (name, value) in self.0.as_object().into_iter().flatten() {
-            if !value.is_null() && !is_known(name) {
-                return Err(wrong(name, "is not an option here"));
-            }
-        }
-        Ok(())
     }
 
     pub(crate) fn text(self, name: &str) -> Result<Option<&'a str>> {
@@ -60,12 +46,6 @@ impl<'a> Fields<'a> {
         self.get(name).map(integer).transpose()
     }
 
-    #[cfg(feature = "lent")]
-    pub(crate) fn size(self, name: &str) -> Result<Option<u64>> {
-        let size = |size| u64::try_from(size).map_err(|_| wrong(name, &format!("is {size} (want 0 or more)")));
-        self.integer(name)?.map(size).transpose()
-    }
-
     #[cfg(feature = "values")]
     pub(crate) fn number(self, name: &str) -> Result<Option<f64>> {
         let number = |value: &Value| value.as_f64().ok_or_else(|| wrong(name, "is not a number"));
@@ -92,11 +72,6 @@ impl<'a> Fields<'a> {
         let size = |item: &Value| item.as_u64().and_then(|size| usize::try_from(size).ok());
         let sizes = list.iter().map(|item| size(item).ok_or_else(|| wrong(name, "is not a list of sizes")));
         sizes.collect::<Result<Vec<_>>>().map(Some)
-    }
-
-    #[cfg(feature = "lent")]
-    pub(crate) fn patterns(self, name: &str) -> Result<Vec<Pattern>> {
-        self.texts(name)?.into_iter().map(|text| Ok(text.parse()?)).collect()
     }
 
     /// The opset and the attributes of a cast.

@@ -2,10 +2,8 @@
 
 use crate::fields::Fields;
 use crate::{Failure, Result};
-use onnx_cast_file::{
-    CandidateFormat, CastRequest, InspectRequest, Layout, ModelOptions, QuantizeRequest, RawInput, ReportRequest,
-    RunOptions, Selection, Watch, WeightFormat, Wording,
-};
+use onnx_cast_file::engine::{Field, with_options};
+use onnx_cast_file::{CastRequest, InspectRequest, QuantizeRequest, ReportRequest, RunOptions, Watch, Wording};
 use onnx_cast_report::{cast_json, info_json, json as report_json, page_data};
 use serde_json::{Value, json};
 use std::path::Path;
@@ -46,90 +44,81 @@ fn in_words(text: &Wording) -> Failure {
     }))
 }
 
-/// The fields of requests: those of every job, those of a cast, and those of each job by itself.
-const ALL: &[&str] = &["path", "include", "exclude"];
-const CAST: &[&str] = &["from", "opset", "saturate", "round_mode"];
-const INFO: &[&str] = &["from", "values", "types"];
-const REPORT: &[&str] = &["to", "rule", "min_size", "title", "page"];
-const CAST_FILE: &[&str] = &["output", "to", "raise_opset"];
-const QUANTIZE_FILE: &[&str] = &["output", "to", "layout", "activations", "rule", "form", "zero_points", "raise_opset"];
+/// Options of requests that no job has here.
+const NOT_HERE: &[&str] = &[
+    "copy_others",
+    "dry_run",
+    "external_data",
+    "external_threshold",
+    "fail_on",
+    "force",
+    "in_format",
+    "losses",
+    "no_clobber",
+    "npy_plain",
+    "out_format",
+    "resume",
+    "rules",
+    "shape",
+    "threads",
+];
+
+/// Whether the request of a job has the option here.
+fn is_here(job: &str, option: &str) -> bool {
+    // Predictions of a report are those of the default layout; of casts and quantizations patterns choose.
+    let is_left_out = matches!((job, option), ("report", "layout") | ("cast" | "quantize", "min_elements"));
+    !NOT_HERE.contains(&option) && !is_left_out
+}
+
+/// The request of a job with the options that are given beside its arguments.
+fn request<R: Field>(fields: Fields<'_>, job: &str, arguments: &[&str], defaults: R) -> Result<R> {
+    let mut options = fields.0.as_object().cloned().unwrap_or_default();
+    options.retain(|name, value| !value.is_null() && name != "job" && !arguments.contains(&&**name));
+    if let Some(name) = options.keys().find(|name| !is_here(job, name)) {
+        return Err(Failure(format!("`{name}` is not an option here")));
+    }
+    with_options(defaults, &options).map_err(|error| in_words(&error))
+}
 
 /// What a file holds.
 pub(crate) fn info(fields: Fields<'_>) -> Result<Value> {
-    fields.only(&[ALL, INFO])?;
+    let request: InspectRequest = request(fields, "info", &["path"], InspectRequest::default())?;
     let path = Path::new(fields.required("path")?);
-    let request = InspectRequest::default()
-        .include(fields.patterns("include")?)
-        .exclude(fields.patterns("exclude")?)
-        .from(fields.parse("from")?)
-        .values(fields.flag("values")?.unwrap_or(false))
-        .types(fields.flag("types")?.unwrap_or(false))
-        .threads(Some(1))
-        .watch(watch());
+    let request = request.threads(Some(1)).watch(watch());
     Ok(info_json(&inspect_any(path, &request).map_err(|error| in_words(&error.wording()))?))
 }
 
 /// What casts would lose, as figures; where a page is asked for, also what stands in it for `{{data}}`.
 pub(crate) fn report(fields: Fields<'_>) -> Result<Value> {
-    fields.only(&[ALL, CAST, REPORT])?;
+    let request = request(fields, "report", &["path", "title", "page"], ReportRequest::default())?;
     let path = fields.required("path")?;
-    let candidates = fields.texts("to")?.into_iter().map(|text| Ok(text.parse::<CandidateFormat>()?));
-    let request = ReportRequest::default()
-        .to(candidates.collect::<Result<_>>()?)
-        .rule(fields.parse("rule")?)
-        .include(fields.patterns("include")?)
-        .exclude(fields.patterns("exclude")?)
-        .min_size(fields.size("min_size")?)
-        .options(fields.options()?)
-        .from(fields.parse("from")?)
-        .watch(watch());
-    let report = report_any(path, &request).map_err(|error| in_words(&error.wording()))?;
+    let options = request.options.threads(1);
+    let report = report_any(path, &request.options(options).watch(watch()));
+    let report = report.map_err(|error| in_words(&error.wording()))?;
     let title = fields.text("title")?.unwrap_or(path);
     let shown = fields.flag("page")?.unwrap_or(false).then(|| page_data(title, &report));
     Ok(json!({ "report": report_json(&report)?, "page_data": shown.transpose()? }))
 }
 
+/// How a job runs that writes.
+fn run() -> RunOptions {
+    RunOptions::new().threads(Some(1)).copy_others(false).watch(watch())
+}
+
 /// The file or checkpoint, cast.
 pub(crate) fn cast(fields: Fields<'_>) -> Result<Value> {
-    fields.only(&[ALL, CAST, CAST_FILE])?;
+    let request = request(fields, "cast", &["path", "output"], CastRequest::default())?.run(run());
     let (input, output) = (fields.required("path")?, fields.required("output")?);
-    let request = CastRequest::default()
-        .selection(Selection {
-            include: fields.patterns("include")?,
-            exclude: fields.patterns("exclude")?,
-            ..Selection::new(fields.data_type("to")?)
-        })
-        .options(fields.options()?)
-        .run(RunOptions::new().copy_others(false).watch(watch()))
-        .raw(RawInput::default().from(fields.parse("from")?))
-        .model(ModelOptions::default().raise_opset(fields.flag("raise_opset")?.unwrap_or(false)));
+    fields.required("to")?;
     let done = cast_any(input, output, &request).map_err(|error| in_words(&error.wording()))?;
     Ok(cast_json(Path::new(input), Path::new(output), false, &done))
 }
 
-fn no_layout(name: &str) -> String {
-    let known: Vec<&str> = Layout::ALL.iter().map(|(_, name)| *name).collect();
-    format!("`layout` is `{name}` (want {})", known.join(", "))
-}
-
 /// The weights of a checkpoint or of a model, quantized.
 pub(crate) fn quantize(fields: Fields<'_>) -> Result<Value> {
-    fields.only(&[ALL, QUANTIZE_FILE])?;
+    let request = request(fields, "quantize", &["path", "output"], QuantizeRequest::default())?.run(run());
     let (input, output) = (fields.required("path")?, fields.required("output")?);
-    let to: WeightFormat = fields.parse("to")?.ok_or("`to` is not given")?;
-    let request = QuantizeRequest::new(to)
-        .selection(Selection {
-            include: fields.patterns("include")?,
-            exclude: fields.patterns("exclude")?,
-            ..Selection::new(to)
-        })
-        .layout(fields.text("layout")?.map(|name| Layout::from_name(name).ok_or_else(|| no_layout(name))).transpose()?)
-        .activations(fields.parse("activations")?)
-        .rule(fields.parse("rule")?)
-        .form(fields.parse("form")?.unwrap_or_default())
-        .zero_points(fields.flag("zero_points")?.unwrap_or(false))
-        .run(RunOptions::new().threads(Some(1)).copy_others(false).watch(watch()))
-        .model(ModelOptions::default().raise_opset(fields.flag("raise_opset")?.unwrap_or(false)));
+    fields.required("to")?;
     let done = quantize_any(input, output, &request).map_err(|error| in_words(&error.wording()))?;
     Ok(cast_json(Path::new(input), Path::new(output), false, &done))
 }
@@ -137,73 +126,14 @@ pub(crate) fn quantize(fields: Fields<'_>) -> Result<Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::{Map, json};
+    use onnx_cast_file::engine::options_of;
+    use serde_json::Map;
 
-    /// What an option of the command is called here, where it has another name.
-    const RENAMED: &[(&str, &str)] = &[("--min-elements", "min_size"), ("--scale-rule", "rule"), ("--stats", "values")];
-
-    /// Fields without an option, and why.
-    const NO_OPTION: &[(&str, &str)] =
-        &[("path", "an argument"), ("output", "an argument"), ("title", "of the page"), ("page", "--html")];
-
-    /// Options without a field, and why.
-    const NO_FIELD: &[(&str, &str)] = &[
-        ("--color", "of a terminal"),
-        ("--dry-run", "the outputs are blobs, which nothing forces a page to keep"),
-        ("--external-data", "the host names the outputs"),
-        ("--external-threshold", "the host names the outputs"),
-        ("--fail-on", "the summary counts what is lost"),
-        ("--force", "nothing is replaced"),
-        ("--html", "`page` and `title`"),
-        ("--in-format", "no standard input here"),
-        ("--json", "answers are JSON"),
-        ("--layout", "of a report: predictions are those of the default"),
-        ("--losses", "the summary counts what is lost"),
-        ("--min-elements", "of casts and quantizations: patterns choose"),
-        ("--no-clobber", "nothing is replaced"),
-        ("--no-copy-others", "other files are not lent"),
-        ("--no-saturate", "`saturate`"),
-        ("--npy-plain", "the type is in the answer"),
-        ("--out-dir", "one job, one output"),
-        ("--out-format", "no standard output here"),
-        ("--quiet", "nothing is printed"),
-        ("--resume", "nothing is there"),
-        ("--rule", "a module for browsers casts to one type"),
-        ("--rules-file", "a module for browsers casts to one type"),
-        ("--shape", "raw bytes are arrays in JavaScript"),
-        ("--threads", "a module has one thread"),
-        ("--top", "the answer has all rows"),
-        ("--verbose", "nothing is printed"),
-    ];
-
-    /// Each job has the options of the command of its name, or it is said why not; and nothing else.
+    /// What is left out here is there elsewhere: the command's tests compare the requests with its options.
     #[test]
-    fn requests_have_the_options_of_the_command() {
-        let options = include_str!("../../onnx-cast-cli/tests/data/options.txt");
-        let named = |option: &str| match RENAMED.iter().find(|(known, _)| *known == option) {
-            Some((_, name)) => (*name).to_owned(),
-            None => option.trim_start_matches("--").replace('-', "_"),
-        };
-        for (command, fields) in [
-            ("info", &[ALL, INFO][..]),
-            ("report", &[ALL, CAST, REPORT]),
-            ("cast", &[ALL, CAST, CAST_FILE]),
-            ("quantize", &[ALL, QUANTIZE_FILE]),
-        ] {
-            let fields = fields.concat();
-            let lines = options.lines().filter_map(|line| line.split_once(' '));
-            let options: Vec<&str> =
-                lines.filter(|(of, name)| *of == command && name.starts_with("--")).map(|(_, name)| name).collect();
-            for option in &options {
-                let is_explained = NO_FIELD.iter().any(|(known, _)| known == option);
-                assert!(fields.contains(&&*named(option)) || is_explained, "{command} {option} has no field");
-            }
-            for field in fields {
-                let is_explained = NO_OPTION.iter().any(|(known, _)| *known == field);
-                let is_option = options.iter().any(|option| named(option) == field);
-                assert!(is_option || is_explained, "{command} has no option for `{field}`");
-            }
-        }
+    fn what_is_left_out_is_an_option() {
+        let known = options_of(&CastRequest::default());
+        assert!(NOT_HERE.iter().all(|name| known.contains(name)), "{known:?}");
     }
 
     #[test]

@@ -50,7 +50,7 @@ pub(crate) fn explain_block(fields: Fields<'_>) -> Result<Value> {
         values: fields.texts("values")?,
         from: fields.parse("from")?,
         format: fields.parse("format")?.ok_or("`format` is not given")?,
-        rule: fields.parse("rule")?,
+        rule: fields.parse("scale_rule")?,
         recipe: fields.parse("recipe")?,
         // The command reads its option as a float too.
         global_scale: fields.number("global_scale")?.map(|scale| scale as f32),

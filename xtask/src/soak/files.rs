@@ -116,7 +116,7 @@ pub(super) fn one(rng: &mut Rng, state: &State, counts: &mut Counts) -> Result<(
     let mut request = CastRequest::new(data_type(to));
     request.options = attributes(&claim);
     request.run.threads = Some(draw::threads(rng));
-    request.run.count = rng.below(2) == 0;
+    request.run.losses = rng.below(2) == 0;
     request.raw.from = Some(data_type(from));
     cast_file(&first, &output, &request).map_err(|error| told(&error))?;
     let read = read_tensor_as(&output, Some(data_type(to))).map_err(|error| told(&error))?;

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from onnx_cast import _models, _native, files
+from onnx_cast import _models, _native, _targets, files
 from onnx_cast._feeds import Inputs
 from onnx_cast._native import CastError
 from onnx_cast._precision_report import PrecisionReport
@@ -81,9 +80,8 @@ class Converted(NamedTuple):
     report: PrecisionReport | None = None
 
 
-def converted(text: str) -> Converted:
-    """The summary of a conversion, from the native module's JSON."""
-    done = json.loads(text)
+def converted(done: _native.ConvertDone) -> Converted:
+    """The summary of a conversion, from the native module's."""
     nodes = [
         NodeDecision(row["graph"], row["node"], row["operator"], _TYPES[row["type"]], row["why"]) for row in done["nodes"]
     ]
@@ -148,10 +146,10 @@ def convert_model(
     file = os.fsdecode(ranges) if isinstance(ranges, _models.PATHS) else None
     magnitudes = {} if file is not None or ranges is None else ranges
     explained = files.listed("explain", explain)
-    options = {
-        **files.names((), (), threads),
-        "to": files.number(to),
-        "interface": _interface(io),
+    options: _native.Options = {
+        "threads": _targets.thread_count(threads),
+        "to": files.type_name(to),
+        "io": _interface(io),
         "keep": _texts("keep", keep),
         "low": _texts("low", low),
         "ranges": {str(name): float(magnitude) for name, magnitude in magnitudes.items()},
@@ -174,9 +172,9 @@ def convert_model(
     return _converted(model, *_native.convert(read, target, options, None))._replace(report=report)
 
 
-def _converted(model: Any, result: bytes | None, text: str) -> Converted:
+def _converted(model: Any, result: bytes | None, done: _native.ConvertDone) -> Converted:
     """The summary of a conversion, with the model where that was made in memory."""
-    return converted(text)._replace(model=_models.made(model, result, None))
+    return converted(done)._replace(model=_models.made(model, result, None))
 
 
 def _tolerance(tolerance: float) -> float:
@@ -191,18 +189,18 @@ def _runs(runs: int) -> int:
     return runs
 
 
-def _interface(io: Any) -> tuple[bool, list[tuple[str, int]]]:
-    """Whether inputs and outputs become narrow, and those that have types of their own."""
-    low, named = False, []
+def _interface(io: Any) -> list[str | dict[str, str | None]]:
+    """The types of inputs and outputs."""
+    parts: list[str | dict[str, str | None]] = []
     for one in io if isinstance(io, (list, tuple)) else [io]:
         if isinstance(one, Mapping):
-            named += [(str(name), files.number(kind)) for name, kind in one.items()]
+            parts.append({str(name): files.type_name(kind) for name, kind in one.items()})
         elif one in ("keep", "low"):
-            low = one == "low"
+            parts.append(one)
         else:
             text = f"io is {one!r} (want 'keep', 'low', a mapping from names to types, or a list of these)"
             raise CastError(text, parameter="io", value=one)
-    return low, named
+    return parts
 
 
 def _texts(name: str, texts: Iterable[str]) -> list[str]:

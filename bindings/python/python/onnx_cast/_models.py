@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from onnx_cast import _native
 from onnx_cast._native import CastError
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def given(src: Any, base_dir: Path | None = None, name: str = "src") -> Given:
     return os.fsdecode(src)
 
 
-def ends(src: Any, dst: Any, base_dir: Path | None, options: dict[str, Any], name: str = "src") -> tuple[Given, str | None]:
+def ends(src: Any, dst: Any, base_dir: Path | None, options: _native.Options, name: str = "src") -> tuple[Given, str | None]:
     """What is read and where the result goes, as the native module takes them. Only a model in memory needs no path for
     the result."""
     read = given(src, base_dir, name)

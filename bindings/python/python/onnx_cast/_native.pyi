@@ -1,10 +1,10 @@
 import os
 from collections.abc import Callable
-from typing import Any, Literal, TypeVar, overload
+from typing import Any, Literal, TypedDict, TypeVar, overload
 
 import numpy as np
 from onnx import TensorProto
-from typing_extensions import Buffer
+from typing_extensions import Buffer, NotRequired
 
 from onnx_cast._errors import CastError as CastError
 from onnx_cast._operators import Asked
@@ -19,8 +19,235 @@ Path = str | os.PathLike[str]
 # A path, or a serialized ModelProto and the folder of its external data.
 Given = Path | tuple[bytes, Path | None]
 Progress = Callable[[int, int], object] | None
-# The command's options by their names, types by their numbers; what a job has no option for is left out.
-Options = dict[str, Any]
+
+# `from` is a word of Python.
+_OptionFrom = TypedDict("_OptionFrom", {"from": str | None}, total=False)
+_FromType = TypedDict("_FromType", {"from": str})
+_FromAnyType = TypedDict("_FromAnyType", {"from": str | None})
+_FromOpset = TypedDict("_FromOpset", {"from": int})
+
+# The options of the requests, by the names of the command's. The library refuses those that a request does not have.
+class Options(_OptionFrom, total=False):
+    activations: str | None
+    allow_nan: bool
+    allow_unmatched: bool
+    clamp: list[float]
+    copy_others: bool
+    dequantize: bool
+    dry_run: bool
+    emulate: bool
+    exclude: list[str]
+    explain: list[str]
+    external_data: str | None
+    external_threshold: int | None
+    fail_on: list[str]
+    force: bool
+    form: str
+    from_layout: str | None
+    include: list[str]
+    io: list[str | dict[str, str | None]]
+    keep: list[str]
+    layout: str | None
+    losses: bool
+    low: list[str]
+    margin: float
+    min_elements: int | None
+    no_clobber: bool
+    npy_plain: bool
+    opset: int | None
+    raise_opset: bool
+    ranges: dict[str, float]
+    ranges_file: str | None
+    resume: bool
+    round_mode: str | None
+    rules: list[tuple[str, str | None]]
+    rules_file: str | None
+    saturate: bool | None
+    scale_rule: str | None
+    shape: tuple[int, ...] | None
+    stats: bool
+    threads: int | None
+    to: str | list[str] | None
+    tolerance: float | None
+    types: bool
+    values: bool
+    zero_points: bool
+
+# What a job did: what the command prints with `--json`. Infinities are text.
+class Done(TypedDict):
+    input: str
+    output: str
+    dry_run: bool
+
+class NamedReason(TypedDict):
+    name: str
+    why: str
+
+class TensorRow(_FromType):
+    name: str
+    shape: list[int]
+    to: str
+    block_type: str | None
+    cast: bool
+    reason: str | None
+    bytes_before: int
+    bytes_after: int
+    counts: dict[str, Any] | None
+    alarms: dict[str, int] | None
+
+class CastDone(Done):
+    tensors: list[TensorRow]
+    bytes_before: int
+    bytes_after: int
+    already_there: int
+    copied: int
+    kept_others: list[str]
+    left_out: list[NamedReason]
+    dropped: list[str]
+    passed_over: list[NamedReason]
+    warning: str | None
+    notes: list[str]
+
+class FoldedRow(_FromAnyType):
+    output: str
+    operator: str
+    to: str | None
+    outcome: str
+
+class FoldDone(Done):
+    computed: int
+    removed: int
+    joined: int
+    casts: list[FoldedRow]
+
+class UpgradedRow(_FromOpset):
+    graph: str
+    node: str
+    operator: str
+    to: int
+    what: str
+
+class UpgradeDone(Done, _FromOpset):
+    to: int
+    nodes: int
+    rewritten: list[UpgradedRow]
+    unknown: list[str]
+
+class RecordedRow(TypedDict):
+    name: str
+    type: str
+    output: str
+
+class RecordDone(Done):
+    inner: int
+    values: list[RecordedRow]
+
+class ClampedRow(TypedDict):
+    name: str
+    numbers: list[list[float]]
+
+class NodeRow(TypedDict):
+    graph: str
+    node: str
+    operator: str
+    type: str
+    why: str
+
+class ValueRow(TypedDict):
+    graph: str
+    name: str
+    type: str
+    cast: bool
+
+class ConvertDone(Done):
+    to: str
+    raise_to: int | None
+    not_verified: str
+    casts: int
+    constants: int
+    constants_twice: int
+    unknown_ranges: int
+    clamped: list[ClampedRow]
+    explained: list[str]
+    nodes: list[NodeRow]
+    values: list[ValueRow]
+
+class ValuesRow(TypedDict):
+    min: float | str | None
+    max: float | str | None
+    mean: float | str | None
+    zeros: int
+    nan: int
+    infinities: int
+
+class InfoRow(TypedDict):
+    name: str
+    type: str
+    shape: list[int]
+    bytes: int
+    block_type: NotRequired[str]
+    values: NotRequired[ValuesRow]
+
+class WeightRow(TypedDict):
+    name: str
+    shape: list[int]
+    format: str
+    elements: str
+    scales: str
+    block: list[int]
+    granularity: str
+    bits: float
+    tensors: dict[str, str]
+
+class Quantized(TypedDict):
+    layout: str | None
+    weights: list[WeightRow]
+    warning: str | None
+
+class OpsetRow(TypedDict):
+    domain: str
+    version: int
+
+class NodeCast(_FromAnyType):
+    node: str
+    operator: str
+    to: str | None
+    graph: str
+
+class TypedValue(TypedDict):
+    name: str
+    type: str
+    graph: str
+
+class ModelRow(TypedDict):
+    ir_version: int
+    opsets: list[OpsetRow]
+    casts: list[NodeCast]
+    types: NotRequired[list[TypedValue]]
+
+class Info(TypedDict):
+    format: str
+    files: int
+    metadata: dict[str, str]
+    tensors: list[InfoRow]
+    quantized: NotRequired[Quantized]
+    model: NotRequired[ModelRow]
+
+class DifferenceRow(TypedDict):
+    name: str
+    difference: str
+    a: NotRequired[str | list[int]]
+    b: NotRequired[str | list[int]]
+    count: NotRequired[int]
+    of: NotRequired[int]
+    first: NotRequired[int]
+    largest: NotRequired[float | str]
+
+class Differences(TypedDict):
+    a: str
+    b: str
+    differences: list[DifferenceRow]
+
 # What to do, input, output, options, threads.
 Job = tuple[str, Path, Path, Options, int]
 # Which file, which part of how many, the job.
@@ -209,22 +436,30 @@ def cast(
     threads: int | None = None,
     packed: bool = False,
 ) -> _Out: ...
-def convert(input: Given, output: Path | None, options: Options, progress: Progress) -> tuple[bytes | None, str]: ...
-def diff(a: Given, b: Given, options: Options, progress: Progress) -> str: ...
-def fold(input: Given, output: Path | None, options: Options, progress: Progress) -> tuple[bytes | None, str]: ...
-def info(input: Given, options: Options, progress: Progress) -> str: ...
+def convert(
+    input: Given, output: Path | None, options: Options, progress: Progress
+) -> tuple[bytes | None, ConvertDone]: ...
+def diff(a: Given, b: Given, options: Options, progress: Progress) -> Differences: ...
+def fold(
+    input: Given, output: Path | None, options: Options, progress: Progress
+) -> tuple[bytes | None, FoldDone]: ...
+def info(input: Given, options: Options, progress: Progress) -> Info: ...
 def lay_out(temporary: Path, index: int, job: Job) -> None: ...
 def name_whole(temporary: Path, output: Path) -> None: ...
 def part_is_there(task: Part) -> bool: ...
-def plan_files(job: Job) -> list[tuple[Path, Path, str]]: ...
+def plan_files(job: Job) -> list[tuple[Path, Path, list[TensorRow]]]: ...
 def write_part(temporary: Path, task: Part) -> None: ...
 def write_side_files(job: Job) -> int: ...
 def write_text(path: Path, text: str, no_clobber: bool) -> None: ...
-def record(input: Given, output: Path | None, options: Options, progress: Progress) -> tuple[bytes | None, str]: ...
-def upgrade(input: Given, output: Path | None, options: Options, progress: Progress) -> tuple[bytes | None, str]: ...
+def record(
+    input: Given, output: Path | None, options: Options, progress: Progress
+) -> tuple[bytes | None, RecordDone]: ...
+def upgrade(
+    input: Given, output: Path | None, options: Options, progress: Progress
+) -> tuple[bytes | None, UpgradeDone]: ...
 def write_file(
     job: str, input: Given, output: Path | None, options: Options, progress: Progress
-) -> tuple[bytes | None, str, str | None]: ...
+) -> tuple[bytes | None, CastDone, str | None]: ...
 def count(
     operator: Operator, array: np.ndarray
 ) -> tuple[tuple[int, int, int, int, int, int, int], tuple[float, float, float, float], int]: ...
@@ -254,10 +489,10 @@ def quantize_blocks(
     threads: int | None,
     out: tuple[np.ndarray, np.ndarray] | None,
 ) -> tuple[np.ndarray, np.ndarray, float | None]: ...
-def quantized_tensors(tensors: list[Tensor], config: str | None, options: Options) -> str: ...
+def quantized_tensors(tensors: list[Tensor], config: str | None, options: Options) -> Quantized: ...
 def rewrite_tensors(
     job: str, tensors: list[Tensor], config: str | None, options: Options, progress: Progress
-) -> tuple[str, list[str], list[np.ndarray | None], str | None, str | None]: ...
+) -> tuple[list[TensorRow], list[str], list[np.ndarray | None], str | None, str | None]: ...
 def report_arrays(
     arrays: list[tuple[str, np.ndarray]], others: int, title: str, options: Options, progress: Progress
 ) -> Found: ...

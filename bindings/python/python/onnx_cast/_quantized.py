@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
-from onnx_cast import _models, files
+from onnx_cast import _models, _targets, files
 from onnx_cast.dtypes import DataType
 from onnx_cast.types import Activations, Layout, Loss, ScaleRule, To
 
 if TYPE_CHECKING:
     from onnx import ModelProto
+
+    from onnx_cast._native import Options
 
 
 def dequantizing(
@@ -23,7 +25,7 @@ def dequantizing(
     allow_nan: bool,
     threads: int | None = None,
     rules_file: files.Path | None = None,
-) -> dict[str, Any]:
+) -> Options:
     """How weights become plain, as the native module takes it."""
     return {
         **files.names(include, exclude, threads),
@@ -44,12 +46,12 @@ def quantizing(
     min_elements: int | None,
     threads: int | None = None,
     rules_file: files.Path | None = None,
-) -> dict[str, Any]:
+) -> Options:
     """How weights are quantized, as the native module takes it."""
     return {
         **files.names(include, exclude, threads),
-        "format": _format(to),
-        "format_rules": [(pattern, _format(kind)) for pattern, kind in (rules or {}).items()],
+        "to": _format(to),
+        "rules": [(pattern, _format(kind)) for pattern, kind in (rules or {}).items()],
         "rules_file": _models.decoded(rules_file),
         "min_elements": files.count("min_elements", min_elements),
         "layout": layout,
@@ -60,11 +62,11 @@ def quantizing(
 
 def transcoding(
     layout: Layout, to: Any, activations: Activations | None, from_layout: Layout | None, threads: int | None
-) -> dict[str, Any]:
+) -> Options:
     """How quantized weights get another layout, as the native module takes it."""
     return {
-        **files.names((), (), threads),
-        "format": _format(to),
+        "threads": _targets.thread_count(threads),
+        "to": _format(to),
         "layout": layout,
         "activations": activations,
         "from_layout": from_layout,
@@ -112,7 +114,7 @@ def dequantize_file(
     From a folder to a folder ``config.json`` is copied without what it says of quantization. ``losses`` and ``fail_on``
     are about the last rounding, from float to ``to``. Other parameters are as in :func:`cast_file`.
     """
-    options = {
+    options: Options = {
         **dequantizing(to, layout, include, exclude, rules, min_elements, allow_nan, threads, rules_file),
         **files.writing(None, None, dry_run, resume, clobber, force, copy_others, False),
         **files.flags(losses=losses),
@@ -171,7 +173,7 @@ def quantize_file(
     it. ``losses`` and ``fail_on`` compare the weights with
     what is read back, in float; they are for checkpoints. Other parameters are as in :func:`cast_file`.
     """
-    options = {
+    options: Options = {
         **quantizing(
             to, layout, activations, scale_rule, include, exclude, rules, min_elements, threads, rules_file
         ),
@@ -209,7 +211,7 @@ def transcode_file(
     (``dropped``).
     Other parameters are as in :func:`cast_file`.
     """
-    options = {
+    options: Options = {
         **transcoding(layout, to, activations, from_layout, threads),
         **files.writing(None, None, dry_run, resume, clobber, force, copy_others, False),
     }

@@ -153,14 +153,14 @@ def report(
     if not candidates:
         raise TypeError("to is empty (want one type or several)")
     model = _models.is_model(x)
-    options = {
+    options: _native.Options = {
         **files.names(include, exclude, threads),
         **_targets.attributes(saturate, round_mode, opset),
-        "candidates": [_name(one) for one in candidates],
+        "to": [_name(one) for one in candidates],
         "scale_rule": scale_rule,
         "layout": layout,
         "min_elements": files.count("min_elements", min_elements),
-        "from": files.number(from_),
+        "from": files.type_name(from_),
     }
     if model or isinstance(x, _models.PATHS):
         title = (x.graph.name or "model") if model else os.path.basename(os.path.normpath(os.fsdecode(x)))

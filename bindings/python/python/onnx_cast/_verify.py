@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
@@ -52,7 +51,7 @@ def error(want: Any, got: Any) -> float:
 class _Runs:
     """Runs of a model, as it is and emulated with nodes that stay float."""
 
-    def __init__(self, path: FilePath, options: dict[str, Any], inputs: Inputs, seed: int, folder: FilePath) -> None:
+    def __init__(self, path: FilePath, options: _native.Options, inputs: Inputs, seed: int, folder: FilePath) -> None:
         self.path, self.options, self.folder = path, options, folder
         original = _feeds.session(path, options["threads"])
         self.feeds = _feeds.feeds(inputs, original, seed)
@@ -66,8 +65,7 @@ class _Runs:
         made = {"emulate": True, "dry_run": False, "no_clobber": False, "force": True, "explain": []}
         beside = {"external_data": None, "external_threshold": None}
         options = self.options | made | beside | {"keep": patterns}
-        _, text = _native.convert(self.path, target, options, None)
-        return target, json.loads(text)
+        return target, _native.convert(self.path, target, options, None)[1]
 
     def errors(self, path: FilePath) -> list[float]:
         """How far each output is off, at worst."""
@@ -107,8 +105,8 @@ class _Runs:
         target = self.folder / "original.onnx"
         if not target.exists():
             # A model of the opset already is written as it is.
-            told = {"include": [], "exclude": [], "threads": self.options["threads"]}
-            opsets = json.loads(_native.info(self.path, told, None))["model"]["opsets"]
+            told: _native.Options = {"threads": self.options["threads"]}
+            opsets = _native.info(self.path, told, None)["model"]["opsets"]
             opset = next(one["version"] for one in opsets if one["domain"] in ("", "ai.onnx"))
             _native.upgrade(self.path, target, told | {"opset": opset}, None)
         return target
@@ -116,7 +114,7 @@ class _Runs:
 
 def verified(
     read: _models.Given,
-    options: dict[str, Any],
+    options: _native.Options,
     inputs: Inputs,
     seed: int,
     tolerance: float,
@@ -159,7 +157,7 @@ def _values(onnx: Any, path: FilePath, decisions: dict[str, Any]) -> dict[str, s
     """The float values that nodes of the main graph give, and those nodes."""
     graph = onnx.load(str(path), load_external_data=False).graph
     floats = {row["name"] for row in decisions["values"] if row["graph"] == ""}
-    known = json.loads(_native.info(path, {"include": [], "exclude": [], "types": True, "threads": None}, None))
+    known = _native.info(path, {"types": True}, None)
     types = {row["name"] for row in known["model"]["types"] if row["graph"] == "" and row["type"] == "float"}
     constants = {one.name for one in graph.initializer} | {one.name for one in graph.input}
     return {

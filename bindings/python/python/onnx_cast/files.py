@@ -6,7 +6,6 @@ Parameters are called as the command's options are: ``--min-elements`` is ``min_
 
 from __future__ import annotations
 
-import json
 import os
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
@@ -23,6 +22,8 @@ from onnx_cast.types import Loss, RoundMode, To
 
 if TYPE_CHECKING:
     from onnx import ModelProto
+
+    from onnx_cast._native import Options
 
 __all__ = [
     "CastSummary",
@@ -247,8 +248,9 @@ class Difference(NamedTuple):
     largest: float | None = None
 
 
-def number(to: Any) -> int | None:
-    return None if to is None else _targets.target(to)[0]
+def type_name(to: Any) -> str | None:
+    """The name of a type that is an option."""
+    return None if to is None else _targets.ROWS[_targets.target(to)[0]]["name"]
 
 
 def listed(name: str, texts: Iterable[str]) -> list[str]:
@@ -257,8 +259,8 @@ def listed(name: str, texts: Iterable[str]) -> list[str]:
     return list(texts)
 
 
-def names(include: Iterable[str], exclude: Iterable[str], threads: int | None) -> dict[str, Any]:
-    """What every request has, as the native module takes it."""
+def names(include: Iterable[str], exclude: Iterable[str], threads: int | None) -> Options:
+    """Which tensors a request is about, and on how many threads it runs."""
     patterns = {"include": listed("include", include), "exclude": listed("exclude", exclude)}
     return {**patterns, "threads": _targets.thread_count(threads)}
 
@@ -268,14 +270,14 @@ def count(name: str, value: int | None) -> int | None:
     return None if value is None else _targets.whole(name, value, 0)
 
 
-def flags(**given: bool) -> dict[str, Any]:
+def flags(**given: bool) -> Options:
     """Options that are true or false."""
     return {name: _targets.flag(name, value) for name, value in given.items()}
 
 
 def storage(
     dry_run: bool, clobber: bool, force: bool, external_data: str | None, external_threshold: int | None
-) -> dict[str, Any]:
+) -> Options:
     """How a model is written."""
     return {
         **flags(dry_run=dry_run, force=force),
@@ -284,16 +286,16 @@ def storage(
     }
 
 
-def external(external_data: str | None, external_threshold: int | None) -> dict[str, Any]:
+def external(external_data: str | None, external_threshold: int | None) -> Options:
     """Where the elements of a model go."""
     return {"external_data": external_data, "external_threshold": count("external_threshold", external_threshold)}
 
 
 def selection(
     to: Any, rules: Mapping[str, To | None] | None, rules_file: Path | None, min_elements: int | None
-) -> dict[str, Any]:
-    pairs = [(pattern, number(kind)) for pattern, kind in (rules or {}).items()]
-    chosen = {"to": number(to), "rules": pairs, "rules_file": _models.decoded(rules_file)}
+) -> Options:
+    pairs = [(pattern, type_name(kind)) for pattern, kind in (rules or {}).items()]
+    chosen: Options = {"to": type_name(to), "rules": pairs, "rules_file": _models.decoded(rules_file)}
     return {**chosen, "min_elements": count("min_elements", min_elements)}
 
 
@@ -415,7 +417,7 @@ def cast_file(
     >>> row.after, row.bytes_after, row.counts["saturated"]
     (onnx_cast.dtypes.float8e4m3fn, 3, 1)
     """
-    options = {
+    options: Options = {
         **names(include, exclude, threads),
         **_targets.attributes(saturate, round_mode, opset),
         **selection(to, rules, rules_file, min_elements),
@@ -428,11 +430,11 @@ def cast_file(
 
 
 def write_file(
-    job: str, src: Source, dst: Path | None, base_dir: Path | None, options: dict[str, Any], progress: Progress | None
+    job: str, src: Source, dst: Path | None, base_dir: Path | None, options: Options, progress: Progress | None
 ) -> CastSummary | ModelProto:
     """Does a job of the native module that makes a file of another, or a model of another in memory."""
     result, done, loss = _native.write_file(job, *_models.ends(src, dst, base_dir, options), options, progress)
-    found = summary(json.loads(done), loss)
+    found = summary(done, loss)
     passed_over = [f"`{name}` stays as it is: {why}" for name, why in found.passed_over]
     notices = [*passed_over, *([] if found.warning is None else [found.warning]), *found.notes]
     return _models.made(src, result, found, notices)
@@ -457,13 +459,13 @@ def writing(
     force: bool,
     copy_others: bool,
     npy_plain: bool,
-) -> dict[str, Any]:
+) -> Options:
     return {
-        "from": number(from_),
+        "from": type_name(from_),
         "shape": None if shape is None else _targets.shape_of(shape),
         **flags(dry_run=dry_run, resume=resume, force=force, npy_plain=npy_plain),
         "no_clobber": not _targets.flag("clobber", clobber),
-        "no_copy_others": not _targets.flag("copy_others", copy_others),
+        "copy_others": _targets.flag("copy_others", copy_others),
     }
 
 
@@ -491,7 +493,7 @@ def bit_cast_file(
 ) -> CastSummary:
     """Takes the bits of the tensors of ``src`` for another type of the same width: of several tensors those of that
     width, which must be one at least. Parameters are as in :func:`cast_file`; a model is refused."""
-    options = {
+    options: Options = {
         **names(include, exclude, threads),
         **selection(to, rules, rules_file, min_elements),
         **writing(from_, shape, dry_run, resume, clobber, force, copy_others, npy_plain),
@@ -517,8 +519,8 @@ def info(
     ``stats`` reads all values for :class:`Values`. ``types`` infers the type of every value of a model: ``types`` of
     :attr:`FileInfo.model`, each with ``name``, ``type`` (``None`` where nothing tells it) and ``graph``. Other parameters are as in :func:`cast_file`.
     """
-    options = {**names(include, exclude, threads), "from": number(from_), **flags(stats=stats, types=types)}
-    return FileInfo(json.loads(_native.info(_models.given(path, base_dir, "path"), options, progress)))
+    options: Options = {**names(include, exclude, threads), "from": type_name(from_), **flags(stats=stats, types=types)}
+    return FileInfo(_native.info(_models.given(path, base_dir, "path"), options, progress))
 
 
 def diff(
@@ -541,12 +543,12 @@ def diff(
     """
     if tolerance is not None and not tolerance >= 0:
         raise CastError(f"tolerance is {tolerance} (want 0 or more)", parameter="tolerance", value=tolerance)
-    options = {**names(include, exclude, threads), "tolerance": tolerance, **flags(values=values)}
+    options: Options = {**names(include, exclude, threads), "tolerance": tolerance, **flags(values=values)}
     folder = [base_dir if _models.is_model(one) else None for one in (a, b)]
     if base_dir is not None and folder == [None, None]:
         folder[0] = base_dir
     read = [_models.given(one, where, name) for one, where, name in zip((a, b), folder, "ab")]
-    found = json.loads(_native.diff(*read, options, progress))["differences"]
+    found = _native.diff(*read, options, progress)["differences"]
     kinds = {"type": _TYPES.__getitem__, "shape": tuple}
     for row in found:
         if (kind := kinds.get(row["difference"])) is not None:
@@ -575,13 +577,12 @@ def fold(
     that Casts give. Quantized weights stay quantized; with ``dequantize``, DequantizeLinear of constants is computed
     too, which makes the model larger and keeps a runtime from computing in integers. Other parameters are as in
     :func:`cast_file`."""
-    options = {
+    options: Options = {
         **names(include, exclude, threads),
         **flags(dequantize=dequantize),
         **storage(dry_run, clobber, force, external_data, external_threshold),
     }
-    result, text = _native.fold(*_models.ends(src, dst, base_dir, options), options, progress)
-    done = json.loads(text)
+    result, done = _native.fold(*_models.ends(src, dst, base_dir, options), options, progress)
 
     def cast(row: dict[str, Any]) -> FoldedCast:
         before, after = (None if row[name] is None else _TYPES[row[name]] for name in ("from", "to"))
@@ -642,7 +643,7 @@ def record_model(
     With ``inputs``, onnxruntime runs the model too, and the result is :class:`Ranges`: ``inputs`` are a mapping of names to
     arrays, several of these, or ``"random"``, numbers from ``seed``. ``dst`` is not needed then. Other parameters are as in
     :func:`cast_file`."""
-    options = {
+    options: Options = {
         **names(include, exclude, threads),
         **storage(dry_run, clobber, force, external_data, external_threshold),
     }
@@ -650,8 +651,7 @@ def record_model(
         if dry_run:
             raise TypeError("dry_run is for a model that does not run (inputs run it)")
         return _recorded(_models.given(src, base_dir), _models.decoded(dst), inputs, seed, options, progress)
-    result, text = _native.record(*_models.ends(src, dst, base_dir, options), options, progress)
-    done = json.loads(text)
+    result, done = _native.record(*_models.ends(src, dst, base_dir, options), options, progress)
     return _models.made(src, result, Recorded({row["name"]: row["output"] for row in done["values"]}, done["inner"]))
 
 
@@ -660,14 +660,14 @@ def _recorded(
     dst: str | None,
     inputs: Inputs,
     seed: int,
-    options: dict[str, Any],
+    options: Options,
     progress: Progress | None,
 ) -> Ranges:
     """Runs a model that records."""
     _feeds.packages("to record ranges")
     with tempfile.TemporaryDirectory() as folder:
         target = os.path.join(folder, "recording.onnx") if dst is None else dst
-        done = json.loads(_native.record(read, target, options, progress)[1])
+        done = _native.record(read, target, options, progress)[1]
         model = _feeds.session(target, options["threads"])
         outputs = {row["output"]: row["name"] for row in done["values"]}
         numbers: dict[str, np.ndarray] = {}
@@ -706,13 +706,12 @@ def upgrade_model(
     operator in another order, as onnxruntime does AveragePool from opset 19 on. A node that has no equivalent at the
     new opset is an error that names it; a model of that opset already is written as it is. Other parameters are as in
     :func:`cast_file`."""
-    options = {
-        **names((), (), threads),
+    options: Options = {
+        "threads": _targets.thread_count(threads),
         "opset": _targets.opset_of(opset),
         **storage(dry_run, clobber, force, external_data, external_threshold),
     }
-    result, text = _native.upgrade(*_models.ends(src, dst, base_dir, options), options, progress)
-    done = json.loads(text)
+    result, done = _native.upgrade(*_models.ends(src, dst, base_dir, options), options, progress)
     rewritten = [
         UpgradedNode(row["graph"], row["node"], row["operator"], row["from"], row["to"], row["what"])
         for row in done["rewritten"]

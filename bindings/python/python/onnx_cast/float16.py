@@ -85,15 +85,14 @@ def convert_float_to_float16(
     blocked = DEFAULT_OP_BLOCK_LIST if op_block_list is None else files.listed("op_block_list", op_block_list)
     nodes = [] if node_block_list is None else files.listed("node_block_list", node_block_list)
     options = {
-        **files.names((), (), None),
-        "to": _FLOAT16,
-        "interface": _interface(keep_io_types),
+        "to": "float16",
+        "io": _interface(keep_io_types),
         "keep": ["sensitive", *map(exactly, sorted({*blocked, *nodes}))],
         "allow_unmatched": True,
         "clamp": [min_positive_val, max_finite_val],
     }
-    result, text = _native.convert(_models.given(model), None, options, None)
-    done = _convert.converted(text)
+    result, summary = _native.convert(_models.given(model), None, options, None)
+    done = _convert.converted(summary)
     for constant in done.clamped:
         for before, after in constant.numbers:
             bound = min_positive_val if abs(before) < abs(after) else min(max_finite_val, _LARGEST)
@@ -102,10 +101,10 @@ def convert_float_to_float16(
     return _models.made(model, result, done)
 
 
-def _interface(keep_io_types: Any) -> tuple[bool, list[tuple[str, int]]]:
+def _interface(keep_io_types: Any) -> list[Any]:
     if isinstance(keep_io_types, (bool, int)):
-        return not keep_io_types, []
-    return True, [(name, 1) for name in files.listed("keep_io_types", keep_io_types)]
+        return ["keep" if keep_io_types else "low"]
+    return ["low", dict.fromkeys(files.listed("keep_io_types", keep_io_types), "float")]
 
 
 def _has_float16(model: ModelProto) -> bool:

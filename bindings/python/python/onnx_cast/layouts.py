@@ -56,8 +56,8 @@ def weights(
 ) -> list[Weight]:
     """The quantized weights among ``tensors``: none where names and ``config`` tell of none. ``layout`` and ``config``
     are as in :func:`dequantize`; tensors that contradict them, or each other, are an error."""
-    options = {**files.names((), (), None), "layout": layout}
-    found = json.loads(_native.quantized_tensors(_lent(tensors), _text(config), options))["weights"]
+    options: _native.Options = {"layout": layout}
+    found = _native.quantized_tensors(_lent(tensors), _text(config), options)["weights"]
 
     def weight(row: dict[str, Any]) -> Weight:
         types = {name: _TYPES[row[name]] for name in ("elements", "scales")}
@@ -87,7 +87,7 @@ def dequantize(
     ``hf_quant_config.json``. It is compared with the tensors, and needed where these do not tell the layout or the
     block. Other parameters are as in :func:`onnx_cast.dequantize_file`.
     """
-    options = {
+    options: _native.Options = {
         **_quantized.dequantizing(to, layout, include, exclude, rules, min_elements, allow_nan, threads),
         "fail_on": files.listed("fail_on", fail_on),
     }
@@ -115,7 +115,7 @@ def quantize(
     As in files, the weights of Linear layers are quantized, which their names tell.
     Parameters are as in :func:`onnx_cast.quantize_file`.
     """
-    options = {
+    options: _native.Options = {
         **_quantized.quantizing(to, layout, activations, scale_rule, include, exclude, rules, min_elements, threads),
         "fail_on": files.listed("fail_on", fail_on),
     }
@@ -144,11 +144,11 @@ def _rewrite(
     job: str,
     tensors: Mapping[str, Any],
     config: Mapping[str, Any] | None,
-    options: dict[str, Any],
+    options: _native.Options,
     progress: files.Progress | None,
 ) -> tuple[dict[str, Any], dict[str, Any] | None]:
     done, sources, made, found, loss = _native.rewrite_tensors(job, _lent(tensors), _text(config), options, progress)
-    rows = files.summary({"tensors": json.loads(done)}, loss)
+    rows = files.summary({"tensors": done}, loss)
     result = {}
     for row, source, data in zip(rows, sources, made, strict=True):
         one = tensors[row.name if data is None else source]

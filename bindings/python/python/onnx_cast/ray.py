@@ -62,14 +62,14 @@ def cast_checkpoint(
     """
     if slice_bytes < 1 or num_cpus < 1:
         raise ValueError(f"slice_bytes is {slice_bytes} and num_cpus {num_cpus} (want 1 or more)")
-    options = {
+    options: _native.Options = {
         **files.names(include, exclude, None),
         **_targets.attributes(saturate, round_mode, opset),
         **files.selection(to, rules, None, min_elements),
     }
     src, dst = os.path.abspath(os.fsdecode(src)), os.path.abspath(os.fsdecode(dst))
     shards = []
-    job = ("cast", src, dst, {**options, "no_copy_others": not copy_others}, num_cpus)
+    job = ("cast", src, dst, {**options, "copy_others": copy_others}, num_cpus)
     for input, output, rows in _native.plan_files(job):
         shard = _Shard(output, rows, _digest(src, options))
         parts = max(1, -(-shard.bytes // slice_bytes))
@@ -174,7 +174,7 @@ def _file_by_file(
     name: str,
     src: files.Path,
     dst: files.Path,
-    options: dict[str, Any],
+    options: _native.Options,
     resume: bool,
     copy_others: bool,
     num_cpus: int,
@@ -185,7 +185,7 @@ def _file_by_file(
     if num_cpus < 1:
         raise ValueError(f"num_cpus is {num_cpus} (want 1 or more)")
     src, dst = os.path.abspath(os.fsdecode(src)), os.path.abspath(os.fsdecode(dst))
-    job = (name, src, dst, {**options, "no_copy_others": not copy_others}, num_cpus)
+    job = (name, src, dst, {**options, "copy_others": copy_others}, num_cpus)
     shards = [_Shard(output, rows, _digest(*job[:4])) for _, output, rows in _native.plan_files(job)]
     for index, shard in enumerate(shards):
         shard.tasks = [(index, 0, 1, job)]
@@ -254,8 +254,8 @@ def _write(
 class _Shard:
     """A file of the output."""
 
-    def __init__(self, output: str, rows: str, job: str) -> None:
-        self.output, self.rows = output, files.rows(json.loads(rows))
+    def __init__(self, output: str, rows: list[_native.TensorRow], job: str) -> None:
+        self.output, self.rows = output, files.rows(rows)
         self.bytes = sum(row.bytes_before for row in self.rows)
         path = PurePath(output)
         self.temporary = str(path.with_name(f".{path.name}.onnx-cast-{job}.part"))

@@ -117,9 +117,9 @@ static void refused(void) {
 #undef CAST
     CHECK_FAILS(ONNX_CAST_INVALID_ARGUMENT, "-3 is not an element type",
                 onnx_cast_cast(-3, FLOATS, COUNT, ONNX_CAST_INT8, out, sizeof out, NULL));
-    CHECK_FAILS(ONNX_CAST_UNSUPPORTED, "string",
+    CHECK_FAILS(ONNX_CAST_UNSUPPORTED, "onnx_cast_from_strings",
                 onnx_cast_cast(ONNX_CAST_STRING, FLOATS, COUNT, ONNX_CAST_INT8, out, sizeof out, NULL));
-    CHECK_FAILS(ONNX_CAST_UNSUPPORTED, "string",
+    CHECK_FAILS(ONNX_CAST_UNSUPPORTED, "onnx_cast_to_strings",
                 onnx_cast_cast(ONNX_CAST_FLOAT, FLOATS, COUNT, ONNX_CAST_STRING, out, sizeof out, NULL));
     CHECK_FAILS(ONNX_CAST_UNSUPPORTED, "Cast-28 does not take complex64",
                 onnx_cast_cast(ONNX_CAST_COMPLEX64, FLOATS, 2, ONNX_CAST_INT8, out, sizeof out, NULL));

@@ -89,7 +89,7 @@ static void parsing(void) {
     CHECK_FAILS(ONNX_CAST_INVALID_ARGUMENT, "src is null",
                 onnx_cast_from_strings(NULL, ONNX_CAST_FLOAT, out, sizeof out, NULL));
     src.byte_count = 14;
-    CHECK_FAILS(ONNX_CAST_INVALID_ARGUMENT, "offset 3",
+    CHECK_FAILS(ONNX_CAST_INVALID_ARGUMENT, "src->offsets[3] is 15 (offsets start at 0, rise, and end with",
                 onnx_cast_from_strings(&src, ONNX_CAST_FLOAT, out, sizeof out, NULL));
     src.offsets = NULL;
     CHECK_FAILS(ONNX_CAST_INVALID_ARGUMENT, "src->offsets is null",

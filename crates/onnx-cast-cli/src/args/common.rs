@@ -1,6 +1,6 @@
 //! Arguments that several commands share.
 
-use super::parsers::{Shape, TypeParser, format, positive, shape};
+use super::parsers::{Shape, TypeParser, positive, shape};
 use super::{HOW, INPUT, Loss, OUTPUT, Pattern, Rule, WHAT};
 use clap::{Args as ClapArgs, ColorChoice};
 use onnx_cast::DataType;
@@ -50,7 +50,7 @@ pub(crate) struct FileArgs {
     #[arg(long, value_name = "N,N", value_parser = shape, requires = "from", help_heading = INPUT)]
     pub(crate) shape: Option<Shape>,
     /// The format of standard input, instead of the one from its first bytes: pb, npy, npz, safetensors, bin
-    #[arg(long, value_name = "FORMAT", value_parser = format, help_heading = INPUT)]
+    #[arg(long, value_name = "FORMAT", value_parser = str::parse::<Format>, help_heading = INPUT)]
     pub(crate) in_format: Option<Format>,
 }
 
@@ -69,7 +69,7 @@ pub(crate) struct NpyArgs {
     #[arg(long, help_heading = OUTPUT)]
     pub(crate) npy_plain: bool,
     /// The format of standard output: pb, npy, npz, safetensors, bin (by default that of the input)
-    #[arg(long, value_name = "FORMAT", value_parser = format, help_heading = OUTPUT)]
+    #[arg(long, value_name = "FORMAT", value_parser = str::parse::<Format>, help_heading = OUTPUT)]
     pub(crate) out_format: Option<Format>,
 }
 

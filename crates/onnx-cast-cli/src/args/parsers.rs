@@ -4,7 +4,7 @@
 use clap::builder::{PossibleValue, TypedValueParser};
 use onnx_cast::scaled::BlockFormat;
 use onnx_cast::{DataType, RoundMode};
-use onnx_cast_file::{CandidateFormat, Format};
+use onnx_cast_file::CandidateFormat;
 use std::ffi::OsStr;
 
 /// The names that are near a word, by the letters that differ.
@@ -107,13 +107,6 @@ pub(super) fn shape(text: &str) -> Result<Shape, String> {
         number.map_err(|error: std::num::ParseIntError| format!("`{dim}`: {error} (want a shape, as 2,3 or 2x3)"))
     };
     text.split([',', 'x']).map(dim).collect::<Result<_, _>>().map(Shape)
-}
-
-/// A format of tensors, by its extension.
-pub(super) fn format(text: &str) -> Result<Format, String> {
-    let formats = [Format::TensorProto, Format::Npy, Format::Npz, Format::Safetensors, Format::Raw];
-    let known = formats.iter().find(|format| format.extension() == text).copied();
-    known.ok_or_else(|| format!("want {}", formats.map(Format::extension).join(", ")))
 }
 
 #[cfg(test)]

@@ -30,7 +30,7 @@ pub(crate) struct DequantizeArgs {
     /// The layout of the weights, instead of the one from the configuration and names: deepseek, gpt-oss,
     /// compressed-tensors, modelopt, fbgemm, quark, comfyui, plain, bitsandbytes, mlx, gptq, awq, mistral, openai, hqq,
     /// torchao, quanto, bitnet, gemma
-    #[arg(long, value_name = "NAME", value_parser = layout, help_heading = INPUT)]
+    #[arg(long, value_name = "NAME", value_parser = str::parse::<Layout>, help_heading = INPUT)]
     pub(crate) layout: Option<Layout>,
     #[command(flatten)]
     pub(crate) selection: SelectionArgs,
@@ -84,7 +84,7 @@ pub(crate) struct QuantizeArgs {
     pub(crate) min_elements: Option<u64>,
     /// The layout: compressed-tensors (default), deepseek, modelopt, gpt-oss, fbgemm, quark, comfyui,
     /// plain, gguf
-    #[arg(long, value_name = "NAME", value_parser = layout, help_heading = HOW)]
+    #[arg(long, value_name = "NAME", value_parser = str::parse::<Layout>, help_heading = HOW)]
     pub(crate) layout: Option<Layout>,
     /// How loaders quantize activations in the layout compressed-tensors: dynamic (default for float8) or none (default
     /// for int8); other layouts have one choice
@@ -128,10 +128,10 @@ pub(crate) struct TranscodeArgs {
     #[arg(value_name = "FILE", required = true, help_heading = INPUT)]
     pub(crate) files: Vec<PathBuf>,
     /// The layout of IN, instead of the one from the configuration and names
-    #[arg(long, value_name = "NAME", value_parser = layout, help_heading = INPUT)]
+    #[arg(long, value_name = "NAME", value_parser = str::parse::<Layout>, help_heading = INPUT)]
     pub(crate) from_layout: Option<Layout>,
     /// The layout of OUT: compressed-tensors, deepseek, modelopt, fbgemm, quark, comfyui, plain
-    #[arg(long, value_name = "NAME", value_parser = layout, help_heading = WHAT)]
+    #[arg(long, value_name = "NAME", value_parser = str::parse::<Layout>, help_heading = WHAT)]
     pub(crate) layout: Layout,
     /// The format of MXFP4 weights in OUT: nvfp4, or float8e4m3fn in blocks of 128x128
     #[arg(long, value_name = "FORMAT", help_heading = WHAT)]
@@ -150,11 +150,6 @@ impl QuantizeArgs {
         rules.extend(self.rule.iter().cloned());
         let NameArgs { include, exclude } = &self.names;
         let (include, exclude) = (include.clone(), exclude.clone());
-        Ok(Selection { to: self.to, include, exclude, rules, min_size: self.min_elements })
+        Ok(Selection { to: self.to, include, exclude, rules, min_elements: self.min_elements })
     }
-}
-
-pub(super) fn layout(text: &str) -> Result<Layout, String> {
-    let known = || Layout::ALL.iter().map(|(_, name)| *name).collect::<Vec<_>>().join(", ");
-    Layout::from_name(text).ok_or_else(|| format!("not a layout (want {})", known()))
 }

@@ -18,6 +18,7 @@ mod readme;
 mod refused;
 mod replaced;
 mod report;
+mod schema;
 mod surface;
 mod terminal;
 mod types;

@@ -2,6 +2,7 @@
 
 use crate::formats::limits::MAX_HEADER;
 use std::fmt;
+use std::str::FromStr;
 
 /// The first bytes of a `.gguf` file.
 pub(crate) const GGUF_MAGIC: &[u8] = b"GGUF";
@@ -105,6 +106,17 @@ fn is_model(bytes: &[u8]) -> bool {
     let [0x08, 1..=31, 0x12, len @ 1..=64, rest @ ..] = bytes else { return false };
     let name = rest.get(..usize::from(*len).min(rest.len())).unwrap_or_default();
     !name.is_empty() && name.iter().all(|c| c.is_ascii_graphic() || *c == b' ')
+}
+
+impl FromStr for Format {
+    type Err = String;
+
+    /// Parses the extension, without the point, of a format that standard input and output have.
+    fn from_str(name: &str) -> Result<Self, String> {
+        let formats = [Format::TensorProto, Format::Npy, Format::Npz, Format::Safetensors, Format::Raw];
+        let found = formats.into_iter().find(|format| format.extension() == name);
+        found.ok_or_else(|| format!("want {}", formats.map(Format::extension).join(", ")))
+    }
 }
 
 impl fmt::Display for Format {

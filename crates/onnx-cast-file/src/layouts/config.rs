@@ -82,7 +82,7 @@ impl Config {
             let object = json::object(text).map_err(|error| wrong(syntax(error)))?;
             config.take(&object, given).map_err(wrong)?;
         }
-        let named = found(description::LAYOUT).and_then(Layout::from_name);
+        let named = found(description::LAYOUT).and_then(|name| name.parse::<Layout>().ok());
         config.layout = config.layout.or(named);
         config.overrule(given);
         Ok(config)

@@ -23,9 +23,11 @@ use super::row::{
 use super::weight::WeightFormat;
 use super::written::{Arithmetic, Order};
 use crate::formats::format::Format;
+use crate::text::Short;
 use onnx_cast::DataType;
 use onnx_cast::scaled::{BlockFormat, Recipe};
 use serde_json::{Map, Value, json};
+use std::str::FromStr;
 
 /// Who defines the layout of a checkpoint's weights: see docs/quantized.md.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -73,6 +75,16 @@ pub enum Layout {
     Gemma,
 }
 
+impl FromStr for Layout {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        let known = || Layout::ALL.iter().map(|(_, name)| *name).collect::<Vec<_>>().join(", ");
+        let found = Layout::ALL.iter().find(|(_, known)| *known == name).map(|(layout, _)| *layout);
+        found.ok_or_else(|| format!("`{}` is not a layout (want {})", Short(name), known()))
+    }
+}
+
 impl Layout {
     /// All, with their names.
     pub const ALL: &'static [(Layout, &'static str)] = &{
@@ -100,11 +112,6 @@ impl Layout {
     /// The name, as `--layout` takes it.
     pub fn name(self) -> &'static str {
         self.row().name
-    }
-
-    /// The layout of a name.
-    pub fn from_name(name: &str) -> Option<Layout> {
-        Layout::ALL.iter().find(|(_, known)| *known == name).map(|(layout, _)| *layout)
     }
 
     pub(crate) fn row(self) -> &'static Row {

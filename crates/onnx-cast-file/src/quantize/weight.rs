@@ -149,7 +149,7 @@ impl<'a> Weight<'a> {
         };
         let [count, rows, columns] = written.matrices;
         let from = checkpoint.stored(tensor).data_type;
-        let (rule, counts) = (how.rule.unwrap_or_default(), how.run.counts());
+        let (rule, counts) = (how.scale_rule.unwrap_or_default(), how.run.counts());
         let (how, blocks) = match Numbers::new(written.arithmetic, written.to, from) {
             Numbers::Blocks(format, recipe) => {
                 let quantize = BlockQuantize::new(format).rule(rule).recipe(recipe).threads(1);

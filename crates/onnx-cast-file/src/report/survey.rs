@@ -83,7 +83,7 @@ impl Survey {
         if targets.is_empty() {
             return Ok(());
         }
-        let scales = Scales { rule: request.rule.unwrap_or_default(), layout: request.layout };
+        let scales = Scales { rule: request.scale_rule.unwrap_or_default(), layout: request.layout };
         let measure = Measure::new(data_type, shape, targets, &request.plain_options(), scales)?;
         let bytes = data_type.byte_len(len).unwrap_or(0) as u64;
         let (name, shape, start) = (name.to_owned(), shape.to_vec(), self.bytes);

@@ -85,7 +85,7 @@ pub(crate) fn weight() -> Vec<Stored> {
 pub(crate) fn refused(folder: &Folder, want: &str) {
     let (input, output) = (folder.path("in"), folder.path("out"));
     let to = vec![CandidateFormat::Bare(DataType::Float16)];
-    let by_value = DiffRequest::default().by_value(true);
+    let by_value = DiffRequest::default().values(true);
     let failures = [
         ("dequantize", dequantize_file(&input, &output, &DequantizeRequest::new(DataType::Float)).map(drop)),
         ("transcode", transcode_file(&input, &output, &TranscodeRequest::new(Layout::Plain)).map(drop)),

@@ -123,7 +123,7 @@ impl Rules<'_, '_, '_, '_> {
         let graph = &self.document.graph;
         let body = self.variables.body(0);
         let ports = &body.flow.ports[&graph.id];
-        for (name, data_type) in &self.request.interface.named {
+        for (name, data_type) in &self.request.io.named {
             let all = || ports.inputs.iter().chain(ports.outputs.iter().flatten());
             let known =
                 || all().filter(|id| self.variables.values[0][**id].is_some()).map(|id| body.flow.values[*id].name);
@@ -158,8 +158,8 @@ impl Rules<'_, '_, '_, '_> {
     }
 
     fn port(&mut self, variable: Variable, name: &str) {
-        let named = self.request.interface.named.iter().find(|(known, _)| known == name);
-        let low = named.map_or(self.request.interface.low, |(_, data_type)| *data_type != DataType::Float);
+        let named = self.request.io.named.iter().find(|(known, _)| known == name);
+        let low = named.map_or(self.request.io.low, |(_, data_type)| *data_type != DataType::Float);
         if low {
             self.variables.pins.low(variable, Reason::Interface);
         } else {

@@ -195,7 +195,7 @@ fn an_emulated_model_is_emulated_once() {
     for to in [DataType::Float16, DataType::BFloat16] {
         for interface in [Interface::default(), Interface { low: true, named: Vec::new() }] {
             let keep = vec![Keep::None];
-            let request = ConvertRequest { emulate: true, keep, interface, ..ConvertRequest::new(to) };
+            let request = ConvertRequest { emulate: true, keep, io: interface, ..ConvertRequest::new(to) };
             let once = converted(&model, &request);
             assert!(nodes(&once).iter().any(|row| row.starts_with("Cast ")), "{to}");
             assert_eq!(nodes(&converted(&once, &request)), nodes(&once), "{to}");
@@ -210,7 +210,7 @@ fn an_emulated_output_keeps_its_name() {
     let model = model(17, nodes_of, &[("x", FLOAT)], &[("y", FLOAT)]);
     let interface = Interface { low: true, named: Vec::new() };
     let keep = vec![Keep::Nodes(Pattern::from_str("Exp").expect("a pattern"))];
-    let request = ConvertRequest { emulate: true, keep, interface, ..ConvertRequest::new(DataType::Float16) };
+    let request = ConvertRequest { emulate: true, keep, io: interface, ..ConvertRequest::new(DataType::Float16) };
     let once = converted(&model, &request);
     let document = Document::parse(&once).expect("a model");
     let names: Vec<_> = document.graph.outputs.iter().map(|output| output.name).collect();

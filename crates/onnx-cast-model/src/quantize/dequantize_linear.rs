@@ -50,7 +50,7 @@ impl<'a> ChosenWeight<'a> {
             shape: self.around(form.axis),
             to: to.format,
             scaled,
-            rule: request.rule.unwrap_or_default(),
+            rule: request.scale_rule.unwrap_or_default(),
             counts: request.run.counts(),
         };
         let quantized = quantized.quantized().map_err(|error| refuse(error.to_string()))?;

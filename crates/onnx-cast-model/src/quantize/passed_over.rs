@@ -37,7 +37,7 @@ pub(super) fn passed_over<'a>(
             }
             let Some((constant, is_input)) = Constant::of_value(flow, weight, files)? else { continue };
             let len = constant.len as u64;
-            let is_large = len >= selection.min_size.unwrap_or(MIN_SIZE) && constant.shape.len() >= 2;
+            let is_large = len >= selection.min_elements.unwrap_or(MIN_SIZE) && constant.shape.len() >= 2;
             let is_meant =
                 is_float(constant.data_type) && is_large && selection.target_if(constant.name, len, |_| true).is_some();
             if !is_meant || !seen.insert(weight) {
