@@ -63,8 +63,9 @@ def run(page, folder):
     """The names of a page once all its examples have run, in the current folder."""
     names = (PREPARE[page](folder) if page in PREPARE else None) or {}
     for block, code in examples.of(page):
-        if large := re.search(r"^import (torch|jax|onnxruntime)", block, re.MULTILINE):
-            pytest.importorskip(large[1])
+        if large := re.search(r"^import (torch|jax|onnxruntime|pandas|polars)", block, re.MULTILINE):
+            on_request = {"polars": "polars is not installed (torch)"}
+            pytest.importorskip(large[1], reason=on_request.get(large[1]))
         exec(code, names)
     return names
 
@@ -110,11 +111,11 @@ def test_the_bar_of_tqdm_shows_a_cast_and_a_fold(tmp_path, monkeypatch, capsys):
     assert "100%" in capsys.readouterr().err
 
 
-#: Every module of the package but those that need Ray, or run when they are imported.
+#: Every module of the package but those that need Ray or torch, or run when they are imported.
 MODULES = sorted(
     f"onnx_cast.{path.stem}"
     for path in Path(onnx_cast.__file__).parent.glob("*.py")
-    if path.stem not in ("__init__", "__main__", "ray")
+    if path.stem not in ("__init__", "__main__", "ray", "torch", "_torch", "_torch_operators")
 )
 
 

@@ -140,7 +140,7 @@ def test_a_signal_ends_a_long_cast():
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="this system has no interval timers")
 def test_a_signal_ends_a_long_cast_of_texts():
-    operator = onnx_cast._operator("Cast", "float", True, "up", None, None)
+    operator = onnx_cast._operators.operator("Cast", "float", True, "up", None, None)
     texts = ["1.5"] * (1 << 22) + [None]  # the last of which is an error, if it comes so far
     with pytest.raises(Stop), interrupted_soon():
         operator.parse(texts, (len(texts),), None, False)

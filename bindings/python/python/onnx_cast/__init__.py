@@ -7,7 +7,6 @@ array([1, -0.3125, 448], dtype='float8_e4m3fn')
 
 from __future__ import annotations
 
-import functools
 import importlib
 from collections.abc import Iterable
 from typing import Any, SupportsIndex
@@ -16,6 +15,7 @@ import numpy as np
 
 from onnx_cast import _kinds, _native, _stats, _targets
 from onnx_cast._native import CastError, __version__, cast
+from onnx_cast._operators import opaque as _opaque, operator as _operator
 from onnx_cast._scaled import (
     Quantized,
     dequantize_linear,
@@ -49,7 +49,7 @@ _ELSEWHERE = {
 
 #: Modules that need not be imported by name.
 _MODULES = frozenset(
-    {"backend", "columns", "dtypes", "files", "float16", "layouts", "onnxruntime", "ray", "reference", "types"}
+    {"backend", "columns", "dtypes", "files", "float16", "layouts", "onnxruntime", "ray", "reference", "torch", "types"}
 )
 
 __all__ = [
@@ -100,21 +100,10 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *_ELSEWHERE, *_MODULES})
 
 
-def _operator(name, to, saturate, round_mode, opset, threads):
-    """The operator with these attributes."""
-    attributes = _targets.attributes(saturate, round_mode, opset)
-    return _made(name, to, *attributes.values(), _targets.thread_count(threads))
-
-
-@functools.lru_cache(maxsize=1024, typed=True)
-def _made(name, to, opset, saturate, round_mode, threads):
-    number, text = _targets.target(to)
-    return _native.Operator(name, number, saturate, round_mode, opset, threads, text)
-
-
 _native.setup(_targets.registrations(), _kinds.run, _operator)
 
 
+@_opaque
 def cast_like(
     x: Any,
     like: Any,
@@ -153,6 +142,7 @@ def cast_like(
     return _operator("CastLike", to, saturate, round_mode, opset, threads).run(x, out, packed)
 
 
+@_opaque
 def bit_cast(
     x: Any,
     to: To,
@@ -186,6 +176,7 @@ def bit_cast(
     return _operator("BitCast", to, True, "up", opset, threads).run(x, out, packed)
 
 
+@_opaque
 def stats(
     x: Any,
     to: To,

@@ -33,13 +33,26 @@ from onnx_cast.files import (
     info as info,
 )
 from onnx_cast.float16 import convert_float_to_float16 as convert_float_to_float16
-from onnx_cast.types import Activations, BlockFormat, Layout, Like, Loss, Recipe, RoundMode, ScaleRule, TensorLike, To
+from onnx_cast.types import (
+    Activations,
+    BlockFormat,
+    Layout,
+    Like,
+    Loss,
+    Recipe,
+    RoundMode,
+    ScaleRule,
+    SeriesLike,
+    TensorLike,
+    To,
+)
 
 __version__: str
 
 _Out = TypeVar("_Out", bound=np.ndarray[Any, Any] | TensorLike)
 _Shape = TypeVar("_Shape", bound=tuple[int, ...])
 # The result is of the same kind.
+_Kind = TypeVar("_Kind", bound=TensorLike | SeriesLike)
 _Tensor = TypeVar("_Tensor", bound=TensorLike)
 
 @overload
@@ -116,7 +129,7 @@ def cast_like(
 ) -> TensorProto: ...
 @overload
 def cast_like(
-    x: _Tensor,
+    x: _Kind,
     like: Like,
     *,
     saturate: bool = True,
@@ -125,7 +138,7 @@ def cast_like(
     out: None = None,
     threads: int | None = None,
     packed: bool = False,
-) -> _Tensor: ...
+) -> _Kind: ...
 @overload
 def cast_like(
     x: np.ndarray[Any, Any] | np.generic | Buffer | TensorLike,
@@ -200,14 +213,14 @@ def bit_cast(
 ) -> TensorProto: ...
 @overload
 def bit_cast(
-    x: _Tensor,
+    x: _Kind,
     to: To,
     *,
     opset: int | None = None,
     out: None = None,
     threads: int | None = None,
     packed: bool = False,
-) -> _Tensor: ...
+) -> _Kind: ...
 @overload
 def bit_cast(
     x: np.ndarray[Any, Any] | np.generic | Buffer | TensorLike,

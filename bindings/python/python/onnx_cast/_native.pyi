@@ -7,12 +7,13 @@ from onnx import TensorProto
 from typing_extensions import Buffer, NotRequired
 
 from onnx_cast._errors import CastError as CastError
-from onnx_cast.types import RoundMode, TensorLike, Text, To
+from onnx_cast._operators import Asked
+from onnx_cast.types import RoundMode, SeriesLike, TensorLike, Text, To
 
 _Out = TypeVar("_Out", bound=np.ndarray[Any, Any] | TensorLike)
 _Shape = TypeVar("_Shape", bound=tuple[int, ...])
 # The result is of the same kind.
-_Tensor = TypeVar("_Tensor", bound=TensorLike)
+_Kind = TypeVar("_Kind", bound=TensorLike | SeriesLike)
 
 Path = str | os.PathLike[str]
 # A path, or a serialized ModelProto and the folder of its external data.
@@ -283,7 +284,7 @@ class Operator:
         round_mode: str | None,
         opset: int | None,
         threads: int | None,
-        text: np.dtype | None,
+        text: np.dtype | Asked | None,
     ) -> None: ...
     @staticmethod
     def of_node(
@@ -305,7 +306,7 @@ class Operator:
     @property
     def to(self) -> int: ...
     @property
-    def text(self) -> np.dtype | None: ...
+    def text(self) -> np.dtype | Asked | None: ...
     def run(self, x: Any, out: Any, packed: bool, new: bool = False) -> Any: ...
     def run_packed(
         self, bytes: np.ndarray, number: int, shape: tuple[int, ...], out: Any, packed: bool, new: bool = False
@@ -413,7 +414,7 @@ def cast(
 ) -> np.ndarray[Any, np.dtype[Any]]: ...
 @overload
 def cast(
-    x: _Tensor,
+    x: _Kind,
     to: To,
     *,
     saturate: bool = True,
@@ -422,7 +423,7 @@ def cast(
     out: None = None,
     threads: int | None = None,
     packed: bool = False,
-) -> _Tensor: ...
+) -> _Kind: ...
 @overload
 def cast(
     x: np.ndarray[Any, Any] | np.generic | Buffer | TensorLike,

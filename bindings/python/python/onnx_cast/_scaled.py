@@ -9,6 +9,7 @@ import numpy as np
 
 from onnx_cast import _kinds, _native, _targets
 from onnx_cast._native import CastError
+from onnx_cast._operators import opaque
 from onnx_cast.types import BlockFormat, Recipe, ScaleRule, To
 
 _UINT8 = _targets.target("uint8")[0]
@@ -28,7 +29,7 @@ def _numbers(value: Any, name: str) -> np.ndarray | None:
     return np.asarray(_kinds.unmasked(np.asanyarray(value), name)) if is_long else None
 
 
-def _scale(scale: Any) -> np.ndarray:
+def scale_of(scale: Any) -> np.ndarray:
     """A scale as an array; numbers are floats of 32 bits."""
     numbers = _numbers(scale, "scale")
     if numbers is None:
@@ -38,7 +39,7 @@ def _scale(scale: Any) -> np.ndarray:
     return numbers.astype(np.float32)
 
 
-def _zero_point(zero_point: Any, number: int) -> np.ndarray | None:
+def zero_point_of(zero_point: Any, number: int) -> np.ndarray | None:
     """A zero point as an array; numbers are of the quantized type, which must have them."""
     if zero_point is None:
         return None
@@ -71,6 +72,7 @@ def _number(dtype: Any) -> int | None:
     return None if dtype is None else _targets.target(dtype)[0]
 
 
+@opaque
 def quantize_linear(
     x: Any,
     scale: Any,
@@ -126,6 +128,9 @@ def quantize_linear(
     >>> quantize_linear(np.array([1.0, -0.3, 9.0], np.float32), 0.05, output_dtype="int8")
     array([ 20,  -6, 127], dtype=int8)
     """
+    if operators := _kinds.torch_operators(x, scale, zero_point):
+        given = {"axis": axis, "block_size": block_size, "saturate": saturate, "precision": precision, "opset": opset}
+        return operators.quantize_linear(x, scale, zero_point, output_dtype=output_dtype, packed=packed, out=out, **given)
     number = _number(output_dtype)
     attributes = _attributes(
         axis=_targets.whole("axis", axis),
@@ -134,11 +139,13 @@ def quantize_linear(
         precision=_number(precision),
         output_dtype=number,
     )
-    zeros = _zero_point(zero_point, number or _UINT8)
-    operator = _native.Operator.scaled("QuantizeLinear", _targets.whole("opset", opset), attributes, _scale(scale), zeros, threads)
+    zeros = zero_point_of(zero_point, number or _UINT8)
+    version = _targets.whole("opset", opset)
+    operator = _native.Operator.scaled("QuantizeLinear", version, attributes, scale_of(scale), zeros, threads)
     return operator.run(x, out, packed)
 
 
+@opaque
 def dequantize_linear(
     x: Any,
     scale: Any,
@@ -176,17 +183,22 @@ def dequantize_linear(
     >>> dequantize_linear(np.array([20, -6, 127], np.int8), 0.05)
     array([ 1.  , -0.3 ,  6.35], dtype=float32)
     """
+    if operators := _kinds.torch_operators(x, scale, zero_point):
+        given = {"axis": axis, "block_size": block_size, "output_dtype": output_dtype, "opset": opset}
+        return operators.dequantize_linear(x, scale, zero_point, out=out, **given)
     attributes = _attributes(
         axis=_targets.whole("axis", axis),
         block_size=_targets.whole("block_size", block_size),
         output_dtype=_number(output_dtype),
     )
-    number = 0 if _numbers(zero_point, "zero_point") is None else _targets.number_of(_kinds.array_of(x))
-    zeros = _zero_point(zero_point, number)
-    operator = _native.Operator.scaled("DequantizeLinear", _targets.whole("opset", opset), attributes, _scale(scale), zeros, threads)
+    number = 0 if _numbers(zero_point, "zero_point") is None else _kinds.number_of(x)
+    zeros = zero_point_of(zero_point, number)
+    version = _targets.whole("opset", opset)
+    operator = _native.Operator.scaled("DequantizeLinear", version, attributes, scale_of(scale), zeros, threads)
     return operator.run(x, out, False)
 
 
+@opaque
 def dynamic_quantize_linear(x: Any) -> tuple[Any, Any, Any]:
     """ONNX's DynamicQuantizeLinear: floats as uint8, with the scale and the zero point that it finds: numpy scalars, or
     tensors of the kind of ``x``.
@@ -236,6 +248,7 @@ class Quantized(Generic[_Tensor]):
     @overload
     def dequantize(self, to: To = "float", *, out: _Out, threads: int | None = None) -> _Out: ...
 
+    @opaque
     def dequantize(self, to: To = "float", *, out: Any = None, threads: int | None = None) -> Any:
         """The values as float, float16 or bfloat16, in a tensor of the elements' kind: multiplied in float, then rounded
         to the type. ``out`` and ``threads`` are as for :func:`cast`."""
@@ -248,6 +261,7 @@ class Quantized(Generic[_Tensor]):
         return out
 
 
+@opaque
 def quantize_blocks(
     x: Any,
     to: BlockFormat,

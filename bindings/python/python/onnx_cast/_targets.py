@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import operator
+import sys
 from typing import Any
 
 import ml_dtypes
@@ -90,12 +91,21 @@ def target(to: Any) -> tuple[int, np.dtype | None]:
 
 
 def _of_dtype(to: Any) -> tuple[int, np.dtype | None]:
-    if type(to).__module__.partition(".")[0] == "torch":
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(to, torch.dtype):
         name = str(to).removeprefix("torch.")
         try:
             return _native.number(_TORCH.get(name, name)), None
         except CastError:
             raise TypeError(f"ONNX has no type for {to}") from None
+    if _is_of_polars(to):
+        try:
+            return target(str(to).lower().replace("boolean", "bool"))
+        except CastError:
+            raise TypeError(f"ONNX has no type for polars' {to}") from None
+    without_nulls = getattr(to, "numpy_dtype", None)  # of a type of pandas'
+    if isinstance(without_nulls, np.dtype) and without_nulls.kind in "biuf":
+        to = without_nulls
     try:
         dtype = None if to is None else np.dtype(to)
     except TypeError:
@@ -110,6 +120,12 @@ def _of_dtype(to: Any) -> tuple[int, np.dtype | None]:
     if number is None:
         raise TypeError(f"ONNX has no type for {dtype}")
     return number, None
+
+
+def _is_of_polars(to: Any) -> bool:
+    """Whether a target is a type of polars', which is a class or its instance."""
+    base = getattr(sys.modules.get("polars"), "DataType", None)
+    return isinstance(base, type) and (isinstance(to, base) or isinstance(to, type) and issubclass(to, base))
 
 
 #: What the native module takes as an integer.

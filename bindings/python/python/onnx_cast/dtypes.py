@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from onnx_cast import _kinds, _targets
+from onnx_cast import _targets
 
 
 @dataclasses.dataclass(frozen=True, repr=False, eq=False)
@@ -83,7 +83,9 @@ class DataType:
     @property
     def torch(self) -> Any:
         """The type of torch tensors, or ``None`` where torch has none whose elements take whole bytes."""
-        return _kinds.torch_type(self.number)
+        from onnx_cast import _torch
+
+        return _torch.type_of(self.number)
 
     @property
     def onnx(self) -> int:

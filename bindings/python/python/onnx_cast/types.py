@@ -76,6 +76,20 @@ class TensorLike(Protocol):
     def __dlpack__(self, *args: Any, **keywords: Any) -> Any: ...
 
 
+class SeriesLike(Protocol):
+    """A column of pandas or polars."""
+
+    def to_numpy(self, *args: Any, **keywords: Any) -> Any: ...
+
+    def to_frame(self, *args: Any, **keywords: Any) -> Any: ...
+
+
+class PolarsType(Protocol):
+    """What a type of polars has that other types lack: the class as well as its instances."""
+
+    def is_temporal(self) -> bool: ...
+
+
 class Typed(Protocol):
     """What has an element type."""
 
@@ -89,8 +103,11 @@ Like: TypeAlias = "Typed | TensorProto"
 #: The targets of which a numpy scalar becomes a ``str``.
 Text: TypeAlias = "Literal['string'] | type[str]"
 
-#: An element type: a name (also others than ONNX's, as ``"bf16"``), a type of numpy, ml_dtypes or torch, one of Python's
-#: that numpy takes, a number of ``onnx.TensorProto.DataType``, or an object of :mod:`onnx_cast.dtypes`.
+#: Types of other packages than numpy.
+_OtherType: TypeAlias = "TorchType | PolarsType"
+
+#: An element type: a name (also others than ONNX's, as ``"bf16"``), a type of numpy, ml_dtypes, torch or polars, one of
+#: Python's that numpy takes, a number of ``onnx.TensorProto.DataType``, or an object of :mod:`onnx_cast.dtypes`.
 To: TypeAlias = (
-    "TypeName | str | SupportsIndex | np.dtype[Any] | type[np.generic | bool | int | float | complex | str | bytes] | TorchType"
+    "TypeName | str | SupportsIndex | np.dtype[Any] | type[np.generic | bool | int | float | complex | str | bytes] | _OtherType"
 )
