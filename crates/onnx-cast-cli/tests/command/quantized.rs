@@ -353,7 +353,7 @@ fn a_plain_file() {
          another layout)",
     );
     let said = stderr(&folder.run("dequantize in.safetensors y.safetensors --to float --layout nf4"));
-    assert!(said.contains("'nf4' for '--layout <NAME>': not a layout (want deepseek, gpt-oss,"), "{said}");
+    assert!(said.contains("'nf4' for '--layout <NAME>': `nf4` is not a layout (want deepseek, gpt-oss,"), "{said}");
     for (line, message) in [
         (
             "dequantize in.safetensors y.npz --to float",

@@ -250,10 +250,7 @@ impl Finder<'_> {
             let bits = data_type.bits().unwrap_or(8);
             *last = last.checked_mul(8).ok_or_else(|| stored.unfit("fewer columns"))? / bits;
         }
-        match onnx_cast::tensor::element_count(&weight.shape) {
-            Some(_) => Ok(()),
-            None => Err(stored.unfit("fewer elements")),
-        }
+        onnx_cast::tensor::element_count(&weight.shape).map(drop).ok_or_else(|| stored.unfit("fewer elements"))
     }
 
     /// Without a configuration the number of scales in a row gives the size of its blocks; of ModelOpt's integers also
