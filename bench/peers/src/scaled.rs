@@ -1,8 +1,11 @@
 //! The library's scaled casts, to be timed as its casts are.
 
 use crate::{Work, known};
+use onnx_cast::scaled::{
+    BlockDequantize, BlockFormat, BlockQuantize, DequantizeLinear, DequantizeOptions, QuantizeLinear, QuantizeOptions,
+    Recipe, ScaledPlan,
+};
 use onnx_cast::{DataType, TensorView};
-use onnx_cast::scaled::{BlockDequantize, BlockFormat, BlockQuantize, DequantizeLinear, DequantizeOptions, QuantizeLinear, QuantizeOptions, Recipe, ScaledPlan};
 use std::hint::black_box;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
