@@ -69,7 +69,7 @@ fn of_tensor(error: ModelError, message: &[u8]) -> ModelError {
         return error;
     }
     let name = tensor_name(message);
-    refused(error.what.after(TensorText(&name))).named(&name)
+    ModelError { what: error.what.after(TensorText(&name)), name, ..error }
 }
 
 /// A tensor's name for an error.

@@ -27,7 +27,7 @@ macro_rules! float_value {
             /// The value, which `f32` represents exactly. NaN becomes quiet.
             ///
             /// ```
-            #[doc = concat!("use onnx_cast::", stringify!($ty), ";")]
+            #[doc = concat!("use onnx_cast::types::", stringify!($ty), ";")]
             ///
             #[doc = concat!("assert_eq!(", stringify!($ty), "::from_f32(1.0).to_f32(), 1.0);")]
             /// ```
@@ -48,7 +48,7 @@ macro_rules! float_value {
             /// negative values.)
             ///
             /// ```
-            #[doc = concat!("use onnx_cast::", stringify!($ty), ";")]
+            #[doc = concat!("use onnx_cast::types::", stringify!($ty), ";")]
             ///
             #[doc = concat!("let largest = ", stringify!($ty), "::MAX;")]
             #[doc = concat!("assert_eq!(", stringify!($ty), "::from_f32(largest.to_f32()), largest);")]
@@ -109,7 +109,7 @@ macro_rules! integer_value {
             /// The value, which `f32` represents exactly.
             ///
             /// ```
-            #[doc = concat!("use onnx_cast::", stringify!($ty), ";")]
+            #[doc = concat!("use onnx_cast::types::", stringify!($ty), ";")]
             ///
             #[doc = concat!("assert_eq!(", stringify!($ty), "::from_f32(1.0).to_f32(), 1.0);")]
             /// ```
@@ -122,7 +122,7 @@ macro_rules! integer_value {
             /// reduced to its low bits.
             ///
             /// ```
-            #[doc = concat!("use onnx_cast::", stringify!($ty), ";")]
+            #[doc = concat!("use onnx_cast::types::", stringify!($ty), ";")]
             ///
             #[doc = concat!("assert_eq!(", stringify!($ty), "::from_f32(0.5).value(), 0);")]
             #[doc = concat!("assert_eq!(", stringify!($ty), "::from_f32(1.4).value(), 1);")]

@@ -143,7 +143,7 @@ macro_rules! scaled_operator {
             /// The operator of a node in a model that imports `opset` of ONNX's default domain.
             ///
             /// ```
-            #[doc = concat!("use onnx_cast::", stringify!($operator), ";")]
+            #[doc = concat!("use onnx_cast::scaled::", stringify!($operator), ";")]
             /// use onnx_cast::ops::{Attribute, AttributeValue};
             ///
             /// let axis = Attribute { name: "axis", value: AttributeValue::Int(0) };
