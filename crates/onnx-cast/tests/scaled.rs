@@ -358,7 +358,14 @@ fn what_does_not_fit_is_an_error() {
         quantize(new(), &[2, 3], &[2], None).unwrap_err(),
         "a scale of shape [2] for an input of shape [2, 3] (want one element, or one for each of axis 1)"
     );
-    assert_eq!(quantize(new(), &[3], &[3], None).unwrap_err(), "`axis` is 1, and the input has 1 dimensions");
+    assert_eq!(
+        quantize(new(), &[3], &[3], None).unwrap_err(),
+        "`axis` is 1 for an input of 1 dimension (want -1 or 0)"
+    );
+    assert_eq!(
+        quantize(new(), &[], &[3], None).unwrap_err(),
+        "`axis` is 1 for an input without dimensions (want a scale of one element)"
+    );
     assert_eq!(quantize(new().axis(0), &[3], &[3], None), Ok(()));
     let blocked = "a scale of shape [] for an input of shape [2, 3] in blocks of 2 on axis 1 (want the input's shape \
                    with an element for each block)";
@@ -681,7 +688,10 @@ fn linear_scales_are_those_of_the_ranges() {
         "symmetric scales for uint8, which has no negative numbers (want asymmetric ones)"
     );
     assert!(error(LinearScale::new(DataType::Float8E5M2).asymmetric()).starts_with("asymmetric scales for float8e5m2"));
-    assert_eq!(error(LinearScale::new(DataType::Int8).axis(2)), "`axis` is 2, and the input has 2 dimensions");
+    assert_eq!(
+        error(LinearScale::new(DataType::Int8).axis(2)),
+        "`axis` is 2 for an input of 2 dimensions (want -2 to 1)"
+    );
 }
 
 /// Blocks of rows and columns, against the same by elements.

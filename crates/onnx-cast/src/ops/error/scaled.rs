@@ -37,10 +37,15 @@ impl OpErrorKind {
                 write!(f, "symmetric scales for {data_type}, which has no negative numbers (want asymmetric ones)")
             }
             OpErrorKind::BlockSize { operator, block_size } => {
-                write!(f, "{operator}: `block_size` is {block_size} (want 0, which is none, or more)")
+                write!(f, "{operator}: `block_size` is {block_size} (want 0 (no blocks) or a positive size)")
             }
             OpErrorKind::Axis { axis, rank } => {
-                write!(f, "`axis` is {axis}, and the input has {rank} dimensions")
+                write!(f, "`axis` is {axis} for an input ")?;
+                match rank {
+                    0 => f.write_str("without dimensions (want a scale of one element)"),
+                    1 => f.write_str("of 1 dimension (want -1 or 0)"),
+                    _ => write!(f, "of {rank} dimensions (want -{rank} to {})", rank - 1),
+                }
             }
             OpErrorKind::ValueType { data_type } => {
                 write!(f, "values of {data_type} (want float, float16 or bfloat16)")
