@@ -185,7 +185,12 @@ impl BlockDequantize {
         if from != format.element() {
             return Err(CastErrorKind::InputType { got: from, want: format.element() }.into());
         }
-        check_len(format.scale(), format.scale_count(elements.shape()), scales.len(), elements.shape())?;
+        let count = format.scale_count(elements.shape());
+        if count != Some(scales.len()) {
+            // An error of an input, which names the shape of the scales.
+            TensorView::new(format.scale(), &scale_shape(elements.shape(), format.block()), scales)?;
+        }
+        check_len(format.scale(), count, scales.len(), elements.shape())?;
         check_len(self.to, Some(elements.len()), out.len(), elements.shape())?;
         let plan = ScaledPlan::of_blocks(Direction::Dequantize, from, self.to, None, self.backend, self.threads);
         let global = global_scale.unwrap_or(1.0);

@@ -281,7 +281,7 @@ impl fmt::Display for OpErrorKind {
 pub enum CastErrorKind {
     /// The operator cannot be built or does not support the type.
     Op(OpErrorKind),
-    /// The result does not make a tensor: the size of its shape overflows.
+    /// A tensor cannot be built: its parts do not match, or its size overflows.
     Tensor(TensorErrorKind),
     /// An input whose type is not the plan's source type.
     InputType {
