@@ -42,7 +42,7 @@ pub enum Data<'a> {
     Strings(StringsView<'a>),
 }
 
-/// A borrowed tensor.
+/// A borrowed tensor. The shape is borrowed too: a computed shape, such as `[x.len()]`, must outlive the view.
 ///
 /// ```
 /// use onnx_cast::{DataType, TensorView};

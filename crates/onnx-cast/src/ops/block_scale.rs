@@ -288,7 +288,7 @@ fn scale_shape(shape: &[usize], block: usize) -> Vec<usize> {
 }
 
 impl BlockQuantize {
-    /// Quantizes by the format's default rule.
+    /// Quantizes by [`ScaleRule::Floor`] (MX) or [`Recipe::ModelOpt`] (NVFP4).
     pub const fn new(format: BlockFormat) -> Self {
         let (rule, recipe) = (ScaleRule::Floor, Recipe::ModelOpt);
         BlockQuantize { format, rule, recipe, greatest: None, backend: None, threads: None }

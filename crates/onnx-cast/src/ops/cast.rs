@@ -148,6 +148,15 @@ impl Settings {
 
 /// ONNX `Cast`: the elements of a tensor as another type.
 ///
+/// - To floats, values are rounded to nearest even (to float8e8m0 by [`RoundMode`]); by default they saturate in types
+///   of 8 bits and fewer.
+/// - From floats to integers of 8 bits and more, they are truncated and saturate; NaN gives 0.
+/// - From floats to integers of 4 and 2 bits, they are rounded to nearest even, and the low bits are kept: 9 becomes -7
+///   in int4.
+/// - Between integers, the low bits are kept.
+///
+/// `docs/semantics.md` has every rule.
+///
 /// ```
 /// use onnx_cast::{Cast, CastOptions, DataType, Tensor};
 ///
@@ -340,7 +349,7 @@ impl Cast {
 }
 
 /// Casts a slice of elements to another slice of the same length. Slices have one element per item, even of packed
-/// types; [`cast_slice_packed`] writes ONNX's packed layout.
+/// types; [`cast_slice_packed`] writes ONNX's packed layout. The values are those of [`Cast`].
 ///
 /// ```
 /// use onnx_cast::{CastOptions, cast_slice};

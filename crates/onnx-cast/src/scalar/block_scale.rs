@@ -114,7 +114,7 @@ impl BlockFormat {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ScaleRule {
-    /// `floor(log2 A) - emax`: the OCP text, torchao, oneDNN, llama.cpp.
+    /// `floor(log2 A) - emax`, the default: the OCP text, torchao, oneDNN, llama.cpp.
     #[default]
     Floor,
     /// `ceil(log2(A / max))`: cuBLAS, Transformer Engine, ModelOpt.
@@ -129,7 +129,7 @@ pub enum ScaleRule {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Recipe {
-    /// ModelOpt's: the global scale is a factor.
+    /// ModelOpt's, the default: the global scale is a factor.
     #[default]
     ModelOpt,
     /// torchao's: likewise, with other roundings.
