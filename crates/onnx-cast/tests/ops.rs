@@ -501,7 +501,11 @@ fn every_error_has_its_text() {
         ),
         (
             CastError::from(CastErrorKind::OutputLen { data_type: Int4, elements: 3, got: 1, want: 2 }).into(),
-            "an output of 1 for 3 int4 (want 2)".into(),
+            "an output of 1 bytes for 3 int4 (want 2)".into(),
+        ),
+        (
+            CastError::from(CastErrorKind::OutputLen { data_type: Float, elements: 3, got: 2, want: 3 }).into(),
+            "an output of 2 elements for 3 float (want 3)".into(),
         ),
         (
             CastError::from(CastErrorKind::OutputKind { data_type: String }).into(),

@@ -342,7 +342,9 @@ impl fmt::Display for CastErrorKind {
             CastErrorKind::Tensor(error) => error.fmt(f),
             CastErrorKind::InputType { got, want } => write!(f, "an input of {got} for a cast planned from {want}"),
             CastErrorKind::OutputLen { data_type, elements, got, want } => {
-                write!(f, "an output of {got} for {elements} {data_type} (want {want})")
+                // A typed slice of a wider or packed type counts elements.
+                let unit = if data_type.byte_len(*elements) == Some(*want) { "bytes" } else { "elements" };
+                write!(f, "an output of {got} {unit} for {elements} {data_type} (want {want})")
             }
             CastErrorKind::OutputKind { data_type } => write!(f, "an output that does not hold {data_type}"),
             CastErrorKind::ZeroPoint { data_type, index } => {
