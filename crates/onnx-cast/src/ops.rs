@@ -150,6 +150,7 @@ impl Operator {
     ///
     /// # Errors
     /// Fails if the opset is older than the operator, or newer than [`NEWEST_OPSET`].
+    #[inline(always)]
     pub fn version_at(self, opset: i64) -> Result<i64, OpError> {
         let versions = self.versions().iter().rev();
         let version = versions.copied().find(|&version| version <= opset && opset <= NEWEST_OPSET);
@@ -237,7 +238,7 @@ impl Operator {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn check_type(self, version: i64, data_type: DataType) -> Result<(), OpError> {
         if self.supports(version, data_type) {
             return Ok(());

@@ -67,7 +67,7 @@ impl<'a> TensorView<'a> {
     /// # Errors
     /// Fails if the size of the shape overflows, if the number of bytes does not match type and shape, or if the type
     /// is string.
-    #[inline]
+    #[inline(always)]
     pub fn new(data_type: DataType, shape: &'a [usize], bytes: &'a [u8]) -> Result<Self, TensorError> {
         let (len, want) = sizes(data_type, shape)?;
         if bytes.len() != want {
@@ -93,7 +93,7 @@ impl<'a> TensorView<'a> {
     /// Fails if the shape does not have the slice's number of elements, or if the slice's memory is not the tensor's
     /// bytes: the type is packed (a slice has one element per byte), or it has more than 8 bits and the machine is
     /// big-endian. [`Tensor::from_slice`] copies those.
-    #[inline]
+    #[inline(always)]
     pub fn from_slice<T: Element>(shape: &'a [usize], elements: &'a [T]) -> Result<Self, TensorError> {
         if !is_layout_of_tensors::<T>() {
             return Err(TensorErrorKind::SliceLayout { data_type: T::DATA_TYPE }.into());
@@ -158,7 +158,7 @@ impl<'a> TensorView<'a> {
 }
 
 /// The numbers of elements and bytes of a tensor of this type and shape.
-#[inline]
+#[inline(always)]
 fn sizes(data_type: DataType, shape: &[usize]) -> Result<(usize, usize), TensorError> {
     if data_type == DataType::String {
         return Err(TensorErrorKind::NotBytes.into());

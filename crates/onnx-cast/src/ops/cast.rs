@@ -98,7 +98,7 @@ pub(super) struct Settings {
 impl Settings {
     // Always inlined: a result that is returned through memory is written field by field and read back in vectors, and
     // such a read waits for the writes. For 16 elements that took half of the time.
-    #[inline]
+    #[inline(always)]
     pub(super) fn new(operator: Operator, options: &CastOptions) -> Result<Self, OpError> {
         let version = operator.version_at(options.opset)?;
         if options.saturate.is_some() {
@@ -128,17 +128,17 @@ impl Settings {
         })
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn check_type(&self, data_type: DataType) -> Result<(), OpError> {
         self.operator.check_type(self.version, data_type)
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn rules(&self, to: DataType) -> Rules {
         Rules::resolve(to, self.version, self.saturate, self.round_mode)
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn plan(&self, from: DataType, to: DataType) -> Result<Plan, OpError> {
         self.check_type(from)?;
         self.check_type(to)?;
@@ -181,7 +181,7 @@ impl Cast {
     ///
     /// # Errors
     /// Fails if the opset has no Cast, or if its version does not support the type or an attribute that is set.
-    #[inline]
+    #[inline(always)]
     pub fn new(to: DataType, options: &CastOptions) -> Result<Self, OpError> {
         let settings = Settings::new(Operator::Cast, options)?;
         settings.check_type(to)?;
@@ -256,7 +256,7 @@ impl Cast {
     ///
     /// # Errors
     /// Fails if the version does not support the input's type.
-    #[inline]
+    #[inline(always)]
     pub fn plan(&self, from: DataType) -> Result<Plan, OpError> {
         self.settings.plan(from, self.to)
     }

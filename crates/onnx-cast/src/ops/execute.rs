@@ -171,7 +171,7 @@ pub(super) fn new_tensor(
 }
 
 /// Checks the type of an input.
-#[inline]
+#[inline(always)]
 pub(super) fn check_type(view: &TensorView<'_>, want: DataType) -> Result<(), CastError> {
     let got = view.data_type();
     if got == want { Ok(()) } else { Err(CastErrorKind::InputType { got, want }.into()) }

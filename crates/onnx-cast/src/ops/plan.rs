@@ -48,7 +48,7 @@ enum Run {
 
 impl Plan {
     /// The cast from `from` to `to`, neither of which is complex.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn cast(from: DataType, to: DataType, rules: Rules, backend: Backend, threads: Option<usize>) -> Plan {
         // A cast from bool to bool is not a copy: bytes other than 0 and 1 become 1.
         let run = if from == to && from != DataType::Bool {
@@ -270,7 +270,7 @@ impl Plan {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn check_input(&self, input: &TensorView<'_>) -> Result<(), CastError> {
         check_type(input, self.from)
     }

@@ -234,7 +234,7 @@ impl ScaledPlan {
         self.run_by(layout, x, scale, zero_point, out)
     }
 
-    #[inline]
+    #[inline(always)]
     fn run_by<'o>(
         &self,
         layout: Layout,
@@ -279,7 +279,7 @@ impl ScaledPlan {
         Ok(BoundScaledPlan { job: self.job(layout, scale, zero_point.filter(|_| has_zeros), adjust), elements })
     }
 
-    #[inline]
+    #[inline(always)]
     fn job<'a>(
         &'a self,
         layout: Layout,
@@ -293,7 +293,7 @@ impl ScaledPlan {
     }
 
     /// Whether there are zero points to subtract or add: not where all must be 0, and are, and change nothing.
-    #[inline]
+    #[inline(always)]
     fn check_operands(&self, scale: &TensorView<'_>, zero_point: Option<&TensorView<'_>>) -> Result<bool, CastError> {
         check_type(scale, self.scale)?;
         let Some(view) = zero_point else { return Ok(false) };

@@ -48,7 +48,7 @@ impl Layout {
     pub(in crate::ops) const TENSOR: Layout = Layout { row: usize::MAX, run: usize::MAX, rows: Rows::SAME };
 
     /// Whether an operator of ONNX has one scale for all elements.
-    #[inline]
+    #[inline(always)]
     pub(in crate::ops) fn is_of_tensor(scale: &[usize], block_size: usize) -> bool {
         block_size == 0 && matches!(scale, [] | [1])
     }
