@@ -69,7 +69,7 @@ fn json(object: &Bound<'_, PyAny>) -> PyResult<Value> {
     if object.is_instance_of::<PyList>() || object.is_instance_of::<PyTuple>() {
         return Ok(Value::Array(object.try_iter()?.map(|item| json(&item?)).collect::<PyResult<_>>()?));
     }
-    Err(refused(format_args!("{} is no value of an option", object.repr()?)))
+    Err(refused(format_args!("{} cannot be the value of an option", object.repr()?)))
 }
 
 impl Options {
@@ -96,59 +96,6 @@ impl Options {
     /// The layout, where it is given.
     pub(crate) fn layout(&self) -> PyResult<Option<Layout>> {
         Ok(self.request(DequantizeRequest::default())?.layout)
-    }
-
-    pub(crate) fn cast(&self, state: &Arc<State>) -> PyResult<CastRequest> {
-        let mut request = self.request(CastRequest::default())?;
-        self.rules(&mut request.selection.rules)?;
-        request.run.watch = Some(watch(state));
-        Ok(request)
-    }
-
-    pub(crate) fn bit_cast(&self, state: &Arc<State>) -> PyResult<BitCastRequest> {
-        let mut request = self.request(BitCastRequest::default())?;
-        self.rules(&mut request.selection.rules)?;
-        request.run.watch = Some(watch(state));
-        Ok(request)
-    }
-
-    pub(crate) fn dequantize(&self, state: &Arc<State>) -> PyResult<DequantizeRequest> {
-        let mut request = self.request(DequantizeRequest::default())?;
-        self.rules(&mut request.selection.rules)?;
-        request.run.watch = Some(watch(state));
-        Ok(request)
-    }
-
-    pub(crate) fn quantize(&self, state: &Arc<State>) -> PyResult<QuantizeRequest> {
-        let mut request = self.request(QuantizeRequest::default())?;
-        self.rules(&mut request.selection.rules)?;
-        request.run.watch = Some(watch(state));
-        Ok(request)
-    }
-
-    pub(crate) fn transcode(&self, state: &Arc<State>) -> PyResult<TranscodeRequest> {
-        // The layout is one of the options, and always given.
-        let mut request = self.request(TranscodeRequest::new(Layout::CompressedTensors))?;
-        request.run.watch = Some(watch(state));
-        Ok(request)
-    }
-
-    pub(crate) fn fold(&self, state: &Arc<State>) -> PyResult<FoldRequest> {
-        let mut request = self.request(FoldRequest::default())?;
-        request.run.watch = Some(watch(state));
-        Ok(request)
-    }
-
-    pub(crate) fn upgrade(&self, state: &Arc<State>) -> PyResult<UpgradeRequest> {
-        let mut request = self.request(UpgradeRequest::default())?;
-        request.run.watch = Some(watch(state));
-        Ok(request)
-    }
-
-    pub(crate) fn record(&self, state: &Arc<State>) -> PyResult<RecordRequest> {
-        let mut request = self.request(RecordRequest::default())?;
-        request.run.watch = Some(watch(state));
-        Ok(request)
     }
 
     pub(crate) fn convert(&self, state: &Arc<State>) -> PyResult<ConvertRequest> {
@@ -179,4 +126,31 @@ impl Options {
         request.to = to;
         Ok(request)
     }
+}
+
+/// The requests that have nothing to add to their options; those with rules get the rules of the file, too.
+macro_rules! requests {
+    ($($name:ident: $kind:ident = $defaults:expr $(, $($rules:ident).+)?;)*) => {
+        impl Options {
+            $(
+                pub(crate) fn $name(&self, state: &Arc<State>) -> PyResult<$kind> {
+                    let mut request = self.request($defaults)?;
+                    $(self.rules(&mut request.$($rules).+)?;)?
+                    request.run.watch = Some(watch(state));
+                    Ok(request)
+                }
+            )*
+        }
+    };
+}
+requests! {
+    cast: CastRequest = CastRequest::default(), selection.rules;
+    bit_cast: BitCastRequest = BitCastRequest::default(), selection.rules;
+    dequantize: DequantizeRequest = DequantizeRequest::default(), selection.rules;
+    quantize: QuantizeRequest = QuantizeRequest::default(), selection.rules;
+    // The layout is one of the options, and always given.
+    transcode: TranscodeRequest = TranscodeRequest::new(Layout::CompressedTensors);
+    fold: FoldRequest = FoldRequest::default();
+    upgrade: UpgradeRequest = UpgradeRequest::default();
+    record: RecordRequest = RecordRequest::default();
 }

@@ -115,7 +115,7 @@ def test_what_is_no_option_is_refused(tmp_path):
         ({"typo": True}, "`typo` is not an option here"),
         ({"to": "float16"}, "`to` is not an option here"),
         ({"stats": "yes"}, "`stats` is neither true nor false"),
-        ({"include": object()}, "is no value of an option"),
+        ({"include": object()}, "cannot be the value of an option"),
     ):
         with pytest.raises(onnx_cast.CastError, match=text):
             _native.info(tmp_path / "a.npy", options, None)

@@ -5,7 +5,7 @@ pub const BASE_STYLE: &str = include_str!("base.css");
 
 /// A page with texts in place of marks, which stand in it in this order.
 pub fn fill(page: &str, parts: &[(&str, &str)]) -> String {
-    // Piece by piece, so that no name in a text is taken for a mark.
+    // Piece by piece: a mark that a text contains is not replaced.
     let mut filled = String::new();
     let mut rest = page;
     for (mark, text) in parts {

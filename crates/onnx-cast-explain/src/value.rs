@@ -131,7 +131,7 @@ pub(crate) fn value_of(data_type: DataType, element: &Element) -> Result<ExactVa
         (Element::Code(_), Kind::Float(_)) => Ok(ExactValue::from_f64(as_double(data_type, element)?)),
         (Element::Code(_), _) => match convert(data_type, DataType::String, element)? {
             Element::Text(digits) => ExactValue::from_text(&digits),
-            Element::Code(_) => Err(ExplainError::request(format_args!("a cast to string gave no text"))),
+            Element::Code(_) => Err(ExplainError::request("a cast to string gave no text")),
         },
     }
 }
@@ -140,7 +140,7 @@ pub(crate) fn value_of(data_type: DataType, element: &Element) -> Result<ExactVa
 pub(crate) fn as_double(data_type: DataType, element: &Element) -> Result<f64> {
     match convert(data_type, DataType::Double, element)? {
         Element::Code(code) => Ok(f64::from_bits(code)),
-        Element::Text(_) => Err(ExplainError::request(format_args!("a cast to double gave text"))),
+        Element::Text(_) => Err(ExplainError::request("a cast to double gave text")),
     }
 }
 

@@ -1,5 +1,5 @@
-//! Requests as plain data. A front end has options as JSON, each under its name, and a request takes them, whatever part
-//! of it they belong to. So an option has one name, one kind and one default everywhere: those of the request.
+//! Requests as plain data. A front end passes options as JSON, each under its name, and the request sets its fields from
+//! them. So an option has one name, one kind and one default everywhere: those of the request.
 
 use crate::counts::Loss;
 use crate::formats::format::Format;
@@ -18,8 +18,7 @@ use std::str::FromStr;
 
 /// A field of a request: an option, or a part that has several.
 pub trait Field {
-    /// Sets the option `name` to a value, if the field, which is called `own`, is that option or has it. `None` where it
-    /// is not.
+    /// Sets the option `name`, if this field, whose own name is `own`, is that option or contains it; otherwise `None`.
     fn set(&mut self, own: &'static str, name: &str, value: &Value) -> Option<Result<(), Wording>>;
 
     /// Adds the names of the options.
@@ -29,7 +28,7 @@ pub trait Field {
 /// A request with options in place of its defaults. An option that is `null` keeps the default.
 ///
 /// # Errors
-/// Where an option is none of the request, or its value is not one of it. The text names the option.
+/// Where the request lacks an option, or the value does not fit it. The text names the option.
 pub fn with_options<R: Field>(mut request: R, options: &Map<String, Value>) -> Result<R, Wording> {
     for (name, value) in options.iter().filter(|(_, value)| !value.is_null()) {
         request.set("", name, value).unwrap_or_else(|| Err(format!("`{name}` is not an option here").into()))?;
@@ -67,7 +66,7 @@ impl<T: FromJson> Field for T {
     }
 }
 
-/// Gives fields that no option sets, or that have several options.
+/// Implements [`Field`] for a struct of several options, or for a field that is not an option.
 macro_rules! part {
     ($kind:ty $(where $t:ident)?: $($field:ident),*) => {
         impl $(<$t: FromJson + FromStr<Err: Display>>)? Field for $kind {
@@ -167,7 +166,11 @@ impl FromJson for String {
 }
 
 /// What a text stands for.
-fn parsed<T: FromStr<Err: Display>>(value: &Value) -> Result<T, String> {
+///
+/// # Errors
+/// Where the value is not a text, or the text is not known.
+#[doc(hidden)]
+pub fn parsed<T: FromStr<Err: Display>>(value: &Value) -> Result<T, String> {
     String::from_json(value)?.parse().map_err(|error| format!(": {error}"))
 }
 
@@ -178,8 +181,7 @@ macro_rules! text_values {
     ($($kind:ty),*) => {$(
         impl $crate::engine::FromJson for $kind {
             fn from_json(value: &serde_json::Value) -> Result<Self, String> {
-                let text = value.as_str().ok_or(" is not a text")?;
-                text.parse().map_err(|error| format!(": {error}"))
+                $crate::engine::parsed(value)
             }
         }
     )*};
@@ -224,8 +226,8 @@ mod tests {
     fn options_reach_the_part_that_has_them() {
         let options = json!({
             "to": "f16", "include": "a.*", "rules": [["*.b", null], "*.c=bf16"], "min_elements": 7, "opset": 19,
-            "saturate": false, "threads": 3, "copy_others": false, "force": true, "external_threshold": 9, "shape": [2, 3],
-            "losses": true, "fail_on": ["nan"], "round_mode": null,
+            "saturate": false, "threads": 3, "copy_others": false, "force": true, "external_threshold": 9,
+            "shape": [2, 3], "losses": true, "fail_on": ["nan"], "round_mode": null,
         });
         let request = with(CastRequest::default(), options).expect("all of them are options");
         assert_eq!(request.selection.to, Some(DataType::Float16));

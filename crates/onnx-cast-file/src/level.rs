@@ -3,8 +3,8 @@
 use fearless_simd::Level;
 use onnx_cast::backend::Backend;
 
-/// The best that the machine has, or less where [`backend::VARIABLE`](onnx_cast::backend::VARIABLE) asks the library for
-/// less.
+/// The best that the machine has, or less where [`backend::VARIABLE`](onnx_cast::backend::VARIABLE) asks the library
+/// for less.
 pub(crate) fn level() -> Level {
     match Backend::best().name() {
         "portable" => Level::baseline(),

@@ -271,8 +271,7 @@ def name_of(to: Any) -> str:
 
 
 def numbers_or_error(scale: Any, zero_point: Any, to: str | None) -> Any:
-    """The numbers of a scale, or of a zero point for a quantized type, that is no tensor, with torch's type of them; or
-    what is to be raised."""
+    """The numbers of a scale or a zero point that is not a tensor, with their torch type; or what is to be raised."""
     try:
         array = _scaled.scale_of(scale) if to is None else _scaled.zero_point_of(zero_point, _targets.target(to)[0])
         return array.tolist(), _torch.result_type(_targets.number_of(array), False)

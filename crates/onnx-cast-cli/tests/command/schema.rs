@@ -1,5 +1,5 @@
-//! The command, Python and JavaScript fill in the same requests. Do these have the options of the command, by its names,
-//! and no others?
+//! The command, Python and JavaScript fill in the same requests. Do these have the command's options, by its names, and
+//! no others?
 
 use onnx_cast::DataType;
 use onnx_cast_file::engine::options_of;

@@ -84,7 +84,7 @@ pub fn explain(request: &BlockRequest<'_>) -> Result<Block> {
     let mut bytes = Vec::new();
     for value in &values {
         let Element::Code(code) = value.element else {
-            return Err(ExplainError::request(format_args!("a value without bits")));
+            return Err(ExplainError::request("a value without bits"));
         };
         bytes.extend_from_slice(&code.to_le_bytes()[..from.byte_len(1).unwrap_or(4)]);
     }
@@ -125,9 +125,9 @@ pub fn explain(request: &BlockRequest<'_>) -> Result<Block> {
 fn check(request: &BlockRequest<'_>) -> Result<()> {
     let BlockRequest { values, format, rule, recipe, global_scale, .. } = request;
     if *format == BlockFormat::NvFp4 && rule.is_some() {
-        return Err(ExplainError::request(format_args!(
-            "a scale rule is for MX, whose scales are powers of two: nvfp4 has a recipe"
-        )));
+        return Err(ExplainError::request(
+            "a scale rule is for MX, whose scales are powers of two: nvfp4 has a recipe",
+        ));
     }
     if *format != BlockFormat::NvFp4 && (recipe.is_some() || global_scale.is_some()) {
         return Err(ExplainError::request(format_args!(
