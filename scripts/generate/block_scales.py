@@ -166,6 +166,17 @@ def compressed_tensors(values):
 RECIPES = {"modelopt": modelopt, "torchao": torchao, "compressed-tensors": compressed_tensors}
 
 
+def lines_of(value, depth=0):
+    """JSON in which a record, a dictionary whose values are not records, takes one line."""
+    parts = list(value.items()) if isinstance(value, dict) else [(None, item) for item in value]
+    if not any(isinstance(item, (dict, list)) for _, item in parts):
+        return json.dumps(value)
+    inner = ",\n".join(" " * (depth + 1) + (f'"{name}": ' if name else "") + (lines_of(item, depth + 1)
+                       if isinstance(item, (dict, list)) else json.dumps(item)) for name, item in parts)
+    opening, closing = "{}" if isinstance(value, dict) else "[]"
+    return f"{opening}\n{inner}\n{' ' * depth}{closing}"
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--count", type=int, default=0)
@@ -201,7 +212,7 @@ def main():
         nvfp4.append(entry)
     made = {"versions": {name: version(name) for name in PACKAGES}, "mx": mx, "nvfp4": nvfp4}
     arguments.out.parent.mkdir(exist_ok=True)
-    arguments.out.write_text(json.dumps(made, indent=1) + "\n")
+    arguments.out.write_text(lines_of(made) + "\n")
 
 
 if __name__ == "__main__":

@@ -135,9 +135,10 @@ def main():
     old = json.loads(path.read_text())["families"] if len(sys.argv) > 2 else {}
     found = old | {name: family(name) for name in sys.argv[2:] or FAMILIES}
     versions = {name: metadata.version(name) for name in ("transformers", "compressed-tensors")}
-    text = json.dumps({"versions": versions, "families": found}, indent=1)
-    # Lists and the innermost objects take one line each.
-    text = re.sub(r"([\[{])([^\[\]{}]*?(?:\{\d+-\d+\}[^\[\]{}]*?)*)([\]}])", lambda found: re.sub(r"\s+", " ", found[0]), text)
+    # Of each family, a line for each of the facts.
+    facts = {name: [f'   "{fact}": {json.dumps(known)}' for fact, known in one.items()] for name, one in found.items()}
+    families = ",\n".join(f'  "{name}": {{\n' + ",\n".join(lines) + "\n  }" for name, lines in facts.items())
+    text = f'{{\n "versions": {json.dumps(versions)},\n "families": {{\n{families}\n }}\n}}'
     path.write_text(text + "\n")
     print(f"{len(found)} families, {len(text)} bytes")
 
