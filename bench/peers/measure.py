@@ -20,8 +20,8 @@ ROUNDS = 7
 # would take most of the time.
 FAR = 4
 
-# Who takes longer for each of a few elements, in seconds, is timed on no more: that is ten thousand times slower than we
-# are, and the whole would take it minutes.
+# Who takes longer for each of a few elements, in seconds, is timed on no more: that is ten thousand times slower than
+# we are, and the whole would take it minutes.
 SLOWEST = 1e-6
 
 # A shorter stretch is repeated until it takes so long, in seconds.

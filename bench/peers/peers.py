@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The library beside what people would use in its place.
 
-Makes `.cache/peers-venv` with the pinned packages, builds the Rust peers, measures (measure.py) and keeps the record
+Makes `.cache/peers-venv` with the pinned packages, builds the Rust peers, measures (measure.py) and writes the page
 (record.py). Needs Python 3.11 or newer and, the first time, access to PyPI and crates.io.
 """
 
@@ -26,7 +26,6 @@ import setup  # noqa: E402 (it lies in another folder)
 VENV = setup.CACHE / "peers-venv"
 PYTHON = VENV / "bin" / "python"
 PAGE = HERE.parent.parent / "records" / "peers.md"
-FIGURES = setup.CACHE / "peers.json"
 LIBRARIES = ["numpy", "onnxruntime", "numkong", "half", "candle", "arrow", "gguf"]
 WITH_TORCH = ["torch", "torchao"]
 # In memory, and in the cache next to the nearest.
@@ -39,54 +38,30 @@ def parse(arguments):
         "candle, arrow-cast, gguf and, if asked, PyTorch and torchao. `nice -n -15 python3 bench/peers/peers.py "
         "...` keeps most of the machine's other work out of it.",
     )
-    parser.add_argument(
-        "--elements",
-        type=int,
-        action="append",
-        metavar="N",
-        help="of a cast; may be repeated (default: 16 Mi and 16 Ki)",
-    )
-    parser.add_argument("--threads", type=int, default=1, metavar="N", help="for everyone who has them (default: 1)")
-    parser.add_argument(
-        "--pairs",
-        default="all",
-        metavar="PAIRS",
-        help="`FROM:TO,...` or `FROM:TO:SCALE,...`, `all` (default), `casts`, `scaled`, or `losing`: those that lose "
-        "in the kept figures",
-    )
-    parser.add_argument("--torch", action="store_true", help="PyTorch and torchao too: 5 GB of packages, once")
-    parser.add_argument(
-        "--peers",
-        default="",
-        metavar="NAME,...",
-        help=f"only these: {', '.join([*WITH_TORCH, *LIBRARIES])}; not with --record",
-    )
-    parser.add_argument(
-        "--record", action="store_true", help="write records/peers.md, and keep the figures in .cache/peers.json"
-    )
-    parser.add_argument("--readme", action="store_true", help="measure nothing; print README's table from the kept figures")
+    say = parser.add_argument
+    say("--elements", type=int, action="append", metavar="N", help="may be repeated (default: 16 Mi and 16 Ki)")
+    say("--threads", type=int, default=1, metavar="N", help="for everyone who has them (default: 1)")
+    say("--pairs", default="all", metavar="PAIRS", help="`FROM:TO,...`, `FROM:TO:SCALE,...`, `casts`, `scaled`, `all`")
+    say("--torch", action="store_true", help="PyTorch and torchao too: 5 GB of packages, once")
+    say("--peers", default="", metavar="NAME,...", help=f"only these: {', '.join([*WITH_TORCH, *LIBRARIES])}")
+    say("--record", action="store_true", help="write records/peers.md; of all pairs, sizes and peers")
     options = parser.parse_args(arguments)
+    is_whole = options.pairs == "all" and not options.elements and not options.peers
     options.elements = options.elements or ELEMENTS
+    options.peers = [name for name in options.peers.split(",") if name]
     if min(options.elements) < 8 or max(options.elements) > 1 << 28 or any(n % 8 for n in options.elements):
         parser.error("--elements: want multiples of 8, from 8 to 2^28")
-    options.peers = [name for name in options.peers.split(",") if name]
-    unknown = set(options.peers) - {*WITH_TORCH, *LIBRARIES}
-    if unknown:
-        known = ", ".join([*WITH_TORCH, *LIBRARIES])
-        parser.error(f"--peers: no peer is called {', '.join(sorted(unknown))}; there are {known}")
-    is_part = options.pairs != "all" or not {*ELEMENTS} <= {*options.elements}
-    if options.record and is_part and not FIGURES.is_file():
-        parser.error(f"--record: {FIGURES} is missing, and the page is of all pairs and sizes (want a whole run first)")
-    if options.peers and options.record:
-        parser.error("--record: the record is of all peers, without --peers")
-    options.torch = options.torch or bool({*WITH_TORCH} & {*options.peers})
+    if unknown := {*options.peers} - {*WITH_TORCH, *LIBRARIES}:
+        parser.error(f"--peers: no peer is called {', '.join(sorted(unknown))}")
+    if options.record and not is_whole:
+        parser.error("--record: the page is of all pairs, sizes and peers")
     if not 1 <= options.threads <= (os.cpu_count() or 1):
         parser.error(f"--threads: want 1 to {os.cpu_count()}, as many as this machine runs at a time")
-    if options.pairs != "losing":
-        try:
-            element_types.parse_pairs(options.pairs)
-        except ValueError as error:
-            parser.error(f"--pairs: {error}")
+    try:
+        element_types.parse_pairs(options.pairs)
+    except ValueError as error:
+        parser.error(f"--pairs: {error}")
+    options.torch = options.torch or bool({*WITH_TORCH} & {*options.peers})
     return options
 
 
@@ -140,13 +115,13 @@ def machine():
     return f"{model}, {os.cpu_count()} cores"
 
 
-def measure(library, names, elements, options, pairs):
+def measure(library, names, elements, options):
     """Runs the measurement, tells how it goes, and gives the section."""
     # The threads of everyone who counts them by the environment.
     threads = str(options.threads)
     env = dict(os.environ) | {"RAYON_NUM_THREADS": threads, "OMP_NUM_THREADS": threads, "PYTHONDONTWRITEBYTECODE": "1"}
     command = [PYTHON, HERE / "measure.py", "--library", library, "--libraries", ",".join(names)]
-    command += ["--elements", elements, "--threads", threads, "--pairs", pairs]
+    command += ["--elements", elements, "--threads", threads, "--pairs", options.pairs]
     section = {
         "elements": elements,
         "threads": options.threads,
@@ -162,11 +137,8 @@ def measure(library, names, elements, options, pairs):
             row = json.loads(line)
             section["rows"].append(row)
             peer = record.fastest(row)
-            beside = (
-                f"{record.NAMES[peer]} {row['peers'][peer]:.1f}, ratio {record.advantage(row):.2f}"
-                if peer
-                else "no peer"
-            )
+            ratio = record.advantage(row)
+            beside = f"{record.NAMES[peer]} {row['peers'][peer]:.1f}, ratio {ratio:.2f}" if peer else "no peer"
             names = f"{row['from']:14} {row['to']:14} {row.get('scale', ''):6}"
             print(f"{names} {row['ours']:7.1f} GB/s, memcpy {row['memcpy']:.1f}, {beside}", flush=True)
     if process.returncode:
@@ -176,30 +148,17 @@ def measure(library, names, elements, options, pairs):
 
 def main():
     options = parse(sys.argv[1:])
-    sections = record.read(FIGURES)
-    if options.readme:
-        try:
-            return print(record.readme(sections))
-        except ValueError as error:
-            sys.exit(f"peers: {error}")
     library = prepare(options.torch)
     names = options.peers or (["numpy", *WITH_TORCH, *LIBRARIES[1:]] if options.torch else LIBRARIES)
+    sections = []
     for elements in options.elements:
-        pairs = options.pairs
-        if pairs == "losing":
-            section = record.find(sections, elements, options.threads)
-            pairs = ",".join(record.pair(row) for row in section["rows"] if record.loses(row)) if section else ""
-        if not pairs:
-            print(f"{elements} elements, {options.threads} threads: nothing that loses in the kept figures")
-            continue
         print(f"{record.named(elements)} elements, {record.counted(options.threads, 'thread')}", flush=True)
-        section = measure(library, names, elements, options, pairs)
-        for rows in record.split(section):
-            if rows:
-                print(record.summary(rows).replace("**", ""))
-        if options.record:
-            sections = record.merge(sections, section)
-            record.write(FIGURES, PAGE, sections)
+        sections.append(measure(library, names, elements, options))
+        for rows in filter(None, record.split(sections[-1])):
+            print(record.summary(rows).replace("**", ""))
+    print(record.readme(sections))
+    if options.record:
+        PAGE.write_text(record.markdown(sections))
 
 
 if __name__ == "__main__":

@@ -1,10 +1,8 @@
-"""The record: sections of rows, as JSON for later runs and as the page that people read. A section is one number of
-elements with one of threads.
+"""The record as the page that people read. A section is the rows of one number of elements with one of threads.
 
-A row's speeds are bytes read and written a second, in GB, as ONNX packs the types, for every library; so they compare as
-times do."""
+A row's speeds are bytes read and written a second, in GB, as ONNX packs the types, for every library; so they compare
+as times do."""
 
-import json
 import math
 
 # Below this we lose; above, and below 1, is noise.
@@ -53,40 +51,6 @@ def geometric_mean(numbers):
     return math.exp(sum(map(math.log, numbers)) / len(numbers)) if numbers else math.nan
 
 
-def key(section):
-    return section["elements"], section["threads"]
-
-
-def find(sections, elements, threads):
-    """The section of these numbers, or None."""
-    return next((section for section in sections if key(section) == (elements, threads)), None)
-
-
-def merge(sections, new):
-    """The sections with `new` among them. Its rows take the place of those of the same pairs: of all of them, a run of
-    its own; of a few, pairs measured again or added, which is told."""
-    old = find(sections, *key(new))
-    rest = [section for section in sections if section is not old]
-    if old is not None:
-        rows = {pair(row): row for row in old["rows"]}
-        again = {pair(row) for row in new["rows"]}
-        if again >= set(rows):
-            merged = new
-        else:
-            rows.update((pair(row), row | {"again": pair(row) in rows}) for row in new["rows"])
-            merged = old | {"rows": list(rows.values())}
-            told = {"date": new["date"], "command": new["command"], "versions": new["versions"]}
-            if new["machine"] != old["machine"]:
-                told["machine"] = new["machine"]
-            told |= {"pairs": len(again & {pair(row) for row in old["rows"]})}
-            if len(again) > told["pairs"]:
-                told["added"] = len(again) - told["pairs"]
-            merged["again"] = [*old.get("again", []), told]
-        new = merged
-    # The largest first, as what people have most of; then by threads.
-    return sorted([*rest, new], key=lambda section: (-section["elements"], section["threads"]))
-
-
 def named(elements):
     for unit, size in (("Mi", 1 << 20), ("Ki", 1 << 10)):
         if elements % size == 0:
@@ -133,14 +97,13 @@ def rows_lines(rows, columns):
             f"{row['peers'][name]:.1f}{'*' * (name in differs)}" if name in row["peers"] else "-" for name in names
         ]
         ratio = f"{advantage(row):.2f}" if row["peers"] else "-"
-        ratio += " (again)" if row.get("again") else ""
         lines.append([*(row[key] for key in columns), f"{row['ours']:.1f}", f"{row['memcpy']:.1f}", *cells, ratio])
     return table(header, lines)
 
 
-def matrix_lines(rows, ratio):
-    """A ratio of every pair: a line for a source, a column for a target."""
-    known = {(row["from"], row["to"]): ratio(row) for row in rows}
+def matrix_lines(rows):
+    """Our speed over the fastest peer's for every pair: a line for a source, a column for a target."""
+    known = {(row["from"], row["to"]): advantage(row) for row in rows}
     types = list(dict.fromkeys(row["from"] for row in rows))
     targets = list(dict.fromkeys(row["to"] for row in rows))
 
@@ -171,21 +134,12 @@ def section_lines(section):
     lines = [f"## {named(section['elements'])} elements, {counted(section['threads'], 'thread')}", ""]
     lines += [f"{section['date']}, {section['machine']}, backend {section['isa']}, `{section['command']}`.", ""]
     lines += ["Versions: " + ", ".join(" ".join(pair) for pair in section["versions"].items()) + ".", ""]
-    for again in section.get("again", []):
-        ours = again["versions"].get("onnx-cast")
-        where = f"{again['machine']}, " if "machine" in again else ""
-        about = f"{again['date']}, {where}onnx-cast {ours}, `{again['command']}`."
-        for what, number in (("Measured again, and marked so", again["pairs"]), ("Added", again.get("added", 0))):
-            if number:
-                lines += [f"{what}: {counted(number, 'pair')}, {about}", ""]
     if casts or not scaled:
         lines += [summary(casts), ""]
     if casts:
         lines += [*libraries_lines(casts), "", "GB/s, where a peer is as fast and of common pairs:", ""]
         lines += [*rows_lines([row for row in casts if is_shown(row)], ["from", "to"]), ""]
-        lines += ["Our speed over the fastest peer's:", "", *matrix_lines(casts, advantage), ""]
-        lines += ["Our speed over that of `memcpy`:", ""]
-        lines += [*matrix_lines(casts, lambda row: row["ours"] / row["memcpy"]), ""]
+        lines += ["Our speed over the fastest peer's:", "", *matrix_lines(casts), ""]
     if scaled:
         lines += ["Scaled casts: " + summary(scaled), "", *rows_lines(scaled, ["from", "to", "scale"]), ""]
     return lines
@@ -194,27 +148,25 @@ def section_lines(section):
 EXPLANATION = """\
 # Beside other libraries
 
-Written by `python3 bench/peers/peers.py --record`, which keeps every figure in `.cache/peers.json`. Speeds are GB read
-and written per second, counted for every library as ONNX packs the types, so that ratios of speeds are ratios of times.
-Medians of interleaved rounds in one process, with the same buffers for all (2 MiB pages, touched before).
+Written by `python3 bench/peers/peers.py --record`. Speeds are GB read and written per second, counted for every
+library as ONNX packs the types, so that ratios of speeds are ratios of times. Medians of interleaved rounds in one
+process, with the same buffers for all (2 MiB pages, touched before).
 
-- Outputs are allocated before, except for candle and arrow-cast, whose casts allocate a new tensor or array. Types that
-  ONNX packs take a byte per element in numpy+ml_dtypes, and float6 in NumKong.
-- Ours, half, candle and arrow-cast are called and timed in Rust, the others in Python. In cache, where the call matters,
-  the time of a cast of 8 elements is subtracted from theirs: in their favour, not in ours.
-- Over 4 MiB the caches are filled with other data before each measurement; below, a cast is repeated in them. Libraries
-  that take more than four times as long as ours in the warm-up are not timed again.
-- A `*` marks a peer whose results differ from ours, on numbers that both types hold: it truncates to integers where ONNX
-  rounds (numpy+ml_dtypes to 4 bits and fewer) or rounds where ONNX truncates (NumKong), rounds float8e8m0 to nearest or
-  truncates where ONNX rounds up, packs from the high bits down (NumKong's 4 bits), rounds ties toward zero and loses -0
-  (gguf), or is wrong.
-- Scaled casts are QuantizeLinear and DequantizeLinear without zero points, of rows of 1024 elements at most, with a float
-  scale for the tensor, for each row (axis), or for each 32 elements of a row (blocks); MXFP4 by the rule `floor`, and
-  NVFP4 by torchao's recipe, whose scales are computed while quantizing. Scales are not counted as bytes. numpy and
-  PyTorch divide or multiply, round and clamp for integers, and cast, into memory allocated before. torchao and gguf
-  allocate.
-- "Again" marks pairs that were measured again: because the machine was busy the first time and we had lost (a choice in
-  our favour), or by a later run with `--pairs`, which is listed with its date.
+- Outputs are allocated before, except for candle and arrow-cast, whose casts allocate a new tensor or array. Types
+  that ONNX packs take a byte per element in numpy+ml_dtypes, and float6 in NumKong.
+- Ours, half, candle and arrow-cast are called and timed in Rust, the others in Python. In cache, where the call
+  matters, the time of a cast of 8 elements is subtracted from theirs: in their favour, not in ours.
+- Over 4 MiB the caches are filled with other data before each measurement; below, a cast is repeated in them.
+  Libraries that take more than four times as long as ours in the warm-up are not timed again.
+- A `*` marks a peer whose results differ from ours, on numbers that both types hold: it truncates to integers where
+  ONNX rounds (numpy+ml_dtypes to 4 bits and fewer) or rounds where ONNX truncates (NumKong), rounds float8e8m0 to
+  nearest or truncates where ONNX rounds up, packs from the high bits down (NumKong's 4 bits), rounds ties toward zero
+  and loses -0 (gguf), or is wrong.
+- Scaled casts are QuantizeLinear and DequantizeLinear without zero points, of rows of 1024 elements at most, with a
+  float scale for the tensor, for each row (axis), or for each 32 elements of a row (blocks); MXFP4 by the rule
+  `floor`, and NVFP4 by torchao's recipe, whose scales are computed while quantizing. Scales are not counted as bytes.
+  numpy and PyTorch divide or multiply, round and clamp for integers, and cast, into memory allocated before. torchao
+  and gguf allocate.
 """
 
 
@@ -225,19 +177,15 @@ def markdown(sections):
     return "\n".join(lines)
 
 
-def readme(sections, elements=(16 << 20, 16 << 10)):
-    """The table for README: pairs people care about, in memory and in cache, beside the fastest peer."""
-    found = [find(sections, count, 1) for count in elements]
-    if None in found:
-        wanted = " and ".join(map(named, elements))
-        raise ValueError(f"the record lacks one of {wanted} elements with 1 thread: python3 bench/peers/peers.py --torch --record")
+def readme(sections):
+    """The table for README: pairs people care about, each size beside its fastest peer."""
     header = ["from", "to"]
-    for section in found:
+    for section in sections:
         header += [f"{named(section['elements'])}: GB/s", "of memcpy", "fastest peer", "ours / its"]
     rows = []
     for name in README_PAIRS:
         cells = name.split(":")
-        for section in found:
+        for section in sections:
             row = next((row for row in section["rows"] if pair(row) == name), None)
             if row is None:
                 cells += ["-"] * 4
@@ -246,17 +194,4 @@ def readme(sections, elements=(16 << 20, 16 << 10)):
             cells += [f"{row['ours']:.0f}", f"{row['ours'] / row['memcpy']:.2f}"]
             cells += [f"{NAMES[peer]} {row['peers'][peer]:.1f}", f"{advantage(row):.2f}"] if peer else ["-", "-"]
         rows.append(cells)
-    about = "; ".join(
-        dict.fromkeys(f"{section['date']}, {section['machine']}, `{section['command']}`" for section in found)
-    )
-    return "\n".join([*table(header, rows), "", about])
-
-
-def read(path):
-    return json.loads(path.read_text())["sections"] if path.is_file() else []
-
-
-def write(figures, page, sections):
-    figures.parent.mkdir(exist_ok=True)
-    figures.write_text(json.dumps({"sections": sections}))
-    page.write_text(markdown(sections))
+    return "\n".join(table(header, rows))
