@@ -59,9 +59,10 @@ def main() -> None:
     match sys.argv[1:]:
         case ["unpack", target, folder] if path_of(target).is_file():
             unpack(target, Path(folder))
-        case ["add", target, *files] if files and path_of(target).is_file():
+        case ["add", target, *files] if files:
             contents = [(Path(file).name, Path(file).read_bytes()) for file in files]
-            pack(target, read(target) | {short(name, data): data for name, data in contents})
+            known = read(target) if path_of(target).is_file() else {}
+            pack(target, known | {short(name, data): data for name, data in contents})
         case _:
             targets = ", ".join(sorted(path.stem for path in CORPUS.glob("*.zip")))
             sys.exit(f"{__doc__}\nTargets: {targets}")
