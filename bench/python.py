@@ -2,7 +2,7 @@
 """Measures the Python package: beside torch's `.to`, beside the library as `onnx-cast bench` times it, and what a call costs.
 Usage: python.py COMMAND [--rounds N] [--record]; needs the package in this Python, and torch for its part.
 
-All in one process and in turn, medians of rounds; --record writes records/python.md and python.json.
+All in one process and in turn, medians of rounds; --record writes records/python.md.
 """
 
 import argparse
@@ -234,13 +234,6 @@ def markdown(told):
     return "\n".join(lines)
 
 
-def lines_of(told):
-    """JSON with a row to a line: what changed is seen in a diff."""
-    rows = {name: ",\n".join(f"  {json.dumps(one)}" for one in told[name]) for name in SECTIONS}
-    parts = [f'"{name}": ' + (f"[\n{rows[name]}\n]" if name in rows else json.dumps(value)) for name, value in told.items()]
-    return "{\n" + ",\n".join(parts) + "\n}\n"
-
-
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("command", type=Path)
@@ -266,7 +259,6 @@ def main():
     print(text)
     if args.record:
         (RECORDS / "python.md").write_text(text)
-        (RECORDS / "python.json").write_text(lines_of(told))
 
 
 if __name__ == "__main__":
