@@ -3,24 +3,20 @@
 
     python bench/precision.py COMMAND FOLDER [--peer NAME=PYTHON ...]
 
-The models are those of `scripts/checks/precision_models.py` and of `precision_real.py`, fetched into FOLDER; with --light the
-light models of onnx, converted with their recorded ranges. A peer is one of onnxconverter-common, onnxruntime (its
-transformers/float16.py), modelopt (autocast), modelopt-f16 (its convert_to_f16) and onnxsim; PYTHON is an interpreter that has
-it. Of each result: whether onnxruntime loads it, whether onnx.checker takes it, whether it is right (within 1e-2 of the largest
-magnitude, 8e-2 for bfloat16, median of 8 inputs, no NaN), for how many inputs it decides the same as the float model
-(`precision_decisions.py`), how many Casts are new, seconds and peak memory. onnxruntime computes float16 on a CPU as float
-between nodes; what an emulated model gives is the command's own column.
+The models are those of `scripts/checks/precision_models.py` and of `precision_real.py`, fetched into FOLDER; with
+--light the light models of onnx, converted with their recorded ranges. A peer is one of onnxconverter-common, onnxruntime
+(its transformers/float16.py), modelopt (autocast), modelopt-f16 (its convert_to_f16) and onnxsim; PYTHON is an
+interpreter that has it. Of each result: whether onnxruntime loads it, whether onnx.checker takes it, whether it is right
+(within 1e-2 of the largest magnitude, 8e-2 for bfloat16, median of 8 inputs, no NaN), for how many inputs it decides the
+same as the float model (`precision_decisions.py`), how many Casts are new, seconds and peak memory. onnxruntime computes
+float16 on a CPU as float between nodes; what an emulated model gives is the command's own column.
 
-With --verified the conversions are those that are given inputs: `onnx_cast.convert_model(inputs=...)` of the Python package that
-runs this, and a peer modelopt (autocast with calibration data), of MEASURED models, with how many nodes stay float.
-
-What is converted stays in FOLDER/converted, with its seconds and its memory, and is not converted again. With --convert nothing
-is judged: so the seconds can be taken while nothing else runs, and the results be judged later. Tables as in
-records/precision.md come last.
+With --verified the conversions are those that are given inputs: `onnx_cast.convert_model(inputs=...)` of the Python
+package that runs this, and a peer modelopt (autocast with calibration data), of MEASURED models, with how many nodes stay
+float. Tables as in records/precision.md come last.
 """
 
 import argparse
-import json
 import statistics
 import subprocess
 import sys
@@ -209,27 +205,25 @@ def jobs_of(options):
     if options.verified:
         jobs, peers, codes = {}, [("onnx-cast", sys.executable), *peers], VERIFIED
     for name, python in peers:
-        code = f"import sys, numpy, onnx\nsource, target, low = 'SOURCE', 'TARGET', {'fp16' if options.low == 'float16' else 'bf16'!r}\n"
+        low = {"float16": "fp16", "bfloat16": "bf16"}[options.low]
+        code = f"import sys, numpy, onnx\nsource, target, low = 'SOURCE', 'TARGET', {low!r}\n"
         code += f"feeds, to, limit = 'FEEDS', {options.low!r}, {LIMITS[options.low]}\n"
         jobs[name] = [python, "-c", code + codes[name]]
     return jobs
 
 
 def converted(job, path, target):
-    """Seconds and MB of a conversion, perhaps of an earlier run; none where it fails."""
-    known = target.with_suffix(".json")
-    if not known.exists():
-        target.parent.mkdir(parents=True, exist_ok=True)
-        names = {"SOURCE": path, "TARGET": target, "FEEDS": path.with_suffix(".npz")}
-        replaced = [str(part) for part in job]
-        for name, one in names.items():
-            replaced = [part.replace(name, str(one)) for part in replaced]
-        try:
-            took = timed(replaced)
-        except subprocess.TimeoutExpired:
-            took = None
-        known.write_text(json.dumps(took if target.exists() else None))
-    return json.loads(known.read_text())
+    """Seconds and MB of a conversion; none where it fails."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    names = {"SOURCE": path, "TARGET": target, "FEEDS": path.with_suffix(".npz")}
+    replaced = [str(part) for part in job]
+    for name, one in names.items():
+        replaced = [part.replace(name, str(one)) for part in replaced]
+    try:
+        took = timed(replaced)
+    except subprocess.TimeoutExpired:
+        took = None
+    return took if target.exists() else None
 
 
 def cell(judged):
@@ -274,7 +268,6 @@ def main():
     arguments.add_argument("--real", action="store_true", help="the real models alone")
     arguments.add_argument("--light", action="store_true", help="the light models of onnx, too")
     arguments.add_argument("--verified", action="store_true", help="conversions that are given inputs")
-    arguments.add_argument("--convert", action="store_true", help="judge nothing")
     options = arguments.parse_args()
     options.folder.mkdir(parents=True, exist_ok=True)
     jobs = jobs_of(options)
@@ -286,14 +279,12 @@ def main():
             np.savez(path.with_suffix(".npz"), **feeds[0])
         # The light models add up constants beyond what float16 holds.
         extra = ranges(options.command, path, feeds[0], options.folder) if kind == "light" else []
-        targets = {by: options.folder / ("verified" if options.verified else "converted") / options.low / by.replace(" ", "_") / f"{model}.onnx" for by in jobs}
+        outputs = options.folder / "converted" / options.low
+        targets = {by: outputs / by.replace(" ", "_") / f"{model}.onnx" for by in jobs}
         for by, job in jobs.items():
             done = converted(job + extra if by.startswith("onnx-cast") else job, path, targets[by])
             took[by] += [done] if done else []
             targets[by] = targets[by] if done else None
-        if options.convert:
-            print(model, *(f"{by} {took[by][-1][0]:.2f} s" for by in jobs if targets[by]), sep=", ", flush=True)
-            continue
         loaded = session(path)
         want = [run(loaded, feed) for feed in feeds]
         rows[model] = {by: target and judge(model, kind, path, target, feeds, want, LIMITS[options.low])
@@ -302,11 +293,7 @@ def main():
             far = f"{judged[3]:.1e}" if judged and judged[3] is not None else ""
             stay = " of ".join(map(str, float_nodes(targets[by]))) if judged and options.verified else ""
             print(f"{model}, {by}: {cell(judged)} {far} {stay}", *[f"{took[by][-1][0]:.1f} s"] * bool(stay), flush=True)
-    if options.convert:
-        for by, done in took.items():
-            print(f"{by}: {len(done)} models, {sum(one[0] for one in done):.1f} seconds")
-    else:
-        tables(rows, took)
+    tables(rows, took)
 
 
 if __name__ == "__main__":
