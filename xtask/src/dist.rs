@@ -1,5 +1,7 @@
 //! `cargo xtask dist`: what a program in C or C++ needs, in a folder and a tarball: the libraries, the header, files
 //! for pkg-config and CMake, the guide, the examples and the licences, ours and those of the crates that are linked in.
+//! (cargo-c makes the libraries, their names and the file for pkg-config, but no files for CMake with what the static
+//! library needs, no licences, no guide and no tarball.)
 
 mod names;
 

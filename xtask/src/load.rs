@@ -1,5 +1,5 @@
 //! Load on the library: ten million small casts, whose memory must not grow, and tensors of more than 2^32 elements and
-//! bytes. (Many threads at once: `cargo xtask soak --threads 64`. Large files: `scripts/proofs/load.py`.)
+//! bytes. (Many threads at once: `tests/threads.rs` of the library. Large files: `scripts/proofs/load.py`.)
 
 use crate::provenance::resident;
 use clap::{Args, ValueEnum};

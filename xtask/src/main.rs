@@ -1,14 +1,12 @@
 //! Jobs of the project that are not tests, run by hand: `cargo xtask --help` lists them.
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::too_many_lines))]
 
 mod api;
-mod claim;
 mod dist;
 mod load;
 mod prove;
 mod provenance;
-mod share;
-mod soak;
 
 use clap::{Parser, Subcommand};
 use std::error::Error;
@@ -27,8 +25,7 @@ enum Job {
     Api(api::Options),
     Dist(dist::Options),
     Load(load::Options),
-    Prove(prove::Arguments),
-    Soak(soak::Options),
+    Prove(prove::Options),
 }
 
 fn main() -> ExitCode {
@@ -40,8 +37,7 @@ fn main() -> ExitCode {
         Job::Api(options) => done(api::run(&options)),
         Job::Dist(options) => done(dist::run(options)),
         Job::Load(options) => load::run(&options),
-        Job::Prove(arguments) => prove::run(&prove::Options::new(arguments)),
-        Job::Soak(options) => soak::run(&options),
+        Job::Prove(options) => prove::run(options),
     }
 }
 

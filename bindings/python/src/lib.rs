@@ -4,6 +4,7 @@
 //! numbers and of texts, lists of texts, and files. All arithmetic is the library's. `unsafe` stands in `array.rs` and
 //! `string_array.rs` alone.
 #![deny(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::too_many_lines, clippy::disallowed_methods))]
 
 mod array;
 mod blocks;

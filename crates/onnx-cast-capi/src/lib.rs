@@ -5,6 +5,7 @@
 //! The library does the work. This crate checks pointers and makes slices of them (`edge.rs`), reads options up to the
 //! size that the caller sets (`options.rs`), and lets no panic out.
 #![allow(non_camel_case_types, reason = "these are the names that C has")]
+#![cfg_attr(not(test), deny(clippy::too_many_lines))]
 
 // In the order that the header has them.
 mod abi;

@@ -6,6 +6,7 @@
 //!
 //! There is no conversion arithmetic here: results are the library's.
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::too_many_lines, clippy::disallowed_methods))]
 
 mod args;
 mod bench;

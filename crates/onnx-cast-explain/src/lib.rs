@@ -4,6 +4,7 @@
 //!
 //! The results are the library's: nothing here rounds. Exact decimals only compare and print.
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::too_many_lines))]
 
 mod decimal;
 mod error;

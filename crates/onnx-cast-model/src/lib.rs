@@ -2,6 +2,7 @@
 //! [`bit_cast`], [`inspect`], [`diff`] and [`report`] take models, files, archives and checkpoints. [`fold`] computes a
 //! model's Casts of constants, [`upgrade`] raises its opset, and [`Model`] evaluates models of casts.
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::too_many_lines, clippy::disallowed_methods))]
 
 mod constant;
 mod contents;

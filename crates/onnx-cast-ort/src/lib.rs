@@ -6,6 +6,7 @@
 //! A library that links this crate exports the function that onnxruntime looks for, [`RegisterCustomOps`]; the C
 //! library and the Python package do. `abi.rs` declares the used part of onnxruntime's C interface, `api.rs` calls it,
 //! `operator.rs` describes the operators to onnxruntime, and `kernel.rs` runs them.
+#![cfg_attr(not(test), deny(clippy::too_many_lines))]
 
 mod abi;
 mod api;

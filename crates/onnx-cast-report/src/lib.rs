@@ -15,6 +15,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::too_many_lines, clippy::disallowed_methods))]
 
 mod convert_page;
 mod json;

@@ -8,6 +8,7 @@
 //!
 //! A module is built with one of the features `values`, `files` and `models`.
 #![deny(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::too_many_lines))]
 
 #[cfg(feature = "values")]
 pub mod cast;

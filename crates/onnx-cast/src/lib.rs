@@ -39,6 +39,7 @@
 //! - `serde`: `Serialize` and `Deserialize` for [`DataType`], [`RoundMode`], the options and the element types.
 
 #![cfg_attr(not(any(feature = "std", test)), no_std)]
+#![cfg_attr(not(test), deny(clippy::too_many_lines))]
 
 extern crate alloc;
 

@@ -29,6 +29,7 @@
 //! assert_eq!(expected[0], 0x38);
 //! ```
 #![deny(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::too_many_lines))]
 
 pub mod block_scale;
 #[cfg(feature = "checkpoints")]
@@ -37,7 +38,6 @@ mod dyadic;
 pub mod exact;
 pub mod fixtures;
 pub mod generators;
-pub mod imports;
 // The unit tests do without it: it takes longer to compile than all else here.
 #[cfg(all(feature = "library", not(test)))]
 pub mod library;
@@ -46,7 +46,6 @@ pub mod oracle;
 pub mod packing;
 pub mod proto;
 pub mod scaled;
-pub mod sizes;
 pub mod strings;
 pub mod types;
 pub mod walker;

@@ -1,9 +1,10 @@
 //! Do the pages' links lead somewhere, do the files that they name exist, are all pages of the manual in its table of
-//! contents, and are they short?
+//! contents, and are they short? (lychee checks links too, in minutes of building it; the rest no linter knows.)
 
+use regex_lite::Regex;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 /// The most words of a page for users.
 const PAGE: usize = 1500;
@@ -59,88 +60,58 @@ fn pages(root: &Path) -> BTreeMap<String, String> {
     pages.map(|path| (path.clone(), fs::read_to_string(root.join(&path)).expect("a page"))).collect()
 }
 
-/// The lines of prose with their numbers: those outside of fenced code.
-fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
-    let mut is_code = false;
-    text.lines().enumerate().filter_map(move |(number, line)| {
-        let is_fence = line.trim_start().starts_with("```");
-        is_code ^= is_fence;
-        (!is_code && !is_fence).then_some((number + 1, line))
-    })
+/// A page in parts: the lines of prose with their numbers, and the blocks of code, each with its line and language.
+struct Page<'a> {
+    prose: Vec<(usize, &'a str)>,
+    blocks: Vec<(usize, &'a str, String)>,
 }
 
-/// The blocks of code of a page: the line, the language and the text of each.
-fn blocks(text: &str) -> Vec<(usize, &str, String)> {
-    let (mut found, mut open) = (Vec::new(), None);
-    for (number, line) in text.lines().enumerate() {
-        match (line.trim_start().strip_prefix("```"), open.take()) {
-            (Some(_), Some(block)) => found.push(block),
-            (Some(language), None) => open = Some((number + 1, language, String::new())),
-            (None, Some((start, language, code))) => open = Some((start, language, format!("{code}{line}\n"))),
-            (None, None) => {}
+impl Page<'_> {
+    fn of(text: &str) -> Page<'_> {
+        let (mut page, mut is_code) = (Page { prose: Vec::new(), blocks: Vec::new() }, false);
+        for (number, line) in (1..).zip(text.lines()) {
+            match (line.trim_start().strip_prefix("```"), page.blocks.last_mut()) {
+                (Some(_), _) if is_code => is_code = false,
+                (Some(language), _) => {
+                    is_code = true;
+                    page.blocks.push((number, language, String::new()));
+                }
+                (None, Some((_, _, code))) if is_code => *code += &format!("{line}\n"),
+                _ => page.prose.push((number, line)),
+            }
         }
+        page
     }
-    found
 }
 
-/// The parts of a line: code between backticks, and the text between.
-fn parts(line: &str) -> impl Iterator<Item = (bool, &str)> {
-    line.split('`').enumerate().map(|(index, part)| (index % 2 == 1, part))
+/// Everything that a pattern's groups find in a text.
+fn found(pattern: &str, text: &str) -> Vec<String> {
+    let pattern = Regex::new(pattern).expect("a pattern");
+    let group =
+        |found: regex_lite::Captures<'_>| (1..found.len()).find_map(|at| Some(found.get(at)?.as_str().to_owned()));
+    pattern.captures_iter(text).filter_map(group).collect()
 }
 
-/// A line without its code.
-fn without_code(line: &str) -> String {
-    parts(line).map(|(is_code, part)| if is_code { "x" } else { part }).collect()
-}
-
-/// The targets of a line's links and pictures.
+/// The targets of a line's links and pictures, those in code left out.
 fn targets(line: &str) -> Vec<String> {
-    let line = without_code(line);
-    let mut found = Vec::new();
-    for (start, end) in [("](", ')'), ("src=\"", '"'), ("href=\"", '"')] {
-        for rest in line.split(start).skip(1) {
-            found.push(rest.split(end).next().unwrap_or_default().to_owned());
-        }
-    }
-    found
+    let line = Regex::new("`[^`]*`").expect("a pattern").replace_all(line, "x");
+    found(r#"\]\(([^)]*)\)|(?:src|href)="([^"]*)""#, &line)
 }
 
-/// The anchors of a page, as GitHub and mdBook name them: letters and digits of each heading in lower case.
+/// The anchors of a page, as GitHub and mdBook name them: letters and digits of each heading in lower case. The target
+/// of a link in a heading is not part of its anchor.
 fn anchors(text: &str) -> BTreeSet<String> {
     let (mut found, mut counts) = (BTreeSet::new(), HashMap::<String, usize>::new());
-    for (_, line) in prose(text).filter(|(_, line)| line.starts_with('#')) {
-        let heading = line.trim_start_matches('#').trim();
-        // The target of a link in a heading is not part of its anchor.
-        let mut title = String::new();
-        for (index, part) in heading.split("](").enumerate() {
-            title += if index == 0 { part } else { part.split_once(')').map_or("", |(_, rest)| rest) };
-        }
-        let slug: String = title
-            .to_lowercase()
-            .chars()
-            .filter(|it| it.is_alphanumeric() || " -_".contains(*it))
-            .map(|it| if it == ' ' { '-' } else { it })
-            .collect();
+    let link = Regex::new(r"\]\([^)]*\)").expect("a pattern");
+    for (_, line) in Page::of(text).prose.into_iter().filter(|(_, line)| line.starts_with('#')) {
+        let title = link.replace_all(line.trim_start_matches('#').trim(), "").to_lowercase();
+        let letters = title.chars().filter(|it| it.is_alphanumeric() || " -_".contains(*it));
+        let slug: String = letters.map(|it| if it == ' ' { '-' } else { it }).collect();
         let count = counts.entry(slug.clone()).or_default();
         found.insert(if *count == 0 { slug } else { format!("{slug}-{count}") });
         *count += 1;
     }
     found
-}
-
-/// A path from the root, of a target that is relative to a page.
-fn resolved(page: &str, target: &str) -> Option<String> {
-    let mut path = PathBuf::from(page);
-    path.pop();
-    for part in Path::new(target).components() {
-        match part {
-            Component::ParentDir if !path.pop() => return None,
-            Component::ParentDir | Component::CurDir => {}
-            Component::Normal(name) => path.push(name),
-            Component::RootDir | Component::Prefix(_) => return None,
-        }
-    }
-    Some(path.to_string_lossy().replace('\\', "/"))
 }
 
 /// What is wrong with a target on a page.
@@ -149,13 +120,10 @@ fn fault(root: &Path, pages: &BTreeMap<String, String>, page: &str, target: &str
         return None;
     }
     let (path, anchor) = target.split_once('#').map_or((target, None), |(path, anchor)| (path, Some(anchor)));
-    let Some(path) = (if path.is_empty() { Some(page.to_owned()) } else { resolved(page, path) }) else {
-        return Some("leaves the repository".to_owned());
-    };
-    if !root.join(&path).exists() {
-        return Some(format!("{path} does not exist"));
-    }
-    let anchor = anchor?;
+    let path = if path.is_empty() { root.join(page) } else { root.join(page).with_file_name(path) };
+    let Ok(path) = fs::canonicalize(&path) else { return Some(format!("{} does not exist", path.display())) };
+    let Ok(path) = path.strip_prefix(root) else { return Some("leaves the repository".to_owned()) };
+    let (path, anchor) = (path.to_string_lossy().replace('\\', "/"), anchor?);
     let Some(text) = pages.get(&path) else { return Some(format!("{path} has no headings")) };
     (!anchors(text).contains(anchor)).then(|| format!("{path} has no heading `#{anchor}`"))
 }
@@ -166,7 +134,7 @@ fn links_lead_somewhere() {
     let pages = pages(&root);
     let (mut count, mut wrong) = (0, Vec::new());
     for (page, text) in &pages {
-        for (line, content) in prose(text) {
+        for (line, content) in Page::of(text).prose {
             for target in targets(content) {
                 count += 1;
                 let fault = fault(&root, &pages, page, &target);
@@ -193,10 +161,6 @@ fn names_a_file(word: &str) -> bool {
     is_name(word) && (has_ending || word.contains('/') && TOP.contains(&first))
 }
 
-fn is_shell(language: &str) -> bool {
-    ["sh", "bash"].contains(&language)
-}
-
 /// Every example for users is in a language whose examples some test runs, or says why it is not run.
 #[test]
 fn examples_are_run() {
@@ -207,7 +171,7 @@ fn examples_are_run() {
     let (mut count, mut wrong) = (0, Vec::new());
     for (page, text) in pages(&root()) {
         let is_for_users = page == "README.md" || page.starts_with("docs/") && !page.starts_with("docs/dev/");
-        for (line, language, code) in blocks(&text).into_iter().filter(|_| is_for_users) {
+        for (line, language, code) in Page::of(&text).blocks.into_iter().filter(|_| is_for_users) {
             let is_run = some.iter().any(|(name, pages)| *name == language && pages.contains(&page.as_str()));
             if !anywhere.contains(&language) && !is_run && !code.contains(" not run by the tests: ") {
                 wrong.push(format!("{page}:{line}: no test runs `{language}` of this page"));
@@ -234,11 +198,10 @@ fn named_files_exist() {
     let (mut count, mut wrong) = (0, Vec::new());
     // What has been in earlier versions stays in the list of changes.
     for (page, text) in pages(&root).iter().filter(|(page, _)| *page != "CHANGELOG.md") {
-        let inline =
-            prose(text).flat_map(|(line, content)| parts(content).map(move |(is_code, part)| (line, is_code, part)));
-        let mut codes: Vec<(usize, String)> =
-            inline.filter(|(_, is_code, _)| *is_code).map(|(line, _, part)| (line, part.to_owned())).collect();
-        codes.extend(blocks(text).into_iter().filter(|(_, language, _)| is_shell(language)).map(|it| (it.0, it.2)));
+        let Page { prose, blocks } = Page::of(text);
+        let inline = |(line, content)| found("`([^`]*)`", content).into_iter().map(move |code| (line, code));
+        let shell = blocks.into_iter().filter(|(_, language, _)| ["sh", "bash"].contains(language));
+        let codes = prose.into_iter().flat_map(inline).chain(shell.map(|(line, _, code)| (line, code)));
         for (line, code) in codes {
             for word in code.split_whitespace().map(|word| word.trim_end_matches(['/', ',', ':', ')'])) {
                 if !names_a_file(word) || GENERATED.iter().any(|path| word.starts_with(path)) {
@@ -267,7 +230,7 @@ fn pages_are_short() {
         }
         // Tables and long addresses cannot be wrapped.
         let may_be_long = |line: &str| line.contains('|') || line.starts_with('<') || !line.trim().contains(' ');
-        for (number, line) in prose(&text).filter(|(_, line)| !may_be_long(line)) {
+        for (number, line) in Page::of(&text).prose.into_iter().filter(|(_, line)| !may_be_long(line)) {
             let is_manual = page.starts_with("docs/") || !page.contains('/') && page != "CHANGELOG.md";
             if line.chars().count() > COLUMNS && is_manual {
                 wrong.push(format!("{page}:{number}: {} columns (at most {COLUMNS})", line.chars().count()));
@@ -308,13 +271,15 @@ fn faults_are_found() {
     let page = "# A `b` page\n\n## Twice\n\n## Twice\n\n```\n# no heading\n```\n";
     let want = ["a-b-page", "twice", "twice-1"].map(str::to_owned);
     assert_eq!(anchors(page), BTreeSet::from(want));
-    assert_eq!(blocks("a\n```sh\nb\n```\n```\n```"), [(2, "sh", "b\n".to_owned()), (5, "", String::new())]);
+    let found = Page::of("a\n```sh\nb\n```\n```\n```\nc");
+    assert_eq!(found.blocks, [(2, "sh", "b\n".to_owned()), (5, "", String::new())]);
+    assert_eq!(found.prose, [(1, "a"), (7, "c")]);
     let pages: BTreeMap<String, String> = [("docs/README.md".to_owned(), page.to_owned())].into();
     let root = root();
     let found = |target| fault(&root, &pages, "docs/README.md", target);
     assert_eq!(found("#twice-1"), None);
     assert_eq!(found("../README.md"), None);
-    assert!(found("#thrice").is_some() && found("b.md").is_some() && found("../../x").is_some());
+    assert!(found("#thrice").is_some() && found("b.md").is_some() && found("../..").is_some());
     assert!(found("../LICENSE-MIT#mit").is_some());
     assert_eq!(targets("[a](b.md), `[c](d)`, [e](f#g) <img src=\"h.png\">"), ["b.md", "f#g", "h.png"]);
     assert!(names_a_file("crates/onnx-cast/src") && names_a_file("step.rs") && !names_a_file("src/arch/NAME.rs"));

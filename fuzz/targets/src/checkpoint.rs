@@ -1,7 +1,6 @@
 //! A quantized checkpoint: its configurations, its index and its files, dequantized.
 
 use crate::scratch;
-use arbitrary::{Result, Unstructured};
 use onnx_cast::{Cast, CastOptions, DataType, Tensor};
 use onnx_cast_file::{
     DequantizeRequest, Format, InputFile, InspectRequest, NamedTensor, dequantize_file, inspect, read_tensors_from,
@@ -21,7 +20,7 @@ pub fn checkpoint(data: &[u8]) {
     let Some((&choice, rest)) = data.split_first() else { return };
     scratch::clear();
     fs::create_dir(scratch::path("in")).expect("a folder");
-    if lay_out(&mut Unstructured::new(rest)).is_err() {
+    if scratch::lay_out(rest, "in/", &NAMES).is_err() {
         return;
     }
     let to = TARGETS[usize::from(choice) % TARGETS.len()];
@@ -72,15 +71,6 @@ fn check_cast(
         }
         assert_eq!(narrow[&row.name], want, "tensor {}, cast", row.name);
     }
-}
-
-fn lay_out(data: &mut Unstructured<'_>) -> Result<()> {
-    while !data.is_empty() {
-        let name = *data.choose(&NAMES)?;
-        let len = usize::from(data.arbitrary::<u16>()?).min(data.len());
-        scratch::write(&format!("in/{name}"), data.bytes(len)?);
-    }
-    Ok(())
 }
 
 /// The tensors of all files of a folder.

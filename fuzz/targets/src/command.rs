@@ -2,7 +2,6 @@
 
 use crate::quiet::quietly;
 use crate::scratch;
-use arbitrary::{Result, Unstructured};
 use std::collections::BTreeMap;
 use std::env;
 use std::ffi::OsString;
@@ -10,16 +9,9 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 /// The names that files may have. Those that the command writes may be any.
+#[rustfmt::skip]
 const NAMES: [&str; 9] = [
-    "x.pb",
-    "x.npy",
-    "x.npz",
-    "x.safetensors",
-    "x.onnx",
-    "x.bin",
-    "x.safetensors.index.json",
-    "rules",
-    "y.safetensors",
+    "x.pb", "x.npy", "x.npz", "x.safetensors", "x.onnx", "x.bin", "x.safetensors.index.json", "rules", "y.safetensors",
 ];
 
 /// Arguments, a line each, behind a NUL a byte for a name, two for a length, and the bytes of that file; and so on.
@@ -35,26 +27,15 @@ pub fn command(data: &[u8]) {
         return;
     }
     scratch::clear();
-    let first = lay_out(&mut Unstructured::new(files)).unwrap_or_else(|_| PathBuf::from("/dev/null"));
+    // The first is what the standard input gives.
+    let laid_out = scratch::lay_out(files, "", &NAMES).unwrap_or_default();
     let before = scratch::files();
-    let input = File::open(first).expect("the input");
+    let input = File::open(laid_out.first().map_or(Path::new("/dev/null"), PathBuf::as_path)).expect("the input");
     let arguments = ["onnx-cast"].into_iter().chain(arguments.iter().copied());
     let code = in_folder(scratch::folder(), || {
         quietly(&input, || onnx_cast_cli::exit_code(arguments.clone().map(OsString::from)))
     });
     check(code, &arguments.collect::<Vec<_>>(), &before, &scratch::files());
-}
-
-/// Writes the files; the first is what the standard input gives.
-fn lay_out(data: &mut Unstructured<'_>) -> Result<PathBuf> {
-    let mut first = None;
-    while !data.is_empty() {
-        let name = *data.choose(&NAMES)?;
-        let len = usize::from(data.arbitrary::<u16>()?).min(data.len());
-        let path = scratch::write(name, data.bytes(len)?);
-        first.get_or_insert(path);
-    }
-    first.ok_or(arbitrary::Error::NotEnoughData)
 }
 
 fn in_folder<R>(folder: &Path, run: impl FnOnce() -> R) -> R {

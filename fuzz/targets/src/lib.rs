@@ -6,6 +6,7 @@
 //!
 //! `docs/dev/fuzzing.md` has the commands.
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::too_many_lines))]
 
 mod casts;
 mod checkpoint;

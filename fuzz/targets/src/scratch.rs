@@ -2,6 +2,7 @@
 //! much of a run is files. A fuzzer that ends a process runs no destructors: it says in `TMPDIR` where the folder is to
 //! be.
 
+use arbitrary::{Result, Unstructured};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -35,6 +36,18 @@ pub(crate) fn write(name: &str, bytes: &[u8]) -> PathBuf {
     let path = path(name);
     fs::write(&path, bytes).expect("a file in the folder for temporary files");
     path
+}
+
+/// Writes files of some names into a folder of the folder: for each a byte for its name, two for a length, and its bytes.
+/// Gives the paths.
+pub(crate) fn lay_out(data: &[u8], below: &str, names: &[&str]) -> Result<Vec<PathBuf>> {
+    let (mut data, mut paths) = (Unstructured::new(data), Vec::new());
+    while !data.is_empty() {
+        let name = *data.choose(names)?;
+        let len = usize::from(data.arbitrary::<u16>()?).min(data.len());
+        paths.push(write(&format!("{below}{name}"), data.bytes(len)?));
+    }
+    Ok(paths)
 }
 
 /// Every file below the folder by its path there, with its bytes.

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Calls `work` for each piece below `pieces`, on several threads, each of which has a state of its own. The pieces are
 /// taken in order; at the first error no more are. Of several errors the one of the lowest piece is given.
-pub(crate) fn share<S, E: Send>(
+pub(super) fn share<S, E: Send>(
     threads: usize,
     pieces: u64,
     state: impl Fn() -> S + Sync,

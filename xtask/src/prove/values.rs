@@ -1,8 +1,8 @@
 //! The values that a claim is tried on.
 
-use super::{BLOCK, Bench, Options};
-use crate::claim::Claim;
-use crate::share::share;
+use super::Plan;
+use super::claim::Claim;
+use super::share::share;
 use onnx_cast::backend::Backend;
 use onnx_cast::tensor::{Data, Strings};
 use onnx_cast::{Cast, CastOptions, DataType, TensorView};
@@ -13,6 +13,9 @@ use testkit::generators::{near_ties, random, random_scaled};
 use testkit::library::data_type;
 use testkit::packing::{pack_into, packed_len};
 use testkit::{Direct, Ty, Walker};
+
+/// Elements in a block: small enough for the nearest caches, and a multiple of 8, so that it is whole bytes.
+pub(super) const BLOCK: usize = 1 << 14;
 
 /// Random values of each 64-bit source to each target. Half of them are uniformly random patterns, half of a random
 /// scale, so that the narrow targets' ranges are met.
@@ -47,7 +50,7 @@ impl fmt::Display for Compared {
 }
 
 /// Every value of a source of 32 bits or fewer.
-pub(super) fn walk(claim: &Claim, options: &Options) -> Result<Compared, String> {
+pub(super) fn walk(claim: &Claim, plan: &Plan) -> Result<Compared, String> {
     let Claim { from, to, rules, .. } = *claim;
     // A thread takes a stretch of blocks at a time, in which its walker goes from run to run.
     const STRETCH: u64 = 1 << 10;
@@ -55,11 +58,11 @@ pub(super) fn walk(claim: &Claim, options: &Options) -> Result<Compared, String>
     let block = values.min(BLOCK as u64);
     let blocks = values / block;
     let walker = Walker::new(from, to, &rules);
-    let state = || (Bench::new(claim), walker.clone(), Vec::new(), Vec::new());
+    let state = || (claim.bench(), walker.clone(), Vec::new(), Vec::new());
     let walked = AtomicU64::new(0);
-    share(options.threads, blocks.div_ceil(STRETCH), state, |(bench, walker, source, want), stretch| {
+    share(plan.threads, blocks.div_ceil(STRETCH), state, |(bench, walker, source, want), stretch| {
         let end = blocks.min((stretch + 1) * STRETCH);
-        for nth in (stretch * STRETCH..end).filter(|nth| nth % options.stride == 0) {
+        for nth in (stretch * STRETCH..end).filter(|nth| nth % plan.stride == 0) {
             let first = nth * block;
             patterns(from, first, block as usize, source);
             walker.fill_packed(first, block as usize, want);
@@ -85,17 +88,17 @@ fn patterns(ty: Ty, first: u64, count: usize, bytes: &mut Vec<u8>) {
 }
 
 /// Random values and near ties of a 64-bit source.
-pub(super) fn sample(claim: &Claim, options: &Options) -> Result<Compared, String> {
+pub(super) fn sample(claim: &Claim, plan: &Plan) -> Result<Compared, String> {
     let Claim { from, to, rules, .. } = *claim;
     let direct = Direct::new(from, to, &rules);
-    let random_blocks = (RANDOM / options.stride as usize).div_ceil(BLOCK);
+    let random_blocks = (RANDOM / plan.stride as usize).div_ceil(BLOCK);
     // Near ties take a microsecond each to find: they are shared out too, in pieces with a seed of their own.
-    let tie_pieces = 10.min(NEAR_TIES / options.stride as usize).max(1);
-    let ties_in_piece = NEAR_TIES / options.stride as usize / tie_pieces;
+    let tie_pieces = 10.min(NEAR_TIES / plan.stride as usize).max(1);
+    let ties_in_piece = NEAR_TIES / plan.stride as usize / tie_pieces;
     let seed = u64::from(from as u8) << 56 | u64::from(to as u8) << 48;
-    let state = || (Bench::new(claim), Vec::new(), vec![0; BLOCK], Vec::new());
+    let state = || (claim.bench(), Vec::new(), vec![0; BLOCK], Vec::new());
     let (at_random, beside_ties) = (AtomicU64::new(0), AtomicU64::new(0));
-    share(options.threads, (tie_pieces + random_blocks) as u64, state, |(bench, source, results, want), piece| {
+    share(plan.threads, (tie_pieces + random_blocks) as u64, state, |(bench, source, results, want), piece| {
         let (values, count) = match (piece as usize).checked_sub(tie_pieces) {
             None => (near_ties(from, to, ties_in_piece, seed | piece), &beside_ties),
             Some(nth) if nth % 2 == 0 => (random(from, BLOCK, seed | piece), &at_random),
@@ -117,17 +120,17 @@ pub(super) fn sample(claim: &Claim, options: &Options) -> Result<Compared, Strin
 }
 
 /// Random values of float or double to string and back: the same bits, NaN as NaN.
-pub(super) fn round_trips(ty: Ty, backend: Backend, options: &Options) -> Result<Compared, String> {
+pub(super) fn round_trips(ty: Ty, backend: Backend, plan: &Plan) -> Result<Compared, String> {
     let cast = |to, from| {
         let options = CastOptions::new().backend(backend);
         Cast::new(to, &options).and_then(|cast| cast.plan(from)).map_err(|error| error.to_string())
     };
     let (print, parse) = (cast(DataType::String, data_type(ty))?, cast(data_type(ty), DataType::String)?);
-    let blocks = (TEXTS / options.stride as usize).div_ceil(BLOCK) as u64;
+    let blocks = (TEXTS / plan.stride as usize).div_ceil(BLOCK) as u64;
     let is_nan = |bits| matches!(decode(ty, bits), Number::NaN { .. });
     let state = || (Strings::new(), Vec::new(), vec![0; packed_len(ty, BLOCK)]);
     let compared = AtomicU64::new(0);
-    share(options.threads, blocks, state, |(strings, source, back), piece| {
+    share(plan.threads, blocks, state, |(strings, source, back), piece| {
         let seed = u64::from(ty as u8) << 48 | piece;
         let values = if piece % 2 == 0 { random(ty, BLOCK, seed) } else { random_scaled(ty, BLOCK, seed) };
         source.clear();

@@ -1,9 +1,11 @@
-//! Runs a case in every version to which it applies, and defines the short names that keep a case on one line.
+//! Runs a case in every version to which it applies, and defines the short names that keep a case on one line. The exact
+//! oracle, which tests of more values compare the library with, must give the same.
 
 use onnx_cast::ops::{CastErrorKind, Operator};
 use onnx_cast::tensor::{Data, Strings};
 use onnx_cast::{Cast, CastError, CastLike, CastOptions, DataType, RoundMode, Tensor, TensorView};
 use std::ops::RangeInclusive;
+use testkit::{Direct, Rules, Ty, cast_from_string, cast_to_string};
 
 /// From, bits of the source, to, bits of the result.
 pub(crate) type Case = (DataType, u64, DataType, u64);
@@ -16,7 +18,7 @@ pub(crate) struct Attributes {
 }
 
 /// The expected result of a string.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Bits(u64),
     Error,
@@ -82,6 +84,10 @@ pub(crate) fn cast_bits(
         let source = packed(from, &vec![bits; len]);
         let view = TensorView::new(from, &shape, &source).expect("packed for the type");
         let name = run.name();
+        let (source, target, rules) = (oracle_type(from), oracle_type(to), run.rules());
+        for got in [testkit::cast_bits(source, target, bits, &rules), Direct::new(source, target, &rules).cast(bits)] {
+            assert_eq!(got, want, "the oracle, {from} {bits:#x} -> {to}, {name}: got {got:#x}, want {want:#x}");
+        }
         let got = run.cast(&view).unwrap_or_else(|error| panic!("{from} {bits:#x} -> {to}, {name}: {error}"));
         assert_eq!(got.shape(), shape, "{from} {bits:#x} -> {to}, {name}: the shape");
         let bytes = got.bytes().expect("not strings");
@@ -107,6 +113,12 @@ pub(crate) fn cast_text(
         let strings: Strings = std::iter::repeat_n(text, len).collect();
         let tensor = Tensor::strings(vec![len], strings).expect("as many strings as in the shape");
         let name = run.name();
+        let exact = match cast_from_string(text, oracle_type(to), &run.rules()) {
+            Ok(bits) => Outcome::Bits(bits),
+            Err(_) => Outcome::Error,
+        };
+        let want = if let Outcome::Bits(want) = outcome { Outcome::Bits(want & mask(to)) } else { outcome };
+        assert_eq!(exact, want, "the oracle, {text:?} -> {to}, {name}");
         match (run.cast(&tensor.view()).map_err(CastError::into_kind), outcome) {
             (Ok(got), Outcome::Bits(want)) => {
                 let want = want & mask(to);
@@ -126,6 +138,7 @@ pub(crate) fn cast_text(
 
 /// Checks that a cast to string has the expected text.
 pub(crate) fn text_of(from: DataType, bits: u64, want: &str) {
+    assert_eq!(cast_to_string(oracle_type(from), bits), want, "the oracle, {from} {bits:#x} -> string");
     everywhere(ALL, DEFAULT, from, DataType::String, |len, run| {
         let shape = [len];
         let source = packed(from, &vec![bits; len]);
@@ -152,6 +165,15 @@ impl Run {
     fn name(&self) -> String {
         let CastOptions { opset, saturate, round_mode, .. } = self.options;
         format!("{}-{opset} saturate={saturate:?} round_mode={round_mode:?}", self.operator)
+    }
+
+    /// The settings in the oracle's terms.
+    fn rules(&self) -> Rules {
+        let CastOptions { opset, saturate, round_mode, .. } = self.options;
+        let word = round_mode.unwrap_or_default().to_string();
+        let modes = [testkit::RoundMode::Up, testkit::RoundMode::Down, testkit::RoundMode::Nearest];
+        let round_mode = modes.into_iter().find(|mode| mode.name() == word).expect("a mode of the oracle's");
+        Rules { opset_version: opset as u32, saturate: saturate.unwrap_or(true), round_mode }
     }
 
     fn cast(&self, input: &TensorView<'_>) -> Result<Tensor, CastError> {
@@ -195,6 +217,10 @@ fn everywhere(
         }
     }
     assert!(runs > 0, "{from} -> {to}: no version in {versions:?} has it");
+}
+
+fn oracle_type(data_type: DataType) -> Ty {
+    Ty::from_code(data_type.onnx()).expect("a type of the oracle's")
 }
 
 fn mask(data_type: DataType) -> u64 {
