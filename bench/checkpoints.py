@@ -97,7 +97,8 @@ def in_turns(jobs, rounds, weights, outputs):
             for output in outputs:
                 shutil.rmtree(output, ignore_errors=True) if output.is_dir() else output.unlink(missing_ok=True)
             found[name].append(run(arguments))
-    print("\n| | seconds | of the processor | millions of weights/s | of the first | MiB at most |\n" + "|---" * 6 + "|")
+    print("\n| | seconds | of the processor | millions of weights/s | of the first | MiB at most |")
+    print("|---" * 6 + "|")
     first = None
     for name, taken in found.items():
         clock, processor, memory = (statistics.median(one) for one in zip(*taken, strict=True))

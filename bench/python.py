@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Measures the Python package: beside torch's `.to`, beside the library as `onnx-cast bench` times it, and what a call costs.
-Usage: python.py COMMAND [--rounds N] [--record]; needs the package in this Python, and torch for its part.
+"""Measures the Python package: beside torch's `.to`, beside the library as `onnx-cast bench` times it, and what a call
+costs. Usage: python.py COMMAND [--rounds N] [--record]; needs the package in this Python, and torch for its part.
 
 All in one process and in turn, medians of rounds; --record writes records/python.md.
 """
@@ -33,8 +33,8 @@ TEXTS = 1 << 20
 TORCH = ["bfloat16", "float16", "float8_e4m3fn", "float8_e5m2"]
 LIBRARY = ["float:bfloat16", "bfloat16:float", "float:float16", "float:float8e4m3fn", "float8e4m3fn:float",
            "float:float4e2m1", "float4e2m1:float", "float:int8"]  # fmt: skip
-SMALL = ["float:float16", "float:double", "double:float", "int32:float", "float:int32", "float:bfloat16", "bfloat16:float",
-         "float:float8e4m3fn"]  # fmt: skip
+SMALL = ["float:float16", "float:double", "double:float", "int32:float", "float:int32", "float:bfloat16",
+         "bfloat16:float", "float:float8e4m3fn"]  # fmt: skip
 NARROW = ["uint4", "int4", "float4e2m1", "float6e2m3", "float6e3m2", "uint2"]
 
 
@@ -122,7 +122,8 @@ def beside_the_library(command, rounds):
             continue
         out = onnx_cast.cast(x, to, packed=packed)
         size = x.nbytes + out.nbytes
-        works[pair] = lambda x=x, to=to, out=out, packed=packed: onnx_cast.cast(x, to, out=out, threads=1, packed=packed), size
+        options = {"out": out, "threads": 1, "packed": packed}
+        works[pair] = lambda x=x, to=to, options=options: onnx_cast.cast(x, to, **options), size
     ours, theirs = {pair: [] for pair in works}, {pair: [] for pair in works}
     for _ in range(rounds):
         told = json.loads(subprocess.check_output(arguments, stdin=subprocess.DEVNULL))
@@ -148,7 +149,10 @@ def of_16_elements(rounds):
         def each(work, number=20_000):
             return timeit.timeit(work, number=number) / number
 
-        works = {"ours": lambda x=x, dtype=dtype: onnx_cast.cast(x, dtype), "numpy": lambda x=x, dtype=dtype: x.astype(dtype)}
+        works = {
+            "ours": lambda x=x, dtype=dtype: onnx_cast.cast(x, dtype),
+            "numpy": lambda x=x, dtype=dtype: x.astype(dtype),
+        }
         rows.append(row({"from": source.name, "to": to.name}, in_turn(works, rounds, each)))
     return rows
 
@@ -172,7 +176,7 @@ def packing(rounds):
 
 
 def texts(rounds):
-    """Beside numpy's own conversions of StringDType: of floats as they are printed, of short decimals and of integers."""
+    """Beside numpy's own conversions of StringDType: of floats as printed, short decimals and integers."""
     numbers, string = values(TEXTS), np.dtypes.StringDType()
     written = onnx_cast.cast(numbers, "string")
     decimals = np.array([f"{number:.5f}" for number in numbers.tolist()], string)
@@ -206,7 +210,8 @@ SECTIONS = {
 
 def table(rows, other):
     threads = "threads" in rows[0]
-    lines = [f"| from | to |{' threads |' * threads} ours, ms | {other}, ms | {other} / ours |", "|---" * (5 + threads) + "|"]
+    lines = [f"| from | to |{' threads |' * threads} ours, ms | {other}, ms | {other} / ours |"]
+    lines.append("|---" * (5 + threads) + "|")
     for one in rows:
         digits = 5 if one["ours_ms"] < 0.1 else 2
         cells = [one["from"], one["to"], *([str(one["threads"])] if threads else []), f"{one['ours_ms']:.{digits}f}"]
@@ -217,18 +222,20 @@ def table(rows, other):
 
 def markdown(told):
     versions = ", ".join(f"{name} {version}" for name, version in told["versions"].items())
-    lines = ["# The Python package's speed", "", f"{told['date']}, {told['machine']}, `{told['command']}`; {versions}.", ""]
+    about = f"{told['date']}, {told['machine']}, `{told['command']}`; {versions}."
+    lines = ["# The Python package's speed", "", about, ""]
     lines += ["Medians of rounds in turn, in one process (the library's in another, in turn too).", ""]
     for name, (title, other, least) in SECTIONS.items():
         if told[name]:
-            wanted = f"Asked: {least:.2f} or more." if least else ""
-            lines += [f"## {title[0].upper()}{title[1:]}", "", *([wanted, ""] if wanted else []), *table(told[name], other), ""]
+            wanted = [f"Asked: {least:.2f} or more.", ""] if least else []
+            lines += [f"## {title[0].upper()}{title[1:]}", "", *wanted, *table(told[name], other), ""]
     if told["torch"]:
         one = max(told["torch"], key=lambda one: one.get("torch_faults", 0))
         lines += [
-            f"torch {told['versions']['torch']} cannot cast to or from its float4_e2m1fn_x2, so there is no comparison. Results of "
-            f"32 MiB and more are new memory each time, and most of the time goes to the system for new pages: from {one['from']} "
-            f"to {one['to']} {one['torch_faults']} of them for torch, and {one['ours_faults']}, most of them of 2 MiB, for ours.",
+            f"torch {told['versions']['torch']} cannot cast to or from its float4_e2m1fn_x2: there is no comparison. "
+            "Results of 32 MiB and more are new memory each time, and most of the time goes to the system for new pages: "
+            f"from {one['from']} to {one['to']} {one['torch_faults']} of them for torch, and {one['ours_faults']}, most of "
+            "them of 2 MiB, for ours.",
             "",
         ]  # fmt: skip
     return "\n".join(lines)
