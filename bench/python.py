@@ -233,7 +233,7 @@ def markdown(told):
         one = max(told["torch"], key=lambda one: one.get("torch_faults", 0))
         lines += [
             f"torch {told['versions']['torch']} cannot cast to or from its float4_e2m1fn_x2: there is no comparison. "
-            "Results of 32 MiB and more are new memory each time, and most of the time goes to the system for new pages: "
+            "Results of 32 MiB and more are new memory each time; most of the time goes to the system for new pages: "
             f"from {one['from']} to {one['to']} {one['torch_faults']} of them for torch, and {one['ours_faults']}, most of "
             "them of 2 MiB, for ours.",
             "",

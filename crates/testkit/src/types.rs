@@ -309,8 +309,6 @@ impl Ty {
 
 /// The versions of Cast.
 pub const CAST_VERSIONS: [u32; 10] = [1, 6, 9, 13, 19, 21, 23, 24, 25, 28];
-/// The versions of CastLike.
-pub const CAST_LIKE_VERSIONS: [u32; 6] = [15, 19, 21, 23, 24, 25];
 
 #[cfg(test)]
 mod tests {
