@@ -31,6 +31,8 @@ import numpy as np
 RNG = np.random.default_rng(1)
 # A checkpoint has four matrices: with one, the pages of memory that a process touches for the first time would count.
 ROWS, COLUMNS, GROUP, MATRICES = 4096, 8192, 128, 4
+# Of the square matrices of `formats`.
+SIDE = 4096
 ONE = ["--threads", "1", "--quiet"]
 TYPES = {"uint8": "U8", "int8": "I8", "int32": "I32", "uint32": "U32", "int64": "I64"}
 TYPES |= {"float16": "F16", "float32": "F32"}
@@ -86,7 +88,7 @@ def run(arguments, folder=None):
     if done.returncode:
         sys.exit(f"{arguments}: status {done.returncode}")
     clock, processor, memory, told = json.loads(done.stdout)
-    return float(told[0]) if told else clock, processor, memory
+    return float(told[0]) if arguments[0] == sys.executable else clock, processor, memory
 
 
 def in_turns(jobs, rounds, weights, outputs):
@@ -176,7 +178,7 @@ def files(command, folder, options):
 
 
 def formats(command, folder, options):
-    size, count = 4096, 8
+    size, count = SIDE, 8
     plain, experts, out, wide = (folder / name for name in ("plain", "experts", "out", "wide.safetensors"))
     for part in plain, experts:
         part.mkdir()
@@ -373,7 +375,7 @@ def layout_table():
         numbers = {"nbits": bits, "group_size": 64, "axis": axis}
         tensors |= {f"a.{name}": np.int32([value]) for name, value in numbers.items()}
         tensors |= {"a.shape": np.int64([rows, columns]), "a.packing": text(packings[bits])}
-        yield f"HQQ, {bits} bits{'' if axis else ', groups of columns'}", {}, tensors
+        yield f"HQQ, {bits} bit{'s' * (bits > 1)}{'' if axis else ', groups of columns'}", {}, tensors
 
     small = noise(rows, columns, least=-8, most=8, data_type=np.int8)
     zeros = {"a._weight_zero_point": noise(rows, columns // 32, least=-8, most=8, data_type=np.int8)}
@@ -461,7 +463,7 @@ def large(command, folder, options):
         ["upgrade", "chain.onnx", "out.onnx"],
         ["record", "chain.onnx", "out.onnx"],
     ):
-        writes = ["--force"] if job[0] not in ("info", "diff") else []
+        writes = ["--force", "--quiet"] if job[0] not in ("info", "diff") else []
         taken = [run([command, *job, *writes], folder) for _ in range(options.rounds)]
         if writes:
             onnx.checker.check_model(str(folder / job[2]))
