@@ -12,7 +12,7 @@ use crate::element::Element;
 use crate::element::{with_numeric_types, *};
 use crate::packed::{bits, code, set};
 use crate::scalar::{Rules, Widen, widen_code};
-use scale::{Part, ScaleKernels, ScaledKernel, Stage};
+use scale::{ScaleContext, ScaleKernels, ScaledKernel};
 
 /// Where the results of a cast are stored; see [`Plan::store_hint`](crate::Plan::store_hint).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,9 +41,18 @@ impl Context {
     }
 }
 
+/// What a cast reads and writes: the bytes of `len` elements of each type, and where results go.
+pub(crate) struct Task<'a> {
+    pub(crate) src: &'a [u8],
+    pub(crate) dst: &'a mut [u8],
+    pub(crate) len: usize,
+    pub(crate) hint: StoreHint,
+}
+
 /// Casts `len` elements from `src` to `dst`, which hold exactly that many, packed, and zeroes the padding of `dst`.
 ///
-/// # Safety The processor has the instructions that the kernel's backend is compiled for, `src` and `dst` have the byte
+/// # Safety
+/// The processor has the instructions that the kernel's backend is compiled for, `src` and `dst` have the byte
 /// lengths of `len` elements of the context's types, and the table has this kernel for them.
 pub(crate) type Kernel = unsafe fn(src: &[u8], dst: &mut [u8], len: usize, context: &Context);
 
@@ -72,11 +81,11 @@ pub(crate) unsafe trait Isa {
     /// From elements packed to the width of `S` to one in a byte.
     unsafe fn unpack<S: Element>(src: &[u8], dst: &mut [u8], len: usize, context: &Context);
     /// From values to `D`, an integer by its width alone, by scales.
-    unsafe fn quantize<D: Element>(_: Part<'_>, _: &Stage<'_>) {
+    unsafe fn quantize<D: Element>(_: Task<'_>, _: &ScaleContext<'_>) {
         unreachable!("scaled in stages");
     }
     /// To values from codes of the class and width of `S`, by scales.
-    unsafe fn dequantize<S: Element>(_: Part<'_>, _: &Stage<'_>) {
+    unsafe fn dequantize<S: Element>(_: Task<'_>, _: &ScaleContext<'_>) {
         unreachable!("scaled in stages");
     }
 }
@@ -105,28 +114,23 @@ impl KernelTable {
         }
     }
 
-    /// Scales elements.
+    /// Scales elements; the padding of the last byte is arbitrary, and streamed results need [`ScaleKernels::fence`].
     ///
     /// # Safety
     /// As [`ScaledKernel`].
-    pub(crate) unsafe fn scale(&self, mut part: Part<'_>, stage: &Stage<'_>) {
-        let Context { from, to, .. } = stage.context;
+    pub(crate) unsafe fn scale(&self, task: Task<'_>, context: &ScaleContext<'_>) {
+        let (from, to) = (context.from, context.to);
         let is_value = |data_type| matches!(data_type, DataType::Float | DataType::Float16 | DataType::BFloat16);
         let kernel = match (from.numeric_index(), to.numeric_index()) {
             (_, Some(to)) if is_value(from) => self.quantize[to],
             (Some(from), _) => self.dequantize[from],
             _ => None,
         };
-        // SAFETY: the caller's; what is held in the sink ends where the part begins.
+        // SAFETY: the caller's.
         unsafe {
             match kernel {
-                Some(kernel) if stage.is_common() => kernel(part, stage),
-                _ => {
-                    if let Some(sink) = part.sink.take() {
-                        (self.scale.flush)(sink, part.dst);
-                    }
-                    scale::staged::cast(self, part, stage);
-                }
+                Some(kernel) if context.is_common() => kernel(task, context),
+                _ => scale::staged::cast(self, task, context),
             }
         }
     }

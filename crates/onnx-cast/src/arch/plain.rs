@@ -156,6 +156,10 @@ unsafe impl<const B: usize, const RICH: bool> Lanes for Plain<B, RICH> {
         mask::<W, B>(|i| signed::<W>(lane::<W, B>(&a, i)) > signed::<W>(lane::<W, B>(&b, i)))
     }
 
+    unsafe fn any<const W: usize>(mask: Self::M) -> bool {
+        mask.contains(&true)
+    }
+
     unsafe fn eq<const W: usize>(a: Self::V, b: Self::V) -> Self::M {
         mask::<W, B>(|i| lane::<W, B>(&a, i) == lane::<W, B>(&b, i))
     }
@@ -339,6 +343,13 @@ unsafe impl<const B: usize, const RICH: bool> Lanes for Plain<B, RICH> {
     unsafe fn f32_to_short<const SIGNED: bool>(value: Self::V) -> Self::V {
         lanes::<32, B>(|i| short::<SIGNED, RICH>(float(&value, i).into()))
     }
+    unsafe fn round_to_int(value: Self::V) -> Self::V {
+        lanes::<32, B>(|i| {
+            let nearest = float(&value, i).round_ties_even();
+            if nearest >= -2_147_483_648.0 { nearest as i32 as u32 as u64 } else { 0x8000_0000 }
+        })
+    }
+
     unsafe fn f32_to_low_bits(value: Self::V) -> Self::V {
         lanes::<32, B>(|i| {
             let nearest = float(&value, i).round_ties_even();

@@ -151,6 +151,9 @@ pub(crate) unsafe trait Lanes: Copy + 'static {
         unsafe { Self::select::<8>(Self::gt::<8>(Self::splat::<8>(0), mask), a, b) }
     }
 
+    /// Whether any lane of a mask is set.
+    unsafe fn any<const W: usize>(mask: Self::M) -> bool;
+
     // Between widths, in the order of the elements.
 
     /// The low halves of lanes of `W` bits.
@@ -206,6 +209,19 @@ pub(crate) unsafe trait Lanes: Copy + 'static {
     unsafe fn max_f32(a: Self::V, b: Self::V) -> Self::V;
     /// To float16, to nearest even; NaN keeps its sign and the upper bits of its payload, and is quiet.
     unsafe fn f32_to_f16(value: [Self::V; 2]) -> Self::V;
+    /// To bfloat16, to nearest even; NaN must have no more than its upper 16 bits, and stays.
+    #[inline(always)]
+    unsafe fn f32_to_bf16(value: [Self::V; 2]) -> Self::V {
+        // SAFETY: the caller's.
+        unsafe {
+            let mut rounded = value;
+            for lanes in &mut rounded {
+                let odd = Self::and(Self::shr::<32, 16>(*lanes), Self::splat::<32>(1));
+                *lanes = Self::add::<32>(Self::add::<32>(*lanes, Self::splat::<32>(0x7fff)), odd);
+            }
+            Self::high_halves::<32>(rounded)
+        }
+    }
     unsafe fn f32_to_f64(value: Self::V) -> [Self::V; 2];
     /// To nearest even.
     unsafe fn f64_to_f32(value: [Self::V; 2]) -> Self::V;
@@ -238,6 +254,8 @@ pub(crate) unsafe trait Lanes: Copy + 'static {
             Self::low_bytes([a, b, Self::f32_to_low_bits(c), Self::f32_to_low_bits(d)])
         }
     }
+    /// To 32 bits, to nearest even, of numbers below 2^31: NaN, and what is too low, gives the least integer.
+    unsafe fn round_to_int(value: Self::V) -> Self::V;
     /// As [`Lanes::f32_to_int`].
     unsafe fn f64_to_int<const SIGNED: bool>(value: [Self::V; 2]) -> Self::V;
     /// As [`Lanes::f32_to_short`].

@@ -1,21 +1,19 @@
 //! Scaled casts: elements are widened to `f32`, scaled there, and narrowed.
 //!
-//! Each instruction set has kernels that do so in registers (`arch/generic/scale.rs`), for the scales that are met:
-//! those with a quotient by way of the reciprocal, or a product, that needs no second look. For others, and where there
-//! are no vectors, [`staged`] calls the kernels of Cast, and between them loops in plain Rust.
+//! Each instruction set has kernels that do so in registers (`arch/generic/scale.rs`), for the usual methods: quotients
+//! by way of reciprocals, and products, that need no second look. For others, and where there are no vectors,
+//! [`staged`] calls the kernels of Cast, and between them loops in plain Rust.
 
-pub(crate) mod beside;
 pub(crate) mod greatest;
 pub(crate) mod loops;
-pub(crate) mod sink;
 pub(crate) mod staged;
 
-use super::lanes::Lanes;
-use super::{Context, StoreHint};
-use crate::element::byte_len_of;
+use super::Task;
+use crate::element::DataType;
+use crate::scalar::Rules;
+use crate::scalar::block_scale::{PowerOfTwo, Recipe};
 use crate::scalar::scaled::Precision;
 use core::mem::MaybeUninit;
-pub(crate) use sink::Sink;
 
 /// Elements that have one scale, or each their own. Longer runs are made up of these.
 pub(crate) const CHUNK: usize = 16;
@@ -25,16 +23,6 @@ pub(crate) const ENTRIES: usize = 512;
 
 /// Scales beside the padding of a last step.
 pub(crate) const PADDING: usize = 64;
-
-/// Bytes of the longest step of any backend, of 64 elements of 32 bits.
-const MOST_STEP_BYTES: usize = 4 * 64;
-
-/// Bytes of a cache line.
-const LINE: usize = 64;
-
-/// How far ahead the source is fetched: as far as a part of a block format reaches, 4096 floats. Its greatest
-/// magnitudes are read before its elements, and would wait for memory.
-const AHEAD: usize = 16 << 10;
 
 /// How scales are applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,46 +38,44 @@ pub(crate) enum Method {
     Divide,
 }
 
-impl Method {
-    /// Whether the kernels in registers know it.
-    fn is_common(self) -> bool {
-        matches!(self, Method::Multiply | Method::Reciprocal)
-    }
-}
-
-/// What an element is scaled by, and what of its scale is found before.
+/// What is precomputed for each scale.
 #[derive(Clone, Copy)]
-pub(crate) enum Array {
+pub(crate) enum Quantity {
     /// What elements are multiplied with, or what estimates their quotient.
-    Factors,
-    /// Negated, what they are divided by.
-    Divisors,
-    /// Zero points: what is added to quotients. Negated, what is subtracted from codes.
-    Zeros,
-    /// The least elements that are told apart, of integers.
-    Lows,
+    Factor,
+    /// What they are divided by, negated.
+    Divisor,
+    /// What is added to quotients: zero points. Negated, what is subtracted from codes.
+    Zero,
+    /// The least element that is told apart from lower ones, of integers.
+    Low,
     /// The greatest, and of floats the greatest magnitude.
-    Highs,
+    High,
 }
 
-/// Room for the scales of a tile.
-#[repr(align(64))]
-pub(crate) struct Arrays([[MaybeUninit<f32>; Arrays::LEN]; 5]);
+impl Quantity {
+    pub(crate) const ALL: [Quantity; 5] =
+        [Quantity::Factor, Quantity::Divisor, Quantity::Zero, Quantity::Low, Quantity::High];
+}
 
-impl Arrays {
+/// Memory for the quantities of a tile's scales.
+#[repr(align(64))]
+pub(crate) struct Quantities([[MaybeUninit<f32>; Quantities::LEN]; 5]);
+
+impl Quantities {
     /// Two tiles, so that a period can begin anywhere in the first.
     const LEN: usize = 2 * ENTRIES + PADDING;
 
-    pub(crate) const NEW: Self = Arrays([[MaybeUninit::uninit(); Arrays::LEN]; 5]);
+    pub(crate) const NEW: Self = Quantities([[MaybeUninit::uninit(); Quantities::LEN]; 5]);
 
-    /// The first numbers of an array.
-    pub(crate) fn first(&mut self, array: Array, count: usize) -> &mut [MaybeUninit<f32>] {
-        &mut self.0[array as usize][..count]
+    /// The first numbers of a quantity.
+    pub(crate) fn first(&mut self, quantity: Quantity, count: usize) -> &mut [MaybeUninit<f32>] {
+        &mut self.0[quantity as usize][..count]
     }
 
-    /// The first numbers of every array, in the order of [`Array`].
+    /// The first numbers of every quantity, in the order of [`Quantity`].
     pub(crate) fn all(&mut self, count: usize) -> [&mut [MaybeUninit<f32>]; 5] {
-        self.0.each_mut().map(|array| &mut array[..count])
+        self.0.each_mut().map(|numbers| &mut numbers[..count])
     }
 }
 
@@ -103,78 +89,75 @@ pub(crate) unsafe fn written(numbers: &mut [MaybeUninit<f32>]) -> &mut [f32] {
     unsafe { &mut *(core::ptr::from_mut(numbers) as *mut [f32]) }
 }
 
-/// Which scale an element has.
+/// How many elements share a scale.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Spread {
-    /// The first.
-    One,
-    /// That of its chunk.
-    Chunks,
-    /// Its own.
-    Each,
+pub(crate) enum Granularity {
+    /// All have the first.
+    Tensor,
+    /// Those of a chunk.
+    Chunk,
+    /// Each has its own.
+    Element,
 }
 
 /// The scales of some elements, and their zero points.
 #[derive(Clone, Copy)]
 pub(crate) struct Scales<'a> {
-    pub(crate) arrays: &'a Arrays,
+    pub(crate) quantities: &'a Quantities,
     /// Where those of the elements begin.
     pub(crate) begin: usize,
-    pub(crate) spread: Spread,
+    pub(crate) granularity: Granularity,
     /// Whether a zero point is not 0.
     pub(crate) has_zeros: bool,
 }
 
 impl Scales<'_> {
-    /// Those of the elements, of which the ones of a step more are written.
+    /// A quantity of the elements, and of those of a step more.
     #[inline(always)]
-    pub(crate) fn array(&self, array: Array) -> *const f32 {
-        self.arrays.0[array as usize].as_ptr().cast::<f32>().wrapping_add(self.begin)
+    pub(crate) fn numbers(&self, quantity: Quantity) -> *const f32 {
+        self.quantities.0[quantity as usize].as_ptr().cast::<f32>().wrapping_add(self.begin)
     }
 }
 
-/// What a scaled cast is told.
-pub(crate) struct Stage<'a> {
-    pub(crate) context: Context,
+/// What a kernel is told of a scaled cast.
+pub(crate) struct ScaleContext<'a> {
+    pub(crate) from: DataType,
+    pub(crate) to: DataType,
+    pub(crate) rules: Rules,
     pub(crate) scales: Scales<'a>,
     pub(crate) method: Method,
     /// What quotients are rounded to.
     pub(crate) precision: Precision,
     /// The lowest and the highest result, where that is an integer.
     pub(crate) range: [f32; 2],
+    /// Whether no value is NaN or infinite, or its code is replaced later.
+    pub(crate) is_finite: bool,
 }
 
-impl Stage<'_> {
-    /// Whether a kernel in registers does what is asked.
+impl ScaleContext<'_> {
+    /// Whether the kernels in registers support it.
     pub(crate) fn is_common(&self) -> bool {
-        self.method.is_common() && self.precision == Precision::Float && !self.adds_zero()
+        matches!(self.method, Method::Multiply | Method::Reciprocal)
+            && self.precision == Precision::Float
+            && !self.adds_zero()
     }
 
     /// Whether zero points are added to quotients that become floats.
     #[inline(always)]
     pub(crate) fn adds_zero(&self) -> bool {
-        self.context.to.is_float() && self.scales.has_zeros && self.context.from.is_float()
+        self.to.is_float() && self.scales.has_zeros && self.from.is_float()
     }
 }
 
-/// The elements of a tile: the bytes of `len` elements of the context's types.
-pub(crate) struct Part<'a> {
-    pub(crate) src: *const u8,
-    pub(crate) dst: *mut u8,
-    pub(crate) len: usize,
-    /// Where results that are to pass the caches by go.
-    pub(crate) sink: Option<&'a mut Sink>,
-}
-
-/// Casts elements; the padding of the last byte is arbitrary.
+/// Casts elements of a tile; the padding of the last byte is arbitrary, and streamed results need
+/// [`ScaleKernels::fence`].
 ///
 /// # Safety
-/// The processor has the instructions that the kernel's backend is compiled for, the bytes of the part's elements can
-/// be read and written, and the table has this kernel for the context's types. Results are in the sink until it is
-/// flushed.
-pub(crate) type ScaledKernel = unsafe fn(part: Part<'_>, stage: &Stage<'_>);
+/// The processor has the instructions that the kernel's backend is compiled for, source and target have the bytes of
+/// `len` elements of the context's types, and the table has this kernel for them.
+pub(crate) type ScaledKernel = unsafe fn(task: Task<'_>, context: &ScaleContext<'_>);
 
-/// What scales are found by.
+/// How elements and scales combine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scaling {
     /// Quotients with scales.
@@ -188,104 +171,36 @@ pub(crate) enum Scaling {
     Multiply,
 }
 
+/// Finds the codes and the divisors of MX's blocks from the bits of their greatest magnitudes.
+pub(crate) type Powers = unsafe fn(power: &PowerOfTwo, most: &[u32], codes: &mut [u8], divisors: &mut [[u8; 4]]);
+
 /// What is compiled once for each instruction set.
 #[derive(Clone, Copy)]
 pub(crate) struct ScaleKernels {
-    /// Finds what is beside elements, from the scales in [`Array::Divisors`] and, if there are any, the zero points in
-    /// [`Array::Zeros`], of which `count` are written; and how they are applied. The range is that of results.
-    pub(crate) prepare:
-        unsafe fn(arrays: &mut Arrays, count: usize, scaling: Scaling, has_zeros: bool, range: [f32; 2]) -> Method,
+    /// Finds the quantities of scales, from the scales in [`Quantity::Divisor`] and, if there are any, the zero points
+    /// in [`Quantity::Zero`], of which `count` are written; and how they are applied. The range is that of results.
+    pub(crate) prepare: unsafe fn(
+        quantities: &mut Quantities,
+        count: usize,
+        scaling: Scaling,
+        has_zeros: bool,
+        range: [f32; 2],
+    ) -> Method,
     /// The bits of the greatest magnitude of each run of floats of a width in bytes, 2 or 4: NaN and infinity are above
     /// every number.
     pub(crate) greatest: unsafe fn(x: &[u8], width: usize, run: usize, out: &mut [u32]),
+    /// The scales of blocks in MX; see [`loops::powers`].
+    pub(crate) powers: Powers,
+    /// The scales of blocks in NVFP4, before they are narrowed, from what [`Recipe::rounded_first`] gives.
+    pub(crate) wide_scales: unsafe fn(recipe: Recipe, global: f32, scales: &mut [[u8; 4]]),
+    /// What their elements are divided by, or multiplied with, from the narrowed scales.
+    pub(crate) factors: unsafe fn(recipe: Recipe, global: f32, scales: &mut [[u8; 4]]),
     /// Applies scales to floats, whole chunks of them; see [`loops::apply`].
-    pub(crate) apply: unsafe fn(x: &mut [[u8; 4]], stage: &Stage<'_>, begin: usize),
+    pub(crate) apply: unsafe fn(x: &mut [[u8; 4]], context: &ScaleContext<'_>, begin: usize),
     /// What a lower precision leaves to be done; see [`loops::finish`].
-    pub(crate) finish: unsafe fn(x: &mut [[u8; 4]], stage: &Stage<'_>, begin: usize),
-    /// Stores what a sink holds; orders what was passed on before what is stored from here on.
-    pub(crate) flush: unsafe fn(sink: &mut Sink, dst: *mut u8),
-}
-
-/// Memory that is written before it is read.
-#[repr(align(64))]
-pub(crate) struct Memory<const BYTES: usize>(MaybeUninit<[u8; BYTES]>);
-
-impl<const BYTES: usize> Memory<BYTES> {
-    #[inline(always)]
-    pub(crate) fn new() -> Self {
-        Memory(MaybeUninit::uninit())
-    }
-
-    #[inline(always)]
-    pub(crate) fn start(&mut self) -> *mut u8 {
-        self.0.as_mut_ptr().cast()
-    }
-}
-
-/// Steps after which whole lines are passed on: so many that these are in the nearest cache by then.
-const STEPS: usize = 4;
-
-/// Calls `step` with the source and the target of a step's elements, whose widths are `bits`, and the place of the
-/// first, until all are cast. What does not fill a step goes through the same step on a copy.
-///
-/// # Safety
-/// As [`ScaledKernel`], of the instructions of `L`; `step` reads a step's bytes and writes all of the target's.
-#[inline(always)]
-pub(crate) unsafe fn walk<L: Lanes>(part: Part<'_>, bits: [usize; 2], step: impl Fn(*const u8, *mut u8, usize)) {
-    let Part { src, dst, len, mut sink } = part;
-    let [src_step, dst_step] = bits.map(|bits| byte_len_of(L::BYTES, bits));
-    let (mut source, mut target) = (Memory::<MOST_STEP_BYTES>::new(), Memory::<MOST_STEP_BYTES>::new());
-    let (source, target) = (source.start(), target.start());
-    let mut begin = 0;
-    // SAFETY: the caller's. Steps lie within the elements, or in memory of a step's bytes.
-    unsafe {
-        while begin < len {
-            let count = (STEPS * L::BYTES).min(len - begin);
-            let first = dst.add(begin / L::BYTES * dst_step);
-            let place = sink.as_deref_mut().map_or(first, |sink| sink.place(first));
-            for at in (0..count).step_by(L::BYTES) {
-                let from = src.add((begin + at) / L::BYTES * src_step);
-                let to = place.add(at / L::BYTES * dst_step);
-                let left = count - at;
-                if left >= L::BYTES {
-                    if sink.is_some() {
-                        fetch::<L>(from, src_step, dst_step);
-                    }
-                    step(from, to, begin + at);
-                } else {
-                    L::copy_padded(from, source, byte_len_of(left, bits[0]), src_step);
-                    step(source, target, begin + at);
-                    L::copy_few(target, to, byte_len_of(left, bits[1]));
-                }
-            }
-            if let Some(sink) = sink.as_deref_mut() {
-                sink.drain::<L>(first, byte_len_of(count, bits[1]));
-            }
-            begin += count;
-        }
-    }
-}
-
-/// Asks for lines of the source, as Cast does: those ahead, and where reads outweigh writes a step's own, in order.
-///
-/// # Safety
-/// The processor has the instructions of `L`.
-#[inline(always)]
-unsafe fn fetch<L: Lanes>(src: *const u8, src_step: usize, dst_step: usize) {
-    for line in (0..src_step).step_by(LINE) {
-        // SAFETY: a prefetch is a hint and accepts any address.
-        unsafe {
-            if src_step > 2 * dst_step {
-                L::prefetch(src.wrapping_add(line));
-            }
-            L::prefetch(src.wrapping_add(AHEAD + line));
-        }
-    }
-}
-
-/// Where results go, by the hint.
-pub(crate) fn sink_for(hint: StoreHint, sink: &mut Sink) -> Option<&mut Sink> {
-    (hint == StoreHint::NonTemporal).then_some(sink)
+    pub(crate) finish: unsafe fn(x: &mut [[u8; 4]], context: &ScaleContext<'_>, begin: usize),
+    /// Orders what was streamed before what is stored from here on.
+    pub(crate) fence: unsafe fn(),
 }
 
 /// Defines the kernels of an instruction set: the loops, compiled with its features.
@@ -294,20 +209,20 @@ macro_rules! scale_kernels {
     (@ $(#[$features:meta])? $lanes:ty, $($algorithms:ident)::*) => {
         $(#[$features])?
         unsafe fn quantize<D: Element>(
-            part: crate::kernel::scale::Part<'_>,
-            stage: &crate::kernel::scale::Stage<'_>,
+            task: crate::kernel::Task<'_>,
+            context: &crate::kernel::scale::ScaleContext<'_>,
         ) {
             // SAFETY: the caller's; the features are those of the lanes.
-            unsafe { $($algorithms)::*::quantize::<$lanes, D>(part, stage) }
+            unsafe { $($algorithms)::*::quantize::<$lanes, D>(task, context) }
         }
 
         $(#[$features])?
         unsafe fn dequantize<S: Element>(
-            part: crate::kernel::scale::Part<'_>,
-            stage: &crate::kernel::scale::Stage<'_>,
+            task: crate::kernel::Task<'_>,
+            context: &crate::kernel::scale::ScaleContext<'_>,
         ) {
             // SAFETY: the caller's; the features are those of the lanes.
-            unsafe { $($algorithms)::*::dequantize::<$lanes, S>(part, stage) }
+            unsafe { $($algorithms)::*::dequantize::<$lanes, S>(task, context) }
         }
     };
     (
@@ -315,44 +230,55 @@ macro_rules! scale_kernels {
         fuses: $fuses:expr, fence: $fence:expr $(, over: $lanes:ty, $($algorithms:ident)::*)?
     ) => {
         const SCALE: crate::kernel::scale::ScaleKernels = {
-            use crate::kernel::scale::{Arrays, Method, Scaling, ScaleKernels, Sink, Stage, greatest, loops};
+            use crate::kernel::scale::{Method, Quantities, ScaleContext, ScaleKernels, Scaling, greatest, loops};
+            use crate::scalar::block_scale::{PowerOfTwo, Recipe};
             $(#[$features])?
             unsafe fn prepare(
-                arrays: &mut Arrays,
+                quantities: &mut Quantities,
                 count: usize,
                 scaling: Scaling,
                 has_zeros: bool,
                 range: [f32; 2],
             ) -> Method {
                 // SAFETY: the caller's.
-                unsafe { loops::prepare::<{ $fuses }>(arrays, count, scaling, has_zeros, range) }
+                unsafe { loops::prepare::<{ $fuses }>(quantities, count, scaling, has_zeros, range) }
             }
             $(#[$features])?
             unsafe fn greatest(x: &[u8], width: usize, run: usize, out: &mut [u32]) {
                 let done = 0;
                 $(
                     // SAFETY: the caller's; the features are those of the lanes.
-                    let done = done + unsafe { greatest::by_lanes::<$lanes>(x, width, run, out) };
+                    let done = done + unsafe { $($algorithms)::*::greatest::by_lanes::<$lanes>(x, width, run, out) };
                 )?
                 greatest::by_loops(&x[done * run * width..], width, run, &mut out[done..]);
             }
             $(#[$features])?
-            unsafe fn apply(x: &mut [[u8; 4]], stage: &Stage<'_>, begin: usize) {
-                loops::apply::<{ $fuses }>(x, stage, begin);
+            unsafe fn powers(power: &PowerOfTwo, most: &[u32], codes: &mut [u8], divisors: &mut [[u8; 4]]) {
+                loops::powers(power, most, codes, divisors);
             }
             $(#[$features])?
-            unsafe fn finish(x: &mut [[u8; 4]], stage: &Stage<'_>, begin: usize) {
-                loops::finish(x, stage, begin);
+            unsafe fn wide_scales(recipe: Recipe, global: f32, scales: &mut [[u8; 4]]) {
+                loops::wide_scales(recipe, global, scales);
             }
             $(#[$features])?
-            unsafe fn flush(sink: &mut Sink, dst: *mut u8) {
-                // SAFETY: the caller's.
-                unsafe { sink.flush(dst) };
+            unsafe fn factors(recipe: Recipe, global: f32, scales: &mut [[u8; 4]]) {
+                loops::factors(recipe, global, scales);
+            }
+            $(#[$features])?
+            unsafe fn apply(x: &mut [[u8; 4]], context: &ScaleContext<'_>, begin: usize) {
+                loops::apply::<{ $fuses }>(x, context, begin);
+            }
+            $(#[$features])?
+            unsafe fn finish(x: &mut [[u8; 4]], context: &ScaleContext<'_>, begin: usize) {
+                loops::finish(x, context, begin);
+            }
+            $(#[$features])?
+            unsafe fn fence() {
                 #[allow(unused_unsafe, reason = "some need no promise")]
                 // SAFETY: the caller's: the processor has the instruction.
                 unsafe { $fence }
             }
-            ScaleKernels { prepare, greatest, apply, finish, flush }
+            ScaleKernels { prepare, greatest, powers, wide_scales, factors, apply, finish, fence }
         };
         crate::kernel::scale::scale_kernels! { @ $(#[$features])? $($lanes, $($algorithms)::*)? }
     };
@@ -363,51 +289,57 @@ pub(crate) use scale_kernels;
 mod tests {
     use super::*;
     use crate::arch::available;
-    use crate::element::DataType;
+    use crate::kernel::StoreHint;
 
-    /// Parts of a tensor, whose results pass the caches by, as they are in one part that does not: at every place in a
-    /// cache line, and for parts that end anywhere in one. Tensors that are larger than the caches would try few of
-    /// them.
+    /// Tiles of a tensor, whose results pass the caches by, as they are in one tile that does not: at every place in a
+    /// cache line, for tiles that end at any chunk, and for each granularity of scales. Tensors that are larger than the
+    /// caches would try few of them.
     #[test]
     fn non_temporal_as_temporal() {
         const LEN: usize = 1000;
+        const LINE: usize = 64;
         let source: Vec<u8> = (0..LEN).flat_map(|i| (i as f32 - 300.0).to_le_bytes()).collect();
-        let mut arrays = Arrays::NEW;
-        for backend in available() {
-            let table = backend.table();
-            for to in [DataType::Int8, DataType::Int4, DataType::Float8E4M3FN, DataType::Float6E2M3, DataType::Uint16] {
-                arrays.first(Array::Divisors, 1).fill(MaybeUninit::new(3.0));
-                // SAFETY: the backend is available.
-                let method = unsafe { (table.scale.prepare)(&mut arrays, 1, Scaling::Divide, false, [0.0, 7.0]) };
-                let scales = Scales { arrays: &arrays, begin: 0, spread: Spread::One, has_zeros: false };
-                let context = Context::plain(DataType::Float, to);
-                let stage = Stage { context, scales, method, precision: Precision::Float, range: [0.0, 7.0] };
-                let bytes = |len| to.byte_len(len).expect("few elements");
-                let mut expected = vec![0; bytes(LEN)];
-                let part = Part { src: source.as_ptr(), dst: expected.as_mut_ptr(), len: LEN, sink: None };
+        let mut quantities = Quantities::NEW;
+        quantities.first(Quantity::Divisor, LEN + PADDING).fill(MaybeUninit::new(1.0));
+        for (divisor, i) in quantities.first(Quantity::Divisor, LEN).iter_mut().zip(0..) {
+            *divisor = MaybeUninit::new(3.0 + (i % 7) as f32);
+        }
+        let range = [0.0, 7.0];
+        let targets = [DataType::Int8, DataType::Int4, DataType::Float8E4M3FN, DataType::Float6E2M3, DataType::Uint16];
+        let granularities = [(Granularity::Tensor, LEN), (Granularity::Chunk, CHUNK), (Granularity::Element, 1)];
+        for (backend, to, (granularity, shared)) in available().flat_map(|backend| {
+            targets.iter().flat_map(move |to| granularities.map(|granularity| (backend, *to, granularity)))
+        }) {
+            let (table, count) = (backend.table(), LEN + PADDING);
+            let negated = quantities.first(Quantity::Divisor, count);
+            // SAFETY: all were written above.
+            unsafe { written(negated) }.iter_mut().for_each(|divisor| *divisor = divisor.abs());
+            // SAFETY: the backend is available, and so many scales are written.
+            let method = unsafe { (table.scale.prepare)(&mut quantities, count, Scaling::Divide, false, range) };
+            let bytes = |len| to.byte_len(len).expect("few elements");
+            let run = |begin: usize, dst: &mut [u8], len, hint| {
+                let (from, rules, precision) = (DataType::Float, Rules::default_of(to), Precision::Float);
+                let scales = Scales { quantities: &quantities, begin: begin / shared, granularity, has_zeros: false };
+                let context = ScaleContext { from, to, rules, scales, method, precision, range, is_finite: false };
+                let src = &source[4 * begin..4 * (begin + len)];
                 // SAFETY: the backend is available, and these are the bytes of so many elements.
-                unsafe { table.scale(part, &stage) };
-                let mut result = vec![0x5a; bytes(LEN) + 2 * LINE];
-                for (at, cut) in (0..LINE).zip((0..LEN).step_by(8).cycle().skip(3).step_by(11)) {
-                    result.fill(0x5a);
-                    let (mut sink, dst) = (Sink::new(), result[at..].as_mut_ptr());
-                    for (begin, len) in [(0, cut), (cut, 8), (cut + 8, (LEN - 8) - cut)] {
-                        // SAFETY: as above; the parts follow each other, and begin at whole bytes.
-                        unsafe {
-                            let (src, dst) = (source.as_ptr().add(4 * begin), dst.add(bytes(begin)));
-                            table.scale(Part { src, dst, len, sink: Some(&mut sink) }, &stage);
-                        }
-                    }
-                    // SAFETY: the last part ended there.
-                    unsafe { (table.scale.flush)(&mut sink, dst.add(bytes(LEN))) };
-                    let end = at + bytes(LEN);
-                    assert_eq!(result[at..end], expected, "{backend:?}, {to}, {at} bytes in, cut at {cut}");
-                    let beside = result[..at].iter().chain(&result[end..]);
-                    assert!(
-                        beside.copied().all(|byte| byte == 0x5a),
-                        "{backend:?}, {to}, {at}: bytes beside the result"
-                    );
+                unsafe { table.scale(Task { src, dst, len, hint }, &context) };
+            };
+            let mut expected = vec![0; bytes(LEN)];
+            run(0, &mut expected, LEN, StoreHint::Temporal);
+            let mut result = vec![0x5a; bytes(LEN) + 2 * LINE];
+            for (at, cut) in (0..LINE).zip((0..LEN - CHUNK).step_by(CHUNK).cycle().skip(3).step_by(11)) {
+                result.fill(0x5a);
+                for (begin, len) in [(0, cut), (cut, CHUNK), (cut + CHUNK, LEN - CHUNK - cut)] {
+                    let dst = &mut result[at + bytes(begin)..at + bytes(begin + len)];
+                    run(begin, dst, len, StoreHint::NonTemporal);
                 }
+                // SAFETY: the backend is available.
+                unsafe { (table.scale.fence)() };
+                let (end, what) = (at + bytes(LEN), format!("{backend:?}, {to}, {granularity:?}, {at} bytes in"));
+                assert_eq!(result[at..end], expected, "{what}, cut at {cut}");
+                let mut outside = result[..at].iter().chain(&result[end..]);
+                assert!(outside.all(|byte| *byte == 0x5a), "{what}: bytes outside the result");
             }
         }
     }

@@ -7,7 +7,7 @@ mod quantizer;
 
 use super::execute::{as_uninit, check_len, new_tensor};
 use super::scaled::layout::Layout;
-use super::scaled::tiles::{Adjust, Job, Operand};
+use super::scaled::tiles::{Adjust, BoundCast, Operand};
 use super::scaled::{Direction, ScaledPlan, check_value_type};
 use super::{CastError, CastErrorKind, option_setters};
 use crate::arch::Backend;
@@ -202,8 +202,8 @@ impl BlockDequantize {
         };
         let scale = Operand { data_type: format.scale(), bytes: scales, adjust };
         let row = elements.shape().last().copied().unwrap_or(1);
-        let job = Job { plan: &plan, layout: layout(row, format.block()), scale, zero_point: None };
-        plan.execute(&job, elements.bytes().unwrap_or_default(), elements.len(), out);
+        let bound = BoundCast { plan: &plan, layout: layout(row, format.block()), scale, zero_point: None };
+        plan.execute(&bound, elements.bytes().unwrap_or_default(), elements.len(), out);
         Ok(())
     }
 }

@@ -19,7 +19,7 @@ use crate::scalar::{Rules, with_default_float_environment};
 use crate::tensor::{Tensor, TensorView};
 use core::mem::MaybeUninit;
 use layout::Layout;
-use tiles::{Adjust, Job, Operand};
+use tiles::{Adjust, BoundCast, Operand};
 
 /// Which way a scaled cast goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,6 +54,8 @@ pub struct ScaledPlan {
     rules: Rules,
     /// The lowest and the highest result.
     range: [f32; 2],
+    /// Whether codes of NaN and infinity do not matter.
+    is_finite: bool,
     axis: i64,
     block_size: usize,
     /// The operator's version where that has one scale for the tensor.
@@ -90,12 +92,18 @@ impl ScaledPlan {
             precision: Precision::Float,
             rules: Rules::newest(to),
             range: range.unwrap_or_else(|| ScaledPlan::range(to, &Rules::newest(to))),
+            is_finite: false,
             axis: -1,
             block_size: 0,
             scalar_version: None,
             backend,
             threads,
         }
+    }
+
+    /// The same plan where codes of NaN and infinity do not matter.
+    pub(super) fn of_finite(self) -> Self {
+        ScaledPlan { is_finite: true, ..self }
     }
 
     /// The same plan on at most so many threads; see [`CastOptions::threads`](crate::CastOptions::threads).
@@ -146,7 +154,7 @@ impl ScaledPlan {
     /// As [`ScaledPlan::run_into_uninit`], of checked operands.
     pub(super) fn execute<'o>(
         &self,
-        job: &Job<'_>,
+        bound: &BoundCast<'_>,
         src: &[u8],
         len: usize,
         out: &'o mut [MaybeUninit<u8>],
@@ -157,11 +165,11 @@ impl ScaledPlan {
             // Parts begin at whole bytes.
             let before = span.src.as_ptr() as usize - src.as_ptr() as usize;
             let start = if before == 0 { 0 } else { elements_before(before, bits[0]) };
-            // SAFETY: a job writes every byte, and reads none that it did not write.
+            // SAFETY: the cast writes every byte, and reads none that it did not write.
             let dst = unsafe { as_bytes(span.dst) };
-            with_default_float_environment(|| job.run(backend, start, span.src, dst, span.len, hint));
+            with_default_float_environment(|| bound.run(backend, start, span.src, dst, span.len, hint));
         });
-        // SAFETY: a job writes every byte of each span, and the spans make up `out`.
+        // SAFETY: the cast writes every byte of each span, and the spans make up `out`.
         let out = unsafe { assume_written(out) };
         clear_padding(self.to, len, out);
         out
@@ -247,8 +255,8 @@ impl ScaledPlan {
         let has_zeros = self.check_operands(scale, zero_point)?;
         let len = x.len();
         check_len(self.to, Some(len), out.len(), x.shape())?;
-        let job = self.job(layout, scale, zero_point.filter(|_| has_zeros), Adjust::None);
-        Ok(self.execute(&job, x.bytes().unwrap_or_default(), len, out))
+        let bound = self.bound(layout, scale, zero_point.filter(|_| has_zeros), Adjust::None);
+        Ok(self.execute(&bound, x.bytes().unwrap_or_default(), len, out))
     }
 
     /// The plan with its scale and zero point, for tensors of a shape; it can cast such a tensor part by part.
@@ -276,20 +284,25 @@ impl ScaledPlan {
     ) -> Result<BoundScaledPlan<'a>, CastError> {
         let has_zeros = self.check_operands(scale, zero_point)?;
         let elements = shape.iter().fold(1, |len: usize, &dim| len.saturating_mul(dim));
-        Ok(BoundScaledPlan { job: self.job(layout, scale, zero_point.filter(|_| has_zeros), adjust), elements })
+        Ok(BoundScaledPlan { bound: self.bound(layout, scale, zero_point.filter(|_| has_zeros), adjust), elements })
     }
 
     #[inline(always)]
-    fn job<'a>(
+    fn bound<'a>(
         &'a self,
         layout: Layout,
         scale: &TensorView<'a>,
         zero_point: Option<&TensorView<'a>>,
         adjust: Adjust,
-    ) -> Job<'a> {
+    ) -> BoundCast<'a> {
         let bytes = |view: &TensorView<'a>| view.bytes().unwrap_or_default();
         let zero_point = zero_point.map(|view| Operand::new(view.data_type(), bytes(view)));
-        Job { plan: self, layout, scale: Operand { data_type: self.scale, bytes: bytes(scale), adjust }, zero_point }
+        BoundCast {
+            plan: self,
+            layout,
+            scale: Operand { data_type: self.scale, bytes: bytes(scale), adjust },
+            zero_point,
+        }
     }
 
     /// Whether there are zero points to subtract or add: not where all must be 0, and are, and change nothing.
@@ -345,7 +358,7 @@ impl ScaledPlan {
 
 /// A [`ScaledPlan`] with its scale and zero point.
 pub struct BoundScaledPlan<'a> {
-    job: Job<'a>,
+    bound: BoundCast<'a>,
     /// Elements of the tensor.
     elements: usize,
 }
@@ -371,7 +384,7 @@ impl BoundScaledPlan<'_> {
     /// # Errors
     /// Fails if the tensor does not have these elements, or if the bytes are not theirs.
     pub fn run_part(&self, start: usize, len: usize, elements: &[u8], out: &mut [u8]) -> Result<(), CastError> {
-        let plan = self.job.plan;
+        let plan = self.bound.plan;
         if start.checked_add(len).is_none_or(|end| end > self.elements) {
             return Err(CastErrorKind::Part { start, len, elements: self.elements }.into());
         }
@@ -380,7 +393,7 @@ impl BoundScaledPlan<'_> {
         }
         let backend = plan.backend.unwrap_or_else(Backend::best);
         let hint = StoreHint::Temporal;
-        with_default_float_environment(|| self.job.run(backend, start, elements, out, len, hint));
+        with_default_float_environment(|| self.bound.run(backend, start, elements, out, len, hint));
         clear_padding(plan.to, len, out);
         Ok(())
     }

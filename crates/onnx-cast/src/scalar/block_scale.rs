@@ -239,6 +239,7 @@ impl PowerOfTwo {
 
     /// The scales of blocks, from the bits of their greatest magnitudes: codes, and what elements are divided by. Of
     /// one that is not finite both are arbitrary.
+    #[inline(always)]
     pub(crate) fn scales(&self, greatest: &[u32], codes: &mut [u8], factors: &mut [[u8; 4]]) {
         let half = 1 << (PowerOfTwo::FRACTION - 1 - self.significand_bits);
         match self.rule {

@@ -197,6 +197,8 @@ unsafe impl Lanes for Quad {
         f64_to_f32(value: [V; 2]) -> V: floats(f64s(value[0]), f64s(value[1]));
         f64_to_f32_odd(value: [V; 2]) -> V: odd_floats(f64s(value[0]), f64s(value[1]));
         // From 2^28 on a float's low bits are zeros, as are those of this limit and of what a negative overflow gives.
+        // The greater number, where the other is NaN.
+        round_to_int(value: V) -> V: of_i32(vcvtnq_s32_f32(vmaxnmq_f32(f32s(value), vdupq_n_f32(-2147483648.0))));
         f32_to_low_bits(value: V) -> V: of_i32(vcvtnq_s32_f32(vminq_f32(f32s(value), vdupq_n_f32(268435456.0))));
         f64_to_low_bits(value: [V; 2]) -> V: {
             let limit = vdupq_n_f64(288230376151711744.0);
@@ -214,6 +216,7 @@ unsafe impl Lanes for Quad {
         min_u(a: V, b: V) -> V: 8 => vminq_u8(a, b), 16 => of_u16(vminq_u16(u16s(a), u16s(b))),
             32 => of_u32(vminq_u32(u32s(a), u32s(b)));
         max_u(a: V, b: V) -> V: 16 => of_u16(vmaxq_u16(u16s(a), u16s(b))), 32 => of_u32(vmaxq_u32(u32s(a), u32s(b)));
+        any(mask: V) -> bool: 32 => vmaxvq_u32(u32s(mask)) != 0;
         gt(a: V, b: V) -> V: 8 => vcgtq_s8(i8s(a), i8s(b)), 16 => of_u16(vcgtq_s16(i16s(a), i16s(b))),
             32 => of_u32(vcgtq_s32(i32s(a), i32s(b)));
         eq(a: V, b: V) -> V: 8 => vceqq_u8(a, b), 16 => of_u16(vceqq_u16(u16s(a), u16s(b))),

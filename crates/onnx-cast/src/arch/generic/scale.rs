@@ -1,69 +1,165 @@
 //! Scaled casts: the elements of a step are widened to lanes of `f32`, scaled, and narrowed, without leaving the
-//! registers. Each quarter of a step has its scales in vectors, which are loaded beside it.
+//! registers.
 //!
 //! Every `unsafe fn` here asks what [`crate::kernel::scale::ScaledKernel`] asks, of the instructions of `L`.
 #![allow(unsafe_op_in_unsafe_fn, reason = "each line is a method of `Lanes`, which asks for no more")]
 
+pub(crate) mod greatest;
+
 use super::small_float::{self, RuleLanes};
-use super::step::parts;
+use super::step::{AHEAD_OF_SCALED, Task, Widths, parts, walk};
 use super::wide::{self, store, store_codes};
 use crate::element::{Class, DataType, Element, class};
 use crate::kernel::Context;
 use crate::kernel::lanes::Lanes;
-use crate::kernel::scale::beside::Beside;
-use crate::kernel::scale::{Array, Memory, Method, Part, Spread, Stage, walk};
+use crate::kernel::scale::{CHUNK, Granularity, Method, Quantity, ScaleContext};
 use crate::packed::bits;
+use core::mem::MaybeUninit;
+
+/// [`Granularity`] as a constant.
+const TENSOR: u8 = Granularity::Tensor as u8;
+const CHUNKS: u8 = Granularity::Chunk as u8;
+const ELEMENTS: u8 = Granularity::Element as u8;
+
+/// The quantities of a tile's scales as lanes, and the arithmetic that applies them. A quarter of a step begins at an
+/// element of the tile.
+struct ScaleLanes<'a, L: Lanes, const BY: u8> {
+    context: &'a ScaleContext<'a>,
+    /// Those of the one scale of a tensor, which stay in registers.
+    one: [L::V; 5],
+}
+
+impl<'a, L: Lanes, const BY: u8> ScaleLanes<'a, L, BY> {
+    #[inline(always)]
+    unsafe fn new(context: &'a ScaleContext<'a>) -> Self {
+        let mut one = [L::splat::<32>(0); 5];
+        if BY == TENSOR {
+            for quantity in Quantity::ALL {
+                one[quantity as usize] = L::splat::<32>(context.scales.numbers(quantity).read().to_bits().into());
+            }
+        }
+        ScaleLanes { context, one }
+    }
+
+    /// A quantity of a quarter's elements.
+    #[inline(always)]
+    unsafe fn get(&self, quantity: Quantity, element: usize) -> L::V {
+        let numbers = self.context.scales.numbers(quantity);
+        match BY {
+            TENSOR => self.one[quantity as usize],
+            CHUNKS => L::splat::<32>(numbers.add(element / CHUNK).read().to_bits().into()),
+            _ => L::load(numbers.add(element).cast()),
+        }
+    }
+
+    /// A quarter's products, or its quotients, corrected by their remainders.
+    #[inline(always)]
+    unsafe fn scaled(&self, x: L::V, element: usize, divides: bool) -> L::V {
+        let factor = self.get(Quantity::Factor, element);
+        let estimate = L::mul_f32(x, factor);
+        if !divides {
+            return estimate;
+        }
+        let remainder = L::mul_add_f32(estimate, self.get(Quantity::Divisor, element), x);
+        L::mul_add_f32(remainder, factor, estimate)
+    }
+
+    /// A quarter's codes of `S`, as floats, less their zero points and times their scales.
+    #[inline(always)]
+    unsafe fn product<S: Element>(&self, value: L::V, element: usize) -> L::V {
+        const MAGNITUDE: u64 = i32::MAX as u64;
+        let is_float = const { S::DATA_TYPE.is_float() };
+        let number = if is_float { value } else { L::add_f32(value, self.get(Quantity::Zero, element)) };
+        let product = L::mul_f32(number, self.get(Quantity::Factor, element));
+        // Of other types, and where a product keeps it, NaN has no payload.
+        if !(is_float && !L::FUSES || matches!(S::DATA_TYPE, DataType::Float8E5M2)) {
+            return product;
+        }
+        let infinity = L::splat::<32>(f32::INFINITY.to_bits().into());
+        let is_nan = L::gt::<32>(L::and(value, L::splat::<32>(MAGNITUDE)), infinity);
+        let nan = L::or(L::and(value, L::splat::<32>(!MAGNITUDE)), L::splat::<32>(f32::NAN.to_bits().into()));
+        L::select::<32>(is_nan, nan, product)
+    }
+}
 
 /// Quantizes to `D`, an integer by its width alone.
 #[inline(always)]
-pub(crate) unsafe fn quantize<L: Lanes, D: Element>(part: Part<'_>, stage: &Stage<'_>) {
-    match (stage.scales.spread == Spread::Each, L::FUSES && stage.method == Method::Reciprocal) {
-        (false, false) => quantize_by::<L, D, false, false>(part, stage),
-        (false, true) => quantize_by::<L, D, false, true>(part, stage),
-        (true, false) => quantize_by::<L, D, true, false>(part, stage),
-        (true, true) => quantize_by::<L, D, true, true>(part, stage),
+pub(crate) unsafe fn quantize<L: Lanes, D: Element>(task: Task<'_>, context: &ScaleContext<'_>) {
+    match context.scales.granularity {
+        Granularity::Tensor => quantize_by::<L, D, TENSOR>(task, context),
+        Granularity::Chunk => quantize_by::<L, D, CHUNKS>(task, context),
+        Granularity::Element => quantize_by::<L, D, ELEMENTS>(task, context),
     }
 }
 
 #[inline(always)]
-unsafe fn quantize_by<L: Lanes, D: Element, const EACH: bool, const DIVIDES: bool>(part: Part<'_>, stage: &Stage<'_>) {
-    /// Adding 1.5 * 2^23 rounds to an integer, in the low bits of the sum.
-    const SHIFT: f32 = 12_582_912.0;
-    let rules = RuleLanes::<L>::new::<f32, D>(&stage.context.rules);
-    let from = stage.context.from;
-    let beside = Beside::new(stage);
+unsafe fn quantize_by<L: Lanes, D: Element, const BY: u8>(task: Task<'_>, context: &ScaleContext<'_>) {
+    let (from, divides) = (context.from, L::FUSES && context.method == Method::Reciprocal);
+    let rules = RuleLanes::<L>::new::<f32, D>(&context.rules);
+    let scales = ScaleLanes::<L, BY>::new(context);
+    let chunk = if BY == CHUNKS { CHUNK } else { 1 };
+    let widths =
+        Widths { bits: [from.info().bits as usize, bits::<D>()], computes: true, ahead: AHEAD_OF_SCALED, chunk };
     walk::<L>(
-        part,
-        [from.info().bits as usize, bits::<D>()],
+        task,
+        widths,
         #[inline(always)]
         |src, dst, element| {
-            let at = |place: usize| element + place * (L::BYTES / 4);
             let values = values::<L>(from, src);
+            let at = |quarter: usize| element + quarter * (L::BYTES / 4);
             if let Class::SmallFloat(format) = const { class::<D>() } {
-                let limits = parts!(i => beside.of::<L, EACH>(Array::Highs, at(i)));
+                let limits = parts!(i => scales.get(Quantity::High, at(i)));
                 let codes = small_float::scaled_codes::<L>(
                     format,
                     values,
                     limits,
                     &rules,
+                    context.is_finite,
                     #[inline(always)]
-                    |i, x| beside.scaled::<L, EACH, DIVIDES>(x, at(i)),
+                    |i, x| scales.scaled(x, at(i), divides),
                 );
                 return store_codes::<L, D>(dst, codes);
             }
-            let mut integers = Memory::<{ 4 * 64 }>::new();
-            let integers = integers.start();
-            for (i, value) in values.into_iter().enumerate() {
-                // NaN becomes the lowest.
-                let low = L::max_f32(value, beside.of::<L, EACH>(Array::Lows, at(i)));
-                let x = L::min_f32(low, beside.of::<L, EACH>(Array::Highs, at(i)));
-                let rounded =
-                    L::add_f32(beside.scaled::<L, EACH, DIVIDES>(x, at(i)), L::splat::<32>(SHIFT.to_bits().into()));
-                store::<L>(integers, i, L::add_f32(rounded, beside.of::<L, EACH>(Array::Zeros, at(i))));
-            }
-            wide::step::<L, i32, D>(integers, dst, &rules);
+            let integers = if context.scales.has_zeros {
+                parts!(i => {
+                    // NaN becomes the lowest.
+                    let x = L::max_f32(values[i], scales.get(Quantity::Low, at(i)));
+                    let x = L::min_f32(x, scales.get(Quantity::High, at(i)));
+                    let zeros = L::round_to_int(scales.get(Quantity::Zero, at(i)));
+                    L::add::<32>(L::round_to_int(scales.scaled(x, at(i), divides)), zeros)
+                })
+            } else {
+                parts!(i => {
+                    // NaN stays: it becomes the least integer, as quotients that are too low do.
+                    let x = L::min_f32(scales.get(Quantity::High, at(i)), values[i]);
+                    L::round_to_int(scales.scaled(x, at(i), divides))
+                })
+            };
+            store_saturated::<L, D>(dst, integers, context.range[0]);
         },
     );
+}
+
+/// Stores a step of integers, none of them too high, as integers of the width of `D`; they are signed where the lowest
+/// is negative.
+#[inline(always)]
+unsafe fn store_saturated<L: Lanes, D: Element>(dst: *mut u8, integers: [L::V; 4], lowest: f32) {
+    let (signed, [a, b, c, d]) = (lowest < 0.0, integers);
+    if const { bits::<D>() == 16 } {
+        for (i, pair) in [[a, b], [c, d]].into_iter().enumerate() {
+            store::<L>(dst, i, if signed { L::saturate_to_16::<true>(pair) } else { L::saturate_to_16::<false>(pair) });
+        }
+        return;
+    }
+    let bytes = if signed {
+        L::max_i8(L::saturate_to_8::<true>(integers), L::splat::<8>(lowest as i64 as u64))
+    } else {
+        L::saturate_to_8::<false>(integers)
+    };
+    if const { bits::<D>() == 8 } {
+        return L::store(dst, bytes);
+    }
+    store_codes::<L, D>(dst, L::and(bytes, L::splat::<8>(const { (1 << (bits::<D>() % 8)) - 1 })));
 }
 
 /// A step of floats of 16 or 32 bits as lanes.
@@ -79,28 +175,31 @@ unsafe fn values<L: Lanes>(from: DataType, src: *const u8) -> [L::V; 4] {
 
 /// Dequantizes from `S`, by the class and width of which the codes are widened.
 #[inline(always)]
-pub(crate) unsafe fn dequantize<L: Lanes, S: Element>(part: Part<'_>, stage: &Stage<'_>) {
-    match stage.scales.spread {
-        Spread::Each => dequantize_by::<L, S, true>(part, stage),
-        Spread::One | Spread::Chunks => dequantize_by::<L, S, false>(part, stage),
+pub(crate) unsafe fn dequantize<L: Lanes, S: Element>(task: Task<'_>, context: &ScaleContext<'_>) {
+    match context.scales.granularity {
+        Granularity::Tensor => dequantize_by::<L, S, TENSOR>(task, context),
+        Granularity::Chunk => dequantize_by::<L, S, CHUNKS>(task, context),
+        Granularity::Element => dequantize_by::<L, S, ELEMENTS>(task, context),
     }
 }
 
 #[inline(always)]
-unsafe fn dequantize_by<L: Lanes, S: Element, const EACH: bool>(part: Part<'_>, stage: &Stage<'_>) {
-    let to = stage.context.to;
-    let beside = Beside::new(stage);
-    let widen = super::one_step::<L, S, f32>(&Context::plain(stage.context.from, DataType::Float));
+unsafe fn dequantize_by<L: Lanes, S: Element, const BY: u8>(task: Task<'_>, context: &ScaleContext<'_>) {
+    let to = context.to;
+    let scales = ScaleLanes::<L, BY>::new(context);
+    let widen = super::one_step::<L, S, f32>(&Context::plain(context.from, DataType::Float));
+    let chunk = if BY == CHUNKS { CHUNK } else { 1 };
+    let widths = Widths { bits: [bits::<S>(), to.info().bits as usize], computes: true, ahead: AHEAD_OF_SCALED, chunk };
     walk::<L>(
-        part,
-        [bits::<S>(), to.info().bits as usize],
+        task,
+        widths,
         #[inline(always)]
         |src, dst, element| {
-            let mut values = Memory::<{ 4 * 64 }>::new();
-            let values = values.start();
+            let mut values = Floats(MaybeUninit::uninit());
+            let values = values.0.as_mut_ptr().cast::<u8>();
             widen(src, values);
             let products = parts!(i => {
-                beside.product::<L, S, EACH>(L::load(values.add(i * L::BYTES)), element + i * (L::BYTES / 4))
+                scales.product::<S>(L::load(values.add(i * L::BYTES)), element + i * (L::BYTES / 4))
             });
             match to {
                 DataType::Float => {
@@ -114,13 +213,8 @@ unsafe fn dequantize_by<L: Lanes, S: Element, const EACH: bool>(part: Part<'_>, 
                     }
                 }
                 DataType::BFloat16 => {
-                    let rounded = parts!(i => {
-                        // The one NaN there is stays NaN.
-                        let odd = L::and(L::shr::<32, 16>(products[i]), L::splat::<32>(1));
-                        L::add::<32>(L::add::<32>(products[i], L::splat::<32>(0x7fff)), odd)
-                    });
                     for i in 0..2 {
-                        store::<L>(dst, i, L::high_halves::<32>([rounded[2 * i], rounded[2 * i + 1]]));
+                        store::<L>(dst, i, L::f32_to_bf16([products[2 * i], products[2 * i + 1]]));
                     }
                 }
                 _ => unreachable!("not a float of 16 or 32 bits"),
@@ -128,3 +222,7 @@ unsafe fn dequantize_by<L: Lanes, S: Element, const EACH: bool>(part: Part<'_>, 
         },
     );
 }
+
+/// The floats of the longest step.
+#[repr(align(64))]
+struct Floats(MaybeUninit<[f32; 64]>);

@@ -111,7 +111,7 @@ pub(crate) unsafe fn codes<L: Lanes, S: Element>(
     rules: &RuleLanes<L>,
 ) -> L::V {
     let mut code = L::low_bytes(parts!(i => {
-        magnitude_code::<L, S>(format, value[i], rules, rules.limit, #[inline(always)] |magnitude| magnitude)
+        magnitude_code::<L, S>(format, value[i], rules, rules.limit)
     }));
     if const { !S::DATA_TYPE.is_float() } {
         code = L::min_u::<8>(code, rules.overflow);
@@ -123,18 +123,31 @@ pub(crate) unsafe fn codes<L: Lanes, S: Element>(
 }
 
 /// As [`codes`], of positive multiples of the lanes: `scaled` gives that of a magnitude in a quarter, whose multiple is
-/// the largest code at `limit` and less below it.
+/// the largest code at `limit` and less below it. Where `is_finite`, NaN and infinity may have any code.
 #[inline(always)]
 pub(super) unsafe fn scaled_codes<L: Lanes>(
     format: FloatFormat,
     value: [L::V; 4],
     limit: [L::V; 4],
     rules: &RuleLanes<L>,
+    is_finite: bool,
     scaled: impl Fn(usize, L::V) -> L::V,
 ) -> L::V {
-    let code = L::low_bytes(parts!(i => {
-        magnitude_code::<L, f32>(format, value[i], rules, limit[i], #[inline(always)] |magnitude| scaled(i, magnitude))
+    let magnitude = parts!(i => L::and(value[i], L::splat::<32>(MAGNITUDE.into())));
+    let mut code = L::low_bytes(parts!(i => {
+        let within = scaled(i, L::min_u::<32>(magnitude[i], limit[i]));
+        number_code::<L>(format, within)
     }));
+    // NaN is rare, and a branch costs less than a selection for each vector.
+    let [low, high] = [0, 2].map(|i| L::max_u::<32>(magnitude[i], magnitude[i + 1]));
+    if !is_finite && L::any::<32>(L::gt::<32>(L::max_u::<32>(low, high), rules.last_number)) {
+        let zero = L::splat::<32>(0);
+        let is_nan =
+            parts!(i => L::select::<32>(L::gt::<32>(magnitude[i], rules.last_number), L::splat::<32>(0xff), zero));
+        let nan =
+            L::low_bytes(parts!(i => L::select::<32>(L::gt::<32>(magnitude[i], rules.last_number), rules.nan, zero)));
+        code = L::select_by_top_bit(L::low_bytes(is_nan), nan, code);
+    }
     with_sign::<L>(format, code, L::top_bits(value))
 }
 
@@ -179,20 +192,30 @@ unsafe fn magnitude_code<L: Lanes, S: Element>(
     value: L::V,
     rules: &RuleLanes<L>,
     limit: L::V,
-    scaled: impl Fn(L::V) -> L::V,
 ) -> L::V {
+    let lanes = |value: u32| L::splat::<32>(value.into());
+    // Codes of integers, were the format to go on, fit a byte in most formats; they are cut off there.
+    let is_float = const { S::DATA_TYPE.is_float() };
+    let fits_byte = !is_float && integers_fit_byte(format);
+    let is_unsigned = const { matches!(class::<S>(), Class::Int { signed: false, .. }) };
+    let magnitude = if is_unsigned { value } else { L::and(value, lanes(MAGNITUDE)) };
+    let within = if fits_byte { magnitude } else { L::min_u::<32>(magnitude, limit) };
+    let code = number_code::<L>(format, within);
+    if !is_float {
+        return code;
+    }
+    L::select::<32>(L::gt::<32>(magnitude, rules.last_number), rules.nan, code)
+}
+
+/// The code of each number within the limits in the low byte of its lane; what stands above it is arbitrary.
+#[inline(always)]
+unsafe fn number_code<L: Lanes>(format: FloatFormat, within: L::V) -> L::V {
     let lanes = |value: u32| L::splat::<32>(value.into());
     let min_normal = ((EXPONENT_BIAS - format.bias + 1) as u32) << SIGNIFICAND;
     let dropped = SIGNIFICAND - format.significand_bits;
     // The code's exponent field is added from the power's own bits, as if it were biased as `f32`; this takes the
     // difference off. It is even, so that the addition breaks ties as it would without.
     let rebias = (min_normal >> dropped).wrapping_neg() & 0xff;
-    // Codes of integers, were the format to go on, fit a byte in most formats; they are cut off there.
-    let is_float = const { S::DATA_TYPE.is_float() };
-    let fits_byte = !is_float && integers_fit_byte(format);
-    let is_unsigned = const { matches!(class::<S>(), Class::Int { signed: false, .. }) };
-    let magnitude = if is_unsigned { value } else { L::and(value, lanes(MAGNITUDE)) };
-    let within = scaled(if fits_byte { magnitude } else { L::min_u::<32>(magnitude, limit) });
     let exponent = L::max_u::<32>(L::and(within, lanes(INFINITY)), lanes(min_normal));
     // A product of powers of two, but for the bias below them: exact, also where it is not fused.
     let sum = L::mul_add_f32(exponent, lanes(((EXPONENT_BIAS as u32 + dropped) << SIGNIFICAND) + rebias), within);
@@ -203,11 +226,7 @@ unsafe fn magnitude_code<L: Lanes, S: Element>(
         4 => L::shr::<32, 19>(exponent),
         _ => unreachable!("no significand of this width"),
     };
-    let code = L::add::<32>(sum, field);
-    if !is_float {
-        return code;
-    }
-    L::select::<32>(L::gt::<32>(magnitude, rules.last_number), rules.nan, code)
+    L::add::<32>(sum, field)
 }
 
 /// `float16` as codes of `float8e5m2`, which is its upper byte: the exponents are the same.

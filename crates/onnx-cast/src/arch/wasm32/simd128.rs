@@ -226,6 +226,9 @@ unsafe impl Lanes for Vector {
         f64_to_f32(value: [V; 2]) -> V: floats(value[0], value[1]);
         f64_to_f32_odd(value: [V; 2]) -> V: floats(odd(value[0]), odd(value[1]));
         // From 2^28 on a float's low bits are zeros, as are those of this limit and of what a negative overflow gives.
+        // The first of both, unless the other is greater.
+        round_to_int(value: V) -> V:
+            i32x4_trunc_sat_f32x4(f32x4_nearest(f32x4_pmax(f32x4_splat(-2147483648.0), value)));
         f32_to_low_bits(value: V) -> V: i32x4_trunc_sat_f32x4(f32x4_nearest(f32x4_min(value, f32x4_splat(268435456.))));
         f32_to_low_bytes(value: [V; 4]) -> V: {
             let [a, b, c, d] = value.map(|value| f32x4_abs(value));
@@ -256,6 +259,7 @@ unsafe impl Lanes for Vector {
         sub(a: V, b: V) -> V: 8 => i8x16_sub(a, b), 16 => i16x8_sub(a, b), 32 => i32x4_sub(a, b);
         min_u(a: V, b: V) -> V: 8 => u8x16_min(a, b), 16 => u16x8_min(a, b), 32 => u32x4_min(a, b);
         max_u(a: V, b: V) -> V: 16 => u16x8_max(a, b), 32 => u32x4_max(a, b);
+        any(mask: V) -> bool: 32 => v128_any_true(mask);
         gt(a: V, b: V) -> V: 8 => i8x16_gt(a, b), 16 => i16x8_gt(a, b), 32 => i32x4_gt(a, b);
         eq(a: V, b: V) -> V: 8 => i8x16_eq(a, b), 16 => i16x8_eq(a, b), 32 => i32x4_eq(a, b), 64 => i64x2_eq(a, b);
         select(mask: V, a: V, b: V) -> V: 8 => v128_bitselect(a, b, mask), 16 => v128_bitselect(a, b, mask),

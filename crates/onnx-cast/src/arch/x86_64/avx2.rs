@@ -223,6 +223,7 @@ unsafe impl Lanes for Ymm {
         f64_to_f32_odd(value: [V; 2]) -> V: floats(odd_float(pd(value[0])), odd_float(pd(value[1])));
         // From 2^31 on the conversion gives 2^31, whose low bits are zero as those of any float so large.
         f32_to_low_bits(value: V) -> V: _mm256_cvtps_epi32(ps(value));
+        round_to_int(value: V) -> V: _mm256_cvtps_epi32(ps(value));
         f64_to_low_bits(value: [V; 2]) -> V: join(double_to_low_bits(value[0]), double_to_low_bits(value[1]));
         zip_bytes(a: V, b: V) -> [V; 2]: {
             let (low, high) = (_mm256_unpacklo_epi8(a, b), _mm256_unpackhi_epi8(a, b));
@@ -243,6 +244,7 @@ unsafe impl Lanes for Ymm {
             32 => _mm256_cmpeq_epi32(a, b), 64 => _mm256_cmpeq_epi64(a, b);
         select(mask: V, a: V, b: V) -> V: 8 => _mm256_blendv_epi8(b, a, mask), 16 => _mm256_blendv_epi8(b, a, mask),
             32 => _mm256_blendv_epi8(b, a, mask), 64 => _mm256_blendv_epi8(b, a, mask);
+        any(mask: V) -> bool: 32 => _mm256_testz_si256(mask, mask) == 0;
         low_halves(value: [V; 2]) -> V: 16 => {
             let low = _mm256_set1_epi16(0xff);
             in_order_of_halves(_mm256_packus_epi16(Self::and(value[0], low), Self::and(value[1], low)))

@@ -181,6 +181,7 @@ unsafe impl Lanes for Zmm {
         plus_above(a: V, value: V, limit: V) -> V: plus_one(a, _mm512_cmpgt_epu8_mask(value, limit));
         min_i32(a: V, b: V) -> V: _mm512_min_epi32(a, b);
         max_i32(a: V, b: V) -> V: _mm512_max_epi32(a, b);
+        max_i8(a: V, b: V) -> V: _mm512_max_epi8(a, b);
         add_f32(a: V, b: V) -> V: si(_mm512_add_ps(ps(a), ps(b)));
         mul_f32(a: V, b: V) -> V: si(_mm512_mul_ps(ps(a), ps(b)));
         mul_add_f32(a: V, b: V, c: V) -> V: si(_mm512_fmadd_ps(ps(a), ps(b), ps(c)));
@@ -203,6 +204,14 @@ unsafe impl Lanes for Zmm {
         f64_to_f32_odd(value: [V; 2]) -> V: odd_halves(cut_double(value[0]), cut_double(value[1]));
         // From 2^31 on the conversion gives 2^31, whose low bits are zero as those of any float so large.
         f32_to_low_bits(value: V) -> V: _mm512_cvt_roundps_epi32::<NEAREST>(_mm512_castsi512_ps(value));
+        round_to_int(value: V) -> V: _mm512_cvt_roundps_epi32::<NEAREST>(_mm512_castsi512_ps(value));
+        // Half is rounded up, and then an even result is chosen where the rest was half.
+        f32_to_bf16(value: [V; 2]) -> V: {
+            let up = both(value, #[inline(always)] |lanes| _mm512_add_epi32(lanes, _mm512_set1_epi32(0x8000)));
+            let was_half = _mm512_testn_epi16_mask(Self::low_halves::<32>(up), _mm512_set1_epi16(-1));
+            let rounded = Self::high_halves::<32>(up);
+            _mm512_mask_sub_epi16(rounded, was_half, rounded, _mm512_and_si512(rounded, _mm512_set1_epi16(1)))
+        };
         f64_to_low_bits(value: [V; 2]) -> V:
             Self::low_halves::<64>(both(value, #[inline(always)] |half| _mm512_cvt_roundpd_epi64::<NEAREST>(_mm512_castsi512_pd(half))));
         in_zip_order(value: V) -> V: _mm512_permutexvar_epi64(_mm512_setr_epi64(0, 4, 1, 5, 2, 6, 3, 7), value);
@@ -233,6 +242,7 @@ unsafe impl Lanes for Zmm {
         select(mask: u64, a: V, b: V) -> V: 8 => _mm512_mask_mov_epi8(b, mask, a),
             16 => _mm512_mask_mov_epi16(b, mask as u32, a), 32 => _mm512_mask_mov_epi32(b, mask as u16, a),
             64 => _mm512_mask_mov_epi64(b, mask as u8, a);
+        any(mask: u64) -> bool: 32 => mask as u16 != 0;
         low_halves(value: [V; 2]) -> V:
             16 => _mm512_permutex2var_epi8(value[0], bytes!(|i| 2 * i), value[1]),
             32 => _mm512_permutex2var_epi16(value[0], bytes!(|i| if i % 2 == 0 { i } else { 0 }), value[1]),

@@ -1,8 +1,9 @@
 //! The loops of scaled casts over floats in the nearest cache: plain Rust, which each instruction set compiles with its
 //! features, and which the compiler vectorises.
 
-use super::{Array, Arrays, CHUNK, Method, Scaling, Spread, Stage, written};
+use super::{CHUNK, Granularity, Method, Quantities, Quantity, ScaleContext, Scaling, written};
 use crate::element::DataType;
+use crate::scalar::block_scale::{PowerOfTwo, Recipe};
 use crate::scalar::scaled::{
     Precision, is_moderate, is_power_of_two, product, quotient, quotient_by_reciprocal, quotient_to_round,
     round_to_bfloat16, round_to_low_bits,
@@ -15,19 +16,19 @@ use core::mem::MaybeUninit;
 /// The first `count` scales and, if there are any, zero points are written.
 #[inline(always)]
 pub(crate) unsafe fn prepare<const FUSES: bool>(
-    arrays: &mut Arrays,
+    quantities: &mut Quantities,
     count: usize,
     scaling: Scaling,
     has_zeros: bool,
     range: [f32; 2],
 ) -> Method {
-    match arrays.first(Array::Zeros, count) {
+    match quantities.first(Quantity::Zero, count) {
         _ if has_zeros => {}
         // A call that fills memory may store in a way that the next read waits for.
         [zero] => *zero = MaybeUninit::new(0.0),
         zeros => zeros.fill(MaybeUninit::new(0.0)),
     }
-    let [factors, divisors, zeros, lows, highs] = arrays.all(count);
+    let [factors, divisors, zeros, lows, highs] = quantities.all(count);
     // SAFETY: the caller's, and of zeros the lines above wrote as many.
     let (divisors, zeros) = unsafe { (written(divisors), written(zeros)) };
     match scaling {
@@ -94,35 +95,65 @@ fn to_dequantize(factors: Unwritten<'_>, divisors: &[f32], zeros: &mut [f32], ha
     if are_finite && !(has_infinity && has_zero) { Method::Multiply } else { Method::MultiplyAny }
 }
 
-/// What is beside an element.
+/// [`super::ScaleKernels::powers`]: the scales of blocks, from the bits of their greatest magnitudes: codes, and what
+/// elements are divided by. Of a block that is not finite, the code is NaN and the divisor 1, as where all are zeros.
+#[inline(always)]
+pub(crate) fn powers(power: &PowerOfTwo, most: &[u32], codes: &mut [u8], divisors: &mut [[u8; 4]]) {
+    const INFINITY: u32 = f32::INFINITY.to_bits();
+    const NAN: u8 = 0xff;
+    power.scales(most, codes, divisors);
+    for ((most, code), divisor) in most.iter().zip(codes).zip(divisors) {
+        let is_nan = *most >= INFINITY;
+        *code = if is_nan { NAN } else { *code };
+        *divisor = if is_nan | (*most == 0) { 1f32.to_le_bytes() } else { *divisor };
+    }
+}
+
+/// [`super::ScaleKernels::wide_scales`].
+#[inline(always)]
+pub(crate) fn wide_scales(recipe: Recipe, global: f32, scales: &mut [[u8; 4]]) {
+    for scale in scales {
+        *scale = recipe.wide_scale(f32::from_le_bytes(*scale), global).to_le_bytes();
+    }
+}
+
+/// [`super::ScaleKernels::factors`].
+#[inline(always)]
+pub(crate) fn factors(recipe: Recipe, global: f32, scales: &mut [[u8; 4]]) {
+    for scale in scales {
+        *scale = recipe.factor(f32::from_le_bytes(*scale), global).to_le_bytes();
+    }
+}
+
+/// What an element is scaled by.
 #[derive(Clone, Copy)]
-struct Beside {
+struct Scale {
     factor: f32,
     divisor: f32,
     zero_point: f32,
 }
 
-/// Writes the bits that `f` gives for each float of whole chunks and what is beside it, from an element of the tile on.
+/// Writes the bits that `f` gives for each float of whole chunks and its scale, from an element of the tile on.
 #[inline(always)]
-fn each(x: &mut [[u8; 4]], stage: &Stage<'_>, begin: usize, f: impl Fn(f32, Beside) -> u32) {
-    let scales = &stage.scales;
-    let arrays = [Array::Factors, Array::Divisors, Array::Zeros].map(|array| scales.array(array));
+fn each(x: &mut [[u8; 4]], context: &ScaleContext<'_>, begin: usize, f: impl Fn(f32, Scale) -> u32) {
+    let scales = &context.scales;
+    let numbers = [Quantity::Factor, Quantity::Divisor, Quantity::Zero].map(|quantity| scales.numbers(quantity));
     for (chunk, first) in x.as_chunks_mut::<CHUNK>().0.iter_mut().zip((begin..).step_by(CHUNK)) {
-        if scales.spread == Spread::Each {
+        if scales.granularity == Granularity::Element {
             // SAFETY: each element has a scale, and a last chunk's padding too.
             let [factors, divisors, zeros] =
-                arrays.map(|array| unsafe { array.add(first).cast::<[f32; CHUNK]>().read_unaligned() });
+                numbers.map(|number| unsafe { number.add(first).cast::<[f32; CHUNK]>().read_unaligned() });
             for (i, x) in chunk.iter_mut().enumerate() {
-                let beside = Beside { factor: factors[i], divisor: -divisors[i], zero_point: zeros[i] };
-                *x = f(f32::from_le_bytes(*x), beside).to_le_bytes();
+                let scale = Scale { factor: factors[i], divisor: -divisors[i], zero_point: zeros[i] };
+                *x = f(f32::from_le_bytes(*x), scale).to_le_bytes();
             }
         } else {
-            let place = if scales.spread == Spread::One { 0 } else { first / CHUNK };
+            let place = if scales.granularity == Granularity::Tensor { 0 } else { first / CHUNK };
             // SAFETY: each chunk has a scale.
-            let [factor, divisor, zero_point] = arrays.map(|array| unsafe { array.add(place).read() });
-            let beside = Beside { factor, divisor: -divisor, zero_point };
+            let [factor, divisor, zero_point] = numbers.map(|number| unsafe { number.add(place).read() });
+            let scale = Scale { factor, divisor: -divisor, zero_point };
             for x in chunk {
-                *x = f(f32::from_le_bytes(*x), beside).to_le_bytes();
+                *x = f(f32::from_le_bytes(*x), scale).to_le_bytes();
             }
         }
     }
@@ -132,24 +163,24 @@ fn each(x: &mut [[u8; 4]], stage: &Stage<'_>, begin: usize, f: impl Fn(f32, Besi
 #[inline(always)]
 fn scaled<const FUSES: bool, const INT: bool>(
     x: &mut [[u8; 4]],
-    stage: &Stage<'_>,
+    context: &ScaleContext<'_>,
     begin: usize,
     finish: impl Fn(f32, f32) -> u32,
 ) {
-    match stage.method {
-        Method::Multiply if FUSES => each(x, stage, begin, |x, by| finish(x * by.factor, by.zero_point)),
+    match context.method {
+        Method::Multiply if FUSES => each(x, context, begin, |x, by| finish(x * by.factor, by.zero_point)),
         Method::Multiply | Method::MultiplyAny => {
-            each(x, stage, begin, |x, by| finish(product(x, 0.0, by.factor), by.zero_point));
+            each(x, context, begin, |x, by| finish(product(x, 0.0, by.factor), by.zero_point));
         }
         Method::Reciprocal if FUSES && INT => {
-            each(x, stage, begin, |x, by| finish(quotient_to_round(x, by.divisor, by.factor), by.zero_point));
+            each(x, context, begin, |x, by| finish(quotient_to_round(x, by.divisor, by.factor), by.zero_point));
         }
         // A zero point that is added makes 0 of -0, and leaves the least negative number.
-        Method::Reciprocal if FUSES && !stage.adds_zero() => {
-            each(x, stage, begin, |x, by| finish(quotient_by_reciprocal(x, by.divisor, by.factor), by.zero_point));
+        Method::Reciprocal if FUSES && !context.adds_zero() => {
+            each(x, context, begin, |x, by| finish(quotient_by_reciprocal(x, by.divisor, by.factor), by.zero_point));
         }
         Method::Reciprocal | Method::Divide => {
-            each(x, stage, begin, |x, by| finish(quotient(x, by.divisor), by.zero_point));
+            each(x, context, begin, |x, by| finish(quotient(x, by.divisor), by.zero_point));
         }
     }
 }
@@ -157,33 +188,33 @@ fn scaled<const FUSES: bool, const INT: bool>(
 /// [`super::ScaleKernels::apply`]: products, or quotients, which are rounded to integers of 32 bits or to bfloat16
 /// where that is all there is to do, but not to float16.
 #[inline(always)]
-pub(crate) fn apply<const FUSES: bool>(x: &mut [[u8; 4]], stage: &Stage<'_>, begin: usize) {
-    if !is_value(stage.context.from) {
-        return each(x, stage, begin, |x, by| product(x, -by.zero_point, by.factor).to_bits());
+pub(crate) fn apply<const FUSES: bool>(x: &mut [[u8; 4]], context: &ScaleContext<'_>, begin: usize) {
+    if !is_value(context.from) {
+        return each(x, context, begin, |x, by| product(x, -by.zero_point, by.factor).to_bits());
     }
-    match (stage.precision, stage.context.to.is_float()) {
-        (Precision::Float, false) => scaled::<FUSES, true>(x, stage, begin, to_int(stage.range)),
+    match (context.precision, context.to.is_float()) {
+        (Precision::Float, false) => scaled::<FUSES, true>(x, context, begin, to_int(context.range)),
         (Precision::Float | Precision::Float16, _) => {
-            scaled::<FUSES, false>(x, stage, begin, |value, _| value.to_bits());
+            scaled::<FUSES, false>(x, context, begin, |value, _| value.to_bits());
         }
-        (Precision::BFloat16, _) => scaled::<FUSES, false>(x, stage, begin, |value, _| round_to_bfloat16(value)),
+        (Precision::BFloat16, _) => scaled::<FUSES, false>(x, context, begin, |value, _| round_to_bfloat16(value)),
     }
 }
 
 /// [`super::ScaleKernels::finish`]: quotients that were rounded to the precision become integers, and floats have their
 /// zero points added.
 #[inline(always)]
-pub(crate) fn finish(x: &mut [[u8; 4]], stage: &Stage<'_>, begin: usize) {
-    if !is_value(stage.context.from) {
+pub(crate) fn finish(x: &mut [[u8; 4]], context: &ScaleContext<'_>, begin: usize) {
+    if !is_value(context.from) {
         return;
     }
-    if !stage.context.to.is_float() {
-        if stage.precision != Precision::Float {
-            let to_int = to_int(stage.range);
-            each(x, stage, begin, |x, by| to_int(x, by.zero_point));
+    if !context.to.is_float() {
+        if context.precision != Precision::Float {
+            let to_int = to_int(context.range);
+            each(x, context, begin, |x, by| to_int(x, by.zero_point));
         }
-    } else if stage.adds_zero() {
-        each(x, stage, begin, |x, by| (x + by.zero_point).to_bits());
+    } else if context.adds_zero() {
+        each(x, context, begin, |x, by| (x + by.zero_point).to_bits());
     }
 }
 

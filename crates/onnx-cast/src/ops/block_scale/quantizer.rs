@@ -6,7 +6,7 @@ use crate::arch::Backend;
 use crate::element::{DataType, Float16, byte_len_of};
 use crate::kernel::StoreHint;
 use crate::ops::execute::{as_bytes, as_uninit, parts_for, store_hint};
-use crate::ops::scaled::tiles::{Job, Operand, Results, cast};
+use crate::ops::scaled::tiles::{BoundCast, Operand, cast};
 use crate::ops::scaled::{Direction, ScaledPlan};
 use crate::packed::clear;
 use crate::scalar::block_scale::{BlockFormat, INT8_MAX, PowerOfTwo, Recipe};
@@ -38,19 +38,15 @@ impl Quantizer<'_> {
     /// Whether one of them is NaN.
     pub(super) fn scales(&self, most: &[u32], codes: &mut [u8], factors: &mut [[u8; 4]]) -> bool {
         const INFINITY: u32 = f32::INFINITY.to_bits();
-        let is_nan = |most: u32| most >= INFINITY;
-        if self.quantize.format == BlockFormat::NvFp4 {
-            self.nv_scales(most, codes, factors);
+        if self.quantize.format != BlockFormat::NvFp4 {
+            // SAFETY: a `Backend` exists only if this machine can run it.
+            unsafe { (self.backend.table().scale.powers)(&self.power, most, codes, factors) };
         } else {
-            self.power.scales(most, codes, factors);
-            for (most, factor) in most.iter().zip(&mut *factors) {
-                // Zeros stay zeros by any factor, and 1 is one that has a reciprocal.
-                *factor = if *most == 0 { 1f32.to_le_bytes() } else { *factor };
-            }
-        }
-        if most.iter().fold(false, |has_nan, most| has_nan | is_nan(*most)) {
-            for ((most, code), factor) in most.iter().zip(&mut *codes).zip(factors) {
-                if is_nan(*most) {
+            self.nv_scales(most, codes, factors);
+            if most.iter().fold(0, |greatest, most| greatest.max(*most)) >= INFINITY {
+                for ((_, code), factor) in
+                    most.iter().zip(&mut *codes).zip(factors).filter(|((most, _), _)| **most >= INFINITY)
+                {
                     (*code, *factor) = (self.quantize.format.nan(), 1f32.to_le_bytes());
                 }
             }
@@ -60,7 +56,7 @@ impl Quantizer<'_> {
 
     /// Those of NVFP4.
     fn nv_scales(&self, most: &[u32], codes: &mut [u8], factors: &mut [[u8; 4]]) {
-        let recipe = self.quantize.recipe;
+        let (recipe, table) = (self.quantize.recipe, self.backend.table());
         for (most, factor) in most.iter().zip(&mut *factors) {
             *factor = recipe.rounded_first(f32::from_bits(*most)).to_le_bytes();
         }
@@ -69,17 +65,15 @@ impl Quantizer<'_> {
             cast(self.backend, DataType::Float, factors.as_flattened(), self.from, narrow, most.len());
             cast(self.backend, self.from, narrow, DataType::Float, factors.as_flattened_mut(), most.len());
         }
-        for factor in &mut *factors {
-            *factor = recipe.wide_scale(f32::from_le_bytes(*factor), self.global).to_le_bytes();
-        }
+        // SAFETY: a `Backend` exists only if this machine can run it.
+        unsafe { (table.scale.wide_scales)(recipe, self.global, factors) };
         cast(self.backend, DataType::Float, factors.as_flattened(), DataType::Float8E4M3FN, codes, most.len());
         for code in &mut *codes {
             *code = if *code == 0 { recipe.code_for_zero() } else { *code };
         }
         cast(self.backend, DataType::Float8E4M3FN, codes, DataType::Float, factors.as_flattened_mut(), most.len());
-        for factor in factors {
-            *factor = recipe.factor(f32::from_le_bytes(*factor), self.global).to_le_bytes();
-        }
+        // SAFETY: as above.
+        unsafe { (table.scale.factors)(recipe, self.global, factors) };
     }
 
     /// The plan of the elements, once the scales are known.
@@ -88,7 +82,9 @@ impl Quantizer<'_> {
         let is_product = quantize.format == BlockFormat::NvFp4 && quantize.recipe == Recipe::TorchAo;
         let direction = if is_product { Direction::Dequantize } else { Direction::Quantize };
         let range = (quantize.format == BlockFormat::MxInt8).then_some([-INT8_MAX, INT8_MAX]);
+        // Blocks with NaN or infinity are cleared.
         ScaledPlan::of_blocks(direction, self.from, quantize.format.element(), range, quantize.backend, Some(1))
+            .of_finite()
     }
 
     /// The scale of the tensor, of NVFP4.
@@ -102,23 +98,23 @@ impl Quantizer<'_> {
         let row = x.shape().last().copied().unwrap_or(1);
         let (block, plan) = (self.quantize.format.block(), self.plan());
         // SAFETY: every byte is written, and none read before.
-        let part = unsafe { Part { src, elements: as_bytes(elements), scales: as_bytes(scales), len } };
+        let blocks = unsafe { Blocks { src, elements: as_bytes(elements), scales: as_bytes(scales), len } };
         if row.is_multiple_of(block) {
-            let touched = src.len() + part.elements.len();
+            let touched = src.len() + blocks.elements.len();
             let (parts, hint) = (parts_for(touched, self.quantize.threads), store_hint(touched));
             #[cfg(threads)]
             if parts > 1 {
-                return crate::pool::split(|| self.fork(part, &plan, parts, hint));
+                return crate::pool::split(|| self.fork(blocks, &plan, parts, hint));
             }
-            return self.fork(part, &plan, parts, hint);
+            return self.fork(blocks, &plan, parts, hint);
         }
         // Rows end within blocks, and packed rows within bytes: first all scales, then all elements.
         let width = self.from.info().bits as usize / 8;
-        let mut factors = Vec::with_capacity(4 * part.scales.len());
-        let blocks = src.chunks(row.max(1) * width).flat_map(|row| row.chunks(block * width));
+        let mut factors = Vec::with_capacity(4 * blocks.scales.len());
+        let each = src.chunks(row.max(1) * width).flat_map(|row| row.chunks(block * width));
         let mut bad = Vec::new();
         with_default_float_environment(|| {
-            for (i, (block, code)) in blocks.zip(part.scales.iter_mut()).enumerate() {
+            for (i, (block, code)) in each.zip(blocks.scales.iter_mut()).enumerate() {
                 let (mut most, mut factor) = ([0], [[0; 4]]);
                 greatest(self.backend, self.from, block, PART, &mut most);
                 if self.scales(&most, slice::from_mut(code), &mut factor) {
@@ -128,14 +124,14 @@ impl Quantizer<'_> {
             }
         });
         let scale = Operand::new(DataType::Float, &factors);
-        let job = Job { plan: &plan, layout: layout(row, block), scale, zero_point: None };
+        let bound = BoundCast { plan: &plan, layout: layout(row, block), scale, zero_point: None };
         // SAFETY: a cast writes only initialised bytes.
-        plan.execute(&job, src, len, unsafe { as_uninit(part.elements) });
+        plan.execute(&bound, src, len, unsafe { as_uninit(blocks.elements) });
         let blocks_in_row = row.div_ceil(block);
         for i in bad {
             let begin = i / blocks_in_row * row + i % blocks_in_row * block;
             let end = (begin + block).min((i / blocks_in_row + 1) * row);
-            clear(part.elements, begin..end, self.quantize.format.element());
+            clear(blocks.elements, begin..end, self.quantize.format.element());
         }
     }
 
@@ -144,65 +140,58 @@ impl Quantizer<'_> {
     }
 
     /// Quantizes whole blocks on several threads.
-    fn fork(&self, part: Part<'_>, plan: &ScaledPlan, parts: usize, hint: StoreHint) {
+    fn fork(&self, blocks: Blocks<'_>, plan: &ScaledPlan, parts: usize, hint: StoreHint) {
         #[cfg(threads)]
         if parts > 1 {
-            let low = (part.len / parts * (parts / 2)).next_multiple_of(PART).min(part.len);
-            let (low, high) = part.split(low, self);
+            let low = (blocks.len / parts * (parts / 2)).next_multiple_of(PART).min(blocks.len);
+            let (low, high) = blocks.split(low, self);
             let others = parts - parts / 2;
             rayon::join(|| self.fork(low, plan, parts / 2, hint), || self.fork(high, plan, others, hint));
             return;
         }
         let _ = parts;
-        let Part { src, elements, scales, len } = part;
+        let Blocks { src, elements, scales, len } = blocks;
         let (block, bits) = (self.quantize.format.block(), self.quantize.format.element().info().bits as usize);
         assert!(elements.len() == byte_len_of(len, bits) && scales.len() * block == len, "whole blocks");
-        // One pointer to all elements: what a part leaves in the results is stored with the next.
-        let elements = elements.as_mut_ptr();
-        let width = self.from.info().bits as usize / 8;
+        let src = src.chunks(byte_len_of(PART, self.from.info().bits as usize));
+        let elements = elements.chunks_mut(byte_len_of(PART, bits));
+        // Of a part's blocks the greatest magnitudes, and what their elements are divided by.
+        let mut memory = ([0; BLOCKS], [[0; 4]; BLOCKS]);
         with_default_float_environment(|| {
-            let mut results = Results::new(self.backend, hint);
-            let parts = src.chunks(PART * width).zip(scales.chunks_mut(PART / block));
-            for ((src, scales), begin) in parts.zip((0..).step_by(PART)) {
-                // SAFETY: the parts follow each other, and `elements` has the bytes of all results.
-                unsafe { self.part(src, elements.add(byte_len_of(begin, bits)), scales, plan, &mut results) };
+            for ((src, elements), scales) in src.zip(elements).zip(scales.chunks_mut(PART / block)) {
+                self.part(src, elements, scales, plan, hint, &mut memory);
             }
-            // SAFETY: the last part ended there.
-            unsafe { results.flush(elements.add(byte_len_of(len, bits))) };
         });
     }
 
     /// Quantizes a few whole blocks: their scales, and then their elements, which are still in the nearest cache.
-    ///
-    /// # Safety
-    /// As [`Job::run_part`].
-    unsafe fn part(&self, src: &[u8], elements: *mut u8, codes: &mut [u8], plan: &ScaledPlan, results: &mut Results) {
+    fn part(
+        &self,
+        src: &[u8],
+        elements: &mut [u8],
+        codes: &mut [u8],
+        plan: &ScaledPlan,
+        hint: StoreHint,
+        memory: &mut ([u32; BLOCKS], [[u8; 4]; BLOCKS]),
+    ) {
         let format = self.quantize.format;
         let (block, len) = (format.block(), codes.len() * format.block());
-        let (mut most, mut factors) = ([0; BLOCKS], [[0; 4]; BLOCKS]);
-        let (most, factors) = (&mut most[..codes.len()], &mut factors[..codes.len()]);
+        let (most, factors) = (&mut memory.0[..codes.len()], &mut memory.1[..codes.len()]);
         greatest(self.backend, self.from, src, block, most);
         let has_nan = self.scales(most, codes, factors);
         let scale = Operand::new(DataType::Float, factors.as_flattened());
-        let job = Job { plan, layout: layout(len, block), scale, zero_point: None };
-        if !has_nan {
-            // SAFETY: the caller's.
-            return unsafe { job.run_part(0, src, elements, len, results) };
-        }
-        // SAFETY: the caller's: the last part ended there.
-        unsafe { results.flush(elements) };
-        // SAFETY: the caller's: these are the bytes of the part's elements. A job reads none that it did not write.
-        let elements =
-            unsafe { slice::from_raw_parts_mut(elements, byte_len_of(len, format.element().info().bits as usize)) };
-        job.run(self.backend, 0, src, elements, len, StoreHint::Temporal);
-        for (i, _) in codes.iter().enumerate().filter(|(_, code)| self.is_nan(**code)) {
-            clear(elements, i * block..(i + 1) * block, format.element());
+        let bound = BoundCast { plan, layout: layout(len, block), scale, zero_point: None };
+        bound.run(self.backend, 0, src, elements, len, if has_nan { StoreHint::Temporal } else { hint });
+        if has_nan {
+            for (i, _) in codes.iter().enumerate().filter(|(_, code)| self.is_nan(**code)) {
+                clear(elements, i * block..(i + 1) * block, format.element());
+            }
         }
     }
 }
 
 /// Whole blocks of a tensor, and where their elements and scales go.
-struct Part<'a> {
+struct Blocks<'a> {
     src: &'a [u8],
     elements: &'a mut [u8],
     scales: &'a mut [u8],
@@ -210,15 +199,15 @@ struct Part<'a> {
 }
 
 #[cfg(threads)]
-impl<'a> Part<'a> {
+impl<'a> Blocks<'a> {
     /// Splits at an element that begins a part.
-    fn split(self, at: usize, quantizer: &Quantizer<'_>) -> (Part<'a>, Part<'a>) {
+    fn split(self, at: usize, quantizer: &Quantizer<'_>) -> (Blocks<'a>, Blocks<'a>) {
         let format = quantizer.quantize.format;
         let (src, src_high) = self.src.split_at(byte_len_of(at, quantizer.from.info().bits as usize));
         let (elements, high) = self.elements.split_at_mut(byte_len_of(at, format.element().info().bits as usize));
         let (scales, scales_high) = self.scales.split_at_mut(at / format.block());
-        let low = Part { src, elements, scales, len: at };
-        (low, Part { src: src_high, elements: high, scales: scales_high, len: self.len - at })
+        let low = Blocks { src, elements, scales, len: at };
+        (low, Blocks { src: src_high, elements: high, scales: scales_high, len: self.len - at })
     }
 }
 
@@ -310,7 +299,8 @@ mod tests {
             let run = |hint, offset| {
                 let (mut elements, mut scales) = (vec![0x5a; bytes + 192], vec![0; len / format.block()]);
                 let begin = elements.as_ptr().addr().wrapping_neg() % 64 + offset;
-                let part = Part { src: &src, elements: &mut elements[begin..begin + bytes], scales: &mut scales, len };
+                let part =
+                    Blocks { src: &src, elements: &mut elements[begin..begin + bytes], scales: &mut scales, len };
                 quantizer.fork(part, &plan, 1, hint);
                 let beside = elements[..begin].iter().chain(&elements[begin + bytes..]).all(|byte| *byte == 0x5a);
                 assert!(beside, "{backend:?}, {format}, {offset}: bytes beside the result");

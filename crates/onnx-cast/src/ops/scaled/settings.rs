@@ -100,6 +100,7 @@ impl ScaledSettings {
             precision,
             rules,
             range: ScaledPlan::range(to, &rules),
+            is_finite: false,
             axis: self.axis,
             block_size: self.block_size,
             // The versions without the attribute `axis`.

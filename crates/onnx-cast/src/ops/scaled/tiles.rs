@@ -6,9 +6,9 @@ use super::{Direction, ScaledPlan};
 use crate::arch::Backend;
 use crate::element::{Class, DataType, Int2, Int4, Uint2, Uint4, byte_len_of};
 use crate::kernel::scale::{
-    Array, Arrays, CHUNK, ENTRIES, Method, PADDING, Part, Scales, Scaling, Sink, Spread, Stage, sink_for, written,
+    CHUNK, ENTRIES, Granularity, Method, PADDING, Quantities, Quantity, ScaleContext, Scales, Scaling, written,
 };
-use crate::kernel::{Context, KernelTable, StoreHint};
+use crate::kernel::{Context, KernelTable, StoreHint, Task};
 use crate::packed::{code, get};
 use crate::scalar::scaled::{Precision, wide_quotient};
 use core::mem::MaybeUninit;
@@ -49,7 +49,7 @@ impl<'a> Operand<'a> {
 
 /// What a scaled cast reads besides the elements.
 #[derive(Clone, Copy)]
-pub(in crate::ops) struct Job<'a> {
+pub(in crate::ops) struct BoundCast<'a> {
     pub(in crate::ops) plan: &'a ScaledPlan,
     pub(in crate::ops) layout: Layout,
     pub(in crate::ops) scale: Operand<'a>,
@@ -57,36 +57,36 @@ pub(in crate::ops) struct Job<'a> {
     pub(in crate::ops) zero_point: Option<Operand<'a>>,
 }
 
-/// The scales of one tile after another.
-struct Feed<'a> {
-    job: &'a Job<'a>,
+/// The tiles of a part of a tensor, each with the quantities of its scales.
+struct Tiles<'a> {
+    bound: &'a BoundCast<'a>,
     table: &'static KernelTable,
-    arrays: &'a mut Arrays,
+    quantities: &'a mut Quantities,
     method: Method,
-    /// The scales in the arrays, where each is there once for some chunks; how many of those the first has, and all.
+    /// The scales in memory, where each is there once for some chunks; how many of those the first has, and all.
     held: (Range<usize>, usize, usize),
-    /// Whether the arrays hold a period of all rows' scales, one for each element.
+    /// Whether those in memory are a period of all rows' scales, one for each element.
     holds_period: bool,
 }
 
-/// Where a tile's scales are in the arrays.
+/// Where a tile's scales are in memory.
 struct Tile {
     len: usize,
     begin: usize,
-    spread: Spread,
+    granularity: Granularity,
 }
 
-impl<'a> Feed<'a> {
-    fn new(job: &'a Job<'a>, table: &'static KernelTable, arrays: &'a mut Arrays) -> Self {
-        Feed { job, table, arrays, method: Method::Divide, held: (0..0, 0, 0), holds_period: false }
+impl<'a> Tiles<'a> {
+    fn new(bound: &'a BoundCast<'a>, table: &'static KernelTable, quantities: &'a mut Quantities) -> Self {
+        Tiles { bound, table, quantities, method: Method::Divide, held: (0..0, 0, 0), holds_period: false }
     }
 
     /// The tile that begins at an element, of at most `most`. One that ends before `most` ends at a whole byte.
     fn tile(&mut self, element: usize, most: usize) -> Tile {
-        let layout = self.job.layout;
+        let layout = self.bound.layout;
         if layout == Layout::TENSOR {
             self.hold(0..1, 1, 1);
-            return Tile { len: most, begin: 0, spread: Spread::One };
+            return Tile { len: most, begin: 0, granularity: Granularity::Tensor };
         }
         if layout.run > 1 {
             let mut piece = layout.piece(element, most.min(layout.run.max(MOST)));
@@ -101,10 +101,10 @@ impl<'a> Feed<'a> {
                 let range = piece.scale..piece.scale + piece.scales;
                 if piece.scales == 1 {
                     self.hold(range, 1, 1);
-                    return Tile { len: piece.len, begin: 0, spread: Spread::One };
+                    return Tile { len: piece.len, begin: 0, granularity: Granularity::Tensor };
                 }
                 self.hold(range, piece.first / CHUNK, piece.len.div_ceil(CHUNK));
-                return Tile { len: piece.len, begin: 0, spread: Spread::Chunks };
+                return Tile { len: piece.len, begin: 0, granularity: Granularity::Chunk };
             }
         }
         let len = most.min(ENTRIES);
@@ -118,17 +118,17 @@ impl<'a> Feed<'a> {
             });
             (self.held, self.holds_period) = ((0..0, 0, 0), period.is_some());
         }
-        Tile { len, begin: period.map_or(0, |period| element % period), spread: Spread::Each }
+        Tile { len, begin: period.map_or(0, |period| element % period), granularity: Granularity::Element }
     }
 
-    /// Fills the arrays with scales, each as often as it has chunks, of which the first has `first` and all have
+    /// Fills memory with scales, each as often as it has chunks, of which the first has `first` and all have
     /// `count`.
     fn hold(&mut self, range: Range<usize>, first: usize, count: usize) {
         let held = (range, first, count);
         if self.held == held {
             return;
         }
-        let (range, run) = (&held.0, self.job.layout.run / CHUNK);
+        let (range, run) = (&held.0, self.bound.layout.run / CHUNK);
         // Beside the padding of a step are the last scale's.
         let padded = if range.len() > 1 { count.next_multiple_of(STEP_CHUNKS) } else { 1 };
         self.fill(padded, |table, operand, out| {
@@ -156,19 +156,19 @@ impl<'a> Feed<'a> {
         (self.held, self.holds_period) = (held, false);
     }
 
-    /// Fills the arrays with so many scales, all of which `write` writes, and finds what goes with them.
+    /// Fills memory with so many scales, all of which `write` writes, and finds what goes with them.
     fn fill(&mut self, count: usize, write: impl Fn(&KernelTable, Operand<'_>, &mut [MaybeUninit<f32>])) {
-        let (job, table) = (self.job, self.table);
-        let plan = job.plan;
-        let scales = self.arrays.first(Array::Divisors, count);
+        let (bound, table) = (self.bound, self.table);
+        let plan = bound.plan;
+        let scales = self.quantities.first(Quantity::Divisor, count);
         if plan.is_wide() {
             // The quotients are found beforehand.
             scales.fill(MaybeUninit::new(1.0));
         } else {
-            write(table, job.scale, scales);
+            write(table, bound.scale, scales);
         }
-        if let Some(operand) = job.zero_point {
-            write(table, operand, self.arrays.first(Array::Zeros, count));
+        if let Some(operand) = bound.zero_point {
+            write(table, operand, self.quantities.first(Quantity::Zero, count));
         }
         let scaling = match (plan.direction, Class::of(plan.from)) {
             (Direction::Quantize, _) => Scaling::Divide,
@@ -179,7 +179,7 @@ impl<'a> Feed<'a> {
         // SAFETY: the table is of a `Backend`, which exists only if this machine can run it; as many scales and zero
         // points were written.
         self.method =
-            unsafe { (table.scale.prepare)(self.arrays, count, scaling, job.zero_point.is_some(), plan.range) };
+            unsafe { (table.scale.prepare)(self.quantities, count, scaling, bound.zero_point.is_some(), plan.range) };
     }
 }
 
@@ -289,32 +289,9 @@ fn run(table: &KernelTable, context: &Context, src: &[u8], dst: &mut [u8], len: 
     unsafe { kernel(src, dst, copied, context) };
 }
 
-/// The results of a job that are to pass the caches by.
-pub(in crate::ops) struct Results {
-    backend: Backend,
-    hint: StoreHint,
-    sink: Sink,
-}
-
-impl Results {
-    pub(in crate::ops) fn new(backend: Backend, hint: StoreHint) -> Self {
-        Results { backend, hint, sink: Sink::new() }
-    }
-
-    /// Stores what is held, whose end is `dst`, and orders it before what is stored from here on.
-    ///
-    /// # Safety
-    /// The last part of the job ended at `dst`.
-    pub(in crate::ops) unsafe fn flush(&mut self, dst: *mut u8) {
-        if self.hint == StoreHint::NonTemporal {
-            // SAFETY: the caller's; the table is of a `Backend`, which exists only if this machine can run it.
-            unsafe { (self.backend.table().scale.flush)(&mut self.sink, dst) };
-        }
-    }
-}
-
-impl Job<'_> {
-    /// Casts `len` elements, of which the first is `start` in the tensor.
+impl BoundCast<'_> {
+    /// Casts `len` elements, of which the first is `start` in the tensor. Where results pass the caches by, they are in
+    /// order with what is stored after.
     pub(in crate::ops) fn run(
         &self,
         backend: Backend,
@@ -324,52 +301,36 @@ impl Job<'_> {
         len: usize,
         hint: StoreHint,
     ) {
-        assert!(dst.len() == byte_len_of(len, self.plan.to.info().bits as usize), "the bytes of as many elements");
-        let mut results = Results::new(backend, hint);
-        let range = dst.as_mut_ptr_range();
-        // SAFETY: `dst` has the bytes of `len` elements, and the part ends where it does.
-        unsafe {
-            self.run_part(start, src, range.start, len, &mut results);
-            results.flush(range.end);
-        }
-    }
-
-    /// As [`Job::run`], for part of a job, to `dst`.
-    ///
-    /// # Safety
-    /// The bytes of the elements can be written to `dst`, which follows the last part whose results these are; the last
-    /// part's bytes can be written through it too, for some of them may still be in the results.
-    pub(in crate::ops) unsafe fn run_part(
-        &self,
-        start: usize,
-        src: &[u8],
-        dst: *mut u8,
-        len: usize,
-        results: &mut Results,
-    ) {
-        let (table, plan) = (results.backend.table(), self.plan);
+        let (table, plan) = (backend.table(), self.plan);
         let bits = [plan.from, plan.to].map(|data_type| data_type.info().bits as usize);
-        assert!(src.len() == byte_len_of(len, bits[0]), "the bytes of as many elements");
+        let [src_len, dst_len] = bits.map(|bits| byte_len_of(len, bits));
+        assert!(src.len() == src_len && dst.len() == dst_len, "the bytes of as many elements");
         let is_wide = plan.is_wide();
         // Products have none but that of float.
         let precision = if plan.direction == Direction::Quantize { plan.precision } else { Precision::Float };
-        // Not in `Feed`: with its other fields, the compiler would fill them.
-        let mut arrays = Arrays::NEW;
-        let mut feed = Feed::new(self, table, &mut arrays);
+        // Not in `Tiles`: with its other fields, the compiler would fill them.
+        let mut quantities = Quantities::NEW;
+        let mut tiles = Tiles::new(self, table, &mut quantities);
         let mut done = 0;
         while done < len {
             let most = if is_wide { ENTRIES } else { usize::MAX };
-            let Tile { len: tile, begin, spread } = feed.tile(start + done, most.min(len - done));
-            let [src_begin, dst_begin] = bits.map(|bits| byte_len_of(done, bits));
-            let context = Context { from: plan.from, to: plan.to, rules: plan.rules, hint: StoreHint::Temporal };
-            let scales = Scales { arrays: feed.arrays, begin, spread, has_zeros: self.zero_point.is_some() };
-            let stage = Stage { context, scales, method: feed.method, precision, range: plan.range };
-            let sink = sink_for(results.hint, &mut results.sink);
-            let part = Part { src: src[src_begin..].as_ptr(), dst: dst.wrapping_add(dst_begin), len: tile, sink };
-            // SAFETY: the caller's: the part lies within both; the table is of a `Backend`, which exists only if this
-            // machine can run it.
-            unsafe { if is_wide { self.run_wide(table, start + done, part, stage) } else { table.scale(part, &stage) } }
-            done += tile;
+            let Tile { len: count, begin, granularity } = tiles.tile(start + done, most.min(len - done));
+            let [from, to] = bits.map(|bits| byte_len_of(done, bits)..byte_len_of(done + count, bits));
+            let task = Task { src: &src[from], dst: &mut dst[to], len: count, hint };
+            let has_zeros = self.zero_point.is_some();
+            let scales = Scales { quantities: tiles.quantities, begin, granularity, has_zeros };
+            let (from, to, rules, range, is_finite) = (plan.from, plan.to, plan.rules, plan.range, plan.is_finite);
+            let context = ScaleContext { from, to, rules, scales, method: tiles.method, precision, range, is_finite };
+            // SAFETY: the table is of a `Backend`, which exists only if this machine can run it; the task has the bytes
+            // of the tile's elements.
+            unsafe {
+                if is_wide { self.run_wide(table, start + done, task, context) } else { table.scale(task, &context) }
+            }
+            done += count;
+        }
+        if hint == StoreHint::NonTemporal {
+            // SAFETY: as above.
+            unsafe { (table.scale.fence)() };
         }
     }
 
@@ -380,18 +341,13 @@ impl Job<'_> {
     /// As [`KernelTable::scale`].
     #[cold]
     #[inline(never)]
-    unsafe fn run_wide(&self, table: &KernelTable, start: usize, part: Part<'_>, stage: Stage<'_>) {
+    unsafe fn run_wide(&self, table: &KernelTable, start: usize, task: Task<'_>, context: ScaleContext<'_>) {
         let mut quotients = [[0; 4]; ENTRIES];
-        let quotients = &mut quotients[..part.len];
-        // SAFETY: the caller's.
-        let src = unsafe {
-            core::slice::from_raw_parts(part.src, byte_len_of(part.len, self.plan.from.info().bits as usize))
-        };
-        self.wide_quotients(table, start, src, quotients);
-        let context = Context { from: DataType::Float, ..stage.context };
-        let stage = Stage { context, precision: Precision::Float, ..stage };
+        let quotients = &mut quotients[..task.len];
+        self.wide_quotients(table, start, task.src, quotients);
+        let context = ScaleContext { from: DataType::Float, precision: Precision::Float, ..context };
         // SAFETY: the caller's; these are as many floats.
-        unsafe { table.scale(Part { src: quotients.as_ptr().cast(), ..part }, &stage) };
+        unsafe { table.scale(Task { src: quotients.as_flattened(), ..task }, &context) };
     }
 
     /// The quotients of such a tile.
