@@ -1,17 +1,21 @@
 #!/usr/bin/env python3
-"""Measures the Python package: beside torch's `.to`, beside the library as `onnx-cast bench` times it, and what a call costs.
-Usage: python.py COMMAND [--rounds N] [--record]; needs the package in this Python, and torch for its part.
+"""Measures the Python package: beside torch's `.to`, beside the library as `onnx-cast bench` times it, beside numpy's copies,
+and what a call costs. Usage: python.py COMMAND [--only SECTION ...] [--rounds N] [--record]; needs the package in this
+Python, and torch for its part.
 
-All in one process and in turn, medians of rounds; --record writes records/python.md and python.json.
+All in one process and in turn, medians of rounds; --record writes records/python.md and python.json, and keeps the sections
+that were not measured.
 """
 
 import argparse
+import functools
 import json
 import os
 import resource
 import statistics
 import subprocess
 import sys
+import textwrap
 import time
 import timeit
 from datetime import date
@@ -35,6 +39,11 @@ LIBRARY = ["float:bfloat16", "bfloat16:float", "float:float16", "float:float8e4m
            "float:float4e2m1", "float4e2m1:float", "float:int8"]  # fmt: skip
 SMALL = ["float:float16", "float:double", "double:float", "int32:float", "float:int32", "float:bfloat16", "bfloat16:float",
          "float:float8e4m3fn"]  # fmt: skip
+#: Quantized types, how scales lie, their shape for 4096 by 4096 elements, and the options that say so.
+SCALED = [("int8", "", (), {}), ("int8", "/row", (4096,), {"axis": 0}), ("int8", "/column", (4096,), {"axis": 1}),
+          ("int4", "", (), {}), ("int4", "/32", (4096, 128), {"block_size": 32}), ("float8e4m3fn", "", (), {}),
+          ("float8e4m3fn", "/row", (4096,), {"axis": 0}), ("float4e2m1", "/16", (4096, 256), {"block_size": 16})]  # fmt: skip
+BLOCKS = ["mxfp8", "mxfp4", "mxint8", "nvfp4"]
 NARROW = ["uint4", "int4", "float4e2m1", "float6e2m3", "float6e3m2", "uint2"]
 
 
@@ -171,6 +180,48 @@ def packing(rounds):
     return rows
 
 
+def quantizing(rounds):
+    """On one thread, beside numpy's copy of as many bytes as are read and written, half of each: to new memory, or with
+    `out=` to memory that was written before."""
+    x, rows = values(LARGE).reshape(4096, 4096), []
+
+    def measure(what, name, work, read, written, is_new):
+        half = np.ones((read + written) // 2, np.uint8)
+        old = np.ones_like(half)
+        copy = half.copy if is_new else lambda: np.copyto(old, half)
+        rows.append(row({"from": what, "to": name}, in_turn({"ours": work, "copy": copy}, rounds)))
+
+    for name, granularity, shape, options in SCALED:
+        scale, named = np.full(shape, 0.05, np.float32), {"threads": 1, **options}
+        codes = onnx_cast.quantize_linear(x, scale, output_dtype=name, **named)
+        back, title = np.ones_like(x), name + granularity
+        read, written = x.nbytes + scale.nbytes, codes.nbytes
+        quantize = functools.partial(onnx_cast.quantize_linear, x, scale, output_dtype=name, **named)
+        measure("quantize", title, quantize, read, written, True)
+        measure("quantize, out=", title, functools.partial(quantize, out=codes), read, written, False)
+        dequantize = functools.partial(onnx_cast.dequantize_linear, codes, scale, **named)
+        read, written = codes.nbytes + scale.nbytes, x.nbytes
+        measure("dequantize", title, dequantize, read, written, True)
+        measure("dequantize, out=", title, functools.partial(dequantize, out=back), read, written, False)
+    for name in BLOCKS:
+        q, back = onnx_cast.quantize_blocks(x, name), np.ones_like(x)
+        quantize = functools.partial(onnx_cast.quantize_blocks, x, name, threads=1)
+        codes = q.elements.nbytes + q.scales.nbytes
+        measure("quantize_blocks", name, quantize, x.nbytes, codes, True)
+        measure("quantize_blocks, out=", name, functools.partial(quantize, out=q), x.nbytes, codes, False)
+        measure("dequantize", name, functools.partial(q.dequantize, threads=1), codes, x.nbytes, True)
+        measure("dequantize, out=", name, functools.partial(q.dequantize, out=back, threads=1), codes, x.nbytes, False)
+    codes = onnx_cast.quantize_linear(x, 0.05, output_dtype="int8")
+    for what, other in (("x.T", x.T), ("x[:, ::-1]", x[:, ::-1]), ("big-endian", x.astype(">f4"))):
+        work = functools.partial(onnx_cast.quantize_linear, other, 0.05, output_dtype="int8", out=codes, threads=1)
+        measure(f"quantize {what}, out=", "int8", work, x.nbytes, codes.nbytes, False)
+        work = functools.partial(onnx_cast.cast, other, "int8", out=codes, threads=1)
+        measure(f"cast {what}, out=", "int8", work, x.nbytes, codes.nbytes, False)
+    dynamic = functools.partial(onnx_cast.dynamic_quantize_linear, x, out=codes.view(np.uint8), threads=1)
+    measure("dynamic_quantize_linear, out=", "uint8", dynamic, 2 * x.nbytes, codes.nbytes, False)
+    return rows
+
+
 def texts(rounds):
     """Beside numpy's own conversions of StringDType: of floats as they are printed, of short decimals and of integers."""
     numbers, string = values(TEXTS), np.dtypes.StringDType()
@@ -194,14 +245,15 @@ def texts(rounds):
     return rows
 
 
-#: Section of the JSON: title, what the other side is, and the least ratio that is asked for.
+#: Sections of the JSON: title, what the other side is, the least ratio that is asked for, and what measures it.
 SECTIONS = {
-    "torch": ("16 Mi elements, results allocated, beside torch's `.to`", "torch", 1.0),
-    "library": ("16 Mi elements, one thread, `out=`, beside the library (`onnx-cast bench`)", "the library", 0.95),
-    "small": ("16 elements, beside `ndarray.astype`", "astype", 1 / 1.5),
-    "packing": ("16 Mi elements packed and unpacked, beside numpy's copy of as many bytes", "copy", None),
-    "texts": ("1 Mi texts, beside numpy's StringDType", "numpy", 1.0),
-}
+    "torch": ("16 Mi elements, results allocated, beside torch's `.to`", "torch", 1.0, beside_torch),
+    "library": ("16 Mi elements, one thread, `out=`, beside the library (`onnx-cast bench`)", "the library", 0.95, None),
+    "small": ("16 elements, beside `ndarray.astype`", "astype", 1 / 1.5, of_16_elements),
+    "scaled": ("16 Mi elements quantized and dequantized, one thread, beside numpy's copy of as many bytes", "copy", None, quantizing),
+    "packing": ("16 Mi elements packed and unpacked, beside numpy's copy of as many bytes", "copy", None, packing),
+    "texts": ("1 Mi texts, beside numpy's StringDType", "numpy", 1.0, texts),
+}  # fmt: skip
 
 
 def table(rows, other):
@@ -215,58 +267,73 @@ def table(rows, other):
     return lines
 
 
+def wrapped(text):
+    return textwrap.fill(text, 120, break_long_words=False, break_on_hyphens=False)
+
+
 def markdown(told):
-    versions = ", ".join(f"{name} {version}" for name, version in told["versions"].items())
-    lines = ["# The Python package's speed", "", f"{told['date']}, {told['machine']}, `{told['command']}`; {versions}.", ""]
+    lines = ["# The Python package's speed", ""]
     lines += ["Medians of rounds in turn, in one process (the library's in another, in turn too).", ""]
-    for name, (title, other, least) in SECTIONS.items():
-        if told[name]:
-            wanted = f"Asked: {least:.2f} or more." if least else ""
-            lines += [f"## {title[0].upper()}{title[1:]}", "", *([wanted, ""] if wanted else []), *table(told[name], other), ""]
-    if told["torch"]:
-        one = max(told["torch"], key=lambda one: one.get("torch_faults", 0))
-        lines += [
-            f"torch {told['versions']['torch']} cannot cast to or from its float4_e2m1fn_x2, so there is no comparison. Results of "
-            f"32 MiB and more are new memory each time, and most of the time goes to the system for new pages: from {one['from']} "
-            f"to {one['to']} {one['torch_faults']} of them for torch, and {one['ours_faults']}, most of them of 2 MiB, for ours.",
-            "",
-        ]  # fmt: skip
+    for name, (title, other, least, _) in SECTIONS.items():
+        section = told.get(name)
+        if not section:
+            continue
+        versions = ", ".join(f"{name} {version}" for name, version in section["versions"].items())
+        lines += [f"## {title[0].upper()}{title[1:]}", ""]
+        lines += [wrapped(f"{section['date']}, {section['machine']}, `{section['command']}`; {versions}."), ""]
+        lines += [*([f"Asked: {least:.2f} or more.", ""] if least else []), *table(section["rows"], other), ""]
+    if told.get("torch"):
+        one = max(told["torch"]["rows"], key=lambda one: one.get("torch_faults", 0))
+        text = (
+            f"torch {told['torch']['versions']['torch']} cannot cast to or from its float4_e2m1fn_x2, so there is no comparison. "
+            "Results of 32 MiB and more are new memory each time, and most of the time goes to the system for new pages: "
+            f"from {one['from']} to {one['to']} {one['torch_faults']} of them for torch, and {one['ours_faults']}, most of "
+            "them of 2 MiB, for ours."
+        )
+        lines += [wrapped(text), ""]
     return "\n".join(lines)
 
 
 def lines_of(told):
     """JSON with a row to a line: what changed is seen in a diff."""
-    rows = {name: ",\n".join(f"  {json.dumps(one)}" for one in told[name]) for name in SECTIONS}
-    parts = [f'"{name}": ' + (f"[\n{rows[name]}\n]" if name in rows else json.dumps(value)) for name, value in told.items()]
+    parts = []
+    for name, section in told.items():
+        about = [f'"{key}": {json.dumps(value)}' for key, value in section.items() if key != "rows"]
+        rows = ",\n".join(f"  {json.dumps(one)}" for one in section["rows"])
+        parts.append(f'"{name}": {{\n' + ",\n".join([*about, f'"rows": [\n{rows}\n]']) + "\n}")
     return "{\n" + ",\n".join(parts) + "\n}\n"
 
 
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("command", type=Path)
+    parser.add_argument("--only", nargs="+", choices=SECTIONS, default=list(SECTIONS), metavar="SECTION")
     parser.add_argument("--rounds", type=int, default=11)
     parser.add_argument("--record", action="store_true")
     args = parser.parse_args()
+    only = "" if len(args.only) == len(SECTIONS) else f" --only {' '.join(args.only)}"
     versions = {"Python": sys.version.split()[0], "numpy": np.__version__, "ml_dtypes": ml_dtypes.__version__}
-    told = {
-        "date": str(date.today()),
-        "machine": machine(),
-        "command": f"python bench/python.py target/release/onnx-cast --rounds {args.rounds} --record",
-        "threads": os.cpu_count(),
-        "versions": versions,
-        "torch": beside_torch(args.rounds),
-        "library": beside_the_library(args.command, 5),
-        "small": of_16_elements(args.rounds),
-        "packing": packing(args.rounds),
-        "texts": texts(args.rounds),
-    }
-    if "torch" in sys.modules:
-        versions["torch"] = sys.modules["torch"].__version__
-    text = markdown(told)
-    print(text)
+    measured = {}
+    for name in args.only:
+        measure = SECTIONS[name][3]
+        rows = measure(args.rounds) if measure else beside_the_library(args.command, 5)
+        if rows:
+            torch = {"torch": sys.modules["torch"].__version__} if name == "torch" else {}
+            measured[name] = {
+                "date": str(date.today()),
+                "machine": machine(),
+                "command": f"python bench/python.py target/release/onnx-cast{only} --rounds {args.rounds} --record",
+                "threads": os.cpu_count(),
+                "versions": versions | torch,
+                "rows": rows,
+            }
+    print(markdown(measured))
     if args.record:
-        (RECORDS / "python.md").write_text(text)
-        (RECORDS / "python.json").write_text(lines_of(told))
+        path = RECORDS / "python.json"
+        told = json.loads(path.read_text()) | measured
+        told = {name: told[name] for name in SECTIONS if name in told}
+        (RECORDS / "python.md").write_text(markdown(told))
+        path.write_text(lines_of(told))
 
 
 if __name__ == "__main__":
