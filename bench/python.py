@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """Measures the Python package: beside torch's `.to`, beside the library as `onnx-cast bench` times it, and what a call
-costs. Usage: python.py COMMAND [--rounds N] [--record]; needs the package in this Python, and torch for its part.
+costs. Usage: python.py COMMAND [--only SECTION ...] [--rounds N] [--record]; needs the package in this Python, and torch
+for its part.
 
 All in one process and in turn, medians of rounds; --record writes records/python.md.
 """
 
 import argparse
+import functools
 import json
 import os
 import resource
@@ -35,6 +37,11 @@ LIBRARY = ["float:bfloat16", "bfloat16:float", "float:float16", "float:float8e4m
            "float:float4e2m1", "float4e2m1:float", "float:int8"]  # fmt: skip
 SMALL = ["float:float16", "float:double", "double:float", "int32:float", "float:int32", "float:bfloat16",
          "bfloat16:float", "float:float8e4m3fn"]  # fmt: skip
+#: Quantized types, how scales lie, their shape for 4096 by 4096 elements, and the options that say so.
+SCALED = [("int8", "", (), {}), ("int8", "/row", (4096,), {"axis": 0}), ("int8", "/column", (4096,), {"axis": 1}),
+          ("int4", "", (), {}), ("int4", "/32", (4096, 128), {"block_size": 32}), ("float8e4m3fn", "", (), {}),
+          ("float8e4m3fn", "/row", (4096,), {"axis": 0}), ("float4e2m1", "/16", (4096, 256), {"block_size": 16})]  # fmt: skip
+BLOCKS = ["mxfp8", "mxfp4", "mxint8", "nvfp4"]
 NARROW = ["uint4", "int4", "float4e2m1", "float6e2m3", "float6e3m2", "uint2"]
 
 
@@ -175,6 +182,48 @@ def packing(rounds):
     return rows
 
 
+def quantizing(rounds):
+    """On one thread, beside numpy's copy of as many bytes as are read and written, half of each: to new memory, or with
+    `out=` to memory that was written before."""
+    x, rows = values(LARGE).reshape(4096, 4096), []
+
+    def measure(what, name, work, read, written, is_new):
+        half = np.ones((read + written) // 2, np.uint8)
+        old = np.ones_like(half)
+        copy = half.copy if is_new else lambda: np.copyto(old, half)
+        rows.append(row({"from": what, "to": name}, in_turn({"ours": work, "copy": copy}, rounds)))
+
+    for name, granularity, shape, options in SCALED:
+        scale, named = np.full(shape, 0.05, np.float32), {"threads": 1, **options}
+        codes = onnx_cast.quantize_linear(x, scale, output_dtype=name, **named)
+        back, title = np.ones_like(x), name + granularity
+        read, written = x.nbytes + scale.nbytes, codes.nbytes
+        quantize = functools.partial(onnx_cast.quantize_linear, x, scale, output_dtype=name, **named)
+        measure("quantize", title, quantize, read, written, True)
+        measure("quantize, out=", title, functools.partial(quantize, out=codes), read, written, False)
+        dequantize = functools.partial(onnx_cast.dequantize_linear, codes, scale, **named)
+        read, written = codes.nbytes + scale.nbytes, x.nbytes
+        measure("dequantize", title, dequantize, read, written, True)
+        measure("dequantize, out=", title, functools.partial(dequantize, out=back), read, written, False)
+    for name in BLOCKS:
+        q, back = onnx_cast.quantize_blocks(x, name), np.ones_like(x)
+        quantize = functools.partial(onnx_cast.quantize_blocks, x, name, threads=1)
+        codes = q.elements.nbytes + q.scales.nbytes
+        measure("quantize_blocks", name, quantize, x.nbytes, codes, True)
+        measure("quantize_blocks, out=", name, functools.partial(quantize, out=q), x.nbytes, codes, False)
+        measure("dequantize", name, functools.partial(q.dequantize, threads=1), codes, x.nbytes, True)
+        measure("dequantize, out=", name, functools.partial(q.dequantize, out=back, threads=1), codes, x.nbytes, False)
+    codes = onnx_cast.quantize_linear(x, 0.05, output_dtype="int8")
+    for what, other in (("x.T", x.T), ("x[:, ::-1]", x[:, ::-1]), ("big-endian", x.astype(">f4"))):
+        work = functools.partial(onnx_cast.quantize_linear, other, 0.05, output_dtype="int8", out=codes, threads=1)
+        measure(f"quantize {what}, out=", "int8", work, x.nbytes, codes.nbytes, False)
+        work = functools.partial(onnx_cast.cast, other, "int8", out=codes, threads=1)
+        measure(f"cast {what}, out=", "int8", work, x.nbytes, codes.nbytes, False)
+    dynamic = functools.partial(onnx_cast.dynamic_quantize_linear, x, out=codes.view(np.uint8), threads=1)
+    measure("dynamic_quantize_linear, out=", "uint8", dynamic, 2 * x.nbytes, codes.nbytes, False)
+    return rows
+
+
 def texts(rounds):
     """Beside numpy's own conversions of StringDType: of floats as printed, short decimals and integers."""
     numbers, string = values(TEXTS), np.dtypes.StringDType()
@@ -203,6 +252,7 @@ SECTIONS = {
     "torch": ("16 Mi elements, results allocated, beside torch's `.to`", "torch", 1.0),
     "library": ("16 Mi elements, one thread, `out=`, beside the library (`onnx-cast bench`)", "the library", 0.95),
     "small": ("16 elements, beside `ndarray.astype`", "astype", 1 / 1.5),
+    "scaled": ("16 Mi elements quantized and dequantized, beside numpy's copy of as many bytes", "copy", None),
     "packing": ("16 Mi elements packed and unpacked, beside numpy's copy of as many bytes", "copy", None),
     "texts": ("1 Mi texts, beside numpy's StringDType", "numpy", 1.0),
 }
@@ -226,10 +276,10 @@ def markdown(told):
     lines = ["# The Python package's speed", "", about, ""]
     lines += ["Medians of rounds in turn, in one process (the library's in another, in turn too).", ""]
     for name, (title, other, least) in SECTIONS.items():
-        if told[name]:
+        if told.get(name):
             wanted = [f"Asked: {least:.2f} or more.", ""] if least else []
             lines += [f"## {title[0].upper()}{title[1:]}", "", *wanted, *table(told[name], other), ""]
-    if told["torch"]:
+    if told.get("torch"):
         one = max(told["torch"], key=lambda one: one.get("torch_faults", 0))
         lines += [
             f"torch {told['versions']['torch']} cannot cast to or from its float4_e2m1fn_x2: there is no comparison. "
@@ -245,8 +295,20 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("command", type=Path)
     parser.add_argument("--rounds", type=int, default=11)
+    parser.add_argument("--only", nargs="+", choices=list(SECTIONS), help="print these sections alone")
     parser.add_argument("--record", action="store_true")
     args = parser.parse_args()
+    if args.only and args.record:
+        parser.error("--record needs every section")
+    rounds = args.rounds
+    measures = {
+        "torch": lambda: beside_torch(rounds),
+        "library": lambda: beside_the_library(args.command, 5),
+        "small": lambda: of_16_elements(rounds),
+        "scaled": lambda: quantizing(rounds),
+        "packing": lambda: packing(rounds),
+        "texts": lambda: texts(rounds),
+    }
     versions = {"Python": sys.version.split()[0], "numpy": np.__version__, "ml_dtypes": ml_dtypes.__version__}
     told = {
         "date": str(date.today()),
@@ -254,12 +316,9 @@ def main():
         "command": f"python bench/python.py target/release/onnx-cast --rounds {args.rounds} --record",
         "threads": os.cpu_count(),
         "versions": versions,
-        "torch": beside_torch(args.rounds),
-        "library": beside_the_library(args.command, 5),
-        "small": of_16_elements(args.rounds),
-        "packing": packing(args.rounds),
-        "texts": texts(args.rounds),
     }
+    for name in args.only or SECTIONS:
+        told[name] = measures[name]()
     if "torch" in sys.modules:
         versions["torch"] = sys.modules["torch"].__version__
     text = markdown(told)

@@ -138,7 +138,11 @@ impl<'py> Contiguous<'py> {
 /// The elements of an array in C order, which are copied in tiles where the array is not contiguous.
 pub(crate) enum Source<'py> {
     Contiguous(Contiguous<'py>),
-    Strided { array: Bound<'py, PyUntypedArray>, swaps: bool },
+    /// `swapped` is the width of the numbers that are in the other byte order; 0 where none is.
+    Strided {
+        array: Bound<'py, PyUntypedArray>,
+        swapped: usize,
+    },
 }
 
 impl<'py> Source<'py> {
@@ -150,8 +154,9 @@ impl<'py> Source<'py> {
     where
         'py: 'a,
     {
-        let swaps = array.dtype().is_native_byteorder() == Some(false);
-        if array.is_c_contiguous() && !swaps || array.is_empty() {
+        let dtype = array.dtype();
+        let is_swapped = dtype.is_native_byteorder() == Some(false);
+        if array.is_c_contiguous() && !is_swapped || array.is_empty() {
             return Ok(Source::Contiguous(Contiguous::of(array)?));
         }
         static SHARE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
@@ -160,7 +165,9 @@ impl<'py> Source<'py> {
                 return Ok(Source::Contiguous(Contiguous::of(array)?));
             }
         }
-        Ok(Source::Strided { array: array.clone(), swaps })
+        // Elements of complex types are two numbers.
+        let parts = if dtype.kind() == b'c' { 2 } else { 1 };
+        Ok(Source::Strided { array: array.clone(), swapped: if is_swapped { dtype.itemsize() / parts } else { 0 } })
     }
 
     pub(crate) fn shape(&self) -> &[usize] {
@@ -173,12 +180,22 @@ impl<'py> Source<'py> {
     pub(crate) fn elements(&self) -> Elements<'_> {
         match self {
             Source::Contiguous(array) => Elements::Bytes(array.bytes()),
-            Source::Strided { array, swaps } => {
+            Source::Strided { array, swapped } => {
                 let width = array.dtype().itemsize();
                 // SAFETY: the pointer is to a live array.
                 let data = unsafe { (*npyffi::_PyArray_GET_ITEM_DATA(array.as_array_ptr())).data }.cast::<u8>();
-                let (shape, strides) = (array.shape(), array.strides());
-                Elements::Strided(Strided { data, shape, strides, width, swaps: *swaps, begin: 0, len: array.len() })
+                // A single element has an axis here, whose stride does not matter.
+                let (shape, strides) =
+                    if array.ndim() == 0 { (&[1][..], &[0][..]) } else { (array.shape(), array.strides()) };
+                Elements::Strided(Strided {
+                    data,
+                    shape,
+                    strides,
+                    width,
+                    swapped: *swapped,
+                    begin: 0,
+                    len: array.len(),
+                })
             }
         }
     }
@@ -208,21 +225,18 @@ impl<'a> Elements<'a> {
         }
     }
 
-    /// Works on all bytes: at once where they are contiguous, else in tiles of `most` bytes that are copied first.
-    pub(crate) fn tiles<E>(self, most: usize, mut work: impl FnMut(&[u8]) -> Result<(), E>) -> Result<(), E> {
-        if let Elements::Bytes(bytes) = self {
-            return work(bytes);
-        }
-        let (mut rest, mut buffer) = (self, Vec::new());
-        while rest.byte_len() > 0 {
-            let (tile, behind) = rest.split_at(rest.byte_len().min(most));
-            if let Elements::Strided(strided) = tile {
-                strided.copy(&mut buffer);
+    /// The elements one after the other: themselves, or copied to `buffer`.
+    pub(crate) fn gathered<'b>(self, buffer: &'b mut Vec<u8>) -> Elements<'b>
+    where
+        'a: 'b,
+    {
+        match self {
+            Elements::Bytes(bytes) => Elements::Bytes(bytes),
+            Elements::Strided(strided) => {
+                strided.copy(buffer);
+                Elements::Bytes(buffer)
             }
-            work(&buffer)?;
-            rest = behind;
         }
-        Ok(())
     }
 
     /// The elements in the first `at` bytes, and those behind.
@@ -248,7 +262,7 @@ pub(crate) struct Strided<'a> {
     shape: &'a [usize],
     strides: &'a [isize],
     width: usize,
-    swaps: bool,
+    swapped: usize,
     begin: usize,
     len: usize,
 }
@@ -271,7 +285,12 @@ impl Strided<'_> {
             1 => self.copy_words(out, |word: [u8; 1]| word),
             2 => self.copy_words(out, |word: [u8; 2]| u16::from_ne_bytes(word).swap_bytes().to_ne_bytes()),
             4 => self.copy_words(out, |word: [u8; 4]| u32::from_ne_bytes(word).swap_bytes().to_ne_bytes()),
-            _ => self.copy_words(out, |word: [u8; 8]| u64::from_ne_bytes(word).swap_bytes().to_ne_bytes()),
+            // Complex types, whose two numbers keep their order.
+            8 if self.swapped == 4 => self
+                .copy_words(out, |word: [u8; 8]| u64::from_ne_bytes(word).swap_bytes().rotate_left(32).to_ne_bytes()),
+            8 => self.copy_words(out, |word: [u8; 8]| u64::from_ne_bytes(word).swap_bytes().to_ne_bytes()),
+            _ => self
+                .copy_words(out, |word: [u8; 16]| u128::from_ne_bytes(word).swap_bytes().rotate_left(64).to_ne_bytes()),
         }
     }
 
@@ -311,7 +330,7 @@ impl Strided<'_> {
             }
             done += count * width;
         }
-        if self.swaps {
+        if self.swapped > 0 {
             out.iter_mut().for_each(|word| *word = swapped(*word));
         }
     }

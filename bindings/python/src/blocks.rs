@@ -3,7 +3,7 @@
 
 use crate::array::{Contiguous, Elements, Source};
 use crate::error::{of_cast, of_name, refused};
-use crate::job::{self, THREAD_BYTES, Work, run};
+use crate::job::{self, Work, reduce, run};
 use crate::operator::overlap;
 use crate::pool::{threads_of, with_threads};
 use crate::scaled::type_of_array;
@@ -98,7 +98,7 @@ pub(crate) fn dequantize_blocks<'py>(
             return Err(refused(format_args!("{what} are of type {got} (want {want}, for {format})")));
         }
     }
-    let (elements, scales) = (Contiguous::of(&elements)?, Contiguous::of(&scales)?);
+    let (elements, scales) = (Source::of(&elements, out.into_iter())?, Source::of(&scales, out.into_iter())?);
     let (shape, want) = (elements.shape(), scale_shape(format, elements.shape()));
     if scales.shape() != want {
         return Err(refused(format_args!(
@@ -111,11 +111,11 @@ pub(crate) fn dequantize_blocks<'py>(
         Some(out) => Contiguous::out(out, to, shape)?,
         None => Contiguous::new(py, to, shape)?,
     };
-    let (elements, scales) = (elements.bytes(), scales.bytes());
-    if values.bytes_mut(scales).is_none() {
+    let (elements, scales) = (elements.elements(), scales.elements());
+    if values.bytes_mut(scales.bytes()).is_none() {
         return Err(overlap());
     }
-    let values_bytes = values.bytes_mut(elements).ok_or_else(overlap)?;
+    let values_bytes = values.bytes_mut(elements.bytes()).ok_or_else(overlap)?;
     let side = Side::Dequantize { dequantize, global, elements, scales, values: values_bytes };
     run(py, Blocks::new(format, to, shape, out.is_none(), side), threads)?;
     Ok(values.into_array())
@@ -132,8 +132,8 @@ enum Side<'a> {
     Dequantize {
         dequantize: BlockDequantize,
         global: Option<f32>,
-        elements: &'a [u8],
-        scales: &'a [u8],
+        elements: Elements<'a>,
+        scales: Elements<'a>,
         values: &'a mut [u8],
     },
 }
@@ -167,23 +167,32 @@ impl<'a> Blocks<'a> {
         if self.row > most { most } else { most / self.row * self.row }
     }
 
-    /// Quantizes elements that are not contiguous, in tiles that are copied first.
+    /// Works on elements or scales that are not contiguous, in tiles that are copied first.
     fn gathered(self) -> Result<(), CastError> {
-        let mut buffer = Vec::new();
-        let mut rest = self;
+        let (mut buffers, mut rest) = ([Vec::new(), Vec::new()], self);
         while rest.len > 0 {
             let tile = rest.rows_of(job::TILE).min(rest.len);
             let (mut tile, behind) = rest.split(tile);
-            if let Side::Quantize { x: Elements::Strided(strided), .. } = tile.side {
-                strided.copy(&mut buffer);
-            }
-            if let Side::Quantize { x, .. } = &mut tile.side {
-                *x = Elements::Bytes(&buffer);
+            let [first, second] = &mut buffers;
+            match &mut tile.side {
+                Side::Quantize { x, .. } => *x = x.gathered(first),
+                Side::Dequantize { elements, scales, .. } => {
+                    (*elements, *scales) = (elements.gathered(first), scales.gathered(second));
+                }
             }
             tile.on_this_thread()?;
             rest = behind;
         }
         Ok(())
+    }
+
+    /// Whether what is read has to be copied first.
+    fn is_strided(&self) -> bool {
+        let read = match &self.side {
+            Side::Quantize { x, .. } => [x, x],
+            Side::Dequantize { elements, scales, .. } => [elements, scales],
+        };
+        read.iter().any(|read| matches!(read, Elements::Strided(_)))
     }
 
     /// Works on a part of a row, or on whole rows.
@@ -202,12 +211,13 @@ impl<'a> Blocks<'a> {
                 let _ = onnx_cast::packing::unpack(element, packed, elements);
                 Ok(())
             }
-            Side::Dequantize { dequantize, global, mut elements, scales, values } => {
+            Side::Dequantize { dequantize, global, elements, scales, values } => {
+                let mut elements = elements.bytes();
                 if is_packed {
                     let _ = onnx_cast::packing::pack(element, elements, packed);
                     elements = packed;
                 }
-                dequantize.run_into(&TensorView::new(element, &shape, elements)?, scales, global, values)
+                dequantize.run_into(&TensorView::new(element, &shape, elements)?, scales.bytes(), global, values)
             }
         }
     }
@@ -225,7 +235,9 @@ impl Work for Blocks<'_> {
     fn bytes(&self) -> [usize; 2] {
         match &self.side {
             Side::Quantize { x, elements, scales, .. } => [x.byte_len(), elements.len() + scales.len()],
-            Side::Dequantize { elements, scales, values, .. } => [elements.len() + scales.len(), values.len()],
+            Side::Dequantize { elements, scales, values, .. } => {
+                [elements.byte_len() + scales.byte_len(), values.len()]
+            }
         }
     }
 
@@ -265,7 +277,7 @@ impl Work for Blocks<'_> {
             first.on_this_thread()?;
             rest = behind;
         }
-        if let Side::Quantize { x: Elements::Strided(_), .. } = rest.side {
+        if rest.is_strided() {
             return rest.gathered();
         }
         let mut packed = [0; TILE];
@@ -282,17 +294,6 @@ impl Work for Blocks<'_> {
 /// The greatest magnitude of finite elements.
 fn greatest(data_type: DataType, x: Elements<'_>, threads: Option<usize>) -> Result<f32, CastError> {
     let width = data_type.info().bits as usize / 8;
-    let half = (x.byte_len() / 2).next_multiple_of(job::TILE * width);
-    if threads == Some(1) || x.byte_len() < THREAD_BYTES || half >= x.byte_len() {
-        let mut most = 0f32;
-        x.tiles(job::TILE * width, |bytes| {
-            most = most.max(greatest_magnitude(&TensorView::new(data_type, &[bytes.len() / width], bytes)?)?);
-            Ok::<(), CastError>(())
-        })?;
-        return Ok(most);
-    }
-    let (low, high) = x.split_at(half);
-    let threads = threads.map(|threads| threads / 2);
-    let (low, high) = rayon::join(|| greatest(data_type, low, threads), || greatest(data_type, high, threads));
-    Ok(low?.max(high?))
+    let of_tile = |bytes: &[u8]| greatest_magnitude(&TensorView::new(data_type, &[bytes.len() / width], bytes)?);
+    reduce(x, width, threads, &of_tile, &f32::max)
 }

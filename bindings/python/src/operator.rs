@@ -2,7 +2,7 @@
 
 use crate::array::{Contiguous, Elements, Source};
 use crate::error::{Refusal, of_cast, refused};
-use crate::job::{Job, run};
+use crate::job::{Conversion, Job, run};
 use crate::parse;
 use crate::pool::{threads_of, whole};
 use crate::scaled::Scaled;
@@ -107,7 +107,7 @@ impl Operator {
         threads: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Self> {
         let threads = threads_of(threads)?;
-        let scaled = Scaled::new(name, opset, &lend(&attributes), scale, zero_point, threads)?;
+        let scaled = Scaled::new(name, opset, &lend(&attributes), scale, zero_point)?;
         let to = scaled.target_type();
         Ok(Operator { which: Which::Scaled(Box::new(scaled)), to, threads, text: py.None() })
     }
@@ -300,14 +300,8 @@ impl Operator {
         from: DataType,
         target: Target<'_, 'py>,
     ) -> PyResult<Bound<'py, PyUntypedArray>> {
-        let py = array.py();
-        if matches!(self.which, Which::Scaled(_)) {
-            let source = Contiguous::of(array)?;
-            let elements = Elements::Bytes(source.bytes());
-            return self.cast(py, (from, source.shape()), (elements, from.is_packed()), target);
-        }
         let source = Source::of(array, target.out.into_iter())?;
-        self.cast(py, (from, source.shape()), (source.elements(), from.is_packed()), target)
+        self.cast(array.py(), (from, source.shape()), (source.elements(), from.is_packed()), target)
     }
 
     /// Casts elements of a type and shape: their bytes, and whether they stand one in a byte though they are narrower.
@@ -318,26 +312,18 @@ impl Operator {
         (src, src_spread): (Elements<'_>, bool),
         Target { out, packed, new }: Target<'_, 'py>,
     ) -> PyResult<Bound<'py, PyUntypedArray>> {
-        if let Which::Scaled(scaled) = &self.which {
-            let (plan, src) = (scaled.plan(from)?, src.bytes());
+        let dst_is_new = new || out.is_none();
+        let (len, dst_spread) = (shape.iter().product(), self.to.is_packed() && !packed);
+        let work = |conversion: Conversion<'_>| -> PyResult<Bound<'py, PyUntypedArray>> {
             let mut target = self.target(py, shape, out, packed)?;
-            let dst = target.bytes_mut(src).ok_or_else(overlap)?;
-            scaled.run(py, &plan, (shape, src, src_spread), (dst, self.to.is_packed() && !packed))?;
-            return Ok(target.into_array());
-        }
-        let plan = self.plan(from)?;
-        let mut target = self.target(py, shape, out, packed)?;
-        let job = Job {
-            plan,
-            len: shape.iter().product(),
-            src_spread,
-            dst_spread: self.to.is_packed() && !packed,
-            src,
-            dst: target.bytes_mut(src.bytes()).ok_or_else(overlap)?,
-            dst_is_new: new || out.is_none(),
+            let dst = target.bytes_mut(src.bytes()).ok_or_else(overlap)?;
+            run(py, Job { conversion, len, src_spread, dst_spread, src, dst, dst_is_new }, self.threads)?;
+            Ok(target.into_array())
         };
-        run(py, job, self.threads)?;
-        Ok(target.into_array())
+        match &self.which {
+            Which::Scaled(scaled) => scaled.with_conversion((from, shape), self.threads, work),
+            _ => work(Conversion::Cast(self.plan(from)?)),
+        }
     }
 }
 

@@ -1,17 +1,18 @@
 //! QuantizeLinear and DequantizeLinear with their scale and zero point, and the scale of DynamicQuantizeLinear.
 
-use crate::array::Contiguous;
+use crate::array::{Contiguous, Source};
 use crate::error::of_cast;
-use crate::job::packed;
-use crate::pool::with_threads;
+use crate::job::{Conversion, ScaledPart, packed, reduce};
+use crate::pool::{threads_of, with_threads};
 use crate::types::type_of;
 use numpy::{PyUntypedArray, PyUntypedArrayMethods};
 use onnx_cast::ops::Attribute;
 use onnx_cast::ops::OpError;
 use onnx_cast::scaled::{DequantizeLinear, DynamicQuantizeLinear, QuantizeLinear, ScaledPlan};
-use onnx_cast::{CastError, DataType, NEWEST_OPSET, Tensor, TensorView};
+use onnx_cast::{DataType, NEWEST_OPSET, Tensor, TensorView};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
+use std::iter;
 
 /// A scaled cast, but for the type of what it casts.
 pub(crate) struct Scaled {
@@ -19,7 +20,6 @@ pub(crate) struct Scaled {
     scale: Tensor,
     zero_point: Option<Tensor>,
     to: DataType,
-    threads: Option<usize>,
 }
 
 enum Direction {
@@ -50,21 +50,6 @@ fn tensor(array: &Bound<'_, PyUntypedArray>) -> PyResult<Tensor> {
     Tensor::new(data_type, source.shape().to_vec(), bytes).map_err(of_cast)
 }
 
-/// Works on the elements of an array where they are, while other Python threads run.
-fn with_elements<R: Send, E: Into<CastError> + Send>(
-    array: &Bound<'_, PyUntypedArray>,
-    work: impl FnOnce(&TensorView<'_>) -> Result<R, E> + Send,
-) -> PyResult<R> {
-    let (data_type, len) = (type_of_array(array)?, array.len());
-    let source = Contiguous::of(array)?;
-    let (shape, bytes) = (source.shape(), source.bytes());
-    let with_view = || {
-        let bytes = packed(data_type, bytes, len);
-        TensorView::new(data_type, shape, &bytes).map(|view| work(&view))
-    };
-    array.py().detach(|| with_threads(with_view))?.map_err(of_cast)?.map_err(of_cast)
-}
-
 impl Scaled {
     pub(crate) fn new(
         name: &str,
@@ -72,7 +57,6 @@ impl Scaled {
         attributes: &[Attribute<'_>],
         scale: &Bound<'_, PyUntypedArray>,
         zero_point: Option<&Bound<'_, PyUntypedArray>>,
-        threads: Option<usize>,
     ) -> PyResult<Self> {
         let scale = tensor(scale)?;
         let zero_point = zero_point.map(tensor).transpose()?;
@@ -93,50 +77,62 @@ impl Scaled {
         // Where neither will do, the first error is about the scale or the zero point, the second may be about the type
         // that was tried.
         let to = plan(inputs[0]).or_else(|error| plan(inputs[1]).map_err(|_| error)).map_err(of_cast)?.target_type();
-        Ok(Scaled { operator, scale, zero_point, to, threads })
+        Ok(Scaled { operator, scale, zero_point, to })
     }
 
     pub(crate) fn target_type(&self) -> DataType {
         self.to
     }
 
-    pub(crate) fn plan(&self, from: DataType) -> PyResult<ScaledPlan> {
-        let zero_point = self.zero_point.as_ref().map(Tensor::data_type);
-        let plan = self.operator.plan(from, self.scale.data_type(), zero_point).map_err(of_cast)?;
-        Ok(plan.threads(self.threads))
-    }
-
-    /// Casts a tensor to bytes; either may have elements narrower than a byte that stand one in a byte.
-    pub(crate) fn run(
+    /// Calls a function with the cast of a tensor of a type and shape, on so many threads at most.
+    pub(crate) fn with_conversion<R>(
         &self,
-        py: Python<'_>,
-        plan: &ScaledPlan,
-        (shape, src, src_spread): (&[usize], &[u8], bool),
-        (dst, dst_spread): (&mut [u8], bool),
-    ) -> PyResult<()> {
-        let (from, to) = (plan.source_type(), plan.target_type());
-        py.detach(|| {
-            with_threads(|| -> Result<(), CastError> {
-                let len = shape.iter().product();
-                let src = if src_spread { packed(from, src, len) } else { src.into() };
-                let x = TensorView::new(from, shape, &src)?;
-                let zero_point = self.zero_point.as_ref().map(Tensor::view);
-                if !dst_spread {
-                    return plan.run_into(&x, &self.scale.view(), zero_point.as_ref(), dst);
-                }
-                let result = plan.run(&x, &self.scale.view(), zero_point.as_ref())?;
-                // `dst` has a byte for each element.
-                let _ = onnx_cast::packing::unpack(to, result.bytes().unwrap_or_default(), dst);
-                Ok(())
-            })
-        })?
-        .map_err(of_cast)
+        (from, shape): (DataType, &[usize]),
+        threads: Option<usize>,
+        work: impl FnOnce(Conversion<'_>) -> PyResult<R>,
+    ) -> PyResult<R> {
+        let (scale, zero_point) = (self.scale.view(), self.zero_point.as_ref().map(Tensor::view));
+        let zero_type = zero_point.as_ref().map(TensorView::data_type);
+        let plan = self.operator.plan(from, scale.data_type(), zero_type).map_err(of_cast)?.threads(threads);
+        let zero_point = zero_point.as_ref();
+        // Checks the shapes, before anything of theirs is allocated.
+        let bound = plan.bind(shape, &scale, zero_point).map_err(of_cast)?;
+        let part = ScaledPart { plan: &plan, bound: &bound, shape, scale: &scale, zero_point, start: 0 };
+        work(Conversion::Scaled(part))
     }
 }
 
-/// The scale and the zero point that DynamicQuantizeLinear finds.
+/// The scale and the zero point that DynamicQuantizeLinear finds. They depend on the smallest and the greatest element
+/// alone, so that the elements can be read in tiles.
 #[pyfunction]
-pub(crate) fn dynamic_scale(array: &Bound<'_, PyUntypedArray>) -> PyResult<(f32, u8)> {
+pub(crate) fn dynamic_scale(
+    array: &Bound<'_, PyUntypedArray>,
+    threads: Option<&Bound<'_, PyAny>>,
+) -> PyResult<(f32, u8)> {
+    let (data_type, threads) = (type_of_array(array)?, threads_of(threads)?);
     let operator = DynamicQuantizeLinear::new(NEWEST_OPSET).map_err(of_cast)?;
-    with_elements(array, |x| operator.scale(x))
+    // Checks the type: float.
+    operator.scale(&TensorView::new(data_type, &[0], &[]).map_err(of_cast)?).map_err(of_cast)?;
+    let source = Source::of(array, iter::empty())?;
+    let x = source.elements();
+    let join = |[low, high]: [f32; 2], [other_low, other_high]: [f32; 2]| [low.min(other_low), high.max(other_high)];
+    let find = || with_threads(|| reduce(x, size_of::<f32>(), threads, &|tile| Ok(extremes(tile)), &join));
+    let extremes = array.py().detach(find)?.map_err(of_cast)?;
+    operator.scale(&TensorView::from_slice(&[2], &extremes).map_err(of_cast)?).map_err(of_cast)
+}
+
+/// Floats that are compared at once, so that none waits for the last one.
+const LANES: usize = 16;
+
+/// The smallest and the greatest of floats and 0; NaN is passed over.
+fn extremes(floats: &[u8]) -> [f32; 2] {
+    let (mut low, mut high) = ([0f32; LANES], [0f32; LANES]);
+    for floats in floats.as_chunks().0.chunks(LANES) {
+        for ((low, high), bytes) in low.iter_mut().zip(&mut high).zip(floats) {
+            let value = f32::from_le_bytes(*bytes);
+            *low = if value < *low { value } else { *low };
+            *high = if value > *high { value } else { *high };
+        }
+    }
+    [low.into_iter().fold(0.0, f32::min), high.into_iter().fold(0.0, f32::max)]
 }

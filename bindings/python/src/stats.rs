@@ -1,6 +1,6 @@
 //! What casts would lose, counted by the file crate in one pass over an array, whose results are not kept.
 
-use crate::array::Contiguous;
+use crate::array::{Elements, Source};
 use crate::error::of_cast;
 use crate::job::packed;
 use crate::operator::Operator;
@@ -17,6 +17,7 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 use rayon::prelude::*;
+use std::iter;
 
 /// Elements that one thread counts as a unit: a multiple of 8. Units do not depend on the number of threads, so neither
 /// do the sums for the mean errors.
@@ -48,17 +49,19 @@ pub(crate) fn count<'py>(
     let dtype = array.dtype();
     let from = type_of(&dtype)?.ok_or_else(|| PyTypeError::new_err(format!("ONNX has no type for {dtype}")))?;
     let plan = operator.get().plan(from)?;
-    let source = Contiguous::of(array)?;
-    let (bytes, len) = (source.bytes(), array.len());
+    let source = Source::of(array, iter::empty())?;
+    let (mut rest, len) = (source.elements(), array.len());
     let size = |len| if from.is_packed() { len } else { from.byte_len(len).unwrap_or(0) };
-    let pieces: Vec<(&[u8], usize)> = (0..len)
+    let pieces: Vec<(Elements<'_>, usize)> = (0..len)
         .step_by(PIECE)
         .map(|at| {
             let len = PIECE.min(len - at);
-            (&bytes[size(at)..size(at) + size(len)], len)
+            let (piece, behind) = rest.split_at(size(len));
+            rest = behind;
+            (piece, len)
         })
         .collect();
-    total(py, operator, &pieces, |(bytes, len)| piece(&plan, bytes, *len))
+    total(py, operator, &pieces, |(elements, len)| piece(&plan, elements.gathered(&mut Vec::new()).bytes(), *len))
 }
 
 /// The counts of pieces together, which threads count while other Python threads run.

@@ -119,6 +119,17 @@ def test_byte_order_does_not_matter(name):
     for to in ("bfloat16", "int4", "double", name):
         same(onnx_cast.cast(big, to), onnx_cast.cast(x, to))
     assert onnx_cast.cast(x, big.dtype).dtype.isnative
+    for shape in [(), (1,), (0, 3)]:
+        one = x[: int(np.prod(shape))].reshape(shape)
+        same(onnx_cast.cast(one.astype(big.dtype), "double"), onnx_cast.cast(one, "double"))
+        assert onnx_cast.stats(one.astype(big.dtype), "float16") == onnx_cast.stats(one, "float16")
+
+
+@pytest.mark.parametrize("dtype", [np.complex64, np.complex128])
+def test_complex_numbers_that_lie_elsewhere_keep_their_bits(dtype):
+    x = (np.arange(90_000) + 1j * np.arange(90_000)[::-1]).astype(dtype).reshape(300, 300)
+    for other in (x.T, x[::-1, ::2], x.astype(np.dtype(dtype).newbyteorder(">")), np.broadcast_to(x[0], (3, 300))):
+        same(onnx_cast.bit_cast(other, dtype), np.ascontiguousarray(other.astype(dtype)))
 
 
 def test_targets_have_many_names():

@@ -304,7 +304,7 @@ def test_others_run_while_a_scale_is_found():
         while not ticks[0]:
             time.sleep(0.001)
         started = ticks[0]
-        _native.dynamic_scale(x)
+        _native.dynamic_scale(x, None)
         seen = ticks[0] - started
     finally:
         sys.setswitchinterval(before)

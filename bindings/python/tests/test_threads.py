@@ -61,8 +61,8 @@ def test_threads_share_arrays_results_and_operators_at_their_first_use():
         assert out.tolist() == want[to].tolist(), to
 
 
-def test_other_threads_run_while_a_cast_does():
-    x, out = np.zeros(1 << 24, np.uint8), np.empty(1 << 24, np.float16)
+def others_run_during(call):
+    """Asserts that another thread runs during a call, which is repeated until one does."""
     inside, seen, end = threading.Event(), threading.Event(), time.monotonic() + 60
 
     def watch():
@@ -77,11 +77,16 @@ def test_other_threads_run_while_a_cast_does():
         thread.start()
         inside.set()
         while not seen.is_set() and time.monotonic() < end:
-            onnx_cast.cast(x, "float16", out=out, threads=1)
+            call()
         assert seen.is_set()
         thread.join()
     finally:
         sys.setswitchinterval(before)
+
+
+def test_other_threads_run_while_a_cast_does():
+    x, out = np.zeros(1 << 24, np.uint8), np.empty(1 << 24, np.float16)
+    others_run_during(lambda: onnx_cast.cast(x, "float16", out=out, threads=1))
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")

@@ -16,6 +16,7 @@ from onnx_cast import dtypes
 vector: np.ndarray[tuple[int], np.dtype[np.float32]] = np.ones(4, np.float32)
 matrix: np.ndarray[tuple[int, int], np.dtype[np.float32]] = np.ones((2, 2), np.float32)
 out: np.ndarray[tuple[int], np.dtype[np.float64]] = np.empty(4)
+codes: np.ndarray[tuple[int], np.dtype[np.uint8]] = np.empty(4, np.uint8)
 scalar = np.float32(1.5)
 proto: onnx.TensorProto = onnx.numpy_helper.from_array(matrix, "w")
 flag: bool = bool(len(vector) > 3)
@@ -73,6 +74,8 @@ TAKEN = {
     "onnx_cast.quantize_blocks(proto, 'nvfp4').dequantize()": "onnx.TensorProto",
     "onnx_cast.dynamic_quantize_linear(vector)": "tuple[np.ndarray[tuple[int], np.dtype[np.uint8]], np.float32, np.uint8]",
     "onnx_cast.dynamic_quantize_linear(proto)[1]": "onnx.TensorProto",
+    "onnx_cast.dynamic_quantize_linear(matrix, threads=1)[0]": "np.ndarray[tuple[int, int], np.dtype[np.uint8]]",
+    "onnx_cast.dynamic_quantize_linear(vector, out=codes)[0]": "np.ndarray[tuple[int], np.dtype[np.uint8]]",
     "onnx_cast.stats(vector, 'float16').nan": "int",
 }
 
@@ -94,6 +97,7 @@ REFUSED = [
     "onnx_cast.bit_cast([1], 'int8')",
     "onnx_cast.unpack(b'\\x21', 'int4', 0.9)",
     "onnx_cast.quantize_linear(vector, 0.1, axis=0.9)",
+    "onnx_cast.dynamic_quantize_linear(vector, out=[0])",
     "onnx_cast.quantize_blocks(vector, 'mxfp5')",
 ]
 

@@ -199,7 +199,7 @@ def dequantize_linear(
 
 
 @opaque
-def dynamic_quantize_linear(x: Any) -> tuple[Any, Any, Any]:
+def dynamic_quantize_linear(x: Any, *, out: Any = None, threads: int | None = None) -> tuple[Any, Any, Any]:
     """ONNX's DynamicQuantizeLinear: floats as uint8, with the scale and the zero point that it finds: numpy scalars, or
     tensors of the kind of ``x``.
 
@@ -207,6 +207,10 @@ def dynamic_quantize_linear(x: Any) -> tuple[Any, Any, Any]:
     ----------
     x : array, scalar or tensor
         Elements of float.
+    out : array, optional
+        As for :func:`cast`, for the elements.
+    threads : int, optional
+        As for :func:`cast`.
 
     Returns
     -------
@@ -218,9 +222,9 @@ def dynamic_quantize_linear(x: Any) -> tuple[Any, Any, Any]:
     >>> dynamic_quantize_linear(np.array([0, 2, -3], np.float32))
     (array([153, 255,   0], dtype=uint8), np.float32(0.019607844), np.uint8(153))
     """
-    scale, zero_point = _native.dynamic_scale(np.asarray(_kinds.array_of(x)))
+    scale, zero_point = _native.dynamic_scale(np.asarray(_kinds.array_of(x)), threads)
     scale, zero_point = np.float32(scale), np.uint8(zero_point)
-    y = quantize_linear(x, scale, zero_point)
+    y = quantize_linear(x, scale, zero_point, out=out, threads=threads)
     if isinstance(y, (np.ndarray, np.generic)):
         return y, scale, zero_point
     return y, _kinds.like(x, np.asarray(scale), "_scale"), _kinds.like(x, np.asarray(zero_point), "_zero_point")
