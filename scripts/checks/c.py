@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Is the C interface good for programs in C and C++?
 
-Lays it out as `cargo xtask dist` does, and there compiles and runs the tests in C (crates/onnx-cast-capi/tests/c) and the
-examples (examples/c), as C99 and as C++17, without a warning, with the shared library and with the static one; under
-valgrind, where the system has it; and by CMake. Tests the header's macros as other versions of C and C++, too, and holds
-the functions of the header against those of the library.
+Lays it out as `cargo xtask dist` does, and there compiles and runs the tests in C (crates/onnx-cast-capi/tests/c) and
+the examples (examples/c), as C99 and as C++17, without a warning, with the shared library and with the static one;
+under valgrind, where the system has it; and by CMake. Tests the header's macros as other versions of C and C++, too,
+and holds the functions of the header against those of the library.
 
 Takes the folder of a layout that is there already, or makes one. Needs a C and a C++ compiler and pkg-config.
 """
@@ -126,7 +126,8 @@ def check_programs(folder, scratch):
         ],
     }
     valgrind = shutil.which("valgrind")
-    # Where valgrind is missing, the compiler's own sanitizers see the caller's memory and leaks, though not the library's.
+    # Where valgrind is missing, the compiler's own sanitizers see the caller's memory and leaks, though not the
+    # library's.
     sanitizers = [] if valgrind else ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
     if not valgrind:
         print("valgrind is missing: the programs run under the compiler's sanitizers")
