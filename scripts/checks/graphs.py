@@ -1,5 +1,5 @@
-"""Models for the checks: written in ONNX's own text (docs/Syntax.md of onnx), with `to=float16` for the number of a type;
-real ones of packages; and sessions of onnxruntime."""
+"""Models for the checks: written in ONNX's own text (docs/Syntax.md of onnx), with `to=float16` for the number of a
+type; real ones of packages; and sessions of onnxruntime."""
 
 import re
 import sysconfig
@@ -64,8 +64,8 @@ def every_node(model):
 
 
 def session(model, level=LEVELS[-1], **entries):
-    """onnxruntime's session of a model, or of the path of one. One thread has one order of additions, so that equal models
-    give equal bits."""
+    """onnxruntime's session of a model, or of the path of one. One thread has one order of additions, so that equal
+    models give equal bits."""
     options = onnxruntime.SessionOptions()
     options.log_severity_level, options.intra_op_num_threads, options.graph_optimization_level = 4, 1, level
     for key, value in entries.items():

@@ -195,7 +195,8 @@ class Made:
 
         given = {value.name for value in (*inputs, *outputs)}
         declared = infos(value for value in scope.infos if value.name not in given)
-        return helper.make_graph(scope.nodes, name, infos(inputs), infos(outputs), scope.initializers, value_info=declared)
+        ports = infos(inputs), infos(outputs)
+        return helper.make_graph(scope.nodes, name, *ports, scope.initializers, value_info=declared)
 
     def fill(self, scope, count):
         for _ in range(count):
@@ -410,7 +411,8 @@ def by_integers(made, scope):
     scope.as_type(scope.add("Cast", [value], INT64, value.shape, to=INT64), FLOAT)
 
 
-UNARY = [*map(unary, ("Relu", "Tanh", "Sigmoid", "Identity")), unary("Neg", (FLOAT, DOUBLE)), unary("LeakyRelu", alpha=0.2)]
+UNARY = [*map(unary, ("Relu", "Tanh", "Sigmoid")), unary("Neg", (FLOAT, DOUBLE)), unary("Identity")]
+UNARY.append(unary("LeakyRelu", alpha=0.2))
 OTHERS = [
     softmax, softmax, softmax, binary, binary, reshape, reshape, transpose, to_double, clip, clip, reduce, squeeze, split,
     pad, dropout, weight, weight, round_trip, linear, linear, quantized,
@@ -437,9 +439,10 @@ def branches(made, scope):
         result = inner.reshaped(inner.as_type(inner.pick((FLOAT, DOUBLE)), dtype), shape)
         result = inner.add("Identity", [result], dtype, shape)
         graphs[name] = made.graph(inner, name, [], [result])
-    condition = f"c{made.rng.integers(2)}"
     if scope.in_function():
         condition = scope.constant(np.array(made.chance(0.5)), anywhere=False).name
+    else:
+        condition = f"c{made.rng.integers(2)}"
     scope.add("If", [condition], dtype, shape, **graphs)
 
 
