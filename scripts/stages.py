@@ -24,8 +24,8 @@ WORDS = ("docs", "records", "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "REL
 @dataclass
 class Stage:
     """A command under a name. `after` has the names of the stages that must have passed before it starts, `unread` the
-    files and folders that it does not read, `makes` the files that later stages need of it, and `quick` its command in a
-    quick run, if it has a part there."""
+    files and folders that it does not read, `makes` the files that later stages need of it, and `quick` its command in
+    a quick run, if it has a part there."""
 
     name: str
     command: list
@@ -63,6 +63,9 @@ def stages(packages):
     lints = ["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"]
     install, pytest = [PYTHON, "scripts/install_python_package.py"], [PYTHON, "-m", "pytest", "bindings/python"]
     javascript = ["bash", "scripts/checks/javascript.sh"]
+    test_onnx = [PYTHON, "-m", "pytest", "bindings/python/tests/test_onnx.py"]
+    unittest = [PYTHON, "-m", "unittest", "discover", "--quiet"]
+    newest_evaluates = NEWEST | {"UPGRADE_PARTS": "reference"}
     return [
         Stage(SET_UP, set_up, quick=set_up),
         *on_request(packages),
@@ -88,19 +91,10 @@ def stages(packages):
         Stage("the public names of the crate", [XTASK, "api"], (BUILD,), unread=WORDS),
         Stage("the package for JavaScript, and the page", [*javascript, "--built"], (BUILD, MODULES)),
         Stage("the Python package, tests", pytest, (BUILD, PACKAGE), quick=pytest),
-        Stage(
-            "the Python package, with the newest onnx",
-            [PYTHON, "-m", "pytest", "bindings/python/tests/test_onnx.py"],
-            (BUILD, PACKAGE),
-            NEWEST,
-        ),
+        Stage("the Python package, with the newest onnx", test_onnx, (BUILD, PACKAGE), NEWEST),
         check("the execution provider, in onnxruntime", "scripts/checks/execution_provider.py", after=(BUILD, PACKAGE)),
         check("opsets raised, as onnxruntime runs them", "scripts/checks/upgrade.py"),
-        check(
-            "opsets raised, as the newest onnx evaluates them",
-            "scripts/checks/upgrade.py",
-            env=NEWEST | {"UPGRADE_PARTS": "reference"},
-        ),
+        check("opsets raised, as the newest onnx evaluates them", "scripts/checks/upgrade.py", env=newest_evaluates),
         check("models converted, as onnxruntime runs them", "scripts/checks/precision.py"),
         check("graphs within graphs, as onnxruntime runs them", "scripts/checks/nested.py"),
         check("types of values, as onnx infers them", "scripts/checks/value_types.py"),
@@ -118,35 +112,25 @@ def stages(packages):
         check("the crates, from their tarballs", "scripts/release/crates.py", "check", "--offline", after=("lints",)),
         check("the oracle against other packages", "crates/testkit/python/check_oracle.py"),
         check("the oracle of scaled casts against other packages", "crates/testkit/python/check_scaled.py"),
-        # `cargo xtask dist` builds this program again, for itself alone, and so with other features of its dependencies.
+        # `cargo xtask dist` builds this program again, for itself alone, and so with other features of its
+        # dependencies.
         Stage(LAID_OUT, [XTASK, "dist", "--out", ".cache/dist"], (BUILD, PACKAGE)),
         check("the C interface, from C and C++", "scripts/checks/c.py", DIST, after=(LAID_OUT,), unread=()),
         check("the C interface against the oracle", "scripts/checks/c_oracle.py", DIST, after=(LAID_OUT,)),
-        cargo(
-            "documentation",
-            *["doc", "--no-deps", "--locked"],
-            after=(BUILD,),
-            env={"RUSTDOCFLAGS": "-D warnings"},
-        ),
+        cargo("documentation", "doc", "--no-deps", "--locked", after=(BUILD,), env={"RUSTDOCFLAGS": "-D warnings"}),
         cargo(
             "build, not optimised",
             *["build", "-p", "onnx-cast", "--locked", "--config", "profile.dev.package.onnx-cast.opt-level=0"],
             after=(BUILD,),
             unread=WORDS,
         ),
-        check("facts from onnx, older", "scripts/checks/onnx_schemas.py", "--check", after=(SET_UP,)),
-        check("facts from onnx, newest", "scripts/checks/onnx_schemas.py", "--check", after=(SET_UP,), env=NEWEST),
-        check("operators of onnx, older", "scripts/checks/onnx_operators.py", "--check", after=(SET_UP,)),
-        check(
-            "operators of onnx, newest", "scripts/checks/onnx_operators.py", "--check", after=(SET_UP,), env=NEWEST
-        ),
+        check("facts from onnx, older", "scripts/checks/onnx_schemas.py", after=(SET_UP,)),
+        check("facts from onnx, newest", "scripts/checks/onnx_schemas.py", after=(SET_UP,), env=NEWEST),
+        check("operators of onnx, older", "scripts/checks/onnx_operators.py", after=(SET_UP,)),
+        check("operators of onnx, newest", "scripts/checks/onnx_operators.py", after=(SET_UP,), env=NEWEST),
         check("the site of the manual", "scripts/checks/site.py", after=(SET_UP,), unread=()),
-        Stage("the test run itself", [PYTHON, "-m", "unittest", "discover", "--quiet", "scripts"], (SET_UP,)),
-        Stage(
-            "the record of the peers",
-            [PYTHON, "-m", "unittest", "discover", "--quiet", "bench/peers"],
-            (SET_UP,),
-        ),
+        Stage("the test run itself", [*unittest, "scripts"], (SET_UP,)),
+        Stage("the record of the peers", [*unittest, "bench/peers"], (SET_UP,)),
     ]
 
 

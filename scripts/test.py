@@ -3,12 +3,13 @@
 
 A stage starts when the stages that it needs have passed and a processor is free, so that compiling one crate on one
 processor does not hold up the others. What a stage prints appears when it ends. The first failure ends the run; with
---keep-going, only the stages that need the failed one are left out. A stage whose files have not changed since it passed
-here is skipped, and the last line counts those; --again runs them too. --quick is for the time between two edits.
+--keep-going, only the stages that need the failed one are left out. A stage whose files have not changed since it
+passed here is skipped, and the last line counts those; --again runs them too. --quick is for the time between two
+edits.
 
-Needs Rust (with rustfmt and clippy), Python 3.11 or newer, a compiler for C and C++, make and pkg-config; for JavaScript
-node with npm. The first run fetches packages from crates.io, PyPI and npm into this folder. A stage that cannot run a part
-here prints a line `left out: ...`, pytest a line `SKIPPED ...`; the last line of the run counts them.
+Needs Rust (with rustfmt and clippy), Python 3.11 or newer, a compiler for C and C++, make and pkg-config; for
+JavaScript node with npm. The first run fetches packages from crates.io, PyPI and npm into this folder. A stage that
+cannot run a part here prints a line `left out: ...`, pytest a line `SKIPPED ...`; the last line of the run counts them.
 """
 
 import argparse
@@ -115,8 +116,8 @@ def expand(part):
 
 
 def run_all(waiting, jobs, env, keep_going, passed=None):
-    """Runs the stages, at most `jobs` at a time. Returns the names of those that failed or could not run, and what those
-    that ran left out. `passed`, if there is one, keeps which passed."""
+    """Runs the stages, at most `jobs` at a time. Returns the names of those that failed or could not run, and what
+    those that ran left out. `passed`, if there is one, keeps which passed."""
     names = {stage.name for stage in waiting}
     running, failed, parts = [], [], []
     try:

@@ -1,4 +1,5 @@
-"""Tests of the test run: what it counts as left out, and what the scripts around it do on a machine that lacks things."""
+"""Tests of the test run: what it counts as left out, and what the scripts around it do on a machine that lacks
+things."""
 
 import contextlib
 import io

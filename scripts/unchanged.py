@@ -12,8 +12,8 @@ PASSED = ROOT / ".cache" / "passed"
 
 
 class Passed:
-    """What stages passed with, by a hash of what they read: the command, the compiler, and each file of the checkout that
-    they do not name as unread. Outside of a checkout, no stage has passed."""
+    """What stages passed with, by a hash of what they read: the command, the compiler, and each file of the checkout
+    that they do not name as unread. Outside of a checkout, no stage has passed."""
 
     def __init__(self):
         command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
@@ -29,8 +29,8 @@ class Passed:
         return digest("\n".join([*words, *read]).encode(errors="surrogateescape"))
 
     def left_out(self, stage, is_needed):
-        """What the stage left out when it passed with these files, as `test.left_out` gives it; None where it has to run. A
-        stage that others need is skipped only where the files that it makes are there."""
+        """What the stage left out when it passed with these files, as `test.left_out` gives it; None where it has to
+        run. A stage that others need is skipped only where the files that it makes are there."""
         makes = [ROOT / path for path in stage.makes]
         if not self.knows_files or (is_needed and not makes) or not all(path.exists() for path in makes):
             return None

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Is the C interface good for programs in C and C++?
 
-Lays it out as `cargo xtask dist` does, and there compiles and runs the tests in C (crates/onnx-cast-capi/tests/c) and the
-examples (examples/c), as C99 and as C++17, without a warning, with the shared library and with the static one; under
-valgrind, where the system has it; and by CMake. Tests the header's macros as other versions of C and C++, too, and holds
-the functions of the header against those of the library.
+Lays it out as `cargo xtask dist` does, and there compiles and runs the tests in C (crates/onnx-cast-capi/tests/c) and
+the examples (examples/c), as C99 and as C++17, without a warning, with the shared library and with the static one;
+under valgrind, where the system has it; and by CMake. Tests the header's macros as other versions of C and C++, too,
+and holds the functions of the header against those of the library.
 
 Takes the folder of a layout that is there already, or makes one. Needs a C and a C++ compiler and pkg-config.
 """
@@ -29,20 +29,22 @@ WARNINGS = ["-O1", "-g", "-Wall", "-Wextra", "-Werror", "-pedantic"]
 STANDARDS = ["c11", "c17", "c++11", "c++14", "c++17", "c++20"]
 # The stripped library with all kernels: what a runtime would have to ship.
 MOST_BYTES = 8 << 20
+TYPES = """float8e4m3fn, 8 bits: 48 56 68 76 94
+float8e4m3fnuz, 8 bits: 56 64 76 84 102
+float8e5m2, 8 bits: 56 60 66 70 79
+float8e5m2fnuz, 8 bits: 60 64 70 74 83
+float4e2m1, 4 bits: 33 117 7
+float8e8m0, 8 bits: 126 127 129 130 132
+float6e2m3, 6 bits: 4 66 113 31
+float6e3m2, 6 bits: 8 35 89 31
+Cast-28 does not take complex64 (no version of Cast does)
+"""
 # What the examples print; the other programs print nothing.
 PRINTED = {
     "float8": "1 -> 0x38\n-0.3 -> 0xaa\n1000 -> 0x7e\n0.001 -> 0x01\n",
     "plan": "1 1.5 3 -> 2^0 2^0 2^1\n10 15 30 -> 2^3 2^3 2^4\n",
     "strings": "0.1\n-2\n0.0000001\n1000000000000000\n",
-    "types": "float8e4m3fn, 8 bits: 48 56 68 76 94\n"
-    "float8e4m3fnuz, 8 bits: 56 64 76 84 102\n"
-    "float8e5m2, 8 bits: 56 60 66 70 79\n"
-    "float8e5m2fnuz, 8 bits: 60 64 70 74 83\n"
-    "float4e2m1, 4 bits: 33 117 7\n"
-    "float8e8m0, 8 bits: 126 127 129 130 132\n"
-    "float6e2m3, 6 bits: 4 66 113 31\n"
-    "float6e3m2, 6 bits: 8 35 89 31\n"
-    "Cast-28 does not take complex64 (no version of Cast does)\n",
+    "types": TYPES,
 }
 
 # What the pieces of programs in the pages take for granted.
@@ -80,7 +82,8 @@ def run(*command, **options):
 def laid_out():
     """The folder that `cargo xtask dist` makes."""
     cargo = os.environ.get("CARGO", "cargo")
-    return Path(run(cargo, "run", "--quiet", "--release", "--locked", "--package", "xtask", "--", "dist", cwd=ROOT).strip())
+    xtask = [cargo, "run", "--quiet", "--release", "--locked", "--package", "xtask", "--"]
+    return Path(run(*xtask, "dist", cwd=ROOT).strip())
 
 
 def check_library(folder):
@@ -99,8 +102,7 @@ def check_library(folder):
         if not hasattr(library, name):
             sys.exit(f"the library has no {name} for onnxruntime")
     header = (folder / "include" / "onnx_cast.h").read_text()
-    names = re.findall(r"^[a-z_0-9]+ \*?(onnx_cast_\w+)\(|^const char \*(onnx_cast_\w+)\(", header, re.MULTILINE)
-    names = [name for pair in names for name in pair if name]
+    names = re.findall(r"^(?:const char \*|[a-z_0-9]+ \*?)(onnx_cast_\w+)\(", header, re.MULTILINE)
     missing = [name for name in names if not hasattr(library, name)]
     if missing or len(names) != header.count(");\n"):
         sys.exit(f"{len(names)} functions in the header; not in the library: {missing}")
@@ -117,16 +119,15 @@ def programs():
 def check_programs(folder, scratch):
     """Every program, compiled with each library, runs as it should."""
     env = os.environ | {"PKG_CONFIG_PATH": str(folder / "lib" / "pkgconfig")}
+    asked = lambda *options: shlex.split(run("pkg-config", *options, "onnx_cast", env=env))
+    others = [word for word in asked("--static", "--libs-only-l") if word != "-lonnx_cast"]
     flags = {
-        "shared": [*shlex.split(run("pkg-config", "--cflags", "--libs", "onnx_cast", env=env)), f"-Wl,-rpath,{folder / 'lib'}"],
-        "static": [
-            *shlex.split(run("pkg-config", "--cflags", "onnx_cast", env=env)),
-            folder / "lib" / "libonnx_cast.a",
-            *shlex.split(run("pkg-config", "--static", "--libs-only-l", "onnx_cast", env=env).replace("-lonnx_cast", "")),
-        ],
+        "shared": [*asked("--cflags", "--libs"), f"-Wl,-rpath,{folder / 'lib'}"],
+        "static": [*asked("--cflags"), folder / "lib" / "libonnx_cast.a", *others],
     }
     valgrind = shutil.which("valgrind")
-    # Where valgrind is missing, the compiler's own sanitizers see the caller's memory and leaks, though not the library's.
+    # Where valgrind is missing, the compiler's own sanitizers see the caller's memory and leaks, though not the
+    # library's.
     sanitizers = [] if valgrind else ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
     if not valgrind:
         print("valgrind is missing: the programs run under the compiler's sanitizers")
@@ -137,8 +138,8 @@ def check_programs(folder, scratch):
         threads = ["-D_POSIX_C_SOURCE=200809L", "-pthread"] if posix else []
         for kind, libraries in flags.items():
             program = scratch / f"{name}_{kind}"
-            command = [*shlex.split(compiler), f"-std={language}", *WARNINGS, *threads, *sanitizers, source, "-o", program, *libraries]
-            run(*command)
+            options = [f"-std={language}", *WARNINGS, *threads, *sanitizers]
+            run(*shlex.split(compiler), *options, source, "-o", program, *libraries)
             check_output(name, run(program, *arguments))
         if valgrind:
             # What threads that live as long as the program still have is not a leak.
@@ -146,7 +147,8 @@ def check_programs(folder, scratch):
             # A child does not have the threads of its parent, and so loses what only they knew of.
             leaks = [] if name == "test_fork" else leaks
             shared = scratch / f"{name}_shared"
-            check_output(name, run(valgrind, "--quiet", "--error-exitcode=9", "--fair-sched=yes", *leaks, shared, *arguments))
+            watched = [valgrind, "--quiet", "--error-exitcode=9", "--fair-sched=yes", *leaks, shared]
+            check_output(name, run(*watched, *arguments))
         if name == "test_init":
             check_standards(source, flags["shared"], scratch)
         # A program in C is one in C++ too, as far as the header goes.

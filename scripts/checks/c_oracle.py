@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 """Does the C interface give the exact oracle's bits, for every pair of types?
 
-Calls the shared library through ctypes: every pair of the oracle's `every-pair` tables by a function for one call and by a
-plan, on every backend, into memory that is checked behind the result; strings by their two-call protocol; and tensors of
-numpy's through DLPack. The oracle shares no code with the library. Takes the folder that `cargo xtask dist` made.
+Calls the shared library through ctypes: every pair of the oracle's `every-pair` tables by a function for one call and
+by a plan, on every backend, into memory that is checked behind the result; strings by their two-call protocol; and
+tensors of numpy's through DLPack. The oracle shares no code with the library. Takes the folder that `cargo xtask dist`
+made.
 """
 
 import ctypes
+import re
 import sys
 from ctypes import POINTER, byref, c_char_p, c_int, c_int32, c_int64, c_size_t, c_void_p
 from pathlib import Path
@@ -17,40 +19,19 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "crates" / "testkit
 from oracle_table import blocks  # noqa: E402
 
 CANARY = 0xA5
-ROUND_MODES = {"up": 1, "down": 2, "nearest": 3}
+# `up` is the default, which is 0 too.
+ROUND_MODES = {"up": 0, "down": 2, "nearest": 3}
 
 
-class Options(ctypes.Structure):
-    _fields_ = [
-        ("size", c_size_t),
-        ("opset", c_int64),
-        ("saturate", c_int32),
-        ("round_mode", c_int32),
-        ("threads", c_size_t),
-        ("backend", c_char_p),
-    ]
+def structure(name, **fields):
+    return type(name, (ctypes.Structure,), {"_fields_": [("size", c_size_t), *fields.items()]})
 
 
-class Strings(ctypes.Structure):
-    _fields_ = [
-        ("size", c_size_t),
-        ("offsets", c_void_p),
-        ("count", c_size_t),
-        ("bytes", c_void_p),
-        ("byte_count", c_size_t),
-    ]
-
-
-class StringBuffer(ctypes.Structure):
-    _fields_ = [
-        ("size", c_size_t),
-        ("offsets", c_void_p),
-        ("bytes", c_void_p),
-        ("room", c_size_t),
-        ("needed", c_size_t),
-    ]
-
-
+Options = structure(
+    "Options", opset=c_int64, saturate=c_int32, round_mode=c_int32, threads=c_size_t, backend=c_char_p
+)
+Strings = structure("Strings", offsets=c_void_p, count=c_size_t, bytes=c_void_p, byte_count=c_size_t)
+StringBuffer = structure("StringBuffer", offsets=c_void_p, bytes=c_void_p, room=c_size_t, needed=c_size_t)
 SIGNATURES = {
     "abi_version": [],
     "last_error": [],
@@ -110,9 +91,7 @@ def packed(patterns, bits):
 
 def width(name):
     """An element's bits, by the type's name."""
-    known = {"float": 32, "double": 64, "bool": 8, "bfloat16": 16, "float8e8m0": 8}
-    digits = "".join(c for c in name.removeprefix("float").removeprefix("uint").removeprefix("int")[:2] if c.isdigit())
-    return known.get(name) or int(digits)
+    return {"float": 32, "double": 64, "bool": 8}.get(name) or int(re.match(r"[a-z]+(\d+)", name)[1])
 
 
 def differ(got, want, what):
@@ -126,24 +105,20 @@ def check_casts(library, words, rows, backend):
     from_, to, version, saturate, mode = words[1:-1]
     source, result = (packed(patterns, width(name)) for patterns, name in zip(rows, (from_, to), strict=True))
     count = len(rows[0])
-    options = Options(ctypes.sizeof(Options), int(version), 0, 0, 1, backend)
-    if saturate == "false":
-        options.saturate = 2
-    if mode != "up":
-        options.round_mode = ROUND_MODES[mode]
+    saturate, mode = 2 if saturate == "false" else 0, ROUND_MODES[mode]
+    options = Options(ctypes.sizeof(Options), int(version), saturate, mode, 1, backend)
     numbers = library.number(from_), library.number(to)
     assert library.bytes_of(numbers[0], count) == source.size and library.bytes_of(numbers[1], count) == result.size
     plan = c_void_p()
     library.plan_cast(*numbers, byref(options), byref(plan))
     want = np.concatenate([result, np.full(8, CANARY, np.uint8)])
+    given = (source.ctypes.data, count)
     for run in (
-        lambda out: library.plan_run(plan, source.ctypes.data, count, out.ctypes.data, out.size),
-        lambda out: library.cast(
-            numbers[0], source.ctypes.data, count, numbers[1], out.ctypes.data, result.size, byref(options)
-        ),
+        lambda out: library.plan_run(plan, *given, out, want.size),
+        lambda out: library.cast(numbers[0], *given, numbers[1], out, result.size, byref(options)),
     ):
         out = np.full(want.size, CANARY, np.uint8)
-        run(out)
+        run(out.ctypes.data)
         differ(out, want, f"{' '.join(words)} on {backend.decode()}")
     library.plan_free(plan)
 

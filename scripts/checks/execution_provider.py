@@ -8,28 +8,20 @@ command quantized; onnx's node tests and real models; threads, many sessions, an
 Without arguments all parts run, else those that are named. With EP_LEVELS=all, pairs run at every optimization level.
 """
 
+import collections
 import os
 import sys
 import time
 
-import execution_provider_graphs as graphs
+import execution_provider_graphs
 import execution_provider_nodes as nodes
 import execution_provider_real as real
 import execution_provider_sessions as sessions
 import numpy as np
 import onnxruntime
+from graphs import LEVELS
 from onnx_cast.onnxruntime import ep_name, session_options
-
-LEVELS = [
-    onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL,
-    onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL,
-    onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC,
-    onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED,
-]
-
-
-def fail(text):
-    sys.exit(f"execution_provider: {text}")
+from shared import fail
 
 
 def all_nodes():
@@ -40,7 +32,14 @@ def all_nodes():
     yield from nodes.dynamic()
 
 
-def session(model, claim, level=LEVELS[0], only=False, probe=None):
+def claimable():
+    """Nodes and their models. onnxruntime drops others before it asks."""
+    for node in all_nodes():
+        if node.inputs[0] is not node.outputs[0] or node.name == "BitCast":
+            yield node, node.model()
+
+
+def session(model, claim, level=LEVELS[-1], only=False, probe=None):
     """A session with the provider; ``only`` refuses a model of which it does not take every node."""
     options = session_options(claim)
     if probe is not None:
@@ -51,11 +50,16 @@ def session(model, claim, level=LEVELS[0], only=False, probe=None):
     return nodes.quiet_session(model, options)
 
 
+def claimed(model, claim, **more):
+    return loads(lambda: session(model, claim, LEVELS[0], only=True, **more))[0] is not None
+
+
 def loads(make):
+    """What is made, or None and the error."""
     try:
-        return make()
-    except Exception:
-        return None
+        return make(), None
+    except Exception as error:
+        return None, error
 
 
 def run(session, arrays):
@@ -65,135 +69,83 @@ def run(session, arrays):
     return nodes.run(session, dict(zip(names, given, strict=True)))
 
 
-def bits(array):
-    return array.tolist() if array.dtype == object or array.dtype.kind in "TUO" else array.tobytes()
-
-
 def check_pairs():
     """Every node is claimed by `all`, and gives the library's bytes."""
-    levels = LEVELS if os.environ.get("EP_LEVELS") == "all" else LEVELS[:1]
-    counts = {}
+    levels, counts = LEVELS if os.environ.get("EP_LEVELS") == "all" else LEVELS[-1:], collections.Counter()
     for node in all_nodes():
         model = node.model()
         cases = [(arrays, nodes.expected(node, arrays)) for arrays in nodes.feeds(node)]
         for level in levels:
-            made = loads(lambda: session(model, "all", level))
+            made, why = loads(lambda: session(model, "all", level))
             if made is None:
-                fail(f"{node} does not load: {why(lambda: session(model, 'all', level))}")
+                fail(f"{node} does not load: {why}")
             for arrays, want in cases:
                 for index, (a, b) in enumerate(zip(run(made, arrays), want, strict=True)):
-                    if a.shape != b.shape or bits(a) != bits(b):
-                        fail(f"{node}, level {level}: output {index} is not the library's: {difference(arrays[0], a, b)}")
-        counts[node.name] = counts.get(node.name, 0) + 1
+                    if nodes.bits(a) != nodes.bits(b):
+                        there = difference(arrays[0], a, b)
+                        fail(f"{node}, level {level}: output {index} is not the library's: {there}")
+        counts[node.name] += 1
     print("  " + ", ".join(f"{count} of {name}" for name, count in counts.items()), flush=True)
-
-
-def why(make):
-    try:
-        make()
-    except Exception as error:
-        return error
-    return "it loads now"
 
 
 def difference(x, a, b):
     """The first elements that differ."""
-    if bits(a.ravel()[:0]) == [] or a.shape != b.shape:
-        pairs = [row for row in zip(x.ravel().tolist(), a.ravel().tolist(), b.ravel().tolist()) if row[1] != row[2]]
-        return f"{pairs[:4]}"
-    rows = a.reshape(-1).view(np.uint8).reshape(a.size, -1) != b.reshape(-1).view(np.uint8).reshape(b.size, -1)
-    at = np.flatnonzero(rows.any(axis=1))[:4]
-    return f"{len(np.flatnonzero(rows.any(axis=1)))}: {x.ravel()[at]} give {a.ravel()[at]} (want {b.ravel()[at]})"
-
-
-def same_values(a, b):
-    """Whether two arrays have the same values, NaN among them."""
-    if bits(a) == bits(b):
-        return True
-    if a.dtype != b.dtype or a.dtype == object or a.dtype.kind in "TUO":
-        return False
-    codes = [one.reshape(-1).view(f"u{one.dtype.itemsize}") for one in (a, b)]
-    if a.dtype.kind in "iub":
-        return bool((codes[0] == codes[1]).all())
-    with np.errstate(invalid="ignore"):
-        nan = [np.isnan(one.reshape(-1).astype(np.float64)) for one in (a, b)]
-    return bool(((codes[0] == codes[1]) | (nan[0] & nan[1])).all())
+    if a.dtype == object or a.dtype.kind in "TUO" or a.shape != b.shape:
+        rows = zip(x.ravel().tolist(), a.ravel().tolist(), b.ravel().tolist())
+        return f"{[row for row in rows if row[1] != row[2]][:4]}"
+    differ = [one.reshape(-1).view(np.uint8).reshape(one.size, -1) for one in (a, b)]
+    at = np.flatnonzero((differ[0] != differ[1]).any(axis=1))
+    first = at[:4]
+    return f"{len(at)}: {x.ravel()[first]} give {a.ravel()[first]} (want {b.ravel()[first]})"
 
 
 def check_claims():
     """`missing` takes what onnxruntime does not run, `inexact` also what it gets wrong, and neither takes more."""
-    missing = inexact = left = 0
-    for node in all_nodes():
-        if node.inputs[0] is node.outputs[0] and node.name != "BitCast":
-            # onnxruntime drops such nodes before it asks.
-            continue
-        model = node.model()
-        level = LEVELS[1]
-        stock = loads(lambda: nodes.quiet_session(model, providers=["CPUExecutionProvider"]))
-        results = stock and loads(lambda: [run(stock, arrays) for arrays in nodes.feeds(node)])
-        claimed = loads(lambda: session(model, "missing", level, only=True)) is not None
-        if claimed and results is not None:
+    counts, wrong = collections.Counter(), 0
+    for node, model in claimable():
+        stock, why = loads(lambda: nodes.quiet_session(model, providers=["CPUExecutionProvider"]))
+        results = stock and loads(lambda: [run(stock, arrays) for arrays in nodes.feeds(node)])[0]
+        is_claimed = claimed(model, "missing")
+        if is_claimed and results is not None:
             fail(f"{node} is claimed though onnxruntime runs it")
-        if not claimed and stock is None:
-            fail(f"{node} is not claimed though onnxruntime does not load it: {why(lambda: nodes.quiet_session(model))}")
-        missing += claimed
-        if claimed:
+        if not is_claimed and stock is None:
+            fail(f"{node} is not claimed though onnxruntime does not load it: {why}")
+        if is_claimed:
+            counts["missing"] += 1
             continue
         wants = [nodes.expected(node, arrays) for arrays in nodes.feeds(node)]
         pairs = [pair for got, want in zip(results or [], wants) for pair in zip(got, want, strict=True)]
-        differs = results is None or not all(same_values(a, b) for a, b in pairs)
-        claimed = loads(lambda: session(model, "inexact", level, only=True)) is not None
-        if claimed != differs:
-            report(node, claimed, pairs)
-        inexact += claimed
-        left += not claimed
-    if REPORTED:
-        fail(f"{len(REPORTED)} nodes are claimed wrongly by `inexact`")
-    print(f"  {missing} nodes that onnxruntime lacks, {inexact} of which it gets values wrong, {left} left to it", flush=True)
+        differ = [pair for pair in pairs if not nodes.same_values(*pair)]
+        is_claimed = claimed(model, "inexact")
+        if is_claimed != bool(results is None or differ):
+            text = "is claimed, but is right" if is_claimed else "is wrong, but not claimed"
+            print(f"  {node} {text} {difference(differ[0][0], *differ[0]) if differ else ''}", flush=True)
+            wrong += 1
+        counts["inexact" if is_claimed else "left"] += 1
+    if wrong:
+        fail(f"{wrong} nodes are claimed wrongly by `inexact`")
+    print(f"  {counts['missing']} nodes that onnxruntime lacks, {counts['inexact']} of which it gets values wrong, "
+          f"{counts['left']} left to it", flush=True)  # fmt: skip
 
 
 def check_probe():
     """With `probe`, which asks onnxruntime itself, the same nodes are claimed as by what the tables know."""
-    taken = left = 0
-    for node in all_nodes():
-        if node.inputs[0] is node.outputs[0] and node.name != "BitCast":
-            continue
-        model = node.model()
-        claimed = [
-            loads(lambda probe=probe: session(model, "missing", LEVELS[1], only=True, probe=probe)) is not None
-            for probe in ("0", "1")
-        ]
-        if claimed[0] != claimed[1]:
-            fail(f"{node} is claimed {'only' if claimed[1] else 'not'} where onnxruntime is asked")
-        taken += claimed[1]
-        left += not claimed[1]
-    if not (taken and left):
-        fail(f"of the nodes about which onnxruntime was asked, {taken} are claimed and {left} are not")
-    print(f"  onnxruntime was asked, and runs {left} nodes, and not {taken}", flush=True)
-
-
-REPORTED = []
-
-
-def report(node, claimed, pairs):
-    REPORTED.append(node)
-    text = "is claimed, but is right" if claimed else "is wrong, but not claimed"
-    first = next((difference(a, a, b) for a, b in pairs if not same_values(a, b)), "")
-    print(f"  {node} {text} {first}", flush=True)
+    counts = collections.Counter()
+    for node, model in claimable():
+        told, asked = (claimed(model, "missing", probe=probe) for probe in ("0", "1"))
+        if told != asked:
+            fail(f"{node} is claimed {'only' if asked else 'not'} where onnxruntime is asked")
+        counts[asked] += 1
+    if len(counts) < 2:
+        fail(f"of the nodes about which onnxruntime was asked, {counts[True]} are claimed and {counts[False]} are not")
+    print(f"  onnxruntime was asked, and runs {counts[False]} nodes, and not {counts[True]}", flush=True)
 
 
 def main():
-    parts = {
-        "pairs": check_pairs,
-        "claims": check_claims,
-        "probe": check_probe,
-        "graphs": graphs.check,
-        "real": real.check,
-        "sessions": sessions.check,
-    }
-    chosen = sys.argv[1:] or list(parts)
+    parts = {"pairs": check_pairs, "claims": check_claims, "probe": check_probe}
+    parts |= {"graphs": execution_provider_graphs.check, "real": real.check, "sessions": sessions.check}
     print(f"onnxruntime {onnxruntime.__version__}, {ep_name()}", flush=True)
-    for name in chosen:
+    for name in sys.argv[1:] or list(parts):
         start = time.monotonic()
         parts[name]()
         print(f"  {name}: {time.monotonic() - start:.1f} s", flush=True)

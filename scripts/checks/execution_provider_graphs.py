@@ -5,31 +5,28 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
 import execution_provider_nodes as nodes
+import graphs
 import numpy as np
 import onnx
 import onnx_cast
 import onnxruntime
-from execution_provider_nodes import model, value
-from onnx import TensorProto, helper, numpy_helper
+from graphs import LEVELS
+from onnx import numpy_helper
 from onnx_cast import dtypes as t
 from onnx_cast.onnxruntime import ep_name, session_options
+from shared import BUILT, fail
 
-ROOT = Path(__file__).resolve().parents[2]
-BUILT = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release" / "onnx-cast"
 COMMAND = Path(os.environ.get("ONNX_CAST_COMMAND", BUILT))
+RELEASE = tuple(int(part) for part in onnxruntime.__version__.split(".")[:2])
+READABLE = [t.float, t.double, t.float16, t.bfloat16, t.float8e4m3fn, t.float4e2m1, t.int64, t.int8, t.int4, t.int2]
 
 
-def fail(text):
-    sys.exit(f"execution_provider: {text}")
-
-
-def cast(source, result, to, **attributes):
-    return helper.make_node("Cast", [source], [result], to=to.number, **attributes)
+def model(text, opset, **more):
+    return graphs.model(text, opset=opset, ir=10, **more).SerializeToString()
 
 
 def run(model, claim="all", level=None, providers=None, **feeds):
@@ -46,106 +43,85 @@ def run(model, claim="all", level=None, providers=None, **feeds):
     return results, sum(ep_name() in line for line in events)
 
 
-def equal(name, got, want):
+def equal(name, got, want, count=None, wanted=None):
     for index, (a, b) in enumerate(zip(got, want, strict=True)):
-        a, b = np.asarray(a), np.asarray(b)
-        texts = a.dtype.kind in "OTU"
-        if a.shape != b.shape or (a.tolist() != b.tolist() if texts else a.dtype != b.dtype or a.tobytes() != b.tobytes()):
+        if nodes.bits(a) != nodes.bits(np.asarray(b)):
             fail(f"{name}: output {index} is {a.ravel()[:6]} (want {b.ravel()[:6]})")
+    if count != wanted:
+        fail(f"{name} is {count} nodes of the provider's (want {wanted})")
+
+
+def cast(x, *steps, opset=None):
+    for to in steps:
+        x = onnx_cast.cast(x, to.number, opset=opset)
+    return x
 
 
 def check_chains():
     """A chain is one group, and each of its roundings is kept, at every level."""
     x, opset = nodes.hard_values(t.double), min(25, nodes.newest_opset())
-    for steps in [(t.float, t.float16), (t.float16, t.float, t.float8e4m3fn, t.float), (t.float, t.bfloat16, t.float16),
-                  (t.float4e2m1, t.float), (t.int64, t.float, t.double), (t.int8, t.int4, t.int2, t.float)]:
+    for steps in [
+        (t.float, t.float16), (t.float16, t.float, t.float8e4m3fn, t.float), (t.float, t.bfloat16, t.float16),
+        (t.float4e2m1, t.float), (t.int64, t.float, t.double), (t.int8, t.int4, t.int2, t.float),
+    ]:  # fmt: skip
         if not set(steps) <= set(nodes.held()):
             continue
         names = ["x", *(f"v{at}" for at in range(len(steps)))]
-        chain = [cast(a, b, to) for a, b, to in zip(names, names[1:], steps)]
-        want, results = x, []
-        for to in steps:
-            want = onnx_cast.cast(want, to.number, opset=opset)
-            results.append(want)
+        chain = " ".join(f"{b} = Cast<to={to.name}>({a})" for a, b, to in zip(names, names[1:], steps))
+        results = [cast(x, *steps[: at + 1], opset=opset) for at in range(len(steps))]
+        made = model(f"(double[] x) => ({steps[-1].name}[] {names[-1]}) {{ {chain} }}", opset)
         for size in (x.size, 1_000_003):
-            grown = np.resize(x, size)
-            last = [np.resize(results[-1], size)]
             for level in LEVELS:
-                made = model(chain, [value("x", t.double)], [value(names[-1], steps[-1])], opset)
-                got, count = run(made, level=level, x=grown)
-                equal(f"a chain to {steps}", got, last)
-                if count != 1:
-                    fail(f"a chain to {steps} is {count} nodes (want 1)")
+                got, count = run(made, level=level, x=np.resize(x, size))
+                equal(f"a chain to {steps}", got, [np.resize(results[-1], size)], count, 1)
         # A value within the chain that is an output besides, and one that another node reads.
         if all(one in READABLE for one in steps):
-            outputs = [value(name, one) for name, one in zip(names[1:], steps)]
-            got, _ = run(model(chain, [value("x", t.double)], outputs, opset), x=x)
+            outputs = ", ".join(f"{one.name}[] {name}" for name, one in zip(names[1:], steps))
+            got, _ = run(model(f"(double[] x) => ({outputs}) {{ {chain} }}", opset), x=x)
             equal(f"a chain to {steps} with outputs within", got, results)
-    fork = [cast("x", "a", t.float), cast("a", "b", t.float16), cast("a", "c", t.bfloat16), helper.make_node("Neg", ["a"], ["d"])]
-    outputs = [value("b", t.float16), value("c", t.bfloat16), value("d", t.float)]
-    a = onnx_cast.cast(x, "float")
-    got, count = run(model(fork, [value("x", t.double)], outputs, opset), x=x)
-    equal("a fork", got, [onnx_cast.cast(a, "float16"), onnx_cast.cast(a, "bfloat16"), -a])
-    if count != 2:
-        fail(f"a fork is {count} nodes of the provider's (want 2)")
-
-
-LEVELS = [getattr(onnxruntime.GraphOptimizationLevel, f"ORT_{name}") for name in
-          ("DISABLE_ALL", "ENABLE_BASIC", "ENABLE_EXTENDED", "ENABLE_ALL")]
-RELEASE = tuple(int(part) for part in onnxruntime.__version__.split(".")[:2])
-READABLE = [t.float, t.double, t.float16, t.bfloat16, t.float8e4m3fn, t.float4e2m1, t.int64, t.int8, t.int4, t.int2]
+    fork = """(double[] x) => (float16[] b, bfloat16[] c, float[] d)
+        { a = Cast<to=float>(x) b = Cast<to=float16>(a) c = Cast<to=bfloat16>(a) d = Neg(a) }"""
+    a = cast(x, t.float)
+    got, count = run(model(fork, opset), x=x)
+    equal("a fork", got, [cast(a, t.float16), cast(a, t.bfloat16), -a], count, 2)
 
 
 def check_constants():
     """Nodes of constants give the library's values, because the options turn onnxruntime's folding off."""
     weights = np.array([1 + 2.0**-11 + 2.0**-40, 65519.9999, -0.0], np.float64)
-    node = [cast("w", "h", t.float16), helper.make_node("Add", ["h", "x"], ["y"])]
-    made = model(node, [value("x", t.float16, [3])], [value("y", t.float16, [3])], 21,
-                 [numpy_helper.from_array(weights, "w")])
-    zero, want = np.zeros(3, np.float16), onnx_cast.cast(weights, "float16")
+    made = model("(float16[3] x) => (float16[3] y) { h = Cast<to=float16>(w) y = Add(h, x) }", 21, w=weights)
+    zero = np.zeros(3, np.float16)
     got, count = run(made, "inexact", x=zero)
-    equal("a Cast of a constant", got, [want + zero])
+    equal("a Cast of a constant", got, [cast(weights, t.float16) + zero])
     folded, others = run(made, providers=["CPUExecutionProvider"], x=zero)
     if count != 1 or others or folded[0].tobytes() == got[0].tobytes():
         fail("a Cast of a constant: onnxruntime alone gives the same, or the provider did not run it")
 
 
-def branch(nodes_, result, data_type):
-    return helper.make_graph(nodes_, "branch", [], [value(result, data_type)])
-
-
 def check_subgraphs():
     """Branches, loops and functions."""
-    narrow = nodes.narrow()
-    x = np.array([1 + 2.0**-11 + 2.0**-40, -3.5, 1e9])
-    then, other = branch([cast("x", "t", t.float16)], "t", t.float16), branch(
-        [cast("x", "s", narrow), cast("s", "e", t.float16)], "e", t.float16)
-    made = model([helper.make_node("If", ["c"], ["y"], then_branch=then, else_branch=other)],
-                 [value("c", t.bool, []), value("x", t.double)], [value("y", t.float16)], 23)
+    narrow, x = nodes.narrow(), np.array([1 + 2.0**-11 + 2.0**-40, -3.5, 1e9])
+    made = model(f"""(bool c, double[] x) => (float16[] y) {{ y = If<
+        else_branch = branch () => (float16[] e) {{ s = Cast<to={narrow.name}>(x) e = Cast<to=float16>(s) }},
+        then_branch = branch () => (float16[] t) {{ t = Cast<to=float16>(x) }}>(c) }}""", 23)
     if RELEASE < (1, 25):
         print("  If: onnxruntime gives the groups of two graphs one name before 1.25", flush=True)
     else:
-        equal("If", run(made, c=np.array(True), x=x)[0], [onnx_cast.cast(x, "float16")])
-        small = onnx_cast.cast(onnx_cast.cast(x, narrow.name, opset=23), "float16")
-        equal("else of If", run(made, "all", c=np.array(False), x=x)[0], [small])
+        equal("If", run(made, c=np.array(True), x=x)[0], [cast(x, t.float16)])
+        equal("else of If", run(made, c=np.array(False), x=x)[0], [cast(cast(x, narrow, opset=23), t.float16)])
     # Each turn doubles a float that is rounded to float8.
-    body = helper.make_graph(
-        [cast("s", "n", t.float8e4m3fn), cast("n", "f", t.float), helper.make_node("Add", ["f", "f"], ["next"]),
-         helper.make_node("Identity", ["go"], ["again"])], "body",
-        [value("i", t.int64, []), value("go", t.bool, []), value("s", t.float)],
-        [value("again", t.bool, []), value("next", t.float)])
-    made = model([helper.make_node("Loop", ["turns", "", "x"], ["y"], body=body)],
-                 [value("turns", t.int64, []), value("x", t.float)], [value("y", t.float)], 21)
+    made = model("""(int64 turns, float[] x) => (float[] y) { y = Loop<
+        body = body (int64 i, bool go, float[] s) => (bool again, float[] next)
+        { n = Cast<to=float8e4m3fn>(s) f = Cast<to=float>(n) next = Add(f, f) again = Identity(go) }>(turns, , x) }""",
+        21)
     want = start = np.array([0.3, 5.3, -100], np.float32)
     for _ in range(3):
-        want = 2 * onnx_cast.cast(onnx_cast.cast(want, "float8e4m3fn", opset=21), "float")
+        want = 2 * cast(cast(want, t.float8e4m3fn, opset=21), t.float)
     equal("Loop", run(made, turns=np.array(3), x=start)[0], [want])
-    function = helper.make_function("mine", "Narrow", ["f"], ["g"], [cast("f", "h", narrow), cast("h", "g", t.float)],
-                                    [helper.make_opsetid("", 23)])
-    made = model([helper.make_node("Narrow", ["x"], ["y"], domain="mine")], [value("x", t.float)], [value("y", t.float)],
-                 23, functions=[function], imports=[helper.make_opsetid("mine", 1)])
-    small = onnx_cast.cast(onnx_cast.cast(start, narrow.name, opset=23), "float")
-    equal("a function", run(made, "all", x=start)[0], [small])
+    function = f"""<domain: "mine", opset_import: ["" : 23]> Narrow (f) => (g)
+        {{ h = Cast<to={narrow.name}>(f) g = Cast<to=float>(h) }}"""
+    made = model("(float[] x) => (float[] y) { y = mine.Narrow(x) }", 23, functions=function, domains=["mine"])
+    equal("a function", run(made, x=start)[0], [cast(cast(start, narrow, opset=23), t.float)])
 
 
 def check_shapes():
@@ -156,12 +132,13 @@ def check_shapes():
             for to in (t.float8e5m2, t.float4e2m1, t.string):
                 if to is t.string and x.size > 1000 or to not in nodes.held():
                     continue
-                made = model([cast("x", "y", to)], [value("x", t.float, known)], [value("y", to, known)], 23)
-                equal(f"shape {shape}", run(made, x=x)[0], [onnx_cast.cast(x, to.number, opset=23)])
+                infos = [nodes.value("x", t.float, known), nodes.value("y", to, known)]
+                made = nodes.model([nodes.cast("x", "y", to)], infos[:1], infos[1:], 23)
+                equal(f"shape {shape}", run(made, x=x)[0], [cast(x, to, opset=23)])
     texts = np.array([["1.5", "-inf"], ["1e-3", ""]], object)
-    made = model([cast("x", "y", t.string)], [value("x", t.string)], [value("y", t.string)], 21)
+    made = model("(string[] x) => (string[] y) { y = Cast<to=string>(x) }", 21)
     equal("strings to strings", run(made, x=texts)[0], [texts])
-    made = model([cast("x", "y", t.int8)], [value("x", t.string)], [value("y", t.int8)], 21)
+    made = model("(string[] x) => (int8[] y) { y = Cast<to=int8>(x) }", 21)
     try:
         run(made, x=np.array(["1", "two"], object))
     except Exception as error:
@@ -176,42 +153,37 @@ def check_blocks():
     narrow = nodes.narrow()
     x = np.resize(nodes.hard_values(t.float16)[::31], (3, 70, 5)).astype(np.float32)
     for axis, block, size in [(1, 32, 3), (-1, 2, 3), (0, 3, 1), (1, 0, None)]:
-        shape = list(x.shape)
-        shape = [70] if block == 0 else shape[: axis % 3] + [size] + shape[axis % 3 + 1 :]
+        shape = [70] if block == 0 else [size if at == axis % 3 else one for at, one in enumerate(x.shape)]
         scale = np.resize(np.array([0.5, 0.1, 3, 2.0**-5], np.float32), shape)
-        attributes = {"axis": axis, "block_size": block}
-        two = [helper.make_node("QuantizeLinear", ["x", "s"], ["q"], output_dtype=narrow.number, **attributes),
-               helper.make_node("DequantizeLinear", ["q", "s"], ["y"], **attributes)]
+        made = model(f"""(float[] x, float[] s) => (float[] y)
+            {{ q = QuantizeLinear<axis={axis}, block_size={block}, output_dtype={narrow.name}>(x, s)
+            y = DequantizeLinear<axis={axis}, block_size={block}>(q, s) }}""", 23)
+        along = 2 if axis != -1 else 0
         for factor in (1, 400):
-            big = np.concatenate([x] * factor, axis=2 if axis != -1 else 0)
-            grown = scale if block == 0 else np.concatenate([scale] * factor, axis=2 if axis != -1 else 0)
-            made = model(two, [value("x", t.float), value("s", t.float)], [value("y", t.float)], 23)
-            q = onnx_cast.quantize_linear(big, grown, output_dtype=narrow.name, opset=23, **attributes)
-            want = onnx_cast.dequantize_linear(q, grown, opset=23, **attributes)
+            big = np.concatenate([x] * factor, axis=along)
+            grown = scale if block == 0 else np.concatenate([scale] * factor, axis=along)
+            attributes = {"axis": axis, "block_size": block, "opset": 23}
+            q = onnx_cast.quantize_linear(big, grown, output_dtype=narrow.name, **attributes)
+            want = onnx_cast.dequantize_linear(q, grown, **attributes)
             equal(f"blocks of {block} on axis {axis}", run(made, "missing", x=big, s=grown)[0], [want])
 
 
 def check_quantized():
     """Models that the command quantized to MXFP4 and NVFP4 run as they are, and give what their float twins give."""
-    weights = nodes.RANDOM.standard_normal((128, 64), np.float32)
-    x = nodes.RANDOM.standard_normal((4, 128), np.float32)
-    plain = model([helper.make_node("MatMul", ["x", "w"], ["y"])], [value("x", t.float, [4, 128])],
-                  [value("y", t.float, [4, 64])], min(25, nodes.newest_opset()),
-                  [numpy_helper.from_array(weights, "w")])
+    weights, x = (nodes.RANDOM.standard_normal(shape, np.float32) for shape in ((128, 64), (4, 128)))
+    text = "(float[4,128] x) => (float[4,64] y) { y = MatMul(x, w) }"
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "plain.onnx"
-        path.write_bytes(plain)
+        path.write_bytes(model(text, min(25, nodes.newest_opset()), w=weights))
         for format, needed in (("mxfp4", t.float8e8m0), ("nvfp4", t.float4e2m1), ("mxfp8", t.float8e8m0)):
             if needed not in nodes.held():
                 print(f"  {format}: onnxruntime has no tensors of {needed}", flush=True)
                 continue
             out = Path(folder) / f"{format}.onnx"
             subprocess.run([COMMAND, "quantize", path, out, "--to", format], check=True, capture_output=True)
-            made = out.read_bytes()
-            got, count = run(made, "missing", x=x)
+            got, count = run(out.read_bytes(), "missing", x=x)
             # The same model with the weights that the library gives, in stock onnxruntime.
-            twin = onnx.load_model_from_string(made)
-            want = run(_computed(twin), providers=["CPUExecutionProvider"], x=x)[0]
+            want = run(_computed(onnx.load(out)), providers=["CPUExecutionProvider"], x=x)[0]
             if not count:
                 fail(f"{format}: the provider ran no node")
             equal(format, got, want)
@@ -219,29 +191,26 @@ def check_quantized():
 
 def _computed(twin):
     """A model whose DequantizeLinear nodes of constants are the constants that the library computes, as float."""
-    known = {one.name: one for one in twin.graph.initializer}
     opset = next(one.version for one in twin.opset_import if one.domain == "")
-    arrays = {name: onnx_cast.unpack(one.raw_data, one.data_type, tuple(one.dims)) for name, one in known.items()
-              if one.raw_data}
+    arrays = {one.name: onnx_cast.unpack(one.raw_data, one.data_type, tuple(one.dims))
+              for one in twin.graph.initializer if one.raw_data}  # fmt: skip
     kept = []
     for node in twin.graph.node:
-        if node.op_type in ("DequantizeLinear", "Cast") and all(name in arrays for name in node.input if name):
-            given = {one.name: onnx.helper.get_attribute_value(one) for one in node.attribute}
-            if node.op_type == "Cast":
-                array = onnx_cast.cast(arrays[node.input[0]], given["to"], opset=opset)
-            else:
-                inputs = [arrays[name] if name else None for name in node.input]
-                array = onnx_cast.dequantize_linear(*inputs, opset=opset, **given)
-            arrays[node.output[0]] = array
-            twin.graph.initializer.append(numpy_helper.from_array(np.asarray(array, np.float32), node.output[0]))
-        else:
+        if node.op_type not in ("DequantizeLinear", "Cast") or not all(name in arrays for name in node.input if name):
             kept.append(node)
+            continue
+        given = {one.name: onnx.helper.get_attribute_value(one) for one in node.attribute}
+        inputs = [arrays[name] if name else None for name in node.input]
+        if node.op_type == "Cast":
+            array = onnx_cast.cast(*inputs, given["to"], opset=opset)
+        else:
+            array = onnx_cast.dequantize_linear(*inputs, opset=opset, **given)
+        arrays[node.output[0]] = array
+        twin.graph.initializer.append(numpy_helper.from_array(np.asarray(array, np.float32), node.output[0]))
     del twin.graph.node[:]
     twin.graph.node.extend(kept)
     return twin.SerializeToString()
 
 
 def check():
-    for part in (check_chains, check_constants, check_subgraphs, check_shapes, check_blocks, check_quantized):
-        part()
-        print(f"  {part.__name__.removeprefix('check_')}: as they should", flush=True)
+    nodes.each_part(check_chains, check_constants, check_subgraphs, check_shapes, check_blocks, check_quantized)

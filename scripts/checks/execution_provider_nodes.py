@@ -1,4 +1,5 @@
-"""One-node models of every operator, version and combination of types, with hard inputs and what the library makes of them.
+"""One-node models of every operator, version and combination of types, with hard inputs and what the library makes of
+them.
 
 For `execution_provider.py`, which runs them in onnxruntime. Types and versions are those of the library's own tables.
 """
@@ -60,12 +61,39 @@ def value(name, data_type, shape=None):
     return helper.make_tensor_value_info(name, data_type.number, shape)
 
 
-def model(nodes, inputs, outputs, opset, initializers=(), **more):
+def cast(source, result, to):
+    return helper.make_node("Cast", [source], [result], to=to.number)
+
+
+def each_part(*parts):
+    for part in parts:
+        part()
+        print(f"  {part.__name__.removeprefix('check_')}: as it should", flush=True)
+
+
+def bits(array):
+    """Type, shape and elements, of which equal ones are equal."""
+    texts = array.dtype == object or array.dtype.kind in "TUO"
+    return array.shape, [str(one) for one in array.ravel()] if texts else (array.dtype, array.tobytes())
+
+
+def same_values(a, b):
+    """Whether two arrays have the same values, NaN among them."""
+    if bits(a) == bits(b):
+        return True
+    if a.shape != b.shape or a.dtype != b.dtype or a.dtype == object or a.dtype.kind in "TUOiub":
+        return False
+    codes = [one.reshape(-1).view(f"u{one.dtype.itemsize}") for one in (a, b)]
+    with np.errstate(invalid="ignore"):
+        nan = [np.isnan(one.reshape(-1).astype(np.float64)) for one in (a, b)]
+    return bool(((codes[0] == codes[1]) | (nan[0] & nan[1])).all())
+
+
+def model(nodes, inputs, outputs, opset, initializers=()):
     """The bytes of a model of the version of the format that came with its opset."""
-    graph = helper.make_graph(nodes, "graph", inputs, outputs, initializers, value_info=more.pop("value_info", ()))
-    imports = [helper.make_opsetid("", opset), *more.pop("imports", ())]
-    ir_version = 3 if opset < 9 else 10
-    return helper.make_model(graph, opset_imports=imports, ir_version=ir_version, **more).SerializeToString()
+    graph = helper.make_graph(nodes, "graph", inputs, outputs, initializers)
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=3 if opset < 9 else 10)
+    return made.SerializeToString()
 
 
 @functools.cache
@@ -247,10 +275,9 @@ def _floats():
 LIMITS = np.array([0.5, 1.5, 2.5, 3.5, 5, 7, 7.5, 127.5, 128, 240, 248, 255.5, 300, 448, 464, 465, 479, 480, 495, 496,
                    32767.5, 57344, 61439, 61440, 65000, 65504, 65519.99, 65520, 65535, 65536, 70000, 2.0**31, 2.0**32,
                    3e9, 2.0**63, 2.0**64, 1e30, 3.4028235677973366e38, 1e300])
-TEXTS = ["0", "1", "-1", "2.5", "3.5", "0.1", "-0.75", "1e1", "1e-3", "100", "-7", "1.00048828126", "1.00000017881393432617187499",
-         "16777217", "1e-50", "0.3333333333333333", " 3", "+3",
-         "1.125000000001", "1.0625000000001", "1.00390625000001", "1.49999999999999", "1.99999999999999", "1.00000000000001",
-         "1e400"]
+TEXTS = """0 1 -1 2.5 3.5 0.1 -0.75 1e1 1e-3 100 -7 1.00048828126 1.00000017881393432617187499 16777217 1e-50
+0.3333333333333333 +3 1.125000000001 1.0625000000001 1.00390625000001 1.49999999999999 1.99999999999999 1.00000000000001
+1e400""".split() + [" 3"]
 # What integers of every width, and bool, read.
 SMALL_TEXTS = ["0", "1", " 1", "10e-1", "+1", "0.5"]
 
@@ -271,8 +298,8 @@ def feeds(node):
     scales = np.array(numbers).astype(scale.numpy)
     if "block_size" in dict(node.attributes):
         # Five scales over rows of 64: each column meets all of them.
-        scales = np.array(numbers[:1] if scale.kind == "int" else (0.1, 0.3, 0.7, 2.0**-9, 1e4)).astype(scale.numpy)
-        spread = np.resize(scales, (64, 64))
+        few = numbers[:1] if scale.kind == "int" else (0.1, 0.3, 0.7, 2.0**-9, 1e4)
+        spread = np.resize(np.array(few).astype(scale.numpy), (64, 64))
         cases = [[_spread(some, (1024, 64)), spread]]
         if node.name == "QuantizeLinear" and x.kind == "float":
             cases.append([_beyond_ties(spread).astype(x.numpy), spread])

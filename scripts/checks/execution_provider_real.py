@@ -2,31 +2,29 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
-import sys
 from pathlib import Path
 
 import execution_provider_nodes as nodes
 import numpy as np
 import onnx
-import onnxruntime
+from graphs import MAGIKA, NUDENET
 from onnx import TensorProto, numpy_helper
 from onnx_cast import _targets
-from onnx_cast.onnxruntime import from_ortvalue, session_options
+from onnx_cast.onnxruntime import session_options
+from shared import fail, need
 
-ROOT = Path(onnx.__file__).parent / "backend" / "test" / "data"
+TESTS = Path(onnx.__file__).parent / "backend" / "test" / "data" / "node"
 NODE_TESTS = ("cast", "bitcast", "quantizelinear", "dequantizelinear", "dynamicquantizelinear")
 
 
-def fail(text):
-    sys.exit(f"execution_provider: {text}")
+def tensor_of(path):
+    return TensorProto.FromString(path.read_bytes())
 
 
 def array_of(path):
     """The elements of a tensor in a file."""
-    tensor = onnx.TensorProto()
-    tensor.ParseFromString(path.read_bytes())
+    tensor = tensor_of(path)
     if tensor.data_type == TensorProto.STRING:
         return np.array([one.decode() for one in tensor.string_data], object).reshape(tuple(tensor.dims))
     if tensor.raw_data:
@@ -34,77 +32,51 @@ def array_of(path):
     return numpy_helper.to_array(tensor)
 
 
-def number_of(path):
-    tensor = onnx.TensorProto()
-    tensor.ParseFromString(path.read_bytes())
-    return tensor.data_type
-
-
 def check_node_tests():
-    """Every node test of casts whose types and opset onnxruntime has."""
-    held, ran, skipped = {one.number for one in nodes.held()}, 0, []
-    for folder in sorted((ROOT / "node").iterdir()):
+    """Every node test of casts whose types and opset onnxruntime has. The tests leave the code of NaN open."""
+    held, ran, skipped = {one.number for one in nodes.held()}, 0, 0
+    for folder in sorted(TESTS.iterdir()):
         name = folder.name.removeprefix("test_")
         if not name.startswith(NODE_TESTS):
             continue
         files = {kind: sorted((folder / "test_data_set_0").glob(f"{kind}_*.pb")) for kind in ("input", "output")}
         model = onnx.load(folder / "model.onnx")
         opset = next(one.version for one in model.opset_import if one.domain == "")
-        types = {number_of(path) for path in files["input"] + files["output"]}
+        types = {tensor_of(path).data_type for path in files["input"] + files["output"]}
         if opset > nodes.newest_opset() or not types <= held:
-            skipped.append(name)
+            skipped += 1
             continue
         model.ir_version = min(model.ir_version, 10)
         session = nodes.quiet_session(model.SerializeToString(), session_options("all"))
         feeds = {one.name: array_of(path) for one, path in zip(session.get_inputs(), files["input"])}
         for got, path in zip(nodes.run(session, feeds), files["output"], strict=True):
             want = array_of(path)
-            if got.shape != want.shape or not same(got, want):
+            if not nodes.same_values(got, want):
                 fail(f"node test {name}: {got.ravel()[:8]} (want {want.ravel()[:8]})")
         ran += 1
-    print(f"  {ran} node tests, {len(skipped)} of types or opsets that onnxruntime lacks", flush=True)
+    print(f"  {ran} node tests, {skipped} of types or opsets that onnxruntime lacks", flush=True)
     # Before 1.24, onnxruntime loads hardly an opset of the newest package.
     least = 100 if nodes.newest_opset() >= 24 else 1
     if ran < least:
         fail(f"{ran} node tests (want {least} at least)")
 
 
-def same(got, want):
-    """Equal bits, or NaN in both: the node tests leave its code open."""
-    if got.dtype.kind in "OTU" or want.dtype.kind in "OTU":
-        return [str(one) for one in got.ravel()] == [str(one) for one in want.ravel()]
-    if got.tobytes() == want.tobytes():
-        return True
-    if got.dtype != want.dtype or got.dtype.kind in "iub":
-        return False
-    a, b = (one.reshape(-1).view(f"u{one.dtype.itemsize}") for one in (got, want))
-    nan = np.isnan(got.astype(np.float64)) & np.isnan(want.astype(np.float64))
-    return bool(((a == b) | nan.reshape(-1)).all())
-
-
-def package(name):
-    """The folder of an installed package, which need not be imported for its models; ``None`` where it is missing."""
-    spec = importlib.util.find_spec(name)
-    return None if spec is None or spec.origin is None else Path(spec.origin).parent
-
-
 def models():
     """Real models: what the packages of the test run carry, and those of a folder that EP_MODELS names."""
-    for name, place in [("magika", "models/standard_v3_3/model.onnx"), ("nudenet", "320n.onnx")]:
-        if (folder := package(name)) is None or not (folder / place).exists():
-            fail(f"the package {name} has no model {place} (want what scripts/setup.py installs)")
-        yield folder / place
+    need(MAGIKA, NUDENET)
+    yield from (MAGIKA, NUDENET)
     if more := os.environ.get("EP_MODELS"):
         yield from sorted(Path(more).rglob("*.onnx"))
 
 
 def feed(path, one):
     """An input of a model: of sizes that are not fixed, a few."""
-    sizes = {"bytes": (3, 2048), "images": (1, 3, 320, 320)}.get(one.name) or [dim if isinstance(dim, int) else 2 for dim in one.shape]
+    known = {"bytes": (3, 2048), "images": (1, 3, 320, 320)}
+    sizes = known.get(one.name) or [dim if isinstance(dim, int) else 2 for dim in one.shape]
     random = np.random.default_rng(6)
     kind = one.type.removeprefix("tensor(").removesuffix(")")
     if kind in ("int64", "int32"):
-        return random.integers(0, 2, sizes).astype(kind) if one.name != "bytes" else random.integers(0, 257, sizes, kind)
+        return random.integers(0, 257 if one.name == "bytes" else 2, sizes, kind)
     if kind not in ("float", "float16", "double"):
         fail(f"{path}: an input of {one.type}, of which this makes none")
     return random.random(sizes).astype({"float": "float32", "double": "float64"}.get(kind, kind))
@@ -120,10 +92,10 @@ def check_models():
         for claim in ("missing", "inexact", "all"):
             session = nodes.quiet_session(str(path), session_options(claim, fold_constants=True))
             for a, b in zip(session.run(None, feeds), want, strict=True):
-                if a.dtype != b.dtype or a.tobytes() != b.tobytes():
+                if nodes.bits(a) != nodes.bits(b):
                     fail(f"{path.name} by {claim}: {a.ravel()[:5]} (want {b.ravel()[:5]})")
-        casts += sum(node.op_type in ("Cast", "CastLike", "QuantizeLinear", "DequantizeLinear")
-                     for node in onnx.load(path, load_external_data=False).graph.node)
+        kinds = [node.op_type for node in onnx.load(path, load_external_data=False).graph.node]
+        casts += sum(kind in ("Cast", "CastLike", "QuantizeLinear", "DequantizeLinear") for kind in kinds)
         count += 1
     print(f"  {count} models with {casts} nodes of casts, as without the provider", flush=True)
 

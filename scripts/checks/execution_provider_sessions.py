@@ -12,9 +12,9 @@ import execution_provider_nodes as nodes
 import numpy as np
 import onnx_cast
 import onnxruntime
-from onnx import helper
 from onnx_cast import dtypes as t
 from onnx_cast.onnxruntime import from_ortvalue, register, session_options, to_ortvalue
+from shared import fail
 
 # Sessions that are made before growth is measured, and after.
 WARM, SESSIONS = 200, 1000
@@ -22,14 +22,9 @@ WARM, SESSIONS = 200, 1000
 MOST_GROWTH = 100 << 10
 
 
-def fail(text):
-    sys.exit(f"execution_provider: {text}")
-
-
 def model():
-    cast = helper.make_node("Cast", ["x"], ["h"], to=nodes.narrow().number)
-    back = helper.make_node("Cast", ["h"], ["y"], to=t.float.number)
-    return nodes.model([cast, back], [nodes.value("x", t.float)], [nodes.value("y", t.float)], 23)
+    there_and_back = [nodes.cast("x", "h", nodes.narrow()), nodes.cast("h", "y", t.float)]
+    return nodes.model(there_and_back, [nodes.value("x", t.float)], [nodes.value("y", t.float)], 23)
 
 
 def session():
@@ -79,22 +74,24 @@ def check_growth():
     print(f"  {SESSIONS} sessions: {growth} bytes more", flush=True)
 
 
+PROGRAM = """
+import sys; sys.path.insert(0, sys.argv[1])
+import execution_provider_sessions as own, numpy as np, onnxruntime
+from onnx_cast.onnxruntime import ep_name, register
+x = np.array([0.3, 100], np.float32)
+one = own.session()
+onnxruntime.unregister_execution_provider_library(ep_name())
+assert one.run(None, {'x': x})[0].tolist() == own.want(x).tolist()
+register()
+two = own.session()
+del one
+assert two.run(None, {'x': x})[0].tolist() == own.want(x).tolist()
+"""
+
+
 def check_unregister():
     """A session works on after its library was unregistered, and the library can be registered again."""
-    program = (
-        "import sys; sys.path.insert(0, sys.argv[1])\n"
-        "import execution_provider_sessions as own, numpy as np, onnxruntime\n"
-        "from onnx_cast.onnxruntime import ep_name, register\n"
-        "x = np.array([0.3, 100], np.float32)\n"
-        "one = own.session()\n"
-        "onnxruntime.unregister_execution_provider_library(ep_name())\n"
-        "assert one.run(None, {'x': x})[0].tolist() == own.want(x).tolist()\n"
-        "register()\n"
-        "two = own.session()\n"
-        "del one\n"
-        "assert two.run(None, {'x': x})[0].tolist() == own.want(x).tolist()\n"
-    )
-    command = [sys.executable, "-c", program, str(Path(__file__).parent)]
+    command = [sys.executable, "-c", PROGRAM, str(Path(__file__).parent)]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
         fail(f"a library that is unregistered: status {done.returncode}: {done.stderr[-600:]}")
@@ -125,13 +122,9 @@ def check_values():
         array = nodes.hard_values(data_type)[:7]
         for one in (array, array.reshape(1, -1), array[:0], array[:1].reshape(())):
             back = from_ortvalue(to_ortvalue(one))
-            if back.shape != one.shape or (back.tolist() if back.dtype.kind in "OT" else back.tobytes()) != (
-                one.tolist() if one.dtype.kind in "OT" else one.tobytes()
-            ):
+            if nodes.bits(back) != nodes.bits(one):
                 fail(f"{data_type}: {one!r} comes back as {back!r}")
 
 
 def check():
-    for part in (check_refusals, check_values, check_threads, check_unregister, check_growth):
-        part()
-        print(f"  {part.__name__.removeprefix('check_')}: as it should", flush=True)
+    nodes.each_part(check_refusals, check_values, check_threads, check_unregister, check_growth)

@@ -1,29 +1,23 @@
 #!/usr/bin/env python3
 """Do the files that the command writes hold, for the packages that people read them with, what they should?
 
-Casts a real checkpoint, whole and in shards, arrays, archives, ONNX tensors and a model with the command, reads the results with safetensors, numpy,
-ml_dtypes and onnx, and compares the bits with what ml_dtypes and numpy make of the same values. From float these round
-once, as the command does; the values are chosen where they agree on overflow too.
+Casts a real checkpoint, whole and in shards, arrays, archives, ONNX tensors and a model with the command, reads the
+results with safetensors, numpy, ml_dtypes and onnx, and compares the bits with what ml_dtypes and numpy make of the
+same values. From float these round once, as the command does; the values are chosen where they agree on overflow too.
 """
 
 import json
-import subprocess
-import sys
-import tempfile
 import zipfile
-from pathlib import Path
 
 import ml_dtypes
 import numpy as np
 import onnx
 import safetensors
+from graphs import model as made_of
 from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 from safetensors.numpy import save_file
-from shared import COMMAND
-
-ROOT = Path(__file__).resolve().parents[2]
-CHECKPOINT = ROOT / ".cache" / "checkpoints" / "all-MiniLM-L6-v2.safetensors"
+from shared import CHECKPOINT, COMMAND, command, fail, in_folder, need
 
 # ONNX's name: numpy's type.
 FLOATS = {
@@ -39,24 +33,12 @@ FLOATS = {
     "float6e3m2": ml_dtypes.float6_e3m2fn,
     "float4e2m1": ml_dtypes.float4_e2m1fn,
 }
-INTEGERS = {
-    "int4": ml_dtypes.int4,
-    "uint4": ml_dtypes.uint4,
-    "int2": ml_dtypes.int2,
-    "uint2": ml_dtypes.uint2,
-    "int8": np.int8,
-    "uint8": np.uint8,
-    "int64": np.int64,
-}
-SAFETENSORS = {"bfloat16": "BF16", "float16": "F16", "float8e4m3fn": "F8_E4M3", "float8e5m2": "F8_E5M2", "double": "F64"}
+INTEGERS = {name: getattr(ml_dtypes, name) for name in ("int4", "uint4", "int2", "uint2")}
+INTEGERS |= {name: getattr(np, name) for name in ("int8", "uint8", "int64")}
+SAFETENSORS = {"bfloat16": "BF16", "float16": "F16", "float8e4m3fn": "F8_E4M3", "float8e5m2": "F8_E5M2"}
+SAFETENSORS |= {"double": "F64"}
 
 compared = 0
-
-
-def command(*arguments):
-    done = subprocess.run([COMMAND, *map(str, arguments)], stdin=subprocess.DEVNULL, capture_output=True, text=True)
-    if done.returncode:
-        sys.exit(f"onnx-cast {' '.join(map(str, arguments))}: status {done.returncode}: {done.stderr}")
 
 
 def bits(array):
@@ -67,14 +49,14 @@ def bits(array):
 def same(name, got, want):
     global compared
     if got.shape != want.shape or got.dtype != want.dtype:
-        sys.exit(f"{name}: {got.dtype} {got.shape}, want {want.dtype} {want.shape}")
+        fail(f"{name}: {got.dtype} {got.shape}, want {want.dtype} {want.shape}")
     # In a byte of its own, a negative int4 or int2 has the sign in its upper bits or not, as its reader likes.
     if got.dtype in (np.dtype(ml_dtypes.int4), np.dtype(ml_dtypes.int2)):
         got, want = got.astype(np.int8), want.astype(np.int8)
     wrong = np.flatnonzero(bits(got) != bits(want))
     if wrong.size:
         at = wrong[0]
-        sys.exit(f"{name}: element {at} is {got.flat[at]}, want {want.flat[at]} ({wrong.size} of {got.size} differ)")
+        fail(f"{name}: element {at} is {got.flat[at]}, want {want.flat[at]} ({wrong.size} of {got.size} differ)")
     compared += got.size
 
 
@@ -101,23 +83,27 @@ def read(path):
     return dict(safetensors.deserialize(path.read_bytes())), metadata
 
 
+def compare_tensors(file, before, after, target):
+    """Tensors that were float are of another type."""
+    for tensor, old in before.items():
+        new, code, want = after[tensor], old["dtype"], np.frombuffer(old["data"], np.uint8)
+        if old["dtype"] == "F32":
+            code, want = SAFETENSORS[target], want.view(np.float32).astype(FLOATS[target])
+        if (new["dtype"], new["shape"]) != (code, old["shape"]):
+            fail(f"{file}: {tensor} is {new['dtype']} {new['shape']}, want {code} {old['shape']}")
+        same(f"{file}: {tensor}", np.frombuffer(new["data"], want.dtype), want)
+
+
 def check_checkpoint(folder):
     before, metadata = read(CHECKPOINT)
-    for name, code in SAFETENSORS.items():
+    for name in SAFETENSORS:
         path = folder / f"{name}.safetensors"
         command("cast", CHECKPOINT, path, "--to", name)
         after, kept = read(path)
         if after.keys() != before.keys() or kept != metadata:
-            sys.exit(f"{path.name}: tensors or metadata are lost")
-        for tensor, old in before.items():
-            new = after[tensor]
-            want_code, want = old["dtype"], np.frombuffer(old["data"], np.uint8)
-            if old["dtype"] == "F32":
-                want_code, want = code, np.frombuffer(old["data"], np.float32).astype(FLOATS[name])
-            if (new["dtype"], new["shape"]) != (want_code, old["shape"]):
-                sys.exit(f"{path.name}: {tensor} is {new['dtype']} {new['shape']}, want {want_code} {old['shape']}")
-            same(f"{path.name}: {tensor}", np.frombuffer(new["data"], want.dtype), want)
-    print(f"  {len(before)} tensors of a checkpoint to {len(SAFETENSORS)} types, read by safetensors {safetensors.__version__}")
+            fail(f"{path.name}: tensors or metadata are lost")
+        compare_tensors(path.name, before, after, name)
+    print(f"  {len(before)} tensors to {len(SAFETENSORS)} types, read by safetensors {safetensors.__version__}")
 
 
 def check_arrays(folder):
@@ -135,7 +121,8 @@ def check_arrays(folder):
         tells = narrow.read_bytes()[:128].find(b"V1") < 0
         command("cast", narrow, back, "--to", "double", *([] if tells else ["--from", name]))
         same(f"{name}.npy to double", np.load(back), want.astype(np.float64))
-    print(f"  {len(FLOATS | INTEGERS)} types in .npy, read by numpy {np.__version__} and ml_dtypes {ml_dtypes.__version__}")
+    readers = f"numpy {np.__version__} and ml_dtypes {ml_dtypes.__version__}"
+    print(f"  {len(FLOATS | INTEGERS)} types in .npy, read by {readers}")
 
 
 def check_shards(folder):
@@ -148,14 +135,16 @@ def check_shards(folder):
         file = f"model-{shard + 1:05}-of-00004.safetensors"
         part = {name: before[name] for name in names[shard::4]}
         kinds = {"F32": np.float32, "I64": np.int64}
-        tensors = {name: np.frombuffer(one["data"], kinds[one["dtype"]]).reshape(one["shape"]) for name, one in part.items()}
+        arrays = {name: np.frombuffer(one["data"], kinds[one["dtype"]]) for name, one in part.items()}
+        tensors = {name: array.reshape(part[name]["shape"]) for name, array in arrays.items()}
         save_file(tensors, source / file, metadata)
         places |= dict.fromkeys(part, file)
     total = sum(len(one["data"]) for one in before.values())
     index = {"metadata": {"total_size": total, "of": "a test"}, "weight_map": places}
     (source / index_name).write_text(json.dumps(index))
-    for target, arguments in ("bfloat16", [source, folder / "to-folder"]), (
-        "float8e4m3fn", [source / index_name, folder / "to-index" / index_name]):
+    paths = {"bfloat16": [source, folder / "to-folder"]}
+    paths |= {"float8e4m3fn": [source / index_name, folder / "to-index" / index_name]}
+    for target, arguments in paths.items():
         command("cast", *arguments, "--to", target)
         out = arguments[1] if arguments[1].is_dir() else arguments[1].parent
         written = json.loads((out / index_name).read_text())
@@ -163,15 +152,11 @@ def check_shards(folder):
         for file in sorted(set(places.values())):
             after, kept = read(out / file)
             if kept != metadata or after.keys() != {name for name in places if places[name] == file}:
-                sys.exit(f"{out.name}/{file}: tensors or metadata are lost")
-            for name, new in after.items():
-                size += len(new["data"])
-                want = np.frombuffer(before[name]["data"], np.uint8)
-                if before[name]["dtype"] == "F32":
-                    want = want.view(np.float32).astype(FLOATS[target])
-                same(f"{out.name}: {name}", np.frombuffer(new["data"], want.dtype), want)
+                fail(f"{out.name}/{file}: tensors or metadata are lost")
+            size += sum(len(new["data"]) for new in after.values())
+            compare_tensors(out.name, {name: before[name] for name in after}, after, target)
         if written != {"metadata": index["metadata"] | {"total_size": size}, "weight_map": places}:
-            sys.exit(f"{out.name}: the index is {written}")
+            fail(f"{out.name}: the index is {written}")
     print("  the same in four shards, to a folder and to an index")
 
 
@@ -187,18 +172,17 @@ def check_archives(folder):
             command("cast", path, out, "--to", target)
             with np.load(out) as got:
                 if list(got) != list(arrays):
-                    sys.exit(f"{out.name}: {list(got)}, want {list(arrays)}")
+                    fail(f"{out.name}: {list(got)}, want {list(arrays)}")
                 for name, array in arrays.items():
-                    floating = array.dtype.kind == "f"
-                    want = array.astype(FLOATS[target]) if floating else array
-                    if array.dtype.kind == "U":
-                        if got[name].tolist() != array.tolist():
-                            sys.exit(f"{out.name}: {name} is {got[name]}")
-                    else:
+                    if array.dtype.kind != "U":
+                        want = array.astype(FLOATS[target]) if array.dtype.kind == "f" else array
                         same(f"{out.name}: {name} to {target}", got[name], want)
+                    elif got[name].tolist() != array.tolist():
+                        fail(f"{out.name}: {name} is {got[name]}")
             with zipfile.ZipFile(path) as old, zipfile.ZipFile(out) as new:
-                if new.testzip() or [one.compress_type for one in old.infolist()] != [one.compress_type for one in new.infolist()]:
-                    sys.exit(f"{out.name}: members are damaged, or compressed otherwise")
+                kinds = [[one.compress_type for one in file.infolist()] for file in (old, new)]
+                if new.testzip() or kinds[0] != kinds[1]:
+                    fail(f"{out.name}: members are damaged, or compressed otherwise")
     print("  archives, stored and deflated, read by numpy and zipfile")
 
 
@@ -213,14 +197,12 @@ def check_tensors(folder):
         want = values.astype(dtype)
         tensor = TensorProto.FromString(narrow.read_bytes())
         if tensor.name != "x" or tensor.data_type != TensorProto.DataType.Value(name.upper()):
-            sys.exit(f"{narrow.name}: `{tensor.name}` of type {tensor.data_type}")
+            fail(f"{narrow.name}: `{tensor.name}` of type {tensor.data_type}")
         same(narrow.name, numpy_helper.to_array(tensor), want)
         # As onnx writes it, with raw_data and, through a list of values, without.
         for raw in (True, False):
-            if raw:
-                tensor = numpy_helper.from_array(want, "x")
-            else:
-                tensor = helper.make_tensor("x", TensorProto.DataType.Value(name.upper()), want.shape, want)
+            listed = helper.make_tensor("x", TensorProto.DataType.Value(name.upper()), want.shape, want)
+            tensor = numpy_helper.from_array(want, "x") if raw else listed
             narrow.write_bytes(tensor.SerializeToString())
             command("cast", narrow, back, "--to", "double")
             got = numpy_helper.to_array(TensorProto.FromString(back.read_bytes()))
@@ -233,24 +215,15 @@ def check_tensors(folder):
     command("cast", folder / "f.pb", folder / "t.pb", "--to", "string")
     back = list(TensorProto.FromString((folder / "t.pb").read_bytes()).string_data)
     if back != [b"1", b"-2.5", b"1000", b"INF", b"7"]:
-        sys.exit(f"floats to strings: {back}")
+        fail(f"floats to strings: {back}")
     print(f"  {len(known)} types and strings in .pb, read by onnx {onnx.__version__}")
 
 
 def check_model(folder):
-    nodes = [
-        helper.make_node("Cast", ["x"], ["a"], to=TensorProto.FLOAT8E5M2, saturate=0),
-        helper.make_node("Cast", ["a"], ["b"], to=TensorProto.FLOAT16),
-        helper.make_node("CastLike", ["b", "like"], ["c"]),
-        helper.make_node("BitCast", ["c"], ["d"], to=TensorProto.INT64),
-        helper.make_node("Identity", ["d"], ["y"]),
-    ]
-    like = numpy_helper.from_array(np.zeros(1), "like")
-    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n"])
-    y = helper.make_tensor_value_info("y", TensorProto.INT64, ["n"])
-    z = helper.make_tensor_value_info("b", TensorProto.FLOAT16, ["n"])
-    graph = helper.make_graph(nodes, "casts", [x], [y, z], [like])
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 26)])
+    text = """(float[n] x) => (int64[n] y, float16[n] b) {
+        a = Cast<saturate=0, to=float8e5m2>(x) b = Cast<to=float16>(a) c = CastLike(b, like) d = BitCast<to=int64>(c)
+        y = Identity(d) }"""
+    model = made_of(text, opset=26, ir=13, like=np.zeros(1))
     onnx.checker.check_model(model, full_check=True)
     onnx.save(model, folder / "model.onnx")
     values = floats(1e6)
@@ -264,12 +237,10 @@ def check_model(folder):
 
 
 def main():
-    for path in (COMMAND, CHECKPOINT):
-        if not path.exists():
-            sys.exit(f"{path} is missing: run `bash scripts/test.sh`")
-    with tempfile.TemporaryDirectory() as folder, np.errstate(all="ignore"):
+    need(COMMAND, CHECKPOINT)
+    with np.errstate(all="ignore"):
         for check in (check_checkpoint, check_shards, check_arrays, check_archives, check_tensors, check_model):
-            check(Path(folder))
+            in_folder(check)
     print(f"{compared} elements compared, all equal")
 
 

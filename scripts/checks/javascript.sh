@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
 # The WebAssembly modules, the npm package and the page: builds them, installs the package as people do and tests it in
-# node, and drives the page in headless Chromium. What a machine lacks is named and left out; the status is then still 0,
-# but with --strict it is 1.
+# node, and drives the page in headless Chromium. What a machine lacks is named and left out; the status is then still
+# 0, but with --strict it is 1.
 #
 #   bash scripts/checks/javascript.sh [--strict] [--screenshots FOLDER] [--modules | --built]
 #
 # With --modules it only builds the modules, with --built it takes those that were built.
 #
-# Needs node 20 or newer; for the modules what scripts/build_wasm.py says; for the page Chromium (scripts/checks/chromium.sh)
-# and what scripts/setup.py puts into .cache/javascript.
+# Needs node 20 or newer; for the modules what scripts/build_wasm.py says; for the page Chromium
+# (scripts/checks/chromium.sh) and what scripts/setup.py puts into .cache/javascript.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 

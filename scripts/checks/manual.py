@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Do the shell examples of the README and of docs/ run, and print what the pages show below them?
 
-The blocks of a page run in its order, in a folder of their own, with small stand-ins for the checkpoints and models that
-they name. A block in text below one is what it prints. A block that has the comment `# not run by the tests: REASON` is
-not run; the options of its commands are still parsed.
+The blocks of a page run in its order, in a folder of their own, with small stand-ins for the checkpoints and models
+that they name. A block in text below one is what it prints. A block that has the comment `# not run by the tests:
+REASON` is not run; the options of its commands are still parsed.
 """
 
 import json
@@ -18,12 +18,11 @@ from pathlib import Path
 
 import numpy as np
 import onnx
-from onnx import TensorProto, helper, numpy_helper
+from graphs import model as made_of
 from safetensors.numpy import save_file
+from shared import BUILT, ROOT, in_folder
 
-ROOT = Path(__file__).resolve().parents[2]
-TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
-COMMAND = Path(os.environ.get("ONNX_CAST_COMMAND", TARGET / "release" / "onnx-cast")).resolve()
+COMMAND = Path(os.environ.get("ONNX_CAST_COMMAND", BUILT)).resolve()
 PAGES = ["README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))]
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 NOT_RUN = "# not run by the tests: "
@@ -46,11 +45,34 @@ exec onnx-cast "$@"
 """
 
 
-def quantized(*arguments):
-    subprocess.run([COMMAND, "quantize", "--quiet", *arguments], check=True, stdin=subprocess.DEVNULL)
+def quantized(make, *arguments, name="plain"):
+    """What `quantize` makes of another stand-in."""
+
+    def quantize(path):
+        def within(folder):
+            make(folder / name)
+            command = [COMMAND, "quantize", "--quiet", folder / name, path, *arguments]
+            subprocess.run(command, check=True, stdin=subprocess.DEVNULL)
+
+        in_folder(within)
+
+    return quantize
 
 
-def llama(path):
+def checkpoint(path, files, config):
+    """Arrays by file, and a configuration; an index where there are several files."""
+    path.mkdir()
+    for name, arrays in files.items():
+        save_file(arrays, path / name, {"format": "pt"})
+    if len(files) > 1:
+        weight_map = {one: name for name, arrays in files.items() for one in arrays}
+        size = sum(array.nbytes for arrays in files.values() for array in arrays.values())
+        index = {"metadata": {"total_size": size}, "weight_map": weight_map}
+        (path / "model.safetensors.index.json").write_text(json.dumps(index))
+    (path / "config.json").write_text(json.dumps(config))
+
+
+def llama(path, **config):
     """A checkpoint of two files, with the names of a Llama. Greatest magnitudes are powers of two."""
     rng = np.random.default_rng(7)
     tensors = {"model.embed_tokens.weight": (16, 128), "model.norm.weight": (128,), "lm_head.weight": (16, 128)}
@@ -59,55 +81,37 @@ def llama(path):
     values = {name: rng.uniform(-0.9, 0.9, shape).astype(np.float32) for name, shape in tensors.items()}
     for array in values.values():
         array.flat[0] = 1
-    path.mkdir()
-    files = {"model-00001-of-00002.safetensors": list(values)[:4], "model-00002-of-00002.safetensors": list(values)[4:]}
-    for name, held in files.items():
-        save_file({one: values[one] for one in held}, path / name, {"format": "pt"})
-    weight_map = ", ".join(f'"{one}": "{name}"' for name, held in files.items() for one in held)
-    size = sum(array.nbytes for array in values.values())
-    index = f'{{"metadata": {{"total_size": {size}}}, "weight_map": {{{weight_map}}}}}'
-    (path / "model.safetensors.index.json").write_text(index)
-    (path / "config.json").write_text('{"architectures": ["LlamaForCausalLM"], "torch_dtype": "float32"}')
+    parts = [dict(list(values.items())[:4]), dict(list(values.items())[4:])]
+    files = {f"model-0000{number}-of-00002.safetensors": part for number, part in enumerate(parts, 1)}
+    checkpoint(path, files, config or {"architectures": ["LlamaForCausalLM"], "torch_dtype": "float32"})
     (path / "tokenizer.json").write_text("{}")
 
 
 def for_gguf(path, kind="llama"):
     """The same with the sizes that .gguf files state."""
-    llama(path)
     sizes = {"hidden_size": 128, "intermediate_size": 128, "vocab_size": 16, "max_position_embeddings": 64}
     counts = {"num_hidden_layers": 1, "num_attention_heads": 4, "num_key_value_heads": 4}
-    config = {"model_type": kind, **sizes, **counts, "rms_norm_eps": 1e-5, "rope_theta": 10000.0, "head_dim": 32}
-    (path / "config.json").write_text(json.dumps(config))
-
-
-def gguf(path):
-    with tempfile.TemporaryDirectory() as scratch:
-        for_gguf(Path(scratch) / "llama")
-        quantized(Path(scratch) / "llama", path, "--to", "float16", "--layout", "gguf")
+    llama(path, model_type=kind, **sizes, **counts, rms_norm_eps=1e-5, rope_theta=10000.0, head_dim=32)
 
 
 def experts(path):
     """A checkpoint of experts, with the names of gpt-oss."""
     rng = np.random.default_rng(8)
-    names = {"gate_up_proj": (2, 64, 128), "down_proj": (2, 64, 64)}
-    path.mkdir()
-    values = {f"model.layers.0.mlp.experts.{name}": rng.normal(size=shape).astype(np.float32) for name, shape in names.items()}
-    save_file(values, path / "model.safetensors", {"format": "pt"})
-    (path / "config.json").write_text('{"architectures": ["GptOssForCausalLM"], "torch_dtype": "float32"}')
+    shapes, head = {"gate_up_proj": (2, 64, 128), "down_proj": (2, 64, 64)}, "model.layers.0.mlp.experts."
+    values = {head + name: rng.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
+    config = {"architectures": ["GptOssForCausalLM"], "torch_dtype": "float32"}
+    checkpoint(path, {"model.safetensors": values}, config)
 
 
 def model(path):
     """A model of two layers with a softmax between them, the second that of a decoder."""
     rng = np.random.default_rng(9)
-    info = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", 64]) for name in ("x", "y")]
-    weights = [numpy_helper.from_array(rng.normal(size=(64, 64)).astype(np.float32), name) for name in ("w1", "w2")]
-    nodes = [
-        helper.make_node("MatMul", ["x", "w1"], ["h"], name="first"),
-        helper.make_node("Softmax", ["h"], ["s"], name="softmax"),
-        helper.make_node("MatMul", ["s", "w2"], ["y"], name="decoder/second"),
-    ]
-    graph = helper.make_graph(nodes, "graph", *[[one] for one in info], weights)
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    weights = {name: rng.normal(size=(64, 64)).astype(np.float32) for name in ("w1", "w2")}
+    text = """(float[n,64] x) => (float[n,64] y)
+        { [first] h = MatMul(x, w1) [softmax] s = Softmax(h) [second] y = MatMul(s, w2) }"""
+    made = made_of(text, **weights)
+    made.graph.node[2].name = "decoder/second"
+    onnx.save(made, path)
 
 
 def pipeline(path):
@@ -119,24 +123,6 @@ def pipeline(path):
     save_file(weights, path / "transformer" / "diffusion_pytorch_model.safetensors")
     libraries = {"text_encoder": ["transformers", "LlamaModel"], "transformer": ["diffusers", "FluxTransformer2DModel"]}
     (path / "model_index.json").write_text(json.dumps(libraries))
-
-
-def from_llama(path, *arguments):
-    with tempfile.TemporaryDirectory() as scratch:
-        llama(Path(scratch) / "llama")
-        quantized(Path(scratch) / "llama", path, *arguments)
-
-
-def gpt_oss(path):
-    with tempfile.TemporaryDirectory() as scratch:
-        experts(Path(scratch) / "plain")
-        quantized(Path(scratch) / "plain", path, "--to", "mxfp4", "--layout", "gpt-oss")
-
-
-def comfyui(path):
-    with tempfile.TemporaryDirectory() as scratch:
-        one_file(Path(scratch) / "plain.safetensors")
-        quantized(Path(scratch) / "plain.safetensors", path, "--to", "float8e4m3fn", "--layout", "comfyui")
 
 
 def one_file(path):
@@ -159,38 +145,29 @@ def stored(archive, name):
     return unpack
 
 
-def ranges(path):
-    np.savez(path, x=np.ones((2, 64), np.float32))
-
-
+FLOAT8, PLAIN = ("--to", "float8e4m3fn"), "plain.safetensors"
 # What the examples name, and what stands there in its place.
 STAND_INS = {
-    "llama": llama,
-    "model": llama,
-    "Llama": llama,
+    **dict.fromkeys(("llama", "model", "Llama"), llama),
+    **dict.fromkeys(("model.safetensors", "diffusion.safetensors", "a.safetensors", "b.safetensors"), one_file),
     "FLUX.1-dev": pipeline,
-    "model.safetensors": one_file,
-    "diffusion.safetensors": one_file,
-    "a.safetensors": one_file,
-    "b.safetensors": one_file,
     "x.npy": lambda path: np.save(path, np.linspace(-2, 2, 6, dtype=np.float32)),
     "x.bin": lambda path: path.write_bytes(bytes(64 * 768 * 4)),
     "model.onnx": model,
-    "ranges.npz": ranges,
-    "DeepSeek-V3": lambda path: from_llama(path, "--to", "float8e4m3fn", "--layout", "deepseek"),
-    "Llama-NVFP4": lambda path: from_llama(path, "--to", "nvfp4"),
-    "nvfp4-ct": lambda path: from_llama(path, "--to", "nvfp4"),
-    "mxfp4": lambda path: from_llama(path, "--to", "mxfp4"),
+    "ranges.npz": lambda path: np.savez(path, x=np.ones((2, 64), np.float32)),
+    "DeepSeek-V3": quantized(llama, *FLOAT8, "--layout", "deepseek"),
+    **dict.fromkeys(("Llama-NVFP4", "nvfp4-ct"), quantized(llama, "--to", "nvfp4")),
+    "mxfp4": quantized(llama, "--to", "mxfp4"),
     "Llama-3.1-8B": for_gguf,
     "Qwen3-8B": lambda path: for_gguf(path, "qwen3"),
-    "llama-f16.gguf": gguf,
+    "llama-f16.gguf": quantized(for_gguf, "--to", "float16", "--layout", "gguf"),
     "Llama-GPTQ": stored("integers", "gptq"),
     "Llama-bnb-4bit": stored("platforms", "bnb-nf4"),
     "Llama-MLX-4bit": stored("platforms", "mlx-affine"),
-    "gpt-oss-20b": gpt_oss,
+    "gpt-oss-20b": quantized(experts, "--to", "mxfp4", "--layout", "gpt-oss"),
     "original": stored("releases", "openai-mxfp4"),
     "consolidated.safetensors": lambda path: stored("releases", "mistral-fp8")(path.parent),
-    "model_fp8_scaled.safetensors": comfyui,
+    "model_fp8_scaled.safetensors": quantized(one_file, *FLOAT8, "--layout", "comfyui", name=PLAIN),
     "model-Q4_K_M.gguf": lambda path: shutil.copyfile(ROOT / "crates/testkit/data/gguf/tensors.gguf", path),
     "examples": lambda path: path.symlink_to(ROOT / "examples"),
 }
@@ -230,9 +207,7 @@ def check_block(page, block, want, folder, env):
         wrong += f"exit code {done.returncode}\n"
     if wrong:
         sys.exit(f"{page}: an example fails\n{block}\n{wrong}{done.stdout}")
-    if want is not None:
-        want = want.replace(" /tmp/", " ./")
-    if want is not None and SECONDS.sub("", done.stdout) != SECONDS.sub("", want):
+    if want is not None and SECONDS.sub("", done.stdout) != SECONDS.sub("", want := want.replace(" /tmp/", " ./")):
         sys.exit(f"{page}: an example\n{block}\nprints\n{done.stdout}\n(the page shows\n{want})")
 
 

@@ -3,33 +3,30 @@
 
     nested.py [COMMAND] [--all] [--seed=N] [--count=N]
 
-Graphs of If, Loop and Scan, some deep, and functions that call functions draw the names of their values from a few, so that
-one name stands for values of other ranks and types in each graph. They read values of the graphs around them, have
-constants of their own, and some declare their values. Every model has a seed, which a failure names; --seed=N makes that one
-alone, or --count=N from there on. onnxruntime (onnx's reference evaluator where it has no kernel) gives the outputs before and
-after: bits for `upgrade`, for `fold` of the model and of what `cast` gives, and for `dequantize` of what `quantize` gives, and
-a limit for `convert` and `quantize`. Casting and converting twice has to give the same bytes. With --all there are twenty
-times as many models.
+Graphs of If, Loop and Scan, some deep, and functions that call functions draw the names of their values from a few, so
+that one name stands for values of other ranks and types in each graph. They read values of the graphs around them, have
+constants of their own, and some declare their values. Every model has a seed, which a failure names; --seed=N makes
+that one alone, or --count=N from there on. onnxruntime (onnx's reference evaluator where it has no kernel) gives the
+outputs before and after: bits for `upgrade`, for `fold` of the model and of what `cast` gives, and for `dequantize` of
+what `quantize` gives, and a limit for `convert` and `quantize`. Casting and converting twice has to give the same
+bytes. With --all there are twenty times as many models.
 """
 
 import collections
 import copy
 import itertools
-import subprocess
 import sys
-import tempfile
 import warnings
-from pathlib import Path
 
 import numpy as np
 import onnx
 import onnxruntime
+from graphs import LEVELS, bits, distance, every_node, session
 from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
-from shared import ALL, in_processes, line
+from shared import ALL, command, in_folder, in_processes, run
 
 FLOAT, DOUBLE, INT64, BOOL = TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.INT64, TensorProto.BOOL
-DTYPES = {FLOAT: np.float32, DOUBLE: np.float64, INT64: np.int64, BOOL: np.bool_, TensorProto.FLOAT16: np.float16}
 # Values have 24 elements in one of these shapes.
 SHAPES = [(24,), (4, 6), (3, 8), (12, 2), (2, 3, 4), (4, 1, 6), (2, 2, 3, 2), (1, 2, 3, 4), (2, 1, 3, 2, 2)]
 NAMES = ["t", "u", "v", "w", "h", "k", "a", "b"]
@@ -41,8 +38,8 @@ Value = collections.namedtuple("Value", "name dtype shape")
 # What a command may refuse: an attribute of a function that is no input before opset 12, or that a call leaves out; and
 # weights that are all in Constant nodes.
 REFUSALS = ("which a Constant can from opset 12 on", "which not every call of it gives", "no weight to quantize")
-# What onnxruntime says where it has put a Cast of one name into several graphs, each around a node that it has no kernel
-# of float16 for and that reads a value of the graph around.
+# What onnxruntime says where it has put a Cast of one name into several graphs, each around a node that it has no
+# kernel of float16 for and that reads a value of the graph around.
 OWN_CASTS = ("InsertedPrecisionFreeCast_", "the graph is not acyclic")
 onnxruntime.set_default_logger_severity(4)
 counts, failures = collections.Counter(), []
@@ -54,6 +51,11 @@ def fail(text):
 
 
 # --- models -------------------------------------------------------------------------------------------------------
+
+
+def reference(kind, name, to):
+    """An attribute that is the function's attribute `to`."""
+    return onnx.AttributeProto(name=name, type=getattr(onnx.AttributeProto, kind), ref_attr_name=to)
 
 
 class Scope:
@@ -175,8 +177,8 @@ class Made:
             scope.nodes.append(helper.make_node("Identity", [value.name], [f"y{at}"]))
             outputs.append(Value(f"y{at}", FLOAT, value.shape))
         imports = [helper.make_opsetid("", opset), helper.make_opsetid("own", 1)]
-        self.model = helper.make_model(
-            self.graph(scope, "main", inputs, outputs), opset_imports=imports, functions=self.functions, ir_version=IR_VERSION)
+        graph = self.graph(scope, "main", inputs, outputs)
+        self.model = helper.make_model(graph, opset_imports=imports, functions=self.functions, ir_version=IR_VERSION)
         self.feeds = [{
             **{one.name: self.array(one.shape) for one in inputs[:3]}, "c0": np.array(first), "c1": np.array(second),
         } for first, second in ((True, False), (False, True))]
@@ -193,7 +195,8 @@ class Made:
 
         given = {value.name for value in (*inputs, *outputs)}
         declared = infos(value for value in scope.infos if value.name not in given)
-        return helper.make_graph(scope.nodes, name, infos(inputs), infos(outputs), scope.initializers, value_info=declared)
+        ports = infos(inputs), infos(outputs)
+        return helper.make_graph(scope.nodes, name, *ports, scope.initializers, value_info=declared)
 
     def fill(self, scope, count):
         for _ in range(count):
@@ -220,12 +223,12 @@ class Made:
             attributes.append("axis")
             reshaped = scope.reshaped(given, SHAPES[self.rng.integers(1, len(SHAPES))])
             value = scope.add("Softmax", [reshaped], FLOAT, reshaped.shape)
-            scope.nodes[-1].attribute.append(onnx.AttributeProto(name="axis", type=onnx.AttributeProto.INT, ref_attr_name="axis"))
+            scope.nodes[-1].attribute.append(reference("INT", "axis", "axis"))
         if self.opset < 11 and self.chance(0.6):
             attributes.append("low")
             value = scope.reshaped(value, SHAPES[self.rng.integers(len(SHAPES))])
             value = scope.add("Clip", [value], FLOAT, value.shape)
-            scope.nodes[-1].attribute.append(onnx.AttributeProto(name="min", type=onnx.AttributeProto.FLOAT, ref_attr_name="low"))
+            scope.nodes[-1].attribute.append(reference("FLOAT", "min", "low"))
         scope.values.append(scope.reshaped(value, SHAPES[self.rng.integers(len(SHAPES))]))
         for made in list(self.signatures):
             if self.chance(0.4):
@@ -237,7 +240,8 @@ class Made:
         scope.nodes.append(helper.make_node("Identity", [result.name], [scope.fresh("b")]))
         output = scope.nodes[-1].output[0]
         imports = [helper.make_opsetid("", self.opset), helper.make_opsetid("own", 1)]
-        self.functions.append(helper.make_function("own", name, [given.name], [output], scope.nodes, imports, attributes=attributes))
+        made = helper.make_function("own", name, [given.name], [output], scope.nodes, imports, attributes=attributes)
+        self.functions.append(made)
         self.signatures.append((name, attributes, result.shape))
 
     def fill_function(self, scope):
@@ -250,10 +254,10 @@ def call(made, scope, signature=None, own=()):
     name, attributes, shape = signature or made.signatures[made.rng.integers(len(made.signatures))]
     given = {"axis": 1, "low": float(made.rng.integers(-2, 1)) / 2}
     handed = [each for each in attributes if each in own and made.chance(0.7)]
-    scope.add(name, [scope.pick()], FLOAT, shape, domain="own", **{each: given[each] for each in attributes if each not in handed})
+    own_values = {each: given[each] for each in attributes if each not in handed}
+    scope.add(name, [scope.pick()], FLOAT, shape, domain="own", **own_values)
     for each in handed:
-        kind = onnx.AttributeProto.INT if each == "axis" else onnx.AttributeProto.FLOAT
-        scope.nodes[-1].attribute.append(onnx.AttributeProto(name=each, type=kind, ref_attr_name=each))
+        scope.nodes[-1].attribute.append(reference("INT" if each == "axis" else "FLOAT", each, each))
 
 
 def unary(op_type, dtypes=(FLOAT,), **attributes):
@@ -299,9 +303,18 @@ def clip(made, scope):
     value = scope.pick()
     low, high = -1.5, float(made.rng.integers(1, 3))
     if made.opset < 11:
-        scope.add("Clip", [value], value.dtype, value.shape, **{name: bound for name, bound in (("min", low), ("max", high)) if made.chance(0.8)})
+        bounds = {name: bound for name, bound in (("min", low), ("max", high)) if made.chance(0.8)}
+        scope.add("Clip", [value], value.dtype, value.shape, **bounds)
     else:
-        scope.add("Clip", [value, scope.constant(np.float32(low)), scope.constant(np.float32(high))], value.dtype, value.shape)
+        bounds = [scope.constant(np.float32(bound)) for bound in (low, high)]
+        scope.add("Clip", [value, *bounds], value.dtype, value.shape)
+
+
+def with_axis(made, scope, op_type, value, axis, shape, since, **more):
+    """A node with an axis, which is an input from some opset on."""
+    if made.opset >= since:
+        return scope.add(op_type, [value, scope.ints(axis)], value.dtype, shape, **more)
+    return scope.add(op_type, [value], value.dtype, shape, axes=[axis], **more)
 
 
 def reduce(made, scope):
@@ -310,22 +323,16 @@ def reduce(made, scope):
     axis = int(made.rng.integers(len(value.shape)))
     shape = [1 if at == axis else size for at, size in enumerate(value.shape)]
     op_type = "ReduceSum" if made.chance(0.5) else "ReduceMean"
-    if made.opset >= (13 if op_type == "ReduceSum" else 18):
-        mean = scope.add(op_type, [value, scope.ints(axis)], value.dtype, shape, keep=False)
-    else:
-        mean = scope.add(op_type, [value], value.dtype, shape, keep=False, axes=[axis])
+    mean = with_axis(made, scope, op_type, value, axis, shape, 13 if op_type == "ReduceSum" else 18, keep=False)
     scope.add("Sub", [value, mean], value.dtype, value.shape)
 
 
 def squeeze(made, scope):
     value = scope.pick()
-    op_type, shape, axis = "Unsqueeze", (1, *value.shape), 0
+    op_type, shape = "Unsqueeze", (1, *value.shape)
     if value.shape[0] == 1 and len(value.shape) > 1:
         op_type, shape = "Squeeze", value.shape[1:]
-    if made.opset >= 13:
-        scope.add(op_type, [value, scope.ints(axis)], value.dtype, shape)
-    else:
-        scope.add(op_type, [value], value.dtype, shape, axes=[axis])
+    with_axis(made, scope, op_type, value, 0, shape, 13)
 
 
 def split(made, scope):
@@ -404,9 +411,12 @@ def by_integers(made, scope):
     scope.as_type(scope.add("Cast", [value], INT64, value.shape, to=INT64), FLOAT)
 
 
-UNARY = [unary("Relu"), unary("Tanh"), unary("Sigmoid"), unary("Neg", (FLOAT, DOUBLE)), unary("Identity"), unary("LeakyRelu", alpha=0.2)]
-OTHERS = [softmax, softmax, softmax, binary, binary, reshape, reshape, transpose, to_double, clip, clip, reduce, squeeze, split,
-          pad, dropout, weight, weight, round_trip, linear, linear, quantized]
+UNARY = [*map(unary, ("Relu", "Tanh", "Sigmoid")), unary("Neg", (FLOAT, DOUBLE)), unary("Identity")]
+UNARY.append(unary("LeakyRelu", alpha=0.2))
+OTHERS = [
+    softmax, softmax, softmax, binary, binary, reshape, reshape, transpose, to_double, clip, clip, reduce, squeeze, split,
+    pad, dropout, weight, weight, round_trip, linear, linear, quantized,
+]  # fmt: skip
 ROUGH = [hardmax, by_integers]
 
 
@@ -429,7 +439,10 @@ def branches(made, scope):
         result = inner.reshaped(inner.as_type(inner.pick((FLOAT, DOUBLE)), dtype), shape)
         result = inner.add("Identity", [result], dtype, shape)
         graphs[name] = made.graph(inner, name, [], [result])
-    condition = f"c{made.rng.integers(2)}" if not scope.in_function() else scope.constant(np.array(made.chance(0.5)), anywhere=False).name
+    if scope.in_function():
+        condition = scope.constant(np.array(made.chance(0.5)), anywhere=False).name
+    else:
+        condition = f"c{made.rng.integers(2)}"
     scope.add("If", [condition], dtype, shape, **graphs)
 
 
@@ -449,7 +462,8 @@ def loop(made, scope):
     trips, go = scope.constant(np.array(2, np.int64)), scope.constant(np.array(True))
     last, every = scope.add("Loop", [trips, go, state], FLOAT, [shape, (2, 24)], outputs=2, keep=False, body=body)
     scope.values.append(last)
-    folded(made, scope, every)
+    # The mean of what the turns gave.
+    scope.values.append(with_axis(made, scope, "ReduceMean", every, 0, (24,), 18, keep=False, keepdims=0))
 
 
 def scan(made, scope):
@@ -461,22 +475,11 @@ def scan(made, scope):
     total = inner.add("Add", inputs, FLOAT, (6,), keep=False)
     made.fill(inner, int(made.rng.integers(1, 3)))
     flat = inner.reshaped(inner.pick(), (4, 6))
-    axes = {"axes": [0]} if made.opset < 18 else {}
-    extra = [] if axes else [inner.ints(0)]
-    mean = inner.add("ReduceMean", [flat, *extra], FLOAT, (6,), keep=False, keepdims=0, **axes)
-    outputs = [inner.add("Mul", [total, mean], FLOAT, (6,), keep=False), inner.add("Tanh", [total], FLOAT, (6,), keep=False)]
-    body = made.graph(inner, "body", inputs, outputs)
-    _, every = scope.add("Scan", [state, value], FLOAT, [(6,), (4, 6)], outputs=2, keep=False, body=body, num_scan_inputs=1)
+    mean = with_axis(made, inner, "ReduceMean", flat, 0, (6,), 18, keep=False, keepdims=0)
+    outputs = [inner.add(*one, FLOAT, (6,), keep=False) for one in (("Mul", [total, mean]), ("Tanh", [total]))]
+    body, shapes = made.graph(inner, "body", inputs, outputs), [(6,), (4, 6)]
+    _, every = scope.add("Scan", [state, value], FLOAT, shapes, outputs=2, keep=False, body=body, num_scan_inputs=1)
     scope.values.append(every)
-
-
-def folded(made, scope, every):
-    """The mean of what a loop gave in its turns."""
-    if made.opset >= 18:
-        mean = scope.add("ReduceMean", [every, scope.ints(0)], FLOAT, (24,), keep=False, keepdims=0)
-    else:
-        mean = scope.add("ReduceMean", [every], FLOAT, (24,), keep=False, axes=[0], keepdims=0)
-    scope.values.append(mean)
 
 
 # --- runs ---------------------------------------------------------------------------------------------------------
@@ -484,19 +487,14 @@ def folded(made, scope, every):
 
 def ran(model, feeds):
     """What onnxruntime gives for each of a model's feeds, by the model's nodes alone."""
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    options.intra_op_num_threads = 1
     # A constant that is packed when the model is loaded is multiplied in another order than a computed one.
-    options.add_session_config_entry("session.disable_prepacking", "1")
-    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    return [session.run(None, one) for one in feeds]
+    runner = session(model, LEVELS[0], disable_prepacking="1")
+    return [runner.run(None, one) for one in feeds]
 
 
 def distinct(model):
-    """The model with a name of its own for each value of a graph within. onnxruntime puts Casts around nodes that it has no
-    kernel of float16 for, and mixes up values of one name there."""
+    """The model with a name of its own for each value of a graph within. onnxruntime puts Casts around nodes that it
+    has no kernel of float16 for, and mixes up values of one name there."""
     model, numbers = copy.deepcopy(model), itertools.count()
 
     def rename(graph, outer):
@@ -531,18 +529,8 @@ def evaluated(model, feeds):
     return [ReferenceEvaluator(model).run(None, one) for one in feeds]
 
 
-def same(want, got):
-    return all(a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
-               for one, other in zip(want, got, strict=True) for a, b in zip(one, other, strict=True))
-
-
-def distance(want, got):
-    worst = 0.0
-    for one, other in zip(want, got, strict=True):
-        for a, b in zip(one, other, strict=True):
-            off = np.abs(np.asarray(a, np.float64) - np.asarray(b, np.float64)).max() / max(np.abs(a).max(), 1e-3)
-            worst = max(worst, off if np.isfinite(off) else np.inf)
-    return worst
+def gap_of(want, got):
+    return max(distance(one, other, least=1e-3) for one, other in zip(want, got, strict=True))
 
 
 class Case:
@@ -552,7 +540,8 @@ class Case:
         self.seed, self.made, self.folder = seed, made, folder
         self.path = folder / "in.onnx"
         onnx.save(made.model, self.path)
-        # onnx.checker and onnxruntime take a name of a graph within for one of the graph around, even if that comes later.
+        # onnx.checker and onnxruntime take a name of a graph within for one of the graph around, even if that comes
+        # later.
         self.run = evaluated if made.later else ran
         if not made.later:
             onnx.checker.check_model(made.model, full_check=True)
@@ -571,47 +560,48 @@ class Case:
 
     def job(self, name, *arguments, source=None):
         """The model that a command writes."""
-        out = self.folder / "out.onnx"
-        done = subprocess.run(line(name, source or self.path, out, "--quiet", *arguments), stdin=subprocess.DEVNULL,
-                              capture_output=True, text=True)
+        out, what = self.folder / "out.onnx", " ".join([name, *arguments])
+        done = run(name, source or self.path, out, "--quiet", *arguments)
         if done.returncode == 2 and any(reason in done.stderr for reason in REFUSALS):
             counts[f"{name}, refused"] += 1
             return None
         if done.returncode:
-            self.fail(f"{name} {' '.join(arguments)}: status {done.returncode}: {done.stderr}")
-            return None
+            return self.fail(f"{what}: status {done.returncode}: {done.stderr}")
         model = onnx.load(out)
         try:
             if not self.made.later:
                 onnx.checker.check_model(model, full_check=True)
         except Exception as error:  # whatever the checker raises
-            self.fail(f"{name} {' '.join(arguments)}: not valid: {error}")
-            return None
+            return self.fail(f"{what}: not valid: {error}")
         counts[f"{name}, {'run by onnxruntime' if self.run is ran else 'evaluated by onnx'}"] += 1
         return model
 
-    def keeps_bits(self, what, model, want=None):
-        if model is None:
-            return
+    def results(self, what, model):
+        """What a model gives; None where there is none, or it fails."""
         try:
-            got = self.run(model, self.made.feeds)
+            return model and self.run(model, self.made.feeds)
         except Exception as error:  # whatever a runtime raises
-            self.fail(f"{what}: does not run: {error}")
-            return
-        if not same(want or self.want, got):
-            self.fail(f"{what}: other bits, by {distance(want or self.want, got)} of the largest value")
+            return self.fail(f"{what}: does not run: {error}")
+
+    def keeps_bits(self, what, model, want=None):
+        want, got = want or self.want, self.results(what, model)
+        if got is not None and bits(want) != bits(got):
+            self.fail(f"{what}: other bits, by {gap_of(want, got)} of the largest value")
 
     def twice(self, name, *arguments):
         """The same command once more, which must change nothing."""
         out, again = self.folder / "out.onnx", self.folder / "again.onnx"
-        subprocess.run(line(name, out, again, "--quiet", *arguments), stdin=subprocess.DEVNULL, check=True)
+        command(name, out, again, "--quiet", *arguments)
         if out.read_bytes() != again.read_bytes():
             self.fail(f"{name} {' '.join(arguments)}: once more, it changes its own result")
 
+    def saved(self, name, model):
+        onnx.save(model, self.folder / name)
+        return self.folder / name
 
-def count_of(model, op_type):
-    nodes = lambda graph: sum((node.op_type == op_type) + sum(nodes(each.g) for each in node.attribute) for node in graph.node)
-    return nodes(model.graph) + sum(nodes(function) for function in model.functions)
+
+def count_of(model):
+    return sum(node.op_type == "DequantizeLinear" for node in every_node(model))
 
 
 def check(seed, folder):
@@ -631,10 +621,9 @@ def check(seed, folder):
             case.keeps_bits(f"upgrade to {target}", case.job("upgrade", "--opset", str(target)))
     folded = case.job("fold")
     case.keeps_bits("fold", folded)
-    if folded is not None and count_of(folded, "DequantizeLinear") != count_of(made.model, "DequantizeLinear"):
+    if folded is not None and count_of(folded) != count_of(made.model):
         case.fail("fold: another number of DequantizeLinear")
-    plain = case.job("fold", "--dequantize")
-    case.keeps_bits("fold --dequantize", plain)
+    case.keeps_bits("fold --dequantize", case.job("fold", "--dequantize"))
     check_cast(case)
     if smooth:
         check_quantized(case)
@@ -648,31 +637,20 @@ def check_cast(case):
     if cast is None:
         return
     case.twice("cast", *arguments)
-    source = case.folder / "cast.onnx"
-    onnx.save(cast, source)
-    try:
-        want = case.run(cast, case.made.feeds)
-    except Exception as error:  # whatever a runtime raises
-        case.fail(f"cast: does not run: {error}")
-        return
-    case.keeps_bits("fold of what `cast` gives", case.job("fold", source=source), want)
+    if want := case.results("cast", cast):
+        case.keeps_bits("fold of what `cast` gives", case.job("fold", source=case.saved("cast.onnx", cast)), want)
 
 
 def check_quantized(case):
     """Weights of int8, and what they are as plain ones again."""
     quantized = case.job("quantize", "--to", "int8", "--min-elements", "1", "--raise-opset")
-    if quantized is None:
+    want = case.results("quantize", quantized)
+    if want is None:
         return
-    source = case.folder / "quantized.onnx"
-    onnx.save(quantized, source)
-    try:
-        want = case.run(quantized, case.made.feeds)
-    except Exception as error:  # whatever a runtime raises
-        case.fail(f"quantize: does not run: {error}")
-        return
-    if (gap := distance(case.want, want)) > 5 * LIMIT:
+    if (gap := gap_of(case.want, want)) > 5 * LIMIT:
         case.fail(f"quantize: off by {gap} of the largest value")
-    if count_of(quantized, "DequantizeLinear"):
+    if count_of(quantized):
+        source = case.saved("quantized.onnx", quantized)
         plain = case.job("dequantize", "--to", "float", *halves(quantized.graph), source=source)
         case.keeps_bits("dequantize of what `quantize` gives", plain, want)
 
@@ -694,25 +672,24 @@ def check_converted(case):
             continue
         case.twice("convert", *arguments)
         try:
-            gap = distance(case.want, case.run(distinct(model), case.made.feeds))
+            gap = gap_of(case.want, case.run(distinct(model), case.made.feeds))
         except Exception as error:  # whatever a runtime raises
             if not any(text in str(error) for text in OWN_CASTS):
                 case.fail(f"convert {' '.join(arguments)}: does not run: {error}")
                 continue
             counts["convert, broken by Casts of onnxruntime's own"] += 1
             try:
-                gap = distance(*(evaluated(one, case.made.feeds) for one in (case.made.model, model)))
+                gap = gap_of(*(evaluated(one, case.made.feeds) for one in (case.made.model, model)))
             except Exception:  # nor does onnx's evaluator run it
                 continue
         if gap > (LIMIT if len(arguments) == 2 else 5 * LIMIT):
             case.fail(f"convert {' '.join(arguments)}: off by {gap} of the largest value")
 
 
-def share(start, stop):
+def share(folder, start, stop):
     warnings.simplefilter("ignore")
-    with tempfile.TemporaryDirectory(prefix="onnx-cast-nested-") as folder:
-        for seed in range(start, stop):
-            check(seed, Path(folder))
+    for seed in range(start, stop):
+        check(seed, folder)
     found = copy.copy(counts), list(failures)
     counts.clear(), failures.clear()
     return found
@@ -726,8 +703,8 @@ def main():
     first = given("seed", None)
     count = given("count", 2000 if ALL else 100 if first is None else 1)
     start, step = first or 0, 25
-    tasks = [(at, min(at + step, start + count)) for at in range(start, start + count, step)]
-    for found, failed in in_processes(share, tasks):
+    tasks = [(share, at, min(at + step, start + count)) for at in range(start, start + count, step)]
+    for found, failed in in_processes(in_folder, tasks):
         counts.update(found), failures.extend(failed)
     for name, number in sorted(counts.items()):
         print(f"  {name}: {number}")

@@ -1,19 +1,18 @@
 #!/usr/bin/env python3
-"""Writes, or with --check compares, `crates/onnx-cast-model/src/graph/ir_versions.txt`: the version of the model format
+"""Compares, or with --write writes, `crates/onnx-cast-model/src/graph/ir_versions.txt`: the version of the model format
 that each opset came with. Also `src/types/schemas.txt`: inputs, outputs and type constraints of every version of every
-operator of ONNX's domain and of ai.onnx.ml, by which the types of a model's values are inferred and its opset is raised;
-and `schemas_onnxruntime.txt`: those that onnxruntime adds, where that is installed.
+operator of ONNX's domain and of ai.onnx.ml, by which the types of a model's values are inferred and its opset is
+raised; and `schemas_onnxruntime.txt`: those that onnxruntime adds, where that is installed.
 
 `=` behind a version says that it means what the one before means and takes more element types: text, attributes, inputs
-and outputs are word for word the same. The files are written from the newest onnx that the tests know. With an older onnx,
---check compares the versions that that one has, but for the marks; with another onnxruntime, nothing of onnxruntime's.
+and outputs are word for word the same. The files are written from the newest onnx that the tests know. Of an older
+onnx, the versions that it has are compared, but for the marks; of another onnxruntime, nothing of onnxruntime's.
 
-What schemas do not say of operators is in `src/operators.txt`, and what a new version means for a node of the one before
-in `src/upgrade/steps.rs`, both by hand: after a newer onnx, tests of the crate name the operators and versions that these
-lack.
+What schemas do not say of operators is in `src/operators.txt`, and what a new version means for a node of the one
+before in `src/upgrade/steps.rs`, both by hand: after a newer onnx, tests of the crate name the operators and versions
+that these lack.
 """
 
-import argparse
 import collections
 import re
 import sys
@@ -37,10 +36,10 @@ IR_HEAD = """\
 SCHEMA_FILE = IR_FILE.parents[1] / "types" / "schemas.txt"
 SCHEMA_FILE_OF_RUNTIME = SCHEMA_FILE.with_name("schemas_onnxruntime.txt")
 SCHEMA_HEAD = """\
-# Operators: name, version, inputs > outputs ; type variables. NAME:VARIABLE or NAME=TYPE, with ? where it is optional, *
-# where it repeats, ~ where it repeats with a type of its own each time. Sets of types are numbered and come first. A
-# version with = says the same as the one before, but for more types.
-# Written by scripts/checks/onnx_operators.py from {source}; not to be edited.
+# Operators: name, version, inputs > outputs ; type variables. NAME:VARIABLE or NAME=TYPE, with ? where it is optional,
+# * where it repeats, ~ where it repeats with a type of its own each time. Sets of types are numbered and come first. A
+# version with = says the same as the one before, but for more types. Written by scripts/checks/onnx_operators.py from
+# {source}; not to be edited.
 """
 
 
@@ -113,8 +112,8 @@ def set_of(types):
         name = type_name(text)
         kinds[kind].append(name if kind == "other:" else name.split("(")[-1].rstrip(")"))
     kinds = {kind: (";" if kind == "other:" else ",").join(names) for kind, names in kinds.items()}
-    return " ".join(kind + kinds[kind] for kind in ["tensor:", "sequence:", "optional:", "optional_sequence:", "other:"]
-                    if kind in kinds)
+    order = ["tensor:", "sequence:", "optional:", "optional_sequence:", "other:"]
+    return " ".join(kind + kinds[kind] for kind in order if kind in kinds)
 
 
 def formal(one):
@@ -126,7 +125,8 @@ def formal(one):
 
 
 def schemas(found):
-    """Every version of every operator by domain, name and version: its line, but for the numbers of sets; and the sets."""
+    """Every version of every operator by domain, name and version: its line, but for the numbers of sets; and the
+    sets."""
     table, same = {}, set(marks())
     for schema in found:
         inputs, outputs = (" ".join(map(formal, side)) for side in (schema.inputs, schema.outputs))
@@ -180,61 +180,46 @@ def onnx_schemas():
 def runtime_schemas():
     """The operators of com.microsoft, and those that onnxruntime puts into ONNX's own domain."""
     own = {one.name for one in onnx.defs.get_all_schemas_with_history() if one.domain == ""}
-    wanted = (one for one in get_all_operator_schema()
-              if one.domain == "com.microsoft" or one.domain == "" and one.name not in own)
-    return schemas(wanted)
-
-
-def write_schemas():
-    for file, table, source in sources():
-        file.parent.mkdir(exist_ok=True)
-        file.write_text(SCHEMA_HEAD.format(source=source) + "\n".join(schema_lines(table)) + "\n")
-        print(f"wrote {file}")
+    every = get_all_operator_schema()
+    return schemas(one for one in every if one.domain == "com.microsoft" or one.domain == "" and one.name not in own)
 
 
 def sources():
-    yield SCHEMA_FILE, onnx_schemas(), f"onnx {onnx.__version__}"
+    """Each file, its head, its lines as they are now, and what they are from."""
+    of_onnx, of_runtime = f"onnx {onnx.__version__}", f"onnxruntime {onnxruntime.__version__}" if onnxruntime else ""
+    yield IR_FILE, IR_HEAD.format(version=onnx.__version__), list(ir_lines()), of_onnx
+    yield SCHEMA_FILE, SCHEMA_HEAD.format(source=of_onnx), list(schema_lines(onnx_schemas())), of_onnx
     if onnxruntime:
-        yield SCHEMA_FILE_OF_RUNTIME, runtime_schemas(), f"onnxruntime {onnxruntime.__version__}"
+        lines = list(schema_lines(runtime_schemas()))
+        yield SCHEMA_FILE_OF_RUNTIME, SCHEMA_HEAD.format(source=of_runtime), lines, of_runtime
 
 
-def check_schemas():
-    for file, now, source in sources():
-        text = file.read_text()
-        lines = [line for line in text.splitlines() if not line.startswith("#")]
-        if f"from {source};" in text:
-            same = list(schema_lines(now)) == lines
-        elif file == SCHEMA_FILE:
-            # An older onnx: what it has is the same, version by version.
-            committed = parse_schemas(lines)
-            other = [key for key, schema in now.items() if key not in committed or committed[key][:3] != schema[:3]]
-            same = not other
-            for key in other:
-                print(f"{key}: {now[key]}, and {file.name} has {committed.get(key)}", file=sys.stderr)
-        else:
-            print(f"{file.name} is of another onnxruntime than {source}: not compared")
-            continue
-        if not same:
-            sys.exit(f"{file} is not what {source} says: run scripts/checks/onnx_operators.py and look at the change")
-        print(f"{file.name} agrees with {source} ({len(now)} versions of operators)")
+def agrees(file, committed, now):
+    """Whether a file that is of a newer onnx has what this one says, version by version."""
+    if file == IR_FILE:
+        return committed[: len(now)] == now
+    before, after = parse_schemas(committed), parse_schemas(now)
+    other = [key for key, schema in after.items() if key not in before or before[key][:3] != schema[:3]]
+    for key in other:
+        print(f"{key}: {after[key]}, and {file.name} has {before.get(key)}", file=sys.stderr)
+    return not other
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--check", action="store_true", help="compare with the committed file and change nothing")
-    arguments = parser.parse_args()
-    now = list(ir_lines())
-    if not arguments.check:
-        IR_FILE.write_text(IR_HEAD.format(version=onnx.__version__) + "\n".join(now) + "\n")
-        print(f"wrote {IR_FILE}")
-        write_schemas()
-        return
-    text = IR_FILE.read_text()
-    committed = [line for line in text.splitlines() if not line.startswith("#")]
-    if committed != now if f"from onnx {onnx.__version__};" in text else committed[: len(now)] != now:
-        sys.exit(f"{IR_FILE} is not what onnx {onnx.__version__} says: run scripts/checks/onnx_operators.py and look at the change")
-    print(f"{IR_FILE.name} agrees with onnx {onnx.__version__} ({len(now)} opsets)")
-    check_schemas()
+    for file, head, now, source in sources():
+        if sys.argv[1:] == ["--write"]:
+            file.write_text(head + "\n".join(now) + "\n")
+            print(f"wrote {file}")
+            continue
+        text = file.read_text()
+        committed = [line for line in text.splitlines() if not line.startswith("#")]
+        is_of_this = f"from {source};" in text
+        if file == SCHEMA_FILE_OF_RUNTIME and not is_of_this:
+            print(f"{file.name} is of another onnxruntime than {source}: not compared")
+        elif committed != now if is_of_this else not agrees(file, committed, now):
+            sys.exit(f"{file} is not what {source} says: run {sys.argv[0]} --write, and look at the change")
+        else:
+            print(f"{file.name} agrees with {source} ({len(now)} lines)")
 
 
 if __name__ == "__main__":

@@ -1,14 +1,13 @@
 #!/usr/bin/env python3
-"""Writes, or with --check compares, `crates/onnx-cast/tests/data/onnx_schemas.txt`: what the onnx package says about
+"""Compares, or with --write writes, `crates/onnx-cast/tests/data/onnx_schemas.txt`: what the onnx package says about
 the element types and about every version of the casts and the scaled casts. The test `coverage` compares the
 library with it.
 
-The file is written from the newest onnx that the tests know. With an older onnx, --check compares what that one has.
+The file is written from the newest onnx that the tests know. An older onnx is compared with what that one has.
 One fact a line: `data_type NAME NUMBER`, then for each operator version `op NAME VERSION`, its
 `attribute NAME KIND required|optional [DEFAULT]`, and its `input` and `output` types.
 """
 
-import argparse
 import sys
 from pathlib import Path
 
@@ -24,12 +23,7 @@ HEAD = """\
 
 def default_of(attribute):
     value = attribute.default_value
-    match attribute.type.name:
-        case "INT":
-            return str(value.i)
-        case "STRING":
-            return value.s.decode()
-    sys.exit(f"attribute {attribute.name} has a kind this script does not know: {attribute.type.name}")
+    return {"INT": str(value.i), "STRING": value.s.decode()}[attribute.type.name]
 
 
 def types_of(schema, parameter):
@@ -57,12 +51,8 @@ def blocks():
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--check", action="store_true", help="compare with the committed file and change nothing")
-    arguments = parser.parse_args()
     now = ["\n".join(lines) for lines in blocks()]
-    if not arguments.check:
-        FILE.parent.mkdir(parents=True, exist_ok=True)
+    if sys.argv[1:] == ["--write"]:
         FILE.write_text("\n\n".join([HEAD.format(version=onnx.__version__).rstrip(), *now]) + "\n")
         print(f"wrote {FILE}")
         return
@@ -73,7 +63,7 @@ def main():
         # An older onnx knows fewer types and versions; what it knows must be in the file.
         same = committed[0].startswith(now[0]) and set(now[1:]) <= set(committed[1:])
     if not same:
-        sys.exit(f"{FILE} is not what onnx {onnx.__version__} says: run scripts/checks/onnx_schemas.py and look at the change")
+        sys.exit(f"{FILE} is not what onnx {onnx.__version__} says: run {sys.argv[0]} --write, and look at the change")
     print(f"{FILE.name} agrees with onnx {onnx.__version__} ({len(now) - 1} operator versions)")
 
 

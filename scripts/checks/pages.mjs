@@ -1,6 +1,7 @@
-// Opens the pages that scripts/checks/pages.sh has written in headless Chromium: the report is sorted, filtered and its tensors
-// selected by the keyboard, in light and dark, at the widths of a desktop and a phone; then the one of 5,000 tensors, whose
-// times the page itself takes, what a notebook shows, and the pages of convert and explain. Any message on the console is a failure.
+// Opens the pages that scripts/checks/pages.sh has written in headless Chromium: the report is sorted, filtered and its
+// tensors selected by the keyboard, in light and dark, at the widths of a desktop and a phone; then the one of 5,000
+// tensors, whose times the page itself takes, what a notebook shows, and the pages of convert and explain. Any message
+// on the console is a failure.
 import { createRequire } from "node:module";
 
 const [folder, types] = process.argv.slice(2);

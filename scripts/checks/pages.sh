@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Opens pages of `onnx-cast report`, `convert` and `explain` in headless Chromium, with what a notebook shows of a report, and leaves
-# screenshots in .cache/report/. Needs what scripts/setup.py prepares, the command built for release and the Python package
-# installed (scripts/install_python_package.py), node, npm and Chromium (scripts/checks/chromium.sh). Not part of the test run: the browser is larger than everything else together.
+# Opens pages of `onnx-cast report`, `convert` and `explain` in headless Chromium, with what a notebook shows of a
+# report, and leaves screenshots in .cache/report/. Needs what scripts/setup.py prepares, the command built for release
+# and the Python package installed (scripts/install_python_package.py), node, npm and Chromium
+# (scripts/checks/chromium.sh). Not part of the test run: the browser is larger than everything else together.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
@@ -33,7 +34,8 @@ rng = np.random.default_rng(1)
 many = {f"layer.{i}.w": (rng.standard_normal(64) * 2.0 ** rng.integers(-12, 4)).astype(np.float32) for i in range(5000)}
 save_file(many, folder / "many.safetensors")
 END
-# A chain of 100,000 nodes, of which every thousandth multiplies matrices, with magnitudes on both sides of float16's range.
+# A chain of 100,000 nodes, of which every thousandth multiplies matrices, with magnitudes on both sides of float16's
+# range.
 .venv/bin/python - "$folder" <<'END'
 import json
 import sys

@@ -2,41 +2,32 @@
 """Do converted models load, and compute what the float model does?
 
 Takes the generated models of precision_models.py, each of which other converters get wrong, and real ones (magika's,
-nudenet's); has the command convert each to float16, with several options, and to bfloat16, and emulate it. Every result is
-checked by onnx.checker and strict inference, and converting it again must give the same bytes. What is of float16, or
-emulated, is run by onnxruntime at every level of optimization, and lies near the float model. onnxruntime has no
-bfloat16 on a CPU: generated models of bfloat16, their opset raised, are evaluated by onnx's reference evaluator, wherever that
-computes the float model as onnxruntime does, and emulated models show what bfloat16 gives.
+nudenet's); has the command convert each to float16, with several options, and to bfloat16, and emulate it. Every result
+is checked by onnx.checker and strict inference, and converting it again must give the same bytes. What is of float16,
+or emulated, is run by onnxruntime at every level of optimization, and lies near the float model. onnxruntime has no
+bfloat16 on a CPU: generated models of bfloat16, their opset raised, are evaluated by onnx's reference evaluator,
+wherever that computes the float model as onnxruntime does, and emulated models show what bfloat16 gives.
 
-Models that need more than a narrow type in places (precision_sensitive.py, and what torch exported) must be right in both
-types, in onnxruntime, by the reference evaluator and emulated, and what looks like them must become narrow as a whole.
+Models that need more than a narrow type in places (precision_sensitive.py, and what torch exported) must be right in
+both types, in onnxruntime, by the reference evaluator and emulated, and what looks like them must become narrow as a
+whole.
 
 With --nodes it takes onnx's own node tests too, all of those whose operators take float16.
 """
 
-import argparse
+import collections
 import json
 import os
-import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 import numpy as np
 import onnx
-import onnxruntime
-from models import COMMAND, MAGIKA, NUDENET, fail
+from graphs import LEVELS, MAGIKA, NUDENET, distance, real_inputs, session
 from onnx.reference import ReferenceEvaluator
 from precision_models import made
 from precision_sensitive import exports, narrow, sensitive
-from shared import in_processes, line
-
-LEVELS = [
-    onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL,
-    onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC,
-    onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED,
-    onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL,
-]
+from shared import COMMAND, command, fail, in_folder, in_processes, need
 
 # Options, and how far an output may be off, in parts of its largest magnitude.
 VARIANTS = {
@@ -61,9 +52,9 @@ NORM_VARIANTS = {
 # How far what the reference evaluator computes in bfloat16 may be off.
 BFLOAT16_LIMIT = 1e-1
 
-# How far a model that is sensitive in places may be off: in onnxruntime, by the reference evaluator, and emulated. And how
-# far what is emulated may be from what the reference evaluator computes in the type: a quarter of that, since sums within a
-# node, which emulation does not show, are rounded in another order.
+# How far a model that is sensitive in places may be off: in onnxruntime, by the reference evaluator, and emulated. And
+# how far what is emulated may be from what the reference evaluator computes in the type: a quarter of that, since sums
+# within a node, which emulation does not show, are rounded in another order.
 LIMITS = {"float16": 1e-2, "bfloat16": 8e-2}
 APART = {"float16": 2.5e-3, "bfloat16": 2e-2}
 
@@ -74,15 +65,7 @@ RIGHT_ANYWAY = {"losses_dynamo", "losses_script", "lowest_mask", "sums_by_index"
 # onnxruntime has no RoiAlign of opset 22.
 NOT_RAISED = {"regions"}
 
-converted = refused = run = evaluated = 0
-
-
-def session(path, level):
-    options = onnxruntime.SessionOptions()
-    options.graph_optimization_level = level
-    options.log_severity_level = 4
-    options.intra_op_num_threads = 1
-    return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+counts = collections.Counter()
 
 
 def outputs(path, feeds, level):
@@ -94,15 +77,8 @@ def outputs(path, feeds, level):
     return loaded.run(None, feeds)
 
 
-def error(want, got):
-    """The largest distance, in parts of the largest magnitude."""
-    worst = 0.0
-    for one, other in zip(want, got, strict=True):
-        one, other = np.asarray(one, np.float64), np.asarray(other, np.float64)
-        if one.size:
-            distance = np.abs(one - other).max() / max(np.abs(one).max(), 1e-30)
-            worst = max(worst, distance if np.isfinite(distance) else np.inf)
-    return worst
+def evaluated(path, feeds):
+    return ReferenceEvaluator(onnx.load(path)).run(None, feeds)
 
 
 def problem_of(path):
@@ -117,56 +93,50 @@ def problem_of(path):
 
 def convert(name, path, folder, arguments, valid=True):
     """The converted model, which converting again does not change, and which is valid, unless the model is not."""
-    global converted, refused
     target = folder / "converted.onnx"
     for source, to in [(path, target), (target, folder / "again.onnx")]:
-        command = line("convert", source, to, *arguments)
-        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True)
-        if done.returncode:
-            fail(f"{name}: convert {' '.join(arguments)}: status {done.returncode}: {done.stderr}")
+        command("convert", source, to, *arguments)
     if target.read_bytes() != (folder / "again.onnx").read_bytes():
         fail(f"{name}: convert {' '.join(arguments)}: converting again changes it")
     problem = problem_of(target)
     if problem and valid:
         fail(f"{name}: convert {' '.join(arguments)}: not valid: {problem}")
-    refused += problem is not None
-    converted += 1
+    counts["refused"] += problem is not None
+    counts["converted"] += 1
     return target
 
 
 def check(name, path, feeds, folder, variants=VARIANTS):
-    global run
     want = outputs(path, feeds, LEVELS[-1])
     for arguments, tolerance in variants.values():
         target = convert(name, path, folder, arguments)
         for level in LEVELS if tolerance else []:
-            distance = error(want, outputs(target, feeds, level))
-            if distance > tolerance:
-                fail(f"{name}: convert {' '.join(arguments)}: off by {distance} of the largest value")
-            run += 1
+            gap = distance(want, outputs(target, feeds, level))
+            if gap > tolerance:
+                fail(f"{name}: convert {' '.join(arguments)}: off by {gap} of the largest value")
+            counts["run"] += 1
         if "bfloat16" in arguments and "--emulate" not in arguments:
             check_evaluated(name, path, target, feeds, want)
 
 
 def check_evaluated(name, path, target, feeds, want):
     """A model of bfloat16, by the reference evaluator, where that is right about the float model."""
-    global evaluated
     try:
-        if error(want, ReferenceEvaluator(onnx.load(path)).run(None, feeds)) > 1e-3:
+        if distance(want, evaluated(path, feeds)) > 1e-3:
             return
     except Exception:  # whatever an operator of the evaluator raises, or results of another shape
         return
-    distance = error(want, ReferenceEvaluator(onnx.load(target)).run(None, feeds))
-    if distance > BFLOAT16_LIMIT:
-        fail(f"{name} in bfloat16: off by {distance} of the largest value, by the reference evaluator")
-    evaluated += 1
+    gap = distance(want, evaluated(target, feeds))
+    if gap > BFLOAT16_LIMIT:
+        fail(f"{name} in bfloat16: off by {gap} of the largest value, by the reference evaluator")
+    counts["evaluated"] += 1
 
 
 def check_sensitive(name, path, feeds, folder):
-    """A model that needs more than a narrow type in places: right in both types, and wrong in one without what is kept."""
-    global run, evaluated
+    """A model that needs more than a narrow type in places: right in both types, and wrong in one without what is
+    kept."""
     want = outputs(path, feeds, LEVELS[-1])
-    is_evaluated = error(want, ReferenceEvaluator(onnx.load(path)).run(None, feeds)) < 1e-3
+    is_evaluated = distance(want, evaluated(path, feeds)) < 1e-3
     worst = 0.0
     for low, limit in LIMITS.items():
         raised = ["--raise-opset"] if low == "bfloat16" and name not in NOT_RAISED else []
@@ -175,19 +145,19 @@ def check_sensitive(name, path, feeds, folder):
         target = convert(name, path, folder, ["--to", low, *raised])
         if low == "float16":
             held += [outputs(target, feeds, level) for level in LEVELS]
-        distances = [error(want, got) for got in held]
+        distances = [distance(want, got) for got in held]
         if is_evaluated:
-            computed = ReferenceEvaluator(onnx.load(target)).run(None, feeds)
-            distances.append(error(want, computed))
-            apart = error(held[0], computed)
+            computed = evaluated(target, feeds)
+            distances.append(distance(want, computed))
+            apart = distance(held[0], computed)
             if apart > APART[low]:
                 fail(f"{name} in {low}: what is emulated is {apart} of the largest value from what the type gives")
-            evaluated += 1
+            counts["evaluated"] += 1
         if max(distances) > limit:
             fail(f"{name} in {low}: off by {distances} of the largest value")
-        run += len(distances)
+        counts["run"] += len(distances)
         emulated = convert(name, path, folder, ["--to", low, "--keep", "none", "--emulate", *raised])
-        worst = max(worst, error(want, outputs(emulated, feeds, LEVELS[-1])) / limit)
+        worst = max(worst, distance(want, outputs(emulated, feeds, LEVELS[-1])) / limit)
     if worst < 1 and name not in RIGHT_ANYWAY:
         fail(f"{name}: is no case, off by {worst} of the limit with --keep none")
 
@@ -195,33 +165,32 @@ def check_sensitive(name, path, feeds, folder):
 def check_narrow(name, path, feeds, folder):
     """A model that looks like those, and becomes narrow as a whole."""
     for low, limit in LIMITS.items():
-        command = line("convert", path, folder / "narrow.onnx", "--to", low, "--dry-run", "--json")
-        nodes = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)["nodes"]
+        done = command("convert", path, folder / "narrow.onnx", "--to", low, "--dry-run", "--json")
+        nodes = json.loads(done.stdout)["nodes"]
         wide = [f"{node['node']} ({node['operator']}): {node['why']}" for node in nodes if node["type"] != low]
         if wide:
             fail(f"{name} in {low}: stays float: {wide}")
         emulated = convert(name, path, folder, ["--to", low, "--emulate"])
-        distance = error(outputs(path, feeds, LEVELS[-1]), outputs(emulated, feeds, LEVELS[-1]))
-        if distance > limit:
-            fail(f"{name} in {low}: off by {distance} of the largest value")
+        gap = distance(outputs(path, feeds, LEVELS[-1]), outputs(emulated, feeds, LEVELS[-1]))
+        if gap > limit:
+            fail(f"{name} in {low}: off by {gap} of the largest value")
 
 
 def check_float8(folder):
     """float8, of a model whose opset has no Cast to it."""
-    model = next(model for name, model, _ in made() if name == "two_readers")
     path, target = folder / "model.onnx", folder / "float8.onnx"
-    onnx.save(model, path)
-    subprocess.run(line("convert", path, target, "--to", "float8e4m3fn", "--emulate", "--raise-opset", "--quiet"), check=True)
+    onnx.save(next(model for name, model, _ in made() if name == "two_readers"), path)
+    command("convert", path, target, "--to", "float8e4m3fn", "--emulate", "--raise-opset", "--quiet")
     casts = [one.i for node in onnx.load(target).graph.node for one in node.attribute if node.op_type == "Cast"]
     if onnx.TensorProto.FLOAT8E4M3FN not in casts:
         fail("float8 is not emulated where the opset is raised")
 
 
 def real_models():
-    random = np.random.default_rng(1)
-    text = random.choice(np.frombuffer(b"def main(): return int foo {} ;\n", np.uint8), 2048)
+    """Real ones, magika with a text."""
+    text = np.random.default_rng(1).choice(np.frombuffer(b"def main(): return int foo {} ;\n", np.uint8), 2048)
     yield "magika", MAGIKA, {"bytes": text.astype(np.int32)[None]}
-    yield "nudenet", NUDENET, {"images": random.random((1, 3, 320, 320), np.float32)}
+    yield "nudenet", NUDENET, real_inputs()[NUDENET]
 
 
 def node_tests():
@@ -253,43 +222,34 @@ def check_node(name, path, data, folder):
 SHARES = 4
 
 
-def share_of(share, nodes):
+def share_of(folder, share, nodes):
     """How many models were converted and runs compared, of a share of all."""
-    global converted, refused, run, evaluated
-    converted = refused = run = evaluated = tested = 0
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        for name, model, feeds in list(made())[share::SHARES]:
-            path = folder / "model.onnx"
-            onnx.save(model, path)
-            onnx.checker.check_model(str(path), full_check=True)
-            check(name, path, feeds, folder, VARIANTS | (NORM_VARIANTS if "norm" in name else {}))
-        cases = [(check_sensitive, *one) for one in [*sensitive(), *exports()]]
-        cases += [(check_narrow, *one) for one in narrow()]
-        for judge, name, model, feeds in cases[share::SHARES]:
-            path = folder / "model.onnx"
-            onnx.save(model, path)
-            judge(name, path, feeds, folder)
-        for name, path, feeds in list(real_models())[share::SHARES]:
-            check(name, path, feeds, folder, {one: VARIANTS[one] for one in ("float16", "emulated", "raised bfloat16")})
-        if share == 0:
-            check_float8(folder)
-        for case in list(node_tests())[share::SHARES] if nodes else []:
-            tested += check_node(*case, folder)
-    return converted, refused, run, evaluated, tested
+    counts.clear()
+    path = folder / "model.onnx"
+    for name, model, feeds in list(made())[share::SHARES]:
+        onnx.save(model, path)
+        onnx.checker.check_model(str(path), full_check=True)
+        check(name, path, feeds, folder, VARIANTS | (NORM_VARIANTS if "norm" in name else {}))
+    cases = [(check_sensitive, *one) for one in [*sensitive(), *exports()]] + [(check_narrow, *one) for one in narrow()]
+    for judge, name, model, feeds in cases[share::SHARES]:
+        onnx.save(model, path)
+        judge(name, path, feeds, folder)
+    for name, real, feeds in list(real_models())[share::SHARES]:
+        check(name, real, feeds, folder, {one: VARIANTS[one] for one in ("float16", "emulated", "raised bfloat16")})
+    if share == 0:
+        check_float8(folder)
+    for case in list(node_tests())[share::SHARES] if nodes else []:
+        counts["tested"] += check_node(*case, folder)
+    return counts
 
 
 def main():
-    arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("command", nargs="?", type=Path, default=COMMAND)
-    arguments.add_argument("--nodes", action="store_true", help="onnx's node tests, too")
-    options = arguments.parse_args()
-    if not COMMAND.exists():
-        fail(f"{COMMAND} is not there (cargo build --release -p onnx-cast-cli)")
-    shares = in_processes(share_of, [(share, options.nodes) for share in range(SHARES)])
-    converted, refused, run, evaluated, tested = (sum(counts) for counts in zip(*shares))
-    tested = f", {tested} node tests ({refused} not valid for the checker as they are)" if options.nodes else ""
-    print(f"precision: {converted} models converted, {run} runs near the float model, {evaluated} models of bfloat16 evaluated{tested}")
+    need(COMMAND)
+    nodes = "--nodes" in sys.argv[1:]
+    found = sum(in_processes(in_folder, [(share_of, share, nodes) for share in range(SHARES)]), collections.Counter())
+    tested = f", {found['tested']} node tests ({found['refused']} not valid for the checker as they are)" if nodes else ""
+    print(f"precision: {found['converted']} models converted, {found['run']} runs near the float model, "
+          f"{found['evaluated']} models of bfloat16 evaluated{tested}")  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -1,25 +1,19 @@
 #!/usr/bin/env python3
 """Are the figures of `onnx-cast report` those that numpy computes?
 
-Takes the real checkpoint and the constants of magika's model, casts them with numpy and ml_dtypes, and computes every figure
-in doubles, by its definition: counts must be equal, sums agree but for rounding.
+Takes the real checkpoint and the constants of magika's model, casts them with numpy and ml_dtypes, and computes every
+figure in doubles, by its definition: counts must be equal, sums agree but for rounding.
 """
 
 import json
-import subprocess
-import sys
-import sysconfig
-from pathlib import Path
 
 import ml_dtypes
 import numpy as np
 import onnx
+from graphs import MAGIKA
 from safetensors.numpy import load_file
-from shared import COMMAND, in_processes
+from shared import CHECKPOINT, COMMAND, command, fail, in_processes, need
 
-ROOT = Path(__file__).resolve().parents[2]
-CHECKPOINT = ROOT / ".cache" / "checkpoints" / "all-MiniLM-L6-v2.safetensors"
-MAGIKA = Path(sysconfig.get_path("purelib")) / "magika" / "models" / "standard_v3_3" / "model.onnx"
 TYPES = {
     "float16": np.float16,
     "bfloat16": ml_dtypes.bfloat16,
@@ -36,12 +30,8 @@ def same(what, got, want, tolerance=0.0):
     """Equal, or within a part of the wanted."""
     global checks
     checks += 1
-    if got is None or want is None:
-        good = got == want
-    else:
-        good = abs(got - want) <= tolerance * abs(want)
-    if not good:
-        sys.exit(f"report: {what}: {got}, want {want}")
+    if got != want if None in (got, want) else not abs(got - want) <= tolerance * abs(want):
+        fail(f"{what}: {got}, want {want}")
 
 
 def check_candidate(what, found, name, values, powers, first, length):
@@ -54,21 +44,25 @@ def check_candidate(what, found, name, values, powers, first, length):
     x = values.astype(np.float64)
     size = np.abs(x)
     beyond = size > largest
-    same(f"{what}: overflowed", found["overflowed"], int((np.isfinite(x) & ~np.isfinite(result)).sum()))
-    same(f"{what}: saturated", found["saturated"], int((beyond & (np.abs(result) == largest)).sum()))
-    same(f"{what}: zero", found["zero"], int(((x != 0) & (result == 0)).sum()))
-    small = (result != 0) & (np.abs(result) < normal) & (size >= float(np.finfo(values.dtype).smallest_normal))
-    same(f"{what}: subnormal", found["subnormal"], int(small.sum()))
     both = np.isfinite(x) & np.isfinite(result)
     error, nonzero = np.abs(x - result), both & (x != 0)
     relative = np.divide(error, size, out=np.zeros_like(x), where=nonzero)
-    same(f"{what}: largest error", found["max_error"], error[both].max(initial=0.0), 1e-6)
-    same(f"{what}: largest relative error", found["max_relative_error"], relative.max(initial=0.0), 1e-6)
-    same(f"{what}: mean error", found["mean_error"], error[both].mean() if both.any() else None, 1e-6)
-    same(f"{what}: mean relative error", found["mean_relative_error"],
-         relative[nonzero].mean() if nonzero.any() else None, 1e-6)
     noise, signal = (error[both] ** 2).sum(), (x[both] ** 2).sum()
-    same(f"{what}: SNR", found["snr"], 10 * np.log10(signal / noise) if noise and signal else None, 1e-6)
+    small = (result != 0) & (np.abs(result) < normal) & (size >= float(np.finfo(values.dtype).smallest_normal))
+    counted = {
+        "overflowed": np.isfinite(x) & ~np.isfinite(result), "saturated": beyond & (np.abs(result) == largest),
+        "zero": (x != 0) & (result == 0), "subnormal": small,
+    }  # fmt: skip
+    computed = {
+        "max_error": error[both].max(initial=0.0), "max_relative_error": relative.max(initial=0.0),
+        "mean_error": error[both].mean() if both.any() else None,
+        "mean_relative_error": relative[nonzero].mean() if nonzero.any() else None,
+        "snr": 10 * np.log10(signal / noise) if noise and signal else None,
+    }  # fmt: skip
+    for figure, mask in counted.items():
+        same(f"{what}: {figure}", found[figure], int(mask.sum()))
+    for figure, value in computed.items():
+        same(f"{what}: {figure}", found[figure], value, 1e-6)
     lost = np.where(np.isfinite(result), relative, 1.0)
     there = np.isfinite(x) & (x != 0)
     sums = np.bincount(powers[there] - first, weights=lost[there], minlength=length) if length else []
@@ -102,13 +96,9 @@ FILES = []
 
 
 def report_of(path, tensors):
-    arguments = [COMMAND, "report", path, "--to", ",".join(TYPES), "--json"]
-    done = subprocess.run(arguments, stdin=subprocess.DEVNULL, capture_output=True, text=True)
-    if done.returncode:
-        sys.exit(f"report: {path}: {done.stderr}")
-    report = json.loads(done.stdout)
+    report = json.loads(command("report", path, "--to", ",".join(TYPES), "--json").stdout)
     if {tensor["name"] for tensor in report["tensors"]} != set(tensors):
-        sys.exit(f"report: {path}: other tensors than numpy sees")
+        fail(f"{path}: other tensors than numpy sees")
     FILES.append((report["tensors"], tensors))
     print(f"  {path.name}: {len(tensors)} tensors in {len(TYPES)} types")
 
@@ -127,9 +117,7 @@ def share_of(share):
 
 
 def main():
-    for path in (COMMAND, CHECKPOINT, MAGIKA):
-        if not path.exists():
-            sys.exit(f"report: {path} is missing: run `bash scripts/test.sh`")
+    need(COMMAND, CHECKPOINT, MAGIKA)
     report_of(CHECKPOINT, {name: one for name, one in load_file(CHECKPOINT).items() if one.dtype == np.float32})
     constants = {one.name: onnx.numpy_helper.to_array(one) for one in onnx.load(MAGIKA).graph.initializer}
     report_of(MAGIKA, {name: one for name, one in constants.items() if one.dtype == np.float32 and one.size >= 256})

@@ -7,16 +7,62 @@ sets it), else the release build.
 import concurrent.futures
 import multiprocessing
 import os
+import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILT = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release" / "onnx-cast"
 GIVEN = [argument for argument in sys.argv[1:] if not argument.startswith("-")]
 COMMAND = Path(GIVEN[0] if GIVEN else os.environ.get("ONNX_CAST_COMMAND", BUILT)).resolve()
+CHECKPOINT = ROOT / ".cache" / "checkpoints" / "all-MiniLM-L6-v2.safetensors"
 # Everything that a check has, not only what fits into a test run.
 ALL = "--all" in sys.argv[1:]
 WORKERS = 2
+# The jobs of the command that write a file.
+WRITERS = {"cast", "bitcast", "quantize", "dequantize", "transcode", "fold", "upgrade", "convert", "record"}
+
+
+def fail(text):
+    sys.exit(f"{Path(sys.argv[0]).stem}: {text}")
+
+
+def need(*paths):
+    """Fails unless the files are there that the test run prepares."""
+    for path in paths:
+        if not path.exists():
+            fail(f"{path} is missing: run `bash scripts/test.sh`")
+
+
+def line(*arguments):
+    """The command with arguments. Outputs follow one another under one path here, which the command would refuse to
+    replace where it looks like another input; hence `--force`."""
+    arguments = [str(argument) for argument in arguments]
+    return [COMMAND, *arguments, *(["--force"] if arguments and arguments[0] in WRITERS else [])]
+
+
+def run(*arguments, **options):
+    """Runs the command with arguments; a panic, or a status other than that of an error, fails the check."""
+    done = subprocess.run(line(*arguments), stdin=subprocess.DEVNULL, capture_output=True, text=True, **options)
+    if done.returncode not in (0, 1, 2) or "panicked" in done.stderr:
+        fail(f"onnx-cast {' '.join(map(str, arguments))}: status {done.returncode}: {done.stderr}")
+    return done
+
+
+def command(*arguments):
+    """Runs the command, which must do what it is asked for."""
+    done = run(*arguments)
+    if done.returncode:
+        fail(f"onnx-cast {' '.join(map(str, arguments))}: status {done.returncode}: {done.stderr}")
+    return done
+
+
+def refused(*arguments, says):
+    """The command refuses, and names what it should."""
+    done, says = run(*arguments), [says] if isinstance(says, str) else says
+    if done.returncode != 2 or not all(part in done.stderr for part in says):
+        fail(f"onnx-cast {' '.join(map(str, arguments))}: status {done.returncode}, want {says}: {done.stderr}")
 
 
 def in_processes(function, tasks):
@@ -31,12 +77,7 @@ def in_processes(function, tasks):
             raise
 
 
-# The jobs of the command that write a file.
-WRITERS = {"cast", "bitcast", "quantize", "dequantize", "transcode", "fold", "upgrade", "convert", "record"}
-
-
-def line(*arguments):
-    """The command with arguments. Outputs follow one another under one path here, which the command would refuse to
-    replace where it looks like another input; hence `--force`."""
-    arguments = [str(argument) for argument in arguments]
-    return [COMMAND, *arguments, *(["--force"] if arguments and arguments[0] in WRITERS else [])]
+def in_folder(check, *arguments):
+    """What a check gives in a folder of its own."""
+    with tempfile.TemporaryDirectory() as folder:
+        return check(Path(folder), *arguments)

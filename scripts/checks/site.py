@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Does mdBook build the manual as a site, do all links of the site lead somewhere, and does its search find pages?
 
-Takes mdbook from `.cache/mdbook` (scripts/setup.py), from MDBOOK or from the PATH. Where a system has none, the check is
-left out, which it says.
+Takes mdbook from `.cache/mdbook` (scripts/setup.py), from MDBOOK or from the PATH. Where a system has none, the check
+is left out, which it says.
 
-With the argument `preprocess` it is a preprocessor of mdBook (book.toml) for links: those to files outside of docs/ lead
-to the repository whose address Cargo.toml has, or stay as text without one; those to a README.md lead to its page.
+With the argument `preprocess` it is a preprocessor of mdBook (book.toml) for links: those to files outside of docs/
+lead to the repository whose address Cargo.toml has, or stay as text without one; those to a README.md lead to its page.
 """
 
 import json

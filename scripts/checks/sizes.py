@@ -2,8 +2,9 @@
 """Are checkpoints of the sizes that people have quantized and read back in constant memory?
 
 Sparse files: zeros that take no space on disk. A plan of a whole mixture of experts, 671 billion weights in 90 shards
-(`--dry-run`, which reads headers), and layers of it with real columns, 5,120 to 18,432, and all 256 experts, whose rows are
-few. Four times the experts' rows must not take more memory. Layouts that are only read are dequantized at these sizes too.
+(`--dry-run`, which reads headers), and layers of it with real columns, 5,120 to 18,432, and all 256 experts, whose rows
+are few. Four times the experts' rows must not take more memory. Layouts that are only read are dequantized at these
+sizes too.
 """
 
 import json
@@ -17,7 +18,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from shared import COMMAND, line
+from shared import fail, line
 
 SHARDS, EXPERTS, HIDDEN, INNER, DENSE = 90, 256, 7168, 2048, 18432
 WIDTHS = {"BF16": 2, "F16": 2, "F32": 4, "I32": 4, "U32": 4, "I64": 8, "I8": 1, "U8": 1, "F8_E4M3": 1}
@@ -94,65 +95,39 @@ def write_zeros(folder, tensors, config, metadata=None):
 
 
 def write_calibrated(folder):
-    """The whole model in float8 with a scale for each weight and its activations, as compressed-tensors has it: sparse
-    elements behind the scales. Returns how many scales of activations there are."""
-    folder.mkdir()
+    """The whole model in float8 with a scale for each weight and its activations, as compressed-tensors has it. Returns
+    how many scales of activations there are."""
     settings = {"num_bits": 8, "type": "float", "strategy": "tensor", "dynamic": False, "symmetric": True}
-    group = {"weights": settings, "input_activations": settings, "targets": ["Linear"]}
-    config = {"quant_method": "compressed-tensors", "format": "float-quantized", "config_groups": {"group_0": group}}
-    (folder / "config.json").write_text(json.dumps({"quantization_config": config}))
-    tensors = {name: shape for name, shape in whole().items() if len(shape) == 2 and "layers" in name}
-    names, shards = list(tensors), {}
-    for number in range(SHARDS):
-        file = f"model-{number + 1:05}-of-{SHARDS:05}.safetensors"
-        header, end, some = {}, 0, names[number * len(names) // SHARDS : (number + 1) * len(names) // SHARDS]
-        for ending in ("weight_scale", "input_scale"):
-            for name in some:
-                part = name.removesuffix("weight") + ending
-                header[part] = {"dtype": "F32", "shape": [1], "data_offsets": [end, end + 4]}
-                end, shards[part] = end + 4, file
-        scales = struct.pack("<f", 0.25) * (2 * len(some))
-        for name in some:
-            size = tensors[name][0] * tensors[name][1]
-            header[name] = {"dtype": "F8_E4M3", "shape": tensors[name], "data_offsets": [end, end + size]}
-            end, shards[name] = end + size, file
-        text = json.dumps(header).encode()
-        with (folder / file).open("wb") as out:
-            out.write(struct.pack("<Q", len(text)) + text + scales)
-            out.truncate(8 + len(text) + end)
-    (folder / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": shards}))
-    return len(names)
+    group, scale = {"weights": settings, "input_activations": settings, "targets": ["Linear"]}, struct.pack("<f", 0.25)
+    config = quantization("compressed-tensors", format="float-quantized", config_groups={"group_0": group})
+    weights, tensors = {name: shape for name, shape in whole().items() if len(shape) == 2 and "layers" in name}, {}
+    for name, shape in weights.items():
+        tensors |= {name.removesuffix("weight") + one: ("F32", (1,), scale) for one in ("weight_scale", "input_scale")}
+        tensors[name] = ("F8_E4M3", shape)
+    write_zeros(folder, tensors, config)
+    return len(weights)
 
 
 def quantization(method, **more):
     return {"quantization_config": {"quant_method": method} | more}
 
 
-def gptq(module, rows, columns):
-    tensors = {"qweight": ("I32", (columns // 8, rows)), "qzeros": ("I32", (columns // 128, rows // 8))}
-    return tensors | {"scales": ("F16", (columns // 128, rows))}
-
-
-def awq(module, rows, columns):
-    return gptq(module, rows, columns) | {"qweight": ("I32", (columns, rows // 8))}
-
-
-def mlx(module, rows, columns):
-    scales = ("BF16", (rows, columns // 64))
-    return {"weight": ("U32", (rows, columns // 8)), "scales": scales, "biases": scales}
+def packed(rows, columns, qweight):
+    """GPTQ's and AWQ's words: eight codes of a column or of a row in each."""
+    zeros, scales = ("I32", (columns // 128, rows // 8)), ("F16", (columns // 128, rows))
+    return {"qweight": ("I32", qweight), "qzeros": zeros, "scales": scales}
 
 
 def four_bits(kind, table, rows, columns, **nested):
     """bitsandbytes: codes, the table of their entries, and what the state says."""
     state = {"quant_type": kind, "blocksize": 64, "dtype": "bfloat16", "shape": [rows, columns]} | nested
-    text = json.dumps(state).encode()
-    tensors = {"weight": ("U8", (rows * columns // 2, 1)), "weight.quant_map": ("F32", (16,), struct.pack("<16f", *table))}
+    text, table = json.dumps(state).encode(), struct.pack("<16f", *table)
+    tensors = {"weight": ("U8", (rows * columns // 2, 1)), "weight.quant_map": ("F32", (16,), table)}
     return tensors | {f"weight.quant_state.bitsandbytes__{kind}": ("U8", (len(text),), text)}
 
 
-def fp4(module, rows, columns):
-    twelfths = [0, 0.0625, 8, 12, 4, 6, 2, 3]
-    table = [sign * number / 12 for sign in (1, -1) for number in twelfths]
+def fp4(rows, columns):
+    table = [sign * number / 12 for sign in (1, -1) for number in [0, 0.0625, 8, 12, 4, 6, 2, 3]]
     return four_bits("fp4", table, rows, columns) | {"weight.absmax": ("F32", (rows * columns // 64,))}
 
 
@@ -160,8 +135,8 @@ NF4 = [-1.0, -0.6961928, -0.52507305, -0.3949175, -0.28444138, -0.18477343, -0.0
 NF4 += [0.0795803, 0.1609302, 0.2461123, 0.33791524, 0.44070983, 0.562617, 0.72295684, 1.0]
 
 
-def nf4(module, rows, columns):
-    """With nested scales. A code of 0 is -1, whose product with a scale of -0 is 0: the product of the nested scale, and an
+def nf4(rows, columns):
+    """With nested scales. A code of 0 is -1, whose product with a scale of -0 is 0: that of the nested scale, and an
     offset of -0."""
     blocks, table = rows * columns // 64, struct.pack("<256f", -1, *[0] * 255)
     tensors = four_bits("nf4", NF4, rows, columns, nested_blocksize=256, nested_offset=-0.0, nested_dtype="float32")
@@ -169,81 +144,55 @@ def nf4(module, rows, columns):
     return tensors | {"weight.nested_absmax": ("F32", (-(-blocks // 256),))}
 
 
-def bitnet(module, rows, columns):
-    """A code of 0 is -1, whose product with a scale of -0 is 0."""
-    return {"weight": ("U8", (rows // 4, columns)), "weight_scale": ("BF16", (1,), b"\0\x80")}
-
-
-def hqq(module, rows, columns):
+def hqq(rows, columns):
     groups, packing = rows * columns // 64, b"4bit_u8"
     tensors = {"W_q": ("U8", (groups // 2, 64)), "scale": ("F16", (groups, 1)), "zero": ("F16", (groups, 1))}
     tensors |= {"shape": ("I64", (2,), struct.pack("<2q", rows, columns)), "packing": ("U8", (len(packing),), packing)}
-    return tensors | {name: ("I32", (1,), struct.pack("<i", value)) for name, value in (("group_size", 64), ("axis", 1))}
+    numbers = {"group_size": 64, "axis": 1}
+    return tensors | {name: ("I32", (1,), struct.pack("<i", value)) for name, value in numbers.items()}
 
 
-INT8 = {"num_bits": 8, "type": "int", "strategy": "channel", "symmetric": True}
-#: Layouts that are only read: a configuration, and the endings of a weight's tensors with their types and shapes. Codes and
-#: scales of zeros are values of zeros in each.
+def up(size, step=128):
+    return -(-size // step)
+
+
+INT8 = {"targets": ["Linear"], "weights": {"num_bits": 8, "type": "int", "strategy": "channel", "symmetric": True}}
+QUARK = {"global_quant_config": {"weight": {"dtype": "int4", "qscheme": "per_group", "group_size": 128}}}
+GROUPS = {"bits": 4, "group_size": 128}
+#: Layouts that are only read: a configuration, and the tensors of a weight with r rows and c columns, by their endings
+#: with types and shapes. Codes and scales of zeros are values of zeros in each.
 READ = {
-    "GPTQ": (quantization("gptq", bits=4, group_size=128, sym=False, checkpoint_format="gptq_v2"), gptq),
-    "AWQ": (quantization("awq", bits=4, group_size=128, version="gemm"), awq),
-    "AutoRound": (quantization("auto-round", bits=4, group_size=128, packing_format="auto_round:gptqmodel"), gptq),
-    "bitsandbytes": (
-        quantization("bitsandbytes", load_in_8bit=True),
-        lambda module, rows, columns: {"weight": ("I8", (rows, columns)), "SCB": ("F32", (rows,))},
-    ),
-    "MLX": ({"quantization": {"group_size": 64, "bits": 4}}, mlx),
+    "GPTQ": (quantization("gptq", **GROUPS, sym=False, checkpoint_format="gptq_v2"),
+             lambda r, c: packed(r, c, (c // 8, r))),
+    "AWQ": (quantization("awq", **GROUPS, version="gemm"), lambda r, c: packed(r, c, (c, r // 8))),
+    "AutoRound": (quantization("auto-round", **GROUPS, packing_format="auto_round:gptqmodel"),
+                  lambda r, c: packed(r, c, (c // 8, r))),
+    "bitsandbytes": (quantization("bitsandbytes", load_in_8bit=True),
+                     lambda r, c: {"weight": ("I8", (r, c)), "SCB": ("F32", (r,))}),
+    "MLX": ({"quantization": {"group_size": 64, "bits": 4}},
+            lambda r, c: {"weight": ("U32", (r, c // 8))} | dict.fromkeys(("scales", "biases"), ("BF16", (r, c // 64)))),
     "ComfyUI's MXFP8": (
-        {},
-        lambda module, rows, columns: {
-            "weight": ("F8_E4M3", (rows, columns)),
-            "weight_scale": ("U8", (-(-rows // 128) * 128, -(-columns // 128) * 4)),
-        },
-    ),
+        {}, lambda r, c: {"weight": ("F8_E4M3", (r, c)), "weight_scale": ("U8", (up(r) * 128, up(c) * 4))}),
     "Mistral": (
-        {},
-        lambda module, rows, columns: {"weight": ("F8_E4M3", (rows, columns)), "qscale_weight": ("F32", ()), "qscale_act": ("F32", ())},
-    ),
+        {}, lambda r, c: {"weight": ("F8_E4M3", (r, c)), "qscale_weight": ("F32", ()), "qscale_act": ("F32", ())}),
     "bitsandbytes' FP4": (quantization("bitsandbytes", load_in_4bit=True), fp4),
     "bitsandbytes' NF4": (quantization("bitsandbytes", load_in_4bit=True), nf4),
-    "BitNet": (quantization("bitnet", linear_class="autobitlinear", quantization_mode="offline"), bitnet),
-    "Quark's int4": (
-        quantization(
-            "quark",
-            global_quant_config={"weight": {"dtype": "int4", "qscheme": "per_group", "group_size": 128}},
-            export={"pack_method": "reorder"},
-        ),
-        lambda module, rows, columns: {
-            "weight": ("I32", (columns, rows // 8)),
-            "weight_scale": ("F32", (columns // 128, rows)),
-        },
-    ),
-    "ModelOpt's int4": (
-        quantization("modelopt", quant_algo="W4A16_AWQ", group_size=128),
-        lambda module, rows, columns: {"weight": ("U8", (rows // 2, columns)), "weight_scale": ("F32", (rows, columns // 128))},
-    ),
+    # A code of 0 is -1, whose product with a scale of -0 is 0.
+    "BitNet": (quantization("bitnet", linear_class="autobitlinear", quantization_mode="offline"),
+               lambda r, c: {"weight": ("U8", (r // 4, c)), "weight_scale": ("BF16", (1,), b"\0\x80")}),
+    "Quark's int4": (quantization("quark", **QUARK, export={"pack_method": "reorder"}),
+                     lambda r, c: {"weight": ("I32", (c, r // 8)), "weight_scale": ("F32", (c // 128, r))}),
+    "ModelOpt's int4": (quantization("modelopt", quant_algo="W4A16_AWQ", group_size=128),
+                        lambda r, c: {"weight": ("U8", (r // 2, c)), "weight_scale": ("F32", (r, c // 128))}),
     "HQQ": ({}, hqq),
-    "torchao": (
-        quantization("torchao"),
-        lambda module, rows, columns: {"_weight_qdata": ("I8", (rows, columns)), "_weight_scale": ("F32", (rows, 1))},
-    ),
-    "quanto": (
-        quantization("quanto"),
-        lambda module, rows, columns: {"weight._data": ("F8_E4M3", (rows, columns)), "weight._scale": ("F32", (rows, 1))},
-    ),
-    "AutoRound's FP8": (
-        quantization("auto-round", packing_format="auto_round:fp8", weight_block_size=[128, 128]),
-        lambda module, rows, columns: {
-            "weight": ("F8_E4M3", (rows, columns)),
-            "weight_scale_inv": ("F32", (-(-rows // 128), -(-columns // 128))),
-        },
-    ),
-    "W8A8": (
-        quantization(
-            "compressed-tensors", format="int-quantized", config_groups={"0": {"targets": ["Linear"], "weights": INT8}}
-        ),
-        lambda module, rows, columns: {"weight": ("I8", (rows, columns)), "weight_scale": ("BF16", (rows, 1))},
-    ),
+    "torchao": (quantization("torchao"),
+                lambda r, c: {"_weight_qdata": ("I8", (r, c)), "_weight_scale": ("F32", (r, 1))}),
+    "quanto": (quantization("quanto"),
+               lambda r, c: {"weight._data": ("F8_E4M3", (r, c)), "weight._scale": ("F32", (r, 1))}),
+    "AutoRound's FP8": (quantization("auto-round", packing_format="auto_round:fp8", weight_block_size=[128, 128]),
+                        lambda r, c: {"weight": ("F8_E4M3", (r, c)), "weight_scale_inv": ("F32", (up(r), up(c)))}),
+    "W8A8": (quantization("compressed-tensors", format="int-quantized", config_groups={"0": INT8}),
+             lambda r, c: {"weight": ("I8", (r, c)), "weight_scale": ("BF16", (r, 1))}),
 }  # fmt: skip
 
 
@@ -258,7 +207,7 @@ def check_read(folder, layout, rows):
             tensors[name] = ("BF16", shape)
             continue
         told[module] = {"format": "mxfp8"}
-        tensors |= {f"{module}.{ending}": part for ending, part in parts_of(module, *shape).items()}
+        tensors |= {f"{module}.{ending}": part for ending, part in parts_of(*shape).items()}
     metadata = {"_quantization_metadata": json.dumps({"layers": told})} if layout.startswith("ComfyUI") else None
     source, back = folder / f"read-{layout}", folder / f"back-{layout}"
     write_zeros(source, tensors, config, metadata)
@@ -268,11 +217,11 @@ def check_read(folder, layout, rows):
         some, are_zeros = parts(path)
         found |= some
         if not are_zeros:
-            sys.exit(f"{layout}: {path.name}: zeros are other values")
+            fail(f"{layout}: {path.name}: zeros are other values")
     for path in (source, back):
         shutil.rmtree(path)
     if found != want:
-        sys.exit(f"{layout}: other names or shapes: {sorted(set(found) ^ set(want))[:5]}")
+        fail(f"{layout}: other names or shapes: {sorted(set(found) ^ set(want))[:5]}")
     return memory
 
 
@@ -283,11 +232,11 @@ def run(*arguments):
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:
-        sys.exit(f"onnx-cast {' '.join(map(str, arguments))}: status {process.returncode}")
+        fail(f"onnx-cast {' '.join(map(str, arguments))}: status {process.returncode}")
     seconds, memory = time.monotonic() - begin, usage.ru_maxrss * 1024
     print(f"  {' '.join(map(str, arguments[:1] + arguments[3:]))}: {seconds:.1f} s, {memory >> 20} MB", flush=True)
     if memory > MOST_MEMORY or seconds > MOST_SECONDS:
-        sys.exit(f"it took {memory >> 20} MB and {seconds:.0f} s")
+        fail(f"it took {memory >> 20} MB and {seconds:.0f} s")
     return memory
 
 
@@ -303,7 +252,7 @@ def compare(source, back):
     """The names, types, shapes and zeros of all shards."""
     for path in sorted(source.glob("*.safetensors")):
         if parts(path) != parts(back / path.name):
-            sys.exit(f"{path.name}: names, shapes or values differ after a round trip")
+            fail(f"{path.name}: names, shapes or values differ after a round trip")
 
 
 def main():
@@ -317,7 +266,8 @@ def main():
         float8 = ["--to", "float8e4m3fn", "--layout"]
         for options in (["--to", "nvfp4"], [*float8, "deepseek"], [*float8, "modelopt"]):
             run("quantize", folder / "whole", folder / "out", *options, "--dry-run", "--quiet")
-        print(f"{write_calibrated(folder / 'calibrated')} weights with scales of activations, the plan of another layout")
+        count = write_calibrated(folder / "calibrated")
+        print(f"{count} weights with scales of activations, the plan of another layout")
         run("transcode", folder / "calibrated", folder / "out", "--layout", "modelopt", "--dry-run", "--quiet")
         took = []
         for rows in (16, 64):
@@ -335,7 +285,7 @@ def main():
             print(f"{layout}, with {EXPERTS} experts in {SHARDS} shards")
             took[1] = max(took[1], check_read(folder, layout, 64))
         if took[1] > took[0] + (64 << 20):
-            sys.exit(f"memory grows with the size: {took[0] >> 20} MB, then {took[1] >> 20} MB")
+            fail(f"memory grows with the size: {took[0] >> 20} MB, then {took[1] >> 20} MB")
     print("sizes as in life: constant memory")
 
 

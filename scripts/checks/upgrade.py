@@ -3,36 +3,34 @@
 
     upgrade.py [COMMAND] [--all]
 
-UPGRADE_PARTS names parts of the check (generated nodes real reference; the last only by default with an onnx package that
-has opset 28, or with --all), UPGRADE_VERBOSE=1 lists what is refused.
-Models of one opset are joined, up to a hundred into one, and raised, checked and run together; where something of that is
-wrong, each half is. With --all every generated model is raised and checked alone, and all node tests are evaluated by the
-reference evaluator, not only every fifth of those whose operator did not change.
-Three kinds of models: generated ones with random inputs for every step that rewrites nodes, as they are, within a branch, a
-loop's body and a function, with attributes of their own and of the function's caller; onnx's node tests, written down once
-more at every older version of their operator that takes them; and real models from packages. Each is raised to several
-opsets, checked by onnx.checker, and run by onnxruntime before and after, up to the newest opset that it loads; beyond that,
-by onnx's own reference evaluator.
+UPGRADE_PARTS names parts of the check (generated nodes real reference; the last only by default with an onnx package
+that has opset 28, or with --all), UPGRADE_VERBOSE=1 lists what is refused.
+Models of one opset are joined, up to a hundred into one, and raised, checked and run together; where something of that
+is wrong, each half is. With --all every generated model is raised and checked alone, and all node tests are evaluated
+by the reference evaluator, not only every fifth of those whose operator did not change.
+Three kinds of models: generated ones with random inputs for every step that rewrites nodes, as they are, within a
+branch, a loop's body and a function, with attributes of their own and of the function's caller; onnx's node tests,
+written down once more at every older version of their operator that takes them; and real models from packages. Each is
+raised to several opsets, checked by onnx.checker, and run by onnxruntime before and after, up to the newest opset that
+it loads; beyond that, by onnx's own reference evaluator.
 """
 
 import collections
 import copy
+import itertools
 import os
-import subprocess
 import sys
-import sysconfig
-import tempfile
 import warnings
-from pathlib import Path
 
 import numpy as np
 import onnx
 import onnxruntime
+from graphs import LEVELS, SITE, bits
+from graphs import session as any_session
 from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
-from shared import ALL, in_processes, line
+from shared import ALL, in_folder, in_processes, run
 
-SITE = Path(sysconfig.get_path("purelib"))
 onnxruntime.set_default_logger_severity(4)
 NEWEST = min(onnx.defs.onnx_opset_version(), 28)
 # The newest opset that onnxruntime loads.
@@ -54,31 +52,18 @@ def ir_version(opset):
     return max(helper.OP_SET_ID_VERSION_MAP.get(("ai.onnx", opset), 3), 3)
 
 
-def session(model, level=onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL):
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4
-    options.graph_optimization_level = level
-    options.intra_op_num_threads = 1
-    data = model if isinstance(model, str) else model.SerializeToString()
-    return onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
+def session(model):
+    return any_session(model, LEVELS[0])
 
 
 def upgrade(path, out, opset):
-    arguments = line("upgrade", path, out, "--opset", opset, "--quiet")
-    done = subprocess.run(arguments, stdin=subprocess.DEVNULL, capture_output=True, text=True)
-    if done.returncode not in (0, 2) or "panicked" in done.stderr:
-        fail(f"{path} to {opset}: status {done.returncode}: {done.stderr}")
+    """What the command says where it refuses."""
+    done = run("upgrade", path, out, "--opset", opset, "--quiet")
     return done.stderr.strip() if done.returncode else None
 
 
-def bits(value):
-    if isinstance(value, (list, tuple)):
-        return [bits(one) for one in value]
-    if value is None:
-        return None
-    value = np.asarray(value)
-    content = value.tolist() if value.dtype == object else value.tobytes()
-    return value.dtype, value.shape, content
+value_info = helper.make_tensor_value_info
+node_of = helper.make_node
 
 
 def dtype_of(array):
@@ -86,12 +71,9 @@ def dtype_of(array):
 
 
 def close(got, want):
-    """Whether float results differ by a few roundings."""
-    def values(one):
-        return np.frombuffer(one[2], one[0]).reshape(one[1]).astype(np.float64)
-
-    return all(a[:2] == b[:2] and np.allclose(values(a), values(b), rtol=2e-6, atol=1e-6)
-               for a, b in zip(got, want, strict=True))
+    """Whether float results, as bits, differ by a few roundings."""
+    values = [np.frombuffer(one[2], one[0]).astype(np.float64) for one in (got, want)]
+    return got[:2] == want[:2] and np.allclose(*values, rtol=2e-6, atol=1e-6)
 
 
 # --- generated models ---------------------------------------------------------------------------------------------
@@ -100,14 +82,13 @@ Case = collections.namedtuple("Case", "name opset nodes inputs initializers outp
 CASES = []
 
 
-def case(op, opset, inputs, attrs=None, outs=1, constants=(), shapes=True, names=None, tag="", label=None):
+def case(op, opset, inputs, attrs, outs=1, constants=(), shapes=True, names=None, tag=""):
     """A model of one node. `inputs` are arrays or None, in their order; those of `constants` are initializers."""
-    attrs = attrs or {}
     given = [f"x{at}" if one is not None else "" for at, one in enumerate(inputs)]
     while given and not given[-1]:
         given.pop()
     outputs = names or [f"y{at}" for at in range(outs)]
-    node = helper.make_node(op, given, outputs, **attrs)
+    node = node_of(op, given, outputs, **attrs)
     arrays = {f"x{at}": one for at, one in enumerate(inputs) if one is not None}
     initializers = {f"x{at}": arrays.pop(f"x{at}") for at in constants}
     nodes = [node]
@@ -115,9 +96,8 @@ def case(op, opset, inputs, attrs=None, outs=1, constants=(), shapes=True, names
         # Nothing declares the rank of what a Reshape gives whose shape is an input.
         node.input[0], node.output[0] = "r", "m"
         arrays["s"] = list_of(*inputs[0].shape)
-        nodes = [helper.make_node("Reshape", ["x0", "s"], ["r"]), node, helper.make_node("Identity", ["m"], ["y0"])]
-    label = f"{op}-{opset}{label or f'{tag} {attrs}'}"
-    CASES.append(Case(label, opset, nodes, arrays, initializers, outputs[:outs], shapes))
+        nodes = [node_of("Reshape", ["x0", "s"], ["r"]), node, node_of("Identity", ["m"], ["y0"])]
+    CASES.append(Case(f"{op}-{opset}{tag} {attrs}", opset, nodes, arrays, initializers, outputs[:outs], shapes))
 
 
 def floats(*shape):
@@ -128,194 +108,172 @@ def list_of(*values):
     return np.array(values, np.int64)
 
 
-def make_axes_cases():
-    x = floats(1, 3, 1, 4)
-    for opset in (7, 11, 12):
-        for axes in ([0], [2], [0, 2], None) + (([-2],) if opset > 10 else ()):
-            case("Squeeze", opset, [x], {"axes": axes} if axes else {})
-        for axes in ([0], [1, 3]) + (([-1],) if opset > 10 else ()):
-            case("Unsqueeze", opset, [x], {"axes": axes})
-    for op in ("L1", "L2", "LogSum", "LogSumExp", "Max", "Mean", "Min", "Prod", "Sum", "SumSquare"):
-        x = np.abs(floats(2, 3, 4)) + np.float32(0.1)
-        for opset in (7, 11, 12) + (() if op == "Sum" else (13, 17)):
-            for axes in (None, [1], [0, 2]) + (([-1],) if opset > 10 else ()):
-                for keepdims in (0, 1):
-                    case(f"Reduce{op}", opset, [x], {"keepdims": keepdims, **({"axes": axes} if axes else {})})
-    for op in ("Max", "Min"):
-        case(f"Reduce{op}", 12, [rng.integers(-9, 9, (2, 3)).astype(np.int8)], {"axes": [1]})
+def each(**lists):
+    """Every combination of attributes; None leaves one out."""
+    rows = itertools.product(*lists.values())
+    return [{key: one for key, one in zip(lists, row) if one is not None} for row in rows]
 
 
 def make_list_cases():
-    x = floats(4, 6)
-    for opset in (7, 11, 12):
-        case("Split", opset, [x], {"axis": 1, "split": [1, 2, 3]}, outs=3)
-        case("Split", opset, [x], {"axis": 0}, outs=2)
-        case("Split", opset, [x], {"split": [3, 1]}, outs=2)
-    for opset in (13, 17):
-        case("Split", opset, [x, list_of(1, 2, 3)], {"axis": 1}, outs=3)
-        case("Split", opset, [x], {"axis": 1}, outs=3)
-        case("Split", opset, [x], {"axis": -1}, outs=2)
-    for opset in (7, 9, 10):
-        for bounds in ({"min": -0.5, "max": 0.25}, {"min": 0.0}, {"max": 0.5}, {}, {"min": 0.0, "max": 6.0}):
-            special = np.array([np.inf, -np.inf, np.nan, 0.0, -0.0, 3e38, -3e38, 1e-40], np.float32)
-            case("Clip", opset, [np.concatenate([floats(8), special])], bounds)
-    for opset in (7, 10):
-        for mode in ("constant", "reflect", "edge"):
-            for value in (None, 0.0, -0.0, 1.5):
-                attrs = {"pads": [1, 0, 2, 1], "mode": mode, **({} if value is None else {"value": value})}
-                case("Pad", opset, [x], attrs)
-        case("Pad", opset, [x], {"pads": [-1, 0, 2, -1], "value": 2.0})
-    for opset in (7, 9):
-        for attrs in ({"starts": [1], "ends": [3]}, {"starts": [0, 1], "ends": [-1, 1000]},
-                      {"starts": [-3], "ends": [2147483647], "axes": [1]}, {"starts": [1, 1], "ends": [2, 4], "axes": [1, 0]}):
-            case("Slice", opset, [x], attrs)
-        for attrs in ({"k": 3}, {"k": 2, "axis": 0}, {"k": 1, "axis": 1}):
-            case("TopK", opset, [np.round(floats(4, 6))], attrs, outs=2)
-    for opset in (7, 9, 10, 11):
-        for attrs in ({}, {"ratio": 0.25}):
-            case("Dropout", opset, [x], attrs)
-            case("Dropout", opset, [x], attrs, names=["y0", "mask"], tag=" with an unused mask")
-    for opset in (17, 19):
-        for attrs in ({}, {"axis": 1}, {"axis": 2, "inverse": 1}, {"axis": 2, "onesided": 1}):
-            case("DFT", opset, [floats(1, 4, 6, 1 if attrs.get("onesided") else 2)], attrs)
-        case("DFT", opset, [floats(1, 4, 6, 1), np.array(5, np.int64)], {"axis": 2})
-    data, at = floats(3, 4), np.array([[0, 2, 1, 0], [2, 0, 0, 1]], np.int64)
-    for axis in (None, 0):
-        case("Scatter", 9, [data, at, floats(2, 4)], {} if axis is None else {"axis": axis})
-    case("Scatter", 10, [data, np.array([[1], [0], [3]], np.int64), floats(3, 1)], {"axis": 1})
+    """Operators whose attributes became inputs: operator, opsets, inputs, attributes and arguments of `case`."""
+    wide, x = floats(1, 3, 1, 4), floats(4, 6)
+    yield "Squeeze", (7, 11, 12), [wide], each(axes=[[0], [2], [0, 2], None])
+    yield "Squeeze", (11, 12), [wide], [{"axes": [-2]}]
+    yield "Unsqueeze", (7, 11, 12), [wide], each(axes=[[0], [1, 3]])
+    yield "Unsqueeze", (11, 12), [wide], [{"axes": [-1]}]
+    for op in ("L1", "L2", "LogSum", "LogSumExp", "Max", "Mean", "Min", "Prod", "Sum", "SumSquare"):
+        some, opsets = np.abs(floats(2, 3, 4)) + np.float32(0.1), (7, 11, 12) + (() if op == "Sum" else (13, 17))
+        yield f"Reduce{op}", opsets, [some], each(axes=[None, [1], [0, 2]], keepdims=[0, 1])
+        yield f"Reduce{op}", opsets[1:], [some], each(axes=[[-1]], keepdims=[0, 1])
+    for op in ("Max", "Min"):
+        yield f"Reduce{op}", (12,), [rng.integers(-9, 9, (2, 3)).astype(np.int8)], [{"axes": [1]}]
+    yield "Split", (7, 11, 12), [x], [{"axis": 1, "split": [1, 2, 3]}], {"outs": 3}
+    yield "Split", (7, 11, 12), [x], [{"axis": 0}, {"split": [3, 1]}], {"outs": 2}
+    yield "Split", (13, 17), [x, list_of(1, 2, 3)], [{"axis": 1}], {"outs": 3}
+    yield "Split", (13, 17), [x], [{"axis": 1}], {"outs": 3}
+    yield "Split", (13, 17), [x], [{"axis": -1}], {"outs": 2}
+    special = np.array([np.inf, -np.inf, np.nan, 0.0, -0.0, 3e38, -3e38, 1e-40], np.float32)
+    bounds = [{"min": -0.5, "max": 0.25}, {"min": 0.0}, {"max": 0.5}, {}, {"min": 0.0, "max": 6.0}]
+    yield "Clip", (7, 9, 10), [np.concatenate([floats(8), special])], bounds
+    pads = each(pads=[[1, 0, 2, 1]], mode=["constant", "reflect", "edge"], value=[None, 0.0, -0.0, 1.5])
+    yield "Pad", (7, 10), [x], [*pads, {"pads": [-1, 0, 2, -1], "value": 2.0}]
+    yield "Slice", (7, 9), [x], [
+        {"starts": [1], "ends": [3]}, {"starts": [0, 1], "ends": [-1, 1000]},
+        {"starts": [-3], "ends": [2147483647], "axes": [1]}, {"starts": [1, 1], "ends": [2, 4], "axes": [1, 0]},
+    ]  # fmt: skip
+    yield "TopK", (7, 9), [np.round(floats(4, 6))], [{"k": 3}, {"k": 2, "axis": 0}, {"k": 1, "axis": 1}], {"outs": 2}
+    for more in ({}, {"names": ["y0", "mask"], "tag": " with an unused mask"}):
+        yield "Dropout", (7, 9, 10, 11), [x], [{}, {"ratio": 0.25}], more
+    yield "DFT", (17, 19), [floats(1, 4, 6, 2)], [{}, {"axis": 1}, {"axis": 2, "inverse": 1}]
+    yield "DFT", (17, 19), [floats(1, 4, 6, 1)], [{"axis": 2, "onesided": 1}]
+    yield "DFT", (17, 19), [floats(1, 4, 6, 1), np.array(5, np.int64)], [{"axis": 2}]
+    data = floats(3, 4)
+    yield "Scatter", (9,), [data, np.array([[0, 2, 1, 0], [2, 0, 0, 1]]), floats(2, 4)], [{}, {"axis": 0}]
+    yield "Scatter", (10,), [data, np.array([[1], [0], [3]]), floats(3, 1)], [{"axis": 1}]
 
 
 def make_shape_cases():
-    for op in ("Softmax", "LogSoftmax", "Hardmax"):
-        for opset in (7, 11, 12):
-            for shape in ((3, 4), (2, 3, 4), (2, 1, 3, 2)):
-                axes = [None, *range(len(shape))] + ([-1, -2] if opset > 10 else [])
-                for axis in axes:
-                    for known in (True, False):
-                        attrs = {} if axis is None else {"axis": axis}
-                        case(op, opset, [floats(*shape)], attrs, shapes=known, tag="" if known else " of unknown rank")
-    for opset in (7, 8):
-        for spatial in (None, 1):
-            parameters = [floats(3), floats(3), floats(3), np.abs(floats(3)) + 1]
-            case("BatchNormalization", opset, [floats(2, 3, 4, 5), *parameters],
-                 {"epsilon": 1e-3, **({} if spatial is None else {"spatial": spatial})})
-        parameters = [floats(3, 2, 2), floats(3, 2, 2), floats(3, 2, 2), np.abs(floats(3, 2, 2)) + np.float32(1)]
-        case("BatchNormalization", opset, [floats(2, 3, 2, 2), *parameters], {"spatial": 0})
-    for opset in (9, 13, 14):
-        case("BatchNormalization", opset, [floats(2, 3, 4), floats(3), floats(3), floats(3), np.abs(floats(3))])
-    for opset in (18, 20):
-        for groups in (1, 2, 4):
-            case("GroupNormalization", opset, [floats(2, 4, 3, 3), floats(groups), floats(groups)],
-                 {"num_groups": groups, "epsilon": 1e-3})
-        # Not float16, which onnxruntime computes as float on a CPU, and rounds where its optimizer leaves a Cast.
-        case("GroupNormalization", opset, [floats(2, 4, 3).astype(np.float64), *[floats(2).astype(np.float64)] * 2],
-             {"num_groups": 2})
+    operators, shapes = ("Softmax", "LogSoftmax", "Hardmax"), ((3, 4), (2, 3, 4), (2, 1, 3, 2))
+    for op, shape, known in itertools.product(operators, shapes, (True, False)):
+        more = {} if known else {"shapes": False, "tag": " of unknown rank"}
+        yield op, (7, 11, 12), [floats(*shape)], each(axis=[None, *range(len(shape))]), more
+        yield op, (11, 12), [floats(*shape)], each(axis=[-1, -2]), more
+    norm, parameters = "BatchNormalization", lambda *shape: [floats(*shape), floats(*shape), floats(*shape)]
+    some = [floats(2, 3, 4, 5), *parameters(3), np.abs(floats(3)) + 1]
+    yield norm, (7, 8), some, each(epsilon=[1e-3], spatial=[None, 1])
+    some = [floats(2, 3, 2, 2), *parameters(3, 2, 2), np.abs(floats(3, 2, 2)) + np.float32(1)]
+    yield norm, (7, 8), some, [{"spatial": 0}]
+    yield norm, (9, 13, 14), [floats(2, 3, 4), *parameters(3), np.abs(floats(3))], [{}]
+    for groups in (1, 2, 4):
+        some = [floats(2, 4, 3, 3), floats(groups), floats(groups)]
+        yield "GroupNormalization", (18, 20), some, [{"num_groups": groups, "epsilon": 1e-3}]
+    # Not float16, which onnxruntime computes as float on a CPU, and rounds where its optimizer leaves a Cast.
+    some = [floats(2, 4, 3), *[floats(2)] * 2]
+    yield "GroupNormalization", (18, 20), [one.astype(np.float64) for one in some], [{"num_groups": 2}]
 
 
 def make_sampling_cases():
-    x = floats(1, 2, 4, 5)
+    x, modes = floats(1, 2, 4, 5), ["nearest", "linear"]
     for scales in ([1.0, 1.0, 2.0, 3.0], [1.0, 1.0, 1.5, 2.3], [1.0, 1.0, 1.0, 1.0]):
-        for mode in ("nearest", "linear"):
-            case("Upsample", 7, [x], {"scales": scales, "mode": mode})
-            case("Upsample", 8, [x], {"scales": scales, "mode": mode})
-            case("Upsample", 9, [x, np.array(scales, np.float32)], {"mode": mode})
-            case("Upsample", 9, [x, np.array(scales, np.float32)], {"mode": mode}, constants=[1])
-    for scales in ([1.0, 1.0, 2.0, 3.0], [1.0, 1.0, 0.5, 0.7], [1.0, 1.0, 1.7, 1.1], [1.0, 1.0, 0.61, 1.0], [1, 1, .5, 2]):
-        for mode in ("nearest", "linear"):
-            case("Resize", 10, [x, np.array(scales, np.float32)], {"mode": mode}, constants=[1])
-    for mode in ("nearest", "linear"):
-        for scales in ([1, 1, 1.5, 2.5], [1, 1, .7, 1.3], [1, 1, .4, .9], [2, .5, .3, 3]):
-            if mode == "nearest" or scales[:2] == [1, 1]:
-                case("Resize", 10, [x, np.array(scales, np.float32)], {"mode": mode}, tag=f" of scales at run time, {scales}")
-    none = np.zeros(0, np.float32)
-    for opset in (11, 12, 13, 17, 18):
-        for sized in (False, True):
-            for mode in ("nearest", "linear", "cubic"):
-                for way in ("half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel", "tf_half_pixel_for_nn"):
-                    attrs = {"mode": mode, "coordinate_transformation_mode": way}
-                    if way == "tf_half_pixel_for_nn":
-                        if opset > 12 or mode != "nearest":
-                            continue
-                        # The default, `round_prefer_floor`, is the other rounding that there is a newer node for.
-                        if sized:
-                            attrs["nearest_mode"] = "floor"
-                    if way == "align_corners" and mode == "nearest":
-                        attrs["nearest_mode"] = "round_prefer_ceil"
-                    scales = none if sized else np.array([1, 1, 1.7, 0.6], np.float32)
-                    sizes = list_of(1, 2, 7, 3) if sized else None
-                    if opset > 12 and sized:
-                        scales = None
-                    case("Resize", opset, [x, none if opset < 13 else None, scales, sizes], attrs,
-                         constants=[at for at, one in ((1, opset < 13), (2, scales is not None)) if one])
-    for opset in (16, 19):
-        for mode in ("bilinear", "nearest", "bicubic", None):
-            for padding in ("zeros", "border", "reflection"):
-                attrs = {"padding_mode": padding, **({"mode": mode} if mode else {})}
-                case("GridSample", opset, [x, np.clip(floats(1, 3, 3, 2), -1.4, 1.4)], attrs)
-    rois = np.array([[0, 0, 3, 3], [1, 1, 2.5, 3.5]], np.float32)
-    for opset in (10, 15):
-        for mode in ("avg", "max"):
-            case("RoiAlign", opset, [x, rois, list_of(0, 0)],
-                 {"mode": mode, "output_height": 2, "output_width": 2, "sampling_ratio": 2, "spatial_scale": 0.8})
+        yield "Upsample", (7, 8), [x], each(scales=[scales], mode=modes)
+        for constants in ([], [1]):
+            yield "Upsample", (9,), [x, np.array(scales, np.float32)], each(mode=modes), {"constants": constants}
+    for scales in ([1, 1, 2, 3], [1, 1, 0.5, 0.7], [1, 1, 1.7, 1.1], [1, 1, 0.61, 1], [1, 1, 0.5, 2]):
+        yield "Resize", (10,), [x, np.array(scales, np.float32)], each(mode=modes), {"constants": [1]}
+    for scales in ([1, 1, 1.5, 2.5], [1, 1, 0.7, 1.3], [1, 1, 0.4, 0.9], [2, 0.5, 0.3, 3]):
+        tag, some = {"tag": f" of scales at run time, {scales}"}, modes if scales[:2] == [1, 1] else ["nearest"]
+        yield "Resize", (10,), [x, np.array(scales, np.float32)], each(mode=some), tag
+    none, scales = np.zeros(0, np.float32), np.array([1, 1, 1.7, 0.6], np.float32)
+    ways = ["half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel"]
+    for opset, sized in itertools.product((11, 12, 13, 17, 18), (False, True)):
+        attributes = each(mode=["nearest", "linear", "cubic"], coordinate_transformation_mode=ways)
+        if opset < 13:
+            # The default, `round_prefer_floor`, is the other rounding that there is a newer node for.
+            tf = {"mode": "nearest", "coordinate_transformation_mode": "tf_half_pixel_for_nn"}
+            attributes.append(tf | ({"nearest_mode": "floor"} if sized else {}))
+        for one in attributes:
+            if (one["mode"], one["coordinate_transformation_mode"]) == ("nearest", "align_corners"):
+                one["nearest_mode"] = "round_prefer_ceil"
+        if opset < 13:
+            inputs, constants = [x, none, none if sized else scales], [1, 2]
+        else:
+            inputs, constants = [x, None, None if sized else scales], [] if sized else [2]
+        sizes = list_of(1, 2, 7, 3) if sized else None
+        yield "Resize", (opset,), [*inputs, sizes], attributes, {"constants": constants}
+    grid = np.clip(floats(1, 3, 3, 2), -1.4, 1.4)
+    paddings = ["zeros", "border", "reflection"]
+    yield "GridSample", (16, 19), [x, grid], each(mode=["bilinear", "nearest", "bicubic", None], padding_mode=paddings)
+    rois, sizes = np.array([[0, 0, 3, 3], [1, 1, 2.5, 3.5]], np.float32), {"output_height": 2, "output_width": 2}
+    some = [one | sizes for one in each(mode=["avg", "max"], sampling_ratio=[2], spatial_scale=[0.8])]
+    yield "RoiAlign", (10, 15), [x, rois, list_of(0, 0)], some
+
+
+SPECIAL = np.array([1.5, -2.7, np.inf, -np.inf, np.nan, 1e-9, -0.0, 7e4, 448, 500], np.float32)
 
 
 def make_cast_cases():
-    special = np.array([1.5, -2.7, np.inf, -np.inf, np.nan, 1e-9, -0.0, 7e4, 448, 500], np.float32)
-    for opset in (7, 9, 12, 13, 18, 19, 21, 23):
-        for to in (TensorProto.FLOAT16, TensorProto.DOUBLE, TensorProto.BOOL):
-            case("Cast", opset, [special], {"to": to})
-        case("Cast", opset, [np.array([1, -7, 300], np.int64)], {"to": TensorProto.INT8})
-    for opset in (19, 21, 23):
-        for saturate in (0, 1):
-            # What is cast is cast back, since numpy has no such type.
-            for to in (TensorProto.FLOAT8E4M3FN, TensorProto.FLOAT8E4M3FNUZ, TensorProto.FLOAT8E5M2FNUZ, TensorProto.FLOAT8E5M2):
-                # onnxruntime casts infinity to the FNUZ types by the rules of version 24 at every version.
-                fnuz = to in (TensorProto.FLOAT8E4M3FNUZ, TensorProto.FLOAT8E5M2FNUZ)
-                values = special[~np.isinf(special) & ~np.isinf(special.astype(np.float16))] if fnuz else special
-                for array in (values, values.astype(np.float16)):
-                    nodes = [helper.make_node("Cast", ["x0"], ["q"], to=to, saturate=saturate),
-                             helper.make_node("Cast", ["q"], ["y0"], to=FLOAT)]
-                    label = f"Cast-{opset} {to} and back, saturate={saturate}, {array.dtype}"
-                    CASES.append(Case(label, opset, nodes, {"x0": array}, {}, ["y0"], True))
-    for opset in (15, 18, 19, 21):
-        case("CastLike", opset, [special, np.zeros(1, np.float16)])
-    fnuz = helper.make_tensor("like", TensorProto.FLOAT8E4M3FNUZ, [1], [0.0])
-    finite = special[~np.isinf(special)]
+    kind = TensorProto
+    yield "Cast", (7, 9, 12, 13, 18, 19, 21, 23), [SPECIAL], each(to=[kind.FLOAT16, kind.DOUBLE, kind.BOOL])
+    yield "Cast", (7, 9, 12, 13, 18, 19, 21, 23), [np.array([1, -7, 300], np.int64)], [{"to": kind.INT8}]
+    yield "CastLike", (15, 18, 19, 21), [SPECIAL, np.zeros(1, np.float16)], [{}]
+    yield "Erf", (9,), [floats(5)], [{}]
+    yield "BitShift", (11,), [np.array([1, 200], np.uint8), np.array([3, 1], np.uint8)], [{"direction": "LEFT"}]
+    yield "OneHot", (9,), [list_of(0, 2, 1), np.array(3, np.int64), np.array([0.5, 1.5], np.float32)], [{}]
+    yield "Range", (11,), [np.float32(0.5), np.float32(3), np.float32(0.3)], [{}]
+    yield "Mod", (10,), [np.array([-7, 5, 8], np.int32), np.array([3, -3, 5], np.int32)], each(fmod=[0, 1])
+    yield "Mod", (10,), [floats(6), floats(6)], [{"fmod": 1}]
+    image, small, kernel = floats(1, 2, 7, 7), [floats(1, 2, 4, 4), floats(2, 1, 3, 3)], floats(3, 2, 3, 3)
+    same = {"kernel_shape": [3, 2], "auto_pad": "SAME_LOWER"}
+    padded = {"kernel_shape": [3, 2], "pads": [1, 1, 1, 0], "count_include_pad": 1}
+    yield "MaxPool", (7, 10), [image], [{"kernel_shape": [3, 3], "strides": [2, 2], "auto_pad": "SAME_UPPER"}]
+    yield "AveragePool", (7, 10), [image], [same, padded]
+    shapes = [{"strides": [2, 2], "output_shape": [7, 8]}, {"strides": [3, 3], "auto_pad": "SAME_UPPER"}]
+    yield "ConvTranspose", (7, 10), small, shapes
+    yield "Conv", (7, 10), [image, kernel], [{"strides": [2, 2], "auto_pad": "SAME_LOWER"}]
+    pools = each(kernel_shape=[[3, 3]], strides=[[2, 2]], pads=[[0, 0, 1, 1]], ceil_mode=[0, 1])
+    yield "MaxPool", (10, 11, 19), [floats(1, 2, 6, 7)], pools, {"outs": 2}
+    yield "AveragePool", (10, 11, 19), [floats(1, 2, 6, 7)], [one | {"count_include_pad": 1} for one in pools]
+
+
+def make_float8_cases():
+    """Casts to float8, which are cast back, since numpy has no such type."""
+
+    def chain(label, opset, x, *nodes):
+        back = node_of("Cast", ["q"], ["y0"], to=FLOAT)
+        CASES.append(Case(label, opset, [*nodes, back], {"x0": x}, {}, ["y0"], True))
+
+    kind = TensorProto
+    # onnxruntime casts infinity to the FNUZ types by the rules of version 24 at every version.
+    finite = SPECIAL[~np.isinf(SPECIAL)]
+    halves = SPECIAL[~np.isinf(SPECIAL) & ~np.isinf(SPECIAL.astype(np.float16))]
+    fnuz = {kind.FLOAT8E4M3FNUZ: halves, kind.FLOAT8E5M2FNUZ: halves}
+    targets = (kind.FLOAT8E4M3FN, *fnuz, kind.FLOAT8E5M2)
+    for opset, saturate, to in itertools.product((19, 21, 23), (0, 1), targets):
+        for x in (fnuz.get(to, SPECIAL), fnuz.get(to, SPECIAL).astype(np.float16)):
+            label = f"Cast-{opset} {to} and back, saturate={saturate}, {x.dtype}"
+            chain(label, opset, x, node_of("Cast", ["x0"], ["q"], to=to, saturate=saturate))
+    like = node_of("Constant", [], ["like"], value=helper.make_tensor("like", kind.FLOAT8E4M3FNUZ, [1], [0.0]))
     for opset in (19, 23):
-        nodes = [helper.make_node("Constant", [], ["like"], value=fnuz), helper.make_node("CastLike", ["x0", "like"], ["q"]),
-                 helper.make_node("Cast", ["q"], ["y0"], to=FLOAT)]
-        # As above, onnxruntime casts infinity by the rules of version 24.
-        CASES.append(Case(f"CastLike-{opset} of a FNUZ type", opset, nodes, {"x0": finite}, {}, ["y0"], True))
-        nodes = [helper.make_node("Cast", ["x0"], ["q"], to=TensorProto.FLOAT8E5M2),
-                 helper.make_node("Cast", ["q"], ["r"], to=TensorProto.FLOAT8E4M3FNUZ), helper.make_node("Cast", ["r"], ["y0"], to=FLOAT)]
-        CASES.append(Case(f"Cast-{opset} of float8 to a FNUZ type", opset, nodes, {"x0": values}, {}, ["y0"], True))
-    case("Erf", 9, [floats(5)])
-    case("BitShift", 11, [np.array([1, 200], np.uint8), np.array([3, 1], np.uint8)], {"direction": "LEFT"})
-    case("OneHot", 9, [list_of(0, 2, 1), np.array(3, np.int64), np.array([0.5, 1.5], np.float32)])
-    case("Range", 11, [np.float32(0.5), np.float32(3), np.float32(0.3)])
-    for fmod in (0, 1):
-        case("Mod", 10, [np.array([-7, 5, 8], np.int32), np.array([3, -3, 5], np.int32)], {"fmod": fmod})
-    case("Mod", 10, [floats(6), floats(6)], {"fmod": 1})
-    for opset in (7, 10):
-        case("MaxPool", opset, [floats(1, 2, 7, 7)], {"kernel_shape": [3, 3], "strides": [2, 2], "auto_pad": "SAME_UPPER"})
-        case("AveragePool", opset, [floats(1, 2, 7, 7)], {"kernel_shape": [3, 2], "auto_pad": "SAME_LOWER"})
-        case("AveragePool", opset, [floats(1, 2, 7, 7)], {"kernel_shape": [3, 2], "pads": [1, 1, 1, 0], "count_include_pad": 1})
-        case("ConvTranspose", opset, [floats(1, 2, 4, 4), floats(2, 1, 3, 3)], {"strides": [2, 2], "output_shape": [7, 8]})
-        case("ConvTranspose", opset, [floats(1, 2, 4, 4), floats(2, 1, 3, 3)], {"strides": [3, 3], "auto_pad": "SAME_UPPER"})
-        case("Conv", opset, [floats(1, 2, 7, 7), floats(3, 2, 3, 3)], {"strides": [2, 2], "auto_pad": "SAME_LOWER"})
-    for opset in (10, 11, 19):
-        for ceil_mode in (0, 1):
-            attrs = {"kernel_shape": [3, 3], "strides": [2, 2], "pads": [0, 0, 1, 1], "ceil_mode": ceil_mode}
-            case("MaxPool", opset, [floats(1, 2, 6, 7)], attrs, outs=2)
-            case("AveragePool", opset, [floats(1, 2, 6, 7)], {**attrs, "count_include_pad": 1})
+        chain(f"CastLike-{opset} of a FNUZ type", opset, finite, like, node_of("CastLike", ["x0", "like"], ["q"]))
+        first = node_of("Cast", ["x0"], ["r"], to=kind.FLOAT8E5M2)
+        second = node_of("Cast", ["r"], ["q"], to=kind.FLOAT8E4M3FNUZ)
+        chain(f"Cast-{opset} of float8 to a FNUZ type", opset, SPECIAL, first, second)
+
+
+def make_cases():
+    for make in (make_list_cases, make_shape_cases, make_sampling_cases, make_cast_cases):
+        for op, opsets, inputs, attributes, *more in make():
+            for opset, attrs in itertools.product(opsets, attributes):
+                case(op, opset, inputs, attrs, **(more[0] if more else {}))
+    make_float8_cases()
 
 
 def graph_of(one, name="g", rename=lambda name: name, inputs=True):
     nodes = copy.deepcopy(one.nodes)
     for node in nodes:
         for side in (node.input, node.output):
-            side[:] = [rename(each) if each and each not in one.inputs and each not in one.initializers else each for each in side]
-    ins = [helper.make_tensor_value_info(each, dtype_of(np.asarray(array)), np.asarray(array).shape)
+            side[:] = [rename(each) if each and each not in one.inputs | one.initializers else each for each in side]
+    ins = [value_info(each, dtype_of(np.asarray(array)), np.asarray(array).shape)
            for each, array in one.inputs.items()]
     outs = [onnx.ValueInfoProto(name=rename(each)) for each in one.outputs]
     constants = [numpy_helper.from_array(np.asarray(array), each) for each, array in one.initializers.items()]
@@ -324,13 +282,14 @@ def graph_of(one, name="g", rename=lambda name: name, inputs=True):
 
 def typed(outs, types, trips=()):
     """Outputs with the element types and the ranks that a run gave, within a loop of so many trips."""
-    return [helper.make_tensor_value_info(out.name, data_type, [None] * (len(trips) + rank))
+    return [value_info(out.name, data_type, [None] * (len(trips) + rank))
             for out, (data_type, rank) in zip(outs, types, strict=True)]
 
 
 def model_of(nodes, ins, outs, constants, opset, functions=(), imports=()):
     graph = helper.make_graph(nodes, "g", ins, outs, constants)
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset), *imports], functions=list(functions))
+    imports = [helper.make_opsetid("", opset), *imports]
+    model = helper.make_model(graph, opset_imports=imports, functions=list(functions))
     model.ir_version = max(ir_version(opset), 8 if functions else 4)
     return model
 
@@ -344,23 +303,23 @@ def wrapped(one, types):
         inner, _, inner_outs, _ = graph_of(one, rename=lambda name, branch=branch: f"{name}_{branch}")
         branches[branch] = helper.make_graph(inner, branch, [], typed(inner_outs, types))
     flag = numpy_helper.from_array(np.array(True), "flag")
-    choice = helper.make_node("If", ["flag"], one.outputs, **branches)
+    choice = node_of("If", ["flag"], one.outputs, **branches)
     yield "in a branch", model_of([choice], ins, typed(outs, types), [*constants, flag], one.opset)
     inner, _, inner_outs, _ = graph_of(one, rename=lambda name: f"{name}_body")
-    inner += [helper.make_node("Identity", ["go"], ["on"]), helper.make_node("Identity", ["before"], ["behind"])]
-    state = [helper.make_tensor_value_info(each, INT64, []) for each in ("before", "behind")]
+    inner += [node_of("Identity", ["go"], ["on"]), node_of("Identity", ["before"], ["behind"])]
+    state = [value_info(each, INT64, []) for each in ("before", "behind")]
     body = helper.make_graph(
         inner, "body",
-        [helper.make_tensor_value_info("i", INT64, []), helper.make_tensor_value_info("go", TensorProto.BOOL, []), state[0]],
-        [helper.make_tensor_value_info("on", TensorProto.BOOL, []), state[1], *typed(inner_outs, types)])
+        [value_info("i", INT64, []), value_info("go", TensorProto.BOOL, []), state[0]],
+        [value_info("on", TensorProto.BOOL, []), state[1], *typed(inner_outs, types)])
     trips = numpy_helper.from_array(np.array(2, np.int64), "trips")
-    loop = helper.make_node("Loop", ["trips", "flag", "trips"], ["state", *one.outputs], body=body)
+    loop = node_of("Loop", ["trips", "flag", "trips"], ["state", *one.outputs], body=body)
     yield "in a loop", model_of([loop], ins, typed(outs, types, [2]), [*constants, trips, flag], one.opset)
     if one.opset >= 10:
         names = [*one.inputs, *one.initializers]
         imports = [helper.make_opsetid("", one.opset)]
         function = helper.make_function("own", "Wrapped", names, one.outputs, nodes, imports)
-        call = helper.make_node("Wrapped", names, one.outputs, domain="own")
+        call = node_of("Wrapped", names, one.outputs, domain="own")
         yield "in a function", model_of([call], ins, typed(outs, types), constants, one.opset, [function],
                                         [helper.make_opsetid("own", 1)])
         floats = [each for each, array in one.inputs.items() if np.asarray(array).dtype == np.float32]
@@ -372,10 +331,11 @@ def wrapped(one, types):
             given = {each.name: helper.get_attribute_value(each) for each in nodes[0].attribute}
             del inner[0].attribute[:]
             for each in nodes[0].attribute:
-                inner[0].attribute.append(onnx.AttributeProto(name=each.name, type=each.type, ref_attr_name=f"its_{each.name}"))
+                its = onnx.AttributeProto(name=each.name, type=each.type, ref_attr_name=f"its_{each.name}")
+                inner[0].attribute.append(its)
             function = helper.make_function("own", "Wrapped", names, one.outputs, inner, imports,
                                             attributes=[f"its_{each}" for each in attributes])
-            call = helper.make_node("Wrapped", names, one.outputs, domain="own",
+            call = node_of("Wrapped", names, one.outputs, domain="own",
                                     **{f"its_{each}": value for each, value in given.items()})
             yield "in a function, with its attributes", model_of(
                 [call], ins, typed(outs, types), constants, one.opset, [function], [helper.make_opsetid("own", 1)])
@@ -385,10 +345,10 @@ def of_two_types(one, function, types, floats):
     """A function that is called with the inputs, and with them as doubles: nothing in it has one type."""
     _, ins, outs, constants = graph_of(one)
     names = [*one.inputs, *one.initializers]
-    nodes = [helper.make_node("Cast", [each], [f"{each}_double"], to=TensorProto.DOUBLE) for each in floats]
+    nodes = [node_of("Cast", [each], [f"{each}_double"], to=TensorProto.DOUBLE) for each in floats]
     wide = [f"{each}_double" if each in floats else each for each in names]
     doubles = [f"{each}_double" for each in one.outputs]
-    nodes += [helper.make_node("Wrapped", names, one.outputs, domain="own"), helper.make_node("Wrapped", wide, doubles, domain="own")]
+    nodes += [node_of("Wrapped", names, one.outputs, domain="own"), node_of("Wrapped", wide, doubles, domain="own")]
     outs += [onnx.ValueInfoProto(name=each) for each in doubles]
     types = [*types, *((TensorProto.DOUBLE, rank) for _, rank in types)]
     return model_of(nodes, ins, typed(outs, types), constants, one.opset, [function], [helper.make_opsetid("own", 1)])
@@ -421,8 +381,9 @@ def joined(items):
     nodes, ins, outs, constants, functions = [], [], [], [], []
     for one in items:
         graph = one.model.graph
-        nodes.extend(graph.node), ins.extend(graph.input), outs.extend(graph.output), constants.extend(graph.initializer)
-        functions.extend(one.model.functions)
+        parts = (graph.node, graph.input, graph.output, graph.initializer, one.model.functions)
+        for all_of_them, some in zip((nodes, ins, outs, constants, functions), parts):
+            all_of_them.extend(some)
     opset = items[0].model.opset_import[0].version
     imports = [helper.make_opsetid("own", 1)] if functions else []
     return model_of(nodes, ins, outs, constants, opset, functions, imports)
@@ -430,8 +391,10 @@ def joined(items):
 
 def ran(model, items):
     """What each output of a model is, by name."""
-    runner = session(model)
-    inputs = {name: array for one in items for name, array in one.inputs.items()}
+    return named_outputs(session(model), {name: array for one in items for name, array in one.inputs.items()})
+
+
+def named_outputs(runner, inputs):
     names = [one.name for one in runner.get_outputs()]
     return dict(zip(names, map(bits, runner.run(names, inputs)), strict=True))
 
@@ -463,7 +426,7 @@ def problem_of(items, out, opset, full):
     wrong = [(one, name) for one in items for name, value in one.want.items() if given[name] != value]
     # onnxruntime has another kernel of AveragePool from version 19 on, which adds up in another order.
     off = [(one, name) for one, name in wrong
-           if "AveragePool" not in one.label or not close([given[name]], [one.want[name]])]
+           if "AveragePool" not in one.label or not close(given[name], one.want[name])]
     counts["outputs within a rounding of onnxruntime's other kernel"] += 0 if off else len(wrong)
     return ("other bits" if off else None), False
 
@@ -504,8 +467,7 @@ reasons, refusals = collections.Counter(), collections.Counter()
 
 
 def check_generated(folder, share):
-    for make in (make_axes_cases, make_list_cases, make_shape_cases, make_sampling_cases, make_cast_cases):
-        make()
+    make_cases()
     groups = collections.defaultdict(list)
     for at, one in enumerate(CASES):
         if at % SHARES != share:
@@ -560,7 +522,7 @@ def older(model, inputs, version):
         node.input[place] = ""
 
     moves = {
-        "Squeeze": (13, [(1, "axes", False)]), "Unsqueeze": (13, [(1, "axes", False)]), "ReduceSum": (13, [(1, "axes", False)]),
+        **dict.fromkeys(("Squeeze", "Unsqueeze", "ReduceSum"), (13, [(1, "axes", False)])),
         "Split": (13, [(1, "split", False)]), "Clip": (11, [(1, "min", True), (2, "max", True)]),
         "Pad": (11, [(1, "pads", False), (2, "value", True)]), "TopK": (10, [(1, "k", True)]),
         "Slice": (10, [(1, "starts", False), (2, "ends", False), (3, "axes", False)]), "DFT": (20, [(2, "axis", True)]),
@@ -630,9 +592,7 @@ def node_tests(share):
             for at, value in enumerate(model.graph.input):
                 if value.type.WhichOneof("value") != "tensor_type":
                     raise ValueError("no tensor")
-                tensor = onnx.TensorProto.FromString((path.parent / "test_data_set_0" / f"input_{at}.pb").read_bytes())
-                array = numpy_helper.to_array(tensor)
-                inputs[value.name] = array
+                inputs[value.name] = tensor_of(path.parent / "test_data_set_0" / f"input_{at}.pb")
         except Exception:
             counts["node tests whose inputs numpy has no type for"] += 1
             continue
@@ -663,8 +623,7 @@ def check_nodes(folder, share):
             one = item(label, *changed, [target for target in TARGETS if target > version], f"{number}_{version}")
             try:
                 runner = session(one.model)
-                names = [each.name for each in runner.get_outputs()]
-                first, again = (dict(zip(names, map(bits, runner.run(names, one.inputs)), strict=True)) for _ in range(2))
+                first, again = (named_outputs(runner, one.inputs) for _ in range(2))
             except Exception:
                 counts["node tests that onnxruntime does not run"] += 1
                 continue
@@ -685,7 +644,7 @@ def real_models():
     yield from sorted(path for path in SITE.glob("*/**/*.onnx") if "onnx/backend" not in str(path))
 
 
-def random_inputs(runner, model):
+def random_inputs(runner):
     inputs, rng = {}, np.random.default_rng(19)
     for value in runner.get_inputs():
         shape = [dim if isinstance(dim, int) and dim > 0 else 1 for dim in value.shape]
@@ -699,43 +658,52 @@ def random_inputs(runner, model):
     return inputs
 
 
+def check_alone(label, path, out, targets, run_it, want, kind, check=lambda path: onnx.checker.check_model(str(path))):
+    """A model of its own that is raised, checked and run; gives what it is refused for."""
+    for target in targets:
+        if refusal := upgrade(path, out, target):
+            yield target, refusal
+            continue
+        try:
+            check(out)
+            got = bits(run_it(out))
+        except Exception as error:
+            fail(f"{label} to {target}: {error}")
+            continue
+        if got != want:
+            fail(f"{label} to {target}: other bits")
+        counts[f"{kind}, same bits"] += 1
+
+
+def tensor_of(path):
+    return numpy_helper.to_array(onnx.TensorProto.FromString(path.read_bytes()))
+
+
 def check_real(folder, share):
     for path in list(real_models())[share::SHARES]:
-        label = f"{path.parent.name}/{path.name}"
         original = onnx.load(path)
         own = max([one.version for one in original.opset_import if one.domain in ("", "ai.onnx")], default=0)
+        label = f"{path.parent.name}/{path.name} from {own}"
         try:
-            runner = session(str(path), onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL)
+            runner = any_session(path)
             if own < 7:
                 raise ValueError("older than onnxruntime")
-            inputs = random_inputs(runner, original)
-            folder_inputs = path.parent / "test_data_set_0"
-            if folder_inputs.is_dir():
+            inputs = random_inputs(runner)
+            given = path.parent / "test_data_set_0"
+            if given.is_dir():
                 for at, value in enumerate(runner.get_inputs()):
-                    tensor = onnx.TensorProto.FromString((folder_inputs / f"input_{at}.pb").read_bytes())
-                    inputs[value.name] = numpy_helper.to_array(tensor)
+                    inputs[value.name] = tensor_of(given / f"input_{at}.pb")
             want = bits(runner.run(None, inputs))
         except Exception as error:
             counts["real models that onnxruntime does not run"] += 1
-            reasons[f"{label} (opset {own}): {error}".split("\n")[0][:150]] += 1
+            reasons[f"{label}: {error}".split("\n")[0][:150]] += 1
             continue
+        targets = [target for target in (21, RUNTIME) if target > own]
+        again = lambda out: any_session(out).run(None, inputs)
+        check = lambda out: onnx.checker.check_model(str(out), full_check=True)
         out = folder / "real.onnx"
-        for target in (21, RUNTIME):
-            if target <= own:
-                continue
-            refusal = upgrade(path, out, target)
-            if refusal:
-                fail(f"{label} from {own} to {target}: {refusal}")
-                continue
-            try:
-                onnx.checker.check_model(str(out), full_check=True)
-                got = bits(session(str(out), onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL).run(None, inputs))
-            except Exception as error:
-                fail(f"{label} from {own} to {target}: {error}")
-                continue
-            if got != want:
-                fail(f"{label} from {own} to {target}: other bits")
-            counts["real models, same bits"] += 1
+        for target, refusal in check_alone(label, path, out, targets, again, want, "real models", check):
+            fail(f"{label} to {target}: {refusal}")
 
 
 # --- beyond onnxruntime -------------------------------------------------------------------------------------------
@@ -743,36 +711,27 @@ def check_real(folder, share):
 
 def check_reference(folder, share):
     """The opsets that onnxruntime does not load, by onnx's reference evaluator."""
-    path, out = folder / "in.onnx", folder / "out.onnx"
+    path = folder / "in.onnx"
     for number, (name, model, inputs) in enumerate(node_tests(share)):
         own = model.opset_import[0].version
         if len(model.graph.node) != 1 or model.graph.node[0].op_type in RANDOM or "training" in name:
             continue
-        versions = [target for target in (27, 28) if own < target <= NEWEST]
+        versions, op_type = [target for target in (27, 28) if own < target <= NEWEST], model.graph.node[0].op_type
         # One of five of those whose operator has no version that new.
-        if not versions or not ALL and number % 5 and not VERSIONS[model.graph.node[0].op_type] & {27, 28}:
+        if not versions or not ALL and number % 5 and not VERSIONS[op_type] & {27, 28}:
             continue
+        evaluate = lambda one: ReferenceEvaluator(one).run(None, inputs)
         try:
-            want = bits(ReferenceEvaluator(model).run(None, inputs))
+            want = bits(evaluate(model))
         except Exception:
             counts["node tests that the reference does not run"] += 1
             continue
         onnx.save(model, path)
-        for target in versions:
-            refusal = upgrade(path, out, target)
-            if refusal:
-                counts["node tests, refused beyond onnxruntime"] += 1
-                refusals[f"{model.graph.node[0].op_type}: " + refusal.split(": version")[-1][:110]] += 1
-                continue
-            try:
-                onnx.checker.check_model(str(out))
-                got = bits(ReferenceEvaluator(onnx.load(out)).run(None, inputs))
-            except Exception as error:
-                fail(f"{name} to {target}, by the reference: {error}")
-                continue
-            if got != want:
-                fail(f"{name} to {target}, by the reference: other bits")
-            counts["node tests, same bits by the reference"] += 1
+        again = lambda out: evaluate(onnx.load(out))
+        kind = "node tests by the reference"
+        for _, refusal in check_alone(name, path, folder / "out.onnx", versions, again, want, kind):
+            counts["node tests, refused beyond onnxruntime"] += 1
+            refusals[f"{op_type}: " + refusal.split(": version")[-1][:110]] += 1
 
 
 # Each part of the check is done in so many shares.
@@ -780,11 +739,10 @@ SHARES = 4
 PARTS = {"generated": check_generated, "nodes": check_nodes, "real": check_real, "reference": check_reference}
 
 
-def share_of(part, share):
+def share_of(folder, part, share):
     """What a share of a part found."""
     warnings.simplefilter("ignore")
-    with tempfile.TemporaryDirectory(prefix="onnx-cast-upgrade-") as folder:
-        PARTS[part](Path(folder), share)
+    PARTS[part](folder, share)
     found = copy.deepcopy((counts, failures, reasons, refusals))
     for one in (counts, failures, reasons, refusals, CASES):
         one.clear()
@@ -795,7 +753,7 @@ def main():
     # The reference evaluator takes the same node tests in whichever onnx package it is of: the newest has both opsets.
     default = PARTS if ALL or NEWEST == 28 else [part for part in PARTS if part != "reference"]
     parts = os.environ.get("UPGRADE_PARTS", " ".join(default)).split()
-    for found in in_processes(share_of, [(part, share) for part in parts for share in range(SHARES)]):
+    for found in in_processes(in_folder, [(share_of, part, share) for part in parts for share in range(SHARES)]):
         for mine, theirs in zip((counts, failures, reasons, refusals), found, strict=True):
             mine.extend(theirs) if mine is failures else mine.update(theirs)
     for name, count in sorted(counts.items()):

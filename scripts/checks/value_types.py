@@ -2,32 +2,29 @@
 """Does `info --types` give every value the type that ONNX's own inference gives it?
 
 Takes all node tests of the onnx package, its light models, and generated ones with functions, If, Loop, Scan,
-SequenceMap, sequences, optionals, strings and operators of ai.onnx.ml. The command is given each model with all declared
-types taken out but for those of the main graph's inputs (and once as it is), so that it cannot copy the answers. What
-`onnx.shape_inference` finds in the complete model, and what that declares, must be equal.
+SequenceMap, sequences, optionals, strings and operators of ai.onnx.ml. The command is given each model with all
+declared types taken out but for those of the main graph's inputs (and once as it is), so that it cannot copy the
+answers. What `onnx.shape_inference` finds in the complete model, and what that declares, must be equal.
 
     python3 scripts/checks/value_types.py [COMMAND] [--since=OPSET]
 
-With --since, only models of that opset or a newer one are taken from the package, which is enough where the others are tested
-by another version of it.
+With --since, only models of that opset or a newer one are taken from the package, which is enough where the others are
+tested by another version of it.
 """
 
 import collections
 import json
-import subprocess
 import sys
-import tempfile
 import warnings
 from pathlib import Path
 
 import onnx
+from graphs import model
 from onnx import AttributeProto, TensorProto, helper
 from onnx.backend.test.case.node import collect_testcases
-from shared import COMMAND, in_processes
+from shared import in_folder, in_processes, run
 
 DATA = Path(onnx.__file__).parent / "backend" / "test" / "data"
-FLOAT, HALF, INT64 = TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.INT64
-BOOL, STRING, DOUBLE = TensorProto.BOOL, TensorProto.STRING, TensorProto.DOUBLE
 # Domains whose schemas the command has. Outputs of other operators have the types that are declared.
 KNOWN = {"", "ai.onnx", "ai.onnx.ml", "com.microsoft"}
 
@@ -94,39 +91,28 @@ def stripped(model):
     return bare
 
 
-def command_types(command, path):
-    done = subprocess.run([command, "info", path, "--types", "--json"], capture_output=True, text=True)
-    if done.returncode:
-        return None, done.stderr.strip()
-    rows = json.loads(done.stdout)["model"]["types"]
-    return {(row["graph"], row["name"]): row["type"] for row in rows}, None
-
-
 def knows_all(model):
     nodes = (node for _, graph in graphs(model.graph) for node in graph.node)
     return all(node.domain in KNOWN or any(node.domain == one.domain for one in model.functions) for node in nodes)
 
 
-def compare(command, folder, name, model, counts, wanted=None):
-    """Problems of one model; a generated one also has types that it must have."""
-    want = {**onnx_types(model), **(wanted or {})}
-    problems = []
-    for kind, one in [("bare", stripped(model) if knows_all(model) else None), ("declared", model)]:
-        if one is None:
-            continue
-        path = folder / f"{name}.{kind}.onnx"
+def compare(folder, name, model, counts, wanted=None):
+    """Problems of one model; a generated one also has types that it must have, by `GRAPH NAME`."""
+    want = onnx_types(model) | {tuple(key.rsplit(" ", 1)): of_type for key, of_type in (wanted or {}).items()}
+    problems, path = [], folder / "model.onnx"
+    for kind, one in [("bare", stripped(model)), ("declared", model)][not knows_all(model) :]:
         onnx.save(one, path)
-        got, error = command_types(command, path)
-        path.unlink()
-        if error:
-            problems.append(f"{name} ({kind}): {error}")
+        done = run("info", path, "--types", "--json")
+        if done.returncode:
+            problems.append(f"{name} ({kind}): {done.stderr.strip()}")
             continue
+        got = {(row["graph"], row["name"]): row["type"] for row in json.loads(done.stdout)["model"]["types"]}
         for (graph, value), of_type in want.items():
             counts[kind] += 1
-            if got.get((graph, value), "no such value") != of_type:
-                problems.append(f"{name} ({kind}): `{value}` in `{graph}` is {got.get((graph, value), 'missing')}, "
-                                f"want {of_type}")
-        counts["unknown"] += sum(1 for key, of_type in got.items() if of_type is None)
+            found = got.get((graph, value), "missing")
+            if found != of_type:
+                problems.append(f"{name} ({kind}): `{value}` in `{graph}` is {found}, want {of_type}")
+        counts["unknown"] += sum(of_type is None for of_type in got.values())
     return problems
 
 
@@ -149,169 +135,97 @@ def collected():
         return collect_testcases(None)
 
 
-def value(name, of_type=None, shape=None):
-    if of_type is None:
-        return onnx.ValueInfoProto(name=name)
-    if isinstance(of_type, onnx.TypeProto):
-        return helper.make_value_info(name, of_type)
-    return helper.make_tensor_value_info(name, of_type, shape)
+LOCAL = '<domain: "local", opset_import: ["" : 21, "local" : 1]>'
+# The graphs and functions of models, and types that they must have, by the paths of graphs and the names of values.
+GENERATED = {
+    "functions": ("""(float[] f, float16[] h)
+        => (float[] f4, int64[] hn, float16[] t1, double[] t2, int64[] t3, float[] t4) {
+        f2, fn = local.Twice(f) h2, hn = local.Twice(h) f4, "" = local.Twice(f2) t1 = local.To(f4)
+        t2 = local.To<target=double>(f4) t3 = local.Outer<kind=int64>(h2) t4 = local.Outer<kind=float>(h2) }""",
+        f"""{LOCAL} To <target: int=float16> (a) => (c) {{ b = Cast<to: int = @target>(a) c = Neg(b) }}
+        {LOCAL} Outer <kind> (x) => (z) {{ y = local.To<target: int = @kind>(x) z = Abs(y) }}
+        {LOCAL} Twice (a) => (b, n) {{ b = Add(a, a) n = Shape(b) }}""",
+        {"local:Twice a": "float", "local:Twice n": "int64", "local:Twice#2 b": "float16", "local:To b": "float16",
+         "local:To#2 c": "double"}),
+    "overloads": ("(float[] f) => (int64[] i, float16[] o) { i = local.Over(f) o = local.Over:half(f) }",
+        f"""{LOCAL} Over (a) => (b) {{ b = Cast<to=int64>(a) }}
+        {LOCAL.replace(">", ', overload: "half">')} Over (a) => (b) {{ b = Cast<to=float16>(a) }}""",
+        {" i": "int64", " o": "float16"}),
+    "branches of functions": ("""(bool[] c, float[] f, double[] d) => (float[] f2, double[] d2)
+        { f2 = local.Choose(c, f) d2 = local.Choose(c, d) }""",
+        f"""{LOCAL} Choose (c, a) => (b) {{ b = If<else_branch = graph () => (s) {{ s = Identity(a) }},
+        then_branch = graph () => (r) {{ r = Mul(a, a) }}>(c) }}""",
+        {" f2": "float", " d2": "double", "local:Choose/If_0/then_branch r": "float",
+         "local:Choose#2/If_0/then_branch r": "double"}),
+    "branches": ("""(bool[] c, float16[] x) => (float16[] y) { [outer] y = If<
+        else_branch = graph () => (q) { q = Constant<value = float16[1] t {1}>() },
+        then_branch = graph () => (p) { k = Neg(x) [inner] p = If<
+            else_branch = graph () => (n) { n = Cast<to=float16>(k) },
+            then_branch = graph () => (m) { m = Mul(k, x) }>(c) }>(c) }""", "",
+        {"outer/then_branch/inner/then_branch m": "float16"}),
+    "loop": ("""(int64[] m, float16[] x, string[] text)
+        => (float16[] last, seq(float16[]) all, double[] es, string[] ts) <int64[1] zero = {0}> {
+        empty = SequenceEmpty<dtype=float16>()
+        [loop] last, all, es, ts = Loop<body = graph (int64[] i, bool[] cond, s, q) => (go, s2, q2, e, scan2) {
+            s2 = Add(s, x) q2 = SequenceInsert(q, s) e = Cast<to=double>(i) go = Identity(cond)
+            scan2 = Unsqueeze(text, zero) }>(m, , x, empty) }""", "",
+        {"loop/body s": "float16", "loop/body q": "sequence(float16)", "loop/body i": "int64",
+         "loop/body e": "double"}),
+    **{f"scan {opset}": ("""(double[] a0, double[] bs) => (double[] an, int64[] rs) {
+        [scan] an, rs = Scan<body = graph (a, b) => (a2, r) { a2 = Add(a, b) r = Cast<to=int64>(b) },
+        num_scan_inputs=1>(a0, bs) }""", opset,
+        {"scan/body a2": "double", "scan/body b": "double"}) for opset in (9, 16, 21)},
+    "sequence map": ("""(float16[] x, int64[] at) => (gs, ns, g0, nc) {
+        xs = SequenceConstruct(x, x)
+        [map] gs, ns = SequenceMap<body = graph (e, w) => (g, n) { g = Mul(e, w) n = Shape(e) }>(xs, x)
+        g0 = SequenceAt(gs, at) nc = ConcatFromSequence<axis=0>(ns) }""", "",
+        {" gs": "sequence(float16)", " ns": "sequence(int64)", " g0": "float16", " nc": "int64",
+         "map/body g": "float16"}),
+    "optionals": ("""(float16[] x, optional(seq(double[])) given) => (none, some, x2, has, list, len) {
+        none = Optional<type = seq(double[])>() some = Optional(x) x2 = OptionalGetElement(some)
+        has = OptionalHasElement(none) list = OptionalGetElement(given) parts = SplitToSequence(x)
+        len = SequenceLength(parts) }""", "",
+        {" none": "optional(sequence(double))", " some": "optional(float16)", " x2": "float16", " has": "bool",
+         " list": "sequence(double)", " parts": "sequence(float16)", " len": "int64"}),
+    "strings": ("""(string[] a, string[] b) => (words, count, match, f, same, t, fs, i) {
+        ab = StringConcat(a, b) words, count = StringSplit<delimiter=" ">(ab) match = RegexFullMatch<pattern="x">(ab)
+        f = Cast<to=float16>(ab) same = Equal(a, b) t = Constant<value_string="x">()
+        fs = Constant<value_floats=[1.0]>() i = Constant<value_int=1>() }""", "",
+        {" words": "string", " count": "int64", " match": "bool", " t": "string", " fs": "float"}),
+    "attributes": ("""(float16[] h, bfloat16[] b, int64[] n) => (y, z) <int8 zero = {0}> {
+        y, mean, dev = LayerNormalization(h, h) z, mean2, dev2 = LayerNormalization<stash_type=bfloat16>(b, b)
+        q1 = QuantizeLinear(h, h) q2 = QuantizeLinear(h, h, zero) q3 = QuantizeLinear<output_dtype=int4>(h, h)
+        d1 = DequantizeLinear(q3, h) c1 = ConstantOfShape(n) c2 = ConstantOfShape<value = float16[1] t {1}>(n)
+        e1 = EyeLike(h) e2 = EyeLike<dtype=double>(h) r1 = RandomNormalLike(h) r2 = Multinomial(h)
+        w1 = HannWindow<output_datatype=float16>(n) k1, k2 = TopK(h, n) o1, o2 = Dropout(h) }""", "",
+        {" y": "float16", " mean": "float", " dev2": "bfloat16", " q1": "uint8", " q2": "int8", " q3": "int4",
+         " d1": "float16", " c1": "float", " c2": "float16", " e1": "float16", " e2": "double", " r1": "float16",
+         " r2": "int32", " w1": "float16", " k2": "int64", " o2": "bool"}),
+    "ai.onnx.ml": ("""(int64[] i, double[] x) => (s, label, maps, f) {
+        s = ai.onnx.ml.LabelEncoder<keys_int64s=[1], values_strings=["a"]>(i)
+        label, scores = ai.onnx.ml.LinearClassifier<classlabels_ints=[1, 2], coefficients=[1.0]>(x)
+        maps = ai.onnx.ml.ZipMap<classlabels_int64s=[1, 2]>(scores) f = ai.onnx.ml.Scaler(i) }""", "",
+        {" s": "string", " label": "int64", " scores": "float", " maps": "sequence(map(int64,float))"}),
+    # Operators that ONNX's inference knows nothing of: what onnxruntime's schemas say.
+    "com.microsoft": ("""(float16[] h, uint8[] u) => (m, g, n, d, q, b, a, k, qk, s, t) {
+        m = com.microsoft.FusedMatMul(h, h) g = com.microsoft.Gelu(m)
+        n, mean = com.microsoft.SkipLayerNormalization(h, h, h) d = com.microsoft.DequantizeLinear(u, h)
+        q = com.microsoft.QuantizeLinear(h, h) b = com.microsoft.MatMulNBits<K=16, N=16>(h, u, h)
+        a, k, v, qk = com.microsoft.MultiHeadAttention<num_heads=1>(h, h, h)
+        s = SimplifiedLayerNormalization(h, h) t = Neg(s) }""", "",
+        {f" {name}": "float16" for name in "m g n d b a k qk s t".split()} | {" q": "uint8", " mean": "float"}),
+}  # fmt: skip
 
 
-def graph_of(nodes, inputs, outputs, initializers=()):
-    """A graph; inputs and outputs are pairs of a name and a type, or names."""
-    ports = ([value(*one) if isinstance(one, tuple) else value(one) for one in side] for side in (inputs, outputs))
-    return helper.make_graph(nodes, "graph", *ports, list(initializers))
-
-
-def model_of(nodes, inputs, outputs, initializers=(), functions=(), opset=21, domains=()):
-    imports = [helper.make_opsetid("", opset), *(helper.make_opsetid(*one) for one in domains)]
-    if functions:
-        imports.append(helper.make_opsetid("local", 1))
-    graph = graph_of(nodes, inputs, outputs, initializers)
-    return helper.make_model(graph, opset_imports=imports, functions=list(functions), ir_version=10)
-
-
-def function(name, inputs, outputs, nodes, attributes=(), defaults=(), overload="", domains=()):
-    imports = [helper.make_opsetid("", 21), helper.make_opsetid("local", 1), *domains]
-    made = helper.make_function("local", name, inputs, outputs, nodes, imports, list(attributes))
-    made.attribute_proto.extend(defaults)
-    made.overload = overload
-    return made
-
-
-def referring(node, name, to, kind):
-    """The node with an attribute that stands for the function's attribute `to`."""
-    node.attribute.append(AttributeProto(name=name, ref_attr_name=to, type=kind))
-    return node
-
-
-node = helper.make_node
-
-
-def generated_functions():
-    cast = referring(node("Cast", ["a"], ["b"]), "to", "target", AttributeProto.INT)
-    to = function("To", ["a"], ["c"], [cast, node("Neg", ["b"], ["c"])], defaults=[helper.make_attribute("target", HALF)])
-    outer_call = referring(node("To", ["x"], ["y"], domain="local"), "target", "kind", AttributeProto.INT)
-    outer = function("Outer", ["x"], ["z"], [outer_call, node("Abs", ["y"], ["z"])], ["kind"])
-    twice = function("Twice", ["a"], ["b", "n"], [node("Add", ["a", "a"], ["b"]), node("Shape", ["b"], ["n"])])
-    nodes = [
-        node("Twice", ["f"], ["f2", "fn"], domain="local"), node("Twice", ["h"], ["h2", "hn"], domain="local"),
-        node("Twice", ["f2"], ["f4", ""], domain="local"), node("To", ["f4"], ["t1"], domain="local"),
-        node("To", ["f4"], ["t2"], domain="local", target=DOUBLE), node("Outer", ["h2"], ["t3"], domain="local", kind=INT64),
-        node("Outer", ["h2"], ["t4"], domain="local", kind=FLOAT),
-    ]
-    outputs = [("f4", FLOAT), ("hn", INT64), ("t1", HALF), ("t2", DOUBLE), ("t3", INT64), ("t4", FLOAT)]
-    model = model_of(nodes, [("f", FLOAT), ("h", HALF)], outputs, functions=[to, outer, twice])
-    yield "functions", model, {
-        ("local:Twice", "a"): "float", ("local:Twice", "n"): "int64", ("local:Twice#2", "b"): "float16",
-        ("local:To", "b"): "float16", ("local:To#2", "c"): "double",
-    }
-    overloads = [function("Over", ["a"], ["b"], [node("Cast", ["a"], ["b"], to=to)], overload=name)
-                 for name, to in [("", INT64), ("half", HALF)]]
-    calls = [node("Over", ["f"], ["i"], domain="local"), node("Over", ["f"], ["o"], domain="local", overload="half")]
-    model = model_of(calls, [("f", FLOAT)], [("i", INT64), ("o", HALF)], functions=overloads)
-    yield "overloads", model, {("", "i"): "int64", ("", "o"): "float16"}
-    then = graph_of([node("Mul", ["a", "a"], ["r"])], [], ["r"])
-    other = graph_of([node("Identity", ["a"], ["s"])], [], ["s"])
-    inside = function("Choose", ["c", "a"], ["b"], [node("If", ["c"], ["b"], then_branch=then, else_branch=other)])
-    calls = [node("Choose", ["c", name], [name + "2"], domain="local") for name in ("f", "d")]
-    inputs = [("c", BOOL), ("f", FLOAT), ("d", DOUBLE)]
-    yield "branches of functions", model_of(calls, inputs, [("f2", FLOAT), ("d2", DOUBLE)], functions=[inside]), {
-        ("", "f2"): "float", ("", "d2"): "double",
-        ("local:Choose/If_0/then_branch", "r"): "float", ("local:Choose#2/If_0/then_branch", "r"): "double",
-    }
-
-
-def generated_control():
-    deep = graph_of([node("Mul", ["k", "x"], ["m"])], [], ["m"])
-    flat = graph_of([node("Cast", ["k"], ["n"], to=HALF)], [], ["n"])
-    then = graph_of([node("Neg", ["x"], ["k"]), node("If", ["c"], ["p"], then_branch=deep, else_branch=flat, name="inner")],
-                    [], ["p"])
-    other = graph_of([node("Constant", [], ["q"], value=helper.make_tensor("t", HALF, [1], [1.0]))], [], ["q"])
-    nodes = [node("If", ["c"], ["y"], then_branch=then, else_branch=other, name="outer")]
-    yield "branches", model_of(nodes, [("c", BOOL), ("x", HALF)], [("y", HALF)]), {
-        ("outer/then_branch/inner/then_branch", "m"): "float16"}
-    body = graph_of(
-        [node("Add", ["s", "x"], ["s2"]), node("SequenceInsert", ["q", "s"], ["q2"]), node("Cast", ["i"], ["e"], to=DOUBLE),
-         node("Identity", ["cond"], ["go"]), node("Unsqueeze", ["text", "zero"], ["scan2"])],
-        [("i", INT64), ("cond", BOOL), "s", "q"], ["go", "s2", "q2", "e", "scan2"])
-    nodes = [node("SequenceEmpty", [], ["empty"], dtype=HALF),
-             node("Loop", ["m", "", "x", "empty"], ["last", "all", "es", "ts"], body=body, name="loop")]
-    sequence = helper.make_sequence_type_proto(helper.make_tensor_type_proto(HALF, None))
-    model = model_of(nodes, [("m", INT64), ("x", HALF), ("text", STRING)],
-                     [("last", HALF), ("all", sequence), ("es", DOUBLE), ("ts", STRING)],
-                     [helper.make_tensor("zero", INT64, [1], [0])])
-    yield "loop", model, {("loop/body", "s"): "float16", ("loop/body", "q"): "sequence(float16)", ("loop/body", "i"): "int64",
-                          ("loop/body", "e"): "double"}
-    for opset in (9, 16, 21):
-        body = graph_of([node("Add", ["a", "b"], ["a2"]), node("Cast", ["b"], ["r"], to=INT64)], ["a", "b"], ["a2", "r"])
-        nodes = [node("Scan", ["a0", "bs"], ["an", "rs"], body=body, num_scan_inputs=1, name="scan")]
-        model = model_of(nodes, [("a0", DOUBLE), ("bs", DOUBLE)], [("an", DOUBLE), ("rs", INT64)], opset=opset)
-        yield f"scan {opset}", model, {("scan/body", "a2"): "double", ("scan/body", "b"): "double"}
-    body = graph_of([node("Mul", ["e", "w"], ["g"]), node("Shape", ["e"], ["n"])], ["e", "w"], ["g", "n"])
-    nodes = [node("SequenceConstruct", ["x", "x"], ["xs"]),
-             node("SequenceMap", ["xs", "x"], ["gs", "ns"], body=body, name="map"),
-             node("SequenceAt", ["gs", "at"], ["g0"]), node("ConcatFromSequence", ["ns"], ["nc"], axis=0)]
-    model = model_of(nodes, [("x", HALF), ("at", INT64)], ["gs", "ns", "g0", "nc"])
-    yield "sequence map", model, {("", "gs"): "sequence(float16)", ("", "ns"): "sequence(int64)", ("", "g0"): "float16",
-                                  ("", "nc"): "int64", ("map/body", "g"): "float16"}
-
-
-def generated_others():
-    sequence = helper.make_sequence_type_proto(helper.make_tensor_type_proto(DOUBLE, None))
-    optional = helper.make_optional_type_proto(sequence)
-    nodes = [node("Optional", [], ["none"], type=sequence), node("Optional", ["x"], ["some"]),
-             node("OptionalGetElement", ["some"], ["x2"]), node("OptionalHasElement", ["none"], ["has"]),
-             node("OptionalGetElement", ["given"], ["list"]), node("SplitToSequence", ["x"], ["parts"]),
-             node("SequenceLength", ["parts"], ["len"])]
-    yield "optionals", model_of(nodes, [("x", HALF), ("given", optional)], ["none", "some", "x2", "has", "list", "len"]), {
-        ("", "none"): "optional(sequence(double))", ("", "some"): "optional(float16)", ("", "x2"): "float16",
-        ("", "has"): "bool", ("", "list"): "sequence(double)", ("", "parts"): "sequence(float16)", ("", "len"): "int64"}
-    nodes = [node("StringConcat", ["a", "b"], ["ab"]), node("StringSplit", ["ab"], ["words", "count"], delimiter=" "),
-             node("RegexFullMatch", ["ab"], ["match"], pattern="x"), node("Cast", ["ab"], ["f"], to=HALF),
-             node("Equal", ["a", "b"], ["same"]), node("Constant", [], ["t"], value_string="x"),
-             node("Constant", [], ["fs"], value_floats=[1.0]), node("Constant", [], ["i"], value_int=1)]
-    yield "strings", model_of(nodes, [("a", STRING), ("b", STRING)], ["words", "count", "match", "f", "same", "t", "fs", "i"]), {
-        ("", "words"): "string", ("", "count"): "int64", ("", "match"): "bool", ("", "t"): "string", ("", "fs"): "float"}
-    half = helper.make_tensor("t", HALF, [1], [1.0])
-    nodes = [node("LayerNormalization", ["h", "h"], ["y", "mean", "dev"]),
-             node("LayerNormalization", ["b", "b"], ["z", "mean2", "dev2"], stash_type=TensorProto.BFLOAT16),
-             node("QuantizeLinear", ["h", "h"], ["q1"]), node("QuantizeLinear", ["h", "h", "zero"], ["q2"]),
-             node("QuantizeLinear", ["h", "h"], ["q3"], output_dtype=TensorProto.INT4),
-             node("DequantizeLinear", ["q3", "h"], ["d1"]), node("ConstantOfShape", ["n"], ["c1"]),
-             node("ConstantOfShape", ["n"], ["c2"], value=half), node("EyeLike", ["h"], ["e1"]),
-             node("EyeLike", ["h"], ["e2"], dtype=DOUBLE), node("RandomNormalLike", ["h"], ["r1"]),
-             node("Multinomial", ["h"], ["r2"]), node("HannWindow", ["n"], ["w1"], output_datatype=HALF),
-             node("TopK", ["h", "n"], ["k1", "k2"]), node("Dropout", ["h"], ["o1", "o2"])]
-    zero = helper.make_tensor("zero", TensorProto.INT8, [], [0])
-    model = model_of(nodes, [("h", HALF), ("b", TensorProto.BFLOAT16), ("n", INT64)], ["y", "z"], [zero])
-    yield "attributes", model, {
-        ("", "y"): "float16", ("", "mean"): "float", ("", "dev2"): "bfloat16", ("", "q1"): "uint8", ("", "q2"): "int8",
-        ("", "q3"): "int4", ("", "d1"): "float16", ("", "c1"): "float", ("", "c2"): "float16", ("", "e1"): "float16",
-        ("", "e2"): "double", ("", "r1"): "float16", ("", "r2"): "int32", ("", "w1"): "float16", ("", "k2"): "int64",
-        ("", "o2"): "bool"}
-    ml = "ai.onnx.ml"
-    nodes = [node("LabelEncoder", ["i"], ["s"], domain=ml, keys_int64s=[1], values_strings=["a"]),
-             node("LinearClassifier", ["x"], ["label", "scores"], domain=ml, coefficients=[1.0], classlabels_ints=[1, 2]),
-             node("ZipMap", ["scores"], ["maps"], domain=ml, classlabels_int64s=[1, 2]),
-             node("Scaler", ["i"], ["f"], domain=ml)]
-    yield "ai.onnx.ml", model_of(nodes, [("i", INT64), ("x", DOUBLE)], ["s", "label", "maps", "f"], domains=[(ml, 4)]), {
-        ("", "s"): "string", ("", "label"): "int64", ("", "scores"): "float", ("", "maps"): "sequence(map(int64,float))"}
-
-
-def generated_runtime():
-    """Operators of com.microsoft, which ONNX's inference knows nothing of: what onnxruntime's schemas say."""
-    ms = "com.microsoft"
-    nodes = [node("FusedMatMul", ["h", "h"], ["m"], domain=ms), node("Gelu", ["m"], ["g"], domain=ms),
-             node("SkipLayerNormalization", ["h", "h", "h"], ["n", "mean"], domain=ms),
-             node("DequantizeLinear", ["u", "h"], ["d"], domain=ms), node("QuantizeLinear", ["h", "h"], ["q"], domain=ms),
-             node("MatMulNBits", ["h", "u", "h"], ["b"], domain=ms, K=16, N=16),
-             node("MultiHeadAttention", ["h", "h", "h"], ["a", "k", "v", "qk"], domain=ms, num_heads=1),
-             node("SimplifiedLayerNormalization", ["h", "h"], ["s"]), node("Neg", ["s"], ["t"])]
-    names = ["m", "g", "n", "d", "q", "b", "a", "k", "qk", "s", "t"]
-    model = model_of(nodes, [("h", HALF), ("u", TensorProto.UINT8)], names, domains=[(ms, 1)])
-    yield "com.microsoft", model, {("", name): "float16" for name in names if name != "q"} | {
-        ("", "q"): "uint8", ("", "mean"): "float"}
+def generated():
+    """Names, models, and types that they must have."""
+    for name, (text, functions, wanted) in GENERATED.items():
+        opset, functions = (21, functions) if isinstance(functions, str) else (functions, "")
+        domains = ["local"] if functions else [name] if "." in name else []
+        made = model(text, opset=opset, ir=10, domains=domains, functions=functions)
+        if name == "ai.onnx.ml":
+            made.opset_import[1].version = 4
+        yield name, made, wanted
 
 
 SHARES = 8
@@ -323,15 +237,13 @@ def newest(model):
     return max((one.version for one in model.opset_import if one.domain in ("", "ai.onnx")), default=0)
 
 
-def share_of(share, since):
+def share_of(folder, share, since):
     """Problems, and counts, of a share of all models."""
     counts, problems = collections.Counter(), []
     models = [(name, model, None) for name, model in packaged(share) if newest(model) >= since]
-    made = [*generated_functions(), *generated_control(), *generated_others(), *generated_runtime()]
-    models += made[share::SHARES]
-    with tempfile.TemporaryDirectory() as folder:
-        for name, model, wanted in models:
-            problems += compare(COMMAND, Path(folder), name, model, counts, wanted)
+    models += [*generated()][share::SHARES]
+    for one in models:
+        problems += compare(folder, *one[:2], counts, one[2])
     counts["models"] = len(models)
     return problems, counts
 
@@ -341,7 +253,7 @@ def main():
     # Once, before there are other processes.
     CASES.extend(collected())
     counts, problems = collections.Counter(), []
-    for some, count in in_processes(share_of, [(share, since) for share in range(SHARES)]):
+    for some, count in in_processes(in_folder, [(share_of, share, since) for share in range(SHARES)]):
         problems += some
         counts.update(count)
     for problem in problems:

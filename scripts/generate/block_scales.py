@@ -29,12 +29,9 @@ from torchao.prototype.mx_formats.nvfp4_tensor import nvfp4_quantize, per_tensor
 OUT = Path(__file__).resolve().parents[2] / "crates" / "testkit" / "data" / "block_scales.json"
 PACKAGES = ("torch", "torchao", "nvidia-modelopt", "compressed-tensors")
 ELEMENTS = {
-    "float8e4m3fn": torch.float8_e4m3fn,
-    "float8e5m2": torch.float8_e5m2,
-    "float6e2m3": DTYPE_FP6_E2M3,
-    "float6e3m2": DTYPE_FP6_E3M2,
-    "float4e2m1": torch.float4_e2m1fn_x2,
-}
+    "float8e4m3fn": torch.float8_e4m3fn, "float8e5m2": torch.float8_e5m2, "float6e2m3": DTYPE_FP6_E2M3,
+    "float6e3m2": DTYPE_FP6_E3M2, "float4e2m1": torch.float4_e2m1fn_x2,
+}  # fmt: skip
 LARGEST = (448.0, 57344.0, 7.5, 28.0, 6.0)
 RULES = {rule: ScaleCalculationMode[rule.upper()] for rule in ("floor", "rceil", "ceil", "even")}
 
@@ -62,15 +59,12 @@ def mx_blocks(rng, count):
     """Names and blocks of 32 floats."""
     for exponent in (-100, -20, -3, 0, 5, 30, 100):
         yield f"random * 2^{exponent}", np.ldexp(rng.standard_normal(32), exponent)
-    for exponent in (-90, 0, 11, 90):
-        for place, greatest in zip(("below", "at", "above"), beside(2.0**exponent), strict=True):
-            yield f"{place} 2^{exponent}", with_greatest(greatest, rng)
-    for largest in LARGEST:
-        for place, greatest in zip(("below", "at", "above"), beside(largest), strict=True):
-            yield f"{place} {largest}", with_greatest(greatest, rng)
-    for bits in (1, 2, 3):
-        for place, greatest in zip(("below", "at", "above"), beside(2 - 2.0 ** -(bits + 1)), strict=True):
-            yield f"{place} a tie of {bits} bits", with_greatest(greatest, rng)
+    edges = [(f"2^{exponent}", 2.0**exponent) for exponent in (-90, 0, 11, 90)]
+    edges += [(f"{largest}", largest) for largest in LARGEST]
+    edges += [(f"a tie of {bits} bits", 2 - 2.0 ** -(bits + 1)) for bits in (1, 2, 3)]
+    for name, value in edges:
+        for place, greatest in zip(("below", "at", "above"), beside(value), strict=True):
+            yield f"{place} {name}", with_greatest(greatest, rng)
     ties = (np.arange(32) + 1) / 16
     yield "ties, of 2", ties * np.where(np.arange(32) % 2, -1, 1)
     yield "ties, of 8", 4 * ties
@@ -125,16 +119,18 @@ def unpacked(packed):
 
 
 def mx_results(blocks):
-    """Owner, rule, element type, scales and elements of all blocks."""
+    """Owner, rule, element type, and scales and elements, of all blocks."""
+    blocks = torch.from_numpy(blocks)
     for rule, mode in RULES.items():
         for name, dtype in ELEMENTS.items():
             scales, elements = to_mx(blocks, dtype, 32, mode)
             elements = unpacked(elements) if name == "float4e2m1" else elements.view(torch.uint8).numpy()
-            yield "torchao", rule, name, scales.view(torch.uint8).numpy(), elements
+            yield "torchao", rule, name, (scales.view(torch.uint8).numpy(), elements)
     tensor, scales = MXFP8QTensor.quantize(blocks)
-    yield "modelopt", "rceil", "float8e4m3fn", scales.numpy(), tensor._quantized_data.view(torch.uint8).numpy()
+    elements = tensor._quantized_data.view(torch.uint8).numpy()
+    yield "modelopt", "rceil", "float8e4m3fn", (scales.numpy(), elements)
     tensor, scales = MXFP4QTensor.quantize(blocks, 32)
-    yield "modelopt", "rceil", "float4e2m1", scales.numpy(), unpacked(tensor._quantized_data)
+    yield "modelopt", "rceil", "float4e2m1", (scales.numpy(), unpacked(tensor._quantized_data))
 
 
 def modelopt(values):
@@ -150,16 +146,18 @@ def torchao(values):
     return scale, scales, elements
 
 
+NVFP4 = QuantizationArgs(
+    num_bits=4, type="float", strategy="tensor_group", group_size=16, scale_dtype=torch.float8_e4m3fn,
+    zp_dtype=torch.float8_e4m3fn,
+)  # fmt: skip
+
+
 def compressed_tensors(values):
     """The same by compressed-tensors."""
-    arguments = QuantizationArgs(
-        num_bits=4, type="float", strategy="tensor_group", group_size=16, scale_dtype=torch.float8_e4m3fn,
-        zp_dtype=torch.float8_e4m3fn,
-    )
     scale = generate_gparam(values.amin(), values.amax())
     blocks = values.reshape(-1, 16)
-    scales, _ = calculate_qparams(blocks.amin(-1), blocks.amax(-1), arguments, scale)
-    elements = quantize_and_pack_fp4(values, scales.reshape(1, -1), scale)
+    scales, _ = calculate_qparams(blocks.amin(-1), blocks.amax(-1), NVFP4, scale)
+    elements = quantize_and_pack_fp4(values, scales.reshape(len(values), -1), scale)
     return scale, scales.to(torch.float8_e4m3fn), elements
 
 
@@ -186,11 +184,8 @@ def main():
     names, blocks = zip(*mx_blocks(rng, arguments.count), strict=True)
     blocks = np.stack([block.astype(np.float32) for block in blocks])
     mx = {"blocks": [{"name": name, "values": hexadecimal(block)} for name, block in zip(names, blocks, strict=True)]}
-    mx["results"] = [
-        {"owner": owner, "rule": rule, "element": element, "scales": hexadecimal(scales.reshape(-1)),
-         "elements": hexadecimal(elements.reshape(-1))}
-        for owner, rule, element, scales, elements in mx_results(torch.from_numpy(blocks))
-    ]  # fmt: skip
+    keys = ("owner", "rule", "element", "scales", "elements")
+    mx["results"] = [dict(zip(keys, (*said, *map(hexadecimal, arrays)))) for *said, arrays in mx_results(blocks)]
     nvfp4 = []
     with np.errstate(over="ignore"):
         tensors = [(name, dtype, x.astype(np.float32)) for name, dtype, x in nvfp4_tensors(rng, arguments.count)]
@@ -201,14 +196,9 @@ def main():
         entry = {"name": name, "type": dtype, "values": hexadecimal(values.float().numpy()), "results": []}
         for owner, quantize in RECIPES.items():
             scale, scales, elements = quantize(values.reshape(1, -1))
-            entry["results"].append(
-                {
-                    "owner": owner,
-                    "global": hexadecimal(scale.float().numpy()),
-                    "scales": hexadecimal(scales.view(torch.uint8).numpy()),
-                    "elements": hexadecimal(unpacked(elements)),
-                }
-            )
+            arrays = {"global": scale.float().numpy(), "scales": scales.view(torch.uint8).numpy()}
+            arrays = {key: hexadecimal(array) for key, array in (arrays | {"elements": unpacked(elements)}).items()}
+            entry["results"].append({"owner": owner} | arrays)
         nvfp4.append(entry)
     made = {"versions": {name: version(name) for name in PACKAGES}, "mx": mx, "nvfp4": nvfp4}
     arguments.out.parent.mkdir(exist_ok=True)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The stored checkpoints, crates/testkit/data/checkpoints/*.zip: a folder for each layout. The beginning of its name tells
-the archive, so that none is larger than a megabyte.
+"""The stored checkpoints, crates/testkit/data/checkpoints/*.zip: a folder for each layout. The beginning of its name
+tells the archive, so that none is larger than a megabyte.
 
 An archive depends on its files alone: they are sorted by name and carry no times. `testkit::checkpoints` and the Python
 tests unpack all archives into one folder.

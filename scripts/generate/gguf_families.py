@@ -3,9 +3,9 @@
 Hugging Face has it, and the `.gguf` file that `quantize --layout gguf` is to make of it, to the byte.
 
 The names of tensors are those of the gguf package's own table (`gguf/tensor_mapping.py`), the blocks those of its
-`quants.quantize`, the keys of metadata and the file those of its `GGUFWriter`. What llama.cpp's converter does to values
-is written out here: `permute` of conversion/llama.py, the 1 that conversion/gemma.py adds to norms (in float16 where
-they are so stored), experts stacked, and the types of `prepare_tensors` in conversion/base.py.
+`quants.quantize`, the keys of metadata and the file those of its `GGUFWriter`. What llama.cpp's converter does to
+values is written out here: `permute` of conversion/llama.py, the 1 that conversion/gemma.py adds to norms (in float16
+where they are so stored), experts stacked, and the types of `prepare_tensors` in conversion/base.py.
 
 `hard.safetensors` has blocks of values at the edges of the arithmetic, under names of llama.cpp, and `hard-*.gguf` what
 they are to become. Needs gguf, numpy, safetensors and ml_dtypes.
@@ -21,42 +21,24 @@ import numpy as np
 from gguf import MODEL_ARCH, MODEL_ARCH_NAMES, GGUFWriter, RopeScalingType, get_tensor_name_map, quants
 from gguf import GGMLQuantizationType as Type
 from gguf import LlamaFileType as FileType
+from gguf_files import finish
 from safetensors.numpy import save_file
 
 OUT = Path(__file__).resolve().parents[2] / "crates" / "testkit" / "data" / "gguf" / "families"
 
-FILE_TYPES = {
-    Type.Q8_0: FileType.MOSTLY_Q8_0,
-    Type.Q4_0: FileType.MOSTLY_Q4_0,
-    Type.Q4_1: FileType.MOSTLY_Q4_1,
-    Type.Q5_0: FileType.MOSTLY_Q5_0,
-    Type.Q5_1: FileType.MOSTLY_Q5_1,
-    Type.MXFP4: FileType.MOSTLY_MXFP4_MOE,
-    Type.F16: FileType.MOSTLY_F16,
-    Type.BF16: FileType.MOSTLY_BF16,
-}
+KINDS = (Type.Q8_0, Type.Q4_0, Type.Q4_1, Type.Q5_0, Type.Q5_1, Type.MXFP4, Type.F16, Type.BF16)
+FILE_TYPES = {kind: FileType[f"MOSTLY_{kind.name}{'_MOE' * (kind == Type.MXFP4)}"] for kind in KINDS}
 
 HIDDEN, HEADS, KV, HEAD, INNER, VOCAB, EXPERTS = 32, 2, 1, 16, 64, 8, 3
 
 CONFIG = {
-    "hidden_size": HIDDEN,
-    "intermediate_size": INNER,
-    "max_position_embeddings": 4096,
-    "num_attention_heads": HEADS,
-    "num_hidden_layers": 1,
-    "num_key_value_heads": KV,
-    "rms_norm_eps": 1e-05,
-    "rope_theta": 10000.0,
+    "hidden_size": HIDDEN, "intermediate_size": INNER, "max_position_embeddings": 4096, "num_attention_heads": HEADS,
+    "num_hidden_layers": 1, "num_key_value_heads": KV, "rms_norm_eps": 1e-05, "rope_theta": 10000.0,
     "vocab_size": VOCAB,
-}
+}  # fmt: skip
 HEAD_DIM = {"head_dim": HEAD}
-LLAMA3 = {
-    "rope_type": "llama3",
-    "factor": 8.0,
-    "low_freq_factor": 1.0,
-    "high_freq_factor": 4.0,
-    "original_max_position_embeddings": 32,
-}
+LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
+LLAMA3 |= {"original_max_position_embeddings": 32}
 YARN = {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 1024}
 MIXTRAL = {"num_local_experts": EXPERTS, "num_experts_per_tok": 2}
 QWEN_MOE = {"num_experts": EXPERTS, "num_experts_per_tok": 2, "moe_intermediate_size": 32}
@@ -144,7 +126,7 @@ def changed(name, values, arch):
         values = permute(values, HEADS)
     if arch == MODEL_ARCH.LLAMA and ".k_proj." in name:
         values = permute(values, KV)
-    if arch.name.startswith("GEMMA") and name.endswith("norm.weight"):
+    if is_gemma(arch) and name.endswith("norm.weight"):
         values = values + values.dtype.type(1)
     return values
 
@@ -153,18 +135,14 @@ def stacked(tensors):
     """Experts in one tensor, in the place of the first of them."""
     out = {}
     for name, values in tensors.items():
-        parts = name.split(".experts.")
-        if len(parts) == 1:
-            out[name] = values
-            continue
-        number, rest = parts[1].split(".", 1)
-        before = parts[0].replace("block_sparse_moe", "feed_forward").replace("model.layers", "layers")
-        before = before if "feed_forward" in before else parts[0]
-        out.setdefault(f"{before}.experts.{rest}", []).append((int(number), values))
-    def joined(values):
-        return np.stack([each for _, each in sorted(values, key=lambda one: one[0])])
-
-    return {name: joined(values) if isinstance(values, list) else values for name, values in out.items()}
+        before, _, rest = name.partition(".experts.")
+        number, _, rest = rest.partition(".")
+        if "block_sparse_moe" in before and rest:
+            before = before.replace("block_sparse_moe", "feed_forward").replace("model.layers", "layers")
+        out.setdefault(f"{before}.experts.{rest}" if rest else name, {})[int(number or 0)] = values
+    is_one = lambda name: ".experts." not in name
+    stack = lambda parts: np.stack([parts[number] for number in sorted(parts)])
+    return {name: parts[0] if is_one(name) else stack(parts) for name, parts in out.items()}
 
 
 def add_tensors(writer, tensors, arch, kind):
@@ -179,33 +157,28 @@ def add_tensors(writer, tensors, arch, kind):
         writer.add_tensor(called, quants.quantize(np.ascontiguousarray(values), own), raw_dtype=own)
 
 
+def is_gemma(arch):
+    return arch.name.startswith("GEMMA")
+
+
+# In the order of the file: a key of the configuration, what the writer adds by it, and for which architectures.
+WRITTEN = [
+    ("num_hidden_layers", "block_count", None), ("max_position_embeddings", "context_length", None),
+    ("hidden_size", "embedding_length", None), ("intermediate_size", "feed_forward_length", None),
+    ("num_attention_heads", "head_count", None), ("num_key_value_heads", "head_count_kv", None),
+    ("rms_norm_eps", "layer_norm_rms_eps", None), ("head_dim", "key_length", None), ("head_dim", "value_length", None),
+    ("sliding_window", "sliding_window", is_gemma), ("attn_logit_softcapping", "attn_logit_softcapping", is_gemma),
+    ("final_logit_softcapping", "final_logit_softcapping", is_gemma), ("num_experts_per_tok", "expert_count", None),
+    ("num_experts_per_tok", "expert_used_count", None), ("moe_intermediate_size", "expert_feed_forward_length", None),
+    ("shared_expert_intermediate_size", "expert_shared_feed_forward_length", None), ("vocab_size", "vocab_size", None),
+]  # fmt: skip
+
+
 def add_metadata(writer, config, arch, kind):
     writer.add_type("model")
-    writer.add_block_count(config["num_hidden_layers"])
-    writer.add_context_length(config["max_position_embeddings"])
-    writer.add_embedding_length(config["hidden_size"])
-    writer.add_feed_forward_length(config["intermediate_size"])
-    writer.add_head_count(config["num_attention_heads"])
-    writer.add_head_count_kv(config["num_key_value_heads"])
-    writer.add_layer_norm_rms_eps(config["rms_norm_eps"])
-    if "head_dim" in config:
-        writer.add_key_length(config["head_dim"])
-        writer.add_value_length(config["head_dim"])
-    if arch.name.startswith("GEMMA"):
-        if "sliding_window" in config:
-            writer.add_sliding_window(config["sliding_window"])
-        if config.get("attn_logit_softcapping"):
-            writer.add_attn_logit_softcapping(config["attn_logit_softcapping"])
-        if config.get("final_logit_softcapping"):
-            writer.add_final_logit_softcapping(config["final_logit_softcapping"])
-    if "num_experts_per_tok" in config:
-        writer.add_expert_count(EXPERTS)
-        writer.add_expert_used_count(config["num_experts_per_tok"])
-    if "moe_intermediate_size" in config:
-        writer.add_expert_feed_forward_length(config["moe_intermediate_size"])
-    if "shared_expert_intermediate_size" in config:
-        writer.add_expert_shared_feed_forward_length(config["shared_expert_intermediate_size"])
-    writer.add_vocab_size(config["vocab_size"])
+    for key, add, is_added in WRITTEN:
+        if config.get(key) and (is_added is None or is_added(arch)):
+            getattr(writer, f"add_{add}")(EXPERTS if add == "expert_count" else config[key])
     if arch == MODEL_ARCH.LLAMA:
         writer.add_rope_dimension_count(HEAD)
     ropes = config.get("rope_parameters") or config.get("rope_scaling") or {}
@@ -240,13 +213,6 @@ def rotation_factor(rope, base, index):
     return 1 / ((1 - smooth) / factor + smooth)
 
 
-def finish(writer):
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
-
-
 def hard_blocks(rng):
     """Blocks of 32 at the edges of the arithmetic: ties, powers of two and the numbers below them, zeros, extremes."""
     top = (2.0 ** rng.integers(-90, 60, (48, 1))).astype(np.float32)
@@ -270,7 +236,7 @@ def hard_blocks(rng):
 def hard():
     values = hard_blocks(np.random.default_rng(34))
     save_file({"blk.0.hard.weight": values}, OUT / "hard.safetensors", metadata={"general.architecture": "llama"})
-    for kind in (Type.Q8_0, Type.Q4_0, Type.Q4_1, Type.Q5_0, Type.Q5_1, Type.MXFP4, Type.F16, Type.BF16):
+    for kind in KINDS:
         writer = GGUFWriter(OUT / f"hard-{kind.name}.gguf", "llama")
         writer.add_tokenizer_model("none")
         writer.add_quantization_version(2)

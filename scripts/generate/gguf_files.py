@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Writes crates/testkit/data/gguf/: `tensors.gguf` and `grids.gguf`, with tensors of every type that is read, and beside
-each, `expected.safetensors` and `grids_expected.safetensors`, the values of its quantized tensors in float, as the gguf
-package dequantizes them. `grids.gguf` has the IQ and TQ types, with every row of every grid.
+"""Writes crates/testkit/data/gguf/: `tensors.gguf` and `grids.gguf`, with tensors of every type that is read, and
+beside each, `expected.safetensors` and `grids_expected.safetensors`, the values of its quantized tensors in float, as
+the gguf package dequantizes them. `grids.gguf` has the IQ and TQ types, with every row of every grid.
 
-Needs gguf, numpy and safetensors. For Q8_K, which the package does not dequantize, and for the scales beside NVFP4, which
-are no part of its blocks, the values are those of llama.cpp's own functions, written out here.
+Needs gguf, numpy and safetensors. For Q8_K, which the package does not dequantize, and for the scales beside NVFP4,
+which are no part of its blocks, the values are those of llama.cpp's own functions, written out here.
 """
 
 from pathlib import Path
@@ -17,40 +17,20 @@ from safetensors.numpy import save_file
 
 OUT = Path(__file__).resolve().parents[2] / "crates" / "testkit" / "data" / "gguf"
 
-# Where the scales of a block stand that are float16.
+# Where the scales of a block stand that are float16; the same of the types with grids, and of those beside them.
 HALVES = {
-    Type.Q4_0: [0],
-    Type.Q4_1: [0, 2],
-    Type.Q5_0: [0],
-    Type.Q5_1: [0, 2],
-    Type.Q8_0: [0],
-    Type.Q2_K: [80, 82],
-    Type.Q3_K: [108],
-    Type.Q4_K: [0, 2],
-    Type.Q5_K: [0, 2],
-    Type.Q6_K: [208],
-    Type.Q8_K: [],
-    Type.MXFP4: [],
+    Type.Q4_0: [0], Type.Q4_1: [0, 2], Type.Q5_0: [0], Type.Q5_1: [0, 2], Type.Q8_0: [0], Type.Q2_K: [80, 82],
+    Type.Q3_K: [108], Type.Q4_K: [0, 2], Type.Q5_K: [0, 2], Type.Q6_K: [208], Type.Q8_K: [], Type.MXFP4: [],
     Type.NVFP4: [],
-}
-
-# The same of the types with grids, and of those beside them.
+}  # fmt: skip
 GRID_HALVES = {
-    Type.IQ2_XXS: [0],
-    Type.IQ2_XS: [0],
-    Type.IQ2_S: [0],
-    Type.IQ3_XXS: [0],
-    Type.IQ3_S: [0],
-    Type.IQ1_S: [0],
-    Type.IQ1_M: [],
-    Type.IQ4_NL: [0],
-    Type.IQ4_XS: [0],
-    Type.TQ1_0: [52],
-    Type.TQ2_0: [64],
-}
+    Type.IQ2_XXS: [0], Type.IQ2_XS: [0], Type.IQ2_S: [0], Type.IQ3_XXS: [0], Type.IQ3_S: [0], Type.IQ1_S: [0],
+    Type.IQ1_M: [], Type.IQ4_NL: [0], Type.IQ4_XS: [0], Type.TQ1_0: [52], Type.TQ2_0: [64],
+}  # fmt: skip
 
 # Zeros, subnormal and normal numbers, the least and the greatest.
-EDGES = np.array([0.0, -0.0, 6e-8, -6e-8, 6.1e-5, 3.05e-5, -1.0, 65504.0, -65504.0, 0.1, 2.0**-14, -(2.0**-24)], np.float16)
+EDGES = [0.0, -0.0, 6e-8, -6e-8, 6.1e-5, 3.05e-5, -1.0, 65504.0, -65504.0, 0.1, 2.0**-14, -(2.0**-24)]
+EDGES = np.array(EDGES, np.float16)
 
 
 def random_blocks(rng, kind, count, edges):
@@ -79,6 +59,10 @@ def random_blocks(rng, kind, count, edges):
     return blocks
 
 
+def put_bits(words, place, shift, mask, bits):
+    words[place] = int(words[place]) & ~(mask << shift) | bits << shift
+
+
 def every_row(rng, kind):
     """Blocks whose groups are the rows of a grid, one after the other."""
     rows = quants._type_traits[kind].grid_shape[0]
@@ -87,31 +71,22 @@ def every_row(rng, kind):
     for row in range(rows):
         block, group = divmod(row, groups)
         one, low, high = blocks[block], row & 255, row >> 8
-        if kind == Type.IQ2_XXS:
-            one[2 + group // 4 * 8 + group % 4] = low
-        elif kind == Type.IQ2_XS:
-            one[2 + 2 * group], one[3 + 2 * group] = low, int(one[3 + 2 * group]) & 0xFE | high
+        # Where the eight lower bits of the row's number are, and those above.
+        places = {Type.IQ2_XXS: 2 + group // 4 * 8 + group % 4, Type.IQ2_XS: 2 + 2 * group}
+        one[places.get(kind, 2 + group)] = low
+        if kind == Type.IQ2_XS:
+            one[3 + 2 * group] = int(one[3 + 2 * group]) & 0xFE | high
         elif kind == Type.IQ2_S:
-            shift = group % 4 * 2
-            one[2 + group] = low
-            one[66 + group // 4] = int(one[66 + group // 4]) & ~(3 << shift) | high << shift
-        elif kind == Type.IQ3_XXS:
-            one[2 + group] = low
+            put_bits(one, 66 + group // 4, group % 4 * 2, 3, high)
         elif kind == Type.IQ3_S:
-            shift = group % 8
-            one[2 + group] = low
-            one[66 + group // 8] = int(one[66 + group // 8]) & ~(1 << shift) | high << shift
-        else:
-            assert kind == Type.IQ1_S
-            shift = group % 4 * 3
-            one[2 + group] = low
-            word = one[34 + group // 4 * 2 :][:2].view(np.uint16)
-            word[0] = int(word[0]) & ~(7 << shift) | high << shift
+            put_bits(one, 66 + group // 8, group % 8, 1, high)
+        elif kind == Type.IQ1_S:
+            put_bits(one[34 + group // 4 * 2 :][:2].view(np.uint16), 0, group % 4 * 3, 7, high)
     return blocks
 
 
 def values_of(blocks, kind):
-    """The values of rows of blocks, which are then rows of values."""
+    """The values of blocks."""
     if kind != Type.Q8_K:
         return quants.dequantize(blocks, kind)
     each = blocks.reshape(-1, GGML_QUANT_SIZES[kind][1])
@@ -129,10 +104,27 @@ def scaled_nvfp4(blocks, scale):
     return (scales[..., None] * values).reshape(*blocks.shape[:-1], -1)
 
 
-def save(name, expected):
-    expected = {tensor: np.ascontiguousarray(values, np.float32) for tensor, values in expected.items()}
-    save_file(expected, OUT / name)
-    (OUT / name).chmod(0o644)
+class File:
+    """A file that is being written, and the values that its quantized tensors must have."""
+
+    def __init__(self, name):
+        self.writer, self.expected = GGUFWriter(OUT / name, "llama"), {}
+
+    def add(self, name, blocks, kind, values=None):
+        self.writer.add_tensor(name, blocks, raw_dtype=kind)
+        with np.errstate(over="ignore", invalid="ignore"):
+            self.expected[name] = values_of(blocks, kind) if values is None else values
+
+    def add_random(self, rng, kind):
+        elements = GGML_QUANT_SIZES[kind][0]
+        for name, edges in (("random", False), ("edges", True)):
+            self.add(f"{kind.name}.{name}", random_blocks(rng, kind, 3 * 256 // elements, edges).reshape(3, -1), kind)
+
+    def save(self, name):
+        finish(self.writer)
+        expected = {tensor: np.ascontiguousarray(values, np.float32) for tensor, values in self.expected.items()}
+        save_file(expected, OUT / name)
+        (OUT / name).chmod(0o644)
 
 
 def finish(writer):
@@ -144,72 +136,46 @@ def finish(writer):
 
 def grids():
     """The types with grids, and a tensor with the shape that ComfyUI-GGUF keeps for it."""
-    rng = np.random.default_rng(21)
-    writer = GGUFWriter(OUT / "grids.gguf", "llama")
-    writer.add_array("comfy.gguf.orig_shape.conv.weight", [4, 8, 3, 2, 2])
-    expected = {}
+    rng, file = np.random.default_rng(21), File("grids.gguf")
+    file.writer.add_array("comfy.gguf.orig_shape.conv.weight", [4, 8, 3, 2, 2])
     for kind in GRID_HALVES:
-        elements = GGML_QUANT_SIZES[kind][0]
-        for name, edges in (("random", False), ("edges", True)):
-            blocks = random_blocks(rng, kind, 3 * 256 // elements, edges).reshape(3, -1)
-            writer.add_tensor(f"{kind.name}.{name}", blocks, raw_dtype=kind)
-            expected[f"{kind.name}.{name}"] = quants.dequantize(blocks, kind)
+        file.add_random(rng, kind)
         if kind.name.startswith("IQ") and kind not in (Type.IQ1_M, Type.IQ4_NL, Type.IQ4_XS):
-            blocks = every_row(rng, kind)
-            writer.add_tensor(f"{kind.name}.grid", blocks, raw_dtype=kind)
-            expected[f"{kind.name}.grid"] = quants.dequantize(blocks, kind)
-    values = rng.normal(0, 0.05, (12, 32)).astype(np.float32)
-    blocks = quants.quantize(values, Type.Q8_0)
-    writer.add_tensor("conv.weight", blocks, raw_dtype=Type.Q8_0)
-    expected["conv.weight"] = quants.dequantize(blocks, Type.Q8_0).reshape(4, 8, 3, 2, 2)
-    finish(writer)
-    save("grids_expected.safetensors", expected)
+            file.add(f"{kind.name}.grid", every_row(rng, kind), kind)
+    blocks = quants.quantize(rng.normal(0, 0.05, (12, 32)).astype(np.float32), Type.Q8_0)
+    file.add("conv.weight", blocks, Type.Q8_0, quants.dequantize(blocks, Type.Q8_0).reshape(4, 8, 3, 2, 2))
+    file.save("grids_expected.safetensors")
 
 
-def main():
-    grids()
-    rng = np.random.default_rng(18)
-    OUT.mkdir(parents=True, exist_ok=True)
-    writer = GGUFWriter(OUT / "tensors.gguf", "llama")
+def tensors():
+    rng, file = np.random.default_rng(18), File("tensors.gguf")
+    writer = file.writer
     writer.add_name("types")
     writer.add_array("tokenizer.ggml.tokens", ["a", "", "\u00e9\n"])
     writer.add_array("tokenizer.ggml.scores", [0.5, -1.0])
     writer.add_bool("some.flag", True)
     writer.add_float64("some.number", 0.25)
-    expected = {}
-    for kind, halves in HALVES.items():
-        elements, size = GGML_QUANT_SIZES[kind]
-        for name, edges in (("random", False), ("edges", True)):
-            rows = 3
-            blocks = random_blocks(rng, kind, rows * 256 // elements, edges).reshape(rows, -1)
-            tensor = f"{kind.name}.{name}"
-            writer.add_tensor(tensor, blocks, raw_dtype=kind)
-            with np.errstate(over="ignore", invalid="ignore"):
-                expected[tensor] = values_of(blocks, kind)
+    for kind in HALVES:
+        file.add_random(rng, kind)
     for kind in (Type.Q4_0, Type.Q4_1, Type.Q5_0, Type.Q5_1, Type.Q8_0, Type.MXFP4):
         weights = rng.normal(0, 0.05, (2, 2, 64)).astype(np.float32)
         weights[0, 0, :32] = 0
-        blocks = quants.quantize(weights, kind)
-        tensor = f"{kind.name}.weights"
-        writer.add_tensor(tensor, blocks, raw_dtype=kind)
-        expected[tensor] = quants.dequantize(blocks, kind)
+        file.add(f"{kind.name}.weights", quants.quantize(weights, kind), kind)
     blocks = random_blocks(rng, Type.NVFP4, 2, False).reshape(2, -1)
-    writer.add_tensor("layer.weight", blocks, raw_dtype=Type.NVFP4)
+    file.add("layer.weight", blocks, Type.NVFP4, scaled_nvfp4(blocks, 0.0037))
     writer.add_tensor("layer.scale", np.float32([0.0037]))
     writer.add_tensor("layer.input_scale", np.float32([0.5]))
-    expected["layer.weight"] = scaled_nvfp4(blocks, 0.0037)
     blocks = random_blocks(rng, Type.NVFP4, 6, False).reshape(3, 2, -1)
     scales = np.float32([0.1, 0.7, -1.3])
-    writer.add_tensor("experts.weight", blocks, raw_dtype=Type.NVFP4)
+    values = np.stack([scaled_nvfp4(matrix, scale) for matrix, scale in zip(blocks, scales, strict=True)])
+    file.add("experts.weight", blocks, Type.NVFP4, values)
     writer.add_tensor("experts.scale", scales)
-    each = [scaled_nvfp4(matrix, scale) for matrix, scale in zip(blocks, scales, strict=True)]
-    expected["experts.weight"] = np.stack(each)
     for dtype in (np.float32, np.float16, np.float64, np.int8, np.int16, np.int32, np.int64):
         writer.add_tensor(f"plain.{np.dtype(dtype).name}", (rng.normal(0, 50, (3, 5))).astype(dtype))
     writer.add_tensor("plain.bfloat16", quants.quantize(np.float32([[1.5, -0.1]]), Type.BF16), raw_dtype=Type.BF16)
-    finish(writer)
-    save("expected.safetensors", expected)
+    file.save("expected.safetensors")
 
 
 if __name__ == "__main__":
-    main()
+    grids()
+    tensors()

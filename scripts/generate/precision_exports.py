@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Writes crates/testkit/data/exports.zip: small networks as both exporters of torch write them, parts of which need more
-digits or range than float16 or bfloat16 have, with inputs (`scripts/checks/precision.py`).
+"""Writes crates/testkit/data/exports.zip: small networks as both exporters of torch write them, parts of which need
+more digits or range than float16 or bfloat16 have, with inputs (`scripts/checks/precision.py`).
 
 Needs torch, onnx and onnxscript, in an environment of their own. What tells where the exporter ran is left out.
 """

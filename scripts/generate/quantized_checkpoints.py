@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
 """Writes crates/testkit/data/checkpoints/*.zip: a small quantized checkpoint of each layout, as its owner's package
-writes it on a CPU, with the bfloat16 weights that the owner's code dequantizes it to. An archive holds a folder for each
-layout.
+writes it on a CPU, with the bfloat16 weights that the owner's code dequantizes it to. An archive holds a folder for
+each layout.
 
-Needs torch, transformers, compressed-tensors, nvidia-modelopt, amd-quark, gptqmodel, autoawq, auto-round, accelerate and
-safetensors, in an environment of their own. `quantized_checkpoints.py NAME...` writes only those.
+Needs torch, transformers, compressed-tensors, nvidia-modelopt, amd-quark, gptqmodel, autoawq, auto-round, accelerate
+and safetensors, in an environment of their own. `quantized_checkpoints.py NAME...` writes only those.
 
 Each folder holds the checkpoint and `expected.safetensors`, the weights under the unquantized model's names; some also
 `original.safetensors`, the weights before they were quantized. The owner's code dequantizes in float: a scale of
-bfloat16, whose type the code would compute in, is widened first. Where a package does not write its layout on a CPU, the
-tensors are made with its own functions, or by its arithmetic, and the configuration has its documented fields; the
+bfloat16, whose type the code would compute in, is widened first. Where a package does not write its layout on a CPU,
+the tensors are made with its own functions, or by its arithmetic, and the configuration has its documented fields; the
 functions below say where.
 """
 
@@ -31,13 +31,29 @@ import checkpoint_archives  # noqa: E402
 # Where `write` puts the folders; `main` sets it.
 OUT = Path()
 INDEX = "model.safetensors.index.json"
-LAYOUTS = {}
 
 
-def layout(function):
-    """Registers a function that writes one folder, named like it."""
-    LAYOUTS[function.__name__.replace("_", "-")] = function
-    return function
+class Layouts(dict):
+    """Functions that write one folder each, by its name. As a decorator it registers one under its own name."""
+
+    def __call__(self, function):
+        self[function.__name__.replace("_", "-")] = function
+        return function
+
+    def main(self, about):
+        """Writes the folders that are named, or all, into their archives."""
+        global OUT
+        parser = argparse.ArgumentParser(description=about.splitlines()[0])
+        parser.add_argument("names", nargs="*", metavar="NAME")
+        names = parser.parse_args().names or list(self)
+        with tempfile.TemporaryDirectory() as folder:
+            OUT = Path(folder)
+            for name in names:
+                self[name]()
+            checkpoint_archives.add(OUT)
+
+
+layout = Layouts()
 
 
 def weight(*shape, seed, scale=0.05, tiny=True):
@@ -63,8 +79,10 @@ def ordinary(hidden, seed, prefix="model.", vocabulary=12):
     }
 
 
-def write(name, tensors, expected, config=None, other=None, second=None, metadata=None):
-    """Writes a folder. `expected` is None for what must be refused; `second` says what lies in a second shard."""
+def write(name, tensors, expected, config=None, other=None, second=None, metadata=None, rest=None, original=None):
+    """Writes a folder. `expected` is None for what must be refused; `second` has the endings of what lies in a second
+    shard, `rest` what is not quantized, `original` all weights before they were quantized."""
+    tensors, expected = tensors | (rest or {}), None if expected is None else expected | (rest or {})
     folder = OUT / name
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
@@ -73,7 +91,7 @@ def write(name, tensors, expected, config=None, other=None, second=None, metadat
     if second:
         shards = {f"model-0000{n}-of-00002.safetensors": {} for n in (1, 2)}
         for key, value in tensors.items():
-            list(shards.values())[second(key)][key] = value
+            list(shards.values())[key.endswith(second)][key] = value
         total = sum(value.nbytes for value in tensors.values())
         places = {key: shard for shard, part in shards.items() for key in part}
         files[INDEX] = {"metadata": {"total_size": total}, "weight_map": dict(sorted(places.items()))}
@@ -82,18 +100,21 @@ def write(name, tensors, expected, config=None, other=None, second=None, metadat
         if content is not None:
             (folder / file).write_text(json.dumps(content, indent=1) + "\n")
     for shard, part in shards.items():
-        part = {key: value.contiguous() for key, value in part.items()}
-        save_file(part, folder / shard, {"format": "pt"} | (metadata or {}))
+        save(part, folder / shard, metadata)
+    for key, value in (expected or {}).items():
+        assert not value.is_floating_point() or value.isfinite().all(), f"{name}: {key} is not finite"
     if expected is not None:
-        for key, value in expected.items():
-            assert not value.is_floating_point() or value.isfinite().all(), f"{name}: {key} is not finite"
-        expected = {key: value.contiguous() for key, value in expected.items()}
-        save_file(expected, folder / "expected.safetensors", {"format": "pt"})
-    for file in folder.iterdir():
-        file.chmod(0o644)
+        save(expected, folder / "expected.safetensors")
     size = sum(file.stat().st_size for file in folder.iterdir())
     assert size < 60_000, f"{name}: {size} bytes"
+    if original:
+        save(original, folder / "original.safetensors")
     print(f"{name}: {len(tensors)} tensors, {size} bytes", flush=True)
+
+
+def save(tensors, path, metadata=None):
+    tensors = {key: value.contiguous() for key, value in tensors.items()}
+    save_file(tensors, path, {"format": "pt"} | (metadata or {}))
 
 
 def e2m1_packed(values):
@@ -133,13 +154,8 @@ def weight_dequant(values, scales, block):
     return (values.float() * spread(scales, block, values.shape)).bfloat16()
 
 
-DEEPSEEK = {
-    "architectures": ["DeepseekV3ForCausalLM"],
-    "model_type": "deepseek_v3",
-    "hidden_size": 132,
-    "intermediate_size": 40,
-    "torch_dtype": "bfloat16",
-}
+DEEPSEEK = {"architectures": ["DeepseekV3ForCausalLM"], "model_type": "deepseek_v3", "hidden_size": 132}
+DEEPSEEK |= {"intermediate_size": 40, "torch_dtype": "bfloat16"}
 
 
 def deepseek_config(block=(128, 128), **more):
@@ -171,27 +187,24 @@ SHAPES_128 = {
 @layout
 def deepseek():
     """Float8 in blocks of 128x128; the scales of one layer are in the other shard than its weights."""
-    tensors, expected = deepseek_tensors(SHAPES_128, (128, 128))
     rest = ordinary(132, 200) | {"model.layers.0.self_attn.rotary_emb.inv_freq": weight(8, seed=202).float()}
     second = ("down_proj.weight", "q_a_proj.weight_scale_inv", "norm.weight")
-    write("deepseek", tensors | rest, expected | rest, deepseek_config(), second=lambda key: key.endswith(second))
+    write("deepseek", *deepseek_tensors(SHAPES_128, (128, 128)), deepseek_config(), second=second, rest=rest)
 
 
 @layout
 def deepseek_blocks():
     """Blocks of 32x16, which the configuration says."""
     shapes = {"model.layers.0.mlp.up_proj": (70, 40), "model.layers.0.mlp.down_proj": (40, 70)}
-    tensors, expected = deepseek_tensors(shapes, (32, 16))
-    rest = ordinary(40, 210)
-    write("deepseek-blocks", tensors | rest, expected | rest, deepseek_config((32, 16)))
+    made = deepseek_tensors(shapes, (32, 16))
+    write("deepseek-blocks", *made, deepseek_config((32, 16)), rest=ordinary(40, 210))
 
 
 @layout
 def deepseek_ue8m0():
     """The scales are powers of two in float, as in DeepSeek-V3.1."""
-    tensors, expected = deepseek_tensors(SHAPES_128, (128, 128), powers=True)
-    rest = ordinary(132, 220)
-    write("deepseek-ue8m0", tensors | rest, expected | rest, deepseek_config(scale_fmt="ue8m0"))
+    made = deepseek_tensors(SHAPES_128, (128, 128), powers=True)
+    write("deepseek-ue8m0", *made, deepseek_config(scale_fmt="ue8m0"), rest=ordinary(132, 220))
 
 
 @layout
@@ -206,7 +219,17 @@ def deepseek_e8m0():
         "layers.0.attn.indexer.k_l2_clip.scale": weight(4, seed=233).float(),
     }
     config = deepseek_config(scale_fmt="ue8m0") | {"model_type": "deepseek_v4", "expert_dtype": "fp8"}
-    write("deepseek-e8m0", tensors | rest, expected | rest, config)
+    write("deepseek-e8m0", tensors, expected, config, rest=rest)
+
+
+def fp4_experts(seed):
+    """Two experts of float4e2m1 in blocks of 32: names, elements, and scales of float8e8m0."""
+    for expert in range(2):
+        for name, shape in {"w1": (32, 64), "w2": (64, 32), "w3": (32, 64)}.items():
+            values = weight(*shape, seed=seed + expert).float().view(shape[0], -1, 32)
+            scales = torch.exp2(torch.ceil(torch.log2(values.abs().amax(-1, keepdim=True).double() / 6))).float()
+            packed = e2m1_packed((values / scales).view(shape)).view(torch.int8)
+            yield f"layers.0.ffn.experts.{expert}.{name}", packed, scales.squeeze(-1).to(torch.float8_e8m0fnu)
 
 
 @layout
@@ -219,16 +242,9 @@ def deepseek_fp4():
 
     shapes = {"layers.0.attn.wq_a": (36, 130), "layers.0.ffn.shared_experts.w1": (20, 64)}
     tensors, expected = deepseek_tensors(shapes, (128, 128), True, "scale", torch.float8_e8m0fnu)
-    for expert in range(2):
-        for name, shape in {"w1": (32, 64), "w2": (64, 32), "w3": (32, 64)}.items():
-            values = weight(*shape, seed=240 + expert).float().view(shape[0], -1, 32)
-            amax = values.abs().amax(-1, keepdim=True)
-            scales = torch.exp2(torch.ceil(torch.log2(amax.double() / 6))).float()
-            packed = e2m1_packed((values / scales).view(shape)).view(torch.int8)
-            scales = scales.squeeze(-1).to(torch.float8_e8m0fnu)
-            key = f"layers.0.ffn.experts.{expert}.{name}"
-            tensors |= {f"{key}.weight": packed, f"{key}.scale": scales}
-            expected[f"{key}.weight"] = Fp8Dequantize(None)._dequantize_one(packed, scales, torch.bfloat16)
+    for key, packed, scales in fp4_experts(240):
+        tensors |= {f"{key}.weight": packed, f"{key}.scale": scales}
+        expected[f"{key}.weight"] = Fp8Dequantize(None)._dequantize_one(packed, scales, torch.bfloat16)
     rest = {
         "embed.weight": weight(12, 64, seed=250),
         "norm.weight": weight(64, seed=251, scale=1.0),
@@ -236,7 +252,7 @@ def deepseek_fp4():
         "layers.0.ffn.gate.tid2eid": torch.arange(12).view(6, 2),
     }
     config = deepseek_config(scale_fmt="ue8m0") | {"model_type": "deepseek_v4", "expert_dtype": "fp4"}
-    write("deepseek-fp4", tensors | rest, expected | rest, config, second=lambda key: key.endswith(".scale"))
+    write("deepseek-fp4", tensors, expected, config, second=".scale", rest=rest)
 
 
 @layout
@@ -260,10 +276,8 @@ def gpt_oss():
     }
     prefix = "model.layers.0.mlp.experts."
     tensors, expected = {}, {}
-    for name, (rows, columns) in {
-        "gate_up_proj": (2 * intermediate, hidden),
-        "down_proj": (hidden, intermediate),
-    }.items():
+    shapes = {"gate_up_proj": (2 * intermediate, hidden), "down_proj": (hidden, intermediate)}
+    for name, (rows, columns) in shapes.items():
         values = weight(experts, rows, columns, seed=260 + rows + columns).float().view(experts, rows, -1, 32)
         values[0, 1] = 0
         amax = values.abs().amax(-1)
@@ -280,7 +294,7 @@ def gpt_oss():
         "model.layers.0.mlp.router.weight": weight(experts, hidden, seed=274),
         "model.layers.0.self_attn.sinks": weight(2, seed=275),
     }
-    write("gpt-oss", tensors | rest, expected | rest, config, second=lambda key: key.endswith("down_proj_scales"))
+    write("gpt-oss", tensors, expected, config, second="down_proj_scales", rest=rest)
 
 
 def filled(model, seed):
@@ -294,13 +308,14 @@ def filled(model, seed):
     return model
 
 
-def llama(seed, hidden=64, intermediate=32, heads=2):
+def llama(seed, hidden=64, intermediate=32, heads=2, kv_heads=1):
     """A Llama of one layer; its embedding, head and norms are not quantized by anyone."""
     from transformers import LlamaConfig, LlamaForCausalLM
 
     config = LlamaConfig(
         hidden_size=hidden, intermediate_size=intermediate, num_hidden_layers=1, num_attention_heads=heads,
-        num_key_value_heads=1, head_dim=16, vocab_size=12, dtype=torch.bfloat16, architectures=["LlamaForCausalLM"],
+        num_key_value_heads=kv_heads, head_dim=16, vocab_size=12, dtype=torch.bfloat16,
+        architectures=["LlamaForCausalLM"],
     )  # fmt: skip
     return filled(LlamaForCausalLM(config), seed)
 
@@ -417,11 +432,11 @@ def group(bits, kind, strategy, targets=("Linear",), activations=None, **more):
     return {"targets": list(targets), "weights": weights, "input_activations": activations}
 
 
-def preset(name, targets=("Linear",)):
+def preset(name, *targets):
     """A scheme that compressed-tensors has a name for."""
     from compressed_tensors.quantization.quant_scheme import preset_name_to_scheme
 
-    return preset_name_to_scheme(name, list(targets))
+    return preset_name_to_scheme(name, list(targets) or ["Linear"])
 
 
 DYNAMIC = {"num_bits": 8, "strategy": "token", "symmetric": True, "dynamic": True}
@@ -429,73 +444,38 @@ FLOAT8 = DYNAMIC | {"type": "float"}
 INT8 = DYNAMIC | {"type": "int"}
 
 
-@layout
-def ct_fp8_tensor():
-    """float-quantized, a scale for the tensor, with scales of activations and of the cache."""
-    tensors, expected, config = compressed_llama([preset("FP8")], 300, kv_cache=True)
-    write("ct-fp8-tensor", tensors, expected, config)
+def ct(name, seed, *schemes, second=None, original=False, **more):
+    """A layout of compressed-tensors by its presets, with targets, or groups."""
+
+    def write_one():
+        groups = [preset(*one) if isinstance(one, tuple) else one for one in schemes]
+        held = llama(seed).state_dict() if original else None
+        write(name, *compressed_llama(groups, seed, **more), second=second, original=held)
+
+    layout[name] = write_one
 
 
-@layout
-def ct_fp8_channel():
-    """float-quantized, a float scale for each row; some in the other shard."""
-    tensors, expected, config = compressed_llama([preset("FP8_DYNAMIC")], 320, float_scales=True)
-    second = ("q_proj.weight_scale", "down_proj.weight", "norm.weight")
-    write("ct-fp8-channel", tensors, expected, config, second=lambda key: key.endswith(second))
+def int_group(bits, **more):
+    return group(bits, "int", "group", **{"group_size": 32} | more)
 
 
-@layout
-def ct_fp8_block():
-    """float-quantized in blocks of 24x20, with short edges."""
-    scheme = group(8, "float", "block", activations=FLOAT8, block_structure=[24, 20])
-    tensors, expected, config = compressed_llama([scheme], 340)
-    write("ct-fp8-block", tensors, expected, config)
-
-
-@layout
-def ct_nvfp4():
-    """nvfp4-pack-quantized."""
-    write("ct-nvfp4", *compressed_llama([preset("NVFP4")], 360))
-
-
-@layout
-def ct_mxfp4():
-    """mxfp4-pack-quantized."""
-    write("ct-mxfp4", *compressed_llama([preset("MXFP4")], 380))
-
-
-@layout
-def ct_mxfp8():
-    """mxfp8-quantized."""
-    write("ct-mxfp8", *compressed_llama([preset("MXFP8")], 400))
-
-
-@layout
-def ct_mxfp6():
-    """mxfp6-pack-quantized."""
-    write("ct-mxfp6", *compressed_llama([preset("MXFP6A16")], 410))
-
-
-@layout
-def ct_int4():
-    """pack-quantized, 4 bits, groups of 32."""
-    tensors, expected, config = compressed_llama([group(4, "int", "group", group_size=32)], 420)
-    write(
-        "ct-int4", tensors, expected, config, second=lambda key: key.endswith(("weight_shape", "up_proj.weight_scale"))
-    )
-
-
-@layout
-def ct_int4_asymmetric():
-    """pack-quantized, 4 bits, groups of 32 with zero points."""
-    write("ct-int4-asymmetric", *compressed_llama([group(4, "int", "group", group_size=32, symmetric=False)], 440))
-
-
-@layout
-def ct_int4_channel():
-    """pack-quantized, 4 bits, a scale and a zero point for each row; rows of 44, which fill no whole word."""
-    scheme = group(4, "int", "channel", symmetric=False)
-    write("ct-int4-channel", *compressed_llama([scheme], 460, intermediate=44))
+# float-quantized: a scale for the tensor, with scales of activations and of the cache; a float scale for each row, some
+# in the other shard; blocks of 24x20, with short edges.
+ct("ct-fp8-tensor", 300, ("FP8",), kv_cache=True, original=True)
+SECOND = ("q_proj.weight_scale", "down_proj.weight", "norm.weight")
+ct("ct-fp8-channel", 320, ("FP8_DYNAMIC",), float_scales=True, second=SECOND)
+BLOCKS = group(8, "float", "block", activations=FLOAT8, block_structure=[24, 20])
+ct("ct-fp8-block", 340, BLOCKS, original=True)
+# nvfp4-pack-quantized, mxfp4-pack-quantized, mxfp8-quantized, mxfp6-pack-quantized.
+ct("ct-nvfp4", 360, ("NVFP4",), original=True)
+ct("ct-mxfp4", 380, ("MXFP4",), original=True)
+ct("ct-mxfp8", 400, ("MXFP8",))
+ct("ct-mxfp6", 410, ("MXFP6A16",))
+# pack-quantized, 4 bits, groups of 32; with zero points; a scale and a zero point for each row of 44, which fill no
+# whole word.
+ct("ct-int4", 420, int_group(4), second=("weight_shape", "up_proj.weight_scale"), original=True)
+ct("ct-int4-asymmetric", 440, int_group(4, symmetric=False))
+ct("ct-int4-channel", 460, group(4, "int", "channel", symmetric=False), intermediate=44)
 
 
 @layout
@@ -519,27 +499,15 @@ def ct_int4_g_idx():
 
     from compressed_tensors.compressors.pack_quantized.helpers import pack_to_int32, unpack_from_int32
 
-    tensors, expected, config = compressed_llama([group(4, "int", "group", group_size=32)], 480, edit)
+    tensors, expected, config = compressed_llama([int_group(4)], 480, edit)
     config["quantization_config"]["config_groups"]["group_0"]["weights"]["actorder"] = "group"
     write("ct-int4-g-idx", tensors, expected, config)
 
 
-@layout
-def ct_int8():
-    """pack-quantized, 8 bits, a scale for each row."""
-    write("ct-int8", *compressed_llama([group(8, "int", "channel")], 500))
-
-
-@layout
-def ct_int8_asymmetric():
-    """pack-quantized, 8 bits, groups of 32 with zero points."""
-    write("ct-int8-asymmetric", *compressed_llama([group(8, "int", "group", group_size=32, symmetric=False)], 520))
-
-
-@layout
-def ct_int3():
-    """pack-quantized, 3 bits, across words, with zero points."""
-    write("ct-int3", *compressed_llama([group(3, "int", "group", group_size=16, symmetric=False)], 540))
+# pack-quantized, 8 bits, a scale for each row; groups of 32 with zero points; 3 bits, across words, with zero points.
+ct("ct-int8", 500, group(8, "int", "channel"), original=True)
+ct("ct-int8-asymmetric", 520, int_group(8, symmetric=False))
+ct("ct-int3", 540, int_group(3, group_size=16, symmetric=False))
 
 
 @layout
@@ -563,37 +531,18 @@ def ct_int3_words():
 
     from compressed_tensors.compressors.pack_quantized.helpers import unpack_from_int32
 
-    scheme = group(3, "int", "group", group_size=16, symmetric=False)
+    scheme = int_group(3, group_size=16, symmetric=False)
     tensors, expected, config = compressed_llama([scheme], 560, edit)
     config["quantization_config"]["version"] = "0.12.2"
     write("ct-int3-words", tensors, expected, config)
 
 
-@layout
-def ct_int_quantized():
-    """int-quantized: plain int8, a scale for each row."""
-    write("ct-int-quantized", *compressed_llama([preset("W8A8")], 580))
-
-
-@layout
-def ct_naive_quantized():
-    """naive-quantized: float8 with a scale for the tensor, and no activations."""
-    tensors, expected, config = compressed_llama([group(8, "float", "tensor")], 600)
-    assert config["quantization_config"]["format"] == "naive-quantized"
-    write("ct-naive-quantized", tensors, expected, config)
-
-
-@layout
-def ct_mixed():
-    """mixed-precision: NVFP4 in the attention, float8 and int4 elsewhere, the format in each group."""
-    groups = [
-        preset("NVFP4A16", [r"re:.*self_attn.*"]),
-        preset("FP8_DYNAMIC", [r"re:.*(gate|up)_proj"]),
-        group(4, "int", "group", [r"re:.*down_proj"], group_size=16),
-    ]
-    tensors, expected, config = compressed_llama(groups, 620)
-    assert config["quantization_config"]["format"] == "mixed-precision"
-    write("ct-mixed", tensors, expected, config)
+# int-quantized: plain int8, a scale for each row. naive-quantized: float8 with a scale for the tensor, and no
+# activations. mixed-precision: NVFP4 in the attention, float8 and int4 elsewhere, the format in each group.
+ct("ct-int-quantized", 580, ("W8A8",))
+ct("ct-naive-quantized", 600, group(8, "float", "tensor"))
+MIXED = [("NVFP4A16", r"re:.*self_attn.*"), ("FP8_DYNAMIC", r"re:.*(gate|up)_proj")]
+ct("ct-mixed", 620, *MIXED, int_group(4, targets=[r"re:.*down_proj"], group_size=16))
 
 
 # ModelOpt: `export_hf_checkpoint` writes a model that `mtq.quantize` quantized on the CPU. Its reader of NVFP4 takes
@@ -658,40 +607,38 @@ def modelopt_expected(tensors):
     return expected
 
 
-def write_modelopt(name, model, config, second=None, kv_cache=False):
+def write_modelopt(name, model, config, second=None, kv_cache=False, original=None):
     import modelopt.torch.quantization as mtq
 
     config = getattr(mtq, config) if isinstance(config, str) else config
     if kv_cache:
         config = mtq.update_quant_cfg_with_kv_cache_quant(copy.deepcopy(config), mtq.FP8_KV_CFG["quant_cfg"])
     tensors, config, other = exported(model, config)
-    write(name, tensors, modelopt_expected(tensors), config, {"hf_quant_config.json": other}, second)
+    other = {"hf_quant_config.json": other}
+    write(name, tensors, modelopt_expected(tensors), config, other, second, original=original)
 
 
-@layout
-def modelopt_fp8():
-    """FP8 with scales of activations and of the cache."""
-    write_modelopt("modelopt-fp8", llama(700), "FP8_DEFAULT_CFG", kv_cache=True)
+def modelopt(name, seed, config, original=False, sizes=None, **more):
+    """A layout of ModelOpt by its configuration."""
+
+    def write_one():
+        held = llama(seed).state_dict() if original else None
+        write_modelopt(name, llama(seed, **(sizes or {})), config, original=held, **more)
+
+    layout[name] = write_one
 
 
-@layout
-def modelopt_fp8_channel():
-    """FP8_PER_CHANNEL_PER_TOKEN: the scales have one dimension."""
-    write_modelopt("modelopt-fp8-channel", llama(720), "FP8_PER_CHANNEL_PER_TOKEN_CFG")
-
-
-@layout
-def modelopt_fp8_blocks():
-    """FP8_PB_WO: the scales of blocks of 128x128 have four dimensions, or none."""
-    model = llama(740, hidden=136, intermediate=8, heads=1)
-    write_modelopt("modelopt-fp8-blocks", model, "FP8_2D_BLOCKWISE_WEIGHT_ONLY_CFG")
-
-
-@layout
-def modelopt_nvfp4():
-    """NVFP4; some scales are in the other shard than the weights."""
-    second = ("weight_scale_2", "q_proj.weight", "down_proj.weight_scale")
-    write_modelopt("modelopt-nvfp4", llama(760), "NVFP4_DEFAULT_CFG", second=lambda key: key.endswith(second))
+# FP8 with scales of activations and of the cache. FP8_PER_CHANNEL_PER_TOKEN: the scales have one dimension. FP8_PB_WO:
+# the scales of blocks of 128x128 have four dimensions, or none. NVFP4: some scales are in the other shard than the
+# weights.
+modelopt("modelopt-fp8", 700, "FP8_DEFAULT_CFG", kv_cache=True, original=True)
+modelopt("modelopt-fp8-channel", 720, "FP8_PER_CHANNEL_PER_TOKEN_CFG")
+SMALL = {"hidden": 136, "intermediate": 8, "heads": 1}
+modelopt("modelopt-fp8-blocks", 740, "FP8_2D_BLOCKWISE_WEIGHT_ONLY_CFG", sizes=SMALL)
+SECOND = ("weight_scale_2", "q_proj.weight", "down_proj.weight_scale")
+modelopt("modelopt-nvfp4", 760, "NVFP4_DEFAULT_CFG", second=SECOND, original=True)
+modelopt("modelopt-mxfp8", 800, "MXFP8_DEFAULT_CFG", original=True)
+modelopt("modelopt-mxfp4", 820, "MXFP4_DEFAULT_CFG")
 
 
 @layout
@@ -705,18 +652,6 @@ def modelopt_nvfp4_experts():
         layer_types=["full_attention"], architectures=["GptOssForCausalLM"],
     )  # fmt: skip
     write_modelopt("modelopt-nvfp4-experts", filled(GptOssForCausalLM(config), 780), "NVFP4_DEFAULT_CFG")
-
-
-@layout
-def modelopt_mxfp8():
-    """MXFP8."""
-    write_modelopt("modelopt-mxfp8", llama(800), "MXFP8_DEFAULT_CFG")
-
-
-@layout
-def modelopt_mxfp4():
-    """MXFP4."""
-    write_modelopt("modelopt-mxfp4", llama(820), "MXFP4_DEFAULT_CFG")
 
 
 @layout
@@ -774,23 +709,29 @@ def modelopt_awq():
     write("modelopt-awq", tensors, None, config, {"hf_quant_config.json": other})
 
 
-@layout
-def quark():
-    """MXFP4 of a Llama, quantized, exported and dequantized by Quark, which compiles its kernels with ninja first."""
+def by_quark(seed, spec, activations=None, **options):
+    """Tensors and configuration of a Llama that Quark quantizes and exports; it compiles kernels with ninja first."""
     from quark.torch import ModelQuantizer, export_safetensors
-    from quark.torch.kernel.hw_emulation.hw_emulation_interface import dequantize_fp4_fp6_per_group
-    from quark.torch.quantization.config.config import OCP_MXFP4Spec, QConfig, QLayerConfig
-    from quark.torch.utils.pack import Pack_fp4
+    from quark.torch.quantization.config.config import QConfig, QLayerConfig
     from safetensors.torch import load_file
 
-    weights, activations = (OCP_MXFP4Spec(ch_axis=-1, is_dynamic=dynamic) for dynamic in (False, True))
-    layers = QLayerConfig(weight=weights.to_quantization_spec(), input_tensors=activations.to_quantization_spec())
+    inputs = {"input_tensors": activations.to_quantization_spec()} if activations else {}
+    layers = QLayerConfig(weight=spec.to_quantization_spec(), **inputs)
     quantizer = ModelQuantizer(QConfig(global_quant_config=layers, exclude=["lm_head"]))
-    model = quantizer.freeze(quantizer.quantize_model(llama(900), [torch.arange(12).view(1, 12)]))
+    model = quantizer.freeze(quantizer.quantize_model(llama(seed), [torch.arange(12).view(1, 12)]))
     with tempfile.TemporaryDirectory() as folder, torch.no_grad():
-        export_safetensors(model=model, output_dir=folder)
-        tensors = load_file(Path(folder) / "model.safetensors")
-        config = json.loads((Path(folder) / "config.json").read_text())
+        export_safetensors(model=model, output_dir=folder, **options)
+        return load_file(Path(folder) / "model.safetensors"), json.loads((Path(folder) / "config.json").read_text())
+
+
+@layout
+def quark():
+    """MXFP4 of a Llama, quantized, exported and dequantized by Quark."""
+    from quark.torch.kernel.hw_emulation.hw_emulation_interface import dequantize_fp4_fp6_per_group
+    from quark.torch.quantization.config.config import OCP_MXFP4Spec
+    from quark.torch.utils.pack import Pack_fp4
+
+    tensors, config = by_quark(900, *(OCP_MXFP4Spec(ch_axis=-1, is_dynamic=dynamic) for dynamic in (False, True)))
     expected = {key: value for key, value in tensors.items() if not key.endswith("_scale")}
     for key, value in expected.items():
         if value.dtype == torch.uint8:
@@ -832,101 +773,50 @@ def quark_fp8_llama(name, qscheme, seed):
     write(name, tensors, expected, config)
 
 
-@layout
-def quark_fp8():
-    """A scale without axes for the tensor, and `input_scale`."""
-    quark_fp8_llama("quark-fp8", "per_tensor", 902)
+# A scale without axes for the tensor, and `input_scale`; a scale for each row, in one axis, and dynamic activations,
+# for each token.
+layout["quark-fp8"] = lambda: quark_fp8_llama("quark-fp8", "per_tensor", 902)
+layout["quark-fp8-channel"] = lambda: quark_fp8_llama("quark-fp8-channel", "per_channel", 904)
 
 
-@layout
-def quark_fp8_channel():
-    """A scale for each row, in one axis; activations are dynamic, for each token."""
-    quark_fp8_llama("quark-fp8-channel", "per_channel", 904)
+def quark_integers(name, spec, seed, columns=0, pack_method=None, **settings):
+    """A layout of Quark's integers. Its dequantization is (codes - zero points) * scales (`PackMethod.unpack` and
+    `dequantize` of quark/torch, 0.13); those of 4 bits, in groups of columns, it unpacks itself."""
+
+    def write_one():
+        import quark.torch.quantization.config.config as specs
+        from quark.torch.utils.pack import Pack_4_bits
+
+        options = {"pack_method": pack_method} if pack_method else {}
+        tensors, config = by_quark(seed, getattr(specs, spec)(**settings), **options)
+        if columns:
+            kind = config["quantization_config"]["global_quant_config"]["weight"]["dtype"]
+            unpacked = lambda codes: Pack_4_bits("per_group", kind).unpack(codes, pack_method == "reorder")
+        expected = {}
+        for key, value in tensors.items():
+            scales, zeros = tensors.get(f"{key}_scale"), tensors.get(f"{key}_zero_point")
+            if scales is None:
+                if not key.endswith(("_scale", "_zero_point")):
+                    expected[key] = value
+            elif columns:
+                zeros = 0 if zeros is None else unpacked(zeros).repeat_interleave(columns, 1)
+                scales = scales.float().T.repeat_interleave(columns, 1)
+                expected[key] = ((unpacked(value) - zeros) * scales).bfloat16()
+            else:
+                zeros = torch.zeros(1) if zeros is None else zeros
+                scales, zeros = (part.float().reshape(-1, 1) for part in (scales, zeros))
+                expected[key] = ((value.float() - zeros) * scales).bfloat16()
+        write(name, tensors, expected, config)
+
+    layout[name] = write_one
 
 
-def quark_int8_llama(name, spec, seed):
-    """int8 with a scale for each tensor or row, quantized and exported by Quark; its dequantization of int8 is
-    (codes - zero points) * scales (`PackMethod.unpack` and `dequantize` of quark/torch, 0.13)."""
-    from quark.torch import ModelQuantizer, export_safetensors
-    from quark.torch.quantization.config.config import QConfig, QLayerConfig
-    from safetensors.torch import load_file
-
-    layers = QLayerConfig(weight=spec.to_quantization_spec())
-    quantizer = ModelQuantizer(QConfig(global_quant_config=layers, exclude=["lm_head"]))
-    model = quantizer.freeze(quantizer.quantize_model(llama(seed), [torch.arange(12).view(1, 12)]))
-    with tempfile.TemporaryDirectory() as folder, torch.no_grad():
-        export_safetensors(model=model, output_dir=folder)
-        tensors = load_file(Path(folder) / "model.safetensors")
-        config = json.loads((Path(folder) / "config.json").read_text())
-    expected = {}
-    for key, value in tensors.items():
-        if value.dtype == torch.int8 and key.endswith(".weight"):
-            parts = (tensors[f"{key}_scale"], tensors.get(f"{key}_zero_point", torch.zeros(1)))
-            scales, zeros = (part.float().reshape(-1, 1) for part in parts)
-            expected[key] = ((value.float() - zeros) * scales).bfloat16()
-        elif not key.endswith(("_scale", "_zero_point")):
-            expected[key] = value
-    write(name, tensors, expected, config)
-
-
-@layout
-def quark_int8():
-    """Quark's int8 with a scale and a zero point for each row."""
-    from quark.torch.quantization.config.config import Int8PerChannelSpec
-
-    quark_int8_llama("quark-int8", Int8PerChannelSpec(ch_axis=0), 961)
-
-
-@layout
-def quark_int8_tensor():
-    """Quark's int8 with a scale for the tensor."""
-    from quark.torch.quantization.config.config import Int8PerTensorSpec
-
-    quark_int8_llama("quark-int8-tensor", Int8PerTensorSpec(), 962)
-
-
-def quark_int4_llama(name, spec, group_size, seed, pack_method="reorder"):
-    """Integers of 4 bits in groups, quantized, exported and unpacked by Quark."""
-    from quark.torch import ModelQuantizer, export_safetensors
-    from quark.torch.quantization.config.config import QConfig, QLayerConfig
-    from quark.torch.utils.pack import Pack_4_bits
-    from safetensors.torch import load_file
-
-    layers = QLayerConfig(weight=spec.to_quantization_spec())
-    quantizer = ModelQuantizer(QConfig(global_quant_config=layers, exclude=["lm_head"]))
-    model = quantizer.freeze(quantizer.quantize_model(llama(seed), [torch.arange(12).view(1, 12)]))
-    with tempfile.TemporaryDirectory() as folder, torch.no_grad():
-        export_safetensors(model=model, output_dir=folder, pack_method=pack_method)
-        tensors = load_file(Path(folder) / "model.safetensors")
-        config = json.loads((Path(folder) / "config.json").read_text())
-    kind = config["quantization_config"]["global_quant_config"]["weight"]["dtype"]
-    unpack, expected = Pack_4_bits("per_group", kind).unpack, {}
-    for key, value in tensors.items():
-        if value.dtype == torch.int32 and key.endswith(".weight"):
-            codes, scales = unpack(value, pack_method == "reorder"), tensors[f"{key}_scale"].float().T
-            zeros = unpack(tensors[f"{key}_zero_point"], pack_method == "reorder") if f"{key}_zero_point" in tensors else 0
-            if isinstance(zeros, torch.Tensor):
-                zeros = zeros.repeat_interleave(group_size, 1)
-            expected[key] = ((codes - zeros) * scales.repeat_interleave(group_size, 1)).bfloat16()
-        elif not key.endswith(("_scale", "_zero_point")):
-            expected[key] = value
-    write(name, tensors, expected, config)
-
-
-@layout
-def quark_int4():
-    """Quark's int4 in groups of 32, symmetric, in AWQ's order (`reorder`)."""
-    from quark.torch.quantization.config.config import Int4PerGroupSpec
-
-    quark_int4_llama("quark-int4", Int4PerGroupSpec(ch_axis=-1, group_size=32), 32, 960)
-
-
-@layout
-def quark_uint4():
-    """Quark's uint4 in groups of 16 with zero points, in the columns' order (`order`)."""
-    from quark.torch.quantization.config.config import Uint4PerGroupSpec
-
-    quark_int4_llama("quark-uint4", Uint4PerGroupSpec(ch_axis=-1, group_size=16), 16, 980, "order")
+# int8 with a scale and a zero point for each row; with a scale for the tensor. int4 in groups of 32, symmetric, in
+# AWQ's order (`reorder`); uint4 in groups of 16 with zero points, in the columns' order (`order`).
+quark_integers("quark-int8", "Int8PerChannelSpec", 961, ch_axis=0)
+quark_integers("quark-int8-tensor", "Int8PerTensorSpec", 962)
+quark_integers("quark-int4", "Int4PerGroupSpec", 960, 32, "reorder", ch_axis=-1, group_size=32)
+quark_integers("quark-uint4", "Uint4PerGroupSpec", 980, 16, "order", ch_axis=-1, group_size=16)
 
 
 @layout
@@ -966,11 +856,11 @@ def fbgemm():
         "torch_dtype": "bfloat16",
         "quantization_config": quantization,
     }
-    write("fbgemm", tensors | rest, expected | rest, config)
+    write("fbgemm", tensors, expected, config, rest=rest)
 
 
-# GPTQ, AWQ and AutoRound. GPTQModel and AutoAWQ pack layers on a CPU, and AutoRound whole models. GPTQModel reads all of
-# GPTQ's words in float (`convert_gptq_file`), AutoAWQ its own in the type of the scales, which are widened first.
+# GPTQ, AWQ and AutoRound. GPTQModel and AutoAWQ pack layers on a CPU, and AutoRound whole models. GPTQModel reads all
+# of GPTQ's words in float (`convert_gptq_file`), AutoAWQ its own in the type of the scales, which are widened first.
 
 
 def gptq_expected(tensors, quantization):
@@ -991,7 +881,7 @@ def gptq_expected(tensors, quantization):
     return {key: tensors.get(key, value) for key, value in found.items()}
 
 
-def awq_expected(tensors, group_size, name=""):
+def awq_expected(tensors, group_size):
     """What AutoAWQ reads from tensors of its `gemm`."""
     from awq.utils.packing_utils import dequantize_gemm
 
@@ -1030,7 +920,7 @@ def linear(rows, columns, seed):
     return layer
 
 
-def gptq_llama(name, bits, symmetric, seed, shapes, group_size=32, order=False, checkpoint_format="gptq"):
+def gptq_llama(bits, symmetric, seed, shapes, group_size=32, order=False, checkpoint_format="gptq"):
     """Layers that GPTQModel packs."""
     from gptqmodel.nn_modules.qlinear.torch import TorchLinear
     from gptqmodel.utils.model_dequant import _revert_gptq_v1_qzeros_correction
@@ -1061,44 +951,28 @@ def gptq_llama(name, bits, symmetric, seed, shapes, group_size=32, order=False, 
 def gptq():
     """GPTQ, 4 bits, symmetric, the last group short, in two shards; the configuration in a file of its own."""
     shapes = {"self_attn.q_proj": (32, 72), "mlp.up_proj": (64, 64)}
-    state, expected, config, quantization = gptq_llama("gptq", 4, True, 1080, shapes)
+    state, expected, config, quantization = gptq_llama(4, True, 1080, shapes)
     # As AutoGPTQ wrote it.
     quantization = {key: value for key, value in quantization.items() if key not in ("checkpoint_format", "meta")}
-    other = {"quantize_config.json": quantization}
-    write("gptq", state, expected, config, other, lambda key: "qzeros" in key or "up_proj" in key)
+    second = tuple(key for key in state if "qzeros" in key or "up_proj" in key)
+    write("gptq", state, expected, config, {"quantize_config.json": quantization}, second)
 
 
-@layout
-def gptq_order():
-    """GPTQ, 4 bits, with zero points and an order of groups (`desc_act`)."""
-    shapes = {"self_attn.q_proj": (32, 96), "mlp.up_proj": (64, 64)}
-    state, expected, config, quantization = gptq_llama("gptq-order", 4, False, 1100, shapes, order=True)
-    write("gptq-order", state, expected, config | {"quantization_config": quantization})
+def gptq_layout(name, bits, seed, up, **more):
+    def write_one():
+        shapes = {"self_attn.q_proj": (32, 96), "mlp.up_proj": (up, 64)}
+        state, expected, config, quantization = gptq_llama(bits, False, seed, shapes, **more)
+        write(name, state, expected, config | {"quantization_config": quantization})
+
+    layout[name] = write_one
 
 
-@layout
-def gptq_2():
-    """GPTQ, 2 bits, with zero points."""
-    shapes = {"self_attn.q_proj": (32, 96), "mlp.up_proj": (96, 64)}
-    state, expected, config, quantization = gptq_llama("gptq-2", 2, False, 1140, shapes, group_size=16)
-    write("gptq-2", state, expected, config | {"quantization_config": quantization})
-
-
-@layout
-def gptq_3():
-    """GPTQ, 3 bits across words, with zero points less 1 and an order of groups."""
-    shapes = {"self_attn.q_proj": (32, 96), "mlp.up_proj": (96, 64)}
-    state, expected, config, quantization = gptq_llama("gptq-3", 3, False, 1040, shapes, order=True)
-    write("gptq-3", state, expected, config | {"quantization_config": quantization})
-
-
-@layout
-def gptq_v2():
-    """GPTQModel's `gptq_v2`, 8 bits and a scale for each row, zero points as they are."""
-    shapes = {"self_attn.q_proj": (32, 96), "mlp.up_proj": (64, 64)}
-    packed = gptq_llama("gptq-v2", 8, False, 1120, shapes, group_size=-1, checkpoint_format="gptq_v2")
-    state, expected, config, quantization = packed
-    write("gptq-v2", state, expected, config | {"quantization_config": quantization})
+# GPTQ with zero points: 4 bits with an order of groups (`desc_act`); 2 bits; 3 bits across words, less 1, with an order
+# of groups; GPTQModel's `gptq_v2`, 8 bits and a scale for each row, zero points as they are.
+gptq_layout("gptq-order", 4, 1100, 64, order=True)
+gptq_layout("gptq-2", 2, 1140, 96, group_size=16)
+gptq_layout("gptq-3", 3, 1040, 96, order=True)
+gptq_layout("gptq-v2", 8, 1120, 64, group_size=-1, checkpoint_format="gptq_v2")
 
 
 def awq_llama(seed, shapes, group_size, layer_class, turned):
@@ -1137,8 +1011,8 @@ def awq():
 
 @layout
 def awq_gemv():
-    """AutoAWQ's `gemv`: rows of words, whose scales and zero points are padded. Its kernels need a GPU; it packs weights
-    of the grid, which the codes give again."""
+    """AutoAWQ's `gemv`: rows of words, whose scales and zero points are padded. Its kernels need a GPU; it packs
+    weights of the grid, which the codes give again."""
     from awq.modules.linear.gemv import WQLinear_GEMV
 
     shapes = {"self_attn.q_proj": (32, 96), "mlp.up_proj": (40, 320)}
@@ -1147,18 +1021,14 @@ def awq_gemv():
     write("awq-gemv", state, expected, config | {"quantization_config": quantization})
 
 
-def auto_round(name, layout_name, bits, symmetric, seed, group_size=32):
+def auto_round(layout_name, bits, symmetric, seed, group_size=32):
     """A Llama that AutoRound quantizes without data."""
     from auto_round import AutoRound
     from safetensors.torch import load_file
     from tokenizers import Tokenizer, models
-    from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+    from transformers import PreTrainedTokenizerFast
 
-    config = LlamaConfig(
-        hidden_size=64, intermediate_size=32, num_hidden_layers=1, num_attention_heads=2, num_key_value_heads=2,
-        head_dim=16, vocab_size=12, dtype=torch.bfloat16, architectures=["LlamaForCausalLM"],
-    )  # fmt: skip
-    model = filled(LlamaForCausalLM(config), seed)
+    model = llama(seed, kv_heads=2)
     words = Tokenizer(models.WordLevel({f"w{index}": index for index in range(12)}, unk_token="w0"))
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=words, unk_token="w0", pad_token="w0", eos_token="w1")
     settings = {"bits": bits, "group_size": group_size, "sym": symmetric, "iters": 0, "disable_opt_rtn": True}
@@ -1172,7 +1042,7 @@ def auto_round(name, layout_name, bits, symmetric, seed, group_size=32):
 @layout
 def auto_round_gptq():
     """AutoRound's default: GPTQ's words, 4 bits, symmetric, without `g_idx`."""
-    state, config = auto_round("auto-round-gptq", "auto_round:auto_gptq", 4, True, 1000)
+    state, config = auto_round("auto_round:auto_gptq", 4, True, 1000)
     expected = gptq_expected(state, {"bits": 4, "checkpoint_format": "gptq"})
     write("auto-round-gptq", state, expected, config, {"quantization_config.json": config["quantization_config"]})
 
@@ -1180,7 +1050,7 @@ def auto_round_gptq():
 @layout
 def auto_round_2():
     """AutoRound's own format: 2 bits, zero points as they are."""
-    state, config = auto_round("auto-round-2", "auto_round", 2, False, 1020)
+    state, config = auto_round("auto_round", 2, False, 1020)
     expected = gptq_expected(state, {"bits": 2, "checkpoint_format": "gptq_v2"})
     write("auto-round-2", state, expected, config)
 
@@ -1190,7 +1060,7 @@ def auto_round_6():
     """AutoRound's own format: 6 bits, a stream of bits; its own functions unpack them."""
     from auto_round_extension.torch.qlinear_torch import unpack_bitstream
 
-    state, config = auto_round("auto-round-6", "auto_round", 6, False, 1060)
+    state, config = auto_round("auto_round", 6, False, 1060)
     expected = {}
     for key, value in state.items():
         start, _, last = key.rpartition(".")
@@ -1207,12 +1077,12 @@ def auto_round_6():
 @layout
 def auto_round_awq():
     """AWQ, as AutoRound writes it."""
-    state, config = auto_round("auto-round-awq", "auto_awq", 4, False, 1160)
+    state, config = auto_round("auto_awq", 4, False, 1160)
     write("auto-round-awq", state, awq_expected(state, 32), config)
 
 
-# ComfyUI is not a package; its files have no configuration. The tensors are those of its QUANTIZATION.md and of the older
-# files that it still reads.
+# ComfyUI is not a package; its files have no configuration. The tensors are those of its QUANTIZATION.md and of the
+# older files that it still reads.
 
 
 def comfyui_tensors(seed, scale, input_scale, shape):
@@ -1255,34 +1125,5 @@ def comfyui_metadata():
     write("comfyui-metadata", tensors, expected, metadata=metadata)
 
 
-#: Checkpoints whose weights are also stored before they were quantized, with the seed of the Llama.
-ORIGINALS = {
-    "ct-fp8-tensor": 300,
-    "ct-fp8-block": 340,
-    "ct-nvfp4": 360,
-    "ct-mxfp4": 380,
-    "ct-int4": 420,
-    "ct-int8": 500,
-    "modelopt-fp8": 700,
-    "modelopt-nvfp4": 760,
-    "modelopt-mxfp8": 800,
-}
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("names", nargs="*", metavar="NAME")
-    names = parser.parse_args().names or list(LAYOUTS)
-    global OUT
-    with tempfile.TemporaryDirectory() as folder:
-        OUT = Path(folder)
-        for name in names:
-            LAYOUTS[name]()
-            if name in ORIGINALS:
-                tensors = {key: value.contiguous() for key, value in llama(ORIGINALS[name]).state_dict().items()}
-                save_file(tensors, OUT / name / "original.safetensors", {"format": "pt"})
-        checkpoint_archives.add(OUT)
-
-
 if __name__ == "__main__":
-    main()
+    layout.main(__doc__)

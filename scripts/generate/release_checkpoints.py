@@ -6,23 +6,13 @@ them, joined matrices with a scale for each part, and scales of activations, wit
 Needs torch, transformers, compressed-tensors and safetensors. `release_checkpoints.py NAME...` writes only those.
 """
 
-import argparse
 import math
-import tempfile
-from pathlib import Path
 
-import checkpoint_archives
 import quantized_checkpoints as base
 import torch
-from quantized_checkpoints import compressed_llama, deepseek_config, e2m1_packed, group, ordinary, spread, weight, write
+from quantized_checkpoints import deepseek_config, e2m1_packed, ordinary, spread, weight, write
 
-LAYOUTS = {}
-
-
-def layout(function):
-    """Registers a function that writes one folder, named like it."""
-    LAYOUTS[function.__name__.replace("_", "-")] = function
-    return function
+layout = base.Layouts()
 
 
 def fp8(values, axis=None):
@@ -32,9 +22,9 @@ def fp8(values, axis=None):
     return (values.float() / scales).to(torch.float8_e4m3fn), scales
 
 
-# Mistral: the names of `consolidated.safetensors` and `params.json`, as vLLM reads them (transformers_utils/configs/mistral.py,
-# `_remap_mistral_quantization_args`; models/llama.py, `mistral_mapping`). A weight is its element times `qscale_weight`
-# (transformers' Ministral-3 takes it over as `weight_scale_inv`).
+# Mistral: the names of `consolidated.safetensors` and `params.json`, as vLLM reads them
+# (transformers_utils/configs/mistral.py, `_remap_mistral_quantization_args`; models/llama.py, `mistral_mapping`). A
+# weight is its element times `qscale_weight` (transformers' Ministral-3 takes it over as `weight_scale_inv`).
 
 
 @layout
@@ -60,7 +50,8 @@ def mistral_fp8():
     }
     quantization = {"qformat_weight": "fp8_e4m3", "qscheme_act": "TENSOR"}
     params = {"dim": 40, "n_layers": 1, "head_dim": 16, "n_heads": 4, "n_kv_heads": 2, "norm_eps": 1e-05}
-    write("mistral-fp8", tensors | rest, expected | rest, other={"params.json": params | {"quantization": quantization}})
+    other = {"params.json": params | {"quantization": quantization}}
+    write("mistral-fp8", tensors, expected, other=other, rest=rest)
     folder = base.OUT / "mistral-fp8"
     (folder / "model.safetensors").rename(folder / "consolidated.safetensors")
 
@@ -99,7 +90,7 @@ def openai_mxfp4():
         "embedding.weight": weight(12, 64, seed=3114),
     }
     config = {"num_hidden_layers": 1, "num_experts": 3, "experts_per_token": 2, "hidden_size": 64}
-    write("openai-mxfp4", tensors | rest, expected | rest, config)
+    write("openai-mxfp4", tensors, expected, config, rest=rest)
 
 
 # Joined matrices whose parts have a scale each. vLLM gives such a matrix as many rows of query, key and value as the
@@ -118,18 +109,17 @@ def joined_fp8():
     for number, (name, (rows, data_type)) in enumerate(parts.items()):
         values = [weight(count, 40, seed=3200 + 10 * number + part) for part, count in enumerate(rows)]
         scales = torch.stack([fp8(value)[1] for value in values]).to(data_type)
-        codes = [(value.float() / scale.float()).to(torch.float8_e4m3fn) for value, scale in zip(values, scales, strict=True)]
-        tensors |= {f"{name}.weight": torch.cat(codes), f"{name}.weight_scale": scales}
+        spread = scales.float().repeat_interleave(torch.tensor(rows))[:, None]
+        codes = (torch.cat(values).float() / spread).to(torch.float8_e4m3fn)
+        tensors |= {f"{name}.weight": codes, f"{name}.weight_scale": scales}
         tensors[f"{name}.input_scale"] = torch.full((len(rows),), 0.25)
-        back = [code.float() * scale.float() for code, scale in zip(codes, scales, strict=True)]
-        expected[f"{name}.weight"] = torch.cat(back).bfloat16()
-    rest = ordinary(40, 3250)
+        expected[f"{name}.weight"] = (codes.float() * spread).bfloat16()
     config = {
         "architectures": ["Phi3ForCausalLM"], "model_type": "phi3", "hidden_size": 40, "num_attention_heads": 4,
         "num_key_value_heads": 1, "head_dim": 16, "torch_dtype": "bfloat16",
         "quantization_config": {"quant_method": "fp8", "activation_scheme": "static"},
     }  # fmt: skip
-    write("joined-fp8", tensors | rest, expected | rest, config)
+    write("joined-fp8", tensors, expected, config, rest=ordinary(40, 3250))
 
 
 # FP8 with scales of activations that data told: `quant_method` fp8 with `activation_scheme` static.
@@ -137,7 +127,8 @@ def joined_fp8():
 
 def static_fp8(seed, scale_name, input_name, config, shape=()):
     tensors, expected = {}, {}
-    for number, (name, size) in enumerate({"self_attn.q_proj": (32, 40), "self_attn.k_proj": (16, 40), "mlp.up_proj": (24, 40)}.items()):
+    sizes = {"self_attn.q_proj": (32, 40), "self_attn.k_proj": (16, 40), "mlp.up_proj": (24, 40)}
+    for number, (name, size) in enumerate(sizes.items()):
         name = f"model.layers.0.{name}"
         codes, scale = fp8(weight(*size, seed=seed + number))
         tensors |= {f"{name}.weight": codes, f"{name}.{scale_name}": scale.view(shape)}
@@ -156,7 +147,7 @@ def static_fp8_vllm():
     tensors, expected, rest, config = static_fp8(3300, "weight_scale", "input_scale", config, (1,))
     tensors["model.layers.0.self_attn.kv_scale"] = torch.tensor([0.0625])
     tensors["model.layers.0.self_attn.k_proj.output_scale"] = torch.tensor([0.0625])
-    write("static-fp8-vllm", tensors | rest, expected | rest, config)
+    write("static-fp8-vllm", tensors, expected, config, rest=rest)
 
 
 @layout
@@ -171,53 +162,37 @@ def static_fp8_transformers():
         codes, scales = fp8(values, (1, 2))
         tensors |= {key: codes, f"{key}_scale_inv": scales, f"{key}_activation_scale": torch.full((2,), 0.5)}
         expected[key] = (codes.float() * scales).bfloat16()
-    write("static-fp8-transformers", tensors | rest, expected | rest, config)
+    write("static-fp8-transformers", tensors, expected, config, rest=rest)
 
 
 @layout
 def ct_w8a8_static():
     """int-quantized with static activations that have zero points, one scale for each row."""
     activations = {"num_bits": 8, "type": "int", "strategy": "tensor", "symmetric": False, "dynamic": False}
-    groups = [group(8, "int", "channel", activations=activations)]
-    tensors, expected, config = compressed_llama(groups, 3500)
+    groups = [base.group(8, "int", "channel", activations=activations)]
+    tensors, expected, config = base.compressed_llama(groups, 3500)
     assert any(key.endswith("input_zero_point") for key in tensors)
     write("ct-w8a8-static", tensors, expected, config)
 
 
 @layout
 def deepseek_v4_experts():
-    """Experts of float4e2m1 where no `expert_dtype` says it: it is the default of vLLM's models/deepseek_v4/quant_config.py.
-    The values are a table's entries times powers of two, which is exact."""
+    """Experts of float4e2m1 where no `expert_dtype` says it: it is the default of vLLM's
+    models/deepseek_v4/quant_config.py. The values are a table's entries times powers of two, which is exact."""
     tensors, expected = {}, {}
     for number, (name, shape) in enumerate({"attn.wq_a": (20, 130), "ffn.shared_experts.w1": (16, 64)}.items()):
         codes, scales = base.fp8_in_blocks(weight(*shape, seed=3600 + number), (128, 128), True)
         key = f"layers.0.{name}"
         tensors |= {f"{key}.weight": codes, f"{key}.scale": scales.to(torch.float8_e8m0fnu)}
         expected[f"{key}.weight"] = (codes.float() * spread(scales, (128, 128), shape)).bfloat16()
-    for expert in range(2):
-        for name, shape in {"w1": (32, 64), "w2": (64, 32), "w3": (32, 64)}.items():
-            values = weight(*shape, seed=3610 + expert).float().view(shape[0], -1, 32)
-            scales = torch.exp2(torch.ceil(torch.log2(values.abs().amax(-1, keepdim=True).double() / 6))).float()
-            packed = e2m1_packed((values / scales).view(shape))
-            exponents = (torch.log2(scales).squeeze(-1) + 127).to(torch.uint8)
-            key = f"layers.0.ffn.experts.{expert}.{name}"
-            tensors |= {f"{key}.weight": packed.view(torch.int8), f"{key}.scale": exponents.view(torch.float8_e8m0fnu)}
-            expected[f"{key}.weight"] = openai_mxfp4_tensor(packed.view(shape[0], -1, 16), exponents)
+    for key, packed, scales in base.fp4_experts(3610):
+        tensors |= {f"{key}.weight": packed, f"{key}.scale": scales}
+        blocks = packed.view(torch.uint8).view(len(packed), -1, 16)
+        expected[f"{key}.weight"] = openai_mxfp4_tensor(blocks, scales.view(torch.uint8))
     rest = {"embed.weight": weight(12, 64, seed=3650), "norm.weight": weight(64, seed=3651, scale=1.0)}
     config = deepseek_config(scale_fmt="ue8m0") | {"model_type": "deepseek_v4"}
-    write("deepseek-v4-experts", tensors | rest, expected | rest, config)
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("names", nargs="*", metavar="NAME")
-    names = parser.parse_args().names or list(LAYOUTS)
-    with tempfile.TemporaryDirectory() as folder:
-        base.OUT = Path(folder)
-        for name in names:
-            LAYOUTS[name]()
-        checkpoint_archives.add(base.OUT)
+    write("deepseek-v4-experts", tensors, expected, config, rest=rest)
 
 
 if __name__ == "__main__":
-    main()
+    layout.main(__doc__)

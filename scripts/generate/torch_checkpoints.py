@@ -5,27 +5,21 @@ that write one.
 
 Needs torch, transformers, safetensors, hqq, torchao and optimum-quanto, in an environment of their own.
 `torch_checkpoints.py NAME...` writes only those. `torchao-int4` needs the file mslk/quantize/shuffle.py of the wheel
-mslk-cuda 1.1.0, whose quantizer torchao calls; `--mslk FOLDER` says where the wheel is unpacked.
+mslk-cuda 1.1.0, whose quantizer torchao calls; MSLK names the folder where the wheel is unpacked.
 """
 
-import argparse
+import os
 import sys
-import tempfile
 import types
 from pathlib import Path
 
-import checkpoint_archives
-import quantized_checkpoints as base
 import torch
-from quantized_checkpoints import ordinary, weight, write
+from quantized_checkpoints import Layouts, ordinary, weight, write
 
-LAYOUTS = {}
-
-
-def layout(function):
-    """Registers a function that writes one folder, named like it."""
-    LAYOUTS[function.__name__.replace("_", "-")] = function
-    return function
+layout = Layouts()
+LAYER = "model.layers.0."
+LLAMA = {"architectures": ["LlamaForCausalLM"], "model_type": "llama"}
+HALF, BRAIN = torch.float16, torch.bfloat16
 
 
 def linear(rows, columns, seed, dtype=torch.bfloat16, bias=False):
@@ -40,82 +34,68 @@ def linear(rows, columns, seed, dtype=torch.bfloat16, bias=False):
 
 
 def hqq(name, dtype, seed, layers, axis):
-    """A checkpoint of layers: name to shape, bits, group, and whether codes are stored as floats."""
-    from hqq.core.quantize import BaseQuantizeConfig, HQQLinear
+    """A layout of HQQ. Layers: name to shape, bits, group, and whether codes are stored as floats."""
 
-    tensors, expected = ordinary(64, seed), ordinary(64, seed)
-    settings = {}
-    for number, (layer, (rows, columns, bits, group, as_float)) in enumerate(layers.items()):
-        settings = BaseQuantizeConfig(nbits=bits, group_size=group, axis=axis, view_as_float=as_float)
-        plain = linear(rows, columns, seed + 10 * number, dtype, bias=number == 0)
-        quantized = HQQLinear(plain, settings, compute_dtype=dtype, device="cpu", del_orig=False)
-        for key, value in quantized.state_dict().items():
-            tensors[f"model.layers.0.{layer}.{key}"] = value.detach().clone()
-        expected[f"model.layers.0.{layer}.weight"] = quantized.dequantize().detach().bfloat16()
-        if number == 0:
-            expected[f"model.layers.0.{layer}.bias"] = tensors[f"model.layers.0.{layer}.bias"].clone()
-    config = {
-        "architectures": ["LlamaForCausalLM"],
-        "model_type": "llama",
-        "dtype": str(dtype).removeprefix("torch."),
-        "quantization_config": {"quant_config": settings, "quant_method": "hqq", "skip_modules": ["lm_head"]},
-    }
-    write(name, tensors, expected, config)
+    def write_one():
+        from hqq.core.quantize import BaseQuantizeConfig, HQQLinear
+
+        tensors, expected = {}, {}
+        for number, (layer, (rows, columns, bits, group, as_float)) in enumerate(layers.items()):
+            settings = BaseQuantizeConfig(nbits=bits, group_size=group, axis=axis, view_as_float=as_float)
+            plain = linear(rows, columns, seed + 10 * number, dtype, bias=number == 0)
+            quantized = HQQLinear(plain, settings, compute_dtype=dtype, device="cpu", del_orig=False)
+            state = {f"{LAYER}{layer}.{key}": one.detach().clone() for key, one in quantized.state_dict().items()}
+            tensors |= state
+            expected[f"{LAYER}{layer}.weight"] = quantized.dequantize().detach().bfloat16()
+            if number == 0:
+                expected[f"{LAYER}{layer}.bias"] = state[f"{LAYER}{layer}.bias"].clone()
+        settings = {"quant_config": settings, "quant_method": "hqq", "skip_modules": ["lm_head"]}
+        config = LLAMA | {"dtype": str(dtype).removeprefix("torch."), "quantization_config": settings}
+        write(name, tensors, expected, config, rest=ordinary(64, seed))
+
+    layout[name] = write_one
 
 
 HQQ_LAYERS = {
-    "self_attn.q_proj": (24, 64, 4, 64, False),
-    "self_attn.k_proj": (16, 64, 8, 32, False),
-    "self_attn.v_proj": (24, 64, 2, 16, False),
-    "self_attn.o_proj": (40, 24, 3, 8, False),
-    "mlp.up_proj": (32, 64, 1, 32, False),
-    "mlp.gate_proj": (32, 64, 4, None, False),
-}
-
-
-@layout
-def hqq_rows():
-    """Groups along the rows (axis 1) of every width, in float16; groups that are a row, and words that are filled up."""
-    hqq("hqq-rows", torch.float16, 5000, HQQ_LAYERS, 1)
-
-
-@layout
-def hqq_columns():
-    """Groups down the columns (axis 0), in bfloat16."""
-    hqq("hqq-columns", torch.bfloat16, 5100, HQQ_LAYERS, 0)
-
-
-@layout
-def hqq_floats():
-    """Codes that are stored as floats (`view_as_float`), in float."""
-    layers = {"mlp.up_proj": (32, 64, 4, 64, True), "mlp.down_proj": (24, 40, 3, 8, True)}
-    hqq("hqq-floats", torch.float32, 5200, layers, 1)
+    "self_attn.q_proj": (24, 64, 4, 64, False), "self_attn.k_proj": (16, 64, 8, 32, False),
+    "self_attn.v_proj": (24, 64, 2, 16, False), "self_attn.o_proj": (40, 24, 3, 8, False),
+    "mlp.up_proj": (32, 64, 1, 32, False), "mlp.gate_proj": (32, 64, 4, None, False),
+}  # fmt: skip
+# Groups along the rows (axis 1) of every width, in float16; groups that are a row, and words that are filled up. Groups
+# down the columns (axis 0), in bfloat16. Codes that are stored as floats (`view_as_float`), in float.
+hqq("hqq-rows", HALF, 5000, HQQ_LAYERS, 1)
+hqq("hqq-columns", BRAIN, 5100, HQQ_LAYERS, 0)
+FLOATS = {"mlp.up_proj": (32, 64, 4, 64, True), "mlp.down_proj": (24, 40, 3, 8, True)}
+hqq("hqq-floats", torch.float32, 5200, FLOATS, 1)
 
 
 # torchao: `quantize_` and `flatten_tensor_state_dict`, as `save_pretrained` of transformers calls it. The classes
 # dequantize.
 
 
-def torchao(name, seed, layers, dtype=torch.bfloat16):
-    """A checkpoint of layers: name to shape, configuration of torchao, and whether it has a bias."""
+def write_torchao(name, seed, kind, state, expected):
     from torchao.prototype.safetensors.safetensors_support import flatten_tensor_state_dict
+
+    # The ordinary tensors are first, as the metadata lists names in their order.
+    tensors, metadata = flatten_tensor_state_dict(ordinary(64, seed) | state)
+    settings = {"quant_method": "torchao", "quant_type": {"default": {"_type": kind}}}
+    config = LLAMA | {"quantization_config": settings}
+    write(name, tensors, ordinary(64, seed) | expected, config, metadata=metadata)
+
+
+def torchao(name, seed, layers):
+    """A checkpoint of layers: name to shape, configuration of torchao, and whether it has a bias."""
     from torchao.quantization import quantize_
 
-    state, expected = ordinary(64, seed), ordinary(64, seed)
+    state, expected = {}, {}
     for number, (layer, (rows, columns, config, bias)) in enumerate(layers.items()):
-        module = torch.nn.Sequential(linear(rows, columns, seed + 10 * number, dtype, bias))
+        module = torch.nn.Sequential(linear(rows, columns, seed + 10 * number, BRAIN, bias))
         quantize_(module, config)
         for key, value in module[0].state_dict().items():
-            state[f"model.layers.0.{layer}.{key}"] = value
+            state[f"{LAYER}{layer}.{key}"] = value
             plain = value.dequantize() if hasattr(value, "qdata") else value
-            expected[f"model.layers.0.{layer}.{key}"] = plain.detach().bfloat16().clone()
-    tensors, metadata = flatten_tensor_state_dict(state)
-    config = {
-        "architectures": ["LlamaForCausalLM"],
-        "model_type": "llama",
-        "quantization_config": {"quant_method": "torchao", "quant_type": {"default": {"_type": "Int8WeightOnlyConfig"}}},
-    }
-    write(name, tensors, expected, config, metadata=metadata)
+            expected[f"{LAYER}{layer}.{key}"] = plain.detach().bfloat16().clone()
+    write_torchao(name, seed, "Int8WeightOnlyConfig", state, expected)
 
 
 @layout
@@ -135,7 +115,7 @@ def torchao_int8():
 @layout
 def torchao_float8():
     """Float8 with a scale for each row, and for the tensor."""
-    from torchao.quantization import Float8WeightOnlyConfig, quantize_  # noqa: F401
+    from torchao.quantization import Float8WeightOnlyConfig
 
     layers = {
         "self_attn.q_proj": (24, 64, Float8WeightOnlyConfig(version=2), True),
@@ -146,42 +126,35 @@ def torchao_float8():
 
 @layout
 def torchao_blocks():
-    """MX of float8 and float4 and NVFP4, with scales in rows and in the order of cuBLAS, with and without a scale for the
-    tensor. The kernels are for GPUs; the classes and their `dequantize` are not."""
+    """MX of float8 and float4 and NVFP4, with scales in rows and in the order of cuBLAS, with and without a scale for
+    the tensor. The kernels are for GPUs; the classes and their `dequantize` are not."""
     from torchao.prototype.mx_formats.mx_tensor import MXTensor
     from torchao.prototype.mx_formats.nvfp4_tensor import NVFP4Tensor, per_tensor_amax_to_scale
-    from torchao.prototype.safetensors.safetensors_support import flatten_tensor_state_dict
 
-    def nvfp4(values, has_scale, **more):
-        scale = per_tensor_amax_to_scale(values.abs().max()) if has_scale else None
-        return NVFP4Tensor.to_nvfp4(values, 16, per_tensor_scale=scale, **more)
+    def mx(dtype, **more):
+        return lambda values: MXTensor.to_mx(values, dtype, 32, **more)
+
+    def nvfp4(has_scale, **more):
+        def quantize(values):
+            scale = per_tensor_amax_to_scale(values.abs().max()) if has_scale else None
+            return NVFP4Tensor.to_nvfp4(values, 16, per_tensor_scale=scale, **more)
+
+        return quantize
 
     swizzled = {"is_swizzled_scales": True}
     layers = {
-        "self_attn.q_proj": ((24, 64), lambda values: MXTensor.to_mx(values, torch.float8_e4m3fn, 32)),
-        "self_attn.k_proj": ((8, 96), lambda values: MXTensor.to_mx(values, torch.float8_e5m2, 32)),
-        "self_attn.v_proj": ((33, 160), lambda values: MXTensor.to_mx(values, torch.float8_e4m3fn, 32, **swizzled)),
-        "self_attn.o_proj": ((9, 64), lambda values: MXTensor.to_mx(values, torch.float4_e2m1fn_x2, 32)),
-        "mlp.gate_proj": ((20, 96), lambda values: MXTensor.to_mx(values, torch.float4_e2m1fn_x2, 32, **swizzled)),
-        "mlp.up_proj": ((9, 48), lambda values: nvfp4(values, has_scale=True)),
-        "mlp.down_proj": ((130, 48), lambda values: nvfp4(values, has_scale=True, **swizzled)),
-        "mlp.router": ((4, 32), lambda values: nvfp4(values, has_scale=False)),
-    }
-    state, expected = ordinary(64, 5380), ordinary(64, 5380)
+        "self_attn.q_proj": ((24, 64), mx(torch.float8_e4m3fn)), "self_attn.k_proj": ((8, 96), mx(torch.float8_e5m2)),
+        "self_attn.v_proj": ((33, 160), mx(torch.float8_e4m3fn, **swizzled)),
+        "self_attn.o_proj": ((9, 64), mx(torch.float4_e2m1fn_x2)),
+        "mlp.gate_proj": ((20, 96), mx(torch.float4_e2m1fn_x2, **swizzled)), "mlp.up_proj": ((9, 48), nvfp4(True)),
+        "mlp.down_proj": ((130, 48), nvfp4(True, **swizzled)), "mlp.router": ((4, 32), nvfp4(False)),
+    }  # fmt: skip
+    state, expected = {}, {}
     for number, (layer, (shape, quantize)) in enumerate(layers.items()):
         quantized = quantize(weight(*shape, seed=5380 + 10 * number, tiny=False).bfloat16())
-        state[f"model.layers.0.{layer}.weight"] = quantized
-        expected[f"model.layers.0.{layer}.weight"] = quantized.dequantize().detach().bfloat16().clone()
-    tensors, metadata = flatten_tensor_state_dict(state)
-    config = {
-        "architectures": ["LlamaForCausalLM"],
-        "model_type": "llama",
-        "quantization_config": {"quant_method": "torchao", "quant_type": {"default": {"_type": "MXDynamicActivationMXWeightConfig"}}},
-    }
-    write("torchao-blocks", tensors, expected, config, metadata=metadata)
-
-
-MSLK = None
+        state[f"{LAYER}{layer}.weight"] = quantized
+        expected[f"{LAYER}{layer}.weight"] = quantized.dequantize().detach().bfloat16().clone()
+    write_torchao("torchao-blocks", 5380, "MXDynamicActivationMXWeightConfig", state, expected)
 
 
 @layout
@@ -190,17 +163,15 @@ def torchao_int4():
     on a GPU. The arithmetic is that of `_dequantize_affine_tinygemm`, torchao's own for zero points of float."""
     import importlib.util
 
-    from torchao.prototype.safetensors.safetensors_support import flatten_tensor_state_dict
     from torchao.quantization import Int4Tensor
     from torchao.quantization.quant_primitives import _dequantize_affine_tinygemm
 
-    assert MSLK, "--mslk is missing"
     # The module imports a kernel for GPUs that these functions do not call.
     sys.modules["mslk.quantize.triton.fp8_quantize"] = types.SimpleNamespace(quantize_fp8_row=None)
-    spec = importlib.util.spec_from_file_location("shuffle", MSLK / "mslk" / "quantize" / "shuffle.py")
+    spec = importlib.util.spec_from_file_location("shuffle", Path(os.environ["MSLK"]) / "mslk/quantize/shuffle.py")
     shuffle = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(shuffle)
-    state, expected = ordinary(64, 5350), ordinary(64, 5350)
+    state, expected = {}, {}
     layers = {
         "self_attn.q_proj": ((24, 64), 32, torch.bfloat16, True),
         "self_attn.k_proj": ((9, 96), 32, torch.bfloat16, True),
@@ -212,93 +183,66 @@ def torchao_int4():
         plain = weight(*shape, seed=5350 + 10 * number, tiny=False).to(dtype)
         parts = []
         for matrix in plain.reshape(-1, *shape[-2:]):
-            if has_zeros:
-                codes, scale, zero = shuffle.int4_row_quantize_zp(matrix, group)
-            else:
-                codes, scale = shuffle.int4_row_quantize(matrix, group)
-                zero = torch.zeros_like(scale)
-            scale, zero = scale.to(dtype), zero.to(dtype)
-            read = _dequantize_affine_tinygemm(
-                codes, (1, group), scale.t(), zero.t(), torch.int8, -8, 7, output_dtype=dtype
-            )
+            quantize = shuffle.int4_row_quantize_zp if has_zeros else shuffle.int4_row_quantize
+            codes, scale, *zero = quantize(matrix, group)
+            scale, zero = scale.to(dtype), (zero[0] if zero else torch.zeros_like(scale)).to(dtype)
+            affine = (codes, (1, group), scale.t(), zero.t(), torch.int8, -8, 7)
+            read = _dequantize_affine_tinygemm(*affine, output_dtype=dtype)
             parts.append((shuffle.pack_int4(codes), scale, zero, read))
         packed, scale, zero, read = (torch.stack(part).reshape(*shape[:-2], *part[0].shape) for part in zip(*parts))
         block = [1] * (len(shape) - 1) + [group]
-        state[f"model.layers.0.{layer}.weight"] = Int4Tensor(packed, scale, zero, block, torch.Size(shape))
-        expected[f"model.layers.0.{layer}.weight"] = read.bfloat16()
-    tensors, metadata = flatten_tensor_state_dict(state)
-    config = {
-        "architectures": ["LlamaForCausalLM"],
-        "model_type": "llama",
-        "quantization_config": {"quant_method": "torchao", "quant_type": {"default": {"_type": "Int4WeightOnlyConfig"}}},
-    }
-    write("torchao-int4", tensors, expected, config, metadata=metadata)
+        state[f"{LAYER}{layer}.weight"] = Int4Tensor(packed, scale, zero, block, torch.Size(shape))
+        expected[f"{LAYER}{layer}.weight"] = read.bfloat16()
+    write_torchao("torchao-int4", 5350, "Int4WeightOnlyConfig", state, expected)
 
 
 # optimum-quanto: `quantize` and `freeze` of modules, and `state_dict`, which `save_pretrained` writes.
 
 
-def quanto(name, kinds, seed, hidden=None):
-    from optimum.quanto import WeightQBitsTensor, freeze, qtypes
-    from optimum.quanto import quantize as quantize_modules
+def quanto(name, seed, kinds, hidden=None):
+    """A layout of optimum-quanto. Layers: name to shape, type, that of the plain weight, and whether there is a
+    bias."""
 
-    tensors, expected = ordinary(64, seed), ordinary(64, seed)
-    for number, (layer, (rows, columns, kind, dtype, bias)) in enumerate(kinds.items()):
-        module = torch.nn.Sequential(linear(rows, columns, seed + 10 * number, dtype, bias))
-        quantize_modules(module, weights=qtypes[kind])
-        freeze(module)
-        for key, value in module.state_dict().items():
-            tensors[f"model.layers.0.{layer}.{key.removeprefix('0.')}"] = value.detach().clone()
-        packed = module[0].weight
-        # A class for one kernel is stored as the usual one.
-        if isinstance(packed, WeightQBitsTensor) and type(packed) is not WeightQBitsTensor:
-            packed = packed.weight_qbits_tensor()
-        expected[f"model.layers.0.{layer}.weight"] = packed.dequantize().detach().bfloat16()
-        if bias:
-            expected[f"model.layers.0.{layer}.bias"] = module[0].bias.detach().clone()
-    config = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "dtype": "bfloat16"}
-    config |= {"hidden_size": hidden} if hidden else {}
-    described = {f"model.layers.0.{layer}": {"weights": kind[2], "activations": "none"} for layer, kind in kinds.items()}
-    write(name, tensors, expected, config, {"quanto_qmap.json": described})
+    def write_one():
+        from optimum.quanto import WeightQBitsTensor, freeze, qtypes
+        from optimum.quanto import quantize as quantize_modules
 
+        tensors, expected = {}, {}
+        for number, (layer, (rows, columns, kind, dtype, bias)) in enumerate(kinds.items()):
+            module = torch.nn.Sequential(linear(rows, columns, seed + 10 * number, dtype, bias))
+            quantize_modules(module, weights=qtypes[kind])
+            freeze(module)
+            for key, value in module.state_dict().items():
+                tensors[f"{LAYER}{layer}.{key.removeprefix('0.')}"] = value.detach().clone()
+            packed = module[0].weight
+            # A class for one kernel is stored as the usual one.
+            if isinstance(packed, WeightQBitsTensor) and type(packed) is not WeightQBitsTensor:
+                packed = packed.weight_qbits_tensor()
+            expected[f"{LAYER}{layer}.weight"] = packed.dequantize().detach().bfloat16()
+            if bias:
+                expected[f"{LAYER}{layer}.bias"] = module[0].bias.detach().clone()
+        config = LLAMA | {"dtype": "bfloat16"} | ({"hidden_size": hidden} if hidden else {})
+        described = {f"{LAYER}{layer}": {"weights": kind[2], "activations": "none"} for layer, kind in kinds.items()}
+        write(name, tensors, expected, config, {"quanto_qmap.json": described}, rest=ordinary(64, seed))
 
-@layout
-def quanto_bytes():
-    """qint8 and float8 of both kinds, with a scale for each row; activations keep their type."""
-    bfloat16 = torch.bfloat16
-    kinds = {
-        "self_attn.q_proj": (24, 64, "qint8", bfloat16, True),
-        "self_attn.k_proj": (9, 33, "qint8", torch.float32, False),
-        "mlp.up_proj": (24, 64, "qfloat8_e4m3fn", bfloat16, False),
-        "mlp.down_proj": (7, 40, "qfloat8_e5m2", bfloat16, False),
-    }
-    quanto("quanto-bytes", kinds, 5500)
+    layout[name] = write_one
 
 
-@layout
-def quanto_bits():
-    """qint4 and qint2, in groups of 128 to 32 columns and in rows, of three types. A bias, the size of the hidden states
-    or rows that are no groups tell the shape."""
-    bfloat16, float16 = torch.bfloat16, torch.float16
-    kinds = {
-        "self_attn.q_proj": (24, 160, "qint4", bfloat16, False),
-        "self_attn.k_proj": (9, 160, "qint2", float16, False),
-        "self_attn.v_proj": (12, 192, "qint4", bfloat16, True),
-        "mlp.up_proj": (23, 160, "qint4", torch.float32, False),
-        "mlp.other": (9, 33, "qint4", bfloat16, False),
-        "mlp.next": (14, 40, "qint2", bfloat16, False),
-    }
-    quanto("quanto-bits", kinds, 5600, 160)
-
-
-@layout
-def quanto_outputs():
-    """The same of layers whose outputs are hidden states."""
-    kinds = {
-        "self_attn.o_proj": (16, 160, "qint2", torch.bfloat16, False),
-        "mlp.down_proj": (16, 256, "qint4", torch.float16, False),
-    }
-    quanto("quanto-outputs", kinds, 5650, 16)
+# qint8 and float8 of both kinds, with a scale for each row; activations keep their type.
+quanto("quanto-bytes", 5500, {
+    "self_attn.q_proj": (24, 64, "qint8", BRAIN, True), "self_attn.k_proj": (9, 33, "qint8", torch.float32, False),
+    "mlp.up_proj": (24, 64, "qfloat8_e4m3fn", BRAIN, False), "mlp.down_proj": (7, 40, "qfloat8_e5m2", BRAIN, False),
+})  # fmt: skip
+# qint4 and qint2, in groups of 128 to 32 columns and in rows, of three types. A bias, the size of the hidden states or
+# rows that are no groups tell the shape. The same of layers whose outputs are hidden states.
+quanto("quanto-bits", 5600, {
+    "self_attn.q_proj": (24, 160, "qint4", BRAIN, False), "self_attn.k_proj": (9, 160, "qint2", HALF, False),
+    "self_attn.v_proj": (12, 192, "qint4", BRAIN, True), "mlp.up_proj": (23, 160, "qint4", torch.float32, False),
+    "mlp.other": (9, 33, "qint4", BRAIN, False), "mlp.next": (14, 40, "qint2", BRAIN, False),
+}, 160)  # fmt: skip
+quanto("quanto-outputs", 5650, {
+    "self_attn.o_proj": (16, 160, "qint2", BRAIN, False), "mlp.down_proj": (16, 256, "qint4", HALF, False),
+}, 16)  # fmt: skip
 
 
 # Gemma: the modules of transformers' integrations/gemma_quant.py hold packed weights and read them back.
@@ -320,13 +264,8 @@ def gemma_qat():
         return sum(each[..., place] << (bits * place) for place in range(8 // bits)).to(torch.uint8)
 
     tensors, expected = {}, {}
-    layers = {
-        "self_attn.q_proj": (24, 64, 4),
-        "self_attn.k_proj": (9, 38, 4),
-        "self_attn.v_proj": (7, 36, 2),
-        "mlp.gate_proj": (16, 64, 2),
-        "mlp.up_proj": (16, 33, 8),
-    }
+    layers = {"self_attn.q_proj": (24, 64, 4), "self_attn.k_proj": (9, 38, 4), "self_attn.v_proj": (7, 36, 2)}
+    layers |= {"mlp.gate_proj": (16, 64, 2), "mlp.up_proj": (16, 33, 8)}
     for number, (layer, (rows, columns, bits)) in enumerate(layers.items()):
         module = QuantizedLinear(columns, rows, num_bits=bits)
         module.weight.data = stored((rows, columns), bits, 5900 + number)
@@ -365,60 +304,34 @@ def gemma_qat():
 # product with the unpacked weight by `weight_scale`, and `AutoBitLinear.forward` multiplies by it.
 
 
-def bitnet_checkpoint(name, linear_class, seed):
-    import torch._dynamo
+def bitnet(name, linear_class, seed):
+    """Elements of -1, 0 and 1."""
 
-    torch._dynamo.config.disable = True
-    from transformers.integrations.bitnet import pack_weights, unpack_weights
+    def write_one():
+        import torch._dynamo
 
-    tensors, expected = ordinary(64, seed), ordinary(64, seed)
-    for number, (layer, (rows, columns)) in enumerate({"self_attn.q_proj": (24, 64), "mlp.up_proj": (8, 33)}.items()):
-        generator = torch.Generator().manual_seed(seed + number)
-        ternary = torch.randint(-1, 2, (rows, columns), generator=generator)
-        packed, scale = pack_weights(ternary.clone()), torch.tensor([1.7 + number], dtype=torch.bfloat16)
-        unpacked = unpack_weights(packed, torch.bfloat16)
-        tensors[f"model.layers.0.{layer}.weight"], tensors[f"model.layers.0.{layer}.weight_scale"] = packed, scale
-        plain = unpacked * scale if linear_class == "autobitlinear" else unpacked / scale
-        expected[f"model.layers.0.{layer}.weight"] = plain
-    config = {
-        "architectures": ["BitNetForCausalLM"],
-        "model_type": "bitnet",
-        "dtype": "bfloat16",
-        "quantization_config": {
-            "linear_class": linear_class,
-            "modules_to_not_convert": None,
-            "quant_method": "bitnet",
-            "quantization_mode": "offline",
-        },
-    }
-    write(name, tensors, expected, config)
+        torch._dynamo.config.disable = True
+        from transformers.integrations.bitnet import pack_weights, unpack_weights
+
+        tensors, expected = {}, {}
+        shapes = {"self_attn.q_proj": (24, 64), "mlp.up_proj": (8, 33)}
+        for number, (layer, (rows, columns)) in enumerate(shapes.items()):
+            generator, key = torch.Generator().manual_seed(seed + number), f"{LAYER}{layer}.weight"
+            packed = pack_weights(torch.randint(-1, 2, (rows, columns), generator=generator))
+            scale, unpacked = torch.tensor([1.7 + number], dtype=BRAIN), unpack_weights(packed, BRAIN)
+            tensors |= {key: packed, f"{key}_scale": scale}
+            expected[key] = unpacked * scale if linear_class == "autobitlinear" else unpacked / scale
+        settings = {"linear_class": linear_class, "modules_to_not_convert": None, "quant_method": "bitnet"}
+        config = {"architectures": ["BitNetForCausalLM"], "model_type": "bitnet", "dtype": "bfloat16"}
+        config["quantization_config"] = settings | {"quantization_mode": "offline"}
+        write(name, tensors, expected, config, rest=ordinary(64, seed))
+
+    layout[name] = write_one
 
 
-@layout
-def bitnet_divided():
-    """BitLinear: elements of -1, 0 and 1 that are divided by the scale."""
-    bitnet_checkpoint("bitnet-divided", "bitlinear", 5700)
-
-
-@layout
-def bitnet_times():
-    """AutoBitLinear: the same, times the scale."""
-    bitnet_checkpoint("bitnet-times", "autobitlinear", 5800)
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("names", nargs="*", metavar="NAME")
-    parser.add_argument("--mslk", type=Path, metavar="FOLDER")
-    global MSLK
-    arguments = parser.parse_args()
-    names, MSLK = arguments.names or list(LAYOUTS), arguments.mslk
-    with tempfile.TemporaryDirectory() as folder:
-        base.OUT = Path(folder)
-        for name in names:
-            LAYOUTS[name]()
-        checkpoint_archives.add(base.OUT)
-
+# BitLinear: divided by the scale. AutoBitLinear: times the scale.
+bitnet("bitnet-divided", "bitlinear", 5700)
+bitnet("bitnet-times", "autobitlinear", 5800)
 
 if __name__ == "__main__":
-    main()
+    layout.main(__doc__)

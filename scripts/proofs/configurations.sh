@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The tests in every configuration that the test run does not have: optimized without assertions, not optimized at all,
-# each combination of features, no standard library, each backend of this machine, the oldest Rust, the oldest versions of
-# dependencies, other processors. Prints how many tests passed in each, and ends with 1 where one fails or is not
+# each combination of features, no standard library, each backend of this machine, the oldest Rust, the oldest versions
+# of dependencies, other processors. Prints how many tests passed in each, and ends with 1 where one fails or is not
 # available here. Not part of the test run.
 #
 #   bash scripts/proofs/configurations.sh                                    # all of them
@@ -9,8 +9,8 @@
 #   bash scripts/proofs/configurations.sh --install oldest                   # install first what rustup has to
 #
 # debug, release, features, bare, backends, oldest, minimal, systems, i686, aarch64, s390x, wasm32: the last four with
-# what scripts/proofs/emulated.sh asks for. `host` is what .github/workflows/test.yml runs on macOS and Windows: the tests
-# in Rust.
+# what scripts/proofs/emulated.sh asks for. `host` is what .github/workflows/test.yml runs on macOS and Windows: the
+# tests in Rust.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 log=$(mktemp)
@@ -72,8 +72,8 @@ backends() {
     done
 }
 
-# That one itself, where it is installed; and what a newer one can say of it: the lint knows since when each function of the
-# standard library is there, and every crate names what it needs.
+# That one itself, where it is installed; and what a newer one can say of it: the lint knows since when each function of
+# the standard library is there, and every crate names what it needs.
 oldest() {
     local version
     version=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Compares every backend of another processor with the scalar cast and the exact oracle: one plain program without threads
-# (crates/onnx-cast/examples/emulated.rs), cross-compiled and run by QEMU, by node, or by this processor where it can. And
-# of Windows, by Wine. Not part of the test run.
+# Compares every backend of another processor with the scalar cast and the exact oracle: one plain program without
+# threads (crates/onnx-cast/examples/emulated.rs), cross-compiled and run by QEMU, by node, or by this processor where
+# it can. And of Windows, by Wine. Not part of the test run.
 #
 #   bash scripts/proofs/emulated.sh aarch64              # NEON and portable
 #   bash scripts/proofs/emulated.sh s390x                # portable, where the first byte is the most significant one
@@ -56,7 +56,8 @@ case $processor in
         compiler=
         packages=()
         runner=(node --no-warnings "$PWD/scripts/proofs/wasi.mjs")
-        # A module that has vector instructions is refused where they are not known, so they are chosen when it is built.
+        # A module that has vector instructions is refused where they are not known, so they are chosen when it is
+        # built.
         builds=("" "-C target-feature=+simd128")
         ;;
     *) usage ;;

@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
 """Does the command leave whole files, whatever happens to it?
 
-Starts it over and over, ends it by SIGKILL, SIGINT or SIGTERM at a random moment, starts it twice at once, fills its disk, takes its folder away, cuts its input
-short or removes it while it reads; has its calls that read and write interrupted and cut short, and each of them fail in turn
-(faults.c); gives it little memory; and looks each time whether every output is, byte for byte, what it was before or what it should become,
-and whether anything else is left. Casts of a file, of a checkpoint in several files (gone on with by --resume), which is also
-quantized, dequantized and transcoded, of an archive,
-and of a model with external data in place, where a process that reads the model at any moment must find a whole one.
+Starts it over and over, ends it by SIGKILL, SIGINT or SIGTERM at a random moment, starts it twice at once, fills its
+disk, takes its folder away, cuts its input short or removes it while it reads; has its calls that read and write
+interrupted and cut short, and each of them fail in turn (faults.c); gives it little memory; and looks each time whether
+every output is, byte for byte, what it was before or what it should become, and whether anything else is left. Casts of
+a file, of a checkpoint in several files (gone on with by --resume), which is also quantized, dequantized and
+transcoded, of an archive, and of a model with external data in place, where a process that reads the model at any
+moment must find a whole one.
 
-Usage: faults.py [--kills N] [--seed N] [--only CASE] [--record FILE]. The disk is a small tmpfs, which only root may mount; faults of calls
-need a C compiler.
+Usage: faults.py [--kills N] [--seed N] [--only CASE] [--record FILE]. The disk is a small tmpfs, which only root may
+mount; faults of calls need a C compiler.
 """
 
 import argparse
@@ -30,10 +31,13 @@ from pathlib import Path
 
 import numpy as np
 import onnx
-from onnx import TensorProto, helper, numpy_helper
 from safetensors.numpy import save_file
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "scripts" / "checks"))
+
+import graphs  # noqa: E402
+
 OTHER = {"float8e4m3fn": "float8e5m2", "float16": "bfloat16", "bfloat16": "float16", "bf16": "float16", "nvfp4": "mxfp4"}
 COMMAND = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release" / "onnx-cast"
 
@@ -42,8 +46,9 @@ def fail(text):
     sys.exit(f"faults: {text}")
 
 
-def run(folder, arguments, check=True):
-    done = subprocess.run([COMMAND, *arguments], cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+def run(folder, arguments, check=True, **more):
+    options = {"cwd": folder, "stdin": subprocess.DEVNULL, "capture_output": True, "text": True} | more
+    done = subprocess.run([COMMAND, *arguments], **options)
     if check and done.returncode:
         fail(f"onnx-cast {' '.join(arguments)}: status {done.returncode}: {done.stderr}")
     return done
@@ -68,9 +73,9 @@ def weights(count, size):
 class Case:
     """A command, the files that it starts from, and those that it makes of them."""
 
-    def __init__(self, name, arguments, folder, resumes=False):
-        self.name, self.arguments, self.folder, self.resumes = name, arguments, folder, resumes
-        self.left = 0
+    def __init__(self, name, arguments, folder):
+        self.name, self.arguments, self.folder = name, arguments, folder
+        self.resumes, self.left = "--resume" in arguments, 0
         self.in_place = arguments[2] == arguments[3]
         self.before = contents(folder)
         start = time.perf_counter()
@@ -111,7 +116,8 @@ class Case:
 
 
 class InPlace(Case):
-    """A model and its elements, which are not to be judged one by one: a reader of the model must find a complete one."""
+    """A model and its elements, which are not to be judged one by one: a reader of the model must find a complete
+    one."""
 
     def is_whole(self, name, now, states):
         # Left where the command is killed within the exchange; the model may refer to it.
@@ -133,79 +139,70 @@ class InPlace(Case):
         return sides[0]
 
 
-def cases(folder):
-    def inside(name, files):
-        (folder / name).mkdir()
-        files(folder / name)
-        return folder / name
+def in_files(folder, parts, config=None):
+    """A checkpoint in files, with its index."""
+    folder.mkdir()
+    places = {}
+    for number, tensors in enumerate(parts, 1):
+        file = f"model-{number:05}-of-{len(parts):05}.safetensors"
+        save_file(tensors, folder / file)
+        places |= dict.fromkeys(tensors, file)
+    size = sum(value.nbytes for tensors in parts for value in tensors.values())
+    index = {"metadata": {"total_size": size}, "weight_map": places}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+    if config:
+        (folder / "config.json").write_text(json.dumps(config))
 
-    def one(inner):
-        save_file(weights(3, 1 << 21), inner / "in.safetensors")
-        (inner / "out.safetensors").write_bytes(b"old")
 
-    def shards(inner):
-        (inner / "in").mkdir()
-        places = {}
-        for shard in range(4):
-            tensors = {f"{name}.{shard}": value for name, value in weights(2, 1 << 19).items()}
-            file = f"model-{shard + 1:05}-of-00004.safetensors"
-            save_file(tensors, inner / "in" / file)
-            places |= dict.fromkeys(tensors, file)
-        entries = ",".join(f'"{name}":"{file}"' for name, file in places.items())
-        (inner / "in" / "model.safetensors.index.json").write_text(
-            f'{{"metadata":{{"total_size":{4 * 2 * 4 << 19}}},"weight_map":{{{entries}}}}}')
+def one(inner):
+    save_file(weights(3, 1 << 21), inner / "in.safetensors")
+    (inner / "out.safetensors").write_bytes(b"old")
 
-    def matrices(inner, name="in"):
-        """Weights of Linear layers in several files."""
-        (inner / name).mkdir()
-        places = {}
-        for shard in range(4):
-            tensors = {f"layers.{2 * shard + i}.proj.weight": value.reshape(1024, -1)
-                       for i, value in enumerate(weights(2, 1 << 19).values())}
-            file = f"model-{shard + 1:05}-of-00004.safetensors"
-            save_file(tensors, inner / name / file)
-            places |= dict.fromkeys(tensors, file)
-        (inner / name / "model.safetensors.index.json").write_text(
-            json.dumps({"metadata": {"total_size": 4 * 2 * 4 << 19}, "weight_map": places}))
-        (inner / name / "config.json").write_text('{"torch_dtype": "float32"}')
 
-    def quantized(inner):
-        matrices(inner, "plain")
-        run(inner, ["quantize", "-q", "plain", "in", "--to", "nvfp4"])
-        shutil.rmtree(inner / "plain")
+def shards(inner):
+    parts = [{f"{name}.{shard}": one for name, one in weights(2, 1 << 19).items()} for shard in range(4)]
+    in_files(inner / "in", parts)
 
-    def archive(inner):
-        np.savez_compressed(inner / "in.npz", **weights(3, 1 << 17))
 
-    def model(inner):
-        arrays = weights(4, 1 << 19)
-        nodes = [helper.make_node("Size", [name], [f"{name}_size"]) for name in arrays]
-        outputs = [helper.make_tensor_value_info(f"{name}_size", TensorProto.INT64, []) for name in arrays]
-        graph = helper.make_graph(nodes, "g", [], outputs, [numpy_helper.from_array(a, n) for n, a in arrays.items()])
-        made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
-        onnx.save(made, inner / "m.onnx", save_as_external_data=True, location="m.onnx.data")
+def matrices(inner, name="in"):
+    """Weights of Linear layers in several files."""
+    values = [value.reshape(1024, -1) for value in weights(2, 1 << 19).values()]
+    parts = [{f"layers.{2 * shard + i}.proj.weight": one for i, one in enumerate(values)} for shard in range(4)]
+    in_files(inner / name, parts, {"torch_dtype": "float32"})
 
-    def network(inner, opset=11, **storage):
-        """Matrix products, by default at an opset from which on operators change."""
-        arrays = {name: value.reshape(1024, -1)[:, :1024] for name, value in weights(4, 1 << 20).items()}
-        nodes = [helper.make_node("MatMul", [f"x{i}", name], [f"x{i + 1}"]) for i, name in enumerate(arrays)]
-        nodes.append(helper.make_node("Softmax", [f"x{len(arrays)}"], ["y"]))
-        ports = [[helper.make_tensor_value_info(name, TensorProto.FLOAT, [2, 1024])] for name in ("x0", "y")]
-        graph = helper.make_graph(nodes, "g", *ports, [numpy_helper.from_array(a, n) for n, a in arrays.items()])
-        made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=6)
-        onnx.save(made, inner / "in.onnx", **storage)
 
-    yield Case("a file", ["cast", "-q", "in.safetensors", "out.safetensors", "--to", "float8e4m3fn"], inside("file", one))
-    yield Case("in place", ["cast", "-q", "in.safetensors", "in.safetensors", "--to", "float16"], inside("same", one))
-    yield Case("several files", ["cast", "-q", "in", "out", "--to", "bfloat16", "--resume"], inside("shards", shards), True)
-    yield Case("quantize", ["quantize", "-q", "in", "out", "--to", "nvfp4", "--resume"], inside("plain", matrices), True)
-    yield Case("dequantize", ["dequantize", "-q", "in", "out", "--to", "bf16", "--resume"], inside("scaled", quantized), True)
-    yield Case("transcode", ["transcode", "-q", "in", "out", "--layout", "modelopt", "--resume"], inside("other", quantized), True)
-    yield Case("an archive", ["cast", "-q", "in.npz", "out.npz", "--to", "float16"], inside("archive", archive))
-    yield Case("convert", ["convert", "-q", "in.onnx", "out.onnx", "--to", "float16"], inside("network", network))
-    yield Pair("a model", ["cast", "-q", "in.onnx", "out.onnx", "--to", "float16"], inside("pair", lambda inner: network(inner, 13, save_as_external_data=True, location="in.onnx.data")))
-    yield Case("upgrade", ["upgrade", "-q", "in.onnx", "out.onnx"], inside("older", network))
-    yield InPlace("a model in place", ["cast", "-q", "m.onnx", "m.onnx", "--to", "float16"], inside("model", model))
+def quantized(inner):
+    matrices(inner, "plain")
+    run(inner, ["quantize", "-q", "plain", "in", "--to", "nvfp4"])
+    shutil.rmtree(inner / "plain")
+
+
+def archive(inner):
+    np.savez_compressed(inner / "in.npz", **weights(3, 1 << 17))
+
+
+def outside(name):
+    return {"save_as_external_data": True, "location": f"{name}.data"}
+
+
+def model(inner):
+    arrays = weights(4, 1 << 19)
+    sizes = " ".join(f"{name}_size = Size({name})" for name in arrays)
+    outputs = ", ".join(f"int64 {name}_size" for name in arrays)
+    made = graphs.model(f"() => ({outputs}) {{ {sizes} }}", opset=21, ir=10, **arrays)
+    onnx.save(made, inner / "m.onnx", **outside("m.onnx"))
+
+
+def network(inner, opset=11, **storage):
+    """Matrix products, by default at an opset from which on operators change."""
+    arrays = {name: value.reshape(1024, -1)[:, :1024] for name, value in weights(4, 1 << 20).items()}
+    nodes = " ".join(f"x{i + 1} = MatMul(x{i}, {name})" for i, name in enumerate(arrays))
+    text = f"(float[2,1024] x0) => (float[2,1024] y) {{ {nodes} y = Softmax(x{len(arrays)}) }}"
+    onnx.save(graphs.model(text, opset=opset, ir=6, **arrays), inner / "in.onnx", **storage)
+
+
+def pair(inner):
+    network(inner, 13, **outside("in.onnx"))
 
 
 class Pair(Case):
@@ -219,16 +216,45 @@ class Pair(Case):
         return super().look(what)
 
 
+# The class of a case, what makes its files, and the command. A checkpoint in several files goes on with --resume.
+CASES = {
+    "a file": (Case, one, "cast -q in.safetensors out.safetensors --to float8e4m3fn"),
+    "in place": (Case, one, "cast -q in.safetensors in.safetensors --to float16"),
+    "several files": (Case, shards, "cast -q in out --to bfloat16 --resume"),
+    "quantize": (Case, matrices, "quantize -q in out --to nvfp4 --resume"),
+    "dequantize": (Case, quantized, "dequantize -q in out --to bf16 --resume"),
+    "transcode": (Case, quantized, "transcode -q in out --layout modelopt --resume"),
+    "an archive": (Case, archive, "cast -q in.npz out.npz --to float16"),
+    "convert": (Case, network, "convert -q in.onnx out.onnx --to float16"),
+    "a model": (Pair, pair, "cast -q in.onnx out.onnx --to float16"),
+    "upgrade": (Case, network, "upgrade -q in.onnx out.onnx"),
+    "a model in place": (InPlace, model, "cast -q m.onnx m.onnx --to float16"),
+}
+
+
+def cases(folder, only):
+    for name, (kind, make, command) in CASES.items():
+        if name in (only or CASES):
+            (folder / name).mkdir()
+            make(folder / name)
+            yield kind(name, command.split(), folder / name)
+
+
+def start(case, arguments=None):
+    words = [COMMAND, *(arguments or case.arguments)]
+    return subprocess.Popen(words, cwd=case.folder, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+
+
 def signalled(case, number, rounds, rng):
     """Ends the command at random moments."""
     seen = Counter()
     case.left = 0
     for _ in range(rounds):
         case.reset()
-        child = subprocess.Popen([COMMAND, *case.arguments], cwd=case.folder, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        child = start(case)
         time.sleep(rng.uniform(0, 1.1 * case.seconds))
         child.send_signal(number)
-        said = child.stderr.read().decode()
+        said = child.stderr.read()
         if child.wait() not in (0, -number):
             fail(f"{case.name}: status {child.returncode}: {said}")
         ended = child.returncode != 0
@@ -247,8 +273,9 @@ def signalled(case, number, rounds, rng):
 
 
 def two_at_once(case, rng, rounds):
-    """Starts the command twice, with another target the second time: the files are all of one of them. A second one that finds
-    the folder, or a new model, taken is an error, and in place it may find that the first has done its work."""
+    """Starts the command twice, with another target the second time: the files are all of one of them. A second one
+    that finds the folder, or a new model, taken is an error, and in place it may find that the first has done its
+    work."""
     seen = Counter()
     at = next(place for place, word in enumerate(case.arguments) if word in OTHER)
     other = [*case.arguments[:at], OTHER[case.arguments[at]], *case.arguments[at + 1:]]
@@ -261,7 +288,7 @@ def two_at_once(case, rng, rounds):
             run(case.folder, case.arguments)
         children = []
         for arguments in (case.arguments, other):
-            children.append(subprocess.Popen([COMMAND, *arguments], cwd=case.folder, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True))
+            children.append(start(case, arguments))
             time.sleep(rng.uniform(0, case.seconds / 8))
         for child in children:
             said = child.communicate()[1]
@@ -299,38 +326,20 @@ def on_disk(case, rng, rounds, options, says):
     return seen
 
 
-def cut_short(case, rng, rounds):
-    """Cuts the input short while it is read."""
+def disturbed(case, rng, rounds, what, part, disturb):
+    """Cuts the input short or removes it while it is read, within a part of the time that takes, or before: a command
+    that has it open may go on."""
     seen = Counter()
     source = case.folder / case.arguments[2]
     for _ in range(rounds):
         case.reset()
-        child = subprocess.Popen([COMMAND, *case.arguments], cwd=case.folder, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE)
-        time.sleep(rng.uniform(0, case.seconds))
-        os.truncate(source, rng.randrange(8, source.stat().st_size))
-        said = child.stderr.read().decode()
-        source.write_bytes(case.before[source.name])
-        state = case.look("cut short")
-        if (child.wait(), state) not in ((0, "new"), (2, "old")):
-            fail(f"{case.name}, cut short: {state}, status {child.returncode}: {said}")
-        seen["refused" if child.returncode else "was done"] += 1
-        seen[state] += 1
-    return seen
-
-
-def vanishing(case, rng, rounds):
-    """Removes the input while it is read, or before: who has it open may go on."""
-    seen = Counter()
-    source = case.folder / case.arguments[2]
-    for _ in range(rounds):
-        case.reset()
-        child = subprocess.Popen([COMMAND, *case.arguments], cwd=case.folder, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE)
-        time.sleep(rng.uniform(0, case.seconds / 4))
-        source.unlink()
-        said = child.stderr.read().decode()
+        child = start(case)
+        time.sleep(rng.uniform(0, part * case.seconds))
+        disturb(source)
+        said = child.stderr.read()
         child.wait()
         source.write_bytes(case.before[source.name])
-        judge(case, "vanished", child.returncode, said, seen)
+        judge(case, what, child.returncode, said, seen)
     return seen
 
 
@@ -348,9 +357,9 @@ def judge(case, what, status, said, seen):
 def compiled(folder):
     """The library that makes calls fail, if there is a compiler."""
     library = folder / "faults.so"
-    command = [os.environ.get("CC", "cc"), "-O1", "-shared", "-fPIC", "-o", library, ROOT / "scripts" / "proofs" / "faults.c", "-ldl"]
+    command = [os.environ.get("CC", "cc"), "-O1", "-shared", "-fPIC", "-o", library]
     try:
-        subprocess.run(command, check=True)
+        subprocess.run([*command, Path(__file__).with_name("faults.c"), "-ldl"], check=True)
     except OSError:
         return None
     return library
@@ -359,8 +368,8 @@ def compiled(folder):
 def with_library(case, library, **variables):
     """Runs the command with the library; gives its status and what it says."""
     env = os.environ | {"LD_PRELOAD": str(library)} | {name: str(value) for name, value in variables.items()}
-    done = subprocess.run([COMMAND, *case.arguments], cwd=case.folder, stdin=subprocess.DEVNULL, capture_output=True, env=env)
-    return done.returncode, done.stderr.decode()
+    done = run(case.folder, case.arguments, check=False, env=env)
+    return done.returncode, done.stderr
 
 
 def interrupted(case, library, rng, rounds):
@@ -392,16 +401,16 @@ def every_call(case, library, kind, scratch):
 
 
 def little_memory(case, rng, rounds):
-    """A limit to the address space: a panic never, an error where a size is refused. Where the loader or the smallest request
-    has no memory, the process ends by itself; then too the files are as they were."""
+    """A limit to the address space: a panic never, an error where a size is refused. Where the loader or the smallest
+    request has no memory, the process ends by itself; then too the files are as they were."""
     # With it Rust's standard library, out of memory, waits for itself where it would tell of that.
     env = {name: value for name, value in os.environ.items() if name != "RUST_BACKTRACE"}
     seen = Counter()
     for _ in range(rounds):
         case.reset()
         limit = int(8e6 * 50 ** rng.random())
-        done = subprocess.run([COMMAND, *case.arguments], cwd=case.folder, stdin=subprocess.DEVNULL, capture_output=True, text=True, env=env,
-                              timeout=600, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)))
+        set_limit = lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+        done = run(case.folder, case.arguments, check=False, env=env, timeout=600, preexec_fn=set_limit)
         # The standard library's own, before `main`: it has no memory for the stack of its signal handler.
         before_main = "failed to allocate an alternative stack" in done.stderr
         if "panicked" in done.stderr and not before_main:
@@ -439,9 +448,7 @@ def main():
     start = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as other:
         library = compiled(Path(other))
-        for case in cases(Path(folder)):
-            if args.only and case.name not in args.only:
-                continue
+        for case in cases(Path(folder), args.only):
             for number, rounds in (signal.SIGKILL, args.kills), (signal.SIGINT, some), (signal.SIGTERM, some):
                 note(number.name, case, signalled(case, number, rounds, rng))
             if OTHER.keys() & set(case.arguments):
@@ -450,8 +457,9 @@ def main():
                 note("full disk", case, on_disk(case, rng, few, "", "no space left on device"))
                 note("read-only", case, on_disk(case, rng, 1, "ro", "read-only file"))
             if case.name == "a file":
-                note("cut short", case, cut_short(case, rng, args.kills))
-                note("vanishing", case, vanishing(case, rng, args.kills))
+                cut = lambda path: os.truncate(path, rng.randrange(8, path.stat().st_size))
+                note("cut short", case, disturbed(case, rng, args.kills, "cut short", 1, cut))
+                note("vanishing", case, disturbed(case, rng, args.kills, "vanished", 1 / 4, Path.unlink))
             if library:
                 note("EINTR, short calls", case, interrupted(case, library, rng, few))
                 note("each read fails", case, every_call(case, library, "READ", Path(other)))

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Fuzzes what reads files and what computes: `fuzz/targets` under libFuzzer and AddressSanitizer (docs/dev/fuzzing.md).
 
-Installs cargo-fuzz into `.cache/`, builds all targets as one program, unpacks the corpus into `.cache/fuzz/kept/`, and runs each
-target for N minutes, or those that are named. What they find on the way is kept in `.cache/fuzz/corpus/`, what fails in
-`fuzz/artifacts/`. --minimise packs the best of it into `fuzz/corpus/TARGET.zip` instead. Any toolchain does: a stable
-RUSTC_BOOTSTRAP makes a stable one take the options that cargo-fuzz gives. Needs a C++ compiler.
+Installs cargo-fuzz into `.cache/`, builds all targets as one program, unpacks the corpus into `.cache/fuzz/kept/`, and
+runs each target for N minutes, or those that are named. What they find on the way is kept in `.cache/fuzz/corpus/`,
+what fails in `fuzz/artifacts/`. --minimise packs the best of it into `fuzz/corpus/TARGET.zip` instead. Any toolchain
+does: a stable RUSTC_BOOTSTRAP makes a stable one take the options that cargo-fuzz gives. Needs a C++ compiler.
 
 Usage: fuzz.py [--minutes N] [--jobs N] [--record FILE [--note TEXT]] [--minimise] [TARGET ...]
 """
@@ -60,7 +60,8 @@ def folders(target):
 
 
 def run(target, arguments, log):
-    """Runs a target in a folder for files that is in memory, where the system has one. Its status, and the processor's seconds."""
+    """Runs a target in a folder for files that is in memory, where the system has one. Its status, and the processor's
+    seconds."""
     memory = Path("/dev/shm")
     with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as scratch:
         environment = {**os.environ, "TMPDIR": scratch, "FUZZ_TARGET": target}

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Does the command carry large files in little memory?
 
-A checkpoint of 6 GB, of which a few stretches are more than holes in the file, cast to float8; and one of 100 000 tensors,
-cast, listed and compared. Every result is compared with ml_dtypes' casts; time and the most memory are printed, and memory
-compared with a limit.
+A checkpoint of 6 GB, of which a few stretches are more than holes in the file, cast to float8; and one of 100 000
+tensors, cast, listed and compared. Every result is compared with ml_dtypes' casts; time and the most memory are
+printed, and memory compared with a limit.
 
 Usage: load.py [many] [large]. Takes the release build of the command, and 2 GB of disk.
 """
@@ -21,7 +21,8 @@ import numpy as np
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMAND = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release" / "onnx-cast"
-# What each may take at most: a file's size is not in it, but 100 000 names and shapes are, of two files for a comparison.
+# What each may take at most: a file's size is not in it, but 100 000 names and shapes are, of two files for a
+# comparison.
 MOST_MB = {"large": 64, "many": 256}
 
 
@@ -29,8 +30,8 @@ def fail(text):
     sys.exit(f"load: {text}")
 
 
-# Linux counts as a process's own the memory of the one that it was forked from, until it runs something else: so a small one
-# starts the command, and writes its status and memory to a file.
+# Linux counts as a process's own the memory of the one that it was forked from, until it runs something else: so a
+# small one starts the command, and writes its status and memory to a file.
 STARTER = """
 import os, sys
 pid = os.posix_spawn(sys.argv[2], sys.argv[2:], os.environ)

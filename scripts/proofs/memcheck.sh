@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs the tests under valgrind's memcheck, which sees what is read and was never written, and every access to memory that is not
-# there, no longer there, or lost. Not part of the test run; a part takes minutes, or half an hour.
+# Runs the tests under valgrind's memcheck, which sees what is read and was never written, and every access to memory
+# that is not there, no longer there, or lost. Not part of the test run; a part takes minutes, or half an hour.
 #
 #   bash scripts/proofs/memcheck.sh                     # all parts
 #   bash scripts/proofs/memcheck.sh library             # the tests of crates/onnx-cast, on the portable and the AVX2 backend
@@ -16,9 +16,9 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 valgrind=(valgrind --quiet --fair-sched=yes)
 leaks=(--leak-check=full --show-leak-kinds=definite --errors-for-leak-kinds=definite)
 
-# Tests that are left to the test run, by crate and program. Those of every value would take hours here, and hold what is rounded
-# twice (below) against the oracle, as do two of texts; of the control register memcheck keeps the rounding alone; and the one of
-# the variable starts itself again, where memcheck does not watch and more backends are.
+# Tests that are left to the test run, by crate and program. Those of every value would take hours here, and hold what
+# is rounded twice (below) against the oracle, as do two of texts; of the control register memcheck keeps the rounding
+# alone; and the one of the variable starts itself again, where memcheck does not watch and more backends are.
 left_out() {
     case $1 in
     onnx-cast/exhaustive) echo every_value_of_16_bits_or_fewer ties_specials_and_random_values_of_wider_sources ;;
@@ -40,7 +40,8 @@ tests_of() {
     local crate=$1 all program name left more log count=0 passed=0 begun=$SECONDS
     log=$(mktemp)
     all=$(programs "$crate")
-    # It converts 64-bit integers to float by way of double, which rounds twice: what is compared with that is not, here.
+    # It converts 64-bit integers to float by way of double, which rounds twice: what is compared with that is not,
+    # here.
     export ONNX_CAST_TEST_UNCOMPARED=int64:float,uint64:float
     for program in $all; do
         name=$(basename "${program%-*}")
@@ -64,9 +65,10 @@ files() { tests_of onnx-cast-file; }
 
 c() { .venv/bin/python scripts/checks/c.py; }
 
-# Python and numpy have errors of their own, on purpose: those count that have a frame of the package's. PyO3 keeps the members of
-# a class, which is made once, where memcheck takes them for lost; that these are found tells that it sees the package. Left
-# out are the tests of the command's page, which is not the package's, and of memory that Python traces, in which it loses some.
+# Python and numpy have errors of their own, on purpose: those count that have a frame of the package's. PyO3 keeps the
+# members of a class, which is made once, where memcheck takes them for lost; that these are found tells that it sees
+# the package. Left out are the tests of the command's page, which is not the package's, and of memory that Python
+# traces, in which it loses some.
 python() {
     local log tests="bindings/python/tests"
     log=$(mktemp -d)

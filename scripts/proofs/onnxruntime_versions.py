@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Does the execution provider work in each onnxruntime from 1.23 on?
 
-Installs each version into `.cache/onnxruntime/` and has `scripts/checks/execution_provider.py` run there, pairs at every
-optimization level. With versions as arguments, those alone.
+Installs each version into `.cache/onnxruntime/` and has `scripts/checks/execution_provider.py` run there, pairs at
+every optimization level. With versions as arguments, those alone.
 """
 
 import argparse

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Compares checkpoints that `onnx-cast quantize` writes with those of the layouts' owners, bit for bit, and loads them with
-transformers.
+"""Compares checkpoints that `onnx-cast quantize` writes with those of the layouts' owners, bit for bit, and loads them
+with transformers.
 
 Needs the packages of scripts/generate/quantized_checkpoints.py, whose functions make the owners' checkpoints:
 `quantized_layouts.py PATH/TO/onnx-cast`. Each case is a small Llama in bfloat16: quantized by the owner and by the

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Looks for accesses to memory that is not there, not set or not guarded, with tools that watch every one. Not part of the
-# test run; from minutes to an hour each.
+# Looks for accesses to memory that is not there, not set or not guarded, with tools that watch every one. Not part of
+# the test run; from minutes to an hour each.
 #
 #   bash scripts/proofs/sanitizers.sh                   # all of them
 #   bash scripts/proofs/sanitizers.sh address           # AddressSanitizer: the tests of the library, the file crate, the C interface
@@ -8,9 +8,9 @@
 #   bash scripts/proofs/sanitizers.sh miri              # Miri: every algorithm of the kernels over lanes in plain Rust; operators,
 #                                                       # views and packing over them; the edge of C
 #
-# The sanitizers are first shown a mistake of their kind, which they must report. They are unstable options of rustc, which a stable one
-# takes with RUSTC_BOOTSTRAP. ThreadSanitizer has to see the locks of the standard library, which is therefore built with it:
-# that needs its sources, `rustup component add rust-src`.
+# The sanitizers are first shown a mistake of their kind, which they must report. They are unstable options of rustc,
+# which a stable one takes with RUSTC_BOOTSTRAP. ThreadSanitizer has to see the locks of the standard library, which is
+# therefore built with it: that needs its sources, `rustup component add rust-src`.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
@@ -80,7 +80,8 @@ RUST
     with_sanitizer thread -Zbuild-std -p onnx-cast --test threads
 }
 
-# Only a nightly Rust has it, and it interprets: what takes seconds elsewhere takes hours here, so these are the quick tests.
+# Only a nightly Rust has it, and it interprets: what takes seconds elsewhere takes hours here, so these are the quick
+# tests.
 miri() {
     local toolchain=${MIRI_TOOLCHAIN:-nightly}
     if ! cargo "+$toolchain" miri --version; then

@@ -28,20 +28,22 @@ import numpy as np
 import onnx_cast
 import onnxruntime
 import torch
-from compressed_tensors.compressors.nvfp4.helpers import quantize_and_pack_fp4
 from compressed_tensors.quantization import QuantizationArgs
 from compressed_tensors.quantization.lifecycle.forward import dequantize as ct_dequantize
 from compressed_tensors.quantization.lifecycle.forward import quantize as ct_quantize
-from compressed_tensors.quantization.utils.helpers import calculate_qparams, generate_gparam
+from compressed_tensors.quantization.utils.helpers import calculate_qparams
 from modelopt.torch.quantization.qtensor.mxfp4_tensor import MXFP4QTensor
 from modelopt.torch.quantization.qtensor.mxfp8_tensor import MXFP8QTensor
 from modelopt.torch.quantization.qtensor.nvfp4_tensor import NVFP4QTensor
 from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
-from torchao.prototype.mx_formats.config import ScaleCalculationMode
-from torchao.prototype.mx_formats.constants import DTYPE_FP6_E2M3, DTYPE_FP6_E3M2
 from torchao.prototype.mx_formats.mx_tensor import to_dtype, to_mx
-from torchao.prototype.mx_formats.nvfp4_tensor import nvfp4_quantize, per_tensor_amax_to_scale
+from torchao.prototype.mx_formats.nvfp4_tensor import NVFP4Tensor
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "scripts" / "generate"))
+
+from block_scales import ELEMENTS, LARGEST, NVFP4, RECIPES, RULES, unpacked  # noqa: E402
 
 PACKAGES = (
     "onnx", "onnxruntime", "ml_dtypes", "numpy", "torch", "torchao", "nvidia-modelopt", "compressed-tensors", "gguf",
@@ -218,6 +220,10 @@ def random_scales(rng, shape, name):
         return scales.astype(TYPES[name])
 
 
+SPECIAL = [0, -0.0, 1, -1, np.inf, -np.inf, np.nan, -np.nan, 3e9, -3e9, 2.0**31, -(2.0**31), 1e-45, -1e-40, 3e38, 0.5]
+SPECIAL = np.array(SPECIAL, np.float32)
+
+
 def random_values(rng, scales, name, limit):
     """A third quotients in the type's range, a third beside its ties, a third any bits; of each, some special."""
     shape = scales.shape
@@ -230,27 +236,7 @@ def random_values(rng, scales, name, limit):
         values = np.where(kind == 1, (ties & 0xFFFFFFFF).astype(np.uint32).view(np.float32), values)
         values = np.where(kind == 2, rng.integers(0, 1 << 32, shape, np.uint32).view(np.float32), values)
         flat = values[:, :16]
-        flat[:] = np.array(
-            [
-                0,
-                -0.0,
-                1,
-                -1,
-                np.inf,
-                -np.inf,
-                np.nan,
-                -np.nan,
-                3e9,
-                -3e9,
-                2.0**31,
-                -(2.0**31),
-                1e-45,
-                -1e-40,
-                3e38,
-                0.5,
-            ],
-            np.float32,
-        )
+        flat[:] = SPECIAL
         flat *= np.where(rng.integers(0, 2, (len(flat), 1)), 1, spread[:, :1])
         return values.astype(TYPES[name])
 
@@ -310,7 +296,6 @@ def quantize_case(source, target, granularity):
             return model("QuantizeLinear", inputs, [target], before, after, **more)
 
         for peer, (want,) in peers_run(made, arrays):
-            here = got
             names = []
             if target in INTEGERS:
                 names.append((f"{peer}: quotients past int32, and infinite ones", past))
@@ -328,11 +313,8 @@ def quantize_case(source, target, granularity):
             if peer == ORT and source == "float16":
                 rounds = np.rint(unrounded) != np.rint(quotients) if target in INTEGERS else unrounded != quotients
                 names.append(("onnxruntime: quotients of float16", rounds))
-            if want.dtype != got.dtype:
-                here = got.astype(want.dtype)
-            tally.check(
-                f"{peer}, quantize", f"{source} {target} {granularity} {saturate}", codes(here), codes(want), names
-            )
+            label, here = f"{source} {target} {granularity} {saturate}", codes(got.astype(want.dtype))
+            tally.check(f"{peer}, quantize", label, here, codes(want), names)
 
     return run
 
@@ -384,24 +366,12 @@ def dynamic_case(tally, rng):
 # Blocks of MX.
 
 
-MX = {
-    "mxfp8": (torch.float8_e4m3fn, 448.0),
-    "mxfp8e5m2": (torch.float8_e5m2, 57344.0),
-    "mxfp6e2m3": (DTYPE_FP6_E2M3, 7.5),
-    "mxfp6e3m2": (DTYPE_FP6_E3M2, 28.0),
-    "mxfp4": (torch.float4_e2m1fn_x2, 6.0),
-}
-RULES = {rule: ScaleCalculationMode[rule.upper()] for rule in ("floor", "rceil", "ceil", "even")}
-
-
-def unpacked(packed):
-    """Codes of 4 bits, one in each byte, of those that lie two in a byte."""
-    packed = packed.view(torch.uint8).numpy()
-    return np.stack([packed & 15, packed >> 4], axis=-1).reshape(*packed.shape[:-1], -1)
+NAMES = ("mxfp8", "mxfp8e5m2", "mxfp6e2m3", "mxfp6e3m2", "mxfp4")
+MX = dict(zip(NAMES, zip(ELEMENTS.values(), LARGEST), strict=True))
 
 
 def packed(elements):
-    """The reverse."""
+    """Codes of 4 bits, two in a byte."""
     elements = codes(elements)
     return torch.from_numpy(elements[..., ::2] | elements[..., 1::2] << 4)
 
@@ -500,19 +470,16 @@ def mx_case(format, rule):
             names = [(name, np.broadcast_to(mask, blocks.shape)) for name, mask in names]
             tally.check("torchao, dequantize", f"{format} {rule} {name}", codes(got), want, names)
 
-        if (format, rule) == ("mxfp8", "rceil"):
-            made, scales = MXFP8QTensor.quantize(tensor)
+        if rule == "rceil" and format in ("mxfp8", "mxfp4"):
+            peer, more = f"ModelOpt, {format.upper()}", [("ModelOpt: not finite", ~finite)]
             names = [("ModelOpt: not finite", not_finite)]
-            names.append(("ModelOpt, MXFP8: a logarithm in float", ours.beside_power(largest, 1)))
+            names.append((f"{peer}: a logarithm in float", ours.beside_power(largest, 1)))
+            made, scales = MXFP8QTensor.quantize(tensor) if format == "mxfp8" else MXFP4QTensor.quantize(tensor, 32)
             shown = made._quantized_data.view(torch.uint8).numpy()
-            ours.check("ModelOpt, MXFP8", scales.numpy(), shown, names, [("ModelOpt: not finite", ~finite)])
-        if (format, rule) == ("mxfp4", "rceil"):
-            made, scales = MXFP4QTensor.quantize(tensor, 32)
-            names = [("ModelOpt: not finite", not_finite)]
-            names.append(("ModelOpt, MXFP4: a logarithm in float", ours.beside_power(largest, 1)))
-            more = [("ModelOpt: not finite", ~finite), ("ModelOpt, MXFP4: ties", ours.ties())]
-            more.append(("ModelOpt, MXFP4: +0", ours.elements == 0))
-            ours.check("ModelOpt, MXFP4", scales.numpy(), unpacked(made._quantized_data), names, more)
+            if format == "mxfp4":
+                shown = unpacked(made._quantized_data)
+                more += [("ModelOpt, MXFP4: ties", ours.ties()), ("ModelOpt, MXFP4: +0", ours.elements == 0)]
+            ours.check(peer, scales.numpy(), shown, names, more)
         if rule == "even" and format in ("mxfp4", "mxfp6e2m3"):
             compressed_tensors_mx(ours, tensor, 4 if format == "mxfp4" else 6)
         if (format, rule) == ("mxfp4", "floor"):
@@ -521,9 +488,7 @@ def mx_case(format, rule):
     return run
 
 
-E2M3 = np.array(
-    [*(code / 8 for code in range(8)), *((8 + code % 8) / 8 * 2.0 ** (code // 8 - 1) for code in range(8, 32))]
-)
+E2M3 = np.array([code / 8 if code < 8 else (8 + code % 8) / 8 * 2.0 ** (code // 8 - 1) for code in range(32)])
 
 
 def compressed_tensors_mx(ours, tensor, bits):
@@ -565,34 +530,6 @@ def gguf_mx(ours, blocks):
 # NVFP4.
 
 
-def modelopt(values):
-    """Global scale, block scales and elements of NVFP4 by ModelOpt."""
-    made, scales, scale = NVFP4QTensor.quantize(values.float(), 16)
-    return scale, scales, made._quantized_data
-
-
-def torchao(values):
-    """The same by torchao."""
-    scale = per_tensor_amax_to_scale(values.abs().amax())
-    scales, elements = nvfp4_quantize(values, 16, scale)
-    return scale, scales, elements
-
-
-NVFP4 = {
-    "num_bits": 4, "type": "float", "strategy": "tensor_group", "group_size": 16, "scale_dtype": torch.float8_e4m3fn,
-    "zp_dtype": torch.float8_e4m3fn,
-}  # fmt: skip
-
-
-def compressed_tensors(values):
-    """The same by compressed-tensors."""
-    scale = generate_gparam(values.amin(), values.amax())
-    blocks = values.reshape(-1, 16)
-    scales, _ = calculate_qparams(blocks.amin(-1), blocks.amax(-1), QuantizationArgs(**NVFP4), scale)
-    elements = quantize_and_pack_fp4(values, scales.reshape(len(values), -1), scale)
-    return scale, scales.to(torch.float8_e4m3fn), elements
-
-
 def dequantized(recipe, quantized):
     """What an owner reads from our elements and scales, in float."""
     elements, scales = packed(quantized.elements), torch.from_numpy(codes(quantized.scales)).view(torch.float8_e4m3fn)
@@ -604,15 +541,12 @@ def dequantized(recipe, quantized):
     values = torch.from_numpy(codes(quantized.elements))
     values = numbers[(values & 7).long()] * (1 - (values >> 3).float() * 2)
     if recipe == "compressed-tensors":
-        return ct_dequantize(values, scales.float(), None, QuantizationArgs(**NVFP4), global_scale=scale.view(1))
-    from torchao.prototype.mx_formats.nvfp4_tensor import NVFP4Tensor
-
+        return ct_dequantize(values, scales.float(), None, NVFP4, global_scale=scale.view(1))
     made = NVFP4Tensor(elements, scales, 16, torch.float32, per_tensor_scale=scale)
     return made.dequantize(torch.float32)
 
 
 OWNERS = {"modelopt": "ModelOpt", "torchao": "torchao", "compressed-tensors": "compressed-tensors"}
-RECIPES = {"modelopt": modelopt, "torchao": torchao, "compressed-tensors": compressed_tensors}
 
 
 def nvfp4_tensor(rng, number):
@@ -709,8 +643,7 @@ def record(path, tally, options, seconds):
         facts = dict(line.split("\t", 1) for line in Path("/proc/cpuinfo").read_text().splitlines() if "\t" in line)
         facts = {name: value.strip(": \t") for name, value in facts.items()}
         about = f"{facts['model name']} (family {facts['cpu family']}, model {facts['model']})"
-    root = Path(__file__).resolve().parents[2]
-    commit = subprocess.check_output(["git", "-C", root, "rev-parse", "--short=12", "HEAD"], text=True).strip()
+    commit = subprocess.check_output(["git", "-C", ROOT, "rev-parse", "--short=12", "HEAD"], text=True).strip()
     versions = ", ".join(f"{name} {version(name)}" for name in PACKAGES)
     # The backend, where the environment chooses it.
     backend = "".join(f"{name}={os.environ[name]} " for name in ("ONNX_CAST_ISA",) if name in os.environ)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What comes with this project, and whether what is built from it is always the same. Not part of the test run: it installs
-# tools, and builds the command twice.
+# What comes with this project, and whether what is built from it is always the same. Not part of the test run: it
+# installs tools, and builds the command twice.
 #
 #   bash scripts/proofs/supply_chain.sh                 # all of it
 #   bash scripts/proofs/supply_chain.sh deny            # cargo-deny: licences, duplicates, sources
@@ -8,9 +8,9 @@
 #   bash scripts/proofs/supply_chain.sh reproducible    # the command built in two folders: the same bytes?
 #   bash scripts/proofs/supply_chain.sh sbom [FOLDER]   # bills of materials of what is shipped, CycloneDX 1.5
 #
-# Advisories come from a git repository. Where that cannot be reached, `advisories` fails and says so; a complete run goes on, and
-# says at its end that they were not checked. The tools are taken from the path, or fetched from crates.io and built into
-# .cache/tools.
+# Advisories come from a git repository. Where that cannot be reached, `advisories` fails and says so; a complete run
+# goes on, and says at its end that they were not checked. The tools are taken from the path, or fetched from crates.io
+# and built into .cache/tools.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 root=$PWD
@@ -44,7 +44,8 @@ advisories() {
     rows+=("advisories: none against these, by $(cargo deny --version) and $(cargo audit --version)")
 }
 
-# A copy of what git has of the sources, as they are now, built in a folder of its own with paths that do not tell which.
+# A copy of what git has of the sources, as they are now, built in a folder of its own with paths that do not tell
+# which.
 build_in() {
     local folder=$1 maps
     mkdir -p "$folder/source"

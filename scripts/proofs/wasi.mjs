@@ -1,4 +1,5 @@
-// Runs a WebAssembly program that was built for WASI (wasm32-wasip1), as cargo's runner: scripts/proofs/emulated.sh uses it.
+// Runs a WebAssembly program that was built for WASI (wasm32-wasip1), as cargo's runner: scripts/proofs/emulated.sh
+// uses it.
 //
 //   node --no-warnings scripts/proofs/wasi.mjs PROGRAM [ARGUMENT ...]
 //

@@ -9,8 +9,6 @@ Usage: wheels.py build [TARGET] [--out FOLDER] [--interpreter PYTHON]
        wheels.py test FILE [--python PYTHON] [--all]
            installs a wheel or source distribution into an environment of its own and casts there; with --all, runs the
            tests of the package that need no other packages
-       wheels.py test FILE --run "COMMAND" [--find-links FOLDER] [--all]
-           the same for a wheel of another system, whose Python COMMAND runs (scripts/release/interpreters.sh)
 
 Needs maturin, and for Linux's wheels ziglang and the target of rustup. Folders are `target/wheels` by default.
 """
@@ -18,7 +16,6 @@ Needs maturin, and for Linux's wheels ziglang and the target of rustup. Folders 
 import argparse
 import os
 import re
-import shlex
 import shutil
 import subprocess
 import sys
@@ -46,9 +43,8 @@ assert (onnx_cast.cast(large, "bfloat16").view(np.uint16) == (large.view(np.uint
 assert onnx_cast.__version__ == importlib.metadata.version("onnx-cast"), onnx_cast.__version__
 print("onnx_cast", onnx_cast.__version__, "of", onnx_cast.__file__)
 """
-TESTED = ["test_cast.py", "test_dtypes.py", "test_options.py"]
-TESTED_WITH_ONNX = ["test_files.py", "test_quantized.py", "test_scaled.py"]
-TEST_PACKAGES = ["pytest", "hypothesis", "safetensors", "typing_extensions"]
+TESTED = [f"test_{name}.py" for name in ("cast", "dtypes", "options", "files", "quantized", "scaled")]
+TEST_PACKAGES = ["pytest", "hypothesis", "safetensors", "typing_extensions", "onnx"]
 
 
 def run(*command: object, **options: object) -> None:
@@ -136,34 +132,9 @@ def test(file: Path, python: str, every: bool) -> None:
         # Not in the repository, whose folder of sources has the package's name.
         run(own, "-c", PROGRAM, cwd=folder)
         if every:
-            run(*pip, *TEST_PACKAGES, "onnx")
-            tests = [PACKAGE / "tests" / name for name in TESTED + TESTED_WITH_ONNX]
+            run(*pip, *TEST_PACKAGES)
+            tests = [PACKAGE / "tests" / name for name in TESTED]
             run(own, "-m", "pytest", "-p", "no:cacheprovider", "--rootdir", PACKAGE, *tests, cwd=folder)
-
-
-def test_elsewhere(file: Path, command: list[str], links: Path | None, every: bool) -> None:
-    """As `test`, where `command` runs the Python: this machine's pip installs for the platform of the wheel's name."""
-    version = "import sys; print('%d.%d' % sys.version_info[:2])"
-    version = subprocess.run([*command, "-c", version], check=True, capture_output=True, text=True).stdout.strip()
-    platforms = file.stem.split("-")[-1].split(".")
-    processor = "aarch64" if "aarch64" in platforms[0] else "x86_64"
-    # pip does not add the platforms that are older, nor those of Linux alone, which packages that were built have.
-    newer = [f"manylinux_2_{minor}_{processor}" for minor in range(28, 17, -1)] if "manylinux" in file.name else []
-    with tempfile.TemporaryDirectory() as folder:
-        pip = [sys.executable, "-m", "pip", "install", "--disable-pip-version-check", "--quiet", "--target", folder]
-        pip += ["--only-binary", ":all:", "--python-version", version, "--upgrade"]
-        for platform in [*newer, *platforms, f"linux_{processor}"]:
-            pip += ["--platform", platform]
-        pip += ["--find-links", links.absolute()] if links else []
-        # PyPI has no onnx for musl.
-        has_onnx = "musllinux" not in file.name
-        run(*pip, file.absolute(), *(TEST_PACKAGES if every else ()), *(["onnx"] if every and has_onnx else ()))
-        environment = {**os.environ, "PYTHONPATH": folder}
-        run(*command, "-c", PROGRAM, cwd=folder, env=environment)
-        if every:
-            tests = [PACKAGE / "tests" / name for name in [*TESTED, *(TESTED_WITH_ONNX if has_onnx else ())]]
-            pytest = [*command, "-m", "pytest", "-p", "no:cacheprovider", "--rootdir", PACKAGE]
-            run(*pytest, *tests, cwd=folder, env=environment)
 
 
 def main() -> None:
@@ -177,8 +148,6 @@ def main() -> None:
     one = jobs.add_parser("test")
     one.add_argument("file", type=Path)
     one.add_argument("--python", default=sys.executable)
-    one.add_argument("--run", type=shlex.split, help="the command that runs the Python of another system")
-    one.add_argument("--find-links", type=Path, help="a folder with wheels for the other system")
     one.add_argument("--all", action="store_true")
     options = parser.parse_args()
     match options.job:
@@ -186,8 +155,6 @@ def main() -> None:
             build(options.target, options.out.absolute(), options.interpreter)
         case "sdist":
             sdist(options.out.absolute())
-        case "test" if options.run:
-            test_elsewhere(options.file, options.run, options.find_links, options.all)
         case "test":
             test(options.file, options.python, options.all)
 

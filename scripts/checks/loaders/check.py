@@ -7,9 +7,9 @@ unexpected, and the weights and outputs must be those of the checkpoint that `on
 
 `check.py [COMMAND] [--all] [--families A,B] [--formats A,B] [--record FILE] [--json FILE]`: a few types in all formats;
 with `--all`, the others too, in one format that packs elements and one that does not, or in those of `--formats` (`all`
-takes hours). Types that the file of `--json` has are not tried again, which goes on with a run that was ended. Needs torch,
-transformers, accelerate and compressed-tensors: `bash scripts/test.sh --torch` installs them. Formats of Quark need its
-package (amd-quark) too, and are left out without it.
+takes hours). Types that the file of `--json` has are not tried again, which goes on with a run that was ended. Needs
+torch, transformers, accelerate and compressed-tensors: `bash scripts/test.sh --torch` installs them. Formats of Quark
+need its package (amd-quark) too, and are left out without it.
 """
 
 import argparse

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Writes crates/testkit/data/loaders.json: tiny models of 31 families as names and shapes, and what transformers' loader
-needs of each, which the tests of the file crate compare with what `quantize` writes.
+"""Writes crates/testkit/data/loaders.json: tiny models of 31 families as names and shapes, and what transformers'
+loader needs of each, which the tests of the file crate compare with what `quantize` writes.
 
 `fixtures.py COMMAND [FAMILIES]`, in an environment with what check.py needs; families that are not named stay as they
 are. A family is written only if its checkpoints load and hold the right weights. Names that differ in one number are
@@ -52,8 +52,8 @@ def folded(names):
 
 
 def modules(model, folder):
-    """The Linear layers of a model by name, each with the name of its weight's module in the checkpoint; None if another
-    module's weight is its own."""
+    """The Linear layers of a model by name, each with the name of its weight's module in the checkpoint; None if
+    another module's weight is its own."""
     import torch
     from safetensors.torch import load_file
 

@@ -4,8 +4,8 @@
     folders.py [COMMAND]
 
 A small `StableDiffusionPipeline`, and a small BERT as a `SentenceTransformer` with a dense layer, both with random
-weights, are cast to float16 and bfloat16, and the second is quantized to FP8. Outputs are compared with those of the same
-package's own cast, and of the checkpoint that `onnx-cast dequantize` writes. What is not installed is left out.
+weights, are cast to float16 and bfloat16, and the second is quantized to FP8. Outputs are compared with those of the
+same package's own cast, and of the checkpoint that `onnx-cast dequantize` writes. What is not installed is left out.
 """
 
 import os

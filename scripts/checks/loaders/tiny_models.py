@@ -1,7 +1,8 @@
 """Tiny models of all types that the installed transformers has, built from their own configurations.
 
-Each configuration starts with its defaults. Layers, widths, vocabulary and images become small by the names of the fields;
-several widths are tried, because some types need other ones. Weights are random, so that every layer shows in the outputs.
+Each configuration starts with its defaults. Layers, widths, vocabulary and images become small by the names of the
+fields; several widths are tried, because some types need other ones. Weights are random, so that every layer shows in
+the outputs.
 """
 
 import inspect
@@ -13,31 +14,11 @@ from transformers import CONFIG_MAPPING
 from transformers.models.auto import modeling_auto
 
 #: Which class of a type is built: the first mapping that has the configuration.
-MAPPINGS = [
-    "MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING",
-    "MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING",
-    "MODEL_FOR_SPEECH_SEQ_2_SEQ_MAPPING",
-    "MODEL_FOR_CAUSAL_LM_MAPPING",
-    "MODEL_FOR_MULTIMODAL_LM_MAPPING",
-    "MODEL_FOR_MASKED_LM_MAPPING",
-    "MODEL_FOR_PRETRAINING_MAPPING",
-    "MODEL_FOR_CTC_MAPPING",
-    "MODEL_FOR_IMAGE_CLASSIFICATION_MAPPING",
-    "MODEL_FOR_ZERO_SHOT_IMAGE_CLASSIFICATION_MAPPING",
-    "MODEL_FOR_OBJECT_DETECTION_MAPPING",
-    "MODEL_FOR_ZERO_SHOT_OBJECT_DETECTION_MAPPING",
-    "MODEL_FOR_UNIVERSAL_SEGMENTATION_MAPPING",
-    "MODEL_FOR_SEMANTIC_SEGMENTATION_MAPPING",
-    "MODEL_FOR_DEPTH_ESTIMATION_MAPPING",
-    "MODEL_FOR_VIDEO_CLASSIFICATION_MAPPING",
-    "MODEL_FOR_AUDIO_CLASSIFICATION_MAPPING",
-    "MODEL_FOR_TEXT_TO_WAVEFORM_MAPPING",
-    "MODEL_FOR_TEXT_TO_SPECTROGRAM_MAPPING",
-    "MODEL_FOR_TIME_SERIES_PREDICTION_MAPPING",
-    "MODEL_FOR_TOKEN_CLASSIFICATION_MAPPING",
-    "MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING",
-    "MODEL_MAPPING",
-]
+MAPPINGS = """IMAGE_TEXT_TO_TEXT SEQ_TO_SEQ_CAUSAL_LM SPEECH_SEQ_2_SEQ CAUSAL_LM MULTIMODAL_LM MASKED_LM PRETRAINING CTC
+IMAGE_CLASSIFICATION ZERO_SHOT_IMAGE_CLASSIFICATION OBJECT_DETECTION ZERO_SHOT_OBJECT_DETECTION UNIVERSAL_SEGMENTATION
+SEMANTIC_SEGMENTATION DEPTH_ESTIMATION VIDEO_CLASSIFICATION AUDIO_CLASSIFICATION TEXT_TO_WAVEFORM TEXT_TO_SPECTROGRAM
+TIME_SERIES_PREDICTION TOKEN_CLASSIFICATION SEQUENCE_CLASSIFICATION""".split()
+MAPPINGS = [*(f"MODEL_FOR_{name}_MAPPING" for name in MAPPINGS), "MODEL_MAPPING"]
 
 VOCABULARY, LAYERS, POSITIONS, IMAGE, MOST_PARAMETERS = 256, 2, 128, 64, 40_000_000
 
@@ -194,7 +175,8 @@ def randomize(model):
 
 
 def build(model_type):
-    """A model of a type, inputs on which it runs, or None and why there are none. ValueError says why no size is built."""
+    """A model of a type, inputs on which it runs, or None and why there are none. ValueError says why no size is
+    built."""
     reasons, idle = [], None
     for size in SIZES:
         try:
