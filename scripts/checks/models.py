@@ -472,8 +472,8 @@ def check_hostile(folder):
         (external(location=folder / "secret"), within),
         (external(location=""), within),
         (external(location="."), within),
-        (external(location="link.bin"), "a link out of the model's folder"),
-        (external(location="out/secret"), "a link out of the model's folder"),
+        (external(location="link.bin"), "a symlink out of the model's folder"),
+        (external(location="out/secret"), "a symlink out of the model's folder"),
         (external(location="none.bin"), "cannot be read: No such file"),
         (external(location="pipe"), "not a regular file"),
         (external(location="hostile\0.bin"), "cannot be read"),
@@ -489,8 +489,8 @@ def check_hostile(folder):
         (external(data_type=TensorProto.STRING, location="w.bin"), "strings in external data"),
         (external((1 << 40,), raw=b""), "0 bytes of raw_data for 1099511627776 float"),
         (external(raw=bytes(4095)), "4095 bytes of raw_data for 1024 float (want 4096)"),
-        (nested(33), "graphs within graphs, more than 32 deep"),
-        (nested(100_000), "graphs within graphs, more than 32 deep"),
+        (nested(33), "graphs nested more than 32 deep"),
+        (nested(100_000), "graphs nested more than 32 deep"),
     ]
     for number, (content, says) in enumerate(hostile):
         path.write_bytes(content)

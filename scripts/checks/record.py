@@ -272,7 +272,7 @@ def check_ranges(folder):
             fail(f"{ranges.name}: the page")
     (folder / "inf.json").write_text('{"b": Infinity, "a": {"max": NaN}, "nobody": -1e3, "\\"NaN": 1}')
     done = run("convert", path, out, "--to", "float16", "--ranges", folder / "inf.json", "--margin", "1")
-    if done.returncode or "2 of 4 names are no floating-point values of the model" not in done.stderr:
+    if done.returncode or "2 of 4 names are not floating-point values of the model" not in done.stderr:
         fail(f"inf.json: {done.stderr}")
     for text, says in [("[1]", "want an object of names and numbers"), ('{"a": "x"}', "value `a`: \"x\" (want a number"),
                        ('{"a": {"least": 1}}', "value `a`: an object without max"), ("{", "not valid JSON"),

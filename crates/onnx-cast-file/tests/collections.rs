@@ -357,7 +357,7 @@ fn outputs_appear_whole_or_not_at_all() {
         let error = cast_file(place.input(), output, request).expect_err(want).to_string();
         assert!(error.contains(want), "{error}");
     };
-    refused(&place.input(), &request, "it is there, and a folder of several checkpoints is written whole");
+    refused(&place.input(), &request, "it exists, and a folder of several checkpoints is written whole");
     refused(&place.input().join("new"), &request, "a folder within the input");
     // The last folder fails.
     place.weights("vae/diffusion_pytorch_model.safetensors", &[folder::floats("w", &[1], &[1e30])]);
@@ -371,7 +371,7 @@ fn outputs_appear_whole_or_not_at_all() {
     let unfinished = place.0.path().join("out.unfinished");
     assert!(unfinished.join("transformer/diffusion_pytorch_model.safetensors").exists() && !place.output().exists());
     let half = CastRequest::new(DataType::Float16);
-    refused(&place.output(), &half, "an output that is not complete (remove it, or give `resume` to go on with it)");
+    refused(&place.output(), &half, "an unfinished output (remove it, or give `resume` to continue it)");
     let done = cast_file(place.input(), place.output(), &half.run(RunOptions::default().resume(true))).expect("cast");
     assert!(done.already_there >= 3 && !unfinished.exists(), "{}", done.already_there);
     assert_eq!(files(&place.output()), written());

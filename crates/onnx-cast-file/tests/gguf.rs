@@ -309,7 +309,7 @@ fn what_lies_is_refused() {
         ),
         (
             Made::with(vec![tensor("w", &[], 8, 0)]).bytes(),
-            "tensor `w`: rows of 1 elements are not whole blocks of Q8_0 (want a multiple of 32)",
+            "tensor `w`: rows of 1 element are not whole blocks of Q8_0 (want a multiple of 32)",
         ),
         (
             Made::with(vec![tensor("w", &[1 << 40, 1 << 40], 8, 0)]).bytes(),

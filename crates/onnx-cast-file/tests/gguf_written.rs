@@ -261,7 +261,8 @@ fn what_cannot_become_a_gguf_file_is_refused() {
                 "model.safetensors: tensor `{expert}.1099511627776.w1.weight`: expert 1099511627776, without the others"
             ),
             format!(
-                "model.safetensors: tensor `{expert}.1.w1.weight`: another shape or type than `{expert}.0.w1.weight` has"
+                "model.safetensors: tensor `{expert}.1.w1.weight`: another shape or type than `{expert}.0.w1.weight` \
+                 has"
             ),
         ]
     );
@@ -277,7 +278,8 @@ fn what_cannot_become_a_gguf_file_is_refused() {
         (
             Made::config("model_type", json!("gpt2")),
             q8_0(),
-            "config.json: names in llama.cpp are not known for `model_type` `gpt2` (known: llama, mistral, mixtral, qwen2, \
+            "config.json: names in llama.cpp are unknown for `model_type` `gpt2` (known: llama, mistral, mixtral, \
+             qwen2, \
              qwen3, qwen2_moe, qwen3_moe, gemma, gemma2, gemma3_text); llama.cpp's converter writes other models, as \
              .gguf files to quantize"
                 .to_owned(),

@@ -14,10 +14,11 @@ use crate::formats::safetensors::{self, Entry, FileHead};
 use crate::formats::source::{Items, Source, SourceData};
 use crate::io::fs;
 use crate::io::positional::{InputFile, PositionedReader, is_stream, write_at};
-use crate::text::{ShapeText, Wording};
+use crate::text::{Count, ShapeText, Wording};
 use onnx_cast::tensor::{Strings, TensorErrorKind, element_count};
 use onnx_cast::{CastError, DataType};
 use std::borrow::Cow;
+use std::fmt;
 use std::io::{self, Read};
 use std::path::Path;
 use std::sync::Arc;
@@ -82,7 +83,7 @@ pub enum Location {
     Strings(Strings),
 }
 
-/// The most that numpy's own writer makes of a header is a few hundred bytes; a longer one is not a header of a real
+/// numpy writes headers of a few hundred bytes at most; a longer one is not a header of a real
 /// array.
 const MAX_NPY_HEADER: usize = 1 << 20;
 
@@ -404,27 +405,32 @@ fn open_raw(file: &InputFile, given: &Given<'_>) -> Result<StoredTensor, FormatE
         return Err(FormatError::request(path, format!("{what}, not raw bytes ({todo})")));
     }
     let data_type = given.from.ok_or_else(|| {
-        let what = Wording::from("raw bytes do not tell their element type (");
+        let what = Wording::from("raw bytes have no element type (");
         FormatError::request(path, what.field("from", " gives it)"))
     })?;
-    let wrong = |want: Option<usize>| {
-        let shape = given.shape.map_or(String::new(), |shape| format!("{} ", ShapeText(shape)));
-        let want = want.map_or(", which do not come out even".to_owned(), |bytes| format!(" (want {bytes})"));
-        let what = format!("{} bytes of {shape}{data_type}{want}", file.len());
-        FormatError::invalid(path, Invalid::new(InvalidKind::Size, what))
+    let invalid = |error| FormatError::invalid(path, error);
+    let wrong = |of: &dyn fmt::Display, want: &dyn fmt::Display| {
+        let what = format!("{} of {of} (want {want})", Count(file.len(), "byte"));
+        invalid(Invalid::new(InvalidKind::Size, what))
     };
     let shape = match given.shape {
         Some(shape) => shape.to_vec(),
         None => {
-            let bits = data_type.bits().ok_or_else(|| wrong(None))? as u64;
+            let strings = || invalid(Invalid::new(InvalidKind::Type, "raw bytes cannot be strings"));
+            let bits = data_type.bits().ok_or_else(strings)? as u64;
+            // The bytes that a whole number of elements fills.
+            let least = (1..=bits).find(|bytes| (8 * bytes).is_multiple_of(bits)).unwrap_or(bits);
+            let uneven = || wrong(&data_type, &format_args!("a multiple of {least}"));
             let len = file.len().checked_mul(8).filter(|all| all.is_multiple_of(bits)).map(|all| all / bits);
-            vec![len.and_then(|len| usize::try_from(len).ok()).ok_or_else(|| wrong(None))?]
+            vec![len.and_then(|len| usize::try_from(len).ok()).ok_or_else(uneven)?]
         }
     };
-    let len = element_count(&shape).ok_or_else(|| wrong(None))?;
-    let want = data_type.byte_len(len);
-    if want.map(|want| want as u64) != Some(file.len()) {
-        return Err(wrong(want));
+    let too_large = || invalid(Invalid::too_large(data_type, &shape));
+    let len = element_count(&shape).ok_or_else(too_large)?;
+    let want = data_type.byte_len(len).ok_or_else(too_large)?;
+    if want as u64 != file.len() {
+        let shown = given.shape.map_or(String::new(), |shape| format!("{} ", ShapeText(shape)));
+        return Err(wrong(&format_args!("{shown}{data_type}"), &want));
     }
     Ok(StoredTensor { name: String::new(), data_type, shape, len, place: Location::File(0, Items::PLAIN) })
 }
