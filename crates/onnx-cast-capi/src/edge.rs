@@ -329,7 +329,7 @@ mod tests {
         assert_eq!(got, onnx_cast_status::ONNX_CAST_INTERNAL as c_int);
         // SAFETY: the text is this thread's, and nothing fails before it is read.
         let text = unsafe { CStr::from_ptr(onnx_cast_last_error()) };
-        assert_eq!(text, c"a fault of the library's: the sky fell on element 7");
+        assert_eq!(text, c"a bug in the library: the sky fell on element 7");
     }
 
     #[test]

@@ -140,7 +140,7 @@ fn a_cache_that_does_not_tell_its_snapshot_is_refused() {
     fs::remove_file(out.input().join("snapshots/abc/model.safetensors")).expect("removed");
     fs::write(out.0.path().join("secret"), weights("a.weight")).expect("written");
     out.link("../../../secret", "snapshots/abc/model.safetensors");
-    assert!(out.refused("").contains("a link out of the folder, which is not followed"));
+    assert!(out.refused("").contains("a symlink out of the folder, which is not followed"));
 }
 
 #[test]
@@ -266,7 +266,7 @@ fn folders_within_are_copied_unless_they_hold_weights() {
     fs::remove_dir_all(place.output().join("1_Pooling")).expect("removed");
     symlink(place.0.path(), place.output().join("1_Pooling")).expect("a link");
     let error = place.cast("").expect_err("a link").to_string();
-    assert!(error.contains("a link, which is not written through"), "{error}");
+    assert!(error.contains("a symlink, which is not written through"), "{error}");
     assert!(!place.0.path().join("config.json").exists());
     let inner = place.input().join("out");
     for _ in 0..2 {

@@ -419,7 +419,7 @@ fn what_no_layout_has_is_not_transcoded() {
         ("gptq", Layout::CompressedTensors, None, "of a layout that is only read"),
         ("awq", Layout::Plain, None, "of a layout that is only read"),
         ("awq-gemv", Layout::CompressedTensors, None, "of a layout that is only read"),
-        ("ct-int4", Layout::Gptq, None, "the layout is only read"),
+        ("ct-int4", Layout::Gptq, None, "the layout can only be read"),
     ] {
         let (input, output) = (folder.path().join(name), folder.path().join("out"));
         copy(&checkpoint(name), &input);

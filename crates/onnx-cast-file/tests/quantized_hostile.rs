@@ -338,7 +338,7 @@ fn scales_that_the_layout_does_not_read() {
     }
     let [codes, scale] = weight();
     Checkpoint::new(&modelopt("FP8"), &[codes, scale, floats("a.weight_offset", &[1], &[2.0])]).refuses(
-        "model.safetensors: tensor `a.weight_offset`: the layout modelopt does not read it, and it may change the \
+        "model.safetensors: tensor `a.weight_offset`: the layout modelopt ignores it, but it may change the \
          weight of its module (want another `layout`, or `exclude` to keep the tensor)",
     );
 }

@@ -342,7 +342,7 @@ fn files_of_comfyui_that_contradict_themselves() {
 #[test]
 fn nvfp4_of_comfyui_is_read_as_no_other_layout() {
     let config = r#"{"quantization_config":{"quant_method":"modelopt","quant_algo":"NVFP4"}}"#;
-    let want = "model.safetensors: its weights are in the layout comfyui, as the files say, where the configuration or \
+    let want = "model.safetensors: its weights are in the layout comfyui, by their files, but the configuration or \
                 `layout` has modelopt: the scales would be read in another order (want the layout comfyui)";
     Checkpoint::new(config, &comfy()).refuses(want);
     let request = to(DataType::Float).layout(Some(Layout::ModelOpt));
