@@ -1,6 +1,5 @@
-//! A file of tensors, opened: what its header says, and where the elements stand. They are left in the file, but for
-//! those that only come out of it as a whole: strings, Fortran order, the fields of a TensorProto other than
-//! `raw_data`.
+//! A file of tensors, opened: its header, and where the elements are. They stay in the file, except those that are read
+//! as a whole: strings, Fortran order, the fields of a TensorProto other than `raw_data`.
 
 use crate::formats::error::{FormatError, Invalid, InvalidKind};
 use crate::formats::format::{Format, UNSEEN, foreign};
@@ -408,29 +407,25 @@ fn open_raw(file: &InputFile, given: &Given<'_>) -> Result<StoredTensor, FormatE
         let what = Wording::from("raw bytes have no element type (");
         FormatError::request(path, what.field("from", " gives it)"))
     })?;
-    let invalid = |error| FormatError::invalid(path, error);
     let wrong = |of: &dyn fmt::Display, want: &dyn fmt::Display| {
         let what = format!("{} of {of} (want {want})", Count(file.len(), "byte"));
-        invalid(Invalid::new(InvalidKind::Size, what))
+        FormatError::invalid(path, Invalid::new(InvalidKind::Size, what))
     };
+    let bits = data_type.bits().ok_or_else(|| wrong(&data_type, &"numbers"))? as u64;
     let shape = match given.shape {
         Some(shape) => shape.to_vec(),
         None => {
-            let strings = || invalid(Invalid::new(InvalidKind::Type, "raw bytes cannot be strings"));
-            let bits = data_type.bits().ok_or_else(strings)? as u64;
-            // The bytes that a whole number of elements fills.
             let least = (1..=bits).find(|bytes| (8 * bytes).is_multiple_of(bits)).unwrap_or(bits);
-            let uneven = || wrong(&data_type, &format_args!("a multiple of {least}"));
             let len = file.len().checked_mul(8).filter(|all| all.is_multiple_of(bits)).map(|all| all / bits);
+            let uneven = || wrong(&data_type, &format_args!("a multiple of {least}"));
             vec![len.and_then(|len| usize::try_from(len).ok()).ok_or_else(uneven)?]
         }
     };
-    let too_large = || invalid(Invalid::too_large(data_type, &shape));
+    let too_large = || FormatError::invalid(path, Invalid::too_large(data_type, &shape));
     let len = element_count(&shape).ok_or_else(too_large)?;
     let want = data_type.byte_len(len).ok_or_else(too_large)?;
     if want as u64 != file.len() {
-        let shown = given.shape.map_or(String::new(), |shape| format!("{} ", ShapeText(shape)));
-        return Err(wrong(&format_args!("{shown}{data_type}"), &want));
+        return Err(wrong(&format_args!("{} {data_type}", ShapeText(&shape)), &want));
     }
     Ok(StoredTensor { name: String::new(), data_type, shape, len, place: Location::File(0, Items::PLAIN) })
 }
