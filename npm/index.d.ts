@@ -58,18 +58,18 @@ export type Elements =
 export type RoundMode = "up" | "down" | "nearest";
 
 export interface SourceOptions {
-  /** The type of the elements, where the array does not tell it: bits of bfloat16 are in a Uint16Array. */
+  /** The type of the elements, if the array's kind does not determine it: bits of bfloat16 are in a Uint16Array. */
   from?: ElementType;
-  /** How many elements a packed array holds; without it, all that fit its bytes. */
+  /** The number of elements of a packed array; by default all that fit its bytes. */
   length?: number;
 }
 
 export interface CastOptions extends SourceOptions {
-  /** The opset, whose version of the operator is meant; without it the newest. */
+  /** The opset, which selects the operator's version; by default the newest. */
   opset?: number;
   /** For float8: whether a value out of range becomes the nearest end of the range (the default). */
   saturate?: boolean;
-  /** For float8e8m0: how a value between two powers of two is rounded; without it up. */
+  /** For float8e8m0: how a value between two powers of two is rounded; by default up. */
   roundMode?: RoundMode;
 }
 
@@ -151,20 +151,20 @@ export function bitCast<T extends Exclude<ElementType, "string">>(
 export interface ScaleOptions extends SourceOptions {
   /** One number; or a list of numbers or an array, with an element for each index on the axis, or for each block. */
   scale: number | readonly number[] | Elements;
-  /** The type of the scale, where the array does not tell it; of numbers it is float without it. */
+  /** The type of the scale, if the array's kind does not determine it; by default float for numbers. */
   scaleType?: ElementType;
   /** The shape of a scale of blocks: that of the array, with the number of blocks on the axis. */
   scaleShape?: readonly number[];
   /** One number, for every scale; or as many as there are scales: a list of numbers, or an array, packed as `to` is. */
   zeroPoint?: number | readonly number[] | Elements;
-  /** The shape of the array; without it one dimension. */
+  /** The shape of the array; by default one dimension. */
   shape?: readonly number[];
-  /** The axis of the scales or blocks, negative from the end; without it 1. */
+  /** The axis of the scales or blocks, negative from the end; by default 1. */
   axis?: number;
   /** Elements along the axis that share a scale. */
   blockSize?: number;
   opset?: number;
-  /** The array that gets the result, in place of a new one. */
+  /** The array for the result, instead of a new one. */
   out?: Elements;
 }
 
@@ -210,16 +210,16 @@ export interface ExplainOptions extends Omit<CastOptions, "length"> {
   precision?: ElementType;
 }
 
-/** One cast of one value, taken apart. A text is a decimal, or bits as `0x3f80` with `from`. */
+/** Explains one cast of one value. A string is a decimal or, with `from`, bits such as `0x3f80`. */
 export function explain(value: number | bigint | string, to: ElementType, options?: ExplainOptions): Explanation;
 
-/** One value in every type; where a type does not take it, why. */
+/** One value in every type, or the error for a type that refuses it. */
 export function explainAll(
   value: number | bigint | string,
   options?: ExplainOptions,
 ): ({ to: string; explained: Explanation } | { to: string; error: string })[];
 
-/** A block of values in MX or NVFP4, taken apart. */
+/** Explains a block of values in MX or NVFP4. */
 export function explainBlock(
   values: readonly (number | string)[],
   format: string,
@@ -241,7 +241,7 @@ export interface TypeFacts {
 /** The table of types: limits, codes of NaN, and the operators' versions. */
 export function types(): TypeFacts[];
 
-/** The version, and the kernels that are used, best first. */
+/** The version, and the available kernels, best first. */
 export function about(): { version: string; backends: string[] };
 
 /** Every type's name. */
@@ -254,9 +254,9 @@ export function names(): string[];
 export type Files = File | string | Map<string, Blob | string> | Record<string, Blob | string>;
 
 export interface JobOptions {
-  /** The file or folder that is meant, where several are given. */
+  /** The file or folder to use, if several are given. */
   path?: string;
-  /** Hears of the bytes that are done, and of all. */
+  /** Called with the number of bytes done and the total. */
   onProgress?: (done: number, total: number) => void;
   /** Ends the work. */
   signal?: AbortSignal;
@@ -267,7 +267,7 @@ export interface JobOptions {
 
 /** Attributes of the casts. */
 interface Attributes {
-  /** The type of elements that a file does not tell: raw bytes. */
+  /** The type of elements in files that do not store it: raw bytes. */
   from?: ElementType;
   opset?: number;
   saturate?: boolean;
@@ -290,16 +290,16 @@ export function info(
 ): Promise<Info>;
 
 export interface ReportOptions extends JobOptions, Attributes {
-  /** Types, and block formats such as mxfp4 and nvfp4; without it float16, bfloat16 and float8e4m3fn. */
+  /** Types, and block formats such as mxfp4 and nvfp4; by default float16, bfloat16 and float8e4m3fn. */
   to?: readonly string[];
   /** The rule for the scales of blocks. */
   scaleRule?: string;
-  /** Elements below which a tensor is left out. */
+  /** Tensors of fewer elements are left out. */
   minElements?: number;
 }
 
 export interface Report {
-  /** Of each type that was asked for, what all tensors lose. */
+  /** For each requested type, the loss of all tensors. */
   types: { type: string; tensors: number; verdict: string; [more: string]: unknown }[];
   tensors: { name: string; [more: string]: unknown }[];
   [more: string]: unknown;
@@ -346,7 +346,7 @@ export function quantizeFile(
     layout?: string;
     activations?: "dynamic" | "none";
     scaleRule?: string;
-    /** What reads the weights of a model: DequantizeLinear, or onnxruntime's MatMulNBits. */
+    /** How a model reads its weights: by DequantizeLinear, or onnxruntime's MatMulNBits. */
     form?: "qdq" | "matmulnbits";
     /** With `matmulnbits`, a zero point for each block. */
     zeroPoints?: boolean;

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Builds the WebAssembly modules of crates/onnx-cast-wasm in npm/wasm: `values-simd.wasm` for arrays and single values,
 `files-simd.wasm` for jobs on files of tensors and `models-simd.wasm` for jobs on ONNX models, all with vector
-instructions, and without them `values-plain.wasm`, `files-plain.wasm` and `models-plain.wasm`. Beside them is
-`report.html`, the page of a report without its figures, which the package fills in.
+instructions, and without them `values-plain.wasm`, `files-plain.wasm` and `models-plain.wasm`. With them go
+`report.html`, the page of a report without its figures, which the package fills in, and the licences of others' code.
 
   python3 scripts/build_wasm.py              # all six
   python3 scripts/build_wasm.py --check      # only says whether they can be built; status 3 where they cannot
@@ -26,6 +26,8 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "scripts" / "release"))
+import licences  # noqa: E402
 TARGET = "wasm32-unknown-unknown"
 FOLDER = ROOT / "npm" / "wasm"
 # The features of the crate that a module has.
@@ -180,6 +182,7 @@ def main():
     for name, (flags, level) in BUILDS.items():
         build(name, flags, level, *found)
     write_report()
+    (FOLDER / licences.FILE).write_text(licences.text("onnx-cast-wasm", TARGET, ",".join(PARTS)))
 
 
 if __name__ == "__main__":

@@ -53,7 +53,7 @@ def repeats(seconds):
 
 
 class Contestant:
-    """One who casts, and the seconds of each round."""
+    """A library that casts, and the seconds of each round."""
 
     def __init__(self, seconds, few=None, warm_time=None):
         self.seconds, self.few = seconds, few

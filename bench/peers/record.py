@@ -37,7 +37,7 @@ def fastest(row):
 
 
 def advantage(row):
-    """Our speed over the fastest peer's; above everything where there is none."""
+    """Our speed over the fastest peer's; above everything if no peer has the pair."""
     peer = fastest(row)
     return row["ours"] / row["peers"][peer] if peer else math.inf
 

@@ -235,7 +235,7 @@ export function makeApi(module) {
     });
   }
 
-  /** A block of values in MX or NVFP4, taken apart. */
+  /** Explains a block of values in MX or NVFP4. */
   function explainBlock(values, format, options = {}) {
     refuseOthers("explainBlock", options, CALLS.explainBlock);
     const { from, scaleRule, recipe, globalScale } = options;

@@ -96,7 +96,7 @@ export function read(array, from, length) {
   const own = OF_ARRAYS.get(array.constructor) ?? (array instanceof Uint8Array ? "uint8" : undefined);
   if (own === undefined) throw new TypeError(`${kindOf(array)} cannot be cast: want a typed array of its elements`);
   const type = typeOf(from ?? own);
-  if (type.name === "string") throw new TypeError("strings are a list of texts");
+  if (type.name === "string") throw new TypeError("strings must be a list of strings");
   if (array.BYTES_PER_ELEMENT !== Math.max(1, type.bits >> 3) || (from && !sameKind(own, type))) {
     throw new TypeError(`a ${array.constructor.name} does not hold ${type.name}: want ${type.kind.name}`);
   }

@@ -55,7 +55,7 @@ function listed(input) {
   if (isBlob(input)) {
     // Only a File has a name.
     if (typeof input.name === "string") return [[input.name, input]];
-    throw new TypeError('a Blob has no name, which tells the format: want a File, or `{ "w.safetensors": blob }`');
+    throw new TypeError('a Blob has no name to tell its format: want a File, or `{ "w.safetensors": blob }`');
   }
   const isList = typeof input !== "object" || Array.isArray(input) || ArrayBuffer.isView(input);
   if (input === null || isList || input instanceof ArrayBuffer) {
@@ -162,7 +162,7 @@ export function makeJobs(load, start, template) {
   async function written(kind, input, to, given) {
     const of = kind === "cast_file" ? "castFile" : "quantizeFile";
     refuseOtherOptions(of, given);
-    if (to === undefined) throw new TypeError(`${of} needs what to write: its second argument`);
+    if (to === undefined) throw new TypeError(`${of} needs a second argument: the type or format to write`);
     refuseOtherKind(`what ${of} writes`, to, KINDS.text);
     const { output, layout, activations, scaleRule, form, zeroPoints, raiseOpset, ...options } = given;
     const name = output ?? listed(input)[0][0].split("/").at(-1);

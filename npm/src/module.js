@@ -31,10 +31,16 @@ function flagOf(name, value) {
   return Number(value);
 }
 
+/** The library's text with the names that options have in JavaScript. Tensors keep theirs. */
+const withOurNames = (text) =>
+  text.replace(/(?<!tensor `)\b(round_mode|block_size|scale_type|zero_point)\b/g, (name) =>
+    name.replace(/_(.)/, (_, letter) => letter.toUpperCase()),
+  );
+
 /** A value of a request. JSON has no NaN and no infinity, and leaves functions out: either would not be given. */
 function sendable(name, value) {
   const isLost = typeof value === "number" ? !Number.isFinite(value) : /^(function|symbol)$/.test(typeof value);
-  if (isLost) throw new TypeError(`\`${name}\` is ${String(value)}`);
+  if (isLost) throw new TypeError(`\`${withOurNames(name)}\` is ${String(value)}`);
   return value;
 }
 
@@ -107,7 +113,7 @@ export class Module {
   }
 
   #check(status) {
-    if (status < 0) throw new CastError(new TextDecoder().decode(this.slot(OUTPUT)));
+    if (status < 0) throw new CastError(withOurNames(new TextDecoder().decode(this.slot(OUTPUT))));
   }
 
   /** Prepares casts between types given by ONNX's numbers. */

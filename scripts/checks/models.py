@@ -373,7 +373,7 @@ def hostile(folder):
         made.graph.initializer.append(tensor)
         return made.SerializeToString()
 
-    within, link = "want a path relative to the model's folder", "a link out of the model's folder"
+    within, link = "want a path relative to the model's folder", "a symlink out of the model's folder"
     for location, says in {
         "../secret": within, "a/../../secret": within, folder / "secret": within, "": within, ".": within,
         "link.bin": link, "out/secret": link, "none.bin": "cannot be read: No such file", "pipe": "not a regular file",
@@ -391,8 +391,8 @@ def hostile(folder):
     yield external(data_type=TensorProto.STRING, location="w.bin"), "strings in external data"
     yield external((1 << 40,), raw=b""), "0 bytes of raw_data for 1099511627776 float"
     yield external(raw=bytes(4095)), "4095 bytes of raw_data for 1024 float (want 4096)"
-    yield nested(33), "graphs within graphs, more than 32 deep"
-    yield nested(100_000), "graphs within graphs, more than 32 deep"
+    yield nested(33), "graphs nested more than 32 deep"
+    yield nested(100_000), "graphs nested more than 32 deep"
 
 
 def check_hostile(folder):

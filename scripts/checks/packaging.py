@@ -135,7 +135,7 @@ def check_wheels() -> None:
 def check_step(place: str, step: dict) -> None:
     if "uses" in step:
         action, _, version = step["uses"].partition("@")
-        expect(re.fullmatch(r"v\d+\.\d+\.\d+", version), f"{place}: {action} is not pinned by a version: {version}")
+        expect(re.fullmatch(r"[0-9a-f]{40}", version), f"{place}: {action} is not pinned by a commit: {version}")
         return
     for line in step["run"].strip().splitlines():
         expect("${{" not in line, f"{place}: an expression in a command (want an environment variable): {line}")
@@ -167,6 +167,18 @@ def check_workflow(path: Path) -> None:
         expect(set(runners) <= RUNNERS, f"{place}: runs on {runners}")
         for number, step in enumerate(job["steps"], 1):
             check_step(f"{place}, step {number}", step)
+
+
+def check_pins() -> None:
+    """Each action has one commit everywhere, with its version in a comment, which Dependabot updates too."""
+    pins: dict[str, set[str]] = {}
+    for path in WORKFLOWS:
+        for action, pin in re.findall(r"(?m)^\s+(?:- )?uses: ([\w-]+/[\w-]+)@(.*)$", path.read_text()):
+            pins.setdefault(action, set()).add(pin)
+            commented = re.fullmatch(r"[0-9a-f]{40} # v\d+\.\d+\.\d+", pin)
+            expect(commented, f"{path.name}: {action}@{pin} (want a commit, and its version in a comment)")
+    for action, found in pins.items():
+        expect(len(found) == 1, f"{action} is pinned to {sorted(found)}")
 
 
 def check_proofs() -> None:
@@ -263,6 +275,7 @@ def main() -> None:
         check()
     for path in WORKFLOWS:
         check_workflow(path)
+    check_pins()
     check_proofs()
     linted = check_with_actionlint()
     if os.name != "nt":

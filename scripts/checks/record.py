@@ -217,7 +217,7 @@ def check_ranges(folder):
             fail(f"{ranges.name}: the page")
     (folder / "inf.json").write_text('{"b": Infinity, "a": {"max": NaN}, "nobody": -1e3, "\\"NaN": 1}')
     done = run(*convert, "--ranges", folder / "inf.json", "--margin", "1")
-    if done.returncode or "2 of 4 names are no floating-point values of the model" not in done.stderr:
+    if done.returncode or "2 of 4 names are not floating-point values of the model" not in done.stderr:
         fail(f"inf.json: {done.stderr}")
     for text, says in BAD.items():
         (folder / "bad.json").write_text(text)

@@ -132,7 +132,7 @@ def changed(name, values, arch):
 
 
 def stacked(tensors):
-    """Experts in one tensor, in the place of the first of them."""
+    """Experts in one tensor, instead of the first of them."""
     out = {}
     for name, values in tensors.items():
         before, _, rest = name.partition(".experts.")

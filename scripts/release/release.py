@@ -2,6 +2,7 @@
 """What a release consists of, beside the crates (crates.py) and the Python package (wheels.py).
 
 Usage: release.py check [TAG]            every file has the same version, and for a tag the changelog has a section
+       release.py set VERSION            writes a version to all of these, and its section, of today, into the changelog
        release.py notes TAG              the changelog's section of a version, for the release's page
        release.py archives TARGET [OUT]  the command and the C library for a target, each as an archive
        release.py command FILE TARGET [OUT]  the archive of a command that is built already
@@ -11,6 +12,7 @@ Usage: release.py check [TAG]            every file has the same version, and fo
 Folders are `target/release-files` by default.
 """
 
+import datetime
 import hashlib
 import json
 import os
@@ -23,6 +25,8 @@ import tempfile
 import tomllib
 import zipfile
 from pathlib import Path
+
+import licences
 
 ROOT = Path(__file__).resolve().parents[2]
 OUT = ROOT / "target" / "release-files"
@@ -86,6 +90,24 @@ def check(tag: str | None) -> None:
     print(f"version {want} in {len(versions()) + 1} places")
 
 
+def set_version(new: str) -> None:
+    """Replaces the version wherever `versions` finds it: in each place it is the one text with quotes or at a line's
+    end."""
+    old = version()
+    if not re.fullmatch(r"\d+\.\d+\.\d+", new):
+        sys.exit(f"{new} is not a version (want three numbers)")
+    for path in sorted({"Cargo.toml", *(place.partition(",")[0] for place in versions())}):
+        text = (ROOT / path).read_text()
+        changed = re.sub(rf'(version"?(?: =|:) "?){re.escape(old)}(?="|$)', rf"\g<1>{new}", text, flags=re.MULTILINE)
+        (ROOT / path).write_text(changed)
+    run("cargo", "update", "--workspace", "--offline", stderr=subprocess.DEVNULL)
+    if new not in sections():
+        heading = "## [Unreleased]\n"
+        dated = f"{heading}\n## [{new}] - {datetime.date.today().isoformat()}\n"
+        CHANGELOG.write_text(CHANGELOG.read_text().replace(heading, dated, 1))
+    check(f"v{new}")
+
+
 def notes(tag: str) -> str:
     name = tag.removeprefix("v")
     if name not in sections():
@@ -119,6 +141,7 @@ def command(program: Path, target: str, out: Path) -> Path:
         shutil.copy(installer, folder)
         for document in DOCUMENTS:
             shutil.copy(ROOT / document, folder)
+        (folder / licences.FILE).write_text(licences.text("onnx-cast-cli", target))
         archive = out / f"{name}.{'zip' if 'windows' in target else 'tgz'}"
         pack(folder, archive)
     return archive
@@ -159,6 +182,8 @@ def main() -> None:
     match sys.argv[1:]:
         case ["check", *tag] if len(tag) <= 1:
             check(*tag or [None])
+        case ["set", new]:
+            set_version(new)
         case ["notes", tag]:
             print(notes(tag))
         case ["archives", target, *out] if len(out) <= 1:

@@ -25,6 +25,8 @@ import tomllib
 import zipfile
 from pathlib import Path
 
+import licences
+
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "bindings" / "python"
 MATRIX = ROOT / "packaging" / "wheels.toml"
@@ -74,7 +76,12 @@ def build(target: str | None, out: Path, interpreter: str | None) -> None:
             command += ["--zig", "--compatibility", row(target)["platform"]]
     # maturin runs the first `python3` of the path to find ziglang.
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-    run(*command, cwd=ROOT, env={**os.environ, "PATH": path})
+    theirs = PACKAGE / "python" / "onnx_cast" / licences.FILE
+    theirs.write_text(licences.text("onnx-cast-python", target))
+    try:
+        run(*command, cwd=ROOT, env={**os.environ, "PATH": path})
+    finally:
+        theirs.unlink()
     wheel = newest(out, "*.whl")
     check_wheel(wheel, target)
     print(wheel)
@@ -85,7 +92,8 @@ def check_wheel(wheel: Path, target: str | None) -> None:
     if target and row(target)["platform"] not in wheel.name:
         sys.exit(f"{wheel.name} is not for {row(target)['platform']}")
     names = zipfile.ZipFile(wheel).namelist()
-    for wanted in ("onnx_cast/py.typed", "onnx_cast/_native.pyi", "licenses/LICENSE-MIT", "licenses/LICENSE-APACHE"):
+    ours = ("licenses/LICENSE-MIT", "licenses/LICENSE-APACHE")
+    for wanted in ("onnx_cast/py.typed", "onnx_cast/_native.pyi", f"onnx_cast/{licences.FILE}", *ours):
         if not any(name.endswith(wanted) for name in names):
             sys.exit(f"{wheel.name} lacks {wanted}")
     if target and "linux" in target:

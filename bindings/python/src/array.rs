@@ -77,8 +77,7 @@ impl<'py> Contiguous<'py> {
         }
         if !array.is_c_contiguous() || dtype.is_native_byteorder() == Some(false) {
             return Err(refused(
-                "out is not contiguous in C order and native byte order (want that, so that nothing is copied)"
-                    .to_owned(),
+                "out is not contiguous in C order and native byte order (want that, to avoid a copy)".to_owned(),
             ));
         }
         // SAFETY: the pointer is to a live array.

@@ -26,7 +26,7 @@ const PLAIN_LIMIT: usize = 1024;
 ///     A name (``"bfloat16"``, ``"float8_e4m3fn"``, ``"fp4"``), a dtype of numpy, ml_dtypes or torch, or the number of
 ///     an ``onnx.TensorProto.DataType``.
 /// saturate : bool
-///     Whether float8 targets take their largest value in place of overflow.
+///     Whether overflow in float8 gives the largest value.
 /// round_mode : {"up", "down", "nearest"}
 ///     How the target float8e8m0 rounds.
 /// opset : int, optional

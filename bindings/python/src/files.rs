@@ -130,7 +130,7 @@ fn work<'a>(
         "dequantize" => job!(dequantize, dequantize, dequantize_of),
         "quantize" => job!(quantize, quantize, quantize_of),
         "transcode" => job!(transcode, transcode),
-        _ => return Err(refused(format_args!("no job is called {job}"))),
+        _ => return Err(refused(format_args!("unknown job {job}"))),
     })
 }
 

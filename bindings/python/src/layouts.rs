@@ -40,7 +40,7 @@ fn tensors_of(tensors: Vec<Lent<'_>>, config: Option<&str>) -> PyResult<TensorsI
     TensorsInMemory::new(held, config).map_err(refused)
 }
 
-/// What a job makes of tensors: what became of each, for each the name of one that it is made of, its bytes
+/// The results of a job on tensors: what became of each, for each the name of one that it is made of, its bytes
 /// where it is not kept, the configuration, and what was lost that must not be.
 type Made<'py> =
     (Bound<'py, PyAny>, Vec<String>, Vec<Option<Bound<'py, PyArray1<u8>>>>, Option<String>, Option<String>);

@@ -58,8 +58,8 @@ impl Functions {
             let release = table.add(RELEASE).cast::<Option<Release>>().read();
             load.zip(acquire).zip(release)
         };
-        let ((load, acquire), release) = functions
-            .ok_or_else(|| PyRuntimeError::new_err("numpy's table of C functions has none for StringDType"))?;
+        let ((load, acquire), release) =
+            functions.ok_or_else(|| PyRuntimeError::new_err("numpy's table of C functions lacks StringDType"))?;
         Ok(Functions { load, acquire, release })
     }
 }

@@ -135,7 +135,7 @@ fn row(py: Python<'_>, data_type: DataType) -> PyResult<Bound<'_, PyDict>> {
         Kind::Bool => "bool",
         Kind::String => "string",
         Kind::Complex => "complex",
-        _ => return Err(PyRuntimeError::new_err(format!("{data_type} is of a kind that Python is not told of"))),
+        _ => return Err(PyRuntimeError::new_err(format!("{data_type} has a kind that Python does not know"))),
     };
     row.set_item("kind", kind)?;
     Ok(row)

@@ -110,6 +110,6 @@ pub(crate) fn watched<R: Send>(
     match (raised, result) {
         (Some(error), _) => Err(error),
         (None, Some(result)) => Ok(result),
-        (None, None) => Err(refused("the thread that does the work has ended without a result")),
+        (None, None) => Err(refused("the worker thread ended without a result")),
     }
 }

@@ -274,7 +274,7 @@ def test_elements_beside_a_model(model, tmp_path):
 def test_a_report_of_the_large_tensors(checkpoint, tmp_path):
     report = onnx_cast.report(checkpoint, "float16", min_elements=4)
     assert [one["name"] for one in report.to_dict()["tensors"]] == ["w"]
-    assert len(report.text(top=0)) >= len(report.text(top=1)) and report.text().startswith("float16: 1 tensors")
+    assert len(report.text(top=0)) >= len(report.text(top=1)) and report.text().startswith("float16: 1 tensor")
     report.save(tmp_path / "r.html", clobber=False)
     with pytest.raises(FileExistsError, match="it exists already.*r.html"):
         report.save(tmp_path / "r.html", clobber=False)

@@ -247,7 +247,7 @@ def test_the_opset_of_a_model_is_raised(tmp_path):
     assert not again.rewritten and (tmp_path / "again.onnx").read_bytes() == dst.read_bytes()
     with pytest.raises(CastError, match="newer than 18"):
         onnx_cast.upgrade_model(dst, tmp_path / "older.onnx", opset=18)
-    with pytest.raises(CastError, match="opset 29 is not known"):
+    with pytest.raises(CastError, match="opset 29 is unknown"):
         onnx_cast.upgrade_model(dst, tmp_path / "newer.onnx", opset=29)
     with pytest.raises(FileExistsError, match="exists"):
         onnx_cast.upgrade_model(src, dst, clobber=False)

@@ -113,7 +113,7 @@ def test_weights_are_quantized_and_transcoded(original, tmp_path):
     onnx_cast.dequantize_file(mx, back, "bf16")
     onnx_cast.dequantize_file(fp4, again, "bf16")
     assert tensors(back.glob("*.safetensors")) == tensors(again.glob("*.safetensors"))
-    with pytest.raises(CastError, match="deepseek does not hold mxfp4"):
+    with pytest.raises(CastError, match="deepseek does not support mxfp4"):
         onnx_cast.quantize_file(original, tmp_path / "out", "mxfp4", layout="deepseek")
     with pytest.raises(CastError, match="`layout`: `nowhere` is not a layout"):
         onnx_cast.transcode_file(mx, tmp_path / "out", "nowhere")

@@ -179,7 +179,7 @@ def test_the_cluster_quantizes_to_the_bytes_of_one_machine(ray, tmp_path, to, op
     (src / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": weight_map}))
     (src / "config.json").write_text(json.dumps({"torch_dtype": "float32"}))
     if options.get("layout") == "comfyui" and to == "mxfp4":
-        with pytest.raises(onnx_cast.CastError, match="comfyui does not hold mxfp4"):
+        with pytest.raises(onnx_cast.CastError, match="comfyui does not support mxfp4"):
             quantize_checkpoint(src, tmp_path / "out", to, **options)
         assert not (tmp_path / "out").exists()
         return

@@ -35,7 +35,7 @@ def request(row, folder):
                 options["zero_point"] = float(options["zero_point"])
             onnx_cast.quantize_linear(np.array([0.3, 1], np.float32), scale, output_dtype=to, **options)
         case job:
-            raise AssertionError(f"no job is called {job}")
+            raise AssertionError(f"unknown job {job}")
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row["what"])

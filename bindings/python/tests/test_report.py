@@ -99,7 +99,7 @@ def test_verdicts_and_text(state):
     assert "1 poor" in report.verdicts["float16"] or "1 care" in report.verdicts["float16"]
     lines = repr(report).splitlines()
     assert lines[0].startswith("float8e4m3fn: 2 tensors, 2175 values") and all(len(line) < 80 for line in lines)
-    assert lines[-1] == "1 other tensors would be kept as they are"
+    assert lines[-1] == "1 other tensor would be kept unchanged"
     assert onnx_cast.report({"w": np.ones(3), "names": np.array(["a", "b"])}, "float16").to_dict()["others"] == 1
 
 

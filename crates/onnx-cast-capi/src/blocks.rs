@@ -82,7 +82,7 @@ impl Default for onnx_cast_block_options {
     }
 }
 
-/// What the library makes of options.
+/// The library's options.
 struct Options {
     rule: ScaleRule,
     recipe: Recipe,

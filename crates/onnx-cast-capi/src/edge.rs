@@ -5,7 +5,7 @@ use crate::status::onnx_cast_status;
 use onnx_cast::backend::UnknownBackend;
 use onnx_cast::ops::{CastErrorKind, OpError, OpErrorKind};
 use onnx_cast::tensor::{TensorError, TensorErrorKind};
-use onnx_cast::{CastError, DataType};
+use onnx_cast::{CastError, Count, DataType};
 use std::any::Any;
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char, c_int};
@@ -122,7 +122,7 @@ fn report(failure: &Failure) -> c_int {
 fn of_panic(panic: &(dyn Any + Send)) -> Failure {
     let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
     let text = text.unwrap_or("no text");
-    Failure::new(onnx_cast_status::ONNX_CAST_INTERNAL, format_args!("a fault of the library's: {text}"))
+    Failure::new(onnx_cast_status::ONNX_CAST_INTERNAL, format_args!("a bug in the library: {text}"))
 }
 
 /// The type of a number.
@@ -230,7 +230,7 @@ pub(crate) fn room(name: &str, room: usize, want: usize) -> Result<(), Failure> 
     if room >= want {
         return Ok(());
     }
-    let text = format_args!("{name} has room for {room} bytes (want {want})");
+    let text = format_args!("{name} has room for {} (want {want})", Count(room, "byte"));
     Err(Failure::new(onnx_cast_status::ONNX_CAST_BUFFER_TOO_SMALL, text))
 }
 
@@ -289,7 +289,7 @@ unsafe fn check_other_size<T>(pointer: *const T, name: &str) -> Result<(), Failu
     // SAFETY: so many bytes are there, and those behind the known fields are read as bytes.
     let rest = unsafe { std::slice::from_raw_parts(pointer.cast::<u8>().add(known), size - known) };
     if rest.iter().any(|&byte| byte != 0) {
-        let text = format_args!("{name} has fields that this version of the library does not know");
+        let text = format_args!("{name} has fields that this version of the library lacks");
         return Err(Failure::unsupported(text));
     }
     Ok(())
@@ -329,7 +329,7 @@ mod tests {
         assert_eq!(got, onnx_cast_status::ONNX_CAST_INTERNAL as c_int);
         // SAFETY: the text is this thread's, and nothing fails before it is read.
         let text = unsafe { CStr::from_ptr(onnx_cast_last_error()) };
-        assert_eq!(text, c"a fault of the library's: the sky fell on element 7");
+        assert_eq!(text, c"a bug in the library: the sky fell on element 7");
     }
 
     #[test]

@@ -96,7 +96,7 @@ pub(crate) fn threads(given: usize) -> Option<usize> {
 }
 
 impl onnx_cast_options {
-    /// What the library makes of options.
+    /// The library's options.
     ///
     /// # Safety
     /// The pointer is null, or as many bytes as the first field says are readable, and the backend's name is null or

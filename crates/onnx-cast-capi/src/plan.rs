@@ -33,7 +33,7 @@ pub(crate) unsafe fn resolve(
             return Err(Failure::unsupported("BitCast has neither saturate nor round_mode"));
         }
         Operator::BitCast => BitCast::new(to, options.opset)?.threads(options.threads).plan(from)?,
-        _ => return Err(Failure::unsupported(format_args!("{operator} is not in this interface"))),
+        _ => return Err(Failure::unsupported(format_args!("{operator} is unsupported in this interface"))),
     })
 }
 

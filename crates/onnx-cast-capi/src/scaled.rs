@@ -89,7 +89,7 @@ fn type_or_none(number: i32) -> Result<Option<DataType>, Failure> {
 }
 
 impl onnx_cast_scaled_options {
-    /// What the library makes of options, those of DequantizeLinear among them.
+    /// The library's options, those of DequantizeLinear among them.
     ///
     /// # Safety
     /// The pointer is null, or as many bytes as the first field says are readable, and the backend's name is null or

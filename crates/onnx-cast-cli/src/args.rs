@@ -111,7 +111,7 @@ Examples:
     Types,
     /// Explain the cast of one value: bits, rule, neighbours, error
     Explain(ExplainArgs),
-    /// Measure how fast pairs of types are cast, beside memcpy
+    /// Measure how fast pairs of types are cast, against memcpy
     Bench(BenchArgs),
     /// Print a completion script for a shell
     #[command(after_long_help = "\
@@ -290,9 +290,9 @@ pub(crate) struct ReadArgs {
 #[command(after_long_help = "\
 Examples:
   onnx-cast diff a.safetensors b.safetensors
-  onnx-cast diff x.npy x.pb --tolerance 1e-6                 numbers may differ by this much
+  onnx-cast diff x.npy x.pb --tolerance 1e-6                 tolerate this difference between numbers
   onnx-cast diff a.onnx b.onnx --exclude '*bias'             the constants of two models
-  onnx-cast diff model-nvfp4/ model/ --values --tolerance 0.01    a quantized checkpoint and the one it was made of
+  onnx-cast diff model-nvfp4/ model/ --values --tolerance 0.01    a quantized checkpoint and its source
 
 Tensors are compared by name: type, shape and values, bit by bit, or with --tolerance as numbers. Formats may differ.
 Exit codes: 0 the same, 1 a difference, 2 an error.")]
@@ -360,7 +360,7 @@ pub(crate) struct ReportArgs {
 #[derive(Debug, ClapArgs)]
 #[command(after_long_help = "\
 Examples:
-  onnx-cast bench                                            the pairs that people cast most
+  onnx-cast bench                                            the most common pairs
   onnx-cast bench --pairs all --threads 2                    every pair, which takes minutes
   onnx-cast bench --pairs float:float8e4m3fn,float16:int4 --elements 16384
   onnx-cast bench --op quantize                              x / scale: by tensor, by row, in blocks of 32
@@ -374,7 +374,7 @@ pub(crate) struct BenchArgs {
     /// The operation: cast (default), quantize (QuantizeLinear) or dequantize (DequantizeLinear)
     #[arg(long, value_name = "OP", value_enum, hide_possible_values = true, help_heading = WHAT)]
     pub(crate) op: Option<Op>,
-    /// What has a scale in pairs that do not say it: tensor, row (of a matrix), or a block of a row, as 32; by default
+    /// What has a scale in pairs that do not name it: tensor, row (of a matrix), or a block of a row, as 32; by default
     /// these three
     #[arg(long, value_name = "G,..", value_delimiter = ',', help_heading = WHAT)]
     pub(crate) granularity: Vec<Granularity>,

@@ -75,7 +75,7 @@ fn rows_of(args: &BenchArgs) -> Result<Vec<Pair>> {
         }
     }
     if !is_used && !args.granularity.is_empty() {
-        bail!("--granularity needs --op quantize or --op dequantize, and pairs that have none of their own");
+        bail!("--granularity needs --op quantize or --op dequantize, and pairs without a granularity of their own");
     }
     Ok(rows)
 }

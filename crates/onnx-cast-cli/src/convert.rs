@@ -101,7 +101,7 @@ impl Job<'_> {
         let pairs = self.pairs()?;
         if pairs.iter().any(|(_, output)| is_stream(output)) && (self.common.json || self.job.dry_run) {
             // The standard output is for data that is not there: the error does not go there as JSON either.
-            say(&anyhow!("--json and --dry-run print to the standard output, where the output is to go"), self.common);
+            say(&anyhow!("--json and --dry-run print to standard output, which is also OUT"), self.common);
             return Ok(ERROR);
         }
         if self.job.no_clobber {
@@ -119,7 +119,7 @@ impl Job<'_> {
         let made = self.job.out_dir.as_ref().filter(|folder| !self.job.dry_run && !folder.exists());
         if let Some(folder) = made {
             fs::create_dir_all(folder)
-                .map_err(|error| anyhow!("{}: cannot make the folder: {error}", PathText(folder)))?;
+                .map_err(|error| anyhow!("{}: cannot create the folder: {error}", PathText(folder)))?;
         }
         let made_many = self.job.out_dir.is_some();
         let mut done = (DONE, Vec::new());

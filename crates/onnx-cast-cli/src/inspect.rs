@@ -4,7 +4,7 @@ use crate::args::{Common, DiffArgs, InfoArgs, NameArgs};
 use crate::progress::Progress;
 use crate::{DIFFERENT, DONE, pretty, print, with_options};
 use anyhow::Result;
-use onnx_cast::DataType;
+use onnx_cast::{Count, DataType};
 use onnx_cast_file::engine::PathText;
 use onnx_cast_file::{
     DiffRequest, Difference, InspectRequest, Layout, Number, Quantized, ScaleExtent, TensorInfo, Values,
@@ -55,7 +55,7 @@ fn as_text(Inspection { file: info, model, .. }: &Inspection, common: &Common) -
     }
     let (count, bytes) = (info.tensors.len(), info.tensors.iter().map(|tensor| tensor.bytes).sum());
     let files = if info.files == 1 { String::new() } else { format!(" in {} files", info.files) };
-    let _ = writeln!(text, "total: {count} tensors{files}, {} ({})", size(bytes), info.format);
+    let _ = writeln!(text, "total: {}{files}, {} ({})", Count(count, "tensor"), size(bytes), info.format);
     for (key, value) in &info.metadata {
         let _ = writeln!(text, "metadata: {} = {}", printable(key), printable(value));
     }

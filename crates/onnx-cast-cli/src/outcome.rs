@@ -4,6 +4,7 @@ use crate::args::{Common, JobArgs};
 use crate::summary::{Amount, Summary};
 use crate::{DIFFERENT, DONE, print, with_options};
 use anyhow::Result;
+use onnx_cast::Count;
 use onnx_cast::tensor::element_count;
 use onnx_cast_file::engine::{PathText, named};
 use onnx_cast_file::{Counts, FileError, Summary as Done};
@@ -160,7 +161,7 @@ fn losses(done: &Done) -> String {
         } else {
             ", no error".to_owned()
         };
-        let _ = writeln!(text, "  {}: {values} values{}{errors}", printable(&tensor.name), noted.concat());
+        let _ = writeln!(text, "  {}: {}{}{errors}", printable(&tensor.name), Count(values, "value"), noted.concat());
     }
     text
 }

@@ -73,7 +73,7 @@ fn tell_unknown(args: &ConvertArgs, all: usize, unknown: usize) {
     if let Some(path) = args.ranges.as_ref().filter(|_| unknown > 0) {
         let path = PathText(path);
         // An error of the standard error does not undo the work.
-        let _ = writeln!(io::stderr(), "{path}: {unknown} of {all} names are no floating-point values of the model");
+        let _ = writeln!(io::stderr(), "{path}: {unknown} of {all} names are not floating-point values of the model");
     }
 }
 

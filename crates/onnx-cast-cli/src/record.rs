@@ -3,6 +3,7 @@
 use crate::args::{Common, NameArgs, RecordArgs};
 use crate::models::{ModelJob, Shown};
 use anyhow::Result;
+use onnx_cast::Count;
 use onnx_cast_model::{RecordRequest, RecordSummary, RecordedValue};
 use onnx_cast_report::{column, printable, record_json};
 use serde_json::Value;
@@ -31,7 +32,7 @@ impl Shown for RecordSummary {
     fn counts(&self) -> String {
         let RecordSummary { values, inner, .. } = self;
         let left = if *inner == 0 { String::new() } else { format!(" ({inner} in functions left out)") };
-        format!("{} values recorded{left}", values.len())
+        format!("{} recorded{left}", Count(values.len(), "value"))
     }
 
     fn plan(&self) -> String {

@@ -117,7 +117,7 @@ impl Collection {
                 let names =
                     found.iter().flat_map(Collection::checkpoints).map(|member| format!("`{}`", member.label()));
                 let what = format!(
-                    "a folder of several checkpoints, {}, beside one checkpoint (name one of these folders)",
+                    "both a checkpoint and folders of others, {} (name one of these folders)",
                     names.collect::<Vec<_>>().join(", ")
                 );
                 Err(FileError::invalid(path, Invalid::new(InvalidKind::Files, what)))

@@ -134,7 +134,7 @@ impl FromJson for u64 {
 
 impl FromJson for usize {
     fn from_json(value: &Value) -> Result<Self, String> {
-        usize::try_from(u64::from_json(value)?).map_err(|_| format!(" is {value}, more than this machine can count"))
+        usize::try_from(u64::from_json(value)?).map_err(|_| format!(" is {value}, too large for this machine"))
     }
 }
 

@@ -226,10 +226,8 @@ pub(crate) fn plan<R>(
 /// `kept` has the reasons why matrices are kept, each with their number.
 fn nothing_to_quantize(checkpoint: &Checkpoint, kept: &str) -> FileError {
     let kept = if kept.is_empty() { String::new() } else { format!("; kept: {kept}") };
-    let what = format!(
-        "no weight to quantize (want matrices of Linear layers, by their names, or experts for gpt-oss; a rule names \
-         others){kept}"
-    );
+    let what =
+        format!("no weight to quantize (want matrices of Linear layers, by their names, or experts for gpt-oss){kept}");
     checkpoint.error(None, Invalid::new(InvalidKind::NoWeights, what))
 }
 
@@ -347,7 +345,7 @@ impl<'a> Quantizer<'a> {
         let name = &self.checkpoint.stored(tensor).name;
         let Some(elements) = self.layout.row().elements_of(name) else { return Ok(()) };
         let what = format!(
-            "in {}, the name of scales of a quantized `{}`, which is not written (remove the tensor, or rename it)",
+            "in {}, this is the name of the scales of `{}`, which is not quantized (remove the tensor, or rename it)",
             self.layout.row().name,
             Short(&elements)
         );

@@ -59,7 +59,7 @@ request! {
         pub from: Option<DataType>,
         /// The format of the standard input (`-`); if it is not given, its first bytes tell it.
         pub in_format: Option<Format>,
-        /// Who is told how far the work is.
+        /// Receives the progress of the work.
         pub watch: Option<Watch>,
     }
 }
@@ -153,7 +153,7 @@ impl ReportRequest {
             let reason = "a report predicts the layouts of .safetensors files";
             return refuse(Invalid::new(
                 InvalidKind::Unsupported,
-                format!("{} does not hold {to}: {reason}", layout.name()),
+                format!("{} does not support {to}: {reason}", layout.name()),
             ));
         }
         let weights = self.to.iter().filter_map(|to| to.weights());
@@ -283,7 +283,7 @@ pub fn report_of(tensors: &[(&str, TensorView<'_>)], request: &ReportRequest) ->
     Ok(report)
 }
 
-/// What stands for the path of a file where there is none.
+/// The name shown instead of a path for tensors in memory.
 const MEMORY: &str = "memory";
 
 fn in_memory(name: &str, error: CastError) -> FileError {

@@ -544,7 +544,7 @@ mod tests {
             ("\n=float", "line 2: rule `=float` is not of the form PATTERN=TYPE"),
             (
                 "w=floaty",
-                "line 1: rule `w=floaty`: neither `keep` nor a type: `floaty` is not an element type (want one",
+                "line 1: rule `w=floaty`: neither `keep` nor a type: `floaty` is not an element type (did you",
             ),
             ("w=i4", "line 1: rule `w=i4`: neither `keep` nor a type: `i4` may mean int4, and to numpy means int32 ("),
             ("[=int8", "line 1: pattern `[`: unclosed character class; missing ']'"),

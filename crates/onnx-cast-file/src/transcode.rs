@@ -283,7 +283,7 @@ impl Planner<'_> {
         let (first, _) = lost.next().filter(|_| self.request.activations.is_none())?;
         let (first, others) = (Short(&first.name), lost.count());
         let others = if others > 0 { format!(" and {others} more") } else { String::new() };
-        Some(format!("the inputs of `{first}`{others} are quantized by the configuration, and are not in the output"))
+        Some(format!("the inputs of `{first}`{others} are quantized by the configuration, but not in the output"))
     }
 
     /// A note where matrices that loaders join differ in NVFP4's global scale: vLLM 0.33 takes the greatest for all of
@@ -311,8 +311,8 @@ impl Planner<'_> {
         let others =
             if groups.len() > 1 { format!(", and {} more that are joined,", groups.len() - 1) } else { String::new() };
         Ok(Some(format!(
-            "`{one}` and `{other}`{others} differ in the global scale: loaders that join them take one for both, and read \
-             wrong weights (`quantize` gives both the same)"
+            "`{one}` and `{other}`{others} differ in the global scale: loaders that fuse them use one for both, and \
+             get wrong weights (`quantize` gives both the same)"
         )))
     }
 
@@ -329,10 +329,10 @@ impl Planner<'_> {
             }
             let [with, without] = if is_static(index) { [index, other] } else { [other, index] };
             let what = format!(
-                "the inputs of `{}` have a scale, and it has none: loaders join both (",
+                "the inputs of `{}` have a scale, but its own do not: loaders fuse both (",
                 Short(&self.weights.list[with].name)
             );
-            let what = Wording::from(what).field("activations", " leaves out what data has told of activations)");
+            let what = Wording::from(what).field("activations", " drops the calibrated scales of activations)");
             let weight = &self.weights.list[without];
             let error = Invalid::new(InvalidKind::Missing, what).of_tensor(&weight.name);
             return Err(self.checkpoint.error(Some(weight.tensor), error));

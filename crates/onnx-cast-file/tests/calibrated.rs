@@ -58,7 +58,7 @@ fn activations_that_stay_behind_are_noted() {
         let folder = Folder::new(&config(activations), &tensors);
         transcode_file(folder.path("in"), folder.path("out"), to).expect("transcoded").notes
     };
-    let want = "the inputs of `m.weight` are quantized by the configuration, and are not in the output";
+    let want = "the inputs of `m.weight` are quantized by the configuration, but not in the output";
     assert_eq!(notes(activations, &to), [want]);
     assert!(notes("null", &to).is_empty());
     assert!(notes(activations, &to.activations(Some(Activations::Kept))).is_empty(), "asked for");
@@ -261,7 +261,7 @@ fn what_no_loader_reads_is_refused() {
             MXFP4,
             None,
             None,
-            "modelopt does not hold mxfp4: vLLM and SGLang refuse it (want the layout \
+            "modelopt does not support mxfp4: vLLM and SGLang refuse it (want the layout \
          compressed-tensors or quark)",
         ),
         (
@@ -269,8 +269,8 @@ fn what_no_loader_reads_is_refused() {
             FLOAT8,
             Some(Granularity::Tensor),
             None,
-            "modelopt does not hold float8e4m3fn: loaders of its float8e4m3fn/tensor want scales of activations, \
-             which take data (want float8e4m3fn/row)",
+            "modelopt does not support float8e4m3fn: loaders of its float8e4m3fn/tensor need scales of activations, \
+             which take calibration data (want float8e4m3fn/row)",
         ),
         (modelopt, FLOAT8, None, none, "loaders of its float8e4m3fn/row have activations dynamic, not none"),
         (
@@ -412,7 +412,7 @@ fn scales_of_activations_are_carried_over() {
     assert_eq!(config["config_groups"]["group_0"]["input_activations"]["dynamic"], false);
     // Without a place they are refused, or left out where that is asked for.
     for (layout, want) in
-        [(Layout::Quark, "quark has no place for it"), (Layout::Fbgemm, "activations dynamic, not static")]
+        [(Layout::Quark, "quark cannot store it"), (Layout::Fbgemm, "activations dynamic, not static")]
     {
         let error = transcode_file(&fp8, path("no"), &to(layout)).expect_err(want).to_string();
         assert!(error.contains(want) && !path("no").exists(), "{error}");

@@ -44,7 +44,7 @@ fn a_scale_of_activations_without_a_reciprocal_is_refused() {
     let to = TranscodeRequest::new(Layout::CompressedTensors);
     for scale in [1e-40, f32::from_bits(1)] {
         let folder = Folder::new(&config, &tensors(scale));
-        let want = "tensor `m.input_scale`: compressed-tensors has no place for it: its reciprocal is beyond the range";
+        let want = "tensor `m.input_scale`: compressed-tensors cannot store it: its reciprocal is beyond the range";
         transcoding_is_refused(&folder, &to, want);
     }
     let folder = Folder::new(&config, &tensors(1e-38));
@@ -65,8 +65,8 @@ fn joined_matrices_have_scales_of_activations_together() {
         let scales = names.iter().map(|name| floats(&format!("a.{name}.input_scale"), &[1], &[0.25]));
         Folder::new(FP8, &tensors.iter().cloned().chain(scales).collect::<Vec<_>>())
     };
-    let want = "tensor `a.k_proj.weight`: the inputs of `a.q_proj.weight` have a scale, and it has none: loaders join \
-                both (`activations` leaves out what data has told of activations)";
+    let want = "tensor `a.k_proj.weight`: the inputs of `a.q_proj.weight` have a scale, but its own do not: loaders \
+                fuse both (`activations` drops the calibrated scales of activations)";
     transcoding_is_refused(&with(&["q_proj"]), &to, want);
     let want = "tensor `a.k_proj.weight`: the inputs of `a.v_proj.weight` have a scale";
     transcoding_is_refused(&with(&["v_proj", "o_proj"]), &to, want);
@@ -94,7 +94,8 @@ fn zero_points_that_are_claimed_have_to_be_there() {
         floats("m.weight_scale", &[4, 1], &[0.5, 0.5, 0.5, 0.5]),
     ];
     let asymmetric = compressed(&weights("false"), "null");
-    let want = "tensor `m.weight`: the tensor of zero points (`symmetric` is false in the configuration) is missing (want \
+    let want = "tensor `m.weight`: the tensor of zero points (`symmetric` is false in the configuration) is missing \
+                (want \
                 `m.weight_zero_point`)";
     let refused = |config: &str| {
         let folder = Folder::new(config, &tensors);

@@ -357,7 +357,7 @@ fn outputs_appear_whole_or_not_at_all() {
         let error = cast_file(place.input(), output, request).expect_err(want).to_string();
         assert!(error.contains(want), "{error}");
     };
-    refused(&place.input(), &request, "it is there, and a folder of several checkpoints is written whole");
+    refused(&place.input(), &request, "it exists, and a folder of several checkpoints is written whole");
     refused(&place.input().join("new"), &request, "a folder within the input");
     // The last folder fails.
     place.weights("vae/diffusion_pytorch_model.safetensors", &[folder::floats("w", &[1], &[1e30])]);
@@ -371,11 +371,11 @@ fn outputs_appear_whole_or_not_at_all() {
     let unfinished = place.0.path().join("out.unfinished");
     assert!(unfinished.join("transformer/diffusion_pytorch_model.safetensors").exists() && !place.output().exists());
     let half = CastRequest::new(DataType::Float16);
-    refused(&place.output(), &half, "an output that is not complete (remove it, or give `resume` to go on with it)");
+    refused(&place.output(), &half, "an unfinished output (remove it, or give `resume` to continue it)");
     let done = cast_file(place.input(), place.output(), &half.run(RunOptions::default().resume(true))).expect("cast");
     assert!(done.already_there >= 3 && !unfinished.exists(), "{}", done.already_there);
     assert_eq!(files(&place.output()), written());
-    refused(&place.output(), &request, "it is there, and");
+    refused(&place.output(), &request, "it exists, and");
     // An empty folder may become the output.
     fs::remove_dir_all(place.output()).expect("removed");
     fs::create_dir(place.output()).expect("a folder");
@@ -400,8 +400,8 @@ fn folders_are_looked_at_together() {
     assert_eq!(diff(place.input(), other.input(), &only).expect("compared"), []);
     let one = place.input().join("vae");
     let error = diff(place.input(), &one, &DiffRequest::default()).expect_err("one checkpoint").to_string();
-    let want = "a folder of several checkpoints, `text_encoder`, `text_encoder_2`, `transformer`, `vae`, beside one \
-                checkpoint (name one of these folders)";
+    let want = "both a checkpoint and folders of others, `text_encoder`, `text_encoder_2`, `transformer`, `vae` (name \
+                one of these folders)";
     assert!(error.ends_with(want), "{error}");
     let to = ReportRequest::default().to(vec![CandidateFormat::Bare(DataType::Float16)]);
     let found = report(place.input(), &to).expect("a report");

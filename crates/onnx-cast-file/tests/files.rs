@@ -189,7 +189,7 @@ fn a_checkpoint_with_a_tensor_that_cannot_be_held() {
     };
     assert_eq!(
         refused(DataType::Float4E2M1, CastOptions::default()),
-        "out.safetensors: tensor `b`: 3 elements of float4e2m1 do not fill whole bytes, which the .safetensors format asks for"
+        "out.safetensors: tensor `b`: 3 elements of float4e2m1 (the .safetensors format requires whole bytes)"
     );
     assert_eq!(
         refused(DataType::BFloat16, CastOptions::new().opset(9)),

@@ -140,7 +140,7 @@ fn a_cache_that_does_not_tell_its_snapshot_is_refused() {
     fs::remove_file(out.input().join("snapshots/abc/model.safetensors")).expect("removed");
     fs::write(out.0.path().join("secret"), weights("a.weight")).expect("written");
     out.link("../../../secret", "snapshots/abc/model.safetensors");
-    assert!(out.refused("").contains("a link out of the folder, which is not followed"));
+    assert!(out.refused("").contains("a symlink out of the folder, which is not followed"));
 }
 
 #[test]
@@ -195,7 +195,8 @@ fn folders_of_other_things_say_what_to_name() {
     let parts = Place::new();
     parts.write("model-00001-of-00002.safetensors", &weights("a.weight"));
     parts.write("model-00002-of-00002.safetensors", &weights("b.weight"));
-    let said = "0 of *.safetensors.index.json and 2 of *.safetensors in this folder, `model-00001-of-00002.safetensors`, \
+    let said = "0 of *.safetensors.index.json and 2 of *.safetensors in this folder, \
+                `model-00001-of-00002.safetensors`, \
                 `model-00002-of-00002.safetensors` (the index that belongs to them is missing)";
     assert_eq!(parts.refused(""), said);
     let several = Place::new();
@@ -241,11 +242,11 @@ fn folders_within_are_copied_unless_they_hold_weights() {
     place.link("..", "1_Pooling/loop");
     place.link(".", "loop");
     let done = place.cast("").expect("cast");
-    let weights_within = "a folder with weights of its own: name it, with an output of its own";
+    let weights_within = "a folder with weights of its own: do it separately";
     let want = [
         ("1_Pooling/loop", "a link to a folder"),
         ("2_Dense", weights_within),
-        ("a/b/c/d/e", "a folder too many levels within"),
+        ("a/b/c/d/e", "a folder nested too deep"),
         ("loop", "a link to a folder"),
         ("onnx", weights_within),
         ("pytorch_model.bin", "other weights"),
@@ -265,7 +266,7 @@ fn folders_within_are_copied_unless_they_hold_weights() {
     fs::remove_dir_all(place.output().join("1_Pooling")).expect("removed");
     symlink(place.0.path(), place.output().join("1_Pooling")).expect("a link");
     let error = place.cast("").expect_err("a link").to_string();
-    assert!(error.contains("a link, which is not written through"), "{error}");
+    assert!(error.contains("a symlink, which is not written through"), "{error}");
     assert!(!place.0.path().join("config.json").exists());
     let inner = place.input().join("out");
     for _ in 0..2 {
@@ -283,7 +284,7 @@ fn nothing_is_written_into_the_root_of_a_cache() {
         for path in [root.clone(), root.join("snapshots"), root.join("snapshots/abc")] {
             let request = CastRequest::new(DataType::BFloat16);
             let error = cast_file(&path, root.join(within), &request).expect_err("a cache").to_string();
-            let want = "the folder of a cache of huggingface_hub, which is not to be changed (name another output)";
+            let want = "the folder of a cache of huggingface_hub, which is never changed (name another output)";
             assert!(error.ends_with(want), "{error}");
             let quantize = QuantizeRequest::new("mxfp4".parse::<QuantizedFormat>().expect("a format"));
             let error = quantize_file(&path, root.join(within), &quantize).expect_err("a cache").to_string();

@@ -289,11 +289,11 @@ fn what_lies_is_refused() {
         (Made::with(vec![tensor("w", &[32, 1, 1, 1, 1], 8, 0)]).bytes(), "tensor `w`: 5 dimensions (want at most 4)"),
         (
             Made::with(vec![tensor("w", &[32], 99, 0)]).bytes(),
-            "tensor `w`: type 99 is not read here (`exclude` leaves the tensor out)",
+            "tensor `w`: type 99 is unsupported (`exclude` leaves the tensor out)",
         ),
         (
             Made::with(vec![tensor("w", &[32], 4, 0)]).bytes(),
-            "tensor `w`: type 4 is not read here (`exclude` leaves the tensor out)",
+            "tensor `w`: type 4 is unsupported (`exclude` leaves the tensor out)",
         ),
         (
             Made::with(vec![tensor("w", &[32], 99, 1 << 40)]).bytes(),
@@ -309,7 +309,7 @@ fn what_lies_is_refused() {
         ),
         (
             Made::with(vec![tensor("w", &[], 8, 0)]).bytes(),
-            "tensor `w`: rows of 1 elements are not whole blocks of Q8_0 (want a multiple of 32)",
+            "tensor `w`: rows of 1 element are not whole blocks of Q8_0 (want a multiple of 32)",
         ),
         (
             Made::with(vec![tensor("w", &[1 << 40, 1 << 40], 8, 0)]).bytes(),
@@ -333,7 +333,7 @@ fn what_lies_is_refused() {
         ),
         (
             Made::with(vec![tensor("w", &[32], 9, 0)]).bytes(),
-            "tensor `w`: Q8_1 is not read here (`exclude` leaves the tensor out)",
+            "tensor `w`: Q8_1 is unsupported (`exclude` leaves the tensor out)",
         ),
         (shape_before(5, &[2]), "metadata `comfy.gguf.orig_shape.w`: a value of type 5 (want an array of int32)"),
         (shape_before(9, &[8]), "metadata `comfy.gguf.orig_shape.w`: a value of type 8 (want an array of int32)"),
@@ -402,16 +402,16 @@ fn a_type_that_is_not_read_leaves_the_others_readable() {
         InspectRequest::default().stats(true).exclude(exclude)
     };
     let error = inspect(&path, &values(&["old"])).expect_err("not read");
-    let said = "tensor `new`: type 99 is not read here (`exclude` leaves the tensor out)";
+    let said = "tensor `new`: type 99 is unsupported (`exclude` leaves the tensor out)";
     assert_eq!(error.to_string(), format!("{}: {said}", path.display()));
     assert!(inspect(&path, &values(&["old", "new"])).is_ok());
     let mut request = DequantizeRequest::new(DataType::Float);
-    let said = "tensor `old`: Q8_1 is not read here (`exclude` leaves the tensor out)";
+    let said = "tensor `old`: Q8_1 is unsupported (`exclude` leaves the tensor out)";
     let error = dequantize_file(&path, &output, &request).expect_err("not read");
     assert_eq!(error.to_string(), format!("{}: {said}", path.display()));
     request.selection.exclude = vec!["old".parse().expect("a pattern"), "new".parse().expect("a pattern")];
     let done = dequantize_file(&path, &output, &request).expect("dequantized");
-    let left_out = [("old", "Q8_1 is not read here"), ("new", "type 99 is not read here")];
+    let left_out = [("old", "Q8_1 is unsupported"), ("new", "type 99 is unsupported")];
     assert_eq!(done.left_out, left_out.map(|(name, reason)| (name.to_owned(), reason.to_owned())));
     assert_eq!(tensors(&output).keys().collect::<Vec<_>>(), ["w"]);
 }

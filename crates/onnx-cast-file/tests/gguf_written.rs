@@ -261,7 +261,8 @@ fn what_cannot_become_a_gguf_file_is_refused() {
                 "model.safetensors: tensor `{expert}.1099511627776.w1.weight`: expert 1099511627776, without the others"
             ),
             format!(
-                "model.safetensors: tensor `{expert}.1.w1.weight`: another shape or type than `{expert}.0.w1.weight` has"
+                "model.safetensors: tensor `{expert}.1.w1.weight`: another shape or type than `{expert}.0.w1.weight` \
+                 has"
             ),
         ]
     );
@@ -277,7 +278,8 @@ fn what_cannot_become_a_gguf_file_is_refused() {
         (
             Made::config("model_type", json!("gpt2")),
             q8_0(),
-            "config.json: names in llama.cpp are not known for `model_type` `gpt2` (known: llama, mistral, mixtral, qwen2, \
+            "config.json: names in llama.cpp are unknown for `model_type` `gpt2` (known: llama, mistral, mixtral, \
+             qwen2, \
              qwen3, qwen2_moe, qwen3_moe, gemma, gemma2, gemma3_text); llama.cpp's converter writes other models, as \
              .gguf files to quantize"
                 .to_owned(),
@@ -323,7 +325,8 @@ fn what_cannot_become_a_gguf_file_is_refused() {
             Made::with(strange, floats(&[2, 32])),
             q8_0(),
             format!(
-                "model.safetensors: tensor `{strange}`: no name in llama.cpp is known for it, of `llama` (`exclude` \
+                "model.safetensors: tensor `{strange}`: its name in llama.cpp is unknown for the family `llama` \
+                 (`exclude` \
                  leaves it out)"
             ),
         ),
@@ -433,7 +436,7 @@ fn settings_and_sizes_that_llama_cpp_does_not_read_are_refused() {
     let mut biased = Made::with("model.layers.0.self_attn.o_proj.bias", floats(&[64]));
     assert!(biased.quantized().notes.is_empty(), "of llama, whose output layers may have one");
     biased.config["model_type"] = json!("qwen3");
-    assert!(biased.refused(&q8_0()).contains("no name in llama.cpp is known for it, of `qwen3`"));
+    assert!(biased.refused(&q8_0()).contains("its name in llama.cpp is unknown for the family `qwen3`"));
     let windows = of("mistral", "sliding_window", json!(64)).quantized().notes;
     assert_eq!(windows, ["llama.cpp has no sliding window in mistral: beyond 64 tokens it computes another model"]);
     assert!(of("qwen2", "sliding_window", json!(64)).quantized().notes.is_empty(), "which is off");

@@ -400,14 +400,14 @@ fn what_no_layout_has_is_not_transcoded() {
     for (name, layout, to, want) in [
         ("gpt-oss", Layout::CompressedTensors, None, "each is a weight of its own"),
         ("gpt-oss", Layout::Plain, None, "plain has no experts in one tensor"),
-        ("gpt-oss", Layout::ModelOpt, None, "modelopt does not hold mxfp4"),
+        ("gpt-oss", Layout::ModelOpt, None, "modelopt does not support mxfp4"),
         ("gpt-oss", Layout::DeepSeek, Some(fp8), "rows and columns the other way round"),
         ("modelopt-nvfp4-experts", Layout::CompressedTensors, None, "each is a weight of its own"),
         ("ct-mxfp4", Layout::GptOss, None, "want the matrices of all experts"),
-        ("ct-int4", Layout::ModelOpt, None, "modelopt does not hold int4"),
-        ("ct-mxfp4", Layout::ModelOpt, None, "modelopt does not hold mxfp4: vLLM and SGLang refuse it"),
+        ("ct-int4", Layout::ModelOpt, None, "modelopt does not support int4"),
+        ("ct-mxfp4", Layout::ModelOpt, None, "modelopt does not support mxfp4: vLLM and SGLang refuse it"),
         ("deepseek", Layout::ModelOpt, None, "columns in blocks of 128 for float8e4m3fn"),
-        ("modelopt-fp8", Layout::Quark, None, "k_scale`: quark has no place for it"),
+        ("modelopt-fp8", Layout::Quark, None, "k_scale`: quark cannot store it"),
         (
             "modelopt-fp8",
             Layout::DeepSeek,
@@ -415,11 +415,11 @@ fn what_no_layout_has_is_not_transcoded() {
             "loaders of its float8e4m3fn/128x128 have activations dynamic, not static",
         ),
         ("ct-int4-g-idx", Layout::Plain, None, "weight_g_idx"),
-        ("ct-mxfp4", Layout::Quark, Some(nvfp4), "quark does not hold nvfp4"),
+        ("ct-mxfp4", Layout::Quark, Some(nvfp4), "quark does not support nvfp4"),
         ("gptq", Layout::CompressedTensors, None, "of a layout that is only read"),
         ("awq", Layout::Plain, None, "of a layout that is only read"),
         ("awq-gemv", Layout::CompressedTensors, None, "of a layout that is only read"),
-        ("ct-int4", Layout::Gptq, None, "the layout is only read"),
+        ("ct-int4", Layout::Gptq, None, "the layout can only be read"),
     ] {
         let (input, output) = (folder.path().join(name), folder.path().join("out"));
         copy(&checkpoint(name), &input);

@@ -54,7 +54,8 @@ fn scales_of_a_wrong_shape() {
     let config = FP8.replace("128,128", "7,9");
     let blocks = |shape: &[usize]| [codes("a.weight", "F8_E4M3", &[20, 20]), scale(shape)];
     Checkpoint::new(&config, &blocks(&[2, 2])).refuses(
-        "model.safetensors: tensor `a.weight_scale_inv`: scales of shape 2x2 for a weight of shape 20x20 (want one, one \
+        "model.safetensors: tensor `a.weight_scale_inv`: scales of shape 2x2 for a weight of shape 20x20 (want one, \
+         one \
          for each row, or one for each block of 7x9)",
     );
     let values = Checkpoint::new(&config, &blocks(&[3, 3])).gives(&to(DataType::Float));
@@ -111,9 +112,8 @@ fn parts_that_are_missing() {
         "model.safetensors: tensor `a.weight_packed`: the global scale of NVFP4 is missing (want \
          `a.weight_global_scale`)",
     );
-    Checkpoint::new("", &[floats("a.weight", &[2, 2], &[1.0])]).refuses(
-        "model.safetensors: no quantized weights: neither the configuration nor the names of tensors tell of any",
-    );
+    Checkpoint::new("", &[floats("a.weight", &[2, 2], &[1.0])])
+        .refuses("model.safetensors: no quantized weights, by the configuration and the names of tensors");
     Checkpoint::new(FP8, &[floats("a.weight", &[2, 2], &[1.0])]).refuses(
         "model.safetensors: no weights in the layout deepseek (is the checkpoint dequantized already? `layout` chooses \
          another layout)",
@@ -203,7 +203,8 @@ fn an_index_that_lies_and_a_shard_that_is_missing() {
         ),
         (
             [("1.safetensors", &[weight()]), ("2.safetensors", &[])],
-            "model.safetensors.index.json: tensor `a.weight_scale_inv` is not in 2.safetensors, where weight_map has it",
+            "model.safetensors.index.json: tensor `a.weight_scale_inv` is not in 2.safetensors, where weight_map has \
+             it",
         ),
         (
             [("1.safetensors", &[weight()]), ("3.safetensors", &[scale()])],
@@ -304,7 +305,7 @@ fn tensors_that_change_the_weights_beside_them() {
         let tensors =
             [codes("a.weight", "F8_E4M3", &[2, 2]), floats("a.weight_scale", &[], &[1.0]), floats(name, &[2], &[1.0])];
         Checkpoint::new(&modelopt("FP8"), &tensors).refuses(&format!(
-            "model.safetensors: tensor `{name}`: it changes the weights beside it, and is not applied here: without it \
+            "model.safetensors: tensor `{name}`: it changes the weights beside it, and is unsupported: without it \
              they would be wrong"
         ));
     }
@@ -337,7 +338,7 @@ fn scales_that_the_layout_does_not_read() {
     }
     let [codes, scale] = weight();
     Checkpoint::new(&modelopt("FP8"), &[codes, scale, floats("a.weight_offset", &[1], &[2.0])]).refuses(
-        "model.safetensors: tensor `a.weight_offset`: the layout modelopt does not read it, and it may change the \
+        "model.safetensors: tensor `a.weight_offset`: the layout modelopt ignores it, but it may change the \
          weight of its module (want another `layout`, or `exclude` to keep the tensor)",
     );
 }
@@ -388,7 +389,8 @@ fn an_inverted_global_scale() {
         floats("a.weight_scale_2", &[2], &[1e-4]),
     ];
     Checkpoint::new(&modelopt("NVFP4"), &wrong).refuses(
-        "model.safetensors: tensor `a.weight_scale_2`: float of shape 2 (want float, 1 for the tensor, or 1 for each of \
+        "model.safetensors: tensor `a.weight_scale_2`: float of shape 2 (want float, 1 for the tensor, or 1 for each \
+         of \
          1 matrices)",
     );
 }
@@ -426,18 +428,21 @@ fn parts_of_packed_integers() {
         ),
         (
             vec![shape(), ints("a.weight_zero_point", &[16, 2], &[0])],
-            "tensor `a.weight_zero_point`: int32 of shape 16x2 (want int32 of shape 2x2, one for each scale, packed down \
+            "tensor `a.weight_zero_point`: int32 of shape 16x2 (want int32 of shape 2x2, one for each scale, packed \
+             down \
              the rows)",
         ),
         // As many words as are needed, in the other order.
         (
             vec![shape(), ints("a.weight_zero_point", &[1, 4], &[0])],
-            "tensor `a.weight_zero_point`: int32 of shape 1x4 (want int32 of shape 2x2, one for each scale, packed down \
+            "tensor `a.weight_zero_point`: int32 of shape 1x4 (want int32 of shape 2x2, one for each scale, packed \
+             down \
              the rows)",
         ),
         (
             vec![shape(), codes("a.weight_zero_point", "I8", &[16, 2])],
-            "tensor `a.weight_zero_point`: int8 of shape 16x2 (want int32 of shape 2x2, one for each scale, packed down \
+            "tensor `a.weight_zero_point`: int8 of shape 16x2 (want int32 of shape 2x2, one for each scale, packed \
+             down \
              the rows)",
         ),
         (
@@ -468,10 +473,12 @@ fn parts_of_packed_integers() {
     };
     plain(codes("a.weight_zero_point", "I8", &[4, 2])).run(&to(DataType::BFloat16)).expect("a good checkpoint");
     plain(codes("a.weight_zero_point", "I8", &[2, 4])).refuses(
-        "model.safetensors: tensor `a.weight_zero_point`: int8 of shape 2x4 (want int8 of shape 4x2, one for each scale)",
+        "model.safetensors: tensor `a.weight_zero_point`: int8 of shape 2x4 (want int8 of shape 4x2, one for each \
+         scale)",
     );
     plain(codes("a.weight_zero_point", "U8", &[4, 2])).refuses(
-        "model.safetensors: tensor `a.weight_zero_point`: uint8 of shape 4x2 (want int8 of shape 4x2, one for each scale)",
+        "model.safetensors: tensor `a.weight_zero_point`: uint8 of shape 4x2 (want int8 of shape 4x2, one for each \
+         scale)",
     );
 }
 
@@ -567,7 +574,7 @@ fn parts_of_gptq() {
 #[test]
 fn variants_of_gptq_and_awq() {
     let variant = |layout: &str, what: &str, want: &str| {
-        format!("config.json: {layout}: the configuration says that {what}, which is not read here (want {want})")
+        format!("config.json: {layout}: the configuration says that {what} (want {want})")
     };
     let two = "gptq or gptq_v2";
     for (more, what, want) in [
@@ -608,8 +615,8 @@ fn variants_of_gptq_and_awq() {
     ));
     let [weight, zeros, scales] = tensors();
     Checkpoint::new(&awq(""), &[weight, zeros, scales, floats("act.scales", &[32], &[1.0])]).refuses(
-        "model.safetensors: tensor `act.scales`: it changes the weights beside it, and is not applied here: without it they \
-         would be wrong",
+        "model.safetensors: tensor `act.scales`: it changes the weights beside it, and is unsupported: without it \
+         they would be wrong",
     );
     let gemv = |padded: usize| {
         let parts = [

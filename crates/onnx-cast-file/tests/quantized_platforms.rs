@@ -295,16 +295,19 @@ fn files_of_comfyui_that_contradict_themselves() {
     for grid in [[32, 4], [128, 3], [256, 4]] {
         let grid_text = format!("{}x{}", grid[0], grid[1]);
         with("a.weight_scale", codes("a.weight_scale", "F8_E4M3", &grid)).refuses(&format!(
-            "model.safetensors: tensor `a.weight_scale`: scales of shape {grid_text} for a weight of shape 32x64 (want one \
+            "model.safetensors: tensor `a.weight_scale`: scales of shape {grid_text} for a weight of shape 32x64 \
+             (want one \
              for each 16 columns in tiles of 128x4, 128x4)"
         ));
     }
     with("a.weight", codes("a.weight", "U8", &[32, 31])).refuses(
-        "model.safetensors: tensor `a.weight_scale`: scales of shape 128x4 for a weight of shape 32x62 (want a matrix of \
+        "model.safetensors: tensor `a.weight_scale`: scales of shape 128x4 for a weight of shape 32x62 (want a matrix \
+         of \
          whole blocks of 16 columns)",
     );
     with("a.weight", codes("a.weight", "U8", &[2, 32, 32])).refuses(
-        "model.safetensors: tensor `a.weight_scale`: scales of shape 128x4 for a weight of shape 2x32x64 (want a matrix of \
+        "model.safetensors: tensor `a.weight_scale`: scales of shape 128x4 for a weight of shape 2x32x64 (want a \
+         matrix of \
          whole blocks of 16 columns)",
     );
     without("a.weight_scale_2").refuses(
@@ -312,7 +315,8 @@ fn files_of_comfyui_that_contradict_themselves() {
     );
     let tells = |settings: &str| with("a.comfy_quant", text("a.comfy_quant", settings));
     tells("{").refuses(
-        "model.safetensors: tensor `a.comfy_quant`: not settings in JSON: EOF while parsing an object at line 1 column 1",
+        "model.safetensors: tensor `a.comfy_quant`: not settings in JSON: EOF while parsing an object at line 1 \
+         column 1",
     );
     tells("{}")
         .refuses("model.safetensors: tensor `a.weight`: the format of the layer is missing (want `a.comfy_quant`)");
@@ -322,7 +326,7 @@ fn files_of_comfyui_that_contradict_themselves() {
         (r#"{"format":"awq_w4a16"}"#, "the format awq_w4a16"),
     ] {
         tells(settings).refuses(&format!(
-            "model.safetensors: tensor `a.comfy_quant`: {what}, which is not read here (want float8_e4m3fn, float8_e5m2, \
+            "model.safetensors: tensor `a.comfy_quant`: {what} (want float8_e4m3fn, float8_e5m2, \
              nvfp4, mxfp8 or int8_tensorwise)"
         ));
     }
@@ -338,7 +342,7 @@ fn files_of_comfyui_that_contradict_themselves() {
 #[test]
 fn nvfp4_of_comfyui_is_read_as_no_other_layout() {
     let config = r#"{"quantization_config":{"quant_method":"modelopt","quant_algo":"NVFP4"}}"#;
-    let want = "model.safetensors: its weights are in the layout comfyui, as the files say, where the configuration or \
+    let want = "model.safetensors: its weights are in the layout comfyui, by their files, but the configuration or \
                 `layout` has modelopt: the scales would be read in another order (want the layout comfyui)";
     Checkpoint::new(config, &comfy()).refuses(want);
     let request = to(DataType::Float).layout(Some(Layout::ModelOpt));
@@ -358,15 +362,12 @@ fn states_of_bitsandbytes_that_lie() {
     let huge = format!("{{\"shape\":[{}]}}", "1,".repeat(40_000) + "1");
     for (settings, want) in [
         ("[1]", format!("{place} not settings in JSON: invalid type: sequence, expected a map at line 1 column 0")),
-        ("{}", format!("{place} `shape` is missing, which is not read here (want the sizes of the weight)")),
+        ("{}", format!("{place} `shape` is missing (want the sizes of the weight)")),
         (
             r#"{"shape":[18446744073709551615,2]}"#,
-            format!("{place} `shape` is [18446744073709551615,2], which is not read here (want fewer elements)"),
+            format!("{place} `shape` is [18446744073709551615,2] (want fewer elements)"),
         ),
-        (
-            r#"{"shape":[-1,2]}"#,
-            format!("{place} `shape` is [-1,2], which is not read here (want the sizes of the weight)"),
-        ),
+        (r#"{"shape":[-1,2]}"#, format!("{place} `shape` is [-1,2] (want the sizes of the weight)")),
         (
             r#"{"shape":[64,80],"dtype":"float16","blocksize":64}"#,
             "model.safetensors: tensor `a.weight`: uint8 of shape 1280x1 (want 2560 bytes: 4 bits for each of 64x80)"
@@ -374,15 +375,15 @@ fn states_of_bitsandbytes_that_lie() {
         ),
         (
             r#"{"shape":[64,40],"dtype":"int8","blocksize":64}"#,
-            format!("{place} `dtype` is \"int8\", which is not read here (want float32, float16 or bfloat16)"),
+            format!("{place} `dtype` is \"int8\" (want float32, float16 or bfloat16)"),
         ),
         (
             r#"{"shape":[64,40],"dtype":"float16","blocksize":48}"#,
-            format!("{place} `blocksize` is 48, which is not read here (want a power of two from 32 to 4096)"),
+            format!("{place} `blocksize` is 48 (want a power of two from 32 to 4096)"),
         ),
         (
             r#"{"shape":[64,40],"dtype":"float16","blocksize":0}"#,
-            format!("{place} `blocksize` is 0, which is not read here (want a power of two from 32 to 4096)"),
+            format!("{place} `blocksize` is 0 (want a power of two from 32 to 4096)"),
         ),
         (
             r#"{"shape":[64,40],"dtype":"float16","blocksize":32}"#,
@@ -416,7 +417,8 @@ fn states_of_bitsandbytes_that_lie() {
         ]
     };
     Checkpoint::new(BNB, &ints(1)).refuses(
-        "model.safetensors: tensor `a.weight_format`: uint8 of shape scalar (want 0: rows in order, and no tiles of a GPU)",
+        "model.safetensors: tensor `a.weight_format`: uint8 of shape scalar (want 0: rows in order, and no tiles of a \
+         GPU)",
     );
     let tensors = changed(ints(0), "a.SCB", Some(floats("a.SCB", &[3], &[1.0])));
     Checkpoint::new(BNB, &tensors)
@@ -440,11 +442,14 @@ fn weights_of_mlx_that_contradict_the_configuration() {
     with("a.biases", Some(floats("a.biases", &[1, 4], &[1.0])))
         .refuses("model.safetensors: tensor `a.biases`: float of shape 1x4 (want type and shape of the scales)");
     with("a.scales", Some(floats("a.scales", &[4, 2], &[1.0]))).refuses(
-        "model.safetensors: tensor `a.scales`: float of shape 4x2 (want float, float16 or bfloat16 of shape 4x1, one for \
+        "model.safetensors: tensor `a.scales`: float of shape 4x2 (want float, float16 or bfloat16 of shape 4x1, one \
+         for \
          each group of 64)",
     );
-    with("a.weight", Some(tensor("a.weight", "U32", &[4, 7], noise(112, 62))))
-        .refuses("model.safetensors: tensor `a.weight`: uint32 of shape 4x7 (want rows of words that hold groups of 64 of 4 bits)");
+    with("a.weight", Some(tensor("a.weight", "U32", &[4, 7], noise(112, 62)))).refuses(
+        "model.safetensors: tensor `a.weight`: uint32 of shape 4x7 (want rows of words that hold groups of \
+                  64 of 4 bits)",
+    );
     with("a.scales", Some(floats("a.scales", &[4, 1], &[f32::NAN])))
         .refuses("model.safetensors: tensor `a.scales`: scale 0 is NaN (`allow_nan` gives NaN for its block)");
     for (config, what) in [
@@ -454,7 +459,7 @@ fn weights_of_mlx_that_contradict_the_configuration() {
         (mlx(0, 0, "other"), "the mode other with 0 bits and groups of 0"),
     ] {
         Checkpoint::new(&config, &whole()).refuses(&format!(
-            "model.safetensors: tensor `a.weight`: {what}, which is not read here (want affine with 1 to 6 or 8 bits and \
+            "model.safetensors: tensor `a.weight`: {what} (want affine with 1 to 6 or 8 bits and \
              groups of 32, 64 or 128, mxfp4, mxfp8 or nvfp4)"
         ));
     }

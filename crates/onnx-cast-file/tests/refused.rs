@@ -27,7 +27,7 @@ fn refusal(name: &str, bytes: &[u8]) -> String {
 
 #[test]
 fn files_of_other_packages() {
-    let large = "tensor `w`: dimension 0 is 1099511627776, more than a size of this machine holds";
+    let large = "tensor `w`: dimension 0 is 1099511627776, too large for this machine";
     let (overflow, beyond) = match usize::BITS {
         32 => (large, large),
         _ => (
@@ -39,10 +39,10 @@ fn files_of_other_packages() {
         format!("tensor `w`: data_type is 99, which is not an element type (want {})", DataType::onnx_numbers());
     let want = [
         ("structure.npy", "elements of `[...]` are structures, which are not read"),
-        ("object.npy", "elements of `|O` are Python objects, which are not read"),
+        ("object.npy", "elements of `|O` are Python objects, which are unsupported"),
         ("date.npy", "elements of `<M8[D]` are dates, which ONNX has no type for"),
-        ("long_double.npy", "elements of `<f16` are floats of a width that ONNX does not have"),
-        ("void_3.npy", "elements of `|V3` are bytes of no type that ONNX has"),
+        ("long_double.npy", "elements of `<f16` are floats of a width that ONNX lacks"),
+        ("void_3.npy", "elements of `|V3` are bytes of a type that ONNX lacks"),
         ("external.pb", "tensor `w`: the elements are in another file (external data), which is not supported"),
         ("segment.pb", "tensor `w`: a segment of a tensor, which is not supported"),
         ("two_fields.pb", "tensor `w`: elements in both float_data and raw_data"),
@@ -68,12 +68,12 @@ fn files_of_other_packages() {
 fn empty_and_foreign_bytes() {
     let text = b"Hello, this is not a tensor at all.\n";
     for (name, bytes, want) in [
-        ("w.pb", &b""[..], "empty, where a TensorProto should be"),
+        ("w.pb", &b""[..], "empty (want a TensorProto)"),
         ("w.npy", b"", "not a .npy file"),
-        ("w.safetensors", b"", "0 bytes are no .safetensors file (want at least 8)"),
-        ("w.pb", text, "not a valid TensorProto: groups of fields do not pair"),
+        ("w.safetensors", b"", "a .safetensors file of 0 bytes (want 8 or more)"),
+        ("w.pb", text, "not a valid TensorProto: groups do not balance"),
         ("w.npy", text, "not a .npy file"),
-        ("w.npy", b"\x93NUMPY\x04\x00", "version 4.0 of the .npy format is not known (want 1.0, 2.0 or 3.0)"),
+        ("w.npy", b"\x93NUMPY\x04\x00", "version 4.0 of the .npy format is unknown (want 1.0, 2.0 or 3.0)"),
         ("w.npy", b"\x93NUMPY\x01", "the file ends inside the header"),
         ("w.npy", b"\x93NUMPY\x02\x00\xff\xff\xff\xff{", "the file ends inside the header"),
         ("w.safetensors", text, "a header of 8367736964726416712 bytes (want at most 100000000)"),
@@ -93,8 +93,8 @@ fn npy_headers() {
     let wide = format!("<U{}", isize::MAX);
     let wide_header = format!("{{'descr': '{wide}', 'fortran_order': False, 'shape': (2,)}}");
     for (header, body, want) in [
-        (good, &[0; 7][..], "7 bytes behind the header for 2 `<f4` (want 8)"),
-        (good, &[0; 9], "9 bytes behind the header for 2 `<f4` (want 8)"),
+        (good, &[0; 7][..], "7 bytes after the header for 2 `<f4` (want 8)"),
+        (good, &[0; 9], "9 bytes after the header for 2 `<f4` (want 8)"),
         ("", &[], "the header is not valid: no dictionary"),
         ("{'descr': '<f4'", &[], "the header is not valid: the dictionary does not end"),
         ("{'descr': '<f4', 'descr': '<f4'}", &[], "the header is not valid: a key twice"),
@@ -119,17 +119,13 @@ fn npy_headers() {
             &[0, 0xd8, 0, 0],
             "element 0: 0xd800 is not a Unicode character",
         ),
-        (
-            "{'descr': 'Zß', 'fortran_order': False, 'shape': (1,)}",
-            &[],
-            "elements of `Zß` are of no type that ONNX has",
-        ),
-        ("{'descr': 'é', 'fortran_order': False, 'shape': (1,)}", &[], "elements of `é` are of no type that ONNX has"),
-        ("{'descr': '', 'fortran_order': False, 'shape': (1,)}", &[], "elements of `` are of no type"),
+        ("{'descr': 'Zß', 'fortran_order': False, 'shape': (1,)}", &[], "elements of `Zß` have a type that ONNX lacks"),
+        ("{'descr': 'é', 'fortran_order': False, 'shape': (1,)}", &[], "elements of `é` have a type that ONNX lacks"),
+        ("{'descr': '', 'fortran_order': False, 'shape': (1,)}", &[], "elements of `` have no type"),
         (
             "{'descr': '|V1', 'fortran_order': False, 'shape': (1,)}",
             &[0],
-            "elements of `|V1` may be any type of 8 bits or fewer, which the file does not tell (`from` gives the type, such as float8e4m3fn)",
+            "elements of `|V1` may be any type of 8 bits or fewer (`from` gives the type, such as float8e4m3fn)",
         ),
     ] {
         assert_eq!(refusal("w.npy", &file(header, body)), format!("w.npy: {want}"));
@@ -163,8 +159,8 @@ fn safetensors_headers() {
         (tensor("[8,0]"), 8, offsets("8", "0", "8")),
         (tensor("[4,12]"), 12, offsets("4", "12", "12")),
         (tensor("[0,18446744073709551615]"), 8, offsets("0", "18446744073709551615", "8")),
-        (tensor("[0,8]"), 9, "9 bytes of data where the tensors take 8".to_owned()),
-        ("{}".to_owned(), 1, "1 bytes of data where the tensors take 0".to_owned()),
+        (tensor("[0,8]"), 9, "9 bytes of data, but the tensors take 8".to_owned()),
+        ("{}".to_owned(), 1, "1 byte of data, but the tensors take 0".to_owned()),
         (
             r#"{"w":{"dtype":"F32","shape":[2147483648,2147483648,16],"data_offsets":[0,0]}}"#.to_owned(),
             0,
@@ -173,7 +169,8 @@ fn safetensors_headers() {
         (
             r#"{"w":{"dtype":"F4","shape":[3],"data_offsets":[0,2]}}"#.to_owned(),
             2,
-            "tensor `w`: 3 elements of float4e2m1 do not fill whole bytes, which the .safetensors format asks for".to_owned(),
+            "tensor `w`: 3 elements of float4e2m1 (the .safetensors format requires whole bytes)"
+                .to_owned(),
         ),
         (
             r#"{"w":{"dtype":"F7","shape":[0],"data_offsets":[0,0]}}"#.to_owned(),
@@ -283,10 +280,11 @@ fn a_safetensors_header_that_is_no_utf_8() {
 fn a_dimension_that_does_not_fit_in_a_size() {
     let header = br#"{"w":{"dtype":"F32","shape":[0,4294967296],"data_offsets":[0,0]}}"#;
     let file = [&(header.len() as u64).to_le_bytes()[..], header].concat();
-    let want = "w.safetensors: the header is not valid: invalid value: integer `4294967296`, expected usize at line 1 column 41";
+    let want = "w.safetensors: the header is not valid: invalid value: integer `4294967296`, expected usize at line 1 \
+                column 41";
     assert_eq!(refusal("w.safetensors", &file), want);
     let message = [0x08, 0, 0x08, 0x80, 0x80, 0x80, 0x80, 0x10, 0x10, 1];
-    let want = "w.pb: dimension 1 is 4294967296, more than a size of this machine holds";
+    let want = "w.pb: dimension 1 is 4294967296, too large for this machine";
     assert_eq!(refusal("w.pb", &message), want);
 }
 
@@ -333,6 +331,6 @@ fn a_fifo() {
     let folder = folder();
     let path = folder.path().join("x.pb");
     assert!(std::process::Command::new("mkfifo").arg(&path).status().expect("mkfifo").success());
-    let want = "x.pb: cannot read: not a regular file, which has a length and can be read at any place";
+    let want = "x.pb: cannot read: not a regular file (want one that can be read at any offset)";
     assert_eq!(text(read_tensor(&path).expect_err("a FIFO"), &folder), want);
 }

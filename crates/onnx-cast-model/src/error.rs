@@ -181,7 +181,7 @@ impl ModelError {
 
     /// A name of a request that the model does not have, and one of the model's that is near.
     pub(crate) fn unknown(what: impl Into<Wording>, name: &str, near: Option<&str>) -> ModelError {
-        let near = near.map_or(String::new(), |near| format!(" (near is `{}`)", Short(near)));
+        let near = near.map_or(String::new(), |near| format!(" (did you mean `{}`?)", Short(near)));
         ModelError::new(ModelErrorKind::Request, what.into().then(&near)).named(name)
     }
 

@@ -8,7 +8,7 @@ use crate::error::{ModelError, ModelErrorKind};
 use crate::rope::{CastElements, ElementSource, Message};
 use crate::source::IN_MEMORY;
 use crate::tree::utf8;
-use onnx_cast::DataType;
+use onnx_cast::{Count, DataType};
 use onnx_cast_file::engine::onnx::{entry, tensor};
 use onnx_cast_file::engine::outline::{Backing, Outline};
 use onnx_cast_file::engine::pb::{self, Storage};
@@ -162,7 +162,7 @@ impl<'a> Files<'a> {
             ModelError { system, ..at(&format!(" cannot be read: {error}")) }
         };
         let Some(path) = links::resolved(folder, &folder.join(relative)).map_err(refuse)? else {
-            return Err(at(", a link out of the model's folder (put the file itself beside the model)"));
+            return Err(at(", a symlink out of the model's folder (put the file itself beside the model)"));
         };
         if !fs::metadata(&path).map_err(refuse)?.is_file() {
             return Err(refuse(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file")));
@@ -213,7 +213,7 @@ impl<'a> Files<'a> {
         if let Some(got) = length
             && got != want
         {
-            let what = format!("{got} bytes of external data for {data_type} (type and shape want {want})");
+            let what = format!("{} of external data for {data_type} (type and shape want {want})", Count(got, "byte"));
             return Err(refused(what));
         }
         if let (Some(itself), ITSELF) = (self.itself, &*location) {
@@ -222,7 +222,7 @@ impl<'a> Files<'a> {
         let file = self.by_location.get(&location).ok_or_else(no_location)?;
         let size = file.len();
         if offset.checked_add(want).is_none_or(|end| end > size) {
-            let what = format!("has {size} bytes (want {want} from {offset} on)");
+            let what = format!("has {} (want {want} from {offset} on)", Count(size, "byte"));
             return Err(refused(format!("external data at `{}` {what}", Short(&location))));
         }
         Ok(ElementSource::File(file, offset))

@@ -77,6 +77,6 @@ fn a_row_in_each_table_is_all_that_an_operator_takes() {
     for (operator, tables) in [("GroupedMatMul", TABLES), ("GroupedConv", NEXT)] {
         let (summary, _) = converted(&experts(operator), tables, "g");
         let found = summary.nodes.iter().find(|node| node.operator == operator).expect("the node");
-        assert_eq!((found.low, found.why.as_str()), (false, "its operator is not known"), "{operator}");
+        assert_eq!((found.low, found.why.as_str()), (false, "its operator is unknown"), "{operator}");
     }
 }

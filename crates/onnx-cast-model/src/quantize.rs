@@ -158,13 +158,12 @@ fn products(
 fn nothing(passed_over: &[(String, String)]) -> ModelError {
     let passed_over = match named(passed_over) {
         none if none.is_empty() => none,
-        passed_over => format!(" (passed over: {passed_over})"),
+        passed_over => format!(" (skipped: {passed_over})"),
     };
     let mut operators = operators::weighted();
     let last = operators.pop().unwrap_or_default();
-    let (operators, rule) = (format!("{} or {last}", operators.join(", ")), "no rule names another");
-    let what =
-        format!("no weight to quantize: no large float constant is a weight of {operators}, and {rule}{passed_over}");
+    let operators = format!("{} or {last}", operators.join(", "));
+    let what = format!("no weight to quantize: no large float constant is a weight of {operators}{passed_over}");
     ModelError::new(ModelErrorKind::Request, what)
 }
 

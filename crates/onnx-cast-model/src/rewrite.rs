@@ -311,7 +311,7 @@ impl Writer<'_> {
         let path = self.output;
         if message.len() > MAX_MESSAGE {
             let what = format!(
-                "{} bytes are more than a protobuf message may hold (2 GiB; want a path for the output, beside which the \
+                "{} bytes exceed the limit of a protobuf message (2 GiB; want a path for the output, beside which the \
                  elements go)",
                 message.len()
             );
@@ -366,7 +366,7 @@ fn arrange<'a>(
     if message.len() > limit {
         let bytes = message.len();
         let what =
-            format!("{bytes} bytes besides the constants' elements are more than a protobuf message may hold (2 GiB)");
+            format!("{bytes} bytes besides the constants' elements exceed the limit of a protobuf message (2 GiB)");
         return Err(ModelError::new(ModelErrorKind::Size, what));
     }
     Ok((message, layout))
@@ -404,7 +404,7 @@ fn check_place(output: &Path, location: &str, files: &Files<'_>) -> Result<(), E
         return refuse("it is the input (want another name)".into());
     }
     if fs::symlink_metadata(&path).is_ok_and(|there| there.is_symlink()) {
-        return refuse("it is a link, which is not written through (want another name)".into());
+        return refuse("it is a symlink, which is not written through (want another name)".into());
     }
     if files.paths.iter().any(|used| is_same(&path, used)) && !is_same(input, output) {
         let what = Wording::from("the input's own elements are there (");

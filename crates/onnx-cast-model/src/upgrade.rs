@@ -137,7 +137,7 @@ pub(crate) fn edits<'a>(
     to: i64,
 ) -> Result<(Edits<'a>, UpgradeSummary), ModelError> {
     if !(1..=NEWEST_OPSET).contains(&to) {
-        let what = format!("opset {to} is not known here (want 1 to {NEWEST_OPSET})");
+        let what = format!("opset {to} is unknown (want 1 to {NEWEST_OPSET})");
         return Err(ModelError::new(ModelErrorKind::Opset, what));
     }
     let from = document.opset.ok_or_else(ModelError::no_opset)?;

@@ -233,7 +233,7 @@ fn what_is_not_evaluated_is_refused_by_name() {
                 .to_owned(),
         ),
         ("no_opset", "the model imports no opset of ONNX's default domain".to_owned()),
-        ("new_opset", "the model imports opset 99, which is not known here (want 1 to 28)".to_owned()),
+        ("new_opset", "the model imports opset 99, which is unknown (want 1 to 28)".to_owned()),
         ("unordered", "node 0 (Identity): reads `y`, which no input, initializer or node before it gives".to_owned()),
         ("no_output", "output: reads `z`, which no input, initializer or node before it gives".to_owned()),
         ("twice", "`y` is given twice".to_owned()),
@@ -269,7 +269,7 @@ fn what_is_not_evaluated_is_refused_by_name() {
 fn what_is_no_model_is_refused() {
     let error = |bytes: &[u8]| Model::parse(bytes).expect_err("refused").to_string();
     assert_eq!(error(b""), "not a valid ONNX model: 0 graphs (want 1)");
-    assert_eq!(error(b"Hello World!"), "not a valid ONNX model: groups of fields do not pair");
+    assert_eq!(error(b"Hello World!"), "not a valid ONNX model: groups do not balance");
     let cast = file(MODELS, "cast");
     assert_eq!(error(&cast.repeat(2)), "not a valid ONNX model: 2 graphs (want 1)");
     let folder = tempfile::tempdir().expect("a folder");

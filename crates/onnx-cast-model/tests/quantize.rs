@@ -56,7 +56,7 @@ fn values(len: usize) -> Vec<f32> {
     (0..len).map(|_| next() * 2f32.powi((next() * 12.0) as i32)).collect()
 }
 
-/// What the library itself makes of a tensor: elements and scales.
+/// The library's own results for a tensor: elements and scales.
 fn found(to: DataType, shape: &[usize], x: &[f32], axis: i64, block: usize) -> [Vec<u8>; 2] {
     let scale = LinearScale::new(to).axis(axis).block_size(block);
     let scaled = scale.run(&TensorView::from_slice(shape, x).expect("a tensor")).expect("quantized");
@@ -228,7 +228,7 @@ fn what_is_no_product_is_kept() {
     written(folder.path(), nodes, &["w", "g", "shared"].map(|name| (name, &[32usize, 32][..], &x[..])));
     let nbits = |request: QuantizeRequest| request.form(ModelForm::MatMulNBits);
     let done = quantized(folder.path(), "int4", nbits);
-    let reason = "something else than MatMul, or its left operand, reads it";
+    let reason = "another operator than MatMul, or its left operand, reads it";
     let want = ["g", "shared"].map(|name| (name.to_owned(), reason.to_owned()));
     assert_eq!(done.passed_over, want);
     let refused = |change: &dyn Fn(QuantizeRequest) -> QuantizeRequest, to: &str| {

@@ -132,7 +132,7 @@ impl Api {
             Ok(Err(failure)) => failure,
             Err(panic) => {
                 let text = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
-                Failure::run(format_args!("a fault of onnx-cast's: {}", text.unwrap_or("no text")))
+                Failure::run(format_args!("a bug in onnx-cast: {}", text.unwrap_or("no text")))
             }
         };
         let text = CString::new(failure.text.replace('\0', "")).unwrap_or_default();
@@ -200,8 +200,7 @@ impl Api {
             let mut dims = vec![0i64; count];
             self.check(self.GetDimensions(info, dims.as_mut_ptr(), count))?;
             let data_type = type_of(number);
-            let unknown =
-                || Failure::node(format_args!("a tensor of onnxruntime's type {number}, which is not known here"));
+            let unknown = || Failure::node(format_args!("a tensor of onnxruntime's type {number}, which is unknown"));
             Ok((data_type.ok_or_else(unknown)?, dims))
         }
     }

@@ -70,7 +70,7 @@ impl Kernel {
                 let attributes = unsafe { ints(api, operator, info) }?;
                 Which::Dequantize(DequantizeLinear::from_node(opset, &attributes)?)
             }
-            _ => return Err(Failure::node("an operator that is not known here")),
+            _ => return Err(Failure::node("an operator that is unknown")),
         };
         Ok(Kernel { api, which })
     }

@@ -1,7 +1,7 @@
 //! A report as text: for each type its verdict, and a table of the tensors that fits 80 columns, the worst first.
 
 use crate::words::{printable, size};
-use onnx_cast::DataType;
+use onnx_cast::{Count, DataType};
 use onnx_cast_file::{
     Blocks, Candidate, CandidateFormat, Concern, Grade, QuantizedFormat, Report, TensorReport, Totals,
 };
@@ -49,7 +49,7 @@ impl Tables {
             text.push('\n');
         }
         if self.others > 0 {
-            let _ = writeln!(text, "{} other tensors would be kept as they are", self.others);
+            let _ = writeln!(text, "{} would be kept unchanged", Count(self.others, "other tensor"));
         }
         text
     }
@@ -61,9 +61,9 @@ fn table(report: &Report, to: CandidateFormat) -> (String, Vec<String>) {
     let saved = totals.bytes_before as i128 - totals.bytes_after as i128;
     let share = if totals.bytes_before == 0 { 0.0 } else { 100.0 * saved as f64 / totals.bytes_before as f64 };
     let mut head = format!(
-        "{to}: {} tensors, {} values, {} -> {} ({share:.0}% saved)\n{}\n",
-        totals.tensors,
-        totals.counts.values,
+        "{to}: {}, {}, {} -> {} ({share:.0}% saved)\n{}\n",
+        Count(totals.tensors, "tensor"),
+        Count(totals.counts.values, "value"),
         size(totals.bytes_before),
         size(totals.bytes_after),
         verdict(to, &totals)
@@ -104,7 +104,7 @@ pub fn verdict(to: CandidateFormat, totals: &Totals) -> String {
     parts.push(grades.map(|(grade, count)| format!("{count} {grade}")).collect::<Vec<_>>().join(", "));
     let is_poor = Grade::ALL.iter().zip(totals.grades).any(|(grade, count)| *grade == Grade::Poor && count > 0);
     parts.extend(bare(to).filter(|_| is_poor));
-    let snr = totals.snr.map(|snr| format!("{snr:.1} dB in all"));
+    let snr = totals.snr.map(|snr| format!("{snr:.1} dB overall"));
     parts.extend(snr);
     parts.extend(totals.blocks.as_ref().and_then(worst_blocks));
     parts.retain(|part| !part.is_empty());
@@ -116,7 +116,7 @@ fn bare(to: CandidateFormat) -> Option<String> {
     let CandidateFormat::Bare(to) = to else { return None };
     let granularity = if to == DataType::Int4 { "32" } else { "row" };
     let is_quantized = QuantizedFormat::ELEMENTS.contains(&to);
-    is_quantized.then(|| format!("a cast, without scales: {to}/{granularity} has scales, as quantize writes them"))
+    is_quantized.then(|| format!("a cast without scales; {to}/{granularity} has the scales that quantize writes"))
 }
 
 /// What is said of tensors that lose too many values to zero.

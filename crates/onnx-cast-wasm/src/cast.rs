@@ -15,7 +15,7 @@ const NO_OPSET: i64 = i32::MIN as i64;
 /// not given; `saturate` and `round_mode` are negative then. Modes count as `RoundMode::ALL` does.
 ///
 /// # Errors
-/// Where there is no such type, or the operator's version does not take it.
+/// Where there is unknown type, or the operator's version does not take it.
 pub fn plan(from: i32, to: i32, opset: i64, saturate: i32, round_mode: i32) -> Result<()> {
     let mut options = CastOptions::new();
     if opset != NO_OPSET {
@@ -26,7 +26,7 @@ pub fn plan(from: i32, to: i32, opset: i64, saturate: i32, round_mode: i32) -> R
     }
     if round_mode >= 0 {
         let mode = usize::try_from(round_mode).ok().and_then(|index| RoundMode::ALL.get(index).copied());
-        options = options.round_mode(mode.ok_or("no such round_mode")?);
+        options = options.round_mode(mode.ok_or("unknown round_mode")?);
     }
     PLAN.set(Some(Cast::new(of_number(to)?, &options)?.plan(of_number(from)?)?));
     Ok(())
@@ -59,5 +59,5 @@ pub fn run(len: usize) -> Result<()> {
 }
 
 fn of_number(number: i32) -> Result<DataType> {
-    Ok(DataType::ALL.iter().copied().find(|data_type| data_type.onnx() == number).ok_or("no such type")?)
+    Ok(DataType::ALL.iter().copied().find(|data_type| data_type.onnx() == number).ok_or("unknown type")?)
 }

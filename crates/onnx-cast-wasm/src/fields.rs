@@ -26,7 +26,7 @@ impl<'a> Fields<'a> {
     }
 
     pub(crate) fn required(self, name: &str) -> Result<&'a str> {
-        self.text(name)?.ok_or_else(|| wrong(name, "is not given"))
+        self.text(name)?.ok_or_else(|| wrong(name, "is missing"))
     }
 
     /// What a text stands for.
@@ -38,7 +38,7 @@ impl<'a> Fields<'a> {
     }
 
     pub(crate) fn data_type(self, name: &str) -> Result<DataType> {
-        self.parse(name)?.ok_or_else(|| wrong(name, "is not given"))
+        self.parse(name)?.ok_or_else(|| wrong(name, "is missing"))
     }
 
     pub(crate) fn integer(self, name: &str) -> Result<Option<i64>> {

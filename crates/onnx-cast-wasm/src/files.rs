@@ -44,8 +44,8 @@ fn in_words(text: &Wording) -> Failure {
     }))
 }
 
-/// Options of requests that no job has here.
-const NOT_HERE: &[&str] = &[
+/// Options of requests that JavaScript has for no job.
+const UNSUPPORTED: &[&str] = &[
     "copy_others",
     "dry_run",
     "external_data",
@@ -63,18 +63,18 @@ const NOT_HERE: &[&str] = &[
     "threads",
 ];
 
-/// Whether the request of a job has the option here.
-fn is_here(job: &str, option: &str) -> bool {
+/// Whether JavaScript has the option for the job.
+fn is_supported(job: &str, option: &str) -> bool {
     // Predictions of a report are those of the default layout; of casts and quantizations patterns choose.
     let is_left_out = matches!((job, option), ("report", "layout") | ("cast" | "quantize", "min_elements"));
-    !NOT_HERE.contains(&option) && !is_left_out
+    !UNSUPPORTED.contains(&option) && !is_left_out
 }
 
 /// The request of a job with the options that are given beside its arguments.
 fn request<R: Field>(fields: Fields<'_>, job: &str, arguments: &[&str], defaults: R) -> Result<R> {
     let mut options = fields.0.as_object().cloned().unwrap_or_default();
     options.retain(|name, value| !value.is_null() && name != "job" && !arguments.contains(&&**name));
-    if let Some(name) = options.keys().find(|name| !is_here(job, name)) {
+    if let Some(name) = options.keys().find(|name| !is_supported(job, name)) {
         return Err(Failure(format!("`{name}` is not an option here")));
     }
     with_options(defaults, &options).map_err(|error| in_words(&error))
@@ -133,7 +133,7 @@ mod tests {
     #[test]
     fn what_is_left_out_is_an_option() {
         let known = options_of(&CastRequest::default());
-        assert!(NOT_HERE.iter().all(|name| known.contains(name)), "{known:?}");
+        assert!(UNSUPPORTED.iter().all(|name| known.contains(name)), "{known:?}");
     }
 
     #[test]

@@ -72,7 +72,7 @@ fn work(job: &str, fields: Fields<'_>) -> Result<Value> {
         return answer;
     }
     let _ = fields;
-    Err(Failure(format!("no job is called `{job}`")))
+    Err(Failure(format!("unknown job `{job}`")))
 }
 
 #[cfg(test)]

@@ -49,8 +49,8 @@ pub(crate) fn parse(fields: Fields<'_>) -> Result<Value> {
     let mut strings = Strings::try_with_capacity(lengths.len(), bytes.len())?;
     let mut left = &bytes[..];
     for &len in lengths {
-        let (string, behind) =
-            left.split_at_checked(u32::from_le_bytes(len) as usize).ok_or("lengths of more bytes than there are")?;
+        let split = left.split_at_checked(u32::from_le_bytes(len) as usize);
+        let (string, behind) = split.ok_or("the lengths exceed the bytes of the strings")?;
         strings.push(string);
         left = behind;
     }
@@ -102,10 +102,10 @@ pub(crate) fn dequantize(fields: Fields<'_>) -> Result<Value> {
 /// The values, the scale, and the zero point where one is given.
 fn inputs(fields: Fields<'_>) -> Result<(Tensor, Tensor, Option<Tensor>)> {
     let tensor = |fields: Fields<'_>, name, slot| {
-        let shape = fields.sizes("shape")?.ok_or("`shape` is not given")?;
+        let shape = fields.sizes("shape")?.ok_or("`shape` is missing")?;
         Ok::<_, Failure>(Tensor::new(fields.data_type(name)?, shape, slots::take(slot))?)
     };
-    let scale = Fields(fields.get("scale").ok_or("`scale` is not given")?);
+    let scale = Fields(fields.get("scale").ok_or("`scale` is missing")?);
     let zero_point = fields.get("zero_point").map(|given| tensor(Fields(given), "type", slots::TENSORS + 2));
     Ok((tensor(fields, "from", slots::TENSORS)?, tensor(scale, "type", slots::TENSORS + 1)?, zero_point.transpose()?))
 }
@@ -116,7 +116,7 @@ fn block_size(fields: Fields<'_>) -> Result<Option<usize>> {
 }
 
 fn len(fields: Fields<'_>) -> Result<usize> {
-    let len = fields.integer("len")?.ok_or("`len` is not given")?;
+    let len = fields.integer("len")?.ok_or("`len` is missing")?;
     usize::try_from(len).map_err(|_| "`len` is negative".into())
 }
 

@@ -30,7 +30,7 @@ pub(crate) fn explain(fields: Fields<'_>) -> Result<Value> {
     Ok(explain::json(&explain::explain(&request(fields, fields.data_type("to")?)?)?)?)
 }
 
-/// One value in every type; where a type does not take it, why.
+/// One value in every type, or the error for a type that refuses it.
 pub(crate) fn explain_all(fields: Fields<'_>) -> Result<Value> {
     let row = |&to: &DataType| {
         let explained = request(fields, to).and_then(|request| Ok(explain::json(&explain::explain(&request)?)?));
@@ -49,7 +49,7 @@ pub(crate) fn explain_block(fields: Fields<'_>) -> Result<Value> {
     let request = BlockRequest {
         values: fields.texts("values")?,
         from: fields.parse("from")?,
-        format: fields.parse("format")?.ok_or("`format` is not given")?,
+        format: fields.parse("format")?.ok_or("`format` is missing")?,
         rule: fields.parse("scale_rule")?,
         recipe: fields.parse("recipe")?,
         // The command reads its option as a float too.

@@ -39,7 +39,7 @@ pub(crate) use bit_pattern::{Sealed, bit_pattern_type, float_constants};
 pub(crate) use class::{Class, class};
 pub(crate) use convert::{Narrow, Widen};
 pub use interchange::Interchange;
-pub use names::UnknownType;
+pub use names::{UnknownType, nearest};
 pub(crate) use newtypes::*;
 pub use rules::{RoundMode, Rules, UnknownRoundMode};
 pub(crate) use slice::{bytes_of, bytes_of_mut};

@@ -85,6 +85,20 @@ impl fmt::Display for Short<'_> {
     }
 }
 
+/// Displays a number of things, such as `1 byte` and `2 entries`. The other crates use it too.
+pub struct Count<T>(pub T, pub &'static str);
+
+impl<T: fmt::Display> fmt::Display for Count<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let count = self.0.to_string();
+        match self.1.strip_suffix('y') {
+            _ if count == "1" => write!(f, "1 {}", self.1),
+            Some(stem) => write!(f, "{count} {stem}ies"),
+            None => write!(f, "{count} {}s", self.1),
+        }
+    }
+}
+
 /// Displays a type's name with its article: `a float`, `an int8`.
 pub(crate) struct Article<T>(pub(crate) T);
 

@@ -71,7 +71,9 @@ pub use ops::{
 pub use tensor::{Tensor, TensorView};
 
 #[doc(hidden)]
-pub use error::Short;
+pub use element::nearest;
+#[doc(hidden)]
+pub use error::{Count, Short};
 #[cfg(threads)]
 #[doc(hidden)]
 pub use pool::with_threads;

@@ -3,6 +3,7 @@
 
 use crate::arch::Backend;
 use crate::element::DataType;
+use crate::error::Count;
 use crate::kernel::{Context, Kernel};
 use crate::ops::execute::{Span, as_uninit, run_kernel};
 use crate::packed;
@@ -37,10 +38,11 @@ impl fmt::Display for PackError {
                 write!(f, "{data_type} is not packed (want a type of 2, 4 or 6 bits)")
             }
             PackError::ByteLen { data_type, elements, got, want: Some(want) } => {
-                write!(f, "{got} bytes for {elements} packed {data_type} (want {want})")
+                write!(f, "{} for {elements} packed {data_type} (want {want})", Count(got, "byte"))
             }
             PackError::ByteLen { data_type, elements, got, want: None } => {
-                write!(f, "{got} bytes for {elements} {data_type} (their length is undefined or too large)")
+                let got = Count(got, "byte");
+                write!(f, "{got} for {elements} {data_type} (their length is undefined or too large)")
             }
         }
     }

@@ -501,7 +501,7 @@ fn every_error_has_its_text() {
         ),
         (
             CastError::from(CastErrorKind::OutputLen { data_type: Int4, elements: 3, got: 1, want: 2 }).into(),
-            "an output of 1 bytes for 3 int4 (want 2)".into(),
+            "an output of 1 byte for 3 int4 (want 2)".into(),
         ),
         (
             CastError::from(CastErrorKind::OutputLen { data_type: Float, elements: 3, got: 2, want: 3 }).into(),
@@ -526,8 +526,10 @@ fn every_error_has_its_text() {
         assert!(!want.ends_with('.'), "{want}");
     }
     let names: Vec<_> = DataType::ALL.iter().map(|data_type| data_type.name()).collect();
+    let error = "nonsense".parse::<DataType>().expect_err("no such type");
+    assert_eq!(error.to_string(), format!("`nonsense` is not an element type (want one of {})", names.join(", ")));
     let error = "float17".parse::<DataType>().expect_err("no such type");
-    assert_eq!(error.to_string(), format!("`float17` is not an element type (want one of {})", names.join(", ")));
+    assert_eq!(error.to_string(), "`float17` is not an element type (did you mean `float16`?)");
 }
 
 #[test]

@@ -484,7 +484,7 @@ fn errors_name_the_parameter_and_the_operator() {
     }
     let dequantize = BlockDequantize::new(BlockFormat::MxInt8, DataType::Float);
     let error = dequantize.run_into(&codes, &[127], None, &mut out[..24]).expect_err("a scale is missing").to_string();
-    assert_eq!(error, "1 bytes for 2x1 float8e8m0 (want 2)");
+    assert_eq!(error, "1 byte for 2x1 float8e8m0 (want 2)");
     let quantize = QuantizeLinear::new(&QuantizeOptions::new()).expect("no attributes");
     let dequantize = DequantizeLinear::new(&DequantizeOptions::new()).expect("no attributes");
     let [int8, float, double] = [DataType::Int8, DataType::Float, DataType::Double];

@@ -146,6 +146,29 @@ fn links_lead_somewhere() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+/// A link whose text is a page's name leads to that page.
+#[test]
+fn links_lead_to_the_page_that_they_name() {
+    let (mut count, mut wrong) = (0, Vec::new());
+    for (page, text) in &pages(&root()) {
+        for (line, content) in prose(text) {
+            for (before, rest) in content.match_indices("](").map(|(at, _)| (&content[..at], &content[at + 2..])) {
+                let name = before.rsplit('[').next().unwrap_or_default();
+                if !name.ends_with(".md") || name.contains(' ') {
+                    continue;
+                }
+                count += 1;
+                let target = rest.split([')', '#']).next().unwrap_or_default();
+                if !format!("/{target}").ends_with(&format!("/{name}")) {
+                    wrong.push(format!("{page}:{line}: [{name}] leads to {target}"));
+                }
+            }
+        }
+    }
+    assert!(count > 100, "{count} links");
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
 /// Whether a word of code names a file or a folder, not a pattern or a place to fill in.
 fn is_name(word: &str) -> bool {
     let is_plain = word.chars().all(|it| it.is_ascii_alphanumeric() || "/._-".contains(it));

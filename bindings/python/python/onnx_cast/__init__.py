@@ -117,14 +117,14 @@ def cast_like(
 ) -> Any:
     """The elements of ``x`` as the type of ``like``: ONNX's CastLike.
 
-    It takes fewer types than Cast: ONNX has no version of it with float6e2m3 and float6e3m2.
+    It takes fewer types than Cast: no version of CastLike has float6e2m3 and float6e3m2.
 
     Parameters
     ----------
     x : array, scalar or tensor
         As for :func:`cast`.
     like : array, scalar or tensor
-        What has the type. Its values do not matter.
+        Any tensor of the target type. Its values do not matter.
     saturate, round_mode, opset, out, threads, packed : optional
         As for :func:`cast`.
 
@@ -189,7 +189,7 @@ def stats(
     """What :func:`cast` would lose: how many values overflow, become zero and so on, and the errors, in one pass over
     ``x`` that keeps no result.
 
-    Both sides are compared as doubles, which is exact but for integers of 64 bits and texts.
+    Both sides are compared as doubles, which is exact except for 64-bit integers and strings.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""``python -m onnx_cast``: conversions that run the model, which the command ``onnx-cast`` cannot, as it has no runtime."""
+"""``python -m onnx_cast``: conversions that run the model; the command ``onnx-cast`` has no runtime."""
 
 from __future__ import annotations
 

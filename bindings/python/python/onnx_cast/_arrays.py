@@ -14,7 +14,7 @@ from onnx_cast._native import CastError
 def unmasked(x: np.ndarray, name: str = "x") -> np.ndarray:
     """An array without a mask."""
     if isinstance(x, np.ma.MaskedArray):
-        raise TypeError(f"{name} is a masked array, whose mask a cast would lose (want {name}.filled(...) or {name}.data)")
+        raise TypeError(f"{name} is a masked array; a cast would lose its mask (want {name}.filled(...) or {name}.data)")
     return x
 
 

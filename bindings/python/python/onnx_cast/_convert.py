@@ -126,7 +126,7 @@ def convert_model(
 
     ``io`` are the types of inputs and outputs: ``"keep"`` those that they have, ``"low"`` the new one, a mapping from
     names to types, or several of these in a list. ``keep`` names what stays float: operators, or nodes (globs);
-    ``"sensitive"`` what loses digits or overflows, as always with float16; ``"none"`` that nothing does for this.
+    ``"sensitive"``, the default, keeps what would lose digits or overflow; ``"none"`` keeps nothing for precision.
     ``low`` names operators or nodes that get the new type even if that takes more Casts. A name that matches nothing
     is an error. ``ranges`` has the largest
     magnitudes of values by name, or is the path of a file of them (:func:`onnx_cast.record_model`): those that exceed the
@@ -134,8 +134,8 @@ def convert_model(
     take the type.
 
     ``emulate`` gives a model in float that rounds its values where the new one would; ``to`` may be a float8 type then.
-    ``dry_run`` only tells what would be done, and so does ``explain``, the names of values and nodes whose decisions
-    are put into words: neither needs ``output``. ``clobber``, ``external_data``,
+    ``dry_run`` only returns what would be done. So does ``explain``, a list of values and nodes whose decisions are
+    explained. Neither needs ``output``. ``clobber``, ``external_data``,
     ``external_threshold``, ``threads`` and ``progress`` are as in :func:`onnx_cast.cast_file`.
 
     With ``inputs`` the conversion is verified: the model and the emulated one run in onnxruntime on a mapping of names to

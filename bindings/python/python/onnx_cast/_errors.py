@@ -6,9 +6,9 @@ from typing import Any
 
 
 class CastError(ValueError):
-    """A cast that cannot be done; the text says what, where, and what is expected.
+    """The library refuses a cast; the text says what is wrong, where, and what is expected.
 
-    Objects of a kind that nothing takes are ``TypeError``, and what the system refuses is ``OSError``.
+    Objects of an unsupported kind raise ``TypeError``, and failures of the system ``OSError``.
 
     Attributes
     ----------
@@ -21,7 +21,7 @@ class CastError(ValueError):
     value : object
         The value that is refused: the element's or the parameter's.
 
-    Each is ``None`` where it is not known, or where the error is not about one.
+    Each is ``None`` if it is unknown, or if the error is not about one.
 
     Examples
     --------

@@ -113,7 +113,7 @@ def _random(one: Any, rng: np.random.Generator, sizes: dict[str, int]) -> np.nda
     and kinds. Dimensions of one name have one size."""
     kind = _KINDS.get(one.type)
     if kind is None:
-        raise CastError(f"input `{one.name}` is a {one.type}, which is not made at random (want inputs)")
+        raise CastError(f"input `{one.name}` is a {one.type}, which cannot be random (want inputs)")
     shape = []
     for axis, dim in enumerate(one.shape):
         if isinstance(dim, int) and dim >= 0:

@@ -209,7 +209,7 @@ def _dlpack_array(x: Any, name: str = "x") -> np.ndarray:
     try:
         return np.from_dlpack(x)
     except (BufferError, RuntimeError, TypeError, ValueError) as error:
-        raise TypeError(f"{name}, of type {type(x).__name__}, cannot lend its elements to numpy: {error}") from error
+        raise TypeError(f"{name}, of type {type(x).__name__}, cannot be read by numpy: {error}") from error
 
 
 def _tensor_proto(operator: _native.Operator, x: Any, out: Any, packed: bool) -> Any:

@@ -1,4 +1,4 @@
-"""Models in memory, in the place of files."""
+"""Models in memory, instead of files."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def hide() -> None:
 
 
 class Asked(NamedTuple):
-    """What an operator was made of, for those who make it again elsewhere: in a graph of torch's."""
+    """The arguments of an operator, to make it again elsewhere: in a graph of torch's."""
 
     name: str
     to: str

@@ -23,7 +23,7 @@ class OutputError(NamedTuple):
 
 
 class NodeError(NamedTuple):
-    """How far what a node gives is off."""
+    """The error of a node's result."""
 
     #: The graphs around it; empty in the model's own graph.
     graph: str
@@ -41,7 +41,7 @@ class NodeError(NamedTuple):
 
 
 class PrecisionReport:
-    """What running a model and its conversion showed."""
+    """The results of running a model and its conversion."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class PrecisionReport:
         return max((one.after for one in self.outputs), default=0.0)
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything, as JSON has it: infinity is a text."""
+        """All figures, as for JSON: infinity is a string."""
         return {
             "to": self.to,
             "tolerance": self.tolerance,
@@ -110,7 +110,7 @@ class PrecisionReport:
         return f'<iframe title="Precision" sandbox="allow-scripts" style="{style}" srcdoc="{page}"></iframe>'
 
     def page(self) -> str:
-        """A page that needs nothing but itself."""
+        """A self-contained page."""
         outputs = "".join(_row([one.name], one.before, one.after, self.tolerance) for one in self.outputs)
         kept = set(self.kept)
         rows = []

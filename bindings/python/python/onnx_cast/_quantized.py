@@ -157,21 +157,21 @@ def quantize_file(
     ``to`` is the format: ``"mxfp4"``, ``"mxfp6e2m3"``, ``"mxfp6e3m2"``, ``"mxfp8"``, ``"mxfp8e5m2"``, ``"mxint8"``,
     ``"nvfp4"``, ``"float8e4m3fn"``, ``"float8e5m2"``, ``"int8"`` or ``"int4"``. Matrices of Linear layers are quantized;
     embeddings, norms, routers and output layers only where ``rules``, a mapping from patterns to formats or to ``None``,
-    name them. Behind a slash may stand what has a scale, of float8 and integers: ``"int4/32"``, a block of a row,
+    name them. For float8 and integers, the granularity of scales may follow a slash: ``"int4/32"``, a block of a row,
     ``"float8e4m3fn/128x128"``, ``"int8/row"`` or ``"float8e4m3fn/tensor"``; without it the layout decides.
     ``scale_rule`` is how scales of MX are found: ``"floor"``, ``"rceil"``, ``"ceil"`` or ``"even"``.
 
-    ``activations`` says what becomes of the inputs of quantized layers in ``"compressed-tensors"``: ``"dynamic"``, of
-    float8 unless it is given, or ``"none"``, of int8; other layouts have one choice.
+    ``activations`` says how loaders quantize the inputs of layers in ``"compressed-tensors"``: ``"dynamic"`` (default
+    for float8) or ``"none"`` (default for int8); other layouts have one choice.
 
-    ``layout`` is that of ``"compressed-tensors"``, or ``"deepseek"``, ``"modelopt"``, ``"fbgemm"``, ``"quark"``,
-    ``"gpt-oss"``, ``"comfyui"``, ``"plain"``, or ``"gguf"``, of a ``.gguf`` file, with ``to="q8_0"`` and the like;
-    from a folder to a folder ``config.json`` gets what its readers look for. Of an ``.onnx`` file the weights of MatMul,
-    Gemm, Conv, ConvTranspose, LSTM, GRU, RNN and Gather are quantized, each followed by a DequantizeLinear. With the
+    ``layout`` is ``"compressed-tensors"``, ``"deepseek"``, ``"modelopt"``, ``"fbgemm"``, ``"quark"``, ``"gpt-oss"``,
+    ``"comfyui"``, ``"plain"`` or, for a ``.gguf`` file with ``to="q8_0"`` and the like, ``"gguf"``; from a folder to a
+    folder, ``config.json`` gets the settings that loaders need. In an ``.onnx`` file, the weights of MatMul, Gemm,
+    Conv, ConvTranspose, LSTM, GRU, RNN and Gather are quantized, each followed by a DequantizeLinear. With the
     ``form`` ``"matmulnbits"`` onnxruntime's MatMulNBits takes the place of MatMul, for ``"int4"`` and ``"int8"`` in blocks,
     with ``zero_points`` for ranges that are not symmetric. ``raise_opset`` lets the opset be raised where the format needs
-    it. ``losses`` and ``fail_on`` compare the weights with
-    what is read back, in float; they are for checkpoints. Other parameters are as in :func:`cast_file`.
+    it. ``losses`` and ``fail_on`` compare the weights with their dequantized values, in float; they are for
+    checkpoints. Other parameters are as in :func:`cast_file`.
     """
     options: Options = {
         **quantizing(
@@ -203,11 +203,11 @@ def transcode_file(
     progress: files.Progress | None = None,
 ) -> files.CastSummary:
     """Writes the quantized weights of ``src`` in another ``layout``, as :func:`quantize_file` has them, and changes no
-    weight: where one would change, that is an error, and nothing is written.
+    weight: if one would change, that is an error, and nothing is written.
 
-    ``to`` is what weights of MXFP4 become: ``"nvfp4"``, or ``"float8e4m3fn"`` in blocks of 128x128. ``from_layout`` is
-    the layout of ``src``, as ``layout`` of :func:`dequantize_file`. Scales of activations are carried over, and an error
-    where the layout has no place for them; with ``activations``, ``"dynamic"`` or ``"none"``, they are left out
+    ``to`` is the new format of MXFP4 weights: ``"nvfp4"``, or ``"float8e4m3fn"`` in blocks of 128x128. ``from_layout``
+    is the layout of ``src``, as ``layout`` of :func:`dequantize_file`. Scales of activations are carried over, which is an
+    error if the layout cannot store them; with ``activations``, ``"dynamic"`` or ``"none"``, they are dropped
     (``dropped``).
     Other parameters are as in :func:`cast_file`.
     """

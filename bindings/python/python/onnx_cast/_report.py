@@ -1,4 +1,4 @@
-"""What casts to several types would lose, before any is done."""
+"""The losses of casts to several types, before any is done."""
 
 from __future__ import annotations
 
@@ -63,8 +63,7 @@ def _name(candidate: Any) -> str:
 
 
 class Report:
-    """What casts would lose, as :func:`onnx_cast.report` found it: printed as tables, in a notebook shown as a page with
-    plots."""
+    """The result of :func:`onnx_cast.report`: printed as tables, in a notebook shown as a page with plots."""
 
     def __init__(self, found: _native.Found) -> None:
         self._found = found
@@ -76,7 +75,7 @@ class Report:
 
     @property
     def verdicts(self) -> dict[str, str]:
-        """What is said of each candidate, by its name."""
+        """The verdict on each candidate, by its name."""
         return dict(self._found.verdicts)
 
     def to_dict(self) -> dict[str, Any]:
@@ -135,7 +134,7 @@ def report(
     threads: int | None = None,
     progress: files.Progress | None = None,
 ) -> Report:
-    """What casts to one type or several, ``to``, would lose, tensor by tensor, before any is done. A candidate may have
+    """Reports, tensor by tensor, what casts to one type or several, ``to``, would lose. A candidate may have
     scales: ``"mxfp4"`` and the other formats of blocks, or a type and what has a scale, ``"int4/32"``,
     ``"float8e4m3fn/128x128"``, ``"int8/row"``, ``"float8e4m3fn/tensor"``; ``scale_rule`` is how scales of MX are
     found. Scales are those that :func:`onnx_cast.quantize_file` writes in the ``layout``, ``"compressed-tensors"``
@@ -168,7 +167,7 @@ def report(
     if base_dir is not None:
         raise TypeError("base_dir is for a ModelProto")
     if from_ is not None:
-        raise TypeError("from_ is for files (arrays tell theirs)")
+        raise TypeError("from_ is for files (arrays have a type)")
     tensors = x if isinstance(x, Mapping) else {"": x}
     arrays = [(str(name), _kinds.array_of(one)) for name, one in tensors.items()]
     numeric = [(name, array.view(np.ndarray)) for name, array in arrays if not _targets.is_text(array.dtype)]

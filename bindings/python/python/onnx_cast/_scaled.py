@@ -104,7 +104,7 @@ def quantize_linear(
     block_size : int
         Elements that share a scale; 0 where there are no blocks.
     saturate : bool
-        Whether float8 targets take their largest value in place of overflow.
+        Whether overflow in float8 gives the largest value.
     precision : To, optional
         The type that quotients are rounded to: float, float16 or bfloat16; else the scale's.
     output_dtype : To, optional

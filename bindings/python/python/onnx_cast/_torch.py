@@ -171,7 +171,7 @@ def output(out: Any, name: str) -> Iterator[np.ndarray]:
 def _writable(out: Any, name: str) -> Any:
     """A tensor that a result may be written to, without gradients."""
     if out.requires_grad:
-        text = f"{name} requires a gradient, which a cast does not have (want {name}.detach(), or another tensor)"
+        text = f"{name} requires a gradient, which casts do not support (want {name}.detach(), or another tensor)"
         raise CastError(text, parameter="out")
     return plain(out, name)
 
@@ -179,7 +179,7 @@ def _writable(out: Any, name: str) -> Any:
 def _pair_memory(x: Any, name: str) -> np.ndarray:
     """The bytes of a tensor of pairs, in its own memory."""
     if not x.is_contiguous():
-        text = f"{name} is not contiguous in C order (want that, so that nothing is copied)"
+        text = f"{name} is not contiguous in C order (want that, to avoid a copy)"
         raise CastError(text, parameter="out")
     return _pair_bytes(x, name)
 
@@ -235,7 +235,7 @@ def plain(x: Any, name: str = "x") -> Any:
         raise TypeError(f"{name} is of type {type(x).__name__} (want a tensor)")
     # A class that dispatches itself holds its elements in other tensors, or nowhere.
     if type(x).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:
-        raise TypeError(f"{name} is of type {type(x).__name__}, which holds its elements itself (want a plain tensor)")
+        raise TypeError(f"{name} is of type {type(x).__name__}, which has no plain elements (want a plain tensor)")
     if x.is_nested:
         raise TypeError(f"{name} is a nested tensor (want its members, each a plain tensor)")
     x = x.detach()
@@ -271,7 +271,7 @@ def _memory_of(x: Any, name: str) -> np.ndarray:
         raise TypeError(f"{name} is of the layout {x.layout} (want a dense tensor)")
     source = _source(x.dtype)
     if source is None:
-        raise TypeError(f"{name} is a tensor of {x.dtype}, whose elements torch does not lend")
+        raise TypeError(f"{name} is a tensor of {x.dtype}, whose elements torch does not expose")
     dtype, bits = source
     return x.numpy() if bits is None else x.view(bits).numpy().view(dtype)
 

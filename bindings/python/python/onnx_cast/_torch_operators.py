@@ -93,7 +93,7 @@ def _source(x: Any) -> tuple[int, tuple[Any, ...]]:
     if x.dtype is _torch.PAIRS:
         return number, tuple(_torch.of_pairs(x.shape))
     if _torch.type_of(number) is not x.dtype:
-        raise TypeError(f"x is a tensor of {x.dtype}, whose elements torch does not lend")
+        raise TypeError(f"x is a tensor of {x.dtype}, whose elements torch does not expose")
     return number, tuple(x.shape)
 
 

@@ -122,7 +122,7 @@ def verified(
     progress: Callable[[int, int], object] | None,
 ) -> tuple[list[str], PrecisionReport]:
     """The nodes to keep float so that no output is off by more than the tolerance, and what was found."""
-    onnx, _ = _feeds.packages("a conversion that is verified")
+    onnx, _ = _feeds.packages("a verified conversion")
     done = 0
 
     def tell(count: int = 1) -> None:
@@ -193,8 +193,8 @@ def _found(
     if found is None:
         worst, name = max(zip(before, runs.outputs, strict=True))
         raise CastError(
-            f"output `{name}` is off by {worst:.2g} of its largest magnitude, more than the tolerance of {tolerance:g}, and"
-            " stays so where every node that may stays float"
+            f"output `{name}` is off by {worst:.2g} of its largest magnitude, more than the tolerance of {tolerance:g},"
+            " even with every node in float that may stay float"
         )
     return [names[at] for at in sorted(found)]
 

@@ -86,7 +86,7 @@ def _constant(node: NodeProto) -> np.ndarray:
                 return np.array(value, object)
             case AttributeProto(name="value_strings", strings=values):
                 return np.array(list(values), object)
-    raise CastError(f"node `{node.name}`: a Constant without a value that is known here")
+    raise CastError(f"node `{node.name}`: a Constant without a supported value")
 
 
 def _opset(model: ModelProto) -> int:
@@ -100,8 +100,8 @@ def _refusal(graph: GraphProto) -> str | None:
     """Why a graph is not run here."""
     for node in graph.node:
         if node.op_type not in _OPERATORS or node.domain not in _DOMAINS:
-            return f"node `{node.name}`: operator {node.op_type} is not run here (want one of {', '.join(_OPERATORS)})"
-    return "sparse initializers are not read here" if graph.sparse_initializer else None
+            return f"node `{node.name}`: operator {node.op_type} is unsupported (want one of {', '.join(_OPERATORS)})"
+    return "sparse initializers are unsupported" if graph.sparse_initializer else None
 
 
 class BackendRep(_BaseRep):
@@ -163,7 +163,7 @@ class Backend(_Base):
         cls._check_device(device)
         opset = kwargs.get("opset_version", min(onnx.defs.onnx_opset_version(), 28))
         if node.op_type not in _CASTS:
-            raise CastError(f"operator {node.op_type} is not run here (want one of {', '.join(_CASTS)})")
+            raise CastError(f"operator {node.op_type} is unsupported (want one of {', '.join(_CASTS)})")
         inputs = [inputs] if isinstance(inputs, np.ndarray) else list(inputs)
         return namedtupledict("Outputs", list(node.output))(*run_cast(node, opset, inputs))
 

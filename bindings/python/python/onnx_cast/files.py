@@ -346,7 +346,7 @@ def cast_file(
     to : To, optional
         The type to cast to: a name, a dtype, a number. Not needed where ``rules`` name all types.
     saturate : bool
-        Whether float8 targets take their largest value in place of overflow.
+        Whether overflow in float8 gives the largest value.
     round_mode : {"up", "down", "nearest"}
         How the target float8e8m0 rounds.
     opset : int, optional
@@ -398,15 +398,15 @@ def cast_file(
     Returns
     -------
     CastSummary or onnx.ModelProto
-        What became of each tensor. Of a ``ModelProto`` without ``dst`` the new one; what its summary would warn of is a
-        warning then.
+        A row for each tensor. For a ``ModelProto`` without ``dst``, the new model; warnings of the summary are then
+        Python warnings.
 
     Raises
     ------
     OSError
-        What the system refuses, with ``errno`` and ``filename``.
+        A failure of the system, with ``errno`` and ``filename``.
     CastError
-        A file that is not valid, or options that do not fit it.
+        An invalid file, or options that do not apply to it.
     LossError
         Losses that ``fail_on`` forbids; ``summary`` has them.
 
@@ -491,8 +491,8 @@ def bit_cast_file(
     threads: int | None = None,
     progress: Progress | None = None,
 ) -> CastSummary:
-    """Takes the bits of the tensors of ``src`` for another type of the same width: of several tensors those of that
-    width, which must be one at least. Parameters are as in :func:`cast_file`; a model is refused."""
+    """Reads the bits of the tensors of ``src`` as another type of the same width. In a file of several tensors, those
+    of that width, at least one. Parameters are as in :func:`cast_file`; a model is refused."""
     options: Options = {
         **names(include, exclude, threads),
         **selection(to, rules, rules_file, min_elements),
@@ -514,10 +514,11 @@ def info(
     threads: int | None = None,
     progress: Progress | None = None,
 ) -> FileInfo:
-    """The tensors of a file, by its header alone, and its metadata; of a model its constants, Casts and opsets.
+    """The tensors and metadata of a file, read from its header; of a model, its constants, Casts and opsets.
 
     ``stats`` reads all values for :class:`Values`. ``types`` infers the type of every value of a model: ``types`` of
-    :attr:`FileInfo.model`, each with ``name``, ``type`` (``None`` where nothing tells it) and ``graph``. Other parameters are as in :func:`cast_file`.
+    :attr:`FileInfo.model`, each with ``name``, ``type`` (``None`` if unknown) and ``graph``. Other parameters are as in
+    :func:`cast_file`.
     """
     options: Options = {**names(include, exclude, threads), "from": type_name(from_), **flags(stats=stats, types=types)}
     return FileInfo(_native.info(_models.given(path, base_dir, "path"), options, progress))
@@ -535,10 +536,11 @@ def diff(
     threads: int | None = None,
     progress: Progress | None = None,
 ) -> list[Difference]:
-    """The tensors in which two files or models differ, by name: in type, shape or values. None where they are the same.
+    """The tensors in which two files or models differ, by name: in type, shape or values. The list is empty if they are
+    the same.
 
-    Values are compared bit by bit, or with a ``tolerance`` as numbers that may be so far apart. With ``values``
-    quantized weights are compared by the values that they stand for, under the names of the plain weights, and numbers
+    Values are compared bit by bit or, with a ``tolerance``, as numbers. With ``values``
+    quantized weights are compared by their dequantized values, under the names of the plain weights, and numbers
     whatever their types. Other parameters are as in :func:`cast_file`; ``progress`` is through ``a``.
     """
     if tolerance is not None and not tolerance >= 0:
@@ -572,8 +574,8 @@ def fold(
     threads: int | None = None,
     progress: Progress | None = None,
 ) -> Folded | ModelProto:
-    """Computes the Casts of a model's constants, removes those that change nothing, and joins two in a row where no
-    value can tell. Every output of the model keeps its bits. ``include`` and ``exclude`` are patterns of the values
+    """Computes the Casts of a model's constants, removes those that change nothing, and joins two in a row if no value
+    changes by that. Every output of the model keeps its bits. ``include`` and ``exclude`` are patterns of the values
     that Casts give. Quantized weights stay quantized; with ``dequantize``, DequantizeLinear of constants is computed
     too, which makes the model larger and keeps a runtime from computing in integers. Other parameters are as in
     :func:`cast_file`."""
@@ -636,8 +638,8 @@ def record_model(
     threads: int | None = None,
     progress: Progress | None = None,
 ) -> Recorded | ModelProto | Ranges:
-    """Adds an output to a model for each of its floating-point values, which tells the value's range. What a runtime
-    gives for them, saved by ``numpy.savez``, is what ``ranges`` of :func:`onnx_cast.convert_model` reads. ``include`` and
+    """Adds an output with the range of each floating-point value to a model. Their results in any runtime, saved by
+    ``numpy.savez``, are the ``ranges`` that :func:`onnx_cast.convert_model` reads. ``include`` and
     ``exclude`` are patterns of the values' names.
 
     With ``inputs``, onnxruntime runs the model too, and the result is :class:`Ranges`: ``inputs`` are a mapping of names to

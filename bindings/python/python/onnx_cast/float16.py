@@ -65,15 +65,16 @@ def convert_float_to_float16(
     check_fp16_ready: bool = True,
 ) -> ModelProto:
     """A model that computes in float16, with the arguments of onnxconverter-common's function of this name, and their
-    defaults. :func:`onnx_cast.convert_model` has more to say, and changes no constant.
+    defaults. :func:`onnx_cast.convert_model` has more options, and changes no constant.
 
     Constants are clamped: magnitudes below ``min_positive_val`` are raised to it, those above ``max_finite_val``
-    lowered; a warning names each constant that this changes. Inputs and outputs become float16, but with
-    ``keep_io_types``, or those of its names where it is a list. Operators of ``op_block_list`` and the nodes named in
-    ``node_block_list`` stay float, and what is sensitive: softmax, norms, logarithms. Types are inferred whatever
-    ``disable_shape_infer`` says. A model that has float16 already is an error, unless ``check_fp16_ready`` is false.
+    lowered; a warning names each constant that this changes. Inputs and outputs become float16 unless ``keep_io_types``
+    is true, or a list that names them. Operators of ``op_block_list`` and the nodes named in
+    ``node_block_list`` stay float, as do sensitive operators: softmax, norms, logarithms. ``disable_shape_infer``
+    changes nothing: types are always inferred. A model that already has float16 is an error unless ``check_fp16_ready``
+    is false.
 
-    The model that is given does not change.
+    The given model does not change.
     """
     if not _models.is_model(model):
         raise CastError(f"Expected model type is an ONNX ModelProto but got {type(model)}")

@@ -2,8 +2,8 @@
 
 What :func:`onnx_cast.dequantize_file`, ``quantize_file`` and ``transcode_file`` do with files, these functions do with
 mappings of names to tensors: a ``state_dict``, or what safetensors loads. Values, names, checks and errors are the
-same. Tensors are what :func:`onnx_cast.cast` takes, and are read where they are; results are of the kind of the tensors
-that they are made of, and tensors that stay as they are are the same objects.
+same. Tensors are of any kind that :func:`onnx_cast.cast` takes, and are read in place. Results are of the kind of their
+sources, and unchanged tensors are the same objects.
 
 >>> import numpy as np
 >>> from onnx_cast import layouts
@@ -30,7 +30,7 @@ _TYPES = {one.name: one for one in ALL}
 
 
 class Weight(NamedTuple):
-    """A quantized weight, and the tensors that it is made of."""
+    """A quantized weight, and its tensors."""
 
     #: The name and the shape of its values.
     name: str
@@ -54,7 +54,8 @@ class Weight(NamedTuple):
 def weights(
     tensors: Mapping[str, Any], *, layout: Layout | None = None, config: Mapping[str, Any] | None = None
 ) -> list[Weight]:
-    """The quantized weights among ``tensors``: none where names and ``config`` tell of none. ``layout`` and ``config``
+    """The quantized weights among ``tensors``, by names and ``config``; an empty list if there are none. ``layout`` and
+    ``config``
     are as in :func:`dequantize`; tensors that contradict them, or each other, are an error."""
     options: _native.Options = {"layout": layout}
     found = _native.quantized_tensors(_lent(tensors), _text(config), options)["weights"]
@@ -81,10 +82,10 @@ def dequantize(
     threads: int | None = None,
     progress: files.Progress | None = None,
 ) -> dict[str, Any]:
-    """The plain weights of ``tensors``, and all others but scales, in the order of their elements.
+    """The plain weights of ``tensors`` and all other tensors except scales, in the order of their elements.
 
     ``config`` is the content of ``config.json``, its ``quantization_config`` alone, or the content of
-    ``hf_quant_config.json``. It is compared with the tensors, and needed where these do not tell the layout or the
+    ``hf_quant_config.json``. It is compared with the tensors, and needed if they do not determine the layout or the
     block. Other parameters are as in :func:`onnx_cast.dequantize_file`.
     """
     options: _native.Options = {
@@ -109,10 +110,10 @@ def quantize(
     threads: int | None = None,
     progress: files.Progress | None = None,
 ) -> tuple[dict[str, Any], dict[str, Any] | None]:
-    """The quantized weights of ``tensors``, with all others, and what ``config.json`` is to say under
-    ``quantization_config``: ``None`` of the layouts ``"comfyui"`` and ``"plain"``.
+    """The quantized weights of ``tensors``, with all other tensors, and the ``quantization_config`` for
+    ``config.json``: ``None`` for the layouts ``"comfyui"`` and ``"plain"``.
 
-    As in files, the weights of Linear layers are quantized, which their names tell.
+    As in files, the weights of Linear layers are quantized, identified by their names.
     Parameters are as in :func:`onnx_cast.quantize_file`.
     """
     options: _native.Options = {

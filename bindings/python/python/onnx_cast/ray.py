@@ -1,9 +1,9 @@
 """Checkpoints cast, dequantized, quantized and transcoded by a Ray cluster (``pip install onnx-cast[ray]``), whose
 machines share the folders.
 
-Each file is written under a temporary name by tasks, in any order and again where a worker died, since a task always
-writes the same bytes to the same place. Then it gets its name, and the index comes last. Of a cast a task is a part of
-a file; of a quantized checkpoint, where a weight is several tensors, it is a file.
+Tasks write each file under a temporary name, in any order, and again if a worker died: a task always writes the same
+bytes to the same place. Then the file is renamed, and the index comes last. For a cast, a task is part of a file; for a
+quantized checkpoint, in which a weight is several tensors, a file.
 """
 
 from __future__ import annotations
@@ -54,11 +54,11 @@ def cast_checkpoint(
     bytes, on the Ray cluster that this process is connected to, or else on this machine.
 
     A file is a task, or several of about ``slice_bytes`` of the input. Every machine must see ``src`` and ``dst`` under
-    these paths. A task whose worker dies is done again, ``max_retries`` times. Done again as a whole, the cast gives the
-    same files; ``resume`` leaves those alone that are there already with the same content. What ``progress`` raises ends
-    the work; files that are not whole by then do not appear.
+    these paths. A task whose worker dies is done again, ``max_retries`` times. A repeated cast gives the same files;
+    ``resume`` skips those that already have the same content. An exception from ``progress`` ends the work; incomplete
+    files do not appear.
 
-    ``num_cpus`` are the processors that a task takes.
+    ``num_cpus`` is the number of processors for a task.
     """
     if slice_bytes < 1 or num_cpus < 1:
         raise ValueError(f"slice_bytes is {slice_bytes} and num_cpus {num_cpus} (want 1 or more)")
@@ -108,7 +108,7 @@ def dequantize_checkpoint(
     else on this machine.
 
     A file is a task, with ``num_cpus`` threads. This process checks all names, types, shapes and scales before the
-    first task; each task opens the headers of all files, since scales may lie in another one. Other parameters are as
+    first task; each task opens the headers of all files, because scales may be in another one. Other parameters are as
     in :func:`cast_checkpoint`.
     """
     options = _quantized.dequantizing(to, layout, include, exclude, rules, min_elements, allow_nan)
@@ -162,8 +162,7 @@ def transcode_checkpoint(
     the same bytes, on the Ray cluster that this process is connected to, or else on this machine.
 
     A file is a task, with ``num_cpus`` threads. The task that writes a file compares its weights first, and no file
-    gets its name before all are written: where a weight would change, the task's error ends the work and nothing is
-    left.
+    gets its name before all are written: if a weight would change, the task's error ends the work and nothing is left.
     Other parameters are as in :func:`cast_checkpoint`.
     """
     options = _quantized.transcoding(layout, to, activations, from_layout, None)

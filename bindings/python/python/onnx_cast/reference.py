@@ -1,4 +1,4 @@
-"""The casts and the scaled casts for ``onnx.reference.ReferenceEvaluator``, which with them are exact and fast:
+"""Exact and fast casts and scaled casts for ``onnx.reference.ReferenceEvaluator``:
 ``ReferenceEvaluator(model, new_ops=onnx_cast.reference.ops)``.
 """
 

@@ -5,7 +5,7 @@
 >>> torch.compile(lambda x: onnx_cast.cast(x + 1, "bfloat16"), fullgraph=True)(torch.ones(2))  # doctest: +SKIP
 tensor([2., 2.], dtype=torch.bfloat16)
 
-The functions here are those of the package. A compiler sees torch's own operators in them (`torch.ops.onnx_cast`).
+The functions here are those of the package. The compiler sees them as operators of torch (`torch.ops.onnx_cast`).
 """
 
 from __future__ import annotations

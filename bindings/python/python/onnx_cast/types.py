@@ -61,7 +61,7 @@ Layout: TypeAlias = Literal[
 
 
 class TorchType(Protocol):
-    """What a ``torch.dtype`` has that other types lack."""
+    """A ``torch.dtype``, by the attributes that identify it."""
 
     @property
     def is_floating_point(self) -> bool: ...
@@ -71,7 +71,7 @@ class TorchType(Protocol):
 
 
 class TensorLike(Protocol):
-    """A tensor of torch, JAX or another library, or a numpy array: what lends its elements by DLPack."""
+    """A tensor of torch, JAX or another library with DLPack, or a numpy array."""
 
     def __dlpack__(self, *args: Any, **keywords: Any) -> Any: ...
 
@@ -85,7 +85,7 @@ class SeriesLike(Protocol):
 
 
 class PolarsType(Protocol):
-    """What a type of polars has that other types lack: the class as well as its instances."""
+    """A type of polars, by the attributes that identify it: the class as well as its instances."""
 
     def is_temporal(self) -> bool: ...
 

@@ -28,7 +28,7 @@ impl Input<'_> {
             return Err(Failure::unsupported(text));
         }
         if !NATIVE_IS_LITTLE {
-            return Err(Failure::unsupported("DLPack tensors of a machine that is not little endian"));
+            return Err(Failure::unsupported("DLPack tensors on a big-endian machine are unsupported"));
         }
         let tensor = &managed.dl_tensor;
         let device = tensor.device.device_type;

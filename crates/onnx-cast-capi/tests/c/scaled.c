@@ -237,7 +237,7 @@ static void run_refused(void) {
     FAILS(ONNX_CAST_INVALID_ARGUMENT, "zero_point has the size", &x, &scale, &bad, bytes, 64);
     newer.known.size = sizeof newer;
     newer.later[15] = 1;
-    FAILS(ONNX_CAST_UNSUPPORTED, "x has fields that this version of the library does not know", &newer.known, &scale,
+    FAILS(ONNX_CAST_UNSUPPORTED, "x has fields that this version of the library lacks", &newer.known, &scale,
           NULL, bytes, 64);
     newer.known.size--;
     CHECK_OK(RUN(&newer.known, &scale, NULL, bytes, 6));

@@ -174,11 +174,11 @@ static void of_other_sizes(void) {
                 onnx_cast_to_strings(ONNX_CAST_DOUBLE, NUMBERS, 3, out, NULL));
     out->size = sizeof newer_out;
     newer_out.later[0] = 1;
-    CHECK_FAILS(ONNX_CAST_UNSUPPORTED, "out has fields that this version of the library does not know",
+    CHECK_FAILS(ONNX_CAST_UNSUPPORTED, "out has fields that this version of the library lacks",
                 onnx_cast_strings_to_strings(src, out, NULL));
     newer_out.later[0] = 0;
     newer_src.later[7] = 1;
-    CHECK_FAILS(ONNX_CAST_UNSUPPORTED, "src has fields that this version of the library does not know",
+    CHECK_FAILS(ONNX_CAST_UNSUPPORTED, "src has fields that this version of the library lacks",
                 onnx_cast_strings_to_strings(src, out, NULL));
     CHECK(out->needed == 99);
     newer_src.later[7] = 0;

@@ -83,7 +83,8 @@ static void names(void) {
     CHECK_OK(onnx_cast_type_by_name("BF16", &type));
     CHECK(type == ONNX_CAST_BFLOAT16);
     CHECK(onnx_cast_type_name(0) == NULL && onnx_cast_type_name(last_type() + 1) == NULL && onnx_cast_type_name(-1) == NULL);
-    CHECK_FAILS(ONNX_CAST_INVALID_ARGUMENT, "`fp5` is not an element type", onnx_cast_type_by_name("fp5", &type));
+    CHECK_FAILS(ONNX_CAST_INVALID_ARGUMENT, "`fp5` is not an element type (did you mean `fp4`?)",
+                onnx_cast_type_by_name("fp5", &type));
     CHECK_FAILS(ONNX_CAST_INVALID_ARGUMENT, "name is null", onnx_cast_type_by_name(NULL, &type));
     CHECK_FAILS(ONNX_CAST_INVALID_ARGUMENT, "data_type is null", onnx_cast_type_by_name("float", NULL));
     CHECK(type == ONNX_CAST_BFLOAT16);

@@ -17,7 +17,7 @@ pub(crate) struct Common {
     /// Print JSON
     #[arg(long, global = true, help_heading = OUTPUT, display_order = 901)]
     pub(crate) json: bool,
-    /// Print no summary and no progress; with --html, the page is all there is
+    /// Print no summary and no progress; with --html, write only the page
     #[arg(short, long, global = true, help_heading = OUTPUT, display_order = 902)]
     pub(crate) quiet: bool,
     /// Print more: each tensor, the backend and the threads
@@ -161,7 +161,7 @@ pub(crate) struct WriteArgs {
     /// Do not replace files
     #[arg(long, help_heading = OUTPUT)]
     pub(crate) no_clobber: bool,
-    /// Replace an OUT that looks like another input, because it is not a result of this job
+    /// Replace an OUT that looks like another input: it is not a result of this job
     #[arg(short, long, conflicts_with = "no_clobber", help_heading = OUTPUT)]
     pub(crate) force: bool,
 }

@@ -31,8 +31,8 @@ pub(crate) struct ExplainArgs {
     /// The other values of a block, with --to mxfp4 or another block format; put -inf after --
     #[arg(allow_negative_numbers = true, help_heading = INPUT)]
     pub(crate) others: Vec<String>,
-    /// The type of VALUE: a decimal is first rounded to it; by default VALUE is cast as a string (with --scale, as a
-    /// float)
+    /// The type of VALUE, to which a decimal is rounded first; by default VALUE is cast as a string (with --scale, as
+    /// a float)
     #[arg(long, value_name = "TYPE", value_parser = TypeParser, hide_possible_values = true, help_heading = INPUT)]
     pub(crate) from: Option<DataType>,
     /// The target type; or a block format: mxfp4, mxfp6e2m3, mxfp6e3m2, mxfp8, mxfp8e5m2, mxint8, nvfp4

@@ -36,7 +36,9 @@ fn cell(text: impl ToString) -> String {
 }
 
 fn meaning(arg: &Arg) -> String {
-    cell(arg.get_long_help().or(arg.get_help()).unwrap_or_default())
+    let help = arg.get_long_help().or(arg.get_help()).unwrap_or_default().to_string();
+    // The first paragraph has no full stop, as the short help.
+    cell(help.replacen("\n\n", ". ", 1))
 }
 
 /// docs/command.md: what each command does, its arguments by name, and examples.
@@ -75,7 +77,7 @@ pub(super) fn of_commands(all: &Command) -> String {
 /// docs/options.md: what each option means, and which commands take it.
 pub(super) fn of_options(all: &Command) -> String {
     let mut page =
-        format!("# Options of the command\n\n*For users of the command who look up an option.*\n\n{MADE}\n\n");
+        format!("# Options of the command\n\n*For users of the command, to look up an option.*\n\n{MADE}\n\n");
     page += "What the options and arguments of [the commands](command.md) mean. Types are named as in\n\
              [types.md](types.md), with the aliases that `onnx-cast types` lists.\n";
     // By the heading, by the option, by its meaning: the commands.

@@ -1,5 +1,4 @@
-//! Values of arguments. A parser of names takes all that `FromStr` takes, offers the names to completions, and suggests
-//! the nearest where it takes none.
+//! Values of arguments. A parser of names takes all that `FromStr` takes, and offers the names to completions.
 
 use clap::builder::{PossibleValue, TypedValueParser};
 use onnx_cast::scaled::BlockFormat;
@@ -7,25 +6,8 @@ use onnx_cast::{DataType, RoundMode};
 use onnx_cast_file::CandidateFormat;
 use std::ffi::OsStr;
 
-/// The names that are near a word, by the letters that differ.
-fn nearest<'n>(word: &str, names: impl Iterator<Item = &'n str>) -> Option<&'n str> {
-    let word = word.to_ascii_lowercase();
-    let near = names.map(|name| (strsim::damerau_levenshtein(&word, name), name)).min()?;
-    (near.0 <= 1 + word.len() / 4).then_some(near.1)
-}
-
 fn data_type(text: &str) -> Result<DataType, String> {
-    text.parse().map_err(|error: onnx_cast::types::UnknownType| {
-        let names = || {
-            DataType::ALL.iter().flat_map(|one| std::iter::once(one.name()).chain(one.info().aliases.iter().copied()))
-        };
-        match nearest(text, names()) {
-            Some(name) if error.meanings().is_none() && error.hint().is_none() => {
-                format!("`{text}` is not an element type (did you mean `{name}`? `onnx-cast types` lists all)")
-            }
-            _ => error.to_string(),
-        }
-    })
+    text.parse().map_err(|error: onnx_cast::types::UnknownType| error.to_string())
 }
 
 /// A type, a block format, or a type and what has a scale.
@@ -33,9 +15,11 @@ fn candidate(text: &str) -> Result<CandidateFormat, String> {
     if text.contains('/') || text.parse::<BlockFormat>().is_ok() {
         return text.parse();
     }
-    data_type(text).map(CandidateFormat::Bare).map_err(|error| match nearest(text, block_formats()) {
-        Some(name) => format!("`{text}` is not an element type (did you mean `{name}`?)"),
-        None => error,
+    data_type(text).map(CandidateFormat::Bare).map_err(|error| {
+        match onnx_cast::nearest(&text.to_ascii_lowercase(), block_formats()) {
+            Some(name) => format!("`{text}` is not an element type (did you mean `{name}`?)"),
+            None => error,
+        }
     })
 }
 

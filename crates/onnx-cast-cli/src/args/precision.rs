@@ -15,7 +15,7 @@ Examples:
   onnx-cast convert model.onnx half.onnx --to float16 --io low           inputs and outputs, too
   onnx-cast convert model.onnx half.onnx --to float16 --io mask=float --io low
   onnx-cast convert model.onnx half.onnx --to float16 --keep 'decoder/*' --keep Softmax
-  onnx-cast convert model.onnx half.onnx --to float16 --ranges ranges.npz    what the outputs of `record` gave
+  onnx-cast convert model.onnx half.onnx --to float16 --ranges ranges.npz    the results of `record`
   onnx-cast convert model.onnx half.onnx --to float16 --html page.html   a page of nodes, Casts and ranges
   onnx-cast convert model.onnx half.onnx --to float16 --dry-run          each node, its type and the reason
   onnx-cast convert model.onnx half.onnx --to float16 --explain /layers.0/Add

@@ -56,7 +56,7 @@ Examples:
   onnx-cast quantize model/ mixed/ --to nvfp4 --rule '*.self_attn.*=int8/row'
   onnx-cast quantize in.safetensors out.safetensors --to float8e4m3fn --layout comfyui
   onnx-cast quantize model/ model.gguf --to q8_0 --layout gguf           for llama.cpp
-  onnx-cast quantize model.onnx small.onnx --to int4/32                  a DequantizeLinear behind each weight
+  onnx-cast quantize model.onnx small.onnx --to int4/32                  a DequantizeLinear after each weight
   onnx-cast quantize model.onnx fast.onnx --to int4 --form matmulnbits   for onnxruntime's MatMulNBits
   onnx-cast quantize model/ out/ --to nvfp4 --dry-run                    which tensors, and their sizes"
 )]

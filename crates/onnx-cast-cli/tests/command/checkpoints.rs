@@ -64,8 +64,7 @@ fn selection() {
     }
     folder.write("rules.txt", "*=float\n*=floaty");
     let said = stderr(&folder.run("cast in.safetensors o.safetensors --rules-file rules.txt"));
-    let want =
-        "rules.txt: line 2: rule `*=floaty`: neither `keep` nor a type: `floaty` is not an element type (want one";
+    let want = "rules.txt: line 2: rule `*=floaty`: neither `keep` nor a type: `floaty` is not an element type (did";
     assert!(said.contains(want), "{said}");
     let no_type = folder.run("cast in.safetensors o.safetensors");
     assert!(stderr(&no_type).contains("--to <TYPE>"), "{}", stderr(&no_type));
@@ -215,7 +214,8 @@ fn files_that_do_not_fit_together() {
     shards(&folder, "good");
     folder.refuses(
         "cast good out.safetensors --to float16",
-        "out.safetensors: one file, where the checkpoint has several (want a folder, or an index, *.safetensors.index.json)",
+        "out.safetensors: one file, but the checkpoint has several (want a folder, or an index, \
+         *.safetensors.index.json)",
     );
     std::fs::create_dir(folder.path("empty")).expect("a folder");
     folder.refuses(
@@ -235,12 +235,12 @@ fn raw_bytes() {
     let tensor = onnx_cast_file::read_tensor(folder.path("y.pb")).expect("a tensor").tensor;
     assert_eq!((tensor.shape(), tensor.bytes()), (&[2, 1][..], Some(&[0x80, 0x3f, 0x00, 0xc0][..])));
     for (line, message) in [
-        ("cast x.bin o.npy --to bf16", "x.bin: raw bytes do not tell their element type (--from gives it)"),
+        ("cast x.bin o.npy --to bf16", "x.bin: raw bytes have no element type (--from gives it)"),
         ("cast x.bin o.npy --to bf16 --from float --shape 3", "x.bin: 8 bytes of 3 float (want 12)"),
-        ("cast x.bin o.npy --to bf16 --from complex128", "x.bin: 8 bytes of complex128, which do not come out even"),
+        ("cast x.bin o.npy --to bf16 --from complex128", "x.bin: 8 bytes of complex128 (want a multiple of 16)"),
         (
             "cast x.bin o.npy --to bf16 --from float --shape 9223372036854775807,9",
-            "x.bin: 8 bytes of 9223372036854775807x9 float, which do not come out even",
+            "x.bin: 9223372036854775807x9 float is too large",
         ),
         ("cast x.bin o.bin --to string --from float", "o.bin: writing strings does not take .bin files"),
     ] {
@@ -284,7 +284,7 @@ fn standard_input_and_output() {
     assert_eq!(array.stdout, [0x00, 0x00, 0x80, 0x3f, 0x00, 0x00, 0x00, 0xc0]);
     let listed = piped("info - --in-format pb", "x.pb");
     assert!(done(&listed).contains("float16"), "{}", stderr(&listed));
-    assert!(done(&piped("report - --in-format pb --to bf16 -q", "x.pb")).contains("bfloat16: 1 tensors"));
+    assert!(done(&piped("report - --in-format pb --to bf16 -q", "x.pb")).contains("bfloat16: 1 tensor"));
     assert_eq!(stdout(&piped("cast - y.npy --in-format pb --to float", "x.pb")), "");
     let files = "is for standard input and output (-); the extension of a file tells its format";
     for (line, path, option) in [
@@ -300,7 +300,8 @@ fn standard_input_and_output() {
     let unknown = crate::common::command("cast - - --to float16".split(' ')).write_stdin("text").output().expect("run");
     assert_eq!(
         refused(&unknown),
-        "-: neither .npy, .npz, .safetensors nor .gguf by its first bytes (--in-format names another format, as pb, and \
+        "-: neither .npy, .npz, .safetensors nor .gguf by its first bytes (--in-format names another format, as pb, \
+         and \
          --from the type of raw bytes)"
     );
 }
@@ -495,7 +496,8 @@ fn foreign_files_are_no_raw_bytes() {
     for (beginning, said) in [
         (
             &b"PK\x03\x04\0\0\x08\x08"[..],
-            "a zip archive, as torch.save writes, not raw bytes (save its tensors as .safetensors, or name arrays .npz)",
+            "a zip archive, as torch.save writes, not raw bytes (save its tensors as .safetensors, or name arrays \
+             .npz)",
         ),
         (
             b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19.",

@@ -262,7 +262,8 @@ fn refusals() {
         ("0xfg --from uint8 --to float", "`0xfg` is not a bit pattern of uint8 (8 bits)"),
         (
             "300 --to uint8",
-            "`300` is out of range (to uint8); a string cast never wraps or saturates to an integer: give a source type \
+            "`300` is out of range (to uint8); a string cast never wraps or saturates to an integer: give a source \
+             type \
              for that",
         ),
         ("1e99999 --to float", "`1e99999` is too long to be written out"),
@@ -599,8 +600,8 @@ fn a_block() {
 fn refusals_of_blocks() {
     let many = ["1"; 33].join(" ");
     for (line, message) in [
-        ("1 2 --to float8e4m3fn", "a block has a target of blocks, as --to mxfp4 or --to nvfp4"),
-        ("1 --to int8 --scale-rule even", "a block has a target of blocks, as --to mxfp4 or --to nvfp4"),
+        ("1 2 --to float8e4m3fn", "several values need a block format, as --to mxfp4 or --to nvfp4"),
+        ("1 --to int8 --scale-rule even", "several values need a block format, as --to mxfp4 or --to nvfp4"),
         ("1 2 --to int8/row", "int8/row has scales that depend on the tensor: --scale gives int8 one"),
         ("1 2 --to mxfp4 --scale 2", "blocks of mxfp4 have neither --scale nor the options of a cast"),
         ("1 2 --to mxfp4 --saturate false", "blocks of mxfp4 have neither --scale nor the options of a cast"),

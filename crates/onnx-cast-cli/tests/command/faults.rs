@@ -206,8 +206,8 @@ fn an_input_that_is_cut_short_meanwhile() {
     let request = CastRequest::new(DataType::Float16).run(RunOptions::new().watch(Some(watch)));
     let error = cast_file(&path, folder.path("out.safetensors"), &request).expect_err("cut short").to_string();
     assert!(
-        error.contains("in.safetensors: cannot read: it ends at byte ")
-            && error.ends_with(&format!("and had {len} when it was opened")),
+        error.contains("in.safetensors: cannot read: truncated at byte ")
+            && error.ends_with(&format!(": it had {len} bytes when it was opened")),
         "{error}"
     );
     assert_eq!(folder.names(), ["in.safetensors"]);

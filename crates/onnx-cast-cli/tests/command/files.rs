@@ -216,17 +216,17 @@ fn bad_files() {
     folder.write("out.pb", "old");
     ["x.txt", "x"].iter().for_each(|name| folder.write(name, "of no format"));
     for (input, message) in [
-        ("truncated.pb", "tensor `x`: not a valid TensorProto: a field claims 8 bytes where 7 are left"),
-        ("empty.pb", "empty, where a TensorProto should be"),
-        ("text.pb", "not a valid TensorProto: groups of fields do not pair"),
-        ("truncated.npy", "7 bytes behind the header for 2 `<f4` (want 8)"),
+        ("truncated.pb", "tensor `x`: not a valid TensorProto: a field claims 8 bytes, with 7 left"),
+        ("empty.pb", "empty (want a TensorProto)"),
+        ("text.pb", "not a valid TensorProto: groups do not balance"),
+        ("truncated.npy", "7 bytes after the header for 2 `<f4` (want 8)"),
         ("empty.npy", "not a .npy file"),
         ("text.npy", "not a .npy file"),
         (
             "truncated.safetensors",
             "tensor `x`: data_offsets 0 to 8 (want to start at 0, and to end within the 7 bytes of data)",
         ),
-        ("empty.safetensors", "0 bytes are no .safetensors file (want at least 8)"),
+        ("empty.safetensors", "a .safetensors file of 0 bytes (want 8 or more)"),
         ("text.safetensors", "a header of 2338328219631577172 bytes (want at most 100000000)"),
         ("missing.pb", "cannot open: No such file or directory (os error 2)"),
         ("x.txt", "unknown file extension (want .pb, .npy, .npz, .safetensors, .gguf, .onnx, .bin, .raw)"),
@@ -445,9 +445,9 @@ fn bad_runs() {
         ),
         (
             "opset.onnx --input x.pb --output y.pb",
-            "opset.onnx: the model imports opset 99, which is not known here (want 1 to 28)",
+            "opset.onnx: the model imports opset 99, which is unknown (want 1 to 28)",
         ),
-        ("text.onnx --input x.pb --output y.pb", "text.onnx: not a valid ONNX model: groups of fields do not pair"),
+        ("text.onnx --input x.pb --output y.pb", "text.onnx: not a valid ONNX model: groups do not balance"),
         ("empty.onnx --input x.pb --output y.pb", "empty.onnx: not a valid ONNX model: 0 graphs (want 1)"),
         (
             "missing.onnx --input x.pb --output y.pb",

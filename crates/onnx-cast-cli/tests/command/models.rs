@@ -134,7 +134,7 @@ fn only_models_are_folded() {
     folder.refuses("fold x.onnx out.pb", "out.pb: fold takes a model (.onnx)");
     folder.refuses("fold x.onnx out.onnx", "x.onnx: cannot open: No such file or directory (os error 2)");
     folder.write("x.onnx", "Hello World!");
-    folder.refuses("fold x.onnx out.onnx", "x.onnx: not a valid ONNX model: groups of fields do not pair");
+    folder.refuses("fold x.onnx out.onnx", "x.onnx: not a valid ONNX model: groups do not balance");
 }
 
 #[test]
@@ -167,7 +167,8 @@ fn a_plan_writes_nothing() {
     );
     refused(
         "cast in.onnx out.onnx --to float16 --opset 21",
-        "in.onnx: --opset is not for models, which import their own (--raise-opset raises it where the target needs that)",
+        "in.onnx: --opset is not for models, which import their own (--raise-opset raises it where the target needs \
+         that)",
     );
     refused(
         "cast in.onnx out.onnx --to float4e2m1",
@@ -465,7 +466,8 @@ fn weights_of_a_model_are_dequantized() {
     for (line, message) in [
         (
             "dequantize m.onnx no.onnx --to bf16",
-            "m.onnx: weight `weight` is float in the model (want --to float, not bfloat16: what reads it takes no other; \
+            "m.onnx: weight `weight` is float in the model (want --to float, not bfloat16: what reads it takes no \
+             other; \
              `onnx-cast cast` stores it in another type)",
         ),
         (

@@ -51,19 +51,20 @@ fn names_that_match_nothing_are_refused() {
     let folder = folder();
     let line = "convert m.onnx h.onnx --to float16";
     for (options, message) in [
-        ("--keep Matmul", "m.onnx: --keep `Matmul` matches no node (near is `MatMul`)"),
-        ("--keep mel --keep conj?gat", "m.onnx: --keep `conj?gat` matches no node (near is `conjugate`)"),
-        ("--low sqare", "m.onnx: --low `sqare` matches no node (near is `square`)"),
+        ("--keep Matmul", "m.onnx: --keep `Matmul` matches no node (did you mean `MatMul`?)"),
+        ("--keep mel --keep conj?gat", "m.onnx: --keep `conj?gat` matches no node (did you mean `conjugate`?)"),
+        ("--low sqare", "m.onnx: --low `sqare` matches no node (did you mean `square`?)"),
         ("--keep re:^decoder", "m.onnx: --keep `re:^decoder` matches no node"),
         ("--keep decoder/*", "m.onnx: --keep `decoder/*` matches no node"),
         ("--low Sofmax --emulate", "m.onnx: --low `Sofmax` matches no node"),
-        ("--low conjugat --raise-opset", "m.onnx: --low `conjugat` matches no node (near is `conjugate`)"),
-        ("--io z=float16", "m.onnx: `z` is not a floating-point input or output of the model (near is `x`)"),
+        ("--low conjugat --raise-opset", "m.onnx: --low `conjugat` matches no node (did you mean `conjugate`?)"),
+        ("--io z=float16", "m.onnx: `z` is not a floating-point input or output of the model (did you mean `x`?)"),
         ("--io logits=float", "m.onnx: `logits` is not a floating-point input or output of the model"),
         ("--io x=bfloat16", "m.onnx: `x` is a floating-point input or output, which cannot be bfloat16 here"),
         (
             "--explain powr",
-            "m.onnx: no floating-point value and no node that computes with floats is named `powr` (near is `power`)",
+            "m.onnx: no floating-point value and no node that computes with floats is named `powr` (did you mean \
+             `power`?)",
         ),
     ] {
         folder.refuses(&format!("{line} {options}"), message);

@@ -132,7 +132,8 @@ fn a_loss_writes_nothing() {
             let json: Value = serde_json::from_str(&stdout(&output)).expect("JSON");
             assert_eq!(json["tensors"][0]["counts"]["overflowed"], 2);
         } else {
-            let want = "onnx-cast: in.safetensors: tensor `a.weight`: overflow in 2 values cast to float16 (nothing is written)\n";
+            let want = "onnx-cast: in.safetensors: tensor `a.weight`: overflow in 2 values cast to float16 (nothing \
+                        is written)\n";
             assert_eq!(stderr(&output), want);
         }
     }
@@ -344,12 +345,14 @@ fn a_plain_file() {
     scaled(&folder, "in.safetensors", 2.0);
     folder.refuses(
         "dequantize in.safetensors y.safetensors --to float --layout gpt-oss",
-        "in.safetensors: no weights in the layout gpt-oss (is the checkpoint dequantized already? --layout chooses another \
+        "in.safetensors: no weights in the layout gpt-oss (is the checkpoint dequantized already? --layout chooses \
+         another \
          layout)",
     );
     folder.refuses(
         "transcode in.safetensors y.safetensors --layout modelopt --from-layout gpt-oss",
-        "in.safetensors: no weights in the layout gpt-oss (is the checkpoint dequantized already? --from-layout chooses \
+        "in.safetensors: no weights in the layout gpt-oss (is the checkpoint dequantized already? --from-layout \
+         chooses \
          another layout)",
     );
     let said = stderr(&folder.run("dequantize in.safetensors y.safetensors --to float --layout nf4"));
@@ -483,9 +486,12 @@ fn activations_are_chosen_carried_and_left_out() {
             "quantize plain no --to mxfp4 --activations dynamic",
             "loaders of its mxfp4/32 have activations none, not dynamic",
         ),
-        ("quantize plain no --to mxfp4 --layout modelopt", "modelopt does not hold mxfp4: vLLM and SGLang refuse it"),
+        (
+            "quantize plain no --to mxfp4 --layout modelopt",
+            "modelopt does not support mxfp4: vLLM and SGLang refuse it",
+        ),
         ("quantize m.onnx n.onnx --to int8 --activations none", "--activations is for checkpoints (.safetensors)"),
-        ("transcode in no --layout quark", "quark has no place for it: it has none like it (--activations leaves out"),
+        ("transcode in no --layout quark", "quark cannot store it: it has no such scale (--activations drops"),
     ] {
         let said = stderr(&folder.run(line));
         assert!(said.contains(want) && !folder.path("no").exists(), "{line}: {said}");
@@ -518,14 +524,17 @@ fn rules_choose_formats_and_layouts_refuse() {
     assert!(config["ignore"].to_string().contains("o_proj"), "{config}");
     done(&folder.run("dequantize out back --to bf16 -q"));
     for (line, want) in [
-        ("quantize in no --to nvfp4 --layout deepseek", "deepseek does not hold nvfp4: the layout has no such weights"),
+        (
+            "quantize in no --to nvfp4 --layout deepseek",
+            "deepseek does not support nvfp4: the layout has no such weights",
+        ),
         ("quantize in no --to nvfp4/row", "blocks of nvfp4 have 16 elements"),
-        ("quantize in no --to int4/48", "a rule names others); kept: want columns in blocks of 48 for int4 ("),
+        ("quantize in no --to int4/48", "experts for gpt-oss); kept: want columns in blocks of 48 for int4 ("),
         ("quantize in no --to mxfp4 --include *norm*", "no weight to quantize"),
         ("quantize in no --to mxfp4 --exclude *.wieght", "--exclude `*.wieght` matches no tensor"),
         ("quantize in no --to float16", "not a format of quantized weights"),
         ("quantize in no --to mxfp4 --raise-opset", "--raise-opset is for models (.onnx to .onnx)"),
-        ("transcode out no --layout deepseek", "tensor `lm_head.weight_packed`: deepseek does not hold int8: "),
+        ("transcode out no --layout deepseek", "tensor `lm_head.weight_packed`: deepseek does not support int8: "),
         ("transcode in no --layout modelopt", "no quantized weights"),
     ] {
         let output = folder.run(line);
@@ -613,7 +622,8 @@ fn info_warns_of_claims_that_fail() {
         (
             "{}",
             " --stats",
-            "warning: m.safetensors: tensor `a.scale_weight`: scale 0 is NaN (`dequantize --allow-nan` gives NaN for its block)\n",
+            "warning: m.safetensors: tensor `a.scale_weight`: scale 0 is NaN (`dequantize --allow-nan` gives NaN for \
+             its block)\n",
         ),
         (
             r#"{"quantization_config":{"quant_method":"exotic"}}"#,
@@ -662,7 +672,8 @@ fn diff_compares_values_whatever_the_layout() {
         ("diff a.safetensors b.safetensors --values --tolerance 0.5", ""),
         (
             "diff a.safetensors c.safetensors --values",
-            "a.weight: 1 of 2 elements differ, the first is 1, by at most 2.5e-1\nnorm.bias: 1, and 2\nc: only in c.safetensors\n",
+            "a.weight: 1 of 2 elements differ, the first is 1, by at most 2.5e-1\nnorm.bias: 1, and 2\nc: only in \
+             c.safetensors\n",
         ),
         ("diff c.safetensors a.safetensors --values --tolerance 0.25 --include *.weight", ""),
     ] {

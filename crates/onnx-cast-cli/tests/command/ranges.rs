@@ -86,7 +86,7 @@ fn convert_heeds_ranges() {
     assert_eq!(types("").1, "float");
     assert_eq!(types(" --margin 2"), ("float16".into(), "float16".into()));
     let said = stderr(&folder.run(line));
-    assert!(said.starts_with("r.json: 1 of 3 names are no floating-point values of the model\n"), "{said}");
+    assert!(said.starts_with("r.json: 1 of 3 names are not floating-point values of the model\n"), "{said}");
     folder.refuses(&format!("{line} --margin 0"), "m.onnx: margin 0: want a finite number above 0");
     folder.write("bad.json", r#"{"x": [true]}"#);
     let bad = "convert m.onnx h.onnx --to float16 --ranges bad.json";
@@ -122,6 +122,6 @@ fn a_page_needs_nothing_but_itself() {
     assert_eq!(data["limits"][2], 65504.0);
     folder.refuses(
         "convert m.onnx h.onnx --to float16 --html p.html --no-clobber",
-        "p.html: cannot write: it exists already, and nothing is to be replaced",
+        "p.html: cannot write: it exists already, and existing files are not replaced",
     );
 }

@@ -21,7 +21,7 @@ fn arguments(row: &Value) -> Option<Vec<String>> {
         "info" | "report" => vec![job, input],
         "diff" => vec![job, input, "w.safetensors".to_owned()],
         "value" => vec!["explain".to_owned(), "0.3".to_owned(), "--from=float".to_owned()],
-        job => panic!("no job is called {job}"),
+        job => panic!("unknown job {job}"),
     };
     line.extend(row["to"].as_str().map(|to| format!("--to={to}")));
     for (name, value) in row["options"].as_object().into_iter().flatten() {

@@ -186,7 +186,7 @@ fn other_weights_in_the_folder() {
     let says = refused(&folder.run("cast in out --to bf16"));
     assert_eq!(
         says,
-        "out: it holds other weights, such as m-4.safetensors, which would stay beside the new ones (remove them, or \
+        "out: it holds other weights, such as m-4.safetensors, which would mix with the new ones (remove them, or \
          name another folder; --force leaves them)"
     );
     assert_eq!(fs::read_dir(folder.path("out")).expect("a folder").count(), 1);
@@ -196,7 +196,7 @@ fn other_weights_in_the_folder() {
     let says = refused(&folder.run("cast in described --to bf16"));
     assert_eq!(
         says,
-        "described: it holds the description of other weights, hf_quant_config.json, which would stay beside the new \
+        "described: it holds the description of other weights, hf_quant_config.json, which would mix with the new \
          ones (remove them, or name another folder; --force leaves them)"
     );
     done(&folder.run("cast in out --to bf16 --force -q"));
@@ -303,13 +303,13 @@ mod links {
             || (0..names.len()).map(|index| folder.read(&format!("hub/blobs/{index:064x}"))).collect::<Vec<_>>();
         let before = blobs();
         let says = refused(&folder.run("cast hub/snapshots/main hub/snapshots/main --to bf16"));
-        let link = "a link, which is not written through (remove it, or name another output)";
+        let link = "a symlink, which is not written through (remove it, or name another output)";
         assert!(says.starts_with("hub/snapshots/main/") && says.ends_with(link), "{says}");
         let says = refused(
             &folder.run("cast hub/snapshots/main/m-1.safetensors hub/snapshots/main/m-1.safetensors --to bf16"),
         );
         assert!(
-            says.ends_with("a link to a file of a cache, which is not to be changed (name another output)"),
+            says.ends_with("a symlink to a file of a cache, which is never changed (name another output)"),
             "{says}"
         );
         assert_eq!(blobs(), before);
@@ -320,7 +320,7 @@ mod links {
         let folder = Folder::new();
         folder.write("secret", "secret");
         folder.write("outside.safetensors", checkpoint("a.weight", &[1.0, 2.0]));
-        let out = "a link out of the folder, which is not followed (put the file itself there)";
+        let out = "a symlink out of the folder, which is not followed (put the file itself there)";
         for (link, target) in [
             ("LICENSE", "../secret"),
             ("config.json", "../secret"),
@@ -351,7 +351,7 @@ mod links {
     fn nothing_is_written_through_a_link_that_nobody_named() {
         let folder = Folder::new();
         linears(&folder, "in");
-        let link = "cannot write: a link, which is not written through (remove it, or name another output)";
+        let link = "cannot write: a symlink, which is not written through (remove it, or name another output)";
         for name in ["m-2.safetensors", "model.safetensors.index.json", "config.json"] {
             folder.write("in/config.json", "{\"eps\": 1}");
             let _ = fs::remove_dir_all(folder.path("out"));
@@ -371,7 +371,7 @@ mod links {
         symlink("outside", folder.path("n.onnx.data")).expect("a link");
         let says =
             refused(&folder.run("cast m.onnx n.onnx --to bf16 --external-threshold 0 --external-data n.onnx.data"));
-        assert!(says.ends_with("it is a link, which is not written through (want another name)"), "{says}");
+        assert!(says.ends_with("it is a symlink, which is not written through (want another name)"), "{says}");
         assert_eq!(folder.read("outside"), b"theirs");
     }
 
@@ -386,11 +386,11 @@ mod links {
         done(&folder.run("cast hub/snapshots/main/in.onnx got.onnx --to float16 -q"));
         done(&folder.run("diff want.onnx got.onnx"));
         let says = refused(&folder.run("cast hub/snapshots/main/in.onnx hub/snapshots/main/in.onnx --to float16"));
-        assert!(says.contains("a link"), "{says}");
+        assert!(says.contains("a symlink"), "{says}");
         // Elsewhere such a link leads out of the folder.
         fs::rename(folder.path("hub/snapshots"), folder.path("hub/else")).expect("moved");
         let says = refused(&folder.run("info hub/else/main/in.onnx"));
-        assert!(says.contains("a link out of the model's folder"), "{says}");
+        assert!(says.contains("a symlink out of the model's folder"), "{says}");
     }
 
     /// An output is for nobody for whom its input is not.

@@ -24,9 +24,9 @@ fn tables_that_fit_and_say_what_is_lost() {
     assert!(text.lines().all(|line| line.chars().count() < 80), "{text}");
     let tables: Vec<&str> = text.split("\n\n").collect();
     let expected = "\
-float16: 1 tensors, 1003 values, 4012 B -> 2006 B (50% saved)
+float16: 1 tensor, 1003 values, 4012 B -> 2006 B (50% saved)
 1 care
-73.2 dB in all
+73.2 dB overall
 verdict  SNR beyond   zero   subn  error   least    most tensor
 care      73  0.10%  0.10%      0 1.2e-3  1.0e-9   1.0e9 layer.</script>.w";
     assert_eq!(tables[0].lines().count(), expected.lines().count(), "{text}");
@@ -125,7 +125,7 @@ fn scaled_candidates_stand_beside_bare_ones() {
     let want: Vec<String> = SCALED
         .split(',')
         .zip(bytes)
-        .map(|(name, bytes)| format!("{name}: 1 tensors, 6144 values, 24.0 KiB -> {bytes} B"))
+        .map(|(name, bytes)| format!("{name}: 1 tensor, 6144 values, 24.0 KiB -> {bytes} B"))
         .collect();
     assert_eq!(heads.len(), want.len());
     heads.iter().zip(&want).for_each(|(head, want)| assert!(head.starts_with(want), "{head}, want {want}"));

@@ -72,10 +72,10 @@ fn a_bar_while_it_works_and_then_the_summary() {
         assert!(text.contains(&format!(" of {total}, ")) && text.contains("GB/s, 0:0"), "{line}: {text}");
         assert!(left(&text).trim_start_matches('\r').starts_with(said), "{line}: {text:?}");
         assert!(!left(&text).contains("GB/s"), "{line}: {text:?}");
-        // Who is not to be disturbed sees nothing.
+        // With `--quiet`, nothing is shown.
         let quiet = if line.starts_with("info") { "--json" } else { "--quiet" };
         assert_eq!(shown(&folder, &format!("{line} {quiet}")).1, "", "{line} {quiet}");
-        // Neither does who reads the standard error from a file.
+        // Nor if standard error is a file.
         let output = folder.run(line);
         done(&output);
         assert!(!stderr(&output).contains('\r') && !stderr(&output).contains("GB/s"), "{}", stderr(&output));

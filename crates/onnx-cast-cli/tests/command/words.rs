@@ -15,7 +15,7 @@ fn as_json(output: &Output) -> Value {
 fn a_missing_type_names_its_option() {
     let folder = Folder::new();
     folder.write("x.bin", [0; 8]);
-    let raw = "x.bin: raw bytes do not tell their element type";
+    let raw = "x.bin: raw bytes have no element type";
     for line in ["cast x.bin y.npy --to bf16", "info x.bin", "report x.bin --to bf16"] {
         assert_eq!(refused(&folder.run(line)), format!("{raw} (--from gives it)"), "{line}");
     }
@@ -130,6 +130,6 @@ fn json_tells_errors_and_what_was_written() {
     // Where the output itself goes to the standard output, nothing else does.
     assert_eq!(
         refused(&run("cast x.npy - --to float16")),
-        "--json and --dry-run print to the standard output, where the output is to go"
+        "--json and --dry-run print to standard output, which is also OUT"
     );
 }

@@ -79,8 +79,8 @@ impl Collection {
         }
         let made = NewFolders::of(&staging);
         if fs::symlink_metadata(&staging).is_ok() && !run.resume {
-            let what = "an output that is not complete (remove it, or give ";
-            let what = Wording::from(what).field("resume", " to go on with it)");
+            let what = "an unfinished output (remove it, or give ";
+            let what = Wording::from(what).field("resume", " to continue it)");
             return Err(FileError::invalid(&staging, Invalid::new(InvalidKind::Exists, what)));
         }
         create_folder(&staging.join("x"))?;
@@ -169,7 +169,7 @@ impl Collection {
         let is_empty = fs::is_dir(output) && fs::entries(output).is_ok_and(|entries| entries.is_empty());
         let is_there = fs::symlink_metadata(output).is_ok() && !is_empty;
         if is_same(output, &self.root) || is_there {
-            let what = "it is there, and a folder of several checkpoints is written whole (remove it, or name another \
+            let what = "it exists, and a folder of several checkpoints is written whole (remove it, or name another \
                         output)";
             return Err(FileError::invalid(output, Invalid::new(InvalidKind::Exists, what)));
         }

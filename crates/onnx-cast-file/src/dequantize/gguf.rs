@@ -39,7 +39,7 @@ pub(super) fn dequantize(input: &Path, output: &Path, request: &DequantizeReques
             _ if folded.contains(&stored.name) => {}
             Location::Blocks(blocks) => match request.selection.target_of_one(&stored.name, stored.len as u64) {
                 None if blocks.kind.held == Held::Unread => {
-                    left_out.push((stored.name.clone(), format!("{} is not read here", blocks.type_name())));
+                    left_out.push((stored.name.clone(), format!("{} is unsupported", blocks.type_name())));
                 }
                 to => rows.push(row(checkpoint, tensor, blocks, to, request)?),
             },

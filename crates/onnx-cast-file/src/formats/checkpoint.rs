@@ -46,7 +46,7 @@ pub(crate) fn locate(path: &Path) -> Result<Located, FormatError> {
     locate_or_go_on(path, false)
 }
 
-/// As [`locate`]; a cast in place may go on with what it has not finished.
+/// As [`locate`]; a cast in place may continue an unfinished one.
 pub(crate) fn locate_or_go_on(path: &Path, in_place: bool) -> Result<Located, FormatError> {
     if !fs::is_dir(path) {
         return Ok(if name_ends(path, ".index.json") { Located::Index(path.to_owned()) } else { Located::File });
@@ -136,7 +136,7 @@ impl Index {
         Self::read_or_go_on(path, false)
     }
 
-    /// As [`Index::read`]; a cast in place may go on with what it has not finished.
+    /// As [`Index::read`]; a cast in place may continue an unfinished one.
     pub(crate) fn read_or_go_on(path: &Path, in_place: bool) -> Result<Index, FormatError> {
         let wrong = |kind, what| FormatError::invalid(path, Invalid::new(kind, what));
         let begun = unfinished(path);
@@ -227,7 +227,7 @@ impl Index {
         }
         if fs::is_file(path) || name_ends(path, ".safetensors") {
             let want = "(want a folder, or an index, *.safetensors.index.json)";
-            let what = format!("one file, where the checkpoint has several {want}");
+            let what = format!("one file, but the checkpoint has several {want}");
             return Err(FormatError::invalid(path, Invalid::new(InvalidKind::Files, what)));
         }
         Ok(path.join(self.path.file_name().unwrap_or(OsStr::new("model.safetensors.index.json"))))

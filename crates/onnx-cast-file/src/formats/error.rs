@@ -98,7 +98,7 @@ impl Invalid {
 
     /// Weights of a kind that is not read, as something at a place says.
     pub(crate) fn variant(place: &str, what: &str, want: impl Into<Wording>) -> Invalid {
-        let what = format!("{}: {what}, which is not read here (want ", Short(place));
+        let what = format!("{}: {what} (want ", Short(place));
         Invalid::new(InvalidKind::Unsupported, want.into().after(what).then(")"))
     }
 

@@ -14,7 +14,7 @@ use crate::formats::error::{FormatError, Invalid, InvalidKind};
 use crate::formats::format::{Format, GGUF_MAGIC};
 use crate::formats::limits::MAX_HEADER;
 use crate::io::positional::{InputFile, PositionedReader};
-use crate::text::{ShapeText, Short};
+use crate::text::{Count, ShapeText, Short};
 use onnx_cast::DataType;
 use onnx_cast::tensor::element_count;
 use std::collections::{HashMap, HashSet};
@@ -227,7 +227,7 @@ impl RawEntry {
         if !columns.is_multiple_of(kind.elements as u64) {
             let (kind, block) = (kind.name, kind.elements);
             let want = format!("(want a multiple of {block})");
-            let what = format!("rows of {columns} elements are not whole blocks of {kind} {want}");
+            let what = format!("rows of {} are not whole blocks of {kind} {want}", Count(columns, "element"));
             return Err(wrong(InvalidKind::Size, what));
         }
         let shape: Vec<usize> = self.dims.iter().rev().map(|&dim| usize::try_from(dim).unwrap_or(usize::MAX)).collect();
@@ -259,7 +259,8 @@ fn place(raw: Vec<RawEntry>, start: u64, file: u64, alignment: u32) -> Result<Ve
             return Err(wrong(format!("offset {offset} is not a multiple of the alignment {alignment}")));
         }
         let end = offset.checked_add(bytes).filter(|&end| end <= data);
-        let end = end.ok_or_else(|| wrong(format!("{bytes} bytes at offset {offset} of {data} bytes of data")))?;
+        let end =
+            end.ok_or_else(|| wrong(format!("{} at offset {offset} of {data} bytes of data", Count(bytes, "byte"))))?;
         ranges.push((offset, end, &*entry.name));
         let (name, id, at, scales) = (entry.name.clone(), entry.id, start + offset, Vec::new());
         entries.push(Entry { name, shape, kind, id, len, at, scales });
@@ -310,7 +311,7 @@ impl<'a> Reader<'a> {
                 Ok(())
             }
             None => {
-                let what = format!("{what} of {bytes} bytes at byte {at} of a file of {len}");
+                let what = format!("{what} of {} at byte {at} of a file of {len}", Count(bytes, "byte"));
                 Err(self.wrong(InvalidKind::Syntax, what))
             }
         }
@@ -339,7 +340,7 @@ impl<'a> Reader<'a> {
         let count = u64::from_le_bytes(self.take("a number")?);
         let len = self.file.len();
         if count > (len - self.at) / least {
-            let what = format!("the number of {what} is {count}, in a file of {len} bytes");
+            let what = format!("the number of {what} is {count}, in a file of {}", Count(len, "byte"));
             return Err(self.wrong(InvalidKind::Size, what));
         }
         Ok(count)

@@ -1,6 +1,5 @@
-//! A file of tensors, opened: what its header says, and where the elements stand. They are left in the file, but for
-//! those that only come out of it as a whole: strings, Fortran order, the fields of a TensorProto other than
-//! `raw_data`.
+//! A file of tensors, opened: its header, and where the elements are. They stay in the file, except those that are read
+//! as a whole: strings, Fortran order, the fields of a TensorProto other than `raw_data`.
 
 use crate::formats::error::{FormatError, Invalid, InvalidKind};
 use crate::formats::format::{Format, UNSEEN, foreign};
@@ -14,10 +13,11 @@ use crate::formats::safetensors::{self, Entry, FileHead};
 use crate::formats::source::{Items, Source, SourceData};
 use crate::io::fs;
 use crate::io::positional::{InputFile, PositionedReader, is_stream, write_at};
-use crate::text::{ShapeText, Wording};
+use crate::text::{Count, ShapeText, Wording};
 use onnx_cast::tensor::{Strings, TensorErrorKind, element_count};
 use onnx_cast::{CastError, DataType};
 use std::borrow::Cow;
+use std::fmt;
 use std::io::{self, Read};
 use std::path::Path;
 use std::sync::Arc;
@@ -82,7 +82,7 @@ pub enum Location {
     Strings(Strings),
 }
 
-/// The most that numpy's own writer makes of a header is a few hundred bytes; a longer one is not a header of a real
+/// numpy writes headers of a few hundred bytes at most; a longer one is not a header of a real
 /// array.
 const MAX_NPY_HEADER: usize = 1 << 20;
 
@@ -404,27 +404,28 @@ fn open_raw(file: &InputFile, given: &Given<'_>) -> Result<StoredTensor, FormatE
         return Err(FormatError::request(path, format!("{what}, not raw bytes ({todo})")));
     }
     let data_type = given.from.ok_or_else(|| {
-        let what = Wording::from("raw bytes do not tell their element type (");
+        let what = Wording::from("raw bytes have no element type (");
         FormatError::request(path, what.field("from", " gives it)"))
     })?;
-    let wrong = |want: Option<usize>| {
-        let shape = given.shape.map_or(String::new(), |shape| format!("{} ", ShapeText(shape)));
-        let want = want.map_or(", which do not come out even".to_owned(), |bytes| format!(" (want {bytes})"));
-        let what = format!("{} bytes of {shape}{data_type}{want}", file.len());
+    let wrong = |of: &dyn fmt::Display, want: &dyn fmt::Display| {
+        let what = format!("{} of {of} (want {want})", Count(file.len(), "byte"));
         FormatError::invalid(path, Invalid::new(InvalidKind::Size, what))
     };
+    let bits = data_type.bits().ok_or_else(|| wrong(&data_type, &"numbers"))? as u64;
     let shape = match given.shape {
         Some(shape) => shape.to_vec(),
         None => {
-            let bits = data_type.bits().ok_or_else(|| wrong(None))? as u64;
+            let least = (1..=bits).find(|bytes| (8 * bytes).is_multiple_of(bits)).unwrap_or(bits);
             let len = file.len().checked_mul(8).filter(|all| all.is_multiple_of(bits)).map(|all| all / bits);
-            vec![len.and_then(|len| usize::try_from(len).ok()).ok_or_else(|| wrong(None))?]
+            let uneven = || wrong(&data_type, &format_args!("a multiple of {least}"));
+            vec![len.and_then(|len| usize::try_from(len).ok()).ok_or_else(uneven)?]
         }
     };
-    let len = element_count(&shape).ok_or_else(|| wrong(None))?;
-    let want = data_type.byte_len(len);
-    if want.map(|want| want as u64) != Some(file.len()) {
-        return Err(wrong(want));
+    let too_large = || FormatError::invalid(path, Invalid::too_large(data_type, &shape));
+    let len = element_count(&shape).ok_or_else(too_large)?;
+    let want = data_type.byte_len(len).ok_or_else(too_large)?;
+    if want as u64 != file.len() {
+        return Err(wrong(&format_args!("{} {data_type}", ShapeText(&shape)), &want));
     }
     Ok(StoredTensor { name: String::new(), data_type, shape, len, place: Location::File(0, Items::PLAIN) })
 }

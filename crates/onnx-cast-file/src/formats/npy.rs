@@ -25,7 +25,7 @@ use crate::formats::fortran::to_c_order;
 use crate::formats::source::Items;
 use crate::io::memory::zeros;
 use crate::io::positional::InputFile;
-use crate::text::{ShapeText, Short};
+use crate::text::{Count, ShapeText, Short};
 use header::Header;
 use onnx_cast::DataType;
 use onnx_cast::tensor::{Strings, StringsView, element_count};
@@ -131,7 +131,7 @@ pub(crate) fn header_place(bytes: &[u8]) -> Result<Range<usize>, Invalid> {
             rest.first_chunk().map(|len| (12, usize::try_from(u32::from_le_bytes(*len)).unwrap_or(usize::MAX)))
         }
         _ => {
-            let what = format!("version {major}.{minor} of the .npy format is not known (want 1.0, 2.0 or 3.0)");
+            let what = format!("version {major}.{minor} of the .npy format is unknown (want 1.0, 2.0 or 3.0)");
             return Err(Invalid::new(InvalidKind::Unsupported, what));
         }
     };
@@ -174,7 +174,7 @@ impl Array {
         let want = len.checked_mul(item.size).ok_or_else(too_large)?;
         if body != want as u64 {
             let (shape, descr) = (ShapeText(&shape), Short(&descr));
-            let what = format!("{body} bytes behind the header for {shape} `{descr}` (want {want})");
+            let what = format!("{} after the header for {shape} `{descr}` (want {want})", Count(body, "byte"));
             return Err(Invalid::new(InvalidKind::Size, what));
         }
         if item.size == 0 && len > 0 {
@@ -295,12 +295,12 @@ impl Item {
             item(ItemKind::Element(*data_type), size, if complex { size / 2 } else { size })
         } else {
             let (Some(letter), digits) = (name.chars().next(), name.get(1..).unwrap_or_default()) else {
-                return refuse("are of no type");
+                return refuse("have no type");
             };
             let number: Option<usize> = digits.parse().ok().filter(|_| digits.bytes().all(|b| b.is_ascii_digit()));
             match (letter, number) {
                 ('V', Some(1)) if as_type.is_none() => {
-                    let what = "may be any type of 8 bits or fewer, which the file does not tell (";
+                    let what = "may be any type of 8 bits or fewer (";
                     let mut error = refused(descr, what);
                     error.kind = InvalidKind::Ambiguous;
                     error.what = error.what.field("from", " gives the type, such as float8e4m3fn)");
@@ -316,11 +316,11 @@ impl Item {
                     Some(size) => item(ItemKind::Unicode, size, 4),
                     None => return refuse("are too large"),
                 },
-                ('V', _) => return refuse("are bytes of no type that ONNX has"),
-                ('O', _) => return refuse("are Python objects, which are not read"),
+                ('V', _) => return refuse("are bytes of a type that ONNX lacks"),
+                ('O', _) => return refuse("are Python objects, which are unsupported"),
                 ('M' | 'm', _) => return refuse("are dates, which ONNX has no type for"),
-                ('f' | 'c' | 'g', _) => return refuse("are floats of a width that ONNX does not have"),
-                _ => return refuse("are of no type that ONNX has"),
+                ('f' | 'c' | 'g', _) => return refuse("are floats of a width that ONNX lacks"),
+                _ => return refuse("have a type that ONNX lacks"),
             }
         };
         let Some(want) = as_type else { return Ok(item) };

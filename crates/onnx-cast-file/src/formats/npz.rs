@@ -110,7 +110,7 @@ impl<R: Read> Read for Checked<R> {
                 return Err(claims("shorter"));
             }
             if self.crc.sum() != self.want {
-                let what = "a member of the archive has another checksum than it claims";
+                let what = "a member of the archive does not match its checksum";
                 return Err(io::Error::new(io::ErrorKind::InvalidData, what));
             }
         }
@@ -131,7 +131,7 @@ fn open<'f>(file: &'f InputFile, member: &Member) -> Box<dyn Read + Send + 'f> {
 pub(crate) fn members(file: &InputFile) -> Result<Vec<Member>, FormatError> {
     let (count, len, at) = directory(file)?;
     if len > MAX_HEADER || at.checked_add(len).is_none_or(|end| end > file.len()) {
-        return Err(broken(file, "a directory of no length that it can have"));
+        return Err(broken(file, "a directory of an impossible length"));
     }
     let directory = file.read(at, len)?;
     let (mut rest, mut members, mut places) = (&directory[..], Vec::new(), vec![(at, at)]);
@@ -143,11 +143,11 @@ pub(crate) fn members(file: &InputFile) -> Result<Vec<Member>, FormatError> {
     let mut names: Vec<&str> = members.iter().map(|member| &*member.name).collect();
     names.sort_unstable();
     if let Some([name, ..]) = names.windows(2).find(|pair| pair[0] == pair[1]) {
-        let what = format!("member `{}.npy` twice, of which only one could be read", Short(name));
+        let what = format!("member `{}.npy` appears twice", Short(name));
         return Err(invalid(file, InvalidKind::Name, what));
     }
     if members.len() as u64 != count {
-        return Err(broken(file, "a directory of another length than it claims"));
+        return Err(broken(file, "a directory of another number of members than it claims"));
     }
     places.sort_unstable();
     if places.windows(2).any(|pair| pair[0].1 > pair[1].0) || places.last() != Some(&(at, at)) {
@@ -159,7 +159,7 @@ pub(crate) fn members(file: &InputFile) -> Result<Vec<Member>, FormatError> {
 
 /// How many members an archive has, and how long its directory is and where, by the record at its end.
 fn directory(file: &InputFile) -> Result<(u64, u64, u64), FormatError> {
-    let missing = || broken(file, "no directory at its end");
+    let missing = || broken(file, "no directory at the end");
     let from = file.len().saturating_sub(END + u64::from(u16::MAX));
     let tail = file.read(from, file.len() - from)?;
     let last = (tail.len() as u64).checked_sub(END).ok_or_else(missing)?;
@@ -184,7 +184,7 @@ fn directory(file: &InputFile) -> Result<(u64, u64, u64), FormatError> {
 
 /// Takes what a directory says of a member from its front. Also where the member's header is.
 fn take_entry(file: &InputFile, directory: &mut &[u8]) -> Result<(Member, u64), FormatError> {
-    let cut = || broken(file, "a directory or a member that is cut short");
+    let cut = || broken(file, "a truncated directory or member");
     let (entry, rest) = directory.split_at_checked(ENTRY).ok_or_else(cut)?;
     let [name, extra, comment] = [28, 30, 32].map(|at| number(entry, at, 2) as usize);
     let (name, rest) = rest.split_at_checked(name).ok_or_else(cut)?;
@@ -216,7 +216,7 @@ fn take_entry(file: &InputFile, directory: &mut &[u8]) -> Result<(Member, u64), 
     let name = str::from_utf8(name).map_err(|_| broken(file, "a name that is not UTF-8"))?;
     let (flags, method) = (number(entry, 8, 2), number(entry, 10, 2));
     if flags & 1 == 1 || ![0, 8].contains(&method) || (method == 0 && len != packed) {
-        let what = "is encrypted or not compressed by deflate, which is not read";
+        let what = "is encrypted, or compressed by another method than deflate";
         return Err(invalid(file, InvalidKind::Unsupported, format!("member `{}` {what}", Short(name))));
     }
     let Some(array) = name.strip_suffix(".npy") else {

@@ -13,7 +13,7 @@ use crate::formats::protobuf::outline::{Backing, Outline, OutlineError, Schema};
 use crate::formats::protobuf::wire::{self, Field, FieldValue, Fields, WireError};
 use crate::formats::source::{Source, SourceData};
 use crate::io::positional::InputFile;
-use crate::text::ShapeText;
+use crate::text::{Count, ShapeText};
 use entries::Entries;
 use onnx_cast::DataType;
 use onnx_cast::tensor::element_count;
@@ -60,7 +60,7 @@ pub(crate) fn check_size(name: &str, bytes: u64) -> Result<(), Invalid> {
 }
 
 fn message_size(bytes: u64) -> Invalid {
-    let what = format!("{bytes} bytes of elements are more than a protobuf message may hold (2 GiB)");
+    let what = format!("{bytes} bytes of elements exceed the limit of a protobuf message (2 GiB)");
     Invalid::new(InvalidKind::Size, what)
 }
 
@@ -124,7 +124,7 @@ pub(crate) fn outline(file: &InputFile) -> Result<Outline<'_>, FormatError> {
 pub(crate) fn checked(message: &[u8]) -> Result<(String, TensorHead<'_>, Storage<'_>), Invalid> {
     named(message, |name| {
         if message.is_empty() {
-            return Err(Invalid::new(InvalidKind::Syntax, "empty, where a TensorProto should be"));
+            return Err(Invalid::new(InvalidKind::Syntax, "empty (want a TensorProto)"));
         }
         let head = head(message)?;
         if head.external {
@@ -214,7 +214,7 @@ impl<'a> TensorHead<'a> {
         if want as u64 == len {
             return Ok(());
         }
-        let what = format!("{len} bytes of raw_data for {shape} {data_type} (want {want})");
+        let what = format!("{} of raw_data for {shape} {data_type} (want {want})", Count(len, "byte"));
         Err(Invalid::new(InvalidKind::Size, what))
     }
 }
@@ -281,7 +281,7 @@ fn dims(message: &[u8]) -> Result<Vec<usize>, Invalid> {
             return Err(Invalid::new(InvalidKind::Unsupported, format!("more than {MAX_RANK} dimensions")));
         }
         let wrong = |_| {
-            let why = if dim < 0 { "" } else { ", more than a size of this machine holds" };
+            let why = if dim < 0 { "" } else { ", too large for this machine" };
             Invalid::new(InvalidKind::Size, format!("dimension {index} is {dim}{why}"))
         };
         shape.push(usize::try_from(dim).map_err(wrong)?);

@@ -7,7 +7,7 @@
 
 use crate::formats::error::{Invalid, InvalidKind};
 use crate::formats::limits::{MAX_HEADER, METADATA};
-use crate::text::{ShapeText, Short};
+use crate::text::{Count, ShapeText, Short};
 use onnx_cast::{DataType, TensorView};
 use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
 use std::collections::HashSet;
@@ -40,14 +40,14 @@ pub(crate) const PREFIX: usize = 8;
 /// Where the header's text stands, by the first [`PREFIX`] bytes of a file and its length. The data follows it.
 pub(crate) fn header_place(bytes: &[u8], file: u64) -> Result<Range<usize>, Invalid> {
     let wrong = |what| Invalid::new(InvalidKind::Syntax, what);
-    let len =
-        bytes.first_chunk().ok_or_else(|| wrong(format!("{file} bytes are no .safetensors file (want at least 8)")))?;
+    let short = || wrong(format!("a .safetensors file of {} (want 8 or more)", Count(file, "byte")));
+    let len = bytes.first_chunk().ok_or_else(short)?;
     let len = u64::from_le_bytes(*len);
     if len > MAX_HEADER {
         return Err(header_too_large(len));
     }
     let end = usize::try_from(len).ok().and_then(|len| len.checked_add(PREFIX)).filter(|&end| end as u64 <= file);
-    Ok(PREFIX..end.ok_or_else(|| wrong(format!("a header of {len} bytes in a file of {file}")))?)
+    Ok(PREFIX..end.ok_or_else(|| wrong(format!("a header of {} in a file of {file}", Count(len, "byte"))))?)
 }
 
 fn header_too_large(len: u64) -> Invalid {
@@ -81,7 +81,7 @@ impl FileHead {
             entries.push(entry);
         }
         if at != data {
-            let what = format!("{data} bytes of data where the tensors take {at}");
+            let what = format!("{} of data, but the tensors take {at}", Count(data, "byte"));
             return Err(Invalid::new(InvalidKind::Size, what));
         }
         Ok(FileHead { entries, metadata: header.metadata })
@@ -132,7 +132,7 @@ pub(crate) fn header(metadata: Option<&[(String, String)]>, tensors: &[Planned<'
 /// Whether the format can hold a tensor, and the bytes that it takes.
 pub(crate) fn check(name: &str, data_type: DataType, shape: &[usize]) -> Result<usize, Invalid> {
     if name == METADATA {
-        let what = format!("no tensor in a .safetensors file may have the name `{METADATA}`");
+        let what = format!("a tensor in a .safetensors file cannot have the name `{METADATA}`");
         return Err(Invalid::new(InvalidKind::Name, what));
     }
     if type_name(data_type).is_none() {
@@ -143,8 +143,8 @@ pub(crate) fn check(name: &str, data_type: DataType, shape: &[usize]) -> Result<
     let too_large = || Invalid::too_large(data_type, shape).of_tensor(name);
     let (elements, bytes) = len.ok_or_else(too_large)?;
     if !(elements % 8 * data_type.bits().unwrap_or(8)).is_multiple_of(8) {
-        let what = "do not fill whole bytes, which the .safetensors format asks for";
-        let what = format!("{elements} elements of {data_type} {what}");
+        let what = Count(elements, "element");
+        let what = format!("{what} of {data_type} (the .safetensors format requires whole bytes)");
         return Err(Invalid::new(InvalidKind::Size, what).of_tensor(name));
     }
     Ok(bytes)
@@ -190,14 +190,15 @@ impl RawEntry {
         };
         let (start, end) = self.data_offsets;
         if start != want || end < start || end > data {
-            let wanted = format!("(want to start at {want}, and to end within the {data} bytes of data)");
+            let wanted = format!("(want to start at {want}, and to end within the {} of data)", Count(data, "byte"));
             let what = format!("data_offsets {start} to {end} {wanted}");
             return Err(Invalid::new(InvalidKind::Size, what).of_tensor(&tensor));
         }
         let shape = self.shape;
         let want = check(&tensor, data_type, &shape)?;
         if end - start != want as u64 {
-            let what = format!("{} bytes for {} {data_type} (want {want})", end - start, ShapeText(&shape));
+            let got = Count(end - start, "byte");
+            let what = format!("{got} for {} {data_type} (want {want})", ShapeText(&shape));
             return Err(Invalid::new(InvalidKind::Size, what).of_tensor(&tensor));
         }
         Ok(Entry { name: tensor, data_type, shape, start, end })

@@ -97,7 +97,7 @@ impl AtomicFile {
         Ok(AtomicFile { path, target: None, file, temporary: None, no_clobber: false, is_new: false })
     }
 
-    /// Keeps a new file from those who may not read the file that it is made of. A file that replaces another has the
+    /// Keeps a new file as private as the file that it is made of. A file that replaces another has the
     /// permissions of that.
     ///
     /// # Errors
@@ -236,7 +236,7 @@ pub fn check_vacant(path: &Path) -> Result<(), IoError> {
 }
 
 fn occupied(path: &Path) -> IoError {
-    let what = "it exists already, and nothing is to be replaced";
+    let what = "it exists already, and existing files are not replaced";
     IoError::new(path, "write", io::Error::new(io::ErrorKind::AlreadyExists, what))
 }
 
@@ -495,7 +495,8 @@ mod tests {
             file.write_all(b"new").expect("written");
             fs::write(&path, "old").expect("another file");
             let error = file.commit().expect_err("it exists").to_string();
-            assert!(error.ends_with("x: cannot write: it exists already, and nothing is to be replaced"), "{error}");
+            let want = "x: cannot write: it exists already, and existing files are not replaced";
+            assert!(error.ends_with(want), "{error}");
             assert_eq!(AtomicFile::create_with(&path, true).expect_err("it exists").to_string(), error);
             assert_eq!(fs::read(&path).expect("a file"), b"old");
             assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 1);

@@ -37,7 +37,7 @@ pub fn check_read(path: &Path) -> Result<(), IoError> {
 pub fn check_read_within(folder: &Path, path: &Path) -> Result<(), IoError> {
     match resolved(folder, path) {
         Ok(None) => {
-            let what = "a link out of the folder, which is not followed (put the file itself there)";
+            let what = "a symlink out of the folder, which is not followed (put the file itself there)";
             Err(IoError::new(path, "read", io::Error::new(io::ErrorKind::InvalidInput, what)))
         }
         _ => Ok(()),
@@ -51,7 +51,7 @@ pub fn check_read_within(folder: &Path, path: &Path) -> Result<(), IoError> {
 pub fn check_write(path: &Path) -> Result<(), IoError> {
     let is_link = fs::symlink_metadata(path).is_ok_and(|there| there.is_symlink());
     if is_link {
-        Err(refused(path, "a link, which is not written through (remove it, or name another output)"))
+        Err(refused(path, "a symlink, which is not written through (remove it, or name another output)"))
     } else {
         Ok(())
     }
@@ -64,7 +64,7 @@ pub(crate) fn check_target(path: &Path, target: &Path) -> Result<(), IoError> {
     let is_link = fs::symlink_metadata(path).is_ok_and(|there| there.is_symlink());
     let blobs = target.parent().filter(|blobs| blobs.ends_with(BLOBS));
     match blobs.and_then(Path::parent).filter(|repository| is_link && fs::is_dir(&repository.join(SNAPSHOTS))) {
-        Some(_) => Err(refused(path, "a link to a file of a cache, which is not to be changed (name another output)")),
+        Some(_) => Err(refused(path, "a symlink to a file of a cache, which is never changed (name another output)")),
         None => Ok(()),
     }
 }

@@ -1,4 +1,4 @@
-//! Whether there is memory for what ends the process, or panics, where there is none: asked for and given back before.
+//! Whether there is memory for allocations that abort or panic if they fail: allocated and freed before them.
 
 use std::hint::black_box;
 use std::io;

@@ -55,7 +55,7 @@ impl InputFile {
     pub fn open(path: &Path) -> Result<InputFile, IoError> {
         let is_folder = || IoError::new(path, "read", io::ErrorKind::IsADirectory.into());
         let is_other = || {
-            let what = "not a regular file, which has a length and can be read at any place";
+            let what = "not a regular file (want one that can be read at any offset)";
             IoError::new(path, "read", io::Error::new(io::ErrorKind::InvalidInput, what))
         };
         // To open a FIFO is to wait for somebody to write to it.
@@ -88,7 +88,7 @@ impl InputFile {
         false
     }
 
-    /// What the standard input gives: that file, or if it is none, a temporary one of what it gave.
+    /// Standard input: its file, or a temporary file with its contents if it is not a file.
     pub fn standard_input() -> Result<InputFile, IoError> {
         let path = Path::new("-");
         if cfg!(unix)
@@ -150,7 +150,8 @@ impl InputFile {
         while !bytes.is_empty() {
             match self.read_some(from, bytes) {
                 Ok(0) => {
-                    let what = format!("it ends at byte {from}, and had {} when it was opened", self.len);
+                    let len = self.len;
+                    let what = format!("truncated at byte {from}: it had {len} bytes when it was opened");
                     return Err(io::Error::new(io::ErrorKind::UnexpectedEof, what));
                 }
                 Ok(len) => {
@@ -293,7 +294,7 @@ mod tests {
         assert_eq!(bytes, [7; 60]);
         File::options().write(true).open(&path).and_then(|file| file.set_len(90)).expect("cut");
         let error = file.read_at(40, &mut bytes).expect_err("cut short");
-        assert_eq!(error.to_string(), "it ends at byte 90, and had 100 when it was opened");
+        assert_eq!(error.to_string(), "truncated at byte 90: it had 100 bytes when it was opened");
         assert!(file.read(80, 21).is_err() && file.read(u64::MAX, 2).is_err());
     }
 }

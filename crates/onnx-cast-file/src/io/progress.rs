@@ -1,4 +1,4 @@
-//! The progress of the work on a file, for a caller who shows it or ends the work.
+//! The progress of the work on a file, for a caller that shows it or ends the work.
 
 use std::fmt;
 use std::ops::ControlFlow;

@@ -16,7 +16,7 @@ pub(crate) fn check_changes(checkpoint: &Checkpoint) -> Result<(), FileError> {
     for (tensor, stored) in checkpoint.tensors() {
         let name = &*stored.name;
         if changes_weight(name) || ends(name, FACTORS) {
-            let what = "it changes the weights beside it, and is not applied here: without it they would be wrong";
+            let what = "it changes the weights beside it, and is unsupported: without it they would be wrong";
             return Err(checkpoint.error(Some(tensor), Invalid::new(InvalidKind::Transformed, what).of_tensor(name)));
         }
         const MOST: usize = 1 << 16;
@@ -66,7 +66,7 @@ pub(super) fn check_keys(object: &Map<String, Value>) -> Result<(), Invalid> {
     for (key, value) in object {
         if let Some(key) = CHANGING_KEYS.iter().find(|changing| *changing == key).filter(|_| is_set(value)) {
             let what = format!(
-                "`{key}` of the configuration changes the weights or their inputs, and is not applied here: without it \
+                "`{key}` of the configuration changes the weights or their inputs, and is unsupported: without it \
                  they would be wrong"
             );
             return Err(Invalid::new(InvalidKind::Transformed, what));

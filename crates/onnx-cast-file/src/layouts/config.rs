@@ -222,8 +222,8 @@ impl Config {
             let known = Layout::ALL.iter().map(|(_, name)| *name).collect::<Vec<_>>().join(", ");
             if let Some((_, why)) = UNREAD.iter().find(|(start, _)| method.starts_with(start)) {
                 let what = format!(
-                    "`quant_method` is `{}`, which is not read here: {why} (want the package that wrote it to dequantize \
-                     it first)",
+                    "`quant_method` is `{}`, which is unsupported: {why} (dequantize it with the package that wrote \
+                     it)",
                     Short(method)
                 );
                 return Err(Invalid::new(InvalidKind::Unsupported, what));

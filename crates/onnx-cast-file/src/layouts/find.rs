@@ -61,7 +61,7 @@ impl Weights {
         let own =
             told.as_ref().filter(|(_, claims)| is_own(claims) || claims.layers.is_empty()).map(|(layout, _)| *layout);
         let Some(layout) = config.layout.or(own).or_else(|| Layout::of_names(has)) else {
-            let what = "no quantized weights: neither the configuration nor the names of tensors tell of any";
+            let what = "no quantized weights, by the configuration and the names of tensors";
             return Err(checkpoint.error(None, Invalid::new(InvalidKind::NotQuantized, what)));
         };
         check_changes(checkpoint)?;
@@ -69,8 +69,7 @@ impl Weights {
             Some((own, claims)) if *own == layout => claims,
             Some((own, claims)) if is_own(claims) => {
                 let (own, layout) = (own.name(), layout.name());
-                let what =
-                    format!("its weights are in the layout {own}, as the files say, where the configuration or ");
+                let what = format!("its weights are in the layout {own}, by their files, but the configuration or ");
                 let rest = format!(" has {layout}: the scales would be read in another order (want the layout {own})");
                 let what = Wording::from(what).field("layout", rest);
                 return Err(checkpoint.error(None, Invalid::new(InvalidKind::Contradiction, what)));
@@ -136,10 +135,8 @@ fn check_unread(stored: &StoredTensor, modules: &HashSet<&str>, layout: Layout) 
     if !may_change(&stored.name, modules) {
         return Ok(());
     }
-    let what = format!(
-        "the layout {} does not read it, and it may change the weight of its module (want another ",
-        layout.name()
-    );
+    let what =
+        format!("the layout {} ignores it, but it may change the weight of its module (want another ", layout.name());
     let what = Wording::from(what).field("layout", ", or ").field("exclude", " to keep the tensor)");
     Err(Invalid::new(InvalidKind::Contradiction, what).of_tensor(&stored.name))
 }
@@ -149,8 +146,8 @@ fn check_unread(stored: &StoredTensor, modules: &HashSet<&str>, layout: Layout) 
 pub(crate) fn check_beside(checkpoint: &Checkpoint, modules: &HashSet<&str>) -> Result<(), FileError> {
     for (tensor, stored) in checkpoint.tensors() {
         if changes_weight(&stored.name) || companion(&stored.name).is_none() && may_change(&stored.name, modules) {
-            let what = "beside weights to quantize, a tensor that may change a weight, as scales of quantized weights \
-                        do: readers of the output would refuse it (remove the tensor, or rename it)";
+            let what = "it may change a weight that is to be quantized, as scales do: loaders of the output would \
+                        refuse it (remove the tensor, or rename it)";
             let error = Invalid::new(InvalidKind::Contradiction, what).of_tensor(&stored.name);
             return Err(checkpoint.error(Some(tensor), error));
         }

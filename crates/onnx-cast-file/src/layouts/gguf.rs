@@ -56,7 +56,7 @@ impl<'a> BlockValues<'a> {
         allow_nan: bool,
     ) -> Result<Self, FormatError> {
         let Held::Blocks(coding, _) = blocks.kind.held else {
-            let what = Wording::from(format!("{} is not read here (", blocks.type_name()));
+            let what = Wording::from(format!("{} is unsupported (", blocks.type_name()));
             let what = what.field("exclude", " leaves the tensor out)");
             let error = Invalid::new(InvalidKind::Unsupported, what).of_tensor(tensor);
             return Err(FormatError::invalid(file.path(), error));

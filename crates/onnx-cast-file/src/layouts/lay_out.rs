@@ -121,7 +121,7 @@ impl Layout {
         let refuse = |reason: String| Err(self.not_held(to, &reason));
         if self.is_only_read() {
             return refuse(
-                "the layout is only read (want compressed-tensors, which transformers and vLLM load)".to_owned(),
+                "the layout can only be read (want compressed-tensors, which transformers and vLLM load)".to_owned(),
             );
         }
         let known = self.row().held.iter().filter(|held| held.formats.contains(&to));
@@ -156,9 +156,10 @@ impl Layout {
             known.iter().filter(|(_, held)| fits(held).is_some()).map(|(other, _)| format!("{to}/{other}")).collect();
         let want = if others.is_empty() { String::new() } else { format!(" (want {})", others.join(" or ")) };
         match activations {
-            None => {
-                refuse(format!("loaders of its {to}/{granularity} want scales of activations, which take data{want}"))
-            }
+            None => refuse(format!(
+                "loaders of its {to}/{granularity} need scales of activations, which take calibration \
+                                data{want}"
+            )),
             Some(activations) => {
                 let names: Vec<&str> = held.activations.iter().map(|known| known.name()).collect();
                 refuse(format!(
@@ -188,7 +189,7 @@ impl Layout {
 
     /// A format that the layout does not have.
     pub(crate) fn not_held(self, to: QuantizedFormat, reason: &str) -> Invalid {
-        let what = format!("{} does not hold {}: {reason}", self.name(), to.name());
+        let what = format!("{} does not support {}: {reason}", self.name(), to.name());
         Invalid::new(InvalidKind::Unsupported, what)
     }
 

@@ -273,7 +273,7 @@ pub(crate) struct Held {
     pub(super) activations: &'static [Activations],
 }
 
-/// Who loads such weights.
+/// The programs that load such weights.
 #[derive(Clone, Copy)]
 pub(super) enum Loaders {
     /// These, by their sources.

@@ -29,7 +29,7 @@ use onnx_cast::scaled::{BlockFormat, Recipe};
 use serde_json::{Map, Value, json};
 use std::str::FromStr;
 
-/// Who defines the layout of a checkpoint's weights: see docs/quantized.md.
+/// The layout of a checkpoint's weights, by its owner: see docs/quantized.md.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Layout {

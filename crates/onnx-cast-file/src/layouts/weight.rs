@@ -165,7 +165,7 @@ pub(crate) struct Weight {
     pub(crate) block: [usize; 2],
     /// How scales and zero points are stored.
     pub(crate) grid_order: Grid,
-    /// The global scale of each matrix, or one for all; none where there is none.
+    /// The global scale of each matrix, or one for all; `None` without one.
     pub(crate) globals: Vec<GlobalScale>,
     pub(crate) global: Option<TensorRef>,
     /// Zero points, of the scales' shape or packed.

@@ -19,7 +19,7 @@ use crate::formats::input::{Given, Input, Location, StoredTensor};
 use crate::layouts::{self, QuantizedFormat, TensorRef};
 use crate::rewrite::{self, Computed, Opened, Origin, OutputPaths, Rewrite, Rewritten, Row};
 use crate::summary::{Summary, TensorSummary};
-use crate::text::Wording;
+use crate::text::{Count, Wording};
 use metadata::Config;
 use names::{Called, Family};
 use onnx_cast::tensor::element_count;
@@ -191,7 +191,7 @@ impl<'a> Planner<'a> {
                 Called::Unknown if self.is_excluded(stored) => leave_out("it has no name in llama.cpp"),
                 Called::Unknown => {
                     let family = self.family.as_ref().map_or("", |(family, _)| family.model_type);
-                    let what = Wording::from(format!("no name in llama.cpp is known for it, of `{family}` ("));
+                    let what = Wording::from(format!("its name in llama.cpp is unknown for the family `{family}` ("));
                     let what = what.field("exclude", " leaves it out)");
                     return Err(self.wrong(tensor, InvalidKind::Name, what));
                 }
@@ -280,10 +280,11 @@ impl<'a> Planner<'a> {
         }
         let (to, block) = (kind.name, kind.elements);
         if selection.rules.iter().any(|rule| rule.pattern.matches(&stored.name)) {
-            let what = format!("rows of {columns} elements are not whole blocks of {to} (want a multiple of {block})");
+            let columns = Count(columns, "element");
+            let what = format!("rows of {columns} are not whole blocks of {to} (want a multiple of {block})");
             return Err(self.wrong(tensor, InvalidKind::Size, what));
         }
-        let reason = format!("as float16: its {columns} columns are not whole blocks of {block}");
+        let reason = format!("as float16: {} are not whole blocks of {block}", Count(columns, "column"));
         self.passed_over.push((stored.name.clone(), reason));
         self.plain(tensor, DataType::Float16)
     }
@@ -373,7 +374,7 @@ impl<'a> Planner<'a> {
     ) -> Result<(&'static GgufType, Row<'a>), FileError> {
         let name = blocks.type_name();
         if *blocks.kind == gguf::UNKNOWN_TYPE {
-            let what = format!("{name} is not known, so that the tensor cannot be copied");
+            let what = format!("{name} is an unknown type, so the tensor cannot be copied");
             return Err(self.wrong(tensor, InvalidKind::Type, what));
         }
         if !self.is_excluded(stored) {

@@ -6,6 +6,6 @@ use crate::summary::Summary;
 use std::path::Path;
 
 pub(super) fn quantize(_: &Path, output: &Path, _: &QuantizeRequest) -> Result<Summary, FileError> {
-    let what = "what writes .gguf files is left out of this build (the command and the package for Python write them)";
+    let what = "this build cannot write .gguf files (the command and the Python package can)";
     Err(FileError::request(output, what))
 }

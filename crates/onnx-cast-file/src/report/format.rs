@@ -1,4 +1,4 @@
-//! What a candidate makes of tensors, and its notation: `float16`, `mxfp4`, `float8e4m3fn/128x128`.
+//! A candidate of a report, and its notation: `float16`, `mxfp4`, `float8e4m3fn/128x128`.
 
 use crate::layouts::{Granularity, QuantizedFormat, WeightFormat};
 use onnx_cast::DataType;
@@ -7,7 +7,7 @@ use onnx_cast::types::UnknownType;
 use std::fmt;
 use std::str::FromStr;
 
-/// What a candidate of a report makes of tensors: elements of a type, with scales or without.
+/// A candidate of a report: elements of a type, with scales or without.
 ///
 /// ```
 /// use onnx_cast::DataType;

@@ -75,7 +75,7 @@ impl Sums {
     }
 }
 
-/// What one candidate makes of values.
+/// The results of one candidate for values.
 pub(super) struct Errors {
     scale: Scale,
     /// In all, but for the relative errors.

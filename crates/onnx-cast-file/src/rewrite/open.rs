@@ -70,7 +70,7 @@ impl<'p> Opened<'p> {
         let outputs = OutputPaths::of(located, index.as_ref(), output)?;
         if let Some(folder) = outputs.folder.as_ref().filter(|folder| is_cache(folder)) {
             // Its files are hashes and links: weights beside them belong to no snapshot.
-            let what = "the folder of a cache of huggingface_hub, which is not to be changed (name another output)";
+            let what = "the folder of a cache of huggingface_hub, which is never changed (name another output)";
             return Err(FormatError::request(folder, what).into());
         }
         let folder = index.as_ref().map_or_else(|| checkpoint.folder(input), Index::folder);

@@ -9,6 +9,7 @@ use crate::io::progress::Meter;
 use crate::layouts::TensorRef;
 use crate::pipeline::{Greatest, InPlace, Same, Sink, Task, TaskInput};
 use crate::summary::TensorSummary;
+use crate::text::Count;
 use std::collections::HashSet;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -100,7 +101,7 @@ impl Rewrite<'_> {
         if part.of <= 1 {
             put_frame(&out, file, &frame).map_err(failed)?;
         } else if len != want {
-            let what = format!("it has {len} bytes (want {want}: it was laid out for another job)");
+            let what = format!("it has {} (want {want}: it was laid out for another job)", Count(len, "byte"));
             return Err(failed(io::Error::new(io::ErrorKind::InvalidData, what)));
         }
         self.pass_part(index, file, &frame, part, &InPlace(&out))?;

@@ -60,7 +60,7 @@ impl Replacement {
                 let what = if describes(file) { "the description of other weights," } else { "other weights, such as" };
                 let file = file.to_string_lossy();
                 let what = format!(
-                    "it holds {what} {}, which would stay beside the new ones (remove them, or name another folder; ",
+                    "it holds {what} {}, which would mix with the new ones (remove them, or name another folder; ",
                     Short(&file)
                 );
                 let what = Wording::from(what).field("force", " leaves them)");

@@ -110,9 +110,9 @@ impl SideFiles {
             };
             if is_folder(&path) {
                 if levels == 0 {
-                    leave_out(self, "a folder too many levels within");
+                    leave_out(self, "a folder nested too deep");
                 } else if !self.is_whole && holds_weights(&path, levels) {
-                    leave_out(self, "a folder with weights of its own: name it, with an output of its own");
+                    leave_out(self, "a folder with weights of its own: do it separately");
                 } else {
                     self.add(&path, output, own, levels - 1)?;
                 }

@@ -67,7 +67,7 @@ impl<'a> Carrier<'a, '_> {
             (Kind::Cache { module, index }, Some(ends)) => self.made(tensor, below(module, ends[index]), false),
             (Kind::Inputs { module, divides }, _) => {
                 let Some(&index) = self.places.get(&*below(module, "weight")) else {
-                    return refuse("no weight is quantized beside it");
+                    return refuse("no quantized weight belongs to it");
                 };
                 let written = &self.written[index];
                 if written.activations != Activations::Static {
@@ -79,7 +79,7 @@ impl<'a> Carrier<'a, '_> {
                     (true, None) => refuse("it has no scales of activations of NVFP4"),
                 }
             }
-            _ => refuse("it has none like it"),
+            _ => refuse("it has no such scale"),
         }
     }
 
@@ -87,7 +87,7 @@ impl<'a> Carrier<'a, '_> {
     fn made(&self, tensor: TensorRef, name: String, inverts: bool) -> Result<Row<'a>, FileError> {
         let (stored, row) = (self.checkpoint.stored(tensor), self.layout.row());
         if stored.len != 1 || !matches!(stored.data_type, Float | BFloat16 | Float16) {
-            return Err(self.refusal(tensor, "it has one number for a tensor"));
+            return Err(self.refusal(tensor, "it needs one number for the tensor"));
         }
         let keeps = row.keeps_scale_type && !inverts;
         let to = if keeps { stored.data_type } else { Float };
@@ -100,7 +100,7 @@ impl<'a> Carrier<'a, '_> {
         };
         let value = float().map_err(wrong)?.unwrap_or_default().first().copied().unwrap_or(f32::NAN);
         if !(value.is_finite() && value > 0.0) {
-            return Err(self.refusal(tensor, "it has positive numbers"));
+            return Err(self.refusal(tensor, "it needs a positive number"));
         }
         let value = if inverts { 1.0 / value } else { value };
         if !value.is_finite() {
@@ -114,8 +114,8 @@ impl<'a> Carrier<'a, '_> {
     }
 
     fn refusal(&self, tensor: TensorRef, reason: &'static str) -> FileError {
-        let what = Wording::from(format!("{} has no place for it: {reason} (", self.layout.name()));
-        let what = what.field("activations", " leaves out what data has told of activations)");
+        let what = Wording::from(format!("{} cannot store it: {reason} (", self.layout.name()));
+        let what = what.field("activations", " drops the calibrated scales of activations)");
         let error = Invalid::new(InvalidKind::Unsupported, what).of_tensor(&self.checkpoint.stored(tensor).name);
         self.checkpoint.error(Some(tensor), error)
     }

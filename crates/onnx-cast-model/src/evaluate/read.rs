@@ -12,7 +12,7 @@ use onnx_cast::ops::OpError;
 use onnx_cast::ops::{Attribute, Dim};
 use onnx_cast::scaled::{DequantizeLinear, DynamicQuantizeLinear, QuantizeLinear};
 use onnx_cast::tensor::TensorError;
-use onnx_cast::{BitCast, Cast, CastError, CastLike, DataType, Tensor};
+use onnx_cast::{BitCast, Cast, CastError, CastLike, Count, DataType, Tensor};
 use onnx_cast_file::NamedTensor;
 use onnx_cast_file::engine::outline::{Outline, OutlineError};
 use onnx_cast_file::engine::wire::{Field, FieldValue, Fields, all_bytes, last};
@@ -168,11 +168,11 @@ fn read_node(outline: &Outline<'_>, node: &tree::Node<'_>, index: usize, opset: 
     // Trailing empty names stand for inputs that are left out.
     let got = node.inputs.iter().rposition(|name| !name.is_empty()).map_or(0, |last| last + 1);
     if !inputs.contains(&got) {
-        return Err(ModelError::node(&label, format_args!("{got} inputs (want {})", inputs.end())));
+        return Err(ModelError::node(&label, format_args!("{} (want {})", Count(got, "input"), inputs.end())));
     }
     if node.outputs.len() != outputs {
-        let got = node.outputs.len();
-        return Err(ModelError::node(&label, format_args!("{got} outputs (want {outputs})")));
+        let got = Count(node.outputs.len(), "output");
+        return Err(ModelError::node(&label, format_args!("{got} (want {outputs})")));
     }
     let names = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
     Ok(Node { label, operation, inputs: names(&node.inputs[..got]), outputs: names(&node.outputs) })

@@ -12,7 +12,7 @@ use onnx_cast_file::engine::pipeline::{ScaledCast, Step};
 use onnx_cast_file::engine::{SourceData, pb, wire};
 use std::sync::Arc;
 
-/// A constant, or what a Cast makes of one.
+/// A constant, or the result of a Cast of one.
 #[derive(Clone, Debug)]
 pub(super) struct FoldValue<'a> {
     /// The constant of the model that it comes from.
@@ -61,7 +61,7 @@ impl<'a> FoldValue<'a> {
         }
     }
 
-    /// What a cast makes of it; `None` where it fails, as it then does when the model runs, or is too much. Strings
+    /// The result of a cast; `None` if it fails, as it then does when the model runs, or is too much. Strings
     /// count against what is `left` for them.
     pub(super) fn then(&self, plan: &Plan, left: &mut usize) -> Option<FoldValue<'a>> {
         if plan.source_type() == DataType::String || plan.target_type() == DataType::String {
@@ -92,7 +92,7 @@ impl<'a> FoldValue<'a> {
         Some(FoldValue { content, ..self.clone() })
     }
 
-    /// What a scaled cast makes of it; `None` where it fails, as it then does when the model runs. The scale and the
+    /// The result of a scaled cast; `None` if it fails, as it then does when the model runs. The scale and the
     /// zero point stand in memory.
     pub(super) fn scaled(
         &self,

@@ -32,7 +32,7 @@ pub(crate) fn pin_states(variables: &mut Variables<'_, '_, '_>, bounds: &[Vec<Bo
             for (inner, next, from) in states(flow, step) {
                 let Some(steps) = growing(flow, bounds, (at + 1, step.end), inner, next) else { continue };
                 let by = step.node.label(step.index);
-                let reason = Reason::Needed { what: "what is added up in the rounds", by };
+                let reason = Reason::Needed { what: "a sum over the rounds of a loop", by };
                 let nodes = steps.iter().filter_map(|&step| variables.nodes[place][step]);
                 let values = [Some(inner), from].into_iter().flatten().filter_map(|id| variables.values[place][id]);
                 found.extend(nodes.chain(values).map(|variable| (variable, reason.clone())));

@@ -57,7 +57,7 @@ impl fmt::Display for Reason {
         match self {
             Reason::Schema { since: Some(since) } => write!(f, "its operator takes the type from version {since} on"),
             Reason::Schema { since: None } => f.write_str("its operator never takes the type"),
-            Reason::Unknown => f.write_str("its operator is not known"),
+            Reason::Unknown => f.write_str("its operator is unknown"),
             Reason::Fixed => f.write_str("its operator or an attribute fixes the type"),
             Reason::NoCast => f.write_str("there is no Cast to the type at this opset"),
             Reason::Interface => f.write_str("an input or output of the model"),

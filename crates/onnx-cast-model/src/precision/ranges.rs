@@ -7,7 +7,7 @@
 use crate::error::{Error, ModelError, ModelErrorKind};
 use crate::graph::values::Flow;
 use crate::record::{RECORD_PREFIX, RECORDED_NUMBERS};
-use onnx_cast::{Cast, CastOptions, DataType, TensorView};
+use onnx_cast::{Cast, CastOptions, Count, DataType, TensorView};
 use onnx_cast_file::engine::{Given, Input, ShapeText, Short};
 use onnx_cast_file::{Format, InputFile};
 use serde_json::{Map, Value};
@@ -103,7 +103,7 @@ impl Ranges {
         let magnitude = if name.starts_with(RECORD_PREFIX) {
             if !numbers.len().is_multiple_of(RECORDED_NUMBERS) {
                 let (got, want) = (numbers.len(), RECORDED_NUMBERS);
-                return Err(wrong(name, format!("{got} numbers (want {want}, or runs of {want})")));
+                return Err(wrong(name, format!("{} (want {want}, or runs of {want})", Count(got, "number"))));
             }
             largest(&mut numbers.iter().step_by(RECORDED_NUMBERS).copied())
         } else {

@@ -184,7 +184,7 @@ fn comparisons_of_what_is_exact() {
         ]
     };
     for to in BOTH {
-        let why = "the last digits of what is exact of node";
+        let why = "the last digits of exact values of node";
         stays(between(nodes("z")), to, &["Transpose", "Less"], why);
         stays(between(nodes("h")), to, &[], "");
         // A normalization by a part of the mean, and one by half of it.
@@ -267,7 +267,7 @@ fn states_that_are_added_to() {
             let kept = kept_by(&rounds(steps, rounds_of), &ConvertRequest::new(to));
             let found: Vec<_> = kept.iter().map(|(operator, _)| operator.as_str()).collect();
             assert_eq!(found, operators, "{to}: {kept:?}");
-            assert!(kept.iter().all(|(_, why)| why.starts_with("what is added up in the rounds of node")), "{kept:?}");
+            assert!(kept.iter().all(|(_, why)| why.starts_with("a sum over the rounds of a loop of node")), "{kept:?}");
         }
     }
 }

@@ -247,7 +247,7 @@ impl<'v, 's, 't, 'a> Analysis<'v, 's, 't, 'a> {
                 continue;
             }
             let ways: Option<Vec<_>> = inputs.map(|&id| self.picked(0, id)).collect();
-            let reason = Reason::Needed { what: "the last digits of what is exact", by: step.node.label(step.index) };
+            let reason = Reason::Needed { what: "the last digits of exact values", by: step.node.label(step.index) };
             let steps = ways.into_iter().flat_map(|ways| ways.into_iter().flatten().chain([at]));
             found.extend(steps.map(|step| (0, Kept::Step(step), reason.clone())));
         }
@@ -289,7 +289,7 @@ impl<'v, 's, 't, 'a> Analysis<'v, 's, 't, 'a> {
             else {
                 continue;
             };
-            let reason = Reason::Needed { what: "the last digits of what is exact", by: step.node.label(step.index) };
+            let reason = Reason::Needed { what: "the last digits of exact values", by: step.node.label(step.index) };
             found.extend(steps.into_iter().chain([at]).map(|step| (0, Kept::Step(step), reason.clone())));
         }
         found

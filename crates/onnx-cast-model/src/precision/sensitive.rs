@@ -97,7 +97,7 @@ impl Body<'_, '_, '_> {
         let reduction = self.flow.steps[step].node.attribute("reduction").map(|attribute| attribute.lend().value);
         let adds = |by: AttributeValue<'_>| matches!(by, AttributeValue::String(b"add" | b"mul"));
         if traits.is(Flag::Updates) && reduction.is_some_and(adds) {
-            self.note(step, "what is added up by index");
+            self.note(step, "a sum by index");
         }
         if let (Some(Computes::Logarithm), Some(what)) = (traits.computes, traits.sensitive) {
             self.logarithm(step, what);
@@ -147,9 +147,9 @@ impl Body<'_, '_, '_> {
     fn reduces(&mut self, step: usize) {
         let Some(before) = self.before(step, 0) else { return };
         if self.is(before, &["Exp"]) {
-            self.note(before, "exponentials added up");
-            self.note(step, "exponentials added up");
-            self.divides(step, "exponentials added up");
+            self.note(before, "a sum of exponentials");
+            self.note(step, "a sum of exponentials");
+            self.divides(step, "a sum of exponentials");
             return;
         }
         let node = &self.flow.steps[before];

@@ -342,7 +342,7 @@ impl<'w, 't, 'a> Writer<'w, 't, 'a> {
         readings: &[Reading],
         edits: &mut GraphEdits<'a>,
     ) -> Result<(), ModelError> {
-        // Who takes any type reads whatever there is.
+        // A reader of any type reads the value as it is.
         let bound = readings.iter().filter(|reading| !reading.takes_any);
         let (low, wide): (Vec<_>, Vec<_>) = bound.partition(|reading| self.reads_low(reading));
         if !wide.is_empty() {

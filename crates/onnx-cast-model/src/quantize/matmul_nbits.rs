@@ -309,9 +309,9 @@ impl<'a> ChosenWeight<'a> {
     /// Why MatMulNBits cannot have a weight.
     pub(super) fn not_for_nbits(&self, products: Option<&Products>) -> Option<&'static str> {
         match products {
-            _ if self.is_in_function => Some("MatMulNBits is not put into functions"),
+            _ if self.is_in_function => Some("MatMulNBits is unsupported in functions"),
             _ if self.constant.shape.len() != 2 => Some("MatMulNBits takes matrices"),
-            None => Some("something else than MatMul, or its left operand, reads it"),
+            None => Some("another operator than MatMul, or its left operand, reads it"),
             Some(_) => None,
         }
     }

@@ -50,7 +50,7 @@ fn merge(opset: &mut Option<i64>, import: Option<i64>) -> Result<(), ModelError>
             refuse(format!("the model imports two opsets of ONNX's default domain, {first} and {second}"))
         }
         (_, Some(opset)) if !(1..=NEWEST_OPSET).contains(&opset) => {
-            refuse(format!("the model imports opset {opset}, which is not known here (want 1 to {NEWEST_OPSET})"))
+            refuse(format!("the model imports opset {opset}, which is unknown (want 1 to {NEWEST_OPSET})"))
         }
         (_, import) => {
             *opset = import.or(*opset);
@@ -120,7 +120,7 @@ impl Reader {
 
     fn graph<'a>(&mut self, message: &'a [u8], opsets: &Opsets<'a>, depth: usize) -> Result<Graph<'a>, ModelError> {
         if depth == MAX_DEPTH {
-            let what = format!("graphs within graphs, more than {MAX_DEPTH} deep");
+            let what = format!("graphs nested more than {MAX_DEPTH} deep");
             return Err(ModelError::new(ModelErrorKind::Size, what));
         }
         let mut graph = self.start(message, false, opsets);

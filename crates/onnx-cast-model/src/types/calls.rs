@@ -139,7 +139,7 @@ impl<'t, 'a> Functions<'t, 'a> {
         while let Some(&callee) = order.get(next) {
             next += 1;
             if depths[callee] > MAX_DEPTH {
-                let what = format!("functions that call functions, more than {MAX_DEPTH} deep");
+                let what = format!("calls of functions nested more than {MAX_DEPTH} deep");
                 return Err(ModelError::new(ModelErrorKind::Size, what));
             }
             for &caller in &callers[callee] {
@@ -154,7 +154,7 @@ impl<'t, 'a> Functions<'t, 'a> {
         match waits_for.iter().position(|&left| left > 0) {
             Some(place) => {
                 let name = functions[place].signature.as_ref().map_or("", |signature| signature.name);
-                let what = format!("function `{}` calls itself, or a function that calls itself", Short(name));
+                let what = format!("function `{}` is recursive", Short(name));
                 Err(ModelError::new(ModelErrorKind::Size, what).named(name))
             }
             None => Ok(order),

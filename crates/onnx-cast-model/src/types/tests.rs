@@ -105,7 +105,7 @@ fn functions_that_call_themselves_are_refused() {
     let a = function("A", &["a"], &["b"], vec![call("B", &["a"], "b", vec![])]);
     let b = function("B", &["a"], &["b"], vec![call("A", &["a"], "b", vec![])]);
     let main = graph(&[("x", 1)], vec![call("A", &["x"], "y", vec![])], &["y"]);
-    assert_eq!(error(&model(main, vec![a, b])), "function `A` calls itself, or a function that calls itself");
+    assert_eq!(error(&model(main, vec![a, b])), "function `A` is recursive");
 }
 
 #[test]
@@ -124,7 +124,7 @@ fn calls_are_bounded_in_depth_and_number() {
         model(main, (0..count).map(called).collect())
     };
     assert_eq!(types(&chain(60, 1))[0], ["x: float", "y: float"]);
-    assert_eq!(error(&chain(80, 1)), "functions that call functions, more than 64 deep");
+    assert_eq!(error(&chain(80, 1)), "calls of functions nested more than 64 deep");
     // Types of two inputs each: bodies are known by then.
     assert_eq!(types(&chain(12, 3))[0], ["x: float", "y: float"]);
 }

@@ -34,18 +34,18 @@ pub(super) fn cast<'a>(draft: &mut Draft<'_, 'a>, site: &mut Site<'_, '_, 'a>) -
 /// The one value that is cast otherwise is replaced before the Cast: infinity by NaN, and NaN by the largest value.
 fn rewrite<'a>(draft: &mut Draft<'_, 'a>, site: &mut Site<'_, '_, 'a>, to: DataType) -> Result<Done, Refusal> {
     let x = draft.required(0)?;
-    let refuse = |why: &str| Err(format!("casts to {to} by other rules, and {why}"));
+    let refuse = |why: &str| Err(format!("casts to {to} by other rules; {why}"));
     let (Some(test), 24) = (has_changed(to), site.step) else {
-        return refuse("there is no other way to write the old ones");
+        return refuse("the old ones cannot be written in another way");
     };
     let number = if test == "IsInf" { f32::NAN } else { LARGEST_FLOAT4 };
     let (x, number) = match site.known.data_type(&x) {
-        None => return refuse(&format!("the element type of `{}` is not known", Short(&x))),
+        None => return refuse(&format!("the element type of `{}` is unknown", Short(&x))),
         Some(from) if from.is_float() && from.byte_len(1) >= Some(2) => {
             let number = site.number_like(draft, "instead", number, &x)?;
             (x, number)
         }
-        Some(DataType::String) => return refuse("a text may be infinite"),
+        Some(DataType::String) => return refuse("a string may be infinite"),
         // Every value of the narrow types is one of float, which IsInf and IsNaN take.
         Some(from) if from.is_float() => {
             let (cast, wide) = site.node(draft, "Cast", "as_float", vec![x]);
@@ -60,7 +60,7 @@ fn rewrite<'a>(draft: &mut Draft<'_, 'a>, site: &mut Site<'_, '_, 'a>, to: DataT
     let nodes: [NewNode<'_>; 2] = [is_other, select];
     draft.before.extend(nodes);
     draft.set_input(0, selected);
-    Ok(Some("what is cast otherwise is replaced before it"))
+    Ok(Some("NaN and infinity are replaced before the Cast"))
 }
 
 /// The largest value of float4e2m1.
@@ -88,7 +88,7 @@ fn if_nothing_changed(site: &Site<'_, '_, '_>, to: Option<DataType>) -> Result<(
     match to {
         Some(to) if changed(&to) => Err(format!("casts to {to} by other rules")),
         None if *site.shared.has_changed_casts.get_or_init(|| all_types(site.document).iter().any(changed)) => {
-            Err("casts to some types by other rules, and its target is not known".to_owned())
+            Err("casts to some types by other rules, and its target is unknown".to_owned())
         }
         _ => Ok(()),
     }

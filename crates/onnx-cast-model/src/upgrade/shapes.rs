@@ -154,5 +154,5 @@ fn group_norm_in_parts<'a>(draft: &mut Draft<'_, 'a>, site: &mut Site<'_, '_, 'a
         draft.remove(name);
     }
     draft.set_int("allowzero", 1);
-    Ok(Some("it is the nodes that it is defined as, because the type of its input is not known"))
+    Ok(Some("it is the nodes that it is defined as, because the type of its input is unknown"))
 }

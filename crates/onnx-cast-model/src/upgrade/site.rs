@@ -174,7 +174,7 @@ impl<'a> Site<'_, '_, 'a> {
         like: &str,
     ) -> Result<String, Refusal> {
         if self.to < FIRST_CAST_LIKE {
-            return Err(format!("the element type of `{}` is not known", Short(like)));
+            return Err(format!("the element type of `{}` is unknown", Short(like)));
         }
         let (node, output) = self.node(draft, "CastLike", &format!("{what}_like"), vec![value, like.to_owned()]);
         draft.before.push(node);

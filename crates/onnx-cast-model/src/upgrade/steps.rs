@@ -251,7 +251,7 @@ pub(super) fn step(op_type: &str, version: i64, same: bool) -> Step {
     match BY_NAME.get(&(op_type, version)) {
         Some(step) => *step,
         None if same => Same("more element types"),
-        None => Refused("differs from the one before, and how is not known here"),
+        None => Refused("differs from the one before, and how is unknown"),
     }
 }
 

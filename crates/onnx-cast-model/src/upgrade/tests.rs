@@ -196,7 +196,7 @@ fn refusals_name_the_node_and_what_changed() {
     refused(&made("ReduceLogSum", &["x"], &["y"], &[], 18, DataType::Int64), 28, "takes no int64 any more");
     refused(&float("Range", &["x", "b", "c"], &["y"], &[], 10), 13, "opset 10 lacks (it comes with 11)");
     refused(&float("Relu", &["x"], &["y"], &[], 22), 21, "newer than 21");
-    refused(&float("Relu", &["x"], &["y"], &[], 21), 30, "opset 30 is not known here");
+    refused(&float("Relu", &["x"], &["y"], &[], 21), 30, "opset 30 is unknown");
 }
 
 #[test]

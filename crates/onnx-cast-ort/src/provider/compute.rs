@@ -8,7 +8,7 @@ use crate::api::Failure;
 use crate::tensors::sizes;
 use onnx_cast::scaled::{DynamicQuantizeLinear, ScaledPlan};
 use onnx_cast::tensor::Strings;
-use onnx_cast::{CastError, DataType, Plan, TensorView};
+use onnx_cast::{CastError, Count, DataType, Plan, TensorView};
 use std::ffi::c_void;
 use std::mem::MaybeUninit;
 use std::ops::Range;
@@ -330,8 +330,8 @@ impl Run {
             let want = self.host.api.bytes(value, data_type, shape)?;
             self.host.api.check(self.host.graphs.GetTensorSizeInBytes(value, &mut size))?;
             if size != want.len() {
-                let want = want.len();
-                return Err(Failure::run(format_args!("an output of {size} bytes for {want} of {data_type}")));
+                let (got, want) = (Count(size, "byte"), want.len());
+                return Err(Failure::run(format_args!("an output of {got} for {want} of {data_type}")));
             }
             Ok(Output { start: want.as_mut_ptr(), data_type })
         }
@@ -401,7 +401,7 @@ unsafe extern "system" fn run_part(data: *mut c_void, index: usize) {
     let failure = match catch_unwind(AssertUnwindSafe(|| (job.part)(index))) {
         Ok(Ok(())) => return,
         Ok(Err(error)) => Failure::from(error),
-        Err(_) => Failure::run("a fault of onnx-cast's in a part of a tensor"),
+        Err(_) => Failure::run("a bug in onnx-cast, in a part of a tensor"),
     };
     job.failure.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).get_or_insert(failure);
 }

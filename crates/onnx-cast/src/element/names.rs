@@ -1,11 +1,13 @@
 //! The names of element types: how one is printed, and what is read as one.
 
 use super::{DataType, TABLE};
+use crate::error::Short;
 use alloc::borrow::ToOwned;
-use alloc::format;
 use alloc::string::String;
-use core::fmt;
+use alloc::vec::Vec;
+use alloc::{format, vec};
 use core::str::FromStr;
+use core::{fmt, iter, mem};
 
 impl fmt::Display for DataType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -39,6 +41,34 @@ fn plain(name: &str) -> String {
     name.chars().filter(|c| !matches!(c, '_' | '-')).map(|c| c.to_ascii_lowercase()).collect()
 }
 
+/// The name that a word in lower case is most likely a typo of; of equally near ones the first of the alphabet.
+pub fn nearest<'n>(word: &str, names: impl Iterator<Item = &'n str>) -> Option<&'n str> {
+    /// More letters than any name and its typos have.
+    const LONGEST: usize = 64;
+    let word = Some(word.as_bytes()).filter(|word| word.len() <= LONGEST)?;
+    let near = names.map(|name| (edits(word, name.as_bytes()), name)).min()?;
+    (near.0 <= 1 + word.len() / 4).then_some(near.1)
+}
+
+/// How many letters must be inserted, removed, replaced or swapped with their neighbour to make one word of another.
+fn edits(word: &[u8], name: &[u8]) -> usize {
+    // For each prefix of `name`, the edits from the prefixes of `word` that are two letters and one letter shorter.
+    let mut second_last = vec![0; name.len() + 1];
+    let mut last: Vec<usize> = (0..=name.len()).collect();
+    for (i, letter) in word.iter().enumerate() {
+        let mut row = vec![i + 1];
+        for (j, other) in name.iter().enumerate() {
+            let mut least = (last[j] + usize::from(letter != other)).min(last[j + 1] + 1).min(row[j] + 1);
+            if i > 0 && j > 0 && (letter, other) == (&name[j - 1], &word[i - 1]) {
+                least = least.min(second_last[j - 1] + 1);
+            }
+            row.push(least);
+        }
+        second_last = mem::replace(&mut last, row);
+    }
+    last[name.len()]
+}
+
 /// A name that no element type has, or that has two meanings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -66,6 +96,14 @@ impl UnknownType {
         let (_, types) = FAMILIES.iter().find(|(names, _)| names.contains(&&*name))?;
         Some(format!("want {types}"))
     }
+
+    /// The nearest name of a type, if one is near enough to be a typo of.
+    fn near(&self) -> Option<&'static str> {
+        nearest(
+            &plain(&self.name),
+            TABLE.iter().flat_map(|row| iter::once(row.name).chain(row.aliases.iter().copied())),
+        )
+    }
 }
 
 impl fmt::Display for UnknownType {
@@ -73,10 +111,14 @@ impl fmt::Display for UnknownType {
         if let Some((bits, bytes)) = self.meanings() {
             return write!(f, "`{}` may mean {bits}, and to numpy means {bytes} (want one of these)", self.name);
         }
+        write!(f, "`{}` is not an element type (", Short(&self.name))?;
         if let Some(hint) = self.hint() {
-            return write!(f, "`{}` is not an element type ({hint})", crate::error::Short(&self.name));
+            return write!(f, "{hint})");
         }
-        write!(f, "`{}` is not an element type (want one of", crate::error::Short(&self.name))?;
+        if let Some(near) = self.near() {
+            return write!(f, "did you mean `{near}`?)");
+        }
+        f.write_str("want one of")?;
         for (i, data_type) in DataType::ALL.iter().enumerate() {
             write!(f, "{}{data_type}", if i == 0 { " " } else { ", " })?;
         }
@@ -98,7 +140,8 @@ impl FromStr for DataType {
     /// for name in ["float8e4m3fn", "FLOAT8E4M3FN", "f8_e4m3fn", "E4M3FN"] {
     ///     assert_eq!(name.parse(), Ok(DataType::Float8E4M3FN));
     /// }
-    /// assert!("float7".parse::<DataType>().is_err());
+    /// let error = "flaot16".parse::<DataType>().unwrap_err().to_string();
+    /// assert_eq!(error, "`flaot16` is not an element type (did you mean `float16`?)");
     /// let error = "i8".parse::<DataType>().unwrap_err().to_string();
     /// assert_eq!(error, "`i8` may mean int8, and to numpy means int64 (want one of these)");
     /// let error = "float8_e4m3".parse::<DataType>().unwrap_err().to_string();
@@ -111,5 +154,38 @@ impl FromStr for DataType {
             .find(|row| row.name == plain || row.aliases.contains(&plain.as_str()))
             .map(|row| row.data_type)
             .ok_or_else(|| UnknownType { name: name.to_owned() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn edits_are_counted_by_letters_and_neighbours() {
+        for (word, name, want) in [
+            ("", "", 0),
+            ("", "int8", 4),
+            ("int8", "", 4),
+            ("int8", "int8", 0),
+            ("itn8", "int8", 1),
+            ("flaot16", "float16", 1),
+            ("flot", "float", 1),
+            ("floaty", "float", 1),
+            ("bf16", "fp16", 2),
+            ("ca", "abc", 3),
+        ] {
+            assert_eq!(edits(word.as_bytes(), name.as_bytes()), want, "{word} {name}");
+        }
+    }
+
+    #[test]
+    fn only_a_typo_has_a_nearest_name() {
+        let names = || ["int8", "int4", "float16"].into_iter();
+        assert_eq!(nearest("int5", names()), Some("int4"));
+        assert_eq!(nearest("float61", names()), Some("float16"));
+        assert_eq!(nearest("something", names()), None);
+        assert_eq!(nearest("\u{e9}", [].into_iter()), None);
+        assert_eq!(nearest(&"float16".repeat(100), names()), None);
     }
 }

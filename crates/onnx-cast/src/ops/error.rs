@@ -7,7 +7,7 @@ mod scaled;
 use super::{Operator, Role};
 use crate::element::DataType;
 use crate::element::UnknownRoundMode;
-use crate::error::{Short, boxed_error};
+use crate::error::{Count, Short, boxed_error};
 use crate::scalar::text::ParseError;
 use crate::tensor::{TensorError, TensorErrorKind};
 use core::fmt;
@@ -343,8 +343,8 @@ impl fmt::Display for CastErrorKind {
             CastErrorKind::InputType { got, want } => write!(f, "an input of {got} for a cast planned from {want}"),
             CastErrorKind::OutputLen { data_type, elements, got, want } => {
                 // A typed slice of a wider or packed type counts elements.
-                let unit = if data_type.byte_len(*elements) == Some(*want) { "bytes" } else { "elements" };
-                write!(f, "an output of {got} {unit} for {elements} {data_type} (want {want})")
+                let unit = if data_type.byte_len(*elements) == Some(*want) { "byte" } else { "element" };
+                write!(f, "an output of {} for {elements} {data_type} (want {want})", Count(got, unit))
             }
             CastErrorKind::OutputKind { data_type } => write!(f, "an output that does not hold {data_type}"),
             CastErrorKind::ZeroPoint { data_type, index } => {

@@ -1,7 +1,7 @@
 //! The errors of building a tensor.
 
 use crate::element::DataType;
-use crate::error::{Article, ShapeText, boxed_error};
+use crate::error::{Article, Count, ShapeText, boxed_error};
 use alloc::vec::Vec;
 use core::fmt;
 
@@ -62,10 +62,10 @@ impl fmt::Display for TensorErrorKind {
                 write!(f, "{} tensor of shape {} does not fit in memory", Article(data_type), ShapeText(shape))
             }
             TensorErrorKind::ByteLen { data_type, shape, got, want } => {
-                write!(f, "{got} bytes for {} {data_type} (want {want})", ShapeText(shape))
+                write!(f, "{} for {} {data_type} (want {want})", Count(got, "byte"), ShapeText(shape))
             }
             TensorErrorKind::StringCount { shape, got, want } => {
-                write!(f, "{got} strings for shape {} (want {want})", ShapeText(shape))
+                write!(f, "{} for shape {} (want {want})", Count(got, "string"), ShapeText(shape))
             }
             TensorErrorKind::StringOffsets { index } => {
                 write!(f, "string offset {index} is out of order (offsets start at 0, rise, and end with the bytes)")

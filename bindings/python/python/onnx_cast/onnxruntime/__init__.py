@@ -1,7 +1,8 @@
 """The library's casts in sessions of onnxruntime.
 
-``session_options()`` gives a session the execution provider, which runs ONNX's Cast, CastLike, BitCast, QuantizeLinear,
-DequantizeLinear and DynamicQuantizeLinear nodes of a model as it is. ``to_ortvalue`` and ``from_ortvalue`` carry tensors
+``session_options()`` gives a session the execution provider, which runs the Cast, CastLike, BitCast, QuantizeLinear,
+DequantizeLinear and DynamicQuantizeLinear nodes of an unchanged model. ``to_ortvalue`` and ``from_ortvalue`` carry
+tensors
 of types that numpy lacks. ``register_custom_ops(options)`` and ``use_in(model)`` are for onnxruntime before 1.23, which
 has no plugins: they change the model to use custom operators.
 """

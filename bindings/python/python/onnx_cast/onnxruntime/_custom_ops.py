@@ -1,7 +1,7 @@
 """Cast, CastLike, BitCast, QuantizeLinear and DequantizeLinear in sessions of onnxruntime, as custom operators in a
-domain of their own: all types that onnxruntime has tensors of, each value rounded once.
+domain of their own: for all types of onnxruntime's tensors, each value rounded once.
 
-``register_custom_ops(options)`` gives the operators to a session, ``use_in(model)`` puts them in place of ONNX's own.
+``register_custom_ops(options)`` gives the operators to a session, ``use_in(model)`` replaces ONNX's own by them.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ _WITH_TENSORS = {row["number"] for row in _native.types() if row["onnxruntime"] 
 
 
 def register_custom_ops(options: SessionOptions) -> None:
-    """Gives the operators to the sessions that are made with these options. Wants onnxruntime 1.17 or newer, and 1.31 for
-    types of 4 and 2 bits and float8e8m0."""
+    """Registers the operators for sessions with these options. Requires onnxruntime 1.17 or newer, and 1.31 for types
+    of 4 and 2 bits and float8e8m0."""
     options.register_custom_ops_library(library_path())
 
 
@@ -41,10 +41,10 @@ def use_in(model: ModelProto, where: Callable[[NodeProto], bool] | None = None) 
     model imports. Functions of the model's are put where they are called.
 
     model
-        A model, whose weights may lie in other files.
+        A model, whose weights may be in other files.
     where
-        Which of the nodes are to be replaced; all where it is not given. Nodes whose target onnxruntime has no tensors of
-        stay as they are. onnxruntime joins its own QuantizeLinear and DequantizeLinear with the nodes between them, such
+        Which nodes to replace; all by default. Nodes whose target onnxruntime has no tensors of stay as they are.
+        onnxruntime joins its own QuantizeLinear and DequantizeLinear with the nodes between them, such
         as a Conv, and computes those in integers; it does not join ours.
     """
     from onnx import ModelProto, helper

@@ -1,4 +1,4 @@
-"""The execution provider: where it is, and sessions that use it."""
+"""The execution provider: its path, and sessions that use it."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def session_options(
         before a provider sees the nodes. ``None``, the default, lets it do so with ``"missing"`` alone, where that
         changes nothing: it cannot fold what it cannot run.
     options
-        Options to add the provider to; new ones where it is not given.
+        Options to add the provider to; new ones by default.
     """
     import onnxruntime
 

@@ -30,7 +30,7 @@ def to_ortvalue(array: Any, dtype: Any = None, shape: tuple[int, ...] | None = N
     if dtype is None:
         array = np.asarray(_kinds.unmasked(np.asanyarray(array), "array"))
         if _targets.is_text(array.dtype):
-            raise TypeError("onnxruntime makes no OrtValue of texts (want the array itself, as an input of `run`)")
+            raise TypeError("onnxruntime has no OrtValue of strings (want the array itself, as an input of `run`)")
         number, shape = _targets.number_of(array), array.shape
         # Of elements in the other byte order a copy.
         native = array.astype(array.dtype.newbyteorder("="), copy=False)

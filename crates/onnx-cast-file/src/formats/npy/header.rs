@@ -17,7 +17,7 @@ impl Header {
         text.expect(b'{', "no dictionary")?;
         while !text.take(b'}') {
             let key = text.string()?;
-            text.expect(b':', "no `:` behind a key")?;
+            text.expect(b':', "no `:` after a key")?;
             let twice = match key {
                 b"descr" => descr.replace(text.descr()?).is_some(),
                 b"fortran_order" => fortran_order.replace(text.truth()?).is_some(),
@@ -33,7 +33,7 @@ impl Header {
             }
         }
         if text.peek().is_some() {
-            return Err(invalid_header("text behind the dictionary"));
+            return Err(invalid_header("text after the dictionary"));
         }
         Ok(Header {
             descr: descr.ok_or_else(|| invalid_header("no descr"))?,

@@ -6,7 +6,7 @@ use crate::formats::protobuf::onnx::tensor as field;
 use crate::formats::protobuf::wire::{self, WireError};
 use crate::formats::source::SourceData;
 use crate::io::memory::zeros;
-use crate::text::ShapeText;
+use crate::text::{Count, ShapeText};
 use onnx_cast::DataType;
 use onnx_cast::packing::pack;
 use onnx_cast::tensor::Strings;
@@ -36,7 +36,7 @@ impl Entries<'_, '_> {
             return Ok(());
         }
         let (field, data_type, shape) = (field_name(self.field), self.data_type, ShapeText(self.shape));
-        let what = format!("{got} entries of {field} for {shape} {data_type} (want {want})");
+        let what = format!("{} of {field} for {shape} {data_type} (want {want})", Count(got, "entry"));
         Err(Invalid::new(InvalidKind::Size, what))
     }
 

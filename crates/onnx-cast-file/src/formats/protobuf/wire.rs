@@ -3,6 +3,7 @@
 //! [`Fields`] walks over a message, or its outline, without allocating. Every length is checked against the message
 //! before it is used; groups, which ONNX does not use, are stepped over with a bounded depth.
 
+use crate::text::Count;
 use thiserror::Error;
 
 /// Bytes that are not a message.
@@ -13,7 +14,7 @@ pub enum WireError {
     #[error("the bytes end inside a field")]
     Truncated,
     /// A length that is larger than what is left of the message.
-    #[error("a field claims {claimed} bytes where {left} are left")]
+    #[error("a field claims {}, with {left} left", Count(*claimed, "byte"))]
     Length {
         /// Bytes claimed.
         claimed: u64,
@@ -36,7 +37,7 @@ pub enum WireError {
         kind: u8,
     },
     /// Groups that do not pair, or too deep.
-    #[error("groups of fields do not pair")]
+    #[error("groups do not balance")]
     Group,
 }
 

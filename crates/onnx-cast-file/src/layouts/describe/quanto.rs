@@ -109,7 +109,7 @@ fn shape(finder: &Finder<'_>, start: &str, [groups, width]: [usize; 2]) -> Optio
     found.filter(|[_, columns]| group_of(*columns).unwrap_or(*columns) == width)
 }
 
-/// The columns of a group that quanto makes of rows; `None` where it makes no groups.
+/// The columns of a group into which quanto splits rows; `None` if it has no groups.
 fn group_of(columns: usize) -> Option<usize> {
     GROUPS.into_iter().find(|&size| columns > GROUPS[0] && columns.is_multiple_of(size))
 }

@@ -75,13 +75,13 @@ pub(in crate::layouts) const UNREAD: &[(&str, &str)] = &[
     ("eetq", "EETQ's int8 is in the order of one kind of GPU"),
     ("fp_quant", "FP-Quant rotates weights"),
     ("exl", "ExLlama's codes are rotated, and their order is that of its kernels"),
-    ("nunchaku", "nunchaku's tensors are in the order of its kernels, beside factors of low rank"),
-    ("svdquant", "SVDQuant has factors of low rank beside weights"),
-    ("aqlm", "AQLM's codes stand for vectors of a codebook"),
+    ("nunchaku", "nunchaku's tensors are in the order of its kernels, with low-rank factors"),
+    ("svdquant", "SVDQuant adds low-rank factors to the weights"),
+    ("aqlm", "AQLM's codes are indices into a codebook of vectors"),
     ("quip", "QuIP rotates weights"),
     ("higgs", "HIGGS rotates weights"),
-    ("vptq", "VPTQ's codes stand for vectors of a codebook"),
-    ("spqr", "SpQR has outliers apart from the weights"),
+    ("vptq", "VPTQ's codes are indices into a codebook of vectors"),
+    ("spqr", "SpQR stores outliers separately"),
 ];
 
 /// How layers have scales: `BitLinear` divides by them, and `AutoBitLinear` multiplies.

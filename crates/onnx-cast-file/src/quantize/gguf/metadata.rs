@@ -136,7 +136,7 @@ pub(super) fn family(
         let known: Vec<&str> = names::FAMILIES.iter().map(|family| family.model_type).collect();
         let known = known.join(", ");
         let model_type = crate::text::Short(model_type);
-        let what = format!("names in llama.cpp are not known for `model_type` `{model_type}` (known: {known})");
+        let what = format!("names in llama.cpp are unknown for `model_type` `{model_type}` (known: {known})");
         return Err(wrong(format!("{what}; llama.cpp's converter writes other models, as .gguf files to quantize")));
     };
     Ok((family, config))
