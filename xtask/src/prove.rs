@@ -16,7 +16,7 @@ use onnx_cast::backend::{self, Backend};
 use std::process::ExitCode;
 use std::time::Instant;
 use testkit::{Rules, Ty};
-use values::{BLOCK, Compared};
+use values::Compared;
 
 /// Compare the library with the exact oracle over complete domains, on every backend
 ///
@@ -179,6 +179,7 @@ fn claims(plan: &Plan, from: Ty, backend: Backend) -> Result<Row, String> {
 
 #[cfg(test)]
 mod tests {
+    use super::values::BLOCK;
     use super::*;
     use clap::Parser;
 

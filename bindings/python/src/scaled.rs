@@ -116,23 +116,10 @@ pub(crate) fn dynamic_scale(
     let source = Source::of(array, iter::empty())?;
     let x = source.elements();
     let join = |[low, high]: [f32; 2], [other_low, other_high]: [f32; 2]| [low.min(other_low), high.max(other_high)];
-    let find = || with_threads(|| reduce(x, size_of::<f32>(), threads, &|tile| Ok(extremes(tile)), &join));
+    let of_tile = |tile: &[u8]| {
+        Ok(operator.extremes(&TensorView::new(DataType::Float, &[tile.len() / size_of::<f32>()], tile)?)?)
+    };
+    let find = || with_threads(|| reduce(x, size_of::<f32>(), threads, &of_tile, &join));
     let extremes = array.py().detach(find)?.map_err(of_cast)?;
     operator.scale(&TensorView::from_slice(&[2], &extremes).map_err(of_cast)?).map_err(of_cast)
-}
-
-/// Floats that are compared at once, so that none waits for the last one.
-const LANES: usize = 16;
-
-/// The smallest and the greatest of floats and 0; NaN is passed over.
-fn extremes(floats: &[u8]) -> [f32; 2] {
-    let (mut low, mut high) = ([0f32; LANES], [0f32; LANES]);
-    for floats in floats.as_chunks().0.chunks(LANES) {
-        for ((low, high), bytes) in low.iter_mut().zip(&mut high).zip(floats) {
-            let value = f32::from_le_bytes(*bytes);
-            *low = if value < *low { value } else { *low };
-            *high = if value > *high { value } else { *high };
-        }
-    }
-    [low.into_iter().fold(0.0, f32::min), high.into_iter().fold(0.0, f32::max)]
 }

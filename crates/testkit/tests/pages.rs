@@ -151,7 +151,7 @@ fn links_lead_somewhere() {
 fn links_lead_to_the_page_that_they_name() {
     let (mut count, mut wrong) = (0, Vec::new());
     for (page, text) in &pages(&root()) {
-        for (line, content) in prose(text) {
+        for (line, content) in Page::of(text).prose {
             for (before, rest) in content.match_indices("](").map(|(at, _)| (&content[..at], &content[at + 2..])) {
                 let name = before.rsplit('[').next().unwrap_or_default();
                 if !name.ends_with(".md") || name.contains(' ') {

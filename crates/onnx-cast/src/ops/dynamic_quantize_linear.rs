@@ -8,6 +8,9 @@ use crate::scalar::with_default_float_environment;
 use crate::tensor::{Tensor, TensorView};
 use alloc::vec::Vec;
 
+/// Elements that are compared at once, so that none waits for the last one.
+const LANES: usize = 16;
+
 /// ONNX `DynamicQuantizeLinear`: quantizes floats to uint8 by a scale and a zero point that it finds.
 ///
 /// ```
@@ -78,16 +81,29 @@ impl DynamicQuantizeLinear {
     /// # Errors
     /// Fails if the input is not float.
     pub fn scale(&self, x: &TensorView<'_>) -> Result<(f32, u8), OpError> {
+        let extremes = self.extremes(x)?;
+        let (scale, zero_point) = with_default_float_environment(|| linear_scale(extremes, [0.0, 255.0]));
+        Ok((scale, zero_point as u8))
+    }
+
+    /// The lowest and the greatest of a tensor's elements and 0, on which alone the scale depends: that of a tensor in
+    /// parts is that of the parts' extremes. NaN is passed over.
+    ///
+    /// # Errors
+    /// Fails if the input is not float.
+    pub fn extremes(&self, x: &TensorView<'_>) -> Result<[f32; 2], OpError> {
         Operator::DynamicQuantizeLinear.check_role(self.version, Role::Values, x.data_type())?;
-        let floats = x.bytes().unwrap_or_default().as_chunks::<4>().0;
-        Ok(with_default_float_environment(|| {
-            let (low, high) = floats.iter().fold((0f32, 0f32), |(low, high), bytes| {
-                let value = f32::from_le_bytes(*bytes);
-                (if value < low { value } else { low }, if value > high { value } else { high })
-            });
-            let (scale, zero_point) = linear_scale([low, high], [0.0, 255.0]);
-            (scale, zero_point as u8)
-        }))
+        let (mut low, mut high) = ([0f32; LANES], [0f32; LANES]);
+        with_default_float_environment(|| {
+            for floats in x.bytes().unwrap_or_default().as_chunks::<4>().0.chunks(LANES) {
+                for ((low, high), bytes) in low.iter_mut().zip(&mut high).zip(floats) {
+                    let value = f32::from_le_bytes(*bytes);
+                    *low = if value < *low { value } else { *low };
+                    *high = if value > *high { value } else { *high };
+                }
+            }
+            Ok([low.into_iter().fold(0.0, f32::min), high.into_iter().fold(0.0, f32::max)])
+        })
     }
 
     /// Quantizes a tensor.

@@ -173,10 +173,10 @@ pub(super) unsafe fn walk<L: Lanes>(task: Task<'_>, widths: Widths, step: impl F
                 place += L::BYTES;
             }
             // Steps that write to a block: a short one, or as many as fill lines. Each call is a copy in machine code.
-            let is_short = near > 0;
-            if !is_short && rest == 0 {
+            if near == 0 && (!L::STREAMS || rest == 0) {
                 return;
             }
+            let is_short = !L::STREAMS || near > 0;
             for i in 0..if is_short { 1 } else { steps_of_lines } {
                 let step_from = if is_short {
                     L::copy_padded(from, source, byte_len_of(near, bits[0]), src_step);
