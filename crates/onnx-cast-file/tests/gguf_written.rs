@@ -459,7 +459,7 @@ fn what_is_not_chosen_keeps_its_type_and_short_rows_become_float16() {
     let done = quantize_file(folder.path(), &output, &to).expect("quantized");
     assert_eq!(planned.tensors.len(), done.tensors.len());
     assert_eq!(planned.left_out, done.left_out);
-    let short = "as float16: its 40 columns are not whole blocks of 32";
+    let short = "as float16: 40 columns are not whole blocks of 32";
     assert_eq!(done.passed_over, [("model.layers.0.mlp.down_proj.weight".to_owned(), short.to_owned())]);
     let left_out: Vec<&str> = done.left_out.iter().map(|(name, _)| &**name).collect();
     assert_eq!(left_out, ["model.layers.0.self_attn.rotary_emb.inv_freq", "model.layers.0.strange", "tokenizer.ggml"]);

@@ -65,7 +65,7 @@ impl Used {
         base.extend(self.inner.iter().map(String::as_str));
         let first = self.path.first()?.as_str();
         // `pub use ops::Cast` in the root.
-        if !["crate", "self", "super"].contains(&first) && !(self.is_use && base.is_empty()) {
+        if !(["crate", "self", "super"].contains(&first) || self.is_use && base.is_empty()) {
             return None;
         }
         for word in &self.path {

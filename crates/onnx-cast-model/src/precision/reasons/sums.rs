@@ -168,7 +168,7 @@ fn sums_by_index() {
             let indices = tensor(&[1, 1], 7, &[0; 8]);
             let indices = Message::new().bytes(1, "value").message(5, indices).int(20, 4);
             let scatter = node("ScatterND", &["h", "i", "h0"], "r", vec![reduction]);
-            stays(between(vec![node("Constant", &[], "i", vec![indices]), scatter]), to, operators, "what is added up");
+            stays(between(vec![node("Constant", &[], "i", vec![indices]), scatter]), to, operators, "a sum by index");
         }
     }
 }
