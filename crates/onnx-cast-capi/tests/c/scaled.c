@@ -177,7 +177,7 @@ static void options_refused(void) {
     } larger = {ONNX_CAST_SCALED_OPTIONS_INIT, {0}};
     larger.known.size = sizeof larger;
     larger.later[23] = 1;
-    CHECK_FAILS(ONNX_CAST_UNSUPPORTED, "does not know",
+    CHECK_FAILS(ONNX_CAST_UNSUPPORTED, "lacks",
                 onnx_cast_scaled_plan_dequantize(ONNX_CAST_INT8, ONNX_CAST_FLOAT, &larger.known, &plan));
     CHECK(plan == (onnx_cast_scaled_plan *)&failures);
     larger.later[23] = 0;
