@@ -13,7 +13,7 @@ static void *work(void *argument) {
     int me = (int)(intptr_t)argument, wrong = 0;
     unsigned char out[COUNT];
     char words[32];
-    snprintf(words, sizeof words, "room for %d bytes", me);
+    snprintf(words, sizeof words, "room for %d byte%s", me, me == 1 ? "" : "s");
     for (int i = 0; i < ROUNDS; i++) {
         memset(out, 0, sizeof out);
         wrong += onnx_cast_plan_run(plan, numbers, COUNT, out, sizeof out) != ONNX_CAST_OK;
