@@ -157,6 +157,11 @@ pub(super) unsafe fn walk<L: Lanes>(task: Task<'_>, widths: Widths, step: impl F
     // Bytes of results that a line has before those that fill it: at first, what precedes them in memory.
     let held = (dst.as_ptr().addr() + byte_len_of(near, bits[1])) % LINE;
     let mut begins = held > 0;
+    if rest > 0 {
+        // The line in which results end is stored through the caches. Until it is in them, later stores would wait.
+        // SAFETY: a prefetch is a hint and accepts any address.
+        unsafe { L::prefetch(dst.as_ptr_range().end) };
+    }
     let mut place = 0;
     let (mut from, mut to) = (src.as_ptr(), dst.as_mut_ptr());
     let (mut source, mut target) = (Block(MaybeUninit::uninit()), Block(MaybeUninit::uninit()));
