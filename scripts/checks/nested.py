@@ -577,7 +577,7 @@ class Case:
         return model
 
     def results(self, what, model):
-        """What a model gives; None where there is none, or it fails."""
+        """What a model gives; None if it gives nothing or fails."""
         try:
             return model and self.run(model, self.made.feeds)
         except Exception as error:  # whatever a runtime raises

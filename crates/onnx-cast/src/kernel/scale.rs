@@ -291,9 +291,8 @@ mod tests {
     use crate::arch::available;
     use crate::kernel::StoreHint;
 
-    /// Tiles of a tensor, whose results pass the caches by, as they are in one tile that does not: at every place in a
-    /// cache line, for tiles that end at any chunk, and for each granularity of scales. Tensors that are larger than the
-    /// caches would try few of them.
+    /// Tiles whose results pass the caches by give those of one tile that does not: at every place in a cache line, for
+    /// tiles that end at any chunk, and for each granularity of scales. Tensors larger than the caches would try few.
     #[test]
     fn non_temporal_as_temporal() {
         const LEN: usize = 1000;

@@ -11,12 +11,12 @@ use core::mem::MaybeUninit;
 /// Bytes of a cache line.
 const LINE: usize = 64;
 
-/// How far ahead the source of a cast is fetched. The processor's own prefetching stops at the end of a page; this is two
-/// pages on. On Zen 4 and on a Xeon of family 6, model 207, four to sixteen KiB differ by less than runs do.
+/// How far ahead the source of a cast is fetched. The processor's own prefetching stops at the end of a page; this is
+/// two pages on. On a Xeon of family 6, model 207, four to sixteen KiB differ by less than runs do.
 const AHEAD: usize = 8 << 10;
 
-/// The same of scaled casts. Where scales are found, a part of 16 KiB of floats has been read for its greatest magnitudes
-/// already: a shorter distance would fetch nothing new.
+/// The same of scaled casts. Where scales are found, a part of 16 KiB of floats has been read for its greatest
+/// magnitudes already: a shorter distance would fetch nothing new.
 pub(super) const AHEAD_OF_SCALED: usize = 16 << 10;
 
 /// Bytes of the widest step of any backend: 64 elements of 64 bits.
@@ -39,8 +39,8 @@ pub(super) struct Widths {
     pub(super) chunk: usize,
 }
 
-/// How many elements are cast into the caches before lines are stored past them: up to a line of `dst`, if a step can begin
-/// there; or all, where those after that do not fill a line.
+/// How many elements are cast into the caches before lines are stored past them: those before the first whole line of
+/// `dst` if a step can begin there, else none; all if the others do not fill lines.
 #[inline(always)]
 fn elements_before_lines(dst: &[u8], len: usize, widths: Widths, line_step: usize) -> usize {
     let [src_bits, dst_bits] = widths.bits;
@@ -73,13 +73,14 @@ unsafe fn fetch<L: Lanes>(src: *const u8, Widths { bits, computes, ahead, .. }: 
     }
 }
 
-/// Stores results whose end ends a line, `held` bytes before them included, past the caches to where the first of these
-/// belong; but for the last `held` bytes, which move before the place of the first. Gives the place after what was stored.
-/// Where `begins`, what is held is not of the target, and the rest of its line is stored through the caches.
+/// Stores the lines that `len` bytes of results fill together with the `held` bytes before them, past the caches, from
+/// `to` on. The last `held` bytes, which fill no line, move to where those before were. Returns the place after what was
+/// stored. If `begins`, no results are held: the target begins `held` bytes into a line, whose rest goes through the
+/// caches.
 #[inline(always)]
 unsafe fn store_lines<L: Lanes>(results: *mut u8, len: usize, mut to: *mut u8, held: usize, begins: bool) -> *mut u8 {
-    // SAFETY: the caller's: the results, and a line before them, can be read and written, `to` has as many bytes, and
-    // begins a line, which vectors divide, behind the rest of one.
+    // SAFETY: the caller's: the results are whole lines, a line before them can be written too, and `to` has the bytes
+    // that are stored. Streamed vectors are aligned: `to` begins a line, or does after the rest of the first.
     unsafe {
         let (mut from, end) = (results.sub(held), results.add(len - held));
         if begins {
@@ -168,8 +169,8 @@ pub(super) unsafe fn walk<L: Lanes>(task: Task<'_>, widths: Widths, step: impl F
     let (source, target) = (source.0.as_mut_ptr().cast::<u8>(), target.0.as_mut_ptr().cast::<u8>());
     let results = target.wrapping_add(LINE);
     // SAFETY: `from` and `to` advance by the bytes of the elements that were cast, and a step is given the tensors' own
-    // bytes only where as many elements are left; else blocks, which hold any step's bytes. What is streamed goes to whole
-    // lines, which vectors divide; after the first of them, less than a line is held.
+    // bytes only where as many elements are left; else blocks, which hold any step's bytes. `held` is less than a line,
+    // and a line stands before the results.
     unsafe {
         loop {
             while near >= L::BYTES {
