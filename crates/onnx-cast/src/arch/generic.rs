@@ -11,7 +11,7 @@ pub(crate) mod step;
 pub(crate) mod wide;
 
 use crate::arch::portable;
-use crate::element::{Class, DataType, Element, class};
+use crate::element::{DataType, Element};
 use crate::kernel::lanes::is_scalar;
 use crate::kernel::{Context, lookup_tables};
 use small_float::RuleLanes;
@@ -20,50 +20,52 @@ pub(crate) use crate::kernel::lanes::Lanes;
 
 /// Casts a source that is not looked up, or not without a hub.
 ///
+/// Every choice that the types decide is an `if const`: the compiler then makes no code for the other ways, and this
+/// function is made for hundreds of pairs.
+///
 /// # Safety
 /// As [`crate::kernel::Kernel`], of the instructions of `L`.
 #[inline(always)]
 pub(crate) unsafe fn cast<L: Lanes, S: Element, D: Element>(src: &[u8], dst: &mut [u8], len: usize, context: &Context) {
-    if const { is_scalar::<L, S, D>() } || small_float::asks_for_scalar::<L, S, D>(&context.rules) {
+    if const { is_scalar::<L, S, D>() } {
+        return portable::cast::<S, D>(src, dst, len, context);
+    }
+    if small_float::asks_for_scalar::<L, S, D>(&context.rules) {
         return portable::cast::<S, D>(src, dst, len, context);
     }
     let task = step::Task { src, dst, len, hint: context.hint };
-    if let (Class::Int { .. }, Class::SmallFloat(format)) = const { (class::<S>(), class::<D>()) } {
-        // The table of uint8 is kept for the default rules; under others it takes as long as hundreds of elements.
-        let to_target = Context { from: DataType::Uint8, ..*context };
-        if let (Some(last), Some(table)) = (by_magnitude::last_magnitude(format), lookup_tables::kept(&to_target)) {
-            // SAFETY: the caller's.
-            unsafe {
-                if last == 63 {
+    // SAFETY: the caller's; `steps` hands out pointers to a step's bytes.
+    unsafe {
+        if const { by_magnitude::vectors::<L, S, D>().is_some() } {
+            // The table of uint8 is kept for the default rules; under others it takes as long as hundreds of elements.
+            if let Some(table) = lookup_tables::kept(&Context { from: DataType::Uint8, ..*context }) {
+                if const { matches!(by_magnitude::vectors::<L, S, D>(), Some(4)) } {
                     return by_magnitude::cast_integers::<L, S, D, 4>(task, table);
-                }
-                if L::WIDE_LOOK_UP {
+                } else {
                     return by_magnitude::cast_integers::<L, S, D, 16>(task, table);
                 }
             }
         }
-    }
-    // SAFETY: the caller's.
-    unsafe {
-        match const { by_upper_byte::entries::<L, S, D>() } {
-            Some(..=16) => return by_upper_byte::cast::<L, S, D, 1>(task, &context.rules),
-            Some(..=64) => return by_upper_byte::cast::<L, S, D, 4>(task, &context.rules),
-            Some(_) => return by_upper_byte::cast::<L, S, D, 8>(task, &context.rules),
-            None => {}
+        if const { matches!(by_upper_byte::entries::<L, S, D>(), Some(..=16)) } {
+            return by_upper_byte::cast::<L, S, D, 1>(task, &context.rules);
         }
+        if const { matches!(by_upper_byte::entries::<L, S, D>(), Some(17..=64)) } {
+            return by_upper_byte::cast::<L, S, D, 4>(task, &context.rules);
+        }
+        if const { matches!(by_upper_byte::entries::<L, S, D>(), Some(65..)) } {
+            return by_upper_byte::cast::<L, S, D, 8>(task, &context.rules);
+        }
+        if const { powers::is_way::<L, S, D>() } {
+            if context.rules == Context::plain(S::DATA_TYPE, D::DATA_TYPE).rules {
+                return step::steps::<L, S, D>(
+                    task,
+                    #[inline(always)]
+                    |src, dst| L::store(dst, powers::codes::<L, S>(src)),
+                );
+            }
+        }
+        step::steps::<L, S, D>(task, one_step::<L, S, D>(context));
     }
-    if powers::applies::<L, S, D>(context) {
-        // SAFETY: the caller's; `steps` hands out pointers to a step's bytes.
-        return unsafe {
-            step::steps::<L, S, D>(
-                task,
-                #[inline(always)]
-                |src, dst| L::store(dst, powers::codes::<L, S>(src)),
-            )
-        };
-    }
-    // SAFETY: the caller's; `steps` hands out pointers to a step's bytes.
-    unsafe { step::steps::<L, S, D>(task, one_step::<L, S, D>(context)) };
 }
 
 /// What casts the elements of one step from one pointer to the other. Sources of 8 bits or fewer are cast to `f32`
@@ -81,10 +83,18 @@ pub(crate) unsafe fn one_step<L: Lanes, S: Element, D: Element>(
         let folded = if const { folded::has_hub::<L, S, D>() } { Some(folded::widen::<L, D>(context)) } else { None };
         let rules = RuleLanes::<L>::new::<S, D>(&context.rules);
         #[inline(always)]
-        move |src, dst| match (&widen, &folded) {
-            (Some(widen), _) => widen(src, dst),
-            (None, Some(widen)) => widen(src, dst),
-            (None, None) => wide::step::<L, S, D>(src, dst, &rules),
+        move |src, dst| {
+            if const { look_up::has_hub::<L, S>() } {
+                if let Some(widen) = &widen {
+                    widen(src, dst);
+                }
+            } else if const { folded::has_hub::<L, S, D>() } {
+                if let Some(widen) = &folded {
+                    widen(src, dst);
+                }
+            } else {
+                wide::step::<L, S, D>(src, dst, &rules);
+            }
         }
     }
 }

@@ -14,8 +14,7 @@ const BLOCK: usize = 256;
 pub(crate) fn run<S: Element, D: Element>(src: &[u8], dst: &mut [u8], len: usize, rules: &Rules) {
     let from_packed = const { bits::<S>() < 8 };
     let to_packed = const { bits::<D>() < 8 };
-    let by_f32 = const { by_f32::<S, D>() };
-    if !from_packed && !to_packed && !by_f32 {
+    if const { bits::<S>() >= 8 && bits::<D>() >= 8 && !by_f32::<S, D>() } {
         return each::<S, D>(src, dst, |element| element.cast_to(rules));
     }
     let (mut unpacked, mut values, mut results) = ([0; BLOCK], [0; 4 * BLOCK], [0; BLOCK]);
@@ -29,7 +28,7 @@ pub(crate) fn run<S: Element, D: Element>(src: &[u8], dst: &mut [u8], len: usize
             src
         };
         let out = if to_packed { &mut results[..len] } else { &mut *dst };
-        if by_f32 {
+        if const { by_f32::<S, D>() } {
             let values = &mut values[..4 * len];
             each::<S, f32>(elements, values, S::to_f32_round_to_odd);
             each::<f32, D>(values, out, |value| D::from_f32(value, rules));

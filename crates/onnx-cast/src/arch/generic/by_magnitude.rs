@@ -26,6 +26,18 @@ pub(crate) const fn last_magnitude(format: FloatFormat) -> Option<u8> {
     }
 }
 
+/// How many vectors of 16 entries the table of a pair has; `None` where it is not the way.
+pub(crate) const fn vectors<L: Lanes, S: Element, D: Element>() -> Option<usize> {
+    match (class::<S>(), class::<D>()) {
+        (Class::Int { .. }, Class::SmallFloat(format)) => match last_magnitude(format) {
+            Some(63) => Some(4),
+            Some(_) if L::WIDE_LOOK_UP => Some(16),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
 /// Casts integers by the table of uint8 to the same target.
 ///
 /// # Safety

@@ -10,7 +10,7 @@
 use super::small_float::{infinity_is_nan, with_sign};
 use super::step::{Task, both, steps};
 use super::wide::store_codes;
-use crate::element::{BFloat16, Class, Element, Float4E2M1, class};
+use crate::element::{Class, Element, class};
 use crate::format::FloatFormat;
 use crate::kernel::lanes::Lanes;
 use crate::scalar::Rules;
@@ -116,12 +116,19 @@ struct Tables {
 }
 
 impl Tables {
-    /// The tables of a pair, and what moves magnitudes to their place in them. Other pairs have none.
-    const fn new<L: Lanes>(formats: Option<[FloatFormat; 2]>) -> (Window, Self) {
-        let [from, to] = match formats {
-            Some(formats) => formats,
-            None => [BFloat16::FORMAT, Float4E2M1::FORMAT],
-        };
+    /// Those of a pair. The compiler evaluates constants for every pair that `cast` names: others have empty tables.
+    const fn of_pair<L: Lanes, S: Element, D: Element>() -> (Window, Self) {
+        match (formats::<S, D>(), entries::<L, S, D>()) {
+            (Some(formats), Some(_)) => Self::new::<L>(formats),
+            _ => {
+                let tables = Tables { codes: [NAN; 256], limits: [[u8::MAX; 256]; 2], has_two_limits: false };
+                (Window { stays: false, first: 0, last: 0, shift: 0, entries: 0 }, tables)
+            }
+        }
+    }
+
+    /// The tables of two formats, and what moves magnitudes to their place in them.
+    const fn new<L: Lanes>([from, to]: [FloatFormat; 2]) -> (Window, Self) {
         let window = Window::new::<L>(from, to);
         assert!(window.stays || window.shift <= 4, "`cast` shifts by four at most");
         // With -0, infinity is written as all that is beyond the largest number.
@@ -162,9 +169,7 @@ impl Tables {
 #[inline(always)]
 pub(crate) unsafe fn cast<L: Lanes, S: Element, D: Element, const N: usize>(task: Task<'_>, rules: &Rules) {
     let Some([from, to]) = (const { formats::<S, D>() }) else { unreachable!("not from 16 bits to a small float") };
-    // The compiler makes this for every pair; those that take another way may have no window.
-    let (window, tables) =
-        const { &Tables::new::<L>(if entries::<L, S, D>().is_some() { formats::<S, D>() } else { None }) };
+    let (window, tables) = const { &Tables::of_pair::<L, S, D>() };
     let codes = L::table::<N>(&tables.codes);
     let limits = [L::table::<N>(&tables.limits[0]), L::table::<N>(&tables.limits[1])];
     let (words, bytes) = (|value: u32| L::splat::<16>(value.into()), |value: u8| L::splat::<8>(value.into()));
@@ -209,7 +214,7 @@ pub(crate) unsafe fn cast<L: Lanes, S: Element, D: Element, const N: usize>(task
 mod tests {
     use super::*;
     use crate::arch::plain::Plain;
-    use crate::element::Float16;
+    use crate::element::{BFloat16, Float16};
     use crate::scalar::widen_code;
 
     type Rich = Plain<64, true>;
@@ -235,7 +240,7 @@ mod tests {
                 (if field == 0 { fraction } else { 1.0 + fraction }) * f64::from(field.max(1) as i32 - to.bias).exp2()
             };
             for from in [Float16::FORMAT, BFloat16::FORMAT] {
-                let tables = Tables::new::<Rich>(Some([from, to]));
+                let tables = Tables::new::<Rich>([from, to]);
                 let mut code = 0;
                 for magnitude in 0..from.infinity_code() as u32 {
                     let number = f64::from(widen_code(from, magnitude));

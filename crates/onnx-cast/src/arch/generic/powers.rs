@@ -11,18 +11,15 @@
 use super::step::parts;
 use super::wide::{f32_lanes, int_lanes, load_pair};
 use crate::element::{Class, Element, class};
-use crate::kernel::Context;
 use crate::kernel::lanes::Lanes;
 use crate::packed::bits;
 
 /// The code of NaN.
 const NAN: u64 = 0xff;
 
-/// Whether a pair is cast here under these rules, unless the backend is to be small.
-#[inline(always)]
-pub(super) fn applies<L: Lanes, S: Element, D: Element>(context: &Context) -> bool {
-    let is_wide = const { matches!(class::<D>(), Class::E8M0) && bits::<S>() >= 16 && !L::IS_SMALL };
-    is_wide && context.rules == Context::plain(S::DATA_TYPE, D::DATA_TYPE).rules
+/// Whether a pair is cast here under the default rules, unless the backend is to be small.
+pub(super) const fn is_way<L: Lanes, S: Element, D: Element>() -> bool {
+    matches!(class::<D>(), Class::E8M0) && bits::<S>() >= 16 && !L::IS_SMALL
 }
 
 /// The codes of a step's elements, one to a byte.
