@@ -20,12 +20,11 @@ import json
 import os
 import re
 import shutil
-import statistics
-import subprocess
 import sys
 import time
 from pathlib import Path
 
+import harness
 import numpy as np
 
 RNG = np.random.default_rng(1)
@@ -37,15 +36,6 @@ ONE = ["--threads", "1", "--quiet"]
 TYPES = {"uint8": "U8", "int8": "I8", "int32": "I32", "uint32": "U32", "int64": "I64"}
 TYPES |= {"float16": "F16", "float32": "F32"}
 
-# A process of its own, small as it is, since the memory of what starts a command counts in its peak memory.
-MEASURE = """
-import json, resource, subprocess, sys, time
-start = time.perf_counter()
-done = subprocess.run(sys.argv[1:], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
-clock, used = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
-print(json.dumps([clock, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024, done.stdout.split()[-1:]]))
-sys.exit(done.returncode)
-"""
 # What others run: from and to a file, or a folder for a folder.
 START = "import os, sys, time\nsource, out = sys.argv[1:3]\n"
 PEER = START + """
@@ -82,32 +72,27 @@ print(time.perf_counter() - start)
 
 
 def run(arguments, folder=None):
-    """Seconds of the clock and of the processor, the peak memory in MiB, and what a script tells of its work."""
-    wrapped = [sys.executable, "-S", "-c", MEASURE, *map(str, arguments)]
-    done = subprocess.run(wrapped, cwd=folder, stdout=subprocess.PIPE, text=True)
-    if done.returncode:
-        sys.exit(f"{arguments}: status {done.returncode}")
-    clock, processor, memory, told = json.loads(done.stdout)
-    return float(told[0]) if arguments[0] == sys.executable else clock, processor, memory
+    """Seconds of the clock, or those that a script tells of its work, of the processor, and the peak memory in MiB."""
+    done = harness.process(arguments, folder) or sys.exit(f"{arguments}: it failed")
+    return float(done.told.split()[-1]) if arguments[0] == sys.executable else done.clock, done.processor, done.memory
 
 
 def in_turns(jobs, rounds, weights, outputs):
     """Runs the jobs, each once a round, and prints a table."""
-    found = {name: [] for name in jobs}
-    for _ in range(rounds):
-        for name, arguments in jobs.items():
-            for output in outputs:
-                shutil.rmtree(output, ignore_errors=True) if output.is_dir() else output.unlink(missing_ok=True)
-            found[name].append(run(arguments))
-    print("\n| | seconds | of the processor | millions of weights/s | of the first | MiB at most |")
-    print("|---" * 6 + "|")
-    first = None
-    for name, taken in found.items():
-        clock, processor, memory = (statistics.median(one) for one in zip(*taken, strict=True))
-        first = first or processor
-        rate = weights / processor / 1e6
-        cells = f"{clock:.3f} | {processor:.3f} | {rate:.0f} | {processor / first:.2f} | {memory:.0f}"
-        print(f"| {name} | {cells} |", flush=True)
+
+    def taken(arguments):
+        for output in outputs:
+            shutil.rmtree(output, ignore_errors=True) if output.is_dir() else output.unlink(missing_ok=True)
+        return run(arguments)
+
+    found = harness.in_turn(jobs, rounds, taken, warm=False)
+    first = next(iter(found.values()))[1]
+    rows = [
+        [name, f"{clock:.3f}", f"{processor:.3f}", f"{weights / processor / 1e6:.0f}", f"{processor / first:.2f}", f"{memory:.0f}"]
+        for name, (clock, processor, memory) in found.items()
+    ]
+    header = ["", "seconds", "of the processor", "millions of weights/s", "of the first", "MiB at most"]
+    print("", *harness.table(header, rows), sep="\n", flush=True)
 
 
 def save(path, tensors, metadata=None):
@@ -464,10 +449,10 @@ def large(command, folder, options):
         ["record", "chain.onnx", "out.onnx"],
     ):
         writes = ["--force", "--quiet"] if job[0] not in ("info", "diff") else []
-        taken = [run([command, *job, *writes], folder) for _ in range(options.rounds)]
+        taken = harness.in_turn({"": [command, *job, *writes]}, options.rounds, lambda words: run(words, folder), warm=False)
         if writes:
             onnx.checker.check_model(str(folder / job[2]))
-        clock, processor, memory = (statistics.median(one) for one in zip(*taken, strict=True))
+        clock, processor, memory = taken[""]
         print(f"| `{' '.join(job)}` | {clock:.2f} | {processor:.2f} | {memory:.0f} |", flush=True)
 
 

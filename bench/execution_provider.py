@@ -6,14 +6,11 @@ turns. `--record` writes records/execution_provider.md. One thread; `nice -n -15
 """
 
 import argparse
-import datetime
-import os
-import platform
-import statistics
+import functools
 import sys
-import time
-from pathlib import Path
+import timeit
 
+import harness
 import ml_dtypes
 import numpy as np
 import onnx_cast
@@ -21,7 +18,6 @@ import onnxruntime
 from onnx import TensorProto, helper
 from onnx_cast.onnxruntime import from_ortvalue, session_options, to_ortvalue
 
-ROOT = Path(__file__).resolve().parents[1]
 RANDOM = np.random.default_rng(7)
 T = TensorProto
 
@@ -121,18 +117,10 @@ def measure(arrays, ways, exact):
     for (name, *_), result in zip(runs, results):
         if exact and not np.array_equal(result, results[0]):
             sys.exit(f"{name} gives other bytes than {runs[0][0]}: {(result != results[0]).sum()} of {result.size}")
-    times = {name: [] for name, *_ in runs}
-    begin = time.perf_counter()
-    runs[0][1].run_with_iobinding(runs[0][2])
-    once = max(time.perf_counter() - begin, 2e-6)
-    turns, inner = 15, max(1, int(0.01 / once))
-    for _ in range(turns):
-        for name, one, binding in runs:
-            begin = time.perf_counter()
-            for _ in range(inner):
-                one.run_with_iobinding(binding)
-            times[name].append((time.perf_counter() - begin) / inner * 1e6)
-    return {name: statistics.median(some) for name, some in times.items()}
+    once = max(harness.seconds(lambda: runs[0][1].run_with_iobinding(runs[0][2])), 2e-6)
+    inner = max(1, int(0.01 / once))
+    works = {name: functools.partial(one.run_with_iobinding, binding) for name, one, binding in runs}
+    return harness.in_turn(works, 15, lambda work: timeit.timeit(work, number=inner) / inner * 1e6)
 
 
 def main():
@@ -147,31 +135,12 @@ def main():
             ours, *others = found.items()
             best = min(others, key=lambda one: one[1])
             cells = "; ".join(f"{way} {micros:.1f}" for way, micros in found.items())
-            rows.append((best[1] / ours[1], f"| {name} | {count} | {cells} | {best[1] / ours[1]:.2f} |"))
-            print(rows[-1][1], flush=True)
+            rows.append((best[1] / ours[1], [name, count, cells, f"{best[1] / ours[1]:.2f}"]))
+            print(*rows[-1][1], sep=" | ", flush=True)
     if arguments.record:
-        write([row for _, row in sorted(rows)])
-
-
-def write(rows):
-    cpu = next((line.split(":", 1)[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines()
-                if line.startswith("model name")), platform.processor())
-    text = f"""# Nodes of the execution provider in onnxruntime
-
-Microseconds per run of a model, median of 15 rounds, one thread; the variants of a row alternate. The last column is the
-time of onnxruntime's fastest variant divided by the provider's: below 1 the provider is slower. All variants give the same
-bytes (checked first), except for RMSNorm. onnxruntime has no kernel to float4e2m1: `nodes` are BitCast, Cast, Gather from a
-table of 65,536 codes, and Cast to uint4. RMSNorm shows the cost of claiming all Casts when onnxruntime fuses them with the
-nodes between them.
-
-{datetime.date.today()}, {cpu}, {os.cpu_count()} processors, onnxruntime {onnxruntime.__version__},
-load {os.getloadavg()[0]:.0f} from other work (ratios hold better than microseconds);
-`nice -n -15 .venv/bin/python bench/execution_provider.py --record`, slowest rows first.
-
-| model | elements | microseconds | theirs / ours |
-|---|---:|---|---:|
-"""
-    (ROOT / "records" / "execution_provider.md").write_text(text + "\n".join(rows) + "\n")
+        about = harness.about("nice -n -15 .venv/bin/python bench/execution_provider.py --record", onnxruntime=onnxruntime.__version__)
+        lines = harness.table(["model", "elements", "microseconds", "theirs / ours"], [row for _, row in sorted(rows)])
+        harness.rewrite("execution_provider.md", [about, "", *lines])
 
 
 if __name__ == "__main__":

@@ -20,9 +20,9 @@ import argparse
 import statistics
 import subprocess
 import sys
-import time
 from pathlib import Path
 
+import harness
 import numpy as np
 import onnx
 import onnxruntime
@@ -125,26 +125,6 @@ def float_nodes(path):
     return sum(onnx.TensorProto.FLOAT in one for one in found), narrow
 
 
-def timed(arguments):
-    """Seconds, and MB at most, of a process; none where it fails."""
-    start = time.perf_counter()
-    wrapped = [sys.executable, "-c", MEASURE, *map(str, arguments)]
-    done = subprocess.run(wrapped, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=300)
-    seconds = time.perf_counter() - start
-    if done.returncode:
-        return None
-    return seconds, int(done.stdout.split()[-1]) / 1024
-
-
-# Runs a command, and prints the memory that it took, as only a parent of nothing else can tell.
-MEASURE = """
-import resource, subprocess, sys
-done = subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
-sys.exit(done.returncode)
-"""
-
-
 def models(folder, light):
     for name, model, feeds in precision_models.made():
         path = folder / f"{name}.onnx"
@@ -213,14 +193,14 @@ def jobs_of(options):
 
 
 def converted(job, path, target):
-    """Seconds and MB of a conversion; none where it fails."""
+    """What a conversion took; none where it fails."""
     target.parent.mkdir(parents=True, exist_ok=True)
     names = {"SOURCE": path, "TARGET": target, "FEEDS": path.with_suffix(".npz")}
     replaced = [str(part) for part in job]
     for name, one in names.items():
         replaced = [part.replace(name, str(one)) for part in replaced]
     try:
-        took = timed(replaced)
+        took = harness.process(replaced, stderr=subprocess.DEVNULL, timeout=300)
     except subprocess.TimeoutExpired:
         took = None
     return took if target.exists() else None
@@ -245,9 +225,9 @@ def tables(rows, took):
         judged = [row[by] for row in rows.values() if row[by]]
         counts = [sum(map(bool, one)) for one in zip(*((loads, valid, right, loads and valid and right)
                                                       for valid, loads, right, *_ in judged))]
-        casts, seconds = sum(one[5] for one in judged), sum(one[0] for one in took[by])
+        casts, seconds = sum(one[5] for one in judged), sum(one.clock for one in took[by])
         shown = " | ".join(map(str, counts))
-        print(f"| {by} | {len(rows)} | {shown} | {casts} | {seconds:.1f} | {max(one[1] for one in took[by]):.0f} |")
+        print(f"| {by} | {len(rows)} | {shown} | {casts} | {seconds:.1f} | {max(one.memory for one in took[by]):.0f} |")
     print("\n| model | " + " | ".join(jobs[:3]) + " |\n" + "|---" * 4 + "|")
     for model, row in rows.items():
         decisions = [row[by][4] if row[by] else None for by in jobs[:3]]
@@ -292,7 +272,7 @@ def main():
         for by, judged in rows[model].items():
             far = f"{judged[3]:.1e}" if judged and judged[3] is not None else ""
             stay = " of ".join(map(str, float_nodes(targets[by]))) if judged and options.verified else ""
-            print(f"{model}, {by}: {cell(judged)} {far} {stay}", *[f"{took[by][-1][0]:.1f} s"] * bool(stay), flush=True)
+            print(f"{model}, {by}: {cell(judged)} {far} {stay}", *[f"{took[by][-1].clock:.1f} s"] * bool(stay), flush=True)
     tables(rows, took)
 
 

@@ -9,26 +9,19 @@ All in one process and in turn, medians of rounds; --record writes records/pytho
 import argparse
 import functools
 import json
-import os
 import resource
 import statistics
 import subprocess
 import sys
-import time
 import timeit
-from datetime import date
 from pathlib import Path
 
 import ml_dtypes
 import numpy as np
 
+import harness
 import onnx_cast
-
-HERE = Path(__file__).resolve().parent
-RECORDS = HERE.parent / "records"
-sys.path.insert(0, str(HERE / "peers"))
-
-from peers import machine  # noqa: E402
+from harness import in_turn
 
 LARGE = 1 << 24
 TEXTS = 1 << 20
@@ -43,25 +36,6 @@ SCALED = [("int8", "", (), {}), ("int8", "/row", (4096,), {"axis": 0}), ("int8",
           ("float8e4m3fn", "/row", (4096,), {"axis": 0}), ("float4e2m1", "/16", (4096, 256), {"block_size": 16})]  # fmt: skip
 BLOCKS = ["mxfp8", "mxfp4", "mxint8", "nvfp4"]
 NARROW = ["uint4", "int4", "float4e2m1", "float6e2m3", "float6e3m2", "uint2"]
-
-
-def seconds(work):
-    start = time.perf_counter()
-    result = work()
-    taken = time.perf_counter() - start
-    del result
-    return taken
-
-
-def in_turn(works, rounds, clock=seconds):
-    """The median of each of the named works, each done once a round."""
-    for work in works.values():
-        clock(work)
-    taken = {name: [] for name in works}
-    for _ in range(rounds):
-        for name, work in works.items():
-            taken[name].append(clock(work))
-    return {name: statistics.median(times) for name, times in taken.items()}
 
 
 def faults(work):
@@ -247,48 +221,26 @@ def texts(rounds):
     return rows
 
 
-#: Section of the JSON: title, what the other side is, and the least ratio that is asked for.
+#: Title of each section, what the other side is, and what measures it.
 SECTIONS = {
-    "torch": ("16 Mi elements, results allocated, beside torch's `.to`", "torch", 1.0),
-    "library": ("16 Mi elements, one thread, `out=`, beside the library (`onnx-cast bench`)", "the library", 0.95),
-    "small": ("16 elements, beside `ndarray.astype`", "astype", 1 / 1.5),
-    "scaled": ("16 Mi elements quantized and dequantized, beside numpy's copy of as many bytes", "copy", None),
-    "packing": ("16 Mi elements packed and unpacked, beside numpy's copy of as many bytes", "copy", None),
-    "texts": ("1 Mi texts, beside numpy's StringDType", "numpy", 1.0),
+    "torch": ("16 Mi elements, results allocated, beside torch's `.to`", "torch", beside_torch),
+    "library": ("16 Mi elements, one thread, `out=`, beside the library (`onnx-cast bench`)", "the library", beside_the_library),
+    "small": ("16 elements, beside `ndarray.astype`", "astype", of_16_elements),
+    "scaled": ("16 Mi elements quantized and dequantized, beside numpy's copy of as many bytes", "copy", quantizing),
+    "packing": ("16 Mi elements packed and unpacked, beside numpy's copy of as many bytes", "copy", packing),
+    "texts": ("1 Mi texts, beside numpy's StringDType", "numpy", texts),
 }
 
 
 def table(rows, other):
-    threads = "threads" in rows[0]
-    lines = [f"| from | to |{' threads |' * threads} ours, ms | {other}, ms | {other} / ours |"]
-    lines.append("|---" * (5 + threads) + "|")
+    lines = []
     for one in rows:
         digits = 5 if one["ours_ms"] < 0.1 else 2
-        cells = [one["from"], one["to"], *([str(one["threads"])] if threads else []), f"{one['ours_ms']:.{digits}f}"]
+        cells = [one["from"], one["to"], *([one["threads"]] if "threads" in one else []), f"{one['ours_ms']:.{digits}f}"]
         cells += ["-", "-"] if one["ratio"] is None else [f"{one['theirs_ms']:.{digits}f}", f"{one['ratio']:.2f}"]
-        lines.append("| " + " | ".join(cells) + " |")
-    return lines
-
-
-def markdown(told):
-    versions = ", ".join(f"{name} {version}" for name, version in told["versions"].items())
-    about = f"{told['date']}, {told['machine']}, `{told['command']}`; {versions}."
-    lines = ["# The Python package's speed", "", about, ""]
-    lines += ["Medians of rounds in turn, in one process (the library's in another, in turn too).", ""]
-    for name, (title, other, least) in SECTIONS.items():
-        if told.get(name):
-            wanted = [f"Asked: {least:.2f} or more.", ""] if least else []
-            lines += [f"## {title[0].upper()}{title[1:]}", "", *wanted, *table(told[name], other), ""]
-    if told.get("torch"):
-        one = max(told["torch"], key=lambda one: one.get("torch_faults", 0))
-        lines += [
-            f"torch {told['versions']['torch']} cannot cast to or from its float4_e2m1fn_x2: there is no comparison. "
-            "Results of 32 MiB and more are new memory each time; most of the time goes to the system for new pages: "
-            f"from {one['from']} to {one['to']} {one['torch_faults']} of them for torch, and {one['ours_faults']}, most of "
-            "them of 2 MiB, for ours.",
-            "",
-        ]  # fmt: skip
-    return "\n".join(lines)
+        lines.append(cells)
+    threads = ["threads"] if "threads" in rows[0] else []
+    return harness.table(["from", "to", *threads, "ours, ms", f"{other}, ms", f"{other} / ours"], lines)
 
 
 def main():
@@ -300,31 +252,22 @@ def main():
     args = parser.parse_args()
     if args.only and args.record:
         parser.error("--record needs every section")
-    rounds = args.rounds
-    measures = {
-        "torch": lambda: beside_torch(rounds),
-        "library": lambda: beside_the_library(args.command, 5),
-        "small": lambda: of_16_elements(rounds),
-        "scaled": lambda: quantizing(rounds),
-        "packing": lambda: packing(rounds),
-        "texts": lambda: texts(rounds),
-    }
-    versions = {"Python": sys.version.split()[0], "numpy": np.__version__, "ml_dtypes": ml_dtypes.__version__}
-    told = {
-        "date": str(date.today()),
-        "machine": machine(),
-        "command": f"python bench/python.py target/release/onnx-cast --rounds {args.rounds} --record",
-        "threads": os.cpu_count(),
-        "versions": versions,
-    }
+    text = []
     for name in args.only or SECTIONS:
-        told[name] = measures[name]()
+        title, other, measure = SECTIONS[name]
+        rows = measure(args.command, 5) if name == "library" else measure(args.rounds)
+        text += ["", f"## {title}", "", *table(rows, other)] if rows else []
+        if name == "torch" and rows:
+            one = max(rows, key=lambda one: one.get("torch_faults", 0))
+            text += ["", f"New pages from {one['from']} to {one['to']}: {one['torch_faults']} for torch, {one['ours_faults']} for ours."]
+    versions = {"numpy": np.__version__, "ml_dtypes": ml_dtypes.__version__}
     if "torch" in sys.modules:
         versions["torch"] = sys.modules["torch"].__version__
-    text = markdown(told)
-    print(text)
+    command = f"python bench/python.py target/release/onnx-cast --rounds {args.rounds} --record"
+    text = [harness.about(command, Python=sys.version.split()[0], **versions), *text]
+    print(*text, sep="\n")
     if args.record:
-        (RECORDS / "python.md").write_text(text)
+        harness.rewrite("python.md", text)
 
 
 if __name__ == "__main__":

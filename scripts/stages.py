@@ -10,10 +10,10 @@ EXE = ".exe" if os.name == "nt" else ""
 PYTHON = ".venv/Scripts/python.exe" if os.name == "nt" else ".venv/bin/python"
 NEWEST = {"PYTHONPATH": ".cache/onnx-newest"}
 TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")).absolute()
-COMMAND, XTASK = (str(TARGET / "debug" / (name + EXE)) for name in ("onnx-cast", "xtask"))
+COMMAND = str(TARGET / "debug" / ("onnx-cast" + EXE))
 SET_UP, BUILD, MODULES, PACKAGE = "set-up", "build", "the modules for JavaScript", "the Python package, build"
 LAID_OUT = "the C interface, laid out"
-# What `cargo xtask dist` writes: a folder whose name has the version and the target.
+# What `scripts/release/dist.py` writes: a folder whose name has the version and the target.
 DIST = ".cache/dist/onnx-cast-*/"
 # Tests of every value of a type, which take minutes: a quick run leaves them out.
 SLOW_TESTS = {"exhaustive", "kernels", "naive", "scaled", "joined", "strings"}
@@ -88,7 +88,12 @@ def stages(packages):
             after=(BUILD,),
             unread=WORDS,
         ),
-        Stage("the public names of the crate", [XTASK, "api"], (BUILD,), unread=WORDS),
+        cargo(
+            "the public names of the crate",
+            *["test", "--locked", "-p", "testkit", "--test", "public_api", "--", "--ignored"],
+            after=(BUILD,),
+            unread=WORDS,
+        ),
         Stage("the package for JavaScript, and the page", [*javascript, "--built"], (BUILD, MODULES)),
         Stage("the Python package, tests", pytest, (BUILD, PACKAGE), quick=pytest),
         Stage("the Python package, with the newest onnx", test_onnx, (BUILD, PACKAGE), NEWEST),
@@ -112,9 +117,9 @@ def stages(packages):
         check("the crates, from their tarballs", "scripts/release/crates.py", "check", "--offline", after=("lints",)),
         check("the oracle against other packages", "crates/testkit/python/check_oracle.py"),
         check("the oracle of scaled casts against other packages", "crates/testkit/python/check_scaled.py"),
-        # `cargo xtask dist` builds this program again, for itself alone, and so with other features of its
+        # `dist.py` builds this program again, for itself alone, and so with other features of its
         # dependencies.
-        Stage(LAID_OUT, [XTASK, "dist", "--out", ".cache/dist"], (BUILD, PACKAGE)),
+        Stage(LAID_OUT, [PYTHON, "scripts/release/dist.py", "--out", ".cache/dist"], (BUILD, PACKAGE)),
         check("the C interface, from C and C++", "scripts/checks/c.py", DIST, after=(LAID_OUT,), unread=()),
         check("the C interface against the oracle", "scripts/checks/c_oracle.py", DIST, after=(LAID_OUT,)),
         cargo("documentation", "doc", "--no-deps", "--locked", after=(BUILD,), env={"RUSTDOCFLAGS": "-D warnings"}),
@@ -136,6 +141,6 @@ def stages(packages):
 
 def integration_tests():
     """The names of the integration tests of the workspace."""
-    folders = [*ROOT.glob("crates/*/tests"), *ROOT.glob("fuzz/targets/tests"), *ROOT.glob("xtask/tests")]
+    folders = [*ROOT.glob("crates/*/tests"), *ROOT.glob("fuzz/targets/tests")]
     files = {path.stem for folder in folders for path in folder.glob("*.rs")}
     return files | {path.parent.name for folder in folders for path in folder.glob("*/main.rs")}

@@ -12,8 +12,9 @@ import unittest
 from pathlib import Path
 
 SCRIPTS = Path(__file__).resolve().parent
-sys.path.insert(0, str(SCRIPTS))
+sys.path[:0] = [str(SCRIPTS), str(SCRIPTS / "release")]
 
+import dist  # noqa: E402
 import stages  # noqa: E402 (found by the path above, as the others)
 import test as run  # noqa: E402
 import unchanged  # noqa: E402
@@ -129,6 +130,36 @@ class Unchanged(unittest.TestCase):
         self.assertIsNone(self.left_out(maker, is_needed=True))
         (self.root / "made").write_text("")
         self.assertEqual(self.left_out(maker, is_needed=True), [])
+
+
+class CLibrary(unittest.TestCase):
+    def test_libraries_are_named_as_the_system_names_them(self):
+        so, dylib, dll = "libonnx_cast_capi.so", "libonnx_cast_capi.dylib", "onnx_cast_capi.dll"
+        a, archive = "libonnx_cast_capi.a", "lib/libonnx_cast.a"
+        elf = (so, a, "lib/libonnx_cast.so.0", "lib/libonnx_cast.so", archive)
+        mingw = (dll, a, "bin/onnx_cast.dll", "lib/libonnx_cast.dll.a", archive)
+        apple = (dylib, a, "lib/libonnx_cast.0.dylib", "lib/libonnx_cast.dylib", archive)
+        msvc = (dll, "onnx_cast_capi.lib", "bin/onnx_cast.dll", "lib/onnx_cast.lib", "lib/onnx_cast_static.lib")
+        for triple, want in (
+            ("x86_64-unknown-linux-gnu", elf),
+            ("aarch64-unknown-linux-musl", elf),
+            ("x86_64-unknown-freebsd", elf),
+            ("aarch64-apple-darwin", apple),
+            ("x86_64-pc-windows-gnu", mingw),
+            ("x86_64-pc-windows-gnullvm", mingw),
+            ("aarch64-pc-windows-msvc", msvc),
+        ):
+            self.assertEqual(dist.names_of(triple)[:5], want, triple)
+        for triple in ("wasm32-unknown-unknown", "x86_64-unknown-none", "x86_64-unknown-uefi", ""):
+            with self.assertRaises(SystemExit, msg=triple):
+                dist.names_of(triple)
+
+    def test_functions_and_libraries_are_listed(self):
+        header = dist.HEADER.read_text()
+        self.assertEqual(len(dist.functions(header)), header.count(");\n"))
+        self.assertEqual(dist.system_libraries("note: x\nnote: native-static-libs: -lgcc_s -lc\n"), ["-lgcc_s", "-lc"])
+        options = dist.system_libraries("native-static-libs: kernel32.lib /defaultlib:msvcrt")
+        self.assertEqual(options, ["kernel32.lib", "-defaultlib:msvcrt"])
 
 
 class NoWebAssembly(unittest.TestCase):

@@ -10,7 +10,6 @@ import numpy
 
 import element_types
 import libraries
-import scaled
 from memory import Arena, Peers, pack, unpack
 
 # Rounds of everybody once, whose medians are quoted. Odd, so that a median is a round that was.
@@ -92,10 +91,8 @@ class Measurement:
         self.copied = libraries.Place(Arena(most), Arena(most), None, None, None)
         self.evicted = Arena(EVICT)
         self.ours = libraries.Rust(self.peers, "ours", threads)
-        self.ours_scaled = scaled.Ours(self.peers, threads)
         self.memcpy = self.peers.function("memcpy")
         self.libraries = libraries.load(names, self.peers, threads)
-        self.scaled = scaled.load(names, threads)
 
     def fill(self, pair):
         """Numbers spread over what both types hold, as weights and activations are, in place. Gives how many differ."""
@@ -107,7 +104,7 @@ class Measurement:
             # Quotients stay in the type: the scales are 1 to 2, and nothing is rounded up to 8.
             limit = pair.quantized.limit * 0.9
             least = -limit
-            scaled.fill(pair, self.place, self.elements)
+            libraries.fill(pair, self.place, self.elements)
         numbers = numpy.random.default_rng(1).uniform(least, limit, PERIOD).astype(numpy.float32)
         if source.name == "bool":
             numbers[::2] = 0
@@ -139,20 +136,19 @@ class Measurement:
 
     def pair(self, pair):
         source, target = pair.source, pair.target
-        ours, peers = (self.ours_scaled, self.scaled) if pair.scale else (self.ours, self.libraries)
         elements = self.fill(pair)
-        expected = self.codes(ours, pair, elements)
+        expected = self.codes(self.ours, pair, elements)
         moved = source.bytes(self.elements) + target.bytes(self.elements)
         evicts = moved >= IN_MEMORY
 
         half = moved // 2
         addresses = self.copied.source.address, self.copied.target.address
         contestants = {
-            "ours": Contestant(ours.cast(pair, self.place, self.elements)),
+            "ours": Contestant(self.ours.cast(pair, self.place, self.elements)),
             "memcpy": Contestant(lambda repeat: self.memcpy(2, 2, self.threads, *addresses, half, repeat)),
         }
         differs = {}
-        for name, library in peers.items():
+        for name, library in self.libraries.items():
             seconds = library.cast(pair, self.place, self.elements)
             if seconds is None:
                 continue
@@ -188,7 +184,7 @@ class Measurement:
             "peers": {name: net for name, (net, _) in speed.items()},
         }
         if not evicts:
-            row["with_calls"] = {name: whole for name, (_, whole) in speed.items() if peers[name].calls_cost}
+            row["with_calls"] = {name: whole for name, (_, whole) in speed.items() if self.libraries[name].calls_cost}
         if differs:
             row["differs"] = differs
         return row

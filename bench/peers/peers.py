@@ -19,13 +19,13 @@ import element_types
 import record
 
 HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent.parent / "scripts"))
+sys.path[:0] = [str(HERE.parent), str(HERE.parent.parent / "scripts")]
 
-import setup  # noqa: E402 (it lies in another folder)
+import harness  # noqa: E402 (they lie in other folders)
+import setup  # noqa: E402
 
 VENV = setup.CACHE / "peers-venv"
 PYTHON = VENV / "bin" / "python"
-PAGE = HERE.parent.parent / "records" / "peers.md"
 LIBRARIES = ["numpy", "onnxruntime", "numkong", "half", "candle", "arrow", "gguf"]
 WITH_TORCH = ["torch", "torchao"]
 # In memory, and in the cache next to the nearest.
@@ -104,17 +104,6 @@ def versions(names):
     return {"onnx-cast": commit} | {package: pinned[package] for package in wanted} | {"rustc": rustc}
 
 
-def machine():
-    model = "an unknown processor"
-    if Path("/proc/cpuinfo").is_file():
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-        facts = {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
-        model = facts.get("model name", model)
-        if "cpu family" in facts:
-            model += f" (family {facts['cpu family']}, model {facts['model']})"
-    return f"{model}, {os.cpu_count()} cores"
-
-
 def measure(library, names, elements, options):
     """Runs the measurement, tells how it goes, and gives the section."""
     # The threads of everyone who counts them by the environment.
@@ -126,7 +115,7 @@ def measure(library, names, elements, options):
         "elements": elements,
         "threads": options.threads,
         "date": datetime.date.today().isoformat(),
-        "machine": machine(),
+        "machine": harness.machine(),
         "command": shlex.join(["python3", "bench/peers/peers.py", *sys.argv[1:]]),
         "versions": versions(names),
         "rows": [],
@@ -158,7 +147,7 @@ def main():
             print(record.summary(rows).replace("**", ""))
     print(record.readme(sections))
     if options.record:
-        PAGE.write_text(record.markdown(sections))
+        harness.rewrite("peers.md", record.markdown(sections))
 
 
 if __name__ == "__main__":

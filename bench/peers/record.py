@@ -4,6 +4,12 @@ A row's speeds are bytes read and written a second, in GB, as ONNX packs the typ
 as times do."""
 
 import math
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from harness import table  # noqa: E402 (it lies in another folder)
 
 # Below this we lose; above, and below 1, is noise.
 TIE = 0.95
@@ -60,12 +66,6 @@ def named(elements):
 
 def counted(number, thing):
     return f"{number} {thing}" + ("" if number == 1 else "s")
-
-
-def table(header, rows):
-    """Lines of a Markdown table; all columns but the first two hold numbers or names as they are."""
-    lines = ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
-    return lines + ["| " + " | ".join(row) + " |" for row in rows]
 
 
 def summary(rows):
@@ -145,36 +145,9 @@ def section_lines(section):
     return lines
 
 
-EXPLANATION = """\
-# Beside other libraries
-
-Written by `python3 bench/peers/peers.py --record`. Speeds are GB read and written per second, counted for every
-library as ONNX packs the types, so that ratios of speeds are ratios of times. Medians of interleaved rounds in one
-process, with the same buffers for all (2 MiB pages, touched before).
-
-- Outputs are allocated before, except for candle and arrow-cast, whose casts allocate a new tensor or array. Types
-  that ONNX packs take a byte per element in numpy+ml_dtypes, and float6 in NumKong.
-- Ours, half, candle and arrow-cast are called and timed in Rust, the others in Python. In cache, where the call
-  matters, the time of a cast of 8 elements is subtracted from theirs: in their favour, not in ours.
-- Over 4 MiB the caches are filled with other data before each measurement; below, a cast is repeated in them.
-  Libraries that take more than four times as long as ours in the warm-up are not timed again.
-- A `*` marks a peer whose results differ from ours, on numbers that both types hold: it truncates to integers where
-  ONNX rounds (numpy+ml_dtypes to 4 bits and fewer) or rounds where ONNX truncates (NumKong), rounds float8e8m0 to
-  nearest or truncates where ONNX rounds up, packs from the high bits down (NumKong's 4 bits), rounds ties toward zero
-  and loses -0 (gguf), or is wrong.
-- Scaled casts are QuantizeLinear and DequantizeLinear without zero points, of rows of 1024 elements at most, with a
-  float scale for the tensor, for each row (axis), or for each 32 elements of a row (blocks); MXFP4 by the rule
-  `floor`, and NVFP4 by torchao's recipe, whose scales are computed while quantizing. Scales are not counted as bytes.
-  numpy and PyTorch divide or multiply, round and clamp for integers, and cast, into memory allocated before. torchao
-  and gguf allocate.
-"""
-
-
 def markdown(sections):
-    lines = [EXPLANATION]
-    for section in sections:
-        lines += section_lines(section)
-    return "\n".join(lines)
+    """The figures of the page."""
+    return [line for section in sections for line in section_lines(section)]
 
 
 def readme(sections):

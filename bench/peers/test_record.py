@@ -61,7 +61,7 @@ class Markdown(unittest.TestCase):
             row("float", "double", 30.0, torch=40.0),
             row("float", "int4", 30.0, onnxruntime=60.0) | {"scale": "blocks"},
         ]
-        text = record.markdown([section(*rows), section(elements=16, threads=2)])
+        text = "\n".join(record.markdown([section(*rows), section(elements=16, threads=2)]))
         self.assertEqual(
             data_rows(text),
             [

@@ -1,4 +1,4 @@
-# Takes the archive of a release, as `cargo xtask dist` packs it. Its SHA512 is set when the release is out (RELEASING.md).
+# Takes the archive of a release, as `scripts/release/dist.py` packs it. Its SHA512 is set when the release is out (RELEASING.md).
 if(VCPKG_TARGET_IS_WINDOWS)
   set(_system "pc-windows-msvc")
 elseif(VCPKG_TARGET_IS_OSX)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Is the C interface good for programs in C and C++?
 
-Lays it out as `cargo xtask dist` does, and there compiles and runs the tests in C (crates/onnx-cast-capi/tests/c) and
+Lays it out as `scripts/release/dist.py` does, and there compiles and runs the tests in C (crates/onnx-cast-capi/tests/c) and
 the examples (examples/c), as C99 and as C++17, without a warning, with the shared library and with the static one;
 under valgrind, where the system has it; and by CMake. Tests the header's macros as other versions of C and C++, too,
 and holds the functions of the header against those of the library.
@@ -80,10 +80,8 @@ def run(*command, **options):
 
 
 def laid_out():
-    """The folder that `cargo xtask dist` makes."""
-    cargo = os.environ.get("CARGO", "cargo")
-    xtask = [cargo, "run", "--quiet", "--release", "--locked", "--package", "xtask", "--"]
-    return Path(run(*xtask, "dist", cwd=ROOT).strip())
+    """The folder that `scripts/release/dist.py` makes."""
+    return Path(run(sys.executable, ROOT / "scripts" / "release" / "dist.py").strip())
 
 
 def check_library(folder):

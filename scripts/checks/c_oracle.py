@@ -3,8 +3,7 @@
 
 Calls the shared library through ctypes: every pair of the oracle's `every-pair` tables by a function for one call and
 by a plan, on every backend, into memory that is checked behind the result; strings by their two-call protocol; and
-tensors of numpy's through DLPack. The oracle shares no code with the library. Takes the folder that `cargo xtask dist`
-made.
+tensors of numpy's through DLPack. The oracle shares no code with the library. Takes the folder that `dist.py` made.
 """
 
 import ctypes

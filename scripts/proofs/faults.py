@@ -14,7 +14,6 @@ mount; faults of calls need a C compiler.
 """
 
 import argparse
-import datetime
 import json
 import os
 import platform
@@ -34,9 +33,10 @@ import onnx
 from safetensors.numpy import save_file
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "scripts" / "checks"))
+sys.path[:0] = [str(ROOT / "bench"), str(ROOT / "scripts" / "checks")]
 
 import graphs  # noqa: E402
+import harness  # noqa: E402
 
 OTHER = {"float8e4m3fn": "float8e5m2", "float16": "bfloat16", "bfloat16": "float16", "bf16": "float16", "nvfp4": "mxfp4"}
 COMMAND = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release" / "onnx-cast"
@@ -442,8 +442,8 @@ def main():
 
     def note(fault, case, seen):
         told = ", ".join(f"{count} {what}" for what, count in sorted(seen.items()))
-        rows.append(f"| {fault} | {case.name} | {told} |")
-        print(rows[-1], flush=True)
+        rows.append([fault, case.name, told])
+        print(*rows[-1], sep=" | ", flush=True)
 
     start = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as other:
@@ -469,12 +469,9 @@ def main():
     minutes = (time.perf_counter() - start) / 60
     print(f"every file was what it was or what it should become ({minutes:.1f} minutes, seed {seed})")
     if args.record:
-        commit = subprocess.run(["git", "rev-parse", "--short=12", "HEAD"], cwd=ROOT, capture_output=True, text=True)
         only = "".join(f' --only "{name}"' for name in args.only)
-        head = (f"\n## {datetime.date.today()}\n\n`scripts/proofs/faults.py --kills {args.kills} --seed {seed}{only}`, {minutes:.1f} minutes, "
-                f"{platform.system()}, at commit {commit.stdout.strip()}.\n\n| fault | case | outcomes |\n|---|---|---|\n")
-        with open(args.record, "a") as out:
-            out.write(head + "\n".join(rows) + "\n")
+        text = f"`scripts/proofs/faults.py --kills {args.kills} --seed {seed}{only}`, {minutes:.1f} minutes"
+        harness.record(args.record, "", text, harness.table(["fault", "case", "outcomes"], rows))
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ Usage: fuzz.py [--minutes N] [--jobs N] [--record FILE [--note TEXT]] [--minimis
 """
 
 import argparse
-import datetime
 import os
 import platform
 import re
@@ -23,9 +22,10 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 FUZZ = ROOT / "fuzz"
-sys.path.insert(0, str(FUZZ))
+sys.path[:0] = [str(FUZZ), str(ROOT / "bench")]
 
-import archive  # noqa: E402 (it lies in another folder)
+import archive  # noqa: E402 (they lie in other folders)
+import harness  # noqa: E402
 
 TARGETS = sorted(path.stem for path in (FUZZ / "corpus").glob("*.zip"))
 # The corpus of the repository, unpacked.
@@ -87,9 +87,8 @@ def fuzz(target, minutes):
     edges, inputs = coverage[-1] if coverage else ("?", "?")
     runs = re.search(r"number_of_executed_units: (\d+)", text) or re.search(r"Done (\d+) runs", text)
     runs = int(runs[1]) if runs else 0
-    row = (f"| {target} | {minutes:g} | {seconds / 60:.1f} | {runs:,} | {runs / max(seconds, 1):,.0f} | {edges} | {inputs} "
-           f"| {1 if failed else 0} |")
-    print(row if not failed else f"{row}  see {log}", flush=True)
+    row = [target, f"{minutes:g}", f"{seconds / 60:.1f}", f"{runs:,}", f"{runs / max(seconds, 1):,.0f}", edges, inputs, int(failed != 0)]
+    print(*row, *([f"see {log}"] if failed else []), sep=" | ", flush=True)
     return row, not failed
 
 
@@ -140,16 +139,9 @@ def main():
             return
         results = list(pool.map(lambda target: fuzz(target, args.minutes), targets))
     if args.record:
-        commit = subprocess.run(["git", "rev-parse", "--short=12", "HEAD"], cwd=ROOT, capture_output=True, text=True)
-        note = f" {args.note}." if args.note else ""
-        head = (f"\n## {datetime.date.today()}\n\n`scripts/proofs/fuzz.py --minutes {args.minutes:g} --jobs {args.jobs}`, "
-                f"{platform.system()}, {os.cpu_count()} cores, at commit {commit.stdout.strip()}.{note}\n\n"
-                "`minutes` is elapsed time, `of a processor` is processor time in minutes, and `a second` is executions per "
-                "second of\nprocessor time.\n\n"
-                "| target | minutes | of a processor | executions | a second | edges | inputs | failures |\n"
-                "|---|---|---|---|---|---|---|---|\n")
-        with open(args.record, "a") as out:
-            out.write(head + "\n".join(row for row, _ in results) + "\n")
+        text = f"`scripts/proofs/fuzz.py --minutes {args.minutes:g} --jobs {args.jobs}` {args.note}".strip()
+        header = ["target", "minutes elapsed", "of a processor", "executions", "a second of it", "edges", "inputs", "failures"]
+        harness.record(args.record, "", text, harness.table(header, [row for row, _ in results]))
     if not all(well for _, well in results):
         sys.exit("fuzz: inputs that fail are in fuzz/artifacts")
 

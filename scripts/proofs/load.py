@@ -10,16 +10,18 @@ Usage: load.py [many] [large]. Takes the release build of the command, and 2 GB 
 
 import json
 import os
-import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 import ml_dtypes
 import numpy as np
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "bench"))
+
+import harness  # noqa: E402 (it lies in another folder)
+
 COMMAND = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release" / "onnx-cast"
 # What each may take at most: a file's size is not in it, but 100 000 names and shapes are, of two files for a
 # comparison.
@@ -30,29 +32,15 @@ def fail(text):
     sys.exit(f"load: {text}")
 
 
-# Linux counts as a process's own the memory of the one that it was forked from, until it runs something else: so a
-# small one starts the command, and writes its status and memory to a file.
-STARTER = """
-import os, sys
-pid = os.posix_spawn(sys.argv[2], sys.argv[2:], os.environ)
-_, ended, usage = os.wait4(pid, 0)
-with open(sys.argv[1], "w") as file:
-    print(os.waitstatus_to_exitcode(ended), usage.ru_maxrss >> 10, file=file)
-"""
-
-
 def run(what, folder, arguments, status=0):
     """Runs the command in a folder; gives what it prints, and prints its time and its memory."""
-    start = time.perf_counter()
-    starter = [sys.executable, "-S", "-c", STARTER, "ended", str(COMMAND), *arguments]
-    text = subprocess.run(starter, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, check=True).stdout
-    ended, megabytes = map(int, (folder / "ended").read_text().split())
-    if ended != status:
-        fail(f"onnx-cast {' '.join(arguments)}: status {ended}, want {status}")
-    print(f"{what}, onnx-cast {' '.join(arguments)}: {time.perf_counter() - start:.1f} s, {megabytes} MB of memory", flush=True)
-    if megabytes > MOST_MB[what]:
-        fail(f"{megabytes} MB of memory (want {MOST_MB[what]} at most)")
-    return text
+    done = harness.process([COMMAND, *arguments], folder, status)
+    if done is None:
+        fail(f"onnx-cast {' '.join(arguments)}: its status is not {status}")
+    print(f"{what}, onnx-cast {' '.join(arguments)}: {done.clock:.1f} s, {done.memory:.0f} MiB of memory", flush=True)
+    if done.memory > MOST_MB[what]:
+        fail(f"{done.memory:.0f} MiB of memory (want {MOST_MB[what]} at most)")
+    return done.told
 
 
 def header(tensors):

@@ -11,7 +11,6 @@ compressed-tensors: `scaled_codes.py PATH/TO/onnx-cast [--record FILE]`.
 """
 
 import argparse
-import datetime
 import json
 import subprocess
 import sys
@@ -25,6 +24,10 @@ from compressed_tensors.quantization.lifecycle.forward import dequantize as ct_d
 from modelopt.torch.quantization.qtensor import MXFP4QTensor, MXFP8QTensor
 from modelopt.torch.quantization.qtensor.nvfp4_tensor import NVFP4QTensor
 from safetensors.torch import load_file, save_file
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "bench"))
+
+import harness  # noqa: E402
 
 TARGETS = {"bfloat16": torch.bfloat16, "float16": torch.float16, "float": torch.float32}
 FLOAT8 = torch.arange(256, dtype=torch.int32).to(torch.uint8).view(torch.float8_e4m3fn)
@@ -147,16 +150,13 @@ def main():
                 for tensor, expected in want(to).items():
                     values += expected.numel()
                     wrong += differing(got[tensor], expected)
-        rows.append(f"| {name} | {values} | {wrong} |")
-        print(rows[-1], flush=True)
+        rows.append([name, values, wrong])
+        print(*rows[-1], sep=" | ", flush=True)
         bad += wrong
     if args.record and not bad:
         packages = ", ".join(f"{name} {version(name)}" for name in ("torch", "nvidia-modelopt", "compressed-tensors"))
-        commit = subprocess.run(["git", "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True).stdout.strip()
-        with open(args.record, "a") as out:
-            out.write(f"\n## {datetime.date.today()}, codes of quantized weights\n\n"
-                      f"`scripts/proofs/scaled_codes.py`, at commit {commit}; {packages}.\n\n"
-                      "| codes | values | differing |\n|---|---|---|\n" + "\n".join(rows) + "\n")
+        lines = harness.table(["codes", "values", "differing"], rows)
+        harness.record(args.record, ", codes of quantized weights", f"`scripts/proofs/scaled_codes.py`; {packages}", lines)
     sys.exit(1 if bad else 0)
 
 

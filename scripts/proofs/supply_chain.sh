@@ -83,9 +83,9 @@ sbom() {
     mkdir -p "$folder"
     # It writes beside the manifest of each member.
     cargo cyclonedx --format json --spec-version 1.5 --no-build-deps --override-filename bom.cdx --quiet
-    for file in crates/*/bom.cdx.json fuzz/targets/bom.cdx.json xtask/bom.cdx.json bindings/python/bom.cdx.json; do
+    for file in crates/*/bom.cdx.json fuzz/targets/bom.cdx.json bindings/python/bom.cdx.json; do
         case $file in
-        crates/testkit/* | fuzz/* | xtask/*) rm "$file" ;;
+        crates/testkit/* | fuzz/*) rm "$file" ;;
         bindings/*) mv "$file" "$folder/onnx-cast-python.cdx.json" ;;
         *) mv "$file" "$folder/$(basename "$(dirname "$file")").cdx.json" ;;
         esac

@@ -26,6 +26,7 @@ import tomllib
 import zipfile
 from pathlib import Path
 
+import dist
 import licences
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -151,8 +152,7 @@ def archives(target: str, out: Path) -> None:
     run("cargo", "build", "--release", "--locked", "--package", "onnx-cast-cli", "--target", target)
     built = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / target / "release"
     print(command(built / ("onnx-cast.exe" if "windows" in target else "onnx-cast"), target, out))
-    xtask = ["cargo", "run", "--quiet", "--release", "--locked", "--package", "xtask", "--"]
-    folder = Path(run(*xtask, "dist", "--target", target, "--out", out).strip())
+    folder = dist.dist(target, out)
     shutil.rmtree(folder)
     print(folder.with_name(f"{folder.name}.tar.gz"))
 

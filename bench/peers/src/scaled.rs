@@ -9,7 +9,7 @@ use onnx_cast::{DataType, TensorView};
 use std::hint::black_box;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// The float scale of a tensor of NVFP4, when it is dequantized. scaled.py has it too.
+/// The float scale of a tensor of NVFP4, when it is dequantized. libraries.py has it too.
 const GLOBAL: f32 = 0.5;
 
 /// How scales lie, in the order of element_types.py: for the tensor, for each row, for each 32 elements of a row, or as

@@ -1,6 +1,6 @@
 //! Every value of every source type of 16 bits or fewer, to each numeric type, in every version and with every setting
 //! of the attributes, on every backend of this machine, against the exact oracle; and for the wider sources the values
-//! at and near ties. (`cargo xtask prove` casts all values of the 32-bit sources.)
+//! at and near ties. (`cargo prove` casts all values of the 32-bit sources.)
 
 use testkit::library::values;
 

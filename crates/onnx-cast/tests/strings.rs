@@ -431,7 +431,7 @@ fn round_trips(ty: Ty, count: usize, seed: u64) {
     }
 }
 
-/// `cargo xtask prove` does the same for ten million of each.
+/// `cargo prove` does the same for ten million of each.
 #[test]
 fn random_floats_and_doubles_are_read_back_as_they_were() {
     round_trips(Ty::Float, 1_000_000, 38);

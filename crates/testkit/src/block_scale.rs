@@ -3,8 +3,8 @@
 //! MX scales are exact: exponents come from comparisons of integers. NVFP4 is defined by float arithmetic in a stated
 //! order, which the three recipes write down; only the casts to float8e4m3fn and float4e2m1 are the oracle's.
 
-use crate::exact::{Dyadic, Magnitude, Number, Ratio, decode, decode_exact};
-use crate::oracle::{Rules, cast_bits, encode};
+use crate::exact::{Dyadic, Magnitude, Number, Quick, Ratio, decode};
+use crate::oracle::{Direct, Rules, encode};
 use crate::scaled::{dequantize, product, rounded};
 use crate::types::Ty;
 
@@ -80,8 +80,8 @@ fn greatest_finite(values: &[f32]) -> f32 {
     values.iter().filter(|value| value.is_finite()).fold(0.0, |greatest, value| greatest.max(value.abs()))
 }
 
-fn exact(value: f32) -> Number<Dyadic> {
-    decode_exact(Ty::Float, value.to_bits().into())
+fn exact(value: f32) -> Number<Quick> {
+    decode(Ty::Float, value.to_bits().into())
 }
 
 /// Quantizes a block of MX, of any length: the code of its scale in float8e8m0, and the codes of its elements.
@@ -94,17 +94,17 @@ pub fn mx_quantize(block: &[f32], element: Ty, rule: ScaleRule) -> (u64, Vec<u64
         return (SCALE_NAN, vec![0; block.len()]);
     }
     let exponent = match exact(greatest_finite(block)) {
-        Number::Finite { magnitude, .. } if !magnitude.is_zero() => {
-            scale_exponent(magnitude, element, rule).clamp(-127, 127)
+        Number::Finite { magnitude: Quick { significand, exponent }, .. } if significand > 0 => {
+            scale_exponent(Dyadic { significand: significand.into(), exponent }, element, rule).clamp(-127, 127)
         }
         _ => -127,
     };
     let codes = block.iter().map(|&value| {
-        let scaled = exact(value)
-            .map(|Dyadic { significand, exponent: of_x }| Dyadic { significand, exponent: of_x - exponent });
+        let scaled =
+            exact(value).map(|Quick { significand, exponent: of_x }| Quick { significand, exponent: of_x - exponent });
         match scaled {
-            Number::Finite { negative, magnitude: Dyadic { significand, exponent } } if element == Ty::Int8 => {
-                let units = Dyadic { significand, exponent: exponent + INT8_PLACES };
+            Number::Finite { negative, magnitude: Quick { significand, exponent } } if element == Ty::Int8 => {
+                let units = Quick { significand, exponent: exponent + INT8_PLACES };
                 let code = units.nearest_integer_low_bits().min(127) as i64;
                 (if negative { -code } else { code }) as u64 & 0xff
             }
@@ -155,12 +155,12 @@ pub fn mx_dequantize(scale: u64, element: Ty, codes: &[u64], to: Ty) -> Vec<u64>
 
 /// The code of a float in another type, by Cast.
 fn cast(value: f32, to: Ty) -> u64 {
-    cast_bits(Ty::Float, to, value.to_bits().into(), &Rules::default())
+    Direct::new(Ty::Float, to, &Rules::default()).cast(value.to_bits().into())
 }
 
 /// The value of a code as a float.
 fn float(from: Ty, code: u64) -> f32 {
-    f32::from_bits(cast_bits(from, Ty::Float, code, &Rules::default()) as u32)
+    f32::from_bits(Direct::new(from, Ty::Float, &Rules::default()).cast(code) as u32)
 }
 
 /// The global scale of a tensor of NVFP4: a factor of its values, by compressed-tensors a divisor.

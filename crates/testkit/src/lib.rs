@@ -4,8 +4,8 @@
 //! decimal text), a target type is the list of its values, and a cast picks the nearest one by exact comparison.
 //! The quicker paths, [`Direct`] and [`Walker`], exist so that 2^32 values can be checked, and are themselves checked
 //! against that definition. The oracle shares no code with the library under test: the common language is ONNX's type
-//! numbers and bit patterns. Only the module `library`, behind the feature of that name, uses the library, and a test
-//! reads the imports to prove it.
+//! numbers and bit patterns. Only the module `library` and the program `prove`, behind the feature of that name, use the
+//! library, and a test reads the imports to prove it.
 //!
 //! ```
 //! use testkit::{Rules, Ty, Walker, cast_bits, packing};

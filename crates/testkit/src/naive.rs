@@ -2,14 +2,14 @@
 //! multiplied by itself. It knows no parts, runs, blocks of memory, vectors or threads, which are where the library
 //! can go wrong in tensors of millions of elements.
 //!
-//! An element takes a few nanoseconds: one operation of IEEE 754 in `f32`, which is correctly rounded, and a search
-//! among the target's values. What is not ordinary (NaN, infinity, overflow without saturation) is left to the exact
-//! oracle of [`scaled`](crate::scaled), and so is every other precision. The tests compare the two.
+//! An element takes some nanoseconds: one operation of IEEE 754 in `f32`, which is correctly rounded, and a [`Direct`]
+//! cast. NaN and every other precision are left to the exact oracle of [`scaled`](crate::scaled), and blocks whose scales
+//! are found to [`block_scale`](crate::block_scale). The tests compare the arithmetic with the oracle's.
 
-use crate::block_scale::{Recipe, ScaleRule};
+use crate::block_scale::{Recipe, ScaleRule, mx_quantize, nvfp4_block, nvfp4_global};
 use crate::scaled::{dequantize_direct, quantize_direct};
 use crate::types::Ty;
-use crate::{Rules, cast_bits};
+use crate::{Direct, Rules, cast_bits};
 
 /// Blocks of a tensor that have a scale each: how long they are on each axis. The last of an axis may be short.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,61 +45,19 @@ impl Blocks {
     }
 }
 
-/// The values of a float format in the order of their codes, to search among.
+/// The codes of a float type for floats, by Cast.
 #[derive(Clone, Debug)]
-pub struct Values {
-    ty: Ty,
-    /// Those of the positive codes, and the one that would follow the largest.
-    positive: Vec<f64>,
-    sign_bit: u64,
-}
+pub struct Values(Direct);
 
 impl Values {
-    /// Those of a float type of 16 bits or fewer.
-    ///
-    /// # Panics
-    /// If the type is another one.
+    /// Those of a numeric type.
     pub fn new(ty: Ty) -> Values {
-        let layout = ty.layout().filter(|layout| layout.bits() <= 16).expect("a float of 16 bits or fewer");
-        let value = |code| {
-            let value = layout.value(code);
-            value.significand as f64 * 2f64.powi(value.exponent)
-        };
-        Values { ty, positive: (0..=layout.max_code() + 1).map(value).collect(), sign_bit: layout.sign_bit() }
+        Values(Direct::new(Ty::Float, ty, &Rules::default()))
     }
 
-    /// The code of the largest value.
-    fn most(&self) -> u64 {
-        self.positive.len() as u64 - 2
-    }
-
-    /// The code of the nearest value, to even; the one that follows the largest is among them.
-    fn nearest(&self, magnitude: f64) -> u64 {
-        let above = self.positive.partition_point(|value| *value <= magnitude);
-        let Some(next) = self.positive.get(above) else { return self.most() + 1 };
-        let middle = (self.positive[above - 1] + next) / 2.0;
-        let rounds_up = magnitude > middle || magnitude == middle && above % 2 == 0;
-        if rounds_up { above as u64 } else { above as u64 - 1 }
-    }
-
-    /// The code of a float, by Cast.
-    fn cast(&self, value: f32) -> u64 {
-        if value.is_finite() {
-            return self.saturated(value.into());
-        }
-        cast_bits(Ty::Float, self.ty, value.to_bits().into(), &Rules::default())
-    }
-
-    /// The code of a finite float, which saturates.
+    /// The code of a float.
     pub fn code_of(&self, value: f32) -> u64 {
-        self.saturated(value.into())
-    }
-
-    /// The code of a finite value that saturates.
-    fn saturated(&self, value: f64) -> u64 {
-        let code = self.nearest(value.abs()).min(self.most());
-        let has_minus_zero = !matches!(self.ty, Ty::Float8E4M3FNUZ | Ty::Float8E5M2FNUZ);
-        if value.is_sign_negative() && (code > 0 || has_minus_zero) { code | self.sign_bit } else { code }
+        self.0.cast(value.to_bits().into())
     }
 }
 
@@ -135,37 +93,37 @@ impl Floats {
 
 /// What elements are quantized to.
 pub struct Quantizer {
-    /// The type of the results.
-    pub to: Ty,
-    /// Whether floats saturate.
-    pub saturate: bool,
-    values: Option<Values>,
+    to: Ty,
+    cast: Direct,
+    saturate: bool,
 }
 
 impl Quantizer {
     /// To an integer of 16 bits or fewer or a float of 8 bits or fewer.
     pub fn new(to: Ty, saturate: bool) -> Quantizer {
-        Quantizer { to, saturate, values: to.layout().map(|_| Values::new(to)) }
+        let cast = Direct::new(Ty::Float, to, &Rules { saturate, ..Rules::default() });
+        Quantizer { to, cast, saturate }
     }
 
     /// One element, divided by its scale. A zero point of a float is `None`, or a 0 that is added.
     pub fn code(&self, x: f32, scale: f32, zero_point: Option<i64>) -> u64 {
         let quotient = x / scale;
-        let Some(values) = &self.values else {
-            let (low, high) = self.to.int_range().expect("an integer type");
-            if quotient.is_nan() {
-                return low as u64 & self.to.mask();
+        match self.to.int_range() {
+            Some((low, _)) if quotient.is_nan() => low as u64 & self.to.mask(),
+            Some((low, high)) => {
+                let sum = f64::from(quotient).round_ties_even() + zero_point.unwrap_or(0) as f64;
+                sum.clamp(low as f64, high as f64) as i64 as u64 & self.to.mask()
             }
-            let sum = f64::from(quotient).round_ties_even() + zero_point.unwrap_or(0) as f64;
-            return sum.clamp(low as f64, high as f64) as i64 as u64 & self.to.mask();
-        };
-        let added = if zero_point.is_some() { quotient + 0.0 } else { quotient };
-        let overflows = added.is_finite() && values.nearest(f64::from(added).abs()) > values.most();
-        if !added.is_finite() || overflows && !self.saturate {
-            let bits = |value: f32| (Ty::Float, u64::from(value.to_bits()));
-            return quantize_direct(bits(x), bits(scale), 0, self.to, Ty::Float, self.saturate);
+            // The processor's NaN may have another sign.
+            None if quotient.is_nan() => {
+                let bits = |value: f32| (Ty::Float, u64::from(value.to_bits()));
+                quantize_direct(bits(x), bits(scale), 0, self.to, Ty::Float, self.saturate)
+            }
+            None => {
+                let sum = if zero_point.is_some() { quotient + 0.0 } else { quotient };
+                self.cast.cast(sum.to_bits().into())
+            }
         }
-        values.saturated(added.into())
     }
 }
 
@@ -173,29 +131,22 @@ impl Quantizer {
 pub struct Dequantizer {
     from: Floats,
     to: Ty,
-    values: Option<Values>,
+    cast: Direct,
 }
 
 impl Dequantizer {
     /// From a type of 16 bits or fewer to float, float16 or bfloat16.
     pub fn new(from: Ty, to: Ty) -> Dequantizer {
-        let values = (to != Ty::Float).then(|| Values::new(to));
-        Dequantizer { from: Floats::new(from), to, values }
+        Dequantizer { from: Floats::new(from), to, cast: Direct::new(Ty::Float, to, &Rules::default()) }
     }
 
     /// One element, less its zero point, which is 0 for floats, times its scale.
     pub fn code(&self, code: u64, scale: f32, zero_point: i64) -> u64 {
         let product = (self.from.of(code) - zero_point as f32) * scale;
-        match &self.values {
-            _ if !product.is_finite() => {
-                dequantize_direct((self.from.ty, code), (Ty::Float, scale.to_bits().into()), zero_point, self.to)
-            }
-            None => product.to_bits().into(),
-            Some(values) => {
-                let sign = if product.is_sign_negative() { values.sign_bit } else { 0 };
-                values.nearest(f64::from(product).abs()) | sign
-            }
+        if product.is_nan() {
+            return dequantize_direct((self.from.ty, code), (Ty::Float, scale.to_bits().into()), zero_point, self.to);
         }
+        self.cast.cast(product.to_bits().into())
     }
 }
 
@@ -212,10 +163,7 @@ pub fn greatest(x: &[f32], places: &[u32], count: usize) -> Vec<f32> {
 pub fn symmetric(x: &[f32], places: &[u32], count: usize, to: Ty) -> Vec<f32> {
     let most = match to.int_range() {
         Some((_, high)) => high as f32,
-        None => {
-            let values = Values::new(to);
-            values.positive[values.most() as usize] as f32
-        }
+        None => float(to, to.layout().expect("a float type").max_code()),
     };
     let scale = |amax: f32| if amax == 0.0 { 1.0 } else { amax / most };
     greatest(x, places, count).into_iter().map(scale).collect()
@@ -235,64 +183,23 @@ pub fn asymmetric(low: f32, high: f32, to: Ty) -> (f32, i64) {
     (scale, zero_point.round_ties_even() as i64)
 }
 
-/// The exponent `e` of a positive number from `2^e` up to `2^(e + 1)`.
-fn exponent_of(value: f64) -> i32 {
-    (value.to_bits() >> 52) as i32 - 1023
-}
-
 /// A format of MX: an element type, of which int8 counts 64ths, and a rule.
 pub struct Mx {
     element: Ty,
     rule: ScaleRule,
-    values: Option<Values>,
-    largest: f64,
-    significand_bits: i32,
 }
 
 impl Mx {
     /// The format of an element type.
     pub fn new(element: Ty, rule: ScaleRule) -> Mx {
-        let values = element.layout().map(|_| Values::new(element));
-        let largest = values.as_ref().map_or(127.0 / 64.0, |values| values.positive[values.most() as usize]);
-        let significand_bits = element.layout().map_or(6, |layout| layout.significand_bits as i32);
-        Mx { element, rule, values, largest, significand_bits }
+        Mx { element, rule }
     }
 
     /// The code of a block's scale. The codes of its elements are appended.
     pub fn block(&self, block: &[f32], elements: &mut Vec<u64>) -> u64 {
-        if block.iter().any(|x| !x.is_finite()) {
-            elements.extend(block.iter().map(|_| 0));
-            return 0xff;
-        }
-        let a = f64::from(block.iter().fold(0f32, |a, x| a.max(x.abs())));
-        let largest_exponent = exponent_of(self.largest);
-        let exponent = match self.rule {
-            _ if a == 0.0 => -127,
-            ScaleRule::Floor => exponent_of(a) - largest_exponent,
-            ScaleRule::Ceil => {
-                let is_power = a == 2f64.powi(exponent_of(a));
-                exponent_of(a) + i32::from(!is_power) - largest_exponent
-            }
-            ScaleRule::Even => {
-                // Half a unit of the element's significand carries into the exponent.
-                let half = 2f64.powi(exponent_of(a) - self.significand_bits - 1);
-                exponent_of(a + half) - largest_exponent
-            }
-            ScaleRule::Rceil => {
-                let lowest = exponent_of(a) - largest_exponent - 1;
-                (lowest..).find(|e| a <= self.largest * 2f64.powi(*e)).expect("A is a float")
-            }
-        };
-        let exponent = exponent.clamp(-127, 127);
-        let by = 2f64.powi(-exponent);
-        elements.extend(block.iter().map(|x| {
-            let scaled = f64::from(*x) * by;
-            match &self.values {
-                Some(values) => values.saturated(scaled),
-                None => (scaled * 64.0).round_ties_even().clamp(-127.0, 127.0) as i64 as u64 & 0xff,
-            }
-        }));
-        (exponent + 127) as u64
+        let (scale, codes) = mx_quantize(block, self.element, self.rule);
+        elements.extend(codes);
+        scale
     }
 
     /// What elements of a block are multiplied with to have their values.
@@ -308,63 +215,20 @@ pub struct Nvfp4 {
     /// The global scale.
     pub global: f32,
     /// The type of the values in the checkpoint, to which compressed-tensors rounds.
-    weights: Option<Values>,
-    scales: Values,
-    elements: Values,
+    weights: Ty,
 }
 
 impl Nvfp4 {
     /// The format of a tensor with a greatest finite magnitude.
     pub fn new(amax: f32, recipe: Recipe, weights: Ty) -> Nvfp4 {
-        let divisor = 1.0 / amax * 2688.0;
-        let global = match recipe {
-            Recipe::CompressedTensors if divisor.is_finite() => divisor,
-            Recipe::CompressedTensors => 1.0,
-            Recipe::ModelOpt | Recipe::Torchao if amax == 0.0 => 1.0,
-            Recipe::ModelOpt | Recipe::Torchao => amax / 2688.0,
-        };
-        let weights = (weights != Ty::Float).then(|| Values::new(weights));
-        Nvfp4 { recipe, global, weights, scales: Values::new(Ty::Float8E4M3FN), elements: Values::new(Ty::Float4E2M1) }
+        Nvfp4 { recipe, global: nvfp4_global(&[amax], recipe), weights }
     }
 
     /// The code of a block's scale. The codes of its elements are appended.
     pub fn block(&self, block: &[f32], elements: &mut Vec<u64>) -> u64 {
-        if block.iter().any(|x| !x.is_finite()) {
-            elements.extend(block.iter().map(|_| 0));
-            return 0x7f;
-        }
-        let a = block.iter().fold(0f32, |a, x| a.max(x.abs()));
-        let g = self.global;
-        let wide = match self.recipe {
-            Recipe::ModelOpt => {
-                let b = a / (6.0 * g);
-                if a == 0.0 || b == 0.0 { 1.0 } else { b.clamp(2f32.powi(-9), 448.0) }
-            }
-            Recipe::Torchao if a == 0.0 => 2f32.powi(-6),
-            Recipe::Torchao => (a / 6.0 / g).clamp(2f32.powi(-6), 448.0),
-            Recipe::CompressedTensors => {
-                let sixth = a / 6.0;
-                let rounded = self.weights.as_ref().map(|values| {
-                    let code = values.nearest(sixth.into());
-                    if code > values.most() { f32::INFINITY } else { values.positive[code as usize] as f32 }
-                });
-                g * rounded.unwrap_or(sixth)
-            }
-        };
-        let mut code = self.scales.cast(wide);
-        if code == 0 && self.recipe == Recipe::CompressedTensors {
-            code = self.scales.saturated(0.125);
-        }
-        let scale = float(Ty::Float8E4M3FN, code);
-        elements.extend(block.iter().map(|x| {
-            let scaled = match self.recipe {
-                Recipe::ModelOpt => x / (scale * g),
-                Recipe::Torchao => x * (1.0 / g / scale),
-                Recipe::CompressedTensors => x / (scale / g),
-            };
-            self.elements.cast(scaled)
-        }));
-        code
+        let (scale, codes) = nvfp4_block(block, self.global, self.recipe, self.weights);
+        elements.extend(codes);
+        scale
     }
 
     /// What elements of a block are multiplied with to have their values.
@@ -377,7 +241,6 @@ impl Nvfp4 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::block_scale::{MX_ELEMENTS, mx_quantize, nvfp4_block, nvfp4_global};
     use crate::generators::{Rng, near_ties, random_scaled, special};
     use crate::scaled::{FLOATS, QUANTIZED, quotient_is_zero};
 
@@ -436,33 +299,6 @@ mod tests {
                 let want = dequantize_direct((from, code), (Ty::Float, scale.to_bits().into()), zero, to);
                 let got = dequantizer.code(code, *scale, zero);
                 assert_eq!(got, want, "({} {code:#x} - {zero}) * {scale:e} to {}", from.name(), to.name());
-            }
-        }
-    }
-
-    #[test]
-    fn blocks_are_the_oracles() {
-        let values = floats(2000, 7);
-        for block in values.chunks(5) {
-            let mut got = Vec::new();
-            for (element, rule) in
-                MX_ELEMENTS.into_iter().flat_map(|element| ScaleRule::ALL.map(|rule| (element, rule)))
-            {
-                got.clear();
-                let scale = Mx::new(element, rule).block(block, &mut got);
-                let want = mx_quantize(block, element, rule);
-                assert_eq!((scale, &got), (want.0, &want.1), "{block:?} {} {}", element.name(), rule.name());
-            }
-        }
-        for (recipe, weights) in Recipe::ALL.into_iter().flat_map(|recipe| FLOATS.map(|weights| (recipe, weights))) {
-            for block in values.chunks(5) {
-                let global = nvfp4_global(block, recipe);
-                let most = block.iter().filter(|x| x.is_finite()).fold(0f32, |a, x| a.max(x.abs()));
-                let naive = Nvfp4::new(most, recipe, weights);
-                assert_eq!(naive.global.to_bits(), global.to_bits());
-                let mut got = Vec::new();
-                let scale = naive.block(block, &mut got);
-                assert_eq!((scale, got), nvfp4_block(block, global, recipe, weights), "{block:?} {}", recipe.name());
             }
         }
     }

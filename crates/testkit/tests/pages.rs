@@ -1,5 +1,6 @@
 //! Do the pages' links lead somewhere, do the files that they name exist, are all pages of the manual in its table of
-//! contents, and are they short? (lychee checks links too, in minutes of building it; the rest no linter knows.)
+//! contents, are they short, and does docs/dev/unsafe.md list every file with `unsafe` in it? (lychee checks links too, in
+//! minutes of building it; the rest no linter knows.)
 
 use regex_lite::Regex;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -29,8 +30,7 @@ const SKIPPED: [&str; 3] = ["target", "node_modules", "vendor"];
 const GENERATED: [&str; 4] = ["fuzz/artifacts", "web/dist", "npm/wasm", "docs/book"];
 
 /// The folders by whose names a path in a page begins.
-const TOP: [&str; 11] =
-    ["bench", "bindings", "crates", "docs", "examples", "fuzz", "npm", "records", "scripts", "web", "xtask"];
+const TOP: [&str; 10] = ["bench", "bindings", "crates", "docs", "examples", "fuzz", "npm", "records", "scripts", "web"];
 
 fn root() -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
@@ -289,8 +289,46 @@ fn the_contents_list_every_page() {
     assert!(missing.is_empty(), "docs/SUMMARY.md lacks {missing:?}");
 }
 
+/// Blocks, functions, and traits with their implementations, without those in comments.
+fn unsafe_in(code: &str) -> [usize; 3] {
+    let code: Vec<&str> = code.lines().filter(|line| !line.trim_start().starts_with("//")).collect();
+    let code = code.join("\n");
+    let functions = r#"(unsafe (?:extern "(?:C|system)" )?fn )"#;
+    ["(unsafe \\{)", functions, "(unsafe (?:impl|trait))"].map(|pattern| found(pattern, &code).len())
+}
+
+/// Of code that users run; tests and examples are not.
+#[test]
+fn the_list_of_unsafe_code_is_complete() {
+    let root = root();
+    let mut all = Vec::new();
+    ["crates", "bindings/python/src"].iter().for_each(|folder| files(&root, Path::new(folder), &mut all));
+    let is_run = |path: &&String| !["/tests/", "/benches/", "/examples/"].iter().any(|folder| path.contains(folder));
+    let mut counted = BTreeMap::new();
+    for path in all.into_iter().filter(|path| path.ends_with(".rs")).filter(|path| is_run(&path)) {
+        let counts = unsafe_in(&fs::read_to_string(root.join(&path)).expect("a source"));
+        if counts != [0; 3] {
+            counted.insert(path, counts);
+        }
+    }
+    let text = fs::read_to_string(root.join("docs/dev/unsafe.md")).expect("docs/dev/unsafe.md");
+    let row = |line: &str| {
+        let cells: Vec<&str> = line.strip_prefix("| `")?.split('|').map(str::trim).collect();
+        let number = |at: usize| cells.get(at)?.parse().ok();
+        Some((cells[0].trim_end_matches('`').to_owned(), [number(1)?, number(2)?, number(3)?]))
+    };
+    let listed: BTreeMap<String, [usize; 3]> = text.lines().filter_map(row).collect();
+    let missing: Vec<_> = counted.iter().filter(|(name, counts)| listed.get(*name) != Some(counts)).collect();
+    let stale: Vec<_> = listed.iter().filter(|(name, counts)| counted.get(*name) != Some(counts)).collect();
+    assert!(counted.len() > 20, "{} files", counted.len());
+    assert!(missing.is_empty() && stale.is_empty(), "docs/dev/unsafe.md lacks {missing:#?}\nand has {stale:#?}");
+}
+
 #[test]
 fn faults_are_found() {
+    let code =
+        "// unsafe {\nunsafe extern \"C\" fn f() { unsafe { g() } }\nunsafe fn g() {}\nunsafe impl Send for A {}\n";
+    assert_eq!(unsafe_in(code), [1, 2, 1]);
     let page = "# A `b` page\n\n## Twice\n\n## Twice\n\n```\n# no heading\n```\n";
     let want = ["a-b-page", "twice", "twice-1"].map(str::to_owned);
     assert_eq!(anchors(page), BTreeSet::from(want));

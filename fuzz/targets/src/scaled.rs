@@ -7,6 +7,7 @@ use onnx_cast::ops::{Dim, ValueInfo};
 use onnx_cast::scaled::{DequantizeLinear, DequantizeOptions, QuantizeLinear, QuantizeOptions, ScaledPlan};
 use onnx_cast::{NEWEST_OPSET, Tensor};
 use testkit::library::data_type;
+use testkit::naive::Blocks;
 use testkit::packing::{pack, packed_len, unpack};
 use testkit::scaled::{
     DEQUANTIZE_SCALES, FLOATS, QUANTIZE_SCALES, QUANTIZE_SOURCES, QUANTIZED, default_precision, dequantize_direct,
@@ -79,47 +80,28 @@ impl Case {
     }
 
     /// The scale of each element, by its coordinates; `None` where the shapes do not fit.
-    fn places(&self) -> Option<Vec<usize>> {
+    fn places(&self) -> Option<Vec<u32>> {
         let Case { opset, shape, axis, block_size, scale_shape, .. } = self;
         if *block_size == 0 && (scale_shape.is_empty() || *scale_shape == [1]) {
             return Some(vec![0; self.len()]);
         }
-        // Version 10 has one scale for the tensor.
-        if *opset < 13 {
-            return None;
-        }
         let rank = shape.len() as i64;
-        if !(-rank..rank).contains(axis) {
+        // Version 10 has one scale for the tensor.
+        if *opset < 13 || !(-rank..rank).contains(axis) {
             return None;
         }
         let axis = axis.rem_euclid(rank) as usize;
-        let fits = if *block_size == 0 {
-            *scale_shape == [shape[axis]]
+        let (mut block, fits) = if *block_size == 0 {
+            (shape.iter().map(|&size| size.max(1)).collect(), *scale_shape == [shape[axis]])
         } else {
             let others = |(i, (scale, size)): (usize, (&usize, &usize))| i == axis || scale == size;
-            scale_shape.len() == shape.len()
+            let fits = scale_shape.len() == shape.len()
                 && scale_shape.iter().zip(shape).enumerate().all(others)
-                && fits_axis(shape[axis], scale_shape[axis], *block_size)
+                && fits_axis(shape[axis], scale_shape[axis], *block_size);
+            (vec![1; shape.len()], fits)
         };
-        let place = |element: usize| {
-            let mut rest = element;
-            let mut coordinates: Vec<usize> = shape
-                .iter()
-                .rev()
-                .map(|size| {
-                    let coordinate = rest % size;
-                    rest /= size;
-                    coordinate
-                })
-                .collect();
-            coordinates.reverse();
-            if *block_size == 0 {
-                return coordinates[axis];
-            }
-            coordinates[axis] /= block_size;
-            coordinates.iter().zip(scale_shape).fold(0, |place, (coordinate, size)| place * size + coordinate)
-        };
-        fits.then(|| (0..self.len()).map(place).collect())
+        block[axis] = (*block_size).max(1);
+        fits.then(|| Blocks { shape: shape.clone(), block }.places())
     }
 
     /// Whether a zero point of these codes may stand beside the scale.
@@ -188,7 +170,7 @@ fn check(
     assert_eq!(inferred.is_ok(), places.is_some(), "{inferred:?}: {:?}, {:?}", case.shape, case.scale_shape);
 
     let want = places.filter(|_| case.takes_zero_point(zero, zero_codes)).map(|places| {
-        let one = |(&x, place): (&u64, usize)| want(x, scales[place], zero_codes.get(place).copied());
+        let one = |(&x, place): (&u64, u32)| want(x, scales[place as usize], zero_codes.get(place as usize).copied());
         pack(to, &elements.iter().zip(places).map(one).collect::<Vec<_>>())
     });
     let zero_view = zero_point.as_ref().map(|(tensor, _)| tensor.view());
@@ -209,9 +191,8 @@ fn check(
     }
 }
 
-/// Types and shapes of a QuantizeLinear, and bytes of its tensors.
+/// Types and shapes of a QuantizeLinear, and bytes of its tensors. Too few bytes for a plan are no case.
 pub fn quantize(data: &[u8]) {
-    // Too few bytes for a plan are no case.
     let _ = try_quantize(Unstructured::new(data));
 }
 
@@ -255,9 +236,8 @@ fn try_quantize(mut data: Unstructured<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Types and shapes of a DequantizeLinear, and bytes of its tensors.
+/// Types and shapes of a DequantizeLinear, and bytes of its tensors. Too few bytes for a plan are no case.
 pub fn dequantize(data: &[u8]) {
-    // Too few bytes for a plan are no case.
     let _ = try_dequantize(Unstructured::new(data));
 }
 

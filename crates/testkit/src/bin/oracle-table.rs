@@ -124,14 +124,15 @@ fn write_scaled(out: &mut impl Write) -> io::Result<()> {
         }
     }
     for seed in 0..200 {
-        // Of several magnitudes, and half of the tensors of one sign.
+        // Zeros, then tensors of several magnitudes, half of them of one sign.
         let of_sign = |bits: u64| match seed % 4 {
             0 => bits & 0x7fff_ffff,
             1 => bits | 0x8000_0000,
             _ => bits,
         };
         let near_one = |bits: u64| (bits & 0x807f_ffff) | ((110 + seed / 8 + (bits >> 23) % 8) << 23);
-        let x: Vec<u64> = random(Ty::Float, 100, seed).into_iter().map(near_one).map(of_sign).collect();
+        let x = random(Ty::Float, 100, seed).into_iter().map(near_one).map(of_sign);
+        let x: Vec<u64> = if seed == 0 { vec![0, 1 << 31] } else { x.collect() };
         let floats: Vec<f32> = x.iter().map(|&bits| f32::from_bits(bits as u32)).collect();
         let (codes, scale, zero_point) = dynamic_quantize(&floats);
         writeln!(out, "dynamic {:x} {zero_point} {}", scale.to_bits(), x.len())?;

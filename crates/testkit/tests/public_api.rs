@@ -1,69 +1,56 @@
-//! `cargo xtask api`: the public names of the library crate, compared with a list in the tree, so that no change of them
-//! goes unseen.
+//! Are the public names of the library those of `crates/onnx-cast/public-api.txt`, so that no change of them goes unseen?
+//! With `UPDATE_API=1` the list is written.
 
 use public_api::Builder;
 use serde_json::Value;
-use std::error::Error;
 use std::path::Path;
 use std::process::Command;
 use std::{env, fs};
 
-/// The list of the names, one item a line.
-const LIST: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../crates/onnx-cast/public-api.txt");
+const LIST: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../onnx-cast/public-api.txt");
 /// The version of rustdoc's JSON that `public-api` reads, and the compiler that writes it. Both move together.
 const FORMAT: u64 = 57;
 const COMPILER: &str = "1.95";
 
-/// Compares the public names of onnx-cast with crates/onnx-cast/public-api.txt
-#[derive(Debug, clap::Args)]
-pub(crate) struct Options {
-    /// Write the list
-    #[arg(long)]
-    update: bool,
-}
-
-pub(crate) fn run(options: &Options) -> Result<(), Box<dyn Error>> {
-    let target = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/public-api");
-    let status = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+#[test]
+#[ignore = "it documents the library and what that depends on: a stage of its own"]
+fn the_public_names_are_listed() {
+    let target = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/public-api");
+    let status = Command::new(env!("CARGO"))
         .args(["rustdoc", "--quiet", "--locked", "-p", "onnx-cast", "--lib", "--all-features", "--target-dir"])
         .arg(&target)
         .args(["--", "-Z", "unstable-options", "--output-format", "json"])
         // The format is not stable, and stable compilers write it only so.
         .env("RUSTC_BOOTSTRAP", "1")
-        .status()?;
-    if !status.success() {
-        return Err(format!("rustdoc failed ({status})").into());
-    }
+        .status();
+    assert!(status.expect("cargo").success(), "rustdoc failed");
     let file = target.join("doc/onnx_cast.json");
-    let mut json: Value = serde_json::from_str(&fs::read_to_string(&file)?)?;
+    let mut json: Value = serde_json::from_str(&fs::read_to_string(&file).expect("rustdoc's file")).expect("JSON");
     if json["format_version"].as_u64() != Some(FORMAT) {
         println!("left out: the public names, which Rust {COMPILER} lists (this one writes another format)");
-        return Ok(());
+        return;
     }
-    let prelude = take_prelude(&mut json).ok_or("rustdoc lists no module `prelude`")?;
-    fs::write(&file, json.to_string())?;
+    let prelude = take_prelude(&mut json).expect("a module `prelude`");
+    fs::write(&file, json.to_string()).expect("rustdoc's file, written");
     let api = Builder::from_rustdoc_json(file)
         .omit_auto_derived_impls(true)
         .omit_auto_trait_impls(true)
         .omit_blanket_impls(true)
-        .build()?;
+        .build()
+        .expect("the public names");
     let found: String = api.items().map(|item| format!("{item}\n")).chain(prelude).collect();
-    if options.update {
-        return Ok(fs::write(LIST, found)?);
+    if env::var_os("UPDATE_API").is_some() {
+        return fs::write(LIST, found).expect("the list, written");
     }
-    let known = fs::read_to_string(LIST)?;
-    for line in found.lines().filter(|line| !known.lines().any(|other| other == *line)) {
-        println!("new: {line}");
-    }
-    for line in known.lines().filter(|line| !found.lines().any(|other| other == *line)) {
-        println!("gone: {line}");
-    }
-    if found == known {
-        return Ok(());
-    }
-    Err("the public names differ from crates/onnx-cast/public-api.txt: see docs/dev/compatibility.md, then run \
-         `cargo xtask api --update`"
-        .into())
+    let known = fs::read_to_string(LIST).expect("the list");
+    let only = |one: &str, other: &str| -> Vec<String> {
+        one.lines().filter(|line| !other.lines().any(|known| known == *line)).map(str::to_owned).collect()
+    };
+    let (new, gone) = (only(&found, &known), only(&known, &found));
+    assert!(
+        found == known,
+        "new: {new:#?}\ngone: {gone:#?}\nsee docs/dev/compatibility.md, then run `bash scripts/update.sh`"
+    );
 }
 
 /// Takes the module `prelude` out of the crate, and gives a line for each of its names. Its items would otherwise be
