@@ -1,16 +1,12 @@
 #!/usr/bin/env python3
 """Writes crates/testkit/data/checkpoints/*.zip: a small quantized checkpoint of each layout, as its owner's package
-writes it on a CPU, with the bfloat16 weights that the owner's code dequantizes it to. An archive holds a folder for
-each layout.
+writes it on a CPU, with the bfloat16 weights that the owner's code dequantizes it to. The README there has the packages
+and their versions, which need environments of their own. `quantized_checkpoints.py NAME...` writes only those.
 
-Needs torch, transformers, compressed-tensors, nvidia-modelopt, amd-quark, gptqmodel, autoawq (to read), auto-round,
-accelerate and safetensors, in an environment of their own. `quantized_checkpoints.py NAME...` writes only those.
-
-Each folder holds the checkpoint and `expected.safetensors`, the weights under the unquantized model's names; some also
+A folder holds the checkpoint and `expected.safetensors`, the weights under the unquantized model's names; some also
 `original.safetensors`, the weights before they were quantized. The owner's code dequantizes in float: a scale of
 bfloat16, whose type the code would compute in, is widened first. Where a package does not write its layout on a CPU,
-the tensors are made with its own functions, or by its arithmetic, and the configuration has its documented fields; the
-functions below say where.
+the tensors are made with its own functions, or by its arithmetic; the functions below say where.
 """
 
 import argparse
@@ -39,6 +35,14 @@ class Layouts(dict):
     def __call__(self, function):
         self[function.__name__.replace("_", "-")] = function
         return function
+
+    def table(self, write_one):
+        """As a decorator: calls of the function register folders of the names that they begin with."""
+
+        def add(name, *arguments, **more):
+            self[name] = lambda: write_one(name, *arguments, **more)
+
+        return add
 
     def main(self, about):
         """Writes the folders that are named, or all, into their archives."""
@@ -443,15 +447,12 @@ DYNAMIC = {"num_bits": 8, "strategy": "token", "symmetric": True, "dynamic": Tru
 FLOAT8 = DYNAMIC | {"type": "float"}
 
 
+@layout.table
 def ct(name, seed, *schemes, second=None, original=False, **more):
     """A layout of compressed-tensors by its presets, with targets, or groups."""
-
-    def write_one():
-        groups = [preset(*one) if isinstance(one, tuple) else one for one in schemes]
-        held = llama(seed).state_dict() if original else None
-        write(name, *compressed_llama(groups, seed, **more), second=second, original=held)
-
-    layout[name] = write_one
+    groups = [preset(*one) if isinstance(one, tuple) else one for one in schemes]
+    held = llama(seed).state_dict() if original else None
+    write(name, *compressed_llama(groups, seed, **more), second=second, original=held)
 
 
 def int_group(bits, **more):
@@ -536,9 +537,9 @@ def ct_int3_words():
     write("ct-int3-words", tensors, expected, config)
 
 
-# int-quantized: plain int8, a scale for each row; with static activations that have zero points. naive-quantized: float8
-# with a scale for the tensor, and no activations. mixed-precision: NVFP4 in the attention, float8 and int4 elsewhere, the
-# format in each group.
+# int-quantized: plain int8, a scale for each row; with static activations that have zero points. naive-quantized:
+# float8 with a scale for the tensor, and no activations. mixed-precision: NVFP4 in the attention, float8 and int4
+# elsewhere, the format in each group.
 ct("ct-int-quantized", 580, ("W8A8",))
 STATIC = {"num_bits": 8, "type": "int", "strategy": "tensor", "symmetric": False, "dynamic": False}
 ct("ct-w8a8-static", 3500, group(8, "int", "channel", activations=STATIC))
@@ -620,14 +621,11 @@ def write_modelopt(name, model, config, second=None, kv_cache=False, original=No
     write(name, tensors, modelopt_expected(tensors), config, other, second, original=original)
 
 
+@layout.table
 def modelopt(name, seed, config, original=False, sizes=None, **more):
     """A layout of ModelOpt by its configuration."""
-
-    def write_one():
-        held = llama(seed).state_dict() if original else None
-        write_modelopt(name, llama(seed, **(sizes or {})), config, original=held, **more)
-
-    layout[name] = write_one
+    held = llama(seed).state_dict() if original else None
+    write_modelopt(name, llama(seed, **(sizes or {})), config, original=held, **more)
 
 
 # FP8 with scales of activations and of the cache. FP8_PER_CHANNEL_PER_TOKEN: the scales have one dimension. FP8_PB_WO:
@@ -743,36 +741,33 @@ def quark():
     write("quark", tensors, expected, config)
 
 
+@layout.table
 def quark_integers(name, spec, seed, columns=0, pack_method=None, **settings):
     """A layout of Quark's integers. Its dequantization is (codes - zero points) * scales (`PackMethod.unpack` and
     `dequantize` of quark/torch, 0.13); those of 4 bits, in groups of columns, it unpacks itself."""
+    import quark.torch.quantization.config.config as specs
+    from quark.torch.utils.pack import Pack_4_bits
 
-    def write_one():
-        import quark.torch.quantization.config.config as specs
-        from quark.torch.utils.pack import Pack_4_bits
-
-        options = {"pack_method": pack_method} if pack_method else {}
-        tensors, config = by_quark(seed, getattr(specs, spec)(**settings), **options)
-        if columns:
-            kind = config["quantization_config"]["global_quant_config"]["weight"]["dtype"]
-            unpacked = lambda codes: Pack_4_bits("per_group", kind).unpack(codes, pack_method == "reorder")
-        expected = {}
-        for key, value in tensors.items():
-            scales, zeros = tensors.get(f"{key}_scale"), tensors.get(f"{key}_zero_point")
-            if scales is None:
-                if not key.endswith(("_scale", "_zero_point")):
-                    expected[key] = value
-            elif columns:
-                zeros = 0 if zeros is None else unpacked(zeros).repeat_interleave(columns, 1)
-                scales = scales.float().T.repeat_interleave(columns, 1)
-                expected[key] = ((unpacked(value) - zeros) * scales).bfloat16()
-            else:
-                zeros = torch.zeros(1) if zeros is None else zeros
-                scales, zeros = (part.float().reshape(-1, 1) for part in (scales, zeros))
-                expected[key] = ((value.float() - zeros) * scales).bfloat16()
-        write(name, tensors, expected, config)
-
-    layout[name] = write_one
+    options = {"pack_method": pack_method} if pack_method else {}
+    tensors, config = by_quark(seed, getattr(specs, spec)(**settings), **options)
+    if columns:
+        kind = config["quantization_config"]["global_quant_config"]["weight"]["dtype"]
+        unpacked = lambda codes: Pack_4_bits("per_group", kind).unpack(codes, pack_method == "reorder")
+    expected = {}
+    for key, value in tensors.items():
+        scales, zeros = tensors.get(f"{key}_scale"), tensors.get(f"{key}_zero_point")
+        if scales is None:
+            if not key.endswith(("_scale", "_zero_point")):
+                expected[key] = value
+        elif columns:
+            zeros = 0 if zeros is None else unpacked(zeros).repeat_interleave(columns, 1)
+            scales = scales.float().T.repeat_interleave(columns, 1)
+            expected[key] = ((unpacked(value) - zeros) * scales).bfloat16()
+        else:
+            zeros = torch.zeros(1) if zeros is None else zeros
+            scales, zeros = (part.float().reshape(-1, 1) for part in (scales, zeros))
+            expected[key] = ((value.float() - zeros) * scales).bfloat16()
+    write(name, tensors, expected, config)
 
 
 # int8 with a scale and a zero point for each row; with a scale for the tensor. int4 in groups of 32, symmetric, in
@@ -882,13 +877,11 @@ def gptq():
     write("gptq", state, expected, config, {"quantize_config.json": quantization}, second)
 
 
+@layout.table
 def gptq_layout(name, bits, seed, up, **more):
-    def write_one():
-        shapes = {"self_attn.q_proj": (32, 96), "mlp.up_proj": (up, 64)}
-        state, expected, config, quantization = gptq_llama(bits, False, seed, shapes, **more)
-        write(name, state, expected, config | {"quantization_config": quantization})
-
-    layout[name] = write_one
+    shapes = {"self_attn.q_proj": (32, 96), "mlp.up_proj": (up, 64)}
+    state, expected, config, quantization = gptq_llama(bits, False, seed, shapes, **more)
+    write(name, state, expected, config | {"quantization_config": quantization})
 
 
 # GPTQ with zero points: 4 bits with an order of groups (`desc_act`); 2 bits; 3 bits across words, less 1, with an order
