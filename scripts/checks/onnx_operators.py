@@ -1,16 +1,12 @@
 #!/usr/bin/env python3
-"""Compares, or with --write writes, `crates/onnx-cast-model/src/graph/ir_versions.txt`: the version of the model format
-that each opset came with. Also `src/types/schemas.txt`: inputs, outputs and type constraints of every version of every
-operator of ONNX's domain and of ai.onnx.ml, by which the types of a model's values are inferred and its opset is
-raised; and `schemas_onnxruntime.txt`: those that onnxruntime adds, where that is installed.
+"""Compares, or with --write writes, files of `crates/onnx-cast-model/src`: `graph/ir_versions.txt`, the version of the
+model format that came with each opset; `types/schemas.txt`, inputs, outputs and type constraints of every version of
+every operator of ONNX's domain and of ai.onnx.ml; and `schemas_onnxruntime.txt`, those that onnxruntime adds.
 
-`=` behind a version says that it means what the one before means and takes more element types: text, attributes, inputs
-and outputs are word for word the same. The files are written from the newest onnx that the tests know. Of an older
-onnx, the versions that it has are compared, but for the marks; of another onnxruntime, nothing of onnxruntime's.
-
-What schemas do not say of operators is in `src/operators.txt`, and what a new version means for a node of the one
-before in `src/upgrade/steps.rs`, both by hand: after a newer onnx, tests of the crate name the operators and versions
-that these lack.
+They are written from the newest onnx that the tests know. Of an older onnx, the versions that it has are compared, but
+for the marks `=` (meaning of a version unchanged, word for word, but for more element types); of another onnxruntime,
+nothing of onnxruntime's. What schemas do not say is in `src/operators.txt` and `src/upgrade/steps.rs`, by hand: tests
+of the crate name what these lack.
 """
 
 import collections
