@@ -85,8 +85,8 @@ def build(target: str | None, out: Path, interpreter: str | None) -> None:
 
 
 def check_wheel(wheel: Path, target: str | None) -> None:
-    """The tags are those of the matrix, and the wheel has types and licences. (maturin itself refuses a module that needs
-    a newer libc than its tag has.)"""
+    """The tags are those of the matrix, and the wheel has types and licences. (maturin itself refuses a module that
+    needs a newer libc than its tag has.)"""
     if target and row(target)["platform"] not in wheel.name:
         sys.exit(f"{wheel.name} is not for {row(target)['platform']}")
     names = zipfile.ZipFile(wheel).namelist()
