@@ -10,6 +10,7 @@ Without arguments all parts run, else those that are named. With EP_LEVELS=all, 
 """
 
 import collections
+import functools
 import os
 import resource
 import subprocess
@@ -310,6 +311,7 @@ WARM, SESSIONS = 200, 1000
 MOST_GROWTH = 100 << 10
 
 
+@functools.cache
 def there_and_back():
     """A model that casts to a narrow type and back."""
     text = f"(float[n] x) => (float[n] y) {{ h = Cast<to={nodes.narrow().name}>(x) y = Cast<to=float>(h) }}"
@@ -349,18 +351,23 @@ def resident():
     return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
 
 
-def check_growth():
-    """Sessions leave nothing behind."""
-    x = nodes.hard_values(t.float)[:100]
-    before = 0
-    for turn in range(WARM + SESSIONS):
-        if turn == WARM:
-            before = resident()
+def growth(count):
+    """The bytes that sessions leave behind."""
+    x, before = nodes.hard_values(t.float)[:100], resident()
+    for _ in range(count):
         session().run(None, {"x": x})
-    growth = resident() - before
-    if growth > MOST_GROWTH:
-        fail(f"{SESSIONS} sessions leave {growth} bytes behind (want {MOST_GROWTH} at most)")
-    print(f"  {SESSIONS} sessions: {growth} bytes more", flush=True)
+    return resident() - before
+
+
+def check_growth():
+    """Sessions leave nothing behind. What an allocator keeps, it keeps once: a leak shows in each of three rounds."""
+    growth(WARM)
+    rounds = [growth(SESSIONS)]
+    while rounds[-1] > MOST_GROWTH and len(rounds) < 3:
+        rounds.append(growth(SESSIONS))
+    if rounds[-1] > MOST_GROWTH:
+        fail(f"{SESSIONS} sessions leave {rounds} bytes behind (want {MOST_GROWTH} at most)")
+    print(f"  {SESSIONS} sessions: {rounds} bytes more", flush=True)
 
 
 PROGRAM = """
