@@ -8,14 +8,15 @@ import dataclasses
 import functools
 import itertools
 import operator as operators
+import re
 
 import numpy as np
-import onnx
 import onnx_cast
 import onnxruntime
 from onnx import TensorProto, helper
 from onnx_cast import _native, _scaled, dtypes
 from onnx_cast.onnxruntime import from_ortvalue, session_options, to_ortvalue
+from onnx_operators import SCHEMA_FILE, parse_schemas
 
 STRING = dtypes.string
 RANDOM = np.random.default_rng(20)
@@ -140,19 +141,22 @@ def narrow():
 
 
 def every_node():
-    """The nodes of each version of each operator, with all types that its schema allows and onnxruntime has."""
-    named = {f"tensor({one})": one for one in held()}
-    schemas = [one for one in onnx.defs.get_all_schemas_with_history() if one.domain == "" and one.name in OPERATORS]
-    for schema in sorted(schemas, key=lambda one: (OPERATORS.index(one.name), one.since_version)):
-        if schema.since_version > newest_opset():
+    """The nodes of each version of each operator, with all types that its schema allows and onnxruntime has. The
+    schemas are those of the newest onnx, as the crate of models has them: this one may not know the newest opset."""
+    named = {str(one): one for one in held()}
+    lines = [line for line in SCHEMA_FILE.read_text().splitlines() if not line.startswith("#")]
+    for (domain, name, version), (*sides, variables, _) in parse_schemas(lines).items():
+        if domain != "ai.onnx" or name not in OPERATORS or version > newest_opset():
             continue
-        allowed = {one.type_param_str: [named[text] for text in one.allowed_type_strs if text in named]
-                   for one in schema.type_constraints}  # fmt: skip
+        # Of `x:T1 y_scale=float`, the types.
+        formals = [re.findall(r"[:=](\w+)", side) for side in sides]
+        allowed = {variable: [named[one] for one in types.removeprefix("tensor:").split(",") if one in named]
+                   for variable, types in variables}  # fmt: skip
         for types in itertools.product(*allowed.values()):
             found = named | dict(zip(allowed, types))
-            inputs, outputs = (tuple(found[one.type_str] for one in side) for side in (schema.inputs, schema.outputs))
-            for given, attributes in forms(schema.name, schema.since_version, inputs, outputs[0]):
-                yield Node(schema.name, schema.since_version, given, outputs, attributes)
+            inputs, outputs = (tuple(found[one] for one in side) for side in formals)
+            for given, attributes in forms(name, version, inputs, outputs[0]):
+                yield Node(name, version, given, outputs, attributes)
 
 
 def forms(name, version, inputs, y):
