@@ -13,7 +13,7 @@ none: a panic ends it. The sources are the toolchain's (`rustup component add ru
 rustc-web and rust-web-src; the linker is the toolchain's rust-lld, or that of Debian's package lld. Where there are no
 sources, the library is rustup's own (`rustup target add wasm32-unknown-unknown`), and modules are a fifth larger.
 
-Binaryen's wasm-opt, which scripts/setup.py fetches from npm, then takes a third off each module; without it they stay so.
+Binaryen's wasm-opt, which scripts/setup.py fetches from npm, then takes 7% off each module; without it they stay so.
 """
 
 import argparse

@@ -1,12 +1,10 @@
 #!/usr/bin/env python3
 """Is the C interface good for programs in C and C++?
 
-Lays it out as `scripts/release/dist.py` does, and there compiles and runs the tests in C (crates/onnx-cast-capi/tests/c) and
-the examples (examples/c), as C99 and as C++17, without a warning, with the shared library and with the static one;
-under valgrind, where the system has it; and by CMake. Tests the header's macros as other versions of C and C++, too,
-and holds the functions of the header against those of the library.
-
-Takes the folder of a layout that is there already, or makes one. Needs a C and a C++ compiler and pkg-config.
+In the folder of `scripts/release/dist.py`, which is given or made, compiles and runs the tests in C
+(crates/onnx-cast-capi/tests/c) and the examples, as C99 and as C++17, without a warning, with the shared library and
+with the static one; under valgrind, where the system has it; and by CMake. Compares the functions of the header with
+those of the library. Needs a C and a C++ compiler and pkg-config.
 """
 
 import ctypes

@@ -1,7 +1,5 @@
-"""One-node models of every operator, version and combination of types, with hard inputs and what the library makes of
-them.
-
-For `execution_provider.py`, which runs them in onnxruntime. Types and versions are those of the library's own tables.
+"""One-node models of every operator, version and combination of types that ONNX's schemas allow, with hard inputs and
+what the library makes of them; and sessions of onnxruntime, with the provider and without. For `execution_provider.py`.
 """
 
 from __future__ import annotations
@@ -10,31 +8,25 @@ import dataclasses
 import functools
 import itertools
 import operator as operators
+import re
 
 import numpy as np
 import onnx_cast
 import onnxruntime
 from onnx import TensorProto, helper
 from onnx_cast import _native, _scaled, dtypes
-from onnx_cast.onnxruntime import from_ortvalue, to_ortvalue
+from onnx_cast.onnxruntime import from_ortvalue, session_options, to_ortvalue
+from onnx_operators import SCHEMA_FILE, parse_schemas
 
 STRING = dtypes.string
 RANDOM = np.random.default_rng(20)
-
-# The versions of ONNX's operators that the library supports.
-VERSIONS = {
-    "Cast": [1, 6, 9, 13, 19, 21, 23, 24, 25, 28],
-    "CastLike": [15, 19, 21, 23, 24, 25],
-    "BitCast": [26],
-    "QuantizeLinear": [10, 13, 19, 21, 23, 24, 25, 28],
-    "DequantizeLinear": [10, 13, 19, 21, 23, 24, 25, 28],
-    "DynamicQuantizeLinear": [11],
-}
+CASTS = ("Cast", "CastLike", "BitCast")
+OPERATORS = (*CASTS, "QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear")
 
 
 @dataclasses.dataclass(frozen=True)
 class Node:
-    """A node: its operator and version, the types of its inputs (``None`` where one is missing) and outputs."""
+    """A node: its operator and version, the types of its inputs and outputs, and its attributes."""
 
     name: str
     version: int
@@ -43,32 +35,57 @@ class Node:
     attributes: tuple = ()
 
     def __str__(self):
-        types = ", ".join("-" if one is None else str(one) for one in self.inputs)
         attributes = "".join(f", {name}={value}" for name, value in self.attributes)
-        return f"{self.name}-{self.version} of {types} to {', '.join(map(str, self.outputs))}{attributes}"
+        inputs, outputs = (", ".join(map(str, side)) for side in (self.inputs, self.outputs))
+        return f"{self.name}-{self.version} of {inputs} to {outputs}{attributes}"
 
     def model(self):
         """A model of the node alone, whose shapes are unknown."""
-        names = ["" if one is None else f"x{index}" for index, one in enumerate(self.inputs)]
-        results = [f"y{index}" for index in range(len(self.outputs))]
+        names, results = ([f"{letter}{at}" for at in range(len(side))]
+                          for letter, side in (("x", self.inputs), ("y", self.outputs)))  # fmt: skip
         node = helper.make_node(self.name, names, results, **dict(self.attributes))
-        infos = [value(name, one) for name, one in zip(names, self.inputs) if name]
-        outputs = [value(name, one) for name, one in zip(results, self.outputs)]
-        return model([node], infos, outputs, self.version)
+        return model([node], [*map(value, names, self.inputs)], [*map(value, results, self.outputs)], self.version)
 
 
 def value(name, data_type, shape=None):
     return helper.make_tensor_value_info(name, data_type.number, shape)
 
 
-def cast(source, result, to):
-    return helper.make_node("Cast", [source], [result], to=to.number)
+def model(nodes, inputs, outputs, opset, initializers=()):
+    """The bytes of a model of the version of the format that came with its opset."""
+    graph = helper.make_graph(nodes, "graph", inputs, outputs, initializers)
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=3 if opset < 9 else 10)
+    return made.SerializeToString()
 
 
-def each_part(*parts):
-    for part in parts:
-        part()
-        print(f"  {part.__name__.removeprefix('check_')}: as it should", flush=True)
+def session(model, claim=None, level=None, options=None, **more):
+    """A session that runs what the provider claims there; without a claim, one of onnxruntime alone."""
+    if options is None:
+        options = session_options(claim) if claim else onnxruntime.SessionOptions()
+    options.log_severity_level, options.intra_op_num_threads = 4, 1
+    if level is not None:
+        options.graph_optimization_level = level
+    if claim is None:
+        more |= {"providers": ["CPUExecutionProvider"]}
+    return onnxruntime.InferenceSession(model, options, **more)
+
+
+def run(session, arrays):
+    """The outputs of a session for inputs by name, or in their order, as arrays."""
+    if not isinstance(arrays, dict):
+        arrays = dict(zip([one.name for one in session.get_inputs()], arrays, strict=True))
+    values = {name: ort_value(array) for name, array in arrays.items()}
+    return [from_ortvalue(one) for one in session.run_with_ort_values(None, values)]
+
+
+def ort_value(array):
+    """A tensor of onnxruntime, of texts too: onnxruntime makes those of a model's constants alone."""
+    if array.dtype.kind not in "OTU":
+        return to_ortvalue(array)
+    texts = helper.make_tensor("t", STRING.number, array.shape, [str(one).encode() for one in array.ravel()])
+    made = model([helper.make_node("Identity", ["t"], ["y"])], [], [value("y", STRING)], 21, [texts])
+    # Folding the constant fails in 1.24.
+    return session(made, level=onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL).run_with_ort_values(None, {})[0]
 
 
 def bits(array):
@@ -89,13 +106,6 @@ def same_values(a, b):
     return bool(((codes[0] == codes[1]) | (nan[0] & nan[1])).all())
 
 
-def model(nodes, inputs, outputs, opset, initializers=()):
-    """The bytes of a model of the version of the format that came with its opset."""
-    graph = helper.make_graph(nodes, "graph", inputs, outputs, initializers)
-    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=3 if opset < 9 else 10)
-    return made.SerializeToString()
-
-
 @functools.cache
 def held():
     """The types that this onnxruntime has tensors of."""
@@ -112,39 +122,13 @@ def held():
     return [dtypes.ALL[row["number"] - 1] for row in _native.types() if is_held(row)]
 
 
-def quiet_session(model, options=None, **more):
-    options = options or onnxruntime.SessionOptions()
-    options.log_severity_level = 4
-    options.intra_op_num_threads = 1
-    return onnxruntime.InferenceSession(model, options, **more)
-
-
-def ort_value(array):
-    """A tensor of onnxruntime, of texts too: onnxruntime makes those of a model's constants alone."""
-    if array.dtype.kind not in "OTU":
-        return to_ortvalue(array)
-    texts = helper.make_tensor("t", STRING.number, array.shape, [str(one).encode() for one in array.ravel()])
-    identity = [helper.make_node("Identity", ["t"], ["y"])]
-    options = onnxruntime.SessionOptions()
-    # Folding the constant fails in 1.24.
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    session = quiet_session(model(identity, [], [value("y", STRING)], 21, [texts]), options)
-    return session.run_with_ort_values(None, {})[0]
-
-
-def run(session, arrays):
-    """The outputs of a session for inputs by name, as arrays."""
-    values = {name: ort_value(array) for name, array in arrays.items()}
-    return [from_ortvalue(one) for one in session.run_with_ort_values(None, values)]
-
-
 @functools.cache
 def newest_opset():
     """The newest opset of which this onnxruntime loads models."""
+    ports = [[value(name, dtypes.float)] for name in "xy"]
     for opset in range(28, 20, -1):
         try:
-            nodes = [helper.make_node("Identity", ["x"], ["y"])]
-            quiet_session(model(nodes, [value("x", dtypes.float)], [value("y", dtypes.float)], opset))
+            session(model([helper.make_node("Identity", ["x"], ["y"])], *ports, opset))
             return opset
         except Exception:
             continue
@@ -156,78 +140,50 @@ def narrow():
     return dtypes.float4e2m1 if dtypes.float4e2m1 in held() else dtypes.float8e5m2
 
 
-def versions(name):
-    return [version for version in VERSIONS[name] if version <= newest_opset()]
+def every_node():
+    """The nodes of each version of each operator, with all types that its schema allows and onnxruntime has. The
+    schemas are those of the newest onnx, as the crate of models has them: this one may not know the newest opset."""
+    named = {str(one): one for one in held()}
+    lines = [line for line in SCHEMA_FILE.read_text().splitlines() if not line.startswith("#")]
+    for (domain, name, version), (*sides, variables, _) in parse_schemas(lines).items():
+        if domain != "ai.onnx" or name not in OPERATORS or version > newest_opset():
+            continue
+        # Of `x:T1 y_scale=float`, the types.
+        formals = [re.findall(r"[:=](\w+)", side) for side in sides]
+        allowed = {variable: [named[one] for one in types.removeprefix("tensor:").split(",") if one in named]
+                   for variable, types in variables}  # fmt: skip
+        for types in itertools.product(*allowed.values()):
+            found = named | dict(zip(allowed, types))
+            inputs, outputs = (tuple(found[one] for one in side) for side in formals)
+            for given, attributes in forms(name, version, inputs, outputs[0]):
+                yield Node(name, version, given, outputs, attributes)
 
 
-def casts(name):
-    """The nodes of Cast, CastLike or BitCast, at each version all pairs of types."""
-    since = {one: one.since[name] for one in held() if one.since[name] is not None}
-    for version in versions(name):
-        types = [one for one, first in since.items() if first <= version]
-        for source, target in itertools.product(types, types):
-            if name == "BitCast" and source.bits != target.bits:
-                continue
-            to = TensorProto.DataType.Name(target.number) if version < 6 else target.number
-            named = () if name == "CastLike" else (("to", to),)
-            inputs = (source, target) if name == "CastLike" else (source,)
-            yield Node(name, version, inputs, (target,), named)
-            for attributes in _variants(name, version, target):
-                yield Node(name, version, inputs, (target,), named + attributes)
-
-
-def _variants(name, version, target):
-    """The attributes that change a cast to a type, at values other than their defaults."""
-    if name == "BitCast" or version < 19 or target.kind != "float" or target.bits != 8:
-        return []
-    modes = [(("round_mode", mode),) for mode in ("down", "nearest")] if target is dtypes.float8e8m0 else []
-    return [(("saturate", 0),), *modes]
-
-
-def _since(name, role, data_type):
-    """The first version of an operator with a scale that takes a type in a role; ``None`` where none does."""
-    is_quantize, t = name == "QuantizeLinear", data_type
-    if role in ("values", "scale"):
-        if t is dtypes.float:
-            return 10
-        if t in (dtypes.float16, dtypes.bfloat16):
-            return 19
-        if t is dtypes.int32 and is_quantize:
-            return 10 if role == "values" else 19
-        return 24 if t is dtypes.float8e8m0 and role == "scale" else None
-    if t is dtypes.int32:
-        return None if is_quantize else 10
-    if t.kind in ("int", "uint"):
-        return {2: 25, 4: 21, 8: 10, 16: 21}.get(t.bits)
-    return t.since["Cast"] if t.kind == "float" and t.bits <= 8 and t is not dtypes.float8e8m0 else None
-
-
-def scaled(name):
-    """The nodes of QuantizeLinear or DequantizeLinear, with and without a zero point."""
+def forms(name, version, inputs, y):
+    """The inputs of a node that gives `y`, with and without the optional one, and attributes that change it."""
+    is_float8 = y.kind == "float" and y.bits == 8 and version >= 19
+    if name in CASTS:
+        if name == "BitCast" and inputs[0].bits != y.bits:
+            return
+        to = TensorProto.DataType.Name(y.number) if version < 6 else y.number
+        named = () if name == "CastLike" else (("to", to),)
+        yield inputs, named
+        if name != "BitCast" and is_float8:
+            modes = [("round_mode", mode) for mode in ("down", "nearest")] if y is dtypes.float8e8m0 else []
+            yield from ((inputs, (*named, one)) for one in [("saturate", 0), *modes])
+        return
+    if name == "DynamicQuantizeLinear":
+        yield inputs, ()
+        return
     is_quantize = name == "QuantizeLinear"
-    for version in versions(name):
-        roles = [[one for one in held() if (_since(name, role, one) or 99) <= version] for role in ROLES]
-        for values, scale, quantized in itertools.product(*roles):
-            if is_quantize and version < 23 and scale is not (dtypes.float if version < 19 else values):
-                continue
-            if not is_quantize and version < 23 and values is not scale:
-                continue
-            x, y = (values, quantized) if is_quantize else (quantized, values)
-            output = (("output_dtype", y.number),) if version >= (21 if is_quantize else 23) else ()
-            if output or not is_quantize or quantized is dtypes.uint8:
-                yield Node(name, version, (x, scale), (y,), output)
-            yield Node(name, version, (x, scale, quantized), (y,), output)
-            if version >= 21:
-                yield Node(name, version, (x, scale), (y,), (*output, ("axis", 0), ("block_size", 16)))
-            if is_quantize and version >= 19 and quantized.kind == "float" and quantized.bits == 8:
-                yield Node(name, version, (x, scale, quantized), (y,), (*output, ("saturate", 0)))
-
-
-ROLES = ("values", "scale", "quantized")
-
-
-def dynamic():
-    yield Node("DynamicQuantizeLinear", 11, (dtypes.float,), (dtypes.uint8, dtypes.float, dtypes.uint8))
+    output = (("output_dtype", y.number),) if version >= (21 if is_quantize else 23) else ()
+    if output or not is_quantize or y is dtypes.uint8:
+        yield inputs[:2], output
+    yield inputs, output
+    if version >= 21:
+        yield inputs[:2], (*output, ("axis", 0), ("block_size", 16))
+    if is_quantize and is_float8:
+        yield inputs, (*output, ("saturate", 0))
 
 
 @functools.cache
@@ -283,12 +239,13 @@ SMALL_TEXTS = ["0", "1", " 1", "10e-1", "+1", "0.5"]
 
 
 def feeds(node):
-    """Inputs of a node: lists of arrays, ``None`` where an input is missing."""
-    if node.name in ("Cast", "BitCast"):
-        return [[_values(node.inputs[0], node.outputs[0])]]
-    if node.name == "CastLike":
-        like = np.array(["1"], object) if node.inputs[1] is STRING else np.zeros(1, node.inputs[1].numpy)
-        return [[_values(node.inputs[0], node.outputs[0]), like]]
+    """Inputs of a node: lists of arrays."""
+    if node.name in CASTS:
+        # onnxruntime drops a Cast of bool to bool, and with it what bytes other than 0 and 1 would become.
+        source, target = node.inputs[0], node.outputs[0]
+        is_small = source is STRING and target.kind in ("int", "uint", "bool")
+        likes = [np.array(["1"], object) if one is STRING else np.zeros(1, one.numpy) for one in node.inputs[1:]]
+        return [[np.array(SMALL_TEXTS, object) if is_small else hard_values(source), *likes]]
     if node.name == "DynamicQuantizeLinear":
         finite = hard_values(dtypes.float)
         return [[finite[np.abs(finite) < limit]] for limit in (1e3, 1e30)] + [[hard_values(dtypes.float)]]
@@ -326,18 +283,11 @@ def _zero(data_type):
     return np.array(1 if is_offset else 0).astype(data_type.numpy)
 
 
-def _values(source, target):
-    if source is STRING and target.kind in ("int", "uint", "bool"):
-        return np.array(SMALL_TEXTS, object)
-    # onnxruntime drops a Cast of bool to bool, and with it what bytes other than 0 and 1 would become.
-    return hard_values(source)
-
-
 def expected(node, arrays):
     """What the library makes of the inputs: an array of each output."""
     attributes = dict(node.attributes)
     attributes.pop("to", None)
-    if node.name in ("Cast", "CastLike", "BitCast"):
+    if node.name in CASTS:
         if "saturate" in attributes:
             attributes["saturate"] = bool(attributes["saturate"])
         cast = onnx_cast.bit_cast if node.name == "BitCast" else onnx_cast.cast

@@ -38,7 +38,7 @@ if (( status > 1 )); then echo "onnx-cast $*: exit code $status" >> "$FAILURES";
 exit $status
 """
 # The README's first command builds the program; here it is built already.
-CARGO = f"""#!/bin/bash
+CARGO = """#!/bin/bash
 if [ "$1 $2 $3 $4 $5" != "run --release -p onnx-cast-cli --" ]; then echo "cargo $*" >> "$FAILURES"; exit 2; fi
 shift 5
 exec onnx-cast "$@"

@@ -1,10 +1,9 @@
 #!/usr/bin/env python3
 """Do the models that the command writes load, and give what they should?
 
-Takes real models (magika's, nudenet's, onnx's own light ones) and generated ones, has the command cast their weights,
-fold their Casts and raise their opsets, checks every result with onnx.checker and runs it in onnxruntime beside the
-model that it was made from. A cast model must give, bit for bit, what the model gives whose weights Python has rounded;
-a cast that loses nothing, and a fold, what the original gives.
+Has the command cast weights of real models and of generated ones, fold their Casts and raise their opsets, checks every
+result with onnx.checker and runs it in onnxruntime. A cast model must give, bit for bit, what the model gives whose
+weights Python has rounded; a cast that loses nothing, and a fold, what the original gives.
 """
 
 import os
@@ -434,17 +433,7 @@ def check_hostile(folder):
             if limited(*arguments, path, inside / "out.onnx").returncode:
                 fail(f"{arguments[0]} refuses a model of many nodes")
 
-    # Any damage at all: an error, or a model.
-    whole = max((made.SerializeToString() for _, made, _, _ in fold_cases()), key=len)
-    rng, accepted = np.random.default_rng(4), 0
-    for number in range(150):
-        content = bytearray(whole)
-        for at in rng.integers(0, len(content), 1 + number % 3):
-            content[at] = rng.integers(0, 256)
-        path.write_bytes(content[: rng.integers(1, len(content)) if number % 5 == 0 else None])
-        arguments = ["fold"] if number % 2 else ["cast", "--to", "float16", "--min-elements", "1"]
-        accepted += limited(*arguments, path, inside / "out.onnx").returncode == 0
-    print(f"  {count} hostile models refused; of 150 damaged ones {accepted} taken")
+    print(f"  {count} hostile models refused, and models of very many nodes taken")
 
 
 def nested(depth):

@@ -3,17 +3,16 @@
 
     nested.py [COMMAND] [--all] [--seed=N] [--count=N]
 
-Graphs of If, Loop and Scan, some deep, and functions that call functions draw the names of their values from a few, so
-that one name stands for values of other ranks and types in each graph. They read values of the graphs around them, have
-constants of their own, and some declare their values. Every model has a seed, which a failure names; --seed=N makes
-that one alone, or --count=N from there on. onnxruntime (onnx's reference evaluator where it has no kernel) gives the
-outputs before and after: bits for `upgrade`, for `fold` of the model and of what `cast` gives, and for `dequantize` of
-what `quantize` gives, and a limit for `convert` and `quantize`. Casting and converting twice has to give the same
-bytes. With --all there are twenty times as many models.
+Graphs of If, Loop and Scan, some deep, and functions that call functions draw names from a few, so that one name stands
+for values of other ranks and types in each graph. A failure names the seed of its model: --seed=N makes that alone, or
+--count=N from there on; --all makes twenty times as many. onnxruntime (onnx's evaluator where it has no kernel) gives
+the outputs before and after: bits for `upgrade`, `fold`, and `dequantize` of what `quantize` gives, a limit for
+`convert` and `quantize`. Casting and converting twice has to give the same bytes.
 """
 
 import collections
 import copy
+import functools
 import itertools
 import sys
 import warnings
@@ -24,7 +23,7 @@ import onnxruntime
 from graphs import LEVELS, bits, distance, every_node, session
 from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
-from shared import ALL, command, in_folder, in_processes, run
+from shared import ALL, command, counts, fail, finish, in_shares, problem, run
 
 FLOAT, DOUBLE, INT64, BOOL = TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.INT64, TensorProto.BOOL
 # Values have 24 elements in one of these shapes.
@@ -42,12 +41,6 @@ REFUSALS = ("which a Constant can from opset 12 on", "which not every call of it
 # kernel of float16 for and that reads a value of the graph around.
 OWN_CASTS = ("InsertedPrecisionFreeCast_", "the graph is not acyclic")
 onnxruntime.set_default_logger_severity(4)
-counts, failures = collections.Counter(), []
-
-
-def fail(text):
-    failures.append(text)
-    print("FAIL", text[:700], flush=True)
 
 
 # --- models -------------------------------------------------------------------------------------------------------
@@ -71,10 +64,9 @@ class Scope:
         self.depth = 0 if parent is None else parent.depth + 1
 
     def chain(self):
-        scope = self
-        while scope:
-            yield scope
-            scope = scope.parent
+        yield self
+        if self.parent:
+            yield from self.parent.chain()
 
     def fresh(self, stem=None):
         """A name that is new in this graph and those around it, but not in those beside it."""
@@ -230,10 +222,13 @@ class Made:
             value = scope.add("Clip", [value], FLOAT, value.shape)
             scope.nodes[-1].attribute.append(reference("FLOAT", "min", "low"))
         scope.values.append(scope.reshaped(value, SHAPES[self.rng.integers(len(SHAPES))]))
-        for made in list(self.signatures):
+        for made in self.signatures:
             if self.chance(0.4):
                 call(self, scope, made, attributes)
-        self.fill_function(scope)
+        # No other call, which would be without attributes.
+        signatures, self.signatures = self.signatures, []
+        self.fill(scope, int(self.rng.integers(1, 4)))
+        self.signatures = signatures
         result = scope.as_type(scope.pick((FLOAT, DOUBLE)), FLOAT)
         name = f"F{number}"
         # A copy: what a function gives must not be its input.
@@ -243,11 +238,6 @@ class Made:
         made = helper.make_function("own", name, [given.name], [output], scope.nodes, imports, attributes=attributes)
         self.functions.append(made)
         self.signatures.append((name, attributes, result.shape))
-
-    def fill_function(self, scope):
-        signatures, self.signatures = self.signatures, []
-        self.fill(scope, int(self.rng.integers(1, 4)))
-        self.signatures = signatures
 
 
 def call(made, scope, signature=None, own=()):
@@ -260,12 +250,9 @@ def call(made, scope, signature=None, own=()):
         scope.nodes[-1].attribute.append(reference("INT" if each == "axis" else "FLOAT", each, each))
 
 
-def unary(op_type, dtypes=(FLOAT,), **attributes):
-    def make(made, scope):
-        value = scope.pick(dtypes)
-        scope.add(op_type, [value], value.dtype, value.shape, **attributes)
-
-    return make
+def unary(op_type, made, scope, dtypes=(FLOAT,), **attributes):
+    value = scope.pick(dtypes)
+    return scope.add(op_type, [value], value.dtype, value.shape, **attributes)
 
 
 def softmax(made, scope):
@@ -363,8 +350,7 @@ def pad(made, scope):
 
 
 def dropout(made, scope):
-    value = scope.pick()
-    scope.add("Dropout", [value], value.dtype, value.shape, **({"ratio": 0.25} if made.opset < 12 else {}))
+    unary("Dropout", made, scope, **({"ratio": 0.25} if made.opset < 12 else {}))
 
 
 def weight(made, scope):
@@ -381,9 +367,7 @@ def weight(made, scope):
 
 def round_trip(made, scope):
     """Casts in a row that change no value of the first type."""
-    value = scope.pick()
-    middle = scope.add("Cast", [value], DOUBLE, value.shape, to=DOUBLE)
-    scope.add("Cast", [middle], FLOAT, value.shape, to=FLOAT)
+    scope.as_type(scope.as_type(scope.pick(), DOUBLE), FLOAT)
 
 
 def linear(made, scope):
@@ -407,15 +391,17 @@ def hardmax(made, scope):
 
 
 def by_integers(made, scope):
-    value = scope.pick()
-    scope.as_type(scope.add("Cast", [value], INT64, value.shape, to=INT64), FLOAT)
+    scope.as_type(scope.as_type(scope.pick(), INT64), FLOAT)
 
 
-UNARY = [*map(unary, ("Relu", "Tanh", "Sigmoid")), unary("Neg", (FLOAT, DOUBLE)), unary("Identity")]
-UNARY.append(unary("LeakyRelu", alpha=0.2))
+UNARY = {
+    "Relu": {}, "Tanh": {}, "Sigmoid": {}, "Neg": {"dtypes": (FLOAT, DOUBLE)}, "Identity": {},
+    "LeakyRelu": {"alpha": 0.2},
+}  # fmt: skip
+UNARY = [functools.partial(unary, name, **more) for name, more in UNARY.items()]
 OTHERS = [
-    softmax, softmax, softmax, binary, binary, reshape, reshape, transpose, to_double, clip, clip, reduce, squeeze, split,
-    pad, dropout, weight, weight, round_trip, linear, linear, quantized,
+    softmax, softmax, softmax, binary, binary, reshape, reshape, transpose, to_double, clip, clip, reduce, squeeze,
+    split, pad, dropout, weight, weight, round_trip, linear, linear, quantized,
 ]  # fmt: skip
 ROUGH = [hardmax, by_integers]
 
@@ -556,7 +542,7 @@ class Case:
             raise ValueError("not finite")
 
     def fail(self, text):
-        fail(f"--seed={self.seed}: {text}")
+        problem(f"--seed={self.seed}: {text}")
 
     def job(self, name, *arguments, source=None):
         """The model that a command writes."""
@@ -613,8 +599,6 @@ def check(seed, folder):
         case = Case(seed, made, folder)
     except Exception as error:  # a model that its own runtime does not take shows nothing
         counts[f"not run: {str(error).splitlines()[0][:60]}"] += 1
-        if "--verbose" in sys.argv:
-            print(seed, error)
         return
     for target in sorted({int(to) for to in rng.choice([11, 13, 14, 18, 21, 24], 3)}):
         if target > opset:
@@ -690,9 +674,6 @@ def share(folder, start, stop):
     warnings.simplefilter("ignore")
     for seed in range(start, stop):
         check(seed, folder)
-    found = copy.copy(counts), list(failures)
-    counts.clear(), failures.clear()
-    return found
 
 
 def given(name, default):
@@ -703,15 +684,11 @@ def main():
     first = given("seed", None)
     count = given("count", 2000 if ALL else 100 if first is None else 1)
     start, step = first or 0, 25
-    tasks = [(share, at, min(at + step, start + count)) for at in range(start, start + count, step)]
-    for found, failed in in_processes(in_folder, tasks):
-        counts.update(found), failures.extend(failed)
-    for name, number in sorted(counts.items()):
-        print(f"  {name}: {number}")
+    in_shares([(share, at, min(at + step, start + count)) for at in range(start, start + count, step)])
+    finish()
     if counts["upgrade, run by onnxruntime"] < count // 2 and first is None:
-        sys.exit("nested: too few models run")
-    if failures:
-        sys.exit(f"nested: {len(failures)} failures, as {failures[0][:300]}")
+        fail("too few models run")
 
 
-main()
+if __name__ == "__main__":
+    main()

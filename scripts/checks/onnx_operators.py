@@ -1,16 +1,12 @@
 #!/usr/bin/env python3
-"""Compares, or with --write writes, `crates/onnx-cast-model/src/graph/ir_versions.txt`: the version of the model format
-that each opset came with. Also `src/types/schemas.txt`: inputs, outputs and type constraints of every version of every
-operator of ONNX's domain and of ai.onnx.ml, by which the types of a model's values are inferred and its opset is
-raised; and `schemas_onnxruntime.txt`: those that onnxruntime adds, where that is installed.
+"""Compares, or with --write writes, files of `crates/onnx-cast-model/src`: `graph/ir_versions.txt`, the version of the
+model format that came with each opset; `types/schemas.txt`, inputs, outputs and type constraints of every version of
+every operator of ONNX's domain and of ai.onnx.ml; and `schemas_onnxruntime.txt`, those that onnxruntime adds.
 
-`=` behind a version says that it means what the one before means and takes more element types: text, attributes, inputs
-and outputs are word for word the same. The files are written from the newest onnx that the tests know. Of an older
-onnx, the versions that it has are compared, but for the marks; of another onnxruntime, nothing of onnxruntime's.
-
-What schemas do not say of operators is in `src/operators.txt`, and what a new version means for a node of the one
-before in `src/upgrade/steps.rs`, both by hand: after a newer onnx, tests of the crate name the operators and versions
-that these lack.
+They are written from the newest onnx that the tests know. Of an older onnx, the versions that it has are compared, but
+for the marks `=` (meaning of a version unchanged, word for word, but for more element types); of another onnxruntime,
+nothing of onnxruntime's. What schemas do not say is in `src/operators.txt` and `src/upgrade/steps.rs`, by hand: tests
+of the crate name what these lack.
 """
 
 import collections
@@ -31,15 +27,13 @@ IR_HEAD = """\
 # The opsets of ONNX's own domain, and the version of the model format (ir_version) that came with each or was there.
 # Written by scripts/checks/onnx_operators.py from onnx {version}; not to be edited.
 """
-
-
 SCHEMA_FILE = IR_FILE.parents[1] / "types" / "schemas.txt"
 SCHEMA_FILE_OF_RUNTIME = SCHEMA_FILE.with_name("schemas_onnxruntime.txt")
 SCHEMA_HEAD = """\
-# Operators: name, version, inputs > outputs ; type variables. NAME:VARIABLE or NAME=TYPE, with ? where it is optional,
-# * where it repeats, ~ where it repeats with a type of its own each time. Sets of types are numbered and come first. A
-# version with = says the same as the one before, but for more types. Written by scripts/checks/onnx_operators.py from
-# {source}; not to be edited.
+# Operators: name, version, inputs > outputs ; type variables. NAME:VARIABLE or NAME=TYPE, with ? where it is optional, *
+# where it repeats, ~ where it repeats with a type of its own each time. Sets of types are numbered and come first. A
+# version with = says the same as the one before, but for more types.
+# Written by scripts/checks/onnx_operators.py from {source}; not to be edited.
 """
 
 
@@ -205,22 +199,24 @@ def agrees(file, committed, now):
     return not other
 
 
-def main():
-    for file, head, now, source in sources():
-        if sys.argv[1:] == ["--write"]:
-            file.write_text(head + "\n".join(now) + "\n")
-            print(f"wrote {file}")
-            continue
-        text = file.read_text()
-        committed = [line for line in text.splitlines() if not line.startswith("#")]
-        is_of_this = f"from {source};" in text
-        if file == SCHEMA_FILE_OF_RUNTIME and not is_of_this:
-            print(f"{file.name} is of another onnxruntime than {source}: not compared")
-        elif committed != now if is_of_this else not agrees(file, committed, now):
-            sys.exit(f"{file} is not what {source} says: run {sys.argv[0]} --write, and look at the change")
-        else:
-            print(f"{file.name} agrees with {source} ({len(now)} lines)")
+def settle(file, head, now, source, agrees):
+    """Compares a file with what it should be now, or writes it. `agrees` says whether a file that is from another
+    version has what this one says."""
+    if sys.argv[1:] == ["--write"]:
+        file.write_text(head + "\n".join(now) + "\n")
+        print(f"wrote {file}")
+        return
+    text = file.read_text()
+    committed = [line for line in text.splitlines() if not line.startswith("#")]
+    is_of_this = f"from {source};" in text
+    if file == SCHEMA_FILE_OF_RUNTIME and not is_of_this:
+        print(f"{file.name} is of another onnxruntime than {source}: not compared")
+    elif committed != now if is_of_this else not agrees(file, committed, now):
+        sys.exit(f"{file} is not what {source} says: run {sys.argv[0]} --write, and look at the change")
+    else:
+        print(f"{file.name} agrees with {source} ({len(now)} lines)")
 
 
 if __name__ == "__main__":
-    main()
+    for found in sources():
+        settle(*found, agrees)

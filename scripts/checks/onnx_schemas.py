@@ -8,10 +8,10 @@ One fact a line: `data_type NAME NUMBER`, then for each operator version `op NAM
 `attribute NAME KIND required|optional [DEFAULT]`, and its `input` and `output` types.
 """
 
-import sys
 from pathlib import Path
 
 import onnx
+from onnx_operators import settle
 
 OPERATORS = ("Cast", "CastLike", "BitCast", "QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear")
 FILE = Path(__file__).resolve().parents[2] / "crates" / "onnx-cast" / "tests" / "data" / "onnx_schemas.txt"
@@ -50,22 +50,12 @@ def blocks():
         yield lines
 
 
-def main():
-    now = ["\n".join(lines) for lines in blocks()]
-    if sys.argv[1:] == ["--write"]:
-        FILE.write_text("\n\n".join([HEAD.format(version=onnx.__version__).rstrip(), *now]) + "\n")
-        print(f"wrote {FILE}")
-        return
-    head, *committed = FILE.read_text().rstrip("\n").split("\n\n")
-    if f"from onnx {onnx.__version__};" in head:
-        same = now == committed
-    else:
-        # An older onnx knows fewer types and versions; what it knows must be in the file.
-        same = committed[0].startswith(now[0]) and set(now[1:]) <= set(committed[1:])
-    if not same:
-        sys.exit(f"{FILE} is not what onnx {onnx.__version__} says: run {sys.argv[0]} --write, and look at the change")
-    print(f"{FILE.name} agrees with onnx {onnx.__version__} ({len(now) - 1} operator versions)")
+def agrees(_file, committed, now):
+    """An older onnx knows fewer types and versions; what it knows must be in the file."""
+    committed, now = ("\n".join(lines[1:]).split("\n\n") for lines in (committed, now))
+    return committed[0].startswith(now[0]) and set(now[1:]) <= set(committed[1:])
 
 
 if __name__ == "__main__":
-    main()
+    lines = [line for block in blocks() for line in ("", *block)]
+    settle(FILE, HEAD.format(version=onnx.__version__), lines, f"onnx {onnx.__version__}", agrees)

@@ -1,21 +1,16 @@
 #!/usr/bin/env python3
 """Do converted models load, and compute what the float model does?
 
-Takes the generated models of precision_models.py, each of which other converters get wrong, and real ones (magika's,
-nudenet's); has the command convert each to float16, with several options, and to bfloat16, and emulate it. Every result
-is checked by onnx.checker and strict inference, and converting it again must give the same bytes. What is of float16,
-or emulated, is run by onnxruntime at every level of optimization, and lies near the float model. onnxruntime has no
-bfloat16 on a CPU: generated models of bfloat16, their opset raised, are evaluated by onnx's reference evaluator,
-wherever that computes the float model as onnxruntime does, and emulated models show what bfloat16 gives.
+Has the command convert generated models (precision_models.py) and real ones to float16, with several options, and to
+bfloat16, and emulate that. Every result is checked by onnx.checker and strict inference, converting again must give the
+same bytes, and onnxruntime runs it at every level of optimization, near the float model. It has no bfloat16 on a CPU:
+onnx's reference evaluator runs that, where it computes the float model as onnxruntime does.
 
 Models that need more than a narrow type in places (precision_sensitive.py, and what torch exported) must be right in
-both types, in onnxruntime, by the reference evaluator and emulated, and what looks like them must become narrow as a
-whole.
-
-With --nodes it takes onnx's own node tests too, all of those whose operators take float16.
+both types by all of these, and what looks like them must become narrow as a whole. With --nodes it takes all of onnx's
+own node tests of float16 too.
 """
 
-import collections
 import json
 import os
 import sys
@@ -27,7 +22,7 @@ from graphs import LEVELS, MAGIKA, NUDENET, distance, real_inputs, session
 from onnx.reference import ReferenceEvaluator
 from precision_models import made
 from precision_sensitive import exports, narrow, sensitive
-from shared import COMMAND, command, fail, in_folder, in_processes, need
+from shared import COMMAND, command, counts, fail, finish, in_shares, need
 
 # Options, and how far an output may be off, in parts of its largest magnitude.
 VARIANTS = {
@@ -65,8 +60,6 @@ RIGHT_ANYWAY = {"losses_dynamo", "losses_script", "lowest_mask", "sums_by_index"
 # onnxruntime has no RoiAlign of opset 22.
 NOT_RAISED = {"regions"}
 
-counts = collections.Counter()
-
 
 def outputs(path, feeds, level):
     """What a model gives, its inputs in the types that it wants."""
@@ -101,8 +94,8 @@ def convert(name, path, folder, arguments, valid=True):
     problem = problem_of(target)
     if problem and valid:
         fail(f"{name}: convert {' '.join(arguments)}: not valid: {problem}")
-    counts["refused"] += problem is not None
-    counts["converted"] += 1
+    counts["models that the checker refuses, as the original"] += problem is not None
+    counts["models converted"] += 1
     return target
 
 
@@ -114,7 +107,7 @@ def check(name, path, feeds, folder, variants=VARIANTS):
             gap = distance(want, outputs(target, feeds, level))
             if gap > tolerance:
                 fail(f"{name}: convert {' '.join(arguments)}: off by {gap} of the largest value")
-            counts["run"] += 1
+            counts["runs near the float model"] += 1
         if "bfloat16" in arguments and "--emulate" not in arguments:
             check_evaluated(name, path, target, feeds, want)
 
@@ -129,7 +122,7 @@ def check_evaluated(name, path, target, feeds, want):
     gap = distance(want, evaluated(target, feeds))
     if gap > BFLOAT16_LIMIT:
         fail(f"{name} in bfloat16: off by {gap} of the largest value, by the reference evaluator")
-    counts["evaluated"] += 1
+    counts["models of a narrow type evaluated"] += 1
 
 
 def check_sensitive(name, path, feeds, folder):
@@ -152,10 +145,10 @@ def check_sensitive(name, path, feeds, folder):
             apart = distance(held[0], computed)
             if apart > APART[low]:
                 fail(f"{name} in {low}: what is emulated is {apart} of the largest value from what the type gives")
-            counts["evaluated"] += 1
+            counts["models of a narrow type evaluated"] += 1
         if max(distances) > limit:
             fail(f"{name} in {low}: off by {distances} of the largest value")
-        counts["run"] += len(distances)
+        counts["runs near the float model"] += len(distances)
         emulated = convert(name, path, folder, ["--to", low, "--keep", "none", "--emulate", *raised])
         worst = max(worst, distance(want, outputs(emulated, feeds, LEVELS[-1])) / limit)
     if worst < 1 and name not in RIGHT_ANYWAY:
@@ -209,22 +202,20 @@ def check_node(name, path, data, folder):
     try:
         session(path, LEVELS[0])
     except Exception:  # onnxruntime does not know the operator or its version
-        return False
+        return
     target = convert(name, path, folder, ["--to", "float16", "--keep", "none", "--io", "low"], problem_of(path) is None)
     try:
         session(target, LEVELS[0])
     except Exception as problem:  # onnxruntime has no kernel for float16, whatever ONNX says
         if "NOT_IMPLEMENTED" not in str(problem):
             fail(f"{name}: converted, it does not load: {problem}")
-    return True
+    counts["node tests"] += 1
 
 
 SHARES = 4
 
 
 def share_of(folder, share, nodes):
-    """How many models were converted and runs compared, of a share of all."""
-    counts.clear()
     path = folder / "model.onnx"
     for name, model, feeds in list(made())[share::SHARES]:
         onnx.save(model, path)
@@ -239,19 +230,15 @@ def share_of(folder, share, nodes):
     if share == 0:
         check_float8(folder)
     for case in list(node_tests())[share::SHARES] if nodes else []:
-        counts["tested"] += check_node(*case, folder)
-    return counts
+        check_node(*case, folder)
 
 
 def main():
     need(COMMAND)
-    nodes = "--nodes" in sys.argv[1:]
-    found = sum(in_processes(in_folder, [(share_of, share, nodes) for share in range(SHARES)]), collections.Counter())
-    tested = f", {found['tested']} node tests ({found['refused']} not valid for the checker as they are)" if nodes else ""
-    print(f"precision: {found['converted']} models converted, {found['run']} runs near the float model, "
-          f"{found['evaluated']} models of bfloat16 evaluated{tested}")  # fmt: skip
+    os.environ.setdefault("ORT_LOGGING_LEVEL", "4")
+    in_shares([(share_of, share, "--nodes" in sys.argv[1:]) for share in range(SHARES)])
+    finish()
 
 
 if __name__ == "__main__":
-    os.environ.setdefault("ORT_LOGGING_LEVEL", "4")
-    sys.exit(main())
+    main()

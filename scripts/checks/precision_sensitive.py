@@ -1,6 +1,9 @@
 """Models parts of which need more digits, or more range, than float16 or bfloat16 have; each with inputs. Beside them
-some that look alike and need no more, and must become narrow as a whole. `scripts/generate/precision_exports.py` had
-torch export others.
+some that look alike and need no more, and must become narrow as a whole. crates/testkit/data/exports.zip has others, as
+both exporters of torch 2.15.0 wrote them (`torch.onnx.export` with and without `dynamo`; a loop by TorchScript alone),
+with inputs: the times of a diffusion model, Fourier features of coordinates, a radiance field, attention with a mask, a
+picture that is warped, logarithms of probabilities, a differential equation in 3,000 steps, and E[x^2] - E[x]^2. Commit
+5481022b has the program that wrote them.
 """
 
 import io

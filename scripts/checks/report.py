@@ -12,7 +12,7 @@ import numpy as np
 import onnx
 from graphs import MAGIKA
 from safetensors.numpy import load_file
-from shared import CHECKPOINT, COMMAND, command, fail, in_processes, need
+from shared import CHECKPOINT, COMMAND, command, counts, fail, finish, in_shares, need
 
 TYPES = {
     "float16": np.float16,
@@ -23,13 +23,10 @@ TYPES = {
 }
 SATURATING = {"float8e4m3fn", "float8e5m2", "float4e2m1"}
 
-checks = 0
-
 
 def same(what, got, want, tolerance=0.0):
     """Equal, or within a part of the wanted."""
-    global checks
-    checks += 1
+    counts["figures that agree with numpy's"] += 1
     if got != want if None in (got, want) else not abs(got - want) <= tolerance * abs(want):
         fail(f"{what}: {got}, want {want}")
 
@@ -91,29 +88,24 @@ def check_tensor(found, values):
         check_candidate(what, candidate, candidate["type"], values, powers, first, length)
 
 
-# What is compared: of each file, what the command found, and the tensors.
-FILES = []
+# What is compared: what the command found of each tensor, and its values.
+FOUND = []
 
 
 def report_of(path, tensors):
-    report = json.loads(command("report", path, "--to", ",".join(TYPES), "--json").stdout)
-    if {tensor["name"] for tensor in report["tensors"]} != set(tensors):
+    found = json.loads(command("report", path, "--to", ",".join(TYPES), "--json").stdout)["tensors"]
+    if {tensor["name"] for tensor in found} != set(tensors):
         fail(f"{path}: other tensors than numpy sees")
-    FILES.append((report["tensors"], tensors))
+    FOUND.extend((tensor, tensors[tensor["name"]]) for tensor in found)
     print(f"  {path.name}: {len(tensors)} tensors in {len(TYPES)} types")
 
 
+def share_of(_folder, share):
+    for found, values in FOUND[share::SHARES]:
+        check_tensor(found, values)
+
+
 SHARES = 4
-
-
-def share_of(share):
-    """How many figures of a share of the tensors agree."""
-    global checks
-    checks = 0
-    for found, tensors in FILES:
-        for tensor in found[share::SHARES]:
-            check_tensor(tensor, tensors[tensor["name"]])
-    return checks
 
 
 def main():
@@ -121,8 +113,8 @@ def main():
     report_of(CHECKPOINT, {name: one for name, one in load_file(CHECKPOINT).items() if one.dtype == np.float32})
     constants = {one.name: onnx.numpy_helper.to_array(one) for one in onnx.load(MAGIKA).graph.initializer}
     report_of(MAGIKA, {name: one for name, one in constants.items() if one.dtype == np.float32 and one.size >= 256})
-    figures = sum(in_processes(share_of, [(share,) for share in range(SHARES)]))
-    print(f"report: {figures} figures agree with numpy's")
+    in_shares([(share_of, share) for share in range(SHARES)])
+    finish()
 
 
 if __name__ == "__main__":

@@ -1,9 +1,10 @@
-"""What the checks share: the command that they run, and work in several processes.
+"""What the checks share: the command that they run, what they count, and work in several processes.
 
 The command is the first argument of a check that is no option, else the one that ONNX_CAST_COMMAND names (the test run
 sets it), else the release build.
 """
 
+import collections
 import concurrent.futures
 import multiprocessing
 import os
@@ -22,6 +23,8 @@ ALL = "--all" in sys.argv[1:]
 WORKERS = 2
 # The jobs of the command that write a file.
 WRITERS = {"cast", "bitcast", "quantize", "dequantize", "transcode", "fold", "upgrade", "convert", "record"}
+# What a check has compared, by its kinds, and what it found wrong.
+counts, problems = collections.Counter(), []
 
 
 def fail(text):
@@ -81,3 +84,29 @@ def in_folder(check, *arguments):
     """What a check gives in a folder of its own."""
     with tempfile.TemporaryDirectory() as folder:
         return check(Path(folder), *arguments)
+
+
+def problem(text):
+    """Goes on after a failure, to show more of them."""
+    problems.append(text)
+    print("FAIL", text[:700], flush=True)
+
+
+def _share(check, *arguments):
+    counts.clear(), problems.clear()
+    in_folder(check, *arguments)
+    return counts.copy(), [*problems]
+
+
+def in_shares(tasks):
+    """Runs checks, given with their arguments, in several processes, each in a folder of its own. `counts` and
+    `problems` have then what all of them found."""
+    for some, failures in in_processes(_share, tasks):
+        counts.update(some), problems.extend(failures)
+
+
+def finish():
+    """Prints what was counted; fails where something was wrong."""
+    print(*(f"  {name}: {count}" for name, count in sorted(counts.items())), sep="\n")
+    if problems:
+        fail(f"{len(problems)} failures, as {problems[0][:300]}")

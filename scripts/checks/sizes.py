@@ -1,10 +1,9 @@
 #!/usr/bin/env python3
 """Are checkpoints of the sizes that people have quantized and read back in constant memory?
 
-Sparse files: zeros that take no space on disk. A plan of a whole mixture of experts, 671 billion weights in 90 shards
-(`--dry-run`, which reads headers), and layers of it with real columns, 5,120 to 18,432, and all 256 experts, whose rows
-are few. Four times the experts' rows must not take more memory. Layouts that are only read are dequantized at these
-sizes too.
+Sparse files of zeros: a plan of a mixture of experts, 671 billion weights in 90 shards, and layers of it with real
+columns, 5,120 to 18,432, and all 256 experts, whose rows are few. Four times the experts' rows must not take more
+memory. Layouts that are only read are dequantized at these sizes too.
 """
 
 import json

@@ -1,10 +1,8 @@
 #!/usr/bin/env python3
-"""Do the annotations of the Python package serve its users? mypy and pyright, in strict mode, read the examples of
-docs/python.md and of the package's read-me, each page as one program, `bindings/python/tests/test_typing.py`, and the
-calls of `typed_calls.py` beside it, which must have the types that stand there, or be refused.
-An example may know that a value is there where the type allows None, and need not annotate its functions.
-
-The package is read from its sources, so that it need not be built. An example may use a package that has no types.
+"""Do mypy and pyright, in strict mode, accept the Python examples of docs/python.md and of the package's read-me, each
+page as one program, `bindings/python/tests/test_typing.py`, and the calls of `typed_calls.py` beside it, with the types
+that stand there? The package is read from its sources, so that it need not be built. An example may know that a value
+is there where the type allows None, need not annotate its functions, and may use a package that has no types.
 """
 
 import json

@@ -1,18 +1,13 @@
 #!/usr/bin/env python3
 """Does `info --types` give every value the type that ONNX's own inference gives it?
 
-Takes all node tests of the onnx package, its light models, and generated ones with functions, If, Loop, Scan,
-SequenceMap, sequences, optionals, strings and operators of ai.onnx.ml. The command is given each model with all
-declared types taken out but for those of the main graph's inputs (and once as it is), so that it cannot copy the
-answers. What `onnx.shape_inference` finds in the complete model, and what that declares, must be equal.
+    value_types.py [COMMAND] [--since=OPSET]
 
-    python3 scripts/checks/value_types.py [COMMAND] [--since=OPSET]
-
-With --since, only models of that opset or a newer one are taken from the package, which is enough where the others are
-tested by another version of it.
+Takes the node tests and light models of the onnx package, with --since those of newer opsets alone, and generated
+models. The command is given each as it is, and with all declared types taken out but for those of the main graph's
+inputs. What `onnx.shape_inference` finds in the complete model, and what that declares, must be equal.
 """
 
-import collections
 import json
 import sys
 import warnings
@@ -20,9 +15,9 @@ from pathlib import Path
 
 import onnx
 from graphs import model
-from onnx import AttributeProto, TensorProto, helper
+from onnx import AttributeProto, TensorProto
 from onnx.backend.test.case.node import collect_testcases
-from shared import in_folder, in_processes, run
+from shared import counts, fail, finish, in_shares, problem, run
 
 DATA = Path(onnx.__file__).parent / "backend" / "test" / "data"
 # Domains whose schemas the command has. Outputs of other operators have the types that are declared.
@@ -96,24 +91,24 @@ def knows_all(model):
     return all(node.domain in KNOWN or any(node.domain == one.domain for one in model.functions) for node in nodes)
 
 
-def compare(folder, name, model, counts, wanted=None):
-    """Problems of one model; a generated one also has types that it must have, by `GRAPH NAME`."""
+def compare(folder, name, model, wanted=None):
+    """Compares one model; a generated one also has types that it must have, by `GRAPH NAME`."""
     want = onnx_types(model) | {tuple(key.rsplit(" ", 1)): of_type for key, of_type in (wanted or {}).items()}
-    problems, path = [], folder / "model.onnx"
-    for kind, one in [("bare", stripped(model)), ("declared", model)][not knows_all(model) :]:
+    path = folder / "model.onnx"
+    for kind, one in [("without declared types", stripped(model)), ("as declared", model)][not knows_all(model) :]:
         onnx.save(one, path)
         done = run("info", path, "--types", "--json")
         if done.returncode:
-            problems.append(f"{name} ({kind}): {done.stderr.strip()}")
+            problem(f"{name} ({kind}): {done.stderr.strip()}")
             continue
         got = {(row["graph"], row["name"]): row["type"] for row in json.loads(done.stdout)["model"]["types"]}
         for (graph, value), of_type in want.items():
-            counts[kind] += 1
+            counts[f"values, {kind}"] += 1
             found = got.get((graph, value), "missing")
             if found != of_type:
-                problems.append(f"{name} ({kind}): `{value}` in `{graph}` is {found}, want {of_type}")
-        counts["unknown"] += sum(of_type is None for of_type in got.values())
-    return problems
+                problem(f"{name} ({kind}): `{value}` in `{graph}` is {found}, want {of_type}")
+        counts["values of unknown types"] += sum(of_type is None for of_type in got.values())
+    counts["models"] += 1
 
 
 def packaged(share):
@@ -238,31 +233,21 @@ def newest(model):
 
 
 def share_of(folder, share, since):
-    """Problems, and counts, of a share of all models."""
-    counts, problems = collections.Counter(), []
-    models = [(name, model, None) for name, model in packaged(share) if newest(model) >= since]
-    models += [*generated()][share::SHARES]
-    for one in models:
-        problems += compare(folder, *one[:2], counts, one[2])
-    counts["models"] = len(models)
-    return problems, counts
+    for name, model in packaged(share):
+        if newest(model) >= since:
+            compare(folder, name, model)
+    for one in [*generated()][share::SHARES]:
+        compare(folder, *one)
 
 
 def main():
     since = next((int(one.split("=")[1]) for one in sys.argv if one.startswith("--since=")), 0)
     # Once, before there are other processes.
     CASES.extend(collected())
-    counts, problems = collections.Counter(), []
-    for some, count in in_processes(in_folder, [(share_of, share, since) for share in range(SHARES)]):
-        problems += some
-        counts.update(count)
-    for problem in problems:
-        print(problem, file=sys.stderr)
-    print(f"types: {counts['models']} models, {counts['bare']} values of models without declared types and "
-          f"{counts['declared']} of those as they are compared with onnx {onnx.__version__}, {len(problems)} differ, "
-          f"{counts['unknown']} unknown")
-    if problems or counts["models"] < (200 if since else 1000):
-        sys.exit(1)
+    in_shares([(share_of, share, since) for share in range(SHARES)])
+    finish()
+    if counts["models"] < (200 if since else 1000):
+        fail(f"{counts['models']} models of onnx {onnx.__version__} are too few")
 
 
 if __name__ == "__main__":

@@ -2,13 +2,10 @@
 """Writes crates/testkit/data/gguf/families/: for each family of models whose names are known, a tiny checkpoint as
 Hugging Face has it, and the `.gguf` file that `quantize --layout gguf` is to make of it, to the byte.
 
-The names of tensors are those of the gguf package's own table (`gguf/tensor_mapping.py`), the blocks those of its
-`quants.quantize`, the keys of metadata and the file those of its `GGUFWriter`. What llama.cpp's converter does to
-values is written out here: `permute` of conversion/llama.py, the 1 that conversion/gemma.py adds to norms (in float16
-where they are so stored), experts stacked, and the types of `prepare_tensors` in conversion/base.py.
-
-`hard.safetensors` has blocks of values at the edges of the arithmetic, under names of llama.cpp, and `hard-*.gguf` what
-they are to become. Needs gguf, numpy, safetensors and ml_dtypes.
+Names of tensors, blocks, keys of metadata and the file are the gguf package's. What llama.cpp's converter does to
+values is written out here: `permute` of conversion/llama.py, the 1 that conversion/gemma.py adds to norms, experts
+stacked, and the types of `prepare_tensors` in conversion/base.py. `hard.safetensors` has blocks at the edges of the
+arithmetic, and `hard-*.gguf` what they are to become. Needs gguf 0.19.0, numpy, safetensors and ml_dtypes.
 """
 
 import json

@@ -1,10 +1,6 @@
 #!/usr/bin/env python3
 """Writes crates/testkit/data/checkpoints/platforms.zip: small quantized checkpoints as platforms other than vLLM have
-them, with the weights that the owner's code dequantizes them to. `quantized_checkpoints.py` says what a folder holds,
-and has the functions that write one.
-
-Needs torch, safetensors, comfy-kitchen, bitsandbytes and mlx (`mlx[cpu]`), in an environment of their own.
-`platform_checkpoints.py NAME...` writes only those.
+them, as `quantized_checkpoints.py` does.
 """
 
 import json
@@ -55,34 +51,31 @@ BLOCK = "model.diffusion_model.blocks.0"
 COMFY = {"q": "self_attn.q", "k": "self_attn.k", "v": "self_attn.v", "o": "self_attn.o", "ffn": "ffn.0"}
 
 
+@layout.table
 def comfy(name, seed, told_by_metadata=False, input_scale=None, rest=None, **layers):
     """A layout of ComfyUI: kind, shape, and whether there is a bias of layers by the names of COMFY."""
-
-    def write_one():
-        tensors, expected, told, metadata = {}, {}, {}, None
-        for number, (layer, (kind, shape, has_bias)) in enumerate(layers.items()):
-            key = f"{BLOCK}.{COMFY[layer]}"
-            parts, back = comfy_weight(kind, weight(*shape, seed=seed + number, tiny=False))
-            tensors |= {f"{key}.{ending}": part for ending, part in parts.items()}
-            told[key] = {"format": kind.replace("int8_rows", "int8_tensorwise")}
-            rows = shape[0] if has_bias else back.shape[0]
-            expected[f"{key}.weight"] = back[:rows].bfloat16()
-            if has_bias:
-                bias = {f"{key}.bias": weight(rows, seed=seed + 50 + number)}
-                tensors, expected = tensors | bias, expected | bias
-        if told_by_metadata:
-            metadata = {"_quantization_metadata": json.dumps({"format_version": "1.0", "layers": told})}
-            scales = f"{BLOCK}.ffn.0.weight_scale"
-            tensors[scales] = tensors[scales].view(torch.uint8)
-        else:
-            tensors |= {f"{key}.comfy_quant": comfy_settings(**settings) for key, settings in told.items()}
-        if input_scale:
-            tensors[f"{BLOCK}.self_attn.q.input_scale"] = torch.tensor(input_scale)
-        norm = {"model.diffusion_model.norm.weight": weight(40, seed=seed + 90, scale=1.0)}
-        more = {f"{BLOCK}.{key}": weight(*shape, seed=seed + 90) for key, shape in (rest or {}).items()}
-        write(name, tensors, expected, metadata=metadata, rest=norm | more)
-
-    layout[name] = write_one
+    tensors, expected, told, metadata = {}, {}, {}, None
+    for number, (layer, (kind, shape, has_bias)) in enumerate(layers.items()):
+        key = f"{BLOCK}.{COMFY[layer]}"
+        parts, back = comfy_weight(kind, weight(*shape, seed=seed + number, tiny=False))
+        tensors |= {f"{key}.{ending}": part for ending, part in parts.items()}
+        told[key] = {"format": kind.replace("int8_rows", "int8_tensorwise")}
+        rows = shape[0] if has_bias else back.shape[0]
+        expected[f"{key}.weight"] = back[:rows].bfloat16()
+        if has_bias:
+            bias = {f"{key}.bias": weight(rows, seed=seed + 50 + number)}
+            tensors, expected = tensors | bias, expected | bias
+    if told_by_metadata:
+        metadata = {"_quantization_metadata": json.dumps({"format_version": "1.0", "layers": told})}
+        scales = f"{BLOCK}.ffn.0.weight_scale"
+        tensors[scales] = tensors[scales].view(torch.uint8)
+    else:
+        tensors |= {f"{key}.comfy_quant": comfy_settings(**settings) for key, settings in told.items()}
+    if input_scale:
+        tensors[f"{BLOCK}.self_attn.q.input_scale"] = torch.tensor(input_scale)
+    norm = {"model.diffusion_model.norm.weight": weight(40, seed=seed + 90, scale=1.0)}
+    more = {f"{BLOCK}.{key}": weight(*shape, seed=seed + 90) for key, shape in (rest or {}).items()}
+    write(name, tensors, expected, metadata=metadata, rest=norm | more)
 
 
 # NVFP4: more than one panel of scales, tiles that are not full, and rows that are filled up; the same, told by the
@@ -137,27 +130,24 @@ def bnb_values(codes, state):
     return (table[indices] * spread).reshape(state.shape).to(state.dtype)
 
 
+@layout.table
 def bnb_table(name, kind, seed, shapes, data_type, nested=False, storage=torch.uint8, block=64):
     """A layout of NF4 or FP4 weights of some shapes."""
+    from bitsandbytes import functional
 
-    def write_one():
-        from bitsandbytes import functional
-
-        tensors, expected = {}, {}
-        for number, shape in enumerate(shapes):
-            values = weight(*shape, seed=seed + number, tiny=False).to(data_type)
-            options = {"compress_statistics": nested, "quant_type": kind, "quant_storage": storage}
-            codes, state = functional.quantize_4bit(values, blocksize=block, **options)
-            key = f"model.layers.0.mlp.{('gate', 'up', 'down')[number]}_proj.weight"
-            tensors |= {key: codes} | {f"{key}.{part}": value for part, value in state.as_dict(packed=True).items()}
-            back = bnb_values(codes, state)
-            assert back.dtype == data_type and back.shape == values.shape
-            assert shape[1] % block or torch.equal(functional.dequantize_4bit(codes, state), back), key
-            expected[key] = back.bfloat16()
-        settings = {"load_in_4bit": True, "bnb_4bit_quant_type": kind, "bnb_4bit_use_double_quant": nested}
-        write(name, tensors, expected, bnb_config(**settings), rest=ordinary(40, seed + 20))
-
-    layout[name] = write_one
+    tensors, expected = {}, {}
+    for number, shape in enumerate(shapes):
+        values = weight(*shape, seed=seed + number, tiny=False).to(data_type)
+        options = {"compress_statistics": nested, "quant_type": kind, "quant_storage": storage}
+        codes, state = functional.quantize_4bit(values, blocksize=block, **options)
+        key = f"model.layers.0.mlp.{('gate', 'up', 'down')[number]}_proj.weight"
+        tensors |= {key: codes} | {f"{key}.{part}": value for part, value in state.as_dict(packed=True).items()}
+        back = bnb_values(codes, state)
+        assert back.dtype == data_type and back.shape == values.shape
+        assert shape[1] % block or torch.equal(functional.dequantize_4bit(codes, state), back), key
+        expected[key] = back.bfloat16()
+    settings = {"load_in_4bit": True, "bnb_4bit_quant_type": kind, "bnb_4bit_use_double_quant": nested}
+    write(name, tensors, expected, bnb_config(**settings), rest=ordinary(40, seed + 20))
 
 
 # NF4 of float16: blocks across rows, and a last block that is short; with scales in 8 bits, of bfloat16: more than 256
@@ -200,36 +190,33 @@ def bnb_conv1d():
 # again as `quantization_config`.
 
 
+@layout.table
 def mlx(name, seed, settings, layers, data_type=torch.bfloat16):
     """A layout of MLX. Layers: name to shape and what of the settings differs."""
+    import mlx.core as mx
+    import numpy
 
-    def write_one():
-        import mlx.core as mx
-        import numpy
+    kinds = {torch.float16: mx.float16, torch.bfloat16: mx.bfloat16, torch.float32: mx.float32}
+    back = {kind: one for one, kind in kinds.items()}
 
-        kinds = {torch.float16: mx.float16, torch.bfloat16: mx.bfloat16, torch.float32: mx.float32}
-        back = {kind: one for one, kind in kinds.items()}
+    def as_torch(values):
+        if values.dtype not in back:
+            return torch.from_numpy(numpy.array(values))
+        return torch.from_numpy(numpy.array(values.astype(mx.float32))).to(back[values.dtype])
 
-        def as_torch(values):
-            if values.dtype not in back:
-                return torch.from_numpy(numpy.array(values))
-            return torch.from_numpy(numpy.array(values.astype(mx.float32))).to(back[values.dtype])
-
-        tensors, expected, quantization = {}, {}, dict(settings)
-        for number, (layer, (shape, own)) in enumerate(layers.items()):
-            layer = layer if layer.startswith("model.") else f"model.layers.0.mlp.{layer}"
-            values = weight(*shape, seed=seed + number, tiny=False).to(data_type)
-            used, quantization = settings | own, quantization | ({layer: own} if own else {})
-            parts = mx.quantize(mx.array(values.float().numpy()).astype(kinds[data_type]), **used)
-            names = ("weight", "scales", "biases")
-            tensors |= {f"{layer}.{ending}": as_torch(part) for ending, part in zip(names, parts, strict=False)}
-            expected[f"{layer}.weight"] = as_torch(mx.dequantize(*parts, **used)).bfloat16()
-        rest = {"model.norm.weight": weight(64, seed=seed + 20, scale=1.0)}
-        quantization["model.layers.0.mlp.gate"] = False
-        config = {"model_type": "llama", "quantization": quantization, "quantization_config": quantization}
-        write(name, tensors, expected, config, metadata={"format": "mlx"}, rest=rest)
-
-    layout[name] = write_one
+    tensors, expected, quantization = {}, {}, dict(settings)
+    for number, (layer, (shape, own)) in enumerate(layers.items()):
+        layer = layer if layer.startswith("model.") else f"model.layers.0.mlp.{layer}"
+        values = weight(*shape, seed=seed + number, tiny=False).to(data_type)
+        used, quantization = settings | own, quantization | ({layer: own} if own else {})
+        parts = mx.quantize(mx.array(values.float().numpy()).astype(kinds[data_type]), **used)
+        names = ("weight", "scales", "biases")
+        tensors |= {f"{layer}.{ending}": as_torch(part) for ending, part in zip(names, parts, strict=False)}
+        expected[f"{layer}.weight"] = as_torch(mx.dequantize(*parts, **used)).bfloat16()
+    rest = {"model.norm.weight": weight(64, seed=seed + 20, scale=1.0)}
+    quantization["model.layers.0.mlp.gate"] = False
+    config = {"model_type": "llama", "quantization": quantization, "quantization_config": quantization}
+    write(name, tensors, expected, config, metadata={"format": "mlx"}, rest=rest)
 
 
 def affine(bits, group):

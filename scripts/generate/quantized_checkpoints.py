@@ -1,16 +1,12 @@
 #!/usr/bin/env python3
 """Writes crates/testkit/data/checkpoints/*.zip: a small quantized checkpoint of each layout, as its owner's package
-writes it on a CPU, with the bfloat16 weights that the owner's code dequantizes it to. An archive holds a folder for
-each layout.
+writes it on a CPU, with the bfloat16 weights that the owner's code dequantizes it to. The README there has the packages
+and their versions, which need environments of their own. `quantized_checkpoints.py NAME...` writes only those.
 
-Needs torch, transformers, compressed-tensors, nvidia-modelopt, amd-quark, gptqmodel, autoawq, auto-round, accelerate
-and safetensors, in an environment of their own. `quantized_checkpoints.py NAME...` writes only those.
-
-Each folder holds the checkpoint and `expected.safetensors`, the weights under the unquantized model's names; some also
+A folder holds the checkpoint and `expected.safetensors`, the weights under the unquantized model's names; some also
 `original.safetensors`, the weights before they were quantized. The owner's code dequantizes in float: a scale of
 bfloat16, whose type the code would compute in, is widened first. Where a package does not write its layout on a CPU,
-the tensors are made with its own functions, or by its arithmetic, and the configuration has its documented fields; the
-functions below say where.
+the tensors are made with its own functions, or by its arithmetic; the functions below say where.
 """
 
 import argparse
@@ -39,6 +35,14 @@ class Layouts(dict):
     def __call__(self, function):
         self[function.__name__.replace("_", "-")] = function
         return function
+
+    def table(self, write_one):
+        """As a decorator: calls of the function register folders of the names that they begin with."""
+
+        def add(name, *arguments, **more):
+            self[name] = lambda: write_one(name, *arguments, **more)
+
+        return add
 
     def main(self, about):
         """Writes the folders that are named, or all, into their archives."""
@@ -441,18 +445,14 @@ def preset(name, *targets):
 
 DYNAMIC = {"num_bits": 8, "strategy": "token", "symmetric": True, "dynamic": True}
 FLOAT8 = DYNAMIC | {"type": "float"}
-INT8 = DYNAMIC | {"type": "int"}
 
 
+@layout.table
 def ct(name, seed, *schemes, second=None, original=False, **more):
     """A layout of compressed-tensors by its presets, with targets, or groups."""
-
-    def write_one():
-        groups = [preset(*one) if isinstance(one, tuple) else one for one in schemes]
-        held = llama(seed).state_dict() if original else None
-        write(name, *compressed_llama(groups, seed, **more), second=second, original=held)
-
-    layout[name] = write_one
+    groups = [preset(*one) if isinstance(one, tuple) else one for one in schemes]
+    held = llama(seed).state_dict() if original else None
+    write(name, *compressed_llama(groups, seed, **more), second=second, original=held)
 
 
 def int_group(bits, **more):
@@ -537,9 +537,12 @@ def ct_int3_words():
     write("ct-int3-words", tensors, expected, config)
 
 
-# int-quantized: plain int8, a scale for each row. naive-quantized: float8 with a scale for the tensor, and no
-# activations. mixed-precision: NVFP4 in the attention, float8 and int4 elsewhere, the format in each group.
+# int-quantized: plain int8, a scale for each row; with static activations that have zero points. naive-quantized:
+# float8 with a scale for the tensor, and no activations. mixed-precision: NVFP4 in the attention, float8 and int4
+# elsewhere, the format in each group.
 ct("ct-int-quantized", 580, ("W8A8",))
+STATIC = {"num_bits": 8, "type": "int", "strategy": "tensor", "symmetric": False, "dynamic": False}
+ct("ct-w8a8-static", 3500, group(8, "int", "channel", activations=STATIC))
 ct("ct-naive-quantized", 600, group(8, "float", "tensor"))
 MIXED = [("NVFP4A16", r"re:.*self_attn.*"), ("FP8_DYNAMIC", r"re:.*(gate|up)_proj")]
 ct("ct-mixed", 620, *MIXED, int_group(4, targets=[r"re:.*down_proj"], group_size=16))
@@ -618,14 +621,11 @@ def write_modelopt(name, model, config, second=None, kv_cache=False, original=No
     write(name, tensors, modelopt_expected(tensors), config, other, second, original=original)
 
 
+@layout.table
 def modelopt(name, seed, config, original=False, sizes=None, **more):
     """A layout of ModelOpt by its configuration."""
-
-    def write_one():
-        held = llama(seed).state_dict() if original else None
-        write_modelopt(name, llama(seed, **(sizes or {})), config, original=held, **more)
-
-    layout[name] = write_one
+    held = llama(seed).state_dict() if original else None
+    write_modelopt(name, llama(seed, **(sizes or {})), config, original=held, **more)
 
 
 # FP8 with scales of activations and of the cache. FP8_PER_CHANNEL_PER_TOKEN: the scales have one dimension. FP8_PB_WO:
@@ -741,74 +741,33 @@ def quark():
     write("quark", tensors, expected, config)
 
 
-def quark_fp8_llama(name, qscheme, seed):
-    """FP8 of a Llama by Quark's arithmetic, amax / 448, with the fields of its configuration that loaders read."""
-    model = llama(seed)
-    tensors, expected = {}, {}
-    for key, value in model.state_dict().items():
-        expected[key] = tensors[key] = value.clone()
-        if "_proj." in key:
-            axes = () if qscheme == "per_tensor" else (1,)
-            amax = value.float().abs().amax(axes)
-            scales = torch.where(amax == 0, torch.ones_like(amax), amax / 448)
-            spread = scales if qscheme == "per_tensor" else scales.view(-1, 1)
-            tensors[key] = (value.float() / spread).clamp(-448, 448).to(torch.float8_e4m3fn)
-            tensors[f"{key}_scale"] = scales
-            expected[key] = (tensors[key].float() * spread).bfloat16()
-            if qscheme == "per_tensor":
-                tensors[f"{key.removesuffix('weight')}input_scale"] = torch.tensor(0.125)
-    settings = {"dtype": "fp8_e4m3", "group_size": None, "qscheme": qscheme, "symmetric": True}
-    is_tensor = qscheme == "per_tensor"
-    weights = settings | {"ch_axis": None if is_tensor else 0, "is_dynamic": False}
-    inputs = settings | {"ch_axis": None if is_tensor else 1, "is_dynamic": not is_tensor}
-    config = model.config.to_dict()
-    config["quantization_config"] = {
-        "exclude": ["lm_head"],
-        "export": {"kv_cache_group": [], "pack_method": "reorder", "weight_format": "real_quantized"},
-        "global_quant_config": {"bias": None, "input_tensors": inputs, "output_tensors": None, "weight": weights},
-        "layer_quant_config": {},
-        "layer_type_quant_config": {},
-        "quant_method": "quark",
-    }
-    write(name, tensors, expected, config)
-
-
-# A scale without axes for the tensor, and `input_scale`; a scale for each row, in one axis, and dynamic activations,
-# for each token.
-layout["quark-fp8"] = lambda: quark_fp8_llama("quark-fp8", "per_tensor", 902)
-layout["quark-fp8-channel"] = lambda: quark_fp8_llama("quark-fp8-channel", "per_channel", 904)
-
-
+@layout.table
 def quark_integers(name, spec, seed, columns=0, pack_method=None, **settings):
     """A layout of Quark's integers. Its dequantization is (codes - zero points) * scales (`PackMethod.unpack` and
     `dequantize` of quark/torch, 0.13); those of 4 bits, in groups of columns, it unpacks itself."""
+    import quark.torch.quantization.config.config as specs
+    from quark.torch.utils.pack import Pack_4_bits
 
-    def write_one():
-        import quark.torch.quantization.config.config as specs
-        from quark.torch.utils.pack import Pack_4_bits
-
-        options = {"pack_method": pack_method} if pack_method else {}
-        tensors, config = by_quark(seed, getattr(specs, spec)(**settings), **options)
-        if columns:
-            kind = config["quantization_config"]["global_quant_config"]["weight"]["dtype"]
-            unpacked = lambda codes: Pack_4_bits("per_group", kind).unpack(codes, pack_method == "reorder")
-        expected = {}
-        for key, value in tensors.items():
-            scales, zeros = tensors.get(f"{key}_scale"), tensors.get(f"{key}_zero_point")
-            if scales is None:
-                if not key.endswith(("_scale", "_zero_point")):
-                    expected[key] = value
-            elif columns:
-                zeros = 0 if zeros is None else unpacked(zeros).repeat_interleave(columns, 1)
-                scales = scales.float().T.repeat_interleave(columns, 1)
-                expected[key] = ((unpacked(value) - zeros) * scales).bfloat16()
-            else:
-                zeros = torch.zeros(1) if zeros is None else zeros
-                scales, zeros = (part.float().reshape(-1, 1) for part in (scales, zeros))
-                expected[key] = ((value.float() - zeros) * scales).bfloat16()
-        write(name, tensors, expected, config)
-
-    layout[name] = write_one
+    options = {"pack_method": pack_method} if pack_method else {}
+    tensors, config = by_quark(seed, getattr(specs, spec)(**settings), **options)
+    if columns:
+        kind = config["quantization_config"]["global_quant_config"]["weight"]["dtype"]
+        unpacked = lambda codes: Pack_4_bits("per_group", kind).unpack(codes, pack_method == "reorder")
+    expected = {}
+    for key, value in tensors.items():
+        scales, zeros = tensors.get(f"{key}_scale"), tensors.get(f"{key}_zero_point")
+        if scales is None:
+            if not key.endswith(("_scale", "_zero_point")):
+                expected[key] = value
+        elif columns:
+            zeros = 0 if zeros is None else unpacked(zeros).repeat_interleave(columns, 1)
+            scales = scales.float().T.repeat_interleave(columns, 1)
+            expected[key] = ((unpacked(value) - zeros) * scales).bfloat16()
+        else:
+            zeros = torch.zeros(1) if zeros is None else zeros
+            scales, zeros = (part.float().reshape(-1, 1) for part in (scales, zeros))
+            expected[key] = ((value.float() - zeros) * scales).bfloat16()
+    write(name, tensors, expected, config)
 
 
 # int8 with a scale and a zero point for each row; with a scale for the tensor. int4 in groups of 32, symmetric, in
@@ -817,46 +776,6 @@ quark_integers("quark-int8", "Int8PerChannelSpec", 961, ch_axis=0)
 quark_integers("quark-int8-tensor", "Int8PerTensorSpec", 962)
 quark_integers("quark-int4", "Int4PerGroupSpec", 960, 32, "reorder", ch_axis=-1, group_size=32)
 quark_integers("quark-uint4", "Uint4PerGroupSpec", 980, 16, "order", ch_axis=-1, group_size=16)
-
-
-@layout
-def fbgemm():
-    """fbgemm_fp8: a scale for each output, as transformers stores what fbgemm quantizes; kernels for GPUs.
-
-    The tensors have the shapes of `FbgemmFp8Quantize`: experts are [E, K, N], with scales [E, 1, N], and of `down_proj`
-    [E, N, 1]. There is no dequantizer; a row is its scale times its elements.
-    """
-
-    def per_row(values):
-        scales = values.float().abs().amax(-1, keepdim=True).clamp(min=1e-12) / 448
-        return (values.float() / scales).clamp(-448, 448).to(torch.float8_e4m3fn), scales
-
-    tensors, expected = {}, {}
-    prefix = "model.layers.0."
-    for number, (name, shape) in enumerate({"gate_proj": (48, 40), "down_proj": (40, 48)}.items()):
-        codes, scales = per_row(weight(*shape, seed=920 + number))
-        key = f"{prefix}feed_forward.shared_expert.{name}.weight"
-        tensors |= {key: codes, f"{key}_scale": scales}
-        expected[key] = (codes.float() * scales).bfloat16()
-    for number, (name, shape) in enumerate({"gate_up_proj": (2, 40, 96), "down_proj": (2, 48, 40)}.items()):
-        codes, scales = per_row(weight(*shape, seed=930 + number).transpose(1, 2))
-        key = f"{prefix}feed_forward.experts.{name}"
-        expected[key] = (codes.float() * scales).transpose(1, 2).bfloat16()
-        scales = scales.transpose(1, 2) if name == "gate_up_proj" else scales
-        tensors |= {key: codes.transpose(1, 2), f"{key}_scale": scales}
-    rest = ordinary(40, 940) | {f"{prefix}self_attn.q_proj.weight": weight(16, 40, seed=942)}
-    quantization = {
-        "activation_scale_ub": 1200.0,
-        "modules_to_not_convert": ["model.layers.0.self_attn.q_proj", "lm_head"],
-        "quant_method": "fbgemm_fp8",
-    }
-    config = {
-        "architectures": ["Llama4ForCausalLM"],
-        "model_type": "llama4_text",
-        "torch_dtype": "bfloat16",
-        "quantization_config": quantization,
-    }
-    write("fbgemm", tensors, expected, config, rest=rest)
 
 
 # GPTQ, AWQ and AutoRound. GPTQModel and AutoAWQ pack layers on a CPU, and AutoRound whole models. GPTQModel reads all
@@ -958,13 +877,11 @@ def gptq():
     write("gptq", state, expected, config, {"quantize_config.json": quantization}, second)
 
 
+@layout.table
 def gptq_layout(name, bits, seed, up, **more):
-    def write_one():
-        shapes = {"self_attn.q_proj": (32, 96), "mlp.up_proj": (up, 64)}
-        state, expected, config, quantization = gptq_llama(bits, False, seed, shapes, **more)
-        write(name, state, expected, config | {"quantization_config": quantization})
-
-    layout[name] = write_one
+    shapes = {"self_attn.q_proj": (32, 96), "mlp.up_proj": (up, 64)}
+    state, expected, config, quantization = gptq_llama(bits, False, seed, shapes, **more)
+    write(name, state, expected, config | {"quantization_config": quantization})
 
 
 # GPTQ with zero points: 4 bits with an order of groups (`desc_act`); 2 bits; 3 bits across words, less 1, with an order
@@ -973,52 +890,6 @@ gptq_layout("gptq-order", 4, 1100, 64, order=True)
 gptq_layout("gptq-2", 2, 1140, 96, group_size=16)
 gptq_layout("gptq-3", 3, 1040, 96, order=True)
 gptq_layout("gptq-v2", 8, 1120, 64, group_size=-1, checkpoint_format="gptq_v2")
-
-
-def awq_llama(seed, shapes, group_size, layer_class, turned):
-    """Layers that AutoAWQ packs."""
-    state, expected = ordinary(64, seed), {}
-    for number, (key, (rows, columns)) in enumerate(shapes.items()):
-        layer, start = linear(rows, columns, seed + 2 * number), f"model.layers.0.{key}"
-        groups = torch.arange(columns) // group_size
-        scales, zeros = grid_of(layer.weight.data, 4, False, groups)
-        codes = (layer.weight.data / scales[:, groups] + zeros[:, groups]).round().clamp(0, 15).int()
-        # AutoAWQ packs weights that are on the grid already.
-        layer.weight.data = (codes - zeros[:, groups]) * scales[:, groups]
-        grids = [scales.half().T, zeros.T] if turned else [scales.half(), zeros]
-        grids = [grid.contiguous() for grid in grids]
-        packed = layer_class.from_linear(layer, 4, group_size, False, *grids)
-        state |= {f"{start}.{part}": getattr(packed, part).clone() for part in ("qweight", "qzeros", "scales", "bias")}
-        expected[f"{start}.weight"] = layer.weight.data.bfloat16()
-        assert torch.equal(layer.weight.data.half().float(), ((codes - zeros[:, groups]) * scales[:, groups]).half())
-    expected |= {key: value for key, value in state.items() if key.rpartition(".")[2] in ("bias", "weight")}
-    config = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "torch_dtype": "float16"}
-    return state, expected, config
-
-
-@layout
-def awq():
-    """AutoAWQ's `gemm`, with zero points; the configuration in AutoAWQ's own file."""
-    from awq.modules.linear.gemm import WQLinear_GEMM
-
-    shapes = {"self_attn.q_proj": (32, 96), "mlp.up_proj": (96, 64)}
-    state, expected, config = awq_llama(1200, shapes, 32, WQLinear_GEMM, True)
-    read = awq_expected(state, 32)
-    assert read.keys() == expected.keys() and all(torch.equal(read[key], expected[key]) for key in read)
-    own = {"quant_config.json": {"zero_point": True, "q_group_size": 32, "w_bit": 4, "version": "GEMM"}}
-    write("awq", state, expected, config, own)
-
-
-@layout
-def awq_gemv():
-    """AutoAWQ's `gemv`: rows of words, whose scales and zero points are padded. Its kernels need a GPU; it packs
-    weights of the grid, which the codes give again."""
-    from awq.modules.linear.gemv import WQLinear_GEMV
-
-    shapes = {"self_attn.q_proj": (32, 96), "mlp.up_proj": (40, 320)}
-    state, expected, config = awq_llama(1240, shapes, 32, WQLinear_GEMV, False)
-    quantization = {"bits": 4, "group_size": 32, "quant_method": "awq", "version": "gemv", "zero_point": True}
-    write("awq-gemv", state, expected, config | {"quantization_config": quantization})
 
 
 def auto_round(layout_name, bits, symmetric, seed, group_size=32):
@@ -1079,50 +950,6 @@ def auto_round_awq():
     """AWQ, as AutoRound writes it."""
     state, config = auto_round("auto_awq", 4, False, 1160)
     write("auto-round-awq", state, awq_expected(state, 32), config)
-
-
-# ComfyUI is not a package; its files have no configuration. The tensors are those of its QUANTIZATION.md and of the
-# older files that it still reads.
-
-
-def comfyui_tensors(seed, scale, input_scale, shape):
-    """Float8 weights of three linears, a scale each."""
-    tensors, expected = {}, {}
-    for number, name in enumerate(("blocks.0.self_attn.q", "blocks.0.self_attn.k", "blocks.0.ffn.0")):
-        values = weight(48, 40, seed=seed + number).float()
-        factor = values.abs().max() / 448
-        codes = (values / factor).to(torch.float8_e4m3fn)
-        tensors |= {
-            f"{name}.weight": codes,
-            f"{name}.{scale}": factor.view(shape),
-            f"{name}.{input_scale}": torch.full(shape, 0.25 + number),
-        }
-        expected[f"{name}.weight"] = (codes.float() * factor).bfloat16()
-    rest = {
-        "blocks.0.self_attn.q.bias": weight(48, seed=seed + 10),
-        "blocks.0.norm3.weight": weight(40, seed=seed + 11, scale=1.0),
-        "patch_embedding.weight": weight(8, 4, 1, 2, 2, seed=seed + 12).float(),
-    }
-    return tensors | rest, expected | rest
-
-
-@layout
-def comfyui():
-    """`scale_weight` and the marker `scaled_fp8`."""
-    tensors, expected = comfyui_tensors(950, "scale_weight", "scale_input", (1,))
-    tensors["scaled_fp8"] = torch.empty(0, dtype=torch.float8_e4m3fn)
-    write("comfyui", tensors, expected)
-
-
-@layout
-def comfyui_metadata():
-    """`weight_scale`, and the layers in the file's metadata."""
-    tensors, expected = comfyui_tensors(970, "weight_scale", "input_scale", ())
-    layers = {
-        key.removesuffix(".weight_scale"): {"format": "float8_e4m3fn"} for key in tensors if "weight_scale" in key
-    }
-    metadata = {"_quantization_metadata": json.dumps({"format_version": "1.0", "layers": layers})}
-    write("comfyui-metadata", tensors, expected, metadata=metadata)
 
 
 if __name__ == "__main__":

@@ -1,11 +1,7 @@
 #!/usr/bin/env python3
-"""Writes crates/testkit/data/checkpoints/torch.zip: small quantized checkpoints of packages for torch, with the weights
-that the owner's code dequantizes them to. `quantized_checkpoints.py` says what a folder holds, and has the functions
-that write one.
-
-Needs torch, transformers, safetensors, hqq, torchao and optimum-quanto, in an environment of their own.
-`torch_checkpoints.py NAME...` writes only those. `torchao-int4` needs the file mslk/quantize/shuffle.py of the wheel
-mslk-cuda 1.1.0, whose quantizer torchao calls; MSLK names the folder where the wheel is unpacked.
+"""Writes crates/testkit/data/checkpoints/torch.zip: small quantized checkpoints of packages for torch, as
+`quantized_checkpoints.py` does. `torchao-int4` needs the file mslk/quantize/shuffle.py of the wheel mslk-cuda 1.1.0,
+whose quantizer torchao calls; MSLK names the folder where the wheel is unpacked.
 """
 
 import os
@@ -33,27 +29,24 @@ def linear(rows, columns, seed, dtype=torch.bfloat16, bias=False):
 # HQQ: `HQQLinear` quantizes, and its `state_dict` is what `save_to_safetensors` and transformers write.
 
 
+@layout.table
 def hqq(name, dtype, seed, layers, axis):
     """A layout of HQQ. Layers: name to shape, bits, group, and whether codes are stored as floats."""
+    from hqq.core.quantize import BaseQuantizeConfig, HQQLinear
 
-    def write_one():
-        from hqq.core.quantize import BaseQuantizeConfig, HQQLinear
-
-        tensors, expected = {}, {}
-        for number, (layer, (rows, columns, bits, group, as_float)) in enumerate(layers.items()):
-            settings = BaseQuantizeConfig(nbits=bits, group_size=group, axis=axis, view_as_float=as_float)
-            plain = linear(rows, columns, seed + 10 * number, dtype, bias=number == 0)
-            quantized = HQQLinear(plain, settings, compute_dtype=dtype, device="cpu", del_orig=False)
-            state = {f"{LAYER}{layer}.{key}": one.detach().clone() for key, one in quantized.state_dict().items()}
-            tensors |= state
-            expected[f"{LAYER}{layer}.weight"] = quantized.dequantize().detach().bfloat16()
-            if number == 0:
-                expected[f"{LAYER}{layer}.bias"] = state[f"{LAYER}{layer}.bias"].clone()
-        settings = {"quant_config": settings, "quant_method": "hqq", "skip_modules": ["lm_head"]}
-        config = LLAMA | {"dtype": str(dtype).removeprefix("torch."), "quantization_config": settings}
-        write(name, tensors, expected, config, rest=ordinary(64, seed))
-
-    layout[name] = write_one
+    tensors, expected = {}, {}
+    for number, (layer, (rows, columns, bits, group, as_float)) in enumerate(layers.items()):
+        settings = BaseQuantizeConfig(nbits=bits, group_size=group, axis=axis, view_as_float=as_float)
+        plain = linear(rows, columns, seed + 10 * number, dtype, bias=number == 0)
+        quantized = HQQLinear(plain, settings, compute_dtype=dtype, device="cpu", del_orig=False)
+        state = {f"{LAYER}{layer}.{key}": one.detach().clone() for key, one in quantized.state_dict().items()}
+        tensors |= state
+        expected[f"{LAYER}{layer}.weight"] = quantized.dequantize().detach().bfloat16()
+        if number == 0:
+            expected[f"{LAYER}{layer}.bias"] = state[f"{LAYER}{layer}.bias"].clone()
+    settings = {"quant_config": settings, "quant_method": "hqq", "skip_modules": ["lm_head"]}
+    config = LLAMA | {"dtype": str(dtype).removeprefix("torch."), "quantization_config": settings}
+    write(name, tensors, expected, config, rest=ordinary(64, seed))
 
 
 HQQ_LAYERS = {
@@ -199,33 +192,30 @@ def torchao_int4():
 # optimum-quanto: `quantize` and `freeze` of modules, and `state_dict`, which `save_pretrained` writes.
 
 
+@layout.table
 def quanto(name, seed, kinds, hidden=None):
     """A layout of optimum-quanto. Layers: name to shape, type, that of the plain weight, and whether there is a
     bias."""
+    from optimum.quanto import WeightQBitsTensor, freeze, qtypes
+    from optimum.quanto import quantize as quantize_modules
 
-    def write_one():
-        from optimum.quanto import WeightQBitsTensor, freeze, qtypes
-        from optimum.quanto import quantize as quantize_modules
-
-        tensors, expected = {}, {}
-        for number, (layer, (rows, columns, kind, dtype, bias)) in enumerate(kinds.items()):
-            module = torch.nn.Sequential(linear(rows, columns, seed + 10 * number, dtype, bias))
-            quantize_modules(module, weights=qtypes[kind])
-            freeze(module)
-            for key, value in module.state_dict().items():
-                tensors[f"{LAYER}{layer}.{key.removeprefix('0.')}"] = value.detach().clone()
-            packed = module[0].weight
-            # A class for one kernel is stored as the usual one.
-            if isinstance(packed, WeightQBitsTensor) and type(packed) is not WeightQBitsTensor:
-                packed = packed.weight_qbits_tensor()
-            expected[f"{LAYER}{layer}.weight"] = packed.dequantize().detach().bfloat16()
-            if bias:
-                expected[f"{LAYER}{layer}.bias"] = module[0].bias.detach().clone()
-        config = LLAMA | {"dtype": "bfloat16"} | ({"hidden_size": hidden} if hidden else {})
-        described = {f"{LAYER}{layer}": {"weights": kind[2], "activations": "none"} for layer, kind in kinds.items()}
-        write(name, tensors, expected, config, {"quanto_qmap.json": described}, rest=ordinary(64, seed))
-
-    layout[name] = write_one
+    tensors, expected = {}, {}
+    for number, (layer, (rows, columns, kind, dtype, bias)) in enumerate(kinds.items()):
+        module = torch.nn.Sequential(linear(rows, columns, seed + 10 * number, dtype, bias))
+        quantize_modules(module, weights=qtypes[kind])
+        freeze(module)
+        for key, value in module.state_dict().items():
+            tensors[f"{LAYER}{layer}.{key.removeprefix('0.')}"] = value.detach().clone()
+        packed = module[0].weight
+        # A class for one kernel is stored as the usual one.
+        if isinstance(packed, WeightQBitsTensor) and type(packed) is not WeightQBitsTensor:
+            packed = packed.weight_qbits_tensor()
+        expected[f"{LAYER}{layer}.weight"] = packed.dequantize().detach().bfloat16()
+        if bias:
+            expected[f"{LAYER}{layer}.bias"] = module[0].bias.detach().clone()
+    config = LLAMA | {"dtype": "bfloat16"} | ({"hidden_size": hidden} if hidden else {})
+    described = {f"{LAYER}{layer}": {"weights": kind[2], "activations": "none"} for layer, kind in kinds.items()}
+    write(name, tensors, expected, config, {"quanto_qmap.json": described}, rest=ordinary(64, seed))
 
 
 # qint8 and float8 of both kinds, with a scale for each row; activations keep their type.
@@ -304,29 +294,26 @@ def gemma_qat():
 # product with the unpacked weight by `weight_scale`, and `AutoBitLinear.forward` multiplies by it.
 
 
+@layout.table
 def bitnet(name, linear_class, seed):
     """Elements of -1, 0 and 1."""
+    import torch._dynamo
 
-    def write_one():
-        import torch._dynamo
+    torch._dynamo.config.disable = True
+    from transformers.integrations.bitnet import pack_weights, unpack_weights
 
-        torch._dynamo.config.disable = True
-        from transformers.integrations.bitnet import pack_weights, unpack_weights
-
-        tensors, expected = {}, {}
-        shapes = {"self_attn.q_proj": (24, 64), "mlp.up_proj": (8, 33)}
-        for number, (layer, (rows, columns)) in enumerate(shapes.items()):
-            generator, key = torch.Generator().manual_seed(seed + number), f"{LAYER}{layer}.weight"
-            packed = pack_weights(torch.randint(-1, 2, (rows, columns), generator=generator))
-            scale, unpacked = torch.tensor([1.7 + number], dtype=BRAIN), unpack_weights(packed, BRAIN)
-            tensors |= {key: packed, f"{key}_scale": scale}
-            expected[key] = unpacked * scale if linear_class == "autobitlinear" else unpacked / scale
-        settings = {"linear_class": linear_class, "modules_to_not_convert": None, "quant_method": "bitnet"}
-        config = {"architectures": ["BitNetForCausalLM"], "model_type": "bitnet", "dtype": "bfloat16"}
-        config["quantization_config"] = settings | {"quantization_mode": "offline"}
-        write(name, tensors, expected, config, rest=ordinary(64, seed))
-
-    layout[name] = write_one
+    tensors, expected = {}, {}
+    shapes = {"self_attn.q_proj": (24, 64), "mlp.up_proj": (8, 33)}
+    for number, (layer, (rows, columns)) in enumerate(shapes.items()):
+        generator, key = torch.Generator().manual_seed(seed + number), f"{LAYER}{layer}.weight"
+        packed = pack_weights(torch.randint(-1, 2, (rows, columns), generator=generator))
+        scale, unpacked = torch.tensor([1.7 + number], dtype=BRAIN), unpack_weights(packed, BRAIN)
+        tensors |= {key: packed, f"{key}_scale": scale}
+        expected[key] = unpacked * scale if linear_class == "autobitlinear" else unpacked / scale
+    settings = {"linear_class": linear_class, "modules_to_not_convert": None, "quant_method": "bitnet"}
+    config = {"architectures": ["BitNetForCausalLM"], "model_type": "bitnet", "dtype": "bfloat16"}
+    config["quantization_config"] = settings | {"quantization_mode": "offline"}
+    write(name, tensors, expected, config, rest=ordinary(64, seed))
 
 
 # BitLinear: divided by the scale. AutoBitLinear: times the scale.

@@ -5,11 +5,10 @@ For model types of the installed transformers that can be built tiny (tiny_model
 know: quantizes the model, loads it with `from_pretrained` and runs it on a CPU. Nothing may be missing or
 unexpected, and the weights and outputs must be those of the checkpoint that `onnx-cast dequantize` writes of it.
 
-`check.py [COMMAND] [--all] [--families A,B] [--formats A,B] [--record FILE] [--json FILE]`: a few types in all formats;
-with `--all`, the others too, in one format that packs elements and one that does not, or in those of `--formats` (`all`
-takes hours). Types that the file of `--json` has are not tried again, which goes on with a run that was ended. Needs
-torch, transformers, accelerate and compressed-tensors: `bash scripts/test.sh --torch` installs them. Formats of Quark
-need its package (amd-quark) too, and are left out without it.
+`check.py [COMMAND] [--all] [--families A,B] [--formats A,B] [--record FILE]`: a few types in all formats; with `--all`,
+the others too, in one format that packs elements and one that does not, or in those of `--formats` (`all` takes hours).
+Needs torch, transformers, accelerate and compressed-tensors: `bash scripts/test.sh --torch` installs them. Formats of
+Quark need its package (amd-quark) too, and are left out without it.
 """
 
 import argparse
@@ -64,8 +63,7 @@ whisper mamba mamba2 jamba""".split()
 #: Formats of all other types: one whose elements have another name than the weight, and one whose do not.
 OTHERS = ["fp8 by rows with activations kept", "int4"]
 SECONDS = 240
-#: How many families a process tries before another replaces it, which frees what packages keep.
-TASKS_OF_A_PROCESS = 40
+EMPTY = {"class": "", "left_out": "", "no_inputs": ""}
 #: Of the greatest output: what bfloat16 may lose on the way through a tiny model.
 TOLERANCE = 2.0**-6
 
@@ -120,7 +118,6 @@ def try_format(model, given, plain, folder, options, notes):
 
 def load_format(model, given, plain, folder, options, notes):
     """As `try_format`, without what may explain a failure."""
-    import torch
     from tiny_models import outputs
 
     quantized, back = folder / "quantized", folder / "back"
@@ -206,7 +203,7 @@ def try_family(task):
     from tiny_models import build
 
     family, formats = task
-    found = {"family": family, "class": "", "left_out": "", "no_inputs": "", "formats": {}, "notes": {}}
+    found = EMPTY | {"family": family, "formats": {}, "notes": {}}
     signal.alarm(SECONDS)
     try:
         model, given, found["no_inputs"] = build(family)
@@ -243,48 +240,39 @@ def try_family(task):
     return found
 
 
-def serve(pipe):
-    """A process that tries the families that it is sent."""
+def serve(pipe, task):
+    """A process that tries a family."""
     prepare()
-    while task := pipe.recv():
-        pipe.send(try_family(task))
+    pipe.send(try_family(task))
 
 
 def in_processes(tasks, count):
-    """What `try_family` gives for each task, in the order in which they end. A process that crashes or hangs fails its
-    family alone."""
-    context, waiting, workers = multiprocessing.get_context("spawn"), list(reversed(tasks)), {}
-    while waiting or workers:
-        while waiting and len(workers) < count:
-            mine, its = context.Pipe()
-            process = context.Process(target=serve, args=[its], daemon=True)
+    """What `try_family` gives for each task, in the order in which they end: each in a process of its own, so that one
+    that crashes or hangs fails its family alone."""
+    import torch  # noqa: F401 (once, and not in each process)
+    import transformers  # noqa: F401
+
+    context, waiting, running = multiprocessing.get_context("fork"), list(reversed(tasks)), {}
+    while waiting or running:
+        while waiting and len(running) < count:
+            task, (mine, its) = waiting.pop(), context.Pipe(duplex=False)
+            process = context.Process(target=serve, args=[its, task])
             process.start()
             its.close()
-            workers[mine] = [process, waiting.pop(), time.monotonic(), 1]
-            mine.send(workers[mine][1])
-        ready = connection.wait(list(workers), timeout=10)
-        for pipe, (process, (family, formats), since, done) in list(workers.items()):
-            late = time.monotonic() - since > SECONDS * (len(formats) + 2)
-            if pipe not in ready and not late:
+            running[mine] = process, task, time.monotonic() + SECONDS * (len(task[1]) + 2)
+        ready = connection.wait(list(running), timeout=10)
+        for pipe, (process, (family, formats), end) in list(running.items()):
+            if pipe not in ready and time.monotonic() < end:
                 continue
             try:
-                found = pipe.recv() if pipe in ready else None
+                found, why = (pipe.recv(), "") if pipe in ready else (None, "it hangs")
             except EOFError:
-                found = None
-            if found is None:
-                process.kill()
                 process.join()
-                why = "it hangs" if late else f"its process ended with status {process.exitcode}"
-                found = {"family": family, "class": "", "left_out": "", "no_inputs": "", "formats": {formats[0]: [why]}}
-                del workers[pipe]
-            elif waiting and done < TASKS_OF_A_PROCESS:
-                workers[pipe] = [process, waiting.pop(), time.monotonic(), done + 1]
-                pipe.send(workers[pipe][1])
-            else:
-                pipe.send(None)
-                process.join()
-                del workers[pipe]
-            yield found
+                found, why = None, f"its process ended with status {process.exitcode}"
+            process.kill()
+            process.join()
+            del running[pipe]
+            yield found or EMPTY | {"family": family, "formats": {formats[0]: [why]}}
 
 
 def main():
@@ -293,7 +281,6 @@ def main():
     parser.add_argument("--all", action="store_true", help="every type that transformers has")
     parser.add_argument("--families", default="")
     parser.add_argument("--formats", default="")
-    parser.add_argument("--json", type=Path, help="where results go, one family a line")
     parser.add_argument("--record", type=Path, help="the record to write")
     parser.add_argument("--processes", type=int, default=WORKERS)
     options = parser.parse_args()
@@ -312,16 +299,11 @@ def main():
         from transformers import CONFIG_MAPPING
 
         families = list(CONFIG_MAPPING)
-    begin, old = time.monotonic(), options.json.read_text() if options.json and options.json.exists() else ""
-    results = [found for found in map(json.loads, old.splitlines()) if found["family"] in families]
+    begin, results = time.monotonic(), []
     some = given or (OTHERS if ALL else formats)
-    done = {found["family"] for found in results}
-    tasks = [(family, formats if family in SOME else some) for family in families if family not in done]
+    tasks = [(family, formats if family in SOME else some) for family in families]
     for found in in_processes(tasks, options.processes):
         results.append(found)
-        if options.json:
-            with options.json.open("a") as out:
-                out.write(json.dumps(found) + "\n")
         for name, failures in found["formats"].items():
             if failures and not explained.expected(name, failures):
                 print(f"{found['family']}, {name}: {'; '.join(map(shortened, failures))}", flush=True)
@@ -329,13 +311,9 @@ def main():
     text, failed = record.text(results, FORMATS, shortened)
     print(*text, versions, f"{time.monotonic() - begin:.0f} s", sep="\n")
     if options.record:
-        record.write(options.record, text, versions, None if done else time.monotonic() - begin)
-    used = [
-        row
-        for found in results
-        for name, failures in found["formats"].items()
-        for row in explained.expected(name, failures or [])
-    ]
+        record.write(options.record, text, versions, time.monotonic() - begin)
+    every = [one for found in results for one in found["formats"].items()]
+    used = [row for name, failures in every for row in explained.expected(name, failures or [])]
     # Formats of packages that are not installed were not tried.
     rows = [row for row in explained.EXPECTED if any(re.fullmatch(row[0], name) for name in formats)]
     unused = [row for row in rows if row not in used] if ALL and not given else []

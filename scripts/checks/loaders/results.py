@@ -8,6 +8,12 @@ import re
 
 import explained
 
+HEAD = """# Quantized checkpoints in transformers
+
+Written by `scripts/checks/loaders/check.py --record records/loaders.md`: tiny models, quantized by default, loaded
+and run on a CPU. Weights and outputs are compared with those of the checkpoint that `onnx-cast dequantize` writes
+of it. With `--all`, as `bash scripts/test.sh --torch` runs it, all model types that transformers has in two formats.
+"""
 #: What is noted of a model whose reference outputs have NaN.
 NAN = "the reference has NaN"
 
@@ -71,17 +77,6 @@ def kind(reason):
 
 
 def write(path, lines, versions, seconds):
-    """Writes the record. A run that goes on with another has no time of its own."""
-    time = "several runs" if seconds is None else f"{seconds / 60:.0f} minutes"
-    head = [
-        "# Quantized checkpoints in transformers",
-        "",
-        "Written by `scripts/checks/loaders/check.py --record records/loaders.md`: tiny models, quantized by default, loaded",
-        "and run on a CPU. Weights and outputs are compared with those of the checkpoint that `onnx-cast dequantize` writes",
-        "of it. With `--all`, as `bash scripts/test.sh --torch` runs it, all model types that transformers has in two formats.",
-        "",
-        f"{datetime.date.today()}, {versions}, Python",
-        f"{platform.python_version()}, {os.cpu_count()} processors, {time}.",
-        "",
-    ]
-    path.write_text("\n".join(head + lines) + "\n")
+    """Writes the record."""
+    machine = f"Python\n{platform.python_version()}, {os.cpu_count()} processors, {seconds / 60:.0f} minutes"
+    path.write_text("\n".join([HEAD, f"{datetime.date.today()}, {versions}, {machine}.", "", *lines, ""]))
