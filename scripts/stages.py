@@ -61,7 +61,7 @@ def stages(packages):
     quick_tests += [f"--test={name}" for name in sorted(integration_tests() - SLOW_TESTS)]
     set_up = [sys.executable, "scripts/setup.py", *packages]
     lints = ["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"]
-    install, pytest = [PYTHON, "scripts/install_python_package.py"], [PYTHON, "-m", "pytest", "bindings/python"]
+    install, pytest = [PYTHON, "scripts/install_python_package.py", "--dev"], [PYTHON, "-m", "pytest", "bindings/python"]
     javascript = ["bash", "scripts/checks/javascript.sh"]
     test_onnx = [PYTHON, "-m", "pytest", "bindings/python/tests/test_onnx.py"]
     unittest = [PYTHON, "-m", "unittest", "discover", "--quiet"]
@@ -74,11 +74,12 @@ def stages(packages):
         cargo("format of the fuzzer's crate", "fmt", "--manifest-path", "fuzz/Cargo.toml", "--check", unread=WORDS),
         # The test run does not build it, so nothing else would say that its dependencies have changed.
         cargo("versions of the fuzzer's crate", "tree", "--manifest-path", "fuzz/Cargo.toml", "--locked", "--depth=0"),
-        # Each module is linked by one thread for minutes, so this stage begins first. The three builds have folders of
-        # their own, so that none waits for another.
+        # Each module is linked by one thread for minutes, so this stage begins first. It has a folder of its own, so that
+        # neither build waits for the other.
         Stage(MODULES, [*javascript, "--modules"], (SET_UP,), unread=WORDS, makes=("npm/wasm/models-plain.wasm",)),
         cargo(BUILD, "build", "--locked", "--lib", "--bins", "--tests", "--examples"),
-        Stage(PACKAGE, install, (SET_UP,), quick=[*install, "--dev"]),
+        # After the build, whose library of casts it takes; a release takes minutes more.
+        Stage(PACKAGE, install, (BUILD,), quick=install),
         cargo("tests", "test", "--locked", "--no-fail-fast", after=(BUILD,), quick=quick_tests),
         cargo("lints", *lints, after=(BUILD,), unread=WORDS, quick=["cargo", *lints]),
         cargo(
@@ -117,8 +118,6 @@ def stages(packages):
         check("the crates, from their tarballs", "scripts/release/crates.py", "check", "--offline", after=("lints",)),
         check("the oracle against other packages", "crates/testkit/python/check_oracle.py"),
         check("the oracle of scaled casts against other packages", "crates/testkit/python/check_scaled.py"),
-        # `dist.py` builds this program again, for itself alone, and so with other features of its
-        # dependencies.
         Stage(LAID_OUT, [PYTHON, "scripts/release/dist.py", "--out", ".cache/dist"], (BUILD, PACKAGE)),
         check("the C interface, from C and C++", "scripts/checks/c.py", DIST, after=(LAID_OUT,), unread=()),
         check("the C interface against the oracle", "scripts/checks/c_oracle.py", DIST, after=(LAID_OUT,)),
