@@ -2,6 +2,7 @@
 
 pub(crate) mod by_magnitude;
 pub(crate) mod by_upper_byte;
+mod by_words;
 pub(crate) mod folded;
 pub(crate) mod look_up;
 mod powers;
@@ -42,6 +43,10 @@ pub(crate) unsafe fn cast<L: Lanes, S: Element, D: Element>(src: &[u8], dst: &mu
                 }
             }
         }
+    }
+    if const { by_words::applies::<L, S, D>() } {
+        // SAFETY: the caller's.
+        return unsafe { by_words::cast::<L, S, D>(task, &context.rules) };
     }
     // SAFETY: the caller's.
     unsafe {

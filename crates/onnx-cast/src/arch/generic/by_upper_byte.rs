@@ -1,7 +1,8 @@
 //! Floats of 16 bits to floats of 8 bits or fewer, by tables over the upper byte of the magnitude. With the upper byte
 //! fixed, the lower one raises the code by two at most: a table has the code where the lower byte is zero, two others
 //! what the lower byte has to exceed for the next code and for the one after. The addition of [`super::small_float`]
-//! would do, but in lanes of 32 bits, at half the speed or less (records/kernels.md).
+//! would do, but in lanes of 32 bits, at half the speed or less (records/kernels.md); where look-ups take long, see
+//! [`super::by_words`].
 //!
 //! Every `unsafe fn` here asks of its caller that the processor has the instructions of `L` and that pointers are valid
 //! for a step's bytes.
@@ -20,18 +21,15 @@ const BEYOND: u8 = 0xfd;
 const INFINITE: u8 = 0xfe;
 const NAN: u8 = 0xff;
 
-/// How many entries the tables of a pair have; `None` where tables are not the way.
+/// How many entries the tables of a pair have; `None` where tables are not the way: there are more than one instruction
+/// looks up, or a look-up takes many.
 pub(crate) const fn entries<L: Lanes, S: Element, D: Element>() -> Option<usize> {
     let Some([from, to]) = formats::<S, D>() else { return None };
-    if !Window::stays::<L>(from, to) && Window::tie(from, to) < 0 {
+    if !L::WIDE_LOOK_UP || !Window::stays(from, to) && Window::tie(from, to) < 0 {
         return None;
     }
-    let Window { entries, shift, .. } = Window::new::<L>(from, to);
-    // Where look-ups among more than 16 entries take long, two of them are worth it, but not a third for a second
-    // limit.
-    let has_one_limit = shift + from.significand_bits >= to.significand_bits + 8;
-    let most = if has_one_limit { 64 } else { 16 };
-    if entries <= if L::WIDE_LOOK_UP { 128 } else { most } { Some(entries) } else { None }
+    let Window { entries, .. } = Window::new(from, to);
+    if entries <= 128 { Some(entries) } else { None }
 }
 
 /// The formats of a float of 16 bits and a small one.
@@ -55,8 +53,8 @@ struct Window {
 impl Window {
     /// Whether magnitudes stay where they are: those of float16, where its significand's two bits in the upper byte
     /// decide all but two codes.
-    const fn stays<L: Lanes>(from: FloatFormat, to: FloatFormat) -> bool {
-        L::WIDE_LOOK_UP && from.exponent_bits == 5 && to.significand_bits <= 3
+    const fn stays(from: FloatFormat, to: FloatFormat) -> bool {
+        from.exponent_bits == 5 && to.significand_bits <= 3
     }
 
     /// The source's exponent of half the smallest subnormal number of the target, as a field.
@@ -64,8 +62,8 @@ impl Window {
         from.bias - to.bias - to.significand_bits as i32
     }
 
-    const fn new<L: Lanes>(from: FloatFormat, to: FloatFormat) -> Self {
-        if Self::stays::<L>(from, to) {
+    const fn new(from: FloatFormat, to: FloatFormat) -> Self {
+        if Self::stays(from, to) {
             let last = from.infinity_code() as u32;
             return Window { stays: true, first: 0, last, shift: 0, entries: 128 };
         }
@@ -117,12 +115,12 @@ struct Tables {
 
 impl Tables {
     /// The tables of a pair, and what moves magnitudes to their place in them. Other pairs have none.
-    const fn new<L: Lanes>(formats: Option<[FloatFormat; 2]>) -> (Window, Self) {
+    const fn new(formats: Option<[FloatFormat; 2]>) -> (Window, Self) {
         let [from, to] = match formats {
             Some(formats) => formats,
             None => [BFloat16::FORMAT, Float4E2M1::FORMAT],
         };
-        let window = Window::new::<L>(from, to);
+        let window = Window::new(from, to);
         assert!(window.stays || window.shift <= 4, "`cast` shifts by four at most");
         // With -0, infinity is written as all that is beyond the largest number.
         let is_infinity_apart = !window.stays && !to.negative_zero;
@@ -164,7 +162,7 @@ pub(crate) unsafe fn cast<L: Lanes, S: Element, D: Element, const N: usize>(task
     let Some([from, to]) = (const { formats::<S, D>() }) else { unreachable!("not from 16 bits to a small float") };
     // The compiler makes this for every pair; those that take another way may have no window.
     let (window, tables) =
-        const { &Tables::new::<L>(if entries::<L, S, D>().is_some() { formats::<S, D>() } else { None }) };
+        const { &Tables::new(if entries::<L, S, D>().is_some() { formats::<S, D>() } else { None }) };
     let codes = L::table::<N>(&tables.codes);
     let limits = [L::table::<N>(&tables.limits[0]), L::table::<N>(&tables.limits[1])];
     let (words, bytes) = (|value: u32| L::splat::<16>(value.into()), |value: u8| L::splat::<8>(value.into()));
@@ -208,11 +206,8 @@ pub(crate) unsafe fn cast<L: Lanes, S: Element, D: Element, const N: usize>(task
 #[cfg(all(test, optimized))]
 mod tests {
     use super::*;
-    use crate::arch::plain::Plain;
     use crate::element::Float16;
     use crate::scalar::widen_code;
-
-    type Rich = Plain<64, true>;
 
     /// What the tables of two formats give for a magnitude.
     fn looked_up((window, tables): &(Window, Tables), from: FloatFormat, magnitude: u32) -> u8 {
@@ -235,7 +230,7 @@ mod tests {
                 (if field == 0 { fraction } else { 1.0 + fraction }) * f64::from(field.max(1) as i32 - to.bias).exp2()
             };
             for from in [Float16::FORMAT, BFloat16::FORMAT] {
-                let tables = Tables::new::<Rich>(Some([from, to]));
+                let tables = Tables::new(Some([from, to]));
                 let mut code = 0;
                 for magnitude in 0..from.infinity_code() as u32 {
                     let number = f64::from(widen_code(from, magnitude));

@@ -59,12 +59,11 @@ pub(crate) unsafe fn step<L: Lanes, S: Element, D: Element>(src: *const u8, dst:
         }
         Class::SmallFloat(format) => {
             if const { small_float::is_upper_byte::<S, D>() } {
-                return L::store(dst, small_float::upper_bytes([L::load(src), L::load(src.add(L::BYTES))], rules));
+                return L::store(dst, small_float::upper_bytes(format, load_words::<L>(src), rules));
             }
             let value = parts!(i => f32_lanes::<L, S, true>(src, i));
             let is_word = const { bits::<S>() == 16 };
-            let top =
-                if is_word { L::high_bytes([L::load(src), L::load(src.add(L::BYTES))]) } else { L::top_bits(value) };
+            let top = if is_word { L::high_bytes(load_words::<L>(src)) } else { L::top_bits(value) };
             let codes = small_float::codes::<L, S>(format, value, top, rules);
             store_codes::<L, D>(dst, codes);
         }
@@ -129,6 +128,12 @@ unsafe fn quarter<L: Lanes, S: Element>(src: *const u8, place: usize) -> *const 
 #[inline(always)]
 pub(super) unsafe fn load_pair<L: Lanes, S: Element>(src: *const u8, place: usize) -> [L::V; 2] {
     let src = quarter::<L, S>(src, place);
+    [L::load(src), L::load(src.add(L::BYTES))]
+}
+
+/// The two vectors of a step's elements of 16 bits.
+#[inline(always)]
+unsafe fn load_words<L: Lanes>(src: *const u8) -> [L::V; 2] {
     [L::load(src), L::load(src.add(L::BYTES))]
 }
 
@@ -369,7 +374,7 @@ unsafe fn low_bits<L: Lanes, S: Element>(src: *const u8) -> L::V {
     match const { class::<S>() } {
         Class::F64 => L::low_bytes(parts!(i => L::f64_to_low_bits(load_pair::<L, S>(src, i)))),
         Class::F32 | Class::F16 | Class::BF16 => L::f32_to_low_bytes(parts!(i => f32_lanes::<L, S, false>(src, i))),
-        Class::Int { bits: 16, .. } => L::low_halves::<16>([L::load(src), L::load(src.add(L::BYTES))]),
+        Class::Int { bits: 16, .. } => L::low_halves::<16>(load_words::<L>(src)),
         Class::Int { bits: 8, .. } => L::load(src),
         Class::Bool => L::min_u::<8>(L::load(src), L::splat::<8>(1)),
         Class::Int { bits: 32 | 64, .. } => L::low_bytes(parts!(i => int_lanes::<L, S>(src, i))),

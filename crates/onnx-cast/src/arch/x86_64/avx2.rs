@@ -203,6 +203,8 @@ unsafe impl Lanes for Ymm {
         high_bytes(value: [V; 2]) -> V: in_order_of_halves(_mm256_packus_epi16(
             _mm256_srli_epi16::<8>(value[0]), _mm256_srli_epi16::<8>(value[1])
         ));
+        in_order_of_words(value: V) -> V: in_order_of_halves(value);
+        merge_words(low: V, high: V) -> V: _mm256_blend_epi16::<0b1010_1010>(low, _mm256_slli_epi32::<16>(high));
         low_bytes(value: [V; 4]) -> V: {
             let low = _mm256_set1_epi32(0xff);
             let first = _mm256_packus_epi32(Self::and(value[0], low), Self::and(value[1], low));
@@ -238,7 +240,7 @@ unsafe impl Lanes for Ymm {
         with_sign_of(a: V, b: V) -> V: 8 => _mm256_sign_epi8(a, b), 16 => _mm256_sign_epi16(a, b);
         sub(a: V, b: V) -> V: 8 => _mm256_sub_epi8(a, b), 16 => _mm256_sub_epi16(a, b), 32 => _mm256_sub_epi32(a, b);
         min_u(a: V, b: V) -> V: 8 => _mm256_min_epu8(a, b), 16 => _mm256_min_epu16(a, b), 32 => _mm256_min_epu32(a, b);
-        max_u(a: V, b: V) -> V: 16 => _mm256_max_epu16(a, b), 32 => _mm256_max_epu32(a, b);
+        max_u(a: V, b: V) -> V: 8 => _mm256_max_epu8(a, b), 16 => _mm256_max_epu16(a, b), 32 => _mm256_max_epu32(a, b);
         gt(a: V, b: V) -> V: 8 => _mm256_cmpgt_epi8(a, b), 16 => _mm256_cmpgt_epi16(a, b), 32 => _mm256_cmpgt_epi32(a, b);
         eq(a: V, b: V) -> V: 8 => _mm256_cmpeq_epi8(a, b), 16 => _mm256_cmpeq_epi16(a, b),
             32 => _mm256_cmpeq_epi32(a, b), 64 => _mm256_cmpeq_epi64(a, b);
@@ -269,6 +271,7 @@ unsafe impl Lanes for Ymm {
         )), in_order_of_quarters(_mm256_packus_epi16(
             _mm256_packs_epi32(value[0], value[1]), _mm256_packs_epi32(value[2], value[3])
         ));
+        narrow_words(value: [V; 2]) -> V: _mm256_packs_epi16(value[0], value[1]), _mm256_packus_epi16(value[0], value[1]);
         saturate_to_i32(value: [V; 2]) -> V: {
             let (low, high) = (Self::low_halves::<64>(value), high_lanes(value[0], value[1]));
             let fits = _mm256_cmpeq_epi32(high, _mm256_srai_epi32::<31>(low));
