@@ -145,6 +145,22 @@ helpers! {
         _mm256_and_si256(_mm256_blendv_epi8(whole, end, beyond), is_number)
     }
 
+    /// 8 floats to integers of 64 bits. Those within 32 bits are converted, which is one instruction; others are rare, and
+    /// so is NaN where there are signs.
+    fn float_to_long<const SIGNED: bool>(value: V) -> [V; 2] {
+        // Without a sign, what is negative or NaN is 0, the second operand.
+        let value = if SIGNED { value } else { _mm256_castps_si256(_mm256_max_ps(ps(value), _mm256_setzero_ps())) };
+        let magnitude = _mm256_and_si256(value, _mm256_set1_epi32(i32::MAX));
+        let beyond = _mm256_cmpgt_epi32(magnitude, _mm256_set1_epi32(0x4eff_ffff));
+        if _mm256_testz_si256(beyond, beyond) == 0 {
+            let [low, high] = Ymm::f32_to_f64(value);
+            return [double_to_long::<SIGNED>(low), double_to_long::<SIGNED>(high)];
+        }
+        let ints = _mm256_cvttps_epi32(ps(value));
+        let (low, high) = (_mm256_castsi256_si128(ints), _mm256_extracti128_si256::<1>(ints));
+        [_mm256_cvtepi32_epi64(low), _mm256_cvtepi32_epi64(high)]
+    }
+
     /// What the first tables have at indices below 128, and nothing at others. Each table but the first has what its
     /// entries differ by from those before, because a shuffle gives 0 only where the index is negative: it is lowered
     /// by 16 from table to table, and stays below 0 once it is.
@@ -341,6 +357,7 @@ unsafe impl Lanes for Ymm {
             let [a, b] = [_mm256_min_pd(most, pd(value[0])), _mm256_min_pd(most, pd(value[1]))];
             join(_mm256_cvttpd_epi32(a), _mm256_cvttpd_epi32(b))
         };
+        f32_to_long(value: V) -> [V; 2]: float_to_long::<true>(value), float_to_long::<false>(value);
         f64_to_long(value: V) -> V: double_to_long::<true>(value), double_to_long::<false>(value);
     }
 
