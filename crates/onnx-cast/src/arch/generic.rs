@@ -83,7 +83,8 @@ pub(crate) unsafe fn one_step<L: Lanes, S: Element, D: Element>(
     // SAFETY: the caller's, who calls the function with pointers to a step's bytes.
     unsafe {
         let widen = if const { look_up::has_hub::<L, S>() } { Some(look_up::widen::<L, S, D>(context)) } else { None };
-        let folded = if const { folded::has_hub::<L, S, D>() } { Some(folded::widen::<L, D>(context)) } else { None };
+        let folded =
+            if const { folded::has_hub::<L, S, D>() } { Some(folded::widen::<L, S, D>(context)) } else { None };
         let rules = RuleLanes::<L>::new::<S, D>(&context.rules);
         #[inline(always)]
         move |src, dst| match (&widen, &folded) {
