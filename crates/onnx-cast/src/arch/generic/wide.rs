@@ -10,7 +10,7 @@
 #![allow(unsafe_op_in_unsafe_fn, reason = "each line is a method of `Lanes`, which asks for no more")]
 
 use super::small_float::{self, CUT_OFF, RuleLanes};
-use super::step::parts;
+use super::step::{both, parts};
 use crate::element::{Class, Element, class};
 use crate::kernel::lanes::Lanes;
 use crate::packed::bits;
@@ -387,24 +387,30 @@ unsafe fn low_bits<L: Lanes, S: Element>(src: *const u8) -> L::V {
 unsafe fn to_bool<L: Lanes, S: Element>(src: *const u8) -> L::V {
     // The sign of a float does not matter, that of an integer does.
     let mask = const { if S::DATA_TYPE.is_float() { u64::MAX >> 1 } else { u64::MAX } };
+    // What is saturated to 8 bits is 0 only where it was.
     match const { bits::<S>() } {
-        8 => truth::<L, 8>(L::load(src), mask >> 56),
+        8 => truth::<L>(L::and(L::load(src), L::splat::<8>(mask >> 56))),
         16 => {
-            let [a, b] = [L::load(src), L::load(src.add(L::BYTES))];
-            L::low_halves::<16>([truth::<L, 16>(a, mask >> 48), truth::<L, 16>(b, mask >> 48)])
+            let words = both!(load_words::<L>(src), value => L::and(value, L::splat::<16>(mask >> 48)));
+            let bytes = L::narrow_words::<true>(words);
+            L::in_order_of_words(truth::<L>(bytes))
         }
-        32 => L::low_bytes(parts!(i => truth::<L, 32>(L::load(src.add(i * L::BYTES)), mask >> 32))),
+        32 => truth::<L>(L::saturate_to_8::<true>(
+            parts!(i => L::and(L::load(src.add(i * L::BYTES)), L::splat::<32>(mask >> 32))),
+        )),
         64 => L::low_bytes(parts!(i => {
-            let [a, b] = load_pair::<L, S>(src, i);
-            L::low_halves::<64>([truth::<L, 64>(a, mask), truth::<L, 64>(b, mask)])
+            let (zero, one) = (L::splat::<64>(0), L::splat::<64>(1));
+            let value = load_pair::<L, S>(src, i);
+            L::low_halves::<64>(both!(value, value => {
+                L::select::<64>(L::eq::<64>(L::and(value, L::splat::<64>(mask)), zero), zero, one)
+            }))
         })),
         _ => unreachable!("no element of this width"),
     }
 }
 
-/// 1 in lanes where a bit of the mask is set, else 0.
+/// 1 in bytes that are not zero, else 0.
 #[inline(always)]
-unsafe fn truth<L: Lanes, const W: usize>(value: L::V, mask: u64) -> L::V {
-    let (zero, one) = (L::splat::<W>(0), L::splat::<W>(1));
-    L::select::<W>(L::eq::<W>(L::and(value, L::splat::<W>(mask)), zero), zero, one)
+unsafe fn truth<L: Lanes>(value: L::V) -> L::V {
+    L::min_u::<8>(value, L::splat::<8>(1))
 }
