@@ -174,7 +174,10 @@ const fn kernel<I: Isa, S: Element, D: Element>() -> Kernel {
         Class::F64 | Class::F32 | Class::F16 | Class::BF16 | Class::E8M0 | Class::Int { .. } | Class::Bool => false,
     };
     let folds = I::FOLDS && !is_saturated;
-    let is_wide = bits::<D>() > 16 || bits::<D>() == 16 && !(I::LOOKS_UP_16 || folds || bits::<S>() < 8);
+    // Integers of 8 bits hold floats of 6, and are looked up once.
+    let is_extended = I::FOLDS && bits::<S>() == 6 && matches!(class::<D>(), Class::Int { .. });
+    let is_looked_up_16 = !is_extended && (I::LOOKS_UP_16 || folds || bits::<S>() < 8);
+    let is_wide = bits::<D>() > 16 || bits::<D>() == 16 && !is_looked_up_16;
     let is_bool = matches!(class::<S>(), Class::Bool);
     match class::<S>() {
         Class::F64 | Class::F32 | Class::F16 | Class::BF16 | Class::Int { bits: 16 | 32 | 64, .. } => I::cast::<S, D>,

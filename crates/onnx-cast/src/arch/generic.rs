@@ -2,6 +2,7 @@
 
 pub(crate) mod by_magnitude;
 pub(crate) mod by_upper_byte;
+mod by_words;
 pub(crate) mod folded;
 pub(crate) mod look_up;
 mod powers;
@@ -46,6 +47,9 @@ pub(crate) unsafe fn cast<L: Lanes, S: Element, D: Element>(src: &[u8], dst: &mu
                 }
             }
         }
+        if const { by_words::applies::<L, S, D>() } {
+            return by_words::cast::<L, S, D>(task, &context.rules);
+        }
         if const { matches!(by_upper_byte::entries::<L, S, D>(), Some(..=16)) } {
             return by_upper_byte::cast::<L, S, D, 1>(task, &context.rules);
         }
@@ -80,7 +84,8 @@ pub(crate) unsafe fn one_step<L: Lanes, S: Element, D: Element>(
     // SAFETY: the caller's, who calls the function with pointers to a step's bytes.
     unsafe {
         let widen = if const { look_up::has_hub::<L, S>() } { Some(look_up::widen::<L, S, D>(context)) } else { None };
-        let folded = if const { folded::has_hub::<L, S, D>() } { Some(folded::widen::<L, D>(context)) } else { None };
+        let folded =
+            if const { folded::has_hub::<L, S, D>() } { Some(folded::widen::<L, S, D>(context)) } else { None };
         let rules = RuleLanes::<L>::new::<S, D>(&context.rules);
         #[inline(always)]
         move |src, dst| {

@@ -210,6 +210,11 @@ unsafe impl<const B: usize, const RICH: bool> Lanes for Plain<B, RICH> {
         lanes::<8, B>(|i| signed::<32>(lane_of::<32, B>(&value, i)).clamp(low, high) as u64)
     }
 
+    unsafe fn narrow_words<const SIGNED: bool>(value: [Self::V; 2]) -> Self::V {
+        let [low, high] = if SIGNED { [i8::MIN.into(), i8::MAX.into()] } else { [0, u8::MAX.into()] };
+        lanes::<8, B>(|i| signed::<16>(lane_of::<16, B>(&value, i)).clamp(low, high) as u64)
+    }
+
     unsafe fn saturate_to_i32<const SIGNED: bool>(value: [Self::V; 2]) -> Self::V {
         lanes::<32, B>(|i| {
             let value = lane_of::<64, B>(&value, i);

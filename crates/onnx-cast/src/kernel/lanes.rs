@@ -116,7 +116,7 @@ pub(crate) unsafe trait Lanes: Copy + 'static {
     unsafe fn shr<const W: usize, const N: u32>(a: Self::V) -> Self::V;
     /// The smaller, of unsigned lanes of 8 to 32 bits.
     unsafe fn min_u<const W: usize>(a: Self::V, b: Self::V) -> Self::V;
-    /// The larger, of unsigned lanes of 16 or 32 bits.
+    /// The larger, likewise.
     unsafe fn max_u<const W: usize>(a: Self::V, b: Self::V) -> Self::V;
     /// The larger, of signed bytes.
     #[inline(always)]
@@ -170,6 +170,20 @@ pub(crate) unsafe trait Lanes: Copy + 'static {
     unsafe fn saturate_to_16<const SIGNED: bool>(value: [Self::V; 2]) -> Self::V;
     /// Signed lanes of 32 bits to 8, signed or unsigned ones, saturating.
     unsafe fn saturate_to_8<const SIGNED: bool>(value: [Self::V; 4]) -> Self::V;
+    /// Signed lanes of 16 bits to 8, signed or unsigned ones, saturating, in an order of its own, which
+    /// [`Lanes::in_order_of_words`] makes that of the elements: one instruction for several vectors.
+    unsafe fn narrow_words<const SIGNED: bool>(value: [Self::V; 2]) -> Self::V;
+    /// Bytes in the order of the elements, from that of [`Lanes::narrow_words`].
+    #[inline(always)]
+    unsafe fn in_order_of_words(value: Self::V) -> Self::V {
+        value
+    }
+    /// The low words of lanes of 32 bits of `low`, and above each that of `high`.
+    #[inline(always)]
+    unsafe fn merge_words(low: Self::V, high: Self::V) -> Self::V {
+        // SAFETY: the caller's.
+        unsafe { Self::or(Self::and(low, Self::splat::<32>(0xffff)), Self::shl::<32, 16>(high)) }
+    }
     /// Lanes of 64 bits to signed ones of 32, saturating; unsigned ones to less than 2^31.
     unsafe fn saturate_to_i32<const SIGNED: bool>(value: [Self::V; 2]) -> Self::V;
     /// Puts bytes in the order in which [`Lanes::zip_bytes`] takes them: one instruction for two vectors of results.

@@ -1,7 +1,8 @@
 //! Floats of 16 bits to floats of 8 bits or fewer, by tables over the upper byte of the magnitude. With the upper byte
 //! fixed, the lower one raises the code by two at most: a table has the code where the lower byte is zero, two others
 //! what the lower byte has to exceed for the next code and for the one after. The addition of [`super::small_float`]
-//! would do, but in lanes of 32 bits, at half the speed or less (records/kernels.md).
+//! would do, but in lanes of 32 bits, at half the speed or less (records/kernels.md); where look-ups take long, see
+//! [`super::by_words`].
 //!
 //! Every `unsafe fn` here asks of its caller that the processor has the instructions of `L` and that pointers are valid
 //! for a step's bytes.
@@ -20,18 +21,15 @@ const BEYOND: u8 = 0xfd;
 const INFINITE: u8 = 0xfe;
 const NAN: u8 = 0xff;
 
-/// How many entries the tables of a pair have; `None` where tables are not the way.
+/// How many entries the tables of a pair have; `None` where tables are not the way: there are more than one instruction
+/// looks up, or a look-up takes many.
 pub(crate) const fn entries<L: Lanes, S: Element, D: Element>() -> Option<usize> {
     let Some([from, to]) = formats::<S, D>() else { return None };
-    if !Window::stays::<L>(from, to) && Window::tie(from, to) < 0 {
+    if !L::WIDE_LOOK_UP || !Window::stays(from, to) && Window::tie(from, to) < 0 {
         return None;
     }
-    let Window { entries, shift, .. } = Window::new::<L>(from, to);
-    // Where look-ups among more than 16 entries take long, two of them are worth it, but not a third for a second
-    // limit.
-    let has_one_limit = shift + from.significand_bits >= to.significand_bits + 8;
-    let most = if has_one_limit { 64 } else { 16 };
-    if entries <= if L::WIDE_LOOK_UP { 128 } else { most } { Some(entries) } else { None }
+    let Window { entries, .. } = Window::new(from, to);
+    if entries <= 128 { Some(entries) } else { None }
 }
 
 /// The formats of a float of 16 bits and a small one.
@@ -55,8 +53,8 @@ struct Window {
 impl Window {
     /// Whether magnitudes stay where they are: those of float16, where its significand's two bits in the upper byte
     /// decide all but two codes.
-    const fn stays<L: Lanes>(from: FloatFormat, to: FloatFormat) -> bool {
-        L::WIDE_LOOK_UP && from.exponent_bits == 5 && to.significand_bits <= 3
+    const fn stays(from: FloatFormat, to: FloatFormat) -> bool {
+        from.exponent_bits == 5 && to.significand_bits <= 3
     }
 
     /// The source's exponent of half the smallest subnormal number of the target, as a field.
@@ -64,8 +62,8 @@ impl Window {
         from.bias - to.bias - to.significand_bits as i32
     }
 
-    const fn new<L: Lanes>(from: FloatFormat, to: FloatFormat) -> Self {
-        if Self::stays::<L>(from, to) {
+    const fn new(from: FloatFormat, to: FloatFormat) -> Self {
+        if Self::stays(from, to) {
             let last = from.infinity_code() as u32;
             return Window { stays: true, first: 0, last, shift: 0, entries: 128 };
         }
@@ -119,7 +117,7 @@ impl Tables {
     /// Those of a pair. The compiler evaluates constants for every pair that `cast` names: others have empty tables.
     const fn of_pair<L: Lanes, S: Element, D: Element>() -> (Window, Self) {
         match (formats::<S, D>(), entries::<L, S, D>()) {
-            (Some(formats), Some(_)) => Self::new::<L>(formats),
+            (Some(formats), Some(_)) => Self::new(formats),
             _ => {
                 let tables = Tables { codes: [NAN; 256], limits: [[u8::MAX; 256]; 2], has_two_limits: false };
                 (Window { stays: false, first: 0, last: 0, shift: 0, entries: 0 }, tables)
@@ -128,8 +126,8 @@ impl Tables {
     }
 
     /// The tables of two formats, and what moves magnitudes to their place in them.
-    const fn new<L: Lanes>([from, to]: [FloatFormat; 2]) -> (Window, Self) {
-        let window = Window::new::<L>(from, to);
+    const fn new([from, to]: [FloatFormat; 2]) -> (Window, Self) {
+        let window = Window::new(from, to);
         assert!(window.stays || window.shift <= 4, "`cast` shifts by four at most");
         // With -0, infinity is written as all that is beyond the largest number.
         let is_infinity_apart = !window.stays && !to.negative_zero;
@@ -213,11 +211,8 @@ pub(crate) unsafe fn cast<L: Lanes, S: Element, D: Element, const N: usize>(task
 #[cfg(all(test, optimized))]
 mod tests {
     use super::*;
-    use crate::arch::plain::Plain;
     use crate::element::{BFloat16, Float16};
     use crate::scalar::widen_code;
-
-    type Rich = Plain<64, true>;
 
     /// What the tables of two formats give for a magnitude.
     fn looked_up((window, tables): &(Window, Tables), from: FloatFormat, magnitude: u32) -> u8 {
@@ -240,7 +235,7 @@ mod tests {
                 (if field == 0 { fraction } else { 1.0 + fraction }) * f64::from(field.max(1) as i32 - to.bias).exp2()
             };
             for from in [Float16::FORMAT, BFloat16::FORMAT] {
-                let tables = Tables::new::<Rich>([from, to]);
+                let tables = Tables::new([from, to]);
                 let mut code = 0;
                 for magnitude in 0..from.infinity_code() as u32 {
                     let number = f64::from(widen_code(from, magnitude));

@@ -115,27 +115,40 @@ unsafe fn by_rows<L: Lanes, D: Element, const KIND: u8, const K: usize>(task: Ta
     );
 }
 
-/// Whether floats of 8 bits are cast to a wider target by way of 16 bits that are folded: `bfloat16`, or integers that
-/// hold all of them. (float8e5m2 is the upper byte of a float16.)
+/// Whether floats of 8 bits are cast to a wider target by way of 16 bits that are folded. (float8e5m2 is the upper byte
+/// of a float16.)
 pub(super) const fn has_hub<L: Lanes, S: Element, D: Element>() -> bool {
     match (class::<S>(), class::<D>()) {
-        (Class::SmallFloat(FloatFormat { bits: 8, infinity: false, .. }), Class::F64 | Class::F32) => folds::<L>(),
-        (Class::SmallFloat(from), Class::Int { bits: 32 | 64, .. }) => {
-            let top = (from.max_code() >> from.significand_bits) as i32 - from.bias;
-            folds::<L>() && from.bits == 8 && !from.infinity && top < 15
-        }
+        (
+            Class::SmallFloat(FloatFormat { bits: 8, infinity: false, .. }),
+            Class::F64 | Class::F32 | Class::Int { bits: 16 | 32 | 64, .. },
+        ) => folds::<L>(),
         _ => false,
+    }
+}
+
+/// The 16 bits: integers that hold all of the source, or `bfloat16`.
+const fn hub<S: Element, D: Element>() -> DataType {
+    match (class::<S>(), class::<D>()) {
+        (Class::SmallFloat(from), Class::Int { signed, .. })
+            if (from.max_code() >> from.significand_bits) as i32 - from.bias < 15 =>
+        {
+            if signed {
+                DataType::Int16
+            } else {
+                DataType::Uint16
+            }
+        }
+        _ => DataType::BFloat16,
     }
 }
 
 /// What casts a step from a float of 8 bits to `D`, by way of 16 bits.
 #[inline(always)]
-pub(super) unsafe fn widen<L: Lanes, D: Element>(context: &Context) -> impl Fn(*const u8, *mut u8) + use<L, D> {
-    let hub = match const { class::<D>() } {
-        Class::Int { signed: true, .. } => DataType::Int16,
-        Class::Int { signed: false, .. } => DataType::Uint16,
-        _ => DataType::BFloat16,
-    };
+pub(super) unsafe fn widen<L: Lanes, S: Element, D: Element>(
+    context: &Context,
+) -> impl Fn(*const u8, *mut u8) + use<L, S, D> {
+    let hub = const { hub::<S, D>() };
     let to_hub = Context::plain(context.from, hub);
     let table = KeptOrMade::new(&to_hub);
     let fold = table.fold.or_else(|| table.folded(&to_hub)).expect("floats of 8 bits fold to their hubs");
@@ -144,19 +157,19 @@ pub(super) unsafe fn widen<L: Lanes, D: Element>(context: &Context) -> impl Fn(*
     unsafe {
         let rules = RuleLanes::<L>::new::<BFloat16, D>(&context.rules);
         // Codes of 4 significand bits or fewer have those of `bfloat16`, moved, but for the first row, the subnormal.
-        let rows = if D::DATA_TYPE.is_float() { Some(Rows::<L, SIGNED, 2>::new(&fold)) } else { None };
+        let rows = if hub.is_float() { Some(Rows::<L, SIGNED, 2>::new(&fold)) } else { None };
         // Codes with the sign may count as more than all others, whose results are 0.
         let is_unsigned = fold.magnitudes == Magnitudes::Code;
         let (mut signed, mut unsigned) = (None, None);
-        if !D::DATA_TYPE.is_float() && is_unsigned {
+        if !hub.is_float() && is_unsigned {
             unsigned = Some(Window::<L, UNSIGNED, { fold::MOST_VECTORS }>::new(&table, &fold));
-        } else if !D::DATA_TYPE.is_float() {
+        } else if !hub.is_float() {
             signed = Some(Window::<L, INTEGER, { fold::MOST_VECTORS }>::new(&table, &fold));
         }
         #[inline(always)]
         move |src, dst| {
-            let mut hub = [0u8; 2 * 64];
-            let at = hub.as_mut_ptr();
+            let mut value = [0u8; 2 * 64];
+            let at = value.as_mut_ptr();
             if let Some(rows) = &rows {
                 rows.step::<BFloat16>(src, at);
             }
@@ -166,15 +179,15 @@ pub(super) unsafe fn widen<L: Lanes, D: Element>(context: &Context) -> impl Fn(*
             if let Some(window) = &unsigned {
                 window.step::<u16>(src, at);
             }
-            match const { class::<D>() } {
+            match hub {
+                DataType::Int16 => wide::step::<L, i16, D>(at, dst, &rules),
+                DataType::Uint16 => wide::step::<L, u16, D>(at, dst, &rules),
                 // No NaN of a table is signalling.
-                Class::F32 => {
+                _ if const { matches!(class::<D>(), Class::F32) } => {
                     for part in 0..4 {
                         store::<L>(dst, part, load_bf16::<L>(at.add(part * L::BYTES / 2)));
                     }
                 }
-                Class::Int { signed: true, .. } => wide::step::<L, i16, D>(at, dst, &rules),
-                Class::Int { signed: false, .. } => wide::step::<L, u16, D>(at, dst, &rules),
                 _ => wide::step::<L, BFloat16, D>(at, dst, &rules),
             }
         }

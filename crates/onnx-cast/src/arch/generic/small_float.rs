@@ -8,7 +8,7 @@
 //! Every `unsafe fn` here asks one thing of its caller: the processor has the instructions of `L`.
 #![allow(unsafe_op_in_unsafe_fn, reason = "each line is a method of `Lanes`, which asks for no more")]
 
-use super::step::parts;
+use super::step::{both, parts};
 use crate::element::{Class, DataType, Element, class};
 use crate::format::{FloatFormat, Nan};
 use crate::kernel::lanes::Lanes;
@@ -19,6 +19,8 @@ const SIGNIFICAND: u32 = 23;
 const EXPONENT_BIAS: i32 = 127;
 const INFINITY: u32 = f32::INFINITY.to_bits();
 const MAGNITUDE: u32 = u32::MAX >> 1;
+/// Infinity as `float16`.
+const UPPER_INFINITY: u32 = 0x7c00;
 
 /// What integers are cut off at, for targets without larger numbers.
 pub(super) const CUT_OFF: u64 = 1 << 20;
@@ -44,7 +46,9 @@ impl<L: Lanes> RuleLanes<L> {
     pub(crate) unsafe fn new<S: Element, D: Element>(rules: &Rules) -> Self {
         let (limit, last_number) = match const { class::<D>() } {
             Class::SmallFloat(format) => {
-                (rules.highest(format).to_bits(), if infinity_is_nan(format, rules) { INFINITY - 1 } else { INFINITY })
+                let infinity = if const { is_upper_byte::<S, D>() } { UPPER_INFINITY } else { INFINITY };
+                let is_nan = infinity_is_nan(format, rules);
+                (rules.highest(format).to_bits(), infinity - u32::from(is_nan))
             }
             Class::F64 | Class::F32 | Class::F16 | Class::BF16 | Class::E8M0 | Class::Int { .. } | Class::Bool => {
                 (0, 0)
@@ -63,7 +67,11 @@ impl<L: Lanes> RuleLanes<L> {
         };
         RuleLanes {
             limit: L::splat::<32>(limit.into()),
-            last_number: L::splat::<32>(last_number.into()),
+            last_number: if const { is_upper_byte::<S, D>() } {
+                L::splat::<16>(last_number.into())
+            } else {
+                L::splat::<32>(last_number.into())
+            },
             nan: lanes(rules.nan.into()),
             overflow: lanes(rules.overflow.into()),
             underflow: lanes(rules.underflow.into()),
@@ -72,9 +80,9 @@ impl<L: Lanes> RuleLanes<L> {
     }
 }
 
-/// Whether the target is the upper byte of the source, rounded.
+/// Whether the target is the upper byte of the source, rounded; in `float8e5m2fnuz`, of twice the value.
 pub(crate) const fn is_upper_byte<S: Element, D: Element>() -> bool {
-    matches!(class::<S>(), Class::F16) && matches!(D::DATA_TYPE, DataType::Float8E5M2)
+    matches!(class::<S>(), Class::F16) && matches!(D::DATA_TYPE, DataType::Float8E5M2 | DataType::Float8E5M2FNUZ)
 }
 
 /// The width of the lanes in which a pair is narrowed.
@@ -82,7 +90,8 @@ const fn rule_width<S: Element, D: Element>() -> usize {
     let is_upper_half = matches!(class::<S>(), Class::BF16) && matches!(class::<D>(), Class::E8M0);
     match (class::<S>(), class::<D>()) {
         (Class::Int { .. } | Class::Bool, Class::SmallFloat(_)) => 8,
-        _ if is_upper_half || is_upper_byte::<S, D>() => 16,
+        _ if is_upper_byte::<S, D>() => 8,
+        _ if is_upper_half => 16,
         _ => 32,
     }
 }
@@ -229,20 +238,22 @@ unsafe fn number_code<L: Lanes>(format: FloatFormat, within: L::V) -> L::V {
     L::add::<32>(sum, field)
 }
 
-/// `float16` as codes of `float8e5m2`, which is its upper byte: the exponents are the same.
+/// `float16` as codes of a type for which [`is_upper_byte`].
 #[inline(always)]
-pub(crate) unsafe fn upper_bytes<L: Lanes>(value: [L::V; 2], rules: &RuleLanes<L>) -> L::V {
-    let lanes = |value: u16| L::splat::<16>(value.into());
-    let [a, b] = value;
-    let mut codes = [a, b];
-    for code in &mut codes {
-        let magnitude = L::and(*code, lanes(0x7fff));
-        let odd = L::and(L::shr::<16, 8>(magnitude), lanes(1));
-        let rounded = L::shr::<16, 8>(L::add::<16>(L::add::<16>(magnitude, lanes(0x7f)), odd));
-        let is_nan = L::gt::<16>(magnitude, lanes(0x7c00));
-        *code = L::select::<16>(is_nan, rules.nan, L::min_u::<16>(rounded, rules.overflow));
-    }
-    L::or(L::low_halves::<16>(codes), L::and(L::high_bytes(value), L::splat::<8>(0x80)))
+pub(crate) unsafe fn upper_bytes<L: Lanes>(format: FloatFormat, value: [L::V; 2], rules: &RuleLanes<L>) -> L::V {
+    let words = |value: u16| L::splat::<16>(value.into());
+    let magnitude = both!(value, value => L::and(value, words(0x7fff)));
+    let code = both!(magnitude, magnitude => {
+        // Twice a number has an exponent of 1 more, and twice a subnormal one its significand twice.
+        let moved = if format.bias == 15 { magnitude } else { L::add::<16>(magnitude, L::min_u::<16>(magnitude, words(0x400))) };
+        let odd = L::and(L::shr::<16, 8>(moved), words(1));
+        L::shr::<16, 8>(L::add::<16>(L::add::<16>(moved, words(0x7f)), odd))
+    });
+    let is_nan = both!(magnitude, magnitude => L::select::<16>(L::gt::<16>(magnitude, rules.last_number), words(0xffff), words(0)));
+    // The code of NaN is above all others.
+    let code = L::min_u::<8>(L::narrow_words::<false>(code), rules.overflow);
+    let code = L::max_u::<8>(code, L::and(L::narrow_words::<true>(is_nan), rules.nan));
+    L::in_order_of_words(with_sign::<L>(format, code, L::narrow_words::<true>(value)))
 }
 
 /// The upper `W` bits of `f32` as codes of `float8e8m0`, in the low byte of each lane with zeros above: the exponent,

@@ -10,7 +10,7 @@
 #![allow(unsafe_op_in_unsafe_fn, reason = "each line is a method of `Lanes`, which asks for no more")]
 
 use super::small_float::{self, CUT_OFF, RuleLanes};
-use super::step::parts;
+use super::step::{both, parts};
 use crate::element::{Class, Element, class};
 use crate::kernel::lanes::Lanes;
 use crate::packed::bits;
@@ -59,12 +59,11 @@ pub(crate) unsafe fn step<L: Lanes, S: Element, D: Element>(src: *const u8, dst:
         }
         Class::SmallFloat(format) => {
             if const { small_float::is_upper_byte::<S, D>() } {
-                return L::store(dst, small_float::upper_bytes([L::load(src), L::load(src.add(L::BYTES))], rules));
+                return L::store(dst, small_float::upper_bytes(format, load_words::<L>(src), rules));
             }
             let value = parts!(i => f32_lanes::<L, S, true>(src, i));
             let is_word = const { bits::<S>() == 16 };
-            let top =
-                if is_word { L::high_bytes([L::load(src), L::load(src.add(L::BYTES))]) } else { L::top_bits(value) };
+            let top = if is_word { L::high_bytes(load_words::<L>(src)) } else { L::top_bits(value) };
             let codes = small_float::codes::<L, S>(format, value, top, rules);
             store_codes::<L, D>(dst, codes);
         }
@@ -129,6 +128,12 @@ unsafe fn quarter<L: Lanes, S: Element>(src: *const u8, place: usize) -> *const 
 #[inline(always)]
 pub(super) unsafe fn load_pair<L: Lanes, S: Element>(src: *const u8, place: usize) -> [L::V; 2] {
     let src = quarter::<L, S>(src, place);
+    [L::load(src), L::load(src.add(L::BYTES))]
+}
+
+/// The two vectors of a step's elements of 16 bits.
+#[inline(always)]
+unsafe fn load_words<L: Lanes>(src: *const u8) -> [L::V; 2] {
     [L::load(src), L::load(src.add(L::BYTES))]
 }
 
@@ -369,7 +374,7 @@ unsafe fn low_bits<L: Lanes, S: Element>(src: *const u8) -> L::V {
     match const { class::<S>() } {
         Class::F64 => L::low_bytes(parts!(i => L::f64_to_low_bits(load_pair::<L, S>(src, i)))),
         Class::F32 | Class::F16 | Class::BF16 => L::f32_to_low_bytes(parts!(i => f32_lanes::<L, S, false>(src, i))),
-        Class::Int { bits: 16, .. } => L::low_halves::<16>([L::load(src), L::load(src.add(L::BYTES))]),
+        Class::Int { bits: 16, .. } => L::low_halves::<16>(load_words::<L>(src)),
         Class::Int { bits: 8, .. } => L::load(src),
         Class::Bool => L::min_u::<8>(L::load(src), L::splat::<8>(1)),
         Class::Int { bits: 32 | 64, .. } => L::low_bytes(parts!(i => int_lanes::<L, S>(src, i))),
@@ -382,24 +387,30 @@ unsafe fn low_bits<L: Lanes, S: Element>(src: *const u8) -> L::V {
 unsafe fn to_bool<L: Lanes, S: Element>(src: *const u8) -> L::V {
     // The sign of a float does not matter, that of an integer does.
     let mask = const { if S::DATA_TYPE.is_float() { u64::MAX >> 1 } else { u64::MAX } };
+    // What is saturated to 8 bits is 0 only where it was.
     match const { bits::<S>() } {
-        8 => truth::<L, 8>(L::load(src), mask >> 56),
+        8 => truth::<L>(L::and(L::load(src), L::splat::<8>(mask >> 56))),
         16 => {
-            let [a, b] = [L::load(src), L::load(src.add(L::BYTES))];
-            L::low_halves::<16>([truth::<L, 16>(a, mask >> 48), truth::<L, 16>(b, mask >> 48)])
+            let words = both!(load_words::<L>(src), value => L::and(value, L::splat::<16>(mask >> 48)));
+            let bytes = L::narrow_words::<true>(words);
+            L::in_order_of_words(truth::<L>(bytes))
         }
-        32 => L::low_bytes(parts!(i => truth::<L, 32>(L::load(src.add(i * L::BYTES)), mask >> 32))),
+        32 => truth::<L>(L::saturate_to_8::<true>(
+            parts!(i => L::and(L::load(src.add(i * L::BYTES)), L::splat::<32>(mask >> 32))),
+        )),
         64 => L::low_bytes(parts!(i => {
-            let [a, b] = load_pair::<L, S>(src, i);
-            L::low_halves::<64>([truth::<L, 64>(a, mask), truth::<L, 64>(b, mask)])
+            let (zero, one) = (L::splat::<64>(0), L::splat::<64>(1));
+            let value = load_pair::<L, S>(src, i);
+            L::low_halves::<64>(both!(value, value => {
+                L::select::<64>(L::eq::<64>(L::and(value, L::splat::<64>(mask)), zero), zero, one)
+            }))
         })),
         _ => unreachable!("no element of this width"),
     }
 }
 
-/// 1 in lanes where a bit of the mask is set, else 0.
+/// 1 in bytes that are not zero, else 0.
 #[inline(always)]
-unsafe fn truth<L: Lanes, const W: usize>(value: L::V, mask: u64) -> L::V {
-    let (zero, one) = (L::splat::<W>(0), L::splat::<W>(1));
-    L::select::<W>(L::eq::<W>(L::and(value, L::splat::<W>(mask)), zero), zero, one)
+unsafe fn truth<L: Lanes>(value: L::V) -> L::V {
+    L::min_u::<8>(value, L::splat::<8>(1))
 }

@@ -258,7 +258,7 @@ unsafe impl Lanes for Vector {
         add(a: V, b: V) -> V: 16 => i16x8_add(a, b), 32 => i32x4_add(a, b);
         sub(a: V, b: V) -> V: 8 => i8x16_sub(a, b), 16 => i16x8_sub(a, b), 32 => i32x4_sub(a, b);
         min_u(a: V, b: V) -> V: 8 => u8x16_min(a, b), 16 => u16x8_min(a, b), 32 => u32x4_min(a, b);
-        max_u(a: V, b: V) -> V: 16 => u16x8_max(a, b), 32 => u32x4_max(a, b);
+        max_u(a: V, b: V) -> V: 8 => u8x16_max(a, b), 16 => u16x8_max(a, b), 32 => u32x4_max(a, b);
         any(mask: V) -> bool: 32 => v128_any_true(mask);
         gt(a: V, b: V) -> V: 8 => i8x16_gt(a, b), 16 => i16x8_gt(a, b), 32 => i32x4_gt(a, b);
         eq(a: V, b: V) -> V: 8 => i8x16_eq(a, b), 16 => i16x8_eq(a, b), 32 => i32x4_eq(a, b), 64 => i64x2_eq(a, b);
@@ -277,6 +277,7 @@ unsafe impl Lanes for Vector {
         saturate_to_8(value: [V; 4]) -> V:
             i8x16_narrow_i16x8(i16x8_narrow_i32x4(value[0], value[1]), i16x8_narrow_i32x4(value[2], value[3])),
             u8x16_narrow_i16x8(i16x8_narrow_i32x4(value[0], value[1]), i16x8_narrow_i32x4(value[2], value[3]));
+        narrow_words(value: [V; 2]) -> V: i8x16_narrow_i16x8(value[0], value[1]), u8x16_narrow_i16x8(value[0], value[1]);
         saturate_to_i32(value: [V; 2]) -> V: {
             let (low, high) = (low_lanes(value[0], value[1]), high_lanes(value[0], value[1]));
             let ends = v128_xor(i32x4_shr(high, 31), i32x4_splat(i32::MAX));

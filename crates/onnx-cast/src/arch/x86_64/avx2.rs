@@ -145,6 +145,22 @@ helpers! {
         _mm256_and_si256(_mm256_blendv_epi8(whole, end, beyond), is_number)
     }
 
+    /// 8 floats to integers of 64 bits. Those within 32 bits are converted, which is one instruction; others are rare, and
+    /// so is NaN where there are signs.
+    fn float_to_long<const SIGNED: bool>(value: V) -> [V; 2] {
+        // Without a sign, what is negative or NaN is 0, the second operand.
+        let value = if SIGNED { value } else { _mm256_castps_si256(_mm256_max_ps(ps(value), _mm256_setzero_ps())) };
+        let magnitude = _mm256_and_si256(value, _mm256_set1_epi32(i32::MAX));
+        let beyond = _mm256_cmpgt_epi32(magnitude, _mm256_set1_epi32(0x4eff_ffff));
+        if _mm256_testz_si256(beyond, beyond) == 0 {
+            let [low, high] = Ymm::f32_to_f64(value);
+            return [double_to_long::<SIGNED>(low), double_to_long::<SIGNED>(high)];
+        }
+        let ints = _mm256_cvttps_epi32(ps(value));
+        let (low, high) = (_mm256_castsi256_si128(ints), _mm256_extracti128_si256::<1>(ints));
+        [_mm256_cvtepi32_epi64(low), _mm256_cvtepi32_epi64(high)]
+    }
+
     /// What the first tables have at indices below 128, and nothing at others. Each table but the first has what its
     /// entries differ by from those before, because a shuffle gives 0 only where the index is negative: it is lowered
     /// by 16 from table to table, and stays below 0 once it is.
@@ -203,6 +219,8 @@ unsafe impl Lanes for Ymm {
         high_bytes(value: [V; 2]) -> V: in_order_of_halves(_mm256_packus_epi16(
             _mm256_srli_epi16::<8>(value[0]), _mm256_srli_epi16::<8>(value[1])
         ));
+        in_order_of_words(value: V) -> V: in_order_of_halves(value);
+        merge_words(low: V, high: V) -> V: _mm256_blend_epi16::<0b1010_1010>(low, _mm256_slli_epi32::<16>(high));
         low_bytes(value: [V; 4]) -> V: {
             let low = _mm256_set1_epi32(0xff);
             let first = _mm256_packus_epi32(Self::and(value[0], low), Self::and(value[1], low));
@@ -238,7 +256,7 @@ unsafe impl Lanes for Ymm {
         with_sign_of(a: V, b: V) -> V: 8 => _mm256_sign_epi8(a, b), 16 => _mm256_sign_epi16(a, b);
         sub(a: V, b: V) -> V: 8 => _mm256_sub_epi8(a, b), 16 => _mm256_sub_epi16(a, b), 32 => _mm256_sub_epi32(a, b);
         min_u(a: V, b: V) -> V: 8 => _mm256_min_epu8(a, b), 16 => _mm256_min_epu16(a, b), 32 => _mm256_min_epu32(a, b);
-        max_u(a: V, b: V) -> V: 16 => _mm256_max_epu16(a, b), 32 => _mm256_max_epu32(a, b);
+        max_u(a: V, b: V) -> V: 8 => _mm256_max_epu8(a, b), 16 => _mm256_max_epu16(a, b), 32 => _mm256_max_epu32(a, b);
         gt(a: V, b: V) -> V: 8 => _mm256_cmpgt_epi8(a, b), 16 => _mm256_cmpgt_epi16(a, b), 32 => _mm256_cmpgt_epi32(a, b);
         eq(a: V, b: V) -> V: 8 => _mm256_cmpeq_epi8(a, b), 16 => _mm256_cmpeq_epi16(a, b),
             32 => _mm256_cmpeq_epi32(a, b), 64 => _mm256_cmpeq_epi64(a, b);
@@ -269,6 +287,7 @@ unsafe impl Lanes for Ymm {
         )), in_order_of_quarters(_mm256_packus_epi16(
             _mm256_packs_epi32(value[0], value[1]), _mm256_packs_epi32(value[2], value[3])
         ));
+        narrow_words(value: [V; 2]) -> V: _mm256_packs_epi16(value[0], value[1]), _mm256_packus_epi16(value[0], value[1]);
         saturate_to_i32(value: [V; 2]) -> V: {
             let (low, high) = (Self::low_halves::<64>(value), high_lanes(value[0], value[1]));
             let fits = _mm256_cmpeq_epi32(high, _mm256_srai_epi32::<31>(low));
@@ -338,6 +357,7 @@ unsafe impl Lanes for Ymm {
             let [a, b] = [_mm256_min_pd(most, pd(value[0])), _mm256_min_pd(most, pd(value[1]))];
             join(_mm256_cvttpd_epi32(a), _mm256_cvttpd_epi32(b))
         };
+        f32_to_long(value: V) -> [V; 2]: float_to_long::<true>(value), float_to_long::<false>(value);
         f64_to_long(value: V) -> V: double_to_long::<true>(value), double_to_long::<false>(value);
     }
 

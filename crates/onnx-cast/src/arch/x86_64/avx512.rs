@@ -189,6 +189,9 @@ unsafe impl Lanes for Zmm {
         min_f32(a: V, b: V) -> V: si(_mm512_min_ps(ps(a), ps(b)));
         max_f32(a: V, b: V) -> V: si(_mm512_max_ps(ps(a), ps(b)));
         high_bytes(value: [V; 2]) -> V: _mm512_permutex2var_epi8(value[0], bytes!(|i| 2 * i + 1), value[1]);
+        in_order_of_words(value: V) -> V: in_order_of_halves(value);
+        merge_words(low: V, high: V) -> V:
+            _mm512_mask_mov_epi16(low, 0xaaaa_aaaa, _mm512_slli_epi32::<16>(high));
         low_bytes(value: [V; 4]) -> V: every_fourth(value, bytes!(|i| i * 4 % 128));
         top_bits(value: [V; 4]) -> V: every_fourth(value, bytes!(|i| i * 4 % 128 + 3));
         f32_to_f16(value: [V; 2]) -> V: join(
@@ -234,7 +237,7 @@ unsafe impl Lanes for Zmm {
         add(a: V, b: V) -> V: 16 => _mm512_add_epi16(a, b), 32 => _mm512_add_epi32(a, b);
         sub(a: V, b: V) -> V: 8 => _mm512_sub_epi8(a, b), 16 => _mm512_sub_epi16(a, b), 32 => _mm512_sub_epi32(a, b);
         min_u(a: V, b: V) -> V: 8 => _mm512_min_epu8(a, b), 16 => _mm512_min_epu16(a, b), 32 => _mm512_min_epu32(a, b);
-        max_u(a: V, b: V) -> V: 16 => _mm512_max_epu16(a, b), 32 => _mm512_max_epu32(a, b);
+        max_u(a: V, b: V) -> V: 8 => _mm512_max_epu8(a, b), 16 => _mm512_max_epu16(a, b), 32 => _mm512_max_epu32(a, b);
         gt(a: V, b: V) -> u64: 8 => _mm512_cmpgt_epi8_mask(a, b), 16 => _mm512_cmpgt_epi16_mask(a, b).into(),
             32 => _mm512_cmpgt_epi32_mask(a, b).into();
         eq(a: V, b: V) -> u64: 8 => _mm512_cmpeq_epi8_mask(a, b), 16 => _mm512_cmpeq_epi16_mask(a, b).into(),
@@ -260,6 +263,7 @@ unsafe impl Lanes for Zmm {
         )), in_order_of_quarters(_mm512_packus_epi16(
             _mm512_packs_epi32(value[0], value[1]), _mm512_packs_epi32(value[2], value[3])
         ));
+        narrow_words(value: [V; 2]) -> V: _mm512_packs_epi16(value[0], value[1]), _mm512_packus_epi16(value[0], value[1]);
         saturate_to_i32(value: [V; 2]) -> V: {
             let (low, high) = (_mm512_set1_epi64(i32::MIN.into()), _mm512_set1_epi64(i32::MAX.into()));
             Self::low_halves::<64>(both(value, #[inline(always)] |value| _mm512_max_epi64(_mm512_min_epi64(value, high), low)))
