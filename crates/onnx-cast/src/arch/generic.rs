@@ -59,14 +59,12 @@ pub(crate) unsafe fn cast<L: Lanes, S: Element, D: Element>(src: &[u8], dst: &mu
         if const { matches!(by_upper_byte::entries::<L, S, D>(), Some(65..)) } {
             return by_upper_byte::cast::<L, S, D, 8>(task, &context.rules);
         }
-        if const { powers::is_way::<L, S, D>() } {
-            if context.rules == Context::plain(S::DATA_TYPE, D::DATA_TYPE).rules {
-                return step::steps::<L, S, D>(
-                    task,
-                    #[inline(always)]
-                    |src, dst| L::store(dst, powers::codes::<L, S>(src)),
-                );
-            }
+        if const { powers::is_way::<L, S, D>() } && context.rules == Context::plain(S::DATA_TYPE, D::DATA_TYPE).rules {
+            return step::steps::<L, S, D>(
+                task,
+                #[inline(always)]
+                |src, dst| L::store(dst, powers::codes::<L, S>(src)),
+            );
         }
         step::steps::<L, S, D>(task, one_step::<L, S, D>(context));
     }
