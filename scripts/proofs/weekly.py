@@ -117,6 +117,10 @@ TABLE = {
             ".venv/bin/python scripts/checks/precision.py --nodes",
         ],
     ),
+    "pages": (
+        "the pages of reports, conversions and explanations, in a browser",
+        [*COMMAND, *PACKAGE, f"bash {PROOFS}/pages.sh"],
+    ),
     "torch": ("torch tensors, and quantized checkpoints in transformers", ["bash scripts/test.sh --torch"]),
     "onnxruntime": (
         "the execution provider in every onnxruntime, and from Rust",

@@ -460,11 +460,10 @@ mod tests {
     }
 
     #[test]
-    fn the_pages_of_the_command_are_up_to_date() {
+    fn the_page_of_the_command_is_up_to_date() {
         let mut all = Args::command();
         all.build();
         compare("../../docs/command.md", &page::of_commands(&all));
-        compare("../../docs/options.md", &page::of_options(&all));
     }
 
     /// The examples of the help name commands and options that exist.

@@ -2,10 +2,12 @@
 //! it.
 
 use crate::{Failure, Result};
-use onnx_cast::{CastOptions, DataType};
 use serde_json::Value;
-use std::fmt::Display;
-use std::str::FromStr;
+#[cfg(feature = "values")]
+use {
+    onnx_cast::{CastOptions, DataType},
+    std::{fmt::Display, str::FromStr},
+};
 
 /// A request, or an object within one.
 #[derive(Clone, Copy)]
@@ -29,6 +31,15 @@ impl<'a> Fields<'a> {
         self.text(name)?.ok_or_else(|| wrong(name, "is missing"))
     }
 
+    pub(crate) fn flag(self, name: &str) -> Result<Option<bool>> {
+        let flag = |value: &Value| value.as_bool().ok_or_else(|| wrong(name, "is neither true nor false"));
+        self.get(name).map(flag).transpose()
+    }
+}
+
+/// What only casts of arrays and values ask for.
+#[cfg(feature = "values")]
+impl<'a> Fields<'a> {
     /// What a text stands for.
     pub(crate) fn parse<T: FromStr>(self, name: &str) -> Result<Option<T>>
     where
@@ -46,15 +57,9 @@ impl<'a> Fields<'a> {
         self.get(name).map(integer).transpose()
     }
 
-    #[cfg(feature = "values")]
     pub(crate) fn number(self, name: &str) -> Result<Option<f64>> {
         let number = |value: &Value| value.as_f64().ok_or_else(|| wrong(name, "is not a number"));
         self.get(name).map(number).transpose()
-    }
-
-    pub(crate) fn flag(self, name: &str) -> Result<Option<bool>> {
-        let flag = |value: &Value| value.as_bool().ok_or_else(|| wrong(name, "is neither true nor false"));
-        self.get(name).map(flag).transpose()
     }
 
     /// The texts of a list; none where it is not given.
@@ -65,7 +70,6 @@ impl<'a> Fields<'a> {
     }
 
     /// The sizes of a list.
-    #[cfg(feature = "values")]
     pub(crate) fn sizes(self, name: &str) -> Result<Option<Vec<usize>>> {
         let Some(value) = self.get(name) else { return Ok(None) };
         let Some(list) = value.as_array() else { return Err(wrong(name, "is not a list")) };

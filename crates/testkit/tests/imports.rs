@@ -100,7 +100,10 @@ fn tree(text: &str, at: usize, before: &str, found: &mut Vec<(usize, String, Str
         let path = format!("{before}{path}");
         let name = if name.is_empty() { path.rsplit("::").next().unwrap_or_default() } else { name };
         let name = name.to_owned();
-        return if head.trim().is_empty() { () } else { found.push((at + text.trim_end().len(), path, name)) };
+        if !head.trim().is_empty() {
+            found.push((at + text.trim_end().len(), path, name));
+        }
+        return;
     }
     let (before, mut depth, mut start) = (format!("{before}{}", head.trim()), 0, head.len() + 1);
     for (place, sign) in text.char_indices().skip_while(|(place, _)| *place <= head.len()) {

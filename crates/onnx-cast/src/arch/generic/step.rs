@@ -40,8 +40,9 @@ pub(super) struct Widths {
 }
 
 /// How many elements are cast into the caches before lines are stored past them: those before the first whole line of
-/// `dst` if a step can begin there, else none; all if the others do not fill lines.
-#[inline(always)]
+/// `dst` if a step can begin there, else none; all if the others do not fill lines. (One function for all kernels: it
+/// runs once in a cast of many elements.)
+#[inline(never)]
 fn elements_before_lines(dst: &[u8], len: usize, widths: Widths, line_step: usize) -> usize {
     let [src_bits, dst_bits] = widths.bits;
     // Not `align_offset`, which may also say that it does not know.

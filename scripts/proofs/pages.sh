@@ -2,7 +2,7 @@
 # Opens pages of `onnx-cast report`, `convert` and `explain` in headless Chromium, with what a notebook shows of a
 # report, and leaves screenshots in .cache/report/. Needs what scripts/setup.py prepares, the command built for release
 # and the Python package installed (scripts/install_python_package.py), node, npm and Chromium
-# (scripts/checks/chromium.sh). Not part of the test run: the browser is larger than everything else together.
+# (scripts/checks/chromium.sh).
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
@@ -60,4 +60,4 @@ END
 "$command" report "$folder/many.safetensors" --to float16,float8e4m3fn --html "$folder/many.html" --quiet >"$folder/many.txt"
 # A heading, and a line for each type.
 types=$(($(wc -l <"$folder/explain-all.txt") - 1))
-node scripts/checks/pages.mjs "$folder" "$types"
+node scripts/proofs/pages.mjs "$folder" "$types"

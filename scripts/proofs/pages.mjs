@@ -1,4 +1,4 @@
-// Opens the pages that scripts/checks/pages.sh has written in headless Chromium: the report is sorted, filtered and its
+// Opens the pages that scripts/proofs/pages.sh has written in headless Chromium: the report is sorted, filtered and its
 // tensors selected by the keyboard, in light and dark, at the widths of a desktop and a phone; then the one of 5,000
 // tensors, whose times the page itself takes, what a notebook shows, and the pages of convert and explain. Any message
 // on the console is a failure.
