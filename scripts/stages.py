@@ -13,6 +13,8 @@ TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")).absolute()
 COMMAND = str(TARGET / "debug" / ("onnx-cast" + EXE))
 SET_UP, BUILD, MODULES, PACKAGE = "set-up", "build", "the modules for JavaScript", "the Python package, build"
 LAID_OUT = "the C interface, laid out"
+# What most stages need: packages that are fetched while the crates are compiled.
+BUILT = (SET_UP, BUILD)
 # What `scripts/release/dist.py` writes: a folder whose name has the version and the target.
 DIST = ".cache/dist/onnx-cast-*/"
 # Tests of every value of a type, which take minutes: a quick run leaves them out.
@@ -36,7 +38,7 @@ class Stage:
     quick: list | None = None
 
 
-def check(name, script, *arguments, after=(BUILD,), env=None, unread=WORDS):
+def check(name, script, *arguments, after=BUILT, env=None, unread=WORDS):
     return Stage(name, [PYTHON, script, *arguments], after, env or {}, unread)
 
 
@@ -77,28 +79,28 @@ def stages(packages):
         # Each module is linked by one thread for minutes, so this stage begins first. It has a folder of its own, so that
         # neither build waits for the other.
         Stage(MODULES, [*javascript, "--modules"], (SET_UP,), unread=WORDS, makes=("npm/wasm/models-plain.wasm",)),
-        cargo(BUILD, "build", "--locked", "--lib", "--bins", "--tests", "--examples"),
+        cargo(BUILD, "build", "--locked", "--lib", "--bins", "--tests", "--examples", after=()),
         # After the build, whose library of casts it takes; a release takes minutes more.
-        Stage(PACKAGE, install, (BUILD,), quick=install),
-        cargo("tests", "test", "--locked", "--no-fail-fast", after=(BUILD,), quick=quick_tests),
-        cargo("lints", *lints, after=(BUILD,), unread=WORDS, quick=["cargo", *lints]),
+        Stage(PACKAGE, install, BUILT, quick=install),
+        cargo("tests", "test", "--locked", "--no-fail-fast", after=BUILT, quick=quick_tests),
+        cargo("lints", *lints, after=BUILT, unread=WORDS, quick=["cargo", *lints]),
         cargo(
             "lints, without the standard library",
             *["clippy", "--locked", "-p", "onnx-cast", "--no-default-features", "--features"],
             *["libm,half,bytemuck,serde", "--", "-D", "warnings"],
-            after=(BUILD,),
+            after=BUILT,
             unread=WORDS,
         ),
         cargo(
             "the public names of the crate",
-            *["test", "--locked", "-p", "testkit", "--test", "public_api", "--", "--ignored"],
-            after=(BUILD,),
+            *["test", "--locked", "--test", "public_api", "--", "--ignored"],
+            after=BUILT,
             unread=WORDS,
         ),
-        Stage("the package for JavaScript, and the page", [*javascript, "--built"], (BUILD, MODULES)),
-        Stage("the Python package, tests", pytest, (BUILD, PACKAGE), quick=pytest),
-        Stage("the Python package, with the newest onnx", test_onnx, (BUILD, PACKAGE), NEWEST),
-        check("the execution provider, in onnxruntime", "scripts/checks/execution_provider.py", after=(BUILD, PACKAGE)),
+        Stage("the package for JavaScript, and the page", [*javascript, "--built"], (*BUILT, MODULES)),
+        Stage("the Python package, tests", pytest, (*BUILT, PACKAGE), quick=pytest),
+        Stage("the Python package, with the newest onnx", test_onnx, (*BUILT, PACKAGE), NEWEST),
+        check("the execution provider, in onnxruntime", "scripts/checks/execution_provider.py", after=(*BUILT, PACKAGE)),
         check("opsets raised, as onnxruntime runs them", "scripts/checks/upgrade.py"),
         check("opsets raised, as the newest onnx evaluates them", "scripts/checks/upgrade.py", env=newest_evaluates),
         check("models converted, as onnxruntime runs them", "scripts/checks/precision.py"),
@@ -118,14 +120,14 @@ def stages(packages):
         check("the crates, from their tarballs", "scripts/release/crates.py", "check", "--offline", after=("lints",)),
         check("the oracle against other packages", "crates/testkit/python/check_oracle.py"),
         check("the oracle of scaled casts against other packages", "crates/testkit/python/check_scaled.py"),
-        Stage(LAID_OUT, [PYTHON, "scripts/release/dist.py", "--out", ".cache/dist"], (BUILD, PACKAGE)),
+        Stage(LAID_OUT, [PYTHON, "scripts/release/dist.py", "--dev", "--out", ".cache/dist"], BUILT),
         check("the C interface, from C and C++", "scripts/checks/c.py", DIST, after=(LAID_OUT,), unread=()),
         check("the C interface against the oracle", "scripts/checks/c_oracle.py", DIST, after=(LAID_OUT,)),
-        cargo("documentation", "doc", "--no-deps", "--locked", after=(BUILD,), env={"RUSTDOCFLAGS": "-D warnings"}),
+        cargo("documentation", "doc", "--no-deps", "--locked", after=BUILT, env={"RUSTDOCFLAGS": "-D warnings"}),
         cargo(
             "build, not optimised",
             *["build", "-p", "onnx-cast", "--locked", "--config", "profile.dev.package.onnx-cast.opt-level=0"],
-            after=(BUILD,),
+            after=BUILT,
             unread=WORDS,
         ),
         check("facts from onnx, older", "scripts/checks/onnx_schemas.py", after=(SET_UP,)),

@@ -26,6 +26,6 @@ done
 export UPDATE_API=1 UPDATE_HEADER=1 UPDATE_OPTIONS=1 UPDATE_TYPES=1 UPDATE_NPM=1 UPDATE_BITS=1
 cargo test --quiet --no-fail-fast -p onnx-cast-capi -p onnx-cast-cli -p onnx-cast-wasm --lib \
     --test header --test command --test package --test bits -- "${tests[@]}"
-cargo test --quiet --locked -p testkit --test public_api -- --ignored
+cargo test --quiet --locked --test public_api -- --ignored
 git status --short -- crates/onnx-cast/public-api.txt crates/onnx-cast-capi/include crates/onnx-cast-cli/tests/data crates/onnx-cast-wasm/tests/data \
     docs/command.md docs/types.md npm

@@ -3,7 +3,7 @@
 the guide, the examples and the licences. (cargo-c makes the libraries, their names and the file for pkg-config, but no
 files for CMake with what the static library needs, no licences, no guide and no tarball.)
 
-Usage: dist.py [--target TRIPLE] [--out FOLDER]    prints the folder's path; it is below target/dist by default
+Usage: dist.py [--target TRIPLE] [--out FOLDER] [--dev]    prints the folder's path; it is below target/dist by default
 """
 
 import argparse
@@ -69,9 +69,9 @@ def run(*command, **options):
     return done
 
 
-def build(kind, target, *rustc):
+def build(kind, profile, target, *rustc):
     """Builds one kind of library. Gives what the compiler noted."""
-    options = ["--release", "--locked", "--lib", "--package", PACKAGE.name, "--crate-type", kind]
+    options = ["--profile", profile, "--locked", "--lib", "--package", PACKAGE.name, "--crate-type", kind]
     return run("cargo", "rustc", *options, *(["--target", target] if target else []), "--", *rustc).stderr
 
 
@@ -127,21 +127,21 @@ def write_templates(folder, names, version, libraries):
         path.write_text(re.sub(r"@([A-Z_]+)@", lambda name: words[name[1]], template))
 
 
-def dist(target, out):
+def dist(profile, target, out):
     """Lays everything out and packs it. Gives the folder."""
     triple = target or re.search(r"^host: (.*)", run("rustc", "-vV").stdout, re.MULTILINE)[1]
     names = names_of(triple)
     version = tomllib.loads((ROOT / "Cargo.toml").read_text())["workspace"]["package"]["version"]
     metadata = json.loads(run("cargo", "metadata", "--format-version=1", "--locked", "--no-deps").stdout)
     targets = Path(metadata["target_directory"])
-    built = targets / (target or "") / "release"
+    built = targets / (target or "") / ("debug" if profile == "dev" else profile)
     folder = (out or targets / "dist").absolute() / f"onnx-cast-{version}-{triple}"
     shutil.rmtree(folder, ignore_errors=True)
 
-    build("cdylib", target, "-C", "strip=symbols")
+    build("cdylib", profile, target, "-C", "strip=symbols")
     copy(built / names.built_shared, folder / names.shared)
     link(triple, names, folder)
-    libraries = system_libraries(build("staticlib", target, "--print", "native-static-libs"))
+    libraries = system_libraries(build("staticlib", profile, target, "--print", "native-static-libs"))
     copy(built / names.built_static, folder / names.static)
     # Microsoft's debug information is in files of its own.
     if names.tool != "lib" and shutil.which("strip"):
@@ -163,8 +163,10 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--target", metavar="TRIPLE", help="build for this target (default: the host)")
     parser.add_argument("--out", type=Path, metavar="FOLDER", help="the folder to write to (default: target/dist)")
+    help = "build in the profile of the tests, which is built sooner"
+    parser.add_argument("--dev", action="store_const", const="dev", default="release", dest="profile", help=help)
     options = parser.parse_args()
-    print(dist(options.target, options.out))
+    print(dist(options.profile, options.target, options.out))
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 //! to 32,768 and around the sizes of every part, block and vector; every layout, format, granularity, and several
 //! counts of threads. The naive one knows no parts, vectors or threads.
 //!
-//! `ONNX_CAST_ROUNDS=1000 cargo test --release -p onnx-cast-file --test quantized_naive` draws more cases.
+//! `ONNX_CAST_ROUNDS=1000 cargo test --release -p onnx-cast-file --test suite quantized_naive` draws more cases.
 
 use onnx_cast::{DataType, Tensor};
 use onnx_cast_file::{

@@ -1,8 +1,7 @@
 //! Quantized checkpoints that contradict themselves: each is refused by an error that names what is wrong, and nothing
 //! is written.
 
-#[path = "common/checkpoint.rs"]
-mod checkpoint;
+use crate::common::checkpoint;
 
 use checkpoint::{Checkpoint, Tensor, bits, codes, file, floats, ints, is_empty, longs, to};
 use onnx_cast::DataType;

@@ -1,6 +1,6 @@
 //! Are bad files refused, and does the text say what is wrong?
 
-mod common;
+use crate::common;
 
 use common::{Format, REFUSED, files, text_without};
 use onnx_cast::{DataType, Tensor};

@@ -1,8 +1,7 @@
 //! Checkpoints under their publishers' own names, and joined matrices with a scale for each part: values at sizes that
 //! the stored checkpoints do not have, the files beside the weights, and what is refused.
 
-#[path = "common/checkpoint.rs"]
-mod checkpoint;
+use crate::common::checkpoint;
 
 use checkpoint::{Checkpoint, Tensor, codes, floats, to};
 use onnx_cast::{Cast, CastOptions, DataType, TensorView};

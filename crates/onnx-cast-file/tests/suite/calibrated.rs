@@ -1,8 +1,7 @@
 //! Activations of quantized checkpoints: scales that data has told, what is left over when weights become plain, and
 //! what changes weights beside their scales.
 
-#[path = "common/folder.rs"]
-mod folder;
+use crate::common::folder;
 
 use folder::{FP8, Folder, Stored, all, codes, float, floats, json, read, refused, values, weight};
 use onnx_cast::DataType;

@@ -1,8 +1,7 @@
 //! Checkpoints of packages for torch that contradict themselves, or that are not read: each is refused by an error that
 //! names what is wrong, and nothing is written.
 
-#[path = "common/checkpoint.rs"]
-mod checkpoint;
+use crate::common::checkpoint;
 
 use checkpoint::{Checkpoint, Tensor, bits as bits_of, codes, file, floats, ints, longs, to};
 use onnx_cast::DataType;

@@ -2,8 +2,7 @@
 //! checkpoints do not have, and files that contradict themselves, each of which is refused by an error that names what
 //! is wrong.
 
-#[path = "common/checkpoint.rs"]
-mod checkpoint;
+use crate::common::checkpoint;
 
 use checkpoint::{Checkpoint, Tensor, codes, floats, to};
 use onnx_cast::{Cast, CastOptions, DataType, TensorView};

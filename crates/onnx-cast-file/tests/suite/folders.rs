@@ -1,9 +1,7 @@
 //! Folders as people have them: a cache of huggingface_hub, pipelines with folders of their own, Mistral's own files
 //! beside the others, weights that torch.save wrote.
-#![cfg(unix)]
 
-#[path = "common/folder.rs"]
-mod folder;
+use crate::common::folder;
 
 use onnx_cast::DataType;
 use onnx_cast_file::{

@@ -1,7 +1,7 @@
 //! Does a cast from file to file give what the library gives, keep what it must keep, and replace its output at once or
 //! not at all?
 
-mod common;
+use crate::common;
 
 use common::{PB, cases, checkpoint, patterns, text_without};
 use onnx_cast::{BitCast, Cast, CastOptions, DataType, RoundMode, Tensor};

@@ -1,5 +1,4 @@
 //! Quantized checkpoints of tensors that the `safetensors` crate writes, and what becomes of them.
-#![allow(dead_code)] // not every test needs everything
 
 use onnx_cast::DataType;
 use onnx_cast_file::{

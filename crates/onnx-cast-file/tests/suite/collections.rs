@@ -1,8 +1,6 @@
 //! Folders of several checkpoints: pipelines of diffusers and models of sentence-transformers, by each job.
-#![cfg(unix)]
 
-#[path = "common/folder.rs"]
-mod folder;
+use crate::common::folder;
 
 use folder::{Stored, files, read, values};
 use onnx_cast::DataType;

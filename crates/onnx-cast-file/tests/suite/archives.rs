@@ -1,7 +1,7 @@
 //! Are arrays in archives, in Fortran order and of the other byte order read for what they are, and damaged archives
 //! refused?
 
-mod common;
+use crate::common;
 
 use common::{Format, read, text_without};
 use onnx_cast::tensor::Strings;

@@ -2,8 +2,7 @@
 //! missing (amd-quark 0.13: quark/torch/quantization/config/config.py), and runs in scripts/checks/loaders where the
 //! package is installed.
 
-#[path = "common/families.rs"]
-mod families;
+use crate::common::families;
 
 use families::{families, quantized};
 use onnx_cast_file::{Layout, QuantizeRequest, WeightFormat, quantize_file};

@@ -1,5 +1,4 @@
 //! Tiny models as names and shapes, from `testkit/data/loaders.json`, and what quantizing them writes.
-#![allow(dead_code)] // not every test needs everything
 
 use onnx_cast_file::{Granularity, Layout, QuantizeRequest, QuantizedFormat, quantize_file};
 use safetensors::{Dtype, SafeTensors};
@@ -49,7 +48,7 @@ fn names(list: &Value) -> Vec<String> {
 }
 
 pub(crate) fn families() -> Vec<Family> {
-    let text = include_str!("../../../testkit/data/loaders.json");
+    let text = include_str!("../../../../testkit/data/loaders.json");
     let all: Value = serde_json::from_str(text).expect("JSON");
     let family = |(name, found): (&String, &Value)| {
         // The text of a scalar is empty.

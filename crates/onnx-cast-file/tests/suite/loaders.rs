@@ -5,8 +5,7 @@
 //! are assertions over what is written. Sources: compressed_tensors/utils/match.py; in vLLM
 //! model_executor/layers/quantization, compressed_tensors/ and modelopt.py.
 
-#[path = "common/families.rs"]
-mod families;
+use crate::common::families;
 
 use families::{Family, Parts, Written, families, quantized};
 use onnx_cast_file::{Granularity, Layout};

@@ -1,6 +1,6 @@
 //! Does no damage to a file make a reader panic, or allocate what the file merely claims?
 
-mod common;
+use crate::common;
 
 use common::{Format, NPY, PB, REFUSED, SAFETENSORS, cases, checkpoint, files};
 use onnx_cast::DataType;

@@ -1,6 +1,6 @@
 //! Is what numpy, ml_dtypes, onnx and safetensors write read right, and written the same?
 
-mod common;
+use crate::common;
 
 use common::Format::{Npy, TensorProto};
 use common::{NPY, PB, SAFETENSORS, cases, checkpoint, describe, patterns, read, written};

@@ -1,7 +1,10 @@
 //! The fixtures that `fixtures/make.py` writes, parsed.
-#![allow(dead_code, unused_imports)] // not every test needs everything
 
-pub(crate) use testkit::fixtures::{file, files, text_without, unhex};
+pub(crate) mod checkpoint;
+pub(crate) mod families;
+pub(crate) mod folder;
+
+pub(crate) use testkit::fixtures::{files, text_without, unhex};
 
 use onnx_cast::tensor::{Data, Strings};
 use onnx_cast::{DataType, Tensor, TensorView};
@@ -13,10 +16,10 @@ use std::path::Path;
 
 pub(crate) use onnx_cast_file::Format;
 
-pub(crate) const NPY: &str = include_str!("../fixtures/npy.txt");
-pub(crate) const PB: &str = include_str!("../fixtures/pb.txt");
-pub(crate) const SAFETENSORS: &str = include_str!("../fixtures/safetensors.txt");
-pub(crate) const REFUSED: &str = include_str!("../fixtures/refused.txt");
+pub(crate) const NPY: &str = include_str!("../../fixtures/npy.txt");
+pub(crate) const PB: &str = include_str!("../../fixtures/pb.txt");
+pub(crate) const SAFETENSORS: &str = include_str!("../../fixtures/safetensors.txt");
+pub(crate) const REFUSED: &str = include_str!("../../fixtures/refused.txt");
 
 /// A file that another package wrote, and the tensor that it holds.
 pub(crate) struct Case {

@@ -1,5 +1,5 @@
 //! Which matrices are quantized by default, why others are kept, how configurations list those, and which share a
-//! scale. `tests/loaders.rs` has what loaders need of whole models.
+//! scale. `loaders.rs` has what loaders need of whole models.
 
 use onnx_cast::scaled::BlockFormat;
 use onnx_cast::{DataType, Tensor};
@@ -65,7 +65,7 @@ fn is_in(list: &[String], module: &str) -> bool {
     })
 }
 
-/// Names that the families of `tests/loaders.rs` do not have.
+/// Names that the families of `loaders.rs` do not have.
 #[test]
 fn what_is_no_linear_layer_is_kept() {
     let layer = |name: &'static str| (name, &[64, 64][..]);

@@ -1,7 +1,6 @@
 //! Claims of configurations that the tensors, or another configuration, contradict, and options that change nothing.
 
-#[path = "common/folder.rs"]
-mod folder;
+use crate::common::folder;
 
 use folder::{FP8, Folder, all, codes, float, floats, values, weight};
 use onnx_cast::DataType;
