@@ -76,7 +76,7 @@ def stages(packages):
         cargo("format of the fuzzer's crate", "fmt", "--manifest-path", "fuzz/Cargo.toml", "--check", unread=WORDS),
         # The test run does not build it, so nothing else would say that its dependencies have changed.
         cargo("versions of the fuzzer's crate", "tree", "--manifest-path", "fuzz/Cargo.toml", "--locked", "--depth=0"),
-        # Each module is linked by one thread for minutes, so this stage begins first. It has a folder of its own, so that
+        # Each module is linked by one thread for minutes, so this stage begins early. It has a folder of its own, so that
         # neither build waits for the other.
         Stage(MODULES, [*javascript, "--modules"], (SET_UP,), unread=WORDS, makes=("npm/wasm/models-plain.wasm",)),
         cargo(BUILD, "build", "--locked", "--lib", "--bins", "--tests", "--examples", after=()),
@@ -93,7 +93,7 @@ def stages(packages):
         ),
         cargo(
             "the public names of the crate",
-            *["test", "--locked", "--test", "public_api", "--", "--ignored"],
+            *["test", "--locked", "--test", "public_api", "--", "--ignored", "--nocapture"],
             after=BUILT,
             unread=WORDS,
         ),

@@ -81,6 +81,25 @@ def check_fields() -> None:
             expect(not lacking, f"{path.relative_to(ROOT)} has no {', '.join(lacking)}")
 
 
+def check_citation() -> None:
+    citation = read_yaml(ROOT / "CITATION.cff")
+    known = {*FIELDS["CITATION.cff"].split(), "abstract", "date-released", "doi", "keywords", "type", "url"}
+    expect(set(citation) <= known, f"CITATION.cff has {sorted(set(citation) - known)}")
+    expect(all(set(author) & {"name", "family-names"} for author in citation["authors"]), "an author without a name")
+
+
+def check_templates() -> None:
+    for path in sorted((ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.yml")):
+        template = read_yaml(path)
+        if path.name == "config.yml":
+            expect(isinstance(template["blank_issues_enabled"], bool), path.name)
+            continue
+        kinds = [field["type"] for field in template["body"]]
+        expect(set(kinds) <= {"markdown", "textarea", "input", "dropdown", "checkboxes"}, f"{path.name}: {kinds}")
+        named = [field["id"] for field in template["body"] if field["type"] != "markdown"]
+        expect(named and len(set(named)) == len(named), f"{path.name}: {named}")
+
+
 def check_recipes() -> None:
     file = (ROOT / "packaging/vcpkg/portfile.cmake").read_text()
     for function in ("vcpkg_download_distfile", "vcpkg_extract_source_archive", "vcpkg_install_copyright"):
@@ -241,7 +260,7 @@ def check_archive(folder: Path) -> None:
 
 def main() -> None:
     run(sys.executable, "scripts/release/release.py", "check")
-    for check in (check_addresses, check_fields, check_recipes, check_wheels):
+    for check in (check_addresses, check_fields, check_citation, check_templates, check_recipes, check_wheels):
         check()
     for path in WORKFLOWS:
         check_workflow(path)

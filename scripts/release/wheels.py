@@ -15,6 +15,7 @@ Needs maturin, and for Linux's wheels ziglang and the target of rustup. Folders 
 
 import argparse
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -30,6 +31,8 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "bindings" / "python"
 MATRIX = ROOT / "packaging" / "wheels.toml"
 OUT = ROOT / "target" / "wheels"
+#: The glibc that manylinux2014 stands for.
+GLIBC = (2, 17)
 #: What a user does first; exact bits, and the version that the wheel's metadata has.
 PROGRAM = """
 import importlib.metadata, numpy as np, onnx_cast
@@ -85,8 +88,7 @@ def build(target: str | None, out: Path, interpreter: str | None) -> None:
 
 
 def check_wheel(wheel: Path, target: str | None) -> None:
-    """The tags are those of the matrix, and the wheel has types and licences. (maturin itself refuses a module that
-    needs a newer libc than its tag has.)"""
+    """The tags are those of the matrix, and the wheel has types and licences."""
     if target and row(target)["platform"] not in wheel.name:
         sys.exit(f"{wheel.name} is not for {row(target)['platform']}")
     names = zipfile.ZipFile(wheel).namelist()
@@ -94,6 +96,20 @@ def check_wheel(wheel: Path, target: str | None) -> None:
     for wanted in ("onnx_cast/py.typed", "onnx_cast/_native.pyi", f"onnx_cast/{licences.FILE}", *ours):
         if not any(name.endswith(wanted) for name in names):
             sys.exit(f"{wheel.name} lacks {wanted}")
+    if target and "linux" in target:
+        [module] = [name for name in names if name.endswith(".so")]
+        check_module(wheel, target, zipfile.ZipFile(wheel).read(module))
+
+
+def check_module(wheel: Path, target: str, module: bytes) -> None:
+    """The module is for the target's processor, and needs no newer libc than the platform has."""
+    processor = {b"\x3e\0": "x86_64", b"\xb7\0": "aarch64"}.get(module[18:20], "another processor")
+    if module[:4] != b"\x7fELF" or not target.startswith(processor):
+        sys.exit(f"{wheel.name} is for {processor} (want {target})")
+    found = {(int(major), int(minor)) for major, minor in re.findall(rb"\0GLIBC_(\d+)\.(\d+)", module)}
+    newest = max(found, default=(0, 0))
+    if newest > GLIBC if target.endswith("gnu") else found:
+        sys.exit(f"{wheel.name} needs glibc {newest[0]}.{newest[1]} (want {row(target)['platform']})")
 
 
 def sdist(out: Path) -> None:

@@ -276,23 +276,35 @@ fn rows_and_columns() {
 fn block_formats() {
     rounds(6, 140, |draw| {
         let case = Case::of_onnx(draw);
-        let x = Source::values(draw, &case);
+        let mut x = Source::values(draw, &case);
         let columns = *case.blocks.shape.last().expect("an axis");
         let place = draw.below(BlockFormat::ALL.len() as u64) as usize;
         let (format, rule) = (BlockFormat::ALL[place], draw.below(4) as usize);
         let recipe = draw.below(3) as usize;
         let element = [oracle::MX_ELEMENTS.as_slice(), &[Ty::Float4E2M1]].concat()[place];
         assert_eq!(data_type(element), format.element());
-        let blocks = x.floats.chunks(columns).flat_map(|row| row.chunks(format.block()));
-        let (mut elements, mut factors) = (Vec::new(), Vec::new());
         let amax = x.floats.iter().filter(|x| x.is_finite()).fold(0f32, |most, x| most.max(x.abs()));
         let mx = Mx::new(element, oracle::ScaleRule::ALL[rule]);
         let nvfp4 = Nvfp4::new(amax, oracle::Recipe::ALL[recipe], x.ty);
         let is_mx = format != BlockFormat::NvFp4;
+        // A block's scale, and what its elements are multiplied with.
+        let quantized = |block: &[f32], elements: &mut Vec<u64>| {
+            let scale = if is_mx { mx.block(block, elements) } else { nvfp4.block(block, elements) };
+            (scale, if is_mx { mx.factor(scale) } else { nvfp4.factor(scale) })
+        };
+        if x.ty == Ty::Float && draw.below(2) == 0 {
+            let values = Floats::new(element);
+            for block in x.floats.chunks_mut(columns).flat_map(|row| row.chunks_mut(format.block())) {
+                let (_, factor) = quantized(block, &mut Vec::new());
+                draw.beside_ties(block, &values, factor);
+            }
+            x.codes = x.floats.iter().map(|value| value.to_bits().into()).collect();
+        }
+        let blocks = x.floats.chunks(columns).flat_map(|row| row.chunks(format.block()));
+        let (mut elements, mut factors) = (Vec::new(), Vec::new());
         let scales: Vec<u64> = blocks
             .map(|block| {
-                let scale = if is_mx { mx.block(block, &mut elements) } else { nvfp4.block(block, &mut elements) };
-                let factor = if is_mx { mx.factor(scale) } else { nvfp4.factor(scale) };
+                let (scale, factor) = quantized(block, &mut elements);
                 factors.extend(block.iter().map(|_| factor));
                 scale
             })

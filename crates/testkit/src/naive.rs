@@ -85,6 +85,11 @@ impl Floats {
         Floats { ty, values: (0..codes).map(|code| float(ty, code)).collect() }
     }
 
+    /// How many codes a type of 16 bits or fewer has.
+    pub fn count(&self) -> u64 {
+        self.values.len() as u64
+    }
+
     /// The value of a code.
     pub fn of(&self, code: u64) -> f32 {
         self.values.get(code as usize).copied().unwrap_or_else(|| float(self.ty, code))

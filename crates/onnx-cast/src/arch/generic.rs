@@ -42,9 +42,8 @@ pub(crate) unsafe fn cast<L: Lanes, S: Element, D: Element>(src: &[u8], dst: &mu
             if let Some(table) = lookup_tables::kept(&Context { from: DataType::Uint8, ..*context }) {
                 if const { matches!(by_magnitude::vectors::<L, S, D>(), Some(4)) } {
                     return by_magnitude::cast_integers::<L, S, D, 4>(task, table);
-                } else {
-                    return by_magnitude::cast_integers::<L, S, D, 16>(task, table);
                 }
+                return by_magnitude::cast_integers::<L, S, D, 16>(task, table);
             }
         }
         if const { by_words::applies::<L, S, D>() } {
@@ -59,7 +58,7 @@ pub(crate) unsafe fn cast<L: Lanes, S: Element, D: Element>(src: &[u8], dst: &mu
         if const { matches!(by_upper_byte::entries::<L, S, D>(), Some(65..)) } {
             return by_upper_byte::cast::<L, S, D, 8>(task, &context.rules);
         }
-        if const { powers::is_way::<L, S, D>() } && context.rules == Context::plain(S::DATA_TYPE, D::DATA_TYPE).rules {
+        if const { powers::applies::<L, S, D>() } && context.rules == Context::plain(S::DATA_TYPE, D::DATA_TYPE).rules {
             return step::steps::<L, S, D>(
                 task,
                 #[inline(always)]

@@ -100,6 +100,21 @@ impl Draw {
         (ty, (0..count).map(|_| scale(self)).collect())
     }
 
+    /// Moves what is smaller than the greatest of a block to a tie of two codes of a type of 8 bits or fewer, times a
+    /// factor, or just beside one: there the order of divisions and products shows.
+    pub(crate) fn beside_ties(&mut self, block: &mut [f32], values: &Floats, factor: f32) {
+        let most = block.iter().fold(0f32, |most, x| most.max(x.abs()));
+        for x in block.iter_mut().filter(|x| x.abs() < most) {
+            let code = self.below(values.count() / 2 - 1);
+            let tie = (values.of(code) + values.of(code + 1)) / 2.0 * factor;
+            let bits = tie.to_bits().wrapping_add(self.below(3) as u32).wrapping_sub(1);
+            let beside = f32::from_bits(bits | (self.below(2) as u32) << 31);
+            if beside.abs() < most {
+                *x = beside;
+            }
+        }
+    }
+
     /// Zero points of a type, or none: of floats zeros.
     pub(crate) fn zero_points(&mut self, count: usize, ty: Ty) -> Option<Vec<u64>> {
         match (self.below(2), ty.int_range()) {

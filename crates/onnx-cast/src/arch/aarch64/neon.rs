@@ -215,7 +215,8 @@ unsafe impl Lanes for Quad {
         sub(a: V, b: V) -> V: 8 => vsubq_u8(a, b), 16 => of_u16(vsubq_u16(u16s(a), u16s(b))), 32 => of_u32(vsubq_u32(u32s(a), u32s(b)));
         min_u(a: V, b: V) -> V: 8 => vminq_u8(a, b), 16 => of_u16(vminq_u16(u16s(a), u16s(b))),
             32 => of_u32(vminq_u32(u32s(a), u32s(b)));
-        max_u(a: V, b: V) -> V: 8 => vmaxq_u8(a, b), 16 => of_u16(vmaxq_u16(u16s(a), u16s(b))), 32 => of_u32(vmaxq_u32(u32s(a), u32s(b)));
+        max_u(a: V, b: V) -> V: 8 => vmaxq_u8(a, b), 16 => of_u16(vmaxq_u16(u16s(a), u16s(b))),
+            32 => of_u32(vmaxq_u32(u32s(a), u32s(b)));
         any(mask: V) -> bool: 32 => vmaxvq_u32(u32s(mask)) != 0;
         gt(a: V, b: V) -> V: 8 => vcgtq_s8(i8s(a), i8s(b)), 16 => of_u16(vcgtq_s16(i16s(a), i16s(b))),
             32 => of_u32(vcgtq_s32(i32s(a), i32s(b)));
@@ -240,7 +241,8 @@ unsafe impl Lanes for Quad {
             let low = i16s(Self::saturate_to_16::<true>([value[0], value[1]]));
             vqmovun_high_s16(vqmovun_s16(low), i16s(Self::saturate_to_16::<true>([value[2], value[3]])))
         };
-        narrow_words(value: [V; 2]) -> V: vreinterpretq_u8_s8(vqmovn_high_s16(vqmovn_s16(i16s(value[0])), i16s(value[1]))),
+        narrow_words(value: [V; 2]) -> V:
+            vreinterpretq_u8_s8(vqmovn_high_s16(vqmovn_s16(i16s(value[0])), i16s(value[1]))),
             vqmovun_high_s16(vqmovun_s16(i16s(value[0])), i16s(value[1]));
         saturate_to_i32(value: [V; 2]) -> V: of_i32(vqmovn_high_s64(vqmovn_s64(i64s(value[0])), i64s(value[1]))), {
             let all = vqmovn_high_u64(vqmovn_u64(u64s(value[0])), u64s(value[1]));

@@ -16,7 +16,7 @@ use crate::packed::bits;
 
 /// The last entry of the table of an integer's magnitudes that is needed: from there on all results are the same.
 /// `None` where the format goes on beyond a byte.
-pub(crate) const fn last_magnitude(format: FloatFormat) -> Option<u8> {
+const fn last_magnitude(format: FloatFormat) -> Option<u8> {
     // The exponent of the largest number; beyond twice as much everything overflows.
     let top = (format.max_code() >> format.significand_bits) as i32 - format.bias + 1;
     match top {
@@ -26,7 +26,7 @@ pub(crate) const fn last_magnitude(format: FloatFormat) -> Option<u8> {
     }
 }
 
-/// How many vectors of 16 entries the table of a pair has; `None` where it is not the way.
+/// How many vectors of 16 entries the table of a pair has; `None` where a pair takes another way.
 pub(crate) const fn vectors<L: Lanes, S: Element, D: Element>() -> Option<usize> {
     match (class::<S>(), class::<D>()) {
         (Class::Int { .. }, Class::SmallFloat(format)) => match last_magnitude(format) {

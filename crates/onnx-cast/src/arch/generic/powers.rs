@@ -17,8 +17,8 @@ use crate::packed::bits;
 /// The code of NaN.
 const NAN: u64 = 0xff;
 
-/// Whether a pair is cast here under the default rules, unless the backend is to be small.
-pub(super) const fn is_way<L: Lanes, S: Element, D: Element>() -> bool {
+/// Whether a pair is cast here, under the default rules; not where the backend is to be small.
+pub(super) const fn applies<L: Lanes, S: Element, D: Element>() -> bool {
     matches!(class::<D>(), Class::E8M0) && bits::<S>() >= 16 && !L::IS_SMALL
 }
 

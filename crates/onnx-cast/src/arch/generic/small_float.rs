@@ -245,11 +245,14 @@ pub(crate) unsafe fn upper_bytes<L: Lanes>(format: FloatFormat, value: [L::V; 2]
     let magnitude = both!(value, value => L::and(value, words(0x7fff)));
     let code = both!(magnitude, magnitude => {
         // Twice a number has an exponent of 1 more, and twice a subnormal one its significand twice.
-        let moved = if format.bias == 15 { magnitude } else { L::add::<16>(magnitude, L::min_u::<16>(magnitude, words(0x400))) };
+        let twice = L::add::<16>(magnitude, L::min_u::<16>(magnitude, words(0x400)));
+        let moved = if format.bias == 15 { magnitude } else { twice };
         let odd = L::and(L::shr::<16, 8>(moved), words(1));
         L::shr::<16, 8>(L::add::<16>(L::add::<16>(moved, words(0x7f)), odd))
     });
-    let is_nan = both!(magnitude, magnitude => L::select::<16>(L::gt::<16>(magnitude, rules.last_number), words(0xffff), words(0)));
+    let is_nan = both!(magnitude, magnitude => {
+        L::select::<16>(L::gt::<16>(magnitude, rules.last_number), words(0xffff), words(0))
+    });
     // The code of NaN is above all others.
     let code = L::min_u::<8>(L::narrow_words::<false>(code), rules.overflow);
     let code = L::max_u::<8>(code, L::and(L::narrow_words::<true>(is_nan), rules.nan));
