@@ -13,6 +13,7 @@ use regex::Regex;
 use safetensors::Dtype;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::LazyLock;
 
 /// Whether a list of compressed-tensors has a module: by its name, or by an expression that matches its start.
 fn is_listed(list: &[String], module: &str) -> bool {
@@ -32,6 +33,17 @@ const COMPRESSED_TENSORS: &[(&str, Option<Granularity>)] = &[
     ("float8e4m3fn", Some(Granularity::Tensor)),
     ("float8e4m3fn", Some(Granularity::Block([128, 128]))),
 ];
+
+/// Each family in each type of these, made once for all tests.
+static WRITTEN: LazyLock<Vec<(Family, &str, Option<Granularity>, Written)>> = LazyLock::new(|| {
+    let each = |family: Family| {
+        COMPRESSED_TENSORS.iter().filter_map(move |(to, granularity)| {
+            let written = quantized(&family, to, Layout::CompressedTensors, *granularity)?;
+            Some((family.clone(), *to, *granularity, written))
+        })
+    };
+    families().into_iter().flat_map(each).collect()
+});
 
 #[test]
 fn each_family_gets_the_layers_that_transformers_found_right() {
@@ -55,21 +67,18 @@ fn each_family_gets_the_layers_that_transformers_found_right() {
 /// and those of a layer that is named must be plain.
 #[test]
 fn ignore_names_the_linear_layers_that_are_kept() {
-    for family in families() {
-        for (to, granularity) in COMPRESSED_TENSORS {
-            let Some(written) = quantized(&family, to, Layout::CompressedTensors, *granularity) else { continue };
-            let ignore = written.ignore();
-            for (module, stored) in &family.linears {
-                let is_quantized = stored.as_ref().is_some_and(|stored| written.is_quantized(stored));
-                let is_ignored = is_listed(&ignore, module);
-                assert_ne!(is_quantized, is_ignored, "{}, {to}: {module}, ignore {ignore:?}", family.name);
-            }
-            let linears: BTreeSet<_> = family.linears.iter().filter_map(|(_, stored)| stored.as_ref()).collect();
-            let others = written.quantized().map(|(module, _)| module);
-            let others: Vec<_> =
-                others.filter(|module| !linears.contains(module) && !family.merged.contains(*module)).collect();
-            assert!(others.is_empty(), "{}, {to}: {others:?} are no Linear layers", family.name);
+    for (family, to, _, written) in WRITTEN.iter() {
+        let ignore = written.ignore();
+        for (module, stored) in &family.linears {
+            let is_quantized = stored.as_ref().is_some_and(|stored| written.is_quantized(stored));
+            let is_ignored = is_listed(&ignore, module);
+            assert_ne!(is_quantized, is_ignored, "{}, {to}: {module}, ignore {ignore:?}", family.name);
         }
+        let linears: BTreeSet<_> = family.linears.iter().filter_map(|(_, stored)| stored.as_ref()).collect();
+        let others = written.quantized().map(|(module, _)| module);
+        let others: Vec<_> =
+            others.filter(|module| !linears.contains(module) && !family.merged.contains(*module)).collect();
+        assert!(others.is_empty(), "{}, {to}: {others:?} are no Linear layers", family.name);
     }
 }
 
@@ -135,30 +144,27 @@ const JOINED: &[&[&str]] = &[
 /// scale in NVFP4, and one scale of the tensor in FP8, because it keeps the greatest and drops the others.
 #[test]
 fn joined_matrices_are_quantized_together_with_one_scale() {
-    for family in families() {
-        for (to, granularity) in COMPRESSED_TENSORS {
-            let Some(written) = quantized(&family, to, Layout::CompressedTensors, *granularity) else { continue };
-            let ignore = written.ignore();
-            for (module, shards) in written.modules.keys().filter_map(|module| {
-                let (parent, last) = module.rsplit_once('.')?;
-                let shards = JOINED.iter().find(|shards| shards[0] == last)?;
-                Some((module, shards.iter().map(|shard| format!("{parent}.{shard}")).collect::<Vec<_>>()))
-            }) {
-                let shards: Vec<_> = shards.into_iter().filter(|shard| written.modules.contains_key(shard)).collect();
-                let place = format!("{}, {to}: {module}", family.name);
-                let states: BTreeSet<_> = shards.iter().map(|shard| written.is_quantized(shard)).collect();
-                assert_eq!(states.len(), 1, "{place}: some shards are quantized");
-                let listed: BTreeSet<_> = shards.iter().map(|shard| is_listed(&ignore, shard)).collect();
-                assert_eq!(listed.len(), 1, "{place}: some shards are ignored");
-                let part = match (*to, granularity) {
-                    ("nvfp4", _) => "weight_global_scale",
-                    ("float8e4m3fn", Some(Granularity::Tensor)) => "weight_scale",
-                    _ => continue,
-                };
-                let scales: BTreeSet<_> =
-                    shards.iter().filter_map(|shard| written.modules[shard].get(part)).map(|part| &part.2).collect();
-                assert!(scales.len() < 2, "{place}: {} scales", scales.len());
-            }
+    for (family, to, granularity, written) in WRITTEN.iter() {
+        let ignore = written.ignore();
+        for (module, shards) in written.modules.keys().filter_map(|module| {
+            let (parent, last) = module.rsplit_once('.')?;
+            let shards = JOINED.iter().find(|shards| shards[0] == last)?;
+            Some((module, shards.iter().map(|shard| format!("{parent}.{shard}")).collect::<Vec<_>>()))
+        }) {
+            let shards: Vec<_> = shards.into_iter().filter(|shard| written.modules.contains_key(shard)).collect();
+            let place = format!("{}, {to}: {module}", family.name);
+            let states: BTreeSet<_> = shards.iter().map(|shard| written.is_quantized(shard)).collect();
+            assert_eq!(states.len(), 1, "{place}: some shards are quantized");
+            let listed: BTreeSet<_> = shards.iter().map(|shard| is_listed(&ignore, shard)).collect();
+            assert_eq!(listed.len(), 1, "{place}: some shards are ignored");
+            let part = match (*to, granularity) {
+                ("nvfp4", _) => "weight_global_scale",
+                ("float8e4m3fn", Some(Granularity::Tensor)) => "weight_scale",
+                _ => continue,
+            };
+            let scales: BTreeSet<_> =
+                shards.iter().filter_map(|shard| written.modules[shard].get(part)).map(|part| &part.2).collect();
+            assert!(scales.len() < 2, "{place}: {} scales", scales.len());
         }
     }
 }
@@ -167,25 +173,22 @@ fn joined_matrices_are_quantized_together_with_one_scale() {
 /// configuration to choose the scheme. It copies scales of bfloat16 into its own of float, without a loss.
 #[test]
 fn compressed_tensors_are_what_vllm_creates() {
-    for family in families() {
-        for (to, granularity) in COMPRESSED_TENSORS {
-            let Some(written) = quantized(&family, to, Layout::CompressedTensors, *granularity) else { continue };
-            let config = &written.config;
-            assert_eq!(config["quant_method"], "compressed-tensors");
-            let groups: Vec<&Value> = config["config_groups"].as_object().expect("groups").values().collect();
-            assert_eq!(groups.len(), 1);
-            let (weights, wanted) = scheme(to, *granularity);
-            for (key, value) in weights.as_object().expect("an object") {
-                assert_eq!(&groups[0]["weights"][key], value, "{}, {to}: {key}", family.name);
-            }
-            assert_eq!(groups[0]["targets"], json!(["Linear"]));
-            assert_eq!(config["format"], groups[0]["format"]);
-            let shapes: BTreeMap<_, _> = family.tensors.iter().map(|(name, shape)| (name.as_str(), shape)).collect();
-            for (module, parts) in written.quantized() {
-                let shape = shapes[format!("{module}.weight").as_str()];
-                let wanted: BTreeMap<_, _> = wanted(shape[0], shape[1]).into_iter().collect();
-                assert_eq!(created(parts), wanted, "{}, {to}: {module} of {shape:?}", family.name);
-            }
+    for (family, to, granularity, written) in WRITTEN.iter() {
+        let config = &written.config;
+        assert_eq!(config["quant_method"], "compressed-tensors");
+        let groups: Vec<&Value> = config["config_groups"].as_object().expect("groups").values().collect();
+        assert_eq!(groups.len(), 1);
+        let (weights, wanted) = scheme(to, *granularity);
+        for (key, value) in weights.as_object().expect("an object") {
+            assert_eq!(&groups[0]["weights"][key], value, "{}, {to}: {key}", family.name);
+        }
+        assert_eq!(groups[0]["targets"], json!(["Linear"]));
+        assert_eq!(config["format"], groups[0]["format"]);
+        let shapes: BTreeMap<_, _> = family.tensors.iter().map(|(name, shape)| (name.as_str(), shape)).collect();
+        for (module, parts) in written.quantized() {
+            let shape = shapes[format!("{module}.weight").as_str()];
+            let wanted: BTreeMap<_, _> = wanted(shape[0], shape[1]).into_iter().collect();
+            assert_eq!(created(parts), wanted, "{}, {to}: {module} of {shape:?}", family.name);
         }
     }
 }

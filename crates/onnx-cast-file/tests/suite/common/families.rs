@@ -8,6 +8,7 @@ use std::fs;
 use std::path::Path;
 
 /// A model, and what its loader needs.
+#[derive(Clone)]
 pub(crate) struct Family {
     pub(crate) name: String,
     pub(crate) config: Value,
