@@ -5,6 +5,7 @@ instructions, and without them `values-plain.wasm`, `files-plain.wasm` and `mode
 `report.html`, the page of a report without its figures, which the package fills in, and the licences of others' code.
 
   python3 scripts/build_wasm.py              # all six
+  python3 scripts/build_wasm.py --test       # all six, those without vector instructions larger: sooner, for tests
   python3 scripts/build_wasm.py --check      # only says whether they can be built; status 3 where they cannot
   python3 scripts/build_wasm.py --install    # as root on Debian, installs first what is missing
 
@@ -91,7 +92,7 @@ def toolchain():
     return ({}, [], "") if has_library("rustc") else None
 
 
-def build(name, flags, level, env, options, more):
+def build(name, flags, level, is_shrunk, env, options, more):
     # Folders of their own: both builds stay ready, and neither is that of the host.
     target = ROOT / "target" / "wasm" / name
     variables = os.environ | env | {
@@ -103,9 +104,6 @@ def build(name, flags, level, env, options, more):
     command = ["cargo", "rustc", "--quiet", "--locked", "--profile", "wasm", "-p", "onnx-cast-wasm"]
     command += ["--config", f"profile.wasm.package.onnx-cast.opt-level={level}"]
     command += ["--target", TARGET, "--crate-type", "cdylib", *options, "--no-default-features", "--features"]
-    is_shrunk = WASM_OPT.exists() and shutil.which("node") is not None
-    if not is_shrunk:
-        print("binaryen is missing, so the modules stay larger (python3 scripts/setup.py --javascript)", flush=True)
     for part in PARTS:
         subprocess.run([*command, part], env=variables, cwd=ROOT, check=True, stdin=subprocess.DEVNULL)
         data = bare((target / TARGET / "wasm" / "onnx_cast_wasm.wasm").read_bytes())
@@ -164,6 +162,7 @@ def bare(module):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true")
+    parser.add_argument("--test", action="store_true")
     parser.add_argument("--install", action="store_true")
     args = parser.parse_args()
     found = toolchain()
@@ -178,8 +177,11 @@ def main():
         sys.exit(3)
     if args.check:
         return
+    can_shrink = WASM_OPT.exists() and shutil.which("node") is not None
+    if not can_shrink:
+        print("binaryen is missing, so the modules stay larger (python3 scripts/setup.py --javascript)", flush=True)
     for name, (flags, level) in BUILDS.items():
-        build(name, flags, level, *found)
+        build(name, flags, level, can_shrink and not (args.test and name == "plain"), *found)
     write_report()
     (FOLDER / licences.FILE).write_text(licences.text("onnx-cast-wasm", TARGET, ",".join(PARTS)))
 

@@ -23,6 +23,9 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         profile = "dev" if "--dev" in sys.argv[1:] else "release"
         build = ["build", "--profile", profile, "--locked", "--interpreter", sys.executable, "--out", folder]
+        if profile == "dev":
+            # It has other features here than in the tests, so it is compiled again.
+            build += ["--config", "profile.dev.package.onnx-cast-file.opt-level=0"]
         run(sys.executable, "-m", "maturin", *build, "--manifest-path", manifest)
         (wheel,) = Path(folder).glob("*.whl")
         pip = ["install", "--disable-pip-version-check", "--no-input", "--quiet", "--no-deps", "--force-reinstall"]

@@ -5,7 +5,8 @@
 #
 #   bash scripts/checks/javascript.sh [--strict] [--screenshots FOLDER] [--modules | --built]
 #
-# With --modules it only builds the modules, with --built it takes those that were built.
+# With --modules it only builds the modules, as scripts/build_wasm.py does with --test; with --built it takes those that
+# were built.
 #
 # Needs node 20 or newer; for the modules what scripts/build_wasm.py says; for the page Chromium
 # (scripts/checks/chromium.sh) and what scripts/setup.py puts into .cache/javascript.
@@ -51,8 +52,11 @@ case $status in
     ;;
 *) exit "$status" ;;
 esac
+if [ "$part" = --modules ]; then
+    python3 scripts/build_wasm.py --test
+    exit 0
+fi
 if [ "$part" != --built ]; then python3 scripts/build_wasm.py; fi
-if [ "$part" = --modules ]; then exit 0; fi
 command=$(realpath "${ONNX_CAST_COMMAND:-${CARGO_TARGET_DIR:-target}/release/onnx-cast}")
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
