@@ -83,6 +83,7 @@ def stages(packages):
         # After the build, whose library of casts it takes; a release takes minutes more.
         Stage(PACKAGE, install, BUILT, quick=install),
         cargo("tests", "test", "--locked", "--no-fail-fast", after=BUILT, quick=quick_tests),
+        check("checkpoints of real sizes, in constant memory", "scripts/checks/sizes.py"),
         cargo("lints", *lints, after=BUILT, unread=WORDS, quick=["cargo", *lints]),
         cargo(
             "lints, without the standard library",
@@ -113,7 +114,6 @@ def stages(packages):
         check("files, as the newest onnx reads them", "scripts/checks/files.py", env=NEWEST),
         check("examples of the pages, in a shell", "scripts/checks/manual.py", unread=()),
         check("reports, as numpy computes them", "scripts/checks/report.py"),
-        check("checkpoints of real sizes, in constant memory", "scripts/checks/sizes.py"),
         check("files of releases, and workflows", "scripts/checks/packaging.py", unread=()),
         check("annotations, as mypy and pyright read them", "scripts/checks/typing_examples.py", after=(SET_UP,), unread=()),
         # It uses what the lints have checked.
