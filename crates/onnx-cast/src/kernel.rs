@@ -169,7 +169,8 @@ const fn kernel<I: Isa, S: Element, D: Element>() -> Kernel {
     // Floats that end beyond an int16 saturate there, which `Fold` has for 8 bits alone.
     let is_saturated = match class::<S>() {
         Class::SmallFloat(format) => {
-            format.exponent_bits > 4 && matches!(class::<D>(), Class::Int { signed: true, .. })
+            format.exponent_bits > 4
+                && matches!(class::<D>(), Class::Int { signed: true, .. } | Class::Int { bits: 16, .. })
         }
         Class::F64 | Class::F32 | Class::F16 | Class::BF16 | Class::E8M0 | Class::Int { .. } | Class::Bool => false,
     };
@@ -184,6 +185,8 @@ const fn kernel<I: Isa, S: Element, D: Element>() -> Kernel {
         Class::Int { bits: 8, .. } | Class::Bool => match class::<D>() {
             // Two look-ups take less than the way through `f32`, but more than an extension.
             Class::F16 | Class::BF16 if I::LOOKS_UP_16 || I::FOLDS && is_bool => look_up::<I, u8, D>(),
+            // A table of 64 entries takes less than one of 256.
+            Class::SmallFloat(format) if I::LOOKS_UP_16 && format.bits < 8 && !is_bool => I::cast::<S, D>,
             Class::SmallFloat(_) if I::LOOKS_UP_16 || I::FOLDS || bits::<D>() == 8 || is_bool => look_up::<I, u8, D>(),
             Class::E8M0 => look_up::<I, u8, D>(),
             Class::F64
@@ -212,6 +215,10 @@ const fn kernel<I: Isa, S: Element, D: Element>() -> Kernel {
             _ => panic!("no kernel loads floats of this width"),
         },
         Class::E8M0 => look_up::<I, u8, D>(),
+        // All codes but zero are true; those of NaN too.
+        Class::SmallFloat(format) if format.bits == 8 && matches!(class::<D>(), Class::Bool) => {
+            if format.negative_zero { I::cast::<Float8E5M2, D> } else { I::cast::<u8, D> }
+        }
         Class::SmallFloat(format) => match format.bits {
             8 => look_up::<I, u8, D>(),
             6 => look_up::<I, Float6E2M3, D>(),

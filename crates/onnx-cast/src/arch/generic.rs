@@ -12,9 +12,10 @@ pub(crate) mod step;
 pub(crate) mod wide;
 
 use crate::arch::portable;
-use crate::element::{DataType, Element};
+use crate::element::{Class, DataType, Element, class};
 use crate::kernel::lanes::is_scalar;
 use crate::kernel::{Context, lookup_tables};
+use crate::packed::bits;
 use small_float::RuleLanes;
 
 pub(crate) use crate::kernel::lanes::Lanes;
@@ -63,6 +64,13 @@ pub(crate) unsafe fn cast<L: Lanes, S: Element, D: Element>(src: &[u8], dst: &mu
                 task,
                 #[inline(always)]
                 |src, dst| L::store(dst, powers::codes::<L, S>(src)),
+            );
+        }
+        if const { bits::<S>() == 8 && matches!(class::<D>(), Class::Bool) } {
+            return step::steps::<L, S, D>(
+                task,
+                #[inline(always)]
+                |src, dst| L::store(dst, wide::to_bool::<L, S>(src)),
             );
         }
         step::steps::<L, S, D>(task, one_step::<L, S, D>(context));

@@ -308,6 +308,15 @@ pub(crate) unsafe trait Lanes: Copy + 'static {
         // SAFETY: the caller's.
         unsafe { Self::look_up::<1>(table, Self::and(index, Self::splat::<8>(0x0f))) }
     }
+    /// The entries of 16 at the low four bits of indices below 128, and 0 at others.
+    #[inline(always)]
+    unsafe fn look_up_nibble_or_zero(table: &Self::Table<1>, index: Self::V) -> Self::V {
+        // SAFETY: the caller's.
+        unsafe {
+            let (zero, place) = (Self::splat::<8>(0), Self::and(index, Self::splat::<8>(0x0f)));
+            Self::select::<8>(Self::gt::<8>(zero, index), zero, Self::look_up::<1>(table, place))
+        }
+    }
     /// As [`Lanes::look_up`], and 0 at indices of 128 and more; `N` is 1 to 8.
     #[inline(always)]
     unsafe fn look_up_or_zero<const N: usize>(table: &Self::Table<N>, index: Self::V) -> Self::V {

@@ -16,9 +16,9 @@ use fold::Fold;
 #[repr(align(64))]
 pub(crate) struct Table {
     pub(crate) planes: [[u8; 256]; 2],
-    /// The bits that a negative code's low byte has besides those of its magnitude's, where that is so for every code
-    /// of 8 bits but 0x80, and its entry is that with anything.
-    pub(crate) sign: Option<u8>,
+    /// The bits that a negative code's entry has besides those of its magnitude's, where that is so for every code of 8
+    /// bits but 0x80, whose entry may be any.
+    pub(crate) sign: Option<[u8; 2]>,
     /// Which entries are needed, of tables of 8-bit codes that are kept.
     pub(crate) fold: Option<Fold>,
 }
@@ -38,9 +38,33 @@ impl Table {
         for plane in &mut planes {
             repeat(plane, 1 << context.from.info().bits);
         }
-        let sign = planes[0][0x81] ^ planes[0][0x01];
-        let is_symmetric = (1..0x80).all(|code| planes[0][code | 0x80] == planes[0][code] | sign);
+        let sign = planes.each_ref().map(|plane| plane[0x81] ^ plane[0x01]);
+        let is_symmetric =
+            (1..0x80).all(|code| planes.iter().zip(sign).all(|(plane, sign)| plane[code | 0x80] == plane[code] | sign));
         Table { planes, sign: is_symmetric.then_some(sign), fold: None }
+    }
+
+    /// Whether entries of 16 bits have the codes above a byte of zeros, those of NaN made quiet: `float8e5m2` as
+    /// `float16`.
+    pub(crate) fn has_upper_bytes(&self) -> bool {
+        let [low, high] = &self.planes;
+        *low == [0; 256]
+            && (0..=u8::MAX).all(|code| {
+                let quiet = if code & 0x7f > UPPER_INFINITY { UPPER_QUIET } else { 0 };
+                high[usize::from(code)] == code | quiet
+            })
+    }
+
+    /// Whether the codes of 6 bits with a sign have the entries of the others with these bits.
+    pub(crate) fn is_symmetric_of_32(&self, sign: [u8; 2]) -> bool {
+        let has_sign = |(plane, sign): (&[u8; 256], u8)| (0..32).all(|code| plane[code + 32] == plane[code] | sign);
+        self.planes.iter().zip(sign).all(has_sign)
+    }
+
+    /// Whether the codes of 6 bits with a sign have the entries of the others, negated as integers of so many bits.
+    pub(crate) fn is_negated_of_32(&self, bits: usize) -> bool {
+        let entries = &self.planes[0];
+        entries[0] == 0 && (0..32).all(|code| entries[code + 32] == entries[code].wrapping_neg() & ((1 << bits) - 1))
     }
 
     /// The table of a cast, folded, if its source has 8 bits, its target 16 or fewer, and there are kernels for that: those
@@ -52,6 +76,10 @@ impl Table {
         if has_kernels && is_folded { Fold::new(self, context.from, context.to) } else { None }
     }
 }
+
+/// The upper byte of infinity as `float16`, and the bit in it that makes NaN quiet.
+pub(crate) const UPPER_INFINITY: u8 = 0x7c;
+pub(crate) const UPPER_QUIET: u8 = 0x02;
 
 /// Repeats the first entries of a table to its end.
 pub(crate) fn repeat(entries: &mut [u8; 256], count: usize) {

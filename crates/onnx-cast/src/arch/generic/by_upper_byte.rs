@@ -73,7 +73,11 @@ impl Window {
         let beyond = (to.max_code() >> to.significand_bits) as i32 + 1 - to.bias + from.bias;
         let exponents = ((beyond - tie + 2) as u32).next_power_of_two();
         let (in_source, least) = (from.significand_bits, from.significand_bits.saturating_sub(8));
-        let in_upper = if to.significand_bits - 1 > least { to.significand_bits - 1 } else { least };
+        let mut in_upper = if to.significand_bits - 1 > least { to.significand_bits - 1 } else { least };
+        // One more leaves a single limit, where that does not take a larger look-up.
+        if exponents << (in_upper + 1) <= 64 {
+            in_upper += 1;
+        }
         Window {
             stays: false,
             first: (tie as u32) << in_source,

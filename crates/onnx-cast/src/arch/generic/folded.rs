@@ -8,11 +8,11 @@
 use super::small_float::RuleLanes;
 use super::step::{Task, steps};
 use super::wide::{self, load_bf16, store, store_codes};
-use crate::element::{BFloat16, Class, DataType, Element, class};
+use crate::element::{BFloat16, Class, DataType, Element, Float16, class};
 use crate::format::FloatFormat;
 use crate::kernel::Context;
 use crate::kernel::lanes::{Lanes, folds};
-use crate::kernel::lookup_tables::fold::{self, Entries, Fold, Magnitudes, Negatives};
+use crate::kernel::lookup_tables::fold::{self, Entries, Exception, Fold, Magnitudes, Negatives};
 use crate::kernel::lookup_tables::{KeptOrMade, Table};
 use crate::packed::bits;
 
@@ -31,8 +31,8 @@ const fn has_window(kind: u8, bits: usize, vectors: usize) -> bool {
     match (kind, bits) {
         (UNSIGNED, 8 | 16) => matches!(vectors, 1 | 3 | 5),
         (UNSIGNED, _) => matches!(vectors, 1 | 3),
-        (SIGNED, 8) => vectors == 5,
-        (SIGNED, 4 | 6) => matches!(vectors, 2 | 3 | 5),
+        (SIGNED, 4) => matches!(vectors, 2 | 3),
+        (SIGNED, 6) => matches!(vectors, 2..=4),
         (INTEGER, 2 | 4 | 8) => matches!(vectors, 2..=4),
         (INTEGER, 16) => matches!(vectors, 4 | 5),
         (ABSOLUTE, 4 | 6) => vectors == 2,
@@ -43,11 +43,26 @@ const fn has_window(kind: u8, bits: usize, vectors: usize) -> bool {
 /// Whether there is a loop over rows of so many classes.
 const fn has_rows(kind: u8, bits: usize, classes: usize) -> bool {
     match (kind, bits) {
-        (UNSIGNED, 8) => matches!(classes, 3 | 7),
-        (SIGNED, 8) => matches!(classes, 2 | 3 | 5),
-        (SIGNED, 16) => matches!(classes, 2 | 3),
-        (UNSIGNED, 16) | (INTEGER, 8) => classes == 3,
-        (ABSOLUTE, 8) => classes == 5,
+        (SIGNED | UNSIGNED, 16) | (UNSIGNED | INTEGER, 8) => classes == 3,
+        _ => false,
+    }
+}
+
+/// Whether there is a loop over a slope with so many vectors beside it.
+const fn has_slope(kind: u8, bits: usize, vectors: usize) -> bool {
+    match (kind, bits) {
+        (SIGNED | INTEGER, 8) => vectors == 1,
+        (SIGNED, 6) => vectors == 2,
+        (ABSOLUTE, 8) => vectors == 4,
+        _ => false,
+    }
+}
+
+/// Whether there is a loop over steps with so many vectors beside them.
+const fn has_steps(kind: u8, bits: usize, vectors: usize) -> bool {
+    match (kind, bits) {
+        (UNSIGNED, 8) => matches!(vectors, 1 | 2 | 4),
+        (ABSOLUTE, 8) => vectors == 2,
         _ => false,
     }
 }
@@ -89,7 +104,19 @@ unsafe fn cast_by<L: Lanes, D: Element, const KIND: u8>(task: Task<'_>, table: &
             first_that_fits!(Entries::vectors(first, last), has_window, by_window(task, table, fold), 1 2 3 4 5);
         }
         Entries::Rows(rows) => {
-            first_that_fits!(rows.classes, has_rows, by_rows(task, fold), 2 3 5 7);
+            first_that_fits!(rows.classes, has_rows, by_rows(task, fold), 3);
+        }
+        Entries::Planes(_) => {
+            if const { KIND == SIGNED && bits::<D>() == 16 } {
+                by_planes::<L, D, KIND>(task, fold);
+                return true;
+            }
+        }
+        Entries::Slope(slope) => {
+            first_that_fits!(slope.beside.vectors, has_slope, by_slope(task, fold), 1 2 4);
+        }
+        Entries::Steps(steps) => {
+            first_that_fits!(steps.beside.vectors, has_steps, by_steps(task, fold), 1 2 4);
         }
     }
     false
@@ -112,6 +139,36 @@ unsafe fn by_rows<L: Lanes, D: Element, const KIND: u8, const K: usize>(task: Ta
         task,
         #[inline(always)]
         |src, dst| rows.step::<D>(src, dst),
+    );
+}
+
+#[inline(always)]
+unsafe fn by_planes<L: Lanes, D: Element, const KIND: u8>(task: Task<'_>, fold: &Fold) {
+    let planes = Planes::<L, KIND>::new(fold);
+    steps::<L, u8, D>(
+        task,
+        #[inline(always)]
+        |src, dst| planes.step::<D>(src, dst),
+    );
+}
+
+#[inline(always)]
+unsafe fn by_slope<L: Lanes, D: Element, const KIND: u8, const N: usize>(task: Task<'_>, fold: &Fold) {
+    let slope = Slope::<L, KIND, N>::new(fold);
+    steps::<L, u8, D>(
+        task,
+        #[inline(always)]
+        |src, dst| slope.step::<D>(src, dst),
+    );
+}
+
+#[inline(always)]
+unsafe fn by_steps<L: Lanes, D: Element, const KIND: u8, const N: usize>(task: Task<'_>, fold: &Fold) {
+    let table = Steps::<L, KIND, N>::new(fold);
+    steps::<L, u8, D>(
+        task,
+        #[inline(always)]
+        |src, dst| table.step::<D>(src, dst),
     );
 }
 
@@ -143,12 +200,19 @@ const fn hub<S: Element, D: Element>() -> DataType {
     }
 }
 
+/// Whether integers are reached by way of `float16`: the upper byte of one with the source's significand and an
+/// exponent of 1 less. What that loses is far below 1, and NaN becomes -0.
+const fn is_almost_upper_byte<S: Element, D: Element>() -> bool {
+    matches!(S::DATA_TYPE, DataType::Float8E5M2FNUZ) && matches!(class::<D>(), Class::Int { .. })
+}
+
 /// What casts a step from a float of 8 bits to `D`, by way of 16 bits.
 #[inline(always)]
 pub(super) unsafe fn widen<L: Lanes, S: Element, D: Element>(
     context: &Context,
 ) -> impl Fn(*const u8, *mut u8) + use<L, S, D> {
     let hub = const { hub::<S, D>() };
+    let is_almost_upper_byte = const { is_almost_upper_byte::<S, D>() };
     let to_hub = Context::plain(context.from, hub);
     let table = KeptOrMade::new(&to_hub);
     let fold = table.fold.or_else(|| table.folded(&to_hub)).expect("floats of 8 bits fold to their hubs");
@@ -157,7 +221,7 @@ pub(super) unsafe fn widen<L: Lanes, S: Element, D: Element>(
     unsafe {
         let rules = RuleLanes::<L>::new::<BFloat16, D>(&context.rules);
         // Codes of 4 significand bits or fewer have those of `bfloat16`, moved, but for the first row, the subnormal.
-        let rows = if hub.is_float() { Some(Rows::<L, SIGNED, 2>::new(&fold)) } else { None };
+        let planes = if hub.is_float() && !is_almost_upper_byte { Some(Planes::<L, SIGNED>::new(&fold)) } else { None };
         // Codes with the sign may count as more than all others, whose results are 0.
         let is_unsigned = fold.magnitudes == Magnitudes::Code;
         let (mut signed, mut unsigned) = (None, None);
@@ -170,8 +234,17 @@ pub(super) unsafe fn widen<L: Lanes, S: Element, D: Element>(
         move |src, dst| {
             let mut value = [0u8; 2 * 64];
             let at = value.as_mut_ptr();
-            if let Some(rows) = &rows {
-                rows.step::<BFloat16>(src, at);
+            if is_almost_upper_byte {
+                let code = L::in_zip_order(L::load(src));
+                let (magnitude, one) = (L::and(code, byte::<L>(0x7f)), byte::<L>(1 << 2));
+                let less = L::sub::<8>(L::max_u::<8>(magnitude, one), one);
+                let [a, b] = L::zip_bytes(byte::<L>(0), L::or(less, L::and(code, byte::<L>(0x80))));
+                store::<L>(at, 0, a);
+                store::<L>(at, 1, b);
+                return wide::step::<L, Float16, D>(at, dst, &rules);
+            }
+            if let Some(planes) = &planes {
+                planes.step::<BFloat16>(src, at);
             }
             if let Some(window) = &signed {
                 window.step::<i16>(src, at);
@@ -232,7 +305,7 @@ impl<L: Lanes, const KIND: u8, const N: usize> Window<L, KIND, N> {
         if const { bits::<D>() == 16 } {
             entry[1] = L::look_up_or_zero::<N>(&self.high, index);
         }
-        self.signs.store::<D>(dst, code, magnitude, entry);
+        self.signs.store::<D>(dst, code, magnitude, entry, true);
     }
 }
 
@@ -272,7 +345,7 @@ impl<L: Lanes, const KIND: u8, const K: usize> Rows<L, KIND, K> {
         let half = byte::<L>(0x0f);
         let code = load::<L, D>(src);
         let magnitude = self.signs.magnitude(code);
-        let row = L::and(L::shr::<16, 4>(magnitude), half);
+        let row = upper::<L>(magnitude);
         // A look-up needs the top bit clear.
         let place = if KIND == UNSIGNED { L::and(magnitude, half) } else { magnitude };
         let mut is_of_class = [row; K];
@@ -288,7 +361,158 @@ impl<L: Lanes, const KIND: u8, const K: usize> Rows<L, KIND, K> {
             }
             entry[plane] = L::sub::<8>(difference, L::look_up::<1>(&self.minus_first[plane], row));
         }
-        self.signs.store::<D>(dst, code, magnitude, entry);
+        self.signs.store::<D>(dst, code, magnitude, entry, false);
+    }
+}
+
+/// Planes of 16 bits.
+#[derive(Clone, Copy)]
+pub(super) struct Planes<L: Lanes, const KIND: u8> {
+    signs: Signs<L, KIND>,
+    upper: [L::Table<1>; 2],
+    minus_lower: [L::Table<1>; 2],
+    minus_first_row: [L::Table<1>; 2],
+}
+
+/// A table of negated entries: [`Lanes`] has a subtraction of bytes.
+#[inline(always)]
+unsafe fn negated<L: Lanes>(entries: &[u8; 16]) -> L::Table<1> {
+    L::table_of_16(&entries.map(u8::wrapping_neg))
+}
+
+impl<L: Lanes, const KIND: u8> Planes<L, KIND> {
+    #[inline(always)]
+    pub(super) unsafe fn new(fold: &Fold) -> Self {
+        let Entries::Planes(planes) = &fold.entries else { unreachable!("the table has no planes") };
+        Planes {
+            signs: Signs::new(fold),
+            upper: [L::table_of_16(&planes.upper[0]), L::table_of_16(&planes.upper[1])],
+            minus_lower: [negated::<L>(&planes.lower[0]), negated::<L>(&planes.lower[1])],
+            minus_first_row: [negated::<L>(&planes.first_row[0]), negated::<L>(&planes.first_row[1])],
+        }
+    }
+
+    /// Casts a step's codes to elements of 16 bits.
+    #[inline(always)]
+    #[expect(clippy::needless_range_loop, reason = "the compiler unrolls these loops, and not always iterators")]
+    pub(super) unsafe fn step<D: Element>(&self, src: *const u8, dst: *mut u8) {
+        let code = load::<L, D>(src);
+        let magnitude = self.signs.magnitude(code);
+        let upper = upper::<L>(magnitude);
+        // Beyond the first row the top bit is set.
+        let in_first_row = L::sub::<8>(magnitude, byte::<L>(0x90));
+        let mut entry = [byte::<L>(0); 2];
+        for plane in 0..2 {
+            let minus_lower = L::look_up_nibble(&self.minus_lower[plane], magnitude);
+            let minus_first_row = L::look_up_nibble_or_zero(&self.minus_first_row[plane], in_first_row);
+            let of_row = L::sub::<8>(L::look_up::<1>(&self.upper[plane], upper), minus_lower);
+            entry[plane] = L::sub::<8>(of_row, minus_first_row);
+        }
+        self.signs.store::<D>(dst, code, magnitude, entry, false);
+    }
+}
+
+/// A slope with `N` vectors beside it.
+#[derive(Clone, Copy)]
+struct Slope<L: Lanes, const KIND: u8, const N: usize> {
+    signs: Signs<L, KIND>,
+    rise: L::Table<1>,
+    fall: L::Table<1>,
+    most: L::V,
+    beside: Beside<L, N>,
+}
+
+impl<L: Lanes, const KIND: u8, const N: usize> Slope<L, KIND, N> {
+    #[inline(always)]
+    unsafe fn new(fold: &Fold) -> Self {
+        let Entries::Slope(slope) = &fold.entries else { unreachable!("the table is no slope") };
+        let (rise, fall) = (L::table_of_16(&slope.rise), L::table_of_16(&slope.fall));
+        Slope { signs: Signs::new(fold), rise, fall, most: byte::<L>(slope.most), beside: Beside::new(&slope.beside) }
+    }
+
+    /// Casts a step's codes to elements of the width of `D`.
+    #[inline(always)]
+    unsafe fn step<D: Element>(&self, src: *const u8, dst: *mut u8) {
+        let code = load::<L, D>(src);
+        let magnitude = self.signs.magnitude(code);
+        let (rise, fall) =
+            (L::look_up_nibble(&self.rise, magnitude), L::look_up::<1>(&self.fall, upper::<L>(magnitude)));
+        // This is one subtraction that stops at 0.
+        let sum = L::sub::<8>(L::max_u::<8>(rise, fall), fall);
+        let entry = self.beside.or_more(magnitude, L::min_u::<8>(sum, self.most));
+        self.signs.store::<D>(dst, code, magnitude, [entry, byte::<L>(0)], false);
+    }
+}
+
+/// Steps with `N` vectors beside them.
+#[derive(Clone, Copy)]
+struct Steps<L: Lanes, const KIND: u8, const N: usize> {
+    signs: Signs<L, KIND>,
+    first: L::Table<1>,
+    limits: [L::Table<1>; 2],
+    beside: Beside<L, N>,
+}
+
+impl<L: Lanes, const KIND: u8, const N: usize> Steps<L, KIND, N> {
+    #[inline(always)]
+    unsafe fn new(fold: &Fold) -> Self {
+        let Entries::Steps(steps) = &fold.entries else { unreachable!("the table has no steps") };
+        let limits = [L::table_of_16(&steps.limits[0]), L::table_of_16(&steps.limits[1])];
+        Steps {
+            signs: Signs::new(fold),
+            first: L::table_of_16(&steps.first),
+            limits,
+            beside: Beside::new(&steps.beside),
+        }
+    }
+
+    /// Casts a step's codes to elements of the width of `D`.
+    #[inline(always)]
+    unsafe fn step<D: Element>(&self, src: *const u8, dst: *mut u8) {
+        let code = load::<L, D>(src);
+        let magnitude = self.signs.magnitude(code);
+        let (upper, signed) = (upper::<L>(magnitude), L::sub::<8>(magnitude, byte::<L>(0x80)));
+        let mut entry = L::look_up::<1>(&self.first, upper);
+        for limits in &self.limits {
+            let is_above = L::gt::<8>(signed, L::look_up::<1>(limits, upper));
+            entry = L::sub::<8>(entry, L::select::<8>(is_above, byte::<L>(0xff), byte::<L>(0)));
+        }
+        self.signs.store::<D>(dst, code, magnitude, [self.beside.or_more(magnitude, entry), byte::<L>(0)], false);
+    }
+}
+
+/// The upper halves of bytes.
+#[inline(always)]
+unsafe fn upper<L: Lanes>(value: L::V) -> L::V {
+    L::and(L::shr::<16, 4>(value), byte::<L>(0x0f))
+}
+
+/// Sixteens of entries in a row, which count where they are more.
+#[derive(Clone, Copy)]
+struct Beside<L: Lanes, const N: usize> {
+    first: L::V,
+    entries: [L::Table<1>; N],
+}
+
+impl<L: Lanes, const N: usize> Beside<L, N> {
+    #[inline(always)]
+    #[expect(clippy::needless_range_loop, reason = "the compiler unrolls these loops, and not always iterators")]
+    unsafe fn new(beside: &fold::Beside) -> Self {
+        let mut entries = [L::table_of_16(&[0; 16]); N];
+        for place in 0..N {
+            entries[place] = L::table_of_16(&beside.entries[place]);
+        }
+        Beside { first: byte::<L>(beside.first), entries }
+    }
+
+    #[inline(always)]
+    unsafe fn or_more(&self, magnitude: L::V, mut entry: L::V) -> L::V {
+        let mut index = L::sub::<8>(magnitude, self.first);
+        for place in 0..N {
+            entry = L::max_u::<8>(entry, L::look_up_nibble_or_zero(&self.entries[place], index));
+            index = L::sub::<8>(index, byte::<L>(16));
+        }
+        entry
     }
 }
 
@@ -301,8 +525,8 @@ struct Signs<L: Lanes, const KIND: u8> {
     /// Whether integers saturate at -128 and 127.
     is_to_128: bool,
     above: L::V,
-    nan: [L::V; 2],
-    of_0x80: [L::V; 2],
+    nan: Replacement<L>,
+    of_0x80: Replacement<L>,
     /// The least that a code counts as, where it only tells the sign of an integer.
     least: L::V,
 }
@@ -311,15 +535,14 @@ impl<L: Lanes, const KIND: u8> Signs<L, KIND> {
     #[inline(always)]
     unsafe fn new(fold: &Fold) -> Self {
         let (above, nan) = fold.nan.unwrap_or_default();
-        let of_0x80 = fold.of_0x80.unwrap_or_default();
         Signs {
             has_nan: fold.nan.is_some(),
             has_0x80: fold.of_0x80.is_some(),
             zero_has_no_sign: fold.negatives == Negatives::SignedUnlessZero,
             is_to_128: fold.negatives == Negatives::NegatedTo128,
             above: byte::<L>(above),
-            nan: [byte::<L>(nan[0]), byte::<L>(nan[1])],
-            of_0x80: [byte::<L>(of_0x80[0]), byte::<L>(of_0x80[1])],
+            nan: Replacement::new(nan),
+            of_0x80: Replacement::new(fold.of_0x80.unwrap_or_default()),
             least: byte::<L>(if fold.negatives == Negatives::Zero { 0 } else { 0x80 }),
         }
     }
@@ -338,11 +561,24 @@ impl<L: Lanes, const KIND: u8> Signs<L, KIND> {
         }
     }
 
-    /// Stores the results of codes whose magnitudes have these entries.
+    /// Stores the results of codes whose magnitudes have these entries. NaN, which has the largest of bytes, is replaced
+    /// before the sign is applied; that of integers after, but in a window.
     #[inline(always)]
-    unsafe fn store<D: Element>(&self, dst: *mut u8, code: L::V, magnitude: L::V, mut entry: [L::V; 2]) {
-        if KIND != INTEGER && self.has_nan {
-            entry = self.with_nan(entry, magnitude);
+    unsafe fn store<D: Element>(
+        &self,
+        dst: *mut u8,
+        code: L::V,
+        magnitude: L::V,
+        mut entry: [L::V; 2],
+        is_window: bool,
+    ) {
+        // A difference takes two instructions, where a selection may take three.
+        let is_byte = const { bits::<D>() <= 8 };
+        let nan_comes_last = KIND == INTEGER && !(is_byte && is_window);
+        if self.has_nan && is_byte && !nan_comes_last {
+            entry[0] = L::sub::<8>(entry[0], L::select::<8>(self.is_nan(magnitude), self.nan.excess[0], byte::<L>(0)));
+        } else if KIND != INTEGER && self.has_nan {
+            entry = replaced::<L>(entry, self.is_nan(magnitude), self.nan.entry);
         }
         match KIND {
             UNSIGNED => {}
@@ -369,11 +605,14 @@ impl<L: Lanes, const KIND: u8> Signs<L, KIND> {
                 };
             }
         }
-        if KIND == INTEGER && self.has_nan {
-            entry = self.with_nan(entry, magnitude);
+        if self.has_nan && nan_comes_last {
+            entry = replaced::<L>(entry, self.is_nan(magnitude), self.nan.entry);
         }
         if self.has_0x80 {
-            entry = replaced::<L>(entry, L::eq::<8>(code, byte::<L>(0x80)), self.of_0x80);
+            let (is_0x80, zero) = (L::eq::<8>(code, byte::<L>(0x80)), byte::<L>(0));
+            for (entry, excess) in entry.iter_mut().zip(self.of_0x80.excess) {
+                *entry = L::sub::<8>(*entry, L::select::<8>(is_0x80, excess, zero));
+            }
         }
         if const { bits::<D>() < 16 } {
             return store_codes::<L, D>(dst, entry[0]);
@@ -390,10 +629,24 @@ impl<L: Lanes, const KIND: u8> Signs<L, KIND> {
     }
 
     #[inline(always)]
-    unsafe fn with_nan(&self, entry: [L::V; 2], magnitude: L::V) -> [L::V; 2] {
-        let is_nan =
-            if KIND == UNSIGNED { L::eq::<8>(magnitude, byte::<L>(0xff)) } else { L::gt::<8>(magnitude, self.above) };
-        replaced::<L>(entry, is_nan, self.nan)
+    unsafe fn is_nan(&self, magnitude: L::V) -> L::M {
+        if KIND == UNSIGNED { L::eq::<8>(magnitude, byte::<L>(0xff)) } else { L::gt::<8>(magnitude, self.above) }
+    }
+}
+
+/// The entry of codes that do not follow the others.
+#[derive(Clone, Copy)]
+struct Replacement<L: Lanes> {
+    entry: [L::V; 2],
+    /// What the entry that they would have is more by, byte by byte.
+    excess: [L::V; 2],
+}
+
+impl<L: Lanes> Replacement<L> {
+    #[inline(always)]
+    unsafe fn new(Exception { entry, instead_of }: Exception) -> Self {
+        let excess = |plane: usize| byte::<L>(instead_of[plane].wrapping_sub(entry[plane]));
+        Replacement { entry: [byte::<L>(entry[0]), byte::<L>(entry[1])], excess: [excess(0), excess(1)] }
     }
 }
 
@@ -412,13 +665,13 @@ unsafe fn byte<L: Lanes>(byte: u8) -> L::V {
 
 /// The bytes of both planes, replaced where the mask is set.
 #[inline(always)]
-unsafe fn replaced<L: Lanes>(entry: [L::V; 2], mask: L::M, by: [L::V; 2]) -> [L::V; 2] {
+pub(super) unsafe fn replaced<L: Lanes>(entry: [L::V; 2], mask: L::M, by: [L::V; 2]) -> [L::V; 2] {
     [L::select::<8>(mask, by[0], entry[0]), L::select::<8>(mask, by[1], entry[1])]
 }
 
 /// The entries of codes with their signs where the target has its own.
 #[inline(always)]
-unsafe fn signed<L: Lanes, D: Element>([low, high]: [L::V; 2], code: L::V) -> [L::V; 2] {
+pub(super) unsafe fn signed<L: Lanes, D: Element>([low, high]: [L::V; 2], code: L::V) -> [L::V; 2] {
     // Shifted as words: what comes in from the neighbouring byte is masked off.
     match const { bits::<D>() } {
         2 => [L::or(low, L::and(L::shr::<16, 6>(code), byte::<L>(0x02))), high],
@@ -455,8 +708,19 @@ mod tests {
                         ((vectors..=5).any(|most| has_window(kind, bits, most)), format!("{vectors} vectors"))
                     }
                     Entries::Rows(rows) => {
-                        let has = [2, 3, 5, 7].iter().any(|&most| most >= rows.classes && has_rows(kind, bits, most));
+                        let has = rows.classes <= 3 && has_rows(kind, bits, 3);
                         (has, format!("{} classes", rows.classes))
+                    }
+                    Entries::Planes(_) => (kind == SIGNED && bits == 16, "planes".into()),
+                    Entries::Slope(slope) => {
+                        let vectors = slope.beside.vectors;
+                        let has = [1, 2, 4].iter().any(|&most| most >= vectors && has_slope(kind, bits, most));
+                        (has, format!("a slope, {vectors} vectors"))
+                    }
+                    Entries::Steps(steps) => {
+                        let vectors = steps.beside.vectors;
+                        let has = [1, 2, 4].iter().any(|&most| most >= vectors && has_steps(kind, bits, most));
+                        (has, format!("steps, {vectors} vectors"))
                     }
                 };
                 if !is_there {

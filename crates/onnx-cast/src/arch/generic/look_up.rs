@@ -8,13 +8,13 @@
 //! for a step's bytes, and a kernel what [`crate::kernel::Kernel`] asks.
 #![allow(unsafe_op_in_unsafe_fn, reason = "each line is a method of `Lanes`, which asks for no more")]
 
-use super::folded;
+use super::folded::{self, replaced, signed};
 use super::small_float::RuleLanes;
 use super::step::{Task, steps};
 use super::wide::{self, store_codes};
-use crate::element::{BFloat16, Class, DataType, Element, Float16, Uint4, class};
+use crate::element::{BFloat16, Class, DataType, Element, Float6E2M3, Float16, Uint4, class};
 use crate::kernel::lanes::{Lanes, folds};
-use crate::kernel::lookup_tables::{self, KeptOrMade, Table, repeat};
+use crate::kernel::lookup_tables::{self, KeptOrMade, Table, UPPER_INFINITY, UPPER_QUIET, repeat};
 use crate::kernel::{Context, cast_each};
 use crate::packed::{bits, clear_padding};
 
@@ -33,18 +33,39 @@ pub(crate) unsafe fn cast<L: Lanes, S: Element, D: Element>(src: &[u8], dst: &mu
     let task = Task { src, dst: &mut *dst, len, hint: context.hint };
     // SAFETY: the caller's.
     unsafe {
+        if const { bits::<S>() == 8 && bits::<D>() == 16 && !L::IS_SMALL } && table.has_upper_bytes() {
+            return as_upper_bytes::<L, D>(task);
+        }
         if const { bits::<S>() == 8 && folds::<L>() }
             && let Some(fold) = &table.fold
             && folded::cast::<L, D>(Task { dst: &mut *task.dst, ..task }, table, fold)
         {
             return clear_padding(context.to, len, dst);
         }
+        if const { L::WIDE_LOOK_UP && bits::<S>() == 8 } && context.from == DataType::Bool {
+            by_truth::<L, D>(task, table);
+            return clear_padding(context.to, len, dst);
+        }
+        if const { L::WIDE_LOOK_UP && bits::<S>() == 8 && bits::<D>() > 2 } && has_sign::<D>(table) {
+            by_half::<L, D, false>(task, table);
+            return clear_padding(context.to, len, dst);
+        }
+        if const { L::WIDE_LOOK_UP && bits::<S>() == 8 && bits::<D>() == 8 } && has_sign_of_integers::<D>(table) {
+            by_half::<L, D, true>(task, table);
+            return clear_padding(context.to, len, dst);
+        }
+        if const { folds::<L>() && bits::<S>() == 6 && bits::<D>() > 2 } && table.is_symmetric_of_32(top::<D>()) {
+            by_half_of_64::<L, D, false>(task, table);
+            return clear_padding(context.to, len, dst);
+        }
+        if const { folds::<L>() && bits::<S>() == 6 && bits::<D>() < 6 } && table.is_negated_of_32(bits::<D>()) {
+            by_half_of_64::<L, D, true>(task, table);
+            return clear_padding(context.to, len, dst);
+        }
         match const { (bits::<S>(), bits::<D>()) } {
             (width @ (2 | 4), 2 | 4) if width == bits::<D>() => same_width::<L>(task, table, width),
             (2, 4) => two_to_four::<L>(task, table),
             (4, 2) => four_to_two::<L>(task, table),
-            (6, 4) if !L::WIDE_LOOK_UP => in_parts::<L, S, D, 2>(task, table),
-            (6, 2) if !L::WIDE_LOOK_UP => in_parts::<L, S, D, 1>(task, table),
             (8, 2 | 4) if !L::WIDE_LOOK_UP => in_pairs::<L, S, D>(task, table),
             (8, 6 | 8) if !L::WIDE_LOOK_UP && table.sign.is_some() => by_magnitude::<L, D>(task, table),
             (8, _) => by_code::<L, S, D, 16>(task, table),
@@ -105,7 +126,7 @@ unsafe fn by_code<L: Lanes, S: Element, D: Element, const N: usize>(task: Task<'
 unsafe fn by_magnitude<L: Lanes, D: Element>(task: Task<'_>, table: &Table) {
     let entries = L::table::<8>(&table.planes[0]);
     let top = L::splat::<8>(0x80);
-    let sign = L::splat::<8>(table.sign.unwrap_or_default().into());
+    let sign = L::splat::<8>(table.sign.unwrap_or_default()[0].into());
     let minus_zero = L::splat::<8>(table.planes[0][0x80].into());
     steps::<L, u8, D>(
         task,
@@ -115,6 +136,93 @@ unsafe fn by_magnitude<L: Lanes, D: Element>(task: Task<'_>, table: &Table) {
             let entry = L::look_up::<8>(&entries, L::and(code, L::splat::<8>(0x7f)));
             let signed = L::select::<8>(L::gt::<8>(L::splat::<8>(0), code), L::or(entry, sign), entry);
             store_codes::<L, D>(dst, L::select::<8>(L::eq::<8>(code, top), minus_zero, signed));
+        },
+    );
+}
+
+/// From float8e5m2 to float16, whose upper byte it is, once NaN is quiet.
+#[inline(always)]
+unsafe fn as_upper_bytes<L: Lanes, D: Element>(task: Task<'_>) {
+    let byte = |byte: u8| L::splat::<8>(byte.into());
+    steps::<L, u8, D>(
+        task,
+        #[inline(always)]
+        |src, dst| {
+            let code = L::in_zip_order(L::load(src));
+            let is_nan = L::gt::<8>(L::and(code, byte(0x7f)), byte(UPPER_INFINITY));
+            let quiet = L::select::<8>(is_nan, byte(UPPER_QUIET), byte(0));
+            store_zipped::<L>(dst, [byte(0), L::or(code, quiet)]);
+        },
+    );
+}
+
+/// Whether negative codes of 8 bits have the results of the others with the topmost bit.
+fn has_sign<D: Element>(table: &Table) -> bool {
+    table.sign == Some(top::<D>())
+}
+
+/// The same of the codes as signed integers, whose magnitudes saturate at 127.
+fn has_sign_of_integers<D: Element>(table: &Table) -> bool {
+    let (entries, [top, _]) = (&table.planes[0], top::<D>());
+    (0x80..256).all(|code| entries[code] == entries[(256 - code).min(0x7f)] | top)
+}
+
+/// The topmost bit of a target of 16 bits or fewer, in planes.
+const fn top<D: Element>() -> [u8; 2] {
+    (1u16 << (bits::<D>() - 1)).to_le_bytes()
+}
+
+/// From bool: all codes but 0 have the same entry.
+#[inline(always)]
+unsafe fn by_truth<L: Lanes, D: Element>(task: Task<'_>, table: &Table) {
+    let (low, high) = (L::table::<1>(&table.planes[0]), L::table::<1>(&table.planes[1]));
+    steps::<L, u8, D>(
+        task,
+        #[inline(always)]
+        |src, dst| {
+            let truth = L::min_u::<8>(L::load(src), L::splat::<8>(1));
+            if const { bits::<D>() == 16 } {
+                let truth = L::in_zip_order(truth);
+                store_zipped::<L>(dst, [L::look_up::<1>(&low, truth), L::look_up::<1>(&high, truth)]);
+            } else {
+                store_codes::<L, D>(dst, L::look_up::<1>(&low, truth));
+            }
+        },
+    );
+}
+
+/// From a float of 8 bits to another, where [`has_sign`], or an integer, where [`has_sign_of_integers`]: half of the
+/// table is enough.
+#[inline(always)]
+unsafe fn by_half<L: Lanes, D: Element, const IS_INTEGER: bool>(task: Task<'_>, table: &Table) {
+    let (low, high) = (L::table::<8>(&table.planes[0]), L::table::<8>(&table.planes[1]));
+    let of_0x80 = [L::splat::<8>(table.planes[0][0x80].into()), L::splat::<8>(table.planes[1][0x80].into())];
+    let sign = table.sign.unwrap_or_default();
+    let is_whole = IS_INTEGER || (0..2).all(|plane| table.planes[plane][0x80] == table.planes[plane][0] | sign[plane]);
+    let top = L::splat::<8>(0x80);
+    steps::<L, u8, D>(
+        task,
+        #[inline(always)]
+        |src, dst| {
+            let is_word = const { bits::<D>() == 16 };
+            let code = if is_word { L::in_zip_order(L::load(src)) } else { L::load(src) };
+            let rest = L::splat::<8>(0x7f);
+            let index = if IS_INTEGER {
+                L::min_u::<8>(L::min_u::<8>(code, L::sub::<8>(L::splat::<8>(0), code)), rest)
+            } else if L::WRAPS {
+                code
+            } else {
+                L::and(code, rest)
+            };
+            let mut entry = [L::look_up::<8>(&low, index), L::splat::<8>(0)];
+            if is_word {
+                entry[1] = L::look_up::<8>(&high, index);
+            }
+            entry = signed::<L, D>(entry, code);
+            if !is_whole {
+                entry = replaced::<L>(entry, L::eq::<8>(code, top), of_0x80);
+            }
+            if is_word { store_zipped::<L>(dst, entry) } else { store_codes::<L, D>(dst, entry[0]) }
         },
     );
 }
@@ -143,28 +251,28 @@ unsafe fn in_pairs<L: Lanes, S: Element, D: Element>(task: Task<'_>, table: &Tab
     );
 }
 
-/// From 6 bits to 4 or fewer: an entry has the results of all codes that differ in the upper bits alone, two of 4 bits or
-/// four of 2, so that there are `16 * N` entries.
+/// From 6 bits, where the upper half of the codes has the results of the lower with the target's topmost bit, or if
+/// `NEGATED`, negated as integers of 4 bits or fewer.
 #[inline(always)]
-unsafe fn in_parts<L: Lanes, S: Element, D: Element, const N: usize>(task: Task<'_>, table: &Table) {
-    let width = const { bits::<D>() };
-    let mut parts = [0; 256];
-    for (code, result) in table.planes[0][..64].iter().enumerate() {
-        parts[code % (16 * N)] |= result << (code / (16 * N) * width);
-    }
-    let parts = L::table::<N>(&parts);
-    steps::<L, S, D>(
+unsafe fn by_half_of_64<L: Lanes, D: Element, const NEGATED: bool>(task: Task<'_>, table: &Table) {
+    let (low, high) = (L::table::<2>(&table.planes[0]), L::table::<2>(&table.planes[1]));
+    steps::<L, Float6E2M3, D>(
         task,
         #[inline(always)]
         |src, dst| {
+            let is_word = const { bits::<D>() == 16 };
             let code = L::load_codes::<6>(src);
-            let part = L::look_up::<N>(&parts, L::and(code, L::splat::<8>(16 * N as u64 - 1)));
-            // By the topmost bit of the code, and for results of 2 bits by the next one.
-            let mut chosen = L::select_by_top_bit(L::shl::<16, 2>(code), L::shr::<16, 4>(part), part);
-            if width == 2 {
-                chosen = L::select_by_top_bit(L::shl::<16, 3>(code), L::shr::<16, 2>(chosen), chosen);
+            let code = if is_word { L::in_zip_order(code) } else { code };
+            let index = L::and(code, L::splat::<8>(0x1f));
+            // The sign's bit is moved to the top.
+            let (entry, moved) = (L::look_up::<2>(&low, index), L::shl::<16, 2>(code));
+            if NEGATED {
+                let mask = L::splat::<8>(const { (1 << (bits::<D>() % 8)) - 1 });
+                return store_codes::<L, D>(dst, L::and(L::with_sign_of::<8>(entry, moved), mask));
             }
-            store_codes::<L, D>(dst, L::and(chosen, L::splat::<8>((1 << width) - 1)));
+            let high = if is_word { L::look_up::<2>(&high, index) } else { L::splat::<8>(0) };
+            let entry = signed::<L, D>([entry, high], moved);
+            if is_word { store_zipped::<L>(dst, entry) } else { store_codes::<L, D>(dst, entry[0]) }
         },
     );
 }
@@ -196,14 +304,13 @@ unsafe fn half_bytes<L: Lanes>(value: L::V) -> [L::V; 2] {
 #[inline(always)]
 unsafe fn same_width<L: Lanes>(task: Task<'_>, table: &Table, width: usize) {
     let entries = by_half_byte(table, width, width);
-    let entries = L::table::<1>(&entries);
+    let (low_entries, high_entries) = (L::table::<1>(&entries), L::table::<1>(&entries.map(|entry| entry << 4)));
     steps::<L, u8, u8>(
         Task { len: task.src.len(), ..task },
         #[inline(always)]
         |src, dst| {
             let [low, high] = half_bytes::<L>(L::load(src));
-            let high = L::shl::<16, 4>(L::look_up::<1>(&entries, high));
-            L::store(dst, L::or(L::look_up::<1>(&entries, low), high));
+            L::store(dst, L::or(L::look_up::<1>(&low_entries, low), L::look_up::<1>(&high_entries, high)));
         },
     );
 }
@@ -234,14 +341,14 @@ unsafe fn two_to_four<L: Lanes>(task: Task<'_>, table: &Table) {
 #[inline(always)]
 unsafe fn four_to_two<L: Lanes>(task: Task<'_>, table: &Table) {
     let entries = by_half_byte(table, 4, 2);
-    let entries = L::table::<1>(&entries);
+    let (low_entries, high_entries) = (L::table::<1>(&entries), L::table::<1>(&entries.map(|entry| entry << 2)));
     steps::<L, u8, Uint4>(
         Task { len: task.src.len(), ..task },
         #[inline(always)]
         |src, dst| {
             let [low, high] = half_bytes::<L>(L::load(src));
-            let high = L::shl::<16, 2>(L::look_up::<1>(&entries, high));
-            L::store_codes::<4>(dst, L::or(L::look_up::<1>(&entries, low), high));
+            let [low, high] = [L::look_up::<1>(&low_entries, low), L::look_up::<1>(&high_entries, high)];
+            L::store_codes::<4>(dst, L::or(low, high));
         },
     );
 }

@@ -214,7 +214,7 @@ unsafe fn to_f32<L: Lanes, S: Element>(src: *const u8, place: usize) -> L::V {
         Class::BF16 => {
             // A NaN comes out quiet.
             let value = load_bf16::<L>(quarter::<L, S>(src, place));
-            L::select::<32>(L::is_nan_f32(value), L::or(value, L::splat::<32>(QUIET)), value)
+            L::or(value, L::select::<32>(L::is_nan_f32(value), L::splat::<32>(QUIET), L::splat::<32>(0)))
         }
         Class::F32 | Class::F16 | Class::SmallFloat(_) => f32_lanes::<L, S, false>(src, place),
         Class::E8M0 => unreachable!("looked up"),
@@ -228,17 +228,19 @@ const QUIET: u64 = 1 << 22;
 #[inline(always)]
 unsafe fn to_bf16_high<L: Lanes, S: Element>(src: *const u8, place: usize) -> L::V {
     let value = f32_lanes::<L, S, false>(src, place);
-    if const { matches!(class::<S>(), Class::SmallFloat(_)) } {
+    // These have all of their bits.
+    if const { matches!(class::<S>(), Class::SmallFloat(_) | Class::Int { bits: 8, .. } | Class::Bool) } {
         return value;
     }
     let odd = L::and(L::shr::<32, 16>(value), L::splat::<32>(1));
-    let rounded = L::add::<32>(L::add::<32>(value, L::splat::<32>(0x7fff)), odd);
-    match const { class::<S>() } {
-        Class::Int { .. } | Class::Bool => rounded,
-        Class::F64 | Class::F32 | Class::F16 | Class::BF16 | Class::SmallFloat(_) | Class::E8M0 => {
-            L::select::<32>(L::is_nan_f32(value), L::or(value, L::splat::<32>(QUIET)), rounded)
-        }
+    let half = L::add::<32>(odd, L::splat::<32>(0x7fff));
+    if const { !S::DATA_TYPE.is_float() } {
+        return L::add::<32>(value, half);
     }
+    // NaN is made quiet, and is not rounded.
+    let (is_nan, zero) = (L::is_nan_f32(value), L::splat::<32>(0));
+    let rounded = L::add::<32>(value, L::select::<32>(is_nan, zero, half));
+    L::or(rounded, L::select::<32>(is_nan, L::splat::<32>(QUIET), zero))
 }
 
 /// A quarter of the elements as `double`.
@@ -384,7 +386,7 @@ unsafe fn low_bits<L: Lanes, S: Element>(src: *const u8) -> L::V {
 
 /// 1 for the step's elements that are not zero, else 0, in bytes.
 #[inline(always)]
-unsafe fn to_bool<L: Lanes, S: Element>(src: *const u8) -> L::V {
+pub(super) unsafe fn to_bool<L: Lanes, S: Element>(src: *const u8) -> L::V {
     // The sign of a float does not matter, that of an integer does.
     let mask = const { if S::DATA_TYPE.is_float() { u64::MAX >> 1 } else { u64::MAX } };
     // What is saturated to 8 bits is 0 only where it was.
@@ -398,13 +400,11 @@ unsafe fn to_bool<L: Lanes, S: Element>(src: *const u8) -> L::V {
         32 => truth::<L>(L::saturate_to_8::<true>(
             parts!(i => L::and(L::load(src.add(i * L::BYTES)), L::splat::<32>(mask >> 32))),
         )),
-        64 => L::low_bytes(parts!(i => {
-            let (zero, one) = (L::splat::<64>(0), L::splat::<64>(1));
+        64 => truth::<L>(L::saturate_to_8::<true>(parts!(i => {
             let value = load_pair::<L, S>(src, i);
-            L::low_halves::<64>(both!(value, value => {
-                L::select::<64>(L::eq::<64>(L::and(value, L::splat::<64>(mask)), zero), zero, one)
-            }))
-        })),
+            let (low, high) = (L::low_halves::<64>(value), L::high_halves::<64>(value));
+            L::or(low, L::and(high, L::splat::<32>(mask >> 32)))
+        }))),
         _ => unreachable!("no element of this width"),
     }
 }

@@ -202,6 +202,7 @@ unsafe impl Lanes for Ymm {
         select_by_top_bit(mask: V, a: V, b: V) -> V: _mm256_blendv_epi8(b, a, mask);
         max_i8(a: V, b: V) -> V: _mm256_max_epi8(a, b);
         look_up_nibble(table: &[V; 1], index: V) -> V: _mm256_shuffle_epi8(table[0], index);
+        look_up_nibble_or_zero(table: &[V; 1], index: V) -> V: _mm256_shuffle_epi8(table[0], index);
         saturating_sub(a: V, b: V) -> V: _mm256_subs_epu16(a, b);
         // A comparison gives -1, and there is one for "not above".
         plus_above(a: V, value: V, limit: V) -> V: {
@@ -397,13 +398,14 @@ unsafe impl Lanes for Ymm {
                     // The upper half is loaded with the bytes before it that are there too.
                     let packed = join(_mm_loadu_si128(src.cast()), _mm_loadu_si128(src.add(8).cast()));
                     let places = _mm256_setr_epi8(
-                        0, 1, 2, -1, 3, 4, 5, -1, 6, 7, 8, -1, 9, 10, 11, -1, //
-                        4, 5, 6, -1, 7, 8, 9, -1, 10, 11, 12, -1, 13, 14, 15, -1,
+                        0, 1, 1, 2, 3, 4, 4, 5, 6, 7, 7, 8, 9, 10, 10, 11, //
+                        4, 5, 5, 6, 7, 8, 8, 9, 10, 11, 11, 12, 13, 14, 14, 15,
                     );
-                    let fours = _mm256_shuffle_epi8(packed, places);
-                    let pairs = _mm256_blend_epi16::<0b1010_1010>(fours, _mm256_slli_epi32::<4>(fours));
-                    let codes = _mm256_blendv_epi8(pairs, _mm256_slli_epi16::<2>(pairs), _mm256_set1_epi16(-256));
-                    Self::and(codes, _mm256_set1_epi8(0x3f))
+                    // Two elements in the low 12 bits of each word; three times the upper one moves it to the next byte.
+                    let words = _mm256_mullo_epi16(_mm256_shuffle_epi8(packed, places), _mm256_set1_epi32(0x0001_0010));
+                    let pairs = _mm256_srli_epi16::<4>(words);
+                    let upper = Self::and(pairs, _mm256_set1_epi16(0x0fc0));
+                    _mm256_add_epi16(pairs, _mm256_mullo_epi16(upper, _mm256_set1_epi16(3)))
                 }
                 _ => unreachable!("no codes of this width"),
             }

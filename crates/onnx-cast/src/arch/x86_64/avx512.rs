@@ -311,7 +311,13 @@ unsafe impl Lanes for Zmm {
         };
         f64_to_int(value: [V; 2]) -> V: join(double_to_int::<true>(value[0]), double_to_int::<true>(value[1])),
             join(double_to_int::<false>(value[0]), double_to_int::<false>(value[1]));
-        f64_to_short(value: [V; 2]) -> V: Self::f64_to_int::<true>(value), Self::f64_to_int::<true>(value);
+        f64_to_short(value: [V; 2]) -> V: Self::f64_to_int::<true>(value), {
+            // The minimum of a number and NaN is the second operand, of which the conversion makes the smallest integer.
+            let [low, high] = both(value, #[inline(always)] |value| {
+                _mm512_cvttpd_epi32(_mm512_min_pd(_mm512_set1_pd(2147483647.0), _mm512_castsi512_pd(value)))
+            });
+            join(low, high)
+        };
         f64_to_long(value: V) -> V: {
             let value = _mm512_castsi512_pd(value);
             let is_number = _mm512_cmp_pd_mask::<_CMP_ORD_Q>(value, value);

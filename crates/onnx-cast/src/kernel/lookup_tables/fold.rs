@@ -1,11 +1,17 @@
 //! Which entries of a table are needed, where a look-up takes as long as its entries are many.
 //!
 //! Few of the 256 entries of a code of 8 bits say anything of their own. Negative codes have the results of positive
-//! ones, but for a sign or zero. What is left is looked up in one of two ways, whichever takes fewer instructions:
+//! ones, but for a sign or zero. What is left is looked up in one of five ways, whichever takes fewest instructions:
 //!
 //! - Below some magnitude all results are zero, above another all are the largest: between them is a *window*.
 //! - The table is 16 rows of 16 entries. Within a row, entries differ from the first by as much as in many other rows,
 //!   because a float's significand is below its exponent: the rows fall into few *classes*.
+//! - Two classes, of which one is the first row alone, are *planes*: to floats of 16 bits, where only subnormal numbers
+//!   differ.
+//! - From float to float one class is enough, up to the largest number: such a table is a *slope*. Rows of subnormal
+//!   numbers are steeper, and higher than the slope would be there.
+//! - From integers to floats, rows have more and more numbers to one code, until an entry is at most two above the
+//!   first of its row: these are *steps*. The rows before have all of their entries.
 //!
 //! NaN is apart where that leaves less: it is what has the last entry, or code 0x80.
 
@@ -16,17 +22,27 @@ use crate::element::{Class, DataType};
 pub(crate) const MOST_CLASSES: usize = 7;
 /// The most vectors of 16 entries that a window may have.
 pub(crate) const MOST_VECTORS: usize = 5;
+/// The most beside a slope or steps.
+pub(crate) const MOST_BESIDE: usize = 4;
 
 /// A table of 8-bit codes, folded.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fold {
     pub(crate) magnitudes: Magnitudes,
     pub(crate) negatives: Negatives,
-    /// The magnitudes above this one are NaN, and have this entry.
-    pub(crate) nan: Option<(u8, [u8; 2])>,
-    /// The entry of code 0x80, where it follows from nothing else.
-    pub(crate) of_0x80: Option<[u8; 2]>,
+    /// The magnitudes above this one are NaN.
+    pub(crate) nan: Option<(u8, Exception)>,
+    /// Code 0x80, where its entry follows from nothing else.
+    pub(crate) of_0x80: Option<Exception>,
     pub(crate) entries: Entries,
+}
+
+/// The entry of codes that do not follow the others.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Exception {
+    pub(crate) entry: [u8; 2],
+    /// What they would have if they did. (NaN may have anything in rows.)
+    pub(crate) instead_of: [u8; 2],
 }
 
 /// What a code's magnitude is.
@@ -61,9 +77,17 @@ pub(crate) enum Negatives {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Entries {
     /// From the first magnitude whose entry is not zero to the first that has the entry of the largest.
-    Window { first: u8, last: u8 },
+    Window {
+        first: u8,
+        last: u8,
+    },
     /// By the upper half of the magnitude, and for each class of rows by the lower.
     Rows(Rows),
+    Planes(Planes),
+    /// Of 8 bits or fewer.
+    Slope(Slope),
+    /// Likewise.
+    Steps(Steps),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -75,6 +99,44 @@ pub(crate) struct Rows {
     pub(crate) is_of_class: [[u8; 16]; MOST_CLASSES],
     /// By class: what the entries of a row differ by from its first.
     pub(crate) differences: [[[u8; 16]; 2]; MOST_CLASSES],
+}
+
+/// A table whose entries are the sum of one by the upper half of the magnitude and one by the lower, byte by byte, and
+/// in the first row of another by the lower.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Planes {
+    pub(crate) upper: [[u8; 16]; 2],
+    pub(crate) lower: [[u8; 16]; 2],
+    pub(crate) first_row: [[u8; 16]; 2],
+}
+
+/// A table whose entries are the sum of one by the upper half of the magnitude and one by the lower, at least 0 and at
+/// most `most`; or what [`Beside`] has, if that is more.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Slope {
+    /// By the lower half, and more than the sum by as much as `fall` takes off.
+    pub(crate) rise: [u8; 16],
+    pub(crate) fall: [u8; 16],
+    pub(crate) most: u8,
+    pub(crate) beside: Beside,
+}
+
+/// A table whose entries are one by the upper half of the magnitude, and one more above each of two limits; or what
+/// [`Beside`] has, if that is more.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Steps {
+    pub(crate) first: [u8; 16],
+    /// Magnitudes, less 0x80 so that they compare as signed bytes.
+    pub(crate) limits: [[u8; 16]; 2],
+    pub(crate) beside: Beside,
+}
+
+/// The entries of sixteens of magnitudes in a row. Those above have any of these, all of which are less than their own.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Beside {
+    pub(crate) vectors: usize,
+    pub(crate) first: u8,
+    pub(crate) entries: [[u8; 16]; MOST_BESIDE],
 }
 
 impl Negatives {
@@ -99,6 +161,33 @@ impl Entries {
         usize::from(last - first) / 16 + 1
     }
 
+    /// What finds the entries of all magnitudes up to the last in the fewest instructions.
+    fn fewest(table: &Table, is_byte: bool, magnitudes: Magnitudes, last: u8, may: [bool; 2]) -> Option<Self> {
+        let [has_window, has_rows] = may;
+        let planes = if is_byte { 1 } else { 2 };
+        let entry = |code: u8| table.planes.map(|plane| plane[usize::from(code)]);
+        let first = (0..last).find(|&code| entry(code) != [0; 2]).unwrap_or(last);
+        let end = (0..=last).rev().take_while(|&code| entry(code) == entry(last)).last().unwrap_or(last);
+        let first = first.min(end);
+        // An index below the window has to be negative as a byte.
+        let is_window =
+            has_window && first <= 0x80 && end - first < 0x80 && Entries::vectors(first, end) <= MOST_VECTORS;
+        let mut found = [is_window.then_some(Entries::Window { first, last: end }), None, None, None];
+        if is_byte && magnitudes != Magnitudes::Code {
+            found[1] = Slope::new(&table.planes[0], last).map(Entries::Slope);
+        }
+        if is_byte && magnitudes != Magnitudes::WithoutSign {
+            found[2] = Steps::new(&table.planes[0], last).map(Entries::Steps);
+        }
+        if !is_byte && magnitudes == Magnitudes::WithoutSign {
+            found[2] = Planes::new(table, last).map(Entries::Planes);
+        }
+        if has_rows {
+            found[3] = Rows::new(table, last).map(Entries::Rows);
+        }
+        found.into_iter().flatten().min_by_key(|entries| entries.cost(planes))
+    }
+
     /// How many instructions a look-up takes, about.
     fn cost(&self, planes: usize) -> usize {
         match *self {
@@ -106,7 +195,12 @@ impl Entries {
                 let vectors = Entries::vectors(first, last);
                 1 + vectors + planes * (2 * vectors - 1)
             }
+            // A selection by bytes is one instruction or three; words have no other way.
+            Entries::Rows(Rows { classes, .. }) if planes == 1 => 2 + 5 * classes,
             Entries::Rows(Rows { classes, .. }) => 1 + classes + planes * (2 * classes + 1),
+            Entries::Planes(_) => 3 + 5 * planes,
+            Entries::Slope(Slope { beside, .. }) => 6 + 3 * beside.vectors,
+            Entries::Steps(Steps { beside, .. }) => 10 + 3 * beside.vectors,
         }
     }
 }
@@ -180,16 +274,20 @@ impl Fold {
             Magnitudes::WithoutSign => Some(negatives.apply(entry(0), bits)),
             Magnitudes::Absolute => Some(negatives.apply(entry(0x7f), bits)),
         };
-        let of_0x80 = of_0x80.filter(|&found| found != entry(0x80)).map(|_| entry(0x80).to_le_bytes());
-        let (first, end) = ((0..last).find(|&code| entry(code) != 0).unwrap_or(last), start(last));
-        let first = first.min(end);
-        // An index below the window has to be negative as a byte.
-        let is_window = first <= 0x80 && end - first < 0x80 && Entries::vectors(first, end) <= MOST_VECTORS;
-        let window = is_window.then_some(Entries::Window { first, last: end });
-        let rows = Rows::new(table, last).map(Entries::Rows);
-        let planes = bits.div_ceil(8) as usize;
-        let entries = [window, rows].into_iter().flatten().min_by_key(|entries| entries.cost(planes))?;
-        let nan = has_nan.then_some((last, entry(largest).to_le_bytes()));
+        let exception = |code: u8, instead_of: u16| Exception {
+            entry: entry(code).to_le_bytes(),
+            instead_of: instead_of.to_le_bytes(),
+        };
+        let of_0x80 = of_0x80.filter(|&found| found != entry(0x80)).map(|found| exception(0x80, found));
+        let is_byte = bits <= 8;
+        // In bytes NaN takes the place of the largest entry, which rows do not have there. Of integers it comes after the
+        // sign, but in a window, where it is 0.
+        let is_integer = matches!(negatives, Negatives::Zero | Negatives::Negated);
+        let is_replaced = has_nan && is_byte;
+        let has_window = !is_replaced || !is_integer || entry(largest) == 0;
+        let has_rows = !is_replaced || is_integer;
+        let entries = Entries::fewest(table, is_byte, magnitudes, last, [has_window, has_rows])?;
+        let nan = has_nan.then(|| (last, exception(largest, entry(last))));
         Some(Fold { magnitudes, negatives, nan, of_0x80, entries })
     }
 }
@@ -253,6 +351,140 @@ impl Rows {
     }
 }
 
+impl Planes {
+    /// The magnitudes up to the last one, if all rows but the first are alike. Those above have anything.
+    fn new(table: &Table, last: u8) -> Option<Self> {
+        let mut planes = Planes { upper: [[0; 16]; 2], lower: [[0; 16]; 2], first_row: [[0; 16]; 2] };
+        for (plane, entries) in table.planes.iter().enumerate() {
+            for lower in 0..16 {
+                planes.lower[plane][lower] = entries[16 + lower].wrapping_sub(entries[16]);
+                planes.first_row[plane][lower] = entries[lower].wrapping_sub(planes.lower[plane][lower]);
+            }
+            for upper in 1..16 {
+                planes.upper[plane][upper] = entries[16 * upper];
+            }
+        }
+        let has = |magnitude: u8| table.planes.map(|plane| plane[usize::from(magnitude)]) == planes.entry(magnitude);
+        (last >= 0x1f && (0..=last).all(has)).then_some(planes)
+    }
+
+    /// The entry of a magnitude.
+    fn entry(&self, magnitude: u8) -> [u8; 2] {
+        let [upper, lower] = [magnitude / 16, magnitude % 16].map(usize::from);
+        [0, 1].map(|plane| {
+            let sum = self.upper[plane][upper].wrapping_add(self.lower[plane][lower]);
+            sum.wrapping_add(if upper == 0 { self.first_row[plane][lower] } else { 0 })
+        })
+    }
+}
+
+impl Slope {
+    /// The magnitudes up to the last one, if their table is a slope.
+    fn new(entries: &[u8; 256], last: u8) -> Option<Self> {
+        let rows = (0..=usize::from(last / 16)).filter(|row| 16 * row + 15 <= usize::from(last));
+        rows.filter_map(|row| Self::by_row(entries, last, row)).min_by_key(|slope| slope.beside.vectors)
+    }
+
+    /// The slope that rises as this row does.
+    fn by_row(entries: &[u8; 256], last: u8, row: usize) -> Option<Self> {
+        let most = entries[usize::from(last)];
+        let mut rise = [0; 16];
+        for (rise, entry) in rise.iter_mut().zip(&entries[16 * row..]) {
+            *rise = entry.checked_sub(entries[16 * row])?;
+        }
+        let sum = |height: i16, place: usize| (height + i16::from(rise[place])).clamp(0, most.into()) as u8;
+        // Where each row begins: as high as its last entry below the largest asks for, or beyond.
+        let mut heights = [None; 16];
+        for (height, row) in heights.iter_mut().zip(entries[..=usize::from(last)].chunks(16)) {
+            let below = row.iter().rposition(|&entry| entry < most);
+            let fitting = below.map(|place| i16::from(row[place]) - i16::from(rise[place]));
+            let matches = |&height: &i16| {
+                let sums = row.iter().enumerate().map(|(place, &entry)| (sum(height, place), entry));
+                let is_low = sums.clone().all(|(sum, entry)| sum <= entry);
+                if is_low { sums.filter(|(sum, entry)| sum == entry).count() } else { 0 }
+            };
+            let heights = [Some(most.into()), fitting].into_iter().flatten();
+            *height = heights.filter(|height| matches(height) > 0).max_by_key(matches);
+        }
+        let highest = heights.iter().copied().flatten().max()?;
+        let mut slope = Slope { rise, fall: [u8::MAX; 16], most, beside: Beside::NONE };
+        for rise in &mut slope.rise {
+            *rise = u8::try_from(i16::from(*rise) + highest).ok()?;
+        }
+        for (fall, height) in slope.fall.iter_mut().zip(heights) {
+            *fall = height.map_or(u8::MAX, |height| u8::try_from(highest - height).unwrap_or(u8::MAX));
+        }
+        slope.beside = Beside::new(entries, last, |magnitude| slope.entry(magnitude))?;
+        Some(slope)
+    }
+
+    /// The entry of a magnitude.
+    fn entry(&self, magnitude: u8) -> u8 {
+        let [upper, lower] = [magnitude / 16, magnitude % 16].map(usize::from);
+        self.rise[lower].saturating_sub(self.fall[upper]).min(self.most).max(self.beside.entry(magnitude))
+    }
+}
+
+impl Steps {
+    /// The magnitudes up to the last one, if their table has steps.
+    fn new(entries: &[u8; 256], last: u8) -> Option<Self> {
+        let mut steps = Steps { first: [0; 16], limits: [[0x7f; 16]; 2], beside: Beside::NONE };
+        for (upper, row) in entries[..=usize::from(last)].chunks(16).enumerate() {
+            let (first, end) = (row[0], row[row.len() - 1]);
+            if !row.is_sorted() || end - first > 2 {
+                continue;
+            }
+            steps.first[upper] = first;
+            for (limits, above) in steps.limits.iter_mut().zip(1..=end - first) {
+                let place = row.iter().position(|&entry| entry - first >= above)?;
+                limits[upper] = ((16 * upper + place - 1) as u8) ^ 0x80;
+            }
+        }
+        steps.beside = Beside::new(entries, last, |magnitude| steps.entry(magnitude))?;
+        Some(steps)
+    }
+
+    /// The entry of a magnitude.
+    fn entry(&self, magnitude: u8) -> u8 {
+        let upper = usize::from(magnitude / 16);
+        let above = self.limits.iter().filter(|limits| (magnitude ^ 0x80) as i8 > limits[upper] as i8);
+        (self.first[upper] + above.count() as u8).max(self.beside.entry(magnitude))
+    }
+}
+
+impl Beside {
+    const NONE: Self = Beside { vectors: 0, first: 0, entries: [[0; 16]; MOST_BESIDE] };
+
+    /// What is needed beside entries that are found otherwise, if it is little and leaves all others as they are.
+    fn new(entries: &[u8; 256], last: u8, found: impl Fn(u8) -> u8) -> Option<Self> {
+        let differs = |&magnitude: &u8| found(magnitude) != entries[usize::from(magnitude)];
+        let Some(mut first) = (0..=last).find(differs) else { return Some(Self::NONE) };
+        let end = (0..=last).rfind(differs)?;
+        let vectors = usize::from(end - first) / 16 + 1;
+        if usize::from(end) < 16 * vectors {
+            first = 0;
+        }
+        let mut beside = Beside { vectors, first, ..Self::NONE };
+        for (place, magnitude) in (first..=last).take(16 * vectors).enumerate() {
+            beside.entries.get_mut(place / 16)?[place % 16] = entries[usize::from(magnitude)];
+        }
+        let is_whole = |magnitude| found(magnitude).max(beside.entry(magnitude)) == entries[usize::from(magnitude)];
+        (0..=last).all(is_whole).then_some(beside)
+    }
+
+    /// What it has for a magnitude: of each sixteen the entry at the lower half of an index, unless that is negative as
+    /// a byte.
+    fn entry(&self, magnitude: u8) -> u8 {
+        let mut index = magnitude.wrapping_sub(self.first);
+        let mut entry = 0;
+        for sixteen in &self.entries[..self.vectors] {
+            entry = entry.max(if index < 0x80 { sixteen[usize::from(index % 16)] } else { 0 });
+            index = index.wrapping_sub(16);
+        }
+        entry
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -278,12 +510,19 @@ mod tests {
                 let class = (1..rows.classes).find(|&class| rows.is_of_class[class][row] != 0).unwrap_or(0);
                 rows.differences[class][plane][place].wrapping_sub(rows.minus_first[plane][row])
             }
+            Entries::Planes(planes) => planes.entry(magnitude)[plane],
+            Entries::Slope(_) | Entries::Steps(_) if plane == 1 => 0,
+            Entries::Slope(slope) => slope.entry(magnitude),
+            Entries::Steps(steps) => steps.entry(magnitude),
         };
         let is_negative = fold.magnitudes != Magnitudes::Code && code >= 0x80;
         let with_sign = |entry: u16| if is_negative { fold.negatives.apply(entry, bits) } else { entry };
         match (fold.of_0x80, fold.nan) {
-            (Some(entry), _) if code == 0x80 => u16::from_le_bytes(entry),
-            (_, Some((above, nan))) if magnitude > above => {
+            (Some(Exception { entry, .. }), _) if code == 0x80 => u16::from_le_bytes(entry),
+            (_, Some((above, Exception { entry: nan, instead_of }))) if magnitude > above => {
+                // Bytes are replaced by a difference.
+                let is_row = matches!(fold.entries, Entries::Rows(_) | Entries::Planes(_));
+                assert!(is_row || to_128 || [entry(0), entry(1)] == instead_of, "{code:#04x}: {fold:?}");
                 let nan = u16::from_le_bytes(nan);
                 if matches!(fold.negatives, Negatives::Zero | Negatives::Negated | Negatives::NegatedTo128) {
                     nan
@@ -327,12 +566,15 @@ mod tests {
         let parts = |from, to| match Fold::new(&Table::new(&Context::plain(from, to)), from, to)?.entries {
             Entries::Window { first, last } => Some(("vectors", Entries::vectors(first, last))),
             Entries::Rows(rows) => Some(("classes", rows.classes)),
+            Entries::Planes(_) => Some(("planes", 2)),
+            Entries::Slope(slope) => Some(("a slope", slope.beside.vectors)),
+            Entries::Steps(steps) => Some(("steps", steps.beside.vectors)),
         };
         // The hubs of wider targets, as the kernels have them.
         for &from in DataType::NUMERIC {
             let Some(Class::SmallFloat(format)) = Class::of(from) else { continue };
             if format.bits == 8 && !format.infinity {
-                assert_eq!(parts(from, DataType::BFloat16), Some(("classes", 2)), "{from}");
+                assert_eq!(parts(from, DataType::BFloat16), Some(("planes", 2)), "{from}");
             }
             if format.bits == 8 && largest(from) < 32768.0 {
                 let is_window = |to| matches!(parts(from, to), Some(("vectors", _)));
@@ -343,8 +585,11 @@ mod tests {
         assert_eq!(parts(Bool, Float8E5M2), Some(("vectors", 1)));
         assert_eq!(parts(Float8E8M0, Int8), Some(("vectors", 1)));
         assert_eq!(parts(Float8E4M3FN, Int8), Some(("vectors", 4)));
-        assert_eq!(parts(Float8E4M3FN, Float8E5M2), Some(("classes", 2)));
+        assert_eq!(parts(Float8E4M3FN, Float8E5M2), Some(("a slope", 1)));
+        assert_eq!(parts(Float8E5M2, Float8E4M3FN), Some(("a slope", 1)));
+        assert_eq!(parts(Int8, Float8E4M3FN), Some(("a slope", 4)));
         assert_eq!(parts(Float8E5M2, Float16), Some(("classes", 2)));
-        assert_eq!(parts(Uint8, Float8E4M3FN), Some(("classes", 6)));
+        assert_eq!(parts(Uint8, Float8E4M3FN), Some(("steps", 4)));
+        assert_eq!(parts(Uint8, Float8E5M2), Some(("steps", 2)));
     }
 }
