@@ -114,18 +114,31 @@ impl KernelTable {
         }
     }
 
+    /// The kernel of scaled casts in registers between two types, if there is one.
+    pub(crate) fn scaled(&self, from: DataType, to: DataType) -> Option<ScaledKernel> {
+        let is_value = matches!(from, DataType::Float | DataType::Float16 | DataType::BFloat16);
+        match (from.numeric_index(), to.numeric_index()) {
+            (_, Some(to)) if is_value => self.quantize[to],
+            (Some(from), _) => self.dequantize[from],
+            _ => None,
+        }
+    }
+
     /// Scales elements; the padding of the last byte is arbitrary, and streamed results need [`ScaleKernels::fence`].
     ///
     /// # Safety
     /// As [`ScaledKernel`].
     pub(crate) unsafe fn scale(&self, task: Task<'_>, context: &ScaleContext<'_>) {
-        let (from, to) = (context.from, context.to);
-        let is_value = |data_type| matches!(data_type, DataType::Float | DataType::Float16 | DataType::BFloat16);
-        let kernel = match (from.numeric_index(), to.numeric_index()) {
-            (_, Some(to)) if is_value(from) => self.quantize[to],
-            (Some(from), _) => self.dequantize[from],
-            _ => None,
-        };
+        // SAFETY: the caller's; the kernel is that of the types.
+        unsafe { self.scale_by(self.scaled(context.from, context.to), task, context) };
+    }
+
+    /// The same by [`KernelTable::scaled`] of the types.
+    ///
+    /// # Safety
+    /// As [`ScaledKernel`].
+    #[inline(always)]
+    pub(crate) unsafe fn scale_by(&self, kernel: Option<ScaledKernel>, task: Task<'_>, context: &ScaleContext<'_>) {
         // SAFETY: the caller's.
         unsafe {
             match kernel {

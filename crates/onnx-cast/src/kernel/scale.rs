@@ -177,6 +177,8 @@ pub(crate) type Powers = unsafe fn(power: &PowerOfTwo, most: &[u32], codes: &mut
 /// What is compiled once for each instruction set.
 #[derive(Clone, Copy)]
 pub(crate) struct ScaleKernels {
+    /// Whether multiplication and addition are fused, which quotients by way of reciprocals need.
+    pub(crate) fuses: bool,
     /// Finds the quantities of scales, from the scales in [`Quantity::Divisor`] and, if there are any, the zero points
     /// in [`Quantity::Zero`], of which `count` are written; and how they are applied. The range is that of results.
     pub(crate) prepare: unsafe fn(
@@ -241,7 +243,7 @@ macro_rules! scale_kernels {
                 range: [f32; 2],
             ) -> Method {
                 // SAFETY: the caller's.
-                unsafe { loops::prepare::<{ $fuses }>(quantities, count, scaling, has_zeros, range) }
+                unsafe { loops::prepare($fuses, quantities, count, scaling, has_zeros, range) }
             }
             $(#[$features])?
             unsafe fn greatest(x: &[u8], width: usize, run: usize, out: &mut [u32]) {
@@ -278,7 +280,8 @@ macro_rules! scale_kernels {
                 // SAFETY: the caller's: the processor has the instruction.
                 unsafe { $fence }
             }
-            ScaleKernels { prepare, greatest, powers, wide_scales, factors, apply, finish, fence }
+            let fuses = $fuses;
+            ScaleKernels { fuses, prepare, greatest, powers, wide_scales, factors, apply, finish, fence }
         };
         crate::kernel::scale::scale_kernels! { @ $(#[$features])? $($lanes, $($algorithms)::*)? }
     };
