@@ -12,7 +12,7 @@ use crate::element::Element;
 use crate::element::{with_numeric_types, *};
 use crate::packed::{bits, code, set};
 use crate::scalar::{Rules, Widen, widen_code};
-use scale::{ScaleContext, ScaleKernels, ScaledKernel};
+use scale::{Held, ScaleContext, ScaleKernels, ScaledKernel};
 
 /// Where the results of a cast are stored; see [`Plan::store_hint`](crate::Plan::store_hint).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,11 +81,11 @@ pub(crate) unsafe trait Isa {
     /// From elements packed to the width of `S` to one in a byte.
     unsafe fn unpack<S: Element>(src: &[u8], dst: &mut [u8], len: usize, context: &Context);
     /// From values to `D`, an integer by its width alone, by scales.
-    unsafe fn quantize<D: Element>(_: Task<'_>, _: &ScaleContext<'_>) {
+    unsafe fn quantize<D: Element>(_: Task<'_>, _: &ScaleContext<'_>, _: Option<&mut Held>) {
         unreachable!("scaled in stages");
     }
     /// To values from codes of the class and width of `S`, by scales.
-    unsafe fn dequantize<S: Element>(_: Task<'_>, _: &ScaleContext<'_>) {
+    unsafe fn dequantize<S: Element>(_: Task<'_>, _: &ScaleContext<'_>, _: Option<&mut Held>) {
         unreachable!("scaled in stages");
     }
 }
@@ -128,9 +128,9 @@ impl KernelTable {
     ///
     /// # Safety
     /// As [`ScaledKernel`].
-    pub(crate) unsafe fn scale(&self, task: Task<'_>, context: &ScaleContext<'_>) {
+    pub(crate) unsafe fn scale(&self, task: Task<'_>, context: &ScaleContext<'_>, held: Option<&mut Held>) {
         // SAFETY: the caller's; the kernel is that of the types.
-        unsafe { self.scale_by(self.scaled(context.from, context.to), task, context) };
+        unsafe { self.scale_by(self.scaled(context.from, context.to), task, context, held) };
     }
 
     /// The same by [`KernelTable::scaled`] of the types.
@@ -138,11 +138,17 @@ impl KernelTable {
     /// # Safety
     /// As [`ScaledKernel`].
     #[inline(always)]
-    pub(crate) unsafe fn scale_by(&self, kernel: Option<ScaledKernel>, task: Task<'_>, context: &ScaleContext<'_>) {
+    pub(crate) unsafe fn scale_by(
+        &self,
+        kernel: Option<ScaledKernel>,
+        task: Task<'_>,
+        context: &ScaleContext<'_>,
+        held: Option<&mut Held>,
+    ) {
         // SAFETY: the caller's.
         unsafe {
             match kernel {
-                Some(kernel) if context.is_common() => kernel(task, context),
+                Some(kernel) if context.is_common() => kernel(task, context, held),
                 _ => scale::staged::cast(self, task, context),
             }
         }

@@ -6,7 +6,7 @@ use super::{Direction, ScaledPlan};
 use crate::arch::Backend;
 use crate::element::{DataType, Int2, Int4, Uint2, Uint4, byte_len_of};
 use crate::kernel::scale::{
-    CHUNK, ENTRIES, Granularity, Method, PADDING, Quantities, Quantity, ScaleContext, Scales, written,
+    CHUNK, ENTRIES, Granularity, Held, Method, PADDING, Quantities, Quantity, ScaleContext, Scales, written,
 };
 use crate::kernel::{Context, KernelTable, StoreHint, Task};
 use crate::packed::{code, get};
@@ -313,12 +313,19 @@ impl BoundCast<'_> {
         // Not in `Tiles`: with its other fields, the compiler would fill them.
         let mut quantities = Quantities::NEW;
         let mut tiles = Tiles::new(self, table, &mut quantities);
+        // Tiles are slices of this one, so that a line between two of them can be stored.
+        let target = dst.as_mut_ptr();
+        let mut held = Held::new(target);
         let mut done = 0;
         while done < len {
             let most = if is_wide { ENTRIES } else { usize::MAX };
             let Tile { len: count, begin, granularity } = tiles.tile(start + done, most.min(len - done));
             let [from, to] = bits.map(|bits| byte_len_of(done, bits)..byte_len_of(done + count, bits));
-            let task = Task { src: &src[from], dst: &mut dst[to], len: count, hint };
+            assert!(to.end <= dst_len, "the tiles make up the tensor");
+            // SAFETY: a part of the target, of which there is no other reference.
+            let dst = unsafe { core::slice::from_raw_parts_mut(target.add(to.start), to.len()) };
+            let task = Task { src: &src[from], dst, len: count, hint };
+            let holds = count < len;
             let has_zeros = self.zero_point.is_some();
             let scales = Scales { quantities: tiles.quantities, begin, granularity, has_zeros };
             let (from, to, rules, range, is_finite) = (plan.from, plan.to, plan.rules, plan.range, plan.is_finite);
@@ -326,13 +333,19 @@ impl BoundCast<'_> {
             // SAFETY: the table is of a `Backend`, which exists only if this machine can run it; the task has the bytes
             // of the tile's elements.
             unsafe {
-                if is_wide { self.run_wide(table, start + done, task, context) } else { table.scale(task, &context) }
+                match is_wide {
+                    true => self.run_wide(table, start + done, task, context),
+                    false => table.scale(task, &context, holds.then_some(&mut held)),
+                }
             }
             done += count;
         }
         if hint == StoreHint::NonTemporal {
-            // SAFETY: as above.
-            unsafe { (table.scale.fence)() };
+            // SAFETY: as above; the target is there.
+            unsafe {
+                held.flush();
+                (table.scale.fence)();
+            }
         }
     }
 
@@ -349,7 +362,7 @@ impl BoundCast<'_> {
         self.wide_quotients(table, start, task.src, quotients);
         let context = ScaleContext { from: DataType::Float, precision: Precision::Float, ..context };
         // SAFETY: the caller's; these are as many floats.
-        unsafe { table.scale(Task { src: quotients.as_flattened(), ..task }, &context) };
+        unsafe { table.scale(Task { src: quotients.as_flattened(), ..task }, &context, None) };
     }
 
     /// The quotients of such a tile.
