@@ -12,17 +12,14 @@ use std::ffi::{CStr, CString, c_char, c_int};
 use std::fmt::Display;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Why a function fails.
+/// Why a function fails: a status and a text, in a box, so that the results of small calls fit in registers.
 #[derive(Debug)]
-pub(crate) struct Failure {
-    status: onnx_cast_status,
-    text: String,
-}
+pub(crate) struct Failure(Box<(onnx_cast_status, String)>);
 
 impl Failure {
     #[cold]
     pub(crate) fn new(status: onnx_cast_status, text: impl Display) -> Failure {
-        Failure { status, text: text.to_string() }
+        Failure(Box::new((status, text.to_string())))
     }
 
     #[cold]
@@ -52,24 +49,28 @@ impl Failure {
 }
 
 impl From<OpError> for Failure {
+    #[cold]
     fn from(error: OpError) -> Self {
         CastError::from(error).into()
     }
 }
 
 impl From<TensorError> for Failure {
+    #[cold]
     fn from(error: TensorError) -> Self {
         CastError::from(error).into()
     }
 }
 
 impl From<UnknownBackend> for Failure {
+    #[cold]
     fn from(error: UnknownBackend) -> Self {
         Failure::unsupported(error)
     }
 }
 
 impl From<CastError> for Failure {
+    #[cold]
     fn from(error: CastError) -> Self {
         match error.kind() {
             CastErrorKind::Op(
@@ -112,10 +113,11 @@ pub(crate) fn status(work: impl FnOnce() -> Result<(), Failure>) -> c_int {
 
 #[cold]
 fn report(failure: &Failure) -> c_int {
-    let text: Vec<u8> = failure.text.bytes().filter(|&byte| byte != 0).collect();
+    let (status, text) = &*failure.0;
+    let text: Vec<u8> = text.bytes().filter(|&byte| byte != 0).collect();
     let text = CString::new(text).unwrap_or_default();
     let _ = LAST_ERROR.try_with(|last| last.replace(Some(text)));
-    failure.status as c_int
+    *status as c_int
 }
 
 #[cold]
@@ -128,9 +130,12 @@ fn of_panic(panic: &(dyn Any + Send)) -> Failure {
 /// The type of a number.
 #[inline(always)]
 pub(crate) fn type_of(number: i32) -> Result<DataType, Failure> {
-    DataType::from_onnx(number.into()).ok_or_else(|| {
-        Failure::invalid(format_args!("{number} is not an element type (want {})", DataType::onnx_numbers()))
-    })
+    DataType::from_onnx(number.into()).ok_or_else(|| not_a_type(number))
+}
+
+#[cold]
+fn not_a_type(number: i32) -> Failure {
+    Failure::invalid(format_args!("{number} is not an element type (want {})", DataType::onnx_numbers()))
 }
 
 /// Bytes of so many elements of a type, which may be in memory.
@@ -138,12 +143,20 @@ pub(crate) fn type_of(number: i32) -> Result<DataType, Failure> {
 pub(crate) fn byte_len(data_type: DataType, count: usize) -> Result<usize, Failure> {
     match data_type.byte_len(count).filter(|&bytes| isize::try_from(bytes).is_ok()) {
         Some(bytes) => Ok(bytes),
-        None if data_type == DataType::String => Err(Failure::unsupported(
+        None => Err(no_size(data_type, count)),
+    }
+}
+
+/// Why so many elements of a type have no size.
+#[cold]
+fn no_size(data_type: DataType, count: usize) -> Failure {
+    if data_type == DataType::String {
+        return Failure::unsupported(
             "elements of string have no size (onnx_cast_to_strings and onnx_cast_from_strings cast them, and with \
                  a plan onnx_cast_plan_run_to_strings and onnx_cast_plan_run_from_strings)",
-        )),
-        None => Err(Failure::overflow(format_args!("{count} elements of {data_type} do not fit in memory"))),
+        );
     }
+    Failure::overflow(format_args!("{count} elements of {data_type} do not fit in memory"))
 }
 
 /// The elements that a pointer to so many of them leads to. Null leads to none.
@@ -176,16 +189,21 @@ pub(crate) fn check_pointer<T>(pointer: *const T, count: usize, name: &str) -> R
     if count == 0 {
         return Ok(());
     }
-    if pointer.is_null() {
-        return Err(Failure::null(name));
-    }
-    if !pointer.is_aligned() {
-        return Err(Failure::invalid(format_args!("{name} is not aligned to {} bytes", align_of::<T>())));
-    }
     let bytes = count.checked_mul(size_of::<T>()).filter(|&bytes| isize::try_from(bytes).is_ok());
-    match bytes.and_then(|bytes| pointer.addr().checked_add(bytes)) {
-        Some(_) => Ok(()),
-        None => Err(Failure::overflow(format_args!("{count} elements of {name} do not fit in memory"))),
+    let fits = bytes.is_some_and(|bytes| pointer.addr().checked_add(bytes).is_some());
+    if pointer.is_null() || !pointer.is_aligned() || !fits {
+        return Err(bad_pointer(pointer.is_null(), pointer.is_aligned(), count, name, align_of::<T>()));
+    }
+    Ok(())
+}
+
+/// What is wrong with a pointer to so many elements.
+#[cold]
+fn bad_pointer(is_null: bool, is_aligned: bool, count: usize, name: &str, align: usize) -> Failure {
+    match (is_null, is_aligned) {
+        (true, _) => Failure::null(name),
+        (_, false) => Failure::invalid(format_args!("{name} is not aligned to {align} bytes")),
+        (_, true) => Failure::overflow(format_args!("{count} elements of {name} do not fit in memory")),
     }
 }
 
@@ -198,12 +216,12 @@ pub(crate) struct Span<'a> {
 }
 
 impl<'a> Span<'a> {
-    #[inline]
+    #[inline(always)]
     pub(crate) fn new<T>(name: &'a str, pointer: *const T, bytes: usize) -> Span<'a> {
         Span { name, start: pointer.addr(), bytes }
     }
 
-    #[inline]
+    #[inline(always)]
     fn overlaps(&self, other: &Span<'_>) -> bool {
         // Their ends fit, as `check_pointer` has seen of each, or there are no bytes.
         let meet =
@@ -213,32 +231,38 @@ impl<'a> Span<'a> {
 }
 
 /// Refuses memory to be written that lies in other memory that the function uses.
-#[inline]
+#[inline(always)]
 pub(crate) fn apart(written: Span<'_>, others: &[Span<'_>]) -> Result<(), Failure> {
-    match others.iter().find(|other| written.overlaps(other)) {
-        None => Ok(()),
-        Some(other) => {
-            let text = format_args!("{} and {} overlap", written.name, other.name);
-            Err(Failure::new(onnx_cast_status::ONNX_CAST_OVERLAP, text))
+    for other in others {
+        if written.overlaps(other) {
+            return Err(overlap(written.name, other.name));
         }
     }
+    Ok(())
+}
+
+#[cold]
+fn overlap(written: &str, other: &str) -> Failure {
+    Failure::new(onnx_cast_status::ONNX_CAST_OVERLAP, format_args!("{written} and {other} overlap"))
 }
 
 /// A buffer for a result of so many bytes, in which there is room for so many.
-#[inline]
+#[inline(always)]
 pub(crate) fn room(name: &str, room: usize, want: usize) -> Result<(), Failure> {
-    if room >= want {
-        return Ok(());
-    }
+    if room >= want { Ok(()) } else { Err(no_room(name, room, want)) }
+}
+
+#[cold]
+fn no_room(name: &str, room: usize, want: usize) -> Failure {
     let text = format_args!("{name} has room for {} (want {want})", Count(room, "byte"));
-    Err(Failure::new(onnx_cast_status::ONNX_CAST_BUFFER_TOO_SMALL, text))
+    Failure::new(onnx_cast_status::ONNX_CAST_BUFFER_TOO_SMALL, text)
 }
 
 /// What a pointer leads to.
 ///
 /// # Safety
 /// The pointer is null, or leads to a value that is not written to while the reference is used.
-#[inline]
+#[inline(always)]
 pub(crate) unsafe fn reference<'a, T>(pointer: *const T, name: &str) -> Result<&'a T, Failure> {
     check_pointer(pointer, 1, name)?;
     // SAFETY: not null, aligned; that it is a value is promised.

@@ -4,7 +4,7 @@
 use crate::edge::{Failure, Span, apart, byte_len, give, read, reference, room, status, type_of, write};
 use crate::options::onnx_cast_options;
 use onnx_cast::ops::Operator;
-use onnx_cast::{BitCast, Cast, CastLike, Plan, TensorView};
+use onnx_cast::{BitCast, Cast, CastLike, Plan};
 use std::ffi::{c_int, c_void};
 
 /// An operator with its attributes, resolved for two types. It does not change, and any number of threads may run it at
@@ -56,7 +56,9 @@ pub(crate) unsafe fn run(
     apart(Span::new("dst", dst, written_bytes), &[Span::new("src", src.as_ptr(), read_bytes)])?;
     // SAFETY: promised, and they do not overlap.
     let dst = unsafe { write(dst.cast::<u8>(), written_bytes, "dst") }?;
-    Ok(plan.run_into(&TensorView::new(plan.source_type(), &[count], src)?, dst)?)
+    // SAFETY: these are their bytes, which those of string are not: `byte_len` refuses it.
+    unsafe { plan.run_counted(src, count, dst) };
+    Ok(())
 }
 
 /// Resolves an operator and gives it to the caller.

@@ -250,12 +250,17 @@ pub(crate) unsafe fn operand<'a>(
     let &onnx_cast_tensor { size: _, data, shape, rank } = unsafe { known(tensor, name) }?;
     // SAFETY: promised.
     let dims = unsafe { read(shape, rank, shape_name) }?;
-    let too_large = || Failure::overflow(format_args!("the elements of {name} do not fit in memory"));
-    let bytes = byte_len(data_type, element_count(dims).ok_or_else(too_large)?)?;
+    let count = element_count(dims).ok_or_else(|| too_large(name))?;
+    let bytes = byte_len(data_type, count)?;
     // SAFETY: promised.
     let elements = unsafe { read(data.cast::<u8>(), bytes, data_name) }?;
     let spans = [Span::new(data_name, data, bytes), Span::new(shape_name, shape, size_of_val(dims))];
-    Ok(Operand { view: TensorView::new(data_type, dims, elements)?, spans })
+    Ok(Operand { view: TensorView::of_counted(data_type, dims, count, elements)?, spans })
+}
+
+#[cold]
+fn too_large(name: &str) -> Failure {
+    Failure::overflow(format_args!("the elements of {name} do not fit in memory"))
 }
 
 /// Runs a plan. Allocates nothing and takes no lock, but where a large tensor is handed to other threads.
@@ -284,7 +289,7 @@ pub unsafe extern "C" fn onnx_cast_scaled_plan_run(
 ) -> c_int {
     status(|| {
         // SAFETY: the caller's promise.
-        let plan = unsafe { reference(plan, "plan") }?.0;
+        let plan = unsafe { &reference(plan, "plan")?.0 };
         // SAFETY: the caller's promise.
         let (x, scale) = unsafe {
             (
@@ -292,20 +297,23 @@ pub unsafe extern "C" fn onnx_cast_scaled_plan_run(
                 operand(scale, plan.scale_type(), ["scale", "scale->data", "scale->shape"])?,
             )
         };
-        let zero_point = if zero_point.is_null() {
-            None
-        } else {
-            let names = ["zero_point", "zero_point->data", "zero_point->shape"];
-            // SAFETY: the caller's promise.
-            Some(unsafe { operand(zero_point, plan.quantized_type(), names) }?)
-        };
         let bytes = byte_len(plan.target_type(), x.view.len())?;
         room("dst", dst_bytes, bytes)?;
-        for operand in [Some(&x), Some(&scale), zero_point.as_ref()].into_iter().flatten() {
-            apart(Span::new("dst", dst, bytes), &operand.spans)?;
+        let written = Span::new("dst", dst, bytes);
+        apart(written, &x.spans)?;
+        apart(written, &scale.spans)?;
+        // Two calls: a zero point that may be there is an option in memory.
+        if zero_point.is_null() {
+            // SAFETY: the caller's promise, and it overlaps with nothing that is read.
+            let out = unsafe { write(dst.cast::<u8>(), bytes, "dst") }?;
+            return Ok(plan.run_into(&x.view, &scale.view, None, out)?);
         }
-        // SAFETY: the caller's promise, and it overlaps with nothing that is read.
-        let dst = unsafe { write(dst.cast::<u8>(), bytes, "dst") }?;
-        Ok(plan.run_into(&x.view, &scale.view, zero_point.as_ref().map(|operand| &operand.view), dst)?)
+        let names = ["zero_point", "zero_point->data", "zero_point->shape"];
+        // SAFETY: the caller's promise.
+        let zero_point = unsafe { operand(zero_point, plan.quantized_type(), names) }?;
+        apart(written, &zero_point.spans)?;
+        // SAFETY: as above.
+        let out = unsafe { write(dst.cast::<u8>(), bytes, "dst") }?;
+        Ok(plan.run_into(&x.view, &scale.view, Some(&zero_point.view), out)?)
     })
 }

@@ -12,7 +12,7 @@ use crate::element::Element;
 use crate::element::{with_numeric_types, *};
 use crate::packed::{bits, code, set};
 use crate::scalar::{Rules, Widen, widen_code};
-use scale::{ScaleContext, ScaleKernels, ScaledKernel};
+use scale::{Held, ScaleContext, ScaleKernels, ScaledKernel};
 
 /// Where the results of a cast are stored; see [`Plan::store_hint`](crate::Plan::store_hint).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,11 +81,11 @@ pub(crate) unsafe trait Isa {
     /// From elements packed to the width of `S` to one in a byte.
     unsafe fn unpack<S: Element>(src: &[u8], dst: &mut [u8], len: usize, context: &Context);
     /// From values to `D`, an integer by its width alone, by scales.
-    unsafe fn quantize<D: Element>(_: Task<'_>, _: &ScaleContext<'_>) {
+    unsafe fn quantize<D: Element>(_: Task<'_>, _: &ScaleContext<'_>, _: Option<&mut Held>) {
         unreachable!("scaled in stages");
     }
     /// To values from codes of the class and width of `S`, by scales.
-    unsafe fn dequantize<S: Element>(_: Task<'_>, _: &ScaleContext<'_>) {
+    unsafe fn dequantize<S: Element>(_: Task<'_>, _: &ScaleContext<'_>, _: Option<&mut Held>) {
         unreachable!("scaled in stages");
     }
 }
@@ -114,22 +114,41 @@ impl KernelTable {
         }
     }
 
+    /// The kernel of scaled casts in registers between two types, if there is one.
+    pub(crate) fn scaled(&self, from: DataType, to: DataType) -> Option<ScaledKernel> {
+        let is_value = matches!(from, DataType::Float | DataType::Float16 | DataType::BFloat16);
+        match (from.numeric_index(), to.numeric_index()) {
+            (_, Some(to)) if is_value => self.quantize[to],
+            (Some(from), _) => self.dequantize[from],
+            _ => None,
+        }
+    }
+
     /// Scales elements; the padding of the last byte is arbitrary, and streamed results need [`ScaleKernels::fence`].
     ///
     /// # Safety
     /// As [`ScaledKernel`].
-    pub(crate) unsafe fn scale(&self, task: Task<'_>, context: &ScaleContext<'_>) {
-        let (from, to) = (context.from, context.to);
-        let is_value = |data_type| matches!(data_type, DataType::Float | DataType::Float16 | DataType::BFloat16);
-        let kernel = match (from.numeric_index(), to.numeric_index()) {
-            (_, Some(to)) if is_value(from) => self.quantize[to],
-            (Some(from), _) => self.dequantize[from],
-            _ => None,
-        };
+    pub(crate) unsafe fn scale(&self, task: Task<'_>, context: &ScaleContext<'_>, held: Option<&mut Held>) {
+        // SAFETY: the caller's; the kernel is that of the types.
+        unsafe { self.scale_by(self.scaled(context.from, context.to), task, context, held) };
+    }
+
+    /// The same by [`KernelTable::scaled`] of the types.
+    ///
+    /// # Safety
+    /// As [`ScaledKernel`].
+    #[inline(always)]
+    pub(crate) unsafe fn scale_by(
+        &self,
+        kernel: Option<ScaledKernel>,
+        task: Task<'_>,
+        context: &ScaleContext<'_>,
+        held: Option<&mut Held>,
+    ) {
         // SAFETY: the caller's.
         unsafe {
             match kernel {
-                Some(kernel) if context.is_common() => kernel(task, context),
+                Some(kernel) if context.is_common() => kernel(task, context, held),
                 _ => scale::staged::cast(self, task, context),
             }
         }

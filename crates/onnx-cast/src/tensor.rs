@@ -27,6 +27,9 @@ pub use strings::{Strings, StringsView};
 #[inline]
 pub fn element_count(shape: &[usize]) -> Option<usize> {
     // A dimension of 0 makes the count 0 even if the product of the others overflows, so it is checked first.
+    if let [dim] = *shape {
+        return Some(dim);
+    }
     if shape.contains(&0) {
         return Some(0);
     }
@@ -76,6 +79,26 @@ impl<'a> TensorView<'a> {
         Ok(TensorView { data_type, shape, len, data: Data::Bytes(bytes) })
     }
 
+    /// As [`TensorView::new`], of a shape that has `len` elements, as [`element_count`] has said: the C interface needs
+    /// their number before it has the bytes.
+    ///
+    /// # Errors
+    /// As [`TensorView::new`].
+    #[doc(hidden)]
+    #[inline(always)]
+    pub fn of_counted(
+        data_type: DataType,
+        shape: &'a [usize],
+        len: usize,
+        bytes: &'a [u8],
+    ) -> Result<Self, TensorError> {
+        debug_assert_eq!(element_count(shape), Some(len));
+        if data_type.byte_len(len) == Some(bytes.len()) {
+            return Ok(TensorView { data_type, shape, len, data: Data::Bytes(bytes) });
+        }
+        TensorView::new(data_type, shape, bytes)
+    }
+
     /// A tensor that borrows a typed slice, without a copy.
     ///
     /// ```
@@ -115,31 +138,37 @@ impl<'a> TensorView<'a> {
     }
 
     /// The element type.
+    #[inline]
     pub fn data_type(&self) -> DataType {
         self.data_type
     }
 
     /// The dimensions; empty for a scalar.
+    #[inline]
     pub fn shape(&self) -> &'a [usize] {
         self.shape
     }
 
     /// Number of elements.
+    #[inline]
     pub fn len(&self) -> usize {
         self.len
     }
 
     /// Whether there are no elements.
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
     /// The elements.
+    #[inline]
     pub fn data(&self) -> Data<'a> {
         self.data
     }
 
     /// The bytes; `None` for the type string.
+    #[inline]
     pub fn bytes(&self) -> Option<&'a [u8]> {
         match self.data {
             Data::Bytes(bytes) => Some(bytes),

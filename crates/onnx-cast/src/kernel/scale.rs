@@ -154,8 +154,70 @@ impl ScaleContext<'_> {
 ///
 /// # Safety
 /// The processor has the instructions that the kernel's backend is compiled for, source and target have the bytes of
-/// `len` elements of the context's types, and the table has this kernel for them.
-pub(crate) type ScaledKernel = unsafe fn(task: Task<'_>, context: &ScaleContext<'_>);
+/// `len` elements of the context's types, and the table has this kernel for them. The target of `held` can be written.
+pub(crate) type ScaledKernel = unsafe fn(task: Task<'_>, context: &ScaleContext<'_>, held: Option<&mut Held>);
+
+/// Results at the end of a tile that do not fill a cache line. They wait for those of the next tile, so that the line
+/// is stored whole and past the caches: through the caches, later stores would wait for it.
+#[repr(align(64))]
+pub(crate) struct Held {
+    line: MaybeUninit<[u8; Held::LINE]>,
+    /// Where the results of all tiles go, and from where on there the held ones do.
+    target: *mut u8,
+    begin: usize,
+    len: usize,
+}
+
+impl Held {
+    const LINE: usize = 64;
+
+    /// None yet, of tiles whose results go to a target.
+    pub(crate) fn new(target: *mut u8) -> Self {
+        Held { line: MaybeUninit::uninit(), target, begin: 0, len: 0 }
+    }
+
+    /// The line in memory that the held results begin, if results at a place follow them there.
+    #[inline(always)]
+    pub(crate) fn line_before(&self, place: *const u8) -> Option<*mut u8> {
+        let follows = self.target.addr() + self.begin + self.len == place.addr();
+        (self.len > 0 && follows).then(|| self.target.wrapping_add(self.begin))
+    }
+
+    /// Moves the held results to the end of a line, of which the other bytes are arbitrary.
+    ///
+    /// # Safety
+    /// The line can be written.
+    #[inline(always)]
+    pub(crate) unsafe fn restore(&mut self, line: *mut u8) {
+        // SAFETY: the caller's.
+        unsafe { line.copy_from_nonoverlapping(self.line.as_ptr().cast(), Held::LINE) };
+        self.len = 0;
+    }
+
+    /// Holds the last bytes of a line, which go to a place in the target.
+    ///
+    /// # Safety
+    /// The line can be read, and its last `len` bytes are results.
+    #[inline(always)]
+    pub(crate) unsafe fn keep(&mut self, line: *const u8, len: usize, place: *const u8) {
+        // SAFETY: the caller's.
+        unsafe { self.line.as_mut_ptr().cast::<u8>().copy_from_nonoverlapping(line, Held::LINE) };
+        (self.begin, self.len) = (place.addr() - self.target.addr(), len);
+    }
+
+    /// Stores what is held.
+    ///
+    /// # Safety
+    /// The target can be written.
+    pub(crate) unsafe fn flush(&mut self) {
+        // SAFETY: the caller's; the held results are part of the target, and the last of the line.
+        unsafe {
+            let results = self.line.as_ptr().cast::<u8>().add(Held::LINE - self.len);
+            self.target.add(self.begin).copy_from_nonoverlapping(results, self.len);
+        }
+        self.len = 0;
+    }
+}
 
 /// How elements and scales combine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -177,6 +239,8 @@ pub(crate) type Powers = unsafe fn(power: &PowerOfTwo, most: &[u32], codes: &mut
 /// What is compiled once for each instruction set.
 #[derive(Clone, Copy)]
 pub(crate) struct ScaleKernels {
+    /// Whether multiplication and addition are fused, which quotients by way of reciprocals need.
+    pub(crate) fuses: bool,
     /// Finds the quantities of scales, from the scales in [`Quantity::Divisor`] and, if there are any, the zero points
     /// in [`Quantity::Zero`], of which `count` are written; and how they are applied. The range is that of results.
     pub(crate) prepare: unsafe fn(
@@ -211,18 +275,20 @@ macro_rules! scale_kernels {
         unsafe fn quantize<D: Element>(
             task: crate::kernel::Task<'_>,
             context: &crate::kernel::scale::ScaleContext<'_>,
+            held: Option<&mut crate::kernel::scale::Held>,
         ) {
             // SAFETY: the caller's; the features are those of the lanes.
-            unsafe { $($algorithms)::*::quantize::<$lanes, D>(task, context) }
+            unsafe { $($algorithms)::*::quantize::<$lanes, D>(task, context, held) }
         }
 
         $(#[$features])?
         unsafe fn dequantize<S: Element>(
             task: crate::kernel::Task<'_>,
             context: &crate::kernel::scale::ScaleContext<'_>,
+            held: Option<&mut crate::kernel::scale::Held>,
         ) {
             // SAFETY: the caller's; the features are those of the lanes.
-            unsafe { $($algorithms)::*::dequantize::<$lanes, S>(task, context) }
+            unsafe { $($algorithms)::*::dequantize::<$lanes, S>(task, context, held) }
         }
     };
     (
@@ -241,7 +307,7 @@ macro_rules! scale_kernels {
                 range: [f32; 2],
             ) -> Method {
                 // SAFETY: the caller's.
-                unsafe { loops::prepare::<{ $fuses }>(quantities, count, scaling, has_zeros, range) }
+                unsafe { loops::prepare($fuses, quantities, count, scaling, has_zeros, range) }
             }
             $(#[$features])?
             unsafe fn greatest(x: &[u8], width: usize, run: usize, out: &mut [u32]) {
@@ -278,7 +344,8 @@ macro_rules! scale_kernels {
                 // SAFETY: the caller's: the processor has the instruction.
                 unsafe { $fence }
             }
-            ScaleKernels { prepare, greatest, powers, wide_scales, factors, apply, finish, fence }
+            let fuses = $fuses;
+            ScaleKernels { fuses, prepare, greatest, powers, wide_scales, factors, apply, finish, fence }
         };
         crate::kernel::scale::scale_kernels! { @ $(#[$features])? $($lanes, $($algorithms)::*)? }
     };
@@ -316,25 +383,33 @@ mod tests {
             // SAFETY: the backend is available, and so many scales are written.
             let method = unsafe { (table.scale.prepare)(&mut quantities, count, Scaling::Divide, false, range) };
             let bytes = |len| to.byte_len(len).expect("few elements");
-            let run = |begin: usize, dst: &mut [u8], len, hint| {
+            let run = |begin: usize, dst: &mut [u8], len, hint, held: Option<&mut Held>| {
                 let (from, rules, precision) = (DataType::Float, Rules::default_of(to), Precision::Float);
                 let scales = Scales { quantities: &quantities, begin: begin / shared, granularity, has_zeros: false };
                 let context = ScaleContext { from, to, rules, scales, method, precision, range, is_finite: false };
                 let src = &source[4 * begin..4 * (begin + len)];
                 // SAFETY: the backend is available, and these are the bytes of so many elements.
-                unsafe { table.scale(Task { src, dst, len, hint }, &context) };
+                unsafe { table.scale(Task { src, dst, len, hint }, &context, held) };
             };
             let mut expected = vec![0; bytes(LEN)];
-            run(0, &mut expected, LEN, StoreHint::Temporal);
+            run(0, &mut expected, LEN, StoreHint::Temporal, None);
             let mut result = vec![0x5a; bytes(LEN) + 2 * LINE];
-            for (at, cut) in (0..LINE).zip((0..LEN - CHUNK).step_by(CHUNK).cycle().skip(3).step_by(11)) {
+            let cuts = (0..LEN - CHUNK).step_by(CHUNK).cycle().skip(3).step_by(11);
+            for ((at, cut), holds) in (0..LINE).zip(cuts).flat_map(|place| [(place, false), (place, true)]) {
                 result.fill(0x5a);
+                let target = result.as_mut_ptr();
+                let mut held = Held::new(target);
                 for (begin, len) in [(0, cut), (cut, CHUNK), (cut + CHUNK, LEN - CHUNK - cut)] {
-                    let dst = &mut result[at + bytes(begin)..at + bytes(begin + len)];
-                    run(begin, dst, len, StoreHint::NonTemporal);
+                    let place = at + bytes(begin)..at + bytes(begin + len);
+                    // SAFETY: a part of the result, of which there is no other reference.
+                    let dst = unsafe { core::slice::from_raw_parts_mut(target.add(place.start), place.len()) };
+                    run(begin, dst, len, StoreHint::NonTemporal, holds.then_some(&mut held));
                 }
-                // SAFETY: the backend is available.
-                unsafe { (table.scale.fence)() };
+                // SAFETY: the backend is available, and the target is there.
+                unsafe {
+                    held.flush();
+                    (table.scale.fence)();
+                }
                 let (end, what) = (at + bytes(LEN), format!("{backend:?}, {to}, {granularity:?}, {at} bytes in"));
                 assert_eq!(result[at..end], expected, "{what}, cut at {cut}");
                 let mut outside = result[..at].iter().chain(&result[end..]);

@@ -12,7 +12,7 @@ use super::wide::{self, store, store_codes};
 use crate::element::{Class, DataType, Element, class};
 use crate::kernel::Context;
 use crate::kernel::lanes::Lanes;
-use crate::kernel::scale::{CHUNK, Granularity, Method, Quantity, ScaleContext};
+use crate::kernel::scale::{CHUNK, Granularity, Held, Method, Quantity, ScaleContext};
 use crate::packed::bits;
 use core::mem::MaybeUninit;
 
@@ -84,16 +84,24 @@ impl<'a, L: Lanes, const BY: u8> ScaleLanes<'a, L, BY> {
 
 /// Quantizes to `D`, an integer by its width alone.
 #[inline(always)]
-pub(crate) unsafe fn quantize<L: Lanes, D: Element>(task: Task<'_>, context: &ScaleContext<'_>) {
+pub(crate) unsafe fn quantize<L: Lanes, D: Element>(
+    task: Task<'_>,
+    context: &ScaleContext<'_>,
+    held: Option<&mut Held>,
+) {
     match context.scales.granularity {
-        Granularity::Tensor => quantize_by::<L, D, TENSOR>(task, context),
-        Granularity::Chunk => quantize_by::<L, D, CHUNKS>(task, context),
-        Granularity::Element => quantize_by::<L, D, ELEMENTS>(task, context),
+        Granularity::Tensor => quantize_by::<L, D, TENSOR>(task, context, None),
+        Granularity::Chunk => quantize_by::<L, D, CHUNKS>(task, context, held),
+        Granularity::Element => quantize_by::<L, D, ELEMENTS>(task, context, None),
     }
 }
 
 #[inline(always)]
-unsafe fn quantize_by<L: Lanes, D: Element, const BY: u8>(task: Task<'_>, context: &ScaleContext<'_>) {
+unsafe fn quantize_by<L: Lanes, D: Element, const BY: u8>(
+    task: Task<'_>,
+    context: &ScaleContext<'_>,
+    held: Option<&mut Held>,
+) {
     let (from, divides) = (context.from, L::FUSES && context.method == Method::Reciprocal);
     let rules = RuleLanes::<L>::new::<f32, D>(&context.rules);
     let scales = ScaleLanes::<L, BY>::new(context);
@@ -103,6 +111,7 @@ unsafe fn quantize_by<L: Lanes, D: Element, const BY: u8>(task: Task<'_>, contex
     walk::<L>(
         task,
         widths,
+        held,
         #[inline(always)]
         |src, dst, element| {
             let values = values::<L>(from, src);
@@ -175,16 +184,24 @@ unsafe fn values<L: Lanes>(from: DataType, src: *const u8) -> [L::V; 4] {
 
 /// Dequantizes from `S`, by the class and width of which the codes are widened.
 #[inline(always)]
-pub(crate) unsafe fn dequantize<L: Lanes, S: Element>(task: Task<'_>, context: &ScaleContext<'_>) {
+pub(crate) unsafe fn dequantize<L: Lanes, S: Element>(
+    task: Task<'_>,
+    context: &ScaleContext<'_>,
+    held: Option<&mut Held>,
+) {
     match context.scales.granularity {
-        Granularity::Tensor => dequantize_by::<L, S, TENSOR>(task, context),
-        Granularity::Chunk => dequantize_by::<L, S, CHUNKS>(task, context),
-        Granularity::Element => dequantize_by::<L, S, ELEMENTS>(task, context),
+        Granularity::Tensor => dequantize_by::<L, S, TENSOR>(task, context, None),
+        Granularity::Chunk => dequantize_by::<L, S, CHUNKS>(task, context, held),
+        Granularity::Element => dequantize_by::<L, S, ELEMENTS>(task, context, None),
     }
 }
 
 #[inline(always)]
-unsafe fn dequantize_by<L: Lanes, S: Element, const BY: u8>(task: Task<'_>, context: &ScaleContext<'_>) {
+unsafe fn dequantize_by<L: Lanes, S: Element, const BY: u8>(
+    task: Task<'_>,
+    context: &ScaleContext<'_>,
+    held: Option<&mut Held>,
+) {
     let to = context.to;
     let scales = ScaleLanes::<L, BY>::new(context);
     let widen = super::one_step::<L, S, f32>(&Context::plain(context.from, DataType::Float));
@@ -193,6 +210,7 @@ unsafe fn dequantize_by<L: Lanes, S: Element, const BY: u8>(task: Task<'_>, cont
     walk::<L>(
         task,
         widths,
+        held,
         #[inline(always)]
         |src, dst, element| {
             let mut values = Floats(MaybeUninit::uninit());

@@ -5,6 +5,7 @@ use crate::element::{Element, byte_len_of};
 use crate::kernel::StoreHint;
 pub(crate) use crate::kernel::Task;
 use crate::kernel::lanes::{Lanes, step_bytes};
+use crate::kernel::scale::Held;
 use crate::packed::{bits, clear_padding};
 use core::mem::MaybeUninit;
 
@@ -122,6 +123,7 @@ pub(crate) unsafe fn steps<L: Lanes, S: Element, D: Element>(task: Task<'_>, ste
         walk::<L>(
             Task { src, dst: &mut *dst, len, hint },
             widths,
+            None,
             #[inline(always)]
             |src, dst, _| step(src, dst),
         );
@@ -135,40 +137,81 @@ pub(crate) unsafe fn steps<L: Lanes, S: Element, D: Element>(task: Task<'_>, ste
     }
 }
 
+/// How many elements a walk casts into the caches first; how many bytes the line has before the results that fill it;
+/// and where that line is, if the tile before held those bytes, which are then before the results of the block.
+///
+/// # Safety
+/// The processor has the instructions of `L`. A line of the block can be written, and the whole target of a walk.
+#[inline(always)]
+unsafe fn begin<L: Lanes>(
+    dst: &[u8],
+    len: usize,
+    hint: StoreHint,
+    widths: Widths,
+    line_step: usize,
+    over: Option<&mut Held>,
+    block: *mut u8,
+) -> (usize, usize, Option<*mut u8>) {
+    if !L::STREAMS || hint == StoreHint::Temporal {
+        return (len, 0, None);
+    }
+    // SAFETY: the caller's; a prefetch is a hint and accepts any address.
+    unsafe {
+        let Some(over) = over else {
+            let near = elements_before_lines(dst, len, widths, line_step);
+            if near < len {
+                // The line in which results end is stored through the caches. Until it is in them, later stores would
+                // wait.
+                L::prefetch(dst.as_ptr_range().end);
+            }
+            return (near, (dst.as_ptr().addr() + byte_len_of(near, widths.bits[1])) % LINE, None);
+        };
+        // A line between two tiles is stored whole, so that steps need not begin with one.
+        let near = if len >= line_step { 0 } else { len };
+        let line = over.line_before(dst.as_ptr()).filter(|_| near == 0);
+        if line.is_some() {
+            over.restore(block)
+        } else {
+            over.flush()
+        }
+        (near, dst.as_ptr().addr() % LINE, line)
+    }
+}
+
 /// Calls `step` with the source and the target of a step's elements, and the place of the first, until all are cast.
 ///
 /// Where results are to pass the caches by, steps write to a block in the nearest cache, and from there whole lines are
 /// stored, a few at a time: the processor has few buffers for such stores, and the next step runs while they wait.
-/// Results that do not fill a line are held before those of the next steps. [`Lanes::fence`] orders the stores.
+/// Results that do not fill a line are held before those of the next steps, and in `over` before those of the next
+/// tile. [`Lanes::fence`] orders the stores.
 ///
 /// # Safety
 /// The processor has the instructions of `L`. `src` and `dst` have the bytes of `len` elements of these widths. `step`
 /// may be called with pointers to a step's bytes of each, and writes all of the target's.
 #[inline(always)]
-pub(super) unsafe fn walk<L: Lanes>(task: Task<'_>, widths: Widths, step: impl Fn(*const u8, *mut u8, usize)) {
+pub(super) unsafe fn walk<L: Lanes>(
+    task: Task<'_>,
+    widths: Widths,
+    over: Option<&mut Held>,
+    step: impl Fn(*const u8, *mut u8, usize),
+) {
     let Task { src, dst, len, hint } = task;
     let bits = widths.bits;
     let [src_step, dst_step] = [step_bytes::<L>(bits[0]), step_bytes::<L>(bits[1])];
     // Steps until their results fill whole lines.
     let steps_of_lines = LINE / LINE.min(1 << dst_step.trailing_zeros());
     let line_step = steps_of_lines * L::BYTES;
-    // What is cast into the caches next, and past them after that.
-    let streams = L::STREAMS && hint == StoreHint::NonTemporal;
-    let mut near = if streams { elements_before_lines(dst, len, widths, line_step) } else { len };
-    let mut rest = len - near;
-    // Bytes of results that a line has before those that fill it: at first, what precedes them in memory.
-    let held = (dst.as_ptr().addr() + byte_len_of(near, bits[1])) % LINE;
-    let mut begins = held > 0;
-    if rest > 0 {
-        // The line in which results end is stored through the caches. Until it is in them, later stores would wait.
-        // SAFETY: a prefetch is a hint and accepts any address.
-        unsafe { L::prefetch(dst.as_ptr_range().end) };
-    }
-    let mut place = 0;
-    let (mut from, mut to) = (src.as_ptr(), dst.as_mut_ptr());
+    let mut over = over.filter(|_| L::STREAMS && hint == StoreHint::NonTemporal);
     let (mut source, mut target) = (Block(MaybeUninit::uninit()), Block(MaybeUninit::uninit()));
     let (source, target) = (source.0.as_mut_ptr().cast::<u8>(), target.0.as_mut_ptr().cast::<u8>());
     let results = target.wrapping_add(LINE);
+    // SAFETY: a line stands before the results of the block.
+    let (mut near, held, line) = unsafe { begin::<L>(dst, len, hint, widths, line_step, over.as_deref_mut(), target) };
+    // What is cast past the caches, after the elements that are near.
+    let mut rest = len - near;
+    let mut begins = held > 0 && line.is_none();
+    let mut place = 0;
+    let (mut from, mut to) = (src.as_ptr(), line.unwrap_or(dst.as_mut_ptr()));
     // SAFETY: `from` and `to` advance by the bytes of the elements that were cast, and a step is given the tensors' own
     // bytes only where as many elements are left; else blocks, which hold any step's bytes. `held` is less than a line,
     // and a line stands before the results.
@@ -204,6 +247,9 @@ pub(super) unsafe fn walk<L: Lanes>(task: Task<'_>, widths: Widths, step: impl F
                 to = store_lines::<L>(results, steps_of_lines * dst_step, to, held, begins);
                 (rest, begins) = (rest - line_step, false);
                 if rest < line_step {
+                    if let (Some(over), 0) = (&mut over, rest) {
+                        return over.keep(target, held, to);
+                    }
                     L::copy_few(results.sub(held), to, held);
                     (to, near, rest) = (to.add(held), rest, 0);
                 }

@@ -10,12 +10,13 @@ use crate::scalar::scaled::{
 };
 use core::mem::MaybeUninit;
 
-/// [`super::ScaleKernels::prepare`].
+/// [`super::ScaleKernels::prepare`], for kernels that fuse multiplication and addition, or do not.
 ///
 /// # Safety
 /// The first `count` scales and, if there are any, zero points are written.
 #[inline(always)]
-pub(crate) unsafe fn prepare<const FUSES: bool>(
+pub(crate) unsafe fn prepare(
+    fuses: bool,
     quantities: &mut Quantities,
     count: usize,
     scaling: Scaling,
@@ -32,7 +33,7 @@ pub(crate) unsafe fn prepare<const FUSES: bool>(
     // SAFETY: the caller's, and of zeros the lines above wrote as many.
     let (divisors, zeros) = unsafe { (written(divisors), written(zeros)) };
     match scaling {
-        Scaling::Divide => to_divide::<FUSES>(factors, divisors, zeros, [lows, highs], range),
+        Scaling::Divide => to_divide(fuses, factors, divisors, zeros, [lows, highs], range),
         Scaling::Multiply => to_multiply(factors, divisors, highs, range[1]),
         Scaling::Dequantize { has_infinity } => to_dequantize(factors, divisors, zeros, has_infinity),
     }
@@ -43,7 +44,8 @@ type Unwritten<'a> = &'a mut [MaybeUninit<f32>];
 
 /// What quotients need. Where all scales are powers of two, the reciprocals are all.
 #[inline(always)]
-fn to_divide<const FUSES: bool>(
+fn to_divide(
+    fuses: bool,
     factors: Unwritten<'_>,
     divisors: &mut [f32],
     zeros: &[f32],
@@ -64,7 +66,7 @@ fn to_divide<const FUSES: bool>(
     }
     match (are_powers, are_moderate) {
         (true, true) => Method::Multiply,
-        (_, true) if FUSES => Method::Reciprocal,
+        (_, true) if fuses => Method::Reciprocal,
         _ => Method::Divide,
     }
 }

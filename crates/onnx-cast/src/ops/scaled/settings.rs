@@ -90,13 +90,16 @@ impl ScaledSettings {
             None => default,
             Some(data_type) => Precision::of(data_type).ok_or(OpErrorKind::Precision { version, data_type })?,
         };
-        let rules = Rules::new(to, i64::MAX, self.saturate, RoundMode::Up);
+        let rules = Rules::resolve(to, i64::MAX, self.saturate, RoundMode::Up);
+        let backend = self.backend.unwrap_or_else(Backend::best);
+        let direction = if is_quantize { Direction::Quantize } else { Direction::Dequantize };
         Ok(ScaledPlan {
-            direction: if is_quantize { Direction::Quantize } else { Direction::Dequantize },
+            direction,
             from: x,
             scale,
             zero_point,
             to,
+            scaling: ScaledPlan::scaling(direction, x),
             precision,
             rules,
             range: ScaledPlan::range(to, &rules),
@@ -105,7 +108,8 @@ impl ScaledSettings {
             block_size: self.block_size,
             // The versions without the attribute `axis`.
             scalar_version: (!operator.has_attribute(version, "axis")).then_some(version),
-            backend: self.backend,
+            backend,
+            kernel: backend.table().scaled(x, to),
             threads: self.threads,
         })
     }

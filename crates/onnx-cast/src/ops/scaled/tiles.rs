@@ -4,9 +4,9 @@
 use super::layout::Layout;
 use super::{Direction, ScaledPlan};
 use crate::arch::Backend;
-use crate::element::{Class, DataType, Int2, Int4, Uint2, Uint4, byte_len_of};
+use crate::element::{DataType, Int2, Int4, Uint2, Uint4, byte_len_of};
 use crate::kernel::scale::{
-    CHUNK, ENTRIES, Granularity, Method, PADDING, Quantities, Quantity, ScaleContext, Scales, Scaling, written,
+    CHUNK, ENTRIES, Granularity, Held, Method, PADDING, Quantities, Quantity, ScaleContext, Scales, written,
 };
 use crate::kernel::{Context, KernelTable, StoreHint, Task};
 use crate::packed::{code, get};
@@ -110,7 +110,9 @@ impl<'a> Tiles<'a> {
         let len = most.min(ENTRIES);
         let period = layout.period(ENTRIES);
         if !(self.holds_period && period.is_some()) {
-            let (begin, count) = if period.is_some() { (0, 2 * ENTRIES) } else { (element, len) };
+            // Tiles begin anywhere in a period, which is held twice, or for a last tile as far as that goes.
+            let reach = |period: usize| if most < ENTRIES { element % period + most } else { 2 * ENTRIES };
+            let (begin, count) = period.map_or((element, len), |period| (0, reach(period)));
             self.fill(count + PADDING, |table, operand, out| {
                 let (out, beside_padding) = out.split_at_mut(count);
                 spread(&layout, table, operand, begin, out);
@@ -170,16 +172,11 @@ impl<'a> Tiles<'a> {
         if let Some(operand) = bound.zero_point {
             write(table, operand, self.quantities.first(Quantity::Zero, count));
         }
-        let scaling = match (plan.direction, Class::of(plan.from)) {
-            (Direction::Quantize, _) => Scaling::Divide,
-            (_, Some(Class::F32 | Class::F16 | Class::BF16)) => Scaling::Multiply,
-            (_, Some(Class::SmallFloat(format))) => Scaling::Dequantize { has_infinity: format.infinity },
-            _ => Scaling::Dequantize { has_infinity: false },
-        };
         // SAFETY: the table is of a `Backend`, which exists only if this machine can run it; as many scales and zero
         // points were written.
-        self.method =
-            unsafe { (table.scale.prepare)(self.quantities, count, scaling, bound.zero_point.is_some(), plan.range) };
+        self.method = unsafe {
+            (table.scale.prepare)(self.quantities, count, plan.scaling, bound.zero_point.is_some(), plan.range)
+        };
     }
 }
 
@@ -207,7 +204,12 @@ fn spread(layout: &Layout, table: &KernelTable, operand: Operand<'_>, begin: usi
 }
 
 /// Writes scales as floats, from the index `start` on. There are as many as `out` has.
-fn load<'o>(table: &KernelTable, operand: Operand<'_>, start: usize, out: &'o mut [MaybeUninit<f32>]) -> &'o mut [f32] {
+pub(super) fn load<'o>(
+    table: &KernelTable,
+    operand: Operand<'_>,
+    start: usize,
+    out: &'o mut [MaybeUninit<f32>],
+) -> &'o mut [f32] {
     let Operand { data_type, bytes, adjust } = operand;
     let mut each = |value: &dyn Fn(usize) -> i8| {
         for (i, float) in out.iter_mut().enumerate() {
@@ -311,12 +313,19 @@ impl BoundCast<'_> {
         // Not in `Tiles`: with its other fields, the compiler would fill them.
         let mut quantities = Quantities::NEW;
         let mut tiles = Tiles::new(self, table, &mut quantities);
+        // Tiles are slices of this one, so that a line between two of them can be stored.
+        let target = dst.as_mut_ptr();
+        let mut held = Held::new(target);
         let mut done = 0;
         while done < len {
             let most = if is_wide { ENTRIES } else { usize::MAX };
             let Tile { len: count, begin, granularity } = tiles.tile(start + done, most.min(len - done));
             let [from, to] = bits.map(|bits| byte_len_of(done, bits)..byte_len_of(done + count, bits));
-            let task = Task { src: &src[from], dst: &mut dst[to], len: count, hint };
+            assert!(to.end <= dst_len, "the tiles make up the tensor");
+            // SAFETY: a part of the target, of which there is no other reference.
+            let dst = unsafe { core::slice::from_raw_parts_mut(target.add(to.start), to.len()) };
+            let task = Task { src: &src[from], dst, len: count, hint };
+            let holds = count < len;
             let has_zeros = self.zero_point.is_some();
             let scales = Scales { quantities: tiles.quantities, begin, granularity, has_zeros };
             let (from, to, rules, range, is_finite) = (plan.from, plan.to, plan.rules, plan.range, plan.is_finite);
@@ -324,13 +333,19 @@ impl BoundCast<'_> {
             // SAFETY: the table is of a `Backend`, which exists only if this machine can run it; the task has the bytes
             // of the tile's elements.
             unsafe {
-                if is_wide { self.run_wide(table, start + done, task, context) } else { table.scale(task, &context) }
+                match is_wide {
+                    true => self.run_wide(table, start + done, task, context),
+                    false => table.scale(task, &context, holds.then_some(&mut held)),
+                }
             }
             done += count;
         }
         if hint == StoreHint::NonTemporal {
-            // SAFETY: as above.
-            unsafe { (table.scale.fence)() };
+            // SAFETY: as above; the target is there.
+            unsafe {
+                held.flush();
+                (table.scale.fence)();
+            }
         }
     }
 
@@ -347,7 +362,7 @@ impl BoundCast<'_> {
         self.wide_quotients(table, start, task.src, quotients);
         let context = ScaleContext { from: DataType::Float, precision: Precision::Float, ..context };
         // SAFETY: the caller's; these are as many floats.
-        unsafe { table.scale(Task { src: quotients.as_flattened(), ..task }, &context) };
+        unsafe { table.scale(Task { src: quotients.as_flattened(), ..task }, &context, None) };
     }
 
     /// The quotients of such a tile.

@@ -1,0 +1,110 @@
+//! Scaled casts by one scale for the tensor. Its quantities are found once, whatever the number of threads, and in plain
+//! Rust: for a few elements, a kernel over many scales takes longer than the cast.
+
+use super::tiles::{Operand, load};
+use super::{Direction, ScaledPlan};
+use crate::element::{BFloat16, DataType, Float16};
+use crate::kernel::scale::{Granularity, Quantities, Quantity, ScaleContext, Scales, loops};
+use crate::kernel::{KernelTable, StoreHint, Task};
+use crate::ops::CastError;
+use crate::ops::execute::{Span, as_bytes, assume_written, check_len, check_type, execute};
+use crate::packed::clear_padding;
+use crate::scalar::scaled::Precision;
+use crate::scalar::{Widen, with_default_float_environment};
+use crate::tensor::TensorView;
+use core::mem::MaybeUninit;
+
+impl ScaledPlan {
+    /// As [`ScaledPlan::run_into_uninit`], by a scale of one element, and not where quotients go by `f64`.
+    #[inline(always)]
+    pub(super) fn run_single<'o>(
+        &self,
+        x: &TensorView<'_>,
+        scale: &TensorView<'_>,
+        zero_point: Option<&TensorView<'_>>,
+        out: &'o mut [MaybeUninit<u8>],
+    ) -> Result<&'o mut [u8], CastError> {
+        check_type(x, self.from)?;
+        let has_zeros = self.check_operands(scale, zero_point)?;
+        let len = x.len();
+        if self.to.byte_len(len) != Some(out.len()) {
+            check_len(self.to, Some(len), out.len(), x.shape())?;
+        }
+        let zero_point = match zero_point {
+            Some(view) if has_zeros => Some((view.data_type(), view.bytes().unwrap_or_default())),
+            _ => None,
+        };
+        Ok(self.run_by(x.bytes().unwrap_or_default(), len, scale.bytes().unwrap_or_default(), zero_point, out))
+    }
+
+    /// The same, of checked operands.
+    fn run_by<'o>(
+        &self,
+        src: &[u8],
+        len: usize,
+        scale: &[u8],
+        zero_point: Option<(DataType, &[u8])>,
+        out: &'o mut [MaybeUninit<u8>],
+    ) -> &'o mut [u8] {
+        let bits = [self.from.info().bits as usize, self.to.info().bits as usize];
+        let table = self.backend.table();
+        let mut quantities = Quantities::NEW;
+        let has_zeros = zero_point.is_some();
+        let method = with_default_float_environment(|| {
+            let scale = one(table, self.scale, scale);
+            quantities.first(Quantity::Divisor, 1)[0].write(scale);
+            if let Some((data_type, bytes)) = zero_point {
+                quantities.first(Quantity::Zero, 1)[0].write(one(table, data_type, bytes));
+            }
+            // SAFETY: the lines above wrote one of each.
+            unsafe { loops::prepare(table.scale.fuses, &mut quantities, 1, self.scaling, has_zeros, self.range) }
+        });
+        // Products have none but that of float.
+        let precision = if self.direction == Direction::Quantize { self.precision } else { Precision::Float };
+        let scales = Scales { quantities: &quantities, begin: 0, granularity: Granularity::Tensor, has_zeros };
+        let (from, to, rules, range, is_finite) = (self.from, self.to, self.rules, self.range, self.is_finite);
+        let context = ScaleContext { from, to, rules, scales, method, precision, range, is_finite };
+        execute(Span { src, dst: &mut *out, len }, bits, self.threads, |Span { src, dst, len }, hint| {
+            // SAFETY: the cast writes every byte, and reads none that it did not write.
+            let dst = unsafe { as_bytes(dst) };
+            with_default_float_environment(|| {
+                // SAFETY: the table is of a `Backend`, which exists only if this machine can run it; the span has the
+                // bytes of its elements.
+                unsafe {
+                    table.scale_by(self.kernel, Task { src, dst, len, hint }, &context, None);
+                    if hint == StoreHint::NonTemporal {
+                        (table.scale.fence)();
+                    }
+                }
+            });
+        });
+        // SAFETY: the cast writes every byte of each span, and the spans make up `out`.
+        let out = unsafe { assume_written(out) };
+        clear_padding(self.to, len, out);
+        out
+    }
+}
+
+/// The only scale or zero point of an operand, as a float. The usual types are read without a kernel of Cast, which
+/// gives the same bits.
+#[inline(always)]
+fn one(table: &KernelTable, data_type: DataType, bytes: &[u8]) -> f32 {
+    match (data_type, bytes) {
+        (DataType::Float, &[a, b, c, d]) => f32::from_le_bytes([a, b, c, d]),
+        (DataType::Uint8, &[a]) => a.into(),
+        (DataType::Int8, &[a]) => (a as i8).into(),
+        _ => other(table, data_type, bytes),
+    }
+}
+
+/// That of another type.
+#[inline(never)]
+fn other(table: &KernelTable, data_type: DataType, bytes: &[u8]) -> f32 {
+    match (data_type, bytes) {
+        (DataType::Float16, &[a, b]) => Float16::from_bits(u16::from_le_bytes([a, b])).to_f32_round_to_odd(),
+        (DataType::BFloat16, &[a, b]) => BFloat16::from_bits(u16::from_le_bytes([a, b])).to_f32_round_to_odd(),
+        (DataType::Uint16, &[a, b]) => u16::from_le_bytes([a, b]).into(),
+        (DataType::Int16, &[a, b]) => i16::from_le_bytes([a, b]).into(),
+        _ => load(table, Operand::new(data_type, bytes), 0, &mut [MaybeUninit::uninit()])[0],
+    }
+}
