@@ -79,14 +79,17 @@ impl<'a> TensorView<'a> {
         Ok(TensorView { data_type, shape, len, data: Data::Bytes(bytes) })
     }
 
-    /// As [`TensorView::new`], of a shape that has `len` elements, as [`element_count`] has said: the C interface needs
-    /// their number before it has the bytes.
+    /// As [`TensorView::new`], for callers that have counted the elements: the C interface needs their number before it
+    /// has the bytes.
     ///
     /// # Errors
     /// As [`TensorView::new`].
+    ///
+    /// # Safety
+    /// The shape has `len` elements, as [`element_count`] says.
     #[doc(hidden)]
     #[inline(always)]
-    pub fn of_counted(
+    pub unsafe fn of_counted(
         data_type: DataType,
         shape: &'a [usize],
         len: usize,

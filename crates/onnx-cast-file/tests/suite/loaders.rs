@@ -34,8 +34,11 @@ const COMPRESSED_TENSORS: &[(&str, Option<Granularity>)] = &[
     ("float8e4m3fn", Some(Granularity::Block([128, 128]))),
 ];
 
+/// A family, a type and its granularity, and what is written of it.
+type Case = (Family, &'static str, Option<Granularity>, Written);
+
 /// Each family in each type of these, made once for all tests.
-static WRITTEN: LazyLock<Vec<(Family, &str, Option<Granularity>, Written)>> = LazyLock::new(|| {
+static WRITTEN: LazyLock<Vec<Case>> = LazyLock::new(|| {
     let each = |family: Family| {
         COMPRESSED_TENSORS.iter().filter_map(move |(to, granularity)| {
             let written = quantized(&family, to, Layout::CompressedTensors, *granularity)?;
