@@ -401,7 +401,7 @@ mod tests {
                 let mut held = Held::new(target);
                 for (begin, len) in [(0, cut), (cut, CHUNK), (cut + CHUNK, LEN - CHUNK - cut)] {
                     let place = at + bytes(begin)..at + bytes(begin + len);
-                    // SAFETY: a part of the result, of which there is no other reference.
+                    // SAFETY: a part of the result, to which nothing else refers.
                     let dst = unsafe { core::slice::from_raw_parts_mut(target.add(place.start), place.len()) };
                     run(begin, dst, len, StoreHint::NonTemporal, holds.then_some(&mut held));
                 }

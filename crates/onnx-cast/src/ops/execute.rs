@@ -46,8 +46,8 @@ impl<'a> Span<'a> {
 }
 
 /// Calls `run` for spans that together make up `span`, on at most `threads` threads. The store hint follows from the
-/// size of `span`. `span` must hold exactly the bytes of its elements, whose widths are `bits`. Always inlined, or a small
-/// cast finds its span in memory.
+/// size of `span`. `span` must hold exactly the bytes of its elements, whose widths are `bits`. Always inlined, or a
+/// small cast finds its span in memory.
 #[inline(always)]
 pub(super) fn execute(
     span: Span<'_>,

@@ -91,85 +91,44 @@ pub(super) unsafe fn cast<L: Lanes, D: Element>(task: Task<'_>, table: &Table, f
 /// There are loops for what pairs of types need, with few numbers of vectors and classes: each takes 2 KB.
 #[inline(always)]
 unsafe fn cast_by<L: Lanes, D: Element, const KIND: u8>(task: Task<'_>, table: &Table, fold: &Fold) -> bool {
+    macro_rules! cast_by {
+        ($table:expr) => {{
+            let table = $table;
+            steps::<L, u8, D>(
+                task,
+                #[inline(always)]
+                |src, dst| table.step::<D>(src, dst),
+            );
+            return true;
+        }};
+    }
     macro_rules! first_that_fits {
-        ($count:expr, $has:ident, $loop:ident $arguments:tt, $($most:literal)*) => {
+        ($count:expr, $has:ident, $table:ident $arguments:tt, $($most:literal)*) => {
             $(if const { $has(KIND, bits::<D>(), $most) } && $count <= $most {
-                $loop::<L, D, KIND, $most> $arguments;
-                return true;
+                cast_by!($table::<L, KIND, $most>::new $arguments);
             })*
         };
     }
     match &fold.entries {
         &Entries::Window { first, last } => {
-            first_that_fits!(Entries::vectors(first, last), has_window, by_window(task, table, fold), 1 2 3 4 5);
+            first_that_fits!(Entries::vectors(first, last), has_window, Window(table, fold), 1 2 3 4 5);
         }
         Entries::Rows(rows) => {
-            first_that_fits!(rows.classes, has_rows, by_rows(task, fold), 3);
+            first_that_fits!(rows.classes, has_rows, Rows(fold), 3);
         }
         Entries::Planes(_) => {
             if const { KIND == SIGNED && bits::<D>() == 16 } {
-                by_planes::<L, D, KIND>(task, fold);
-                return true;
+                cast_by!(Planes::<L, KIND>::new(fold));
             }
         }
         Entries::Slope(slope) => {
-            first_that_fits!(slope.beside.vectors, has_slope, by_slope(task, fold), 1 2 4);
+            first_that_fits!(slope.beside.vectors, has_slope, Slope(fold), 1 2 4);
         }
         Entries::Steps(steps) => {
-            first_that_fits!(steps.beside.vectors, has_steps, by_steps(task, fold), 1 2 4);
+            first_that_fits!(steps.beside.vectors, has_steps, Steps(fold), 1 2 4);
         }
     }
     false
-}
-
-#[inline(always)]
-unsafe fn by_window<L: Lanes, D: Element, const KIND: u8, const N: usize>(task: Task<'_>, table: &Table, fold: &Fold) {
-    let window = Window::<L, KIND, N>::new(table, fold);
-    steps::<L, u8, D>(
-        task,
-        #[inline(always)]
-        |src, dst| window.step::<D>(src, dst),
-    );
-}
-
-#[inline(always)]
-unsafe fn by_rows<L: Lanes, D: Element, const KIND: u8, const K: usize>(task: Task<'_>, fold: &Fold) {
-    let rows = Rows::<L, KIND, K>::new(fold);
-    steps::<L, u8, D>(
-        task,
-        #[inline(always)]
-        |src, dst| rows.step::<D>(src, dst),
-    );
-}
-
-#[inline(always)]
-unsafe fn by_planes<L: Lanes, D: Element, const KIND: u8>(task: Task<'_>, fold: &Fold) {
-    let planes = Planes::<L, KIND>::new(fold);
-    steps::<L, u8, D>(
-        task,
-        #[inline(always)]
-        |src, dst| planes.step::<D>(src, dst),
-    );
-}
-
-#[inline(always)]
-unsafe fn by_slope<L: Lanes, D: Element, const KIND: u8, const N: usize>(task: Task<'_>, fold: &Fold) {
-    let slope = Slope::<L, KIND, N>::new(fold);
-    steps::<L, u8, D>(
-        task,
-        #[inline(always)]
-        |src, dst| slope.step::<D>(src, dst),
-    );
-}
-
-#[inline(always)]
-unsafe fn by_steps<L: Lanes, D: Element, const KIND: u8, const N: usize>(task: Task<'_>, fold: &Fold) {
-    let table = Steps::<L, KIND, N>::new(fold);
-    steps::<L, u8, D>(
-        task,
-        #[inline(always)]
-        |src, dst| table.step::<D>(src, dst),
-    );
 }
 
 /// Whether floats of 8 bits are cast to a wider target by way of 16 bits that are folded. (float8e5m2 is the upper byte
@@ -425,7 +384,7 @@ struct Slope<L: Lanes, const KIND: u8, const N: usize> {
 impl<L: Lanes, const KIND: u8, const N: usize> Slope<L, KIND, N> {
     #[inline(always)]
     unsafe fn new(fold: &Fold) -> Self {
-        let Entries::Slope(slope) = &fold.entries else { unreachable!("the table is no slope") };
+        let Entries::Slope(slope) = &fold.entries else { unreachable!("the table is not a slope") };
         let (rise, fall) = (L::table_of_16(&slope.rise), L::table_of_16(&slope.fall));
         Slope { signs: Signs::new(fold), rise, fall, most: byte::<L>(slope.most), beside: Beside::new(&slope.beside) }
     }
@@ -561,8 +520,8 @@ impl<L: Lanes, const KIND: u8> Signs<L, KIND> {
         }
     }
 
-    /// Stores the results of codes whose magnitudes have these entries. NaN, which has the largest of bytes, is replaced
-    /// before the sign is applied; that of integers after, but in a window.
+    /// Stores the results of codes whose magnitudes have these entries. NaN, which has the largest of bytes, is
+    /// replaced before the sign is applied; that of integers after, but in a window.
     #[inline(always)]
     unsafe fn store<D: Element>(
         &self,

@@ -401,7 +401,7 @@ unsafe impl Lanes for Ymm {
                         0, 1, 1, 2, 3, 4, 4, 5, 6, 7, 7, 8, 9, 10, 10, 11, //
                         4, 5, 5, 6, 7, 8, 8, 9, 10, 11, 11, 12, 13, 14, 14, 15,
                     );
-                    // Two elements in the low 12 bits of each word; three times the upper one moves it to the next byte.
+                    // Two elements in the low 12 bits of each word; adding the upper one thrice moves it a byte up.
                     let words = _mm256_mullo_epi16(_mm256_shuffle_epi8(packed, places), _mm256_set1_epi32(0x0001_0010));
                     let pairs = _mm256_srli_epi16::<4>(words);
                     let upper = Self::and(pairs, _mm256_set1_epi16(0x0fc0));

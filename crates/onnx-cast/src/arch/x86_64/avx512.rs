@@ -312,7 +312,7 @@ unsafe impl Lanes for Zmm {
         f64_to_int(value: [V; 2]) -> V: join(double_to_int::<true>(value[0]), double_to_int::<true>(value[1])),
             join(double_to_int::<false>(value[0]), double_to_int::<false>(value[1]));
         f64_to_short(value: [V; 2]) -> V: Self::f64_to_int::<true>(value), {
-            // The minimum of a number and NaN is the second operand, of which the conversion makes the smallest integer.
+            // The minimum of a number and NaN is NaN, the second operand, which converts to the smallest integer.
             let [low, high] = both(value, #[inline(always)] |value| {
                 _mm512_cvttpd_epi32(_mm512_min_pd(_mm512_set1_pd(2147483647.0), _mm512_castsi512_pd(value)))
             });

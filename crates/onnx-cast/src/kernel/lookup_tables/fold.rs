@@ -280,8 +280,8 @@ impl Fold {
         };
         let of_0x80 = of_0x80.filter(|&found| found != entry(0x80)).map(|found| exception(0x80, found));
         let is_byte = bits <= 8;
-        // In bytes NaN takes the place of the largest entry, which rows do not have there. Of integers it comes after the
-        // sign, but in a window, where it is 0.
+        // In bytes NaN takes the place of the largest entry, which rows do not have there. Of integers it comes after
+        // the sign, but in a window, where it is 0.
         let is_integer = matches!(negatives, Negatives::Zero | Negatives::Negated);
         let is_replaced = has_nan && is_byte;
         let has_window = !is_replaced || !is_integer || entry(largest) == 0;

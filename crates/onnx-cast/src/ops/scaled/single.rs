@@ -3,14 +3,14 @@
 
 use super::tiles::{Operand, load};
 use super::{Direction, ScaledPlan};
-use crate::element::{BFloat16, DataType, Float16};
+use crate::element::DataType;
 use crate::kernel::scale::{Granularity, Quantities, Quantity, ScaleContext, Scales, loops};
 use crate::kernel::{KernelTable, StoreHint, Task};
 use crate::ops::CastError;
 use crate::ops::execute::{Span, as_bytes, assume_written, check_len, check_type, execute};
 use crate::packed::clear_padding;
 use crate::scalar::scaled::Precision;
-use crate::scalar::{Widen, with_default_float_environment};
+use crate::scalar::with_default_float_environment;
 use crate::tensor::TensorView;
 use core::mem::MaybeUninit;
 
@@ -85,26 +85,13 @@ impl ScaledPlan {
     }
 }
 
-/// The only scale or zero point of an operand, as a float. The usual types are read without a kernel of Cast, which
-/// gives the same bits.
+/// The only scale or zero point of an operand, as a float. The usual types need no kernel of Cast.
 #[inline(always)]
 fn one(table: &KernelTable, data_type: DataType, bytes: &[u8]) -> f32 {
     match (data_type, bytes) {
         (DataType::Float, &[a, b, c, d]) => f32::from_le_bytes([a, b, c, d]),
         (DataType::Uint8, &[a]) => a.into(),
         (DataType::Int8, &[a]) => (a as i8).into(),
-        _ => other(table, data_type, bytes),
-    }
-}
-
-/// That of another type.
-#[inline(never)]
-fn other(table: &KernelTable, data_type: DataType, bytes: &[u8]) -> f32 {
-    match (data_type, bytes) {
-        (DataType::Float16, &[a, b]) => Float16::from_bits(u16::from_le_bytes([a, b])).to_f32_round_to_odd(),
-        (DataType::BFloat16, &[a, b]) => BFloat16::from_bits(u16::from_le_bytes([a, b])).to_f32_round_to_odd(),
-        (DataType::Uint16, &[a, b]) => u16::from_le_bytes([a, b]).into(),
-        (DataType::Int16, &[a, b]) => i16::from_le_bytes([a, b]).into(),
         _ => load(table, Operand::new(data_type, bytes), 0, &mut [MaybeUninit::uninit()])[0],
     }
 }

@@ -322,7 +322,7 @@ impl BoundCast<'_> {
             let Tile { len: count, begin, granularity } = tiles.tile(start + done, most.min(len - done));
             let [from, to] = bits.map(|bits| byte_len_of(done, bits)..byte_len_of(done + count, bits));
             assert!(to.end <= dst_len, "the tiles make up the tensor");
-            // SAFETY: a part of the target, of which there is no other reference.
+            // SAFETY: a part of the target, to which nothing else refers.
             let dst = unsafe { core::slice::from_raw_parts_mut(target.add(to.start), to.len()) };
             let task = Task { src: &src[from], dst, len: count, hint };
             let holds = count < len;
