@@ -73,7 +73,9 @@ def step(name, stamp, inputs, action):
 
 
 def pip(*arguments):
-    run(PYTHON, "-m", "pip", "install", "--disable-pip-version-check", "--no-input", "--quiet", "--no-deps", *arguments)
+    # Modules are compiled when they are first imported: most never are.
+    options = ["--disable-pip-version-check", "--no-input", "--quiet", "--no-deps", "--no-compile"]
+    run(PYTHON, "-m", "pip", "install", *options, *arguments)
 
 
 def make_venv():

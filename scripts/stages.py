@@ -1,6 +1,7 @@
 """The stages of the test run: what each runs, and what it needs."""
 
 import os
+import shutil
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,12 +16,22 @@ SET_UP, BUILD, MODULES, PACKAGE = "set-up", "build", "the modules for JavaScript
 LAID_OUT = "the C interface, laid out"
 # What most stages need: packages that are fetched while the crates are compiled.
 BUILT = (SET_UP, BUILD)
+PACKED = (*BUILT, PACKAGE)
 # What `scripts/release/dist.py` writes: a folder whose name has the version and the target.
 DIST = ".cache/dist/onnx-cast-*/"
-# Tests of every value of a type, which take minutes: a quick run leaves them out.
-SLOW_TESTS = {"exhaustive", "kernels", "naive", "scaled", "joined", "strings"}
+# Tests of every value of a type, or of others' code alone: a quick run leaves them out, as it does Python's tests marked
+# `slow`.
+SLOW_TESTS = {"apfloat", "bits", "exhaustive", "joined", "kernels", "naive", "scaled", "strings"}
 # What a stage that reads no page need not see: an edit of these does not run it again.
 WORDS = ("docs", "records", "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "RELEASING.md", "web", "npm")
+
+
+def in_memory():
+    """Temporary files of tests in memory, where there is room for them: on a disk tests wait for it most of the time,
+    because the command waits until a result is safe there."""
+    folder = Path("/dev/shm")
+    has_room = folder.is_dir() and os.access(folder, os.W_OK) and shutil.disk_usage(folder).free > 4 << 30
+    return {"TMPDIR": str(folder)} if has_room else {}
 
 
 @dataclass
@@ -59,11 +70,13 @@ def stages(packages):
     def cargo(name, *arguments, after=(SET_UP,), **more):
         return Stage(name, ["cargo", *arguments], after, **more)
 
-    quick_tests = ["cargo", "test", "--locked", "--no-fail-fast", "--lib", "--bins"]
-    quick_tests += [f"--test={name}" for name in sorted(integration_tests() - SLOW_TESTS)]
+    build = ["build", "--locked", "--lib", "--bins"]
+    test = ["test", "--locked", "--no-fail-fast"]
+    quick_tests = [f"--test={name}" for name in sorted(integration_tests() - SLOW_TESTS)]
     set_up = [sys.executable, "scripts/setup.py", *packages]
     lints = ["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"]
     install, pytest = [PYTHON, "scripts/install_python_package.py", "--dev"], [PYTHON, "-m", "pytest", "bindings/python"]
+    quick_pytest = [*pytest, "-m", "not slow"]
     javascript = ["bash", "scripts/checks/javascript.sh"]
     test_onnx = [PYTHON, "-m", "pytest", "bindings/python/tests/test_onnx.py"]
     unittest = [PYTHON, "-m", "unittest", "discover", "--quiet"]
@@ -79,12 +92,15 @@ def stages(packages):
         # Each module is linked by one thread for minutes, so this stage begins early. It has a folder of its own, so that
         # neither build waits for the other.
         Stage(MODULES, [*javascript, "--modules"], (SET_UP,), unread=WORDS, makes=("npm/wasm/models-plain.wasm",)),
-        cargo(BUILD, "build", "--locked", "--lib", "--bins", "--tests", "--examples", after=()),
-        # After the build, whose library of casts it takes; a release takes minutes more.
+        # In a quick run, unit tests are compiled while the Python package is tested.
+        cargo(BUILD, *build, "--tests", "--examples", after=(), quick=["cargo", *build, *quick_tests]),
+        # After the build, whose module it packs; a release takes minutes more.
         Stage(PACKAGE, install, BUILT, quick=install),
-        cargo("tests", "test", "--locked", "--no-fail-fast", after=BUILT, quick=quick_tests),
+        # One cargo waits for another, so what compiles longer comes after the package.
+        cargo("tests", *test, after=PACKED, env=in_memory(), quick=["cargo", *test, "--lib", "--bins", *quick_tests]),
+        Stage("the Python package, tests", pytest, PACKED, in_memory(), quick=quick_pytest),
         check("checkpoints of real sizes, in constant memory", "scripts/checks/sizes.py"),
-        cargo("lints", *lints, after=BUILT, unread=WORDS, quick=["cargo", *lints]),
+        cargo("lints", *lints, after=PACKED, unread=WORDS, quick=["cargo", *lints]),
         cargo(
             "lints, without the standard library",
             *["clippy", "--locked", "-p", "onnx-cast", "--no-default-features", "--features"],
@@ -99,9 +115,8 @@ def stages(packages):
             unread=WORDS,
         ),
         Stage("the package for JavaScript, and the page", [*javascript, "--built"], (*BUILT, MODULES)),
-        Stage("the Python package, tests", pytest, (*BUILT, PACKAGE), quick=pytest),
-        Stage("the Python package, with the newest onnx", test_onnx, (*BUILT, PACKAGE), NEWEST),
-        check("the execution provider, in onnxruntime", "scripts/checks/execution_provider.py", after=(*BUILT, PACKAGE)),
+        Stage("the Python package, with the newest onnx", test_onnx, PACKED, NEWEST),
+        check("the execution provider, in onnxruntime", "scripts/checks/execution_provider.py", after=PACKED),
         check("opsets raised, as onnxruntime runs them", "scripts/checks/upgrade.py"),
         check("opsets raised, as the newest onnx evaluates them", "scripts/checks/upgrade.py", env=newest_evaluates),
         check("models converted, as onnxruntime runs them", "scripts/checks/precision.py"),

@@ -22,7 +22,7 @@ import tempfile
 import time
 from dataclasses import replace
 
-from stages import COMMAND, ROOT, SET_UP, TARGET, stages
+from stages import COMMAND, ROOT, SET_UP, SLOW_TESTS, TARGET, stages
 from unchanged import Passed
 
 # What a stage prints of a part that it did not run: pytest with a count and a place, others with a reason alone.
@@ -202,6 +202,8 @@ def main():
     text, seconds = summary(parts, options.packages or []), time.monotonic() - begin
     if kept:
         text += f"; {len(kept)} of them unchanged since they passed (--again runs them)"
+    if options.quick:
+        text += f"; not in a quick run: {', '.join(sorted(SLOW_TESTS))}, Python's slow tests"
     if len(wanted) < len(every):
         text += f"; {len(every) - len(wanted)} stages not asked for (--list names all)"
     if failed:

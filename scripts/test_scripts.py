@@ -69,7 +69,7 @@ class Selection(unittest.TestCase):
         names = self.names("--quick")
         self.assertEqual(names[0], stages.SET_UP)
         self.assertIn("tests", names)
-        self.assertNotIn(stages.BUILD, names)
+        self.assertNotIn(stages.MODULES, names)
 
     def test_what_stages_need_are_stages(self):
         every = stages.stages(["--torch"])

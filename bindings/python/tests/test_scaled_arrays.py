@@ -120,6 +120,7 @@ def quotients(x, scale, zeros, low, high):
 LARGE = [(1, 1, 4097), (3, 5, 4096), (2, 257, 129), (1, 1, 65537), (70, 3, 1000), (9, 1 << 16, 1), (1, 3, 1 << 19)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", LARGE, ids=str)
 def test_scales_are_found_again_in_every_block_and_tile(shape):
     x = normal(shape)
@@ -345,6 +346,7 @@ for call in sys.argv[1:]:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="the unit of ru_maxrss is the system's own")
 @pytest.mark.parametrize("x", ["np.ones((4096, 8192), np.float32).T", "np.ones((8192, 4096), '>f4')"])
 def test_elements_that_lie_elsewhere_are_not_copied_whole(x):

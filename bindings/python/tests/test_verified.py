@@ -115,6 +115,7 @@ def test_what_is_close_stays_as_the_rules_have_it(rng, tmp_path):
     assert planned.model is None and planned.casts == done.casts
 
 
+@pytest.mark.slow
 def test_a_real_model_with_random_inputs(tmp_path):
     path = os.path.join(os.path.dirname(magika.__file__), "models", "standard_v3_3", "model.onnx")
     done = onnx_cast.convert_model(path, tmp_path / "half.onnx", inputs="random", seed=1, keep="none", max_runs=40)
