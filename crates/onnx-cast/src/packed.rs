@@ -103,11 +103,15 @@ fn last_byte_mask(data_type: DataType, len: usize) -> u8 {
 /// Zeroes the padding after the last of `len` elements.
 #[inline]
 pub(crate) fn clear_padding(data_type: DataType, len: usize, bytes: &mut [u8]) {
+    if !data_type.is_packed() {
+        return;
+    }
     // Without padding there is nothing to do, and to read a byte that a vector store has just written takes long.
-    if data_type.is_packed()
+    let mask = last_byte_mask(data_type, len);
+    if mask != u8::MAX
         && let Some(last) = bytes.last_mut()
     {
-        *last &= last_byte_mask(data_type, len);
+        *last &= mask;
     }
 }
 

@@ -166,6 +166,24 @@ pub(crate) unsafe trait Lanes: Copy + 'static {
     unsafe fn low_bytes(value: [Self::V; 4]) -> Self::V;
     /// The top bits of lanes of 32 bits as those of bytes, whose other bits are arbitrary.
     unsafe fn top_bits(value: [Self::V; 4]) -> Self::V;
+    /// As [`Lanes::low_bytes`], in an order of its own, which [`Lanes::in_order_of_lanes`] makes that of the elements: one
+    /// instruction for several vectors.
+    #[inline(always)]
+    unsafe fn narrow_lanes(value: [Self::V; 4]) -> Self::V {
+        // SAFETY: the caller's.
+        unsafe { Self::low_bytes(value) }
+    }
+    /// As [`Lanes::top_bits`], likewise.
+    #[inline(always)]
+    unsafe fn narrow_top_bits(value: [Self::V; 4]) -> Self::V {
+        // SAFETY: the caller's.
+        unsafe { Self::top_bits(value) }
+    }
+    /// Bytes in the order of the elements, from that of [`Lanes::narrow_lanes`].
+    #[inline(always)]
+    unsafe fn in_order_of_lanes(value: Self::V) -> Self::V {
+        value
+    }
     /// Signed lanes of 32 bits to 16, signed or unsigned ones, saturating.
     unsafe fn saturate_to_16<const SIGNED: bool>(value: [Self::V; 2]) -> Self::V;
     /// Signed lanes of 32 bits to 8, signed or unsigned ones, saturating.
@@ -221,6 +239,12 @@ pub(crate) unsafe trait Lanes: Copy + 'static {
     unsafe fn min_f32(a: Self::V, b: Self::V) -> Self::V;
     /// `a` where it is greater, likewise.
     unsafe fn max_f32(a: Self::V, b: Self::V) -> Self::V;
+    /// The magnitude of `value`, or `limit` where that is less, which is positive; of NaN either, or NaN.
+    #[inline(always)]
+    unsafe fn min_magnitude(value: Self::V, limit: Self::V) -> Self::V {
+        // SAFETY: the caller's.
+        unsafe { Self::min_u::<32>(Self::and(value, Self::splat::<32>(u64::from(u32::MAX >> 1))), limit) }
+    }
     /// To float16, to nearest even; NaN keeps its sign and the upper bits of its payload, and is quiet.
     unsafe fn f32_to_f16(value: [Self::V; 2]) -> Self::V;
     /// To bfloat16, to nearest even; NaN must have no more than its upper 16 bits, and stays.

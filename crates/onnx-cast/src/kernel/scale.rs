@@ -49,7 +49,8 @@ pub(crate) enum Quantity {
     Zero,
     /// The least element that is told apart from lower ones, of integers.
     Low,
-    /// The greatest, and of floats the greatest magnitude.
+    /// The greatest, and of floats the greatest magnitude. Products without zero points have neither limit: what they
+    /// are cut off at is that of the results.
     High,
 }
 
@@ -58,24 +59,30 @@ impl Quantity {
         [Quantity::Factor, Quantity::Divisor, Quantity::Zero, Quantity::Low, Quantity::High];
 }
 
-/// Memory for the quantities of a tile's scales.
+/// Memory for the quantities of so many scales.
 #[repr(align(64))]
-pub(crate) struct Quantities([[MaybeUninit<f32>; Quantities::LEN]; 5]);
+pub(crate) struct Quantities<const LEN: usize>([[MaybeUninit<f32>; LEN]; 5]);
 
-impl Quantities {
-    /// Two tiles, so that a period can begin anywhere in the first.
-    const LEN: usize = 2 * ENTRIES + PADDING;
+/// Those of a tile's scales: two tiles, so that a period can begin anywhere in the first.
+pub(crate) type ManyQuantities = Quantities<{ 2 * ENTRIES + PADDING }>;
 
-    pub(crate) const NEW: Self = Quantities([[MaybeUninit::uninit(); Quantities::LEN]; 5]);
+/// Numbers to be written.
+pub(crate) type Unwritten<'a> = &'a mut [MaybeUninit<f32>];
 
-    /// The first numbers of a quantity.
-    pub(crate) fn first(&mut self, quantity: Quantity, count: usize) -> &mut [MaybeUninit<f32>] {
-        &mut self.0[quantity as usize][..count]
-    }
+impl<const LEN: usize> Quantities<LEN> {
+    pub(crate) const LEN: usize = LEN;
+    pub(crate) const NEW: Self = Quantities([[MaybeUninit::uninit(); LEN]; 5]);
 
     /// The first numbers of every quantity, in the order of [`Quantity`].
-    pub(crate) fn all(&mut self, count: usize) -> [&mut [MaybeUninit<f32>]; 5] {
+    #[inline(always)]
+    pub(crate) fn first(&mut self, count: usize) -> [Unwritten<'_>; 5] {
         self.0.each_mut().map(|numbers| &mut numbers[..count])
+    }
+
+    /// The numbers of every quantity.
+    #[inline(always)]
+    pub(crate) fn all(&self) -> &[MaybeUninit<f32>] {
+        self.0.as_flattened()
     }
 }
 
@@ -94,8 +101,8 @@ pub(crate) unsafe fn written(numbers: &mut [MaybeUninit<f32>]) -> &mut [f32] {
 pub(crate) enum Granularity {
     /// All have the first.
     Tensor,
-    /// Those of a chunk.
-    Chunk,
+    /// As many as 2 to this power, in whole chunks.
+    Run(u32),
     /// Each has its own.
     Element,
 }
@@ -103,7 +110,8 @@ pub(crate) enum Granularity {
 /// The scales of some elements, and their zero points.
 #[derive(Clone, Copy)]
 pub(crate) struct Scales<'a> {
-    pub(crate) quantities: &'a Quantities,
+    /// Those of [`ManyQuantities`], or of [`Quantities`] of one scale where all elements share it.
+    pub(crate) quantities: &'a [MaybeUninit<f32>],
     /// Where those of the elements begin.
     pub(crate) begin: usize,
     pub(crate) granularity: Granularity,
@@ -115,7 +123,14 @@ impl Scales<'_> {
     /// A quantity of the elements, and of those of a step more.
     #[inline(always)]
     pub(crate) fn numbers(&self, quantity: Quantity) -> *const f32 {
-        self.quantities.0[quantity as usize].as_ptr().cast::<f32>().wrapping_add(self.begin)
+        let len = if self.granularity == Granularity::Tensor { 1 } else { ManyQuantities::LEN };
+        self.numbers_of(quantity, len)
+    }
+
+    /// The same of memory for so many scales.
+    #[inline(always)]
+    pub(crate) fn numbers_of(&self, quantity: Quantity, len: usize) -> *const f32 {
+        self.quantities.as_ptr().cast::<f32>().wrapping_add(quantity as usize * len + self.begin)
     }
 }
 
@@ -233,8 +248,8 @@ pub(crate) enum Scaling {
     Multiply,
 }
 
-/// Finds the codes and the divisors of MX's blocks from the bits of their greatest magnitudes.
-pub(crate) type Powers = unsafe fn(power: &PowerOfTwo, most: &[u32], codes: &mut [u8], divisors: &mut [[u8; 4]]);
+/// Finds the codes and the factors of MX's blocks from the bits of their greatest magnitudes.
+pub(crate) type Powers = unsafe fn(power: &PowerOfTwo, most: &[u32], codes: &mut [u8], factors: &mut [[u8; 4]]) -> bool;
 
 /// What is compiled once for each instruction set.
 #[derive(Clone, Copy)]
@@ -242,14 +257,9 @@ pub(crate) struct ScaleKernels {
     /// Whether multiplication and addition are fused, which quotients by way of reciprocals need.
     pub(crate) fuses: bool,
     /// Finds the quantities of scales, from the scales in [`Quantity::Divisor`] and, if there are any, the zero points
-    /// in [`Quantity::Zero`], of which `count` are written; and how they are applied. The range is that of results.
-    pub(crate) prepare: unsafe fn(
-        quantities: &mut Quantities,
-        count: usize,
-        scaling: Scaling,
-        has_zeros: bool,
-        range: [f32; 2],
-    ) -> Method,
+    /// in [`Quantity::Zero`], which are written; and how they are applied. The range is that of results.
+    pub(crate) prepare:
+        unsafe fn(quantities: [Unwritten<'_>; 5], scaling: Scaling, has_zeros: bool, range: [f32; 2]) -> Method,
     /// The bits of the greatest magnitude of each run of floats of a width in bytes, 2 or 4: NaN and infinity are above
     /// every number.
     pub(crate) greatest: unsafe fn(x: &[u8], width: usize, run: usize, out: &mut [u32]),
@@ -296,18 +306,17 @@ macro_rules! scale_kernels {
         fuses: $fuses:expr, fence: $fence:expr $(, over: $lanes:ty, $($algorithms:ident)::*)?
     ) => {
         const SCALE: crate::kernel::scale::ScaleKernels = {
-            use crate::kernel::scale::{Method, Quantities, ScaleContext, ScaleKernels, Scaling, greatest, loops};
+            use crate::kernel::scale::{Method, ScaleContext, ScaleKernels, Scaling, Unwritten, greatest, loops};
             use crate::scalar::block_scale::{PowerOfTwo, Recipe};
             $(#[$features])?
             unsafe fn prepare(
-                quantities: &mut Quantities,
-                count: usize,
+                quantities: [Unwritten<'_>; 5],
                 scaling: Scaling,
                 has_zeros: bool,
                 range: [f32; 2],
             ) -> Method {
                 // SAFETY: the caller's.
-                unsafe { loops::prepare($fuses, quantities, count, scaling, has_zeros, range) }
+                unsafe { loops::prepare($fuses, quantities, scaling, has_zeros, range) }
             }
             $(#[$features])?
             unsafe fn greatest(x: &[u8], width: usize, run: usize, out: &mut [u32]) {
@@ -319,8 +328,8 @@ macro_rules! scale_kernels {
                 greatest::by_loops(&x[done * run * width..], width, run, &mut out[done..]);
             }
             $(#[$features])?
-            unsafe fn powers(power: &PowerOfTwo, most: &[u32], codes: &mut [u8], divisors: &mut [[u8; 4]]) {
-                loops::powers(power, most, codes, divisors);
+            unsafe fn powers(power: &PowerOfTwo, most: &[u32], codes: &mut [u8], factors: &mut [[u8; 4]]) -> bool {
+                loops::powers(power, most, codes, factors)
             }
             $(#[$features])?
             unsafe fn wide_scales(recipe: Recipe, global: f32, scales: &mut [[u8; 4]]) {
@@ -365,27 +374,26 @@ mod tests {
         const LEN: usize = 1000;
         const LINE: usize = 64;
         let source: Vec<u8> = (0..LEN).flat_map(|i| (i as f32 - 300.0).to_le_bytes()).collect();
-        let mut quantities = Quantities::NEW;
-        quantities.first(Quantity::Divisor, LEN + PADDING).fill(MaybeUninit::new(1.0));
-        for (divisor, i) in quantities.first(Quantity::Divisor, LEN).iter_mut().zip(0..) {
-            *divisor = MaybeUninit::new(3.0 + (i % 7) as f32);
-        }
+        let (mut one, mut many) = (Quantities::<1>::NEW, ManyQuantities::NEW);
         let range = [0.0, 7.0];
         let targets = [DataType::Int8, DataType::Int4, DataType::Float8E4M3FN, DataType::Float6E2M3, DataType::Uint16];
-        let granularities = [(Granularity::Tensor, LEN), (Granularity::Chunk, CHUNK), (Granularity::Element, 1)];
+        let granularities =
+            [(Granularity::Tensor, LEN), (Granularity::Run(CHUNK.ilog2()), CHUNK), (Granularity::Element, 1)];
         for (backend, to, (granularity, shared)) in available().flat_map(|backend| {
             targets.iter().flat_map(move |to| granularities.map(|granularity| (backend, *to, granularity)))
         }) {
-            let (table, count) = (backend.table(), LEN + PADDING);
-            let negated = quantities.first(Quantity::Divisor, count);
-            // SAFETY: all were written above.
-            unsafe { written(negated) }.iter_mut().for_each(|divisor| *divisor = divisor.abs());
-            // SAFETY: the backend is available, and so many scales are written.
-            let method = unsafe { (table.scale.prepare)(&mut quantities, count, Scaling::Divide, false, range) };
+            let (table, is_one) = (backend.table(), granularity == Granularity::Tensor);
+            let numbers = if is_one { one.first(1) } else { many.first(LEN + PADDING) };
+            for (divisor, i) in numbers[Quantity::Divisor as usize].iter_mut().zip(0..) {
+                *divisor = MaybeUninit::new(3.0 + (i % 7) as f32);
+            }
+            // SAFETY: the backend is available, and the scales are written.
+            let method = unsafe { (table.scale.prepare)(numbers, Scaling::Divide, false, range) };
+            let quantities = if is_one { one.all() } else { many.all() };
             let bytes = |len| to.byte_len(len).expect("few elements");
             let run = |begin: usize, dst: &mut [u8], len, hint, held: Option<&mut Held>| {
                 let (from, rules, precision) = (DataType::Float, Rules::default_of(to), Precision::Float);
-                let scales = Scales { quantities: &quantities, begin: begin / shared, granularity, has_zeros: false };
+                let scales = Scales { quantities, begin: begin / shared, granularity, has_zeros: false };
                 let context = ScaleContext { from, to, rules, scales, method, precision, range, is_finite: false };
                 let src = &source[4 * begin..4 * (begin + len)];
                 // SAFETY: the backend is available, and these are the bytes of so many elements.

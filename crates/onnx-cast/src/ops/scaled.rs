@@ -108,6 +108,11 @@ impl ScaledPlan {
         }
     }
 
+    /// The same plan where scales are what elements are multiplied with.
+    pub(super) fn by_factors(self) -> Self {
+        ScaledPlan { scaling: Scaling::Multiply, ..self }
+    }
+
     /// The same plan where codes of NaN and infinity do not matter.
     pub(super) fn of_finite(self) -> Self {
         ScaledPlan { is_finite: true, ..self }

@@ -221,11 +221,13 @@ pub(crate) struct PowerOfTwo {
     exponent: i32,
     fraction: u32,
     significand_bits: u32,
-    /// What the power is multiplied with to give the divisor.
+    /// What the power is multiplied with to give the divisor: a power of two.
     unit: f32,
 }
 
 impl PowerOfTwo {
+    /// The code of a block that is not finite.
+    pub(crate) const NAN: u8 = 0xff;
     const FRACTION: u32 = f32::MANTISSA_DIGITS - 1;
     const FRACTION_MASK: u32 = (1 << PowerOfTwo::FRACTION) - 1;
 
@@ -237,8 +239,8 @@ impl PowerOfTwo {
         PowerOfTwo { rule, exponent, fraction, significand_bits, unit }
     }
 
-    /// The scales of blocks, from the bits of their greatest magnitudes: codes, and what elements are divided by. Of
-    /// one that is not finite both are arbitrary.
+    /// The scales of blocks, from the bits of their greatest magnitudes: codes, and what elements are multiplied with,
+    /// which may be infinite. Of a block that is not finite both are arbitrary.
     #[inline(always)]
     pub(crate) fn scales(&self, greatest: &[u32], codes: &mut [u8], factors: &mut [[u8; 4]]) {
         let half = 1 << (PowerOfTwo::FRACTION - 1 - self.significand_bits);
@@ -263,10 +265,20 @@ impl PowerOfTwo {
             let log = (carry(normal) >> PowerOfTwo::FRACTION) as i32 - bias;
             let found = (log - self.exponent).clamp(-127, 127) + 127;
             *code = found as u8;
-            let power =
-                if found == 0 { 1 << (PowerOfTwo::FRACTION - 1) } else { (found as u32) << PowerOfTwo::FRACTION };
-            *factor = (f32::from_bits(power) * self.unit).to_le_bytes();
+            *factor = (PowerOfTwo::power(254 - found as u32) * (1.0 / self.unit)).to_le_bytes();
         }
+    }
+
+    /// What elements are divided by, from the code of their block: 1 where that is not finite.
+    pub(crate) fn divisor(&self, code: u8) -> f32 {
+        if code == PowerOfTwo::NAN { 1.0 } else { PowerOfTwo::power(code.into()) * self.unit }
+    }
+
+    /// 2 to the power of a code less 127.
+    #[inline(always)]
+    fn power(code: u32) -> f32 {
+        let subnormal = 1 << (PowerOfTwo::FRACTION - 1);
+        f32::from_bits(if code == 0 { subnormal } else { code << PowerOfTwo::FRACTION })
     }
 }
 

@@ -12,19 +12,21 @@ use super::wide::{self, store, store_codes};
 use crate::element::{Class, DataType, Element, class};
 use crate::kernel::Context;
 use crate::kernel::lanes::Lanes;
-use crate::kernel::scale::{CHUNK, Granularity, Held, Method, Quantity, ScaleContext};
+use crate::kernel::scale::{CHUNK, Granularity, Held, ManyQuantities, Method, Quantity, ScaleContext};
 use crate::packed::bits;
 use core::mem::MaybeUninit;
 
 /// [`Granularity`] as a constant.
-const TENSOR: u8 = Granularity::Tensor as u8;
-const CHUNKS: u8 = Granularity::Chunk as u8;
-const ELEMENTS: u8 = Granularity::Element as u8;
+const TENSOR: u8 = 0;
+const RUNS: u8 = 1;
+const ELEMENTS: u8 = 2;
 
 /// The quantities of a tile's scales as lanes, and the arithmetic that applies them. A quarter of a step begins at an
 /// element of the tile.
 struct ScaleLanes<'a, L: Lanes, const BY: u8> {
     context: &'a ScaleContext<'a>,
+    /// Elements of a run are 2 to this power.
+    run: u32,
     /// Those of the one scale of a tensor, which stay in registers.
     one: [L::V; 5],
 }
@@ -35,33 +37,68 @@ impl<'a, L: Lanes, const BY: u8> ScaleLanes<'a, L, BY> {
         let mut one = [L::splat::<32>(0); 5];
         if BY == TENSOR {
             for quantity in Quantity::ALL {
-                one[quantity as usize] = L::splat::<32>(context.scales.numbers(quantity).read().to_bits().into());
+                let number = context.scales.numbers_of(quantity, 1);
+                one[quantity as usize] = L::splat::<32>(number.read().to_bits().into());
             }
         }
-        ScaleLanes { context, one }
+        let run = if let Granularity::Run(power) = context.scales.granularity { power } else { 0 };
+        ScaleLanes { context, run, one }
     }
 
     /// A quantity of a quarter's elements.
     #[inline(always)]
     unsafe fn get(&self, quantity: Quantity, element: usize) -> L::V {
-        let numbers = self.context.scales.numbers(quantity);
+        let numbers = self.context.scales.numbers_of(quantity, ManyQuantities::LEN);
         match BY {
             TENSOR => self.one[quantity as usize],
-            CHUNKS => L::splat::<32>(numbers.add(element / CHUNK).read().to_bits().into()),
+            RUNS => L::splat::<32>(numbers.add(element >> self.run).read().to_bits().into()),
             _ => L::load(numbers.add(element).cast()),
         }
     }
 
-    /// A quarter's products, or its quotients, corrected by their remainders.
+    /// A quarter's products.
     #[inline(always)]
-    unsafe fn scaled(&self, x: L::V, element: usize, divides: bool) -> L::V {
+    unsafe fn multiplied(&self, x: L::V, element: usize) -> L::V {
+        L::mul_f32(x, self.get(Quantity::Factor, element))
+    }
+
+    /// A quarter's quotients, corrected by their remainders.
+    #[inline(always)]
+    unsafe fn divided(&self, x: L::V, element: usize) -> L::V {
         let factor = self.get(Quantity::Factor, element);
         let estimate = L::mul_f32(x, factor);
-        if !divides {
-            return estimate;
-        }
         let remainder = L::mul_add_f32(estimate, self.get(Quantity::Divisor, element), x);
         L::mul_add_f32(remainder, factor, estimate)
+    }
+
+    /// A quarter's magnitudes, scaled, of which none is above that of overflow. Of NaN it is any number, or NaN.
+    /// Products are cut off after they are scaled, so that they need no limit for each scale.
+    #[inline(always)]
+    unsafe fn magnitudes(&self, x: L::V, element: usize, divides: bool, limit: L::V) -> L::V {
+        if divides {
+            self.divided(L::min_magnitude(x, self.get(Quantity::High, element)), element)
+        } else {
+            L::min_magnitude(self.multiplied(x, element), limit)
+        }
+    }
+
+    /// A quarter's integers, none of them above `highest`; NaN is the least integer, as what is too low is.
+    #[inline(always)]
+    unsafe fn integers(&self, x: L::V, element: usize, divides: bool, highest: L::V) -> L::V {
+        L::round_to_int(if divides {
+            self.divided(L::min_f32(self.get(Quantity::High, element), x), element)
+        } else {
+            L::min_f32(highest, self.multiplied(x, element))
+        })
+    }
+
+    /// The same with zero points; NaN is the lowest result.
+    #[inline(always)]
+    unsafe fn integers_and_zeros(&self, x: L::V, element: usize, divides: bool) -> L::V {
+        let x = L::max_f32(x, self.get(Quantity::Low, element));
+        let x = L::min_f32(x, self.get(Quantity::High, element));
+        let scaled = if divides { self.divided(x, element) } else { self.multiplied(x, element) };
+        L::add::<32>(L::round_to_int(scaled), L::round_to_int(self.get(Quantity::Zero, element)))
     }
 
     /// A quarter's codes of `S`, as floats, less their zero points and times their scales.
@@ -91,7 +128,7 @@ pub(crate) unsafe fn quantize<L: Lanes, D: Element>(
 ) {
     match context.scales.granularity {
         Granularity::Tensor => quantize_by::<L, D, TENSOR>(task, context, None),
-        Granularity::Chunk => quantize_by::<L, D, CHUNKS>(task, context, held),
+        Granularity::Run(_) => quantize_by::<L, D, RUNS>(task, context, held),
         Granularity::Element => quantize_by::<L, D, ELEMENTS>(task, context, None),
     }
 }
@@ -104,8 +141,9 @@ unsafe fn quantize_by<L: Lanes, D: Element, const BY: u8>(
 ) {
     let (from, divides) = (context.from, L::FUSES && context.method == Method::Reciprocal);
     let rules = RuleLanes::<L>::new::<f32, D>(&context.rules);
+    let highest = L::splat::<32>(context.range[1].to_bits().into());
     let scales = ScaleLanes::<L, BY>::new(context);
-    let chunk = if BY == CHUNKS { CHUNK } else { 1 };
+    let chunk = if BY == RUNS { CHUNK } else { 1 };
     let widths =
         Widths { bits: [from.info().bits as usize, bits::<D>()], computes: true, ahead: AHEAD_OF_SCALED, chunk };
     walk::<L>(
@@ -117,32 +155,14 @@ unsafe fn quantize_by<L: Lanes, D: Element, const BY: u8>(
             let values = values::<L>(from, src);
             let at = |quarter: usize| element + quarter * (L::BYTES / 4);
             if let Class::SmallFloat(format) = const { class::<D>() } {
-                let limits = parts!(i => scales.get(Quantity::High, at(i)));
-                let codes = small_float::scaled_codes::<L>(
-                    format,
-                    values,
-                    limits,
-                    &rules,
-                    context.is_finite,
-                    #[inline(always)]
-                    |i, x| scales.scaled(x, at(i), divides),
-                );
+                let magnitudes = parts!(i => scales.magnitudes(values[i], at(i), divides, rules.limit()));
+                let codes = small_float::scaled_codes::<L>(format, values, magnitudes, &rules, context.is_finite);
                 return store_codes::<L, D>(dst, codes);
             }
             let integers = if context.scales.has_zeros {
-                parts!(i => {
-                    // NaN becomes the lowest.
-                    let x = L::max_f32(values[i], scales.get(Quantity::Low, at(i)));
-                    let x = L::min_f32(x, scales.get(Quantity::High, at(i)));
-                    let zeros = L::round_to_int(scales.get(Quantity::Zero, at(i)));
-                    L::add::<32>(L::round_to_int(scales.scaled(x, at(i), divides)), zeros)
-                })
+                parts!(i => scales.integers_and_zeros(values[i], at(i), divides))
             } else {
-                parts!(i => {
-                    // NaN stays: it becomes the least integer, as quotients that are too low do.
-                    let x = L::min_f32(scales.get(Quantity::High, at(i)), values[i]);
-                    L::round_to_int(scales.scaled(x, at(i), divides))
-                })
+                parts!(i => scales.integers(values[i], at(i), divides, highest))
             };
             store_saturated::<L, D>(dst, integers, context.range[0]);
         },
@@ -191,7 +211,7 @@ pub(crate) unsafe fn dequantize<L: Lanes, S: Element>(
 ) {
     match context.scales.granularity {
         Granularity::Tensor => dequantize_by::<L, S, TENSOR>(task, context, None),
-        Granularity::Chunk => dequantize_by::<L, S, CHUNKS>(task, context, held),
+        Granularity::Run(_) => dequantize_by::<L, S, RUNS>(task, context, held),
         Granularity::Element => dequantize_by::<L, S, ELEMENTS>(task, context, None),
     }
 }
@@ -205,7 +225,7 @@ unsafe fn dequantize_by<L: Lanes, S: Element, const BY: u8>(
     let to = context.to;
     let scales = ScaleLanes::<L, BY>::new(context);
     let widen = super::one_step::<L, S, f32>(&Context::plain(context.from, DataType::Float));
-    let chunk = if BY == CHUNKS { CHUNK } else { 1 };
+    let chunk = if BY == RUNS { CHUNK } else { 1 };
     let widths = Widths { bits: [bits::<S>(), to.info().bits as usize], computes: true, ahead: AHEAD_OF_SCALED, chunk };
     walk::<L>(
         task,

@@ -12,6 +12,7 @@ use super::step::{both, parts};
 use crate::element::{Class, DataType, Element, class};
 use crate::format::{FloatFormat, Nan};
 use crate::kernel::lanes::Lanes;
+use crate::packed::bits;
 use crate::scalar::{RoundMode, Rules};
 
 /// Bits of the significand of `f32`.
@@ -40,6 +41,12 @@ pub(crate) struct RuleLanes<L: Lanes> {
 }
 
 impl<L: Lanes> RuleLanes<L> {
+    /// The magnitude that rounds to the code for overflow.
+    #[inline(always)]
+    pub(super) fn limit(&self) -> L::V {
+        self.limit
+    }
+
     /// # Safety
     /// The processor has the instructions of `L`.
     #[inline(always)]
@@ -111,7 +118,8 @@ pub(crate) fn asks_for_scalar<L: Lanes, S: Element, D: Element>(rules: &Rules) -
 }
 
 /// Lanes of `f32` as codes of a small float, one to a byte with the upper bits zero. The lanes may be rounded to odd;
-/// the signs are the top bits of `top`'s bytes.
+/// the signs are the top bits of `top`'s bytes: in the order of the elements if `S` has 16 bits, else in that of
+/// [`Lanes::narrow_lanes`].
 #[inline(always)]
 pub(crate) unsafe fn codes<L: Lanes, S: Element>(
     format: FloatFormat,
@@ -119,45 +127,42 @@ pub(crate) unsafe fn codes<L: Lanes, S: Element>(
     top: L::V,
     rules: &RuleLanes<L>,
 ) -> L::V {
-    let mut code = L::low_bytes(parts!(i => {
-        magnitude_code::<L, S>(format, value[i], rules, rules.limit)
-    }));
+    let codes = parts!(i => magnitude_code::<L, S>(format, value[i], rules, rules.limit));
+    let is_word = const { bits::<S>() == 16 };
+    let mut code = if is_word { L::low_bytes(codes) } else { L::narrow_lanes(codes) };
     if const { !S::DATA_TYPE.is_float() } {
         code = L::min_u::<8>(code, rules.overflow);
     }
-    if const { matches!(class::<S>(), Class::Int { signed: false, .. }) } {
-        return code;
+    if const { !matches!(class::<S>(), Class::Int { signed: false, .. }) } {
+        code = with_sign::<L>(format, code, top);
     }
-    with_sign::<L>(format, code, top)
+    if is_word { code } else { L::in_order_of_lanes(code) }
 }
 
-/// As [`codes`], of positive multiples of the lanes: `scaled` gives that of a magnitude in a quarter, whose multiple is
-/// the largest code at `limit` and less below it. Where `is_finite`, NaN and infinity may have any code.
+/// As [`codes`], of positive multiples of the lanes: their magnitudes are given too, none of them above that of overflow.
+/// Where `is_finite`, NaN and infinity may have any code.
 #[inline(always)]
 pub(super) unsafe fn scaled_codes<L: Lanes>(
     format: FloatFormat,
     value: [L::V; 4],
-    limit: [L::V; 4],
+    within: [L::V; 4],
     rules: &RuleLanes<L>,
     is_finite: bool,
-    scaled: impl Fn(usize, L::V) -> L::V,
 ) -> L::V {
-    let magnitude = parts!(i => L::and(value[i], L::splat::<32>(MAGNITUDE.into())));
-    let mut code = L::low_bytes(parts!(i => {
-        let within = scaled(i, L::min_u::<32>(magnitude[i], limit[i]));
-        number_code::<L>(format, within)
-    }));
-    // NaN is rare, and a branch costs less than a selection for each vector.
-    let [low, high] = [0, 2].map(|i| L::max_u::<32>(magnitude[i], magnitude[i + 1]));
-    if !is_finite && L::any::<32>(L::gt::<32>(L::max_u::<32>(low, high), rules.last_number)) {
-        let zero = L::splat::<32>(0);
-        let is_nan =
-            parts!(i => L::select::<32>(L::gt::<32>(magnitude[i], rules.last_number), L::splat::<32>(0xff), zero));
-        let nan =
-            L::low_bytes(parts!(i => L::select::<32>(L::gt::<32>(magnitude[i], rules.last_number), rules.nan, zero)));
-        code = L::select_by_top_bit(L::low_bytes(is_nan), nan, code);
+    let mut code = L::narrow_lanes(parts!(i => number_code::<L>(format, within[i])));
+    if !is_finite {
+        // NaN is rare, and a branch costs less than a selection for each vector.
+        let magnitude = parts!(i => L::and(value[i], L::splat::<32>(MAGNITUDE.into())));
+        let [low, high] = [0, 2].map(|i| L::max_u::<32>(magnitude[i], magnitude[i + 1]));
+        if L::any::<32>(L::gt::<32>(L::max_u::<32>(low, high), rules.last_number)) {
+            let is_nan = parts!(i => L::gt::<32>(magnitude[i], rules.last_number));
+            let zero = L::splat::<32>(0);
+            let nan = L::narrow_lanes(parts!(i => L::select::<32>(is_nan[i], rules.nan, zero)));
+            let is_nan = L::narrow_lanes(parts!(i => L::select::<32>(is_nan[i], L::splat::<32>(0xff), zero)));
+            code = L::select_by_top_bit(is_nan, nan, code);
+        }
     }
-    with_sign::<L>(format, code, L::top_bits(value))
+    L::in_order_of_lanes(with_sign::<L>(format, code, L::narrow_top_bits(value)))
 }
 
 /// Whether infinity is written as NaN. Only in the types without -0 may it be while overflow is not.

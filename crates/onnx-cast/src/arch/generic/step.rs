@@ -7,6 +7,7 @@ pub(crate) use crate::kernel::Task;
 use crate::kernel::lanes::{Lanes, step_bytes};
 use crate::kernel::scale::Held;
 use crate::packed::{bits, clear_padding};
+use core::hint::black_box;
 use core::mem::MaybeUninit;
 
 /// Bytes of a cache line.
@@ -227,6 +228,8 @@ pub(super) unsafe fn walk<L: Lanes>(
                 return;
             }
             let is_short = !L::STREAMS || near > 0;
+            // What only streams need is computed here, and not ahead of every small cast.
+            let held = if is_short { 0 } else { black_box(held) };
             for i in 0..if is_short { 1 } else { steps_of_lines } {
                 let step_from = if is_short {
                     L::copy_padded(from, source, byte_len_of(near, bits[0]), src_step);

@@ -63,7 +63,7 @@ pub(crate) unsafe fn step<L: Lanes, S: Element, D: Element>(src: *const u8, dst:
             }
             let value = parts!(i => f32_lanes::<L, S, true>(src, i));
             let is_word = const { bits::<S>() == 16 };
-            let top = if is_word { L::high_bytes(load_words::<L>(src)) } else { L::top_bits(value) };
+            let top = if is_word { L::high_bytes(load_words::<L>(src)) } else { L::narrow_top_bits(value) };
             let codes = small_float::codes::<L, S>(format, value, top, rules);
             store_codes::<L, D>(dst, codes);
         }

@@ -222,16 +222,19 @@ unsafe impl Lanes for Ymm {
         ));
         in_order_of_words(value: V) -> V: in_order_of_halves(value);
         merge_words(low: V, high: V) -> V: _mm256_blend_epi16::<0b1010_1010>(low, _mm256_slli_epi32::<16>(high));
-        low_bytes(value: [V; 4]) -> V: {
+        low_bytes(value: [V; 4]) -> V: in_order_of_quarters(Self::narrow_lanes(value));
+        top_bits(value: [V; 4]) -> V: in_order_of_quarters(Self::narrow_top_bits(value));
+        narrow_lanes(value: [V; 4]) -> V: {
             let low = _mm256_set1_epi32(0xff);
             let first = _mm256_packus_epi32(Self::and(value[0], low), Self::and(value[1], low));
             let second = _mm256_packus_epi32(Self::and(value[2], low), Self::and(value[3], low));
-            in_order_of_quarters(_mm256_packus_epi16(first, second))
+            _mm256_packus_epi16(first, second)
         };
         // Saturation keeps the sign, the one bit that counts.
-        top_bits(value: [V; 4]) -> V: in_order_of_quarters(_mm256_packs_epi16(
+        narrow_top_bits(value: [V; 4]) -> V: _mm256_packs_epi16(
             _mm256_packs_epi32(value[0], value[1]), _mm256_packs_epi32(value[2], value[3])
-        ));
+        );
+        in_order_of_lanes(value: V) -> V: in_order_of_quarters(value);
         f32_to_f16(value: [V; 2]) -> V:
             join(_mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(ps(value[0])), _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(ps(value[1])));
         f32_to_f64(value: V) -> [V; 2]: [

@@ -19,6 +19,8 @@ pub(crate) fn is_available() -> bool {
 
 const TOWARD_ZERO: i32 = _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC;
 const NEAREST: i32 = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
+/// Of `vrangeps`: the one of less magnitude, with its sign cleared.
+const MIN_MAGNITUDE: i32 = 0b1010;
 
 /// Vectors of 64 bytes.
 #[derive(Clone, Copy)]
@@ -73,6 +75,25 @@ masked! {
     fn with_lowest_bit(u16): "vpord", _mm512_set1_epi32(1);
     /// Adds 1 to bytes.
     fn plus_one(u64): "vpaddb", _mm512_set1_epi8(1);
+}
+
+/// `value`, where the mask is set with the bytes of `bytes` that the index names in each quarter. By the intrinsic, the
+/// compiler makes permutations of two vectors.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw")]
+fn shuffled_over(mut value: V, mask: __mmask64, bytes: V, index: V) -> V {
+    // SAFETY: one instruction on registers, which this function's features have.
+    unsafe {
+        core::arch::asm!(
+            "vpshufb {value}{{{mask}}}, {bytes}, {index}",
+            value = inout(zmm_reg) value,
+            mask = in(kreg) mask,
+            bytes = in(zmm_reg) bytes,
+            index = in(zmm_reg) index,
+            options(pure, nomem, nostack, preserves_flags),
+        );
+    }
+    value
 }
 
 helpers! {
@@ -188,12 +209,26 @@ unsafe impl Lanes for Zmm {
         is_nan_f32(value: V) -> u64: _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(ps(value), ps(value)).into();
         min_f32(a: V, b: V) -> V: si(_mm512_min_ps(ps(a), ps(b)));
         max_f32(a: V, b: V) -> V: si(_mm512_max_ps(ps(a), ps(b)));
+        min_magnitude(value: V, limit: V) -> V: si(_mm512_range_ps::<MIN_MAGNITUDE>(ps(value), ps(limit)));
         high_bytes(value: [V; 2]) -> V: _mm512_permutex2var_epi8(value[0], bytes!(|i| 2 * i + 1), value[1]);
         in_order_of_words(value: V) -> V: in_order_of_halves(value);
         merge_words(low: V, high: V) -> V:
             _mm512_mask_mov_epi16(low, 0xaaaa_aaaa, _mm512_slli_epi32::<16>(high));
         low_bytes(value: [V; 4]) -> V: every_fourth(value, bytes!(|i| i * 4 % 128));
         top_bits(value: [V; 4]) -> V: every_fourth(value, bytes!(|i| i * 4 % 128 + 3));
+        // A permutation of two vectors is three instructions on Intel; these are one each.
+        narrow_lanes(value: [V; 4]) -> V: {
+            let low = bytes!(|i| i % 4 * 4);
+            let first = _mm512_shuffle_epi8(value[0], low);
+            let second = shuffled_over(first, 0x00f0_00f0_00f0_00f0, value[1], low);
+            let third = shuffled_over(second, 0x0f00_0f00_0f00_0f00, value[2], low);
+            shuffled_over(third, 0xf000_f000_f000_f000, value[3], low)
+        };
+        // Saturation keeps the sign, the one bit that counts.
+        narrow_top_bits(value: [V; 4]) -> V: _mm512_packs_epi16(
+            _mm512_packs_epi32(value[0], value[1]), _mm512_packs_epi32(value[2], value[3])
+        );
+        in_order_of_lanes(value: V) -> V: in_order_of_quarters(value);
         f32_to_f16(value: [V; 2]) -> V: join(
             _mm512_cvt_roundps_ph::<NEAREST>(_mm512_castsi512_ps(value[0])),
             _mm512_cvt_roundps_ph::<NEAREST>(_mm512_castsi512_ps(value[1]))

@@ -1,7 +1,7 @@
 //! The loops of scaled casts over floats in the nearest cache: plain Rust, which each instruction set compiles with its
 //! features, and which the compiler vectorises.
 
-use super::{CHUNK, Granularity, Method, Quantities, Quantity, ScaleContext, Scaling, written};
+use super::{CHUNK, Granularity, Method, Quantity, ScaleContext, Scaling, Unwritten, written};
 use crate::element::DataType;
 use crate::scalar::block_scale::{PowerOfTwo, Recipe};
 use crate::scalar::scaled::{
@@ -13,34 +13,29 @@ use core::mem::MaybeUninit;
 /// [`super::ScaleKernels::prepare`], for kernels that fuse multiplication and addition, or do not.
 ///
 /// # Safety
-/// The first `count` scales and, if there are any, zero points are written.
+/// The scales and, if there are any, zero points are written.
 #[inline(always)]
 pub(crate) unsafe fn prepare(
     fuses: bool,
-    quantities: &mut Quantities,
-    count: usize,
+    [factors, divisors, zeros, lows, highs]: [Unwritten<'_>; 5],
     scaling: Scaling,
     has_zeros: bool,
     range: [f32; 2],
 ) -> Method {
-    match quantities.first(Quantity::Zero, count) {
+    match &mut *zeros {
         _ if has_zeros => {}
         // A call that fills memory may store in a way that the next read waits for.
         [zero] => *zero = MaybeUninit::new(0.0),
         zeros => zeros.fill(MaybeUninit::new(0.0)),
     }
-    let [factors, divisors, zeros, lows, highs] = quantities.all(count);
     // SAFETY: the caller's, and of zeros the lines above wrote as many.
     let (divisors, zeros) = unsafe { (written(divisors), written(zeros)) };
     match scaling {
         Scaling::Divide => to_divide(fuses, factors, divisors, zeros, [lows, highs], range),
-        Scaling::Multiply => to_multiply(factors, divisors, highs, range[1]),
+        Scaling::Multiply => to_multiply(factors, divisors),
         Scaling::Dequantize { has_infinity } => to_dequantize(factors, divisors, zeros, has_infinity),
     }
 }
-
-/// Numbers to be written.
-type Unwritten<'a> = &'a mut [MaybeUninit<f32>];
 
 /// What quotients need. Where all scales are powers of two, the reciprocals are all.
 #[inline(always)]
@@ -73,12 +68,11 @@ fn to_divide(
 
 /// What products of values need.
 #[inline(always)]
-fn to_multiply(factors: Unwritten<'_>, divisors: &[f32], highs: Unwritten<'_>, high: f32) -> Method {
+fn to_multiply(factors: Unwritten<'_>, divisors: &[f32]) -> Method {
     let mut are_moderate = true;
-    for ((factor, divisor), greatest) in factors.iter_mut().zip(divisors).zip(highs) {
+    for (factor, divisor) in factors.iter_mut().zip(divisors) {
         are_moderate &= is_moderate(*divisor) & (*divisor > 0.0);
         factor.write(*divisor);
-        greatest.write(high / *divisor);
     }
     if are_moderate { Method::Multiply } else { Method::MultiplyAny }
 }
@@ -98,17 +92,20 @@ fn to_dequantize(factors: Unwritten<'_>, divisors: &[f32], zeros: &mut [f32], ha
 }
 
 /// [`super::ScaleKernels::powers`]: the scales of blocks, from the bits of their greatest magnitudes: codes, and what
-/// elements are divided by. Of a block that is not finite, the code is NaN and the divisor 1, as where all are zeros.
+/// elements are multiplied with. Of a block that is not finite, the code is NaN and the factor 1, as where all are
+/// zeros. Whether each factor is [`is_moderate`]: others may be infinite.
 #[inline(always)]
-pub(crate) fn powers(power: &PowerOfTwo, most: &[u32], codes: &mut [u8], divisors: &mut [[u8; 4]]) {
+pub(crate) fn powers(power: &PowerOfTwo, most: &[u32], codes: &mut [u8], factors: &mut [[u8; 4]]) -> bool {
     const INFINITY: u32 = f32::INFINITY.to_bits();
-    const NAN: u8 = 0xff;
-    power.scales(most, codes, divisors);
-    for ((most, code), divisor) in most.iter().zip(codes).zip(divisors) {
+    power.scales(most, codes, factors);
+    let mut are_moderate = true;
+    for ((most, code), factor) in most.iter().zip(codes).zip(factors) {
         let is_nan = *most >= INFINITY;
-        *code = if is_nan { NAN } else { *code };
-        *divisor = if is_nan | (*most == 0) { 1f32.to_le_bytes() } else { *divisor };
+        *code = if is_nan { PowerOfTwo::NAN } else { *code };
+        *factor = if is_nan | (*most == 0) { 1f32.to_le_bytes() } else { *factor };
+        are_moderate &= is_moderate(f32::from_le_bytes(*factor));
     }
+    are_moderate
 }
 
 /// [`super::ScaleKernels::wide_scales`].
@@ -150,8 +147,8 @@ fn each(x: &mut [[u8; 4]], context: &ScaleContext<'_>, begin: usize, f: impl Fn(
                 *x = f(f32::from_le_bytes(*x), scale).to_le_bytes();
             }
         } else {
-            let place = if scales.granularity == Granularity::Tensor { 0 } else { first / CHUNK };
-            // SAFETY: each chunk has a scale.
+            let place = if let Granularity::Run(power) = scales.granularity { first >> power } else { 0 };
+            // SAFETY: each run has a scale.
             let [factor, divisor, zero_point] = numbers.map(|number| unsafe { number.add(place).read() });
             let scale = Scale { factor, divisor: -divisor, zero_point };
             for x in chunk {

@@ -33,14 +33,26 @@ const PART: usize = 4096;
 /// The most blocks of a part.
 pub(super) const BLOCKS: usize = PART / 16;
 
-impl Quantizer<'_> {
-    /// The scales of blocks, from the bits of their greatest magnitudes: codes, and what elements are divided by.
+/// The scales of some blocks.
+pub(super) struct Found {
     /// Whether one of them is NaN.
-    pub(super) fn scales(&self, most: &[u32], codes: &mut [u8], factors: &mut [[u8; 4]]) -> bool {
+    has_nan: bool,
+    /// Whether elements are multiplied with what was found for their blocks, and not divided by it.
+    multiplies: bool,
+}
+
+impl Quantizer<'_> {
+    /// The scales of blocks, from the bits of their greatest magnitudes: codes, and what elements are multiplied with or
+    /// divided by. MX's powers of two are multiplied with, if they are far enough from the ends of the range.
+    pub(super) fn scales(&self, most: &[u32], codes: &mut [u8], factors: &mut [[u8; 4]]) -> Found {
         const INFINITY: u32 = f32::INFINITY.to_bits();
+        let mut multiplies = self.quantize.recipe == Recipe::TorchAo;
         if self.quantize.format != BlockFormat::NvFp4 {
             // SAFETY: a `Backend` exists only if this machine can run it.
-            unsafe { (self.backend.table().scale.powers)(&self.power, most, codes, factors) };
+            multiplies = unsafe { (self.backend.table().scale.powers)(&self.power, most, codes, factors) };
+            if !multiplies {
+                self.divisors(codes, factors);
+            }
         } else {
             self.nv_scales(most, codes, factors);
             if most.iter().fold(0, |greatest, most| greatest.max(*most)) >= INFINITY {
@@ -51,7 +63,16 @@ impl Quantizer<'_> {
                 }
             }
         }
-        codes.iter().fold(false, |has_nan, code| has_nan | self.is_nan(*code))
+        Found { has_nan: codes.iter().fold(false, |has_nan, code| has_nan | self.is_nan(*code)), multiplies }
+    }
+
+    /// Makes divisors of MX's factors.
+    #[cold]
+    fn divisors(&self, codes: &[u8], factors: &mut [[u8; 4]]) {
+        // A factor of 1 is also that of a block of zeros, whatever its code.
+        for (code, factor) in codes.iter().zip(factors).filter(|(_, factor)| **factor != 1f32.to_le_bytes()) {
+            *factor = self.power.divisor(*code).to_le_bytes();
+        }
     }
 
     /// Those of NVFP4.
@@ -76,15 +97,15 @@ impl Quantizer<'_> {
         unsafe { (table.scale.factors)(recipe, self.global, factors) };
     }
 
-    /// The plan of the elements, once the scales are known.
-    fn plan(&self) -> ScaledPlan {
-        let quantize = self.quantize;
-        let is_product = quantize.format == BlockFormat::NvFp4 && quantize.recipe == Recipe::TorchAo;
-        let direction = if is_product { Direction::Dequantize } else { Direction::Quantize };
+    /// The plans of the elements, once the scales are known: that which divides by them, and that which multiplies.
+    fn plans(&self) -> [ScaledPlan; 2] {
+        let (quantize, direction) = (self.quantize, Direction::Quantize);
         let range = (quantize.format == BlockFormat::MxInt8).then_some([-INT8_MAX, INT8_MAX]);
         // Blocks with NaN or infinity are cleared.
-        ScaledPlan::of_blocks(direction, self.from, quantize.format.element(), range, quantize.backend, Some(1))
-            .of_finite()
+        let plan =
+            ScaledPlan::of_blocks(direction, self.from, quantize.format.element(), range, quantize.backend, Some(1))
+                .of_finite();
+        [plan, plan.by_factors()]
     }
 
     /// The scale of the tensor, of NVFP4.
@@ -96,7 +117,7 @@ impl Quantizer<'_> {
     pub(super) fn run(&self, x: &TensorView<'_>, elements: &mut [MaybeUninit<u8>], scales: &mut [MaybeUninit<u8>]) {
         let (src, len) = (x.bytes().unwrap_or_default(), x.len());
         let row = x.shape().last().copied().unwrap_or(1);
-        let (block, plan) = (self.quantize.format.block(), self.plan());
+        let (block, plans) = (self.quantize.format.block(), self.plans());
         // SAFETY: every byte is written, and none read before.
         let blocks = unsafe { Blocks { src, elements: as_bytes(elements), scales: as_bytes(scales), len } };
         if row.is_multiple_of(block) {
@@ -104,27 +125,34 @@ impl Quantizer<'_> {
             let (parts, hint) = (parts_for(touched, self.quantize.threads), store_hint(touched));
             #[cfg(threads)]
             if parts > 1 {
-                return crate::pool::split(|| self.fork(blocks, &plan, parts, hint));
+                return crate::pool::split(|| self.fork(blocks, &plans, parts, hint));
             }
-            return self.fork(blocks, &plan, parts, hint);
+            return self.fork(blocks, &plans, parts, hint);
         }
         // Rows end within blocks, and packed rows within bytes: first all scales, then all elements.
         let width = self.from.info().bits as usize / 8;
         let mut factors = Vec::with_capacity(4 * blocks.scales.len());
         let each = src.chunks(row.max(1) * width).flat_map(|row| row.chunks(block * width));
         let mut bad = Vec::new();
+        // All elements are multiplied, or all are divided.
+        let multiplies = self.quantize.format == BlockFormat::NvFp4 && self.quantize.recipe == Recipe::TorchAo;
         with_default_float_environment(|| {
             for (i, (block, code)) in each.zip(blocks.scales.iter_mut()).enumerate() {
                 let (mut most, mut factor) = ([0], [[0; 4]]);
                 greatest(self.backend, self.from, block, PART, &mut most);
-                if self.scales(&most, slice::from_mut(code), &mut factor) {
+                let found = self.scales(&most, slice::from_mut(code), &mut factor);
+                if found.has_nan {
                     bad.push(i);
+                }
+                if found.multiplies && !multiplies {
+                    self.divisors(slice::from_ref(code), &mut factor);
                 }
                 factors.extend(factor[0]);
             }
         });
         let scale = Operand::new(DataType::Float, &factors);
-        let bound = BoundCast { plan: &plan, layout: layout(row, block), scale, zero_point: None };
+        let plan = &plans[usize::from(multiplies)];
+        let bound = BoundCast { plan, layout: layout(row, block), scale, zero_point: None };
         // SAFETY: a cast writes only initialised bytes.
         plan.execute(&bound, src, len, unsafe { as_uninit(blocks.elements) });
         let blocks_in_row = row.div_ceil(block);
@@ -140,13 +168,13 @@ impl Quantizer<'_> {
     }
 
     /// Quantizes whole blocks on several threads.
-    fn fork(&self, blocks: Blocks<'_>, plan: &ScaledPlan, parts: usize, hint: StoreHint) {
+    fn fork(&self, blocks: Blocks<'_>, plans: &[ScaledPlan; 2], parts: usize, hint: StoreHint) {
         #[cfg(threads)]
         if parts > 1 {
             let low = (blocks.len / parts * (parts / 2)).next_multiple_of(PART).min(blocks.len);
             let (low, high) = blocks.split(low, self);
             let others = parts - parts / 2;
-            rayon::join(|| self.fork(low, plan, parts / 2, hint), || self.fork(high, plan, others, hint));
+            rayon::join(|| self.fork(low, plans, parts / 2, hint), || self.fork(high, plans, others, hint));
             return;
         }
         let _ = parts;
@@ -155,11 +183,11 @@ impl Quantizer<'_> {
         assert!(elements.len() == byte_len_of(len, bits) && scales.len() * block == len, "whole blocks");
         let src = src.chunks(byte_len_of(PART, self.from.info().bits as usize));
         let elements = elements.chunks_mut(byte_len_of(PART, bits));
-        // Of a part's blocks the greatest magnitudes, and what their elements are divided by.
+        // Of a part's blocks the greatest magnitudes, and what their elements are multiplied with or divided by.
         let mut memory = ([0; BLOCKS], [[0; 4]; BLOCKS]);
         with_default_float_environment(|| {
             for ((src, elements), scales) in src.zip(elements).zip(scales.chunks_mut(PART / block)) {
-                self.part(src, elements, scales, plan, hint, &mut memory);
+                self.part(src, elements, scales, plans, hint, &mut memory);
             }
         });
     }
@@ -170,7 +198,7 @@ impl Quantizer<'_> {
         src: &[u8],
         elements: &mut [u8],
         codes: &mut [u8],
-        plan: &ScaledPlan,
+        plans: &[ScaledPlan; 2],
         hint: StoreHint,
         memory: &mut ([u32; BLOCKS], [[u8; 4]; BLOCKS]),
     ) {
@@ -178,8 +206,9 @@ impl Quantizer<'_> {
         let (block, len) = (format.block(), codes.len() * format.block());
         let (most, factors) = (&mut memory.0[..codes.len()], &mut memory.1[..codes.len()]);
         greatest(self.backend, self.from, src, block, most);
-        let has_nan = self.scales(most, codes, factors);
+        let Found { has_nan, multiplies } = self.scales(most, codes, factors);
         let scale = Operand::new(DataType::Float, factors.as_flattened());
+        let plan = &plans[usize::from(multiplies)];
         let bound = BoundCast { plan, layout: layout(len, block), scale, zero_point: None };
         bound.run(self.backend, 0, src, elements, len, if has_nan { StoreHint::Temporal } else { hint });
         if has_nan {
@@ -294,14 +323,14 @@ mod tests {
             let quantize = BlockQuantize::new(format);
             let power = PowerOfTwo::new(format, crate::scaled::ScaleRule::Floor);
             let quantizer = Quantizer { quantize: &quantize, from: DataType::Float, backend, global: 1.0, power };
-            let plan = quantizer.plan();
+            let plans = quantizer.plans();
             let bytes = format.element().byte_len(len).expect("few elements");
             let run = |hint, offset| {
                 let (mut elements, mut scales) = (vec![0x5a; bytes + 192], vec![0; len / format.block()]);
                 let begin = elements.as_ptr().addr().wrapping_neg() % 64 + offset;
                 let part =
                     Blocks { src: &src, elements: &mut elements[begin..begin + bytes], scales: &mut scales, len };
-                quantizer.fork(part, &plan, 1, hint);
+                quantizer.fork(part, &plans, 1, hint);
                 let beside = elements[..begin].iter().chain(&elements[begin + bytes..]).all(|byte| *byte == 0x5a);
                 assert!(beside, "{backend:?}, {format}, {offset}: bytes beside the result");
                 (elements[begin..begin + bytes].to_vec(), scales)

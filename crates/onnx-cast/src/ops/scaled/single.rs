@@ -1,5 +1,5 @@
-//! Scaled casts by one scale for the tensor. Its quantities are found once, whatever the number of threads, and in plain
-//! Rust: for a few elements, a kernel over many scales takes longer than the cast.
+//! Scaled casts by one scale for the tensor. Each thread finds its quantities, in plain Rust and in memory for one: for a
+//! few elements, a kernel over many scales takes longer than the cast.
 
 use super::tiles::{Operand, load};
 use super::{Direction, ScaledPlan};
@@ -48,26 +48,25 @@ impl ScaledPlan {
     ) -> &'o mut [u8] {
         let bits = [self.from.info().bits as usize, self.to.info().bits as usize];
         let table = self.backend.table();
-        let mut quantities = Quantities::NEW;
         let has_zeros = zero_point.is_some();
-        let method = with_default_float_environment(|| {
-            let scale = one(table, self.scale, scale);
-            quantities.first(Quantity::Divisor, 1)[0].write(scale);
-            if let Some((data_type, bytes)) = zero_point {
-                quantities.first(Quantity::Zero, 1)[0].write(one(table, data_type, bytes));
-            }
-            // SAFETY: the lines above wrote one of each.
-            unsafe { loops::prepare(table.scale.fuses, &mut quantities, 1, self.scaling, has_zeros, self.range) }
-        });
-        // Products have none but that of float.
-        let precision = if self.direction == Direction::Quantize { self.precision } else { Precision::Float };
-        let scales = Scales { quantities: &quantities, begin: 0, granularity: Granularity::Tensor, has_zeros };
-        let (from, to, rules, range, is_finite) = (self.from, self.to, self.rules, self.range, self.is_finite);
-        let context = ScaleContext { from, to, rules, scales, method, precision, range, is_finite };
         execute(Span { src, dst: &mut *out, len }, bits, self.threads, |Span { src, dst, len }, hint| {
             // SAFETY: the cast writes every byte, and reads none that it did not write.
             let dst = unsafe { as_bytes(dst) };
             with_default_float_environment(|| {
+                let mut quantities = Quantities::<1>::NEW;
+                let numbers = quantities.first(1);
+                numbers[Quantity::Divisor as usize][0].write(one(table, self.scale, scale));
+                if let Some((data_type, bytes)) = zero_point {
+                    numbers[Quantity::Zero as usize][0].write(one(table, data_type, bytes));
+                }
+                // SAFETY: the lines above wrote one of each.
+                let method = unsafe { loops::prepare(table.scale.fuses, numbers, self.scaling, has_zeros, self.range) };
+                let quantities = quantities.all();
+                let scales = Scales { quantities, begin: 0, granularity: Granularity::Tensor, has_zeros };
+                // Products have none but that of float.
+                let precision = if self.direction == Direction::Quantize { self.precision } else { Precision::Float };
+                let (from, to, rules, range, is_finite) = (self.from, self.to, self.rules, self.range, self.is_finite);
+                let context = ScaleContext { from, to, rules, scales, method, precision, range, is_finite };
                 // SAFETY: the table is of a `Backend`, which exists only if this machine can run it; the span has the
                 // bytes of its elements.
                 unsafe {

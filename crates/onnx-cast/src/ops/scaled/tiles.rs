@@ -6,7 +6,8 @@ use super::{Direction, ScaledPlan};
 use crate::arch::Backend;
 use crate::element::{DataType, Int2, Int4, Uint2, Uint4, byte_len_of};
 use crate::kernel::scale::{
-    CHUNK, ENTRIES, Granularity, Held, Method, PADDING, Quantities, Quantity, ScaleContext, Scales, written,
+    CHUNK, ENTRIES, Granularity, Held, ManyQuantities, Method, PADDING, Quantities, Quantity, ScaleContext, Scales,
+    written,
 };
 use crate::kernel::{Context, KernelTable, StoreHint, Task};
 use crate::packed::{code, get};
@@ -21,9 +22,6 @@ const SHORT: usize = 256;
 /// Elements of a tile whose chunks have scales of their own: their scales, and what they are cast from and to, stay in
 /// the nearest cache.
 const MOST: usize = 256 * CHUNK;
-
-/// Chunks that the longest step takes.
-const STEP_CHUNKS: usize = PADDING / CHUNK;
 
 /// Scales or zero points: the bytes of a tensor, and what each is multiplied with or divided by, rounded to float.
 #[derive(Clone, Copy)]
@@ -61,10 +59,12 @@ pub(in crate::ops) struct BoundCast<'a> {
 struct Tiles<'a> {
     bound: &'a BoundCast<'a>,
     table: &'static KernelTable,
-    quantities: &'a mut Quantities,
+    one: Quantities<1>,
+    quantities: &'a mut ManyQuantities,
     method: Method,
-    /// The scales in memory, where each is there once for some chunks; how many of those the first has, and all.
-    held: (Range<usize>, usize, usize),
+    /// The scales in memory, where each is there once for some runs; how many of those the first has, and all; and the
+    /// elements of a run.
+    held: (Range<usize>, usize, usize, usize),
     /// Whether those in memory are a period of all rows' scales, one for each element.
     holds_period: bool,
 }
@@ -77,15 +77,16 @@ struct Tile {
 }
 
 impl<'a> Tiles<'a> {
-    fn new(bound: &'a BoundCast<'a>, table: &'static KernelTable, quantities: &'a mut Quantities) -> Self {
-        Tiles { bound, table, quantities, method: Method::Divide, held: (0..0, 0, 0), holds_period: false }
+    fn new(bound: &'a BoundCast<'a>, table: &'static KernelTable, quantities: &'a mut ManyQuantities) -> Self {
+        let one = Quantities::NEW;
+        Tiles { bound, table, one, quantities, method: Method::Divide, held: (0..0, 0, 0, 0), holds_period: false }
     }
 
     /// The tile that begins at an element, of at most `most`. One that ends before `most` ends at a whole byte.
     fn tile(&mut self, element: usize, most: usize) -> Tile {
         let layout = self.bound.layout;
         if layout == Layout::TENSOR {
-            self.hold(0..1, 1, 1);
+            self.hold(0..1, 1, 1, CHUNK);
             return Tile { len: most, begin: 0, granularity: Granularity::Tensor };
         }
         if layout.run > 1 {
@@ -100,11 +101,14 @@ impl<'a> Tiles<'a> {
             if piece.len == most || piece.len >= SHORT {
                 let range = piece.scale..piece.scale + piece.scales;
                 if piece.scales == 1 {
-                    self.hold(range, 1, 1);
+                    self.hold(range, 1, 1, CHUNK);
                     return Tile { len: piece.len, begin: 0, granularity: Granularity::Tensor };
                 }
-                self.hold(range, piece.first / CHUNK, piece.len.div_ceil(CHUNK));
-                return Tile { len: piece.len, begin: 0, granularity: Granularity::Chunk };
+                // Runs are spread to chunks where an index that is shifted does not give their scales.
+                let is_shifted = layout.run.is_power_of_two() && piece.first == layout.run;
+                let run = if is_shifted { layout.run } else { CHUNK };
+                self.hold(range, piece.first / run, piece.len.div_ceil(run), run);
+                return Tile { len: piece.len, begin: 0, granularity: Granularity::Run(run.ilog2()) };
             }
         }
         let len = most.min(ENTRIES);
@@ -118,21 +122,21 @@ impl<'a> Tiles<'a> {
                 spread(&layout, table, operand, begin, out);
                 beside_padding.fill(MaybeUninit::new(0.0));
             });
-            (self.held, self.holds_period) = ((0..0, 0, 0), period.is_some());
+            (self.held, self.holds_period) = ((0..0, 0, 0, 0), period.is_some());
         }
         Tile { len, begin: period.map_or(0, |period| element % period), granularity: Granularity::Element }
     }
 
-    /// Fills memory with scales, each as often as it has chunks, of which the first has `first` and all have
-    /// `count`.
-    fn hold(&mut self, range: Range<usize>, first: usize, count: usize) {
-        let held = (range, first, count);
+    /// Fills memory with scales, each as often as it has runs of `len` elements, of which the first has `first` and all
+    /// have `count`.
+    fn hold(&mut self, range: Range<usize>, first: usize, count: usize, len: usize) {
+        let held = (range, first, count, len);
         if self.held == held {
             return;
         }
-        let (range, run) = (&held.0, self.bound.layout.run / CHUNK);
+        let (range, runs) = (&held.0, self.bound.layout.run / len);
         // Beside the padding of a step are the last scale's.
-        let padded = if range.len() > 1 { count.next_multiple_of(STEP_CHUNKS) } else { 1 };
+        let padded = if range.len() > 1 { count.next_multiple_of((PADDING / len).max(1)) } else { 1 };
         self.fill(padded, |table, operand, out| {
             if range.len() == out.len() {
                 load(table, operand, range.start, out);
@@ -140,17 +144,11 @@ impl<'a> Tiles<'a> {
             }
             let mut few = [MaybeUninit::uninit(); MOST / CHUNK];
             let few = load(table, operand, range.start, &mut few[..range.len()]);
-            if [first, run] == [2, 2] && out.len() == 2 * few.len() {
-                // Blocks of 32, with vectors.
-                let pairs = out.as_chunks_mut().0.iter_mut().zip(few);
-                pairs.for_each(|(chunks, scale)| *chunks = [MaybeUninit::new(*scale); 2]);
-                return;
-            }
             let mut rest = out;
             for (i, &scale) in few.iter().enumerate() {
-                let chunks = if i == 0 { first } else { run };
+                let runs = if i == 0 { first } else { runs };
                 let last = i + 1 == few.len();
-                let (now, later) = rest.split_at_mut(if last { rest.len() } else { chunks });
+                let (now, later) = rest.split_at_mut(if last { rest.len() } else { runs });
                 now.fill(MaybeUninit::new(scale));
                 rest = later;
             }
@@ -162,7 +160,8 @@ impl<'a> Tiles<'a> {
     fn fill(&mut self, count: usize, write: impl Fn(&KernelTable, Operand<'_>, &mut [MaybeUninit<f32>])) {
         let (bound, table) = (self.bound, self.table);
         let plan = bound.plan;
-        let scales = self.quantities.first(Quantity::Divisor, count);
+        let quantities = if count == 1 { self.one.first(1) } else { self.quantities.first(count) };
+        let scales = &mut *quantities[Quantity::Divisor as usize];
         if plan.is_wide() {
             // The quotients are found beforehand.
             scales.fill(MaybeUninit::new(1.0));
@@ -170,13 +169,12 @@ impl<'a> Tiles<'a> {
             write(table, bound.scale, scales);
         }
         if let Some(operand) = bound.zero_point {
-            write(table, operand, self.quantities.first(Quantity::Zero, count));
+            write(table, operand, quantities[Quantity::Zero as usize]);
         }
         // SAFETY: the table is of a `Backend`, which exists only if this machine can run it; as many scales and zero
         // points were written.
-        self.method = unsafe {
-            (table.scale.prepare)(self.quantities, count, plan.scaling, bound.zero_point.is_some(), plan.range)
-        };
+        self.method =
+            unsafe { (table.scale.prepare)(quantities, plan.scaling, bound.zero_point.is_some(), plan.range) };
     }
 }
 
@@ -311,7 +309,7 @@ impl BoundCast<'_> {
         // Products have none but that of float.
         let precision = if plan.direction == Direction::Quantize { plan.precision } else { Precision::Float };
         // Not in `Tiles`: with its other fields, the compiler would fill them.
-        let mut quantities = Quantities::NEW;
+        let mut quantities = ManyQuantities::NEW;
         let mut tiles = Tiles::new(self, table, &mut quantities);
         // Tiles are slices of this one, so that a line between two of them can be stored.
         let target = dst.as_mut_ptr();
@@ -327,7 +325,9 @@ impl BoundCast<'_> {
             let task = Task { src: &src[from], dst, len: count, hint };
             let holds = count < len;
             let has_zeros = self.zero_point.is_some();
-            let scales = Scales { quantities: tiles.quantities, begin, granularity, has_zeros };
+            let is_one = granularity == Granularity::Tensor;
+            let quantities = if is_one { tiles.one.all() } else { tiles.quantities.all() };
+            let scales = Scales { quantities, begin, granularity, has_zeros };
             let (from, to, rules, range, is_finite) = (plan.from, plan.to, plan.rules, plan.range, plan.is_finite);
             let context = ScaleContext { from, to, rules, scales, method: tiles.method, precision, range, is_finite };
             // SAFETY: the table is of a `Backend`, which exists only if this machine can run it; the task has the bytes
