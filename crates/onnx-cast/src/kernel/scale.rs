@@ -66,6 +66,11 @@ pub(crate) struct Quantities<const LEN: usize>([[MaybeUninit<f32>; LEN]; 5]);
 /// Those of a tile's scales: two tiles, so that a period can begin anywhere in the first.
 pub(crate) type ManyQuantities = Quantities<{ 2 * ENTRIES + PADDING }>;
 
+impl Quantities<1> {
+    /// Kernels read all quantities of one scale at once, also those that its method does not need.
+    pub(crate) const ZERO: Self = Quantities([[MaybeUninit::new(0.0)]; 5]);
+}
+
 /// Numbers to be written.
 pub(crate) type Unwritten<'a> = &'a mut [MaybeUninit<f32>];
 
@@ -374,7 +379,7 @@ mod tests {
         const LEN: usize = 1000;
         const LINE: usize = 64;
         let source: Vec<u8> = (0..LEN).flat_map(|i| (i as f32 - 300.0).to_le_bytes()).collect();
-        let (mut one, mut many) = (Quantities::<1>::NEW, ManyQuantities::NEW);
+        let (mut one, mut many) = (Quantities::ZERO, ManyQuantities::NEW);
         let range = [0.0, 7.0];
         let targets = [DataType::Int8, DataType::Int4, DataType::Float8E4M3FN, DataType::Float6E2M3, DataType::Uint16];
         let granularities =

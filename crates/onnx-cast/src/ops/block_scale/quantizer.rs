@@ -310,6 +310,34 @@ mod tests {
     use super::*;
     use crate::arch::available;
 
+    /// Near the ends of the range too, where factors would be infinite.
+    #[test]
+    fn a_power_of_two_changes_the_scales_alone() {
+        let x: Vec<f32> = (0..PART + 320).map(|i| (i * 37 % 251) as f32 - 125.375).collect();
+        // By the exponents of the largest elements.
+        let formats = BlockFormat::ALL.iter().zip([8, 15, 2, 4, 2, 0]);
+        for (backend, (format, exponent)) in
+            available().flat_map(|backend| formats.clone().map(move |of| (backend, of)))
+        {
+            let quantize = BlockQuantize::new(*format).backend(backend).threads(1);
+            let of = |power: i32| {
+                let factor = |power: i32| f32::from_bits(((power + 127) as u32) << 23);
+                let scaled: Vec<f32> = x.iter().map(|x| x * factor(power / 2) * factor(power - power / 2)).collect();
+                let mut elements = vec![0; byte_len_of(x.len(), format.element().info().bits as usize)];
+                let mut scales = vec![0; x.len() / format.block()];
+                let shape = [scaled.len()];
+                let view = TensorView::from_slice(&shape, &scaled).expect("a shape");
+                quantize.run_into(&view, &mut elements, &mut scales).expect("buffers that fit");
+                (elements, scales)
+            };
+            let (elements, scales) = of(0);
+            for power in [exponent - 133, -110, -70, -60, -50, 3, 50, 60, 70, 110, 121] {
+                let moved: Vec<u8> = scales.iter().map(|code| (i32::from(*code) + power) as u8).collect();
+                assert!(of(power) == (elements.clone(), moved), "{backend:?}, {format}, 2^{power}");
+            }
+        }
+    }
+
     /// Parts whose results pass the caches by, from anywhere in a cache line on, with a block of NaN in one.
     #[test]
     fn parts_past_the_caches_are_those_within() {

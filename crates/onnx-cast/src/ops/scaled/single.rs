@@ -53,7 +53,7 @@ impl ScaledPlan {
             // SAFETY: the cast writes every byte, and reads none that it did not write.
             let dst = unsafe { as_bytes(dst) };
             with_default_float_environment(|| {
-                let mut quantities = Quantities::<1>::NEW;
+                let mut quantities = Quantities::ZERO;
                 let numbers = quantities.first(1);
                 numbers[Quantity::Divisor as usize][0].write(one(table, self.scale, scale));
                 if let Some((data_type, bytes)) = zero_point {

@@ -78,7 +78,7 @@ struct Tile {
 
 impl<'a> Tiles<'a> {
     fn new(bound: &'a BoundCast<'a>, table: &'static KernelTable, quantities: &'a mut ManyQuantities) -> Self {
-        let one = Quantities::NEW;
+        let one = Quantities::ZERO;
         Tiles { bound, table, one, quantities, method: Method::Divide, held: (0..0, 0, 0, 0), holds_period: false }
     }
 
