@@ -1,5 +1,6 @@
 //! The algorithms, each written once over [`Lanes`].
 
+mod by_exponent;
 pub(crate) mod by_magnitude;
 pub(crate) mod by_upper_byte;
 mod by_words;
@@ -46,6 +47,12 @@ pub(crate) unsafe fn cast<L: Lanes, S: Element, D: Element>(src: &[u8], dst: &mu
                 }
                 return by_magnitude::cast_integers::<L, S, D, 16>(task, table);
             }
+        }
+        if const { matches!(by_exponent::codes::<L, S, D>(), Some(2)) } {
+            return by_exponent::cast::<L, S, D, 2>(task);
+        }
+        if const { matches!(by_exponent::codes::<L, S, D>(), Some(4)) } {
+            return by_exponent::cast::<L, S, D, 4>(task);
         }
         if const { by_words::applies::<L, S, D>() } {
             return by_words::cast::<L, S, D>(task, &context.rules);

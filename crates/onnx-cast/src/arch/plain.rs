@@ -34,6 +34,7 @@ unsafe impl<const B: usize, const RICH: bool> Lanes for Plain<B, RICH> {
 
     const BYTES: usize = B;
     const WIDE_LOOK_UP: bool = RICH;
+    const LEAVES_IN_PLACE: bool = RICH;
     const F64_OVERFLOWS: bool = RICH;
     const FUSES: bool = RICH;
     const STREAMS: bool = true;
@@ -92,6 +93,13 @@ unsafe impl<const B: usize, const RICH: bool> Lanes for Plain<B, RICH> {
         let mut codes = [0; B];
         unpack_elements(BITS, bytes, &mut codes);
         codes
+    }
+
+    unsafe fn load_indices<const BITS: usize>(src: *const u8) -> Self::V {
+        // SAFETY: the caller's.
+        let codes = unsafe { Self::load_codes::<BITS>(src) };
+        let is_moved = |i: usize| BITS == 2 && Self::LEAVES_IN_PLACE && i % 2 == 1;
+        core::array::from_fn(|i| if is_moved(i) { codes[i] << 2 } else { codes[i] })
     }
 
     unsafe fn store_codes<const BITS: usize>(dst: *mut u8, codes: Self::V) {

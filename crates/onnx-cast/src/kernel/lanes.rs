@@ -30,6 +30,9 @@ pub(crate) unsafe trait Lanes: Copy + 'static {
     /// Whether [`Lanes::look_up`] among 128 entries or fewer takes an index modulo 128, or 64 for those among 64 or fewer.
     /// Tables of fewer entries repeat, so that the codes of narrow types need not be masked.
     const WRAPS: bool = false;
+    /// Whether [`Lanes::load_indices`] leaves every other element of 2 bits in the next two bits, with zeros around.
+    /// Tables then have the entry of `code` at `4 * code` too.
+    const LEAVES_IN_PLACE: bool = false;
     /// Whether [`Lanes::f64_to_f32_odd`] makes infinity of what is beyond `f32`.
     const F64_OVERFLOWS: bool;
     /// Whether [`Lanes::mul_add_f32`] rounds once.
@@ -58,7 +61,8 @@ pub(crate) unsafe trait Lanes: Copy + 'static {
     unsafe fn load_f16(src: *const u8) -> Self::V;
     /// Loads a step's elements of `BITS` bits, 8 or fewer, one to a byte with the upper bits zero.
     unsafe fn load_codes<const BITS: usize>(src: *const u8) -> Self::V;
-    /// As [`Lanes::load_codes`], the upper bits arbitrary where [`Lanes::WRAPS`]: indices of a table.
+    /// As [`Lanes::load_codes`], the upper bits arbitrary where [`Lanes::WRAPS`], and of 2 bits perhaps in other places
+    /// ([`Lanes::LEAVES_IN_PLACE`]): indices of a table.
     #[inline(always)]
     unsafe fn load_indices<const BITS: usize>(src: *const u8) -> Self::V {
         // SAFETY: the caller's.
@@ -314,6 +318,16 @@ pub(crate) unsafe trait Lanes: Copy + 'static {
 
     // Tables.
 
+    /// A step's codes of `BITS` bits, 4 or fewer, by the low and the high bytes of their entries, which are those of
+    /// indices as [`Lanes::load_indices`] gives them.
+    #[inline(always)]
+    unsafe fn look_up_words<const BITS: usize>(tables: [&Self::Table<1>; 2], src: *const u8) -> [Self::V; 2] {
+        // SAFETY: the caller's.
+        unsafe {
+            let code = Self::in_zip_order(Self::load_indices::<BITS>(src));
+            Self::zip_bytes(Self::look_up::<1>(tables[0], code), Self::look_up::<1>(tables[1], code))
+        }
+    }
     /// Prepares the first `16 * N` bytes; `N` is 1, 2, 4, 8 or 16, and 1 to 8 for [`Lanes::look_up_or_zero`].
     unsafe fn table<const N: usize>(entries: &[u8; 256]) -> Self::Table<N>;
     /// The entries at indices below `16 * N`.

@@ -19,8 +19,22 @@ pub(crate) struct Table {
     /// The bits that a negative code's entry has besides those of its magnitude's, where that is so for every code of 8
     /// bits but 0x80, whose entry may be any.
     pub(crate) sign: Option<[u8; 2]>,
+    /// What becomes of the entries of 8-bit codes with the top bit set, in tables to integers, if all follow the
+    /// others.
+    pub(crate) upper: Option<Upper>,
     /// Which entries are needed, of tables of 8-bit codes that are kept.
     pub(crate) fold: Option<Fold>,
+}
+
+/// How the entries of codes with the top bit set follow from those without.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Upper {
+    /// All are 0.
+    Zero,
+    /// They are negated as integers of the target's width.
+    Negated,
+    /// Likewise, of 8 bits: the largest magnitude is 128, of which positive numbers have 127.
+    NegatedTo128,
 }
 
 impl Table {
@@ -41,7 +55,28 @@ impl Table {
         let sign = planes.each_ref().map(|plane| plane[0x81] ^ plane[0x01]);
         let is_symmetric =
             (1..0x80).all(|code| planes.iter().zip(sign).all(|(plane, sign)| plane[code | 0x80] == plane[code] | sign));
-        Table { planes, sign: is_symmetric.then_some(sign), fold: None }
+        let mut table = Table { planes, sign: is_symmetric.then_some(sign), upper: None, fold: None };
+        let is_to_integers = matches!(Class::of(context.to), Some(Class::Int { bits: ..=16, .. }));
+        if context.from.info().bits == 8 && is_to_integers {
+            table.upper = table.upper_half(context.to.info().bits);
+        }
+        table
+    }
+
+    /// How the upper half of the entries, of so many bits, follows from the lower.
+    fn upper_half(&self, bits: u32) -> Option<Upper> {
+        let word = |code: usize| u16::from_le_bytes(self.planes.map(|plane| plane[code]));
+        let mask = u16::MAX >> (16 - bits);
+        let all = |follows: &dyn Fn(u16, u16) -> bool| (0..0x80).all(|code| follows(word(code), word(code | 0x80)));
+        if all(&|_, upper| upper == 0) {
+            Some(Upper::Zero)
+        } else if all(&|lower, upper| upper == lower.wrapping_neg() & mask) {
+            Some(Upper::Negated)
+        } else if bits == 8 && all(&|lower, upper| lower == (upper.wrapping_neg() & 0xff).min(0x7f)) {
+            Some(Upper::NegatedTo128)
+        } else {
+            None
+        }
     }
 
     /// Whether entries of 16 bits have the codes above a byte of zeros, those of NaN made quiet: `float8e5m2` as

@@ -14,7 +14,7 @@ use super::step::{Task, steps};
 use super::wide::{self, store_codes};
 use crate::element::{BFloat16, Class, DataType, Element, Float6E2M3, Float16, Uint4, class};
 use crate::kernel::lanes::{Lanes, folds};
-use crate::kernel::lookup_tables::{self, KeptOrMade, Table, UPPER_INFINITY, UPPER_QUIET, repeat};
+use crate::kernel::lookup_tables::{self, KeptOrMade, Table, UPPER_INFINITY, UPPER_QUIET, Upper, repeat};
 use crate::kernel::{Context, cast_each};
 use crate::packed::{bits, clear_padding};
 
@@ -54,6 +54,12 @@ pub(crate) unsafe fn cast<L: Lanes, S: Element, D: Element>(src: &[u8], dst: &mu
             by_half::<L, D, true>(task, table);
             return clear_padding(context.to, len, dst);
         }
+        if const { L::WIDE_LOOK_UP && bits::<S>() == 8 && bits::<D>() != 6 }
+            && let Some(upper) = table.upper
+        {
+            by_lower_half::<L, S, D>(task, table, upper);
+            return clear_padding(context.to, len, dst);
+        }
         if const { folds::<L>() && bits::<S>() == 6 && bits::<D>() > 2 } && table.is_symmetric_of_32(top::<D>()) {
             by_half_of_64::<L, D, false>(task, table);
             return clear_padding(context.to, len, dst);
@@ -63,10 +69,12 @@ pub(crate) unsafe fn cast<L: Lanes, S: Element, D: Element>(src: &[u8], dst: &mu
             return clear_padding(context.to, len, dst);
         }
         match const { (bits::<S>(), bits::<D>()) } {
+            (2, 16) => to_words::<L, S, D, 2>(task, table),
+            (4, 16) => to_words::<L, S, D, 4>(task, table),
             (width @ (2 | 4), 2 | 4) if width == bits::<D>() => same_width::<L>(task, table, width),
             (2, 4) => two_to_four::<L>(task, table),
             (4, 2) => four_to_two::<L>(task, table),
-            (8, 2 | 4) if !L::WIDE_LOOK_UP => in_pairs::<L, S, D>(task, table),
+            (8, 2 | 4) => in_pairs::<L, S, D>(task, table),
             (8, 6 | 8) if !L::WIDE_LOOK_UP && table.sign.is_some() => by_magnitude::<L, D>(task, table),
             (8, _) => by_code::<L, S, D, 16>(task, table),
             (6, _) => by_code::<L, S, D, 4>(task, table),
@@ -102,10 +110,23 @@ unsafe fn load_codes<L: Lanes, S: Element>(src: *const u8) -> L::V {
     }
 }
 
+/// A table whose indices are those of [`Lanes::load_indices`].
+#[inline(always)]
+unsafe fn by_index<L: Lanes, S: Element, const N: usize>(entries: &[u8; 256]) -> L::Table<N> {
+    if const { !L::LEAVES_IN_PLACE || bits::<S>() != 2 } {
+        return L::table::<N>(entries);
+    }
+    let mut by_index = *entries;
+    for code in 1..4 {
+        by_index[4 * code] = entries[code];
+    }
+    L::table::<N>(&by_index)
+}
+
 /// Every code by its entry.
 #[inline(always)]
 unsafe fn by_code<L: Lanes, S: Element, D: Element, const N: usize>(task: Task<'_>, table: &Table) {
-    let (low, high) = (L::table::<N>(&table.planes[0]), L::table::<N>(&table.planes[1]));
+    let (low, high) = (by_index::<L, S, N>(&table.planes[0]), by_index::<L, S, N>(&table.planes[1]));
     steps::<L, S, D>(
         task,
         #[inline(always)]
@@ -117,6 +138,21 @@ unsafe fn by_code<L: Lanes, S: Element, D: Element, const N: usize>(task: Task<'
             } else {
                 store_codes::<L, D>(dst, L::look_up::<N>(&low, code));
             }
+        },
+    );
+}
+
+/// Every code of 4 bits or fewer by its entry of 16 bits.
+#[inline(always)]
+unsafe fn to_words<L: Lanes, S: Element, D: Element, const BITS: usize>(task: Task<'_>, table: &Table) {
+    let (low, high) = (by_index::<L, S, 1>(&table.planes[0]), by_index::<L, S, 1>(&table.planes[1]));
+    steps::<L, S, D>(
+        task,
+        #[inline(always)]
+        |src, dst| {
+            let [first, second] = L::look_up_words::<BITS>([&low, &high], src);
+            L::store(dst, first);
+            L::store(dst.add(L::BYTES), second);
         },
     );
 }
@@ -223,6 +259,63 @@ unsafe fn by_half<L: Lanes, D: Element, const IS_INTEGER: bool>(task: Task<'_>, 
                 entry = replaced::<L>(entry, L::eq::<8>(code, top), of_0x80);
             }
             if is_word { store_zipped::<L>(dst, entry) } else { store_codes::<L, D>(dst, entry[0]) }
+        },
+    );
+}
+
+/// From 8 bits to integers, where the entries of codes with the top bit follow from the others: half of the table is
+/// enough.
+#[inline(always)]
+unsafe fn by_lower_half<L: Lanes, S: Element, D: Element>(task: Task<'_>, table: &Table, upper: Upper) {
+    match upper {
+        Upper::Zero if const { bits::<D>() >= 8 } => with_upper::<L, D, ZERO>(task, table),
+        Upper::Negated => with_upper::<L, D, NEGATED>(task, table),
+        Upper::NegatedTo128 if const { bits::<D>() == 8 } => with_upper::<L, D, NEGATED_TO_128>(task, table),
+        Upper::Zero | Upper::NegatedTo128 => by_code::<L, S, D, 16>(task, table),
+    }
+}
+
+/// What becomes of the entries of codes with the top bit: see [`Upper`].
+const ZERO: u8 = 0;
+const NEGATED: u8 = 1;
+const NEGATED_TO_128: u8 = 2;
+
+/// [`by_lower_half`] where negative codes have these entries: a loop for each kind.
+#[inline(always)]
+unsafe fn with_upper<L: Lanes, D: Element, const UPPER: u8>(task: Task<'_>, table: &Table) {
+    let mut entries = table.planes;
+    if UPPER == NEGATED_TO_128 {
+        // Of magnitudes up to 128 the negative numbers have all.
+        let (lower, upper) = entries[0].split_at_mut(0x80);
+        lower.iter_mut().zip(upper).for_each(|(lower, upper)| *lower = upper.wrapping_neg());
+    }
+    let (low, high) = (L::table::<8>(&entries[0]), L::table::<8>(&entries[1]));
+    let byte = |byte: u8| L::splat::<8>(byte.into());
+    steps::<L, u8, D>(
+        task,
+        #[inline(always)]
+        |src, dst| {
+            let is_word = const { bits::<D>() == 16 };
+            let code = if is_word { L::in_zip_order(L::load(src)) } else { L::load(src) };
+            let index = if L::WRAPS { code } else { L::and(code, byte(0x7f)) };
+            let (entry, zero) = (L::look_up::<8>(&low, index), byte(0));
+            let high = if is_word { L::look_up::<8>(&high, index) } else { zero };
+            let is_negative = L::gt::<8>(zero, code);
+            let [for_negative, for_positive] = match UPPER {
+                ZERO => [zero, entry],
+                NEGATED => [L::sub::<8>(zero, entry), entry],
+                _ => [L::sub::<8>(zero, entry), L::min_u::<8>(entry, byte(0x7f))],
+            };
+            let low = L::select::<8>(is_negative, for_negative, for_positive);
+            if !is_word {
+                let mask = const { 0xff >> (8 - if bits::<D>() < 8 { bits::<D>() } else { 8 }) };
+                return store_codes::<L, D>(dst, if bits::<D>() < 8 { L::and(low, byte(mask)) } else { low });
+            }
+            // All bits of the upper byte are flipped, and 1 is carried into it where the lower one is 0.
+            let carry = L::select::<8>(L::eq::<8>(entry, zero), byte(0xff), zero);
+            let flipped = L::sub::<8>(L::sub::<8>(byte(0xff), high), carry);
+            let high = L::select::<8>(is_negative, if UPPER == ZERO { zero } else { flipped }, high);
+            store_zipped::<L>(dst, [low, high]);
         },
     );
 }
@@ -372,7 +465,7 @@ pub(crate) unsafe fn widen<L: Lanes, S: Element, D: Element>(
     // elements of 16 bits.
     unsafe {
         let rules = RuleLanes::<L>::new::<BFloat16, D>(&context.rules);
-        let tables = HubTables::<L>::new(&KeptOrMade::new(&Context::plain(context.from, hub)));
+        let tables = HubTables::<L>::new::<S>(&KeptOrMade::new(&Context::plain(context.from, hub)));
         #[inline(always)]
         move |src, dst| {
             let mut value = [0u8; 2 * 64];
@@ -428,10 +521,10 @@ struct HubTables<L: Lanes> {
 
 impl<L: Lanes> HubTables<L> {
     #[inline(always)]
-    unsafe fn new(table: &Table) -> Self {
+    unsafe fn new<S: Element>(table: &Table) -> Self {
         let [low, high] = &table.planes;
         HubTables {
-            of_16: [L::table::<1>(low), L::table::<1>(high)],
+            of_16: [by_index::<L, S, 1>(low), by_index::<L, S, 1>(high)],
             of_64: [L::table::<4>(low), L::table::<4>(high)],
             of_128: [L::table::<8>(low), L::table::<8>(high)],
             of_256: [L::table::<16>(low), L::table::<16>(high)],

@@ -375,6 +375,11 @@ unsafe fn to_byte<L: Lanes, S: Element>(src: *const u8, signed: bool) -> L::V {
 unsafe fn low_bits<L: Lanes, S: Element>(src: *const u8) -> L::V {
     match const { class::<S>() } {
         Class::F64 => L::low_bytes(parts!(i => L::f64_to_low_bits(load_pair::<L, S>(src, i)))),
+        // Each word is a float where it stands, so that nothing has to be extended.
+        Class::BF16 if !L::IS_SMALL => L::low_halves::<16>(both!(load_words::<L>(src), words => {
+            let upper = L::and(words, L::splat::<32>(0xffff_0000));
+            L::merge_words(L::f32_to_low_bits(L::shl::<32, 16>(words)), L::f32_to_low_bits(upper))
+        })),
         Class::F32 | Class::F16 | Class::BF16 => L::f32_to_low_bytes(parts!(i => f32_lanes::<L, S, false>(src, i))),
         Class::Int { bits: 16, .. } => L::low_halves::<16>(load_words::<L>(src)),
         Class::Int { bits: 8, .. } => L::load(src),

@@ -161,6 +161,13 @@ helpers! {
         [_mm256_cvtepi32_epi64(low), _mm256_cvtepi32_epi64(high)]
     }
 
+    /// Indices of elements of 2 bits ([`Lanes::LEAVES_IN_PLACE`]), from their bytes, each there four times: two of the
+    /// four are moved down by a half.
+    fn in_place(fours: V) -> V {
+        let halves = _mm256_blend_epi16::<0b1010_1010>(fours, _mm256_srli_epi16::<4>(fours));
+        _mm256_and_si256(halves, _mm256_set1_epi32(0x0c03_0c03))
+    }
+
     /// What the first tables have at indices below 128, and nothing at others. Each table but the first has what its
     /// entries differ by from those before, because a shuffle gives 0 only where the index is negative: it is lowered
     /// by 16 from table to table, and stays below 0 once it is.
@@ -186,6 +193,7 @@ unsafe impl Lanes for Ymm {
     const BYTES: usize = 32;
     const WIDE_LOOK_UP: bool = false;
     const ZERO_BEYOND: bool = true;
+    const LEAVES_IN_PLACE: bool = true;
     const F64_OVERFLOWS: bool = true;
     const FUSES: bool = true;
     const STREAMS: bool = true;
@@ -412,6 +420,60 @@ unsafe impl Lanes for Ymm {
                 }
                 _ => unreachable!("no codes of this width"),
             }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn load_indices<const BITS: usize>(src: *const u8) -> V {
+        if BITS != 2 {
+            // SAFETY: the caller's.
+            return unsafe { Self::load_codes::<BITS>(src) };
+        }
+        // SAFETY: the caller's: the processor has AVX2, and 8 bytes can be read.
+        unsafe {
+            // Each byte is given four.
+            let packed = _mm256_set1_epi64x(src.cast::<i64>().read_unaligned());
+            in_place(_mm256_shuffle_epi8(
+                packed,
+                _mm256_setr_epi8(
+                    0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3, //
+                    4, 4, 4, 4, 5, 5, 5, 5, 6, 6, 6, 6, 7, 7, 7, 7,
+                ),
+            ))
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn look_up_words<const BITS: usize>([low, high]: [&[V; 1]; 2], src: *const u8) -> [V; 2] {
+        // SAFETY: the caller's: the processor has AVX2, and 4 * BITS bytes can be read.
+        unsafe {
+            // The bytes are given the places that make of each half the results of two eights that are a vector apart.
+            let index = match BITS {
+                2 => {
+                    let packed = _mm256_set1_epi64x(src.cast::<i64>().read_unaligned());
+                    in_place(_mm256_shuffle_epi8(
+                        packed,
+                        _mm256_setr_epi8(
+                            0, 0, 0, 0, 1, 1, 1, 1, 4, 4, 4, 4, 5, 5, 5, 5, //
+                            2, 2, 2, 2, 3, 3, 3, 3, 6, 6, 6, 6, 7, 7, 7, 7,
+                        ),
+                    ))
+                }
+                4 => {
+                    let packed = _mm256_broadcastsi128_si256(_mm_loadu_si128(src.cast()));
+                    let pairs = _mm256_shuffle_epi8(
+                        packed,
+                        _mm256_setr_epi8(
+                            0, -1, 1, -1, 2, -1, 3, -1, 8, -1, 9, -1, 10, -1, 11, -1, //
+                            4, -1, 5, -1, 6, -1, 7, -1, 12, -1, 13, -1, 14, -1, 15, -1,
+                        ),
+                    );
+                    Self::and(Self::or(pairs, _mm256_slli_epi16::<4>(pairs)), _mm256_set1_epi8(15))
+                }
+                _ => unreachable!("no codes of this width"),
+            };
+            let (low, high) = (_mm256_shuffle_epi8(low[0], index), _mm256_shuffle_epi8(high[0], index));
+            [_mm256_unpacklo_epi8(low, high), _mm256_unpackhi_epi8(low, high)]
         }
     }
 

@@ -185,6 +185,7 @@ unsafe impl Lanes for Zmm {
     const BYTES: usize = 64;
     const WIDE_LOOK_UP: bool = true;
     const WRAPS: bool = true;
+    const LEAVES_IN_PLACE: bool = true;
     const F64_OVERFLOWS: bool = false;
     const FUSES: bool = true;
     const STREAMS: bool = true;
@@ -392,8 +393,52 @@ unsafe impl Lanes for Zmm {
 
     #[inline(always)]
     unsafe fn load_codes<const BITS: usize>(src: *const u8) -> V {
-        // SAFETY: the caller's.
-        unsafe { Self::and(Self::load_indices::<BITS>(src), Self::splat::<8>((1 << BITS) - 1)) }
+        // SAFETY: the caller's: the processor has AVX-512, and 8 * BITS bytes can be read.
+        unsafe {
+            let codes = if BITS == 2 {
+                let packed = _mm512_castsi128_si512(_mm_loadu_si128(src.cast()));
+                let apart = _mm512_permutexvar_epi8(bytes!(|i| i / 8 * 2 + i % 8 % 2), packed);
+                _mm512_multishift_epi64_epi8(bytes!(|i| i % 8 * 2), apart)
+            } else {
+                Self::load_indices::<BITS>(src)
+            };
+            Self::and(codes, Self::splat::<8>((1 << BITS) - 1))
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn look_up_words<const BITS: usize>(tables: [&[V; 4]; 2], src: *const u8) -> [V; 2] {
+        // SAFETY: the caller's: the processor has AVX-512, and 8 * BITS bytes can be read.
+        unsafe {
+            // The first 32 entries: those of codes of 4 bits twice. Those of 2 bits are repeated, as often as they fit.
+            let [low, high] = tables.map(|table| _mm512_cvtepu8_epi16(_mm512_castsi512_si256(table[0])));
+            let entries = _mm512_or_si512(low, _mm512_slli_epi16::<8>(high));
+            // Each byte is given the two of a word for each of its elements, so that a shift by fewer than 8 leaves the
+            // element in the lowest bits. What stands above it is ignored.
+            let (packed, entries, places, shifts) = match BITS {
+                2 => (
+                    _mm512_castsi128_si512(_mm_loadu_si128(src.cast())),
+                    _mm512_broadcastq_epi64(_mm512_castsi512_si128(entries)),
+                    [bytes!(|i| i / 8), bytes!(|i| i / 8 + 8)],
+                    _mm512_set1_epi64(0x0006_0004_0002_0000),
+                ),
+                4 => (
+                    _mm512_castsi256_si512(_mm256_loadu_si256(src.cast())),
+                    entries,
+                    [bytes!(|i| i / 4), bytes!(|i| i / 4 + 16)],
+                    _mm512_set1_epi32(0x0004_0000),
+                ),
+                _ => unreachable!("no codes of this width"),
+            };
+            both(
+                places,
+                #[inline(always)]
+                |places| {
+                    let moved = _mm512_srlv_epi16(_mm512_permutexvar_epi8(places, packed), shifts);
+                    _mm512_permutexvar_epi16(moved, entries)
+                },
+            )
+        }
     }
 
     #[inline(always)]
@@ -422,20 +467,22 @@ unsafe impl Lanes for Zmm {
     unsafe fn load_indices<const BITS: usize>(src: *const u8) -> V {
         // SAFETY: the caller's: the processor has AVX-512, and 8 * BITS bytes can be read.
         unsafe {
-            // Eight elements are BITS bytes: those go to eight bytes of their own, which are then cut at the elements.
-            // 48 bytes take two loads, and below two stores: one with a mask takes twice as long on Zen 5.
+            // Intel has one port for permutations, and the cutting of 64 bits into bytes is one: shifts are not.
             match BITS {
                 2 => {
                     let packed = _mm512_castsi128_si512(_mm_loadu_si128(src.cast()));
-                    let apart = _mm512_permutexvar_epi8(bytes!(|i| i / 8 * 2 + i % 8 % 2), packed);
-                    _mm512_multishift_epi64_epi8(bytes!(|i| i % 8 * 2), apart)
+                    let fours = _mm512_permutexvar_epi8(bytes!(|i| i / 4), packed);
+                    let halves = _mm512_srlv_epi16(fours, _mm512_set1_epi32(4 << 16));
+                    _mm512_and_si512(halves, _mm512_set1_epi32(0x0c03_0c03))
                 }
                 4 => {
-                    let packed = _mm512_castsi256_si512(_mm256_loadu_si256(src.cast()));
-                    let apart = _mm512_permutexvar_epi8(bytes!(|i| i / 8 * 4 + i % 8 % 4), packed);
-                    _mm512_multishift_epi64_epi8(bytes!(|i| i % 8 * 4), apart)
+                    let pairs = _mm512_cvtepu8_epi16(_mm256_loadu_si256(src.cast()));
+                    _mm512_or_si512(pairs, _mm512_slli_epi16::<4>(pairs))
                 }
                 6 => {
+                    // Eight elements are six bytes: those go to eight bytes of their own, which are then cut at the
+                    // elements. 48 bytes take two loads, and below two stores: one with a mask takes twice as long on
+                    // Zen 5.
                     let low = _mm512_castsi256_si512(_mm256_loadu_si256(src.cast()));
                     let packed = _mm512_inserti32x4::<2>(low, _mm_loadu_si128(src.add(32).cast()));
                     let apart = _mm512_permutexvar_epi8(bytes!(|i| i / 8 * 6 + i % 8 % 6), packed);
