@@ -72,7 +72,8 @@ def stages(packages):
 
     build = ["build", "--locked", "--lib", "--bins"]
     test = ["test", "--locked", "--no-fail-fast"]
-    quick_tests = [f"--test={name}" for name in sorted(integration_tests() - SLOW_TESTS)]
+    programs = lambda names: [f"--test={name}" for name in sorted(names)]
+    quick_tests = programs(integration_tests() - SLOW_TESTS)
     set_up = [sys.executable, "scripts/setup.py", *packages]
     lints = ["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"]
     install, pytest = [PYTHON, "scripts/install_python_package.py", "--dev"], [PYTHON, "-m", "pytest", "bindings/python"]
@@ -92,8 +93,13 @@ def stages(packages):
         # Each module is linked by one thread for minutes, so this stage begins early. It has a folder of its own, so that
         # neither build waits for the other.
         Stage(MODULES, [*javascript, "--modules"], (SET_UP,), unread=WORDS, makes=("npm/wasm/models-plain.wasm",)),
-        # In a quick run, unit tests are compiled while the Python package is tested.
-        cargo(BUILD, *build, "--tests", "--examples", after=(), quick=["cargo", *build, *quick_tests]),
+        # Without unit tests, which are compiled while the Python package is tested.
+        cargo(
+            BUILD,
+            *[*build, "--examples", *programs(integration_tests())],
+            after=(),
+            quick=["cargo", *build, *quick_tests],
+        ),
         # After the build, whose module it packs; a release takes minutes more.
         Stage(PACKAGE, install, BUILT, quick=install),
         # One cargo waits for another, so what compiles longer comes after the package.
