@@ -19,12 +19,19 @@ use lane::{QUIET, double, float, int, lane, lane_of, lanes, mask, narrow, result
 #[derive(Clone, Copy)]
 pub(super) struct Plain<const BYTES: usize, const RICH: bool>;
 
-isa!(Few, Plain<16, false>);
-isa!(Many, Plain<64, true>);
+// Apart, because an incremental build compiles the kernels of a module on one thread.
+mod few {
+    use super::*;
+    isa!(Few, Plain<16, false>);
+}
+mod many {
+    use super::*;
+    isa!(Many, Plain<64, true>);
+}
 
 /// Small vectors of an instruction set with little, and large ones of one with much.
-pub(crate) static FEW: KernelTable = KernelTable::new::<Few>();
-pub(crate) static MANY: KernelTable = KernelTable::new::<Many>();
+pub(crate) static FEW: KernelTable = KernelTable::new::<few::Few>();
+pub(crate) static MANY: KernelTable = KernelTable::new::<many::Many>();
 
 // SAFETY: each method does what its text says, with the memory that it names; `tests` compares what comes of it.
 unsafe impl<const B: usize, const RICH: bool> Lanes for Plain<B, RICH> {
