@@ -11,20 +11,22 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "bindings" / "python"
-TARGET = Path(os.environ.setdefault("CARGO_TARGET_DIR", str(ROOT / "target")))
-# What cargo names the module on each system, and what Python imports.
-MODULES = {"linux": ("lib_native.so", "_native.abi3.so"), "darwin": ("lib_native.dylib", "_native.abi3.so")}
-MODULES["win32"] = ("_native.dll", "_native.pyd")
+TARGET = ROOT / os.environ.setdefault("CARGO_TARGET_DIR", str(ROOT / "target"))
+# What cargo names the module on a system, and what Python imports there.
+BUILT, IMPORTED = {"darwin": ("lib_native.dylib", "_native.abi3.so"), "win32": ("_native.dll", "_native.pyd")}.get(
+    sys.platform, ("lib_native.so", "_native.abi3.so")
+)
 
 
-def run(*command, folder=ROOT):
-    done = subprocess.run([str(part) for part in command], cwd=folder, stdin=subprocess.DEVNULL)
+def run(*command):
+    done = subprocess.run([str(part) for part in command], cwd=ROOT, stdin=subprocess.DEVNULL)
     if done.returncode:
         sys.exit(f"failed with status {done.returncode}: {' '.join(map(str, command))}")
 
 
 def maturin(*arguments):
-    run(sys.executable, "-m", "maturin", *arguments, "--interpreter", sys.executable, folder=PACKAGE)
+    options = ["--interpreter", sys.executable, "--manifest-path", PACKAGE / "Cargo.toml"]
+    run(sys.executable, "-m", "maturin", *arguments, *options)
 
 
 def build(out):
@@ -34,11 +36,11 @@ def build(out):
 def pack(out):
     """Packs the module of the tests' build. Maturin would compile the crates below it once more: built alone, the
     package gives its dependencies fewer features than the workspace with its tests does."""
-    run("cargo", "build", "--locked", "--workspace", "--lib", "--test=features")
-    built, imported = MODULES[sys.platform]
+    # A test among what is built, so that the features are those of the tests.
+    run("cargo", "build", "--locked", "--lib", "--test=features")
     with tempfile.TemporaryDirectory() as folder:
         shutil.copytree(PACKAGE / "python", folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
-        shutil.copyfile(TARGET / "debug" / built, Path(folder, "onnx_cast", imported))
+        shutil.copyfile(TARGET / "debug" / BUILT, Path(folder, "onnx_cast", IMPORTED))
         maturin("pep517", "write-dist-info", "--metadata-directory", folder)
         run(sys.executable, "-m", "wheel", "pack", folder, "--dest-dir", out)
 

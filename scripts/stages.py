@@ -19,8 +19,7 @@ BUILT = (SET_UP, BUILD)
 PACKED = (*BUILT, PACKAGE)
 # What `scripts/release/dist.py` writes: a folder whose name has the version and the target.
 DIST = ".cache/dist/onnx-cast-*/"
-# Tests of every value of a type, or of others' code alone: a quick run leaves them out, as it does Python's tests marked
-# `slow`.
+# Tests of every value of a type, or of others' code alone. A quick run leaves them out, and Python's marked `slow`.
 SLOW_TESTS = {"apfloat", "bits", "exhaustive", "joined", "kernels", "naive", "scaled", "strings"}
 # What a stage that reads no page need not see: an edit of these does not run it again.
 WORDS = ("docs", "records", "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "RELEASING.md", "web", "npm")
@@ -72,8 +71,8 @@ def stages(packages):
 
     build = ["build", "--locked", "--lib", "--bins"]
     test = ["test", "--locked", "--no-fail-fast"]
-    programs = lambda names: [f"--test={name}" for name in sorted(names)]
-    quick_tests = programs(integration_tests() - SLOW_TESTS)
+    all_tests = [f"--test={name}" for name in sorted(integration_tests())]
+    quick_tests = [test for test in all_tests if test.removeprefix("--test=") not in SLOW_TESTS]
     set_up = [sys.executable, "scripts/setup.py", *packages]
     lints = ["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"]
     install, pytest = [PYTHON, "scripts/install_python_package.py", "--dev"], [PYTHON, "-m", "pytest", "bindings/python"]
@@ -94,12 +93,7 @@ def stages(packages):
         # neither build waits for the other.
         Stage(MODULES, [*javascript, "--modules"], (SET_UP,), unread=WORDS, makes=("npm/wasm/models-plain.wasm",)),
         # Without unit tests, which are compiled while the Python package is tested.
-        cargo(
-            BUILD,
-            *[*build, "--examples", *programs(integration_tests())],
-            after=(),
-            quick=["cargo", *build, *quick_tests],
-        ),
+        cargo(BUILD, *build, "--examples", *all_tests, after=(), quick=["cargo", *build, *quick_tests]),
         # After the build, whose module it packs; a release takes minutes more.
         Stage(PACKAGE, install, BUILT, quick=install),
         # One cargo waits for another, so what compiles longer comes after the package.

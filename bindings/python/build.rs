@@ -1,5 +1,5 @@
-//! Lets `cargo build` link the native module on macOS, as maturin does, and keeps it mapped: onnxruntime unloads a library
-//! of execution providers when it is unregistered, even where sessions that use it still live.
+//! Lets `cargo build` link the native module on macOS, as maturin does, and keeps it mapped: onnxruntime unloads a
+//! library of execution providers when it is unregistered, even where sessions that use it still live.
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");

@@ -170,8 +170,8 @@ pub(crate) unsafe trait Lanes: Copy + 'static {
     unsafe fn low_bytes(value: [Self::V; 4]) -> Self::V;
     /// The top bits of lanes of 32 bits as those of bytes, whose other bits are arbitrary.
     unsafe fn top_bits(value: [Self::V; 4]) -> Self::V;
-    /// As [`Lanes::low_bytes`], in an order of its own, which [`Lanes::in_order_of_lanes`] makes that of the elements: one
-    /// instruction for several vectors.
+    /// As [`Lanes::low_bytes`], in an order of its own, which [`Lanes::in_order_of_lanes`] makes that of the elements:
+    /// one instruction for several vectors.
     #[inline(always)]
     unsafe fn narrow_lanes(value: [Self::V; 4]) -> Self::V {
         // SAFETY: the caller's.

@@ -8,6 +8,7 @@
 //! for a step's bytes.
 #![allow(unsafe_op_in_unsafe_fn, reason = "each line is a method of `Lanes`, which asks for no more")]
 
+use super::by_upper_byte::{formats, rounded};
 use super::small_float::with_sign;
 use super::step::{Task, both, steps};
 use super::wide::store_codes;
@@ -35,14 +36,6 @@ pub(super) const fn codes<L: Lanes, S: Element, D: Element>() -> Option<usize> {
         return None;
     }
     Some(1 << to.significand_bits)
-}
-
-/// The formats of a float of 16 bits and a small one.
-const fn formats<S: Element, D: Element>() -> Option<[FloatFormat; 2]> {
-    match (class::<S>(), class::<D>(), S::DATA_TYPE.float_format()) {
-        (Class::F16 | Class::BF16, Class::SmallFloat(to), Some(from)) => Some([from, to]),
-        _ => None,
-    }
 }
 
 /// The first exponent, as a field of the source, of which all numbers are beyond the largest.
@@ -98,13 +91,9 @@ impl<const K: usize> Tables<K> {
     }
 }
 
-/// The code of a magnitude of this exponent, at least that of half the smallest subnormal number, to nearest even.
+/// The code of a magnitude of this exponent, at least that of half the smallest subnormal number.
 const fn code(to: FloatFormat, exponent: i32, significand: u32) -> u8 {
-    let exponent = exponent + to.bias;
-    let (field, below) = if exponent < 1 { (0, (1 - exponent) as u32) } else { (exponent as u32 - 1, 0) };
-    let (significand, lost) = (1 << SIGNIFICAND | significand, SIGNIFICAND - to.significand_bits + below);
-    let odd = significand >> lost & 1;
-    let code = (field << to.significand_bits) + ((significand + (1 << (lost - 1)) - 1 + odd) >> lost);
+    let code = rounded(to, exponent + to.bias, 1 << SIGNIFICAND | significand, SIGNIFICAND);
     if code < to.max_code() as u32 { code as u8 } else { to.max_code() as u8 }
 }
 

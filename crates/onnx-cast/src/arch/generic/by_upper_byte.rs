@@ -33,7 +33,7 @@ pub(crate) const fn entries<L: Lanes, S: Element, D: Element>() -> Option<usize>
 }
 
 /// The formats of a float of 16 bits and a small one.
-const fn formats<S: Element, D: Element>() -> Option<[FloatFormat; 2]> {
+pub(super) const fn formats<S: Element, D: Element>() -> Option<[FloatFormat; 2]> {
     match (class::<S>(), class::<D>(), S::DATA_TYPE.float_format()) {
         (Class::F16 | Class::BF16, Class::SmallFloat(to), Some(from)) => Some([from, to]),
         _ => None,
@@ -101,13 +101,19 @@ impl Window {
         while significand < implicit && exponent > 1 {
             (significand, exponent) = (significand * 2, exponent - 1);
         }
-        let (field, below) = if exponent < 1 { (0, (1 - exponent) as u32) } else { (exponent as u32 - 1, 0) };
-        let lost = from.significand_bits - to.significand_bits + below;
-        let odd = significand >> lost & 1;
-        let code = (field << to.significand_bits) + ((significand + (1 << (lost - 1)) - 1 + odd) >> lost);
+        let code = rounded(to, exponent, significand, from.significand_bits);
         let beyond = to.max_code() as u32 + 1;
         if code < beyond { code as u8 } else { beyond as u8 }
     }
+}
+
+/// The code of a magnitude, to nearest even, as if codes had no end: the exponent as a field of the target, and the
+/// significand with its first bit, which `bits` follow.
+pub(super) const fn rounded(to: FloatFormat, exponent: i32, significand: u32, bits: u32) -> u32 {
+    let (field, below) = if exponent < 1 { (0, (1 - exponent) as u32) } else { (exponent as u32 - 1, 0) };
+    let lost = bits - to.significand_bits + below;
+    let odd = significand >> lost & 1;
+    (field << to.significand_bits) + ((significand + (1 << (lost - 1)) - 1 + odd) >> lost)
 }
 
 struct Tables {

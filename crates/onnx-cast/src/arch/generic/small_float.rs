@@ -139,8 +139,8 @@ pub(crate) unsafe fn codes<L: Lanes, S: Element>(
     if is_word { code } else { L::in_order_of_lanes(code) }
 }
 
-/// As [`codes`], of positive multiples of the lanes: their magnitudes are given too, none of them above that of overflow.
-/// Where `is_finite`, NaN and infinity may have any code.
+/// As [`codes`], of positive multiples of the lanes: their magnitudes are given too, none of them above that of
+/// overflow. Where `is_finite`, NaN and infinity may have any code.
 #[inline(always)]
 pub(super) unsafe fn scaled_codes<L: Lanes>(
     format: FloatFormat,

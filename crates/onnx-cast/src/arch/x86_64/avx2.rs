@@ -161,9 +161,10 @@ helpers! {
         [_mm256_cvtepi32_epi64(low), _mm256_cvtepi32_epi64(high)]
     }
 
-    /// Indices of elements of 2 bits ([`Lanes::LEAVES_IN_PLACE`]), from their bytes, each there four times: two of the
-    /// four are moved down by a half.
-    fn in_place(fours: V) -> V {
+    /// Indices of elements of 2 bits ([`Lanes::LEAVES_IN_PLACE`]), whose 8 bytes `places` puts four times each: two of
+    /// the four are moved down by a half.
+    fn in_place(src: *const u8, places: V) -> V {
+        let fours = _mm256_shuffle_epi8(_mm256_set1_epi64x(src.cast::<i64>().read_unaligned()), places);
         let halves = _mm256_blend_epi16::<0b1010_1010>(fours, _mm256_srli_epi16::<4>(fours));
         _mm256_and_si256(halves, _mm256_set1_epi32(0x0c03_0c03))
     }
@@ -431,15 +432,11 @@ unsafe impl Lanes for Ymm {
         }
         // SAFETY: the caller's: the processor has AVX2, and 8 bytes can be read.
         unsafe {
-            // Each byte is given four.
-            let packed = _mm256_set1_epi64x(src.cast::<i64>().read_unaligned());
-            in_place(_mm256_shuffle_epi8(
-                packed,
-                _mm256_setr_epi8(
-                    0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3, //
-                    4, 4, 4, 4, 5, 5, 5, 5, 6, 6, 6, 6, 7, 7, 7, 7,
-                ),
-            ))
+            let places = _mm256_setr_epi8(
+                0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3, //
+                4, 4, 4, 4, 5, 5, 5, 5, 6, 6, 6, 6, 7, 7, 7, 7,
+            );
+            in_place(src, places)
         }
     }
 
@@ -450,14 +447,11 @@ unsafe impl Lanes for Ymm {
             // The bytes are given the places that make of each half the results of two eights that are a vector apart.
             let index = match BITS {
                 2 => {
-                    let packed = _mm256_set1_epi64x(src.cast::<i64>().read_unaligned());
-                    in_place(_mm256_shuffle_epi8(
-                        packed,
-                        _mm256_setr_epi8(
-                            0, 0, 0, 0, 1, 1, 1, 1, 4, 4, 4, 4, 5, 5, 5, 5, //
-                            2, 2, 2, 2, 3, 3, 3, 3, 6, 6, 6, 6, 7, 7, 7, 7,
-                        ),
-                    ))
+                    let places = _mm256_setr_epi8(
+                        0, 0, 0, 0, 1, 1, 1, 1, 4, 4, 4, 4, 5, 5, 5, 5, //
+                        2, 2, 2, 2, 3, 3, 3, 3, 6, 6, 6, 6, 7, 7, 7, 7,
+                    );
+                    in_place(src, places)
                 }
                 4 => {
                     let packed = _mm256_broadcastsi128_si256(_mm_loadu_si128(src.cast()));

@@ -1,5 +1,5 @@
-//! Scaled casts by one scale for the tensor. Each thread finds its quantities, in plain Rust and in memory for one: for a
-//! few elements, a kernel over many scales takes longer than the cast.
+//! Scaled casts by one scale for the tensor. Each thread finds its quantities, in plain Rust and in memory for one: for
+//! a few elements, a kernel over many scales takes longer than the cast.
 
 use super::tiles::{Operand, load};
 use super::{Direction, ScaledPlan};
