@@ -269,7 +269,7 @@ pub(crate) struct ScaleKernels {
     /// The bits of the greatest magnitude of each run of floats of a width in bytes, 2 or 4: NaN and infinity are above
     /// every number.
     pub(crate) greatest: unsafe fn(x: &[u8], width: usize, run: usize, out: &mut [u32]),
-    /// The scales of blocks in MX; see [`loops::powers`].
+    /// The scales of blocks in MX; see [`PowerOfTwo::scales`].
     pub(crate) powers: Powers,
     /// The scales of blocks in NVFP4, before they are narrowed, from what [`Recipe::rounded_first`] gives.
     pub(crate) wide_scales: unsafe fn(recipe: Recipe, global: f32, scales: &mut [[u8; 4]]),
@@ -335,7 +335,7 @@ macro_rules! scale_kernels {
             }
             $(#[$features])?
             unsafe fn powers(power: &PowerOfTwo, most: &[u32], codes: &mut [u8], factors: &mut [[u8; 4]]) -> bool {
-                loops::powers(power, most, codes, factors)
+                power.scales(most, codes, factors)
             }
             $(#[$features])?
             unsafe fn wide_scales(recipe: Recipe, global: f32, scales: &mut [[u8; 4]]) {

@@ -14,7 +14,7 @@ use super::{CastError, CastErrorKind, OpError, OpErrorKind, Operator};
 use crate::arch::Backend;
 use crate::element::{Class, DataType, elements_before};
 use crate::kernel::StoreHint;
-use crate::kernel::scale::{ScaledKernel, Scaling};
+use crate::kernel::scale::{Method, ScaleContext, ScaledKernel, Scales, Scaling};
 use crate::packed::{clear_padding, code};
 use crate::scalar::scaled::Precision;
 use crate::scalar::{Rules, with_default_float_environment};
@@ -106,6 +106,15 @@ impl ScaledPlan {
             kernel: backend.table().scaled(from, to),
             threads,
         }
+    }
+
+    /// What kernels are told of a cast by scales.
+    #[inline(always)]
+    fn context<'a>(&self, scales: Scales<'a>, method: Method) -> ScaleContext<'a> {
+        // Products have no precision but that of float.
+        let precision = if self.direction == Direction::Quantize { self.precision } else { Precision::Float };
+        let (from, to, rules, range, is_finite) = (self.from, self.to, self.rules, self.range, self.is_finite);
+        ScaleContext { from, to, rules, scales, method, precision, range, is_finite }
     }
 
     /// The same plan where scales are what elements are multiplied with.

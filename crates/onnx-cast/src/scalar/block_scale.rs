@@ -1,6 +1,7 @@
 //! The scales of block formats: a block's is found from its greatest magnitude. This is the specification of MX and
 //! NVFP4; elements are quotients as those of QuantizeLinear ([`super::scaled`]).
 
+use super::scaled::is_moderate;
 use super::widen_code;
 use crate::element::DataType;
 use crate::error::Short;
@@ -239,17 +240,18 @@ impl PowerOfTwo {
         PowerOfTwo { rule, exponent, fraction, significand_bits, unit }
     }
 
-    /// The scales of blocks, from the bits of their greatest magnitudes: codes, and what elements are multiplied with,
-    /// which may be infinite. Of a block that is not finite both are arbitrary.
+    /// The scales of blocks, from the bits of their greatest magnitudes: codes, and what elements are multiplied with. Of
+    /// a block that is not finite, the code is NaN and the factor 1, as where all are zeros. Whether each factor
+    /// [`is_moderate`]: others may be infinite.
     #[inline(always)]
-    pub(crate) fn scales(&self, greatest: &[u32], codes: &mut [u8], factors: &mut [[u8; 4]]) {
+    pub(crate) fn scales(&self, greatest: &[u32], codes: &mut [u8], factors: &mut [[u8; 4]]) -> bool {
         let half = 1 << (PowerOfTwo::FRACTION - 1 - self.significand_bits);
         match self.rule {
             ScaleRule::Floor => self.each(greatest, codes, factors, |bits| bits),
             ScaleRule::Ceil => self.each(greatest, codes, factors, |bits| bits + PowerOfTwo::FRACTION_MASK),
             // A larger fraction carries.
             ScaleRule::Rceil => {
-                self.each(greatest, codes, factors, |bits| bits + (PowerOfTwo::FRACTION_MASK - self.fraction));
+                self.each(greatest, codes, factors, |bits| bits + (PowerOfTwo::FRACTION_MASK - self.fraction))
             }
             ScaleRule::Even => self.each(greatest, codes, factors, |bits| bits + half),
         }
@@ -257,16 +259,23 @@ impl PowerOfTwo {
 
     /// Finds each scale, by what carries into the exponent.
     #[inline(always)]
-    fn each(&self, greatest: &[u32], codes: &mut [u8], factors: &mut [[u8; 4]], carry: impl Fn(u32) -> u32) {
+    fn each(&self, greatest: &[u32], codes: &mut [u8], factors: &mut [[u8; 4]], carry: impl Fn(u32) -> u32) -> bool {
+        const INFINITY: u32 = f32::INFINITY.to_bits();
+        let mut are_moderate = true;
         for ((bits, code), factor) in greatest.iter().zip(codes).zip(factors) {
             // From 2^-127 on a subnormal number has its exponent one place lower; below, the scale is the least anyway.
             let is_subnormal = *bits >> PowerOfTwo::FRACTION == 0;
             let (normal, bias) = if is_subnormal { (*bits << 1, 128) } else { (*bits, 127) };
             let log = (carry(normal) >> PowerOfTwo::FRACTION) as i32 - bias;
             let found = (log - self.exponent).clamp(-127, 127) + 127;
-            *code = found as u8;
-            *factor = (PowerOfTwo::power(254 - found as u32) * (1.0 / self.unit)).to_le_bytes();
+            let is_nan = *bits >= INFINITY;
+            *code = if is_nan { PowerOfTwo::NAN } else { found as u8 };
+            let power = PowerOfTwo::power(254 - found as u32) * (1.0 / self.unit);
+            let number = if is_nan | (*bits == 0) { 1.0 } else { power };
+            are_moderate &= is_moderate(number);
+            *factor = number.to_le_bytes();
         }
+        are_moderate
     }
 
     /// What elements are divided by, from the code of their block: 1 where that is not finite.

@@ -77,23 +77,21 @@ masked! {
     fn plus_one(u64): "vpaddb", _mm512_set1_epi8(1);
 }
 
-/// `value`, where the mask is set with the bytes of `bytes` that the index names in each quarter. By the intrinsic, the
-/// compiler makes permutations of two vectors.
+/// The bytes that the index names in each quarter, or zero where it has its top bit set. Of intrinsics, one beside the
+/// other, the compiler makes permutations of two vectors.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
-fn shuffled_over(mut value: V, mask: __mmask64, bytes: V, index: V) -> V {
+fn shuffled(mut bytes: V, index: V) -> V {
     // SAFETY: one instruction on registers, which this function's features have.
     unsafe {
         core::arch::asm!(
-            "vpshufb {value}{{{mask}}}, {bytes}, {index}",
-            value = inout(zmm_reg) value,
-            mask = in(kreg) mask,
-            bytes = in(zmm_reg) bytes,
+            "vpshufb {bytes}, {bytes}, {index}",
+            bytes = inout(zmm_reg) bytes,
             index = in(zmm_reg) index,
             options(pure, nomem, nostack, preserves_flags),
         );
     }
-    value
+    bytes
 }
 
 helpers! {
@@ -217,13 +215,16 @@ unsafe impl Lanes for Zmm {
             _mm512_mask_mov_epi16(low, 0xaaaa_aaaa, _mm512_slli_epi32::<16>(high));
         low_bytes(value: [V; 4]) -> V: every_fourth(value, bytes!(|i| i * 4 % 128));
         top_bits(value: [V; 4]) -> V: every_fourth(value, bytes!(|i| i * 4 % 128 + 3));
-        // A permutation of two vectors is three instructions on Intel; these are one each.
+        // A permutation of two vectors is three instructions on Intel; these are one each. By a mask for each vector they
+        // would be four, and three that load masks, all on the port for permutations.
         narrow_lanes(value: [V; 4]) -> V: {
-            let low = bytes!(|i| i % 4 * 4);
-            let first = _mm512_shuffle_epi8(value[0], low);
-            let second = shuffled_over(first, 0x00f0_00f0_00f0_00f0, value[1], low);
-            let third = shuffled_over(second, 0x0f00_0f00_0f00_0f00, value[2], low);
-            shuffled_over(third, 0xf000_f000_f000_f000, value[3], low)
+            let low = [
+                shuffled(value[0], bytes!(|i| if i % 16 / 4 == 0 { i % 4 * 4 } else { 0x80 })),
+                shuffled(value[1], bytes!(|i| if i % 16 / 4 == 1 { i % 4 * 4 } else { 0x80 })),
+                shuffled(value[2], bytes!(|i| if i % 16 / 4 == 2 { i % 4 * 4 } else { 0x80 })),
+                shuffled(value[3], bytes!(|i| if i % 16 / 4 == 3 { i % 4 * 4 } else { 0x80 })),
+            ];
+            _mm512_or_si512(_mm512_ternarylogic_epi64::<0xfe>(low[0], low[1], low[2]), low[3])
         };
         // Saturation keeps the sign, the one bit that counts.
         narrow_top_bits(value: [V; 4]) -> V: _mm512_packs_epi16(

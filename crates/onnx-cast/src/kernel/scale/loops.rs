@@ -3,7 +3,7 @@
 
 use super::{CHUNK, Granularity, Method, Quantity, ScaleContext, Scaling, Unwritten, written};
 use crate::element::DataType;
-use crate::scalar::block_scale::{PowerOfTwo, Recipe};
+use crate::scalar::block_scale::Recipe;
 use crate::scalar::scaled::{
     Precision, is_moderate, is_power_of_two, product, quotient, quotient_by_reciprocal, quotient_to_round,
     round_to_bfloat16, round_to_low_bits,
@@ -89,23 +89,6 @@ fn to_dequantize(factors: Unwritten<'_>, divisors: &[f32], zeros: &mut [f32], ha
         *zero = -*zero;
     }
     if are_finite && !(has_infinity && has_zero) { Method::Multiply } else { Method::MultiplyAny }
-}
-
-/// [`super::ScaleKernels::powers`]: the scales of blocks, from the bits of their greatest magnitudes: codes, and what
-/// elements are multiplied with. Of a block that is not finite, the code is NaN and the factor 1, as where all are
-/// zeros. Whether each factor is [`is_moderate`]: others may be infinite.
-#[inline(always)]
-pub(crate) fn powers(power: &PowerOfTwo, most: &[u32], codes: &mut [u8], factors: &mut [[u8; 4]]) -> bool {
-    const INFINITY: u32 = f32::INFINITY.to_bits();
-    power.scales(most, codes, factors);
-    let mut are_moderate = true;
-    for ((most, code), factor) in most.iter().zip(codes).zip(factors) {
-        let is_nan = *most >= INFINITY;
-        *code = if is_nan { PowerOfTwo::NAN } else { *code };
-        *factor = if is_nan | (*most == 0) { 1f32.to_le_bytes() } else { *factor };
-        are_moderate &= is_moderate(f32::from_le_bytes(*factor));
-    }
-    are_moderate
 }
 
 /// [`super::ScaleKernels::wide_scales`].

@@ -4,7 +4,8 @@
 use super::{BlockQuantize, layout};
 use crate::arch::Backend;
 use crate::element::{DataType, Float16, byte_len_of};
-use crate::kernel::StoreHint;
+use crate::kernel::scale::ManyQuantities;
+use crate::kernel::{StoreHint, Task};
 use crate::ops::execute::{as_bytes, as_uninit, parts_for, store_hint};
 use crate::ops::scaled::tiles::{BoundCast, Operand, cast};
 use crate::ops::scaled::{Direction, ScaledPlan};
@@ -33,6 +34,15 @@ const PART: usize = 4096;
 /// The most blocks of a part.
 pub(super) const BLOCKS: usize = PART / 16;
 
+/// Of a part's blocks the greatest magnitudes, what their elements are multiplied with or divided by, and what kernels
+/// need of that.
+struct Memory<'a> {
+    most: &'a mut [u32],
+    factors: &'a mut [[u8; 4]],
+    // Apart from the others: the compiler would fill it with them.
+    quantities: &'a mut ManyQuantities,
+}
+
 /// The scales of some blocks.
 pub(super) struct Found {
     /// Whether one of them is NaN.
@@ -55,7 +65,8 @@ impl Quantizer<'_> {
             }
         } else {
             self.nv_scales(most, codes, factors);
-            if most.iter().fold(0, |greatest, most| greatest.max(*most)) >= INFINITY {
+            // Magnitudes are below 2^31, and signed integers are compared by one instruction everywhere.
+            if most.iter().fold(false, |is_beyond, most| is_beyond | (*most as i32 >= INFINITY as i32)) {
                 for ((_, code), factor) in
                     most.iter().zip(&mut *codes).zip(factors).filter(|((most, _), _)| **most >= INFINITY)
                 {
@@ -89,8 +100,8 @@ impl Quantizer<'_> {
         // SAFETY: a `Backend` exists only if this machine can run it.
         unsafe { (table.scale.wide_scales)(recipe, self.global, factors) };
         cast(self.backend, DataType::Float, factors.as_flattened(), DataType::Float8E4M3FN, codes, most.len());
-        for code in &mut *codes {
-            *code = if *code == 0 { recipe.code_for_zero() } else { *code };
+        if recipe.code_for_zero() != 0 {
+            codes.iter_mut().filter(|code| **code == 0).for_each(|code| *code = recipe.code_for_zero());
         }
         cast(self.backend, DataType::Float8E4M3FN, codes, DataType::Float, factors.as_flattened_mut(), most.len());
         // SAFETY: as above.
@@ -183,11 +194,15 @@ impl Quantizer<'_> {
         assert!(elements.len() == byte_len_of(len, bits) && scales.len() * block == len, "whole blocks");
         let src = src.chunks(byte_len_of(PART, self.from.info().bits as usize));
         let elements = elements.chunks_mut(byte_len_of(PART, bits));
-        // Of a part's blocks the greatest magnitudes, and what their elements are multiplied with or divided by.
-        let mut memory = ([0; BLOCKS], [[0; 4]; BLOCKS]);
+        let (mut most, mut factors, mut quantities) = ([0; BLOCKS], [[0; 4]; BLOCKS], ManyQuantities::NEW);
+        let mut memory = Memory { most: &mut most, factors: &mut factors, quantities: &mut quantities };
         with_default_float_environment(|| {
             for ((src, elements), scales) in src.zip(elements).zip(scales.chunks_mut(PART / block)) {
                 self.part(src, elements, scales, plans, hint, &mut memory);
+            }
+            if hint == StoreHint::NonTemporal {
+                // SAFETY: a `Backend` exists only if this machine can run it.
+                unsafe { (self.backend.table().scale.fence)() };
             }
         });
     }
@@ -200,17 +215,16 @@ impl Quantizer<'_> {
         codes: &mut [u8],
         plans: &[ScaledPlan; 2],
         hint: StoreHint,
-        memory: &mut ([u32; BLOCKS], [[u8; 4]; BLOCKS]),
+        memory: &mut Memory<'_>,
     ) {
         let format = self.quantize.format;
         let (block, len) = (format.block(), codes.len() * format.block());
-        let (most, factors) = (&mut memory.0[..codes.len()], &mut memory.1[..codes.len()]);
+        let (most, factors) = (&mut memory.most[..codes.len()], &mut memory.factors[..codes.len()]);
         greatest(self.backend, self.from, src, block, most);
         let Found { has_nan, multiplies } = self.scales(most, codes, factors);
-        let scale = Operand::new(DataType::Float, factors.as_flattened());
-        let plan = &plans[usize::from(multiplies)];
-        let bound = BoundCast { plan, layout: layout(len, block), scale, zero_point: None };
-        bound.run(self.backend, 0, src, elements, len, if has_nan { StoreHint::Temporal } else { hint });
+        let hint = if has_nan { StoreHint::Temporal } else { hint };
+        let task = Task { src, dst: &mut *elements, len, hint };
+        plans[usize::from(multiplies)].run_found(memory.quantities, factors, block, task);
         if has_nan {
             for (i, _) in codes.iter().enumerate().filter(|(_, code)| self.is_nan(**code)) {
                 clear(elements, i * block..(i + 1) * block, format.element());

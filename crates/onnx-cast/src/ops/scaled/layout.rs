@@ -127,10 +127,12 @@ impl Layout {
 
     /// The piece that begins at an element, of `most` elements or fewer.
     pub(in crate::ops) fn piece(&self, element: usize, most: usize) -> Piece {
-        let (row, column) = (element / self.row, element % self.row);
+        // Most tensors are one row, and divisions take long.
+        let (row, column) = if element < self.row { (0, element) } else { (element / self.row, element % self.row) };
         let len = most.min(self.row - column);
         let (first_run, last_run) = (column / self.run, (column + len - 1) / self.run);
-        let scale = self.rows.of(row) * self.row.div_ceil(self.run) + first_run;
+        let before = if row == 0 { 0 } else { self.rows.of(row) * self.row.div_ceil(self.run) };
+        let scale = before + first_run;
         let first = (self.run - column % self.run).min(len);
         Piece { len, scale, scales: last_run - first_run + 1, first }
     }

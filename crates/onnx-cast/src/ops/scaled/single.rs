@@ -1,15 +1,14 @@
 //! Scaled casts by one scale for the tensor. Each thread finds its quantities, in plain Rust and in memory for one: for
 //! a few elements, a kernel over many scales takes longer than the cast.
 
+use super::ScaledPlan;
 use super::tiles::{Operand, load};
-use super::{Direction, ScaledPlan};
 use crate::element::DataType;
-use crate::kernel::scale::{Granularity, Quantities, Quantity, ScaleContext, Scales, loops};
+use crate::kernel::scale::{Granularity, Quantities, Quantity, Scales, loops};
 use crate::kernel::{KernelTable, StoreHint, Task};
 use crate::ops::CastError;
 use crate::ops::execute::{Span, as_bytes, assume_written, check_len, check_type, execute};
 use crate::packed::clear_padding;
-use crate::scalar::scaled::Precision;
 use crate::scalar::with_default_float_environment;
 use crate::tensor::TensorView;
 use core::mem::MaybeUninit;
@@ -63,10 +62,7 @@ impl ScaledPlan {
                 let method = unsafe { loops::prepare(table.scale.fuses, numbers, self.scaling, has_zeros, self.range) };
                 let quantities = quantities.all();
                 let scales = Scales { quantities, begin: 0, granularity: Granularity::Tensor, has_zeros };
-                // Products have none but that of float.
-                let precision = if self.direction == Direction::Quantize { self.precision } else { Precision::Float };
-                let (from, to, rules, range, is_finite) = (self.from, self.to, self.rules, self.range, self.is_finite);
-                let context = ScaleContext { from, to, rules, scales, method, precision, range, is_finite };
+                let context = self.context(scales, method);
                 // SAFETY: the table is of a `Backend`, which exists only if this machine can run it; the span has the
                 // bytes of its elements.
                 unsafe {

@@ -1,8 +1,8 @@
 //! Runs a scaled cast over a part of a tensor: as many elements at a time as have scales in a buffer, which are widened
 //! to `f32` before.
 
+use super::ScaledPlan;
 use super::layout::Layout;
-use super::{Direction, ScaledPlan};
 use crate::arch::Backend;
 use crate::element::{DataType, Int2, Int4, Uint2, Uint4, byte_len_of};
 use crate::kernel::scale::{
@@ -233,16 +233,13 @@ pub(super) fn load<'o>(
             }
         }
         _ => {
-            let width = byte_len_of(1, data_type.info().bits as usize);
-            for (out, start) in out.chunks_mut(LOADED).zip((start..).step_by(LOADED)) {
-                let mut floats = [[0; 4]; LOADED];
-                let floats = &mut floats[..out.len()];
-                let bytes = &bytes[start * width..(start + out.len()) * width];
-                cast_by(table, data_type, bytes, DataType::Float, floats.as_flattened_mut(), out.len());
-                for (float, bytes) in out.iter_mut().zip(floats) {
-                    float.write(f32::from_le_bytes(*bytes));
-                }
-            }
+            let (width, len) = (byte_len_of(1, data_type.info().bits as usize), out.len());
+            out.fill(MaybeUninit::new(0.0));
+            // SAFETY: every float is written, and each pattern of bits is one.
+            let floats = unsafe { core::slice::from_raw_parts_mut(out.as_mut_ptr().cast::<[u8; 4]>(), len) };
+            let bytes = &bytes[start * width..(start + len) * width];
+            cast_by(table, data_type, bytes, DataType::Float, floats.as_flattened_mut(), len);
+            floats.iter_mut().for_each(|bytes| *bytes = f32::from_le_bytes(*bytes).to_ne_bytes());
         }
     }
     // SAFETY: each arm wrote every one: slices of another length would have panicked.
@@ -254,9 +251,6 @@ pub(super) fn load<'o>(
     }
     out
 }
-
-/// Scales that are widened at a time.
-const LOADED: usize = 64;
 
 /// Casts elements between two numeric types by the newest version's default rules, with the kernels of a backend.
 pub(in crate::ops) fn cast(backend: Backend, from: DataType, src: &[u8], to: DataType, dst: &mut [u8], len: usize) {
@@ -289,6 +283,40 @@ fn run(table: &KernelTable, context: &Context, src: &[u8], dst: &mut [u8], len: 
     unsafe { kernel(src, dst, copied, context) };
 }
 
+impl ScaledPlan {
+    /// Casts whole runs of elements, `run` of them, a power of two and whole chunks, by a scale for each that was just
+    /// found: a few, and not those of a tensor. Results that pass the caches by need
+    /// [`ScaleKernels::fence`](crate::kernel::scale::ScaleKernels::fence).
+    pub(in crate::ops) fn run_found(
+        &self,
+        quantities: &mut ManyQuantities,
+        scales: &[[u8; 4]],
+        run: usize,
+        task: Task<'_>,
+    ) {
+        let bits = [self.from, self.to].map(|data_type| data_type.info().bits as usize);
+        let [src, dst] = bits.map(|bits| byte_len_of(task.len, bits));
+        let fits = task.src.len() == src && task.dst.len() == dst && scales.len() * run == task.len;
+        assert!(fits && run.is_power_of_two() && run >= CHUNK, "the bytes of as many elements, in whole runs");
+        let (table, (last, _)) = (self.backend.table(), scales.split_last().unwrap_or((&[0; 4], &[])));
+        // Beside the padding of a step are the last scale's.
+        let numbers = quantities.first(scales.len().next_multiple_of((PADDING / run).max(1)));
+        let (divisors, beside) = numbers[Quantity::Divisor as usize].split_at_mut(scales.len());
+        for (divisor, scale) in divisors.iter_mut().zip(scales) {
+            divisor.write(f32::from_le_bytes(*scale));
+        }
+        beside.fill(MaybeUninit::new(f32::from_le_bytes(*last)));
+        // SAFETY: the table is of a `Backend`, which exists only if this machine can run it; every scale is written, and
+        // the task has the bytes of its elements.
+        unsafe {
+            let method = (table.scale.prepare)(numbers, self.scaling, false, self.range);
+            let (quantities, granularity) = (quantities.all(), Granularity::Run(run.ilog2()));
+            let scales = Scales { quantities, begin: 0, granularity, has_zeros: false };
+            table.scale(task, &self.context(scales, method), None);
+        }
+    }
+}
+
 impl BoundCast<'_> {
     /// Casts `len` elements, of which the first is `start` in the tensor. Where results pass the caches by, they are in
     /// order with what is stored after.
@@ -306,8 +334,6 @@ impl BoundCast<'_> {
         let [src_len, dst_len] = bits.map(|bits| byte_len_of(len, bits));
         assert!(src.len() == src_len && dst.len() == dst_len, "the bytes of as many elements");
         let is_wide = plan.is_wide();
-        // Products have none but that of float.
-        let precision = if plan.direction == Direction::Quantize { plan.precision } else { Precision::Float };
         // Not in `Tiles`: with its other fields, the compiler would fill them.
         let mut quantities = ManyQuantities::NEW;
         let mut tiles = Tiles::new(self, table, &mut quantities);
@@ -328,8 +354,7 @@ impl BoundCast<'_> {
             let is_one = granularity == Granularity::Tensor;
             let quantities = if is_one { tiles.one.all() } else { tiles.quantities.all() };
             let scales = Scales { quantities, begin, granularity, has_zeros };
-            let (from, to, rules, range, is_finite) = (plan.from, plan.to, plan.rules, plan.range, plan.is_finite);
-            let context = ScaleContext { from, to, rules, scales, method: tiles.method, precision, range, is_finite };
+            let context = plan.context(scales, tiles.method);
             // SAFETY: the table is of a `Backend`, which exists only if this machine can run it; the task has the bytes
             // of the tile's elements.
             unsafe {
