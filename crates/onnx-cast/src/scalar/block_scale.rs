@@ -245,28 +245,20 @@ impl PowerOfTwo {
     /// [`is_moderate`]: others may be infinite.
     #[inline(always)]
     pub(crate) fn scales(&self, greatest: &[u32], codes: &mut [u8], factors: &mut [[u8; 4]]) -> bool {
-        let half = 1 << (PowerOfTwo::FRACTION - 1 - self.significand_bits);
-        match self.rule {
-            ScaleRule::Floor => self.each(greatest, codes, factors, |bits| bits),
-            ScaleRule::Ceil => self.each(greatest, codes, factors, |bits| bits + PowerOfTwo::FRACTION_MASK),
-            // A larger fraction carries.
-            ScaleRule::Rceil => {
-                self.each(greatest, codes, factors, |bits| bits + (PowerOfTwo::FRACTION_MASK - self.fraction))
-            }
-            ScaleRule::Even => self.each(greatest, codes, factors, |bits| bits + half),
-        }
-    }
-
-    /// Finds each scale, by what carries into the exponent.
-    #[inline(always)]
-    fn each(&self, greatest: &[u32], codes: &mut [u8], factors: &mut [[u8; 4]], carry: impl Fn(u32) -> u32) -> bool {
         const INFINITY: u32 = f32::INFINITY.to_bits();
+        // What is added to the fraction, and carries into the exponent where the power is the next one.
+        let carry = match self.rule {
+            ScaleRule::Floor => 0,
+            ScaleRule::Ceil => PowerOfTwo::FRACTION_MASK,
+            ScaleRule::Rceil => PowerOfTwo::FRACTION_MASK - self.fraction,
+            ScaleRule::Even => 1 << (PowerOfTwo::FRACTION - 1 - self.significand_bits),
+        };
         let mut are_moderate = true;
         for ((bits, code), factor) in greatest.iter().zip(codes).zip(factors) {
             // From 2^-127 on a subnormal number has its exponent one place lower; below, the scale is the least anyway.
             let is_subnormal = *bits >> PowerOfTwo::FRACTION == 0;
             let (normal, bias) = if is_subnormal { (*bits << 1, 128) } else { (*bits, 127) };
-            let log = (carry(normal) >> PowerOfTwo::FRACTION) as i32 - bias;
+            let log = ((normal + carry) >> PowerOfTwo::FRACTION) as i32 - bias;
             let found = (log - self.exponent).clamp(-127, 127) + 127;
             let is_nan = *bits >= INFINITY;
             *code = if is_nan { PowerOfTwo::NAN } else { found as u8 };
