@@ -166,10 +166,15 @@ fn features() -> String {
     let known = [
         ("avx2", is_x86_feature_detected!("avx2")),
         ("f16c", is_x86_feature_detected!("f16c")),
+        ("fma", is_x86_feature_detected!("fma")),
+        ("bmi2", is_x86_feature_detected!("bmi2")),
         ("avx512f", is_x86_feature_detected!("avx512f")),
         ("avx512bw", is_x86_feature_detected!("avx512bw")),
+        ("avx512dq", is_x86_feature_detected!("avx512dq")),
         ("avx512vl", is_x86_feature_detected!("avx512vl")),
+        ("avx512cd", is_x86_feature_detected!("avx512cd")),
         ("avx512vbmi", is_x86_feature_detected!("avx512vbmi")),
+        ("avx512vbmi2", is_x86_feature_detected!("avx512vbmi2")),
     ];
     #[cfg(not(target_arch = "x86_64"))]
     let known = [("neon", cfg!(target_feature = "neon")), ("simd128", cfg!(target_feature = "simd128"))];

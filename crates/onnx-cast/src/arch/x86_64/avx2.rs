@@ -8,13 +8,13 @@ use crate::element::Element;
 use crate::kernel::{Context, KernelTable};
 use core::arch::x86_64::*;
 
-isa!(Avx2, Ymm, "avx2,f16c,fma");
+isa!(Avx2, Ymm, "avx2,f16c,fma,bmi2");
 
 pub(crate) static TABLE: KernelTable = KernelTable::new::<Avx2>();
 
 /// Whether this machine has every instruction set that the kernels are compiled for.
 pub(crate) fn is_available() -> bool {
-    detected!("avx2", "f16c", "fma")
+    detected!("avx2", "f16c", "fma", "bmi2")
 }
 
 const NEAREST: i32 = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
