@@ -258,8 +258,11 @@ unsafe impl Lanes for Zmm {
         zip_bytes(a: V, b: V) -> [V; 2]: [_mm512_unpacklo_epi8(a, b), _mm512_unpackhi_epi8(a, b)];
         // Whole vectors are written, as the step reads them: it would wait for narrower stores to reach the cache.
         copy_padded(src: *const u8, dst: *mut u8, len: usize, whole: usize): for start in (0..whole).step_by(64) {
-            let mask = first_bytes(len.saturating_sub(start));
-            let vector = _mm512_maskz_loadu_epi8(mask, src.wrapping_add(start).cast());
+            let vector = if start < len {
+                _mm512_maskz_loadu_epi8(first_bytes(len - start), src.add(start).cast())
+            } else {
+                _mm512_setzero_si512()
+            };
             _mm512_storeu_si512(dst.add(start).cast(), vector);
         };
         copy_few(src: *const u8, dst: *mut u8, len: usize): for start in (0..len).step_by(64) {
