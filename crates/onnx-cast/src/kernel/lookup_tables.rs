@@ -16,12 +16,15 @@ use fold::Fold;
 #[repr(align(64))]
 pub(crate) struct Table {
     pub(crate) planes: [[u8; 256]; 2],
-    /// The bits that a negative code's entry has besides those of its magnitude's, where that is so for every code of 8
-    /// bits but 0x80, whose entry may be any.
+    /// The bits that a negative code's entry has besides those of its magnitude's, where that is so for every code of 6 or
+    /// 8 bits, but of 8 for 0x80, whose entry may be any.
     pub(crate) sign: Option<[u8; 2]>,
-    /// What becomes of the entries of 8-bit codes with the top bit set, in tables to integers, if all follow the
-    /// others.
+    /// What becomes of the entries of codes of 6 or 8 bits with the top bit set, in tables to integers and from int8, if
+    /// all follow the others.
     pub(crate) upper: Option<Upper>,
+    /// Whether entries of 16 bits have the 8-bit codes above a byte of zeros, those of NaN made quiet: `float8e5m2` as
+    /// `float16`.
+    pub(crate) has_upper_bytes: bool,
     /// Which entries are needed, of tables of 8-bit codes that are kept.
     pub(crate) fold: Option<Fold>,
 }
@@ -35,6 +38,8 @@ pub(crate) enum Upper {
     Negated,
     /// Likewise, of 8 bits: the largest magnitude is 128, of which positive numbers have 127.
     NegatedTo128,
+    /// From int8 to a float of 8 bits: of magnitudes, of which 128 has the entry of 127, with the sign.
+    Signed,
 }
 
 impl Table {
@@ -52,22 +57,31 @@ impl Table {
         for plane in &mut planes {
             repeat(plane, 1 << context.from.info().bits);
         }
-        let sign = planes.each_ref().map(|plane| plane[0x81] ^ plane[0x01]);
-        let is_symmetric =
-            (1..0x80).all(|code| planes.iter().zip(sign).all(|(plane, sign)| plane[code | 0x80] == plane[code] | sign));
-        let mut table = Table { planes, sign: is_symmetric.then_some(sign), upper: None, fold: None };
-        let is_to_integers = matches!(Class::of(context.to), Some(Class::Int { bits: ..=16, .. }));
-        if context.from.info().bits == 8 && is_to_integers {
-            table.upper = table.upper_half(context.to.info().bits);
+        let mut table = Table { planes, sign: None, upper: None, has_upper_bytes: false, fold: None };
+        let bits = context.from.info().bits;
+        if matches!(bits, 6 | 8) {
+            let half = 1 << (bits - 1);
+            let sign = planes.each_ref().map(|plane| plane[half + 1] ^ plane[1]);
+            let has_sign =
+                |code: usize| planes.iter().zip(sign).all(|(plane, sign)| plane[code + half] == plane[code] | sign);
+            table.sign = (usize::from(bits == 8)..half).all(has_sign).then_some(sign);
+            table.upper = match Class::of(context.to) {
+                Some(Class::Int { bits, .. }) if bits <= 16 => table.upper_half(half, bits),
+                Some(Class::SmallFloat(format)) if bits == 8 && format.bits == 8 => {
+                    table.is_of_int8().then_some(Upper::Signed)
+                }
+                _ => None,
+            };
+            table.has_upper_bytes = bits == 8 && context.to.info().bits == 16 && table.are_upper_bytes();
         }
         table
     }
 
     /// How the upper half of the entries, of so many bits, follows from the lower.
-    fn upper_half(&self, bits: u32) -> Option<Upper> {
+    fn upper_half(&self, half: usize, bits: u32) -> Option<Upper> {
         let word = |code: usize| u16::from_le_bytes(self.planes.map(|plane| plane[code]));
         let mask = u16::MAX >> (16 - bits);
-        let all = |follows: &dyn Fn(u16, u16) -> bool| (0..0x80).all(|code| follows(word(code), word(code | 0x80)));
+        let all = |follows: &dyn Fn(u16, u16) -> bool| (0..half).all(|code| follows(word(code), word(code + half)));
         if all(&|_, upper| upper == 0) {
             Some(Upper::Zero)
         } else if all(&|lower, upper| upper == lower.wrapping_neg() & mask) {
@@ -79,27 +93,20 @@ impl Table {
         }
     }
 
-    /// Whether entries of 16 bits have the codes above a byte of zeros, those of NaN made quiet: `float8e5m2` as
-    /// `float16`.
-    pub(crate) fn has_upper_bytes(&self) -> bool {
+    /// Whether the entries of integers, to a float of 8 bits, are those of their magnitudes with the sign.
+    fn is_of_int8(&self) -> bool {
+        let entries = &self.planes[0];
+        (0x80..256).all(|code| entries[code] == entries[(256 - code).min(0x7f)] | 0x80)
+    }
+
+    /// [`Table::has_upper_bytes`].
+    fn are_upper_bytes(&self) -> bool {
         let [low, high] = &self.planes;
         *low == [0; 256]
             && (0..=u8::MAX).all(|code| {
                 let quiet = if code & 0x7f > UPPER_INFINITY { UPPER_QUIET } else { 0 };
                 high[usize::from(code)] == code | quiet
             })
-    }
-
-    /// Whether the codes of 6 bits with a sign have the entries of the others with these bits.
-    pub(crate) fn is_symmetric_of_32(&self, sign: [u8; 2]) -> bool {
-        let has_sign = |(plane, sign): (&[u8; 256], u8)| (0..32).all(|code| plane[code + 32] == plane[code] | sign);
-        self.planes.iter().zip(sign).all(has_sign)
-    }
-
-    /// Whether the codes of 6 bits with a sign have the entries of the others, negated as integers of so many bits.
-    pub(crate) fn is_negated_of_32(&self, bits: usize) -> bool {
-        let entries = &self.planes[0];
-        entries[0] == 0 && (0..32).all(|code| entries[code + 32] == entries[code].wrapping_neg() & ((1 << bits) - 1))
     }
 
     /// The table of a cast, folded, if its source has 8 bits, its target 16 or fewer, and there are kernels for that: those

@@ -33,7 +33,7 @@ pub(crate) unsafe fn cast<L: Lanes, S: Element, D: Element>(src: &[u8], dst: &mu
     let task = Task { src, dst: &mut *dst, len, hint: context.hint };
     // SAFETY: the caller's.
     unsafe {
-        if const { bits::<S>() == 8 && bits::<D>() == 16 && !L::IS_SMALL } && table.has_upper_bytes() {
+        if const { bits::<S>() == 8 && bits::<D>() == 16 && !L::IS_SMALL } && table.has_upper_bytes {
             return as_upper_bytes::<L, D>(task);
         }
         if const { bits::<S>() == 8 && folds::<L>() }
@@ -50,7 +50,7 @@ pub(crate) unsafe fn cast<L: Lanes, S: Element, D: Element>(src: &[u8], dst: &mu
             by_half::<L, D, false>(task, table);
             return clear_padding(context.to, len, dst);
         }
-        if const { L::WIDE_LOOK_UP && bits::<S>() == 8 && bits::<D>() == 8 } && has_sign_of_integers::<D>(table) {
+        if const { L::WIDE_LOOK_UP && bits::<S>() == 8 && bits::<D>() == 8 } && table.upper == Some(Upper::Signed) {
             by_half::<L, D, true>(task, table);
             return clear_padding(context.to, len, dst);
         }
@@ -60,11 +60,11 @@ pub(crate) unsafe fn cast<L: Lanes, S: Element, D: Element>(src: &[u8], dst: &mu
             by_lower_half::<L, S, D>(task, table, upper);
             return clear_padding(context.to, len, dst);
         }
-        if const { folds::<L>() && bits::<S>() == 6 && bits::<D>() > 2 } && table.is_symmetric_of_32(top::<D>()) {
+        if const { folds::<L>() && bits::<S>() == 6 && bits::<D>() > 2 } && has_sign::<D>(table) {
             by_half_of_64::<L, D, false>(task, table);
             return clear_padding(context.to, len, dst);
         }
-        if const { folds::<L>() && bits::<S>() == 6 && bits::<D>() < 6 } && table.is_negated_of_32(bits::<D>()) {
+        if const { folds::<L>() && bits::<S>() == 6 && bits::<D>() < 6 } && table.upper == Some(Upper::Negated) {
             by_half_of_64::<L, D, true>(task, table);
             return clear_padding(context.to, len, dst);
         }
@@ -192,15 +192,9 @@ unsafe fn as_upper_bytes<L: Lanes, D: Element>(task: Task<'_>) {
     );
 }
 
-/// Whether negative codes of 8 bits have the results of the others with the topmost bit.
+/// Whether negative codes of 6 or 8 bits have the results of the others with the topmost bit.
 fn has_sign<D: Element>(table: &Table) -> bool {
     table.sign == Some(top::<D>())
-}
-
-/// The same of the codes as signed integers, whose magnitudes saturate at 127.
-fn has_sign_of_integers<D: Element>(table: &Table) -> bool {
-    let (entries, [top, _]) = (&table.planes[0], top::<D>());
-    (0x80..256).all(|code| entries[code] == entries[(256 - code).min(0x7f)] | top)
 }
 
 /// The topmost bit of a target of 16 bits or fewer, in planes.
@@ -227,8 +221,8 @@ unsafe fn by_truth<L: Lanes, D: Element>(task: Task<'_>, table: &Table) {
     );
 }
 
-/// From a float of 8 bits to another, where [`has_sign`], or an integer, where [`has_sign_of_integers`]: half of the
-/// table is enough.
+/// From a float of 8 bits to another, where [`has_sign`], or an integer, where [`Upper::Signed`]: half of the table is
+/// enough.
 #[inline(always)]
 unsafe fn by_half<L: Lanes, D: Element, const IS_INTEGER: bool>(task: Task<'_>, table: &Table) {
     let (low, high) = (L::table::<8>(&table.planes[0]), L::table::<8>(&table.planes[1]));
@@ -271,7 +265,7 @@ unsafe fn by_lower_half<L: Lanes, S: Element, D: Element>(task: Task<'_>, table:
         Upper::Zero if const { bits::<D>() >= 8 } => with_upper::<L, D, ZERO>(task, table),
         Upper::Negated => with_upper::<L, D, NEGATED>(task, table),
         Upper::NegatedTo128 if const { bits::<D>() == 8 } => with_upper::<L, D, NEGATED_TO_128>(task, table),
-        Upper::Zero | Upper::NegatedTo128 => by_code::<L, S, D, 16>(task, table),
+        Upper::Zero | Upper::NegatedTo128 | Upper::Signed => by_code::<L, S, D, 16>(task, table),
     }
 }
 

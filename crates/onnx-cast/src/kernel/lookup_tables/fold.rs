@@ -298,7 +298,7 @@ impl Fold {
         if to.info().bits != 8 || table.planes[0][0x80] != 0 {
             return None;
         }
-        let mut magnitudes = Table { planes: [[0; 256]; 2], sign: None, upper: None, fold: None };
+        let mut magnitudes = Table { planes: [[0; 256]; 2], ..*table };
         for code in 0..0x80 {
             let entry = table.planes[0][code + 0x80].wrapping_neg();
             if table.planes[0][code] != entry.min(0x7f) {
