@@ -135,12 +135,12 @@ impl<'a> Tiles<'a> {
             return;
         }
         let (range, runs) = (&held.0, self.bound.layout.run / len);
-        // Beside the padding of a step are the last scale's.
-        let padded = if range.len() > 1 { count.next_multiple_of((PADDING / len).max(1)) } else { 1 };
-        self.fill(padded, |table, operand, out| {
-            if range.len() == out.len() {
-                load(table, operand, range.start, out);
-                return;
+        let beside = if range.len() > 1 { beside_padding(len) } else { 0 };
+        self.fill(count + beside, |table, operand, out| {
+            if range.len() == count {
+                let (out, beside) = out.split_at_mut(count);
+                let last = load(table, operand, range.start, out).last().copied().unwrap_or_default();
+                return beside.fill(MaybeUninit::new(last));
             }
             let mut few = [MaybeUninit::uninit(); MOST / CHUNK];
             let few = load(table, operand, range.start, &mut few[..range.len()]);
@@ -176,6 +176,11 @@ impl<'a> Tiles<'a> {
         self.method =
             unsafe { (table.scale.prepare)(quantities, plan.scaling, bound.zero_point.is_some(), plan.range) };
     }
+}
+
+/// Scales beside the padding of a last step, which may begin at any chunk: after all others, with the last one's values.
+fn beside_padding(run: usize) -> usize {
+    (PADDING / run).max(1)
 }
 
 /// Writes the scale of each element.
@@ -299,8 +304,7 @@ impl ScaledPlan {
         let fits = task.src.len() == src && task.dst.len() == dst && scales.len() * run == task.len;
         assert!(fits && run.is_power_of_two() && run >= CHUNK, "the bytes of as many elements, in whole runs");
         let (table, (last, _)) = (self.backend.table(), scales.split_last().unwrap_or((&[0; 4], &[])));
-        // Beside the padding of a step are the last scale's.
-        let numbers = quantities.first(scales.len().next_multiple_of((PADDING / run).max(1)));
+        let numbers = quantities.first(scales.len() + beside_padding(run));
         let (divisors, beside) = numbers[Quantity::Divisor as usize].split_at_mut(scales.len());
         for (divisor, scale) in divisors.iter_mut().zip(scales) {
             divisor.write(f32::from_le_bytes(*scale));
