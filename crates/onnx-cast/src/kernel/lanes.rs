@@ -370,6 +370,12 @@ pub(crate) unsafe trait Lanes: Copy + 'static {
     }
 }
 
+/// Whether floats of 16 bits become small ones by tables over their upper byte, and not in words or by their exponent.
+/// NEON looks up 64 entries in registers beside each other, of which bfloat16, with its many exponents, needs too many.
+pub(crate) const fn looks_up_upper_bytes<L: Lanes, S: Element>() -> bool {
+    L::WIDE_LOOK_UP && (L::BYTES == 64 || matches!(class::<S>(), Class::F16))
+}
+
 /// Whether sources of 8 bits are looked up in the windows of [`Fold`](super::lookup_tables::fold::Fold): where look-ups
 /// take longer the more entries there are, and a backend need not be small.
 pub(crate) const fn folds<L: Lanes>() -> bool {

@@ -14,7 +14,7 @@ use super::step::{Task, both, steps};
 use super::wide::store_codes;
 use crate::element::{Class, Element, class};
 use crate::format::{FloatFormat, Nan};
-use crate::kernel::lanes::Lanes;
+use crate::kernel::lanes::{Lanes, looks_up_upper_bytes};
 
 /// Bits of the significand that are compared: all of bfloat16's. In the last of float16's seven, the three below count.
 const SIGNIFICAND: u32 = 7;
@@ -28,7 +28,7 @@ const NAN: usize = 15;
 pub(super) const fn codes<L: Lanes, S: Element, D: Element>() -> Option<usize> {
     let Some([from, to]) = formats::<S, D>() else { return None };
     let is_finite = matches!(to.nan, Nan::None) && from.bias > to.bias + to.significand_bits as i32;
-    if L::WIDE_LOOK_UP
+    if looks_up_upper_bytes::<L, S>()
         || !is_finite
         || to.significand_bits > 2
         || Tables::<1>::first(from, to) + BEYOND < last(from, to)

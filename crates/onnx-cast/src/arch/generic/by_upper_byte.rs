@@ -13,8 +13,9 @@ use super::step::{Task, both, steps};
 use super::wide::store_codes;
 use crate::element::{Class, Element, class};
 use crate::format::FloatFormat;
-use crate::kernel::lanes::Lanes;
+use crate::kernel::lanes::{Lanes, looks_up_upper_bytes};
 use crate::scalar::Rules;
+use core::hint::black_box;
 
 /// What is looked up for numbers beyond the last exponent, for infinity and for NaN: above the codes of all numbers.
 const BEYOND: u8 = 0xfd;
@@ -25,7 +26,7 @@ const NAN: u8 = 0xff;
 /// looks up, or a look-up takes many.
 pub(crate) const fn entries<L: Lanes, S: Element, D: Element>() -> Option<usize> {
     let Some([from, to]) = formats::<S, D>() else { return None };
-    if !L::WIDE_LOOK_UP || !Window::stays(from, to) && Window::tie(from, to) < 0 {
+    if !looks_up_upper_bytes::<L, S>() || !Window::stays(from, to) && Window::tie(from, to) < 0 {
         return None;
     }
     let Window { entries, .. } = Window::new(from, to);
@@ -178,6 +179,9 @@ impl Tables {
 pub(crate) unsafe fn cast<L: Lanes, S: Element, D: Element, const N: usize>(task: Task<'_>, rules: &Rules) {
     let Some([from, to]) = (const { formats::<S, D>() }) else { unreachable!("not from 16 bits to a small float") };
     let (window, tables) = const { &Tables::of_pair::<L, S, D>() };
+    // NEON looks up in vectors that are registers beside each other. Of constants the compiler keeps equal vectors once, and
+    // copies them there in each step.
+    let tables = if const { L::BYTES < 64 } { black_box(tables) } else { tables };
     let codes = L::table::<N>(&tables.codes);
     let limits = [L::table::<N>(&tables.limits[0]), L::table::<N>(&tables.limits[1])];
     let (words, bytes) = (|value: u32| L::splat::<16>(value.into()), |value: u8| L::splat::<8>(value.into()));

@@ -14,7 +14,7 @@ use super::small_float::{infinity_is_nan, with_sign};
 use super::step::{Task, both, steps};
 use super::wide::store_codes;
 use crate::element::{Class, Element, class};
-use crate::kernel::lanes::Lanes;
+use crate::kernel::lanes::{Lanes, looks_up_upper_bytes};
 use crate::scalar::Rules;
 
 /// Bits of the significand of `f32`, and its bias.
@@ -29,7 +29,7 @@ const TOP: u32 = 0x8000;
 pub(super) const fn applies<L: Lanes, S: Element, D: Element>() -> bool {
     let (Class::SmallFloat(to), Some(from)) = (class::<D>(), S::DATA_TYPE.float_format()) else { return false };
     let tie = from.bias - to.bias - to.significand_bits as i32;
-    !L::WIDE_LOOK_UP && matches!(class::<S>(), Class::F16 | Class::BF16) && tie >= 1
+    !looks_up_upper_bytes::<L, S>() && matches!(class::<S>(), Class::F16 | Class::BF16) && tie >= 1
 }
 
 /// Casts a tensor.
