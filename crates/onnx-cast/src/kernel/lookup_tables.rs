@@ -16,11 +16,11 @@ use fold::Fold;
 #[repr(align(64))]
 pub(crate) struct Table {
     pub(crate) planes: [[u8; 256]; 2],
-    /// The bits that a negative code's entry has besides those of its magnitude's, where that is so for every code of 6 or
-    /// 8 bits, but of 8 for 0x80, whose entry may be any.
+    /// The bits that a negative code's entry has besides those of its magnitude's, if all codes of 6 or 8 bits follow
+    /// this rule. (With 8 bits, 0x80 may have any entry.)
     pub(crate) sign: Option<[u8; 2]>,
-    /// What becomes of the entries of codes of 6 or 8 bits with the top bit set, in tables to integers and from int8, if
-    /// all follow the others.
+    /// How the entries of codes of 6 or 8 bits with the top bit set follow from the others, in tables to integers and
+    /// from int8, if they do.
     pub(crate) upper: Option<Upper>,
     /// Whether entries of 16 bits have the 8-bit codes above a byte of zeros, those of NaN made quiet: `float8e5m2` as
     /// `float16`.
@@ -38,7 +38,8 @@ pub(crate) enum Upper {
     Negated,
     /// Likewise, of 8 bits: the largest magnitude is 128, of which positive numbers have 127.
     NegatedTo128,
-    /// From int8 to a float of 8 bits: of magnitudes, of which 128 has the entry of 127, with the sign.
+    /// Those of int8 to a float of 8 bits: the entries of the integers' magnitudes with the sign; -128 has that of
+    /// -127.
     Signed,
 }
 

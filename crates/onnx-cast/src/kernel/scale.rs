@@ -253,8 +253,8 @@ pub(crate) enum Scaling {
     Multiply,
 }
 
-/// Finds the codes and the factors of MX's blocks from the bits of their greatest magnitudes, and whether elements can be
-/// multiplied with all of these.
+/// Finds the codes and the factors of MX's blocks from the bits of their greatest magnitudes. Returns whether elements
+/// can be multiplied with all factors.
 pub(crate) type Powers = unsafe fn(power: &PowerOfTwo, most: &[u32], codes: &mut [u8], factors: &mut [[u8; 4]]) -> bool;
 
 /// What is compiled once for each instruction set.

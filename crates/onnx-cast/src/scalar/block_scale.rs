@@ -240,9 +240,9 @@ impl PowerOfTwo {
         PowerOfTwo { rule, exponent, fraction, significand_bits, unit }
     }
 
-    /// The scales of blocks, from the bits of their greatest magnitudes: codes, and what elements are multiplied with. Of
-    /// a block that is not finite, the code is NaN and the factor 1, as where all are zeros. Whether each factor
-    /// [`is_moderate`]: others may be infinite.
+    /// Finds the scales of blocks from the bits of their greatest magnitudes: codes, and what elements are multiplied
+    /// with. If a block is not finite, its code is NaN. Its factor is then 1, as that of a block of zeros. Returns
+    /// whether each factor [`is_moderate`]; others may be infinite.
     #[inline(always)]
     pub(crate) fn scales(&self, greatest: &[u32], codes: &mut [u8], factors: &mut [[u8; 4]]) -> bool {
         const INFINITY: u32 = f32::INFINITY.to_bits();

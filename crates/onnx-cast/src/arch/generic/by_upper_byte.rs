@@ -179,8 +179,8 @@ impl Tables {
 pub(crate) unsafe fn cast<L: Lanes, S: Element, D: Element, const N: usize>(task: Task<'_>, rules: &Rules) {
     let Some([from, to]) = (const { formats::<S, D>() }) else { unreachable!("not from 16 bits to a small float") };
     let (window, tables) = const { &Tables::of_pair::<L, S, D>() };
-    // NEON looks up in vectors that are registers beside each other. Of constants the compiler keeps equal vectors once, and
-    // copies them there in each step.
+    // NEON looks entries up in consecutive registers. If the tables were constants, the compiler would keep equal
+    // vectors once, and copy them into such registers in each step.
     let tables = if const { L::BYTES < 64 } { black_box(tables) } else { tables };
     let codes = L::table::<N>(&tables.codes);
     let limits = [L::table::<N>(&tables.limits[0]), L::table::<N>(&tables.limits[1])];

@@ -77,8 +77,8 @@ masked! {
     fn plus_one(u64): "vpaddb", _mm512_set1_epi8(1);
 }
 
-/// The bytes that the index names in each quarter, or zero where it has its top bit set. Of intrinsics, one beside the
-/// other, the compiler makes permutations of two vectors.
+/// The bytes that the index names in each quarter, or zero where its top bit is set. From several intrinsics the
+/// compiler would make permutations of two vectors.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
 fn shuffled(mut bytes: V, index: V) -> V {
@@ -215,8 +215,8 @@ unsafe impl Lanes for Zmm {
             _mm512_mask_mov_epi16(low, 0xaaaa_aaaa, _mm512_slli_epi32::<16>(high));
         low_bytes(value: [V; 4]) -> V: every_fourth(value, bytes!(|i| i * 4 % 128));
         top_bits(value: [V; 4]) -> V: every_fourth(value, bytes!(|i| i * 4 % 128 + 3));
-        // A permutation of two vectors is three instructions on Intel; these are one each. By a mask for each vector they
-        // would be four, and three that load masks, all on the port for permutations.
+        // A permutation of two vectors is three instructions on Intel; these are one each. With a mask for each vector,
+        // the masks would be loaded in each step, on the same port.
         narrow_lanes(value: [V; 4]) -> V: {
             let low = [
                 shuffled(value[0], bytes!(|i| if i % 16 / 4 == 0 { i % 4 * 4 } else { 0x80 })),

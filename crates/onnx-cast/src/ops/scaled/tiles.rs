@@ -178,7 +178,8 @@ impl<'a> Tiles<'a> {
     }
 }
 
-/// Scales beside the padding of a last step, which may begin at any chunk: after all others, with the last one's values.
+/// How many scales a last step reads after those of its elements, because it is padded: it may begin at any chunk. They
+/// have the last one's values.
 fn beside_padding(run: usize) -> usize {
     (PADDING / run).max(1)
 }
@@ -310,8 +311,8 @@ impl ScaledPlan {
             divisor.write(f32::from_le_bytes(*scale));
         }
         beside.fill(MaybeUninit::new(f32::from_le_bytes(*last)));
-        // SAFETY: the table is of a `Backend`, which exists only if this machine can run it; every scale is written, and
-        // the task has the bytes of its elements.
+        // SAFETY: the table is of a `Backend`, which exists only if this machine can run it; every scale is written,
+        // and the task has the bytes of its elements.
         unsafe {
             let method = (table.scale.prepare)(numbers, self.scaling, false, self.range);
             let (quantities, granularity) = (quantities.all(), Granularity::Run(run.ilog2()));
@@ -412,6 +413,23 @@ impl BoundCast<'_> {
             }
             let (x, scale) = (f64::from_le_bytes(*x), f64::from_le_bytes(scale));
             *quotient = wide_quotient(x, scale, plan.precision).to_le_bytes();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A step that passes the caches by may begin at any chunk; what it reads beyond the tile is written too.
+    #[test]
+    fn a_last_step_at_any_chunk_reads_scales_that_are_written() {
+        for (power, count) in (CHUNK.ilog2()..14).flat_map(|power| (1..10).map(move |count| (power, count))) {
+            let run = 1 << power;
+            for begin in (0..count * run).step_by(CHUNK) {
+                let last = (begin + PADDING - 1) >> power;
+                assert!(last < count + beside_padding(run), "{count} runs of {run}, a step at {begin}");
+            }
         }
     }
 }
