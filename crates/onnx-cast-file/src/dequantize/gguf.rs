@@ -5,7 +5,7 @@ use crate::counts::Counters;
 use crate::error::FileError;
 use crate::formats::error::{FormatError, Invalid, InvalidKind};
 use crate::formats::format::{Format, GGUF_WRITER};
-use crate::formats::gguf::{BlockCoding, Blocks, Held, beside};
+use crate::formats::gguf::{BlockCoding, Blocks, Held, companions_of};
 use crate::formats::input::{Given, Input, Location, StoredTensor};
 use crate::layouts::{BlockValues, Checkpoint, TensorRef};
 use crate::rewrite::{Computed, Opened, Origin, OutputPaths, Rewrite, Rewritten, Row, format_of_output};
@@ -58,7 +58,7 @@ fn folded(input: &Input) -> HashSet<String> {
         Location::Blocks(blocks) => matches!(blocks.kind.held, Held::Blocks(BlockCoding::NvFp4, _)),
         _ => false,
     };
-    input.tensors.iter().filter(is_nvfp4).filter_map(|stored| beside(&stored.name)).flatten().collect()
+    input.tensors.iter().filter(is_nvfp4).flat_map(|stored| companions_of(&stored.name)).collect()
 }
 
 /// A tensor of blocks as it is to be.

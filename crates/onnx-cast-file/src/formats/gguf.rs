@@ -95,11 +95,15 @@ impl Blocks {
     }
 }
 
-/// The names of the tensors that belong to a weight of NVFP4, which is not complete without them: its scale, and that
-/// of the activations, which dequantized weights have no use for.
-pub(crate) fn beside(weight: &str) -> Option<[String; 2]> {
-    let stem = weight.strip_suffix(WEIGHT)?;
-    Some([SCALE, INPUT_SCALE].map(|end| format!("{stem}{end}")))
+/// Names of the tensors that belong to a weight of NVFP4: its scale, and the scale of the activations, which dequantized
+/// weights have no use for. llama.cpp replaces `.weight` by the suffix, other programs append it.
+pub(crate) fn companions_of(weight: &str) -> impl Iterator<Item = String> {
+    let [scales, inputs] = [SCALE, INPUT_SCALE].map(|suffix| names_of(weight, suffix));
+    scales.chain(inputs)
+}
+
+fn names_of(weight: &str, suffix: &str) -> impl Iterator<Item = String> {
+    [weight.strip_suffix(WEIGHT), Some(weight)].into_iter().flatten().map(move |stem| format!("{stem}{suffix}"))
 }
 
 /// Whether a path is that of a `.gguf` file: by its extension, or where that stands for no format, by its content.
@@ -181,15 +185,25 @@ impl FileHead {
         let places: HashMap<&str, usize> =
             self.entries.iter().enumerate().map(|(index, entry)| (&*entry.name, index)).collect();
         let mut found = Vec::new();
-        for (index, entry) in self.entries.iter().enumerate() {
-            let is_nvfp4 = matches!(entry.kind.held, Held::Blocks(BlockCoding::NvFp4, _));
-            let Some([name, _]) = beside(&entry.name).filter(|_| is_nvfp4) else { continue };
-            if let Some(&scale) = places.get(&*name) {
-                found.push((index, scale));
+        let wrong = |scale: &Entry, kind, what: String| {
+            Err(FormatError::invalid(file.path(), Invalid::new(kind, what).of_tensor(&scale.name)))
+        };
+        for (index, weight) in self.entries.iter().enumerate().filter(|(_, entry)| entry.is_nvfp4()) {
+            let mut scales = names_of(&weight.name, SCALE).filter_map(|name| places.get(&*name).copied());
+            let (first, second) = (scales.next(), scales.next());
+            if let (Some(first), Some(second)) = (first, second) {
+                let (other, weight) = (Short(&self.entries[first].name), Short(&weight.name));
+                let what = format!("a second scale of `{weight}`, beside `{other}` (want one of them)");
+                return wrong(&self.entries[second], InvalidKind::Ambiguous, what);
             }
+            found.extend(first.map(|scale| (index, scale)));
+        }
+        if let Some(scale) = self.lost_scale(&places) {
+            let what = "the scale of a weight that the file lacks, or that is not NVFP4 (want the weight beside it)";
+            return wrong(scale, InvalidKind::Missing, what.to_owned());
         }
         for (weight, scale) in found {
-            let Entry { name, shape, kind, len, at, .. } = &self.entries[scale];
+            let Entry { shape, kind, len, at, .. } = &self.entries[scale];
             let weight_shape = &self.entries[weight].shape;
             let outer = weight_shape.len().saturating_sub(2);
             let matrices = element_count(&weight_shape[..outer]).unwrap_or(0);
@@ -198,13 +212,34 @@ impl FileHead {
                 let (shape, weight) = (ShapeText(shape), Short(&self.entries[weight].name));
                 let want = "(want float, one element or one for each matrix)";
                 let what = format!("{shape} {data_type} as the scale of `{weight}` {want}");
-                let error = Invalid::new(InvalidKind::Type, what).of_tensor(name);
-                return Err(FormatError::invalid(file.path(), error));
+                return wrong(&self.entries[scale], InvalidKind::Type, what);
             }
             let bytes = file.read(*at, 4 * *len as u64)?;
             self.entries[weight].scales = bytes.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
         }
         Ok(())
+    }
+
+    /// A scale that belongs to no weight of NVFP4. Other programs write `x.weight.scale` for nothing else. `x.scale` is
+    /// the name of many tensors, so it is a lost scale only if it has one element, there is no `x.weight` of any type,
+    /// and the file has weights of NVFP4.
+    fn lost_scale(&self, places: &HashMap<&str, usize>) -> Option<&Entry> {
+        let has_nvfp4 = self.entries.iter().any(Entry::is_nvfp4);
+        let is_lost = |entry: &&Entry| {
+            let Some(stem) = entry.name.strip_suffix(SCALE) else { return false };
+            match places.get(stem) {
+                Some(&weight) => stem.ends_with(WEIGHT) && !self.entries[weight].is_nvfp4(),
+                None if stem.ends_with(WEIGHT) => true,
+                None => has_nvfp4 && entry.len == 1 && !places.contains_key(&*format!("{stem}{WEIGHT}")),
+            }
+        };
+        self.entries.iter().find(is_lost)
+    }
+}
+
+impl Entry {
+    fn is_nvfp4(&self) -> bool {
+        matches!(self.kind.held, Held::Blocks(BlockCoding::NvFp4, _))
     }
 }
 

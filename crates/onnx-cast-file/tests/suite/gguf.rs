@@ -533,3 +533,59 @@ fn what_gguf_files_are_not_for() {
     assert_eq!(error.to_string(), said(&raw, "a GGUF file, not raw bytes (name it .gguf, or raw bytes .raw)"));
     assert!(!output.exists() && !npy.exists());
 }
+
+/// A weight of NVFP4 whose values are 1, with other tensors of one float each behind it.
+fn nvfp4_with(others: &[(&str, f32)]) -> Vec<u8> {
+    let mut made = Made {
+        tensors: vec![tensor("a.weight", &[64], 40, 0)],
+        data: [&[0x38; 4][..], &[0x22; 32]].concat(),
+        ..Made::good()
+    };
+    for (name, value) in others {
+        made.data.resize(made.data.len().next_multiple_of(32), 0);
+        made.tensors.push(tensor(name, &[1], 0, made.data.len() as u64));
+        made.data.extend(value.to_le_bytes());
+    }
+    made.bytes()
+}
+
+#[test]
+fn both_names_of_a_scale_are_read() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let input = folder.path().join("x.gguf");
+    for names in [["a.scale", "a.input_scale"], ["a.weight.scale", "a.weight.input_scale"]] {
+        fs::write(&input, nvfp4_with(&[(names[0], 0.5), (names[1], 3.0)])).expect("written");
+        let output = folder.path().join(format!("{}.safetensors", names[0]));
+        dequantize_file(&input, &output, &DequantizeRequest::new(DataType::Float)).expect("dequantized");
+        let got = tensors(&output);
+        assert_eq!(got.keys().collect::<Vec<_>>(), ["a.weight"], "{names:?}");
+        assert_eq!(words(&got["a.weight"]), vec![0.5f32.to_bits(); 64], "{names:?}");
+    }
+}
+
+#[test]
+fn a_scale_that_fits_no_weight() {
+    let lost = "the scale of a weight that the file lacks, or that is not NVFP4 (want the weight beside it)";
+    for name in ["b.scale", "b.weight.scale", "a.weight.weight.scale"] {
+        assert_eq!(refused(&nvfp4_with(&[(name, 0.5)])), format!("tensor `{name}`: {lost}"));
+    }
+    assert_eq!(
+        refused(&nvfp4_with(&[("a.scale", 0.5), ("a.weight.scale", 0.5)])),
+        "tensor `a.weight.scale`: a second scale of `a.weight`, beside `a.scale` (want one of them)"
+    );
+    let plain = |name: &str| {
+        let mut made = Made::with(vec![tensor("w.weight", &[32, 2], 8, 0), tensor(name, &[1], 0, 96)]);
+        made.data.resize(100, 0);
+        made.bytes()
+    };
+    assert_eq!(refused(&plain("w.weight.scale")), format!("tensor `w.weight.scale`: {lost}"));
+    // llama.cpp multiplies outputs by such scales, and diffusion models have norms of that name.
+    let folder = tempfile::tempdir().expect("a folder");
+    let (input, output) = (folder.path().join("x.gguf"), folder.path().join("y.safetensors"));
+    for name in ["w.scale", "norm.scale"] {
+        fs::write(&input, plain(name)).expect("written");
+        dequantize_file(&input, &output, &DequantizeRequest::new(DataType::Float)).expect("dequantized");
+        assert!(tensors(&output).contains_key(name), "{name} stays");
+        fs::remove_file(&output).expect("removed");
+    }
+}
