@@ -5,6 +5,7 @@
 //! puts the tensors together by their names, `describe.rs` compares types and shapes with the claim, and `values.rs`
 //! computes the values part by part. The arithmetic is that of `onnx-cast`.
 
+mod attached;
 mod changes;
 mod claims;
 mod coding;

@@ -196,8 +196,8 @@ fn tensors(checkpoint: &Checkpoint, weight: &Weight) -> Vec<(&'static str, Strin
         ("elements", Some(weight.tensor)),
         ("scales", Some(weight.scales)),
         ("global_scale", weight.global),
-        ("zero_points", weight.zero_points),
-        ("groups", weight.groups),
+        ("zero_points", weight.zero_points.and_then(|zero_points| zero_points.tensor())),
+        ("groups", weight.groups.map(|groups| groups.tensor())),
     ];
     let single = single.into_iter().filter_map(|(role, tensor)| Some((role, tensor?)));
     let role = |tensor: &TensorRef| match checkpoint.stored(*tensor).name.ends_with(SHAPE) {

@@ -1,7 +1,8 @@
 //! The names of tensors beside quantized weights that belong to none of them.
 
 use super::row::before;
-use super::table::{COMFY_QUANT, SHAPE};
+use super::table::COMFY_QUANT;
+use std::collections::HashSet;
 
 /// Scales and zero points of activations, which data has told. The first two may end names of experts.
 const CALIBRATIONS: &[&str] = &[
@@ -31,14 +32,28 @@ const CALIBRATIONS: &[&str] = &[
 ];
 
 /// Other tensors that go with quantized weights, and that no model without them has.
-const LEFTOVERS: &[&str] = &[SHAPE, "scaled_fp8", COMFY_QUANT, "weight_format"];
+const LEFTOVERS: &[&str] = &["scaled_fp8", COMFY_QUANT, "weight_format"];
 
-/// What weights of one layout or another are made of, beside names that begin with `weight_`.
-pub(super) const UNREAD: &[&str] =
-    &["qzeros", "scales", "absmax", "SCB", "g_idx", "scale_weight", "smooth_scale", "bias_scale", "zero_point"];
+/// Name suffixes of companions in one layout or another, besides those that begin with `weight_`.
+const UNREAD: &[&str] = &[
+    "qzeros",
+    "scales",
+    "biases",
+    "absmax",
+    "SCB",
+    "g_idx",
+    "zero",
+    "zeros",
+    "zero_point",
+    "zero_points",
+    "scaled_zeros",
+    "scale_weight",
+    "smooth_scale",
+    "bias_scale",
+];
 
 /// Such names that no other tensor has.
-pub(super) const ORPHANS: &[&str] = &["weight_scale", "weight_scale_inv", "weight_scale_2", "weight_global_scale"];
+const ORPHANS: &[&str] = &["weight_scale", "weight_scale_inv", "weight_scale_2", "weight_global_scale"];
 
 /// Tensors that change the weight beside them, or its inputs; another part of the name may follow.
 pub(super) const CHANGES: &[&str] = &[
@@ -60,6 +75,24 @@ pub(super) const FACTORS: &[&str] = &["lora_A", "lora_B", "lora_up", "lora_down"
 
 /// Keys of configurations that do.
 pub(super) const CHANGING_KEYS: &[&str] = &["transform_config", "rotation_config", "convrot"];
+
+/// Whether a tensor that belongs to no weight may be a companion of a weight of these modules, such as a second scale.
+/// Modules include the names of weights without `.weight`, such as experts in one tensor.
+pub(super) fn may_be_companion(name: &str, modules: &HashSet<&str>) -> bool {
+    // Without weights, the layout is another.
+    if modules.is_empty() {
+        return false;
+    }
+    let is_companion =
+        |suffix: &str| suffix.strip_prefix('_').unwrap_or(suffix).starts_with("weight_") || UNREAD.contains(&suffix);
+    let (module, leaf) = name.rsplit_once('.').unwrap_or(("", name));
+    let of_weight = module.strip_suffix(".weight").is_some_and(|module| modules.contains(module));
+    let mut of_experts = leaf.match_indices('_').filter(|(at, _)| is_companion(&leaf[at + 1..]));
+    ORPHANS.contains(&leaf)
+        || of_weight
+        || modules.contains(module) && is_companion(leaf)
+        || of_experts.any(|(at, _)| modules.contains(&name[..name.len() - leaf.len() + at]))
+}
 
 /// Whether a tensor is a scale or a zero point of activations.
 pub(super) fn is_calibration(name: &str) -> bool {

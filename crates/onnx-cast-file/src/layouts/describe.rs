@@ -11,6 +11,7 @@ mod packages;
 mod quanto;
 mod told;
 
+use super::attached::{Groups, ZeroPoints, squeeze};
 use super::find::Finder;
 use super::packed_ints;
 use super::row::Composition;
@@ -47,7 +48,6 @@ impl Finder<'_> {
         if let Some(columns) = self.row.columns.filter(|columns| columns.is_auto_gptq || stored.data_type == Int32) {
             return self.describe_columns([tensor, scales], start, name, columns).map(Some);
         }
-        let beside = |ending: &str| self.checkpoint.find(&format!("{start}{ending}"));
         let scale = self.checkpoint.stored(scales);
         let weight = Weight {
             name,
@@ -65,11 +65,10 @@ impl Finder<'_> {
             grid_order: Grid::Blocks,
             globals: Vec::new(),
             global: None,
-            zero_points: beside(ZERO_POINTS),
-            zero_offset: 0,
-            groups: beside(GROUPS),
+            zero_points: None,
+            groups: None,
             transposed: false,
-            others: [beside(SHAPE), self.row.told.and_then(|_| beside(COMFY_QUANT))].into_iter().flatten().collect(),
+            others: Vec::new(),
         };
         match self.row.composition {
             Composition::WithState => bitsandbytes::describe(self, weight, start),
@@ -92,6 +91,7 @@ impl Finder<'_> {
     ) -> Result<Option<Weight>, FileError> {
         let (tensor, scales) = (weight.tensor, weight.scales);
         let wrong = |error| self.checkpoint.error(Some(tensor), error);
+        weight.others = [SHAPE, COMFY_QUANT].iter().filter_map(|ending| self.companion(start, ending)).collect();
         if !self.read_types(&mut weight, stored, scale, start)? {
             return Ok(None);
         }
@@ -104,9 +104,33 @@ impl Finder<'_> {
         };
         fits.map_err(|error| self.checkpoint.error(Some(scales), error))?;
         self.read_globals(&mut weight)?;
-        self.check_zero_points(&weight)?;
-        self.check_groups(&weight)?;
+        self.check_original_shape(&weight, start)?;
+        if let Some(tensor) = self.companion(start, ZERO_POINTS) {
+            weight.zero_points = Some(ZeroPoints::stored(self.checkpoint, &weight, tensor)?);
+        }
+        if let Some(tensor) = self.companion(start, GROUPS) {
+            weight.groups = Some(Groups::stored(self.checkpoint, &weight, tensor)?);
+        }
         Ok(Some(weight))
+    }
+
+    /// A tensor beside a weight, if the layout has companions of this name.
+    fn companion(&self, start: &str, ending: &str) -> Option<TensorRef> {
+        let is_owned = self.row.beside.contains(&ending);
+        is_owned.then(|| self.checkpoint.find(&format!("{start}{ending}"))).flatten()
+    }
+
+    /// Compares the shape of a weight with the tensor that names it.
+    fn check_original_shape(&self, weight: &Weight, start: &str) -> Result<(), FileError> {
+        let Some(tensor) = self.companion(start, SHAPE) else { return Ok(()) };
+        match self.checkpoint.original_shape(tensor)? {
+            shape if weight.values == shape => Ok(()),
+            [rows, columns] => {
+                let want =
+                    format!("the sizes of the weight, {}; it holds {rows} and {columns}", ShapeText(&weight.values));
+                Err(self.part(tensor, want))
+            }
+        }
     }
 
     /// What the types of elements and scales mean together; whether they are a weight.
@@ -150,7 +174,8 @@ impl Finder<'_> {
                 weight.elements = Encoding::TwoRows(Int4);
             }
             (Int32, Float | BFloat16 | Float16) => {
-                let shape = self.checkpoint.original_shape(&weight.others)?;
+                let shape = self.companion(start, SHAPE);
+                let shape = shape.map(|shape| self.checkpoint.original_shape(shape)).transpose()?;
                 let bits = self.claims.formats.iter().filter_map(|format| match format {
                     WeightFormat::Int(bits) => Some(*bits),
                     _ => None,
@@ -347,57 +372,6 @@ impl Finder<'_> {
         };
         Ok(())
     }
-
-    /// The type and the shape of zero points.
-    fn check_zero_points(&self, weight: &Weight) -> Result<(), FileError> {
-        let [rows, _] = weight.matrix();
-        let scale = self.checkpoint.stored(weight.scales);
-        if let Some(zero_points) = weight.zero_points {
-            let stored = self.checkpoint.stored(zero_points);
-            let (data_type, shape, packed) = match weight.elements {
-                Encoding::Plain(_) | Encoding::TwoRows(_) | Encoding::HighFirst => {
-                    (weight.element_type(), scale.shape.clone(), "")
-                }
-                Encoding::Coded(_) | Encoding::Parts(_) | Encoding::Columns { .. } => return Ok(()),
-                Encoding::Words { bits, straddle } => {
-                    let words = packed_ints::words(rows, bits, straddle);
-                    (Int32, vec![words, weight.grid()[1]], ", packed down the rows")
-                }
-            };
-            let rank = shape.len().min(stored.shape.len()).max(2);
-            if stored.data_type != data_type || squeeze(&stored.shape, rank) != squeeze(&shape, rank) {
-                let shape = ShapeText(&shape);
-                return Err(self.part(zero_points, format!("{data_type} of shape {shape}, one for each scale{packed}")));
-            }
-            if let Encoding::Plain(data_type @ (Float8E4M3FN | Float8E5M2)) = weight.elements {
-                // Either sign of 0 changes nothing.
-                let bytes = self.checkpoint.bytes(zero_points)?;
-                if let Some(index) = bytes.iter().position(|code| code & 0x7f != 0) {
-                    let what = format!("zero point {index} is not 0 (want zeros, as the elements are {data_type})");
-                    return Err(self.checkpoint.value_error(zero_points, what));
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// The type and the shape of the order of groups.
-    fn check_groups(&self, weight: &Weight) -> Result<(), FileError> {
-        let [_, columns] = weight.matrix();
-        if let Some(groups) = weight.groups {
-            let stored = self.checkpoint.stored(groups);
-            if stored.data_type != Int32 || stored.len != columns || weight.block[0] != 1 || weight.shape.len() != 2 {
-                return Err(self.part(groups, format!("int32, the group of each of {columns} columns")));
-            }
-            let across = weight.grid()[1];
-            let bytes = self.checkpoint.bytes(groups)?;
-            let is_inside = |bytes: &[u8; 4]| usize::try_from(i32::from_le_bytes(*bytes)).is_ok_and(|at| at < across);
-            if !bytes.as_chunks().0.iter().all(is_inside) {
-                return Err(self.part(groups, format!("groups from 0 to {}", across.saturating_sub(1))));
-            }
-        }
-        Ok(())
-    }
 }
 
 /// A longer text is not the settings of one weight.
@@ -418,8 +392,7 @@ impl Checkpoint {
     }
 
     /// The shape that a tensor `weight_shape` gives.
-    fn original_shape(&self, tensors: &[TensorRef]) -> Result<Option<[usize; 2]>, FileError> {
-        let Some(&tensor) = tensors.first() else { return Ok(None) };
+    fn original_shape(&self, tensor: TensorRef) -> Result<[usize; 2], FileError> {
         let stored = self.stored(tensor);
         let bytes = if stored.len == 2 { self.bytes(tensor)? } else { Vec::new() };
         let sizes: Vec<i64> = match stored.data_type {
@@ -428,21 +401,8 @@ impl Checkpoint {
             _ => Vec::new(),
         };
         match sizes.iter().map(|&size| usize::try_from(size).ok()).collect::<Option<Vec<_>>>().as_deref() {
-            Some(&[rows, columns]) => Ok(Some([rows, columns])),
+            Some(&[rows, columns]) => Ok([rows, columns]),
             _ => Err(self.error(Some(tensor), stored.unfit("int64, the two sizes of the weight"))),
         }
     }
-}
-
-/// A shape of scales with as many axes as the weight has: ModelOpt writes axes of 1 between, others leave them out.
-fn squeeze(shape: &[usize], rank: usize) -> Option<Vec<usize>> {
-    let mut shape = shape.to_vec();
-    while shape.len() > rank {
-        let at = shape.iter().rposition(|&size| size == 1)?;
-        shape.remove(at);
-    }
-    while shape.len() < rank {
-        shape.push(1);
-    }
-    Some(shape)
 }

@@ -3,7 +3,7 @@
 
 use super::changes::{changes_weight, check_changes};
 use super::claims::Claims;
-use super::companions::{ORPHANS, UNREAD, is_calibration, is_leftover};
+use super::companions::{is_calibration, is_leftover, may_be_companion};
 use super::config::Config;
 use super::row::{Row, before};
 use super::table::{Layout, ZERO_POINTS};
@@ -90,7 +90,7 @@ impl Weights {
             roles.extend(weight.parts().map(|part| (part, Role::Part(index))));
             roles.insert(weight.tensor, Role::Elements(index));
         }
-        let modules: HashSet<&str> = list.iter().filter_map(|weight| module_of(&weight.name)).collect();
+        let modules: HashSet<&str> = list.iter().flat_map(|weight| modules_of(&weight.name)).collect();
         for (tensor, stored) in
             checkpoint.tensors().filter(|(tensor, _)| !roles.contains_key(tensor)).collect::<Vec<_>>()
         {
@@ -117,22 +117,15 @@ impl Weights {
     }
 }
 
-/// The module of a tensor: its name without the last part.
-fn module_of(name: &str) -> Option<&str> {
-    Some(name.rsplit_once('.')?.0)
-}
-
-/// Whether a tensor that belongs to no weight may change one of these modules' weights, such as a second scale.
-fn may_change(name: &str, modules: &HashSet<&str>) -> bool {
-    let Some((module, leaf)) = name.rsplit_once('.') else { return false };
-    let is_beside = modules.contains(module) && (leaf.starts_with("weight_") || UNREAD.contains(&leaf));
-    // Without weights, the layout is another.
-    !modules.is_empty() && (is_beside || ORPHANS.contains(&leaf))
+/// The module of a weight: its name without the last part. Experts in one tensor are a module of their own too.
+fn modules_of(name: &str) -> impl Iterator<Item = &str> {
+    let module = name.rsplit_once('.').map(|(module, _)| module);
+    module.into_iter().chain(Some(name).filter(|name| !name.ends_with(".weight")))
 }
 
 /// Refuses tensors that may change a weight and that the layout does not read.
 fn check_unread(stored: &StoredTensor, modules: &HashSet<&str>, layout: Layout) -> Result<(), Invalid> {
-    if !may_change(&stored.name, modules) {
+    if !may_be_companion(&stored.name, modules) {
         return Ok(());
     }
     let what =
@@ -145,7 +138,8 @@ fn check_unread(stored: &StoredTensor, modules: &HashSet<&str>, layout: Layout) 
 /// refuse it, or apply it. Factors of low rank are allowed, as models have them beside plain weights.
 pub(crate) fn check_beside(checkpoint: &Checkpoint, modules: &HashSet<&str>) -> Result<(), FileError> {
     for (tensor, stored) in checkpoint.tensors() {
-        if changes_weight(&stored.name) || companion(&stored.name).is_none() && may_change(&stored.name, modules) {
+        if changes_weight(&stored.name) || companion(&stored.name).is_none() && may_be_companion(&stored.name, modules)
+        {
             let what = "it may change a weight that is to be quantized, as scales do: loaders of the output would \
                         refuse it (remove the tensor, or rename it)";
             let error = Invalid::new(InvalidKind::Contradiction, what).of_tensor(&stored.name);

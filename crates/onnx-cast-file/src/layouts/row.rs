@@ -67,7 +67,7 @@ pub(crate) struct Row {
     pub(super) experts: Option<Experts>,
     pub(crate) configuration: Option<Configuration>,
     pub(super) composition: Composition,
-    /// The endings of other tensors beside a weight, of no use without it.
+    /// Name suffixes of the companions that a weight may have besides its scales. The layout reads no others.
     pub(super) beside: &'static [&'static str],
     /// Whether codes may be stored in tensors of any type.
     pub(super) has_any_type: bool,
@@ -143,9 +143,10 @@ impl Row {
 pub(crate) struct ColumnsOfWords {
     /// How words hold columns, unless the configuration says it.
     pub(super) order: ColumnOrder,
-    /// The endings of zero points, and of the order of groups.
+    /// Name suffix of the zero points.
     pub(super) zero_points: &'static str,
-    pub(super) groups: &'static str,
+    /// Name suffix of the groups of columns, if the layout has them.
+    pub(super) groups: Option<&'static str>,
     /// Whether the names are AutoGPTQ's, which several layouts have, for weights with outputs first.
     pub(super) is_auto_gptq: bool,
 }

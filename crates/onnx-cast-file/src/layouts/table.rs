@@ -282,6 +282,7 @@ const ROWS: [(Layout, Row); 20] = [
             signs: &["weight_packed"],
             names: &[names("weight_packed", "weight_scale", "weight"), WEIGHT],
             configuration: Some(compressed_tensors::CONFIGURATION),
+            beside: &[ZERO_POINTS, GROUPS, SHAPE],
             held: &[
                 held(&[NVFP4], &[], ALL_THREE, KEPT_OR_STATIC),
                 // SGLang reads experts of MXFP4 alone.
@@ -366,6 +367,7 @@ const ROWS: [(Layout, Row); 20] = [
         Row {
             name: "quark",
             configuration: Some(quark::CONFIGURATION),
+            beside: &[ZERO_POINTS],
             held: &[
                 // SGLang wants activations of float4 beside it.
                 held(&[MXFP4], &[], Loaders::Are(&[VLLM, TRANSFORMERS]), KEPT),
@@ -383,6 +385,7 @@ const ROWS: [(Layout, Row); 20] = [
         Layout::Plain,
         Row {
             name: "plain",
+            beside: &[ZERO_POINTS],
             held: &[
                 held(&[MXFP4, NVFP4, MXFP6, MXFP8], &[], Loaders::Are(&[OWN]), KEPT_OR_STATIC),
                 held(&OTHER_BLOCKS, &[], Loaders::Are(&[OWN]), KEPT),

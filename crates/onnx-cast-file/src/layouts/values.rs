@@ -88,14 +88,10 @@ impl<'a> WeightValues<'a> {
             let (file, at) = checkpoint.place(tensor);
             TensorBytes { file, at }
         };
-        let mut groups = Vec::new();
-        if let Some(tensor) = weight.groups {
-            let mut bytes = Vec::new();
-            place(tensor).read(0, 4 * weight.matrix()[1], &mut bytes)?;
-            groups = bytes.as_chunks().0.iter().map(|bytes| u32::from_le_bytes(*bytes)).collect();
-        }
+        let groups = weight.groups.map(|groups| groups.numbers(checkpoint, weight)).transpose();
+        let groups = groups.map_err(PipelineError::Read)?.unwrap_or_default();
         let (elements, scales) = (place(weight.tensor), place(weight.scales));
-        let zero_points = weight.zero_points.map(place);
+        let zero_points = weight.zero_points.and_then(|zero_points| zero_points.tensor()).map(place);
         let transposed = weight.transposed.then(|| Box::new(TransposedColumns::new(weight)));
         let swizzled = weight.are_swizzled.then(|| Swizzled::new(weight));
         let coded = match weight.elements {
@@ -309,10 +305,11 @@ impl<'a> WeightValues<'a> {
         if let (Grid::Padded(padded), Some(place)) = (self.weight.grid_order, self.zero_points) {
             return self.padded_zero_points(place, first..first + scale_rows, padded, scratch);
         }
+        let constant = self.weight.zero_points.and_then(|zero_points| zero_points.constant());
         match (self.weight.elements, self.zero_points) {
             (Encoding::Coded(_) | Encoding::Parts(_), _) => Ok(()),
-            (Encoding::Plain(data_type), None) if self.weight.zero_offset > 0 => {
-                let (codes, len) = (vec![self.weight.zero_offset; count], data_type.byte_len(count).unwrap_or(0));
+            (Encoding::Plain(data_type), None) if let Some(code) = constant => {
+                let (codes, len) = (vec![code; count], data_type.byte_len(count).unwrap_or(0));
                 resize(&mut scratch.zero_points, len).ok_or_else(PipelineError::out_of_memory)?;
                 pack(data_type, &codes, &mut scratch.zero_points).map_err(|_| PipelineError::out_of_memory())
             }

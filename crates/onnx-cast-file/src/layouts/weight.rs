@@ -1,5 +1,6 @@
 //! A checkpoint's files, and a weight as they hold it.
 
+use super::attached::{Groups, ZeroPoints};
 pub(crate) use super::coding::{Coding, Formula, Parts, Table};
 use crate::formats::checkpoint::{Index, Located};
 use crate::formats::error::{FormatError, Invalid, InvalidKind};
@@ -168,12 +169,8 @@ pub(crate) struct Weight {
     /// The global scale of each matrix, or one for all; `None` without one.
     pub(crate) globals: Vec<GlobalScale>,
     pub(crate) global: Option<TensorRef>,
-    /// Zero points, of the scales' shape or packed.
-    pub(crate) zero_points: Option<TensorRef>,
-    /// What zero points are more than what is stored; without zero points, all of them.
-    pub(crate) zero_offset: u8,
-    /// The group of each column.
-    pub(crate) groups: Option<TensorRef>,
+    pub(crate) zero_points: Option<ZeroPoints>,
+    pub(crate) groups: Option<Groups>,
     /// Whether the values have the last two axes exchanged, as gpt-oss has them.
     pub(crate) transposed: bool,
     /// The other tensors that the weight replaces.
@@ -328,8 +325,9 @@ impl Weight {
     /// Its tensors.
     pub(crate) fn parts(&self) -> impl Iterator<Item = TensorRef> + '_ {
         let nested = self.nested.as_ref().map(|nested| nested.scales);
-        let first =
-            [Some(self.tensor), Some(self.scales), nested, self.biases, self.global, self.zero_points, self.groups];
+        let zero_points = self.zero_points.and_then(|zero_points| zero_points.tensor());
+        let groups = self.groups.map(|groups| groups.tensor());
+        let first = [Some(self.tensor), Some(self.scales), nested, self.biases, self.global, zero_points, groups];
         first.into_iter().flatten().chain(self.others.iter().copied())
     }
 }

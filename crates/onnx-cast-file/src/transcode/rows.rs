@@ -160,7 +160,7 @@ impl<'a> Maker<'a, '_> {
         });
         rows.push(self.same_scales());
         let start = written.scales.strip_suffix("weight_scale").unwrap_or_default();
-        if let Some(tensor) = weight.zero_points {
+        if let Some(tensor) = weight.zero_points.and_then(|zero_points| zero_points.tensor()) {
             let name = format!("{start}{ZERO_POINTS}");
             let [down, across] = weight.grid();
             rows.push(match (are_words, to_words) {
@@ -176,7 +176,7 @@ impl<'a> Maker<'a, '_> {
                 }
             });
         }
-        if let Some(tensor) = weight.groups {
+        if let Some(tensor) = weight.groups.map(|groups| groups.tensor()) {
             let shape = stored(tensor).shape.clone();
             rows.push(self.as_it_is(&format!("{start}{GROUPS}"), shape, Int32, tensor));
         }

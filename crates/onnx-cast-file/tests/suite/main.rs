@@ -7,6 +7,7 @@ mod calibrated;
 mod claims;
 #[cfg(unix)]
 mod collections;
+mod companions;
 mod files;
 mod fixtures;
 #[cfg(unix)]

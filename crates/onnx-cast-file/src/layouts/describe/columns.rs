@@ -7,6 +7,7 @@
 
 use crate::error::FileError;
 use crate::formats::error::{Invalid, InvalidKind};
+use crate::layouts::attached::{Groups, ZeroPoints};
 use crate::layouts::find::Finder;
 use crate::layouts::packed_ints::{unpack_row, words};
 use crate::layouts::row::ColumnsOfWords;
@@ -44,7 +45,7 @@ impl Finder<'_> {
     ) -> Result<Weight, FileError> {
         let columns = ColumnsOfWords { order: self.claims.order.unwrap_or(columns.order), ..columns };
         let beside = |ending: &str| self.checkpoint.find(&format!("{start}{ending}"));
-        let (zero_points, groups) = (beside(columns.zero_points), beside(columns.groups));
+        let (zero_points, groups) = (beside(columns.zero_points), columns.groups.and_then(beside));
         let [down, across] = self.axes(tensor, &[Int32], "int32 of two axes")?;
         let floats = "float16, bfloat16 or float of two axes, groups and rows of the weight";
         let scale = self.axes(scales, &[Float, Float16, BFloat16], floats)?;
@@ -77,18 +78,22 @@ impl Finder<'_> {
             grid_order: grid,
             globals: Vec::new(),
             global: None,
-            zero_points,
-            zero_offset: 0,
-            groups,
+            zero_points: None,
+            groups: None,
             transposed: false,
             others: Vec::new(),
         };
-        self.check_groups(&weight)?;
-        if self.has_plain_groups(&weight)? {
-            weight.others.extend(weight.groups.take());
+        if let Some(tensor) = groups {
+            let groups = Groups::stored(self.checkpoint, &weight, tensor)?;
+            match self.are_plain_groups(&groups, &weight)? {
+                true => weight.others.push(tensor),
+                false => weight.groups = Some(groups),
+            }
         }
-        self.check_words(&weight)?;
-        weight.zero_offset = self.zero_offset(&weight)?;
+        if let Some(tensor) = zero_points {
+            let zero_points = ZeroPoints::stored(self.checkpoint, &weight, tensor)?;
+            weight.zero_points = Some(zero_points.with_offset(self.zero_offset(&weight, tensor)?));
+        }
         Ok(weight)
     }
 
@@ -187,39 +192,17 @@ impl Finder<'_> {
     }
 
     /// Whether each group holds columns that follow each other, as without an order of them.
-    fn has_plain_groups(&self, weight: &Weight) -> Result<bool, FileError> {
-        let Some(groups) = weight.groups else { return Ok(false) };
-        let bytes = self.checkpoint.bytes(groups)?;
-        let follows = |(column, group): (usize, &[u8; 4])| {
-            usize::try_from(i32::from_le_bytes(*group)) == Ok(column / weight.block[1])
-        };
-        Ok(bytes.as_chunks().0.iter().enumerate().all(follows))
+    fn are_plain_groups(&self, groups: &Groups, weight: &Weight) -> Result<bool, FileError> {
+        let path = self.checkpoint.files[groups.tensor().file].path();
+        let numbers = groups.numbers(self.checkpoint, weight).map_err(|error| FileError::io(path, "read", error))?;
+        Ok(numbers.iter().enumerate().all(|(column, group)| *group as usize == column / weight.block[1]))
     }
 
-    /// The shape of zero points.
-    fn check_words(&self, weight: &Weight) -> Result<(), FileError> {
-        let Some(zero_points) = weight.zero_points else { return Ok(()) };
-        let ([rows, across], bits) = (weight.grid(), weight.format().bits().unwrap_or(4));
-        let want = match weight.grid_order {
-            Grid::Padded(padded) => [rows, padded / 8],
-            _ => [across, words(rows, bits, true)],
-        };
-        if self.axes(zero_points, &[Int32], "int32 of two axes")? == want {
-            return Ok(());
-        }
-        let shape = crate::text::ShapeText(&want);
-        Err(self.part(zero_points, format!("{shape}, zero points of {bits} bits for {across} groups of {rows} rows")))
-    }
-
-    /// What zero points are more than what is stored: 1 in the first format of GPTQ, whose readers disagree on the
-    /// largest code. Where all are the middle of the range they tell it by themselves: some files of the newer format
-    /// call themselves of the first one.
-    fn zero_offset(&self, weight: &Weight) -> Result<u8, FileError> {
-        let (Some(zero_points), Encoding::Columns { bits, order: ColumnOrder::Down, .. }) =
-            (weight.zero_points, weight.elements)
-        else {
-            return Ok(0);
-        };
+    /// Offset added to stored zero points: 1 in the first format of GPTQ, whose readers disagree on the largest code.
+    /// Where all zero points are the middle of the range, they show the offset: some files of the newer format claim to
+    /// be of the first one.
+    fn zero_offset(&self, weight: &Weight, zero_points: TensorRef) -> Result<u8, FileError> {
+        let Encoding::Columns { bits, order: ColumnOrder::Down, .. } = weight.elements else { return Ok(0) };
         if self.claims.zero_offset == Some(0) && !self.claims.is_symmetric {
             return Ok(0);
         }

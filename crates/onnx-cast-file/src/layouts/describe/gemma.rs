@@ -6,6 +6,7 @@
 
 use crate::error::FileError;
 use crate::formats::error::{Invalid, InvalidKind};
+use crate::layouts::attached::ZeroPoints;
 use crate::layouts::find::Finder;
 use crate::layouts::weight::{Encoding, Weight};
 use crate::text::ShapeText;
@@ -52,7 +53,7 @@ pub(super) fn describe(finder: &Finder<'_>, mut weight: Weight) -> Result<Weight
         return Err(finder.part(weight.scales, format!("float of shape {shape}, or parts of the rows of {columns}")));
     }
     weight.elements = Encoding::Plain(element);
-    weight.zero_offset = if bits == 8 { 0 } else { 1 << (bits - 1) };
+    weight.zero_points = (bits < 8).then(|| ZeroPoints::middle_of(bits));
     (weight.values, weight.shape) = (vec![rows, columns], vec![rows, columns]);
     weight.block = [1, (columns / across).max(1)];
     Ok(weight)

@@ -2,6 +2,7 @@
 
 use crate::error::FileError;
 use crate::formats::error::Invalid;
+use crate::layouts::attached::ZeroPoints;
 use crate::layouts::describe::told::{fit_swizzled, tiles_of_torchao};
 use crate::layouts::find::Finder;
 use crate::layouts::weight::{Coding, Encoding, Formula, Grid, Parts, Weight};
@@ -81,14 +82,10 @@ fn in_bytes(
         let want = format!("float, float16 or bfloat16, one for each block: {}", ShapeText(&grid));
         return Err(finder.part(weight.scales, want));
     }
-    weight.zero_points = checkpoint.find(&format!("{start}_weight_zero_point"));
-    if let Some(zeros) = weight.zero_points {
-        let found = checkpoint.stored(zeros);
-        if found.data_type != Int8 || stored.data_type != Int8 || found.len != scales.len {
-            return Err(finder.part(zeros, format!("int8, one for each of {} scales of int8", scales.len)));
-        }
-    }
     weight.block = [*down, *across];
+    if let Some(zeros) = checkpoint.find(&format!("{start}_weight_zero_point")) {
+        weight.zero_points = Some(ZeroPoints::stored(checkpoint, &weight, zeros)?);
+    }
     weight.values = stored.shape.clone();
     if is_whole && !outer.is_empty() {
         let rows = stored.shape[..stored.shape.len() - 1].iter().product();

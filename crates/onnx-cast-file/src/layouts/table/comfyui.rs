@@ -21,6 +21,7 @@ pub(super) const ROW: Row = Row {
     signs: &["scaled_fp8", "scale_weight"],
     names: &[names("weight", "scale_weight", "weight"), WEIGHT],
     told: Some(told),
+    beside: &[COMFY_QUANT],
     held: &[held(&[FP8], &[TENSOR], Loaders::Are(&[COMFYUI]), KEPT_OR_STATIC)],
     tensor_scale: &[],
     calibration: Some(Calibration { input: "scale_input", nvfp4: None, cache: None }),

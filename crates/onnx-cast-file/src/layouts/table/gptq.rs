@@ -19,12 +19,12 @@ pub(super) const AWQ: Row = Row {
     name: "awq",
     signs: &[],
     configuration: Some(OF_AWQ),
-    columns: Some(ColumnsOfWords { order: ColumnOrder::Interleaved, ..WORDS }),
+    columns: Some(ColumnsOfWords { order: ColumnOrder::Interleaved, groups: None, ..WORDS }),
     ..GPTQ
 };
 
 const WORDS: ColumnsOfWords =
-    ColumnsOfWords { order: ColumnOrder::Down, zero_points: "qzeros", groups: "g_idx", is_auto_gptq: true };
+    ColumnsOfWords { order: ColumnOrder::Down, zero_points: "qzeros", groups: Some("g_idx"), is_auto_gptq: true };
 
 const OF_GPTQ: Configuration = Configuration {
     methods: &["gptq", "gptqmodel", "auto_round", "auto_round:gptq", AUTO_GPTQ, "auto_round:gptqmodel"],

@@ -21,7 +21,7 @@ pub(super) const CONFIGURATION: Configuration = Configuration {
 pub(super) const WORDS: ColumnsOfWords = ColumnsOfWords {
     order: ColumnOrder::Interleaved,
     zero_points: super::ZERO_POINTS,
-    groups: super::GROUPS,
+    groups: None,
     is_auto_gptq: false,
 };
 

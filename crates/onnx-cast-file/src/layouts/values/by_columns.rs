@@ -168,7 +168,8 @@ impl WeightValues<'_> {
             let word = place * bits as usize / 32;
             let lines = [word, word + 1].map(|word| packed.get(word * across * 4..).unwrap_or_default());
             codes_across(lines, place, bits, line);
-            let [sign, offset] = [stored.sign, self.weight.zero_offset];
+            let offset = self.weight.zero_points.map_or(0, |zero_points| zero_points.offset());
+            let sign = stored.sign;
             line.iter_mut().for_each(|zero_point| *zero_point = (*zero_point ^ sign).wrapping_add(offset));
         }
         Ok(())
