@@ -77,6 +77,9 @@ impl Weights {
             _ => &config.claims,
         };
         let finder = Finder { checkpoint, claims, row: layout.row() };
+        if config.layout.is_none() && layout != Layout::ComfyUi {
+            finder.check_order_of_scales(layout)?;
+        }
         let mut list = Vec::new();
         for (tensor, stored) in checkpoint.tensors() {
             let wrong = |error| checkpoint.error(Some(tensor), error);

@@ -468,3 +468,56 @@ fn weights_of_mlx_that_contradict_the_configuration() {
             "model.safetensors: tensor `a.biases`: float of shape 4x1 (want no biases, which only the mode affine has)",
         );
 }
+
+/// Elements and scales of a file of ComfyUI whose metadata is lost, and its values.
+fn stripped(format: &str, [rows, columns]: [usize; 2]) -> (Vec<Tensor>, Vec<u32>) {
+    let is_nvfp4 = format == "nvfp4";
+    let across = columns / if is_nvfp4 { 16 } else { 32 };
+    let width = if is_nvfp4 { columns / 2 } else { columns };
+    let mut scales = noise(rows.next_multiple_of(128) * across.next_multiple_of(4), 7);
+    scales.iter_mut().for_each(|code| *code = 0x30 + *code % 8);
+    let elements: Vec<u8> = noise(rows * width, 8).iter().map(|code| code & 0x77).collect();
+    let grid = [rows.next_multiple_of(128), across.next_multiple_of(4)];
+    let (element, scale) = if is_nvfp4 { ("U8", "F8_E4M3") } else { ("F8_E4M3", "U8") };
+    let mut tensors = vec![tensor("a.weight", element, &[rows, width], elements)];
+    tensors.push(tensor("a.weight_scale", scale, &grid, scales));
+    tensors.extend(is_nvfp4.then(|| floats("a.weight_scale_2", &[], &[1e-4])));
+    let told = text("a.comfy_quant", &format!(r#"{{"format":"{format}"}}"#));
+    let with: Vec<Tensor> = tensors.iter().map(|Tensor(a, b, c, d)| Tensor(a, b, c.clone(), d.clone())).collect();
+    let with: Vec<Tensor> = with.into_iter().chain([told]).collect();
+    let want = checkpoint::bits(&Checkpoint::new("", &with).gives(&to(DataType::Float))[0]);
+    (tensors, want)
+}
+
+#[test]
+fn scales_whose_order_nothing_tells_are_not_guessed() {
+    for (format, own) in [("nvfp4", Layout::ModelOpt), ("mxfp8", Layout::CompressedTensors)] {
+        let (tensors, want) = stripped(format, [128, 256]);
+        let file = Checkpoint::new("", &tensors);
+        file.refuses(&format!(
+            "model.safetensors: tensor `a.weight_scale`: {0} has these scales in rows and comfyui in tiles of 128x4, \
+             which gives other values, and nothing in the file names the layout (want the `layout` {0} or the \
+             `layout` comfyui)",
+            own.name()
+        ));
+        let read = |layout| checkpoint::bits(&file.gives(&to(DataType::Float).layout(Some(layout)))[0]);
+        assert_eq!(read(Layout::ComfyUi), want, "{format}");
+        fs::remove_dir_all(file.output()).expect("removed");
+        assert_ne!(read(own), want, "{format}");
+        // A number of rows that tiles fill up.
+        let (tensors, want) = stripped(format, [96, 256]);
+        let file = Checkpoint::new("", &tensors);
+        file.refuses(
+            "model.safetensors: tensor `a.weight_scale`: its shape fits tiles of 128x4, which comfyui has, and not \
+             rows (want the `layout` comfyui)",
+        );
+        let values = file.gives(&to(DataType::Float).layout(Some(Layout::ComfyUi)));
+        assert_eq!(checkpoint::bits(&values[0]), want, "{format}");
+    }
+    // One weight whose scales fit rows alone decides for the file.
+    let (mut tensors, _) = stripped("nvfp4", [128, 256]);
+    tensors.push(codes("b.weight", "U8", &[8, 16]));
+    tensors.push(codes("b.weight_scale", "F8_E4M3", &[8, 2]));
+    tensors.push(floats("b.weight_scale_2", &[], &[1e-4]));
+    Checkpoint::new("", &tensors).gives(&to(DataType::Float));
+}
