@@ -267,8 +267,11 @@ export interface JobOptions {
 
 /** Attributes of the casts. */
 interface Attributes {
-  /** The type of elements in files that do not store it: raw bytes. */
-  from?: ElementType;
+  /**
+   * The type of elements in files that do not store it: raw bytes, and arrays of `V1`. Texts `PATTERN=TYPE` give it for
+   * the arrays of an archive whose names match.
+   */
+  from?: string | readonly string[];
   opset?: number;
   saturate?: boolean;
   roundMode?: RoundMode;
@@ -276,7 +279,7 @@ interface Attributes {
 
 export interface Info {
   format: string;
-  tensors: { name: string; type: string; shape: number[]; bytes: number | null; [more: string]: unknown }[];
+  tensors: { name: string; type: string | null; shape: number[]; bytes: number | null; [more: string]: unknown }[];
   [more: string]: unknown;
 }
 
@@ -286,7 +289,7 @@ export interface Info {
  */
 export function info(
   files: Files,
-  options?: JobOptions & { from?: ElementType; stats?: boolean; types?: boolean },
+  options?: JobOptions & { from?: string | readonly string[]; stats?: boolean; types?: boolean },
 ): Promise<Info>;
 
 export interface ReportOptions extends JobOptions, Attributes {

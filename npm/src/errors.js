@@ -38,6 +38,7 @@ const isText = (value) => typeof value === "string";
 export const KINDS = {
   text: ["a string", isText],
   texts: ["an array of strings", (value) => Array.isArray(value) && value.every(isText)],
+  types: ["a string, or an array of strings", (value) => isText(value) || KINDS.texts[1](value)],
   flag: ["true or false", (value) => typeof value === "boolean"],
   integer: ["an integer", Number.isInteger],
   size: ["an integer, 0 or more", (value) => Number.isInteger(value) && value >= 0],

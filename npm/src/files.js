@@ -10,11 +10,11 @@ const OF_JOBS = {
   include: KINDS.texts,
   exclude: KINDS.texts,
 };
-const OF_CASTS = { from: KINDS.text, opset: KINDS.integer, saturate: KINDS.flag, roundMode: KINDS.text };
+const OF_CASTS = { from: KINDS.types, opset: KINDS.integer, saturate: KINDS.flag, roundMode: KINDS.text };
 
 /** Options of each job. */
 const JOBS = {
-  info: { ...OF_JOBS, from: KINDS.text, stats: KINDS.flag, types: KINDS.flag },
+  info: { ...OF_JOBS, from: KINDS.types, stats: KINDS.flag, types: KINDS.flag },
   report: {
     ...OF_JOBS,
     ...OF_CASTS,

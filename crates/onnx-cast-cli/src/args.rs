@@ -13,9 +13,9 @@ mod upgrade;
 use crate::pairs::{Op, Pairs};
 use clap::{Args as ClapArgs, Parser, Subcommand};
 use onnx_cast::scaled::ScaleRule;
-use onnx_cast::{CastOptions, DataType, NEWEST_OPSET, RoundMode};
-use onnx_cast_file::{CandidateFormat, Format, Granularity, Layout, Loss, Pattern, Rule};
-use parsers::{CandidateParser, RoundModeParser, TypeParser, positive, tolerance};
+use onnx_cast::{CastOptions, NEWEST_OPSET, RoundMode};
+use onnx_cast_file::{CandidateFormat, Format, Granularity, Layout, Loss, Pattern, Rule, SourceType};
+use parsers::{CandidateParser, RoundModeParser, SourceTypeParser, positive, tolerance};
 use std::path::PathBuf;
 
 pub(crate) use common::{
@@ -278,9 +278,10 @@ pub(crate) struct ReadArgs {
     /// The file: .pb, .npy, .npz, .safetensors or .onnx, - for standard input, or the index or folder of several files
     #[arg(value_name = "FILE", help_heading = INPUT)]
     pub(crate) path: PathBuf,
-    /// The type of the elements, if the file does not store it
-    #[arg(long, value_name = "TYPE", value_parser = TypeParser, hide_possible_values = true, help_heading = INPUT)]
-    pub(crate) from: Option<DataType>,
+    /// The type of elements, if the file does not store it: TYPE of all, or PATTERN=TYPE of the tensors whose names match
+    #[arg(long, value_name = "TYPE", value_parser = SourceTypeParser, hide_possible_values = true)]
+    #[arg(help_heading = INPUT)]
+    pub(crate) from: Vec<SourceType>,
     /// The format of standard input, instead of the one from its first bytes: pb, npy, npz, safetensors, bin
     #[arg(long, value_name = "FORMAT", value_parser = str::parse::<Format>, help_heading = INPUT)]
     pub(crate) in_format: Option<Format>,

@@ -14,7 +14,7 @@ use onnx_cast_report::{column, diff_json, info_json, printable, shape, size};
 use std::fmt::Write;
 
 pub(crate) fn info(args: &InfoArgs, common: &Common) -> Result<()> {
-    let (path, from) = (&args.file.path, args.file.from);
+    let (path, from) = (&args.file.path, args.file.from.clone());
     let progress = args.stats.then(|| Progress::start(common));
     let NameArgs { include, exclude } = &args.names;
     let info = inspect(
@@ -40,7 +40,10 @@ fn as_text(Inspection { file: info, model, .. }: &Inspection, common: &Common) -
     let shapes = column(info.tensors.iter().map(|tensor| shape(&tensor.shape)), "shape");
     let mut text = format!("{:names$}  {:14}  {:shapes$}  {:>12}\n", "tensor", "type", "shape", "bytes");
     for tensor in &info.tensors {
-        let kind = tensor.block_type.unwrap_or(tensor.data_type.name());
+        let kind = tensor
+            .block_type
+            .or(tensor.data_type.map(DataType::name))
+            .map_or_else(|| printable(tensor.descr.as_deref().unwrap_or_default()), str::to_owned);
         let (dims, bytes) = (shape(&tensor.shape), size(tensor.bytes));
         // A String takes everything.
         let _ = writeln!(text, "{:names$}  {kind:14}  {dims:shapes$}  {bytes:>12}", name(tensor));
@@ -139,6 +142,8 @@ pub(crate) fn diff(args: &DiffArgs, common: &Common) -> Result<u8> {
                 Difference::OnlyFirst => format!("only in {first}"),
                 Difference::OnlySecond => format!("only in {second}"),
                 Difference::Type(a, b) => format!("{a}, and {b}"),
+                Difference::ForeignType(a, b) => format!("{}, and {}", printable(a), printable(b)),
+                Difference::Bytes => "the bytes differ".to_owned(),
                 Difference::Shape(a, b) => format!("{}, and {}", shape(a), shape(b)),
                 Difference::Values { count, of, first, largest } => {
                     format!("{count} of {of} elements differ, the first is {first}, by at most {largest}")

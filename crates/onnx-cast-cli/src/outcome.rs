@@ -179,7 +179,7 @@ fn plan(done: &Done) -> String {
             text,
             "{:width$}  {:14}  {to:14}  {before:>12}  {after:>12}{reason}",
             printable(&tensor.name),
-            tensor.from.name()
+            tensor.descr.as_ref().map_or_else(|| tensor.from.name().to_owned(), |descr| printable(descr))
         );
     }
     let Summary { cast, kept, bytes_before, bytes_after } = totals(done);

@@ -30,7 +30,7 @@ pub(crate) fn report(args: &ReportArgs, common: &Common) -> Result<()> {
         .exclude(exclude.clone())
         .min_elements(args.min_elements)
         .options(args.attributes.options().threads(common.threads))
-        .from(args.file.from)
+        .from(args.file.from.clone())
         .in_format(args.file.in_format)
         .watch(progress.watch());
     let report = onnx_cast_model::report(path, &request)?;

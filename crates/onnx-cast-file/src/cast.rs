@@ -7,7 +7,7 @@ use crate::counts::Counters;
 use crate::error::FileError;
 use crate::formats::error::FormatError;
 use crate::formats::format::{Format, GGUF_WRITER};
-use crate::formats::input::{Given, Input, Location, StoredTensor, check_type};
+use crate::formats::input::{Given, Input, StoredTensor, check_type};
 use crate::formats::output::Output;
 use crate::formats::safetensors;
 use crate::io::atomic::check_vacant;
@@ -17,6 +17,7 @@ use crate::layouts::{self, TensorRef};
 use crate::request::{BitCastRequest, CastRequest};
 use crate::rewrite::{self, Opened, Origin, OutputPaths, Rewrite, Rewritten, Row, SideFiles};
 use crate::summary::{Summary, TensorSummary};
+use crate::text::{Count, named};
 use onnx_cast::ops::OpError;
 use onnx_cast::tensor::{TensorError, TensorErrorKind};
 use onnx_cast::{BitCast, Cast, DataType, Plan};
@@ -44,7 +45,7 @@ pub fn cast_file(
     request.raw.refuse_formats(input, output)?;
     let Some(all) = Collection::find(input)? else { return cast_checkpoint(input, output, request) };
     let fields = [
-        ("from", request.raw.from.is_some(), "is for raw bytes and .npy"),
+        ("from", !request.raw.from.is_empty(), "is for raw bytes and .npy"),
         ("shape", request.raw.shape.is_some(), "is for raw bytes"),
     ];
     FileError::refuse(input, &fields)?;
@@ -146,7 +147,7 @@ pub(crate) fn plan<R>(
     if let Some(first) = checkpoint.files.first() {
         check_safetensors(&opened.outputs.file(first.path()), request)?;
     }
-    let mut planner = Planner { request, work, counters: Counters::new(request.run.counts()) };
+    let mut planner = Planner::new(request, work);
     let casts = checkpoint.files.iter().map(|file| planner.of_many(file)).collect::<Result<Vec<_>, _>>()?;
     planner.check_any(checkpoint.files.first(), &casts.concat())?;
     let mut files = Vec::new();
@@ -235,29 +236,35 @@ fn convert_file(input: &Path, output: &Path, request: &CastRequest, work: &Work<
     if target == Some(Format::Safetensors) {
         check_safetensors(output, request)?;
     }
-    let given = Given { from: request.raw.from, shape: request.raw.shape.as_deref() };
+    let given = Given { from: &request.raw.from, shape: request.raw.shape.as_deref() };
     let mut file = Input::open(input, format, &given)?;
     // Without one of its own, the standard output gets the format of the input.
     let format = target.unwrap_or(file.format);
     request.run.refuse_of_output(output, format)?;
-    let mut planner = Planner { request, work, counters: Counters::new(request.run.counts()) };
+    let is_kept = |format| matches!(format, Format::Npy | Format::Npz);
+    let keeps_arrays = is_kept(file.format) && is_kept(format);
+    let mut planner = Planner { keeps_arrays, ..Planner::new(request, work) };
     let casts = if file.format.holds_many() && format.holds_many() {
         let casts = planner.of_many(&file)?;
         planner.check_any(Some(&file), &casts)?;
         casts
     } else {
-        file = file.single("another format", request.raw.from)?;
+        file = file.single("another format", &request.raw.from)?;
         vec![planner.of_one(&mut file, format)?]
     };
     let names = file.tensors.iter().map(|stored| &*stored.name);
     request.selection.check_names(names).map_err(|error| FileError::invalid(input, error))?;
     let sink = Output { path: output, format, options: &request.run.write };
+    planner.check_foreign(&file, &casts)?;
+    let copied = |index: &usize| planner.copies(&file.tensors[*index], casts[*index]);
+    let settled: Vec<usize> = (0..casts.len()).filter(|index| !copied(index)).collect();
     if !request.run.dry_run {
-        file.settle(&sink.folder())?;
+        file.settle(&sink.folder(), settled.into_iter())?;
     } else if request.run.counts() {
-        file.settle(&fs::temp_dir())?;
+        file.settle(&fs::temp_dir(), settled.into_iter())?;
     }
-    if strings::are_in(&file, &casts) {
+    let all_copied = file.tensors.iter().zip(&casts).all(|(stored, cast)| planner.copies(stored, *cast));
+    if !all_copied && strings::are_in(&file, &casts) {
         match casts[..] {
             [cast] if !format.holds_many() => return strings::run(&mut file, cast, &sink, request),
             // Where both files hold many tensors, this was refused when the casts were chosen.
@@ -273,7 +280,8 @@ fn convert_file(input: &Path, output: &Path, request: &CastRequest, work: &Work<
     let opened = Opened::of(input, vec![file], OutputPaths::default());
     let files = vec![Rewritten { path: output.to_owned(), format, metadata, head: None, rows }];
     planner.check(&opened, &files)?;
-    Rewrite::new(&opened, files, &request.run).run()
+    let notes = planner.notes(&opened.checkpoint.files[0]);
+    Rewrite { notes, ..Rewrite::new(&opened, files, &request.run) }.run()
 }
 
 /// Decides what becomes of each tensor.
@@ -281,9 +289,42 @@ struct Planner<'a> {
     request: &'a CastRequest,
     work: &'a Work<'a>,
     counters: Counters,
+    /// Whether both files hold arrays, so that those that are not cast keep every byte.
+    keeps_arrays: bool,
 }
 
-impl Planner<'_> {
+impl<'a> Planner<'a> {
+    fn new(request: &'a CastRequest, work: &'a Work<'a>) -> Self {
+        Planner { request, work, counters: Counters::new(request.run.counts()), keeps_arrays: false }
+    }
+
+    /// Whether an array keeps every byte, its header included.
+    fn copies(&self, stored: &StoredTensor, cast: Option<Plan>) -> bool {
+        // Plain unsigned integers are another array.
+        let stays = !self.request.run.write.npy_plain || stored.data_type.interchange().numpy.is_some();
+        self.keeps_arrays && cast.is_none() && (stays || stored.foreign().is_some())
+    }
+
+    /// Refuses foreign arrays in an output that cannot hold them.
+    fn check_foreign(&self, input: &Input, casts: &[Option<Plan>]) -> Result<(), FileError> {
+        let mut others = input.tensors.iter().zip(casts).filter(|(stored, cast)| !self.copies(stored, **cast));
+        match others.find_map(|(stored, _)| Some((stored, stored.foreign()?))) {
+            Some((stored, (_, why))) => Err(FileError::invalid(input.path(), why.clone().of_tensor(&stored.name))),
+            None => Ok(()),
+        }
+    }
+
+    /// Names the arrays that are kept because their elements cannot be read.
+    fn notes(&self, input: &Input) -> Vec<String> {
+        let reason = |stored: &StoredTensor| Some((stored.name.clone(), stored.foreign()?.1.what.to_string()));
+        let foreign: Vec<_> = input.tensors.iter().filter_map(reason).collect();
+        match &foreign[..] {
+            [] => Vec::new(),
+            [(name, why)] if name.is_empty() => vec![format!("kept byte for byte: {why}")],
+            all => vec![format!("{} kept byte for byte: {}", Count(all.len(), "tensor"), named(all))],
+        }
+    }
+
     /// Refuses to cast parts of quantized weights.
     fn check(&self, opened: &Opened<'_>, files: &[Rewritten<'_>]) -> Result<(), FileError> {
         if !self.work.is_cast {
@@ -302,6 +343,9 @@ impl Planner<'_> {
             stored.name = stem;
         }
         let to = self.request.selection.target_of_one(&stored.name, stored.len as u64);
+        if let (Some(_), Some((_, why))) = (to, stored.foreign()) {
+            return Err(FileError::invalid(input.file.path(), why.clone().of_tensor(&stored.name)));
+        }
         let plan = to.map(|to| (self.work.plan)(stored.data_type, to)).transpose();
         plan.map_err(|error| FileError::cast(input.file.path(), &stored.name, error.into()))
     }
@@ -309,8 +353,15 @@ impl Planner<'_> {
     /// The casts from several tensors to several.
     fn of_many(&self, input: &Input) -> Result<Vec<Option<Plan>>, FileError> {
         let plan = |stored: &StoredTensor| {
+            if let Some((_, why)) = stored.foreign() {
+                // What is kept needs no type; what is named is to be cast.
+                return match self.request.selection.names(&stored.name, stored.len as u64) {
+                    true => Err(FileError::invalid(input.path(), why.clone().of_tensor(&stored.name))),
+                    false => Ok(None),
+                };
+            }
             let Some(to) = (self.work.select)(stored) else { return Ok(None) };
-            check_type(input.path(), stored, self.request.raw.from)?;
+            check_type(input.path(), stored, &self.request.raw.from)?;
             if (to == DataType::String) != (stored.data_type == DataType::String) {
                 return Err(FileError::strings(input.path(), &stored.name));
             }
@@ -341,7 +392,11 @@ impl Planner<'_> {
             let summary = summary(stored, plan).map_err(|error| input.cast_error(&stored.name, error.into()))?;
             let counter = plan.filter(|_| self.work.is_cast);
             let counter = counter.and_then(|plan| self.counters.of(plan.source_type(), plan.target_type()));
-            let origin = plan.map_or(Origin::Kept, |plan| Origin::Cast(plan, counter.map(Box::new)));
+            let origin = match plan {
+                Some(plan) => Origin::Cast(plan, counter.map(Box::new)),
+                None if self.copies(stored, plan) => Origin::Array,
+                None => Origin::Kept,
+            };
             rows.push(Row { summary, tensor: TensorRef { file, tensor }, origin });
         }
         Ok(rows)
@@ -353,12 +408,13 @@ fn summary(stored: &StoredTensor, plan: Option<Plan>) -> Result<TensorSummary, T
     let StoredTensor { name, shape, data_type: from, len, .. } = stored;
     let to = plan.map_or(*from, |plan| plan.target_type());
     let bytes = |data_type: DataType| {
-        if let Location::Strings(strings) = &stored.place {
-            return Ok(strings.view().bytes().len() as u64);
+        if *from == DataType::String {
+            return Ok(stored.bytes());
         }
         let len = data_type.byte_len(*len).map(|len| len as u64);
         len.ok_or_else(|| TensorErrorKind::TooLarge { data_type, shape: shape.clone() })
     };
-    let kept = TensorSummary::kept(name, shape.clone(), *from, bytes(*from)?);
+    let descr = stored.foreign().map(|(descr, _)| descr.to_owned());
+    let kept = TensorSummary { descr, ..TensorSummary::kept(name, shape.clone(), *from, bytes(*from)?) };
     Ok(TensorSummary { to, bytes_after: bytes(to)?, cast: plan.is_some(), ..kept })
 }

@@ -192,6 +192,7 @@ impl<'a> Planner<'a> {
             reason: None,
             counts: None,
             alarms: None,
+            descr: None,
             block_type: None,
         };
         let computed = Computed { source: Box::new(values), data_type, cast, counter };

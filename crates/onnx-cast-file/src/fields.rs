@@ -7,7 +7,7 @@ use crate::io::progress::Watch;
 use crate::layouts::{Activations, Layout, QuantizedFormat, WeightFormat};
 use crate::quantize::ModelForm;
 use crate::report::CandidateFormat;
-use crate::selection::{Pattern, Rule, Selection};
+use crate::selection::{Pattern, Rule, Selection, SourceType};
 use crate::text::Wording;
 use onnx_cast::scaled::ScaleRule;
 use onnx_cast::{CastOptions, DataType, RoundMode};
@@ -200,6 +200,19 @@ text_values!(
     ScaleRule,
     WeightFormat
 );
+
+/// A type or `PATTERN=TYPE` as a text, or the pattern and the type.
+impl FromJson for SourceType {
+    fn from_json(value: &Value) -> Result<Self, String> {
+        match value.as_array().map(Vec::as_slice) {
+            None => parsed(value),
+            Some([pattern, data_type]) => {
+                Ok(SourceType { pattern: Some(parsed(pattern)?), data_type: parsed(data_type)? })
+            }
+            Some(_) => Err(" has an item that is neither a type nor a pattern and a type".to_owned()),
+        }
+    }
+}
 
 /// `PATTERN=TYPE` as a text, or the pattern and the type, which may be `null`.
 impl<T: FromJson + FromStr<Err: Display>> FromJson for Rule<T> {

@@ -103,7 +103,14 @@ impl TensorsInMemory {
             parts.push((start, tensor));
         }
         let file = InputFile::other(path, end, InARow(parts));
-        let input = Input { file, format: Format::Safetensors, tensors: list, metadata: None, message: None };
+        let input = Input {
+            file,
+            format: Format::Safetensors,
+            tensors: list,
+            metadata: None,
+            message: None,
+            members: Vec::new(),
+        };
         let opened = Opened::of(Path::new(TENSORS), vec![input], OutputPaths::default());
         Ok(TensorsInMemory { opened, config: config.map(str::to_owned) })
     }

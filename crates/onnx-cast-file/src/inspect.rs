@@ -12,14 +12,14 @@ use crate::counts::Number;
 use crate::error::FileError;
 use crate::formats::checkpoint;
 use crate::formats::format::Format;
-use crate::formats::input::{Given, Input, Location, StoredTensor, check_type};
+use crate::formats::input::{Given, Input, Location, StoredTensor};
 use crate::io::positional::is_stream;
 use crate::io::progress::{Meter, Watch};
 use crate::layouts::Checkpoint;
 use crate::opened::with_task;
 use crate::pipeline::{self, PipelineError, Sink, Task};
 use crate::request::refuse_format;
-use crate::selection::{Pattern, admits, check_names};
+use crate::selection::{Pattern, SourceType, admits, check_names};
 use compare::compare;
 use onnx_cast::DataType;
 use std::collections::HashMap;
@@ -36,13 +36,16 @@ pub use values::Values;
 pub struct TensorInfo {
     /// Its name; empty if it has none.
     pub name: String,
-    /// Its element type; of blocks, that of their values.
-    pub data_type: DataType,
+    /// Its element type; of blocks, that of their values; `None` of an array of a type that ONNX lacks.
+    pub data_type: Option<DataType>,
+    /// The element type of such an array as its file names it, as `<M8[D]`.
+    pub descr: Option<String>,
     /// The name of the type of blocks that it is stored in, as `Q4_0`: of a `.gguf` file.
     pub block_type: Option<&'static str>,
     /// Its shape.
     pub shape: Vec<usize>,
-    /// Bytes of its elements, packed as ONNX packs them; of strings, the bytes of their text; of blocks, theirs.
+    /// Bytes of its elements, packed as ONNX packs them; of strings, the bytes of their text, or of their items in an
+    /// array; of blocks, theirs.
     pub bytes: u64,
     /// What its values are like, where that was asked for and they are real numbers.
     pub values: Option<Values>,
@@ -74,6 +77,10 @@ pub enum Difference {
     OnlySecond,
     /// The types.
     Type(DataType, DataType),
+    /// The types, at least one of which ONNX lacks, as their files name them.
+    ForeignType(String, String),
+    /// The bytes of arrays of a type that ONNX lacks.
+    Bytes,
     /// The shapes.
     Shape(Vec<usize>, Vec<usize>),
     /// The values.
@@ -98,8 +105,8 @@ request! {
         pub include: Vec<Pattern>,
         /// Not tensors of these names.
         pub exclude: Vec<Pattern>,
-        /// The type of elements that do not tell theirs.
-        pub from: Option<DataType>,
+        /// The types of elements that do not tell theirs: of all tensors, or by name.
+        pub from: Vec<SourceType>,
         /// The format of the standard input (`-`); if it is not given, its first bytes tell it.
         pub in_format: Option<Format>,
         /// Read all elements for [`TensorInfo::values`].
@@ -154,10 +161,10 @@ impl DiffRequest {
 ///
 /// # Errors
 /// Where the file cannot be read or is not valid, or an element type is not `from`.
-pub fn open(path: &Path, from: Option<DataType>, in_format: Option<Format>) -> Result<Input, FileError> {
+pub fn open(path: &Path, from: &[SourceType], in_format: Option<Format>) -> Result<Input, FileError> {
     let format = if is_stream(path) { in_format } else { Some(Format::of_input(path)?) };
     let input = Input::open(path, format, &Given { from, shape: None })?;
-    input.tensors.iter().try_for_each(|stored| check_type(path, stored, from))?;
+    input.check_types(from)?;
     Ok(input)
 }
 
@@ -197,7 +204,7 @@ pub fn inspect(path: impl AsRef<Path>, request: &InspectRequest) -> Result<FileI
 }
 
 fn inspect_checkpoint(path: &Path, request: &InspectRequest) -> Result<FileInfo, FileError> {
-    let opened = Checkpoint::of(open_all(path, |path| open(path, request.from, request.in_format))?);
+    let opened = Checkpoint::of(open_all(path, |path| open(path, &request.from, request.in_format))?);
     let mut quantized = quantized::quantized(path, &opened, request.stats);
     let weights = quantized.iter().flat_map(|quantized| &quantized.weights).map(|weight| &*weight.name);
     let names = opened.tensors().map(|(_, stored)| &*stored.name).chain(weights);
@@ -233,7 +240,8 @@ pub fn inspect_opened(opened: Vec<Input>, request: &InspectRequest) -> Result<Fi
         for (index, stored) in input.tensors.iter().enumerate().filter(|(_, stored)| admitted(stored)) {
             info.tensors.push(TensorInfo {
                 name: stored.name.clone(),
-                data_type: stored.data_type,
+                data_type: stored.foreign().is_none().then_some(stored.data_type),
+                descr: stored.foreign().map(|(descr, _)| descr.to_owned()),
                 block_type: stored.block_type(),
                 shape: stored.shape.clone(),
                 bytes: stored.bytes(),
@@ -275,7 +283,7 @@ pub fn diff_collections(
 
 fn diff_checkpoints(paths: [&Path; 2], request: &DiffRequest) -> Result<Vec<(String, Difference)>, FileError> {
     request.refuse_streams(paths)?;
-    let all = |path| open_all(path, |path| open(path, None, request.in_format));
+    let all = |path| open_all(path, |path| open(path, &[], request.in_format));
     diff_opened(paths, [all(paths[0])?, all(paths[1])?], request)
 }
 

@@ -85,7 +85,7 @@ pub use report::{
 };
 pub use request::{BitCastRequest, CastRequest, ModelOptions, RawInput, RunOptions, Storage};
 pub use rewrite::MadeTensors;
-pub use selection::{Pattern, Rule, Selection, SelectionError, Unmatched, admits, check_names, nearest};
+pub use selection::{Pattern, Rule, Selection, SelectionError, SourceType, Unmatched, admits, check_names, nearest};
 pub use summary::{Summary, TensorSummary};
 pub use text::Wording;
 pub use transcode::{TranscodeRequest, transcode_file};

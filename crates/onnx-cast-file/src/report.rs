@@ -23,7 +23,7 @@ use crate::layouts::{Checkpoint, Layout, check_scale_rule};
 use crate::opened::{of_stored, with_task};
 use crate::pipeline::{PipelineError, Task, TaskInput};
 use crate::request::{refuse_attributes, refuse_format};
-use crate::selection::{Pattern, Selection, check_names};
+use crate::selection::{Pattern, Selection, SourceType, check_names};
 use onnx_cast::scaled::ScaleRule;
 use onnx_cast::tensor::Data;
 use onnx_cast::{Cast, CastError, CastOptions, DataType, TensorView};
@@ -55,8 +55,8 @@ request! {
         pub min_elements: Option<u64>,
         /// The opset and the operator's attributes.
         pub options: CastOptions,
-        /// The type of elements that do not tell theirs.
-        pub from: Option<DataType>,
+        /// The types of elements that do not tell theirs: of all tensors, or by name.
+        pub from: Vec<SourceType>,
         /// The format of the standard input (`-`); if it is not given, its first bytes tell it.
         pub in_format: Option<Format>,
         /// Receives the progress of the work.
@@ -219,7 +219,7 @@ pub fn report(path: impl AsRef<Path>, request: &ReportRequest) -> Result<Report,
 }
 
 fn report_checkpoint(path: &Path, request: &ReportRequest) -> Result<Report, FileError> {
-    let opened = Checkpoint::of(inspect::open_all(path, |path| inspect::open(path, request.from, request.in_format))?);
+    let opened = Checkpoint::of(inspect::open_all(path, |path| inspect::open(path, &request.from, request.in_format))?);
     inspect::refuse_changes(path, &opened)?;
     report_opened(&opened.files, request)
 }

@@ -6,7 +6,7 @@ use crate::formats::format::Format;
 use crate::formats::output::WriteOptions;
 use crate::io::positional::is_stream;
 use crate::io::progress::Watch;
-use crate::selection::Selection;
+use crate::selection::{Selection, SourceType};
 use onnx_cast::{CastOptions, DataType};
 use std::path::Path;
 
@@ -53,8 +53,9 @@ request! {
     /// What an input does not tell itself, and what the standard input and output have no extension for.
     #[derive(Default, PartialEq, Eq)]
     pub struct RawInput {
-        /// The type of raw bytes, and of a `.npy` file that does not tell it. Elsewhere it must be the file's.
-        pub from: Option<DataType>,
+        /// The type of raw bytes, and of arrays that do not tell theirs: of all tensors, or by name. Elsewhere it must be
+        /// the file's.
+        pub from: Vec<SourceType>,
         /// The shape of raw bytes.
         pub shape: Option<Vec<usize>>,
         /// The format of the standard input (`-`); if it is not given, its first bytes tell it.

@@ -56,6 +56,8 @@ pub(crate) enum Origin<'a> {
     Nowhere,
     /// From the tensor, as they are.
     Kept,
+    /// All bytes of the array, its header included.
+    Array,
     /// From the tensor, each element cast. What counts the losses, unless bits are reinterpreted.
     Cast(Plan, Option<Box<Counter>>),
     Computed(Box<Computed<'a>>),
@@ -252,6 +254,12 @@ impl<'a> Rewrite<'a> {
         if name.is_empty() { &row.summary.name } else { name }
     }
 
+    /// Bytes of the array that a row is made of, with its header.
+    fn array_len(&self, row: &Row<'_>) -> u64 {
+        let input = &self.checkpoint().files[row.tensor.file];
+        input.members.get(row.tensor.tensor).map_or(input.file.len(), |member| member.len)
+    }
+
     fn output<'o>(&'o self, file: &'o Rewritten<'_>) -> Output<'o> {
         Output { path: &file.path, format: file.format, options: &self.options.write }
     }
@@ -329,6 +337,9 @@ impl<'a> Rewrite<'a> {
     /// The bytes before and after the elements. The members of an archive have their own.
     fn frame(&self, file: &Rewritten<'_>) -> Result<Frame, FileError> {
         let output = self.output(file);
+        if let (Format::Npy, [Row { origin: Origin::Array, .. }]) = (file.format, &file.rows[..]) {
+            return Ok(Frame::default());
+        }
         if let Some(head) = &file.head {
             // A reader may take what is behind the last tensor for a part of it.
             let end = file.elements();

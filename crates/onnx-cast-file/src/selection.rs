@@ -270,6 +270,45 @@ impl<T: FromStr<Err: fmt::Display>> Rule<T> {
     }
 }
 
+/// The element type of tensors that do not tell theirs: of all, or, as `PATTERN=TYPE`, of those whose names match.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SourceType {
+    /// The names; `None` for all tensors that no pattern matches.
+    pub pattern: Option<Pattern>,
+    /// The type.
+    pub data_type: DataType,
+}
+
+impl SourceType {
+    /// The type that is given for a name: that of the last pattern that matches, or the one for all tensors.
+    pub(crate) fn of(given: &[SourceType], name: &str) -> Option<DataType> {
+        let by_name = |one: &&SourceType| one.pattern.as_ref().is_some_and(|pattern| pattern.matches(name));
+        let found = given.iter().rev().find(by_name);
+        found.or_else(|| given.iter().rev().find(|one| one.pattern.is_none())).map(|one| one.data_type)
+    }
+}
+
+impl From<DataType> for SourceType {
+    fn from(data_type: DataType) -> Self {
+        SourceType { pattern: None, data_type }
+    }
+}
+
+impl FromStr for SourceType {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let data_type = |name: &str| name.trim().parse::<DataType>().map_err(|error| error.to_string());
+        let Some((pattern, name)) = text.rsplit_once('=') else { return Ok(data_type(text)?.into()) };
+        let pattern = pattern.trim();
+        if pattern.is_empty() {
+            return Err(format!("`{}` is neither TYPE nor PATTERN=TYPE", Short(text)));
+        }
+        let pattern: Pattern = pattern.parse().map_err(|error: SelectionError| error.to_string())?;
+        Ok(SourceType { pattern: Some(pattern), data_type: data_type(name)? })
+    }
+}
+
 /// Whether a name matches one of `include`, or there are none, and none of `exclude`.
 pub fn admits(include: &[Pattern], exclude: &[Pattern], name: &str) -> bool {
     let matches = |patterns: &[Pattern]| patterns.iter().any(|pattern| pattern.matches(name));
@@ -289,11 +328,12 @@ pub fn check_names<'n>(
         return Ok(());
     }
     let names: Vec<&str> = names.collect();
-    check("include", include.iter(), &names)?;
-    check("exclude", exclude.iter(), &names)
+    check_matched("include", include.iter(), &names)?;
+    check_matched("exclude", exclude.iter(), &names)
 }
 
-fn check<'p>(
+/// Refuses patterns of a field that match none of these names.
+pub(crate) fn check_matched<'p>(
     field: &'static str,
     mut patterns: impl Iterator<Item = &'p Pattern>,
     names: &[&str],
@@ -357,7 +397,7 @@ impl<T: Copy> Selection<T> {
     /// The first such pattern.
     pub fn check_names<'n>(&self, names: impl Iterator<Item = &'n str> + Clone) -> Result<(), Unmatched> {
         check_names(&self.include, &self.exclude, names.clone())?;
-        check("rules", self.rules.iter().map(|rule| &rule.pattern), &names.collect::<Vec<_>>())
+        check_matched("rules", self.rules.iter().map(|rule| &rule.pattern), &names.collect::<Vec<_>>())
     }
 
     /// As [`Selection::target`], of a tensor that is the only one of its file: whatever its type, it is meant.
@@ -371,6 +411,15 @@ impl<T: Copy> Selection<T> {
             Chosen::Excluded | Chosen::Small => None,
             Chosen::ByRule(to) => to,
             Chosen::Default(to) => to.filter(|&to| default(to)),
+        }
+    }
+
+    /// Whether a tensor is meant by its name to be cast: a pattern of `include`, or a rule, matches it.
+    pub(crate) fn names(&self, name: &str, elements: u64) -> bool {
+        match self.choose(name, elements) {
+            Chosen::Excluded | Chosen::Small => false,
+            Chosen::ByRule(to) => to.is_some(),
+            Chosen::Default(to) => to.is_some() && !self.include.is_empty(),
         }
     }
 

@@ -101,11 +101,14 @@ pub struct TensorSummary {
     pub name: String,
     /// Its shape.
     pub shape: Vec<usize>,
-    /// The type that it had.
+    /// The type that it had; string where `descr` is set.
     pub from: DataType,
-    /// The type that it has.
+    /// The type that it has; string where `descr` is set.
     pub to: DataType,
-    /// Bytes of its elements in the input, packed as ONNX packs them; of strings, the bytes of their text.
+    /// The type of an array that is kept because ONNX lacks it, as its file names it: `<M8[D]`.
+    pub descr: Option<String>,
+    /// Bytes of its elements in the input, packed as ONNX packs them; of strings, the bytes of their text, or of their
+    /// items in an array.
     pub bytes_before: u64,
     /// Bytes of its elements in the output.
     pub bytes_after: u64,
@@ -130,6 +133,7 @@ impl TensorSummary {
             shape,
             from,
             to,
+            descr: None,
             bytes_before: bytes,
             bytes_after: bytes,
             cast: false,

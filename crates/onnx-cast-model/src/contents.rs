@@ -70,7 +70,10 @@ pub(crate) fn open(source: ModelSource<'_>, types: bool) -> Result<(Input, Model
     let (tensors, metadata, info) = rewrite::open(source.backing(&file), |document, files| {
         survey(document, files, types).map_err(|error| Error::model(source.path(), error))
     })?;
-    Ok((Input { file, format: Format::Onnx, tensors, metadata: Some(metadata), message: None }, info))
+    Ok((
+        Input { file, format: Format::Onnx, tensors, metadata: Some(metadata), message: None, members: Vec::new() },
+        info,
+    ))
 }
 
 #[expect(clippy::type_complexity, reason = "the parts of an `Input`")]

@@ -78,7 +78,7 @@ pub fn cast_of(
     request: &CastRequest,
 ) -> Result<(Vec<u8>, Summary), Error> {
     let fields = [
-        ("from", request.raw.from.is_some(), TYPED),
+        ("from", !request.raw.from.is_empty(), TYPED),
         ("shape", request.raw.shape.is_some(), "is not for models, whose constants have shapes"),
         ("in_format", request.raw.in_format.is_some(), PIPES),
         ("out_format", request.raw.out_format.is_some(), PIPES),
@@ -215,7 +215,7 @@ fn opened(source: ModelSource<'_>, in_format: Option<Format>) -> Result<Vec<Inpu
     let model = |source: ModelSource<'_>| -> Result<Input, Error> { Ok(contents::open(source, false)?.0) };
     let file = |path: &Path| match is_model(path) {
         true => model(ModelSource::File(path)),
-        false => Ok(open(path, None, in_format)?),
+        false => Ok(open(path, &[], in_format)?),
     };
     match source {
         ModelSource::File(path) => open_all(path, file),
@@ -248,7 +248,7 @@ pub fn inspect_model(path: impl AsRef<Path>, request: &InspectRequest) -> Result
 /// # Errors
 /// As [`inspect`].
 pub fn inspect_of(source: ModelSource<'_>, request: &InspectRequest) -> Result<Inspection, Error> {
-    let fields = [("from", request.from.is_some(), TYPED), ("in_format", request.in_format.is_some(), PIPES)];
+    let fields = [("from", !request.from.is_empty(), TYPED), ("in_format", request.in_format.is_some(), PIPES)];
     FileError::refuse(source.path(), &fields)?;
     let (input, model) = contents::open(source, request.types)?;
     let names = input.tensors.iter().map(|stored| &*stored.name);
@@ -311,7 +311,7 @@ pub fn report_model(path: impl AsRef<Path>, request: &ReportRequest) -> Result<R
 /// As [`report`].
 pub fn report_of(source: ModelSource<'_>, request: &ReportRequest) -> Result<Report, Error> {
     let fields = [
-        ("from", request.from.is_some(), TYPED),
+        ("from", !request.from.is_empty(), TYPED),
         ("in_format", request.in_format.is_some(), PIPES),
         ("layout", request.layout.is_some(), CHECKPOINTS),
     ];

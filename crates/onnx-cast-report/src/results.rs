@@ -89,8 +89,9 @@ pub fn tensors_json(tensors: &[TensorSummary]) -> Value {
         json!({
             "name": tensor.name,
             "shape": tensor.shape,
-            "from": tensor.from.name(),
-            "to": tensor.to.name(),
+            "from": tensor.descr.is_none().then(|| tensor.from.name()),
+            "to": tensor.descr.is_none().then(|| tensor.to.name()),
+            "descr": tensor.descr,
             "block_type": tensor.block_type,
             "cast": tensor.cast,
             "reason": tensor.reason,
@@ -141,10 +142,13 @@ pub fn info_json(Inspection { file, model, .. }: &Inspection) -> Value {
     let tensor = |tensor: &TensorInfo| {
         let mut row = json!({
             "name": tensor.name,
-            "type": tensor.data_type.name(),
+            "type": tensor.data_type.map(DataType::name),
             "shape": tensor.shape,
             "bytes": tensor.bytes,
         });
+        if let Some(descr) = &tensor.descr {
+            row["descr"] = descr.as_str().into();
+        }
         if let Some(block_type) = tensor.block_type {
             row["block_type"] = block_type.into();
         }
@@ -246,6 +250,8 @@ pub fn diff_json(a: &Path, b: &Path, differences: &[(String, Difference)]) -> Va
         Difference::OnlyFirst => json!({ "name": name, "difference": "only in a" }),
         Difference::OnlySecond => json!({ "name": name, "difference": "only in b" }),
         Difference::Type(a, b) => json!({ "name": name, "difference": "type", "a": a.name(), "b": b.name() }),
+        Difference::ForeignType(a, b) => json!({ "name": name, "difference": "type", "a": a, "b": b }),
+        Difference::Bytes => json!({ "name": name, "difference": "bytes" }),
         Difference::Shape(a, b) => json!({ "name": name, "difference": "shape", "a": a, "b": b }),
         Difference::Values { count, of, first, largest } => {
             let (what, largest) = ("values", number_json(*largest));

@@ -85,7 +85,7 @@ fn through_files(Case { name, tensor, plain }: &Case, in_safetensors: bool) {
         let is_plain = *plain && extension.starts_with("np");
         let request = CastRequest::new(data_type)
             .run(RunOptions::new().write(WriteOptions::default().npy_plain(is_plain)))
-            .raw(RawInput::default().from(Some(data_type)));
+            .raw(RawInput::default().from(vec![data_type.into()]));
         match cast_file(&from, &to, &request) {
             Ok(_) => {}
             // A file of several tensors needs names, which `.npy` lacks.
@@ -109,7 +109,11 @@ fn raw(from: &std::path::Path, tensor: &Tensor) {
     cast_file(from, &bytes, &CastRequest::new(data_type)).expect("raw bytes");
     assert_eq!(std::fs::read(&bytes).ok().as_deref(), tensor.bytes(), "raw bytes");
     let shape = Some(tensor.shape().to_vec());
-    cast_file(&bytes, &back, &CastRequest::new(data_type).raw(RawInput::default().from(Some(data_type)).shape(shape)))
-        .expect("cast");
+    cast_file(
+        &bytes,
+        &back,
+        &CastRequest::new(data_type).raw(RawInput::default().from(vec![data_type.into()]).shape(shape)),
+    )
+    .expect("cast");
     assert_eq!(read_tensor_as(&back, None).expect("what was written").tensor, *tensor, "raw bytes, read again");
 }

@@ -306,7 +306,7 @@ class _CastFile(TypedDict, total=False):
     rules: Mapping[str, To | None] | None
     rules_file: files.Path | None
     min_elements: int | None
-    from_: To | None
+    from_: To | Mapping[str, To] | None
     shape: SupportsIndex | Iterable[SupportsIndex] | None
     resume: bool
     clobber: bool

@@ -21,7 +21,7 @@ Given = Path | tuple[bytes, Path | None]
 Progress = Callable[[int, int], object] | None
 
 # `from` is a word of Python.
-_OptionFrom = TypedDict("_OptionFrom", {"from": str | None}, total=False)
+_OptionFrom = TypedDict("_OptionFrom", {"from": str | None | list[tuple[str, str | None]]}, total=False)
 _FromType = TypedDict("_FromType", {"from": str})
 _FromAnyType = TypedDict("_FromAnyType", {"from": str | None})
 _FromOpset = TypedDict("_FromOpset", {"from": int})
@@ -83,10 +83,11 @@ class NamedReason(TypedDict):
     name: str
     why: str
 
-class TensorRow(_FromType):
+class TensorRow(_FromAnyType):
     name: str
     shape: list[int]
-    to: str
+    to: str | None
+    descr: str | None
     block_type: str | None
     cast: bool
     reason: str | None
@@ -182,7 +183,8 @@ class ValuesRow(TypedDict):
 
 class InfoRow(TypedDict):
     name: str
-    type: str
+    type: str | None
+    descr: NotRequired[str]
     shape: list[int]
     bytes: int
     block_type: NotRequired[str]

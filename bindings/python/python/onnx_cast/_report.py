@@ -129,7 +129,7 @@ def report(
     include: Iterable[str] = (),
     exclude: Iterable[str] = (),
     min_elements: int | None = None,
-    from_: To | None = None,
+    from_: To | Mapping[str, To] | None = None,
     base_dir: files.Path | None = None,
     threads: int | None = None,
     progress: files.Progress | None = None,
@@ -159,7 +159,7 @@ def report(
         "scale_rule": scale_rule,
         "layout": layout,
         "min_elements": files.count("min_elements", min_elements),
-        "from": files.type_name(from_),
+        "from": files.source_types(from_),
     }
     if model or isinstance(x, _models.PATHS):
         title = (x.graph.name or "model") if model else os.path.basename(os.path.normpath(os.fsdecode(x)))

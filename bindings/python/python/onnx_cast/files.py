@@ -75,11 +75,14 @@ class TensorInfo(NamedTuple):
     #: Its name; empty where the format has none.
     name: str
     shape: tuple[int, ...]
-    dtype: DataType
-    #: Bytes of its elements, packed; of strings, of their text.
+    #: ``None`` for an array of a type that ONNX lacks: see :attr:`descr`.
+    dtype: DataType | None
+    #: Bytes of its elements, packed; of strings, of their text, or in an array of their items.
     bytes: int
     #: What its values are like, with ``stats=True`` and where they are real numbers.
     values: Values | None = None
+    #: numpy's type of an array of a type that ONNX lacks, such as ``"<M8[D]"``.
+    descr: str | None = None
 
 
 class FileInfo(list[TensorInfo]):
@@ -105,7 +108,8 @@ def _tensor_info(row: dict[str, Any]) -> TensorInfo:
     if values is not None:
         numbers = (_number(values[name]) for name in ("min", "max", "mean"))
         values = Values(*numbers, values["zeros"], values["nan"], values["infinities"])
-    return TensorInfo(row["name"], tuple(row["shape"]), _TYPES[row["type"]], row["bytes"], values)
+    dtype = None if row["type"] is None else _TYPES[row["type"]]
+    return TensorInfo(row["name"], tuple(row["shape"]), dtype, row["bytes"], values, row.get("descr"))
 
 
 def _number(value: float | str | None) -> float | None:
@@ -120,8 +124,9 @@ class TensorCast(NamedTuple):
 
     name: str
     shape: tuple[int, ...]
-    before: DataType
-    after: DataType
+    #: ``None`` for an array of a type that ONNX lacks, which is kept: see :attr:`descr`.
+    before: DataType | None
+    after: DataType | None
     bytes_before: int
     bytes_after: int
     #: Whether it was cast, or only kept.
@@ -136,6 +141,8 @@ class TensorCast(NamedTuple):
     reason: str | None = None
     #: The type of the blocks in a ``.gguf`` file, such as ``"Q8_0"``.
     block_type: str | None = None
+    #: numpy's type of an array that is kept because ONNX lacks the type, such as ``"<M8[D]"``.
+    descr: str | None = None
 
 
 class CastSummary(list[TensorCast]):
@@ -164,11 +171,12 @@ class CastSummary(list[TensorCast]):
 
 def rows(tensors: list[dict[str, Any]]) -> list[TensorCast]:
     def row(one: dict[str, Any]) -> TensorCast:
-        before, after = _TYPES[one["from"]], _TYPES[one["to"]]
+        before, after = (None if one[name] is None else _TYPES[one[name]] for name in ("from", "to"))
         bytes_before, bytes_after = one["bytes_before"], one["bytes_after"]
         shape = tuple(one["shape"])
         made = (before, after, bytes_before, bytes_after, one["cast"], one["counts"], one.get("alarms"))
-        return TensorCast(one["name"], shape, *made, reason=one.get("reason"), block_type=one.get("block_type"))
+        more = {name: one.get(name) for name in ("reason", "block_type", "descr")}
+        return TensorCast(one["name"], shape, *made, **more)
 
     return [row(one) for one in tensors]
 
@@ -275,6 +283,13 @@ def flags(**given: bool) -> Options:
     return {name: _targets.flag(name, value) for name, value in given.items()}
 
 
+def source_types(given: To | Mapping[str, To] | None) -> Any:
+    """The types of tensors that do not tell theirs."""
+    if isinstance(given, Mapping):
+        return [(pattern, type_name(kind)) for pattern, kind in given.items()]
+    return type_name(given)
+
+
 def storage(
     dry_run: bool, clobber: bool, force: bool, external_data: str | None, external_threshold: int | None
 ) -> Options:
@@ -312,7 +327,7 @@ def cast_file(
     rules: Mapping[str, To | None] | None = None,
     rules_file: Path | None = None,
     min_elements: int | None = None,
-    from_: To | None = None,
+    from_: To | Mapping[str, To] | None = None,
     shape: SupportsIndex | Iterable[SupportsIndex] | None = None,
     dry_run: bool = False,
     resume: bool = False,
@@ -359,8 +374,9 @@ def cast_file(
         A file of rules, one ``PATTERN=TYPE`` a line, which come before ``rules``.
     min_elements : int, optional
         Tensors of fewer elements are kept. Constants of models are, unless it is given, below 256.
-    from_ : To, optional
-        The type of a ``.npy`` file that does not tell it, and with ``shape`` of raw bytes.
+    from_ : To, or mapping of str to To, optional
+        The type of arrays that do not tell it, and with ``shape`` of raw bytes. A mapping gives types by pattern of
+        names: for an ``.npz`` archive with arrays of several types.
     shape : int or iterable of int, optional
         The shape of raw bytes.
     dry_run : bool
@@ -461,7 +477,7 @@ def writing(
     npy_plain: bool,
 ) -> Options:
     return {
-        "from": type_name(from_),
+        "from": source_types(from_),
         "shape": None if shape is None else _targets.shape_of(shape),
         **flags(dry_run=dry_run, resume=resume, force=force, npy_plain=npy_plain),
         "no_clobber": not _targets.flag("clobber", clobber),
@@ -480,7 +496,7 @@ def bit_cast_file(
     rules: Mapping[str, To | None] | None = None,
     rules_file: Path | None = None,
     min_elements: int | None = None,
-    from_: To | None = None,
+    from_: To | Mapping[str, To] | None = None,
     shape: SupportsIndex | Iterable[SupportsIndex] | None = None,
     dry_run: bool = False,
     resume: bool = False,
@@ -505,7 +521,7 @@ def bit_cast_file(
 def info(
     path: Source,
     *,
-    from_: To | None = None,
+    from_: To | Mapping[str, To] | None = None,
     include: Iterable[str] = (),
     exclude: Iterable[str] = (),
     stats: bool = False,
@@ -520,7 +536,7 @@ def info(
     :attr:`FileInfo.model`, each with ``name``, ``type`` (``None`` if unknown) and ``graph``. Other parameters are as in
     :func:`cast_file`.
     """
-    options: Options = {**names(include, exclude, threads), "from": type_name(from_), **flags(stats=stats, types=types)}
+    options: Options = {**names(include, exclude, threads), "from": source_types(from_), **flags(stats=stats, types=types)}
     return FileInfo(_native.info(_models.given(path, base_dir, "path"), options, progress))
 
 

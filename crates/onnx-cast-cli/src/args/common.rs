@@ -1,10 +1,10 @@
 //! Arguments that several commands share.
 
-use super::parsers::{Shape, TypeParser, positive, shape};
+use super::parsers::{Shape, SourceTypeParser, TypeParser, positive, shape};
 use super::{HOW, INPUT, Loss, OUTPUT, Pattern, Rule, WHAT};
 use clap::{Args as ClapArgs, ColorChoice};
 use onnx_cast::DataType;
-use onnx_cast_file::{Format, RawInput};
+use onnx_cast_file::{Format, RawInput, SourceType};
 use std::path::PathBuf;
 
 /// What every command takes.
@@ -42,10 +42,11 @@ pub(crate) struct FileArgs {
     /// files give its index (*.safetensors.index.json) or its folder. - is standard input or output.
     #[arg(value_name = "FILE", required = true, help_heading = INPUT)]
     pub(crate) files: Vec<PathBuf>,
-    /// The type of raw bytes, or of an .npy file whose items do not name it (V1, u1, u2); other files must have this
-    /// type
-    #[arg(long, value_name = "TYPE", value_parser = TypeParser, hide_possible_values = true, help_heading = INPUT)]
-    pub(crate) from: Option<DataType>,
+    /// The type of raw bytes, or of arrays whose items do not name it (V1, u1, u2): TYPE of all, or PATTERN=TYPE of the
+    /// arrays of an .npz file whose names match; other files must have this type
+    #[arg(long, value_name = "TYPE", value_parser = SourceTypeParser, hide_possible_values = true)]
+    #[arg(help_heading = INPUT)]
+    pub(crate) from: Vec<SourceType>,
     /// The shape of raw bytes, as 2,3 or 2x3; --from gives their type
     #[arg(long, value_name = "N,N", value_parser = shape, requires = "from", help_heading = INPUT)]
     pub(crate) shape: Option<Shape>,
@@ -58,7 +59,7 @@ impl FileArgs {
     pub(crate) fn raw(&self, npy: &NpyArgs) -> RawInput {
         let FileArgs { from, shape, in_format, .. } = self;
         let shape = shape.clone().map(|shape| shape.0);
-        RawInput::default().from(*from).shape(shape).in_format(*in_format).out_format(npy.out_format)
+        RawInput::default().from(from.clone()).shape(shape).in_format(*in_format).out_format(npy.out_format)
     }
 }
 

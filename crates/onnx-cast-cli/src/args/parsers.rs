@@ -3,7 +3,7 @@
 use clap::builder::{PossibleValue, TypedValueParser};
 use onnx_cast::scaled::BlockFormat;
 use onnx_cast::{DataType, RoundMode};
-use onnx_cast_file::CandidateFormat;
+use onnx_cast_file::{CandidateFormat, SourceType};
 use std::ffi::OsStr;
 
 fn data_type(text: &str) -> Result<DataType, String> {
@@ -51,6 +51,7 @@ macro_rules! name_parser {
     };
 }
 name_parser!(TypeParser, DataType, data_type, types());
+name_parser!(SourceTypeParser, SourceType, str::parse::<SourceType>, types());
 name_parser!(RoundModeParser, RoundMode, round_mode, RoundMode::ALL.iter().map(|mode| mode.name()));
 name_parser!(CandidateParser, CandidateFormat, candidate, types().chain(block_formats()));
 

@@ -25,6 +25,44 @@ fn a_list_needs_no_temporary_files() {
     done(&folder.run("diff y.npy x.npy"));
 }
 
+/// Strings that deflate to a thousandth of their length: a list needs the header alone, a copy and a comparison a buffer.
+#[cfg(target_os = "linux")]
+#[test]
+fn deflated_strings_are_not_held_in_memory() {
+    use std::io::Write;
+    let folder = Folder::new();
+    let mut zip = zip::ZipWriter::new(File::create(folder.path("bomb.npz")).expect("a file"));
+    let options = zip::write::SimpleFileOptions::default().compression_method(zip::CompressionMethod::Deflated);
+    for (name, shape, fortran) in [("wide", "(1, 3)", "False"), ("many", "(2, 96)", "True")] {
+        let len: usize = 384 << 20;
+        let items: usize = if name == "wide" { 3 } else { 192 };
+        let descr = len / 4 / items;
+        let header = format!("{{'descr': '<U{descr}', 'fortran_order': {fortran}, 'shape': {shape}, }}\n");
+        zip.start_file(format!("{name}.npy"), options).expect("a member");
+        let head = [b"\x93NUMPY\x01\x00", &(header.len() as u16).to_le_bytes()[..], header.as_bytes()].concat();
+        zip.write_all(&head).expect("written");
+        (0..len >> 20).for_each(|_| zip.write_all(&[0; 1 << 20]).expect("written"));
+    }
+    zip.start_file("w.npy", options).expect("a member");
+    zip.write_all(&npy(&floats(&[1.0]))).expect("written");
+    zip.finish().expect("finished");
+    assert!(fs::metadata(folder.path("bomb.npz")).expect("a file").len() < 2 << 20);
+    let program = command(["--version"]).get_program().to_owned();
+    for line in [
+        "info bomb.npz",
+        "info bomb.npz --stats",
+        "cast bomb.npz kept.npz --to float16",
+        "report bomb.npz --to float16",
+        "diff bomb.npz bomb.npz",
+    ] {
+        let limited = "ulimit -v 300000; exec \"$0\" -j 1 \"$@\"";
+        let mut shell = Command::new("bash");
+        shell.args(["-c", limited]).arg(&program).args(line.split(' ')).current_dir(folder.0.path());
+        let output = shell.output().expect("bash runs");
+        assert_eq!(output.status.code(), Some(0), "{line}: {}", stderr(&output));
+    }
+}
+
 /// Two paths of one file are one file, however they are written.
 #[test]
 fn two_outputs_in_one_file() {

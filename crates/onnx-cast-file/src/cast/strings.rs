@@ -44,6 +44,7 @@ pub(super) fn run(
         reason: None,
         counts,
         alarms,
+        descr: None,
         block_type: None,
         name: source.name.clone(),
         shape: source.shape.clone(),

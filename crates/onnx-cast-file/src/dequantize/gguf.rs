@@ -98,6 +98,7 @@ fn row<'a>(
         reason: None,
         counts: None,
         alarms: None,
+        descr: None,
         block_type: None,
     };
     let computed = Computed { source: Box::new(values), data_type: DataType::Float, cast, counter };

@@ -9,6 +9,8 @@ use std::io;
 
 /// Items of a tile's side: with floats, stretches of a page.
 const TILE: usize = 1024;
+/// Bytes of a tile, unless one item is larger: strings may be long.
+const TILE_BYTES: usize = 16 << 20;
 
 /// Reads an array of items from a place of a file, and writes it in C order, row by row, each at its place. The sizes
 /// fit, and no dimension is 0.
@@ -21,20 +23,21 @@ pub(crate) fn to_c_order(
 ) -> io::Result<()> {
     // A dimension of 1 moves nothing.
     let shape: Vec<u64> = shape.iter().filter(|&&dim| dim != 1).map(|&dim| dim as u64).collect();
+    let tile = (TILE_BYTES / size.max(1)).isqrt().clamp(1, TILE);
     let size = size as u64;
     let &[first, .., last] = &shape[..] else {
         return Err(io::ErrorKind::InvalidInput.into());
     };
     let middle = &shape[1..shape.len() - 1];
     let plane: u64 = middle.iter().product();
-    let side = |dim: u64| (dim.min(TILE as u64)) as usize;
+    let side = |dim: u64| dim.min(tile as u64) as usize;
     let memory = || zeros(side(first) * side(last) * size as usize).ok_or(io::ErrorKind::OutOfMemory);
     let (mut columns, mut rows) = (memory()?, memory()?);
     let mut index = vec![0; middle.len()];
     loop {
         let (from, to) = places(&index, middle);
-        for i in (0..first).step_by(TILE) {
-            for j in (0..last).step_by(TILE) {
+        for i in (0..first).step_by(tile) {
+            for j in (0..last).step_by(tile) {
                 let (height, width) = (side(first - i), side(last - j));
                 let (tall, wide) = (height * size as usize, width * size as usize);
                 for (k, column) in columns.chunks_exact_mut(tall).take(width).enumerate() {

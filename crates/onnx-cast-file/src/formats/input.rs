@@ -5,14 +5,16 @@ use crate::formats::error::{FormatError, Invalid, InvalidKind};
 use crate::formats::format::{Format, UNSEEN, foreign};
 use crate::formats::fortran::to_c_order;
 use crate::formats::gguf::{self, Blocks, Held};
-use crate::formats::npy::{self, Array};
+use crate::formats::npy::{self, Array, StringError};
 use crate::formats::npz::{self, Member};
 use crate::formats::pb::{self, Storage};
 use crate::formats::protobuf::wire::FieldValue;
 use crate::formats::safetensors::{self, Entry, FileHead};
 use crate::formats::source::{Items, Source, SourceData};
 use crate::io::fs;
+use crate::io::memory::room_for;
 use crate::io::positional::{InputFile, PositionedReader, is_stream, write_at};
+use crate::selection::{SourceType, check_matched};
 use crate::text::{Count, ShapeText, Wording};
 use onnx_cast::tensor::{Strings, TensorErrorKind, element_count};
 use onnx_cast::{CastError, DataType};
@@ -35,13 +37,15 @@ pub struct Input {
     pub metadata: Option<Vec<(String, String)>>,
     /// The TensorProto that a `.pb` file is, its elements left out.
     pub message: Option<Vec<u8>>,
+    /// The members of an `.npz` file, one for each tensor.
+    pub members: Vec<Member>,
 }
 
 /// What the caller says of an input.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Given<'a> {
-    /// The element type, where the file does not tell it; of a file of one tensor that does, it must be this.
-    pub from: Option<DataType>,
+    /// Element types, where the file does not tell them; those that it does tell must be these.
+    pub from: &'a [SourceType],
     /// The shape of raw bytes.
     pub shape: Option<&'a [usize]>,
 }
@@ -74,12 +78,25 @@ pub enum Location {
     Member(Member, Items),
     /// In Fortran order, in a member or from a byte of the file on; the last is the size of an item.
     Fortran(Option<Member>, u64, Items, usize),
+    /// In an array that is read only where its values are asked for.
+    Array(Box<WholeArray>),
     /// In the file, in blocks with their scales; they stand for floats.
     Blocks(Blocks),
     /// Here, as this library has them.
     Memory(Vec<u8>),
     /// Here.
     Strings(Strings),
+}
+
+/// An array of strings, or a foreign one: of a type that ONNX lacks.
+#[derive(Debug)]
+pub struct WholeArray {
+    member: Option<Member>,
+    /// Where its items are in a file that is not an archive.
+    start: u64,
+    /// Bytes of its items.
+    bytes: u64,
+    array: Array,
 }
 
 /// numpy writes headers of a few hundred bytes at most; a longer one is not a header of a real
@@ -109,18 +126,36 @@ impl Input {
             let what = format!("{format} files tell their shape (a shape is for raw bytes)");
             return Err(FormatError::request(path, what));
         }
-        let tensors = match format {
+        let (tensors, members) = match format {
             Format::Safetensors => return open_safetensors(file),
             Format::TensorProto => return open_pb(file),
             Format::Gguf => return open_gguf(file),
-            Format::Npy => vec![open_npy(&file, given.from)?],
+            Format::Npy => (vec![open_npy(&file, given.from)?], Vec::new()),
             Format::Npz => open_npz(&file, given.from)?,
-            Format::Raw => vec![open_raw(&file, given)?],
+            Format::Raw => (vec![open_raw(&file, given)?], Vec::new()),
             Format::Onnx => {
                 return Err(FormatError::format(path, "reading one tensor", format, "it is a model"));
             }
         };
-        Ok(Input { file, format, tensors, metadata: None, message: None })
+        let input = Input { file, format, tensors, metadata: None, message: None, members };
+        input.check_patterns(given.from)?;
+        Ok(input)
+    }
+
+    /// Refuses a pattern of a given type that matches no tensor.
+    fn check_patterns(&self, from: &[SourceType]) -> Result<(), FormatError> {
+        let names: Vec<&str> = self.tensors.iter().map(|stored| &*stored.name).collect();
+        let patterns = from.iter().filter_map(|given| given.pattern.as_ref());
+        check_matched("from", patterns, &names).map_err(|error| FormatError::invalid(self.path(), error.into()))
+    }
+
+    /// Compares the types of all tensors with those that the caller gave.
+    ///
+    /// # Errors
+    /// Where a type is another, or a pattern matches no tensor.
+    pub(crate) fn check_types(&self, from: &[SourceType]) -> Result<(), FormatError> {
+        self.check_patterns(from)?;
+        self.tensors.iter().try_for_each(|stored| check_type(self.path(), stored, from))
     }
 
     /// The path of the file.
@@ -129,13 +164,11 @@ impl Input {
     }
 
     /// The tensor of a file of one.
-    pub fn single(mut self, what: &'static str, from: Option<DataType>) -> Result<Input, FormatError> {
+    pub fn single(self, what: &'static str, from: &[SourceType]) -> Result<Input, FormatError> {
         if self.tensors.len() != 1 {
             return Err(FormatError::not_one(self.path(), self.tensors.len(), what));
         }
-        if let Some(stored) = self.tensors.first_mut() {
-            check_type(self.file.path(), stored, from)?;
-        }
+        self.check_types(from)?;
         Ok(self)
     }
 
@@ -159,12 +192,15 @@ impl Input {
         }
     }
 
-    /// Brings what is in Fortran order into C order, in temporary files in a folder.
-    pub fn settle(&mut self, folder: &Path) -> Result<(), FormatError> {
-        (0..self.tensors.len()).try_for_each(|index| self.settle_one(index, folder))
+    /// Brings the tensors of these numbers that are in Fortran order into C order, in temporary files in a folder.
+    pub fn settle(&mut self, folder: &Path, mut tensors: impl Iterator<Item = usize>) -> Result<(), FormatError> {
+        tensors.try_for_each(|index| self.settle_one(index, folder))
     }
 
     fn settle_one(&mut self, index: usize, folder: &Path) -> Result<(), FormatError> {
+        if self.tensors.get(index).is_some_and(|stored| matches!(stored.place, Location::Array(_))) {
+            return Ok(());
+        }
         let settled = self.in_c_order(index, folder)?;
         if let (Some(stored), Some((file, items))) = (self.tensors.get_mut(index), settled) {
             stored.place = Location::Other(Arc::new(file), 0, items);
@@ -176,7 +212,14 @@ impl Input {
     /// other.
     pub fn in_c_order(&self, index: usize, folder: &Path) -> Result<Option<(InputFile, Items)>, FormatError> {
         let Some(stored) = self.tensors.get(index) else { return Ok(None) };
-        let Location::Fortran(member, at, items, size) = &stored.place else { return Ok(None) };
+        let (member, at, items, size) = match &stored.place {
+            Location::Fortran(member, at, items, size) => (member, at, items, size),
+            Location::Array(whole) => match whole.array.fortran_items() {
+                Some(size) => (&whole.member, &whole.start, &Items::PLAIN, &{ size }),
+                None => return Ok(None),
+            },
+            _ => return Ok(None),
+        };
         let path = self.file.path();
         let failed = |error| FormatError::io(path, "read", error);
         // What is stored is read where it is, once its checksum fits.
@@ -199,9 +242,104 @@ impl Input {
         Ok(Some((InputFile::temporary(path, file).map_err(failed)?, *items)))
     }
 
+    /// Passes the strings of a tensor to a function, which asks for one after another. Anything else has none.
+    ///
+    /// # Errors
+    /// Where the file cannot be read, or holds an invalid string.
+    pub(crate) fn with_strings(
+        &self,
+        index: usize,
+        read: &mut dyn FnMut(&mut NextString<'_>) -> Result<(), FormatError>,
+    ) -> Result<(), FormatError> {
+        let Some(stored) = self.tensors.get(index) else { return Ok(()) };
+        let failed = |error| match error {
+            StringError::Invalid(error) => FormatError::invalid(self.path(), error.of_tensor(&stored.name)),
+            StringError::Read(error) => FormatError::io(self.path(), "read", error),
+        };
+        match &stored.place {
+            Location::Strings(strings) => {
+                let view = strings.view();
+                let mut all = view.iter();
+                read(&mut || Ok(all.next().map(<[u8]>::to_vec)))
+            }
+            Location::Array(whole) => {
+                whole.check_read(self.path(), &stored.name)?;
+                let mut each = |items: &mut dyn Read| {
+                    let mut strings = whole.array.strings(items);
+                    read(&mut || strings.next().map_err(failed))
+                };
+                if let Some((file, _)) = self.in_c_order(index, &fs::temp_dir())? {
+                    return each(&mut PositionedReader::new(&file));
+                }
+                self.with_items(index, &mut |items| each(items))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Passes the items of a whole array to a function.
+    fn with_items(
+        &self,
+        index: usize,
+        read: &mut dyn FnMut(&mut (dyn Read + Send)) -> Result<(), FormatError>,
+    ) -> Result<(), FormatError> {
+        match self.tensors.get(index).map(|stored| &stored.place) {
+            Some(Location::Array(whole)) => match &whole.member {
+                Some(member) => member.with_elements(&self.file, |items| read(items)),
+                None => read(&mut PositionedReader::from(&self.file, whole.start).take(whole.bytes)),
+            },
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether two whole arrays of one length have the same bytes.
+    pub(crate) fn has_items_of(&self, index: usize, (other, j): (&Input, usize)) -> Result<bool, FormatError> {
+        let mut same = true;
+        self.with_items(index, &mut |ours| {
+            other.with_items(j, &mut |theirs| {
+                let failed = |input: &Input, error| FormatError::io(input.path(), "read", error);
+                let (mut first, mut second) = ([0; 8192], [0; 8192]);
+                loop {
+                    let len = ours.read(&mut first).map_err(|error| failed(self, error))?;
+                    if len == 0 {
+                        return Ok(());
+                    }
+                    theirs.read_exact(&mut second[..len]).map_err(|error| failed(other, error))?;
+                    same &= first[..len] == second[..len];
+                }
+            })
+        })?;
+        Ok(same)
+    }
+
+    /// All strings of a tensor.
+    ///
+    /// # Errors
+    /// As [`Input::with_strings`], and where there is no memory for them.
+    pub(crate) fn strings(&self, index: usize) -> Result<Strings, FormatError> {
+        let (mut strings, mut bytes, mut room) = (Strings::new(), 0, 0);
+        self.with_strings(index, &mut |next| {
+            while let Some(string) = next()? {
+                // `push` ends the process if there is no memory. Its vectors at most double.
+                bytes += string.len() + size_of::<u64>();
+                if bytes > room {
+                    room = 2 * bytes;
+                    room_for(2 * room).map_err(|error| FormatError::io(self.path(), "read", error))?;
+                }
+                strings.push(&string);
+            }
+            Ok(())
+        })?;
+        Ok(strings)
+    }
+
     /// A tensor with all of its elements, which are then no longer here if they were.
     pub fn take(&mut self, index: usize) -> Result<Source<'static>, FormatError> {
         self.settle_one(index, &fs::temp_dir())?;
+        if self.tensors.get(index).is_some_and(|stored| matches!(stored.place, Location::Array(_))) {
+            let strings = self.strings(index)?;
+            self.tensors[index].place = Location::Strings(strings);
+        }
         let Some(stored) = self.tensors.get_mut(index) else {
             return Err(FormatError::not_one(self.path(), index, "this"));
         };
@@ -232,7 +370,7 @@ impl Input {
                 (bytes, items)
             }
             // Unreachable: settled above; models use another reader.
-            Location::Fortran(..) | Location::Message(..) => return Err(too_large()),
+            Location::Fortran(..) | Location::Message(..) | Location::Array(_) => return Err(too_large()),
         };
         let mut packed = Vec::new();
         items.decode(data_type, stored.len, &mut bytes, &mut packed).ok_or_else(too_large)?;
@@ -241,9 +379,12 @@ impl Input {
     }
 }
 
-/// Holds the type that the caller gave against the file's.
-pub(crate) fn check_type(path: &Path, stored: &StoredTensor, want: Option<DataType>) -> Result<(), FormatError> {
-    match want {
+/// Asks for the next string, until there is none.
+pub(crate) type NextString<'r> = dyn FnMut() -> Result<Option<Vec<u8>>, FormatError> + 'r;
+
+/// Compares the type of a tensor with the one that the caller gave.
+pub(crate) fn check_type(path: &Path, stored: &StoredTensor, from: &[SourceType]) -> Result<(), FormatError> {
+    match SourceType::of(from, &stored.name) {
         Some(want) if want != stored.data_type => {
             let what = format!("{}, not {want} as asked", stored.data_type);
             Err(FormatError::invalid(path, Invalid::new(InvalidKind::Type, what).of_tensor(&stored.name)))
@@ -252,8 +393,19 @@ pub(crate) fn check_type(path: &Path, stored: &StoredTensor, want: Option<DataTy
     }
 }
 
+impl WholeArray {
+    /// Refuses to read the elements of a foreign array.
+    pub(crate) fn check_read(&self, path: &Path, tensor: &str) -> Result<(), FormatError> {
+        match self.array.foreign() {
+            Some((_, why)) => Err(FormatError::invalid(path, why.clone().of_tensor(tensor))),
+            None => Ok(()),
+        }
+    }
+}
+
 impl StoredTensor {
-    /// Bytes of the elements, packed as ONNX packs them; of strings, the bytes of their text; of blocks, theirs.
+    /// Bytes of the elements, packed as ONNX packs them; of strings, the bytes of their text, or of their items in an
+    /// array; of blocks, theirs.
     pub fn bytes(&self) -> u64 {
         match &self.place {
             Location::Blocks(blocks) => blocks.kind.byte_len(self.len).unwrap_or(0),
@@ -265,9 +417,18 @@ impl StoredTensor {
     pub(crate) fn work(&self) -> u64 {
         let len = match &self.place {
             Location::Strings(strings) => Some(strings.view().bytes().len()),
+            Location::Array(whole) => return whole.bytes,
             _ => self.data_type.byte_len(self.len),
         };
         len.unwrap_or(0) as u64
+    }
+
+    /// The type that numpy has for the elements of an array, and why they are not read, if ONNX lacks that type.
+    pub(crate) fn foreign(&self) -> Option<(&str, &Invalid)> {
+        match &self.place {
+            Location::Array(whole) => whole.array.foreign(),
+            _ => None,
+        }
     }
 
     /// The type of the elements: of blocks, the one that theirs are most like.
@@ -311,7 +472,7 @@ fn open_safetensors(file: InputFile) -> Result<Input, FormatError> {
         shape: entry.shape,
     };
     let tensors = entries.into_iter().map(stored).collect();
-    Ok(Input { file, format: Format::Safetensors, tensors, metadata, message: None })
+    Ok(Input { file, format: Format::Safetensors, tensors, metadata, message: None, members: Vec::new() })
 }
 
 fn open_gguf(file: InputFile) -> Result<Input, FormatError> {
@@ -325,75 +486,77 @@ fn open_gguf(file: InputFile) -> Result<Input, FormatError> {
         StoredTensor { name, data_type, shape, len, place }
     };
     let tensors = entries.into_iter().map(stored).collect();
-    Ok(Input { file, format: Format::Gguf, tensors, metadata: Some(metadata), message: None })
+    Ok(Input { file, format: Format::Gguf, tensors, metadata: Some(metadata), message: None, members: Vec::new() })
 }
 
-fn open_npy(file: &InputFile, from: Option<DataType>) -> Result<StoredTensor, FormatError> {
-    open_array(file.path(), String::new(), None, file.len(), &mut PositionedReader::new(file), from)
+fn open_npy(file: &InputFile, from: &[SourceType]) -> Result<StoredTensor, FormatError> {
+    let array = ArrayIn { path: file.path(), name: "", member: None, len: file.len() };
+    array.open(&mut PositionedReader::new(file), SourceType::of(from, ""))
 }
 
-fn open_npz(file: &InputFile, from: Option<DataType>) -> Result<Vec<StoredTensor>, FormatError> {
-    let stored = |member: Member| {
-        member.with_array(file, |reader| {
-            let (name, len) = (member.name.clone(), member.len);
-            let stored = open_array(file.path(), name, Some(member.clone()), len, reader, from)?;
-            if matches!(stored.place, Location::Strings(_)) {
-                // They have been read, and are not read again.
-                npz::finish(reader).map_err(|error| FormatError::io(file.path(), "read", error))?;
-            }
-            Ok(stored)
-        })
+fn open_npz(file: &InputFile, from: &[SourceType]) -> Result<(Vec<StoredTensor>, Vec<Member>), FormatError> {
+    let stored = |member: &Member| {
+        let Some(name) = member.array_name() else {
+            let (array, member, bytes) = (Array::none(), Some(member.clone()), member.len);
+            let name = member.as_ref().map_or(String::new(), |member| member.file_name.clone());
+            let place = Location::Array(Box::new(WholeArray { member, start: 0, bytes, array }));
+            return Ok(StoredTensor { name, data_type: DataType::String, shape: Vec::new(), len: 1, place });
+        };
+        let array = ArrayIn { path: file.path(), name, member: Some(member), len: member.len };
+        member.with_array(file, |reader| array.open(reader, SourceType::of(from, name)))
     };
-    npz::members(file)?.into_iter().map(stored).collect()
+    let members = npz::members(file)?;
+    Ok((members.iter().map(stored).collect::<Result<_, _>>()?, members))
 }
 
-/// Reads the header of an array of `len` bytes, and the elements if they are strings.
-fn open_array(
-    path: &Path,
-    name: String,
-    mut member: Option<Member>,
+/// An array of `len` bytes in a file.
+struct ArrayIn<'a> {
+    path: &'a Path,
+    name: &'a str,
+    member: Option<&'a Member>,
     len: u64,
-    reader: &mut dyn Read,
-    from: Option<DataType>,
-) -> Result<StoredTensor, FormatError> {
-    let wrong = |error| FormatError::invalid(path, error);
-    let mut read = |len: u64, bytes: &mut Vec<u8>| {
-        // What is there is read, and nothing allocated for what is not.
-        let read = reader.take(len).read_to_end(bytes);
-        read.map(drop).map_err(|error| FormatError::io(path, "read", error))
-    };
-    let mut header = Vec::new();
-    read(npy::PREFIX as u64, &mut header)?;
-    let place = npy::header_place(&header).map_err(wrong)?;
-    let start = place.end as u64;
-    if start > len {
-        return Err(wrong(npy::truncated()));
-    }
-    if place.len() > MAX_NPY_HEADER {
-        return Err(wrong(npy::invalid_header("more than 1 MiB of it")));
-    }
-    // No header is empty: a version 1 file is longer than the prefix, or has none.
-    read(start.saturating_sub(header.len() as u64), &mut header)?;
-    let text = header.get(place).ok_or_else(|| wrong(npy::truncated()))?;
-    let array = Array::parse(text, len - start, from).map_err(wrong)?;
-    let data_type = array.data_type();
-    if let Some(member) = &mut member {
-        member.start = start;
-    }
-    let place = match (array.items(), array.fortran_items(), member) {
-        (Some(items), Some(size), member) => {
-            let at = if member.is_some() { 0 } else { start };
-            Location::Fortran(member, at, items, size)
+}
+
+impl ArrayIn<'_> {
+    /// Reads the header.
+    fn open(&self, reader: &mut dyn Read, from: Option<DataType>) -> Result<StoredTensor, FormatError> {
+        let wrong = |error: Invalid| FormatError::invalid(self.path, error.of_tensor(self.name));
+        let mut read = |len: u64, bytes: &mut Vec<u8>| {
+            // What is there is read, and nothing allocated for what is not.
+            let read = reader.take(len).read_to_end(bytes);
+            read.map(drop).map_err(|error| FormatError::io(self.path, "read", error))
+        };
+        let mut header = Vec::new();
+        read(npy::PREFIX as u64, &mut header)?;
+        let place = npy::header_place(&header).map_err(wrong)?;
+        let start = place.end as u64;
+        if start > self.len {
+            return Err(wrong(npy::truncated()));
         }
-        (Some(items), None, Some(member)) => Location::Member(member, items),
-        (Some(items), None, None) => Location::File(start, items),
-        (None, ..) => {
-            let mut body = header.split_off(start.min(header.len() as u64) as usize);
-            read((len - start).saturating_sub(body.len() as u64), &mut body)?;
-            Location::Strings(array.strings(body).map_err(wrong)?)
+        if place.len() > MAX_NPY_HEADER {
+            return Err(wrong(npy::invalid_header("more than 1 MiB of it")));
         }
-    };
-    Ok(StoredTensor { name, data_type, shape: array.shape, len: array.len, place })
+        // No header is empty: a version 1 file is longer than the prefix, or has none.
+        read(start.saturating_sub(header.len() as u64), &mut header)?;
+        let text = header.get(place).ok_or_else(|| wrong(npy::truncated()))?;
+        let bytes = self.len - start;
+        let array = Array::parse(text, bytes, from).map_err(|mut error| {
+            if self.member.is_some() && from.is_some() && error.kind == InvalidKind::Type {
+                error.what = error.what.then(" (").field("from", " PATTERN=TYPE gives the type of some arrays alone)");
+            }
+            wrong(error)
+        })?;
+        let (name, data_type, shape, len) = (self.name.to_owned(), array.data_type(), array.shape.clone(), array.len);
+        let member = self.member.map(|member| member.clone().starting_at(start));
+        let at = if member.is_some() { 0 } else { start };
+        let place = match (array.items(), array.fortran_items(), member) {
+            (Some(items), Some(size), member) => Location::Fortran(member, at, items, size),
+            (Some(items), None, Some(member)) => Location::Member(member, items),
+            (Some(items), None, None) => Location::File(start, items),
+            (None, _, member) => Location::Array(Box::new(WholeArray { member, start: at, bytes, array })),
+        };
+        Ok(StoredTensor { name, data_type, shape, len, place })
+    }
 }
 
 fn open_raw(file: &InputFile, given: &Given<'_>) -> Result<StoredTensor, FormatError> {
@@ -403,7 +566,7 @@ fn open_raw(file: &InputFile, given: &Given<'_>) -> Result<StoredTensor, FormatE
     if !unseen && let Some((what, todo)) = foreign(&file.prefix(16)?) {
         return Err(FormatError::request(path, format!("{what}, not raw bytes ({todo})")));
     }
-    let data_type = given.from.ok_or_else(|| {
+    let data_type = SourceType::of(given.from, "").ok_or_else(|| {
         let what = Wording::from("raw bytes have no element type (");
         FormatError::request(path, what.field("from", " gives it)"))
     })?;
@@ -446,5 +609,5 @@ fn open_pb(file: InputFile) -> Result<Input, FormatError> {
         None => StoredTensor::of(pb::parse(&outline.bytes).map_err(wrong)?, head.len),
     };
     let message = Some(outline.bytes);
-    Ok(Input { file, format: Format::TensorProto, tensors: vec![stored], metadata: None, message })
+    Ok(Input { file, format: Format::TensorProto, tensors: vec![stored], metadata: None, message, members: Vec::new() })
 }

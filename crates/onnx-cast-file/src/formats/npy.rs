@@ -15,22 +15,21 @@
 //! written as `<u2` and `|u1`.
 //!
 //! On reading, `V2` is bfloat16 and `f1` float8e5m2, the only types that they stand for. `V1` stands for twelve, so
-//! that the caller must tell which, as for the plain unsigned integers. `S` and `U` are strings; trailing NULs are
-//! padding. Structured types, objects (pickles), dates and long doubles are refused.
+//! that the caller must tell which, as for the plain unsigned integers. Names of types are read too: `float32`, and those
+//! of ml_dtypes, which `np.load` knows where that package is imported. `S` and `U` are strings; trailing NULs are
+//! padding. Arrays of other types (structured types, objects, dates, long doubles) are foreign: their bytes are kept,
+//! and their elements are never read.
 
 mod header;
 
 use crate::formats::error::{Invalid, InvalidKind};
-use crate::formats::fortran::to_c_order;
 use crate::formats::source::Items;
-use crate::io::memory::zeros;
-use crate::io::positional::InputFile;
 use crate::text::{Count, ShapeText, Short};
 use header::Header;
 use onnx_cast::DataType;
-use onnx_cast::tensor::{Strings, StringsView, element_count};
+use onnx_cast::tensor::{StringsView, element_count};
+use std::io::{self, Read};
 use std::ops::Range;
-use std::path::Path;
 
 const MAGIC: &[u8; 6] = b"\x93NUMPY";
 
@@ -65,6 +64,9 @@ pub(crate) fn string_header(width: usize, shape: &[usize]) -> Result<Vec<u8>, In
 /// The most dimensions that an array of numpy 2 has; older versions have 32. It also bounds what a hostile file can
 /// make an error text hold.
 const MAX_RANK: usize = 64;
+
+/// Bytes of a `descr` that are held in memory.
+const MAX_DESCR: usize = 4096;
 
 fn header_of(descr: &str, shape: &[usize]) -> Result<Vec<u8>, Invalid> {
     if shape.len() > MAX_RANK {
@@ -167,10 +169,19 @@ pub(crate) struct Array {
 impl Array {
     /// By the header's text, compared with the bytes that are behind it.
     pub(crate) fn parse(header: &[u8], body: u64, as_type: Option<DataType>) -> Result<Array, Invalid> {
-        let Header { descr, fortran_order, shape } = Header::parse(header)?;
+        let Header { mut descr, fortran_order, shape } = Header::parse(header)?;
         let item = Item::parse(&descr, as_type)?;
-        let too_large = || Invalid::too_large(&descr, &shape);
+        if descr.len() > MAX_DESCR {
+            // It is shown, and compared. In an archive, a long one takes less than a thousandth of its length.
+            let end = (0..=MAX_DESCR).rev().find(|&end| descr.is_char_boundary(end));
+            descr.truncate(end.unwrap_or(0));
+        }
+        let too_large = || Invalid::too_large(Short(&descr), &shape);
         let len = element_count(&shape).ok_or_else(too_large)?;
+        if let ItemKind::Foreign(_) = item.kind {
+            // Pickles have any length.
+            return Ok(Array { shape, len, descr, item, fortran_order: false });
+        }
         let want = len.checked_mul(item.size).ok_or_else(too_large)?;
         if body != want as u64 {
             let (shape, descr) = (ShapeText(&shape), Short(&descr));
@@ -179,7 +190,8 @@ impl Array {
         }
         if item.size == 0 && len > 0 {
             // Strings of no characters: as many as the header claims, with no byte to show for it.
-            return Err(refused(&descr, "have no bytes"));
+            let item = Item { kind: ItemKind::Foreign(refused(&descr, "have no bytes")), ..item };
+            return Ok(Array { shape, len, descr, item, fortran_order: false });
         }
         let fortran_order = fortran_order && shape.iter().filter(|&&dim| dim > 1).count() > 1;
         Ok(Array { shape, len, descr, item, fortran_order })
@@ -188,7 +200,22 @@ impl Array {
     pub(crate) fn data_type(&self) -> DataType {
         match self.item.kind {
             ItemKind::Element(data_type) => data_type,
-            ItemKind::Bytes | ItemKind::Unicode => DataType::String,
+            ItemKind::Bytes | ItemKind::Unicode | ItemKind::Foreign(_) => DataType::String,
+        }
+    }
+
+    /// The array that a member is which is none: its bytes are kept.
+    pub(crate) fn none() -> Array {
+        let why = Invalid::new(InvalidKind::Name, "not an array (want a name that ends in .npy)");
+        let item = Item { kind: ItemKind::Foreign(why), size: 1, word: 1, big_endian: false };
+        Array { shape: Vec::new(), len: 1, descr: "(no array)".to_owned(), item, fortran_order: false }
+    }
+
+    /// The element type as the header names it, and why its elements are not read, of a type that ONNX lacks.
+    pub(crate) fn foreign(&self) -> Option<(&str, &Invalid)> {
+        match &self.item.kind {
+            ItemKind::Foreign(why) => Some((&self.descr, why)),
+            _ => None,
         }
     }
 
@@ -197,7 +224,7 @@ impl Array {
         let swap = if self.item.big_endian { self.item.word } else { 1 };
         match self.item.kind {
             ItemKind::Element(data_type) => Some(Items { swap, unpacked: data_type.is_packed() }),
-            ItemKind::Bytes | ItemKind::Unicode => None,
+            ItemKind::Bytes | ItemKind::Unicode | ItemKind::Foreign(_) => None,
         }
     }
 
@@ -206,55 +233,74 @@ impl Array {
         (self.fortran_order && self.len > 0).then_some(self.item.size)
     }
 
-    /// The strings, from all the items.
-    pub(crate) fn strings(&self, mut body: Vec<u8>) -> Result<Strings, Invalid> {
-        let size = self.item.size;
-        let too_large = || Invalid::too_large(&self.descr, &self.shape);
-        if self.fortran_items().is_some() {
-            let mut ordered = zeros(body.len()).ok_or_else(too_large)?;
-            let source = InputFile::other(Path::new(""), body.len() as u64, body);
-            let write = |at: u64, row: &[u8]| {
-                ordered[at as usize..][..row.len()].copy_from_slice(row);
-                Ok(())
-            };
-            to_c_order(&source, 0, &self.shape, size, write).map_err(|_| too_large())?;
-            body = ordered;
-        }
-        if self.item.big_endian && self.item.word > 1 {
-            body.chunks_exact_mut(self.item.word).for_each(<[u8]>::reverse);
-        }
-        match self.item.kind {
-            ItemKind::Unicode => decode_utf32(&body, size),
-            _ => Ok(body.chunks_exact(size.max(1)).map(|item| trim(item, 1)).collect()),
-        }
+    /// Reads strings item by item from the items in C order.
+    pub(crate) fn strings<'r>(&self, items: &'r mut (dyn Read + 'r)) -> StringItems<'r> {
+        let Item { kind, size, big_endian, .. } = &self.item;
+        let unit = if matches!(kind, ItemKind::Unicode) { 4 } else { 1 };
+        StringItems { items, unit, size: *size, big_endian: *big_endian, index: 0, len: self.len }
     }
 }
 
-/// An item without the zeros at its end, in whole units.
-fn trim(mut item: &[u8], unit: usize) -> &[u8] {
-    while let Some(start) = item.len().checked_sub(unit)
-        && item[start..].iter().all(|&byte| byte == 0)
-    {
-        item = &item[..start];
-    }
-    item
+/// The strings of an array, one after another. The padding at the end of an item takes no memory.
+pub(crate) struct StringItems<'r> {
+    items: &'r mut (dyn Read + 'r),
+    /// Bytes of a character.
+    unit: usize,
+    /// Bytes of an item.
+    size: usize,
+    big_endian: bool,
+    index: usize,
+    len: usize,
 }
 
-fn decode_utf32(body: &[u8], size: usize) -> Result<Strings, Invalid> {
-    let mut strings = Strings::new();
-    let mut text = String::new();
-    for (index, item) in body.chunks_exact(size.max(4)).enumerate() {
-        text.clear();
-        let (words, _) = trim(item, 4).as_chunks::<4>();
-        for &word in words {
-            let code = u32::from_le_bytes(word);
-            let wrong =
-                || Invalid::new(InvalidKind::Value, format!("element {index}: {code:#x} is not a Unicode character"));
-            text.push(char::from_u32(code).ok_or_else(wrong)?);
+/// Why a string cannot be read.
+pub(crate) enum StringError {
+    Read(io::Error),
+    Invalid(Invalid),
+}
+
+impl StringItems<'_> {
+    /// The next string.
+    pub(crate) fn next(&mut self) -> Result<Option<Vec<u8>>, StringError> {
+        if self.index == self.len {
+            return Ok(None);
         }
-        strings.push(text.as_bytes());
+        let (mut text, mut zeros, mut left) = (Vec::new(), 0, self.size);
+        let mut buffer = [0; 4096];
+        while left > 0 {
+            let part = &mut buffer[..left.min(4096)];
+            self.items.read_exact(part).map_err(StringError::Read)?;
+            left -= part.len();
+            for unit in part.chunks_exact_mut(self.unit) {
+                if unit.iter().all(|&byte| byte == 0) {
+                    zeros += 1;
+                    continue;
+                }
+                let room = text.try_reserve(zeros + 4);
+                room.map_err(|_| StringError::Read(io::ErrorKind::OutOfMemory.into()))?;
+                text.resize(text.len() + std::mem::take(&mut zeros), 0);
+                if self.big_endian {
+                    unit.reverse();
+                }
+                match <[u8; 4]>::try_from(&*unit).map(u32::from_le_bytes) {
+                    Ok(code) => self.push(code, &mut text)?,
+                    Err(_) => text.extend_from_slice(unit),
+                }
+            }
+        }
+        self.index += 1;
+        Ok(Some(text))
     }
-    Ok(strings)
+
+    fn push(&self, code: u32, text: &mut Vec<u8>) -> Result<(), StringError> {
+        let wrong = || {
+            let what = format!("element {}: {code:#x} is not a Unicode character", self.index);
+            StringError::Invalid(Invalid::new(InvalidKind::Value, what))
+        };
+        let c = char::from_u32(code).ok_or_else(wrong)?;
+        text.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes());
+        Ok(())
+    }
 }
 
 #[derive(Debug)]
@@ -262,6 +308,8 @@ enum ItemKind {
     Element(DataType),
     Bytes,
     Unicode,
+    /// A type that ONNX lacks, or that the file leaves open, with the reason why elements are not read.
+    Foreign(Invalid),
 }
 
 /// What an item is and how it stands in the file.
@@ -276,63 +324,92 @@ struct Item {
 }
 
 impl Item {
+    /// The items that a `descr` names. Without a type of the caller, an unknown `descr` is foreign and no error.
     fn parse(descr: &str, as_type: Option<DataType>) -> Result<Item, Invalid> {
-        let refuse = |why| Err(refused(descr, why));
-        let mut name = descr;
-        let order = match descr.as_bytes() {
-            [order @ (b'<' | b'>' | b'|' | b'='), ..] => {
-                name = &descr[1..];
-                *order
-            }
-            _ => b'|',
+        let (order, name) = match descr.as_bytes() {
+            [order @ (b'<' | b'>' | b'|' | b'='), ..] => (*order, &descr[1..]),
+            _ => (b'|', descr),
         };
         let big_endian = order == b'>';
         let item = |kind, size, word| Item { kind, size, word, big_endian };
-        let named = DataType::ALL.iter().find(|data_type| data_type.interchange().numpy == Some(name));
-        let item = if let Some(data_type) = named {
-            let size = data_type.bits().unwrap_or(0) / 8;
+        let of = |data_type: DataType| {
+            let size = data_type.bits().unwrap_or(0).div_ceil(8);
             let complex = matches!(data_type, DataType::Complex64 | DataType::Complex128);
-            item(ItemKind::Element(*data_type), size, if complex { size / 2 } else { size })
-        } else {
-            let (Some(letter), digits) = (name.chars().next(), name.get(1..).unwrap_or_default()) else {
-                return refuse("have no type");
-            };
-            let number: Option<usize> = digits.parse().ok().filter(|_| digits.bytes().all(|b| b.is_ascii_digit()));
-            match (letter, number) {
-                ('V', Some(1)) if as_type.is_none() => {
-                    let what = "may be any type of 8 bits or fewer (";
-                    let mut error = refused(descr, what);
-                    error.kind = InvalidKind::Ambiguous;
-                    error.what = error.what.field("from", " gives the type, such as float8e4m3fn)");
-                    return Err(error);
-                }
-                // The caller's type, which is checked below.
-                ('V', Some(1)) => item(ItemKind::Element(DataType::Uint8), 1, 1),
-                ('V', Some(2)) if as_type.is_none() => item(ItemKind::Element(DataType::BFloat16), 2, 1),
-                ('V', Some(2)) => item(ItemKind::Element(DataType::Uint16), 2, 1),
-                ('f', Some(1)) => item(ItemKind::Element(DataType::Float8E5M2), 1, 1),
-                ('S' | 'a', Some(size)) => item(ItemKind::Bytes, size, 1),
-                ('U', Some(chars)) => match chars.checked_mul(4) {
-                    Some(size) => item(ItemKind::Unicode, size, 4),
-                    None => return refuse("are too large"),
-                },
-                ('V', _) => return refuse("are bytes of a type that ONNX lacks"),
-                ('O', _) => return refuse("are Python objects, which are unsupported"),
-                ('M' | 'm', _) => return refuse("are dates, which ONNX has no type for"),
-                ('f' | 'c' | 'g', _) => return refuse("are floats of a width that ONNX lacks"),
-                _ => return refuse("have a type that ONNX lacks"),
-            }
+            item(ItemKind::Element(data_type), size, if complex { size / 2 } else { size })
         };
-        let Some(want) = as_type else { return Ok(item) };
-        match item.kind {
+        let found = match known(name) {
+            Some(data_type) => of(data_type),
+            None => match (sized(name), as_type) {
+                // Any type of the caller's of this width.
+                (Some(('V', 1)), Some(_)) => item(ItemKind::Element(DataType::Uint8), 1, 1),
+                (Some(('V', 2)), Some(_)) => item(ItemKind::Element(DataType::Uint16), 2, 1),
+                (Some(('V', 2)), None) => item(ItemKind::Element(DataType::BFloat16), 2, 1),
+                (Some(('S' | 'a', size)), _) => item(ItemKind::Bytes, size, 1),
+                (Some(('U', chars)), _) if chars <= usize::MAX / 4 => item(ItemKind::Unicode, 4 * chars, 4),
+                (_, None) => item(ItemKind::Foreign(why_foreign(descr, name)), 0, 1),
+                (_, Some(_)) => return Err(why_foreign(descr, name)),
+            },
+        };
+        let Some(want) = as_type else { return Ok(found) };
+        match found.kind {
             ItemKind::Element(DataType::Uint8 | DataType::Uint16)
-                if !numpy_has(want) && want.bits().is_some_and(|bits| bits.div_ceil(8) == item.size) =>
+                if !numpy_has(want) && want.bits().is_some_and(|bits| bits.div_ceil(8) == found.size) =>
             {
-                Ok(Item { kind: ItemKind::Element(want), ..item })
+                Ok(Item { kind: ItemKind::Element(want), ..found })
             }
-            ItemKind::Element(data_type) if data_type == want && !name.starts_with('V') => Ok(item),
-            ItemKind::Bytes | ItemKind::Unicode if want == DataType::String => Ok(item),
+            ItemKind::Element(data_type) if data_type == want && !name.starts_with('V') => Ok(found),
+            ItemKind::Bytes | ItemKind::Unicode if want == DataType::String => Ok(found),
             _ => Err(refused(descr, &format!("are not {want}"))),
         }
     }
+}
+
+/// The type that a name of numpy or ml_dtypes stands for, without a byte order.
+fn known(name: &str) -> Option<DataType> {
+    // What an old version of ml_dtypes wrote for it.
+    const E5M2: &str = "f1";
+    let named = |data_type: &DataType| {
+        let other = data_type.interchange();
+        other.numpy == Some(name) || other.ml_dtypes == Some(name) || numpy_name(*data_type) == Some(name)
+    };
+    let found = DataType::ALL.iter().copied().find(named);
+    found.or((name == E5M2).then_some(DataType::Float8E5M2))
+}
+
+/// numpy's name of a type that it has.
+fn numpy_name(data_type: DataType) -> Option<&'static str> {
+    match data_type {
+        DataType::Float => Some("float32"),
+        DataType::Double => Some("float64"),
+        DataType::String => None,
+        _ => data_type.interchange().numpy.map(|_| data_type.name()),
+    }
+}
+
+/// The letter and the number of a `descr` such as `V3`.
+fn sized(name: &str) -> Option<(char, usize)> {
+    let (letter, digits) = (name.chars().next()?, name.get(1..)?);
+    let number = digits.parse().ok().filter(|_| digits.bytes().all(|byte| byte.is_ascii_digit()))?;
+    Some((letter, number))
+}
+
+/// Why elements are not read.
+fn why_foreign(descr: &str, name: &str) -> Invalid {
+    let why = match (name.chars().next(), sized(name)) {
+        (_, Some(('V', 1))) => {
+            let mut error = refused(descr, "may be any type of 8 bits or fewer (");
+            error.kind = InvalidKind::Ambiguous;
+            error.what = error.what.field("from", " gives the type, such as float8e4m3fn)");
+            return error;
+        }
+        (None, _) => "have no type",
+        (Some('[' | '(' | '{'), _) => "are structures, which are not read",
+        (_, Some(('U', _))) => "are too large",
+        (_, Some(('V', _))) => "are bytes of a type that ONNX lacks",
+        (Some('O'), _) => "are Python objects, which are unsupported",
+        (Some('M' | 'm'), _) => "are dates, which ONNX has no type for",
+        (_, Some(('f' | 'c' | 'g', _))) => "are floats of a width that ONNX lacks",
+        _ => "have a type that ONNX lacks",
+    };
+    refused(descr, why)
 }

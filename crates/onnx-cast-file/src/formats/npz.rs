@@ -1,4 +1,5 @@
-//! `.npz`: arrays in a zip archive, `x.npy` for the array `x`, stored or deflated. `write.rs` writes one.
+//! `.npz`: arrays in a zip archive, `x.npy` for the array `x`, stored or deflated. `write.rs` writes one. Members that
+//! are no arrays are kept.
 //!
 //! Members are read as streams, so that nothing is taken on the word of the archive's directory: a member of another
 //! length or checksum than it claims is an error when it is read to its end, before the output appears.
@@ -27,8 +28,8 @@ const HEADER: u64 = 30;
 /// A member of an archive.
 #[derive(Clone, Debug)]
 pub struct Member {
-    /// That of its array.
-    pub(crate) name: String,
+    /// The name in the archive.
+    pub(crate) file_name: String,
     pub(crate) is_deflated: bool,
     /// What the archive claims, of the array with its header.
     pub(crate) len: u64,
@@ -46,6 +47,16 @@ pub struct Member {
 type OpenMember = for<'f> fn(&'f InputFile, &Member) -> Box<dyn Read + Send + 'f>;
 
 impl Member {
+    /// The name of the array; `None` if the member is no array.
+    pub(crate) fn array_name(&self) -> Option<&str> {
+        self.file_name.strip_suffix(".npy")
+    }
+
+    /// The same member, whose elements start at this byte of the array.
+    pub(crate) fn starting_at(self, start: u64) -> Member {
+        Member { start, ..self }
+    }
+
     /// Hands the whole array to a function.
     pub(crate) fn with_array<T, E: From<FormatError>>(
         &self,
@@ -127,7 +138,7 @@ fn open<'f>(file: &'f InputFile, member: &Member) -> Box<dyn Read + Send + 'f> {
     }
 }
 
-/// The members of an archive, all of which are arrays, each with a name and bytes of its own.
+/// The members of an archive, at least one of which is an array, each with a name and bytes of its own.
 pub(crate) fn members(file: &InputFile) -> Result<Vec<Member>, FormatError> {
     let (count, len, at) = directory(file)?;
     if len > MAX_HEADER || at.checked_add(len).is_none_or(|end| end > file.len()) {
@@ -140,11 +151,15 @@ pub(crate) fn members(file: &InputFile) -> Result<Vec<Member>, FormatError> {
         places.push((from, member.at.saturating_add(member.packed)));
         members.push(member);
     }
-    let mut names: Vec<&str> = members.iter().map(|member| &*member.name).collect();
+    let mut names: Vec<&str> = members.iter().map(|member| &*member.file_name).collect();
     names.sort_unstable();
     if let Some([name, ..]) = names.windows(2).find(|pair| pair[0] == pair[1]) {
-        let what = format!("member `{}.npy` appears twice", Short(name));
+        let what = format!("member `{}` appears twice", Short(name));
         return Err(invalid(file, InvalidKind::Name, what));
+    }
+    if let (true, Some(member)) = (members.iter().all(|member| member.array_name().is_none()), members.first()) {
+        let what = "is not an array (want a name that ends in .npy)";
+        return Err(invalid(file, InvalidKind::Name, format!("member `{}` {what}", Short(&member.file_name))));
     }
     if members.len() as u64 != count {
         return Err(broken(file, "a directory of another number of members than it claims"));
@@ -209,9 +224,13 @@ fn take_entry(file: &InputFile, directory: &mut &[u8]) -> Result<(Member, u64), 
     if !entry.starts_with(b"PK\x01\x02") || !header.starts_with(b"PK\x03\x04") {
         return Err(cut());
     }
-    let at = from + HEADER + number(&header, 26, 2) + number(&header, 28, 2);
+    let name_len = number(&header, 26, 2);
+    let at = from + HEADER + name_len + number(&header, 28, 2);
     if at.checked_add(packed).is_none_or(|end| end > file.len()) {
         return Err(cut());
+    }
+    if file.read(from + HEADER, name_len)? != name {
+        return Err(broken(file, "a member whose name is another in the directory"));
     }
     let name = str::from_utf8(name).map_err(|_| broken(file, "a name that is not UTF-8"))?;
     let (flags, method) = (number(entry, 8, 2), number(entry, 10, 2));
@@ -219,12 +238,8 @@ fn take_entry(file: &InputFile, directory: &mut &[u8]) -> Result<(Member, u64), 
         let what = "is encrypted, or compressed by another method than deflate";
         return Err(invalid(file, InvalidKind::Unsupported, format!("member `{}` {what}", Short(name))));
     }
-    let Some(array) = name.strip_suffix(".npy") else {
-        let what = "is not an array (want a name that ends in .npy)";
-        return Err(invalid(file, InvalidKind::Name, format!("member `{}` {what}", Short(name))));
-    };
-    let (name, crc) = (array.to_owned(), number(entry, 16, 4) as u32);
-    Ok((Member { name, is_deflated: method == 8, len, crc, at, packed, start: 0, open }, from))
+    let (file_name, crc) = (name.to_owned(), number(entry, 16, 4) as u32);
+    Ok((Member { file_name, is_deflated: method == 8, len, crc, at, packed, start: 0, open }, from))
 }
 
 /// A number of so many bytes, the lowest first. The bytes are there.

@@ -7,6 +7,7 @@ use crate::formats::output::{Output, WriteOptions};
 use crate::formats::source::NamedTensor;
 use crate::io::atomic::AtomicFile;
 use crate::io::positional::InputFile;
+use crate::selection::SourceType;
 use onnx_cast::{DataType, TensorView};
 use std::io::Write;
 use std::path::Path;
@@ -34,8 +35,9 @@ pub fn read_tensor_as(path: impl AsRef<Path>, from: Option<DataType>) -> Result<
 /// # Errors
 /// As [`read_tensor_as`].
 pub fn read_tensor_from(file: InputFile, format: Format, from: Option<DataType>) -> Result<NamedTensor, FormatError> {
-    let input = Input::of(file, Some(format), &Given { from, shape: None })?;
-    take(&mut input.single("reading one tensor", from)?, 0)
+    let from = from.map(SourceType::from);
+    let input = Input::of(file, Some(format), &Given { from: from.as_slice(), shape: None })?;
+    take(&mut input.single("reading one tensor", from.as_slice())?, 0)
 }
 
 /// Every tensor of a file that may hold any number, in the order of the file.
@@ -47,7 +49,8 @@ pub fn read_tensors_from(
     format: Format,
     from: Option<DataType>,
 ) -> Result<Vec<NamedTensor>, FormatError> {
-    let mut input = Input::of(file, Some(format), &Given { from, shape: None })?;
+    let from = from.map(SourceType::from);
+    let mut input = Input::of(file, Some(format), &Given { from: from.as_slice(), shape: None })?;
     (0..input.tensors.len()).map(|index| take(&mut input, index)).collect()
 }
 

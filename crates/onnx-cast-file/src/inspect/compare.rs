@@ -4,7 +4,7 @@ use super::{DiffRequest, Difference, send};
 use crate::counts::widen::{BLOCK, Widening};
 use crate::counts::{Distance, Number, Numbers, exceeds_doubles, is_integer};
 use crate::error::FileError;
-use crate::formats::input::{Input, Location};
+use crate::formats::input::{Input, Location, StoredTensor};
 use crate::formats::source::Items;
 use crate::io::fs;
 use crate::io::memory::zeros;
@@ -66,6 +66,9 @@ pub(super) fn compare(
     meter: &Meter<'_>,
 ) -> Result<Option<Difference>, FileError> {
     let (ours, theirs) = (&first.tensors[i], &second.tensors[j]);
+    if let Some(types) = foreign_types(ours, theirs) {
+        return Ok(Some(types));
+    }
     if ours.data_type != theirs.data_type {
         return Ok(Some(Difference::Type(ours.data_type, theirs.data_type)));
     }
@@ -73,12 +76,26 @@ pub(super) fn compare(
         return Ok(Some(Difference::Shape(ours.shape.clone(), theirs.shape.clone())));
     }
     let of = ours.len as u64;
-    if let (Location::Strings(ours), Location::Strings(theirs)) = (&ours.place, &theirs.place) {
-        let pairs = ours.view().iter().zip(theirs.view().iter()).enumerate();
-        let wrong: Vec<usize> = pairs.filter(|(_, (ours, theirs))| ours != theirs).map(|(index, _)| index).collect();
-        let first = wrong.first().copied().unwrap_or(0) as u64;
-        let values = Difference::Values { count: wrong.len() as u64, of, first, largest: Number::Float(0.0) };
-        return Ok((!wrong.is_empty()).then_some(values));
+    if ours.foreign().is_some() {
+        let same = ours.bytes() == theirs.bytes() && first.has_items_of(i, (second, j))?;
+        return Ok((!same).then_some(Difference::Bytes));
+    }
+    if ours.data_type == DataType::String {
+        let (mut count, mut place, mut index) = (0, None, 0);
+        first.with_strings(i, &mut |ours| {
+            second.with_strings(j, &mut |theirs| {
+                while let (Some(ours), Some(theirs)) = (ours()?, theirs()?) {
+                    if ours != theirs {
+                        count += 1;
+                        place = place.or(Some(index));
+                    }
+                    index += 1;
+                }
+                Ok(())
+            })
+        })?;
+        let values = |first| Difference::Values { count, of, first, largest: Number::Float(0.0) };
+        return Ok(place.map(values));
     }
     let bits = ours.data_type.bits().unwrap_or(8) as u64;
     let against = Against {
@@ -91,6 +108,16 @@ pub(super) fn compare(
     };
     send(first, i, request.threads, &against, meter)?;
     Ok(against.found.difference(of, [ours.data_type; 2]))
+}
+
+/// Different types, at least one of which ONNX lacks.
+fn foreign_types(ours: &StoredTensor, theirs: &StoredTensor) -> Option<Difference> {
+    let name = |stored: &StoredTensor| {
+        stored.foreign().map_or_else(|| stored.data_type.name().to_owned(), |(descr, _)| descr.to_owned())
+    };
+    let any = [ours, theirs].iter().any(|stored| stored.foreign().is_some());
+    let (ours, theirs) = (name(ours), name(theirs));
+    (any && ours != theirs).then_some(Difference::ForeignType(ours, theirs))
 }
 
 /// What was found to differ, by any number of threads.

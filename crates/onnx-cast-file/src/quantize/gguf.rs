@@ -314,6 +314,7 @@ impl<'a> Planner<'a> {
             bytes_before: wanted.parts.iter().map(|part| checkpoint.byte_len(*part)).sum(),
             bytes_after: bytes_after.ok_or_else(too_large)?,
             cast: to != stored.data_type || kind.elements > 1,
+            descr: None,
             block_type: (kind.elements > 1).then_some(kind.name),
             ..TensorSummary::kept("", Vec::new(), stored.data_type, 0)
         };

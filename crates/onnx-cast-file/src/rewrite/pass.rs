@@ -4,6 +4,7 @@ use super::{Frame, Origin, Rewrite, Rewritten, Row};
 use crate::error::FileError;
 use crate::formats::format::Format;
 use crate::formats::input::Location;
+use crate::formats::npz;
 use crate::formats::source::Items;
 use crate::io::progress::Meter;
 use crate::opened::of_stored;
@@ -54,7 +55,19 @@ impl Rewrite<'_> {
         sink: &dyn Sink,
         meter: &Meter<'_>,
     ) -> Result<(), FileError> {
-        let stored = self.checkpoint().stored(file.rows[row].tensor);
+        let tensor = file.rows[row].tensor;
+        let stored = self.checkpoint().stored(tensor);
+        if let (Origin::Array, Some(member)) = (&file.rows[row].origin, self.source(file).members.get(tensor.tensor)) {
+            if (task.len as u64) < member.len {
+                return Ok(());
+            }
+            return member.with_array(&self.source(file).file, |reader| {
+                let stream = Mutex::new(&mut *reader);
+                let task = Task { elements: TaskInput::Stream(&stream), ..task.clone() };
+                self.run_tasks(file, row, &[task], sink, meter)?;
+                npz::finish(reader).map_err(|error| FileError::io(self.source(file).path(), "read", error))
+            });
+        }
         let Location::Member(member, items) = &stored.place else {
             return self.run_tasks(file, row, slice::from_ref(task), sink, meter);
         };
@@ -107,6 +120,10 @@ impl Rewrite<'_> {
         let of_stored = || Task { to, ..of_stored(input, stored).unwrap_or_else(|| of_nothing(stored.len)) };
         match &row.origin {
             Origin::Kept => of_stored(),
+            Origin::Array => {
+                let len = usize::try_from(self.array_len(row)).unwrap_or(usize::MAX);
+                Task::copying(TaskInput::File(&input.file, 0), len, to)
+            }
             Origin::Cast(plan, counter) => {
                 Task { transform: Some(plan as &dyn Transform), counter: counter.as_deref(), ..of_stored() }
             }

@@ -6,7 +6,11 @@ use crate::common;
 use common::{Format, read, text_without};
 use onnx_cast::tensor::Strings;
 use onnx_cast::{Cast, CastOptions, DataType, Tensor};
-use onnx_cast_file::{CastRequest, InputFile, cast_file, read_tensor_as, read_tensors_from, safetensors};
+use onnx_cast_file::{
+    BitCastRequest, CastRequest, DiffRequest, Difference, InputFile, InspectRequest, Number, Pattern, RawInput,
+    ReportRequest, RunOptions, Selection, SourceType, bit_cast_file, cast_file, diff, inspect, read_tensor_as,
+    read_tensors_from, report, safetensors,
+};
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::path::Path;
@@ -192,7 +196,7 @@ fn damaged_archives() {
     // A header that claims more than the archive, and an archive that claims more than there is.
     archive(&input, &[("x.npy", stored, array("<f4", false, &[1 << 29], &[1; 16]))]);
     let claims = fs::read(&input).expect("read");
-    assert_eq!(refused(&claims), "in.npz: 16 bytes after the header for 536870912 `<f4` (want 2147483648)");
+    assert_eq!(refused(&claims), "in.npz: tensor `x`: 16 bytes after the header for 536870912 `<f4` (want 2147483648)");
     let mut bomb = good.clone();
     for place in good.windows(4).enumerate().filter(|(_, window)| *window == b"PK\x01\x02").map(|(at, _)| at) {
         // The uncompressed size in the directory.
@@ -317,4 +321,268 @@ fn a_member_inflates_to_no_more_than_it_claims() {
         let want = "x.npz: cannot read: a member of the archive is longer than it claims";
         assert_eq!(text_without(folder.path(), error), want, "{descr}");
     }
+}
+
+/// Headers and items of arrays of types that ONNX lacks, or that have more than one name here.
+fn foreign() -> Vec<(&'static str, Vec<u8>)> {
+    let pickle = b"\x80\x04]\x94(K\x01K\x02e.";
+    vec![
+        ("when.npy", array("<M8[D]", false, &[1], &18262i64.to_le_bytes())),
+        ("long.npy", array("<f16", true, &[2, 2], &[7; 64])),
+        ("pickle.npy", array("|O", false, &[2], pickle)),
+        ("complex.npy", array("<c32", false, &[1], &[1; 32])),
+        ("void.npy", array("|V3", false, &[2], &[9; 6])),
+        ("codes.npy", array("|V1", false, &[3], &[0x38, 0x40, 0x7f])),
+        ("empty.npy", array("|S0", false, &[2], &[])),
+    ]
+}
+
+fn raw_members(path: &Path) -> Vec<(String, Vec<u8>)> {
+    let mut zip = ZipArchive::new(File::open(path).expect("a file")).expect("an archive");
+    let count = zip.len();
+    let member = |index| {
+        let mut member = zip.by_index(index).expect("a member");
+        let mut bytes = Vec::new();
+        member.read_to_end(&mut bytes).expect("its checksum fits");
+        (member.name().expect("a name").into_owned(), bytes)
+    };
+    (0..count).map(member).collect()
+}
+
+/// An archive of every kind of member, alternately stored and deflated.
+fn mixed(path: &Path) -> Vec<(&'static str, Vec<u8>)> {
+    let structure = "{'descr': [('a', '<i4'), ('b', [('c', '|S3')], (2,))], 'fortran_order': False, 'shape': (1,), }\n";
+    let head = [b"\x93NUMPY\x01\x00", &(structure.len() as u16).to_le_bytes()[..], structure.as_bytes()].concat();
+    let mut all = foreign();
+    all.extend([
+        ("record.npy", [head, vec![5; 10]].concat()),
+        ("w.npy", array("<f4", false, &[2], &[1.0f32, 2.0].map(f32::to_le_bytes).concat())),
+        ("bytes.npy", array("|S2", false, &[2], b"abc\0")),
+        (
+            "text.npy",
+            array(">U1", true, &[2, 2], &"abcd".chars().flat_map(|c| u32::from(c).to_be_bytes()).collect::<Vec<_>>()),
+        ),
+        ("ids.npy", array(">i4", true, &[2, 2], &[3; 16])),
+        ("half.npy", array("<V2", false, &[1], &[0x80, 0x3f])),
+        ("été/ü.npy", array("|b1", false, &[1], &[1])),
+        ("notes.txt", b"no array".to_vec()),
+        ("folder/", Vec::new()),
+    ]);
+    let methods = [CompressionMethod::Stored, CompressionMethod::Deflated];
+    let members = all.iter().enumerate().map(|(index, (name, bytes))| (*name, methods[index % 2], bytes.clone()));
+    archive(path, &members.collect::<Vec<_>>());
+    all
+}
+
+#[test]
+fn kept_members_keep_every_byte() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (input, output) = (folder.path().join("in.npz"), folder.path().join("out.npz"));
+    let all = mixed(&input);
+    let done = cast_file(&input, &output, &CastRequest::new(DataType::Float16)).expect("cast");
+    let cast: Vec<&str> = done.tensors.iter().filter(|row| row.cast).map(|row| &*row.name).collect();
+    assert_eq!(cast, ["w", "half"]);
+    let written = raw_members(&output);
+    assert_eq!(written.len(), all.len());
+    for ((name, bytes), (want_name, want)) in written.iter().zip(&all) {
+        assert_eq!(name, want_name);
+        assert_eq!(bytes == want, !["w.npy", "half.npy"].contains(want_name), "{name}");
+    }
+    let [note] = &done.notes[..] else { panic!("one note: {:?}", done.notes) };
+    let start = "10 tensors kept byte for byte: `when` (elements of `<M8[D]` are dates, which ONNX has no type for), ";
+    assert!(note.starts_with(start), "{note}");
+    // What is kept and what is cast tells the library nothing new where it is read again.
+    assert!(diff(&input, &input, &DiffRequest::default()).expect("compared").is_empty());
+    let differ = diff(&input, &output, &DiffRequest::default()).expect("compared");
+    assert_eq!(differ.iter().map(|(name, _)| &**name).collect::<Vec<_>>(), ["w", "half"]);
+}
+
+#[test]
+fn members_of_unknown_types_are_listed() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let input = folder.path().join("in.npz");
+    mixed(&input);
+    let info = inspect(&input, &InspectRequest::default().stats(true)).expect("listed");
+    let listed = |name: &str| info.tensors.iter().find(|one| one.name == name).expect(name);
+    for (name, descr) in [
+        ("when", "<M8[D]"),
+        ("long", "<f16"),
+        ("pickle", "|O"),
+        ("complex", "<c32"),
+        ("void", "|V3"),
+        ("codes", "|V1"),
+        ("empty", "|S0"),
+        ("record", "[('a', '<i4'), ('b', [('c', '|S3')], (2,))]"),
+        ("notes.txt", "(no array)"),
+    ] {
+        assert_eq!((listed(name).data_type, listed(name).descr.as_deref()), (None, Some(descr)), "{name}");
+    }
+    for (name, data_type, bytes) in [
+        ("w", DataType::Float, 8),
+        ("bytes", DataType::String, 4),
+        ("text", DataType::String, 16),
+        ("half", DataType::BFloat16, 2),
+        ("été/ü", DataType::Bool, 1),
+    ] {
+        let one = listed(name);
+        assert_eq!((one.data_type, &one.descr, one.bytes), (Some(data_type), &None, bytes), "{name}");
+    }
+    let report =
+        report(&input, &ReportRequest::default().to(vec!["float16".parse().expect("a type")])).expect("a report");
+    assert_eq!(report.tensors.iter().map(|one| &*one.name).collect::<Vec<_>>(), ["w", "half"]);
+}
+
+/// Only a member that is to be cast has to be understood.
+#[test]
+fn a_member_that_is_asked_for_is_named() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (input, output) = (folder.path().join("in.npz"), folder.path().join("out.npz"));
+    mixed(&input);
+    let pattern = |text: &str| text.parse::<Pattern>().expect("a pattern");
+    let float16 = || Selection::new(DataType::Float16);
+    let rule = |text: &str| text.parse().expect("a rule");
+    let dates = "in.npz: tensor `when`: elements of `<M8[D]` are dates, which ONNX has no type for";
+    let codes = "in.npz: tensor `codes`: elements of `|V1` may be any type of 8 bits or fewer (`from` gives the type, such as \
+         float8e4m3fn)";
+    for (selection, want) in [
+        (Selection { include: vec![pattern("when")], ..float16() }, dates),
+        (Selection { rules: vec![rule("when=int64")], ..Selection::default() }, dates),
+        (Selection { rules: vec![rule("codes=float")], ..float16() }, codes),
+        (
+            Selection { include: vec![pattern("*.txt")], ..float16() },
+            "in.npz: tensor `notes.txt`: not an array (want a name that ends in .npy)",
+        ),
+    ] {
+        let request = CastRequest::default().selection(selection.clone());
+        assert_eq!(text_without(folder.path(), cast_file(&input, &output, &request).expect_err(want)), want);
+        assert!(!output.exists());
+        let request = BitCastRequest::default().selection(selection);
+        assert_eq!(text_without(folder.path(), bit_cast_file(&input, &output, &request).expect_err(want)), want);
+    }
+    let excluded = Selection { exclude: vec![pattern("when")], rules: vec![rule("long=keep")], ..float16() };
+    cast_file(&input, &output, &CastRequest::default().selection(excluded)).expect("cast");
+    // Nothing but an archive has a place for them.
+    let request = CastRequest::new(DataType::Float16);
+    let error = cast_file(&input, folder.path().join("out.safetensors"), &request).expect_err("dates");
+    assert_eq!(text_without(folder.path(), error), dates);
+}
+
+#[test]
+fn types_by_name() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (input, output) = (folder.path().join("in.npz"), folder.path().join("out.npz"));
+    let stored = CompressionMethod::Stored;
+    archive(
+        &input,
+        &[
+            ("w.npy", stored, array("<f4", false, &[1], &1f32.to_le_bytes())),
+            ("a.codes.npy", stored, array("|V1", false, &[2], &[0x38, 0x40])),
+            ("b.codes.npy", stored, array("|u1", false, &[2], &[0x3c, 0x40])),
+        ],
+    );
+    let request = |from: &[&str]| {
+        let from = from.iter().map(|one| one.parse().expect("a type")).collect();
+        CastRequest::new(DataType::Float).raw(RawInput::default().from(from))
+    };
+    cast_file(&input, &output, &request(&["*.codes=float8e5m2", "a.*=float8e4m3fn"])).expect("cast");
+    let got: Vec<_> = members(&output, DataType::Float).into_iter().map(|member| member.2).collect();
+    let floats = |values: &[f32]| Tensor::from_slice(vec![values.len()], values).expect("a tensor");
+    assert_eq!(got, [floats(&[1.0]), floats(&[1.0, 2.0]), floats(&[1.0, 2.0])]);
+    for (from, want) in [
+        (&["nothing=float8e5m2"][..], "in.npz: `from` `nothing` matches no tensor (`info` lists the names)"),
+        (
+            &["float8e5m2"],
+            "in.npz: tensor `w`: elements of `<f4` are not float8e5m2 (`from` PATTERN=TYPE gives the type of some arrays \
+             alone)",
+        ),
+    ] {
+        let error = cast_file(&input, &output, &request(from)).expect_err(want);
+        assert_eq!(text_without(folder.path(), error), want);
+    }
+    for (text, want) in [
+        ("=float", "`=float` is neither TYPE nor PATTERN=TYPE"),
+        ("w=floaty", "`floaty` is not an element type (did you mean `float`?)"),
+    ] {
+        assert_eq!(text.parse::<SourceType>().expect_err(want), want);
+    }
+}
+
+/// `np.load` reads names of types where ml_dtypes is imported.
+#[test]
+fn names_of_numpy_and_ml_dtypes() {
+    for (name, data_type, items) in [
+        ("bfloat16", DataType::BFloat16, vec![0x80, 0x3f]),
+        ("float32", DataType::Float, vec![0, 0, 0x80, 0x3f]),
+        ("<float64", DataType::Double, vec![0, 0, 0, 0, 0, 0, 0xf0, 0x3f]),
+        ("float8_e4m3fn", DataType::Float8E4M3FN, vec![0x38]),
+        ("float8_e8m0fnu", DataType::Float8E8M0, vec![0x7f]),
+        ("int8", DataType::Int8, vec![1]),
+        ("bool", DataType::Bool, vec![1]),
+        ("uint16", DataType::Uint16, vec![1, 0]),
+    ] {
+        let read = read(Format::Npy, &array(name, false, &[1], &items), None).expect(name).tensor;
+        assert_eq!(read, Tensor::new(data_type, vec![1], items).expect("a tensor"), "{name}");
+    }
+    // ml_dtypes stores elements narrower than a byte one to a byte.
+    for (name, data_type) in [("int4", DataType::Int4), ("float4_e2m1fn", DataType::Float4E2M1)] {
+        let read = read(Format::Npy, &array(name, false, &[2], &[2, 3]), None).expect(name).tensor;
+        assert_eq!(read, Tensor::new(data_type, vec![2], vec![0x32]).expect("a tensor"), "{name}");
+    }
+    let error = read(Format::Npy, &array("float8_e4m3", false, &[1], &[0]), None).expect_err("no type of ONNX");
+    assert!(error.to_string().ends_with("elements of `float8_e4m3` have a type that ONNX lacks"), "{error}");
+}
+
+/// A `.npy` file that is not cast keeps every byte, as a member does.
+#[test]
+fn a_kept_array_keeps_every_byte() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (input, output) = (folder.path().join("in.npy"), folder.path().join("out.npy"));
+    let kept = Selection { min_elements: Some(100), ..Selection::new(DataType::Float16) };
+    let mut arrays = foreign();
+    arrays.push(("ids.npy", array(">i4", true, &[2, 2], &[3; 16])));
+    arrays.push(("bytes.npy", array("|S2", false, &[2], b"abc\0")));
+    for (name, bytes) in arrays {
+        fs::write(&input, &bytes).expect("written");
+        for dry_run in [true, false] {
+            let run = RunOptions::new().dry_run(dry_run);
+            cast_file(&input, &output, &CastRequest::default().selection(kept.clone()).run(run)).expect(name);
+        }
+        assert!(fs::read(&output).expect("read") == bytes, "{name}");
+        let archive = folder.path().join("out.npz");
+        cast_file(&input, &archive, &CastRequest::default().selection(kept.clone())).expect(name);
+        assert_eq!(raw_members(&archive), [("in.npy".to_owned(), bytes)], "{name}");
+    }
+}
+
+/// Strings are compared one by one, in either order of the items, and so are the bytes of other arrays.
+#[test]
+fn differences_of_arrays_that_are_not_numbers() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name);
+    let stored = CompressionMethod::Deflated;
+    let words = |text: &str| text.chars().flat_map(|c| u32::from(c).to_le_bytes()).collect::<Vec<_>>();
+    let one = |when: i64| array("<M8[D]", false, &[1], &when.to_le_bytes());
+    archive(
+        &path("a.npz"),
+        &[
+            ("t.npy", stored, array("<U1", true, &[2, 2], &words("acbd"))),
+            ("when.npy", stored, one(1)),
+            ("kind.npy", stored, one(1)),
+        ],
+    );
+    archive(
+        &path("b.npz"),
+        &[
+            ("t.npy", stored, array("|S2", false, &[2, 2], b"a\0bxc\0d\0")),
+            ("when.npy", stored, one(2)),
+            ("kind.npy", stored, array("<M8[s]", false, &[1], &1i64.to_le_bytes())),
+        ],
+    );
+    let values = Difference::Values { count: 1, of: 4, first: 1, largest: Number::Float(0.0) };
+    let want = [
+        ("t".to_owned(), values),
+        ("when".to_owned(), Difference::Bytes),
+        ("kind".to_owned(), Difference::ForeignType("<M8[D]".to_owned(), "<M8[s]".to_owned())),
+    ];
+    assert_eq!(diff(path("a.npz"), path("b.npz"), &DiffRequest::default()).expect("compared"), want);
 }

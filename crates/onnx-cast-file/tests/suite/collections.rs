@@ -118,7 +118,7 @@ fn patterns(texts: &[&str]) -> Vec<Pattern> {
 
 fn types(folder: &Path) -> Vec<(String, DataType)> {
     let found = inspect(folder, &InspectRequest::default()).expect("listed").tensors;
-    found.into_iter().map(|tensor| (tensor.name, tensor.data_type)).collect()
+    found.into_iter().map(|tensor| (tensor.name, tensor.data_type.expect("a type"))).collect()
 }
 
 #[test]

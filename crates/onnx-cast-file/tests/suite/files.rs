@@ -60,8 +60,9 @@ fn every_pair_of_types() {
             let place = format!("{from} {input} -> {to} {output}");
             // What is there is of any type.
             let write = WriteOptions::default().force(true);
-            let request =
-                CastRequest::new(to).run(RunOptions::new().write(write)).raw(RawInput::default().from(Some(from)));
+            let request = CastRequest::new(to)
+                .run(RunOptions::new().write(write))
+                .raw(RawInput::default().from(vec![from.into()]));
             let summary = cast_file(&source, &target, &request).unwrap_or_else(|error| panic!("{place}: {error}"));
             let kept = input == output && input == Format::Safetensors && to.is_float() && !from.is_float();
             let want = if kept {
@@ -129,7 +130,7 @@ fn long_tensors() {
             assert_eq!(read_tensor_as(&source, Some(from)).expect("read").tensor, tensor, "{from} {input}");
             for output in [Format::TensorProto, Format::Npy] {
                 let target = path(&folder, "out", output);
-                cast_file(&source, &target, &CastRequest::new(to).raw(RawInput::default().from(Some(from))))
+                cast_file(&source, &target, &CastRequest::new(to).raw(RawInput::default().from(vec![from.into()])))
                     .expect("cast");
                 let got = read_tensor_as(&target, Some(to)).expect("read").tensor;
                 assert!(got == want, "{from} {input} -> {to} {output}");
@@ -308,7 +309,7 @@ fn npy_types_that_the_file_does_not_tell() {
     // Another format knows its types.
     let target = folder.path().join("out.pb");
     cast_file(&source, &target, &CastRequest::new(DataType::Float)).expect("cast");
-    let request = CastRequest::new(DataType::Float16).raw(RawInput::default().from(Some(DataType::Double)));
+    let request = CastRequest::new(DataType::Float16).raw(RawInput::default().from(vec![DataType::Double.into()]));
     let error = cast_file(&target, &target, &request).expect_err("another type").to_string();
     assert!(error.ends_with("out.pb: float, not double as asked"), "{error}");
 }

@@ -134,11 +134,11 @@ fn files_are_listed_and_compared() {
     let q6 = of("Q6_K.random");
     assert_eq!(
         (q6.block_type, q6.data_type, &*q6.shape, q6.bytes),
-        (Some("Q6_K"), DataType::Float, &[3, 256][..], 630)
+        (Some("Q6_K"), Some(DataType::Float), &[3, 256][..], 630)
     );
     assert!(q6.values.expect("values").max.is_some_and(|max| max.to_f64() > 0.0));
     let plain = of("plain.int16");
-    assert_eq!((plain.block_type, plain.data_type, plain.bytes), (None, DataType::Int16, 30));
+    assert_eq!((plain.block_type, plain.data_type, plain.bytes), (None, Some(DataType::Int16), 30));
     let output = folder.path().join("out.safetensors");
     dequantize_file(&input, &output, &DequantizeRequest::new(DataType::Float)).expect("dequantized");
     let differences = diff(&input, &output, &DiffRequest::default()).expect("compared");
@@ -528,8 +528,8 @@ fn what_gguf_files_are_not_for() {
     );
     let raw = folder.path().join("x.bin");
     fs::copy(&input, &raw).expect("copied");
-    let error =
-        cast_file(&raw, &npy, &cast.raw(RawInput::default().from(Some(DataType::Float)))).expect_err("raw bytes");
+    let error = cast_file(&raw, &npy, &cast.raw(RawInput::default().from(vec![DataType::Float.into()])))
+        .expect_err("raw bytes");
     assert_eq!(error.to_string(), said(&raw, "a GGUF file, not raw bytes (name it .gguf, or raw bytes .raw)"));
     assert!(!output.exists() && !npy.exists());
 }

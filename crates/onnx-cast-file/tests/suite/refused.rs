@@ -38,7 +38,7 @@ fn files_of_other_packages() {
     let number =
         format!("tensor `w`: data_type is 99, which is not an element type (want {})", DataType::onnx_numbers());
     let want = [
-        ("structure.npy", "elements of `[...]` are structures, which are not read"),
+        ("structure.npy", "elements of `[('a', '<i4'), ('b', '<f8')]` are structures, which are not read"),
         ("object.npy", "elements of `|O` are Python objects, which are unsupported"),
         ("date.npy", "elements of `<M8[D]` are dates, which ONNX has no type for"),
         ("long_double.npy", "elements of `<f16` are floats of a width that ONNX lacks"),

@@ -1,10 +1,11 @@
 //! The header of a `.npy` file: the dictionary that it is, a Python literal.
 
-use super::{MAX_RANK, invalid_header, refused};
+use super::{MAX_RANK, invalid_header};
 use crate::formats::error::Invalid;
 
 /// What the dictionary tells.
 pub(super) struct Header {
+    /// The text of `descr`: a string, or the literal of a structured type.
     pub(super) descr: String,
     pub(super) fortran_order: bool,
     pub(super) shape: Vec<usize>,
@@ -81,11 +82,31 @@ impl<'a> Literal<'a> {
 
     fn descr(&mut self) -> Result<String, Invalid> {
         match self.peek() {
-            Some(b'[' | b'(' | b'{') => {
-                // The end of it is not looked for: the file is refused either way.
-                Err(refused("[...]", "are structures, which are not read"))
-            }
+            Some(b'[' | b'(' | b'{') => Ok(String::from_utf8_lossy(self.nested()?).into_owned()),
             _ => Ok(String::from_utf8_lossy(self.string()?).into_owned()),
+        }
+    }
+
+    /// Skips a list, tuple or dictionary, and returns its text.
+    fn nested(&mut self) -> Result<&'a [u8], Invalid> {
+        let start = self.left;
+        let mut open = 0usize;
+        loop {
+            match self.peek() {
+                None => return Err(invalid_header("a structured type does not end")),
+                Some(b'\'' | b'"') => drop(self.string()?),
+                Some(byte) => {
+                    self.left = &self.left[1..];
+                    match byte {
+                        b'[' | b'(' | b'{' => open += 1,
+                        b']' | b')' | b'}' => open -= 1,
+                        _ => {}
+                    }
+                }
+            }
+            if open == 0 {
+                return Ok(&start[..start.len() - self.left.len()]);
+            }
         }
     }
 
