@@ -145,10 +145,11 @@ pub(crate) fn members(file: &InputFile) -> Result<Vec<Member>, FormatError> {
         return Err(broken(file, "a directory of an impossible length"));
     }
     let directory = file.read(at, len)?;
-    let (mut rest, mut members, mut places) = (&directory[..], Vec::new(), vec![(at, at)]);
+    let (mut rest, mut members, mut heads, mut places) = (&directory[..], Vec::new(), Vec::new(), vec![(at, at)]);
     while !rest.is_empty() {
         let (member, from) = take_entry(file, &mut rest)?;
         places.push((from, member.at.saturating_add(member.packed)));
+        heads.push(from);
         members.push(member);
     }
     let mut names: Vec<&str> = members.iter().map(|member| &*member.file_name).collect();
@@ -168,6 +169,14 @@ pub(crate) fn members(file: &InputFile) -> Result<Vec<Member>, FormatError> {
     if places.windows(2).any(|pair| pair[0].1 > pair[1].0) || places.last() != Some(&(at, at)) {
         let what = "members that overlap: the same bytes would be several arrays";
         return Err(invalid(file, InvalidKind::Size, what));
+    }
+    for (member, head) in members.iter().zip(heads) {
+        // The header before a member has its name, too.
+        let name = member.file_name.as_bytes();
+        let is_same = number(&file.read(head, HEADER)?, 26, 2) == name.len() as u64;
+        if !is_same || file.read(head + HEADER, name.len() as u64)? != name {
+            return Err(broken(file, "a member whose name is another in the directory"));
+        }
     }
     Ok(members)
 }
@@ -224,13 +233,9 @@ fn take_entry(file: &InputFile, directory: &mut &[u8]) -> Result<(Member, u64), 
     if !entry.starts_with(b"PK\x01\x02") || !header.starts_with(b"PK\x03\x04") {
         return Err(cut());
     }
-    let name_len = number(&header, 26, 2);
-    let at = from + HEADER + name_len + number(&header, 28, 2);
+    let at = from + HEADER + number(&header, 26, 2) + number(&header, 28, 2);
     if at.checked_add(packed).is_none_or(|end| end > file.len()) {
         return Err(cut());
-    }
-    if file.read(from + HEADER, name_len)? != name {
-        return Err(broken(file, "a member whose name is another in the directory"));
     }
     let name = str::from_utf8(name).map_err(|_| broken(file, "a name that is not UTF-8"))?;
     let (flags, method) = (number(entry, 8, 2), number(entry, 10, 2));
