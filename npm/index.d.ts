@@ -60,7 +60,7 @@ export type RoundMode = "up" | "down" | "nearest";
 export interface SourceOptions {
   /** The type of the elements, if the array's kind does not determine it: bits of bfloat16 are in a Uint16Array. */
   from?: ElementType;
-  /** The number of elements of a packed array; by default all that fit its bytes. */
+  /** The number of elements: of a packed array by default all that fit its bytes, of others their length. */
   length?: number;
 }
 

@@ -45,7 +45,8 @@ export function makeApi(module) {
     }
   }
 
-  function outputFor(type, length, out) {
+  /** The array for the result: new, or `out`, which may not overlap the bytes of the source. */
+  function outputFor(type, length, out, bytes) {
     if (out === undefined) return emptyOf(type, length);
     if (!ArrayBuffer.isView(out) || !takes(out, type)) {
       throw new TypeError(`\`out\` is ${kindOf(out)}, which does not hold ${type.name}: want ${type.kind.name}`);
@@ -54,6 +55,10 @@ export function makeApi(module) {
     if (out.byteLength !== want) {
       throw new RangeError(`\`out\` has ${out.byteLength} bytes: want ${want}, for ${length} elements of ${type.name}`);
     }
+    // Later elements of the source would be overwritten before they are read.
+    const isApart = out.buffer !== bytes?.buffer || out.byteOffset >= bytes.byteOffset + bytes.byteLength ||
+      bytes.byteOffset >= out.byteOffset + out.byteLength;
+    if (!isApart) throw new RangeError("`out` overlaps the array in memory: want an array of its own");
     return out;
   }
 
@@ -65,7 +70,7 @@ export function makeApi(module) {
     if (target.name === "string" && options.out !== undefined) throw new TypeError("texts have no `out`");
     if (target.name === "string") return source.texts ? [...source.texts] : print(source, options);
     if (source.texts) return parse(source, target, options);
-    const output = outputFor(target, source.length, options.out);
+    const output = outputFor(target, source.length, options.out, source.bytes);
     module.plan(source.type.number, target.number, options);
     steps(source.type, target, source.length, source.bytes, bytesOf(output));
     return output;
@@ -77,7 +82,7 @@ export function makeApi(module) {
     const source = read(array, options.from, options.length);
     const target = typeOf(to);
     module.planBits(source.type.number, target.number, options.opset);
-    const output = outputFor(target, source.length, options.out);
+    const output = outputFor(target, source.length, options.out, source.bytes);
     steps(source.type, target, source.length, source.bytes, bytesOf(output));
     return output;
   }
@@ -101,8 +106,8 @@ export function makeApi(module) {
   }
 
   /** The result of a request as an array. */
-  function filled(type, length, out) {
-    const output = outputFor(type, length, out);
+  function filled(type, length, out, bytes) {
+    const output = outputFor(type, length, out, bytes);
     bytesOf(output).set(module.slot(5));
     return output;
   }
@@ -157,7 +162,7 @@ export function makeApi(module) {
       request.zero_point = zero.about;
     }
     const answer = module.ask(request, tensors);
-    const array = filled(typeOf(answer.type), source.length, options.out);
+    const array = filled(typeOf(answer.type), source.length, options.out, source.bytes);
     module.clear();
     return array;
   }

@@ -92,7 +92,7 @@ export const bytesOf = (array) => new Uint8Array(array.buffer, array.byteOffset,
 
 /** What an array holds: its type, its number of elements and its bytes; of strings the texts. */
 export function read(array, from, length) {
-  if (!ArrayBuffer.isView(array)) return ofList(array, from);
+  if (!ArrayBuffer.isView(array)) return ofList(array, from, length);
   const own = OF_ARRAYS.get(array.constructor) ?? (array instanceof Uint8Array ? "uint8" : undefined);
   if (own === undefined) throw new TypeError(`${kindOf(array)} cannot be cast: want a typed array of its elements`);
   const type = typeOf(from ?? own);
@@ -101,39 +101,56 @@ export function read(array, from, length) {
     throw new TypeError(`a ${array.constructor.name} does not hold ${type.name}: want ${type.kind.name}`);
   }
   const most = type.bits < 8 ? Math.floor((array.byteLength * 8) / type.bits) : array.length;
-  if (
-    length !== undefined &&
-    (!Number.isInteger(length) || length < 0 || byteLength(type, length) !== array.byteLength)
-  ) {
-    const isCount = Number.isInteger(length) && length >= 0;
-    const want = isCount ? `${byteLength(type, length)} bytes` : "an integer, 0 or more";
-    throw new RangeError(`${array.byteLength} bytes are not ${length} elements of ${type.name}: want ${want}`);
-  }
+  checkLength(type, length, array.byteLength, "bytes", (count) => byteLength(type, count));
   return { type, length: length ?? most, bytes: bytesOf(array) };
+}
+
+/** Refuses a number of elements that needs another number of units, bytes or items, than there are. */
+function checkLength(type, length, units, unit, needed) {
+  if (length === undefined) return;
+  const isCount = Number.isInteger(length) && length >= 0;
+  if (isCount && needed(length) === units) return;
+  const want = isCount ? `${needed(length)} ${unit}` : "an integer, 0 or more";
+  throw new RangeError(`${units} ${unit} are not ${String(length)} elements of ${type.name}: want ${want}`);
 }
 
 /** Bits are held by unsigned integers too; numbers by their own kind of array alone. */
 const sameKind = (own, type) => own === type.name || /^uint/.test(own);
 
-function ofList(list, from) {
+/** Types of the elements of a list, by the type of its items. */
+const OF_ITEMS = { number: ["double"], boolean: ["bool"], string: ["string"], bigint: ["int64", "uint64"] };
+
+/** The largest value of int64. */
+const INT64_MAX = 2n ** 63n - 1n;
+
+function ofList(list, from, length) {
   // An object without elements would be an empty list.
   if (typeof list !== "object" || typeof list?.[Symbol.iterator] !== "function") {
     throw new TypeError(`${kindOf(list)} cannot be cast: want a typed array, or a list of numbers or texts`);
   }
-  const array = Array.from(list);
-  const first = typeof array[0];
-  const own = { string: "string", boolean: "bool", bigint: "int64" }[first] ?? "double";
-  if (array.some((item) => typeof item !== first)) throw new TypeError("a list has items of several types");
-  if (own === "string") {
-    if (from && from !== "string") throw new TypeError(`a list of texts does not hold ${from}`);
-    return { type: typeOf("string"), length: array.length, texts: array };
+  const items = Array.from(list);
+  const kind = items.length ? typeof items[0] : "number";
+  const other = items.findIndex((item) => typeof item !== kind);
+  if (other >= 0) {
+    throw new TypeError(`a list has items of several types: ${kind} at item 0, ${typeof items[other]} at item ${other}`);
   }
-  if (first !== "number" && own === "double" && array.length)
-    throw new TypeError(`a list of ${first} cannot be cast`);
-  const type = typeOf(own);
-  if (from && typeOf(from) !== type)
-    throw new TypeError(`a list of ${first} holds ${own}, not ${from}: use a typed array`);
-  return { type, length: array.length, bytes: bytesOf(type.kind.from(array)) };
+  const types = OF_ITEMS[kind];
+  if (!types) throw new TypeError(`a list of ${kind} cannot be cast`);
+  const needsUint64 = kind === "bigint" && items.some((item) => item > INT64_MAX);
+  const type = typeOf(from ?? types[needsUint64 ? 1 : 0]);
+  if (!types.includes(type.name)) {
+    throw new TypeError(`a list of ${kind} holds ${types.join(" or ")}, not ${from}: use a typed array`);
+  }
+  checkLength(type, length, items.length, "items", (count) => count);
+  if (kind === "string") return { type, length: items.length, texts: items };
+  const array = type.kind.from(items);
+  // An array keeps the low 64 bits of a BigInt.
+  const at = kind === "bigint" ? items.findIndex((item, index) => item !== array[index]) : -1;
+  if (at >= 0) {
+    const want = "BigInts that are all in int64, or all in uint64";
+    throw new RangeError(`item ${at} of the list is ${items[at]}, which ${type.name} does not hold: want ${want}`);
+  }
+  return { type, length: items.length, bytes: bytesOf(array) };
 }
 
 /** Whether a typed array may take elements of a type: its own kind of array, or integers of as many bits. */

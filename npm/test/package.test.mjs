@@ -75,6 +75,51 @@ test("casts long arrays step by step, and into an array that is given", () => {
   );
 });
 
+test("casts lists of BigInts exactly, or names the item that no type holds", () => {
+  const max = 2n ** 64n - 1n;
+  assert.deepEqual([...onnx.cast([max, 0n], "uint64")], [max, 0n]);
+  assert.deepEqual([...onnx.cast([max], "float")], [2 ** 64]);
+  assert.deepEqual([...onnx.cast([2n ** 63n - 1n, -(2n ** 63n)], "int64")], [2n ** 63n - 1n, -(2n ** 63n)]);
+  assert.deepEqual([...onnx.bitCast([2n ** 63n], "int64")], [-(2n ** 63n)]);
+  assert.deepEqual([...onnx.bitCast([-1n], "uint64")], [max]);
+  assert.deepEqual([...onnx.cast([1n], "float", { from: "uint64" })], [1]);
+  assert.deepEqual([...onnx.quantize(Float32Array.of(2 ** 64), "int8", { scale: max })], [1]);
+  for (const [list, from, text] of [
+    [[1n, max + 1n], undefined, /^item 1 of the list is 18446744073709551616, which uint64 does not hold: want BigInts/],
+    [[-(2n ** 63n) - 1n], undefined, /^item 0 of the list is -9223372036854775809, which int64 does not hold/],
+    [[max, -1n], undefined, /^item 1 of the list is -1, which uint64 does not hold/],
+    [[0n, 2n ** 63n], "int64", /^item 1 of the list is 9223372036854775808, which int64 does not hold/],
+    [[-1n], "uint64", /^item 0 of the list is -1, which uint64 does not hold/],
+  ])
+    assert.throws(() => onnx.cast(list, "float", { from }), { name: "RangeError", message: text });
+  assert.throws(() => onnx.cast([1n], "float", { from: "int32" }), /a list of bigint holds int64 or uint64, not int32/);
+  assert.throws(() => onnx.cast([1n, 2], "float"), /several types: bigint at item 0, number at item 1/);
+  assert.throws(() => onnx.cast([1, , 2], "float"), /several types: number at item 0, undefined at item 1/);
+});
+
+test("checks the length of a list as that of an array", () => {
+  assert.deepEqual([...onnx.cast([1, 2], "int8", { length: 2 })], [1, 2]);
+  for (const [list, length, text] of [
+    [[1, 2, 3], 2, /^3 items are not 2 elements of double: want 2 items$/],
+    [["1", "2"], 3, /^2 items are not 3 elements of string: want 3 items$/],
+    [[1n], 0, /^1 items are not 0 elements of int64: want 0 items$/],
+    [[true], 1.5, /^1 items are not 1.5 elements of bool: want an integer, 0 or more$/],
+  ])
+    assert.throws(() => onnx.cast(list, "string", { length }), { name: "RangeError", message: text });
+});
+
+test("refuses an output in the memory of its input, which later steps still read", () => {
+  const floats = new Float32Array(100_000).fill(3);
+  for (const run of [
+    () => onnx.cast(floats.subarray(0, 50_000), "double", { out: new Float64Array(floats.buffer) }),
+    () => onnx.bitCast(floats, "int32", { out: new Int32Array(floats.buffer) }),
+    () => onnx.quantize(floats, "int8", { scale: 1, out: new Int8Array(floats.buffer, 0, floats.length) }),
+  ])
+    assert.throws(run, { name: "RangeError", message: /`out` overlaps the array/ });
+  const [low, high] = [floats.subarray(0, 50_000), new Int32Array(floats.buffer, 200_000)];
+  assert.equal(onnx.cast(low, "int32", { out: high })[49_999], 3);
+});
+
 test("packs, and refuses what does not fit", () => {
   const packed = onnx.pack(Uint8Array.of(1, 2, 3), "uint4");
   assert.deepEqual([...packed], [0x21, 0x03]);
