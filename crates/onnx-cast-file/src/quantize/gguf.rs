@@ -4,6 +4,7 @@
 //! with llama.cpp's own names; or a `.gguf` file, whose metadata stays as it is, the tokenizer with it. Types are
 //! chosen as llama.cpp's converter chooses them: matrices get the type that is asked for, everything else float.
 
+mod experts;
 mod limits;
 mod metadata;
 mod names;
@@ -20,6 +21,7 @@ use crate::layouts::{self, QuantizedFormat, TensorRef};
 use crate::rewrite::{self, Computed, Opened, Origin, OutputPaths, Rewrite, Rewritten, Row};
 use crate::summary::{Summary, TensorSummary};
 use crate::text::{Count, Wording};
+use experts::{Experts, Misnumbered};
 use metadata::Config;
 use names::{Called, Family};
 use onnx_cast::tensor::element_count;
@@ -133,7 +135,8 @@ impl<'a> Planner<'a> {
         let files = vec![Rewritten { path: output.to_owned(), format: Format::Gguf, metadata: None, head, rows }];
         let summary = Rewrite::new(opened, files, &request.run).run()?;
         let notes = note.into_iter().collect();
-        Ok(Summary { passed_over: self.passed_over, left_out: self.left_out, notes, ..summary })
+        let left_out = [summary.left_out, self.left_out].concat();
+        Ok(Summary { passed_over: self.passed_over, left_out, notes, ..summary })
     }
 
     /// Refuses what llama.cpp would not load, or compute otherwise, and says what to know of the rest.
@@ -160,7 +163,7 @@ impl<'a> Planner<'a> {
         let checkpoint = &self.opened.checkpoint;
         let mut all: Vec<Wanted> = Vec::new();
         // Experts of one tensor, by their numbers.
-        let mut experts: HashMap<String, (usize, Vec<Option<TensorRef>>)> = HashMap::new();
+        let mut experts: HashMap<String, (usize, Experts)> = HashMap::new();
         let mut left_out = Vec::new();
         for (tensor, stored) in checkpoint.tensors() {
             let called = match &self.family {
@@ -171,21 +174,12 @@ impl<'a> Planner<'a> {
             match called {
                 Called::Name(name) => all.push(self.of_one(tensor, stored, name)?),
                 Called::Expert(name, number) => {
-                    let (_, parts) = experts.entry(name.clone()).or_insert_with(|| {
+                    let (_, experts) = experts.entry(name.clone()).or_insert_with(|| {
                         let (shape, parts) = (stored.shape.clone(), Vec::new());
                         all.push(Wanted { name, shape, parts, head: None, adds_one: false });
-                        (all.len() - 1, Vec::new())
+                        (all.len() - 1, Experts::default())
                     });
-                    // No more than there are tensors.
-                    if number >= checkpoint.files.iter().map(|file| file.tensors.len()).sum() {
-                        return Err(self.wrong(
-                            tensor,
-                            InvalidKind::Name,
-                            format!("expert {number}, without the others"),
-                        ));
-                    }
-                    parts.resize(parts.len().max(number + 1), None);
-                    parts[number] = Some(tensor);
+                    experts.add(number, tensor);
                 }
                 Called::LeftOut(reason) => leave_out(reason),
                 Called::Unknown if self.is_excluded(stored) => leave_out("it has no name in llama.cpp"),
@@ -197,21 +191,26 @@ impl<'a> Planner<'a> {
                 }
             }
         }
-        for (place, parts) in experts.into_values() {
-            self.join_experts(&mut all[place], parts)?;
-        }
+        let mut joined: Vec<(usize, Experts)> = experts.into_values().collect();
+        joined.sort_by_key(|(place, _)| *place);
+        joined.into_iter().try_for_each(|(place, experts)| self.join_experts(&mut all[place], experts))?;
         self.left_out.extend(left_out);
         Ok(all)
     }
 
     /// Puts the matrices of experts one above the other.
-    fn join_experts(&self, wanted: &mut Wanted, parts: Vec<Option<TensorRef>>) -> Result<(), FileError> {
+    fn join_experts(&self, wanted: &mut Wanted, experts: Experts) -> Result<(), FileError> {
         let checkpoint = &self.opened.checkpoint;
-        let Some(first) = parts.iter().flatten().next().copied() else { return Ok(()) };
-        for (number, part) in parts.into_iter().enumerate() {
-            let Some(part) = part else {
-                return Err(self.wrong(first, InvalidKind::Name, format!("expert {number} of its layer is missing")));
-            };
+        let parts = experts.in_order().map_err(|wrong| match wrong {
+            Misnumbered::Missing(number, first) => {
+                self.wrong(first, InvalidKind::Name, format!("expert {number} of its layer is missing"))
+            }
+            Misnumbered::Twice(number, second) => {
+                self.wrong(second, InvalidKind::Name, format!("a second expert {number} of its layer"))
+            }
+        })?;
+        let Some(&first) = parts.first() else { return Ok(()) };
+        for part in parts {
             let (stored, of_first) = (checkpoint.stored(part), checkpoint.stored(first));
             if (&stored.shape, stored.data_type) != (&of_first.shape, of_first.data_type) {
                 let what = format!("another shape or type than `{}` has", crate::text::Short(&of_first.name));
