@@ -5,7 +5,7 @@ use crate::progress::Progress;
 use crate::{DIFFERENT, DONE, pretty, print, with_options};
 use anyhow::Result;
 use onnx_cast::{Count, DataType};
-use onnx_cast_file::engine::PathText;
+use onnx_cast_file::engine::{PathText, named};
 use onnx_cast_file::{
     DiffRequest, Difference, InspectRequest, Layout, Number, Quantized, ScaleExtent, TensorInfo, Values,
 };
@@ -61,6 +61,9 @@ fn as_text(Inspection { file: info, model, .. }: &Inspection, common: &Common) -
     let _ = writeln!(text, "total: {}{files}, {} ({})", Count(count, "tensor"), size(bytes), info.format);
     for (key, value) in &info.metadata {
         let _ = writeln!(text, "metadata: {} = {}", printable(key), printable(value));
+    }
+    if !info.left_out.is_empty() {
+        let _ = writeln!(text, "left out: {}", named(&info.left_out));
     }
     if let Some(quantized) = &info.quantized {
         quantized_text(quantized, common, &mut text);

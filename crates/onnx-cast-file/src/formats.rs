@@ -3,6 +3,7 @@
 pub(crate) mod checkpoint;
 pub(crate) mod error;
 pub(crate) mod folder;
+pub(crate) mod foreign;
 pub(crate) mod format;
 mod fortran;
 pub(crate) mod gguf;

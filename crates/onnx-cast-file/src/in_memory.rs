@@ -110,6 +110,7 @@ impl TensorsInMemory {
             metadata: None,
             message: None,
             members: Vec::new(),
+            stale: Vec::new(),
         };
         let opened = Opened::of(Path::new(TENSORS), vec![input], OutputPaths::default());
         Ok(TensorsInMemory { opened, config: config.map(str::to_owned) })

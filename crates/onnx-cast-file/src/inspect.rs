@@ -11,6 +11,7 @@ use crate::collection::Collection;
 use crate::counts::Number;
 use crate::error::FileError;
 use crate::formats::checkpoint;
+use crate::formats::error::FormatError;
 use crate::formats::format::Format;
 use crate::formats::input::{Given, Input, Location, StoredTensor};
 use crate::io::positional::is_stream;
@@ -65,6 +66,14 @@ pub struct FileInfo {
     pub tensors: Vec<TensorInfo>,
     /// The quantized weights that tensors are parts of, where there are any.
     pub quantized: Option<Quantized>,
+    /// Tensors in the files that are not listed, as the index has another file for them; each with the reason.
+    pub left_out: Vec<(String, String)>,
+}
+
+impl FileInfo {
+    fn new(format: Format, files: usize) -> Self {
+        FileInfo { format, files, metadata: Vec::new(), tensors: Vec::new(), quantized: None, left_out: Vec::new() }
+    }
 }
 
 /// How two tensors of a name differ.
@@ -173,7 +182,14 @@ pub fn open(path: &Path, from: &[SourceType], in_format: Option<Format>) -> Resu
 /// # Errors
 /// Where the files are not to be found, and those of `open`.
 pub fn open_all<E: From<FileError>>(path: &Path, open: impl Fn(&Path) -> Result<Input, E>) -> Result<Vec<Input>, E> {
-    checkpoint::files(path).map_err(FileError::from)?.iter().map(|path| open(path)).collect()
+    /// An error of the caller, or of the index.
+    struct Either<E>(E);
+    impl<E: From<FileError>> From<FormatError> for Either<E> {
+        fn from(error: FormatError) -> Self {
+            Either(FileError::from(error).into())
+        }
+    }
+    checkpoint::open_all(path, |path| open(path).map_err(Either)).map_err(|Either(error)| error)
 }
 
 /// Lists the tensors of a file, of a checkpoint in several files, or of the standard input (`-`).
@@ -186,8 +202,7 @@ pub fn inspect(path: impl AsRef<Path>, request: &InspectRequest) -> Result<FileI
     refuse_format(path, "in_format", request.in_format)?;
     let Some(all) = Collection::find(path)? else { return inspect_checkpoint(path, request) };
     all.check_names(&request.include, &request.exclude)?;
-    let mut info =
-        FileInfo { format: Format::Safetensors, files: 0, metadata: Vec::new(), tensors: Vec::new(), quantized: None };
+    let mut info = FileInfo::new(Format::Safetensors, 0);
     for member in all.checkpoints() {
         let [include, exclude] = [&request.include, &request.exclude].map(|patterns| member.patterns(patterns));
         let found = inspect_checkpoint(member.path(), &request.clone().include(include).exclude(exclude))?;
@@ -196,6 +211,7 @@ pub fn inspect(path: impl AsRef<Path>, request: &InspectRequest) -> Result<FileI
         info.metadata.extend(entries);
         let named = |tensor: TensorInfo| TensorInfo { name: member.name_of(&tensor.name), ..tensor };
         info.tensors.extend(found.tensors.into_iter().map(named));
+        info.left_out.extend(found.left_out.into_iter().map(|(name, reason)| (member.name_of(&name), reason)));
         if let Some(found) = found.quantized {
             quantized::join(&mut info.quantized, found, |name| member.name_of(name));
         }
@@ -220,18 +236,13 @@ fn inspect_checkpoint(path: &Path, request: &InspectRequest) -> Result<FileInfo,
 /// # Errors
 /// Where values are asked for and a file cannot be read.
 pub fn inspect_opened(opened: Vec<Input>, request: &InspectRequest) -> Result<FileInfo, FileError> {
-    let mut info = FileInfo {
-        format: Format::Safetensors,
-        files: opened.len(),
-        metadata: Vec::new(),
-        tensors: Vec::new(),
-        quantized: None,
-    };
+    let mut info = FileInfo::new(Format::Safetensors, opened.len());
     let admitted = |stored: &&StoredTensor| admits(&request.include, &request.exclude, &stored.name);
     let total = opened.iter().flat_map(|input| &input.tensors).filter(admitted).map(StoredTensor::work).sum();
     let meter = Meter::new(request.watch.as_ref(), total);
     for mut input in opened {
         info.format = input.format;
+        info.left_out.append(&mut input.stale);
         for pair in input.metadata.take().unwrap_or_default() {
             if !info.metadata.contains(&pair) {
                 info.metadata.push(pair);

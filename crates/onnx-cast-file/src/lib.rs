@@ -95,6 +95,7 @@ pub use transcode::{TranscodeRequest, transcode_file};
 pub mod engine {
     pub use crate::counts::{Counter, Counters, Sides, value_of};
     pub use crate::fields::{Field, FromJson, options_of, parsed, with_options};
+    pub use crate::formats::foreign::refuse_foreign;
     pub use crate::formats::input::{Given, Input, Location, StoredTensor};
     pub use crate::formats::pb;
     pub use crate::formats::protobuf::{onnx, outline, wire};

@@ -140,7 +140,7 @@ impl<'a> Rewrite<'a> {
         let frames = self.files.iter().map(|file| self.frame(file)).collect::<Result<Vec<_>, _>>()?;
         let mut summary = self.summary();
         summary.copied = self.side_files.count;
-        summary.left_out.clone_from(&self.side_files.left_out);
+        summary.left_out.extend_from_slice(&self.side_files.left_out);
         let mut replacement = self.check_outputs()?;
         // Files appear one by one, so that all of them have to be good before the first.
         let fails = !options.fail_on.is_empty();
@@ -267,7 +267,8 @@ impl<'a> Rewrite<'a> {
     fn summary(&self) -> Summary {
         let tensors = self.rows().map(|row| row.summary.clone()).collect();
         let (dropped, passed_over, notes) = (self.dropped.clone(), self.passed_over.clone(), self.notes.clone());
-        Summary { dropped, passed_over, notes, ..Summary::new(tensors) }
+        let left_out = self.checkpoint().files.iter().flat_map(|file| file.stale.clone()).collect();
+        Summary { dropped, passed_over, notes, left_out, ..Summary::new(tensors) }
     }
 
     /// What counts the checks, the measurements, a rehearsal, and the writing.

@@ -71,7 +71,15 @@ pub(crate) fn open(source: ModelSource<'_>, types: bool) -> Result<(Input, Model
         survey(document, files, types).map_err(|error| Error::model(source.path(), error))
     })?;
     Ok((
-        Input { file, format: Format::Onnx, tensors, metadata: Some(metadata), message: None, members: Vec::new() },
+        Input {
+            file,
+            format: Format::Onnx,
+            tensors,
+            metadata: Some(metadata),
+            message: None,
+            members: Vec::new(),
+            stale: Vec::new(),
+        },
         info,
     ))
 }

@@ -13,8 +13,8 @@ use onnx_cast_file::engine::onnx::{entry, tensor};
 use onnx_cast_file::engine::outline::{Backing, Outline};
 use onnx_cast_file::engine::pb::{self, Storage};
 use onnx_cast_file::engine::wire::{FieldValue, all_bytes, last};
-use onnx_cast_file::engine::{Short, Source, TensorText, folder_of, fs, links};
-use onnx_cast_file::{InputFile, Invalid, IoError, Wording};
+use onnx_cast_file::engine::{Short, Source, TensorText, folder_of, fs, links, refuse_foreign};
+use onnx_cast_file::{Format, FormatError, InputFile, Invalid, IoError, Wording};
 use std::collections::HashMap;
 use std::fmt;
 use std::io;
@@ -168,6 +168,9 @@ impl<'a> Files<'a> {
             return Err(refuse(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file")));
         }
         let file = InputFile::open(&path).map_err(|error| refuse(error.error))?;
+        if let Err(FormatError::Invalid { error, .. }) = refuse_foreign(&file, Some(Format::Raw)) {
+            return Err(at(&format!(" is {}", error.what)));
+        }
         self.by_location.insert(location.to_owned(), Arc::new(file));
         if !self.paths.contains(&path) {
             self.paths.push(path);

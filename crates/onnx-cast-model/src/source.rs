@@ -2,7 +2,8 @@
 
 use crate::error::Error;
 use onnx_cast_file::engine::outline::Backing;
-use onnx_cast_file::{InputFile, ReadAt};
+use onnx_cast_file::engine::refuse_foreign;
+use onnx_cast_file::{FileError, Format, InputFile, ReadAt};
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -82,7 +83,11 @@ impl<'a> ModelSource<'a> {
     /// The file, or what takes its place.
     pub(crate) fn file(self) -> Result<InputFile, Error> {
         Ok(match self {
-            ModelSource::File(path) => InputFile::open(path)?,
+            ModelSource::File(path) => {
+                let file = InputFile::open(path)?;
+                refuse_foreign(&file, Some(Format::Onnx)).map_err(FileError::from)?;
+                file
+            }
             ModelSource::Memory(model) => model.file(),
         })
     }

@@ -220,14 +220,17 @@ fn bad_files() {
         ("empty.pb", "empty (want a TensorProto)"),
         ("text.pb", "not a valid TensorProto: groups do not balance"),
         ("truncated.npy", "7 bytes after the header for 2 `<f4` (want 8)"),
-        ("empty.npy", "not a .npy file"),
+        ("empty.npy", "an empty file (download it again)"),
         ("text.npy", "not a .npy file"),
         (
             "truncated.safetensors",
             "tensor `x`: data_offsets 0 to 8 (want to start at 0, and to end within the 7 bytes of data)",
         ),
-        ("empty.safetensors", "a .safetensors file of 0 bytes (want 8 or more)"),
-        ("text.safetensors", "a header of 2338328219631577172 bytes (want at most 100000000)"),
+        ("empty.safetensors", "an empty file (download it again)"),
+        (
+            "text.safetensors",
+            "a text that begins with `This is not a checkpoint.`, not the file itself (download it again)",
+        ),
         ("missing.pb", "cannot open: No such file or directory (os error 2)"),
         ("x.txt", "unknown file extension (want .pb, .npy, .npz, .safetensors, .gguf, .onnx, .bin, .raw)"),
         ("x", "unknown file extension (want .pb, .npy, .npz, .safetensors, .gguf, .onnx, .bin, .raw)"),
@@ -396,6 +399,8 @@ fn bad_runs() {
     folder.write("opset.onnx", model(99, vec![node("Cast", &["x"], "y", vec![int_attribute("to", 1)])], &x, &y));
     folder.write("text.onnx", "This is not a model.");
     folder.write("empty.onnx", "");
+    folder.write("pointer.onnx", "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 5\n");
+    folder.write("page.onnx", "<!DOCTYPE html><html>");
     // Lines that start with `..` stand for two good inputs of m.onnx.
     for (line, message) in [
         (".. --output z=y.pb", "m.onnx: the model has no output `z` (its outputs: `y`, `bits`)"),
@@ -448,6 +453,11 @@ fn bad_runs() {
             "opset.onnx: the model imports opset 99, which is unknown (want 1 to 28)",
         ),
         ("text.onnx --input x.pb --output y.pb", "text.onnx: not a valid ONNX model: groups do not balance"),
+        (
+            "pointer.onnx --input x.pb --output y.pb",
+            "pointer.onnx: a Git LFS pointer, not the file itself (run `git lfs pull`)",
+        ),
+        ("page.onnx --input x.pb --output y.pb", "page.onnx: an HTML page, not the file itself (download it again)"),
         ("empty.onnx --input x.pb --output y.pb", "empty.onnx: not a valid ONNX model: 0 graphs (want 1)"),
         (
             "missing.onnx --input x.pb --output y.pb",

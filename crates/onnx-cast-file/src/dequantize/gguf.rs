@@ -49,7 +49,7 @@ pub(super) fn dequantize(input: &Path, output: &Path, request: &DequantizeReques
     let metadata = checkpoint.files[0].metadata.clone().filter(|metadata| !metadata.is_empty());
     let files = vec![Rewritten { path: output.to_owned(), format: Format::Safetensors, metadata, head: None, rows }];
     let summary = Rewrite::new(&opened, files, &request.run).run()?;
-    Ok(Summary { left_out, ..summary })
+    Ok(Summary { left_out: [summary.left_out, left_out].concat(), ..summary })
 }
 
 /// The names of tensors that dequantized weights have no use for.

@@ -4,6 +4,7 @@
 
 use crate::formats::error::{FormatError, Invalid, InvalidKind};
 use crate::formats::folder::{self, Contents, INDEX, UNFINISHED, name_ends};
+use crate::formats::foreign::refuse_foreign_to_json;
 use crate::formats::input::Input;
 use crate::formats::limits::MAX_HEADER;
 use crate::formats::safetensors::Pairs;
@@ -90,16 +91,24 @@ fn interrupted() -> Invalid {
     Invalid::new(InvalidKind::Files, "a cast in place was interrupted here (run it again, and it is finished)")
 }
 
-/// The files that a path stands for.
-pub(crate) fn files(path: &Path) -> Result<Vec<PathBuf>, FormatError> {
-    Ok(match locate(path)? {
-        Located::File => vec![path.to_owned()],
-        Located::InFolder(file) => vec![file],
+/// Opens the files that a path stands for, without the stale copies in them.
+pub(crate) fn open_all<E: From<FormatError>>(
+    path: &Path,
+    open: impl Fn(&Path) -> Result<Input, E>,
+) -> Result<Vec<Input>, E> {
+    match locate(path)? {
+        Located::File => Ok(vec![open(path)?]),
+        Located::InFolder(file) => Ok(vec![open(&file)?]),
         Located::Index(index) => {
             let index = Index::read(&index)?;
-            index.shards.iter().map(|(shard, _)| index.file(shard)).collect::<Result<_, _>>()?
+            let all = index.shards.iter().map(|(shard, _)| {
+                let mut input = open(&index.file(shard)?)?;
+                index.leave_out_stale(shard, &mut input);
+                Ok(input)
+            });
+            all.collect()
         }
-    })
+    }
 }
 
 /// An index, read and checked by itself.
@@ -150,7 +159,9 @@ impl Index {
             return Err(wrong(InvalidKind::Size, what));
         }
         let invalid = |what: String| wrong(InvalidKind::Syntax, format!("the index is not valid: {what}"));
-        let text = String::from_utf8(file.read(0, file.len())?).map_err(|error| invalid(error.to_string()))?;
+        let bytes = file.read(0, file.len())?;
+        refuse_foreign_to_json(&file, &bytes)?;
+        let text = String::from_utf8(bytes).map_err(|error| invalid(error.to_string()))?;
         let form: Form<'_> = serde_json::from_str(&text).map_err(|error| invalid(error.to_string()))?;
         let mut total = None;
         if let Some(metadata) = form.metadata {
@@ -199,7 +210,22 @@ impl Index {
         folder_of(&self.path)
     }
 
-    /// Holds a file against what the index says of it.
+    /// Removes the tensors of a file for which the index has another file: stale copies, which an overlay of newer
+    /// weights leaves where they were.
+    pub(crate) fn leave_out_stale(&self, file: &str, input: &mut Input) {
+        let Some((_, listed)) = self.shards.iter().find(|(shard, _)| shard == file) else { return };
+        let Input { tensors, stale, .. } = input;
+        tensors.retain(|stored| {
+            let other = |(_, tensors): &&(String, HashSet<String>)| tensors.contains(&stored.name);
+            let is_listed = listed.contains(&stored.name);
+            let Some((other, _)) = self.shards.iter().find(other).filter(|_| !is_listed) else { return true };
+            let reason = format!("a stale copy in {}, for the index has it in {}", Short(file), Short(other));
+            stale.push((stored.name.clone(), reason));
+            false
+        });
+    }
+
+    /// Compares a file without its stale copies with what the index says of it.
     pub(crate) fn check(&self, file: &str, listed: &HashSet<String>, input: &Input) -> Result<(), FormatError> {
         let wrong = |what| Err(FormatError::invalid(&self.path, Invalid::new(InvalidKind::Files, what)));
         let mut missing: HashSet<&str> = listed.iter().map(String::as_str).collect();

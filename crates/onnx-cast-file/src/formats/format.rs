@@ -75,7 +75,9 @@ pub(crate) const UNSEEN: &str = "raw";
 /// What the first bytes of a file are known to begin, and what to do with it in place of taking it for raw bytes.
 pub(crate) fn foreign(bytes: &[u8]) -> Option<(&'static str, &'static str)> {
     const SAVE: &str = "save its tensors as .safetensors, or name raw bytes .raw";
-    let known: [(&[u8], _, _); 6] = [
+    const PULL: &str = "run `git lfs pull`, or name raw bytes .raw";
+    let known: [(&[u8], _, _); 7] = [
+        (b"version https://", "a Git LFS pointer", PULL),
         (b"PK\x03\x04", "a zip archive, as torch.save writes", "save its tensors as .safetensors, or name arrays .npz"),
         (b"PK\x05\x06", "a zip archive without a member", SAVE),
         (b"\x89HDF\r\n\x1a\n", "an HDF5 file", SAVE),

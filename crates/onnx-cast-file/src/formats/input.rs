@@ -2,6 +2,7 @@
 //! as a whole: strings, Fortran order, the fields of a TensorProto other than `raw_data`.
 
 use crate::formats::error::{FormatError, Invalid, InvalidKind};
+use crate::formats::foreign::refuse_foreign;
 use crate::formats::format::{Format, UNSEEN, foreign};
 use crate::formats::fortran::to_c_order;
 use crate::formats::gguf::{self, Blocks, Held};
@@ -39,6 +40,9 @@ pub struct Input {
     pub message: Option<Vec<u8>>,
     /// The members of an `.npz` file, one for each tensor.
     pub members: Vec<Member>,
+    /// Tensors of the file that are not among `tensors`, because the index of the checkpoint has another file for them;
+    /// each with the reason.
+    pub stale: Vec<(String, String)>,
 }
 
 /// What the caller says of an input.
@@ -112,6 +116,9 @@ impl Input {
 
     /// As [`Input::open`], of a file that is open, or of bytes instead of one.
     pub fn of(file: InputFile, format: Option<Format>, given: &Given<'_>) -> Result<Input, FormatError> {
+        if given.shape.is_none() && format != Some(Format::Raw) {
+            refuse_foreign(&file, format)?;
+        }
         let path = file.path();
         let format = match format {
             Some(format) => format,
@@ -137,7 +144,7 @@ impl Input {
                 return Err(FormatError::format(path, "reading one tensor", format, "it is a model"));
             }
         };
-        let input = Input { file, format, tensors, metadata: None, message: None, members };
+        let input = Input { file, format, tensors, metadata: None, message: None, members, stale: Vec::new() };
         input.check_patterns(given.from)?;
         Ok(input)
     }
@@ -472,7 +479,15 @@ fn open_safetensors(file: InputFile) -> Result<Input, FormatError> {
         shape: entry.shape,
     };
     let tensors = entries.into_iter().map(stored).collect();
-    Ok(Input { file, format: Format::Safetensors, tensors, metadata, message: None, members: Vec::new() })
+    Ok(Input {
+        file,
+        format: Format::Safetensors,
+        tensors,
+        metadata,
+        message: None,
+        members: Vec::new(),
+        stale: Vec::new(),
+    })
 }
 
 fn open_gguf(file: InputFile) -> Result<Input, FormatError> {
@@ -486,7 +501,15 @@ fn open_gguf(file: InputFile) -> Result<Input, FormatError> {
         StoredTensor { name, data_type, shape, len, place }
     };
     let tensors = entries.into_iter().map(stored).collect();
-    Ok(Input { file, format: Format::Gguf, tensors, metadata: Some(metadata), message: None, members: Vec::new() })
+    Ok(Input {
+        file,
+        format: Format::Gguf,
+        tensors,
+        metadata: Some(metadata),
+        message: None,
+        members: Vec::new(),
+        stale: Vec::new(),
+    })
 }
 
 fn open_npy(file: &InputFile, from: &[SourceType]) -> Result<StoredTensor, FormatError> {
@@ -609,5 +632,13 @@ fn open_pb(file: InputFile) -> Result<Input, FormatError> {
         None => StoredTensor::of(pb::parse(&outline.bytes).map_err(wrong)?, head.len),
     };
     let message = Some(outline.bytes);
-    Ok(Input { file, format: Format::TensorProto, tensors: vec![stored], metadata: None, message, members: Vec::new() })
+    Ok(Input {
+        file,
+        format: Format::TensorProto,
+        tensors: vec![stored],
+        metadata: None,
+        message,
+        members: Vec::new(),
+        stale: Vec::new(),
+    })
 }

@@ -10,6 +10,7 @@ use super::table::{Layout, UNREAD};
 use super::weight::Checkpoint;
 use crate::error::FileError;
 use crate::formats::error::{Invalid, InvalidKind};
+use crate::formats::foreign::refuse_foreign_to_json;
 use crate::formats::format::Format;
 use crate::formats::limits::MAX_HEADER;
 use crate::io::fs;
@@ -315,7 +316,9 @@ pub(crate) fn read(path: &Path) -> Result<Option<String>, FileError> {
     if file.len() > MAX_HEADER {
         return Err(not_an_object(path, format_args!("{} bytes (want at most {MAX_HEADER})", file.len())));
     }
-    String::from_utf8(file.read(0, file.len())?).map(Some).map_err(|error| not_an_object(path, error))
+    let bytes = file.read(0, file.len())?;
+    refuse_foreign_to_json(&file, &bytes)?;
+    String::from_utf8(bytes).map(Some).map_err(|error| not_an_object(path, error))
 }
 
 /// A configuration that is not a JSON object.

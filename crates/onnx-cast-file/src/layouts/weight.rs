@@ -45,7 +45,8 @@ impl Checkpoint {
         match (located, index) {
             (Located::Index(_), Some(index)) => {
                 for (shard, listed) in &index.shards {
-                    let input = open(&index.file(shard)?)?;
+                    let mut input = open(&index.file(shard)?)?;
+                    index.leave_out_stale(shard, &mut input);
                     index.check(shard, listed, &input)?;
                     files.push(input);
                 }

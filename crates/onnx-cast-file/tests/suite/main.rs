@@ -8,6 +8,7 @@ mod claims;
 #[cfg(unix)]
 mod collections;
 mod companions;
+mod downloads;
 mod files;
 mod fixtures;
 #[cfg(unix)]
