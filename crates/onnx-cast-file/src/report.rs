@@ -33,7 +33,7 @@ use survey::{Facts, Pass, Survey};
 pub use blocks::{Blocks, Ratios};
 pub use candidate::{Candidate, Totals};
 pub use format::CandidateFormat;
-pub use verdict::{Concern, Grade, Limits};
+pub use verdict::{Concern, Grade};
 
 request! {
     /// What is to be compared.

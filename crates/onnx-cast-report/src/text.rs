@@ -8,9 +8,6 @@ use onnx_cast_file::{
 use std::cmp::Ordering;
 use std::fmt::Write;
 
-/// Values that share a scale, of formats whose limits do not depend on it.
-const BLOCK: u64 = 32;
-
 /// Columns that are left for a name.
 const NAME: usize = 22;
 
@@ -84,15 +81,18 @@ fn table(report: &Report, to: CandidateFormat) -> (String, Vec<String>) {
     (head, rows.into_iter().map(|(tensor, candidate)| row(tensor, candidate)).collect())
 }
 
-/// What is said of a type, in words: a line for each concern, then how many tensors have which grade, and the signal.
+/// The verdict on a type in words: a line for each concern, the number of tensors with each grade, and the
+/// signal-to-noise ratio.
 pub fn verdict(to: CandidateFormat, totals: &Totals) -> String {
     let all = totals.tensors;
     let mut parts = Vec::new();
     for (concern, count) in Concern::ALL.iter().zip(totals.concerns) {
         let what = match concern {
-            Concern::Overflow => "have more than 0.1% of their values overflow or saturate".to_owned(),
-            Concern::Zero => too_many_zeros(to),
-            Concern::Noise => too_noisy(to),
+            Concern::Overflow => {
+                format!("have more than {}% of their values overflow or saturate", 100.0 * Grade::CARE_OVERFLOW)
+            }
+            Concern::Zero => format!("lose more than {}% of their values to zero", 100.0 * Grade::CARE_ZERO),
+            Concern::Noise => format!("are below {} dB", Grade::CARE_SNR),
             Concern::Nan => "have NaN, which the type lacks".to_owned(),
             _ => continue,
         };
@@ -102,8 +102,8 @@ pub fn verdict(to: CandidateFormat, totals: &Totals) -> String {
     }
     let grades = Grade::ALL.iter().zip(totals.grades).filter(|(_, count)| *count > 0);
     parts.push(grades.map(|(grade, count)| format!("{count} {grade}")).collect::<Vec<_>>().join(", "));
-    let is_poor = Grade::ALL.iter().zip(totals.grades).any(|(grade, count)| *grade == Grade::Poor && count > 0);
-    parts.extend(bare(to).filter(|_| is_poor));
+    let loses = Grade::ALL.iter().zip(totals.grades).any(|(grade, count)| *grade >= Grade::Care && count > 0);
+    parts.extend(bare(to).filter(|_| loses));
     let snr = totals.snr.map(|snr| format!("{snr:.1} dB overall"));
     parts.extend(snr);
     parts.extend(totals.blocks.as_ref().and_then(worst_blocks));
@@ -111,39 +111,12 @@ pub fn verdict(to: CandidateFormat, totals: &Totals) -> String {
     parts.join("\n")
 }
 
-/// What is said of a cast to a type that `quantize` gives scales, where it is poor: its name means the cast here.
+/// A hint for lossy casts to the types that `quantize` gives scales: here the name of the type means a plain cast.
 fn bare(to: CandidateFormat) -> Option<String> {
     let CandidateFormat::Bare(to) = to else { return None };
     let granularity = if to == DataType::Int4 { "32" } else { "row" };
     let is_quantized = QuantizedFormat::ELEMENTS.contains(&to);
     is_quantized.then(|| format!("a cast without scales; {to}/{granularity} has the scales that quantize writes"))
-}
-
-/// What is said of tensors that lose too many values to zero.
-fn too_many_zeros(to: CandidateFormat) -> String {
-    match to {
-        // The limit depends on the size of the blocks.
-        CandidateFormat::Elements(DataType::Int4, _) => {
-            "lose more than three times as many values to zero as normally distributed ones would".to_owned()
-        }
-        _ => {
-            let limit = format!("{:.1}", 100.0 * to.limits(BLOCK).care_zero);
-            format!("lose more than {}% of their values to zero", limit.trim_end_matches(".0"))
-        }
-    }
-}
-
-/// What is said of tensors whose ratio of signal to noise is too low.
-fn too_noisy(to: CandidateFormat) -> String {
-    match to {
-        CandidateFormat::Elements(DataType::Int4, _) => {
-            "are more than 6 dB below what normally distributed values have".to_owned()
-        }
-        _ => {
-            let limit = format!("{:.1}", to.limits(BLOCK).care_snr);
-            format!("are below {} dB", limit.trim_end_matches(".0"))
-        }
-    }
 }
 
 /// How the worst of the blocks fare, and those in the middle.

@@ -128,12 +128,15 @@ fn grades_by_the_rules() {
         (third.clone(), Float, Grade::Exact),
         (third.clone(), Float16, Grade::Fine),
         (with(1e-9, 1), Float16, Grade::Fine),
-        (with(1e-9, 15), Float16, Grade::Care),
-        (with(1e-9, 30), Float16, Grade::Poor),
+        (with(1e-9, 60), Float16, Grade::Fine),
+        (with(1e-9, 63), Float16, Grade::Care),
+        (with(1e-9, 850), Float16, Grade::Care),
+        (with(1e-9, 860), Float16, Grade::Poor),
         (with(1e9, 1), Float16, Grade::Care),
         (with(1e9, 3), Float16, Grade::Poor),
         (third.iter().map(|value| value / 2.0).collect(), Float8E4M3FN, Grade::Fine),
-        (third.iter().map(|value| value / 333.0).collect(), Float4E2M1, Grade::Poor),
+        (third.iter().map(|value| value / 333.0).collect(), Float4E2M1, Grade::Care),
+        (third.iter().map(|value| value / 999.0).collect(), Float4E2M1, Grade::Poor),
         (vec![1.0, f32::NAN], Float4E2M1, Grade::Poor),
     ] {
         let found = one(&values, to);

@@ -1,5 +1,5 @@
-//! Are verdicts relative to what a format can do? Normally distributed values are fine in every format of quantized
-//! weights, and outliers are not.
+//! Are verdicts comparable between formats? A format that loses less never has the worse grade, normally distributed
+//! values need care in 4 bits only, and outliers are poor.
 
 use onnx_cast::TensorView;
 use onnx_cast_file::{Candidate, CandidateFormat, Concern, Grade, Layout, ReportRequest, report_of};
@@ -40,30 +40,42 @@ fn reported(values: &[f32], names: &[&str]) -> Vec<Candidate> {
     found.tensors[0].candidates.clone()
 }
 
+/// Normally distributed values have 15 to 20 dB in 4 bits, and 25 dB or more in wider formats.
 #[test]
-fn usual_weights_are_fine_in_every_format() {
+fn usual_weights_are_fine_from_six_bits_on() {
     let all = [&BLOCKS[..], &ELEMENTS, &["float16", "bfloat16", "float8e4m3fn", "float8e5m2"]].concat();
     for candidate in reported(&normal(), &all) {
-        let (limits, snr) = (candidate.limits(), candidate.snr());
-        assert_eq!(candidate.grade(), Grade::Fine, "{}: {snr:?} dB, {limits:?}", candidate.to);
-        assert_eq!(candidate.concerns(), [], "{}", candidate.to);
+        let name = candidate.to.to_string();
+        let is_narrow = name.contains("int4") || name.contains("fp4");
+        let want = if is_narrow { Grade::Care } else { Grade::Fine };
+        assert_eq!(candidate.grade(), want, "{name}: {:?} dB", candidate.snr());
+        assert_eq!(candidate.concerns(), [], "{name}");
     }
 }
 
-/// The constants of the limits, and the formulas.
+/// Small weights cast to float8 without scales lose 4% of the values to zero and have 30 dB; in mxfp4 they lose 9% and
+/// have 19 dB. The narrower format must not look better.
 #[test]
-fn limits_are_those_of_normal_values() {
-    for candidate in reported(&normal(), &[&BLOCKS[..], &ELEMENTS].concat()) {
-        let (limits, snr) = (candidate.limits(), candidate.snr().expect("noise"));
-        let zero = candidate.share(candidate.counts.zero);
-        for (limit, most, below) in [(limits.fine_snr, 30.0, 3.0), (limits.care_snr, 20.0, 6.0)] {
-            assert!((limit - f64::min(most, snr - below)).abs() < 1.0, "{}: {snr} dB, {limits:?}", candidate.to);
-        }
-        for (limit, least, times) in [(limits.fine_zero, 0.05, 2.0), (limits.care_zero, 0.1, 3.0)] {
-            let want = f64::max(least, times * zero);
-            assert!((limit - want).abs() < 0.1 * want, "{}: {zero} become zero, {limits:?}", candidate.to);
+fn a_format_that_loses_less_never_has_a_worse_grade() {
+    let names = [&BLOCKS[..], &ELEMENTS, &["float16", "bfloat16", "float8e4m3fn", "float8e5m2", "float6e2m3"]].concat();
+    let mut pairs = 0;
+    for scale in [1e-3f32, 0.02, 0.3, 1.0, 40.0, 1e4] {
+        let values: Vec<f32> = normal().iter().map(|value| value * scale).collect();
+        let found = reported(&values, &names);
+        for (a, b) in found.iter().flat_map(|a| found.iter().map(move |b| (a, b))) {
+            let share = |one: &Candidate, count| one.share(count);
+            let beyond = |one: &Candidate| share(one, one.counts.overflowed + one.counts.saturated);
+            let loses_less = a.snr() >= b.snr()
+                && beyond(a) <= beyond(b)
+                && share(a, a.counts.zero) <= share(b, b.counts.zero)
+                && a.counts.max_error <= b.counts.max_error;
+            if loses_less {
+                assert!(a.grade() <= b.grade(), "{}: {:?}, {}: {:?}", a.to, a.grade(), b.to, b.grade());
+                pairs += usize::from(a.grade() < b.grade());
+            }
         }
     }
+    assert!(pairs > 100, "{pairs} pairs of formats with different grades");
 }
 
 /// An outlier in each block of 32 and each row takes the scale from the other values.
@@ -72,8 +84,8 @@ fn outliers_are_poor() {
     let mut values = normal();
     values.iter_mut().step_by(32).for_each(|value| *value = value.signum() * 25.0);
     for candidate in reported(&values, &["mxfp4", "int4/32", "int4/128", "int4/row", "int4/tensor"]) {
-        let (limits, share) = (candidate.limits(), candidate.share(candidate.counts.zero));
-        assert_eq!(candidate.grade(), Grade::Poor, "{}: {:?} dB, {share}, {limits:?}", candidate.to, candidate.snr());
+        let share = candidate.share(candidate.counts.zero);
+        assert_eq!(candidate.grade(), Grade::Poor, "{}: {:?} dB, {share}", candidate.to, candidate.snr());
         assert!(candidate.concerns().contains(&Concern::Zero), "{}", candidate.to);
     }
     // Seven bits have some room, and float8 has the range.
