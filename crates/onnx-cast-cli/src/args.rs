@@ -22,7 +22,7 @@ pub(crate) use common::{
     Common, FileArgs, JobArgs, LossArgs, ModelArgs, NameArgs, NpyArgs, SelectionArgs, StorageArgs, WriteArgs,
 };
 pub(crate) use explain::{BlockArgs, ExplainArgs, ScalingArgs};
-pub(crate) use help::{command, with_earlier_names};
+pub(crate) use help::{command, with_other_names};
 pub(crate) use precision::{ConvertArgs, RecordArgs};
 pub(crate) use quantized::{DequantizeArgs, QuantizeArgs, TranscodeArgs};
 pub(crate) use upgrade::UpgradeArgs;
@@ -292,10 +292,11 @@ pub(crate) struct ReadArgs {
 Examples:
   onnx-cast diff a.safetensors b.safetensors
   onnx-cast diff x.npy x.pb --tolerance 1e-6                 tolerate this difference between numbers
-  onnx-cast diff a.onnx b.onnx --exclude '*bias'             the constants of two models
+  onnx-cast diff a.onnx b.onnx --exclude '*bias'             two models
   onnx-cast diff model-nvfp4/ model/ --values --tolerance 0.01    a quantized checkpoint and its source
 
 Tensors are compared by name: type, shape and values, bit by bit, or with --tolerance as numbers. Formats may differ.
+Of two models nodes, opsets, inputs and outputs are compared too, except with --values.
 Exit codes: 0 the same, 1 a difference, 2 an error.")]
 pub(crate) struct DiffArgs {
     /// The first file: as for info

@@ -11,7 +11,8 @@ use onnx_cast_file::{
 };
 use onnx_cast_model::{CastInfo, Inspection, ModelInfo, ValueInfo, inspect};
 use onnx_cast_report::{column, diff_json, info_json, printable, shape, size};
-use std::fmt::Write;
+use std::fmt::Write as _;
+use std::io::{self, Write as _};
 
 pub(crate) fn info(args: &InfoArgs, common: &Common) -> Result<()> {
     let (path, from) = (&args.file.path, args.file.from.clone());
@@ -137,8 +138,11 @@ pub(crate) fn diff(args: &DiffArgs, common: &Common) -> Result<u8> {
     drop(progress);
     if common.json {
         print(&pretty(&diff_json(&args.first, &args.second, &differences))?)?;
-    } else if !common.quiet && !differences.is_empty() {
+    } else if !common.quiet {
         let (first, second) = (PathText(&args.first), PathText(&args.second));
+        if differences.is_empty() {
+            let _ = writeln!(io::stderr(), "{first} and {second}: equal");
+        }
         let mut text = String::new();
         for (name, difference) in &differences {
             let what = match difference {
@@ -151,6 +155,7 @@ pub(crate) fn diff(args: &DiffArgs, common: &Common) -> Result<u8> {
                 Difference::Values { count, of, first, largest } => {
                     format!("{count} of {of} elements differ, the first is {first}, by at most {largest}")
                 }
+                Difference::Node(parts) => format!("different {}", printable(parts)),
                 _ => "other".to_owned(),
             };
             let _ = writeln!(text, "{}: {what}", printable(name));

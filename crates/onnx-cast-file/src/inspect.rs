@@ -76,7 +76,7 @@ impl FileInfo {
     }
 }
 
-/// How two tensors of a name differ.
+/// How two tensors, or two nodes, of the same name differ.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Difference {
@@ -104,6 +104,8 @@ pub enum Difference {
         /// differ.
         largest: Number,
     },
+    /// The parts of a node of two models: `operator`, `inputs`, `attribute to` and so on.
+    Node(String),
 }
 
 request! {

@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::too_many_lines, clippy::disallowed_methods))]
 
+mod compare;
 mod constant;
 mod contents;
 mod dequantize;

@@ -1,6 +1,7 @@
 //! The jobs, for files of any kind: what a path means, and which options a kind of file has, is decided here. A model's
 //! constants are its tensors.
 
+use crate::compare;
 use crate::contents::{self, ModelInfo};
 use crate::dequantize::dequantize_constants;
 use crate::error::Error;
@@ -258,7 +259,8 @@ pub fn inspect_of(source: ModelSource<'_>, request: &InspectRequest) -> Result<I
     Ok(Inspection { file, model: Some(model) })
 }
 
-/// As [`onnx_cast_file::diff`], of models too, whose constants are compared.
+/// As [`onnx_cast_file::diff`], for models too. Their constants are compared as tensors, and, unless values alone are
+/// compared, their nodes, opsets, inputs and outputs as well: [`Difference::Node`].
 ///
 /// # Errors
 /// Where a file cannot be read or is not valid.
@@ -283,7 +285,15 @@ pub fn diff_of(sources: [ModelSource<'_>; 2], request: &DiffRequest) -> Result<V
     let paths = sources.map(ModelSource::path);
     request.refuse_streams(paths)?;
     let inputs = [opened(sources[0], request.in_format)?, opened(sources[1], request.in_format)?];
-    Ok(diff_opened(paths, inputs, request)?)
+    let mut found = diff_opened(paths, inputs, request)?;
+    let is_of_models = sources.iter().all(|source| match source {
+        ModelSource::File(path) => is_model(path),
+        ModelSource::Memory(_) => true,
+    });
+    if is_of_models && !request.values {
+        found.extend(compare::nodes(sources, request)?);
+    }
+    Ok(found)
 }
 
 /// As [`onnx_cast_file::report`], of models too, whose constants are cast.

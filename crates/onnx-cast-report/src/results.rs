@@ -93,6 +93,7 @@ pub fn tensors_json(tensors: &[TensorSummary]) -> Value {
             "to": tensor.descr.is_none().then(|| tensor.to.name()),
             "descr": tensor.descr,
             "block_type": tensor.block_type,
+            "quantized": tensor.quantized.map(|format| format.to_string()),
             "cast": tensor.cast,
             "reason": tensor.reason,
             "bytes_before": tensor.bytes_before,
@@ -257,6 +258,7 @@ pub fn diff_json(a: &Path, b: &Path, differences: &[(String, Difference)]) -> Va
             let (what, largest) = ("values", number_json(*largest));
             json!({ "name": name, "difference": what, "count": count, "of": of, "first": first, "largest": largest })
         }
+        Difference::Node(parts) => json!({ "name": name, "difference": "node", "parts": parts }),
         _ => json!({ "name": name, "difference": "other" }),
     };
     json!({

@@ -89,6 +89,7 @@ class TensorRow(_FromAnyType):
     to: str | None
     descr: str | None
     block_type: str | None
+    quantized: str | None
     cast: bool
     reason: str | None
     bytes_before: int
@@ -244,6 +245,7 @@ class DifferenceRow(TypedDict):
     of: NotRequired[int]
     first: NotRequired[int]
     largest: NotRequired[float | str]
+    parts: NotRequired[str]
 
 class Differences(TypedDict):
     a: str

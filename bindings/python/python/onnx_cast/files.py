@@ -143,6 +143,8 @@ class TensorCast(NamedTuple):
     block_type: str | None = None
     #: numpy's type of an array that is kept because ONNX lacks the type, such as ``"<M8[D]"``.
     descr: str | None = None
+    #: The format that a weight was quantized to, such as ``"nvfp4"`` or ``"int4/128"``, on its elements.
+    quantized: str | None = None
 
 
 class CastSummary(list[TensorCast]):
@@ -175,7 +177,7 @@ def rows(tensors: list[dict[str, Any]]) -> list[TensorCast]:
         bytes_before, bytes_after = one["bytes_before"], one["bytes_after"]
         shape = tuple(one["shape"])
         made = (before, after, bytes_before, bytes_after, one["cast"], one["counts"], one.get("alarms"))
-        more = {name: one.get(name) for name in ("reason", "block_type", "descr")}
+        more = {name: one.get(name) for name in ("reason", "block_type", "descr", "quantized")}
         return TensorCast(one["name"], shape, *made, **more)
 
     return [row(one) for one in tensors]
@@ -241,10 +243,10 @@ class Upgraded(NamedTuple):
 
 
 class Difference(NamedTuple):
-    """A tensor in which two files differ."""
+    """A tensor, or a node of a model, in which two files differ."""
 
     name: str
-    #: ``"only in a"``, ``"only in b"``, ``"type"``, ``"shape"`` or ``"values"``.
+    #: ``"only in a"``, ``"only in b"``, ``"type"``, ``"shape"``, ``"values"`` or ``"node"``.
     difference: str
     #: The types, or the shapes, in either file.
     a: DataType | tuple[int, ...] | None = None
@@ -254,6 +256,8 @@ class Difference(NamedTuple):
     of: int | None = None
     first: int | None = None
     largest: float | None = None
+    #: Of nodes: the parts that differ, such as ``"operator, attribute to"``.
+    parts: str | None = None
 
 
 def type_name(to: Any) -> str | None:
@@ -553,7 +557,7 @@ def diff(
     progress: Progress | None = None,
 ) -> list[Difference]:
     """The tensors in which two files or models differ, by name: in type, shape or values. The list is empty if they are
-    the same.
+    the same. Of two models nodes, opsets, inputs and outputs are compared too, except with ``values``.
 
     Values are compared bit by bit or, with a ``tolerance``, as numbers. With ``values``
     quantized weights are compared by their dequantized values, under the names of the plain weights, and numbers

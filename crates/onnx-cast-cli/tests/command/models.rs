@@ -382,6 +382,7 @@ fn models_that_differ() {
         "cast a.onnx c.onnx --to float16 --min-elements 1000000 --external-data c.data --external-threshold 1 -q",
     ));
     done(&folder.run("diff a.onnx c.onnx"));
+    assert_eq!(stderr(&folder.run("diff a.onnx c.onnx")), "a.onnx and c.onnx: equal\n");
     // One constant each, but of two names.
     let one = |name: &str| {
         let node = node("Constant", &[], name, vec![value(tensor(&[1], FLOAT, &[0; 4]))]);
@@ -390,7 +391,32 @@ fn models_that_differ() {
     folder.write("x.onnx", one("x"));
     folder.write("y.onnx", one("y"));
     let output = folder.run("diff x.onnx y.onnx");
-    assert_eq!(stdout(&output), "x: only in x.onnx\ny: only in y.onnx\n");
+    let graph = "graph: different outputs\n";
+    assert_eq!(stdout(&output), format!("x: only in x.onnx\ny: only in y.onnx\n{graph}"));
+}
+
+/// Models whose constants are equal may differ in their nodes.
+#[test]
+fn nodes_that_differ() {
+    let folder = Folder::new();
+    let casts = |operator: &str, name: &str, to: i64, opset: i64| {
+        let attribute = Message::new().bytes(1, "to").int(3, to).int(20, 2);
+        let nodes = vec![node(operator, &["x"], "a", vec![attribute]), node("Identity", &["a"], name, vec![])];
+        model(opset, nodes, &[("x", FLOAT)], &[(name, 10)])
+    };
+    folder.write("a.onnx", casts("Cast", "y", 10, 21));
+    folder.write("b.onnx", casts("Cast", "y", 16, 22));
+    folder.write("c.onnx", casts("BitCast", "z", 10, 21));
+    let diff = |other: &str| stdout(&folder.run(&format!("diff a.onnx {other}")));
+    assert_eq!(diff("b.onnx"), "node a: different attribute to\nopset ai.onnx: different version\n");
+    let want = "graph: different outputs\nnode a: different operator\nnode y: only in a.onnx\nnode z: only in c.onnx\n";
+    assert_eq!(diff("c.onnx"), want);
+    assert_eq!(folder.run("diff a.onnx c.onnx").status.code(), Some(1));
+    done(&folder.run("diff a.onnx b.onnx --values"));
+    let json: serde_json::Value =
+        serde_json::from_str(&stdout(&folder.run("diff a.onnx b.onnx --json"))).expect("JSON");
+    let node = serde_json::json!({ "name": "node a", "difference": "node", "parts": "attribute to" });
+    assert_eq!(json["differences"][0], node);
 }
 
 /// Where it is asked for, a DequantizeLinear of constants becomes its values, a chain keeps both roundings, and other
