@@ -68,7 +68,10 @@ fn tell(job: &Job<'_>, input: &Path, output: &Path, done: &Done, start: Instant)
         };
         let others = others(done).map_or(String::new(), |others| format!(", {others} copied"));
         let shown = format!("{} -> {}{there}{others}", PathText(input), PathText(output));
-        totals(done).say(&shown, &targets(done), start.elapsed());
+        match quantized(done) {
+            Some(quantized) => totals(done).say_quantized(&shown, &quantized, start.elapsed()),
+            None => totals(done).say(&shown, &targets(done), start.elapsed()),
+        }
         for name in &done.kept_others {
             // An error of the standard error does not undo the work.
             let _ = writeln!(io::stderr(), "  {} was there with other content, and is kept", printable(name));
@@ -124,6 +127,23 @@ fn totals(done: &Done) -> Summary {
         summary.bytes_after += tensor.bytes_after;
     }
     summary
+}
+
+/// The weights that were quantized, of those that could have been; `None` if the job quantizes none.
+fn quantized(done: &Done) -> Option<String> {
+    let mut formats: Vec<String> = Vec::new();
+    let (mut count, mut weights) = (0, 0);
+    for (tensor, format) in done.tensors.iter().filter_map(|tensor| Some((tensor, tensor.quantized?.to_string()))) {
+        count += 1;
+        weights += tensor.bytes_before * 8 / tensor.from.bits().unwrap_or(8) as u64;
+        if !formats.contains(&format) {
+            formats.push(format);
+        }
+    }
+    let kept = done.tensors.iter().filter(|tensor| tensor.reason.is_some()).count();
+    let all = if count + kept == 1 { "1 matrix".to_owned() } else { format!("{} matrices", count + kept) };
+    let part = if kept == 0 { all } else { format!("{count} of {all}") };
+    (count > 0).then(|| format!("{part} ({weights} weights) quantized to {}", formats.join(", ")))
 }
 
 /// `to float16`, or all the types that tensors were cast to.

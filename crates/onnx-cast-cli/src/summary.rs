@@ -39,13 +39,17 @@ pub(crate) struct Summary {
 impl Summary {
     pub(crate) fn say(&self, files: &str, what: &str, time: Duration) {
         let kept = if self.kept.tensors == 0 { String::new() } else { format!(", {} kept", self.kept) };
+        self.say_line(files, &format!("{} {what}{kept}", self.cast), time);
+    }
+
+    /// The same for a job that quantizes. `quantized` counts the weights; tensors that hold parts of them do not count.
+    pub(crate) fn say_quantized(&self, files: &str, quantized: &str, time: Duration) {
+        self.say_line(files, quantized, time);
+    }
+
+    fn say_line(&self, files: &str, what: &str, time: Duration) {
         let (before, after) = (size(self.bytes_before), size(self.bytes_after));
-        // The work is done whether or not anybody can be told.
-        let _ = writeln!(
-            io::stderr(),
-            "{files}: {} {what}{kept}, {before} -> {after}, {:.2} s",
-            self.cast,
-            time.as_secs_f64()
-        );
+        // An error of the standard error does not undo the work.
+        let _ = writeln!(io::stderr(), "{files}: {what}, {before} -> {after}, {:.2} s", time.as_secs_f64());
     }
 }

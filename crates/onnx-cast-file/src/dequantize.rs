@@ -194,6 +194,7 @@ impl<'a> Planner<'a> {
             alarms: None,
             descr: None,
             block_type: None,
+            quantized: None,
         };
         let computed = Computed { source: Box::new(values), data_type, cast, counter };
         Ok(Row { summary, tensor, origin: Origin::Computed(Box::new(computed)) })

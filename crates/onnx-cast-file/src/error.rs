@@ -47,9 +47,14 @@ impl FileError {
     pub fn wording(&self) -> Wording {
         match self {
             FileError::Format(error) => error.wording(),
-            FileError::Loss { path, tensor, loss, count, to, .. } => {
+            FileError::Loss { path, tensor, loss, count, to, summary } => {
                 let values = if *count == 1 { "value" } else { "values" };
-                let what = format!("{loss} in {count} {values} cast to {to} (nothing is written)");
+                let lossy = summary.tensors.iter().find(|row| row.name == *tensor);
+                let done = match lossy.and_then(|row| row.quantized) {
+                    Some(format) => format!("quantized to {format}"),
+                    None => format!("cast to {to}"),
+                };
+                let what = format!("{loss} in {count} {values} {done} (nothing is written)");
                 format!("{}: {}{what}", PathText(path), TensorText(tensor)).into()
             }
             FileError::Operator(error) => error.to_string().into(),

@@ -1,6 +1,7 @@
 //! What a cast did, tensor by tensor.
 
 use crate::counts::{Alarms, Counter, Counts};
+use crate::layouts::WeightFormat;
 use crate::text::{TensorText, Wording, counted};
 use onnx_cast::DataType;
 
@@ -122,6 +123,9 @@ pub struct TensorSummary {
     pub alarms: Option<Alarms>,
     /// The name of the type of blocks that it is stored in, as `Q4_0`: in a `.gguf` file.
     pub block_type: Option<&'static str>,
+    /// The format that a weight was quantized to, on the tensor that holds its elements. `None` for scales and for
+    /// tensors that were not quantized.
+    pub quantized: Option<WeightFormat>,
 }
 
 impl TensorSummary {
@@ -141,6 +145,7 @@ impl TensorSummary {
             counts: None,
             alarms: None,
             block_type: None,
+            quantized: None,
         }
     }
 

@@ -46,6 +46,7 @@ pub(super) fn run(
         alarms,
         descr: None,
         block_type: None,
+        quantized: None,
         name: source.name.clone(),
         shape: source.shape.clone(),
     };

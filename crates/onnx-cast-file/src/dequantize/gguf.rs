@@ -100,6 +100,7 @@ fn row<'a>(
         alarms: None,
         descr: None,
         block_type: None,
+        quantized: None,
     };
     let computed = Computed { source: Box::new(values), data_type: DataType::Float, cast, counter };
     Ok(Row { summary, tensor, origin: Origin::Computed(Box::new(computed)) })

@@ -199,9 +199,25 @@ impl Format {
         let extension = path.extension().map(|extension| extension.to_string_lossy().to_ascii_lowercase());
         let known = Format::ALL.iter().copied().find(|format| extension.as_deref() == Some(format.extension()));
         let known = known.or((extension.as_deref() == Some(UNSEEN)).then_some(Format::Raw));
-        known.ok_or_else(|| {
-            let known: Vec<String> = Format::ALL.iter().map(ToString::to_string).collect();
-            FormatError::request(path, format!("unknown file extension (want {}, .{UNSEEN})", known.join(", ")))
-        })
+        known.ok_or_else(|| FormatError::request(path, Format::unknown(path, extension.as_deref())))
+    }
+
+    /// What to do about a path without the extension of a known format.
+    fn unknown(path: &Path, extension: Option<&str>) -> String {
+        if fs::is_dir(path) {
+            return "a folder (want the name of a file)".to_owned();
+        }
+        match extension {
+            Some("pt" | "pth" | "ckpt" | "pkl") => {
+                "a PyTorch pickle, which is not read (save its tensors by `safetensors.torch.save_file`)".to_owned()
+            }
+            Some("h5" | "hdf5" | "keras" | "tflite") => {
+                "a Keras or TensorFlow file, which is not read (save its arrays as .npz, or export to .onnx)".to_owned()
+            }
+            _ => {
+                let known: Vec<String> = Format::ALL.iter().map(ToString::to_string).collect();
+                format!("unknown file extension (want {}, .{UNSEEN})", known.join(", "))
+            }
+        }
     }
 }

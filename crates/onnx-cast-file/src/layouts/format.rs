@@ -111,6 +111,29 @@ impl QuantizedFormat {
     }
 }
 
+/// Formats that people name in other ways, or that only other tools write. The first row with a prefix of the name
+/// applies.
+const HINTS: &[(&[&str], &str)] = &[
+    (&["fp8", "float8", "f8", "w8a8fp8", "w8a16fp8"], "want float8e4m3fn, as vLLM's fp8, or float8e5m2"),
+    (&["fp4", "float4", "w4a4"], "want nvfp4 or mxfp4"),
+    (&["fp6", "float6"], "want mxfp6e2m3 or mxfp6e3m2"),
+    (&["w8a8"], "want int8 with dynamic activations, or float8e4m3fn"),
+    (&["w8a16"], "want int8"),
+    (&["w4a16"], "want int4/128"),
+    (&["int", "uint"], "want int8 or int4"),
+    (
+        &["q2k", "q3k", "q4k", "q5k", "q6k", "q8k", "iq", "tq"],
+        "it is read, not written: want q4_0, q5_0 or q8_0, or run llama.cpp's llama-quantize on a float16 .gguf file",
+    ),
+    (&["nf4", "bnb", "gptq", "awq", "hqq"], "it is read, not written: want int4/128 or nvfp4"),
+];
+
+/// The hint for the name of an unknown format.
+fn hint(name: &str) -> Option<&'static str> {
+    let name: String = name.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_ascii_lowercase();
+    HINTS.iter().find(|(starts, _)| starts.iter().any(|start| name.starts_with(start))).map(|(_, hint)| *hint)
+}
+
 impl FromStr for QuantizedFormat {
     type Err = String;
 
@@ -127,13 +150,10 @@ impl FromStr for QuantizedFormat {
         match name.parse::<DataType>() {
             Ok(data_type) if QuantizedFormat::ELEMENTS.contains(&data_type) => Ok(QuantizedFormat::Elements(data_type)),
             Err(error) if error.meanings().is_some() => Err(error.to_string()),
-            unknown => {
-                let name = Short(name);
-                // `fp8` is one of two.
-                let hint = unknown.err().and_then(|error| error.hint()).filter(|hint| hint.starts_with("want "));
+            _ => {
                 let known = || QuantizedFormat::all().map(QuantizedFormat::name).collect::<Vec<_>>().join(", ");
-                let want = hint.unwrap_or_else(|| format!("want {}", known()));
-                Err(format!("`{name}` is not a format of quantized weights ({want})"))
+                let want = hint(name).map_or_else(|| format!("want {}", known()), ToOwned::to_owned);
+                Err(format!("`{}` is not a format of quantized weights ({want})", Short(name)))
             }
         }
     }

@@ -1,6 +1,6 @@
 //! A weight as a layout holds it: the names, types and shapes of its tensors.
 
-use super::format::{Activations, Granularity, QuantizedFormat};
+use super::format::{Activations, Granularity, QuantizedFormat, WeightFormat};
 use crate::formats::error::{Invalid, InvalidKind};
 use crate::text::Wording;
 use DataType::Int32;
@@ -36,6 +36,14 @@ pub(crate) struct Arithmetic {
     pub(crate) recipe: Recipe,
     /// Whether scales of float8 and integers, and quotients by them, have the type of the weights, not float.
     pub(crate) in_weight_type: bool,
+}
+
+impl WrittenWeight {
+    /// The format of the weight as requests name it: `nvfp4`, `int4/128`.
+    pub(crate) fn format(&self) -> WeightFormat {
+        let has_choice = matches!(self.to, QuantizedFormat::Elements(_));
+        self.to.by(has_choice.then_some(self.granularity))
+    }
 }
 
 /// A weight that is written, and the tensors that hold it.

@@ -33,6 +33,7 @@ pub(super) fn rows<'a>(
     let bits = weight.element.bits().unwrap_or(8);
     let elements = TensorSummary {
         bytes_before: checkpoint.byte_len(tensor),
+        quantized: Some(chosen.format()),
         ..summary(&chosen.elements, chosen.elements_shape(bits), chosen.container)
     };
     let counter = Some(weight.losses.counter());

@@ -315,6 +315,7 @@ impl<'a> Planner<'a> {
             cast: to != stored.data_type || kind.elements > 1,
             descr: None,
             block_type: (kind.elements > 1).then_some(kind.name),
+            quantized: (kind.elements > 1).then(|| kind.name.parse().ok()).flatten(),
             ..TensorSummary::kept("", Vec::new(), stored.data_type, 0)
         };
         let origin = self.origin(&wanted, kind, to).map_err(FileError::Operator)?;

@@ -148,9 +148,16 @@ pub(crate) fn format_of_output(output: &Path) -> Result<Format, FormatError> {
 fn check_folder(output: &Path, file: &Path) -> Result<(), FileError> {
     match Format::from_path(output) {
         Ok(format) if !fs::is_dir(output) => {
-            let file = PathText(file);
-            let what =
-                format!("the output of a folder is a folder (want no name in {format}, or the file {file} as input)");
+            let what = match format {
+                Format::Gguf => {
+                    "only `quantize` writes GGUF: want the format q8_0, float16 or bfloat16, and the layout gguf"
+                        .to_owned()
+                }
+                _ => format!(
+                    "the output of a folder is a folder (want a name without {format}, or the file {} as input)",
+                    PathText(file)
+                ),
+            };
             Err(FormatError::request(output, what).into())
         }
         _ => Ok(()),

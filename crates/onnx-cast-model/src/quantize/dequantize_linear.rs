@@ -67,6 +67,7 @@ impl<'a> ChosenWeight<'a> {
         let mut summary =
             TensorSummary::kept(constant.name, constant.shape.clone(), constant.data_type, constant.bytes());
         (summary.to, summary.bytes_after, summary.cast) = (form.element, bytes_after, true);
+        summary.quantized = Some(*to);
         self.place(edits, names, &form, [Some(elements), Some(scales), global]);
         Ok((summary, needs, quantized.counter))
     }

@@ -375,7 +375,7 @@ impl<'a> ChosenWeight<'a> {
         request: &QuantizeRequest,
         last: &Arc<Mutex<LastDecoded>>,
     ) -> Result<(TensorSummary, Arc<Counter>), ModelError> {
-        let ChosenWeight { constant, graph, site, input, .. } = &self;
+        let ChosenWeight { constant, to: format, graph, site, input, .. } = &self;
         let refuse = |what: String| ModelError::constant(constant.name, what);
         let (bits, block) = self.bits_and_block()?;
         let (from, is_turned) = (constant.data_type, products.is_turned());
@@ -417,6 +417,7 @@ impl<'a> ChosenWeight<'a> {
         let mut summary = TensorSummary::kept(constant.name, constant.shape.clone(), from, constant.bytes());
         let to = if bits == 4 { DataType::Uint4 } else { DataType::Uint8 };
         (summary.to, summary.bytes_after, summary.cast) = (to, bytes_after, true);
+        summary.quantized = Some(*format);
         Ok((summary, counter))
     }
 }
