@@ -63,7 +63,7 @@ pub fn exit_code(args: impl IntoIterator<Item = OsString>) -> u8 {
         clap::ColorChoice::Never => ColorChoice::Never.write_global(),
     }
     let all = args::command();
-    let parsed = args::with_earlier_names(all.clone()).color(color).try_get_matches_from(&args);
+    let parsed = args::with_other_names(all.clone()).color(color).try_get_matches_from(&args);
     let parsed = parsed.and_then(|matches| Ok((Args::from_arg_matches(&matches)?, matches)));
     let (mut parsed, matches) = match parsed {
         Ok(parsed) => parsed,
@@ -75,6 +75,7 @@ pub fn exit_code(args: impl IntoIterator<Item = OsString>) -> u8 {
         Err(error) => return usage(&error, args.iter().any(|arg| arg == "--json")),
     };
     parsed.common.command = matches.subcommand_name().unwrap_or_default().to_owned();
+    progress::set_can_resume(can_resume(&matches));
     let checked = check_common(&parsed).and_then(|()| paths::check_request(&all, &matches));
     match checked.and_then(|()| dispatch(parsed.command, &parsed.common)) {
         Ok(code) => code,
@@ -88,6 +89,13 @@ pub fn exit_code(args: impl IntoIterator<Item = OsString>) -> u8 {
             ERROR
         }
     }
+}
+
+/// Whether the command has `--resume`, and writes something.
+fn can_resume(matches: &clap::ArgMatches) -> bool {
+    let flag = |given: &clap::ArgMatches, id| given.try_get_one::<bool>(id).ok().flatten().copied();
+    let given = matches.subcommand().map(|(_, given)| given);
+    given.is_some_and(|given| flag(given, "resume").is_some() && flag(given, "dry_run") != Some(true))
 }
 
 /// The option of a command that gives a field of a request; where it has none, that of the command that has.

@@ -45,6 +45,10 @@ impl<'a> ModelJob<'a> {
     /// Refuses files that are not models.
     pub(crate) fn new(command: &str, files: &'a ModelArgs, dry_run: bool, common: &'a Common) -> Result<Self> {
         let start = Instant::now();
+        if files.input.is_dir() {
+            let path = PathText(&files.input);
+            bail!("{path}: a folder: {command} takes a model (.onnx); `cast` changes the type of a checkpoint");
+        }
         for path in [&files.input, &files.output] {
             let format = if path == &files.input { Format::of_input(path)? } else { Format::from_path(path)? };
             if format != Format::Onnx {

@@ -7,14 +7,22 @@ use crate::args::Common;
 use indicatif::{ProgressBar, ProgressState, ProgressStyle};
 use onnx_cast_file::Watch;
 use onnx_cast_report::size;
-use std::fmt::Write;
-use std::io::{self, IsTerminal};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::fmt::Write as _;
+use std::io::{self, IsTerminal, Write as _};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 /// What is on the screen now.
 static SHOWN: Mutex<Option<ProgressBar>> = Mutex::new(None);
+
+/// Whether the command that runs can continue an interrupted run.
+static CAN_RESUME: AtomicBool = AtomicBool::new(false);
+
+/// Says whether an interruption is followed by the hint to resume.
+pub(crate) fn set_can_resume(can_resume: bool) {
+    CAN_RESUME.store(can_resume, Ordering::Relaxed);
+}
 
 /// A bar on the standard error until it is dropped, or none.
 pub(crate) struct Progress(Option<Watch>);
@@ -62,7 +70,7 @@ fn clear() {
 type Begun = Arc<OnceLock<(Instant, u64)>>;
 
 fn style(begun: Begun) -> ProgressStyle {
-    let told = move |state: &ProgressState, out: &mut dyn Write| {
+    let told = move |state: &ProgressState, out: &mut dyn std::fmt::Write| {
         let (start, before) = begun.get().copied().unwrap_or((Instant::now(), 0));
         // What does not fit is not visible.
         let _ = write!(out, "{}", told(state.pos(), state.len().unwrap_or(0), before, start.elapsed()));
@@ -102,6 +110,9 @@ pub(crate) fn end_cleanly() {
         let Ok(mut signals) = receiver.recv() else { return };
         for signal in signals.forever() {
             clear();
+            if CAN_RESUME.load(Ordering::Relaxed) {
+                let _ = writeln!(io::stderr(), "onnx-cast: interrupted; the same command with --resume continues");
+            }
             onnx_cast_file::end_without_traces(|| {
                 let _ = signal_hook::low_level::emulate_default_handler(signal);
             });

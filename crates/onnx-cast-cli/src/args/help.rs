@@ -17,16 +17,26 @@ const GROUPS: [(&str, &[&str]); 5] = [
     ("The shell", &["completions", "man", "help"]),
 ];
 
-/// Options under earlier names, with the command that had them and the present name.
-const EARLIER: [(&str, &str, &str); 2] =
-    [("dequantize", "scheme", "--layout"), ("transcode", "scheme", "--from-layout")];
+/// Options under the names that other tools and earlier versions give them: the commands, the name, and what to use.
+const OTHER_NAMES: [(&[&str], &str, &str); 8] = [
+    (&["dequantize"], "scheme", "--layout"),
+    (&["transcode"], "scheme", "--from-layout"),
+    (&["cast", "convert", "dequantize", "quantize"], "dtype", "--to TYPE"),
+    (&["cast", "convert", "dequantize", "quantize"], "precision", "--to TYPE"),
+    (&["cast", "convert", "dequantize", "quantize"], "ignore", "--exclude PATTERN"),
+    (&["quantize"], "group-size", "--to int4/128"),
+    (&["quantize"], "block-size", "--to int4/128"),
+    (&["quantize"], "scheme", "--to FORMAT"),
+];
 
-/// The same command, whose errors about options of earlier names suggest the present ones.
-pub(crate) fn with_earlier_names(all: Command) -> Command {
-    EARLIER.iter().fold(all, |all, (name, earlier, present)| {
-        let arg = Arg::new(*earlier).long(*earlier).value_name("NAME").hide(true);
-        let arg = arg.value_parser(UnknownArgumentValueParser::suggest_arg(*present));
-        all.mut_subcommand(name, |command| command.arg(arg))
+/// The same command, whose errors about options with other names suggest the right ones.
+pub(crate) fn with_other_names(all: Command) -> Command {
+    OTHER_NAMES.iter().fold(all, |all, (commands, other, right)| {
+        commands.iter().fold(all, |all, name| {
+            let arg = Arg::new(*other).long(*other).value_name("NAME").hide(true);
+            let arg = arg.value_parser(UnknownArgumentValueParser::suggest_arg(*right));
+            all.mut_subcommand(name, |command| command.arg(arg))
+        })
     })
 }
 

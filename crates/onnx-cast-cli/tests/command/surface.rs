@@ -210,8 +210,8 @@ fn near_words_are_suggested() {
         ),
         (
             "cast a.safetensors b.safetensors --to mxfp4",
-            "invalid value 'mxfp4' for '--to <TYPE>': `mxfp4` is not an element type (a block format has scales: \
-             `quantize` takes it)"
+            "invalid value 'mxfp4' for '--to <TYPE>': `mxfp4` is not an element type (a format with scales: \
+             use `quantize`)"
                 .to_owned(),
         ),
         (

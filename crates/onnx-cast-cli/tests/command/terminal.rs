@@ -63,7 +63,7 @@ fn a_bar_while_it_works_and_then_the_summary() {
             "in.safetensors -> out.safetensors: 1 tensor",
         ),
         ("info in.safetensors --stats", "64.0 MiB", ""),
-        ("diff in.safetensors in.safetensors", "64.0 MiB", ""),
+        ("diff in.safetensors in.safetensors", "64.0 MiB", "in.safetensors and in.safetensors: equal"),
         ("cast in.onnx out.onnx --to float16", "4.0 MiB", "in.onnx -> out.onnx: 1 tensor"),
         ("fold out.onnx back.onnx", "2.0 MiB", "out.onnx -> back.onnx: 1 cast"),
     ] {
@@ -123,6 +123,30 @@ fn ctrl_c_takes_the_bar_away() {
         assert_eq!(child.wait().expect("it ends").signal(), Some(signal), "{text}");
         assert!(text.contains(" of 64.0 GiB"), "{text:?}");
         assert_eq!(left(&text).trim_matches('\r'), "", "{text:?}");
+    }
+}
+
+/// Only where there is something to continue.
+#[test]
+fn an_interrupted_job_says_how_to_resume() {
+    let folder = Folder::new();
+    sparse(&folder, "in.safetensors", 1 << 34);
+    let hint = "onnx-cast: interrupted; the same command with --resume continues\r\n";
+    for (line, want) in [
+        ("cast in.safetensors out.safetensors --to float16", hint),
+        ("cast in.safetensors out.safetensors --to float16 --losses --dry-run", ""),
+    ] {
+        if is_ignored(2) {
+            continue;
+        }
+        let (mut child, mut terminal) = start(&folder, line);
+        let mut some = [0; 4096];
+        let len = terminal.read(&mut some).expect("a bar");
+        Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("kill");
+        let text = String::from_utf8_lossy(&some[..len]).into_owned() + &rest(terminal);
+        assert_eq!(child.wait().expect("it ends").signal(), Some(2), "{text}");
+        assert_eq!(left(&text).trim_start_matches('\r'), want, "{line}: {text:?}");
+        assert!(!folder.path("out.safetensors").exists());
     }
 }
 

@@ -88,9 +88,19 @@ fn mistakes_in_the_arguments() {
     assert!(unknown.starts_with(start), "{unknown}");
 }
 
-/// Options of earlier names suggest the present ones, and the help does not list them.
+/// Options with the names that other tools give them suggest the right ones, and the help does not list them.
 #[test]
-fn earlier_names_of_options() {
+fn other_names_of_options() {
+    for (line, other, right) in [
+        ("quantize in out --to int4 --group-size 128", "group-size", "--to int4/128"),
+        ("cast in out --dtype float16", "dtype", "--to TYPE"),
+        ("convert in.onnx out.onnx --precision float16", "precision", "--to TYPE"),
+        ("quantize in out --to int4 --ignore lm_head", "ignore", "--exclude PATTERN"),
+    ] {
+        let said = stderr(&run(line));
+        assert!(said.contains(&format!("unexpected argument '--{other} <NAME>' found")), "{line}: {said}");
+        assert!(said.contains(&format!("a similar argument exists: '{right}'")), "{line}: {said}");
+    }
     for (line, present) in [
         ("dequantize x.safetensors y.safetensors --to float --scheme mlx", "--layout"),
         ("transcode x.safetensors y.safetensors --layout plain --scheme=mlx", "--from-layout"),

@@ -56,7 +56,10 @@ fn what_is_not_there_is_said_to_be_missing() {
         assert!(said.starts_with("typo"), "{line}: {said}");
     }
     let said = refused(&folder.run("quantize x.safetensors y.safetensors --to fp8"));
-    assert!(said.ends_with("`fp8` is not a format of quantized weights (want float8e4m3fn or float8e5m2)"), "{said}");
+    assert!(
+        said.ends_with("`fp8` is not a format of quantized weights (want float8e4m3fn, as vLLM's fp8, or float8e5m2)"),
+        "{said}"
+    );
     folder.write("x.typo", b"");
     assert!(refused(&folder.run("info x.typo")).contains("unknown file extension"));
 }
@@ -67,12 +70,53 @@ fn a_folder_does_not_become_a_file() {
     fs::create_dir(folder.path("in")).expect("a folder");
     let bytes = onnx_cast_file::safetensors::write(None, &[("a", floats(&[1.0, 2.0]).view())]).expect("bytes");
     folder.write("in/model.safetensors", bytes);
-    let message = "out.safetensors: the output of a folder is a folder (want no name in .safetensors, or the file \
+    let message = "out.safetensors: the output of a folder is a folder (want a name without .safetensors, or the file \
                    in/model.safetensors as input)";
     folder.refuses("cast in out.safetensors --to float16", message);
     folder.refuses("cast in/ out.safetensors --to float16", message);
     done(&folder.run("cast in v1.5 --to float16"));
     assert!(folder.path("v1.5/model.safetensors").is_file());
+}
+
+/// Names of formats, files and folders as other tools have them.
+#[test]
+fn the_words_of_other_tools_are_answered() {
+    let folder = Folder::new();
+    fs::create_dir(folder.path("in")).expect("a folder");
+    fs::create_dir(folder.path("out")).expect("a folder");
+    let bytes = onnx_cast_file::safetensors::write(None, &[("a", floats(&[1.0, 2.0]).view())]).expect("bytes");
+    folder.write("in/model.safetensors", &bytes);
+    folder.write("x.safetensors", &bytes);
+    folder.write("x.pt", b"PK\x03\x04");
+    let pickle = "a PyTorch pickle, which is not read (save its tensors by `safetensors.torch.save_file`)";
+    let k_quants = "it is read, not written: want q4_0, q5_0 or q8_0, or run llama.cpp's llama-quantize";
+    for (line, says) in [
+        ("convert in out.onnx --to float16", "`cast` changes the type of a checkpoint"),
+        ("upgrade in out.onnx", "`cast` changes the type of a checkpoint"),
+        ("cast x.pt y.safetensors --to bf16", pickle),
+        ("info y.ckpt", "y.ckpt: cannot open"),
+        ("cast x.safetensors y.pth --to bf16", pickle),
+        ("cast x.safetensors out --to bf16", "out: a folder (want the name of a file)"),
+        ("cast in y.gguf --to bf16", "y.gguf: only `quantize` writes GGUF: want the format q8_0,"),
+        ("quantize in out2 --to q4_k_m", k_quants),
+        ("quantize in out2 --to Q6_K", k_quants),
+        ("quantize in out2 --to IQ4_XS", k_quants),
+        ("quantize in out2 --to w4a16", "want int4/128"),
+        ("quantize in out2 --to W8A8", "want int8 with dynamic activations, or float8e4m3fn"),
+        ("quantize in out2 --to w8a16", "(want int8)"),
+        ("quantize in out2 --to fp4", "want nvfp4 or mxfp4"),
+        ("quantize in out2 --to awq", "it is read, not written"),
+        ("quantize in out2 --to int", "want int8 or int4"),
+        ("cast in out2 --to q4_k_m", "a format with scales: use `quantize`"),
+        ("cast in out2 --to w4a16", "a format with scales: use `quantize`"),
+        ("cast in out2 --to int", "(want int2, int4, int8, int16, int32 or int64)"),
+        ("cast in out2 --to fp8", "(want float8e4m3fn or float8e5m2)"),
+        ("cast in out2 --to bf16 --exclude a.b", "matches no tensor"),
+    ] {
+        let said = refused(&folder.run(line));
+        assert!(said.contains(says), "{line}: {said}");
+    }
+    assert!(!folder.path("out2").exists());
 }
 
 #[test]

@@ -27,11 +27,16 @@ const AMBIGUOUS: &[(&str, DataType, DataType)] = &[
 ];
 
 /// Names of several types at once.
-const FAMILIES: &[(&[&str], &str)] =
-    &[(&["fp8", "float8", "f8"], "float8e4m3fn or float8e5m2"), (&["fp6", "float6", "f6"], "float6e2m3 or float6e3m2")];
+const FAMILIES: &[(&[&str], &str)] = &[
+    (&["fp8", "float8", "f8"], "float8e4m3fn or float8e5m2"),
+    (&["fp6", "float6", "f6"], "float6e2m3 or float6e3m2"),
+    (&["int", "integer"], "int2, int4, int8, int16, int32 or int64"),
+    (&["uint"], "uint2, uint4, uint8, uint16, uint32 or uint64"),
+];
 
-/// How the names of block formats begin, which have scales beside their elements.
-const BLOCK_FORMATS: &[&str] = &["mxfp", "mxint", "nvfp"];
+/// Prefixes of the names of formats that have scales: block formats, llama.cpp's types, and weights with activations.
+const WITH_SCALES: &[&str] =
+    &["mxfp", "mxint", "nvfp", "q2", "q3", "q4", "q5", "q6", "q8", "iq", "w2a", "w4a", "w8a", "nf4", "gptq", "awq"];
 
 /// A name that has another meaning in ml_dtypes, of a type that ONNX lacks.
 const LACKING: (&str, &str) = ("float8e4m3", "ml_dtypes has one with infinities, which ONNX lacks: want float8e4m3fn");
@@ -84,11 +89,11 @@ impl UnknownType {
         AMBIGUOUS.iter().find(|(known, ..)| *known == name).map(|&(_, bits, bytes)| (bits, bytes))
     }
 
-    /// What is likely meant by the name of a block format, or of a family of types.
+    /// A hint for the name of a format with scales, or of a family of types.
     pub fn hint(&self) -> Option<String> {
         let name = plain(&self.name);
-        if BLOCK_FORMATS.iter().any(|start| name.starts_with(start)) {
-            return Some("a block format has scales: `quantize` takes it".to_owned());
+        if WITH_SCALES.iter().any(|start| name.starts_with(start)) {
+            return Some("a format with scales: use `quantize`".to_owned());
         }
         if name == LACKING.0 {
             return Some(LACKING.1.to_owned());
