@@ -1,6 +1,7 @@
 """Casts in many threads at once, the interpreter's lock given up meanwhile, and casts in forked children."""
 
 import contextlib
+import multiprocessing
 import os
 import signal
 import sys
@@ -12,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 from bitwise import same
+from safetensors.numpy import save_file
 
 import onnx_cast
 
@@ -113,6 +115,27 @@ def test_forked_children_cast_large_arrays():
         assert os.waitpid(pid, 0)[1] == 0
 
     child(2)
+
+
+def cast_and_quantize(folder, number):
+    """A job on a file, scales found over threads, and a large cast; returns the bytes of all three."""
+    out = folder / f"{number}.safetensors"
+    onnx_cast.quantize_file(folder / "w.safetensors", out, to="float8e4m3fn")
+    blocks = onnx_cast.quantize_blocks(X[:2_999_968], "nvfp4")
+    results = [array.tobytes() for array in (onnx_cast.cast(X, "bfloat16"), blocks.elements, blocks.scales)]
+    return [*results, out.read_bytes()]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_forked_children_work_after_casts_and_after_jobs_on_files(tmp_path):
+    save_file({"model.layers.0.mlp.up_proj.weight": X[:2_097_152].reshape(2048, 1024)}, tmp_path / "w.safetensors")
+    want = cast_and_quantize(tmp_path, 0)
+    context = multiprocessing.get_context("fork")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with context.Pool(2) as pool:
+            for got in pool.starmap_async(cast_and_quantize, [(tmp_path, 1), (tmp_path, 2)], 1).get(timeout=300):
+                assert got == want
 
 
 class Stop(Exception):

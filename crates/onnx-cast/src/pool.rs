@@ -5,44 +5,66 @@ use rayon::{ThreadPool, ThreadPoolBuilder};
 use std::error::Error;
 use std::ptr;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 /// A process that has asked for threads. It is never freed: a child still reads that of its parent.
 struct Process {
     id: u32,
-    /// The process that this one, or one between the two, was forked from; `None` in the first that asked.
-    parent: Option<&'static Process>,
+    /// Whether this process was forked after the library was loaded. The threads of rayon's global pool may then be
+    /// those of a parent.
+    is_forked: bool,
     /// Made at the first large cast. A child never touches that of its parent, which another thread may just have been
     /// making.
     pool: OnceLock<Pool>,
 }
 
-/// Where a process has its threads.
+/// The threads of a process.
 enum Pool {
-    /// In rayon's global pool.
+    /// Those of rayon's global pool.
     Global,
-    /// In a pool of a forked child.
+    /// Those of a forked child's own pool.
     Own(ThreadPool),
-    /// Nowhere: the system gives it none.
+    /// The system starts none.
     None,
 }
 
-/// This process, or the one that it was forked from, where it has not asked yet.
+/// This process, or its nearest ancestor that has asked for threads.
 static NEWEST: AtomicPtr<Process> = AtomicPtr::new(ptr::null_mut());
+
+/// The process that loaded the library; 0 where that is not recorded. A program may use rayon's global pool, and fork,
+/// before its first cast.
+static LOADED_BY: AtomicU32 = AtomicU32::new(0);
+
+/// Called by the system when it loads the program or the shared library.
+#[cfg(all(unix, not(target_os = "aix")))]
+#[used]
+#[cfg_attr(target_vendor = "apple", unsafe(link_section = "__DATA,__mod_init_func"))]
+#[cfg_attr(not(target_vendor = "apple"), unsafe(link_section = ".init_array"))]
+static AT_LOAD: extern "C" fn() = {
+    extern "C" fn record() {
+        LOADED_BY.store(std::process::id(), Ordering::Relaxed);
+    }
+    record
+};
 
 impl Process {
     fn current() -> &'static Process {
-        // Only Unix forks. Other systems may have no numbers of processes. A child with the number of a parent that has
-        // ended would be taken for it: systems give a number out again only after thousands of others.
+        // Only Unix forks. Other systems may have no process ids. A child with the id of an ancestor that has ended
+        // would be taken for it: systems use an id again only after thousands of others.
         let id = if cfg!(unix) { std::process::id() } else { 0 };
         loop {
             let newest = NEWEST.load(Ordering::Acquire);
             // SAFETY: null, or a process that was made below and is never freed.
-            let parent: Option<&'static Process> = unsafe { newest.as_ref() };
-            if let Some(process) = parent.filter(|process| process.id == id) {
+            let ancestor: Option<&'static Process> = unsafe { newest.as_ref() };
+            if let Some(process) = ancestor.filter(|process| process.id == id) {
                 return process;
             }
-            let made = Box::into_raw(Box::new(Process { id, parent, pool: OnceLock::new() }));
+            // The linker drops an object to which nothing refers, with the function that it would call.
+            #[cfg(all(unix, not(target_os = "aix")))]
+            std::hint::black_box(&AT_LOAD);
+            let loaded_by = LOADED_BY.load(Ordering::Relaxed);
+            let is_forked = ancestor.is_some() || loaded_by != 0 && loaded_by != id;
+            let made = Box::into_raw(Box::new(Process { id, is_forked, pool: OnceLock::new() }));
             if NEWEST.compare_exchange(newest, made, Ordering::AcqRel, Ordering::Acquire).is_err() {
                 // SAFETY: another thread was first, and no one has seen this one.
                 drop(unsafe { Box::from_raw(made) });
@@ -51,23 +73,23 @@ impl Process {
     }
 
     fn pool(&self) -> &Pool {
-        self.pool.get_or_init(|| match self.parent {
+        self.pool.get_or_init(|| match self.is_forked {
             // rayon makes its global pool on first use, and panics if it cannot.
-            None => match ThreadPoolBuilder::new().build_global() {
+            false => match ThreadPoolBuilder::new().build_global() {
                 Ok(()) => Pool::Global,
                 // The error for a pool that already exists is the only one without a source.
                 Err(error) if error.source().is_none() => Pool::Global,
                 Err(_) => Pool::None,
             },
-            Some(_) => ThreadPoolBuilder::new().build().map_or(Pool::None, Pool::Own),
+            true => ThreadPoolBuilder::new().build().map_or(Pool::None, Pool::Own),
         })
     }
 }
 
-/// Where rayon's functions find the threads of this process.
+/// Where work runs that calls rayon's functions.
 enum Place {
-    /// On any thread: in the pool of the caller's, or in the global pool.
-    Anywhere,
+    /// On the caller's thread: in a pool of the caller's, or with the global pool.
+    Here,
     /// On the threads of a forked child's pool.
     In(&'static ThreadPool),
     /// The system gives this child no threads.
@@ -75,12 +97,13 @@ enum Place {
 }
 
 fn place() -> Place {
+    // A thread of a pool that the process was forked on does the work of the others too.
     if rayon::current_thread_index().is_some() {
-        return Place::Anywhere;
+        return Place::Here;
     }
     let process = Process::current();
-    if process.parent.is_none() {
-        return Place::Anywhere;
+    if !process.is_forked {
+        return Place::Here;
     }
     match process.pool() {
         Pool::Own(pool) => Place::In(pool),
@@ -104,8 +127,8 @@ pub(crate) fn current_threads() -> usize {
 pub(crate) fn split<R: Send>(work: impl FnOnce() -> R + Send) -> R {
     match place() {
         Place::In(pool) => pool.install(work),
-        // Nowhere there are two.
-        Place::Anywhere | Place::Nowhere => work(),
+        // `Nowhere` has no two threads to split over.
+        Place::Here | Place::Nowhere => work(),
     }
 }
 
@@ -115,7 +138,7 @@ pub(crate) fn split<R: Send>(work: impl FnOnce() -> R + Send) -> R {
 pub fn with_threads<R: Send>(work: impl FnOnce() -> R + Send) -> Option<R> {
     match place() {
         Place::In(pool) => Some(pool.install(work)),
-        Place::Anywhere => Some(work()),
+        Place::Here => Some(work()),
         Place::Nowhere => None,
     }
 }
