@@ -96,8 +96,8 @@ impl Kernel {
                 (DataType::String, DataType::String) => self.api.fill(output, &self.api.strings(input, &shape)?),
                 (DataType::String, _) => {
                     let strings = self.api.strings(input, &shape)?;
-                    Ok(plan
-                        .run_into(&TensorView::strings(&shape, strings.view())?, self.api.bytes(output, to, &shape)?)?)
+                    let bytes = self.api.bytes(output, to, &shape)?;
+                    Ok(plan.run_into_uninit(&TensorView::strings(&shape, strings.view())?, bytes).map(drop)?)
                 }
                 (_, DataType::String) => {
                     let mut strings = Strings::new();
@@ -128,7 +128,7 @@ impl Kernel {
             let bytes = self.api.bytes(output, plan.target_type(), &x.shape)?;
             let (x, scale) = (self.operand_view(&x)?, self.operand_view(&scale)?);
             let zero_point = zero_point.as_ref().map(|operand| self.operand_view(operand)).transpose()?;
-            Ok(plan.run_into(&x, &scale, zero_point.as_ref(), bytes)?)
+            Ok(plan.run_into_uninit(&x, &scale, zero_point.as_ref(), bytes).map(drop)?)
         }
     }
 
@@ -185,7 +185,7 @@ impl Kernel {
         unsafe {
             let view = self.api.view(input, plan.source_type(), shape)?;
             let bytes = self.api.bytes(output, plan.target_type(), shape)?;
-            Ok(plan.run_into(&view, bytes)?)
+            Ok(plan.run_into_uninit(&view, bytes).map(drop)?)
         }
     }
 

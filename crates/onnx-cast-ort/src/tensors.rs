@@ -5,6 +5,7 @@ use crate::api::{Api, Failure};
 use onnx_cast::tensor::Strings;
 use onnx_cast::{DataType, TensorView};
 use std::ffi::c_void;
+use std::mem::MaybeUninit;
 use std::ptr;
 
 /// Sizes from onnxruntime's dimensions.
@@ -50,7 +51,7 @@ impl Api {
         }
     }
 
-    /// The memory of an output.
+    /// The memory of an output, which onnxruntime does not initialise.
     ///
     /// # Safety
     /// As [`Api::memory`], and the value is an output that lives for `'a`. onnxruntime gives an output memory of its
@@ -60,11 +61,11 @@ impl Api {
         value: *mut Value,
         data_type: DataType,
         shape: &[usize],
-    ) -> Result<&'a mut [u8], Failure> {
+    ) -> Result<&'a mut [MaybeUninit<u8>], Failure> {
         // SAFETY: promised.
         unsafe {
             let (data, len) = self.memory(value, data_type, shape)?;
-            Ok(if len == 0 { &mut [] } else { std::slice::from_raw_parts_mut(data, len) })
+            Ok(if len == 0 { &mut [] } else { std::slice::from_raw_parts_mut(data.cast(), len) })
         }
     }
 

@@ -10,8 +10,9 @@ pub(crate) mod staged;
 
 use crate::element::Element;
 use crate::element::{with_numeric_types, *};
-use crate::packed::{bits, code, set};
+use crate::packed::{Out, bits, code, set, written};
 use crate::scalar::{Rules, Widen, widen_code};
+use core::mem::MaybeUninit;
 use scale::{Held, ScaleContext, ScaleKernels, ScaledKernel};
 
 /// Where the results of a cast are stored; see [`Plan::store_hint`](crate::Plan::store_hint).
@@ -41,25 +42,29 @@ impl Context {
     }
 }
 
-/// What a cast reads and writes: the bytes of `len` elements of each type, and where results go.
+/// Source and target of a cast: the bytes of `len` elements of each type, and the store hint.
+#[derive(Clone, Copy)]
 pub(crate) struct Task<'a> {
     pub(crate) src: &'a [u8],
-    pub(crate) dst: &'a mut [u8],
+    /// Writable, and perhaps never written. A pointer and no slice: a line that two tiles share is written with the
+    /// second one, so that neither may have its bytes to itself.
+    pub(crate) dst: *mut u8,
     pub(crate) len: usize,
     pub(crate) hint: StoreHint,
 }
 
 /// Casts `len` elements from `src` to `dst`, which hold exactly that many, packed, and zeroes the padding of `dst`.
+/// Every byte of `dst` is written, and none is read before.
 ///
 /// # Safety
 /// The processor has the instructions that the kernel's backend is compiled for, `src` and `dst` have the byte
 /// lengths of `len` elements of the context's types, and the table has this kernel for them.
-pub(crate) type Kernel = unsafe fn(src: &[u8], dst: &mut [u8], len: usize, context: &Context);
+pub(crate) type Kernel = unsafe fn(src: &[u8], dst: &mut Out, len: usize, context: &Context);
 
 /// An instruction set, or none in particular: how each kind of kernel is compiled.
 ///
 /// # Safety
-/// The kernels cast exactly as [`crate::scalar::cast_one`] does and write all of `dst`.
+/// The kernels cast exactly as [`crate::scalar::cast_one`] does, write all of `dst`, and read none of it before.
 pub(crate) unsafe trait Isa {
     /// Whether sources of 8 bits are looked up on the way to targets of 16.
     const LOOKS_UP_16: bool;
@@ -71,15 +76,15 @@ pub(crate) unsafe trait Isa {
     const SCALE: ScaleKernels;
 
     /// From a source that is not looked up.
-    unsafe fn cast<S: Element, D: Element>(src: &[u8], dst: &mut [u8], len: usize, context: &Context);
+    unsafe fn cast<S: Element, D: Element>(src: &[u8], dst: &mut Out, len: usize, context: &Context);
     /// From a source of the width of `S` to a target of the width of `D`, by a table.
-    unsafe fn look_up<S: Element, D: Element>(src: &[u8], dst: &mut [u8], len: usize, context: &Context);
+    unsafe fn look_up<S: Element, D: Element>(src: &[u8], dst: &mut Out, len: usize, context: &Context);
     /// From a source of the class and width of `S`, by a table of narrow entries that are widened to `D`.
-    unsafe fn widen<S: Element, D: Element>(src: &[u8], dst: &mut [u8], len: usize, context: &Context);
+    unsafe fn widen<S: Element, D: Element>(src: &[u8], dst: &mut Out, len: usize, context: &Context);
     /// From one element in a byte to elements packed to the width of `D`.
-    unsafe fn pack<D: Element>(src: &[u8], dst: &mut [u8], len: usize, context: &Context);
+    unsafe fn pack<D: Element>(src: &[u8], dst: &mut Out, len: usize, context: &Context);
     /// From elements packed to the width of `S` to one in a byte.
-    unsafe fn unpack<S: Element>(src: &[u8], dst: &mut [u8], len: usize, context: &Context);
+    unsafe fn unpack<S: Element>(src: &[u8], dst: &mut Out, len: usize, context: &Context);
     /// From values to `D`, an integer by its width alone, by scales.
     unsafe fn quantize<D: Element>(_: Task<'_>, _: &ScaleContext<'_>, _: Option<&mut Held>) {
         unreachable!("scaled in stages");
@@ -378,11 +383,11 @@ pub(crate) fn cast_code(from: DataType, to: DataType, code: u8, rules: &Rules) -
 
 /// [`cast_code`] of every element, for tensors of a few.
 #[cold]
-pub(crate) fn cast_each(src: &[u8], dst: &mut [u8], len: usize, context: &Context) {
+pub(crate) fn cast_each(src: &[u8], dst: &mut Out, len: usize, context: &Context) {
     let to_bits = context.to.info().bits;
-    if to_bits < 8 {
-        dst.fill(0);
-    }
+    dst.fill(MaybeUninit::new(0));
+    // SAFETY: the line above wrote every byte.
+    let dst = unsafe { written(dst) };
     for index in 0..len {
         let result = cast_code(context.from, context.to, code(src, index, context.from), &context.rules);
         match to_bits {

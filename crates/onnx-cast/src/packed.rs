@@ -4,7 +4,31 @@
 //! Packing belongs to load and store, never to rounding: everything here moves bit patterns.
 
 use crate::element::{DataType, Element, Float6E2M3, Uint2, Uint4, Word, byte_len_of};
+use core::mem::MaybeUninit;
 use core::ops::Range;
+
+/// Memory for results: writable, and perhaps never written before.
+pub(crate) type Out = [MaybeUninit<u8>];
+
+/// Initialised memory that results overwrite.
+///
+/// # Safety
+/// Only initialised bytes are written through the result.
+#[inline(always)]
+pub(crate) unsafe fn as_uninit(bytes: &mut [u8]) -> &mut Out {
+    // SAFETY: `MaybeUninit<u8>` has the layout of `u8`, and the caller writes only initialised bytes.
+    unsafe { &mut *(core::ptr::from_mut(bytes) as *mut Out) }
+}
+
+/// Memory after it was written.
+///
+/// # Safety
+/// Every element of `memory` is initialised.
+#[inline(always)]
+pub(crate) unsafe fn written<T>(memory: &mut [MaybeUninit<T>]) -> &mut [T] {
+    // SAFETY: the caller guarantees initialised elements, and `MaybeUninit<T>` has the layout of `T`.
+    unsafe { &mut *(core::ptr::from_mut(memory) as *mut [T]) }
+}
 
 /// Width of an element in bits.
 pub(crate) const fn bits<T: Element>() -> usize {
@@ -115,9 +139,9 @@ pub(crate) fn clear_padding(data_type: DataType, len: usize, bytes: &mut [u8]) {
     }
 }
 
-/// Packs elements of `bits` bits. The lengths must match.
+/// Packs elements of `bits` bits. The lengths must match. Every byte of `bytes` is written.
 #[inline(always)]
-pub(crate) fn pack_elements(bits: usize, elements: &[u8], bytes: &mut [u8]) {
+pub(crate) fn pack_elements(bits: usize, elements: &[u8], bytes: &mut Out) {
     match bits {
         2 => in_groups(elements, bytes, |four: [u8; 4]| {
             let pairs = gather(u32::from_le_bytes(four) & 0x0303_0303, 6, 0x0003_0003);
@@ -136,9 +160,9 @@ pub(crate) fn pack_elements(bits: usize, elements: &[u8], bytes: &mut [u8]) {
     }
 }
 
-/// Unpacks elements of `bits` bits. The lengths must match.
+/// Unpacks elements of `bits` bits. The lengths must match. Every byte of `elements` is written.
 #[inline(always)]
-pub(crate) fn unpack_elements(bits: usize, bytes: &[u8], elements: &mut [u8]) {
+pub(crate) fn unpack_elements(bits: usize, bytes: &[u8], elements: &mut Out) {
     match bits {
         2 => in_groups(bytes, elements, |[byte]: [u8; 1]| {
             let pairs = spread(u32::from(byte), 12, 0x0000_000f);
@@ -158,17 +182,17 @@ pub(crate) fn unpack_elements(bits: usize, bytes: &[u8], elements: &mut [u8]) {
 
 /// Maps groups of bytes to groups of bytes. An incomplete last group is padded with zeros, and its result is truncated.
 #[inline(always)]
-fn in_groups<const FROM: usize, const TO: usize>(from: &[u8], to: &mut [u8], map: impl Fn([u8; FROM]) -> [u8; TO]) {
+fn in_groups<const FROM: usize, const TO: usize>(from: &[u8], to: &mut Out, map: impl Fn([u8; FROM]) -> [u8; TO]) {
     let whole = (from.len() / FROM).min(to.len() / TO);
     let (from, from_rest) = from.split_at(whole * FROM);
     let (to, to_rest) = to.split_at_mut(whole * TO);
     for (from, to) in from.as_chunks().0.iter().zip(to.as_chunks_mut().0) {
-        *to = map(*from);
+        *to = map(*from).map(MaybeUninit::new);
     }
     if !from_rest.is_empty() {
         let mut last = [0; FROM];
         last[..from_rest.len()].copy_from_slice(from_rest);
-        to_rest.copy_from_slice(&map(last)[..to_rest.len()]);
+        to_rest.iter_mut().zip(map(last)).for_each(|(to, byte)| *to = MaybeUninit::new(byte));
     }
 }
 

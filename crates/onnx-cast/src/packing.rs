@@ -5,8 +5,8 @@ use crate::arch::Backend;
 use crate::element::DataType;
 use crate::error::Count;
 use crate::kernel::{Context, Kernel};
-use crate::ops::execute::{Span, as_uninit, run_kernel};
-use crate::packed;
+use crate::ops::execute::{Span, run_kernel};
+use crate::packed::{self, as_uninit};
 use core::fmt;
 
 /// A buffer whose length or type does not suit the elements.

@@ -10,7 +10,7 @@ mod error;
 mod strings;
 
 use crate::element::{DataType, Element, Word, bytes_of, bytes_of_mut};
-use crate::packed::{bits, byte_len, pack_elements, unpack_elements, word};
+use crate::packed::{as_uninit, bits, byte_len, pack_elements, unpack_elements, word};
 
 pub use error::{TensorError, TensorErrorKind};
 pub use strings::{Strings, StringsView};
@@ -334,7 +334,8 @@ pub(crate) const fn is_layout_of_tensors<T: Element>() -> bool {
 /// Writes elements as a tensor's bytes. `bytes` must have the length that they take.
 pub(crate) fn to_tensor_bytes<T: Element>(elements: &[T], bytes: &mut [u8]) {
     if bits::<T>() < 8 {
-        return pack_elements(bits::<T>(), bytes_of(elements), bytes);
+        // SAFETY: packing writes only initialised bytes.
+        return pack_elements(bits::<T>(), bytes_of(elements), unsafe { as_uninit(bytes) });
     }
     for (element, word) in elements.iter().zip(bytes.chunks_exact_mut(size_of::<T::Bits>())) {
         word.copy_from_slice(element.to_bits().to_le().as_ref());
@@ -345,7 +346,7 @@ pub(crate) fn to_tensor_bytes<T: Element>(elements: &[T], bytes: &mut [u8]) {
 pub(crate) fn from_tensor_bytes<T: Element>(bytes: &[u8], elements: &mut [T]) {
     if bits::<T>() < 8 {
         // SAFETY: unpacking leaves the bits above an element's width zero, as the type requires.
-        return unpack_elements(bits::<T>(), bytes, unsafe { bytes_of_mut(elements) });
+        return unpack_elements(bits::<T>(), bytes, unsafe { as_uninit(bytes_of_mut(elements)) });
     }
     for (word_bytes, element) in bytes.chunks_exact(size_of::<T::Bits>()).zip(elements) {
         *element = T::from_bits(word(word_bytes));

@@ -16,7 +16,7 @@ use crate::arch::portable;
 use crate::element::{Class, DataType, Element, class};
 use crate::kernel::lanes::is_scalar;
 use crate::kernel::{Context, lookup_tables};
-use crate::packed::bits;
+use crate::packed::{Out, bits};
 use small_float::RuleLanes;
 
 pub(crate) use crate::kernel::lanes::Lanes;
@@ -29,14 +29,14 @@ pub(crate) use crate::kernel::lanes::Lanes;
 /// # Safety
 /// As [`crate::kernel::Kernel`], of the instructions of `L`.
 #[inline(always)]
-pub(crate) unsafe fn cast<L: Lanes, S: Element, D: Element>(src: &[u8], dst: &mut [u8], len: usize, context: &Context) {
+pub(crate) unsafe fn cast<L: Lanes, S: Element, D: Element>(src: &[u8], dst: &mut Out, len: usize, context: &Context) {
     if const { is_scalar::<L, S, D>() } {
         return portable::cast::<S, D>(src, dst, len, context);
     }
     if small_float::asks_for_scalar::<L, S, D>(&context.rules) {
         return portable::cast::<S, D>(src, dst, len, context);
     }
-    let task = step::Task { src, dst, len, hint: context.hint };
+    let task = step::Task { src, dst: dst.as_mut_ptr().cast(), len, hint: context.hint };
     // SAFETY: the caller's; `steps` hands out pointers to a step's bytes.
     unsafe {
         if const { by_magnitude::vectors::<L, S, D>().is_some() } {
@@ -120,7 +120,12 @@ pub(crate) unsafe fn one_step<L: Lanes, S: Element, D: Element>(
 macro_rules! kernel {
     ($($features:literal)?, $name:ident<$($type:ident: $bound:ident),*>: $($algorithm:tt)*) => {
         $(#[target_feature(enable = $features)])?
-        unsafe fn $name<$($type: $bound),*>(src: &[u8], dst: &mut [u8], len: usize, context: &Context) {
+        unsafe fn $name<$($type: $bound),*>(
+            src: &[u8],
+            dst: &mut crate::packed::Out,
+            len: usize,
+            context: &Context,
+        ) {
             // SAFETY: the caller's; the features are those of the lanes.
             unsafe { $($algorithm)*(src, dst, len, context) }
         }

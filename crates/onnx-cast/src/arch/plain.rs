@@ -10,7 +10,7 @@ use super::generic::{self, isa, kernel};
 use crate::element::{Element, Float16, byte_len_of};
 use crate::kernel::lanes::Lanes;
 use crate::kernel::{Context, KernelTable};
-use crate::packed::{pack_elements, unpack_elements};
+use crate::packed::{as_uninit, pack_elements, unpack_elements};
 use crate::scalar::{Rules, Widen, cast_one};
 use core::slice;
 use lane::{QUIET, double, float, int, lane, lane_of, lanes, mask, narrow, result, short, signed, widen};
@@ -62,6 +62,18 @@ unsafe impl<const B: usize, const RICH: bool> Lanes for Plain<B, RICH> {
         unsafe { Self::store(dst, value) };
     }
 
+    unsafe fn copy_few(src: *const u8, dst: *mut u8, len: usize, whole: usize) {
+        for at in 0..whole {
+            // SAFETY: the caller's: `whole` bytes can be read, which all are here, and `len` written.
+            unsafe {
+                let byte = src.add(at).read();
+                if at < len {
+                    dst.add(at).write(byte);
+                }
+            }
+        }
+    }
+
     unsafe fn fence() {}
     unsafe fn prefetch(_: *const u8) {}
 
@@ -98,7 +110,8 @@ unsafe impl<const B: usize, const RICH: bool> Lanes for Plain<B, RICH> {
         // SAFETY: the caller's: the codes of a step can be read.
         let bytes = unsafe { slice::from_raw_parts(src, byte_len_of(B, BITS)) };
         let mut codes = [0; B];
-        unpack_elements(BITS, bytes, &mut codes);
+        // SAFETY: unpacking writes only initialised bytes.
+        unpack_elements(BITS, bytes, unsafe { as_uninit(&mut codes) });
         codes
     }
 
@@ -111,7 +124,8 @@ unsafe impl<const B: usize, const RICH: bool> Lanes for Plain<B, RICH> {
 
     unsafe fn store_codes<const BITS: usize>(dst: *mut u8, codes: Self::V) {
         let (mut bytes, len) = ([0; B], byte_len_of(B, BITS));
-        pack_elements(BITS, &codes, &mut bytes[..len]);
+        // SAFETY: packing writes only initialised bytes.
+        pack_elements(BITS, &codes, unsafe { as_uninit(&mut bytes[..len]) });
         // SAFETY: the caller's: the codes of a step can be written.
         unsafe { dst.copy_from_nonoverlapping(bytes.as_ptr(), len) };
     }
@@ -462,8 +476,8 @@ mod tests {
         let kernels = [&portable::TABLE, table].map(|table| table.cast(from, to).expect("numeric types"));
         // SAFETY: every machine runs both; the slices have the bytes of as many elements.
         unsafe {
-            kernels[0](&src, &mut want, len, context);
-            kernels[1](&src, &mut got[begin..begin + bytes], len, context);
+            kernels[0](&src, as_uninit(&mut want), len, context);
+            kernels[1](&src, as_uninit(&mut got[begin..begin + bytes]), len, context);
         }
         let what = || format!("{from} to {to}, {len} elements, {offset} bytes in, {context:?}");
         assert_eq!(got[begin..begin + bytes], want, "{}", what());
@@ -477,9 +491,18 @@ mod tests {
     #[test]
     fn every_pair_is_the_scalar_cast() {
         let state = &mut 1;
-        for &from in DataType::NUMERIC {
-            for &to in DataType::NUMERIC {
+        for (row, &from) in DataType::NUMERIC.iter().enumerate() {
+            for (column, &to) in DataType::NUMERIC.iter().enumerate() {
+                if IN_MIRI && column != (5 * row + 3) % DataType::NUMERIC.len() {
+                    continue;
+                }
                 let plain = Context::plain(from, to);
+                if IN_MIRI {
+                    // A line or two, in few lanes.
+                    let len = 1 + (2 * 64 * 8 / to.info().bits as usize).min(80);
+                    check(&FEW, &Context { hint: StoreHint::NonTemporal, ..plain }, len, len % 3 * 8, state);
+                    continue;
+                }
                 let settings = [
                     plain,
                     Context { rules: Rules::new(to, 19, false, RoundMode::Up), ..plain },
@@ -491,7 +514,6 @@ mod tests {
                 ];
                 for (table, step) in [(&FEW, 16), (&MANY, 64)] {
                     for (context, len) in settings.iter().zip([2 * step + 3, step + 1, 700]) {
-                        let len = if IN_MIRI { len.min(step + 5) } else { len };
                         check(table, context, len, len % 3 * 8, state);
                     }
                 }
@@ -513,8 +535,8 @@ mod tests {
                     let (pack, unpack) = (table.pack(data_type), table.unpack(data_type));
                     // SAFETY: every machine runs both; these are the bytes of as many elements.
                     unsafe {
-                        pack.expect("a packed type")(&unpacked, packed, len, &context);
-                        unpack.expect("a packed type")(packed, again, len, &context);
+                        pack.expect("a packed type")(&unpacked, as_uninit(packed), len, &context);
+                        unpack.expect("a packed type")(packed, as_uninit(again), len, &context);
                     }
                 }
                 assert_eq!(got, want, "{data_type}, {len} elements");

@@ -4,7 +4,8 @@ use crate::element::{BFloat16, DataType, Element};
 use crate::kernel::lookup_tables::{self, KeptOrMade};
 use crate::kernel::scale::scale_kernels;
 use crate::kernel::{Context, Isa, KernelTable, staged};
-use crate::packed::{bits, byte_len, pack_elements, unpack_elements};
+use crate::packed::{Out, bits, byte_len, pack_elements, unpack_elements, written};
+use core::mem::MaybeUninit;
 
 pub(crate) static TABLE: KernelTable = KernelTable::new::<Portable>();
 
@@ -15,7 +16,7 @@ const BLOCK: usize = 256;
 
 /// Calls `f` with the bytes of each block and its length.
 #[inline(always)]
-fn blocks<S: Element, D: Element>(src: &[u8], dst: &mut [u8], len: usize, mut f: impl FnMut(&[u8], &mut [u8], usize)) {
+fn blocks<S: Element, D: Element>(src: &[u8], dst: &mut Out, len: usize, mut f: impl FnMut(&[u8], &mut Out, usize)) {
     let src = src.chunks(const { byte_len::<S>(BLOCK) });
     let dst = dst.chunks_mut(const { byte_len::<D>(BLOCK) });
     for ((src, dst), begin) in src.zip(dst).zip((0..len).step_by(BLOCK)) {
@@ -25,12 +26,14 @@ fn blocks<S: Element, D: Element>(src: &[u8], dst: &mut [u8], len: usize, mut f:
 
 /// The codes of a block, one to a byte.
 #[inline(always)]
-fn codes<'a, S: Element>(src: &'a [u8], unpacked: &'a mut [u8; BLOCK], len: usize) -> &'a [u8] {
+fn codes<'a, S: Element>(src: &'a [u8], unpacked: &'a mut [MaybeUninit<u8>; BLOCK], len: usize) -> &'a [u8] {
     if bits::<S>() == 8 {
         return src;
     }
-    unpack_elements(bits::<S>(), src, &mut unpacked[..len]);
-    &unpacked[..len]
+    let unpacked = &mut unpacked[..len];
+    unpack_elements(bits::<S>(), src, unpacked);
+    // SAFETY: the line above wrote every byte.
+    unsafe { written(unpacked) }
 }
 
 // SAFETY: tables are made with the scalar cast, and `staged::run` is the scalar cast in a loop; both write every byte.
@@ -39,38 +42,39 @@ unsafe impl Isa for Portable {
     const SCALES: bool = false;
     scale_kernels! { fuses: false, fence: () }
 
-    unsafe fn cast<S: Element, D: Element>(src: &[u8], dst: &mut [u8], len: usize, context: &Context) {
+    unsafe fn cast<S: Element, D: Element>(src: &[u8], dst: &mut Out, len: usize, context: &Context) {
         cast::<S, D>(src, dst, len, context);
     }
 
-    unsafe fn look_up<S: Element, D: Element>(src: &[u8], dst: &mut [u8], len: usize, context: &Context) {
+    unsafe fn look_up<S: Element, D: Element>(src: &[u8], dst: &mut Out, len: usize, context: &Context) {
         let table = KeptOrMade::new(context);
         let [low, high] = &table.planes;
         blocks::<S, D>(src, dst, len, |src, dst, len| {
-            let (mut unpacked, mut results) = ([0; BLOCK], [0; BLOCK]);
+            let (mut unpacked, mut results) = ([MaybeUninit::new(0); BLOCK], [MaybeUninit::new(0); BLOCK]);
             let codes = codes::<S>(src, &mut unpacked, len);
             if bits::<D>() == 16 {
                 for (result, &code) in dst.as_chunks_mut().0.iter_mut().zip(codes) {
-                    *result = [low[usize::from(code)], high[usize::from(code)]];
+                    *result = [low[usize::from(code)], high[usize::from(code)]].map(MaybeUninit::new);
                 }
             } else {
                 let results = if bits::<D>() == 8 { &mut *dst } else { &mut results[..len] };
                 for (result, &code) in results.iter_mut().zip(codes) {
-                    *result = low[usize::from(code)];
+                    *result = MaybeUninit::new(low[usize::from(code)]);
                 }
             }
             if bits::<D>() < 8 {
-                pack_elements(bits::<D>(), &results[..len], dst);
+                // SAFETY: the array is initialised.
+                pack_elements(bits::<D>(), unsafe { written(&mut results[..len]) }, dst);
             }
         });
     }
 
-    unsafe fn widen<S: Element, D: Element>(src: &[u8], dst: &mut [u8], len: usize, context: &Context) {
+    unsafe fn widen<S: Element, D: Element>(src: &[u8], dst: &mut Out, len: usize, context: &Context) {
         let hub = lookup_tables::hub(context.from, D::DATA_TYPE, false);
         let table = KeptOrMade::new(&Context::plain(context.from, hub));
         let [low, high] = &table.planes;
         blocks::<S, D>(src, dst, len, |src, dst, len| {
-            let (mut unpacked, mut values) = ([0; BLOCK], [0; 2 * BLOCK]);
+            let (mut unpacked, mut values) = ([MaybeUninit::new(0); BLOCK], [0; 2 * BLOCK]);
             let codes = codes::<S>(src, &mut unpacked, len);
             // The upper 16 bits of a float are a bfloat16.
             if matches!(hub, DataType::BFloat16 | DataType::Float) {
@@ -92,16 +96,16 @@ unsafe impl Isa for Portable {
         });
     }
 
-    unsafe fn pack<D: Element>(src: &[u8], dst: &mut [u8], _: usize, _: &Context) {
+    unsafe fn pack<D: Element>(src: &[u8], dst: &mut Out, _: usize, _: &Context) {
         pack_elements(bits::<D>(), src, dst);
     }
 
-    unsafe fn unpack<S: Element>(src: &[u8], dst: &mut [u8], _: usize, _: &Context) {
+    unsafe fn unpack<S: Element>(src: &[u8], dst: &mut Out, _: usize, _: &Context) {
         unpack_elements(bits::<S>(), src, dst);
     }
 }
 
 /// Casts a source that is not looked up; for backends too to which this is the best kernel.
-pub(crate) fn cast<S: Element, D: Element>(src: &[u8], dst: &mut [u8], len: usize, context: &Context) {
+pub(crate) fn cast<S: Element, D: Element>(src: &[u8], dst: &mut Out, len: usize, context: &Context) {
     staged::run::<S, D>(src, dst, len, &context.rules);
 }

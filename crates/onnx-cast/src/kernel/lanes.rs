@@ -27,8 +27,8 @@ pub(crate) unsafe trait Lanes: Copy + 'static {
     const WIDE_LOOK_UP: bool;
     /// Whether [`Lanes::look_up`] among 128 entries or fewer gives 0 at indices of 128 and more.
     const ZERO_BEYOND: bool = false;
-    /// Whether [`Lanes::look_up`] among 128 entries or fewer takes an index modulo 128, or 64 for those among 64 or fewer.
-    /// Tables of fewer entries repeat, so that the codes of narrow types need not be masked.
+    /// Whether [`Lanes::look_up`] among 128 entries or fewer takes an index modulo 128, or 64 for those among 64 or
+    /// fewer. Tables of fewer entries repeat, so that the codes of narrow types need not be masked.
     const WRAPS: bool = false;
     /// Whether [`Lanes::load_indices`] leaves every other element of 2 bits in the next two bits, with zeros around.
     /// Tables then have the entry of `code` at `4 * code` too.
@@ -70,8 +70,8 @@ pub(crate) unsafe trait Lanes: Copy + 'static {
     }
     /// Stores a step's elements of `BITS` bits, 8 or fewer, that stand one in a byte with the upper bits zero.
     unsafe fn store_codes<const BITS: usize>(dst: *mut u8, codes: Self::V);
-    /// Stores a step's words as the upper halves of lanes of 32 bits, or where [`Lanes::WIDE_LOOK_UP`] the upper quarters
-    /// of lanes of 64, whose other bits are zero.
+    /// Stores a step's words as the upper halves of lanes of 32 bits, or where [`Lanes::WIDE_LOOK_UP`] the upper
+    /// quarters of lanes of 64, whose other bits are zero.
     #[inline(always)]
     unsafe fn store_upper_words<const W: usize>(dst: *mut u8, [a, b]: [Self::V; 2]) {
         assert!(W == 32, "no lanes of this width");
@@ -96,10 +96,11 @@ pub(crate) unsafe trait Lanes: Copy + 'static {
             dst.copy_from_nonoverlapping(src, len);
         }
     }
-    /// Copies `len` bytes, at most those of a step.
+    /// Copies the first `len` bytes of `whole`, which are at most those of a step.
     #[inline(always)]
-    unsafe fn copy_few(src: *const u8, dst: *mut u8, len: usize) {
-        // SAFETY: the caller's: `len` bytes can be read and written, and do not overlap.
+    unsafe fn copy_few(src: *const u8, dst: *mut u8, len: usize, whole: usize) {
+        debug_assert!(len <= whole, "{len} of {whole} bytes");
+        // SAFETY: the caller's: `whole` bytes can be read, `len` written, and they do not overlap.
         unsafe { dst.copy_from_nonoverlapping(src, len) };
     }
 
@@ -216,8 +217,8 @@ pub(crate) unsafe trait Lanes: Copy + 'static {
     /// The bytes of `a` and `b` in turn, which stand in the order of [`Lanes::in_zip_order`].
     unsafe fn zip_bytes(a: Self::V, b: Self::V) -> [Self::V; 2];
 
-    /// 127, plus how many bits the number in a lane of 32 bits has: the exponent field, as of `f32`, of the least power of
-    /// two above it. The numbers have no sign; where `SMALL`, they are below 2^24.
+    /// 127, plus how many bits the number in a lane of 32 bits has: the exponent field, as of `f32`, of the least power
+    /// of two above it. The numbers have no sign; where `SMALL`, they are below 2^24.
     #[inline(always)]
     unsafe fn power_above<const SMALL: bool>(value: Self::V) -> Self::V {
         // SAFETY: the caller's.

@@ -3,27 +3,30 @@
 //! through buffers that fit the L1 cache.
 
 use crate::element::{DataType, Element, Kind, Word};
-use crate::packed::{bits, byte_len, pack_elements, unpack_elements, word};
+use crate::packed::{Out, bits, byte_len, pack_elements, unpack_elements, word, written};
 use crate::scalar::Rules;
+use core::mem::MaybeUninit;
 
 /// Elements in a block: a multiple of 8, so that a block of any type is a whole number of bytes.
 const BLOCK: usize = 256;
 
-/// Casts `len` elements. `src` and `dst` must hold exactly that many.
+/// Casts `len` elements. `src` and `dst` must hold exactly that many. Every byte of `dst` is written.
 #[inline(always)]
-pub(crate) fn run<S: Element, D: Element>(src: &[u8], dst: &mut [u8], len: usize, rules: &Rules) {
+pub(crate) fn run<S: Element, D: Element>(src: &[u8], dst: &mut Out, len: usize, rules: &Rules) {
     let from_packed = const { bits::<S>() < 8 };
     let to_packed = const { bits::<D>() < 8 };
     if const { bits::<S>() >= 8 && bits::<D>() >= 8 && !by_f32::<S, D>() } {
         return each::<S, D>(src, dst, |element| element.cast_to(rules));
     }
-    let (mut unpacked, mut values, mut results) = ([0; BLOCK], [0; 4 * BLOCK], [0; BLOCK]);
+    let zero = MaybeUninit::new(0);
+    let (mut unpacked, mut values, mut results) = ([zero; BLOCK], [zero; 4 * BLOCK], [zero; BLOCK]);
     let blocks = src.chunks(const { byte_len::<S>(BLOCK) }).zip(dst.chunks_mut(const { byte_len::<D>(BLOCK) }));
     for ((src, dst), begin) in blocks.zip((0..).step_by(BLOCK)) {
         let len = BLOCK.min(len - begin);
         let elements = if from_packed {
             unpack_elements(bits::<S>(), src, &mut unpacked[..len]);
-            &unpacked[..len]
+            // SAFETY: the array is initialised.
+            unsafe { written(&mut unpacked[..len]) }
         } else {
             src
         };
@@ -31,12 +34,14 @@ pub(crate) fn run<S: Element, D: Element>(src: &[u8], dst: &mut [u8], len: usize
         if const { by_f32::<S, D>() } {
             let values = &mut values[..4 * len];
             each::<S, f32>(elements, values, S::to_f32_round_to_odd);
-            each::<f32, D>(values, out, |value| D::from_f32(value, rules));
+            // SAFETY: the array is initialised.
+            each::<f32, D>(unsafe { written(values) }, out, |value| D::from_f32(value, rules));
         } else {
             each::<S, D>(elements, out, |element| element.cast_to(rules));
         }
         if to_packed {
-            pack_elements(bits::<D>(), &results[..len], dst);
+            // SAFETY: the array is initialised.
+            pack_elements(bits::<D>(), unsafe { written(&mut results[..len]) }, dst);
         }
     }
 }
@@ -56,9 +61,11 @@ const fn is_narrow(data_type: DataType) -> bool {
 
 /// Casts elements that are not packed.
 #[inline(always)]
-fn each<S: Element, D: Element>(src: &[u8], dst: &mut [u8], cast: impl Fn(S) -> D) {
+fn each<S: Element, D: Element>(src: &[u8], dst: &mut Out, cast: impl Fn(S) -> D) {
     let elements = src.chunks_exact(const { size_of::<S::Bits>() });
     for (from, to) in elements.zip(dst.chunks_exact_mut(const { size_of::<D::Bits>() })) {
-        to.copy_from_slice(cast(S::from_bits(word(from))).to_bits().to_le().as_ref());
+        let bytes = cast(S::from_bits(word(from))).to_bits().to_le();
+        // SAFETY: the chunk has the size of `D::Bits`, as its bytes do.
+        unsafe { to.as_mut_ptr().cast::<<D::Bits as Word>::Bytes>().write_unaligned(bytes) };
     }
 }

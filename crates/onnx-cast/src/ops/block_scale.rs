@@ -5,13 +5,14 @@ use alloc::vec;
 use alloc::vec::Vec;
 mod quantizer;
 
-use super::execute::{as_uninit, check_len, new_tensor};
+use super::execute::{check_len, new_tensor};
 use super::scaled::layout::Layout;
 use super::scaled::tiles::{Adjust, BoundCast, Operand};
 use super::scaled::{Direction, ScaledPlan, check_value_type};
 use super::{CastError, CastErrorKind, option_setters};
 use crate::arch::Backend;
 use crate::element::DataType;
+use crate::packed::{Out, as_uninit, written};
 use crate::scalar::block_scale::{BlockFormat, INT8_UNIT, PowerOfTwo, Recipe, ScaleRule};
 use crate::scalar::with_default_float_environment;
 use crate::tensor::{Tensor, TensorErrorKind, TensorView, element_count};
@@ -109,7 +110,7 @@ impl BlockScaled {
         let dequantize = BlockDequantize::new(self.format, to).recipe(self.recipe);
         let scales = self.scales.bytes().unwrap_or_default();
         new_tensor(to, self.elements.shape(), |out| {
-            dequantize.run_into_uninit(&self.elements.view(), scales, self.global_scale, out)
+            dequantize.run_into_uninit(&self.elements.view(), scales, self.global_scale, out).map(drop)
         })
     }
 }
@@ -170,16 +171,21 @@ impl BlockDequantize {
         out: &mut [u8],
     ) -> Result<(), CastError> {
         // SAFETY: a cast writes only initialised bytes.
-        self.run_into_uninit(elements, scales, global_scale, unsafe { as_uninit(out) })
+        self.run_into_uninit(elements, scales, global_scale, unsafe { as_uninit(out) }).map(drop)
     }
 
-    fn run_into_uninit(
+    /// As [`BlockDequantize::run_into`], into memory that need not be initialised. Returns `out`, every byte of which
+    /// is written.
+    ///
+    /// # Errors
+    /// As [`BlockDequantize::run_into`].
+    pub fn run_into_uninit<'o>(
         &self,
         elements: &TensorView<'_>,
         scales: &[u8],
         global_scale: Option<f32>,
-        out: &mut [MaybeUninit<u8>],
-    ) -> Result<(), CastError> {
+        out: &'o mut [MaybeUninit<u8>],
+    ) -> Result<&'o mut [u8], CastError> {
         let (format, from) = (self.format, elements.data_type());
         check_value_type(self.to)?;
         if from != format.element() {
@@ -203,8 +209,7 @@ impl BlockDequantize {
         let scale = Operand { data_type: format.scale(), bytes: scales, adjust };
         let row = elements.shape().last().copied().unwrap_or(1);
         let bound = BoundCast { plan: &plan, layout: layout(row, format.block()), scale, zero_point: None };
-        plan.execute(&bound, elements.bytes().unwrap_or_default(), elements.len(), out);
-        Ok(())
+        Ok(plan.execute(&bound, elements.bytes().unwrap_or_default(), elements.len(), out))
     }
 }
 
@@ -356,7 +361,7 @@ impl BlockQuantize {
         let shape = scale_shape(x.shape(), format.block());
         let mut elements = None;
         let scales = new_tensor(format.scale(), &shape, |scales| {
-            let fill = |out: &mut [MaybeUninit<u8>]| {
+            let fill = |out: &mut Out| {
                 quantizer.run(x, out, scales);
                 Ok(())
             };
@@ -380,12 +385,29 @@ impl BlockQuantize {
         elements: &mut [u8],
         scales: &mut [u8],
     ) -> Result<Option<f32>, CastError> {
+        // SAFETY: a cast writes only initialised bytes.
+        let (_, _, global_scale) = unsafe { self.run_into_uninit(x, as_uninit(elements), as_uninit(scales)) }?;
+        Ok(global_scale)
+    }
+
+    /// As [`BlockQuantize::run_into`], into memory that need not be initialised. Returns `elements` and `scales`, every
+    /// byte of which is written, and the scale of the tensor.
+    ///
+    /// # Errors
+    /// As [`BlockQuantize::run_into`].
+    pub fn run_into_uninit<'e, 's>(
+        &self,
+        x: &TensorView<'_>,
+        elements: &'e mut [MaybeUninit<u8>],
+        scales: &'s mut [MaybeUninit<u8>],
+    ) -> Result<(&'e mut [u8], &'s mut [u8], Option<f32>), CastError> {
         let (format, quantizer) = (self.format, self.quantizer(x)?);
         check_len(format.element(), Some(x.len()), elements.len(), x.shape())?;
         check_len(format.scale(), format.scale_count(x.shape()), scales.len(), x.shape())?;
-        // SAFETY: a cast writes only initialised bytes.
-        unsafe { quantizer.run(x, as_uninit(elements), as_uninit(scales)) };
-        Ok(quantizer.global_scale())
+        quantizer.run(x, elements, scales);
+        // SAFETY: the quantizer writes every byte.
+        let (elements, scales) = unsafe { (written(elements), written(scales)) };
+        Ok((elements, scales, quantizer.global_scale()))
     }
 
     /// A tensor's quantizer: its type is checked, and its greatest magnitude known where the format needs it.

@@ -1,11 +1,10 @@
 //! ONNX `Cast`.
 
-use super::execute::as_uninit;
 use super::node::{Attribute, Attributes};
 use super::{CastError, CastErrorKind, NEWEST_OPSET, OpError, OpErrorKind, Operator, Plan, ValueInfo};
 use crate::arch::Backend;
 use crate::element::{DataType, Element, bytes_of_mut};
-use crate::packed::byte_len;
+use crate::packed::{as_uninit, byte_len};
 use crate::scalar::{RoundMode, Rules};
 use crate::tensor::{Strings, Tensor, TensorView, from_tensor_bytes, is_layout_of_tensors, to_tensor_bytes};
 use core::mem::MaybeUninit;

@@ -4,12 +4,12 @@
 use super::{CastError, CastErrorKind};
 use crate::element::{DataType, byte_len_of};
 use crate::kernel::{Context, Kernel, StoreHint};
+use crate::packed::Out;
 #[cfg(threads)]
 use crate::pool;
 use crate::scalar::with_default_float_environment;
 use crate::tensor::{Tensor, TensorErrorKind, TensorView, element_count};
 use alloc::vec::Vec;
-use core::mem::MaybeUninit;
 
 /// Casts that read and write this many bytes use non-temporal stores. Little of their output would stay in the last
 /// cache (32 MiB on the machines measured), through which the source passes too, and it would evict everything else. A
@@ -30,7 +30,7 @@ const THREAD_BYTES: usize = 1 << 20;
 /// The bytes of `len` elements in the source and in the target.
 pub(crate) struct Span<'a> {
     pub(crate) src: &'a [u8],
-    pub(crate) dst: &'a mut [MaybeUninit<u8>],
+    pub(crate) dst: &'a mut Out,
     pub(crate) len: usize,
 }
 
@@ -97,8 +97,6 @@ pub(super) fn parts_for(touched: usize, threads: Option<usize>) -> usize {
 /// the bytes of `len` elements of them.
 #[inline]
 pub(crate) unsafe fn run_kernel(kernel: Kernel, context: &Context, Span { src, dst, len }: Span<'_>) {
-    // SAFETY: a kernel writes every byte, and reads none that it did not write.
-    let dst = unsafe { as_bytes(dst) };
     with_default_float_environment(|| {
         // SAFETY: the caller's; a `Backend` exists only if this machine can run it.
         unsafe { kernel(src, dst, len, context) }
@@ -114,8 +112,10 @@ pub(crate) unsafe fn run_kernel(kernel: Kernel, context: &Context, Span { src, d
 pub(super) unsafe fn run_copy(kernel: Kernel, Span { src, dst, .. }: Span<'_>, hint: StoreHint) {
     let len = dst.len();
     match hint {
-        // SAFETY: a copy reads nothing of its target.
-        StoreHint::Temporal => unsafe { as_bytes(dst) }.copy_from_slice(src),
+        StoreHint::Temporal => {
+            // SAFETY: source and target have `len` bytes, and the target is borrowed alone.
+            unsafe { dst.as_mut_ptr().cast::<u8>().copy_from_nonoverlapping(src.as_ptr(), len) };
+        }
         // Source and target elements have the same width, so the bytes can be copied as elements of uint8.
         StoreHint::NonTemporal => {
             let context = Context { hint, ..Context::plain(DataType::Uint8, DataType::Uint8) };
@@ -125,41 +125,11 @@ pub(super) unsafe fn run_copy(kernel: Kernel, Span { src, dst, .. }: Span<'_>, h
     }
 }
 
-/// Memory that a kernel overwrites, as the slice type that kernels take.
-///
-/// # Safety
-/// No byte is read through the result before it is written. (Miri runs kernels over uninitialised memory.)
-#[inline]
-pub(super) unsafe fn as_bytes(dst: &mut [MaybeUninit<u8>]) -> &mut [u8] {
-    // SAFETY: `MaybeUninit<u8>` has the layout of `u8`; the rest is the caller's.
-    unsafe { &mut *(core::ptr::from_mut(dst) as *mut [u8]) }
-}
-
-/// Memory that a cast may overwrite without reading it.
-///
-/// # Safety
-/// Only initialised bytes are written through the result.
-#[inline]
-pub(crate) unsafe fn as_uninit(out: &mut [u8]) -> &mut [MaybeUninit<u8>] {
-    // SAFETY: `MaybeUninit<u8>` has the layout of `u8`; the rest is the caller's.
-    unsafe { &mut *(core::ptr::from_mut(out) as *mut [MaybeUninit<u8>]) }
-}
-
-/// Memory that has been written.
-///
-/// # Safety
-/// Every byte of `out` is initialised.
-#[inline]
-pub(super) unsafe fn assume_written(out: &mut [MaybeUninit<u8>]) -> &mut [u8] {
-    // SAFETY: the caller guarantees initialised bytes; the layouts are the same.
-    unsafe { &mut *(core::ptr::from_mut(out) as *mut [u8]) }
-}
-
 /// A new tensor whose bytes `fill` writes, without writing zeros first.
 pub(super) fn new_tensor(
     data_type: DataType,
     shape: &[usize],
-    fill: impl FnOnce(&mut [MaybeUninit<u8>]) -> Result<(), CastError>,
+    fill: impl FnOnce(&mut Out) -> Result<(), CastError>,
 ) -> Result<Tensor, CastError> {
     let too_large = || TensorErrorKind::TooLarge { data_type, shape: shape.to_vec() };
     let len = element_count(shape).and_then(|len| data_type.byte_len(len)).ok_or_else(too_large)?;
@@ -200,7 +170,7 @@ pub(super) fn check_len(
 #[inline(never)]
 fn parallel(
     src: &[u8],
-    dst: &mut [MaybeUninit<u8>],
+    dst: &mut Out,
     len: usize,
     from_bits: usize,
     to_bits: usize,

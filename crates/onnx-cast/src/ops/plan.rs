@@ -1,14 +1,14 @@
 //! A cast resolved for two types: the function to call and its rules. A plan is made once and runs on any number of
 //! tensors, without locks or allocation.
 
-use super::execute::{Span, as_uninit, assume_written, check_type, execute, new_tensor, run_copy, run_kernel};
+use super::execute::{Span, check_type, execute, new_tensor, run_copy, run_kernel};
 use super::strings::{ParseFn, PrintFn, parser, printer};
 use super::{CastError, CastErrorKind};
 use crate::arch::Backend;
 use crate::element::DataType;
 use crate::error::Short;
 use crate::kernel::{Context, Kernel, StoreHint};
-use crate::packed::clear_padding;
+use crate::packed::{Out, as_uninit, clear_padding, written};
 use crate::scalar::{Rules, with_default_float_environment};
 use crate::tensor::{Data, Strings, Tensor, TensorData, TensorErrorKind, TensorView};
 use alloc::string::{String, ToString};
@@ -153,7 +153,7 @@ impl Plan {
                 // nothing for other types.
                 out.fill(MaybeUninit::new(0));
                 // SAFETY: the line above wrote every byte.
-                let out = unsafe { assume_written(out) };
+                let out = unsafe { written(out) };
                 let parsed = with_default_float_environment(|| parse(strings, out, rules));
                 parsed.map(|()| out).map_err(|(index, source)| {
                     let text = String::from_utf8_lossy(strings.get(index).unwrap_or_default());
@@ -166,8 +166,8 @@ impl Plan {
         }
     }
 
-    /// As [`Plan::run_into`], for callers that have counted the bytes: checked again, they took a tenth of a call for 16
-    /// elements.
+    /// As [`Plan::run_into`], for callers that have counted the bytes: checked again, they took a tenth of a call for
+    /// 16 elements.
     ///
     /// # Safety
     /// Neither type is string, and `src` and `out` have the bytes of `len` elements.
@@ -182,7 +182,7 @@ impl Plan {
 
     /// Casts or copies numbers. Source and target have the bytes of `len` elements, and none of the types is string.
     #[inline(always)]
-    fn cast_bytes<'o>(&self, src: &[u8], len: usize, out: &'o mut [MaybeUninit<u8>]) -> &'o mut [u8] {
+    fn cast_bytes<'o>(&self, src: &[u8], len: usize, out: &'o mut Out) -> &'o mut [u8] {
         let bits = [self.from.info().bits as usize, self.to.info().bits as usize];
         let span = Span { src, dst: &mut *out, len };
         match &self.run {
@@ -194,7 +194,7 @@ impl Plan {
                     unsafe { run_kernel(*kernel, &context, span) };
                 });
                 // SAFETY: a kernel writes every byte of each span, and the spans make up `out`.
-                unsafe { assume_written(out) }
+                unsafe { written(out) }
             }
             Run::Copy(copy) => {
                 execute(span, bits, self.threads, |span, hint| {
@@ -202,7 +202,7 @@ impl Plan {
                     unsafe { run_copy(*copy, span, self.hint.unwrap_or(hint)) };
                 });
                 // SAFETY: a copy writes every byte of each span, and the spans make up `out`.
-                let out = unsafe { assume_written(out) };
+                let out = unsafe { written(out) };
                 clear_padding(self.to, len, out);
                 out
             }

@@ -9,13 +9,13 @@ pub(super) mod tiles;
 pub use blocks::{BlockPlan, GlobalScale};
 pub(super) use settings::{ScaledSettings, scaled_operator};
 
-use super::execute::{Span, as_bytes, as_uninit, assume_written, check_len, check_type, execute, new_tensor};
+use super::execute::{Span, check_len, check_type, execute, new_tensor};
 use super::{CastError, CastErrorKind, OpError, OpErrorKind, Operator};
 use crate::arch::Backend;
 use crate::element::{Class, DataType, elements_before};
 use crate::kernel::StoreHint;
 use crate::kernel::scale::{Method, ScaleContext, ScaledKernel, Scales, Scaling};
-use crate::packed::{clear_padding, code};
+use crate::packed::{Out, as_uninit, clear_padding, code, written};
 use crate::scalar::scaled::Precision;
 use crate::scalar::{Rules, with_default_float_environment};
 use crate::tensor::{Tensor, TensorView};
@@ -188,24 +188,16 @@ impl ScaledPlan {
     }
 
     /// As [`ScaledPlan::run_into_uninit`], of checked operands.
-    pub(super) fn execute<'o>(
-        &self,
-        bound: &BoundCast<'_>,
-        src: &[u8],
-        len: usize,
-        out: &'o mut [MaybeUninit<u8>],
-    ) -> &'o mut [u8] {
+    pub(super) fn execute<'o>(&self, bound: &BoundCast<'_>, src: &[u8], len: usize, out: &'o mut Out) -> &'o mut [u8] {
         let bits = [self.from.info().bits as usize, self.to.info().bits as usize];
         execute(Span { src, dst: &mut *out, len }, bits, self.threads, |span, hint| {
             // Parts begin at whole bytes.
             let before = span.src.as_ptr() as usize - src.as_ptr() as usize;
             let start = if before == 0 { 0 } else { elements_before(before, bits[0]) };
-            // SAFETY: the cast writes every byte, and reads none that it did not write.
-            let dst = unsafe { as_bytes(span.dst) };
-            with_default_float_environment(|| bound.run(self.backend, start, span.src, dst, span.len, hint));
+            with_default_float_environment(|| bound.run(self.backend, start, span, hint));
         });
         // SAFETY: the cast writes every byte of each span, and the spans make up `out`.
-        let out = unsafe { assume_written(out) };
+        let out = unsafe { written(out) };
         clear_padding(self.to, len, out);
         out
     }
@@ -421,6 +413,22 @@ impl BoundScaledPlan<'_> {
     /// # Errors
     /// Fails if the tensor does not have these elements, or if the bytes are not theirs.
     pub fn run_part(&self, start: usize, len: usize, elements: &[u8], out: &mut [u8]) -> Result<(), CastError> {
+        // SAFETY: a cast writes only initialised bytes.
+        self.run_part_uninit(start, len, elements, unsafe { as_uninit(out) }).map(drop)
+    }
+
+    /// As [`BoundScaledPlan::run_part`], into memory that need not be initialised. Returns `out`, every byte of which
+    /// is written.
+    ///
+    /// # Errors
+    /// As [`BoundScaledPlan::run_part`].
+    pub fn run_part_uninit<'o>(
+        &self,
+        start: usize,
+        len: usize,
+        elements: &[u8],
+        out: &'o mut [MaybeUninit<u8>],
+    ) -> Result<&'o mut [u8], CastError> {
         let plan = self.bound.plan;
         if start.checked_add(len).is_none_or(|end| end > self.elements) {
             return Err(CastErrorKind::Part { start, len, elements: self.elements }.into());
@@ -429,9 +437,12 @@ impl BoundScaledPlan<'_> {
             check_len(data_type, Some(len), got, &[len])?;
         }
         let hint = StoreHint::Temporal;
-        with_default_float_environment(|| self.bound.run(plan.backend, start, elements, out, len, hint));
+        let span = Span { src: elements, dst: &mut *out, len };
+        with_default_float_environment(|| self.bound.run(plan.backend, start, span, hint));
+        // SAFETY: the cast writes every byte.
+        let out = unsafe { written(out) };
         clear_padding(plan.to, len, out);
-        Ok(())
+        Ok(out)
     }
 }
 

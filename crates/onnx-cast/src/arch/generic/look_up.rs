@@ -12,25 +12,38 @@ use super::folded::{self, replaced, signed};
 use super::small_float::RuleLanes;
 use super::step::{Task, steps};
 use super::wide::{self, store_codes};
-use crate::element::{BFloat16, Class, DataType, Element, Float6E2M3, Float16, Uint4, class};
+use crate::element::{BFloat16, Class, DataType, Element, Float6E2M3, Float16, Uint4, byte_len_of, class};
 use crate::kernel::lanes::{Lanes, folds};
 use crate::kernel::lookup_tables::{self, KeptOrMade, Table, UPPER_INFINITY, UPPER_QUIET, Upper, repeat};
 use crate::kernel::{Context, cast_each};
-use crate::packed::{bits, clear_padding};
+use crate::packed::{Out, bits, clear_padding, written};
 
 /// Casts from a type of the width of `S` to one of the width of `D`, 16 bits or fewer.
 ///
 /// # Safety
 /// As [`crate::kernel::Kernel`], of the instructions of `L`.
 #[inline(always)]
-pub(crate) unsafe fn cast<L: Lanes, S: Element, D: Element>(src: &[u8], dst: &mut [u8], len: usize, context: &Context) {
+pub(crate) unsafe fn cast<L: Lanes, S: Element, D: Element>(src: &[u8], dst: &mut Out, len: usize, context: &Context) {
     let table = &*match lookup_tables::kept(context) {
         Some(table) => KeptOrMade::Kept(table),
         // A table costs as much as hundreds of elements.
         None if len < L::BYTES => return cast_each(src, dst, len, context),
         None => KeptOrMade::Made(Table::new(context)),
     };
-    let task = Task { src, dst: &mut *dst, len, hint: context.hint };
+    let task = Task { src, dst: dst.as_mut_ptr().cast(), len, hint: context.hint };
+    // SAFETY: the caller's; the loops write every byte of the target.
+    unsafe {
+        by_table::<L, S, D>(task, table, context.from);
+        // Half bytes are looked up with the padding of the source, which may hold anything.
+        if const { bits::<D>() < 8 } {
+            clear_padding(context.to, len, written(dst));
+        }
+    }
+}
+
+/// [`cast`] by the loop that the table allows; the padding of the last byte is arbitrary.
+#[inline(always)]
+unsafe fn by_table<L: Lanes, S: Element, D: Element>(task: Task<'_>, table: &Table, from: DataType) {
     // SAFETY: the caller's.
     unsafe {
         if const { bits::<S>() == 8 && bits::<D>() == 16 && !L::IS_SMALL } && table.has_upper_bytes {
@@ -38,35 +51,29 @@ pub(crate) unsafe fn cast<L: Lanes, S: Element, D: Element>(src: &[u8], dst: &mu
         }
         if const { bits::<S>() == 8 && folds::<L>() }
             && let Some(fold) = &table.fold
-            && folded::cast::<L, D>(Task { dst: &mut *task.dst, ..task }, table, fold)
+            && folded::cast::<L, D>(task, table, fold)
         {
-            return clear_padding(context.to, len, dst);
+            return;
         }
-        if const { L::WIDE_LOOK_UP && bits::<S>() == 8 } && context.from == DataType::Bool {
-            by_truth::<L, D>(task, table);
-            return clear_padding(context.to, len, dst);
+        if const { L::WIDE_LOOK_UP && bits::<S>() == 8 } && from == DataType::Bool {
+            return by_truth::<L, D>(task, table);
         }
         if const { L::WIDE_LOOK_UP && bits::<S>() == 8 && bits::<D>() > 2 } && has_sign::<D>(table) {
-            by_half::<L, D, false>(task, table);
-            return clear_padding(context.to, len, dst);
+            return by_half::<L, D, false>(task, table);
         }
         if const { L::WIDE_LOOK_UP && bits::<S>() == 8 && bits::<D>() == 8 } && table.upper == Some(Upper::Signed) {
-            by_half::<L, D, true>(task, table);
-            return clear_padding(context.to, len, dst);
+            return by_half::<L, D, true>(task, table);
         }
         if const { L::WIDE_LOOK_UP && bits::<S>() == 8 && bits::<D>() != 6 }
             && let Some(upper) = table.upper
         {
-            by_lower_half::<L, S, D>(task, table, upper);
-            return clear_padding(context.to, len, dst);
+            return by_lower_half::<L, S, D>(task, table, upper);
         }
         if const { folds::<L>() && bits::<S>() == 6 && bits::<D>() > 2 } && has_sign::<D>(table) {
-            by_half_of_64::<L, D, false>(task, table);
-            return clear_padding(context.to, len, dst);
+            return by_half_of_64::<L, D, false>(task, table);
         }
         if const { folds::<L>() && bits::<S>() == 6 && bits::<D>() < 6 } && table.upper == Some(Upper::Negated) {
-            by_half_of_64::<L, D, true>(task, table);
-            return clear_padding(context.to, len, dst);
+            return by_half_of_64::<L, D, true>(task, table);
         }
         match const { (bits::<S>(), bits::<D>()) } {
             (2, 16) => to_words::<L, S, D, 2>(task, table),
@@ -82,8 +89,6 @@ pub(crate) unsafe fn cast<L: Lanes, S: Element, D: Element>(src: &[u8], dst: &mu
             (_, _) => unreachable!("codes have 8 bits or fewer"),
         }
     }
-    // Half bytes are looked up with the padding of the source, which may hold anything.
-    clear_padding(context.to, len, dst);
 }
 
 /// A step's codes of the width of `S`, one to a byte, as indices of a table.
@@ -314,8 +319,8 @@ unsafe fn with_upper<L: Lanes, D: Element, const UPPER: u8>(task: Task<'_>, tabl
     );
 }
 
-/// From 8 bits to 4 or fewer: an entry has the results of a code in the lower half of the codes and of its partner in the
-/// upper half, so that half the table is enough.
+/// From 8 bits to 4 or fewer: an entry has the results of a code in the lower half of the codes and of its partner in
+/// the upper half, so that half the table is enough.
 #[inline(always)]
 unsafe fn in_pairs<L: Lanes, S: Element, D: Element>(task: Task<'_>, table: &Table) {
     let (lower, upper) = table.planes[0].split_at(0x80);
@@ -406,16 +411,16 @@ unsafe fn same_width<L: Lanes>(task: Task<'_>, table: &Table, width: usize) {
 #[inline(always)]
 unsafe fn two_to_four<L: Lanes>(task: Task<'_>, table: &Table) {
     let entries = by_half_byte(table, 2, 4);
-    let Task { src, dst, hint, .. } = task;
+    let Task { src, dst, len, hint } = task;
     // A last byte of the source may make one byte alone.
-    let whole = dst.len() / 2;
-    let (pairs, rest) = dst.split_at_mut(2 * whole);
-    if let ([rest], Some(last)) = (rest, src.get(whole)) {
-        *rest = entries[usize::from(last & 0x0f)];
+    let bytes = byte_len_of(len, 4);
+    let whole = bytes / 2;
+    if !bytes.is_multiple_of(2) {
+        dst.add(2 * whole).write(entries[usize::from(src[whole] & 0x0f)]);
     }
     let entries = L::table::<1>(&entries);
     steps::<L, u8, u16>(
-        Task { src: &src[..whole], dst: pairs, len: whole, hint },
+        Task { src: &src[..whole], dst, len: whole, hint },
         #[inline(always)]
         |src, dst| {
             let [low, high] = half_bytes::<L>(L::in_zip_order(L::load(src)));
@@ -580,10 +585,10 @@ unsafe fn power_bytes<L: Lanes>(code: L::V) -> [L::V; 2] {
 /// # Safety
 /// As [`crate::kernel::Kernel`], of the instructions of `L`.
 #[inline(always)]
-pub(crate) unsafe fn pack<L: Lanes, D: Element>(src: &[u8], dst: &mut [u8], len: usize, context: &Context) {
+pub(crate) unsafe fn pack<L: Lanes, D: Element>(src: &[u8], dst: &mut Out, len: usize, context: &Context) {
     let mask = L::splat::<8>(const { 0xff >> (8 - bits::<D>()) });
     steps::<L, u8, D>(
-        Task { src, dst, len, hint: context.hint },
+        Task { src, dst: dst.as_mut_ptr().cast(), len, hint: context.hint },
         #[inline(always)]
         |src, dst| {
             store_codes::<L, D>(dst, L::and(L::load(src), mask));
@@ -596,9 +601,9 @@ pub(crate) unsafe fn pack<L: Lanes, D: Element>(src: &[u8], dst: &mut [u8], len:
 /// # Safety
 /// As [`crate::kernel::Kernel`], of the instructions of `L`.
 #[inline(always)]
-pub(crate) unsafe fn unpack<L: Lanes, S: Element>(src: &[u8], dst: &mut [u8], len: usize, context: &Context) {
+pub(crate) unsafe fn unpack<L: Lanes, S: Element>(src: &[u8], dst: &mut Out, len: usize, context: &Context) {
     steps::<L, S, u8>(
-        Task { src, dst, len, hint: context.hint },
+        Task { src, dst: dst.as_mut_ptr().cast(), len, hint: context.hint },
         #[inline(always)]
         |src, dst| {
             L::store(dst, load_codes::<L, S>(src));

@@ -9,6 +9,7 @@ use crate::kernel::scale::Held;
 use crate::packed::{bits, clear_padding};
 use core::hint::black_box;
 use core::mem::MaybeUninit;
+use core::slice;
 
 /// Bytes of a cache line.
 const LINE: usize = 64;
@@ -45,10 +46,10 @@ pub(super) struct Widths {
 /// `dst` if a step can begin there, else none; all if the others do not fill lines. (One function for all kernels: it
 /// runs once in a cast of many elements.)
 #[inline(never)]
-fn elements_before_lines(dst: &[u8], len: usize, widths: Widths, line_step: usize) -> usize {
+fn elements_before_lines(dst: *const u8, len: usize, widths: Widths, line_step: usize) -> usize {
     let [src_bits, dst_bits] = widths.bits;
     // Not `align_offset`, which may also say that it does not know.
-    let bits_before = dst.as_ptr().addr().wrapping_neg() % LINE * 8;
+    let bits_before = dst.addr().wrapping_neg() % LINE * 8;
     let count = bits_before / dst_bits;
     let can_begin = bits_before.is_multiple_of(dst_bits) && (count * src_bits).is_multiple_of(8);
     let before = if can_begin && count.is_multiple_of(widths.chunk) { count } else { 0 };
@@ -77,9 +78,9 @@ unsafe fn fetch<L: Lanes>(src: *const u8, Widths { bits, computes, ahead, .. }: 
 }
 
 /// Stores the lines that `len` bytes of results fill together with the `held` bytes before them, past the caches, from
-/// `to` on. The last `held` bytes, which fill no line, move to where those before were. Returns the place after what was
-/// stored. If `begins`, no results are held: the target begins `held` bytes into a line, whose rest goes through the
-/// caches.
+/// `to` on. The last `held` bytes, which fill no line, move to where those before were. Returns the place after what
+/// was stored. If `begins`, no results are held: the target begins `held` bytes into a line, whose rest goes through
+/// the caches.
 #[inline(always)]
 unsafe fn store_lines<L: Lanes>(results: *mut u8, len: usize, mut to: *mut u8, held: usize, begins: bool) -> *mut u8 {
     // SAFETY: the caller's: the results are whole lines, a line before them can be written too, and `to` has the bytes
@@ -87,7 +88,7 @@ unsafe fn store_lines<L: Lanes>(results: *mut u8, len: usize, mut to: *mut u8, h
     unsafe {
         let (mut from, end) = (results.sub(held), results.add(len - held));
         if begins {
-            L::copy_few(results, to, LINE - held);
+            L::copy_few(results, to, LINE - held, LINE);
             (from, to) = (from.add(LINE), to.add(LINE - held));
         }
         while from < end {
@@ -109,7 +110,6 @@ unsafe fn store_lines<L: Lanes>(results: *mut u8, len: usize, mut to: *mut u8, h
 /// As [`walk`], for elements of `S` and `D`.
 #[inline(always)]
 pub(crate) unsafe fn steps<L: Lanes, S: Element, D: Element>(task: Task<'_>, step: impl Fn(*const u8, *mut u8)) {
-    let Task { src, dst, len, hint } = task;
     let widths = const {
         let bits = [bits::<S>(), bits::<D>()];
         Widths {
@@ -119,22 +119,23 @@ pub(crate) unsafe fn steps<L: Lanes, S: Element, D: Element>(task: Task<'_>, ste
             chunk: 1,
         }
     };
-    // SAFETY: the caller's.
+    // SAFETY: the caller's; the walk writes all bytes of the target.
     unsafe {
         walk::<L>(
-            Task { src, dst: &mut *dst, len, hint },
+            task,
             widths,
             None,
             #[inline(always)]
             |src, dst, _| step(src, dst),
         );
-        if L::STREAMS && hint == StoreHint::NonTemporal {
+        if L::STREAMS && task.hint == StoreHint::NonTemporal {
             L::fence();
         }
-    }
-    if const { bits::<D>() < 8 } {
-        // The source's own padding may hold anything.
-        clear_padding(D::DATA_TYPE, len, dst);
+        if const { bits::<D>() < 8 } {
+            // The source's own padding may hold anything.
+            let bytes = byte_len_of(task.len, bits::<D>());
+            clear_padding(D::DATA_TYPE, task.len, slice::from_raw_parts_mut(task.dst, bytes));
+        }
     }
 }
 
@@ -145,9 +146,7 @@ pub(crate) unsafe fn steps<L: Lanes, S: Element, D: Element>(task: Task<'_>, ste
 /// The processor has the instructions of `L`. A line of the block can be written, and the whole target of a walk.
 #[inline(always)]
 unsafe fn begin<L: Lanes>(
-    dst: &[u8],
-    len: usize,
-    hint: StoreHint,
+    Task { dst, len, hint, .. }: Task<'_>,
     widths: Widths,
     line_step: usize,
     over: Option<&mut Held>,
@@ -163,19 +162,19 @@ unsafe fn begin<L: Lanes>(
             if near < len {
                 // The line in which results end is stored through the caches. Until it is in them, later stores would
                 // wait.
-                L::prefetch(dst.as_ptr_range().end);
+                L::prefetch(dst.wrapping_add(byte_len_of(len, widths.bits[1])));
             }
-            return (near, (dst.as_ptr().addr() + byte_len_of(near, widths.bits[1])) % LINE, None);
+            return (near, (dst.addr() + byte_len_of(near, widths.bits[1])) % LINE, None);
         };
         // A line between two tiles is stored whole, so that steps need not begin with one.
         let near = if len >= line_step { 0 } else { len };
-        let line = over.line_before(dst.as_ptr()).filter(|_| near == 0);
+        let line = over.line_before(dst).filter(|_| near == 0);
         if line.is_some() {
             over.restore(block)
         } else {
             over.flush()
         }
-        (near, dst.as_ptr().addr() % LINE, line)
+        (near, dst.addr() % LINE, line)
     }
 }
 
@@ -207,12 +206,12 @@ pub(super) unsafe fn walk<L: Lanes>(
     let (source, target) = (source.0.as_mut_ptr().cast::<u8>(), target.0.as_mut_ptr().cast::<u8>());
     let results = target.wrapping_add(LINE);
     // SAFETY: a line stands before the results of the block.
-    let (mut near, held, line) = unsafe { begin::<L>(dst, len, hint, widths, line_step, over.as_deref_mut(), target) };
+    let (mut near, held, line) = unsafe { begin::<L>(task, widths, line_step, over.as_deref_mut(), target) };
     // What is cast past the caches, after the elements that are near.
     let mut rest = len - near;
     let mut begins = held > 0 && line.is_none();
     let mut place = 0;
-    let (mut from, mut to) = (src.as_ptr(), line.unwrap_or(dst.as_mut_ptr()));
+    let (mut from, mut to) = (src.as_ptr(), line.unwrap_or(dst));
     // SAFETY: `from` and `to` advance by the bytes of the elements that were cast, and a step is given the tensors' own
     // bytes only where as many elements are left; else blocks, which hold any step's bytes. `held` is less than a line,
     // and a line stands before the results.
@@ -244,7 +243,7 @@ pub(super) unsafe fn walk<L: Lanes>(
             }
             if is_short {
                 let written = byte_len_of(near, bits[1]);
-                L::copy_few(results, to, written);
+                L::copy_few(results, to, written, dst_step);
                 (to, near) = (to.add(written), 0);
             } else {
                 to = store_lines::<L>(results, steps_of_lines * dst_step, to, held, begins);
@@ -253,7 +252,7 @@ pub(super) unsafe fn walk<L: Lanes>(
                     if let (Some(over), 0) = (&mut over, rest) {
                         return over.keep(target, held, to);
                     }
-                    L::copy_few(results.sub(held), to, held);
+                    L::copy_few(results.sub(held), to, held, LINE);
                     (to, near, rest) = (to.add(held), rest, 0);
                 }
             }
@@ -279,3 +278,67 @@ macro_rules! both {
     }};
 }
 pub(super) use both;
+
+#[cfg(all(test, any(optimized, miri)))]
+mod tests {
+    use super::*;
+    use crate::arch::plain::Plain;
+
+    /// Bytes beside the target.
+    const BESIDE: usize = LINE;
+
+    /// Walks over tiles that end at `ends`, with steps that copy elements of `bits` bits, into memory that nothing has
+    /// written, `at` bytes into a line. The result must be the source, and the bytes beside it must stay.
+    fn check<L: Lanes>(source: &[u8], bits: usize, at: usize, ends: &[usize], holds: bool) {
+        let bytes = |len| byte_len_of(len, bits);
+        let source = &source[..bytes(ends.last().copied().unwrap_or(0))];
+        let mut memory = Vec::<MaybeUninit<u8>>::with_capacity(source.len() + 3 * BESIDE);
+        // SAFETY: the elements need not be initialised.
+        unsafe { memory.set_len(source.len() + 3 * BESIDE) };
+        let start = memory.as_ptr().addr().wrapping_neg() % LINE + at;
+        let target = start..start + source.len();
+        memory[..target.start].fill(MaybeUninit::new(0x5a));
+        memory[target.end..].fill(MaybeUninit::new(0x5a));
+        let dst = memory.as_mut_ptr().cast::<u8>().wrapping_add(target.start);
+        let mut held = Held::new(dst);
+        let widths = Widths { bits: [bits; 2], computes: true, ahead: AHEAD, chunk: 1 };
+        let mut begin = 0;
+        for &end in ends {
+            let (src, dst) = (&source[bytes(begin)..bytes(end)], dst.wrapping_add(bytes(begin)));
+            let task = Task { src, dst, len: end - begin, hint: StoreHint::NonTemporal };
+            // SAFETY: every machine runs the lanes, and the target has the bytes of all tiles.
+            unsafe {
+                walk::<L>(task, widths, holds.then_some(&mut held), |src, dst, _| {
+                    dst.copy_from_nonoverlapping(src, step_bytes::<L>(bits));
+                });
+            }
+            begin = end;
+        }
+        // SAFETY: the target can be written, and the walks wrote all else of it.
+        let memory = unsafe {
+            held.flush();
+            crate::packed::written(&mut memory)
+        };
+        let what = || format!("{bits} bits, {} lanes, {at} bytes in, tiles to {ends:?}, {holds}", L::BYTES);
+        assert_eq!(memory[target.clone()], *source, "{}", what());
+        let mut beside = memory[..target.start].iter().chain(&memory[target.end..]);
+        assert!(beside.all(|byte| *byte == 0x5a), "{}: bytes beside the result", what());
+    }
+
+    /// At several places in a line, for tiles after which a line is held, and others. Miri sees every access.
+    #[test]
+    fn a_walk_writes_its_target_alone_and_reads_what_is_written() {
+        for bits in [2, 4, 6, 8, 16, 32, 64] {
+            let source: Vec<u8> = (0..byte_len_of(1280, bits)).map(|i| (i * 7 % 251) as u8).collect();
+            for at in if cfg!(miri) { vec![0, 3, 60] } else { (0..LINE).collect() } {
+                // Tiles of 256 elements are whole steps that fill lines, after which a line is held.
+                for ends in [&[256, 512, 528, 1003][..], &[8, 16, 1024, 1280], &[512, 1024, 1032], &[3]] {
+                    for holds in [false, true] {
+                        check::<Plain<16, false>>(&source, bits, at, ends, holds);
+                        check::<Plain<64, true>>(&source, bits, at, ends, holds);
+                    }
+                }
+            }
+        }
+    }
+}

@@ -265,9 +265,15 @@ unsafe impl Lanes for Zmm {
             };
             _mm512_storeu_si512(dst.add(start).cast(), vector);
         };
-        copy_few(src: *const u8, dst: *mut u8, len: usize): for start in (0..len).step_by(64) {
-            let vector = _mm512_loadu_si512(src.add(start).cast());
-            _mm512_mask_storeu_epi8(dst.add(start).cast(), first_bytes(len - start), vector);
+        // Nothing behind the `whole` bytes is read: it may be uninitialised.
+        copy_few(src: *const u8, dst: *mut u8, len: usize, whole: usize): for start in (0..len).step_by(64) {
+            let few = first_bytes(len - start);
+            let vector = if whole.is_multiple_of(64) {
+                _mm512_loadu_si512(src.add(start).cast())
+            } else {
+                _mm512_maskz_loadu_epi8(few, src.add(start).cast())
+            };
+            _mm512_mask_storeu_epi8(dst.add(start).cast(), few, vector);
         };
     }
 

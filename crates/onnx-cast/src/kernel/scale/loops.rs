@@ -1,8 +1,9 @@
 //! The loops of scaled casts over floats in the nearest cache: plain Rust, which each instruction set compiles with its
 //! features, and which the compiler vectorises.
 
-use super::{CHUNK, Granularity, Method, Quantity, ScaleContext, Scaling, Unwritten, written};
+use super::{CHUNK, Granularity, Method, Quantity, ScaleContext, Scaling, Unwritten};
 use crate::element::DataType;
+use crate::packed::written;
 use crate::scalar::block_scale::Recipe;
 use crate::scalar::scaled::{
     Precision, is_moderate, is_power_of_two, product, quotient, quotient_by_reciprocal, quotient_to_round,

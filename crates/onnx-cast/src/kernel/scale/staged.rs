@@ -4,7 +4,9 @@
 use super::{CHUNK, ScaleContext};
 use crate::element::{DataType, byte_len_of};
 use crate::kernel::{Context, KernelTable, StoreHint, Task};
+use crate::packed::{Out, as_uninit};
 use crate::scalar::scaled::Precision;
+use core::slice;
 
 /// Elements of a block: a whole number of chunks, and of bytes of any type.
 const BLOCK: usize = 512;
@@ -19,7 +21,7 @@ pub(crate) unsafe fn cast(table: &KernelTable, task: Task<'_>, context: &ScaleCo
     let (from, to) = (context.from, context.to);
     let [src_bits, dst_bits] = [from, to].map(|data_type| data_type.info().bits as usize);
     let (mut floats, mut halves) = ([[0; 4]; BLOCK], [0; 2 * BLOCK]);
-    let run = |context: &Context, src: &[u8], dst: &mut [u8], len: usize| {
+    let run = |context: &Context, src: &[u8], dst: &mut Out, len: usize| {
         let kernel = if context.from == context.to { Some(table.copy()) } else { table.cast(context.from, context.to) };
         let Some(kernel) = kernel else { unreachable!("a scaled cast has numeric types") };
         let len = if context.from == context.to { src.len() } else { len };
@@ -27,24 +29,28 @@ pub(crate) unsafe fn cast(table: &KernelTable, task: Task<'_>, context: &ScaleCo
         unsafe { kernel(src, dst, len, context) };
     };
     let src = task.src.chunks(byte_len_of(BLOCK, src_bits));
-    let dst = task.dst.chunks_mut(byte_len_of(BLOCK, dst_bits));
-    for ((src, dst), begin) in src.zip(dst).zip((0..task.len).step_by(BLOCK)) {
+    for (src, begin) in src.zip((0..task.len).step_by(BLOCK)) {
         let len = BLOCK.min(task.len - begin);
         let x = &mut floats[..len.next_multiple_of(CHUNK)];
         x[len..].fill([0; 4]);
-        run(&Context::plain(from, DataType::Float), src, x[..len].as_flattened_mut(), len);
-        // SAFETY: the caller's.
+        // SAFETY: the kernels of Cast write only initialised bytes; the rest is the caller's.
         unsafe {
+            run(&Context::plain(from, DataType::Float), src, as_uninit(x[..len].as_flattened_mut()), len);
             (table.scale.apply)(x, context, begin);
             if context.precision == Precision::Float16 {
                 let (x, halves) = (x[..len].as_flattened_mut(), &mut halves[..2 * len]);
-                run(&Context::plain(DataType::Float, DataType::Float16), x, halves, len);
-                run(&Context::plain(DataType::Float16, DataType::Float), halves, x, len);
+                run(&Context::plain(DataType::Float, DataType::Float16), x, as_uninit(halves), len);
+                run(&Context::plain(DataType::Float16, DataType::Float), halves, as_uninit(x), len);
             }
             (table.scale.finish)(x, context, begin);
         }
         let hub = if to.is_float() { DataType::Float } else { DataType::Int32 };
         let narrow = Context { from: hub, to, rules: context.rules, hint: StoreHint::Temporal };
+        // SAFETY: the caller's: the target has these bytes, which nothing else accesses.
+        let dst = unsafe {
+            let dst = task.dst.add(byte_len_of(begin, dst_bits)).cast();
+            slice::from_raw_parts_mut(dst, byte_len_of(len, dst_bits))
+        };
         run(&narrow, x[..len].as_flattened(), dst, len);
     }
 }

@@ -4,12 +4,12 @@
 use super::{BlockQuantize, layout};
 use crate::arch::Backend;
 use crate::element::{DataType, Float16, byte_len_of};
+use crate::kernel::StoreHint;
 use crate::kernel::scale::ManyQuantities;
-use crate::kernel::{StoreHint, Task};
-use crate::ops::execute::{as_bytes, as_uninit, parts_for, store_hint};
+use crate::ops::execute::{Span, parts_for, store_hint};
 use crate::ops::scaled::tiles::{BoundCast, Operand, cast};
 use crate::ops::scaled::{Direction, ScaledPlan};
-use crate::packed::clear;
+use crate::packed::{Out, clear, written};
 use crate::scalar::block_scale::{BlockFormat, INT8_MAX, PowerOfTwo, Recipe};
 use crate::scalar::with_default_float_environment;
 use crate::tensor::TensorView;
@@ -52,8 +52,8 @@ pub(super) struct Found {
 }
 
 impl Quantizer<'_> {
-    /// The scales of blocks, from the bits of their greatest magnitudes: codes, and what elements are multiplied with or
-    /// divided by. MX's powers of two are multiplied with, if they are far enough from the ends of the range.
+    /// The scales of blocks, from the bits of their greatest magnitudes: codes, and what elements are multiplied with
+    /// or divided by. MX's powers of two are multiplied with, if they are far enough from the ends of the range.
     pub(super) fn scales(&self, most: &[u32], codes: &mut [u8], factors: &mut [[u8; 4]]) -> Found {
         const INFINITY: u32 = f32::INFINITY.to_bits();
         let mut multiplies = self.quantize.recipe == Recipe::TorchAo;
@@ -125,12 +125,11 @@ impl Quantizer<'_> {
     }
 
     /// Quantizes a tensor; `elements` and `scales` have the bytes of the results.
-    pub(super) fn run(&self, x: &TensorView<'_>, elements: &mut [MaybeUninit<u8>], scales: &mut [MaybeUninit<u8>]) {
+    pub(super) fn run(&self, x: &TensorView<'_>, elements: &mut Out, scales: &mut Out) {
         let (src, len) = (x.bytes().unwrap_or_default(), x.len());
         let row = x.shape().last().copied().unwrap_or(1);
         let (block, plans) = (self.quantize.format.block(), self.plans());
-        // SAFETY: every byte is written, and none read before.
-        let blocks = unsafe { Blocks { src, elements: as_bytes(elements), scales: as_bytes(scales), len } };
+        let blocks = Blocks { src, elements, scales, len };
         if row.is_multiple_of(block) {
             let touched = src.len() + blocks.elements.len();
             let (parts, hint) = (parts_for(touched, self.quantize.threads), store_hint(touched));
@@ -145,10 +144,13 @@ impl Quantizer<'_> {
         let mut factors = Vec::with_capacity(4 * blocks.scales.len());
         let each = src.chunks(row.max(1) * width).flat_map(|row| row.chunks(block * width));
         let mut bad = Vec::new();
+        blocks.scales.fill(MaybeUninit::new(0));
+        // SAFETY: the line above wrote every byte.
+        let codes = unsafe { written(blocks.scales) };
         // All elements are multiplied, or all are divided.
         let multiplies = self.quantize.format == BlockFormat::NvFp4 && self.quantize.recipe == Recipe::TorchAo;
         with_default_float_environment(|| {
-            for (i, (block, code)) in each.zip(blocks.scales.iter_mut()).enumerate() {
+            for (i, (block, code)) in each.zip(codes.iter_mut()).enumerate() {
                 let (mut most, mut factor) = ([0], [[0; 4]]);
                 greatest(self.backend, self.from, block, PART, &mut most);
                 let found = self.scales(&most, slice::from_mut(code), &mut factor);
@@ -164,13 +166,12 @@ impl Quantizer<'_> {
         let scale = Operand::new(DataType::Float, &factors);
         let plan = &plans[usize::from(multiplies)];
         let bound = BoundCast { plan, layout: layout(row, block), scale, zero_point: None };
-        // SAFETY: a cast writes only initialised bytes.
-        plan.execute(&bound, src, len, unsafe { as_uninit(blocks.elements) });
+        let elements = plan.execute(&bound, src, len, blocks.elements);
         let blocks_in_row = row.div_ceil(block);
         for i in bad {
             let begin = i / blocks_in_row * row + i % blocks_in_row * block;
             let end = (begin + block).min((i / blocks_in_row + 1) * row);
-            clear(blocks.elements, begin..end, self.quantize.format.element());
+            clear(elements, begin..end, self.quantize.format.element());
         }
     }
 
@@ -211,21 +212,26 @@ impl Quantizer<'_> {
     fn part(
         &self,
         src: &[u8],
-        elements: &mut [u8],
-        codes: &mut [u8],
+        elements: &mut Out,
+        codes: &mut Out,
         plans: &[ScaledPlan; 2],
         hint: StoreHint,
         memory: &mut Memory<'_>,
     ) {
         let format = self.quantize.format;
         let (block, len) = (format.block(), codes.len() * format.block());
+        codes.fill(MaybeUninit::new(0));
+        // SAFETY: the line above wrote every byte.
+        let codes = unsafe { written(codes) };
         let (most, factors) = (&mut memory.most[..codes.len()], &mut memory.factors[..codes.len()]);
         greatest(self.backend, self.from, src, block, most);
         let Found { has_nan, multiplies } = self.scales(most, codes, factors);
         let hint = if has_nan { StoreHint::Temporal } else { hint };
-        let task = Task { src, dst: &mut *elements, len, hint };
-        plans[usize::from(multiplies)].run_found(memory.quantities, factors, block, task);
+        let span = Span { src, dst: &mut *elements, len };
+        plans[usize::from(multiplies)].run_found(memory.quantities, factors, block, span, hint);
         if has_nan {
+            // SAFETY: the cast wrote every byte.
+            let elements = unsafe { written(elements) };
             for (i, _) in codes.iter().enumerate().filter(|(_, code)| self.is_nan(**code)) {
                 clear(elements, i * block..(i + 1) * block, format.element());
             }
@@ -236,8 +242,8 @@ impl Quantizer<'_> {
 /// Whole blocks of a tensor, and where their elements and scales go.
 struct Blocks<'a> {
     src: &'a [u8],
-    elements: &'a mut [u8],
-    scales: &'a mut [u8],
+    elements: &'a mut Out,
+    scales: &'a mut Out,
     len: usize,
 }
 
@@ -323,6 +329,7 @@ fn greatest_of_numbers(backend: Backend, from: DataType, part: &[u8]) -> f32 {
 mod tests {
     use super::*;
     use crate::arch::available;
+    use crate::packed::as_uninit;
 
     /// Near the ends of the range too, where factors would be infinite.
     #[test]
@@ -370,8 +377,9 @@ mod tests {
             let run = |hint, offset| {
                 let (mut elements, mut scales) = (vec![0x5a; bytes + 192], vec![0; len / format.block()]);
                 let begin = elements.as_ptr().addr().wrapping_neg() % 64 + offset;
-                let part =
-                    Blocks { src: &src, elements: &mut elements[begin..begin + bytes], scales: &mut scales, len };
+                // SAFETY: a cast writes only initialised bytes.
+                let (out, codes) = unsafe { (as_uninit(&mut elements[begin..begin + bytes]), as_uninit(&mut scales)) };
+                let part = Blocks { src: &src, elements: out, scales: codes, len };
                 quantizer.fork(part, &plans, 1, hint);
                 let beside = elements[..begin].iter().chain(&elements[begin + bytes..]).all(|byte| *byte == 0x5a);
                 assert!(beside, "{backend:?}, {format}, {offset}: bytes beside the result");

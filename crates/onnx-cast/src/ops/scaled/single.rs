@@ -7,8 +7,8 @@ use crate::element::DataType;
 use crate::kernel::scale::{Granularity, Quantities, Quantity, Scales, loops};
 use crate::kernel::{KernelTable, StoreHint, Task};
 use crate::ops::CastError;
-use crate::ops::execute::{Span, as_bytes, assume_written, check_len, check_type, execute};
-use crate::packed::clear_padding;
+use crate::ops::execute::{Span, check_len, check_type, execute};
+use crate::packed::{Out, clear_padding, written};
 use crate::scalar::with_default_float_environment;
 use crate::tensor::TensorView;
 use core::mem::MaybeUninit;
@@ -21,7 +21,7 @@ impl ScaledPlan {
         x: &TensorView<'_>,
         scale: &TensorView<'_>,
         zero_point: Option<&TensorView<'_>>,
-        out: &'o mut [MaybeUninit<u8>],
+        out: &'o mut Out,
     ) -> Result<&'o mut [u8], CastError> {
         check_type(x, self.from)?;
         let has_zeros = self.check_operands(scale, zero_point)?;
@@ -43,14 +43,13 @@ impl ScaledPlan {
         len: usize,
         scale: &[u8],
         zero_point: Option<(DataType, &[u8])>,
-        out: &'o mut [MaybeUninit<u8>],
+        out: &'o mut Out,
     ) -> &'o mut [u8] {
         let bits = [self.from.info().bits as usize, self.to.info().bits as usize];
         let table = self.backend.table();
         let has_zeros = zero_point.is_some();
         execute(Span { src, dst: &mut *out, len }, bits, self.threads, |Span { src, dst, len }, hint| {
-            // SAFETY: the cast writes every byte, and reads none that it did not write.
-            let dst = unsafe { as_bytes(dst) };
+            let dst = dst.as_mut_ptr().cast();
             with_default_float_environment(|| {
                 let mut quantities = Quantities::ZERO;
                 let numbers = quantities.first(1);
@@ -74,7 +73,7 @@ impl ScaledPlan {
             });
         });
         // SAFETY: the cast writes every byte of each span, and the spans make up `out`.
-        let out = unsafe { assume_written(out) };
+        let out = unsafe { written(out) };
         clear_padding(self.to, len, out);
         out
     }

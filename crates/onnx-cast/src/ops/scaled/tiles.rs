@@ -7,10 +7,10 @@ use crate::arch::Backend;
 use crate::element::{DataType, Int2, Int4, Uint2, Uint4, byte_len_of};
 use crate::kernel::scale::{
     CHUNK, ENTRIES, Granularity, Held, ManyQuantities, Method, PADDING, Quantities, Quantity, ScaleContext, Scales,
-    written,
 };
 use crate::kernel::{Context, KernelTable, StoreHint, Task};
-use crate::packed::{code, get};
+use crate::ops::execute::Span;
+use crate::packed::{as_uninit, code, get, written};
 use crate::scalar::scaled::{Precision, wide_quotient};
 use core::mem::MaybeUninit;
 use core::ops::Range;
@@ -285,8 +285,8 @@ fn run(table: &KernelTable, context: &Context, src: &[u8], dst: &mut [u8], len: 
     let copied = if context.from == context.to { src.len() } else { len };
     let Some(kernel) = kernel else { unreachable!("a plan has numeric types") };
     // SAFETY: the table is of a `Backend`, which exists only if this machine can run it; the slices have the bytes of
-    // `len` elements, and a copy takes bytes.
-    unsafe { kernel(src, dst, copied, context) };
+    // `len` elements, and a copy takes bytes. Kernels write only initialised bytes.
+    unsafe { kernel(src, as_uninit(dst), copied, context) };
 }
 
 impl ScaledPlan {
@@ -298,11 +298,11 @@ impl ScaledPlan {
         quantities: &mut ManyQuantities,
         scales: &[[u8; 4]],
         run: usize,
-        task: Task<'_>,
+        Span { src, dst, len }: Span<'_>,
+        hint: StoreHint,
     ) {
         let bits = [self.from, self.to].map(|data_type| data_type.info().bits as usize);
-        let [src, dst] = bits.map(|bits| byte_len_of(task.len, bits));
-        let fits = task.src.len() == src && task.dst.len() == dst && scales.len() * run == task.len;
+        let fits = [src.len(), dst.len()] == bits.map(|bits| byte_len_of(len, bits)) && scales.len() * run == len;
         assert!(fits && run.is_power_of_two() && run >= CHUNK, "the bytes of as many elements, in whole runs");
         let (table, (last, _)) = (self.backend.table(), scales.split_last().unwrap_or((&[0; 4], &[])));
         let numbers = quantities.first(scales.len() + beside_padding(run));
@@ -317,6 +317,7 @@ impl ScaledPlan {
             let method = (table.scale.prepare)(numbers, self.scaling, false, self.range);
             let (quantities, granularity) = (quantities.all(), Granularity::Run(run.ilog2()));
             let scales = Scales { quantities, begin: 0, granularity, has_zeros: false };
+            let task = Task { src, dst: dst.as_mut_ptr().cast(), len, hint };
             table.scale(task, &self.context(scales, method), None);
         }
     }
@@ -329,9 +330,7 @@ impl BoundCast<'_> {
         &self,
         backend: Backend,
         start: usize,
-        src: &[u8],
-        dst: &mut [u8],
-        len: usize,
+        Span { src, dst, len }: Span<'_>,
         hint: StoreHint,
     ) {
         let (table, plan) = (backend.table(), self.plan);
@@ -342,8 +341,8 @@ impl BoundCast<'_> {
         // Not in `Tiles`: with its other fields, the compiler would fill them.
         let mut quantities = ManyQuantities::NEW;
         let mut tiles = Tiles::new(self, table, &mut quantities);
-        // Tiles are slices of this one, so that a line between two of them can be stored.
-        let target = dst.as_mut_ptr();
+        // Tiles are places in this memory, so that a line between two of them can be stored.
+        let target = dst.as_mut_ptr().cast::<u8>();
         let mut held = Held::new(target);
         let mut done = 0;
         while done < len {
@@ -351,9 +350,7 @@ impl BoundCast<'_> {
             let Tile { len: count, begin, granularity } = tiles.tile(start + done, most.min(len - done));
             let [from, to] = bits.map(|bits| byte_len_of(done, bits)..byte_len_of(done + count, bits));
             assert!(to.end <= dst_len, "the tiles make up the tensor");
-            // SAFETY: a part of the target, to which nothing else refers.
-            let dst = unsafe { core::slice::from_raw_parts_mut(target.add(to.start), to.len()) };
-            let task = Task { src: &src[from], dst, len: count, hint };
+            let task = Task { src: &src[from], dst: target.wrapping_add(to.start), len: count, hint };
             let holds = count < len;
             let has_zeros = self.zero_point.is_some();
             let is_one = granularity == Granularity::Tensor;
