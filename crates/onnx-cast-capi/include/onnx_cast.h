@@ -374,7 +374,8 @@ typedef struct onnx_cast_scaled_plan onnx_cast_scaled_plan;
  */
 typedef struct onnx_cast_type_facts {
     /**
-     * sizeof(onnx_cast_type_facts), which the caller sets: no more is written.
+     * sizeof(onnx_cast_type_facts), which the caller sets: nothing beyond is written. Fields that the library does not
+     * know become 0.
      */
     size_t size;
     /**
@@ -437,8 +438,8 @@ typedef struct onnx_cast_type_facts {
  */
 typedef struct onnx_cast_options {
     /**
-     * sizeof(onnx_cast_options), which tells the library what fields there are. Those that an older library does not
-     * know must be 0.
+     * sizeof(onnx_cast_options): the library reads no further, and later fields count as 0.
+     * Fields that the library does not know must be 0.
      */
     size_t size;
     /**
@@ -469,8 +470,8 @@ typedef struct onnx_cast_options {
  */
 typedef struct onnx_cast_tensor {
     /**
-     * sizeof(onnx_cast_tensor), which tells the library what fields there are. Those that an older library does not
-     * know must be 0.
+     * sizeof(onnx_cast_tensor): the library reads no further, and later fields count as 0.
+     * Fields that the library does not know must be 0.
      */
     size_t size;
     /**
@@ -494,8 +495,8 @@ typedef struct onnx_cast_tensor {
  */
 typedef struct onnx_cast_block_options {
     /**
-     * sizeof(onnx_cast_block_options), which tells the library what fields there are. Those that an older library does
-     * not know must be 0.
+     * sizeof(onnx_cast_block_options): the library reads no further, and later fields count as 0.
+     * Fields that the library does not know must be 0.
      */
     size_t size;
     /**
@@ -523,8 +524,8 @@ typedef struct onnx_cast_block_options {
  */
 typedef struct onnx_cast_scaled_options {
     /**
-     * sizeof(onnx_cast_scaled_options), which tells the library what fields there are. Those that an older library
-     * does not know must be 0.
+     * sizeof(onnx_cast_scaled_options): the library reads no further, and later fields count as 0.
+     * Fields that the library does not know must be 0.
      */
     size_t size;
     /**
@@ -578,8 +579,8 @@ typedef struct onnx_cast_scaled_options {
  */
 typedef struct onnx_cast_string_buffer {
     /**
-     * sizeof(onnx_cast_string_buffer), which tells the library what fields there are. Those that an older library does
-     * not know must be 0.
+     * sizeof(onnx_cast_string_buffer): the library reads no further, and later fields count as 0.
+     * Fields that the library does not know must be 0.
      */
     size_t size;
     /**
@@ -606,8 +607,8 @@ typedef struct onnx_cast_string_buffer {
  */
 typedef struct onnx_cast_strings {
     /**
-     * sizeof(onnx_cast_strings), which tells the library what fields there are. Those that an older library does not
-     * know must be 0.
+     * sizeof(onnx_cast_strings): the library reads no further, and later fields count as 0.
+     * Fields that the library does not know must be 0.
      */
     size_t size;
     /**

@@ -1,6 +1,8 @@
 //! Block formats: MX and NVFP4, whose scales are found from the elements.
 
-use crate::edge::{Failure, Span, apart, byte_len, check_pointer, give, known, read, room, status, type_of, write};
+use crate::edge::{
+    Failure, Span, apart, byte_len, check_pointer, give, known, read, room, status, type_of, versioned, write,
+};
 use crate::options::{backend, threads};
 use crate::scaled::{Operand, onnx_cast_tensor, operand};
 use onnx_cast::backend::Backend;
@@ -62,8 +64,8 @@ pub enum onnx_cast_recipe {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct onnx_cast_block_options {
-    /// sizeof(onnx_cast_block_options), which tells the library what fields there are. Those that an older library does
-    /// not know must be 0.
+    /// sizeof(onnx_cast_block_options): the library reads no further, and later fields count as 0.
+    /// Fields that the library does not know must be 0.
     pub size: usize,
     /// An onnx_cast_scale_rule, for quantizing to MX.
     pub rule: i32,
@@ -74,6 +76,8 @@ pub struct onnx_cast_block_options {
     /// The name of a backend, or null for the best of this machine; it never changes a result.
     pub backend: *const c_char,
 }
+
+versioned!(onnx_cast_block_options { threads });
 
 impl Default for onnx_cast_block_options {
     fn default() -> Self {
@@ -99,7 +103,7 @@ impl onnx_cast_block_options {
             onnx_cast_block_options::default()
         } else {
             // SAFETY: promised.
-            *unsafe { known(pointer, "options") }?
+            unsafe { known(pointer, "options") }?
         };
         let rule = match given.rule {
             0 => ScaleRule::Floor,
@@ -224,7 +228,7 @@ pub unsafe extern "C" fn onnx_cast_block_quantize(
         };
         let quantize = BlockQuantize::new(format).rule(options.rule).recipe(options.recipe);
         let quantize = quantize.backend(options.backend).threads(options.threads);
-        let found = quantize.run_into(&x.view, elements, scales)?;
+        let (_, _, found) = quantize.run_into_uninit(&x.view, elements, scales)?;
         if wants_global {
             // SAFETY: the caller's promise.
             unsafe { give(global_scale, "global_scale", || found.unwrap_or(1.0)) }?;
@@ -277,6 +281,6 @@ pub unsafe extern "C" fn onnx_cast_block_dequantize(
         let dst = unsafe { write(dst.cast::<u8>(), bytes, "dst") }?;
         let dequantize = BlockDequantize::new(format, to).recipe(options.recipe);
         let dequantize = dequantize.backend(options.backend).threads(options.threads);
-        Ok(dequantize.run_into(&view, scales, Some(global_scale), dst)?)
+        Ok(dequantize.run_into_uninit(&view, scales, Some(global_scale), dst).map(drop)?)
     })
 }

@@ -10,6 +10,7 @@ use std::any::Any;
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::fmt::Display;
+use std::mem::MaybeUninit;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Why a function fails: a status and a text, in a box, so that the results of small calls fit in registers.
@@ -171,16 +172,21 @@ pub(crate) unsafe fn read<'a, T>(pointer: *const T, count: usize, name: &str) ->
     Ok(if count == 0 { &[] } else { unsafe { std::slice::from_raw_parts(pointer, count) } })
 }
 
-/// The elements that a pointer to so many of them leads to, to be written. Null leads to none.
+/// The memory for `count` elements from a pointer on, which the caller need not have initialised. Null leads to none.
 ///
 /// # Safety
-/// The pointer is null, or so many elements can be written from there on, and only through this slice, for as long as
+/// The pointer is null, or `count` elements can be written from there on, and only through this slice, for as long as
 /// the slice is used; and the slice does not overlap another ([`apart`]).
 #[inline(always)]
-pub(crate) unsafe fn write<'a, T>(pointer: *mut T, count: usize, name: &str) -> Result<&'a mut [T], Failure> {
+pub(crate) unsafe fn write<'a, T>(
+    pointer: *mut T,
+    count: usize,
+    name: &str,
+) -> Result<&'a mut [MaybeUninit<T>], Failure> {
     check_pointer(pointer, count, name)?;
-    // SAFETY: as in `read`; that they can be written, here alone, is promised.
-    Ok(if count == 0 { &mut [] } else { unsafe { std::slice::from_raw_parts_mut(pointer, count) } })
+    // SAFETY: the pointer is not null if there are elements, it is aligned, and the length fits; the caller guarantees
+    // that the memory is writable, and that nothing else accesses it.
+    Ok(if count == 0 { &mut [] } else { unsafe { std::slice::from_raw_parts_mut(pointer.cast(), count) } })
 }
 
 /// What can be seen of a pointer to so many elements.
@@ -269,52 +275,119 @@ pub(crate) unsafe fn reference<'a, T>(pointer: *const T, name: &str) -> Result<&
     Ok(unsafe { &*pointer })
 }
 
-/// The size that a struct's first field gives, which must be that of the fields that are known, or more.
+/// A struct of the caller that begins with its size, and gets more fields at its end in later versions.
+///
+/// # Safety
+/// The struct is `repr(C)`, its first field is a `usize`, and all its bytes may be 0.
+pub(crate) unsafe trait Versioned: Copy {
+    /// The name in C.
+    const NAME: &'static str;
+    /// The smallest size of a program's struct: that of the struct's first version. It never changes.
+    const FIRST: usize;
+}
+
+/// Declares [`Versioned`] structs: `name { first field that a program may lack }`, or `name {}` if it has all of them.
+macro_rules! versioned {
+    ($name:ident {}) => { crate::edge::versioned!(@ $name size_of::<$name>()); };
+    ($name:ident { $field:ident }) => { crate::edge::versioned!(@ $name std::mem::offset_of!($name, $field)); };
+    (@ $name:ident $first:expr) => {
+        // SAFETY: the struct is `repr(C)`, begins with `size`, and has integers, pointers and bools alone.
+        unsafe impl crate::edge::Versioned for $name {
+            const NAME: &'static str = stringify!($name);
+            const FIRST: usize = $first;
+        }
+    };
+}
+pub(crate) use versioned;
+
+/// The largest size of a struct from a later version: a larger one was never set.
+const MOST: usize = 4096;
+
+/// The size of a struct of the caller, as its first field states it.
 ///
 /// # Safety
 /// The pointer is null, or leads to a struct whose first field can be read.
 #[inline]
-pub(crate) unsafe fn check_size<T>(pointer: *const T, known: usize, name: &str) -> Result<usize, Failure> {
-    check_pointer(pointer, 1, name)?;
-    // SAFETY: not null, aligned as the whole struct is, and there, as promised.
+pub(crate) unsafe fn size_of_struct<T: Versioned>(pointer: *const T, name: &str) -> Result<usize, Failure> {
+    check_pointer(pointer.cast::<usize>(), 1, name)?;
+    // SAFETY: the pointer is not null and is aligned, and the first field can be read.
     let size = unsafe { pointer.cast::<usize>().read() };
-    if size < known || isize::try_from(size).is_err() {
-        return Err(Failure::invalid(format_args!("{name} has the size {size} (want {known})")));
+    if !(T::FIRST..=MOST).contains(&size) {
+        return Err(wrong_size::<T>(size, name));
+    }
+    check_pointer(pointer.cast::<u8>(), size, name)?;
+    if !pointer.is_aligned() {
+        return Err(bad_pointer(false, false, 1, name, align_of::<T>()));
     }
     Ok(size)
 }
 
-/// The fields that the library knows, of those that the caller has, of a struct that begins with its size.
-///
-/// # Safety
-/// The pointer is null, or as many bytes as the first field, a `usize`, says can be read, and are not written to while
-/// the reference is used.
-#[inline(always)]
-pub(crate) unsafe fn known<'a, T>(pointer: *const T, name: &str) -> Result<&'a T, Failure> {
-    check_pointer(pointer, 1, name)?;
-    // SAFETY: not null, aligned as the whole struct is, and there, as promised.
-    if unsafe { pointer.cast::<usize>().read() } != size_of::<T>() {
-        // SAFETY: the caller's promise.
-        unsafe { check_other_size(pointer, name) }?;
-    }
-    // SAFETY: not null and aligned, and the fields are there.
-    Ok(unsafe { &*pointer })
+#[cold]
+fn wrong_size<T: Versioned>(size: usize, name: &str) -> Failure {
+    let (first, known, of) = (T::FIRST, size_of::<T>(), T::NAME);
+    let want = if first == known { format!("{known}") } else { format!("{first} to {known}") };
+    Failure::invalid(format_args!("{name} has the size {size} (want {want}, sizeof({of}))"))
 }
 
-/// Refuses a struct that is smaller than the one that is known, or whose other fields are not 0.
+/// A struct of the caller: the fields that it has, and 0 for those of later versions than the program's.
+///
+/// # Safety
+/// The pointer is null, or as many bytes as the first field states can be read.
+#[inline(always)]
+pub(crate) unsafe fn known<T: Versioned>(pointer: *const T, name: &str) -> Result<T, Failure> {
+    check_pointer(pointer, 1, name)?;
+    // SAFETY: the pointer is not null and is aligned, and the first field can be read.
+    if unsafe { pointer.cast::<usize>().read() } != size_of::<T>() {
+        // SAFETY: the caller's promise.
+        return unsafe { of_other_size(pointer, name) };
+    }
+    // SAFETY: the pointer is not null and is aligned, and all fields can be read.
+    Ok(unsafe { pointer.read() })
+}
+
+/// A struct of an older program, or of a newer one whose other fields are 0.
 ///
 /// # Safety
 /// As [`known`].
 #[cold]
-unsafe fn check_other_size<T>(pointer: *const T, name: &str) -> Result<(), Failure> {
-    let known = size_of::<T>();
+unsafe fn of_other_size<T: Versioned>(pointer: *const T, name: &str) -> Result<T, Failure> {
     // SAFETY: the caller's promise.
-    let size = unsafe { check_size(pointer, known, name) }?;
-    // SAFETY: so many bytes are there, and those behind the known fields are read as bytes.
-    let rest = unsafe { std::slice::from_raw_parts(pointer.cast::<u8>().add(known), size - known) };
-    if rest.iter().any(|&byte| byte != 0) {
-        let text = format_args!("{name} has fields that this version of the library lacks");
-        return Err(Failure::unsupported(text));
+    let size = unsafe { size_of_struct(pointer, name) }?;
+    let mut fields = MaybeUninit::<T>::zeroed();
+    let both = size.min(size_of::<T>());
+    // SAFETY: `size` bytes can be read, and `T` has at least `both`. Zeros are valid in the others.
+    let fields = unsafe {
+        fields.as_mut_ptr().cast::<u8>().copy_from_nonoverlapping(pointer.cast(), both);
+        fields.assume_init()
+    };
+    // SAFETY: `size` bytes can be read; a newer struct has no padding there, or it was set to 0.
+    let later = unsafe { std::slice::from_raw_parts(pointer.cast::<u8>().add(both), size - both) };
+    if later.iter().any(|&byte| byte != 0) {
+        let (known, of) = (size_of::<T>(), T::NAME);
+        return Err(Failure::unsupported(format_args!(
+            "{name} has fields that this version of the library lacks (want 0 after the {known} bytes of {of})"
+        )));
+    }
+    Ok(fields)
+}
+
+/// Gives a struct to the caller: the fields that the program has, and 0 for those of later versions than the library's.
+///
+/// # Safety
+/// The pointer is null, or as many bytes as the first field states can be written; the field can be read.
+pub(crate) unsafe fn give_known<T: Versioned>(
+    pointer: *mut T,
+    name: &str,
+    value: impl FnOnce(usize) -> T,
+) -> Result<(), Failure> {
+    // SAFETY: the caller's promise.
+    let size = unsafe { size_of_struct(pointer.cast_const(), name) }?;
+    let (value, both) = (value(size), size.min(size_of::<T>()));
+    let to = pointer.cast::<u8>();
+    // SAFETY: `size` bytes can be written, of which the value has `both`.
+    unsafe {
+        to.copy_from_nonoverlapping((&raw const value).cast(), both);
+        to.add(both).write_bytes(0, size - both);
     }
     Ok(())
 }

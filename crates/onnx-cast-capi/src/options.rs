@@ -1,6 +1,6 @@
 //! How to cast: a struct that may grow at its end; its first field gives its size.
 
-use crate::edge::{Failure, known, static_text};
+use crate::edge::{Failure, known, static_text, versioned};
 use onnx_cast::backend::Backend;
 use onnx_cast::{CastOptions, NEWEST_OPSET, RoundMode};
 use std::ffi::c_char;
@@ -37,8 +37,8 @@ pub enum onnx_cast_round_mode {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct onnx_cast_options {
-    /// sizeof(onnx_cast_options), which tells the library what fields there are. Those that an older library does not
-    /// know must be 0.
+    /// sizeof(onnx_cast_options): the library reads no further, and later fields count as 0.
+    /// Fields that the library does not know must be 0.
     pub size: usize,
     /// The opset, which decides the operator's version; 0 for the newest that is known.
     pub opset: i64,
@@ -51,6 +51,8 @@ pub struct onnx_cast_options {
     /// The name of a backend, or null for the best of this machine; it never changes a result.
     pub backend: *const c_char,
 }
+
+versioned!(onnx_cast_options { threads });
 
 impl Default for onnx_cast_options {
     fn default() -> Self {

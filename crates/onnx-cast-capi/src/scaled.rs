@@ -1,6 +1,8 @@
 //! Scaled casts: ONNX's QuantizeLinear and DequantizeLinear, resolved for their types, to run many times.
 
-use crate::edge::{Failure, Span, apart, byte_len, give, known, read, reference, room, status, type_of, write};
+use crate::edge::{
+    Failure, Span, apart, byte_len, give, known, read, reference, room, status, type_of, versioned, write,
+};
 use crate::options::{backend, opset, saturate, threads};
 use onnx_cast::scaled::{DequantizeLinear, DequantizeOptions, QuantizeLinear, QuantizeOptions, ScaledPlan};
 use onnx_cast::tensor::element_count;
@@ -14,8 +16,8 @@ use std::ptr;
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct onnx_cast_scaled_options {
-    /// sizeof(onnx_cast_scaled_options), which tells the library what fields there are. Those that an older library
-    /// does not know must be 0.
+    /// sizeof(onnx_cast_scaled_options): the library reads no further, and later fields count as 0.
+    /// Fields that the library does not know must be 0.
     pub size: usize,
     /// The opset, which decides the operator's version; 0 for the newest that is known.
     pub opset: i64,
@@ -40,6 +42,8 @@ pub struct onnx_cast_scaled_options {
     pub backend: *const c_char,
 }
 
+versioned!(onnx_cast_scaled_options { threads });
+
 impl Default for onnx_cast_scaled_options {
     fn default() -> Self {
         onnx_cast_scaled_options {
@@ -62,8 +66,8 @@ impl Default for onnx_cast_scaled_options {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct onnx_cast_tensor {
-    /// sizeof(onnx_cast_tensor), which tells the library what fields there are. Those that an older library does not
-    /// know must be 0.
+    /// sizeof(onnx_cast_tensor): the library reads no further, and later fields count as 0.
+    /// Fields that the library does not know must be 0.
     pub size: usize,
     /// The elements: little endian, packed, of any alignment. May be null if there are none.
     pub data: *const c_void,
@@ -72,6 +76,8 @@ pub struct onnx_cast_tensor {
     /// The number of dimensions; 0 for a single element.
     pub rank: usize,
 }
+
+versioned!(onnx_cast_tensor {});
 
 impl Default for onnx_cast_tensor {
     fn default() -> Self {
@@ -247,7 +253,7 @@ pub(crate) unsafe fn operand<'a>(
 ) -> Result<Operand<'a>, Failure> {
     let [name, data_name, shape_name] = names;
     // SAFETY: promised.
-    let &onnx_cast_tensor { size: _, data, shape, rank } = unsafe { known(tensor, name) }?;
+    let onnx_cast_tensor { size: _, data, shape, rank } = unsafe { known(tensor, name) }?;
     // SAFETY: promised.
     let dims = unsafe { read(shape, rank, shape_name) }?;
     let count = element_count(dims).ok_or_else(|| too_large(name))?;
@@ -308,7 +314,7 @@ pub unsafe extern "C" fn onnx_cast_scaled_plan_run(
         if zero_point.is_null() {
             // SAFETY: the caller's promise, and it overlaps with nothing that is read.
             let out = unsafe { write(dst.cast::<u8>(), bytes, "dst") }?;
-            return Ok(plan.run_into(&x.view, &scale.view, None, out)?);
+            return Ok(plan.run_into_uninit(&x.view, &scale.view, None, out).map(drop)?);
         }
         let names = ["zero_point", "zero_point->data", "zero_point->shape"];
         // SAFETY: the caller's promise.
@@ -316,6 +322,6 @@ pub unsafe extern "C" fn onnx_cast_scaled_plan_run(
         apart(written, &zero_point.spans)?;
         // SAFETY: as above.
         let out = unsafe { write(dst.cast::<u8>(), bytes, "dst") }?;
-        Ok(plan.run_into(&x.view, &scale.view, Some(&zero_point.view), out)?)
+        Ok(plan.run_into_uninit(&x.view, &scale.view, Some(&zero_point.view), out).map(drop)?)
     })
 }

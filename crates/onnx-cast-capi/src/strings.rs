@@ -2,13 +2,16 @@
 //! measures it and another fills the buffer; if the buffer is large enough, the first call fills it. Strings are
 //! printed in blocks, which bounds the memory in use.
 
-use crate::edge::{Failure, Span, apart, byte_len, check_pointer, known, read, reference, room, status, write};
+use crate::edge::{
+    Failure, Span, apart, byte_len, check_pointer, known, read, reference, room, status, versioned, write,
+};
 use crate::options::onnx_cast_options;
 use crate::plan::{onnx_cast_plan, resolve};
 use onnx_cast::ops::Operator;
 use onnx_cast::tensor::{Strings, StringsView, TensorError, TensorErrorKind};
 use onnx_cast::{DataType, Plan, TensorView};
 use std::ffi::{c_char, c_int, c_void};
+use std::mem::MaybeUninit;
 use std::ptr;
 
 /// Strings to be read: string i is the bytes from offset i up to offset i + 1. Start from ONNX_CAST_STRINGS_INIT; later
@@ -16,8 +19,8 @@ use std::ptr;
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct onnx_cast_strings {
-    /// sizeof(onnx_cast_strings), which tells the library what fields there are. Those that an older library does not
-    /// know must be 0.
+    /// sizeof(onnx_cast_strings): the library reads no further, and later fields count as 0.
+    /// Fields that the library does not know must be 0.
     pub size: usize,
     /// One offset more than there are strings: the first 0, none below the one before, the last byte_count.
     pub offsets: *const u64,
@@ -28,6 +31,8 @@ pub struct onnx_cast_strings {
     /// The number of bytes.
     pub byte_count: usize,
 }
+
+versioned!(onnx_cast_strings {});
 
 impl Default for onnx_cast_strings {
     fn default() -> Self {
@@ -45,8 +50,8 @@ impl Default for onnx_cast_strings {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct onnx_cast_string_buffer {
-    /// sizeof(onnx_cast_string_buffer), which tells the library what fields there are. Those that an older library does
-    /// not know must be 0.
+    /// sizeof(onnx_cast_string_buffer): the library reads no further, and later fields count as 0.
+    /// Fields that the library does not know must be 0.
     pub size: usize,
     /// Takes one offset more than there are strings, or is null where they are not wanted.
     pub offsets: *mut u64,
@@ -57,6 +62,8 @@ pub struct onnx_cast_string_buffer {
     /// Set to the number of bytes that the strings take.
     pub needed: usize,
 }
+
+versioned!(onnx_cast_string_buffer {});
 
 impl Default for onnx_cast_string_buffer {
     fn default() -> Self {
@@ -70,8 +77,8 @@ const BLOCK: usize = 4096;
 
 /// A buffer on its way to being full.
 struct Writer<'a> {
-    offsets: Option<&'a mut [u64]>,
-    bytes: &'a mut [u8],
+    offsets: Option<&'a mut [MaybeUninit<u64>]>,
+    bytes: &'a mut [MaybeUninit<u8>],
     strings: usize,
     needed: usize,
 }
@@ -104,7 +111,7 @@ impl<'a> Writer<'a> {
     /// Writes down where the next string starts.
     fn mark(&mut self) {
         if let Some(offset) = self.offsets.as_mut().and_then(|offsets| offsets.get_mut(self.strings)) {
-            *offset = self.needed as u64;
+            offset.write(self.needed as u64);
         }
     }
 
@@ -112,7 +119,7 @@ impl<'a> Writer<'a> {
         let (bytes, start) = (strings.bytes(), self.needed);
         let end = start.checked_add(bytes.len()).ok_or_else(|| Failure::overflow("the texts do not fit in memory"))?;
         if let Some(room) = self.bytes.get_mut(start..end) {
-            room.copy_from_slice(bytes);
+            room.iter_mut().zip(bytes).for_each(|(to, byte)| *to = MaybeUninit::new(*byte));
         }
         for string in strings.iter() {
             self.needed += string.len();
@@ -140,7 +147,7 @@ unsafe fn fill(
     print: impl FnOnce(&mut Writer<'_>) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     // SAFETY: promised.
-    let mut writer = unsafe { Writer::new(known(out, "out")?, strings, read) }?;
+    let mut writer = unsafe { Writer::new(&known(out, "out")?, strings, read) }?;
     print(&mut writer)?;
     let (needed, result) = writer.finish();
     // SAFETY: not null, aligned, and the caller's own.
@@ -224,7 +231,7 @@ unsafe fn from_strings(
         room("dst", dst_bytes, bytes)?;
         apart(Span::new("dst", dst, bytes), &spans)?;
         let dst = write(dst.cast::<u8>(), bytes, "dst")?;
-        Ok(plan.run_into(&TensorView::strings(&[strings.len()], strings)?, dst)?)
+        Ok(plan.run_into_uninit(&TensorView::strings(&[strings.len()], strings)?, dst).map(drop)?)
     }
 }
 

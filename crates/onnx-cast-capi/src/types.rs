@@ -1,7 +1,7 @@
 //! The element types: their numbers, names, sizes and what they are.
 
 use crate::abi::type_name;
-use crate::edge::{Failure, byte_len, check_size, give, static_text, status, type_of};
+use crate::edge::{Failure, byte_len, give, give_known, static_text, status, type_of, versioned};
 use onnx_cast::DataType;
 use onnx_cast::types::{Kind, Nan};
 use std::ffi::{c_char, c_int};
@@ -90,7 +90,8 @@ pub enum onnx_cast_kind {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct onnx_cast_type_facts {
-    /// sizeof(onnx_cast_type_facts), which the caller sets: no more is written.
+    /// sizeof(onnx_cast_type_facts), which the caller sets: nothing beyond is written. Fields that the library does not
+    /// know become 0.
     pub size: usize,
     /// ONNX's name, such as "float8e4m3fn". The text is never freed.
     pub name: *const c_char,
@@ -119,6 +120,8 @@ pub struct onnx_cast_type_facts {
     /// Of a float: whether there is NaN.
     pub has_nan: bool,
 }
+
+versioned!(onnx_cast_type_facts { has_sign });
 
 impl onnx_cast_type_facts {
     fn of(data_type: DataType, size: usize) -> Self {
@@ -187,17 +190,10 @@ pub unsafe extern "C" fn onnx_cast_type_by_name(name: *const c_char, data_type: 
 /// As the parameters say.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn onnx_cast_type_get_facts(data_type: i32, facts: *mut onnx_cast_type_facts) -> c_int {
-    const KNOWN: usize = size_of::<onnx_cast_type_facts>();
     status(|| {
         let data_type = type_of(data_type)?;
-        // SAFETY: the caller's promise: the first field is there.
-        let size = unsafe { check_size(facts, KNOWN, "facts") }?;
-        // SAFETY: so many bytes are there to be written: those that the library knows, and zeros for later fields.
-        unsafe {
-            give(facts, "facts", || onnx_cast_type_facts::of(data_type, size))?;
-            facts.cast::<u8>().add(KNOWN).write_bytes(0, size - KNOWN);
-        }
-        Ok(())
+        // SAFETY: the caller's promise.
+        unsafe { give_known(facts, "facts", |size| onnx_cast_type_facts::of(data_type, size)) }
     })
 }
 

@@ -173,11 +173,10 @@ impl Plan {
     /// Neither type is string, and `src` and `out` have the bytes of `len` elements.
     #[doc(hidden)]
     #[inline(always)]
-    pub unsafe fn run_counted(&self, src: &[u8], len: usize, out: &mut [u8]) {
+    pub unsafe fn run_counted(&self, src: &[u8], len: usize, out: &mut [MaybeUninit<u8>]) {
         debug_assert_eq!(self.from.byte_len(len), Some(src.len()));
         debug_assert_eq!(self.to.byte_len(len), Some(out.len()));
-        // SAFETY: a cast writes only initialised bytes.
-        self.cast_bytes(src, len, unsafe { as_uninit(out) });
+        self.cast_bytes(src, len, out);
     }
 
     /// Casts or copies numbers. Source and target have the bytes of `len` elements, and none of the types is string.
