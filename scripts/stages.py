@@ -132,6 +132,7 @@ def stages(packages):
         check("files of releases, and workflows", "scripts/checks/packaging.py", unread=()),
         check("annotations, as mypy and pyright read them", "scripts/checks/typing_examples.py", after=(SET_UP,), unread=()),
         # It uses what the lints have checked.
+        check("the kernels' walk, in Miri", "scripts/checks/miri.py"),
         check("the crates, from their tarballs", "scripts/release/crates.py", "check", "--offline", after=("lints",)),
         check("the oracle against other packages", "crates/testkit/python/check_oracle.py"),
         check("the oracle of scaled casts against other packages", "crates/testkit/python/check_scaled.py"),

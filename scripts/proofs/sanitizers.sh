@@ -81,7 +81,7 @@ RUST
 }
 
 # Only a nightly Rust has it, and it interprets: what takes seconds elsewhere takes hours here, so these are the quick
-# tests.
+# tests. `scripts/checks/miri.py` runs the quickest in each test run.
 miri() {
     local toolchain=${MIRI_TOOLCHAIN:-nightly}
     if ! cargo "+$toolchain" miri --version; then
@@ -91,7 +91,8 @@ miri() {
     # The clock, and the folders of tests.
     export MIRIFLAGS=-Zmiri-disable-isolation CARGO_TARGET_DIR=$built/miri
     # The lanes are the best backend here (`arch/plain.rs`), so all kernels of the tests are theirs.
-    cargo "+$toolchain" miri test --locked -p onnx-cast --lib -- plain scaled_cast non_temporal past_the_caches 2>&1 |
+    cargo "+$toolchain" miri test --locked -p onnx-cast --lib -- \
+        a_walk plain scaled_cast non_temporal past_the_caches 2>&1 |
         tee "$scratch/log"
     cargo "+$toolchain" miri test --locked -p onnx-cast --test ops 2>&1 | tee -a "$scratch/log"
     cargo "+$toolchain" miri test --locked -p onnx-cast-capi --lib 2>&1 | tee -a "$scratch/log"
