@@ -9,7 +9,7 @@ use crate::pool::{threads_of, with_threads};
 use crate::scaled::type_of_array;
 use crate::types::number_to_type;
 use numpy::PyUntypedArray;
-use onnx_cast::scaled::{BlockDequantize, BlockFormat, BlockQuantize, greatest_magnitude};
+use onnx_cast::scaled::{BlockDequantize, BlockFormat, BlockQuantize, ScaleRule, greatest_magnitude};
 use onnx_cast::{CastError, DataType, TensorView};
 use pyo3::prelude::*;
 use std::fmt::Display;
@@ -34,6 +34,7 @@ pub(crate) fn quantize_blocks<'py>(
     let (py, data_type, threads) = (array.py(), type_of_array(array)?, threads_of(threads)?);
     let format: BlockFormat = named("to", to)?;
     let (rule, recipe) = (named("scale_rule", scale_rule)?, named("recipe", recipe)?);
+    format.check_options(rule, recipe).map_err(of_cast)?;
     let quantize = BlockQuantize::new(format).rule(rule).recipe(recipe).threads(Some(1));
     let outs = out.iter().flat_map(|(elements, scales)| [elements, scales]);
     let source = Source::of(array, outs)?;
@@ -106,7 +107,9 @@ pub(crate) fn dequantize_blocks<'py>(
             scales.shape()
         )));
     }
-    let dequantize = BlockDequantize::new(format, to).recipe(named("recipe", recipe)?).threads(Some(1));
+    let recipe = named("recipe", recipe)?;
+    format.check_options(ScaleRule::default(), recipe).map_err(of_cast)?;
+    let dequantize = BlockDequantize::new(format, to).recipe(recipe).threads(Some(1));
     let mut values = match out {
         Some(out) => Contiguous::out(out, to, shape)?,
         None => Contiguous::new(py, to, shape)?,

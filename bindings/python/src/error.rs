@@ -85,6 +85,8 @@ impl Refusal {
             OpErrorKind::BitWidth { to, .. } => ("to".to_owned(), text(&to)),
             OpErrorKind::ScalarScale { .. } | OpErrorKind::ScaleShape { .. } => ("scale".to_owned(), None),
             OpErrorKind::ScaleType { data_type } => ("scale".to_owned(), text(&data_type)),
+            OpErrorKind::ScaleRule { rule, .. } => ("scale_rule".to_owned(), text(&rule)),
+            OpErrorKind::Recipe { recipe, .. } => ("recipe".to_owned(), text(&recipe)),
             OpErrorKind::ZeroPointShape { .. } => ("zero_point".to_owned(), None),
             _ => return self,
         };

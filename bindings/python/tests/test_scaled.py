@@ -202,6 +202,34 @@ def test_elements_and_scales_that_do_not_belong_together():
         dataclasses.replace(q, format="mxfp8").dequantize()
 
 
+BLOCK_FORMATS = ["mxfp4", "mxfp8", "mxfp8e5m2", "mxfp6e2m3", "mxfp6e3m2", "mxint8", "nvfp4"]
+
+
+@pytest.mark.parametrize("name", BLOCK_FORMATS)
+def test_an_option_that_a_block_format_does_not_use_is_refused(name):
+    plain = onnx_cast.quantize_blocks(X, name)
+    explicit = onnx_cast.quantize_blocks(X, name, scale_rule="floor", recipe="modelopt")
+    np.testing.assert_array_equal(explicit.elements.view(np.uint8), plain.elements.view(np.uint8))
+    np.testing.assert_array_equal(explicit.scales.view(np.uint8), plain.scales.view(np.uint8))
+    used, other = {"scale_rule": ["rceil", "ceil", "even"]}, {"recipe": ["torchao", "compressed-tensors"]}
+    if name == "nvfp4":
+        used, other = other, used
+        said = "^a scale rule is for MX, whose scales are powers of two: nvfp4 has a recipe$"
+    else:
+        said = f"^a recipe is for nvfp4: {name} has a scale rule$"
+    for option, values in used.items():
+        for value in values:
+            onnx_cast.quantize_blocks(X, name, **{option: value})
+    for option, values in other.items():
+        for value in values:
+            with pytest.raises(CastError, match=said) as error:
+                onnx_cast.quantize_blocks(X, name, **{option: value})
+            assert (error.value.parameter, error.value.value) == (option, value)
+    if name != "nvfp4":
+        with pytest.raises(CastError, match=said):
+            dataclasses.replace(plain, recipe="torchao").dequantize()
+
+
 @pytest.mark.parametrize("recipe", ["modelopt", "torchao", "compressed-tensors"])
 def test_nvfp4(recipe):
     q = onnx_cast.quantize_blocks(X, "nvfp4", recipe=recipe)

@@ -226,6 +226,7 @@ pub unsafe extern "C" fn onnx_cast_block_quantize(
         let (elements, scales) = unsafe {
             (write(elements.cast::<u8>(), sizes[0], "elements")?, write(scales.cast::<u8>(), sizes[1], "scales")?)
         };
+        format.check_options(options.rule, options.recipe)?;
         let quantize = BlockQuantize::new(format).rule(options.rule).recipe(options.recipe);
         let quantize = quantize.backend(options.backend).threads(options.threads);
         let (_, _, found) = quantize.run_into_uninit(&x.view, elements, scales)?;
@@ -279,6 +280,8 @@ pub unsafe extern "C" fn onnx_cast_block_dequantize(
         apart(Span::new("dst", dst, bytes), &[data, shape, Span::new("scales", scales.as_ptr(), count)])?;
         // SAFETY: the caller's promise, and it overlaps with nothing that is read.
         let dst = unsafe { write(dst.cast::<u8>(), bytes, "dst") }?;
+        // Any rule: options may be those that the tensor was quantized with.
+        format.check_options(ScaleRule::default(), options.recipe)?;
         let dequantize = BlockDequantize::new(format, to).recipe(options.recipe);
         let dequantize = dequantize.backend(options.backend).threads(options.threads);
         Ok(dequantize.run_into_uninit(&view, scales, Some(global_scale), dst).map(drop)?)

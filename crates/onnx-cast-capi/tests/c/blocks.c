@@ -123,6 +123,13 @@ static void refused(void) {
     options.recipe = -1;
     FAILS(ONNX_CAST_INVALID_ARGUMENT, "recipe is -1", &x, elements, 40, scales, 6, &global);
     options.recipe = 0;
+    options.rule = ONNX_CAST_RULE_EVEN;
+    FAILS(ONNX_CAST_UNSUPPORTED, "a scale rule is for MX", &x, elements, 40, scales, 6, &global);
+    options.rule = 0;
+    options.recipe = ONNX_CAST_RECIPE_TORCHAO;
+    CHECK_FAILS(ONNX_CAST_UNSUPPORTED, "a recipe is for nvfp4: mxfp4 has a scale rule",
+                onnx_cast_block_quantize(ONNX_CAST_MXFP4, ONNX_CAST_FLOAT, &x, elements, 40, scales, 4, NULL, &options));
+    options.recipe = 0;
     options.size = 1;
     FAILS(ONNX_CAST_INVALID_ARGUMENT, "options has the size 1", &x, elements, 40, scales, 6, &global);
     for (size_t i = 0; i < sizeof elements; i++) CHECK(elements[i] == 0x5a);

@@ -605,7 +605,8 @@ fn refusals_of_blocks() {
         ("1 2 --to int8/row", "int8/row has scales that depend on the tensor: --scale gives int8 one"),
         ("1 2 --to mxfp4 --scale 2", "blocks of mxfp4 have neither --scale nor the options of a cast"),
         ("1 2 --to mxfp4 --saturate false", "blocks of mxfp4 have neither --scale nor the options of a cast"),
-        ("1 --to mxfp4 --recipe torchao", "a recipe and a global scale are for nvfp4: mxfp4 has a scale rule"),
+        ("1 --to mxfp4 --recipe torchao", "a recipe is for nvfp4: mxfp4 has a scale rule"),
+        ("1 --to mxfp4 --global-scale 2", "a global scale is for nvfp4: mxfp4 has a scale rule"),
         (
             "1 --to nvfp4 --scale-rule even",
             "a scale rule is for MX, whose scales are powers of two: nvfp4 has a recipe",
@@ -618,6 +619,10 @@ fn refusals_of_blocks() {
         (&format!("{many} --to mxfp4"), "a block of mxfp4 has 32 values, not 33"),
     ] {
         assert_eq!(refused(&run(&format!("explain {line}"))), message, "{line}");
+    }
+    for line in ["--to nvfp4 --scale-rule floor", "--to mxfp4 --recipe modelopt"] {
+        let (to, _) = line.split_at(line.find(" --s").or(line.find(" --r")).expect("an option"));
+        assert_eq!(done(&run(&format!("explain 1 2 {line}"))), done(&run(&format!("explain 1 2 {to}"))), "{line}");
     }
 }
 

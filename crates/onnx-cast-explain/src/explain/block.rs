@@ -124,15 +124,9 @@ pub fn explain(request: &BlockRequest<'_>) -> Result<Block> {
 /// Refuses options that the format lacks, and more values than a block has.
 fn check(request: &BlockRequest<'_>) -> Result<()> {
     let BlockRequest { values, format, rule, recipe, global_scale, .. } = request;
-    if *format == BlockFormat::NvFp4 && rule.is_some() {
-        return Err(ExplainError::request(
-            "a scale rule is for MX, whose scales are powers of two: nvfp4 has a recipe",
-        ));
-    }
-    if *format != BlockFormat::NvFp4 && (recipe.is_some() || global_scale.is_some()) {
-        return Err(ExplainError::request(format_args!(
-            "a recipe and a global scale are for nvfp4: {format} has a scale rule"
-        )));
+    format.check_options(rule.unwrap_or_default(), recipe.unwrap_or_default())?;
+    if *format != BlockFormat::NvFp4 && global_scale.is_some() {
+        return Err(ExplainError::request(format_args!("a global scale is for nvfp4: {format} has a scale rule")));
     }
     if values.len() > format.block() {
         return Err(ExplainError::request(format_args!(

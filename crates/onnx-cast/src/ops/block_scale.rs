@@ -9,7 +9,7 @@ use super::execute::{check_len, new_tensor};
 use super::scaled::layout::Layout;
 use super::scaled::tiles::{Adjust, BoundCast, Operand};
 use super::scaled::{Direction, ScaledPlan, check_value_type};
-use super::{CastError, CastErrorKind, option_setters};
+use super::{CastError, CastErrorKind, OpError, OpErrorKind, option_setters};
 use crate::arch::Backend;
 use crate::element::DataType;
 use crate::packed::{Out, as_uninit, written};
@@ -31,6 +31,27 @@ impl BlockFormat {
             None => Some(1),
             Some((_, _)) if shape.contains(&0) => Some(0),
             Some((last, outer)) => element_count(outer)?.checked_mul(last.div_ceil(self.block())),
+        }
+    }
+
+    /// Checks that the format uses a scale rule and a recipe. Every format accepts the defaults.
+    ///
+    /// ```
+    /// use onnx_cast::scaled::{BlockFormat, Recipe, ScaleRule};
+    /// assert!(BlockFormat::MxFp4.check_options(ScaleRule::Even, Recipe::ModelOpt).is_ok());
+    /// assert!(BlockFormat::NvFp4.check_options(ScaleRule::Even, Recipe::ModelOpt).is_err());
+    /// ```
+    ///
+    /// # Errors
+    /// Fails if NVFP4 gets a scale rule, or if another format gets a recipe.
+    pub fn check_options(self, rule: ScaleRule, recipe: Recipe) -> Result<(), OpError> {
+        match self {
+            BlockFormat::NvFp4 if rule != ScaleRule::default() => {
+                Err(OpErrorKind::ScaleRule { rule, format: self }.into())
+            }
+            BlockFormat::NvFp4 => Ok(()),
+            _ if recipe != Recipe::default() => Err(OpErrorKind::Recipe { recipe, format: self }.into()),
+            _ => Ok(()),
         }
     }
 }

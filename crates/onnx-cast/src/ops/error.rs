@@ -8,6 +8,7 @@ use super::{Operator, Role};
 use crate::element::DataType;
 use crate::element::UnknownRoundMode;
 use crate::error::{Count, Short, boxed_error};
+use crate::scalar::block_scale::{BlockFormat, Recipe, ScaleRule};
 use crate::scalar::text::ParseError;
 use crate::tensor::{TensorError, TensorErrorKind};
 use core::fmt;
@@ -210,6 +211,20 @@ pub enum OpErrorKind {
     ScaleType {
         /// The type.
         data_type: DataType,
+    },
+    /// A scale rule of MX for another block format.
+    ScaleRule {
+        /// The rule.
+        rule: ScaleRule,
+        /// The format.
+        format: BlockFormat,
+    },
+    /// A recipe of NVFP4 for another block format.
+    Recipe {
+        /// The recipe.
+        recipe: Recipe,
+        /// The format.
+        format: BlockFormat,
     },
     /// A zero point whose shape is not the scale's.
     ZeroPointShape {

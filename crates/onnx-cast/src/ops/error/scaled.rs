@@ -53,6 +53,10 @@ impl OpErrorKind {
             OpErrorKind::ScaleType { data_type } => {
                 write!(f, "a scale of {data_type} (want float, float16, bfloat16, float8e8m0 or float8e4m3fn)")
             }
+            OpErrorKind::ScaleRule { format, .. } => {
+                write!(f, "a scale rule is for MX, whose scales are powers of two: {format} has a recipe")
+            }
+            OpErrorKind::Recipe { format, .. } => write!(f, "a recipe is for nvfp4: {format} has a scale rule"),
             _ => self.fmt_shape(f),
         }
     }
