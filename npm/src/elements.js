@@ -132,7 +132,8 @@ function ofList(list, from, length) {
   const kind = items.length ? typeof items[0] : "number";
   const other = items.findIndex((item) => typeof item !== kind);
   if (other >= 0) {
-    throw new TypeError(`a list has items of several types: ${kind} at item 0, ${typeof items[other]} at item ${other}`);
+    const [first, second] = [`${kind} at item 0`, `${typeof items[other]} at item ${other}`];
+    throw new TypeError(`a list has items of several types: ${first}, ${second}`);
   }
   const types = OF_ITEMS[kind];
   if (!types) throw new TypeError(`a list of ${kind} cannot be cast`);
