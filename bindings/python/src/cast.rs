@@ -7,13 +7,13 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyDict, PyString, PyType};
+use pyo3::types::{PyBool, PyDict, PyInt, PyString, PyType};
 
-/// The operators with every attribute at its default, by the target as it was given.
-static PLAIN: PyOnceLock<Py<PyDict>> = PyOnceLock::new();
+/// Operators by the arguments that they were made of: a target, or with options a tuple.
+static KNOWN: PyOnceLock<Py<PyDict>> = PyOnceLock::new();
 
-/// So many of them: there are fewer targets, but more ways to write their names.
-const PLAIN_LIMIT: usize = 1024;
+/// Maximum number of cached operators. There are fewer targets, but more ways to write their names.
+const KNOWN_LIMIT: usize = 1024;
 
 /// The elements of ``x`` as another type, as ONNX's Cast gives them: rounded once, from the exact value.
 ///
@@ -72,30 +72,59 @@ pub(crate) fn cast<'py>(
     threads: Option<&Bound<'py, PyAny>>,
     packed: bool,
 ) -> PyResult<Bound<'py, PyAny>> {
-    if saturate.is_none() && round_mode.is_none() && opset.is_none() && threads.is_none() {
-        return Operator::run(&plain(py, to)?, x, out, packed, false);
+    let operator = operator(py, to, &Options { saturate, round_mode, opset, threads })?;
+    Operator::run(&operator, x, out, packed, false)
+}
+
+/// The options of a cast that are attributes of its operator.
+struct Options<'a, 'py> {
+    saturate: Option<&'a Bound<'py, PyAny>>,
+    round_mode: Option<&'a Bound<'py, PyAny>>,
+    opset: Option<&'a Bound<'py, PyAny>>,
+    threads: Option<&'a Bound<'py, PyAny>>,
+}
+
+impl Options<'_, '_> {
+    fn is_default(&self) -> bool {
+        self.saturate.is_none() && self.round_mode.is_none() && self.opset.is_none() && self.threads.is_none()
+    }
+
+    /// Whether every option is of the kind that it should be. Those of other kinds may be equal: 1, 1.0 and True are.
+    fn are_distinct(&self) -> bool {
+        let is_int = |option: Option<&Bound<'_, PyAny>>| option.is_none_or(|one| one.is_exact_instance_of::<PyInt>());
+        self.saturate.is_none_or(|one| one.is_exact_instance_of::<PyBool>())
+            && self.round_mode.is_none_or(|one| one.is_exact_instance_of::<PyString>())
+            && is_int(self.opset)
+            && is_int(self.threads)
+    }
+}
+
+/// The operator for a target and options.
+fn operator<'py>(
+    py: Python<'py>,
+    to: &Bound<'py, PyAny>,
+    options: &Options<'_, 'py>,
+) -> PyResult<Bound<'py, Operator>> {
+    let known = KNOWN.get_or_init(py, || PyDict::new(py).unbind()).bind(py);
+    let &Options { saturate, round_mode, opset, threads } = options;
+    let key = match options.is_default() {
+        true => to.clone(),
+        false => (to, saturate, round_mode, opset, threads).into_pyobject(py)?.into_any(),
+    };
+    let are_distinct = options.are_distinct();
+    if are_distinct && let Ok(Some(operator)) = known.get_item(&key) {
+        return Ok(operator.cast_into()?);
     }
     check_target(to)?;
     let truth = true.into_pyobject(py)?.to_owned().into_any();
     let up = intern!(py, "up").clone().into_any();
     let attributes = (saturate.unwrap_or(&truth), round_mode.unwrap_or(&up));
-    let operator = make(py)?.call1((intern!(py, "Cast"), to, attributes.0, attributes.1, opset, threads))?;
-    Operator::run(operator.cast()?, x, out, packed, false)
-}
-
-/// The operator with the defaults.
-fn plain<'py>(py: Python<'py>, to: &Bound<'py, PyAny>) -> PyResult<Bound<'py, Operator>> {
-    let known = PLAIN.get_or_init(py, || PyDict::new(py).unbind()).bind(py);
-    if let Ok(Some(operator)) = known.get_item(to) {
-        return Ok(operator.cast_into()?);
-    }
-    check_target(to)?;
-    let made = make(py)?.call1((intern!(py, "Cast"), to, true, intern!(py, "up"), py.None(), py.None()))?;
-    // Of these kinds none is equal to one of another: 1, 1.0 and True are.
-    let distinct =
+    let made = make(py)?.call1((intern!(py, "Cast"), to, attributes.0, attributes.1, opset, threads))?;
+    // Of these kinds none is equal to one of another.
+    let is_distinct =
         to.is_exact_instance_of::<PyString>() || to.is_instance_of::<PyType>() || to.cast::<PyArrayDescr>().is_ok();
-    if distinct && known.len() < PLAIN_LIMIT {
-        known.set_item(to, &made)?;
+    if is_distinct && are_distinct && known.len() < KNOWN_LIMIT {
+        known.set_item(key, &made)?;
     }
     Ok(made.cast_into()?)
 }

@@ -31,6 +31,8 @@ use onnx_cast_ort as _;
 
 #[pyo3::pymodule(gil_used = false)]
 mod _native {
+    use pyo3::exceptions::PyRuntimeError;
+    use pyo3::panic::PanicException;
     use pyo3::prelude::*;
 
     #[pymodule_export]
@@ -47,7 +49,7 @@ mod _native {
     #[pymodule_export]
     use super::layouts::{quantized_tensors, rewrite_tensors};
     #[pymodule_export]
-    use super::operator::Operator;
+    use super::operator::{Operator, infer_scaled};
     #[pymodule_export]
     use super::parts::{lay_out, name_whole, part_is_there, plan_files, write_part, write_side_files};
     #[pymodule_export]
@@ -60,9 +62,15 @@ mod _native {
     use super::types::{data_type, number, setup, types};
 
     /// `CastError` is Python's own class, so that it has attributes with every version of Python.
+    ///
+    /// `PanicException`, which pyo3 raises where a function panics, becomes a `RuntimeError`. By default it derives from
+    /// `BaseException` alone, so `except Exception` misses it, and a server or a notebook ends.
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
         let py = module.py();
+        let panic = py.get_type::<PanicException>();
+        panic.setattr("__bases__", (py.get_type::<PyRuntimeError>(),))?;
+        module.add("PanicException", panic)?;
         module.add("CastError", py.get_type::<super::error::CastError>())
     }
 }

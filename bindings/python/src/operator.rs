@@ -5,13 +5,12 @@ use crate::error::{Refusal, of_cast, refused};
 use crate::job::{Conversion, Job, run};
 use crate::parse;
 use crate::pool::{threads_of, whole};
-use crate::scaled::Scaled;
+use crate::scaled::{Direction, Scaled};
 use crate::string_array::{StringArray, is_string_dtype};
 use crate::text::{list_of, strings_of};
 use crate::types::{number_to_type, others, type_of};
 use numpy::{PyUntypedArray, PyUntypedArrayMethods};
-use onnx_cast::ops::OpError;
-use onnx_cast::ops::{Attribute, AttributeValue};
+use onnx_cast::ops::{Attribute, AttributeValue, Dim, OpError, ValueInfo};
 use onnx_cast::tensor::Strings;
 use onnx_cast::{BitCast, Cast, CastLike, CastOptions, DataType, NEWEST_OPSET, Plan, TensorView};
 use pyo3::exceptions::PyTypeError;
@@ -94,20 +93,22 @@ impl Operator {
         Ok(Operator { which, to, threads: None, text })
     }
 
-    /// QuantizeLinear or DequantizeLinear of a node, by its attributes, its scale and its zero point.
+    /// QuantizeLinear or DequantizeLinear of a node, by its attributes, its scale and its zero point. The opset is the
+    /// newest if it is `None`.
     #[staticmethod]
     #[pyo3(signature = (name, opset, attributes, scale, zero_point, threads))]
     fn scaled(
         py: Python<'_>,
         name: &str,
-        opset: i64,
+        opset: Option<i64>,
         attributes: Vec<(String, Option<Value>)>,
         scale: &Bound<'_, PyUntypedArray>,
         zero_point: Option<&Bound<'_, PyUntypedArray>>,
         threads: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Self> {
         let threads = threads_of(threads)?;
-        let scaled = Scaled::new(name, opset, &lend(&attributes), scale, zero_point)?;
+        let operator = Direction::of_node(name, opset.unwrap_or(NEWEST_OPSET), &lend(&attributes))?;
+        let scaled = Scaled::new(operator, scale, zero_point)?;
         let to = scaled.target_type();
         Ok(Operator { which: Which::Scaled(Box::new(scaled)), to, threads, text: py.None() })
     }
@@ -237,9 +238,33 @@ impl Operator {
     }
 }
 
+/// ONNX's number of a tensor's type, and its shape, in which an unknown dimension is `None`.
+type Described = (i64, Vec<Option<u64>>);
+
+/// ONNX's number of the result's type of QuantizeLinear or DequantizeLinear, from the types and shapes of its inputs
+/// alone. Refuses the types and shapes that [`Operator::run`] refuses, except for shapes with an unknown dimension.
+#[pyfunction]
+pub(crate) fn infer_scaled(
+    name: &str,
+    opset: Option<i64>,
+    attributes: Vec<(String, Option<Value>)>,
+    x: Described,
+    scale: Described,
+    zero_point: Option<Described>,
+) -> PyResult<i32> {
+    let operator = Direction::of_node(name, opset.unwrap_or(NEWEST_OPSET), &lend(&attributes))?;
+    let info = |(number, shape): Described| -> PyResult<ValueInfo> {
+        let shape = shape.into_iter().map(|dim| dim.map_or(Dim::Unknown, Dim::Known)).collect();
+        Ok(ValueInfo { data_type: number_to_type(number)?, shape: Some(shape) })
+    };
+    let zero_point = zero_point.map(info).transpose()?;
+    let result = operator.infer(&info(x)?, &info(scale)?, zero_point.as_ref()).map_err(of_cast)?;
+    Ok(result.data_type.onnx())
+}
+
 /// The value of an attribute of a node.
 #[derive(FromPyObject)]
-enum Value {
+pub(crate) enum Value {
     Int(i64),
     Bytes(Vec<u8>),
 }

@@ -6,8 +6,7 @@ use crate::job::{Conversion, ScaledPart, packed, reduce};
 use crate::pool::{threads_of, with_threads};
 use crate::types::type_of;
 use numpy::{PyUntypedArray, PyUntypedArrayMethods};
-use onnx_cast::ops::Attribute;
-use onnx_cast::ops::OpError;
+use onnx_cast::ops::{Attribute, OpError, ValueInfo};
 use onnx_cast::scaled::{DequantizeLinear, DynamicQuantizeLinear, QuantizeLinear, ScaledPlan};
 use onnx_cast::{DataType, NEWEST_OPSET, Tensor, TensorView};
 use pyo3::exceptions::PyTypeError;
@@ -22,12 +21,34 @@ pub(crate) struct Scaled {
     to: DataType,
 }
 
-enum Direction {
+pub(crate) enum Direction {
     Quantize(QuantizeLinear),
     Dequantize(DequantizeLinear),
 }
 
 impl Direction {
+    /// QuantizeLinear or DequantizeLinear, with the attributes of a node.
+    pub(crate) fn of_node(name: &str, opset: i64, attributes: &[Attribute<'_>]) -> PyResult<Self> {
+        match name {
+            "QuantizeLinear" => QuantizeLinear::from_node(opset, attributes).map(Direction::Quantize),
+            _ => DequantizeLinear::from_node(opset, attributes).map(Direction::Dequantize),
+        }
+        .map_err(of_cast)
+    }
+
+    /// The type and shape of the result.
+    pub(crate) fn infer(
+        &self,
+        x: &ValueInfo,
+        scale: &ValueInfo,
+        zero_point: Option<&ValueInfo>,
+    ) -> Result<ValueInfo, OpError> {
+        match self {
+            Direction::Quantize(operator) => operator.infer(x, scale, zero_point),
+            Direction::Dequantize(operator) => operator.infer(x, scale, zero_point),
+        }
+    }
+
     fn plan(&self, x: DataType, scale: DataType, zero_point: Option<DataType>) -> Result<ScaledPlan, OpError> {
         match self {
             Direction::Quantize(operator) => operator.plan(x, scale, zero_point),
@@ -52,9 +73,7 @@ fn tensor(array: &Bound<'_, PyUntypedArray>) -> PyResult<Tensor> {
 
 impl Scaled {
     pub(crate) fn new(
-        name: &str,
-        opset: i64,
-        attributes: &[Attribute<'_>],
+        operator: Direction,
         scale: &Bound<'_, PyUntypedArray>,
         zero_point: Option<&Bound<'_, PyUntypedArray>>,
     ) -> PyResult<Self> {
@@ -62,16 +81,9 @@ impl Scaled {
         let zero_point = zero_point.map(tensor).transpose()?;
         let zero_type = zero_point.as_ref().map(Tensor::data_type);
         // The type of the result does not depend on the input's; of the inputs' types every version takes one of these.
-        let (operator, inputs) = match name {
-            "QuantizeLinear" => {
-                let operator = QuantizeLinear::from_node(opset, attributes).map_err(of_cast)?;
-                (Direction::Quantize(operator), [DataType::Float, scale.data_type()])
-            }
-            _ => {
-                let operator = DequantizeLinear::from_node(opset, attributes).map_err(of_cast)?;
-                let input = zero_type.unwrap_or(DataType::Int8);
-                (Direction::Dequantize(operator), [input, input])
-            }
+        let inputs = match operator {
+            Direction::Quantize(_) => [DataType::Float, scale.data_type()],
+            Direction::Dequantize(_) => [zero_type.unwrap_or(DataType::Int8); 2],
         };
         let plan = |input| operator.plan(input, scale.data_type(), zero_type);
         // Where neither will do, the first error is about the scale or the zero point, the second may be about the type

@@ -1,7 +1,10 @@
 """torch's own machinery: its compiler, fake tensors, transforms and autograd see the casts as operators of torch's."""
 
+import dataclasses
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -167,9 +170,9 @@ def test_the_operators_are_those_that_exported_programs_hold():
     scaled = "Tensor x, Tensor scale, Tensor? zero_point=None, int axis=1, int block_size=0, "
     want = dict.fromkeys(["cast", "cast_like", "bit_cast"], cast)
     want["quantize_linear"] = scaled + (
-        "bool saturate=True, str? precision=None, str? output_dtype=None, int opset=28, bool packed=False"
+        "bool saturate=True, str? precision=None, str? output_dtype=None, int? opset=None, bool packed=False"
     )
-    want["dequantize_linear"] = scaled + "str? output_dtype=None, int opset=28"
+    want["dequantize_linear"] = scaled + "str? output_dtype=None, int? opset=None"
     for name, given in want.items():
         schema = str(getattr(torch.ops.onnx_cast, name).default._schema)
         assert schema == f"onnx_cast::{name}({given}) -> Tensor"
@@ -207,7 +210,7 @@ def test_fake_tensors_and_those_of_the_meta_device_have_the_types_and_shapes_of_
         scales = mode.from_tensor(SCALES)
     for x in (fake, torch.empty_like(X, device="meta")):
         if name == "scales of an axis":
-            got = onnx_cast.quantize_linear(x, scales if x is fake else SCALES, axis=-1)
+            got = onnx_cast.quantize_linear(x, scales if x is fake else SCALES.to("meta"), axis=-1)
         elif name == "blocks" and x is fake:
             continue
         else:
@@ -231,6 +234,223 @@ def test_fake_tensors_are_refused_as_others_are():
                 call()
     with pytest.raises(TypeError, match="on the device meta"):
         onnx_cast.cast(torch.empty(3, device="meta"), "int8", out=torch.empty(3, dtype=torch.int8))
+
+
+def ones(*shape, dtype=torch.float32):
+    return lambda device: torch.ones(shape, dtype=dtype, device=device)
+
+
+X8, INT8 = ones(4, 8), ones(4, 8, dtype=torch.int8)
+
+#: Calls that every kind of tensor refuses: the function, its tensors, and its options.
+REFUSED = {
+    "a scale of 3 for 4 rows": ("quantize", [X8, ones(3)], {"axis": 0, "output_dtype": "int8"}),
+    "a scale of two dimensions": ("quantize", [X8, ones(4, 1)], {"axis": 0}),
+    "an axis of another rank": ("quantize", [X8, ones(8)], {"axis": 2}),
+    "an axis of nothing": ("quantize", [ones(), ones(4)], {}),
+    "a negative block": ("quantize", [X8, ones(4, 2)], {"block_size": -4}),
+    "a scale of other blocks": ("quantize", [X8, ones(4, 3)], {"block_size": 4}),
+    "blocks of one scale": ("quantize", [X8, ones()], {"block_size": 4}),
+    "a target that is a float": ("quantize", [X8, ones()], {"output_dtype": "float16"}),
+    "a target of 64 bits": ("quantize", [X8, ones()], {"output_dtype": "int64"}),
+    "a type beside the zero point's": ("quantize", [X8, ones(), ones(dtype=torch.int8)], {"output_dtype": "uint8"}),
+    "values of double": ("quantize", [ones(4, dtype=torch.double), ones()], {}),
+    "values of int8": ("quantize", [INT8, ones()], {}),
+    "a scale of int8": ("quantize", [X8, ones(1, dtype=torch.int8)], {}),
+    "a scale of complex": ("quantize", [X8, ones(1, dtype=torch.complex64)], {}),
+    "a zero point of more scales": ("quantize", [X8, ones(), ones(4, dtype=torch.int8)], {}),
+    "a zero point of fewer scales": ("quantize", [X8, ones(4), ones(1, dtype=torch.int8)], {"axis": 0}),
+    "a precision of int8": ("quantize", [X8, ones()], {"precision": "int8"}),
+    "an opset before the operator": ("quantize", [X8, ones()], {"opset": 9}),
+    "an opset after the newest": ("quantize", [X8, ones()], {"opset": 99}),
+    "an opset without blocks": ("quantize", [X8, ones(4, 2)], {"opset": 13, "block_size": 4}),
+    "an opset without rows": ("quantize", [X8, ones(4)], {"opset": 10, "axis": 0}),
+    "a packed type without packed": ("quantize", [X8, ones()], {"output_dtype": "int4"}),
+    "pairs of odd rows": ("quantize", [ones(3, 5), ones()], {"output_dtype": "float4e2m1"}),
+    "codes of float": ("dequantize", [X8, ones()], {}),
+    "codes of another zero point": ("dequantize", [INT8, ones(), ones(dtype=torch.uint8)], {}),
+    "codes to int8": ("dequantize", [INT8, ones()], {"output_dtype": "int8"}),
+    "codes of 3 rows": ("dequantize", [INT8, ones(3)], {"axis": 0}),
+    "codes of other blocks": ("dequantize", [INT8, ones(4, 4)], {"block_size": 4}),
+    "codes by power of two": ("dequantize", [INT8, ones(dtype=torch.float8_e8m0fnu)], {}),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_tensors_without_elements_are_refused_in_the_same_words(name):
+    function, tensors, options = REFUSED[name]
+    call = getattr(onnx_cast, f"{function}_linear")
+    said = []
+    for device in ("cpu", "meta", "fake"):
+        with fake_tensor.FakeTensorMode() if device == "fake" else torch.no_grad():
+            given = [make("cpu" if device == "fake" else device) for make in tensors]
+            with pytest.raises((CastError, TypeError)) as error:
+                call(*given, **options)
+        said.append((type(error.value), str(error.value), getattr(error.value, "parameter", None)))
+    assert said[0] == said[1] == said[2]
+
+
+def test_scaled_casts_take_tensors_of_one_device_alone():
+    x, codes = torch.ones(4, 2), torch.ones(4, 2, dtype=torch.int8)
+    meta = {"scale": torch.tensor(0.5, device="meta"), "zero_point": torch.tensor(0, dtype=torch.int8, device="meta")}
+    rows = torch.ones(4, device="meta")
+    for call, name in [
+        (lambda: onnx_cast.quantize_linear(x, meta["scale"], output_dtype="int8"), "scale"),
+        (lambda: onnx_cast.quantize_linear(x, rows, axis=0, output_dtype="int8"), "scale"),
+        (lambda: onnx_cast.quantize_linear(x, 0.5, meta["zero_point"]), "zero_point"),
+        (lambda: onnx_cast.dequantize_linear(codes, meta["scale"]), "scale"),
+        (lambda: onnx_cast.dequantize_linear(codes, 0.5, meta["zero_point"]), "zero_point"),
+    ]:
+        with pytest.raises(TypeError, match=rf"^{name} is on the device meta, and x on cpu \(want one device\)$"):
+            call()
+    for call, name in [
+        (lambda: onnx_cast.quantize_linear(x.to("meta"), torch.tensor(0.5)), "scale"),
+        (lambda: onnx_cast.quantize_linear(x.to("meta"), 0.5, torch.tensor(0, dtype=torch.int8)), "zero_point"),
+    ]:
+        with pytest.raises(TypeError, match=rf"^{name} is on the device cpu, and x on meta \(want one device\)$"):
+            call()
+    for zero in (None, 3, [3, 3, 3, 3]):
+        scale = 0.5 if not isinstance(zero, list) else [0.5] * 4
+        assert onnx_cast.quantize_linear(x.to("meta"), scale, zero, axis=0).device.type == "meta"
+    out = torch.empty(4, 2, dtype=torch.int8)
+    with pytest.raises(TypeError, match="scale is on the device meta"):
+        onnx_cast.quantize_linear(x, meta["scale"], output_dtype="int8", out=out)
+    with pytest.raises(TypeError, match="on the device meta"):
+        onnx_cast.quantize_blocks(x.to("meta"), "mxfp4")
+    quantized = onnx_cast.quantize_blocks(x, "mxfp8")
+    with pytest.raises(TypeError, match="scales is on the device meta"):
+        dataclasses.replace(quantized, scales=quantized.scales.to("meta")).dequantize()
+
+
+def test_an_exported_program_has_scaled_casts_of_any_size():
+    import onnx_cast.torch  # noqa: F401
+
+    class Model(torch.nn.Module):
+        def forward(self, x, scale):
+            return onnx_cast.quantize_linear(x, scale, axis=0, output_dtype="int8")
+
+    rows = torch.export.Dim("rows")
+    program = torch.export.export(Model(), (X[:, 0], torch.ones(5)), dynamic_shapes=({0: rows}, {0: rows}))
+    want = onnx_cast.quantize_linear(X[:3, 0], SCALES[:3], axis=0, output_dtype="int8")
+    assert bits(program.module()(X[:3, 0], SCALES[:3])) == bits(want)
+
+
+# torch itself compares the results of a trace, and cannot copy pairs.
+@pytest.mark.parametrize("name", [name for name in CALLS if name != "pairs"])
+def test_a_traced_function_casts_what_it_is_given(name):
+    x, other = (X.abs(), X.abs() * 2) if name == "a way to round" else (X, X * 2)
+    traced = torch.jit.trace(CALLS[name], (x,))
+    assert bits(traced(other)) == bits(CALLS[name](other))
+    small = torch.jit.trace(CALLS[name], (x[:1],))
+    assert bits(small(other[:1])) == bits(CALLS[name](other[:1]))
+
+
+def test_what_a_trace_cannot_have_is_refused():
+    out = torch.empty(X.shape, dtype=torch.int8)
+    for call in (
+        lambda x: onnx_cast.cast(x, "int8", out=out),
+        lambda x: onnx_cast.quantize_linear(x, 0.1, output_dtype="int8", out=out),
+        lambda x: onnx_cast.dynamic_quantize_linear(x)[0],
+        lambda x: onnx_cast.quantize_blocks(x, "mxfp8").elements.view(torch.uint8),
+        lambda x: x * onnx_cast.stats(x, "int8").values,
+        lambda x: x * len(onnx_cast.cast(x, "string")),
+    ):
+        with pytest.raises((TypeError, RuntimeError), match="traced by torch.jit.trace"):
+            torch.jit.trace(call, (X,))
+
+
+#: Private names of torch's that the package uses, with the module that holds each.
+PRIVATE = {
+    "_AutoDispatchBelowADInplaceOrView": "torch._C",
+    "_AutoDispatchBelowAutograd": "torch._C",
+    "_FrameAction": "torch._C._dynamo.eval_frame",
+    "_FrameExecStrategy": "torch._C._dynamo.eval_frame",
+    "_SingleLevelFunction": "torch.autograd.function",
+    "_dynamo": "torch._C",
+    "_functorch": "torch._C",
+    "_is_functional_tensor": "torch",
+    "_is_tracing": "torch._C",
+    "_len_torch_dispatch_stack": "torch._C",
+    "_set_fwd_grad_enabled": "torch.autograd.forward_ad",
+    "enable_single_level_autograd_function": "torch._functorch.utils",
+    "is_functorch_wrapped_tensor": "torch._C._functorch",
+    "set_code_exec_strategy": "torch._C._dynamo.eval_frame",
+    "FakeTensor": "torch._subclasses",
+    "FunctionalTensor": "torch._subclasses.functional_tensor",
+}
+
+#: Works with each of them hidden while the package is loaded.
+WITHOUT = """
+import importlib, sys, warnings
+warnings.simplefilter("ignore")
+import numpy as np, torch, torch._subclasses.functional_tensor
+module, name = importlib.import_module(sys.argv[1]), sys.argv[2]
+hidden = getattr(module, name, None)
+if hidden is not None:
+    delattr(module, name)
+import onnx_cast
+from onnx_cast import _torch, _torch_operators, _operators
+_torch._traced(); _operators.hide()
+if hidden is not None:
+    setattr(module, name, hidden)
+x, codes = torch.arange(-4.0, 4).reshape(2, 4), torch.arange(8, dtype=torch.int8).reshape(2, 4)
+assert onnx_cast.cast(x, "int8").tolist() == x.tolist()
+assert onnx_cast.cast(x, "bfloat16").dtype is torch.bfloat16
+assert onnx_cast.cast(x, "string").tolist()[0][0] == "-4"
+out = torch.empty(2, 4, dtype=torch.int8)
+assert onnx_cast.cast(x, "int8", out=out) is out and out.tolist() == x.tolist()
+assert onnx_cast.quantize_linear(x, 1.0, output_dtype="int8", out=out) is out
+assert onnx_cast.quantize_linear(x, torch.tensor([1.0, 2.0]), axis=0, output_dtype="int8")[1].tolist() == [0, 0, 1, 2]
+assert onnx_cast.dequantize_linear(codes, 2.0).tolist() == (codes * 2.0).tolist()
+assert onnx_cast.quantize_blocks(x, "mxfp8").dequantize().tolist() == x.tolist()
+assert onnx_cast.cast(x.to("meta"), "int8").device.type == "meta"
+from torch._subclasses.fake_tensor import FakeTensorMode
+with FakeTensorMode() as mode:
+    assert onnx_cast.cast(mode.from_tensor(x), "int8").dtype is torch.int8
+assert torch.func.vmap(lambda x: onnx_cast.cast(x, "float16"))(x).tolist() == x.tolist()
+assert torch.jit.trace(lambda x: onnx_cast.cast(x, "int8"), (x,))(x + 1).tolist() == (x + 1).tolist()
+leaf = x.clone().requires_grad_()
+onnx_cast.cast(leaf, "double").pow(2).sum().backward()
+assert leaf.grad.tolist() == (2 * x).tolist()
+if _torch_operators._has_forward_mode:
+    assert torch.func.grad(lambda x: onnx_cast.cast(x, "double").sum())(x).tolist() == torch.ones(2, 4).tolist()
+    assert torch.func.jvp(lambda x: onnx_cast.cast(x, "double"), (x,), (x,))[1].tolist() == x.tolist()
+else:  # errors, and no zeros
+    for call in (
+        lambda: torch.func.grad(lambda x: onnx_cast.cast(x, "double").sum())(x),
+        lambda: torch.func.jvp(lambda x: onnx_cast.cast(x, "double"), (x,), (x,)),
+    ):
+        try:
+            call()
+        except (TypeError, RuntimeError):
+            continue
+        raise AssertionError("a derivative without the names that it needs")
+if "_dynamo" not in (*sys.argv[1].split("."), name):
+    sys.exit()
+step = torch.compile(lambda x: onnx_cast.cast(x * 2, "bfloat16") + 1, backend="eager")
+assert step(x).tolist() == (x * 2 + 1).tolist() and step(x + 1).tolist() == (x * 2 + 3).tolist()
+import onnx_cast.torch
+torch._dynamo.reset()
+step = torch.compile(lambda x: onnx_cast.quantize_linear(x * 2, 0.5, output_dtype="int8"), backend="aot_eager", fullgraph=True)
+assert step(x).tolist() == (x * 4).tolist()
+"""
+
+
+@pytest.mark.parametrize("name", PRIVATE)
+def test_casts_work_without_any_private_name_of_torchs(name):
+    subprocess.run([sys.executable, "-c", WITHOUT, PRIVATE[name], name], check=True)
+
+
+def test_the_private_names_of_torch_are_those_that_are_tested():
+    folder = Path(onnx_cast.__file__).parent
+    used = set()
+    for file in folder.glob("*.py"):
+        text = file.read_text()
+        used |= set(re.findall(r"(?:torch|torch\._C|_functorch|frames)\.(_[a-zA-Z]\w+)", text))
+        used |= set(re.findall(r"from torch\._\S+ import (\w+)", text))
+        used |= set(re.findall(r"from torch\S+ import (_\w+)", text))
+        used |= set(re.findall(r"getattr\((?:torch|torch\._C|compiler), \"(_\w+)\"", text))
+    assert used - {"_C", "_functorch", "_subclasses"} <= set(PRIVATE)
 
 
 @pytest.mark.parametrize("to", ["float16", "bfloat16", "double", "float8e4m3fn"])

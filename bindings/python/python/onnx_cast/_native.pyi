@@ -279,6 +279,8 @@ class Found:
     def json(self) -> str: ...
     def page(self) -> str: ...
 
+class PanicException(RuntimeError): ...
+
 class Operator:
     def __init__(
         self,
@@ -301,7 +303,7 @@ class Operator:
     @staticmethod
     def scaled(
         name: str,
-        opset: int,
+        opset: int | None,
         attributes: list[tuple[str, int | bytes | None]],
         scale: np.ndarray,
         zero_point: np.ndarray | None,
@@ -483,6 +485,14 @@ def dequantize_blocks(
     out: np.ndarray | None,
 ) -> np.ndarray: ...
 def dynamic_scale(array: np.ndarray, threads: int | None) -> tuple[float, int]: ...
+def infer_scaled(
+    name: str,
+    opset: int | None,
+    attributes: list[tuple[str, int | bytes | None]],
+    x: tuple[int, list[int | None]],
+    scale: tuple[int, list[int | None]],
+    zero_point: tuple[int, list[int | None]] | None,
+) -> int: ...
 def number(name: str) -> int: ...
 def pack(array: np.ndarray, number: int) -> np.ndarray: ...
 def quantize_blocks(

@@ -62,10 +62,18 @@ def zero_point_of(zero_point: Any, number: int) -> np.ndarray | None:
     return numbers.astype(dtype)
 
 
-def _attributes(**given: int | None) -> list[tuple[str, int | bytes | None]]:
-    """The attributes that are not at their defaults, which every version has."""
-    defaults = {"axis": 1, "block_size": 0, "saturate": 1, "precision": None, "output_dtype": None}
-    return [(name, value) for name, value in given.items() if value is not None and value != defaults[name]]
+def attributes_of(
+    axis: int = 1, block_size: int = 0, saturate: bool = True, precision: Any = None, output_dtype: Any = None
+) -> list[tuple[str, int | bytes | None]]:
+    """The attributes of a scaled cast that are not at their defaults, which every version has."""
+    given = [
+        ("axis", _targets.whole("axis", axis), 1),
+        ("block_size", _targets.whole("block_size", block_size), 0),
+        ("saturate", int(_targets.flag("saturate", saturate)), 1),
+        ("precision", _number(precision), None),
+        ("output_dtype", _number(output_dtype), None),
+    ]
+    return [(name, value) for name, value, default in given if value != default]
 
 
 def _number(dtype: Any) -> int | None:
@@ -83,7 +91,7 @@ def quantize_linear(
     saturate: bool = True,
     precision: To | None = None,
     output_dtype: To | None = None,
-    opset: int = 28,
+    opset: int | None = None,
     out: Any = None,
     threads: int | None = None,
     packed: bool = False,
@@ -109,8 +117,8 @@ def quantize_linear(
         The type that quotients are rounded to: float, float16 or bfloat16; else the scale's.
     output_dtype : To, optional
         The type of the result where there is no zero point; else uint8.
-    opset : int
-        The opset whose version of the operator decides.
+    opset : int, optional
+        The opset whose version of the operator decides; the newest where it is not given.
     out : array, optional
         As for :func:`cast`.
     threads : int, optional
@@ -128,19 +136,12 @@ def quantize_linear(
     >>> quantize_linear(np.array([1.0, -0.3, 9.0], np.float32), 0.05, output_dtype="int8")
     array([ 20,  -6, 127], dtype=int8)
     """
-    if operators := _kinds.torch_operators(x, scale, zero_point):
+    if out is None and (operators := _kinds.torch_operators(x, scale, zero_point)):
         given = {"axis": axis, "block_size": block_size, "saturate": saturate, "precision": precision, "opset": opset}
-        return operators.quantize_linear(x, scale, zero_point, output_dtype=output_dtype, packed=packed, out=out, **given)
-    number = _number(output_dtype)
-    attributes = _attributes(
-        axis=_targets.whole("axis", axis),
-        block_size=_targets.whole("block_size", block_size),
-        saturate=int(_targets.flag("saturate", saturate)),
-        precision=_number(precision),
-        output_dtype=number,
-    )
-    zeros = zero_point_of(zero_point, number or _UINT8)
-    version = _targets.whole("opset", opset)
+        return operators.quantize_linear(x, scale, zero_point, output_dtype=output_dtype, packed=packed, **given)
+    attributes = attributes_of(axis, block_size, saturate, precision, output_dtype)
+    zeros = zero_point_of(zero_point, _number(output_dtype) or _UINT8)
+    version = _targets.opset_of(opset)
     operator = _native.Operator.scaled("QuantizeLinear", version, attributes, scale_of(scale), zeros, threads)
     return operator.run(x, out, packed)
 
@@ -154,7 +155,7 @@ def dequantize_linear(
     axis: int = 1,
     block_size: int = 0,
     output_dtype: To | None = None,
-    opset: int = 28,
+    opset: int | None = None,
     out: Any = None,
     threads: int | None = None,
 ) -> Any:
@@ -183,17 +184,13 @@ def dequantize_linear(
     >>> dequantize_linear(np.array([20, -6, 127], np.int8), 0.05)
     array([ 1.  , -0.3 ,  6.35], dtype=float32)
     """
-    if operators := _kinds.torch_operators(x, scale, zero_point):
+    if out is None and (operators := _kinds.torch_operators(x, scale, zero_point)):
         given = {"axis": axis, "block_size": block_size, "output_dtype": output_dtype, "opset": opset}
-        return operators.dequantize_linear(x, scale, zero_point, out=out, **given)
-    attributes = _attributes(
-        axis=_targets.whole("axis", axis),
-        block_size=_targets.whole("block_size", block_size),
-        output_dtype=_number(output_dtype),
-    )
+        return operators.dequantize_linear(x, scale, zero_point, **given)
+    attributes = attributes_of(axis, block_size, output_dtype=output_dtype)
     number = 0 if _numbers(zero_point, "zero_point") is None else _kinds.number_of(x)
     zeros = zero_point_of(zero_point, number)
-    version = _targets.whole("opset", opset)
+    version = _targets.opset_of(opset)
     operator = _native.Operator.scaled("DequantizeLinear", version, attributes, scale_of(scale), zeros, threads)
     return operator.run(x, out, False)
 
@@ -285,9 +282,9 @@ def quantize_blocks(
         ``"mxfp4"``, ``"mxfp8"``, ``"mxfp8e5m2"``, ``"mxfp6e2m3"``, ``"mxfp6e3m2"`` or ``"mxint8"``: blocks of 32 with a
         power of two; ``"nvfp4"``: blocks of 16 with a float8e4m3fn, and a float for the tensor.
     scale_rule : {"floor", "rceil", "ceil", "even"}
-        How the power of two is found.
+        How the power of two is found. ``"nvfp4"``, whose scales are no powers of two, takes the default alone.
     recipe : {"modelopt", "torchao", "compressed-tensors"}
-        Whose arithmetic ``"nvfp4"`` follows.
+        Whose arithmetic ``"nvfp4"`` follows. Other formats take the default alone.
     out : Quantized, optional
         A result of the same format and shape, whose arrays are overwritten and are those of the new result: nothing is
         allocated, but for pairs of torch's.

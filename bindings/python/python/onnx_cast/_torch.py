@@ -23,9 +23,17 @@ _SMALL = 1 << 13
 
 _from_numpy = torch.from_numpy
 
-# torch names these nowhere else. A torch without them has no transforms either.
-_modes = getattr(torch._C, "_len_torch_dispatch_stack", lambda: 0)
-_is_wrapped = getattr(getattr(torch._C, "_functorch", None), "is_functorch_wrapped_tensor", lambda x: False)
+
+def _unknown(*_: Any) -> bool:
+    """Stands for a private function of torch's that this torch lacks. Any tensor may then be deferred."""
+    return True
+
+
+# Private names of torch's. Where one is missing, torch's own operators run every cast that they have: slower, and right.
+_modes = getattr(torch._C, "_len_torch_dispatch_stack", _unknown)
+_is_wrapped = getattr(getattr(torch._C, "_functorch", None), "is_functorch_wrapped_tensor", _unknown)
+_is_functional = getattr(torch, "_is_functional_tensor", _unknown)
+_is_tracing = getattr(torch._C, "_is_tracing", torch.jit.is_tracing)
 
 
 def run(operator: _native.Operator, x: Any, out: Any, packed: bool) -> Any:
@@ -41,7 +49,7 @@ def run(operator: _native.Operator, x: Any, out: Any, packed: bool) -> Any:
 def _run_exact(operator: _native.Operator, x: Any, out: Any, packed: bool) -> Any:
     """The same for a tensor of torch's own class. A small one with nothing unusual about it takes a short way: torch's
     own cast of 16 elements takes as long as five calls into torch, so each counts."""
-    if out is not None or packed or _modes() or forward_ad._current_level >= 0:
+    if out is not None or packed or _modes() or _is_tracing() or getattr(forward_ad, "_current_level", 0) >= 0:
         return run(operator, x, out, packed)
     short = _short_way(x.dtype, operator.to)
     if short is None:
@@ -99,26 +107,28 @@ def run_plain(operator: _native.Operator, x: Any, out: Any, packed: bool) -> Any
 
 def is_deferred(x: Any) -> bool:
     """Whether a tensor's elements are not here, or not yet: fake, on the meta device, of a transform (vmap, grad), or
-    seen by a mode that records what is done."""
+    seen by a mode or by torch.jit.trace, which record what is done."""
     if not isinstance(x, torch.Tensor):
         return False
     if type(x).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:
         return isinstance(x, _traced())
-    return x.is_meta or _modes() > 0 or _is_wrapped(x) or torch._is_functional_tensor(x)
+    return bool(x.is_meta or _modes() or _is_tracing() or _is_wrapped(x) or _is_functional(x))
 
 
 @functools.cache
 def _traced() -> tuple[type, ...]:
-    """torch's own classes of tensors without elements."""
-    from torch._subclasses import FakeTensor
-    from torch._subclasses.functional_tensor import FunctionalTensor
-
+    """torch's own classes of tensors without elements; every class, where torch's modules lack them."""
+    try:
+        from torch._subclasses import FakeTensor
+        from torch._subclasses.functional_tensor import FunctionalTensor
+    except ImportError:
+        return (torch.Tensor,)
     return FakeTensor, FunctionalTensor
 
 
 def _has_gradient(operator: _native.Operator, x: Any) -> bool:
     """Whether a derivative may be asked of a cast: from a type that has some to one that has."""
-    is_asked = (x.requires_grad and torch.is_grad_enabled()) or forward_ad._current_level >= 0
+    is_asked = (x.requires_grad and torch.is_grad_enabled()) or getattr(forward_ad, "_current_level", 0) >= 0
     if not is_asked or not x.is_floating_point() or operator.text.name == "BitCast":
         return False
     dtype = type_of(operator.to)
@@ -238,6 +248,11 @@ def plain(x: Any, name: str = "x") -> Any:
         raise TypeError(f"{name} is of type {type(x).__name__}, which has no plain elements (want a plain tensor)")
     if x.is_nested:
         raise TypeError(f"{name} is a nested tensor (want its members, each a plain tensor)")
+    if _is_tracing():
+        raise TypeError(
+            f"{name} is traced by torch.jit.trace, which would keep this result as a constant (want a cast or a scaled "
+            "cast without out, which have operators of torch's, or a call outside of the traced function)"
+        )
     x = x.detach()
     return x if type(x) is torch.Tensor else x.as_subclass(torch.Tensor)
 
@@ -264,7 +279,7 @@ def result_type(number: int, packed: bool) -> Any:
 def _memory_of(x: Any, name: str) -> np.ndarray:
     """A tensor's memory as an array."""
     check_device(x, name)
-    if _is_wrapped(x):
+    if _is_wrapped is not _unknown and _is_wrapped(x):
         text = f"{name} is a tensor of a transform of torch's, such as vmap, and has no elements (want a plain tensor)"
         raise TypeError(text)
     if x.layout is not torch.strided:

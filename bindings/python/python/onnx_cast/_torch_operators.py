@@ -10,22 +10,42 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import torch
-from torch._functorch.utils import enable_single_level_autograd_function
-from torch._subclasses import FakeTensor
-from torch.autograd.forward_ad import _set_fwd_grad_enabled
-from torch.autograd.function import _SingleLevelFunction
+from torch.autograd import forward_ad
 
-from onnx_cast import _operators, _scaled, _targets, _torch
+from onnx_cast import _native, _operators, _scaled, _targets, _torch
 from onnx_cast._native import CastError
 from onnx_cast.types import RoundMode, To
 
-# What older ones have takes a kernel's views of memory for views to autograd.
-_below_autograd = getattr(torch._C, "_AutoDispatchBelowADInplaceOrView", torch._C._AutoDispatchBelowAutograd)
+try:
+    from onnx_cast._torch_derivatives import derive as _derive
+
+    _has_forward_mode = True
+except ImportError:
+    _has_forward_mode = False
+
+    def _derive(library: Any, name: str, operator: Any, has_gradient: bool) -> None:
+        if has_gradient:
+            torch.library.register_autograd(name, _backward, setup_context=_setup_context, lib=library)
+
+    def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        ctx.inputs, ctx.source = len(inputs), inputs[0].dtype
+        if output.dtype is _torch.PAIRS:
+            ctx.mark_non_differentiable(output)
+
+    def _backward(ctx: Any, gradient: Any) -> tuple[Any, ...]:
+        return gradient.to(ctx.source), *[None] * (ctx.inputs - 1)
+
+
+try:
+    from torch._subclasses import FakeTensor
+except ImportError:
+    FakeTensor: Any = None  # numbers beside one are then refused by torch
 
 # The operators last as long as this object.
 _LIBRARY = torch.library.Library("onnx_cast", "FRAGMENT")
@@ -40,60 +60,20 @@ def _define(name: str, schema: str, kernel: Any, fake: Any, vmap: Any, has_gradi
     torch.library.impl(name, "default", kernel, lib=_LIBRARY)
     torch.library.register_fake(name, fake, lib=_LIBRARY)
     operator = getattr(torch.ops.onnx_cast, name.removeprefix("onnx_cast::"))
-    derived = functools.partial(_with_gradient if has_gradient else _without_gradient, operator)
-    _LIBRARY.impl(name, derived, "Autograd")
+    _derive(_LIBRARY, name, operator, has_gradient)
     if hasattr(torch.library, "register_vmap"):  # since torch 2.5
         torch.library.register_vmap(name, functools.partial(vmap, operator), lib=_LIBRARY)
 
 
-def _without_gradient(operator: Any, *given: Any) -> Any:
-    with _below_autograd():
-        return operator(*given)
-
-
-def _with_gradient(operator: Any, *given: Any) -> Any:
-    # torch.func has made the tensors those of one of its levels when it comes here.
-    with enable_single_level_autograd_function():
-        return _StraightThrough.apply(operator, *given)
-
-
-class _StraightThrough(_SingleLevelFunction):
-    """A cast with its derivatives. `torch.library.register_autograd` would give those of backward mode alone: forward mode
-    would find zeros, in silence, and `torch.func` an error."""
-
-    @staticmethod
-    def forward(operator: Any, *given: Any) -> Any:
-        # The levels below of torch.func go on from here, as they were. A kernel views memory as another type, which is to
-        # be no view to autograd: that would refuse to write to it.
-        with torch.enable_grad(), _set_fwd_grad_enabled(True), _below_autograd():
-            return operator(*given)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-        ctx.inputs, ctx.source, ctx.result = len(inputs), inputs[1].dtype, output.dtype
-        if output.dtype is _torch.PAIRS:
-            ctx.mark_non_differentiable(output)
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Any) -> tuple[Any, ...]:
-        return None, gradient.to(ctx.source), *[None] * (ctx.inputs - 2)
-
-    @staticmethod
-    def jvp(ctx: Any, _: Any, tangent: Any, *others: Any) -> Any:
-        # Of results without gradients torch wants none.
-        has_none = ctx.result is _torch.PAIRS or not ctx.result.is_floating_point
-        return None if tangent is None or has_none else tangent.to(ctx.result)
-
-
-def _source(x: Any) -> tuple[int, tuple[Any, ...]]:
+def _source(x: Any, name: str = "x") -> tuple[int, tuple[Any, ...]]:
     """ONNX's number and the shape of the elements of a tensor that a kernel would take. Sizes may be symbols."""
     if not x.is_meta:
-        _torch.check_device(x, "x")
+        _torch.check_device(x, name)
     number = _targets.target(x.dtype)[0]
     if x.dtype is _torch.PAIRS:
         return number, tuple(_torch.of_pairs(x.shape))
     if _torch.type_of(number) is not x.dtype:
-        raise TypeError(f"x is a tensor of {x.dtype}, whose elements torch does not expose")
+        raise TypeError(f"{name} is a tensor of {x.dtype}, whose elements torch does not expose")
     return number, tuple(x.shape)
 
 
@@ -165,6 +145,8 @@ for _operator, _name in _NAMES.items():
 
 def run(asked: _operators.Asked, x: Any, packed: bool) -> Any:
     """The result of an operator for a tensor, as torch sees it."""
+    if not _has_forward_mode and forward_ad.unpack_dual(x).tangent is not None:  # which would become zeros
+        raise TypeError(f"x has a tangent, which this torch ({torch.__version__}) does not carry through casts")
     operator = getattr(torch.ops.onnx_cast, _NAMES[asked.name])
     return operator(x, asked.to, asked.saturate is not False, asked.round_mode or "up", asked.opset, packed)
 
@@ -173,40 +155,61 @@ def run(asked: _operators.Asked, x: Any, packed: bool) -> Any:
 
 _QUANTIZE = (
     "Tensor x, Tensor scale, Tensor? zero_point=None, int axis=1, int block_size=0, bool saturate=True, "
-    "str? precision=None, str? output_dtype=None, int opset=28, bool packed=False"
+    "str? precision=None, str? output_dtype=None, int? opset=None, bool packed=False"
 )
 _DEQUANTIZE = (
-    "Tensor x, Tensor scale, Tensor? zero_point=None, int axis=1, int block_size=0, str? output_dtype=None, int opset=28"
+    "Tensor x, Tensor scale, Tensor? zero_point=None, int axis=1, int block_size=0, str? output_dtype=None, int? opset=None"
 )
 
 
 def _quantize(
-    x, scale, zero_point=None, axis=1, block_size=0, saturate=True, precision=None, output_dtype=None, opset=28, packed=False
+    x, scale, zero_point=None, axis=1, block_size=0, saturate=True, precision=None, output_dtype=None, opset=None, packed=False
 ):
-    given = {"axis": axis, "block_size": block_size, "saturate": saturate, "precision": precision}
-    given |= {"output_dtype": output_dtype, "opset": opset, "packed": packed}
-    return _scaled.quantize_linear(*_plain(x, scale, zero_point), **given)
+    attributes = _scaled.attributes_of(axis, block_size, saturate, precision, output_dtype)
+    return _run_scaled("QuantizeLinear", opset, attributes, (x, scale, zero_point), packed)
 
 
-def _dequantize(x, scale, zero_point=None, axis=1, block_size=0, output_dtype=None, opset=28):
-    given = {"axis": axis, "block_size": block_size, "output_dtype": output_dtype, "opset": opset}
-    return _scaled.dequantize_linear(*_plain(x, scale, zero_point), **given)
+def _dequantize(x, scale, zero_point=None, axis=1, block_size=0, output_dtype=None, opset=None):
+    attributes = _scaled.attributes_of(axis, block_size, True, None, output_dtype)
+    return _run_scaled("DequantizeLinear", opset, attributes, (x, scale, zero_point), False)
 
 
-def _plain(*tensors: Any) -> list[Any]:
-    names = ("x", "scale", "zero_point")
-    return [None if one is None else _torch.plain(one, name) for one, name in zip(tensors, names)]
+_OPERANDS = ("x", "scale", "zero_point")
+
+
+def _run_scaled(name: str, opset: int | None, attributes: Any, tensors: Sequence[Any], packed: bool) -> Any:
+    given = zip(tensors[1:], _OPERANDS[1:])
+    scale, zero_point = (None if one is None else _torch.array_of(one, name) for one, name in given)
+    operator = _native.Operator.scaled(name, opset, attributes, scale, zero_point, None)
+    return _torch.run_plain(operator, tensors[0], None, packed)
 
 
 def _fake_quantize(
-    x, scale, zero_point=None, axis=1, block_size=0, saturate=True, precision=None, output_dtype=None, opset=28, packed=False
+    x, scale, zero_point=None, axis=1, block_size=0, saturate=True, precision=None, output_dtype=None, opset=None, packed=False
 ):
-    number = _quantized_number(scale, zero_point, saturate, precision, output_dtype)
+    attributes = _scaled.attributes_of(axis, block_size, saturate, precision, output_dtype)
+    return _fake_scaled("QuantizeLinear", opset, attributes, (x, scale, zero_point), packed)
+
+
+def _fake_dequantize(x, scale, zero_point=None, axis=1, block_size=0, output_dtype=None, opset=None):
+    attributes = _scaled.attributes_of(axis, block_size, True, None, output_dtype)
+    return _fake_scaled("DequantizeLinear", opset, attributes, (x, scale, zero_point), False)
+
+
+def _fake_scaled(name: str, opset: int | None, attributes: Any, tensors: Sequence[Any], packed: bool) -> Any:
+    """The result without elements. Types and shapes are refused as with elements, but for sizes that are symbols, which
+    the kernel checks when the graph runs."""
+    x, infos = tensors[0], []
+    for one, operand in zip(tensors, _OPERANDS):
+        if one is None:
+            infos.append(None)
+            continue
+        if one.device != x.device:
+            raise TypeError(f"{operand} is on the device {one.device}, and x on {x.device} (want one device)")
+        number, shape = _source(one, operand)
+        infos.append((number, [size if isinstance(size, int) else None for size in shape]))
+    number = _native.infer_scaled(name, opset, attributes, *infos)
     return _empty(x, _source(x)[1], number, packed)
-
-
-def _fake_dequantize(x, scale, zero_point=None, axis=1, block_size=0, output_dtype=None, opset=28):
-    return _empty(x, _source(x)[1], _dequantized_number(scale, zero_point, output_dtype), False)
 
 
 def _vmap_scaled(number, operator, info, in_dims, x, scale, zero_point=None, axis=1, block_size=0, *rest):
@@ -347,7 +350,7 @@ def quantize_linear(
     saturate: bool = True,
     precision: To | None = None,
     output_dtype: To | None = None,
-    opset: int = 28,
+    opset: int | None = None,
     out: None = None,
     threads: int | None = None,
     packed: bool = False,
@@ -370,7 +373,7 @@ def dequantize_linear(
     axis: int = 1,
     block_size: int = 0,
     output_dtype: To | None = None,
-    opset: int = 28,
+    opset: int | None = None,
     out: None = None,
     threads: int | None = None,
 ) -> torch.Tensor:
@@ -399,6 +402,11 @@ def _raised(numbers: Any) -> Any:
 
 
 def _tensor(x: Any, numbers: Any, dtype: Any) -> Any:
-    """Numbers as a tensor: beside a fake one fake."""
-    made = torch.tensor(numbers, dtype=dtype, device="cpu")  # whatever the default is
+    """Numbers as a tensor: beside a fake one fake, and beside one of the meta device there too."""
+    device = "meta" if x.is_meta else "cpu"  # whatever the default is
+    if torch.jit.is_tracing():
+        with warnings.catch_warnings():  # of torch's, that the tensor is a constant, as the numbers are
+            warnings.simplefilter("ignore", torch.jit.TracerWarning)
+            return torch.tensor(numbers, dtype=dtype, device=device)
+    made = torch.tensor(numbers, dtype=dtype, device=device)
     return x.fake_mode.from_tensor(made) if type(x) is FakeTensor and type(made) is torch.Tensor else made

@@ -1,6 +1,6 @@
 //! What QuantizeLinear and DequantizeLinear have in common: versions, attributes, types and inference.
 
-use super::{Direction, ScaledPlan};
+use super::{Direction, ScaledPlan, check_zero_point_shape};
 use crate::arch::Backend;
 use crate::element::DataType;
 use crate::ops::node::Attributes;
@@ -131,6 +131,9 @@ impl ScaledSettings {
         };
         if let (Some(shape), Some(scale)) = (known(x), known(scale)) {
             plan.layout(&shape, &scale)?;
+            if let Some(zero_point) = zero_point.and_then(known) {
+                check_zero_point_shape(&zero_point, &scale)?;
+            }
         }
         Ok(ValueInfo { data_type: plan.to, shape: x.shape.clone() })
     }
