@@ -1,9 +1,13 @@
 """Parameters take what numpy's functions take, and refuse what those refuse."""
 
+import sys
+
 import numpy as np
 import pytest
 
 import onnx_cast
+import onnx_cast.columns
+import onnx_cast.files
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
 CODES = X.astype(np.uint8)
@@ -119,3 +123,73 @@ def test_a_zero_point_that_the_type_does_not_have_is_refused(value):
     with pytest.raises(onnx_cast.CastError, match="zero_point is") as error:
         onnx_cast.quantize_linear(X, [1.0] if isinstance(value, list) else 1.0, value)
     assert error.value.parameter == "zero_point"
+
+
+#: Calls with an opset, each with what is compared of its result.
+OPSETS = {
+    "cast": lambda **given: onnx_cast.cast(X, "float8e5m2", **given).tobytes(),
+    "cast_like": lambda **given: onnx_cast.cast_like(X, CODES, **given).tobytes(),
+    "bit_cast": lambda **given: onnx_cast.bit_cast(X, "int32", **given).tobytes(),
+    "stats": lambda **given: onnx_cast.stats(X, "float16", **given),
+    "quantize_linear": lambda **given: onnx_cast.quantize_linear(X, 0.1, **given).tobytes(),
+    "dequantize_linear": lambda **given: onnx_cast.dequantize_linear(CODES, 0.1, **given).tobytes(),
+}
+
+
+@pytest.mark.parametrize("name", OPSETS)
+def test_no_opset_is_the_default(name):
+    assert OPSETS[name](opset=None) == OPSETS[name]() == OPSETS[name](opset=28)
+
+
+def test_every_function_with_an_opset_takes_none():
+    import inspect
+
+    modules = [onnx_cast, onnx_cast.columns, onnx_cast.files]
+    every = [getattr(module, name) for module in modules for name in module.__all__]
+    functions = {id(one): one for one in every if inspect.isroutine(one)}
+    found = 0
+    for function in functions.values():
+        parameter = inspect.signature(function).parameters.get("opset")
+        if parameter is not None:
+            assert parameter.default is None, function
+            found += 1
+    assert found >= len(OPSETS) + 3
+
+
+def test_options_of_equal_values_of_other_types_are_told_apart():
+    want = onnx_cast.cast(X, "int8", threads=1, saturate=True, opset=19)
+    for _ in range(2):
+        np.testing.assert_array_equal(onnx_cast.cast(X, "int8", threads=1, saturate=True, opset=19), want)
+        for wrong in ({"threads": True}, {"threads": 1.0}, {"opset": 19.0}, {"saturate": 1}, {"round_mode": 1}):
+            with pytest.raises(TypeError, match=f"{next(iter(wrong))} is {next(iter(wrong.values()))}"):
+                onnx_cast.cast(X, "int8", **{"threads": 1, "saturate": True, "opset": 19, **wrong})
+            with pytest.raises(TypeError, match=f"{next(iter(wrong))} is {next(iter(wrong.values()))}"):
+                onnx_cast.cast_like(X, CODES, **{"threads": 1, "saturate": True, "opset": 19, **wrong})
+        with pytest.raises(onnx_cast.CastError, match="0 threads"):
+            onnx_cast.cast(X, "int8", threads=0)
+        over = [onnx_cast.cast(np.float32([1e9]), "float8e5m2", saturate=flag).view(np.uint8)[0] for flag in (True, False)]
+        assert over == [0x7B, 0x7C]
+
+
+@pytest.mark.parametrize("to", ["int4", "uint2", "float6e2m3", "float16", "double"])
+def test_unpack_takes_the_packed_bytes_of_any_tensor(to):
+    packed = onnx_cast.cast(X, to, packed=True)
+    want = onnx_cast.cast(X, to)
+    given = [packed, packed.tobytes(), bytearray(packed), memoryview(packed)]
+    torch, jax = sys.modules.get("torch"), sys.modules.get("jax")
+    given += [torch.from_numpy(packed)] if torch else []
+    given += [jax.numpy.asarray(packed)] if jax else []
+    for data in given:
+        got = onnx_cast.unpack(data, to, X.shape)
+        assert got.dtype == want.dtype and got.tobytes() == want.tobytes(), type(data)
+
+
+def test_unpack_refuses_what_has_no_bytes():
+    for data, error, text in [
+        (onnx_cast.cast(X, "int4"), onnx_cast.CastError, "data is an array of int4, whose elements are already unpacked"),
+        (np.ma.array([1], mask=[True], dtype=np.uint8), TypeError, "data is a masked array"),
+        ("12", TypeError, "data is of type str"),
+        ([1], TypeError, "data is of type list"),
+    ]:
+        with pytest.raises(error, match=text):
+            onnx_cast.unpack(data, "int4", 2)

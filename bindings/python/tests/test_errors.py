@@ -10,7 +10,7 @@ import onnx
 import pytest
 
 import onnx_cast
-from onnx_cast import CastError
+from onnx_cast import CastError, _native
 from onnx_cast.columns import cast_column
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
@@ -227,3 +227,19 @@ def test_masks_of_columns_are_refused():
     ]:
         with pytest.raises(TypeError, match="is a masked array"):
             cast_column(column, "float", stored=stored)
+
+
+def test_a_panic_is_an_ordinary_exception():
+    """pyo3 makes a panic of this exception where a function of Python raises it, so that it is a panic that is caught."""
+
+    class Panics:
+        def __index__(self):
+            raise _native.PanicException("as if by a fault")
+
+    caught = None
+    try:
+        onnx_cast.cast(X, "int8", threads=Panics())
+    except Exception as error:  # noqa: BLE001
+        caught = error
+    assert type(caught) is _native.PanicException and isinstance(caught, RuntimeError)
+    assert str(caught) == "as if by a fault"

@@ -170,6 +170,17 @@ def test_importing_everything_shadows_nothing(name):
     assert found and not {one for one in found if hasattr(builtins, one) or inspect.ismodule(found[one])}
 
 
+@pytest.mark.parametrize("name", ["", *(f".{module}" for module in [*MODULES, "ray", "torch"])])
+def test_a_module_lists_its_public_names_alone(name):
+    if name in (".ray", ".torch"):
+        pytest.importorskip(name[1:])
+    module = importlib.import_module(f"onnx_cast{name}")
+    listed = dir(module)
+    more = {"float", "bool"} if name == ".dtypes" else {*MODULES, "ray", "torch"} if not name else set()
+    assert listed == sorted({*module.__all__, *more})
+    assert not [one for one in listed if one.startswith("_") and one != "__version__"]
+
+
 def test_a_modules_stub_has_its_names():
     (told,) = (node.value for node in stub("dtypes") if isinstance(node, ast.Assign))
     assert sorted(ast.literal_eval(told)) == sorted(dtypes.__all__)

@@ -97,7 +97,7 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_ELSEWHERE, *_MODULES})
+    return sorted({*__all__, *_MODULES})
 
 
 _native.setup(_targets.registrations(), _kinds.run, _operator)
@@ -241,7 +241,7 @@ def unpack(data: Any, dtype: To, shape: SupportsIndex | Iterable[SupportsIndex])
 
     Parameters
     ----------
-    data : buffer or numpy.ndarray
+    data : buffer, array or tensor
         The bytes.
     dtype : To
         The type of the elements.
@@ -258,4 +258,10 @@ def unpack(data: Any, dtype: To, shape: SupportsIndex | Iterable[SupportsIndex])
     >>> unpack(b"\\x21\\x03", "int4", 3)
     array([1, 2, 3], dtype=int4)
     """
-    return _targets.from_bytes(data, _targets.target(dtype)[0], _targets.shape_of(shape))
+    number, shape = _targets.target(dtype)[0], _targets.shape_of(shape)
+    array = _kinds.array_of(data, "data")
+    own = _targets.ROWS.get(_native.data_type(array))
+    if own is not None and own["bits"] is not None and own["bits"] < 8:
+        text = f"data is an array of {own['name']}, whose elements are already unpacked (want bytes)"
+        raise CastError(text, parameter="data")
+    return _targets.from_bytes(array, number, shape)

@@ -389,7 +389,7 @@ class _Record(TypedDict, total=False):
     progress: files.Progress | None
 
 class _Upgrade(TypedDict, total=False):
-    opset: int
+    opset: int | None
     clobber: bool
     force: bool
     external_data: str | None
@@ -655,5 +655,5 @@ def stats(
 ) -> Stats: ...
 def pack(x: np.ndarray[Any, Any]) -> np.ndarray[tuple[int], np.dtype[np.uint8]]: ...
 def unpack(
-    data: Buffer | np.ndarray[Any, Any], dtype: To, shape: SupportsIndex | Iterable[SupportsIndex]
+    data: Buffer | np.ndarray[Any, Any] | TensorLike, dtype: To, shape: SupportsIndex | Iterable[SupportsIndex]
 ) -> np.ndarray[Any, np.dtype[Any]]: ...

@@ -31,10 +31,14 @@ def hide() -> None:
     modules, since the list would load the compiler."""
     compiler = getattr(sys.modules.get("torch"), "_C", None)
     frames = getattr(getattr(compiler, "_dynamo", None), "eval_frame", None)
-    if hasattr(frames, "set_code_exec_strategy"):  # which older ones lack
+    try:  # private names, of which older ones lack some
         skip = frames._FrameAction.SKIP  # the function, and all that it calls
-        while _opaque:
-            frames.set_code_exec_strategy(_opaque.pop(), frames._FrameExecStrategy(skip, skip))
+        strategy = frames._FrameExecStrategy(skip, skip)
+        mark = frames.set_code_exec_strategy
+    except AttributeError:
+        return
+    while _opaque:
+        mark(_opaque.pop(), strategy)
 
 
 class Asked(NamedTuple):
@@ -52,24 +56,26 @@ def operator(
     name: str, to: Any, saturate: bool, round_mode: Any, opset: int | None, threads: int | None
 ) -> _native.Operator:
     """The operator with these attributes."""
-    if saturate is True and opset is None and threads is None and isinstance(round_mode, str) and round_mode == "up":
-        return _plain(name, to)
-    attributes = _targets.attributes(saturate, round_mode, opset)
-    return _made(name, to, *attributes.values(), _targets.thread_count(threads))
-
-
-@functools.lru_cache(maxsize=1024, typed=True)
-def _plain(name: str, to: Any) -> _native.Operator:
-    """The operator with every attribute at its default: what small casts to a type of torch's look up."""
-    return _made(name, to, None, None, None, None)
+    # Of other types, values that differ may be equal: 1, 1.0 and True are.
+    if type(saturate) is not bool:
+        saturate = _targets.flag("saturate", saturate)
+    if type(round_mode) is not str and not isinstance(round_mode, str):
+        raise TypeError(f"round_mode is {round_mode!r} (want up, down or nearest)")
+    if opset is not None and type(opset) is not int:
+        opset = _targets.whole("opset", opset)
+    if threads is not None and type(threads) is not int:
+        threads = _targets.whole("threads", threads)
+    return _made(name, to, saturate, round_mode, opset, threads)
 
 
 @functools.lru_cache(maxsize=1024, typed=True)
 def _made(
-    name: str, to: Any, opset: int | None, saturate: bool | None, round_mode: str | None, threads: int | None
+    name: str, to: Any, saturate: bool, round_mode: str, opset: int | None, threads: int | None
 ) -> _native.Operator:
     hide()  # a compiled function's first cast comes here before it comes to a tensor
     number, text = _targets.target(to)
+    # A version without the attribute takes the default, and refuses all else.
+    given = (None if saturate else False, None if round_mode == "up" else round_mode)
     # Texts are of a kind; for other targets the operator keeps what it was made of.
-    asked = Asked(name, _targets.ROWS[number]["name"], opset, saturate, round_mode) if text is None else text
-    return _native.Operator(name, number, saturate, round_mode, opset, threads, asked)
+    asked = Asked(name, _targets.ROWS[number]["name"], opset, *given) if text is None else text
+    return _native.Operator(name, number, *given, opset, threads, asked)

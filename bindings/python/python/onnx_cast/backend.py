@@ -33,6 +33,11 @@ __all__ = [
     "supports_device",
 ]
 
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
 _SCALED = ("QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear")
 _CASTS = ("Cast", "CastLike", "BitCast", *_SCALED)
 _OPERATORS = (*_CASTS, "Constant", "Identity")

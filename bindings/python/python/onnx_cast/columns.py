@@ -18,6 +18,11 @@ from onnx_cast.types import RoundMode, To
 
 __all__ = ["cast_column", "cast_columns"]
 
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
 #: What makes the elements of a result of those of a column.
 _Elements = Callable[[np.ndarray], np.ndarray]
 

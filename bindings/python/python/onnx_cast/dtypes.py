@@ -110,3 +110,7 @@ def of(to: Any) -> DataType:
 globals().update({data_type.name: data_type for data_type in ALL})
 #: ``from onnx_cast.dtypes import *`` leaves out ``bool`` and ``float``, which are Python's.
 __all__ = ["ALL", "DataType", "of", *(data_type.name for data_type in ALL if not hasattr(builtins, data_type.name))]
+
+
+def __dir__() -> list[str]:
+    return sorted({*__all__, *(data_type.name for data_type in ALL)})

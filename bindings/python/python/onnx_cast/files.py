@@ -51,6 +51,11 @@ __all__ = [
     "upgrade_model",
 ]
 
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
 Progress = Callable[[int, int], object]
 
 _TYPES = {one.name: one for one in ALL}
@@ -713,7 +718,7 @@ def upgrade_model(
     src: Source,
     dst: Path | None = None,
     *,
-    opset: int = 21,
+    opset: int | None = None,
     dry_run: bool = False,
     clobber: bool = True,
     force: bool = False,
@@ -726,8 +731,8 @@ def upgrade_model(
     """Raises the opset of a model, in its graph, the graphs within it and its functions, and rewrites the nodes whose
     operators have changed. By ONNX's rules every output keeps its bits; a runtime may compute a newer version of an
     operator in another order, as onnxruntime does AveragePool from opset 19 on. A node that has no equivalent at the
-    new opset is an error that names it; a model of that opset already is written as it is. Other parameters are as in
-    :func:`cast_file`."""
+    new opset is an error that names it; a model of that opset already is written as it is. The opset is 21 if it is not
+    given. Other parameters are as in :func:`cast_file`."""
     options: Options = {
         "threads": _targets.thread_count(threads),
         "opset": _targets.opset_of(opset),

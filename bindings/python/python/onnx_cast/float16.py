@@ -18,6 +18,11 @@ if TYPE_CHECKING:
 
 __all__ = ["DEFAULT_OP_BLOCK_LIST", "convert_float_to_float16"]
 
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
 #: What stays float where no ``op_block_list`` is given, as in onnxconverter-common.
 DEFAULT_OP_BLOCK_LIST = [
     "ArrayFeatureExtractor",

@@ -26,6 +26,11 @@ from onnx_cast.types import Activations, Layout, Loss, ScaleRule, To
 
 __all__ = ["Weight", "dequantize", "quantize", "transcode", "weights"]
 
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
 _TYPES = {one.name: one for one in ALL}
 
 

@@ -24,6 +24,19 @@ try:
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError("onnx_cast.ray needs Ray: pip install onnx-cast[ray]", name=error.name) from error
 
+__all__ = [
+    "SLICE_BYTES",
+    "cast_checkpoint",
+    "dequantize_checkpoint",
+    "quantize_checkpoint",
+    "transcode_checkpoint",
+]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
 #: Bytes of the input that a task casts, where it is not said.
 SLICE_BYTES = 1 << 28
 

@@ -13,6 +13,10 @@ from onnx_cast.backend import run_cast
 __all__ = ["BitCast", "Cast", "CastLike", "DequantizeLinear", "DynamicQuantizeLinear", "QuantizeLinear", "ops"]
 
 
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
 class _CastRun(OpRun):
     """Runs the node as it stands: its attributes are checked against its version by the library."""
 

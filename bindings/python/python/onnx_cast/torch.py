@@ -22,6 +22,11 @@ from onnx_cast import _torch_operators, bit_cast, cast, cast_like, dequantize_li
 
 __all__ = ["bit_cast", "cast", "cast_like", "dequantize_linear", "quantize_linear"]
 
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
 for _constant in _torch_operators.CONSTANT:
     torch.compiler.assume_constant_result(_constant)
 

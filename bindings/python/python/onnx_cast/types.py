@@ -10,6 +10,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Activations", "BlockFormat", "Layout", "Loss", "Recipe", "RoundMode", "ScaleRule", "To", "TypeName"]
 
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
 #: ONNX's names of the element types.
 TypeName: TypeAlias = Literal[
     "float", "uint8", "int8", "uint16", "int16", "int32", "int64", "string", "bool", "float16", "double", "uint32",

@@ -24,3 +24,7 @@ __all__ = [
     "to_ortvalue",
     "use_in",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
