@@ -174,6 +174,60 @@ fn check_is_gguf(output: &Path, request: &QuantizeRequest) -> Result<(), FileErr
     Err(FormatError::format(output, "the layout gguf", format?, "want .gguf").into())
 }
 
+/// What a checkpoint becomes: the tensors of the output, file by file.
+struct Planned<'a> {
+    files: Vec<Vec<Row<'a>>>,
+    written: Vec<WrittenWeight>,
+    measured: Vec<(TensorRef, Arc<Greatest>)>,
+    passed_over: Vec<(String, String)>,
+    note: Option<String>,
+}
+
+impl<'a> Planned<'a> {
+    /// Plans the quantization of a checkpoint that `input` names. `claim` is what the configuration says of its
+    /// quantization, `model` what it says of the model.
+    fn new(
+        checkpoint: &'a Checkpoint,
+        input: &Path,
+        claim: Option<String>,
+        model: &Model,
+        request: &'a QuantizeRequest,
+    ) -> Result<Planned<'a>, FileError> {
+        request
+            .formats()
+            .try_for_each(|to| request.layout_or_default().check_file(to))
+            .map_err(|error| checkpoint.error(None, error))?;
+        layouts::check_scale_rule(input, request.scale_rule, request.selection.targets())?;
+        layouts::check_plain(checkpoint, claim)?;
+        let names = checkpoint.tensors().map(|(_, stored)| &*stored.name);
+        request.selection.check_names(names).map_err(|error| FileError::invalid(input, error))?;
+        let mut quantizer = Quantizer {
+            checkpoint,
+            layout: request.layout_or_default(),
+            request,
+            written: Vec::new(),
+            measured: Vec::new(),
+            shared: HashMap::new(),
+            passed_over: Vec::new(),
+        };
+        let mut files = Vec::new();
+        let (choices, note) = choice::choices(checkpoint, model, request)?;
+        for (file, choices) in choices.into_iter().enumerate() {
+            files.push(quantizer.rows(file, choices)?);
+        }
+        let Quantizer { layout, written, measured, passed_over, .. } = quantizer;
+        if written.is_empty() {
+            let kept = counted(files.iter().flatten().filter_map(|row| row.summary.reason.as_deref()));
+            return Err(nothing_to_quantize(checkpoint, &kept));
+        }
+        layouts::check_beside(checkpoint, &written.iter().map(|weight| &*weight.module).collect())?;
+        if let Some(file) = files.first_mut() {
+            file.extend(marker(layout));
+        }
+        Ok(Planned { files, written, measured, passed_over, note })
+    }
+}
+
 /// Hands the rewriting of a checkpoint to a function that runs it. `claim` is what the configuration says of its
 /// quantization, `model` what it says of the model.
 pub(crate) fn plan<R>(
@@ -184,43 +238,30 @@ pub(crate) fn plan<R>(
     run: impl FnOnce(Rewrite<'_>) -> Result<R, FileError>,
 ) -> Result<R, FileError> {
     let Opened { checkpoint, input, .. } = opened;
-    request
-        .formats()
-        .try_for_each(|to| request.layout_or_default().check_file(to))
-        .map_err(|error| checkpoint.error(None, error))?;
-    layouts::check_scale_rule(input, request.scale_rule, request.selection.targets())?;
-    layouts::check_plain(checkpoint, claim)?;
-    let names = checkpoint.tensors().map(|(_, stored)| &*stored.name);
-    request.selection.check_names(names).map_err(|error| FileError::invalid(input, error))?;
-    let mut quantizer = Quantizer {
-        checkpoint,
-        layout: request.layout_or_default(),
-        request,
-        written: Vec::new(),
-        measured: Vec::new(),
-        shared: HashMap::new(),
-        passed_over: Vec::new(),
-    };
-    let mut files = Vec::new();
-    let (choices, note) = choice::choices(checkpoint, model, request)?;
-    for (file, choices) in choices.into_iter().enumerate() {
-        let rows = quantizer.rows(file, choices)?;
-        files.push(Rewritten::of(opened, &checkpoint.files[file], rows));
-    }
-    let Quantizer { layout, written, measured, passed_over, .. } = quantizer;
-    if written.is_empty() {
-        let kept = counted(files.iter().flat_map(|file| &file.rows).filter_map(|row| row.summary.reason.as_deref()));
-        return Err(nothing_to_quantize(checkpoint, &kept));
-    }
-    layouts::check_beside(checkpoint, &written.iter().map(|weight| &*weight.module).collect())?;
-    if let Some(file) = files.first_mut() {
-        file.rows.extend(marker(layout));
-    }
+    let Planned { files, written, measured, passed_over, note } =
+        Planned::new(checkpoint, input, claim, model, request)?;
+    let files = checkpoint.files.iter().zip(files);
+    let mut files: Vec<_> = files.map(|(file, rows)| Rewritten::of(opened, file, rows)).collect();
     let (side_files, configuration) = side_files(opened, model, request, &written, None)?;
-    describe_in_files(&mut files, layout, &side_files, configuration.as_ref());
+    describe_in_files(&mut files, request.layout_or_default(), &side_files, configuration.as_ref());
     let notes = note.into_iter().collect();
     let rewrite = Rewrite::new(opened, files, &request.run);
     run(Rewrite { measured, side_files, configuration, passed_over, notes, ..rewrite })
+}
+
+/// The tensors that quantizing a checkpoint would write, each with the tensor of the input that it is made of. Nothing
+/// but names and shapes is looked at.
+///
+/// # Errors
+/// If `quantize` would refuse the checkpoint or the request.
+pub(crate) fn forecast(
+    checkpoint: &Checkpoint,
+    input: &Path,
+    (claim, model): (Option<String>, &Model),
+    request: &QuantizeRequest,
+) -> Result<Vec<(TensorRef, TensorSummary)>, FileError> {
+    let planned = Planned::new(checkpoint, input, claim, model, request)?;
+    Ok(planned.files.into_iter().flatten().map(|row| (row.tensor, row.summary)).collect())
 }
 
 /// `kept` has the reasons why matrices are kept, each with their number.
@@ -306,7 +347,7 @@ struct Quantizer<'a> {
     measured: Vec<(TensorRef, Arc<Greatest>)>,
     /// Of scales for a tensor, by the matrix that loaders make of several.
     shared: HashMap<(String, DataType), Arc<Greatest>>,
-    /// Weights that are kept for their shapes.
+    /// Weights that are kept although most people expect them to be quantized.
     passed_over: Vec<(String, String)>,
 }
 
@@ -356,7 +397,7 @@ impl<'a> Quantizer<'a> {
     fn kept(&mut self, tensor: TensorRef, why: &Why) -> Row<'a> {
         let mut row = Row::kept(self.checkpoint, tensor);
         row.summary.reason = Some(why.to_string());
-        if why.is_by_shape() {
+        if why.is_named() {
             self.passed_over.push((row.summary.name.clone(), why.to_string()));
         }
         row

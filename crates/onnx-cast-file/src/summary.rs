@@ -19,8 +19,9 @@ pub struct Summary {
     /// Of these the names of those that were there already with another content, and are kept:
     /// see [`RunOptions::resume`](crate::RunOptions::resume).
     pub kept_others: Vec<String>,
-    /// Weights that were to be quantized and are kept, each with the reason: of a model for what reads them, of a
-    /// checkpoint for their shapes.
+    /// Weights that most people expect to be quantized and that are kept, each with the reason. In a model the reason
+    /// is an operator that reads them. In a checkpoint it is their shape or their type, or that they are several
+    /// matrices in one tensor.
     pub passed_over: Vec<(String, String)>,
     /// What the input has and the output lacks because it cannot hold it: tensors, folders of other checkpoints, or
     /// the tokenizer, each with the reason.

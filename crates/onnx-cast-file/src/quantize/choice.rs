@@ -69,7 +69,7 @@ struct Chooser<'a> {
 impl Chooser<'_> {
     fn choose(&self, stored: &StoredTensor) -> Result<Chose, Invalid> {
         let QuantizeRequest { selection, activations, .. } = self.request;
-        let is_matrix = is_float(stored) && (stored.shape.len() == 2 || are_experts(stored));
+        let is_matrix = are_matrices(stored);
         let kept = |why| Ok(Err(is_matrix.then_some(why)));
         let (to, is_asked) = match selection.choose(&stored.name, stored.len as u64) {
             Chosen::Excluded => return kept(Why::Excluded),
@@ -83,7 +83,9 @@ impl Chooser<'_> {
         }
         if !is_asked {
             match self.why(stored, to) {
-                _ if self.is_linear_of_another_type(stored) => return Ok(Err(Some(Why::Type(stored.data_type)))),
+                None if stored.shape.len() == 2 && !is_float(stored) => {
+                    return Ok(Err(Some(Why::Type(stored.data_type))));
+                }
                 _ if !is_matrix => return Ok(Err(None)),
                 Some(why) => return kept(why),
                 None => {}
@@ -101,17 +103,19 @@ impl Chooser<'_> {
         }
     }
 
-    /// Whether a tensor would be quantized if it were of floats.
-    fn is_linear_of_another_type(&self, stored: &StoredTensor) -> bool {
-        stored.shape.len() == 2 && !is_float(stored) && self.linears.why(&stored.name, false).is_none()
-    }
-
-    /// Why a matrix is kept that no rule names.
+    /// Returns why a tensor is kept if no rule names it; `None` if it is quantized.
     fn why(&self, stored: &StoredTensor, to: WeightFormat) -> Option<Why> {
         if are_experts(stored) {
             return (!self.layout.takes_experts(to)).then_some(Why::Experts);
         }
-        self.linears.why(&stored.name, false).or((!self.layout.holds_matrices()).then_some(Why::Layout))
+        let why = self.linears.why(&stored.name, false);
+        if stored.shape.len() == 3 {
+            return match why {
+                None | Some(Why::Name) => Some(Why::Stacked),
+                why => why,
+            };
+        }
+        why.or((!self.layout.holds_matrices()).then_some(Why::Layout))
     }
 
     /// Loaders of layouts that a configuration describes look for nothing but Linear layers, which routers are not in all.
@@ -185,6 +189,21 @@ fn keep_together(checkpoint: &Checkpoint, all: &mut BTreeMap<TensorRef, Chose>) 
         }
     }
     Ok(())
+}
+
+/// The smallest number of rows and of columns that a tensor of three axes has if it holds matrices. Kernels of
+/// convolutions have fewer.
+const SMALLEST: usize = 32;
+
+/// Whether a tensor is a matrix of floats, or several. None of these is kept without a reason.
+pub(super) fn are_matrices(stored: &StoredTensor) -> bool {
+    let is_large = |shape: &[usize]| shape.iter().all(|&size| size >= SMALLEST);
+    let are_shaped = match &stored.shape[..] {
+        [_, _] => true,
+        [_, matrix @ ..] if stored.shape.len() == 3 => is_large(matrix) || are_experts(stored),
+        _ => false,
+    };
+    stored.data_type.is_float() && are_shaped
 }
 
 /// Whether a tensor is of a type that weights are quantized from.

@@ -10,6 +10,7 @@ mod metadata;
 mod names;
 mod source;
 
+use super::linear::Why;
 use super::{QuantizeRequest, nothing_to_quantize};
 use crate::counts::Counters;
 use crate::error::FileError;
@@ -19,6 +20,7 @@ use crate::formats::gguf::{self, Described, FileHead, GgufType, Held, Metadata, 
 use crate::formats::input::{Given, Input, Location, StoredTensor};
 use crate::layouts::{self, QuantizedFormat, TensorRef};
 use crate::rewrite::{self, Computed, Opened, Origin, OutputPaths, Rewrite, Rewritten, Row};
+use crate::selection::Chosen;
 use crate::summary::{Summary, TensorSummary};
 use crate::text::{Count, Wording};
 use experts::{Experts, Misnumbered};
@@ -294,6 +296,20 @@ impl<'a> Planner<'a> {
         GgufType::of_plain(data_type).ok_or_else(|| self.wrong(tensor, InvalidKind::Type, what()))
     }
 
+    /// Returns why a matrix gets no blocks.
+    fn why_plain(&self, stored: &StoredTensor) -> String {
+        let why = match self.request.selection.choose(&stored.name, stored.len as u64) {
+            Chosen::Excluded => Why::Excluded,
+            Chosen::Small => Why::Small,
+            Chosen::ByRule(None) | Chosen::Default(None) => Why::Rule,
+            _ => match self.passed_over.last() {
+                Some((name, reason)) if *name == stored.name => return reason.clone(),
+                _ => Why::LlamaCpp,
+            },
+        };
+        why.to_string()
+    }
+
     /// A tensor of the output with its type.
     fn row(&mut self, wanted: Wanted) -> Result<(&'static GgufType, Row<'a>), FileError> {
         let checkpoint = &self.opened.checkpoint;
@@ -304,6 +320,8 @@ impl<'a> Planner<'a> {
         }
         let kind = self.kind(&wanted)?;
         let to = kind.like();
+        let is_plain = kind.elements == 1 && wanted.shape.len() > 1 && stored.data_type.is_float();
+        let reason = is_plain.then(|| self.why_plain(stored));
         let bytes_after = element_count(&wanted.shape).and_then(|len| kind.byte_len(len));
         let too_large = || FormatError::invalid(self.opened.path(), Invalid::too_large(kind.name, &wanted.shape));
         let summary = TensorSummary {
@@ -316,6 +334,7 @@ impl<'a> Planner<'a> {
             descr: None,
             block_type: (kind.elements > 1).then_some(kind.name),
             quantized: (kind.elements > 1).then(|| kind.name.parse().ok()).flatten(),
+            reason,
             ..TensorSummary::kept("", Vec::new(), stored.data_type, 0)
         };
         let origin = self.origin(&wanted, kind, to).map_err(FileError::Operator)?;

@@ -2,7 +2,9 @@
 //! does not name. They have layers that no tensor belongs to, such as an output layer that shares the weight of the
 //! embedding, and give parts of a model other names than the checkpoint has. A pattern outlives both.
 
+use super::choice::are_matrices;
 use super::linear::{Linears, is_number, module_of};
+use crate::formats::input::StoredTensor;
 use crate::layouts::{Checkpoint, KeptNames, Order, WrittenWeight, are_experts};
 use std::collections::HashSet;
 
@@ -21,27 +23,19 @@ pub(super) fn kept_modules(
     let quantized: HashSet<&str> = names.collect();
     let mut kept = Kept {
         style,
-        parts: quantized.iter().flat_map(|name| name.split('.')).collect(),
+        parts: quantized.iter().flat_map(|name| name.split(|c| !is_word(c))).collect(),
         kinds: quantized.iter().map(|name| kind(name.split('.'))).collect(),
         ends: quantized.iter().flat_map(|name| ends(name)).collect(),
         quantized,
         list: Vec::new(),
         seen: HashSet::new(),
     };
-    let modules: Vec<(&str, bool)> = checkpoint
-        .tensors()
-        .filter_map(|(_, stored)| match stored.shape.len() {
-            // The whole model has no name, and an empty one would be found in all others.
-            2 => Some((module_of(&stored.name).filter(|module| !module.is_empty())?, false)),
-            3 if are_experts(stored) => Some((stored.name.rsplit_once('.')?.0, true)),
-            _ => None,
-        })
-        .filter(|(module, _)| !kept.quantized.contains(module))
-        .collect();
-    let renamed = modules.iter().filter_map(|(module, experts)| Some((linears.renamed(module)?, *experts)));
-    let split = checkpoint.tensors().flat_map(|(_, stored)| linears.split(&stored.name)).map(|module| (module, false));
-    let renamed: Vec<(String, bool)> = renamed.chain(split).collect();
-    let modules = modules.into_iter().chain(renamed.iter().map(|(module, experts)| (&**module, *experts)));
+    let all = checkpoint.tensors().flat_map(|(_, stored)| modules_of(stored));
+    let modules: Vec<Module> = all.filter(|module| kept.is_kept(module)).collect();
+    let renamed = modules.iter().filter_map(|module| Some(Module { name: linears.renamed(&module.name)?, ..*module }));
+    let split = checkpoint.tensors().flat_map(|(_, stored)| linears.split(&stored.name)).map(Module::layer);
+    let renamed: Vec<Module> = renamed.chain(split).collect();
+    let modules = modules.iter().chain(&renamed).map(|module| (&*module.name, module.has_experts));
     let wholes: Vec<_> = modules.map(|(module, experts)| (module, experts, kept.whole_part(linears, module))).collect();
     // A part that loaders rename gives a hint that they rename the others too.
     let is_renamed = wholes.iter().any(|(.., whole)| matches!(whole, Some((_, true))));
@@ -53,6 +47,59 @@ pub(super) fn kept_modules(
         kept.head(head, is_missing, is_renamed);
     }
     kept.list
+}
+
+/// A module that loaders may build for a matrix that is kept.
+struct Module {
+    name: String,
+    /// Whether it has the experts of a layer in one tensor.
+    has_experts: bool,
+    /// Whether the checkpoint does not name it: the parent of a bare parameter, or the experts that a loader makes of
+    /// matrices in one tensor. It is listed only if nothing below it is quantized.
+    is_guessed: bool,
+}
+
+impl Module {
+    fn layer(name: String) -> Module {
+        Module { name, has_experts: false, is_guessed: false }
+    }
+}
+
+/// The modules of a tensor, if it is a matrix or several.
+fn modules_of(stored: &StoredTensor) -> Vec<Module> {
+    let is_matrix = stored.shape.len() == 2;
+    let own = module_of(&stored.name);
+    let parent = |name: &str| name.rsplit_once('.').map(|(parent, _)| parent.to_owned());
+    let all = match own {
+        Some(own) if is_matrix => vec![Module::layer(own.to_owned())],
+        _ if !are_matrices(stored) => Vec::new(),
+        _ => {
+            let Some(name) = own.map(str::to_owned).or_else(|| parent(&stored.name)) else { return Vec::new() };
+            match (experts_of(&name), own) {
+                (Some(experts), _) => {
+                    vec![Module { name: experts.to_owned(), has_experts: true, is_guessed: !are_experts(stored) }]
+                }
+                (None, _) if is_matrix && !name.split('.').any(is_number) => Vec::new(),
+                (None, _) if is_matrix => vec![Module { is_guessed: true, ..Module::layer(name) }],
+                // vLLM and transformers make a module `experts` of GraniteMoE's `input_linear`.
+                (None, own) => {
+                    let outer = if own.is_some() { parent(&name) } else { Some(name.clone()) };
+                    let experts = outer.map(|outer| format!("{outer}.experts"));
+                    let experts = experts.map(|name| Module { name, has_experts: true, is_guessed: true });
+                    let own = Module { is_guessed: own.is_none(), ..Module::layer(name) };
+                    std::iter::once(own).chain(experts).collect()
+                }
+            }
+        }
+    };
+    // The whole model has no name, and an empty one would be found in all others.
+    all.into_iter().filter(|module| !module.name.is_empty()).collect()
+}
+
+/// The path of a module up to the part `experts`.
+fn experts_of(module: &str) -> Option<&str> {
+    let ends = module.match_indices(".experts").map(|(at, name)| &module[..at + name.len()]);
+    ends.into_iter().find(|experts| matches!(module.as_bytes().get(experts.len()), None | Some(b'.')))
 }
 
 struct Kept<'a> {
@@ -69,6 +116,11 @@ struct Kept<'a> {
 }
 
 impl Kept<'_> {
+    /// Whether a module is not quantized; of one that is guessed, no part of it.
+    fn is_kept(&self, module: &Module) -> bool {
+        !self.quantized.contains(&*module.name) && (!module.is_guessed || self.keeps_all(&module.name))
+    }
+
     fn add(&mut self, name: String) {
         if self.seen.insert(name.clone()) {
             self.list.push(name);
@@ -96,7 +148,13 @@ impl Kept<'_> {
                     }
                 }
                 KeptNames::Expressions => return self.add(format!(r"re:.*\b{}\b.*", escaped(part))),
-                KeptNames::Globs => self.add(format!("*{part}.*")),
+                KeptNames::Globs if !self.quantized.iter().any(|name| name.contains(&format!("{part}."))) => {
+                    self.add(format!("*{part}.*"));
+                }
+                KeptNames::Globs => {
+                    self.add(format!("{part}.*"));
+                    self.add(format!("*.{part}.*"));
+                }
                 KeptNames::Parts => {
                     self.add(part.to_owned());
                     self.add(format!(r"(.*\.)?{}", escaped(part)));
@@ -104,8 +162,7 @@ impl Kept<'_> {
             }
             return self.add(module.to_owned());
         }
-        let experts = module.find(".experts").map(|at| &module[..at + ".experts".len()]);
-        match experts.filter(|experts| has_expressions && (are_experts || self.keeps_all(experts))) {
+        match experts_of(module).filter(|experts| has_expressions && (are_experts || self.keeps_all(experts))) {
             // Loaders ask for the matrices of one expert.
             Some(experts) => {
                 self.expression(experts, r"\b.*");
@@ -185,17 +242,26 @@ impl Kept<'_> {
     }
 }
 
-/// A name from each of its parts on.
+/// Whether a character is one of a word in an expression; `#` stands for a number.
+fn is_word(c: char) -> bool {
+    c.is_alphanumeric() || c == '_' || c == '#'
+}
+
+/// A name from each of its words on, as `\b` of an expression finds them.
 fn ends(name: &str) -> impl Iterator<Item = &str> {
-    std::iter::once(name).chain(name.match_indices('.').map(|(at, _)| &name[at + 1..]))
+    let borders = name.char_indices().zip(name.chars().skip(1));
+    let borders = borders.filter(|((_, one), next)| is_word(*one) != is_word(*next));
+    std::iter::once(name).chain(borders.map(|((at, one), _)| &name[at + one.len_utf8()..]))
 }
 
 /// Whether an expression of part of a name, with an end, matches another name.
 fn has_match(other: &str, part: &str, end: &str) -> bool {
-    let mut starts = other.match_indices(part).filter(|(at, _)| *at == 0 || other.as_bytes()[at - 1] == b'.');
+    let is_border = |one: Option<char>, next: Option<char>| one.is_some_and(is_word) != next.is_some_and(is_word);
+    let mut starts =
+        other.match_indices(part).filter(|(at, _)| is_border(other[..*at].chars().last(), part.chars().next()));
     starts.any(|(at, _)| {
         let rest = &other[at + part.len()..];
-        rest.is_empty() || end != "$" && rest.starts_with('.')
+        rest.is_empty() || end != "$" && is_border(part.chars().last(), rest.chars().next())
     })
 }
 

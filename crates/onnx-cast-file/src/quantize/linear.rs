@@ -26,6 +26,10 @@ pub(crate) enum Why {
     Name,
     /// Experts in one tensor, for which the layout has no names.
     Experts,
+    /// Several matrices in one tensor, whose name is not that of experts.
+    Stacked,
+    /// A matrix that llama.cpp reads as floats.
+    LlamaCpp,
     /// A matrix in a layout of experts alone.
     Layout,
     /// Left out by `include` or `exclude`.
@@ -45,9 +49,10 @@ pub(crate) enum Why {
 }
 
 impl Why {
-    /// Whether it would be quantized if its shape, or that of another, were not what it is.
-    pub(crate) fn is_by_shape(&self) -> bool {
-        matches!(self, Why::Shape(_) | Why::Joined(_))
+    /// Whether the summary names each such matrix. Most people expect these to be quantized; the others are only
+    /// counted.
+    pub(crate) fn is_named(&self) -> bool {
+        matches!(self, Why::Shape(_) | Why::Joined(_) | Why::Experts | Why::Stacked | Why::Type(_))
     }
 }
 
@@ -68,6 +73,8 @@ impl fmt::Display for Why {
             Why::Transposed => "stored transposed (Conv1D)",
             Why::Name => "not named `weight`",
             Why::Experts => "experts in one tensor",
+            Why::Stacked => "matrices in one tensor",
+            Why::LlamaCpp => "llama.cpp reads it as floats",
             Why::Layout => "no experts",
             Why::Excluded => "excluded",
             Why::Rule => "kept by a rule",

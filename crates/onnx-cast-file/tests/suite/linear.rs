@@ -126,6 +126,65 @@ fn what_is_no_linear_layer_is_kept() {
     assert_eq!(names(&made), ["vision_model.layers.0.fc1.weight"]);
 }
 
+/// Experts under the names of GraniteMoE, Step-3.5, Aria and DBRX. Loaders would build quantized modules for those that
+/// no list names.
+#[test]
+fn no_matrix_is_kept_without_a_reason() {
+    let tensors = [
+        ("model.layers.0.self_attn.q_proj.weight", &[64, 64][..]),
+        ("model.layers.0.conv1d.weight", &[64, 1, 4]),
+        ("model.layers.0.block_sparse_moe.input_linear.weight", &[4, 128, 64]),
+        ("model.layers.0.block_sparse_moe.output_linear.weight", &[4, 64, 64]),
+        ("model.layers.1.moe.gate_proj.weight", &[4, 64, 64]),
+        ("model.layers.1.moe.shared.up_proj.weight", &[64, 64]),
+        ("model.layers.2.mlp.experts.fc1.weight", &[4, 64, 128]),
+        ("model.layers.3.ffn.experts.mlp.w1", &[256, 64]),
+        ("model.layers.4.feed_forward.experts.w13", &[4, 64, 64]),
+        ("model.layers.5.mlp.experts_proj.weight", &[64, 64]),
+        ("model.layers.5.mlp.experts.gate_up_proj", &[4, 64, 64]),
+        ("model.vision.pos", &[1, 64, 64]),
+    ];
+    let kept_modules = [
+        ("model.layers.0.block_sparse_moe.input_linear", false),
+        ("model.layers.0.block_sparse_moe.experts", true),
+        ("model.layers.1.moe.gate_proj", false),
+        ("model.layers.1.moe.experts", true),
+        ("model.layers.2.mlp.experts", true),
+        ("model.layers.3.ffn.experts", true),
+        ("model.layers.4.feed_forward.experts", true),
+        ("model.layers.5.mlp.experts", true),
+    ];
+    let layouts = [
+        (NVFP4, Layout::CompressedTensors, "ignore"),
+        (FP8, Layout::DeepSeek, "modules_to_not_convert"),
+        (MXFP4, Layout::Quark, "exclude"),
+        (NVFP4, Layout::ModelOpt, "ignore"),
+    ];
+    for (to, layout, key) in layouts {
+        let request = QuantizeRequest::new(to).layout(Some(layout));
+        let made = quantized(&tensors, &json!({}), &request).expect("quantized");
+        let written: Vec<&str> = names(&made);
+        let why = reasons(&made);
+        for (name, shape) in &tensors {
+            let is_matrix = shape.len() == 2 || shape[1] >= 32;
+            assert_eq!(!written.contains(name) && is_matrix, why.contains_key(name), "{name} in {layout:?}");
+        }
+        assert_eq!(why[tensors[2].0], "matrices in one tensor");
+        let named: Vec<&str> = made.summary.passed_over.iter().map(|(name, _)| &**name).collect();
+        assert!([2, 3, 4, 6, 8].iter().all(|&at| named.contains(&tensors[at].0)), "{named:?}");
+        let list = kept(&made, key);
+        for (module, are_experts) in kept_modules.iter().filter(|_| layout != Layout::ModelOpt) {
+            let is_listed = list.iter().any(|entry| entry == module);
+            let of_one = format!("{module}.0.gate_proj");
+            let is_found = if *are_experts { is_in(&list, &of_one) } else { is_in(&list, module) };
+            assert!(is_found || is_listed && layout == Layout::DeepSeek, "{module}: {list:?}");
+        }
+        for module in written.iter().map(|name| name.trim_end_matches(".weight")) {
+            assert!(!is_in(&list, module), "{module}: {list:?}");
+        }
+    }
+}
+
 /// GPT-2's layers are transposed in its own models, not in others with their names.
 #[test]
 fn transposed_layers_are_kept() {
@@ -359,6 +418,67 @@ fn lists_name_what_loaders_rename() {
         assert!(list.iter().any(|one| one == entry), "{entry} in {list:?}");
     }
     assert!(parts.iter().any(|one| one == "visual.blocks.3.attn.qkv"), "{parts:?}");
+}
+
+/// Names within others: a part of a path, the beginning or the end of a word. Each loader's rule finds what is kept, and
+/// nothing that is quantized. The rules are those of compressed-tensors 0.20 (`re.match` or the name), vLLM 0.33
+/// (modelopt.py: a part of the name or fnmatch; fp8.py: the name), and transformers 5.24 (`should_convert_module`).
+#[test]
+fn lists_match_what_is_kept_and_nothing_else() {
+    let quantized_names = [
+        "model.layers.0.mlp.experts_proj",
+        "model.layers.0.mlp.gate_proj",
+        "model.layers.0.mlp.up_proj",
+        "model.layers.1.mlp.experts_proj2",
+        "model.layers.1.my-visual.proj",
+        "model.layers.1.my_visual.proj",
+        "model.layers.2.experts.0.up",
+        "model.layers.10.mlp.down",
+    ];
+    let kept_names = [
+        "model.layers.0.mlp.gate",
+        "model.layers.1.mlp.experts_proj",
+        "model.layers.1.mlp.experts-proj",
+        "model.layers.1.mlp.down",
+        "model.layers.2.experts.0.up_proj",
+        "model.layers.2.experts_proj",
+        "visual.blocks.0.proj",
+    ];
+    let all: Vec<String> = quantized_names.iter().chain(&kept_names).map(|name| format!("{name}.weight")).collect();
+    let shapes: Vec<(&str, &[usize])> = all.iter().map(|name| (&**name, &[64, 64][..])).collect();
+    let expression = |text: &str| text.parse::<Pattern>().expect("an expression");
+    let is_glob = |entry: &str, module: &str| {
+        let pattern = entry.replace('.', "\\.").replace('*', ".*");
+        module.contains(entry) || expression(&format!("re:^(?:{pattern})$")).matches(module)
+    };
+    let is_word = |entry: &str, module: &str| {
+        let starts = expression(&format!(r"re:^(?:{entry})(\..*)?$"));
+        starts.matches(module) || module.ends_with(entry)
+    };
+    for (to, layout, key) in [
+        (NVFP4, Layout::CompressedTensors, "ignore"),
+        (NVFP4, Layout::ModelOpt, "ignore"),
+        (FP8, Layout::DeepSeek, "modules_to_not_convert"),
+    ] {
+        let mut request = QuantizeRequest::new(to).layout(Some(layout));
+        let excluded = kept_names[1..].iter().map(|name| format!("{name}.weight").parse().expect("a pattern"));
+        request.selection.exclude = excluded.collect();
+        let made = quantized(&shapes, &json!({}), &request).expect("quantized");
+        let want: Vec<&str> = all[..quantized_names.len()].iter().map(String::as_str).collect();
+        assert_eq!(names(&made), want, "{layout:?}");
+        let list = kept(&made, key);
+        let is_found = |module: &str| match layout {
+            Layout::CompressedTensors => is_in(&list, module),
+            Layout::ModelOpt => list.iter().any(|entry| is_glob(entry, module)),
+            _ => list.iter().any(|entry| is_word(entry, module)),
+        };
+        for module in kept_names {
+            assert!(is_found(module), "{layout:?}: {module} in {list:?}");
+        }
+        for module in quantized_names {
+            assert!(!is_found(module), "{layout:?}: {module} in {list:?}");
+        }
+    }
 }
 
 /// The names of packed weights tell as much as those of plain ones.
