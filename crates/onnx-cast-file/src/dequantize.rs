@@ -207,7 +207,7 @@ impl<'a> Planner<'a> {
         let to = self.request.selection.to.or_else(|| self.request.selection.targets().next());
         if let (true, Some(to)) = (is_plain, to) {
             side_files.remove_descriptions(folder, self.request.run.resume)?;
-            let name = layouts::torch_name(to).unwrap_or(to.name());
+            let name = layouts::torch_name(to);
             side_files.rewrite_config(folder, self.request.run.resume, |path| layouts::plain_config(path, name))?;
         }
         Ok(side_files)
