@@ -80,8 +80,8 @@ pub use quantize::{
     ConstantRequest, ModelForm, QuantizeRequest, QuantizedConstant, Scaled, StoredValues, quantize_file,
 };
 pub use report::{
-    Blocks, Candidate, CandidateFormat, Concern, Grade, Magnitudes, Ratios, Report, ReportRequest, TensorReport,
-    Totals, report, report_of,
+    Blocks, Candidate, CandidateFormat, Concern, Forecast, Grade, Magnitudes, Ratios, Report, ReportRequest,
+    TensorReport, Totals, report, report_of,
 };
 pub use request::{BitCastRequest, CastRequest, ModelOptions, RawInput, RunOptions, Storage};
 pub use rewrite::MadeTensors;

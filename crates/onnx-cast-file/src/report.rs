@@ -4,6 +4,7 @@
 
 mod blocks;
 mod candidate;
+mod forecast;
 mod format;
 mod measure;
 mod part;
@@ -19,11 +20,12 @@ use crate::formats::input::{Input, StoredTensor};
 use crate::formats::source::Items;
 use crate::inspect;
 use crate::io::progress::{Meter, Watch};
-use crate::layouts::{Checkpoint, Layout, check_scale_rule};
+use crate::layouts::{Checkpoint, Layout, TensorRef, check_scale_rule};
 use crate::opened::{of_stored, with_task};
 use crate::pipeline::{PipelineError, Task, TaskInput};
 use crate::request::{refuse_attributes, refuse_format};
 use crate::selection::{Pattern, Selection, SourceType, check_names};
+use forecast::Forecasts;
 use onnx_cast::scaled::ScaleRule;
 use onnx_cast::tensor::Data;
 use onnx_cast::{Cast, CastError, CastOptions, DataType, TensorView};
@@ -32,6 +34,7 @@ use survey::{Facts, Pass, Survey};
 
 pub use blocks::{Blocks, Ratios};
 pub use candidate::{Candidate, Totals};
+pub use forecast::Forecast;
 pub use format::CandidateFormat;
 pub use verdict::{Concern, Grade};
 
@@ -72,8 +75,11 @@ pub struct Report {
     pub to: Vec<CandidateFormat>,
     /// The tensors that were looked at, in the order of the file.
     pub tensors: Vec<TensorReport>,
-    /// How many others there are: of types that are not cast by themselves, or left out by name or size.
+    /// How many others there are: of types that are not cast by themselves, left out by name or size, or kept in every
+    /// candidate.
     pub others: usize,
+    /// What `quantize` would write for each candidate with scales, of checkpoints and of tensors in memory.
+    pub forecasts: Vec<Forecast>,
 }
 
 /// A tensor, and what would become of it.
@@ -166,14 +172,21 @@ impl ReportRequest {
     }
 
     /// The candidates that a tensor has; all of them where it is the only one. Only float, float16 and bfloat16 get
-    /// scales.
-    fn targets(&self, name: &str, from: DataType, len: usize, only: bool) -> Vec<CandidateFormat> {
+    /// scales, and only weights that `quantize` would quantize, if it would quantize any.
+    fn targets(
+        &self,
+        (name, from, len): (&str, DataType, usize),
+        only: bool,
+        is_quantized_to: impl Fn(CandidateFormat) -> bool,
+    ) -> Vec<CandidateFormat> {
         let ReportRequest { to, include, exclude, min_elements, .. } = self;
         let (include, exclude) = (include.clone(), exclude.clone());
         let mut selection = Selection { include, exclude, min_elements: *min_elements, ..Selection::default() };
         let is_quantized = matches!(from, DataType::Float | DataType::Float16 | DataType::BFloat16);
         let mut is_meant = |to: &CandidateFormat| {
-            let CandidateFormat::Bare(to) = *to else { return is_quantized && selection.admits(name, len as u64) };
+            let CandidateFormat::Bare(to) = *to else {
+                return is_quantized && selection.admits(name, len as u64) && is_quantized_to(*to);
+            };
             selection.to = Some(to);
             match only && from != DataType::String {
                 true => selection.target_of_one(name, len as u64).is_some(),
@@ -189,7 +202,7 @@ impl ReportRequest {
     }
 
     fn empty_report(&self) -> Report {
-        Report { to: self.to.clone(), tensors: Vec::new(), others: 0 }
+        Report { to: self.to.clone(), tensors: Vec::new(), others: 0, forecasts: Vec::new() }
     }
 }
 
@@ -214,6 +227,7 @@ pub fn report(path: impl AsRef<Path>, request: &ReportRequest) -> Result<Report,
         report.others += found.others;
         let named = |tensor: TensorReport| TensorReport { name: member.name_of(&tensor.name), ..tensor };
         report.tensors.extend(found.tensors.into_iter().map(named));
+        report.forecasts = Forecast::joined(report.forecasts, found.forecasts, |name| member.name_of(name));
     }
     Ok(report)
 }
@@ -221,7 +235,7 @@ pub fn report(path: impl AsRef<Path>, request: &ReportRequest) -> Result<Report,
 fn report_checkpoint(path: &Path, request: &ReportRequest) -> Result<Report, FileError> {
     let opened = Checkpoint::of(inspect::open_all(path, |path| inspect::open(path, &request.from, request.in_format))?);
     inspect::refuse_changes(path, &opened)?;
-    report_opened(&opened.files, request)
+    report_inputs(&opened.files, request, Forecasts::of_checkpoint(&opened, path, request))
 }
 
 /// As [`report`], of files that are open.
@@ -229,11 +243,17 @@ fn report_checkpoint(path: &Path, request: &ReportRequest) -> Result<Report, Fil
 /// # Errors
 /// As [`report`].
 pub fn report_opened(opened: &[Input], request: &ReportRequest) -> Result<Report, FileError> {
+    report_inputs(opened, request, Forecasts::default())
+}
+
+fn report_inputs(opened: &[Input], request: &ReportRequest, forecasts: Forecasts) -> Result<Report, FileError> {
     request.check(opened.first().map_or(Path::new(""), Input::path))?;
     let names = opened.iter().flat_map(|input| &input.tensors).map(|stored| &*stored.name);
     request.check_names(opened.first().map_or(Path::new(""), Input::path), names)?;
     let one = opened.len() == 1 && opened.iter().all(|input| input.tensors.len() == 1);
-    let mut surveys = opened.iter().map(|input| of_file(input, request, one)).collect::<Result<Vec<_>, _>>()?;
+    let files = opened.iter().enumerate();
+    let surveys = files.map(|(file, input)| of_file((file, input), request, one, &forecasts));
+    let mut surveys = surveys.collect::<Result<Vec<_>, _>>()?;
     let is_model = opened.iter().any(|input| input.format == Format::Onnx);
     survey::join(&mut surveys, if is_model { Layout::Plain } else { request.layout.unwrap_or(Layout::DEFAULT) });
     let meter = Meter::new(request.watch.as_ref(), surveys.iter().map(Survey::bytes).sum());
@@ -242,10 +262,11 @@ pub fn report_opened(opened: &[Input], request: &ReportRequest) -> Result<Report
         let mut files = surveys.iter().zip(opened);
         files.try_for_each(|(survey, input)| read(survey, input, pass, request.options.threads, &meter))?;
     }
-    for (survey, input) in surveys.into_iter().zip(opened) {
+    for (file, (survey, input)) in surveys.into_iter().zip(opened).enumerate() {
         report.others += input.tensors.len() - survey.len();
-        report.tensors.extend(survey.finish());
+        report.tensors.extend(survey.finish(|tensor, to| forecasts.bytes(TensorRef { file, tensor }, to)));
     }
+    report.forecasts = forecasts.finish();
     Ok(report)
 }
 
@@ -256,9 +277,11 @@ pub fn report_opened(opened: &[Input], request: &ReportRequest) -> Result<Report
 pub fn report_of(tensors: &[(&str, TensorView<'_>)], request: &ReportRequest) -> Result<Report, FileError> {
     request.check(Path::new(MEMORY))?;
     request.check_names(Path::new(MEMORY), tensors.iter().map(|(name, _)| *name))?;
+    let forecasts = Forecasts::of_tensors(tensors, Path::new(MEMORY), request);
     let mut survey = Survey::default();
     for (index, (name, view)) in tensors.iter().enumerate() {
-        let targets = request.targets(name, view.data_type(), view.len(), tensors.len() == 1);
+        let is_quantized_to = |to| forecasts.admits(TensorRef { file: 0, tensor: index }, to);
+        let targets = request.targets((name, view.data_type(), view.len()), tensors.len() == 1, is_quantized_to);
         let facts = Facts { name, data_type: view.data_type(), shape: view.shape(), len: view.len() };
         survey.add(index, facts, &targets, request).map_err(|error| in_memory(name, error.into()))?;
     }
@@ -279,7 +302,8 @@ pub fn report_of(tensors: &[(&str, TensorView<'_>)], request: &ReportRequest) ->
     survey.run(Pass::Second, (0..survey.len()).filter_map(task), request.options.threads, &meter).map_err(failed)?;
     let mut report = request.empty_report();
     report.others = tensors.len() - survey.len();
-    report.tensors.extend(survey.finish());
+    report.tensors.extend(survey.finish(|tensor, to| forecasts.bytes(TensorRef { file: 0, tensor }, to)));
+    report.forecasts = forecasts.finish();
     Ok(report)
 }
 
@@ -290,7 +314,12 @@ fn in_memory(name: &str, error: CastError) -> FileError {
     FileError::cast(Path::new(MEMORY), name, error)
 }
 
-fn of_file(input: &Input, request: &ReportRequest, one: bool) -> Result<Survey, FileError> {
+fn of_file(
+    (file, input): (usize, &Input),
+    request: &ReportRequest,
+    one: bool,
+    forecasts: &Forecasts,
+) -> Result<Survey, FileError> {
     let model = input.format == Format::Onnx;
     let mut survey = Survey::default();
     // Weights of models have other tensors beside them, and scales as in the plain layout.
@@ -300,7 +329,11 @@ fn of_file(input: &Input, request: &ReportRequest, one: bool) -> Result<Survey, 
         let StoredTensor { name, data_type, shape, len, .. } = stored;
         // Integer constants of models are shapes, axes and indices.
         let meant = data_type.is_float() || !model;
-        let targets = if meant { request.targets(name, *data_type, *len, one && !model) } else { Vec::new() };
+        let is_quantized_to = |to| forecasts.admits(TensorRef { file, tensor: index }, to);
+        let targets = match meant {
+            true => request.targets((name, *data_type, *len), one && !model, is_quantized_to),
+            false => Vec::new(),
+        };
         let facts = Facts { name, data_type: *data_type, shape, len: *len };
         survey.add(index, facts, &targets, request).map_err(|error| input.cast_error(name, error.into()))?;
     }

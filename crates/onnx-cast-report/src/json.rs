@@ -4,8 +4,8 @@ use crate::limits::float_limits;
 use crate::text::verdict;
 use onnx_cast::CastError;
 use onnx_cast_file::{
-    Alarms, Blocks, Candidate, CandidateFormat, Concern, Counts, Grade, Magnitudes, Ratios, Report, TensorReport,
-    Totals,
+    Alarms, Blocks, Candidate, CandidateFormat, Concern, Counts, Forecast, Grade, Magnitudes, Ratios, Report,
+    TensorReport, Totals,
 };
 use serde_json::{Map, Value, json};
 
@@ -49,7 +49,17 @@ fn of_type(report: &Report, to: CandidateFormat) -> Result<Value, CastError> {
         "concerns": concerns.collect::<Map<_, _>>(),
         "verdict": verdict(to, &totals),
         "blocks": totals.blocks.as_ref().map(blocks),
+        "forecast": report.forecast(to).map(forecast),
     }))
+}
+
+/// What `quantize` would write.
+fn forecast(forecast: &Forecast) -> Value {
+    json!({
+        "layout": forecast.layout.name(),
+        "kept": forecast.kept.iter().map(|(name, why)| json!({"name": name, "why": why})).collect::<Vec<_>>(),
+        "refused": forecast.refused,
+    })
 }
 
 fn tensor(tensor: &TensorReport) -> Value {

@@ -2,7 +2,7 @@
 //! JSON. Only the selected tensor is drawn.
 
 use crate::limits::{float_limits, largest_integer};
-use crate::text::verdict;
+use crate::text::{verdict, written};
 use onnx_cast::CastError;
 use onnx_cast_explain::html::{BASE_STYLE, fill};
 use onnx_cast_file::{Blocks, Candidate, CandidateFormat, Grade, Ratios, Report, TensorReport};
@@ -56,12 +56,13 @@ fn of_type(report: &Report, to: CandidateFormat) -> Result<Value, CastError> {
         // The range depends on the scale.
         _ => Value::Null,
     };
+    let verdict = report.forecast(to).map_or(String::new(), written) + &verdict(to, &totals);
     Ok(json!({
         "name": to.to_string(),
         "limits": limits,
         "before": totals.bytes_before,
         "after": totals.bytes_after,
-        "verdict": verdict(to, &totals).lines().collect::<Vec<_>>(),
+        "verdict": verdict.lines().collect::<Vec<_>>(),
     }))
 }
 

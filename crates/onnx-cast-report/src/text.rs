@@ -3,7 +3,7 @@
 use crate::words::{printable, size};
 use onnx_cast::{Count, DataType};
 use onnx_cast_file::{
-    Blocks, Candidate, CandidateFormat, Concern, Grade, QuantizedFormat, Report, TensorReport, Totals,
+    Blocks, Candidate, CandidateFormat, Concern, Forecast, Grade, QuantizedFormat, Report, TensorReport, Totals,
 };
 use std::cmp::Ordering;
 use std::fmt::Write;
@@ -57,12 +57,16 @@ fn table(report: &Report, to: CandidateFormat) -> (String, Vec<String>) {
     let totals = report.totals(to);
     let saved = totals.bytes_before as i128 - totals.bytes_after as i128;
     let share = if totals.bytes_before == 0 { 0.0 } else { 100.0 * saved as f64 / totals.bytes_before as f64 };
+    let forecast = report.forecast(to);
+    let is_whole = forecast.is_some_and(|forecast| forecast.refused.is_none());
     let mut head = format!(
-        "{to}: {}, {}, {} -> {} ({share:.0}% saved)\n{}\n",
+        "{to}: {}, {}, {}{} -> {} ({share:.0}% saved)\n{}{}\n",
         Count(totals.tensors, "tensor"),
         Count(totals.counts.values, "value"),
+        if is_whole { "in all " } else { "" },
         size(totals.bytes_before),
         size(totals.bytes_after),
+        forecast.map_or(String::new(), written),
         verdict(to, &totals)
     );
     let mut rows: Vec<(&TensorReport, &Candidate)> = report
@@ -79,6 +83,22 @@ fn table(report: &Report, to: CandidateFormat) -> (String, Vec<String>) {
         );
     }
     (head, rows.into_iter().map(|(tensor, candidate)| row(tensor, candidate)).collect())
+}
+
+/// What `quantize` would keep, a line for each of the first matrices, or why it would refuse.
+pub(crate) fn written(forecast: &Forecast) -> String {
+    const KEPT: usize = 5;
+    let mut text = String::new();
+    if let Some(why) = &forecast.refused {
+        let _ = writeln!(text, "quantize would refuse: {why}\nthese are the figures of all tensors");
+    }
+    for (name, why) in forecast.kept.iter().take(KEPT) {
+        let _ = writeln!(text, "kept: {} ({why})", short(&printable(name)));
+    }
+    if forecast.kept.len() > KEPT {
+        let _ = writeln!(text, "kept: {} more", forecast.kept.len() - KEPT);
+    }
+    text
 }
 
 /// The verdict on a type in words: a line for each concern, the number of tensors with each grade, and the

@@ -1,7 +1,7 @@
 //! What is said of a candidate type: of one tensor in it, and of all together.
 
 use super::measure::Sums;
-use super::{Blocks, CandidateFormat, Concern, Grade, Report};
+use super::{Blocks, CandidateFormat, Concern, Forecast, Grade, Report};
 use crate::counts::Counts;
 
 /// What a tensor would be in a candidate.
@@ -63,9 +63,9 @@ impl Sums {
 pub struct Totals {
     /// Tensors.
     pub tensors: usize,
-    /// Bytes of their elements.
+    /// Bytes of their elements; of a candidate with a forecast, those of the whole checkpoint.
     pub bytes_before: u64,
-    /// Bytes that they would take.
+    /// Bytes that these would take.
     pub bytes_after: u64,
     /// What would become of the values, and the largest errors.
     pub counts: Counts,
@@ -84,6 +84,12 @@ pub struct Totals {
 }
 
 impl Report {
+    /// What `quantize` would write for a candidate, if it has scales.
+    pub fn forecast(&self, to: impl Into<CandidateFormat>) -> Option<&Forecast> {
+        let to = to.into();
+        self.forecasts.iter().find(|forecast| forecast.to == to)
+    }
+
     /// The sums over the tensors that have this candidate.
     pub fn totals(&self, to: impl Into<CandidateFormat>) -> Totals {
         let to = to.into();
@@ -104,6 +110,9 @@ impl Report {
             grades.for_each(|(known, count)| *count += usize::from(*known == grade));
             let all = Concern::ALL.iter().zip(&mut totals.concerns);
             all.for_each(|(known, count)| *count += usize::from(concerns.contains(known)));
+        }
+        if let Some(forecast) = self.forecast(to).filter(|forecast| forecast.refused.is_none()) {
+            (totals.bytes_before, totals.bytes_after) = (forecast.bytes_before, forecast.bytes_after);
         }
         let (mean_error, mean_relative_error) = (sums.mean_error(), sums.mean_relative_error());
         Totals { mean_error, mean_relative_error, snr: sums.snr(), ..totals }

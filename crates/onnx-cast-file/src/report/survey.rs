@@ -140,8 +140,19 @@ impl Survey {
             .map_err(|(task, error)| (places[task], error))
     }
 
-    pub(super) fn finish(self) -> impl Iterator<Item = TensorReport> {
-        self.places.into_iter().map(Surveyed::finish)
+    /// The reports of the tensors. `bytes` returns the bytes of a tensor in a candidate if they are planned.
+    pub(super) fn finish(
+        self,
+        bytes: impl Fn(usize, CandidateFormat) -> Option<u64>,
+    ) -> impl Iterator<Item = TensorReport> {
+        self.places.into_iter().map(move |tensor| {
+            let index = tensor.index;
+            let mut report = tensor.finish();
+            for candidate in &mut report.candidates {
+                candidate.bytes = bytes(index, candidate.to).unwrap_or(candidate.bytes);
+            }
+            report
+        })
     }
 }
 
@@ -252,7 +263,7 @@ mod tests {
                     Passing { survey: &survey, pass }.put((size * part) as u64, bytes).expect("looked at");
                 }
             }
-            survey.finish().collect::<Vec<_>>()
+            survey.finish(|_, _| None).collect::<Vec<_>>()
         };
         let found = of(&[0, 1, 2, 3, 4]);
         assert!(found[0].candidates.iter().all(|one| one.counts.values == values.len() as u64 / 4), "{found:?}");

@@ -288,6 +288,72 @@ fn figures_are_those_of_quantizing_and_dequantizing() {
     }
 }
 
+/// The sizes of a report are those of the tensors that `quantize` writes, to the byte: kept ones, scales and all.
+#[test]
+fn sizes_are_those_that_quantize_writes() {
+    let tensors: &[(&str, &[usize])] = &[
+        ("model.embed_tokens.weight", &[100, 128]),
+        ("model.layers.0.self_attn.q_proj.weight", &[128, 128]),
+        ("model.layers.0.self_attn.k_proj.weight", &[64, 128]),
+        ("model.layers.0.mlp.down_proj.weight", &[128, 72]),
+        ("model.layers.0.mlp.experts.gate_up_proj", &[2, 128, 128]),
+        ("model.layers.0.mlp.experts.down_proj", &[2, 64, 128]),
+        ("model.layers.0.block_sparse_moe.input_linear.weight", &[2, 64, 128]),
+        ("model.layers.0.norm.weight", &[128]),
+        ("lm_head.weight", &[100, 128]),
+    ];
+    let formats =
+        ["mxfp4", "nvfp4", "mxfp8", "mxint8", "int4/32", "int8/row", "float8e4m3fn/row", "float8e4m3fn/128x128"];
+    let layouts = [None, Some(Layout::GptOss), Some(Layout::DeepSeek), Some(Layout::ModelOpt), Some(Layout::Plain)];
+    let layouts = layouts.into_iter().chain([Some(Layout::ComfyUi), Some(Layout::Quark)]);
+    let folder = tempfile::tempdir().expect("a folder");
+    let input = folder.path().join("model.safetensors");
+    let held = tensors.iter().map(|(name, shape)| {
+        let floats = weights(shape.iter().product(), shape[shape.len() - 1]);
+        let plan = Cast::new(DataType::BFloat16, &CastOptions::default()).and_then(|cast| cast.plan(DataType::Float));
+        let floats = Tensor::from_slice(shape.to_vec(), &floats).expect("a tensor");
+        ((*name).to_owned(), plan.expect("a cast").run(&floats.view()).expect("cast"))
+    });
+    let held: Vec<(String, Tensor)> = held.collect();
+    let views = held.iter().map(|(name, tensor)| {
+        let bytes = tensor.bytes().expect("numbers");
+        let view = safetensors::tensor::TensorView::new(safetensors::Dtype::BF16, tensor.shape().to_vec(), bytes);
+        (name.clone(), view.expect("a tensor"))
+    });
+    safetensors::serialize_to_file(views, None, &input).expect("written");
+    let mut compared = 0;
+    for (layout, format) in layouts.flat_map(|layout| formats.map(|format| (layout, format))) {
+        let to: CandidateFormat = format.parse().expect("a candidate");
+        let mut asked = ReportRequest::default().to(vec![to]).layout(layout);
+        asked.exclude = vec!["*k_proj*".parse().expect("a pattern")];
+        let Ok(found) = report(&input, &asked) else { continue };
+        let forecast = found.forecast(to).expect("a scaled candidate");
+        let mut how = QuantizeRequest::new(format.parse::<onnx_cast_file::WeightFormat>().expect("a format"));
+        how.selection.exclude.clone_from(&asked.exclude);
+        let output = folder.path().join("out.safetensors");
+        drop(fs::remove_file(&output));
+        let made = quantize_file(&input, &output, &how.layout(Some(forecast.layout)));
+        assert_eq!(made.is_err(), forecast.refused.is_some(), "{format} in {layout:?}: {made:?}");
+        let Ok(made) = made else { continue };
+        let file = fs::read(&output).expect("a file");
+        let written = safetensors::SafeTensors::deserialize(&file).expect("tensors");
+        let bytes: usize = written.tensors().iter().map(|(_, tensor)| tensor.data().len()).sum();
+        let totals = found.totals(to);
+        assert_eq!(totals.bytes_after, bytes as u64, "{format} in {layout:?}");
+        let before: usize = held.iter().map(|(_, tensor)| tensor.bytes().expect("numbers").len()).sum();
+        assert_eq!(totals.bytes_before, before as u64, "{format} in {layout:?}");
+        let kept = made.tensors.iter().filter_map(|row| Some((row.name.clone(), row.reason.clone()?)));
+        assert_eq!(forecast.kept, kept.collect::<Vec<_>>(), "{format} in {layout:?}");
+        let quantized: std::collections::BTreeSet<&str> = found.tensors.iter().map(|tensor| &*tensor.name).collect();
+        assert!(forecast.kept.iter().all(|(name, _)| !quantized.contains(&**name)), "{format} in {layout:?}");
+        // Tensors in memory have the same sizes.
+        let views: Vec<_> = held.iter().map(|(name, tensor)| (&**name, tensor.view())).collect();
+        assert_eq!(report_of(&views, &asked).expect("a report").totals(to).bytes_after, bytes as u64);
+        compared += 1;
+    }
+    assert!(compared > 14, "{compared}");
+}
+
 #[test]
 fn tensors_without_scales_and_empty_ones() {
     let names = ["mxfp4", "nvfp4", "float8e4m3fn/tensor", "int4/row", "float8e4m3fn/128x128", "float16"];

@@ -1,0 +1,181 @@
+//! What `quantize` would write for the candidates of a report: its own plan, so that sizes agree to the byte.
+
+use super::{CandidateFormat, ReportRequest};
+use crate::formats::error::InvalidKind;
+use crate::formats::format::Format;
+use crate::formats::input::{Input, Location, StoredTensor};
+use crate::io::positional::{InputFile, ReadAt};
+use crate::layouts::{self, Checkpoint, Layout, Model, TensorRef};
+use crate::quantize::{QuantizeRequest, forecast};
+use crate::selection::Selection;
+use crate::summary::TensorSummary;
+use onnx_cast::TensorView;
+use std::collections::HashMap;
+use std::path::Path;
+
+/// What [`quantize_file`](crate::quantize_file) would write for a candidate.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Forecast {
+    /// The candidate.
+    pub to: CandidateFormat,
+    /// The layout: that of the request, unless it lacks the format; then the plain one.
+    pub layout: Layout,
+    /// Bytes of the elements of all tensors in the input.
+    pub bytes_before: u64,
+    /// Bytes of the elements of all tensors in the output, scales and kept tensors included. The headers of files are
+    /// not.
+    pub bytes_after: u64,
+    /// The matrices that are kept, each with the reason.
+    pub kept: Vec<(String, String)>,
+    /// Why `quantize` would refuse. The figures are then those of all tensors.
+    pub refused: Option<String>,
+}
+
+impl Forecast {
+    /// The forecasts of several checkpoints. `named` gives a tensor of the last one its name among all.
+    pub(super) fn joined(all: Vec<Forecast>, more: Vec<Forecast>, named: impl Fn(&str) -> String) -> Vec<Forecast> {
+        let mut all = all;
+        for one in more {
+            let kept = one.kept.into_iter().map(|(name, reason)| (named(&name), reason));
+            match all.iter_mut().find(|known| known.to == one.to) {
+                Some(known) => {
+                    known.bytes_before += one.bytes_before;
+                    known.bytes_after += one.bytes_after;
+                    known.kept.extend(kept);
+                    known.refused = known.refused.take().or(one.refused);
+                }
+                None => all.push(Forecast { kept: kept.collect(), ..one }),
+            }
+        }
+        all
+    }
+}
+
+/// The forecasts of a report.
+#[derive(Default)]
+pub(super) struct Forecasts(Vec<Planned>);
+
+struct Planned {
+    forecast: Forecast,
+    /// The bytes of each tensor that is quantized, with those of its scales.
+    quantized: HashMap<TensorRef, u64>,
+}
+
+impl Forecasts {
+    /// Those of the scaled candidates, for a checkpoint.
+    pub(super) fn of_checkpoint(checkpoint: &Checkpoint, path: &Path, request: &ReportRequest) -> Forecasts {
+        if checkpoint.files.iter().any(|file| file.format != Format::Safetensors) {
+            return Forecasts::default();
+        }
+        let folder = checkpoint.folder(path);
+        let (claim, model) = (layouts::claim_of_folder(folder), layouts::model_of_folder(folder));
+        Forecasts::new(checkpoint, path, (claim, &model), request)
+    }
+
+    /// Those for tensors in memory, of which nothing but names and shapes is looked at.
+    pub(super) fn of_tensors(tensors: &[(&str, TensorView<'_>)], path: &Path, request: &ReportRequest) -> Forecasts {
+        let stored = tensors.iter().map(|(name, view)| StoredTensor {
+            name: (*name).to_owned(),
+            data_type: view.data_type(),
+            shape: view.shape().to_vec(),
+            len: view.len(),
+            place: Location::Memory(Vec::new()),
+        });
+        let file = InputFile::other(path, 0, Nothing);
+        let input = Input {
+            file,
+            format: Format::Safetensors,
+            tensors: stored.collect(),
+            members: Vec::new(),
+            stale: Vec::new(),
+            metadata: None,
+            message: None,
+        };
+        Forecasts::new(&Checkpoint::of(vec![input]), path, (None, &Model::default()), request)
+    }
+
+    fn new(
+        checkpoint: &Checkpoint,
+        path: &Path,
+        (claim, model): (Option<String>, &Model),
+        request: &ReportRequest,
+    ) -> Forecasts {
+        let ReportRequest { include, exclude, min_elements, .. } = request;
+        let plan = |&to: &CandidateFormat| {
+            let weights = to.weights()?;
+            let layout = request.layout.unwrap_or(Layout::DEFAULT);
+            let has_such_weights = layout.granularity(weights.format, weights.granularity).is_ok();
+            let layout = if has_such_weights { layout } else { Layout::Plain };
+            let selection = Selection {
+                include: include.clone(),
+                exclude: exclude.clone(),
+                min_elements: *min_elements,
+                ..Selection::new(weights)
+            };
+            let how = QuantizeRequest::default().selection(selection).layout(Some(layout));
+            let found = forecast(checkpoint, path, (claim.clone(), model), &how);
+            let (rows, refused) = match found {
+                Ok(rows) => (rows, None),
+                Err(error) if error.kind() == Some(InvalidKind::NoWeights) => {
+                    (Vec::new(), Some("no weight of a Linear layer, by the names".to_owned()))
+                }
+                Err(error) => (Vec::new(), Some(error.to_string())),
+            };
+            Some(Planned::new(to, layout, rows, refused))
+        };
+        Forecasts(request.to.iter().filter_map(plan).collect())
+    }
+
+    fn of(&self, to: CandidateFormat) -> Option<&Planned> {
+        self.0.iter().find(|planned| planned.forecast.to == to && planned.forecast.refused.is_none())
+    }
+
+    /// Whether a tensor has a candidate.
+    pub(super) fn admits(&self, tensor: TensorRef, to: CandidateFormat) -> bool {
+        self.of(to).is_none_or(|planned| planned.quantized.contains_key(&tensor))
+    }
+
+    /// The bytes that a tensor gets in a candidate, if `quantize` would write them.
+    pub(super) fn bytes(&self, tensor: TensorRef, to: CandidateFormat) -> Option<u64> {
+        self.of(to)?.quantized.get(&tensor).copied()
+    }
+
+    /// The forecasts without the tensors.
+    pub(super) fn finish(self) -> Vec<Forecast> {
+        self.0.into_iter().map(|planned| planned.forecast).collect()
+    }
+}
+
+impl Planned {
+    fn new(
+        to: CandidateFormat,
+        layout: Layout,
+        rows: Vec<(TensorRef, TensorSummary)>,
+        refused: Option<String>,
+    ) -> Planned {
+        let (bytes_before, bytes_after) = (0, 0);
+        let mut forecast = Forecast { to, layout, bytes_before, bytes_after, kept: Vec::new(), refused };
+        let mut quantized = HashMap::<TensorRef, u64>::new();
+        for (tensor, row) in rows {
+            forecast.bytes_before += row.bytes_before;
+            forecast.bytes_after += row.bytes_after;
+            // The marker of a layout is made of no tensor.
+            if row.cast && Some(&*row.name) != layout.row().marker {
+                *quantized.entry(tensor).or_default() += row.bytes_after;
+            }
+            forecast.kept.extend(row.reason.map(|reason| (row.name, reason)));
+        }
+        Planned { forecast, quantized }
+    }
+}
+
+/// The elements of tensors that are not read.
+#[derive(Debug)]
+struct Nothing;
+
+impl ReadAt for Nothing {
+    fn read_at(&self, _: u64, _: &mut [u8]) -> std::io::Result<usize> {
+        Ok(0)
+    }
+}
