@@ -10,6 +10,8 @@ use std::collections::HashMap;
 pub(crate) struct Claims {
     /// Rows and columns of a block, where they are named.
     pub(crate) block: Option<[usize; 2]>,
+    /// Other sizes of blocks, of single layers.
+    pub(super) blocks: Vec<[usize; 2]>,
     /// Sizes of groups of columns.
     pub(super) groups: Vec<usize>,
     /// Formats of weights; empty where nothing is claimed.

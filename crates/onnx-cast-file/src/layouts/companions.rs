@@ -10,6 +10,7 @@ const CALIBRATIONS: &[&str] = &[
     "activation_scale",
     "input_global_scale",
     "input_zero_point",
+    "input_scale_2",
     "scale_input",
     "qscale_act",
     "output_scale",

@@ -176,8 +176,8 @@ impl Config {
     fn overrule(&mut self, given: Option<Layout>) {
         let Some(given) = given else { return };
         if self.layout.is_some_and(|claimed| claimed != given) {
-            let Claims { block, groups, heads, hidden, model_type, .. } = std::mem::take(&mut self.claims);
-            self.claims = Claims { block, groups, heads, hidden, model_type, ..Claims::default() };
+            let Claims { block, blocks, groups, heads, hidden, model_type, .. } = std::mem::take(&mut self.claims);
+            self.claims = Claims { block, blocks, groups, heads, hidden, model_type, ..Claims::default() };
         }
         self.layout = Some(given);
         self.claims.are_overruled = true;

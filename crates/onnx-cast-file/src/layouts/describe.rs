@@ -306,9 +306,11 @@ impl Finder<'_> {
             candidates.push(weight.block);
         } else {
             candidates.extend(claimed);
+            candidates.extend(&self.claims.blocks);
             candidates.extend([[rows, columns], [1, columns], [rows, 1]]);
             candidates.extend(self.claims.groups.iter().map(|&size| [1, size]));
             candidates.extend(self.block_by_number(weight, scale));
+            candidates.extend((weight.scale_type == Float8E8M0).then_some(weight.block));
         }
         let mut squeezed = squeeze(&scale.shape, weight.shape.len());
         if outer.len() == 1 && self.row.experts.as_ref().is_some_and(|experts| experts.have_scales_of_columns) {

@@ -99,7 +99,7 @@ pub(crate) struct Row {
     pub(crate) arithmetic: Arithmetic,
     /// A tensor of two bytes by which readers know the layout.
     pub(crate) marker: Option<&'static str>,
-    /// Whether float8 with scales of float8e8m0 has the blocks of the configuration, not those of MX.
+    /// Whether float8 with scales of float8e8m0 may have the blocks of the configuration, and not only those of MX.
     pub(super) has_large_blocks: bool,
     /// Whether bytes beside scales may be something else than a weight.
     pub(super) has_other_bytes: bool,

@@ -43,7 +43,8 @@ pub enum Layout {
     ModelOpt,
     /// float8e4m3fn with a scale for each row.
     Fbgemm,
-    /// float4e2m1 with blocks of 32, float8e4m3fn and int8 with a scale for each tensor or row, integers of 4 bits.
+    /// float4e2m1 with blocks of 32, NVFP4, float8e4m3fn with a scale for each tensor, row or block, int8 with one for
+    /// each tensor or row, integers of 4 bits.
     Quark,
     /// float8 and int8 with a scale for each tensor or row, NVFP4 and MXFP8 with scales in cuBLAS's order.
     ComfyUi,
@@ -374,6 +375,7 @@ const ROWS: [(Layout, Row); 20] = [
                 held(&[FP8], &[TENSOR, ROWS_OR_COLUMNS], ALL_THREE, quark::FLOAT8),
             ],
             columns: Some(quark::WORDS),
+            has_large_blocks: true,
             tensor_scale: &[],
             has_column_of_scales: false,
             calibration: Some(Calibration { input: "input_scale", nvfp4: None, cache: None }),

@@ -154,3 +154,168 @@ fn openais_blocks_and_scales_have_to_fit() {
         assert!(error.contains(what), "{error}");
     }
 }
+
+/// The values of the codes of float4e2m1.
+const FLOAT4: [f32; 16] = [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, -0.0, -0.5, -1.0, -1.5, -2.0, -3.0, -4.0, -6.0];
+
+/// The bits of a weight whose blocks have one scale each, from the values of elements and scales by their indices.
+fn in_blocks(
+    [rows, columns]: [usize; 2],
+    [down, across]: [usize; 2],
+    element: impl Fn(usize) -> f32,
+    scale: impl Fn(usize) -> f32,
+) -> Vec<u32> {
+    let value = |index: usize| {
+        let (row, column) = (index / columns, index % columns);
+        element(index) * scale(row / down * columns.div_ceil(across) + column / across)
+    };
+    (0..rows * columns).map(|index| value(index).to_bits()).collect()
+}
+
+/// The value of a code of float4e2m1 among bytes that hold two, the low one first.
+fn float4(bytes: &[u8], index: usize) -> f32 {
+    FLOAT4[usize::from(bytes[index / 2] >> (4 * (index % 2)) & 15)]
+}
+
+/// Bytes that look random.
+fn bytes(len: usize) -> Vec<u8> {
+    (0..len as u64).map(|index| (index.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u8).collect()
+}
+
+/// Codes of powers of two, as float8e8m0 has them, and their values.
+fn powers(len: usize) -> (Vec<u8>, impl Fn(usize) -> f32) {
+    let codes: Vec<u8> = (0..len).map(|index| 118 + (index * 5 % 9) as u8).collect();
+    (codes, |index: usize| 2f32.powi((index * 5 % 9) as i32 - 9))
+}
+
+/// A weight of NVFP4: its tensors, and the bits of its values.
+fn nvfp4(names: [&'static str; 3], [rows, columns]: [usize; 2]) -> (Vec<Tensor>, Vec<u32>) {
+    let (elements, scales, global) = (bytes(rows * columns / 2), noise(rows * columns / 16), 0.0123f32);
+    let values = values_of_codes();
+    let want: Vec<f32> = scales.iter().map(|code| values[usize::from(*code)] * global).collect();
+    let want = in_blocks([rows, columns], [1, 16], |index| float4(&elements, index), |index| want[index]);
+    let tensors = vec![
+        Tensor(names[0], "U8", vec![rows, columns / 2], elements),
+        Tensor(names[1], "F8_E4M3", vec![rows, columns / 16], scales),
+        floats(names[2], &[], &[global]),
+    ];
+    (tensors, want)
+}
+
+/// Asserts the bits of all tensors of a checkpoint in float, what `info` says of it, and that the configuration keeps
+/// nothing of it.
+#[track_caller]
+fn gives_bits(checkpoint: &Checkpoint, formats: &[&str], want: &[(&str, Vec<u32>)]) {
+    let found = checkpoint.gives(&to(DataType::Float));
+    let got: Vec<(&str, Vec<u32>)> = found.iter().map(|one| (&*one.name, checkpoint::bits(one))).collect();
+    assert_eq!(
+        got.iter().map(|(name, _)| *name).collect::<Vec<_>>(),
+        want.iter().map(|(name, _)| *name).collect::<Vec<_>>()
+    );
+    for ((name, got), (_, want)) in got.iter().zip(want) {
+        let differ = got.iter().zip(want).position(|(got, want)| got != want);
+        assert_eq!((differ, got.len()), (None, want.len()), "{name}");
+    }
+    let info = inspect(checkpoint.input(), &InspectRequest::default()).expect("info").quantized.expect("quantized");
+    let known: Vec<&str> = info.weights.iter().map(|weight| &*weight.format).collect();
+    assert_eq!((known, info.warning), (formats.to_vec(), None));
+    let config = fs::read_to_string(checkpoint.output().join("config.json")).expect("a configuration");
+    assert_eq!(config, "{\n  \"model_type\": \"x\",\n  \"torch_dtype\": \"float32\"\n}");
+}
+
+#[test]
+fn mxfp8_of_minimax_is_read() {
+    let (values, codes, (scales, power)) = (values_of_codes(), noise(96 * 256), powers(96 * 8));
+    for block in ["", r#","weight_block_size":[1,32]"#] {
+        let config = format!(r#"{{"model_type": "x", "quantization_config": {{"quant_method": "mxfp8"{block}}}}}"#);
+        let scales = Tensor("a.q_proj.weight_scale_inv", "U8", vec![96, 8], scales.clone());
+        let checkpoint = Checkpoint::new(&config, &[float8("a.q_proj.weight", &[96, 256]), scales]);
+        let want = in_blocks([96, 256], [1, 32], |index| values[usize::from(codes[index])], &power);
+        gives_bits(&checkpoint, &["MXFP8"], &[("a.q_proj.weight", want.clone())]);
+        // The same weight in a layout that more programs load.
+        let other = tempfile::tempdir().expect("a folder");
+        let request = TranscodeRequest::new(Layout::CompressedTensors);
+        transcode_file(checkpoint.input(), other.path().join("in"), &request).expect("transcoded");
+        let made = Checkpoint(other).gives(&to(DataType::Float));
+        assert_eq!(checkpoint::bits(&made[0]), want);
+    }
+}
+
+#[test]
+fn blocks_of_quark_are_read() {
+    let settings = |block: &str, scales: &str| {
+        format!(
+            r#"{{"weight": {{"dtype": "fp8_e4m3", "qscheme": "per_block", "block_size": {block}, "group_size": null, "scale_format": {scales}}}}}"#
+        )
+    };
+    let config = format!(
+        r#"{{"model_type": "x", "quantization_config": {{"quant_method": "quark", "global_quant_config": {}, "layer_quant_config": {{"b": {}}}}}}}"#,
+        settings("[128, 128]", "null"),
+        settings("[32, 32]", "\"float8_e8m0fnu\"")
+    );
+    let (values, (scales, power)) = (values_of_codes(), powers(3 * 7));
+    let own = [0.5, 0.0123, 3.5, 0.25];
+    let checkpoint = Checkpoint::new(
+        &config,
+        &[
+            float8("a.weight", &[192, 256]),
+            floats("a.weight_scale", &[2, 2], &own),
+            float8("b.weight", &[96, 224]),
+            Tensor("b.weight_scale", "F8_E8M0", vec![3, 7], scales),
+        ],
+    );
+    let elements: Vec<f32> = noise(192 * 256).into_iter().map(|code| values[usize::from(code)]).collect();
+    let first = in_blocks([192, 256], [128, 128], |index| elements[index], |index| own[index]);
+    let second = in_blocks([96, 224], [32, 32], |index| elements[index], power);
+    gives_bits(&checkpoint, &["FP8", "FP8"], &[("a.weight", first), ("b.weight", second)]);
+}
+
+#[test]
+fn nvfp4_of_quark_is_read() {
+    let config = r#"{"model_type": "x", "quantization_config": {"quant_method": "quark", "global_quant_config": {"weight": [{"dtype": "fp4", "qscheme": "per_group", "group_size": 16, "scale_format": "e4m3"}, {"dtype": "fp8_e4m3", "qscheme": "per_tensor", "is_scale_quant": true}]}}}"#;
+    let (mut tensors, want) = nvfp4(["a.weight", "a.weight_scale", "a.weight_scale_2"], [96, 256]);
+    tensors.extend([floats("a.input_scale", &[], &[0.1]), floats("a.input_scale_2", &[], &[0.1])]);
+    gives_bits(&Checkpoint::new(config, &tensors), &["NVFP4"], &[("a.weight", want)]);
+}
+
+/// NVIDIA's form of DeepSeek-V4: a trunk of float8, experts of NVFP4 and, in the layers that predict further tokens,
+/// of MXFP4.
+#[test]
+fn nvfp4_experts_of_deepseek_v4_are_read() {
+    let config = r#"{"model_type": "x", "expert_dtype": "fp4", "quantization_config": {"quant_method": "fp8", "scale_fmt": "ue8m0", "weight_block_size": [128, 128], "moe_quant_algo": "NVFP4", "quant_algo": "MIXED_PRECISION"}}"#;
+    let own = r#"{"quantization": {"quant_algo": "MIXED_PRECISION", "quantized_layers": {"layers.0.ffn.experts": {"quant_algo": "NVFP4", "group_size": 16}}}}"#;
+    let (values, (of_trunk, power)) = (values_of_codes(), powers(4));
+    let (of_mtp, power_of_mtp) = powers(96 * 8);
+    let codes = noise(192 * 256);
+    let expert = [
+        "layers.0.ffn.experts.0.w1.weight",
+        "layers.0.ffn.experts.0.w1.weight_scale",
+        "layers.0.ffn.experts.0.w1.weight_scale_2",
+    ];
+    let (mut tensors, of_expert) = nvfp4(expert, [96, 256]);
+    let mtp = bytes(96 * 128);
+    tensors.splice(
+        0..0,
+        [
+            float8("layers.0.attn.wq_a.weight", &[192, 256]),
+            Tensor("layers.0.attn.wq_a.scale", "F8_E8M0", vec![2, 2], of_trunk),
+        ],
+    );
+    tensors.extend([
+        floats("layers.0.ffn.experts.0.w1.input_scale", &[], &[0.1]),
+        Tensor("mtp.0.ffn.experts.0.w1.weight", "I8", vec![96, 128], mtp.clone()),
+        Tensor("mtp.0.ffn.experts.0.w1.scale", "F8_E8M0", vec![96, 8], of_mtp),
+    ]);
+    let trunk = in_blocks([192, 256], [128, 128], |index| values[usize::from(codes[index])], power);
+    let of_mtp = in_blocks([96, 256], [1, 32], |index| float4(&mtp, index), power_of_mtp);
+    let want =
+        [("layers.0.attn.wq_a.weight", trunk), (expert[0], of_expert), ("mtp.0.ffn.experts.0.w1.weight", of_mtp)];
+    for has_own_file in [false, true] {
+        let checkpoint = Checkpoint::new(config, &tensors);
+        if has_own_file {
+            checkpoint.write("hf_quant_config.json", own.as_bytes());
+        }
+        gives_bits(&checkpoint, &["FP8", "NVFP4", "MXFP4"], &want);
+        assert!(!checkpoint.output().join("hf_quant_config.json").exists());
+    }
+}

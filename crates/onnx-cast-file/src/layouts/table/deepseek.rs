@@ -1,9 +1,11 @@
-//! DeepSeek's float8 in blocks, and experts in float4e2m1.
+//! DeepSeek's float8 in blocks, and experts in float4e2m1. MiniMax-M3's MXFP8 has the same names, and NVIDIA's form of
+//! DeepSeek-V4 has experts of NVFP4.
 
 use super::{ALL_THREE, AS_MATRICES, BASE, DYNAMIC, EXPERTS, FP8, SQUARES, TRANSFORMERS, WEIGHT, held, names};
+use crate::layouts::claims::Claims;
 use crate::layouts::row::{Configuration, Experts, Loaders, Row, Scales};
 use crate::layouts::weight::WeightFormat;
-use serde_json::json;
+use serde_json::{Map, Value, json};
 
 pub(super) const ROW: Row = Row {
     name: "deepseek",
@@ -19,8 +21,8 @@ pub(super) const ROW: Row = Row {
         ..AS_MATRICES
     }),
     configuration: Some(Configuration {
-        methods: &["fp8", "auto_round:fp8"],
-        claims: |claims, _| claims.add(&[WeightFormat::Fp8, WeightFormat::MxFp4], "fp8"),
+        methods: &["fp8", "auto_round:fp8", MXFP8],
+        claims,
         write: Some(|weights, kept| {
             json!({
                 "activation_scheme": "dynamic",
@@ -40,3 +42,20 @@ pub(super) const ROW: Row = Row {
     has_other_bytes: true,
     ..BASE
 };
+
+/// MiniMax-M3's `quant_method`.
+const MXFP8: &str = "mxfp8";
+
+fn claims(claims: &mut Claims, quantization: &Map<String, Value>) {
+    let text = |key: &str| quantization.get(key).and_then(Value::as_str).unwrap_or_default();
+    if text("quant_method") == MXFP8 {
+        return claims.add(&[WeightFormat::MxFp8], MXFP8);
+    }
+    claims.add(&[WeightFormat::Fp8, WeightFormat::MxFp4], "fp8");
+    if text(EXPERTS_ALGORITHM).eq_ignore_ascii_case("nvfp4") {
+        claims.add(&[WeightFormat::NvFp4], "NVFP4 experts");
+    }
+}
+
+/// The key by which NVIDIA's form of DeepSeek-V4 says that experts are NVFP4. ModelOpt's own file lies beside it.
+pub(super) const EXPERTS_ALGORITHM: &str = "moe_quant_algo";

@@ -1,5 +1,6 @@
 //! The configuration of ModelOpt: an algorithm for all layers or one for each, in `config.json` and a file of its own.
 
+use super::deepseek::EXPERTS_ALGORITHM;
 use super::{SGLANG, VLLM};
 use crate::glob::{self, Regex};
 use crate::layouts::claims::{Claims, KeyValueCache};
@@ -60,6 +61,8 @@ fn contradiction(config: &Map<String, Value>, own: &Map<String, Value>) -> Optio
         |key: &str, first: &Value, second: &Value| Some([key.to_owned(), first.to_string(), second.to_string()]);
     let text = |object: &Map<String, Value>, key: &str| Some(object.get(key)?.as_str()?.to_ascii_uppercase());
     match text(config, "quant_method") {
+        // Both describe the experts, and `quant_method` the other weights.
+        Some(_) if config.contains_key(EXPERTS_ALGORITHM) => return None,
         Some(method) if !method.starts_with("MODELOPT") => {
             return own.get("quant_algo").and_then(|algorithm| {
                 differ("quant_algo", &format!("{} (quant_method)", method.to_lowercase()).into(), algorithm)

@@ -1,6 +1,6 @@
 //! The configuration of Quark: the settings of all layers, and of those that differ.
 
-use crate::layouts::claims::{Claims, Symmetry};
+use crate::layouts::claims::{Claims, Symmetry, pair};
 use crate::layouts::format::{Activations, Granularity, QuantizedFormat};
 use crate::layouts::row::{ColumnsOfWords, Configuration, KeptNames};
 use crate::layouts::weight::{ColumnOrder, WeightFormat};
@@ -34,19 +34,14 @@ fn claims(claims: &mut Claims, quantization: &Map<String, Value>) {
     let layers = ["layer_quant_config", "layer_type_quant_config"].into_iter().filter_map(object);
     let all = quantization.get("global_quant_config").map(|settings| ("", settings)).into_iter();
     let all = all.chain(layers.flatten().map(|(name, settings)| (name.as_str(), settings)));
-    let named: Vec<(&str, &Value)> = all.filter_map(|(name, all)| Some((name, all.get("weight")?))).collect();
+    let named: Vec<(&str, &Value)> = all.filter_map(|(name, all)| Some((name, specification(all)?))).collect();
     let weights: Vec<&Value> = named.iter().map(|(_, weight)| *weight).collect();
     let types: Vec<&str> = weights.iter().filter_map(|weight| weight.get("dtype")?.as_str()).collect();
-    let format = |data_type: &&str| match *data_type {
-        "fp8_e4m3" => WeightFormat::Fp8,
-        "int4" | "uint4" => WeightFormat::Int(4),
-        "int8" | "uint8" => WeightFormat::Int(8),
-        _ => WeightFormat::MxFp4,
-    };
-    let formats: Vec<WeightFormat> = types.iter().map(format).collect();
+    let formats: Vec<WeightFormat> = weights.iter().filter_map(|weight| format(weight)).collect();
     claims.add(if formats.is_empty() { &[WeightFormat::MxFp4] } else { &formats }, "quark");
     let sizes = weights.iter().filter_map(|weight| weight.get("group_size")?.as_u64());
     claims.groups.extend(sizes.map(|size| size as usize));
+    claims.blocks.extend(weights.iter().filter_map(|weight| pair(weight.get("block_size")?)));
     if let Some(what) = weights.iter().find_map(|weight| unknown(weight)) {
         return claims.refuse(what, "int4 or uint4 in groups, int8 with a scale for each tensor or row");
     }
@@ -55,7 +50,7 @@ fn claims(claims: &mut Claims, quantization: &Map<String, Value>) {
     }
     claims.is_signed = types.contains(&"int4");
     claims.symmetry.extend(named.iter().filter_map(|(name, weight)| {
-        let format = format(&weight.get("dtype")?.as_str()?);
+        let format = format(weight)?;
         let is_symmetric = weight.get("symmetric").and_then(Value::as_bool).unwrap_or(true);
         matches!(format, WeightFormat::Int(_)).then(|| Symmetry {
             format,
@@ -65,6 +60,27 @@ fn claims(claims: &mut Claims, quantization: &Map<String, Value>) {
     }));
     let packing = object("export").and_then(|export| export.get("pack_method")?.as_str());
     claims.order = (packing == Some("order")).then_some(ColumnOrder::Across);
+}
+
+/// The settings of a layer's weights. NVFP4 has those of its elements, and those of its scales.
+fn specification(layer: &Value) -> Option<&Value> {
+    let weight = layer.get("weight")?;
+    let is_of_scales = |settings: &&Value| settings.get("is_scale_quant") == Some(&Value::Bool(true));
+    weight.as_array().map_or(Some(weight), |all| all.iter().find(|settings| !is_of_scales(settings)))
+}
+
+/// The format of weights with these settings.
+fn format(weight: &Value) -> Option<WeightFormat> {
+    let (group, scales) = (weight.get("group_size").and_then(Value::as_u64), weight.get("scale_format"));
+    let has_powers = scales.and_then(Value::as_str).is_some_and(|scales| scales.contains("e8m0"));
+    Some(match weight.get("dtype")?.as_str()? {
+        "fp8_e4m3" if group == Some(32) && has_powers => WeightFormat::MxFp8,
+        "fp8_e4m3" => WeightFormat::Fp8,
+        "int4" | "uint4" => WeightFormat::Int(4),
+        "int8" | "uint8" => WeightFormat::Int(8),
+        "fp4" if group == Some(16) => WeightFormat::NvFp4,
+        _ => WeightFormat::MxFp4,
+    })
 }
 
 /// Integers that are not read: the others are in another order of rows and columns, or of words.
