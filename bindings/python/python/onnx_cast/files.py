@@ -165,7 +165,7 @@ class CastSummary(list[TensorCast]):
         self.kept_others: list[str] = done.get("kept_others", [])
         #: Tensors that the output lacks because it cannot hold them, each with the reason.
         self.left_out: list[tuple[str, str]] = [(one["name"], one["why"]) for one in done.get("left_out", [])]
-        #: Weights that were to be quantized and are kept, each with the reason.
+        #: Weights that most people expect to be quantized and that are kept, each with the reason.
         self.passed_over: list[tuple[str, str]] = [(one["name"], one["why"]) for one in done.get("passed_over", [])]
         #: The names of the scales and zero points of activations that the output lacks.
         self.dropped: list[str] = done.get("dropped", [])
