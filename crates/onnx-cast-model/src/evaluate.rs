@@ -7,11 +7,12 @@ mod run;
 
 use crate::error::{Error, ModelError};
 use crate::messages::MODEL;
+use crate::source::ModelSource;
 use onnx_cast::ops::Dim;
 use onnx_cast::scaled::{DequantizeLinear, DynamicQuantizeLinear, QuantizeLinear};
 use onnx_cast::{BitCast, Cast, CastLike, DataType, Tensor};
+use onnx_cast_file::NamedTensor;
 use onnx_cast_file::engine::outline::{Backing, Outline, OutlineError};
-use onnx_cast_file::{InputFile, NamedTensor};
 use std::collections::HashMap;
 use std::path::Path;
 
@@ -79,7 +80,7 @@ impl Model {
     /// Where the file cannot be read, is not a model, or holds something that is not evaluated here.
     pub fn read(path: impl AsRef<Path>) -> Result<Model, Error> {
         let path = path.as_ref();
-        let file = InputFile::open(path)?;
+        let file = ModelSource::File(path).file()?;
         match Outline::of(Backing::File(&file), &MODEL) {
             Err(OutlineError::Io(error)) => Err(error.into()),
             outline => read::read(outline).map_err(|error| Error::model(path, error)),
