@@ -4,7 +4,7 @@ import { castsModel } from "./files.js";
 
 /** Tensors that the list shows. */
 const ROWS = 200;
-const LAYOUTS = ["compressed-tensors", "torchao", "modelopt"];
+const LAYOUTS = ["deepseek", "gpt-oss", "compressed-tensors", "modelopt", "fbgemm", "quark", "comfyui", "plain"];
 const QUANTIZED = ["int8", "int4", "float8e4m3fn", "mxfp4", "mxfp8", "nvfp4"];
 
 export function startFile(api, jobs, isDark) {

@@ -1,6 +1,7 @@
 //! `run`: evaluates a model, its inputs and outputs in files.
 
 use crate::args::{Common, RunArgs};
+use crate::outcome::warn_ignored;
 use crate::paths::{self, Named};
 use crate::summary::{Amount, Summary};
 use crate::{pretty, print};
@@ -22,7 +23,7 @@ pub(crate) fn run(args: &RunArgs, common: &Common) -> Result<()> {
     let outputs = bind(&args.outputs, model.outputs(), "output").map_err(|error| anyhow!("{shown}: {error}"))?;
     outputs.iter().try_for_each(|(_, path)| check_output(path, args.no_clobber))?;
     let write = WriteOptions::default().npy_plain(args.npy_plain).no_clobber(args.no_clobber);
-    check_plain(&outputs, &write)?;
+    warn_plain(&outputs, &write, &args.model, common)?;
     let read = inputs.iter().map(|(declared, path)| Named::read(format!("input `{}`", Short(&declared.name)), path));
     let written =
         outputs.iter().map(|(declared, path)| Named::written(format!("output `{}`", Short(&declared.name)), path));
@@ -83,12 +84,15 @@ fn check_output(path: &Path, no_clobber: bool) -> Result<()> {
     Ok(())
 }
 
-/// Refuses plain arrays where no output is an array.
-fn check_plain(outputs: &[(&ValueDecl, PathBuf)], write: &WriteOptions) -> Result<()> {
+/// Warns of plain arrays where no output is an array.
+fn warn_plain(outputs: &[(&ValueDecl, PathBuf)], write: &WriteOptions, model: &Path, common: &Common) -> Result<()> {
     let run = RunOptions::new().write(*write);
-    let refused = outputs.iter().map(|(_, path)| Ok(run.refuse_of_output(path, Format::from_path(path)?)?));
-    let refused: Vec<Result<()>> = refused.collect();
-    if refused.iter().any(Result::is_ok) { Ok(()) } else { refused.into_iter().collect() }
+    let ignored = outputs.iter().map(|(_, path)| Ok(run.ignored_of_output(path, Format::from_path(path)?)));
+    let ignored = ignored.collect::<Result<Vec<_>>>()?;
+    if let (Some(first), true) = (ignored.first(), ignored.iter().all(|ignored| !ignored.is_empty())) {
+        warn_ignored(first, model, common);
+    }
+    Ok(())
 }
 
 fn bytes(tensor: &Tensor) -> u64 {

@@ -1,6 +1,7 @@
 //! `info` and `diff`: what files hold, and where two differ.
 
 use crate::args::{Common, DiffArgs, InfoArgs, NameArgs};
+use crate::outcome::warn_ignored;
 use crate::progress::Progress;
 use crate::{DIFFERENT, DONE, pretty, print, with_options};
 use anyhow::Result;
@@ -31,6 +32,9 @@ pub(crate) fn info(args: &InfoArgs, common: &Common) -> Result<()> {
             .watch(progress.as_ref().and_then(Progress::watch)),
     )?;
     drop(progress);
+    if !common.json && !common.quiet {
+        warn_ignored(&info.file.ignored, path, common);
+    }
     print(&if common.json { pretty(&info_json(&info))? } else { as_text(&info, common) })?;
     Ok(())
 }

@@ -29,6 +29,7 @@ use anyhow::{Context, Result, bail, ensure};
 use args::{Args, BlockArgs, Command, Common, ExplainArgs, ScalingArgs};
 use clap::error::ErrorKind::{DisplayHelp, DisplayHelpOnMissingArgumentOrSubcommand, DisplayVersion};
 use clap::{CommandFactory, FromArgMatches};
+use clap_complete::Shell;
 use onnx_cast::DataType;
 use onnx_cast::backend::{self, Backend};
 use onnx_cast_explain as explain;
@@ -248,13 +249,27 @@ fn dispatch(command: Command, common: &Common) -> Result<u8> {
         Command::Explain(args) => explain(&args, common)?,
         Command::Bench(args) => bench::bench(&args, common)?,
         Command::Man { command } => man(command.as_deref())?,
-        Command::Completions { shell } => {
-            let mut script = Vec::new();
-            clap_complete::generate(shell, &mut args::command(), "onnx-cast", &mut script);
-            print(&String::from_utf8_lossy(&script))?;
-        }
+        Command::Completions { shell } => print(&completions(shell))?,
     }
     Ok(DONE)
+}
+
+/// The script that completes the command in a shell.
+fn completions(shell: Shell) -> String {
+    const NAME: &str = "onnx-cast";
+    // With a hyphen in the name, Bash's script calls each subcommand by two names and completes nothing behind it
+    // (clap-rs/clap#6421). Under this name both agree, and the name of its function stays as it was.
+    const BASH_NAME: &str = "onnx__cast";
+    let name = if shell == Shell::Bash { BASH_NAME } else { NAME };
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut args::command(), name, &mut script);
+    let script = String::from_utf8_lossy(&script);
+    // The command that is completed is the last word of each `complete`.
+    let line = |line: &str| match line.strip_suffix(BASH_NAME).filter(|start| start.contains("complete -F ")) {
+        Some(start) => format!("{start}{NAME}\n"),
+        None => format!("{line}\n"),
+    };
+    script.lines().map(line).collect()
 }
 
 /// Prints a page of the manual.

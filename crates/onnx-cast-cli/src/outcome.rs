@@ -7,7 +7,7 @@ use anyhow::Result;
 use onnx_cast::Count;
 use onnx_cast::tensor::element_count;
 use onnx_cast_file::engine::{PathText, named};
-use onnx_cast_file::{Counts, FileError, Summary as Done};
+use onnx_cast_file::{Counts, FileError, Ignored, Summary as Done};
 use onnx_cast_model::Error;
 use onnx_cast_report::{cast_json, column, printable, size};
 use serde_json::Value;
@@ -81,6 +81,9 @@ fn tell(job: &Job<'_>, input: &Path, output: &Path, done: &Done, start: Instant)
         let _ =
             writeln!(io::stderr(), "onnx-cast: warning: {}: {}", PathText(input), with_options(&warning, job.common));
     }
+    if !quiet {
+        warn_ignored(&done.ignored, input, job.common);
+    }
     if let Some(dropped) = done.dropped_text().filter(|_| !quiet) {
         let _ = writeln!(io::stderr(), "onnx-cast: note: {}: {dropped}", PathText(input));
     }
@@ -102,6 +105,14 @@ fn tell(job: &Job<'_>, input: &Path, output: &Path, done: &Done, start: Instant)
     details(job.common.verbose && !job.job.dry_run, &plan);
     details(job.losses, &losses);
     Ok(())
+}
+
+/// Names the options that had no effect.
+pub(crate) fn warn_ignored(ignored: &[Ignored], input: &Path, common: &Common) {
+    for option in ignored {
+        let what = with_options(&option.wording(), common);
+        let _ = writeln!(io::stderr(), "onnx-cast: warning: {}: {what}", PathText(input));
+    }
 }
 
 /// How many other files of a folder go with it, if any do.

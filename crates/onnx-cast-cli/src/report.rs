@@ -1,9 +1,10 @@
 //! `report`: what casts to several types would lose, before any is done; as tables, as JSON, or as a page.
 
 use crate::args::{Common, NameArgs, ReportArgs};
+use crate::outcome::warn_ignored;
 use crate::progress::Progress;
 use crate::{Page, pretty, print};
-use anyhow::{Result, ensure};
+use anyhow::Result;
 use onnx_cast_file::{CandidateFormat, ReportRequest};
 use onnx_cast_report::{json, page, text};
 
@@ -12,7 +13,6 @@ const TOP: usize = 20;
 
 pub(crate) fn report(args: &ReportArgs, common: &Common) -> Result<()> {
     let prints_tables = !(common.json || common.quiet && args.html.is_some());
-    ensure!(prints_tables || args.top.is_none(), "--top is for the tables, which are not printed");
     let (path, NameArgs { include, exclude }) = (&args.file.path, &args.names);
     let started = args.html.as_ref().map(|html| Page::start(html, args.no_clobber)).transpose()?;
     let progress = Progress::start(common);
@@ -35,6 +35,9 @@ pub(crate) fn report(args: &ReportArgs, common: &Common) -> Result<()> {
         .watch(progress.watch());
     let report = onnx_cast_model::report(path, &request)?;
     drop(progress);
+    if !common.json && !common.quiet {
+        warn_ignored(&report.ignored, path, common);
+    }
     if let Some(started) = started {
         let title = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
         started.write(&page(&title, &report)?)?;

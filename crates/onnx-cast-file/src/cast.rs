@@ -57,10 +57,8 @@ pub fn cast_file(
 }
 
 fn cast_checkpoint(input: &Path, output: &Path, request: &CastRequest) -> Result<Summary, FileError> {
-    with_cast(request, |work| {
-        request.refuse_attributes(input)?;
-        convert(input, output, request, work)
-    })
+    let done = with_cast(request, |work| convert(input, output, request, work))?;
+    Ok(done.ignoring(request.model.ignored()).ignoring(request.ignored_attributes()))
 }
 
 /// Does what is to be done with casts.
@@ -89,7 +87,6 @@ pub fn bit_cast_file(
     request: &BitCastRequest,
 ) -> Result<Summary, FileError> {
     let (input, output) = (input.as_ref(), output.as_ref());
-    request.run.refuse_counts(input)?;
     request.raw.refuse_formats(input, output)?;
     let Some(all) = Collection::find(input)? else { return bit_cast_checkpoint(input, output, request) };
     all.check_selection(&request.selection)?;
@@ -100,6 +97,7 @@ pub fn bit_cast_file(
 }
 
 fn bit_cast_checkpoint(input: &Path, output: &Path, request: &BitCastRequest) -> Result<Summary, FileError> {
+    let ignored = request.run.ignored_counts();
     let (request, opset) = (request.as_cast(), request.opset);
     for to in request.selection.targets() {
         BitCast::new(to, opset).map_err(FileError::Operator)?;
@@ -110,7 +108,7 @@ fn bit_cast_checkpoint(input: &Path, output: &Path, request: &BitCastRequest) ->
         to.filter(|to| to.bits() == stored.data_type.bits())
     };
     let work = Work { name: "bitcast", plan: &plan, select: &select, is_cast: false };
-    convert(input, output, &request, &work)
+    Ok(convert(input, output, &request, &work)?.ignoring(ignored))
 }
 
 /// What is to be done with a file.
@@ -240,7 +238,6 @@ fn convert_file(input: &Path, output: &Path, request: &CastRequest, work: &Work<
     let mut file = Input::open(input, format, &given)?;
     // Without one of its own, the standard output gets the format of the input.
     let format = target.unwrap_or(file.format);
-    request.run.refuse_of_output(output, format)?;
     let is_kept = |format| matches!(format, Format::Npy | Format::Npz);
     let keeps_arrays = is_kept(file.format) && is_kept(format);
     let mut planner = Planner { keeps_arrays, ..Planner::new(request, work) };

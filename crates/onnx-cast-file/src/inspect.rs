@@ -19,7 +19,7 @@ use crate::io::progress::{Meter, Watch};
 use crate::layouts::Checkpoint;
 use crate::opened::with_task;
 use crate::pipeline::{self, PipelineError, Sink, Task};
-use crate::request::refuse_format;
+use crate::request::{Ignored, refuse_format};
 use crate::selection::{Pattern, SourceType, admits, check_names};
 use compare::compare;
 use onnx_cast::DataType;
@@ -68,11 +68,15 @@ pub struct FileInfo {
     pub quantized: Option<Quantized>,
     /// Tensors in the files that are not listed, as the index has another file for them; each with the reason.
     pub left_out: Vec<(String, String)>,
+    /// Options that had no effect.
+    pub ignored: Vec<Ignored>,
 }
 
 impl FileInfo {
-    fn new(format: Format, files: usize) -> Self {
-        FileInfo { format, files, metadata: Vec::new(), tensors: Vec::new(), quantized: None, left_out: Vec::new() }
+    fn new(files: usize, request: &InspectRequest, is_model: bool) -> FileInfo {
+        let ignored = Ignored::of(&[("types", request.types && !is_model, "is for models (.onnx)")]);
+        let (metadata, tensors, left_out) = (Vec::new(), Vec::new(), Vec::new());
+        FileInfo { format: Format::Safetensors, files, metadata, tensors, quantized: None, left_out, ignored }
     }
 }
 
@@ -197,14 +201,13 @@ pub fn open_all<E: From<FileError>>(path: &Path, open: impl Fn(&Path) -> Result<
 /// Lists the tensors of a file, of a checkpoint in several files, or of the standard input (`-`).
 ///
 /// # Errors
-/// Where a file cannot be read or is not valid, or types are asked for, which are for models.
+/// Where a file cannot be read or is not valid.
 pub fn inspect(path: impl AsRef<Path>, request: &InspectRequest) -> Result<FileInfo, FileError> {
     let path = path.as_ref();
-    FileError::refuse(path, &[("types", request.types, "is for models (.onnx)")])?;
     refuse_format(path, "in_format", request.in_format)?;
     let Some(all) = Collection::find(path)? else { return inspect_checkpoint(path, request) };
     all.check_names(&request.include, &request.exclude)?;
-    let mut info = FileInfo::new(Format::Safetensors, 0);
+    let mut info = FileInfo::new(0, request, false);
     for member in all.checkpoints() {
         let [include, exclude] = [&request.include, &request.exclude].map(|patterns| member.patterns(patterns));
         let found = inspect_checkpoint(member.path(), &request.clone().include(include).exclude(exclude))?;
@@ -238,7 +241,8 @@ fn inspect_checkpoint(path: &Path, request: &InspectRequest) -> Result<FileInfo,
 /// # Errors
 /// Where values are asked for and a file cannot be read.
 pub fn inspect_opened(opened: Vec<Input>, request: &InspectRequest) -> Result<FileInfo, FileError> {
-    let mut info = FileInfo::new(Format::Safetensors, opened.len());
+    let is_model = opened.iter().any(|input| input.format == Format::Onnx);
+    let mut info = FileInfo::new(opened.len(), request, is_model);
     let admitted = |stored: &&StoredTensor| admits(&request.include, &request.exclude, &stored.name);
     let total = opened.iter().flat_map(|input| &input.tensors).filter(admitted).map(StoredTensor::work).sum();
     let meter = Meter::new(request.watch.as_ref(), total);

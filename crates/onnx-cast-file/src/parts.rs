@@ -59,7 +59,6 @@ impl FileJob<'_> {
         let folder = opened.checkpoint.folder(input);
         match self {
             FileJob::Cast(request) => with_cast(request, |work| {
-                request.refuse_attributes(input)?;
                 request.raw.refuse_formats(input, output)?;
                 cast::plan(&opened, request, work, run)
             }),

@@ -130,21 +130,24 @@ pub fn quantize_file(
 ) -> Result<Summary, FileError> {
     let input = input.as_ref();
     request.model.refuse(input)?;
+    Ok(quantize_files(input, output.as_ref(), request)?.ignoring(request.model.ignored()))
+}
+
+fn quantize_files(input: &Path, output: &Path, request: &QuantizeRequest) -> Result<Summary, FileError> {
     let fields = [
         ("form", request.form != ModelForm::default(), "is for models (.onnx)"),
         ("zero_points", request.zero_points, "is for models (.onnx)"),
     ];
     FileError::refuse(input, &fields)?;
     if request.layout_or_default().row().file == Format::Gguf {
-        check_is_gguf(output.as_ref(), request)?;
+        check_is_gguf(output, request)?;
         let all = Collection::find(input)?;
-        let mut done = gguf::quantize(input, output.as_ref(), request)?;
+        let mut done = gguf::quantize(input, output, request)?;
         let others = all.iter().flat_map(Collection::checkpoints).filter(|member| !member.name().is_empty());
         let reason = "a .gguf file holds one checkpoint";
         done.left_out.extend(others.map(|member| (member.name().to_owned(), reason.to_owned())));
         return Ok(done);
     }
-    let output = output.as_ref();
     let Some(all) = Collection::find(input)? else { return quantize_checkpoint(input, output, request) };
     let (layout, selection) = (request.layout_or_default(), &request.selection);
     all.check_selection(selection)?;

@@ -23,7 +23,7 @@ use crate::io::progress::{Meter, Watch};
 use crate::layouts::{Checkpoint, Layout, TensorRef, check_scale_rule};
 use crate::opened::{of_stored, with_task};
 use crate::pipeline::{PipelineError, Task, TaskInput};
-use crate::request::{refuse_attributes, refuse_format};
+use crate::request::{Ignored, ignored_attributes, refuse_format};
 use crate::selection::{Pattern, Selection, SourceType, check_names};
 use forecast::Forecasts;
 use onnx_cast::scaled::ScaleRule;
@@ -80,6 +80,8 @@ pub struct Report {
     pub others: usize,
     /// What `quantize` would write for each candidate with scales, of checkpoints and of tensors in memory.
     pub forecasts: Vec<Forecast>,
+    /// Options that had no effect.
+    pub ignored: Vec<Ignored>,
 }
 
 /// A tensor, and what would become of it.
@@ -129,11 +131,6 @@ impl ReportRequest {
     }
 
     fn check(&self, path: &Path) -> Result<(), FileError> {
-        let bare = self.to.iter().filter(|to| !to.is_scaled());
-        let bare: Vec<DataType> = bare.map(|to| to.element()).collect();
-        refuse_attributes(path, &self.options, &bare)?;
-        let is_opset_given = self.options.opset != CastOptions::default().opset;
-        FileError::refuse(path, &[("opset", is_opset_given && bare.is_empty(), "is for casts: no candidate is one")])?;
         self.check_layout(path)?;
         check_scale_rule(path, self.scale_rule, self.to.iter().filter_map(|to| to.weights()))?;
         for &to in &self.to {
@@ -166,9 +163,22 @@ impl ReportRequest {
         let held: Vec<_> = weights.map(|to| layout.granularity(to.format, to.granularity)).collect();
         match held.into_iter().reduce(Result::or) {
             Some(Err(error)) => refuse(error),
-            Some(Ok(_)) => Ok(()),
-            None => FileError::refuse(path, &[("layout", true, "is for candidates with scales, as mxfp4 or int8/row")]),
+            Some(Ok(_)) | None => Ok(()),
         }
+    }
+
+    /// The options that have no effect on the candidates.
+    fn ignored(&self) -> Vec<Ignored> {
+        let bare = self.to.iter().filter(|to| !to.is_scaled());
+        let bare: Vec<DataType> = bare.map(|to| to.element()).collect();
+        let mut ignored = ignored_attributes(&self.options, &bare);
+        let is_opset_given = self.options.opset != CastOptions::default().opset;
+        let has_weights = self.to.iter().any(|to| to.weights().is_some());
+        ignored.extend(Ignored::of(&[
+            ("opset", is_opset_given && bare.is_empty(), "is for casts, and no candidate is one"),
+            ("layout", self.layout.is_some() && !has_weights, "is for candidates with scales, as mxfp4 or int8/row"),
+        ]));
+        ignored
     }
 
     /// The candidates that a tensor has; all of them where it is the only one. Only float, float16 and bfloat16 get
@@ -202,7 +212,8 @@ impl ReportRequest {
     }
 
     fn empty_report(&self) -> Report {
-        Report { to: self.to.clone(), tensors: Vec::new(), others: 0, forecasts: Vec::new() }
+        let (to, ignored) = (self.to.clone(), self.ignored());
+        Report { to, tensors: Vec::new(), others: 0, forecasts: Vec::new(), ignored }
     }
 }
 

@@ -7,7 +7,8 @@ use crate::formats::output::WriteOptions;
 use crate::io::positional::is_stream;
 use crate::io::progress::Watch;
 use crate::selection::{Selection, SourceType};
-use onnx_cast::{CastOptions, DataType};
+use crate::text::Wording;
+use onnx_cast::{CastOptions, DataType, RoundMode};
 use std::path::Path;
 
 request! {
@@ -36,16 +37,43 @@ request! {
     }
 }
 
+const MODELS: &str = "is for models (.onnx to .onnx)";
+
+/// An option that has no effect on the files of a job. It is a warning: a contradiction is an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Ignored {
+    /// The field of the request.
+    pub option: &'static str,
+    /// Why it has no effect.
+    pub reason: &'static str,
+}
+
+impl Ignored {
+    /// The options that are given: of each its name, whether it is given, and why it has no effect.
+    pub fn of(options: &[(&'static str, bool, &'static str)]) -> Vec<Ignored> {
+        let given = options.iter().filter(|(_, given, _)| *given);
+        given.map(|&(option, _, reason)| Ignored { option, reason }).collect()
+    }
+
+    /// The text, with the field apart.
+    pub fn wording(&self) -> Wording {
+        Wording::default().field(self.option, format!(" has no effect: it {}", self.reason))
+    }
+}
+
 impl ModelOptions {
-    /// Refuses what is given, for a file that is not a model.
+    /// Refuses a file of elements beside an output that is not a model.
     pub(crate) fn refuse(&self, path: &Path) -> Result<(), FileError> {
-        const MODELS: &str = "is for models (.onnx to .onnx)";
-        let fields = [
+        FileError::refuse(path, &[("external_data", self.storage.external_data.is_some(), MODELS)])
+    }
+
+    /// The options that have no effect on a file that is not a model.
+    pub(crate) fn ignored(&self) -> Vec<Ignored> {
+        Ignored::of(&[
             ("raise_opset", self.raise_opset, MODELS),
-            ("external_data", self.storage.external_data.is_some(), MODELS),
             ("external_threshold", self.storage.external_threshold.is_some(), MODELS),
-        ];
-        FileError::refuse(path, &fields)
+        ])
     }
 }
 
@@ -79,7 +107,9 @@ impl RawInput {
 /// [`InvalidKind::Request`](crate::InvalidKind::Request), which names the field.
 pub(crate) fn refuse_format(path: &Path, field: &'static str, format: Option<Format>) -> Result<(), FileError> {
     const PIPES: &str = "is for standard input and output (-); the extension of a file tells its format";
-    FileError::refuse(path, &[(field, format.is_some() && !is_stream(path), PIPES)])
+    // It may say what the extension says.
+    let is_other = |format| Format::from_path(path).ok() != Some(format);
+    FileError::refuse(path, &[(field, format.is_some_and(is_other) && !is_stream(path), PIPES)])
 }
 
 request! {
@@ -128,24 +158,29 @@ impl RunOptions {
         Self::default()
     }
 
-    /// Refuses to count where no value changes.
-    pub(crate) fn refuse_counts(&self, path: &Path) -> Result<(), FileError> {
-        const KEPT: &str = "is for jobs that round: no value changes here";
-        FileError::refuse(path, &[("losses", self.losses, KEPT), ("fail_on", !self.fail_on.is_empty(), KEPT)])
+    /// The options that count losses, where no value changes.
+    pub(crate) fn ignored_counts(&self) -> Vec<Ignored> {
+        const KEPT: &str = "is for jobs that round, and no value changes here";
+        Ignored::of(&[("losses", self.losses, KEPT), ("fail_on", !self.fail_on.is_empty(), KEPT)])
     }
 
-    /// Refuses what an output of this format has no use for.
-    ///
-    /// # Errors
-    /// [`InvalidKind::Request`](crate::InvalidKind::Request), which names the field.
-    pub fn refuse_of_output(&self, output: &Path, format: Format) -> Result<(), FileError> {
+    /// The options that have no effect on an output of this format.
+    pub fn ignored_of_output(&self, output: &Path, format: Format) -> Vec<Ignored> {
         let is_plain = matches!(format, Format::Npy | Format::Npz);
-        let goes_on = format != Format::Npz && !is_stream(output);
-        let fields = [
+        let can_resume = self.can_resume(output, format);
+        Ignored::of(&[
             ("npy_plain", self.write.npy_plain && !is_plain, "is for .npy and .npz"),
-            ("resume", self.resume && !goes_on, "is for files that can be compared: neither standard output nor .npz"),
-        ];
-        FileError::refuse(output, &fields)
+            (
+                "resume",
+                self.resume && !can_resume,
+                "is for files that can be compared: neither standard output nor .npz",
+            ),
+        ])
+    }
+
+    /// Whether an output can be compared with what would be written.
+    pub(crate) fn can_resume(&self, output: &Path, format: Format) -> bool {
+        self.resume && format != Format::Npz && !is_stream(output)
     }
 
     /// A dry run that reads no values.
@@ -177,29 +212,23 @@ request! {
     }
 }
 
-/// Refuses attributes of Cast that change nothing: nothing is cast to a type that they are for.
-///
-/// # Errors
-/// [`InvalidKind::Request`](crate::InvalidKind::Request), which names the field.
-pub(crate) fn refuse_attributes(path: &Path, options: &CastOptions, targets: &[DataType]) -> Result<(), FileError> {
-    const FLOAT8: &str = "changes nothing: it is for casts to float8, and there are none";
-    const E8M0: &str = "changes nothing: it is for casts to float8e8m0, and there are none";
+/// The attributes of Cast that differ from their defaults without an effect: no target is a type that they are for.
+pub(crate) fn ignored_attributes(options: &CastOptions, targets: &[DataType]) -> Vec<Ignored> {
+    const FLOAT8: &str = "is for casts to float8, and there are none";
+    const E8M0: &str = "is for casts to float8e8m0, and there are none";
     let is_float8 = targets.iter().any(|to| to.name().starts_with("float8"));
     let is_e8m0 = targets.contains(&DataType::Float8E8M0);
-    let fields = [
-        ("saturate", options.saturate.is_some() && !is_float8, FLOAT8),
-        ("round_mode", options.round_mode.is_some() && !is_e8m0, E8M0),
-    ];
-    FileError::refuse(path, &fields)
+    let rounds = options.round_mode.is_some_and(|mode| mode != RoundMode::default());
+    Ignored::of(&[
+        ("saturate", options.saturate == Some(false) && !is_float8, FLOAT8),
+        ("round_mode", rounds && !is_e8m0, E8M0),
+    ])
 }
 
 impl CastRequest {
-    /// Refuses attributes that change nothing.
-    ///
-    /// # Errors
-    /// [`InvalidKind::Request`](crate::InvalidKind::Request), which names the field.
-    pub fn refuse_attributes(&self, path: &Path) -> Result<(), FileError> {
-        refuse_attributes(path, &self.options, &self.selection.targets().collect::<Vec<_>>())
+    /// The attributes of Cast that differ from their defaults without an effect.
+    pub fn ignored_attributes(&self) -> Vec<Ignored> {
+        ignored_attributes(&self.options, &self.selection.targets().collect::<Vec<_>>())
     }
 
     /// To a type, with ONNX's defaults.

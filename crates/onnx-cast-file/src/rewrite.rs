@@ -32,7 +32,7 @@ use crate::io::positional::{InputFile, is_stream};
 use crate::io::progress::Meter;
 use crate::layouts::{Checkpoint, TensorRef};
 use crate::pipeline::{self, Compute, Greatest, InPlace, Nowhere, Same, Task, TaskInput};
-use crate::request::RunOptions;
+use crate::request::{Ignored, RunOptions};
 use crate::summary::{Summary, TensorSummary};
 use onnx_cast::tensor::element_count;
 use onnx_cast::{DataType, Plan};
@@ -118,6 +118,8 @@ pub(crate) struct Rewrite<'a> {
     pub(crate) passed_over: Vec<(String, String)>,
     /// What to know before the output is used.
     pub(crate) notes: Vec<String>,
+    /// Options that have no effect.
+    pub(crate) ignored: Vec<Ignored>,
     pub(crate) options: &'a RunOptions,
 }
 
@@ -128,9 +130,21 @@ impl<'a> Rewrite<'a> {
     /// Of these files alone.
     pub(crate) fn new(opened: &'a Opened<'a>, files: Vec<Rewritten<'a>>, options: &'a RunOptions) -> Self {
         let (checks, measured, dropped) = (Vec::new(), Vec::new(), Vec::new());
-        let (passed_over, notes) = (Vec::new(), Vec::new());
+        let (passed_over, notes, ignored) = (Vec::new(), Vec::new(), Vec::new());
         let (side_files, configuration) = (SideFiles::default(), None);
-        Rewrite { opened, files, checks, measured, side_files, configuration, dropped, passed_over, notes, options }
+        Rewrite {
+            opened,
+            files,
+            checks,
+            measured,
+            side_files,
+            configuration,
+            dropped,
+            passed_over,
+            notes,
+            ignored,
+            options,
+        }
     }
 
     /// Writes the output; on a dry run only what is to be counted is computed.
@@ -192,7 +206,7 @@ impl<'a> Rewrite<'a> {
         }
         let done = meter.done();
         file.reset();
-        if self.options.resume && self.is_there(file, frame, meter) {
+        if self.options.can_resume(&file.path, file.format) && self.is_there(file, frame, meter) {
             return Ok(true);
         }
         // What the comparison has counted until then is counted again.
@@ -220,7 +234,6 @@ impl<'a> Rewrite<'a> {
     fn check_outputs(&self) -> Result<Replacement, FileError> {
         let write = &self.options.write;
         for file in &self.files {
-            self.options.refuse_of_output(&file.path, file.format)?;
             let rows: Vec<TensorSummary> = file.rows.iter().map(|row| row.summary.clone()).collect();
             let made_of: Vec<&str> = file.rows.iter().map(|row| self.made_of(row)).collect();
             check_file(&self.source(file).file, &file.path, file.format, &rows, &made_of, write)?;
@@ -268,7 +281,9 @@ impl<'a> Rewrite<'a> {
         let tensors = self.rows().map(|row| row.summary.clone()).collect();
         let (dropped, passed_over, notes) = (self.dropped.clone(), self.passed_over.clone(), self.notes.clone());
         let left_out = self.checkpoint().files.iter().flat_map(|file| file.stale.clone()).collect();
-        Summary { dropped, passed_over, notes, left_out, ..Summary::new(tensors) }
+        let of_output = |file: &Rewritten<'_>| self.options.ignored_of_output(&file.path, file.format);
+        let ignored = self.ignored.iter().copied().chain(self.files.iter().flat_map(of_output));
+        Summary { dropped, passed_over, notes, left_out, ..Summary::new(tensors) }.ignoring(ignored)
     }
 
     /// What counts the checks, the measurements, a rehearsal, and the writing.

@@ -2,6 +2,7 @@
 
 use crate::counts::{Alarms, Counter, Counts};
 use crate::layouts::WeightFormat;
+use crate::request::Ignored;
 use crate::text::{TensorText, Wording, counted};
 use onnx_cast::DataType;
 
@@ -30,9 +31,21 @@ pub struct Summary {
     pub dropped: Vec<String>,
     /// What to know before the output is used elsewhere: where a quantized model runs.
     pub notes: Vec<String>,
+    /// Options that had no effect.
+    pub ignored: Vec<Ignored>,
 }
 
 impl Summary {
+    /// The same summary, which names options that had no effect.
+    pub fn ignoring(mut self, options: impl IntoIterator<Item = Ignored>) -> Self {
+        for option in options {
+            if !self.ignored.contains(&option) {
+                self.ignored.push(option);
+            }
+        }
+        self
+    }
+
     /// Of these tensors.
     pub fn new(tensors: Vec<TensorSummary>) -> Self {
         Summary { tensors, ..Summary::default() }

@@ -19,7 +19,7 @@ use crate::layouts::{
 };
 use crate::pipeline::Compute;
 use crate::quantize::{self, QuantizeRequest};
-use crate::request::RunOptions;
+use crate::request::{Ignored, RunOptions};
 use crate::rewrite::{self, Check, Opened, Rewrite, Rewritten, Row};
 use crate::summary::Summary;
 use crate::text::{Short, Wording};
@@ -99,7 +99,6 @@ pub(crate) fn plan<R>(
     request: &TranscodeRequest,
     run: impl FnOnce(Rewrite<'_>) -> Result<R, FileError>,
 ) -> Result<R, FileError> {
-    request.run.refuse_counts(opened.path())?;
     let checkpoint = &opened.checkpoint;
     let weights = Weights::find(checkpoint, config).map_err(of_input)?;
     if !opened.is_checked {
@@ -114,7 +113,8 @@ pub(crate) fn plan<R>(
     let (formats, written): (Vec<_>, Vec<_>) = planner.plan()?.into_iter().unzip();
     let has_mxfp4 = formats.contains(&QuantizedFormat::Block(BlockFormat::MxFp4));
     const OTHERS: &str = "is for MXFP4 weights, and there are none (all others keep their format)";
-    FileError::refuse(opened.path(), &[("to", request.to.is_some() && !has_mxfp4, OTHERS)])?;
+    let mut ignored = Ignored::of(&[("to", request.to.is_some() && !has_mxfp4, OTHERS)]);
+    ignored.extend(request.run.ignored_counts());
     planner.check_joined(&written)?;
     let notes = planner.note_on_activations(&written).into_iter().chain(planner.note_on_globals(&written)?).collect();
     let places = weights.list.iter().enumerate().map(|(index, weight)| (&*weight.name, index)).collect();
@@ -150,7 +150,15 @@ pub(crate) fn plan<R>(
     let (side_files, configuration) =
         quantize::side_files(opened, &config.model, &as_quantize, &written, cache.as_ref())?;
     quantize::describe_in_files(&mut files, request.layout, &side_files, configuration.as_ref());
-    run(Rewrite { checks, side_files, configuration, dropped, notes, ..Rewrite::new(opened, files, &request.run) })
+    run(Rewrite {
+        checks,
+        side_files,
+        configuration,
+        dropped,
+        notes,
+        ignored,
+        ..Rewrite::new(opened, files, &request.run)
+    })
 }
 
 struct Transcoder<'a, 'w> {

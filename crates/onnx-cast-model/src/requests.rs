@@ -11,8 +11,9 @@ use crate::weights::{MIN_SIZE, cast_constants};
 use onnx_cast::CastOptions;
 use onnx_cast_file::engine::{Input, check_scale_rule, diff_collections, diff_opened, open, open_all};
 use onnx_cast_file::{
-    BitCastRequest, CastRequest, DequantizeRequest, DiffRequest, Difference, FileError, FileInfo, Format,
-    InspectRequest, ModelForm, QuantizeRequest, Report, ReportRequest, Summary, TranscodeRequest, Wording, check_names,
+    BitCastRequest, CastRequest, DequantizeRequest, DiffRequest, Difference, FileError, FileInfo, Format, Ignored,
+    InspectRequest, ModelForm, QuantizeRequest, Report, ReportRequest, RunOptions, Summary, TranscodeRequest, Wording,
+    check_names,
 };
 use std::path::Path;
 
@@ -83,17 +84,25 @@ pub fn cast_of(
         ("shape", request.raw.shape.is_some(), "is not for models, whose constants have shapes"),
         ("in_format", request.raw.in_format.is_some(), PIPES),
         ("out_format", request.raw.out_format.is_some(), PIPES),
-        ("npy_plain", request.run.write.npy_plain, "is for .npy"),
-        ("resume", request.run.resume, "is for checkpoints of several files (a model is written whole or not at all)"),
     ];
     FileError::refuse(source.path(), &fields)?;
-    request.refuse_attributes(source.path())?;
+    let mut ignored = ignored_of_model(&request.run);
+    ignored.extend(request.ignored_attributes());
     if request.options.opset != CastOptions::default().opset {
         let what = Wording::default().field("opset", " is not for models, which import their own (");
         let what = what.field("raise_opset", " raises it where the target needs that)");
         return Err(FileError::request(source.path(), what).into());
     }
-    cast_constants(source, output, request, &|| {})
+    let (bytes, done) = cast_constants(source, output, request, &|| {})?;
+    Ok((bytes, done.ignoring(ignored)))
+}
+
+/// The options that have no effect on a model.
+fn ignored_of_model(run: &RunOptions) -> Vec<Ignored> {
+    Ignored::of(&[
+        ("npy_plain", run.write.npy_plain, "is for .npy"),
+        ("resume", run.resume, "is for checkpoints of several files (a model is written whole or not at all)"),
+    ])
 }
 
 /// As [`onnx_cast_file::bit_cast_file`].
@@ -151,11 +160,11 @@ pub fn quantize_of(
             request.zero_points && request.form != ModelForm::MatMulNBits,
             "is for weights that MatMulNBits reads (DequantizeLinear has symmetric scales here)",
         ),
-        ("resume", request.run.resume, "is for checkpoints of several files (a model is written whole or not at all)"),
     ];
     FileError::refuse(source.path(), &fields)?;
     check_scale_rule(source.path(), request.scale_rule, request.selection.targets())?;
-    quantize_weights(source, output, request)
+    let (bytes, done) = quantize_weights(source, output, request)?;
+    Ok((bytes, done.ignoring(ignored_of_model(&request.run))))
 }
 
 /// Dequantizes a checkpoint, as [`onnx_cast_file::dequantize_file`], or a model: what its DequantizeLinears give of
@@ -186,17 +195,16 @@ pub fn dequantize_of(
     request: &DequantizeRequest,
 ) -> Result<(Vec<u8>, Summary), Error> {
     const FILES: &str = "is for checkpoints (.safetensors, .gguf)";
-    const COUNTED: &str = "is for checkpoints: the weights of a model are not rounded again";
-    let fields = [
-        ("npy_plain", request.run.write.npy_plain, "is for .npy"),
-        ("layout", request.layout.is_some(), FILES),
-        ("allow_nan", request.allow_nan, "is for checkpoints: ONNX's operators take scales that are NaN"),
-        ("resume", request.run.resume, FILES),
+    const COUNTED: &str = "is for checkpoints (the weights of a model are not rounded again)";
+    FileError::refuse(source.path(), &[("layout", request.layout.is_some(), FILES)])?;
+    let mut ignored = ignored_of_model(&request.run);
+    ignored.extend(Ignored::of(&[
+        ("allow_nan", request.allow_nan, "is for checkpoints (ONNX's operators take scales that are NaN)"),
         ("losses", request.run.losses, COUNTED),
         ("fail_on", !request.run.fail_on.is_empty(), COUNTED),
-    ];
-    FileError::refuse(source.path(), &fields)?;
-    dequantize_constants(source, output, request)
+    ]));
+    let (bytes, done) = dequantize_constants(source, output, request)?;
+    Ok((bytes, done.ignoring(ignored)))
 }
 
 /// As [`onnx_cast_file::transcode_file`].

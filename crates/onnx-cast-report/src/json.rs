@@ -1,6 +1,7 @@
 //! A report as JSON.
 
 use crate::limits::float_limits;
+use crate::results::ignored_json;
 use crate::text::verdict;
 use onnx_cast::CastError;
 use onnx_cast_file::{
@@ -15,11 +16,15 @@ use serde_json::{Map, Value, json};
 /// Where the library does not cast a type to double.
 pub fn json(report: &Report) -> Result<Value, CastError> {
     let types = report.to.iter().map(|&to| of_type(report, to)).collect::<Result<Vec<_>, _>>()?;
-    Ok(json!({
+    let mut all = json!({
         "types": types,
         "tensors": report.tensors.iter().map(tensor).collect::<Vec<_>>(),
         "others": report.others,
-    }))
+    });
+    if !report.ignored.is_empty() {
+        all["ignored"] = ignored_json(&report.ignored);
+    }
+    Ok(all)
 }
 
 fn of_type(report: &Report, to: CandidateFormat) -> Result<Value, CastError> {

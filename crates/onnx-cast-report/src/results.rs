@@ -4,7 +4,7 @@
 use crate::json::{alarms, counts};
 use onnx_cast::DataType;
 use onnx_cast_file::{
-    Difference, Layout, Number, Quantized, QuantizedWeight, Summary, TensorInfo, TensorSummary, Values,
+    Difference, Ignored, Layout, Number, Quantized, QuantizedWeight, Summary, TensorInfo, TensorSummary, Values,
 };
 use onnx_cast_model::{
     CastInfo, ConvertSummary, FoldSummary, Folded, Inspection, ModelInfo, RecordSummary, RecordedValue, UpgradeSummary,
@@ -79,8 +79,14 @@ pub fn cast_json(input: &Path, output: &Path, dry_run: bool, done: &Summary) -> 
         "passed_over": done.passed_over.iter().map(|(name, why)| json!({"name": name, "why": why})).collect::<Vec<_>>(),
         "warning": done.warning().map(|text| text.to_string()),
         "notes": done.notes,
+        "ignored": ignored_json(&done.ignored),
     });
     job(input, output, dry_run, done)
+}
+
+/// Options that had no effect.
+pub(crate) fn ignored_json(ignored: &[Ignored]) -> Value {
+    ignored.iter().map(|one| json!({ "option": one.option, "why": one.reason })).collect()
 }
 
 /// What became of tensors.
@@ -165,6 +171,9 @@ pub fn info_json(Inspection { file, model, .. }: &Inspection) -> Value {
         "metadata": metadata.collect::<Map<_, _>>(),
         "tensors": file.tensors.iter().map(tensor).collect::<Vec<_>>(),
     });
+    if !file.ignored.is_empty() {
+        all["ignored"] = ignored_json(&file.ignored);
+    }
     if let Some(quantized) = &file.quantized {
         all["quantized"] = quantized_json(quantized);
     }

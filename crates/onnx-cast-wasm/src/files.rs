@@ -126,6 +126,7 @@ pub(crate) fn quantize(fields: Fields<'_>) -> Result<Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use onnx_cast_file::Layout;
     use onnx_cast_file::engine::options_of;
     use serde_json::Map;
 
@@ -134,6 +135,18 @@ mod tests {
     fn what_is_left_out_is_an_option() {
         let known = options_of(&CastRequest::default());
         assert!(UNSUPPORTED.iter().all(|name| known.contains(name)), "{known:?}");
+    }
+
+    /// The page has no list of its own.
+    #[test]
+    fn the_page_offers_the_layouts_that_are_written() {
+        let page = include_str!("../../../web/src/file.js");
+        let (_, list) = page.split_once("const LAYOUTS = [").expect("a list");
+        let (list, _) = list.split_once(']').expect("its end");
+        let offered: Vec<&str> = list.split(',').map(|name| name.trim().trim_matches('"')).collect();
+        let offered: Vec<&str> = offered.into_iter().filter(|name| !name.is_empty()).collect();
+        let written = Layout::ALL.iter().filter(|(layout, _)| layout.is_written_to_safetensors());
+        assert_eq!(offered, written.map(|(_, name)| *name).collect::<Vec<_>>());
     }
 
     #[test]

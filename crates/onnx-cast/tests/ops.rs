@@ -439,11 +439,11 @@ fn every_error_has_its_text() {
             "Cast-23 has no attribute `round_mode` (Cast-24 is the first that has it)".into(),
         ),
         (
-            Cast::new(Float, &at(13).saturate(true)).expect_err("13").into(),
+            Cast::new(Float, &at(13).saturate(false)).expect_err("13").into(),
             "Cast-13 has no attribute `saturate` (Cast-19 is the first that has it)".into(),
         ),
         (
-            CastLike::new(&at(23).round_mode(RoundMode::Up)).expect_err("23").into(),
+            CastLike::new(&at(23).round_mode(RoundMode::Down)).expect_err("23").into(),
             "CastLike-23 has no attribute `round_mode` (CastLike-24 is the first that has it)".into(),
         ),
         (cast(28, &[int("axis", 1)]).into(), "Cast-28 has no attribute `axis`".into()),

@@ -83,6 +83,10 @@ class NamedReason(TypedDict):
     name: str
     why: str
 
+class IgnoredOption(TypedDict):
+    option: str
+    why: str
+
 class TensorRow(_FromAnyType):
     name: str
     shape: list[int]
@@ -109,6 +113,7 @@ class CastDone(Done):
     passed_over: list[NamedReason]
     warning: str | None
     notes: list[str]
+    ignored: list[IgnoredOption]
 
 class FoldedRow(_FromAnyType):
     output: str

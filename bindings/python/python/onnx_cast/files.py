@@ -106,6 +106,8 @@ class FileInfo(list[TensorInfo]):
         self.quantized: dict[str, Any] | None = found.get("quantized")
         #: ``ir_version``, ``opsets`` and ``casts`` of a model, with ``types=True`` also ``types``; ``None`` of other files.
         self.model: dict[str, Any] | None = found.get("model")
+        #: Options that had no effect, each with the reason.
+        self.ignored: list[tuple[str, str]] = [(one["option"], one["why"]) for one in found.get("ignored", [])]
 
 
 def _tensor_info(row: dict[str, Any]) -> TensorInfo:
@@ -174,6 +176,8 @@ class CastSummary(list[TensorCast]):
         self.warning: str | None = done.get("warning")
         #: What to know before the output is used elsewhere: where a quantized model runs.
         self.notes: list[str] = done.get("notes", [])
+        #: Options that had no effect, each with the reason.
+        self.ignored: list[tuple[str, str]] = [(one["option"], one["why"]) for one in done.get("ignored", [])]
 
 
 def rows(tensors: list[dict[str, Any]]) -> list[TensorCast]:

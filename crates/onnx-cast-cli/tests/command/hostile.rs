@@ -34,7 +34,7 @@ fn deflated_strings_are_not_held_in_memory() {
     let mut zip = zip::ZipWriter::new(File::create(folder.path("bomb.npz")).expect("a file"));
     let options = zip::write::SimpleFileOptions::default().compression_method(zip::CompressionMethod::Deflated);
     for (name, shape, fortran) in [("wide", "(1, 3)", "False"), ("many", "(2, 96)", "True")] {
-        let len: usize = 384 << 20;
+        let len: usize = if name == "wide" { 384 << 20 } else { 24 << 20 };
         let items: usize = if name == "wide" { 3 } else { 192 };
         let descr = len / 4 / items;
         let header = format!("{{'descr': '<U{descr}', 'fortran_order': {fortran}, 'shape': {shape}, }}\n");

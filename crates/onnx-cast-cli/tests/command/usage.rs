@@ -135,6 +135,54 @@ fn completions_name_the_commands_and_types() {
     assert!(done(&run("completions bash")).contains("float8e4m3fnuz"));
 }
 
+/// Bash sources the script and asks it what fits a line, as it does when the user presses the tab key.
+#[cfg(unix)]
+#[test]
+fn bash_completes_commands_options_and_values() {
+    let folder = tempfile::tempdir().expect("a folder");
+    std::fs::write(folder.path().join("script"), done(&run("completions bash"))).expect("written");
+    let ask = r#"
+        source ./script
+        set -- onnx-cast "$@"
+        COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); COMPREPLY=()
+        function=$(complete -p onnx-cast | sed 's/.*-F \([^ ]*\).*/\1/')
+        "$function" onnx-cast "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD-1]}"
+        printf '%s\n' "${COMPREPLY[@]}"
+    "#;
+    let complete = |line: &str| {
+        let mut bash = Command::new("bash");
+        bash.args(["--norc", "-c", ask, "bash"]).args(line.split(' ')).current_dir(folder.path());
+        let output = bash.output().expect("bash runs");
+        assert!(output.status.success() && output.stderr.is_empty(), "{line}: {}", stderr(&output));
+        stdout(&output).split_whitespace().map(str::to_owned).collect::<Vec<_>>()
+    };
+    for (line, want) in [
+        ("qu", &["quantize"][..]),
+        ("cast --ro", &["--round-mode"]),
+        ("cast --round-mode ne", &["nearest"]),
+        ("cast --to float8e4", &["float8e4m3fn", "float8e4m3fnuz"]),
+        ("cast x.npy y.npy --from uint1", &["uint16"]),
+        ("info --st", &["--stats"]),
+        ("completions fi", &["fish"]),
+    ] {
+        assert_eq!(complete(line), want, "{line}");
+    }
+    // Every command offers its options.
+    let listed: std::collections::BTreeMap<&str, Vec<&str>> = include_str!("../data/options.txt")
+        .lines()
+        .filter_map(|line| line.split_once(" "))
+        .filter(|(_, option)| option.starts_with("--"))
+        .fold(std::collections::BTreeMap::new(), |mut all, (command, option)| {
+            all.entry(command).or_insert_with(Vec::new).push(option);
+            all
+        });
+    for (command, options) in listed {
+        let offered = complete(&format!("{command} --"));
+        let missing: Vec<_> = options.iter().filter(|option| !offered.iter().any(|one| one == *option)).collect();
+        assert!(missing.is_empty(), "{command} lacks {missing:?}");
+    }
+}
+
 /// A reader that has seen enough is not an error, and nothing is said about it.
 #[test]
 fn a_closed_pipe_is_quiet() {

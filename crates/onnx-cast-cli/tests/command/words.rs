@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use std::fs;
 use std::process::Output;
 
-fn as_json(output: &Output) -> Value {
+pub(crate) fn as_json(output: &Output) -> Value {
     let text = stdout(output);
     serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}, {}", stderr(output)))
 }
@@ -120,27 +120,76 @@ fn the_words_of_other_tools_are_answered() {
 }
 
 #[test]
-fn attributes_that_change_nothing_are_refused() {
+fn options_without_an_effect_are_warnings() {
     let folder = Folder::new();
     folder.write("x.npy", npy(&floats(&[1.0, 2.0])));
-    for (line, option, of) in [
-        ("cast x.npy y.npy --to float16 --saturate false", "--saturate", "float8"),
-        ("cast x.npy y.npy --to float8e4m3fn --round-mode nearest", "--round-mode", "float8e8m0"),
-        ("cast x.npy y.npy --to int8 --round-mode down --saturate true", "--saturate", "float8"),
-        ("report x.npy --to float16,int8 --saturate false", "--saturate", "float8"),
-        ("report x.npy --to mxfp8 --saturate false", "--saturate", "float8"),
+    let run = |line: &str| {
+        let output = folder.run(line);
+        assert!(output.status.success(), "{line}: {}", stderr(&output));
+        output
+    };
+    let warning = |line: &str| {
+        let said = stderr(&run(line));
+        let warnings = said.lines().filter_map(|line| line.strip_prefix("onnx-cast: warning: "));
+        warnings.map(str::to_owned).collect::<Vec<_>>()
+    };
+    const FLOAT8: &str = "is for casts to float8, and there are none";
+    const E8M0: &str = "is for casts to float8e8m0, and there are none";
+    const MODELS: &str = "is for models (.onnx to .onnx)";
+    for (line, option, why) in [
+        ("cast x.npy y.npy --to float16 --saturate false", "--saturate", FLOAT8),
+        ("cast x.npy y.npy --to float8e4m3fn --round-mode nearest", "--round-mode", E8M0),
+        ("cast x.npy y.npy --to int8 --round-mode down --saturate true", "--round-mode", E8M0),
+        ("report x.npy --to float16,int8 --saturate false", "--saturate", FLOAT8),
+        ("report x.npy --to mxfp8 --saturate false", "--saturate", FLOAT8),
+        ("report x.npy --to mxfp8 --opset 21", "--opset", "is for casts, and no candidate is one"),
+        ("cast x.npy y.npy --to float16 --raise-opset", "--raise-opset", MODELS),
+        ("cast x.npy y.npy --to float16 --external-threshold 9", "--external-threshold", MODELS),
+        ("cast x.npy y.pb --to float16 --npy-plain", "--npy-plain", "is for .npy and .npz"),
+        (
+            "cast x.npy y.npz --to float16 --resume",
+            "--resume",
+            "is for files that can be compared: neither standard output nor .npz",
+        ),
+        ("info x.npy --types", "--types", "is for models (.onnx)"),
     ] {
-        folder.refuses(line, &format!("x.npy: {option} changes nothing: it is for casts to {of}, and there are none"));
+        assert_eq!(warning(line), [format!("x.npy: {option} has no effect: it {why}")], "{line}");
+        assert!(warning(&format!("{line} --quiet")).is_empty(), "{line}");
+        let json = as_json(&run(&format!("{line} --json")));
+        assert_eq!(json["ignored"], json!([{ "option": option[2..].replace('-', "_"), "why": why }]), "{line}");
     }
+    // A default changes nothing anywhere, and what has an effect is no warning.
     for line in [
+        "cast x.npy y.npy --to int8 --saturate true --round-mode up",
+        "cast x.npy y.npy --to float16 --saturate true --opset 13 --round-mode up",
+        "report x.npy --to int8 --saturate true --round-mode up",
         "cast x.npy y.npy --to float8e4m3fn --saturate false",
         "cast x.npy y.npy --to float8e8m0 --round-mode nearest --saturate true",
         "report x.npy --to float16,float8e5m2 --saturate false",
+        "cast x.npy y.npy --to float16 --in-format npy --out-format npy",
+        "cast x.npy y.npy --to float16 --npy-plain",
     ] {
-        done(&folder.run(line));
+        assert_eq!(warning(line), [""; 0], "{line}");
     }
     // Here that is the answer.
     assert!(done(&folder.run("explain 0.3 --to float16 --saturate false")).contains("saturate has no effect"));
+}
+
+/// What cannot be done as it is asked for is an error, and nothing is written.
+#[test]
+fn contradictions_are_errors() {
+    let folder = Folder::new();
+    folder.write("x.npy", npy(&floats(&[1.0, 2.0])));
+    for (line, want) in [
+        ("cast x.npy y.npy --to float8e4m3fn --opset 13 --saturate false", "saturate"),
+        ("cast x.npy y.npy --to float16 --external-data d.bin", "--external-data is for models (.onnx to .onnx)"),
+        ("cast x.npy y.npy --to float16 --in-format pb", "--in-format is for standard input and output (-)"),
+        ("cast x.npy y.npy --to float16 --from double", "are not double"),
+    ] {
+        let error = refused(&folder.run(line));
+        assert!(error.contains(want), "{line}: {error}");
+        assert!(!folder.path("y.npy").exists(), "{line}");
+    }
 }
 
 #[test]

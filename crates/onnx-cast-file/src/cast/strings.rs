@@ -50,7 +50,8 @@ pub(super) fn run(
         name: source.name.clone(),
         shape: source.shape.clone(),
     };
-    let summary = Summary::new(vec![row]);
+    let ignored = request.run.ignored_of_output(output.path, output.format);
+    let summary = Summary::new(vec![row]).ignoring(ignored);
     FileError::check_losses(&summary, input.path(), &request.run.fail_on)?;
     if !request.run.dry_run {
         let mut out = output.create()?;

@@ -146,7 +146,8 @@ impl Collection {
 
     /// Adds what became of a folder.
     fn join(&self, all: &mut Summary, member: &Member, done: Summary) {
-        let Summary { tensors, already_there, copied, kept_others, passed_over, left_out, dropped, notes } = done;
+        let Summary { tensors, already_there, copied, kept_others, passed_over, left_out, dropped, notes, ignored } =
+            done;
         let named = |(name, reason): (String, String)| (member.name_of(&name), reason);
         all.tensors.extend(tensors.into_iter().map(|mut tensor| {
             tensor.name = member.name_of(&tensor.name);
@@ -160,6 +161,7 @@ impl Collection {
         let is_member = |name: &str| self.members.iter().any(|member| member.name == name);
         all.left_out.extend(left_out.into_iter().filter(|(name, _)| !is_member(name)).map(named));
         all.dropped.extend(dropped.iter().map(|name| member.name_of(name)));
+        *all = std::mem::take(all).ignoring(ignored);
         let label = Short(member.label()).to_string();
         all.notes.extend(notes.into_iter().map(|note| format!("`{label}`: {note}")));
     }

@@ -177,7 +177,7 @@ pub fn check_scale_rule(
     let has_rule =
         |to: &QuantizedFormat| matches!(to, QuantizedFormat::Block(format) if format.scale() == DataType::Float8E8M0);
     let formats: Vec<QuantizedFormat> = formats.map(|to| to.format).collect();
-    if rule.is_none() || formats.iter().any(has_rule) {
+    if rule.is_none_or(|rule| rule == ScaleRule::default()) || formats.iter().any(has_rule) {
         return Ok(());
     }
     let mut names: Vec<&str> = formats.iter().map(|to| to.name()).collect();

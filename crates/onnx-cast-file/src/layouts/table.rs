@@ -103,6 +103,13 @@ impl Layout {
     /// The layout of checkpoints that are quantized without a wish for another.
     pub(crate) const DEFAULT: Layout = Layout::CompressedTensors;
 
+    /// Whether `quantize` writes it, in `.safetensors` files.
+    #[doc(hidden)]
+    pub fn is_written_to_safetensors(self) -> bool {
+        let row = self.row();
+        row.file == Format::Safetensors && !row.held.is_empty()
+    }
+
     /// The layout of files of their own, where no other has a format.
     pub(crate) fn only_of(to: QuantizedFormat) -> Option<Layout> {
         let mut holding = ROWS.iter().filter(|(_, row)| row.held.iter().any(|held| held.formats.contains(&to)));

@@ -26,6 +26,7 @@ use crate::text::{Count, Wording};
 use experts::{Experts, Misnumbered};
 use metadata::Config;
 use names::{Called, Family};
+use onnx_cast::scaled::ScaleRule;
 use onnx_cast::tensor::element_count;
 use onnx_cast::{Cast, CastOptions, DataType};
 use serde_json::{Map, Value};
@@ -46,8 +47,10 @@ const FLOATS: &[&str] = &["_norm.weight", "ffn_gate_inp.weight", "ffn_gate_inp_s
 pub(super) fn quantize(input: &Path, output: &Path, request: &QuantizeRequest) -> Result<Summary, FileError> {
     const OWN: &str = "is for layouts with scales of float8e8m0 (gguf has a rule of its own)";
     const APART: &str = "is for checkpoints of .safetensors files (gguf says nothing of activations)";
-    let fields =
-        [("scale_rule", request.scale_rule.is_some(), OWN), ("activations", request.activations.is_some(), APART)];
+    let fields = [
+        ("scale_rule", request.scale_rule.is_some_and(|rule| rule != ScaleRule::default()), OWN),
+        ("activations", request.activations.is_some(), APART),
+    ];
     FileError::refuse(input, &fields)?;
     for to in request.selection.targets() {
         let granularity = request.layout_or_default().granularity(to.format, to.granularity);

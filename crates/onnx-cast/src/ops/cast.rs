@@ -100,10 +100,11 @@ impl Settings {
     #[inline(always)]
     pub(super) fn new(operator: Operator, options: &CastOptions) -> Result<Self, OpError> {
         let version = operator.version_at(options.opset)?;
-        if options.saturate.is_some() {
+        // A default is what a version without the attribute does.
+        if options.saturate == Some(false) {
             operator.check_attribute(version, "saturate")?;
         }
-        if options.round_mode.is_some() {
+        if options.round_mode.is_some_and(|mode| mode != RoundMode::Up) {
             operator.check_attribute(version, "round_mode")?;
         }
         Ok(Settings {

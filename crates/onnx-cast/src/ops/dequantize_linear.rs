@@ -100,12 +100,13 @@ impl DequantizeLinear {
     /// The operator, with the attributes of `options`.
     ///
     /// # Errors
-    /// Fails if the opset has no DequantizeLinear, or if its version does not have an attribute that is set.
+    /// Fails if the opset has no DequantizeLinear, or if its version does not have an attribute that is not at its default.
     pub fn new(options: &DequantizeOptions) -> Result<Self, OpError> {
         let operator = Operator::DequantizeLinear;
         let version = operator.version_at(options.opset)?;
         let set = [
-            ("axis", options.axis.is_some()),
+            // A default is what a version without the attribute does.
+            ("axis", options.axis.is_some_and(|axis| axis != 1)),
             ("block_size", options.block_size > 0),
             ("output_dtype", options.output_dtype.is_some()),
         ];

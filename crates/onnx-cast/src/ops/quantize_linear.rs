@@ -113,14 +113,15 @@ impl QuantizeLinear {
     /// The operator, with the attributes of `options`.
     ///
     /// # Errors
-    /// Fails if the opset has no QuantizeLinear, or if its version does not have an attribute that is set.
+    /// Fails if the opset has no QuantizeLinear, or if its version does not have an attribute that is not at its default.
     pub fn new(options: &QuantizeOptions) -> Result<Self, OpError> {
         let operator = Operator::QuantizeLinear;
         let version = operator.version_at(options.opset)?;
         let set = [
-            ("axis", options.axis.is_some()),
+            // A default is what a version without the attribute does.
+            ("axis", options.axis.is_some_and(|axis| axis != 1)),
             ("block_size", options.block_size > 0),
-            ("saturate", options.saturate.is_some()),
+            ("saturate", options.saturate == Some(false)),
             ("precision", options.precision.is_some()),
             ("output_dtype", options.output_dtype.is_some()),
         ];
