@@ -51,8 +51,11 @@ pub(crate) fn convert(args: &ConvertArgs, common: &Common) -> Result<()> {
         let _ = writeln!(io::stderr(), "more operators take {to} from opset {opset} on (--raise-opset raises it)");
     }
     job.show(&done)?;
-    if !dry_run && !args.emulate && !common.quiet {
-        tell_not_verified(args, &done);
+    match done.nothing_narrow() {
+        _ if common.quiet => {}
+        Some(nothing) => drop(writeln!(io::stderr(), "{}", printable(&nothing))),
+        None if !dry_run && !args.emulate => tell_not_verified(args, &done),
+        None => {}
     }
     Ok(())
 }

@@ -106,7 +106,7 @@ pub mod engine {
     pub use crate::io::{FolderLock, create_page, fs, is_stream, links, memory};
     pub use crate::layouts::check_scale_rule;
     pub use crate::report::report_opened;
-    pub use crate::text::{Lines, PathText, Printable, ShapeText, Short, TensorText, named};
+    pub use crate::text::{Lines, PathText, Printable, ShapeText, Short, TensorText, counted, named};
 
     /// The pipeline: see `docs/dev/files-and-models.md`.
     pub mod pipeline {

@@ -121,7 +121,7 @@ pub fn named(all: &[(String, String)]) -> String {
 }
 
 /// Reasons, each with how often it is given: `router (2), embedding (1)`.
-pub(crate) fn counted<'r>(reasons: impl Iterator<Item = &'r str>) -> String {
+pub fn counted<'r>(reasons: impl Iterator<Item = &'r str>) -> String {
     let mut counts = BTreeMap::<&str, usize>::new();
     reasons.for_each(|reason| *counts.entry(reason).or_default() += 1);
     let mut counts: Vec<(&str, usize)> = counts.into_iter().collect();

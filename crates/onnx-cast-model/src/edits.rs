@@ -1,5 +1,6 @@
 //! What is to be done with a model, graph by graph. `emit.rs` writes the model with its edits.
 
+use crate::external::is_beside;
 use crate::messages::attribute;
 use crate::rope::CastElements;
 use onnx_cast::DataType;
@@ -195,7 +196,39 @@ pub(crate) struct NewTensor<'a> {
     pub(crate) name: Option<String>,
     /// The shape, where there is no message.
     pub(crate) shape: Vec<usize>,
+    pub(crate) home: Home<'a>,
     pub(crate) content: Content<'a>,
+}
+
+/// Where the elements of a new tensor are stored, unless the request says otherwise.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Home<'a> {
+    /// In the model.
+    Model,
+    /// In the model or in external data, like the elements of this TensorProto.
+    Like(&'a [u8]),
+    /// In external data if the elements of this TensorProto are, and the new tensor has at least
+    /// [`DEFAULT_THRESHOLD`] bytes: scales and zero points.
+    LargeLike(&'a [u8]),
+}
+
+/// Other tools, too, store smaller tensors in the model.
+pub(crate) const DEFAULT_THRESHOLD: u64 = 1024;
+
+impl<'a> Home<'a> {
+    /// Like a constant that may have no TensorProto, which is then in the model.
+    pub(crate) fn of(message: Option<&'a [u8]>) -> Self {
+        message.map_or(Home::Model, Home::Like)
+    }
+
+    /// Whether a tensor of this many bytes is stored in external data.
+    pub(crate) fn is_external(self, len: u64) -> bool {
+        match self {
+            Home::Model => false,
+            Home::Like(message) => is_beside(message),
+            Home::LargeLike(message) => len >= DEFAULT_THRESHOLD && is_beside(message),
+        }
+    }
 }
 
 #[derive(Clone, Debug)]

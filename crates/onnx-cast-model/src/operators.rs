@@ -91,8 +91,8 @@ pub(crate) struct Weight {
     pub(crate) input: usize,
     pub(crate) outputs: Axis,
     pub(crate) summed: Axis,
-    /// The attribute that exchanges the two axes.
-    pub(crate) exchanged: Option<&'static str>,
+    /// The attribute that exchanges the two axes if it is greater than a number.
+    pub(crate) exchanged: Option<(&'static str, i64)>,
 }
 
 /// An axis of a weight.
@@ -192,7 +192,13 @@ impl Bounded {
 
 impl Weight {
     fn read(text: &'static str) -> Option<Weight> {
-        let (text, exchanged) = text.split_once('^').map_or((text, None), |(text, name)| (text, Some(name)));
+        let (text, exchanged) = match text.split_once('^') {
+            Some((text, exchanged)) => {
+                let (name, limit) = exchanged.split_once('>').unwrap_or((exchanged, "0"));
+                (text, Some((name, limit.parse().ok()?)))
+            }
+            None => (text, None),
+        };
         let (input, axes) = text.split_once(':')?;
         let (outputs, summed) = axes.split_once(',')?;
         let axis = |text: &'static str| match text {
@@ -245,7 +251,7 @@ mod tests {
         assert_eq!(Traits::of("", "Relu").bounds, Some(Bounded::Between(0.0, f32::INFINITY)));
         assert_eq!(Traits::of("", "GridSample").meaning("grid"), Some(Meaning::Pixel));
         assert_eq!(Traits::of("", "GridSample").meaning("X"), None);
-        let (input, exchanged) = (1, Some("transB"));
+        let (input, exchanged) = (1, Some(("transB", 0)));
         let by_rows = Weight { input, outputs: Axis::Number(1), summed: Axis::Number(0), exchanged };
         assert_eq!(Traits::of("", "Gemm").weights.first(), Some(&by_rows));
         let types = [TypeSource::Attribute("dtype"), TypeSource::Input(0)];

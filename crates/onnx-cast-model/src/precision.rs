@@ -45,8 +45,8 @@ use crate::upgrade;
 use assign::Assignment;
 use constants::Constants;
 use onnx_cast::DataType;
-use onnx_cast_file::engine::{FromJson, Short, check_vacant};
-use onnx_cast_file::{Pattern, RunOptions, SelectionError, Storage};
+use onnx_cast_file::engine::{FromJson, Short, check_vacant, counted};
+use onnx_cast_file::{Pattern, RunOptions, SelectionError, Storage, Wording};
 use rules::Rules;
 use serde_json::Value;
 use std::collections::{HashMap, HashSet};
@@ -165,6 +165,20 @@ pub struct ConvertSummary {
 }
 
 impl ConvertSummary {
+    /// Says that nothing became narrow, and counts the reasons; `None` where something did.
+    pub fn nothing_narrow(&self) -> Option<String> {
+        let is_narrow = self.nodes.iter().any(|node| node.low) || self.values.iter().any(|value| value.low);
+        if is_narrow || self.constants > 0 {
+            return None;
+        }
+        let reasons = match self.nodes.len() {
+            0 => "no node computes with floats of 32 bits".to_owned(),
+            1 => format!("the one node stays float: {}", self.nodes[0].why),
+            count => format!("{count} nodes stay float: {}", counted(self.nodes.iter().map(|node| &*node.why))),
+        };
+        Some(format!("nothing became {}: {reasons}", self.to))
+    }
+
     /// Why nobody knows yet whether the results are right: a model alone does not tell what its values are.
     pub fn not_verified(&self) -> &'static str {
         "no inputs were given"
@@ -210,6 +224,10 @@ impl ConvertRequest {
         if !is_target && !is_emulated {
             let or = if self.emulate { ", or emulated in a float8 type" } else { "" };
             return refuse(format!("models are converted to float16 or bfloat16{or}, not to {}", self.to));
+        }
+        if !self.keeps_sensitive() && self.keep.contains(&Keep::Sensitive) {
+            let what = Wording::default().field("keep", " takes `none` or `sensitive`, which contradict each other");
+            return Err(ModelError::new(ModelErrorKind::Request, what));
         }
         if !(self.margin.is_finite() && self.margin > 0.0) {
             return refuse(format!("margin {}: want a finite number above 0", self.margin));
@@ -350,6 +368,9 @@ pub(crate) fn edits_of<'a>(
     let mut variables = Variables::of(document, typing, request.to, &stored);
     Rules { document, variables: &mut variables, constants: &constants, request, lost }.pin()?;
     let assignment = Assignment::of(&variables);
+    if !request.allow_unmatched {
+        explain::check_low(&request.low, &variables, &assignment)?;
+    }
     let mut writer = Writer::new((document, files), &variables, &assignment, &constants, request);
     let edits = writer.edits()?;
     if document.training && !edits.is_empty() {

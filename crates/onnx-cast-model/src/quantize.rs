@@ -25,7 +25,7 @@ use onnx_cast::DataType;
 use onnx_cast_file::engine::named;
 use onnx_cast_file::{ModelForm, ModelOptions, QuantizeRequest, QuantizedFormat, Summary, TensorSummary, WeightFormat};
 use readings::{Axes, Calls, Found, site};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -67,12 +67,10 @@ fn edits<'a>(
     request.selection.check_names(tensors.iter().map(|row| &*row.name))?;
     let mut edits = Edits::default();
     let (mut passed_over, mut counters) = (Vec::new(), Vec::new());
-    let products = match request.form {
-        ModelForm::MatMulNBits => products(&mut chosen, &flows, &mut passed_over),
-        _ => Vec::new(),
-    };
+    let read: HashSet<(usize, Site)> = chosen.iter().map(|one| (one.graph, one.site)).collect();
+    let products = keep_some(&mut chosen, &flows, request, &mut passed_over)?;
     for flow in &flows {
-        passed_over.extend(passed_over::passed_over((document, &calls), flow, &chosen, &request.selection, files)?);
+        passed_over.extend(passed_over::passed_over((document, &calls), flow, &read, &request.selection, files)?);
     }
     if chosen.is_empty() {
         return Err(nothing(&passed_over));
@@ -87,7 +85,7 @@ fn edits<'a>(
     let mut products = products.into_iter();
     for one in chosen {
         let row = one.row;
-        if let Some(products) = products.next().flatten() {
+        if let Some(products) = products.next() {
             let (summary, counter) = one.edit_products(products, &mut edits, &mut names, request, &last)?;
             edits.import_microsoft = !document.graph.imports.iter().any(|(domain, _)| *domain == MICROSOFT);
             tensors[row] = summary;
@@ -116,6 +114,20 @@ fn edits<'a>(
     Ok((edits, (summary, counters)))
 }
 
+impl ChosenWeight<'_> {
+    /// Why the weight is kept if its quantized form would take this many bytes.
+    fn not_smaller(&self, bytes: Option<u64>) -> Option<String> {
+        let before = self.constant.bytes();
+        match bytes {
+            Some(bytes) if bytes < before => None,
+            Some(bytes) => {
+                Some(format!("{} would take {bytes} bytes with its scales, not less than {before}", self.to))
+            }
+            None => Some(format!("{} would be too large", self.to)),
+        }
+    }
+}
+
 /// Every weight that is to be quantized, and the constants of the model.
 fn choose_all<'a>(
     document: &Document<'a>,
@@ -135,35 +147,42 @@ fn choose_all<'a>(
     Ok((chosen, tensors))
 }
 
-/// The products by each of the weights, of which those that something else reads too are passed over.
-fn products(
+/// Removes weights that the format does not fit, or would not make smaller, and notes the reasons. Returns the products
+/// by each of the others, for MatMulNBits.
+fn keep_some(
     chosen: &mut Vec<ChosenWeight<'_>>,
     flows: &[Flow<'_, '_>],
+    request: &QuantizeRequest,
     passed_over: &mut Vec<(String, String)>,
-) -> Vec<Option<Products>> {
+) -> Result<Vec<Products>, ModelError> {
     let mut products = Vec::new();
-    chosen.retain(|one| {
-        let found = matmul_nbits::products(&flows[one.body], one.graph, one.site);
-        let reason = one.not_for_nbits(found.as_ref());
-        passed_over.extend(reason.map(|reason| (one.constant.name.to_owned(), reason.to_owned())));
-        if reason.is_none() {
-            products.push(found);
+    for one in std::mem::take(chosen) {
+        let reason = if request.form == ModelForm::MatMulNBits {
+            let found = matmul_nbits::products(&flows[one.body], one.graph, one.site);
+            let reason = one.not_for_nbits(found.as_ref(), request.zero_points)?;
+            products.extend(found.filter(|_| reason.is_none()));
+            reason
+        } else {
+            one.not_for_dequantize_linear()?
+        };
+        match reason {
+            Some(reason) => passed_over.push((one.constant.name.to_owned(), reason)),
+            None => chosen.push(one),
         }
-        reason.is_none()
-    });
-    products
+    }
+    Ok(products)
 }
 
 /// No weight that is to be quantized.
 fn nothing(passed_over: &[(String, String)]) -> ModelError {
-    let passed_over = match named(passed_over) {
-        none if none.is_empty() => none,
-        passed_over => format!(" (skipped: {passed_over})"),
-    };
+    if !passed_over.is_empty() {
+        let what = format!("no weight to quantize: every one is kept: {}", named(passed_over));
+        return ModelError::new(ModelErrorKind::Request, what);
+    }
     let mut operators = operators::weighted();
     let last = operators.pop().unwrap_or_default();
     let operators = format!("{} or {last}", operators.join(", "));
-    let what = format!("no weight to quantize: no large float constant is a weight of {operators}{passed_over}");
+    let what = format!("no weight to quantize: no large float constant is a weight of {operators}");
     ModelError::new(ModelErrorKind::Request, what)
 }
 

@@ -3,7 +3,7 @@
 //! `emit.rs`). So a model of any size takes as much memory as its structure, and what no edit touches stays byte for
 //! byte.
 
-use crate::edits::Edits;
+use crate::edits::{DEFAULT_THRESHOLD, Edits};
 use crate::emit::{Layout, emit};
 use crate::error::{Error, ModelError, ModelErrorKind};
 use crate::exchange::{Exchange, free_name};
@@ -23,9 +23,6 @@ use std::ffi::OsStr;
 use std::io;
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
-
-/// As other tools have it: what is smaller is not worth a place in another file.
-const DEFAULT_THRESHOLD: u64 = 1024;
 
 /// What all rewriting has in common.
 pub(crate) struct Request<'r> {
@@ -160,7 +157,7 @@ fn write_in_memory<'a>(
     request: &Request<'_>,
 ) -> Result<Vec<u8>, Error> {
     // No element is in another file.
-    let message = emit(document, files, edits, &mut Layout::new("", Some(u64::MAX)));
+    let message = emit(document, files, edits, &mut Layout::only("", u64::MAX));
     let message = message.map_err(|error| Error::model(files.path(), error))?;
     let (tasks, measuring) = (message.tasks(), edits.measuring());
     let meter = Meter::new(request.watch, total(&tasks) + total(&measuring));
@@ -221,6 +218,9 @@ fn write_edited<'a>(
     if request.no_clobber && !layout.data.is_empty() {
         check_vacant(&place)?;
     }
+    if !layout.data.is_empty() {
+        check_place(output, &location, files)?;
+    }
     if request.dry_run && !request.counts {
         return Ok(None);
     }
@@ -240,7 +240,6 @@ fn write_edited<'a>(
     let data = if data.is_empty() {
         None
     } else {
-        check_place(output, &location, files)?;
         // A name that is free is not taken from another process.
         Some((writer.write(&path, &data, no_clobber || meanwhile.is_some())?, path, place))
     };
@@ -353,11 +352,14 @@ fn arrange<'a>(
     limit: u64,
 ) -> Result<(Rope<'a>, Layout<'a>), ModelError> {
     let given = storage.external_data.is_some() || (storage.external_threshold.is_some() && !files.paths.is_empty());
-    let large = storage.external_threshold.unwrap_or(DEFAULT_THRESHOLD);
-    let mut layout = Layout::new(location, given.then_some(large));
+    let mut layout = match storage.external_threshold.filter(|_| given) {
+        Some(threshold) => Layout::only(location, threshold),
+        None => Layout::new(location, given.then_some(DEFAULT_THRESHOLD)),
+    };
     let mut message = emit(document, files, edits, &mut layout)?;
     if message.len() > limit && !given {
-        layout = Layout::new(location, Some(large));
+        let threshold = storage.external_threshold.unwrap_or(DEFAULT_THRESHOLD);
+        layout = Layout::new(location, Some(threshold));
         message = emit(document, files, edits, &mut layout)?;
     } else if storage.external_threshold.is_some() && !given {
         let what = Wording::default().field("external_threshold", " is for models with external data (");

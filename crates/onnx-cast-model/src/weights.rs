@@ -2,7 +2,7 @@
 //! had.
 
 use crate::constant::{Constant, Site};
-use crate::edits::{Content, Edits, NewNode, NewTensor};
+use crate::edits::{Content, Edits, Home, NewNode, NewTensor};
 use crate::error::Error;
 use crate::error::ModelError;
 use crate::external::Files;
@@ -257,6 +257,7 @@ impl<'a> CastConstant<'a> {
             message: constant.message,
             name,
             shape: constant.shape.clone(),
+            home: Home::of(constant.message),
             content: Content::Elements(elements),
         };
         let edit = edits.graphs.entry(graph).or_default();

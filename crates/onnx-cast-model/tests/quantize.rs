@@ -104,14 +104,14 @@ fn scales_are_those_of_the_outputs() {
     let axis_1 = vec![Message::new().bytes(1, "axis").int(3, 1).int(20, 2)];
     let cases: Vec<(&str, Vec<Message>, Vec<usize>, i64)> = vec![
         ("right", read("MatMul", &["x", "w"]), vec![40, 24], 1),
-        ("left", read("MatMul", &["w", "x"]), vec![40, 24], 0),
+        ("left", read("MatMul", &["w", "x"]), vec![24, 40], 0),
         ("matrices", read("MatMul", &["x", "w"]), vec![3, 40, 24], 2),
         ("behind a Transpose", turned, vec![24, 2, 40], 0),
         ("Gemm", read("Gemm", &["x", "w"]), vec![40, 24], 1),
-        ("Conv", read("Conv", &["x", "w"]), vec![12, 8, 3, 3], 0),
-        ("ConvTranspose", read("ConvTranspose", &["x", "w"]), vec![12, 8, 3, 3], 1),
-        ("LSTM", read("LSTM", &["x", "w"]), vec![1, 32, 24], 1),
-        ("Gather", read("Gather", &["w", "x"]), vec![40, 24], 0),
+        ("Conv", read("Conv", &["x", "w"]), vec![12, 40, 3, 3], 0),
+        ("ConvTranspose", read("ConvTranspose", &["x", "w"]), vec![40, 12, 3, 3], 1),
+        ("LSTM", read("LSTM", &["x", "w"]), vec![1, 24, 40], 1),
+        ("Gather", read("Gather", &["w", "x"]), vec![24, 40], 0),
         ("Gather of columns", vec![node("Gather", &["w", "x"], "y", axis_1)], vec![40, 24], 1),
     ];
     for (what, nodes, shape, axis) in cases {
@@ -140,6 +140,155 @@ fn scales_are_those_of_the_outputs() {
             }
         }
     }
+}
+
+fn group(groups: i64) -> Vec<Message> {
+    vec![Message::new().bytes(1, "group").int(3, groups).int(20, 2)]
+}
+
+/// Where the summed axis is shorter than a block, as in depthwise convolutions, each output has one scale.
+#[test]
+fn axes_shorter_than_a_block_have_a_scale_per_row() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for (operator, groups, shape, axis) in [
+        ("Conv", 32, &[32, 1, 3, 3][..], 0),
+        ("Conv", 32, &[32, 1, 4, 4], 0),
+        ("Conv", 64, &[64, 1, 7, 7], 0),
+        ("Conv", 64, &[64, 1, 9], 0),
+        ("Conv", 1, &[17, 3, 3, 3, 3], 0),
+        ("Conv", 4, &[64, 15, 3, 3], 0),
+        ("ConvTranspose", 32, &[32, 1, 3, 3], 0),
+        ("ConvTranspose", 8, &[32, 3, 3, 3], 0),
+        ("ConvTranspose", 1, &[12, 9, 3, 3], 1),
+        ("MatMul", 1, &[15, 33], 1),
+    ] {
+        let x = values(shape.iter().product());
+        let attributes = if operator == "MatMul" { vec![] } else { group(groups) };
+        written(folder.path(), vec![node(operator, &["x", "w"], "y", attributes)], &[("w", shape, &x)]);
+        for (to, data_type) in [
+            ("int4", DataType::Int4),
+            ("int4/16", DataType::Int4),
+            ("int8/32", DataType::Int8),
+            ("float8e4m3fn/64", DataType::Float8E4M3FN),
+        ] {
+            let done = quantized(folder.path(), to, |request| request);
+            let what = format!("{operator} of {groups} groups, {shape:?} to {to}");
+            assert!(done.tensors[0].bytes_after < done.tensors[0].bytes_before, "{what}: {:?}", done.tensors);
+            let got = initializers(&folder.path().join(OUTPUT));
+            let [elements, scales] = found(data_type, shape, &x, axis, 0);
+            assert_eq!(got["w_scale"], scales, "{what}: scales");
+            assert_eq!(got[&format!("w_{data_type}")], elements, "{what}: elements");
+        }
+    }
+}
+
+/// Weights are kept, with a reason, if they would not become smaller, or are shorter than a block of MX or NVFP4. A dry
+/// run plans the same, and fails where the run fails.
+#[test]
+fn weights_that_a_format_does_not_fit_are_kept() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (short, large) = (values(333), values(64 * 48));
+    let weights = [("short", &[1usize, 333][..], &short[..]), ("large", &[64, 48], &large)];
+    let nodes = || vec![node("MatMul", &["x", "short"], "a", vec![]), node("MatMul", &["a", "large"], "y", vec![])];
+    let (qdq, nbits) = (ModelForm::DequantizeLinear, ModelForm::MatMulNBits);
+    for (to, form, zero_points, reason) in [
+        ("int8", qdq, false, "int8 would take 1665 bytes with its scales, not less than 1332"),
+        ("int4", qdq, false, "int4 would take 1499 bytes with its scales, not less than 1332"),
+        ("int4/16", nbits, false, "int4/16 would take 3996 bytes with its scales, not less than 1332"),
+        ("int8/32", nbits, true, "int8/32 would take 12321 bytes with its scales, not less than 1332"),
+        ("mxfp4", qdq, false, "axis 0 has size 1, less than a block of mxfp4 (32)"),
+        ("nvfp4", qdq, false, "axis 0 has size 1, less than a block of nvfp4 (16)"),
+    ] {
+        let change = |dry_run| {
+            move |request: QuantizeRequest| {
+                let request = request.form(form).zero_points(zero_points);
+                request.run(RunOptions::new().dry_run(dry_run))
+            }
+        };
+        written(folder.path(), nodes(), &weights);
+        let [planned, done] = [true, false].map(|dry_run| quantized(folder.path(), to, change(dry_run)));
+        assert_eq!(done.passed_over, [("short".to_owned(), reason.to_owned())], "{to}");
+        assert_eq!(planned.passed_over, done.passed_over, "{to}");
+        for (planned, done) in planned.tensors.iter().zip(&done.tensors) {
+            let plan = |row: &onnx_cast_file::TensorSummary| (row.name.clone(), row.to, row.bytes_after, row.cast);
+            assert_eq!(plan(planned), plan(done), "{to}");
+        }
+        assert_eq!(initializers(&folder.path().join(OUTPUT))["short"].len(), 4 * 333, "{to}");
+        written(folder.path(), vec![node("MatMul", &["x", "short"], "y", vec![])], &weights[..1]);
+        let said = [true, false].map(|dry_run| {
+            let request = change(dry_run)(QuantizeRequest::new(to.parse::<WeightFormat>().expect(to)));
+            quantize(folder.path().join("in.onnx"), folder.path().join("no.onnx"), &request).expect_err(to).to_string()
+        });
+        assert!(said[0].contains(&format!("every one is kept: `short` ({reason})")), "{}", said[0]);
+        assert_eq!(said[0], said[1], "{to}");
+    }
+}
+
+/// Whether each initializer of a model is in external data.
+fn external(path: &Path) -> Vec<(String, bool)> {
+    let model = fs::read(path).expect("a model");
+    let graph = last(&model, 7, FieldValue::bytes).expect("a message").expect("a graph");
+    let tensor = |message: &[u8]| {
+        let name = last(message, 8, FieldValue::bytes).expect("a message").unwrap_or_default();
+        let location = last(message, 14, FieldValue::varint).expect("a message");
+        (String::from_utf8(name.to_vec()).expect("text"), location == Some(1))
+    };
+    let mut all: Vec<_> = all_bytes(graph, 5).map(|message| tensor(message.expect("a message"))).collect();
+    all.sort();
+    all
+}
+
+/// Elements stay in external data, or in the model, whatever the form. Scales are where their weight is, unless they
+/// are small, and small tensors stay where they are even if the caller names the file.
+#[test]
+fn elements_keep_their_storage() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (w, b) = (values(64 * 320), values(320));
+    let nodes = || vec![node("MatMul", &["x", "w"], "a", vec![]), node("Add", &["a", "b"], "y", vec![])];
+    let weights = [("w", &[64usize, 320][..], &w[..]), ("b", &[320], &b)];
+    let [inside, outside] = ["inside.onnx", "outside.onnx"].map(|name| folder.path().join(name));
+    written(folder.path(), nodes(), &weights);
+    fs::rename(folder.path().join("in.onnx"), &inside).expect("renamed");
+    let keep: QuantizeRequest = QuantizeRequest::new("int8".parse::<WeightFormat>().expect("a format"));
+    let storage = |file: Option<&str>, threshold| {
+        let storage = onnx_cast_file::Storage::default().external_data(file.map(str::to_owned));
+        keep.model.clone().storage(storage.external_threshold(threshold))
+    };
+    // A fold of nothing, which only moves elements.
+    let request = onnx_cast_model::FoldRequest::default().storage(storage(Some("outside.onnx.data"), Some(1)).storage);
+    onnx_cast_model::fold(&inside, &outside, &request).expect("folded");
+    assert_eq!(external(&outside), [("b".to_owned(), true), ("w".to_owned(), true)]);
+    let nbits = ModelForm::MatMulNBits;
+    for (to, form, names) in [
+        ("int8", ModelForm::DequantizeLinear, &[("b", true), ("w_int8", true), ("w_scale", true)][..]),
+        ("int8/tensor", ModelForm::DequantizeLinear, &[("b", true), ("w_int8", true), ("w_scale", false)]),
+        ("int4", nbits, &[("b", true), ("w_Q4", true), ("w_scales", true), ("w_zero_points", false)]),
+        (
+            "nvfp4",
+            ModelForm::DequantizeLinear,
+            &[("b", true), ("w_global_scale", false), ("w_nvfp4", true), ("w_scale_float8", true)],
+        ),
+    ] {
+        let request = QuantizeRequest::new(to.parse::<WeightFormat>().expect(to)).form(form).zero_points(form == nbits);
+        let out = folder.path().join(format!("{}.onnx", to.replace('/', "_")));
+        quantize(&outside, &out, &request).unwrap_or_else(|error| panic!("{to}: {error}"));
+        let want: Vec<_> = names.iter().map(|&(name, is_external)| (name.to_owned(), is_external)).collect();
+        assert_eq!(external(&out), want, "{to}");
+        let again = folder.path().join("again.onnx");
+        quantize(&inside, &again, &request).unwrap_or_else(|error| panic!("{to}: {error}"));
+        assert!(external(&again).iter().all(|(_, is_external)| !is_external), "{to}");
+        assert_eq!(initializers(&again).len(), want.len(), "{to}");
+    }
+    // A scale of 1280 bytes, and a global scale of 4, beside a file that the caller names.
+    let request = keep.clone().model(storage(Some("named.data"), None));
+    let out = folder.path().join("named.onnx");
+    quantize(&outside, &out, &request).expect("quantized");
+    assert!(external(&out).iter().all(|(_, is_external)| *is_external));
+    let request = keep.clone().model(storage(Some("large.data"), Some(2000)));
+    let out = folder.path().join("large.onnx");
+    quantize(&outside, &out, &request).expect("quantized");
+    let want = [("b", false), ("w_int8", true), ("w_scale", false)];
+    assert_eq!(external(&out), want.map(|(name, is_external)| (name.to_owned(), is_external)));
 }
 
 /// The tensors of MatMulNBits, as onnxruntime 1.31.1's `quantize_matmul_4bits` and `quantize_matmul_8bits` make them.

@@ -42,6 +42,7 @@ pub fn convert_json(input: &Path, output: &Path, dry_run: bool, done: &ConvertSu
         "to": done.to.name(),
         "raise_to": done.raise_to,
         "not_verified": done.not_verified(),
+        "nothing_narrow": done.nothing_narrow(),
         "casts": done.casts,
         "constants": done.constants,
         "constants_twice": done.twice,

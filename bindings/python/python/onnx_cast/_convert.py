@@ -76,6 +76,8 @@ class Converted(NamedTuple):
     unknown_ranges: int
     #: The model, where one was given and no output; ``None`` where it was written to a file, and of a dry run.
     model: ModelProto | None = None
+    #: Why no node computes in the narrow type; ``None`` where one does.
+    nothing_narrow: str | None = None
     #: With ``inputs``, how far outputs and nodes are off, before and after nodes were kept.
     report: PrecisionReport | None = None
 
@@ -89,7 +91,8 @@ def converted(done: _native.ConvertDone) -> Converted:
     clamped = [Clamped(row["name"], [tuple(pair) for pair in row["numbers"]]) for row in done["clamped"]]
     more = (done["raise_to"], done["unknown_ranges"])
     counts = (done["casts"], done["constants"], done["constants_twice"])
-    return Converted(_TYPES[done["to"]], *counts, nodes, values, done["explained"], clamped, *more)
+    what = (nodes, values, done["explained"], clamped)
+    return Converted(_TYPES[done["to"]], *counts, *what, *more, nothing_narrow=done["nothing_narrow"])
 
 
 def convert_model(

@@ -170,6 +170,7 @@ class ConvertDone(Done):
     to: str
     raise_to: int | None
     not_verified: str
+    nothing_narrow: str | None
     casts: int
     constants: int
     constants_twice: int

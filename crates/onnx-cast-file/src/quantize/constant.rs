@@ -45,8 +45,17 @@ pub enum Scaled {
 }
 
 impl Scaled {
-    /// The matrices that values of these sizes are, and the rows and columns of their blocks.
-    fn matrices(self, [outer, axis, inner]: [usize; 3]) -> ([usize; 3], [usize; 2]) {
+    /// The matrices that values of these sizes form, and the rows and columns of their blocks. Matrices whose blocks
+    /// have one row are one matrix: a row of packed elements may end within a byte, a matrix may not.
+    fn matrices(self, sizes: [usize; 3]) -> ([usize; 3], [usize; 2]) {
+        let ([count, rows, columns], block) = self.split(sizes);
+        match block {
+            [1, _] if !matches!(self, Scaled::Axis) => ([1, count * rows, columns], block),
+            _ => ([count, rows, columns], block),
+        }
+    }
+
+    fn split(self, [outer, axis, inner]: [usize; 3]) -> ([usize; 3], [usize; 2]) {
         let all = outer * axis * inner;
         match self {
             Scaled::Tensor => ([1, 1, all], [1, all.max(1)]),

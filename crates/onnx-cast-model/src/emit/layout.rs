@@ -13,8 +13,10 @@ pub(crate) struct Layout<'a> {
     pub(super) refers: bool,
     /// The file's name.
     location: String,
-    /// Elements of this many bytes or more; where there is no limit, those that stood in another file before.
+    /// Tensors of at least this many bytes go into the file.
     threshold: Option<u64>,
+    /// So do smaller ones that are in external data already.
+    keeps_external: bool,
     /// What the file holds, in order, each at its offset.
     pub(crate) data: Vec<(u64, CastElements<'a>)>,
     end: u64,
@@ -27,13 +29,20 @@ const SMALL: u64 = 1024;
 const ALIGNMENT: u64 = 4096;
 
 impl<'a> Layout<'a> {
+    /// Tensors stay where they are, except that those of at least `threshold` bytes go into the file.
     pub(crate) fn new(location: &str, threshold: Option<u64>) -> Self {
-        Layout { refers: false, location: location.to_owned(), threshold, data: Vec::new(), end: 0 }
+        let (location, keeps_external) = (location.to_owned(), true);
+        Layout { refers: false, location, threshold, keeps_external, data: Vec::new(), end: 0 }
+    }
+
+    /// Only tensors of at least `threshold` bytes are in the file.
+    pub(crate) fn only(location: &str, threshold: u64) -> Self {
+        Layout { keeps_external: false, ..Layout::new(location, Some(threshold)) }
     }
 
     /// No file: a message that refers to the large elements of the model that was read, and of other files.
     pub(crate) fn references() -> Self {
-        Layout { refers: true, ..Layout::new(ITSELF, Some(SMALL)) }
+        Layout { refers: true, ..Layout::only(ITSELF, SMALL) }
     }
 
     /// The tasks that write the file.
@@ -43,7 +52,8 @@ impl<'a> Layout<'a> {
 
     /// Whether elements belong into the file.
     pub(super) fn takes(&self, len: u64, was_external: bool) -> bool {
-        len > 0 && self.threshold.map_or(was_external, |threshold| len >= threshold)
+        let is_large = self.threshold.is_some_and(|threshold| len >= threshold);
+        len > 0 && (is_large || was_external && self.keeps_external)
     }
 
     /// Gives elements a place; returns the fields that tell it. None where there is no place.

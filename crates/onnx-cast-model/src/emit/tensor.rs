@@ -1,9 +1,9 @@
 //! The tensors of a model that is written, and the Constants that hold them.
 
 use super::{Emitter, FieldEdit};
-use crate::edits::{Content, NewTensor};
+use crate::edits::{Content, Home, NewTensor};
 use crate::error::ModelError;
-use crate::external::{is_beside, is_external, tensor_name};
+use crate::external::{is_external, tensor_name};
 use crate::messages::{attribute, node};
 use crate::rope::{CastElements, ElementSource, Rope};
 use crate::tree::{Attribute, Node};
@@ -92,7 +92,8 @@ impl<'a> Emitter<'a, '_> {
             }
         }
         let Some(elements) = self.files.elements(message)? else { return Ok(None) };
-        let new = NewTensor { message: Some(message), name: None, shape: vec![], content: Content::Elements(elements) };
+        let (home, content) = (Home::Like(message), Content::Elements(elements));
+        let new = NewTensor { message: Some(message), name: None, shape: vec![], home, content };
         self.tensor(&new).map(Some)
     }
 
@@ -140,7 +141,7 @@ impl<'a> Emitter<'a, '_> {
         };
         let len = elements.byte_len().ok_or_else(too_large)?;
         let in_model = matches!(elements.stored, ElementSource::Model(..)) && elements.plans.0.is_empty();
-        let takes = self.layout.takes(len, new.message.is_some_and(is_beside)) && (in_model || !self.layout.refers);
+        let takes = self.layout.takes(len, new.home.is_external(len)) && (in_model || !self.layout.refers);
         let data = if takes {
             Data::Fields(self.layout.put(elements.clone(), len).ok_or_else(too_large)?)
         } else {

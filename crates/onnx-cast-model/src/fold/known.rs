@@ -1,7 +1,7 @@
 //! The constants of a fold, and what Casts make of them.
 
 use crate::constant::Constant;
-use crate::edits::{Content, NewTensor};
+use crate::edits::{Content, Home, NewTensor};
 use crate::graph::values::Id;
 use crate::rope::{CastElements, ElementSource};
 use onnx_cast::scaled::ScaledPlan;
@@ -128,6 +128,6 @@ impl<'a> FoldValue<'a> {
         };
         // Where there is a message, it tells the shape.
         let shape = if self.message.is_some() { Vec::new() } else { self.shape.to_vec() };
-        NewTensor { message: self.message, name: name.map(str::to_owned), shape, content }
+        NewTensor { message: self.message, name: name.map(str::to_owned), shape, home: Home::of(self.message), content }
     }
 }

@@ -3,12 +3,13 @@
 use super::assign::Assignment;
 use super::pins::Variable;
 use super::variables::{Use, Variables};
-use crate::error::ModelError;
+use crate::error::{ModelError, ModelErrorKind};
 use crate::graph::values::Origin;
 use crate::paths::{self, segment};
-use crate::tree::{Document, Graph};
+use crate::tree::{Document, Graph, Node};
+use crate::types::value::ValueType;
 use onnx_cast_file::engine::Short;
-use onnx_cast_file::nearest;
+use onnx_cast_file::{Pattern, Wording, nearest};
 use std::collections::HashMap;
 use std::fmt::Write as _;
 
@@ -93,6 +94,42 @@ pub(super) fn decisions(
         }
     }
     (nodes, values)
+}
+
+/// Refuses a pattern of `low` if none of the nodes that it matches becomes narrow, or is already.
+pub(super) fn check_low(
+    low: &[Pattern],
+    variables: &Variables<'_, '_, '_>,
+    assignment: &Assignment,
+) -> Result<(), ModelError> {
+    for pattern in low {
+        let (mut is_effective, mut kept) = (false, None);
+        for (place, body) in variables.typing.bodies.iter().enumerate() {
+            let matched = |node: &Node<'_>| pattern.matches(node.op_type) || pattern.matches(node.known_as());
+            for (at, step) in body.flow.steps.iter().enumerate().filter(|(_, step)| matched(step.node)) {
+                let ids = || step.inputs.iter().chain(&step.outputs).flatten().copied();
+                let is_narrow = |id: usize| body.types[id] == Some(ValueType::Tensor(variables.low));
+                let own = |id: usize| variables.values[place][id];
+                let variable =
+                    variables.nodes[place][at].or_else(|| step.outputs.iter().flatten().find_map(|&id| own(id)));
+                is_effective |= match variable {
+                    Some(variable) => assignment.is_low(variables, variable),
+                    None => ids().any(is_narrow),
+                };
+                let reason = || match variable {
+                    Some(variable) => format!("stays float: {}", why(variables, assignment, variable)),
+                    None => "does not compute with floats".to_owned(),
+                };
+                kept.get_or_insert_with(|| format!("`{}` {}", Short(step.node.known_as()), reason()));
+            }
+        }
+        if let Some(kept) = kept.filter(|_| !is_effective) {
+            let text = pattern.to_string();
+            let what = Wording::default().field("low", format!(" `{}` has no effect: {kept}", Short(&text)));
+            return Err(ModelError::new(ModelErrorKind::Request, what).named(&text));
+        }
+    }
+    Ok(())
 }
 
 fn why(variables: &Variables<'_, '_, '_>, assignment: &Assignment, variable: Variable) -> String {

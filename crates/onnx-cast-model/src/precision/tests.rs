@@ -297,3 +297,92 @@ fn a_large_constant_that_overflows_stays_float() {
         }
     }
 }
+
+/// A pattern of `low` that cannot have an effect is refused with the reason, as are `none` and `sensitive` together.
+#[test]
+fn patterns_without_an_effect_are_refused() {
+    let nodes = vec![
+        matrix("w"),
+        node("MatMul", &["x", "w"], "h", vec![]),
+        node("Softmax", &["h"], "p", vec![]),
+        node("Bernoulli", &["p"], "r", vec![]),
+        node("Shape", &["r"], "s", vec![]),
+        node("Abs", &["s"], "t", vec![]),
+        node("Reshape", &["r", "t"], "y", vec![]),
+    ];
+    let model = model(22, nodes, &[("x", FLOAT)], &[("y", FLOAT)]);
+    let request = |keep: &[&str], low: &[&str]| {
+        let keep = keep.iter().map(|text| text.parse().expect("a pattern")).collect();
+        let low = low.iter().map(|text| text.parse().expect("a pattern")).collect();
+        ConvertRequest::new(DataType::Float16).keep(keep).low(low)
+    };
+    for (keep, low, want) in [
+        (
+            &[][..],
+            &["Bernoulli"][..],
+            "`low` `Bernoulli` has no effect: `r` stays float: its operator or an attribute fixes",
+        ),
+        (&[], &["Softmax", "Abs"], "`low` `Abs` has no effect: `t` does not compute with floats"),
+        (&["Soft*"], &["Softmax"], "`low` `Softmax` has no effect: `p` stays float: kept by the pattern Soft*"),
+        (&["none", "sensitive"], &[], "`keep` takes `none` or `sensitive`, which contradict each other"),
+    ] {
+        let said = convert_bytes(&model, &request(keep, low)).expect_err(want).to_string();
+        assert!(said.contains(want), "{said}");
+    }
+    for (keep, low) in [(&["none"][..], &["*"][..]), (&["sensitive"], &["Softmax"]), (&[], &["re:Softmax|Abs"])] {
+        let once = converted(&model, &request(keep, low));
+        assert_eq!(converted(&once, &request(keep, low)), once, "{keep:?}, {low:?}");
+    }
+}
+
+/// The summary says that no node became narrow, and why.
+#[test]
+fn a_model_without_a_narrow_node_is_said_to_be_so() {
+    let said = |nodes: Vec<Message>, of_type: i64| {
+        let model = ModelBytes::new(model(22, nodes, &[("x", of_type)], &[("y", of_type)]), None);
+        let request = ConvertRequest::new(DataType::Float16);
+        convert_of(ModelSource::Memory(&model), None, &request).expect("converted").1.nothing_narrow()
+    };
+    let softmax = || node("Softmax", &["x"], "h", vec![]);
+    let why = "a sum of exponentials";
+    let one = said(vec![node("Softmax", &["x"], "y", vec![])], FLOAT);
+    assert_eq!(one, Some(format!("nothing became float16: the one node stays float: sensitive: {why}")));
+    let two = said(vec![softmax(), node("Softmax", &["h"], "y", vec![])], FLOAT);
+    assert_eq!(two, Some(format!("nothing became float16: 2 nodes stay float: sensitive: {why} (2)")));
+    let other = said(vec![node("Abs", &["x"], "y", vec![])], 7);
+    assert_eq!(other.as_deref(), Some("nothing became float16: no node computes with floats of 32 bits"));
+    assert_eq!(said(vec![matrix("w"), softmax(), node("MatMul", &["h", "w"], "y", vec![])], FLOAT), None);
+}
+
+/// A Cast to float behind a DequantizeLinear that gives float16 becomes one that changes nothing. onnxruntime removes
+/// it, and would fuse the DequantizeLinear with the MatMul, whose types differ: a copy between keeps them apart.
+#[test]
+fn dequantized_values_are_kept_apart() {
+    let int = |name: &str, value: i64| Message::new().bytes(1, name).int(3, value).int(20, 2);
+    let codes = tensor(&[2, 2], 3, &[1, 2, 3, 4]);
+    let codes = node("Constant", &[], "q", vec![Message::new().bytes(1, "value").message(5, codes).int(20, 4)]);
+    let nodes_with = |between: Vec<Message>, w: &str| {
+        let dequantize = node("DequantizeLinear", &["q", "s"], "d", vec![int("output_dtype", 10)]);
+        let mut nodes = vec![codes.clone(), float_constant("s", 0.5), dequantize];
+        nodes.extend(between);
+        nodes.push(node("MatMul", &["x", w], "y", vec![]));
+        model(23, nodes, &[("x", FLOAT)], &[("y", FLOAT)])
+    };
+    let cast = |from: &str| node("Cast", &[from], "w", vec![int("to", 1)]);
+    let plain = nodes_with(vec![cast("d")], "w");
+    let turned = nodes_with(vec![node("Transpose", &["d"], "t", vec![]), cast("t")], "w");
+    for model in [plain, turned] {
+        let request = ConvertRequest::new(DataType::Float16);
+        let once = converted(&model, &request);
+        let nodes = nodes(&once);
+        for want in ["Sum w > w_copy", "MatMul x_float16,w_copy > y_float16"] {
+            assert!(nodes.iter().any(|node| node == want), "{nodes:?}");
+        }
+        assert_eq!(converted(&once, &request), once);
+        assert!(!nodes_have_sum(&converted(&model, &ConvertRequest::new(DataType::BFloat16))));
+    }
+}
+
+fn nodes_have_sum(model: &[u8]) -> bool {
+    nodes(model).iter().any(|node| node.starts_with("Sum "))
+}

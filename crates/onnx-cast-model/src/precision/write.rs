@@ -14,7 +14,7 @@ use super::mask::of_mask;
 use super::stored::NarrowConstant;
 use super::variables::{Reading, Use, Variables};
 use crate::constant::Constant;
-use crate::edits::{Content, Edits, FunctionCopy, GraphEdit, GraphEdits, NewAttribute, NewNode, NewTensor};
+use crate::edits::{Content, Edits, FunctionCopy, GraphEdit, GraphEdits, Home, NewAttribute, NewNode, NewTensor};
 use crate::error::ModelError;
 use crate::external::Files;
 use crate::graph::values::{Id, Origin};
@@ -281,7 +281,8 @@ impl<'w, 't, 'a> Writer<'w, 't, 'a> {
                 let named = &graph.initializers[index];
                 let known = Constant::of_tensor(named.name, named.message, self.files)?;
                 let content = Content::Elements(self.narrow(&known, false)?);
-                let tensor = NewTensor { message: known.message, name: None, shape: known.shape, content };
+                let home = Home::of(known.message);
+                let tensor = NewTensor { message: known.message, name: None, shape: known.shape, home, content };
                 edit.initializers.insert(index, Some(tensor));
             }
             Origin::Other => {
@@ -372,7 +373,8 @@ impl<'w, 't, 'a> Writer<'w, 't, 'a> {
         let graph = body.flow.graphs[&value.graph];
         let edit = edits.entry(graph.id).or_default();
         let (shape, message) = (constant.shape.clone(), constant.message);
-        let tensor = NewTensor { message, name: name.clone(), shape, content: Content::Elements(elements) };
+        let (home, content) = (Home::of(message), Content::Elements(elements));
+        let tensor = NewTensor { message, name: name.clone(), shape, home, content };
         if !twice && !self.emulate {
             let declared = self.declared.get(&(graph.id, value.name));
             let places = declared.into_iter().flat_map(|declared| &declared.value_info);

@@ -3,7 +3,7 @@
 
 use super::ChosenWeight;
 use crate::constant::Site;
-use crate::edits::{Content, Edits, NewAttribute, NewNode, NewTensor};
+use crate::edits::{Content, Edits, Home, NewAttribute, NewNode, NewTensor};
 use crate::error::ModelError;
 use crate::rope::{CastElements, Computed, ElementSource, LastDecoded};
 use crate::tree::Names;
@@ -72,7 +72,19 @@ impl<'a> ChosenWeight<'a> {
         Ok((summary, needs, quantized.counter))
     }
 
-    /// What has a scale.
+    /// Why the weight is kept: it would not become smaller, or its summed axis is shorter than a block of MX or NVFP4.
+    pub(super) fn not_for_dequantize_linear(&self) -> Result<Option<String>, ModelError> {
+        let summed = self.constant.shape[self.axes.summed];
+        if let QuantizedFormat::Block(format) = self.to.format
+            && summed < format.block()
+        {
+            let (axis, block) = (self.axes.summed, format.block());
+            return Ok(Some(format!("axis {axis} has size {summed}, less than a block of {} ({block})", self.to)));
+        }
+        Ok(self.not_smaller(self.form(self.scaled()?).bytes(self.constant.len)))
+    }
+
+    /// What has a scale: a row instead of blocks, if its summed axis is shorter than one.
     fn scaled(&self) -> Result<Scaled, ModelError> {
         let refuse = |what: String| Err(ModelError::constant(self.constant.name, what));
         let element = match self.to.format {
@@ -84,6 +96,7 @@ impl<'a> ChosenWeight<'a> {
         match self.to.granularity.unwrap_or(default) {
             Granularity::Tensor => Ok(Scaled::Tensor),
             Granularity::Row => Ok(Scaled::Axis),
+            Granularity::Block([1, size]) if self.constant.shape[self.axes.summed] < size => Ok(Scaled::Axis),
             Granularity::Block([1, size]) => Ok(Scaled::Blocks(size)),
             other => refuse(format!(
                 "DequantizeLinear has no {element}/{other} (want {element}/tensor, {element}/row or blocks such as {element}/32)"
@@ -143,7 +156,8 @@ impl<'a> ChosenWeight<'a> {
         let mut add = |name: &str, shape: Vec<usize>, elements: Option<CastElements<'a>>, names: &mut Names| {
             let Some(elements) = elements else { return };
             let content = Content::Elements(elements);
-            let tensor = NewTensor { message: None, name: Some(name.to_owned()), shape, content };
+            let home = constant.message.map_or(Home::Model, Home::LargeLike);
+            let tensor = NewTensor { message: None, name: Some(name.to_owned()), shape, home, content };
             if *is_in_function {
                 nodes.push(constant_node(name, tensor, names));
             } else {
@@ -167,6 +181,7 @@ impl<'a> ChosenWeight<'a> {
             message: constant.message,
             name: Some(name.clone()),
             shape: constant.shape.clone(),
+            home: Home::of(constant.message),
             content: Content::Elements(elements),
         });
         let edit = edits.graphs.entry(*graph).or_default();
@@ -212,6 +227,13 @@ fn dequantize_linear(name: String, inputs: [String; 2], output: String, form: Op
 }
 
 impl Form {
+    /// Bytes of this many elements and their scales.
+    fn bytes(&self, len: usize) -> Option<u64> {
+        let scales = self.scale_type.byte_len(element_count(&self.scale_shape)?)?;
+        let global = if self.has_global { 4 } else { 0 };
+        Some(self.element.byte_len(len)?.checked_add(scales)?.checked_add(global)? as u64)
+    }
+
     /// The first opset whose DequantizeLinear reads a weight of a shape, and whose Constant, where there is one, has
     /// such elements.
     fn needs(&self, shape: &[usize], is_constant: bool) -> Option<i64> {

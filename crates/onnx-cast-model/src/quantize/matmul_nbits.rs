@@ -10,11 +10,12 @@
 use super::ChosenWeight;
 use super::readings::{perm, site};
 use crate::constant::Site;
-use crate::edits::{Content, Edits, NewAttribute, NewNode, NewTensor};
+use crate::edits::{Content, Edits, Home, NewAttribute, NewNode, NewTensor};
 use crate::error::ModelError;
 use crate::graph::values::{Flow, Id};
 use crate::rope::{CastElements, Computed, ElementSource, LastDecoded};
 use crate::tree::Names;
+use onnx_cast::tensor::element_count;
 use onnx_cast::{Cast, CastOptions, DataType, Plan, TensorView};
 use onnx_cast_file::engine::pipeline::{Compute, PipelineError, Scratch};
 use onnx_cast_file::engine::{Counter, Sides};
@@ -306,14 +307,37 @@ impl Compute for NBits<'_> {
 }
 
 impl<'a> ChosenWeight<'a> {
-    /// Why MatMulNBits cannot have a weight.
-    pub(super) fn not_for_nbits(&self, products: Option<&Products>) -> Option<&'static str> {
+    /// Why MatMulNBits cannot read a weight, or would not make it smaller.
+    pub(super) fn not_for_nbits(
+        &self,
+        products: Option<&Products>,
+        has_zero_points: bool,
+    ) -> Result<Option<String>, ModelError> {
+        let because = |reason: &str| Ok(Some(reason.to_owned()));
+        let (bits, block) = self.bits_and_block()?;
         match products {
-            _ if self.is_in_function => Some("MatMulNBits is unsupported in functions"),
-            _ if self.constant.shape.len() != 2 => Some("MatMulNBits takes matrices"),
-            None => Some("another operator than MatMul, or its left operand, reads it"),
-            Some(_) => None,
+            _ if self.is_in_function => because("MatMulNBits is unsupported in functions"),
+            _ if self.constant.shape.len() != 2 => because("MatMulNBits takes matrices"),
+            None => because("another operator than MatMul, or its left operand, reads it"),
+            Some(products) => {
+                let shapes = self.nbits_shapes(products, bits, block)?;
+                let width = self.constant.data_type.byte_len(1).unwrap_or(4);
+                let [packed, scales, zero_points] = shapes.tensors().map(|shape| element_count(&shape));
+                let zero_points = if has_zero_points { zero_points } else { Some(0) };
+                let all = || packed?.checked_add(scales?.checked_mul(width)?)?.checked_add(zero_points?);
+                Ok(self.not_smaller(all().map(|bytes| bytes as u64)))
+            }
         }
+    }
+
+    /// The sizes of the tensors of a weight.
+    fn nbits_shapes(&self, products: &Products, bits: u32, block: usize) -> Result<Shapes, ModelError> {
+        let [rows, columns] = match self.constant.shape[..] {
+            [columns, rows] if products.is_turned() => [rows, columns],
+            [rows, columns] => [rows, columns],
+            _ => return Err(ModelError::constant(self.constant.name, "MatMulNBits takes matrices")),
+        };
+        Ok(Shapes { bits, block, rows, columns })
     }
 
     /// The bits of an element, and the values of a block.
@@ -378,31 +402,29 @@ impl<'a> ChosenWeight<'a> {
         let ChosenWeight { constant, to: format, graph, site, input, .. } = &self;
         let refuse = |what: String| ModelError::constant(constant.name, what);
         let (bits, block) = self.bits_and_block()?;
-        let (from, is_turned) = (constant.data_type, products.is_turned());
-        let [rows, columns] = match constant.shape[..] {
-            [columns, rows] if is_turned => [rows, columns],
-            [rows, columns] => [rows, columns],
-            _ => return Err(refuse("MatMulNBits takes matrices".to_owned())),
-        };
-        let source = self.source([rows, columns], is_turned, (bits, block), request, last)?;
+        let shapes = self.nbits_shapes(&products, bits, block)?;
+        let (Shapes { rows, columns, .. }, from) = (shapes, constant.data_type);
+        let source = self.source([rows, columns], products.is_turned(), (bits, block), request, last)?;
         let counter = Arc::clone(&source.counter);
-        let blocks = rows.div_ceil(block);
+        let [packed, scales, zero_points] = shapes.tensors();
         let mut bytes_after = 0;
         let mut tensor = |kind, end: &str, data_type, shape: Vec<usize>| -> Result<_, ModelError> {
             let source = NBits { tensor: kind, ..source.clone() };
-            let len = onnx_cast::tensor::element_count(&shape).ok_or_else(|| refuse("too large".to_owned()))?;
+            let len = element_count(&shape).ok_or_else(|| refuse("too large".to_owned()))?;
             let elements = CastElements::new(ElementSource::Computed(Computed(Arc::new(source))), data_type, len);
             bytes_after += elements.byte_len().unwrap_or(0);
             let name = names.fresh(format!("{}_{end}", constant.name));
             let content = Content::Elements(elements);
-            Ok(NewTensor { message: None, name: Some(name), shape, content })
+            let home = match (kind, constant.message) {
+                (Tensor::Elements, message) => Home::of(message),
+                (_, message) => message.map_or(Home::Model, Home::LargeLike),
+            };
+            Ok(NewTensor { message: None, name: Some(name), shape, home, content })
         };
-        let (end, shape) = (format!("Q{bits}"), vec![columns, blocks, block * bits as usize / 8]);
-        let packed = tensor(Tensor::Elements, &end, DataType::Uint8, shape)?;
-        let mut tensors = vec![packed, tensor(Tensor::Scales, "scales", from, vec![columns, blocks])?];
+        let packed = tensor(Tensor::Elements, &format!("Q{bits}"), DataType::Uint8, packed)?;
+        let mut tensors = vec![packed, tensor(Tensor::Scales, "scales", from, scales)?];
         if request.zero_points {
-            let shape = vec![columns, (blocks * bits as usize).div_ceil(8)];
-            tensors.push(tensor(Tensor::ZeroPoints, "zero_points", DataType::Uint8, shape)?);
+            tensors.push(tensor(Tensor::ZeroPoints, "zero_points", DataType::Uint8, zero_points)?);
         }
         let operands: Vec<String> = tensors.iter().filter_map(|tensor| tensor.name.clone()).collect();
         let edit = edits.graphs.entry(*graph).or_default();
@@ -419,6 +441,24 @@ impl<'a> ChosenWeight<'a> {
         (summary.to, summary.bytes_after, summary.cast) = (to, bytes_after, true);
         summary.quantized = Some(*format);
         Ok((summary, counter))
+    }
+}
+
+/// Sizes of a matrix for MatMulNBits.
+#[derive(Clone, Copy)]
+struct Shapes {
+    bits: u32,
+    block: usize,
+    rows: usize,
+    columns: usize,
+}
+
+impl Shapes {
+    /// The shapes of elements, scales and zero points.
+    fn tensors(self) -> [Vec<usize>; 3] {
+        let Shapes { bits, block, rows, columns } = self;
+        let (bits, blocks) = (bits as usize, rows.div_ceil(block));
+        [vec![columns, blocks, block * bits / 8], vec![columns, blocks], vec![columns, (blocks * bits).div_ceil(8)]]
     }
 }
 

@@ -1,7 +1,7 @@
 //! Weights that operators read and that are not quantized, each with the reason.
 
+use super::is_float;
 use super::readings::{Calls, Found, site};
-use super::{ChosenWeight, is_float};
 use crate::constant::{Constant, Site};
 use crate::error::ModelError;
 use crate::external::Files;
@@ -12,15 +12,14 @@ use crate::weights::MIN_SIZE;
 use onnx_cast_file::{Selection, WeightFormat};
 use std::collections::HashSet;
 
-/// The weights of a body that are passed over, by name.
+/// The weights of a body that are passed over, by name, without those that were chosen for their readers.
 pub(super) fn passed_over<'a>(
     (document, calls): (&Document<'a>, &Calls<'_, 'a>),
     flow: &Flow<'_, 'a>,
-    chosen: &[ChosenWeight<'_>],
+    chosen: &HashSet<(usize, Site)>,
     selection: &Selection<WeightFormat>,
     files: &'a Files<'a>,
 ) -> Result<Vec<(String, String)>, ModelError> {
-    let chosen: HashSet<(usize, Site)> = chosen.iter().map(|one| (one.graph, one.site)).collect();
     let (mut found, mut seen) = (Vec::new(), HashSet::new());
     for Found { value, reading, .. } in calls.readings(flow)? {
         // Behind what arranges elements a weight is not looked for, but for Transpose, Identity and Cast.

@@ -59,7 +59,7 @@ impl Reading {
         let int = |name: &str| node.attribute(name).filter(|one| !one.refers).map_or(0, |one| one.int());
         let axis = |axis: Axis| if let Axis::Attribute(name) = axis { Axis::Number(int(name)) } else { axis };
         let (mut outputs, mut summed) = (axis(weight.outputs), axis(weight.summed));
-        if weight.exchanged.is_some_and(|name| int(name) != 0) {
+        if weight.exchanged.is_some_and(|(name, limit)| int(name) > limit) {
             (outputs, summed) = (summed, outputs);
         }
         Reading { operator: node.op_type.to_owned(), outputs, summed, perms: Vec::new() }

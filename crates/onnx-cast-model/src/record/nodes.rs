@@ -3,7 +3,7 @@
 //! A value is cast to float, flattened, and gets a NaN behind it, so that no reduction is over nothing, which runtimes
 //! refuse. NaN is then replaced by what a reduction leaves alone.
 
-use crate::edits::{Content, NewAttribute, NewNode, NewTensor};
+use crate::edits::{Content, Home, NewAttribute, NewNode, NewTensor};
 use crate::rope::{CastElements, ElementSource};
 use crate::tree::Names;
 use onnx_cast::DataType;
@@ -127,7 +127,7 @@ impl<'n, 'a> Recorder<'n, 'a> {
     fn constant(&mut self, name: &str, data_type: DataType, bytes: &[u8], shape: Vec<usize>) -> String {
         let len = shape.iter().product();
         let content = Content::Elements(CastElements::new(ElementSource::Owned(bytes.into()), data_type, len));
-        let value = Some(NewTensor { message: None, name: None, shape, content });
+        let value = Some(NewTensor { message: None, name: None, shape, home: Home::Model, content });
         let name = self.names.fresh(format!("onnx_cast_record_{name}"));
         self.constants.push(NewNode { value, ..NewNode::new("Constant", name.clone(), Vec::new(), name.clone()) });
         name

@@ -3,7 +3,7 @@
 use super::callers::Callers;
 use super::draft::{Draft, Given, Held, Kind, Refusal};
 use super::known::At;
-use crate::edits::{Content, NewAttribute, NewNode, NewTensor};
+use crate::edits::{Content, Home, NewAttribute, NewNode, NewTensor};
 use crate::external::Files;
 use crate::rope::{CastElements, ElementSource};
 use crate::tree::{Document, Graph, Names};
@@ -92,7 +92,8 @@ impl<'a> Site<'_, '_, 'a> {
         let name = self.fresh(draft, what);
         let content =
             Content::Elements(CastElements::new(ElementSource::Owned(key.2.as_slice().into()), data_type, len));
-        let tensor = NewTensor { message: None, name: Some(name.clone()), shape: key.1.clone(), content };
+        let (shape, home) = (key.1.clone(), Home::Model);
+        let tensor = NewTensor { message: None, name: Some(name.clone()), shape, home, content };
         if self.initializers {
             self.shared.by_content.insert(key, name.clone());
             self.shared.initializers.push(tensor);

@@ -1,11 +1,14 @@
-//! Copies that keep onnxruntime from a layer normalization of two types, which it would not load (`norms.rs`). A copy
-//! is a Sum of one value: it changes no bit, every opset has it for floats, and no optimizer takes it away.
+//! Copies that keep onnxruntime from fusing nodes into one that it then refuses: a layer normalization of two types
+//! (`norms.rs`), and a DequantizeLinear with a MatMul of another type than its scale. A copy is a Sum of one value: it
+//! changes no bit, every opset has it for floats, and no optimizer takes it away.
 
 use super::Writer;
 use crate::edits::{GraphEdits, NewNode};
-use crate::graph::values::{Id, Origin};
+use crate::graph::values::{Id, Origin, Step};
+use crate::operators::Flag;
 use crate::precision::norms::{Norm, before_cast};
 use crate::precision::variables::{Reading, Use};
+use crate::types::value::ValueType;
 use onnx_cast::DataType;
 use std::collections::BTreeSet;
 
@@ -20,8 +23,28 @@ impl<'a> Writer<'_, '_, 'a> {
             for norm in norms {
                 apart.extend(self.copies(place, norm).into_iter().map(|reading| (place, reading)));
             }
+            apart.extend(self.dequantized(place).map(|reading| (place, reading)));
         }
         apart
+    }
+
+    /// Where the model reads narrow results of DequantizeLinear that it cast to float so far. These Casts change
+    /// nothing now, and onnxruntime would remove them and fuse what is before and behind them.
+    fn dequantized(&self, place: usize) -> impl Iterator<Item = Use> {
+        let body = self.variables.body(place);
+        let narrow = Some(ValueType::Tensor(self.variables.low));
+        let passes = |step: &Step<'_, '_>| step.traits.is(Flag::Arranges);
+        let casts = body.flow.steps.iter().filter(move |step| step.node.is("Cast") && !self.emulate);
+        let outputs = casts.filter_map(move |step| {
+            let (&[Some(input), ..], &[Some(output), ..]) = (&step.inputs[..], &step.outputs[..]) else { return None };
+            let Origin::Node(before, _) = body.flow.values[body.flow.source(input, passes).0].origin else {
+                return None;
+            };
+            let is_dequantized = body.flow.steps[before].node.op_type == "DequantizeLinear";
+            (is_dequantized && body.types[input] == narrow && self.is_low(place, output)).then_some(output)
+        });
+        let reads = outputs.flat_map(move |output| self.known(place, output));
+        reads.filter(|reading| self.reads_low(reading)).map(|reading| reading.place)
     }
 
     /// Where a normalization needs them.

@@ -3,7 +3,7 @@
 
 use super::Writer;
 use crate::constant::Constant;
-use crate::edits::{Content, GraphEdits, NewTensor};
+use crate::edits::{Content, GraphEdits, Home, NewTensor};
 use crate::graph::values::{Id, Origin};
 use crate::precision::constants::KnownConstant;
 use crate::precision::mask::{is_raised, raised};
@@ -32,8 +32,8 @@ impl<'a> Writer<'_, '_, 'a> {
         let Constant { shape, message, .. } = constant;
         let elements = constant.elements.as_ref().and_then(|elements| raised(elements, self.variables.low));
         let Some(elements) = elements else { return };
-        let tensor =
-            NewTensor { message: *message, name: None, shape: shape.clone(), content: Content::Elements(elements) };
+        let (shape, home, content) = (shape.clone(), Home::of(*message), Content::Elements(elements));
+        let tensor = NewTensor { message: *message, name: None, shape, home, content };
         let edit = edits.entry(flow.values[id].graph).or_default();
         match flow.values[id].origin {
             Origin::Initializer(index, _) => drop(edit.initializers.insert(index, Some(tensor))),
