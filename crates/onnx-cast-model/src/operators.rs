@@ -22,6 +22,9 @@ pub(crate) struct Traits {
     pub(crate) computes: Option<Computes>,
     pub(crate) weights: Vec<Weight>,
     pub(crate) position: Option<Position>,
+    pub(crate) inside: Option<Inside>,
+    /// When it is sensitive, if not always.
+    pub(crate) when: Option<When>,
     flags: Vec<Flag>,
     /// Why it is sensitive by itself.
     pub(crate) sensitive: Option<&'static str>,
@@ -50,6 +53,8 @@ words! {
     Gives { Sequence, Element, Optional, Present }
     /// What an operator computes of numbers.
     Computes { Sum, Total, Product, Products, Quotient, Power, Squares, Root, Logarithm, Exponential, Choice, Comparison }
+    /// The largest that an operator computes on the way to a result.
+    Inside { Nothing, Result, Gates, Mean, Squares, Exponentials }
     /// What an operator does with positions.
     Position { Given, Read, Carried, Traced }
     /// What an operator does with elements, masks and errors, or is.
@@ -62,6 +67,19 @@ pub(crate) enum TypeSource {
     Attribute(&'static str),
     Input(usize),
     Type(DataType),
+}
+
+/// When a sensitive operator is sensitive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum When {
+    /// Before an opset, and then if the attribute `stash_type` is not float.
+    Stash(i64),
+    /// If an attribute is not 0.
+    Attribute(&'static str),
+    /// If the sum of squares, whose number an attribute gives, may overflow.
+    Squares(&'static str),
+    /// If an exponential may overflow.
+    Exponential,
 }
 
 /// The rank of outputs.
@@ -158,8 +176,13 @@ impl Traits {
                 Some(("weights", value)) => {
                     traits.weights = value.split('/').map(Weight::read).collect::<Option<_>>()?
                 }
+                Some(("inside", value)) => traits.inside = Some(Inside::read(value)?),
+                Some(("stash", value)) => traits.when = Some(When::Stash(value.parse().ok()?)),
+                Some(("when", value)) => traits.when = Some(When::Attribute(value)),
+                Some(("size", value)) => traits.when = Some(When::Squares(value)),
                 Some(("position", value)) => traits.position = Some(Position::read(value)?),
                 Some(_) => return None,
+                None if word == "overflows" => traits.when = Some(When::Exponential),
                 None => match word.split_once(':') {
                     Some((input, meaning)) => traits.inputs.push((input, Meaning::read(meaning)?)),
                     None => traits.flags.push(Flag::read(word)?),

@@ -160,7 +160,7 @@ fn weights_that_are_passed_over_are_named() {
     assert_eq!(done.tensors.iter().filter(|row| row.cast).map(|row| row.name.as_str()).collect::<Vec<_>>(), ["right"]);
     write(false);
     let refused = quantize(&input, &output, &request).expect_err("nothing").to_string();
-    let text = "(skipped: `constant` (Reshape is between it and MatMul), `squeezed` (Squeeze is between it \
-                and MatMul), `given` (an input, which callers may replace))";
+    let text = "every one is kept: `constant` (Reshape is between it and MatMul), `squeezed` (Squeeze is between it \
+                and MatMul), `given` (an input, which callers may replace)";
     assert!(refused.ends_with(text), "{refused}");
 }

@@ -314,3 +314,40 @@ fn nothing_is_kept_where_none_is_wanted() {
         assert_eq!(kept_by(&bytes, &ConvertRequest { keep: vec![Keep::None], ..ConvertRequest::new(to) }), [], "{to}");
     }
 }
+
+/// Operators that add up squares or exponentials inside are sensitive: in some versions, by an attribute, or unless
+/// recorded ranges bound the sum.
+#[test]
+fn sums_inside_of_operators() {
+    let int = |name: &str, value: i64| Message::new().bytes(1, name).int(3, value).int(20, 2);
+    let kept_at = |opset: i64, operator: &str, inputs: &[&str], attributes: Vec<Message>, range: Option<f32>| {
+        let nodes = between(vec![node(operator, inputs, "r", attributes)]);
+        let model = model(opset, nodes, &[("x", FLOAT), ("z", FLOAT)], &[("y", FLOAT)]);
+        let mut request = ConvertRequest::new(DataType::Float16);
+        request.ranges.extend(range.map(|range| (inputs[0].to_owned(), range)));
+        kept_by(&model, &request).into_iter().map(|(_, why)| why).collect::<Vec<_>>()
+    };
+    let (squares, mean) = (vec!["squares added up".to_owned()], vec!["a mean of squares".to_owned()]);
+    let lrn = || vec![int("size", 5)];
+    assert_eq!(kept_at(13, "LRN", &["h"], lrn(), None), squares);
+    // With a margin of 4, 28 has 5 * 112^2 = 62720, and 29 has 67280.
+    assert_eq!(kept_at(13, "LRN", &["h"], lrn(), Some(28.0)), [""; 0]);
+    assert_eq!(kept_at(13, "LRN", &["h"], lrn(), Some(29.0)), squares);
+    for operator in ["LpPool", "GlobalLpPool"] {
+        assert_eq!(kept_at(22, operator, &["h"], vec![], None), ["a norm"], "{operator}");
+    }
+    let inputs = ["h", "z", "z"];
+    assert_eq!(kept_at(18, "GroupNormalization", &inputs, vec![], None), mean);
+    for (opset, operator) in [(21, "GroupNormalization"), (17, "LayerNormalization"), (23, "RMSNormalization")] {
+        let inputs = if operator == "RMSNormalization" { &inputs[..2] } else { &inputs };
+        assert_eq!(kept_at(opset, operator, inputs, vec![], None), [""; 0], "{operator}");
+        assert_eq!(kept_at(opset, operator, inputs, vec![int("stash_type", 10)], None), mean, "{operator}");
+    }
+    let inputs = ["h", "z", "z", "z", "z"];
+    assert_eq!(kept_at(15, "BatchNormalization", &inputs, vec![], None), [""; 0]);
+    assert_eq!(kept_at(15, "BatchNormalization", &inputs, vec![int("training_mode", 1)], None), mean);
+    let exponential = ["an exponential that may overflow"];
+    assert_eq!(kept_at(22, "Softplus", &["h"], vec![], None), exponential);
+    assert_eq!(kept_at(22, "Softplus", &["h"], vec![], Some(3.0)), exponential);
+    assert_eq!(kept_at(22, "Softplus", &["h"], vec![], Some(2.5)), [""; 0]);
+}

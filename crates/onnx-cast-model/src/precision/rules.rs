@@ -50,7 +50,7 @@ impl Rules<'_, '_, '_, '_> {
     fn sensitive(&mut self) {
         let bodies = self.variables.typing.bodies.iter().enumerate();
         let bounds: Vec<_> = bodies.map(|(place, body)| bounds::of(body, place, self.constants)).collect();
-        sensitive::pin(self.variables, self.constants);
+        sensitive::pin(self.variables, self.constants, self.request);
         resolution::pin(self.variables, self.constants, &bounds);
         differences::pin(self.variables, &bounds);
         growth::pin_states(self.variables, &bounds);

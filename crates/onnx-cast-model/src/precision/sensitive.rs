@@ -1,12 +1,13 @@
 //! Operators that lose digits, or overflow, in 16 bits: exponentials that are added up, means of squares and what is
 //! divided by their roots, logarithms, and the masks of attention.
 
+use super::ConvertRequest;
 use super::bounds::saturates;
-use super::constants::Constants;
+use super::constants::{Constants, overflows};
 use super::pins::Reason;
 use super::variables::Variables;
 use crate::graph::values::{Flow, Id, Origin, Step};
-use crate::operators::{Computes, Flag, Traits};
+use crate::operators::{Computes, Flag, Traits, When};
 use onnx_cast::DataType;
 use onnx_cast::ops::AttributeValue;
 use std::collections::HashMap;
@@ -26,14 +27,16 @@ struct Body<'b, 't, 'a> {
     /// The least normal number of the narrow type.
     tiny: f32,
     found: HashMap<usize, &'static str>,
+    low: DataType,
+    request: &'b ConvertRequest,
 }
 
 /// Pins what is sensitive.
-pub(crate) fn pin(variables: &mut Variables<'_, '_, '_>, constants: &Constants<'_>) {
-    let tiny = tiny(variables.low);
+pub(crate) fn pin(variables: &mut Variables<'_, '_, '_>, constants: &Constants<'_>, request: &ConvertRequest) {
+    let (low, tiny) = (variables.low, tiny(variables.low));
     for place in 0..variables.typing.bodies.len() {
         let flow = &variables.body(place).flow;
-        let mut body = Body { flow, place, constants, tiny, found: HashMap::new() };
+        let mut body = Body { flow, place, constants, tiny, found: HashMap::new(), low, request };
         (0..flow.steps.len()).for_each(|step| body.step(step));
         for (step, what) in body.found {
             if let Some(variable) = variables.nodes[place][step] {
@@ -87,7 +90,7 @@ impl Body<'_, '_, '_> {
 
     fn step(&mut self, step: usize) {
         let traits = self.traits(step);
-        if let Some(what) = traits.sensitive {
+        if let Some(what) = traits.sensitive.filter(|_| self.is_sensitive(step)) {
             self.note(step, what);
         }
         if self.is(step, &["ReduceMean", "ReduceSum"]) {
@@ -112,6 +115,34 @@ impl Body<'_, '_, '_> {
         let is_mask = spans.iter().any(|span| span.least <= MASK);
         if is_mask && (traits.is(Flag::Masks) || self.is(step, &["Expand"])) {
             self.masks(step);
+        }
+    }
+
+    /// Whether a step of an operator that is sensitive, perhaps only at times, is.
+    fn is_sensitive(&self, step: usize) -> bool {
+        let (step, traits) = (&self.flow.steps[step], self.traits(step));
+        let int = |name: &str| step.node.attribute(name).map(|attribute| attribute.int());
+        // A function has no values of its own: it may be called several times.
+        let first = || step.inputs.first().copied().flatten().filter(|_| self.place == 0);
+        let range = || Some(self.request.ranges.get(self.flow.values[first()?].name)? * self.request.margin);
+        let fits = |value: f32| value.is_finite() && !overflows(value, self.low);
+        match traits.when {
+            None => true,
+            Some(When::Stash(since)) => {
+                let float = i64::from(DataType::Float.onnx());
+                step.graph.opset.is_none_or(|opset| opset < since) || int("stash_type").unwrap_or(float) != float
+            }
+            Some(When::Attribute(name)) => int(name).unwrap_or(0) != 0,
+            Some(When::Squares(name)) => {
+                let count = int(name).unwrap_or(1) as f32;
+                !range().is_some_and(|range| fits(range * range * count))
+            }
+            Some(When::Exponential) => {
+                let mut reads = step.outputs.iter().flatten().flat_map(|&id| &self.flow.values[id].reads);
+                let is_bounded = step.outputs.iter().flatten().all(|&id| self.flow.values[id].outputs == 0)
+                    && reads.all(|read| saturates(self.traits(read.step)));
+                self.low == DataType::Float16 && !is_bounded && !range().is_some_and(|range| fits(range.exp()))
+            }
         }
     }
 

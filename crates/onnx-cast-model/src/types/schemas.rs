@@ -294,6 +294,33 @@ mod tests {
         assert!(missing.is_empty(), "without a line in operators.txt: {missing:?}");
     }
 
+    /// Every operator that takes floats says what it computes inside, and what adds up squares or exponentials is
+    /// sensitive, or made for it by hardware.
+    #[test]
+    fn what_operators_compute_inside_is_known() {
+        use crate::operators::{Flag, Inside};
+        let onnx = read(&[ONNX]);
+        let takes_floats = |schema: &Schema| {
+            schema.inputs.iter().any(|formal| match &formal.of_type {
+                FormalType::Fixed(of_type) => of_type.tensor().is_some_and(DataType::is_float),
+                FormalType::Variable(variable) => schema.variables[*variable].allowed.tensors(DataType::Float),
+            })
+        };
+        for (&(domain, name), versions) in &read(&[ONNX, RUNTIME]) {
+            let traits = Traits::of(domain, name);
+            let is_listed = crate::operators::all().any(|(of, listed, _)| (of, listed) == (domain, name));
+            if (is_listed || domain == "ai.onnx" && onnx.contains_key(&(domain, name)))
+                && versions.iter().any(takes_floats)
+            {
+                assert!(traits.inside.is_some(), "{name}: without `inside=` in operators.txt");
+            }
+            let is_safe = traits.sensitive.is_some() || traits.is(Flag::Fast) || traits.is(Flag::Float);
+            if domain == "ai.onnx" && matches!(traits.inside, Some(Inside::Squares | Inside::Exponentials)) {
+                assert!(is_safe, "{name}: adds up squares or exponentials and is not sensitive");
+            }
+        }
+    }
+
     #[test]
     fn the_first_version_that_gives_a_type() {
         let first = |op_type, data_type| Schema::first_giving(op_type, data_type);
