@@ -224,6 +224,17 @@ case("quantized_gemm", f"""{SAME} {{ q = QuantizeLinear(x, s, i) g = com.microso
     domains=["com.microsoft"], s=np.float32(0.05), i=np.int8(0), v=RANDOM.integers(-90, 90, (8, 8)).astype(np.int8),
     w=random(8, 8), x=random(3, 8))
 
+# A Cast to float behind a DequantizeLinear that gives float16. Without it onnxruntime would fuse the DequantizeLinear
+# with a MatMul of another type than its scale, and then refuse the model.
+case("dequantized_narrow", f"""{SAME} {{
+    d = DequantizeLinear<axis=1, output_dtype={HALF}>(q, s) c = Cast<to={F}>(d) h = MatMul(x, c) y = Relu(h) }}""",
+    opset=23, ir=10, q=RANDOM.integers(-100, 100, (8, 8)).astype(np.int8), s=np.full(8, 0.01, np.float32),
+    x=random(3, 8))
+# Squares of some hundreds, added up inside of an operator.
+case("squares_inside", """(float[1,8,9,9] x) => (float[1,8,9,9] y)
+    { c = Conv(x, k) l = LRN<size=5, alpha=0.0001>(c) y = Conv(l, k) }""",
+    k=np.eye(8, dtype=np.float32)[:, :, None, None], x=random(1, 8, 9, 9, scale=400))
+
 
 def made():
     """Each model with its name and inputs."""

@@ -33,6 +33,9 @@ def reach_cases(rng):
     yield "Gemm's left operand", "y = Gemm<transA=1>(w, x)", {"x": [64, 5]}, "w", {"w": right}, 1
     kernel = weight(rng, 24, 32, 3, 3, axis=1)
     yield "ConvTranspose", "y = ConvTranspose(x, w)", {"x": [1, 24, 6, 6]}, "w", {"w": kernel}, None
+    kernel, nodes = weight(rng, 32, 1, 3, 3, axis=0), "y = {}<group=32>(x, w)"
+    for operator in ("Conv", "ConvTranspose"):
+        yield f"{operator} by channel", nodes.format(operator), {"x": [1, 32, 6, 6]}, "w", {"w": kernel}, None
     table = {"w": weight(rng, 96, 32, axis=0), "i": np.array([2, 95, 50])}
     yield "Gather", "g = Gather(w, i) y = Add(g, x)", {"x": [3, 32]}, "w", table, None
     for operator, gates in (("LSTM", 4), ("GRU", 3), ("RNN", 1)):
