@@ -325,12 +325,12 @@ mod tests {
         assert!(beside.all(|byte| *byte == 0x5a), "{}: bytes beside the result", what());
     }
 
-    /// At several places in a line, for tiles after which a line is held, and others. Miri sees every access.
+    /// At every place in a line, in Miri at one; for tiles after which a line is held, and others.
     #[test]
     fn a_walk_writes_its_target_alone_and_reads_what_is_written() {
         for bits in [2, 4, 6, 8, 16, 32, 64] {
             let source: Vec<u8> = (0..byte_len_of(1280, bits)).map(|i| (i * 7 % 251) as u8).collect();
-            for at in if cfg!(miri) { vec![0, 3, 60] } else { (0..LINE).collect() } {
+            for at in if cfg!(miri) { vec![3] } else { (0..LINE).collect() } {
                 // Tiles of 256 elements are whole steps that fill lines, after which a line is held.
                 for ends in [&[256, 512, 528, 1003][..], &[8, 16, 1024, 1280], &[512, 1024, 1032], &[3]] {
                     for holds in [false, true] {
