@@ -32,6 +32,7 @@ use clap::{CommandFactory, FromArgMatches};
 use clap_complete::Shell;
 use onnx_cast::DataType;
 use onnx_cast::backend::{self, Backend};
+use onnx_cast::scalar::DefaultEnvironment;
 use onnx_cast_explain as explain;
 use onnx_cast_explain::{BlockRequest, types};
 use onnx_cast_file::engine::{Lines, PathText, create_page};
@@ -56,6 +57,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
 
 /// As [`run`], any number of times in a process, whose signals are left as they are.
 pub fn exit_code(args: impl IntoIterator<Item = OsString>) -> u8 {
+    let _environment = DefaultEnvironment::enter();
     let args: Vec<OsString> = args.into_iter().collect();
     let color = color_of(&args);
     match color {

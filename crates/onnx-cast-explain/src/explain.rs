@@ -19,6 +19,7 @@ use crate::value::{self, Element, ExactValue, apply, convert, hex, value_of};
 use num_bigint::BigInt;
 use onnx_cast::Short;
 use onnx_cast::ops::{CastErrorKind, Operator};
+use onnx_cast::scalar::DefaultEnvironment;
 use onnx_cast::types::{FloatFormat, Kind};
 use onnx_cast::{Cast, CastOptions, DataType, RoundMode};
 use rule::Rule;
@@ -132,6 +133,7 @@ fn error_between(before: &ExactValue, after: &ExactValue) -> Option<Error> {
 /// # Errors
 /// Where the value is not one of its type, or the operator's version does not take the types.
 pub fn explain(request: &Request<'_>) -> Result<Explanation> {
+    let _environment = DefaultEnvironment::enter();
     if let Some(scaling) = request.scaling {
         return scaled::explain(request, scaling);
     }

@@ -6,6 +6,7 @@ use crate::value::{Element, ExactValue, as_double, convert, hex, integer_range, 
 use onnx_cast::DataType;
 use onnx_cast::ops::Operator;
 use onnx_cast::ops::Role;
+use onnx_cast::scalar::DefaultEnvironment;
 use onnx_cast::types::{FloatFormat, Kind, Nan};
 use serde_json::{Value as Json, json};
 use std::fmt::Write as _;
@@ -30,6 +31,7 @@ Integers.
 /// # Errors
 /// Where the library does not cast a type to `double` or `string`.
 pub fn text() -> Result<String> {
+    let _environment = DefaultEnvironment::enter();
     let mut out = String::from(INTRODUCTION);
     overview(&mut out)?;
     out.push_str(FLOATS);
@@ -123,6 +125,7 @@ fn shortest(data_type: DataType, code: u64) -> Result<String> {
 /// # Errors
 /// Where the library does not cast a type to `double` or `string`.
 pub fn json() -> Result<Json> {
+    let _environment = DefaultEnvironment::enter();
     let types = DataType::ALL.iter().map(|&data_type| row(data_type)).collect::<Result<Vec<_>>>()?;
     Ok(json!({ "types": types }))
 }

@@ -19,6 +19,7 @@ use crate::rewrite::{self, Opened, Origin, OutputPaths, Rewrite, Rewritten, Row,
 use crate::summary::{Summary, TensorSummary};
 use crate::text::{Count, named};
 use onnx_cast::ops::OpError;
+use onnx_cast::scalar::DefaultEnvironment;
 use onnx_cast::tensor::{TensorError, TensorErrorKind};
 use onnx_cast::{BitCast, Cast, DataType, Plan};
 use std::collections::HashMap;
@@ -39,6 +40,7 @@ pub fn cast_file(
     output: impl AsRef<Path>,
     request: &CastRequest,
 ) -> Result<Summary, FileError> {
+    let _environment = DefaultEnvironment::enter();
     let input = input.as_ref();
     let output = output.as_ref();
     request.model.refuse(input)?;
@@ -86,6 +88,7 @@ pub fn bit_cast_file(
     output: impl AsRef<Path>,
     request: &BitCastRequest,
 ) -> Result<Summary, FileError> {
+    let _environment = DefaultEnvironment::enter();
     let (input, output) = (input.as_ref(), output.as_ref());
     request.raw.refuse_formats(input, output)?;
     let Some(all) = Collection::find(input)? else { return bit_cast_checkpoint(input, output, request) };

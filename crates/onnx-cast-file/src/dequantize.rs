@@ -11,6 +11,7 @@ use crate::rewrite::{self, Computed, Opened, Origin, Rewrite, Rewritten, Row, Si
 use crate::selection::Selection;
 use crate::summary::{Summary, TensorSummary};
 use onnx_cast::ops::OpError;
+use onnx_cast::scalar::DefaultEnvironment;
 use onnx_cast::tensor::TensorErrorKind;
 use onnx_cast::{Cast, CastOptions, DataType, Plan};
 use std::collections::HashSet;
@@ -55,6 +56,7 @@ pub fn dequantize_file(
     output: impl AsRef<Path>,
     request: &DequantizeRequest,
 ) -> Result<Summary, FileError> {
+    let _environment = DefaultEnvironment::enter();
     let (input, output) = (input.as_ref(), output.as_ref());
     check_targets(request)?;
     if crate::formats::gguf::is_meant(input) {

@@ -13,6 +13,7 @@ use crate::layouts::{Config, Layout, Model, claims};
 use crate::quantize::{self, QuantizeRequest};
 use crate::rewrite::{MadeTensors, Opened, OutputPaths};
 use crate::transcode::{self, TranscodeRequest};
+use onnx_cast::scalar::DefaultEnvironment;
 use onnx_cast::{DataType, Tensor, TensorView};
 use std::collections::HashSet;
 use std::fmt;
@@ -127,6 +128,7 @@ fn config(text: Option<&str>, layout: Option<Layout>) -> Result<Config, FileErro
 /// # Errors
 /// As there.
 pub fn dequantize_tensors(tensors: TensorsInMemory, request: &DequantizeRequest) -> Result<MadeTensors, FileError> {
+    let _environment = DefaultEnvironment::enter();
     dequantize::check_targets(request)?;
     let TensorsInMemory { opened, config: text } = tensors;
     dequantize::plan(&opened, &config(text.as_deref(), request.layout)?, request, |rewrite| rewrite.into_memory())
@@ -137,6 +139,7 @@ pub fn dequantize_tensors(tensors: TensorsInMemory, request: &DequantizeRequest)
 /// # Errors
 /// As there.
 pub fn quantize_tensors(tensors: TensorsInMemory, request: &QuantizeRequest) -> Result<MadeTensors, FileError> {
+    let _environment = DefaultEnvironment::enter();
     let TensorsInMemory { opened, config: text } = tensors;
     let model = text.as_deref().map_or_else(Model::default, Model::of_text);
     quantize::plan(&opened, text.as_deref().and_then(claims), &model, request, |rewrite| rewrite.into_memory())
@@ -147,6 +150,7 @@ pub fn quantize_tensors(tensors: TensorsInMemory, request: &QuantizeRequest) -> 
 /// # Errors
 /// As there.
 pub fn transcode_tensors(tensors: TensorsInMemory, request: &TranscodeRequest) -> Result<MadeTensors, FileError> {
+    let _environment = DefaultEnvironment::enter();
     let TensorsInMemory { opened, config: text } = tensors;
     let config = config(text.as_deref(), request.from_layout).map_err(transcode::of_input)?;
     transcode::plan(&opened, &config, request, |rewrite| rewrite.into_memory())
@@ -157,5 +161,6 @@ pub fn transcode_tensors(tensors: TensorsInMemory, request: &TranscodeRequest) -
 /// # Errors
 /// Where the tensors contradict themselves or the configuration.
 pub fn quantized_tensors(tensors: &TensorsInMemory, layout: Option<Layout>) -> Result<Quantized, FileError> {
+    let _environment = DefaultEnvironment::enter();
     consistent(&tensors.opened.checkpoint, &config(tensors.config.as_deref(), layout)?)
 }

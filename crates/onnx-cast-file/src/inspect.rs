@@ -23,6 +23,7 @@ use crate::request::{Ignored, refuse_format};
 use crate::selection::{Pattern, SourceType, admits, check_names};
 use compare::compare;
 use onnx_cast::DataType;
+use onnx_cast::scalar::DefaultEnvironment;
 use std::collections::HashMap;
 use std::path::Path;
 use values::look;
@@ -203,6 +204,7 @@ pub fn open_all<E: From<FileError>>(path: &Path, open: impl Fn(&Path) -> Result<
 /// # Errors
 /// Where a file cannot be read or is not valid.
 pub fn inspect(path: impl AsRef<Path>, request: &InspectRequest) -> Result<FileInfo, FileError> {
+    let _environment = DefaultEnvironment::enter();
     let path = path.as_ref();
     refuse_format(path, "in_format", request.in_format)?;
     let Some(all) = Collection::find(path)? else { return inspect_checkpoint(path, request) };
@@ -280,6 +282,7 @@ pub fn diff(
     second: impl AsRef<Path>,
     request: &DiffRequest,
 ) -> Result<Vec<(String, Difference)>, FileError> {
+    let _environment = DefaultEnvironment::enter();
     let paths = [first.as_ref(), second.as_ref()];
     if let Some(both) = Collection::both(paths)? {
         return collections::diff(&both, request);

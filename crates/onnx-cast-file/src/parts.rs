@@ -19,6 +19,7 @@ use crate::quantize::{self, QuantizeRequest};
 use crate::request::CastRequest;
 use crate::rewrite::{self, Opened, Rewrite};
 use crate::transcode::{self, TranscodeRequest};
+use onnx_cast::scalar::DefaultEnvironment;
 use std::path::Path;
 
 pub use crate::rewrite::{Part, Shard};
@@ -89,6 +90,7 @@ fn check_format(path: &Path) -> Result<(), FileError> {
 /// # Errors
 /// As the job at once; but whether transcoded weights would change is for the process that writes them.
 pub fn files(input: &Path, output: &Path, job: FileJob<'_>) -> Result<Vec<Shard>, FileError> {
+    let _environment = DefaultEnvironment::enter();
     job.with(input, output, false, |rewrite| rewrite.shards())
 }
 
@@ -98,6 +100,7 @@ pub fn files(input: &Path, output: &Path, job: FileJob<'_>) -> Result<Vec<Shard>
 /// # Errors
 /// Where the input is not as it should be, or the file cannot be written.
 pub fn lay_out(input: &Path, output: &Path, index: usize, temporary: &Path, job: FileJob<'_>) -> Result<(), FileError> {
+    let _environment = DefaultEnvironment::enter();
     job.with(input, output, true, |rewrite| rewrite.lay_out(index, temporary))
 }
 
@@ -116,6 +119,7 @@ pub fn write_part(
     temporary: &Path,
     job: FileJob<'_>,
 ) -> Result<(), FileError> {
+    let _environment = DefaultEnvironment::enter();
     job.with(input, output, true, |rewrite| rewrite.write_part(index, part, temporary))
 }
 
@@ -130,6 +134,7 @@ pub fn part_is_there(
     part: Part,
     job: FileJob<'_>,
 ) -> Result<bool, FileError> {
+    let _environment = DefaultEnvironment::enter();
     job.with(input, output, true, |rewrite| rewrite.part_is_there(index, part))
 }
 
@@ -148,5 +153,6 @@ pub fn name_whole(temporary: &Path, output: &Path) -> Result<(), FileError> {
 /// # Errors
 /// Where a file cannot be read or written.
 pub fn write_side_files(input: &Path, output: &Path, job: FileJob<'_>) -> Result<usize, FileError> {
+    let _environment = DefaultEnvironment::enter();
     job.with(input, output, true, |rewrite| rewrite.write_side_files())
 }

@@ -10,6 +10,7 @@ mod task;
 use crate::io::memory::room_for_a_thread;
 use crate::pipeline::task::{Buffers, Chunk};
 use onnx_cast::CastError;
+use onnx_cast::scalar::DefaultEnvironment;
 use std::io;
 use std::num::NonZero;
 use std::ops::ControlFlow;
@@ -117,6 +118,7 @@ impl Pipeline<'_, '_> {
 
     fn work(&self) {
         let _guard = StopsOthers(self);
+        let _environment = DefaultEnvironment::enter();
         let mut buffers = Buffers::default();
         while let Some(chunk) = self.next(&mut buffers) {
             let done = self.tasks[chunk.task].run(&chunk, self.sink, &mut buffers);

@@ -36,6 +36,7 @@ use crate::text::{Short, counted};
 use choice::Choice;
 use linear::{Linears, Why};
 use onnx_cast::DataType;
+use onnx_cast::scalar::DefaultEnvironment;
 use onnx_cast::scaled::{BlockFormat, ScaleRule};
 use serde_json::Value;
 use std::collections::HashMap;
@@ -128,6 +129,7 @@ pub fn quantize_file(
     output: impl AsRef<Path>,
     request: &QuantizeRequest,
 ) -> Result<Summary, FileError> {
+    let _environment = DefaultEnvironment::enter();
     let input = input.as_ref();
     request.model.refuse(input)?;
     Ok(quantize_files(input, output.as_ref(), request)?.ignoring(request.model.ignored()))

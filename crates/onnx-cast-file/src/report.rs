@@ -26,6 +26,7 @@ use crate::pipeline::{PipelineError, Task, TaskInput};
 use crate::request::{Ignored, ignored_attributes, refuse_format};
 use crate::selection::{Pattern, Selection, SourceType, check_names};
 use forecast::Forecasts;
+use onnx_cast::scalar::DefaultEnvironment;
 use onnx_cast::scaled::ScaleRule;
 use onnx_cast::tensor::Data;
 use onnx_cast::{Cast, CastError, CastOptions, DataType, TensorView};
@@ -225,6 +226,7 @@ impl ReportRequest {
 /// Where a file cannot be read or is not valid, a candidate is not a type of numbers, or something beside quantized
 /// weights changes them.
 pub fn report(path: impl AsRef<Path>, request: &ReportRequest) -> Result<Report, FileError> {
+    let _environment = DefaultEnvironment::enter();
     // Before anything is read.
     let path = path.as_ref();
     request.check(path)?;
@@ -286,6 +288,7 @@ fn report_inputs(opened: &[Input], request: &ReportRequest, forecasts: Forecasts
 /// # Errors
 /// Where a candidate is not a type of numbers.
 pub fn report_of(tensors: &[(&str, TensorView<'_>)], request: &ReportRequest) -> Result<Report, FileError> {
+    let _environment = DefaultEnvironment::enter();
     request.check(Path::new(MEMORY))?;
     request.check_names(Path::new(MEMORY), tensors.iter().map(|(name, _)| *name))?;
     let forecasts = Forecasts::of_tensors(tensors, Path::new(MEMORY), request);

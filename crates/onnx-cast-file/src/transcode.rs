@@ -25,6 +25,7 @@ use crate::summary::Summary;
 use crate::text::{Short, Wording};
 use calibration::{Carrier, Kind};
 use onnx_cast::DataType;
+use onnx_cast::scalar::DefaultEnvironment;
 use onnx_cast::scaled::BlockFormat;
 use rows::{Made, Maker};
 use serde_json::Value;
@@ -74,6 +75,7 @@ pub fn transcode_file(
     output: impl AsRef<Path>,
     request: &TranscodeRequest,
 ) -> Result<Summary, FileError> {
+    let _environment = DefaultEnvironment::enter();
     let (input, output) = (input.as_ref(), output.as_ref());
     let Some(all) = Collection::find(input)? else { return transcode_checkpoint(input, output, request) };
     all.run(output, &request.run, |member, output, run| {

@@ -9,6 +9,7 @@ use crate::error::{Error, ModelError};
 use crate::messages::MODEL;
 use crate::source::ModelSource;
 use onnx_cast::ops::Dim;
+use onnx_cast::scalar::DefaultEnvironment;
 use onnx_cast::scaled::{DequantizeLinear, DynamicQuantizeLinear, QuantizeLinear};
 use onnx_cast::{BitCast, Cast, CastLike, DataType, Tensor};
 use onnx_cast_file::NamedTensor;
@@ -79,6 +80,7 @@ impl Model {
     /// # Errors
     /// Where the file cannot be read, is not a model, or holds something that is not evaluated here.
     pub fn read(path: impl AsRef<Path>) -> Result<Model, Error> {
+        let _environment = DefaultEnvironment::enter();
         let path = path.as_ref();
         let file = ModelSource::File(path).file()?;
         match Outline::of(Backing::File(&file), &MODEL) {
@@ -92,6 +94,7 @@ impl Model {
     /// # Errors
     /// Where the bytes are no model, or hold something that is not evaluated here.
     pub fn parse(bytes: &[u8]) -> Result<Model, ModelError> {
+        let _environment = DefaultEnvironment::enter();
         read::read(Outline::of(Backing::Memory(bytes), &MODEL))
     }
 
@@ -117,6 +120,7 @@ impl Model {
     /// # Errors
     /// Where an input is missing, unknown, or of another type or shape than declared, or an operator fails.
     pub fn run(&self, inputs: Vec<NamedTensor>) -> Result<Vec<NamedTensor>, ModelError> {
+        let _environment = DefaultEnvironment::enter();
         run::run(self, inputs)
     }
 }

@@ -18,6 +18,7 @@ use crate::tree::Document;
 use crate::types::Typing;
 use decide::Fold;
 use onnx_cast::DataType;
+use onnx_cast::scalar::DefaultEnvironment;
 use onnx_cast_file::{Pattern, RunOptions, Storage, check_names};
 use std::collections::HashSet;
 use std::fmt;
@@ -122,6 +123,7 @@ impl fmt::Display for FoldOutcome {
 /// # Errors
 /// Where a file cannot be read or written, or the model is not valid.
 pub fn fold(input: impl AsRef<Path>, output: impl AsRef<Path>, request: &FoldRequest) -> Result<FoldSummary, Error> {
+    let _environment = DefaultEnvironment::enter();
     Ok(fold_of(ModelSource::File(input.as_ref()), Some(output.as_ref()), request)?.1)
 }
 
@@ -134,6 +136,7 @@ pub fn fold_of(
     output: Option<&Path>,
     request: &FoldRequest,
 ) -> Result<(Vec<u8>, FoldSummary), Error> {
+    let _environment = DefaultEnvironment::enter();
     let FoldRequest { storage, run, .. } = request;
     refuse_of_models(source.path(), run)?;
     let how = Request::of(run, storage);

@@ -44,6 +44,7 @@ use crate::types::{Body, Typing};
 use crate::upgrade;
 use assign::Assignment;
 use constants::Constants;
+use onnx_cast::scalar::DefaultEnvironment;
 use onnx_cast::DataType;
 use onnx_cast_file::engine::{FromJson, Short, check_vacant, counted};
 use onnx_cast_file::{Pattern, RunOptions, SelectionError, Storage, Wording};
@@ -255,6 +256,7 @@ pub fn convert(
     output: impl AsRef<Path>,
     request: &ConvertRequest,
 ) -> Result<ConvertSummary, Error> {
+    let _environment = DefaultEnvironment::enter();
     Ok(convert_of(ModelSource::File(input.as_ref()), Some(output.as_ref()), request)?.1)
 }
 
@@ -267,6 +269,7 @@ pub fn convert_of(
     output: Option<&Path>,
     request: &ConvertRequest,
 ) -> Result<(Vec<u8>, ConvertSummary), Error> {
+    let _environment = DefaultEnvironment::enter();
     if !request.run.write.no_clobber && !request.run.write.force {
         replaced::check_converted(source, output)?;
     }

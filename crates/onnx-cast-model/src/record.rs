@@ -18,6 +18,7 @@ use crate::types::{Body, Typing};
 use inner::Prober;
 use nodes::Recorder;
 use onnx_cast::DataType;
+use onnx_cast::scalar::DefaultEnvironment;
 use onnx_cast_file::engine::wire;
 use onnx_cast_file::{Pattern, RunOptions, Storage, check_names};
 use std::collections::{HashMap, HashSet};
@@ -82,6 +83,7 @@ pub fn record(
     output: impl AsRef<Path>,
     request: &RecordRequest,
 ) -> Result<RecordSummary, Error> {
+    let _environment = DefaultEnvironment::enter();
     Ok(record_of(ModelSource::File(input.as_ref()), Some(output.as_ref()), request)?.1)
 }
 
@@ -94,6 +96,7 @@ pub fn record_of(
     output: Option<&Path>,
     request: &RecordRequest,
 ) -> Result<(Vec<u8>, RecordSummary), Error> {
+    let _environment = DefaultEnvironment::enter();
     let RecordRequest { storage, run, .. } = request;
     refuse_of_models(source.path(), run)?;
     let how = Request::of(run, storage);

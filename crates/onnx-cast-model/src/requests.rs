@@ -9,6 +9,7 @@ use crate::quantize::quantize_weights;
 use crate::source::ModelSource;
 use crate::weights::{MIN_SIZE, cast_constants};
 use onnx_cast::CastOptions;
+use onnx_cast::scalar::DefaultEnvironment;
 use onnx_cast_file::engine::{Input, check_scale_rule, diff_collections, diff_opened, open, open_all};
 use onnx_cast_file::{
     BitCastRequest, CastRequest, DequantizeRequest, DiffRequest, Difference, FileError, FileInfo, Format, Ignored,
@@ -55,6 +56,7 @@ pub fn is_model(path: &Path) -> bool {
 /// # Errors
 /// Where a file cannot be read or written, the input is not valid, or a tensor cannot be cast.
 pub fn cast(input: impl AsRef<Path>, output: impl AsRef<Path>, request: &CastRequest) -> Result<Summary, Error> {
+    let _environment = DefaultEnvironment::enter();
     let (input, output) = (input.as_ref(), output.as_ref());
     if is_model(input) && is_model(output) {
         return cast_model(input, output, request);
@@ -67,6 +69,7 @@ pub fn cast(input: impl AsRef<Path>, output: impl AsRef<Path>, request: &CastReq
 /// # Errors
 /// As [`cast`].
 pub fn cast_model(input: impl AsRef<Path>, output: impl AsRef<Path>, request: &CastRequest) -> Result<Summary, Error> {
+    let _environment = DefaultEnvironment::enter();
     Ok(cast_of(ModelSource::File(input.as_ref()), Some(output.as_ref()), request)?.1)
 }
 
@@ -79,6 +82,7 @@ pub fn cast_of(
     output: Option<&Path>,
     request: &CastRequest,
 ) -> Result<(Vec<u8>, Summary), Error> {
+    let _environment = DefaultEnvironment::enter();
     let fields = [
         ("from", !request.raw.from.is_empty(), TYPED),
         ("shape", request.raw.shape.is_some(), "is not for models, whose constants have shapes"),
@@ -110,6 +114,7 @@ fn ignored_of_model(run: &RunOptions) -> Vec<Ignored> {
 /// # Errors
 /// As there, and where the input is a model.
 pub fn bit_cast(input: impl AsRef<Path>, output: impl AsRef<Path>, request: &BitCastRequest) -> Result<Summary, Error> {
+    let _environment = DefaultEnvironment::enter();
     Ok(onnx_cast_file::bit_cast_file(input, output, request)?)
 }
 
@@ -123,6 +128,7 @@ pub fn quantize(
     output: impl AsRef<Path>,
     request: &QuantizeRequest,
 ) -> Result<Summary, Error> {
+    let _environment = DefaultEnvironment::enter();
     let (input, output) = (input.as_ref(), output.as_ref());
     if is_model(input) && is_model(output) {
         return quantize_model(input, output, request);
@@ -139,6 +145,7 @@ pub fn quantize_model(
     output: impl AsRef<Path>,
     request: &QuantizeRequest,
 ) -> Result<Summary, Error> {
+    let _environment = DefaultEnvironment::enter();
     Ok(quantize_of(ModelSource::File(input.as_ref()), Some(output.as_ref()), request)?.1)
 }
 
@@ -152,6 +159,7 @@ pub fn quantize_of(
     output: Option<&Path>,
     request: &QuantizeRequest,
 ) -> Result<(Vec<u8>, Summary), Error> {
+    let _environment = DefaultEnvironment::enter();
     let fields = [
         ("layout", request.layout.is_some(), CHECKPOINTS),
         ("activations", request.activations.is_some(), CHECKPOINTS),
@@ -178,6 +186,7 @@ pub fn dequantize(
     output: impl AsRef<Path>,
     request: &DequantizeRequest,
 ) -> Result<Summary, Error> {
+    let _environment = DefaultEnvironment::enter();
     let (input, output) = (input.as_ref(), output.as_ref());
     if is_model(input) && is_model(output) {
         return Ok(dequantize_of(ModelSource::File(input), Some(output), request)?.1);
@@ -194,6 +203,7 @@ pub fn dequantize_of(
     output: Option<&Path>,
     request: &DequantizeRequest,
 ) -> Result<(Vec<u8>, Summary), Error> {
+    let _environment = DefaultEnvironment::enter();
     const FILES: &str = "is for checkpoints (.safetensors, .gguf)";
     const COUNTED: &str = "is for checkpoints (the weights of a model are not rounded again)";
     FileError::refuse(source.path(), &[("layout", request.layout.is_some(), FILES)])?;
@@ -216,6 +226,7 @@ pub fn transcode(
     output: impl AsRef<Path>,
     request: &TranscodeRequest,
 ) -> Result<Summary, Error> {
+    let _environment = DefaultEnvironment::enter();
     Ok(onnx_cast_file::transcode_file(input, output, request)?)
 }
 
@@ -238,6 +249,7 @@ fn opened(source: ModelSource<'_>, in_format: Option<Format>) -> Result<Vec<Inpu
 /// # Errors
 /// Where a file cannot be read or is not valid.
 pub fn inspect(path: impl AsRef<Path>, request: &InspectRequest) -> Result<Inspection, Error> {
+    let _environment = DefaultEnvironment::enter();
     if is_model(path.as_ref()) {
         return inspect_model(path, request);
     }
@@ -249,6 +261,7 @@ pub fn inspect(path: impl AsRef<Path>, request: &InspectRequest) -> Result<Inspe
 /// # Errors
 /// As [`inspect`].
 pub fn inspect_model(path: impl AsRef<Path>, request: &InspectRequest) -> Result<Inspection, Error> {
+    let _environment = DefaultEnvironment::enter();
     inspect_of(ModelSource::File(path.as_ref()), request)
 }
 
@@ -257,6 +270,7 @@ pub fn inspect_model(path: impl AsRef<Path>, request: &InspectRequest) -> Result
 /// # Errors
 /// As [`inspect`].
 pub fn inspect_of(source: ModelSource<'_>, request: &InspectRequest) -> Result<Inspection, Error> {
+    let _environment = DefaultEnvironment::enter();
     let fields = [("from", !request.from.is_empty(), TYPED), ("in_format", request.in_format.is_some(), PIPES)];
     FileError::refuse(source.path(), &fields)?;
     let (input, model) = contents::open(source, request.types)?;
@@ -277,6 +291,7 @@ pub fn diff(
     second: impl AsRef<Path>,
     request: &DiffRequest,
 ) -> Result<Vec<(String, Difference)>, Error> {
+    let _environment = DefaultEnvironment::enter();
     diff_of([ModelSource::File(first.as_ref()), ModelSource::File(second.as_ref())], request)
 }
 
@@ -285,6 +300,7 @@ pub fn diff(
 /// # Errors
 /// As [`diff`].
 pub fn diff_of(sources: [ModelSource<'_>; 2], request: &DiffRequest) -> Result<Vec<(String, Difference)>, Error> {
+    let _environment = DefaultEnvironment::enter();
     if let [ModelSource::File(first), ModelSource::File(second)] = sources
         && let Some(found) = diff_collections([first, second], request)?
     {
@@ -309,6 +325,7 @@ pub fn diff_of(sources: [ModelSource<'_>; 2], request: &DiffRequest) -> Result<V
 /// # Errors
 /// Where a file cannot be read or is not valid, or a candidate is not a type of numbers.
 pub fn report(path: impl AsRef<Path>, request: &ReportRequest) -> Result<Report, Error> {
+    let _environment = DefaultEnvironment::enter();
     if is_model(path.as_ref()) {
         return report_model(path, request);
     }
@@ -320,6 +337,7 @@ pub fn report(path: impl AsRef<Path>, request: &ReportRequest) -> Result<Report,
 /// # Errors
 /// As [`report`].
 pub fn report_model(path: impl AsRef<Path>, request: &ReportRequest) -> Result<Report, Error> {
+    let _environment = DefaultEnvironment::enter();
     report_of(ModelSource::File(path.as_ref()), request)
 }
 
@@ -328,6 +346,7 @@ pub fn report_model(path: impl AsRef<Path>, request: &ReportRequest) -> Result<R
 /// # Errors
 /// As [`report`].
 pub fn report_of(source: ModelSource<'_>, request: &ReportRequest) -> Result<Report, Error> {
+    let _environment = DefaultEnvironment::enter();
     let fields = [
         ("from", !request.from.is_empty(), TYPED),
         ("in_format", request.in_format.is_some(), PIPES),

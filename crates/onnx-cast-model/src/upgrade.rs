@@ -30,6 +30,7 @@ use callers::Callers;
 use draft::Draft;
 use known::{At, BodyFacts};
 use onnx_cast::NEWEST_OPSET;
+use onnx_cast::scalar::DefaultEnvironment;
 use onnx_cast_file::engine::Short;
 use onnx_cast_file::{RunOptions, Storage};
 use site::{Shared, Site};
@@ -108,6 +109,7 @@ pub fn upgrade(
     output: impl AsRef<Path>,
     request: &UpgradeRequest,
 ) -> Result<UpgradeSummary, Error> {
+    let _environment = DefaultEnvironment::enter();
     Ok(upgrade_of(ModelSource::File(input.as_ref()), Some(output.as_ref()), request)?.1)
 }
 
@@ -120,6 +122,7 @@ pub fn upgrade_of(
     output: Option<&Path>,
     request: &UpgradeRequest,
 ) -> Result<(Vec<u8>, UpgradeSummary), Error> {
+    let _environment = DefaultEnvironment::enter();
     let &UpgradeRequest { ref storage, ref run, opset, .. } = request;
     refuse_of_models(source.path(), run)?;
     let how = Request::of(run, storage);

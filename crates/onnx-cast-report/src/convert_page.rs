@@ -3,6 +3,7 @@
 
 use crate::limits::float_limits;
 use onnx_cast::CastError;
+use onnx_cast::scalar::DefaultEnvironment;
 use onnx_cast_explain::html::{BASE_STYLE, fill};
 use onnx_cast_model::{ConvertSummary, ValueDecision};
 use serde_json::{Value, json};
@@ -23,6 +24,7 @@ pub fn convert_page(
     ranges: &HashMap<String, f32>,
     margin: f32,
 ) -> Result<String, CastError> {
+    let _environment = DefaultEnvironment::enter();
     let (mut texts, mut places) = (Vec::new(), HashMap::new());
     let mut text = |text: &str| -> usize {
         *places.entry(text.to_owned()).or_insert_with(|| {

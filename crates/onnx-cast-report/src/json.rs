@@ -4,6 +4,7 @@ use crate::limits::float_limits;
 use crate::results::ignored_json;
 use crate::text::verdict;
 use onnx_cast::CastError;
+use onnx_cast::scalar::DefaultEnvironment;
 use onnx_cast_file::{
     Alarms, Blocks, Candidate, CandidateFormat, Concern, Counts, Forecast, Grade, Magnitudes, Ratios, Report,
     TensorReport, Totals,
@@ -15,6 +16,7 @@ use serde_json::{Map, Value, json};
 /// # Errors
 /// Where the library does not cast a type to double.
 pub fn json(report: &Report) -> Result<Value, CastError> {
+    let _environment = DefaultEnvironment::enter();
     let types = report.to.iter().map(|&to| of_type(report, to)).collect::<Result<Vec<_>, _>>()?;
     let mut all = json!({
         "types": types,
@@ -128,6 +130,7 @@ pub(crate) fn alarms(alarms: &Alarms) -> Value {
 
 /// What became of values, and the largest errors.
 pub fn counts(counts: &Counts) -> Value {
+    let _environment = DefaultEnvironment::enter();
     let Counts { values, overflowed, saturated, zero, subnormal, nan, became_nan, infinite, .. } = *counts;
     json!({
         "values": values,

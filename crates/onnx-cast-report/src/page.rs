@@ -4,6 +4,7 @@
 use crate::limits::{float_limits, largest_integer};
 use crate::text::{verdict, written};
 use onnx_cast::CastError;
+use onnx_cast::scalar::DefaultEnvironment;
 use onnx_cast_explain::html::{BASE_STYLE, fill};
 use onnx_cast_file::{Blocks, Candidate, CandidateFormat, Grade, Ratios, Report, TensorReport};
 use serde_json::{Value, json};
@@ -20,6 +21,7 @@ const PLOTS_LICENCE: &str = include_str!("vendor/uPlot.LICENSE");
 /// # Errors
 /// Where the library does not cast a type to double.
 pub fn page(title: &str, report: &Report) -> Result<String, CastError> {
+    let _environment = DefaultEnvironment::enter();
     Ok(fill(
         PAGE,
         &[
@@ -40,6 +42,7 @@ pub fn page(title: &str, report: &Report) -> Result<String, CastError> {
 /// # Errors
 /// As [`page`].
 pub fn page_data(title: &str, report: &Report) -> Result<String, CastError> {
+    let _environment = DefaultEnvironment::enter();
     let types = report.to.iter().map(|&to| of_type(report, to)).collect::<Result<Vec<_>, _>>()?;
     let tensors: Vec<Value> = report.tensors.iter().map(|one| tensor(report, one)).collect();
     let data = json!({ "title": title, "types": types, "tensors": tensors, "others": report.others });

@@ -3,6 +3,7 @@
 
 use crate::json::{alarms, counts};
 use onnx_cast::DataType;
+use onnx_cast::scalar::DefaultEnvironment;
 use onnx_cast_file::{
     Difference, Ignored, Layout, Number, Quantized, QuantizedWeight, Summary, TensorInfo, TensorSummary, Values,
 };
@@ -23,6 +24,7 @@ fn job(input: &Path, output: &Path, dry_run: bool, mut done: Value) -> Value {
 
 /// What a conversion did, or would do.
 pub fn convert_json(input: &Path, output: &Path, dry_run: bool, done: &ConvertSummary) -> Value {
+    let _environment = DefaultEnvironment::enter();
     let type_of = |low: bool| if low { done.to.name() } else { DataType::Float.name() };
     let nodes = done.nodes.iter().map(|node| {
         json!({
@@ -57,6 +59,7 @@ pub fn convert_json(input: &Path, output: &Path, dry_run: bool, done: &ConvertSu
 
 /// What `record` did, or would do.
 pub fn record_json(input: &Path, output: &Path, dry_run: bool, done: &RecordSummary) -> Value {
+    let _environment = DefaultEnvironment::enter();
     let value =
         |value: &RecordedValue| json!({"name": value.name, "type": value.data_type.name(), "output": value.output});
     let done = json!({
@@ -68,6 +71,7 @@ pub fn record_json(input: &Path, output: &Path, dry_run: bool, done: &RecordSumm
 
 /// What a cast or bitcast did, or would do.
 pub fn cast_json(input: &Path, output: &Path, dry_run: bool, done: &Summary) -> Value {
+    let _environment = DefaultEnvironment::enter();
     let done = json!({
         "tensors": tensors_json(&done.tensors),
         "bytes_before": done.bytes_before(),
@@ -92,6 +96,7 @@ pub(crate) fn ignored_json(ignored: &[Ignored]) -> Value {
 
 /// What became of tensors.
 pub fn tensors_json(tensors: &[TensorSummary]) -> Value {
+    let _environment = DefaultEnvironment::enter();
     let row = |tensor: &TensorSummary| {
         json!({
             "name": tensor.name,
@@ -114,6 +119,7 @@ pub fn tensors_json(tensors: &[TensorSummary]) -> Value {
 
 /// What a fold did, or would do.
 pub fn fold_json(input: &Path, output: &Path, dry_run: bool, done: &FoldSummary) -> Value {
+    let _environment = DefaultEnvironment::enter();
     let cast = |Folded { output, operator, from, to, outcome, .. }: &Folded| {
         json!({
             "output": output,
@@ -134,6 +140,7 @@ pub fn fold_json(input: &Path, output: &Path, dry_run: bool, done: &FoldSummary)
 
 /// What an upgrade did, or would do.
 pub fn upgrade_json(input: &Path, output: &Path, dry_run: bool, done: &UpgradeSummary) -> Value {
+    let _environment = DefaultEnvironment::enter();
     let row = |Upgraded { graph, node, operator, from, to, what, .. }: &Upgraded| json!({ "graph": graph, "node": node, "operator": operator, "from": from, "to": to, "what": what });
     let done = json!({
         "from": done.from,
@@ -147,6 +154,7 @@ pub fn upgrade_json(input: &Path, output: &Path, dry_run: bool, done: &UpgradeSu
 
 /// What a file holds.
 pub fn info_json(Inspection { file, model, .. }: &Inspection) -> Value {
+    let _environment = DefaultEnvironment::enter();
     let tensor = |tensor: &TensorInfo| {
         let mut row = json!({
             "name": tensor.name,
@@ -186,6 +194,7 @@ pub fn info_json(Inspection { file, model, .. }: &Inspection) -> Value {
 
 /// The quantized weights of a checkpoint.
 pub fn quantized_json(Quantized { layout, weights, warning, .. }: &Quantized) -> Value {
+    let _environment = DefaultEnvironment::enter();
     let weight = |weight: &QuantizedWeight| {
         let named = |(role, tensor): &(&str, String)| ((*role).to_owned(), Value::from(tensor.clone()));
         json!({
@@ -257,6 +266,7 @@ fn model_json(model: &ModelInfo) -> Value {
 
 /// How two files differ, `a` and `b`.
 pub fn diff_json(a: &Path, b: &Path, differences: &[(String, Difference)]) -> Value {
+    let _environment = DefaultEnvironment::enter();
     let row = |(name, difference): &(String, Difference)| match difference {
         Difference::OnlyFirst => json!({ "name": name, "difference": "only in a" }),
         Difference::OnlySecond => json!({ "name": name, "difference": "only in b" }),

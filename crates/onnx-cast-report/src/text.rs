@@ -1,6 +1,7 @@
 //! A report as text: for each type its verdict, and a table of the tensors that fits 80 columns, the worst first.
 
 use crate::words::{printable, size};
+use onnx_cast::scalar::DefaultEnvironment;
 use onnx_cast::{Count, DataType};
 use onnx_cast_file::{
     Blocks, Candidate, CandidateFormat, Concern, Forecast, Grade, QuantizedFormat, Report, TensorReport, Totals,
@@ -14,6 +15,7 @@ const NAME: usize = 22;
 /// For each type its verdict, and a table of its tensors: `top` rows, or with 0 all of them. `limit` is what the caller
 /// calls `top`.
 pub fn text(report: &Report, top: usize, limit: &str) -> String {
+    let _environment = DefaultEnvironment::enter();
     Tables::new(report).text(top, limit)
 }
 
@@ -29,6 +31,7 @@ pub struct Tables {
 impl Tables {
     /// The tables of a report.
     pub fn new(report: &Report) -> Self {
+        let _environment = DefaultEnvironment::enter();
         Tables { tables: report.to.iter().map(|&to| table(report, to)).collect(), others: report.others }
     }
 
@@ -104,6 +107,7 @@ pub(crate) fn written(forecast: &Forecast) -> String {
 /// The verdict on a type in words: a line for each concern, the number of tensors with each grade, and the
 /// signal-to-noise ratio.
 pub fn verdict(to: CandidateFormat, totals: &Totals) -> String {
+    let _environment = DefaultEnvironment::enter();
     let all = totals.tensors;
     let mut parts = Vec::new();
     for (concern, count) in Concern::ALL.iter().zip(totals.concerns) {

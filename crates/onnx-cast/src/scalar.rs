@@ -20,7 +20,7 @@ use crate::element::{Element, Word};
 pub use crate::element::Rules;
 pub(crate) use crate::element::{Narrow, RoundMode, Widen};
 #[doc(hidden)]
-pub use float_environment::with_default as with_default_float_environment;
+pub use float_environment::{DefaultEnvironment, with_default as with_default_float_environment};
 pub(crate) use narrow::FloatElement;
 pub(crate) use widen::widen_code;
 

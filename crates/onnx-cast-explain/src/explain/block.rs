@@ -9,6 +9,7 @@ use crate::decimal::Quotient;
 use crate::error::{ExplainError, Result};
 use crate::value::{Element, as_double, value_of};
 use onnx_cast::packing::unpack;
+use onnx_cast::scalar::DefaultEnvironment;
 use onnx_cast::scaled::{BlockFormat, BlockQuantize, Recipe, ScaleRule, greatest_magnitude};
 use onnx_cast::{DataType, Tensor, TensorView};
 
@@ -66,6 +67,7 @@ pub(crate) struct InBlock {
 /// # Errors
 /// Where a value is not one of its type, or the format and the rule do not go together.
 pub fn explain(request: &BlockRequest<'_>) -> Result<Block> {
+    let _environment = DefaultEnvironment::enter();
     check(request)?;
     let &BlockRequest { format, .. } = request;
     let mut notes = Vec::new();

@@ -9,6 +9,7 @@ use super::{Error, Side};
 use crate::decimal::Quotient;
 use crate::error::Result;
 use crate::value::{Element, hex};
+use onnx_cast::scalar::DefaultEnvironment;
 use serde_json::json;
 use std::fmt::Write as _;
 
@@ -23,6 +24,7 @@ const HEADS: [&str; 5] = ["value", "quotient", "element", "back", "error"];
 /// # Errors
 /// Where the library does not cast a type that is shown.
 pub fn block_text(block: &Block) -> Result<String> {
+    let _environment = DefaultEnvironment::enter();
     let mut out = String::new();
     writeln!(out, "{:INDENT$}{}", "format", about(block))?;
     writeln!(out, "{:INDENT$}{}", rule(block), block.how)?;
@@ -53,6 +55,7 @@ pub fn block_text(block: &Block) -> Result<String> {
 /// # Errors
 /// Where the library does not cast a type that is shown.
 pub fn block_json(block: &Block) -> Result<serde_json::Value> {
+    let _environment = DefaultEnvironment::enter();
     let optional = |side: Option<&Side>| side.map(json_side).transpose();
     let elements = block.elements.iter().map(|one| {
         let error = |error: &Error| json!({ "absolute": error.absolute.exact(), "relative": error.relative });
@@ -86,6 +89,7 @@ pub fn block_json(block: &Block) -> Result<serde_json::Value> {
 /// # Errors
 /// Where the library does not cast a type that is shown.
 pub fn block_page(block: &Block) -> Result<String> {
+    let _environment = DefaultEnvironment::enter();
     let mut body = format!("<p class=\"key\">{}; {} {}</p>\n", about(block), rule(block), block.how);
     for (label, side, note) in sides(block) {
         noted_side(&mut body, label, side, note)?;

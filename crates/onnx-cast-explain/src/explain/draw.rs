@@ -9,6 +9,7 @@ use crate::value::{Element, hex};
 use anstyle::{AnsiColor, Style};
 use onnx_cast::DataType;
 use onnx_cast::Short;
+use onnx_cast::scalar::DefaultEnvironment;
 use std::fmt::Write as _;
 
 /// Columns of the line between the neighbours.
@@ -22,6 +23,7 @@ const COLOURS: [AnsiColor; 3] = [AnsiColor::Red, AnsiColor::Yellow, AnsiColor::C
 /// # Errors
 /// Where the library does not cast a type that is shown.
 pub fn drawing(explanation: &Explanation) -> Result<String> {
+    let _environment = DefaultEnvironment::enter();
     let mut out = String::new();
     for End { side, .. } in explanation.ends() {
         bits(&mut out, side)?;
@@ -89,6 +91,7 @@ pub(super) fn in_every_type(request: &Request<'_>) -> impl Iterator<Item = (Data
 /// # Errors
 /// Where the library does not cast a type that is shown.
 pub fn all(request: &Request<'_>) -> Result<String> {
+    let _environment = DefaultEnvironment::enter();
     let mut out = format!("{:14} {:18} {:22} rule\n", "type", "bits", "value");
     for (to, row) in in_every_type(request) {
         match row {
@@ -110,6 +113,7 @@ pub fn all(request: &Request<'_>) -> Result<String> {
 /// # Errors
 /// Where the library does not cast a type that is shown.
 pub fn all_json(request: &Request<'_>) -> Result<serde_json::Value> {
+    let _environment = DefaultEnvironment::enter();
     let explained = in_every_type(request).filter_map(|(_, row)| row.ok());
     explained.map(|explanation| super::json(&explanation)).collect()
 }

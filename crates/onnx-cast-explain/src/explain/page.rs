@@ -9,6 +9,7 @@ use crate::error::Result;
 use crate::html::{BASE_STYLE, fill};
 use crate::value::{Element, hex};
 use onnx_cast::Short;
+use onnx_cast::scalar::DefaultEnvironment;
 use std::fmt::Write as _;
 
 const PAGE: &str = include_str!("page.html");
@@ -19,6 +20,7 @@ const STYLE: &str = include_str!("page.css");
 /// # Errors
 /// Where the library does not cast a type that is shown.
 pub fn page(explanation: &Explanation) -> Result<String> {
+    let _environment = DefaultEnvironment::enter();
     let Explanation { source, result, .. } = explanation;
     let title = match &explanation.scaled {
         None => format!("{} to {}", written(source), result.data_type),
@@ -39,6 +41,7 @@ pub fn page(explanation: &Explanation) -> Result<String> {
 /// # Errors
 /// Where the library does not cast a type that is shown.
 pub fn page_of_all(request: &Request<'_>) -> Result<String> {
+    let _environment = DefaultEnvironment::enter();
     let mut body = String::new();
     let mut title = request.value.to_owned();
     let (mut known, mut rows) = (false, String::new());

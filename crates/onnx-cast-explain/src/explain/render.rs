@@ -6,6 +6,7 @@ use crate::decimal::Quotient;
 use crate::error::Result;
 use crate::value::{Element, ExactValue, hex};
 use onnx_cast::Short;
+use onnx_cast::scalar::DefaultEnvironment;
 use serde_json::{Map, json};
 use std::fmt::Write as _;
 
@@ -17,6 +18,7 @@ const INDENT: usize = 9;
 /// # Errors
 /// Where the library does not cast a type that is shown.
 pub fn text(explanation: &Explanation) -> Result<String> {
+    let _environment = DefaultEnvironment::enter();
     let Explanation { source, result, .. } = explanation;
     let mut out = String::new();
     for End { label, side, has_fields } in explanation.ends() {
@@ -119,6 +121,7 @@ pub(super) fn is_result(neighbour: &Neighbour, explanation: &Explanation) -> boo
 /// # Errors
 /// Where the library does not cast a type that is shown.
 pub fn json(explanation: &Explanation) -> Result<serde_json::Value> {
+    let _environment = DefaultEnvironment::enter();
     let neighbour = |neighbour: &Option<Neighbour>| {
         neighbour.as_ref().map(|neighbour| {
             json!({

@@ -3,6 +3,7 @@
 
 use super::{Counter, Counts, Sides, count_strings};
 use crate::io::memory::resize;
+use onnx_cast::scalar::{DefaultEnvironment, with_default_float_environment};
 use onnx_cast::tensor::{Data, TensorErrorKind};
 use onnx_cast::{CastError, DataType, Plan, TensorView};
 
@@ -28,6 +29,7 @@ impl Counts {
     /// # Errors
     /// Where the plan is for another type, a text is not a number, or there is no memory.
     pub fn of(plan: &Plan, tensor: &TensorView<'_>) -> Result<(Counts, Means), CastError> {
+        let _environment = DefaultEnvironment::enter();
         let (from, to) = (plan.source_type(), plan.target_type());
         let (mut sides, mut means) = (Sides::default(), Means::default());
         let bytes = match tensor.data() {
@@ -60,12 +62,12 @@ impl Counts {
 impl Means {
     /// The mean distance between finite values and finite results; 0 without any.
     pub fn error(&self) -> f64 {
-        self.mean(self.error)
+        with_default_float_environment(|| self.mean(self.error))
     }
 
     /// The mean of such distances, each divided by the value; that of zero is zero.
     pub fn relative_error(&self) -> f64 {
-        self.mean(self.relative)
+        with_default_float_environment(|| self.mean(self.relative))
     }
 
     fn mean(&self, sum: Sum) -> f64 {

@@ -3,6 +3,7 @@
 
 use crate::counts::widen::Widening;
 use onnx_cast::ops::OpError;
+use onnx_cast::scalar::with_default_float_environment;
 use onnx_cast::types::Kind;
 use onnx_cast::{CastError, DataType};
 use std::fmt;
@@ -21,7 +22,7 @@ impl Number {
     /// The nearest double.
     pub fn to_f64(self) -> f64 {
         match self {
-            Number::Integer(integer) => integer as f64,
+            Number::Integer(integer) => with_default_float_environment(|| integer as f64),
             Number::Float(float) => float,
         }
     }

@@ -8,6 +8,7 @@ use crate::formats::source::NamedTensor;
 use crate::io::atomic::AtomicFile;
 use crate::io::positional::InputFile;
 use crate::selection::SourceType;
+use onnx_cast::scalar::DefaultEnvironment;
 use onnx_cast::{DataType, TensorView};
 use std::io::Write;
 use std::path::Path;
@@ -17,6 +18,7 @@ use std::path::Path;
 /// # Errors
 /// Where the file cannot be read, is not valid, or holds not exactly one tensor.
 pub fn read_tensor(path: impl AsRef<Path>) -> Result<NamedTensor, FormatError> {
+    let _environment = DefaultEnvironment::enter();
     read_tensor_as(path, None)
 }
 
@@ -25,6 +27,7 @@ pub fn read_tensor(path: impl AsRef<Path>) -> Result<NamedTensor, FormatError> {
 /// # Errors
 /// As [`read_tensor`], and where the file tells another type.
 pub fn read_tensor_as(path: impl AsRef<Path>, from: Option<DataType>) -> Result<NamedTensor, FormatError> {
+    let _environment = DefaultEnvironment::enter();
     let path = path.as_ref();
     let format = Format::of_input(path)?;
     read_tensor_from(InputFile::open(path)?, format, from)
@@ -35,6 +38,7 @@ pub fn read_tensor_as(path: impl AsRef<Path>, from: Option<DataType>) -> Result<
 /// # Errors
 /// As [`read_tensor_as`].
 pub fn read_tensor_from(file: InputFile, format: Format, from: Option<DataType>) -> Result<NamedTensor, FormatError> {
+    let _environment = DefaultEnvironment::enter();
     let from = from.map(SourceType::from);
     let input = Input::of(file, Some(format), &Given { from: from.as_slice(), shape: None })?;
     take(&mut input.single("reading one tensor", from.as_slice())?, 0)
@@ -49,6 +53,7 @@ pub fn read_tensors_from(
     format: Format,
     from: Option<DataType>,
 ) -> Result<Vec<NamedTensor>, FormatError> {
+    let _environment = DefaultEnvironment::enter();
     let from = from.map(SourceType::from);
     let mut input = Input::of(file, Some(format), &Given { from: from.as_slice(), shape: None })?;
     (0..input.tensors.len()).map(|index| take(&mut input, index)).collect()
@@ -69,6 +74,7 @@ pub fn write_tensor(
     tensor: TensorView<'_>,
     options: &WriteOptions,
 ) -> Result<(), FormatError> {
+    let _environment = DefaultEnvironment::enter();
     let path = path.as_ref();
     let mut file = AtomicFile::create_with(path, options.no_clobber)?;
     put_tensor(&mut file, path, format, name, tensor, options)?;
@@ -87,5 +93,6 @@ pub fn put_tensor(
     tensor: TensorView<'_>,
     options: &WriteOptions,
 ) -> Result<(), FormatError> {
+    let _environment = DefaultEnvironment::enter();
     Output { path, format, options }.write(out, name, &tensor, None)
 }

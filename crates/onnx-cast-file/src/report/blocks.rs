@@ -2,6 +2,7 @@
 
 use super::Magnitudes;
 use super::scaled::Scaled;
+use onnx_cast::scalar::DefaultEnvironment;
 
 /// The blocks that share a scale, counted: by greatest magnitude, and by the ratio of signal to noise.
 ///
@@ -42,6 +43,7 @@ impl Blocks {
     /// The ratio of signal to noise, in dB, that this share of the blocks is below, up to the end of a step. Zeros and
     /// exact blocks are above all. `None` where the share ends among them, or there are no blocks.
     pub fn snr_below(&self, share: f64) -> Option<i32> {
+        let _environment = DefaultEnvironment::enter();
         let wanted = (share * (self.count - self.not_finite) as f64).ceil().max(1.0);
         let mut sum = 0;
         let steps = (self.snr.first + 1..).zip(&self.snr.counts);

@@ -3,6 +3,7 @@
 use super::measure::Sums;
 use super::{Blocks, CandidateFormat, Concern, Forecast, Grade, Report};
 use crate::counts::Counts;
+use onnx_cast::scalar::{DefaultEnvironment, with_default_float_environment};
 
 /// What a tensor would be in a candidate.
 #[derive(Clone, Debug, PartialEq)]
@@ -27,19 +28,19 @@ pub struct Candidate {
 impl Candidate {
     /// The mean distance between a finite value and a finite result, if there are any.
     pub fn mean_error(&self) -> Option<f64> {
-        self.sums.mean_error()
+        with_default_float_environment(|| self.sums.mean_error())
     }
 
     /// The mean of such distances divided by the value, over values other than zero.
     pub fn mean_relative_error(&self) -> Option<f64> {
-        self.sums.mean_relative_error()
+        with_default_float_environment(|| self.sums.mean_relative_error())
     }
 
     /// The ratio of signal to noise in dB: ten times the decimal logarithm of the sum of the squares of the values,
     /// divided by that of the errors, where both are finite. `None` without an error, and where squares leave the range
     /// of doubles.
     pub fn snr(&self) -> Option<f64> {
-        self.sums.snr()
+        with_default_float_environment(|| self.sums.snr())
     }
 }
 
@@ -92,6 +93,7 @@ impl Report {
 
     /// The sums over the tensors that have this candidate.
     pub fn totals(&self, to: impl Into<CandidateFormat>) -> Totals {
+        let _environment = DefaultEnvironment::enter();
         let to = to.into();
         let mut totals = Totals::default();
         let mut sums = Sums::default();

@@ -2,6 +2,7 @@
 //! than one that loses more.
 
 use super::{Candidate, CandidateFormat};
+use onnx_cast::scalar::with_default_float_environment;
 use onnx_cast::types::Nan;
 use std::fmt;
 
@@ -91,7 +92,7 @@ fn holds_nan(to: CandidateFormat) -> bool {
 impl Candidate {
     /// The share of the values that a count is.
     pub fn share(&self, count: u64) -> f64 {
-        if count == 0 { 0.0 } else { count as f64 / self.counts.values as f64 }
+        with_default_float_environment(|| if count == 0 { 0.0 } else { count as f64 / self.counts.values as f64 })
     }
 
     /// Why the tensor is poor in this type; empty if it is not poor.

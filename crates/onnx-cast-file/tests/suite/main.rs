@@ -11,6 +11,8 @@ mod companions;
 mod downloads;
 mod files;
 mod fixtures;
+#[cfg(any(target_arch = "x86", target_arch = "x86_64", target_arch = "aarch64"))]
+mod float_environment;
 #[cfg(unix)]
 mod folders;
 mod gguf;

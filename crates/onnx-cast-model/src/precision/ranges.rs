@@ -7,6 +7,7 @@
 use crate::error::{Error, ModelError, ModelErrorKind};
 use crate::graph::values::Flow;
 use crate::record::{RECORD_PREFIX, RECORDED_NUMBERS};
+use onnx_cast::scalar::DefaultEnvironment;
 use onnx_cast::{Cast, CastOptions, Count, DataType, TensorView};
 use onnx_cast_file::engine::{Given, Input, ShapeText, Short};
 use onnx_cast_file::{Format, InputFile};
@@ -31,6 +32,7 @@ const WANTED: &str = "want a number, an object with `max`, or an array of number
 /// # Errors
 /// Where the file cannot be read or is of another kind, or a value has no range that can be read.
 pub fn read_ranges(path: impl AsRef<Path>) -> Result<HashMap<String, f32>, Error> {
+    let _environment = DefaultEnvironment::enter();
     let path = path.as_ref();
     let file = InputFile::open(path)?;
     let mut ranges = Ranges::default();

@@ -1,29 +1,60 @@
 //! The floating-point control register. A host may have set it to flush subnormals or to another rounding direction,
-//! which must not change a cast. It is read before each cast, and set to its default and restored only where it
-//! differs.
+//! which must not change a result. [`DefaultEnvironment`] sets the default for as long as it lives, and restores the
+//! host's setting. Reading the register is cheap; it is written only if it differs.
 
-/// Runs `f` with subnormals kept and rounding to nearest, ties to even.
-#[inline(always)]
-pub fn with_default<R>(f: impl FnOnce() -> R) -> R {
-    let control = register::read();
-    if control & !register::FLAGS == register::DEFAULT { f() } else { with_control(register::DEFAULT, control, f) }
+use core::hint::black_box;
+use core::marker::PhantomData;
+
+/// Keeps subnormals, and rounding to nearest, ties to even, on this thread until it is dropped. Jobs that read files
+/// and computations on data in memory hold one from their first line on. A computation on numbers in registers uses
+/// [`with_default`], because the compiler may move arithmetic across the write of the register.
+#[must_use = "the host's setting returns when this is dropped"]
+pub struct DefaultEnvironment {
+    /// The host's setting, if it is not the default.
+    outer: Option<register::Control>,
+    /// The register belongs to the thread.
+    not_send: PhantomData<*const ()>,
 }
 
-/// Not inlined, so that the compiler cannot move arithmetic of `f` before the first write or after the second.
-#[inline(never)]
-#[cold]
-fn with_control<R>(inner: register::Control, outer: register::Control, f: impl FnOnce() -> R) -> R {
-    struct Restore(register::Control);
-    impl Drop for Restore {
-        fn drop(&mut self) {
+impl DefaultEnvironment {
+    /// Sets the default environment.
+    #[inline]
+    pub fn enter() -> Self {
+        let control = register::read();
+        let outer = (control & !register::FLAGS != register::DEFAULT).then_some(control);
+        if outer.is_some() {
+            // SAFETY: this is the default, which Rust's own arithmetic assumes.
+            unsafe { register::write(register::DEFAULT) };
+        }
+        DefaultEnvironment { outer, not_send: PhantomData }
+    }
+}
+
+impl Drop for DefaultEnvironment {
+    #[inline]
+    fn drop(&mut self) {
+        if let Some(outer) = self.outer {
             // SAFETY: `read` returned this value.
-            unsafe { register::write(self.0) };
+            unsafe { register::write(outer) };
         }
     }
-    let _restore = Restore(outer);
-    // SAFETY: this is the default, which Rust's own arithmetic assumes.
-    unsafe { register::write(inner) };
-    f()
+}
+
+/// Runs `f` in the default environment.
+#[inline(always)]
+pub fn with_default<R>(f: impl FnOnce() -> R) -> R {
+    let is_default = register::read() & !register::FLAGS == register::DEFAULT;
+    if is_default { f() } else { in_foreign_environment(f) }
+}
+
+/// What `f` captures and returns goes through [`black_box`], so that the compiler cannot move arithmetic of `f` before
+/// the first write of the register or after the second.
+#[inline(never)]
+#[cold]
+fn in_foreign_environment<R>(f: impl FnOnce() -> R) -> R {
+    let _environment = DefaultEnvironment::enter();
+    let f = black_box(f);
+    black_box(f())
 }
 
 /// MXCSR, the control register of SSE and AVX. All float arithmetic compiled for these targets obeys it.
