@@ -128,12 +128,12 @@ fn running_a_scaled_plan() {
 fn block_formats() {
     let options = onnx_cast_block_options { threads: 1, ..Default::default() };
     let float = onnx_cast_type::ONNX_CAST_FLOAT as i32;
-    let (src, shape) = (vec![0x35u8; 4 * 96_000], [1000, 96]);
-    let (data, shape) = (src.as_ptr().cast(), shape.as_ptr());
-    let x = onnx_cast_tensor { data, shape, rank: 2, ..Default::default() };
+    let (src, mut back) = (vec![0x35u8; 4 * 96_000], vec![0u8; 4 * 96_000]);
     let (mut elements, mut scales, mut global) = (vec![0u8; 96_000], vec![0u8; 6000], 0f32);
-    let mut back = vec![0u8; 4 * 96_000];
-    for format in 1..=7 {
+    // Rows of whole blocks, and others.
+    for (format, shape) in (1..=7).flat_map(|format| [[1000, 96], [3000, 31]].map(|shape| (format, shape))) {
+        let data = src.as_ptr().cast();
+        let x = onnx_cast_tensor { data, shape: shape.as_ptr(), rank: 2, ..Default::default() };
         // SAFETY: the pointers are to values of this function's; no format takes more than these bytes.
         let quantize = || unsafe {
             let (elements, scales) = (elements.as_mut_ptr().cast(), scales.as_mut_ptr().cast());

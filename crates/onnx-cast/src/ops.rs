@@ -12,6 +12,7 @@ mod dynamic_quantize_linear;
 mod error;
 mod exact;
 pub(crate) mod execute;
+mod extremes;
 mod linear_scale;
 mod node;
 mod plan;

@@ -190,7 +190,7 @@ fn linear_scales() {
                 (*low, *high) = (low.min(*x), high.max(*x));
             }
             let found: (Vec<f32>, Vec<i64>) =
-                ranges.iter().map(|[low, high]| naive::asymmetric(low + 0.0, high + 0.0, to)).unzip();
+                ranges.iter().map(|[low, high]| naive::finite_asymmetric(low + 0.0, high + 0.0, to)).unzip();
             (scales, zeros) = (found.0, Some(found.1));
         } else {
             scales.extend(naive::symmetric(&x.floats, &places, case.count(), to));

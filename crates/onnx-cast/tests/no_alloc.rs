@@ -8,11 +8,25 @@ use onnx_cast::{BitCast, Cast, CastLike, CastOptions, DataType, Tensor, TensorVi
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-/// The system's allocator with a count of allocations for each thread.
+/// The system's allocator with a count of allocations and a limit of their size for each thread.
 struct Counting;
 
 thread_local! {
     static REQUESTS: Cell<usize> = const { Cell::new(0) };
+    /// The largest allocation that is granted.
+    static LARGEST: Cell<usize> = const { Cell::new(usize::MAX) };
+}
+
+fn is_refused(size: usize) -> bool {
+    LARGEST.try_with(|largest| size > largest.get()).unwrap_or(false)
+}
+
+/// Calls `f` while this thread gets no allocation larger than this.
+fn refusing<R>(largest: usize, f: impl FnOnce() -> R) -> R {
+    LARGEST.set(largest);
+    let result = f();
+    LARGEST.set(usize::MAX);
+    result
 }
 
 fn count() {
@@ -20,20 +34,29 @@ fn count() {
     let _ = REQUESTS.try_with(|requests| requests.set(requests.get() + 1));
 }
 
-// SAFETY: every call is passed unchanged to the system's allocator; counting does not allocate.
+// SAFETY: every call is refused, as an allocator may, or passed unchanged to the system's; counting does not allocate.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count();
+        if is_refused(layout.size()) {
+            return std::ptr::null_mut();
+        }
         // SAFETY: the caller guarantees the same preconditions.
         unsafe { System.alloc(layout) }
     }
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         count();
+        if is_refused(layout.size()) {
+            return std::ptr::null_mut();
+        }
         // SAFETY: the caller guarantees the same preconditions.
         unsafe { System.alloc_zeroed(layout) }
     }
     unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         count();
+        if is_refused(size) {
+            return std::ptr::null_mut();
+        }
         // SAFETY: the caller guarantees the same preconditions.
         unsafe { System.realloc(memory, layout, size) }
     }
@@ -162,6 +185,55 @@ fn scaled_casts_into_memory_of_the_callers() {
         plan.run_into(&part, &scales, Some(&zeros), values)
     });
     assert_eq!((requests, result), (0, Ok(())));
+}
+
+/// Rows that are not whole blocks too.
+#[test]
+fn block_formats_into_memory_of_the_callers() {
+    use onnx_cast::scaled::{BlockFormat, BlockQuantize};
+    let x = vec![0.5f32; 100 * 96];
+    let (mut elements, mut scales) = (vec![0; 100 * 96], vec![0; 100 * 96]);
+    for format in BlockFormat::ALL {
+        for columns in [1, 31, 33, 96] {
+            let shape = [x.len() / columns, columns];
+            let len = shape[0] * columns;
+            let elements = &mut elements[..format.element().byte_len(len).expect("few elements")];
+            let scales = &mut scales[..format.scale_count(&shape).expect("few scales")];
+            let quantize = BlockQuantize::new(*format).threads(1);
+            let run = || quantize.run_into(&TensorView::from_slice(&shape, &x[..len])?, elements, scales);
+            let (requests, result) = requests(run);
+            assert!(requests == 0 && result.is_ok(), "{format}, {columns} columns: {requests} requests, {result:?}");
+        }
+    }
+}
+
+/// Memory that is refused is an error, and not the end of the process.
+#[test]
+fn refused_memory() {
+    use onnx_cast::scaled::{BlockFormat, BlockQuantize, LinearScale, greatest_magnitudes};
+    use onnx_cast::tensor::Strings;
+    let x = Tensor::from_slice(vec![10_000, 31], &vec![0.1f32; 310_000]).expect("as many floats");
+    let cast = |to| Cast::new(to, &CastOptions::new().threads(1)).expect("the newest");
+    let printed = cast(DataType::String).run(&x.view()).expect("memory");
+    // Room for errors and shapes, but not for anything in proportion to the tensor.
+    let refused = |what: &str, result: &mut dyn FnMut() -> Option<String>| {
+        let error = refusing(1 << 13, result);
+        assert!(error.as_ref().is_some_and(|text| text.contains("does not fit in memory")), "{what}: {error:?}");
+    };
+    let text = |error: onnx_cast::CastError| error.to_string();
+    let mut strings = Strings::new();
+    refused("to texts", &mut || cast(DataType::String).run(&x.view()).err().map(text));
+    let plan = cast(DataType::String).plan(DataType::Float).expect("floats are printed");
+    refused("texts into a list", &mut || plan.run_strings_into(&x.view(), &mut strings).err().map(text));
+    assert!(strings.view().is_empty(), "an error leaves no texts");
+    let copy = cast(DataType::String).plan(DataType::String).expect("texts are copied");
+    refused("copied texts", &mut || copy.run_strings_into(&printed.view(), &mut strings).err().map(text));
+    assert!(strings.view().is_empty(), "an error leaves no texts");
+    refused("from texts", &mut || cast(DataType::Float).run(&printed.view()).err().map(text));
+    refused("a cast", &mut || cast(DataType::Float16).run(&x.view()).err().map(text));
+    refused("blocks", &mut || BlockQuantize::new(BlockFormat::MxFp4).threads(1).run(&x.view()).err().map(text));
+    refused("scales of rows", &mut || LinearScale::new(DataType::Int8).axis(0).run(&x.view()).err().map(text));
+    refused("magnitudes", &mut || greatest_magnitudes(&x.view(), [1, 31]).err().map(text));
 }
 
 /// The pool's queue entries show that the work was split, here of a copy of 32 MB.

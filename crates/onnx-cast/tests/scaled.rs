@@ -685,6 +685,15 @@ fn linear_scales_are_those_of_the_ranges() {
         Some(vec![4, 0])
     );
     assert_eq!(unpack(Ty::Uint4, found.y.bytes().expect("numbers"), 8), Some(vec![0, 4, 15, 0, 5, 5, 5, 15]));
+    // A range that is wider than the largest float.
+    let wide = [-3e38f32, 3e38, 0.0, 5e37];
+    let wide = TensorView::from_slice(&[4], &wide).expect("a slice");
+    let found = LinearScale::new(DataType::Uint8).asymmetric().run(&wide).expect("an integer type");
+    assert_eq!(found.scale.to_vec::<f32>(), Some(vec![3e38 / 255.0 + 3e38 / 255.0]));
+    assert_eq!(found.zero_point.expect("a zero point").to_vec::<u8>(), Some(vec![128]));
+    assert_eq!(found.y.to_vec::<u8>(), Some(vec![0, 255, 128, 149]));
+    // ONNX's text says how DynamicQuantizeLinear subtracts.
+    assert_eq!(DynamicQuantizeLinear::new(11).expect("the first").scale(&wide), Ok((f32::INFINITY, 0)));
     let error = |linear: LinearScale| linear.run(&view).expect_err("no such scales").to_string();
     assert_eq!(
         error(LinearScale::new(DataType::Uint8)),

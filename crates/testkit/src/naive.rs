@@ -188,6 +188,17 @@ pub fn asymmetric(low: f32, high: f32, to: Ty) -> (f32, i64) {
     (scale, zero_point.round_ties_even() as i64)
 }
 
+/// As [`asymmetric`], of a finite range whose width may overflow: then both ends are divided before they are subtracted.
+pub fn finite_asymmetric(low: f32, high: f32, to: Ty) -> (f32, i64) {
+    if (high - low).is_finite() {
+        return asymmetric(low, high, to);
+    }
+    let (least, most) = to.int_range().expect("an integer type");
+    let (least, most) = (least as f32, most as f32);
+    let scale = high / (most - least) - low / (most - least);
+    (scale, (least - low / scale).clamp(least, most).round_ties_even() as i64)
+}
+
 /// A format of MX: an element type, of which int8 counts 64ths, and a rule.
 pub struct Mx {
     element: Ty,

@@ -199,6 +199,8 @@ impl NBits<'_> {
         }
         let (low, high) = (low.min(0.0), high.max(0.0));
         let scale = (high - low) / full;
+        // The width of a finite range may overflow.
+        let scale = if scale.is_finite() { scale } else { high / full - low / full };
         let zero_point = if scale == 0.0 { low } else { 0.0 - low / scale };
         Ok((scale, zero_point.clamp(0.0, full).round()))
     }

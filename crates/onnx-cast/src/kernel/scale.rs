@@ -4,6 +4,7 @@
 //! by way of reciprocals, and products, that need no second look. For others, and where there are no vectors,
 //! [`staged`] calls the kernels of Cast, and between them loops in plain Rust.
 
+pub(crate) mod extremes;
 pub(crate) mod greatest;
 pub(crate) mod loops;
 pub(crate) mod staged;
@@ -259,6 +260,9 @@ pub(crate) struct ScaleKernels {
     /// The bits of the greatest magnitude of each run of floats of a width in bytes, 2 or 4: NaN and infinity are above
     /// every number.
     pub(crate) greatest: unsafe fn(x: &[u8], width: usize, run: usize, out: &mut [u32]),
+    /// Raises the bits of the magnitudes of the lowest negative and of the highest positive float to those of each run
+    /// of floats, of which only the last may be shorter. Floats with magnitudes of `limit` and more are skipped.
+    pub(crate) extremes: unsafe fn(x: &[u8], run: usize, limit: i32, lows: &mut [i32], highs: &mut [i32]),
     /// The scales of blocks in MX; see [`PowerOfTwo::scales`].
     pub(crate) powers: Powers,
     /// The scales of blocks in NVFP4, before they are narrowed, from what [`Recipe::rounded_first`] gives.
@@ -302,7 +306,7 @@ macro_rules! scale_kernels {
         fuses: $fuses:expr, fence: $fence:expr $(, over: $lanes:ty, $($algorithms:ident)::*)?
     ) => {
         const SCALE: crate::kernel::scale::ScaleKernels = {
-            use crate::kernel::scale::{Method, ScaleContext, ScaleKernels, Scaling, Unwritten, greatest, loops};
+            use crate::kernel::scale::{Method, ScaleContext, ScaleKernels, Scaling, Unwritten, extremes, greatest, loops};
             use crate::scalar::block_scale::{PowerOfTwo, Recipe};
             $(#[$features])?
             unsafe fn prepare(
@@ -322,6 +326,10 @@ macro_rules! scale_kernels {
                     let done = done + unsafe { $($algorithms)::*::greatest::by_lanes::<$lanes>(x, width, run, out) };
                 )?
                 greatest::by_loops(&x[done * run * width..], width, run, &mut out[done..]);
+            }
+            $(#[$features])?
+            unsafe fn extremes(x: &[u8], run: usize, limit: i32, lows: &mut [i32], highs: &mut [i32]) {
+                extremes::by_loops(x, run, limit, lows, highs);
             }
             $(#[$features])?
             unsafe fn powers(power: &PowerOfTwo, most: &[u32], codes: &mut [u8], factors: &mut [[u8; 4]]) -> bool {
@@ -350,7 +358,7 @@ macro_rules! scale_kernels {
                 unsafe { $fence }
             }
             let fuses = $fuses;
-            ScaleKernels { fuses, prepare, greatest, powers, wide_scales, factors, apply, finish, fence }
+            ScaleKernels { fuses, prepare, greatest, extremes, powers, wide_scales, factors, apply, finish, fence }
         };
         crate::kernel::scale::scale_kernels! { @ $(#[$features])? $($lanes, $($algorithms)::*)? }
     };

@@ -17,7 +17,7 @@ use crate::scalar::block_scale::{BlockFormat, INT8_UNIT, PowerOfTwo, Recipe, Sca
 use crate::scalar::with_default_float_environment;
 use crate::tensor::{Tensor, TensorErrorKind, TensorView, element_count};
 use core::mem::MaybeUninit;
-use quantizer::{BLOCKS, Quantizer, greatest_finite, greatest_of_runs};
+use quantizer::{BLOCKS, Quantizer, greatest_finite, greatest_of_runs, greatest_of_tensor};
 
 impl BlockFormat {
     /// How many scales a tensor of a shape has: one for each block of the last axis. `None` where that overflows.
@@ -395,8 +395,7 @@ impl BlockQuantize {
     }
 
     /// As [`BlockQuantize::run`], into the caller's memory: the bytes of the elements, and a code for each block of the
-    /// last axis ([`BlockFormat::scale_count`]). Returns the scale of the tensor, of NVFP4. Allocates where the last
-    /// axis is not a multiple of a block.
+    /// last axis ([`BlockFormat::scale_count`]). Returns the scale of the tensor, of NVFP4. Only errors allocate.
     ///
     /// # Errors
     /// Fails if the type is another one, or if a buffer has another size.
@@ -437,14 +436,15 @@ impl BlockQuantize {
         check_value_type(from)?;
         let bytes = x.bytes().unwrap_or_default();
         let backend = self.backend.unwrap_or_else(Backend::best);
-        Ok(self.quantizer_of(from, || self.greatest.unwrap_or_else(|| greatest_finite(backend, from, bytes))))
+        let greatest = || greatest_of_tensor(backend, from, bytes, self.threads);
+        Ok(self.quantizer_of(from, || self.greatest.unwrap_or_else(greatest)))
     }
 
     /// The quantizer of values of a type, of which NVFP4 needs the greatest magnitude.
     fn quantizer_of(&self, from: DataType, greatest: impl Fn() -> f32) -> Quantizer<'_> {
         let backend = self.backend.unwrap_or_else(Backend::best);
         let global = match self.format {
-            BlockFormat::NvFp4 => self.recipe.global_scale(greatest()),
+            BlockFormat::NvFp4 => with_default_float_environment(|| self.recipe.global_scale(greatest())),
             _ => 1.0,
         };
         Quantizer { quantize: self, from, backend, global, power: PowerOfTwo::new(self.format, self.rule) }

@@ -1,5 +1,6 @@
 //! ONNX `DynamicQuantizeLinear`.
 
+use super::extremes::{Skip, extremes};
 use super::node::Attributes;
 use super::{Attribute, CastError, NEWEST_OPSET, OpError, Operator, QuantizeLinear, QuantizeOptions, Role, ValueInfo};
 use crate::element::DataType;
@@ -7,9 +8,6 @@ use crate::scalar::scaled::linear_scale;
 use crate::scalar::with_default_float_environment;
 use crate::tensor::{Tensor, TensorView};
 use alloc::vec::Vec;
-
-/// Elements that are compared at once, so that none waits for the last one.
-const LANES: usize = 16;
 
 /// ONNX `DynamicQuantizeLinear`: quantizes floats to uint8 by a scale and a zero point that it finds.
 ///
@@ -26,6 +24,7 @@ const LANES: usize = 16;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DynamicQuantizeLinear {
     version: i64,
+    threads: Option<usize>,
 }
 
 /// The outputs of DynamicQuantizeLinear.
@@ -46,7 +45,8 @@ impl DynamicQuantizeLinear {
     /// # Errors
     /// Fails if the opset has no DynamicQuantizeLinear.
     pub fn new(opset: i64) -> Result<Self, OpError> {
-        Ok(DynamicQuantizeLinear { version: Operator::DynamicQuantizeLinear.version_at(opset)? })
+        let version = Operator::DynamicQuantizeLinear.version_at(opset)?;
+        Ok(DynamicQuantizeLinear { version, threads: None })
     }
 
     /// The operator of a node, which has no attributes.
@@ -57,6 +57,13 @@ impl DynamicQuantizeLinear {
         let operator = DynamicQuantizeLinear::new(opset)?;
         Attributes::new(Operator::DynamicQuantizeLinear, operator.version, attributes)?;
         Ok(operator)
+    }
+
+    /// The same operator on at most so many threads; see [`CastOptions::threads`](crate::CastOptions::threads).
+    #[must_use]
+    pub fn threads(mut self, threads: impl Into<Option<usize>>) -> Self {
+        self.threads = threads.into();
+        self
     }
 
     /// The operator's version.
@@ -93,17 +100,7 @@ impl DynamicQuantizeLinear {
     /// Fails if the input is not float.
     pub fn extremes(&self, x: &TensorView<'_>) -> Result<[f32; 2], OpError> {
         Operator::DynamicQuantizeLinear.check_role(self.version, Role::Values, x.data_type())?;
-        let (mut low, mut high) = ([0f32; LANES], [0f32; LANES]);
-        with_default_float_environment(|| {
-            for floats in x.bytes().unwrap_or_default().as_chunks::<4>().0.chunks(LANES) {
-                for ((low, high), bytes) in low.iter_mut().zip(&mut high).zip(floats) {
-                    let value = f32::from_le_bytes(*bytes);
-                    *low = if value < *low { value } else { *low };
-                    *high = if value > *high { value } else { *high };
-                }
-            }
-            Ok([low.into_iter().fold(0.0, f32::min), high.into_iter().fold(0.0, f32::max)])
-        })
+        Ok(extremes(x, Skip::Nan, self.threads))
     }
 
     /// Quantizes a tensor.
@@ -113,9 +110,10 @@ impl DynamicQuantizeLinear {
     pub fn run(&self, x: &TensorView<'_>) -> Result<DynamicallyQuantized, CastError> {
         let (scale, zero_point) = self.scale(x)?;
         let (scales, zero_points) = ([scale], [zero_point]);
-        let plan = QuantizeLinear::new(&QuantizeOptions::new().opset(NEWEST_OPSET))?;
+        let options = QuantizeOptions::new().opset(NEWEST_OPSET).threads(self.threads);
         let scale_view = TensorView::from_slice(&[], &scales)?;
-        let y = plan.run(x, &scale_view, Some(&TensorView::from_slice(&[], &zero_points)?))?;
+        let y =
+            QuantizeLinear::new(&options)?.run(x, &scale_view, Some(&TensorView::from_slice(&[], &zero_points)?))?;
         Ok(DynamicallyQuantized { y, scale, zero_point })
     }
 }

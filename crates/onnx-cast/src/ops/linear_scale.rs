@@ -6,21 +6,21 @@ mod symmetric;
 
 pub use symmetric::SymmetricScale;
 
+use super::extremes::{Skip, extremes_of_scales};
 use super::scaled::check_value_type;
 use super::scaled::layout::Layout;
-use super::scaled::tiles::floats;
 use super::{CastError, NEWEST_OPSET, OpError, OpErrorKind, Operator, QuantizeLinear, QuantizeOptions, Role};
-use crate::arch::Backend;
 use crate::element::{DataType, Kind};
-use crate::scalar::scaled::linear_scale;
-use crate::scalar::{Rules, with_default_float_environment};
+use crate::scalar::scaled::finite_linear_scale;
+use crate::scalar::{DefaultEnvironment, Rules};
 use crate::tensor::{Tensor, TensorErrorKind, TensorView, element_count};
 
 /// Quantizes by scales that it finds from the greatest magnitudes, or from the ranges, of the values.
 ///
 /// Symmetric, the default: the scale is `amax / max`, in float, where `max` is the type's largest number and `amax` the
 /// greatest finite magnitude. Asymmetric, for integers: the range from the least to the greatest finite value, 0
-/// included, is mapped to the range of the type, with a zero point. Where all values are 0, the scale is 1.
+/// included, is mapped to the range of the type, with a zero point. Where all values are 0, the scale is 1. The scale
+/// is finite: if a range is wider than the largest float, both ends are divided before they are subtracted.
 ///
 /// ```
 /// use onnx_cast::{DataType, TensorView};
@@ -82,6 +82,7 @@ impl LinearScale {
     /// Fails if QuantizeLinear does not have one of the types, if the input has no such axis, if the type of the result
     /// has no sign and the scales are symmetric, or if it is a float and they are asymmetric.
     pub fn run(&self, x: &TensorView<'_>) -> Result<LinearlyScaled, CastError> {
+        let _environment = DefaultEnvironment::enter();
         let operator = Operator::QuantizeLinear;
         operator.check_role(NEWEST_OPSET, Role::Quantized, self.to)?;
         check_value_type(x.data_type())?;
@@ -97,16 +98,25 @@ impl LinearScale {
         let shape = self.scale_shape(x.shape(), axis)?;
         let layout = Layout::new(x.shape(), &shape, axis, self.block_size)?;
         let too_large = || TensorErrorKind::TooLarge { data_type: DataType::Float, shape: shape.clone() };
-        let ranges = ranges(x, &layout, element_count(&shape).ok_or_else(too_large)?).ok_or_else(too_large)?;
+        let count = element_count(&shape).ok_or_else(too_large)?;
+        let ranges = extremes_of_scales(x, layout, count, Skip::NotFinite).ok_or_else(too_large)?;
         let (scale, zero_point) = if self.is_asymmetric {
             let range = super::ScaledPlan::range(self.to, &Rules::newest(self.to));
-            let (scales, zeros): (Vec<f32>, Vec<i32>) =
-                with_default_float_environment(|| ranges.into_iter().map(|found| linear_scale(found, range)).unzip());
+            let (mut scales, mut zeros) = (Vec::new(), Vec::new());
+            scales.try_reserve_exact(count).map_err(|_| too_large())?;
+            zeros.try_reserve_exact(count).map_err(|_| too_large())?;
+            for found in ranges {
+                let (scale, zero) = finite_linear_scale(found, range);
+                scales.push(scale);
+                zeros.push(zero);
+            }
             let zeros = Tensor::from_slice(shape.clone(), &zeros)?;
             let zeros = super::Cast::new(self.to, &super::CastOptions::new())?.run(&zeros.view())?;
             (Tensor::from_slice(shape, &scales)?, Some(zeros))
         } else {
-            let greatest: Vec<f32> = ranges.into_iter().map(|[low, high]| high.max(-low)).collect();
+            let mut greatest = Vec::new();
+            greatest.try_reserve_exact(count).map_err(|_| too_large())?;
+            greatest.extend(ranges.into_iter().map(|[low, high]| high.max(-low)));
             (SymmetricScale::new(self.to).scales(&greatest, &shape)?, None)
         };
         let options = QuantizeOptions::new().axis(axis).block_size(self.block_size).output_dtype(self.to);
@@ -132,34 +142,4 @@ impl LinearScale {
         shape[place] = shape[place].div_ceil(self.block_size);
         Ok(shape)
     }
-}
-
-/// The least and the greatest finite value that each scale is for, 0 included. `None` if they do not fit in memory.
-fn ranges(x: &TensorView<'_>, layout: &Layout, scales: usize) -> Option<Vec<[f32; 2]>> {
-    const PART: usize = 1024;
-    let mut ranges: Vec<[f32; 2]> = Vec::new();
-    ranges.try_reserve_exact(scales).ok()?;
-    ranges.resize(scales, [0.0; 2]);
-    let width = x.data_type().info().bits as usize / 8;
-    let mut memory = [0; 4 * PART];
-    for (bytes, begin) in x.bytes()?.chunks(PART * width).zip((0..).step_by(PART)) {
-        let len = bytes.len() / width;
-        let values = floats(Backend::best(), x.data_type(), bytes, &mut memory[..4 * len]).as_chunks::<4>().0;
-        let mut done = 0;
-        while done < len {
-            let piece = layout.piece(begin + done, len - done);
-            let (mut rest, mut run) = (&values[done..done + piece.len], piece.first);
-            for range in &mut ranges[piece.scale..piece.scale + piece.scales] {
-                let (now, later) = rest.split_at(run.min(rest.len()));
-                *range = now.iter().fold(*range, |[low, high], bytes| {
-                    let value = f32::from_le_bytes(*bytes);
-                    let value = if value.is_finite() { value } else { 0.0 };
-                    [low.min(value), high.max(value)]
-                });
-                (rest, run) = (later, layout.run);
-            }
-            done += piece.len;
-        }
-    }
-    Some(ranges)
 }

@@ -223,19 +223,23 @@ impl Plan {
     /// ```
     ///
     /// # Errors
-    /// Fails if the input's type is not [`Plan::source_type`], or if the target is not string.
+    /// Fails if the input's type is not [`Plan::source_type`], if the target is not string, or if the strings do not fit
+    /// in memory; then `out` is empty.
     pub fn run_strings_into(&self, input: &TensorView<'_>, out: &mut Strings) -> Result<(), CastError> {
         self.check_input(input)?;
         match (self.run, input.data()) {
             (Run::Print(print), Data::Bytes(bytes)) => {
                 out.clear();
-                with_default_float_environment(|| print(bytes, input.len(), out));
-                Ok(())
+                let printed = with_default_float_environment(|| print(bytes, input.len(), out));
+                printed.map_err(|_| {
+                    out.clear();
+                    TensorErrorKind::TooLarge { data_type: self.to, shape: input.shape().to_vec() }.into()
+                })
             }
             (Run::Copy(_), Data::Strings(strings)) => {
                 out.clear();
-                strings.iter().for_each(|string| out.push(string));
-                Ok(())
+                let copied = strings.iter().try_for_each(|string| out.try_push(string));
+                Ok(copied.inspect_err(|_| out.clear())?)
             }
             _ => Err(CastErrorKind::OutputKind { data_type: self.to }.into()),
         }

@@ -3,18 +3,18 @@
 use crate::element::{with_numeric_types, *};
 use crate::packed::{byte_len, get, set};
 use crate::scalar::Rules;
-use crate::scalar::text::{Parse, ParseError, Print};
+use crate::scalar::text::{Parse, ParseError, Print, Printed};
 use crate::tensor::{Strings, StringsView};
 
-/// Appends the texts of `len` elements.
-pub(super) type PrintFn = fn(bytes: &[u8], len: usize, out: &mut Strings);
+/// Appends the texts of `len` elements. An error means that they do not fit in memory.
+pub(super) type PrintFn = fn(bytes: &[u8], len: usize, out: &mut Strings) -> Printed;
 
 /// Reads every string into bytes that are zero. An error carries the index of the string.
 pub(super) type ParseFn = fn(StringsView<'_>, &mut [u8], &Rules) -> Result<(), (usize, ParseError)>;
 
-fn print_all<T: Print>(bytes: &[u8], len: usize, out: &mut Strings) {
+fn print_all<T: Print>(bytes: &[u8], len: usize, out: &mut Strings) -> Printed {
     let (offsets, text) = out.parts_mut();
-    T::print((0..len).map(|index| get::<T>(bytes, index)), offsets, text);
+    T::print((0..len).map(|index| get::<T>(bytes, index)), offsets, text)
 }
 
 fn parse_all<T: Parse>(strings: StringsView<'_>, out: &mut [u8], rules: &Rules) -> Result<(), (usize, ParseError)> {

@@ -5,6 +5,7 @@
 //! digits with a point and an exponent; `read` parses those many characters at a time. `grammar` parses all other texts
 //! and rejects those that are not numbers.
 
+use alloc::collections::TryReserveError;
 use alloc::vec::Vec;
 mod append;
 mod digits;
@@ -26,10 +27,16 @@ use write::{Digits, ROOM, write_integer};
 
 pub use error::ParseError;
 
+/// Whether there was memory for the texts.
+pub(crate) type Printed = Result<(), TryReserveError>;
+
 /// An element that can be printed as text.
 pub(crate) trait Print: Element {
     /// Appends the texts of elements to `bytes`, and the end of each text to `offsets`.
-    fn print(elements: impl Iterator<Item = Self>, offsets: &mut Vec<u64>, bytes: &mut Vec<u8>);
+    ///
+    /// # Errors
+    /// Fails if they do not fit in memory.
+    fn print(elements: impl Iterator<Item = Self>, offsets: &mut Vec<u64>, bytes: &mut Vec<u8>) -> Printed;
 }
 
 /// An element that can be read from text.
@@ -52,8 +59,8 @@ fn print_floats<T: Element, const LONGEST: usize>(
     mut elements: impl Iterator<Item = T>,
     offsets: &mut Vec<u64>,
     bytes: &mut Vec<u8>,
-) {
-    let mut writer = Appender::<ROOM>::new(offsets, bytes, elements.size_hint().0);
+) -> Printed {
+    let mut writer = Appender::<ROOM>::new(offsets, bytes, elements.size_hint().0)?;
     let mut codes = [0; BATCH];
     loop {
         let mut count = 0;
@@ -61,16 +68,16 @@ fn print_floats<T: Element, const LONGEST: usize>(
             *code = element.to_bits().to_u64();
             count += 1;
         }
-        print_batch::<T, LONGEST>(&codes[..count], &mut writer);
+        print_batch::<T, LONGEST>(&codes[..count], &mut writer)?;
         if count < BATCH {
-            return;
+            return Ok(());
         }
     }
 }
 
 /// Prints at most `BATCH` codes. Not inlined: each narrow type has its own loop over elements, and all share this.
 #[inline(never)]
-fn print_batch<T: Element, const LONGEST: usize>(codes: &[u64], writer: &mut Appender<'_, ROOM>) {
+fn print_batch<T: Element, const LONGEST: usize>(codes: &[u64], writer: &mut Appender<'_, ROOM>) -> Printed {
     let format = const { T::DATA_TYPE.float_format().expect("a float type") };
     let mut decimals = [Decimal::ONE; BATCH];
     let mut digits = [Digits::default(); BATCH];
@@ -89,7 +96,7 @@ fn print_batch<T: Element, const LONGEST: usize>(codes: &[u64], writer: &mut App
             *digits = word(format, code).unwrap_or(*digits);
         }
     }
-    writer.write(&digits[..codes.len()], |digits, out| digits.write::<LONGEST>(out));
+    writer.write(&digits[..codes.len()], |digits, out| digits.write::<LONGEST>(out))
 }
 
 /// The shortest decimal of a magnitude; `None` for zero, infinity and NaN.
@@ -119,36 +126,36 @@ fn word(format: FloatFormat, code: u64) -> Option<Digits> {
 }
 
 impl Print for f32 {
-    fn print(elements: impl Iterator<Item = Self>, offsets: &mut Vec<u64>, bytes: &mut Vec<u8>) {
-        print_floats::<f32, 9>(elements, offsets, bytes);
+    fn print(elements: impl Iterator<Item = Self>, offsets: &mut Vec<u64>, bytes: &mut Vec<u8>) -> Printed {
+        print_floats::<f32, 9>(elements, offsets, bytes)
     }
 }
 
 impl Print for f64 {
-    fn print(elements: impl Iterator<Item = Self>, offsets: &mut Vec<u64>, bytes: &mut Vec<u8>) {
-        print_floats::<f64, 17>(elements, offsets, bytes);
+    fn print(elements: impl Iterator<Item = Self>, offsets: &mut Vec<u64>, bytes: &mut Vec<u8>) -> Printed {
+        print_floats::<f64, 17>(elements, offsets, bytes)
     }
 }
 
 impl Print for Float8E8M0 {
-    fn print(elements: impl Iterator<Item = Self>, offsets: &mut Vec<u64>, bytes: &mut Vec<u8>) {
-        f32::print(elements.map(super::e8m0::widen), offsets, bytes);
+    fn print(elements: impl Iterator<Item = Self>, offsets: &mut Vec<u64>, bytes: &mut Vec<u8>) -> Printed {
+        f32::print(elements.map(super::e8m0::widen), offsets, bytes)
     }
 }
 
 /// The narrower floats print as the `float` of the same value.
 impl<T: FloatElement> Print for T {
-    fn print(elements: impl Iterator<Item = Self>, offsets: &mut Vec<u64>, bytes: &mut Vec<u8>) {
+    fn print(elements: impl Iterator<Item = Self>, offsets: &mut Vec<u64>, bytes: &mut Vec<u8>) -> Printed {
         let widen = |element: T| super::widen::widen_code(T::FORMAT, element.to_bits().to_u64() as u32);
-        f32::print(elements.map(widen), offsets, bytes);
+        f32::print(elements.map(widen), offsets, bytes)
     }
 }
 
 macro_rules! print_integer {
     ($($int:ty => $value:expr;)*) => {$(
         impl Print for $int {
-            fn print(mut elements: impl Iterator<Item = Self>, offsets: &mut Vec<u64>, bytes: &mut Vec<u8>) {
-                let mut writer = Appender::<ROOM>::new(offsets, bytes, elements.size_hint().0);
+            fn print(mut elements: impl Iterator<Item = Self>, offsets: &mut Vec<u64>, bytes: &mut Vec<u8>) -> Printed {
+                let mut writer = Appender::<ROOM>::new(offsets, bytes, elements.size_hint().0)?;
                 let mut values = [(false, 0); BATCH];
                 loop {
                     let mut count = 0;
@@ -157,9 +164,9 @@ macro_rules! print_integer {
                         *slot = (value < 0, value.unsigned_abs() as u64);
                         count += 1;
                     }
-                    writer.write(&values[..count], |&(sign, magnitude), out| write_integer(out, sign, magnitude));
+                    writer.write(&values[..count], |&(sign, magnitude), out| write_integer(out, sign, magnitude))?;
                     if count < BATCH {
-                        return;
+                        return Ok(());
                     }
                 }
             }

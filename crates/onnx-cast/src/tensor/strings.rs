@@ -141,6 +141,21 @@ impl Strings {
         self.offsets.push(self.bytes.len() as u64);
     }
 
+    /// Appends a string, or nothing if there is too little memory.
+    ///
+    /// # Errors
+    /// Fails with [`TensorErrorKind::TooLarge`], whose shape is the number of strings that there would be.
+    pub fn try_push(&mut self, string: &[u8]) -> Result<(), TensorError> {
+        let room = self.bytes.try_reserve(string.len()).and_then(|()| self.offsets.try_reserve(1));
+        if room.is_err() {
+            return Err(
+                TensorErrorKind::TooLarge { data_type: DataType::String, shape: vec![self.offsets.len()] }.into()
+            );
+        }
+        self.push(string);
+        Ok(())
+    }
+
     /// Removes all strings, but keeps the memory.
     pub fn clear(&mut self) {
         self.offsets.truncate(1);

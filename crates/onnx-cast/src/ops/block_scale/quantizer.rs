@@ -1,21 +1,22 @@
 //! Quantizes a tensor to a block format, a part at a time: the scales of its blocks, and then its elements, which are
 //! still in the nearest cache.
 
-use super::{BlockQuantize, layout};
+mod rows;
+
+use super::BlockQuantize;
 use crate::arch::Backend;
 use crate::element::{DataType, Float16, byte_len_of};
 use crate::kernel::StoreHint;
 use crate::kernel::scale::ManyQuantities;
 use crate::ops::execute::{Span, parts_for, store_hint};
-use crate::ops::scaled::tiles::{BoundCast, Operand, cast};
+use crate::ops::scaled::tiles::cast;
 use crate::ops::scaled::{Direction, ScaledPlan};
 use crate::packed::{Out, clear, written};
 use crate::scalar::block_scale::{BlockFormat, INT8_MAX, PowerOfTwo, Recipe};
 use crate::scalar::with_default_float_environment;
 use crate::tensor::TensorView;
-use alloc::vec::Vec;
 use core::mem::MaybeUninit;
-use core::slice;
+use rows::Rows;
 
 /// A tensor on its way to a block format.
 pub(super) struct Quantizer<'a> {
@@ -139,40 +140,14 @@ impl Quantizer<'_> {
             }
             return self.fork(blocks, &plans, parts, hint);
         }
-        // Rows end within blocks, and packed rows within bytes: first all scales, then all elements.
-        let width = self.from.info().bits as usize / 8;
-        let mut factors = Vec::with_capacity(4 * blocks.scales.len());
-        let each = src.chunks(row.max(1) * width).flat_map(|row| row.chunks(block * width));
-        let mut bad = Vec::new();
-        blocks.scales.fill(MaybeUninit::new(0));
-        // SAFETY: the line above wrote every byte.
-        let codes = unsafe { written(blocks.scales) };
-        // All elements are multiplied, or all are divided.
-        let multiplies = self.quantize.format == BlockFormat::NvFp4 && self.quantize.recipe == Recipe::TorchAo;
-        with_default_float_environment(|| {
-            for (i, (block, code)) in each.zip(codes.iter_mut()).enumerate() {
-                let (mut most, mut factor) = ([0], [[0; 4]]);
-                greatest(self.backend, self.from, block, PART, &mut most);
-                let found = self.scales(&most, slice::from_mut(code), &mut factor);
-                if found.has_nan {
-                    bad.push(i);
-                }
-                if found.multiplies && !multiplies {
-                    self.divisors(slice::from_ref(code), &mut factor);
-                }
-                factors.extend(factor[0]);
-            }
-        });
-        let scale = Operand::new(DataType::Float, &factors);
-        let plan = &plans[usize::from(multiplies)];
-        let bound = BoundCast { plan, layout: layout(row, block), scale, zero_point: None };
-        let elements = plan.execute(&bound, src, len, blocks.elements);
-        let blocks_in_row = row.div_ceil(block);
-        for i in bad {
-            let begin = i / blocks_in_row * row + i % blocks_in_row * block;
-            let end = (begin + block).min((i / blocks_in_row + 1) * row);
-            clear(elements, begin..end, self.quantize.format.element());
+        let rows = Rows { row, block };
+        let touched = src.len() + blocks.elements.len();
+        let parts = parts_for(touched, self.quantize.threads);
+        #[cfg(threads)]
+        if parts > 1 {
+            return crate::pool::split(|| self.fork_rows(rows, 0, blocks, &plans, parts));
         }
+        self.fork_rows(rows, 0, blocks, &plans, parts);
     }
 
     fn is_nan(&self, code: u8) -> bool {
@@ -303,6 +278,29 @@ pub(super) fn greatest_of_runs(from: DataType, row: &[u8], run: usize, limits: &
             *limit = limit.max(value);
         }
     }
+}
+
+/// The greatest finite magnitude of a tensor, found on at most so many threads.
+pub(super) fn greatest_of_tensor(backend: Backend, from: DataType, src: &[u8], threads: Option<usize>) -> f32 {
+    let parts = parts_for(src.len(), threads);
+    #[cfg(threads)]
+    if parts > 1 {
+        return crate::pool::split(|| greatest_of_parts(backend, from, src, parts));
+    }
+    greatest_of_parts(backend, from, src, parts)
+}
+
+fn greatest_of_parts(backend: Backend, from: DataType, src: &[u8], parts: usize) -> f32 {
+    #[cfg(threads)]
+    if parts > 1 {
+        let (low, high) = src.split_at((src.len() / parts * (parts / 2)).next_multiple_of(4 * PART).min(src.len()));
+        let of_high = || greatest_of_parts(backend, from, high, parts - parts / 2);
+        let (low, high) = rayon::join(|| greatest_of_parts(backend, from, low, parts / 2), of_high);
+        // Magnitudes are in the order of their bits, whatever the thread's float environment.
+        return f32::from_bits(low.to_bits().max(high.to_bits()));
+    }
+    let _ = parts;
+    with_default_float_environment(|| greatest_finite(backend, from, src))
 }
 
 /// The greatest finite magnitude of a tensor.

@@ -2,8 +2,8 @@
 
 use crate::element::DataType;
 use crate::ops::{BlockPlan, Cast, CastError, CastOptions, OpError, ScaledPlan};
-use crate::scalar::{Rules, widen_code, with_default_float_environment};
-use crate::tensor::Tensor;
+use crate::scalar::{DefaultEnvironment, Rules, widen_code};
+use crate::tensor::{Tensor, TensorErrorKind};
 use alloc::vec::Vec;
 
 /// How the scale of some values comes from the greatest of their magnitudes, and how they are divided by it.
@@ -77,12 +77,16 @@ impl SymmetricScale {
     /// # Errors
     /// Fails if the shape has another number of elements, or if the type of scales is not float, float16 or bfloat16.
     pub fn scales(&self, greatest: &[f32], shape: &[usize]) -> Result<Tensor, CastError> {
+        let _environment = DefaultEnvironment::enter();
         let scale = |&greatest: &f32| match greatest / self.most {
             0.0 if greatest == 0.0 => self.of_zeros,
             0.0 => self.of_underflow,
             scale => scale,
         };
-        let scales = with_default_float_environment(|| greatest.iter().map(scale).collect::<Vec<f32>>());
+        let too_large = |_| TensorErrorKind::TooLarge { data_type: DataType::Float, shape: shape.to_vec() };
+        let mut scales = Vec::new();
+        scales.try_reserve_exact(greatest.len()).map_err(too_large)?;
+        scales.extend(greatest.iter().map(scale));
         let scales = Tensor::from_slice(shape.to_vec(), &scales)?;
         if self.data_type == DataType::Float {
             return Ok(scales);
