@@ -128,6 +128,7 @@ def stages(packages):
         check("files, as other packages read them", "scripts/checks/files.py"),
         check("files, as the newest onnx reads them", "scripts/checks/files.py", env=NEWEST),
         check("examples of the pages, in a shell", "scripts/checks/manual.py", unread=()),
+        check("other float environments", "scripts/checks/float_environment.py", after=PACKED),
         check("reports, as numpy computes them", "scripts/checks/report.py"),
         check("files of releases, and workflows", "scripts/checks/packaging.py", unread=()),
         check("annotations, as mypy and pyright read them", "scripts/checks/typing_examples.py", after=(SET_UP,), unread=()),

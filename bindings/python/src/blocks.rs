@@ -9,6 +9,7 @@ use crate::pool::{threads_of, with_threads};
 use crate::scaled::type_of_array;
 use crate::types::number_to_type;
 use numpy::PyUntypedArray;
+use onnx_cast::scalar::with_default_float_environment;
 use onnx_cast::scaled::{BlockDequantize, BlockFormat, BlockQuantize, ScaleRule, greatest_magnitude};
 use onnx_cast::{CastError, DataType, TensorView};
 use pyo3::prelude::*;
@@ -18,8 +19,9 @@ use std::str::FromStr;
 /// Elements of a tile, a multiple of every block.
 const TILE: usize = 8192;
 
-/// The elements, one in a byte where they are narrower, the scales, and NVFP4's global scale.
-type Parts<'py> = (Bound<'py, PyUntypedArray>, Bound<'py, PyUntypedArray>, Option<f32>);
+/// The elements, one in a byte where they are narrower, the scales, and NVFP4's global scale, a float as Python's
+/// double: it is widened and narrowed here, in the default float environment.
+type Parts<'py> = (Bound<'py, PyUntypedArray>, Bound<'py, PyUntypedArray>, Option<f64>);
 
 /// Quantizes an array to a block format, into the elements and scales of `out` if they are given.
 #[pyfunction]
@@ -62,6 +64,7 @@ pub(crate) fn quantize_blocks<'py>(
     };
     run(py, Blocks::new(format, data_type, shape, is_new, side), threads)?;
     let global = greatest.and_then(|greatest| quantize.global_scale(greatest));
+    let global = with_default_float_environment(|| global.map(f64::from));
     Ok((elements.into_array(), scales.into_array(), global))
 }
 
@@ -91,6 +94,7 @@ pub(crate) fn dequantize_blocks<'py>(
     out: Option<&Bound<'py, PyAny>>,
 ) -> PyResult<Bound<'py, PyUntypedArray>> {
     let (elements, scales, global) = parts;
+    let global = with_default_float_environment(|| global.map(|global| global as f32));
     let (py, to, threads) = (elements.py(), number_to_type(to)?, threads_of(threads)?);
     let format: BlockFormat = named("format", format)?;
     for (what, array, want) in [("elements", &elements, format.element()), ("scales", &scales, format.scale())] {
@@ -298,5 +302,7 @@ impl Work for Blocks<'_> {
 fn greatest(data_type: DataType, x: Elements<'_>, threads: Option<usize>) -> Result<f32, CastError> {
     let width = data_type.info().bits as usize / 8;
     let of_tile = |bytes: &[u8]| greatest_magnitude(&TensorView::new(data_type, &[bytes.len() / width], bytes)?);
-    reduce(x, width, threads, &of_tile, &f32::max)
+    // Magnitudes are in the order of their bits, whatever the float environment of the thread.
+    let join = |one: f32, other: f32| if one.to_bits() > other.to_bits() { one } else { other };
+    reduce(x, width, threads, &of_tile, &join)
 }

@@ -1,10 +1,12 @@
-//! What the library refuses, as one exception class. Objects of a kind that nothing takes are `TypeError`, and what
-//! the system refuses is `OSError`, with its number: a missing file is `FileNotFoundError`.
+//! What the library refuses, as one exception class. Objects of a kind that nothing takes are `TypeError`, tensors that
+//! do not fit in memory `MemoryError`, and what the system refuses is `OSError`, with its number: a missing file is
+//! `FileNotFoundError`.
 
 use onnx_cast::ops::OpErrorKind;
+use onnx_cast::tensor::TensorErrorKind;
 use onnx_cast_file::{FileError, FormatError, IoError, Wording};
 use onnx_cast_model::Error;
-use pyo3::exceptions::PyOSError;
+use pyo3::exceptions::{PyMemoryError, PyOSError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use pyo3::{PyTypeInfo, import_exception};
@@ -180,7 +182,13 @@ pub(crate) fn of_name(error: impl Display, parameter: &str, name: &str) -> PyErr
 
 /// An error of a cast.
 pub(crate) fn of_cast(error: impl Into<onnx_cast::CastError>) -> PyErr {
-    Refusal::of_cast(error).into()
+    let error = error.into();
+    match error.kind() {
+        onnx_cast::ops::CastErrorKind::Tensor(TensorErrorKind::TooLarge { .. }) => {
+            PyMemoryError::new_err(error.to_string())
+        }
+        _ => Refusal::of_cast(error).into(),
+    }
 }
 
 /// An error of a job on files, in Python's words.

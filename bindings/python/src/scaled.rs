@@ -3,10 +3,12 @@
 use crate::array::{Contiguous, Source};
 use crate::error::of_cast;
 use crate::job::{Conversion, ScaledPart, packed, reduce};
+use crate::operator::overlap;
 use crate::pool::{threads_of, with_threads};
 use crate::types::type_of;
 use numpy::{PyUntypedArray, PyUntypedArrayMethods};
 use onnx_cast::ops::{Attribute, OpError, ValueInfo};
+use onnx_cast::scalar::with_default_float_environment;
 use onnx_cast::scaled::{DequantizeLinear, DynamicQuantizeLinear, QuantizeLinear, ScaledPlan};
 use onnx_cast::{DataType, NEWEST_OPSET, Tensor, TensorView};
 use pyo3::exceptions::PyTypeError;
@@ -114,24 +116,34 @@ impl Scaled {
     }
 }
 
-/// The scale and the zero point that DynamicQuantizeLinear finds. They depend on the smallest and the greatest element
+/// The scale and the zero point that DynamicQuantizeLinear finds, as arrays without dimensions, whose elements are these
+/// bits: Python's numbers are doubles, and narrowing one depends on the float environment. They depend on the smallest and the greatest element
 /// alone, so that the elements can be read in tiles.
 #[pyfunction]
-pub(crate) fn dynamic_scale(
-    array: &Bound<'_, PyUntypedArray>,
-    threads: Option<&Bound<'_, PyAny>>,
-) -> PyResult<(f32, u8)> {
+pub(crate) fn dynamic_scale<'py>(
+    array: &Bound<'py, PyUntypedArray>,
+    threads: Option<&Bound<'py, PyAny>>,
+) -> PyResult<(Bound<'py, PyUntypedArray>, Bound<'py, PyUntypedArray>)> {
     let (data_type, threads) = (type_of_array(array)?, threads_of(threads)?);
-    let operator = DynamicQuantizeLinear::new(NEWEST_OPSET).map_err(of_cast)?;
+    let operator = DynamicQuantizeLinear::new(NEWEST_OPSET).map_err(of_cast)?.threads(1);
     // Checks the type: float.
     operator.scale(&TensorView::new(data_type, &[0], &[]).map_err(of_cast)?).map_err(of_cast)?;
     let source = Source::of(array, iter::empty())?;
     let x = source.elements();
-    let join = |[low, high]: [f32; 2], [other_low, other_high]: [f32; 2]| [low.min(other_low), high.max(other_high)];
+    let join = |[low, high]: [f32; 2], [other_low, other_high]: [f32; 2]| {
+        with_default_float_environment(|| [low.min(other_low), high.max(other_high)])
+    };
     let of_tile = |tile: &[u8]| {
         Ok(operator.extremes(&TensorView::new(DataType::Float, &[tile.len() / size_of::<f32>()], tile)?)?)
     };
     let find = || with_threads(|| reduce(x, size_of::<f32>(), threads, &of_tile, &join));
     let extremes = array.py().detach(find)?.map_err(of_cast)?;
-    operator.scale(&TensorView::from_slice(&[2], &extremes).map_err(of_cast)?).map_err(of_cast)
+    let (scale, zero_point) =
+        operator.scale(&TensorView::from_slice(&[2], &extremes).map_err(of_cast)?).map_err(of_cast)?;
+    let scalar = |data_type, bytes: &[u8]| -> PyResult<_> {
+        let mut made = Contiguous::new(array.py(), data_type, &[])?;
+        made.bytes_mut(&[]).ok_or_else(overlap)?.copy_from_slice(bytes);
+        Ok(made.into_array())
+    };
+    Ok((scalar(DataType::Float, &scale.to_ne_bytes())?, scalar(DataType::Uint8, &[zero_point])?))
 }

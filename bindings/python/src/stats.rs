@@ -10,6 +10,7 @@ use crate::string_array::StringArray;
 use crate::text::strings_of;
 use crate::types::type_of;
 use numpy::{PyUntypedArray, PyUntypedArrayMethods};
+use onnx_cast::scalar::DefaultEnvironment;
 use onnx_cast::tensor::Strings;
 use onnx_cast::{CastError, DataType, Plan, TensorView};
 use onnx_cast_file::{Counts, Means};
@@ -71,6 +72,7 @@ fn total<T: Sync>(
     pieces: &[T],
     count: impl Fn(&T) -> Result<(Counts, Means), CastError> + Sync,
 ) -> PyResult<Row> {
+    let _environment = DefaultEnvironment::enter();
     let (mut total, mut means) = (Counts::default(), Means::default());
     for stretch in pieces.chunks(STRETCH) {
         let least = operator.get().threads().map_or(1, |threads| stretch.len().div_ceil(threads));
@@ -119,7 +121,8 @@ fn of_strings<'py>(py: Python<'py>, operator: &Bound<'py, Operator>, strings: &S
     let starts: Vec<usize> = (0..texts.len()).step_by(TEXTS).collect();
     total(py, operator, &starts, |&start| {
         let end = texts.len().min(start + TEXTS);
-        let piece: Strings = (start..end).filter_map(|index| texts.get(index)).collect();
+        let mut piece = Strings::try_with_capacity(end - start, 0)?;
+        (start..end).filter_map(|index| texts.get(index)).try_for_each(|text| piece.try_push(text))?;
         let shape = [end - start];
         let view = TensorView::strings(&shape, piece.view())?;
         Counts::of(&plan, &view).map_err(|error| in_array(error, start))

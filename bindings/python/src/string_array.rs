@@ -8,7 +8,7 @@
 use crate::error::{Refusal, of_cast};
 use numpy::npyffi::{self, NPY_ARRAY_ALIGNED, npy_packed_static_string, npy_static_string, npy_string_allocator};
 use numpy::{PyArrayDescr, PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
-use onnx_cast::tensor::Strings;
+use onnx_cast::tensor::{Strings, TensorError};
 use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -138,10 +138,14 @@ impl<'py> StringArray<'py> {
     }
 
     /// A text that cannot be read, as Python's exception.
-    pub(crate) fn error(&self, Unreadable { index, is_missing }: Unreadable) -> PyErr {
-        if !is_missing {
-            return PyRuntimeError::new_err(format!("element {index}: numpy cannot read its text"));
-        }
+    pub(crate) fn error(&self, unreadable: Unreadable) -> PyErr {
+        let index = match unreadable {
+            Unreadable::Missing(index) => index,
+            Unreadable::Refused(index) => {
+                return PyRuntimeError::new_err(format!("element {index}: numpy cannot read its text"));
+            }
+            Unreadable::Memory(error) => return of_cast(error),
+        };
         let object = self.dtype.getattr(intern!(self.dtype.py(), "na_object")).and_then(|object| object.repr());
         let object = object.map_or_else(|_| "na_object".to_owned(), |text| text.to_string());
         let text = format_args!("element {index} is missing: it is {object} (want a text)");
@@ -149,10 +153,14 @@ impl<'py> StringArray<'py> {
     }
 }
 
-/// The element whose text could not be read.
-pub(crate) struct Unreadable {
-    index: usize,
-    is_missing: bool,
+/// Why texts could not be read.
+pub(crate) enum Unreadable {
+    /// This element is missing.
+    Missing(usize),
+    /// numpy cannot read the text of this element.
+    Refused(usize),
+    /// There is too little memory.
+    Memory(TensorError),
 }
 
 /// The texts of an array that lives as long as `'a`.
@@ -181,7 +189,7 @@ impl Texts<'_> {
     /// older).
     ///
     /// # Errors
-    /// The first element that has no text, or whose text numpy cannot read.
+    /// The first element that has no text, whose text numpy cannot read, or for whose text there is no memory.
     pub(crate) fn read(&self, range: Range<usize>, strings: &mut Strings) -> Result<(), Unreadable> {
         let range = range.start..range.end.min(self.len);
         let arena = Arena::lock(self);
@@ -192,13 +200,15 @@ impl Texts<'_> {
             let status = unsafe {
                 (self.functions.load)(arena.allocator, self.data.add(index * self.item_size).cast(), &mut text)
             };
-            match (status, self.missing) {
-                (0, _) if text.size == 0 => strings.push(&[]),
+            let text = match (status, self.missing) {
+                (0, _) if text.size == 0 => &[],
                 // SAFETY: numpy found a text of `size` bytes at `buf`. It stays there while the arena is locked.
-                (0, _) => strings.push(unsafe { std::slice::from_raw_parts(text.buf.cast(), text.size) }),
-                (1, Some(missing)) => strings.push(missing),
-                (status, _) => return Err(Unreadable { index, is_missing: status == 1 }),
-            }
+                (0, _) => unsafe { std::slice::from_raw_parts(text.buf.cast(), text.size) },
+                (1, Some(missing)) => missing,
+                (1, None) => return Err(Unreadable::Missing(index)),
+                _ => return Err(Unreadable::Refused(index)),
+            };
+            strings.try_push(text).map_err(Unreadable::Memory)?;
         }
         Ok(())
     }

@@ -21,9 +21,9 @@ pub(crate) fn strings_of(texts: &Bound<'_, PyList>) -> PyResult<Strings> {
             let text = text.to_cow().map_err(|_| {
                 of_element(index, format_args!("element {index} is not Unicode text: it has half of a surrogate pair"))
             })?;
-            strings.push(text.as_bytes());
+            strings.try_push(text.as_bytes()).map_err(of_cast)?;
         } else if let Ok(bytes) = text.cast::<PyBytes>() {
-            strings.push(bytes.as_bytes());
+            strings.try_push(bytes.as_bytes()).map_err(of_cast)?;
         } else {
             let kind = text.get_type().name()?;
             return Err(PyTypeError::new_err(format!("element {index} is of type {kind} (want str or bytes)")));
@@ -41,7 +41,8 @@ pub(crate) fn list_of<'py>(py: Python<'py>, strings: &Strings) -> PyResult<Bound
         }
         let text = std::str::from_utf8(bytes)
             .map_err(|error| of_element(index, format_args!("element {index} is not UTF-8 text: {error}")))?;
-        list.append(text)?;
+        // Not as a `&str`, for which pyo3 panics where memory is refused.
+        list.append(PyString::from_bytes(py, text.as_bytes())?)?;
     }
     Ok(list)
 }

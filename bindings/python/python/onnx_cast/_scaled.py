@@ -36,7 +36,20 @@ def scale_of(scale: Any) -> np.ndarray:
         return np.asarray(_kinds.array_of(scale, "scale"))
     if numbers.dtype.kind not in "iuf":
         raise TypeError(f"scale is {scale!r} (want numbers)")
-    return numbers.astype(np.float32)
+    return _native.cast(_castable(numbers), "float")
+
+
+def _castable(numbers: np.ndarray) -> np.ndarray:
+    """Numbers of a type that the library casts. Its casts do not depend on the float environment, and numpy's do."""
+    return numbers.astype(np.float64) if numbers.dtype.kind == "f" and numbers.dtype.itemsize > 8 else numbers
+
+
+def _same(numbers: np.ndarray, others: np.ndarray) -> np.ndarray:
+    """Whether doubles are equal, by their bits: a comparison may read subnormals as zero."""
+    bits, other_bits = (np.asarray(doubles).view(np.uint64) for doubles in (numbers, others))
+    magnitude = bits & np.uint64(2**63 - 1)
+    are_zero = (magnitude == 0) & (other_bits & np.uint64(2**63 - 1) == 0)
+    return ((bits == other_bits) | are_zero) & (magnitude <= np.uint64(0x7FF << 52))
 
 
 def zero_point_of(zero_point: Any, number: int) -> np.ndarray | None:
@@ -51,15 +64,22 @@ def zero_point_of(zero_point: Any, number: int) -> np.ndarray | None:
     row, dtype = _targets.ROWS[number], _targets.DTYPES[number]
     if row["kind"] in ("int", "uint"):
         want = f"an integer from {row['min']} to {row['max']}"
-        with np.errstate(invalid="ignore"):  # of infinities, which are not held
-            held = (np.mod(numbers, 1) == 0) & (numbers >= row["min"]) & (numbers <= row["max"])
+        held = True
+        if numbers.dtype.kind == "f":
+            doubles = _native.cast(_castable(numbers), "double")
+            numbers = _native.cast(doubles, "int64")
+            held = _same(_native.cast(numbers, "double"), doubles)
+        held = held & (numbers >= row["min"]) & (numbers <= row["max"])
     else:
         want = "a number that the type has"
-        held = numbers.astype(np.float64).astype(dtype).astype(np.float64) == numbers
+        held = numbers.dtype.kind != "O"
+        if held:
+            doubles = _native.cast(_castable(numbers), "double")
+            held = _same(_native.cast(_native.cast(doubles, row["name"]), "double"), doubles)
     if not np.all(held):
         text = f"zero_point is {zero_point!r} (want {want}, for {row['name']})"
         raise CastError(text, parameter="zero_point", value=zero_point)
-    return numbers.astype(dtype)
+    return _native.cast(_castable(numbers), row["name"]) if numbers.dtype.kind == "f" else numbers.astype(dtype)
 
 
 def attributes_of(
@@ -220,7 +240,7 @@ def dynamic_quantize_linear(x: Any, *, out: Any = None, threads: int | None = No
     (array([153, 255,   0], dtype=uint8), np.float32(0.019607844), np.uint8(153))
     """
     scale, zero_point = _native.dynamic_scale(np.asarray(_kinds.array_of(x)), threads)
-    scale, zero_point = np.float32(scale), np.uint8(zero_point)
+    scale, zero_point = scale[()], zero_point[()]
     y = quantize_linear(x, scale, zero_point, out=out, threads=threads)
     if isinstance(y, (np.ndarray, np.generic)):
         return y, scale, zero_point

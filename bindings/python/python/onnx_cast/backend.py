@@ -80,9 +80,9 @@ def _constant(node: NodeProto) -> np.ndarray:
             case AttributeProto(name="value", t=tensor):
                 return _kinds.proto_array(tensor)
             case AttributeProto(name="value_float", f=value):
-                return np.array(value, np.float32)
+                return _native.cast(np.array(value, np.float64), "float")
             case AttributeProto(name="value_floats", floats=values):
-                return np.array(values, np.float32)
+                return _native.cast(np.array(values, np.float64), "float")
             case AttributeProto(name="value_int", i=value):
                 return np.array(value, np.int64)
             case AttributeProto(name="value_ints", ints=values):
