@@ -32,7 +32,7 @@ RNG = np.random.default_rng(1)
 ROWS, COLUMNS, GROUP, MATRICES = 4096, 8192, 128, 4
 # Of the square matrices of `formats`.
 SIDE = 4096
-ONE = ["--threads", "1", "--quiet"]
+ONE = ["--threads", "1", "--quiet", "--force"]
 TYPES = {"uint8": "U8", "int8": "I8", "int32": "I32", "uint32": "U32", "int64": "I64"}
 TYPES |= {"float16": "F16", "float32": "F32"}
 
@@ -146,7 +146,7 @@ def files(command, folder, options):
     floats, source, out = 1 << 29, folder / "in.safetensors", folder / "out.safetensors"
     block = RNG.standard_normal(1 << 18, np.float32)
     save(source, {"w": np.tile(block, floats >> 18)})
-    cast = [command, "cast", "--quiet", source, out, "--to", "float16"]
+    cast = [command, "cast", "--quiet", "--force", source, out, "--to", "float16"]
     jobs = {"cp": ["cp", "--reflink=never", source, out], "`cast`": cast, "`cast --stats`": [*cast, "--stats"]}
     for name, imports, converted in (
         ("numpy", "import numpy as np", "astype(np.float16)"),

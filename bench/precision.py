@@ -140,7 +140,7 @@ def models(folder, light):
 def ranges(command, path, feed, folder):
     """The option that tells what values a model takes on: what it gives as recorded."""
     recorded, found = folder / "recorded.onnx", folder / "ranges.npz"
-    subprocess.run([command, "record", path, recorded, "--quiet"], check=True)
+    subprocess.run([command, "record", path, recorded, "--force", "--quiet"], check=True)
     loaded = session(recorded)
     names = [one.name for one in loaded.get_outputs() if one.name.startswith("onnx_cast_record/")]
     np.savez(found, **dict(zip(names, loaded.run(names, feed), strict=True)))
@@ -178,7 +178,7 @@ def judge(model, kind, path, target, feeds, want, limit):
 def jobs_of(options):
     """How each converter is called, by name."""
     raised = ["--raise-opset"] if options.low == "bfloat16" else []
-    convert = [options.command, "convert", "SOURCE", "TARGET", "--to", options.low, *raised]
+    convert = [options.command, "convert", "--force", "SOURCE", "TARGET", "--to", options.low, *raised]
     jobs = {"onnx-cast": convert, "onnx-cast, --keep none": [*convert, "--keep", "none"],
             "onnx-cast, emulated": [*convert, "--emulate"]}
     peers, codes = [peer.split("=", 1) for peer in options.peer], PEERS

@@ -22,7 +22,7 @@ CHECKPOINT = ROOT / ".cache" / "checkpoints" / "all-MiniLM-L6-v2.safetensors"
 ALL = "--all" in sys.argv[1:]
 WORKERS = 2
 # The jobs of the command that write a file.
-WRITERS = {"cast", "bitcast", "quantize", "dequantize", "transcode", "fold", "upgrade", "convert", "record"}
+WRITERS = {"cast", "bitcast", "quantize", "dequantize", "transcode", "fold", "upgrade", "convert", "record", "run"}
 # What a check has compared, by its kinds, and what it found wrong.
 counts, problems = collections.Counter(), []
 
@@ -39,8 +39,7 @@ def need(*paths):
 
 
 def line(*arguments):
-    """The command with arguments. Outputs follow one another under one path here, which the command would refuse to
-    replace where it looks like another input; hence `--force`."""
+    """The command with arguments. Outputs follow one another under one path here; hence `--force`."""
     arguments = [str(argument) for argument in arguments]
     return [COMMAND, *arguments, *(["--force"] if arguments and arguments[0] in WRITERS else [])]
 

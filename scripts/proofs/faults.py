@@ -237,7 +237,8 @@ def cases(folder, only):
         if name in (only or CASES):
             (folder / name).mkdir()
             make(folder / name)
-            yield kind(name, command.split(), folder / name)
+            arguments = command.split()
+            yield kind(name, [*arguments, *(["--force"] if "--resume" not in arguments else [])], folder / name)
 
 
 def start(case, arguments=None):

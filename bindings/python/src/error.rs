@@ -4,7 +4,7 @@
 
 use onnx_cast::ops::OpErrorKind;
 use onnx_cast::tensor::TensorErrorKind;
-use onnx_cast_file::{FileError, FormatError, IoError, Wording};
+use onnx_cast_file::{FileError, FormatError, InvalidKind, IoError, Wording};
 use onnx_cast_model::Error;
 use pyo3::exceptions::{PyMemoryError, PyOSError};
 use pyo3::prelude::*;
@@ -198,6 +198,12 @@ pub(crate) fn in_words(error: impl Into<Error>) -> PyErr {
             let IoError { path, error: cause, .. } = &error;
             system(path, cause).unwrap_or_else(|| refused(&error))
         }
+        Error::File { error: FileError::Format(FormatError::Invalid { path, error }) }
+            if error.kind == InvalidKind::Exists =>
+        {
+            let Refusal { text, .. } = Refusal::of_wording(&error.wording());
+            PyOSError::new_err((EEXIST, text, path.into_os_string()))
+        }
         Error::Model { path, error } => {
             let refused =
                 error.system.as_ref().and_then(|(path, number)| system(path, &io::Error::from_raw_os_error(*number)));
@@ -206,6 +212,9 @@ pub(crate) fn in_words(error: impl Into<Error>) -> PyErr {
         error => Refusal::of_job(error).into(),
     }
 }
+
+/// The number of `FileExistsError`.
+const EEXIST: i32 = 17;
 
 /// What the system refused, as Python's own functions raise it; `None` where no number stands for it.
 pub(crate) fn system(path: &Path, error: &io::Error) -> Option<PyErr> {
@@ -222,7 +231,7 @@ pub(crate) fn system(path: &Path, error: &io::Error) -> Option<PyErr> {
     // The same numbers everywhere.
     let number = match error.kind() {
         io::ErrorKind::NotFound => 2,
-        io::ErrorKind::AlreadyExists => 17,
+        io::ErrorKind::AlreadyExists => EEXIST,
         _ => return None,
     };
     Some(PyOSError::new_err((number, text, name)))

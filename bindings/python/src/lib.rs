@@ -53,7 +53,7 @@ mod _native {
     #[pymodule_export]
     use super::parts::{lay_out, name_whole, part_is_there, plan_files, write_part, write_side_files};
     #[pymodule_export]
-    use super::report::{Found, report_arrays, report_file, write_text};
+    use super::report::{Found, check_output, report_arrays, report_file, write_text};
     #[pymodule_export]
     use super::scaled::dynamic_scale;
     #[pymodule_export]

@@ -11,7 +11,7 @@ use crate::watched::watched;
 use numpy::{PyUntypedArray, PyUntypedArrayMethods};
 use onnx_cast::TensorView;
 use onnx_cast_file::engine::create_page;
-use onnx_cast_file::{AtomicFile, CandidateFormat, FileError, Report};
+use onnx_cast_file::{AtomicFile, CandidateFormat, Existing, FileError, Report};
 use onnx_cast_report::Tables;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -110,13 +110,23 @@ impl Found {
     }
 }
 
+/// Checks the path of a file to write.
+#[pyfunction]
+pub(crate) fn check_output(path: PathBuf, force: bool) -> PyResult<()> {
+    Existing::new(force).check_file(&path).map_err(FileError::from).map_err(in_words)
+}
+
 /// Writes a text to a file, which appears whole or not at all; a page replaces nothing but a page.
 #[pyfunction]
-pub(crate) fn write_text(py: Python<'_>, path: PathBuf, text: String, no_clobber: bool) -> PyResult<()> {
+pub(crate) fn write_text(py: Python<'_>, path: PathBuf, text: String, force: bool) -> PyResult<()> {
     py.detach(|| {
+        let existing = Existing::new(force);
         let created = match text.starts_with('<') {
-            true => create_page(&path, no_clobber),
-            false => AtomicFile::create_with(&path, no_clobber),
+            true => create_page(&path, existing),
+            false => {
+                let file = || AtomicFile::create(&path, existing.replaces());
+                existing.check_file(&path).and_then(|()| Ok(file()?))
+            }
         };
         let mut file = created.map_err(FileError::from).map_err(in_words)?;
         file.write_all(text.as_bytes()).map_err(|error| in_words(FileError::io(&path, "write", error)))?;

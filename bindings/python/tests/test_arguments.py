@@ -51,12 +51,12 @@ FLAGS = {
     "quantize_linear saturate": lambda flag, _: onnx_cast.quantize_linear(X, 0.1, output_dtype="e4m3fn", saturate=flag),
     "info stats": lambda flag, file: onnx_cast.info(file, stats=flag),
     "diff values": lambda flag, file: onnx_cast.diff(file, file, values=flag),
-    "report clobber": lambda flag, file: onnx_cast.report(X, "int8").save(file.with_suffix(".json"), clobber=flag),
+    "report force": lambda flag, file: onnx_cast.report(X, "int8").save(file.with_suffix(".json"), force=flag),
     **{
         f"cast_file {name}": lambda flag, file, name=name: onnx_cast.cast_file(
             file, file.with_suffix(".out.npy"), "float8e5m2" if name == "saturate" else "int8", **{name: flag}
         )
-        for name in ("saturate", "dry_run", "resume", "clobber", "force", "copy_others", "npy_plain", "losses")
+        for name in ("saturate", "dry_run", "resume", "force", "copy_others", "npy_plain", "losses")
     },
 }
 

@@ -237,7 +237,7 @@ def test_a_dry_run_and_explanations_write_nothing(rng, tmp_path):
     assert os.listdir(tmp_path) == ["in.onnx"]
     onnx_cast.convert_model(tmp_path / "in.onnx", tmp_path / "out.onnx")
     with pytest.raises(FileExistsError, match="out.onnx"):
-        onnx_cast.convert_model(tmp_path / "in.onnx", tmp_path / "out.onnx", clobber=False)
+        onnx_cast.convert_model(tmp_path / "in.onnx", tmp_path / "out.onnx")
 
 
 def test_constants_that_overflow_keep_their_readers_float(rng):

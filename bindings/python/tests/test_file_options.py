@@ -102,11 +102,11 @@ def test_bits_of_files(checkpoint, tmp_path):
     }
     same(load_file(out)["w"], W.view(np.uint32))
     before = out.read_bytes()
-    again = onnx_cast.bit_cast_file(checkpoint, out, rules={"w": "uint32"}, dry_run=True)
+    again = onnx_cast.bit_cast_file(checkpoint, out, rules={"w": "uint32"}, dry_run=True, force=True)
     # A dry run reads no values.
     assert again == [row._replace(alarms=None) for row in done] and out.read_bytes() == before
-    with pytest.raises(FileExistsError, match="exists already"):
-        onnx_cast.bit_cast_file(checkpoint, out, "uint32", clobber=False)
+    with pytest.raises(FileExistsError, match="already exists"):
+        onnx_cast.bit_cast_file(checkpoint, out, "uint32")
     (tmp_path / "x.bin").write_bytes(W.tobytes())
     onnx_cast.bit_cast_file(tmp_path / "x.bin", tmp_path / "x.npy", "bool", from_="uint8", shape=[16], npy_plain=True)
     assert np.load(tmp_path / "x.npy").size == 16
@@ -114,19 +114,19 @@ def test_bits_of_files(checkpoint, tmp_path):
 
 def test_what_is_there_is_not_replaced(checkpoint, tmp_path):
     (tmp_path / "out.safetensors").write_bytes(b"mine")
-    with pytest.raises(FileExistsError, match="it exists already.*out.safetensors"):
-        onnx_cast.cast_file(checkpoint, tmp_path / "out.safetensors", "float16", clobber=False)
+    with pytest.raises(FileExistsError, match="already exists.*out.safetensors"):
+        onnx_cast.cast_file(checkpoint, tmp_path / "out.safetensors", "float16")
     assert (tmp_path / "out.safetensors").read_bytes() == b"mine"
 
     def appear(done, total):
         (tmp_path / "late.npy").write_bytes(b"mine")
 
     np.save(tmp_path / "large.npy", np.zeros(1 << 26, np.float32))
-    with pytest.raises(FileExistsError, match="it exists already.*late.npy"):
-        onnx_cast.cast_file(tmp_path / "large.npy", tmp_path / "late.npy", "float16", clobber=False, progress=appear)
+    with pytest.raises(FileExistsError, match="another process has created it.*late.npy"):
+        onnx_cast.cast_file(tmp_path / "large.npy", tmp_path / "late.npy", "float16", progress=appear)
     assert (tmp_path / "late.npy").read_bytes() == b"mine"
     assert listed(tmp_path) == ["in.safetensors", "large.npy", "late.npy", "out.safetensors"]
-    onnx_cast.cast_file(checkpoint, tmp_path / "new.safetensors", "float16", clobber=False)
+    onnx_cast.cast_file(checkpoint, tmp_path / "new.safetensors", "float16")
     assert (tmp_path / "new.safetensors").exists()
 
 
@@ -249,8 +249,8 @@ def test_a_fold_of_some_values(model, tmp_path):
     ]
     assert onnx_cast.fold(model, out, exclude=["w"]) == plan
     assert [node.op_type for node in onnx.load(out).graph.node] == ["Cast", "Add"]
-    with pytest.raises(FileExistsError, match="it exists already.*out.onnx"):
-        onnx_cast.fold(model, out, clobber=False)
+    with pytest.raises(FileExistsError, match="already exists.*out.onnx"):
+        onnx_cast.fold(model, out)
 
 
 def test_elements_beside_a_model(model, tmp_path):
@@ -258,15 +258,15 @@ def test_elements_beside_a_model(model, tmp_path):
     cast = lambda **options: onnx_cast.cast_file(model, out, "bf16", external_data="weights.bin", **options)
     cast()
     assert not data.exists(), "600 bytes each, where 1024 are wanted"
-    cast(external_threshold=600)
+    cast(external_threshold=600, force=True)
     onnx.load(out)
     assert data.stat().st_size == 4096 + 600
     out.unlink()
-    with pytest.raises(FileExistsError, match="it exists already.*weights.bin"):
-        cast(clobber=False, external_threshold=600)
+    with pytest.raises(FileExistsError, match="already exists.*weights.bin"):
+        cast(external_threshold=600)
     assert not out.exists()
     data.unlink()
-    onnx_cast.fold(model, out, external_data="weights.bin", external_threshold=1, clobber=False)
+    onnx_cast.fold(model, out, external_data="weights.bin", external_threshold=1)
     assert data.stat().st_size == 4096 + 1200
     same(numpy_helper.to_array(onnx.load(out).graph.initializer[0]), HALF.astype(np.float32))
 
@@ -275,9 +275,9 @@ def test_a_report_of_the_large_tensors(checkpoint, tmp_path):
     report = onnx_cast.report(checkpoint, "float16", min_elements=4)
     assert [one["name"] for one in report.to_dict()["tensors"]] == ["w"]
     assert len(report.text(top=0)) >= len(report.text(top=1)) and report.text().startswith("float16: 1 tensor")
-    report.save(tmp_path / "r.html", clobber=False)
-    with pytest.raises(FileExistsError, match="it exists already.*r.html"):
-        report.save(tmp_path / "r.html", clobber=False)
+    report.save(tmp_path / "r.html")
+    with pytest.raises(FileExistsError, match="already exists.*r.html"):
+        report.save(tmp_path / "r.html")
 
 
 def test_results_are_those_of_the_command(checkpoint, tmp_path):

@@ -124,7 +124,7 @@ def test_what_the_system_refuses_is_its_own_error(checkpoint, tmp_path):
         assert error.value.errno == errno.ENOENT and error.value.strerror == os.strerror(errno.ENOENT)
         assert Path(error.value.filename).stem == "none", error.value.filename
     with pytest.raises(FileExistsError) as error:
-        onnx_cast.cast_file(checkpoint, checkpoint, "float16", clobber=False)
+        onnx_cast.cast_file(checkpoint, checkpoint, "float16")
     assert error.value.errno == errno.EEXIST and error.value.filename == str(checkpoint)
     np.save(tmp_path / "x.npy", STATE["steps"])
     with pytest.raises(FileNotFoundError) as error:
@@ -216,14 +216,14 @@ def test_the_constants_of_a_model_are_cast(tmp_path):
     assert told[-1][0] == told[-1][1] == (tmp_path / "out.onnx").stat().st_size + 2 * weights["w"].size
     (stored,) = (one for one in onnx.load(tmp_path / "out.onnx").graph.initializer if one.data_type == TensorProto.FLOAT16)
     same(onnx.numpy_helper.to_array(stored), weights["w"].astype(np.float16))
-    with pytest.raises(CastError, match="opset"):
-        cast("float8e4m3fn")
-    with pytest.raises(CastError, match="`force`"):
+    with pytest.raises(FileExistsError, match="`force`"):
         cast("float8e4m3fn", raise_opset=True)
+    with pytest.raises(CastError, match="opset"):
+        cast("float8e4m3fn", force=True)
     assert cast("float8e4m3fn", raise_opset=True, force=True)[0].after.name == "float8e4m3fn"
     assert not any(row.cast for row in cast("float16", min_elements=301, force=True))
     with pytest.raises(CastError, match="not for models"):
-        cast("float16", opset=21)
+        cast("float16", opset=21, force=True)
     with pytest.raises(CastError, match="`raise_opset` is for models"):
         onnx_cast.cast_file(tmp_path / "x.npy", tmp_path / "y.npy", "int8", raise_opset=True)
 
@@ -250,7 +250,7 @@ def test_the_opset_of_a_model_is_raised(tmp_path):
     with pytest.raises(CastError, match="opset 29 is unknown"):
         onnx_cast.upgrade_model(dst, tmp_path / "newer.onnx", opset=29)
     with pytest.raises(FileExistsError, match="exists"):
-        onnx_cast.upgrade_model(src, dst, clobber=False)
+        onnx_cast.upgrade_model(src, dst)
 
 
 def test_a_model_is_folded(tmp_path):

@@ -234,7 +234,7 @@ def test_arrays_of_jax_and_protos():
 def test_parameters_are_those_of_files():
     """Options that only the function on files has are about files, or about what is written."""
     about_files = {
-        "src", "dst", "rules_file", "dry_run", "resume", "clobber", "force", "copy_others", "losses", "raise_opset",
+        "src", "dst", "rules_file", "dry_run", "resume", "force", "copy_others", "losses", "raise_opset",
         "external_data", "external_threshold", "form", "zero_points", "base_dir",
     }  # fmt: skip
     for in_memory, of_files in [

@@ -140,7 +140,7 @@ def test_what_does_not_fit_is_told(model, path, tmp_path, monkeypatch):
         with pytest.raises(TypeError, match="is of type GraphProto"):
             function(model.graph, **options)
         with pytest.raises(FileExistsError):
-            function(model, path, clobber=False, **options)
+            function(model, path, **options)
         with pytest.raises(CastError, match="model: "):
             function(onnx.ModelProto(), **options)
     with pytest.raises(TypeError, match="path is of type int"):

@@ -90,7 +90,7 @@ ONLY_COMMAND = {
     "report --top": "Report.text(top)",
     "report --html": "Report.save(path)",
     "convert --html": "the page is drawn for people; Converted has what it shows",
-    "report --no-clobber": "Report.save(path, clobber=False)",
+    "report --force": "Report.save(path, force=True)",
 }
 
 #: What only Python has, and why.
@@ -170,7 +170,7 @@ def test_every_command_has_a_function_or_a_reason():
 
 def test_what_report_leaves_to_its_result_is_there():
     assert list(inspect.signature(onnx_cast.Report.text).parameters) == ["self", "top"]
-    assert list(inspect.signature(onnx_cast.Report.save).parameters) == ["self", "path", "clobber"]
+    assert list(inspect.signature(onnx_cast.Report.save).parameters) == ["self", "path", "force"]
 
 
 @pytest.mark.parametrize(

@@ -129,17 +129,17 @@ def test_the_report_is_a_page_and_json(rng, tmp_path):
     model, feed = quotient(rng)
     report = onnx_cast.convert_model(model, keep="none", io="low", inputs=feed).report
     report.save(tmp_path / "page.html")
-    report.save(tmp_path / "page.html")
+    report.save(tmp_path / "page.html", force=True)
     page = (tmp_path / "page.html").read_text()
     assert page.startswith("<!DOCTYPE html>") and "exp" in page and "inf" in page
     report.save(tmp_path / "report.json")
     told = json.loads((tmp_path / "report.json").read_text())
     assert told == json.loads(json.dumps(report.to_dict())) and told["outputs"][0]["before"] == "inf"
     with pytest.raises(FileExistsError):
-        report.save(tmp_path / "report.json", clobber=False)
+        report.save(tmp_path / "report.json")
     (tmp_path / "model.onnx").write_bytes(b"\x08\x07")
     with pytest.raises(OSError, match="not a page"):
-        report.save(tmp_path / "model.onnx")
+        report.save(tmp_path / "model.onnx", force=True)
     assert "nodes kept float" in repr(report) and report._repr_html_().startswith("<iframe")
 
 
@@ -279,7 +279,7 @@ def test_the_module_is_a_command(rng, tmp_path):
     told = json.loads(done.stdout)
     assert told["outputs"][0]["after"] <= 1e-2 and (tmp_path / "page.html").exists() and (tmp_path / "out.onnx").exists()
     done = run("convert", "in.onnx", "out.onnx")
-    assert done.returncode == 2 and "another input" in done.stderr
+    assert done.returncode == 2 and "already exists" in done.stderr
     done = run("convert", "in.onnx", "out.onnx", "--force")
     assert done.returncode == 0 and "runs on 4 inputs, tolerance 0.01" in done.stderr, done.stderr
     done = run("record", "in.onnx", "ranges.npz", "--inputs", "feed.npz")

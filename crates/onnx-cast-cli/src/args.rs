@@ -19,7 +19,7 @@ use parsers::{CandidateParser, RoundModeParser, SourceTypeParser, positive, tole
 use std::path::PathBuf;
 
 pub(crate) use common::{
-    Common, FileArgs, JobArgs, LossArgs, ModelArgs, NameArgs, NpyArgs, SelectionArgs, StorageArgs, WriteArgs,
+    Common, FileArgs, ForceArgs, JobArgs, LossArgs, ModelArgs, NameArgs, NpyArgs, SelectionArgs, StorageArgs, WriteArgs,
 };
 pub(crate) use explain::{BlockArgs, ExplainArgs, ScalingArgs};
 pub(crate) use help::{command, with_other_names};
@@ -152,7 +152,7 @@ Examples:
   onnx-cast cast x.npz y.npz --to float16 --losses           every floating array, and what it lost
   onnx-cast cast x.bin y.npy --from float --shape 64,768 --to bf16     raw bytes
   cat x.npy | onnx-cast cast - - --to float16 > y.npy
-  onnx-cast cast a.safetensors b.safetensors --to bf16 --out-dir small --no-clobber
+  onnx-cast cast a.safetensors b.safetensors --to bf16 --out-dir small
   onnx-cast cast llama/ llama-bf16/ --to bf16 --resume       a checkpoint in several files, or the rest of one
   onnx-cast cast model.onnx small.onnx --to float16          every large weight of a model
   onnx-cast cast model.onnx small.onnx --to float8e4m3fn --raise-opset --external-data small.bin"
@@ -244,9 +244,8 @@ pub(crate) struct RunArgs {
     /// In .npy, write types that numpy lacks as the unsigned integers of their bits
     #[arg(long, help_heading = OUTPUT)]
     pub(crate) npy_plain: bool,
-    /// Do not replace files
-    #[arg(long, help_heading = OUTPUT)]
-    pub(crate) no_clobber: bool,
+    #[command(flatten)]
+    pub(crate) force: ForceArgs,
 }
 
 #[derive(Debug, ClapArgs)]
@@ -354,9 +353,8 @@ pub(crate) struct ReportArgs {
     /// Also write a self-contained page with plots of each tensor
     #[arg(long, value_name = "OUT.html", help_heading = OUTPUT)]
     pub(crate) html: Option<PathBuf>,
-    /// Do not replace files
-    #[arg(long, help_heading = OUTPUT)]
-    pub(crate) no_clobber: bool,
+    #[command(flatten)]
+    pub(crate) force: ForceArgs,
 }
 
 #[derive(Debug, ClapArgs)]

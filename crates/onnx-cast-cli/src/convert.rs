@@ -6,7 +6,7 @@ use crate::progress::Progress;
 use crate::{DONE, ERROR, outcome, pretty, print, say};
 use anyhow::{Result, anyhow, bail};
 use onnx_cast_file::engine::links::check_write;
-use onnx_cast_file::engine::{PathText, check_vacant, is_stream};
+use onnx_cast_file::engine::{PathText, create_folder, is_stream};
 use onnx_cast_file::{
     BitCastRequest, CastRequest, DequantizeRequest, Format, ModelOptions, QuantizeRequest, RunOptions, Summary,
     TranscodeRequest, WriteOptions,
@@ -83,7 +83,7 @@ impl JobArgs {
     fn run(&self, common: &Common, npy_plain: bool, losses: Option<&LossArgs>) -> RunOptions {
         let run = RunOptions::new()
             .threads(common.threads)
-            .write(WriteOptions::default().npy_plain(npy_plain).no_clobber(self.no_clobber).force(self.force))
+            .write(WriteOptions::default().npy_plain(npy_plain).force(self.force.force))
             .dry_run(self.dry_run)
             .copy_others(!self.no_copy_others)
             .resume(self.resume);
@@ -104,10 +104,6 @@ impl Job<'_> {
             say(&anyhow!("--json and --dry-run print to standard output, which is also OUT"), self.common);
             return Ok(ERROR);
         }
-        if self.job.no_clobber {
-            // All outputs, before the first is written.
-            pairs.iter().try_for_each(|(_, output)| check_vacant(output))?;
-        }
         if self.job.out_dir.is_some() {
             pairs.iter().try_for_each(|(_, output)| check_write(output))?;
         }
@@ -118,8 +114,7 @@ impl Job<'_> {
         }
         let made = self.job.out_dir.as_ref().filter(|folder| !self.job.dry_run && !folder.exists());
         if let Some(folder) = made {
-            fs::create_dir_all(folder)
-                .map_err(|error| anyhow!("{}: cannot create the folder: {error}", PathText(folder)))?;
+            create_folder(&folder.join("x"))?;
         }
         let made_many = self.job.out_dir.is_some();
         let mut done = (DONE, Vec::new());

@@ -7,7 +7,7 @@ use crate::summary::{Amount, Summary};
 use crate::{pretty, print};
 use anyhow::{Result, anyhow, bail};
 use onnx_cast::Tensor;
-use onnx_cast_file::engine::{PathText, Short, byte_len, check_vacant, together};
+use onnx_cast_file::engine::{PathText, Short, byte_len, together};
 use onnx_cast_file::{AtomicFile, Format, NamedTensor, RunOptions, WriteOptions, put_tensor, read_tensor_as};
 use onnx_cast_model::{Model, ValueDecl};
 use serde_json::json;
@@ -21,14 +21,15 @@ pub(crate) fn run(args: &RunArgs, common: &Common) -> Result<()> {
     let model = Model::read(&args.model)?;
     let inputs = bind(&args.inputs, model.inputs(), "input").map_err(|error| anyhow!("{shown}: {error}"))?;
     let outputs = bind(&args.outputs, model.outputs(), "output").map_err(|error| anyhow!("{shown}: {error}"))?;
-    outputs.iter().try_for_each(|(_, path)| check_output(path, args.no_clobber))?;
-    let write = WriteOptions::default().npy_plain(args.npy_plain).no_clobber(args.no_clobber);
+    outputs.iter().try_for_each(|(_, path)| check_output(path))?;
+    let write = WriteOptions::default().npy_plain(args.npy_plain).force(args.force.force);
     warn_plain(&outputs, &write, &args.model, common)?;
     let read = inputs.iter().map(|(declared, path)| Named::read(format!("input `{}`", Short(&declared.name)), path));
     let written =
         outputs.iter().map(|(declared, path)| Named::written(format!("output `{}`", Short(&declared.name)), path));
     let model_itself = Named::read("the model", &args.model);
     paths::check(&iter::once(model_itself).chain(read).chain(written).collect::<Vec<_>>())?;
+    outputs.iter().try_for_each(|(_, path)| args.force.existing().check_file(path))?;
 
     let mut tensors = Vec::with_capacity(inputs.len());
     for (declared, path) in inputs {
@@ -46,7 +47,7 @@ pub(crate) fn run(args: &RunArgs, common: &Common) -> Result<()> {
             .iter()
             .find(|result| result.name == declared.name)
             .ok_or_else(|| anyhow!("{shown}: no value for output `{}`", Short(&declared.name)))?;
-        let mut file = AtomicFile::create_with(path, write.no_clobber)?;
+        let mut file = AtomicFile::create(path, write.force)?;
         put_tensor(&mut file, path, Format::from_path(path)?, &result.name, result.tensor.view(), &write)?;
         written.push(file);
         let (data_type, shape) = (result.tensor.data_type(), result.tensor.shape());
@@ -72,14 +73,11 @@ pub(crate) fn run(args: &RunArgs, common: &Common) -> Result<()> {
 }
 
 /// A wrong extension is better known before the work than after it.
-fn check_output(path: &Path, no_clobber: bool) -> Result<()> {
+fn check_output(path: &Path) -> Result<()> {
     match Format::from_path(path)? {
         Format::TensorProto | Format::Npy | Format::Safetensors => {}
         Format::Onnx => bail!("{}: an output is a tensor (want .pb, .npy or .safetensors)", PathText(path)),
         format => bail!("{}: {format} does not hold a tensor", PathText(path)),
-    }
-    if no_clobber {
-        check_vacant(path)?;
     }
     Ok(())
 }

@@ -36,7 +36,7 @@ use onnx_cast::scalar::DefaultEnvironment;
 use onnx_cast_explain as explain;
 use onnx_cast_explain::{BlockRequest, types};
 use onnx_cast_file::engine::{Lines, PathText, create_page};
-use onnx_cast_file::{AtomicFile, CandidateFormat, FileError, FormatError, Wording};
+use onnx_cast_file::{AtomicFile, CandidateFormat, Existing, FileError, FormatError, Wording};
 use onnx_cast_model::Error;
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -295,7 +295,7 @@ fn explain(args: &ExplainArgs, common: &Common) -> Result<()> {
     if let Some(request) = block_request(args)? {
         return explain_block(&request, args, common);
     }
-    let ExplainArgs { value, from, to, scaling, attributes, all, html, no_clobber, .. } = args;
+    let ExplainArgs { value, from, to, scaling, attributes, all, html, force, .. } = args;
     let to = to.map(CandidateFormat::element);
     let scaling = scaling.scale.as_deref().map(|scale| explain::Scaling {
         scale,
@@ -307,7 +307,7 @@ fn explain(args: &ExplainArgs, common: &Common) -> Result<()> {
     let Some(to) = to.filter(|_| !all) else {
         let request = request(DataType::Float);
         if let Some(path) = html {
-            write_page(path, &explain::page_of_all(&request)?, *no_clobber)?;
+            write_page(path, &explain::page_of_all(&request)?, force.existing())?;
         }
         if is_silent(args, common) {
             return Ok(());
@@ -316,7 +316,7 @@ fn explain(args: &ExplainArgs, common: &Common) -> Result<()> {
     };
     let explanation = explain::explain(&request(to))?;
     if let Some(path) = html {
-        write_page(path, &explain::page(&explanation)?, *no_clobber)?;
+        write_page(path, &explain::page(&explanation)?, force.existing())?;
     }
     if is_silent(args, common) {
         return Ok(());
@@ -361,7 +361,7 @@ fn block_request(args: &ExplainArgs) -> Result<Option<BlockRequest<'_>>> {
 fn explain_block(request: &BlockRequest<'_>, args: &ExplainArgs, common: &Common) -> Result<()> {
     let block = explain::explain_block(request)?;
     if let Some(path) = &args.html {
-        write_page(path, &explain::block_page(&block)?, args.no_clobber)?;
+        write_page(path, &explain::block_page(&block)?, args.force.existing())?;
     }
     if is_silent(args, common) {
         return Ok(());
@@ -374,8 +374,8 @@ fn explain_block(request: &BlockRequest<'_>, args: &ExplainArgs, common: &Common
 struct Page(AtomicFile);
 
 impl Page {
-    fn start(path: &Path, no_clobber: bool) -> Result<Page> {
-        Ok(Page(create_page(path, no_clobber)?))
+    fn start(path: &Path, existing: Existing) -> Result<Page> {
+        Ok(Page(create_page(path, existing)?))
     }
 
     fn write(mut self, page: &str) -> Result<()> {
@@ -385,8 +385,8 @@ impl Page {
     }
 }
 
-fn write_page(path: &Path, page: &str, no_clobber: bool) -> Result<()> {
-    Page::start(path, no_clobber)?.write(page)
+fn write_page(path: &Path, page: &str, existing: Existing) -> Result<()> {
+    Page::start(path, existing)?.write(page)
 }
 
 fn pretty(value: &serde_json::Value) -> Result<String> {

@@ -61,13 +61,13 @@ impl<'a> ModelJob<'a> {
     /// Does the work, with a bar.
     pub(crate) fn run<S>(
         &self,
-        &WriteArgs { no_clobber, force, .. }: &WriteArgs,
+        &WriteArgs { force, .. }: &WriteArgs,
         work: impl FnOnce(&'a Path, &'a Path, RunOptions) -> Result<S, Error>,
     ) -> Result<S, Error> {
         let progress = Progress::start(self.common);
         let run = RunOptions::new()
             .threads(self.common.threads)
-            .write(WriteOptions::default().no_clobber(no_clobber).force(force))
+            .write(WriteOptions::default().force(force.force))
             .dry_run(self.dry_run)
             .watch(progress.watch());
         work(&self.files.input, &self.files.output, run)

@@ -76,6 +76,9 @@ fn tell(job: &Job<'_>, input: &Path, output: &Path, done: &Done, start: Instant)
             // An error of the standard error does not undo the work.
             let _ = writeln!(io::stderr(), "  {} was there with other content, and is kept", printable(name));
         }
+        if let Some(removed) = removed(done) {
+            let _ = writeln!(io::stderr(), "  removed from {}: {removed}", PathText(output));
+        }
     }
     if let Some(warning) = done.warning().filter(|_| !quiet) {
         let _ =
@@ -122,6 +125,12 @@ fn others(done: &Done) -> Option<String> {
         1 => Some("1 other file".to_owned()),
         count => Some(format!("{count} other files")),
     }
+}
+
+/// The files of an earlier output that are removed, if any are.
+fn removed(done: &Done) -> Option<String> {
+    let names: Vec<String> = done.removed.iter().map(|name| printable(name).to_string()).collect();
+    (!names.is_empty()).then(|| names.join(", "))
 }
 
 /// The sums over the tensors.
@@ -217,6 +226,9 @@ fn plan(done: &Done) -> String {
     let _ = writeln!(text, "total: {cast} cast, {kept} kept, {} -> {}", size(bytes_before), size(bytes_after));
     if let Some(others) = others(done) {
         let _ = writeln!(text, "{others} would be copied");
+    }
+    if let Some(removed) = removed(done) {
+        let _ = writeln!(text, "{removed} would be removed");
     }
     text
 }

@@ -16,7 +16,7 @@ pub(crate) fn convert(args: &ConvertArgs, common: &Common) -> Result<()> {
     let ConvertArgs { model, write, html, explain, .. } = args;
     let dry_run = args.dry_run || !explain.is_empty();
     let job = ModelJob::new("convert", model, dry_run, common)?;
-    let page = html.as_ref().map(|html| Page::start(html, write.no_clobber)).transpose()?;
+    let page = html.as_ref().map(|html| Page::start(html, write.force.existing())).transpose()?;
     let mut request = ConvertRequest::new(args.to);
     request.io = args.interface();
     request.keep.clone_from(&args.keep);

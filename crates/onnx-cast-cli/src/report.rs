@@ -14,7 +14,7 @@ const TOP: usize = 20;
 pub(crate) fn report(args: &ReportArgs, common: &Common) -> Result<()> {
     let prints_tables = !(common.json || common.quiet && args.html.is_some());
     let (path, NameArgs { include, exclude }) = (&args.file.path, &args.names);
-    let started = args.html.as_ref().map(|html| Page::start(html, args.no_clobber)).transpose()?;
+    let started = args.html.as_ref().map(|html| Page::start(html, args.force.existing())).transpose()?;
     let progress = Progress::start(common);
     let mut to: Vec<CandidateFormat> = Vec::new();
     for &candidate in &args.to {

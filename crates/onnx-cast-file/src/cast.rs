@@ -10,7 +10,6 @@ use crate::formats::format::{Format, GGUF_WRITER};
 use crate::formats::input::{Given, Input, StoredTensor, check_type};
 use crate::formats::output::Output;
 use crate::formats::safetensors;
-use crate::io::atomic::check_vacant;
 use crate::io::fs;
 use crate::io::positional::is_stream;
 use crate::layouts::{self, TensorRef};
@@ -128,9 +127,6 @@ pub(crate) struct Work<'a> {
 }
 
 fn convert(input: &Path, output: &Path, request: &CastRequest, work: &Work<'_>) -> Result<Summary, FileError> {
-    if request.run.write.no_clobber {
-        check_vacant(output)?;
-    }
     match rewrite::open_folder(input, output)? {
         Some(opened) => plan(&opened, request, work, |rewrite| rewrite.run()),
         None => convert_file(input, output, request, work),
@@ -182,7 +178,7 @@ fn side_files(
         if opened.in_place && fs::is_dir(opened.input) {
             side_files.edit_in_place(opened.folder(), edit)?;
         } else {
-            side_files.edit_config(folder, request.run.resume, edit)?;
+            side_files.edit_config(folder, request.run.keeps_edits(), edit)?;
         }
     }
     Ok(side_files)

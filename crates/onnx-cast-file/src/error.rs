@@ -9,7 +9,6 @@ use crate::summary::{Summary, TensorSummary};
 use crate::text::{PathText, TensorText, Wording};
 use onnx_cast::ops::OpError;
 use onnx_cast::{CastError, DataType};
-use std::collections::{HashMap, HashSet};
 use std::io;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
@@ -92,51 +91,6 @@ impl FileError {
             PipelineError::Write(error) => FileError::io(output, "write", error),
             PipelineError::Stopped => FileError::Stopped { path: output.to_owned() },
             PipelineError::Cast(error) => FileError::cast(input, tensor, error),
-        }
-    }
-
-    /// Refuses to replace an output that seems to be another input, as where a shell's pattern matches two files: it
-    /// holds a tensor of the name and type that the job changes, or has no name of the job's, only types that the input
-    /// has, and one that is changed. `made_of` has for each row the name in the input; if it is empty, they are those
-    /// of the rows.
-    ///
-    /// # Errors
-    /// [`InvalidKind::Exists`].
-    pub fn check_replaced<'t>(
-        path: &Path,
-        there: impl IntoIterator<Item = (&'t str, DataType)>,
-        rows: &[TensorSummary],
-        made_of: &[&str],
-    ) -> Result<(), FileError> {
-        let source = |index: usize| made_of.get(index).copied().unwrap_or(&rows[index].name);
-        let changed: Vec<usize> = (0..rows.len()).filter(|&i| rows[i].cast && rows[i].from != rows[i].to).collect();
-        let before: HashMap<&str, DataType> = changed.iter().map(|&i| (source(i), rows[i].from)).collect();
-        let sources: HashSet<DataType> = before.values().copied().collect();
-        let results = changed.iter().map(|&i| rows[i].to).filter(|to| !sources.contains(to));
-        let results: Vec<DataType> = results.collect();
-        let Some(&want) = results.first() else { return Ok(()) };
-        let known: HashSet<&str> = (0..rows.len()).flat_map(|i| [source(i), &rows[i].name]).collect();
-        let types: HashSet<DataType> = rows.iter().map(|row| row.from).collect();
-        let (mut same, mut foreign, mut is_known) = (None, None, false);
-        for (name, data_type) in there {
-            if results.contains(&data_type) || before.get(name).is_some_and(|&before| before != data_type) {
-                return Ok(());
-            }
-            // Codes and scales of an earlier result have types that the input lacks.
-            is_known |= known.contains(name) || !types.contains(&data_type);
-            let place = if before.contains_key(name) { &mut same } else { &mut foreign };
-            *place = place.or(Some(data_type).filter(|data_type| sources.contains(data_type)));
-        }
-        match same.or(foreign.filter(|_| !is_known)) {
-            Some(holds) => {
-                let what = format!(
-                    "it exists and holds {holds}, as the input does, and not {want}, as an earlier result would (name \
-                     another output, or give "
-                );
-                let what = Wording::from(what).field("force", " to replace it)");
-                Err(FileError::invalid(path, Invalid::new(InvalidKind::Exists, what)))
-            }
-            None => Ok(()),
         }
     }
 

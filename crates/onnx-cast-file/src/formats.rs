@@ -2,6 +2,7 @@
 
 pub(crate) mod checkpoint;
 pub(crate) mod error;
+pub(crate) mod existing;
 pub(crate) mod folder;
 pub(crate) mod foreign;
 pub(crate) mod format;

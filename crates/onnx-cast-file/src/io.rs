@@ -7,7 +7,6 @@ pub mod fs;
 pub mod links;
 pub(crate) mod lock;
 pub mod memory;
-pub(crate) mod page;
 pub(crate) mod positional;
 pub(crate) mod progress;
 
@@ -15,6 +14,5 @@ pub use atomic::{AtomicFile, end_without_traces};
 pub use error::IoError;
 pub use lock::FolderLock;
 pub use memory::room_for_a_thread;
-pub use page::create_page;
 pub use positional::{InputFile, is_stream};
 pub use progress::Watch;

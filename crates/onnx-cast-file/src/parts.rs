@@ -24,8 +24,7 @@ use std::path::Path;
 
 pub use crate::rewrite::{Part, Shard};
 
-/// A job that gives each file of a checkpoint a file. What a request says of counting and of what may be replaced is
-/// not looked at.
+/// A job that gives each file of a checkpoint a file. What a request says of counting is not looked at.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum FileJob<'a> {

@@ -306,8 +306,8 @@ pub(crate) fn side_files(
     };
     let mut side_files = SideFiles::of(opened, folder)?;
     let config = |path: &Path| layouts::quantized_config(path, configuration.as_ref());
-    side_files.rewrite_config(folder, request.run.resume, config)?;
-    side_files.remove_descriptions(folder, request.run.resume)?;
+    side_files.rewrite_config(folder, request.run.keeps_edits(), config)?;
+    side_files.remove_descriptions(folder, request.run.keeps_edits())?;
     for file in described.map_or(&[][..], |described| described.own_files) {
         if let Some(write) = file.write {
             let mut value = write(written, &kept);

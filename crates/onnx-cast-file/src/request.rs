@@ -2,6 +2,7 @@
 
 use crate::counts::Loss;
 use crate::error::FileError;
+use crate::formats::existing::Existing;
 use crate::formats::format::Format;
 use crate::formats::output::WriteOptions;
 use crate::io::positional::is_stream;
@@ -180,7 +181,20 @@ impl RunOptions {
 
     /// Whether an output can be compared with what would be written.
     pub(crate) fn can_resume(&self, output: &Path, format: Format) -> bool {
-        self.resume && format != Format::Npz && !is_stream(output)
+        self.resume && is_comparable(output, format)
+    }
+
+    /// What the job does with an output of this format that exists.
+    pub(crate) fn existing(&self, output: &Path, format: Format) -> Existing {
+        match is_comparable(output, format) {
+            true => Existing::or_resume(self.write.force, self.resume),
+            false => Existing::new(self.write.force),
+        }
+    }
+
+    /// Whether other files of the output stay as somebody has edited them.
+    pub(crate) fn keeps_edits(&self) -> bool {
+        self.resume && !self.write.force
     }
 
     /// A dry run that reads no values.
@@ -192,6 +206,11 @@ impl RunOptions {
     pub fn counts(&self) -> bool {
         self.losses || !self.fail_on.is_empty()
     }
+}
+
+/// Whether an output can be compared with what would be written.
+fn is_comparable(output: &Path, format: Format) -> bool {
+    format != Format::Npz && !is_stream(output)
 }
 
 request! {

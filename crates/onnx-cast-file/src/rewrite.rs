@@ -14,20 +14,22 @@ mod replacement;
 mod side_files;
 
 pub use memory::MadeTensors;
-pub(crate) use open::{Opened, OutputPaths, format_of_output, open, open_folder, open_to_file};
+pub(crate) use open::{Opened, OutputPaths, check_not_streamed, format_of_output, open, open_folder, open_to_file};
 pub use part::{Part, Shard};
 pub(crate) use side_files::{SideFiles, Text, holds_weights};
 
 use crate::counts::Counter;
 use crate::error::FileError;
 use crate::formats::error::{FormatError, Invalid};
+use crate::formats::existing::Existing;
 use crate::formats::format::Format;
 use crate::formats::gguf::WRITTEN_ALIGNMENT;
 use crate::formats::input::Input;
 use crate::formats::output::Output;
 use crate::formats::safetensors;
 use crate::formats::source::Items;
-use crate::io::atomic::{NewFolders, check_vacant, create_folder};
+use crate::io::atomic::{NewFolders, create_folder};
+use crate::io::fs::is_same;
 use crate::io::positional::{InputFile, is_stream};
 use crate::io::progress::Meter;
 use crate::layouts::{Checkpoint, TensorRef};
@@ -36,10 +38,11 @@ use crate::request::{Ignored, RunOptions};
 use crate::summary::{Summary, TensorSummary};
 use onnx_cast::tensor::element_count;
 use onnx_cast::{DataType, Plan};
-use replacement::{Replacement, check_file};
+use replacement::{NewFiles, Replacement};
+pub(crate) use replacement::{name_of, retire, stale};
 use serde_json::Value;
 use std::collections::HashSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// A tensor of the output.
@@ -123,6 +126,11 @@ pub(crate) struct Rewrite<'a> {
     pub(crate) options: &'a RunOptions,
 }
 
+/// What is done with an output that exists: a file that is its own input is only ever replaced.
+pub(crate) fn existing_of(input: &Path, output: &Path, existing: Existing) -> Existing {
+    if is_same(input, output) { existing.in_place() } else { existing }
+}
+
 /// The bytes before and after the elements of a file.
 type Frame = (Vec<u8>, Vec<u8>);
 
@@ -156,6 +164,7 @@ impl<'a> Rewrite<'a> {
         summary.copied = self.side_files.count;
         summary.left_out.extend_from_slice(&self.side_files.left_out);
         let mut replacement = self.check_outputs()?;
+        summary.removed = replacement.stale_names();
         // Files appear one by one, so that all of them have to be good before the first.
         let fails = !options.fail_on.is_empty();
         let rehearses = if options.dry_run { options.counts() } else { fails && self.files.len() > 1 };
@@ -171,15 +180,19 @@ impl<'a> Rewrite<'a> {
             return Ok(summary);
         }
         let new_folders = self.new_folders();
-        replacement.begin()?;
+        if let Err(error) = replacement.begin() {
+            // They may be empty because another job is about to fill them.
+            new_folders.keep();
+            return Err(error);
+        }
         for (file, frame) in self.files.iter().zip(&frames) {
-            if self.write(file, frame, &meter, &mut summary, &replacement)? {
+            if self.write(file, frame, &meter, &mut summary, &mut replacement)? {
                 summary.already_there += 1;
             }
         }
         self.note_counts(&mut summary)?;
         summary.kept_others = self.finish()?;
-        replacement.finish();
+        replacement.finish()?;
         new_folders.keep();
         Ok(summary)
     }
@@ -198,7 +211,7 @@ impl<'a> Rewrite<'a> {
         frame: &Frame,
         meter: &Meter<'_>,
         summary: &mut Summary,
-        replacement: &Replacement,
+        replacement: &mut Replacement,
     ) -> Result<bool, FileError> {
         let OutputPaths { folder, single, .. } = &self.opened.outputs;
         if folder.is_some() || single.is_some() {
@@ -212,7 +225,7 @@ impl<'a> Rewrite<'a> {
         // What the comparison has counted until then is counted again.
         meter.back_to(done);
         file.reset();
-        let mut out = self.output(file).create()?;
+        let mut out = self.output(file).create(self.existing(file))?;
         out.as_private_as(&self.source(file).file)?;
         if file.format == Format::Npz {
             self.write_archive(file, &mut out, meter)?;
@@ -225,27 +238,25 @@ impl<'a> Rewrite<'a> {
         if !is_stream(&file.path) {
             out.sync()?;
         }
-        replacement.give_way()?;
+        replacement.retire()?;
         out.commit()?;
         Ok(false)
     }
 
-    /// Checks what is there where the output goes.
+    /// Checks what exists where the output goes.
     fn check_outputs(&self) -> Result<Replacement, FileError> {
-        let write = &self.options.write;
-        for file in &self.files {
-            let rows: Vec<TensorSummary> = file.rows.iter().map(|row| row.summary.clone()).collect();
-            let made_of: Vec<&str> = file.rows.iter().map(|row| self.made_of(row)).collect();
-            check_file(&self.source(file).file, &file.path, file.format, &rows, &made_of, write)?;
-        }
-        let Some(folder) = &self.opened.outputs.folder else {
-            let mut occupied = self.files.iter().filter(|_| write.no_clobber);
-            occupied.try_for_each(|file| check_vacant(&file.path))?;
+        let OutputPaths { folder: Some(folder), index, .. } = &self.opened.outputs else {
+            self.files.iter().try_for_each(|file| self.existing(file).check_file(&file.path))?;
             return Ok(Replacement::default());
         };
-        let weights = self.files.iter().map(|file| file.path.clone());
-        let files: Vec<PathBuf> = weights.chain(self.side_files.targets(folder)).collect();
-        Replacement::check(folder, self.opened.in_place, &files, self.opened.outputs.index.as_deref(), write)
+        let weights = self.files.iter().map(|file| file.path.clone()).collect();
+        let others = self.side_files.targets(folder).collect();
+        Replacement::check(self.opened, NewFiles { weights, others, index: index.clone() }, self.options)
+    }
+
+    /// What is done with a file that exists.
+    fn existing(&self, file: &Rewritten<'_>) -> Existing {
+        existing_of(self.source(file).path(), &file.path, self.options.existing(&file.path, file.format))
     }
 
     fn checkpoint(&self) -> &'a Checkpoint {

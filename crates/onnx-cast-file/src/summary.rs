@@ -20,6 +20,9 @@ pub struct Summary {
     /// Of these the names of those that were there already with another content, and are kept:
     /// see [`RunOptions::resume`](crate::RunOptions::resume).
     pub kept_others: Vec<String>,
+    /// Weights, indexes and descriptions of an earlier output that are removed from the folder of the output: see
+    /// [`WriteOptions::force`](crate::WriteOptions::force).
+    pub removed: Vec<String>,
     /// Weights that most people expect to be quantized and that are kept, each with the reason. In a model the reason
     /// is an operator that reads them. In a checkpoint it is their shape or their type, or that they are several
     /// matrices in one tensor.

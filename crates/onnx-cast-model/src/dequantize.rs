@@ -5,7 +5,6 @@ use crate::error::{Error, ModelError, ModelErrorKind};
 use crate::external::Files;
 use crate::fold::{FoldOutcome, FoldRequest, FoldSummary, Folded, edits};
 use crate::quantize::MICROSOFT;
-use crate::replaced;
 use crate::rewrite::{Request, rewrite};
 use crate::source::ModelSource;
 use crate::tree::Document;
@@ -28,11 +27,6 @@ pub(crate) fn dequantize_constants(
         source,
         output,
         &Request::of(run, storage),
-        |document, files| {
-            let planned =
-                || planned(document, files, request).and_then(|(_, planned)| rows(document, &planned, request));
-            replaced::check((source, output), &run.write, planned)
-        },
         |document, files| {
             let (edits, planned) = planned(document, files, request)?;
             Ok((edits, (rows(document, &planned, request)?, products(document))))

@@ -85,8 +85,6 @@ pub enum ModelErrorKind {
     Ranges,
     /// A request that does not fit the model.
     Request,
-    /// An output that exists, and seems to be another input.
-    Exists,
 }
 
 impl ModelError {
@@ -183,13 +181,6 @@ impl ModelError {
     pub(crate) fn unknown(what: impl Into<Wording>, name: &str, near: Option<&str>) -> ModelError {
         let near = near.map_or(String::new(), |near| format!(" (did you mean `{}`?)", Short(near)));
         ModelError::new(ModelErrorKind::Request, what.into().then(&near)).named(name)
-    }
-
-    /// An output that exists, and seems to be another input.
-    pub(crate) fn other_model() -> ModelError {
-        let what = "it exists, and an earlier run would have given another model, so it may be another input (name \
-                    another output, or give ";
-        ModelError::new(ModelErrorKind::Exists, Wording::from(what).field("force", " to replace it)"))
     }
 }
 

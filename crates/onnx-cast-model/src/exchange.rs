@@ -66,10 +66,15 @@ mod tests {
     use crate::weights::cast_constants;
     use crate::{cast, diff};
     use onnx_cast::DataType;
-    use onnx_cast_file::{CastRequest, DiffRequest, ModelOptions, Selection, Storage};
+    use onnx_cast_file::{CastRequest, DiffRequest, ModelOptions, RunOptions, Selection, Storage, WriteOptions};
     use std::cell::RefCell;
     use std::fs;
     use std::path::Path;
+
+    /// A cast that replaces its output.
+    fn to(data_type: DataType) -> CastRequest {
+        CastRequest::new(data_type).run(RunOptions::new().write(WriteOptions::default().force(true)))
+    }
 
     /// A model with two constants, which stand in `m.onnx.data`.
     fn model(folder: &Path) {
@@ -77,8 +82,7 @@ mod tests {
         fs::write(&path, crate::rewrite::tests::model(DataType::Float, &[300, 700])).expect("a file");
         let storage = Storage::default().external_data(Some("m.onnx.data".to_owned())).external_threshold(Some(0));
         let selection = Selection::default();
-        let keep =
-            CastRequest::new(DataType::Float).selection(selection).model(ModelOptions::default().storage(storage));
+        let keep = to(DataType::Float).selection(selection).model(ModelOptions::default().storage(storage));
         cast(&path, &path, &keep).expect("a cast");
         assert!(folder.join("m.onnx.data").exists());
     }
@@ -88,7 +92,7 @@ mod tests {
         let [old, new, now] = [(); 3].map(|()| tempfile::tempdir().expect("a folder"));
         [&old, &new, &now].into_iter().for_each(|folder| model(folder.path()));
         let [old, new, now] = [&old, &new, &now].map(|folder| folder.path().join("m.onnx"));
-        let request = CastRequest::new(DataType::Float16);
+        let request = to(DataType::Float16);
         cast(&new, &new, &request).expect("a cast");
         let seen = RefCell::new(Vec::new());
         let step = || {
@@ -115,7 +119,7 @@ mod tests {
             let [input, now, one, other] = [(); 4].map(|()| tempfile::tempdir().expect("a folder"));
             [&input, &one, &other].into_iter().for_each(|folder| model(folder.path()));
             let [input, now, one, other] = [&input, &now, &one, &other].map(|folder| folder.path().join("m.onnx"));
-            let request = CastRequest::new;
+            let request = to;
             cast(&one, &one, &request(DataType::Float16)).expect("a cast");
             cast(&other, &other, &request(DataType::Float8E5M2)).expect("a cast");
             if is_there {
@@ -166,7 +170,7 @@ mod tests {
         let path = folder.path().join("m.onnx");
         let opened = onnx_cast_file::InputFile::open(&path).expect("a file");
         assert!(!opened.is_replaced());
-        cast(&path, &path, &CastRequest::new(DataType::Float16)).expect("a cast");
+        cast(&path, &path, &to(DataType::Float16)).expect("a cast");
         assert!(opened.is_replaced());
     }
 }

@@ -11,7 +11,6 @@ mod write;
 use crate::edits::Edits;
 use crate::error::{Error, ModelError};
 use crate::external::Files;
-use crate::replaced;
 use crate::rewrite::{Request, refuse_of_models, rewrite};
 use crate::source::ModelSource;
 use crate::tree::Document;
@@ -20,7 +19,6 @@ use decide::Fold;
 use onnx_cast::DataType;
 use onnx_cast::scalar::DefaultEnvironment;
 use onnx_cast_file::{Pattern, RunOptions, Storage, check_names};
-use std::collections::HashSet;
 use std::fmt;
 use std::path::Path;
 
@@ -140,28 +138,7 @@ pub fn fold_of(
     let FoldRequest { storage, run, .. } = request;
     refuse_of_models(source.path(), run)?;
     let how = Request::of(run, storage);
-    rewrite(
-        source,
-        output,
-        &how,
-        |document, files| {
-            replaced::check_model((source, output), &run.write, |there, its_files| {
-                let there = foldable(there, its_files, request);
-                let is_left = |all: HashSet<String>| there.len() < all.len() && there.is_subset(&all);
-                there.is_empty() || is_left(foldable(document, files, request))
-            })
-        },
-        |document, files| edits(document, files, request),
-        Ok,
-    )
-}
-
-/// What there is to fold in a model. What an earlier run with other patterns leaves is some of what its input has, and
-/// nothing else.
-fn foldable<'a>(document: &Document<'a>, files: &'a Files<'a>, request: &FoldRequest) -> HashSet<String> {
-    let every = FoldRequest { operator: request.operator, dequantize: request.dequantize, ..FoldRequest::default() };
-    let casts = edits(document, files, &every).map(|(_, done)| done.casts).unwrap_or_default().into_iter();
-    casts.filter(|cast| cast.outcome != FoldOutcome::Kept).map(|cast| cast.output).collect()
+    rewrite(source, output, &how, |document, files| edits(document, files, request), Ok)
 }
 
 pub(crate) fn edits<'a>(

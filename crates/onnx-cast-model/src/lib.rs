@@ -24,7 +24,6 @@ mod paths;
 mod precision;
 mod quantize;
 mod record;
-mod replaced;
 mod requests;
 mod rewrite;
 mod rope;

@@ -35,8 +35,7 @@ use crate::edits::Edits;
 use crate::error::{Error, ModelError, ModelErrorKind};
 use crate::external::Files;
 use crate::graph::values::{Id, Origin};
-use crate::replaced;
-use crate::rewrite::{Request, edited, open_source, refuse_of_models, rewrite_of};
+use crate::rewrite::{Request, check_output, edited, open_source, refuse_of_models, rewrite_of};
 use crate::source::ModelSource;
 use crate::tree::Document;
 use crate::types::schemas::Schema;
@@ -46,8 +45,8 @@ use assign::Assignment;
 use constants::Constants;
 use onnx_cast::DataType;
 use onnx_cast::scalar::DefaultEnvironment;
-use onnx_cast_file::engine::{FromJson, Short, check_vacant, counted};
-use onnx_cast_file::{Pattern, RunOptions, SelectionError, Storage, Wording};
+use onnx_cast_file::engine::{FromJson, Short, counted};
+use onnx_cast_file::{Existing, Pattern, RunOptions, SelectionError, Storage, Wording};
 use rules::Rules;
 use serde_json::Value;
 use std::collections::{HashMap, HashSet};
@@ -270,14 +269,9 @@ pub fn convert_of(
     request: &ConvertRequest,
 ) -> Result<(Vec<u8>, ConvertSummary), Error> {
     let _environment = DefaultEnvironment::enter();
-    if !request.run.write.no_clobber && !request.run.write.force {
-        replaced::check_converted(source, output)?;
-    }
     request.check().map_err(|error| Error::model(source.path(), error))?;
     refuse_of_models(source.path(), &request.run)?;
-    if let Some(output) = output.filter(|_| request.run.write.no_clobber) {
-        check_vacant(output)?;
-    }
+    check_output(output, Existing::new(request.run.write.force))?;
     open_source(source, |document, files| at_opset((document, files), output, request))
 }
 
@@ -308,7 +302,7 @@ fn in_rounds<'a>(
 ) -> Result<(Vec<u8>, ConvertSummary), Error> {
     let mut lost = HashSet::new();
     let (run, storage) = (&request.run, &request.storage);
-    let plan = Request { dry_run: true, counts: true, threads: run.threads, ..Request::new(storage) };
+    let plan = Request { dry_run: true, counts: true, ..Request::of(run, storage) };
     if request.emulate && request.to.bits() == Some(16) {
         // What an emulated model keeps float is what the model keeps that it emulates.
         let counted = ConvertRequest { emulate: false, explain: Vec::new(), ..request.clone() };

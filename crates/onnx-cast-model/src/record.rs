@@ -9,7 +9,6 @@ use crate::edits::Edits;
 use crate::error::{Error, ModelError, ModelErrorKind};
 use crate::graph::values::{Id, Origin};
 use crate::messages::{of_type, value_info};
-use crate::replaced;
 use crate::rewrite::{Request, refuse_of_models, rewrite};
 use crate::source::ModelSource;
 use crate::tree::Document;
@@ -100,10 +99,7 @@ pub fn record_of(
     let RecordRequest { storage, run, .. } = request;
     refuse_of_models(source.path(), run)?;
     let how = Request::of(run, storage);
-    let is_recorded =
-        |document: &Document<'_>| document.graph.outputs.iter().any(|output| output.name.starts_with(RECORD_PREFIX));
-    let check = || replaced::check_model((source, output), &run.write, |there, _| is_recorded(there));
-    rewrite(source, output, &how, |_, _| check(), |document, _| edits(document, request), Ok)
+    rewrite(source, output, &how, |document, _| edits(document, request), Ok)
 }
 
 fn edits<'a>(document: &Document<'a>, request: &RecordRequest) -> Result<(Edits<'a>, RecordSummary), ModelError> {

@@ -17,8 +17,8 @@ use onnx_cast_file::engine::memory::zeros;
 use onnx_cast_file::engine::outline::{Backing, Outline, OutlineError};
 use onnx_cast_file::engine::pb::MAX_MESSAGE;
 use onnx_cast_file::engine::pipeline::{self, InMemory, InPlace, Nowhere, PipelineError, Sink, Task};
-use onnx_cast_file::engine::{FolderLock, Meter, Short, check_vacant, folder_of, fs, together};
-use onnx_cast_file::{AtomicFile, FileError, IoError, RunOptions, Storage, Watch, Wording};
+use onnx_cast_file::engine::{FolderLock, Meter, Short, folder_of, fs, together};
+use onnx_cast_file::{AtomicFile, Existing, FileError, IoError, RunOptions, Storage, Watch, Wording};
 use std::ffi::OsStr;
 use std::io;
 use std::path::{Component, Path, PathBuf};
@@ -29,8 +29,8 @@ pub(crate) struct Request<'r> {
     pub(crate) storage: &'r Storage,
     /// Write nothing, and report what would be done.
     pub(crate) dry_run: bool,
-    /// Replace nothing.
-    pub(crate) no_clobber: bool,
+    /// What is done with an output that exists.
+    pub(crate) existing: Existing,
     /// Read the elements of a dry run too, because their values are counted.
     pub(crate) counts: bool,
     /// Threads at most.
@@ -43,13 +43,14 @@ pub(crate) struct Request<'r> {
 impl<'r> Request<'r> {
     /// As a job runs, with elements in these places.
     pub(crate) fn of(run: &'r RunOptions, storage: &'r Storage) -> Self {
-        let (dry_run, no_clobber, threads) = (run.dry_run, run.write.no_clobber, run.threads);
-        Request { dry_run, no_clobber, threads, watch: run.watch.as_ref(), ..Request::new(storage) }
+        let (dry_run, existing, threads) = (run.dry_run, Existing::new(run.write.force), run.threads);
+        Request { dry_run, existing, threads, watch: run.watch.as_ref(), ..Request::new(storage) }
     }
 
     /// With elements in these places, and nothing else asked for.
     pub(crate) fn new(storage: &'r Storage) -> Self {
-        Request { storage, dry_run: false, no_clobber: false, counts: false, threads: None, watch: None, step: &|| {} }
+        let existing = Existing::new(false);
+        Request { storage, dry_run: false, existing, counts: false, threads: None, watch: None, step: &|| {} }
     }
 }
 
@@ -111,23 +112,17 @@ pub(crate) fn edited<'a, R>(
     look(&document, &files.of_made(&outline))
 }
 
-/// Reads a model, has it checked and edited, and writes the result, unless that is not wanted; without an output it is
+/// Reads a model, has it edited, and writes the result, unless that is not wanted; without an output it is
 /// given back. What the edit returns is judged when everything is written and before it takes its place.
 pub(crate) fn rewrite<T, R>(
     source: ModelSource<'_>,
     output: Option<&Path>,
     request: &Request<'_>,
-    check: impl for<'a> FnOnce(&Document<'a>, &'a Files<'a>) -> Result<(), Error>,
     edit: impl for<'a> FnOnce(&Document<'a>, &'a Files<'a>) -> Result<(Edits<'a>, T), ModelError>,
     judge: impl FnOnce(T) -> Result<R, Error>,
 ) -> Result<(Vec<u8>, R), Error> {
-    if let Some(output) = output.filter(|_| request.no_clobber) {
-        check_vacant(output)?;
-    }
-    open_source(source, |document, files| {
-        check(document, files)?;
-        rewrite_of((document, files), output, request, edit, judge)
-    })
+    check_output(output, request.existing)?;
+    open_source(source, |document, files| rewrite_of((document, files), output, request, edit, judge))
 }
 
 /// As [`rewrite`], of a model that is open. Without an output it is given back, unless that is not wanted.
@@ -190,7 +185,7 @@ impl Written<'_> {
         let _locked = FolderLock::wait(folder_of(output))?;
         match first {
             Some(message) => {
-                let first = writer.write(output, &message.tasks(), request.no_clobber)?;
+                let first = writer.write(output, &message.tasks(), request.existing.replaces())?;
                 together(|| Exchange { data, first, model, meanwhile: &path, place: &place }.run(request.step))?;
             }
             None => together(|| commit(data, model, output, &place, request.step))?,
@@ -215,8 +210,8 @@ fn write_edited<'a>(
         arranged.map_err(|error| Error::model(files.path(), error))
     };
     let (message, layout) = arranged(&location)?;
-    if request.no_clobber && !layout.data.is_empty() {
-        check_vacant(&place)?;
+    if !layout.data.is_empty() {
+        request.existing.check_file(&place).map_err(FileError::from)?;
     }
     if !layout.data.is_empty() {
         check_place(output, &location, files)?;
@@ -228,7 +223,7 @@ fn write_edited<'a>(
     let (tasks, data, measuring) = (message.tasks(), layout.tasks(), edits.measuring());
     let again = if first.is_some() && !request.dry_run { total(&tasks) } else { 0 };
     let meter = Meter::new(request.watch, total(&tasks) + total(&data) + total(&measuring) + again);
-    let &Request { no_clobber, threads, .. } = request;
+    let &Request { existing, threads, .. } = request;
     let writer = Writer { files, output, threads, meter };
     writer.run(&measuring, &Nowhere, output)?;
     if request.dry_run {
@@ -241,9 +236,9 @@ fn write_edited<'a>(
         None
     } else {
         // A name that is free is not taken from another process.
-        Some((writer.write(&path, &data, no_clobber || meanwhile.is_some())?, path, place))
+        Some((writer.write(&path, &data, existing.replaces() && meanwhile.is_none())?, path, place))
     };
-    let model = writer.write(output, &tasks, no_clobber)?;
+    let model = writer.write(output, &tasks, existing.replaces())?;
     // What is written once more is not counted again.
     Ok(Some(Written { writer, model, data, first: first.map(|(message, _)| message) }))
 }
@@ -255,6 +250,11 @@ fn name_meanwhile(output: &Path, place: &Path, location: &str) -> Option<String>
 
 fn total(tasks: &[Task<'_>]) -> u64 {
     tasks.iter().map(Task::bytes).sum()
+}
+
+/// Checks the path of a model to write.
+pub(crate) fn check_output(output: Option<&Path>, existing: Existing) -> Result<(), FileError> {
+    output.map_or(Ok(()), |output| Ok(existing.check_file(output)?))
 }
 
 /// Refuses an output that holds elements of the input.
@@ -295,8 +295,8 @@ struct Writer<'w> {
 impl Writer<'_> {
     /// A file with the results of tasks, complete and on the disk before it takes its place, so that little is left
     /// that can fail in between.
-    fn write(&self, path: &Path, tasks: &[Task<'_>], no_clobber: bool) -> Result<AtomicFile, Error> {
-        let mut out = AtomicFile::create_with(path, no_clobber)?;
+    fn write(&self, path: &Path, tasks: &[Task<'_>], replace: bool) -> Result<AtomicFile, Error> {
+        let mut out = AtomicFile::create(path, replace)?;
         if let Some(input) = self.files.file() {
             out.as_private_as(input)?;
         }
@@ -484,7 +484,6 @@ pub(crate) mod tests {
                 ModelSource::File(&input),
                 Some(&output),
                 &Request::new(&storage),
-                |_, _| Ok(()),
                 |document, files| edit(document, files),
                 |()| Ok(()),
             )

@@ -21,7 +21,6 @@ use crate::error::{Error, ModelError, ModelErrorKind};
 use crate::external::Files;
 use crate::graph::opsets;
 use crate::paths::bounded;
-use crate::replaced;
 use crate::rewrite::{Request, refuse_of_models, rewrite};
 use crate::source::ModelSource;
 use crate::tree::{Document, Graph, Names, Node, is_default};
@@ -127,11 +126,7 @@ pub fn upgrade_of(
     refuse_of_models(source.path(), run)?;
     let how = Request::of(run, storage);
     let to = opset.unwrap_or(DEFAULT_OPSET);
-    let check = |from: Option<i64>| {
-        let is_result = |there: Option<i64>| there >= Some(to) || there > from;
-        replaced::check_model((source, output), &run.write, |there, _| is_result(there.opset))
-    };
-    rewrite(source, output, &how, |document, _| check(document.opset), |document, files| edits(document, files, to), Ok)
+    rewrite(source, output, &how, |document, files| edits(document, files, to), Ok)
 }
 
 pub(crate) fn edits<'a>(

@@ -9,7 +9,6 @@ use crate::external::Files;
 use crate::graph::opsets;
 use crate::graph::values::{Flow, Origin, Value};
 use crate::operators::Traits;
-use crate::replaced;
 use crate::rewrite::{Request, rewrite};
 use crate::source::ModelSource;
 use crate::tree::{Document, Graph, Names};
@@ -60,17 +59,7 @@ pub(crate) fn rewrite_counted(
         FileError::check_losses(&summary, source.path(), &run.fail_on)?;
         Ok(summary)
     };
-    rewrite(
-        source,
-        output,
-        &how,
-        |document, files| {
-            let planned = || edits(document, files).map(|(_, (summary, _))| summary.tensors);
-            replaced::check((source, output), &run.write, planned)
-        },
-        &edits,
-        judge,
-    )
+    rewrite(source, output, &how, &edits, judge)
 }
 
 /// Constants of fewer elements are epsilons, scales and axes, which lose more by rounding than a file gains.

@@ -3,7 +3,7 @@
 use onnx_cast::scaled::LinearScale;
 use onnx_cast::{DataType, Tensor, TensorView};
 use onnx_cast_file::engine::wire::{FieldValue, all_bytes, last};
-use onnx_cast_file::{ModelForm, QuantizeRequest, RunOptions, Summary, WeightFormat};
+use onnx_cast_file::{DequantizeRequest, ModelForm, QuantizeRequest, RunOptions, Summary, WeightFormat};
 use onnx_cast_model::{dequantize, quantize};
 use std::collections::HashMap;
 use std::fs;
@@ -30,7 +30,8 @@ fn written(folder: &Path, nodes: Vec<Message>, weights: &[(&str, &[usize], &[f32
 }
 
 fn quantized(folder: &Path, to: &str, change: impl Fn(QuantizeRequest) -> QuantizeRequest) -> Summary {
-    let request = change(QuantizeRequest::new(to.parse::<WeightFormat>().expect(to)));
+    let mut request = change(QuantizeRequest::new(to.parse::<WeightFormat>().expect(to)));
+    request.run.write.force = true;
     quantize(folder.join("in.onnx"), folder.join(OUTPUT), &request).unwrap_or_else(|error| panic!("{to}: {error}"))
 }
 
@@ -130,7 +131,9 @@ fn scales_are_those_of_the_outputs() {
             let done = quantized(folder.path(), to, |request| request);
             assert_eq!(done.notes.len(), 1, "{to}: {:?}", done.notes);
             let back = folder.path().join("back.onnx");
-            dequantize(folder.path().join(OUTPUT), &back, &onnx_cast_file::DequantizeRequest::new(DataType::Float))
+            let mut float = DequantizeRequest::new(DataType::Float);
+            float.run.write.force = true;
+            dequantize(folder.path().join(OUTPUT), &back, &float)
                 .unwrap_or_else(|error| panic!("{what}, {to}: {error}"));
             let raw = &initializers(&back)["w"];
             let most = x.iter().fold(0f32, |most, x| most.max(x.abs()));
@@ -381,7 +384,8 @@ fn what_is_no_product_is_kept() {
     let want = ["g", "shared"].map(|name| (name.to_owned(), reason.to_owned()));
     assert_eq!(done.passed_over, want);
     let refused = |change: &dyn Fn(QuantizeRequest) -> QuantizeRequest, to: &str| {
-        let request = change(QuantizeRequest::new(to.parse::<WeightFormat>().expect(to)));
+        let mut request = change(QuantizeRequest::new(to.parse::<WeightFormat>().expect(to)));
+        request.run.write.force = true;
         quantize(folder.path().join("in.onnx"), folder.path().join("no.onnx"), &request).expect_err(to).to_string()
     };
     for (to, want) in [

@@ -46,12 +46,8 @@ fn models() {
     fs::write(&input, &bytes).expect("a file");
     let cast = |watch: &Watch| {
         let selection = Selection { min_elements: Some(0), ..Selection::new(DataType::Double) };
-        let watch = Some(watch.clone());
-        cast(
-            &input,
-            &output,
-            &CastRequest::new(DataType::Double).selection(selection).run(RunOptions::new().watch(watch)),
-        )
+        let run = RunOptions::new().write(WriteOptions::default().force(true)).watch(Some(watch.clone()));
+        cast(&input, &output, &CastRequest::new(DataType::Double).selection(selection).run(run))
     };
     let fold = |watch: &Watch| {
         let write = WriteOptions::default().force(true);
@@ -77,7 +73,9 @@ fn files_of_tensors() {
     let x = Tensor::from_slice(vec![3], &[1.0f32, 2.0, 3.0]).expect("a tensor");
     write_tensor(&input, Format::Npy, "", x.view(), &WriteOptions::default()).expect("a file");
     let cast = |watch: &Watch| {
-        cast(&input, &output, &CastRequest::new(DataType::Float16).run(RunOptions::new().watch(Some(watch.clone()))))
+        let write = WriteOptions::default().force(true);
+        let run = RunOptions::new().write(write).watch(Some(watch.clone()));
+        cast(&input, &output, &CastRequest::new(DataType::Float16).run(run))
     };
     fs::write(&output, b"as it was").expect("a file");
     let stop = Watch::stopping(|_, _| ControlFlow::Break(()));
@@ -100,7 +98,7 @@ fn a_model_that_appears_meanwhile_is_kept() {
         |watch| {
             CastRequest::new(DataType::Double)
                 .selection(Selection { min_elements: Some(0), ..Selection::new(DataType::Double) })
-                .run(RunOptions::new().write(WriteOptions::default().no_clobber(true)).watch(watch))
+                .run(RunOptions::new().watch(watch))
                 .model(ModelOptions::default().storage(
                     Storage::default().external_data(Some("weights.bin".to_owned())).external_threshold(Some(1)),
                 ))
@@ -113,7 +111,7 @@ fn a_model_that_appears_meanwhile_is_kept() {
             }
         });
         let error = cast(&input, &output, &request(Some(watch))).expect_err("it is there").to_string();
-        let want = "out.onnx: cannot write: it exists already, and existing files are not replaced";
+        let want = "out.onnx: cannot write: another process has created it meanwhile (name another output)";
         assert!(error.ends_with(want), "{error}");
         assert_eq!(fs::read(&output).expect("a file"), b"mine");
         assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 2, "in.onnx and out.onnx");

@@ -79,6 +79,7 @@ pub fn cast_json(input: &Path, output: &Path, dry_run: bool, done: &Summary) -> 
         "already_there": done.already_there,
         "copied": done.copied,
         "kept_others": done.kept_others,
+        "removed": done.removed,
         "left_out": done.left_out.iter().map(|(name, why)| json!({"name": name, "why": why})).collect::<Vec<_>>(),
         "dropped": done.dropped,
         "passed_over": done.passed_over.iter().map(|(name, why)| json!({"name": name, "why": why})).collect::<Vec<_>>(),

@@ -54,7 +54,6 @@ const UNSUPPORTED: &[&str] = &[
     "force",
     "in_format",
     "losses",
-    "no_clobber",
     "npy_plain",
     "out_format",
     "resume",

@@ -83,15 +83,11 @@ pub fn tensor_proto(data: &[u8]) {
 fn check_cast(path: &Path, tensor: &Tensor, to: DataType, from: Option<DataType>) {
     let want = Cast::new(to, &CastOptions::default()).map_err(drop);
     let want = want.and_then(|cast| cast.run(&tensor.view()).map_err(drop));
-    let output = scratch::path("y.pb");
-    // What another input left there is replaced.
-    let write = WriteOptions::default().force(true);
+    let output = scratch::output("y.pb");
     let done = cast_file(
         path,
         &output,
-        &CastRequest::new(to)
-            .run(RunOptions::new().write(write))
-            .raw(RawInput::default().from(from.map(Into::into).into_iter().collect())),
+        &CastRequest::new(to).raw(RawInput::default().from(from.map(Into::into).into_iter().collect())),
     );
     match (done, want) {
         (Ok(_), Ok(want)) => {
@@ -150,7 +146,7 @@ fn check_archive(path: &Path, from: Option<DataType>) {
         }
     }
     // Numbers to floats, all others left alone: what was listed can be cast, and stands there again.
-    let output = scratch::path("y.npz");
+    let output = scratch::output("y.npz");
     if cast_file(
         path,
         &output,
@@ -196,7 +192,7 @@ fn member(path: &Path) -> Option<Vec<u8>> {
 pub fn gguf(data: &[u8]) {
     let path = scratch::write("x.gguf", data);
     let info = inspect(&path, &listed(None));
-    let output = scratch::path("y.safetensors");
+    let output = scratch::output("y.safetensors");
     let request = DequantizeRequest::new(DataType::Float).allow_nan(true).run(RunOptions::new().threads(Some(1)));
     let Ok(done) = dequantize_file(&path, &output, &request) else { return };
     let info = info.expect("what was dequantized");
@@ -245,7 +241,7 @@ pub fn safetensors(data: &[u8]) {
         assert_eq!((&again.0, &again.1), (&ours, &metadata), "written, then read");
     }
     let to = some_type(data);
-    let output = scratch::path("y.safetensors");
+    let output = scratch::output("y.safetensors");
     if cast_file(&path, &output, &CastRequest::new(to)).is_ok() {
         let bytes = std::fs::read(&output).expect("what was written");
         let (cast, kept) = checkpoint(&bytes).expect("what was written");

@@ -35,9 +35,9 @@ pub fn model_proto(data: &[u8]) {
     check_fold(&path, before.as_ref());
     check_upgrade(&path, before.as_ref());
     check_convert(&path);
-    let _ = record(&path, scratch::path("recorded.onnx"), &RecordRequest::default());
+    let _ = record(&path, scratch::output("recorded.onnx"), &RecordRequest::default());
     let to = some_type(data);
-    let output = scratch::path("cast.onnx");
+    let output = scratch::output("cast.onnx");
     // A rule casts constants of integers too.
     let rules = vec![Rule { pattern: "*".parse().expect("a pattern"), to: Some(to) }];
     let selection = Selection { rules, min_elements: Some(0), ..Selection::default() };
@@ -65,7 +65,7 @@ pub fn graph(data: &[u8]) {
     check_fold(&path, Some(&before));
 
     let Ok(&to) = data.choose(DataType::NUMERIC) else { return };
-    let output = scratch::path("cast.onnx");
+    let output = scratch::output("cast.onnx");
     let selection = Selection { min_elements: Some(0), ..Selection::new(to) };
     let request = CastRequest::new(to).selection(selection).model(ModelOptions::default().raise_opset(true));
     let Ok(summary) = cast(&path, &output, &request) else { return };
@@ -94,7 +94,7 @@ fn there_and_back(tensor: &Tensor, to: DataType) -> Tensor {
 
 /// Folds a model, and evaluates what that gave.
 fn check_fold(path: &Path, before: Option<&Evaluated>) {
-    let output = scratch::path("folded.onnx");
+    let output = scratch::output("folded.onnx");
     match (fold(path, &output, &FoldRequest::default()), before) {
         (Ok(_), Some(before)) => {
             let (after, names) = before.again(&fs::read(output).expect("what was written"));
@@ -108,7 +108,7 @@ fn check_fold(path: &Path, before: Option<&Evaluated>) {
 
 /// Raises a model's opset, which changes no value.
 fn check_upgrade(path: &Path, before: Option<&Evaluated>) {
-    let output = scratch::path("upgraded.onnx");
+    let output = scratch::output("upgraded.onnx");
     if let (Ok(_), Some(before)) = (upgrade(path, &output, &UpgradeRequest::default()), before) {
         let Some((after, names)) = before.raised(&fs::read(output).expect("what was written")) else { return };
         assert_eq!(names, before.names, "inputs and outputs");
@@ -119,7 +119,7 @@ fn check_upgrade(path: &Path, before: Option<&Evaluated>) {
 /// Converts a model, and what that gives, which must not change any more.
 fn check_convert(path: &Path) {
     for to in [DataType::Float16, DataType::BFloat16] {
-        let (output, again) = (scratch::path("converted.onnx"), scratch::path("again.onnx"));
+        let (output, again) = (scratch::output("converted.onnx"), scratch::output("again.onnx"));
         let request = ConvertRequest::new(to).raise_opset(true);
         if convert(path, &output, &request).is_ok() {
             let request = ConvertRequest::new(to);

@@ -71,7 +71,7 @@ pub fn round_trip(data: &[u8]) {
 /// From file to file, each from the one before.
 fn through_files(Case { name, tensor, plain }: &Case, in_safetensors: bool) {
     let data_type = tensor.data_type();
-    let first = scratch::path("0.pb");
+    let first = scratch::output("0.pb");
     write_tensor(&first, Format::TensorProto, name, tensor.view(), &WriteOptions::default()).expect("a file");
     let mut from = first.clone();
     for (index, extension) in ["npy", "pb", "safetensors", "npy", "npz", "pb"].iter().enumerate() {
@@ -80,7 +80,7 @@ fn through_files(Case { name, tensor, plain }: &Case, in_safetensors: bool) {
         if only_there || matches!(data_type, DataType::Complex64 | DataType::Complex128) {
             continue;
         }
-        let to = scratch::path(&format!("{}.{extension}", index + 1));
+        let to = scratch::output(&format!("{}.{extension}", index + 1));
         // It is for arrays, and refused elsewhere.
         let is_plain = *plain && extension.starts_with("np");
         let request = CastRequest::new(data_type)
@@ -105,7 +105,7 @@ fn raw(from: &std::path::Path, tensor: &Tensor) {
     if data_type == DataType::String || matches!(data_type, DataType::Complex64 | DataType::Complex128) {
         return;
     }
-    let (bytes, back) = (scratch::path("r.bin"), scratch::path("r.pb"));
+    let (bytes, back) = (scratch::output("r.bin"), scratch::output("r.pb"));
     cast_file(from, &bytes, &CastRequest::new(data_type)).expect("raw bytes");
     assert_eq!(std::fs::read(&bytes).ok().as_deref(), tensor.bytes(), "raw bytes");
     let shape = Some(tensor.shape().to_vec());

@@ -31,6 +31,13 @@ pub(crate) fn path(name: &str) -> PathBuf {
     folder().join(name)
 }
 
+/// The path of an output of that name. What an earlier input left there is removed.
+pub(crate) fn output(name: &str) -> PathBuf {
+    let path = path(name);
+    let _ = fs::remove_file(&path);
+    path
+}
+
 /// Writes a file, and gives its path.
 pub(crate) fn write(name: &str, bytes: &[u8]) -> PathBuf {
     let path = path(name);

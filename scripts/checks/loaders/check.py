@@ -123,9 +123,9 @@ def load_format(model, given, plain, folder, options, notes):
     quantized, back = folder / "quantized", folder / "back"
     for old in (quantized, back):
         shutil.rmtree(old, ignore_errors=True)
-    if failure := command("quantize", folder / "plain", quantized, *options, "--quiet"):
+    if failure := command("quantize", folder / "plain", quantized, *options, "--force", "--quiet"):
         return None if "no weight to quantize" in failure else [f"quantize: {failure}"]
-    if failure := command("dequantize", quantized, back, "--to", "bf16", "--quiet"):
+    if failure := command("dequantize", quantized, back, "--to", "bf16", "--force", "--quiet"):
         return [f"dequantize: {failure}"]
     failures = []
     try:

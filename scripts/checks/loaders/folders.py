@@ -28,7 +28,7 @@ TOLERANCE = 2.0**-6
 
 
 def write(*arguments):
-    subprocess.run([COMMAND, *map(str, arguments), "--quiet"], check=True)
+    subprocess.run([COMMAND, *map(str, arguments), "--force", "--quiet"], check=True)
 
 
 def compare(what, got, want, tolerance=0.0):

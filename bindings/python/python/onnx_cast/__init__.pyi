@@ -309,7 +309,6 @@ class _CastFile(TypedDict, total=False):
     from_: To | Mapping[str, To] | None
     shape: SupportsIndex | Iterable[SupportsIndex] | None
     resume: bool
-    clobber: bool
     force: bool
     copy_others: bool
     npy_plain: bool
@@ -331,7 +330,6 @@ class _DequantizeFile(TypedDict, total=False):
     min_elements: int | None
     allow_nan: bool
     resume: bool
-    clobber: bool
     force: bool
     copy_others: bool
     losses: bool
@@ -353,7 +351,6 @@ class _QuantizeFile(TypedDict, total=False):
     zero_points: bool
     raise_opset: bool
     resume: bool
-    clobber: bool
     force: bool
     copy_others: bool
     external_data: str | None
@@ -368,7 +365,6 @@ class _Fold(TypedDict, total=False):
     include: Iterable[str]
     exclude: Iterable[str]
     dequantize: bool
-    clobber: bool
     force: bool
     external_data: str | None
     external_threshold: int | None
@@ -380,7 +376,6 @@ class _Record(TypedDict, total=False):
     include: Iterable[str]
     exclude: Iterable[str]
     seed: int
-    clobber: bool
     force: bool
     external_data: str | None
     external_threshold: int | None
@@ -390,7 +385,6 @@ class _Record(TypedDict, total=False):
 
 class _Upgrade(TypedDict, total=False):
     opset: int | None
-    clobber: bool
     force: bool
     external_data: str | None
     external_threshold: int | None
@@ -410,7 +404,6 @@ class _Convert(TypedDict, total=False):
     tolerance: float
     seed: int
     max_runs: int
-    clobber: bool
     force: bool
     external_data: str | None
     external_threshold: int | None

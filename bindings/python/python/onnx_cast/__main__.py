@@ -31,7 +31,6 @@ def _parser() -> argparse.ArgumentParser:
     convert.add_argument("--low", action="append", default=[], metavar="PATTERN", help="those that become narrow")
     convert.add_argument("--ranges", metavar="FILE", help="magnitudes of values, as `record` finds them")
     convert.add_argument("--raise-opset", action="store_true", help="raise the opset to where operators take the type")
-    convert.add_argument("--force", action="store_true", help="replace an output that may be another input")
     convert.add_argument("--report", metavar="FILE", help="write the errors of outputs and nodes: a page, or .json")
     convert.add_argument("--json", action="store_true", help="print the report as JSON")
     record = commands.add_parser("record", help="run a model, and record the ranges of its values")
@@ -40,6 +39,7 @@ def _parser() -> argparse.ArgumentParser:
     for command in (convert, record):
         command.add_argument("--inputs", nargs="+", default=["random"], metavar="FILE", help=".npz files of arrays by input "
                              "name, one for each run, or `random` [default: random]")  # fmt: skip
+        command.add_argument("-f", "--force", action="store_true", help="replace outputs that exist")
         command.add_argument("--seed", type=int, default=0, metavar="N", help="of random inputs [default: 0]")
         command.add_argument("--quiet", action="store_true", help="no progress bar and no summary")
     return parser
@@ -59,7 +59,7 @@ def main(arguments: list[str] | None = None) -> int:
         inputs: Any = "random" if given.inputs == ["random"] else [dict(np.load(path)) for path in given.inputs]
         if given.command == "record":
             ranges = onnx_cast.record_model(given.model, inputs=inputs, seed=given.seed)
-            ranges.save(given.output)
+            ranges.save(given.output, force=given.force)
             if not given.quiet:
                 left = f" ({ranges.inner} in functions left out)" if ranges.inner else ""
                 print(f"ranges of {len(ranges)} values recorded{left}", file=sys.stderr)
@@ -68,7 +68,7 @@ def main(arguments: list[str] | None = None) -> int:
         options |= {"max_runs": given.max_runs, "seed": given.seed, "progress": progress}
         done = onnx_cast.convert_model(given.model, given.output, inputs=inputs, **options)
         if given.report is not None:
-            done.report.save(given.report)
+            done.report.save(given.report, force=given.force)
     except (ValueError, OSError, ImportError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

@@ -109,7 +109,6 @@ def convert_model(
     emulate: bool = False,
     explain: Iterable[str] = (),
     dry_run: bool = False,
-    clobber: bool = True,
     force: bool = False,
     external_data: str | None = None,
     external_threshold: int | None = None,
@@ -138,7 +137,7 @@ def convert_model(
 
     ``emulate`` gives a model in float that rounds its values where the new one would; ``to`` may be a float8 type then.
     ``dry_run`` only returns what would be done. So does ``explain``, a list of values and nodes whose decisions are
-    explained. Neither needs ``output``. ``clobber``, ``external_data``,
+    explained. Neither needs ``output``. ``force``, ``external_data``,
     ``external_threshold``, ``threads`` and ``progress`` are as in :func:`onnx_cast.cast_file`.
 
     With ``inputs`` the conversion is verified: the model and the emulated one run in onnxruntime on a mapping of names to
@@ -160,7 +159,7 @@ def convert_model(
         "margin": float(margin),
         **files.flags(raise_opset=raise_opset, emulate=emulate),
         "explain": explained,
-        **files.storage(dry_run or bool(explained), clobber, force, external_data, external_threshold),
+        **files.storage(dry_run or bool(explained), force, external_data, external_threshold),
     }
     read, target = _models.ends(model, output, base_dir, options, "model")
     if inputs is None:

@@ -84,12 +84,12 @@ class PrecisionReport:
             ],
         }
 
-    def save(self, path: _models.Path, *, clobber: bool = True) -> None:
-        """Writes the page to a file, or what :meth:`to_dict` gives to one whose name ends in ``.json``. With
-        ``clobber=False`` a file that exists is an error."""
+    def save(self, path: _models.Path, *, force: bool = False) -> None:
+        """Writes the page to a file, or what :meth:`to_dict` gives to one whose name ends in ``.json``. A
+        file that exists is a ``FileExistsError`` without ``force``."""
         path = os.fsdecode(path)
         as_json = path.lower().endswith(".json")
-        _native.write_text(path, json.dumps(self.to_dict(), indent=2) + "\n" if as_json else self.page(), not clobber)
+        _native.write_text(path, json.dumps(self.to_dict(), indent=2) + "\n" if as_json else self.page(), force)
 
     def text(self) -> str:
         """A few lines for people."""

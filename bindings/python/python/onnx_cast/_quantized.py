@@ -92,7 +92,6 @@ def dequantize_file(
     allow_nan: bool = False,
     dry_run: bool = False,
     resume: bool = False,
-    clobber: bool = True,
     force: bool = False,
     copy_others: bool = True,
     losses: bool = False,
@@ -116,7 +115,7 @@ def dequantize_file(
     """
     options: Options = {
         **dequantizing(to, layout, include, exclude, rules, min_elements, allow_nan, threads, rules_file),
-        **files.writing(None, None, dry_run, resume, clobber, force, copy_others, False),
+        **files.writing(None, None, dry_run, resume, force, copy_others, False),
         **files.flags(losses=losses),
         "fail_on": files.listed("fail_on", fail_on),
     }
@@ -141,7 +140,6 @@ def quantize_file(
     raise_opset: bool = False,
     dry_run: bool = False,
     resume: bool = False,
-    clobber: bool = True,
     force: bool = False,
     copy_others: bool = True,
     external_data: str | None = None,
@@ -177,7 +175,7 @@ def quantize_file(
         **quantizing(
             to, layout, activations, scale_rule, include, exclude, rules, min_elements, threads, rules_file
         ),
-        **files.writing(None, None, dry_run, resume, clobber, force, copy_others, False),
+        **files.writing(None, None, dry_run, resume, force, copy_others, False),
         "form": form,
         **files.flags(zero_points=zero_points, raise_opset=raise_opset, losses=losses),
         **files.external(external_data, external_threshold),
@@ -196,7 +194,6 @@ def transcode_file(
     from_layout: Layout | None = None,
     dry_run: bool = False,
     resume: bool = False,
-    clobber: bool = True,
     force: bool = False,
     copy_others: bool = True,
     threads: int | None = None,
@@ -213,6 +210,6 @@ def transcode_file(
     """
     options: Options = {
         **transcoding(layout, to, activations, from_layout, threads),
-        **files.writing(None, None, dry_run, resume, clobber, force, copy_others, False),
+        **files.writing(None, None, dry_run, resume, force, copy_others, False),
     }
     return files.write_file("transcode", src, dst, None, options, progress)  # type: ignore[return-value]

@@ -99,13 +99,13 @@ class Report:
         """A table for each type with its ``top`` worst tensors, or with 0 all, as the command prints them."""
         return self._found.text(_targets.whole("top", top, 0))
 
-    def save(self, path: files.Path, *, clobber: bool = True) -> None:
-        """Writes the page to a file, or what :meth:`to_dict` gives to one whose name ends in ``.json``. With
-        ``clobber=False`` a file that exists is an error."""
+    def save(self, path: files.Path, *, force: bool = False) -> None:
+        """Writes the page to a file, or what :meth:`to_dict` gives to one whose name ends in ``.json``. A
+        file that exists is a ``FileExistsError`` without ``force``."""
         path = os.fsdecode(path)
         as_json = path.lower().endswith(".json")
         text = self._found.json() if as_json else self._found.page()
-        _native.write_text(path, text, not _targets.flag("clobber", clobber))
+        _native.write_text(path, text, _targets.flag("force", force))
 
     def __repr__(self) -> str:
         return self.text(_ROWS).rstrip()

@@ -62,7 +62,7 @@ class _Runs:
         """An emulated model, and what was decided."""
         target = self.folder / "emulated.onnx"
         patterns = [*self.options["keep"], *map(exactly, keep)]
-        made = {"emulate": True, "dry_run": False, "no_clobber": False, "force": True, "explain": []}
+        made = {"emulate": True, "dry_run": False, "force": True, "explain": []}
         beside = {"external_data": None, "external_threshold": None}
         options = self.options | made | beside | {"keep": patterns}
         return target, _native.convert(self.path, target, options, None)[1]

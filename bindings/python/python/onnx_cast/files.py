@@ -1,7 +1,6 @@
 """Files of tensors and models, in constant memory: ``.safetensors``, ``.npy``, ``.npz``, ``.pb``, raw bytes, ``.onnx``.
 
-Parameters are called as the command's options are: ``--min-elements`` is ``min_elements``, and ``--no-clobber`` is
-``clobber=False``. Results have what the command prints with ``--json``.
+Parameters are called as the command's options are: ``--min-elements`` is ``min_elements``. Results have what the command prints with ``--json``.
 """
 
 from __future__ import annotations
@@ -165,6 +164,8 @@ class CastSummary(list[TensorCast]):
         self.copied: int = done.get("copied", 0)
         #: Of these the names of those that were there with another content, and are kept by ``resume``.
         self.kept_others: list[str] = done.get("kept_others", [])
+        #: Weights, indexes and descriptions of an earlier output that ``force`` removed from the folder, or would.
+        self.removed: list[str] = done.get("removed", [])
         #: Tensors that the output lacks because it cannot hold them, each with the reason.
         self.left_out: list[tuple[str, str]] = [(one["name"], one["why"]) for one in done.get("left_out", [])]
         #: Weights that most people expect to be quantized and that are kept, each with the reason.
@@ -304,12 +305,11 @@ def source_types(given: To | Mapping[str, To] | None) -> Any:
 
 
 def storage(
-    dry_run: bool, clobber: bool, force: bool, external_data: str | None, external_threshold: int | None
+    dry_run: bool, force: bool, external_data: str | None, external_threshold: int | None
 ) -> Options:
     """How a model is written."""
     return {
         **flags(dry_run=dry_run, force=force),
-        "no_clobber": not _targets.flag("clobber", clobber),
         **external(external_data, external_threshold),
     }
 
@@ -344,7 +344,6 @@ def cast_file(
     shape: SupportsIndex | Iterable[SupportsIndex] | None = None,
     dry_run: bool = False,
     resume: bool = False,
-    clobber: bool = True,
     force: bool = False,
     copy_others: bool = True,
     npy_plain: bool = False,
@@ -396,11 +395,8 @@ def cast_file(
         Only say what would be done.
     resume : bool
         Leave files alone that are there already with the same content, and other files that were changed.
-    clobber : bool
-        Replace an output that exists. If false, it is a ``FileExistsError``.
     force : bool
-        Replace an output that may be another input: one with types that ``src`` holds and none of the result, or other
-        weights in the folder that ``dst`` is.
+        Replace ``dst``. Without it, a file that exists and a folder that is not empty are a ``FileExistsError``.
     copy_others : bool
         Where ``src`` is a folder, copy its other files (the configuration, the tokenizer): not other weights, and not
         hidden files.
@@ -450,7 +446,7 @@ def cast_file(
         **names(include, exclude, threads),
         **_targets.attributes(saturate, round_mode, opset),
         **selection(to, rules, rules_file, min_elements),
-        **writing(from_, shape, dry_run, resume, clobber, force, copy_others, npy_plain),
+        **writing(from_, shape, dry_run, resume, force, copy_others, npy_plain),
         **flags(raise_opset=raise_opset, losses=losses),
         **external(external_data, external_threshold),
         "fail_on": listed("fail_on", fail_on),
@@ -484,7 +480,6 @@ def writing(
     shape: SupportsIndex | Iterable[SupportsIndex] | None,
     dry_run: bool,
     resume: bool,
-    clobber: bool,
     force: bool,
     copy_others: bool,
     npy_plain: bool,
@@ -493,7 +488,6 @@ def writing(
         "from": source_types(from_),
         "shape": None if shape is None else _targets.shape_of(shape),
         **flags(dry_run=dry_run, resume=resume, force=force, npy_plain=npy_plain),
-        "no_clobber": not _targets.flag("clobber", clobber),
         "copy_others": _targets.flag("copy_others", copy_others),
     }
 
@@ -513,7 +507,6 @@ def bit_cast_file(
     shape: SupportsIndex | Iterable[SupportsIndex] | None = None,
     dry_run: bool = False,
     resume: bool = False,
-    clobber: bool = True,
     force: bool = False,
     copy_others: bool = True,
     npy_plain: bool = False,
@@ -525,7 +518,7 @@ def bit_cast_file(
     options: Options = {
         **names(include, exclude, threads),
         **selection(to, rules, rules_file, min_elements),
-        **writing(from_, shape, dry_run, resume, clobber, force, copy_others, npy_plain),
+        **writing(from_, shape, dry_run, resume, force, copy_others, npy_plain),
         "opset": _targets.opset_of(opset),
     }
     return write_file("bit_cast", src, dst, None, options, progress)  # type: ignore[return-value]
@@ -595,7 +588,6 @@ def fold(
     exclude: Iterable[str] = (),
     dequantize: bool = False,
     dry_run: bool = False,
-    clobber: bool = True,
     force: bool = False,
     external_data: str | None = None,
     external_threshold: int | None = None,
@@ -611,7 +603,7 @@ def fold(
     options: Options = {
         **names(include, exclude, threads),
         **flags(dequantize=dequantize),
-        **storage(dry_run, clobber, force, external_data, external_threshold),
+        **storage(dry_run, force, external_data, external_threshold),
     }
     result, done = _native.fold(*_models.ends(src, dst, base_dir, options), options, progress)
 
@@ -641,8 +633,12 @@ class Ranges(dict[str, float]):
     #: How many floating-point values are inside functions, and were not recorded.
     inner: int
 
-    def save(self, path: Path) -> None:
-        """Writes an ``.npz`` that ``convert --ranges`` reads."""
+    def save(self, path: Path, *, force: bool = False) -> None:
+        """Writes an ``.npz`` that ``convert --ranges`` reads. A file that exists is a ``FileExistsError`` without
+        ``force``."""
+        path = os.fsdecode(path)
+        path += "" if path.endswith(".npz") else ".npz"
+        _native.check_output(path, _targets.flag("force", force))
         np.savez(path, **{f"{RECORD_PREFIX}{name}": numbers for name, numbers in self.numbers.items()})
 
 
@@ -659,7 +655,6 @@ def record_model(
     inputs: Inputs | None = None,
     seed: int = 0,
     dry_run: bool = False,
-    clobber: bool = True,
     force: bool = False,
     external_data: str | None = None,
     external_threshold: int | None = None,
@@ -676,7 +671,7 @@ def record_model(
     :func:`cast_file`."""
     options: Options = {
         **names(include, exclude, threads),
-        **storage(dry_run, clobber, force, external_data, external_threshold),
+        **storage(dry_run, force, external_data, external_threshold),
     }
     if inputs is not None:
         if dry_run:
@@ -724,7 +719,6 @@ def upgrade_model(
     *,
     opset: int | None = None,
     dry_run: bool = False,
-    clobber: bool = True,
     force: bool = False,
     external_data: str | None = None,
     external_threshold: int | None = None,
@@ -740,7 +734,7 @@ def upgrade_model(
     options: Options = {
         "threads": _targets.thread_count(threads),
         "opset": _targets.opset_of(opset),
-        **storage(dry_run, clobber, force, external_data, external_threshold),
+        **storage(dry_run, force, external_data, external_threshold),
     }
     result, done = _native.upgrade(*_models.ends(src, dst, base_dir, options), options, progress)
     rewritten = [

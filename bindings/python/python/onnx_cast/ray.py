@@ -57,6 +57,7 @@ def cast_checkpoint(
     round_mode: RoundMode = "up",
     opset: int | None = None,
     resume: bool = False,
+    force: bool = False,
     copy_others: bool = True,
     slice_bytes: int = SLICE_BYTES,
     num_cpus: int = 1,
@@ -67,8 +68,8 @@ def cast_checkpoint(
     bytes, on the Ray cluster that this process is connected to, or else on this machine.
 
     A file is a task, or several of about ``slice_bytes`` of the input. Every machine must see ``src`` and ``dst`` under
-    these paths. A task whose worker dies is done again, ``max_retries`` times. A repeated cast gives the same files;
-    ``resume`` skips those that already have the same content. An exception from ``progress`` ends the work; incomplete
+    these paths. A task whose worker dies is done again, ``max_retries`` times. ``force`` replaces ``dst``, and
+    ``resume`` continues it: files that already have the same content stay. An exception from ``progress`` ends the work; incomplete
     files do not appear.
 
     ``num_cpus`` is the number of processors for a task.
@@ -82,7 +83,7 @@ def cast_checkpoint(
     }
     src, dst = os.path.abspath(os.fsdecode(src)), os.path.abspath(os.fsdecode(dst))
     shards = []
-    job = ("cast", src, dst, {**options, "copy_others": copy_others}, num_cpus)
+    job = ("cast", src, dst, {**options, "copy_others": copy_others, "force": force, "resume": resume}, num_cpus)
     for input, output, rows in _native.plan_files(job):
         shard = _Shard(output, rows, _digest(src, options))
         parts = max(1, -(-shard.bytes // slice_bytes))
@@ -111,6 +112,7 @@ def dequantize_checkpoint(
     min_elements: int | None = None,
     allow_nan: bool = False,
     resume: bool = False,
+    force: bool = False,
     copy_others: bool = True,
     num_cpus: int = 1,
     max_retries: int = 3,
@@ -125,7 +127,7 @@ def dequantize_checkpoint(
     in :func:`cast_checkpoint`.
     """
     options = _quantized.dequantizing(to, layout, include, exclude, rules, min_elements, allow_nan)
-    return _file_by_file("dequantize", src, dst, options, resume, copy_others, num_cpus, max_retries, progress)
+    return _file_by_file("dequantize", src, dst, options, resume, force, copy_others, num_cpus, max_retries, progress)
 
 
 def quantize_checkpoint(
@@ -141,6 +143,7 @@ def quantize_checkpoint(
     exclude: Iterable[str] = (),
     min_elements: int | None = None,
     resume: bool = False,
+    force: bool = False,
     copy_others: bool = True,
     num_cpus: int = 1,
     max_retries: int = 3,
@@ -154,7 +157,7 @@ def quantize_checkpoint(
     parameters are as in :func:`cast_checkpoint`.
     """
     options = _quantized.quantizing(to, layout, activations, scale_rule, include, exclude, rules, min_elements)
-    return _file_by_file("quantize", src, dst, options, resume, copy_others, num_cpus, max_retries, progress)
+    return _file_by_file("quantize", src, dst, options, resume, force, copy_others, num_cpus, max_retries, progress)
 
 
 def transcode_checkpoint(
@@ -166,6 +169,7 @@ def transcode_checkpoint(
     activations: Activations | None = None,
     from_layout: Layout | None = None,
     resume: bool = False,
+    force: bool = False,
     copy_others: bool = True,
     num_cpus: int = 1,
     max_retries: int = 3,
@@ -179,7 +183,7 @@ def transcode_checkpoint(
     Other parameters are as in :func:`cast_checkpoint`.
     """
     options = _quantized.transcoding(layout, to, activations, from_layout, None)
-    return _file_by_file("transcode", src, dst, options, resume, copy_others, num_cpus, max_retries, progress)
+    return _file_by_file("transcode", src, dst, options, resume, force, copy_others, num_cpus, max_retries, progress)
 
 
 def _file_by_file(
@@ -188,6 +192,7 @@ def _file_by_file(
     dst: files.Path,
     options: _native.Options,
     resume: bool,
+    force: bool,
     copy_others: bool,
     num_cpus: int,
     max_retries: int,
@@ -197,8 +202,8 @@ def _file_by_file(
     if num_cpus < 1:
         raise ValueError(f"num_cpus is {num_cpus} (want 1 or more)")
     src, dst = os.path.abspath(os.fsdecode(src)), os.path.abspath(os.fsdecode(dst))
-    job = (name, src, dst, {**options, "copy_others": copy_others}, num_cpus)
-    shards = [_Shard(output, rows, _digest(*job[:4])) for _, output, rows in _native.plan_files(job)]
+    job = (name, src, dst, {**options, "copy_others": copy_others, "force": force, "resume": resume}, num_cpus)
+    shards = [_Shard(output, rows, _digest(name, src, dst, options, copy_others)) for _, output, rows in _native.plan_files(job)]
     for index, shard in enumerate(shards):
         shard.tasks = [(index, 0, 1, job)]
 

@@ -4,7 +4,7 @@ use super::parsers::{Shape, SourceTypeParser, TypeParser, positive, shape};
 use super::{HOW, INPUT, Loss, OUTPUT, Pattern, Rule, WHAT};
 use clap::{Args as ClapArgs, ColorChoice};
 use onnx_cast::DataType;
-use onnx_cast_file::{Format, RawInput, SourceType};
+use onnx_cast_file::{Existing, Format, RawInput, SourceType};
 use std::path::PathBuf;
 
 /// What every command takes.
@@ -105,6 +105,20 @@ pub(crate) struct SelectionArgs {
     pub(crate) min_elements: Option<u64>,
 }
 
+/// What is done with an output that exists.
+#[derive(Clone, Copy, Debug, ClapArgs)]
+pub(crate) struct ForceArgs {
+    /// Replace outputs that exist, and folders that are not empty; IN and OUT may be the same
+    #[arg(short, long, help_heading = OUTPUT)]
+    pub(crate) force: bool,
+}
+
+impl ForceArgs {
+    pub(crate) fn existing(self) -> Existing {
+        Existing::new(self.force)
+    }
+}
+
 /// How files are written.
 #[derive(Debug, ClapArgs)]
 pub(crate) struct JobArgs {
@@ -113,7 +127,7 @@ pub(crate) struct JobArgs {
     #[arg(short = 'n', long, help_heading = HOW)]
     pub(crate) dry_run: bool,
     /// Continue an interrupted run: files that are already correct stay
-    #[arg(long, conflicts_with = "no_clobber", help_heading = HOW)]
+    #[arg(long, help_heading = HOW)]
     pub(crate) resume: bool,
     /// Write each FILE under its own name into this folder
     #[arg(long, value_name = "DIR", help_heading = OUTPUT)]
@@ -121,13 +135,8 @@ pub(crate) struct JobArgs {
     /// Do not copy a folder's other files: configuration, tokenizer and so on
     #[arg(long, help_heading = OUTPUT)]
     pub(crate) no_copy_others: bool,
-    /// Do not replace files
-    #[arg(long, help_heading = OUTPUT)]
-    pub(crate) no_clobber: bool,
-    /// Replace an OUT that looks like another input (it has types of IN, and none of the result); accept other weights
-    /// in an output folder
-    #[arg(short, long, conflicts_with = "no_clobber", help_heading = OUTPUT)]
-    pub(crate) force: bool,
+    #[command(flatten)]
+    pub(crate) force: ForceArgs,
 }
 
 /// Losses that are counted.
@@ -159,12 +168,8 @@ pub(crate) struct ModelArgs {
 pub(crate) struct WriteArgs {
     #[command(flatten)]
     pub(crate) storage: StorageArgs,
-    /// Do not replace files
-    #[arg(long, help_heading = OUTPUT)]
-    pub(crate) no_clobber: bool,
-    /// Replace an OUT that looks like another input: it is not a result of this job
-    #[arg(short, long, conflicts_with = "no_clobber", help_heading = OUTPUT)]
-    pub(crate) force: bool,
+    #[command(flatten)]
+    pub(crate) force: ForceArgs,
 }
 
 /// Where a model's elements go.

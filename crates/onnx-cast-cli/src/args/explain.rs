@@ -1,7 +1,7 @@
 //! Arguments about single values and blocks of values.
 
 use super::parsers::{CandidateParser, TypeParser};
-use super::{Attributes, HOW, INPUT, OUTPUT, WHAT};
+use super::{Attributes, ForceArgs, HOW, INPUT, OUTPUT, WHAT};
 use clap::Args as ClapArgs;
 use onnx_cast::DataType;
 use onnx_cast::scaled::{Recipe, ScaleRule};
@@ -51,9 +51,8 @@ pub(crate) struct ExplainArgs {
     /// Also write a self-contained page
     #[arg(long, value_name = "OUT.html", help_heading = OUTPUT)]
     pub(crate) html: Option<PathBuf>,
-    /// Do not replace files
-    #[arg(long, help_heading = OUTPUT)]
-    pub(crate) no_clobber: bool,
+    #[command(flatten)]
+    pub(crate) force: ForceArgs,
 }
 
 /// What QuantizeLinear has beside a cast.

@@ -42,7 +42,7 @@ fn selection() {
         ("--rules-file rules.txt --rule *norm=float16 --to bf16", [Float8E4M3FN, Float, Float16, Int64]),
         ("--rule position_ids=float", [Float, Float, Float, Float]),
     ] {
-        done(&folder.run(&format!("cast in.safetensors out.safetensors --quiet {options}")));
+        done(&folder.run(&format!("cast in.safetensors out.safetensors --quiet {options} -f")));
         let got: Vec<DataType> =
             types(&folder, "out.safetensors").into_iter().map(|(_, data_type)| data_type).collect();
         assert_eq!(got, want, "{options}");
@@ -52,21 +52,21 @@ fn selection() {
     assert!(said.contains("3 tensors (10 elements) to float8e4m3fn, bfloat16, 1 tensor (2 elements) kept"), "{said}");
     for (line, message) in [
         (
-            "cast in.safetensors o.safetensors --rules-file none.txt",
+            "cast in.safetensors o.safetensors --rules-file none.txt -f",
             "none.txt: cannot read: No such file or directory (os error 2)",
         ),
         (
-            "cast in.safetensors o.safetensors --rule *=int4",
+            "cast in.safetensors o.safetensors --rule *=int4 -f",
             "o.safetensors: the .safetensors format has no name for int4",
         ),
     ] {
         folder.refuses(line, message);
     }
     folder.write("rules.txt", "*=float\n*=floaty");
-    let said = stderr(&folder.run("cast in.safetensors o.safetensors --rules-file rules.txt"));
+    let said = stderr(&folder.run("cast in.safetensors o.safetensors --rules-file rules.txt -f"));
     let want = "rules.txt: line 2: rule `*=floaty`: neither `keep` nor a type: `floaty` is not an element type (did";
     assert!(said.contains(want), "{said}");
-    let no_type = folder.run("cast in.safetensors o.safetensors");
+    let no_type = folder.run("cast in.safetensors o.safetensors -f");
     assert!(stderr(&no_type).contains("--to <TYPE>"), "{}", stderr(&no_type));
 }
 
@@ -128,10 +128,10 @@ fn a_checkpoint_in_several_files() {
     let index = shards(&folder, "in");
     let want = index.replace("24", "12");
     for (line, out) in [
-        ("cast in out --to float16", "out"),
-        ("cast in/model.safetensors.index.json new/folder --to float16", "new/folder"),
-        ("cast in other/model.safetensors.index.json --to float16", "other"),
-        ("cast in in --to float16", "in"),
+        ("cast in out --to float16 -f", "out"),
+        ("cast in/model.safetensors.index.json new/folder --to float16 -f", "new/folder"),
+        ("cast in other/model.safetensors.index.json --to float16 -f", "other"),
+        ("cast in in --to float16 -f", "in"),
     ] {
         let said = stderr(&folder.run(line));
         assert!(said.contains("3 tensors (6 elements) to float16, 24 B -> 12 B"), "{line}: {said}");
@@ -145,7 +145,7 @@ fn a_checkpoint_in_several_files() {
     // A folder with one file, and no index.
     std::fs::create_dir(folder.path("one")).expect("a folder");
     checkpoint(&folder, "one/model.safetensors");
-    done(&folder.run("cast one two --to float16 --quiet"));
+    done(&folder.run("cast one two --to float16 --quiet -f"));
     assert_eq!(types(&folder, "two/model.safetensors").len(), 4);
 }
 
@@ -155,7 +155,7 @@ fn an_interrupted_run_goes_on() {
     use std::os::unix::fs::MetadataExt;
     let folder = Folder::new();
     shards(&folder, "in");
-    done(&folder.run("cast in out --to float16 --quiet"));
+    done(&folder.run("cast in out --to float16 --quiet -f"));
     let files = ["out/m-1.safetensors", "out/m-2.safetensors", "out/m-3.safetensors"];
     let finished: Vec<Vec<u8>> = files.iter().map(|file| folder.read(file)).collect();
     let inode = |file: &str| std::fs::metadata(folder.path(file)).expect("a file").ino();
@@ -177,7 +177,7 @@ fn an_interrupted_run_goes_on() {
     let said = stderr(&folder.run("cast in out --to bf16 --resume"));
     assert!(!said.contains("already"), "{said}");
     // A run that starts anew replaces them all.
-    let said = stderr(&folder.run("cast in out --to bf16"));
+    let said = stderr(&folder.run("cast in out --to bf16 -f"));
     assert!(!said.contains("already"), "{said}");
 }
 
@@ -311,7 +311,7 @@ fn what_is_lost() {
     let folder = Folder::new();
     let (a, b) = (floats(&[1.0, 1e9, -70000.0, 1e-9]), floats(&[0.5, f32::NAN]));
     folder.write("in.safetensors", safetensors::write(None, &[("a", a.view()), ("b", b.view())]).expect("bytes"));
-    let said = stderr(&folder.run("cast in.safetensors out.safetensors --to float16 --stats"));
+    let said = stderr(&folder.run("cast in.safetensors out.safetensors --to float16 --stats -f"));
     let lines: Vec<&str> = said.lines().skip(1).collect();
     assert_eq!(
         lines,
@@ -321,7 +321,7 @@ fn what_is_lost() {
             "  b: 2 values, 1 NaN, no error"
         ]
     );
-    let line = "cast in.safetensors out.safetensors --to float8e4m3fn --stats --json";
+    let line = "cast in.safetensors out.safetensors --to float8e4m3fn --stats --json -f";
     let json: Value = serde_json::from_str(&done(&folder.run(line))).expect("JSON");
     let counts = &json["tensors"][0]["counts"];
     assert_eq!((&counts["saturated"], &counts["overflowed"], &counts["values"]), (&2.into(), &0.into(), &4.into()));
@@ -340,25 +340,26 @@ fn what_is_lost() {
         ),
         ("nan", "onnx-cast: in.safetensors: tensor `b`: nan in 1 value cast to float16 (nothing is written)\n"),
     ] {
-        let output = folder.run(&format!("cast in.safetensors out.safetensors --to float16 --fail-on {loss}"));
+        let output = folder.run(&format!("cast in.safetensors out.safetensors --to float16 --fail-on {loss} -f"));
         assert_eq!((output.status.code(), stderr(&output)), (Some(1), said.to_owned()));
         assert!(folder.read("out.safetensors") == before);
     }
-    let output = folder.run("cast in.safetensors out.safetensors --to float16 --fail-on nan --json");
+    let output = folder.run("cast in.safetensors out.safetensors --to float16 --fail-on nan --json -f");
     assert_eq!(output.status.code(), Some(1));
     let json: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     assert_eq!(json["tensors"][1]["counts"]["nan"], 1);
-    done(&folder.run("cast in.safetensors out.safetensors --to bf16 --fail-on overflow,underflow,subnormal -q"));
+    done(&folder.run("cast in.safetensors out.safetensors --to bf16 --fail-on overflow,underflow,subnormal -q -f"));
     assert_eq!(types(&folder, "out.safetensors")[0].1, DataType::BFloat16);
 
     // Of several files, none: the loss is in the second.
     shards(&folder, "several");
-    let output = folder.run("cast several out --to float16 --fail-on overflow");
+    let output = folder.run("cast several out --to float16 --fail-on overflow -f");
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
     assert_eq!(folder.names(), ["in.safetensors", "out.safetensors", "several"]);
-    let unknown = folder.run("cast several out --to float16 --fail-on overflows");
+    let unknown = folder.run("cast several out --to float16 --fail-on overflows -f");
     assert!(stderr(&unknown).contains("`overflows` is not a loss (want overflow, underflow, subnormal or nan)"));
-    folder.refuses("bitcast in.safetensors out.safetensors --to int32 --stats", "unexpected argument '--stats' found");
+    folder
+        .refuses("bitcast in.safetensors out.safetensors --to int32 --stats -f", "unexpected argument '--stats' found");
 }
 
 #[test]
@@ -459,10 +460,10 @@ fn other_files_of_a_folder() {
             names.sort();
             names
         };
-        let plan = done(&folder.run(&format!("cast {name} {name}-out --to float16 --dry-run")));
+        let plan = done(&folder.run(&format!("cast {name} {name}-out --to float16 --dry-run -f")));
         assert!(plan.ends_with("3 other files would be copied\n"), "{plan}");
         assert!(!folder.path(&format!("{name}-out")).exists());
-        let said = stderr(&folder.run(&format!("cast {name} {name}-out --to float16")));
+        let said = stderr(&folder.run(&format!("cast {name} {name}-out --to float16 -f")));
         assert!(said.starts_with(&format!("{name} -> {name}-out, 3 other files copied: ")), "{said}");
         assert_eq!(list(&format!("{name}-out")), wanted(&others));
         for other in others {
@@ -470,19 +471,19 @@ fn other_files_of_a_folder() {
         }
         let again = done(&folder.run(&format!("cast {name} {name}-out --to float16 --resume --json")));
         assert_eq!(serde_json::from_str::<Value>(&again).expect("JSON")["copied"], 3);
-        done(&folder.run(&format!("bitcast {name} {name}-bits --to uint32 --quiet --no-copy-others")));
+        done(&folder.run(&format!("bitcast {name} {name}-bits --to uint32 --quiet --no-copy-others -f")));
         assert_eq!(list(&format!("{name}-bits")), wanted(&[]));
         let before = list(name);
-        let said = stderr(&folder.run(&format!("cast {name} ./{name} --to float16")));
+        let said = stderr(&folder.run(&format!("cast {name} ./{name} --to float16 -f")));
         assert!(said.starts_with(&format!("{name} -> ./{name}: ")), "{said}");
         assert_eq!(list(name), before);
     }
     // The index alone, not its folder.
     folder.write("several/model.safetensors.index.json", index);
-    done(&folder.run("cast several/model.safetensors.index.json alone --to float -q"));
+    done(&folder.run("cast several/model.safetensors.index.json alone --to float -q -f"));
     assert_eq!(list("alone").len(), 4);
     // With a loss that must not be, there is no folder.
-    let failed = folder.run("cast several lost --to float8e4m3fn --fail-on overflow");
+    let failed = folder.run("cast several lost --to float8e4m3fn --fail-on overflow -f");
     assert_eq!((failed.status.code(), folder.path("lost").exists()), (Some(1), false), "{}", stderr(&failed));
 }
 
@@ -518,10 +519,10 @@ fn foreign_files_are_no_raw_bytes() {
         bytes.resize(bytes.len().next_multiple_of(4), 0);
         folder.write("x.bin", &bytes);
         for options in ["--from float", &format!("--from float --shape {}", bytes.len() / 4)] {
-            folder.refuses(&format!("cast x.bin y.npy --to float16 {options}"), &format!("x.bin: {said}"));
+            folder.refuses(&format!("cast x.bin y.npy --to float16 {options} -f"), &format!("x.bin: {said}"));
         }
         folder.write("x.raw", &bytes);
-        done(&folder.run("bitcast x.raw y.raw --from float --to int32 -q"));
+        done(&folder.run("bitcast x.raw y.raw --from float --to int32 -q -f"));
         assert_eq!(folder.read("y.raw"), bytes);
         std::fs::remove_file(folder.path("x.raw"))
             .and_then(|()| std::fs::remove_file(folder.path("y.raw")))
@@ -530,7 +531,7 @@ fn foreign_files_are_no_raw_bytes() {
     // What only looks a little like one is not.
     for bytes in [b"\x80\x02\0\0", b"\x08\x0a\0\0", b"PK\0\0"] {
         folder.write("x.bin", bytes);
-        done(&folder.run("cast x.bin y.npy --from float --to float16 -q"));
+        done(&folder.run("cast x.bin y.npy --from float --to float16 -q -f"));
     }
 }
 

@@ -39,7 +39,7 @@ fn killed_or_interrupted() {
     let mut killed = 0;
     for round in 0..16u64 {
         folder.write("out.safetensors", b"old");
-        let mut child = start(&folder, "cast -q in.safetensors out.safetensors --to float8e5m2");
+        let mut child = start(&folder, "cast -q in.safetensors out.safetensors --to float8e5m2 -f");
         sleep(Duration::from_millis(2 + 7 * round));
         // Ctrl-C, and the signal that cannot be caught.
         let signal = if round % 2 == 0 { 2 } else { 9 };
@@ -60,7 +60,7 @@ fn killed_or_interrupted() {
 /// Casts with a file that may not grow beyond some blocks of 512 bytes or of 1 KiB, which to the command is a full
 /// disk.
 fn limited(folder: &Folder, blocks: u32, files: &str) -> Output {
-    let line = format!("trap '' XFSZ; ulimit -f {blocks}; exec \"$0\" cast {files} --to float16");
+    let line = format!("trap '' XFSZ; ulimit -f {blocks}; exec \"$0\" cast {files} --to float16 --force");
     let mut shell = Command::new("sh");
     shell.args(["-c", &line, env!("CARGO_BIN_EXE_onnx-cast")]).current_dir(folder.0.path()).output().expect("a shell")
 }
@@ -84,7 +84,7 @@ fn a_full_disk_at_the_end_of_an_archive() {
     let names: Vec<String> = (0..40).map(|i| format!("layers.{i}.weight")).collect();
     let tensors: Vec<_> = names.iter().map(|name| (name.as_str(), tensor.view())).collect();
     folder.write("in.safetensors", safetensors::write(None, &tensors).expect("a checkpoint"));
-    done(&folder.run("cast -q in.safetensors want.npz --to float16"));
+    done(&folder.run("cast -q in.safetensors want.npz --to float16 -f"));
     let want = folder.read("want.npz");
     let mut refusals = 0;
     for blocks in 0.. {
@@ -119,13 +119,13 @@ fn in_memory(folder: &Folder, limit: u64, arguments: &str) -> Output {
 fn little_memory() {
     let folder = Folder::new();
     sparse(&folder, "in.safetensors", 1 << 22);
-    done(&folder.run("cast -q in.safetensors want.safetensors --to float16"));
+    done(&folder.run("cast -q in.safetensors want.safetensors --to float16 -f"));
     let want = folder.read("want.safetensors");
     let mut casts = 0;
     for step in 0..24 {
         folder.write("out.safetensors", b"old");
         let limit = (8_000.0 * 1.2f64.powi(step)) as u64;
-        let output = in_memory(&folder, limit, "cast -q in.safetensors out.safetensors --to float16");
+        let output = in_memory(&folder, limit, "cast -q in.safetensors out.safetensors --to float16 -f");
         let text = stderr(&output);
         assert!(!text.contains("panicked"), "{limit} KB: {text}");
         assert_eq!(folder.names(), ["in.safetensors", "out.safetensors", "want.safetensors"], "{limit} KB");
@@ -145,11 +145,11 @@ fn little_memory_for_an_archive() {
     let w = Tensor::from_slice(vec![1000], &[0.3f32; 1000]).expect("a tensor");
     zip.write_all(&npy(&w)).expect("written");
     zip.finish().expect("finished");
-    done(&folder.run("cast -q in.npz want.npz --to float16"));
+    done(&folder.run("cast -q in.npz want.npz --to float16 -f"));
     let want = folder.read("want.npz");
     let casts = |limit| {
         folder.write("out.npz", b"old");
-        let output = in_memory(&folder, limit, "cast -q in.npz out.npz --to float16");
+        let output = in_memory(&folder, limit, "cast -q in.npz out.npz --to float16 -f");
         let (text, got) = (stderr(&output), folder.read("out.npz"));
         assert!(!text.contains("panicked"), "{limit} KB: {text}");
         assert_eq!(folder.names(), ["in.npz", "out.npz", "want.npz"], "{limit} KB");

@@ -86,7 +86,7 @@ fn cast_from_format_to_format() {
     folder.write("x.safetensors", safetensors::write(None, &[("x", tensor.view())]).expect("bytes"));
     for from in ["pb", "npy", "safetensors"] {
         for to in ["pb", "safetensors"] {
-            let output = folder.run(&format!("cast x.{from} y.{to} --to float8e4m3fn"));
+            let output = folder.run(&format!("cast x.{from} y.{to} --to float8e4m3fn -f"));
             let expected = format!("x.{from} -> y.{to}: 1 tensor (4 elements) to float8e4m3fn, 16 B -> 4 B");
             assert_eq!(timeless(&summary(&output)), expected);
             let result = read_tensor(folder.path(&format!("y.{to}"))).expect("a tensor");
@@ -96,7 +96,7 @@ fn cast_from_format_to_format() {
             assert_eq!(result.tensor.data_type(), DataType::Float8E4M3FN);
             assert_eq!(result.tensor.bytes(), Some(&[0x38, 0xaa, 0x7e, 0x7f][..]), "{from} -> {to}");
         }
-        summary(&folder.run(&format!("cast x.{from} y.npy --to float16")));
+        summary(&folder.run(&format!("cast x.{from} y.npy --to float16 -f")));
         let result = read_tensor(folder.path("y.npy")).expect("a tensor").tensor;
         assert_eq!(result.to_vec::<onnx_cast::types::Float16>().map(|v| v[1].to_bits()), Some(0xb4cd), "{from}");
     }
@@ -107,7 +107,7 @@ fn attributes_and_opset_reach_the_cast() {
     let folder = Folder::new();
     folder.write("x.pb", pb("x", &floats(&[3.0, f32::INFINITY])));
     let cast = |options: &str| {
-        summary(&folder.run(&format!("cast x.pb y.pb --quiet {options}")));
+        summary(&folder.run(&format!("cast x.pb y.pb --quiet {options} -f")));
         read_tensor(folder.path("y.pb")).expect("a tensor").tensor.bytes().map(<[u8]>::to_vec)
     };
     assert_eq!(cast("--to float8e8m0"), Some(vec![0x81, 0xfe]));
@@ -153,8 +153,8 @@ fn bit_cast() {
 fn quiet_says_nothing() {
     let folder = Folder::new();
     folder.write("x.pb", pb("x", &floats(&[1.0])));
-    assert_eq!(summary(&folder.run("cast x.pb y.pb --to float16 --quiet")), "");
-    assert_eq!(summary(&folder.run("cast x.pb y.pb --to float16 -q")), "");
+    assert_eq!(summary(&folder.run("cast x.pb y.pb --to float16 --quiet -f")), "");
+    assert_eq!(summary(&folder.run("cast x.pb y.pb --to float16 -q -f")), "");
 }
 
 /// What numpy has no type for is written as V1 or, asked for, as plain unsigned integers; --from reads both.
@@ -163,14 +163,14 @@ fn npy_types_that_numpy_lacks() {
     let folder = Folder::new();
     folder.write("x.npy", npy(&floats(&[1.0, -2.0])));
     for (option, descr) in [("", "V1'"), (" --npy-plain", "u1'")] {
-        summary(&folder.run(&format!("cast x.npy y.npy --to float8e4m3fn{option}")));
+        summary(&folder.run(&format!("cast x.npy y.npy --to float8e4m3fn{option} -f")));
         let bytes = folder.read("y.npy");
         assert!(String::from_utf8_lossy(&bytes).contains(descr), "{descr}");
         if option.is_empty() {
-            let said = refused(&folder.run("cast y.npy z.npy --to float"));
+            let said = refused(&folder.run("cast y.npy z.npy --to float -f"));
             assert!(said.contains("(--from gives the type, such as float8e4m3fn)"), "{said}");
         }
-        summary(&folder.run("cast y.npy z.npy --from float8e4m3fn --to float"));
+        summary(&folder.run("cast y.npy z.npy --from float8e4m3fn --to float -f"));
         assert_eq!(read_tensor(folder.path("z.npy")).expect("a tensor").tensor.to_vec(), Some(vec![1.0f32, -2.0]));
     }
 }
@@ -179,8 +179,8 @@ fn npy_types_that_numpy_lacks() {
 fn input_and_output_may_be_the_same_file() {
     let folder = Folder::new();
     folder.write("x.pb", pb("x", &floats(&[1.0, 2.0])));
-    summary(&folder.run("cast x.pb x.pb --to float16"));
-    summary(&folder.run("cast x.pb ./x.pb --to double"));
+    summary(&folder.run("cast x.pb x.pb --to float16 -f"));
+    summary(&folder.run("cast x.pb ./x.pb --to double -f"));
     assert_eq!(read_tensor(folder.path("x.pb")).expect("a tensor").tensor.to_vec(), Some(vec![1.0f64, 2.0]));
     assert_eq!(folder.names(), ["x.pb"]);
 }
@@ -191,9 +191,9 @@ fn scalar_and_empty() {
     let folder = Folder::new();
     folder.write("scalar.pb", proto::tensor(&[], 1, &1.5f32.to_le_bytes()).into_bytes());
     folder.write("empty.pb", proto::tensor(&[2, 0], 1, &[]).into_bytes());
-    let said = summary(&folder.run("cast scalar.pb y.pb --to float16"));
+    let said = summary(&folder.run("cast scalar.pb y.pb --to float16 -f"));
     assert_eq!(timeless(&said), "scalar.pb -> y.pb: 1 tensor (1 element) to float16, 4 B -> 2 B");
-    summary(&folder.run("cast empty.pb y.pb --to float16"));
+    summary(&folder.run("cast empty.pb y.pb --to float16 -f"));
     assert_eq!(read_tensor(folder.path("y.pb")).expect("a tensor").tensor.shape(), [2, 0]);
 }
 
@@ -270,7 +270,7 @@ fn bad_tensors() {
         (proto::strings(&["1_000", "2"]), "cast", "element 0: \"1_000\" is not a number (to float16)"),
     ] {
         folder.write("x.pb", tensor.into_bytes());
-        folder.refuses(&format!("{line} x.pb out.pb --to float16"), &format!("x.pb: {message}"));
+        folder.refuses(&format!("{line} x.pb out.pb --to float16 -f"), &format!("x.pb: {message}"));
     }
 }
 
@@ -466,9 +466,12 @@ fn bad_runs() {
         ("x.pb --input x.pb --output y.pb", "x.pb: not a valid ONNX model: the bytes end inside a field"),
     ] {
         let line = line.replace("..", "m.onnx --input x=x.pb --input like=like.pb");
-        folder.refuses(&format!("run {line}"), message);
+        folder.refuses(&format!("run {line} -f"), message);
     }
-    folder.refuses("cast m.onnx y.pb --to float16", "m.onnx: cast does not take .onnx files (`run` evaluates a model)");
+    folder.refuses(
+        "cast m.onnx y.pb --to float16 -f",
+        "m.onnx: cast does not take .onnx files (`run` evaluates a model)",
+    );
 }
 
 /// Strings go in as text and come out as text.

@@ -99,15 +99,15 @@ fn names_and_shapes_of_any_length() {
     for line in [
         "info x.safetensors",
         "info x.safetensors --stats",
-        "cast x.safetensors y.safetensors --to bf16 --dry-run",
-        "cast x.safetensors y.safetensors --to bf16 -v",
-        "cast x.safetensors y.safetensors --to bf16 --losses",
+        "cast x.safetensors y.safetensors --to bf16 --dry-run -f",
+        "cast x.safetensors y.safetensors --to bf16 -v -f",
+        "cast x.safetensors y.safetensors --to bf16 --losses -f",
         "report x.safetensors --to bf16 --top 0",
         "info m.onnx --types",
-        "fold m.onnx n.onnx --dry-run",
-        "upgrade m.onnx n.onnx --opset 26 --dry-run",
-        "convert m.onnx n.onnx --to float16 --dry-run",
-        "record m.onnx n.onnx --dry-run",
+        "fold m.onnx n.onnx --dry-run -f",
+        "upgrade m.onnx n.onnx --opset 26 --dry-run -f",
+        "convert m.onnx n.onnx --to float16 --dry-run -f",
+        "record m.onnx n.onnx --dry-run -f",
     ] {
         let output = folder.run(line);
         assert_eq!(output.status.code(), Some(0), "{line}: {}", stderr(&output));

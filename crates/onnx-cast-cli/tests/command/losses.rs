@@ -62,7 +62,7 @@ fn dry_runs_count() {
     };
     let mut counted = Vec::new();
     for (input, output) in &inputs {
-        let line = format!("cast {input} {output} --to float16 --min-elements 1");
+        let line = format!("cast {input} {output} --to float16 --min-elements 1 -f");
         counted.push(tensors(&format!("{line} --dry-run --losses --json")));
         let failed = folder.run(&format!("{line} --dry-run --fail-on overflow"));
         assert_eq!(failed.status.code(), Some(1), "{line}: {}", stderr(&failed));
@@ -71,7 +71,7 @@ fn dry_runs_count() {
         assert_eq!(folder.names(), names, "{line}");
     }
     for ((input, output), counted) in inputs.iter().zip(counted) {
-        let line = format!("cast {input} {output} --to float16 --min-elements 1 --losses --json");
+        let line = format!("cast {input} {output} --to float16 --min-elements 1 --losses --json -f");
         assert_eq!(tensors(&line), counted, "{line}");
         let overflowed = |row: &Value| row["counts"]["overflowed"].as_u64().unwrap_or(0);
         assert_ne!(counted.as_array().expect("rows").iter().map(overflowed).sum::<u64>(), 0, "{line}");
@@ -95,7 +95,7 @@ fn texts_count() {
     ] {
         folder.write("x.pb", strings(&texts).into_bytes());
         for dry in ["", " --dry-run"] {
-            let line = format!("cast x.pb out.npy --to {to} --fail-on {loss}{dry}");
+            let line = format!("cast x.pb out.npy --to {to} --fail-on {loss}{dry} -f");
             let output = folder.run(&line);
             let Some(counted) = counted else {
                 done(&output);
@@ -107,13 +107,13 @@ fn texts_count() {
         }
     }
     folder.write("x.pb", strings(&["0.1", "16777217"]).into_bytes());
-    let said = stderr(&folder.run("cast x.pb out.npy --to float --losses -q"));
+    let said = stderr(&folder.run("cast x.pb out.npy --to float --losses -q -f"));
     assert_eq!(said, "");
-    let said = stderr(&folder.run("cast x.pb out.npy --to float --losses"));
+    let said = stderr(&folder.run("cast x.pb out.npy --to float --losses -f"));
     assert!(said.ends_with("2 values, error at most 1.000000e0, relative 5.960464e-8\n"), "{said}");
     // What is printed reads as the same, but a NaN stays one.
     folder.write("n.npy", npy(&floats(&[0.5, f32::NAN])));
-    let output = folder.run("cast n.npy out.pb --to string --fail-on nan");
+    let output = folder.run("cast n.npy out.pb --to string --fail-on nan -f");
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
 }
 
@@ -135,7 +135,7 @@ fn overflow_and_nan_are_said_by_default() {
         if input.ends_with("onnx") {
             continue;
         }
-        let line = format!("cast {input} {output} --to float16 --min-elements 1");
+        let line = format!("cast {input} {output} --to float16 --min-elements 1 -f");
         let said = stderr(&folder.run(&line));
         let want = format!("onnx-cast: warning: {input}: ");
         assert!(said.contains(&want) && said.contains("overflowed (first in tensor `"), "{line}: {said}");
@@ -145,7 +145,7 @@ fn overflow_and_nan_are_said_by_default() {
         let alarms = json["tensors"].as_array().expect("rows").iter().map(|row| &row["alarms"]);
         assert_ne!(alarms.map(|alarms| alarms["overflowed"].as_u64().unwrap_or(0)).sum::<u64>(), 0, "{json}");
         // Nothing is lost to bfloat16, and nothing is said.
-        let said = stderr(&folder.run(&format!("cast {input} {output} --to bfloat16 --min-elements 1")));
+        let said = stderr(&folder.run(&format!("cast {input} {output} --to bfloat16 --min-elements 1 -f")));
         assert!(!said.contains("warning"), "{said}");
     }
     odd_weights(&folder);
@@ -154,27 +154,33 @@ fn overflow_and_nan_are_said_by_default() {
         said.lines().find_map(|line| line.strip_prefix("onnx-cast: warning: w.safetensors: ")).map(str::to_owned)
     };
     for (line, want) in [
-        ("cast w.safetensors o.npz --to float16", "1 value overflowed, 1 value was NaN (first in tensor `b.weight`)"),
-        ("cast w.safetensors o.npz --to int8", "2 values were saturated, 1 value was NaN (first in tensor `b.weight`)"),
         (
-            "cast w.safetensors o.npz --to float8e4m3fn --saturate false",
-            "2 values became NaN, 1 value was NaN (first in tensor `b.weight`)",
-        ),
-        (
-            "quantize w.safetensors o.safetensors --to int8",
-            "1 value overflowed, 1 value was NaN (first in tensor `b.weight_packed`)",
-        ),
-        (
-            "quantize w.safetensors o.safetensors --to float8e4m3fn --layout comfyui",
+            "cast w.safetensors o.npz --to float16 -f",
             "1 value overflowed, 1 value was NaN (first in tensor `b.weight`)",
         ),
         (
-            "quantize w.safetensors o.safetensors --to nvfp4",
+            "cast w.safetensors o.npz --to int8 -f",
+            "2 values were saturated, 1 value was NaN (first in tensor `b.weight`)",
+        ),
+        (
+            "cast w.safetensors o.npz --to float8e4m3fn --saturate false -f",
+            "2 values became NaN, 1 value was NaN (first in tensor `b.weight`)",
+        ),
+        (
+            "quantize w.safetensors o.safetensors --to int8 -f",
+            "1 value overflowed, 1 value was NaN (first in tensor `b.weight_packed`)",
+        ),
+        (
+            "quantize w.safetensors o.safetensors --to float8e4m3fn --layout comfyui -f",
+            "1 value overflowed, 1 value was NaN (first in tensor `b.weight`)",
+        ),
+        (
+            "quantize w.safetensors o.safetensors --to nvfp4 -f",
             "31 values became NaN, 1 value was NaN (first in tensor `b.weight_packed`); 2 blocks have NaN scales, which are \
              read back with `dequantize --allow-nan` alone",
         ),
         (
-            "quantize w.safetensors o.safetensors --to mxfp8",
+            "quantize w.safetensors o.safetensors --to mxfp8 -f",
             "63 values became NaN, 1 value was NaN (first in tensor `b.weight`); 2 blocks have NaN scales, which are \
              read back with `dequantize --allow-nan` alone",
         ),
@@ -184,10 +190,10 @@ fn overflow_and_nan_are_said_by_default() {
     }
     // Bits that are reinterpreted are no values that overflow.
     folder.write("x.npy", npy(&floats(&[1e30, f32::NAN])));
-    assert!(!stderr(&folder.run("bitcast x.npy y.npy --to int32")).contains("warning"));
-    folder.run("bitcast x.npy y.npy --to uint32");
-    assert!(!stderr(&folder.run("bitcast y.npy z.npy --to float")).contains("warning"));
-    let excluded = "quantize w.safetensors o.safetensors --to nvfp4 --exclude b.weight";
+    assert!(!stderr(&folder.run("bitcast x.npy y.npy --to int32 -f")).contains("warning"));
+    folder.run("bitcast x.npy y.npy --to uint32 -f");
+    assert!(!stderr(&folder.run("bitcast y.npy z.npy --to float -f")).contains("warning"));
+    let excluded = "quantize w.safetensors o.safetensors --to nvfp4 --exclude b.weight -f";
     assert_eq!(warned(excluded), None);
 }
 
@@ -196,20 +202,21 @@ fn overflow_and_nan_are_said_by_default() {
 fn nan_and_overflow_fail_on_request() {
     let folder = Folder::new();
     folder.write("x.npy", npy(&floats(&[1.0, 1e6])));
-    let line = "cast x.npy y.npy --to float8e4m3fn --saturate false --fail-on nan";
+    let line = "cast x.npy y.npy --to float8e4m3fn --saturate false --fail-on nan -f";
     let output = folder.run(line);
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
     assert!(stderr(&output).contains("nan in 1 value cast to float8e4m3fn"), "{}", stderr(&output));
-    done(&folder.run("cast x.npy y.npy --to float8e4m3fn --fail-on nan"));
+    done(&folder.run("cast x.npy y.npy --to float8e4m3fn --fail-on nan -f"));
     odd_weights(&folder);
     for to in ["int8", "int4", "float8e4m3fn", "nvfp4", "mxfp4"] {
         for loss in ["nan", "overflow"] {
-            let output = folder.run(&format!("quantize w.safetensors q.safetensors --to {to} --fail-on {loss}"));
+            let output = folder.run(&format!("quantize w.safetensors q.safetensors --to {to} --fail-on {loss} -f"));
             assert_eq!(output.status.code(), Some(1), "{to} {loss}: {}", stderr(&output));
             assert!(stderr(&output).contains("tensor `b.weight"), "{to} {loss}: {}", stderr(&output));
             assert!(!folder.names().contains(&"q.safetensors".to_owned()), "{to} {loss}");
         }
-        let line = format!("quantize w.safetensors ok.safetensors --to {to} --exclude b.weight --fail-on nan,overflow");
+        let line =
+            format!("quantize w.safetensors ok.safetensors --to {to} --exclude b.weight --fail-on nan,overflow -f");
         done(&folder.run(&line));
     }
 }

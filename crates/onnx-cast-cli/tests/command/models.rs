@@ -193,12 +193,12 @@ fn some_casts_are_folded_and_others_are_not() {
     let outputs = [("y", DOUBLE), ("c", DOUBLE), ("narrow", BFLOAT16), ("z", FLOAT16)];
     folder.write("in.onnx", model(21, nodes, &[("x", FLOAT16)], &outputs));
     let plan = |arguments: &str| {
-        let text = done(&folder.run(&format!("fold in.onnx out.onnx --dry-run{arguments}")));
+        let text = done(&folder.run(&format!("fold in.onnx out.onnx --dry-run{arguments} -f")));
         let last = |line: &str| line.split_whitespace().last().unwrap_or_default().to_owned();
         text.lines().skip(1).take(6).map(last).collect::<Vec<_>>().join(" ")
     };
     assert_eq!(
-        done(&folder.run("fold in.onnx out.onnx --dry-run")),
+        done(&folder.run("fold in.onnx out.onnx --dry-run -f")),
         "value   operator  from            to              outcome\n\
          c       Cast      float           double          computed\n\
          same    Cast      float16         float16         removed\n\
@@ -213,7 +213,7 @@ fn some_casts_are_folded_and_others_are_not() {
     // Over a Cast that is not to be folded none is joined.
     assert_eq!(plan(" --exclude wide"), "computed removed kept kept kept kept");
     assert_eq!(folder.names(), ["in.onnx"]);
-    let json = folder.run("fold in.onnx out.onnx --include c --json");
+    let json = folder.run("fold in.onnx out.onnx --include c --json -f");
     let json: serde_json::Value = serde_json::from_str(&done(&json)).expect("JSON");
     assert_eq!((&json["computed"], &json["removed"], &json["dry_run"]), (&1.into(), &0.into(), &false.into()));
     let first = serde_json::json!({
@@ -221,7 +221,7 @@ fn some_casts_are_folded_and_others_are_not() {
     });
     assert_eq!((&json["casts"][0], json["casts"][5]["from"].is_null()), (&first, true));
     assert_eq!(folder.names(), ["in.onnx", "out.onnx"]);
-    let said = folder.run("fold in.onnx out.onnx --quiet");
+    let said = folder.run("fold in.onnx out.onnx --quiet -f");
     assert_eq!((done(&said), stderr(&said)), (String::new(), String::new()));
 }
 
@@ -241,17 +241,17 @@ fn what_the_constants_of_a_model_lose() {
                  w: 256 values, 1 overflowed, 1 became zero, 1 NaN, error at most 1.000166e-4, relative 1.000000e0\n  \
                  v: 256 values, no error\n";
     for (losses, loss) in [("overflow", "overflow"), ("subnormal,nan,underflow", "nan")] {
-        let output = folder.run(&format!("cast in.onnx out.onnx --to float16 --stats --fail-on {losses}"));
+        let output = folder.run(&format!("cast in.onnx out.onnx --to float16 --stats --fail-on {losses} -f"));
         let said = format!("onnx-cast: in.onnx: tensor `w`: {loss} in 1 value cast to float16 (nothing is written)\n");
         assert_eq!((output.status.code(), stderr(&output)), (Some(1), said));
         assert_eq!((folder.read("out.onnx"), folder.names().len()), (b"old".to_vec(), 2));
     }
-    let json = folder.run("cast in.onnx out.onnx --to float16 --json --fail-on nan");
+    let json = folder.run("cast in.onnx out.onnx --to float16 --json --fail-on nan -f");
     assert_eq!(json.status.code(), Some(1));
     let json: serde_json::Value = serde_json::from_str(&stdout(&json)).expect("JSON");
     assert_eq!((&json["tensors"][0]["counts"]["nan"], json["tensors"][2]["counts"].is_null()), (&1.into(), true));
     assert_eq!(folder.read("out.onnx"), b"old");
-    let output = folder.run("cast in.onnx out.onnx --to float16 --stats --fail-on subnormal");
+    let output = folder.run("cast in.onnx out.onnx --to float16 --stats --fail-on subnormal -f");
     assert_eq!(done(&output), "");
     let said = stderr(&output);
     assert_eq!(said.split_once('\n').map(|(_, rest)| rest), Some(lines), "{said}");

@@ -179,7 +179,7 @@ fn an_interrupted_run_goes_on() {
 fn what_is_excluded_stays_quantized() {
     let folder = Folder::new();
     copy(&folder, "deepseek");
-    done(&folder.run("dequantize in out --to bf16 --exclude *.o_proj.weight -q"));
+    done(&folder.run("dequantize in out --to bf16 --exclude *.o_proj.weight -q -f"));
     let (got, mut want) = (load(&folder, "out"), expected("deepseek"));
     let kept = by_name(tensors(folder.read("in/model-00001-of-00002.safetensors")));
     for name in ["model.layers.0.self_attn.o_proj.weight", "model.layers.0.self_attn.o_proj.weight_scale_inv"] {
@@ -193,7 +193,7 @@ fn what_is_excluded_stays_quantized() {
     let packed = "model.layers.0.mlp.down_proj.weight_packed";
     // The plain weight's name, which the checkpoint does not have.
     for option in ["--exclude model.layers.0.mlp.down_proj.weight", "--rule re:down_proj[.]weight$=keep"] {
-        done(&folder.run(&format!("dequantize in out --to bf16 -q {option}")));
+        done(&folder.run(&format!("dequantize in out --to bf16 -q {option} -f")));
         let (got, kept) = (
             by_name(tensors(folder.read("out/model.safetensors"))),
             by_name(tensors(folder.read("in/model.safetensors"))),
@@ -206,7 +206,7 @@ fn what_is_excluded_stays_quantized() {
         assert_eq!(got.keys().filter(|name| name.ends_with("_packed")).count(), 1, "{option}");
     }
     folder.refuses(
-        "dequantize in out2 --to bf16 --exclude model.layers.0.mlp.dwon_proj.weight",
+        "dequantize in out2 --to bf16 --exclude model.layers.0.mlp.dwon_proj.weight -f",
         "in: --exclude `model.layers.0.mlp.dwon_proj.weight` matches no tensor \
          (did you mean `model.layers.0.mlp.down_proj.weight`?)",
     );
@@ -238,7 +238,7 @@ fn files_are_not_replaced() {
     copy(&folder, "deepseek");
     fs::create_dir(folder.path("out")).expect("a folder");
     folder.write("out/config.json", "mine");
-    let said = stderr(&folder.run("dequantize in out --to bf16 --no-clobber"));
+    let said = stderr(&folder.run("dequantize in out --to bf16"));
     assert!(said.contains("out") && said.contains("exist"), "{said}");
     assert_eq!(
         (files(&folder, "out"), folder.read("out/config.json")),
@@ -246,7 +246,7 @@ fn files_are_not_replaced() {
     );
     scaled(&folder, "a.safetensors", 2.0);
     folder.write("b.safetensors", "mine");
-    let output = folder.run("dequantize a.safetensors b.safetensors --to bf16 --no-clobber");
+    let output = folder.run("dequantize a.safetensors b.safetensors --to bf16");
     assert_eq!((output.status.code(), folder.read("b.safetensors")), (Some(2), b"mine".to_vec()));
 }
 
@@ -287,21 +287,21 @@ fn losses_of_quantized_weights_are_counted() {
     folder.write("nan.safetensors", weight(&with_nan));
     // By a scale of 1 what is at most 0.25 becomes 0: 0.01, 0.03 and so on to 0.25.
     for (to, layout, zeros) in [("mxfp4", "plain", 13), ("mxfp4", "compressed-tensors", 13), ("mxfp8", "plain", 0)] {
-        let line = format!("quantize in.safetensors out.safetensors --to {to} --layout {layout} --losses --json");
+        let line = format!("quantize in.safetensors out.safetensors --to {to} --layout {layout} --losses --json -f");
         let json: Value = serde_json::from_str(&done(&folder.run(&line))).expect("JSON");
         let counts = &json["tensors"][0]["counts"];
         assert_eq!((&counts["values"], &counts["zero"]), (&64.into(), &zeros.into()), "{line}: {json}");
     }
     for (line, is_lost) in [
-        ("quantize in.safetensors no.safetensors --to mxfp4 --fail-on underflow", true),
-        ("quantize in.safetensors no.safetensors --to int4 --fail-on underflow --dry-run", true),
-        ("quantize in.safetensors a.safetensors --to mxfp4 --fail-on overflow,nan", false),
-        ("quantize in.safetensors b.safetensors --to nvfp4 --fail-on overflow", false),
-        ("quantize in.safetensors c.safetensors --to float8e4m3fn/tensor --fail-on underflow", false),
-        ("quantize in.safetensors d.safetensors --to int8/8 --fail-on overflow", false),
+        ("quantize in.safetensors no.safetensors --to mxfp4 --fail-on underflow -f", true),
+        ("quantize in.safetensors no.safetensors --to int4 --fail-on underflow --dry-run -f", true),
+        ("quantize in.safetensors a.safetensors --to mxfp4 --fail-on overflow,nan -f", false),
+        ("quantize in.safetensors b.safetensors --to nvfp4 --fail-on overflow -f", false),
+        ("quantize in.safetensors c.safetensors --to float8e4m3fn/tensor --fail-on underflow -f", false),
+        ("quantize in.safetensors d.safetensors --to int8/8 --fail-on overflow -f", false),
         // The others of the block become NaN with it.
-        ("quantize nan.safetensors no.safetensors --to mxfp4 --fail-on overflow", true),
-        ("quantize nan.safetensors no.safetensors --to mxfp8 --fail-on nan", true),
+        ("quantize nan.safetensors no.safetensors --to mxfp4 --fail-on overflow -f", true),
+        ("quantize nan.safetensors no.safetensors --to mxfp8 --fail-on nan -f", true),
     ] {
         let output = folder.run(line);
         assert_eq!(output.status.code(), Some(i32::from(is_lost)), "{line}: {}", stderr(&output));
@@ -331,9 +331,9 @@ fn a_plain_file() {
     scaled(&folder, "in.safetensors", 2.0);
     let other = Tensor::from_slice(vec![1], &[0.1f32]).expect("a tensor");
     for line in [
-        "dequantize in.safetensors out.safetensors --to float",
-        "dequantize in.safetensors out.safetensors --to float --layout comfyui",
-        "dequantize in.safetensors --out-dir . --to float",
+        "dequantize in.safetensors out.safetensors --to float -f",
+        "dequantize in.safetensors out.safetensors --to float --layout comfyui -f",
+        "dequantize in.safetensors --out-dir . --to float -f",
     ] {
         done(&folder.run(line));
         let name = if line.contains("--out-dir") { "in.safetensors" } else { "out.safetensors" };
@@ -344,36 +344,36 @@ fn a_plain_file() {
     }
     scaled(&folder, "in.safetensors", 2.0);
     folder.refuses(
-        "dequantize in.safetensors y.safetensors --to float --layout gpt-oss",
+        "dequantize in.safetensors y.safetensors --to float --layout gpt-oss -f",
         "in.safetensors: no weights in the layout gpt-oss (is the checkpoint dequantized already? --layout chooses \
          another \
          layout)",
     );
     folder.refuses(
-        "transcode in.safetensors y.safetensors --layout modelopt --from-layout gpt-oss",
+        "transcode in.safetensors y.safetensors --layout modelopt --from-layout gpt-oss -f",
         "in.safetensors: no weights in the layout gpt-oss (is the checkpoint dequantized already? --from-layout \
          chooses \
          another layout)",
     );
-    let said = stderr(&folder.run("dequantize in.safetensors y.safetensors --to float --layout nf4"));
+    let said = stderr(&folder.run("dequantize in.safetensors y.safetensors --to float --layout nf4 -f"));
     assert!(said.contains("'nf4' for '--layout <NAME>': `nf4` is not a layout (want deepseek, gpt-oss,"), "{said}");
     for (line, message) in [
         (
-            "dequantize in.safetensors y.npz --to float",
+            "dequantize in.safetensors y.npz --to float -f",
             "y.npz: a checkpoint does not take .npz files (want .safetensors)",
         ),
         (
-            "dequantize none.safetensors y.safetensors --to float",
+            "dequantize none.safetensors y.safetensors --to float -f",
             "none.safetensors: cannot open: No such file or directory (os error 2)",
         ),
         (
-            "dequantize in.safetensors y.safetensors --to uint4",
+            "dequantize in.safetensors y.safetensors --to uint4 -f",
             "y.safetensors: tensor `a.weight`: the .safetensors format has no name for uint4",
         ),
     ] {
         folder.refuses(line, message);
     }
-    done(&folder.run("dequantize in.safetensors plain.safetensors --to float"));
+    done(&folder.run("dequantize in.safetensors plain.safetensors --to float -f"));
     let piped = folder.run("dequantize in.safetensors - --to float");
     assert!(piped.stdout == folder.read("plain.safetensors") && !folder.path("-").exists(), "{}", stderr(&piped));
 }

@@ -34,26 +34,27 @@ fn json(text: &str) -> Value {
 #[test]
 fn record_adds_an_output_for_each_value() {
     let folder = folder();
-    let text = done(&folder.run("record m.onnx r.onnx --dry-run"));
+    let text = done(&folder.run("record m.onnx r.onnx --dry-run -f"));
     assert!(text.ends_with("total: 4 values recorded\n") && !folder.path("r.onnx").exists(), "{text}");
-    let told = json(&done(&folder.run("record m.onnx r.onnx --json")));
+    let told = json(&done(&folder.run("record m.onnx r.onnx --json -f")));
     let outputs: Vec<_> = told["values"].as_array().expect("values").iter().map(|value| &value["output"]).collect();
     let names = ["x", "</script>a", "{{data}}", "y"].map(|name| format!("onnx_cast_record/{name}"));
     assert_eq!(outputs, names.iter().collect::<Vec<_>>());
     let written = folder.read("r.onnx");
-    done(&folder.run("record m.onnx r.onnx --quiet"));
+    done(&folder.run("record m.onnx r.onnx --quiet -f"));
     assert_eq!(folder.read("r.onnx"), written, "not the same bytes again");
     let again = "the model has a value `onnx_cast_record/x` already: it is a model that `record` has written";
-    folder.refuses("record r.onnx s.onnx", &format!("r.onnx: {again}"));
-    folder.refuses("record m.onnx r.onnx --include z", "m.onnx: --include `z` matches no tensor (did you mean `x`?)");
-    folder.refuses("record m.onnx r.pb", "r.pb: record takes a model (.onnx)");
+    folder.refuses("record r.onnx s.onnx -f", &format!("r.onnx: {again}"));
+    folder
+        .refuses("record m.onnx r.onnx --include z -f", "m.onnx: --include `z` matches no tensor (did you mean `x`?)");
+    folder.refuses("record m.onnx r.pb -f", "r.pb: record takes a model (.onnx)");
 }
 
 #[test]
 fn convert_says_that_nothing_was_verified() {
     let folder = folder();
     folder.write("r.json", r#"{"x": 1}"#);
-    let line = "convert m.onnx h.onnx --to float16";
+    let line = "convert m.onnx h.onnx --to float16 -f";
     let run = "`python -m onnx_cast convert` runs both models, or compare the outputs of one that --emulate writes";
     let said = |options: &str| stderr(&folder.run(&format!("{line}{options}")));
     let why = "not verified: no inputs were given: ";
@@ -73,7 +74,7 @@ fn convert_says_that_nothing_was_verified() {
 fn convert_heeds_ranges() {
     let folder = folder();
     folder.write("r.json", r#"{"{{data}}": 20000, "</script>a": {"max": 10, "min": -3, "nan": 0}, "nothing": 1}"#);
-    let line = "convert m.onnx h.onnx --to float16 --ranges r.json";
+    let line = "convert m.onnx h.onnx --to float16 --ranges r.json -f";
     let types = |margin: &str| {
         let told = json(&done(&folder.run(&format!("{line}{margin} --json"))));
         assert_eq!(told["unknown_ranges"], 1);
@@ -89,10 +90,10 @@ fn convert_heeds_ranges() {
     assert!(said.starts_with("r.json: 1 of 3 names are not floating-point values of the model\n"), "{said}");
     folder.refuses(&format!("{line} --margin 0"), "m.onnx: margin 0: want a finite number above 0");
     folder.write("bad.json", r#"{"x": [true]}"#);
-    let bad = "convert m.onnx h.onnx --to float16 --ranges bad.json";
+    let bad = "convert m.onnx h.onnx --to float16 --ranges bad.json -f";
     folder.refuses(bad, "bad.json: value `x`: true in an array (want a number)");
     folder.refuses(
-        "convert m.onnx h.onnx --to float16 --ranges m.onnx",
+        "convert m.onnx h.onnx --to float16 --ranges m.onnx -f",
         "m.onnx: not a file of ranges (want .npz, or .json)",
     );
 }
@@ -121,7 +122,7 @@ fn a_page_needs_nothing_but_itself() {
     assert_eq!((&value("x")[4], &value("x")[5]), (&Value::Null, &Value::Null));
     assert_eq!(data["limits"][2], 65504.0);
     folder.refuses(
-        "convert m.onnx h.onnx --to float16 --html p.html --no-clobber",
-        "p.html: cannot write: it exists already, and existing files are not replaced",
+        "convert m.onnx h.onnx --to float16 --html p.html",
+        "p.html: already exists (name another file, or --force to replace it)",
     );
 }

@@ -76,7 +76,7 @@ fn the_page_holds_all_it_needs() {
     assert_eq!(data["types"][1]["limits"], serde_json::json!([null, 1.0, 7.0]));
     assert!(page.contains("Leon Sorokin"), "whose plots they are");
     folder.refuses(
-        "report x.safetensors --to string --html out.html",
+        "report x.safetensors --to string --html out.html -f",
         "string is not a type of real numbers: there are no errors to report",
     );
 }

@@ -54,9 +54,9 @@ fn requests_have_the_options_of_the_command() {
     for (command, fields) in requests {
         let lines = include_str!("../data/options.txt").lines().filter_map(|line| line.split_once(' '));
         let of_command = lines.filter(|(of, name)| *of == command && name.starts_with("--")).map(|(_, name)| name);
-        // A report is written to a page, which is what `--no-clobber` is about.
+        // A report is written to a page, which is what `--force` is about.
         let is_own = |name: &&str| {
-            !OF_THE_COMMAND.iter().any(|(known, _)| known == name) && (command, *name) != ("report", "--no-clobber")
+            !OF_THE_COMMAND.iter().any(|(known, _)| known == name) && (command, *name) != ("report", "--force")
         };
         let options: Vec<String> = of_command.filter(is_own).map(field_of).collect();
         for option in &options {

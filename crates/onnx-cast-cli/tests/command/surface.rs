@@ -26,11 +26,11 @@ fn every_command_that_reports_prints_json() {
     folder.write("x.npy", npy(&floats(&[1.0, 2.0])));
     cast_model(&folder);
     for (line, key) in [
-        ("cast a.safetensors b.safetensors --to float16", "/tensors/1/to"),
-        ("bitcast a.safetensors b.safetensors --to int32", "/bytes_after"),
-        ("fold m.onnx n.onnx", "/computed"),
-        ("convert m.onnx n.onnx --to float16", "/nodes"),
-        ("record m.onnx r.onnx", "/values/0/output"),
+        ("cast a.safetensors b.safetensors --to float16 -f", "/tensors/1/to"),
+        ("bitcast a.safetensors b.safetensors --to int32 -f", "/bytes_after"),
+        ("fold m.onnx n.onnx -f", "/computed"),
+        ("convert m.onnx n.onnx --to float16 -f", "/nodes"),
+        ("record m.onnx r.onnx -f", "/values/0/output"),
         ("run m.onnx --input x.npy --output y.npy", "/outputs/0/shape/0"),
         ("info a.safetensors", "/tensors/0/name"),
         ("diff a.safetensors a.safetensors", "/differences"),
@@ -58,7 +58,7 @@ fn quiet_and_verbose() {
     checkpoint(&folder, "a.safetensors");
     let output = folder.run("-q cast a.safetensors b.safetensors --to float16 --losses");
     assert_eq!((done(&output), stderr(&output)), (String::new(), String::new()));
-    let said = stderr(&folder.run("cast a.safetensors b.safetensors --to float16 -v --threads 1"));
+    let said = stderr(&folder.run("cast a.safetensors b.safetensors --to float16 -v --threads 1 -f"));
     assert!(said.starts_with(&format!("onnx-cast {}\nbackend: ", env!("CARGO_PKG_VERSION"))), "{said}");
     assert!(said.contains("layer.0.norm") && said.contains("total: 2 tensors"), "{said}");
     for line in ["--version -v", "-v --version", "--version --verbose", "-vV"] {
@@ -75,7 +75,7 @@ fn threads() {
     checkpoint(&folder, "a.safetensors");
     let mut outputs = Vec::new();
     for threads in ["1", "2", "1000000"] {
-        done(&folder.run(&format!("cast a.safetensors b.safetensors --to float16 --threads {threads} -q")));
+        done(&folder.run(&format!("cast a.safetensors b.safetensors --to float16 --threads {threads} -q -f")));
         outputs.push(folder.read("b.safetensors"));
         done(&folder.run(&format!("info a.safetensors --stats --threads {threads}")));
         done(&folder.run(&format!("diff a.safetensors a.safetensors --threads {threads}")));
@@ -90,7 +90,7 @@ fn several_inputs_to_a_folder() {
     checkpoint(&folder, "a.safetensors");
     checkpoint(&folder, "b.safetensors");
     shards(&folder, "several");
-    let line = "cast a.safetensors b.safetensors several --to float16 --out-dir new/small";
+    let line = "cast a.safetensors b.safetensors several --to float16 --out-dir new/small -f";
     done(&folder.run(&format!("{line} --dry-run")));
     assert!(!folder.path("new").exists());
     let said = stderr(&folder.run(line));
@@ -102,15 +102,18 @@ fn several_inputs_to_a_folder() {
     let json: Value = serde_json::from_str(&done(&folder.run(&format!("{line} --json")))).expect("JSON");
     assert_eq!(json.as_array().map(Vec::len), Some(3));
     for (line, message) in [
-        ("cast a.safetensors --to float16", "1 file (want IN and OUT, or --out-dir DIR)"),
-        ("cast a.safetensors b.safetensors c.safetensors --to float16", "3 files (want IN and OUT, or --out-dir DIR)"),
+        ("cast a.safetensors --to float16 -f", "1 file (want IN and OUT, or --out-dir DIR)"),
+        (
+            "cast a.safetensors b.safetensors c.safetensors --to float16 -f",
+            "3 files (want IN and OUT, or --out-dir DIR)",
+        ),
         ("cast - --to float16 --out-dir out", "-: no name for the output in out"),
         (
-            "cast a.safetensors ./a.safetensors --to float16 --out-dir out",
+            "cast a.safetensors ./a.safetensors --to float16 --out-dir out -f",
             "a.safetensors and ./a.safetensors: both would be written to out/a.safetensors",
         ),
         (
-            "cast missing.npy --to float16 --out-dir out",
+            "cast missing.npy --to float16 --out-dir out -f",
             "missing.npy: cannot open: No such file or directory (os error 2)",
         ),
     ] {
@@ -118,48 +121,110 @@ fn several_inputs_to_a_folder() {
     }
 }
 
+/// An OUT that exists was replaced unless it looked like another input.
 #[test]
-fn no_clobber_keeps_files() {
+fn an_output_that_exists_is_an_error() {
     let folder = Folder::new();
     checkpoint(&folder, "a.safetensors");
     cast_model(&folder);
     shards(&folder, "several");
-    for name in ["old.npy", "old.onnx", "old.html", "m-1.safetensors", "weights.bin", "new.onnx.data"] {
+    for name in ["old.npy", "old.npz", "old.onnx", "old.html", "old.gguf", "m-1.safetensors", "weights.bin"] {
         folder.write(name, "old");
     }
+    folder.write("new.onnx.data", "old");
+    std::fs::create_dir(folder.path("full")).expect("a folder");
+    folder.write("full/notes", "mine");
     folder.write("x.npy", npy(&floats(&[1.0, 2.0])));
     let weights = Message::new().bytes(1, "value").message(5, tensor(&[300], 1, &[0; 1200])).int(20, 4);
     let nodes = vec![node("Constant", &[], "w", vec![weights]), node("Neg", &["w"], "y", vec![])];
     folder.write("large.onnx", model(21, nodes, &[], &[("y", 1)]));
     std::fs::create_dir(folder.path("empty")).expect("a folder");
-    for (line, kept) in [
-        ("cast x.npy old.npy --to float16", "old.npy"),
-        ("bitcast x.npy old.npy --to int32", "old.npy"),
-        ("cast a.safetensors x.npy --to float16 --out-dir .", "./a.safetensors"),
-        ("cast several several --to float16", "several"),
-        ("cast several model.safetensors.index.json --to float16", "m-1.safetensors"),
-        ("cast large.onnx old.onnx --to float16", "old.onnx"),
-        ("cast large.onnx new.onnx --to float16 --external-data weights.bin --external-threshold 0", "weights.bin"),
-        ("cast large.onnx new.onnx --to float16 --external-threshold 0 --external-data new.onnx.data", "new.onnx.data"),
-        ("fold m.onnx old.onnx", "old.onnx"),
-        ("fold large.onnx new.onnx --external-data weights.bin --external-threshold 0", "weights.bin"),
-        ("run m.onnx --input x.npy --output old.npy", "old.npy"),
-        ("report x.npy --to float16 --html old.html", "old.html"),
-        ("explain 1 --to float16 --html old.html", "old.html"),
-    ] {
-        let message = format!("{kept}: cannot write: it exists already, and existing files are not replaced");
-        folder.refuses(&format!("{line} --no-clobber"), &message);
-    }
-    done(&folder.run("cast several empty --to float16 --no-clobber -q"));
-    assert!(folder.path("empty/m-1.safetensors").is_file());
-    done(
-        &folder.run(
-            "cast large.onnx new.onnx --to float16 --external-data new.bin --external-threshold 1 --no-clobber -q",
+    let file = |name: &str| {
+        format!("{name}: already exists (name another file, --force to replace it, or --resume to continue it)")
+    };
+    let whole = |name: &str| format!("{name}: already exists (name another file, or --force to replace it)");
+    let full = |name: &str| {
+        format!(
+            "{name}: already exists and is not empty (name another folder, --force to replace it, or --resume to continue it)"
+        )
+    };
+    let in_place =
+        "several: already exists and is not empty (name another folder, or --force to replace it)".to_owned();
+    for (line, message) in [
+        ("cast x.npy old.npy --to float16", file("old.npy")),
+        ("cast x.npy x.npy --to float16", whole("x.npy")),
+        ("cast x.npy x.npy --to float16 --resume", whole("x.npy")),
+        ("cast x.npy old.npy --to string", file("old.npy")),
+        ("cast x.npy old.npz --to float16", whole("old.npz")),
+        ("bitcast x.npy old.npy --to int32", file("old.npy")),
+        ("cast a.safetensors x.npy --to float16 --out-dir .", whole("./a.safetensors")),
+        ("cast several several --to float16", in_place.clone()),
+        ("cast several several --to float16 --resume", in_place),
+        ("cast several full --to float16", full("full")),
+        ("cast several model.safetensors.index.json --to float16", file("m-1.safetensors")),
+        ("cast large.onnx old.onnx --to float16", whole("old.onnx")),
+        ("cast large.onnx large.onnx --to float16", whole("large.onnx")),
+        (
+            "cast large.onnx new.onnx --to float16 --external-data weights.bin --external-threshold 0",
+            whole("weights.bin"),
         ),
-    );
+        (
+            "cast large.onnx new.onnx --to float16 --external-threshold 0 --external-data new.onnx.data",
+            whole("new.onnx.data"),
+        ),
+        ("convert large.onnx old.onnx --to float16", whole("old.onnx")),
+        ("record large.onnx old.onnx", whole("old.onnx")),
+        ("upgrade large.onnx old.onnx", whole("old.onnx")),
+        ("fold m.onnx old.onnx", whole("old.onnx")),
+        ("fold large.onnx new.onnx --external-data weights.bin --external-threshold 0", whole("weights.bin")),
+        ("run m.onnx --input x.npy --output old.npy", whole("old.npy")),
+        ("report x.npy --to float16 --html old.html", whole("old.html")),
+        ("explain 1 --to float16 --html old.html", whole("old.html")),
+        ("convert large.onnx new.onnx --to float16 --html old.html", whole("old.html")),
+    ] {
+        folder.refuses(line, &message);
+        if ["cast", "bitc", "conv", "fold", "upgr", "reco"].iter().any(|job| line.starts_with(job)) {
+            folder.refuses(&format!("{line} --dry-run"), &message);
+        }
+    }
+    done(&folder.run("cast several empty --to float16 -q"));
+    assert!(folder.path("empty/m-1.safetensors").is_file());
+    done(&folder.run("cast large.onnx new.onnx --to float16 --external-data new.bin --external-threshold 1 -q"));
     assert!(folder.path("new.bin").is_file());
-    let both = folder.run("cast several out --to float16 --no-clobber --resume");
-    assert_eq!(both.status.code(), Some(2));
+    for line in [
+        "cast x.npy old.npy --to float16",
+        "cast x.npy old.npz --to float16",
+        "cast several full --to float16",
+        "cast several several --to float16",
+        "cast large.onnx old.onnx --to float16",
+        "cast large.onnx large.onnx --to float16 --external-data weights.bin --external-threshold 0",
+        "run m.onnx --input x.npy --output old.npy",
+    ] {
+        done(&folder.run(&format!("{line} -f -q")));
+    }
+    assert_eq!(folder.read("full/notes"), b"mine");
+}
+
+/// A folder went to a folder named `-`.
+#[test]
+fn folders_are_not_streamed() {
+    let folder = Folder::new();
+    shards(&folder, "several");
+    std::fs::create_dir(folder.path("one")).expect("a folder");
+    checkpoint(&folder, "one/model.safetensors");
+    for name in ["several", "several/model.safetensors.index.json", "one"] {
+        for job in [
+            "cast --to bf16",
+            "bitcast --to uint32",
+            "quantize --to int8",
+            "dequantize --to bf16",
+            "transcode --layout plain",
+        ] {
+            let (command, options) = job.split_once(' ').expect("options");
+            let line = format!("{command} {name} - {options}");
+            folder.refuses(&line, "-: a checkpoint in a folder cannot be streamed (name a folder)");
+        }
+    }
 }
 
 #[test]

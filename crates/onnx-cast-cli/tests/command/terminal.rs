@@ -56,16 +56,20 @@ fn a_bar_while_it_works_and_then_the_summary() {
     let nodes = vec![node("Constant", &[], "w", vec![constant(1 << 20)])];
     folder.write("in.onnx", model(21, nodes, &[], &[("w", 1)]));
     for (line, total, said) in [
-        ("cast in.safetensors out.safetensors --to float16", "64.0 MiB", "in.safetensors -> out.safetensors: 1 tensor"),
         (
-            "bitcast in.safetensors out.safetensors --to int32",
+            "cast in.safetensors out.safetensors --to float16 -f",
+            "64.0 MiB",
+            "in.safetensors -> out.safetensors: 1 tensor",
+        ),
+        (
+            "bitcast in.safetensors out.safetensors --to int32 -f",
             "64.0 MiB",
             "in.safetensors -> out.safetensors: 1 tensor",
         ),
         ("info in.safetensors --stats", "64.0 MiB", ""),
         ("diff in.safetensors in.safetensors", "64.0 MiB", "in.safetensors and in.safetensors: equal"),
-        ("cast in.onnx out.onnx --to float16", "4.0 MiB", "in.onnx -> out.onnx: 1 tensor"),
-        ("fold out.onnx back.onnx", "2.0 MiB", "out.onnx -> back.onnx: 1 cast"),
+        ("cast in.onnx out.onnx --to float16 -f", "4.0 MiB", "in.onnx -> out.onnx: 1 tensor"),
+        ("fold out.onnx back.onnx -f", "2.0 MiB", "out.onnx -> back.onnx: 1 cast"),
     ] {
         let (status, text) = shown(&folder, line);
         assert!(status.success(), "{line}: {text}");

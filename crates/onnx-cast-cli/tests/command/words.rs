@@ -28,12 +28,12 @@ fn a_shape_is_taken_as_it_is_printed() {
     let folder = Folder::new();
     folder.write("x.bin", [0; 24]);
     for shape in ["2,3", "2x3"] {
-        done(&folder.run(&format!("cast x.bin y.npy --from float --shape {shape} --to float16")));
+        done(&folder.run(&format!("cast x.bin y.npy --from float --shape {shape} --to float16 -f")));
         let info = as_json(&folder.run("info y.npy --json"));
         assert_eq!(info["tensors"][0]["shape"], json!([2, 3]));
     }
     folder.write("x.bin", [0; 4]);
-    done(&folder.run("cast x.bin y.npy --from float --shape scalar --to float16"));
+    done(&folder.run("cast x.bin y.npy --from float --shape scalar --to float16 -f"));
     assert!(done(&folder.run("info y.npy")).contains("scalar"));
 }
 
@@ -137,17 +137,17 @@ fn options_without_an_effect_are_warnings() {
     const E8M0: &str = "is for casts to float8e8m0, and there are none";
     const MODELS: &str = "is for models (.onnx to .onnx)";
     for (line, option, why) in [
-        ("cast x.npy y.npy --to float16 --saturate false", "--saturate", FLOAT8),
-        ("cast x.npy y.npy --to float8e4m3fn --round-mode nearest", "--round-mode", E8M0),
-        ("cast x.npy y.npy --to int8 --round-mode down --saturate true", "--round-mode", E8M0),
+        ("cast x.npy y.npy --to float16 --saturate false -f", "--saturate", FLOAT8),
+        ("cast x.npy y.npy --to float8e4m3fn --round-mode nearest -f", "--round-mode", E8M0),
+        ("cast x.npy y.npy --to int8 --round-mode down --saturate true -f", "--round-mode", E8M0),
         ("report x.npy --to float16,int8 --saturate false", "--saturate", FLOAT8),
         ("report x.npy --to mxfp8 --saturate false", "--saturate", FLOAT8),
         ("report x.npy --to mxfp8 --opset 21", "--opset", "is for casts, and no candidate is one"),
-        ("cast x.npy y.npy --to float16 --raise-opset", "--raise-opset", MODELS),
-        ("cast x.npy y.npy --to float16 --external-threshold 9", "--external-threshold", MODELS),
-        ("cast x.npy y.pb --to float16 --npy-plain", "--npy-plain", "is for .npy and .npz"),
+        ("cast x.npy y.npy --to float16 --raise-opset -f", "--raise-opset", MODELS),
+        ("cast x.npy y.npy --to float16 --external-threshold 9 -f", "--external-threshold", MODELS),
+        ("cast x.npy y.pb --to float16 --npy-plain -f", "--npy-plain", "is for .npy and .npz"),
         (
-            "cast x.npy y.npz --to float16 --resume",
+            "cast x.npy y.npz --to float16 --resume -f",
             "--resume",
             "is for files that can be compared: neither standard output nor .npz",
         ),
@@ -160,11 +160,11 @@ fn options_without_an_effect_are_warnings() {
     }
     // A default changes nothing anywhere, and what has an effect is no warning.
     for line in [
-        "cast x.npy y.npy --to int8 --saturate true --round-mode up",
-        "cast x.npy y.npy --to float16 --saturate true --opset 13 --round-mode up",
+        "cast x.npy y.npy --to int8 --saturate true --round-mode up -f",
+        "cast x.npy y.npy --to float16 --saturate true --opset 13 --round-mode up -f",
         "report x.npy --to int8 --saturate true --round-mode up",
-        "cast x.npy y.npy --to float8e4m3fn --saturate false",
-        "cast x.npy y.npy --to float8e8m0 --round-mode nearest --saturate true",
+        "cast x.npy y.npy --to float8e4m3fn --saturate false -f",
+        "cast x.npy y.npy --to float8e8m0 --round-mode nearest --saturate true -f",
         "report x.npy --to float16,float8e5m2 --saturate false",
         "cast x.npy y.npy --to float16 --in-format npy --out-format npy",
         "cast x.npy y.npy --to float16 --npy-plain",

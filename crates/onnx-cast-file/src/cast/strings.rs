@@ -8,6 +8,7 @@ use crate::formats::input::Input;
 use crate::formats::output::Output;
 use crate::formats::source::byte_len;
 use crate::request::CastRequest;
+use crate::rewrite::existing_of;
 use crate::summary::{Summary, TensorSummary};
 use onnx_cast::{DataType, Plan, Tensor};
 
@@ -24,6 +25,8 @@ pub(super) fn run(
     output: &Output<'_>,
     request: &CastRequest,
 ) -> Result<Summary, FileError> {
+    let existing = existing_of(input.path(), output.path, request.run.existing(output.path, output.format));
+    existing.check_file(output.path)?;
     let source = input.take(0)?;
     let wrong = |error| FileError::cast(input.path(), &source.name, error);
     let view = source.view().map_err(|error| wrong(error.into()))?;
@@ -54,7 +57,7 @@ pub(super) fn run(
     let summary = Summary::new(vec![row]).ignoring(ignored);
     FileError::check_losses(&summary, input.path(), &request.run.fail_on)?;
     if !request.run.dry_run {
-        let mut out = output.create()?;
+        let mut out = output.create(existing)?;
         out.as_private_as(&input.file)?;
         // The TensorProto whose other fields are kept.
         let message = input.message.as_deref().filter(|_| output.format == Format::TensorProto);

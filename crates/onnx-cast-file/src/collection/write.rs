@@ -1,20 +1,21 @@
 //! The output of a job over several checkpoints: a folder for each, and everything else as it is.
 //!
-//! All of it is written to a folder beside the output, which gets the name of the output when it is complete.
+//! The file that names the folders is written last, and the old one is removed first: where it is, the output is
+//! complete.
 
-use super::{Collection, Member};
+use super::{Collection, MODULES, Member, PIPELINE};
 use crate::error::FileError;
 use crate::formats::error::{Invalid, InvalidKind};
-use crate::io::atomic::{NewFolders, create_folder, together};
-use crate::io::fs::{self, is_same};
+use crate::formats::existing::Existing;
+use crate::formats::format::Format;
+use crate::io::atomic::{NewFolders, create_folder};
+use crate::io::fs::{is_same, place_of};
+use crate::io::lock::FolderLock;
 use crate::request::RunOptions;
-use crate::rewrite::SideFiles;
+use crate::rewrite::{SideFiles, check_not_streamed, name_of, retire, stale};
 use crate::summary::Summary;
-use crate::text::{Short, Wording};
+use crate::text::Short;
 use std::path::{Path, PathBuf};
-
-/// Behind the name of the output: what is not complete.
-const UNFINISHED: &str = ".unfinished";
 
 /// What a job did with a folder.
 pub(crate) enum Outcome {
@@ -62,64 +63,105 @@ impl Collection {
         run: &RunOptions,
         job: impl Fn(&Member, &Path, RunOptions) -> Result<Outcome, FileError>,
     ) -> Result<Summary, FileError> {
-        self.check_output(output, run)?;
-        let staging = unfinished(output);
+        let existing = run.existing(output, Format::Safetensors);
+        self.check_output(output, existing)?;
+        // All of it has to be good before the first folder is written.
+        let rehearses = !run.dry_run && !run.fail_on.is_empty();
+        let plan = if rehearses { run.clone().dry_run(true) } else { run.clone().plan() };
         let mut planned = Vec::new();
-        for member in &self.members {
+        for member in self.in_order() {
             let outcome = if member.is_read {
-                job(member, &target(&staging, member), run.clone().plan())?
+                job(member, &target(output, member), plan.clone())?
             } else {
                 Outcome::Kept("no .safetensors files".to_owned())
             };
             planned.push(Planned { member, outcome });
         }
         self.check_any(&planned)?;
-        if run.dry_run {
-            return self.pass(&planned, &staging, run, &job, None);
+        let others = self.others(output, run)?;
+        let stale = self.stale(output, existing, &others)?;
+        let made = NewFolders::of(&output.join("x"));
+        let _lock = match if run.dry_run { Ok(None) } else { self.begin(output, run, existing).map(Some) } {
+            Ok(lock) => lock,
+            Err(error) => {
+                // They may be empty because another job is about to fill them.
+                made.keep();
+                return Err(error);
+            }
+        };
+        let mut done = self.pass(&planned, output, run, &job)?;
+        if !run.dry_run {
+            let kept = others.copy_to(output, run)?;
+            done.kept_others.extend(kept);
+            stale.iter().try_for_each(|path| retire(path))?;
         }
-        let made = NewFolders::of(&staging);
-        if fs::symlink_metadata(&staging).is_ok() && !run.resume {
-            let what = "an unfinished output (remove it, or give ";
-            let what = Wording::from(what).field("resume", " to continue it)");
-            return Err(FileError::invalid(&staging, Invalid::new(InvalidKind::Exists, what)));
-        }
-        create_folder(&staging.join("x"))?;
-        let done = self.pass(&planned, &staging, run, &job, Some(&staging)).and_then(|summary| {
-            let renamed = together(|| {
-                // An empty folder may be there.
-                let _ = fs::remove_dir(output);
-                fs::rename(&staging, output)
-            });
-            renamed.map(|()| summary).map_err(|error| FileError::io(output, "write", error))
-        });
-        match &done {
-            Ok(_) => made.keep(),
-            Err(_) if run.resume => made.keep(),
-            // The folders around it go with `made`.
-            Err(_) => drop(fs::remove_dir_all(&staging)),
-        }
-        done
+        done.copied += others.count();
+        done.left_out.extend_from_slice(others.left_out());
+        done.removed.extend(stale.iter().map(|path| name_of(path)));
+        made.keep();
+        Ok(done)
     }
 
-    /// Does the job with each folder, and copies the rest to a folder, if there is one.
+    /// Creates the output, keeps other jobs out of it, and removes what names the folders of an earlier output.
+    fn begin(&self, output: &Path, run: &RunOptions, existing: Existing) -> Result<FolderLock, FileError> {
+        create_folder(&output.join("x"))?;
+        let lock = FolderLock::take(output)?;
+        existing.check_folder(output)?;
+        if run.copy_others {
+            [PIPELINE, MODULES].iter().try_for_each(|name| retire(&output.join(name)))?;
+        }
+        Ok(lock)
+    }
+
+    /// The members, the root last: it has the file that names the others.
+    fn in_order(&self) -> impl Iterator<Item = &Member> {
+        let (root, folders): (Vec<_>, Vec<_>) = self.members.iter().partition(|member| member.name.is_empty());
+        folders.into_iter().chain(root)
+    }
+
+    /// The files beside the folders. A root with weights copies them itself.
+    fn others(&self, output: &Path, run: &RunOptions) -> Result<SideFiles, FileError> {
+        if !run.copy_others || self.has_root() {
+            return Ok(SideFiles::default());
+        }
+        let members: Vec<&Path> = self.members.iter().map(|member| &*member.path).collect();
+        SideFiles::around(&self.root, output, &members)
+    }
+
+    /// Files of an earlier output beside the folders. A root with weights finds them itself.
+    fn stale(&self, output: &Path, existing: Existing, others: &SideFiles) -> Result<Vec<PathBuf>, FileError> {
+        if self.has_root() {
+            return Ok(Vec::new());
+        }
+        let new: Vec<PathBuf> = others.targets(output).collect();
+        stale(output, existing, |path| new.iter().any(|new| new == path))
+    }
+
+    fn has_root(&self) -> bool {
+        self.members.iter().any(|member| member.name.is_empty())
+    }
+
+    /// Does the job with each folder.
     fn pass(
         &self,
         planned: &[Planned<'_>],
-        staging: &Path,
+        output: &Path,
         run: &RunOptions,
         job: &impl Fn(&Member, &Path, RunOptions) -> Result<Outcome, FileError>,
-        output: Option<&Path>,
     ) -> Result<Summary, FileError> {
         let total: u64 = planned.iter().map(Planned::bytes).sum();
         let (mut all, mut before) = (Summary::default(), 0);
         for part in planned {
             let (member, bytes) = (part.member, part.bytes());
-            let target = target(staging, member);
+            let target = target(output, member);
             match &part.outcome {
                 Outcome::Kept(reason) => {
-                    let files = SideFiles::whole(&member.path)?;
+                    let others: Vec<&Path> = self.members.iter().map(|member| &*member.path).collect();
+                    let files = SideFiles::whole(&member.path, &others)?;
                     all.copied += files.count();
-                    output.map_or(Ok(()), |_| files.copy_to(&target, run.resume))?;
+                    if !run.dry_run {
+                        all.kept_others.extend(files.copy_to(&target, run)?.iter().map(|name| member.name_of(name)));
+                    }
                     let label = Short(member.label());
                     all.notes.push(format!("`{label}` is copied as it is: {reason}"));
                 }
@@ -132,21 +174,12 @@ impl Collection {
             }
             before += bytes;
         }
-        // The root copies its other files itself where it has weights.
-        let has_root = self.members.iter().any(|member| member.name.is_empty());
-        if run.copy_others && !has_root {
-            let members: Vec<&Path> = self.members.iter().map(|member| &*member.path).collect();
-            let files = SideFiles::around(&self.root, staging, &members)?;
-            all.copied += files.count();
-            all.left_out.extend_from_slice(files.left_out());
-            output.map_or(Ok(()), |folder| files.copy_to(folder, run.resume))?;
-        }
         Ok(all)
     }
 
     /// Adds what became of a folder.
     fn join(&self, all: &mut Summary, member: &Member, done: Summary) {
-        let Summary { tensors, already_there, copied, kept_others, passed_over, left_out, dropped, notes, ignored } =
+        let Summary { tensors, already_there, copied, kept_others, removed, passed_over, left_out, dropped, notes, ignored } =
             done;
         let named = |(name, reason): (String, String)| (member.name_of(&name), reason);
         all.tensors.extend(tensors.into_iter().map(|mut tensor| {
@@ -156,6 +189,7 @@ impl Collection {
         all.already_there += already_there;
         all.copied += copied;
         all.kept_others.extend(kept_others.iter().map(|name| member.name_of(name)));
+        all.removed.extend(removed.iter().map(|name| member.name_of(name)));
         all.passed_over.extend(passed_over.into_iter().map(named));
         // The other folders are not left out.
         let is_member = |name: &str| self.members.iter().any(|member| member.name == name);
@@ -166,20 +200,17 @@ impl Collection {
         all.notes.extend(notes.into_iter().map(|note| format!("`{label}`: {note}")));
     }
 
-    /// Refuses an output that is there: files of it would be mixed with those of the new one.
-    fn check_output(&self, output: &Path, run: &RunOptions) -> Result<(), FileError> {
-        let is_empty = fs::is_dir(output) && fs::entries(output).is_ok_and(|entries| entries.is_empty());
-        let is_there = fs::symlink_metadata(output).is_ok() && !is_empty;
-        if is_same(output, &self.root) || is_there {
-            let what = "it exists, and a folder of several checkpoints is written whole (remove it, or name another \
-                        output)";
-            return Err(FileError::invalid(output, Invalid::new(InvalidKind::Exists, what)));
-        }
-        if output.starts_with(&self.root) {
-            let what = "a folder within the input (name another output)";
+    /// Checks the path of the output.
+    fn check_output(&self, output: &Path, existing: Existing) -> Result<(), FileError> {
+        check_not_streamed(output)?;
+        if is_same(output, &self.root) {
+            let what = "the folder of the input (name another: several checkpoints are not changed in place)";
             return Err(FileError::request(output, what));
         }
-        FileError::refuse(output, &[("force", run.write.force, "is for outputs whose files are replaced one by one")])
+        if place_of(output).starts_with(place_of(&self.root)) {
+            return Err(FileError::request(output, "a folder within the input (name another output)"));
+        }
+        Ok(existing.check_folder(output)?)
     }
 
     /// Refuses a job that has nothing to do.
@@ -199,11 +230,4 @@ impl Collection {
 /// Where the result for a folder goes.
 fn target(output: &Path, member: &Member) -> PathBuf {
     if member.name.is_empty() { output.to_owned() } else { output.join(&member.name) }
-}
-
-/// Where an output is written until it is complete.
-fn unfinished(output: &Path) -> PathBuf {
-    let mut name = output.components().as_path().as_os_str().to_owned();
-    name.push(UNFINISHED);
-    name.into()
 }

@@ -3,7 +3,7 @@
 //! changed but the total size.
 
 use crate::formats::error::{FormatError, Invalid, InvalidKind};
-use crate::formats::folder::{self, Contents, INDEX, UNFINISHED, name_ends};
+use crate::formats::folder::{self, Contents, UNFINISHED, name_ends};
 use crate::formats::foreign::refuse_foreign_to_json;
 use crate::formats::input::Input;
 use crate::formats::limits::MAX_HEADER;
@@ -35,11 +35,6 @@ pub(crate) fn unfinished(index: &Path) -> PathBuf {
     let mut name = index.as_os_str().to_owned();
     name.push(UNFINISHED);
     name.into()
-}
-
-/// Whether a file holds weights of a checkpoint, or is its index, by its name.
-pub(crate) fn is_weights(path: &Path) -> bool {
-    (name_ends(path, INDEX) || name_ends(path, ".safetensors")) && !path.to_string_lossy().starts_with('.')
 }
 
 /// Finds what is meant by a path.

@@ -77,7 +77,7 @@ pub enum InvalidKind {
     Changes,
     /// A request that the file does not fit: a field, a pattern or a format.
     Request,
-    /// An output that exists, and seems to be another input.
+    /// An output that exists, and that the request neither replaces nor continues.
     Exists,
 }
 

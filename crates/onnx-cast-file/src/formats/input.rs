@@ -438,14 +438,6 @@ impl StoredTensor {
         }
     }
 
-    /// The type of the elements: of blocks, the one that theirs are most like.
-    pub(crate) fn element_type(&self) -> DataType {
-        match &self.place {
-            Location::Blocks(blocks) => blocks.kind.like(),
-            _ => self.data_type,
-        }
-    }
-
     /// The name of the type of blocks, where the elements stand in such.
     pub fn block_type(&self) -> Option<&'static str> {
         match &self.place {

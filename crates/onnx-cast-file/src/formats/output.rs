@@ -1,6 +1,7 @@
 //! One tensor, or the frame of one, in the format of an output.
 
 use crate::formats::error::{FormatError, Invalid, InvalidKind};
+use crate::formats::existing::Existing;
 use crate::formats::format::{Format, GGUF_WRITER};
 use crate::formats::npy;
 use crate::formats::pb::{self, OtherFields};
@@ -22,11 +23,7 @@ request! {
         /// In `.npy`, write types that numpy has no name for as the unsigned integers of their bits, `<u2`
         /// and `|u1`, in place of `<V2` and `<V1`.
         pub npy_plain: bool,
-        /// Replace nothing: an output that exists, or appears meanwhile, is an error. A folder may be there, if it is
-        /// empty.
-        pub no_clobber: bool,
-        /// Replace an output that seems to be another input ([`Exists`](crate::InvalidKind::Exists)), and
-        /// leave other weights in the folder of a checkpoint.
+        /// Replace an output that exists, or a folder that is not empty: see [`Existing`](crate::Existing).
         pub force: bool,
     }
 }
@@ -92,11 +89,8 @@ impl Output<'_> {
     }
 
     /// Starts the file.
-    pub(crate) fn create(&self) -> Result<AtomicFile, FormatError> {
-        if is_stream(self.path) {
-            return Ok(AtomicFile::standard_output()?);
-        }
-        Ok(AtomicFile::create_with(self.path, self.options.no_clobber)?)
+    pub(crate) fn create(&self, existing: Existing) -> Result<AtomicFile, FormatError> {
+        Ok(AtomicFile::create(self.path, existing.replaces())?)
     }
 
     /// Where temporary files have the room that the output will take.

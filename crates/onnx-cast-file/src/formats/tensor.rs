@@ -1,6 +1,7 @@
 //! One tensor in memory, from and to a file of any format that holds one.
 
 use crate::formats::error::FormatError;
+use crate::formats::existing::Existing;
 use crate::formats::format::Format;
 use crate::formats::input::{Given, Input};
 use crate::formats::output::{Output, WriteOptions};
@@ -66,7 +67,7 @@ fn take(input: &mut Input, index: usize) -> Result<NamedTensor, FormatError> {
 /// Writes a tensor to a file, which appears only when it is complete. A `.safetensors` file needs a name.
 ///
 /// # Errors
-/// Where the format does not hold the type, or the file cannot be written.
+/// Where the format does not hold the type, the file exists and is not to be replaced, or it cannot be written.
 pub fn write_tensor(
     path: impl AsRef<Path>,
     format: Format,
@@ -76,7 +77,9 @@ pub fn write_tensor(
 ) -> Result<(), FormatError> {
     let _environment = DefaultEnvironment::enter();
     let path = path.as_ref();
-    let mut file = AtomicFile::create_with(path, options.no_clobber)?;
+    let existing = Existing::new(options.force);
+    existing.check_file(path)?;
+    let mut file = AtomicFile::create(path, existing.replaces())?;
     put_tensor(&mut file, path, format, name, tensor, options)?;
     Ok(file.commit()?)
 }

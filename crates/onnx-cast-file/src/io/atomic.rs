@@ -21,41 +21,37 @@ use tempfile::TempPath;
 #[derive(Debug)]
 pub struct AtomicFile {
     path: PathBuf,
-    /// What it will replace; `None` of the standard output.
+    /// What it will replace; `None` of the standard output, a pipe or a device.
     target: Option<PathBuf>,
     file: io::BufWriter<File>,
     /// Its name meanwhile, where it has one.
     temporary: Option<Temporary>,
-    /// It replaces nothing.
-    no_clobber: bool,
+    /// Whether it may replace a file.
+    replace: bool,
     /// There was nothing at the target.
     is_new: bool,
 }
 
 impl AtomicFile {
-    /// Starts a file that will replace `path`.
+    /// Starts a file at `path`. With `replace` it replaces a file there; without, it replaces nothing, not even what
+    /// appears at `path` before [`AtomicFile::commit`].
     ///
     /// # Errors
-    /// Where `path` is something other than a file, may not be written to, or its folder takes no file.
-    pub fn create(path: impl AsRef<Path>) -> Result<AtomicFile, IoError> {
-        Self::create_with(path, false)
-    }
-
-    /// As [`AtomicFile::create`]; with `no_clobber` the file replaces nothing, not even what appears at `path` before
-    /// [`AtomicFile::commit`].
-    ///
-    /// # Errors
-    /// As there, and with `no_clobber` where there is something at `path`.
-    pub fn create_with(path: impl AsRef<Path>, no_clobber: bool) -> Result<AtomicFile, IoError> {
-        Self::start(path.as_ref(), no_clobber, unnamed)
+    /// Where `path` is a folder, is occupied and not to be replaced, or may not be written to, or its folder takes no
+    /// file.
+    pub fn create(path: impl AsRef<Path>, replace: bool) -> Result<AtomicFile, IoError> {
+        Self::start(path.as_ref(), replace, unnamed)
     }
 
     /// Starts a file; `unnamed` makes one without a name, where the system has such files.
-    fn start(path: &Path, no_clobber: bool, unnamed: fn(&Path) -> Option<File>) -> Result<AtomicFile, IoError> {
-        if no_clobber {
-            check_vacant(path)?;
+    fn start(path: &Path, replace: bool, unnamed: fn(&Path) -> Option<File>) -> Result<AtomicFile, IoError> {
+        if occupant(path) == Occupant::Stream {
+            return Self::stream(path);
         }
         let refuse = |error| IoError::new(path, "write", error);
+        if !replace && fs::symlink_metadata(path).is_ok_and(|there| !there.is_dir()) {
+            return Err(occupied(path));
+        }
         let (target, old) = target_of(path)?;
         let folder = folder_of(&target);
         let (file, temporary) = match unnamed(folder) {
@@ -70,7 +66,7 @@ impl AtomicFile {
             inherit(&file, &old).map_err(refuse)?;
         }
         let (path, target, file) = (path.to_owned(), Some(target), buffered(file));
-        Ok(AtomicFile { path, target, file, temporary, no_clobber, is_new })
+        Ok(AtomicFile { path, target, file, temporary, replace, is_new })
     }
 
     /// Goes on with a file that others have written under a temporary name, in the folder of `path`.
@@ -84,17 +80,16 @@ impl AtomicFile {
         }
         let name = TempPath::try_from_path(temporary).map_err(refuse)?;
         names().push(name.to_path_buf());
-        let (temporary, no_clobber) = (Some(Temporary(Some(name))), false);
+        let (temporary, replace) = (Some(Temporary(Some(name))), true);
         let (path, target, file) = (path.to_owned(), Some(target), buffered(file));
-        Ok(AtomicFile { path, target, file, temporary, no_clobber, is_new })
+        Ok(AtomicFile { path, target, file, temporary, replace, is_new })
     }
 
-    /// Starts a file that goes to the standard output when it is complete.
-    pub fn standard_output() -> Result<AtomicFile, IoError> {
-        let path = Path::new("-");
+    /// Starts a file that goes to the standard output (`-`), a pipe or a device when it is complete.
+    fn stream(path: &Path) -> Result<AtomicFile, IoError> {
         let file = tempfile::tempfile().map_err(|error| IoError::new(path, "write", error))?;
         let (path, file) = (path.to_owned(), buffered(file));
-        Ok(AtomicFile { path, target: None, file, temporary: None, no_clobber: false, is_new: false })
+        Ok(AtomicFile { path, target: None, file, temporary: None, replace: false, is_new: false })
     }
 
     /// Keeps a new file as private as the file that it is made of. A file that replaces another has the
@@ -131,21 +126,21 @@ impl AtomicFile {
     /// Writes everything to the disk and gives the file its name.
     ///
     /// # Errors
-    /// Where the disk is full, the rename is refused, or the file may replace nothing and there is something; the
-    /// target is then as it was.
+    /// Where the disk is full, the rename is refused, or another process has created a file that must not be replaced;
+    /// the target is then as it was.
     pub fn commit(mut self) -> Result<(), IoError> {
         let Some(target) = self.target.take() else { return self.print() };
         self.sync()?;
         let refuse = |error: io::Error| match error.kind() {
-            io::ErrorKind::AlreadyExists if self.no_clobber => occupied(&self.path),
+            io::ErrorKind::AlreadyExists if !self.replace => occupied(&self.path),
             _ => IoError::new(&self.path, "write", error),
         };
         let mut names = names();
         let renamed = match self.temporary.take() {
-            Some(temporary) => temporary.persist(&target, self.no_clobber, &mut names),
+            Some(temporary) => temporary.persist(&target, self.replace, &mut names),
             // A file that replaces none needs no other name first.
             None => match name_as(self.file.get_ref(), &target) {
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists && !self.no_clobber => {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists && self.replace => {
                     name(self.file.get_ref(), folder_of(&target)).and_then(|named| rename_over(named, &target))
                 }
                 named => named,
@@ -158,8 +153,11 @@ impl AtomicFile {
     }
 
     fn print(mut self) -> Result<(), IoError> {
-        let mut out = io::stdout().lock();
         let printed = self.file.flush().and_then(|()| {
+            let mut out: Box<dyn Write> = match is_stream(&self.path) {
+                true => Box::new(io::stdout().lock()),
+                false => Box::new(fs::OpenOptions::new().write(true).open(&self.path)?),
+            };
             let mut file = self.file.get_ref();
             file.seek(SeekFrom::Start(0))?;
             io::copy(&mut file, &mut out)?;
@@ -221,22 +219,39 @@ pub fn link_over(source: &Path, target: &Path) -> Result<(), IoError> {
         return Ok(());
     }
     drop(names);
-    let mut copy = AtomicFile::create(&target)?;
+    let mut copy = AtomicFile::create(&target, true)?;
     File::open(source).and_then(|mut source| io::copy(&mut source, &mut copy)).map_err(failed)?;
     copy.commit()
 }
 
-/// Refuses a path where there is something other than an empty folder. `-` is the standard output.
-///
-/// # Errors
-/// Where there is something.
-pub fn check_vacant(path: &Path) -> Result<(), IoError> {
-    let empty = || fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none());
-    if !is_stream(path) && path.symlink_metadata().is_ok() && !empty() { Err(occupied(path)) } else { Ok(()) }
+/// What exists at the path of an output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Occupant {
+    Nothing,
+    /// The standard output (`-`), a pipe or a device: nothing there is replaced.
+    Stream,
+    EmptyFolder,
+    Folder,
+    /// A file, or a symlink to nothing.
+    File,
 }
 
+/// Looks at the path of an output. Symlinks are followed.
+pub(crate) fn occupant(path: &Path) -> Occupant {
+    match fs::metadata(path) {
+        _ if is_stream(path) => Occupant::Stream,
+        Ok(there) if there.is_file() => Occupant::File,
+        Ok(there) if !there.is_dir() => Occupant::Stream,
+        Ok(_) if fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none()) => Occupant::EmptyFolder,
+        Ok(_) => Occupant::Folder,
+        Err(_) if fs::symlink_metadata(path).is_ok() => Occupant::File,
+        Err(_) => Occupant::Nothing,
+    }
+}
+
+/// A file that appeared after the rule for outputs was checked, or beside an output that nobody named.
 fn occupied(path: &Path) -> IoError {
-    let what = "it exists already, and existing files are not replaced";
+    let what = "another process has created it meanwhile (name another output)";
     IoError::new(path, "write", io::Error::new(io::ErrorKind::AlreadyExists, what))
 }
 
@@ -270,10 +285,19 @@ fn buffered(file: File) -> io::BufWriter<File> {
     io::BufWriter::with_capacity(1 << 18, file)
 }
 
-/// Makes the folder that a file is to be in.
-pub(crate) fn create_folder(file: &Path) -> Result<(), IoError> {
-    let folder = folder_of(file);
-    fs::create_dir_all(folder).map_err(|error| IoError::new(folder, "make the folder", error))
+/// Creates the folder that a file is to be in. The new folders reach the disk with those that contain them: a file in
+/// a folder that a power failure takes away would be lost, too.
+pub fn create_folder(file: &Path) -> Result<(), IoError> {
+    let (folder, missing) = (folder_of(file), missing_folders(file));
+    fs::create_dir_all(folder).map_err(|error| IoError::new(folder, "make the folder", error))?;
+    missing.iter().for_each(|made| sync_folder(made));
+    Ok(())
+}
+
+/// The folders that are missing of the path to a file's folder, the innermost first.
+fn missing_folders(file: &Path) -> Vec<PathBuf> {
+    let folders = folder_of(file).ancestors().take_while(|folder| !folder.as_os_str().is_empty());
+    folders.take_while(|folder| fs::symlink_metadata(folder).is_err()).map(Path::to_owned).collect()
 }
 
 /// The folders that a job makes: they go again where it fails, as far as they are empty then.
@@ -281,10 +305,9 @@ pub(crate) fn create_folder(file: &Path) -> Result<(), IoError> {
 pub(crate) struct NewFolders(Vec<PathBuf>);
 
 impl NewFolders {
-    /// Those that are missing of the path to a file's folder, the innermost first.
+    /// Those that are missing of the path to a file's folder.
     pub(crate) fn of(file: &Path) -> NewFolders {
-        let missing = folder_of(file).ancestors().take_while(|folder| !folder.as_os_str().is_empty());
-        NewFolders(missing.take_while(|folder| fs::symlink_metadata(folder).is_err()).map(Path::to_owned).collect())
+        NewFolders(missing_folders(file))
     }
 
     /// The job has not failed.
@@ -332,10 +355,10 @@ pub fn end_without_traces(end: impl FnOnce()) {
 struct Temporary(Option<TempPath>);
 
 impl Temporary {
-    fn persist(mut self, target: &Path, no_clobber: bool, names: &mut Vec<PathBuf>) -> io::Result<()> {
+    fn persist(mut self, target: &Path, replace: bool, names: &mut Vec<PathBuf>) -> io::Result<()> {
         let Some(path) = self.0.take() else { return Ok(()) };
         names.retain(|name| *name != *path);
-        if no_clobber { Ok(path.persist_noclobber(target)?) } else { rename_over(path, target) }
+        if replace { rename_over(path, target) } else { Ok(path.persist_noclobber(target)?) }
     }
 }
 
@@ -416,9 +439,9 @@ fn name(file: &File, folder: &Path) -> io::Result<TempPath> {
     Ok(naming().make_in(folder, |path| name_as(file, path))?.into_temp_path())
 }
 
-/// The rename itself reaches the disk with its folder. The data is safe either way, so a system that cannot do this is
-/// no failure.
-fn sync_folder(target: &Path) {
+/// Writes the folder of a path to the disk, and with it the names that were given and removed there. The data of a file
+/// is safe either way, so a system that cannot do this is no failure.
+pub(crate) fn sync_folder(target: &Path) {
     if cfg!(unix) {
         let _ = File::open(folder_of(target)).and_then(|folder| folder.sync_all());
     }
@@ -482,12 +505,12 @@ mod tests {
 
     /// A file that appears while another is written stays, whether the other has a temporary name or none.
     #[test]
-    fn no_clobber_holds_when_the_file_gets_its_name() {
+    fn a_file_that_appears_meanwhile_is_not_replaced() {
         let _names = HAS_NAMES.lock().unwrap_or_else(PoisonError::into_inner);
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("x");
         for with_name in [false, true] {
-            let mut file = AtomicFile::create_with(&path, true).expect("nothing is there");
+            let mut file = AtomicFile::create(&path, false).expect("nothing is there");
             if with_name {
                 let (inner, temporary) = named(folder.path()).expect("a temporary file");
                 (file.file, file.temporary) = (buffered(inner), Some(temporary));
@@ -495,14 +518,14 @@ mod tests {
             file.write_all(b"new").expect("written");
             fs::write(&path, "old").expect("another file");
             let error = file.commit().expect_err("it exists").to_string();
-            let want = "x: cannot write: it exists already, and existing files are not replaced";
+            let want = "x: cannot write: another process has created it meanwhile (name another output)";
             assert!(error.ends_with(want), "{error}");
-            assert_eq!(AtomicFile::create_with(&path, true).expect_err("it exists").to_string(), error);
+            assert_eq!(AtomicFile::create(&path, false).expect_err("it exists").to_string(), error);
             assert_eq!(fs::read(&path).expect("a file"), b"old");
             assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 1);
             fs::remove_file(&path).expect("removed");
         }
-        let mut file = AtomicFile::create_with(&path, true).expect("nothing is there");
+        let mut file = AtomicFile::create(&path, false).expect("nothing is there");
         file.write_all(b"new").and_then(|()| file.commit().map_err(|error| error.error)).expect("written");
         assert_eq!(fs::read(&path).expect("a file"), b"new");
     }
@@ -514,20 +537,20 @@ mod tests {
         for unnamed in [unnamed, |_: &Path| None] as [fn(&Path) -> Option<File>; 2] {
             let folder = tempfile::tempdir().expect("a folder");
             let (path, list) = (folder.path().join("x"), || fs::read_dir(folder.path()).expect("a folder").count());
-            let start = |no_clobber| AtomicFile::start(&path, no_clobber, unnamed);
+            let start = |replace| AtomicFile::start(&path, replace, unnamed);
 
-            let mut dropped = start(false).expect("a file");
+            let mut dropped = start(true).expect("a file");
             dropped.write_all(b"half").expect("written");
             assert!(!path.exists());
             drop(dropped);
             assert_eq!(list(), 0);
 
             for content in [&b"first"[..], b"second"] {
-                let mut file = start(false).expect("a file");
+                let mut file = start(true).expect("a file");
                 file.write_all(content).and_then(|()| file.commit().map_err(|error| error.error)).expect("written");
                 assert_eq!((fs::read(&path).expect("a file"), list()), (content.to_vec(), 1));
             }
-            assert!(start(true).is_err());
+            assert!(start(false).is_err());
             assert_eq!(list(), 1);
             check_permissions_and_links(&path, unnamed);
         }
@@ -539,7 +562,7 @@ mod tests {
         use std::os::unix::fs::{PermissionsExt, symlink};
         let mode = |path: &Path| fs::metadata(path).expect("a file").permissions().mode() & 0o777;
         let write = |path: &Path| {
-            let mut file = AtomicFile::start(path, false, unnamed).expect("a file");
+            let mut file = AtomicFile::start(path, true, unnamed).expect("a file");
             file.write_all(b"new").and_then(|()| file.commit().map_err(|error| error.error)).expect("written");
         };
         let (plain, new, link) = (path.with_extension("a"), path.with_extension("b"), path.with_extension("c"));
@@ -583,7 +606,7 @@ mod tests {
         drop(first);
         assert_eq!(list(), 2);
         let target = folder.path().join("x");
-        second.persist(&target, false, &mut names()).expect("renamed");
+        second.persist(&target, true, &mut names()).expect("renamed");
         let mut called = false;
         end_without_traces(|| {
             called = true;

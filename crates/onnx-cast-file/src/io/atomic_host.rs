@@ -3,7 +3,7 @@
 use crate::io::error::IoError;
 pub use crate::io::fs::folder_of;
 use crate::io::fs::{self, File};
-use crate::io::positional::InputFile;
+use crate::io::positional::{InputFile, is_stream};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
@@ -16,32 +16,22 @@ pub struct AtomicFile {
 }
 
 impl AtomicFile {
-    /// Starts an output.
+    /// Starts an output. The host replaces nothing.
     ///
     /// # Errors
     /// Where the host takes none.
-    pub fn create(path: impl AsRef<Path>) -> Result<AtomicFile, IoError> {
+    pub fn create(path: impl AsRef<Path>, _: bool) -> Result<AtomicFile, IoError> {
         let path = path.as_ref();
+        if is_stream(path) {
+            return Err(IoError::new(path, "write", io::ErrorKind::Unsupported.into()));
+        }
         let file = File::create(path).map_err(|error| IoError::new(path, "write", error))?;
         Ok(AtomicFile { path: path.to_owned(), file: io::BufWriter::with_capacity(1 << 18, file), done: false })
-    }
-
-    /// As [`AtomicFile::create`]: the host replaces nothing.
-    ///
-    /// # Errors
-    /// As there.
-    pub fn create_with(path: impl AsRef<Path>, _: bool) -> Result<AtomicFile, IoError> {
-        Self::create(path)
     }
 
     /// Refused: there are no other processes to go on from.
     pub fn resume(path: &Path, _: &Path) -> Result<AtomicFile, IoError> {
         Err(IoError::new(path, "write", io::ErrorKind::Unsupported.into()))
-    }
-
-    /// Refused: there is no standard output.
-    pub fn standard_output() -> Result<AtomicFile, IoError> {
-        Err(IoError::new(Path::new("-"), "write", io::ErrorKind::Unsupported.into()))
     }
 
     /// The host keeps its files.
@@ -107,10 +97,24 @@ pub fn link_over(_: &Path, target: &Path) -> Result<(), IoError> {
     Err(IoError::new(target, "write", io::ErrorKind::Unsupported.into()))
 }
 
-/// The host replaces nothing.
-pub fn check_vacant(_: &Path) -> Result<(), IoError> {
-    Ok(())
+/// What exists at the path of an output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(dead_code, reason = "as elsewhere")]
+pub(crate) enum Occupant {
+    Nothing,
+    Stream,
+    EmptyFolder,
+    Folder,
+    File,
 }
+
+/// Outputs of a host replace nothing.
+pub(crate) fn occupant(_: &Path) -> Occupant {
+    Occupant::Nothing
+}
+
+/// The host keeps its files.
+pub(crate) fn sync_folder(_: &Path) {}
 
 /// The file that will be written, where nothing is there before.
 pub(crate) fn target_of(path: &Path) -> Result<(PathBuf, Option<fs::Metadata>), IoError> {
@@ -118,7 +122,7 @@ pub(crate) fn target_of(path: &Path) -> Result<(PathBuf, Option<fs::Metadata>), 
 }
 
 /// Folders are made with their files.
-pub(crate) fn create_folder(_: &Path) -> Result<(), IoError> {
+pub fn create_folder(_: &Path) -> Result<(), IoError> {
     Ok(())
 }
 

@@ -3,19 +3,35 @@
 //! not: there, nothing is locked.
 
 use crate::io::error::IoError;
+use crate::io::fs::place_of;
+use std::cell::RefCell;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// How long a lock is waited for that others hold only for a few renames, and how often it is tried.
 const PATIENCE: Duration = Duration::from_secs(20);
 const PERIOD: Duration = Duration::from_millis(2);
 
-/// A folder in which no other job writes files that belong together, until this is dropped.
+thread_local! {
+    /// The folders that a job of this thread has locked.
+    static OWN: RefCell<Vec<PathBuf>> = const { RefCell::new(Vec::new()) };
+}
+
+/// A folder in which no other job writes files that belong together, until this is dropped. The jobs that it consists
+/// of, on the same thread, may lock it again.
 #[derive(Debug)]
 pub struct FolderLock {
-    #[expect(dead_code, reason = "held until it is dropped")]
-    held: Option<std::fs::File>,
+    /// The place of the folder, and what holds the system's lock.
+    held: Option<(PathBuf, std::fs::File)>,
+}
+
+impl Drop for FolderLock {
+    fn drop(&mut self) {
+        if let Some((place, _)) = &self.held {
+            OWN.with_borrow_mut(|own| own.retain(|held| held != place));
+        }
+    }
 }
 
 impl FolderLock {
@@ -35,8 +51,14 @@ impl FolderLock {
         Self::within(folder, PATIENCE)
     }
 
+    /// Whether a job of this thread has locked a folder.
+    pub(crate) fn is_own(folder: &Path) -> bool {
+        let place = place_of(folder);
+        OWN.with_borrow(|own| own.contains(&place))
+    }
+
     fn within(folder: &Path, patience: Duration) -> Result<FolderLock, IoError> {
-        if cfg!(not(unix)) {
+        if cfg!(not(unix)) || Self::is_own(folder) {
             return Ok(FolderLock { held: None });
         }
         // A folder that cannot be read cannot be locked, and may still take files.
@@ -44,7 +66,11 @@ impl FolderLock {
         let start = Instant::now();
         loop {
             match opened.try_lock() {
-                Ok(()) => return Ok(FolderLock { held: Some(opened) }),
+                Ok(()) => {
+                    let place = place_of(folder);
+                    OWN.with_borrow_mut(|own| own.push(place.clone()));
+                    return Ok(FolderLock { held: Some((place, opened)) });
+                }
                 Err(std::fs::TryLockError::Error(_)) => return Ok(FolderLock { held: None }),
                 Err(std::fs::TryLockError::WouldBlock) if start.elapsed() < patience => std::thread::sleep(PERIOD),
                 Err(std::fs::TryLockError::WouldBlock) => {
@@ -64,7 +90,10 @@ mod tests {
     fn one_job_holds_a_folder_at_a_time() {
         let folder = tempfile::tempdir().expect("a folder");
         let held = FolderLock::take(folder.path()).expect("free");
-        let error = FolderLock::take(folder.path()).expect_err("held").to_string();
+        FolderLock::take(folder.path()).expect("held by this job");
+        let other =
+            || std::thread::scope(|scope| scope.spawn(|| FolderLock::take(folder.path())).join().expect("no panic"));
+        let error = other().expect_err("held").to_string();
         assert!(
             error.ends_with("another job is writing to this folder (wait for it, or name another output)"),
             "{error}"

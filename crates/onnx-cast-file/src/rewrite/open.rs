@@ -101,6 +101,8 @@ impl<'p> Opened<'p> {
 pub(crate) struct OutputPaths {
     /// The folder, where the output is one.
     pub(crate) folder: Option<PathBuf>,
+    /// Whether that folder was named, and not an index in it.
+    pub(crate) is_named: bool,
     /// The one file, where the output is one.
     pub(crate) single: Option<PathBuf>,
     /// The index, where the output has one.
@@ -109,14 +111,18 @@ pub(crate) struct OutputPaths {
 
 impl OutputPaths {
     fn of(located: &Located, index: Option<&Index>, output: &Path) -> Result<OutputPaths, FileError> {
+        if !matches!(located, Located::File) {
+            check_not_streamed(output)?;
+        }
         Ok(match (located, index) {
             (Located::Index(_), Some(index)) => {
                 let path = index.output(output)?;
-                OutputPaths { folder: Some(folder_of(&path).to_owned()), single: None, index: Some(path) }
+                let (folder, is_named) = (Some(folder_of(&path).to_owned()), path != output);
+                OutputPaths { folder, is_named, single: None, index: Some(path) }
             }
             (Located::InFolder(file), _) => {
                 check_folder(output, file)?;
-                OutputPaths { folder: Some(output.to_owned()), ..OutputPaths::default() }
+                OutputPaths { folder: Some(output.to_owned()), is_named: true, ..OutputPaths::default() }
             }
             _ => {
                 let format = format_of_output(output)?;
@@ -142,6 +148,14 @@ impl OutputPaths {
 /// The format of what is written for a checkpoint; standard output gets `.safetensors`.
 pub(crate) fn format_of_output(output: &Path) -> Result<Format, FormatError> {
     if is_stream(output) { Ok(Format::Safetensors) } else { Format::from_path(output) }
+}
+
+/// Refuses standard output where a folder is written.
+pub(crate) fn check_not_streamed(output: &Path) -> Result<(), FormatError> {
+    match is_stream(output) {
+        true => Err(FormatError::request(output, "a checkpoint in a folder cannot be streamed (name a folder)")),
+        false => Ok(()),
+    }
 }
 
 /// Refuses an output with the name of a file, where the input is a folder with a file of tensors.

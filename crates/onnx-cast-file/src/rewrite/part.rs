@@ -1,5 +1,6 @@
 //! One file of the output, or a part of it, written by a process that plans all of them.
 
+use super::replacement::Replacement;
 use super::{Check, Frame, Rewrite, Rewritten};
 use crate::error::FileError;
 use crate::io::atomic::{create_folder, target_of};
@@ -72,6 +73,7 @@ impl Rewrite<'_> {
     /// The files of the output.
     pub(crate) fn shards(self) -> Result<Vec<Shard>, FileError> {
         self.check_names()?;
+        self.check_outputs()?;
         let shard = |file: &Rewritten<'_>| {
             self.frame(file)?;
             let tensors = file.rows.iter().map(|row| row.summary.clone()).collect();
@@ -127,7 +129,11 @@ impl Rewrite<'_> {
             // There is no folder yet where the index names no file.
             create_folder(&folder.join("x"))?;
         }
+        // Without `force` the folder was empty, or is continued.
+        let mut replacement = if self.options.write.force { self.check_outputs()? } else { Replacement::default() };
+        replacement.retire()?;
         self.finish()?;
+        replacement.finish()?;
         Ok(self.side_files.count)
     }
 

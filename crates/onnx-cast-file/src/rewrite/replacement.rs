@@ -1,129 +1,171 @@
-//! What is there already where a checkpoint goes: other weights, links, an index of files that are replaced one by one.
+//! The folder of a checkpoint that may hold an earlier output.
 //!
-//! Two jobs would mix their files, so the folder is locked. The old index goes before the first file is replaced, and
-//! the new one comes when all are: a folder whose job was interrupted has none, and nobody reads a mixture from it.
+//! Two jobs would mix their files, so the folder is locked. Files are replaced one by one. So that nobody reads a
+//! mixture, the old index and the old descriptions are retired before the first file gets its name, and the new index
+//! comes when all files are complete: a folder whose job was interrupted has no index, and `resume` continues it. Other
+//! weights of the earlier output are removed last.
 
+use super::open::{Opened, OutputPaths};
+use super::side_files::{CONFIG, is_index, is_weights, lower_name};
 use crate::error::FileError;
-use crate::formats::checkpoint::{is_weights, unfinished};
+use crate::formats::checkpoint::unfinished;
 use crate::formats::error::{FormatError, Invalid, InvalidKind};
+use crate::formats::existing::Existing;
 use crate::formats::format::Format;
-use crate::formats::input::{Given, Input};
-use crate::formats::output::WriteOptions;
-use crate::io::atomic::{check_vacant, create_folder};
+use crate::io::atomic::{Occupant, create_folder, occupant, sync_folder};
 use crate::io::fs::{self, is_same};
 use crate::io::links;
 use crate::io::lock::FolderLock;
-use crate::io::positional::{InputFile, is_stream};
 use crate::layouts::Layout;
-use crate::summary::TensorSummary;
+use crate::request::RunOptions;
 use crate::text::{Short, Wording};
-use std::cell::Cell;
-use std::ffi::OsStr;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The folder that a checkpoint is written to; none where the output is one file.
+/// The files that a job writes to a folder.
+pub(super) struct NewFiles {
+    pub(super) weights: Vec<PathBuf>,
+    pub(super) others: Vec<PathBuf>,
+    pub(super) index: Option<PathBuf>,
+}
+
+impl NewFiles {
+    fn all(&self) -> impl Iterator<Item = &Path> {
+        self.weights.iter().chain(&self.others).chain(&self.index).map(PathBuf::as_path)
+    }
+}
+
+/// What becomes of the files in the folder of a checkpoint; nothing where the output is one file.
 #[derive(Default)]
-pub(crate) struct Replacement {
-    folder: Option<PathBuf>,
-    index: Option<PathBuf>,
-    in_place: bool,
+pub(super) struct Replacement {
+    /// The folder, and what is done with an earlier output in it.
+    folder: Option<(PathBuf, Existing)>,
+    /// Whether the folder itself was named as the output.
+    is_named: bool,
+    /// The index that is renamed while the checkpoint is cast in place.
+    index_in_place: Option<PathBuf>,
+    /// Files that are removed before the first new file gets its name.
+    retired: Vec<PathBuf>,
+    /// Files that are removed when the new output is complete.
+    stale: Vec<PathBuf>,
     lock: Option<FolderLock>,
-    has_given_way: Cell<bool>,
 }
 
 impl Replacement {
-    /// Checks a folder in which these files and this index are to be written, in place or from those of another folder.
-    pub(crate) fn check(
-        folder: &Path,
-        in_place: bool,
-        files: &[PathBuf],
-        index: Option<&Path>,
-        write: &WriteOptions,
-    ) -> Result<Replacement, FileError> {
-        for path in files.iter().map(PathBuf::as_path).chain(index) {
+    /// Checks the folder of an output against the rule for outputs.
+    pub(super) fn check(opened: &Opened<'_>, new: NewFiles, options: &RunOptions) -> Result<Replacement, FileError> {
+        let &OutputPaths { folder: Some(ref folder), is_named, .. } = &opened.outputs else {
+            return Ok(Replacement::default());
+        };
+        for path in new.all() {
             // The folders within are not named by anybody either.
-            let mut within = path.ancestors().take_while(|within| *within != folder);
+            let mut within = path.ancestors().take_while(|within| within != folder);
             within.try_for_each(links::check_write)?;
-            if write.no_clobber {
-                check_vacant(path)?;
-            }
         }
-        if !in_place && !write.force && fs::is_dir(folder) {
-            let entries = fs::entries(folder).map_err(|error| FileError::io(folder, "read", error))?;
-            let is_new =
-                |name| files.iter().map(PathBuf::as_path).chain(index).any(|new| new.file_name() == Some(name));
-            let mut names = entries.iter().filter_map(|entry| entry.file_name());
-            let describes = |name: &OsStr| Layout::own_files().any(|(_, own)| name == own.name);
-            let is_other = |name: &&OsStr| is_weights(Path::new(name)) || describes(name);
-            if let Some(file) = names.find(|name| is_other(name) && !is_new(name)) {
-                let what = if describes(file) { "the description of other weights," } else { "other weights, such as" };
-                let file = file.to_string_lossy();
-                let what = format!(
-                    "it holds {what} {}, which would mix with the new ones (remove them, or name another folder; ",
-                    Short(&file)
-                );
-                let what = Wording::from(what).field("force", " leaves them)");
-                return Err(FormatError::invalid(folder, Invalid::new(InvalidKind::Files, what)).into());
-            }
+        let existing = options.existing(folder, Format::Safetensors);
+        let existing = if opened.in_place { existing.in_place() } else { existing };
+        if FolderLock::is_own(folder) {
+            // It is a part of a larger output, which was checked as a whole.
+        } else if is_named {
+            existing.check_folder(folder)?;
+        } else {
+            new.all().try_for_each(|path| existing.check_file(path))?;
         }
-        let (folder, index) = (Some(folder.to_owned()), index.map(Path::to_owned));
-        Ok(Replacement { folder, index, in_place, ..Replacement::default() })
+        let is_input = |path: &Path| opened.checkpoint.files.iter().any(|input| is_same(input.path(), path));
+        let is_new = |path: &Path| new.all().any(|new| new == path) || is_input(path);
+        let stale = if is_named && !opened.in_place { stale(folder, existing, is_new)? } else { Vec::new() };
+        let NewFiles { others, index, .. } = new;
+        let index_in_place = index.clone().filter(|_| opened.in_place);
+        let retired = match opened.in_place {
+            true => Vec::new(),
+            false => index.into_iter().chain(others.into_iter().filter(|_| existing.forces())).collect(),
+        };
+        let folder = Some((folder.clone(), existing));
+        Ok(Replacement { folder, is_named, index_in_place, retired, stale, lock: None })
     }
 
-    /// Makes the folder, and keeps other jobs out of it.
-    pub(crate) fn begin(&mut self) -> Result<(), FileError> {
-        if let Some(folder) = &self.folder {
+    /// The names of the files that are removed when the new output is complete.
+    pub(super) fn stale_names(&self) -> Vec<String> {
+        self.stale.iter().map(|path| name_of(path)).collect()
+    }
+
+    /// Creates the folder, and keeps other jobs out of it. One that was complete before the lock is another output.
+    pub(super) fn begin(&mut self) -> Result<(), FileError> {
+        if let Some((folder, existing)) = &self.folder {
             create_folder(&folder.join("x"))?;
+            let is_part = FolderLock::is_own(folder);
             self.lock = Some(FolderLock::take(folder)?);
+            if self.is_named && !is_part {
+                existing.check_folder(folder)?;
+            }
         }
         Ok(())
     }
 
-    /// Takes the old index away, before a file gets its name. In place it gets another name: it tells how to go on.
-    pub(crate) fn give_way(&self) -> Result<(), FileError> {
-        let Some(index) = self.index.as_ref().filter(|_| !self.has_given_way.replace(true)) else { return Ok(()) };
-        let gone = if self.in_place { fs::rename(index, unfinished(index)) } else { fs::remove_file(index) };
-        match gone {
-            // Outputs of a host replace nothing.
-            Err(error) if !matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::Unsupported) => {
-                Err(FileError::io(index, "replace", error))
-            }
-            _ => Ok(()),
+    /// Takes the old index and the old descriptions away before a file gets its name. In place, the index is renamed:
+    /// it says how to continue.
+    pub(super) fn retire(&mut self) -> Result<(), FileError> {
+        if let Some(index) = self.index_in_place.as_ref().filter(|index| fs::is_file(index)) {
+            gone(index, fs::rename(index, unfinished(index)))?;
         }
+        self.retired.drain(..).try_for_each(|path| retire(&path))
     }
 
-    /// The new index is there.
-    pub(crate) fn finish(&self) {
-        if let Some(index) = self.index.as_ref().filter(|_| self.in_place) {
+    /// Removes what is left of the earlier output. The new one is complete.
+    pub(super) fn finish(&self) -> Result<(), FileError> {
+        if let Some(index) = &self.index_in_place {
             // Beside an index it means nothing, so it may stay.
             let _ = fs::remove_file(unfinished(index));
         }
+        self.stale.iter().try_for_each(|path| retire(path))
     }
 }
 
-/// Refuses to replace a file that seems to be another input: see [`FileError::check_replaced`].
-pub(crate) fn check_file(
-    input: &InputFile,
-    output: &Path,
-    format: Format,
-    rows: &[TensorSummary],
-    made_of: &[&str],
-    write: &WriteOptions,
-) -> Result<(), FileError> {
-    let is_there = !is_stream(output) && fs::is_file(output) && !is_same(input.path(), output);
-    if !is_there || write.force || write.no_clobber {
-        return Ok(());
+/// Removes a file of an earlier output, if it is there.
+pub(crate) fn retire(path: &Path) -> Result<(), FileError> {
+    gone(path, fs::remove_file(path))
+}
+
+/// Has a name that is gone reach the disk before what follows.
+fn gone(path: &Path, done: io::Result<()>) -> Result<(), FileError> {
+    match done {
+        Ok(()) => sync_folder(path),
+        // Outputs of a host replace nothing.
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::Unsupported) => {}
+        Err(error) => return Err(FileError::io(path, "replace", error)),
     }
-    if format == Format::Raw {
-        // Bytes do not tell their type: as many as in the input are not those of the output.
-        let len = fs::metadata(output).map_or(0, |there| there.len());
-        let is_input = len == input.len() && rows.iter().any(|row| row.bytes_before == len && row.bytes_after != len);
-        let there = rows.iter().filter(|_| is_input).map(|row| (&*row.name, row.from));
-        return FileError::check_replaced(output, there, rows, made_of);
+    Ok(())
+}
+
+pub(crate) fn name_of(path: &Path) -> String {
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+/// The files directly in a folder that describe an earlier output or hold its weights, and are not part of the new one.
+///
+/// # Errors
+/// Where there are any, and the output is not replaced.
+pub(crate) fn stale(
+    folder: &Path,
+    existing: Existing,
+    is_new: impl Fn(&Path) -> bool,
+) -> Result<Vec<PathBuf>, FileError> {
+    if occupant(folder) != Occupant::Folder {
+        return Ok(Vec::new());
     }
-    // What cannot be read is not an input.
-    let Ok(there) = Input::open(output, Some(format), &Given::default()) else { return Ok(()) };
-    let there = there.tensors.iter().map(|stored| (&*stored.name, stored.element_type()));
-    FileError::check_replaced(output, there, rows, made_of)
+    let mut found = fs::entries(folder).map_err(|error| FileError::io(folder, "read", error))?;
+    found.retain(|path| {
+        let name = lower_name(path);
+        let describes = name == CONFIG || Layout::own_files().any(|(_, own)| name == own.name);
+        let is_known = is_weights(&name) || is_index(&name) || describes;
+        let is_folder = fs::symlink_metadata(path).is_ok_and(|there| there.is_dir());
+        is_known && !name.starts_with('.') && !is_folder && !is_new(path)
+    });
+    found.sort();
+    let Some(first) = found.first().filter(|_| !existing.forces()) else { return Ok(found) };
+    let name = name_of(first);
+    let what =
+        format!("it holds {}, which is not part of this output (remove it, name another folder, or ", Short(&name));
+    let what = Wording::from(what).field("force", " to replace the folder)");
+    Err(FormatError::invalid(folder, Invalid::new(InvalidKind::Exists, what)).into())
 }

@@ -4,6 +4,8 @@
 use super::Rewrite;
 use super::open::Opened;
 use crate::error::FileError;
+use crate::formats::existing::Existing;
+use crate::formats::format::Format;
 use crate::formats::input::Input;
 use crate::io::AtomicFile;
 use crate::io::atomic::create_folder;
@@ -11,6 +13,7 @@ use crate::io::fs::{self, File, is_same};
 use crate::io::links;
 use crate::io::positional::{InputFile, PositionedReader};
 use crate::layouts::{Layout, quantized_config};
+use crate::request::RunOptions;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
@@ -73,10 +76,10 @@ impl SideFiles {
         Ok(all)
     }
 
-    /// All files of a folder, weights too.
-    pub(crate) fn whole(folder: &Path) -> Result<SideFiles, FileError> {
+    /// All files of a folder, weights too, except for these folders.
+    pub(crate) fn whole(folder: &Path, own: &[&Path]) -> Result<SideFiles, FileError> {
         let mut all = SideFiles { folder: folder.to_owned(), is_whole: true, ..SideFiles::default() };
-        all.add(folder, folder, &[], MOST_WITHIN)?;
+        all.add(folder, folder, own, MOST_WITHIN)?;
         all.count = all.copied.len();
         Ok(all)
     }
@@ -91,9 +94,9 @@ impl SideFiles {
         &self.left_out
     }
 
-    /// Copies all of them.
-    pub(crate) fn copy_to(&self, folder: &Path, resume: bool) -> Result<(), FileError> {
-        self.copy(folder, false, resume).map(drop)
+    /// Copies all of them, and returns the names of those that were there with another content and stay.
+    pub(crate) fn copy_to(&self, folder: &Path, options: &RunOptions) -> Result<Vec<String>, FileError> {
+        self.copy(folder, options)
     }
 
     /// Adds the files of a folder, and of so many levels of folders within it.
@@ -135,7 +138,7 @@ impl SideFiles {
     }
 
     /// Where they go.
-    pub(super) fn targets(&self, folder: &Path) -> impl Iterator<Item = PathBuf> {
+    pub(crate) fn targets(&self, folder: &Path) -> impl Iterator<Item = PathBuf> {
         let copied = self.copied.iter().map(|path| self.target(path, folder));
         self.texts.iter().map(|text| text.path.clone()).chain(copied)
     }
@@ -246,9 +249,9 @@ impl Rewrite<'_> {
     /// Writes the other files, and returns the names of those that were there with another content and stay.
     pub(super) fn finish(&self) -> Result<Vec<String>, FileError> {
         let mut kept = Vec::new();
-        let (no_clobber, resume) = (self.options.write.no_clobber, self.options.resume);
+        let (existing, resume) = (self.options.existing(self.opened.path(), Format::Safetensors), self.options.resume);
         if let Some(folder) = &self.opened.outputs.folder {
-            kept.extend(self.side_files.copy(folder, no_clobber, resume)?);
+            kept.extend(self.side_files.copy(folder, self.options)?);
         }
         kept.extend(self.side_files.kept.clone());
         let weights = self.opened.checkpoint.files.first().map(|input| &input.file);
@@ -257,7 +260,7 @@ impl Rewrite<'_> {
                 continue;
             }
             let of = of.as_deref().map(InputFile::open).transpose()?;
-            write_text(path, text, of.as_ref().or(weights), no_clobber)?;
+            write_text(path, text, of.as_ref().or(weights), existing)?;
         }
         // The index comes last: where it is, the checkpoint is complete.
         if let (Some(path), Some(index)) = (&self.opened.outputs.index, &self.opened.index) {
@@ -270,15 +273,15 @@ impl Rewrite<'_> {
                 .flat_map(|(file, name)| file.rows.iter().map(move |row| (&*row.summary.name, &**name)))
                 .collect();
             let total = self.rows().map(|row| row.summary.bytes_after).sum();
-            write_text(path, &index.of_tensors(&tensors, total), weights, no_clobber)?;
+            write_text(path, &index.of_tensors(&tensors, total), weights, existing)?;
         }
         Ok(kept)
     }
 }
 
 /// Writes a text that is made of a file.
-fn write_text(path: &Path, text: &str, of: Option<&InputFile>, no_clobber: bool) -> Result<(), FileError> {
-    let mut out = AtomicFile::create_with(path, no_clobber)?;
+fn write_text(path: &Path, text: &str, of: Option<&InputFile>, existing: Existing) -> Result<(), FileError> {
+    let mut out = AtomicFile::create(path, existing.replaces())?;
     of.map_or(Ok(()), |of| out.as_private_as(of))?;
     out.write_all(text.as_bytes()).map_err(|error| FileError::io(path, "write", error))?;
     Ok(out.commit()?)
@@ -287,19 +290,24 @@ fn write_text(path: &Path, text: &str, of: Option<&InputFile>, no_clobber: bool)
 impl SideFiles {
     /// Copies files to a folder, each of which appears there whole or not at all. Going on with a run, a file that is
     /// there with another content is kept; these are returned by name.
-    fn copy(&self, folder: &Path, no_clobber: bool, resume: bool) -> Result<Vec<String>, FileError> {
+    fn copy(&self, folder: &Path, options: &RunOptions) -> Result<Vec<String>, FileError> {
         let mut kept = Vec::new();
+        let existing = options.existing(folder, Format::Safetensors);
         for path in &self.copied {
             let target = self.target(path, folder);
             let source = InputFile::open(path)?;
-            if resume && let Ok(there) = InputFile::open(&target) {
-                if !is_equal(&source, &there).map_err(|error| FileError::io(&target, "read", error))? {
-                    kept.push(path.file_name().unwrap_or_default().to_string_lossy().into_owned());
+            if options.resume
+                && let Ok(there) = InputFile::open(&target)
+            {
+                let is_equal = is_equal(&source, &there).map_err(|error| FileError::io(&target, "read", error))?;
+                if is_equal || options.keeps_edits() {
+                    let name = || path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+                    kept.extend((!is_equal).then(name));
+                    continue;
                 }
-                continue;
             }
             create_folder(&target)?;
-            let mut out = AtomicFile::create_with(&target, no_clobber)?;
+            let mut out = AtomicFile::create(&target, existing.replaces())?;
             out.as_private_as(&source)?;
             let copied = io::copy(&mut PositionedReader::new(&source), &mut out);
             copied.map_err(|error| FileError::io(&target, "write", error))?;
@@ -309,16 +317,16 @@ impl SideFiles {
     }
 }
 
-fn lower_name(path: &Path) -> String {
+pub(super) fn lower_name(path: &Path) -> String {
     path.file_name().unwrap_or_default().to_string_lossy().to_ascii_lowercase()
 }
 
-fn is_index(name: &str) -> bool {
+pub(super) fn is_index(name: &str) -> bool {
     name.contains(".index.json")
 }
 
 /// Whether a file holds weights, by its name in small letters.
-fn is_weights(name: &str) -> bool {
+pub(super) fn is_weights(name: &str) -> bool {
     WEIGHTS.iter().any(|end| name.strip_suffix(end).is_some_and(|start| start.ends_with('.')))
 }
 

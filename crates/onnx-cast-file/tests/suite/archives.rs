@@ -2,14 +2,15 @@
 //! refused?
 
 use crate::common;
+use crate::common::replacing::{bit_cast_file, cast_file};
 
 use common::{Format, read, text_without};
 use onnx_cast::tensor::Strings;
 use onnx_cast::{Cast, CastOptions, DataType, Tensor};
 use onnx_cast_file::{
     BitCastRequest, CastRequest, DiffRequest, Difference, InputFile, InspectRequest, Number, Pattern, RawInput,
-    ReportRequest, RunOptions, Selection, SourceType, bit_cast_file, cast_file, diff, inspect, read_tensor_as,
-    read_tensors_from, report, safetensors,
+    ReportRequest, RunOptions, Selection, SourceType, diff, inspect, read_tensor_as, read_tensors_from, report,
+    safetensors,
 };
 use std::fs::{self, File};
 use std::io::{Read, Write};

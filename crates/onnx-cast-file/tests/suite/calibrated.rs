@@ -2,14 +2,14 @@
 //! what changes weights beside their scales.
 
 use crate::common::folder;
+use crate::common::replacing::{cast_file, dequantize_file, quantize_file, transcode_file};
 
 use folder::{FP8, Folder, Stored, all, codes, float, floats, json, read, refused, values, weight};
 use onnx_cast::DataType;
 use onnx_cast::scaled::BlockFormat;
 use onnx_cast_file::{
     Activations, CastRequest, DequantizeRequest, DiffRequest, Granularity, InspectRequest, Layout, QuantizeRequest,
-    QuantizedFormat, Summary, TranscodeRequest, cast_file, dequantize_file, diff, inspect, quantize_file,
-    transcode_file,
+    QuantizedFormat, Summary, TranscodeRequest, diff, inspect,
 };
 use safetensors::Dtype;
 use std::fs;

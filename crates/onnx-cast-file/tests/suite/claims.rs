@@ -1,14 +1,14 @@
 //! Claims of configurations that the tensors, or another configuration, contradict, and options that change nothing.
 
 use crate::common::folder;
+use crate::common::replacing::{dequantize_file, quantize_file, transcode_file};
 
 use folder::{FP8, Folder, all, codes, float, floats, values, weight};
 use onnx_cast::DataType;
 use onnx_cast::scaled::{BlockFormat, ScaleRule};
 use onnx_cast_file::{
     Activations, CandidateFormat, DequantizeRequest, Granularity, InspectRequest, Layout, QuantizeRequest,
-    QuantizedFormat, ReportRequest, Selection, TranscodeRequest, dequantize_file, inspect, quantize_file, report,
-    transcode_file,
+    QuantizedFormat, ReportRequest, Selection, TranscodeRequest, inspect, report,
 };
 use safetensors::Dtype;
 use std::fs;

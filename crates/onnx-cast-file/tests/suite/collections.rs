@@ -8,14 +8,15 @@ use onnx_cast::scaled::BlockFormat;
 use onnx_cast_file::{
     BitCastRequest, CandidateFormat, CastRequest, DequantizeRequest, DiffRequest, Difference, FileError,
     InspectRequest, Layout, Loss, Pattern, QuantizeRequest, QuantizedFormat, ReportRequest, Rule, RunOptions,
-    Selection, TranscodeRequest, Watch, WeightFormat, bit_cast_file, cast_file, dequantize_file, diff, inspect,
-    quantize_file, report, transcode_file,
+    Selection, TranscodeRequest, Watch, WeightFormat, WriteOptions, bit_cast_file, cast_file, dequantize_file, diff,
+    inspect, quantize_file, report, transcode_file,
 };
 use safetensors::Dtype;
 use safetensors::tensor::TensorView;
 use std::collections::HashMap;
 use std::fs;
-use std::os::unix::fs::symlink;
+use std::ops::ControlFlow;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use tempfile::TempDir;
@@ -347,38 +348,79 @@ fn inner_weights_of_sentence_transformers_are_read_too() {
     assert_eq!(done.tensors[0].name, "encoder.layer.0.attention.self.query.weight");
 }
 
+fn refused(place: &Place, output: &Path, request: &CastRequest, want: &str) {
+    let error = cast_file(place.input(), output, request).expect_err(want).to_string();
+    assert!(error.contains(want), "{error}");
+}
+
 #[test]
-fn outputs_appear_whole_or_not_at_all() {
+fn what_fails_is_continued_or_leaves_nothing() {
     let place = pipeline();
-    let request = CastRequest::new(DataType::BFloat16);
-    let refused = |output: &Path, request: &CastRequest, want: &str| {
-        let error = cast_file(place.input(), output, request).expect_err(want).to_string();
-        assert!(error.contains(want), "{error}");
-    };
-    refused(&place.input(), &request, "it exists, and a folder of several checkpoints is written whole");
-    refused(&place.input().join("new"), &request, "a folder within the input");
+    let half = CastRequest::new(DataType::Float16);
+    refused(&place, &place.input(), &half, "the folder of the input (name another");
+    refused(&place, &place.input().join("new"), &half, "a folder within the input");
+    refused(&place, Path::new("-"), &half, "a checkpoint in a folder cannot be streamed");
     // The last folder fails.
     place.weights("vae/diffusion_pytorch_model.safetensors", &[folder::floats("w", &[1], &[1e30])]);
-    let failing = CastRequest::new(DataType::Float16).run(RunOptions::default().fail_on(vec![Loss::Overflow]));
+    let failing = half.clone().run(RunOptions::default().fail_on(vec![Loss::Overflow]));
     let error = cast_file(place.input(), place.output().join("deep/er"), &failing).expect_err("it overflows");
     assert!(matches!(error, FileError::Loss { .. }), "{error}");
     place.has_no_output();
-    // What is stopped goes on.
-    let resumed = failing.run.clone().resume(true);
-    cast_file(place.input(), place.output(), &failing.run(resumed)).expect_err("it overflows");
-    let unfinished = place.0.path().join("out.unfinished");
-    assert!(unfinished.join("transformer/diffusion_pytorch_model.safetensors").exists() && !place.output().exists());
-    let half = CastRequest::new(DataType::Float16);
-    refused(&place.output(), &half, "an unfinished output (remove it, or give `resume` to continue it)");
-    let done = cast_file(place.input(), place.output(), &half.run(RunOptions::default().resume(true))).expect("cast");
-    assert!(done.already_there >= 3 && !unfinished.exists(), "{}", done.already_there);
+    // What is stopped goes on, and is not complete before.
+    let stop = Watch::stopping(
+        |done, total| if done * 2 > total { ControlFlow::Break(()) } else { ControlFlow::Continue(()) },
+    );
+    let stopped = half.clone().run(RunOptions::default().watch(Some(stop)));
+    let error = cast_file(place.input(), place.output(), &stopped).expect_err("it is stopped");
+    assert!(matches!(error, FileError::Stopped { .. }), "{error}");
+    assert!(place.output().join("text_encoder/model.safetensors").exists());
+    assert!(!place.output().join("model_index.json").exists());
+    let ways =
+        "already exists and is not empty (name another folder, `force` to replace it, or `resume` to continue it)";
+    refused(&place, &place.output(), &half, ways);
+    let resume = half.clone().run(RunOptions::default().resume(true));
+    let done = cast_file(place.input(), place.output(), &resume).expect("cast");
+    assert!(done.already_there >= 1, "{}", done.already_there);
     assert_eq!(files(&place.output()), written());
-    refused(&place.output(), &request, "it exists, and");
-    // An empty folder may become the output.
-    fs::remove_dir_all(place.output()).expect("removed");
-    fs::create_dir(place.output()).expect("a folder");
+    refused(&place, &place.output(), &half, ways);
+}
+
+#[test]
+fn a_folder_of_checkpoints_is_replaced_with_force() {
+    let place = pipeline();
+    let force = RunOptions::default().write(WriteOptions::default().force(true));
+    cast_file(place.input(), place.output(), &CastRequest::new(DataType::Float16)).expect("cast");
+    for name in ["pytorch_model.bin", "config.json", "vae/diffusion_pytorch_model.bin", "notes"] {
+        fs::write(place.output().join(name), "theirs").expect("written");
+    }
+    let done =
+        cast_file(place.input(), place.output(), &CastRequest::new(DataType::BFloat16).run(force)).expect("cast");
+    assert_eq!(done.removed, ["vae/diffusion_pytorch_model.bin", "config.json", "pytorch_model.bin"]);
+    fs::remove_file(place.output().join("notes")).expect("kept");
+    assert_eq!(files(&place.output()), written());
+    let types = done.tensors.iter().filter(|tensor| tensor.cast).all(|tensor| tensor.to == DataType::BFloat16);
+    assert!(types, "{:?}", done.tensors);
+}
+
+/// The whole result was deleted: it was written beside the output, and could not be renamed over it.
+#[test]
+fn an_empty_folder_becomes_the_output_wherever_it_is() {
+    let place = pipeline();
+    let request = CastRequest::new(DataType::BFloat16);
+    let real = place.0.path().join("disk");
+    fs::create_dir(&real).expect("a folder");
+    symlink("disk", place.output()).expect("a link");
     cast_file(place.input(), place.output(), &request).expect("cast");
-    assert_eq!(files(&place.output()), written());
+    assert!(fs::symlink_metadata(place.output()).expect("a link").is_symlink());
+    assert_eq!(files(&real), written());
+    // A mount point cannot be removed or renamed over, and neither can a folder whose parent is not writable.
+    let (parent, inner) = (place.0.path().join("locked"), place.0.path().join("locked/out"));
+    fs::create_dir_all(&inner).expect("folders");
+    fs::set_permissions(&parent, fs::Permissions::from_mode(0o555)).expect("a mode");
+    let done = cast_file(place.input(), &inner, &request);
+    fs::set_permissions(&parent, fs::Permissions::from_mode(0o755)).expect("a mode");
+    done.expect("cast");
+    assert_eq!(files(&inner), written());
 }
 
 #[test]

@@ -2,13 +2,14 @@
 //! not at all?
 
 use crate::common;
+use crate::common::replacing::{bit_cast_file, cast_file, write_tensor};
 
 use common::{PB, cases, checkpoint, patterns, text_without};
 use onnx_cast::{BitCast, Cast, CastOptions, DataType, RoundMode, Tensor};
 use onnx_cast_file::safetensors::type_name;
 use onnx_cast_file::{
     AtomicFile, BitCastRequest, CastRequest, Format, FormatError, InvalidKind, RawInput, RunOptions, WriteOptions,
-    bit_cast_file, cast_file, read_tensor, read_tensor_as, safetensors, write_tensor,
+    read_tensor, read_tensor_as, safetensors,
 };
 use std::collections::HashSet;
 use std::fs;
@@ -358,13 +359,13 @@ fn an_unfinished_file_leaves_nothing() {
     let folder = folder();
     let path = folder.path().join("w.npy");
     fs::write(&path, b"old").expect("saved");
-    let mut file = AtomicFile::create(&path).expect("created");
+    let mut file = AtomicFile::create(&path, true).expect("created");
     file.write_all(&[1; 1 << 20]).expect("written");
     assert_eq!(fs::read(&path).expect("read"), b"old");
     drop(file);
     assert_eq!(names(folder.path()), ["w.npy"]);
     assert_eq!(fs::read(&path).expect("read"), b"old");
-    let mut file = AtomicFile::create(&path).expect("created");
+    let mut file = AtomicFile::create(&path, true).expect("created");
     file.write_all(b"new").expect("written");
     assert_eq!(file.path(), path);
     file.commit().expect("committed");
@@ -380,7 +381,7 @@ fn permissions_and_links_stay() {
     let (path, link) = (folder.path().join("w.npy"), folder.path().join("link.npy"));
     let mode = |path: &Path| fs::metadata(path).expect("a file").permissions().mode() & 0o777;
     let write = |path: &Path, bytes: &[u8]| {
-        let mut file = AtomicFile::create(path)?;
+        let mut file = AtomicFile::create(path, true)?;
         file.write_all(bytes).expect("written");
         file.commit()
     };
@@ -398,7 +399,13 @@ fn permissions_and_links_stay() {
     write(&link, b"3").expect("committed");
     assert!(fs::symlink_metadata(&link).expect("a link").is_symlink());
     assert_eq!(fs::read(&path).expect("read"), b"3");
-    // Something other than a file is not a target.
-    let error = AtomicFile::create("/dev/null").expect_err("refused").to_string();
-    assert_eq!(error, "/dev/null: cannot write: not a regular file");
+    // A device takes the bytes, and nothing replaces it.
+    write(Path::new("/dev/null"), b"4").expect("committed");
+    assert!(!fs::metadata("/dev/null").expect("a device").is_file());
+    let error = AtomicFile::create(folder.path(), true).expect_err("a folder").to_string();
+    assert!(
+        error.ends_with("cannot write: Is a directory (os error 21)")
+            || error.ends_with("cannot write: is a directory"),
+        "{error}"
+    );
 }

@@ -2,11 +2,12 @@
 //! beside the others, weights that torch.save wrote.
 
 use crate::common::folder;
+use crate::common::replacing::{cast_file, quantize_file};
 
 use onnx_cast::DataType;
 use onnx_cast_file::{
     CastRequest, DiffRequest, FileError, InspectRequest, Loss, QuantizeRequest, QuantizedFormat, RunOptions, Summary,
-    cast_file, diff, inspect, quantize_file,
+    diff, inspect,
 };
 use std::fs;
 use std::os::unix::fs::symlink;

@@ -1,9 +1,10 @@
 //! GGUF files, against the values that the gguf package reads (`crates/testkit/data/gguf`), and files that lie.
 
+use crate::common::replacing::{cast_file, dequantize_file};
 use onnx_cast::{Cast, CastOptions, DataType, TensorView};
 use onnx_cast_file::{
     CastRequest, DequantizeRequest, DiffRequest, Difference, Format, InputFile, InspectRequest, Layout, NamedTensor,
-    RawInput, RunOptions, cast_file, dequantize_file, diff, inspect, read_tensors_from,
+    RawInput, RunOptions, diff, inspect, read_tensors_from,
 };
 use std::collections::BTreeMap;
 use std::fs;

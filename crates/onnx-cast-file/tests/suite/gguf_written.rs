@@ -1,12 +1,13 @@
 //! GGUF files that are written, against those that the gguf package writes (`crates/testkit/data/gguf/families`), and
 //! checkpoints that cannot become one.
 
+use crate::common::replacing::{dequantize_file, quantize_file, transcode_file};
 use onnx_cast::scaled::BlockFormat;
 use onnx_cast::{DataType, Tensor};
 use onnx_cast_file::{
     CandidateFormat, DequantizeRequest, Format, GgufFormat, Granularity, InputFile, InspectRequest, Layout, Loss,
-    QuantizeRequest, QuantizedFormat, ReportRequest, RunOptions, Summary, TranscodeRequest, WeightFormat,
-    dequantize_file, inspect, quantize_file, read_tensors_from, report, transcode_file,
+    QuantizeRequest, QuantizedFormat, ReportRequest, RunOptions, Summary, TranscodeRequest, WeightFormat, inspect,
+    read_tensors_from, report,
 };
 use serde_json::{Value, json};
 use std::fs;
@@ -476,7 +477,7 @@ fn what_is_not_chosen_keeps_its_type_and_short_rows_become_float16() {
     assert_eq!(got, want);
     let block_types: Vec<_> = done.tensors.iter().filter_map(|row| row.block_type).collect();
     assert_eq!(block_types, ["Q8_0"; 2]);
-    // The same file again is not another input, and an interrupted run continues.
+    // The same file again replaces it, and an interrupted run continues.
     quantize_file(folder.path(), &output, &to).expect("quantized again");
     let resumed = to.run(RunOptions::new().resume(true));
     assert_eq!(quantize_file(folder.path(), &output, &resumed).expect("there").already_there, 1);

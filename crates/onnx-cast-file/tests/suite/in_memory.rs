@@ -1,14 +1,14 @@
 //! Do tensors in memory become what the same tensors become in files? On every checkpoint of
 //! `crates/testkit/data/checkpoints`.
 
+use crate::common::replacing::{dequantize_file, quantize_file, transcode_file};
 use onnx_cast::scaled::BlockFormat;
 use onnx_cast::{DataType, Tensor};
 use onnx_cast_file::parts::{FileJob, Part, files, lay_out, name_whole, part_is_there, write_part, write_side_files};
 use onnx_cast_file::{
     DequantizeRequest, Format, Granularity, HeldTensor, InputFile, Layout, Loss, MadeTensors, NamedTensor,
-    QuantizeRequest, QuantizedFormat, RunOptions, TensorsInMemory, TranscodeRequest, dequantize_file,
-    dequantize_tensors, inspect, quantize_file, quantize_tensors, quantized_tensors, read_tensors_from, transcode_file,
-    transcode_tensors,
+    QuantizeRequest, QuantizedFormat, RunOptions, TensorsInMemory, TranscodeRequest, dequantize_tensors, inspect,
+    quantize_tensors, quantized_tensors, read_tensors_from, transcode_tensors,
 };
 use std::collections::BTreeMap;
 use std::fs;

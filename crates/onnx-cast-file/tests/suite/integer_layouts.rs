@@ -1,10 +1,9 @@
 //! Are the values of GPTQ, AWQ, Quark and ModelOpt those of a naive reader? Real widths, rows that end within words, orders of groups,
 //! and several counts of threads. The naive one takes single bits, and knows no parts, vectors or threads.
 
+use crate::common::replacing::dequantize_file;
 use onnx_cast::{DataType, Tensor};
-use onnx_cast_file::{
-    DequantizeRequest, Format, InputFile, RunOptions, dequantize_file, read_tensors_from, safetensors,
-};
+use onnx_cast_file::{DequantizeRequest, Format, InputFile, RunOptions, read_tensors_from, safetensors};
 use std::fs;
 
 /// Numbers of one sequence.

@@ -1,10 +1,11 @@
 //! Does a checkpoint that is cast in parts, in any order and twice over, become the files of a cast at once?
 
+use crate::common::replacing::cast_file;
 use onnx_cast::{DataType, Tensor, TensorView};
 use onnx_cast_file::parts::{
     FileJob, Part, files as plan, lay_out, name_whole, part_is_there, write_part, write_side_files,
 };
-use onnx_cast_file::{CastRequest, cast_file, safetensors};
+use onnx_cast_file::{CastRequest, safetensors};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,12 +1,12 @@
 //! Quantized checkpoints as their owners' packages wrote them, against the weights that the owners' code reads:
 //! `crates/testkit/data/checkpoints`.
 
+use crate::common::replacing::{dequantize_file, quantize_file, transcode_file};
 use onnx_cast::scaled::{BlockFormat, ScaleRule};
 use onnx_cast::{Cast, CastOptions, DataType};
 use onnx_cast_file::{
     Activations, DequantizeRequest, Format, Granularity, InputFile, Layout, NamedTensor, QuantizeRequest,
-    QuantizedFormat, Rule, Selection, TranscodeRequest, WeightFormat, dequantize_file, quantize_file,
-    read_tensors_from, transcode_file,
+    QuantizedFormat, Rule, Selection, TranscodeRequest, WeightFormat, read_tensors_from,
 };
 use std::collections::BTreeMap;
 use std::fs;

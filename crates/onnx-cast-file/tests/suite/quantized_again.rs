@@ -1,10 +1,11 @@
 //! Is a checkpoint that is quantized already refused where its codes and scales would part: by a second quantization,
 //! and by a cast?
 
+use crate::common::replacing::{cast_file, quantize_file};
 use onnx_cast::{DataType, Tensor};
 use onnx_cast_file::{
     CastRequest, HeldTensor, Layout, NamedTensor, Pattern, QuantizeRequest, QuantizedFormat, TensorsInMemory,
-    cast_file, quantize_file, quantize_tensors, safetensors,
+    quantize_tensors, safetensors,
 };
 use std::fs;
 use std::path::Path;

@@ -2,10 +2,11 @@
 //! is written.
 
 use crate::common::checkpoint;
+use crate::common::replacing::dequantize_file;
 
 use checkpoint::{Checkpoint, Tensor, bits, codes, file, floats, ints, is_empty, longs, to};
 use onnx_cast::DataType;
-use onnx_cast_file::{Layout, Pattern, dequantize_file};
+use onnx_cast_file::{Layout, Pattern};
 
 const FP8: &str =
     r#"{"quantization_config":{"quant_method":"fp8","weight_block_size":[128,128]},"torch_dtype":"bfloat16"}"#;

@@ -4,10 +4,11 @@
 //!
 //! `ONNX_CAST_ROUNDS=1000 cargo test --release -p onnx-cast-file --test suite quantized_naive` draws more cases.
 
+use crate::common::replacing::quantize_file;
 use onnx_cast::{DataType, Tensor};
 use onnx_cast_file::{
-    Format, Granularity, InputFile, Layout, QuantizeRequest, QuantizedFormat, RunOptions, quantize_file,
-    read_tensors_from, safetensors,
+    Format, Granularity, InputFile, Layout, QuantizeRequest, QuantizedFormat, RunOptions, read_tensors_from,
+    safetensors,
 };
 use std::collections::HashMap;
 use std::fs;

@@ -2,12 +2,12 @@
 //! the stored checkpoints do not have, the files beside the weights, and what is refused.
 
 use crate::common::checkpoint;
+use crate::common::replacing::{quantize_file, transcode_file};
 
 use checkpoint::{Checkpoint, Tensor, codes, floats, to};
 use onnx_cast::{Cast, CastOptions, DataType, TensorView};
 use onnx_cast_file::{
-    InspectRequest, Layout, QuantizeRequest, QuantizedFormat, ScaleExtent, TranscodeRequest, inspect, quantize_file,
-    transcode_file,
+    InspectRequest, Layout, QuantizeRequest, QuantizedFormat, ScaleExtent, TranscodeRequest, inspect,
 };
 use std::fs;
 

@@ -3,9 +3,10 @@
 //! package is installed.
 
 use crate::common::families;
+use crate::common::replacing::quantize_file;
 
 use families::{families, quantized};
-use onnx_cast_file::{Layout, QuantizeRequest, WeightFormat, quantize_file};
+use onnx_cast_file::{Layout, QuantizeRequest, WeightFormat};
 use regex::Regex;
 use safetensors::Dtype;
 use safetensors::tensor::TensorView;

@@ -2,8 +2,8 @@
 
 use onnx_cast::{DataType, Tensor};
 use onnx_cast_file::{
-    CastRequest, DequantizeRequest, FileError, QuantizeRequest, QuantizedFormat, RunOptions, Watch, cast_file,
-    dequantize_file, inspect, quantize_file, safetensors,
+    CastRequest, DequantizeRequest, FileError, QuantizeRequest, QuantizedFormat, RunOptions, Watch, WriteOptions,
+    cast_file, dequantize_file, inspect, quantize_file, safetensors,
 };
 use std::fs;
 use std::ops::ControlFlow;
@@ -45,6 +45,11 @@ fn half() -> Option<Watch> {
     }))
 }
 
+/// Replaces the output.
+fn force(watch: Option<Watch>) -> RunOptions {
+    RunOptions::new().write(WriteOptions::default().force(true)).watch(watch)
+}
+
 fn is_stopped<T>(result: Result<T, FileError>) -> bool {
     matches!(result, Err(FileError::Stopped { .. }))
 }
@@ -54,9 +59,7 @@ fn an_interrupted_run_leaves_no_index() {
     let root = tempfile::tempdir().expect("a folder");
     let [input, output, want] = ["in", "out", "want"].map(|name| root.path().join(name));
     checkpoint(&input);
-    let job = |to: DataType, output: &Path, watch| {
-        cast_file(&input, output, &CastRequest::new(to).run(RunOptions::new().watch(watch)))
-    };
+    let job = |to: DataType, output: &Path, watch| cast_file(&input, output, &CastRequest::new(to).run(force(watch)));
     job(DataType::Float16, &output, None).expect("a cast");
     assert!(is_stopped(job(DataType::BFloat16, &output, half())));
     let names: Vec<String> = contents(&output).into_iter().map(|(name, _)| name).collect();
@@ -79,8 +82,7 @@ fn an_interrupted_run_that_quantizes_leaves_no_index() {
     let [input, output, plain] = ["in", "out", "plain"].map(|name| root.path().join(name));
     checkpoint(&input);
     let quantize = |format: &str, watch| {
-        let request = QuantizeRequest::new(format.parse::<QuantizedFormat>().expect("a format"))
-            .run(RunOptions::new().watch(watch));
+        let request = QuantizeRequest::new(format.parse::<QuantizedFormat>().expect("a format")).run(force(watch));
         quantize_file(&input, &output, &request)
     };
     quantize("int8", None).expect("quantized");
@@ -88,8 +90,7 @@ fn an_interrupted_run_that_quantizes_leaves_no_index() {
     assert!(!output.join(INDEX).exists());
     inspect(&output, &Default::default()).expect_err("not a checkpoint");
     quantize("float8e4m3fn", None).expect("quantized");
-    let dequantize =
-        |to, watch| dequantize_file(&output, &plain, &DequantizeRequest::new(to).run(RunOptions::new().watch(watch)));
+    let dequantize = |to, watch| dequantize_file(&output, &plain, &DequantizeRequest::new(to).run(force(watch)));
     dequantize(DataType::Float16, None).expect("plain");
     assert!(is_stopped(dequantize(DataType::BFloat16, half())));
     assert!(!plain.join(INDEX).exists() && plain.join("c.safetensors").exists());
@@ -101,7 +102,7 @@ fn a_cast_in_place_goes_on() {
     let root = tempfile::tempdir().expect("a folder");
     let [input, want] = ["in", "want"].map(|name| root.path().join(name));
     checkpoint(&input);
-    let request = |watch| CastRequest::new(DataType::BFloat16).run(RunOptions::new().watch(watch));
+    let request = |watch| CastRequest::new(DataType::BFloat16).run(force(watch));
     cast_file(&input, &want, &request(None)).expect("a cast");
     assert!(is_stopped(cast_file(&input, &input, &request(half()))));
     assert!(!input.join(INDEX).exists() && input.join(format!("{INDEX}.unfinished")).exists());
@@ -125,22 +126,57 @@ fn two_jobs_of_one_file() {
     let [input, output] = ["in", "out"].map(|name| root.path().join(name));
     checkpoint(&input);
     fs::create_dir(&output).expect("a folder");
-    let job = |to, name: &str| {
-        let request = CastRequest::new(to);
+    let job = |to, name: &str, run: RunOptions| {
+        let request = CastRequest::new(to).run(run);
         cast_file(input.join("a.safetensors"), output.join(name), &request).map(drop)
     };
     let types = [DataType::Float16, DataType::Float8E5M2];
     let want = types.map(|to| {
-        job(to, "want.safetensors").expect("a cast");
+        job(to, "want.safetensors", force(None)).expect("a cast");
         fs::read(output.join("want.safetensors")).expect("a file")
     });
-    for _ in 0..8 {
+    let race = |run: &RunOptions| {
         std::thread::scope(|scope| {
-            let jobs = types.map(|to| scope.spawn(move || job(to, "one.safetensors")));
-            jobs.into_iter().for_each(|one| one.join().expect("no panic").expect("a cast"));
-        });
+            let jobs = types.map(|to| scope.spawn(move || job(to, "one.safetensors", run.clone())));
+            jobs.map(|one| one.join().expect("no panic"))
+        })
+    };
+    for _ in 0..8 {
+        race(&force(None)).into_iter().for_each(|one| one.expect("a cast"));
         let got = fs::read(output.join("one.safetensors")).expect("a file");
         assert!(want.contains(&got));
         assert_eq!(contents(&output).len(), 2);
+        // Without `force` the second does not replace the file of the first, however far it is.
+        fs::remove_file(output.join("one.safetensors")).expect("removed");
+        let done = race(&RunOptions::new());
+        assert_eq!(done.iter().filter(|one| one.is_ok()).count(), 1, "{done:?}");
+        let first = usize::from(done[1].is_ok());
+        assert!(fs::read(output.join("one.safetensors")).expect("a file") == want[first]);
+        assert_eq!(contents(&output).len(), 2);
+    }
+}
+
+/// Both jobs may find the folder empty: the second must not write beside the first.
+#[cfg(unix)]
+#[test]
+fn two_jobs_of_one_folder() {
+    let root = tempfile::tempdir().expect("a folder");
+    let [input, output] = ["in", "out"].map(|name| root.path().join(name));
+    checkpoint(&input);
+    let types = [DataType::Float16, DataType::BFloat16];
+    let want = types.map(|to| {
+        let want = root.path().join(to.name());
+        cast_file(&input, &want, &CastRequest::new(to)).expect("a cast");
+        contents(&want)
+    });
+    for _ in 0..8 {
+        let (input, output) = (&input, &output);
+        let done = std::thread::scope(|scope| {
+            let jobs = types.map(|to| scope.spawn(move || cast_file(input, output, &CastRequest::new(to))));
+            jobs.map(|one| one.join().expect("no panic"))
+        });
+        assert_eq!(done.iter().filter(|one| one.is_ok()).count(), 1, "{done:?}");
+        assert!(contents(output) == want[usize::from(done[1].is_ok())]);
+        fs::remove_dir_all(output).expect("removed");
     }
 }

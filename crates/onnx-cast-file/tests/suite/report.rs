@@ -1,9 +1,9 @@
 //! Do the figures of a report agree with what the definitions say of each value, one by one?
 
+use crate::common::replacing::write_tensor;
 use onnx_cast::{Cast, CastOptions, DataType, Tensor};
 use onnx_cast_file::{
     CandidateFormat, FileError, Format, Grade, Report, ReportRequest, TensorReport, Watch, WriteOptions, report,
-    write_tensor,
 };
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;

@@ -1,12 +1,12 @@
 //! Do the figures of scaled candidates agree with the exact oracle, value by value, and with what quantizing a
 //! checkpoint and dequantizing it gives?
 
+use crate::common::replacing::{dequantize_file, quantize_file, write_tensor};
 use onnx_cast::scaled::{BlockFormat, ScaleRule};
 use onnx_cast::{Cast, CastOptions, DataType, Tensor, TensorView};
 use onnx_cast_file::{
     Candidate, CandidateFormat, DequantizeRequest, DiffRequest, Difference, FileError, Format, Grade, Granularity,
-    Layout, QuantizeRequest, QuantizedFormat, ReportRequest, WriteOptions, dequantize_file, diff, quantize_file,
-    read_tensor, report, report_of, write_tensor,
+    Layout, QuantizeRequest, QuantizedFormat, ReportRequest, WriteOptions, diff, read_tensor, report, report_of,
 };
 use std::collections::BTreeMap;
 use std::fs;

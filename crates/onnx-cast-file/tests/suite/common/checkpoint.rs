@@ -1,9 +1,8 @@
 //! Quantized checkpoints of a few tensors that a test writes, and what becomes of them.
 
+use super::replacing::dequantize_file;
 use onnx_cast::DataType;
-use onnx_cast_file::{
-    DequantizeRequest, FileError, Format, InputFile, NamedTensor, Summary, dequantize_file, read_tensors_from,
-};
+use onnx_cast_file::{DequantizeRequest, FileError, Format, InputFile, NamedTensor, Summary, read_tensors_from};
 use std::fs;
 use std::path::{Path, PathBuf};
 

@@ -1,6 +1,7 @@
 //! Tiny models as names and shapes, from `testkit/data/loaders.json`, and what quantizing them writes.
 
-use onnx_cast_file::{Granularity, Layout, QuantizeRequest, QuantizedFormat, quantize_file};
+use super::replacing::quantize_file;
+use onnx_cast_file::{Granularity, Layout, QuantizeRequest, QuantizedFormat};
 use safetensors::{Dtype, SafeTensors};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,9 +1,10 @@
 //! Quantized checkpoints of tensors that the `safetensors` crate writes, and what becomes of them.
 
+use super::replacing::{dequantize_file, transcode_file};
 use onnx_cast::DataType;
 use onnx_cast_file::{
-    CandidateFormat, DequantizeRequest, DiffRequest, InspectRequest, Layout, ReportRequest, TranscodeRequest,
-    dequantize_file, diff, inspect, report, transcode_file,
+    CandidateFormat, DequantizeRequest, DiffRequest, InspectRequest, Layout, ReportRequest, TranscodeRequest, diff,
+    inspect, report,
 };
 use safetensors::tensor::TensorView;
 use safetensors::{Dtype, SafeTensors};

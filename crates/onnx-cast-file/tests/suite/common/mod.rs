@@ -3,6 +3,7 @@
 pub(crate) mod checkpoint;
 pub(crate) mod families;
 pub(crate) mod folder;
+pub(crate) mod replacing;
 
 pub(crate) use testkit::fixtures::{files, text_without, unhex};
 

@@ -1,7 +1,8 @@
 //! Pages of HTML, which are written beside a job's own output.
 
-use crate::io::atomic::{AtomicFile, check_vacant};
-use crate::io::error::IoError;
+use crate::formats::error::FormatError;
+use crate::formats::existing::Existing;
+use crate::io::atomic::AtomicFile;
 use crate::io::fs::{self, File};
 use std::io::{self, Read};
 use std::path::Path;
@@ -9,15 +10,15 @@ use std::path::Path;
 /// How pages begin.
 const BEGINNINGS: [&str; 2] = ["<!doctype html", "<html"];
 
-/// Starts a page, which replaces nothing but another page: a name given by mistake is often that of a model.
+/// Starts a page. It obeys the rule for outputs, and replaces nothing but another page: a name given by mistake is often
+/// that of a model.
 ///
 /// # Errors
-/// As [`AtomicFile::create_with`], and where there is something other than a page or an empty file.
-pub fn create_page(path: &Path, no_clobber: bool) -> Result<AtomicFile, IoError> {
-    if no_clobber {
-        check_vacant(path)?;
-    }
-    let failed = |error| IoError::new(path, "write", error);
+/// As [`Existing::check_file`] and [`AtomicFile::create`], and where there is something other than a page or an empty
+/// file.
+pub fn create_page(path: &Path, existing: Existing) -> Result<AtomicFile, FormatError> {
+    existing.check_file(path)?;
+    let failed = |error| FormatError::io(path, "write", error);
     if fs::is_file(path) {
         let (mut file, mut start) = (File::open(path).map_err(failed)?, Vec::new());
         (&mut file).take(512).read_to_end(&mut start).map_err(failed)?;
@@ -27,7 +28,7 @@ pub fn create_page(path: &Path, no_clobber: bool) -> Result<AtomicFile, IoError>
             return Err(failed(io::Error::new(io::ErrorKind::AlreadyExists, what)));
         }
     }
-    AtomicFile::create_with(path, no_clobber)
+    Ok(AtomicFile::create(path, existing.replaces())?)
 }
 
 #[cfg(test)]
@@ -47,18 +48,18 @@ mod tests {
             ("{}", false),
         ] {
             std::fs::write(&path, there).expect("a file");
-            let page = create_page(&path, false);
+            let page = create_page(&path, Existing::new(true));
             assert_eq!(page.is_ok(), replaced, "{there}");
-            assert!(create_page(&path, true).is_err());
+            assert!(create_page(&path, Existing::new(false)).is_err());
         }
-        let error = create_page(&path, false).expect_err("not a page").to_string();
+        let error = create_page(&path, Existing::new(true)).expect_err("not a page").to_string();
         assert!(
             error.ends_with("x.html: cannot write: it exists, and is not a page of HTML (name another file)"),
             "{error}"
         );
         std::fs::remove_file(&path).expect("removed");
-        let mut page = create_page(&path, true).expect("nothing is there");
+        let mut page = create_page(&path, Existing::new(false)).expect("nothing is there");
         page.write_all(b"<!doctype html>").and_then(|()| page.commit().map_err(|error| error.error)).expect("written");
-        create_page(&path, false).expect("a page");
+        create_page(&path, Existing::new(true)).expect("a page");
     }
 }
