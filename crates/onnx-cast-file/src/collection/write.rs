@@ -179,8 +179,18 @@ impl Collection {
 
     /// Adds what became of a folder.
     fn join(&self, all: &mut Summary, member: &Member, done: Summary) {
-        let Summary { tensors, already_there, copied, kept_others, removed, passed_over, left_out, dropped, notes, ignored } =
-            done;
+        let Summary {
+            tensors,
+            already_there,
+            copied,
+            kept_others,
+            removed,
+            passed_over,
+            left_out,
+            dropped,
+            notes,
+            ignored,
+        } = done;
         let named = |(name, reason): (String, String)| (member.name_of(&name), reason);
         all.tensors.extend(tensors.into_iter().map(|mut tensor| {
             tensor.name = member.name_of(&tensor.name);
