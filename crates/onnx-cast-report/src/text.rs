@@ -61,12 +61,10 @@ fn table(report: &Report, to: CandidateFormat) -> (String, Vec<String>) {
     let saved = totals.bytes_before as i128 - totals.bytes_after as i128;
     let share = if totals.bytes_before == 0 { 0.0 } else { 100.0 * saved as f64 / totals.bytes_before as f64 };
     let forecast = report.forecast(to);
-    let is_whole = forecast.is_some_and(|forecast| forecast.refused.is_none());
     let mut head = format!(
-        "{to}: {}, {}, {}{} -> {} ({share:.0}% saved)\n{}{}\n",
+        "{to}: {}, {}, {} -> {} ({share:.0}% saved)\n{}{}\n",
         Count(totals.tensors, "tensor"),
         Count(totals.counts.values, "value"),
-        if is_whole { "in all " } else { "" },
         size(totals.bytes_before),
         size(totals.bytes_after),
         forecast.map_or(String::new(), written),
