@@ -51,7 +51,7 @@ REPORT = {
 WASM_OPT = ROOT / ".cache" / "javascript" / "node_modules" / "binaryen" / "bin" / "wasm-opt"
 USED = ["bulk-memory", "multivalue", "mutable-globals", "nontrapping-float-to-int", "reference-types", "sign-ext"]
 # What a module may take in bytes, as it is and compressed by gzip.
-LIMIT, LIMIT_COMPRESSED = 1_500_000, 540_000
+LIMIT, LIMIT_COMPRESSED = 1_500_000, 550_000
 
 
 def ask(rustc, *arguments):
