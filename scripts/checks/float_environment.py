@@ -39,10 +39,9 @@ def preloaded(folder):
 
 
 def programs():
-    """The test programs, which the test run has built."""
-    packages = [word for package in dict.fromkeys(package for package, _ in TESTS) for word in ("-p", package)]
+    """The test programs, which the test run has built: without `--package`, so that features are those of its build."""
     targets = [f"--test={name}" for name in dict.fromkeys(name for _, name in TESTS)]
-    command = ["cargo", "test", "--locked", "--no-run", "--message-format=json", *packages, *targets]
+    command = ["cargo", "test", "--locked", "--no-run", "--message-format=json", *targets]
     done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, check=True, text=True)
     found = {}
     for line in done.stdout.splitlines():
@@ -50,19 +49,18 @@ def programs():
         if message["reason"] == "compiler-artifact" and message["executable"] and message["profile"]["test"]:
             package = Path(message["manifest_path"]).parent.name
             found[package, message["target"]["name"]] = message["executable"]
-    return found
+    return {test: found[test] for test in TESTS}
 
 
-def check_tests(environment):
+def check_tests(programs, environment):
     """Runs the tests in Rust."""
-    for (package, name), executable in programs().items():
-        if (package, name) in TESTS:
-            folder = ROOT / "crates" / package
-            arguments = [executable, "-q", *TESTS[package, name]]
-            done = subprocess.run(arguments, cwd=folder, env=environment | {"CARGO_MANIFEST_DIR": str(folder)},
-                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-            if done.returncode:
-                sys.exit(f"{done.stdout}\n{package}, {name}, in the environment {environment[VARIABLE]}: failed")
+    for (package, name), executable in programs.items():
+        folder = ROOT / "crates" / package
+        arguments = [executable, "-q", *TESTS[package, name]]
+        done = subprocess.run(arguments, cwd=folder, env=environment | {"CARGO_MANIFEST_DIR": str(folder)},
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        if done.returncode:
+            sys.exit(f"{done.stdout}\n{package}, {name}, in the environment {environment[VARIABLE]}: failed")
 
 
 def results(environment):
@@ -80,7 +78,7 @@ def main():
         print("left out: float environments: there is no C compiler")
         return
     default = {name: value for name, value in os.environ.items() if name != VARIABLE}
-    want, differing = results(default), []
+    want, differing, built = results(default), [], programs()
     with tempfile.TemporaryDirectory() as folder:
         library = preloaded(Path(folder))
         for name in ENVIRONMENTS:
@@ -90,7 +88,7 @@ def main():
                 sys.exit(f"the environment {name} is not set")
             differing += [f"{call} in the environment {name}" for call in want if got.get(call, want) != want[call]
                           and call != "is foreign"]
-            check_tests(environment)
+            check_tests(built, environment)
     if differing:
         sys.exit("other results than in the default environment:\n" + "\n".join(differing))
     print(f"{len(want) - 1} calls and {len(TESTS)} test programs in {len(ENVIRONMENTS)} environments: the same results")
