@@ -367,3 +367,8 @@ impl AsRef<[u8]> for Held {
         unsafe { std::slice::from_raw_parts(self.data, self.len) }
     }
 }
+
+/// The refusal of an `out` that shares memory with `x`.
+pub(crate) fn overlap() -> PyErr {
+    Refusal::new("out overlaps x in memory (want an array of its own)").or_parameter("out").into()
+}

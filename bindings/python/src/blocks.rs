@@ -1,10 +1,9 @@
 //! Block formats between numpy's arrays and their elements and scales. Elements narrower than a byte stand one in a byte
 //! in an array; those are packed and unpacked in tiles that stay in the nearest cache.
 
-use crate::array::{Contiguous, Elements, Source};
+use crate::array::{Contiguous, Elements, Source, overlap};
 use crate::error::{of_cast, of_name, refused};
 use crate::job::{self, Work, reduce, run};
-use crate::operator::overlap;
 use crate::pool::{threads_of, with_threads};
 use crate::scaled::type_of_array;
 use crate::types::number_to_type;

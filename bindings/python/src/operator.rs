@@ -1,6 +1,6 @@
 //! An operator with its attributes: made once for each combination that Python asks for, and run on arrays.
 
-use crate::array::{Contiguous, Elements, Source};
+use crate::array::{Contiguous, Elements, Source, overlap};
 use crate::error::{Refusal, of_cast, refused};
 use crate::job::{Conversion, Job, run};
 use crate::parse;
@@ -357,8 +357,4 @@ struct Target<'a, 'py> {
     out: Option<&'a Bound<'py, PyAny>>,
     packed: bool,
     new: bool,
-}
-
-pub(crate) fn overlap() -> PyErr {
-    Refusal::new("out overlaps x in memory (want an array of its own)").or_parameter("out").into()
 }

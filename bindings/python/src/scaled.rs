@@ -1,9 +1,8 @@
 //! QuantizeLinear and DequantizeLinear with their scale and zero point, and the scale of DynamicQuantizeLinear.
 
-use crate::array::{Contiguous, Source};
+use crate::array::{Contiguous, Source, overlap};
 use crate::error::of_cast;
 use crate::job::{Conversion, ScaledPart, packed, reduce};
-use crate::operator::overlap;
 use crate::pool::{threads_of, with_threads};
 use crate::types::type_of;
 use numpy::{PyUntypedArray, PyUntypedArrayMethods};

@@ -5,7 +5,6 @@
 //! puts the tensors together by their names, `describe.rs` compares types and shapes with the claim, and `values.rs`
 //! computes the values part by part. The arithmetic is that of `onnx-cast`.
 
-mod attached;
 mod changes;
 mod claims;
 mod coding;
@@ -14,6 +13,7 @@ mod companions;
 mod config;
 mod describe;
 mod description;
+mod encoding;
 mod find;
 mod format;
 mod gguf;

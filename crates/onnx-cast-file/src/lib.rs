@@ -85,10 +85,10 @@ pub use report::{
     Blocks, Candidate, CandidateFormat, Concern, Forecast, Grade, Magnitudes, Ratios, Report, ReportRequest,
     TensorReport, Totals, report, report_of,
 };
-pub use request::{BitCastRequest, CastRequest, Ignored, ModelOptions, RawInput, RunOptions, Storage};
+pub use request::{BitCastRequest, CastRequest, ModelOptions, RawInput, RunOptions, Storage};
 pub use rewrite::MadeTensors;
 pub use selection::{Pattern, Rule, Selection, SelectionError, SourceType, Unmatched, admits, check_names, nearest};
-pub use summary::{Summary, TensorSummary};
+pub use summary::{Ignored, Summary, TensorSummary};
 pub use text::Wording;
 pub use transcode::{TranscodeRequest, transcode_file};
 

@@ -8,7 +8,6 @@ use crate::formats::output::WriteOptions;
 use crate::io::positional::is_stream;
 use crate::io::progress::Watch;
 use crate::selection::{Selection, SourceType};
-use crate::text::Wording;
 use onnx_cast::{CastOptions, DataType, RoundMode};
 use std::path::Path;
 
@@ -39,29 +38,6 @@ request! {
 }
 
 const MODELS: &str = "is for models (.onnx to .onnx)";
-
-/// An option that has no effect on the files of a job. It is a warning: a contradiction is an error.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Ignored {
-    /// The field of the request.
-    pub option: &'static str,
-    /// Why it has no effect.
-    pub reason: &'static str,
-}
-
-impl Ignored {
-    /// The options that are given: of each its name, whether it is given, and why it has no effect.
-    pub fn of(options: &[(&'static str, bool, &'static str)]) -> Vec<Ignored> {
-        let given = options.iter().filter(|(_, given, _)| *given);
-        given.map(|&(option, _, reason)| Ignored { option, reason }).collect()
-    }
-
-    /// The text, with the field apart.
-    pub fn wording(&self) -> Wording {
-        Wording::default().field(self.option, format!(" has no effect: it {}", self.reason))
-    }
-}
 
 impl ModelOptions {
     /// Refuses a file of elements beside an output that is not a model.

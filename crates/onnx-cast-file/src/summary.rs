@@ -2,7 +2,6 @@
 
 use crate::counts::{Alarms, Counter, Counts};
 use crate::layouts::WeightFormat;
-use crate::request::Ignored;
 use crate::text::{TensorText, Wording, counted};
 use onnx_cast::DataType;
 
@@ -108,6 +107,29 @@ impl Summary {
     /// Bytes of all elements in the input.
     pub fn bytes_before(&self) -> u64 {
         self.tensors.iter().map(|row| row.bytes_before).sum()
+    }
+}
+
+/// An option that has no effect on the files of a job. It is a warning: a contradiction is an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Ignored {
+    /// The field of the request.
+    pub option: &'static str,
+    /// Why it has no effect.
+    pub reason: &'static str,
+}
+
+impl Ignored {
+    /// The options that are given: of each its name, whether it is given, and why it has no effect.
+    pub fn of(options: &[(&'static str, bool, &'static str)]) -> Vec<Ignored> {
+        let given = options.iter().filter(|(_, given, _)| *given);
+        given.map(|&(option, _, reason)| Ignored { option, reason }).collect()
+    }
+
+    /// The text, with the field apart.
+    pub fn wording(&self) -> Wording {
+        Wording::default().field(self.option, format!(" has no effect: it {}", self.reason))
     }
 }
 

@@ -19,9 +19,9 @@ use crate::layouts::{
 };
 use crate::pipeline::Compute;
 use crate::quantize::{self, QuantizeRequest};
-use crate::request::{Ignored, RunOptions};
+use crate::request::RunOptions;
 use crate::rewrite::{self, Check, Opened, Rewrite, Rewritten, Row};
-use crate::summary::Summary;
+use crate::summary::{Ignored, Summary};
 use crate::text::{Short, Wording};
 use calibration::{Carrier, Kind};
 use onnx_cast::DataType;

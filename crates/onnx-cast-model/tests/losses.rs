@@ -36,6 +36,7 @@ fn quantized(to: &str, elements: &[(usize, f32)]) -> Option<String> {
     let (input, output) = written(folder.path(), elements);
     let format: QuantizedFormat = to.parse().expect(to);
     let request = QuantizeRequest::new(format);
+    let request = request.clone().run(request.run.clone().write(WriteOptions::default().force(true)));
     let summary: Summary = quantize(&input, &output, &request).unwrap_or_else(|error| panic!("{to}: {error}"));
     assert!(summary.tensors[0].alarms.is_some() && summary.tensors[0].counts.is_none(), "{to}");
     let dry = quantize(&input, &output, &request.clone().run(request.run.clone().dry_run(true))).expect("a plan");

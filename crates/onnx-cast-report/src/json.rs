@@ -1,12 +1,11 @@
 //! A report as JSON.
 
 use crate::limits::float_limits;
-use crate::results::ignored_json;
 use crate::text::verdict;
 use onnx_cast::CastError;
 use onnx_cast::scalar::DefaultEnvironment;
 use onnx_cast_file::{
-    Alarms, Blocks, Candidate, CandidateFormat, Concern, Counts, Forecast, Grade, Magnitudes, Ratios, Report,
+    Alarms, Blocks, Candidate, CandidateFormat, Concern, Counts, Forecast, Grade, Ignored, Magnitudes, Ratios, Report,
     TensorReport, Totals,
 };
 use serde_json::{Map, Value, json};
@@ -144,4 +143,9 @@ pub fn counts(counts: &Counts) -> Value {
         "max_error": counts.max_error,
         "max_relative_error": counts.max_relative_error,
     })
+}
+
+/// Options that had no effect.
+pub(crate) fn ignored_json(ignored: &[Ignored]) -> Value {
+    ignored.iter().map(|one| json!({ "option": one.option, "why": one.reason })).collect()
 }

@@ -10,7 +10,7 @@
 //! let request = ReportRequest::default().to(vec![DataType::Float8E4M3FN.into()]);
 //! let report = report_of(&[("w", weights.view())], &request)?;
 //! let text = onnx_cast_report::text(&report, 20, "top");
-//! assert!(text.contains("1 of 1 tensors lose more than 1% of their values to zero"));
+//! assert!(text.contains("1 of 1 tensors lose more than 30% of their values to zero"));
 //! assert!(onnx_cast_report::page("weights", &report)?.starts_with("<!doctype html>"));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```

@@ -1,11 +1,11 @@
 //! What the jobs give, as JSON: what the command prints with `--json`, and what the Python package makes its results
 //! of.
 
-use crate::json::{alarms, counts};
+use crate::json::{alarms, counts, ignored_json};
 use onnx_cast::DataType;
 use onnx_cast::scalar::DefaultEnvironment;
 use onnx_cast_file::{
-    Difference, Ignored, Layout, Number, Quantized, QuantizedWeight, Summary, TensorInfo, TensorSummary, Values,
+    Difference, Layout, Number, Quantized, QuantizedWeight, Summary, TensorInfo, TensorSummary, Values,
 };
 use onnx_cast_model::{
     CastInfo, ConvertSummary, FoldSummary, Folded, Inspection, ModelInfo, RecordSummary, RecordedValue, UpgradeSummary,
@@ -88,11 +88,6 @@ pub fn cast_json(input: &Path, output: &Path, dry_run: bool, done: &Summary) -> 
         "ignored": ignored_json(&done.ignored),
     });
     job(input, output, dry_run, done)
-}
-
-/// Options that had no effect.
-pub(crate) fn ignored_json(ignored: &[Ignored]) -> Value {
-    ignored.iter().map(|one| json!({ "option": one.option, "why": one.reason })).collect()
 }
 
 /// What became of tensors.

@@ -189,6 +189,12 @@ fn linear(calls: &mut Calls, x: &Tensor) {
             bound.run_part(0, y.len(), &bytes(&y), &mut out).expect("a buffer that fits");
             out
         });
+        let (y, s) = (x.clone(), scale.clone());
+        calls.add("BoundScaledPlan::run_part_uninit", move || {
+            let mut out = vec![MaybeUninit::new(0); y.len()];
+            let bound = plan.bind(y.shape(), &s.view(), None).expect("a scale of the tensor");
+            bound.run_part_uninit(0, y.len(), &bytes(&y), &mut out).expect("a buffer that fits").to_vec()
+        });
         for to in [DataType::Float, DataType::Float16] {
             let (q, s) = (q.clone(), scale.clone());
             let operator = DequantizeLinear::new(&DequantizeOptions::new().output_dtype(to)).expect("the newest");
@@ -261,6 +267,15 @@ fn blocks(calls: &mut Calls, x: &Tensor) {
             let global = quantize.run_into(&y.view(), &mut elements, &mut scales).expect("buffers that fit");
             [elements, scales, bits(global.as_slice())].concat()
         });
+        let y = x.clone();
+        calls.add("BlockQuantize::run_into_uninit", move || {
+            let format = quantize.run(&y.view()).expect("floats");
+            let room = |tensor: &Tensor| vec![MaybeUninit::new(0); bytes(tensor).len()];
+            let (mut elements, mut scales) = (room(&format.elements), room(&format.scales));
+            let done = quantize.run_into_uninit(&y.view(), &mut elements, &mut scales);
+            let (elements, scales, global) = done.expect("buffers that fit");
+            [elements.to_vec(), scales.to_vec(), bits(global.as_slice())].concat()
+        });
         calls.add("BlockQuantize::scales", move || quantize.scales(&most));
         let found = quantize.run(&x.view()).expect("floats");
         for to in [DataType::Float, DataType::Float16] {
@@ -273,6 +288,14 @@ fn blocks(calls: &mut Calls, x: &Tensor) {
             let done = dequantize.run_into(&found.elements.view(), &bytes(&found.scales), found.global_scale, &mut out);
             done.expect("a buffer that fits");
             out
+        });
+        let found = quantize.run(&x.view()).expect("floats");
+        calls.add("BlockDequantize::run_into_uninit", move || {
+            let mut out = vec![MaybeUninit::new(0); 4 * found.elements.len()];
+            let dequantize = BlockDequantize::new(found.format, DataType::Float).recipe(found.recipe);
+            let (elements, scales) = (found.elements.view(), bytes(&found.scales));
+            let done = dequantize.run_into_uninit(&elements, &scales, found.global_scale, &mut out);
+            done.expect("a buffer that fits").to_vec()
         });
         let most = greatest.clone();
         calls.add("BlockQuantize::global_scale", move || {
@@ -381,7 +404,7 @@ const NOT_ARITHMETIC: &str = "new from_node threads version plan infer target_ty
     zero_point_type quantized_type data_type opset saturate round_mode backend rules block_size axis asymmetric recipe \
     rule precision most of_zeros of_underflow store_hint scale_count name versions version_at since since_as supports \
     attributes is_lossless_to is_same_via BlockPlan::dequantize BlockPlan::quantize BlockPlan::global_scale \
-    ScaledPlan::bind BitCast::run BitCast::run_owned BitCast::run_into BitCast::run_into_uninit Plan::run_counted";
+    ScaledPlan::bind BlockFormat::check_options BitCast::run BitCast::run_owned BitCast::run_into BitCast::run_into_uninit Plan::run_counted";
 
 #[test]
 fn every_public_function_of_the_operators_is_listed() {

@@ -288,10 +288,10 @@ fn standard_input_and_output() {
     assert_eq!(stdout(&piped("cast - y.npy --in-format pb --to float", "x.pb")), "");
     let files = "is for standard input and output (-); the extension of a file tells its format";
     for (line, path, option) in [
-        ("cast x.npy - --in-format npy --to bf16", "x.npy", "--in-format"),
-        ("bitcast x.npy y.npy --out-format npy --to uint32", "y.npy", "--out-format"),
-        ("info x.npy --in-format npy", "x.npy", "--in-format"),
-        ("report x.npy --in-format npy --to bf16", "x.npy", "--in-format"),
+        ("cast x.npy - --in-format pb --to bf16", "x.npy", "--in-format"),
+        ("bitcast x.npy z.npy --out-format pb --to uint32", "z.npy", "--out-format"),
+        ("info x.npy --in-format pb", "x.npy", "--in-format"),
+        ("report x.npy --in-format pb --to bf16", "x.npy", "--in-format"),
     ] {
         assert_eq!(refused(&folder.run(line)), format!("{path}: {option} {files}"), "{line}");
     }

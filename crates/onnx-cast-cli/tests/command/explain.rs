@@ -271,7 +271,7 @@ fn refusals() {
         ("1 --from float --to complex64", "Cast-28 does not take complex64 (no version of Cast does)"),
         ("1 --to float4e2m1 --opset 21", "Cast-21 does not take float4e2m1 (Cast-23 is the first that does)"),
         (
-            "1 --to float --opset 13 --saturate true",
+            "1 --to float --opset 13 --saturate false",
             "Cast-13 has no attribute `saturate` (Cast-19 is the first that has it)",
         ),
         ("1 --to float --opset 29", "opset 29 has no Cast known here (want 1 to 28)"),

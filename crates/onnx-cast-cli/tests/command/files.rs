@@ -290,11 +290,11 @@ fn versions() {
             "Cast-25 does not take float6e2m3 (Cast-28 is the first that does)",
         ),
         (
-            "cast x.pb out.pb --to float16 --opset 13 --saturate true",
+            "cast x.pb out.pb --to float16 --opset 13 --saturate false",
             "Cast-13 has no attribute `saturate` (Cast-19 is the first that has it)",
         ),
         (
-            "cast x.pb out.pb --to float16 --opset 23 --round-mode up",
+            "cast x.pb out.pb --to float16 --opset 23 --round-mode down",
             "Cast-23 has no attribute `round_mode` (Cast-24 is the first that has it)",
         ),
         ("cast x.pb out.pb --to float16 --opset 29", "opset 29 has no Cast known here (want 1 to 28)"),

@@ -162,10 +162,6 @@ fn a_plan_writes_nothing() {
     assert_eq!(folder.names(), ["in.onnx"]);
     let refused = |line: &str, message: &str| folder.refuses(line, message);
     refused(
-        "cast in.onnx out.onnx --to float16 --resume",
-        "in.onnx: --resume is for checkpoints of several files (a model is written whole or not at all)",
-    );
-    refused(
         "cast in.onnx out.onnx --to float16 --opset 21",
         "in.onnx: --opset is not for models, which import their own (--raise-opset raises it where the target needs \
          that)",

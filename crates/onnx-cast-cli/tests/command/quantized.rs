@@ -533,7 +533,6 @@ fn rules_choose_formats_and_layouts_refuse() {
         ("quantize in no --to mxfp4 --include *norm*", "no weight to quantize"),
         ("quantize in no --to mxfp4 --exclude *.wieght", "--exclude `*.wieght` matches no tensor"),
         ("quantize in no --to float16", "not a format of quantized weights"),
-        ("quantize in no --to mxfp4 --raise-opset", "--raise-opset is for models (.onnx to .onnx)"),
         ("transcode out no --layout deepseek", "tensor `lm_head.weight_packed`: deepseek does not support int8: "),
         ("transcode in no --layout modelopt", "no quantized weights"),
     ] {

@@ -31,7 +31,7 @@ fn every_command_that_reports_prints_json() {
         ("fold m.onnx n.onnx -f", "/computed"),
         ("convert m.onnx n.onnx --to float16 -f", "/nodes"),
         ("record m.onnx r.onnx -f", "/values/0/output"),
-        ("run m.onnx --input x.npy --output y.npy", "/outputs/0/shape/0"),
+        ("run m.onnx --input x.npy --output y.npy -f", "/outputs/0/shape/0"),
         ("info a.safetensors", "/tensors/0/name"),
         ("diff a.safetensors a.safetensors", "/differences"),
         ("report a.safetensors --to bf16", "/types/0/type"),

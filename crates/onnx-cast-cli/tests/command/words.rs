@@ -166,8 +166,8 @@ fn options_without_an_effect_are_warnings() {
         "cast x.npy y.npy --to float8e4m3fn --saturate false -f",
         "cast x.npy y.npy --to float8e8m0 --round-mode nearest --saturate true -f",
         "report x.npy --to float16,float8e5m2 --saturate false",
-        "cast x.npy y.npy --to float16 --in-format npy --out-format npy",
-        "cast x.npy y.npy --to float16 --npy-plain",
+        "cast x.npy y.npy --to float16 --in-format npy --out-format npy -f",
+        "cast x.npy y.npy --to float16 --npy-plain -f",
     ] {
         assert_eq!(warning(line), [""; 0], "{line}");
     }

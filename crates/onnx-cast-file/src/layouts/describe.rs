@@ -11,12 +11,11 @@ mod packages;
 mod quanto;
 mod told;
 
-use super::attached::{Groups, ZeroPoints, squeeze};
 use super::find::Finder;
 use super::packed_ints;
 use super::row::Composition;
 use super::table::{COMFY_QUANT, GROUPS, SHAPE, ZERO_POINTS};
-use super::weight::{Checkpoint, Encoding, Grid, TensorRef, Weight, WeightFormat};
+use super::weight::{Checkpoint, Encoding, Grid, Groups, TensorRef, Weight, WeightFormat, ZeroPoints, squeeze};
 use super::written::Order;
 use crate::error::FileError;
 use crate::formats::error::{Invalid, InvalidKind};

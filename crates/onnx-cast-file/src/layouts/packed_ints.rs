@@ -3,7 +3,7 @@
 //! Where 32 is not a multiple of the bits, older files leave the upper bits of each word empty, and newer ones let an
 //! integer straddle two words.
 
-use super::weight::Encoding;
+use super::encoding::Encoding;
 use crate::formats::error::Invalid;
 use crate::formats::input::StoredTensor;
 use crate::level::level;

@@ -102,7 +102,8 @@ pub(super) fn check_low(
     variables: &Variables<'_, '_, '_>,
     assignment: &Assignment,
 ) -> Result<(), ModelError> {
-    for pattern in low {
+    // `*` asks for whatever can become narrow, which may be nothing.
+    for pattern in low.iter().filter(|pattern| pattern.to_string() != "*") {
         let (mut is_effective, mut kept) = (false, None);
         for (place, body) in variables.typing.bodies.iter().enumerate() {
             let matched = |node: &Node<'_>| pattern.matches(node.op_type) || pattern.matches(node.known_as());

@@ -415,6 +415,7 @@ impl BlockQuantize {
     ///
     /// # Errors
     /// As [`BlockQuantize::run_into`].
+    #[allow(clippy::type_complexity)]
     pub fn run_into_uninit<'e, 's>(
         &self,
         x: &TensorView<'_>,

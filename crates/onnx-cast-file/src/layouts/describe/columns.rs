@@ -7,11 +7,11 @@
 
 use crate::error::FileError;
 use crate::formats::error::{Invalid, InvalidKind};
-use crate::layouts::attached::{Groups, ZeroPoints};
 use crate::layouts::find::Finder;
 use crate::layouts::packed_ints::{unpack_row, words};
 use crate::layouts::row::ColumnsOfWords;
 use crate::layouts::weight::{ColumnOrder, Encoding, Grid, TensorRef, Weight, WeightFormat};
+use crate::layouts::weight::{Groups, ZeroPoints};
 use DataType::{BFloat16, Float, Float16, Int32};
 use onnx_cast::DataType;
 

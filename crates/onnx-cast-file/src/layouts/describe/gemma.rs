@@ -6,8 +6,8 @@
 
 use crate::error::FileError;
 use crate::formats::error::{Invalid, InvalidKind};
-use crate::layouts::attached::ZeroPoints;
 use crate::layouts::find::Finder;
+use crate::layouts::weight::ZeroPoints;
 use crate::layouts::weight::{Encoding, Weight};
 use crate::text::ShapeText;
 use DataType::{Float, Int8, Uint2, Uint4, Uint8};

@@ -2,9 +2,9 @@
 
 use crate::error::FileError;
 use crate::formats::error::Invalid;
-use crate::layouts::attached::ZeroPoints;
 use crate::layouts::describe::told::{fit_swizzled, tiles_of_torchao};
 use crate::layouts::find::Finder;
+use crate::layouts::weight::ZeroPoints;
 use crate::layouts::weight::{Coding, Encoding, Formula, Grid, Parts, Weight};
 use crate::text::{ShapeText, Short};
 use DataType::{BFloat16, Float, Float4E2M1, Float8E4M3FN, Float8E5M2, Float8E8M0, Float16, Int8, Uint8};

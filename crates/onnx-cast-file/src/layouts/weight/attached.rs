@@ -3,10 +3,10 @@
 //! Their fields are private and their constructors check the tensor, so a weight cannot have zero points or groups that
 //! do not fit it. Only the code of the layout that owns a companion constructs one.
 
-use super::packed_ints::words;
-use super::weight::{Checkpoint, Encoding, Grid, TensorRef, Weight};
+use super::{Checkpoint, Encoding, Grid, TensorRef, Weight};
 use crate::error::FileError;
 use crate::io::memory::resize;
+use crate::layouts::packed_ints::words;
 use crate::text::ShapeText;
 use DataType::{BFloat16, Float, Float8E4M3FN, Float8E5M2, Float16, Int8, Int32};
 use onnx_cast::DataType;
@@ -159,7 +159,7 @@ impl Groups {
 }
 
 /// A shape of scales with as many axes as the weight has: ModelOpt writes axes of 1 between, others leave them out.
-pub(super) fn squeeze(shape: &[usize], rank: usize) -> Option<Vec<usize>> {
+pub(in crate::layouts) fn squeeze(shape: &[usize], rank: usize) -> Option<Vec<usize>> {
     let mut shape = shape.to_vec();
     while shape.len() > rank {
         let at = shape.iter().rposition(|&size| size == 1)?;
