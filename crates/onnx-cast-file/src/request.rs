@@ -8,6 +8,7 @@ use crate::formats::output::WriteOptions;
 use crate::io::positional::is_stream;
 use crate::io::progress::Watch;
 use crate::selection::{Selection, SourceType};
+use crate::summary::Ignored;
 use onnx_cast::{CastOptions, DataType, RoundMode};
 use std::path::Path;
 
