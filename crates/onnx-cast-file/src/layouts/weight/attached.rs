@@ -26,7 +26,11 @@ enum Codes {
 
 impl ZeroPoints {
     /// Zero points in a tensor, whose type and shape are checked. Zero points of floats have to be 0.
-    pub(super) fn stored(checkpoint: &Checkpoint, weight: &Weight, tensor: TensorRef) -> Result<ZeroPoints, FileError> {
+    pub(in crate::layouts) fn stored(
+        checkpoint: &Checkpoint,
+        weight: &Weight,
+        tensor: TensorRef,
+    ) -> Result<ZeroPoints, FileError> {
         let stored = checkpoint.stored(tensor);
         let wrong = |want: String| Err(checkpoint.error(Some(tensor), stored.unfit(want)));
         let ([rows, _], [down, across]) = (weight.matrix(), weight.grid());
@@ -68,7 +72,7 @@ impl ZeroPoints {
     }
 
     /// The same zero points, where the tensor holds each less `offset`.
-    pub(super) fn with_offset(self, offset: u8) -> ZeroPoints {
+    pub(in crate::layouts) fn with_offset(self, offset: u8) -> ZeroPoints {
         match self.0 {
             Codes::Stored { tensor, .. } => ZeroPoints(Codes::Stored { tensor, offset }),
             Codes::Constant(_) => self,
@@ -76,7 +80,7 @@ impl ZeroPoints {
     }
 
     /// The middle of the range of unsigned integers, for every scale.
-    pub(super) fn middle_of(bits: u32) -> ZeroPoints {
+    pub(in crate::layouts) fn middle_of(bits: u32) -> ZeroPoints {
         ZeroPoints(Codes::Constant(1u8 << bits.clamp(1, 8).saturating_sub(1)))
     }
 
@@ -89,7 +93,7 @@ impl ZeroPoints {
     }
 
     /// Offset added to stored zero points (1 in GPTQ v1).
-    pub(super) fn offset(&self) -> u8 {
+    pub(in crate::layouts) fn offset(&self) -> u8 {
         match self.0 {
             Codes::Stored { offset, .. } => offset,
             Codes::Constant(_) => 0,
@@ -97,7 +101,7 @@ impl ZeroPoints {
     }
 
     /// The code of every zero point, where no tensor holds them.
-    pub(super) fn constant(&self) -> Option<u8> {
+    pub(in crate::layouts) fn constant(&self) -> Option<u8> {
         match self.0 {
             Codes::Stored { .. } => None,
             Codes::Constant(code) => Some(code),
@@ -111,7 +115,11 @@ pub(crate) struct Groups(TensorRef);
 
 impl Groups {
     /// Groups in a tensor of one int32 for each column, each of which is checked.
-    pub(super) fn stored(checkpoint: &Checkpoint, weight: &Weight, tensor: TensorRef) -> Result<Groups, FileError> {
+    pub(in crate::layouts) fn stored(
+        checkpoint: &Checkpoint,
+        weight: &Weight,
+        tensor: TensorRef,
+    ) -> Result<Groups, FileError> {
         let stored = checkpoint.stored(tensor);
         let wrong = |want: String| Err(checkpoint.error(Some(tensor), stored.unfit(want)));
         let ([_, columns], [_, across]) = (weight.matrix(), weight.grid());
@@ -145,7 +153,7 @@ impl Groups {
 
     /// Reads the group of each column. A number without a group is an error of the kind `InvalidData`, also where the
     /// file has changed since the weight was described.
-    pub(super) fn numbers(&self, checkpoint: &Checkpoint, weight: &Weight) -> io::Result<Vec<u32>> {
+    pub(in crate::layouts) fn numbers(&self, checkpoint: &Checkpoint, weight: &Weight) -> io::Result<Vec<u32>> {
         let ([_, columns], [_, across]) = (weight.matrix(), weight.grid());
         let mut bytes = Vec::new();
         let len = columns.checked_mul(4).ok_or(io::ErrorKind::InvalidData)?;
