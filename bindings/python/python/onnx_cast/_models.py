@@ -54,13 +54,14 @@ def given(src: Any, base_dir: Path | None = None, name: str = "src") -> Given:
 
 def ends(src: Any, dst: Any, base_dir: Path | None, options: _native.Options, name: str = "src") -> tuple[Given, str | None]:
     """What is read and where the result goes, as the native module takes them. Only a model in memory needs no path for
-    the result."""
+    the result. A dry run without one plans to replace the input."""
     read = given(src, base_dir, name)
     if dst is not None:
         return read, os.fsdecode(dst)
     if not isinstance(read, tuple):
         if not options["dry_run"]:
             raise TypeError(f"{_OUTPUT.get(name, 'dst')} is missing (want the path to write)")
+        options["force"] = True
         return read, read
     for option in ("external_data", "external_threshold"):
         if options.get(option) is not None:
