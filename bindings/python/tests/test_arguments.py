@@ -39,9 +39,12 @@ INTEGERS = {
     "unpack shape": (2, lambda n, _: onnx_cast.unpack(b"\x21", "int4", n)),
     "unpack shape of one": (2, lambda n, _: onnx_cast.unpack(b"\x21", "int4", [n])),
     "report top": (1, lambda n, _: onnx_cast.report(X, "float16").text(n)),
-    "cast_file threads": (1, lambda n, file: onnx_cast.cast_file(file, file, "float16", threads=n)),
-    "cast_file opset": (19, lambda n, file: onnx_cast.cast_file(file, file, "float16", opset=n)),
-    "cast_file min_elements": (1, lambda n, file: onnx_cast.cast_file(file, file, "float16", min_elements=n)),
+    "cast_file threads": (1, lambda n, file: onnx_cast.cast_file(file, file, "float16", threads=n, force=True)),
+    "cast_file opset": (19, lambda n, file: onnx_cast.cast_file(file, file, "float16", opset=n, force=True)),
+    "cast_file min_elements": (
+        1,
+        lambda n, file: onnx_cast.cast_file(file, file, "float16", min_elements=n, force=True),
+    ),
 }
 
 #: Calls with a parameter that is true or false.

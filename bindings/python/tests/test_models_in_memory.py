@@ -80,7 +80,7 @@ def test_models_are_listed_compared_and_measured(model, path):
     assert found == same and (found.model, found.format, found.files) == (same.model, "onnx", 1)
     other = onnx_cast.cast_file(model, to="bf16", exclude=["w2"])
     assert onnx_cast.diff(model, path) == [] == onnx_cast.diff(path, model)
-    want = [("w1", "only in a"), ("w1_bfloat16", "only in b")]
+    want = [("w1", "only in a"), ("w1_bfloat16", "only in b"), ("node w1_cast", "only in b")]
     for pair in ((model, other), (path, other)):
         assert [(row.name, row.difference) for row in onnx_cast.diff(*pair)] == want
     report = onnx_cast.report(model, ["bf16"])

@@ -313,7 +313,7 @@ def test_what_onnxruntime_cannot_hold_stays():
         ({"to": NUMBERS["INT8"], "round_mode": 1}, "attribute `round_mode` is not of kind STRING"),
         ({"to": NUMBERS["INT8"], "round_mode": "sideways"}, "round_mode `sideways` is not known"),
         ({"to": NUMBERS["INT8"], "opset": 77}, "opset 77 has no Cast known here"),
-        ({"to": NUMBERS["INT8"], "opset": 13, "saturate": 1}, "Cast-13 has no attribute `saturate`"),
+        ({"to": NUMBERS["INT8"], "opset": 13, "saturate": 0}, "Cast-13 has no attribute `saturate`"),
     ],
 )
 def test_bad_nodes_are_refused(attributes, text):
@@ -322,6 +322,14 @@ def test_bad_nodes_are_refused(attributes, text):
     model.opset_import.append(helper.make_opsetid(ours.DOMAIN, ours.VERSION))
     with pytest.raises(Exception, match=text):
         session_of(model)
+
+
+def test_an_opset_without_an_attribute_takes_its_default():
+    node = helper.make_node("ExactCast", ["x"], ["y"], domain=ours.DOMAIN, to=NUMBERS["INT8"], opset=13, saturate=1)
+    model = model_of([node], [value("x", "FLOAT")], [value("y", "INT8")])
+    model.opset_import.append(helper.make_opsetid(ours.DOMAIN, ours.VERSION))
+    (y,) = session_of(model).run(None, {"x": np.array([2.9], np.float32)})
+    assert y.tolist() == [2]
 
 
 def provided(model, **options):
