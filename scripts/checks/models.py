@@ -316,7 +316,7 @@ def check_external(folder):
     again.parent.mkdir(parents=True)
     for arguments, want in [
         ([], {"out.onnx.data": 4, "": 1}),
-        (["--external-data", "o.bin"], {"o.bin": 3, "": 2}),
+        (["--external-data", "o.bin"], {"o.bin": 5}),  # what was outside stays outside
         (["--external-data", "o.bin", "--external-threshold", "1"], {"o.bin": 5}),
         (["--external-threshold", "3000"], {"out.onnx.data": 2, "": 3}),
         (["--external-data", "o.bin", "--external-threshold", "99999"], {"": 5}),

@@ -48,6 +48,8 @@ static void options(void) {
     CHECK_FAILS(ONNX_CAST_INVALID_ARGUMENT, "saturate is -1", CAST(ONNX_CAST_INT8));
     options.saturate = ONNX_CAST_SATURATE_DEFAULT;
     options.opset = 23;
+    CHECK_OK(CAST(ONNX_CAST_INT8)); /* The default is accepted at every opset. */
+    options.round_mode = ONNX_CAST_ROUND_DOWN;
     CHECK_FAILS(ONNX_CAST_UNSUPPORTED, "no attribute `round_mode`", CAST(ONNX_CAST_INT8));
     options.round_mode = ONNX_CAST_ROUND_DEFAULT;
     CHECK_FAILS(ONNX_CAST_UNSUPPORTED, "Cast-23 does not take float8e8m0", CAST(ONNX_CAST_FLOAT8E8M0));
