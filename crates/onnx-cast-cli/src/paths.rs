@@ -58,6 +58,20 @@ pub(crate) fn check(paths: &[Named]) -> Result<()> {
             }
         }
     }
+    check_folders(paths, &places)
+}
+
+/// Refuses an output folder that holds the input of another output: its files would be replaced before they are read.
+fn check_folders(paths: &[Named], places: &[PathBuf]) -> Result<()> {
+    for (output, place) in paths.iter().zip(places).filter(|(named, _)| named.is_written && named.pair.is_some()) {
+        let is_lost = |(input, at): &(&Named, &PathBuf)| {
+            !input.is_written && input.pair != output.pair && *at != place && at.starts_with(place)
+        };
+        if let Some((input, _)) = paths.iter().zip(places).find(is_lost) {
+            let [folder, input] = [&output.path, &input.path].map(|path| PathText(path));
+            bail!("{folder}: {} holds {input}, which is read (name another folder)", output.what);
+        }
+    }
     Ok(())
 }
 
@@ -213,6 +227,20 @@ mod tests {
     }
 
     #[test]
+    fn an_output_folder_holds_no_other_input() {
+        for line in [
+            "cast i/llama o/llama/model.safetensors --to float16 --out-dir o -f",
+            "cast o/llama/model.safetensors i/llama --to float16 --out-dir o -f",
+            "dequantize llama o/llama/sub/x.safetensors --to float16 --out-dir o -f",
+        ] {
+            let error = check_line(&format!("onnx-cast {line}")).expect_err(line).to_string();
+            assert!(error.starts_with("o/llama: the output of ") && error.contains(", which is read"), "{error}");
+        }
+        check_line("onnx-cast cast i/llama o/llama2/model.safetensors --to float16 --out-dir o")
+            .expect("a folder beside");
+    }
+
+    #[test]
     fn files_that_are_not_named_are_in_it() {
         for (line, says) in [
             (
@@ -228,12 +256,17 @@ mod tests {
                 "o/b.npy: the output of b.npy is also --rules-file",
             ),
             ("cast i/a.npy o/a.gguf --to float16 --out-dir o", ""),
+            ("cast i/a.npy o/b.gguf --to float16 --out-dir o", ""),
             ("cast - - --to float16", ""),
         ] {
             let line = format!("onnx-cast {line}");
             match check_line(&line) {
                 Ok(()) => assert_eq!(says, "", "{line}"),
-                Err(error) => assert_eq!(error.to_string(), format!("{says} (name another file)"), "{line}"),
+                Err(error) => {
+                    let error = error.to_string();
+                    let error = error.strip_suffix(" (name another file)");
+                    assert_eq!(error, Some(says), "{line}");
+                }
             }
         }
     }

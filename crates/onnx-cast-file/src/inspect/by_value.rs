@@ -70,6 +70,14 @@ impl<'a> Side<'a> {
         }
     }
 
+    /// numpy's name of the type of an array without values that this library reads.
+    fn foreign<'s>(&'s self, entry: Entry<'s>) -> Option<&'s str> {
+        match entry {
+            Entry::StoredTensor(tensor) => self.checkpoint.stored(tensor).foreign().map(|(descr, _)| descr),
+            Entry::Weight(_) => None,
+        }
+    }
+
     fn input(&self, tensor: TensorRef) -> &Input {
         &self.checkpoint.files[tensor.file]
     }
@@ -148,10 +156,16 @@ fn compare(
     meter: &Meter<'_>,
 ) -> Result<Option<Difference>, FileError> {
     let doubles = types.map(|data_type| Widening::new(data_type, DataType::Double).ok());
+    let foreign = [first.foreign(ours), second.foreign(theirs)];
+    let is_foreign = foreign.iter().any(Option::is_some);
     if let (Entry::StoredTensor(i), Entry::StoredTensor(j)) = (ours, theirs)
-        && (types[0] == types[1] || doubles.iter().any(Option::is_none))
+        && (types[0] == types[1] || is_foreign || doubles.iter().any(Option::is_none))
     {
         return compare_stored((first.input(i), i.tensor), (second.input(j), j.tensor), request, meter);
+    }
+    if is_foreign {
+        let [ours, theirs] = foreign.map(|descr| descr.unwrap_or("quantized").to_owned());
+        return Ok(Some(Difference::ForeignType(ours, theirs)));
     }
     let shapes = [first.shape(ours), second.shape(theirs)];
     if shapes[0] != shapes[1] {

@@ -586,4 +586,15 @@ fn differences_of_arrays_that_are_not_numbers() {
         ("kind".to_owned(), Difference::ForeignType("<M8[D]".to_owned(), "<M8[s]".to_owned())),
     ];
     assert_eq!(diff(path("a.npz"), path("b.npz"), &DiffRequest::default()).expect("compared"), want);
+    // By values too, and beside numbers, in either order.
+    let by_values = DiffRequest::default().values(true);
+    assert_eq!(diff(path("a.npz"), path("b.npz"), &by_values).expect("compared"), want);
+    archive(&path("c.npz"), &[("when.npy", stored, array("<f4", false, &[1], &1f32.to_le_bytes()))]);
+    archive(&path("d.npz"), &[("when.npy", stored, one(1))]);
+    let (date, number) = ("<M8[D]".to_owned(), "float".to_owned());
+    for (a, b, types) in [("d", "c", [&date, &number]), ("c", "d", [&number, &date])] {
+        let found = diff(path(&format!("{a}.npz")), path(&format!("{b}.npz")), &by_values).expect("compared");
+        let [ours, theirs] = types.map(Clone::clone);
+        assert_eq!(found, [("when".to_owned(), Difference::ForeignType(ours, theirs))]);
+    }
 }
