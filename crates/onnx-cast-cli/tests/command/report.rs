@@ -121,8 +121,8 @@ fn scaled_candidates_stand_beside_bare_ones() {
     let text = done(&folder.run(&format!("report w.safetensors --to {SCALED} --quiet")));
     assert!(text.lines().all(|line| line.chars().count() < 80), "{text}");
     let heads: Vec<&str> = text.lines().filter(|line| line.contains(" -> ")).collect();
-    // int4 has a tensor of its shape too.
-    let bytes = [3072, 3072 + 192, 3072 + 384 + 4, 3072 + 4 * 192 + 16, 6144 + 4 * 64, 6144 + 4 * 16, 6144 + 4];
+    // Packed integers have a tensor of their shape too.
+    let bytes = [3072, 3072 + 192, 3072 + 384 + 4, 3072 + 4 * 192 + 16, 6144 + 4 * 64 + 16, 6144 + 4 * 16, 6144 + 4];
     let want: Vec<String> = SCALED
         .split(',')
         .zip(bytes)
