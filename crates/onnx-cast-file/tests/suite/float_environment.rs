@@ -16,7 +16,7 @@ const NAME: &str = "model.layers.0.mlp.down_proj.weight";
 
 /// Matrices of inexact quotients, and of weights so small that scales are subnormal.
 fn matrices() -> [Tensor; 2] {
-    let tiny = |i: usize| f32::from_bits(0x0080_0000 + (i * 7919 % 0x0100_0000) as u32 | ((i % 3) as u32) << 31);
+    let tiny = |i: usize| f32::from_bits((0x0080_0000 + (i * 7919 % 0x0100_0000) as u32) | (((i % 3) as u32) << 31));
     [(&|i: usize| (i % 997) as f32 * 0.037 - 17.3) as &dyn Fn(usize) -> f32, &tiny]
         .map(|value| Tensor::from_slice(vec![64, 256], &(0..64 * 256).map(value).collect::<Vec<f32>>()))
         .map(|tensor| tensor.expect("as many floats"))
