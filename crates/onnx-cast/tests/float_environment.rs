@@ -48,7 +48,7 @@ fn bits(floats: &[f32]) -> Vec<u8> {
 /// and products are inexact, and of numbers next to the smallest and the largest.
 fn inputs(len: usize) -> [Tensor; 4] {
     let subnormals =
-        (0..len as u32).map(|i| f32::from_bits(i.wrapping_mul(40_009) % 0x0080_0000 | (i % 3) << 31)).collect();
+        (0..len as u32).map(|i| f32::from_bits((i.wrapping_mul(40_009) % 0x0080_0000) | ((i % 3) << 31))).collect();
     let inexact = (0..len).map(|i| (i % 1009) as f32 * 0.37 - 101.3).collect();
     let tiny = (0..len).map(|i| ((i % 61) as f32 - 30.0) * 1.3e-38).collect();
     let huge = (0..len).map(|i| ((i % 61) as f32 - 30.0) * 1.1e37).collect();
@@ -362,7 +362,7 @@ fn threads_that_began_in_another_environment_give_the_same_bits() {
             [bytes(&found.y), bytes(&found.scale)].concat()
         });
         calls.add("DynamicQuantizeLinear::run", move || {
-            let found = DynamicQuantizeLinear::new(28).and_then(|dynamic| Ok(dynamic.run(&x.view())));
+            let found = DynamicQuantizeLinear::new(28).map(|dynamic| dynamic.run(&x.view()));
             let found = found.expect("the newest").expect("floats");
             [bytes(&found.y), bits(&[found.scale]), vec![found.zero_point]].concat()
         });
