@@ -25,7 +25,7 @@ TESTS = {
     ("onnx-cast", "ops"): [],
     ("onnx-cast", "packing"): [],
     ("onnx-cast", "float_environment"): [],
-    ("onnx-cast-file", "suite"): ["quantized::", "quantized_releases", "gguf", "torch_layouts", "float_environment"],
+    ("onnx-cast-file", "suite"): ["quantized::", "gguf", "float_environment"],
 }
 
 
