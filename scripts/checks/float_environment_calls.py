@@ -3,11 +3,22 @@ each result as JSON, for float_environment.py. Inputs are bits: numpy's arithmet
 
 import hashlib
 import json
+import struct
 import tempfile
 from pathlib import Path
 
 import numpy as np
 import onnx_cast as oc
+
+
+def number(bits):
+    """A number by its bits: how Python reads a decimal depends on the environment, too."""
+    return struct.unpack("<d", struct.pack("<Q", bits))[0]
+
+
+# 1e-41, 0.037, 0.1, 0.3 and 1e-310.
+BITS = [0x376be03d0bf225c7, 0x3fa2f1a9fbe76c8b, 0x3fb999999999999a, 0x3fd3333333333333, 0x000012688b70e62b]
+TINY, SMALL, TENTH, THIRD, SUBNORMAL = map(number, BITS)
 
 
 def digest(value):
@@ -38,15 +49,15 @@ def calls(x, folder):
     """Each call by its name."""
     codes = (np.arange(4096) % 251 - 125).astype(np.int8).reshape(32, 128)
     ragged = np.ascontiguousarray(x[:, :31])
-    for scale in (1e-41, 0.037, [0.1] * 128, np.float64(0.3)):
+    for scale in (TINY, SMALL, [TENTH] * 128, np.float64(THIRD)):
         name = scale if not isinstance(scale, list) else "list"
         yield f"quantize_linear {name}", lambda: oc.quantize_linear(x, scale, output_dtype="int8")
         yield f"dequantize_linear {name}", lambda: oc.dequantize_linear(codes, scale)
         yield f"dequantize_linear {name} to float16", lambda: oc.dequantize_linear(codes, scale, output_dtype="float16")
-    for zero_point in (3, 3.0, -0.0, 1e-310, 2.5):
-        yield f"zero point {zero_point!r}", lambda: oc.quantize_linear(x, 0.037, zero_point)
-        yield f"float8 zero point {zero_point!r}", lambda: oc.quantize_linear(
-            x, 0.037, zero_point, output_dtype="float8e4m3fn"
+    for index, zero_point in enumerate((3, 3.0, -0.0, SUBNORMAL, 2.5)):
+        yield f"zero point {index}", lambda: oc.quantize_linear(x, SMALL, zero_point)
+        yield f"float8 zero point {index}", lambda: oc.quantize_linear(
+            x, SMALL, zero_point, output_dtype="float8e4m3fn"
         )
     yield "dynamic_quantize_linear", lambda: oc.dynamic_quantize_linear(x)
     yield "dynamic_quantize_linear, strided", lambda: oc.dynamic_quantize_linear(x[:, ::2])
@@ -64,7 +75,7 @@ def calls(x, folder):
     for to in ("float", "double", "float16"):
         yield f"texts to {to}", lambda: oc.cast(texts, to)
     yield "stats", lambda: repr(oc.stats(x, "float8e4m3fn"))
-    yield "report", lambda: repr(oc.report(x, ["float16", "nvfp4", "int4"]).to_dict())
+    yield "report", lambda: repr(oc.report(x, ["float16", "nvfp4", "int4"]))
     for to in ("int8", "nvfp4", "mxfp4"):
         quantized, back = folder / f"{to}.safetensors", folder / f"{to}-back.safetensors"
         yield f"quantize_file {to}", lambda: written(oc.quantize_file, folder / "w.safetensors", quantized, to)
@@ -96,7 +107,7 @@ def main():
                 try:
                     found[f"{name}: {call}"] = digest(function())
                 except oc.CastError as error:
-                    found[f"{name}: {call}"] = str(error)
+                    found[f"{name}: {call}"] = type(error).__name__
     print(json.dumps(found))
 
 
