@@ -115,9 +115,9 @@ impl Scaled {
     }
 }
 
-/// The scale and the zero point that DynamicQuantizeLinear finds, as arrays without dimensions, whose elements are these
-/// bits: Python's numbers are doubles, and narrowing one depends on the float environment. They depend on the smallest and the greatest element
-/// alone, so that the elements can be read in tiles.
+/// Scale and zero point of DynamicQuantizeLinear, as arrays without dimensions. They are arrays because narrowing a
+/// Python number, which is a double, would depend on the float environment. Both depend only on the smallest and the
+/// largest element, so the elements can be read in tiles.
 #[pyfunction]
 pub(crate) fn dynamic_scale<'py>(
     array: &Bound<'py, PyUntypedArray>,

@@ -338,7 +338,7 @@ pub(crate) unsafe fn known<T: Versioned>(pointer: *const T, name: &str) -> Resul
     check_pointer(pointer, 1, name)?;
     // SAFETY: the pointer is not null and is aligned, and the first field can be read.
     if unsafe { pointer.cast::<usize>().read() } != size_of::<T>() {
-        // SAFETY: the caller's promise.
+        // SAFETY: the pointer is not null, and as many bytes as its first field states can be read.
         return unsafe { of_other_size(pointer, name) };
     }
     // SAFETY: the pointer is not null and is aligned, and all fields can be read.
@@ -351,7 +351,7 @@ pub(crate) unsafe fn known<T: Versioned>(pointer: *const T, name: &str) -> Resul
 /// As [`known`].
 #[cold]
 unsafe fn of_other_size<T: Versioned>(pointer: *const T, name: &str) -> Result<T, Failure> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the first field can be read: it is part of the bytes that it states.
     let size = unsafe { size_of_struct(pointer, name) }?;
     let mut fields = MaybeUninit::<T>::zeroed();
     let both = size.min(size_of::<T>());
@@ -380,7 +380,7 @@ pub(crate) unsafe fn give_known<T: Versioned>(
     name: &str,
     value: impl FnOnce(usize) -> T,
 ) -> Result<(), Failure> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the pointer is null, or its first field can be read.
     let size = unsafe { size_of_struct(pointer.cast_const(), name) }?;
     let (value, both) = (value(size), size.min(size_of::<T>()));
     let to = pointer.cast::<u8>();

@@ -192,7 +192,7 @@ pub unsafe extern "C" fn onnx_cast_type_by_name(name: *const c_char, data_type: 
 pub unsafe extern "C" fn onnx_cast_type_get_facts(data_type: i32, facts: *mut onnx_cast_type_facts) -> c_int {
     status(|| {
         let data_type = type_of(data_type)?;
-        // SAFETY: the caller's promise.
+        // SAFETY: `facts` is null, or has as many bytes as its field `size` states.
         unsafe { give_known(facts, "facts", |size| onnx_cast_type_facts::of(data_type, size)) }
     })
 }

@@ -149,7 +149,7 @@ fn totals(done: &Done) -> Summary {
     summary
 }
 
-/// The weights that were quantized, of those that could have been; `None` if the job quantizes none.
+/// Number of quantized matrices, of all matrices, and the formats. `None` if the job quantizes no weight.
 fn quantized(done: &Done) -> Option<String> {
     let mut formats: Vec<String> = Vec::new();
     let (mut count, mut weights) = (0, 0);

@@ -350,7 +350,7 @@ impl<'a> Planner<'a> {
     fn of_many(&self, input: &Input) -> Result<Vec<Option<Plan>>, FileError> {
         let plan = |stored: &StoredTensor| {
             if let Some((_, why)) = stored.foreign() {
-                // What is kept needs no type; what is named is to be cast.
+                // A kept array needs no type. One that a pattern names is to be cast, which is an error.
                 return match self.request.selection.names(&stored.name, stored.len as u64) {
                     true => Err(FileError::invalid(input.path(), why.clone().of_tensor(&stored.name))),
                     false => Ok(None),

@@ -126,7 +126,7 @@ pub(crate) struct Rewrite<'a> {
     pub(crate) options: &'a RunOptions,
 }
 
-/// What is done with an output that exists: a file that is its own input is only ever replaced.
+/// The rule for an existing output. A file that is its own input can only be replaced.
 pub(crate) fn existing_of(input: &Path, output: &Path, existing: Existing) -> Existing {
     if is_same(input, output) { existing.in_place() } else { existing }
 }

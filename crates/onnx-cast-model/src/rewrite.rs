@@ -29,7 +29,7 @@ pub(crate) struct Request<'r> {
     pub(crate) storage: &'r Storage,
     /// Write nothing, and report what would be done.
     pub(crate) dry_run: bool,
-    /// What is done with an output that exists.
+    /// The rule for an existing output.
     pub(crate) existing: Existing,
     /// Read the elements of a dry run too, because their values are counted.
     pub(crate) counts: bool,

@@ -7,7 +7,7 @@ use crate::text::Wording;
 use std::io;
 use std::path::Path;
 
-/// What a job does with an output that exists.
+/// The rule for an existing output: refuse, replace or resume it.
 ///
 /// Without `force` and `resume`, that is an error ([`InvalidKind::Exists`]), unless it is an empty folder, a pipe or a
 /// device.
