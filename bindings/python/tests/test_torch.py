@@ -104,6 +104,40 @@ def test_a_compiled_function_takes_scales_of_any_value():
         assert bits(compiled(X, scale)) == bits(onnx_cast.quantize_linear(X, scale, 128))
 
 
+def compiled(call, x):
+    import onnx_cast.torch  # noqa: F401
+
+    torch._dynamo.reset()
+    return torch.compile(call, fullgraph=True, backend="aot_eager")(x)
+
+
+#: Ways of torch's to run a call on a tensor.
+WAYS = {
+    "compiled": compiled,
+    "vmap": lambda call, x: torch.func.vmap(call)(x[None])[0],
+    "traced": lambda call, x: torch.jit.trace(call, (x,))(x),
+}
+SUBNORMAL = torch.tensor([1e-40, -2e-40, 3e-39])
+SUBNORMAL_SCALES = {
+    "quantize": (SUBNORMAL, lambda x: onnx_cast.quantize_linear(x, 1e-41, 1, output_dtype="uint8")),
+    "a list": (SUBNORMAL, lambda x: onnx_cast.quantize_linear(x, [1e-41] * 3, axis=0, output_dtype="int8")),
+    "dequantize": (torch.tensor([1, -2, 3], dtype=torch.int8), lambda x: onnx_cast.dequantize_linear(x, 1e-41)),
+}
+
+
+@pytest.mark.parametrize("name", SUBNORMAL_SCALES)
+@pytest.mark.parametrize("way", WAYS)
+def test_subnormal_scales_survive_torchs_flush_to_zero(way, name):
+    x, call = SUBNORMAL_SCALES[name]
+    want = bits(call(x))
+    if not torch.set_flush_denormal(True):
+        pytest.skip("torch cannot flush subnormals on this processor")
+    try:
+        assert bits(WAYS[way](call, x)) == want
+    finally:
+        torch.set_flush_denormal(False)
+
+
 @pytest.mark.parametrize("imported", ["import onnx_cast, torch", "import torch, onnx_cast", "import onnx_cast.torch, torch"])
 def test_a_compiler_that_does_not_know_the_casts_leaves_them_as_they_are(imported):
     code = f"""

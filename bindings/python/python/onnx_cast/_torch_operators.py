@@ -277,7 +277,9 @@ def numbers_or_error(scale: Any, zero_point: Any, to: str | None) -> Any:
     """The numbers of a scale or a zero point that is not a tensor, with their torch type; or what is to be raised."""
     try:
         array = _scaled.scale_of(scale) if to is None else _scaled.zero_point_of(zero_point, _targets.target(to)[0])
-        return array.tolist(), _torch.result_type(_targets.number_of(array), False)
+        # numpy widens subnormal floats to zero where the host has set flush-to-zero.
+        numbers = _native.cast(array, "double") if array.dtype == np.float32 else array
+        return numbers.tolist(), _torch.result_type(_targets.number_of(array), False)
     except (CastError, TypeError) as error:
         return error
 
@@ -402,11 +404,17 @@ def _raised(numbers: Any) -> Any:
 
 
 def _tensor(x: Any, numbers: Any, dtype: Any) -> Any:
-    """Numbers as a tensor: beside a fake one fake, and beside one of the meta device there too."""
-    device = "meta" if x.is_meta else "cpu"  # whatever the default is
+    """Numbers as a tensor: fake if ``x`` is fake, and on the meta device if ``x`` is there."""
+    made = _constant(numbers, torch.float64 if dtype is torch.float32 else dtype, "meta" if x.is_meta else "cpu")
+    if dtype is torch.float32:  # to which torch rounds in the host's float environment, which may flush subnormals
+        made = torch.ops.onnx_cast.cast(made, "float")
+    return x.fake_mode.from_tensor(made) if type(x) is FakeTensor and type(made) is torch.Tensor else made
+
+
+def _constant(numbers: Any, dtype: Any, device: str) -> Any:
+    """Numbers as a tensor on a device, whatever torch's default device is."""
     if torch.jit.is_tracing():
         with warnings.catch_warnings():  # of torch's, that the tensor is a constant, as the numbers are
             warnings.simplefilter("ignore", torch.jit.TracerWarning)
             return torch.tensor(numbers, dtype=dtype, device=device)
-    made = torch.tensor(numbers, dtype=dtype, device=device)
-    return x.fake_mode.from_tensor(made) if type(x) is FakeTensor and type(made) is torch.Tensor else made
+    return torch.tensor(numbers, dtype=dtype, device=device)
