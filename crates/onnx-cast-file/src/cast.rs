@@ -5,6 +5,7 @@ mod strings;
 use crate::collection::{Collection, Outcome};
 use crate::counts::Counters;
 use crate::error::FileError;
+use crate::formats::checkpoint::Job;
 use crate::formats::error::FormatError;
 use crate::formats::format::{Format, GGUF_WRITER};
 use crate::formats::input::{Given, Input, StoredTensor, check_type};
@@ -12,7 +13,7 @@ use crate::formats::output::Output;
 use crate::formats::safetensors;
 use crate::io::fs;
 use crate::io::positional::is_stream;
-use crate::layouts::{self, TensorRef};
+use crate::layouts::{self, Checkpoint, TensorRef};
 use crate::request::{BitCastRequest, CastRequest};
 use crate::rewrite::{self, Opened, Origin, OutputPaths, Rewrite, Rewritten, Row, SideFiles};
 use crate::summary::{Summary, TensorSummary};
@@ -126,8 +127,15 @@ pub(crate) struct Work<'a> {
     is_cast: bool,
 }
 
+/// What tells a job from others that could be done in place.
+pub(crate) fn job(name: &str, CastRequest { selection, options, .. }: &CastRequest) -> Job {
+    let types: Vec<&str> = selection.targets().map(DataType::name).collect();
+    let how = (selection, options.opset, options.saturate, options.round_mode);
+    Job { words: format!("{name} to {}", types.join(", ")), request: format!("{how:?}") }
+}
+
 fn convert(input: &Path, output: &Path, request: &CastRequest, work: &Work<'_>) -> Result<Summary, FileError> {
-    match rewrite::open_folder(input, output)? {
+    match rewrite::open_folder(input, output, &job(work.name, request))? {
         Some(opened) => plan(&opened, request, work, |rewrite| rewrite.run()),
         None => convert_file(input, output, request, work),
     }
@@ -157,7 +165,8 @@ pub(crate) fn plan<R>(
         request.selection.check_names(names).map_err(|error| FileError::invalid(opened.path(), error))?;
     }
     let side_files = side_files(opened, &files, request, work)?;
-    run(Rewrite { side_files, ..Rewrite::new(opened, files, &request.run) })
+    let notes = planner.notes(&files, checkpoint);
+    run(Rewrite { notes, side_files, ..Rewrite::new(opened, files, &request.run) })
 }
 
 /// The other files of a folder, of which `config.json` names the type of the weights.
@@ -175,10 +184,10 @@ fn side_files(
     let casts = work.is_cast && rows.clone().any(|row| row.cast);
     if let Some(name) = dominant(rows).filter(|_| casts).and_then(layouts::torch_name) {
         let edit = |path: &Path| layouts::with_torch_dtype(&fs::read_to_string(path).ok()?, name);
-        if opened.in_place && fs::is_dir(opened.input) {
-            side_files.edit_in_place(opened.folder(), edit)?;
+        if opened.in_place {
+            side_files.edit_in_place(folder, edit)?;
         } else {
-            side_files.edit_config(folder, request.run.keeps_edits(), edit)?;
+            side_files.edit_config(folder, edit);
         }
     }
     Ok(side_files)
@@ -276,7 +285,7 @@ fn convert_file(input: &Path, output: &Path, request: &CastRequest, work: &Work<
     let opened = Opened::of(input, vec![file], OutputPaths::default());
     let files = vec![Rewritten { path: output.to_owned(), format, metadata, head: None, rows }];
     planner.check(&opened, &files)?;
-    let notes = planner.notes(&opened.checkpoint.files[0]);
+    let notes = planner.notes(&files, &opened.checkpoint);
     Rewrite { notes, ..Rewrite::new(&opened, files, &request.run) }.run()
 }
 
@@ -310,15 +319,26 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// Names the arrays that are kept because their elements cannot be read.
-    fn notes(&self, input: &Input) -> Vec<String> {
+    /// Names the arrays that are kept because their elements cannot be read, and says of weights that lose nearly
+    /// everything how they would not.
+    fn notes(&self, files: &[Rewritten<'_>], checkpoint: &Checkpoint) -> Vec<String> {
         let reason = |stored: &StoredTensor| Some((stored.name.clone(), stored.foreign()?.1.what.to_string()));
-        let foreign: Vec<_> = input.tensors.iter().filter_map(reason).collect();
-        match &foreign[..] {
-            [] => Vec::new(),
-            [(name, why)] if name.is_empty() => vec![format!("kept byte for byte: {why}")],
-            all => vec![format!("{} kept byte for byte: {}", Count(all.len(), "tensor"), named(all))],
-        }
+        let foreign: Vec<_> = checkpoint.tensors().filter_map(|(_, stored)| reason(stored)).collect();
+        let kept = match &foreign[..] {
+            [] => None,
+            [(name, why)] if name.is_empty() => Some(format!("kept byte for byte: {why}")),
+            all => Some(format!("{} kept byte for byte: {}", Count(all.len(), "tensor"), named(all))),
+        };
+        let is_coarse = |to: DataType| !to.is_float() || to.bits() < Some(8);
+        let is_matrix = |row: &&TensorSummary| row.from.is_float() && row.shape.len() > 1;
+        let rows = files.iter().filter(|file| file.format == Format::Safetensors).flat_map(|file| &file.rows);
+        let coarse = rows.map(|row| &row.summary).filter(is_matrix).filter(|row| row.cast && is_coarse(row.to));
+        let coarse: Vec<_> = coarse.filter(|_| self.work.is_cast).collect();
+        let unscaled = coarse.first().map(|row| {
+            let (count, to) = (Count(coarse.len(), "float tensor"), row.to);
+            format!("{count} cast to {to} without scales, where small weights become 0 (`quantize` gives them scales)")
+        });
+        kept.into_iter().chain(unscaled).collect()
     }
 
     /// Refuses to cast parts of quantized weights.

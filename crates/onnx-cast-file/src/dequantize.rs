@@ -208,10 +208,9 @@ impl<'a> Planner<'a> {
         let mut side_files = SideFiles::of(opened, folder)?;
         let to = self.request.selection.to.or_else(|| self.request.selection.targets().next());
         if let (true, Some(to)) = (is_plain, to) {
-            side_files.remove_descriptions(folder, self.request.run.keeps_edits())?;
+            side_files.remove_descriptions(folder)?;
             let name = layouts::torch_name(to);
-            side_files
-                .rewrite_config(folder, self.request.run.keeps_edits(), |path| layouts::plain_config(path, name))?;
+            side_files.rewrite_config(folder, |path| layouts::plain_config(path, name))?;
         }
         Ok(side_files)
     }

@@ -47,11 +47,15 @@ impl FileJob<'_> {
         is_checked: bool,
         run: impl FnOnce(Rewrite<'_>) -> Result<R, FileError>,
     ) -> Result<R, FileError> {
-        let is_cast = matches!(self, FileJob::Cast(_));
-        let opened = match if is_cast { rewrite::open_folder(input, output)? } else { None } {
+        let cast = match self {
+            FileJob::Cast(request) => Some(cast::job("cast", request)),
+            _ => None,
+        };
+        let in_folder = cast.as_ref().map_or(Ok(None), |job| rewrite::open_folder(input, output, job))?;
+        let opened = match in_folder {
             Some(opened) => opened,
             None => {
-                [input, output].into_iter().filter(|_| is_cast).try_for_each(check_format)?;
+                [input, output].into_iter().filter(|_| cast.is_some()).try_for_each(check_format)?;
                 rewrite::open(input, output)?
             }
         };
@@ -125,7 +129,7 @@ pub fn write_part(
 /// Whether a file holds already what a part of it would be; the first part answers for the header.
 ///
 /// # Errors
-/// Where the input cannot be read.
+/// Where the input cannot be read, or a file with other content is not replaced.
 pub fn part_is_there(
     input: &Path,
     output: &Path,

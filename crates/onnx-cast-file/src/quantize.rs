@@ -305,9 +305,8 @@ pub(crate) fn side_files(
         return Ok((SideFiles::default(), configuration));
     };
     let mut side_files = SideFiles::of(opened, folder)?;
-    let config = |path: &Path| layouts::quantized_config(path, configuration.as_ref());
-    side_files.rewrite_config(folder, request.run.keeps_edits(), config)?;
-    side_files.remove_descriptions(folder, request.run.keeps_edits())?;
+    side_files.rewrite_config(folder, |path| layouts::quantized_config(path, configuration.as_ref()))?;
+    side_files.remove_descriptions(folder)?;
     for file in described.map_or(&[][..], |described| described.own_files) {
         if let Some(write) = file.write {
             let mut value = write(written, &kept);

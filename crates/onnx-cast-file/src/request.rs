@@ -102,7 +102,9 @@ request! {
         /// Copy the other files of a checkpoint's folder, where the input is a folder: configuration, tokenizer, and so
         /// on, but no other weights and no hidden files. By default they are copied.
         pub copy_others: bool,
-        /// Leave files alone that hold already what would be written: their bytes are compared with the result.
+        /// Continue an output: leave files alone that hold already what would be written (their bytes are compared with
+        /// the result), and write those that are missing. A file of weights with other content is an error, unless
+        /// `write.force` replaces it; another file that was edited since the output was complete is kept.
         pub resume: bool,
         /// Count what becomes of the values: [`TensorSummary::counts`](crate::TensorSummary::counts). Where weights are
         /// quantized, those that they then stand for, in float; where they are dequantized, what the last rounding,
@@ -167,11 +169,6 @@ impl RunOptions {
             true => Existing::or_resume(self.write.force, self.resume),
             false => Existing::new(self.write.force),
         }
-    }
-
-    /// Whether other files of the output stay as somebody has edited them.
-    pub(crate) fn keeps_edits(&self) -> bool {
-        self.resume && !self.write.force
     }
 
     /// A dry run that reads no values.

@@ -14,7 +14,7 @@ mod replacement;
 mod side_files;
 
 pub use memory::MadeTensors;
-pub(crate) use open::{Opened, OutputPaths, check_not_streamed, format_of_output, open, open_folder, open_to_file};
+pub(crate) use open::{Opened, OutputPaths, check_folder, format_of_output, open, open_folder, open_to_file};
 pub use part::{Part, Shard};
 pub(crate) use side_files::{SideFiles, Text, holds_weights};
 
@@ -29,10 +29,10 @@ use crate::formats::output::Output;
 use crate::formats::safetensors;
 use crate::formats::source::Items;
 use crate::io::atomic::{NewFolders, create_folder};
-use crate::io::fs::is_same;
+use crate::io::fs::{self, is_same};
 use crate::io::positional::{InputFile, is_stream};
 use crate::io::progress::Meter;
-use crate::layouts::{Checkpoint, TensorRef};
+use crate::layouts::{self, Checkpoint, TensorRef};
 use crate::pipeline::{self, Compute, Greatest, InPlace, Nowhere, Same, Task, TaskInput};
 use crate::request::RunOptions;
 use crate::summary::{Ignored, Summary, TensorSummary};
@@ -41,6 +41,7 @@ use onnx_cast::{DataType, Plan};
 use replacement::{NewFiles, Replacement};
 pub(crate) use replacement::{name_of, retire, stale};
 use serde_json::Value;
+use side_files::CONFIG;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -164,6 +165,7 @@ impl<'a> Rewrite<'a> {
         summary.copied = self.side_files.count;
         summary.left_out.extend_from_slice(&self.side_files.left_out);
         let mut replacement = self.check_outputs()?;
+        summary.kept_others = self.check_continued(&frames)?;
         summary.removed = replacement.stale_names();
         // Files appear one by one, so that all of them have to be good before the first.
         let fails = !options.fail_on.is_empty();
@@ -185,13 +187,18 @@ impl<'a> Rewrite<'a> {
             new_folders.keep();
             return Err(error);
         }
-        for (file, frame) in self.files.iter().zip(&frames) {
+        let mut files: Vec<_> = self.files.iter().zip(&frames).collect();
+        if options.resume {
+            // Before anything is written it is known that what is there belongs to this output.
+            files.sort_by_key(|(file, _)| !fs::is_file(&file.path));
+        }
+        for (file, frame) in files {
             if self.write(file, frame, &meter, &mut summary, &mut replacement)? {
                 summary.already_there += 1;
             }
         }
         self.note_counts(&mut summary)?;
-        summary.kept_others = self.finish()?;
+        self.finish()?;
         replacement.finish()?;
         new_folders.keep();
         Ok(summary)
@@ -219,8 +226,13 @@ impl<'a> Rewrite<'a> {
         }
         let done = meter.done();
         file.reset();
-        if self.options.can_resume(&file.path, file.format) && self.is_there(file, frame, meter) {
-            return Ok(true);
+        if self.options.can_resume(&file.path, file.format) && fs::is_file(&file.path) {
+            if self.is_there(file, frame, meter)? {
+                return Ok(true);
+            }
+            if self.existing(file).only_adds() {
+                return Err(Existing::differs(&file.path).into());
+            }
         }
         // What the comparison has counted until then is counted again.
         meter.back_to(done);
@@ -294,7 +306,17 @@ impl<'a> Rewrite<'a> {
         let left_out = self.checkpoint().files.iter().flat_map(|file| file.stale.clone()).collect();
         let of_output = |file: &Rewritten<'_>| self.options.ignored_of_output(&file.path, file.format);
         let ignored = self.ignored.iter().copied().chain(self.files.iter().flat_map(of_output));
+        let notes = notes.into_iter().chain(self.stale_configuration()).collect();
         Summary { dropped, passed_over, notes, left_out, ..Summary::new(tensors) }.ignoring(ignored)
+    }
+
+    /// What to know where one file of a checkpoint is changed in place, and not the configuration beside it.
+    fn stale_configuration(&self) -> Option<String> {
+        let Some([file]) = self.opened.outputs.folder.is_none().then_some(&self.files[..]) else { return None };
+        let text = fs::read_to_string(file.path.with_file_name(CONFIG)).ok()?;
+        let is_stale = is_same(self.opened.input, &file.path)
+            && layouts::with_torch_dtype(&text, "").is_some_and(|new| new != text);
+        is_stale.then(|| format!("{CONFIG} beside it is not changed (name the folder, and it is)"))
     }
 
     /// What counts the checks, the measurements, a rehearsal, and the writing.
@@ -390,10 +412,16 @@ impl<'a> Rewrite<'a> {
     }
 
     /// Whether a file holds already what would be written.
-    fn is_there(&self, file: &Rewritten<'_>, frame: &Frame, meter: &Meter<'_>) -> bool {
-        // Whatever goes wrong here is another reason to write the file, and is told there.
-        let Ok(there) = InputFile::open(&file.path) else { return false };
-        there.len() == file.len(frame) && self.pass(file, frame, &Same(&there), meter).is_ok()
+    fn is_there(&self, file: &Rewritten<'_>, frame: &Frame, meter: &Meter<'_>) -> Result<bool, FileError> {
+        let there = InputFile::open(&file.path)?;
+        if there.len() != file.len(frame) {
+            return Ok(false);
+        }
+        let sink = Same::new(&there);
+        match self.pass(file, frame, &sink, meter) {
+            Err(_) if sink.differs() => Ok(false),
+            done => done.map(|()| true),
+        }
     }
 }
 

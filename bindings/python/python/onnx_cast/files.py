@@ -394,7 +394,8 @@ def cast_file(
     dry_run : bool
         Only say what would be done.
     resume : bool
-        Leave files alone that are there already with the same content, and other files that were changed.
+        Continue an interrupted run: write the files that are missing. Without ``force`` nothing is replaced: a file of
+        weights with other content is a ``FileExistsError``.
     force : bool
         Replace ``dst``. Without it, a file that exists and a folder that is not empty are a ``FileExistsError``.
     copy_others : bool

@@ -69,7 +69,7 @@ def cast_checkpoint(
 
     A file is a task, or several of about ``slice_bytes`` of the input. Every machine must see ``src`` and ``dst`` under
     these paths. A task whose worker dies is done again, ``max_retries`` times. ``force`` replaces ``dst``, and
-    ``resume`` continues it: files that already have the same content stay. An exception from ``progress`` ends the work; incomplete
+    ``resume`` continues it: files that already have the same content stay, and other content is an error. An exception from ``progress`` ends the work; incomplete
     files do not appear.
 
     ``num_cpus`` is the number of processors for a task.
@@ -88,7 +88,7 @@ def cast_checkpoint(
         shard = _Shard(output, rows, _digest(src, options))
         parts = max(1, -(-shard.bytes // slice_bytes))
         # A file of a cast needs no other one.
-        alone = ("cast", input, output, options, num_cpus)
+        alone = ("cast", input, output, {**options, "force": force, "resume": resume}, num_cpus)
         shard.tasks = [(0, index, parts, alone) for index in range(parts)]
         shards.append(shard)
 

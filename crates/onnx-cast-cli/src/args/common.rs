@@ -126,7 +126,7 @@ pub(crate) struct JobArgs {
     /// --fail-on
     #[arg(short = 'n', long, help_heading = HOW)]
     pub(crate) dry_run: bool,
-    /// Continue an interrupted run: files that are already correct stay
+    /// Continue an interrupted run: write the files that are missing, and replace none without -f
     #[arg(long, help_heading = HOW)]
     pub(crate) resume: bool,
     /// Write each FILE under its own name into this folder

@@ -1,7 +1,7 @@
 //! `dequantize`, `quantize` and `transcode`: the checkpoints that they write can be loaded, and their options are those
 //! of `cast`.
 
-use crate::common::{done, stderr, stdout, tensors};
+use crate::common::{done, refused, stderr, stdout, tensors};
 use crate::files::Folder;
 use onnx_cast::{DataType, Tensor};
 use onnx_cast_file::{NamedTensor, safetensors};
@@ -163,7 +163,11 @@ fn an_interrupted_run_goes_on() {
             }
             _ => folder.write(shards[at], &bytes[..bytes.len() - 1]),
         }
-        let said = stderr(&folder.run(line));
+        let force = if damage == "removed" { "" } else { " -f" };
+        if !force.is_empty() {
+            assert!(refused(&folder.run(line)).contains("not what this job writes"), "{damage}");
+        }
+        let said = stderr(&folder.run(&format!("{line}{force}")));
         assert!(said.starts_with("in -> out (1 file was there already), 1 other file copied: "), "{damage}: {said}");
         assert!(load(&folder, "out") == expected("deepseek"), "{damage}");
     }
@@ -172,7 +176,7 @@ fn an_interrupted_run_goes_on() {
     assert!(stderr(&folder.run(line)).contains("(2 files were there already)"));
     assert_eq!(before, inodes());
     // Another type gives other bytes.
-    assert!(!stderr(&folder.run("dequantize in out --to float16 --resume")).contains("already"));
+    assert!(refused(&folder.run("dequantize in out --to float16 --resume")).contains("not what this job writes"));
 }
 
 #[test]

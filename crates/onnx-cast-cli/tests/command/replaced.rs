@@ -108,6 +108,7 @@ fn a_folder_is_replaced_with_force_alone() {
         "m-4.safetensors",
         "model.gguf",
         "hf_quant_config.json",
+        "adapter_config.json",
         "config.json",
     ];
     let put = || {
@@ -124,7 +125,7 @@ fn a_folder_is_replaced_with_force_alone() {
     }
     // They are no part of what is continued.
     let says = refused(&folder.run("cast in out --to bf16 --resume"));
-    let want = "out: it holds config.json, which is not part of this output (remove it, name another folder, or --force \
+    let want = "out: it holds adapter_config.json, which is not part of this output (remove it, name another folder, or --force \
                 to replace the folder)";
     assert_eq!(says, want);
     assert!(foreign.iter().all(|name| folder.read(&format!("out/{name}")) == b"theirs"));
@@ -169,7 +170,7 @@ fn what_is_replaced_is_gone_before_the_new_files_come() {
     let left = ["config.json", "model.safetensors.index.json"].map(|name| folder.path(&format!("out/{name}")).exists());
     assert_eq!(left, [false, false], "no mixture is read");
     fs::remove_dir(folder.path("out/m-1.safetensors")).expect("removed");
-    done(&folder.run("cast in out --to bf16 --resume -q"));
+    done(&folder.run("cast in out --to bf16 --resume -f -q"));
     assert_eq!(folder.read("out/config.json"), br#"{"model_type": "ours", "torch_dtype": "bfloat16"}"#);
     done(&folder.run("cast in want --to bf16 -q"));
     done(&folder.run("diff out want"));
@@ -197,6 +198,10 @@ fn a_cast_notes_its_type_in_the_configuration() {
     assert_eq!(folder.read("in/config.json"), noted("float32"));
     done(&folder.run("cast in in --to bf16 -f -q"));
     assert_eq!(folder.read("in/config.json"), noted("bfloat16"));
+    done(&folder.run("cast in/model.safetensors.index.json in -f -q --to float16"));
+    assert_eq!(folder.read("in/config.json"), noted("float16"));
+    let said = stderr(&folder.run("cast in/m-1.safetensors in/m-1.safetensors -f --to bf16"));
+    assert!(said.contains("note: in/m-1.safetensors: config.json beside it is not changed"), "{said}");
     folder.write("in/config.json", "{\"model_type\": \"a\"}");
     done(&folder.run("cast in added --to float16 -q"));
     assert_eq!(folder.read("added/config.json"), br#"{"model_type": "a", "torch_dtype": "float16"}"#);
@@ -206,7 +211,38 @@ fn a_cast_notes_its_type_in_the_configuration() {
     assert_eq!(folder.read("others/config.json"), br#"{"eps": 1}"#);
 }
 
-/// `--resume` once put back what was edited, without a word.
+/// `--resume` once replaced the weights of another output, and left its description.
+#[test]
+fn another_output_is_not_continued() {
+    let folder = Folder::new();
+    shards(&folder, "in");
+    folder.write("one.safetensors", checkpoint("a", &[1.0, 2.0]));
+    folder.write("in/config.json", "{\"model_type\": \"1\"}");
+    done(&folder.run("cast in half --to float16 -q"));
+    done(&folder.run("cast one.safetensors half.safetensors --to float16 -q"));
+    let refuses = |line: &str, file: &str| {
+        let says =
+            format!("{file}: not what this job writes (remove it, name another output, or --force to replace it)");
+        assert_eq!(refused(&folder.run(line)), says, "{line}");
+        assert_eq!(refused(&folder.run(&format!("{line} -n"))), says, "{line} -n");
+    };
+    refuses("cast in half --to float8e4m3fn --resume", "half/m-2.safetensors");
+    refuses("cast one.safetensors half.safetensors --to float8e4m3fn --resume", "half.safetensors");
+    // Other files come after the weights, and the index behind all.
+    fs::remove_file(folder.path("half/m-2.safetensors")).expect("removed");
+    folder.write("half/config.json", "{\"model_type\": \"2\"}");
+    refuses("cast in half --to float16 --resume", "half/config.json");
+    folder.write("half/model.safetensors.index.json", "{\"weight_map\": {}}");
+    refuses("cast in half --to float16 --resume", "half/model.safetensors.index.json");
+    fs::create_dir(folder.path("theirs")).expect("a folder");
+    folder.write("theirs/config.json", "{\"model_type\": \"2\"}");
+    linears(&folder, "matrices");
+    folder.write("matrices/config.json", "{\"model_type\": \"1\"}");
+    refuses("quantize matrices theirs --to int8 --resume", "theirs/config.json");
+    assert_eq!(fs::read_dir(folder.path("theirs")).expect("a folder").count(), 1);
+}
+
+/// A run that goes on once put back what was edited, without a word.
 #[test]
 fn a_run_that_goes_on_keeps_edited_files() {
     let folder = Folder::new();
@@ -223,10 +259,10 @@ fn a_run_that_goes_on_keeps_edited_files() {
     }
     assert!(!said.contains("tokenizer.json was"), "{said}");
     assert_eq!(folder.read("out/LICENSE"), b"mine");
-    assert_eq!(folder.read("out/config.json"), br#"{"model_type": "2", "torch_dtype": "float16"}"#);
-    let json: Value = serde_json::from_str(&done(&folder.run("cast in out --to bf16 --resume --json"))).expect("JSON");
-    assert_eq!(json["kept_others"], serde_json::json!(["LICENSE", "config.json"]));
-    assert_eq!(folder.read("out/config.json"), br#"{"model_type": "2", "torch_dtype": "bfloat16"}"#);
+    assert_eq!(folder.read("out/config.json"), br#"{"model_type": "2"}"#);
+    let json: Value =
+        serde_json::from_str(&done(&folder.run("cast in out --to float16 --resume --json"))).expect("JSON");
+    assert_eq!(json["kept_others"], serde_json::json!(["config.json", "LICENSE"]));
     // Without it everything is written.
     done(&folder.run("cast in out --to bf16 -f -q"));
     assert_eq!(folder.read("out/LICENSE"), b"theirs");

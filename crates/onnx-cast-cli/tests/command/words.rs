@@ -74,8 +74,31 @@ fn a_folder_does_not_become_a_file() {
                    in/model.safetensors as input)";
     folder.refuses("cast in out.safetensors --to float16", message);
     folder.refuses("cast in/ out.safetensors --to float16", message);
+    for name in ["out.npz", "out.onnx", "out.bin", "out.json", "out.pt"] {
+        for line in ["cast in NAME --to float16", "dequantize in NAME --to float16", "quantize in NAME --to int8"] {
+            let said = refused(&folder.run(&line.replace("NAME", name)));
+            assert!(said.contains("a folder") && said.contains("want"), "{line} {name}: {said}");
+            assert!(!folder.path(name).exists(), "{line} {name}");
+        }
+    }
     done(&folder.run("cast in v1.5 --to float16"));
     assert!(folder.path("v1.5/model.safetensors").is_file());
+}
+
+/// Weights are below one half: as integers all of them are 0.
+#[test]
+fn weights_that_become_integers_without_scales_are_noted() {
+    let folder = Folder::new();
+    let matrix = onnx_cast::Tensor::from_slice(vec![2, 2], &[0.1f32, -0.2, 0.3, 0.01]).expect("a tensor");
+    let bytes = onnx_cast_file::safetensors::write(None, &[("a", matrix.view())]).expect("bytes");
+    folder.write("x.safetensors", bytes);
+    let says = "note: out.safetensors: 1 float tensor cast to int8 without scales, where small weights become 0 \
+                (`quantize` gives them scales)\n";
+    let said = stderr(&folder.run("cast x.safetensors out.safetensors --to int8"));
+    assert!(said.contains(says), "{said}");
+    for line in ["cast x.safetensors o2.safetensors --to float16", "bitcast x.safetensors o3.safetensors --to int32"] {
+        assert!(!stderr(&folder.run(line)).contains("scales"), "{line}");
+    }
 }
 
 /// Names of formats, files and folders as other tools have them.

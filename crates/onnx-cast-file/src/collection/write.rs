@@ -9,10 +9,10 @@ use crate::formats::error::{Invalid, InvalidKind};
 use crate::formats::existing::Existing;
 use crate::formats::format::Format;
 use crate::io::atomic::{NewFolders, create_folder};
-use crate::io::fs::{is_same, place_of};
+use crate::io::fs::{self, is_same, place_of};
 use crate::io::lock::FolderLock;
 use crate::request::RunOptions;
-use crate::rewrite::{SideFiles, check_not_streamed, name_of, retire, stale};
+use crate::rewrite::{SideFiles, check_folder, name_of, retire, stale};
 use crate::summary::Summary;
 use crate::text::Short;
 use std::path::{Path, PathBuf};
@@ -80,6 +80,7 @@ impl Collection {
         self.check_any(&planned)?;
         let others = self.others(output, run)?;
         let stale = self.stale(output, existing, &others)?;
+        let kept = self.check_continued(&planned, output, existing, &others)?;
         let made = NewFolders::of(&output.join("x"));
         let _lock = match if run.dry_run { Ok(None) } else { self.begin(output, run, existing).map(Some) } {
             Ok(lock) => lock,
@@ -91,11 +92,11 @@ impl Collection {
         };
         let mut done = self.pass(&planned, output, run, &job)?;
         if !run.dry_run {
-            let kept = others.copy_to(output, run)?;
-            done.kept_others.extend(kept);
+            others.copy_to(output, existing)?;
             stale.iter().try_for_each(|path| retire(path))?;
         }
         done.copied += others.count();
+        done.kept_others.extend(kept);
         done.left_out.extend_from_slice(others.left_out());
         done.removed.extend(stale.iter().map(|path| name_of(path)));
         made.keep();
@@ -107,7 +108,7 @@ impl Collection {
         create_folder(&output.join("x"))?;
         let lock = FolderLock::take(output)?;
         existing.check_folder(output)?;
-        if run.copy_others {
+        if run.copy_others && existing.replaces() {
             [PIPELINE, MODULES].iter().try_for_each(|name| retire(&output.join(name)))?;
         }
         Ok(lock)
@@ -137,6 +138,31 @@ impl Collection {
         stale(output, existing, |path| new.iter().any(|new| new == path))
     }
 
+    /// Checks what a job that only adds finds, but for what other jobs check, and returns the names of the files that
+    /// stay though they were edited.
+    fn check_continued(
+        &self,
+        planned: &[Planned<'_>],
+        output: &Path,
+        existing: Existing,
+        others: &SideFiles,
+    ) -> Result<Vec<String>, FileError> {
+        if !existing.only_adds() {
+            return Ok(Vec::new());
+        }
+        for Planned { member, .. } in planned.iter().filter(|part| matches!(part.outcome, Outcome::Kept(_))) {
+            self.whole(member)?.check_continued(&target(output, member), false)?;
+        }
+        let is_complete = [PIPELINE, MODULES].iter().any(|name| fs::is_file(&output.join(name)));
+        others.check_continued(output, is_complete)
+    }
+
+    /// All files of a folder that is copied as it is.
+    fn whole(&self, member: &Member) -> Result<SideFiles, FileError> {
+        let others: Vec<&Path> = self.members.iter().map(|member| &*member.path).collect();
+        SideFiles::whole(&member.path, &others)
+    }
+
     fn has_root(&self) -> bool {
         self.members.iter().any(|member| member.name.is_empty())
     }
@@ -156,11 +182,10 @@ impl Collection {
             let target = target(output, member);
             match &part.outcome {
                 Outcome::Kept(reason) => {
-                    let others: Vec<&Path> = self.members.iter().map(|member| &*member.path).collect();
-                    let files = SideFiles::whole(&member.path, &others)?;
+                    let files = self.whole(member)?;
                     all.copied += files.count();
                     if !run.dry_run {
-                        all.kept_others.extend(files.copy_to(&target, run)?.iter().map(|name| member.name_of(name)));
+                        files.copy_to(&target, run.existing(output, Format::Safetensors))?;
                     }
                     let label = Short(member.label());
                     all.notes.push(format!("`{label}` is copied as it is: {reason}"));
@@ -212,7 +237,7 @@ impl Collection {
 
     /// Checks the path of the output.
     fn check_output(&self, output: &Path, existing: Existing) -> Result<(), FileError> {
-        check_not_streamed(output)?;
+        check_folder(output, None)?;
         if is_same(output, &self.root) {
             let what = "the folder of the input (name another: several checkpoints are not changed in place)";
             return Err(FileError::request(output, what));

@@ -13,8 +13,9 @@ use crate::io::fs;
 use crate::io::links;
 use crate::io::positional::InputFile;
 use crate::text::Short;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::ops::Range;
@@ -42,7 +43,7 @@ pub(crate) fn locate(path: &Path) -> Result<Located, FormatError> {
     locate_or_go_on(path, false)
 }
 
-/// As [`locate`]; a cast in place may continue an unfinished one.
+/// As [`locate`]; a job in place may finish what was interrupted.
 pub(crate) fn locate_or_go_on(path: &Path, in_place: bool) -> Result<Located, FormatError> {
     if !fs::is_dir(path) {
         return Ok(if name_ends(path, ".index.json") { Located::Index(path.to_owned()) } else { Located::File });
@@ -80,6 +81,21 @@ fn locate_in(path: &Path, in_place: bool) -> Result<Option<Located>, FormatError
         ([], []) => Ok(None),
         _ => Err(FormatError::invalid(path, contents.unclear())),
     }
+}
+
+/// What a job in place asks for, in words and in full. Only the same job can finish it: some files have what it makes
+/// of them, and another one would make that of the rest.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Job {
+    pub(crate) words: String,
+    pub(crate) request: String,
+}
+
+/// What is left of the index while a job in place replaces the files.
+#[derive(Serialize, Deserialize)]
+struct Unfinished<'a> {
+    job: Cow<'a, Job>,
+    index: Cow<'a, str>,
 }
 
 fn interrupted() -> Invalid {
@@ -137,18 +153,14 @@ impl Index {
     }
 
     pub(crate) fn read(path: &Path) -> Result<Index, FormatError> {
-        Self::read_or_go_on(path, false)
+        Self::read_or_go_on(path, None)
     }
 
-    /// As [`Index::read`]; a cast in place may continue an unfinished one.
-    pub(crate) fn read_or_go_on(path: &Path, in_place: bool) -> Result<Index, FormatError> {
+    /// As [`Index::read`]; a job in place may finish itself.
+    pub(crate) fn read_or_go_on(path: &Path, in_place: Option<&Job>) -> Result<Index, FormatError> {
         let wrong = |kind, what| FormatError::invalid(path, Invalid::new(kind, what));
-        let begun = unfinished(path);
-        let file = match fs::is_file(&begun) && !fs::is_file(path) {
-            true if in_place => InputFile::open(&begun)?,
-            true => return Err(FormatError::invalid(path, interrupted())),
-            false => InputFile::open(path)?,
-        };
+        let begun = Some(unfinished(path)).filter(|begun| fs::is_file(begun) && !fs::is_file(path));
+        let file = InputFile::open(begun.as_deref().unwrap_or(path))?;
         if file.len() > MAX_HEADER {
             let what = format!("an index of {} bytes (want at most {MAX_HEADER})", file.len());
             return Err(wrong(InvalidKind::Size, what));
@@ -156,7 +168,17 @@ impl Index {
         let invalid = |what: String| wrong(InvalidKind::Syntax, format!("the index is not valid: {what}"));
         let bytes = file.read(0, file.len())?;
         refuse_foreign_to_json(&file, &bytes)?;
-        let text = String::from_utf8(bytes).map_err(|error| invalid(error.to_string()))?;
+        let mut text = String::from_utf8(bytes).map_err(|error| invalid(error.to_string()))?;
+        if begun.is_some() {
+            let Some(job) = in_place else { return Err(FormatError::invalid(path, interrupted())) };
+            let left: Unfinished<'_> = serde_json::from_str(&text).map_err(|error| invalid(error.to_string()))?;
+            if *left.job != *job {
+                let what =
+                    format!("another job in place, {}, was interrupted here (run it again first)", left.job.words);
+                return Err(wrong(InvalidKind::Files, what));
+            }
+            text = left.index.into_owned();
+        }
         let form: Form<'_> = serde_json::from_str(&text).map_err(|error| invalid(error.to_string()))?;
         let mut total = None;
         if let Some(metadata) = form.metadata {
@@ -191,6 +213,12 @@ impl Index {
             }
         }
         Ok(Index { path: path.to_owned(), text, total, shards })
+    }
+
+    /// What is left of it while this job replaces the files in place.
+    pub(crate) fn to_unfinished(&self, job: &Job) -> String {
+        let left = Unfinished { job: Cow::Borrowed(job), index: Cow::Borrowed(&self.text) };
+        serde_json::to_string(&left).unwrap_or_default()
     }
 
     /// The path of one of its files, which is in its folder, or in the cache that this is in.

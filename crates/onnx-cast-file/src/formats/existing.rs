@@ -1,5 +1,5 @@
 //! The rule for outputs that exist, the same for every job: an output must not exist, or be an empty folder. `force`
-//! replaces it, `resume` continues it.
+//! replaces it, `resume` continues it: alone it replaces nothing.
 
 use crate::formats::error::{FormatError, Invalid, InvalidKind};
 use crate::io::atomic::{Occupant, occupant};
@@ -36,12 +36,18 @@ impl Existing {
 
     /// Whether a file of the output may replace another.
     pub fn replaces(self) -> bool {
-        self.force || self.resume == Some(true)
+        self.force
     }
 
-    /// Whether the whole output is replaced.
-    pub(crate) fn forces(self) -> bool {
-        self.force
+    /// Whether the job adds what is missing to an output, and replaces nothing.
+    pub(crate) fn only_adds(self) -> bool {
+        self.resume == Some(true) && !self.force
+    }
+
+    /// The error of a job that only adds, at a file with other content than it would write.
+    pub(crate) fn differs(path: &Path) -> FormatError {
+        let what = Wording::from("not what this job writes (remove it, name another output, or ");
+        FormatError::invalid(path, Invalid::new(InvalidKind::Exists, what.field("force", " to replace it)")))
     }
 
     /// Checks the path of a file.
@@ -73,7 +79,7 @@ impl Existing {
     }
 
     fn check(self, path: &Path, what: &str, kind: &str) -> Result<(), FormatError> {
-        if self.replaces() {
+        if self.force || self.only_adds() {
             return Ok(());
         }
         let what = Wording::from(format!("{what} (name another {kind}, "));

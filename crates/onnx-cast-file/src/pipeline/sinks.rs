@@ -4,6 +4,7 @@ use crate::io::fs::File;
 use crate::io::memory::zeros;
 use crate::io::positional::{InputFile, write_at};
 use std::io::{self, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 
 /// Takes the output chunk by chunk, each at its place.
@@ -37,13 +38,31 @@ impl Sink for Nowhere {
 
 /// Compares a file with what would be written to it.
 #[derive(Debug)]
-pub(crate) struct Same<'a>(pub &'a InputFile);
+pub(crate) struct Same<'a> {
+    there: &'a InputFile,
+    differs: AtomicBool,
+}
+
+impl<'a> Same<'a> {
+    pub(crate) fn new(there: &'a InputFile) -> Self {
+        Same { there, differs: AtomicBool::new(false) }
+    }
+
+    /// Whether other bytes were found.
+    pub(crate) fn differs(&self) -> bool {
+        self.differs.load(Ordering::Relaxed)
+    }
+}
 
 impl Sink for Same<'_> {
     fn put(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
         let mut there = zeros(bytes.len()).ok_or(io::ErrorKind::OutOfMemory)?;
-        self.0.read_at(at, &mut there)?;
-        if there == bytes { Ok(()) } else { Err(io::ErrorKind::InvalidData.into()) }
+        self.there.read_at(at, &mut there)?;
+        if there == bytes {
+            return Ok(());
+        }
+        self.differs.store(true, Ordering::Relaxed);
+        Err(io::ErrorKind::InvalidData.into())
     }
 }
 

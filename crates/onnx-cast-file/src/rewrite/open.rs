@@ -1,7 +1,7 @@
 //! What a rewriting starts from: the files of the input, opened once, and where those of the output go.
 
 use crate::error::FileError;
-use crate::formats::checkpoint::{self, Index, Located};
+use crate::formats::checkpoint::{self, Index, Job, Located};
 use crate::formats::error::FormatError;
 use crate::formats::folder::is_cache;
 use crate::formats::format::Format;
@@ -23,6 +23,8 @@ pub(crate) struct Opened<'p> {
     pub(crate) input: &'p Path,
     /// Whether the output's folder is the input's.
     pub(crate) in_place: bool,
+    /// The job, if it may work in place.
+    pub(crate) job: Option<&'p Job>,
     /// Whether names and scales have been checked by the process that planned the work.
     pub(crate) is_checked: bool,
 }
@@ -30,7 +32,7 @@ pub(crate) struct Opened<'p> {
 /// Opens a checkpoint that is written to another folder.
 pub(crate) fn open<'p>(input: &'p Path, output: &Path) -> Result<Opened<'p>, FileError> {
     let located = checkpoint::locate(input)?;
-    let opened = Opened::located(input, output, &located, false)?;
+    let opened = Opened::located(input, output, &located, None)?;
     if opened.in_place {
         // Its configuration, and files that the new checkpoint lacks, would speak of the old one.
         let what = "the folder of the input (want another: its configuration and its other weights would not fit)";
@@ -50,20 +52,25 @@ pub(crate) fn open_to_file<'p>(input: &'p Path, output: &Path) -> Result<Opened<
     Ok(Opened::of(input, files, OutputPaths { single: Some(output.to_owned()), ..OutputPaths::default() }))
 }
 
-/// Opens a checkpoint that may be written to its own folder, and goes on there with what was not finished; `None` of a
-/// path that is one file.
-pub(crate) fn open_folder<'p>(input: &'p Path, output: &Path) -> Result<Option<Opened<'p>>, FileError> {
+/// Opens a checkpoint that this job may write to its own folder, where it goes on with what was not finished; `None` of
+/// a path that is one file.
+pub(crate) fn open_folder<'p>(input: &'p Path, output: &Path, job: &'p Job) -> Result<Option<Opened<'p>>, FileError> {
     let in_place = is_same(folder_named(input), folder_named(output));
     match checkpoint::locate_or_go_on(input, in_place)? {
         Located::File => Ok(None),
-        located => Opened::located(input, output, &located, in_place).map(Some),
+        located => Opened::located(input, output, &located, in_place.then_some(job)).map(Some),
     }
 }
 
 impl<'p> Opened<'p> {
-    fn located(input: &'p Path, output: &Path, located: &Located, goes_on: bool) -> Result<Opened<'p>, FileError> {
+    fn located(
+        input: &'p Path,
+        output: &Path,
+        located: &Located,
+        job: Option<&'p Job>,
+    ) -> Result<Opened<'p>, FileError> {
         let index = match located {
-            Located::Index(path) => Some(Index::read_or_go_on(path, goes_on)?),
+            Located::Index(path) => Some(Index::read_or_go_on(path, job)?),
             _ => None,
         };
         let checkpoint = Checkpoint::open(input, located, index.as_ref())?;
@@ -75,12 +82,13 @@ impl<'p> Opened<'p> {
         }
         let folder = index.as_ref().map_or_else(|| checkpoint.folder(input), Index::folder);
         let in_place = outputs.folder.as_ref().is_some_and(|output| is_same(output, folder));
-        Ok(Opened { checkpoint, index, outputs, input, in_place, is_checked: false })
+        Ok(Opened { checkpoint, index, outputs, input, in_place, job, is_checked: false })
     }
 
     /// Of files that are open, or tensors in memory.
     pub(crate) fn of(input: &'p Path, files: Vec<Input>, outputs: OutputPaths) -> Opened<'p> {
-        Opened { checkpoint: Checkpoint::of(files), index: None, outputs, input, in_place: false, is_checked: false }
+        let (checkpoint, in_place, is_checked) = (Checkpoint::of(files), false, false);
+        Opened { checkpoint, index: None, outputs, input, in_place, job: None, is_checked }
     }
 
     /// The folder whose other files belong to the weights: that which names the input, or the snapshot in it; the path
@@ -111,17 +119,17 @@ pub(crate) struct OutputPaths {
 
 impl OutputPaths {
     fn of(located: &Located, index: Option<&Index>, output: &Path) -> Result<OutputPaths, FileError> {
-        if !matches!(located, Located::File) {
-            check_not_streamed(output)?;
-        }
         Ok(match (located, index) {
             (Located::Index(_), Some(index)) => {
                 let path = index.output(output)?;
                 let (folder, is_named) = (Some(folder_of(&path).to_owned()), path != output);
+                if is_named {
+                    check_folder(output, None)?;
+                }
                 OutputPaths { folder, is_named, single: None, index: Some(path) }
             }
             (Located::InFolder(file), _) => {
-                check_folder(output, file)?;
+                check_folder(output, Some(file))?;
                 OutputPaths { folder: Some(output.to_owned()), is_named: true, ..OutputPaths::default() }
             }
             _ => {
@@ -150,32 +158,29 @@ pub(crate) fn format_of_output(output: &Path) -> Result<Format, FormatError> {
     if is_stream(output) { Ok(Format::Safetensors) } else { Format::from_path(output) }
 }
 
-/// Refuses standard output where a folder is written.
-pub(crate) fn check_not_streamed(output: &Path) -> Result<(), FormatError> {
-    match is_stream(output) {
-        true => Err(FormatError::request(output, "a checkpoint in a folder cannot be streamed (name a folder)")),
-        false => Ok(()),
-    }
-}
+/// Extensions that no folder gets either: they are those of files beside weights, or of weights in other formats.
+const OTHER_FILES: &[&str] = &["json", "pt", "pth", "ckpt"];
 
-/// Refuses an output with the name of a file, where the input is a folder with a file of tensors.
-fn check_folder(output: &Path, file: &Path) -> Result<(), FileError> {
-    match Format::from_path(output) {
-        Ok(format) if !fs::is_dir(output) => {
-            let what = match format {
-                Format::Gguf => {
-                    "only `quantize` writes GGUF: want the format q8_0, float16 or bfloat16, and the layout gguf"
-                        .to_owned()
-                }
-                _ => format!(
-                    "the output of a folder is a folder (want a name without {format}, or the file {} as input)",
-                    PathText(file)
-                ),
-            };
-            Err(FormatError::request(output, what).into())
-        }
-        _ => Ok(()),
+/// Refuses standard output and the name of a file where a folder is written; the input may be a folder with one file.
+pub(crate) fn check_folder(output: &Path, file: Option<&Path>) -> Result<(), FormatError> {
+    if is_stream(output) {
+        return Err(FormatError::request(output, "a checkpoint in a folder cannot be streamed (name a folder)"));
     }
+    let extension = output.extension().map(|extension| extension.to_string_lossy().to_ascii_lowercase());
+    let is_other = || extension.as_deref().is_some_and(|extension| OTHER_FILES.contains(&extension));
+    let what = match Format::from_path(output) {
+        _ if fs::is_dir(output) => return Ok(()),
+        Ok(Format::Gguf) => {
+            "only `quantize` writes GGUF: want the format q8_0, float16 or bfloat16, and the layout gguf".to_owned()
+        }
+        Err(_) if !is_other() => return Ok(()),
+        _ => {
+            let or_file = file.map(|file| format!(", or the file {} as input", PathText(file))).unwrap_or_default();
+            let extension = extension.unwrap_or_default();
+            format!("the output of a folder is a folder (want a name without .{extension}{or_file})")
+        }
+    };
+    Err(FormatError::request(output, what))
 }
 
 /// The folder of a checkpoint that is named by itself or by its index.

@@ -3,6 +3,7 @@
 use super::replacement::Replacement;
 use super::{Check, Frame, Rewrite, Rewritten};
 use crate::error::FileError;
+use crate::formats::existing::Existing;
 use crate::io::atomic::{create_folder, target_of};
 use crate::io::fs::{self, File};
 use crate::io::positional::InputFile;
@@ -74,12 +75,12 @@ impl Rewrite<'_> {
     pub(crate) fn shards(self) -> Result<Vec<Shard>, FileError> {
         self.check_names()?;
         self.check_outputs()?;
+        self.check_continued(&self.files.iter().map(|file| self.frame(file)).collect::<Result<Vec<_>, _>>()?)?;
         let shard = |file: &Rewritten<'_>| {
-            self.frame(file)?;
             let tensors = file.rows.iter().map(|row| row.summary.clone()).collect();
-            Ok(Shard { input: self.source(file).path().to_owned(), output: file.path.clone(), tensors })
+            Shard { input: self.source(file).path().to_owned(), output: file.path.clone(), tensors }
         };
-        self.files.iter().map(shard).collect()
+        Ok(self.files.iter().map(shard).collect())
     }
 
     /// Makes a file with the header and the length of one of the output.
@@ -110,17 +111,22 @@ impl Rewrite<'_> {
         out.sync_data().map_err(failed)
     }
 
-    /// Whether a file holds already what a part of it would be; the first part answers for the header.
+    /// Whether a file holds already what a part of it would be; the first part answers for the header. It is an error
+    /// that a file with other content is not replaced.
     pub(crate) fn part_is_there(self, index: usize, part: Part) -> Result<bool, FileError> {
         let file = self.file(index)?;
         if !fs::is_file(&file.path) {
             return Ok(false);
         }
         let Ok(there) = InputFile::open(&file.path) else { return Ok(false) };
-        let (frame, sink) = (self.frame(file)?, Same(&there));
-        Ok(there.len() == file.len(&frame)
+        let (frame, sink) = (self.frame(file)?, Same::new(&there));
+        let is_there = there.len() == file.len(&frame)
             && (part.index > 0 || sink.put(0, &frame.0).is_ok())
-            && self.pass_part(index, file, &frame, part, &sink).is_ok())
+            && self.pass_part(index, file, &frame, part, &sink).is_ok();
+        if !is_there && self.existing(file).only_adds() {
+            return Err(Existing::differs(&file.path).into());
+        }
+        Ok(is_there)
     }
 
     /// Writes the other files of the folder and the index, and returns how many other files were copied.

@@ -6,7 +6,7 @@
 //! weights of the earlier output are removed last.
 
 use super::open::{Opened, OutputPaths};
-use super::side_files::{CONFIG, is_index, is_weights, lower_name};
+use super::side_files::{CONFIG, is_index, is_weights, lower_name, write_text};
 use crate::error::FileError;
 use crate::formats::checkpoint::unfinished;
 use crate::formats::error::{FormatError, Invalid, InvalidKind};
@@ -16,11 +16,15 @@ use crate::io::atomic::{Occupant, create_folder, occupant, sync_folder};
 use crate::io::fs::{self, is_same};
 use crate::io::links;
 use crate::io::lock::FolderLock;
+use crate::io::positional::InputFile;
 use crate::layouts::Layout;
 use crate::request::RunOptions;
 use crate::text::{Short, Wording};
 use std::io;
 use std::path::{Path, PathBuf};
+
+/// The description of an adapter: where it is, transformers wants the adapter's weights too.
+const ADAPTER: &str = "adapter_config.json";
 
 /// The files that a job writes to a folder.
 pub(super) struct NewFiles {
@@ -42,8 +46,8 @@ pub(super) struct Replacement {
     folder: Option<(PathBuf, Existing)>,
     /// Whether the folder itself was named as the output.
     is_named: bool,
-    /// The index that is renamed while the checkpoint is cast in place.
-    index_in_place: Option<PathBuf>,
+    /// The index, and what is left of it while a job in place replaces the files.
+    index_in_place: Option<(PathBuf, String)>,
     /// Files that are removed before the first new file gets its name.
     retired: Vec<PathBuf>,
     /// Files that are removed when the new output is complete.
@@ -75,11 +79,11 @@ impl Replacement {
         let is_new = |path: &Path| new.all().any(|new| new == path) || is_input(path);
         let stale = if is_named && !opened.in_place { stale(folder, existing, is_new)? } else { Vec::new() };
         let NewFiles { others, index, .. } = new;
-        let index_in_place = index.clone().filter(|_| opened.in_place);
-        let retired = match opened.in_place {
-            true => Vec::new(),
-            false => index.into_iter().chain(others.into_iter().filter(|_| existing.forces())).collect(),
-        };
+        let left = opened.index.as_ref().zip(opened.job).filter(|_| opened.in_place);
+        let left = left.map(|(index, job)| index.to_unfinished(job));
+        let index_in_place = index.clone().zip(left);
+        let retires = existing.replaces() && !opened.in_place;
+        let retired = if retires { index.into_iter().chain(others).collect() } else { Vec::new() };
         let folder = Some((folder.clone(), existing));
         Ok(Replacement { folder, is_named, index_in_place, retired, stale, lock: None })
     }
@@ -102,18 +106,20 @@ impl Replacement {
         Ok(())
     }
 
-    /// Takes the old index and the old descriptions away before a file gets its name. In place, the index is renamed:
-    /// it says how to continue.
+    /// Takes the old index and the old descriptions away before a file gets its name. In place, what is left of the
+    /// index says how to continue.
     pub(super) fn retire(&mut self) -> Result<(), FileError> {
-        if let Some(index) = self.index_in_place.as_ref().filter(|index| fs::is_file(index)) {
-            gone(index, fs::rename(index, unfinished(index)))?;
+        if let Some((index, left)) = self.index_in_place.as_ref().filter(|(index, _)| fs::is_file(index)) {
+            let of = InputFile::open(index)?;
+            write_text(&unfinished(index), left, Some(&of), Existing::new(true))?;
+            retire(index)?;
         }
         self.retired.drain(..).try_for_each(|path| retire(&path))
     }
 
     /// Removes what is left of the earlier output. The new one is complete.
     pub(super) fn finish(&self) -> Result<(), FileError> {
-        if let Some(index) = &self.index_in_place {
+        if let Some((index, _)) = &self.index_in_place {
             // Beside an index it means nothing, so it may stay.
             let _ = fs::remove_file(unfinished(index));
         }
@@ -156,13 +162,13 @@ pub(crate) fn stale(
     let mut found = fs::entries(folder).map_err(|error| FileError::io(folder, "read", error))?;
     found.retain(|path| {
         let name = lower_name(path);
-        let describes = name == CONFIG || Layout::own_files().any(|(_, own)| name == own.name);
+        let describes = name == CONFIG || name == ADAPTER || Layout::own_files().any(|(_, own)| name == own.name);
         let is_known = is_weights(&name) || is_index(&name) || describes;
         let is_folder = fs::symlink_metadata(path).is_ok_and(|there| there.is_dir());
         is_known && !name.starts_with('.') && !is_folder && !is_new(path)
     });
     found.sort();
-    let Some(first) = found.first().filter(|_| !existing.forces()) else { return Ok(found) };
+    let Some(first) = found.first().filter(|_| !existing.replaces()) else { return Ok(found) };
     let name = name_of(first);
     let what =
         format!("it holds {}, which is not part of this output (remove it, name another folder, or ", Short(&name));

@@ -1,8 +1,9 @@
 //! The other files of a checkpoint's folder: configurations, tokenizers, licences, and the index. Libraries that load a
 //! checkpoint want them in its folder, so that a job from folder to folder copies them.
 
-use super::Rewrite;
 use super::open::Opened;
+use super::replacement::name_of;
+use super::{Frame, Rewrite, Rewritten};
 use crate::error::FileError;
 use crate::formats::existing::Existing;
 use crate::formats::format::Format;
@@ -13,7 +14,6 @@ use crate::io::fs::{self, File, is_same};
 use crate::io::links;
 use crate::io::positional::{InputFile, PositionedReader};
 use crate::layouts::{Layout, quantized_config};
-use crate::request::RunOptions;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
@@ -39,8 +39,6 @@ pub(crate) struct SideFiles {
     pub(super) left_out: Vec<(String, String)>,
     /// Files that are written.
     pub(crate) texts: Vec<Text>,
-    /// Configurations of which a run that goes on finds another text than it would write: they keep what others changed.
-    kept: Vec<String>,
     /// How many files are copied, the configuration among them where only its type changes.
     pub(super) count: usize,
 }
@@ -92,11 +90,6 @@ impl SideFiles {
     /// What is not copied, each with the reason.
     pub(crate) fn left_out(&self) -> &[(String, String)] {
         &self.left_out
-    }
-
-    /// Copies all of them, and returns the names of those that were there with another content and stay.
-    pub(crate) fn copy_to(&self, folder: &Path, options: &RunOptions) -> Result<Vec<String>, FileError> {
-        self.copy(folder, options)
     }
 
     /// Adds the files of a folder, and of so many levels of folders within it.
@@ -165,10 +158,9 @@ impl SideFiles {
     pub(crate) fn rewrite_config(
         &mut self,
         folder: &Path,
-        resume: bool,
-        rewrite: impl Fn(&Path) -> Result<String, FileError>,
+        rewrite: impl FnOnce(&Path) -> Result<String, FileError>,
     ) -> Result<(), FileError> {
-        self.rewrite(CONFIG, folder, resume, rewrite)
+        self.rewrite(CONFIG, folder, rewrite)
     }
 
     /// Rewrites a file, where there is one: it no longer counts as copied.
@@ -176,19 +168,19 @@ impl SideFiles {
         &mut self,
         name: &str,
         folder: &Path,
-        resume: bool,
-        rewrite: impl Fn(&Path) -> Result<String, FileError>,
+        rewrite: impl FnOnce(&Path) -> Result<String, FileError>,
     ) -> Result<(), FileError> {
         let Some(path) = self.remove(name) else { return Ok(()) };
         let text = rewrite(&path)?;
-        self.write_config([folder, &path], text, resume, |there| rewrite(there).map(Some))
+        self.texts.push(Text { path: folder.join(name), text, of: Some(path) });
+        Ok(())
     }
 
     /// Leaves out the files that describe quantized weights, and rewrites those that describe a model too.
-    pub(crate) fn remove_descriptions(&mut self, folder: &Path, resume: bool) -> Result<(), FileError> {
+    pub(crate) fn remove_descriptions(&mut self, folder: &Path) -> Result<(), FileError> {
         for (_, file) in Layout::own_files() {
             if file.has_model {
-                self.rewrite(file.name, folder, resume, |path| quantized_config(path, None))?;
+                self.rewrite(file.name, folder, |path| quantized_config(path, None))?;
             } else {
                 self.remove(file.name);
             }
@@ -197,37 +189,36 @@ impl SideFiles {
     }
 
     /// Changes a little in a copy of the configuration, where there is one and it can be changed.
-    pub(crate) fn edit_config(
-        &mut self,
-        folder: &Path,
-        resume: bool,
-        edit: impl Fn(&Path) -> Option<String>,
-    ) -> Result<(), FileError> {
-        let Some(place) = self.position(CONFIG) else { return Ok(()) };
-        let Some(text) = edit(&self.copied[place]) else { return Ok(()) };
-        let path = self.copied.remove(place);
-        self.write_config([folder, &path], text, resume, |there| Ok(edit(there)))
+    pub(crate) fn edit_config(&mut self, folder: &Path, edit: impl FnOnce(&Path) -> Option<String>) {
+        let Some(place) = self.position(CONFIG) else { return };
+        let Some(text) = edit(&self.copied[place]) else { return };
+        let of = Some(self.copied.remove(place));
+        self.texts.push(Text { path: folder.join(CONFIG), text, of });
     }
 
-    /// Going on with a run, the configuration that is there is rewritten.
-    fn write_config(
-        &mut self,
-        [folder, path]: [&Path; 2],
-        mut text: String,
-        resume: bool,
-        rewrite: impl Fn(&Path) -> Result<Option<String>, FileError>,
-    ) -> Result<(), FileError> {
-        let name = path.file_name().unwrap_or_default();
-        let target = folder.join(name);
-        if resume
-            && fs::read_to_string(&target).is_ok_and(|there| there != text)
-            && let Some(own) = rewrite(&target)?
-        {
-            self.kept.extend((own != text).then(|| name.to_string_lossy().into_owned()));
-            text = own;
+    /// The names of those that somebody edited since the output was complete. They are written last: in an output that
+    /// is not complete, one with other content is an error.
+    pub(crate) fn check_continued(&self, folder: &Path, is_complete: bool) -> Result<Vec<String>, FileError> {
+        let found = self.differing(folder)?;
+        match found.first() {
+            Some(first) if !is_complete => Err(Existing::differs(first).into()),
+            _ => Ok(found.iter().map(|path| name_of(path)).collect()),
         }
-        self.texts.push(Text { path: target, text, of: Some(path.to_owned()) });
-        Ok(())
+    }
+
+    /// The files that are there with other content than theirs.
+    fn differing(&self, folder: &Path) -> Result<Vec<PathBuf>, FileError> {
+        let is_other = |text: &&Text| fs::is_file(&text.path) && !holds(&text.path, &text.text);
+        let mut found: Vec<PathBuf> = self.texts.iter().filter(is_other).map(|text| text.path.clone()).collect();
+        for path in &self.copied {
+            let target = self.target(path, folder);
+            if let Ok(there) = InputFile::open(&target)
+                && !is_equal(&InputFile::open(path)?, &there).map_err(|error| FileError::io(&target, "read", error))?
+            {
+                found.push(target);
+            }
+        }
+        Ok(found)
     }
 
     /// Changes a configuration in its place.
@@ -246,41 +237,75 @@ impl SideFiles {
 }
 
 impl Rewrite<'_> {
-    /// Writes the other files, and returns the names of those that were there with another content and stay.
-    pub(super) fn finish(&self) -> Result<Vec<String>, FileError> {
-        let mut kept = Vec::new();
-        let (existing, resume) = (self.options.existing(self.opened.path(), Format::Safetensors), self.options.resume);
+    /// Writes the other files, and the index.
+    pub(super) fn finish(&self) -> Result<(), FileError> {
+        let existing = self.options.existing(self.opened.path(), Format::Safetensors);
         if let Some(folder) = &self.opened.outputs.folder {
-            kept.extend(self.side_files.copy(folder, self.options)?);
+            self.side_files.copy_to(folder, existing)?;
         }
-        kept.extend(self.side_files.kept.clone());
         let weights = self.opened.checkpoint.files.first().map(|input| &input.file);
         for Text { path, text, of } in &self.side_files.texts {
-            if (resume || self.opened.in_place) && fs::read_to_string(path).is_ok_and(|there| there == *text) {
+            if self.opened.in_place && holds(path, text) {
                 continue;
             }
             let of = of.as_deref().map(InputFile::open).transpose()?;
             write_text(path, text, of.as_ref().or(weights), existing)?;
         }
         // The index comes last: where it is, the checkpoint is complete.
-        if let (Some(path), Some(index)) = (&self.opened.outputs.index, &self.opened.index) {
-            let file_name = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            let names: Vec<String> = self.files.iter().map(|file| file_name(&file.path)).collect();
-            let tensors: Vec<(&str, &str)> = self
-                .files
-                .iter()
-                .zip(&names)
-                .flat_map(|(file, name)| file.rows.iter().map(move |row| (&*row.summary.name, &**name)))
-                .collect();
-            let total = self.rows().map(|row| row.summary.bytes_after).sum();
-            write_text(path, &index.of_tensors(&tensors, total), weights, existing)?;
+        if let Some((path, text)) = self.index() {
+            write_text(path, &text, weights, existing)?;
         }
-        Ok(kept)
+        Ok(())
+    }
+
+    /// The path and the text of the index.
+    fn index(&self) -> Option<(&Path, String)> {
+        let (path, index) = (self.opened.outputs.index.as_ref()?, self.opened.index.as_ref()?);
+        let names: Vec<String> = self.files.iter().map(|file| name_of(&file.path)).collect();
+        let tensors: Vec<(&str, &str)> = self
+            .files
+            .iter()
+            .zip(&names)
+            .flat_map(|(file, name)| file.rows.iter().map(move |row| (&*row.summary.name, &**name)))
+            .collect();
+        Some((path, index.of_tensors(&tensors, self.rows().map(|row| row.summary.bytes_after).sum())))
+    }
+
+    /// Checks an output that is continued, and returns the names of the files that stay though they were edited. Weights
+    /// of the right length are compared when their turn comes.
+    pub(super) fn check_continued(&self, frames: &[Frame]) -> Result<Vec<String>, FileError> {
+        let existing = self.options.existing(self.opened.path(), Format::Safetensors);
+        if !existing.only_adds() {
+            return Ok(Vec::new());
+        }
+        let is_other = |(file, frame): &(&Rewritten<'_>, &Frame)| {
+            fs::metadata(&file.path).is_ok_and(|there| there.len() != file.len(frame))
+        };
+        if let Some((file, _)) = self.files.iter().zip(frames).find(is_other) {
+            return Err(Existing::differs(&file.path).into());
+        }
+        if let Some((path, text)) = self.index()
+            && fs::is_file(path)
+            && !holds(path, &text)
+        {
+            return Err(Existing::differs(path).into());
+        }
+        let is_complete = self.files.iter().all(|file| fs::is_file(&file.path));
+        let Some(folder) = &self.opened.outputs.folder else { return Ok(Vec::new()) };
+        self.side_files.check_continued(folder, is_complete)
     }
 }
 
-/// Writes a text that is made of a file.
-fn write_text(path: &Path, text: &str, of: Option<&InputFile>, existing: Existing) -> Result<(), FileError> {
+/// Whether a file holds a text.
+fn holds(path: &Path, text: &str) -> bool {
+    fs::read_to_string(path).is_ok_and(|there| there == *text)
+}
+
+/// Writes a text that is made of a file, unless a job that only adds finds one.
+pub(super) fn write_text(path: &Path, text: &str, of: Option<&InputFile>, existing: Existing) -> Result<(), FileError> {
+    if existing.only_adds() && fs::is_file(path) {
+        return Ok(());
+    }
     let mut out = AtomicFile::create(path, existing.replaces())?;
     of.map_or(Ok(()), |of| out.as_private_as(of))?;
     out.write_all(text.as_bytes()).map_err(|error| FileError::io(path, "write", error))?;
@@ -288,24 +313,14 @@ fn write_text(path: &Path, text: &str, of: Option<&InputFile>, existing: Existin
 }
 
 impl SideFiles {
-    /// Copies files to a folder, each of which appears there whole or not at all. Going on with a run, a file that is
-    /// there with another content is kept; these are returned by name.
-    fn copy(&self, folder: &Path, options: &RunOptions) -> Result<Vec<String>, FileError> {
-        let mut kept = Vec::new();
-        let existing = options.existing(folder, Format::Safetensors);
+    /// Copies files to a folder, each of which appears there whole or not at all, unless a job that only adds finds one.
+    pub(crate) fn copy_to(&self, folder: &Path, existing: Existing) -> Result<(), FileError> {
         for path in &self.copied {
             let target = self.target(path, folder);
-            let source = InputFile::open(path)?;
-            if options.resume
-                && let Ok(there) = InputFile::open(&target)
-            {
-                let is_equal = is_equal(&source, &there).map_err(|error| FileError::io(&target, "read", error))?;
-                if is_equal || options.keeps_edits() {
-                    let name = || path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-                    kept.extend((!is_equal).then(name));
-                    continue;
-                }
+            if existing.only_adds() && fs::is_file(&target) {
+                continue;
             }
+            let source = InputFile::open(path)?;
             create_folder(&target)?;
             let mut out = AtomicFile::create(&target, existing.replaces())?;
             out.as_private_as(&source)?;
@@ -313,7 +328,7 @@ impl SideFiles {
             copied.map_err(|error| FileError::io(&target, "write", error))?;
             out.commit()?;
         }
-        Ok(kept)
+        Ok(())
     }
 }
 

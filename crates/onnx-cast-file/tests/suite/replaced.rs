@@ -65,7 +65,7 @@ fn an_interrupted_run_leaves_no_index() {
     let names: Vec<String> = contents(&output).into_iter().map(|(name, _)| name).collect();
     assert_eq!(names, ["a.safetensors", "b.safetensors", "c.safetensors"], "new and old files, and no index");
     inspect(&output, &Default::default()).expect_err("not a checkpoint");
-    let again = CastRequest::new(DataType::BFloat16).run(RunOptions::new().resume(true));
+    let again = CastRequest::new(DataType::BFloat16).run(force(None).resume(true));
     assert_eq!(cast_file(&input, &output, &again).expect("a cast").already_there, 1);
     job(DataType::BFloat16, &want, None).expect("a cast");
     assert!(contents(&output) == contents(&want));
@@ -115,6 +115,12 @@ fn a_cast_in_place_goes_on() {
             assert!(error.to_string().ends_with(says), "{error}");
         }
     }
+    let other = CastRequest::new(DataType::Float16).run(force(None));
+    let error = cast_file(&input, &input, &other).expect_err("another job").to_string();
+    assert!(
+        error.ends_with("another job in place, cast to bfloat16, was interrupted here (run it again first)"),
+        "{error}"
+    );
     cast_file(&input, &input, &request(None)).expect("the rest");
     assert!(contents(&input) == contents(&want));
 }
