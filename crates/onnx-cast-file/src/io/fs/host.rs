@@ -287,11 +287,6 @@ pub fn remove_file(_: impl AsRef<Path>) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
-/// Refused: what the host lends keeps its name.
-pub fn rename(_: impl AsRef<Path>, _: impl AsRef<Path>) -> io::Result<()> {
-    Err(io::ErrorKind::Unsupported.into())
-}
-
 /// Refused: folders are the host's.
 pub fn remove_dir(_: impl AsRef<Path>) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
