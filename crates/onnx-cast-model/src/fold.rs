@@ -5,7 +5,7 @@
 //! (`write.rs`).
 
 mod decide;
-mod known;
+pub(crate) mod known;
 mod write;
 
 use crate::edits::Edits;

@@ -4,7 +4,7 @@ use onnx_cast::DataType;
 use onnx_cast_file::{
     CastRequest, FileError, Loss, QuantizeRequest, QuantizedFormat, RunOptions, Summary, WriteOptions,
 };
-use onnx_cast_model::{Error, cast, quantize};
+use onnx_cast_model::{ConvertRequest, Error, ModelBytes, ModelSource, cast, convert_of, quantize};
 use std::fs;
 use std::path::{Path, PathBuf};
 use testkit::proto::{Message, model, node, tensor};
@@ -168,4 +168,81 @@ fn weights_that_are_passed_over_are_named() {
     let text = "every one is kept: `constant` (Reshape is between it and MatMul), `squeezed` (Squeeze is between it \
                 and MatMul), `given` (an input, which callers may replace)";
     assert!(refused.ends_with(text), "{refused}");
+}
+
+/// Constants whose codes and scales fit float16, and whose product may not.
+#[test]
+fn weights_that_are_computed_beyond_float16_keep_their_readers_float() {
+    const FLOAT: i64 = 1;
+    let int = |name: &str, value: i64| Message::new().bytes(1, name).int(3, value).int(20, 2);
+    let constant = |name: &str, tensor: Message| {
+        node("Constant", &[], name, vec![Message::new().bytes(1, "value").message(5, tensor).int(20, 4)])
+    };
+    let floats = |name: &str, dims: &[i64], values: &[f32]| {
+        constant(name, tensor(dims, FLOAT, &values.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<_>>()))
+    };
+    let codes = |rows: [u8; 4]| constant("q", tensor(&[4, 4], 3, &rows.map(|row| [row; 4]).concat()));
+    let large = |rows: usize| {
+        let mut codes = vec![0; rows * 400];
+        codes[0] = 127;
+        constant("q", tensor(&[rows as i64, 400], 3, &codes))
+    };
+    let dequantized = |inputs: &[&str], attributes: Vec<Message>| node("DequantizeLinear", inputs, "w", attributes);
+    let by = |codes: Message, scale: f32| vec![codes, floats("s", &[], &[scale]), dequantized(&["q", "s"], vec![])];
+    let with_zero_point = |zero_point: u8| {
+        let zero_point = constant("z", tensor(&[], 3, &[zero_point]));
+        vec![codes([127; 4]), floats("s", &[], &[300.0]), zero_point, dequantized(&["q", "s", "z"], vec![])]
+    };
+    let by_rows = |rows: [u8; 4]| {
+        let scales = floats("s", &[4], &[1.0, 1.0, 1.0, 600.0]);
+        vec![codes(rows), scales, dequantized(&["q", "s"], vec![int("axis", 0)])]
+    };
+    let by_blocks = |rows: [u8; 4]| {
+        let scales = floats("s", &[2, 4], &[1.0, 1.0, 1.0, 1.0, 1.0, 600.0, 1.0, 1.0]);
+        vec![codes(rows), scales, dequantized(&["q", "s"], vec![int("axis", 0), int("block_size", 2)])]
+    };
+    let rounded = |value: f32, scale: f32| {
+        let quantized = node("QuantizeLinear", &["c", "s"], "q", vec![]);
+        let given = [floats("c", &[4, 4], &[value; 16]), floats("s", &[], &[scale])];
+        [given.to_vec(), vec![quantized, dequantized(&["q", "s"], vec![])]].concat()
+    };
+    let product = |by: f32| {
+        let cast = node("Cast", &["q"], "c", vec![int("to", FLOAT)]);
+        vec![codes([100; 4]), cast, floats("s", &[], &[by]), node("Mul", &["c", "s"], "w", vec![])]
+    };
+    let transposed = |scale: f32| {
+        let codes = [codes([127; 4]), node("Transpose", &["q"], "t", vec![])];
+        [codes.to_vec(), vec![floats("s", &[], &[scale]), dequantized(&["t", "s"], vec![])]].concat()
+    };
+    let cases = [
+        ("500", by(codes([127; 4]), 500.0), true),
+        ("520", by(codes([127; 4]), 520.0), false),
+        ("a zero point of 0", with_zero_point(0), true),
+        ("a zero point of -128", with_zero_point(128), false),
+        ("rows, of which the last is small", by_rows([127, 127, 127, 1]), true),
+        ("rows", by_rows([127; 4]), false),
+        ("blocks, of which one is small", by_blocks([127, 127, 1, 1]), true),
+        ("blocks", by_blocks([1, 1, 1, 127]), false),
+        ("quantized in the model", rounded(60000.0, 500.0), true),
+        ("rounded up in the model", rounded(65500.0, 530.0), false),
+        ("large", by(large(400), 510.0), true),
+        ("large, beyond the type", by(large(400), 520.0), false),
+        ("by a cast and a product", product(600.0), true),
+        ("by a cast and a product, beyond the type", product(1000.0), false),
+        ("transposed", transposed(500.0), true),
+        ("transposed, beyond the type", transposed(520.0), false),
+    ];
+    for (what, mut nodes, is_narrow) in cases {
+        nodes.push(node("MatMul", &["x", "w"], "y", vec![]));
+        let model = ModelBytes::new(model(21, nodes, &[("x", FLOAT)], &[("y", FLOAT)]), None);
+        for (to, is_narrow) in [(DataType::Float16, is_narrow), (DataType::BFloat16, true)] {
+            let done = convert_of(ModelSource::Memory(&model), None, &ConvertRequest::new(to));
+            let (_, summary) = done.unwrap_or_else(|error| panic!("{what}: {error}"));
+            let product = summary.nodes.iter().find(|node| node.operator == "MatMul").expect("the product");
+            assert_eq!(product.low, is_narrow, "{what}, {to}: {}", product.why);
+            if !is_narrow {
+                assert_eq!(product.why, "the constant `w` would overflow or vanish", "{what}");
+            }
+        }
+    }
 }

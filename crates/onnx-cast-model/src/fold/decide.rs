@@ -12,7 +12,6 @@ use crate::graph::values::{Flow, Id, Origin, Read, Step};
 use crate::tree::{Document, Graph};
 use crate::types::agreed::AgreedBody;
 use crate::types::schemas::Schema;
-use onnx_cast::scaled::{DequantizeLinear, QuantizeLinear};
 use onnx_cast::{BitCast, Cast, CastLike, DataType, Plan};
 use onnx_cast_file::admits;
 use std::collections::{HashMap, HashSet};
@@ -228,28 +227,19 @@ impl<'t, 'a> Fold<'t, 'a> {
         };
         let known = [self.known(input)?, self.known(scale)?, zero_point.map_or(Ok(None), |id| self.known(id))?];
         let [Some(x), Some(known_scale), zero] = &known else { return Ok(FoldOutcome::Kept) };
-        let types = [Some(input), Some(scale), zero_point].map(|id| self.types[id?]);
-        let (&[Some(from), Some(scale_type), zero_type], attributes) = (&types, node.lend()) else {
-            return Ok(FoldOutcome::Kept);
-        };
         if zero_point.is_some() != zero.is_some() {
             return Ok(FoldOutcome::Kept);
         }
-        let plan = match node.op_type {
-            "QuantizeLinear" => {
-                QuantizeLinear::from_node(opset, &attributes).and_then(|one| one.plan(from, scale_type, zero_type))
-            }
-            _ => DequantizeLinear::from_node(opset, &attributes).and_then(|one| one.plan(from, scale_type, zero_type)),
+        let Some(result) = FoldValue::of_scaled(node, opset, x, known_scale, zero.as_ref()) else {
+            return Ok(FoldOutcome::Kept);
         };
-        let Ok(plan) = plan else { return Ok(FoldOutcome::Kept) };
-        let to = plan.target_type();
+        let Some(to) = result.data_type() else { return Ok(FoldOutcome::Kept) };
         self.types[output] = Some(to);
         self.summary.casts[row].to = Some(to);
         let casting = Casting { read: Read { step, input: 0 }, input, output, work: None, to, row };
         if self.needs_node(&casting) && !self.fits_node(&casting) {
             return Ok(FoldOutcome::Kept);
         }
-        let Some(result) = x.scaled(plan, known_scale, zero.as_ref()) else { return Ok(FoldOutcome::Kept) };
         let gives_scales = self.readers_of_scales(step).is_some_and(|readers| !readers.is_empty());
         self.summary.casts[row].shape = (!gives_scales).then(|| result.shape().to_vec());
         self.known.insert(output, result);

@@ -4,7 +4,8 @@ use crate::constant::Constant;
 use crate::edits::{Content, Home, NewTensor};
 use crate::graph::values::Id;
 use crate::rope::{CastElements, ElementSource};
-use onnx_cast::scaled::ScaledPlan;
+use crate::tree::Node;
+use onnx_cast::scaled::{DequantizeLinear, QuantizeLinear, ScaledPlan};
 use onnx_cast::tensor::{Strings, TensorData};
 use onnx_cast::{DataType, Plan, Tensor, TensorView};
 use onnx_cast_file::engine::onnx::tensor;
@@ -14,7 +15,7 @@ use std::sync::Arc;
 
 /// A constant, or the result of a Cast of one.
 #[derive(Clone, Debug)]
-pub(super) struct FoldValue<'a> {
+pub(crate) struct FoldValue<'a> {
     /// The constant of the model that it comes from.
     pub(super) root: Id,
     /// The TensorProto, whose other fields are kept.
@@ -37,7 +38,7 @@ pub(super) const MAX_STRINGS: usize = 1 << 20;
 const MAX_CHAIN: usize = 64;
 
 impl<'a> FoldValue<'a> {
-    pub(super) fn of(root: Id, constant: Constant<'a>) -> Option<FoldValue<'a>> {
+    pub(crate) fn of(root: Id, constant: Constant<'a>) -> Option<FoldValue<'a>> {
         let Constant { message, shape, elements, len, .. } = constant;
         let content = match (elements, message) {
             (Some(elements), _) => KnownContent::Numbers(elements),
@@ -92,9 +93,41 @@ impl<'a> FoldValue<'a> {
         Some(FoldValue { content, ..self.clone() })
     }
 
+    /// The result of a QuantizeLinear or DequantizeLinear node of constants.
+    pub(crate) fn of_scaled(
+        node: &Node<'a>,
+        opset: i64,
+        x: &FoldValue<'a>,
+        scale: &FoldValue<'a>,
+        zero_point: Option<&FoldValue<'a>>,
+    ) -> Option<FoldValue<'a>> {
+        let (from, scale_type) = (x.data_type()?, scale.data_type()?);
+        let zero_type = zero_point.map(|known| known.data_type().ok_or(())).transpose().ok()?;
+        let attributes = node.lend();
+        let plan = match node.op_type {
+            "QuantizeLinear" => {
+                QuantizeLinear::from_node(opset, &attributes).and_then(|one| one.plan(from, scale_type, zero_type))
+            }
+            _ => DequantizeLinear::from_node(opset, &attributes).and_then(|one| one.plan(from, scale_type, zero_type)),
+        };
+        x.scaled(plan.ok()?, scale, zero_point)
+    }
+
+    /// The type of numbers.
+    pub(crate) fn data_type(&self) -> Option<DataType> {
+        self.elements().map(CastElements::data_type)
+    }
+
+    pub(crate) fn elements(&self) -> Option<&CastElements<'a>> {
+        match &self.content {
+            KnownContent::Numbers(elements) => Some(elements),
+            KnownContent::Strings(_) => None,
+        }
+    }
+
     /// The result of a scaled cast; `None` if it fails, as it then does when the model runs. The scale and the
     /// zero point stand in memory.
-    pub(super) fn scaled(
+    fn scaled(
         &self,
         plan: ScaledPlan,
         scale: &FoldValue<'a>,

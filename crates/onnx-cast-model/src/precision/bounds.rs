@@ -1,7 +1,7 @@
 //! Bounds of values, as far as operators and constants guarantee them: Sigmoid gives what is from 0 to 1, whatever it
 //! reads. What nothing bounds may be anything.
 
-use super::constants::Constants;
+use super::constants::{Constants, Span};
 use crate::graph::values::{Flow, Id, Origin, Step};
 use crate::operators::{Bounded, Flag, Traits};
 use crate::types::Body;
@@ -25,7 +25,7 @@ pub(crate) fn saturates(traits: &Traits) -> bool {
 pub(crate) fn of(body: &Body<'_, '_>, place: usize, constants: &Constants<'_>) -> Vec<Bounds> {
     let mut all = vec![ANY; body.flow.values.len()];
     for (id, bounds) in all.iter_mut().enumerate() {
-        if let Some(span) = constants.span(place, Some(id)) {
+        if let Some(span) = constants.numbers(place, id) {
             *bounds = Bounds { least: span.least, greatest: span.greatest };
         }
     }
@@ -43,11 +43,34 @@ pub(crate) fn of(body: &Body<'_, '_>, place: usize, constants: &Constants<'_>) -
     all
 }
 
+/// The values of a body that only constants decide: constants, elements that are picked of them, and the results of
+/// operators that read nothing else.
+pub(crate) fn fixed(body: &Body<'_, '_>, place: usize, constants: &Constants<'_>) -> Vec<bool> {
+    let mut fixed: Vec<bool> = (0..body.flow.values.len()).map(|id| constants.is_fixed(place, id)).collect();
+    for step in &body.flow.steps {
+        let mut inputs = step.inputs.iter().flatten().map(|&id| fixed[id]);
+        let picks = step.traits.is(Flag::Picks) && inputs.clone().next() == Some(true);
+        if picks || (step.inputs.iter().any(Option::is_some) && inputs.all(|is_fixed| is_fixed)) {
+            step.outputs.iter().flatten().for_each(|&id| fixed[id] = true);
+        }
+    }
+    fixed
+}
+
 fn of_step(step: &Step<'_, '_>, body: &Body<'_, '_>, all: &[Bounds]) -> Bounds {
     let input = |index: usize| step.inputs.get(index).copied().flatten();
     let bounds = |index: usize| input(index).map_or(ANY, |id| all[id]);
     let (one, two) = (bounds(0), bounds(1));
+    if step.node.op_type == "DequantizeLinear" {
+        let zero_point = input(2).map_or(Bounds { least: 0.0, greatest: 0.0 }, |id| all[id]);
+        return one.minus(zero_point).times(two);
+    }
     if !crate::tree::is_default(step.node.domain) {
+        return ANY;
+    }
+    // Integers wrap around, and their quotients are truncated.
+    let output = step.outputs.first().copied().flatten().and_then(|id| body.types[id].as_ref()?.tensor());
+    if !step.traits.is(Flag::Picks) && output.is_some_and(|data_type| !data_type.is_float()) {
         return ANY;
     }
     match step.node.op_type {
@@ -59,7 +82,7 @@ fn of_step(step: &Step<'_, '_>, body: &Body<'_, '_>, all: &[Bounds]) -> Bounds {
         "Sqrt" => Bounds { least: one.least.max(0.0).sqrt(), greatest: one.greatest.max(0.0).sqrt() },
         "Add" => one.plus(two),
         "Sub" if is_greatest(&body.flow, input(1), input(0)) => Bounds { least: f32::NEG_INFINITY, greatest: 0.0 },
-        "Sub" => one.plus(Bounds { least: -two.greatest, greatest: -two.least }),
+        "Sub" => one.minus(two),
         "Mul" if input(0).is_some() && input(0) == input(1) => one.magnitudes().times(one.magnitudes()),
         "Mul" => one.times(two),
         "Div" if two.least > 0.0 => one.times(Bounds { least: 1.0 / two.greatest, greatest: 1.0 / two.least }),
@@ -110,6 +133,11 @@ fn is_of(body: &Body<'_, '_>, id: Id, data_type: DataType) -> bool {
 }
 
 impl Bounds {
+    /// The span, of which the smallest magnitude is unknown, of numbers that reach the bounds.
+    pub(crate) fn span(self) -> Span {
+        Span { least: self.least, greatest: self.greatest, tiny: self.magnitude() }
+    }
+
     /// The largest magnitude.
     pub(crate) fn magnitude(self) -> f32 {
         self.least.abs().max(self.greatest.abs())
@@ -136,6 +164,10 @@ impl Bounds {
             least: sum(self.least, other.least, f32::NEG_INFINITY),
             greatest: sum(self.greatest, other.greatest, f32::INFINITY),
         }
+    }
+
+    fn minus(self, other: Bounds) -> Bounds {
+        self.plus(Bounds { least: -other.greatest, greatest: -other.least })
     }
 
     fn times(self, other: Bounds) -> Bounds {

@@ -1,21 +1,32 @@
-//! The floating-point constants of a model, as converting sees them: which may be stored in another type, and what
-//! their values are like.
+//! The constants of a model, as converting sees them: which floating-point ones may be stored in another type, and what
+//! the values of all are like, those included that scaled casts compute from constants.
 
 use crate::constant::Constant;
 use crate::error::ModelError;
 use crate::external::Files;
+use crate::fold::known::FoldValue;
 use crate::graph::values::Id;
+use crate::rope::CastElements;
 use crate::tree::Document;
 use crate::types::{Body, Typing};
 use onnx_cast::{Cast, CastOptions, DataType};
-use std::collections::HashMap;
+use onnx_cast_file::engine::pipeline::Step as CastStep;
+use std::collections::{HashMap, HashSet};
 
 /// Constants of more elements are not read before they are written.
 const SMALL: usize = 1 << 16;
 
+/// Max number of elements of a dequantized constant that are computed to find its extremes, which happens only where
+/// its type and scales allow an overflow.
+const MAX_COMPUTED: usize = 1 << 26;
+
 /// The constants of a model by body and value.
 pub(crate) struct Constants<'a> {
     known: HashMap<(usize, Id), KnownConstant<'a>>,
+    /// Spans of small constants of every type, and of the results of scaled casts of constants.
+    spans: HashMap<(usize, Id), Span>,
+    /// Constants of every type and size, and the results of scaled casts of them.
+    fixed: HashSet<(usize, Id)>,
 }
 
 pub(crate) struct KnownConstant<'a> {
@@ -39,17 +50,74 @@ impl<'a> Constants<'a> {
         typing: &Typing<'_, 'a>,
         files: &'a Files<'a>,
     ) -> Result<Self, ModelError> {
-        let mut known = HashMap::new();
+        let mut constants = Constants { known: HashMap::new(), spans: HashMap::new(), fixed: HashSet::new() };
         for (place, body) in typing.bodies.iter().enumerate() {
             for id in 0..body.flow.values.len() {
                 let Some(constant) = constant_of(document, body, id, files)? else { continue };
+                constants.fixed.insert((place, id));
+                let span = constant.elements.as_ref().filter(|_| constant.len <= SMALL).and_then(span_of);
+                constants.spans.extend(span.map(|span| ((place, id), span)));
                 if constant.data_type == DataType::Float {
-                    let span = span_of(&constant);
-                    known.insert((place, id), KnownConstant { constant, span });
+                    constants.known.insert((place, id), KnownConstant { constant, span });
                 }
             }
+            constants.add_scaled(document, (place, body), files)?;
         }
-        Ok(Constants { known })
+        Ok(constants)
+    }
+
+    /// Adds the results of QuantizeLinear and DequantizeLinear nodes of constants.
+    fn add_scaled(
+        &mut self,
+        document: &Document<'a>,
+        (place, body): (usize, &Body<'_, 'a>),
+        files: &'a Files<'a>,
+    ) -> Result<(), ModelError> {
+        let mut computed: HashMap<Id, FoldValue<'a>> = HashMap::new();
+        for step in body.flow.steps.iter().filter(|step| step.node.is_scaled()) {
+            let value = |id: Id| {
+                let constant = || Ok(constant_of(document, body, id, files)?.and_then(|one| FoldValue::of(id, one)));
+                computed.get(&id).cloned().map_or_else(constant, |known| Ok(Some(known)))
+            };
+            let inputs: Vec<Id> = step.inputs.iter().flatten().copied().collect();
+            if !inputs.iter().all(|&id| self.is_fixed(place, id)) {
+                continue;
+            }
+            let inputs = inputs.into_iter().map(value).collect::<Result<Option<Vec<_>>, ModelError>>()?;
+            let (Some([x, scale, zero_point @ ..]), Some(&Some(output))) = (inputs.as_deref(), step.outputs.first())
+            else {
+                continue;
+            };
+            let Some(opset) = step.graph.opset else { continue };
+            let result = FoldValue::of_scaled(step.node, opset, x, scale, zero_point.first());
+            let Some((result, elements)) = result.as_ref().and_then(|one| Some((one, one.elements()?))) else {
+                continue;
+            };
+            let span = if elements.len <= SMALL {
+                span_of(elements)
+            } else {
+                match limit(x, scale).filter(|_| step.node.is("DequantizeLinear")) {
+                    Some(limit) if overflows(limit, DataType::Float16) && elements.len <= MAX_COMPUTED => {
+                        span_of(elements)
+                    }
+                    limit => limit.map(|limit| Span { least: -limit, greatest: limit, tiny: 0.0 }),
+                }
+            };
+            self.fixed.insert((place, output));
+            self.spans.extend(span.map(|span| ((place, output), span)));
+            computed.insert(output, result.clone());
+        }
+        Ok(())
+    }
+
+    /// Whether a value is a constant, or the result of scaled casts of constants.
+    pub(crate) fn is_fixed(&self, body: usize, value: Id) -> bool {
+        self.fixed.contains(&(body, value))
+    }
+
+    /// The span of a constant of any type, or of the result of scaled casts of constants.
+    pub(crate) fn numbers(&self, body: usize, value: Id) -> Option<Span> {
+        self.spans.get(&(body, value)).copied()
     }
 
     pub(crate) fn get(&self, body: usize, value: Id) -> Option<&KnownConstant<'a>> {
@@ -67,6 +135,10 @@ impl<'a> Constants<'a> {
 }
 
 impl Span {
+    fn magnitude(self) -> f32 {
+        self.greatest.max(-self.least)
+    }
+
     /// Whether a number of the span has no finite counterpart in a type.
     pub(crate) fn overflows(self, low: DataType) -> bool {
         [self.least, self.greatest].into_iter().any(|value| value.is_finite() && overflows(value, low))
@@ -80,7 +152,7 @@ impl Span {
             (true, false) => 2f32.powi(-25),
             (false, _) => f32::MIN_POSITIVE,
         };
-        self.tiny.is_finite() && self.greatest.max(-self.least) < least
+        self.tiny.is_finite() && self.magnitude() < least
     }
 
     /// Whether what overflows are large negative numbers only, as masks have them.
@@ -114,11 +186,18 @@ fn constant_of<'a>(
     Ok(found.filter(|(_, is_input)| !is_input || !is_replaced).map(|(constant, _)| constant))
 }
 
-fn span_of(constant: &Constant<'_>) -> Option<Span> {
-    if constant.len > SMALL {
-        return None;
-    }
-    let bytes = constant.elements.as_ref()?.read()?;
+/// A magnitude that no element of a dequantized constant exceeds, by the type of the quantized one and the largest scale.
+fn limit(x: &FoldValue<'_>, scale: &FoldValue<'_>) -> Option<f32> {
+    let data_type = x.data_type()?;
+    // No small float is larger, and a zero point moves an integer by less than the width of its type.
+    let bits = if data_type.is_float() { 16 } else { data_type.bits()? };
+    Some(span_of(scale.elements()?)?.magnitude() * 2f32.powi(i32::try_from(bits).ok()?))
+}
+
+fn span_of(elements: &CastElements<'_>) -> Option<Span> {
+    let plan = Cast::new(DataType::Float, &CastOptions::new()).ok()?.plan(elements.data_type()).ok()?;
+    let is_float = elements.data_type() == DataType::Float;
+    let bytes = if is_float { elements.read()? } else { elements.then(CastStep::Cast(plan)).read()? };
     let (words, _) = bytes.as_chunks::<4>();
     let mut span = Span { least: f32::INFINITY, greatest: f32::NEG_INFINITY, tiny: f32::INFINITY };
     for value in words.iter().map(|word| f32::from_le_bytes(*word)).filter(|value| !value.is_nan()) {

@@ -1,11 +1,12 @@
 //! The pins that a caller and the model's border ask for, and those of operators that are fast in a narrow type.
 
-use super::constants::{Constants, overflows};
+use super::bounds::Bounds;
+use super::constants::{Constants, Span, overflows};
 use super::pins::{Reason, Variable};
 use super::variables::{Reading, Use, Variables};
 use super::{ConvertRequest, Keep, bounds, differences, growth, resolution, sensitive};
 use crate::error::ModelError;
-use crate::graph::values::{Id, Origin};
+use crate::graph::values::{Flow, Id, Origin};
 use crate::operators::{Flag, Meaning};
 use crate::tree::Document;
 use crate::types::value::ValueType;
@@ -34,11 +35,13 @@ impl Rules<'_, '_, '_, '_> {
         self.sparse();
         self.no_cast();
         super::positions::pin(self.variables);
+        let bodies = self.variables.typing.bodies.iter().enumerate();
+        let bounds: Vec<_> = bodies.map(|(place, body)| bounds::of(body, place, self.constants)).collect();
         if self.request.keeps_sensitive() {
-            self.sensitive();
+            self.sensitive(&bounds);
         }
         self.ranges();
-        self.lost();
+        self.lost(&bounds);
         self.fills();
         for place in 0..self.variables.typing.bodies.len() {
             (0..self.variables.body(place).flow.steps.len()).for_each(|step| self.step(place, step));
@@ -47,14 +50,12 @@ impl Rules<'_, '_, '_, '_> {
     }
 
     /// What loses digits or overflows.
-    fn sensitive(&mut self) {
-        let bodies = self.variables.typing.bodies.iter().enumerate();
-        let bounds: Vec<_> = bodies.map(|(place, body)| bounds::of(body, place, self.constants)).collect();
+    fn sensitive(&mut self, bounds: &[Vec<Bounds>]) {
         sensitive::pin(self.variables, self.constants, self.request);
-        resolution::pin(self.variables, self.constants, &bounds);
-        differences::pin(self.variables, &bounds);
-        growth::pin_states(self.variables, &bounds);
-        growth::pin_exponentials(self.variables, &bounds);
+        resolution::pin(self.variables, self.constants, bounds);
+        differences::pin(self.variables, bounds);
+        growth::pin_states(self.variables, bounds);
+        growth::pin_exponentials(self.variables, bounds);
     }
 
     /// Refuses a pattern that matches no node: what it was to keep would become narrow.
@@ -182,23 +183,34 @@ impl Rules<'_, '_, '_, '_> {
         self.values(&beyond, true);
     }
 
-    /// Constants that overflow, unless they are masks, and those that have nothing but what vanishes.
-    fn lost(&mut self) {
-        if self.request.clamp.is_some() {
-            return;
-        }
-        let mut beyond = HashMap::new();
-        for ((place, id), known) in self.constants.iter() {
-            let flow = &self.variables.body(place).flow;
-            let overflows = known.span.is_some_and(|span| span.overflows(self.variables.low));
-            let is_mask = known.span.is_some_and(|span| span.is_sentinel(self.variables.low));
-            let counted = self.lost.contains(known.constant.name)
-                || known.span.is_some_and(|span| span.vanishes(self.variables.low, self.request.keeps_sensitive()));
-            if counted || (overflows && !(is_mask && sensitive::is_mask(flow, id))) {
+    /// Constants that overflow, unless they are masks, and those that have nothing but what vanishes. The same of what
+    /// the model computes from constants alone: a weight that is dequantized, whose codes and scales all fit.
+    fn lost(&mut self, bounds: &[Vec<Bounds>]) {
+        let (low, keeps_digits) = (self.variables.low, self.request.keeps_sensitive());
+        let is_lost = |flow: &Flow<'_, '_>, id: Id, span: Span| {
+            span.vanishes(low, keeps_digits)
+                || (span.overflows(low) && !(span.is_sentinel(low) && sensitive::is_mask(flow, id)))
+        };
+        let (mut beyond, mut computed) = (HashMap::new(), HashMap::new());
+        // A clamp changes constants, and not what is computed from them.
+        for ((place, id), known) in self.constants.iter().filter(|_| self.request.clamp.is_none()) {
+            let is_lost = |span| is_lost(&self.variables.body(place).flow, id, span);
+            if self.lost.contains(known.constant.name) || known.span.is_some_and(is_lost) {
                 beyond.insert((place, id), Reason::Lost(known.constant.name.to_owned()));
             }
         }
+        for (place, body) in self.variables.typing.bodies.iter().enumerate() {
+            let fixed = bounds::fixed(body, place, self.constants);
+            for (id, value) in body.flow.values.iter().enumerate().filter(|(id, _)| fixed[*id]) {
+                let is_constant = self.constants.get(place, id).is_some();
+                if !is_constant && is_lost(&body.flow, id, bounds[place][id].span()) {
+                    computed.insert((place, id), Reason::Lost(value.name.to_owned()));
+                }
+            }
+        }
         self.values(&beyond, false);
+        self.values(&computed, true);
+        beyond.extend(computed);
         // What is computed with a number beyond the type is beyond it too, but where the number is a bound or a
         // divisor.
         let mut results = HashMap::new();
