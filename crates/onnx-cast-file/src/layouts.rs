@@ -37,7 +37,9 @@ pub use table::Layout;
 
 pub(crate) use claims::{Claims, KeyValueCache};
 pub(crate) use columns::{Columns, columns_at_once, copy_stretches, parts};
-pub(crate) use config::{Config, claims, config_of_folder, model_of_folder, read as read_configuration};
+pub(crate) use config::{
+    Config, claims, config_of_folder, is_configuration, model_of_folder, read as read_configuration,
+};
 pub(crate) use description::{description, without_description};
 pub(crate) use find::{Role, Weights, check_beside};
 pub(crate) use gguf::{BlockValues, decode as decode_blocks, encode as encode_blocks};

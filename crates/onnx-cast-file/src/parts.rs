@@ -71,7 +71,7 @@ impl FileJob<'_> {
                 dequantize::plan(&opened, &Config::of(&opened.checkpoint, input, request.layout)?, request, run)
             }
             FileJob::Quantize(request) => {
-                quantize::plan(&opened, claim_of_folder(folder), &model_of_folder(folder), request, run)
+                quantize::plan(&opened, claim_of_folder(folder), &model_of_folder(folder)?, request, run)
             }
             FileJob::Transcode(request) => {
                 let config = Config::of(&opened.checkpoint, input, request.from_layout).map_err(transcode::of_input)?;

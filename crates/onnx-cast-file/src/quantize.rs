@@ -165,7 +165,8 @@ fn quantize_files(input: &Path, output: &Path, request: &QuantizeRequest) -> Res
 fn quantize_checkpoint(input: &Path, output: &Path, request: &QuantizeRequest) -> Result<Summary, FileError> {
     let opened = rewrite::open(input, output)?;
     let folder = opened.checkpoint.folder(input);
-    plan(&opened, layouts::claim_of_folder(folder), &layouts::model_of_folder(folder), request, |rewrite| rewrite.run())
+    let model = layouts::model_of_folder(folder)?;
+    plan(&opened, layouts::claim_of_folder(folder), &model, request, |rewrite| rewrite.run())
 }
 
 fn check_is_gguf(output: &Path, request: &QuantizeRequest) -> Result<(), FileError> {

@@ -249,7 +249,7 @@ pub fn report(path: impl AsRef<Path>, request: &ReportRequest) -> Result<Report,
 fn report_checkpoint(path: &Path, request: &ReportRequest) -> Result<Report, FileError> {
     let opened = Checkpoint::of(inspect::open_all(path, |path| inspect::open(path, &request.from, request.in_format))?);
     inspect::refuse_changes(path, &opened)?;
-    report_inputs(&opened.files, request, Forecasts::of_checkpoint(&opened, path, request))
+    report_inputs(&opened.files, request, Forecasts::of_checkpoint(&opened, path, request)?)
 }
 
 /// As [`report`], of files that are open.

@@ -179,6 +179,9 @@ impl Index {
             }
             text = left.index.into_owned();
         }
+        if !text.trim_start().starts_with('{') {
+            return Err(invalid("not an object (want one with `weight_map`)".to_owned()));
+        }
         let form: Form<'_> = serde_json::from_str(&text).map_err(|error| invalid(error.to_string()))?;
         let mut total = None;
         if let Some(metadata) = form.metadata {

@@ -1,6 +1,5 @@
 //! The file formats, and how a path tells which one it is.
 
-use crate::formats::limits::MAX_HEADER;
 use std::fmt;
 use std::str::FromStr;
 
@@ -71,44 +70,6 @@ impl Format {
 
 /// The extension of raw bytes that begin as another format does.
 pub(crate) const UNSEEN: &str = "raw";
-
-/// What the first bytes of a file are known to begin, and what to do with it in place of taking it for raw bytes.
-pub(crate) fn foreign(bytes: &[u8]) -> Option<(&'static str, &'static str)> {
-    const SAVE: &str = "save its tensors as .safetensors, or name raw bytes .raw";
-    const PULL: &str = "run `git lfs pull`, or name raw bytes .raw";
-    let known: [(&[u8], _, _); 7] = [
-        (b"version https://", "a Git LFS pointer", PULL),
-        (b"PK\x03\x04", "a zip archive, as torch.save writes", "save its tensors as .safetensors, or name arrays .npz"),
-        (b"PK\x05\x06", "a zip archive without a member", SAVE),
-        (b"\x89HDF\r\n\x1a\n", "an HDF5 file", SAVE),
-        (GGUF_MAGIC, "a GGUF file", "name it .gguf, or raw bytes .raw"),
-        (b"\x93NUMPY", "a numpy array", "name it .npy, or raw bytes .raw"),
-        (b"\x08", "an ONNX model", "name it .onnx, or raw bytes .raw"),
-    ];
-    let fits = |magic: &[u8]| bytes.starts_with(magic) && (magic != b"\x08" || is_model(bytes));
-    if let Some((_, what, todo)) = known.into_iter().find(|(magic, ..)| fits(magic)) {
-        return Some((what, todo));
-    }
-    // The protocol, then a frame, or one of the opcodes that a pickle of an object, a number or a container begins
-    // with.
-    if let [0x80, 2..=5, 0x95 | b'}' | b']' | b'(' | b')' | b'c' | b'X' | b'\x8a' | b'\x8c' | b'K' | b'N', ..] = bytes {
-        return Some(("a pickle, as older versions of torch.save write", SAVE));
-    }
-    let header = bytes.first_chunk().map(|len| u64::from_le_bytes(*len));
-    let plausible = header.is_some_and(|len| len <= MAX_HEADER);
-    let named = bytes.get(8..10).is_some_and(|start| matches!(start, [b'{', b'"' | b'}' | b' ' | b'\n']));
-    (plausible && named).then_some(("a .safetensors file", "name it .safetensors, or raw bytes .raw"))
-}
-
-/// Whether bytes begin as a ModelProto does: the version of the format, then the graph, or the name of a producer.
-fn is_model(bytes: &[u8]) -> bool {
-    if let [0x08, 1..=31, 0x3a, ..] = bytes {
-        return true;
-    }
-    let [0x08, 1..=31, 0x12, len @ 1..=64, rest @ ..] = bytes else { return false };
-    let name = rest.get(..usize::from(*len).min(rest.len())).unwrap_or_default();
-    !name.is_empty() && name.iter().all(|c| c.is_ascii_graphic() || *c == b' ')
-}
 
 impl FromStr for Format {
     type Err = String;

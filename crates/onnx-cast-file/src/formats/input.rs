@@ -2,8 +2,8 @@
 //! as a whole: strings, Fortran order, the fields of a TensorProto other than `raw_data`.
 
 use crate::formats::error::{FormatError, Invalid, InvalidKind};
-use crate::formats::foreign::refuse_foreign;
-use crate::formats::format::{Format, UNSEEN, foreign};
+use crate::formats::foreign::{refuse_foreign, refuse_foreign_to_raw};
+use crate::formats::format::Format;
 use crate::formats::fortran::to_c_order;
 use crate::formats::gguf::{self, Blocks, Held};
 use crate::formats::npy::{self, Array, StringError};
@@ -576,11 +576,7 @@ impl ArrayIn<'_> {
 
 fn open_raw(file: &InputFile, given: &Given<'_>) -> Result<StoredTensor, FormatError> {
     let path = file.path();
-    // Of the standard input a shape alone tells that it is raw.
-    let unseen = is_stream(path) || path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case(UNSEEN));
-    if !unseen && let Some((what, todo)) = foreign(&file.prefix(16)?) {
-        return Err(FormatError::request(path, format!("{what}, not raw bytes ({todo})")));
-    }
+    refuse_foreign_to_raw(file)?;
     let data_type = SourceType::of(given.from, "").ok_or_else(|| {
         let what = Wording::from("raw bytes have no element type (");
         FormatError::request(path, what.field("from", " gives it)"))

@@ -280,9 +280,16 @@ fn own_key<'o>(object: &'o Map<String, Value>, key: &str) -> Option<&'o Map<Stri
 }
 
 /// What the `config.json` of a folder says of the model.
-pub(crate) fn model_of_folder(folder: &Path) -> Model {
-    let text = read(&folder.join("config.json")).ok().flatten();
-    text.map_or_else(Model::default, |text| Model::of_text(&text))
+///
+/// # Errors
+/// Where it cannot be read, or a failed download left something else in its place.
+pub(crate) fn model_of_folder(folder: &Path) -> Result<Model, FileError> {
+    Ok(read(&folder.join("config.json"))?.map_or_else(Model::default, |text| Model::of_text(&text)))
+}
+
+/// Whether a file in the folder of a checkpoint is a configuration that is read.
+pub(crate) fn is_configuration(name: &str) -> bool {
+    name == "config.json" || Layout::own_files().any(|(_, file)| file.name == name)
 }
 
 /// A configuration of a variant of a layout that is not read.

@@ -1,6 +1,7 @@
 //! What `quantize` would write for the candidates of a report: its own plan, so that sizes agree to the byte.
 
 use super::{CandidateFormat, ReportRequest};
+use crate::error::FileError;
 use crate::formats::error::InvalidKind;
 use crate::formats::format::Format;
 use crate::formats::input::{Input, Location, StoredTensor};
@@ -64,13 +65,17 @@ struct Planned {
 
 impl Forecasts {
     /// Those of the scaled candidates, for a checkpoint.
-    pub(super) fn of_checkpoint(checkpoint: &Checkpoint, path: &Path, request: &ReportRequest) -> Forecasts {
+    pub(super) fn of_checkpoint(
+        checkpoint: &Checkpoint,
+        path: &Path,
+        request: &ReportRequest,
+    ) -> Result<Forecasts, FileError> {
         if checkpoint.files.iter().any(|file| file.format != Format::Safetensors) {
-            return Forecasts::default();
+            return Ok(Forecasts::default());
         }
         let folder = checkpoint.folder(path);
-        let (claim, model) = (layouts::claim_of_folder(folder), layouts::model_of_folder(folder));
-        Forecasts::new(checkpoint, path, (claim, &model), request)
+        let (claim, model) = (layouts::claim_of_folder(folder), layouts::model_of_folder(folder)?);
+        Ok(Forecasts::new(checkpoint, path, (claim, &model), request))
     }
 
     /// Those for tensors in memory, of which nothing but names and shapes is looked at.

@@ -13,7 +13,7 @@ use crate::io::atomic::create_folder;
 use crate::io::fs::{self, File, is_same};
 use crate::io::links;
 use crate::io::positional::{InputFile, PositionedReader};
-use crate::layouts::{Layout, quantized_config};
+use crate::layouts::{Layout, is_configuration, quantized_config, read_configuration};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
@@ -119,6 +119,10 @@ impl SideFiles {
             } else if fs::is_file(&path) {
                 links::check_read_within(&self.folder, &path)?;
                 File::open(&path).map_err(|error| FileError::io(&path, "open", error))?;
+                // What a failed download left is worth no copy.
+                if is_configuration(&name) {
+                    read_configuration(&path)?;
+                }
                 self.copied.push(path);
             }
         }
@@ -230,6 +234,7 @@ impl SideFiles {
         let path = folder.join(CONFIG);
         if fs::is_file(&path) {
             links::check_write(&path)?;
+            read_configuration(&path)?;
             self.texts.extend(edit(&path).map(|text| Text { path: path.clone(), text, of: Some(path) }));
         }
         Ok(())

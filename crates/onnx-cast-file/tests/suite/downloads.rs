@@ -7,8 +7,8 @@ use checkpoint::{Checkpoint, Tensor, bits, codes, file, floats, is_empty, to};
 use onnx_cast::DataType;
 use onnx_cast_file::{
     CandidateFormat, CastRequest, DiffRequest, Difference, Format, InputFile, InspectRequest, Layout, NamedTensor,
-    QuantizeRequest, QuantizedFormat, ReportRequest, Summary, TranscodeRequest, cast_file, dequantize_file, diff,
-    inspect, quantize_file, read_tensors_from, report, transcode_file,
+    QuantizeRequest, QuantizedFormat, RawInput, ReportRequest, Summary, TranscodeRequest, cast_file, dequantize_file,
+    diff, inspect, quantize_file, read_tensors_from, report, transcode_file,
 };
 use std::fs;
 use std::path::Path;
@@ -37,12 +37,12 @@ fn downloads_that_failed_are_named() {
     let folder = tempfile::tempdir().expect("a folder");
     let output = folder.path().join("out.safetensors");
     for (bytes, want) in KINDS {
-        for name in ["w.safetensors", "w.npz", "w.npy", "w.gguf", "w.pb"] {
+        for name in ["w.safetensors", "w.npz", "w.npy", "w.gguf", "w.pb", "w.onnx"] {
             let input = folder.path().join(name);
             fs::write(&input, bytes).expect("written");
             let want = format!("{name}: {want}");
-            // A message has no first bytes of its own: its reader says what is wrong with these.
-            let is_named = !name.ends_with(".pb") || !bytes.is_empty() && !want.contains("JSON");
+            // The reader of messages says what is missing from an empty one.
+            let is_named = !(name.ends_with(".pb") || name.ends_with(".onnx")) || !bytes.is_empty();
             let cast = cast_file(&input, &output, &CastRequest::new(DataType::Float)).expect_err(name);
             let look = inspect(&input, &InspectRequest::default()).expect_err(name).to_string();
             for error in [cast.to_string(), look] {
@@ -61,9 +61,74 @@ fn downloads_that_failed_are_named() {
     );
 }
 
+/// Raw bytes that a failed download left, padded to whole floats. An archive or a list may be the bytes of a tensor.
+#[test]
+fn raw_bytes_are_not_pages() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let output = folder.path().join("out.npy");
+    for (bytes, want) in KINDS {
+        let bytes = [bytes, &b" ".repeat(bytes.len().next_multiple_of(4) - bytes.len())].concat();
+        let request = CastRequest::new(DataType::Float16).raw(RawInput::default().from(vec!["float".parse().unwrap()]));
+        for name in ["w.bin", "w.raw"] {
+            let (input, _) = (folder.path().join(name), fs::remove_file(&output));
+            fs::write(&input, &bytes).expect("written");
+            let is_read = name == "w.raw" || bytes.first().is_none_or(|first| matches!(first, 0x1f | b'['));
+            match cast_file(&input, &output, &request) {
+                Ok(_) => assert!(is_read, "{want}"),
+                Err(error) => {
+                    let error = testkit::fixtures::text_without(folder.path(), error);
+                    let want = want.replace(')', ", or name raw bytes .raw)");
+                    assert!(!is_read && error == format!("{name}: {want}"), "{error}, not {want}");
+                }
+            }
+        }
+    }
+}
+
+/// Every job refuses a configuration that a failed download left, and a listing warns of it.
+#[test]
+fn jobs_refuse_configurations_that_are_not_configurations() {
+    let names = ["config.json", "quantize_config.json", "hf_quant_config.json"];
+    for ((bytes, want), name) in
+        KINDS.into_iter().filter(|(bytes, _)| bytes.first() != Some(&b'[')).zip(names.into_iter().cycle())
+    {
+        let checkpoint = Checkpoint::new("", &[floats("a.weight", &[64, 64], &[1.0])]);
+        checkpoint.write(name, bytes);
+        let (input, output) = (checkpoint.input(), checkpoint.output());
+        let to: QuantizedFormat = "int8".parse().expect("a format");
+        let mut errors = vec![
+            cast_file(&input, &output, &CastRequest::new(DataType::Float16)).expect_err(want),
+            quantize_file(&input, &output, &QuantizeRequest::new(to)).expect_err(want),
+        ];
+        if name == "config.json" {
+            let request = ReportRequest::default().to(vec![CandidateFormat::Bare(DataType::Float16)]);
+            errors.push(report(&input, &request).expect_err(want));
+        }
+        let warning =
+            inspect(&input, &InspectRequest::default()).expect("listed").quantized.and_then(|one| one.warning);
+        let said = errors.into_iter().map(|error| error.to_string()).chain([warning.expect(want).to_string()]);
+        for text in said {
+            assert_eq!(testkit::fixtures::text_without(&input, text), format!("{name}: {want}"));
+        }
+        assert!(is_empty(&output), "{want}");
+    }
+}
+
+#[test]
+fn indices_that_are_not_objects() {
+    for (index, want) in [
+        ("[]", "the index is not valid: not an object (want one with `weight_map`)"),
+        ("{\"error\":\"no\"}", "a JSON document, such as the error of a server (download it again)"),
+    ] {
+        let checkpoint = Checkpoint::sharded("", "{}", &[]);
+        checkpoint.write("model.safetensors.index.json", index.as_bytes());
+        checkpoint.refuses(&format!("model.safetensors.index.json: {want}"));
+    }
+}
+
 #[test]
 fn indices_and_configurations_that_are_pointers() {
-    for (bytes, want) in KINDS.into_iter().filter(|(_, want)| !want.contains("JSON")) {
+    for (bytes, want) in KINDS.into_iter().filter(|(bytes, _)| bytes.first() != Some(&b'[')) {
         let index = r#"{"a.weight":"1.safetensors","a.weight_scale_inv":"1.safetensors"}"#;
         let all = || [codes("a.weight", "F8_E4M3", &[2, 2]), floats("a.weight_scale_inv", &[], &[1.0])];
         for name in ["model.safetensors.index.json", "config.json", "1.safetensors"] {
