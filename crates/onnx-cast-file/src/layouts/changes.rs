@@ -1,7 +1,7 @@
-//! What changes weights or their inputs beside the scales: rotations, scales of inputs, factors of low rank. None of it
+//! What changes weights or their inputs beside the scales: rotations, scales of inputs, SVDQuant's factors. None of it
 //! is applied here, and without it weights would be wrong, so that such checkpoints are refused.
 
-use super::companions::{CHANGES, CHANGING_KEYS, FACTORS};
+use super::companions::{CHANGES, CHANGING_KEYS};
 use super::json;
 use super::row::before;
 use super::table::COMFY_QUANT;
@@ -15,7 +15,7 @@ use serde_json::{Map, Value};
 pub(crate) fn check_changes(checkpoint: &Checkpoint) -> Result<(), FileError> {
     for (tensor, stored) in checkpoint.tensors() {
         let name = &*stored.name;
-        if changes_weight(name) || ends(name, FACTORS) {
+        if changes_weight(name) {
             let what = "it changes the weights beside it, and is unsupported: without it they would be wrong";
             return Err(checkpoint.error(Some(tensor), Invalid::new(InvalidKind::Transformed, what).of_tensor(name)));
         }
@@ -33,15 +33,10 @@ pub(crate) fn check_changes(checkpoint: &Checkpoint) -> Result<(), FileError> {
     Ok(())
 }
 
-/// Whether a tensor's name says that it changes a weight, and not by adding a product of low rank.
+/// Whether a tensor's name, or all but its last part, says that it changes a weight.
 pub(super) fn changes_weight(name: &str) -> bool {
-    ends(name, CHANGES)
-}
-
-/// Whether a name, or all but its last part, ends so.
-fn ends(name: &str, endings: &[&str]) -> bool {
     let parent = name.rsplit_once('.').map_or("", |(parent, _)| parent);
-    endings.iter().any(|end| before(name, end).is_some() || before(parent, end).is_some())
+    CHANGES.iter().any(|end| before(name, end).is_some() || before(parent, end).is_some())
 }
 
 /// As [`check_keys`], of a text that may be JSON.

@@ -60,7 +60,8 @@ pub(super) struct Symmetry {
     pub(super) format: WeightFormat,
     /// Names of layers, or of their kinds.
     pub(super) layers: Vec<String>,
-    pub(super) is_symmetric: bool,
+    /// Where that is told.
+    pub(super) is_symmetric: Option<bool>,
 }
 
 /// How keys and values are cached.
@@ -104,10 +105,20 @@ impl Claims {
 
     /// Whether weights of a format have zero points in this layer; in doubt they need not.
     pub(super) fn want_zero_points(&self, format: WeightFormat, layer: &str) -> bool {
-        let of_format = || self.symmetry.iter().filter(|group| group.format == format);
-        let named = of_format().find(|group| group.layers.iter().any(|name| name == layer));
-        named.is_some_and(|group| !group.is_symmetric)
-            || named.is_none() && of_format().next().is_some() && of_format().all(|group| !group.is_symmetric)
+        self.symmetry_of(format, layer) == Some(false)
+    }
+
+    /// Whether weights of a format have no zero points in this layer; in doubt they may.
+    pub(super) fn are_symmetric(&self, format: WeightFormat, layer: &str) -> bool {
+        self.symmetry_of(format, layer) == Some(true)
+    }
+
+    /// What the group of a layer says of zero points, or all groups of a format.
+    fn symmetry_of(&self, format: WeightFormat, layer: &str) -> Option<bool> {
+        let mut of_format = self.symmetry.iter().filter(|group| group.format == format);
+        let named = of_format.clone().find(|group| group.layers.iter().any(|name| name == layer));
+        let first = named.or_else(|| of_format.next())?.is_symmetric;
+        first.filter(|_| named.is_some() || of_format.all(|group| group.is_symmetric == first))
     }
 
     /// Refuses the checkpoint for something that the configuration says, and tells what is read.

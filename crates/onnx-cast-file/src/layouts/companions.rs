@@ -56,7 +56,8 @@ const UNREAD: &[&str] = &[
 /// Such names that no other tensor has.
 const ORPHANS: &[&str] = &["weight_scale", "weight_scale_inv", "weight_scale_2", "weight_global_scale"];
 
-/// Tensors that change the weight beside them, or its inputs; another part of the name may follow.
+/// Tensors that change the weight beside them, or its inputs; another part of the name may follow. Factors of LoRA are
+/// not among them: loaders add their product to a weight, quantized or not, and jobs keep them beside it.
 pub(super) const CHANGES: &[&str] = &[
     "pre_quant_scale",
     "act_pre_scale",
@@ -70,9 +71,6 @@ pub(super) const CHANGES: &[&str] = &[
     "forward_hadamard_matrix",
     "backward_hadamard_matrix",
 ];
-
-/// Factors of a product that is added to the weight beside it; another part of the name may follow.
-pub(super) const FACTORS: &[&str] = &["lora_A", "lora_B", "lora_up", "lora_down"];
 
 /// Keys of configurations that do.
 pub(super) const CHANGING_KEYS: &[&str] = &["transform_config", "rotation_config", "convrot"];

@@ -105,7 +105,9 @@ impl Finder<'_> {
         self.read_globals(&mut weight)?;
         self.check_original_shape(&weight, start)?;
         if let Some(tensor) = self.companion(start, ZERO_POINTS) {
-            weight.zero_points = Some(ZeroPoints::stored(self.checkpoint, &weight, tensor)?);
+            let layer = start.strip_suffix('.').unwrap_or(start);
+            let is_symmetric = !self.claims.are_overruled && self.claims.are_symmetric(weight.format(), layer);
+            weight.zero_points = Some(ZeroPoints::stored(self.checkpoint, &weight, tensor, is_symmetric)?);
         }
         if let Some(tensor) = self.companion(start, GROUPS) {
             weight.groups = Some(Groups::stored(self.checkpoint, &weight, tensor)?);

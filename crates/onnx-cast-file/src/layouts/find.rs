@@ -138,7 +138,7 @@ fn check_unread(stored: &StoredTensor, modules: &HashSet<&str>, layout: Layout) 
 }
 
 /// Refuses to quantize these modules if a tensor beside them may change their weights: readers of the output would
-/// refuse it, or apply it. Factors of low rank are allowed, as models have them beside plain weights.
+/// refuse it, or apply it.
 pub(crate) fn check_beside(checkpoint: &Checkpoint, modules: &HashSet<&str>) -> Result<(), FileError> {
     for (tensor, stored) in checkpoint.tensors() {
         if changes_weight(&stored.name) || companion(&stored.name).is_none() && may_be_companion(&stored.name, modules)

@@ -6,7 +6,9 @@ use crate::common::replacing::dequantize_file;
 
 use checkpoint::{Checkpoint, Tensor, bits, codes, file, floats, ints, is_empty, longs, to};
 use onnx_cast::DataType;
-use onnx_cast_file::{Layout, Pattern};
+use onnx_cast_file::{
+    DiffRequest, Layout, Pattern, QuantizeRequest, QuantizedFormat, WriteOptions, diff, quantize_file,
+};
 
 const FP8: &str =
     r#"{"quantization_config":{"quant_method":"fp8","weight_block_size":[128,128]},"torch_dtype":"bfloat16"}"#;
@@ -301,13 +303,49 @@ fn a_layout_that_is_given_overrules_the_configuration() {
 
 #[test]
 fn tensors_that_change_the_weights_beside_them() {
-    for name in ["a.pre_quant_scale", "a.svdquant_lora_a", "a.svdquant_lora_b", "a.lora_A.weight", "a.lora_up.weight"] {
+    for name in ["a.pre_quant_scale", "a.svdquant_lora_a", "a.svdquant_lora_b"] {
         let tensors =
             [codes("a.weight", "F8_E4M3", &[2, 2]), floats("a.weight_scale", &[], &[1.0]), floats(name, &[2], &[1.0])];
         Checkpoint::new(&modelopt("FP8"), &tensors).refuses(&format!(
             "model.safetensors: tensor `{name}`: it changes the weights beside it, and is unsupported: without it \
              they would be wrong"
         ));
+    }
+}
+
+/// Factors of LoRA, by the names of PEFT and kohya, are kept beside the weights that are quantized, and when they become
+/// plain again.
+#[test]
+fn adapters_are_read_beside_the_weights_that_quantize_writes() {
+    let layer = |name| floats(name, &[64, 64], &[1.0, -0.5, 0.25]);
+    for (to, layout) in [
+        ("int8", None),
+        ("int4", Some(Layout::CompressedTensors)),
+        ("float8e4m3fn", Some(Layout::DeepSeek)),
+        ("nvfp4", Some(Layout::ModelOpt)),
+    ] {
+        let tensors = [
+            layer("m.0.q_proj.weight"),
+            floats("m.0.q_proj.lora_A.weight", &[8, 64], &[1.0]),
+            floats("m.0.q_proj.lora_B.weight", &[64, 8], &[2.0]),
+            layer("m.0.k_proj.base_layer.weight"),
+            floats("m.0.k_proj.lora_A.default.weight", &[8, 64], &[3.0]),
+            layer("m.0.v_proj.weight"),
+            floats("m.0.v_proj.lora_up.weight", &[64, 8], &[4.0]),
+            floats("m.0.v_proj.lora_down.weight", &[8, 64], &[5.0]),
+        ];
+        let plain = Checkpoint::new("{}", &tensors);
+        let quantized = Checkpoint::new("{}", &[]);
+        let request = QuantizeRequest::new(to.parse::<QuantizedFormat>().expect("a format")).layout(layout);
+        let request = request.clone().run(request.run.clone().write(WriteOptions::default().force(true)));
+        let done = quantize_file(plain.input(), quantized.input(), &request).expect(to);
+        assert_eq!(done.kept_matrices().as_deref(), Some("5 matrices: factor of LoRA (5)"), "{to}");
+        let names: Vec<String> = quantized.gives(&self::to(DataType::Float)).into_iter().map(|one| one.name).collect();
+        assert!(tensors.iter().all(|tensor| names.iter().any(|name| name == tensor.0)), "{to}: {names:?}");
+        let mut by_value = DiffRequest::default();
+        by_value.values = true;
+        let found = diff(plain.input(), quantized.input(), &by_value).expect(to);
+        assert!(found.iter().all(|(name, _)| !name.contains("lora")), "{to}: {found:?}");
     }
 }
 
@@ -455,11 +493,15 @@ fn parts_of_packed_integers() {
         ),
         (
             vec![shape(), ints("a.weight_g_idx", &[63], &[0, 1])],
-            "tensor `a.weight_g_idx`: int32 of shape 63 (want int32, the group of each of 64 columns)",
+            "tensor `a.weight_g_idx`: int32 of shape 63 (want int32 of shape 64, the group of each column)",
+        ),
+        (
+            vec![shape(), ints("a.weight_g_idx", &[64, 1], &[0, 1])],
+            "tensor `a.weight_g_idx`: int32 of shape 64x1 (want int32 of shape 64, the group of each column)",
         ),
         (
             vec![shape(), longs("a.weight_g_idx", &[0; 64])],
-            "tensor `a.weight_g_idx`: int64 of shape 64 (want int32, the group of each of 64 columns)",
+            "tensor `a.weight_g_idx`: int64 of shape 64 (want int32 of shape 64, the group of each column)",
         ),
     ] {
         checkpoint(others).refuses(&format!("model.safetensors: {want}"));
@@ -476,9 +518,30 @@ fn parts_of_packed_integers() {
         "model.safetensors: tensor `a.weight_zero_point`: int8 of shape 2x4 (want int8 of shape 4x2, one for each \
          scale)",
     );
+    plain(codes("a.weight_zero_point", "I8", &[4, 2, 1])).refuses(
+        "model.safetensors: tensor `a.weight_zero_point`: int8 of shape 4x2x1 (want int8 of shape 4x2, one for each \
+         scale)",
+    );
     plain(codes("a.weight_zero_point", "U8", &[4, 2])).refuses(
         "model.safetensors: tensor `a.weight_zero_point`: uint8 of shape 4x2 (want int8 of shape 4x2, one for each \
          scale)",
+    );
+    // Zero points that the configuration denies may be zeros, in bytes.
+    let symmetric = |config: String| config.replace(r#""num_bits""#, r#""symmetric":true,"num_bits""#);
+    let checkpoint = |zero_point: u8| {
+        let zero_points = Tensor("a.weight_zero_point", "I8", vec![4, 2], vec![zero_point; 8]);
+        let tensors = [codes("a.weight", "I8", &[4, 32]), floats("a.weight_scale", &[4, 2], &[1.0]), zero_points];
+        Checkpoint::new(&symmetric(groups(8, "int", 16)), &tensors)
+    };
+    checkpoint(0).run(&to(DataType::BFloat16)).expect("a good checkpoint");
+    checkpoint(3).refuses(
+        "model.safetensors: tensor `a.weight_zero_point`: zero point 0 is not 0 (want zeros, as `symmetric` is true in \
+         the configuration)",
+    );
+    let packed = weight().into_iter().chain([shape(), ints("a.weight_zero_point", &[2, 2], &[0])]).collect::<Vec<_>>();
+    Checkpoint::new(&symmetric(config), &packed).refuses(
+        "model.safetensors: tensor `a.weight_zero_point`: int32 of shape 2x2 (want none: `symmetric` is true in the \
+         configuration)",
     );
 }
 
@@ -561,8 +624,10 @@ fn parts_of_gptq() {
     for (groups, want) in [
         (ints("a.g_idx", &[64], &[0, 1, 2]), "int32 of shape 64 (want groups from 0 to 1)"),
         (ints("a.g_idx", &[64], &[0, -1]), "int32 of shape 64 (want groups from 0 to 1)"),
-        (ints("a.g_idx", &[40], &[0]), "int32 of shape 40 (want int32, the group of each of 64 columns)"),
-        (longs("a.g_idx", &[0; 64]), "int64 of shape 64 (want int32, the group of each of 64 columns)"),
+        (ints("a.g_idx", &[40], &[0]), "int32 of shape 40 (want int32 of shape 64, the group of each column)"),
+        (ints("a.g_idx", &[63], &[0]), "int32 of shape 63 (want int32 of shape 64, the group of each column)"),
+        (ints("a.g_idx", &[8, 8], &[0]), "int32 of shape 8x8 (want int32 of shape 64, the group of each column)"),
+        (longs("a.g_idx", &[0; 64]), "int64 of shape 64 (want int32 of shape 64, the group of each column)"),
     ] {
         let tensors: Vec<Tensor> = good().into_iter().chain([groups]).collect();
         Checkpoint::new(&sym, &tensors).refuses(&format!("model.safetensors: tensor `a.g_idx`: {want}"));
@@ -589,6 +654,21 @@ fn variants_of_gptq_and_awq() {
     ] {
         let tensors = [ints("a.qweight", &[8, 32], &[0]), floats("a.scales", &[2, 32], &[1.0])];
         Checkpoint::new(&gptq(more), &tensors).refuses(&variant("gptq", what, want));
+    }
+    for (key, value, want) in [
+        ("bits", "16", "2 to 8 bits"),
+        ("bits", "64", "2 to 8 bits"),
+        ("bits", "0", "2 to 8 bits"),
+        ("bits", "-1", "2 to 8 bits"),
+        ("bits", "null", "2 to 8 bits"),
+        ("group_size", "0", "a number of columns, or -1 for whole rows"),
+        ("group_size", "-2", "a number of columns, or -1 for whole rows"),
+    ] {
+        let config = format!(r#"{{"quantization_config":{{"quant_method":"gptq","{key}":{value}}}}}"#);
+        for (layout, config) in [("gptq", config.clone()), ("awq", config.replace("gptq", "awq"))] {
+            let tensors = [ints("a.qweight", &[8, 32], &[0]), floats("a.scales", &[2, 32], &[1.0])];
+            Checkpoint::new(&config, &tensors).refuses(&variant(layout, &format!("`{key}` is {value}"), want));
+        }
     }
     let conv1d = gptq("").replacen('{', r#"{"model_type":"gpt2","#, 1);
     let tensors = [ints("a.qweight", &[8, 32], &[0]), floats("a.scales", &[2, 32], &[1.0])];

@@ -91,7 +91,7 @@ impl Finder<'_> {
             }
         }
         if let Some(tensor) = zero_points {
-            let zero_points = ZeroPoints::stored(self.checkpoint, &weight, tensor)?;
+            let zero_points = ZeroPoints::stored(self.checkpoint, &weight, tensor, false)?;
             weight.zero_points = Some(zero_points.with_offset(self.zero_offset(&weight, tensor)?));
         }
         Ok(weight)
@@ -161,12 +161,14 @@ impl Finder<'_> {
         widths.find(|&bits| words(rows, bits, true) == width)
     }
 
-    /// The columns that so many words hold: as many as have a group, or as fill them.
+    /// The columns that so many words hold: as many as fill them, or where none do, as many as have a group.
     fn columns(&self, groups: Option<TensorRef>, down: usize, bits: u32) -> Option<usize> {
+        let all = down.checked_mul(32)?;
+        if all.is_multiple_of(bits as usize) {
+            return Some(all / bits as usize);
+        }
         let told = groups.map(|groups| self.checkpoint.stored(groups).len);
-        let told = told.filter(|&columns| words(columns, bits, true) == down);
-        let bits = bits as usize;
-        told.or_else(|| down.checked_mul(32).filter(|all| all.is_multiple_of(bits)).map(|all| all / bits))
+        told.filter(|&columns| words(columns, bits, true) == down)
     }
 
     /// The columns of a group, where there are so many groups.

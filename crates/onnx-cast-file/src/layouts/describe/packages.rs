@@ -84,7 +84,7 @@ fn in_bytes(
     }
     weight.block = [*down, *across];
     if let Some(zeros) = checkpoint.find(&format!("{start}_weight_zero_point")) {
-        weight.zero_points = Some(ZeroPoints::stored(checkpoint, &weight, zeros)?);
+        weight.zero_points = Some(ZeroPoints::stored(checkpoint, &weight, zeros, false)?);
     }
     weight.values = stored.shape.clone();
     if is_whole && !outer.is_empty() {

@@ -34,7 +34,8 @@ fn claims(claims: &mut Claims, quantization: &Map<String, Value>) {
     for group in groups.into_iter().flat_map(Map::values) {
         let Some(weights) = group.get("weights") else { continue };
         let number = |key: &str| weights.get(key).and_then(Value::as_u64);
-        let (bits, size) = (number("num_bits").unwrap_or(0) as u32, number("group_size").unwrap_or(0) as usize);
+        let bits = number("num_bits").and_then(|bits| u32::try_from(bits).ok()).unwrap_or(0);
+        let size = number("group_size").unwrap_or(0) as usize;
         let is_float = weights.get("type").and_then(Value::as_str) == Some("float");
         let has_power_of_two_scales = weights.get("scale_dtype").and_then(Value::as_str) == Some("torch.uint8");
         let format = match (is_float, bits, size) {
@@ -54,7 +55,7 @@ fn claims(claims: &mut Claims, quantization: &Map<String, Value>) {
         claims.symmetry.push(Symmetry {
             format,
             layers: targets.filter_map(|name| Some(name.as_str()?.to_owned())).collect(),
-            is_symmetric: weights.get("symmetric").and_then(Value::as_bool).unwrap_or(true),
+            is_symmetric: weights.get("symmetric").and_then(Value::as_bool),
         });
         let activations = group.get("input_activations").filter(|settings| !settings.is_null());
         claims.activations.push((format, activations.cloned()));

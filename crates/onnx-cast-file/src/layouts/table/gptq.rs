@@ -90,8 +90,22 @@ fn awq(claims: &mut Claims, quantization: &Map<String, Value>) {
     layers(claims, quantization, ["q_group_size", "w_bit"]);
 }
 
+/// Refuses sizes that no file has. Layers of their own may be plain, which AutoRound calls 16 bits.
+fn check_sizes(claims: &mut Claims, quantization: &Map<String, Value>, [group, bits]: [&str; 2]) {
+    let bits = quantization.get(bits).map(|value| (bits, value));
+    if let Some((key, value)) = bits.filter(|(_, value)| !value.as_u64().is_some_and(|bits| (1..=8).contains(&bits))) {
+        return claims.refuse(format!("`{key}` is {value}"), "2 to 8 bits");
+    }
+    let group = quantization.get(group).filter(|value| !value.is_null()).map(|value| (group, value));
+    let is_size = |value: &Value| value.as_i64().is_some_and(|size| size == -1 || size > 0);
+    if let Some((key, value)) = group.filter(|(_, value)| !is_size(value)) {
+        claims.refuse(format!("`{key}` is {value}"), "a number of columns, or -1 for whole rows");
+    }
+}
+
 /// The bits and groups of all layers, and of those that differ.
 fn layers(claims: &mut Claims, quantization: &Map<String, Value>, [group, bits]: [&str; 2]) {
+    check_sizes(claims, quantization, [group, bits]);
     let own = ["dynamic", "extra_config"].into_iter().filter_map(|key| quantization.get(key)?.as_object());
     let own = own.flat_map(Map::values).filter_map(Value::as_object);
     let all: Vec<_> = std::iter::once(quantization).chain(own).collect();

@@ -51,7 +51,7 @@ fn claims(claims: &mut Claims, quantization: &Map<String, Value>) {
     claims.is_signed = types.contains(&"int4");
     claims.symmetry.extend(named.iter().filter_map(|(name, weight)| {
         let format = format(weight)?;
-        let is_symmetric = weight.get("symmetric").and_then(Value::as_bool).unwrap_or(true);
+        let is_symmetric = weight.get("symmetric").and_then(Value::as_bool);
         matches!(format, WeightFormat::Int(_)).then(|| Symmetry {
             format,
             layers: vec![(*name).to_owned()],

@@ -25,11 +25,13 @@ enum Codes {
 }
 
 impl ZeroPoints {
-    /// Zero points in a tensor, whose type and shape are checked. Zero points of floats have to be 0.
+    /// Zero points in a tensor, whose type and shape are checked. Zero points of floats have to be 0, and so have those
+    /// of weights that the configuration calls symmetric.
     pub(in crate::layouts) fn stored(
         checkpoint: &Checkpoint,
         weight: &Weight,
         tensor: TensorRef,
+        is_symmetric: bool,
     ) -> Result<ZeroPoints, FileError> {
         let stored = checkpoint.stored(tensor);
         let wrong = |want: String| Err(checkpoint.error(Some(tensor), stored.unfit(want)));
@@ -56,17 +58,22 @@ impl ZeroPoints {
             }
             _ => return wrong(format!("none: elements of {} have no zero points", weight.element_type())),
         };
-        let rank = shape.len().min(stored.shape.len()).max(2);
-        if stored.data_type != data_type || squeeze(&stored.shape, rank) != squeeze(&shape, rank) {
+        // A scale for each row may have an axis of 1 behind.
+        let rank = shape.len().max(2);
+        let fits = stored.shape.len() <= rank && squeeze(&stored.shape, rank) == squeeze(&shape, rank);
+        if stored.data_type != data_type || !fits {
             return wrong(want);
         }
-        if matches!(data_type, Float8E4M3FN | Float8E5M2) {
-            // Either sign of 0 changes nothing.
-            let bytes = checkpoint.bytes(tensor)?;
-            if let Some(index) = bytes.iter().position(|code| code & 0x7f != 0) {
-                let what = format!("zero point {index} is not 0 (want zeros, as the elements are {data_type})");
-                return Err(checkpoint.value_error(tensor, what));
-            }
+        // Either sign of 0 changes nothing.
+        let (zero, why) = match data_type {
+            Float8E4M3FN | Float8E5M2 => (0x7f, format!("the elements are {data_type}")),
+            Int8 if is_symmetric => (0xff, "`symmetric` is true in the configuration".to_owned()),
+            _ if is_symmetric => return wrong("none: `symmetric` is true in the configuration".to_owned()),
+            _ => return Ok(ZeroPoints(Codes::Stored { tensor, offset: 0 })),
+        };
+        if let Some(index) = checkpoint.bytes(tensor)?.iter().position(|code| code & zero != 0) {
+            let what = format!("zero point {index} is not 0 (want zeros, as {why})");
+            return Err(checkpoint.value_error(tensor, what));
         }
         Ok(ZeroPoints(Codes::Stored { tensor, offset: 0 }))
     }
@@ -133,8 +140,8 @@ impl Groups {
         if !has_groups {
             return wrong(format!("none: blocks of {} have no groups of columns", weight.element_type()));
         }
-        if stored.data_type != Int32 || stored.len != columns || weight.block[0] != 1 || weight.shape.len() != 2 {
-            return wrong(format!("int32, the group of each of {columns} columns"));
+        if stored.data_type != Int32 || stored.shape != [columns] || weight.block[0] != 1 || weight.shape.len() != 2 {
+            return wrong(format!("int32 of shape {columns}, the group of each column"));
         }
         let groups = Groups(tensor);
         match groups.numbers(checkpoint, weight) {
