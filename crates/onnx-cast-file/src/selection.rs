@@ -400,6 +400,22 @@ impl<T: Copy> Selection<T> {
         check_matched("rules", self.rules.iter().map(|rule| &rule.pattern), &names.collect::<Vec<_>>())
     }
 
+    /// The first rule that decides about tensors none of which can have its target, and the first of these tensors.
+    /// `tensors` are all names of a file, and whether each tensor takes what decides about it.
+    pub fn ineffective_rule<'n>(
+        &self,
+        tensors: impl Iterator<Item = (&'n str, bool)> + Clone,
+    ) -> Option<(&Rule<T>, &'n str)> {
+        let decides =
+            |at: usize, name: &str| self.rules.iter().rposition(|rule| rule.pattern.matches(name)) == Some(at);
+        let rules = self.rules.iter().enumerate().filter(|(_, rule)| rule.to.is_some() && !rule.pattern.is_optional);
+        rules.into_iter().find_map(|(at, rule)| {
+            let mut decided = tensors.clone().filter(|(name, _)| decides(at, name));
+            let (first, takes) = decided.next()?;
+            (!takes && decided.all(|(_, takes)| !takes)).then_some((rule, first))
+        })
+    }
+
     /// As [`Selection::target`], of a tensor that is the only one of its file: whatever its type, it is meant.
     pub fn target_of_one(&self, name: &str, elements: u64) -> Option<T> {
         self.target_if(name, elements, |_| true)

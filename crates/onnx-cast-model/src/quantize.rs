@@ -18,7 +18,7 @@ use crate::source::ModelSource;
 use crate::tree::{Document, Graph};
 use crate::types::ranks;
 use crate::upgrade;
-use crate::weights::{MIN_SIZE, Made, rewrite_counted};
+use crate::weights::{MIN_SIZE, Made, check_rules, rewrite_counted};
 pub(crate) use matmul_nbits::MICROSOFT;
 use matmul_nbits::Products;
 use onnx_cast::DataType;
@@ -65,6 +65,9 @@ fn edits<'a>(
     let flows: Vec<Flow<'_, 'a>> = document.bodies().map(|body| Flow::of(body, Traits::of)).collect();
     let (mut chosen, mut tensors) = choose_all(document, &calls, &flows, files, request)?;
     request.selection.check_names(tensors.iter().map(|row| &*row.name))?;
+    let chosen_rows: HashSet<usize> = chosen.iter().map(|one| one.row).collect();
+    let want = "a constant of floats with two axes or more that is not an input";
+    check_rules(&request.selection, &tensors, |(row, _)| chosen_rows.contains(&row), want)?;
     let mut edits = Edits::default();
     let (mut passed_over, mut counters) = (Vec::new(), Vec::new());
     let read: HashSet<(usize, Site)> = chosen.iter().map(|one| (one.graph, one.site)).collect();

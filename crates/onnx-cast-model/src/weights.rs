@@ -3,8 +3,7 @@
 
 use crate::constant::{Constant, Site};
 use crate::edits::{Content, Edits, Home, NewNode, NewTensor};
-use crate::error::Error;
-use crate::error::ModelError;
+use crate::error::{Error, ModelError, ModelErrorKind};
 use crate::external::Files;
 use crate::graph::opsets;
 use crate::graph::values::{Flow, Origin, Value};
@@ -15,10 +14,13 @@ use crate::tree::{Document, Graph, Names};
 use crate::types::schemas::Schema;
 use crate::upgrade;
 use onnx_cast::ops::Operator;
+use onnx_cast::tensor::element_count;
 use onnx_cast::{Cast, DataType};
 use onnx_cast_file::engine::pipeline::Step;
-use onnx_cast_file::engine::{Counter, Counters};
-use onnx_cast_file::{CastRequest, FileError, ModelOptions, RunOptions, Selection, Storage, Summary, TensorSummary};
+use onnx_cast_file::engine::{Counter, Counters, ShapeText, Short};
+use onnx_cast_file::{
+    CastRequest, FileError, ModelOptions, RunOptions, Selection, Storage, Summary, TensorSummary, Wording,
+};
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -75,6 +77,27 @@ fn select(selection: &Selection, name: &str, from: DataType, elements: usize) ->
     selection.target(name, from, elements as u64).filter(|_| from.is_float() || named())
 }
 
+/// Refuses rules that name constants none of which can have their targets. `want` is what else than a number of elements
+/// they need.
+pub(crate) fn check_rules<T: Copy>(
+    selection: &Selection<T>,
+    rows: &[TensorSummary],
+    takes: impl Fn((usize, &TensorSummary)) -> bool,
+    want: &str,
+) -> Result<(), ModelError> {
+    let takes: Vec<bool> = rows.iter().enumerate().map(takes).collect();
+    let tensors = rows.iter().zip(takes).map(|(row, takes)| (&*row.name, takes)).collect::<Vec<_>>();
+    let Some((rule, name)) = selection.ineffective_rule(tensors.into_iter()) else { return Ok(()) };
+    let Some(row) = rows.iter().find(|row| row.name == name) else { return Ok(()) };
+    let (pattern, least) = (rule.pattern.to_string(), selection.min_elements.unwrap_or(MIN_SIZE));
+    let (from, shape) = (row.from, ShapeText(&row.shape));
+    let what =
+        format!(" `{}` has no effect: `{}` is {from} of shape {shape} (want {want}, of ", Short(&pattern), Short(name));
+    let what = Wording::default().field("rules", what).then(&format!("{least} elements or more; "));
+    let what = what.field("min_elements", " allows fewer)");
+    Err(ModelError::new(ModelErrorKind::Request, what).named(name))
+}
+
 /// A constant that is to be cast.
 struct CastConstant<'a> {
     constant: Constant<'a>,
@@ -95,14 +118,19 @@ fn edits<'a>(
     request: &CastRequest,
 ) -> Result<(Edits<'a>, Made), ModelError> {
     let mut chosen = Vec::new();
-    let mut tensors = Vec::new();
+    let (mut tensors, mut is_input) = (Vec::new(), Vec::new());
     for body in document.bodies() {
         let readers = readers(body);
         for graph in body.every() {
-            choose(document, graph, &readers, files, request, &mut chosen, &mut tensors)?;
+            choose(document, graph, &readers, files, request, &mut chosen, (&mut tensors, &mut is_input))?;
         }
     }
     request.selection.check_names(tensors.iter().map(|row| &*row.name))?;
+    let takes = |(index, row): (usize, &TensorSummary)| {
+        let len = element_count(&row.shape).unwrap_or(0);
+        !is_input[index] && select(&request.selection, &row.name, row.from, len).is_some()
+    };
+    check_rules(&request.selection, &tensors, takes, "a constant that is not an input")?;
     let mut edits = Edits::default();
     let mut names = document.names();
     if chosen.is_empty() {
@@ -143,7 +171,7 @@ fn choose<'a>(
     files: &'a Files<'a>,
     request: &CastRequest,
     chosen: &mut Vec<CastConstant<'a>>,
-    tensors: &mut Vec<TensorSummary>,
+    (tensors, is_input): (&mut Vec<TensorSummary>, &mut Vec<bool>),
 ) -> Result<(), ModelError> {
     for (place, constant) in Constant::of_graph(graph, files)? {
         let (name, from, len) = (constant.name, constant.data_type, constant.len);
@@ -155,6 +183,7 @@ fn choose<'a>(
             let before = reader.and_then(|reader| reader.cast);
             before.and_then(|(old, back)| select(&request.selection, old, back, len)) != Some(from)
         });
+        is_input.push(fixed);
         let mut summary = TensorSummary::kept(name, constant.shape.clone(), from, constant.bytes());
         if let Some(to) = to {
             summary.bytes_after = to.byte_len(len).unwrap_or(0) as u64;

@@ -170,6 +170,52 @@ fn weights_that_are_passed_over_are_named() {
     assert!(refused.ends_with(text), "{refused}");
 }
 
+/// A rule that names constants none of which can have its target would be ignored without a word.
+#[test]
+fn rules_that_no_constant_obeys_are_refused() {
+    let constant = |name: &str, dims: &[i64], data_type: i64, bytes: usize| {
+        let value = tensor(dims, data_type, &vec![0x3f; bytes]);
+        node("Constant", &[], name, vec![Message::new().bytes(1, "value").message(5, value).int(20, 4)])
+    };
+    let nodes = vec![
+        constant("w", &[32, 32], 1, 4096),
+        constant("bias", &[32], 1, 128),
+        constant("ids", &[32, 32], 7, 8192),
+        node("MatMul", &["x", "w"], "h", vec![]),
+        node("Add", &["h", "bias"], "y", vec![]),
+    ];
+    let folder = tempfile::tempdir().expect("a folder");
+    let (input, output) = (folder.path().join("in.onnx"), folder.path().join("out.onnx"));
+    fs::write(&input, model(21, nodes, &[("x", 1)], &[("y", 1)])).expect("written");
+    let int8: QuantizedFormat = "int8".parse().expect("a format");
+    let quantized = |rules: &[&str]| {
+        let mut request = QuantizeRequest::new(int8);
+        request.selection.rules = rules.iter().map(|rule| rule.parse().expect("a rule")).collect();
+        quantize(&input, &output, &request.run(RunOptions::default().dry_run(true)))
+    };
+    let said = |error: Error| error.to_string().rsplit_once(".onnx: ").expect("a path").1.to_owned();
+    for (name, what) in [("bias", "float of shape 32"), ("ids", "int64 of shape 32x32")] {
+        let want = format!(
+            "`rules` `{name}` has no effect: `{name}` is {what} (want a constant of floats with two axes or more that \
+             is not an input, of 256 elements or more; `min_elements` allows fewer)"
+        );
+        assert_eq!(said(quantized(&[&format!("{name}=int8")]).expect_err(name)), want);
+    }
+    // What a later rule decides, and what is kept.
+    for rules in [&["*=int8"][..], &["bias=int8", "bias=keep"], &["w=int8", "*s=keep"]] {
+        quantized(rules).expect("quantized");
+    }
+    let mut request = CastRequest::new(DataType::Float16);
+    request.selection.rules = vec!["bias=float16".parse().expect("a rule")];
+    let request = request.run(RunOptions::default().dry_run(true));
+    let want = "`rules` `bias` has no effect: `bias` is float of shape 32 (want a constant that is not an input, of 256 \
+                elements or more; `min_elements` allows fewer)";
+    assert_eq!(said(cast(&input, &output, &request).expect_err("a small constant")), want);
+    let mut request = request;
+    request.selection.min_elements = Some(1);
+    cast(&input, &output, &request).expect("cast");
+}
+
 /// Constants whose codes and scales fit float16, and whose product may not.
 #[test]
 fn weights_that_are_computed_beyond_float16_keep_their_readers_float() {
