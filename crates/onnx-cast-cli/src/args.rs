@@ -22,7 +22,7 @@ pub(crate) use common::{
     Common, FileArgs, ForceArgs, JobArgs, LossArgs, ModelArgs, NameArgs, NpyArgs, SelectionArgs, StorageArgs, WriteArgs,
 };
 pub(crate) use explain::{BlockArgs, ExplainArgs, ScalingArgs};
-pub(crate) use help::{command, with_other_names};
+pub(crate) use help::{command, with_other_command, with_other_names};
 pub(crate) use precision::{ConvertArgs, RecordArgs};
 pub(crate) use quantized::{DequantizeArgs, QuantizeArgs, TranscodeArgs};
 pub(crate) use upgrade::UpgradeArgs;

@@ -75,7 +75,7 @@ pub fn exit_code(args: impl IntoIterator<Item = OsString>) -> u8 {
         {
             return print(&version()).map_or(ERROR, |()| DONE);
         }
-        Err(error) => return usage(&error, args.iter().any(|arg| arg == "--json")),
+        Err(error) => return usage(&args::with_other_command(error), args.iter().any(|arg| arg == "--json")),
     };
     parsed.common.command = matches.subcommand_name().unwrap_or_default().to_owned();
     progress::set_can_resume(can_resume(&matches));

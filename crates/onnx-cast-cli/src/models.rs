@@ -50,7 +50,11 @@ impl<'a> ModelJob<'a> {
             bail!("{path}: a folder: {command} takes a model (.onnx); `cast` changes the type of a checkpoint");
         }
         for path in [&files.input, &files.output] {
-            let format = if path == &files.input { Format::of_input(path)? } else { Format::from_path(path)? };
+            let format = match path == &files.input {
+                true => Format::of_input(path)?,
+                false if Format::is_of_device(path) => continue,
+                false => Format::from_path(path)?,
+            };
             if format != Format::Onnx {
                 bail!("{}: {command} takes a model (.onnx)", PathText(path));
             }

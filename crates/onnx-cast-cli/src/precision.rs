@@ -33,7 +33,7 @@ pub(crate) fn convert(args: &ConvertArgs, common: &Common) -> Result<()> {
         request.run = run;
         onnx_cast_model::convert(input, output, &request)
     })?;
-    if let Some(page) = page {
+    if let Some(page) = page.filter(|_| !dry_run) {
         let title = model.input.file_name().unwrap_or(model.input.as_os_str()).to_string_lossy();
         page.write(&convert_page(&title, &done, &request.ranges, request.margin)?)?;
     }

@@ -202,9 +202,9 @@ fn dominant<'r>(tensors: impl Iterator<Item = &'r TensorSummary>) -> Option<Data
     elements.into_iter().max_by_key(|&(data_type, count)| (count, data_type.onnx())).map(|(data_type, _)| data_type)
 }
 
-/// The format of a path; none of the standard input and output.
+/// The format of an output; none of the standard output and of devices.
 fn format_of(path: &Path) -> Result<Option<Format>, FileError> {
-    if is_stream(path) { Ok(None) } else { Ok(Some(Format::from_path(path)?)) }
+    if is_stream(path) || Format::is_of_device(path) { Ok(None) } else { Ok(Some(Format::from_path(path)?)) }
 }
 
 /// Refuses types that a `.safetensors` file has no name for.
@@ -217,6 +217,17 @@ fn check_safetensors(output: &Path, request: &CastRequest) -> Result<(), FileErr
 
 /// Refuses models and `.gguf` files, each with what to do instead.
 fn check_formats(files: [(&Path, Option<Format>, &'static str); 2], work: &Work<'_>) -> Result<(), FileError> {
+    let [(input, from, _), (output, to, _)] = files;
+    match (from, to) {
+        (Some(Format::Onnx), _) if work.is_cast => {
+            return Err(FormatError::request(input, "a model becomes a model (want an output named .onnx)").into());
+        }
+        (_, Some(Format::Onnx)) if from != to => {
+            let what = format!("tensors do not become a model (want {})", Format::tensors());
+            return Err(FormatError::request(output, what).into());
+        }
+        _ => {}
+    }
     for (path, format, gguf) in files {
         let hint = match format {
             Some(Format::Onnx) => "`run` evaluates a model",
@@ -322,7 +333,9 @@ impl<'a> Planner<'a> {
     /// Names the arrays that are kept because their elements cannot be read, and says of weights that lose nearly
     /// everything how they would not.
     fn notes(&self, files: &[Rewritten<'_>], checkpoint: &Checkpoint) -> Vec<String> {
-        let reason = |stored: &StoredTensor| Some((stored.name.clone(), stored.foreign()?.1.what.to_string()));
+        // A note is the same text in every front end, and names no field.
+        let why = |stored: &StoredTensor| Some(stored.foreign()?.1.what.start().trim_end_matches(" (").to_owned());
+        let reason = |stored: &StoredTensor| Some((stored.name.clone(), why(stored)?));
         let foreign: Vec<_> = checkpoint.tensors().filter_map(|(_, stored)| reason(stored)).collect();
         let kept = match &foreign[..] {
             [] => None,

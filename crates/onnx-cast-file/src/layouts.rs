@@ -32,6 +32,7 @@ mod verify;
 mod weight;
 mod written;
 
+pub(crate) use format::gguf_names;
 pub use format::{Activations, GgufFormat, Granularity, QuantizedFormat, WeightFormat, check_scale_rule};
 pub use table::Layout;
 

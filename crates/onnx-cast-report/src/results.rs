@@ -80,7 +80,7 @@ pub fn cast_json(input: &Path, output: &Path, dry_run: bool, done: &Summary) -> 
         "copied": done.copied,
         "kept_others": done.kept_others,
         "removed": done.removed,
-        "left_out": done.left_out.iter().map(|(name, why)| json!({"name": name, "why": why})).collect::<Vec<_>>(),
+        "left_out": left_out_json(&done.left_out),
         "dropped": done.dropped,
         "passed_over": done.passed_over.iter().map(|(name, why)| json!({"name": name, "why": why})).collect::<Vec<_>>(),
         "warning": done.warning().map(|text| text.to_string()),
@@ -148,6 +148,10 @@ pub fn upgrade_json(input: &Path, output: &Path, dry_run: bool, done: &UpgradeSu
     job(input, output, dry_run, done)
 }
 
+fn left_out_json(left_out: &[(String, String)]) -> Value {
+    left_out.iter().map(|(name, why)| json!({"name": name, "why": why})).collect()
+}
+
 /// What a file holds.
 pub fn info_json(Inspection { file, model, .. }: &Inspection) -> Value {
     let _environment = DefaultEnvironment::enter();
@@ -178,6 +182,9 @@ pub fn info_json(Inspection { file, model, .. }: &Inspection) -> Value {
     });
     if !file.ignored.is_empty() {
         all["ignored"] = ignored_json(&file.ignored);
+    }
+    if !file.left_out.is_empty() {
+        all["left_out"] = left_out_json(&file.left_out);
     }
     if let Some(quantized) = &file.quantized {
         all["quantized"] = quantized_json(quantized);

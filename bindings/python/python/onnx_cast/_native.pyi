@@ -239,6 +239,8 @@ class Info(TypedDict):
     files: int
     metadata: dict[str, str]
     tensors: list[InfoRow]
+    ignored: NotRequired[list[IgnoredOption]]
+    left_out: NotRequired[list[NamedReason]]
     quantized: NotRequired[Quantized]
     model: NotRequired[ModelRow]
 

@@ -107,6 +107,8 @@ class FileInfo(list[TensorInfo]):
         self.model: dict[str, Any] | None = found.get("model")
         #: Options that had no effect, each with the reason.
         self.ignored: list[tuple[str, str]] = [(one["option"], one["why"]) for one in found.get("ignored", [])]
+        #: Stale copies of tensors for which the index of a checkpoint names another file, each with the reason.
+        self.left_out: list[tuple[str, str]] = [(one["name"], one["why"]) for one in found.get("left_out", [])]
 
 
 def _tensor_info(row: dict[str, Any]) -> TensorInfo:

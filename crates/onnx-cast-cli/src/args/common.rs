@@ -35,7 +35,7 @@ pub(crate) struct Common {
 /// From files to files.
 #[derive(Debug, ClapArgs)]
 pub(crate) struct FileArgs {
-    /// The file to read and the file to write, which may be the same; with --out-dir, files to read
+    /// The file to read and the file to write, which may be the same with --force; with --out-dir, files to read
     ///
     /// The extension selects the format: .pb (ONNX TensorProto), .npy, .npz, .safetensors, .bin and .raw (raw
     /// little-endian elements; only .raw may begin like another format), .onnx (a model). For a checkpoint in several
@@ -108,7 +108,8 @@ pub(crate) struct SelectionArgs {
 /// What is done with an output that exists.
 #[derive(Clone, Copy, Debug, ClapArgs)]
 pub(crate) struct ForceArgs {
-    /// Replace outputs that exist, and folders that are not empty; IN and OUT may be the same
+    /// Replace outputs that exist, and folders that are not empty; OUT may be IN, except for folders of quantized
+    /// weights
     #[arg(short, long, help_heading = OUTPUT)]
     pub(crate) force: bool,
 }

@@ -2,6 +2,7 @@
 
 use super::Args;
 use clap::builder::UnknownArgumentValueParser;
+use clap::error::{ContextKind, ContextValue};
 use clap::{Arg, Command, CommandFactory};
 use std::fmt::Write;
 
@@ -29,8 +30,30 @@ const OTHER_NAMES: [(&[&str], &str, &str); 8] = [
     (&["quantize"], "scheme", "--to FORMAT"),
 ];
 
+/// Commands from IN to OUT, which other tools have as `-o` or `--output`.
+const WITH_OUTPUT: [&str; 9] =
+    ["cast", "bitcast", "quantize", "dequantize", "transcode", "convert", "record", "fold", "upgrade"];
+
+/// Commands under the names that other tools give them, and what to use.
+const OTHER_COMMANDS: [(&str, &str); 2] = [("compare", "diff"), ("inspect", "info")];
+
+/// An error about an unknown command, which suggests the one of another name.
+pub(crate) fn with_other_command(mut error: clap::Error) -> clap::Error {
+    let given = error.get(ContextKind::InvalidSubcommand).map(ToString::to_string);
+    let found = OTHER_COMMANDS.iter().find(|(other, _)| given.as_deref() == Some(*other));
+    if let Some((_, command)) = found {
+        error.insert(ContextKind::SuggestedSubcommand, ContextValue::Strings(vec![(*command).to_owned()]));
+    }
+    error
+}
+
 /// The same command, whose errors about options with other names suggest the right ones.
 pub(crate) fn with_other_names(all: Command) -> Command {
+    let all = WITH_OUTPUT.iter().fold(all, |all, name| {
+        let arg = Arg::new("other-output").short('o').long("output").value_name("OUT").hide(true);
+        let arg = arg.value_parser(UnknownArgumentValueParser::suggest("OUT follows IN, without an option"));
+        all.mut_subcommand(name, |command| command.arg(arg))
+    });
     OTHER_NAMES.iter().fold(all, |all, (commands, other, right)| {
         commands.iter().fold(all, |all, name| {
             let arg = Arg::new(*other).long(*other).value_name("NAME").hide(true);

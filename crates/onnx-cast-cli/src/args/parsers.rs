@@ -3,11 +3,33 @@
 use clap::builder::{PossibleValue, TypedValueParser};
 use onnx_cast::scaled::BlockFormat;
 use onnx_cast::{DataType, RoundMode};
-use onnx_cast_file::{CandidateFormat, SourceType};
+use onnx_cast_file::engine::Short;
+use onnx_cast_file::{CandidateFormat, Layout, SourceType};
 use std::ffi::OsStr;
 
 fn data_type(text: &str) -> Result<DataType, String> {
     text.parse().map_err(|error: onnx_cast::types::UnknownType| error.to_string())
+}
+
+/// A type that `convert` takes.
+fn precision(text: &str) -> Result<DataType, String> {
+    let want = "want float16 or bfloat16; with --emulate also float8e4m3fn or float8e5m2";
+    text.parse().map_err(|_| format!("`{}` is not a precision of models ({want})", Short(text)))
+}
+
+/// A layout that `quantize` writes.
+pub(super) fn written_layout(text: &str) -> Result<Layout, String> {
+    layout_of(text, |_| true)
+}
+
+/// A layout that `transcode` writes.
+pub(super) fn transcoded_layout(text: &str) -> Result<Layout, String> {
+    layout_of(text, |name| name != "gguf")
+}
+
+fn layout_of(text: &str, is_meant: fn(&str) -> bool) -> Result<Layout, String> {
+    let known = || Layout::written().filter(|name| is_meant(name)).collect::<Vec<_>>().join(", ");
+    text.parse().map_err(|_: String| format!("`{}` is not a layout (want {})", Short(text), known()))
 }
 
 /// A type, a block format, or a type and what has a scale.
@@ -51,6 +73,7 @@ macro_rules! name_parser {
     };
 }
 name_parser!(TypeParser, DataType, data_type, types());
+name_parser!(PrecisionParser, DataType, precision, types());
 name_parser!(SourceTypeParser, SourceType, str::parse::<SourceType>, types());
 name_parser!(RoundModeParser, RoundMode, round_mode, RoundMode::ALL.iter().map(|mode| mode.name()));
 name_parser!(CandidateParser, CandidateFormat, candidate, types().chain(block_formats()));

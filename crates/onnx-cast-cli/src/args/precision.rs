@@ -1,6 +1,6 @@
 //! The arguments of `convert` and `record`.
 
-use super::parsers::TypeParser;
+use super::parsers::PrecisionParser;
 use super::{HOW, ModelArgs, NameArgs, OUTPUT, Pattern, WHAT, WriteArgs};
 use clap::Args as ClapArgs;
 use onnx_cast::DataType;
@@ -27,7 +27,7 @@ pub(crate) struct ConvertArgs {
     #[command(flatten)]
     pub(crate) model: ModelArgs,
     /// float16 or bfloat16; with --emulate also a float8 type
-    #[arg(long, value_name = "TYPE", value_parser = TypeParser, hide_possible_values = true, help_heading = WHAT)]
+    #[arg(long, value_name = "TYPE", value_parser = PrecisionParser, hide_possible_values = true, help_heading = WHAT)]
     pub(crate) to: DataType,
     /// The model's inputs and outputs: `keep` (their types, the default), `low` (the new type), or NAME=TYPE
     #[arg(long, value_name = "keep|low|NAME=TYPE", value_parser = port, help_heading = WHAT)]
@@ -60,7 +60,7 @@ pub(crate) struct ConvertArgs {
     pub(crate) dry_run: bool,
     #[command(flatten)]
     pub(crate) write: WriteArgs,
-    /// Also write a self-contained page that draws the nodes, their types and the reasons
+    /// Also write a self-contained page that draws the nodes, their types and the reasons (not by --dry-run)
     #[arg(long, value_name = "OUT.html", help_heading = OUTPUT)]
     pub(crate) html: Option<PathBuf>,
 }

@@ -1,6 +1,7 @@
 //! Arguments about quantized checkpoints.
 
 use super::common::{JobArgs, LossArgs, NameArgs, SelectionArgs, StorageArgs};
+use super::parsers::{transcoded_layout, written_layout};
 use super::{HOW, INPUT, WHAT};
 use clap::Args as ClapArgs;
 use onnx_cast::scaled::ScaleRule;
@@ -84,7 +85,7 @@ pub(crate) struct QuantizeArgs {
     pub(crate) min_elements: Option<u64>,
     /// The layout: compressed-tensors (default), deepseek, modelopt, gpt-oss, fbgemm, quark, comfyui,
     /// plain, gguf
-    #[arg(long, value_name = "NAME", value_parser = str::parse::<Layout>, help_heading = HOW)]
+    #[arg(long, value_name = "NAME", value_parser = written_layout, help_heading = HOW)]
     pub(crate) layout: Option<Layout>,
     /// How loaders quantize activations in the layout compressed-tensors: dynamic (default for float8) or none (default
     /// for int8); other layouts have one choice
@@ -131,7 +132,7 @@ pub(crate) struct TranscodeArgs {
     #[arg(long, value_name = "NAME", value_parser = str::parse::<Layout>, help_heading = INPUT)]
     pub(crate) from_layout: Option<Layout>,
     /// The layout of OUT: compressed-tensors, deepseek, modelopt, fbgemm, quark, comfyui, plain
-    #[arg(long, value_name = "NAME", value_parser = str::parse::<Layout>, help_heading = WHAT)]
+    #[arg(long, value_name = "NAME", value_parser = transcoded_layout, help_heading = WHAT)]
     pub(crate) layout: Layout,
     /// The format of MXFP4 weights in OUT: nvfp4, or float8e4m3fn in blocks of 128x128
     #[arg(long, value_name = "FORMAT", help_heading = WHAT)]

@@ -175,6 +175,22 @@ fn npy_types_that_numpy_lacks() {
     }
 }
 
+/// Devices have no extension. They get the format of the input, as the standard output does.
+#[cfg(unix)]
+#[test]
+fn devices_take_any_output() {
+    let folder = Folder::new();
+    folder.write("x.npy", npy(&floats(&[1.0, -2.0])));
+    let bytes = onnx_cast_file::safetensors::write(None, &[("a", floats(&[1.0, 2.0]).view())]).expect("bytes");
+    folder.write("x.safetensors", &bytes);
+    folder.write("m.onnx", model(21, vec![node("Neg", &["x"], "y", vec![])], &[("x", 1)], &[("y", 1)]));
+    for line in ["cast x.npy", "cast x.safetensors", "convert m.onnx"] {
+        done(&folder.run(&format!("{line} /dev/null --to float16 -q")));
+    }
+    let [expected, found] = ["-", "/dev/stdout"].map(|out| folder.run(&format!("cast x.npy {out} --to float16 -q")));
+    assert_eq!((found.status.code(), found.stdout), (Some(0), expected.stdout));
+}
+
 #[test]
 fn input_and_output_may_be_the_same_file() {
     let folder = Folder::new();
@@ -322,7 +338,10 @@ fn outputs_that_cannot_be_written() {
             "cast x.pb y.txt --to float16",
             "y.txt: unknown file extension (want .pb, .npy, .npz, .safetensors, .gguf, .onnx, .bin, .raw)",
         ),
-        ("cast x.pb y.onnx --to float16", "y.onnx: cast does not take .onnx files (`run` evaluates a model)"),
+        (
+            "cast x.pb y.onnx --to float16",
+            "y.onnx: tensors do not become a model (want .pb, .npy, .npz, .safetensors, .bin or .raw)",
+        ),
         ("cast x.pb y.safetensors --to string", "y.safetensors: the .safetensors format has no name for string"),
     ] {
         folder.refuses(line, message);
@@ -468,10 +487,7 @@ fn bad_runs() {
         let line = line.replace("..", "m.onnx --input x=x.pb --input like=like.pb");
         folder.refuses(&format!("run {line} -f"), message);
     }
-    folder.refuses(
-        "cast m.onnx y.pb --to float16 -f",
-        "m.onnx: cast does not take .onnx files (`run` evaluates a model)",
-    );
+    folder.refuses("cast m.onnx y.pb --to float16 -f", "m.onnx: a model becomes a model (want an output named .onnx)");
 }
 
 /// Strings go in as text and come out as text.

@@ -63,6 +63,11 @@ fn a_page_replaces_only_pages() {
         done(&folder.run("report w.npy --to float16 --html page.html -f"));
     }
     // A page that cannot be written is known before the work.
+    // A dry run checks the page's name, and writes nothing.
+    for more in ["--dry-run", "--explain x"] {
+        done(&folder.run(&format!("convert m.onnx p.onnx --to float16 --html dry.html {more}")));
+        assert!(!folder.path("dry.html").exists() && !folder.path("p.onnx").exists(), "{more}");
+    }
     let missing = "none/page.html: cannot write: No such file or directory (os error 2)";
     folder.refuses("convert m.onnx p.onnx --to float16 --html none/page.html", missing);
 }

@@ -23,6 +23,26 @@ fn a_missing_type_names_its_option() {
     assert_eq!(said, format!("{raw} (`cast --from` gives it)"));
 }
 
+/// The index of an overlay names another file for a tensor.
+#[test]
+fn info_lists_stale_copies() {
+    let folder = Folder::new();
+    fs::create_dir(folder.path("in")).expect("a folder");
+    let tensors = floats(&[1.0]);
+    let bytes = |names: &[&str]| {
+        let all: Vec<_> = names.iter().map(|name| (*name, tensors.view())).collect();
+        onnx_cast_file::safetensors::write(None, &all).expect("bytes")
+    };
+    folder.write("in/1.safetensors", bytes(&["a", "b"]));
+    folder.write("in/2.safetensors", bytes(&["b"]));
+    let index = r#"{"weight_map":{"a":"1.safetensors","b":"2.safetensors"}}"#;
+    folder.write("in/model.safetensors.index.json", index);
+    let why = "a stale copy in 1.safetensors, for the index has it in 2.safetensors";
+    assert_eq!(as_json(&folder.run("info in --json"))["left_out"], json!([{"name": "b", "why": why}]));
+    assert!(done(&folder.run("info in")).contains(&format!("left out: `b` ({why})")));
+    assert_eq!(as_json(&folder.run("info in/2.safetensors --json"))["left_out"], json!(null));
+}
+
 #[test]
 fn a_shape_is_taken_as_it_is_printed() {
     let folder = Folder::new();
@@ -118,9 +138,26 @@ fn the_words_of_other_tools_are_answered() {
         ("upgrade in out.onnx", "`cast` changes the type of a checkpoint"),
         ("cast x.pt y.safetensors --to bf16", pickle),
         ("info y.ckpt", "y.ckpt: cannot open"),
-        ("cast x.safetensors y.pth --to bf16", pickle),
+        ("cast x.safetensors y.pth --to bf16", "y.pth: unknown file extension (want .pb, .npy, .npz, .safetensors,"),
+        (
+            "convert x.onnx y.onnx --to fp8",
+            "(want float16 or bfloat16; with --emulate also float8e4m3fn or float8e5m2)",
+        ),
+        ("cast in out2 --to torch.bfloat16", "(want bfloat16)"),
+        ("cast in out2 --to 4bit", "(want int4 or uint4)"),
+        ("quantize in out2 --to 4bit", "(want int4/128, nvfp4 or mxfp4)"),
+        ("quantize in out2 --to nvfp4a16", "(want nvfp4 with activations none)"),
+        ("quantize in y.gguf --to int4", "in one of the types q8_0, q4_0, q4_1, q5_0, q5_1, mxfp4, float16, bfloat16"),
+        (
+            "quantize in out2 --to int4 --layout foo",
+            "(want deepseek, gpt-oss, compressed-tensors, modelopt, fbgemm, quark, comfyui, plain, gguf)",
+        ),
+        (
+            "transcode in out2 --layout foo",
+            "(want deepseek, gpt-oss, compressed-tensors, modelopt, fbgemm, quark, comfyui, plain)",
+        ),
         ("cast x.safetensors out --to bf16", "out: a folder (want the name of a file)"),
-        ("cast in y.gguf --to bf16", "y.gguf: only `quantize` writes GGUF: want the format q8_0,"),
+        ("cast in y.gguf --to bf16", "y.gguf: a folder becomes a .gguf file only by `quantize`"),
         ("quantize in out2 --to q4_k_m", k_quants),
         ("quantize in out2 --to Q6_K", k_quants),
         ("quantize in out2 --to IQ4_XS", k_quants),
@@ -140,6 +177,15 @@ fn the_words_of_other_tools_are_answered() {
         assert!(said.contains(says), "{line}: {said}");
     }
     assert!(!folder.path("out2").exists());
+    for (line, tip) in [
+        ("cast x.safetensors -o y.npy --to bf16", "OUT follows IN, without an option"),
+        ("convert x.onnx --output y.onnx --to float16", "OUT follows IN, without an option"),
+        ("compare x.safetensors x.pt", "a similar subcommand exists: 'diff'"),
+        ("inspect x.safetensors", "a similar subcommand exists: 'info'"),
+    ] {
+        let said = stderr(&folder.run(line));
+        assert!(said.contains(&format!("tip: {tip}")), "{line}: {said}");
+    }
 }
 
 #[test]

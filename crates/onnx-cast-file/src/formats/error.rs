@@ -186,7 +186,7 @@ impl Format {
         let path = path.as_ref();
         Format::from_path(path).map_err(|error| match fs::metadata(path) {
             Err(missing) if missing.kind() == io::ErrorKind::NotFound => FormatError::io(path, "open", missing),
-            _ => error,
+            _ => Format::unread(path).map_or(error, |what| FormatError::request(path, what)),
         })
     }
 
@@ -199,25 +199,39 @@ impl Format {
         let extension = path.extension().map(|extension| extension.to_string_lossy().to_ascii_lowercase());
         let known = Format::ALL.iter().copied().find(|format| extension.as_deref() == Some(format.extension()));
         let known = known.or((extension.as_deref() == Some(UNSEEN)).then_some(Format::Raw));
-        known.ok_or_else(|| FormatError::request(path, Format::unknown(path, extension.as_deref())))
+        known.ok_or_else(|| {
+            if fs::is_dir(path) {
+                return FormatError::request(path, "a folder (want the name of a file)");
+            }
+            let known: Vec<String> = Format::ALL.iter().map(ToString::to_string).collect();
+            FormatError::request(path, format!("unknown file extension (want {}, .{UNSEEN})", known.join(", ")))
+        })
     }
 
-    /// What to do about a path without the extension of a known format.
-    fn unknown(path: &Path, extension: Option<&str>) -> String {
-        if fs::is_dir(path) {
-            return "a folder (want the name of a file)".to_owned();
-        }
-        match extension {
-            Some("pt" | "pth" | "ckpt" | "pkl") => {
-                "a PyTorch pickle, which is not read (save its tensors by `safetensors.torch.save_file`)".to_owned()
+    /// Whether a path without the extension of a format is that of a pipe or a device, as `/dev/null`.
+    pub fn is_of_device(path: &Path) -> bool {
+        let is_other = |metadata: fs::Metadata| !metadata.is_file() && !metadata.is_dir();
+        Format::from_path(path).is_err() && fs::metadata(path).is_ok_and(is_other)
+    }
+
+    /// The extensions of files of tensors that are written.
+    pub(crate) fn tensors() -> String {
+        let formats = [Format::TensorProto, Format::Npy, Format::Npz, Format::Safetensors, Format::Raw];
+        let names: Vec<String> = formats.iter().map(ToString::to_string).collect();
+        format!("{} or .{UNSEEN}", names.join(", "))
+    }
+
+    /// What to do about an input in a format that is not read.
+    fn unread(path: &Path) -> Option<&'static str> {
+        let extension = path.extension()?.to_string_lossy().to_ascii_lowercase();
+        match &*extension {
+            "pt" | "pth" | "ckpt" | "pkl" => {
+                Some("a PyTorch pickle, which is not read (save its tensors by `safetensors.torch.save_file`)")
             }
-            Some("h5" | "hdf5" | "keras" | "tflite") => {
-                "a Keras or TensorFlow file, which is not read (save its arrays as .npz, or export to .onnx)".to_owned()
+            "h5" | "hdf5" | "keras" | "tflite" => {
+                Some("a Keras or TensorFlow file, which is not read (save its arrays as .npz, or export to .onnx)")
             }
-            _ => {
-                let known: Vec<String> = Format::ALL.iter().map(ToString::to_string).collect();
-                format!("unknown file extension (want {}, .{UNSEEN})", known.join(", "))
-            }
+            _ => None,
         }
     }
 }

@@ -53,6 +53,12 @@ pub enum GgufFormat {
     BFloat16,
 }
 
+/// The names of the types that `.gguf` files are written in.
+pub(crate) fn gguf_names() -> String {
+    let names: Vec<&str> = OF_GGUF.iter().map(|format| format.name()).collect();
+    names.join(", ")
+}
+
 impl GgufFormat {
     /// All, each with its name, and ggml's.
     const ALL: [(GgufFormat, &'static str, &'static str); 7] = [
@@ -114,6 +120,10 @@ impl QuantizedFormat {
 /// Formats that people name in other ways, or that only other tools write. The first row with a prefix of the name
 /// applies.
 const HINTS: &[(&[&str], &str)] = &[
+    (&["nvfp4a16"], "want nvfp4 with activations none"),
+    (&["mxfp4a16"], "want mxfp4 with activations none"),
+    (&["4bit", "loadin4bit"], "want int4/128, nvfp4 or mxfp4"),
+    (&["8bit", "loadin8bit"], "want int8 or float8e4m3fn"),
     (&["fp8", "float8", "f8", "w8a8fp8", "w8a16fp8"], "want float8e4m3fn, as vLLM's fp8, or float8e5m2"),
     (&["fp4", "float4", "w4a4"], "want nvfp4 or mxfp4"),
     (&["fp6", "float6"], "want mxfp6e2m3 or mxfp6e3m2"),

@@ -87,6 +87,11 @@ impl FromStr for Layout {
 }
 
 impl Layout {
+    /// The names of those that `quantize` writes.
+    pub fn written() -> impl Iterator<Item = &'static str> {
+        Layout::ALL.iter().filter(|(layout, _)| !layout.row().held.is_empty()).map(|(_, name)| *name)
+    }
+
     /// All, with their names.
     pub const ALL: &'static [(Layout, &'static str)] = &{
         let mut all = [(Layout::Plain, ""); ROWS.len()];

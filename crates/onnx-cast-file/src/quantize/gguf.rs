@@ -18,7 +18,7 @@ use crate::formats::error::{FormatError, Invalid, InvalidKind};
 use crate::formats::format::Format;
 use crate::formats::gguf::{self, Described, FileHead, GgufType, Held, Metadata, MetadataValue};
 use crate::formats::input::{Given, Input, Location, StoredTensor};
-use crate::layouts::{self, QuantizedFormat, TensorRef};
+use crate::layouts::{self, QuantizedFormat, TensorRef, WeightFormat};
 use crate::rewrite::{self, Computed, Opened, Origin, OutputPaths, Rewrite, Rewritten, Row};
 use crate::selection::Chosen;
 use crate::summary::{Summary, TensorSummary};
@@ -299,18 +299,20 @@ impl<'a> Planner<'a> {
         GgufType::of_plain(data_type).ok_or_else(|| self.wrong(tensor, InvalidKind::Type, what()))
     }
 
-    /// Returns why a matrix gets no blocks.
-    fn why_plain(&self, stored: &StoredTensor) -> String {
+    /// Returns why a matrix gets no blocks; `None` if the request names a type without blocks.
+    fn why_plain(&self, stored: &StoredTensor) -> Option<String> {
+        let is_float = |to: WeightFormat| gguf_type(to.format).elements == 1;
         let why = match self.request.selection.choose(&stored.name, stored.len as u64) {
+            Chosen::ByRule(Some(to)) | Chosen::Default(Some(to)) if is_float(to) => return None,
             Chosen::Excluded => Why::Excluded,
             Chosen::Small => Why::Small,
             Chosen::ByRule(None) | Chosen::Default(None) => Why::Rule,
             _ => match self.passed_over.last() {
-                Some((name, reason)) if *name == stored.name => return reason.clone(),
+                Some((name, reason)) if *name == stored.name => return Some(reason.clone()),
                 _ => Why::LlamaCpp,
             },
         };
-        why.to_string()
+        Some(why.to_string())
     }
 
     /// A tensor of the output with its type.
@@ -324,7 +326,7 @@ impl<'a> Planner<'a> {
         let kind = self.kind(&wanted)?;
         let to = kind.like();
         let is_plain = kind.elements == 1 && wanted.shape.len() > 1 && stored.data_type.is_float();
-        let reason = is_plain.then(|| self.why_plain(stored));
+        let reason = is_plain.then(|| self.why_plain(stored)).flatten();
         let bytes_after = element_count(&wanted.shape).and_then(|len| kind.byte_len(len));
         let too_large = || FormatError::invalid(self.opened.path(), Invalid::too_large(kind.name, &wanted.shape));
         let summary = TensorSummary {

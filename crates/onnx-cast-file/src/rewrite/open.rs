@@ -9,7 +9,7 @@ use crate::formats::input::Input;
 use crate::io::atomic::folder_of;
 use crate::io::fs::{self, is_same};
 use crate::io::positional::is_stream;
-use crate::layouts::Checkpoint;
+use crate::layouts::{Checkpoint, gguf_names};
 use crate::text::PathText;
 use std::path::{Path, PathBuf};
 
@@ -153,9 +153,9 @@ impl OutputPaths {
     }
 }
 
-/// The format of what is written for a checkpoint; standard output gets `.safetensors`.
+/// The format of what is written for a checkpoint; standard output and devices get `.safetensors`.
 pub(crate) fn format_of_output(output: &Path) -> Result<Format, FormatError> {
-    if is_stream(output) { Ok(Format::Safetensors) } else { Format::from_path(output) }
+    if is_stream(output) || Format::is_of_device(output) { Ok(Format::Safetensors) } else { Format::from_path(output) }
 }
 
 /// Extensions that no folder gets either: they are those of files beside weights, or of weights in other formats.
@@ -171,7 +171,11 @@ pub(crate) fn check_folder(output: &Path, file: Option<&Path>) -> Result<(), For
     let what = match Format::from_path(output) {
         _ if fs::is_dir(output) => return Ok(()),
         Ok(Format::Gguf) => {
-            "only `quantize` writes GGUF: want the format q8_0, float16 or bfloat16, and the layout gguf".to_owned()
+            format!(
+                "a folder becomes a .gguf file only by `quantize`, whose weights are in one of the types {} (want one of \
+                 these, or a folder as output)",
+                gguf_names()
+            )
         }
         Err(_) if !is_other() => return Ok(()),
         _ => {

@@ -31,6 +31,8 @@ const FAMILIES: &[(&[&str], &str)] = &[
     (&["fp8", "float8", "f8"], "float8e4m3fn or float8e5m2"),
     (&["fp6", "float6", "f6"], "float6e2m3 or float6e3m2"),
     (&["int", "integer"], "int2, int4, int8, int16, int32 or int64"),
+    (&["4bit"], "int4 or uint4"),
+    (&["8bit"], "int8 or uint8"),
     (&["uint"], "uint2, uint4, uint8, uint16, uint32 or uint64"),
 ];
 
@@ -92,6 +94,10 @@ impl UnknownType {
     /// A hint for the name of a format with scales, or of a family of types.
     pub fn hint(&self) -> Option<String> {
         let name = plain(&self.name);
+        // As `torch.bfloat16` and `np.float16`.
+        if let Some(data_type) = name.rsplit_once('.').and_then(|(_, name)| name.parse::<DataType>().ok()) {
+            return Some(format!("want {data_type}"));
+        }
         if WITH_SCALES.iter().any(|start| name.starts_with(start)) {
             return Some("a format with scales: use `quantize`".to_owned());
         }
