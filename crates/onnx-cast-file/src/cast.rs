@@ -219,7 +219,7 @@ fn check_safetensors(output: &Path, request: &CastRequest) -> Result<(), FileErr
 fn check_formats(files: [(&Path, Option<Format>, &'static str); 2], work: &Work<'_>) -> Result<(), FileError> {
     let [(input, from, _), (output, to, _)] = files;
     match (from, to) {
-        (Some(Format::Onnx), _) if work.is_cast => {
+        (Some(Format::Onnx), _) if work.is_cast && from != to => {
             return Err(FormatError::request(input, "a model becomes a model (want an output named .onnx)").into());
         }
         (_, Some(Format::Onnx)) if from != to => {

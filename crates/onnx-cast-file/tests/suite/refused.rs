@@ -256,7 +256,7 @@ fn paths() {
     );
     assert_eq!(
         cast("w.npy", "o.onnx", DataType::Float16),
-        "o.onnx: cast does not take .onnx files (`run` evaluates a model)"
+        "o.onnx: tensors do not become a model (want .pb, .npy, .npz, .safetensors, .bin or .raw)"
     );
     assert_eq!(
         cast("w.npy", "o.safetensors", DataType::Int4),
