@@ -13,6 +13,7 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyTuple, PyType};
 use std::ffi::c_int;
+use std::mem::MaybeUninit;
 use std::ptr;
 
 #[cfg(target_endian = "big")]
@@ -121,8 +122,9 @@ impl<'py> Contiguous<'py> {
         unsafe { std::slice::from_raw_parts(data, len) }
     }
 
-    /// The bytes of the elements, to be written. `None` where `source` lies in the same memory.
-    pub(crate) fn bytes_mut<'a>(&'a mut self, source: &[u8]) -> Option<&'a mut [u8]> {
+    /// The bytes of the elements, to be written. Those of a new array are not initialised. `None` if `source` overlaps
+    /// them.
+    pub(crate) fn bytes_mut<'a>(&'a mut self, source: &[u8]) -> Option<&'a mut [MaybeUninit<u8>]> {
         let (data, len) = self.place();
         let (start, from) = (data as usize, source.as_ptr() as usize);
         if len > 0 && !source.is_empty() && start < from + source.len() && from < start + len {
@@ -130,7 +132,7 @@ impl<'py> Contiguous<'py> {
         }
         // SAFETY: as in `bytes`; the array is writeable (new, or checked in `out`), and `source`, the only other slice
         // that its user holds, lies elsewhere.
-        Some(unsafe { std::slice::from_raw_parts_mut(data, len) })
+        Some(unsafe { std::slice::from_raw_parts_mut(data.cast(), len) })
     }
 }
 
@@ -366,6 +368,11 @@ impl AsRef<[u8]> for Held {
         // holds a reference to.
         unsafe { std::slice::from_raw_parts(self.data, self.len) }
     }
+}
+
+/// Copies bytes to the memory of results, which has the same length.
+pub(crate) fn copy(bytes: &[u8], out: &mut [MaybeUninit<u8>]) {
+    out.iter_mut().zip(bytes).for_each(|(out, byte)| *out = MaybeUninit::new(*byte));
 }
 
 /// The refusal of an `out` that shares memory with `x`.

@@ -4,15 +4,17 @@
 use crate::array::{Contiguous, Elements, Source, overlap};
 use crate::error::{of_cast, of_name, refused};
 use crate::job::{self, Work, reduce, run};
-use crate::pool::{threads_of, with_threads};
+use crate::pool::threads_of;
 use crate::scaled::type_of_array;
 use crate::types::number_to_type;
 use numpy::PyUntypedArray;
+use onnx_cast::packing::{pack_into_uninit, unpack_into_uninit};
 use onnx_cast::scalar::with_default_float_environment;
 use onnx_cast::scaled::{BlockDequantize, BlockFormat, BlockQuantize, ScaleRule, greatest_magnitude};
-use onnx_cast::{CastError, DataType, TensorView};
+use onnx_cast::{CastError, DataType, TensorView, with_threads};
 use pyo3::prelude::*;
 use std::fmt::Display;
+use std::mem::MaybeUninit;
 use std::str::FromStr;
 
 /// Elements of a tile, a multiple of every block.
@@ -52,7 +54,7 @@ pub(crate) fn quantize_blocks<'py>(
         None => (Contiguous::new(py, format.element(), shape)?, Contiguous::new(py, format.scale(), &scales_shape)?),
     };
     let greatest = match format {
-        BlockFormat::NvFp4 => Some(py.detach(|| with_threads(|| greatest(data_type, x, threads)))?.map_err(of_cast)?),
+        BlockFormat::NvFp4 => Some(py.detach(|| with_threads(|| greatest(data_type, x, threads))).map_err(of_cast)?),
         _ => None,
     };
     let side = Side::Quantize {
@@ -132,15 +134,15 @@ enum Side<'a> {
     Quantize {
         quantize: BlockQuantize,
         x: Elements<'a>,
-        elements: &'a mut [u8],
-        scales: &'a mut [u8],
+        elements: &'a mut [MaybeUninit<u8>],
+        scales: &'a mut [MaybeUninit<u8>],
     },
     Dequantize {
         dequantize: BlockDequantize,
         global: Option<f32>,
         elements: Elements<'a>,
         scales: Elements<'a>,
-        values: &'a mut [u8],
+        values: &'a mut [MaybeUninit<u8>],
     },
 }
 
@@ -202,7 +204,7 @@ impl<'a> Blocks<'a> {
     }
 
     /// Works on a part of a row, or on whole rows.
-    fn at_once(self, packed: &mut [u8; TILE]) -> Result<(), CastError> {
+    fn at_once(self, packed: &mut [MaybeUninit<u8>; TILE]) -> Result<(), CastError> {
         let element = self.format.element();
         let shape = if self.len < self.row { [1, self.len] } else { [self.len / self.row, self.row] };
         let is_packed = element.is_packed();
@@ -211,19 +213,19 @@ impl<'a> Blocks<'a> {
             Side::Quantize { quantize, x, elements, scales } => {
                 let x = TensorView::new(self.value, &shape, x.bytes())?;
                 if !is_packed {
-                    return quantize.run_into(&x, elements, scales).map(drop);
+                    return quantize.run_into_uninit(&x, elements, scales).map(drop);
                 }
-                quantize.run_into(&x, packed, scales)?;
-                let _ = onnx_cast::packing::unpack(element, packed, elements);
+                let (packed, ..) = quantize.run_into_uninit(&x, packed, scales)?;
+                let _ = unpack_into_uninit(element, packed, elements);
                 Ok(())
             }
             Side::Dequantize { dequantize, global, elements, scales, values } => {
                 let mut elements = elements.bytes();
-                if is_packed {
-                    let _ = onnx_cast::packing::pack(element, elements, packed);
+                if is_packed && let Ok(packed) = pack_into_uninit(element, elements, packed) {
                     elements = packed;
                 }
-                dequantize.run_into(&TensorView::new(element, &shape, elements)?, scales.bytes(), global, values)
+                let elements = TensorView::new(element, &shape, elements)?;
+                dequantize.run_into_uninit(&elements, scales.bytes(), global, values).map(drop)
             }
         }
     }
@@ -286,7 +288,7 @@ impl Work for Blocks<'_> {
         if rest.is_strided() {
             return rest.gathered();
         }
-        let mut packed = [0; TILE];
+        let mut packed = [MaybeUninit::uninit(); TILE];
         while rest.len > 0 {
             let tile = rest.tile().min(rest.len);
             let (first, behind) = rest.split(tile);

@@ -4,6 +4,7 @@
 
 use onnx_cast::ops::OpErrorKind;
 use onnx_cast::tensor::TensorErrorKind;
+use onnx_cast_file::engine::PathText;
 use onnx_cast_file::{FileError, FormatError, InvalidKind, IoError, Wording};
 use onnx_cast_model::Error;
 use pyo3::exceptions::{PyMemoryError, PyOSError};
@@ -232,6 +233,7 @@ pub(crate) fn system(path: &Path, error: &io::Error) -> Option<PyErr> {
     let number = match error.kind() {
         io::ErrorKind::NotFound => 2,
         io::ErrorKind::AlreadyExists => EEXIST,
+        io::ErrorKind::OutOfMemory => return Some(PyMemoryError::new_err(format!("{}: {text}", PathText(path)))),
         _ => return None,
     };
     Some(PyOSError::new_err((number, text, name)))

@@ -4,14 +4,15 @@
 
 use crate::array::{Contiguous, Elements, Source};
 use crate::error::{of_cast, refused};
-use crate::pool::with_threads;
 use crate::types::number_to_type;
 use numpy::{PyUntypedArray, PyUntypedArrayMethods};
+use onnx_cast::packing::{pack_into_uninit, unpack_into_uninit};
 use onnx_cast::scaled::{BoundScaledPlan, ScaledPlan};
-use onnx_cast::{Cast, CastError, CastOptions, DataType, Plan, TensorView};
+use onnx_cast::{Cast, CastError, CastOptions, DataType, Plan, TensorView, current_threads, with_threads};
 use pyo3::prelude::*;
 use std::borrow::Cow;
 use std::iter;
+use std::mem::MaybeUninit;
 
 /// From this number of bytes read and written, other Python threads may run meanwhile: releasing and reacquiring the
 /// interpreter costs about as much as casting so many.
@@ -73,13 +74,13 @@ impl ScaledPart<'_> {
         self.start == 0 && self.shape.iter().product::<usize>() == len
     }
 
-    fn run(&self, len: usize, src: &[u8], dst: &mut [u8]) -> Result<(), CastError> {
+    fn run<'o>(&self, len: usize, src: &[u8], dst: &'o mut [MaybeUninit<u8>]) -> Result<&'o mut [u8], CastError> {
         if !self.is_tensor(len) {
-            return self.bound.run_part(self.start, len, src, dst);
+            return self.bound.run_part_uninit(self.start, len, src, dst);
         }
         let shape = if self.is_whole(len) { self.shape } else { &[len] };
         let x = TensorView::new(self.plan.source_type(), shape, src)?;
-        self.plan.run_into(&x, self.scale, self.zero_point, dst)
+        self.plan.run_into_uninit(&x, self.scale, self.zero_point, dst)
     }
 }
 
@@ -106,10 +107,10 @@ impl Conversion<'_> {
         }
     }
 
-    /// Casts elements as the library has them.
-    fn run(&self, len: usize, src: &[u8], dst: &mut [u8]) -> Result<(), CastError> {
+    /// Casts elements as the library has them. Returns `dst`, which is then written.
+    fn run<'o>(&self, len: usize, src: &[u8], dst: &'o mut [MaybeUninit<u8>]) -> Result<&'o mut [u8], CastError> {
         match self {
-            Conversion::Cast(plan) => plan.run_into(&TensorView::new(plan.source_type(), &[len], src)?, dst),
+            Conversion::Cast(plan) => plan.run_into_uninit(&TensorView::new(plan.source_type(), &[len], src)?, dst),
             Conversion::Scaled(part) => part.run(len, src, dst),
         }
     }
@@ -123,10 +124,13 @@ pub(crate) struct Job<'a> {
     pub(crate) src_spread: bool,
     pub(crate) dst_spread: bool,
     pub(crate) src: Elements<'a>,
-    pub(crate) dst: &'a mut [u8],
+    pub(crate) dst: &'a mut [MaybeUninit<u8>],
     /// Whether nothing was written to `dst` before.
     pub(crate) dst_is_new: bool,
 }
+
+/// Memory for a block's packed elements, of the source and of the target.
+type Packed<'a> = (&'a mut [u8], &'a mut [MaybeUninit<u8>]);
 
 /// Bytes of `len` elements.
 fn bytes_of(data_type: DataType, spread: bool, len: usize) -> usize {
@@ -163,7 +167,7 @@ fn share_out<W: Work>(work: W, threads: Option<usize>) -> Result<(), CastError> 
     if touched < 2 * THREAD_BYTES || threads == Some(1) {
         return work.on_this_thread();
     }
-    let all = rayon::current_num_threads();
+    let all = current_threads();
     fork(work, threads.map_or(all, |most| most.min(all)).min(touched / THREAD_BYTES))
 }
 
@@ -190,11 +194,11 @@ pub(crate) fn run(py: Python<'_>, work: impl Work, threads: Option<usize>) -> Py
     let mut rest = work;
     while rest.len() > piece {
         let (piece, behind) = rest.split(piece);
-        py.detach(|| with_threads(|| piece.on_threads(threads)))?.map_err(of_cast)?;
+        py.detach(|| with_threads(|| piece.on_threads(threads))).map_err(of_cast)?;
         py.check_signals()?;
         rest = behind;
     }
-    py.detach(|| with_threads(|| rest.on_threads(threads)))?.map_err(of_cast)
+    py.detach(|| with_threads(|| rest.on_threads(threads))).map_err(of_cast)
 }
 
 /// Elements that are worked on at a time.
@@ -239,22 +243,24 @@ impl Work for Job<'_> {
             Elements::Strided(_) => return self.gathered(),
         };
         if !self.src_spread && !self.dst_spread {
-            return self.conversion.run(self.len, src, self.dst);
+            return self.conversion.run(self.len, src, self.dst).map(drop);
         }
         if let Conversion::Scaled(_) = self.conversion {
             let block = self.len.min(SCALED_BLOCK);
-            let room =
-                |spread, data_type: DataType| vec![0; if spread { bytes_of(data_type, false, block) } else { 0 }];
-            let (mut packed_src, mut packed_dst) = (room(self.src_spread, from), room(self.dst_spread, to));
-            return self.blocks(block, [&mut packed_src, &mut packed_dst]);
+            let room = |spread, data_type: DataType| if spread { bytes_of(data_type, false, block) } else { 0 };
+            let (mut packed_src, mut packed_dst) = (vec![0; room(self.src_spread, from)], Vec::new());
+            packed_dst.resize(room(self.dst_spread, to), MaybeUninit::uninit());
+            return self.blocks(block, (&mut packed_src, &mut packed_dst));
         }
         if from != to || self.src_spread == self.dst_spread {
-            let [mut packed_src, mut packed_dst] = [[0; BLOCK]; 2];
-            return self.blocks(BLOCK, [&mut packed_src, &mut packed_dst]);
+            let (mut packed_src, mut packed_dst) = ([0; BLOCK], [MaybeUninit::uninit(); BLOCK]);
+            return self.blocks(BLOCK, (&mut packed_src, &mut packed_dst));
         }
         // Elements that keep their type need no block in between. `split` keeps the lengths right.
-        let repack = if self.src_spread { onnx_cast::packing::pack } else { onnx_cast::packing::unpack };
-        let _ = repack(to, src, self.dst);
+        let _ = match self.src_spread {
+            true => pack_into_uninit(to, src, self.dst),
+            false => unpack_into_uninit(to, src, self.dst),
+        };
         Ok(())
     }
 
@@ -285,19 +291,18 @@ impl Job<'_> {
         Ok(())
     }
 
-    /// Casts a block at a time, by way of `packed`, which takes the packed elements of either side.
-    fn blocks(self, block: usize, packed: [&mut [u8]; 2]) -> Result<(), CastError> {
-        let [packed_src, packed_dst] = packed;
+    /// Casts a block at a time, by way of memory for the packed elements of either side.
+    fn blocks(self, block: usize, (packed_src, packed_dst): Packed<'_>) -> Result<(), CastError> {
         let mut rest = self;
         while rest.len > block {
             let (first, behind) = rest.split(block);
-            first.block([packed_src, packed_dst])?;
+            first.block((packed_src, packed_dst))?;
             rest = behind;
         }
-        rest.block([packed_src, packed_dst])
+        rest.block((packed_src, packed_dst))
     }
 
-    fn block(self, [packed_src, packed_dst]: [&mut [u8]; 2]) -> Result<(), CastError> {
+    fn block(self, (packed_src, packed_dst): Packed<'_>) -> Result<(), CastError> {
         let (from, to) = (self.conversion.source_type(), self.conversion.target_type());
         let src = match self.src_spread {
             true => {
@@ -308,11 +313,11 @@ impl Job<'_> {
             false => self.src.bytes(),
         };
         if !self.dst_spread {
-            return self.conversion.run(self.len, src, self.dst);
+            return self.conversion.run(self.len, src, self.dst).map(drop);
         }
         let packed = &mut packed_dst[..bytes_of(to, false, self.len)];
-        self.conversion.run(self.len, src, packed)?;
-        let _ = onnx_cast::packing::unpack(to, packed, self.dst);
+        let packed = self.conversion.run(self.len, src, packed)?;
+        let _ = unpack_into_uninit(to, packed, self.dst);
         Ok(())
     }
 }
@@ -326,7 +331,8 @@ pub(crate) fn reduce<R: Send>(
     join: &(impl Fn(R, R) -> R + Sync),
 ) -> Result<R, CastError> {
     let half = (x.byte_len() / 2).next_multiple_of(TILE * width);
-    if threads == Some(1) || x.byte_len() < THREAD_BYTES || half >= x.byte_len() {
+    let is_small = x.byte_len() < THREAD_BYTES || half >= x.byte_len();
+    if threads == Some(1) || is_small || current_threads() < 2 {
         let (mut buffer, mut rest, mut all) = (Vec::new(), x, of_tile(&[])?);
         while rest.byte_len() > 0 {
             let tile = if let Elements::Bytes(bytes) = rest { bytes.len() } else { TILE * width };

@@ -1,6 +1,6 @@
 //! An operator with its attributes: made once for each combination that Python asks for, and run on arrays.
 
-use crate::array::{Contiguous, Elements, Source, overlap};
+use crate::array::{Contiguous, Elements, Source, copy, overlap};
 use crate::error::{Refusal, of_cast, refused};
 use crate::job::{Conversion, Job, run};
 use crate::parse;
@@ -11,11 +11,13 @@ use crate::text::{list_of, strings_of};
 use crate::types::{number_to_type, others, type_of};
 use numpy::{PyUntypedArray, PyUntypedArrayMethods};
 use onnx_cast::ops::{Attribute, AttributeValue, Dim, OpError, ValueInfo};
+use onnx_cast::packing::unpack_into_uninit;
 use onnx_cast::tensor::Strings;
 use onnx_cast::{BitCast, Cast, CastLike, CastOptions, DataType, NEWEST_OPSET, Plan, TensorView};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::PyList;
+use std::mem::MaybeUninit;
 
 /// An operator with its attributes, its target and, for a scaled cast, its scale and zero point.
 #[pyclass(frozen, module = "onnx_cast._native")]
@@ -181,9 +183,9 @@ impl Operator {
         let mut target = self.target(py, &shape, out, packed)?;
         let out = target.bytes_mut(&bytes).ok_or_else(overlap)?;
         if spread {
-            onnx_cast::packing::unpack(self.to, &bytes, out).map_err(refused)?;
+            unpack_into_uninit(self.to, &bytes, out).map_err(refused)?;
         } else {
-            out.copy_from_slice(&bytes);
+            copy(&bytes, out);
         }
         Ok(target.into_array())
     }
@@ -203,7 +205,7 @@ impl Operator {
             parse::parse(py, &plan, &texts, numbers, packed)?;
         } else {
             // In a buffer of its own, so that nothing is written where an element is not a number.
-            let mut bytes = vec![0; numbers.len()];
+            let mut bytes = vec![MaybeUninit::new(0); numbers.len()];
             parse::parse(py, &plan, &texts, &mut bytes, packed)?;
             numbers.copy_from_slice(&bytes);
         }

@@ -4,9 +4,11 @@
 use crate::error::of_cast;
 use crate::string_array::{StringArray, Unreadable};
 use onnx_cast::ops::CastErrorKind;
+use onnx_cast::packing::unpack_into_uninit;
 use onnx_cast::tensor::Strings;
 use onnx_cast::{CastError, Plan, TensorView};
 use pyo3::prelude::*;
+use std::mem::MaybeUninit;
 
 /// Texts in a block: a multiple of 8, so that a block ends at a byte in every type.
 const BLOCK: usize = 4096;
@@ -29,7 +31,7 @@ pub(crate) fn parse(
     py: Python<'_>,
     plan: &Plan,
     array: &StringArray<'_>,
-    out: &mut [u8],
+    out: &mut [MaybeUninit<u8>],
     packed: bool,
 ) -> PyResult<()> {
     let texts = array.texts();
@@ -57,17 +59,17 @@ pub(crate) fn parse(
 }
 
 /// Reads the texts of a block.
-fn read(plan: &Plan, strings: &Strings, out: &mut [u8], spread: bool) -> Result<(), CastError> {
+fn read(plan: &Plan, strings: &Strings, out: &mut [MaybeUninit<u8>], spread: bool) -> Result<(), CastError> {
     let shape = [strings.view().len()];
     let view = TensorView::strings(&shape, strings.view())?;
     if !spread {
-        return plan.run_into(&view, out);
+        return plan.run_into_uninit(&view, out).map(drop);
     }
-    let mut packed = [0; BLOCK];
+    let mut packed = [MaybeUninit::uninit(); BLOCK];
     let packed = &mut packed[..plan.target_type().byte_len(view.len()).unwrap_or(0)];
-    plan.run_into(&view, packed)?;
+    let packed = plan.run_into_uninit(&view, packed)?;
     // The lengths fit: both are those of `view`.
-    let _ = onnx_cast::packing::unpack(plan.target_type(), packed, out);
+    let _ = unpack_into_uninit(plan.target_type(), packed, out);
     Ok(())
 }
 

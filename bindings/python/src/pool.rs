@@ -1,15 +1,10 @@
-//! The threads that large casts are split over, in a forked child too, and the number of them that a caller allows.
+//! Numbers that Python passes: whole ones, and the maximum number of threads.
 
 use crate::error::{Refusal, Value};
-use pyo3::exceptions::{PyOSError, PyTypeError};
+use pyo3::exceptions::PyTypeError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyBool;
-
-/// Runs work where rayon's functions find the threads of this process, which a forked child has of its own.
-pub(crate) fn with_threads<R: Send>(work: impl FnOnce() -> R + Send) -> PyResult<R> {
-    onnx_cast::with_threads(work).ok_or_else(|| PyOSError::new_err("no threads to cast with"))
-}
 
 /// A whole number, which may be one of numpy's or another object's `__index__`, cut to 64 bits: what is beyond them is
 /// out of every range here.

@@ -1,15 +1,15 @@
 //! QuantizeLinear and DequantizeLinear with their scale and zero point, and the scale of DynamicQuantizeLinear.
 
-use crate::array::{Contiguous, Source, overlap};
+use crate::array::{Contiguous, Source, copy, overlap};
 use crate::error::of_cast;
 use crate::job::{Conversion, ScaledPart, packed, reduce};
-use crate::pool::{threads_of, with_threads};
+use crate::pool::threads_of;
 use crate::types::type_of;
 use numpy::{PyUntypedArray, PyUntypedArrayMethods};
 use onnx_cast::ops::{Attribute, OpError, ValueInfo};
 use onnx_cast::scalar::with_default_float_environment;
 use onnx_cast::scaled::{DequantizeLinear, DynamicQuantizeLinear, QuantizeLinear, ScaledPlan};
-use onnx_cast::{DataType, NEWEST_OPSET, Tensor, TensorView};
+use onnx_cast::{DataType, NEWEST_OPSET, Tensor, TensorView, with_threads};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use std::iter;
@@ -136,12 +136,12 @@ pub(crate) fn dynamic_scale<'py>(
         Ok(operator.extremes(&TensorView::new(DataType::Float, &[tile.len() / size_of::<f32>()], tile)?)?)
     };
     let find = || with_threads(|| reduce(x, size_of::<f32>(), threads, &of_tile, &join));
-    let extremes = array.py().detach(find)?.map_err(of_cast)?;
+    let extremes = array.py().detach(find).map_err(of_cast)?;
     let (scale, zero_point) =
         operator.scale(&TensorView::from_slice(&[2], &extremes).map_err(of_cast)?).map_err(of_cast)?;
     let scalar = |data_type, bytes: &[u8]| -> PyResult<_> {
         let mut made = Contiguous::new(array.py(), data_type, &[])?;
-        made.bytes_mut(&[]).ok_or_else(overlap)?.copy_from_slice(bytes);
+        copy(bytes, made.bytes_mut(&[]).ok_or_else(overlap)?);
         Ok(made.into_array())
     };
     Ok((scalar(DataType::Float, &scale.to_ne_bytes())?, scalar(DataType::Uint8, &[zero_point])?))

@@ -5,14 +5,13 @@ use crate::error::of_cast;
 use crate::job::packed;
 use crate::operator::Operator;
 use crate::parse::in_array;
-use crate::pool::with_threads;
 use crate::string_array::StringArray;
 use crate::text::strings_of;
 use crate::types::type_of;
 use numpy::{PyUntypedArray, PyUntypedArrayMethods};
 use onnx_cast::scalar::DefaultEnvironment;
 use onnx_cast::tensor::Strings;
-use onnx_cast::{CastError, DataType, Plan, TensorView};
+use onnx_cast::{CastError, DataType, Plan, TensorView, current_threads, with_threads};
 use onnx_cast_file::{Counts, Means};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -76,8 +75,11 @@ fn total<T: Sync>(
     let (mut total, mut means) = (Counts::default(), Means::default());
     for stretch in pieces.chunks(STRETCH) {
         let least = operator.get().threads().map_or(1, |threads| stretch.len().div_ceil(threads));
-        let work = || stretch.par_iter().with_min_len(least).map(&count).collect();
-        let counted: Vec<Result<(Counts, Means), CastError>> = py.detach(|| with_threads(work))?;
+        let work = || match least < stretch.len() && current_threads() > 1 {
+            true => stretch.par_iter().with_min_len(least).map(&count).collect(),
+            false => stretch.iter().map(&count).collect(),
+        };
+        let counted: Vec<Result<(Counts, Means), CastError>> = py.detach(|| with_threads(work));
         // In their order, so that the first error is told.
         for one in counted {
             let (counts, errors) = one.map_err(of_cast)?;

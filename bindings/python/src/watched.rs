@@ -1,7 +1,7 @@
 //! Work in a thread of its own, while the caller's thread tells Python how far it is and heeds Ctrl-C.
 
 use crate::error::refused;
-use onnx_cast_file::Watch;
+use onnx_cast_file::{Watch, room_for_a_thread};
 use pyo3::prelude::*;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -64,11 +64,10 @@ pub(crate) fn watched<R: Send>(
     progress: Option<Py<PyAny>>,
     work: impl FnOnce() -> R + Send,
 ) -> PyResult<R> {
-    let caller = thread::current();
-    if progress.is_some() {
-        // A state is for one work.
-        let _ = state.caller.set(caller.clone());
-    }
+    let (caller, has_progress) = (&thread::current(), progress.is_some());
+    // Taken by the thread that runs the work.
+    let work = Mutex::new(Some(work));
+    let run = &|| work.lock().unwrap_or_else(PoisonError::into_inner).take().map(|work| work());
     let tell = |py: Python<'_>, last: &mut u64| {
         py.check_signals()?;
         let (done, total) = (state.done.load(Ordering::Relaxed), state.total.load(Ordering::Relaxed));
@@ -83,11 +82,21 @@ pub(crate) fn watched<R: Send>(
     let (result, raised) = py.detach(|| {
         thread::scope(|scope| {
             let (sender, receiver) = channel();
-            scope.spawn(move || {
-                // The receiver is there until the thread is done.
-                drop(sender.send(work()));
+            let worker = move || {
+                if has_progress {
+                    // A state is for one work.
+                    let _ = state.caller.set(caller.clone());
+                }
+                // The receiver lives until the thread is done.
+                drop(sender.send(run()));
                 caller.unpark();
-            });
+            };
+            let is_started = room_for_a_thread().is_ok() && thread::Builder::new().spawn_scoped(scope, worker).is_ok();
+            if !is_started {
+                // The system has no thread to give. Python hears of the work, and can interrupt it, at its end.
+                let result = run();
+                return (result, Python::attach(|py| tell(py, &mut 0)).err());
+            }
             let (mut last, mut raised) = (0, None);
             loop {
                 thread::park_timeout(PERIOD);
@@ -100,7 +109,7 @@ pub(crate) fn watched<R: Send>(
                 }
                 state.note(last);
                 match received {
-                    Ok(result) => return (Some(result), raised),
+                    Ok(result) => return (result, raised),
                     Err(TryRecvError::Empty) => {}
                     Err(TryRecvError::Disconnected) => return (None, raised),
                 }

@@ -4,6 +4,7 @@ import contextlib
 import multiprocessing
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -180,3 +181,42 @@ def test_a_signal_ends_a_long_cast_of_an_array_of_texts():
     texts[-1] = "no number"
     with pytest.raises(Stop), interrupted_soon():
         onnx_cast.cast(texts, "float")
+
+
+#: Runs a job, with room for no thread's stack. Whatever does not fit is a ``MemoryError``.
+WITHOUT_THREADS = """
+import resource, sys
+import numpy as np, onnx_cast, onnx_cast.layouts
+x = np.arange(1 << 22, dtype=np.float32).reshape(2048, 2048)
+small, halves, bytes_ = x[:16, :16].copy(), np.empty(x.shape, np.float16), np.empty(x.shape, np.uint8)
+blocks = onnx_cast.quantize_blocks(x, "nvfp4", threads=1)
+jobs = {
+    "cast": lambda x: onnx_cast.cast(x, "float16", out=halves if x.size == halves.size else None),
+    "strided": lambda x: onnx_cast.cast(x.T, "float16", out=halves if x.size == halves.size else None),
+    "stats": lambda x: onnx_cast.stats(x, "int8"),
+    "dynamic": lambda x: onnx_cast.dynamic_quantize_linear(x, out=bytes_ if x.size == bytes_.size else None),
+    "blocks": lambda x: onnx_cast.quantize_blocks(x, "nvfp4", out=blocks if x.size == halves.size else None),
+    "report": lambda x: onnx_cast.report(x[:64], ["float16"]),
+    "progress": lambda x: onnx_cast.report(x[:64], ["float16"], progress=lambda *_: None),
+    "layouts": lambda x: onnx_cast.layouts.quantize({"model.layers.0.mlp.up_proj.weight": x[:64]}, "int8/row"),
+}
+job = jobs[sys.argv[1]]
+job(small)  # which loads modules
+(size,) = (int(line.split()[1]) << 10 for line in open("/proc/self/status") if line.startswith("VmSize"))
+resource.setrlimit(resource.RLIMIT_AS, (size + (1 << 20),) * 2)
+try:
+    job(x)
+except MemoryError as error:
+    print(f"no memory {error}")
+else:
+    print("done")
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="this system does not tell how much memory is used")
+@pytest.mark.parametrize("job", ["cast", "strided", "stats", "dynamic", "blocks", "report", "progress", "layouts"])
+def test_a_process_that_cannot_start_threads_works_without_them(job):
+    run = subprocess.run([sys.executable, "-c", WITHOUT_THREADS, job], capture_output=True, text=True)
+    # The jobs of files need buffers.
+    allowed = ("done", "no memory") if job in ("report", "progress", "layouts") else "done"
+    assert run.stdout.startswith(allowed), run.stdout + run.stderr

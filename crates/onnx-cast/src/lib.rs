@@ -76,7 +76,7 @@ pub use element::nearest;
 pub use error::{Count, Short};
 #[cfg(threads)]
 #[doc(hidden)]
-pub use pool::with_threads;
+pub use pool::{current_threads, with_threads};
 
 /// The names that most programs need: `use onnx_cast::prelude::*;`.
 pub mod prelude {

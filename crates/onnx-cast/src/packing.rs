@@ -6,8 +6,9 @@ use crate::element::DataType;
 use crate::error::Count;
 use crate::kernel::{Context, Kernel};
 use crate::ops::execute::{Span, run_kernel};
-use crate::packed::{self, as_uninit};
+use crate::packed::{self, Out, as_uninit, written};
 use core::fmt;
+use core::mem::MaybeUninit;
 
 /// A buffer whose length or type does not suit the elements.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,13 +51,13 @@ impl fmt::Display for PackError {
 
 impl core::error::Error for PackError {}
 
-/// Checks that `bytes` has the length of `elements` packed elements.
-fn check_len(data_type: DataType, elements: usize, bytes: &[u8]) -> Result<(), PackError> {
-    let (got, want) = (bytes.len(), data_type.byte_len(elements));
+/// Checks that packed elements take `got` bytes.
+fn check_len(data_type: DataType, elements: usize, got: usize) -> Result<(), PackError> {
+    let want = data_type.byte_len(elements);
     if want == Some(got) { Ok(()) } else { Err(PackError::ByteLen { data_type, elements, got, want }) }
 }
 
-fn check(data_type: DataType, elements: usize, bytes: &[u8]) -> Result<(), PackError> {
+fn check(data_type: DataType, elements: usize, bytes: usize) -> Result<(), PackError> {
     if !data_type.is_packed() {
         return Err(PackError::NotPacked { data_type });
     }
@@ -82,10 +83,22 @@ fn check(data_type: DataType, elements: usize, bytes: &[u8]) -> Result<(), PackE
 /// # Errors
 /// Fails if the type is not packed, or if `bytes` does not have the length that the elements take.
 pub fn pack(data_type: DataType, elements: &[u8], bytes: &mut [u8]) -> Result<(), PackError> {
-    check(data_type, elements.len(), bytes)?;
+    // SAFETY: packing writes only initialised bytes.
+    pack_into_uninit(data_type, elements, unsafe { as_uninit(bytes) }).map(drop)
+}
+
+/// Like [`pack`], into memory that need not be initialised. Returns `bytes`, all of which is then written.
+///
+/// # Errors
+/// Like [`pack`].
+pub fn pack_into_uninit<'o>(
+    data_type: DataType,
+    elements: &[u8],
+    bytes: &'o mut [MaybeUninit<u8>],
+) -> Result<&'o mut [u8], PackError> {
+    check(data_type, elements.len(), bytes.len())?;
     // SAFETY: the lengths were checked.
-    unsafe { run(Backend::best().table().pack(data_type), data_type, elements.len(), elements, bytes) };
-    Ok(())
+    Ok(unsafe { run(Backend::best().table().pack(data_type), data_type, elements.len(), elements, bytes) })
 }
 
 /// Unpacks elements to one element per byte. The upper bits are zero.
@@ -103,10 +116,23 @@ pub fn pack(data_type: DataType, elements: &[u8], bytes: &mut [u8]) -> Result<()
 /// # Errors
 /// Fails if the type is not packed, or if `bytes` does not have the length that the elements take.
 pub fn unpack(data_type: DataType, bytes: &[u8], elements: &mut [u8]) -> Result<(), PackError> {
-    check(data_type, elements.len(), bytes)?;
+    // SAFETY: unpacking writes only initialised bytes.
+    unpack_into_uninit(data_type, bytes, unsafe { as_uninit(elements) }).map(drop)
+}
+
+/// Like [`unpack`], into memory that need not be initialised. Returns `elements`, all of which is then written.
+///
+/// # Errors
+/// Like [`unpack`].
+pub fn unpack_into_uninit<'o>(
+    data_type: DataType,
+    bytes: &[u8],
+    elements: &'o mut [MaybeUninit<u8>],
+) -> Result<&'o mut [u8], PackError> {
+    let len = elements.len();
+    check(data_type, len, bytes.len())?;
     // SAFETY: the lengths were checked.
-    unsafe { run(Backend::best().table().unpack(data_type), data_type, elements.len(), bytes, elements) };
-    Ok(())
+    Ok(unsafe { run(Backend::best().table().unpack(data_type), data_type, len, bytes, elements) })
 }
 
 /// Zeroes the padding after the last of `len` elements. Types of 8 bits and more have no padding.
@@ -124,7 +150,7 @@ pub fn unpack(data_type: DataType, bytes: &[u8], elements: &mut [u8]) -> Result<
 /// # Errors
 /// Fails if `bytes` does not have the length that the elements take. It always fails for strings.
 pub fn clear_padding(data_type: DataType, len: usize, bytes: &mut [u8]) -> Result<(), PackError> {
-    check_len(data_type, len, bytes)?;
+    check_len(data_type, len, bytes.len())?;
     packed::clear_padding(data_type, len, bytes);
     Ok(())
 }
@@ -132,11 +158,19 @@ pub fn clear_padding(data_type: DataType, len: usize, bytes: &mut [u8]) -> Resul
 /// Runs a kernel that packs or unpacks, on the caller's thread; callers split large tensors themselves.
 ///
 /// # Safety
-/// The kernel packs or unpacks elements of the type, and is that of a table of a [`Backend`]; source and target have
-/// the bytes of `len` elements.
-unsafe fn run(kernel: Option<Kernel>, data_type: DataType, len: usize, src: &[u8], dst: &mut [u8]) {
-    // The type is packed.
-    let Some(kernel) = kernel else { return };
-    // SAFETY: the caller's; a kernel writes only initialised bytes.
-    unsafe { run_kernel(kernel, &Context::plain(data_type, data_type), Span { src, dst: as_uninit(dst), len }) };
+/// `kernel` comes from the table of a [`Backend`] and packs or unpacks elements of `data_type`. `src` and `dst` have the
+/// bytes of `len` elements.
+unsafe fn run<'o>(
+    kernel: Option<Kernel>,
+    data_type: DataType,
+    len: usize,
+    src: &[u8],
+    dst: &'o mut Out,
+) -> &'o mut [u8] {
+    let Some(kernel) = kernel else { unreachable!("every packed type has kernels that pack and unpack") };
+    // SAFETY: `kernel`, `src` and `dst` are as `run` requires, and a kernel writes every byte of `dst`.
+    unsafe {
+        run_kernel(kernel, &Context::plain(data_type, data_type), Span { src, dst: &mut *dst, len });
+        written(dst)
+    }
 }

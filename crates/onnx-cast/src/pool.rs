@@ -86,33 +86,10 @@ impl Process {
     }
 }
 
-/// Where work runs that calls rayon's functions.
-enum Place {
-    /// On the caller's thread: in a pool of the caller's, or with the global pool.
-    Here,
-    /// On the threads of a forked child's pool.
-    In(&'static ThreadPool),
-    /// The system gives this child no threads.
-    Nowhere,
-}
-
-fn place() -> Place {
-    // A thread of a pool that the process was forked on does the work of the others too.
-    if rayon::current_thread_index().is_some() {
-        return Place::Here;
-    }
-    let process = Process::current();
-    if !process.is_forked {
-        return Place::Here;
-    }
-    match process.pool() {
-        Pool::Own(pool) => Place::In(pool),
-        Pool::Global | Pool::None => Place::Nowhere,
-    }
-}
-
-/// The number of threads of the current pool; 1 if the system cannot start that.
-pub(crate) fn current_threads() -> usize {
+/// The number of threads of the current pool; 1 if the system cannot start that. Work calls rayon's functions only if
+/// there are two or more: without a pool they panic.
+#[doc(hidden)]
+pub fn current_threads() -> usize {
     if rayon::current_thread_index().is_some() {
         return rayon::current_num_threads();
     }
@@ -123,22 +100,17 @@ pub(crate) fn current_threads() -> usize {
     }
 }
 
-/// Runs work that is split over two or more of [`current_threads`].
-pub(crate) fn split<R: Send>(work: impl FnOnce() -> R + Send) -> R {
-    match place() {
-        Place::In(pool) => pool.install(work),
-        // `Nowhere` has no two threads to split over.
-        Place::Here | Place::Nowhere => work(),
-    }
-}
-
-/// Runs work that calls rayon's functions, on the caller's thread, and in a forked child on one of its pool. `None`:
-/// the system gives the child no threads.
+/// Runs work that may be split over [`current_threads`]: on the caller's thread, and in a forked child on one of its own
+/// pool, if it has that.
 #[doc(hidden)]
-pub fn with_threads<R: Send>(work: impl FnOnce() -> R + Send) -> Option<R> {
-    match place() {
-        Place::In(pool) => Some(pool.install(work)),
-        Place::Here => Some(work()),
-        Place::Nowhere => None,
+pub fn with_threads<R: Send>(work: impl FnOnce() -> R + Send) -> R {
+    // A thread of a pool that the process was forked on does the work of the others too.
+    if rayon::current_thread_index().is_none()
+        && let process = Process::current()
+        && process.is_forked
+        && let Pool::Own(pool) = process.pool()
+    {
+        return pool.install(work);
     }
+    work()
 }

@@ -179,7 +179,7 @@ fn parallel(
 ) {
     let bits = [from_bits, to_bits];
     let (first, others) = split(Span { src, dst, len }, bits, parts, 1);
-    pool::split(|| {
+    pool::with_threads(|| {
         rayon::in_place_scope(|scope| {
             scope.spawn(|_| halve(others, bits, parts - 1, run));
             run(first);

@@ -81,7 +81,7 @@ impl<'a> Search<'a> {
         let parts = parts_for(self.x.bytes().unwrap_or_default().len(), threads);
         #[cfg(threads)]
         if parts > 1 {
-            return crate::pool::split(|| self.fork(0..self.x.len(), parts));
+            return crate::pool::with_threads(|| self.fork(0..self.x.len(), parts));
         }
         self.fork(0..self.x.len(), parts);
     }

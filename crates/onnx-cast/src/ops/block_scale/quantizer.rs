@@ -136,7 +136,7 @@ impl Quantizer<'_> {
             let (parts, hint) = (parts_for(touched, self.quantize.threads), store_hint(touched));
             #[cfg(threads)]
             if parts > 1 {
-                return crate::pool::split(|| self.fork(blocks, &plans, parts, hint));
+                return crate::pool::with_threads(|| self.fork(blocks, &plans, parts, hint));
             }
             return self.fork(blocks, &plans, parts, hint);
         }
@@ -145,7 +145,7 @@ impl Quantizer<'_> {
         let parts = parts_for(touched, self.quantize.threads);
         #[cfg(threads)]
         if parts > 1 {
-            return crate::pool::split(|| self.fork_rows(rows, 0, blocks, &plans, parts));
+            return crate::pool::with_threads(|| self.fork_rows(rows, 0, blocks, &plans, parts));
         }
         self.fork_rows(rows, 0, blocks, &plans, parts);
     }
@@ -285,7 +285,7 @@ pub(super) fn greatest_of_tensor(backend: Backend, from: DataType, src: &[u8], t
     let parts = parts_for(src.len(), threads);
     #[cfg(threads)]
     if parts > 1 {
-        return crate::pool::split(|| greatest_of_parts(backend, from, src, parts));
+        return crate::pool::with_threads(|| greatest_of_parts(backend, from, src, parts));
     }
     greatest_of_parts(backend, from, src, parts)
 }
