@@ -8,6 +8,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBool, PyDict, PyInt, PyString, PyType};
+use std::convert::Infallible;
 
 /// Operators by the arguments that they were made of: a target, or with options a tuple.
 static KNOWN: PyOnceLock<Py<PyDict>> = PyOnceLock::new();
@@ -57,7 +58,7 @@ const KNOWN_LIMIT: usize = 1024;
 /// array([1, -0.3125, 448], dtype='float8_e4m3fn')
 #[pyfunction]
 #[pyo3(
-    signature = (x, to, *, saturate = None, round_mode = None, opset = None, out = None, threads = None, packed = false),
+    signature = (x, to, *, saturate = Given(None), round_mode = Given(None), opset = None, out = None, threads = None, packed = false),
     text_signature = "(x, to, *, saturate=True, round_mode='up', opset=None, out=None, threads=None, packed=False)"
 )]
 #[expect(clippy::too_many_arguments, reason = "they are the keywords of the Python function")]
@@ -65,15 +66,27 @@ pub(crate) fn cast<'py>(
     py: Python<'py>,
     x: &Bound<'py, PyAny>,
     to: &Bound<'py, PyAny>,
-    saturate: Option<&Bound<'py, PyAny>>,
-    round_mode: Option<&Bound<'py, PyAny>>,
+    saturate: Given<'py>,
+    round_mode: Given<'py>,
     opset: Option<&Bound<'py, PyAny>>,
     out: Option<&Bound<'py, PyAny>>,
     threads: Option<&Bound<'py, PyAny>>,
     packed: bool,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let operator = operator(py, to, &Options { saturate, round_mode, opset, threads })?;
+    let options = Options { saturate: saturate.0.as_ref(), round_mode: round_mode.0.as_ref(), opset, threads };
+    let operator = operator(py, to, &options)?;
     Operator::run(&operator, x, out, packed, false)
+}
+
+/// An option that may be omitted. Unlike an `Option`, it keeps a `None` that the caller passes, which is refused.
+pub(crate) struct Given<'py>(Option<Bound<'py, PyAny>>);
+
+impl<'py> FromPyObject<'_, 'py> for Given<'py> {
+    type Error = Infallible;
+
+    fn extract(object: Borrowed<'_, 'py, PyAny>) -> Result<Self, Infallible> {
+        Ok(Given(Some(object.to_owned())))
+    }
 }
 
 /// The options of a cast that are attributes of its operator.

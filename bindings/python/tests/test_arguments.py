@@ -144,6 +144,16 @@ def test_no_opset_is_the_default(name):
     assert OPSETS[name](opset=None) == OPSETS[name]() == OPSETS[name](opset=28)
 
 
+@pytest.mark.parametrize("name", OPSETS)
+def test_saturate_and_round_mode_are_never_none(name):
+    given = {"saturate": ("True or False", name in ("bit_cast", "dequantize_linear"))}
+    given["round_mode"] = ("up, down or nearest", name not in ("cast", "cast_like", "stats"))
+    for option, (want, is_unknown) in given.items():
+        text = "unexpected keyword" if is_unknown else rf"^{option} is None \(want {want}\)$"
+        with pytest.raises(TypeError, match=text):
+            OPSETS[name](**{option: None})
+
+
 def test_every_function_with_an_opset_takes_none():
     import inspect
 

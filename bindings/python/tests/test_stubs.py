@@ -209,3 +209,27 @@ def test_the_casts_have_the_same_keywords():
     assert parameters_there(onnx_cast.bit_cast) == [one for one in want if one[1:] not in ("saturate", "round_mode")]
     defaults = {name: one.default for name, one in inspect.signature(onnx_cast.cast).parameters.items()}
     assert (defaults["saturate"], defaults["round_mode"], defaults["threads"]) == (True, "up", None)
+
+
+@pytest.mark.parametrize("missing", [(), ("torch", "jax", "onnx", "onnxruntime", "ray", "pandas", "polars")])
+def test_modules_are_inspected_whatever_packages_are_missing(missing):
+    code = f"""
+import importlib, inspect, pydoc, sys, warnings
+warnings.simplefilter("ignore")  # of other packages, as they are imported
+sys.modules |= dict.fromkeys({missing})
+import onnx_cast
+modules = [onnx_cast] + [one for name in {sorted(onnx_cast._MODULES)} if (one := getattr(onnx_cast, name, None))]
+for module in modules:
+    there = {{name for name, _ in inspect.getmembers(module)}}
+    absent = set(dir(module)) - there
+    assert absent <= (onnx_cast._MODULES if module is onnx_cast else set()), (module, absent)
+    pydoc.render_doc(module)
+for name in {missing}:
+    try:
+        getattr(onnx_cast, name)
+    except AttributeError as error:
+        assert name in str(error), error
+print(len(modules))
+"""
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert int(done.stdout) > (6 if missing else 8)

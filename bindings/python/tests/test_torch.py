@@ -595,6 +595,15 @@ def test_small_tensors_of_any_memory_are_cast_as_large_ones(monkeypatch):
     assert cast == [[bits(onnx_cast.cast(x, to)) for to in targets] for x in tensors]
 
 
+@pytest.mark.parametrize("shape", [(0,), (0, 3), (2, 0), (5, 0, 4), (3, 4, 0), (2, 0, 0, 6)])
+def test_empty_results_have_the_strides_of_torchs(shape):
+    for x in (torch.empty(shape), torch.empty(shape, dtype=torch.bfloat16)):
+        for to in ("int8", "bfloat16", "float8e4m3fn", "double"):
+            got = onnx_cast.cast(x, to)
+            assert got.shape == x.shape and got.stride() == x.to(got.dtype).stride(), to
+        assert onnx_cast.quantize_linear(x, 0.1).stride() == x.to(torch.uint8).stride()
+
+
 def test_tensors_of_other_layouts_are_refused_by_name():
     nested = torch.nested.nested_tensor([torch.ones(2), torch.ones(3)])
     for x, text in [(torch.eye(3).to_sparse(), "layout torch.sparse_coo"), (nested, "nested tensor")]:

@@ -89,7 +89,10 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name in _MODULES:
-        return importlib.import_module(f"onnx_cast.{name}")
+        try:
+            return importlib.import_module(f"onnx_cast.{name}")
+        except ImportError as error:  # of a package that it needs; `inspect.getmembers` and `help` only expect the other
+            raise AttributeError(f"module 'onnx_cast' has no attribute {name!r} here: {error}") from error
     if name not in _ELSEWHERE:
         raise AttributeError(f"module 'onnx_cast' has no attribute {name!r}")
     found = globals()[name] = getattr(importlib.import_module(f"onnx_cast.{_ELSEWHERE[name]}"), name)

@@ -64,7 +64,7 @@ def _run_exact(operator: _native.Operator, x: Any, out: Any, packed: bool) -> An
             array = x.view(bits).numpy().view(dtype)
     except (RuntimeError, TypeError):  # on another device, sparse, nested, of a transform, or with a gradient
         return run(operator, x, None, False)
-    if array.size > _SMALL:
+    if not 0 < array.size <= _SMALL:  # numpy's strides of an empty array are not torch's
         return run(operator, x, None, False)
     made = np.empty(array.shape, memory)
     operator.run(array, made if view is None else made.view(view), False, True)
