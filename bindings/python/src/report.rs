@@ -73,6 +73,15 @@ impl Found {
         Ok((this.get_type(), (title, verdicts, tables, others, found.json()?, found.page()?)))
     }
 
+    /// Options that had no effect, each with the reason.
+    #[getter]
+    fn ignored(&self) -> Vec<(&str, &str)> {
+        match &self.figures {
+            Figures::Report(report) => report.ignored.iter().map(|one| (one.option, one.reason)).collect(),
+            Figures::Written { .. } => Vec::new(),
+        }
+    }
+
     /// The same object, which does not change.
     fn __deepcopy__<'py>(this: Bound<'py, Self>, _memo: &Bound<'py, PyAny>) -> Bound<'py, Self> {
         this

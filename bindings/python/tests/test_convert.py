@@ -185,6 +185,16 @@ def test_nodes_stay_float_or_become_narrow_as_asked(rng, x, tmp_path):
     close(model, onnx_cast.convert_model(model, keep=["first"], ranges={"c": np.float32(1e9)}).model, x=x)
 
 
+@pytest.mark.parametrize("option, value", [("margin", 2.0), ("tolerance", 0.1), ("seed", 1), ("max_runs", 8)])
+def test_options_of_what_is_not_given_are_warned_of(rng, option, value):
+    model = two_layers(rng)
+    with pytest.warns(UserWarning, match=f"^`{option}` has no effect: it is for ") as told:
+        done = onnx_cast.convert_model(model, **{option: value})
+    assert [name for name, why in done.ignored] == [option]
+    assert [one.filename for one in told] == [__file__]
+    assert onnx_cast.convert_model(model, margin=2, ranges={"a": 1}).ignored == []
+
+
 def test_a_pattern_that_matches_no_node_is_an_error(rng):
     model = two_layers(rng)
     for options, message in [

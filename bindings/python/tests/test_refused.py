@@ -1,6 +1,7 @@
 """One table of bad requests (``crates/testkit/data/refused.json``), which the command and the npm package refuse too."""
 
 import json
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -41,13 +42,18 @@ def request(row, folder):
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row["what"])
 def test_a_bad_request_is_refused(row, tmp_path):
-    """An option that only has no effect is named by the result."""
+    """An option that only has no effect is named by the result, and by a warning."""
     tensors = {"layer.0.weight": np.ones((4, 64), np.float32), "layer.0.norm": np.ones(4, np.float32)}
     (tmp_path / "w.safetensors").write_bytes(save(tensors))
     for name in ("empty.safetensors", "w.txt"):
         (tmp_path / name).write_bytes(b"")
     if "ignored" in row:
-        assert [name for name, why in request(row, tmp_path)] == row["ignored"]
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            ignored = request(row, tmp_path)
+        assert [name for name, why in ignored] == row["ignored"]
+        assert [str(one.message) for one in told] == [f"`{name}` has no effect: it {why}" for name, why in ignored]
+        assert all(one.category is UserWarning and one.filename == __file__ for one in told)
         return
     before = sorted(tmp_path.iterdir())
     with pytest.raises((ValueError, TypeError, OSError)) as error:

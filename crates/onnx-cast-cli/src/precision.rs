@@ -2,6 +2,7 @@
 
 use crate::args::{Common, ConvertArgs};
 use crate::models::{ModelJob, Shown};
+use crate::outcome::warn_ignored;
 use crate::{Page, print};
 use anyhow::Result;
 use onnx_cast_file::engine::{Lines, PathText};
@@ -42,6 +43,7 @@ pub(crate) fn convert(args: &ConvertArgs, common: &Common) -> Result<()> {
     }
     if !common.quiet {
         tell_unknown(args, request.ranges.len(), done.unknown_ranges);
+        warn_ignored(&done.ignored, &model.input, common);
     }
     if !explain.is_empty() {
         return Ok(print(&Lines(&done.explained.concat()).to_string())?);

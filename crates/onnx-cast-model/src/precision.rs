@@ -46,7 +46,7 @@ use constants::Constants;
 use onnx_cast::DataType;
 use onnx_cast::scalar::DefaultEnvironment;
 use onnx_cast_file::engine::{FromJson, Short, counted};
-use onnx_cast_file::{Existing, Pattern, RunOptions, SelectionError, Storage, Wording};
+use onnx_cast_file::{Existing, Ignored, Pattern, RunOptions, SelectionError, Storage, Wording};
 use rules::Rules;
 use serde_json::Value;
 use std::collections::{HashMap, HashSet};
@@ -92,6 +92,9 @@ onnx_cast_file::request! {
         pub run: RunOptions,
     }
 }
+
+/// The default of [`ConvertRequest::margin`].
+const MARGIN: f32 = 4.0;
 
 /// The types of a model's inputs and outputs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -162,6 +165,8 @@ pub struct ConvertSummary {
     pub raise_to: Option<i64>,
     /// How many names of the ranges are none of the model's floating-point values.
     pub unknown_ranges: usize,
+    /// Options that had no effect.
+    pub ignored: Vec<Ignored>,
 }
 
 impl ConvertSummary {
@@ -207,7 +212,7 @@ impl ConvertRequest {
             low: Vec::new(),
             allow_unmatched: false,
             ranges: HashMap::new(),
-            margin: 4.0,
+            margin: MARGIN,
             raise_opset: false,
             clamp: None,
             emulate: false,
@@ -397,6 +402,11 @@ pub(crate) fn edits_of<'a>(
         values,
         raise_to,
         unknown_ranges,
+        ignored: Ignored::of(&[(
+            "margin",
+            request.margin.to_bits() != MARGIN.to_bits() && request.ranges.is_empty(),
+            "is for recorded ranges",
+        )]),
     };
     Ok((edits, (summary, written.stored)))
 }

@@ -49,6 +49,7 @@ pub fn convert_json(input: &Path, output: &Path, dry_run: bool, done: &ConvertSu
         "constants": done.constants,
         "constants_twice": done.twice,
         "unknown_ranges": done.unknown_ranges,
+        "ignored": ignored_json(&done.ignored),
         "clamped": clamped.collect::<Vec<_>>(),
         "explained": done.explained,
         "nodes": nodes.collect::<Vec<_>>(),

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from onnx_cast import _models, _native, _targets, files
+from onnx_cast import _feeds, _models, _native, _targets, files
 from onnx_cast._feeds import Inputs
 from onnx_cast._native import CastError
 from onnx_cast._precision_report import PrecisionReport
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from onnx import ModelProto
 
 _TYPES = {one.name: one for one in ALL}
+
+#: Defaults of a conversion with inputs.
+_TOLERANCE, _MAX_RUNS = 1e-2, 64
 
 
 class NodeDecision(NamedTuple):
@@ -78,6 +81,8 @@ class Converted(NamedTuple):
     model: ModelProto | None = None
     #: Why no node computes in the narrow type; ``None`` where one does.
     nothing_narrow: str | None = None
+    #: Options that had no effect, each with the reason.
+    ignored: Sequence[tuple[str, str]] = ()
     #: With ``inputs``, how far outputs and nodes are off, before and after nodes were kept.
     report: PrecisionReport | None = None
 
@@ -92,7 +97,8 @@ def converted(done: _native.ConvertDone) -> Converted:
     more = (done["raise_to"], done["unknown_ranges"])
     counts = (done["casts"], done["constants"], done["constants_twice"])
     what = (nodes, values, done["explained"], clamped)
-    return Converted(_TYPES[done["to"]], *counts, *what, *more, nothing_narrow=done["nothing_narrow"])
+    ignored = _models.ignored_of(done)
+    return Converted(_TYPES[done["to"]], *counts, *what, *more, nothing_narrow=done["nothing_narrow"], ignored=ignored)
 
 
 def convert_model(
@@ -114,9 +120,9 @@ def convert_model(
     external_threshold: int | None = None,
     base_dir: files.Path | None = None,
     inputs: Inputs | None = None,
-    tolerance: float = 1e-2,
+    tolerance: float = _TOLERANCE,
     seed: int = 0,
-    max_runs: int = 64,
+    max_runs: int = _MAX_RUNS,
     threads: int | None = None,
     progress: files.Progress | None = None,
 ) -> Converted:
@@ -162,8 +168,11 @@ def convert_model(
         **files.storage(dry_run or bool(explained), force, external_data, external_threshold),
     }
     read, target = _models.ends(model, output, base_dir, options, "model")
+    unused = _feeds.unused(inputs, seed)
     if inputs is None:
-        return _converted(model, *_native.convert(read, target, options, progress))
+        verifying = [("tolerance", tolerance != _TOLERANCE), ("max_runs", max_runs != _MAX_RUNS)]
+        unused += [(name, "is for a conversion with inputs") for name, is_given in verifying if is_given]
+        return _converted(model, *_native.convert(read, target, options, progress), unused)
     if emulate or explained:
         raise TypeError(f"{'emulate' if emulate else 'explain'} is for a conversion without inputs")
     if target is not None and not dry_run:
@@ -171,12 +180,17 @@ def convert_model(
         _native.convert(read, target, options | {"dry_run": True}, None)
     kept, report = verified(read, options, inputs, seed, _tolerance(tolerance), _runs(max_runs), progress)
     options["keep"] += map(exactly, kept)
-    return _converted(model, *_native.convert(read, target, options, None))._replace(report=report)
+    return _converted(model, *_native.convert(read, target, options, None), unused)._replace(report=report)
 
 
-def _converted(model: Any, result: bytes | None, done: _native.ConvertDone) -> Converted:
-    """The summary of a conversion, with the model where that was made in memory."""
-    return converted(done)._replace(model=_models.made(model, result, None))
+def _converted(
+    model: Any, result: bytes | None, done: _native.ConvertDone, unused: list[tuple[str, str]]
+) -> Converted:
+    """The summary of a conversion, with the model where that was made in memory. ``unused`` are options without effect
+    that only this package has."""
+    summary = converted(done)
+    ignored = [*summary.ignored, *_models.ignored(unused)]
+    return summary._replace(model=_models.made(model, result, None), ignored=ignored)
 
 
 def _tolerance(tolerance: float) -> float:

@@ -41,6 +41,11 @@ def packages(what: str) -> tuple[Any, Any]:
     return onnx, onnxruntime
 
 
+def unused(inputs: Inputs | None, seed: int) -> list[tuple[str, str]]:
+    """The seed, if it has no effect, with the reason."""
+    return [("seed", "is for random inputs")] if seed != 0 and not isinstance(inputs, str) else []
+
+
 @contextmanager
 def as_file(read: Given) -> Iterator[FilePath]:
     """The path of a model that is read, which is written down where it is in memory."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import sys
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from onnx_cast import _native
@@ -79,8 +80,29 @@ def made(src: Any, result: bytes | None, summary: Any, notices: Iterable[str] = 
     if result is None:
         return summary
     for notice in notices:
-        warnings.warn(notice, stacklevel=4)
+        warn(notice)
     return type(src).FromString(result)
+
+
+def warn(text: str) -> None:
+    """Issues a warning about the call that led from other code into this package."""
+    frame, level = sys._getframe(), 1
+    while frame.f_back is not None and frame.f_globals["__name__"].partition(".")[0] == "onnx_cast":
+        frame, level = frame.f_back, level + 1
+    warnings.warn(text, stacklevel=level)
+
+
+def ignored(options: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Options that had no effect, each with the reason. Warns of each in the command's words."""
+    options = list(options)
+    for option, why in options:
+        warn(f"`{option}` has no effect: it {why}")
+    return options
+
+
+def ignored_of(found: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Those of a result of the native module."""
+    return ignored((one["option"], one["why"]) for one in found.get("ignored", ()))
 
 
 def serialized(model: ModelProto) -> bytes:

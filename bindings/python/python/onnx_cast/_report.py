@@ -163,7 +163,7 @@ def report(
     }
     if model or isinstance(x, _models.PATHS):
         title = (x.graph.name or "model") if model else os.path.basename(os.path.normpath(os.fsdecode(x)))
-        return Report(_native.report_file(_models.given(x, base_dir, "x"), title, options, progress))
+        return _shown(_native.report_file(_models.given(x, base_dir, "x"), title, options, progress))
     if base_dir is not None:
         raise TypeError("base_dir is for a ModelProto")
     if from_ is not None:
@@ -172,4 +172,9 @@ def report(
     arrays = [(str(name), _kinds.array_of(one)) for name, one in tensors.items()]
     numeric = [(name, array.view(np.ndarray)) for name, array in arrays if not _targets.is_text(array.dtype)]
     title = f"{len(arrays)} tensors" if isinstance(x, Mapping) else type(x).__name__
-    return Report(_native.report_arrays(numeric, len(arrays) - len(numeric), title, options, progress))
+    return _shown(_native.report_arrays(numeric, len(arrays) - len(numeric), title, options, progress))
+
+
+def _shown(found: _native.Found) -> Report:
+    _models.ignored(found.ignored)
+    return Report(found)

@@ -106,7 +106,7 @@ class FileInfo(list[TensorInfo]):
         #: ``ir_version``, ``opsets`` and ``casts`` of a model, with ``types=True`` also ``types``; ``None`` of other files.
         self.model: dict[str, Any] | None = found.get("model")
         #: Options that had no effect, each with the reason.
-        self.ignored: list[tuple[str, str]] = [(one["option"], one["why"]) for one in found.get("ignored", [])]
+        self.ignored: list[tuple[str, str]] = _models.ignored_of(found)
         #: Stale copies of tensors for which the index of a checkpoint names another file, each with the reason.
         self.left_out: list[tuple[str, str]] = [(one["name"], one["why"]) for one in found.get("left_out", [])]
 
@@ -180,7 +180,7 @@ class CastSummary(list[TensorCast]):
         #: What to know before the output is used elsewhere: where a quantized model runs.
         self.notes: list[str] = done.get("notes", [])
         #: Options that had no effect, each with the reason.
-        self.ignored: list[tuple[str, str]] = [(one["option"], one["why"]) for one in done.get("ignored", [])]
+        self.ignored: list[tuple[str, str]] = _models.ignored_of(done)
 
 
 def rows(tensors: list[dict[str, Any]]) -> list[TensorCast]:
@@ -676,6 +676,7 @@ def record_model(
         **names(include, exclude, threads),
         **storage(dry_run, force, external_data, external_threshold),
     }
+    _models.ignored(_feeds.unused(inputs, seed))
     if inputs is not None:
         if dry_run:
             raise TypeError("dry_run is for a model that does not run (inputs run it)")

@@ -47,7 +47,7 @@ pub(crate) struct ConvertArgs {
     #[arg(long, value_name = "FILE", help_heading = WHAT)]
     pub(crate) ranges: Option<PathBuf>,
     /// The factor by which magnitudes may exceed those of --ranges
-    #[arg(long, value_name = "X", default_value_t = 4.0, requires = "ranges", help_heading = WHAT)]
+    #[arg(long, value_name = "X", default_value_t = 4.0, help_heading = WHAT)]
     pub(crate) margin: f32,
     /// Write a float model that rounds its values like the converted one, for any runtime
     #[arg(long, help_heading = HOW)]

@@ -88,6 +88,12 @@ fn convert_heeds_ranges() {
     assert_eq!(types(" --margin 2"), ("float16".into(), "float16".into()));
     let said = stderr(&folder.run(line));
     assert!(said.starts_with("r.json: 1 of 3 names are not floating-point values of the model\n"), "{said}");
+    let said = stderr(&folder.run("convert m.onnx h.onnx --to float16 -f --margin 2"));
+    assert!(
+        said.starts_with("onnx-cast: warning: m.onnx: --margin has no effect: it is for recorded ranges\n"),
+        "{said}"
+    );
+    assert!(!stderr(&folder.run(&format!("{line} --margin 2"))).contains("no effect"));
     folder.refuses(&format!("{line} --margin 0"), "m.onnx: margin 0: want a finite number above 0");
     folder.write("bad.json", r#"{"x": [true]}"#);
     let bad = "convert m.onnx h.onnx --to float16 --ranges bad.json -f";
