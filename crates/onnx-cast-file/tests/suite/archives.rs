@@ -433,6 +433,21 @@ fn members_of_unknown_types_are_listed() {
     assert_eq!(report.tensors.iter().map(|one| &*one.name).collect::<Vec<_>>(), ["w", "half"]);
 }
 
+/// A note is the same text in every front end: it names no field of the request.
+#[test]
+fn notes_name_no_fields() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (input, output) = (folder.path().join("in.npz"), folder.path().join("out.npz"));
+    let members = [
+        ("w.npy", CompressionMethod::Stored, array("<f4", false, &[1], &1f32.to_le_bytes())),
+        ("codes.npy", CompressionMethod::Stored, array("|V1", false, &[1], &[1])),
+    ];
+    archive(&input, &members);
+    let done = cast_file(&input, &output, &CastRequest::new(DataType::Float16)).expect("cast");
+    let why = "elements of `|V1` may be any type of 8 bits or fewer";
+    assert_eq!(done.notes, [format!("1 tensor kept byte for byte: `codes` ({why})")]);
+}
+
 /// Only a member that is to be cast has to be understood.
 #[test]
 fn a_member_that_is_asked_for_is_named() {
