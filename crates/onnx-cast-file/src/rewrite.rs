@@ -16,7 +16,7 @@ mod side_files;
 pub use memory::MadeTensors;
 pub(crate) use open::{Opened, OutputPaths, check_folder, format_of_output, open, open_folder, open_to_file};
 pub use part::{Part, Shard};
-pub(crate) use side_files::{SideFiles, Text, holds_weights};
+pub(crate) use side_files::{SideFiles, Text, holds_weights, name_of};
 
 use crate::counts::Counter;
 use crate::error::FileError;
@@ -39,7 +39,7 @@ use crate::summary::{Ignored, Summary, TensorSummary};
 use onnx_cast::tensor::element_count;
 use onnx_cast::{DataType, Plan};
 use replacement::{NewFiles, Replacement};
-pub(crate) use replacement::{name_of, retire, stale};
+pub(crate) use replacement::{retire, stale};
 use serde_json::Value;
 use side_files::CONFIG;
 use std::collections::HashSet;

@@ -6,7 +6,7 @@
 //! weights of the earlier output are removed last.
 
 use super::open::{Opened, OutputPaths};
-use super::side_files::{CONFIG, is_index, is_weights, lower_name, write_text};
+use super::side_files::{CONFIG, is_index, is_weights, lower_name, name_of, write_text};
 use crate::error::FileError;
 use crate::formats::checkpoint::unfinished;
 use crate::formats::error::{FormatError, Invalid, InvalidKind};
@@ -141,10 +141,6 @@ fn gone(path: &Path, done: io::Result<()>) -> Result<(), FileError> {
         Err(error) => return Err(FileError::io(path, "replace", error)),
     }
     Ok(())
-}
-
-pub(crate) fn name_of(path: &Path) -> String {
-    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
 /// The files directly in a folder that describe an earlier output or hold its weights, and are not part of the new one.

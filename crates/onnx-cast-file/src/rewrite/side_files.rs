@@ -2,7 +2,6 @@
 //! checkpoint want them in its folder, so that a job from folder to folder copies them.
 
 use super::open::Opened;
-use super::replacement::name_of;
 use super::{Frame, Rewrite, Rewritten};
 use crate::error::FileError;
 use crate::formats::existing::Existing;
@@ -335,6 +334,10 @@ impl SideFiles {
         }
         Ok(())
     }
+}
+
+pub(crate) fn name_of(path: &Path) -> String {
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
 pub(super) fn lower_name(path: &Path) -> String {
