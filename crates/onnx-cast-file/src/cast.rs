@@ -165,7 +165,11 @@ pub(crate) fn plan<R>(
         request.selection.check_names(names).map_err(|error| FileError::invalid(opened.path(), error))?;
     }
     let side_files = side_files(opened, &files, request, work)?;
-    let notes = planner.notes(&files, checkpoint);
+    let mut notes = planner.notes(&files, checkpoint);
+    if opened.index.as_ref().is_some_and(|index| index.is_unfinished) {
+        let what = "what was done before the interruption is not counted: values that overflowed there are not named";
+        notes.push(what.to_owned());
+    }
     run(Rewrite { notes, side_files, ..Rewrite::new(opened, files, &request.run) })
 }
 

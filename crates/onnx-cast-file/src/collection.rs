@@ -16,15 +16,12 @@ use crate::formats::error::{Invalid, InvalidKind};
 use crate::formats::folder::{Contents, has_weights, snapshot};
 use crate::io::fs;
 use crate::layouts::{Checkpoint, Config, Layout, WeightFormat, Weights, read_configuration};
-use crate::rewrite::holds_weights;
+use crate::rewrite::{MODULES, PIPELINE, holds_weights};
 use crate::selection::{Pattern, Selection, Unmatched};
 use crate::text::Short;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
-/// What a pipeline of diffusers, and a model of sentence-transformers, has in its folder.
-const PIPELINE: &str = "model_index.json";
-const MODULES: &str = "modules.json";
 /// The library whose models say in `config.json` how they are quantized in layouts that are written.
 const TRANSFORMERS: &str = "transformers";
 

@@ -16,26 +16,29 @@ mod side_files;
 pub use memory::MadeTensors;
 pub(crate) use open::{Opened, OutputPaths, check_folder, format_of_output, open, open_folder, open_to_file};
 pub use part::{Part, Shard};
-pub(crate) use side_files::{SideFiles, Text, holds_weights, name_of};
+pub(crate) use side_files::{MODULES, PIPELINE, SideFiles, Text, holds_weights, name_of};
 
 use crate::counts::Counter;
 use crate::error::FileError;
+use crate::formats::checkpoint::Index;
 use crate::formats::error::{FormatError, Invalid};
 use crate::formats::existing::Existing;
+use crate::formats::folder::Contents;
 use crate::formats::format::Format;
 use crate::formats::gguf::WRITTEN_ALIGNMENT;
 use crate::formats::input::Input;
 use crate::formats::output::Output;
 use crate::formats::safetensors;
 use crate::formats::source::Items;
-use crate::io::atomic::{NewFolders, create_folder};
-use crate::io::fs::{self, is_same};
+use crate::io::atomic::{NewFolders, Occupant, create_folder, folder_of, occupant, target_of};
+use crate::io::fs::{self, is_same, place_of};
 use crate::io::positional::{InputFile, is_stream};
 use crate::io::progress::Meter;
 use crate::layouts::{self, Checkpoint, TensorRef};
 use crate::pipeline::{self, Compute, Greatest, InPlace, Nowhere, Same, Task, TaskInput};
 use crate::request::RunOptions;
 use crate::summary::{Ignored, Summary, TensorSummary};
+use crate::text::PathText;
 use onnx_cast::tensor::element_count;
 use onnx_cast::{DataType, Plan};
 use replacement::{NewFiles, Replacement};
@@ -206,9 +209,8 @@ impl<'a> Rewrite<'a> {
 
     /// The folders that the output needs, and that are missing.
     fn new_folders(&self) -> NewFolders {
-        let OutputPaths { folder, single, .. } = &self.opened.outputs;
-        let within = folder.as_ref().map(|folder| folder.join("x"));
-        within.as_ref().or(single.as_ref()).map_or_else(NewFolders::default, |file| NewFolders::of(file))
+        let folder = self.opened.outputs.folder.as_ref();
+        folder.map_or_else(NewFolders::default, |folder| NewFolders::of(&folder.join("x")))
     }
 
     /// Writes a file, unless it is there already; then the result is true.
@@ -220,8 +222,7 @@ impl<'a> Rewrite<'a> {
         summary: &mut Summary,
         replacement: &mut Replacement,
     ) -> Result<bool, FileError> {
-        let OutputPaths { folder, single, .. } = &self.opened.outputs;
-        if folder.is_some() || single.is_some() {
+        if self.opened.outputs.folder.is_some() {
             create_folder(&file.path)?;
         }
         let done = meter.done();
@@ -257,13 +258,47 @@ impl<'a> Rewrite<'a> {
 
     /// Checks what exists where the output goes.
     fn check_outputs(&self) -> Result<Replacement, FileError> {
+        self.check_other_indexes()?;
         let OutputPaths { folder: Some(folder), index, .. } = &self.opened.outputs else {
-            self.files.iter().try_for_each(|file| self.existing(file).check_file(&file.path))?;
+            for file in &self.files {
+                self.existing(file).check_file(&file.path)?;
+                if occupant(&file.path) == Occupant::File {
+                    target_of(&file.path)?;
+                }
+            }
             return Ok(Replacement::default());
         };
         let weights = self.files.iter().map(|file| file.path.clone()).collect();
         let others = self.side_files.targets(folder).collect();
         Replacement::check(self.opened, NewFiles { weights, others, index: index.clone() }, self.options)
+    }
+
+    /// Refuses files under the names of parts of another checkpoint, whose index would be wrong. A folder that is named
+    /// has no other index, or it is removed.
+    fn check_other_indexes(&self) -> Result<(), FileError> {
+        let Some(first) = self.files.first().filter(|file| !self.opened.outputs.is_named && !is_stream(&file.path))
+        else {
+            return Ok(());
+        };
+        let Ok(contents) = Contents::read(folder_of(&place_of(&first.path))) else { return Ok(()) };
+        let own = self.opened.outputs.index.as_ref();
+        for path in contents.indices.iter().filter(|path| own.is_none_or(|own| !is_same(own, path))) {
+            // An index that cannot be read is nobody's.
+            let Ok(index) = Index::read(path) else { continue };
+            for file in &self.files {
+                let name = name_of(&place_of(&file.path));
+                let Some((_, listed)) = index.shards.iter().find(|(shard, _)| *shard == name) else { continue };
+                let mut names = file.rows.iter().map(|row| &row.summary.name);
+                if file.rows.len() != listed.len() || names.any(|name| !listed.contains(name)) {
+                    let what = format!(
+                        "{} lists other tensors for this file (name another output, or do the job with the checkpoint)",
+                        PathText(path)
+                    );
+                    return Err(FileError::request(&file.path, what));
+                }
+            }
+        }
+        Ok(())
     }
 
     /// What is done with a file that exists.
@@ -310,13 +345,14 @@ impl<'a> Rewrite<'a> {
         Summary { dropped, passed_over, notes, left_out, ..Summary::new(tensors) }.ignoring(ignored)
     }
 
-    /// What to know where one file of a checkpoint is changed in place, and not the configuration beside it.
+    /// What to know where one file of a checkpoint is replaced, and not the configuration beside it.
     fn stale_configuration(&self) -> Option<String> {
         let Some([file]) = self.opened.outputs.folder.is_none().then_some(&self.files[..]) else { return None };
-        let text = fs::read_to_string(file.path.with_file_name(CONFIG)).ok()?;
-        let is_stale = is_same(self.opened.input, &file.path)
-            && layouts::with_torch_dtype(&text, "").is_some_and(|new| new != text);
-        is_stale.then(|| format!("{CONFIG} beside it is not changed (name the folder, and it is)"))
+        let is_replaced = !is_stream(&file.path) && fs::is_file(&file.path);
+        let config = is_replaced.then(|| place_of(&file.path).with_file_name(CONFIG))?;
+        let text = fs::read_to_string(&config).ok()?;
+        let is_stale = layouts::with_torch_dtype(&text, "").is_some_and(|new| new != text);
+        is_stale.then(|| format!("{} is not changed, and may describe the weights of before", PathText(&config)))
     }
 
     /// What counts the checks, the measurements, a rehearsal, and the writing.

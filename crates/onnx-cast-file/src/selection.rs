@@ -75,7 +75,7 @@ impl Unmatched {
     pub(crate) fn new(field: &'static str, pattern: &Pattern, names: &[&str]) -> Unmatched {
         let text = &pattern.text;
         let is_part = || matches!(pattern.matcher, Matcher::Glob(_)) && names.iter().any(|name| name.contains(text));
-        let near = pattern.nearest(names.iter().copied()).map(str::to_owned);
+        let near = pattern.nearest(names.iter().copied()).map(literal);
         let near = near.or_else(|| is_part().then(|| format!("*{text}*")));
         Unmatched { field, pattern: text.clone(), near }
     }
@@ -90,6 +90,12 @@ impl From<Unmatched> for Invalid {
         let what = format!(" `{}` matches no tensor ({hint})", Short(&pattern));
         Invalid::new(InvalidKind::Request, Wording::default().field(field, what))
     }
+}
+
+/// The glob that matches a name alone.
+fn literal(name: &str) -> String {
+    let special = |sign: char| if "*?[]{}\\".contains(sign) { "\\" } else { "" };
+    name.chars().flat_map(|sign| special(sign).chars().chain([sign])).collect()
 }
 
 /// A pattern for names: a glob, or behind `re:` a regular expression.

@@ -114,6 +114,9 @@ fn a_folder_is_replaced_with_force_alone() {
         "model.gguf",
         "hf_quant_config.json",
         "adapter_config.json",
+        "model_index.json",
+        "modules.json",
+        "model.safetensors.index.fp16.json",
         "config.json",
     ];
     let put = || {
@@ -206,7 +209,7 @@ fn a_cast_notes_its_type_in_the_configuration() {
     done(&folder.run("cast in/model.safetensors.index.json in -f -q --to float16"));
     assert_eq!(folder.read("in/config.json"), noted("float16"));
     let said = stderr(&folder.run("cast in/m-1.safetensors in/m-1.safetensors -f --to bf16"));
-    assert!(said.contains("note: in/m-1.safetensors: config.json beside it is not changed"), "{said}");
+    assert!(said.contains("in/config.json is not changed, and may describe the weights of before"), "{said}");
     folder.write("in/config.json", "{\"model_type\": \"a\"}");
     done(&folder.run("cast in added --to float16 -q"));
     assert_eq!(folder.read("added/config.json"), br#"{"model_type": "a", "torch_dtype": "float16"}"#);
@@ -245,6 +248,26 @@ fn another_output_is_not_continued() {
     folder.write("matrices/config.json", "{\"model_type\": \"1\"}");
     refuses("quantize matrices theirs --to int8 --resume", "theirs/config.json");
     assert_eq!(fs::read_dir(folder.path("theirs")).expect("a folder").count(), 1);
+}
+
+/// Files under the names of another checkpoint's parts once left its index wrong.
+#[test]
+fn parts_of_another_checkpoint_are_not_replaced() {
+    let folder = Folder::new();
+    shards(&folder, "in");
+    linears(&folder, "other");
+    let says = "other/model.safetensors.index.json lists other tensors for this file (name another output, or do the job \
+                with the checkpoint)";
+    for line in [
+        "cast in other/new.safetensors.index.json --to bf16 -f",
+        "cast in/m-1.safetensors other/m-1.safetensors --to bf16 -f",
+        "quantize other/m-1.safetensors other/m-1.safetensors --to int8 -f",
+    ] {
+        assert!(refused(&folder.run(line)).ends_with(says), "{line}");
+        assert!(refused(&folder.run(&format!("{line} -n"))).ends_with(says), "{line} -n");
+    }
+    done(&folder.run("cast other/m-1.safetensors other/m-1.safetensors --to bf16 -f -q"));
+    done(&folder.run("info other"));
 }
 
 /// A run that goes on once put back what was edited, without a word.

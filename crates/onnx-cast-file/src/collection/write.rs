@@ -3,7 +3,7 @@
 //! The file that names the folders is written last, and the old one is removed first: where it is, the output is
 //! complete.
 
-use super::{Collection, MODULES, Member, PIPELINE};
+use super::{Collection, Member};
 use crate::error::FileError;
 use crate::formats::error::{Invalid, InvalidKind};
 use crate::formats::existing::Existing;
@@ -12,7 +12,7 @@ use crate::io::atomic::{NewFolders, create_folder};
 use crate::io::fs::{self, is_same, place_of};
 use crate::io::lock::FolderLock;
 use crate::request::RunOptions;
-use crate::rewrite::{SideFiles, check_folder, name_of, retire, stale};
+use crate::rewrite::{MODULES, PIPELINE, SideFiles, check_folder, name_of, retire, stale};
 use crate::summary::Summary;
 use crate::text::Short;
 use std::path::{Path, PathBuf};

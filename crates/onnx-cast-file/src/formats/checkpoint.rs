@@ -112,9 +112,10 @@ pub(crate) fn open_all<E: From<FormatError>>(
         Located::InFolder(file) => Ok(vec![open(&file)?]),
         Located::Index(index) => {
             let index = Index::read(&index)?;
-            let all = index.shards.iter().map(|(shard, _)| {
+            let all = index.shards.iter().map(|(shard, listed)| {
                 let mut input = open(&index.file(shard)?)?;
                 index.leave_out_stale(shard, &mut input);
+                index.check(shard, listed, &input)?;
                 Ok(input)
             });
             all.collect()
@@ -129,6 +130,8 @@ pub(crate) struct Index {
     text: String,
     /// Where the total size stands in the text.
     total: Option<Range<usize>>,
+    /// Whether it is what an interrupted job in place left.
+    pub(crate) is_unfinished: bool,
     /// The files in the order of the index, each with the names of its tensors.
     pub(crate) shards: Vec<(String, HashSet<String>)>,
 }
@@ -215,7 +218,10 @@ impl Index {
                 tensors.insert(tensor);
             }
         }
-        Ok(Index { path: path.to_owned(), text, total, shards })
+        if shards.is_empty() {
+            return Err(wrong(InvalidKind::Files, "weight_map names no tensor".to_owned()));
+        }
+        Ok(Index { path: path.to_owned(), text, total, is_unfinished: begun.is_some(), shards })
     }
 
     /// What is left of it while this job replaces the files in place.

@@ -3,6 +3,7 @@
 
 use crate::formats::error::{FormatError, Invalid, InvalidKind};
 use crate::io::atomic::{Occupant, occupant};
+use crate::io::fs;
 use crate::text::Wording;
 use std::io;
 use std::path::Path;
@@ -56,6 +57,7 @@ impl Existing {
     /// Where it is a folder, or something exists that is neither replaced nor continued.
     pub fn check_file(self, path: &Path) -> Result<(), FormatError> {
         match occupant(path) {
+            Occupant::File if self.only_adds() && !fs::is_file(path) => Err(Existing::differs(path)),
             Occupant::Nothing | Occupant::Stream => Ok(()),
             Occupant::EmptyFolder | Occupant::Folder => {
                 Err(FormatError::io(path, "write", io::ErrorKind::IsADirectory.into()))

@@ -93,9 +93,11 @@ impl Output<'_> {
         Ok(AtomicFile::create(self.path, existing.replaces())?)
     }
 
-    /// Where temporary files have the room that the output will take.
+    /// Where temporary files have the room that the output will take: its folder, or where that is missing, the one that
+    /// it will be in.
     pub(crate) fn folder(&self) -> PathBuf {
-        if is_stream(self.path) { fs::temp_dir() } else { folder_of(self.path).to_owned() }
+        let mut folders = folder_of(self.path).ancestors().filter(|_| !is_stream(self.path));
+        folders.find(|folder| fs::is_dir(folder)).map_or_else(fs::temp_dir, Path::to_owned)
     }
 
     /// Writes an array of strings as numpy has them.

@@ -34,6 +34,8 @@ pub(crate) enum Role {
 pub(crate) struct Weights {
     /// The layout.
     pub(crate) layout: Layout,
+    /// Whether the caller named it.
+    pub(crate) is_named: bool,
     /// In the order of their elements.
     pub(crate) list: Vec<Weight>,
     /// The tensors that are not kept as they are.
@@ -109,7 +111,7 @@ impl Weights {
             let what = Wording::from(what).field("layout", " chooses another layout)");
             return Err(checkpoint.error(None, Invalid::new(InvalidKind::NoWeights, what)));
         }
-        Ok(Weights { layout, list, roles, block: claims.block })
+        Ok(Weights { layout, is_named: claims.are_overruled, list, roles, block: claims.block })
     }
 
     /// The names of the scales and zero points of activations, in the order of the files.

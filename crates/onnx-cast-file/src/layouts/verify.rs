@@ -20,7 +20,7 @@ const NVFP4_MAX: f64 = 6.0 * 448.0;
 /// The largest weight that a trained layer has, and more.
 const LARGEST: f64 = 1e5;
 
-/// Refuses global scales that look inverted, and unless they are allowed, scales that are NaN. All of them are read, by
+/// Refuses global scales that look inverted, unless the layout was named, and unless they are allowed, scales that are NaN. All of them are read, by
 /// so many threads at most.
 pub(crate) fn verify(
     checkpoint: &Checkpoint,
@@ -36,7 +36,9 @@ pub(crate) fn verify(
     for weight in all() {
         scales.extend(weight.scale_tensors().map(|(tensor, data_type)| Scales::new(tensor, data_type)));
         if let Some(global) = weight.global {
-            check_global(checkpoint, weights, weight, global, &limits)?;
+            if !weights.is_named {
+                check_global(checkpoint, weights, weight, global, &limits)?;
+            }
             scales.push(Scales::new(global, DataType::Float));
         }
     }
@@ -75,7 +77,7 @@ fn check_global(
                 f64::from(got),
                 weights.layout.name()
             );
-            let what = Wording::from(what).field("layout", " chooses another)");
+            let what = Wording::from(what).field("layout", " settles it)");
             return Err(checkpoint.value_error(tensor, what));
         }
     }

@@ -131,10 +131,6 @@ impl Rewrite<'_> {
 
     /// Writes the other files of the folder and the index, and returns how many other files were copied.
     pub(crate) fn write_side_files(self) -> Result<usize, FileError> {
-        if let Some(folder) = &self.opened.outputs.folder {
-            // There is no folder yet where the index names no file.
-            create_folder(&folder.join("x"))?;
-        }
         // Without `force` the folder was empty, or is continued.
         let mut replacement = if self.options.write.force { self.check_outputs()? } else { Replacement::default() };
         replacement.retire()?;

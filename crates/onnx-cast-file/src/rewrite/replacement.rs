@@ -6,7 +6,7 @@
 //! weights of the earlier output are removed last.
 
 use super::open::{Opened, OutputPaths};
-use super::side_files::{CONFIG, is_index, is_weights, lower_name, name_of, write_text};
+use super::side_files::{CONFIG, MODULES, PIPELINE, is_index, is_weights, lower_name, name_of, write_text};
 use crate::error::FileError;
 use crate::formats::checkpoint::unfinished;
 use crate::formats::error::{FormatError, Invalid, InvalidKind};
@@ -23,8 +23,8 @@ use crate::text::{Short, Wording};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The description of an adapter: where it is, transformers wants the adapter's weights too.
-const ADAPTER: &str = "adapter_config.json";
+/// Other descriptions by which a folder is loaded: of an adapter, and of checkpoints in folders within.
+const DESCRIPTIONS: [&str; 3] = ["adapter_config.json", PIPELINE, MODULES];
 
 /// The files that a job writes to a folder.
 pub(super) struct NewFiles {
@@ -158,7 +158,8 @@ pub(crate) fn stale(
     let mut found = fs::entries(folder).map_err(|error| FileError::io(folder, "read", error))?;
     found.retain(|path| {
         let name = lower_name(path);
-        let describes = name == CONFIG || name == ADAPTER || Layout::own_files().any(|(_, own)| name == own.name);
+        let describes =
+            name == CONFIG || DESCRIPTIONS.contains(&&*name) || Layout::own_files().any(|(_, own)| name == own.name);
         let is_known = is_weights(&name) || is_index(&name) || describes;
         let is_folder = fs::symlink_metadata(path).is_ok_and(|there| there.is_dir());
         is_known && !name.starts_with('.') && !is_folder && !is_new(path)

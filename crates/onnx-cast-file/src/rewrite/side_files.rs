@@ -19,6 +19,10 @@ use std::path::{Path, PathBuf};
 /// The configuration that names the type of the weights, and says how they are quantized.
 pub(crate) const CONFIG: &str = "config.json";
 
+/// What names the checkpoints in the folders of a pipeline of diffusers, and of a model of sentence-transformers.
+pub(crate) const PIPELINE: &str = "model_index.json";
+pub(crate) const MODULES: &str = "modules.json";
+
 /// Extensions of weights in any format: those that are cast, and others, which are not what the output holds.
 const WEIGHTS: &[&str] =
     &["safetensors", "bin", "pt", "pth", "ckpt", "gguf", "ggml", "h5", "msgpack", "ot", "onnx", "onnx_data", "npz"];
@@ -345,7 +349,7 @@ pub(super) fn lower_name(path: &Path) -> String {
 }
 
 pub(super) fn is_index(name: &str) -> bool {
-    name.contains(".index.json")
+    name.contains(".index.") && name.ends_with(".json")
 }
 
 /// Whether a file holds weights, by its name in small letters.

@@ -402,18 +402,18 @@ fn an_inverted_global_scale() {
     let (a, b) = ("a.weight_scale_2", "b.weight_scale_2");
     nvfp4(&modelopt("NVFP4"), "weight", [(a, 1e-4), (b, 1e4)]).refuses(
         "model.safetensors: tensor `b.weight_scale_2`: a global scale of 10000 allows weights up to 2.688e7, where the \
-         checkpoint's others go to 2.688e-1: it may be inverted (the layout is modelopt; `layout` chooses another)",
+         checkpoint's others go to 2.688e-1: it may be inverted (the layout is modelopt; `layout` settles it)",
     );
     // All of them, as a checkpoint of compressed-tensors read as one of ModelOpt.
     nvfp4(&modelopt("NVFP4"), "weight", [(a, 8192.0), (b, 16384.0)]).refuses(
         "model.safetensors: tensor `a.weight_scale_2`: a global scale of 8192 allows weights up to 2.202e7, where the \
-         checkpoint's others go to 2.202e7: it may be inverted (the layout is modelopt; `layout` chooses another)",
+         checkpoint's others go to 2.202e7: it may be inverted (the layout is modelopt; `layout` settles it)",
     );
     let (a, b) = ("a.weight_global_scale", "b.weight_global_scale");
     nvfp4(&groups(4, "float", 16), "weight_packed", [(a, 8192.0), (b, 1.0 / 8192.0)]).refuses(
         "model.safetensors: tensor `b.weight_global_scale`: a global scale of 0.0001220703125 allows weights up to \
          2.202e7, where the checkpoint's others go to 3.281e-1: it may be inverted (the layout is compressed-tensors; \
-         `layout` chooses another)",
+         `layout` settles it)",
     );
     // A weight of zeros has the global scale 1, beside whatever small weights.
     let (a, b) = ("a.weight_scale_2", "b.weight_scale_2");

@@ -121,7 +121,8 @@ fn a_cast_in_place_goes_on() {
         error.ends_with("another job in place, cast to bfloat16, was interrupted here (run it again first)"),
         "{error}"
     );
-    cast_file(&input, &input, &request(None)).expect("the rest");
+    let done = cast_file(&input, &input, &request(None)).expect("the rest");
+    assert!(done.notes.iter().any(|note| note.contains("before the interruption")), "{:?}", done.notes);
     assert!(contents(&input) == contents(&want));
 }
 
