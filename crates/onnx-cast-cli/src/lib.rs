@@ -35,13 +35,13 @@ use onnx_cast::backend::{self, Backend};
 use onnx_cast::scalar::DefaultEnvironment;
 use onnx_cast_explain as explain;
 use onnx_cast_explain::{BlockRequest, types};
-use onnx_cast_file::engine::{Lines, PathText, create_page};
-use onnx_cast_file::{AtomicFile, CandidateFormat, Existing, FileError, FormatError, Wording};
+use onnx_cast_file::engine::{Lines, PathText, create_page, is_stream};
+use onnx_cast_file::{AtomicFile, CandidateFormat, Existing, FileError, Format, FormatError, Wording};
 use onnx_cast_model::Error;
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::iter;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 const DONE: u8 = 0;
@@ -94,11 +94,19 @@ pub fn exit_code(args: impl IntoIterator<Item = OsString>) -> u8 {
     }
 }
 
-/// Whether the command has `--resume`, and writes something.
+/// Whether the command has `--resume`, and writes what can be continued.
 fn can_resume(matches: &clap::ArgMatches) -> bool {
     let flag = |given: &clap::ArgMatches, id| given.try_get_one::<bool>(id).ok().flatten().copied();
+    let is_whole =
+        |path: &PathBuf| is_stream(path) || matches!(Format::from_path(path), Ok(Format::Npz | Format::Onnx));
+    let writes_whole = |given: &clap::ArgMatches| {
+        let files = given.try_get_many::<PathBuf>(args::FILES).ok().flatten();
+        files.is_some_and(|files| files.clone().any(is_whole))
+    };
     let given = matches.subcommand().map(|(_, given)| given);
-    given.is_some_and(|given| flag(given, "resume").is_some() && flag(given, "dry_run") != Some(true))
+    given.is_some_and(|given| {
+        flag(given, "resume").is_some() && flag(given, "dry_run") != Some(true) && !writes_whole(given)
+    })
 }
 
 /// The option of a command that gives a field of a request; where it has none, that of the command that has.

@@ -283,17 +283,22 @@ impl Planner<'_> {
         }
     }
 
-    /// What to know where the configuration says that activations are quantized, and they are not in the output.
+    /// What to know where activations are quantized by the configuration or in the output, and not by both.
     fn note_on_activations(&self, written: &[WrittenWeight]) -> Option<String> {
-        let is_lost = |(weight, written): &(&Weight, &WrittenWeight)| {
-            written.activations == Activations::Kept
-                && matches!(self.claims.activations_of(weight.format()), Some(Some(_)))
+        let claims = |weight: &Weight| matches!(self.claims.activations_of(weight.format()), Some(Some(_)));
+        let differs = |(weight, written): &(&Weight, &WrittenWeight)| {
+            // Scales in the checkpoint are claim enough.
+            written.activations != Activations::Static && claims(weight) == (written.activations == Activations::Kept)
         };
-        let mut lost = self.weights.list.iter().zip(written).filter(is_lost);
-        let (first, _) = lost.next().filter(|_| self.request.activations.is_none())?;
-        let (first, others) = (Short(&first.name), lost.count());
+        let mut changed = self.weights.list.iter().zip(written).filter(differs);
+        let (first, _) = changed.next().filter(|_| self.request.activations.is_none())?;
+        let [before, after] = match claims(first) {
+            true => ["by the configuration", "in the output"],
+            false => ["in the output", "by the configuration"],
+        };
+        let (first, others) = (Short(&first.name), changed.count());
         let others = if others > 0 { format!(" and {others} more") } else { String::new() };
-        Some(format!("the inputs of `{first}`{others} are quantized by the configuration, but not in the output"))
+        Some(format!("the inputs of `{first}`{others} are quantized {before}, but not {after}"))
     }
 
     /// A note where matrices that loaders join differ in NVFP4's global scale: vLLM 0.33 takes the greatest for all of

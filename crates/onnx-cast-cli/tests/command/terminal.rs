@@ -139,6 +139,7 @@ fn an_interrupted_job_says_how_to_resume() {
     for (line, want) in [
         ("cast in.safetensors out.safetensors --to float16", hint),
         ("cast in.safetensors out.safetensors --to float16 --losses --dry-run", ""),
+        ("cast in.safetensors out.npz --to float16", ""),
     ] {
         if is_ignored(2) {
             continue;

@@ -8,8 +8,10 @@ use std::ops::Range;
 /// The keys of the type.
 const KEYS: [&str; 2] = ["torch_dtype", "dtype"];
 
-/// The part of models with several parts whose weights are those of the language model.
-const TEXT: &str = "text_config";
+/// Whether a key is that of a model's part, which may have a type of its own: `text_config`, `vision_config`.
+fn is_part(key: &str) -> bool {
+    key.ends_with("_config") && key != "quantization_config"
+}
 
 /// A key of diffusers, whose configurations do not name a type.
 const DIFFUSERS: &str = "_class_name";
@@ -42,7 +44,7 @@ pub(crate) fn with_torch_dtype(text: &str, name: &str) -> Option<String> {
         let place = place_in(text, value);
         if KEYS.contains(&&**key) && value.starts_with('"') {
             edits.push((place, format!("\"{name}\"")));
-        } else if key == TEXT && value.starts_with('{') && !is_missing(keys(value).iter().map(String::as_str)) {
+        } else if is_part(key) && value.starts_with('{') && !is_missing(keys(value).iter().map(String::as_str)) {
             edits.push((place, with_torch_dtype(value, name)?));
         }
     }
@@ -88,8 +90,12 @@ mod tests {
             (r#"{"in_features": 64, "bias": true}"#, r#"{"in_features": 64, "bias": true}"#),
             (r#"{"dtype":"float16"}"#, r#"{"dtype":"bfloat16"}"#),
             (
-                r#"{"model_type": "x", "text_config": {"dtype": "float32"}, "v": {"dtype": "float32"}}"#,
-                r#"{"model_type": "x", "text_config": {"dtype": "bfloat16"}, "v": {"dtype": "float32"}, "torch_dtype": "bfloat16"}"#,
+                r#"{"model_type": "x", "vision_config": {"dtype": "float32"}, "v": {"dtype": "float32"}}"#,
+                r#"{"model_type": "x", "vision_config": {"dtype": "bfloat16"}, "v": {"dtype": "float32"}, "torch_dtype": "bfloat16"}"#,
+            ),
+            (
+                r#"{"dtype": "float32", "quantization_config": {"dtype": "x"}, "a_config": {"b_config": {}}}"#,
+                r#"{"dtype": "bfloat16", "quantization_config": {"dtype": "x"}, "a_config": {"b_config": {}}}"#,
             ),
             (r#"{"text_config": {"eps": 1}, "dtype": null}"#, r#"{"text_config": {"eps": 1}, "dtype": null}"#),
             (

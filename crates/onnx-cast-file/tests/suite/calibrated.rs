@@ -61,6 +61,16 @@ fn activations_that_stay_behind_are_noted() {
     assert_eq!(notes(activations, &to), [want]);
     assert!(notes("null", &to).is_empty());
     assert!(notes(activations, &to.activations(Some(Activations::Kept))).is_empty(), "asked for");
+    // The other way around: a layout without a configuration says nothing, and another quantizes by default.
+    let folder = Folder::new(FP8, &[weight()].concat());
+    let plain = folder.path("plain");
+    transcode_file(folder.path("in"), &plain, &TranscodeRequest::new(Layout::Plain)).expect("transcoded");
+    let back = transcode_file(&plain, folder.path("back"), &TranscodeRequest::new(Layout::CompressedTensors));
+    let notes = back.expect("transcoded").notes;
+    assert!(
+        notes.iter().any(|note| note.ends_with("are quantized in the output, but not by the configuration")),
+        "{notes:?}"
+    );
 }
 
 #[test]
