@@ -100,3 +100,15 @@ fn losses_of_integers() {
     folder.write("u.npy", npy(&Tensor::from_slice(vec![1], &[i64::MAX as u64]).expect("a tensor")));
     done(&folder.run("cast u.npy v.npy --to int64 --fail-on overflow"));
 }
+
+#[test]
+fn nan_is_at_no_distance() {
+    let folder = Folder::new();
+    for (name, value) in [("nan.safetensors", f32::NAN), ("one.safetensors", 1.0)] {
+        let tensor = Tensor::from_slice(vec![1], &[value]).expect("a tensor");
+        folder.write(name, safetensors::write(None, &[("w", tensor.view())]).expect("bytes"));
+    }
+    let output = folder.run("diff nan.safetensors one.safetensors --values");
+    let want = "w: 1 of 1 elements differ, the first is 0, each NaN on one side alone\n";
+    assert_eq!((output.status.code(), &*stdout(&output)), (Some(1), want));
+}
