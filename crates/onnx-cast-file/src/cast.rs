@@ -131,7 +131,8 @@ pub(crate) struct Work<'a> {
 pub(crate) fn job(name: &str, CastRequest { selection, options, .. }: &CastRequest) -> Job {
     let types: Vec<&str> = selection.targets().map(DataType::name).collect();
     let how = (selection, options.opset, options.saturate, options.round_mode);
-    Job { words: format!("{name} to {}", types.join(", ")), request: format!("{how:?}") }
+    let request = if fs::HAS_OUTPUTS { format!("{how:?}") } else { String::new() };
+    Job { words: format!("{name} to {}", types.join(", ")), request }
 }
 
 fn convert(input: &Path, output: &Path, request: &CastRequest, work: &Work<'_>) -> Result<Summary, FileError> {
@@ -188,7 +189,7 @@ fn side_files(
     let casts = work.is_cast && rows.clone().any(|row| row.cast);
     if let Some(name) = dominant(rows).filter(|_| casts).and_then(layouts::torch_name) {
         let edit = |path: &Path| layouts::with_torch_dtype(&fs::read_to_string(path).ok()?, name);
-        if opened.in_place {
+        if fs::HAS_OUTPUTS && opened.in_place {
             side_files.edit_in_place(folder, edit)?;
         } else {
             side_files.edit_config(folder, edit);

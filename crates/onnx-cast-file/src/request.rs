@@ -5,6 +5,7 @@ use crate::error::FileError;
 use crate::formats::existing::Existing;
 use crate::formats::format::Format;
 use crate::formats::output::WriteOptions;
+use crate::io::fs::HAS_OUTPUTS;
 use crate::io::positional::is_stream;
 use crate::io::progress::Watch;
 use crate::selection::{Selection, SourceType};
@@ -184,7 +185,7 @@ impl RunOptions {
 
 /// Whether an output can be compared with what would be written.
 fn is_comparable(output: &Path, format: Format) -> bool {
-    format != Format::Npz && !is_stream(output)
+    HAS_OUTPUTS && format != Format::Npz && !is_stream(output)
 }
 
 request! {

@@ -31,7 +31,7 @@ use crate::formats::output::Output;
 use crate::formats::safetensors;
 use crate::formats::source::Items;
 use crate::io::atomic::{NewFolders, Occupant, create_folder, folder_of, occupant, target_of};
-use crate::io::fs::{self, is_same, place_of};
+use crate::io::fs::{self, HAS_OUTPUTS, is_same, place_of};
 use crate::io::positional::{InputFile, is_stream};
 use crate::io::progress::Meter;
 use crate::layouts::{self, Checkpoint, TensorRef};
@@ -262,7 +262,7 @@ impl<'a> Rewrite<'a> {
         let OutputPaths { folder: Some(folder), index, .. } = &self.opened.outputs else {
             for file in &self.files {
                 self.existing(file).check_file(&file.path)?;
-                if occupant(&file.path) == Occupant::File {
+                if HAS_OUTPUTS && occupant(&file.path) == Occupant::File {
                     target_of(&file.path)?;
                 }
             }
@@ -276,10 +276,8 @@ impl<'a> Rewrite<'a> {
     /// Refuses files under the names of parts of another checkpoint, whose index would be wrong. A folder that is named
     /// has no other index, or it is removed.
     fn check_other_indexes(&self) -> Result<(), FileError> {
-        let Some(first) = self.files.first().filter(|file| !self.opened.outputs.is_named && !is_stream(&file.path))
-        else {
-            return Ok(());
-        };
+        let is_alone = HAS_OUTPUTS && !self.opened.outputs.is_named;
+        let Some(first) = self.files.first().filter(|file| is_alone && !is_stream(&file.path)) else { return Ok(()) };
         let Ok(contents) = Contents::read(folder_of(&place_of(&first.path))) else { return Ok(()) };
         let own = self.opened.outputs.index.as_ref();
         for path in contents.indices.iter().filter(|path| own.is_none_or(|own| !is_same(own, path))) {
@@ -348,7 +346,7 @@ impl<'a> Rewrite<'a> {
     /// What to know where one file of a checkpoint is replaced, and not the configuration beside it.
     fn stale_configuration(&self) -> Option<String> {
         let Some([file]) = self.opened.outputs.folder.is_none().then_some(&self.files[..]) else { return None };
-        let is_replaced = !is_stream(&file.path) && fs::is_file(&file.path);
+        let is_replaced = HAS_OUTPUTS && !is_stream(&file.path) && fs::is_file(&file.path);
         let config = is_replaced.then(|| place_of(&file.path).with_file_name(CONFIG))?;
         let text = fs::read_to_string(&config).ok()?;
         let is_stale = layouts::with_torch_dtype(&text, "").is_some_and(|new| new != text);

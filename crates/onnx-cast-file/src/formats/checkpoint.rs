@@ -9,7 +9,7 @@ use crate::formats::input::Input;
 use crate::formats::limits::MAX_HEADER;
 use crate::formats::safetensors::Pairs;
 use crate::io::atomic::folder_of;
-use crate::io::fs;
+use crate::io::fs::{self, HAS_OUTPUTS};
 use crate::io::links;
 use crate::io::positional::InputFile;
 use crate::text::Short;
@@ -162,7 +162,7 @@ impl Index {
     /// As [`Index::read`]; a job in place may finish itself.
     pub(crate) fn read_or_go_on(path: &Path, in_place: Option<&Job>) -> Result<Index, FormatError> {
         let wrong = |kind, what| FormatError::invalid(path, Invalid::new(kind, what));
-        let begun = Some(unfinished(path)).filter(|begun| fs::is_file(begun) && !fs::is_file(path));
+        let begun = Some(unfinished(path)).filter(|begun| HAS_OUTPUTS && fs::is_file(begun) && !fs::is_file(path));
         let file = InputFile::open(begun.as_deref().unwrap_or(path))?;
         if file.len() > MAX_HEADER {
             let what = format!("an index of {} bytes (want at most {MAX_HEADER})", file.len());

@@ -37,12 +37,12 @@ impl Existing {
 
     /// Whether a file of the output may replace another.
     pub fn replaces(self) -> bool {
-        self.force
+        fs::HAS_OUTPUTS && self.force
     }
 
     /// Whether the job adds what is missing to an output, and replaces nothing.
     pub(crate) fn only_adds(self) -> bool {
-        self.resume == Some(true) && !self.force
+        fs::HAS_OUTPUTS && self.resume == Some(true) && !self.force
     }
 
     /// The error of a job that only adds, at a file with other content than it would write.
@@ -81,7 +81,7 @@ impl Existing {
     }
 
     fn check(self, path: &Path, what: &str, kind: &str) -> Result<(), FormatError> {
-        if self.force || self.only_adds() {
+        if self.replaces() || self.only_adds() {
             return Ok(());
         }
         let what = Wording::from(format!("{what} (name another {kind}, "));

@@ -13,6 +13,10 @@ pub use tempfile::{tempfile, tempfile_in};
 use std::io;
 use std::path::{Component, Path, PathBuf};
 
+/// Whether files of outputs may be there already. A host takes each output once: what is about earlier ones is left out
+/// of its modules.
+pub(crate) const HAS_OUTPUTS: bool = cfg!(not(all(target_family = "wasm", target_os = "unknown")));
+
 /// The folder that a path is in.
 pub fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))

@@ -7,7 +7,7 @@ use crate::formats::folder::is_cache;
 use crate::formats::format::Format;
 use crate::formats::input::Input;
 use crate::io::atomic::folder_of;
-use crate::io::fs::{self, is_same};
+use crate::io::fs::{self, HAS_OUTPUTS, is_same};
 use crate::io::positional::is_stream;
 use crate::layouts::{Checkpoint, gguf_names};
 use crate::text::PathText;
@@ -55,7 +55,7 @@ pub(crate) fn open_to_file<'p>(input: &'p Path, output: &Path) -> Result<Opened<
 /// Opens a checkpoint that this job may write to its own folder, where it goes on with what was not finished; `None` of
 /// a path that is one file.
 pub(crate) fn open_folder<'p>(input: &'p Path, output: &Path, job: &'p Job) -> Result<Option<Opened<'p>>, FileError> {
-    let in_place = is_same(folder_named(input), folder_named(output));
+    let in_place = HAS_OUTPUTS && is_same(folder_named(input), folder_named(output));
     match checkpoint::locate_or_go_on(input, in_place)? {
         Located::File => Ok(None),
         located => Opened::located(input, output, &located, in_place.then_some(job)).map(Some),

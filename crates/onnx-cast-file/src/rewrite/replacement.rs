@@ -13,7 +13,7 @@ use crate::formats::error::{FormatError, Invalid, InvalidKind};
 use crate::formats::existing::Existing;
 use crate::formats::format::Format;
 use crate::io::atomic::{Occupant, create_folder, occupant, sync_folder};
-use crate::io::fs::{self, is_same};
+use crate::io::fs::{self, HAS_OUTPUTS, is_same};
 use crate::io::links;
 use crate::io::lock::FolderLock;
 use crate::io::positional::InputFile;
@@ -79,7 +79,7 @@ impl Replacement {
         let is_new = |path: &Path| new.all().any(|new| new == path) || is_input(path);
         let stale = if is_named && !opened.in_place { stale(folder, existing, is_new)? } else { Vec::new() };
         let NewFiles { others, index, .. } = new;
-        let left = opened.index.as_ref().zip(opened.job).filter(|_| opened.in_place);
+        let left = opened.index.as_ref().zip(opened.job).filter(|_| HAS_OUTPUTS && opened.in_place);
         let left = left.map(|(index, job)| index.to_unfinished(job));
         let index_in_place = index.clone().zip(left);
         let retires = existing.replaces() && !opened.in_place;
@@ -152,7 +152,7 @@ pub(crate) fn stale(
     existing: Existing,
     is_new: impl Fn(&Path) -> bool,
 ) -> Result<Vec<PathBuf>, FileError> {
-    if occupant(folder) != Occupant::Folder {
+    if !HAS_OUTPUTS || occupant(folder) != Occupant::Folder {
         return Ok(Vec::new());
     }
     let mut found = fs::entries(folder).map_err(|error| FileError::io(folder, "read", error))?;
