@@ -47,6 +47,15 @@ fn initializers(path: &Path) -> HashMap<String, Vec<u8>> {
     all_bytes(graph, 5).map(|message| tensor(message.expect("a message"))).collect()
 }
 
+/// The weight `w` of the quantized model, as floats again.
+fn dequantized(folder: &Path) -> Vec<f32> {
+    let back = folder.join("back.onnx");
+    let mut float = DequantizeRequest::new(DataType::Float);
+    float.run.write.force = true;
+    dequantize(folder.join(OUTPUT), &back, &float).expect("a quantized model");
+    initializers(&back)["w"].as_chunks().0.iter().map(|value| f32::from_le_bytes(*value)).collect()
+}
+
 /// Values whose magnitudes differ between rows and columns.
 fn values(len: usize) -> Vec<f32> {
     let mut state = 11u64;
@@ -130,17 +139,26 @@ fn scales_are_those_of_the_outputs() {
         for (to, limit) in [("mxfp8", 1.0 / 8.0), ("nvfp4", 0.2), ("mxfp4", 0.3)] {
             let done = quantized(folder.path(), to, |request| request);
             assert_eq!(done.notes.len(), 1, "{to}: {:?}", done.notes);
-            let back = folder.path().join("back.onnx");
-            let mut float = DequantizeRequest::new(DataType::Float);
-            float.run.write.force = true;
-            dequantize(folder.path().join(OUTPUT), &back, &float)
-                .unwrap_or_else(|error| panic!("{what}, {to}: {error}"));
-            let raw = &initializers(&back)["w"];
             let most = x.iter().fold(0f32, |most, x| most.max(x.abs()));
-            for (got, want) in raw.as_chunks::<4>().0.iter().zip(&x) {
-                let got = f32::from_le_bytes(*got);
+            for (got, want) in dequantized(folder.path()).iter().zip(&x) {
                 assert!((got - want).abs() <= limit * most, "{what}, {to}: {got}, not {want}");
             }
+        }
+    }
+}
+
+/// Values so small that their scale underflows to 0, by which 0 would be divided to NaN.
+#[test]
+fn values_too_small_for_a_scale_become_zeros() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut x = values(64 * 8);
+    x.iter_mut().step_by(8).zip([1e-44, 0.0].into_iter().cycle()).for_each(|(x, tiny)| *x = tiny);
+    written(folder.path(), vec![node("MatMul", &["x", "w"], "y", vec![])], &[("w", &[64, 8], &x)]);
+    for to in ["float8e4m3fn", "float8e5m2", "float8e4m3fn/16"] {
+        quantized(folder.path(), to, |request| request);
+        for (place, got) in dequantized(folder.path()).into_iter().enumerate() {
+            assert!(!got.is_nan(), "{to}: element {place}");
+            assert!(place % 8 != 0 || got.to_bits() == 0, "{to}: element {place} is {got}");
         }
     }
 }

@@ -694,6 +694,19 @@ fn linear_scales_are_those_of_the_ranges() {
     assert_eq!(found.y.to_vec::<u8>(), Some(vec![0, 255, 128, 149]));
     // ONNX's text says how DynamicQuantizeLinear subtracts.
     assert_eq!(DynamicQuantizeLinear::new(11).expect("the first").scale(&wide), Ok((f32::INFINITY, 0)));
+    // Values whose scale underflows to 0, by which 0 would be divided to NaN.
+    let tiny = TensorView::from_slice(&[2], &[1e-44f32, 0.0]).expect("a slice");
+    for linear in [
+        LinearScale::new(DataType::Float8E4M3FN),
+        LinearScale::new(DataType::Int8),
+        LinearScale::new(DataType::Uint8).asymmetric(),
+    ] {
+        let found = linear.run(&tiny).expect("a type of elements");
+        assert_eq!(found.scale.to_vec::<f32>(), Some(vec![1.0]), "{linear:?}");
+        let zero_point = found.zero_point.as_ref().and_then(Tensor::bytes);
+        assert_eq!(zero_point.unwrap_or(&[0]), [0], "{linear:?}");
+        assert!(found.y.bytes().expect("numbers").iter().all(|&byte| byte == 0), "{linear:?}: {:?}", found.y);
+    }
     let error = |linear: LinearScale| linear.run(&view).expect_err("no such scales").to_string();
     assert_eq!(
         error(LinearScale::new(DataType::Uint8)),

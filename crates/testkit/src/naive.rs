@@ -164,13 +164,13 @@ pub fn greatest(x: &[f32], places: &[u32], count: usize) -> Vec<f32> {
     most
 }
 
-/// The symmetric scale of each block for a type: the greatest magnitude by the type's largest number; 1 for zeros.
+/// The symmetric scale of each block for a type: the largest magnitude by the type's largest number; 1 if that is 0.
 pub fn symmetric(x: &[f32], places: &[u32], count: usize, to: Ty) -> Vec<f32> {
     let most = match to.int_range() {
         Some((_, high)) => high as f32,
         None => float(to, to.layout().expect("a float type").max_code()),
     };
-    let scale = |amax: f32| if amax == 0.0 { 1.0 } else { amax / most };
+    let scale = |amax: f32| if amax / most == 0.0 { 1.0 } else { amax / most };
     greatest(x, places, count).into_iter().map(scale).collect()
 }
 
@@ -188,10 +188,12 @@ pub fn asymmetric(low: f32, high: f32, to: Ty) -> (f32, i64) {
     (scale, zero_point.round_ties_even() as i64)
 }
 
-/// As [`asymmetric`], of a finite range whose width may overflow: then both ends are divided before they are subtracted.
+/// As [`asymmetric`], of a finite range. If its width overflows, both ends are divided before they are subtracted. If
+/// the scale is 0, the result is that of a range of 0.
 pub fn finite_asymmetric(low: f32, high: f32, to: Ty) -> (f32, i64) {
     if (high - low).is_finite() {
-        return asymmetric(low, high, to);
+        let (scale, zero_point) = asymmetric(low, high, to);
+        return if scale == 0.0 { (1.0, 0) } else { (scale, zero_point) };
     }
     let (least, most) = to.int_range().expect("an integer type");
     let (least, most) = (least as f32, most as f32);

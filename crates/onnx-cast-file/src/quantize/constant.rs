@@ -76,9 +76,19 @@ fn scaling(to: QuantizedFormat, from: DataType, rule: ScaleRule) -> (DataType, S
         }
         QuantizedFormat::Elements(_) | QuantizedFormat::Gguf(_) => {
             let element = to.element();
-            let scale = SymmetricScale::new(element).scale_type(from).of_underflow(least(from));
-            (element, Scaling::Symmetric(scale), from)
+            (element, Scaling::Symmetric(symmetric(element, from)), from)
         }
+    }
+}
+
+/// The scales of elements of a type. One that underflows in a 16-bit type becomes the smallest positive number of
+/// float16, or the smallest normal one of bfloat16, because 1 would lose values that these keep.
+fn symmetric(element: DataType, scale_type: DataType) -> SymmetricScale {
+    let scale = SymmetricScale::new(element).scale_type(scale_type);
+    match scale_type {
+        DataType::Float16 => scale.of_underflow(2f32.powi(-24)),
+        DataType::BFloat16 => scale.of_underflow(f32::MIN_POSITIVE),
+        _ => scale,
     }
 }
 
@@ -161,14 +171,5 @@ impl<'a> ConstantRequest<'a> {
             greatest,
             counter,
         })
-    }
-}
-
-/// What a scale becomes that underflows in a narrow type: its least positive number, or its least normal one.
-fn least(data_type: DataType) -> f32 {
-    match data_type {
-        DataType::Float16 => 2f32.powi(-24),
-        DataType::BFloat16 => f32::MIN_POSITIVE,
-        _ => 0.0,
     }
 }

@@ -23,7 +23,7 @@ impl Numbers {
         };
         let scale = SymmetricScale::new(data_type);
         if !arithmetic.in_weight_type {
-            return Numbers::Linear(scale.of_underflow(1.0));
+            return Numbers::Linear(scale);
         }
         let least = match from {
             BFloat16 => 2f32.powi(-7),

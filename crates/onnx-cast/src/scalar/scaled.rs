@@ -164,11 +164,13 @@ pub(crate) fn linear_scale([low, high]: [f32; 2], [least, most]: [f32; 2]) -> (f
     (scale, round_to_int(zero_point, 0.0, least, most))
 }
 
-/// As [`linear_scale`], of a finite range, for callers that no text of ONNX's binds: a width that overflows is the
-/// difference of the two quotients. Other ranges keep the bits of the formulas.
+/// As [`linear_scale`], of a finite range, for callers that no text of ONNX's binds. Where the width of the range
+/// overflows, the scale is the difference of two quotients. Where the scale underflows to 0, by which 0 would be divided
+/// to NaN, the result is 1 and 0, as for a range of 0. Other ranges keep the bits of the formulas.
 pub(crate) fn finite_linear_scale([low, high]: [f32; 2], [least, most]: [f32; 2]) -> (f32, i32) {
     if (high - low).is_finite() {
-        return linear_scale([low, high], [least, most]);
+        let (scale, zero_point) = linear_scale([low, high], [least, most]);
+        return if scale == 0.0 { (1.0, 0) } else { (scale, zero_point) };
     }
     let scale = high / (most - least) - low / (most - least);
     (scale, round_to_int(least - low / scale, 0.0, least, most))

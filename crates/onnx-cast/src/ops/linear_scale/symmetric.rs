@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 /// How the scale of some values comes from the greatest of their magnitudes, and how they are divided by it.
 ///
 /// The scale is `amax / most`, in float. By default `most` is the largest number of the elements' type, scales are
-/// float, and the scale of zeros is 1.
+/// float, and the scale of zeros is 1, as is one that underflows to 0.
 ///
 /// ```
 /// use onnx_cast::DataType;
@@ -39,7 +39,7 @@ impl SymmetricScale {
             None => ScaledPlan::range(to, &Rules::newest(to))[1],
         };
         let (data_type, precision) = (DataType::Float, DataType::Float);
-        SymmetricScale { most, data_type, of_zeros: 1.0, of_underflow: 0.0, precision }
+        SymmetricScale { most, data_type, of_zeros: 1.0, of_underflow: 1.0, precision }
     }
 
     /// Sets what the greatest magnitude becomes.
@@ -57,7 +57,7 @@ impl SymmetricScale {
         SymmetricScale { of_zeros, ..self }
     }
 
-    /// Sets what a scale that underflows becomes; by default it is 0.
+    /// Sets the scale of values that are not zero, but whose scale underflows to 0.
     pub const fn of_underflow(self, of_underflow: f32) -> Self {
         SymmetricScale { of_underflow, ..self }
     }
