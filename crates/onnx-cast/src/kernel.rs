@@ -209,17 +209,8 @@ const fn kernel<I: Isa, S: Element, D: Element>() -> Kernel {
         Class::Int { bits: 8, .. } | Class::Bool => match class::<D>() {
             // Two look-ups take less than the way through `f32`, but more than an extension.
             Class::F16 | Class::BF16 if I::LOOKS_UP_16 || I::FOLDS && is_bool => look_up::<I, u8, D>(),
-            // A table of 64 entries takes less than one of 256.
-            Class::SmallFloat(format) if I::LOOKS_UP_16 && format.bits < 8 && !is_bool => I::cast::<S, D>,
-            Class::SmallFloat(_) if I::LOOKS_UP_16 || I::FOLDS || bits::<D>() == 8 || is_bool => look_up::<I, u8, D>(),
-            Class::E8M0 => look_up::<I, u8, D>(),
-            Class::F64
-            | Class::F32
-            | Class::F16
-            | Class::BF16
-            | Class::SmallFloat(_)
-            | Class::Int { .. }
-            | Class::Bool => I::cast::<S, D>,
+            Class::SmallFloat(_) | Class::E8M0 => look_up::<I, u8, D>(),
+            Class::F64 | Class::F32 | Class::F16 | Class::BF16 | Class::Int { .. } | Class::Bool => I::cast::<S, D>,
         },
         Class::Int { bits: 4, .. } if is_wide => I::widen::<Int4, D>,
         Class::Int { bits: 2, .. } if is_wide => I::widen::<Int2, D>,

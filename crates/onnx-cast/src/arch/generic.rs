@@ -1,7 +1,6 @@
 //! The algorithms, each written once over [`Lanes`].
 
 mod by_exponent;
-pub(crate) mod by_magnitude;
 pub(crate) mod by_upper_byte;
 mod by_words;
 pub(crate) mod folded;
@@ -13,9 +12,9 @@ pub(crate) mod step;
 pub(crate) mod wide;
 
 use crate::arch::portable;
-use crate::element::{Class, DataType, Element, class};
+use crate::element::{Class, Element, class};
+use crate::kernel::Context;
 use crate::kernel::lanes::is_scalar;
-use crate::kernel::{Context, lookup_tables};
 use crate::packed::{Out, bits};
 use small_float::RuleLanes;
 
@@ -39,15 +38,6 @@ pub(crate) unsafe fn cast<L: Lanes, S: Element, D: Element>(src: &[u8], dst: &mu
     let task = step::Task { src, dst: dst.as_mut_ptr().cast(), len, hint: context.hint };
     // SAFETY: the caller's; `steps` hands out pointers to a step's bytes.
     unsafe {
-        if const { by_magnitude::vectors::<L, S, D>().is_some() } {
-            // The table of uint8 is kept for the default rules; under others it takes as long as hundreds of elements.
-            if let Some(table) = lookup_tables::kept(&Context { from: DataType::Uint8, ..*context }) {
-                if const { matches!(by_magnitude::vectors::<L, S, D>(), Some(4)) } {
-                    return by_magnitude::cast_integers::<L, S, D, 4>(task, table);
-                }
-                return by_magnitude::cast_integers::<L, S, D, 16>(task, table);
-            }
-        }
         if const { matches!(by_exponent::codes::<L, S, D>(), Some(2)) } {
             return by_exponent::cast::<L, S, D, 2>(task);
         }

@@ -223,7 +223,7 @@ unsafe impl<const B: usize, const RICH: bool> Lanes for Plain<B, RICH> {
         lanes::<8, B>(|i| lane_of::<32, B>(&value, i))
     }
 
-    unsafe fn top_bits(value: [Self::V; 4]) -> Self::V {
+    unsafe fn narrow_top_bits(value: [Self::V; 4]) -> Self::V {
         // The other bits are arbitrary.
         let others = if RICH { 0x7f } else { 0x15 };
         lanes::<8, B>(|i| lane_of::<32, B>(&value, i) >> 24 & 0x80 | others)

@@ -39,8 +39,8 @@ pub(crate) unsafe trait Lanes: Copy + 'static {
     const FUSES: bool;
     /// Whether [`Lanes::stream`] passes the caches by.
     const STREAMS: bool;
-    /// Whether the backend is to be small, and has fewer kernels: scaled casts go in stages, and integers and doubles
-    /// to small floats go by the scalar cast.
+    /// Whether the backend is to be small, and has fewer kernels: scaled casts go in stages, and doubles and integers of
+    /// 16 bits and more to small floats go by the scalar cast.
     const IS_SMALL: bool = false;
 
     // Memory.
@@ -169,8 +169,6 @@ pub(crate) unsafe trait Lanes: Copy + 'static {
     unsafe fn high_bytes(value: [Self::V; 2]) -> Self::V;
     /// The low bytes of lanes of 32 bits.
     unsafe fn low_bytes(value: [Self::V; 4]) -> Self::V;
-    /// The top bits of lanes of 32 bits as those of bytes, whose other bits are arbitrary.
-    unsafe fn top_bits(value: [Self::V; 4]) -> Self::V;
     /// As [`Lanes::low_bytes`], in an order of its own, which [`Lanes::in_order_of_lanes`] makes that of the elements:
     /// one instruction for several vectors.
     #[inline(always)]
@@ -178,12 +176,9 @@ pub(crate) unsafe trait Lanes: Copy + 'static {
         // SAFETY: the caller's.
         unsafe { Self::low_bytes(value) }
     }
-    /// As [`Lanes::top_bits`], likewise.
-    #[inline(always)]
-    unsafe fn narrow_top_bits(value: [Self::V; 4]) -> Self::V {
-        // SAFETY: the caller's.
-        unsafe { Self::top_bits(value) }
-    }
+    /// The top bits of lanes of 32 bits as the top bits of bytes, in the order of [`Lanes::narrow_lanes`]. The other
+    /// bits are arbitrary.
+    unsafe fn narrow_top_bits(value: [Self::V; 4]) -> Self::V;
     /// Bytes in the order of the elements, from that of [`Lanes::narrow_lanes`].
     #[inline(always)]
     unsafe fn in_order_of_lanes(value: Self::V) -> Self::V {
@@ -216,20 +211,6 @@ pub(crate) unsafe trait Lanes: Copy + 'static {
     }
     /// The bytes of `a` and `b` in turn, which stand in the order of [`Lanes::in_zip_order`].
     unsafe fn zip_bytes(a: Self::V, b: Self::V) -> [Self::V; 2];
-
-    /// 127, plus how many bits the number in a lane of 32 bits has: the exponent field, as of `f32`, of the least power
-    /// of two above it. The numbers have no sign; where `SMALL`, they are below 2^24.
-    #[inline(always)]
-    unsafe fn power_above<const SMALL: bool>(value: Self::V) -> Self::V {
-        // SAFETY: the caller's.
-        unsafe {
-            let lanes = |value: u64| Self::splat::<32>(value);
-            // Without the bits below a bit that is eight places higher and set, the number does not round up.
-            let cut = if SMALL { value } else { Self::sub::<32>(value, Self::and(value, Self::shr::<32, 8>(value))) };
-            let number = if SMALL { Self::int_to_f32::<true>(cut) } else { Self::int_to_f32::<false>(cut) };
-            Self::add::<32>(Self::max_u::<32>(Self::shr::<32, 23>(number), lanes(126)), lanes(1))
-        }
-    }
 
     // Floats. *Rounded to odd* is cut toward zero, with the lowest bit set where that lost anything, to 14 bits or
     // more.

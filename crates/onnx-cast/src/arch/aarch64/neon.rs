@@ -189,7 +189,7 @@ unsafe impl Lanes for Quad {
         low_bytes(value: [V; 4]) -> V: vuzp1q_u8(
             of_u16(vuzp1q_u16(u16s(value[0]), u16s(value[1]))), of_u16(vuzp1q_u16(u16s(value[2]), u16s(value[3])))
         );
-        top_bits(value: [V; 4]) -> V:
+        narrow_top_bits(value: [V; 4]) -> V:
             vuzp2q_u8(high_halves_of_words(value[0], value[1]), high_halves_of_words(value[2], value[3]));
         f32_to_f16(value: [V; 2]) -> V: of_u16(narrow_half(f32s(value[0]), f32s(value[1])));
         f32_to_f64(value: V) -> [V; 2]:

@@ -173,25 +173,19 @@ pub(super) fn infinity_is_nan(format: FloatFormat, rules: &Rules) -> bool {
 /// The codes of magnitudes with the signs that are given in the top bits of bytes.
 #[inline(always)]
 pub(super) unsafe fn with_sign<L: Lanes>(format: FloatFormat, code: L::V, top: L::V) -> L::V {
-    let sign = sign_of::<L>(format, top);
+    // Shifted as words: what comes in from the neighbouring byte is masked off.
+    let shifted = match format.bits {
+        8 => top,
+        6 => L::shr::<16, 2>(top),
+        4 => L::shr::<16, 4>(top),
+        _ => unreachable!("no float of this width"),
+    };
+    let sign = L::and(shifted, L::splat::<8>(format.sign_bit()));
     if format.negative_zero {
         return L::or(code, sign);
     }
     let zero = L::splat::<8>(0);
     L::or(code, L::select::<8>(L::eq::<8>(code, zero), zero, sign))
-}
-
-/// The sign bits of a step's elements, given in the top bits of bytes, put where the target has them.
-#[inline(always)]
-pub(super) unsafe fn sign_of<L: Lanes>(format: FloatFormat, top: L::V) -> L::V {
-    let sign_bit = L::splat::<8>(format.sign_bit());
-    // Shifted as words: what comes in from the neighbouring byte is masked off.
-    match format.bits {
-        8 => L::and(top, sign_bit),
-        6 => L::and(L::shr::<16, 2>(top), sign_bit),
-        4 => L::and(L::shr::<16, 4>(top), sign_bit),
-        _ => unreachable!("no float of this width"),
-    }
 }
 
 /// Whether the code of every integer would fit a byte if the format went on: they are cut off at 2^20 before.

@@ -126,7 +126,7 @@ unsafe fn quarter<L: Lanes, S: Element>(src: *const u8, place: usize) -> *const 
 
 /// The two vectors of a quarter's elements of 64 bits.
 #[inline(always)]
-pub(super) unsafe fn load_pair<L: Lanes, S: Element>(src: *const u8, place: usize) -> [L::V; 2] {
+unsafe fn load_pair<L: Lanes, S: Element>(src: *const u8, place: usize) -> [L::V; 2] {
     let src = quarter::<L, S>(src, place);
     [L::load(src), L::load(src.add(L::BYTES))]
 }
@@ -170,7 +170,7 @@ pub(super) unsafe fn f32_lanes<L: Lanes, S: Element, const SMALL: bool>(src: *co
 
 /// A quarter of the integers of 32 bits or more, saturated to less than 2^31 where they have 64.
 #[inline(always)]
-pub(super) unsafe fn saturated_ints<L: Lanes, S: Element>(src: *const u8, place: usize) -> L::V {
+unsafe fn saturated_ints<L: Lanes, S: Element>(src: *const u8, place: usize) -> L::V {
     if const { bits::<S>() < 64 } {
         return int_lanes::<L, S>(src, place);
     }
@@ -188,7 +188,7 @@ unsafe fn cut_off<L: Lanes>(value: L::V) -> L::V {
 
 /// A quarter of the integers, or of the bools, in 32 bits; of 64 bits, the low ones.
 #[inline(always)]
-pub(super) unsafe fn int_lanes<L: Lanes, S: Element>(src: *const u8, place: usize) -> L::V {
+unsafe fn int_lanes<L: Lanes, S: Element>(src: *const u8, place: usize) -> L::V {
     let at = quarter::<L, S>(src, place);
     match const { class::<S>() } {
         Class::Int { bits: 64, .. } => L::low_halves::<64>(load_pair::<L, S>(src, place)),

@@ -201,7 +201,7 @@ unsafe impl Lanes for Vector {
         low_bytes(value: [V; 4]) -> V: Self::low_halves::<16>([
             Self::low_halves::<32>([value[0], value[1]]), Self::low_halves::<32>([value[2], value[3]])
         ]);
-        top_bits(value: [V; 4]) -> V: Self::high_bytes([
+        narrow_top_bits(value: [V; 4]) -> V: Self::high_bytes([
             Self::high_halves::<32>([value[0], value[1]]), Self::high_halves::<32>([value[2], value[3]])
         ]);
         f32_to_f16(value: [V; 2]) -> V: {

@@ -232,7 +232,6 @@ unsafe impl Lanes for Ymm {
         in_order_of_words(value: V) -> V: in_order_of_halves(value);
         merge_words(low: V, high: V) -> V: _mm256_blend_epi16::<0b1010_1010>(low, _mm256_slli_epi32::<16>(high));
         low_bytes(value: [V; 4]) -> V: in_order_of_quarters(Self::narrow_lanes(value));
-        top_bits(value: [V; 4]) -> V: in_order_of_quarters(Self::narrow_top_bits(value));
         narrow_lanes(value: [V; 4]) -> V: {
             let low = _mm256_set1_epi32(0xff);
             let first = _mm256_packus_epi32(Self::and(value[0], low), Self::and(value[1], low));

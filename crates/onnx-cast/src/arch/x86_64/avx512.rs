@@ -214,7 +214,6 @@ unsafe impl Lanes for Zmm {
         merge_words(low: V, high: V) -> V:
             _mm512_mask_mov_epi16(low, 0xaaaa_aaaa, _mm512_slli_epi32::<16>(high));
         low_bytes(value: [V; 4]) -> V: every_fourth(value, bytes!(|i| i * 4 % 128));
-        top_bits(value: [V; 4]) -> V: every_fourth(value, bytes!(|i| i * 4 % 128 + 3));
         // A permutation of two vectors is three instructions on Intel; these are one each. With a mask for each vector,
         // the masks would be loaded in each step, on the same port.
         narrow_lanes(value: [V; 4]) -> V: {
@@ -465,12 +464,6 @@ unsafe impl Lanes for Zmm {
                 Self::store(dst.add(64 * part), lanes);
             }
         }
-    }
-
-    #[inline(always)]
-    unsafe fn power_above<const SMALL: bool>(value: V) -> V {
-        // SAFETY: the caller's: the processor has AVX-512.
-        unsafe { _mm512_sub_epi32(_mm512_set1_epi32(127 + 32), _mm512_lzcnt_epi32(value)) }
     }
 
     #[inline(always)]
