@@ -8,7 +8,9 @@ use anyhow::{Result, bail};
 use onnx_cast::DataType;
 use onnx_cast_file::engine::PathText;
 use onnx_cast_file::{Format, RunOptions, Storage, WriteOptions};
-use onnx_cast_model::{Error, FoldRequest, FoldSummary, Folded, UpgradeRequest, UpgradeSummary, Upgraded};
+use onnx_cast_model::{
+    Error, FoldRequest, FoldSummary, Folded, UpgradeRequest, UpgradeSummary, Upgraded, is_of_models,
+};
 use onnx_cast_report::{column, fold_json, printable, upgrade_json};
 use serde_json::Value;
 use std::fmt::Write as _;
@@ -49,15 +51,10 @@ impl<'a> ModelJob<'a> {
             let path = PathText(&files.input);
             bail!("{path}: a folder: {command} takes a model (.onnx); `cast` changes the type of a checkpoint");
         }
-        for path in [&files.input, &files.output] {
-            let format = match path == &files.input {
-                true => Format::of_input(path)?,
-                false if Format::is_of_device(path) => continue,
-                false => Format::from_path(path)?,
-            };
-            if format != Format::Onnx {
-                bail!("{}: {command} takes a model (.onnx)", PathText(path));
-            }
+        if !is_of_models(&files.input, &files.output)? {
+            let is_read = Format::of_input(&files.input)? == Format::Onnx;
+            let path = PathText(if is_read { &files.output } else { &files.input });
+            bail!("{path}: {command} takes a model (.onnx)");
         }
         Ok(ModelJob { files, common, dry_run, start })
     }

@@ -108,15 +108,21 @@ fn of_request(command: &Command, given: &ArgMatches) -> Vec<Named> {
             })),
         }
     }
-    let output = named.iter().find(|named| named.is_written && named.pair == Some(0)).map(|named| named.path.clone());
-    if let Some(output) = output.filter(|output| onnx_cast_model::is_model(output)) {
-        let is_given = command.get_arguments().any(|arg| arg.get_id() == EXTERNAL_DATA);
-        let data = is_given.then(|| given.get_one::<String>(EXTERNAL_DATA)).flatten();
-        let own = || format!("{}.data", output.file_name().unwrap_or_default().to_string_lossy());
-        let name = data.cloned().unwrap_or_else(own);
-        named.push(Named::written("the file of external data", &output.with_file_name(name)));
-    }
+    named.extend(external_data(command, given, &named));
     named
+}
+
+/// The files of external data beside the models among the outputs.
+fn external_data(command: &Command, given: &ArgMatches, named: &[Named]) -> Vec<Named> {
+    let is_given = command.get_arguments().any(|arg| arg.get_id() == EXTERNAL_DATA);
+    let data = is_given.then(|| given.get_one::<String>(EXTERNAL_DATA)).flatten();
+    let is_model = |named: &&Named| named.is_written && named.pair.is_some() && onnx_cast_model::is_model(&named.path);
+    let beside = |model: &Named| {
+        let own = || format!("{}.data", model.path.file_name().unwrap_or_default().to_string_lossy());
+        let name = data.cloned().unwrap_or_else(own);
+        Named::written(format!("the external data of {}", PathText(&model.path)), &model.path.with_file_name(name))
+    };
+    named.iter().filter(is_model).map(beside).collect()
 }
 
 fn value_name(arg: &Arg) -> String {
@@ -245,16 +251,25 @@ mod tests {
         for (line, says) in [
             (
                 "convert a.onnx b.onnx --to float16 --html b.onnx.data",
-                "b.onnx.data: the file of external data is also --html",
+                "b.onnx.data: the external data of b.onnx is also --html",
             ),
             (
                 "convert a.onnx o/b.onnx --to float16 --external-data c.html --html o/c.html",
-                "o/c.html: the file of external data is also --html",
+                "o/c.html: the external data of o/b.onnx is also --html",
             ),
             (
                 "cast a.npy b.npy --to float16 --out-dir o --rules-file o/b.npy",
                 "o/b.npy: the output of b.npy is also --rules-file",
             ),
+            (
+                "cast a.onnx b.onnx --to float16 --out-dir o --external-data e.bin -f",
+                "o/e.bin: the external data of o/b.onnx is also the external data of o/a.onnx",
+            ),
+            (
+                "quantize a.onnx b.onnx --to int8 --out-dir o --external-data a.onnx -f",
+                "o/a.onnx: the external data of o/a.onnx is also the output of a.onnx",
+            ),
+            ("cast a.onnx b.onnx --to float16 --out-dir o", ""),
             ("cast i/a.npy o/a.gguf --to float16 --out-dir o", ""),
             ("cast i/a.npy o/b.gguf --to float16 --out-dir o", ""),
             ("cast - - --to float16", ""),

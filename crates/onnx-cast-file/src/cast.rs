@@ -198,6 +198,15 @@ fn side_files(
     Ok(side_files)
 }
 
+/// Says of weights that lose nearly everything by a cast how they would not.
+pub fn note_on_scales<'r>(rows: impl Iterator<Item = &'r TensorSummary>) -> Option<String> {
+    let is_coarse = |to: DataType| !to.is_float() || to.bits() < Some(8);
+    let is_matrix = |row: &&TensorSummary| row.from.is_float() && row.shape.len() > 1;
+    let coarse: Vec<_> = rows.filter(is_matrix).filter(|row| row.cast && is_coarse(row.to)).collect();
+    let (count, to) = (Count(coarse.len(), "float tensor"), coarse.first()?.to);
+    Some(format!("{count} cast to {to} without scales, where small weights become 0 (`quantize` gives them scales)"))
+}
+
 /// The type of most floating-point elements.
 fn dominant<'r>(tensors: impl Iterator<Item = &'r TensorSummary>) -> Option<DataType> {
     let mut elements: HashMap<DataType, u128> = HashMap::new();
@@ -347,15 +356,8 @@ impl<'a> Planner<'a> {
             [(name, why)] if name.is_empty() => Some(format!("kept byte for byte: {why}")),
             all => Some(format!("{} kept byte for byte: {}", Count(all.len(), "tensor"), named(all))),
         };
-        let is_coarse = |to: DataType| !to.is_float() || to.bits() < Some(8);
-        let is_matrix = |row: &&TensorSummary| row.from.is_float() && row.shape.len() > 1;
-        let rows = files.iter().filter(|file| file.format == Format::Safetensors).flat_map(|file| &file.rows);
-        let coarse = rows.map(|row| &row.summary).filter(is_matrix).filter(|row| row.cast && is_coarse(row.to));
-        let coarse: Vec<_> = coarse.filter(|_| self.work.is_cast).collect();
-        let unscaled = coarse.first().map(|row| {
-            let (count, to) = (Count(coarse.len(), "float tensor"), row.to);
-            format!("{count} cast to {to} without scales, where small weights become 0 (`quantize` gives them scales)")
-        });
+        let rows = files.iter().filter(|file| self.work.is_cast && file.format == Format::Safetensors);
+        let unscaled = note_on_scales(rows.flat_map(|file| &file.rows).map(|row| &row.summary));
         kept.into_iter().chain(unscaled).collect()
     }
 

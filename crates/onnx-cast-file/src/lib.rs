@@ -95,6 +95,7 @@ pub use transcode::{TranscodeRequest, transcode_file};
 /// What the other crates of this project share with this one. No promise: it changes without notice.
 #[doc(hidden)]
 pub mod engine {
+    pub use crate::cast::note_on_scales;
     pub use crate::counts::{Counter, Counters, Sides, value_of};
     pub use crate::fields::{Field, FromJson, options_of, parsed, with_options};
     pub use crate::formats::foreign::refuse_foreign;

@@ -67,6 +67,8 @@ pub struct Unmatched {
     pub pattern: String,
     /// The name that it nearly matches, or a pattern that matches.
     pub near: Option<String>,
+    /// What has the names, and what lists them.
+    names: (&'static str, &'static str),
 }
 
 impl Unmatched {
@@ -77,17 +79,22 @@ impl Unmatched {
         let is_part = || matches!(pattern.matcher, Matcher::Glob(_)) && names.iter().any(|name| name.contains(text));
         let near = pattern.nearest(names.iter().copied()).map(literal);
         let near = near.or_else(|| is_part().then(|| format!("*{text}*")));
-        Unmatched { field, pattern: text.clone(), near }
+        Unmatched { field, pattern: text.clone(), near, names: ("tensor", "info") }
+    }
+
+    /// The same, where the names are those of a model's values.
+    pub fn of_values(self) -> Unmatched {
+        Unmatched { names: ("value", "info --types"), ..self }
     }
 }
 
 impl From<Unmatched> for Invalid {
-    fn from(Unmatched { field, pattern, near }: Unmatched) -> Invalid {
+    fn from(Unmatched { field, pattern, near, names: (what, list) }: Unmatched) -> Invalid {
         let hint = match near {
             Some(name) => format!("did you mean `{}`?", Short(&name)),
-            None => "`info` lists the names".to_owned(),
+            None => format!("`{list}` lists the names"),
         };
-        let what = format!(" `{}` matches no tensor ({hint})", Short(&pattern));
+        let what = format!(" `{}` matches no {what} ({hint})", Short(&pattern));
         Invalid::new(InvalidKind::Request, Wording::default().field(field, what))
     }
 }

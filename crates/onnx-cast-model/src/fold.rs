@@ -18,7 +18,7 @@ use crate::types::Typing;
 use decide::Fold;
 use onnx_cast::DataType;
 use onnx_cast::scalar::DefaultEnvironment;
-use onnx_cast_file::{Pattern, RunOptions, Storage, check_names};
+use onnx_cast_file::{Pattern, RunOptions, Storage, Unmatched, check_names};
 use std::fmt;
 use std::path::Path;
 
@@ -156,7 +156,8 @@ pub(crate) fn edits<'a>(
         fold.write(&mut edits);
         summary = fold.summary;
     }
-    check_names(&request.include, &request.exclude, summary.casts.iter().map(|cast| &*cast.output))?;
+    let names = summary.casts.iter().map(|cast| &*cast.output);
+    check_names(&request.include, &request.exclude, names).map_err(Unmatched::of_values)?;
     if document.training && summary.computed + summary.removed + summary.joined > 0 {
         return Err(ModelError::training());
     }

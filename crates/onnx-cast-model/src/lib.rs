@@ -43,7 +43,8 @@ pub use precision::{
 pub use record::{RECORD_PREFIX, RECORDED_NUMBERS, RecordRequest, RecordSummary, RecordedValue, record, record_of};
 pub use requests::{
     Inspection, bit_cast, cast, cast_model, cast_of, dequantize, dequantize_of, diff, diff_of, inspect, inspect_model,
-    inspect_of, is_model, quantize, quantize_model, quantize_of, report, report_model, report_of, transcode,
+    inspect_of, is_model, is_of_models, quantize, quantize_model, quantize_of, report, report_model, report_of,
+    transcode,
 };
 pub use source::{ModelBytes, ModelSource};
 pub use upgrade::{DEFAULT_OPSET, UpgradeRequest, UpgradeSummary, Upgraded, upgrade, upgrade_of};

@@ -228,7 +228,16 @@ impl ConvertRequest {
         let is_emulated = self.emulate && self.to.is_float() && self.to.bits() == Some(8);
         if !is_target && !is_emulated {
             let or = if self.emulate { ", or emulated in a float8 type" } else { "" };
-            return refuse(format!("models are converted to float16 or bfloat16{or}, not to {}", self.to));
+            let what = Wording::from(format!("models are converted to float16 or bfloat16{or}, not to {}", self.to));
+            let what = match self.to.bits() {
+                Some(8) if self.to.is_float() => {
+                    let what = what.then(" (`quantize` stores weights in it; ");
+                    what.field("emulate", " computes with its values)")
+                }
+                Some(2..=8) if self.to != DataType::Bool => what.then(" (`quantize` stores weights in it)"),
+                _ => what,
+            };
+            return Err(ModelError::new(ModelErrorKind::Request, what));
         }
         if !self.keeps_sensitive() && self.keep.contains(&Keep::Sensitive) {
             let what = Wording::default().field("keep", " takes `none` or `sensitive`, which contradict each other");

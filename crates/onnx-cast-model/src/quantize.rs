@@ -185,7 +185,7 @@ fn nothing(passed_over: &[(String, String)]) -> ModelError {
     let mut operators = operators::weighted();
     let last = operators.pop().unwrap_or_default();
     let operators = format!("{} or {last}", operators.join(", "));
-    let what = format!("no weight to quantize: no large float constant is a weight of {operators}");
+    let what = format!("no weight to quantize: no constant is a weight of {operators}");
     ModelError::new(ModelErrorKind::Request, what)
 }
 

@@ -19,7 +19,7 @@ use nodes::Recorder;
 use onnx_cast::DataType;
 use onnx_cast::scalar::DefaultEnvironment;
 use onnx_cast_file::engine::wire;
-use onnx_cast_file::{Pattern, RunOptions, Storage, check_names};
+use onnx_cast_file::{Pattern, RunOptions, Storage, Unmatched, check_names};
 use std::collections::{HashMap, HashSet};
 use std::mem::take;
 use std::path::Path;
@@ -112,7 +112,7 @@ fn edits<'a>(document: &Document<'a>, request: &RecordRequest) -> Result<(Edits<
     let Some(main) = typing.bodies.first() else { return Ok(nothing(0)) };
     let values = recorded(document, main);
     let names = || values.values().flatten().map(|value| &*value.name);
-    check_names(&request.include, &request.exclude, names())?;
+    check_names(&request.include, &request.exclude, names()).map_err(Unmatched::of_values)?;
     let mut names = document.names();
     let (include, exclude, recorder) = (&*request.include, &*request.exclude, Recorder::new(&mut names, opset));
     let mut prober = Prober { recorder, edits: Edits::default(), values, include, exclude, graphs: HashSet::new() };
@@ -245,7 +245,7 @@ mod tests {
         assert_eq!(recorded(&casts(21), &request).expect("recorded").2, 1);
         let request = RecordRequest { include: vec!["none".parse().expect("a glob")], ..RecordRequest::default() };
         let refused = recorded(&casts(21), &request).expect_err("matches nothing").to_string();
-        assert!(refused.contains("`none`") && refused.contains("matches no tensor"), "{refused}");
+        assert!(refused.contains("`none`") && refused.contains("matches no value (`info --types` lists"), "{refused}");
     }
 
     #[test]

@@ -10,7 +10,7 @@ use crate::source::ModelSource;
 use crate::weights::{MIN_SIZE, cast_constants};
 use onnx_cast::CastOptions;
 use onnx_cast::scalar::DefaultEnvironment;
-use onnx_cast_file::engine::{Input, check_scale_rule, diff_collections, diff_opened, open, open_all};
+use onnx_cast_file::engine::{Input, check_scale_rule, diff_collections, diff_opened, is_stream, open, open_all};
 use onnx_cast_file::{
     BitCastRequest, CastRequest, DequantizeRequest, DiffRequest, Difference, FileError, FileInfo, Format, Ignored,
     InspectRequest, ModelForm, QuantizeRequest, Report, ReportRequest, RunOptions, Summary, TranscodeRequest, Wording,
@@ -46,6 +46,18 @@ pub fn is_model(path: &Path) -> bool {
     matches!(Format::from_path(path), Ok(Format::Onnx))
 }
 
+/// Whether a job leads from a model to a model: IN is named so, and OUT too, or is a device.
+///
+/// # Errors
+/// Where one of the two is a model and the other a standard stream.
+pub fn is_of_models(input: &Path, output: &Path) -> Result<bool, Error> {
+    let [from, to] = [input, output].map(is_model);
+    if let Some((stream, _)) = [(input, to), (output, from)].into_iter().find(|(path, of)| *of && is_stream(path)) {
+        return Err(FileError::request(stream, "models are not streamed (name an .onnx file)").into());
+    }
+    Ok(from && (to || Format::is_of_device(output)))
+}
+
 /// Casts a file, as [`onnx_cast_file::cast_file`], or a model to a model.
 ///
 /// Of a model the selected constants are cast, in its graph, the graphs within it and its functions: initializers, and
@@ -58,7 +70,7 @@ pub fn is_model(path: &Path) -> bool {
 pub fn cast(input: impl AsRef<Path>, output: impl AsRef<Path>, request: &CastRequest) -> Result<Summary, Error> {
     let _environment = DefaultEnvironment::enter();
     let (input, output) = (input.as_ref(), output.as_ref());
-    if is_model(input) && is_model(output) {
+    if is_of_models(input, output)? {
         return cast_model(input, output, request);
     }
     Ok(onnx_cast_file::cast_file(input, output, request)?)
@@ -130,7 +142,7 @@ pub fn quantize(
 ) -> Result<Summary, Error> {
     let _environment = DefaultEnvironment::enter();
     let (input, output) = (input.as_ref(), output.as_ref());
-    if is_model(input) && is_model(output) {
+    if is_of_models(input, output)? {
         return quantize_model(input, output, request);
     }
     Ok(onnx_cast_file::quantize_file(input, output, request)?)
@@ -188,7 +200,7 @@ pub fn dequantize(
 ) -> Result<Summary, Error> {
     let _environment = DefaultEnvironment::enter();
     let (input, output) = (input.as_ref(), output.as_ref());
-    if is_model(input) && is_model(output) {
+    if is_of_models(input, output)? {
         return Ok(dequantize_of(ModelSource::File(input), Some(output), request)?.1);
     }
     Ok(onnx_cast_file::dequantize_file(input, output, request)?)

@@ -18,7 +18,7 @@ use onnx_cast_file::engine::outline::{Backing, Outline, OutlineError};
 use onnx_cast_file::engine::pb::MAX_MESSAGE;
 use onnx_cast_file::engine::pipeline::{self, InMemory, InPlace, Nowhere, PipelineError, Sink, Task};
 use onnx_cast_file::engine::{FolderLock, Meter, Short, folder_of, fs, together};
-use onnx_cast_file::{AtomicFile, Existing, FileError, IoError, RunOptions, Storage, Watch, Wording};
+use onnx_cast_file::{AtomicFile, Existing, FileError, Format, IoError, RunOptions, Storage, Watch, Wording};
 use std::ffi::OsStr;
 use std::io;
 use std::path::{Component, Path, PathBuf};
@@ -212,8 +212,6 @@ fn write_edited<'a>(
     let (message, layout) = arranged(&location)?;
     if !layout.data.is_empty() {
         request.existing.check_file(&place).map_err(FileError::from)?;
-    }
-    if !layout.data.is_empty() {
         check_place(output, &location, files)?;
     }
     if request.dry_run && !request.counts {
@@ -402,6 +400,9 @@ fn refused(output: &Path, name: &str, what: Wording) -> Error {
 fn check_place(output: &Path, location: &str, files: &Files<'_>) -> Result<(), Error> {
     let (input, path) = (files.path(), output.with_file_name(location));
     let refuse = |what| Err(refused(output, location, what));
+    if Format::is_of_device(output) {
+        return refuse("a device has no files beside it (name an .onnx file)".into());
+    }
     if is_same(&path, input) {
         return refuse("it is the input (want another name)".into());
     }

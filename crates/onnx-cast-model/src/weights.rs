@@ -17,7 +17,7 @@ use onnx_cast::ops::Operator;
 use onnx_cast::tensor::element_count;
 use onnx_cast::{Cast, DataType};
 use onnx_cast_file::engine::pipeline::Step;
-use onnx_cast_file::engine::{Counter, Counters, ShapeText, Short};
+use onnx_cast_file::engine::{Counter, Counters, ShapeText, Short, note_on_scales};
 use onnx_cast_file::{
     CastRequest, FileError, ModelOptions, RunOptions, Selection, Storage, Summary, TensorSummary, Wording,
 };
@@ -161,7 +161,9 @@ fn edits<'a>(
         let (row, counter) = (one.row, one.edit(&mut edits, &mut names, request, &mut known)?);
         counters.extend(counter.map(|counter| (row, counter)));
     }
-    Ok((edits, (Summary::new(tensors), counters)))
+    let mut summary = Summary::new(tensors);
+    summary.notes.extend(note_on_scales(summary.tensors.iter()));
+    Ok((edits, (summary, counters)))
 }
 
 fn choose<'a>(

@@ -398,7 +398,7 @@ fn what_is_no_product_is_kept() {
     written(folder.path(), nodes, &["w", "g", "shared"].map(|name| (name, &[32usize, 32][..], &x[..])));
     let nbits = |request: QuantizeRequest| request.form(ModelForm::MatMulNBits);
     let done = quantized(folder.path(), "int4", nbits);
-    let reason = "another operator than MatMul, or its left operand, reads it";
+    let reason = "it is an output, or another operator than MatMul, or its left operand, reads it";
     let want = ["g", "shared"].map(|name| (name.to_owned(), reason.to_owned()));
     assert_eq!(done.passed_over, want);
     let refused = |change: &dyn Fn(QuantizeRequest) -> QuantizeRequest, to: &str| {

@@ -19,12 +19,18 @@ const GROUPS: [(&str, &[&str]); 5] = [
 ];
 
 /// Options under the names that other tools and earlier versions give them: the commands, the name, and what to use.
-const OTHER_NAMES: [(&[&str], &str, &str); 8] = [
+const OTHER_NAMES: [(&[&str], &str, &str); 14] = [
     (&["dequantize"], "scheme", "--layout"),
     (&["transcode"], "scheme", "--from-layout"),
     (&["cast", "convert", "dequantize", "quantize"], "dtype", "--to TYPE"),
     (&["cast", "convert", "dequantize", "quantize"], "precision", "--to TYPE"),
-    (&["cast", "convert", "dequantize", "quantize"], "ignore", "--exclude PATTERN"),
+    (&["cast", "dequantize", "quantize"], "ignore", "--exclude PATTERN"),
+    (&["convert"], "ignore", "--keep GLOB"),
+    (&["convert"], "exclude", "--keep GLOB"),
+    (&["convert"], "op-block-list", "--keep OPTYPE"),
+    (&["convert"], "node-block-list", "--keep GLOB"),
+    (&["convert"], "keep-io-types", "--io keep"),
+    (&["upgrade"], "target-opset", "--opset"),
     (&["quantize"], "group-size", "--to int4/128"),
     (&["quantize"], "block-size", "--to int4/128"),
     (&["quantize"], "scheme", "--to FORMAT"),
@@ -57,6 +63,7 @@ pub(crate) fn with_other_names(all: Command) -> Command {
     OTHER_NAMES.iter().fold(all, |all, (commands, other, right)| {
         commands.iter().fold(all, |all, name| {
             let arg = Arg::new(*other).long(*other).value_name("NAME").hide(true);
+            let arg = arg.num_args(0..=1).default_missing_value("");
             let arg = arg.value_parser(UnknownArgumentValueParser::suggest_arg(*right));
             all.mut_subcommand(name, |command| command.arg(arg))
         })

@@ -103,6 +103,11 @@ fn port(text: &str) -> Result<Port, String> {
         _ => {}
     }
     let (name, data_type) = text.rsplit_once('=').ok_or("want keep, low or NAME=TYPE")?;
+    if let "keep" | "low" = data_type {
+        return Err(format!(
+            "`{data_type}` is for all inputs and outputs, and stands alone (want a type, such as {name}=float16)"
+        ));
+    }
     let data_type = data_type.parse().map_err(|error: onnx_cast::types::UnknownType| error.to_string())?;
     Ok(Port::Named(name.to_owned(), data_type))
 }

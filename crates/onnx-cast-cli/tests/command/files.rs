@@ -184,11 +184,25 @@ fn devices_take_any_output() {
     let bytes = onnx_cast_file::safetensors::write(None, &[("a", floats(&[1.0, 2.0]).view())]).expect("bytes");
     folder.write("x.safetensors", &bytes);
     folder.write("m.onnx", model(21, vec![node("Neg", &["x"], "y", vec![])], &[("x", 1)], &[("y", 1)]));
-    for line in ["cast x.npy", "cast x.safetensors", "convert m.onnx"] {
+    for line in ["cast x.npy", "cast x.safetensors", "convert m.onnx", "cast m.onnx"] {
         done(&folder.run(&format!("{line} /dev/null --to float16 -q")));
     }
     let [expected, found] = ["-", "/dev/stdout"].map(|out| folder.run(&format!("cast x.npy {out} --to float16 -q")));
     assert_eq!((found.status.code(), found.stdout), (Some(0), expected.stdout));
+}
+
+/// A model is read at many places, and may have a file of elements beside it.
+#[test]
+fn models_are_not_streamed() {
+    let folder = Folder::new();
+    folder.write("m.onnx", model(21, vec![node("Neg", &["x"], "y", vec![])], &[("x", 1)], &[("y", 1)]));
+    for job in ["cast --to float16", "quantize --to int8", "dequantize --to float", "convert --to float16", "record"] {
+        for paths in ["m.onnx -", "- y.onnx"] {
+            let said = refused(&folder.run(&format!("{job} {paths}")));
+            assert!(said.contains("-: models are not streamed (name an .onnx file)"), "{job} {paths}: {said}");
+        }
+    }
+    assert_eq!(folder.names(), ["m.onnx"]);
 }
 
 #[test]

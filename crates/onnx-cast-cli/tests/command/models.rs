@@ -498,7 +498,7 @@ fn weights_of_a_model_are_dequantized() {
         ),
         (
             "dequantize m.onnx no.onnx --to float --include weigth",
-            "m.onnx: --include `weigth` matches no tensor (did you mean `weight`?)",
+            "m.onnx: --include `weigth` matches no value (did you mean `weight`?)",
         ),
         (
             "dequantize m.onnx no.onnx --to float --layout plain",

@@ -96,9 +96,13 @@ fn other_names_of_options() {
         ("cast in out --dtype float16", "dtype", "--to TYPE"),
         ("convert in.onnx out.onnx --precision float16", "precision", "--to TYPE"),
         ("quantize in out --to int4 --ignore lm_head", "ignore", "--exclude PATTERN"),
+        ("convert in.onnx out.onnx --to float16 --keep-io-types", "keep-io-types", "--io keep"),
+        ("convert in.onnx out.onnx --to float16 --op-block-list Exp", "op-block-list", "--keep OPTYPE"),
+        ("convert in.onnx out.onnx --to float16 --exclude=Exp", "exclude", "--keep GLOB"),
+        ("upgrade in.onnx out.onnx --target-opset 21", "target-opset", "--opset"),
     ] {
         let said = stderr(&run(line));
-        assert!(said.contains(&format!("unexpected argument '--{other} <NAME>' found")), "{line}: {said}");
+        assert!(said.contains(&format!("unexpected argument '--{other} [<NAME>]' found")), "{line}: {said}");
         assert!(said.contains(&format!("a similar argument exists: '{right}'")), "{line}: {said}");
     }
     for (line, present) in [
@@ -106,7 +110,7 @@ fn other_names_of_options() {
         ("transcode x.safetensors y.safetensors --layout plain --scheme=mlx", "--from-layout"),
     ] {
         let said = stderr(&run(line));
-        assert!(said.contains("unexpected argument '--scheme <NAME>' found"), "{line}: {said}");
+        assert!(said.contains("unexpected argument '--scheme [<NAME>]' found"), "{line}: {said}");
         assert!(said.contains(&format!("a similar argument exists: '{present}'")), "{line}: {said}");
     }
     for line in ["dequantize --help", "transcode --help", "completions bash"] {

@@ -5,6 +5,7 @@ use crate::files::{Folder, floats};
 use serde_json::{Value, json};
 use std::fs;
 use std::process::Output;
+use testkit::proto::{Message, model, node, tensor};
 
 pub(crate) fn as_json(output: &Output) -> Value {
     let text = stdout(output);
@@ -130,6 +131,9 @@ fn the_words_of_other_tools_are_answered() {
     let bytes = onnx_cast_file::safetensors::write(None, &[("a", floats(&[1.0, 2.0]).view())]).expect("bytes");
     folder.write("in/model.safetensors", &bytes);
     folder.write("x.safetensors", &bytes);
+    let weight = Message::new().bytes(1, "value").message(5, tensor(&[16, 16], 1, &[0; 1024])).int(20, 4);
+    let nodes = vec![node("Constant", &[], "w", vec![weight]), node("MatMul", &["x", "w"], "y", vec![])];
+    folder.write("m.onnx", model(21, nodes, &[("x", 1)], &[("y", 1)]));
     folder.write("x.pt", b"PK\x03\x04");
     let pickle = "a PyTorch pickle, which is not read (save its tensors by `safetensors.torch.save_file`)";
     let k_quants = "it is read, not written: want q4_0, q5_0 or q8_0, or run llama.cpp's llama-quantize";
@@ -143,6 +147,17 @@ fn the_words_of_other_tools_are_answered() {
             "convert x.onnx y.onnx --to fp8",
             "(want float16 or bfloat16; with --emulate also float8e4m3fn or float8e5m2)",
         ),
+        ("convert m.onnx y.onnx --to int8", "not to int8 (`quantize` stores weights in it)"),
+        (
+            "convert m.onnx y.onnx --to float8e5m2",
+            "`quantize` stores weights in it; --emulate computes with its values",
+        ),
+        ("convert m.onnx y.onnx --to float16 --io x=low", "`low` is for all inputs and outputs"),
+        ("quantize m.onnx y.onnx --to bf16", "(`convert` makes a model float16 or bfloat16)"),
+        ("record m.onnx y.onnx --include nope", "--include `nope` matches no value (`info --types` lists the names)"),
+        ("fold m.onnx y.onnx --exclude nope", "--exclude `nope` matches no value (`info --types` lists the names)"),
+        ("quantize m.onnx y.onnx --to int8 --exclude w", "every one is kept: `w` (no pattern selects it)"),
+        ("quantize m.onnx y.onnx --to int8 --min-elements 5000", "`w` (fewer than 5000 elements)"),
         ("cast in out2 --to torch.bfloat16", "(want bfloat16)"),
         ("cast in out2 --to 4bit", "(want int4 or uint4)"),
         ("quantize in out2 --to 4bit", "(want int4/128, nvfp4 or mxfp4)"),

@@ -90,7 +90,12 @@ impl<'a> ChosenWeight<'a> {
         let element = match self.to.format {
             QuantizedFormat::Block(format) => return Ok(Scaled::Blocks(format.block())),
             QuantizedFormat::Elements(element) => element,
-            _ => return refuse(format!("{} is not for models", self.to)),
+            _ => {
+                return refuse(format!(
+                    "DequantizeLinear has no {} (`convert` makes a model float16 or bfloat16)",
+                    self.to
+                ));
+            }
         };
         let default = if element == DataType::Int4 { Granularity::Block([1, 32]) } else { Granularity::Row };
         match self.to.granularity.unwrap_or(default) {

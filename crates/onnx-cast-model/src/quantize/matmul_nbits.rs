@@ -320,7 +320,7 @@ impl<'a> ChosenWeight<'a> {
         match products {
             _ if self.is_in_function => because("MatMulNBits is unsupported in functions"),
             _ if self.constant.shape.len() != 2 => because("MatMulNBits takes matrices"),
-            None => because("another operator than MatMul, or its left operand, reads it"),
+            None => because("it is an output, or another operator than MatMul, or its left operand, reads it"),
             Some(products) => {
                 let shapes = self.nbits_shapes(products, bits, block)?;
                 let width = self.constant.data_type.byte_len(1).unwrap_or(4);

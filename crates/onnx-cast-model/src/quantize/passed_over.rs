@@ -12,7 +12,8 @@ use crate::weights::MIN_SIZE;
 use onnx_cast_file::{Selection, WeightFormat};
 use std::collections::HashSet;
 
-/// The weights of a body that are passed over, by name, without those that were chosen for their readers.
+/// The weights of a body that are passed over, by name, without those that were chosen for their readers; where no
+/// weight was, those that are not meant to be quantized too.
 pub(super) fn passed_over<'a>(
     (document, calls): (&Document<'a>, &Calls<'_, 'a>),
     flow: &Flow<'_, 'a>,
@@ -35,20 +36,32 @@ pub(super) fn passed_over<'a>(
                 continue;
             }
             let Some((constant, is_input)) = Constant::of_value(flow, weight, files)? else { continue };
-            let len = constant.len as u64;
-            let is_large = len >= selection.min_elements.unwrap_or(MIN_SIZE) && constant.shape.len() >= 2;
-            let is_meant =
-                is_float(constant.data_type) && is_large && selection.target_if(constant.name, len, |_| true).is_some();
-            if !is_meant || !seen.insert(weight) {
+            let aside = aside(&constant, selection);
+            if aside.is_some() && !chosen.is_empty() || !seen.insert(weight) {
                 continue;
             }
-            let reason = match between {
-                Some(between) => format!("{between} is between it and {}", reading.operator),
-                None if is_input && document.ir_version >= 4 => "an input, which callers may replace".to_owned(),
-                None => continue,
+            let reason = match (between, aside) {
+                (_, Some(aside)) => aside,
+                (Some(between), _) => format!("{between} is between it and {}", reading.operator),
+                (None, _) if is_input && document.ir_version >= 4 => "an input, which callers may replace".to_owned(),
+                (None, _) => continue,
             };
             found.push((constant.name.to_owned(), reason));
         }
     }
     Ok(found)
+}
+
+/// Why a weight is not meant to be quantized.
+fn aside(constant: &Constant<'_>, selection: &Selection<WeightFormat>) -> Option<String> {
+    let (len, least) = (constant.len as u64, selection.min_elements.unwrap_or(MIN_SIZE));
+    match &constant.shape[..] {
+        _ if !is_float(constant.data_type) => {
+            Some(format!("{}, not float, float16 or bfloat16", constant.data_type.name()))
+        }
+        [] | [_] => Some("it has fewer than two axes".to_owned()),
+        _ if len < least => Some(format!("fewer than {least} elements")),
+        _ if selection.target_if(constant.name, len, |_| true).is_none() => Some("no pattern selects it".to_owned()),
+        _ => None,
+    }
 }
