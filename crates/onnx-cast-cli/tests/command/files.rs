@@ -8,7 +8,7 @@ use onnx_cast_file::{InspectRequest, inspect, read_tensor, safetensors};
 use std::fs;
 use std::path::PathBuf;
 use std::process::Output;
-use testkit::proto::{self, int_attribute, model, node, string_attribute};
+use testkit::proto::{self, Message, int_attribute, model, node, string_attribute};
 
 /// A folder of a test's own.
 pub(crate) struct Folder(pub(crate) tempfile::TempDir);
@@ -186,6 +186,13 @@ fn devices_take_any_output() {
     folder.write("m.onnx", model(21, vec![node("Neg", &["x"], "y", vec![])], &[("x", 1)], &[("y", 1)]));
     for line in ["cast x.npy", "cast x.safetensors", "convert m.onnx", "cast m.onnx"] {
         done(&folder.run(&format!("{line} /dev/null --to float16 -q")));
+    }
+    let value = Message::new().bytes(1, "value").message(5, proto::tensor(&[16, 16], 1, &[0; 1024])).int(20, 4);
+    let nodes = vec![node("Constant", &[], "w", vec![value]), node("Add", &["x", "w"], "y", vec![])];
+    folder.write("w.onnx", model(21, nodes, &[("x", 1)], &[("y", 1)]));
+    for line in ["cast w.onnx /dev/null --to float16", "convert w.onnx /dev/null --to float16 --io low"] {
+        let said = refused(&folder.run(&format!("{line} --external-data w.bin --external-threshold 1")));
+        assert!(said.contains("external data `w.bin`: a device has no files beside it"), "{line}: {said}");
     }
     let [expected, found] = ["-", "/dev/stdout"].map(|out| folder.run(&format!("cast x.npy {out} --to float16 -q")));
     assert_eq!((found.status.code(), found.stdout), (Some(0), expected.stdout));

@@ -45,8 +45,7 @@ fn record_adds_an_output_for_each_value() {
     assert_eq!(folder.read("r.onnx"), written, "not the same bytes again");
     let again = "the model has a value `onnx_cast_record/x` already: it is a model that `record` has written";
     folder.refuses("record r.onnx s.onnx -f", &format!("r.onnx: {again}"));
-    folder
-        .refuses("record m.onnx r.onnx --include z -f", "m.onnx: --include `z` matches no value (did you mean `x`?)");
+    folder.refuses("record m.onnx r.onnx --include z -f", "m.onnx: --include `z` matches no value (did you mean `x`?)");
     folder.refuses("record m.onnx r.pb -f", "r.pb: record takes a model (.onnx)");
 }
 

@@ -267,7 +267,7 @@ fn near_words_are_suggested() {
             "cast a.safetensors b.safetensors --to bf16 --include re:bias$",
             "a.safetensors: --include `re:bias$` matches no tensor (`info` lists the names)".to_owned(),
         ),
-        ("fold m.onnx n.onnx --exclude yy", near_in("m.onnx", "--exclude", "yy", "y")),
+        ("fold m.onnx n.onnx --exclude yy", near_in("m.onnx", "--exclude", "yy", "y").replace("tensor", "value")),
         (
             "cast a.safetensors b.safetensors --to flaot16",
             "invalid value 'flaot16' for '--to <TYPE>': `flaot16` is not an element type (did you mean `float16`?)"
