@@ -325,10 +325,11 @@ mod tests {
         assert!(beside.all(|byte| *byte == 0x5a), "{}: bytes beside the result", what());
     }
 
-    /// At every place in a line, in Miri at one; for tiles after which a line is held, and others.
+    /// At every offset in a line, with tiles after which a line is held, and others. In Miri at one offset, and for
+    /// packed elements, those whose steps fill no power of two of bytes, and others.
     #[test]
     fn a_walk_writes_its_target_alone_and_reads_what_is_written() {
-        for bits in [2, 4, 6, 8, 16, 32, 64] {
+        for &bits in if cfg!(miri) { &[2, 6, 32][..] } else { &[2, 4, 6, 8, 16, 32, 64] } {
             let source: Vec<u8> = (0..byte_len_of(1280, bits)).map(|i| (i * 7 % 251) as u8).collect();
             for at in if cfg!(miri) { vec![3] } else { (0..LINE).collect() } {
                 // Tiles of 256 elements are whole steps that fill lines, after which a line is held.
