@@ -185,7 +185,7 @@ impl<'a> Rewrite<'a> {
             return Ok(summary);
         }
         let new_folders = self.new_folders();
-        if let Err(error) = replacement.begin() {
+        if let Err(error) = replacement.begin(self.opened.input) {
             // They may be empty because another job is about to fill them.
             new_folders.keep();
             return Err(error);

@@ -442,7 +442,9 @@ mod links {
         }
         done(&folder.run("cast x.npy y.npy --to float16 -q"));
         done(&folder.run("cast x.npy y.npz --to float16 -q"));
+        fs::set_permissions(folder.path("in"), fs::Permissions::from_mode(0o710)).expect("a mode");
         done(&folder.run("cast in out --to float16 -q"));
+        assert_eq!(mode("out"), 0o710);
         done(&folder.run("cast m.onnx n.onnx --to float16 --external-data n.data --external-threshold 0 -q"));
         let private = ["y.npy", "y.npz", "out/m-1.safetensors", "out/config.json", "out/LICENSE", "n.onnx", "n.data"];
         assert_eq!(private.map(mode), [0o600; 7]);

@@ -8,7 +8,7 @@ use crate::error::FileError;
 use crate::formats::error::{Invalid, InvalidKind};
 use crate::formats::existing::Existing;
 use crate::formats::format::Format;
-use crate::io::atomic::{NewFolders, create_folder};
+use crate::io::atomic::{NewFolders, create_output_folder};
 use crate::io::fs::{self, is_same, place_of};
 use crate::io::lock::FolderLock;
 use crate::request::RunOptions;
@@ -105,7 +105,7 @@ impl Collection {
 
     /// Creates the output, keeps other jobs out of it, and removes what names the folders of an earlier output.
     fn begin(&self, output: &Path, run: &RunOptions, existing: Existing) -> Result<FolderLock, FileError> {
-        create_folder(&output.join("x"))?;
+        create_output_folder(output, &self.root)?;
         let lock = FolderLock::take(output)?;
         existing.check_folder(output)?;
         if run.copy_others && existing.replaces() {

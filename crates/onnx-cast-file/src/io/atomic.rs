@@ -294,6 +294,17 @@ pub fn create_folder(file: &Path) -> Result<(), IoError> {
     Ok(())
 }
 
+/// Creates the folder that is an output. A new one is as private as the folder that it is made of.
+pub(crate) fn create_output_folder(folder: &Path, input: &Path) -> Result<(), IoError> {
+    let is_new = fs::symlink_metadata(folder).is_err();
+    create_folder(&folder.join("x"))?;
+    if cfg!(unix) && is_new && input.is_dir() {
+        let restricted = File::open(folder).and_then(|made| restrict(&made, &File::open(input)?));
+        restricted.map_err(|error| IoError::new(folder, "make the folder", error))?;
+    }
+    Ok(())
+}
+
 /// The folders that are missing of the path to a file's folder, the innermost first.
 fn missing_folders(file: &Path) -> Vec<PathBuf> {
     let folders = folder_of(file).ancestors().take_while(|folder| !folder.as_os_str().is_empty());

@@ -126,6 +126,10 @@ pub fn create_folder(_: &Path) -> Result<(), IoError> {
     Ok(())
 }
 
+pub(crate) fn create_output_folder(_: &Path, _: &Path) -> Result<(), IoError> {
+    Ok(())
+}
+
 /// A host makes its folders itself.
 #[derive(Default)]
 pub(crate) struct NewFolders;

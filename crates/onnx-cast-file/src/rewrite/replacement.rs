@@ -12,7 +12,7 @@ use crate::formats::checkpoint::unfinished;
 use crate::formats::error::{FormatError, Invalid, InvalidKind};
 use crate::formats::existing::Existing;
 use crate::formats::format::Format;
-use crate::io::atomic::{Occupant, create_folder, occupant, sync_folder};
+use crate::io::atomic::{Occupant, create_output_folder, occupant, sync_folder};
 use crate::io::fs::{self, HAS_OUTPUTS, is_same};
 use crate::io::links;
 use crate::io::lock::FolderLock;
@@ -94,9 +94,9 @@ impl Replacement {
     }
 
     /// Creates the folder, and keeps other jobs out of it. One that was complete before the lock is another output.
-    pub(super) fn begin(&mut self) -> Result<(), FileError> {
+    pub(super) fn begin(&mut self, input: &Path) -> Result<(), FileError> {
         if let Some((folder, existing)) = &self.folder {
-            create_folder(&folder.join("x"))?;
+            create_output_folder(folder, input)?;
             let is_part = FolderLock::is_own(folder);
             self.lock = Some(FolderLock::take(folder)?);
             if self.is_named && !is_part {
