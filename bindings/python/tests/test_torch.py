@@ -379,6 +379,19 @@ def test_a_traced_function_casts_what_it_is_given(name):
     assert bits(small(other[:1])) == bits(CALLS[name](other[:1]))
 
 
+def make_fx(call, pre_dispatch=False):
+    from torch.fx.experimental import proxy_tensor
+
+    return proxy_tensor.make_fx(call, pre_dispatch=pre_dispatch)
+
+
+@pytest.mark.parametrize("pre_dispatch", [False, True])
+@pytest.mark.parametrize("name", CALLS)
+def test_a_graph_of_make_fx_casts_what_it_is_given(name, pre_dispatch):
+    x, other = (X.abs(), X.abs() * 2) if name == "a way to round" else (X, X * 2)
+    assert bits(make_fx(CALLS[name], pre_dispatch)(x)(other)) == bits(CALLS[name](other))
+
+
 def test_what_a_trace_cannot_have_is_refused():
     out = torch.empty(X.shape, dtype=torch.int8)
     for call in (
@@ -389,8 +402,29 @@ def test_what_a_trace_cannot_have_is_refused():
         lambda x: x * onnx_cast.stats(x, "int8").values,
         lambda x: x * len(onnx_cast.cast(x, "string")),
     ):
-        with pytest.raises((TypeError, RuntimeError), match="traced by torch.jit.trace"):
-            torch.jit.trace(call, (X,))
+        for trace in (
+            lambda: torch.jit.trace(call, (X,)),  # noqa: B023
+            lambda: make_fx(call)(X),  # noqa: B023
+            lambda: make_fx(call, pre_dispatch=True)(X),  # noqa: B023
+        ):
+            with pytest.raises((TypeError, RuntimeError), match="traced by torch.jit.trace or make_fx"):
+                trace()
+
+
+def test_symbolic_traces_are_refused_by_name():
+    for call in (
+        lambda x: onnx_cast.cast(x, "float16"),
+        lambda x: onnx_cast.quantize_linear(x, 0.1),
+        lambda x: onnx_cast.quantize_linear(X, x),
+        lambda x: onnx_cast.quantize_linear(X, 0.1, x),
+        lambda x: onnx_cast.dequantize_linear(x, 0.1, 1),
+        lambda x: onnx_cast.quantize_blocks(x, "mxfp4"),
+        lambda x: onnx_cast.stats(x, "int8"),
+    ):
+        with pytest.raises(TypeError, match=r"is a Proxy of torch.fx.symbolic_trace.*\(want make_fx or torch.export\)"):
+            torch.fx.symbolic_trace(call)
+    with pytest.raises(TypeError, match=r"^to is Proxy"):
+        torch.fx.symbolic_trace(lambda x: onnx_cast.cast_like(X, x))
 
 
 #: Private names of torch's that the package uses, with the module that holds each.
@@ -400,6 +434,7 @@ PRIVATE = {
     "_FrameAction": "torch._C._dynamo.eval_frame",
     "_FrameExecStrategy": "torch._C._dynamo.eval_frame",
     "_SingleLevelFunction": "torch.autograd.function",
+    "_dispatch_tls_is_dispatch_key_included": "torch._C",
     "_dynamo": "torch._C",
     "_functorch": "torch._C",
     "_is_functional_tensor": "torch",
@@ -411,6 +446,7 @@ PRIVATE = {
     "set_code_exec_strategy": "torch._C._dynamo.eval_frame",
     "FakeTensor": "torch._subclasses",
     "FunctionalTensor": "torch._subclasses.functional_tensor",
+    "get_proxy_mode": "torch.fx.experimental.proxy_tensor",
 }
 
 #: Works with each of them hidden while the package is loaded.

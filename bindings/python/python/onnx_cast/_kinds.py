@@ -209,6 +209,9 @@ def _dlpack_array(x: Any, name: str = "x") -> np.ndarray:
     try:
         return np.from_dlpack(x)
     except (BufferError, RuntimeError, TypeError, ValueError) as error:
+        if is_of(x, "torch.fx", "Proxy"):
+            text = f"{name} is a Proxy of torch.fx.symbolic_trace and has no elements (want make_fx or torch.export)"
+            raise TypeError(text) from None
         raise TypeError(f"{name}, of type {type(x).__name__}, cannot be read by numpy: {error}") from error
 
 

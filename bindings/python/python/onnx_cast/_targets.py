@@ -108,7 +108,7 @@ def _of_dtype(to: Any) -> tuple[int, np.dtype | None]:
         to = without_nulls
     try:
         dtype = None if to is None else np.dtype(to)
-    except TypeError:
+    except (TypeError, ValueError):
         dtype = None
     if dtype is not None and dtype.kind == "O" and isinstance(to, type) and to not in (object, np.object_):
         dtype = None  # numpy holds instances of any class as objects

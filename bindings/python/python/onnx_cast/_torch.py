@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -30,10 +31,23 @@ def _unknown(*_: Any) -> bool:
 
 
 # Private names of torch's. Where one is missing, torch's own operators run every cast that they have: slower, and right.
-_modes = getattr(torch._C, "_len_torch_dispatch_stack", _unknown)
+_mode_count = getattr(torch._C, "_len_torch_dispatch_stack", _unknown)
+_has_key = getattr(torch._C, "_dispatch_tls_is_dispatch_key_included", _unknown)
 _is_wrapped = getattr(getattr(torch._C, "_functorch", None), "is_functorch_wrapped_tensor", _unknown)
 _is_functional = getattr(torch, "_is_functional_tensor", _unknown)
 _is_tracing = getattr(torch._C, "_is_tracing", torch.jit.is_tracing)
+
+
+def _modes() -> bool:
+    """Whether a mode sees the calls of operators. Those of make_fx(pre_dispatch=True) are not in the stack of modes."""
+    return bool(_mode_count() or _has_key(torch._C.DispatchKey.PreDispatch))
+
+
+def _is_recorded() -> bool:
+    """Whether torch.jit.trace or make_fx records the calls of operators."""
+    proxies = sys.modules.get("torch.fx.experimental.proxy_tensor")  # which make_fx is in
+    mode = getattr(proxies, "get_proxy_mode", None)
+    return bool(_is_tracing() or (mode is not None and mode() is not None))
 
 
 def run(operator: _native.Operator, x: Any, out: Any, packed: bool) -> Any:
@@ -248,10 +262,10 @@ def plain(x: Any, name: str = "x") -> Any:
         raise TypeError(f"{name} is of type {type(x).__name__}, which has no plain elements (want a plain tensor)")
     if x.is_nested:
         raise TypeError(f"{name} is a nested tensor (want its members, each a plain tensor)")
-    if _is_tracing():
+    if _is_recorded():
         raise TypeError(
-            f"{name} is traced by torch.jit.trace, which would keep this result as a constant (want a cast or a scaled "
-            "cast without out, which have operators of torch's, or a call outside of the traced function)"
+            f"{name} is traced by torch.jit.trace or make_fx, which would keep this result as a constant (want a cast or a "
+            "scaled cast without out, which have operators of torch's, or a call outside of the traced function)"
         )
     x = x.detach()
     return x if type(x) is torch.Tensor else x.as_subclass(torch.Tensor)
