@@ -19,6 +19,7 @@ use std::thread;
 
 pub use clamp::Clamp;
 pub use greatest::Greatest;
+pub(crate) use greatest::mark_nan;
 pub use sinks::{InMemory, InPlace, Nowhere, Sink};
 pub(crate) use sinks::{InStretches, Ordered, Same};
 pub use task::{Chain, Compute, Decode, ScaledCast, Scratch, Step, Task, TaskInput, Transform};

@@ -1,6 +1,6 @@
 //! Are the weights of models quantized along the axes by which operators read them, and by blocks of any size?
 
-use onnx_cast::scaled::LinearScale;
+use onnx_cast::scaled::{BlockFormat, BlockQuantize, LinearScale};
 use onnx_cast::{DataType, Tensor, TensorView};
 use onnx_cast_file::engine::wire::{FieldValue, all_bytes, last};
 use onnx_cast_file::{DequantizeRequest, ModelForm, QuantizeRequest, RunOptions, Summary, WeightFormat};
@@ -159,6 +159,38 @@ fn values_too_small_for_a_scale_become_zeros() {
         for (place, got) in dequantized(folder.path()).into_iter().enumerate() {
             assert!(!got.is_nan(), "{to}: element {place}");
             assert!(place % 8 != 0 || got.to_bits() == 0, "{to}: element {place} is {got}");
+        }
+    }
+}
+
+/// A block of MX or NVFP4 that holds NaN or an infinity has a NaN scale and elements of 0, as in checkpoints.
+#[test]
+fn blocks_that_are_not_finite_have_nan_scales() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for shape in [[64, 32], [70, 33], [70, 40]] {
+        let [rows, columns] = shape;
+        let mut x = values(rows * columns);
+        let places = [(0, 0, f32::NAN), (rows - 1, 1, f32::INFINITY), (33, columns - 1, f32::NEG_INFINITY)];
+        places.iter().for_each(|&(row, column, value)| x[row * columns + column] = value);
+        written(folder.path(), vec![node("MatMul", &["x", "w"], "y", vec![])], &[("w", &shape, &x)]);
+        let turned: Vec<f32> = (0..rows * columns).map(|at| x[at % rows * columns + at / rows]).collect();
+        let turned = Tensor::from_slice(vec![columns, rows], &turned).expect("a tensor");
+        for to in ["mxfp4", "mxfp8", "mxint8", "nvfp4"] {
+            let done = quantized(folder.path(), to, |request| request);
+            assert_eq!(done.tensors[0].alarms.map(|alarms| alarms.nan_scales), Some(3), "{shape:?}, {to}");
+            let format: BlockFormat = to.parse().expect(to);
+            let scaled = BlockQuantize::new(format).run(&turned.view()).expect("blocks");
+            let want = scaled.dequantize(DataType::Float).expect("values").to_vec::<f32>().expect("floats");
+            let got = dequantized(folder.path());
+            for (at, got) in got.into_iter().enumerate() {
+                let want = want[at % columns * rows + at / columns];
+                // QuantizeLinear has -128, and MXINT8 has not.
+                let is_last = to == "mxint8" && got == want * 128.0 / 127.0;
+                let is_equal = got == want || got.is_nan() && want.is_nan() || is_last;
+                assert!(is_equal, "{shape:?}, {to}: {at} is {got}, not {want}");
+            }
+            let elements = &initializers(&folder.path().join(OUTPUT))[&format!("w_{to}")];
+            assert_eq!(elements[0] & 0x0f, 0, "{shape:?}, {to}");
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The greatest magnitudes of a tensor's blocks, found by a pass over it before its elements are quantized.
 
 use crate::pipeline::Transform;
-use onnx_cast::scaled::{greatest_magnitude, greatest_magnitudes};
+use onnx_cast::scaled::greatest_magnitudes;
 use onnx_cast::{CastError, DataType, TensorView};
 use std::ops::Range;
 use std::sync::OnceLock;
@@ -17,7 +17,8 @@ pub struct Greatest {
     /// Of floats without a sign the bits have the order of the values.
     bits: Vec<AtomicU32>,
     found: OnceLock<Vec<f32>>,
-    most: OnceLock<f32>,
+    most: AtomicU32,
+    marks_nan: bool,
 }
 
 impl Greatest {
@@ -26,7 +27,13 @@ impl Greatest {
         let block = block.map(|size| size.max(1));
         let blocks = count * rows.div_ceil(block[0]) * columns.div_ceil(block[1]);
         let bits = (0..blocks).map(|_| AtomicU32::new(0)).collect();
-        Greatest { from, matrix: [rows, columns], block, bits, found: OnceLock::new(), most: OnceLock::new() }
+        let (found, most) = (OnceLock::new(), AtomicU32::new(0));
+        Greatest { from, matrix: [rows, columns], block, bits, found, most, marks_nan: false }
+    }
+
+    /// Those of blocks that hold NaN or an infinity are NaN if this is set; else such values are passed over.
+    pub fn marks_nan(self, marks_nan: bool) -> Greatest {
+        Greatest { marks_nan, ..self }
     }
 
     /// The one of all values.
@@ -40,19 +47,26 @@ impl Greatest {
         self.found.get_or_init(|| self.bits.iter().map(value).collect())
     }
 
-    /// The greatest of all blocks.
+    /// The greatest finite magnitude of all blocks.
     pub(crate) fn most(&self) -> f32 {
-        *self.most.get_or_init(|| self.values().iter().copied().fold(0.0, f32::max))
+        f32::from_bits(self.most.load(Ordering::Relaxed))
     }
 
-    /// Raises those of blocks from one on.
-    fn raise(&self, first: usize, greatest: &[f32]) {
-        for (bits, greatest) in self.bits.iter().skip(first).zip(greatest) {
-            // Most values change nothing, and a load is cheaper.
+    /// Raises those of the blocks of a matrix, from one on.
+    fn raise(&self, first: usize, x: &TensorView<'_>, block: [usize; 2]) -> Result<(), CastError> {
+        // Most values change nothing, and a load is cheaper.
+        let raise = |bits: &AtomicU32, greatest: f32| {
             if bits.load(Ordering::Relaxed) < greatest.to_bits() {
                 bits.fetch_max(greatest.to_bits(), Ordering::Relaxed);
             }
+        };
+        let mut greatest = greatest_magnitudes(x, block)?;
+        raise(&self.most, greatest.iter().copied().fold(0.0, f32::max));
+        if self.marks_nan {
+            mark_nan(&mut greatest, x, block);
         }
+        self.bits.iter().skip(first).zip(greatest).for_each(|(bits, greatest)| raise(bits, greatest));
+        Ok(())
     }
 
     /// Takes elements, the first of which is the tensor's element `start`: whole rows of a row of blocks at once, and
@@ -72,8 +86,8 @@ impl Greatest {
             } else {
                 let rest = (len - done).min(columns - column);
                 let end = done + rest.min(across - column % across);
-                let of_first = greatest_magnitude(&TensorView::new(self.from, &[end - done], bytes(done..end))?)?;
-                self.raise(first, &[of_first]);
+                let of_first = [1, end - done];
+                self.raise(first, &TensorView::new(self.from, &of_first, bytes(done..end))?, of_first)?;
                 first += 1;
                 let shape = [1, done + rest - end];
                 done = end;
@@ -81,10 +95,27 @@ impl Greatest {
             };
             let end = done + shape[0] * shape[1];
             let view = TensorView::new(self.from, &shape, bytes(done..end))?;
-            self.raise(first, &greatest_magnitudes(&view, [shape[0].max(1), across])?);
+            self.raise(first, &view, [shape[0].max(1), across])?;
             done = end;
         }
         Ok(())
+    }
+}
+
+/// Replaces the greatest magnitudes of blocks that hold NaN or an infinity by NaN.
+pub(crate) fn mark_nan(greatest: &mut [f32], x: &TensorView<'_>, block: [usize; 2]) {
+    let (Some(bytes), &[.., columns]) = (x.bytes(), x.shape()) else { return };
+    let exponent: u32 = match x.data_type() {
+        DataType::Float => 0x7f80_0000,
+        DataType::Float16 => 0x7c00,
+        _ => 0x7f80,
+    };
+    let (width, across) = (x.data_type().bits().unwrap_or(8) / 8, columns.div_ceil(block[1]));
+    for (at, bytes) in bytes.chunks_exact(width).enumerate() {
+        let bits = bytes.iter().rev().fold(0, |bits, byte| bits << 8 | u32::from(*byte));
+        if bits & exponent == exponent {
+            greatest[at / columns / block[0] * across + at % columns / block[1]] = f32::NAN;
+        }
     }
 }
 

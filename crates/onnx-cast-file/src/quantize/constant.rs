@@ -134,7 +134,10 @@ impl<'a> ConstantRequest<'a> {
         };
         let is_ahead = !matches!(scaled, Scaled::Blocks(_)) || has_odd_rows;
         let greatest = match to {
-            _ if is_ahead => Some(Arc::new(Greatest::of_blocks(from, matrices, block))),
+            _ if is_ahead => {
+                let marks_nan = matches!(scaling, Scaling::Codes(..));
+                Some(Arc::new(Greatest::of_blocks(from, matrices, block).marks_nan(marks_nan)))
+            }
             QuantizedFormat::Block(BlockFormat::NvFp4) => Some(Arc::new(Greatest::of_all(from))),
             _ => None,
         };
@@ -159,6 +162,7 @@ impl<'a> ConstantRequest<'a> {
             shares_scales: scaled == Scaled::Axis && outer > 1 && inner > 1,
             has_scales_beside: false,
             scales: OnceLock::new(),
+            nan_scales: OnceLock::new(),
             losses,
         });
         let global = GlobalScaleSource { weight: Arc::clone(&weight) };

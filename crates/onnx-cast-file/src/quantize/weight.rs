@@ -6,7 +6,7 @@ use super::numbers::Numbers;
 use super::values::StoredValues;
 use crate::io::memory::resize;
 use crate::layouts::{Checkpoint, Granularity, Order, QuantizedFormat, TensorRef, WrittenWeight, transpose};
-use crate::pipeline::{Greatest, PipelineError};
+use crate::pipeline::{Greatest, PipelineError, mark_nan};
 use onnx_cast::ops::OpError;
 use onnx_cast::scaled::{BlockFormat, BlockPlan, BlockQuantize, GlobalScale, SymmetricScale, greatest_magnitudes};
 use onnx_cast::{CastError, DataType, Tensor, TensorView};
@@ -41,6 +41,8 @@ pub(super) struct Weight<'a> {
     pub(super) has_scales_beside: bool,
     /// The scales that are known before.
     pub(super) scales: OnceLock<Tensor>,
+    /// How many of those are NaN.
+    pub(super) nan_scales: OnceLock<u64>,
     /// Reads the weight back and compares.
     pub(super) losses: Losses,
 }
@@ -73,9 +75,32 @@ impl Scaling {
         let mut codes = quantize.scales(greatest);
         if format == BlockFormat::MxInt8 {
             // MXINT8 counts in 64ths, ONNX's int8 in units.
-            codes.iter_mut().for_each(|code| *code = code.saturating_sub(6));
+            let finite = codes.iter_mut().filter(|code| **code != self.nan_scale());
+            finite.for_each(|code| *code = code.saturating_sub(6));
         }
         Ok(Tensor::new(format.scale(), grid.to_vec(), codes)?)
+    }
+
+    /// The greatest magnitudes of blocks. Block formats have NaN scales where a value is not finite.
+    fn greatest(&self, x: &TensorView<'_>, block: [usize; 2], losses: &Losses) -> Result<Vec<f32>, CastError> {
+        let mut greatest = greatest_magnitudes(x, block)?;
+        if matches!(self, Scaling::Codes(..)) && losses.are_in(x.data_type(), x.bytes().unwrap_or_default()) {
+            mark_nan(&mut greatest, x, block);
+        }
+        Ok(greatest)
+    }
+
+    /// The code of a scale that is NaN.
+    fn nan_scale(&self) -> u8 {
+        if matches!(self, Scaling::Codes(BlockFormat::NvFp4, _)) { 0x7f } else { 0xff }
+    }
+
+    /// How many scales are NaN.
+    fn nan_scales(&self, scales: &[u8]) -> u64 {
+        match self {
+            Scaling::Symmetric(_) => 0,
+            Scaling::Codes(..) => scales.iter().filter(|&&code| code == self.nan_scale()).count() as u64,
+        }
     }
 
     /// What divides values by scales, and what multiplies elements with them.
@@ -183,6 +208,7 @@ impl<'a> Weight<'a> {
             shares_scales: false,
             has_scales_beside: true,
             scales: OnceLock::new(),
+            nan_scales: OnceLock::new(),
             losses: Losses::new(from, blocks, counts)?,
         })
     }
@@ -308,7 +334,8 @@ impl<'a> Weight<'a> {
             let shape = [height, (count * across).min(columns - column)];
             self.read_rows(row * columns + column, columns, shape, values)?;
             let found = || {
-                let greatest = greatest_magnitudes(&TensorView::new(self.from, &shape, values)?, self.block)?;
+                let x = TensorView::new(self.from, &shape, values)?;
+                let greatest = scaling.greatest(&x, self.block, &self.losses)?;
                 scaling.scales(&greatest, &[lines * count], self.all())
             };
             let scales = found().map_err(PipelineError::Cast)?;
@@ -346,7 +373,13 @@ impl<'a> Weight<'a> {
         }
         if self.is_ahead {
             let scales = self.known_scales(scaling)?.view();
-            self.linear(scaling, (&self.matrices, self.block), &scales, first..first + len, src, out)?;
+            let part = first..first + len;
+            self.linear(scaling, (&self.matrices, self.block), &scales, part.clone(), src, out)?;
+            let nan = *self.nan_scales.get_or_init(|| scaling.nan_scales(scales.bytes().unwrap_or_default()));
+            if nan > 0 {
+                self.losses.add_nan_scales(if first == 0 { nan } else { 0 });
+                self.clear_nan(scaling, &scales, (&self.matrices, self.block), part, out);
+            }
             return Ok(Vec::new());
         }
         // Blocks within rows make a matrix of their own; blocks of several rows are those of whole rows.
@@ -365,10 +398,16 @@ impl<'a> Weight<'a> {
         src: &[u8],
         out: &mut [u8],
     ) -> Result<Vec<u8>, CastError> {
-        let greatest = greatest_magnitudes(&TensorView::new(self.from, shape, src)?, block)?;
+        let greatest = scaling.greatest(&TensorView::new(self.from, shape, src)?, block, &self.losses)?;
         let grid = [shape[0].div_ceil(block[0]), shape[1].div_ceil(block[1])];
         let scales = scaling.scales(&greatest, &grid, self.all())?;
-        self.linear(scaling, (shape, block), &scales.view(), 0..shape[0] * shape[1], src, out)?;
+        let part = 0..shape[0] * shape[1];
+        self.linear(scaling, (shape, block), &scales.view(), part.clone(), src, out)?;
+        let nan = scaling.nan_scales(scales.bytes().unwrap_or_default());
+        if nan > 0 {
+            self.losses.add_nan_scales(nan);
+            self.clear_nan(scaling, &scales.view(), (shape, block), part, out);
+        }
         Ok(scales.bytes().unwrap_or_default().to_vec())
     }
 
@@ -411,5 +450,28 @@ impl<'a> Weight<'a> {
             self.losses.of_elements(&back, part.start, [self.from, to], src, out)?;
         }
         Ok(())
+    }
+
+    /// Makes the elements of blocks whose scales are NaN 0.
+    fn clear_nan(
+        &self,
+        scaling: &Scaling,
+        scales: &TensorView<'_>,
+        (shape, block): (&[usize], [usize; 2]),
+        part: Range<usize>,
+        out: &mut [u8],
+    ) {
+        let (Some(codes), &[.., rows, columns]) = (scales.bytes(), shape) else { return };
+        let [bands, blocks] = [rows.div_ceil(block[0]), columns.div_ceil(block[1])];
+        for (at, value) in part.enumerate() {
+            let (matrix, row, column) = (value / columns / rows, value / columns % rows, value % columns);
+            let place = (matrix * bands + row / block[0]) * blocks + column / block[1];
+            if codes.get(place) == Some(&scaling.nan_scale()) {
+                match self.element.bits() {
+                    Some(4) => out[at / 2] &= if at % 2 == 0 { 0xf0 } else { 0x0f },
+                    _ => out[at] = 0,
+                }
+            }
+        }
     }
 }
