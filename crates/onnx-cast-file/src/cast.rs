@@ -43,6 +43,7 @@ pub fn cast_file(
     let _environment = DefaultEnvironment::enter();
     let input = input.as_ref();
     let output = output.as_ref();
+    request.selection.check_given(input)?;
     request.model.refuse(input)?;
     request.raw.refuse_formats(input, output)?;
     let Some(all) = Collection::find(input)? else { return cast_checkpoint(input, output, request) };

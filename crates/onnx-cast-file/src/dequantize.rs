@@ -58,6 +58,7 @@ pub fn dequantize_file(
 ) -> Result<Summary, FileError> {
     let _environment = DefaultEnvironment::enter();
     let (input, output) = (input.as_ref(), output.as_ref());
+    request.selection.check_given(input)?;
     check_targets(request)?;
     if crate::formats::gguf::is_meant(input) {
         return gguf::dequantize(input, output, request);

@@ -3,6 +3,7 @@
 //! A pattern is a glob over the whole name (`*`, `?`, `[a-z]`, `{a,b}`; `*` also goes over points and slashes), or
 //! behind `re:` a regular expression that is searched for anywhere in the name.
 
+use crate::error::FileError;
 use crate::formats::error::{Invalid, InvalidKind};
 use crate::glob::{Regex, to_regex};
 use crate::io::fs;
@@ -469,6 +470,18 @@ impl<T: Copy> Selection<T> {
     /// Every type that this may give.
     pub fn targets(&self) -> impl Iterator<Item = T> + '_ {
         self.to.into_iter().chain(self.rules.iter().filter_map(|rule| rule.to))
+    }
+
+    /// Refuses a selection that says nothing of types: nothing would be done.
+    ///
+    /// # Errors
+    /// Where there is neither a type nor a rule.
+    pub fn check_given(&self, path: &Path) -> Result<(), FileError> {
+        if self.to.is_some() || !self.rules.is_empty() {
+            return Ok(());
+        }
+        let what = Wording::from("no type is given (want ").field("to", "").then(" or ").field("rules", ")");
+        Err(FileError::request(path, what))
     }
 }
 

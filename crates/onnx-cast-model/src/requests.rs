@@ -101,6 +101,7 @@ pub fn cast_of(
         ("in_format", request.raw.in_format.is_some(), PIPES),
         ("out_format", request.raw.out_format.is_some(), PIPES),
     ];
+    request.selection.check_given(source.path())?;
     FileError::refuse(source.path(), &fields)?;
     let mut ignored = ignored_of_model(&request.run);
     ignored.extend(request.ignored_attributes());
@@ -218,6 +219,7 @@ pub fn dequantize_of(
     let _environment = DefaultEnvironment::enter();
     const FILES: &str = "is for checkpoints (.safetensors, .gguf)";
     const COUNTED: &str = "is for checkpoints (the weights of a model are not rounded again)";
+    request.selection.check_given(source.path())?;
     FileError::refuse(source.path(), &[("layout", request.layout.is_some(), FILES)])?;
     let mut ignored = ignored_of_model(&request.run);
     ignored.extend(Ignored::of(&[
