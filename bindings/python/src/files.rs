@@ -5,7 +5,7 @@ use crate::error::{in_words, refused};
 use crate::options::Options;
 use crate::watched::{State, watched};
 use onnx_cast_file::{FileError, Summary};
-use onnx_cast_model::{Error, ModelBytes, ModelSource, is_model};
+use onnx_cast_model::{Error, ModelBytes, ModelSource};
 use onnx_cast_report::{cast_json, convert_json, diff_json, fold_json, info_json, record_json, upgrade_json};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
@@ -114,10 +114,6 @@ fn work<'a>(
                     Box::new(move || Ok((Vec::new(), onnx_cast_model::$of_file(input, output, &request)?)))
                 }
                 $((Read::Memory(_), _) => {
-                    if let Some(output) = output.filter(|output| !is_model(output)) {
-                        let what = "a model is written to a file whose name ends in .onnx";
-                        return Err(in_words(FileError::request(output, what)));
-                    }
                     Box::new(move || onnx_cast_model::$of_model(input.source(), output, &request))
                 })?
                 _ => return Err(refused(format_args!("{job} takes no model (want the path of a file of tensors)"))),

@@ -140,6 +140,8 @@ def test_files_that_do_not_do_are_errors_with_their_names(checkpoint, tmp_path):
         (lambda: onnx_cast.cast_file(checkpoint, tmp_path / "y.txt", "int8"), "y.txt: unknown file extension"),
         (lambda: onnx_cast.cast_file(checkpoint, tmp_path / "y.safetensors", "int8", include=["["]), r"\["),
         (lambda: onnx_cast.cast_file(checkpoint, tmp_path / "y.safetensors", "int4", opset=13), "Cast-13"),
+        (lambda: onnx_cast.cast_file(checkpoint, tmp_path / "y.safetensors"), "no type is given"),
+        (lambda: onnx_cast.dequantize_file(checkpoint, tmp_path / "y"), "no type is given"),
         (lambda: onnx_cast.diff(checkpoint, checkpoint, tolerance=-1), "tolerance is -1"),
         (lambda: onnx_cast.diff(checkpoint, checkpoint, threads=0), "0 threads"),
         (lambda: onnx_cast.bit_cast_file(checkpoint, tmp_path / "y.safetensors", "int8"), "int8"),

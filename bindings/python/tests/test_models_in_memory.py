@@ -141,8 +141,14 @@ def test_what_does_not_fit_is_told(model, path, tmp_path, monkeypatch):
             function(model.graph, **options)
         with pytest.raises(FileExistsError):
             function(model, path, **options)
+        for source in (model, path):
+            with pytest.raises(CastError, match=r"out\.npz: .*\.onnx|model becomes a model"):
+                function(source, tmp_path / "out.npz", **options)
         with pytest.raises(CastError, match="model: "):
             function(onnx.ModelProto(), **options)
+    for function in (onnx_cast.cast_file, onnx_cast.dequantize_file):
+        with pytest.raises(CastError, match=r"no type is given \(want `to` or `rules`\)"):
+            function(model)
     with pytest.raises(TypeError, match="path is of type int"):
         onnx_cast.info(3)
     with pytest.raises(TypeError, match="b is of type int"):

@@ -252,7 +252,11 @@ fn total(tasks: &[Task<'_>]) -> u64 {
 
 /// Checks the path of a model to write.
 pub(crate) fn check_output(output: Option<&Path>, existing: Existing) -> Result<(), FileError> {
-    output.map_or(Ok(()), |output| Ok(existing.check_file(output)?))
+    let Some(output) = output else { return Ok(()) };
+    if !matches!(Format::from_path(output), Ok(Format::Onnx)) && !Format::is_of_device(output) {
+        return Err(FileError::request(output, "a model is written to a file whose name ends in .onnx"));
+    }
+    Ok(existing.check_file(output)?)
 }
 
 /// Refuses an output that holds elements of the input.
