@@ -129,7 +129,7 @@ def test_what_does_not_fit_is_told(model, path, tmp_path, monkeypatch):
         with pytest.raises(CastError, match="takes no model"):
             function(model, tmp_path / "out.onnx", "gguf" if function is onnx_cast.transcode_file else "int32")
     with pytest.raises(CastError, match="bf16: a model is written to a file whose name ends in .onnx"):
-        onnx_cast.cast_file(model, "bf16")
+        onnx_cast.cast_file(model, "bf16", "bf16")
     for function, options in JOBS.values():
         with pytest.raises(TypeError, match=r"(dst|output) is missing"):
             function(path, **options)
