@@ -12,8 +12,9 @@ use onnx_cast::tensor::{TensorData, element_count};
 use onnx_cast_file::{
     FileError, HeldTensor, MadeTensors, TensorsInMemory, dequantize_tensors, quantize_tensors, transcode_tensors,
 };
-use onnx_cast_report::{quantized_json, tensors_json};
+use onnx_cast_report::{cast_json, quantized_json};
 use pyo3::prelude::*;
+use std::path::Path;
 use std::sync::Arc;
 
 /// A tensor: its name, its elements or the packed bytes of them, the number of its type, its shape, and whether the
@@ -40,7 +41,7 @@ fn tensors_of(tensors: Vec<Lent<'_>>, config: Option<&str>) -> PyResult<TensorsI
     TensorsInMemory::new(held, config).map_err(refused)
 }
 
-/// The results of a job on tensors: what became of each, for each the name of one that it is made of, its bytes
+/// The results of a job on tensors: the summary, for each tensor the name of one that it is made of, its bytes
 /// where it is not kept, the configuration, and what was lost that must not be.
 type Made<'py> =
     (Bound<'py, PyAny>, Vec<String>, Vec<Option<Bound<'py, PyArray1<u8>>>>, Option<String>, Option<String>);
@@ -71,6 +72,7 @@ pub(crate) fn rewrite_tensors<'py>(
             watched(py, &state, progress, || transcode_tensors(tensors, &request))?
         }
     };
+    let json = |summary| object(py, &cast_json(Path::new("tensors"), Path::new("tensors"), false, summary));
     match done {
         Ok(MadeTensors { summary, sources, tensors, quantization_config, .. }) => {
             let array = |tensor: onnx_cast::Tensor| match tensor.into_parts().2 {
@@ -78,11 +80,11 @@ pub(crate) fn rewrite_tensors<'py>(
                 TensorData::Strings(_) => None,
             };
             let arrays = tensors.into_iter().map(|tensor| tensor.and_then(array)).collect();
-            Ok((object(py, &tensors_json(&summary.tensors))?, sources, arrays, quantization_config, None))
+            Ok((json(&summary)?, sources, arrays, quantization_config, None))
         }
         Err(loss @ FileError::Loss { .. }) => {
             let FileError::Loss { summary, .. } = &loss else { return Err(refused(loss)) };
-            Ok((object(py, &tensors_json(&summary.tensors))?, Vec::new(), Vec::new(), None, Some(loss.to_string())))
+            Ok((json(summary)?, Vec::new(), Vec::new(), None, Some(loss.to_string())))
         }
         Err(error) => Err(in_words(error)),
     }

@@ -118,6 +118,7 @@ def test_the_config_decides_what_tensors_leave_open():
         ("mxfp6e2m3", {"layout": "plain"}),
     ],
 )
+@pytest.mark.filterwarnings("ignore:.* stays as it is")
 def test_what_is_quantized_is_that_of_files(to, options, tmp_path):
     src, dst = tmp_path / "in", tmp_path / "out"
     src.mkdir()
@@ -136,7 +137,8 @@ def test_what_is_quantized_is_that_of_files(to, options, tmp_path):
 
 def test_what_is_transcoded_changes_no_weight():
     tensors, config = checkpoint("ct-mxfp4")
-    other, described = layouts.transcode(tensors, "modelopt", to="nvfp4", config=config)
+    with pytest.warns(UserWarning, match="^the inputs of .* are quantized by the configuration, but not in the output$"):
+        other, described = layouts.transcode(tensors, "modelopt", to="nvfp4", config=config)
     assert described["quant_algo"].endswith("NVFP4")
     assert {one.format for one in layouts.weights(other, config=described)} == {"NVFP4"}
     same(layouts.dequantize(other, config=described), layouts.dequantize(tensors, config=config))
@@ -166,6 +168,9 @@ def test_what_is_refused_names_the_tensor():
         layouts.dequantize({"w": np.array(["a"])})
     with pytest.raises(TypeError, match="tensors is of type list"):
         layouts.dequantize([codes])
+    for job in (layouts.quantize, layouts.dequantize, layouts.weights):
+        with pytest.raises(TypeError, match="tensors has the name 3 .want names that are str"):
+            job({"weight": codes, 3: codes})
 
     def stop(done, total):
         raise KeyError(done)
@@ -173,6 +178,18 @@ def test_what_is_refused_names_the_tensor():
     many = {"weight": np.zeros((1 << 12, 1 << 14), np.int8), "weight_scale": np.ones((1 << 12, 1), np.float32)}
     with pytest.raises(KeyError):
         layouts.dequantize(many, progress=stop)
+
+
+def test_the_summary_is_given_as_warnings():
+    x = np.ones((64, 64), np.float32)
+    x[:2, 0] = np.inf, np.nan
+    with pytest.warns(UserWarning, match=r"^1 value overflowed, 1 value was NaN \(first in tensor `weight_packed`\)$"):
+        layouts.quantize({"weight": x}, "int8")
+    with pytest.warns(UserWarning, match="^`up_proj.weight` stays as it is: "):
+        layouts.quantize({"down_proj.weight": x[2:], "up_proj.weight": x[2:, :63]}, "mxfp4")
+    quantized, config = layouts.quantize({"weight": x[2:]}, "float8e4m3fn")
+    with pytest.warns(UserWarning, match="^`to` has no effect: "):
+        layouts.transcode(quantized, "compressed-tensors", to="nvfp4", config=config)
 
 
 def test_arrays_of_any_order_and_width():

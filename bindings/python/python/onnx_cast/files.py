@@ -463,9 +463,13 @@ def write_file(
     """Does a job of the native module that makes a file of another, or a model of another in memory."""
     result, done, loss = _native.write_file(job, *_models.ends(src, dst, base_dir, options), options, progress)
     found = summary(done, loss)
+    return _models.made(src, result, found, notices(found))
+
+
+def notices(found: CastSummary) -> list[str]:
+    """What a summary says that is not given back."""
     passed_over = [f"`{name}` stays as it is: {why}" for name, why in found.passed_over]
-    notices = [*passed_over, *([] if found.warning is None else [found.warning]), *found.notes]
-    return _models.made(src, result, found, notices)
+    return [*passed_over, *([] if found.warning is None else [found.warning]), *found.notes]
 
 
 def summary(done: dict[str, Any], loss: str | None) -> CastSummary:

@@ -2,8 +2,8 @@
 
 What :func:`onnx_cast.dequantize_file`, ``quantize_file`` and ``transcode_file`` do with files, these functions do with
 mappings of names to tensors: a ``state_dict``, or what safetensors loads. Values, names, checks and errors are the
-same. Tensors are of any kind that :func:`onnx_cast.cast` takes, and are read in place. Results are of the kind of their
-sources, and unchanged tensors are the same objects.
+same; warnings of the summary are Python warnings. Tensors are of any kind that :func:`onnx_cast.cast` takes, and are
+read in place. Results are of the kind of their sources, and unchanged tensors are the same objects.
 
 >>> import numpy as np
 >>> from onnx_cast import layouts
@@ -20,7 +20,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from onnx_cast import _kinds, _native, _quantized, files
+from onnx_cast import _kinds, _models, _native, _quantized, files
 from onnx_cast.dtypes import ALL, DataType
 from onnx_cast.types import Activations, Layout, Loss, ScaleRule, To
 
@@ -154,7 +154,9 @@ def _rewrite(
     progress: files.Progress | None,
 ) -> tuple[dict[str, Any], dict[str, Any] | None]:
     done, sources, made, found, loss = _native.rewrite_tensors(job, _lent(tensors), _text(config), options, progress)
-    rows = files.summary({"tensors": done}, loss)
+    rows = files.summary(done, loss)
+    for notice in files.notices(rows):
+        _models.warn(notice)
     result = {}
     for row, source, data in zip(rows, sources, made, strict=True):
         one = tensors[row.name if data is None else source]
@@ -166,6 +168,9 @@ def _lent(tensors: Mapping[str, Any]) -> list[_native.Tensor]:
     """Tensors as the native module takes them."""
     if not isinstance(tensors, Mapping):
         raise TypeError(f"tensors is of type {type(tensors).__name__} (want a mapping from names to tensors)")
+    for name in tensors:
+        if not isinstance(name, str):
+            raise TypeError(f"tensors has the name {name!r} (want names that are str)")
     return [(name, *_kinds.lent(one, name)) for name, one in tensors.items()]
 
 
