@@ -172,9 +172,15 @@ def test_blocks_are_written_to_out():
     q = onnx_cast.quantize_blocks(X, "nvfp4")
     want, elements, scales = onnx_cast.quantize_blocks(3 * X, "nvfp4"), q.elements, q.scales
     again = onnx_cast.quantize_blocks(3 * X, "nvfp4", out=q)
+    assert again is q
     assert again.elements is elements
     assert again.scales is scales
     assert again.global_scale == want.global_scale
+    recipe = onnx_cast.quantize_blocks(X, "nvfp4", recipe="torchao")
+    onnx_cast.quantize_blocks(X, "nvfp4", recipe="torchao", out=q)
+    assert (q.recipe, q.global_scale) == (recipe.recipe, recipe.global_scale)
+    np.testing.assert_array_equal(q.dequantize(), recipe.dequantize())
+    again = onnx_cast.quantize_blocks(3 * X, "nvfp4", out=q)
     np.testing.assert_array_equal(again.dequantize(), want.dequantize())
     out = np.empty(X.shape, ml_dtypes.bfloat16)
     assert again.dequantize("bfloat16", out=out) is out
@@ -283,12 +289,16 @@ def test_a_number_that_the_type_has_is_its_zero_point(to, zeros):
         ({"axis": "1"}, TypeError, "axis is '1' .want an integer"),
         ({"axis": True}, TypeError, "axis is True .want an integer"),
         ({"axis": 2, "scale": np.ones(70, np.float32)}, CastError, "axis"),
-        ({"axis": 2**70, "scale": np.ones(70, np.float32)}, CastError, "axis"),
+        ({"axis": 2**70}, CastError, f"axis is {2**70} .want an integer of up to 64 bits"),
+        ({"axis": -(2**70)}, CastError, f"axis is {-(2**70)} .want an integer of up to 64 bits"),
         ({"block_size": 2.5}, TypeError, "block_size is 2.5 .want an integer"),
         ({"block_size": -1}, CastError, "block_size"),
         ({"saturate": 2}, TypeError, "saturate is 2 .want True or False"),
         ({"saturate": "no"}, TypeError, "saturate is 'no' .want True or False"),
-        ({"zero_point": True}, TypeError, "zero_point is of type bool"),
+        ({"zero_point": True}, TypeError, "zero_point is of type bool .want a number, a list of numbers, a numpy array"),
+        ({"scale": True}, TypeError, "scale is of type bool .want a number, a list of numbers, a numpy array"),
+        ({"scale": 2**200}, CastError, "scale is too large"),
+        ({"scale": [1, 2**200]}, CastError, "scale is too large"),
         ({"zero_point": ["1"]}, TypeError, "want numbers"),
         ({"zero_point": np.ma.array([1], mask=[True])}, TypeError, "zero_point is a masked array"),
         ({"scale": ["0.1"]}, TypeError, "want numbers"),

@@ -14,6 +14,9 @@ from onnx_cast.types import BlockFormat, Recipe, ScaleRule, To
 
 _UINT8 = _targets.target("uint8")[0]
 
+#: What a scale or a zero point may be besides a tensor.
+_NUMBERS = "a number, a list of numbers, "
+
 _Tensor = TypeVar("_Tensor")
 _Out = TypeVar("_Out")
 
@@ -33,7 +36,10 @@ def scale_of(scale: Any) -> np.ndarray:
     """A scale as an array; numbers are floats of 32 bits."""
     numbers = _numbers(scale, "scale")
     if numbers is None:
-        return np.asarray(_kinds.array_of(scale, "scale"))
+        return np.asarray(_kinds.array_of(scale, "scale", _NUMBERS))
+    if numbers.dtype.kind == "O" and all(isinstance(one, int) for one in numbers.flat):
+        text = "scale is too large (want integers of up to 64 bits, or floats)"
+        raise CastError(text, parameter="scale", value=scale)
     if numbers.dtype.kind not in "iuf":
         raise TypeError(f"scale is {scale!r} (want numbers)")
     return _native.cast(_castable(numbers), "float")
@@ -58,7 +64,7 @@ def zero_point_of(zero_point: Any, number: int) -> np.ndarray | None:
         return None
     numbers = _numbers(zero_point, "zero_point")
     if numbers is None:
-        return np.asarray(_kinds.array_of(zero_point, "zero_point"))
+        return np.asarray(_kinds.array_of(zero_point, "zero_point", _NUMBERS))
     if numbers.dtype.kind not in "iufO":
         raise TypeError(f"zero_point is {zero_point!r} (want numbers)")
     row, dtype = _targets.ROWS[number], _targets.DTYPES[number]
@@ -306,7 +312,7 @@ def quantize_blocks(
     recipe : {"modelopt", "torchao", "compressed-tensors"}
         Whose arithmetic ``"nvfp4"`` follows. Other formats take the default alone.
     out : Quantized, optional
-        A result of the same format and shape, whose arrays are overwritten and are those of the new result: nothing is
+        A result of the same format and shape, which becomes the new result: its arrays are overwritten, and nothing is
         allocated, but for pairs of torch's.
     threads : int, optional
         As for :func:`cast`.
@@ -314,7 +320,7 @@ def quantize_blocks(
     Returns
     -------
     Quantized
-        Elements and scales, tensors of the kind of ``x``.
+        Elements and scales, tensors of the kind of ``x``; ``out`` if it is given.
 
     Examples
     --------
@@ -330,7 +336,8 @@ def quantize_blocks(
         return Quantized(to, recipe, _kinds.like(x, elements), _kinds.like(x, scales, "_scale"), global_scale)
     with _kinds.output(_quantized(out).elements) as elements, _kinds.output(out.scales) as scales:
         global_scale = _native.quantize_blocks(*given, (elements, scales))[2]
-    return Quantized(to, recipe, out.elements, out.scales, global_scale)
+    vars(out).update(format=to, recipe=recipe, global_scale=global_scale)
+    return out
 
 
 def _quantized(out: Any) -> Quantized[Any]:
