@@ -65,6 +65,22 @@ def test_a_loss_that_must_not_be_is_an_error(checkpoint, tmp_path, dry_run):
         onnx_cast.cast_file(checkpoint, out, "float16", fail_on="overflow")
 
 
+def test_rules_are_a_mapping_and_patterns_may_be_none(checkpoint, tmp_path):
+    state = {"w.weight": np.ones((32, 32), np.float32)}
+    for rules in ("w=keep", [("w", None)], {"w"}):
+        for call in (
+            lambda: onnx_cast.cast_file(checkpoint, tmp_path / "x.safetensors", rules=rules),  # noqa: B023
+            lambda: onnx_cast.bit_cast_file(checkpoint, tmp_path / "x.safetensors", rules=rules),  # noqa: B023
+            lambda: onnx_cast.quantize_file(checkpoint, tmp_path / "x.safetensors", rules=rules),  # noqa: B023
+            lambda: onnx_cast.layouts.dequantize(state, rules=rules),  # noqa: B023
+        ):
+            with pytest.raises(TypeError, match=r"^rules is of type \w+ \(want a dict of patterns and types\)$"):
+                call()
+    nothing = {"include": None, "exclude": None, "rules": None, "fail_on": None}
+    done = onnx_cast.cast_file(checkpoint, tmp_path / "x.safetensors", "float16", **nothing, dry_run=True)
+    assert done == onnx_cast.cast_file(checkpoint, tmp_path / "x.safetensors", "float16", dry_run=True)
+
+
 def test_rules_of_a_file_come_first(checkpoint, tmp_path):
     (tmp_path / "rules").write_text("# all\n*=float16\nb=keep\n")
     out = tmp_path / "out.safetensors"

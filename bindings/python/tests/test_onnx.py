@@ -56,13 +56,27 @@ def test_tensor_protos_of_strings():
         ({"data_type": 1, "dims": [2], "raw_data": b"123"}, "tensor `w`: 3 bytes for 2 float"),
         ({"data_type": 1, "dims": [-2], "raw_data": b"123"}, "dimension -2"),
         ({"data_type": 22, "dims": [1 << 62], "raw_data": b"123"}, "tensor `w`"),
-        ({"data_type": 99, "dims": [2], "raw_data": b"123"}, "tensor `w`: 99 is not an element type"),
+        ({"data_type": 99, "dims": [2], "raw_data": b"123"}, "tensor `w`: data_type is 99, which is not an element type"),
+        ({"data_type": 99, "dims": [0]}, "tensor `w`: data_type is 99, which is not an element type"),
+        ({"data_type": 1, "dims": [1]}, "tensor `w`: no elements for shape .1,"),
+        ({"data_type": 27, "dims": [1]}, "tensor `w`: no elements for shape .1,"),
+        ({"data_type": 27, "dims": [2], "int32_data": [8]}, "tensor `w`: cannot reshape array of size 1"),
+        ({"data_type": 1, "dims": [2], "float_data": [8]}, "tensor `w`: cannot reshape array of size 1"),
+        ({"name": "", "data_type": 99}, "^data_type is 99"),
         ({"data_type": 8, "dims": [2], "string_data": [b"1"]}, "tensor `w`: 1 string"),
     ],
 )
 def test_tensor_protos_that_do_not_fit_are_errors(fields, text):
     with pytest.raises(CastError, match=text):
-        onnx_cast.cast(TensorProto(name="w", **fields), "double")
+        onnx_cast.cast(TensorProto(**{"name": "w", **fields}), "double")
+
+
+@pytest.mark.parametrize("to", [dtypes.float6e2m3, dtypes.float6e3m2], ids=str)
+def test_tensor_protos_have_an_entry_for_each_element_of_float6(to):
+    x = np.arange(-2, 4, dtype=np.float32).reshape(2, 3)
+    codes = onnx_cast.cast(x, to).view(np.uint8)
+    proto = TensorProto(data_type=to.number, dims=x.shape, int32_data=codes.ravel().tolist())
+    same(numpy_helper.to_array(onnx_cast.cast(proto, "float")), x)
 
 
 class Tested(backend.Backend):

@@ -50,7 +50,9 @@ class CastError(ValueError):
         self.value = value
 
     def of_tensor(self, name: str) -> CastError:
-        """The same error, about a tensor."""
+        """The same error, about a tensor, which may have no name."""
+        if not name:
+            return self
         return CastError(
             f"tensor `{name}`: {self}",
             parameter=self.parameter,

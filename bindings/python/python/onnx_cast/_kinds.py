@@ -77,8 +77,9 @@ def run(operator: _native.Operator, x: Any, out: Any, packed: bool) -> Any:
     return _arrays.run(operator, array_of(x), out, packed)
 
 
-def array_of(x: Any, name: str = "x") -> np.ndarray:
-    """The elements of any object as an array, in the object's own memory where it lends that; errors call it ``name``."""
+def array_of(x: Any, name: str = "x", others: str = "") -> np.ndarray:
+    """The elements of any object as an array, in the object's own memory where it lends that. Errors call it ``name``,
+    and say that ``others`` are accepted as well."""
     if isinstance(x, (np.ndarray, np.generic)):
         return unmasked(np.asanyarray(x), name)
     kind = kind_of(x)
@@ -101,7 +102,7 @@ def array_of(x: Any, name: str = "x") -> np.ndarray:
     try:
         return np.asarray(memoryview(x))
     except TypeError:
-        kinds = "a numpy array, a tensor with DLPack, a buffer or an onnx.TensorProto"
+        kinds = f"{others}a numpy array, a tensor with DLPack, a buffer or an onnx.TensorProto"
         if is_of(x, "pandas", "DataFrame") or is_of(x, "polars", "DataFrame", "LazyFrame"):
             kinds = "a column, or onnx_cast.columns.cast_columns"
         raise TypeError(f"{name} is of type {type(x).__name__} (want {kinds})") from None
@@ -248,16 +249,25 @@ def proto_array(x: Any) -> np.ndarray:
     from onnx import numpy_helper
 
     shape = _targets.dims(tuple(x.dims))
+    if x.data_type not in _targets.ROWS:
+        text = f"data_type is {x.data_type}, which is not an element type of ONNX's"
+        raise CastError(text, value=x.data_type).of_tensor(x.name)
     if x.data_type == _targets.STRING:
         array = np.empty(len(x.string_data), object)
         array[:] = list(x.string_data)
         if array.size != np.prod(shape, dtype=object):
             raise CastError(f"{array.size} strings for shape {shape}").of_tensor(x.name)
         return array.reshape(shape)
-    if not x.HasField("raw_data") or x.data_location == x.EXTERNAL:
-        return numpy_helper.to_array(x)
-    if x.data_type not in _targets.ROWS:
-        raise CastError(f"{x.data_type} is not an element type of ONNX's", value=x.data_type).of_tensor(x.name)
+    is_external = x.data_location == x.EXTERNAL
+    try:
+        if not is_external and not x.HasField("raw_data") and _targets.ROWS[x.data_type]["bits"] == 6:
+            bits = np.asarray(x.int32_data, np.int32).astype(np.uint8) & 63  # the package onnx lacks these types
+            return bits.view(_targets.DTYPES[x.data_type]).reshape(shape)
+        if is_external or not x.HasField("raw_data"):
+            return numpy_helper.to_array(x)
+    except ValueError as error:
+        has_elements = any(field.name.endswith("_data") for field, _ in x.ListFields())
+        raise CastError(str(error) if has_elements else f"no elements for shape {shape}").of_tensor(x.name) from None
     try:
         return _targets.from_bytes(x.raw_data, x.data_type, shape)
     except CastError as error:

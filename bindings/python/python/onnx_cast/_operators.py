@@ -64,7 +64,7 @@ def operator(
     if opset is not None and type(opset) is not int:
         opset = _targets.whole("opset", opset)
     if threads is not None and type(threads) is not int:
-        threads = _targets.whole("threads", threads)
+        threads = _targets.thread_count(threads)
     return _made(name, to, saturate, round_mode, opset, threads)
 
 
@@ -74,6 +74,7 @@ def _made(
 ) -> _native.Operator:
     hide()  # a compiled function's first cast comes here before it comes to a tensor
     number, text = _targets.target(to)
+    opset = _targets.opset_of(opset)
     # A version without the attribute takes the default, and refuses all else.
     given = (None if saturate else False, None if round_mode == "up" else round_mode)
     # Texts are of a kind; for other targets the operator keeps what it was made of.

@@ -51,7 +51,7 @@ def quantizing(
     return {
         **files.names(include, exclude, threads),
         "to": _format(to),
-        "rules": [(pattern, _format(kind)) for pattern, kind in (rules or {}).items()],
+        "rules": files.rule_pairs(rules, _format),
         "rules_file": _models.decoded(rules_file),
         "min_elements": files.count("min_elements", min_elements),
         "layout": layout,

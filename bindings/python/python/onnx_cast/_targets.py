@@ -133,7 +133,7 @@ _INT64 = np.iinfo(np.int64)
 
 
 def whole(name: str, value: Any, least: int | None = None) -> int:
-    """A parameter that is an integer, which may be one of numpy's."""
+    """A parameter that is an integer, which may be one of numpy's. One with a minimum is clamped to 64 bits."""
     try:
         number = None if isinstance(value, (bool, np.bool_)) else operator.index(value)
     except TypeError:
@@ -142,8 +142,9 @@ def whole(name: str, value: Any, least: int | None = None) -> int:
         raise TypeError(f"{name} is {value!r} (want an integer)")
     if least is not None and number < least:
         raise CastError(f"{name} is {number} (want {least} or more)", parameter=name, value=number)
-    # What is beyond 64 bits is out of every range.
-    return min(max(number, _INT64.min), _INT64.max)
+    if least is None and not _INT64.min <= number <= _INT64.max:
+        raise CastError(f"{name} is {number} (want an integer of up to 64 bits)", parameter=name, value=number)
+    return min(number, _INT64.max)
 
 
 def shape_of(shape: Any) -> tuple[int, ...]:
@@ -158,7 +159,7 @@ def thread_count(threads: Any) -> int | None:
     """Threads at most, where they are given."""
     if threads is None:
         return None
-    count = whole("threads", threads)
+    count = whole("threads", threads, _INT64.min)
     if count < 1:
         raise CastError(f"{threads} threads (want 1 or more)", parameter="threads", value=threads)
     return count

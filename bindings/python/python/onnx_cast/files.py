@@ -277,10 +277,20 @@ def type_name(to: Any) -> str | None:
     return None if to is None else _targets.ROWS[_targets.target(to)[0]]["name"]
 
 
-def listed(name: str, texts: Iterable[str]) -> list[str]:
+def listed(name: str, texts: Iterable[str] | None) -> list[str]:
+    """Texts, of which ``None`` are none."""
     if isinstance(texts, str):
         raise TypeError(f"{name} is a str (want a list of them)")
-    return list(texts)
+    return [] if texts is None else list(texts)
+
+
+def rule_pairs(rules: Any, type_of: Callable[[Any], str | None]) -> list[tuple[str, str | None]]:
+    """Rules as the native module takes them."""
+    if rules is None:
+        return []
+    if not isinstance(rules, Mapping):
+        raise TypeError(f"rules is of type {type(rules).__name__} (want a dict of patterns and types)")
+    return [(pattern, type_of(kind)) for pattern, kind in rules.items()]
 
 
 def names(include: Iterable[str], exclude: Iterable[str], threads: int | None) -> Options:
@@ -324,7 +334,7 @@ def external(external_data: str | None, external_threshold: int | None) -> Optio
 def selection(
     to: Any, rules: Mapping[str, To | None] | None, rules_file: Path | None, min_elements: int | None
 ) -> Options:
-    pairs = [(pattern, type_name(kind)) for pattern, kind in (rules or {}).items()]
+    pairs = rule_pairs(rules, type_name)
     chosen: Options = {"to": type_name(to), "rules": pairs, "rules_file": _models.decoded(rules_file)}
     return {**chosen, "min_elements": count("min_elements", min_elements)}
 
