@@ -42,7 +42,7 @@ pub use interchange::Interchange;
 pub use names::{UnknownType, nearest};
 pub(crate) use newtypes::*;
 pub use rules::{RoundMode, Rules, UnknownRoundMode};
-pub(crate) use slice::{bytes_of, bytes_of_mut};
+pub(crate) use slice::{bytes_of, bytes_of_mut, elements_of};
 
 /// The kind of an element type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

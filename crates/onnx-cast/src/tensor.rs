@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 mod error;
 mod strings;
 
-use crate::element::{DataType, Element, Word, bytes_of, bytes_of_mut};
+use crate::element::{DataType, Element, Word, bytes_of, bytes_of_mut, elements_of};
 use crate::packed::{as_uninit, bits, byte_len, pack_elements, unpack_elements, word};
 
 pub use error::{TensorError, TensorErrorKind};
@@ -179,6 +179,25 @@ impl<'a> TensorView<'a> {
         }
     }
 
+    /// The elements as a slice of their Rust type, without a copy. `None` if the tensor has another type, or if its bytes
+    /// are not the memory of such a slice: the type is packed, the bytes are not aligned for `T`, a bool is neither 0 nor
+    /// 1, or the type has more than 8 bits and the machine is big-endian. [`Tensor::to_vec`] copies those.
+    ///
+    /// ```
+    /// use onnx_cast::TensorView;
+    /// use onnx_cast::types::BFloat16;
+    ///
+    /// let weights = [1.0, -2.0].map(BFloat16::from_f32);
+    /// let view = TensorView::from_slice(&[2], &weights)?;
+    /// assert_eq!(view.as_slice(), Some(&weights[..]));
+    /// assert_eq!(view.as_slice::<f32>(), None);
+    /// # Ok::<(), onnx_cast::tensor::TensorError>(())
+    /// ```
+    pub fn as_slice<T: Element>(&self) -> Option<&'a [T]> {
+        let is_slice = self.data_type == T::DATA_TYPE && is_layout_of_tensors::<T>();
+        self.bytes().filter(|_| is_slice).and_then(elements_of)
+    }
+
     /// A copy that owns its elements.
     pub fn to_tensor(&self) -> Tensor {
         let data = match self.data {
@@ -318,6 +337,23 @@ impl Tensor {
             TensorData::Strings(strings) => Data::Strings(strings.view()),
         };
         TensorView { data_type: self.data_type, shape: &self.shape, len: self.len, data }
+    }
+
+    /// The bytes, without a copy; `None` for the type string.
+    ///
+    /// ```
+    /// use onnx_cast::{Cast, CastOptions, DataType, TensorView};
+    ///
+    /// let cast = Cast::new(DataType::Float16, &CastOptions::new())?;
+    /// let halves = cast.run(&TensorView::from_slice(&[2], &[1.0f32, -2.0])?)?;
+    /// assert_eq!(halves.into_bytes(), Some(vec![0x00, 0x3c, 0x00, 0xc0]));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn into_bytes(self) -> Option<Vec<u8>> {
+        match self.data {
+            TensorData::Bytes(bytes) => Some(bytes),
+            TensorData::Strings(_) => None,
+        }
     }
 
     /// The parts: type, shape, elements.

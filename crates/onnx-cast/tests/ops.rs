@@ -318,6 +318,37 @@ fn typed_tensors_give_back_their_elements() {
     assert!(!strings.is_empty() && floats(&[]).is_empty() && floats(&[]).view().is_empty());
 }
 
+/// A slice has the type, the alignment and the bytes of the tensor.
+#[test]
+fn a_tensor_is_a_typed_slice_where_its_bytes_are_one() {
+    // A big-endian machine has typed slices of 8 bits only, and no view of these floats.
+    let memory = [1.5f32, -0.0, 2.0];
+    let floats = TensorView::from_slice(&[3], &memory);
+    let Some(bytes) = floats.ok().and_then(|floats| floats.bytes()) else { return };
+    let view = |data_type, len: &'static [usize], bytes| TensorView::new(data_type, len, bytes).expect("its bytes");
+    let aligned = view(Float, &[3], bytes);
+    assert_eq!(aligned.as_slice::<f32>().map(<[f32]>::as_ptr_range), Some(memory.as_ptr_range()));
+    assert_eq!((aligned.as_slice::<i32>(), aligned.as_slice::<u8>()), (None, None), "of another type");
+    assert_eq!(view(Float, &[2], &bytes[1..9]).as_slice::<f32>(), None, "not aligned");
+    let halves = view(onnx_cast::DataType::Float16, &[2, 1], &bytes[2..6])
+        .as_slice::<onnx_cast::types::Float16>()
+        .map(<[_]>::len);
+    assert_eq!(halves, Some(2));
+    assert_eq!(view(Float, &[0], &bytes[1..1]).as_slice::<f32>(), Some(&[][..]), "no elements, no alignment");
+    assert_eq!(view(Uint8, &[12], bytes).as_slice(), Some(bytes));
+    assert_eq!(view(Int4, &[3], &bytes[..2]).as_slice::<Int4Element>(), None, "packed");
+    assert_eq!(view(Bool, &[2], &[1, 0]).as_slice(), Some(&[true, false][..]));
+    assert_eq!(view(Bool, &[2], &[1, 2]).as_slice::<bool>(), None, "2 is not a bool");
+    let strings = Tensor::strings(vec![1], ["x"].iter().collect()).expect("one string");
+    assert_eq!(strings.view().as_slice::<u8>(), None);
+    assert_eq!(strings.into_bytes(), None);
+    let tensor = Tensor::from_slice(vec![3], &memory).expect("three");
+    let (address, want) = (address(&tensor), tensor.bytes().map(<[u8]>::to_vec));
+    let bytes = tensor.into_bytes();
+    assert_eq!(bytes.as_deref().map(<[u8]>::as_ptr), Some(address), "no copy");
+    assert_eq!(bytes, want);
+}
+
 trait MapBits {
     fn map_bits(self) -> Vec<u32>;
 }

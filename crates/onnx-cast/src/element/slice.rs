@@ -1,6 +1,6 @@
 //! Typed slices as bytes. This module may use `unsafe`; it relies on the guarantees of [`Sealed`](super::Sealed).
 
-use super::Element;
+use super::{DataType, Element};
 
 /// The bytes of a slice, in native byte order; one element per byte where the type is packed.
 pub(crate) fn bytes_of<T: Element>(slice: &[T]) -> &[u8] {
@@ -17,4 +17,24 @@ pub(crate) fn bytes_of<T: Element>(slice: &[T]) -> &[u8] {
 pub(crate) unsafe fn bytes_of_mut<T: Element>(slice: &mut [T]) -> &mut [u8] {
     // SAFETY: as in `bytes_of`. The borrow is unique, and the caller writes only valid patterns of `T`.
     unsafe { core::slice::from_raw_parts_mut(slice.as_mut_ptr().cast(), size_of_val(slice)) }
+}
+
+/// Bytes in native byte order as elements of a type that is not packed. `None` if the bytes are not aligned for `T`, not
+/// whole elements, or of `bool` and neither 0 nor 1.
+pub(crate) fn elements_of<T: Element>(bytes: &[u8]) -> Option<&[T]> {
+    let is_bool = matches!(T::DATA_TYPE, DataType::Bool);
+    if T::DATA_TYPE.is_packed() || is_bool && bytes.iter().any(|&byte| byte > 1) {
+        return None;
+    }
+    if bytes.is_empty() {
+        // The address of an empty slice is often not aligned.
+        return Some(&[]);
+    }
+    let first = bytes.as_ptr().cast::<T>();
+    if !first.is_aligned() || !bytes.len().is_multiple_of(size_of::<T>()) {
+        return None;
+    }
+    // SAFETY: `first` is aligned and points to `bytes.len()` initialised bytes with the lifetime of the borrow. Every
+    // pattern of an element of 8 bits or more is valid, other than of `bool`, whose bytes are checked above.
+    Some(unsafe { core::slice::from_raw_parts(first, bytes.len() / size_of::<T>()) })
 }
