@@ -203,7 +203,7 @@ fn linear(calls: &mut Calls, x: &Tensor) {
             });
         }
         for global in [GlobalScale::Factor(0.7), GlobalScale::Divisor(0.7)] {
-            let (q, s) = (q.clone(), scale.clone());
+            let (q, s, again) = (q.clone(), scale.clone(), q.clone());
             calls.add("BlockPlan::bind", move || {
                 let float = DataType::Float;
                 let block = [2, q.len()];
@@ -215,6 +215,15 @@ fn linear(calls: &mut Calls, x: &Tensor) {
                 let bound = plan.bind(q.shape(), &view, None).expect("a scale for the block");
                 bound.run_part(0, q.len(), &bytes(&q), &mut out).expect("a buffer that fits");
                 out
+            });
+            let (q, s) = (again, scale.clone());
+            calls.add("BlockPlan::run", move || {
+                let float = DataType::Float;
+                let plan =
+                    BlockPlan::dequantize(DataType::Int8, float, float, [2, q.len()]).expect("types that it has");
+                let s = bytes(&s);
+                let view = TensorView::new(float, &[1, 1], &s).expect("a scale");
+                bytes(&plan.global_scale(Some(global)).run(&q.view(), &view, None).expect("a scale for the block"))
             });
         }
     }

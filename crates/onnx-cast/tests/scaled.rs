@@ -707,6 +707,22 @@ fn linear_scales_are_those_of_the_ranges() {
         assert_eq!(zero_point.unwrap_or(&[0]), [0], "{linear:?}");
         assert!(found.y.bytes().expect("numbers").iter().all(|&byte| byte == 0), "{linear:?}: {:?}", found.y);
     }
+    // More elements than one thread takes.
+    let many: Vec<f32> = (0..1u32 << 20).map(|i| (i.wrapping_mul(2_654_435_761) as i32) as f32).collect();
+    let many = TensorView::from_slice(&[16, 1 << 16], &many).expect("a slice");
+    for linear in [LinearScale::new(DataType::Int4).axis(0), LinearScale::new(DataType::Uint8).asymmetric()] {
+        let want = linear.run(&many).expect("a type of elements");
+        let dynamic = DynamicQuantizeLinear::new(11).expect("the first");
+        let quantized = dynamic.run(&many);
+        for backend in onnx_cast::backend::available() {
+            for threads in [1, 3] {
+                let got = linear.backend(backend).threads(threads).run(&many);
+                assert!(got.as_ref() == Ok(&want), "{linear:?}, {backend:?}, {threads} threads");
+                let got = dynamic.backend(backend).threads(threads).run(&many);
+                assert!(got == quantized, "{backend:?}, {threads} threads");
+            }
+        }
+    }
     let error = |linear: LinearScale| linear.run(&view).expect_err("no such scales").to_string();
     assert_eq!(
         error(LinearScale::new(DataType::Uint8)),
@@ -759,6 +775,16 @@ fn blocks_of_rows_and_columns() {
         let scale = TensorView::from_slice(&scale_shape, &want).expect("a slice");
         let plan = onnx_cast::scaled::BlockPlan::dequantize(DataType::Int8, DataType::Float, DataType::Float, block);
         let plan = plan.expect("types");
+        let x = TensorView::from_slice(&shape, &codes).expect("a slice");
+        let products = codes.iter().enumerate().map(|(i, code)| f32::from(*code) * want[place(i)]);
+        let products = Tensor::from_slice(shape.to_vec(), &products.collect::<Vec<_>>()).expect("as many");
+        for backend in onnx_cast::backend::available() {
+            for threads in [1, 3] {
+                let got = plan.backend(backend).threads(threads).run(&x, &scale, None).expect("scales that fit");
+                assert!(got == products, "{shape:?} in blocks of {block:?}, {backend:?}, {threads} threads");
+            }
+        }
+        assert!(plan.run(&scale, &scale, None).is_err(), "floats");
         let bound = plan.bind(&shape, &scale, None).expect("scales that fit");
         let bytes: Vec<u8> = codes.iter().map(|code| *code as u8).collect();
         for start in [0, 1, columns - 1, codes.len() / 3] {

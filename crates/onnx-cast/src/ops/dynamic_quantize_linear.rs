@@ -3,6 +3,7 @@
 use super::extremes::{Skip, extremes};
 use super::node::Attributes;
 use super::{Attribute, CastError, NEWEST_OPSET, OpError, Operator, QuantizeLinear, QuantizeOptions, Role, ValueInfo};
+use crate::arch::Backend;
 use crate::element::DataType;
 use crate::scalar::scaled::linear_scale;
 use crate::scalar::with_default_float_environment;
@@ -24,6 +25,7 @@ use alloc::vec::Vec;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DynamicQuantizeLinear {
     version: i64,
+    backend: Option<Backend>,
     threads: Option<usize>,
 }
 
@@ -46,7 +48,7 @@ impl DynamicQuantizeLinear {
     /// Fails if the opset has no DynamicQuantizeLinear.
     pub fn new(opset: i64) -> Result<Self, OpError> {
         let version = Operator::DynamicQuantizeLinear.version_at(opset)?;
-        Ok(DynamicQuantizeLinear { version, threads: None })
+        Ok(DynamicQuantizeLinear { version, backend: None, threads: None })
     }
 
     /// The operator of a node, which has no attributes.
@@ -57,6 +59,14 @@ impl DynamicQuantizeLinear {
         let operator = DynamicQuantizeLinear::new(opset)?;
         Attributes::new(Operator::DynamicQuantizeLinear, operator.version, attributes)?;
         Ok(operator)
+    }
+
+    /// The same operator on another backend, which never changes a result; see
+    /// [`CastOptions::backend`](crate::CastOptions::backend).
+    #[must_use]
+    pub fn backend(mut self, backend: impl Into<Option<Backend>>) -> Self {
+        self.backend = backend.into();
+        self
     }
 
     /// The same operator on at most so many threads; see [`CastOptions::threads`](crate::CastOptions::threads).
@@ -100,7 +110,7 @@ impl DynamicQuantizeLinear {
     /// Fails if the input is not float.
     pub fn extremes(&self, x: &TensorView<'_>) -> Result<[f32; 2], OpError> {
         Operator::DynamicQuantizeLinear.check_role(self.version, Role::Values, x.data_type())?;
-        Ok(extremes(x, Skip::Nan, self.threads))
+        Ok(extremes(x, Skip::Nan, self.backend, self.threads))
     }
 
     /// Quantizes a tensor.
@@ -110,7 +120,7 @@ impl DynamicQuantizeLinear {
     pub fn run(&self, x: &TensorView<'_>) -> Result<DynamicallyQuantized, CastError> {
         let (scale, zero_point) = self.scale(x)?;
         let (scales, zero_points) = ([scale], [zero_point]);
-        let options = QuantizeOptions::new().opset(NEWEST_OPSET).threads(self.threads);
+        let options = QuantizeOptions::new().opset(NEWEST_OPSET).backend(self.backend).threads(self.threads);
         let scale_view = TensorView::from_slice(&[], &scales)?;
         let y =
             QuantizeLinear::new(&options)?.run(x, &scale_view, Some(&TensorView::from_slice(&[], &zero_points)?))?;

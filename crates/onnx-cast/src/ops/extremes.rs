@@ -32,13 +32,14 @@ struct Search<'a> {
     x: &'a TensorView<'a>,
     layout: Layout,
     limit: i32,
+    backend: Backend,
     found: &'a [Extremes],
 }
 
 /// The lowest and the highest number of all elements, 0 included.
-pub(super) fn extremes(x: &TensorView<'_>, skip: Skip, threads: Option<usize>) -> [f32; 2] {
+pub(super) fn extremes(x: &TensorView<'_>, skip: Skip, backend: Option<Backend>, threads: Option<usize>) -> [f32; 2] {
     let found = [Extremes::default()];
-    Search::new(x, Layout::TENSOR, skip, &found).run(threads);
+    Search::new(x, Layout::TENSOR, skip, backend, &found).run(threads);
     let [found] = found;
     numbers(found)
 }
@@ -50,11 +51,13 @@ pub(super) fn extremes_of_scales(
     layout: Layout,
     scales: usize,
     skip: Skip,
+    backend: Option<Backend>,
+    threads: Option<usize>,
 ) -> Option<Vec<[f32; 2]>> {
     let mut found: Vec<Extremes> = Vec::new();
     found.try_reserve_exact(scales).ok()?;
     found.resize_with(scales, Extremes::default);
-    Search::new(x, layout, skip, &found).run(None);
+    Search::new(x, layout, skip, backend, &found).run(threads);
     let mut all = Vec::new();
     all.try_reserve_exact(scales).ok()?;
     all.extend(found.into_iter().map(numbers));
@@ -71,10 +74,10 @@ fn numbers([low, high]: Extremes) -> [f32; 2] {
 }
 
 impl<'a> Search<'a> {
-    fn new(x: &'a TensorView<'a>, layout: Layout, skip: Skip, found: &'a [Extremes]) -> Self {
+    fn new(x: &'a TensorView<'a>, layout: Layout, skip: Skip, backend: Option<Backend>, found: &'a [Extremes]) -> Self {
         const INFINITY: i32 = f32::INFINITY.to_bits() as i32;
         let limit = if skip == Skip::Nan { INFINITY + 1 } else { INFINITY };
-        Search { x, layout, limit, found }
+        Search { x, layout, limit, backend: backend.unwrap_or_else(Backend::best), found }
     }
 
     fn run(&self, threads: Option<usize>) {
@@ -103,7 +106,7 @@ impl<'a> Search<'a> {
     fn part(&self, elements: Range<usize>) {
         let width = self.x.data_type().info().bits as usize / 8;
         let bytes = &self.x.bytes().unwrap_or_default()[elements.start * width..elements.end * width];
-        let backend = Backend::best();
+        let backend = self.backend;
         let mut memory = [0; 4 * PART];
         let (mut lows, mut highs, mut scales) = ([0; PART], [0; PART], 0..0);
         for (bytes, begin) in bytes.chunks(PART * width).zip((elements.start..).step_by(PART)) {

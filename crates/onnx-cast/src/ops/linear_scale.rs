@@ -9,7 +9,10 @@ pub use symmetric::SymmetricScale;
 use super::extremes::{Skip, extremes_of_scales};
 use super::scaled::check_value_type;
 use super::scaled::layout::Layout;
-use super::{CastError, NEWEST_OPSET, OpError, OpErrorKind, Operator, QuantizeLinear, QuantizeOptions, Role};
+use super::{
+    CastError, NEWEST_OPSET, OpError, OpErrorKind, Operator, QuantizeLinear, QuantizeOptions, Role, option_setters,
+};
+use crate::arch::Backend;
 use crate::element::{DataType, Kind};
 use crate::scalar::scaled::finite_linear_scale;
 use crate::scalar::{DefaultEnvironment, Rules};
@@ -38,6 +41,8 @@ pub struct LinearScale {
     axis: Option<i64>,
     block_size: usize,
     is_asymmetric: bool,
+    backend: Option<Backend>,
+    threads: Option<usize>,
 }
 
 /// A quantized tensor with the scales that were found.
@@ -55,7 +60,7 @@ pub struct LinearlyScaled {
 impl LinearScale {
     /// One symmetric scale for the tensor.
     pub const fn new(to: DataType) -> Self {
-        LinearScale { to, axis: None, block_size: 0, is_asymmetric: false }
+        LinearScale { to, axis: None, block_size: 0, is_asymmetric: false, backend: None, threads: None }
     }
 
     /// A scale for each element of an axis; negative from the end.
@@ -74,6 +79,13 @@ impl LinearScale {
     pub const fn asymmetric(mut self) -> Self {
         self.is_asymmetric = true;
         self
+    }
+
+    option_setters! {
+        /// Sets the backend, which never changes a result.
+        backend: Backend;
+        /// Sets the most threads.
+        threads: usize;
     }
 
     /// Quantizes a tensor of float, float16 or bfloat16.
@@ -99,7 +111,8 @@ impl LinearScale {
         let layout = Layout::new(x.shape(), &shape, axis, self.block_size)?;
         let too_large = || TensorErrorKind::TooLarge { data_type: DataType::Float, shape: shape.clone() };
         let count = element_count(&shape).ok_or_else(too_large)?;
-        let ranges = extremes_of_scales(x, layout, count, Skip::NotFinite).ok_or_else(too_large)?;
+        let ranges = extremes_of_scales(x, layout, count, Skip::NotFinite, self.backend, self.threads);
+        let ranges = ranges.ok_or_else(too_large)?;
         let (scale, zero_point) = if self.is_asymmetric {
             let range = super::ScaledPlan::range(self.to, &Rules::newest(self.to));
             let (mut scales, mut zeros) = (Vec::new(), Vec::new());
@@ -111,7 +124,9 @@ impl LinearScale {
                 zeros.push(zero);
             }
             let zeros = Tensor::from_slice(shape.clone(), &zeros)?;
-            let zeros = super::Cast::new(self.to, &super::CastOptions::new())?.run(&zeros.view())?;
+            let zeros =
+                super::Cast::new(self.to, &super::CastOptions::new().backend(self.backend).threads(self.threads))?
+                    .run(&zeros.view())?;
             (Tensor::from_slice(shape, &scales)?, Some(zeros))
         } else {
             let mut greatest = Vec::new();
@@ -120,6 +135,7 @@ impl LinearScale {
             (SymmetricScale::new(self.to).scales(&greatest, &shape)?, None)
         };
         let options = QuantizeOptions::new().axis(axis).block_size(self.block_size).output_dtype(self.to);
+        let options = options.backend(self.backend).threads(self.threads);
         // The scale is float, so quotients are.
         let zero_view = zero_point.as_ref().map(Tensor::view);
         let y = QuantizeLinear::new(&options)?.run(x, &scale.view(), zero_view.as_ref())?;

@@ -2,11 +2,12 @@
 
 use super::layout::Layout;
 use super::tiles::Adjust;
-use super::{BoundScaledPlan, Direction, ScaledPlan, check_value_type};
+use super::{BoundScaledPlan, Direction, ScaledPlan, check_type, check_value_type, new_tensor};
+use crate::arch::Backend;
 use crate::element::DataType;
 use crate::ops::{CastError, NEWEST_OPSET, OpError, OpErrorKind, Operator, Role};
 use crate::scalar::scaled::Precision;
-use crate::tensor::TensorView;
+use crate::tensor::{Tensor, TensorView};
 
 /// The float of a tensor with which each scale of a block is combined, rounded to float.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -88,6 +89,23 @@ impl BlockPlan {
         self
     }
 
+    /// The same plan on another backend, which never changes a result; see
+    /// [`CastOptions::backend`](crate::CastOptions::backend).
+    #[must_use]
+    pub fn backend(mut self, backend: impl Into<Option<Backend>>) -> Self {
+        self.plan.backend = backend.into().unwrap_or_else(Backend::best);
+        self.plan.kernel = self.plan.backend.table().scaled(self.plan.from, self.plan.to);
+        self
+    }
+
+    /// The same plan on at most so many threads, of which [`BlockPlan::run`] makes use; see
+    /// [`CastOptions::threads`](crate::CastOptions::threads).
+    #[must_use]
+    pub fn threads(mut self, threads: impl Into<Option<usize>>) -> Self {
+        self.plan.threads = threads.into();
+        self
+    }
+
     /// Sets the type that quotients are rounded to first: float, which it is without this, float16 or bfloat16.
     ///
     /// # Errors
@@ -125,5 +143,35 @@ impl BlockPlan {
             Some(GlobalScale::Divisor(divisor)) => Adjust::Over(divisor),
         };
         self.plan.bind_layout(shape, layout, scale, zero_point, adjust)
+    }
+
+    /// Casts a tensor of two dimensions or more to a new one of the same shape.
+    ///
+    /// ```
+    /// use onnx_cast::{DataType, TensorView};
+    /// use onnx_cast::scaled::BlockPlan;
+    ///
+    /// // Two rows of three int8, and a scale for each two columns of both rows.
+    /// let plan = BlockPlan::dequantize(DataType::Int8, DataType::Float, DataType::Float, [2, 2])?;
+    /// let (x, scale) = ([1i8, 2, 3, -4, -5, -6], [0.5f32, 10.0]);
+    /// let (x, scale) = (TensorView::from_slice(&[2, 3], &x)?, TensorView::from_slice(&[1, 2], &scale)?);
+    /// assert_eq!(plan.run(&x, &scale, None)?.to_vec::<f32>(), Some(vec![0.5, 1.0, 30.0, -2.0, -2.5, -60.0]));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`BlockPlan::bind`], and if the input is of another type, or the result does not fit in memory.
+    pub fn run(
+        &self,
+        x: &TensorView<'_>,
+        scale: &TensorView<'_>,
+        zero_point: Option<&TensorView<'_>>,
+    ) -> Result<Tensor, CastError> {
+        check_type(x, self.plan.from)?;
+        let bound = self.bind(x.shape(), scale, zero_point)?.bound;
+        new_tensor(self.plan.to, x.shape(), |out| {
+            self.plan.execute(&bound, x.bytes().unwrap_or_default(), x.len(), out);
+            Ok(())
+        })
     }
 }
