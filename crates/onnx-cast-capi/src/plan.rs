@@ -32,7 +32,9 @@ pub(crate) unsafe fn resolve(
         Operator::BitCast if options.saturate.is_some() || options.round_mode.is_some() => {
             return Err(Failure::unsupported("BitCast has neither saturate nor round_mode"));
         }
-        Operator::BitCast => BitCast::new(to, options.opset)?.threads(options.threads).plan(from)?,
+        Operator::BitCast => {
+            BitCast::new(to, options.opset)?.backend(options.backend).threads(options.threads).plan(from)?
+        }
         _ => return Err(Failure::unsupported(format_args!("{operator} is unsupported in this interface"))),
     })
 }
@@ -172,4 +174,25 @@ pub unsafe extern "C" fn onnx_cast_plan_run(
         // SAFETY: the caller's promise.
         unsafe { run(&reference(plan, "plan")?.0, src, count, dst, dst_bytes) }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::ffi::CString;
+
+    /// A plan's `Debug` text has the address of its kernel. From a type to itself both operators copy.
+    #[test]
+    fn bit_cast_runs_on_the_backend_of_its_options() {
+        for backend in onnx_cast::backend::available() {
+            let name = CString::new(backend.name()).expect("no zero byte");
+            let options = onnx_cast_options { backend: name.as_ptr(), ..Default::default() };
+            let plan = |operator| {
+                // SAFETY: `options` and the name outlive the call.
+                unsafe { resolve(operator, 1, 1, &options) }.ok().map(|plan| format!("{plan:?}"))
+            };
+            assert!(plan(Operator::Cast).is_some());
+            assert_eq!(plan(Operator::BitCast), plan(Operator::Cast), "{backend:?}");
+        }
+    }
 }

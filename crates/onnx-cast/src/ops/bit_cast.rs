@@ -2,6 +2,7 @@
 
 use super::node::{Attribute, Attributes};
 use super::{CastError, OpError, OpErrorKind, Operator, Plan, ValueInfo};
+use crate::arch::Backend;
 use crate::element::DataType;
 use crate::tensor::{Tensor, TensorView};
 use core::mem::MaybeUninit;
@@ -20,6 +21,7 @@ use core::mem::MaybeUninit;
 pub struct BitCast {
     to: DataType,
     version: i64,
+    backend: Option<Backend>,
     threads: Option<usize>,
 }
 
@@ -31,7 +33,7 @@ impl BitCast {
     pub fn new(to: DataType, opset: i64) -> Result<Self, OpError> {
         let version = Operator::BitCast.version_at(opset)?;
         Operator::BitCast.check_type(version, to)?;
-        Ok(BitCast { to, version, threads: None })
+        Ok(BitCast { to, version, backend: None, threads: None })
     }
 
     /// The operator of a node in a model that imports `opset` of ONNX's default domain.
@@ -55,10 +57,18 @@ impl BitCast {
         let number = list.int("to")?.ok_or(OpErrorKind::MissingTo { operator, version })?;
         let to = DataType::from_onnx(number).ok_or(OpErrorKind::TypeNumber { operator, number })?;
         operator.check_type(version, to)?;
-        Ok(BitCast { to, version, threads: None })
+        Ok(BitCast { to, version, backend: None, threads: None })
     }
 
-    /// The same operator on as many threads at most, as [`CastOptions::threads`](crate::CastOptions::threads).
+    /// The same operator on another backend, which never changes a result; see
+    /// [`CastOptions::backend`](crate::CastOptions::backend).
+    #[must_use]
+    pub fn backend(mut self, backend: impl Into<Option<Backend>>) -> Self {
+        self.backend = backend.into();
+        self
+    }
+
+    /// The same operator on at most so many threads; see [`CastOptions::threads`](crate::CastOptions::threads).
     #[must_use]
     pub fn threads(mut self, threads: impl Into<Option<usize>>) -> Self {
         self.threads = threads.into();
@@ -84,7 +94,7 @@ impl BitCast {
         if from.bits() != self.to.bits() {
             return Err(OpErrorKind::BitWidth { from, to: self.to }.into());
         }
-        Ok(Plan::bit_cast(from, self.to, self.threads))
+        Ok(Plan::bit_cast(from, self.to, self.backend.unwrap_or_else(Backend::best), self.threads))
     }
 
     /// The type and shape of the output: the target type and the input's shape.

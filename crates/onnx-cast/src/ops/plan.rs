@@ -66,8 +66,8 @@ impl Plan {
     }
 
     /// The reinterpretation of bytes; the types have the same width, and neither is string.
-    pub(super) fn bit_cast(from: DataType, to: DataType, threads: Option<usize>) -> Plan {
-        Plan { from, to, run: Run::Copy(Backend::best().table().copy()), threads, hint: None }
+    pub(super) fn bit_cast(from: DataType, to: DataType, backend: Backend, threads: Option<usize>) -> Plan {
+        Plan { from, to, run: Run::Copy(backend.table().copy()), threads, hint: None }
     }
 
     /// The same plan on at most so many threads; see [`CastOptions::threads`](crate::CastOptions::threads).
