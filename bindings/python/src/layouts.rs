@@ -41,8 +41,8 @@ fn tensors_of(tensors: Vec<Lent<'_>>, config: Option<&str>) -> PyResult<TensorsI
     TensorsInMemory::new(held, config).map_err(refused)
 }
 
-/// The results of a job on tensors: the summary, for each tensor the name of one that it is made of, its bytes
-/// where it is not kept, the configuration, and what was lost that must not be.
+/// Results of a job on tensors: the summary, the name of each tensor's source, the bytes of each tensor (`None` if
+/// unchanged), the quantization configuration, and the error text of a loss that the request forbids.
 type Made<'py> =
     (Bound<'py, PyAny>, Vec<String>, Vec<Option<Bound<'py, PyArray1<u8>>>>, Option<String>, Option<String>);
 

@@ -112,7 +112,7 @@ fn of_request(command: &Command, given: &ArgMatches) -> Vec<Named> {
     named
 }
 
-/// The files of external data beside the models among the outputs.
+/// The external data files of the models among the outputs.
 fn external_data(command: &Command, given: &ArgMatches, named: &[Named]) -> Vec<Named> {
     let is_given = command.get_arguments().any(|arg| arg.get_id() == EXTERNAL_DATA);
     let data = is_given.then(|| given.get_one::<String>(EXTERNAL_DATA)).flatten();

@@ -199,7 +199,7 @@ fn side_files(
     Ok(side_files)
 }
 
-/// Says of weights that lose nearly everything by a cast how they would not.
+/// A note that recommends `quantize` if float matrices are cast to a narrow type without scales.
 pub fn note_on_scales<'r>(rows: impl Iterator<Item = &'r TensorSummary>) -> Option<String> {
     let is_coarse = |to: DataType| !to.is_float() || to.bits() < Some(8);
     let is_matrix = |row: &&TensorSummary| row.from.is_float() && row.shape.len() > 1;

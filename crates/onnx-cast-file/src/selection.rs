@@ -68,7 +68,7 @@ pub struct Unmatched {
     pub pattern: String,
     /// The name that it nearly matches, or a pattern that matches.
     pub near: Option<String>,
-    /// What has the names, and what lists them.
+    /// The noun for what has names (tensor or value), and the command that lists the names.
     names: (&'static str, &'static str),
 }
 
@@ -83,7 +83,7 @@ impl Unmatched {
         Unmatched { field, pattern: text.clone(), near, names: ("tensor", "info") }
     }
 
-    /// The same, where the names are those of a model's values.
+    /// The same for a pattern that was matched against the names of a model's values.
     pub fn of_values(self) -> Unmatched {
         Unmatched { names: ("value", "info --types"), ..self }
     }
@@ -472,10 +472,10 @@ impl<T: Copy> Selection<T> {
         self.to.into_iter().chain(self.rules.iter().filter_map(|rule| rule.to))
     }
 
-    /// Refuses a selection that says nothing of types: nothing would be done.
+    /// Checks that there is a type or a rule. Without either, a job would do nothing.
     ///
     /// # Errors
-    /// Where there is neither a type nor a rule.
+    /// If there is neither a type nor a rule.
     pub fn check_given(&self, path: &Path) -> Result<(), FileError> {
         if self.to.is_some() || !self.rules.is_empty() {
             return Ok(());

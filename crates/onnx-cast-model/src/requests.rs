@@ -46,10 +46,10 @@ pub fn is_model(path: &Path) -> bool {
     matches!(Format::from_path(path), Ok(Format::Onnx))
 }
 
-/// Whether a job leads from a model to a model: IN is named so, and OUT too, or is a device.
+/// Whether a job reads and writes a model: IN has the extension of a model, and OUT has it too or is a device.
 ///
 /// # Errors
-/// Where one of the two is a model and the other a standard stream.
+/// If one of the two is a model and the other is a standard stream.
 pub fn is_of_models(input: &Path, output: &Path) -> Result<bool, Error> {
     let [from, to] = [input, output].map(is_model);
     if let Some((stream, _)) = [(input, to), (output, from)].into_iter().find(|(path, of)| *of && is_stream(path)) {

@@ -47,7 +47,7 @@ fn initializers(path: &Path) -> HashMap<String, Vec<u8>> {
     all_bytes(graph, 5).map(|message| tensor(message.expect("a message"))).collect()
 }
 
-/// The weight `w` of the quantized model, as floats again.
+/// The weight `w` of the quantized model, dequantized to float.
 fn dequantized(folder: &Path) -> Vec<f32> {
     let back = folder.join("back.onnx");
     let mut float = DequantizeRequest::new(DataType::Float);
@@ -147,7 +147,7 @@ fn scales_are_those_of_the_outputs() {
     }
 }
 
-/// Values so small that their scale underflows to 0, by which 0 would be divided to NaN.
+/// The scale of such values underflows to 0, and 0 / 0 would be NaN.
 #[test]
 fn values_too_small_for_a_scale_become_zeros() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -163,7 +163,7 @@ fn values_too_small_for_a_scale_become_zeros() {
     }
 }
 
-/// A block of MX or NVFP4 that holds NaN or an infinity has a NaN scale and elements of 0, as in checkpoints.
+/// If a block of MX or NVFP4 holds NaN or an infinity, its scale is NaN and its elements are 0, as in checkpoints.
 #[test]
 fn blocks_that_are_not_finite_have_nan_scales() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -184,7 +184,7 @@ fn blocks_that_are_not_finite_have_nan_scales() {
             let got = dequantized(folder.path());
             for (at, got) in got.into_iter().enumerate() {
                 let want = want[at % columns * rows + at / columns];
-                // QuantizeLinear has -128, and MXINT8 has not.
+                // QuantizeLinear uses -128, and MXINT8 does not.
                 let is_last = to == "mxint8" && got == want * 128.0 / 127.0;
                 let is_equal = got == want || got.is_nan() && want.is_nan() || is_last;
                 assert!(is_equal, "{shape:?}, {to}: {at} is {got}, not {want}");

@@ -694,7 +694,7 @@ fn linear_scales_are_those_of_the_ranges() {
     assert_eq!(found.y.to_vec::<u8>(), Some(vec![0, 255, 128, 149]));
     // ONNX's text says how DynamicQuantizeLinear subtracts.
     assert_eq!(DynamicQuantizeLinear::new(11).expect("the first").scale(&wide), Ok((f32::INFINITY, 0)));
-    // Values whose scale underflows to 0, by which 0 would be divided to NaN.
+    // The scale of these values underflows to 0, and 0 / 0 would be NaN.
     let tiny = TensorView::from_slice(&[2], &[1e-44f32, 0.0]).expect("a slice");
     for linear in [
         LinearScale::new(DataType::Float8E4M3FN),

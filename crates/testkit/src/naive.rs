@@ -164,7 +164,7 @@ pub fn greatest(x: &[f32], places: &[u32], count: usize) -> Vec<f32> {
     most
 }
 
-/// The symmetric scale of each block for a type: the largest magnitude by the type's largest number; 1 if that is 0.
+/// The symmetric scale of each block: its largest magnitude divided by the type's largest number, or 1 if that is 0.
 pub fn symmetric(x: &[f32], places: &[u32], count: usize, to: Ty) -> Vec<f32> {
     let most = match to.int_range() {
         Some((_, high)) => high as f32,
@@ -188,8 +188,8 @@ pub fn asymmetric(low: f32, high: f32, to: Ty) -> (f32, i64) {
     (scale, zero_point.round_ties_even() as i64)
 }
 
-/// As [`asymmetric`], of a finite range. If its width overflows, both ends are divided before they are subtracted. If
-/// the scale is 0, the result is that of a range of 0.
+/// [`asymmetric`] for a finite range. If its width overflows, both ends are divided before they are subtracted. If the
+/// scale is 0, the result is that of a range of 0.
 pub fn finite_asymmetric(low: f32, high: f32, to: Ty) -> (f32, i64) {
     if (high - low).is_finite() {
         let (scale, zero_point) = asymmetric(low, high, to);

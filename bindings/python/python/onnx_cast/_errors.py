@@ -50,7 +50,7 @@ class CastError(ValueError):
         self.value = value
 
     def of_tensor(self, name: str) -> CastError:
-        """The same error, about a tensor, which may have no name."""
+        """The same error with the name of a tensor in its text. An empty name changes nothing."""
         if not name:
             return self
         return CastError(

@@ -78,8 +78,8 @@ def run(operator: _native.Operator, x: Any, out: Any, packed: bool) -> Any:
 
 
 def array_of(x: Any, name: str = "x", others: str = "") -> np.ndarray:
-    """The elements of any object as an array, in the object's own memory where it lends that. Errors call it ``name``,
-    and say that ``others`` are accepted as well."""
+    """The elements of any object as an array, without a copy if the object shares its memory. Errors call the object
+    ``name`` and list ``others`` among the accepted kinds."""
     if isinstance(x, (np.ndarray, np.generic)):
         return unmasked(np.asanyarray(x), name)
     kind = kind_of(x)

@@ -14,7 +14,7 @@ from onnx_cast.types import BlockFormat, Recipe, ScaleRule, To
 
 _UINT8 = _targets.target("uint8")[0]
 
-#: What a scale or a zero point may be besides a tensor.
+#: Accepted kinds of scales and zero points besides tensors, as errors list them.
 _NUMBERS = "a number, a list of numbers, "
 
 _Tensor = TypeVar("_Tensor")
@@ -312,15 +312,15 @@ def quantize_blocks(
     recipe : {"modelopt", "torchao", "compressed-tensors"}
         Whose arithmetic ``"nvfp4"`` follows. Other formats take the default alone.
     out : Quantized, optional
-        A result of the same format and shape, which becomes the new result: its arrays are overwritten, and nothing is
-        allocated, but for pairs of torch's.
+        An earlier result of the same format and shape, which is overwritten. Nothing is allocated, except for torch
+        tensors that store elements in pairs.
     threads : int, optional
         As for :func:`cast`.
 
     Returns
     -------
     Quantized
-        Elements and scales, tensors of the kind of ``x``; ``out`` if it is given.
+        Elements and scales as tensors of the kind of ``x``, or ``out`` if it is given.
 
     Examples
     --------

@@ -133,7 +133,8 @@ _INT64 = np.iinfo(np.int64)
 
 
 def whole(name: str, value: Any, least: int | None = None) -> int:
-    """A parameter that is an integer, which may be one of numpy's. One with a minimum is clamped to 64 bits."""
+    """An integer parameter as an ``int``. numpy's integers are accepted. A value above the maximum of int64 is clamped
+    if there is a minimum, and an error otherwise."""
     try:
         number = None if isinstance(value, (bool, np.bool_)) else operator.index(value)
     except TypeError:

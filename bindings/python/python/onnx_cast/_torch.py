@@ -39,13 +39,13 @@ _is_tracing = getattr(torch._C, "_is_tracing", torch.jit.is_tracing)
 
 
 def _modes() -> bool:
-    """Whether a mode sees the calls of operators. Those of make_fx(pre_dispatch=True) are not in the stack of modes."""
+    """Whether a mode intercepts operator calls. The modes of make_fx(pre_dispatch=True) are not on the mode stack."""
     return bool(_mode_count() or _has_key(torch._C.DispatchKey.PreDispatch))
 
 
 def _is_recorded() -> bool:
-    """Whether torch.jit.trace or make_fx records the calls of operators."""
-    proxies = sys.modules.get("torch.fx.experimental.proxy_tensor")  # which make_fx is in
+    """Whether torch.jit.trace or make_fx is recording operator calls."""
+    proxies = sys.modules.get("torch.fx.experimental.proxy_tensor")  # the module of make_fx
     mode = getattr(proxies, "get_proxy_mode", None)
     return bool(_is_tracing() or (mode is not None and mode() is not None))
 

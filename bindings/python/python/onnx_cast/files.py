@@ -278,14 +278,14 @@ def type_name(to: Any) -> str | None:
 
 
 def listed(name: str, texts: Iterable[str] | None) -> list[str]:
-    """Texts, of which ``None`` are none."""
+    """Strings as a list, which is empty for ``None``."""
     if isinstance(texts, str):
         raise TypeError(f"{name} is a str (want a list of them)")
     return [] if texts is None else list(texts)
 
 
 def rule_pairs(rules: Any, type_of: Callable[[Any], str | None]) -> list[tuple[str, str | None]]:
-    """Rules as the native module takes them."""
+    """Rules as pairs of a pattern and the name of a type, for the native module."""
     if rules is None:
         return []
     if not isinstance(rules, Mapping):
@@ -477,7 +477,7 @@ def write_file(
 
 
 def notices(found: CastSummary) -> list[str]:
-    """What a summary says that is not given back."""
+    """Texts of the warnings for a summary: skipped tensors, losses and notes."""
     passed_over = [f"`{name}` stays as it is: {why}" for name, why in found.passed_over]
     return [*passed_over, *([] if found.warning is None else [found.warning]), *found.notes]
 

@@ -2,8 +2,8 @@
 
 What :func:`onnx_cast.dequantize_file`, ``quantize_file`` and ``transcode_file`` do with files, these functions do with
 mappings of names to tensors: a ``state_dict``, or what safetensors loads. Values, names, checks and errors are the
-same; warnings of the summary are Python warnings. Tensors are of any kind that :func:`onnx_cast.cast` takes, and are
-read in place. Results are of the kind of their sources, and unchanged tensors are the same objects.
+same. Warnings of the summary are issued as Python warnings. Tensors are of any kind that :func:`onnx_cast.cast` takes,
+and are read in place. Results are of the kind of their sources, and unchanged tensors are the same objects.
 
 >>> import numpy as np
 >>> from onnx_cast import layouts

@@ -198,7 +198,7 @@ fn devices_take_any_output() {
     assert_eq!((found.status.code(), found.stdout), (Some(0), expected.stdout));
 }
 
-/// A model is read at many places, and may have a file of elements beside it.
+/// Models need random access, and may have a file of external data next to them.
 #[test]
 fn models_are_not_streamed() {
     let folder = Folder::new();

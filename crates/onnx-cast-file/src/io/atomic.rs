@@ -294,7 +294,7 @@ pub fn create_folder(file: &Path) -> Result<(), IoError> {
     Ok(())
 }
 
-/// Creates the folder that is an output. A new one is as private as the folder that it is made of.
+/// Creates the output folder. A new folder is restricted to the permissions of the input folder.
 pub(crate) fn create_output_folder(folder: &Path, input: &Path) -> Result<(), IoError> {
     let is_new = fs::symlink_metadata(folder).is_err();
     create_folder(&folder.join("x"))?;

@@ -31,7 +31,7 @@ impl Greatest {
         Greatest { from, matrix: [rows, columns], block, bits, found, most, marks_nan: false }
     }
 
-    /// Those of blocks that hold NaN or an infinity are NaN if this is set; else such values are passed over.
+    /// Sets whether a block with NaN or an infinity has the magnitude NaN. By default, such values are skipped.
     pub fn marks_nan(self, marks_nan: bool) -> Greatest {
         Greatest { marks_nan, ..self }
     }
@@ -47,14 +47,14 @@ impl Greatest {
         self.found.get_or_init(|| self.bits.iter().map(value).collect())
     }
 
-    /// The greatest finite magnitude of all blocks.
+    /// The largest finite magnitude in any block.
     pub(crate) fn most(&self) -> f32 {
         f32::from_bits(self.most.load(Ordering::Relaxed))
     }
 
-    /// Raises those of the blocks of a matrix, from one on.
+    /// Raises the magnitudes of the blocks from `first` on to those of `x`, a matrix.
     fn raise(&self, first: usize, x: &TensorView<'_>, block: [usize; 2]) -> Result<(), CastError> {
-        // Most values change nothing, and a load is cheaper.
+        // Most values change nothing, and a load is cheaper than `fetch_max`.
         let raise = |bits: &AtomicU32, greatest: f32| {
             if bits.load(Ordering::Relaxed) < greatest.to_bits() {
                 bits.fetch_max(greatest.to_bits(), Ordering::Relaxed);
@@ -102,7 +102,7 @@ impl Greatest {
     }
 }
 
-/// Replaces the greatest magnitudes of blocks that hold NaN or an infinity by NaN.
+/// Sets the magnitudes of blocks that hold NaN or an infinity to NaN.
 pub(crate) fn mark_nan(greatest: &mut [f32], x: &TensorView<'_>, block: [usize; 2]) {
     let (Some(bytes), &[.., columns]) = (x.bytes(), x.shape()) else { return };
     let exponent: u32 = match x.data_type() {

@@ -81,8 +81,8 @@ fn scaling(to: QuantizedFormat, from: DataType, rule: ScaleRule) -> (DataType, S
     }
 }
 
-/// The scales of elements of a type. One that underflows in a 16-bit type becomes the smallest positive number of
-/// float16, or the smallest normal one of bfloat16, because 1 would lose values that these keep.
+/// How scales for elements of a type are computed. A scale that underflows becomes the smallest positive number in
+/// float16, and the smallest normal number in bfloat16. The default, 1, would lose values that these scales keep.
 fn symmetric(element: DataType, scale_type: DataType) -> SymmetricScale {
     let scale = SymmetricScale::new(element).scale_type(scale_type);
     match scale_type {

@@ -41,7 +41,7 @@ pub(super) struct Weight<'a> {
     pub(super) has_scales_beside: bool,
     /// The scales that are known before.
     pub(super) scales: OnceLock<Tensor>,
-    /// How many of those are NaN.
+    /// Number of NaN scales in `scales`.
     pub(super) nan_scales: OnceLock<u64>,
     /// Reads the weight back and compares.
     pub(super) losses: Losses,
@@ -81,7 +81,7 @@ impl Scaling {
         Ok(Tensor::new(format.scale(), grid.to_vec(), codes)?)
     }
 
-    /// The greatest magnitudes of blocks. Block formats have NaN scales where a value is not finite.
+    /// The largest magnitude of each block. For block formats, it is NaN if a value of the block is not finite.
     fn greatest(&self, x: &TensorView<'_>, block: [usize; 2], losses: &Losses) -> Result<Vec<f32>, CastError> {
         let mut greatest = greatest_magnitudes(x, block)?;
         if matches!(self, Scaling::Codes(..)) && losses.are_in(x.data_type(), x.bytes().unwrap_or_default()) {
@@ -90,12 +90,12 @@ impl Scaling {
         Ok(greatest)
     }
 
-    /// The code of a scale that is NaN.
+    /// The code of a NaN scale.
     fn nan_scale(&self) -> u8 {
         if matches!(self, Scaling::Codes(BlockFormat::NvFp4, _)) { 0x7f } else { 0xff }
     }
 
-    /// How many scales are NaN.
+    /// Number of NaN scales.
     fn nan_scales(&self, scales: &[u8]) -> u64 {
         match self {
             Scaling::Symmetric(_) => 0,
@@ -452,7 +452,7 @@ impl<'a> Weight<'a> {
         Ok(())
     }
 
-    /// Makes the elements of blocks whose scales are NaN 0.
+    /// Sets the elements of blocks with NaN scales to 0.
     fn clear_nan(
         &self,
         scaling: &Scaling,

@@ -12,8 +12,8 @@ use crate::weights::MIN_SIZE;
 use onnx_cast_file::{Selection, WeightFormat};
 use std::collections::HashSet;
 
-/// The weights of a body that are passed over, by name, without those that were chosen for their readers; where no
-/// weight was, those that are not meant to be quantized too.
+/// The skipped weights of a body: names and reasons, without weights that were chosen. If no weight was chosen, the
+/// list includes those that the request does not apply to.
 pub(super) fn passed_over<'a>(
     (document, calls): (&Document<'a>, &Calls<'_, 'a>),
     flow: &Flow<'_, 'a>,
@@ -52,7 +52,7 @@ pub(super) fn passed_over<'a>(
     Ok(found)
 }
 
-/// Why a weight is not meant to be quantized.
+/// Why the request does not apply to a weight; `None` if it does.
 fn aside(constant: &Constant<'_>, selection: &Selection<WeightFormat>) -> Option<String> {
     let (len, least) = (constant.len as u64, selection.min_elements.unwrap_or(MIN_SIZE));
     match &constant.shape[..] {

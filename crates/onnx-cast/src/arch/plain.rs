@@ -493,13 +493,13 @@ mod tests {
         let state = &mut 1;
         for (row, &from) in DataType::NUMERIC.iter().enumerate() {
             for (column, &to) in DataType::NUMERIC.iter().enumerate() {
-                // Each source and each target once. Of such orders this one has few tables that take long to fold.
+                // Each source and each target once. This order needs few of the tables that are slow to fold.
                 if IN_MIRI && column != (23 * row + 10) % DataType::NUMERIC.len() {
                     continue;
                 }
                 let plain = Context::plain(from, to);
                 if IN_MIRI {
-                    // A line or two, in few lanes; two steps of packed elements, of which the other test has lines.
+                    // A line or two, in few lanes. Two steps of packed elements: the other test fills lines with them.
                     let len = 1 + (2 * 64 * 8 / to.info().bits as usize).min(if to.is_packed() { 32 } else { 80 });
                     check(&FEW, &Context { hint: StoreHint::NonTemporal, ..plain }, len, len % 3 * 8, state);
                     continue;

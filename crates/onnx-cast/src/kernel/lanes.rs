@@ -39,8 +39,8 @@ pub(crate) unsafe trait Lanes: Copy + 'static {
     const FUSES: bool;
     /// Whether [`Lanes::stream`] passes the caches by.
     const STREAMS: bool;
-    /// Whether the backend is to be small, and has fewer kernels: scaled casts go in stages, and doubles and integers of
-    /// 16 bits and more to small floats go by the scalar cast.
+    /// Whether the backend has fewer kernels, to keep the code small: scaled casts run in stages, and the scalar cast
+    /// converts doubles and integers of 16 bits or more to small floats.
     const IS_SMALL: bool = false;
 
     // Memory.

@@ -164,9 +164,9 @@ pub(crate) fn linear_scale([low, high]: [f32; 2], [least, most]: [f32; 2]) -> (f
     (scale, round_to_int(zero_point, 0.0, least, most))
 }
 
-/// As [`linear_scale`], of a finite range, for callers that no text of ONNX's binds. Where the width of the range
-/// overflows, the scale is the difference of two quotients. Where the scale underflows to 0, by which 0 would be divided
-/// to NaN, the result is 1 and 0, as for a range of 0. Other ranges keep the bits of the formulas.
+/// [`linear_scale`] of a finite range, for callers that need not follow ONNX's formulas. If the width of the range
+/// overflows, the scale is the difference of two quotients. If the scale underflows to 0 (0 / 0 would be NaN), the
+/// scale is 1 and the zero point is 0, as for a range of 0. For other ranges, the bits are those of ONNX's formulas.
 pub(crate) fn finite_linear_scale([low, high]: [f32; 2], [least, most]: [f32; 2]) -> (f32, i32) {
     if (high - low).is_finite() {
         let (scale, zero_point) = linear_scale([low, high], [least, most]);

@@ -1,6 +1,6 @@
-//! Floats of 16 and 32 bits to `float8e8m0` under the default rules, which round up and saturate: the exponent of the
-//! smallest power of two that is not below the value. Under other rules
-//! [`small_float::power_code`](super::small_float::power_code) casts, with twice the instructions.
+//! Casts from floats of 16 and 32 bits to `float8e8m0` under the default rules, which round up and saturate. The result
+//! is the exponent of the smallest power of two that is not below the value. Other rules use
+//! [`small_float::power_code`](super::small_float::power_code), which takes twice the instructions.
 //!
 //! A code is 0 up to 2^-127, 254 from 2^127 on, and 255 for NaN.
 //!
@@ -16,7 +16,7 @@ use crate::kernel::lanes::Lanes;
 /// The code of NaN.
 const NAN: u64 = 0xff;
 
-/// Whether a pair is cast here under the default rules. Small backends ([`Lanes::IS_SMALL`]) do without.
+/// Whether a pair is cast here under the default rules. Small backends ([`Lanes::IS_SMALL`]) omit it.
 pub(super) const fn applies<L: Lanes, S: Element, D: Element>() -> bool {
     matches!(class::<S>(), Class::F32 | Class::F16 | Class::BF16) && matches!(class::<D>(), Class::E8M0) && !L::IS_SMALL
 }
@@ -30,7 +30,7 @@ pub(super) unsafe fn codes<L: Lanes, S: Element>(src: *const u8) -> L::V {
     L::low_bytes(parts!(i => code::<L, 32>(f32_lanes::<L, S, false>(src, i))))
 }
 
-/// The codes of lanes that hold the upper `W` bits of `f32`.
+/// The codes of `f32` values, of which each lane holds the upper `W` bits.
 #[inline(always)]
 unsafe fn code<L: Lanes, const W: usize>(value: L::V) -> L::V {
     let lanes = |value: u32| L::splat::<W>((value >> (32 - W)).into());

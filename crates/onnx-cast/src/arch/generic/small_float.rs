@@ -173,7 +173,7 @@ pub(super) fn infinity_is_nan(format: FloatFormat, rules: &Rules) -> bool {
 /// The codes of magnitudes with the signs that are given in the top bits of bytes.
 #[inline(always)]
 pub(super) unsafe fn with_sign<L: Lanes>(format: FloatFormat, code: L::V, top: L::V) -> L::V {
-    // Shifted as words: what comes in from the neighbouring byte is masked off.
+    // The shifts are of 16-bit words. The mask clears the bits that come from the neighbouring byte.
     let shifted = match format.bits {
         8 => top,
         6 => L::shr::<16, 2>(top),

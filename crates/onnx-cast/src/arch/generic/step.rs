@@ -325,8 +325,9 @@ mod tests {
         assert!(beside.all(|byte| *byte == 0x5a), "{}: bytes beside the result", what());
     }
 
-    /// At every offset in a line, with tiles after which a line is held, and others. In Miri at one offset, and for
-    /// packed elements, those whose steps fill no power of two of bytes, and others.
+    /// Tests every offset in a cache line, with tiles that leave part of a line held and with tiles that do not. In
+    /// Miri, tests one offset and three widths: packed elements, elements whose steps are not a power of two in bytes,
+    /// and elements of whole bytes.
     #[test]
     fn a_walk_writes_its_target_alone_and_reads_what_is_written() {
         for &bits in if cfg!(miri) { &[2, 6, 32][..] } else { &[2, 4, 6, 8, 16, 32, 64] } {

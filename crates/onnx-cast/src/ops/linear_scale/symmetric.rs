@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 /// How the scale of some values comes from the greatest of their magnitudes, and how they are divided by it.
 ///
 /// The scale is `amax / most`, in float. By default `most` is the largest number of the elements' type, scales are
-/// float, and the scale of zeros is 1, as is one that underflows to 0.
+/// float, and the scale is 1 for zeros and for values whose scale underflows to 0.
 ///
 /// ```
 /// use onnx_cast::DataType;
@@ -57,7 +57,7 @@ impl SymmetricScale {
         SymmetricScale { of_zeros, ..self }
     }
 
-    /// Sets the scale of values that are not zero, but whose scale underflows to 0.
+    /// Sets the scale of nonzero values whose computed scale underflows to 0.
     pub const fn of_underflow(self, of_underflow: f32) -> Self {
         SymmetricScale { of_underflow, ..self }
     }
