@@ -104,6 +104,49 @@ def test_a_compiled_function_takes_scales_of_any_value():
         assert bits(compiled(X, scale)) == bits(onnx_cast.quantize_linear(X, scale, 128))
 
 
+#: Functions of a tensor and a number that differs from call to call.
+NUMBERS = {
+    "an integer scale": (X, lambda x, n: onnx_cast.quantize_linear(x, n, output_dtype="int8")),
+    "a zero point": (X, lambda x, n: onnx_cast.quantize_linear(x, 0.1, n, output_dtype="uint8")),
+    "both": (X.to(torch.int8), lambda x, n: onnx_cast.dequantize_linear(x, n, n)),
+}
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_numbers_may_vary_or_come_from_a_shape(name):
+    import onnx_cast.torch  # noqa: F401
+
+    torch._dynamo.reset()
+    x, call = NUMBERS[name]
+    compiled = torch.compile(call, fullgraph=True, backend="aot_eager")
+    for number in (1, 2, 3, 100):
+        assert bits(compiled(x, number)) == bits(call(x, number))
+
+    class Model(torch.nn.Module):
+        def forward(self, x):
+            return call(x, x.shape[0])
+
+    shapes = {"x": {0: torch.export.Dim("n", min=2, max=100)}}
+    for made in (
+        torch.compile(Model(), fullgraph=True, backend="aot_eager", dynamic=True),
+        torch.export.export(Model(), (x,), dynamic_shapes=shapes, strict=False).module(),
+        torch.export.export(Model(), (x,), dynamic_shapes=shapes, strict=True).module(),
+        make_fx(Model(), tracing_mode="symbolic")(x),
+    ):
+        assert bits(made(x)) == bits(Model()(x)) and bits(made(x[:3])) == bits(Model()(x[:3]))
+
+
+def test_numbers_out_of_range_are_refused_in_compiled_functions():
+    import onnx_cast.torch  # noqa: F401
+
+    torch._dynamo.reset()
+    compiled = torch.compile(lambda x, n: onnx_cast.quantize_linear(x, 0.1, n, output_dtype="uint8"), backend="aot_eager")
+    for number in (1, 2):
+        assert bits(compiled(X, number)) == bits(onnx_cast.quantize_linear(X, 0.1, number))
+    with pytest.raises(CastError, match="zero_point is 256 .want an integer from 0 to 255, for uint8"):
+        compiled(X, 256)
+
+
 def compiled(call, x):
     import onnx_cast.torch  # noqa: F401
 
@@ -379,10 +422,10 @@ def test_a_traced_function_casts_what_it_is_given(name):
     assert bits(small(other[:1])) == bits(CALLS[name](other[:1]))
 
 
-def make_fx(call, pre_dispatch=False):
+def make_fx(call, pre_dispatch=False, tracing_mode="real"):
     from torch.fx.experimental import proxy_tensor
 
-    return proxy_tensor.make_fx(call, pre_dispatch=pre_dispatch)
+    return proxy_tensor.make_fx(call, pre_dispatch=pre_dispatch, tracing_mode=tracing_mode)
 
 
 @pytest.mark.parametrize("pre_dispatch", [False, True])

@@ -274,17 +274,29 @@ def name_of(to: Any) -> str:
 
 
 def numbers_or_error(scale: Any, zero_point: Any, to: str | None) -> Any:
-    """The numbers of a scale or a zero point that is not a tensor, with their torch type; or what is to be raised."""
+    """The numbers of a scale or a zero point that is not a tensor, with a torch type that has them and their own; or what
+    is to be raised."""
     try:
         array = _scaled.scale_of(scale) if to is None else _scaled.zero_point_of(zero_point, _targets.target(to)[0])
         # numpy widens subnormal floats to zero where the host has set flush-to-zero.
         numbers = _native.cast(array, "double") if array.dtype == np.float32 else array
-        return numbers.tolist(), _torch.result_type(_targets.number_of(array), False)
+        dtype = _torch.result_type(_targets.number_of(array), False)
+        return numbers.tolist(), torch.float64 if dtype is torch.float32 else dtype, dtype
     except (CastError, TypeError) as error:
         return error
 
 
-CONSTANT = (name_or_error, numbers_or_error)
+def integers_of(name: str) -> tuple[Any, int, int]:
+    """torch's type with ONNX's name, its smallest integer and its largest; an empty range for all but integers."""
+    row = _targets.ROWS[_targets.target(name)[0]]
+    dtype = _torch.type_of(row["number"]) if row["kind"] in ("int", "uint") else None
+    return (torch.int8, 0, -1) if dtype is None else (dtype, row["min"], row["max"])
+
+
+CONSTANT = (name_or_error, numbers_or_error, integers_of)
+
+# Types of numbers whose values the compiler need not know.
+_INTEGERS, _FLOATS = (int, torch.SymInt), (float, torch.SymFloat)
 
 
 def _check(x: Any, out: Any, saturate: Any, packed: Any = False) -> None:
@@ -388,11 +400,16 @@ def dequantize_linear(
 
 def _tensors(x: Any, scale: Any, zero_point: Any, to: str) -> tuple[Any, Any]:
     """A scale and a zero point as tensors."""
-    if type(scale) is float:  # whose value the compiler need not know
-        scale = _tensor(x, scale, torch.float32)
+    if type(scale) in _FLOATS:
+        scale = _tensor(x, scale, torch.float64, torch.float32)
+    elif type(scale) in _INTEGERS and -(2**63) <= scale < 2**63:
+        scale = _tensor(x, scale, torch.int64, torch.float32)
     elif not isinstance(scale, torch.Tensor):
         scale = _tensor(x, *_raised(numbers_or_error(scale, None, None)))
-    if zero_point is not None and not isinstance(zero_point, torch.Tensor):
+    dtype, low, high = integers_of(to)
+    if type(zero_point) in _INTEGERS and low <= zero_point <= high:
+        zero_point = _tensor(x, zero_point, dtype, dtype)
+    elif zero_point is not None and not isinstance(zero_point, torch.Tensor):
         zero_point = _tensor(x, *_raised(numbers_or_error(None, zero_point, to)))
     return scale, zero_point
 
@@ -403,16 +420,18 @@ def _raised(numbers: Any) -> Any:
     raise numbers
 
 
-def _tensor(x: Any, numbers: Any, dtype: Any) -> Any:
-    """Numbers as a tensor: fake if ``x`` is fake, and on the meta device if ``x`` is there."""
-    made = _constant(numbers, torch.float64 if dtype is torch.float32 else dtype, "meta" if x.is_meta else "cpu")
-    if dtype is torch.float32:  # to which torch rounds in the host's float environment, which may flush subnormals
+def _tensor(x: Any, numbers: Any, exact: Any, dtype: Any) -> Any:
+    """Numbers, which the type ``exact`` has, as a tensor: fake if ``x`` is fake, and on the meta device if ``x`` is."""
+    made = _constant(numbers, exact, "meta" if x.is_meta else "cpu")
+    if exact is not dtype:  # float32, to which torch rounds in the host's float environment, which may flush subnormals
         made = torch.ops.onnx_cast.cast(made, "float")
     return x.fake_mode.from_tensor(made) if type(x) is FakeTensor and type(made) is torch.Tensor else made
 
 
 def _constant(numbers: Any, dtype: Any, device: str) -> Any:
     """Numbers as a tensor on a device, whatever torch's default device is."""
+    if not isinstance(numbers, list):  # which may be a symbol
+        return torch.scalar_tensor(numbers, dtype=dtype, device=device)
     if torch.jit.is_tracing():
         with warnings.catch_warnings():  # of torch's, that the tensor is a constant, as the numbers are
             warnings.simplefilter("ignore", torch.jit.TracerWarning)
