@@ -156,9 +156,11 @@ pub(crate) fn diff(args: &DiffArgs, common: &Common) -> Result<u8> {
                 Difference::ForeignType(a, b) => format!("{}, and {}", printable(a), printable(b)),
                 Difference::Bytes => "the bytes differ".to_owned(),
                 Difference::Shape(a, b) => format!("{}, and {}", shape(a), shape(b)),
-                // NaN is at no distance.
+                // What has no distance is compared bit by bit.
                 Difference::Values { count, of, first, largest: Number::Float(0.0) } => {
-                    format!("{count} of {of} elements differ, the first is {first}, each NaN on one side alone")
+                    format!(
+                        "{count} of {of} elements differ, the first is {first} (zeros of other signs, NaN, complex numbers or text)"
+                    )
                 }
                 Difference::Values { count, of, first, largest } => {
                     format!("{count} of {of} elements differ, the first is {first}, by at most {largest}")

@@ -5,8 +5,9 @@
 use crate::args::{EXTERNAL_DATA, FILES, OUT_DIR, OUTPUT};
 use anyhow::{Result, bail};
 use clap::{Arg, ArgMatches, Command};
+use onnx_cast_file::Format;
 use onnx_cast_file::engine::fs::place_of;
-use onnx_cast_file::engine::{PathText, is_stream};
+use onnx_cast_file::engine::{PathText, folder_of, is_stream};
 use std::any::TypeId;
 use std::path::{Path, PathBuf};
 
@@ -39,7 +40,12 @@ impl Named {
 pub(crate) fn check_request(all: &Command, matches: &ArgMatches) -> Result<()> {
     let Some((name, given)) = matches.subcommand() else { return Ok(()) };
     match all.find_subcommand(name) {
-        Some(command) => check(&of_request(command, given)),
+        Some(command) => {
+            let named = of_request(command, given);
+            check(&named)?;
+            let is_out_dir = command.get_arguments().any(|arg| arg.get_id() == OUT_DIR && given.contains_id(OUT_DIR));
+            if is_out_dir { Ok(()) } else { check_places(&named) }
+        }
         None => Ok(()),
     }
 }
@@ -70,6 +76,18 @@ fn check_folders(paths: &[Named], places: &[PathBuf]) -> Result<()> {
         if let Some((input, _)) = paths.iter().zip(places).find(is_lost) {
             let [folder, input] = [&output.path, &input.path].map(|path| PathText(path));
             bail!("{folder}: {} holds {input}, which is read (name another folder)", output.what);
+        }
+    }
+    Ok(())
+}
+
+/// Refuses an output file whose folder is missing, before anything is read. The folder of a checkpoint is made.
+fn check_places(paths: &[Named]) -> Result<()> {
+    let is_file = |path: &Path| Format::from_path(path).is_ok() && !path.is_dir() && !is_stream(path);
+    for output in paths.iter().filter(|named| named.is_written && is_file(&named.path)) {
+        let folder = folder_of(&output.path);
+        if !folder.is_dir() {
+            bail!("{}: cannot write: there is no folder {}", PathText(&output.path), PathText(folder));
         }
     }
     Ok(())

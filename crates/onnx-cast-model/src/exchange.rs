@@ -66,7 +66,7 @@ mod tests {
     use crate::weights::cast_constants;
     use crate::{cast, diff};
     use onnx_cast::DataType;
-    use onnx_cast_file::{CastRequest, DiffRequest, ModelOptions, RunOptions, Selection, Storage, WriteOptions};
+    use onnx_cast_file::{CastRequest, DiffRequest, ModelOptions, RunOptions, Storage, WriteOptions};
     use std::cell::RefCell;
     use std::fs;
     use std::path::Path;
@@ -81,8 +81,7 @@ mod tests {
         let path = folder.join("m.onnx");
         fs::write(&path, crate::rewrite::tests::model(DataType::Float, &[300, 700])).expect("a file");
         let storage = Storage::default().external_data(Some("m.onnx.data".to_owned())).external_threshold(Some(0));
-        let selection = Selection::default();
-        let keep = to(DataType::Float).selection(selection).model(ModelOptions::default().storage(storage));
+        let keep = to(DataType::Float).model(ModelOptions::default().storage(storage));
         cast(&path, &path, &keep).expect("a cast");
         assert!(folder.join("m.onnx.data").exists());
     }

@@ -51,11 +51,21 @@ pub fn is_model(path: &Path) -> bool {
 /// # Errors
 /// If one of the two is a model and the other is a standard stream.
 pub fn is_of_models(input: &Path, output: &Path) -> Result<bool, Error> {
+    let _environment = DefaultEnvironment::enter();
     let [from, to] = [input, output].map(is_model);
     if let Some((stream, _)) = [(input, to), (output, from)].into_iter().find(|(path, of)| *of && is_stream(path)) {
         return Err(FileError::request(stream, "models are not streamed (name an .onnx file)").into());
     }
     Ok(from && (to || Format::is_of_device(output)))
+}
+
+/// As [`is_of_models`], of jobs on files of all kinds, whose input tells the kind.
+fn is_of_models_or_tensors(input: &Path, output: &Path) -> Result<bool, Error> {
+    let is_of_models = is_of_models(input, output)?;
+    if is_model(input) && !is_of_models {
+        return Err(FileError::request(input, "a model becomes a model (want an output named .onnx)").into());
+    }
+    Ok(is_of_models)
 }
 
 /// Casts a file, as [`onnx_cast_file::cast_file`], or a model to a model.
@@ -70,7 +80,7 @@ pub fn is_of_models(input: &Path, output: &Path) -> Result<bool, Error> {
 pub fn cast(input: impl AsRef<Path>, output: impl AsRef<Path>, request: &CastRequest) -> Result<Summary, Error> {
     let _environment = DefaultEnvironment::enter();
     let (input, output) = (input.as_ref(), output.as_ref());
-    if is_of_models(input, output)? {
+    if is_of_models_or_tensors(input, output)? {
         return cast_model(input, output, request);
     }
     Ok(onnx_cast_file::cast_file(input, output, request)?)
@@ -143,7 +153,7 @@ pub fn quantize(
 ) -> Result<Summary, Error> {
     let _environment = DefaultEnvironment::enter();
     let (input, output) = (input.as_ref(), output.as_ref());
-    if is_of_models(input, output)? {
+    if is_of_models_or_tensors(input, output)? {
         return quantize_model(input, output, request);
     }
     Ok(onnx_cast_file::quantize_file(input, output, request)?)
@@ -201,7 +211,7 @@ pub fn dequantize(
 ) -> Result<Summary, Error> {
     let _environment = DefaultEnvironment::enter();
     let (input, output) = (input.as_ref(), output.as_ref());
-    if is_of_models(input, output)? {
+    if is_of_models_or_tensors(input, output)? {
         return Ok(dequantize_of(ModelSource::File(input), Some(output), request)?.1);
     }
     Ok(onnx_cast_file::dequantize_file(input, output, request)?)

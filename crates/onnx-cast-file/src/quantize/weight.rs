@@ -41,8 +41,8 @@ pub(super) struct Weight<'a> {
     pub(super) has_scales_beside: bool,
     /// The scales that are known before.
     pub(super) scales: OnceLock<Tensor>,
-    /// Number of NaN scales in `scales`.
-    pub(super) nan_scales: OnceLock<u64>,
+    /// Whether one of those is NaN.
+    pub(super) has_nan_scales: OnceLock<bool>,
     /// Reads the weight back and compares.
     pub(super) losses: Losses,
 }
@@ -95,12 +95,9 @@ impl Scaling {
         if matches!(self, Scaling::Codes(BlockFormat::NvFp4, _)) { 0x7f } else { 0xff }
     }
 
-    /// Number of NaN scales.
-    fn nan_scales(&self, scales: &[u8]) -> u64 {
-        match self {
-            Scaling::Symmetric(_) => 0,
-            Scaling::Codes(..) => scales.iter().filter(|&&code| code == self.nan_scale()).count() as u64,
-        }
+    /// Whether a scale is NaN.
+    fn has_nan_scales(&self, scales: &[u8]) -> bool {
+        matches!(self, Scaling::Codes(..)) && scales.contains(&self.nan_scale())
     }
 
     /// What divides values by scales, and what multiplies elements with them.
@@ -208,7 +205,7 @@ impl<'a> Weight<'a> {
             shares_scales: false,
             has_scales_beside: true,
             scales: OnceLock::new(),
-            nan_scales: OnceLock::new(),
+            has_nan_scales: OnceLock::new(),
             losses: Losses::new(from, blocks, counts)?,
         })
     }
@@ -375,9 +372,7 @@ impl<'a> Weight<'a> {
             let scales = self.known_scales(scaling)?.view();
             let part = first..first + len;
             self.linear(scaling, (&self.matrices, self.block), &scales, part.clone(), src, out)?;
-            let nan = *self.nan_scales.get_or_init(|| scaling.nan_scales(scales.bytes().unwrap_or_default()));
-            if nan > 0 {
-                self.losses.add_nan_scales(if first == 0 { nan } else { 0 });
+            if *self.has_nan_scales.get_or_init(|| scaling.has_nan_scales(scales.bytes().unwrap_or_default())) {
                 self.clear_nan(scaling, &scales, (&self.matrices, self.block), part, out);
             }
             return Ok(Vec::new());
@@ -403,9 +398,7 @@ impl<'a> Weight<'a> {
         let scales = scaling.scales(&greatest, &grid, self.all())?;
         let part = 0..shape[0] * shape[1];
         self.linear(scaling, (shape, block), &scales.view(), part.clone(), src, out)?;
-        let nan = scaling.nan_scales(scales.bytes().unwrap_or_default());
-        if nan > 0 {
-            self.losses.add_nan_scales(nan);
+        if scaling.has_nan_scales(scales.bytes().unwrap_or_default()) {
             self.clear_nan(scaling, &scales.view(), (shape, block), part, out);
         }
         Ok(scales.bytes().unwrap_or_default().to_vec())

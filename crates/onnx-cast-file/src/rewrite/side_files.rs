@@ -280,14 +280,17 @@ impl Rewrite<'_> {
     }
 
     /// Checks an output that is continued, and returns the names of the files that stay though they were edited. Weights
-    /// of the right length are compared when their turn comes.
+    /// of the right length and header are compared when their turn comes.
     pub(super) fn check_continued(&self, frames: &[Frame]) -> Result<Vec<String>, FileError> {
         let existing = self.options.existing(self.opened.path(), Format::Safetensors);
         if !existing.only_adds() {
             return Ok(Vec::new());
         }
         let is_other = |(file, frame): &(&Rewritten<'_>, &Frame)| {
-            fs::metadata(&file.path).is_ok_and(|there| there.len() != file.len(frame))
+            InputFile::open(&file.path).is_ok_and(|there| {
+                let has_head = || there.prefix(frame.0.len()).is_ok_and(|head| head == frame.0);
+                there.len() != file.len(frame) || !has_head()
+            })
         };
         if let Some((file, _)) = self.files.iter().zip(frames).find(is_other) {
             return Err(Existing::differs(&file.path).into());
