@@ -148,7 +148,7 @@ def check_inner(folder):
         fail(f"inner: {said}")
     np.savez(folder / "inner.npz", **runs)
     command("convert", path, folder / "half.onnx", "--to", "float16", "--ranges", folder / "inner.npz")
-    refused("record", path, out, "--include", "nothing", says="matches no tensor")
+    refused("record", path, out, "--include", "nothing", says="matches no value")
     none = folder / "none.onnx"
     if command("record", path, none, "--dry-run").stdout.count("\n") != 9 or none.exists():
         fail("inner: a dry run")
