@@ -156,10 +156,11 @@ pub(crate) fn diff(args: &DiffArgs, common: &Common) -> Result<u8> {
                 Difference::ForeignType(a, b) => format!("{}, and {}", printable(a), printable(b)),
                 Difference::Bytes => "the bytes differ".to_owned(),
                 Difference::Shape(a, b) => format!("{}, and {}", shape(a), shape(b)),
-                // What has no distance is compared bit by bit.
+                // Text, complex numbers, NaN and zeros of different signs have no distance.
                 Difference::Values { count, of, first, largest: Number::Float(0.0) } => {
                     format!(
-                        "{count} of {of} elements differ, the first is {first} (zeros of other signs, NaN, complex numbers or text)"
+                        "{count} of {of} elements differ, the first is {first} (text, complex numbers, NaN or the \
+                         signs of zeros)"
                     )
                 }
                 Difference::Values { count, of, first, largest } => {

@@ -43,8 +43,8 @@ pub(crate) fn check_request(all: &Command, matches: &ArgMatches) -> Result<()> {
         Some(command) => {
             let named = of_request(command, given);
             check(&named)?;
-            let is_out_dir = command.get_arguments().any(|arg| arg.get_id() == OUT_DIR && given.contains_id(OUT_DIR));
-            if is_out_dir { Ok(()) } else { check_places(&named) }
+            // The command creates the folder of `--out-dir`.
+            if given.try_contains_id(OUT_DIR).unwrap_or(false) { Ok(()) } else { check_output_folders(&named) }
         }
         None => Ok(()),
     }
@@ -81,13 +81,14 @@ fn check_folders(paths: &[Named], places: &[PathBuf]) -> Result<()> {
     Ok(())
 }
 
-/// Refuses an output file whose folder is missing, before anything is read. The folder of a checkpoint is made.
-fn check_places(paths: &[Named]) -> Result<()> {
+/// Refuses an output file whose folder does not exist, before anything is read. A job that writes a folder creates it.
+fn check_output_folders(paths: &[Named]) -> Result<()> {
     let is_file = |path: &Path| Format::from_path(path).is_ok() && !path.is_dir() && !is_stream(path);
     for output in paths.iter().filter(|named| named.is_written && is_file(&named.path)) {
         let folder = folder_of(&output.path);
         if !folder.is_dir() {
-            bail!("{}: cannot write: there is no folder {}", PathText(&output.path), PathText(folder));
+            let what = if folder.exists() { "is not a folder" } else { "does not exist" };
+            bail!("{}: cannot write: `{}` {what}", PathText(&output.path), PathText(folder));
         }
     }
     Ok(())

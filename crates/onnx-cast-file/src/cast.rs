@@ -232,16 +232,10 @@ fn check_safetensors(output: &Path, request: &CastRequest) -> Result<(), FileErr
 
 /// Refuses models and `.gguf` files, each with what to do instead.
 fn check_formats(files: [(&Path, Option<Format>, &'static str); 2], work: &Work<'_>) -> Result<(), FileError> {
-    let [(input, from, _), (output, to, _)] = files;
-    match (from, to) {
-        (Some(Format::Onnx), _) if work.is_cast && from != to => {
-            return Err(FormatError::request(input, "a model becomes a model (want an output named .onnx)").into());
-        }
-        (_, Some(Format::Onnx)) if from != to => {
-            let what = format!("tensors do not become a model (want {})", Format::tensors());
-            return Err(FormatError::request(output, what).into());
-        }
-        _ => {}
+    let [(_, from, _), (output, to, _)] = files;
+    if to == Some(Format::Onnx) && from != to {
+        let what = format!("tensors do not become a model (want {})", Format::tensors());
+        return Err(FormatError::request(output, what).into());
     }
     for (path, format, gguf) in files {
         let hint = match format {

@@ -264,8 +264,8 @@ def plain(x: Any, name: str = "x") -> Any:
         raise TypeError(f"{name} is a nested tensor (want its members, each a plain tensor)")
     if _is_recorded():
         raise TypeError(
-            f"{name} is traced by torch.jit.trace or make_fx, which would keep this result as a constant (want a cast or a "
-            "scaled cast without out, which have operators of torch's, or a call outside of the traced function)"
+            f"{name} is traced by torch.jit.trace or make_fx, which would keep this result as a constant (want a cast or "
+            "a scaled cast without out, which have operators of torch's, or a call outside of the traced function)"
         )
     x = x.detach()
     return x if type(x) is torch.Tensor else x.as_subclass(torch.Tensor)

@@ -274,8 +274,8 @@ def name_of(to: Any) -> str:
 
 
 def numbers_or_error(scale: Any, zero_point: Any, to: str | None) -> Any:
-    """The numbers of a scale or a zero point that is not a tensor, with a torch type that has them and their own; or what
-    is to be raised."""
+    """The numbers of a scale or a zero point that is not a tensor, a torch type that represents them exactly, and the
+    torch type of the result; or the error to raise."""
     try:
         array = _scaled.scale_of(scale) if to is None else _scaled.zero_point_of(zero_point, _targets.target(to)[0])
         # numpy widens subnormal floats to zero where the host has set flush-to-zero.

@@ -352,9 +352,9 @@ fn outputs_that_cannot_be_written() {
     folder.write("file", "a file");
     fs::create_dir(folder.path("folder.pb")).expect("a folder");
     for (line, message) in [
-        ("cast x.pb missing/y.pb --to float16", "missing/y.pb: cannot write: there is no folder missing"),
-        ("cast x.pb missing/y.pb --to float16 -n", "missing/y.pb: cannot write: there is no folder missing"),
-        ("cast x.pb file/y.pb --to float16", "file/y.pb: cannot write: there is no folder file"),
+        ("cast x.pb missing/y.pb --to float16", "missing/y.pb: cannot write: `missing` does not exist"),
+        ("cast x.pb missing/y.pb --to float16 -n", "missing/y.pb: cannot write: `missing` does not exist"),
+        ("cast x.pb file/y.pb --to float16", "file/y.pb: cannot write: `file` is not a folder"),
         ("cast x.pb folder.pb --to float16", "folder.pb: cannot write: is a directory"),
         (
             "cast x.pb y.txt --to float16",

@@ -76,7 +76,8 @@ fn check_global(
                 false => format!("more than {LARGEST:e}"),
             };
             let what = format!(
-                "a global scale of {} allows weights up to {largest:.3e}, {than}: it may be inverted (the layout is {}; ",
+                "a global scale of {} allows weights up to {largest:.3e}, {than}: it may be inverted (the layout is \
+                 {}; ",
                 f64::from(got),
                 weights.layout.name()
             );

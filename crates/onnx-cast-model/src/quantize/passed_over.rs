@@ -12,8 +12,8 @@ use crate::weights::MIN_SIZE;
 use onnx_cast_file::{Selection, WeightFormat};
 use std::collections::HashSet;
 
-/// The skipped weights of a body: names and reasons, without weights that were chosen. If no weight was chosen, the
-/// list includes those that the request does not apply to.
+/// The skipped weights of a body, each with the reason. If no weight of the model was chosen, the list includes weights
+/// that the request excludes.
 pub(super) fn passed_over<'a>(
     (document, calls): (&Document<'a>, &Calls<'_, 'a>),
     flow: &Flow<'_, 'a>,

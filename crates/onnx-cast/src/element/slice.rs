@@ -19,8 +19,8 @@ pub(crate) unsafe fn bytes_of_mut<T: Element>(slice: &mut [T]) -> &mut [u8] {
     unsafe { core::slice::from_raw_parts_mut(slice.as_mut_ptr().cast(), size_of_val(slice)) }
 }
 
-/// Bytes in native byte order as elements of a type that is not packed. `None` if the bytes are not aligned for `T`, not
-/// whole elements, or of `bool` and neither 0 nor 1.
+/// Bytes in native byte order as elements of a type that is not packed. `None` if the bytes are not aligned for `T`,
+/// are not whole elements, or are not all 0 or 1 for `bool`.
 pub(crate) fn elements_of<T: Element>(bytes: &[u8]) -> Option<&[T]> {
     let is_bool = matches!(T::DATA_TYPE, DataType::Bool);
     if T::DATA_TYPE.is_packed() || is_bool && bytes.iter().any(|&byte| byte > 1) {
