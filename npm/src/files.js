@@ -116,16 +116,28 @@ export function makeJobs(load, start, template) {
     signal?.throwIfAborted();
     return new Promise((resolve, reject) => {
       const worker = start({ compiled, files, request: { ...request, path: root } });
+      let ended = false;
       const end = (run) => (given) => {
+        ended = true;
         signal?.removeEventListener("abort", abort);
         worker.stop();
         run(given);
       };
       const abort = () => end(reject)(signal.reason);
+      // An exception here would reach no caller: it would end the process.
+      const tell = ({ done, total }) => {
+        try {
+          onProgress(done, total);
+        } catch (error) {
+          end(reject)(error);
+        }
+      };
       signal?.addEventListener("abort", abort);
       worker.listen((message) => {
+        // A stopped worker may have sent some messages before.
+        if (ended) return;
         if (message.error !== undefined) end(reject)(untold(message.error));
-        else if (message.total !== undefined) onProgress(message.done, message.total);
+        else if (message.total !== undefined) tell(message);
         else end(resolve)({ answer: message.answer, outputs: new Map(message.outputs) });
       }, end(reject));
     });

@@ -274,6 +274,11 @@ test("looks at files, and casts them", async () => {
   const want = onnx.cast(Float32Array.from(values), "float16");
   assert.deepEqual(bytes.slice(8 + size), new Uint8Array(want.buffer));
   assert.ok(heard > 0);
+  const onProgress = () => {
+    throw new RangeError("of the caller");
+  };
+  const failed = onnx.castFile({ "a.safetensors": blob }, "float16", { onProgress });
+  await assert.rejects(failed, { name: "RangeError", message: "of the caller" });
 });
 
 test("looks at models, and casts and quantizes their weights", async () => {

@@ -47,6 +47,10 @@ pub(crate) struct Claims {
     pub(super) is_symmetric: bool,
     /// Whether weights have no zero points, as groups of layers say it.
     pub(super) symmetry: Vec<Symmetry>,
+    /// The setting by which all integers have zero points, for errors: "`sym` is false".
+    pub(super) has_zero_points: Option<&'static str>,
+    /// Whether the groups of all weights are in an order of their own (act-order).
+    pub(super) has_order: bool,
     /// Bits of integers: of layers by patterns that are found in their names, and of the others.
     pub(super) widths: Vec<(Regex, u32)>,
     pub(super) width: Option<u32>,
@@ -103,9 +107,10 @@ impl Claims {
         found.all(|settings| settings == first).then_some(first.as_ref())
     }
 
-    /// Whether weights of a format have zero points in this layer; in doubt they need not.
-    pub(super) fn want_zero_points(&self, format: WeightFormat, layer: &str) -> bool {
-        self.symmetry_of(format, layer) == Some(false)
+    /// The setting by which weights of a format have zero points in this layer; in doubt they need not.
+    pub(super) fn want_zero_points(&self, format: WeightFormat, layer: &str) -> Option<&'static str> {
+        let of_groups = (self.symmetry_of(format, layer) == Some(false)).then_some("`symmetric` is false");
+        of_groups.or_else(|| self.has_zero_points.filter(|_| format.bits().is_some()))
     }
 
     /// Whether weights of a format have no zero points in this layer; in doubt they may.

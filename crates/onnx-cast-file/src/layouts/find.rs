@@ -211,10 +211,7 @@ impl Finder<'_> {
         let found = weight.format();
         let layer = weight.name.strip_suffix(".weight").unwrap_or(&weight.name);
         let tensor = &self.checkpoint.stored(weight.tensor).name;
-        if weight.zero_points.is_none() && self.claims.want_zero_points(found, layer) {
-            let what = "the tensor of zero points (`symmetric` is false in the configuration)";
-            return Err(Invalid::missing(tensor, what, &format!("{layer}.{ZERO_POINTS}")));
-        }
+        self.check_claimed_companions(weight, layer)?;
         let of_layer = self.claims.layers.get(layer);
         let claim = match of_layer {
             Some(claimed) if *claimed != found => claimed.to_string(),
@@ -228,6 +225,32 @@ impl Finder<'_> {
         let found = format!("{found} (scales of {}, {shape})", scales.data_type);
         let what = format!("the configuration claims {claim}, and the tensor holds {found}");
         Err(Invalid::new(InvalidKind::Contradiction, what).of_tensor(tensor))
+    }
+
+    /// Refuses a weight without the zero points, or the order of groups, that the configuration claims: without them it
+    /// would have other values.
+    fn check_claimed_companions(&self, weight: &Weight, layer: &str) -> Result<(), Invalid> {
+        let start = weight.name.strip_suffix("weight").map_or_else(|| format!("{layer}."), str::to_owned);
+        let missing = |what: &str, setting: &str, ending: &str| {
+            let tensor = &self.checkpoint.stored(weight.tensor).name;
+            let what = format!("{what} ({setting} in the configuration)");
+            Err(Invalid::missing(tensor, &what, &format!("{start}{ending}")))
+        };
+        let zero_points = self.row.columns.map_or(ZERO_POINTS, |columns| columns.zero_points);
+        match self.claims.want_zero_points(weight.format(), layer) {
+            Some(setting) if weight.zero_points.is_none() => {
+                return missing("the tensor of zero points", setting, zero_points);
+            }
+            _ => {}
+        }
+        let order = self.row.columns.and_then(|columns| columns.groups).filter(|_| self.claims.has_order);
+        let has_one_group = weight.matrix()[1] <= weight.block[1];
+        match order {
+            Some(order) if !has_one_group && self.checkpoint.find(&format!("{start}{order}")).is_none() => {
+                missing("the group of each column", "`desc_act` is true", order)
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Refuses elements without scales and scales without elements.

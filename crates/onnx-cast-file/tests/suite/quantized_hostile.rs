@@ -632,6 +632,23 @@ fn parts_of_gptq() {
         let tensors: Vec<Tensor> = good().into_iter().chain([groups]).collect();
         Checkpoint::new(&sym, &tensors).refuses(&format!("model.safetensors: tensor `a.g_idx`: {want}"));
     }
+    // Zero points and an order of groups that the configuration claims.
+    let configured = |more: &str, order: &[&'static str]| {
+        let order = order.iter().map(|name| ints(name, &[64], &[0, 1]));
+        Checkpoint::new(&gptq(more), &good().into_iter().chain(order).collect::<Vec<_>>())
+    };
+    let want = "model.safetensors: tensor `a.qweight`: the group of each column (`desc_act` is true in the \
+                configuration) is missing (want `a.g_idx`)";
+    configured(r#","sym":true,"desc_act":true"#, &[]).refuses(want);
+    configured(r#","sym":true,"desc_act":true"#, &["a.g_idx"]).gives(&to(DataType::Float));
+    configured(r#","sym":true,"desc_act":true,"dynamic":{"a":{"desc_act":false}}"#, &[]).gives(&to(DataType::Float));
+    let [weight, _, scales] = good();
+    for (more, setting) in [(r#","sym":false"#, "`sym` is false"), (r#","zero_point":true"#, "`zero_point` is true")] {
+        Checkpoint::new(&gptq(more), &[weight.clone(), scales.clone()]).refuses(&format!(
+            "model.safetensors: tensor `a.qweight`: the tensor of zero points ({setting} in the configuration) is \
+             missing (want `a.qzeros`)"
+        ));
+    }
     let empty = parts(&[0, 32], &[0, 4], &[0, 32], 0);
     assert_eq!(Checkpoint::new(&sym, &empty).gives(&to(DataType::BFloat16))[0].tensor.shape(), [32, 0]);
 }
@@ -698,6 +715,18 @@ fn variants_of_gptq_and_awq() {
         "model.safetensors: tensor `act.scales`: it changes the weights beside it, and is unsupported: without it \
          they would be wrong",
     );
+    let [weight, _, scales] = tensors();
+    Checkpoint::new(&awq(r#","zero_point":true"#), &[weight, scales]).refuses(
+        "model.safetensors: tensor `a.qweight`: the tensor of zero points (`zero_point` is true in the configuration) \
+         is missing (want `a.qzeros`)",
+    );
+    let algorithm = modelopt("W4A16_AWQ").replace(r#""quant_algo""#, r#""has_zero_point":true,"quant_algo""#);
+    let tensors = [codes("a.weight", "U8", &[2, 16]), floats("a.weight_scale", &[4, 1], &[1.0])];
+    Checkpoint::new(&algorithm, &tensors).refuses(&variant(
+        "modelopt",
+        "`has_zero_point` is true",
+        "false: no tensor of zero points is known",
+    ));
     let gemv = |padded: usize| {
         let parts = [
             ints("a.qweight", &[40, 8], &[0x7654_3210]),

@@ -351,6 +351,22 @@ fn nvfp4_of_comfyui_is_read_as_no_other_layout() {
 }
 
 #[test]
+fn nan_scales_of_any_payload_give_nan() {
+    for (owner, _, named) in TYPES {
+        let mut tensors = bnb("nf4", named, &[1, 32], 32, 5);
+        tensors[0].3.fill(0x01);
+        tensors[1] = floats("a.weight.absmax", &[1], &[f32::from_bits(0xffff_ffff)]);
+        let checkpoint = Checkpoint::new(BNB, &tensors);
+        for (data_type, ..) in TYPES {
+            let found = checkpoint.gives(&to(data_type).allow_nan(true));
+            let want = cast(&[f32::NAN; 32], data_type);
+            assert_eq!(found[0].tensor.bytes().expect("numbers"), want, "{owner} to {data_type}");
+            fs::remove_dir_all(checkpoint.output()).expect("removed");
+        }
+    }
+}
+
+#[test]
 fn states_of_bitsandbytes_that_lie() {
     let whole = || bnb("nf4", "float16", &[64, 40], 64, 51);
     Checkpoint::new(BNB, &whole()).gives(&to(DataType::Float));

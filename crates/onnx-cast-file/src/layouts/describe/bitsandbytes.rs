@@ -141,7 +141,11 @@ fn nested(state: &State<'_>, start: &str, blocks: usize) -> Result<Nested, FileE
     let offset = state.settings.get("nested_offset").and_then(Value::as_f64).map(|offset| offset as f32);
     let offset = offset.filter(|offset| offset.is_finite());
     let offset = offset.ok_or_else(|| state.wrong("nested_offset", "a number of float"))?;
-    let map = floats::<256>(finder, map)?;
+    let place = map;
+    let map = floats::<256>(finder, place)?;
+    if map.iter().any(|entry| entry.is_nan()) {
+        return Err(finder.part(place, "256 numbers, none of them NaN".to_owned()));
+    }
     Ok(Nested { scales, block, map: Box::new(map), offset })
 }
 

@@ -117,6 +117,14 @@ fn layers(claims: &mut Claims, quantization: &Map<String, Value>, [group, bits]:
             claims.groups.push(group as usize);
         }
     }
-    let told: Vec<bool> = all.iter().filter_map(|settings| settings.get("sym")?.as_bool()).collect();
-    claims.is_symmetric = !told.is_empty() && !told.contains(&false);
+    // What all layers say that say anything.
+    let all_say = |key: &str, value: bool| {
+        let mut told = all.iter().filter_map(|settings| settings.get(key)?.as_bool()).peekable();
+        told.peek().is_some() && told.all(|told| told == value)
+    };
+    claims.is_symmetric = all_say("sym", true);
+    claims.has_order = all_say("desc_act", true);
+    let settings = [("sym", false, "`sym` is false"), ("zero_point", true, "`zero_point` is true")];
+    let told = settings.into_iter().find(|(key, value, _)| all_say(key, *value));
+    claims.has_zero_points = told.map(|(.., setting)| setting);
 }

@@ -47,6 +47,12 @@ fn claims(claims: &mut Claims, quantization: &Map<String, Value>) {
     let cache = ["kv_cache_scheme", "kv_cache_quant_algo"].iter().find_map(|key| quantization.get(*key));
     claims.cache = claims.cache.take().or(KeyValueCache::of(cache));
     let layers = quantization.get("quantized_layers").and_then(Value::as_object);
+    let has_zero_points = |settings: &Value| settings.get("has_zero_point") == Some(&Value::Bool(true));
+    if quantization.get("has_zero_point") == Some(&Value::Bool(true))
+        || layers.is_some_and(|layers| layers.values().any(has_zero_points))
+    {
+        return claims.refuse("`has_zero_point` is true".to_owned(), "false: no tensor of zero points is known");
+    }
     for (name, layer) in layers.into_iter().flatten() {
         let algorithm = layer.get("quant_algo").and_then(Value::as_str).unwrap_or_default();
         if let Some(format) = format_of(algorithm, claims) {

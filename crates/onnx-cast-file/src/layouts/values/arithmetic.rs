@@ -122,7 +122,9 @@ impl Arithmetic {
     #[inline(always)]
     fn rounding(&self, [scales, zeros]: [&[f32]; 2]) -> Rounding {
         // A code is less than 256. Rounding adds less than is left to the greatest number.
-        let greatest = |scale: f32, zero: f32| (256.0 + zero.abs()) * scale.abs().max(1.0);
+        // NaN is not small: `max` would ignore it.
+        let factor = |scale: f32| if scale.abs() < 1.0 { 1.0 } else { scale.abs() };
+        let greatest = |scale: f32, zero: f32| (256.0 + zero.abs()) * factor(scale);
         let pairs = scales.iter().zip(zeros);
         let is_small = || pairs.fold(true, |all, (scale, zero)| all & (greatest(*scale, *zero) < 60000.0));
         Rounding::of(self.owner, self.formula != Formula::Quotient && self.owner == DataType::Float16 && is_small())

@@ -7,6 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// A tensor of a checkpoint: name, type as `.safetensors` has it, shape, bytes.
+#[derive(Clone)]
 pub(crate) struct Tensor(pub(crate) &'static str, pub(crate) &'static str, pub(crate) Vec<usize>, pub(crate) Vec<u8>);
 
 /// Elements of one byte each, all of them 1 in float8e4m3fn.
