@@ -4,6 +4,7 @@
 use onnx_cast::types::*;
 use onnx_cast::{Cast, CastOptions, RoundMode, Tensor, with_float_elements};
 use std::collections::BTreeSet;
+use testkit::{Rules, Ty, cast_bits, generators};
 
 macro_rules! for_floats {
     ($check:ident) => {
@@ -39,6 +40,78 @@ fn every_code_is_its_value() {
     for_floats!(check);
 }
 
+/// Every code to double, and doubles of every kind to every type, against the oracle.
+#[test]
+fn conversions_from_and_to_doubles_are_exact() {
+    let rules = |saturate| Rules { saturate, ..Rules::default() };
+    macro_rules! check {
+        (@from $ty:ident, $from:ident, $double:ident, $saturate:literal) => {
+            let ty = Ty::from_code($ty::DATA_TYPE.onnx()).expect("a row");
+            let source = Ty::from_code(<$double as Element>::DATA_TYPE.onnx()).expect("a row");
+            let mut values = generators::special(source);
+            values.extend(generators::near_ties(source, ty, 2000, 1));
+            values.extend(generators::random_scaled(source, 2000, 2));
+            for bits in values {
+                let want = cast_bits(source, ty, bits, &rules($saturate));
+                let got = $ty::$from($double::from_bits(bits as _)).to_bits();
+                assert_eq!(u64::from(got), want, "{} {bits:#x}, {}", ty.name(), stringify!($from));
+            }
+        };
+        (@to $ty:ident) => {
+            check!(@from $ty, from_f64, f64, true);
+            let ty = Ty::from_code($ty::DATA_TYPE.onnx()).expect("a row");
+            for code in generators::every(ty) {
+                let want = cast_bits(ty, Ty::Double, code, &Rules::default());
+                let got = $ty::from_bits(code as _).to_f64().to_bits();
+                assert_eq!(got, want, "{} {code:#x}", ty.name());
+            }
+        };
+        ($($ty:ident)*) => {$({
+            check!(@to $ty);
+            check!(@from $ty, from_f64_unsaturated, f64, false);
+            check!(@from $ty, from_f32_unsaturated, f32, false);
+        })*};
+    }
+    for_floats!(check);
+    macro_rules! integers {
+        ($($ty:ident)*) => {$({
+            check!(@to $ty);
+            assert_eq!(($ty::ZERO.value(), $ty::ONE.value()), (0, 1));
+        })*};
+    }
+    integers!(Int4 Uint4 Int2 Uint2);
+    // Through a float the double would be a tie and round to 1.
+    assert_eq!(Float8E4M3FN::from_f64(1.0625 + 1e-12).to_f64(), 1.125);
+}
+
+#[test]
+fn total_order_and_finiteness_are_those_of_the_values() {
+    macro_rules! check {
+        ($($ty:ident)*) => {$({
+            let format = $ty::FORMAT;
+            let codes: Vec<$ty> = (0..1u32 << format.bits).map(|code| $ty::from_bits(code as _)).collect();
+            let others = codes.iter().step_by(1 + codes.len() / 512);
+            let others: Vec<&$ty> = others.chain([&$ty::MIN, &$ty::MAX]).collect();
+            for code in &codes {
+                let float = code.to_f32();
+                assert_eq!(code.is_finite(), float.is_finite(), "{} {:#x}", $ty::DATA_TYPE, code.to_bits());
+                for other in &others {
+                    // `to_f32` makes every NaN quiet: of two with one sign, the magnitudes decide.
+                    let both = [code, *other].map(|element| i32::from(element.to_bits() as u16));
+                    let (one, two) = (float, other.to_f32());
+                    let want = match one.is_nan() && two.is_nan() && one.is_sign_negative() == two.is_sign_negative() {
+                        true if one.is_sign_negative() => both[1].cmp(&both[0]),
+                        true => both[0].cmp(&both[1]),
+                        false => one.total_cmp(&two),
+                    };
+                    assert_eq!(code.total_cmp(other), want, "{} {both:#x?}", $ty::DATA_TYPE);
+                }
+            }
+        })*};
+    }
+    for_floats!(check);
+}
+
 /// A host may have set the control register to read subnormals as zero, to round elsewhere, or to trap.
 #[cfg(any(target_arch = "x86", target_arch = "x86_64", target_arch = "aarch64"))]
 #[test]
@@ -55,7 +128,7 @@ fn values_and_comparisons_ignore_the_control_register() {
             let others: Vec<$ty> = codes.iter().copied().filter(|code| u32::from(code.to_bits()) % 64 < 4).collect();
             let found = || -> Vec<_> {
                 let pairs = codes.iter().flat_map(|a| others.iter().map(move |b| (a, b)));
-                pairs.map(|(a, b)| (a.to_f32().to_bits(), a.is_nan(), a == b, a.partial_cmp(b))).collect()
+                pairs.map(|(a, b)| (a.to_f64().to_bits(), a.to_f32().to_bits(), a == b, a.partial_cmp(b), a.total_cmp(b))).collect()
             };
             let want = found();
             for setting in control_register::settings() {
@@ -76,6 +149,8 @@ fn constants_are_those_of_the_format() {
             let codes = (0..1u32 << format.bits).map(|code| $ty::from_bits(code as _).to_f32());
             let finite: Vec<f32> = codes.filter(|value| value.is_finite()).collect();
             assert_eq!($ty::MAX.to_f32(), finite.iter().copied().fold(0.0, f32::max), "{}", $ty::DATA_TYPE);
+            assert_eq!($ty::MIN.to_f32(), finite.iter().copied().fold(f32::INFINITY, f32::min), "{}", $ty::DATA_TYPE);
+            assert_eq!($ty::ONE.to_f32(), 1.0, "{}", $ty::DATA_TYPE);
             let above = finite.iter().copied().filter(|&value| value > 1.0).fold(f32::INFINITY, f32::min);
             assert_eq!($ty::EPSILON.to_f32(), above - 1.0, "{}", $ty::DATA_TYPE);
             // Float8E8M0 has no subnormals, and its smallest value has an exponent field of 0.
@@ -84,6 +159,20 @@ fn constants_are_those_of_the_format() {
         })*};
     }
     for_floats!(check);
+    // That the formats have these, and that no other format has more, is checked when the crate is compiled.
+    let nans = [
+        Float16::NAN.to_f32(),
+        BFloat16::NAN.to_f32(),
+        Float8E4M3FN::NAN.to_f32(),
+        Float8E4M3FNUZ::NAN.to_f32(),
+        Float8E5M2::NAN.to_f32(),
+        Float8E5M2FNUZ::NAN.to_f32(),
+        Float8E8M0::NAN.to_f32(),
+    ];
+    assert!(nans.iter().all(|nan| nan.is_nan()), "{nans:?}");
+    let infinities = [Float16::INFINITY.to_f32(), BFloat16::INFINITY.to_f32(), Float8E5M2::INFINITY.to_f32()];
+    assert_eq!(infinities, [f32::INFINITY; 3]);
+    assert_eq!([Float4E2M1::ZERO.to_f32(), Float8E4M3FNUZ::ZERO.to_f32()].map(f32::to_bits), [0; 2]);
     assert_eq!((Float16::MAX.to_f32(), Float16::EPSILON.to_f32()), (65504.0, 2f32.powi(-10)));
     assert_eq!((BFloat16::MIN_POSITIVE.to_f32(), Float8E4M3FN::MAX.to_f32()), (f32::MIN_POSITIVE, 448.0));
 }

@@ -139,9 +139,10 @@ macro_rules! bit_pattern_type {
 }
 pub(crate) use bit_pattern_type;
 
-/// Declares the constants of a float newtype, from its format.
+/// Declares the constants of a float newtype, from its format. ZERO, NAN and INFINITY are listed where the format has
+/// them.
 macro_rules! float_constants {
-    ($name:ident, $bits:ty, $format:expr) => {
+    ($name:ident, $bits:ty, $format:expr, $($special:ident)+) => {
         impl $name {
             /// The format's constants.
             pub const FORMAT: crate::format::FloatFormat = $format;
@@ -149,12 +150,48 @@ macro_rules! float_constants {
             /// The largest finite value.
             pub const MAX: Self = $name(Self::FORMAT.max_code() as $bits);
 
+            /// The lowest finite value: the negated largest, or the smallest of a format without a sign.
+            pub const MIN: Self = $name(if Self::FORMAT.signed {
+                (Self::FORMAT.sign_bit() | Self::FORMAT.max_code()) as $bits
+            } else {
+                0
+            });
+
             /// The smallest positive normal value.
             pub const MIN_POSITIVE: Self = $name(Self::FORMAT.min_normal_code() as $bits);
 
             /// The difference between 1 and the next larger value.
             pub const EPSILON: Self = $name(Self::FORMAT.epsilon_code() as $bits);
+
+            /// 1, with the exponent field `bias` and no fraction.
+            pub const ONE: Self = $name((Self::FORMAT.bias as $bits) << Self::FORMAT.significand_bits);
         }
+        $(crate::element::float_constants!(@$special $name, $bits);)+
+        const _: () = {
+            let format = $name::FORMAT;
+            let specials = format.signed as usize + format.nan_code().is_some() as usize + format.infinity as usize;
+            assert!([$(stringify!($special)),+].len() == specials, "list ZERO, NAN and INFINITY where they exist");
+        };
+    };
+    (@ZERO $name:ident, $bits:ty) => {
+        impl $name {
+            /// Positive zero.
+            pub const ZERO: Self = $name(0);
+        }
+        const _: () = assert!($name::FORMAT.signed, "a format without a sign has no zero");
+    };
+    (@NAN $name:ident, $bits:ty) => {
+        impl $name {
+            /// The NaN that casts write.
+            pub const NAN: Self = $name(Self::FORMAT.nan_code().expect("the format has no NaN") as $bits);
+        }
+    };
+    (@INFINITY $name:ident, $bits:ty) => {
+        impl $name {
+            /// Positive infinity.
+            pub const INFINITY: Self = $name(Self::FORMAT.infinity_code() as $bits);
+        }
+        const _: () = assert!($name::FORMAT.infinity, "the format has no infinity");
     };
 }
 pub(crate) use float_constants;

@@ -8,4 +8,4 @@ bit_pattern_type! {
     Float4E2M1, u8, 0x0f
 }
 
-float_constants!(Float4E2M1, u8, FloatFormat::finite(2, 1));
+float_constants!(Float4E2M1, u8, FloatFormat::finite(2, 1), ZERO);

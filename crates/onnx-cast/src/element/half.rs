@@ -8,11 +8,11 @@ bit_pattern_type! {
     Float16, u16
 }
 
-float_constants!(Float16, u16, FloatFormat::ieee(5, 10));
+float_constants!(Float16, u16, FloatFormat::ieee(5, 10), ZERO NAN INFINITY);
 
 bit_pattern_type! {
     /// ONNX `bfloat16`: 8 exponent bits, 7 of significand, the range of `float`.
     BFloat16, u16
 }
 
-float_constants!(BFloat16, u16, FloatFormat::ieee(8, 7));
+float_constants!(BFloat16, u16, FloatFormat::ieee(8, 7), ZERO NAN INFINITY);
