@@ -13,7 +13,7 @@ use crate::pairs::{Op, Pair};
 use crate::print;
 use anyhow::{Result, anyhow, bail};
 use measure::{Bench, Speed};
-use onnx_cast::backend::{self, Backend};
+use onnx_cast::backend::{self, Algorithm, Backend};
 use onnx_cast_file::Granularity;
 use serde_json::{Value as Json, json};
 
@@ -30,9 +30,15 @@ impl Row {
         Some(self.speed.moved as u64 <= cache?)
     }
 
-    fn line(&self, width: usize) -> String {
+    /// The algorithm of a cast without scales.
+    fn algorithm(&self, backend: Backend) -> Option<Algorithm> {
+        if self.pair.scales.is_some() { None } else { backend.algorithm(self.pair.from, self.pair.to) }
+    }
+
+    fn line(&self, width: usize, backend: Backend) -> String {
         let ([from, to], Speed { cast, memcpy, .. }) = (self.pair.names(), self.speed);
-        format!("{from:width$}  {to:width$} {cast:7.1} {memcpy:7.1} {:6.2}\n", self.speed.ratio())
+        let algorithm = self.algorithm(backend).map_or_else(String::new, |algorithm| format!("  {algorithm}"));
+        format!("{from:width$}  {to:width$} {cast:7.1} {memcpy:7.1} {:6.2}{algorithm}\n", self.speed.ratio())
     }
 
     fn json(&self, elements: usize, threads: usize, backend: Backend, cache: Option<u64>) -> Json {
@@ -47,6 +53,9 @@ impl Row {
             "ratio": self.speed.ratio(),
             "fits_last_cache": self.fits(cache),
         });
+        if let Some(algorithm) = self.algorithm(backend) {
+            row["algorithm"] = json!(algorithm.to_string());
+        }
         if let Some((op, granularity)) = self.pair.scales {
             row["op"] = json!(op.name());
             row["granularity"] = json!(granularity.to_string());
@@ -99,7 +108,7 @@ pub(crate) fn bench(args: &BenchArgs, common: &Common) -> Result<()> {
             if rows.is_empty() {
                 print(&heading(elements, threads, backend, width))?;
             }
-            print(&row.line(width))?;
+            print(&row.line(width, backend))?;
         }
         rows.push(row);
     }

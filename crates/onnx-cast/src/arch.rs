@@ -19,8 +19,10 @@ mod wasm32;
 #[cfg(all(simd = "x86_64", not(test)))]
 mod x86_64;
 
+use crate::element::DataType;
 use crate::error::Short;
 use crate::kernel::KernelTable;
+use crate::kernel::algorithm::Algorithm;
 use core::fmt;
 
 struct Row {
@@ -100,6 +102,19 @@ impl Backend {
     /// Its name: `portable`.
     pub fn name(self) -> &'static str {
         self.0.name
+    }
+
+    /// How it casts one type to another; `None` if one of them is not numeric.
+    ///
+    /// ```
+    /// use onnx_cast::DataType;
+    /// use onnx_cast::backend::{Algorithm, Backend};
+    ///
+    /// let algorithm = Backend::best().algorithm(DataType::Float, DataType::Float8E4M3FN);
+    /// assert_eq!(algorithm, Some(Algorithm::Fused));
+    /// ```
+    pub fn algorithm(self, from: DataType, to: DataType) -> Option<Algorithm> {
+        Algorithm::of(from, to, self.table().capabilities)
     }
 
     #[inline]

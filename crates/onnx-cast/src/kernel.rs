@@ -1,8 +1,8 @@
 //! A kernel casts the elements of one tensor; a [`KernelTable`] has one for each pair of numeric types.
 //!
-//! Sources of 16 bits and more have a kernel for each pair. Those of 8 bits or fewer are looked up, by loops that
-//! depend on the widths alone and take the types and rules from a [`Context`].
+//! [`Algorithm::of`] chooses how a pair is cast, and [`kernel`] names the function that does it.
 
+pub(crate) mod algorithm;
 pub(crate) mod lanes;
 pub(crate) mod lookup_tables;
 pub(crate) mod scale;
@@ -10,8 +10,9 @@ pub(crate) mod staged;
 
 use crate::element::Element;
 use crate::element::{with_numeric_types, *};
-use crate::packed::{Out, bits, code, set, written};
+use crate::packed::{Out, bits, clear_padding, code, set, written};
 use crate::scalar::{Rules, Widen, widen_code};
+use algorithm::{Algorithm, Capabilities};
 use core::mem::MaybeUninit;
 use scale::{Held, ScaleContext, ScaleKernels, ScaledKernel};
 
@@ -66,21 +67,22 @@ pub(crate) type Kernel = unsafe fn(src: &[u8], dst: &mut Out, len: usize, contex
 /// # Safety
 /// The kernels cast exactly as [`crate::scalar::cast_one`] does, write all of `dst`, and read none of it before.
 pub(crate) unsafe trait Isa {
-    /// Whether sources of 8 bits are looked up on the way to targets of 16.
-    const LOOKS_UP_16: bool;
-    /// Whether sources of 8 bits are looked up in a few entries, where few are needed.
-    const FOLDS: bool = false;
+    /// What decides the algorithm of a pair.
+    const CAPABILITIES: Capabilities;
+    /// The kernels of the instruction set.
+    const TABLE: &'static KernelTable;
     /// Whether there are kernels of scaled casts; else those of Cast are called in stages.
     const SCALES: bool;
     /// What is compiled once for scaled casts.
     const SCALE: ScaleKernels;
 
-    /// From a source that is not looked up.
-    unsafe fn cast<S: Element, D: Element>(src: &[u8], dst: &mut Out, len: usize, context: &Context);
+    /// From `S` to `D` in registers. Sources of 8 bits or fewer that are not integers of 8 bits stand for all of their
+    /// class and width, and the target is then a float of 16 or 32 bits.
+    unsafe fn fused<S: Element, D: Element>(src: &[u8], dst: &mut Out, len: usize, context: &Context);
     /// From a source of the width of `S` to a target of the width of `D`, by a table.
     unsafe fn look_up<S: Element, D: Element>(src: &[u8], dst: &mut Out, len: usize, context: &Context);
-    /// From a source of the class and width of `S`, by a table of narrow entries that are widened to `D`.
-    unsafe fn widen<S: Element, D: Element>(src: &[u8], dst: &mut Out, len: usize, context: &Context);
+    /// From `S` to `float`, rounded to odd. The rules are those of the target beyond it.
+    unsafe fn to_odd_float<S: Element>(src: &[u8], dst: &mut Out, len: usize, context: &Context);
     /// From one element in a byte to elements packed to the width of `D`.
     unsafe fn pack<D: Element>(src: &[u8], dst: &mut Out, len: usize, context: &Context);
     /// From elements packed to the width of `S` to one in a byte.
@@ -89,7 +91,7 @@ pub(crate) unsafe trait Isa {
     unsafe fn quantize<D: Element>(_: Task<'_>, _: &ScaleContext<'_>, _: Option<&mut Held>) {
         unreachable!("scaled in stages");
     }
-    /// To values from codes of the class and width of `S`, by scales.
+    /// To values from codes of the class and width of `S`, or that are `float` already, by scales.
     unsafe fn dequantize<S: Element>(_: Task<'_>, _: &ScaleContext<'_>, _: Option<&mut Held>) {
         unreachable!("scaled in stages");
     }
@@ -99,8 +101,12 @@ const TYPES: usize = DataType::NUMERIC.len();
 
 /// The kernels of a backend.
 pub(crate) struct KernelTable {
+    pub(crate) capabilities: Capabilities,
     /// By source and target in the order of [`DataType::NUMERIC`].
     casts: [[Kernel; TYPES]; TYPES],
+    copy: Kernel,
+    /// By source.
+    to_odd_float: [Option<Kernel>; TYPES],
     pack: [Kernel; 3],
     unpack: [Kernel; 3],
     /// By target, and by source; `None` where there is none.
@@ -129,21 +135,13 @@ impl KernelTable {
         }
     }
 
-    /// Scales elements; the padding of the last byte is arbitrary, and streamed results need [`ScaleKernels::fence`].
-    ///
-    /// # Safety
-    /// As [`ScaledKernel`].
-    pub(crate) unsafe fn scale(&self, task: Task<'_>, context: &ScaleContext<'_>, held: Option<&mut Held>) {
-        // SAFETY: the caller's; the kernel is that of the types.
-        unsafe { self.scale_by(self.scaled(context.from, context.to), task, context, held) };
-    }
-
-    /// The same by [`KernelTable::scaled`] of the types.
+    /// Scales elements by [`KernelTable::scaled`] of their types; the padding of the last byte is arbitrary, and streamed
+    /// results need [`ScaleKernels::fence`].
     ///
     /// # Safety
     /// As [`ScaledKernel`].
     #[inline(always)]
-    pub(crate) unsafe fn scale_by(
+    pub(crate) unsafe fn scale(
         &self,
         kernel: Option<ScaledKernel>,
         task: Task<'_>,
@@ -169,16 +167,26 @@ impl KernelTable {
         if data_type.is_packed() { Some(self.unpack[data_type.info().bits as usize / 2 - 1]) } else { None }
     }
 
-    /// What copies bytes: the cast from uint8 to itself.
+    /// What copies bytes, as elements of uint8.
     pub(crate) const fn copy(&self) -> Kernel {
-        const UINT8: usize = DataType::Uint8.numeric_index().expect("numeric");
-        self.casts[UINT8][UINT8]
+        self.copy
+    }
+
+    /// The kernel from a type to `float`, rounded to odd; `None` where `float` holds all of its values.
+    pub(crate) const fn to_odd_float(&self, from: DataType) -> Option<Kernel> {
+        match from.numeric_index() {
+            Some(from) => self.to_odd_float[from],
+            None => None,
+        }
     }
 
     /// The kernels that an instruction set compiles.
     pub(crate) const fn new<I: Isa>() -> Self {
         KernelTable {
+            capabilities: I::CAPABILITIES,
             casts: casts::<I>(),
+            copy: I::fused::<u8, u8>,
+            to_odd_float: all_to_odd_float::<I>(),
             pack: [I::pack::<Uint2>, I::pack::<Uint4>, I::pack::<Float6E2M3>],
             unpack: [I::unpack::<Uint2>, I::unpack::<Uint4>, I::unpack::<Float6E2M3>],
             quantize: all_quantize::<I>(),
@@ -190,92 +198,124 @@ impl KernelTable {
 
 /// The kernel of one pair.
 const fn kernel<I: Isa, S: Element, D: Element>() -> Kernel {
-    // Floats that end beyond an int16 saturate there, which `Fold` has for 8 bits alone.
-    let is_saturated = match class::<S>() {
-        Class::SmallFloat(format) => {
-            format.exponent_bits > 4
-                && matches!(class::<D>(), Class::Int { signed: true, .. } | Class::Int { bits: 16, .. })
-        }
-        Class::F64 | Class::F32 | Class::F16 | Class::BF16 | Class::E8M0 | Class::Int { .. } | Class::Bool => false,
-    };
-    let folds = I::FOLDS && !is_saturated;
-    // Integers of 8 bits hold floats of 6, and are looked up once.
-    let is_extended = I::FOLDS && bits::<S>() == 6 && matches!(class::<D>(), Class::Int { .. });
-    let is_looked_up_16 = !is_extended && (I::LOOKS_UP_16 || folds || bits::<S>() < 8);
-    let is_wide = bits::<D>() > 16 || bits::<D>() == 16 && !is_looked_up_16;
-    let is_bool = matches!(class::<S>(), Class::Bool);
-    match class::<S>() {
-        Class::F64 | Class::F32 | Class::F16 | Class::BF16 | Class::Int { bits: 16 | 32 | 64, .. } => I::cast::<S, D>,
-        Class::Int { bits: 8, .. } | Class::Bool => match class::<D>() {
-            // Two look-ups take less than the way through `f32`, but more than an extension.
-            Class::F16 | Class::BF16 if I::LOOKS_UP_16 || I::FOLDS && is_bool => look_up::<I, u8, D>(),
-            Class::SmallFloat(_) | Class::E8M0 => look_up::<I, u8, D>(),
-            Class::F64 | Class::F32 | Class::F16 | Class::BF16 | Class::Int { .. } | Class::Bool => I::cast::<S, D>,
-        },
-        Class::Int { bits: 4, .. } if is_wide => I::widen::<Int4, D>,
-        Class::Int { bits: 2, .. } if is_wide => I::widen::<Int2, D>,
-        Class::Int { bits: 4, .. } => look_up::<I, Uint4, D>(),
-        Class::Int { bits: 2, .. } => look_up::<I, Uint2, D>(),
-        Class::Int { .. } => panic!("no kernel loads integers of this width"),
-        Class::E8M0 if is_wide => I::widen::<Float8E8M0, D>,
-        Class::SmallFloat(_) if is_wide && matches!(S::DATA_TYPE, DataType::Float8E5M2) => I::widen::<Float8E5M2, D>,
-        Class::SmallFloat(format) if is_wide => match format.bits {
-            // By arithmetic, where two look-ups among 128 entries take long.
-            8 if !I::LOOKS_UP_16 => I::cast::<S, D>,
-            // Not all of these are integers of 16 bits.
-            8 if format.exponent_bits > 4 && !D::DATA_TYPE.is_float() => I::widen::<Float8E5M2FNUZ, D>,
-            8 => I::widen::<Float8E4M3FN, D>,
-            6 => I::widen::<Float6E2M3, D>,
-            4 => I::widen::<Float4E2M1, D>,
-            _ => panic!("no kernel loads floats of this width"),
-        },
-        Class::E8M0 => look_up::<I, u8, D>(),
-        // All codes but zero are true; those of NaN too.
-        Class::SmallFloat(format) if format.bits == 8 && matches!(class::<D>(), Class::Bool) => {
-            if format.negative_zero { I::cast::<Float8E5M2, D> } else { I::cast::<u8, D> }
-        }
-        Class::SmallFloat(format) => match format.bits {
-            8 => look_up::<I, u8, D>(),
-            6 => look_up::<I, Float6E2M3, D>(),
+    match Algorithm::of(S::DATA_TYPE, D::DATA_TYPE, I::CAPABILITIES) {
+        Some(Algorithm::Copy) => copy::<I>,
+        Some(Algorithm::Fused) => fused::<I, S, D>(),
+        Some(Algorithm::Staged(_)) => staged::cast::<I>,
+        Some(Algorithm::LookUp) => match bits::<S>() {
+            2 => look_up::<I, Uint2, D>(),
             4 => look_up::<I, Uint4, D>(),
+            6 => look_up::<I, Float6E2M3, D>(),
+            8 => look_up::<I, u8, D>(),
+            _ => panic!("sources of more bits are not looked up"),
+        },
+        None => panic!("no kernel casts other than numbers"),
+    }
+}
+
+/// The fused kernel of a pair. Pairs between which it sees no difference share one.
+const fn fused<I: Isa, S: Element, D: Element>() -> Kernel {
+    match (class::<S>(), class::<D>()) {
+        (Class::Int { .. }, Class::Int { bits: to, .. }) if to < bits::<S>() as u32 => match bits::<S>() {
+            8 => to_int::<I, u8, D>(),
+            16 => to_int::<I, u16, D>(),
+            32 => to_int::<I, u32, D>(),
+            64 => to_int::<I, u64, D>(),
+            _ => panic!("integers of other widths are looked up"),
+        },
+        (Class::Int { .. } | Class::Bool, Class::Int { .. }) | (_, Class::Int { bits: 2 | 4, .. }) => {
+            to_int::<I, S, D>()
+        }
+        (Class::Int { bits: 4, .. }, _) => I::fused::<Int4, D>,
+        (Class::Int { bits: 2, .. }, _) => I::fused::<Int2, D>,
+        (Class::SmallFloat(format), Class::Bool) if !format.negative_zero => I::fused::<u8, D>,
+        (Class::SmallFloat(_), Class::Bool) => I::fused::<Float8E5M2, D>,
+        (Class::SmallFloat(format), _) => match format.bits {
+            // By arithmetic, where two look-ups among 128 entries take long.
+            8 if !I::CAPABILITIES.looks_up_16 || matches!(S::DATA_TYPE, DataType::Float8E5M2) => I::fused::<S, D>,
+            8 => I::fused::<Float8E4M3FN, D>,
+            6 => I::fused::<Float6E2M3, D>,
+            4 => I::fused::<Float4E2M1, D>,
             _ => panic!("no kernel loads floats of this width"),
         },
+        (Class::F64 | Class::F32 | Class::F16 | Class::BF16 | Class::E8M0 | Class::Int { .. } | Class::Bool, _) => {
+            I::fused::<S, D>
+        }
     }
+}
+
+/// The fused kernel to the low bits of an integer, which have no sign.
+const fn to_int<I: Isa, S: Element, D: Element>() -> Kernel {
+    match bits::<D>() {
+        2 => I::fused::<S, Uint2>,
+        4 => I::fused::<S, Uint4>,
+        8 => I::fused::<S, u8>,
+        16 => I::fused::<S, u16>,
+        32 => I::fused::<S, u32>,
+        64 => I::fused::<S, u64>,
+        _ => panic!("no integer of this width"),
+    }
+}
+
+/// Copies the bytes of elements of one width.
+unsafe fn copy<I: Isa>(src: &[u8], dst: &mut Out, len: usize, context: &Context) {
+    // SAFETY: the caller's: source and target have as many bytes, and the copy writes them all.
+    unsafe {
+        I::TABLE.copy()(src, dst, src.len(), context);
+        clear_padding(context.to, len, written(dst));
+    }
+}
+
+/// The kernel from a type to `float`, rounded to odd; `None` where `float` holds all of its values.
+const fn to_odd_float<I: Isa, S: Element>() -> Option<Kernel> {
+    match class::<S>() {
+        Class::F64 | Class::Int { bits: 32 | 64, .. } => Some(I::to_odd_float::<S>),
+        Class::F32
+        | Class::F16
+        | Class::BF16
+        | Class::SmallFloat(_)
+        | Class::E8M0
+        | Class::Int { .. }
+        | Class::Bool => None,
+    }
+}
+
+/// Whether scaled casts to a type and from it are fused. Those of other types are staged.
+const fn is_scaled_in_registers(data_type: DataType) -> bool {
+    matches!(
+        data_type,
+        DataType::Int8
+            | DataType::Uint8
+            | DataType::Int4
+            | DataType::Uint4
+            | DataType::Float8E4M3FN
+            | DataType::Float8E5M2
+            | DataType::Float4E2M1
+    )
 }
 
 /// What quantizes to a type.
 const fn quantize<I: Isa, D: Element>() -> Option<ScaledKernel> {
+    if !I::SCALES || !is_scaled_in_registers(D::DATA_TYPE) {
+        return None;
+    }
     Some(match class::<D>() {
-        _ if !I::SCALES => return None,
-        Class::SmallFloat(_) => I::quantize::<D>,
         // The low bits of an integer have no sign.
-        Class::Int { bits: 2, .. } => I::quantize::<Uint2>,
         Class::Int { bits: 4, .. } => I::quantize::<Uint4>,
-        Class::Int { bits: 8, .. } => I::quantize::<u8>,
-        Class::Int { bits: 16, .. } => I::quantize::<u16>,
-        Class::F64 | Class::F32 | Class::F16 | Class::BF16 | Class::E8M0 | Class::Int { .. } | Class::Bool => {
-            return None;
-        }
+        Class::Int { .. } => I::quantize::<u8>,
+        _ => I::quantize::<D>,
     })
 }
 
 /// What dequantizes from a type.
 const fn dequantize<I: Isa, S: Element>() -> Option<ScaledKernel> {
+    if !I::SCALES || matches!(class::<S>(), Class::F64 | Class::F32 | Class::F16 | Class::BF16 | Class::Bool) {
+        return None;
+    }
     Some(match class::<S>() {
-        _ if !I::SCALES => return None,
-        Class::Int { bits: 2, .. } => I::dequantize::<Int2>,
+        _ if !is_scaled_in_registers(S::DATA_TYPE) => scale::staged::dequantize::<I>,
         Class::Int { bits: 4, .. } => I::dequantize::<Int4>,
-        Class::Int { bits: 8 | 16, .. } | Class::Int { bits: 32, signed: true } => I::dequantize::<S>,
-        Class::SmallFloat(format) => match format.bits {
-            8 if !I::LOOKS_UP_16 || matches!(S::DATA_TYPE, DataType::Float8E5M2) => I::dequantize::<S>,
-            8 => I::dequantize::<Float8E4M3FN>,
-            6 => I::dequantize::<Float6E2M3>,
-            4 => I::dequantize::<Float4E2M1>,
-            _ => panic!("no kernel loads floats of this width"),
-        },
-        Class::F64 | Class::F32 | Class::F16 | Class::BF16 | Class::E8M0 | Class::Int { .. } | Class::Bool => {
-            return None;
-        }
+        _ => I::dequantize::<S>,
     })
 }
 
@@ -334,6 +374,11 @@ macro_rules! columns {
         /// The kernels from every source.
         const fn casts<I: Isa>() -> [[Kernel; TYPES]; TYPES] {
             [$(row::<I, $target>()),*]
+        }
+
+        /// The kernels from every source to `float`, rounded to odd.
+        const fn all_to_odd_float<I: Isa>() -> [Option<Kernel>; TYPES] {
+            [$(to_odd_float::<I, $target>()),*]
         }
 
         /// The kernels of scaled casts to every target.

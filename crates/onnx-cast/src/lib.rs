@@ -110,6 +110,7 @@ pub mod scaled {
 pub mod backend {
     pub use crate::arch::{Backend, UnknownBackend, VARIABLE, available};
     pub use crate::kernel::StoreHint;
+    pub use crate::kernel::algorithm::{Algorithm, Hub};
 }
 
 /// The examples of the pages, compiled and run as tests.

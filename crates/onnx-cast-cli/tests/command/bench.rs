@@ -20,12 +20,25 @@ fn json() {
         [("float", "float8e4m3fn"), ("int4", "double"), ("bool", "uint2"), ("float16", "float"), ("double", "double")];
     assert_eq!(rows.len(), names.len());
     for (row, (from, to)) in rows.iter().zip(names) {
-        let fields =
-            ["elements", "fits_last_cache", "from", "gb_per_s", "isa", "memcpy_gb_per_s", "ratio", "threads", "to"];
+        let fields = [
+            "algorithm",
+            "elements",
+            "fits_last_cache",
+            "from",
+            "gb_per_s",
+            "isa",
+            "memcpy_gb_per_s",
+            "ratio",
+            "threads",
+            "to",
+        ];
         assert_eq!(keys(row), fields);
         assert_eq!((&row["from"], &row["to"]), (&Value::from(from), &Value::from(to)));
         assert_eq!((&row["elements"], &row["threads"]), (&Value::from(100), &Value::from(1)));
         assert_eq!(row["isa"], Backend::best().name());
+        let algorithm = row["algorithm"].as_str().expect("a text");
+        assert_eq!(algorithm == "staged by int8", from == "int4", "{row}");
+        assert_eq!(algorithm == "copy", from == to, "{row}");
         for speed in ["gb_per_s", "memcpy_gb_per_s", "ratio"] {
             assert!(row[speed].as_f64().expect("a number") > 0.0, "{row}");
         }
@@ -40,7 +53,7 @@ fn a_table_with_the_mean() {
     assert!(matches!(lines.len(), 5 | 6), "{printed}");
     assert!(lines[0].starts_with("1 element, 1 thread, portable"), "{printed}");
     assert!(lines[2].starts_with("float           float16 "), "{printed}");
-    assert!(lines[3].starts_with("uint2           int2 "), "{printed}");
+    assert!(lines[3].starts_with("uint2           int2 ") && lines[3].ends_with("  copy"), "{printed}");
     assert!(lines[4].starts_with("2 pairs: geometric mean "), "{printed}");
     let fitting =
         lines.get(5).is_none_or(|line| line.starts_with("fit the last cache") && line.ends_with("every pair"));

@@ -14,26 +14,22 @@ pub(crate) mod wide;
 use crate::arch::portable;
 use crate::element::{Class, Element, class};
 use crate::kernel::Context;
-use crate::kernel::lanes::is_scalar;
 use crate::packed::{Out, bits};
 use small_float::RuleLanes;
 
 pub(crate) use crate::kernel::lanes::Lanes;
 
-/// Casts a source that is not looked up, or not without a hub.
+/// Casts in registers.
 ///
-/// Every choice that the types decide is an `if const`: the compiler then makes no code for the other ways, and this
-/// function is made for hundreds of pairs.
+/// Every choice that the types decide is an `if const`: the compiler then makes no code for the other algorithms, and
+/// this function is made for more than a hundred pairs.
 ///
 /// # Safety
 /// As [`crate::kernel::Kernel`], of the instructions of `L`.
 #[inline(always)]
-pub(crate) unsafe fn cast<L: Lanes, S: Element, D: Element>(src: &[u8], dst: &mut Out, len: usize, context: &Context) {
-    if const { is_scalar::<L, S, D>() } {
-        return portable::cast::<S, D>(src, dst, len, context);
-    }
-    if small_float::asks_for_scalar::<L, S, D>(&context.rules) {
-        return portable::cast::<S, D>(src, dst, len, context);
+pub(crate) unsafe fn fused<L: Lanes, S: Element, D: Element>(src: &[u8], dst: &mut Out, len: usize, context: &Context) {
+    if small_float::asks_for_scalar::<D>(&context.rules) {
+        return portable::fused::<S, D>(src, dst, len, context);
     }
     let task = step::Task { src, dst: dst.as_mut_ptr().cast(), len, hint: context.hint };
     // SAFETY: the caller's; `steps` hands out pointers to a step's bytes.
@@ -74,6 +70,32 @@ pub(crate) unsafe fn cast<L: Lanes, S: Element, D: Element>(src: &[u8], dst: &mu
     }
 }
 
+/// Casts to `float`, rounded to odd.
+///
+/// # Safety
+/// As [`crate::kernel::Kernel`], of the instructions of `L`.
+#[inline(always)]
+pub(crate) unsafe fn to_odd_float<L: Lanes, S: Element>(src: &[u8], dst: &mut Out, len: usize, context: &Context) {
+    // What is beyond `float` differs from infinity in few rules.
+    let is_double = const { matches!(class::<S>(), Class::F64) };
+    if L::F64_OVERFLOWS && is_double && context.rules.infinity != context.rules.overflow {
+        return portable::to_odd_float::<S>(src, dst);
+    }
+    let task = step::Task { src, dst: dst.as_mut_ptr().cast(), len, hint: context.hint };
+    // SAFETY: the caller's; `steps` hands out pointers to a step's bytes.
+    unsafe {
+        step::steps::<L, S, f32>(
+            task,
+            #[inline(always)]
+            |src, dst| {
+                for place in 0..4 {
+                    wide::store::<L>(dst, place, wide::f32_lanes::<L, S, false>(src, place));
+                }
+            },
+        );
+    }
+}
+
 /// What casts the elements of one step from one pointer to the other. Sources of 8 bits or fewer are cast to `f32`
 /// alone, and looked up as in [`crate::kernel::Isa::widen`].
 ///
@@ -86,8 +108,7 @@ pub(crate) unsafe fn one_step<L: Lanes, S: Element, D: Element>(
     // SAFETY: the caller's, who calls the function with pointers to a step's bytes.
     unsafe {
         let widen = if const { look_up::has_hub::<L, S>() } { Some(look_up::widen::<L, S, D>(context)) } else { None };
-        let folded =
-            if const { folded::has_hub::<L, S, D>() } { Some(folded::widen::<L, S, D>(context)) } else { None };
+        let folded = if const { folded::widens::<L, S, D>() } { Some(folded::widen::<L>(context.from)) } else { None };
         let rules = RuleLanes::<L>::new::<S, D>(&context.rules);
         #[inline(always)]
         move |src, dst| {
@@ -95,7 +116,7 @@ pub(crate) unsafe fn one_step<L: Lanes, S: Element, D: Element>(
                 if let Some(widen) = &widen {
                     widen(src, dst);
                 }
-            } else if const { folded::has_hub::<L, S, D>() } {
+            } else if const { folded::widens::<L, S, D>() } {
                 if let Some(widen) = &folded {
                     widen(src, dst);
                 }
@@ -125,23 +146,27 @@ pub(crate) use kernel;
 
 /// Implements [`crate::kernel::Isa`] for an instruction set: each kind of kernel, compiled with its features, if any.
 macro_rules! isa {
-    ($isa:ident, $lanes:ty $(, $features:literal)?) => {
+    ($isa:ident, $table:ident, $lanes:ty $(, $features:literal)?) => {
         pub(crate) struct $isa;
 
         // SAFETY: the algorithms cast as the scalar cast does, which the tests check for every pair on every length
         // and, for the types of 32 bits or fewer, every value; and `steps` covers all of `dst`.
         unsafe impl crate::kernel::Isa for $isa {
-            const LOOKS_UP_16: bool = <$lanes as crate::arch::generic::Lanes>::WIDE_LOOK_UP;
-            const FOLDS: bool = crate::kernel::lanes::folds::<$lanes>();
+            const CAPABILITIES: crate::kernel::algorithm::Capabilities = crate::kernel::algorithm::Capabilities {
+                converts_halves: true,
+                looks_up_16: <$lanes as crate::arch::generic::Lanes>::WIDE_LOOK_UP,
+                folds: crate::kernel::lanes::folds::<$lanes>(),
+            };
+            const TABLE: &'static KernelTable = &$table;
             const SCALES: bool = !<$lanes as crate::arch::generic::Lanes>::IS_SMALL;
             crate::kernel::scale::scale_kernels! {
                 $(#[target_feature(enable = $features)])?
                 fuses: <$lanes as Lanes>::FUSES, fence: <$lanes>::fence(), over: $lanes, generic::scale
             }
 
-            kernel! { $($features)?, cast<S: Element, D: Element>: generic::cast::<$lanes, S, D> }
+            kernel! { $($features)?, fused<S: Element, D: Element>: generic::fused::<$lanes, S, D> }
             kernel! { $($features)?, look_up<S: Element, D: Element>: generic::look_up::cast::<$lanes, S, D> }
-            kernel! { $($features)?, widen<S: Element, D: Element>: generic::cast::<$lanes, S, D> }
+            kernel! { $($features)?, to_odd_float<S: Element>: generic::to_odd_float::<$lanes, S> }
             kernel! { $($features)?, pack<D: Element>: generic::look_up::pack::<$lanes, D> }
             kernel! { $($features)?, unpack<S: Element>: generic::look_up::unpack::<$lanes, S> }
         }

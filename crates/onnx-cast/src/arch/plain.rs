@@ -22,11 +22,11 @@ pub(super) struct Plain<const BYTES: usize, const RICH: bool>;
 // Apart, because an incremental build compiles the kernels of a module on one thread.
 mod few {
     use super::*;
-    isa!(Few, Plain<16, false>);
+    isa!(Few, FEW, Plain<16, false>);
 }
 mod many {
     use super::*;
-    isa!(Many, Plain<64, true>);
+    isa!(Many, MANY, Plain<64, true>);
 }
 
 /// Small vectors of an instruction set with little, and large ones of one with much.
@@ -98,9 +98,9 @@ unsafe impl<const B: usize, const RICH: bool> Lanes for Plain<B, RICH> {
         })
     }
 
-    unsafe fn store_upper_words<const W: usize>(dst: *mut u8, words: [Self::V; 2]) {
-        for part in 0..W / 8 {
-            let lanes = lanes::<W, B>(|place| lane_of::<16, B>(&words, part * (8 * B / W) + place) << (W - 16));
+    unsafe fn store_upper_words(dst: *mut u8, words: [Self::V; 2]) {
+        for part in 0..4 {
+            let lanes = lanes::<32, B>(|place| lane_of::<16, B>(&words, part * (B / 4) + place) << 16);
             // SAFETY: the caller's: the lanes of a step can be written.
             unsafe { Self::store(dst.add(part * B), lanes) };
         }

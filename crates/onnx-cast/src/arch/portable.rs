@@ -1,17 +1,18 @@
-//! The backend for every machine: the scalar cast in blocks, vectorised as far as the compiler does it.
+//! The backend for every machine: the scalar cast in loops, vectorised as far as the compiler does it.
 
-use crate::element::{BFloat16, DataType, Element};
-use crate::kernel::lookup_tables::{self, KeptOrMade};
+use crate::element::{Class, Element, Word, class};
+use crate::kernel::algorithm::Capabilities;
+use crate::kernel::lookup_tables::KeptOrMade;
 use crate::kernel::scale::scale_kernels;
-use crate::kernel::{Context, Isa, KernelTable, staged};
-use crate::packed::{Out, bits, byte_len, pack_elements, unpack_elements, written};
+use crate::kernel::{Context, Isa, KernelTable};
+use crate::packed::{Out, bits, byte_len, pack_elements, unpack_elements, word, written};
 use core::mem::MaybeUninit;
 
 pub(crate) static TABLE: KernelTable = KernelTable::new::<Portable>();
 
 struct Portable;
 
-/// Elements that are looked up at a time: a multiple of 8, so that a block of every type is whole bytes.
+/// Elements that are unpacked or packed at a time: a multiple of 8, so that a block of every type is whole bytes.
 const BLOCK: usize = 256;
 
 /// Calls `f` with the bytes of each block and its length.
@@ -36,14 +37,22 @@ fn codes<'a, S: Element>(src: &'a [u8], unpacked: &'a mut [MaybeUninit<u8>; BLOC
     unsafe { written(unpacked) }
 }
 
-// SAFETY: tables are made with the scalar cast, and `staged::run` is the scalar cast in a loop; both write every byte.
+// SAFETY: tables are made with the scalar cast, and `each` is the scalar cast in a loop; both write every byte.
 unsafe impl Isa for Portable {
-    const LOOKS_UP_16: bool = true;
+    const CAPABILITIES: Capabilities = Capabilities { converts_halves: false, looks_up_16: true, folds: false };
+    const TABLE: &'static KernelTable = &TABLE;
     const SCALES: bool = false;
     scale_kernels! { fuses: false, fence: () }
 
-    unsafe fn cast<S: Element, D: Element>(src: &[u8], dst: &mut Out, len: usize, context: &Context) {
-        cast::<S, D>(src, dst, len, context);
+    unsafe fn fused<S: Element, D: Element>(src: &[u8], dst: &mut Out, len: usize, context: &Context) {
+        if const { is_widened_by_table::<S, D>() } {
+            return widen::<S>(src, dst, len, context);
+        }
+        fused::<S, D>(src, dst, len, context);
+    }
+
+    unsafe fn to_odd_float<S: Element>(src: &[u8], dst: &mut Out, _: usize, _: &Context) {
+        to_odd_float::<S>(src, dst);
     }
 
     unsafe fn look_up<S: Element, D: Element>(src: &[u8], dst: &mut Out, len: usize, context: &Context) {
@@ -69,33 +78,6 @@ unsafe impl Isa for Portable {
         });
     }
 
-    unsafe fn widen<S: Element, D: Element>(src: &[u8], dst: &mut Out, len: usize, context: &Context) {
-        let hub = lookup_tables::hub(context.from, D::DATA_TYPE, false);
-        let table = KeptOrMade::new(&Context::plain(context.from, hub));
-        let [low, high] = &table.planes;
-        blocks::<S, D>(src, dst, len, |src, dst, len| {
-            let (mut unpacked, mut values) = ([MaybeUninit::new(0); BLOCK], [0; 2 * BLOCK]);
-            let codes = codes::<S>(src, &mut unpacked, len);
-            // The upper 16 bits of a float are a bfloat16.
-            if matches!(hub, DataType::BFloat16 | DataType::Float) {
-                for (value, &code) in values.as_chunks_mut().0.iter_mut().zip(codes) {
-                    *value = [low[usize::from(code)], high[usize::from(code)]];
-                }
-                staged::run::<BFloat16, D>(&values[..2 * len], dst, len, &context.rules);
-            } else {
-                for (value, &code) in values.iter_mut().zip(codes) {
-                    *value = low[usize::from(code)];
-                }
-                let values = &values[..len];
-                match hub {
-                    DataType::Uint8 => staged::run::<u8, D>(values, dst, len, &context.rules),
-                    DataType::Int8 => staged::run::<i8, D>(values, dst, len, &context.rules),
-                    other => unreachable!("values do not go by way of {other}"),
-                }
-            }
-        });
-    }
-
     unsafe fn pack<D: Element>(src: &[u8], dst: &mut Out, _: usize, _: &Context) {
         pack_elements(bits::<D>(), src, dst);
     }
@@ -105,7 +87,66 @@ unsafe impl Isa for Portable {
     }
 }
 
-/// Casts a source that is not looked up; for backends too to which this is the best kernel.
-pub(crate) fn cast<S: Element, D: Element>(src: &[u8], dst: &mut Out, len: usize, context: &Context) {
-    staged::run::<S, D>(src, dst, len, &context.rules);
+/// Whether a source is widened by a table: one of 8 bits or fewer whose codes are not its values.
+const fn is_widened_by_table<S: Element, D: Element>() -> bool {
+    match (class::<S>(), class::<D>()) {
+        (Class::SmallFloat(_) | Class::E8M0 | Class::Int { bits: 2 | 4, .. }, Class::F32) => true,
+        (
+            Class::F64
+            | Class::F32
+            | Class::F16
+            | Class::BF16
+            | Class::SmallFloat(_)
+            | Class::E8M0
+            | Class::Int { .. }
+            | Class::Bool,
+            _,
+        ) => false,
+    }
+}
+
+/// Widens codes of the width of `S` to `float`, of which the lower 16 bits are zero.
+fn widen<S: Element>(src: &[u8], dst: &mut Out, len: usize, context: &Context) {
+    let table = KeptOrMade::new(context);
+    let [low, high] = &table.planes;
+    blocks::<S, f32>(src, dst, len, |src, dst, len| {
+        let mut unpacked = [MaybeUninit::new(0); BLOCK];
+        let codes = codes::<S>(src, &mut unpacked, len);
+        for (value, &code) in dst.as_chunks_mut().0.iter_mut().zip(codes) {
+            *value = [0, 0, low[usize::from(code)], high[usize::from(code)]].map(MaybeUninit::new);
+        }
+    });
+}
+
+/// The scalar cast of elements of 8 bits or more, in loops that the compiler can vectorise; for backends too that have
+/// no better one for some rules.
+pub(crate) fn fused<S: Element, D: Element>(src: &[u8], dst: &mut Out, len: usize, context: &Context) {
+    let cast = |element: S| element.cast_to(&context.rules);
+    if const { bits::<D>() >= 8 } {
+        return each::<S, D>(src, dst, cast);
+    }
+    blocks::<S, D>(src, dst, len, |src, dst, len| {
+        let mut results = [MaybeUninit::new(0); BLOCK];
+        let results = &mut results[..len];
+        each::<S, D>(src, results, cast);
+        // SAFETY: the array is initialised.
+        pack_elements(bits::<D>(), unsafe { written(results) }, dst);
+    });
+}
+
+/// To `float`, rounded to odd; likewise.
+#[inline(always)]
+pub(crate) fn to_odd_float<S: Element>(src: &[u8], dst: &mut Out) {
+    each::<S, f32>(src, dst, S::to_f32_round_to_odd);
+}
+
+/// Casts elements of 8 bits or more, one result to a word.
+#[inline(always)]
+fn each<S: Element, D: Element>(src: &[u8], dst: &mut Out, cast: impl Fn(S) -> D) {
+    let elements = src.chunks_exact(const { size_of::<S::Bits>() });
+    for (from, to) in elements.zip(dst.chunks_exact_mut(const { size_of::<D::Bits>() })) {
+        let bytes = cast(S::from_bits(word(from))).to_bits().to_le();
+        // SAFETY: the chunk has the size of `D::Bits`, as its bytes do.
+        unsafe { to.as_mut_ptr().cast::<<D::Bits as Word>::Bytes>().write_unaligned(bytes) };
+    }
 }

@@ -39,8 +39,7 @@ pub(crate) unsafe trait Lanes: Copy + 'static {
     const FUSES: bool;
     /// Whether [`Lanes::stream`] passes the caches by.
     const STREAMS: bool;
-    /// Whether the backend has fewer kernels, to keep the code small: scaled casts run in stages, and the scalar cast
-    /// converts doubles and integers of 16 bits or more to small floats.
+    /// Whether the backend has fewer kernels, to keep the code small: scaled casts run in stages.
     const IS_SMALL: bool = false;
 
     // Memory.
@@ -70,11 +69,9 @@ pub(crate) unsafe trait Lanes: Copy + 'static {
     }
     /// Stores a step's elements of `BITS` bits, 8 or fewer, that stand one in a byte with the upper bits zero.
     unsafe fn store_codes<const BITS: usize>(dst: *mut u8, codes: Self::V);
-    /// Stores a step's words as the upper halves of lanes of 32 bits, or where [`Lanes::WIDE_LOOK_UP`] the upper
-    /// quarters of lanes of 64, whose other bits are zero.
+    /// Stores a step's words as the upper halves of lanes of 32 bits, whose lower halves are zero.
     #[inline(always)]
-    unsafe fn store_upper_words<const W: usize>(dst: *mut u8, [a, b]: [Self::V; 2]) {
-        assert!(W == 32, "no lanes of this width");
+    unsafe fn store_upper_words(dst: *mut u8, [a, b]: [Self::V; 2]) {
         let mut words = [0u8; 2 * 64];
         let from = words.as_mut_ptr();
         // SAFETY: the caller's; the words fit the array.
@@ -367,10 +364,4 @@ pub(crate) const fn folds<L: Lanes>() -> bool {
 /// Bytes of a step's elements of so many bits.
 pub(crate) const fn step_bytes<L: Lanes>(bits: usize) -> usize {
     byte_len_of(L::BYTES, bits)
-}
-
-/// Whether a pair has no kernel of vectors, because the backend is to be small ([`Lanes::IS_SMALL`]).
-pub(crate) const fn is_scalar<L: Lanes, S: Element, D: Element>() -> bool {
-    let is_rare_source = matches!(class::<S>(), Class::F64 | Class::Int { .. } | Class::Bool);
-    L::IS_SMALL && is_rare_source && matches!(class::<D>(), Class::SmallFloat(_) | Class::E8M0)
 }

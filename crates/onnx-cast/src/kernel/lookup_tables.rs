@@ -3,15 +3,15 @@
 pub(crate) mod fold;
 
 use super::{Context, cast_code};
-use crate::element::{Class, DataType, Kind, NUMBERS};
+use crate::element::{Class, DataType, NUMBERS};
 use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
 use core::ops::Deref;
 use core::sync::atomic::{AtomicU8, Ordering};
 use fold::Fold;
 
-/// The result of every code, of 16 bits or fewer, in planes: all low bytes, then all high ones; of `float` and `double`
-/// the upper 16 bits. The entries of sources of fewer than 8 bits repeat.
+/// The result of every code, of 16 bits or fewer, in planes: all low bytes, then all high ones; of `float` the upper 16
+/// bits. The entries of sources of fewer than 8 bits repeat.
 #[derive(Clone, Copy)]
 #[repr(align(64))]
 pub(crate) struct Table {
@@ -134,21 +134,16 @@ pub(crate) fn repeat(entries: &mut [u8; 256], count: usize) {
 const MOST_TARGET_BITS: u32 = 16;
 
 /// Sources that are looked up, and their targets: pairs that have a place for a table.
-const SOURCE_PLACES: ([Option<u8>; NUMBERS], usize) = places(8, &[]);
-const TARGET_PLACES: ([Option<u8>; NUMBERS], usize) = places(MOST_TARGET_BITS, &[DataType::Float, DataType::Double]);
+const SOURCE_PLACES: ([Option<u8>; NUMBERS], usize) = places(8, DataType::Uint8);
+const TARGET_PLACES: ([Option<u8>; NUMBERS], usize) = places(MOST_TARGET_BITS, DataType::Float);
 
-/// The place of a type among those of so many bits or fewer and some more, by ONNX's number, and how many these are.
-const fn places(bits: u32, others: &[DataType]) -> ([Option<u8>; NUMBERS], usize) {
+/// The place of a type among those of so many bits or fewer and one other, by ONNX's number, and how many these are.
+const fn places(bits: u32, other: DataType) -> ([Option<u8>; NUMBERS], usize) {
     let mut places = [None; NUMBERS];
     let (mut i, mut count) = (0, 0);
     while i < DataType::NUMERIC.len() {
         let data_type = DataType::NUMERIC[i];
-        let (mut has_place, mut other) = (data_type.info().bits <= bits, 0);
-        while other < others.len() {
-            has_place |= data_type as usize == others[other] as usize;
-            other += 1;
-        }
-        if has_place {
+        if data_type.info().bits <= bits || data_type as usize == other as usize {
             places[data_type as usize] = Some(count);
             count += 1;
         }
@@ -199,23 +194,13 @@ impl Deref for KeptOrMade {
     }
 }
 
-/// The type by way of which a source of 8 bits or fewer is cast to a wider one, where it holds every value of the source.
-/// `float` and `double` stand for their upper 16 bits, all that such a value needs: a backend whose look-ups are wide
-/// has `double` and integers of 16 bits too.
+/// What a table of [`Algorithm::Fused`](super::algorithm::Algorithm::Fused) has for a source that is not itself widened:
+/// its values as `int8` or `bfloat16`, or the upper 16 bits of `float`, all that they need.
 pub(crate) const fn hub(from: DataType, to: DataType, is_wide: bool) -> DataType {
-    let fits_short = match Class::of(from) {
-        Some(Class::SmallFloat(format)) => is_wide && format.exponent_bits <= 4,
-        _ => false,
-    };
-    match to.info().kind {
-        _ if is_wide && matches!(to, DataType::Float | DataType::Double) => to,
-        _ if !from.is_float() => DataType::Int8,
-        _ if matches!(to, DataType::Float) => to,
-        Kind::Uint if from.is_packed() => DataType::Uint8,
-        Kind::Int if from.is_packed() => DataType::Int8,
-        Kind::Uint if fits_short => DataType::Uint16,
-        Kind::Int if fits_short => DataType::Int16,
-        _ => DataType::BFloat16,
+    match to {
+        DataType::Float if is_wide || from.is_float() => to,
+        _ if from.is_float() => DataType::BFloat16,
+        _ => DataType::Int8,
     }
 }
 

@@ -405,7 +405,7 @@ mod tests {
                 let context = ScaleContext { from, to, rules, scales, method, precision, range, is_finite: false };
                 let src = &source[4 * begin..4 * (begin + len)];
                 // SAFETY: the backend is available, and source and target have the bytes of so many elements.
-                unsafe { table.scale(Task { src, dst, len, hint }, &context, held) };
+                unsafe { table.scale(table.scaled(from, to), Task { src, dst, len, hint }, &context, held) };
             };
             let mut expected = Vec::with_capacity(bytes(LEN));
             run(0, expected.as_mut_ptr(), LEN, StoreHint::Temporal, None);

@@ -206,7 +206,7 @@ impl ScaledPlan {
             // Parts begin at whole bytes.
             let before = span.src.as_ptr() as usize - src.as_ptr() as usize;
             let start = if before == 0 { 0 } else { elements_before(before, bits[0]) };
-            with_default_float_environment(|| bound.run(self.backend, start, span, hint));
+            with_default_float_environment(|| bound.run(start, span, hint));
         });
         // SAFETY: the cast writes every byte of each span, and the spans make up `out`.
         let out = unsafe { written(out) };
@@ -445,7 +445,7 @@ impl BoundScaledPlan<'_> {
         }
         let hint = StoreHint::Temporal;
         let span = Span { src: elements, dst: &mut *out, len };
-        with_default_float_environment(|| self.bound.run(plan.backend, start, span, hint));
+        with_default_float_environment(|| self.bound.run(start, span, hint));
         // SAFETY: the cast writes every byte.
         let out = unsafe { written(out) };
         clear_padding(plan.to, len, out);

@@ -111,9 +111,7 @@ pub(super) fn integer_to_odd_float(value: f64) -> f32 {
 }
 
 /// A double as a float, *rounded to odd*: truncated, with the lowest kept bit set if any dropped bit was set. A second
-/// rounding to 22 bits or fewer then gives the same as rounding the double itself. Only bfloat16 has values in `f32`'s
-/// subnormal range, so there the result is already rounded for bfloat16: to the nearest multiple of its smallest
-/// subnormal.
+/// rounding to 22 bits or fewer then gives the same as rounding the double itself.
 #[inline(always)]
 pub(super) fn to_odd_float(value: f64) -> f32 {
     /// The upper halves of three doubles: the smallest in the normal range of `f32`, the smallest too large for `f32`,
@@ -121,14 +119,18 @@ pub(super) fn to_odd_float(value: f64) -> f32 {
     const NORMAL: u32 = (1023 - 126) << 20;
     const LARGE: u32 = (1023 + 128) << 20;
     const INFINITE: u32 = 0x7ff << 20;
-    /// A double whose unit in the last place is bfloat16's smallest subnormal, 2^-133.
-    const BASE: u64 = (1023 - 133 + 52) << 52;
+    /// A double whose unit in the last place is the smallest subnormal of `f32`, 2^-149.
+    const BASE: u64 = (1023 - 149 + 52) << 52;
     let bits = value.to_bits();
     let (upper, lower) = ((bits >> 32) as u32 & (u32::MAX >> 1), bits as u32);
     let sign = (bits >> 32) as u32 & !(u32::MAX >> 1);
     let number = magnitude_to_odd(bits);
-    let multiple = (value.abs() + f64::from_bits(BASE)).to_bits().wrapping_sub(BASE) as u32;
-    let number = if upper < NORMAL { multiple << 16 } else { number };
+    // The nearest multiple of that, and then the odd one of the two beside a number between them.
+    let sum = value.abs() + f64::from_bits(BASE);
+    let nearest = sum - f64::from_bits(BASE);
+    let below = (sum.to_bits().wrapping_sub(BASE) as u32).wrapping_sub(u32::from(nearest > value.abs()));
+    let subnormal = below | u32::from(nearest != value.abs());
+    let number = if upper < NORMAL { subnormal } else { number };
     let special = if upper < INFINITE {
         f32::MAX.to_bits()
     } else if upper == INFINITE && lower == 0 {

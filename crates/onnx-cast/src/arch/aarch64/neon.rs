@@ -10,7 +10,7 @@ use crate::kernel::{Context, KernelTable};
 use core::arch::aarch64::*;
 use core::arch::asm;
 
-isa!(Neon, Quad, "neon");
+isa!(Neon, TABLE, Quad, "neon");
 
 pub(crate) static TABLE: KernelTable = KernelTable::new::<Neon>();
 
@@ -364,21 +364,14 @@ unsafe impl Lanes for Quad {
     }
 
     #[inline(always)]
-    unsafe fn store_upper_words<const W: usize>(dst: *mut u8, words: [V; 2]) {
+    unsafe fn store_upper_words(dst: *mut u8, words: [V; 2]) {
         // SAFETY: the caller's: the processor has NEON, and the lanes of a step can be written.
         unsafe {
             let zero = vdupq_n_u16(0);
             for (half, word) in words.into_iter().enumerate() {
                 let pairs = [vzip1q_u16(zero, u16s(word)), vzip2q_u16(zero, u16s(word))];
                 for (quarter, pair) in pairs.into_iter().enumerate() {
-                    let place = 2 * half + quarter;
-                    if W == 32 {
-                        Self::store(dst.add(16 * place), of_u16(pair));
-                        continue;
-                    }
-                    let (zero, pair) = (vreinterpretq_u32_u16(zero), vreinterpretq_u32_u16(pair));
-                    Self::store(dst.add(32 * place), of_u32(vzip1q_u32(zero, pair)));
-                    Self::store(dst.add(32 * place + 16), of_u32(vzip2q_u32(zero, pair)));
+                    Self::store(dst.add(16 * (2 * half + quarter)), of_u16(pair));
                 }
             }
         }

@@ -5,10 +5,9 @@
 //! for a step's bytes.
 #![allow(unsafe_op_in_unsafe_fn, reason = "each line is a method of `Lanes`, which asks for no more")]
 
-use super::small_float::RuleLanes;
 use super::step::{Task, steps};
-use super::wide::{self, load_bf16, store, store_codes};
-use crate::element::{BFloat16, Class, DataType, Element, Float16, class};
+use super::wide::{load_bf16, store, store_codes};
+use crate::element::{BFloat16, Class, DataType, Element, class};
 use crate::format::FloatFormat;
 use crate::kernel::Context;
 use crate::kernel::lanes::{Lanes, folds};
@@ -131,96 +130,34 @@ unsafe fn cast_by<L: Lanes, D: Element, const KIND: u8>(task: Task<'_>, table: &
     false
 }
 
-/// Whether floats of 8 bits are cast to a wider target by way of 16 bits that are folded. (float8e5m2 is the upper byte
+/// Whether floats of 8 bits are widened to `float` by way of `bfloat16`, which is folded. (float8e5m2 is the upper byte
 /// of a float16.)
-pub(super) const fn has_hub<L: Lanes, S: Element, D: Element>() -> bool {
+pub(super) const fn widens<L: Lanes, S: Element, D: Element>() -> bool {
     match (class::<S>(), class::<D>()) {
-        (
-            Class::SmallFloat(FloatFormat { bits: 8, infinity: false, .. }),
-            Class::F64 | Class::F32 | Class::Int { bits: 16 | 32 | 64, .. },
-        ) => folds::<L>(),
+        (Class::SmallFloat(FloatFormat { bits: 8, infinity: false, .. }), Class::F32) => folds::<L>(),
         _ => false,
     }
 }
 
-/// The 16 bits: integers that hold all of the source, or `bfloat16`.
-const fn hub<S: Element, D: Element>() -> DataType {
-    match (class::<S>(), class::<D>()) {
-        (Class::SmallFloat(from), Class::Int { signed, .. })
-            if (from.max_code() >> from.significand_bits) as i32 - from.bias < 15 =>
-        {
-            if signed {
-                DataType::Int16
-            } else {
-                DataType::Uint16
-            }
-        }
-        _ => DataType::BFloat16,
-    }
-}
-
-/// Whether integers are reached by way of `float16`: the upper byte of one with the source's significand and an
-/// exponent of 1 less. What that loses is far below 1, and NaN becomes -0.
-const fn is_almost_upper_byte<S: Element, D: Element>() -> bool {
-    matches!(S::DATA_TYPE, DataType::Float8E5M2FNUZ) && matches!(class::<D>(), Class::Int { .. })
-}
-
-/// What casts a step from a float of 8 bits to `D`, by way of 16 bits.
+/// What widens a step of a float of 8 bits to `float`.
 #[inline(always)]
-pub(super) unsafe fn widen<L: Lanes, S: Element, D: Element>(
-    context: &Context,
-) -> impl Fn(*const u8, *mut u8) + use<L, S, D> {
-    let hub = const { hub::<S, D>() };
-    let is_almost_upper_byte = const { is_almost_upper_byte::<S, D>() };
-    let to_hub = Context::plain(context.from, hub);
+pub(super) unsafe fn widen<L: Lanes>(from: DataType) -> impl Fn(*const u8, *mut u8) + use<L> {
+    let to_hub = Context::plain(from, DataType::BFloat16);
     let table = KeptOrMade::new(&to_hub);
-    let fold = table.fold.or_else(|| table.folded(&to_hub)).expect("floats of 8 bits fold to their hubs");
+    let fold = table.fold.or_else(|| table.folded(&to_hub)).expect("floats of 8 bits fold to `bfloat16`");
     // SAFETY: the caller's, who calls the function with pointers to a step's bytes; the hub has room for a step's
     // elements of 16 bits.
     unsafe {
-        let rules = RuleLanes::<L>::new::<BFloat16, D>(&context.rules);
         // Codes of 4 significand bits or fewer have those of `bfloat16`, moved, but for the first row, the subnormal.
-        let planes = if hub.is_float() && !is_almost_upper_byte { Some(Planes::<L, SIGNED>::new(&fold)) } else { None };
-        // Codes with the sign may count as more than all others, whose results are 0.
-        let is_unsigned = fold.magnitudes == Magnitudes::Code;
-        let (mut signed, mut unsigned) = (None, None);
-        if !hub.is_float() && is_unsigned {
-            unsigned = Some(Window::<L, UNSIGNED, { fold::MOST_VECTORS }>::new(&table, &fold));
-        } else if !hub.is_float() {
-            signed = Some(Window::<L, INTEGER, { fold::MOST_VECTORS }>::new(&table, &fold));
-        }
+        let planes = Planes::<L, SIGNED>::new(&fold);
         #[inline(always)]
         move |src, dst| {
             let mut value = [0u8; 2 * 64];
             let at = value.as_mut_ptr();
-            if is_almost_upper_byte {
-                let code = L::in_zip_order(L::load(src));
-                let (magnitude, one) = (L::and(code, byte::<L>(0x7f)), byte::<L>(1 << 2));
-                let less = L::sub::<8>(L::max_u::<8>(magnitude, one), one);
-                let [a, b] = L::zip_bytes(byte::<L>(0), L::or(less, L::and(code, byte::<L>(0x80))));
-                store::<L>(at, 0, a);
-                store::<L>(at, 1, b);
-                return wide::step::<L, Float16, D>(at, dst, &rules);
-            }
-            if let Some(planes) = &planes {
-                planes.step::<BFloat16>(src, at);
-            }
-            if let Some(window) = &signed {
-                window.step::<i16>(src, at);
-            }
-            if let Some(window) = &unsigned {
-                window.step::<u16>(src, at);
-            }
-            match hub {
-                DataType::Int16 => wide::step::<L, i16, D>(at, dst, &rules),
-                DataType::Uint16 => wide::step::<L, u16, D>(at, dst, &rules),
-                // No NaN of a table is signalling.
-                _ if const { matches!(class::<D>(), Class::F32) } => {
-                    for part in 0..4 {
-                        store::<L>(dst, part, load_bf16::<L>(at.add(part * L::BYTES / 2)));
-                    }
-                }
-                _ => wide::step::<L, BFloat16, D>(at, dst, &rules),
+            planes.step::<BFloat16>(src, at);
+            // No NaN of a table is signalling.
+            for part in 0..4 {
+                store::<L>(dst, part, load_bf16::<L>(at.add(part * L::BYTES / 2)));
             }
         }
     }

@@ -1,8 +1,8 @@
 //! Sources of 8 bits or fewer, by tables with an entry for each code, which the scalar cast makes.
 //!
 //! To 16 bits or fewer a table has the entries themselves, in planes: all their low bytes, then all their high ones. To
-//! 32 bits and more, it has the code as `bfloat16` or `int8`, which hold every value of such a source, and [`wide`]
-//! takes it from there.
+//! `float`, it has the code as `bfloat16` or `int8`, which hold every value of such a source, and [`wide`] takes it from
+//! there.
 //!
 //! Every `unsafe fn` here asks of its caller that the processor has the instructions of `L` and that pointers are valid
 //! for a step's bytes, and a kernel what [`crate::kernel::Kernel`] asks.
@@ -445,7 +445,7 @@ unsafe fn four_to_two<L: Lanes>(task: Task<'_>, table: &Table) {
     );
 }
 
-/// Whether a source is looked up on the way to types of 16 bits and more.
+/// Whether a source is looked up on the way to floats of 16 and 32 bits.
 pub(crate) const fn has_hub<L: Lanes, S: Element>() -> bool {
     match class::<S>() {
         Class::SmallFloat(format) => format.bits < 8 || L::WIDE_LOOK_UP || matches!(S::DATA_TYPE, DataType::Float8E5M2),
@@ -453,8 +453,8 @@ pub(crate) const fn has_hub<L: Lanes, S: Element>() -> bool {
     }
 }
 
-/// What casts a step from a type of the class and width of `S`, 8 bits or fewer, to `D`, of 16 bits or more, by way of
-/// its [`hub`](lookup_tables::hub).
+/// What casts a step from a type of the class and width of `S`, 8 bits or fewer, to `D`, a float of 16 or 32 bits, by way
+/// of its [`hub`](lookup_tables::hub).
 #[inline(always)]
 pub(crate) unsafe fn widen<L: Lanes, S: Element, D: Element>(
     context: &Context,
@@ -470,39 +470,28 @@ pub(crate) unsafe fn widen<L: Lanes, S: Element, D: Element>(
             let mut value = [0u8; 2 * 64];
             let at = value.as_mut_ptr();
             let code = load_indices::<L, S>(src);
-            if matches!(hub, DataType::Int8 | DataType::Uint8) {
+            if matches!(hub, DataType::Int8) {
                 let [bytes] = tables.bytes::<S, 1>(code);
                 L::store(at, bytes);
-                return if matches!(hub, DataType::Int8) {
-                    wide::step::<L, i8, D>(at, dst, &rules)
-                } else {
-                    wide::step::<L, u8, D>(at, dst, &rules)
-                };
+                return wide::step::<L, i8, D>(at, dst, &rules);
             }
             let code = L::in_zip_order(code);
             // The upper byte of a float16.
-            if const { matches!(S::DATA_TYPE, DataType::Float8E5M2) } && !matches!(hub, DataType::Double) {
+            if const { matches!(S::DATA_TYPE, DataType::Float8E5M2) } {
                 store_zipped::<L>(at, [L::splat::<8>(0), code]);
                 return wide::step::<L, Float16, D>(at, dst, &rules);
             }
             let [low, high] = match const { class::<S>() } {
-                Class::E8M0 if !matches!(hub, DataType::Double) => power_bytes::<L>(code),
-                Class::SmallFloat(format) if format.bits == 8 && !matches!(hub, DataType::Int16 | DataType::Uint16) => {
-                    tables.of_floats(code)
-                }
+                Class::E8M0 => power_bytes::<L>(code),
+                Class::SmallFloat(format) if format.bits == 8 => tables.of_floats(code),
                 _ => tables.bytes::<S, 2>(code),
             };
-            match hub {
+            if matches!(hub, DataType::Float) {
                 // No NaN of a table is signalling.
-                DataType::Float => return L::store_upper_words::<32>(dst, L::zip_bytes(low, high)),
-                DataType::Double => return L::store_upper_words::<64>(dst, L::zip_bytes(low, high)),
-                _ => store_zipped::<L>(at, [low, high]),
+                return L::store_upper_words(dst, L::zip_bytes(low, high));
             }
-            match hub {
-                DataType::Int16 => wide::step::<L, i16, D>(at, dst, &rules),
-                DataType::Uint16 => wide::step::<L, u16, D>(at, dst, &rules),
-                _ => wide::step::<L, BFloat16, D>(at, dst, &rules),
-            }
+            store_zipped::<L>(at, [low, high]);
+            wide::step::<L, BFloat16, D>(at, dst, &rules);
         }
     }
 }

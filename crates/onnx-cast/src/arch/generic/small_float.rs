@@ -23,9 +23,6 @@ const MAGNITUDE: u32 = u32::MAX >> 1;
 /// Infinity as `float16`.
 const UPPER_INFINITY: u32 = 0x7c00;
 
-/// What integers are cut off at, for targets without larger numbers.
-pub(super) const CUT_OFF: u64 = 1 << 20;
-
 /// [`Rules`] of a target as lanes of 32 bits; those of `float8e8m0` of as many bits as are narrowed.
 #[derive(Clone, Copy)]
 pub(crate) struct RuleLanes<L: Lanes> {
@@ -96,24 +93,25 @@ pub(crate) const fn is_upper_byte<S: Element, D: Element>() -> bool {
 const fn rule_width<S: Element, D: Element>() -> usize {
     let is_upper_half = matches!(class::<S>(), Class::BF16) && matches!(class::<D>(), Class::E8M0);
     match (class::<S>(), class::<D>()) {
-        (Class::Int { .. } | Class::Bool, Class::SmallFloat(_)) => 8,
         _ if is_upper_byte::<S, D>() => 8,
         _ if is_upper_half => 16,
         _ => 32,
     }
 }
 
-/// Whether [`codes`] does not obey these rules of old versions, so that the portable kernel has to: NaN that becomes
-/// the largest number of a finite type, whatever its sign; and infinity that is told from what is beyond `f32`, where
-/// the lanes do not.
-pub(crate) fn asks_for_scalar<L: Lanes, S: Element, D: Element>(rules: &Rules) -> bool {
+/// Whether [`codes`] does not obey these rules of old versions, so that the portable kernel has to: NaN becomes the
+/// largest number of a finite type, whatever its sign.
+pub(crate) fn asks_for_scalar<D: Element>(rules: &Rules) -> bool {
     match const { class::<D>() } {
         Class::SmallFloat(FloatFormat { nan: Nan::None, .. }) => rules.nan == rules.overflow,
-        Class::SmallFloat(format) => {
-            let from_double = matches!(const { class::<S>() }, Class::F64);
-            L::F64_OVERFLOWS && from_double && !format.negative_zero && rules.infinity != rules.overflow
-        }
-        Class::F64 | Class::F32 | Class::F16 | Class::BF16 | Class::E8M0 | Class::Int { .. } | Class::Bool => false,
+        Class::F64
+        | Class::F32
+        | Class::F16
+        | Class::BF16
+        | Class::SmallFloat(_)
+        | Class::E8M0
+        | Class::Int { .. }
+        | Class::Bool => false,
     }
 }
 
@@ -127,15 +125,10 @@ pub(crate) unsafe fn codes<L: Lanes, S: Element>(
     top: L::V,
     rules: &RuleLanes<L>,
 ) -> L::V {
-    let codes = parts!(i => magnitude_code::<L, S>(format, value[i], rules, rules.limit));
+    let codes = parts!(i => magnitude_code::<L>(format, value[i], rules));
     let is_word = const { bits::<S>() == 16 };
-    let mut code = if is_word { L::low_bytes(codes) } else { L::narrow_lanes(codes) };
-    if const { !S::DATA_TYPE.is_float() } {
-        code = L::min_u::<8>(code, rules.overflow);
-    }
-    if const { !matches!(class::<S>(), Class::Int { signed: false, .. }) } {
-        code = with_sign::<L>(format, code, top);
-    }
+    let code = if is_word { L::low_bytes(codes) } else { L::narrow_lanes(codes) };
+    let code = with_sign::<L>(format, code, top);
     if is_word { code } else { L::in_order_of_lanes(code) }
 }
 
@@ -188,30 +181,11 @@ pub(super) unsafe fn with_sign<L: Lanes>(format: FloatFormat, code: L::V, top: L
     L::or(code, L::select::<8>(L::eq::<8>(code, zero), zero, sign))
 }
 
-/// Whether the code of every integer would fit a byte if the format went on: they are cut off at 2^20 before.
-const fn integers_fit_byte(format: FloatFormat) -> bool {
-    (CUT_OFF.ilog2() as i32 + format.bias) << format.significand_bits <= u8::MAX as i32
-}
-
 /// The code of each magnitude in the low byte of its lane; what stands above it is arbitrary.
 #[inline(always)]
-unsafe fn magnitude_code<L: Lanes, S: Element>(
-    format: FloatFormat,
-    value: L::V,
-    rules: &RuleLanes<L>,
-    limit: L::V,
-) -> L::V {
-    let lanes = |value: u32| L::splat::<32>(value.into());
-    // Codes of integers, were the format to go on, fit a byte in most formats; they are cut off there.
-    let is_float = const { S::DATA_TYPE.is_float() };
-    let fits_byte = !is_float && integers_fit_byte(format);
-    let is_unsigned = const { matches!(class::<S>(), Class::Int { signed: false, .. }) };
-    let magnitude = if is_unsigned { value } else { L::and(value, lanes(MAGNITUDE)) };
-    let within = if fits_byte { magnitude } else { L::min_u::<32>(magnitude, limit) };
-    let code = number_code::<L>(format, within);
-    if !is_float {
-        return code;
-    }
+unsafe fn magnitude_code<L: Lanes>(format: FloatFormat, value: L::V, rules: &RuleLanes<L>) -> L::V {
+    let magnitude = L::and(value, L::splat::<32>(MAGNITUDE.into()));
+    let code = number_code::<L>(format, L::min_u::<32>(magnitude, rules.limit));
     L::select::<32>(L::gt::<32>(magnitude, rules.last_number), rules.nan, code)
 }
 
@@ -329,46 +303,6 @@ mod tests {
             *bytes = lane.to_le_bytes();
         }
         value
-    }
-
-    /// The code of the number nearest to an integer, the even one of two; the largest beyond it.
-    fn nearest(format: FloatFormat, value: u32) -> u8 {
-        let distance = |code: u8| (f64::from(widen_code(format, code.into())) - f64::from(value)).abs();
-        let codes = 0..=format.max_code() as u8;
-        let best = |one: &u8, other: &u8| distance(*one).total_cmp(&distance(*other)).then((one & 1).cmp(&(other & 1)));
-        codes.min_by(best).unwrap_or_default()
-    }
-
-    #[test]
-    fn integers_whose_codes_pass_a_byte_saturate() {
-        for format in FORMATS {
-            let largest = format.max_code() as u8;
-            let rules = Rules { overflow: largest, infinity: largest, nan: 0x80, ..Rules::NONE };
-            // SAFETY: plain lanes need no instructions.
-            let lanes = unsafe {
-                RuleLanes::<L> {
-                    limit: L::splat::<32>(rules.highest(format).to_bits().into()),
-                    last_number: L::splat::<32>(INFINITY.into()),
-                    nan: L::splat::<8>(rules.nan.into()),
-                    overflow: L::splat::<8>(largest.into()),
-                    underflow: L::splat::<8>(0),
-                    power_bias: L::splat::<8>(0),
-                }
-            };
-            let mut wanted = [largest; 1 << 11];
-            for (value, want) in wanted.iter_mut().enumerate() {
-                *want = nearest(format, value as u32);
-            }
-            for first in (0..1 << 16).step_by(16) {
-                let quarter = |i: u32| vector([0, 1, 2, 3].map(|lane| ((first + 4 * i + lane) as f32).to_bits()));
-                // SAFETY: plain lanes need no instructions.
-                let got = unsafe { codes::<L, u16>(format, [0, 1, 2, 3].map(quarter), L::splat::<8>(0), &lanes) };
-                for (value, code) in (first..).zip(got) {
-                    let want = wanted.get(value as usize).copied().unwrap_or(largest);
-                    assert_eq!(code, want, "{value} as {format:?}");
-                }
-            }
-        }
     }
 
     #[test]

@@ -9,7 +9,7 @@
 //! `i * BYTES / n` elements.
 #![allow(unsafe_op_in_unsafe_fn, reason = "each line is a method of `Lanes`, which asks for no more")]
 
-use super::small_float::{self, CUT_OFF, RuleLanes};
+use super::small_float::{self, RuleLanes};
 use super::step::{both, parts};
 use crate::element::{Class, Element, class};
 use crate::kernel::lanes::Lanes;
@@ -143,8 +143,11 @@ pub(super) unsafe fn load_bf16<L: Lanes>(src: *const u8) -> L::V {
     L::shl::<32, 16>(L::load_extend::<16, 32, false>(src))
 }
 
-/// A quarter of the elements as `f32`, those that it does not hold rounded to odd. `SMALL` targets, float16 and
-/// narrower, have no number above 2^16, so there an integer may also be cut off at 2^20.
+/// What integers are cut off at on the way to float16, which has no number above 2^16.
+const CUT_OFF: u64 = 1 << 20;
+
+/// A quarter of the elements as `f32`, those that it does not hold rounded to odd. On the way to targets that are
+/// `SMALL`, integers may be cut off.
 #[inline(always)]
 pub(super) unsafe fn f32_lanes<L: Lanes, S: Element, const SMALL: bool>(src: *const u8, place: usize) -> L::V {
     match const { class::<S>() } {
@@ -248,16 +251,14 @@ unsafe fn to_bf16_high<L: Lanes, S: Element>(src: *const u8, place: usize) -> L:
 unsafe fn to_f64<L: Lanes, S: Element>(src: *const u8, place: usize) -> [L::V; 2] {
     match const { class::<S>() } {
         Class::F64 => load_pair::<L, S>(src, place),
-        Class::F32 | Class::F16 | Class::BF16 | Class::SmallFloat(_) => {
-            L::f32_to_f64(f32_lanes::<L, S, false>(src, place))
-        }
+        Class::F32 | Class::F16 | Class::BF16 => L::f32_to_f64(f32_lanes::<L, S, false>(src, place)),
         Class::Int { bits: 64, signed } => {
             let [a, b] = load_pair::<L, S>(src, place);
             [by_signed!(signed, long_to_f64(a)), by_signed!(signed, long_to_f64(b))]
         }
         Class::Int { bits: 32, signed: false } => L::int_to_f64::<false>(int_lanes::<L, S>(src, place)),
         Class::Int { .. } | Class::Bool => L::int_to_f64::<true>(int_lanes::<L, S>(src, place)),
-        Class::E8M0 => unreachable!("looked up"),
+        Class::SmallFloat(_) | Class::E8M0 => unreachable!("staged"),
     }
 }
 
@@ -288,13 +289,6 @@ unsafe fn to_long<L: Lanes, S: Element>(src: *const u8, place: usize, signed: bo
             let [a, b] = load_pair::<L, S>(src, place);
             [by_signed!(signed, f64_to_long(a)), by_signed!(signed, f64_to_long(b))]
         }
-        // Within 32 bits, without an infinity.
-        Class::SmallFloat(_) => {
-            let mut ints = [0u8; 64];
-            L::store(ints.as_mut_ptr(), to_int::<L, S>(src, place, signed));
-            let at = ints.as_ptr();
-            [extend::<L, 32, 64>(at, signed), extend::<L, 32, 64>(at.add(L::BYTES / 2), signed)]
-        }
         Class::F32 | Class::F16 | Class::BF16 => {
             by_signed!(signed, f32_to_long(f32_lanes::<L, S, false>(src, place)))
         }
@@ -311,7 +305,7 @@ unsafe fn to_long<L: Lanes, S: Element>(src: *const u8, place: usize, signed: bo
                 L::min_u::<32>(L::load_extend::<8, 64, false>(high), one),
             ]
         }
-        Class::E8M0 => unreachable!("looked up"),
+        Class::SmallFloat(_) | Class::E8M0 => unreachable!("staged"),
     }
 }
 
@@ -320,11 +314,9 @@ unsafe fn to_long<L: Lanes, S: Element>(src: *const u8, place: usize, signed: bo
 unsafe fn to_int<L: Lanes, S: Element>(src: *const u8, place: usize, signed: bool) -> L::V {
     match const { class::<S>() } {
         Class::F64 => by_signed!(signed, f64_to_int(load_pair::<L, S>(src, place))),
-        Class::F32 | Class::F16 | Class::BF16 | Class::SmallFloat(_) => {
-            by_signed!(signed, f32_to_int(f32_lanes::<L, S, false>(src, place)))
-        }
+        Class::F32 | Class::F16 | Class::BF16 => by_signed!(signed, f32_to_int(f32_lanes::<L, S, false>(src, place))),
         Class::Int { .. } | Class::Bool => int_lanes::<L, S>(src, place),
-        Class::E8M0 => unreachable!("looked up"),
+        Class::SmallFloat(_) | Class::E8M0 => unreachable!("staged"),
     }
 }
 
@@ -342,7 +334,7 @@ unsafe fn float_to_short<L: Lanes, S: Element>(src: *const u8, place: usize, sig
 unsafe fn to_short<L: Lanes, S: Element>(src: *const u8, place: usize, signed: bool) -> L::V {
     let at = src.add(place * L::BYTES / 2 * const { bits::<S>() / 8 });
     match const { class::<S>() } {
-        Class::F64 | Class::F32 | Class::F16 | Class::BF16 | Class::SmallFloat(_) => {
+        Class::F64 | Class::F32 | Class::F16 | Class::BF16 => {
             let pair =
                 [float_to_short::<L, S>(src, 2 * place, signed), float_to_short::<L, S>(src, 2 * place + 1, signed)];
             by_signed!(signed, saturate_to_16(pair))
@@ -354,7 +346,7 @@ unsafe fn to_short<L: Lanes, S: Element>(src: *const u8, place: usize, signed: b
         Class::Int { bits: 8, signed } => extend::<L, 8, 16>(at, signed),
         Class::Int { .. } => unreachable!("looked up"),
         Class::Bool => L::min_u::<16>(L::load_extend::<8, 16, false>(at), L::splat::<16>(1)),
-        Class::E8M0 => unreachable!("looked up"),
+        Class::SmallFloat(_) | Class::E8M0 => unreachable!("looked up, or staged"),
     }
 }
 

@@ -10,7 +10,7 @@ use crate::element::Element;
 use crate::kernel::{Context, KernelTable};
 use core::arch::wasm32::*;
 
-isa!(Simd128, Vector, "simd128");
+isa!(Simd128, TABLE, Vector, "simd128");
 
 pub(crate) static TABLE: KernelTable = KernelTable::new::<Simd128>();
 

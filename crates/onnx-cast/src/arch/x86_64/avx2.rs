@@ -8,7 +8,7 @@ use crate::element::Element;
 use crate::kernel::{Context, KernelTable};
 use core::arch::x86_64::*;
 
-isa!(Avx2, Ymm, "avx2,f16c,fma,bmi2");
+isa!(Avx2, TABLE, Ymm, "avx2,f16c,fma,bmi2");
 
 pub(crate) static TABLE: KernelTable = KernelTable::new::<Avx2>();
 

@@ -5,7 +5,7 @@ use crate::element::Element;
 use crate::kernel::{Context, KernelTable};
 use core::arch::x86_64::*;
 
-isa!(Avx512, Zmm, "avx512f,avx512bw,avx512dq,avx512vl,avx512cd,avx512vbmi,avx512vbmi2,avx2,f16c,fma,bmi2");
+isa!(Avx512, TABLE, Zmm, "avx512f,avx512bw,avx512dq,avx512vl,avx512cd,avx512vbmi,avx512vbmi2,avx2,f16c,fma,bmi2");
 
 pub(crate) static TABLE: KernelTable = KernelTable::new::<Avx512>();
 
@@ -451,16 +451,13 @@ unsafe impl Lanes for Zmm {
     }
 
     #[inline(always)]
-    unsafe fn store_upper_words<const W: usize>(dst: *mut u8, words: [V; 2]) {
+    unsafe fn store_upper_words(dst: *mut u8, words: [V; 2]) {
         // SAFETY: the caller's: the processor has AVX-512, and the lanes of a step can be written.
         unsafe {
-            let (upper, index) = match W {
-                32 => (0xaaaa_aaaa, bytes!(|i| if i % 2 == 0 { i / 4 } else { 0 })),
-                _ => (0x8888_8888, bytes!(|i| if i % 2 == 0 { i / 8 } else { 0 })),
-            };
-            for part in 0..W / 8 {
-                let places = _mm512_add_epi16(index, _mm512_set1_epi16((part * (512 / W) % 32) as i16));
-                let lanes = _mm512_maskz_permutexvar_epi16(upper, places, words[part / (W / 16)]);
+            let index = bytes!(|i| if i % 2 == 0 { i / 4 } else { 0 });
+            for part in 0..4 {
+                let places = _mm512_add_epi16(index, _mm512_set1_epi16((part * 16 % 32) as i16));
+                let lanes = _mm512_maskz_permutexvar_epi16(0xaaaa_aaaa, places, words[part / 2]);
                 Self::store(dst.add(64 * part), lanes);
             }
         }

@@ -1,15 +1,50 @@
 //! Scaled casts in stages: blocks of elements are widened to `f32` by a kernel of Cast, scaled in the nearest cache,
 //! and narrowed by another kernel.
 
-use super::{CHUNK, ScaleContext};
+use super::{CHUNK, Granularity, Held, ScaleContext, Scales};
 use crate::element::{DataType, byte_len_of};
-use crate::kernel::{Context, KernelTable, StoreHint, Task};
+use crate::kernel::{Context, Isa, KernelTable, StoreHint, Task};
 use crate::packed::{Out, as_uninit};
 use crate::scalar::scaled::Precision;
 use core::slice;
 
 /// Elements of a block: a whole number of chunks, and of bytes of any type.
 const BLOCK: usize = 512;
+
+/// Dequantizes, as [`super::ScaledKernel`]: blocks of codes are widened by a kernel of Cast, and scaled by that of
+/// `float`.
+///
+/// # Safety
+/// As there.
+pub(in crate::kernel) unsafe fn dequantize<I: Isa>(
+    task: Task<'_>,
+    context: &ScaleContext<'_>,
+    mut held: Option<&mut Held>,
+) {
+    let Some(widen) = I::TABLE.cast(context.from, DataType::Float) else { unreachable!("codes are numbers") };
+    let to_float = Context::plain(context.from, DataType::Float);
+    let [src_bits, dst_bits] = [context.from, context.to].map(|data_type| data_type.info().bits as usize);
+    let mut floats = [0; 4 * BLOCK];
+    let src = task.src.chunks(byte_len_of(BLOCK, src_bits));
+    for (src, begin) in src.zip((0..task.len).step_by(BLOCK)) {
+        let len = BLOCK.min(task.len - begin);
+        let floats = &mut floats[..4 * len];
+        // Both are powers of two: either whole runs make up a block, or whole blocks a run.
+        let entries = match context.scales.granularity {
+            Granularity::Tensor => 0,
+            Granularity::Run(power) => begin >> power,
+            Granularity::Element => begin,
+        };
+        let scales = Scales { begin: context.scales.begin + entries, ..context.scales };
+        let context = ScaleContext { from: DataType::Float, scales, ..*context };
+        // SAFETY: the caller's; the slices have the bytes of `len` elements, and so has the target from here on.
+        unsafe {
+            widen(src, as_uninit(floats), len, &to_float);
+            let dst = task.dst.add(byte_len_of(begin, dst_bits));
+            I::dequantize::<f32>(Task { src: floats, dst, len, hint: task.hint }, &context, held.as_deref_mut());
+        }
+    }
+}
 
 /// As [`super::ScaledKernel`], of the instructions of the table; results are stored in the caches.
 ///
@@ -22,10 +57,10 @@ pub(crate) unsafe fn cast(table: &KernelTable, task: Task<'_>, context: &ScaleCo
     let [src_bits, dst_bits] = [from, to].map(|data_type| data_type.info().bits as usize);
     let (mut floats, mut halves) = ([[0; 4]; BLOCK], [0; 2 * BLOCK]);
     let run = |context: &Context, src: &[u8], dst: &mut Out, len: usize| {
-        let kernel = if context.from == context.to { Some(table.copy()) } else { table.cast(context.from, context.to) };
-        let Some(kernel) = kernel else { unreachable!("a scaled cast has numeric types") };
-        let len = if context.from == context.to { src.len() } else { len };
-        // SAFETY: the caller's; the slices have the bytes of `len` elements, and a copy takes bytes.
+        let Some(kernel) = table.cast(context.from, context.to) else {
+            unreachable!("a scaled cast has numeric types")
+        };
+        // SAFETY: the caller's; the slices have the bytes of `len` elements.
         unsafe { kernel(src, dst, len, context) };
     };
     let src = task.src.chunks(byte_len_of(BLOCK, src_bits));

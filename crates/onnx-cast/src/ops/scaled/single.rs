@@ -65,7 +65,7 @@ impl ScaledPlan {
                 // SAFETY: the table is of a `Backend`, which exists only if this machine can run it; the span has the
                 // bytes of its elements.
                 unsafe {
-                    table.scale_by(self.kernel, Task { src, dst, len, hint }, &context, None);
+                    table.scale(self.kernel, Task { src, dst, len, hint }, &context, None);
                     if hint == StoreHint::NonTemporal {
                         (table.scale.fence)();
                     }

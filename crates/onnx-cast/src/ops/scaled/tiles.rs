@@ -277,16 +277,14 @@ pub(in crate::ops) fn floats<'a>(backend: Backend, from: DataType, src: &'a [u8]
     out
 }
 
-/// Runs the kernel of a cast, or copies.
+/// Runs the kernel of a cast.
 fn run(table: &KernelTable, context: &Context, src: &[u8], dst: &mut [u8], len: usize) {
     let [from, to] = [context.from, context.to].map(|data_type| byte_len_of(len, data_type.info().bits as usize));
     assert!(src.len() == from && dst.len() == to, "the bytes of as many elements");
-    let kernel = if context.from == context.to { Some(table.copy()) } else { table.cast(context.from, context.to) };
-    let copied = if context.from == context.to { src.len() } else { len };
-    let Some(kernel) = kernel else { unreachable!("a plan has numeric types") };
+    let Some(kernel) = table.cast(context.from, context.to) else { unreachable!("a plan has numeric types") };
     // SAFETY: the table is of a `Backend`, which exists only if this machine can run it; the slices have the bytes of
-    // `len` elements, and a copy takes bytes. Kernels write only initialised bytes.
-    unsafe { kernel(src, as_uninit(dst), copied, context) };
+    // `len` elements. Kernels write only initialised bytes.
+    unsafe { kernel(src, as_uninit(dst), len, context) };
 }
 
 impl ScaledPlan {
@@ -318,7 +316,7 @@ impl ScaledPlan {
             let (quantities, granularity) = (quantities.all(), Granularity::Run(run.ilog2()));
             let scales = Scales { quantities, begin: 0, granularity, has_zeros: false };
             let task = Task { src, dst: dst.as_mut_ptr().cast(), len, hint };
-            table.scale(task, &self.context(scales, method), None);
+            table.scale(self.kernel, task, &self.context(scales, method), None);
         }
     }
 }
@@ -326,14 +324,9 @@ impl ScaledPlan {
 impl BoundCast<'_> {
     /// Casts `len` elements, of which the first is `start` in the tensor. Where results pass the caches by, they are in
     /// order with what is stored after.
-    pub(in crate::ops) fn run(
-        &self,
-        backend: Backend,
-        start: usize,
-        Span { src, dst, len }: Span<'_>,
-        hint: StoreHint,
-    ) {
-        let (table, plan) = (backend.table(), self.plan);
+    pub(in crate::ops) fn run(&self, start: usize, Span { src, dst, len }: Span<'_>, hint: StoreHint) {
+        let plan = self.plan;
+        let table = plan.backend.table();
         let bits = [plan.from, plan.to].map(|data_type| data_type.info().bits as usize);
         let [src_len, dst_len] = bits.map(|bits| byte_len_of(len, bits));
         assert!(src.len() == src_len && dst.len() == dst_len, "the bytes of as many elements");
@@ -362,7 +355,7 @@ impl BoundCast<'_> {
             unsafe {
                 match is_wide {
                     true => self.run_wide(table, start + done, task, context),
-                    false => table.scale(task, &context, holds.then_some(&mut held)),
+                    false => table.scale(plan.kernel, task, &context, holds.then_some(&mut held)),
                 }
             }
             done += count;
@@ -388,8 +381,9 @@ impl BoundCast<'_> {
         let quotients = &mut quotients[..task.len];
         self.wide_quotients(table, start, task.src, quotients);
         let context = ScaleContext { from: DataType::Float, precision: Precision::Float, ..context };
+        let kernel = table.scaled(context.from, context.to);
         // SAFETY: the caller's; these are as many floats.
-        unsafe { table.scale(Task { src: quotients.as_flattened(), ..task }, &context, None) };
+        unsafe { table.scale(kernel, Task { src: quotients.as_flattened(), ..task }, &context, None) };
     }
 
     /// The quotients of such a tile.

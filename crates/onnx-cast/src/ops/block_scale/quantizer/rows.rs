@@ -183,7 +183,7 @@ impl Quantizer<'_> {
         let scale = Operand::new(DataType::Float, memory.factors[..len].as_flattened());
         let bound = BoundCast { plan, layout: Layout::rows_of_runs(len, 1), scale, zero_point: None };
         let src = &src[part.start * width..part.end * width];
-        bound.run(self.backend, 0, Span { src, dst: &mut *elements, len }, StoreHint::Temporal);
+        bound.run(0, Span { src, dst: &mut *elements, len }, StoreHint::Temporal);
         // SAFETY: the cast writes every byte.
         unsafe { written(elements) }
     }
