@@ -76,6 +76,13 @@ def test_rules_are_a_mapping_and_patterns_may_be_none(checkpoint, tmp_path):
         ):
             with pytest.raises(TypeError, match=r"^rules is of type \w+ \(want a dict of patterns and types\)$"):
                 call()
+    for call in (
+        lambda: onnx_cast.cast_file(checkpoint, tmp_path / "x.safetensors", rules={5: "bf16"}),
+        lambda: onnx_cast.quantize_file(checkpoint, tmp_path / "x.safetensors", rules={5: "int8"}),
+        lambda: onnx_cast.layouts.dequantize(state, rules={5: "bf16"}),
+    ):
+        with pytest.raises(TypeError, match=r"^rules has the key 5 \(want patterns that are str\)$"):
+            call()
     nothing = {"include": None, "exclude": None, "rules": None, "fail_on": None}
     done = onnx_cast.cast_file(checkpoint, tmp_path / "x.safetensors", "float16", **nothing, dry_run=True)
     assert done == onnx_cast.cast_file(checkpoint, tmp_path / "x.safetensors", "float16", dry_run=True)

@@ -352,7 +352,9 @@ fn block_request(args: &ExplainArgs) -> Result<Option<BlockRequest<'_>>> {
         Some(CandidateFormat::Block(format)) => *format,
         Some(CandidateFormat::Bare(_)) | None => {
             let is_for_blocks = block.scale_rule.is_some() || block.recipe.is_some() || block.global_scale.is_some();
-            ensure!(is_single && !is_for_blocks, "several values need a block format, as --to mxfp4 or --to nvfp4");
+            const BLOCKS: &str = "a block format, as --to mxfp4 or --to nvfp4";
+            ensure!(is_single, "several values need {BLOCKS}");
+            ensure!(!is_for_blocks, "--scale-rule, --recipe and --global-scale need {BLOCKS}");
             return Ok(None);
         }
         Some(other) => bail!("{other} has scales that depend on the tensor: --scale gives {} one", other.element()),

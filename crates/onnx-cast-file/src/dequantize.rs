@@ -5,6 +5,7 @@ mod gguf;
 use crate::collection::{Collection, Outcome};
 use crate::counts::Counters;
 use crate::error::FileError;
+use crate::formats::error::{Invalid, InvalidKind};
 use crate::layouts::{self, Checkpoint, Config, Layout, Role, TensorRef, Weight, WeightValues, Weights};
 use crate::request::RunOptions;
 use crate::rewrite::{self, Computed, Opened, Origin, Rewrite, Rewritten, Row, SideFiles};
@@ -87,9 +88,13 @@ pub(crate) fn plan<R>(
     let Opened { checkpoint, outputs, input, is_checked, .. } = opened;
     let keeps = |name: &str, len| request.selection.target_of_one(name, len).is_none();
     let weights = Weights::find_but(checkpoint, config, keeps)?;
-    let stored = checkpoint.tensors().map(|(_, stored)| &*stored.name);
-    let names = weights.list.iter().map(|weight| &*weight.name).chain(stored);
-    request.selection.check_names(names).map_err(|error| FileError::invalid(input, error))?;
+    // A pattern that matches parts alone selects nothing: weights go by their plain names.
+    let parts: HashSet<TensorRef> = weights.list.iter().flat_map(Weight::parts).collect();
+    let stored = checkpoint.tensors().map(|(tensor, stored)| (parts.contains(&tensor), &*stored.name));
+    let (of_weights, others): (Vec<_>, Vec<_>) = stored.partition(|(is_part, _)| *is_part);
+    let names = weights.list.iter().map(|weight| &*weight.name).chain(others.iter().map(|(_, name)| *name));
+    let known = request.selection.check_names(names);
+    known.map_err(|error| FileError::invalid(input, error.of_weights(of_weights.into_iter().map(|(_, name)| name))))?;
     let targets: Vec<Option<DataType>> = weights.list.iter().map(|weight| target(request, weight)).collect();
     let chosen: Vec<bool> = targets.iter().map(Option::is_some).collect();
     if !is_checked {
@@ -173,6 +178,10 @@ impl<'a> Planner<'a> {
 
     fn values(&self, tensor: TensorRef, weight: &'a Weight, to: DataType) -> Result<Row<'a>, FileError> {
         let path = self.checkpoint.files[tensor.file].path();
+        if to == DataType::String {
+            let what = "a weight as string is unsupported (want a type of numbers)";
+            return Err(FileError::invalid(path, Invalid::new(InvalidKind::Request, what).of_tensor(&weight.name)));
+        }
         let counts = self.request.run.counts();
         let (data_type, cast) =
             by_way_of(to, counts).map_err(|error| FileError::cast(path, &weight.name, error.into()))?;

@@ -11,7 +11,7 @@ use crate::collection::Collection;
 use crate::counts::Number;
 use crate::error::FileError;
 use crate::formats::checkpoint;
-use crate::formats::error::FormatError;
+use crate::formats::error::{FormatError, Invalid, InvalidKind};
 use crate::formats::format::Format;
 use crate::formats::input::{Given, Input, Location, StoredTensor};
 use crate::io::positional::is_stream;
@@ -22,6 +22,7 @@ use crate::pipeline::{self, PipelineError, Sink, Task};
 use crate::request::refuse_format;
 use crate::selection::{Pattern, SourceType, admits, check_names};
 use crate::summary::Ignored;
+use crate::text::Wording;
 use compare::compare;
 use onnx_cast::DataType;
 use onnx_cast::scalar::DefaultEnvironment;
@@ -332,6 +333,10 @@ pub fn diff_opened(
         inputs.iter().enumerate().flat_map(places).collect()
     };
     let (ours, theirs) = (all(&first), all(&second));
+    let has_nodes = first.iter().chain(&second).all(|input| input.format == Format::Onnx);
+    if ours.is_empty() && theirs.is_empty() && !has_nodes {
+        request.refuse_nothing(paths[0])?;
+    }
     let total = ours.iter().map(|&(i, j)| first[i].tensors[j].work()).sum();
     let meter = Meter::new(request.watch.as_ref(), total);
     // Files of one tensor may give it no name, or any.
@@ -358,6 +363,21 @@ pub fn diff_opened(
         }
     }
     Ok(differences)
+}
+
+impl DiffRequest {
+    /// Refuses a comparison of no tensor: files that were not compared are not the same.
+    fn refuse_nothing(&self, path: &Path) -> Result<(), FileError> {
+        // A folder of several checkpoints may be excluded as a whole: its patterns are optional.
+        match self.exclude.iter().find(|pattern| !pattern.is_optional()) {
+            Some(pattern) => {
+                let what = format!(" `{pattern}` leaves no tensor to compare");
+                let what = Wording::default().field("exclude", what);
+                Err(FileError::invalid(path, Invalid::new(InvalidKind::Request, what)))
+            }
+            None => Ok(()),
+        }
+    }
 }
 
 /// Sends the elements of a tensor, packed and little endian, to a sink.

@@ -21,12 +21,13 @@ pub(crate) use side_files::{MODULES, PIPELINE, SideFiles, Text, holds_weights, n
 use crate::counts::Counter;
 use crate::error::FileError;
 use crate::formats::checkpoint::Index;
-use crate::formats::error::{FormatError, Invalid};
+use crate::formats::error::{FormatError, Invalid, InvalidKind};
 use crate::formats::existing::Existing;
 use crate::formats::folder::Contents;
 use crate::formats::format::Format;
 use crate::formats::gguf::WRITTEN_ALIGNMENT;
 use crate::formats::input::Input;
+use crate::formats::npz;
 use crate::formats::output::Output;
 use crate::formats::safetensors;
 use crate::formats::source::Items;
@@ -401,6 +402,17 @@ impl<'a> Rewrite<'a> {
         for row in self.rows() {
             if !names.insert(&row.summary.name) {
                 return Err(self.checkpoint().error(Some(row.tensor), Invalid::twice(&row.summary.name)));
+            }
+        }
+        // Arrays `x` and `x.npy` of an archive would be the members `x.npy` and `x.npy.npy`.
+        for file in self.files.iter().filter(|file| file.format == Format::Npz) {
+            let shadows = |row: &&Row<'_>| {
+                let short = row.summary.name.strip_suffix(".npy");
+                short.is_some_and(|short| file.rows.iter().any(|row| row.summary.name == short))
+            };
+            if let Some(row) = file.rows.iter().find(shadows) {
+                let what = npz::shadowed(&format!("{}.npy", row.summary.name));
+                return Err(FileError::invalid(&file.path, Invalid::new(InvalidKind::Name, what)));
             }
         }
         Ok(())

@@ -83,6 +83,16 @@ impl Unmatched {
         Unmatched { field, pattern: text.clone(), near, names: ("tensor", "info") }
     }
 
+    /// The same for a pattern of names of quantized weights, if it matches elements or scales alone.
+    pub(crate) fn of_weights<'n>(self, mut parts: impl Iterator<Item = &'n str>) -> Unmatched {
+        let pattern: Option<Pattern> = self.pattern.parse().ok();
+        let names = match pattern.is_some_and(|pattern| parts.any(|part| pattern.matches(part))) {
+            true => ("weight by its plain name, only its parts", "info"),
+            false => self.names,
+        };
+        Unmatched { names, ..self }
+    }
+
     /// The same for a pattern that was matched against the names of a model's values.
     pub fn of_values(self) -> Unmatched {
         Unmatched { names: ("value", "info --types"), ..self }

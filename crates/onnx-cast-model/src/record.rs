@@ -256,6 +256,16 @@ mod tests {
                 assert_eq!(nodes.iter().any(|node| node == operator), selects, "opset {opset}: {nodes:?}");
             }
         }
+        for opset in [9, 21] {
+            let bytes = casts(opset);
+            let document = Document::parse(&bytes).expect("a model");
+            let (edits, _) = edits(&document, &RecordRequest::default()).expect("recorded");
+            let edit = &edits.graphs[&document.graph.id];
+            let added: Vec<_> = edit.first.iter().chain(edit.nodes.values().flat_map(|edit| &edit.after)).collect();
+            let is_read = |name: &String| added.iter().any(|node| node.inputs.contains(name));
+            let unread = edit.first.iter().flat_map(|node| &node.outputs).find(|name| !is_read(name));
+            assert_eq!(unread, None, "opset {opset}: a constant that nothing reads");
+        }
         let refused = recorded(&casts(6), &RecordRequest::default()).expect_err("too old").to_string();
         assert_eq!(refused, "values are recorded from opset 7 on, and the model imports 6");
     }

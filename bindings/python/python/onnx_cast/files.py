@@ -290,6 +290,9 @@ def rule_pairs(rules: Any, type_of: Callable[[Any], str | None]) -> list[tuple[s
         return []
     if not isinstance(rules, Mapping):
         raise TypeError(f"rules is of type {type(rules).__name__} (want a dict of patterns and types)")
+    for pattern in rules:
+        if not isinstance(pattern, str):
+            raise TypeError(f"rules has the key {pattern!r} (want patterns that are str)")
     return [(pattern, type_of(kind)) for pattern, kind in rules.items()]
 
 

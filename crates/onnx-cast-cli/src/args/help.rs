@@ -55,6 +55,12 @@ pub(crate) fn with_other_command(mut error: clap::Error) -> clap::Error {
 
 /// The same command, whose errors about options with other names suggest the right ones.
 pub(crate) fn with_other_names(all: Command) -> Command {
+    // A negative number is a wrong value, not an unknown option.
+    let takes_numbers = |arg: Arg| {
+        let takes = arg.get_long().is_some() && arg.get_action().takes_values();
+        if takes { arg.allow_negative_numbers(true) } else { arg }
+    };
+    let all = all.mut_args(takes_numbers).mut_subcommands(|command| command.mut_args(takes_numbers));
     let all = WITH_OUTPUT.iter().fold(all, |all, name| {
         let arg = Arg::new("other-output").short('o').long("output").value_name("OUT").hide(true);
         let arg = arg.value_parser(UnknownArgumentValueParser::suggest("OUT follows IN, without an option"));

@@ -300,6 +300,10 @@ fn standard_input_and_output() {
     }
     let said = stderr(&folder.run("cast - - --in-format gguf --to bf16"));
     assert!(said.contains("want pb, npy, npz, safetensors, bin"), "{said}");
+    for line in ["info -", "cast - - --to float16", "dequantize - - --to float16"] {
+        let empty = crate::common::command(line.split(' ')).write_stdin("").output().expect("run");
+        assert_eq!(refused(&empty), "-: an empty stream (the command that should write it may have failed)", "{line}");
+    }
     let unknown = crate::common::command("cast - - --to float16".split(' ')).write_stdin("text").output().expect("run");
     assert_eq!(
         refused(&unknown),

@@ -601,7 +601,10 @@ fn refusals_of_blocks() {
     let many = ["1"; 33].join(" ");
     for (line, message) in [
         ("1 2 --to float8e4m3fn", "several values need a block format, as --to mxfp4 or --to nvfp4"),
-        ("1 --to int8 --scale-rule even", "several values need a block format, as --to mxfp4 or --to nvfp4"),
+        (
+            "1 --to int8 --scale-rule even",
+            "--scale-rule, --recipe and --global-scale need a block format, as --to mxfp4 or --to nvfp4",
+        ),
         ("1 2 --to int8/row", "int8/row has scales that depend on the tensor: --scale gives int8 one"),
         ("1 2 --to mxfp4 --scale 2", "blocks of mxfp4 have neither --scale nor the options of a cast"),
         ("1 2 --to mxfp4 --saturate false", "blocks of mxfp4 have neither --scale nor the options of a cast"),

@@ -106,9 +106,7 @@ impl Contents {
             format!("a cache of {count} {noun}, {names} (name one of these folders)")
         } else if !within.is_empty() {
             let names = list(&within);
-            format!(
-                "no weights in this folder, but in its folders {names} (name one of them, with an output of its own)"
-            )
+            format!("no weights in this folder, but in its folders {names} (name one of them)")
         } else if !ggufs.is_empty() {
             format!("no .safetensors files in this folder, but {} (name the file)", list(&ggufs))
         } else if !pickles.is_empty() {

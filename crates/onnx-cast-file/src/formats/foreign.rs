@@ -57,6 +57,7 @@ impl fmt::Display for Foreign {
 }
 
 const EMPTY: Foreign = Foreign::new("an empty file", AGAIN);
+const EMPTY_STREAM: Foreign = Foreign::new("an empty stream", "the command that should write it may have failed");
 const JSON: Foreign = Foreign::new("a JSON document, such as the error of a server", AGAIN);
 
 /// Refuses a file that is not of its format, but what a failed download leaves.
@@ -95,6 +96,7 @@ fn found(file: &InputFile, format: Option<Format>) -> Result<Option<Foreign>, Fo
     let first = file.prefix(FIRST)?;
     Ok(match first[..] {
         // Readers of messages say what is missing from an empty one.
+        [] if is_stream(file.path()) => (!is_raw && !is_message).then_some(EMPTY_STREAM),
         [] => (!is_raw && !is_message).then_some(EMPTY),
         [0x1f, 0x8b, 8, 0..=31, ..] if !is_raw => kind_of(&first),
         _ if first.iter().any(|byte| matches!(byte, 0..=8 | 14..=31)) => None,

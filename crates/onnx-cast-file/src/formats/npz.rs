@@ -138,6 +138,12 @@ fn open<'f>(file: &'f InputFile, member: &Member) -> Box<dyn Read + Send + 'f> {
     }
 }
 
+/// What is wrong with two members `x` and `x.npy`, by the name of the second.
+pub(crate) fn shadowed(name: &str) -> String {
+    let short = name.strip_suffix(".npy").unwrap_or(name);
+    format!("members `{}` and `{}` have one name for numpy, which loads one of them", Short(short), Short(name))
+}
+
 /// The members of an archive, at least one of which is an array, each with a name and bytes of its own.
 pub(crate) fn members(file: &InputFile) -> Result<Vec<Member>, FormatError> {
     let (count, len, at) = directory(file)?;
@@ -157,6 +163,11 @@ pub(crate) fn members(file: &InputFile) -> Result<Vec<Member>, FormatError> {
     if let Some([name, ..]) = names.windows(2).find(|pair| pair[0] == pair[1]) {
         let what = format!("member `{}` appears twice", Short(name));
         return Err(invalid(file, InvalidKind::Name, what));
+    }
+    // numpy's name of `x.npy` is `x`.
+    let is_shadowed = |name: &&&str| name.strip_suffix(".npy").is_some_and(|short| names.binary_search(&short).is_ok());
+    if let Some(name) = names.iter().find(is_shadowed) {
+        return Err(invalid(file, InvalidKind::Name, shadowed(name)));
     }
     if let (true, Some(member)) = (members.iter().all(|member| member.array_name().is_none()), members.first()) {
         let what = "is not an array (want a name that ends in .npy)";

@@ -111,6 +111,9 @@ pub(super) fn diff(
     for entries in [&mut ours, &mut theirs] {
         entries.retain(|(name, _)| admits(&request.include, &request.exclude, name));
     }
+    if ours.is_empty() && theirs.is_empty() {
+        request.refuse_nothing(paths[0])?;
+    }
     let mut places: HashMap<&str, Entry<'_>> = theirs.iter().copied().collect();
     let types = |ours: Entry<'_>, theirs: Option<&Entry<'_>>| {
         // A global scale and its reciprocal are the same weights where their bfloat16 values are.

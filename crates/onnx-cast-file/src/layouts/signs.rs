@@ -25,7 +25,8 @@ struct Sign<'n> {
     codes: usize,
     beside: Vec<usize>,
     first: &'n str,
-    layout: &'static str,
+    /// The layout, unless several have these names.
+    layout: Option<&'static str>,
 }
 
 /// The name of a tensor, its type and the number of its axes.
@@ -38,7 +39,7 @@ fn signs<'n>(tensors: &[Header<'n>]) -> Vec<Sign<'n>> {
         let beside = |start: &str, ends: &[&str]| -> Vec<usize> {
             ends.iter().filter_map(|end| places.get(&*format!("{start}{end}")).copied()).collect()
         };
-        let own = Layout::ALL.iter().find_map(|(layout, known)| {
+        let mut own = Layout::ALL.iter().filter_map(|(layout, known)| {
             // GPTQ and AWQ have the same names.
             let is_shared = |row: &&Row| row.columns.is_some_and(|columns| columns.is_auto_gptq);
             let row = Some(layout.row()).filter(|row| !is_shared(row))?;
@@ -47,14 +48,15 @@ fn signs<'n>(tensors: &[Header<'n>]) -> Vec<Sign<'n>> {
                 let start = before(name, names.elements)?;
                 let ends = [names.scales, "weight_scale_2", "weight_global_scale", ZERO_POINTS, COMFY_QUANT];
                 let found = [beside(start, &ends), beside(start, row.beside)].concat();
-                (places.contains_key(&*format!("{start}{}", names.scales))).then_some((found, *known))
+                (places.contains_key(&*format!("{start}{}", names.scales))).then_some((found, Some(*known)))
             })
         });
+        let own = own.next().map(|(found, known)| (found, known.filter(|_| own.next().is_none())));
         let foreign = || {
             let mut known = FOREIGN.iter().filter(|_| is_code(data_type));
             known.find_map(|(codes, ends, layout)| {
                 let found = beside(before(name, codes)?, ends);
-                (!found.is_empty()).then_some((found, *layout))
+                (!found.is_empty()).then_some((found, Some(*layout)))
             })
         };
         let (beside, layout) = own.or_else(foreign)?;
@@ -82,7 +84,10 @@ pub(crate) fn check_plain(checkpoint: &Checkpoint, config: Option<String>) -> Re
         Err(checkpoint.error(Some(tensors[index].0), error))
     };
     if let Some(Sign { codes, first, layout, .. }) = signs(&known).into_iter().next() {
-        return refuse(codes, format!("{layout}, by `{}`", Short(first)));
+        return refuse(
+            codes,
+            format!("{}by `{}`", layout.map_or_else(String::new, |layout| format!("{layout}, ")), Short(first)),
+        );
     }
     let may_be_code = |&(_, data_type, axes): &Header<'_>| is_code(data_type) && axes >= 2;
     match (known.iter().position(may_be_code), config) {
@@ -106,8 +111,9 @@ pub(crate) fn check_cast(path: &Path, rows: &[TensorSummary]) -> Result<(), File
     for Sign { codes, beside, first, layout } in signs(&known) {
         if let Some(&index) = std::iter::once(&codes).chain(&beside).find(|index| is_changed(&rows[**index])) {
             let other = if index == codes { first } else { known[codes].0 };
+            let layout = layout.map_or_else(String::new, |layout| format!(" ({layout})"));
             let what = format!(
-                "a part of a quantized weight ({layout}), with `{}`: cast apart they would be wrong (dequantize the \
+                "a part of a quantized weight{layout}, with `{}`: cast apart they would be wrong (dequantize the \
                  checkpoint first; ",
                 Short(other)
             );
@@ -131,7 +137,8 @@ mod tests {
         for (codes, beside, layout) in [
             (("m.weight_packed", Int32), ("m.weight_scale", BFloat16), "compressed-tensors"),
             (("m.weight", Float8E4M3FN), ("m.weight_scale_inv", Float), "deepseek"),
-            (("m.weight", Int8), ("m.weight_scale", Float), "deepseek"),
+            (("m.weight", Int8), ("m.weight_scale", Float), ""),
+            (("m.weight", Float8E4M3FN), ("m.weight_scale", Float), ""),
             (("m.gate_up_proj_blocks", Uint8), ("m.gate_up_proj_scales", Uint8), "gpt-oss"),
             (("m.weight", Float8E4M3FN), ("m.scale_weight", Float), "comfyui"),
             (("m.qweight", Int32), ("m.scales", Float16), "GPTQ or AWQ"),
@@ -143,7 +150,8 @@ mod tests {
         ] {
             let known = [(codes.0, codes.1, 2), (beside.0, beside.1, 2), ("m.bias", Float, 1)];
             let found = signs(&known);
-            let found: Vec<_> = found.iter().map(|sign| (sign.codes, &sign.beside[..], sign.layout)).collect();
+            let found: Vec<_> =
+                found.iter().map(|sign| (sign.codes, &sign.beside[..], sign.layout.unwrap_or_default())).collect();
             assert_eq!(found, [(0, &[1][..], layout)], "{codes:?}");
         }
         for plain in [

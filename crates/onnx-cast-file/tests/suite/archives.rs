@@ -293,6 +293,23 @@ fn two_members_of_one_name_or_of_the_same_bytes() {
     let mut twice = good.clone();
     assert_eq!(replace_all(&mut twice, b"ab.npy", b"aa.npy"), 2);
     assert_eq!(refused(&twice), "x.npz: member `aa.npy` appears twice");
+    // numpy calls `aa` and `aa.npy` both `aa`.
+    let mut zip = ZipWriter::new(File::create(&path).expect("a file"));
+    for (name, value) in [("aa", 1.0), ("aa.npy", 2.0)] {
+        zip.start_file(name, SimpleFileOptions::default()).expect("a member");
+        zip.write_all(&one(value)).expect("written");
+    }
+    zip.finish().expect("finished");
+    let said = "members `aa` and `aa.npy` have one name for numpy, which loads one of them";
+    assert_eq!(refused(&fs::read(&path).expect("read")), format!("x.npz: {said}"));
+    let tensor = onnx_cast::Tensor::from_slice(vec![1], &[1f32]).expect("a tensor");
+    let pair = [("aa", tensor.view()), ("aa.npy", tensor.view())];
+    let bytes = onnx_cast_file::safetensors::write(None, &pair).expect("bytes");
+    let [input, output] = ["in.safetensors", "out.npz"].map(|name| folder.path().join(name));
+    fs::write(&input, bytes).expect("written");
+    let error = cast_file(&input, &output, &CastRequest::new(DataType::Float16)).expect_err("one name");
+    let said = said.replace("`aa.npy`", "`aa.npy.npy`").replace("`aa`", "`aa.npy`");
+    assert_eq!(text_without(folder.path(), error), format!("out.npz: {said}"));
     // The place of a member is 42 bytes into its entry of the directory.
     let mut shared = good.clone();
     let entries: Vec<usize> = (0..good.len()).filter(|&at| good[at..].starts_with(b"PK\x01\x02")).collect();
@@ -394,6 +411,11 @@ fn kept_members_keep_every_byte() {
     assert!(note.starts_with(start), "{note}");
     // What is kept and what is cast tells the library nothing new where it is read again.
     assert!(diff(&input, &input, &DiffRequest::default()).expect("compared").is_empty());
+    for by_value in [false, true] {
+        let nothing = DiffRequest::default().exclude(vec!["*".parse().expect("a pattern")]).values(by_value);
+        let said = diff(&input, &output, &nothing).expect_err("nothing is compared").to_string();
+        assert!(said.ends_with("`exclude` `*` leaves no tensor to compare"), "{said}");
+    }
     let differ = diff(&input, &output, &DiffRequest::default()).expect("compared");
     assert_eq!(differ.iter().map(|(name, _)| &**name).collect::<Vec<_>>(), ["w", "half"]);
 }

@@ -170,8 +170,7 @@ fn folders_of_other_things_say_what_to_name() {
     diffusers.write("unet/diffusion_pytorch_model.safetensors", &weights("a.weight"));
     diffusers.write("vae/diffusion_pytorch_model.safetensors", &weights("a.weight"));
     diffusers.write("scheduler/scheduler_config.json", b"{}");
-    let said =
-        "no weights in this folder, but in its folders `unet`, `vae` (name one of them, with an output of its own)";
+    let said = "no weights in this folder, but in its folders `unet`, `vae` (name one of them)";
     assert_eq!(diffusers.refused(""), said);
     diffusers.cast("unet").expect("cast");
     let caches = Place::new();

@@ -632,6 +632,24 @@ fn parts_of_gptq() {
         let tensors: Vec<Tensor> = good().into_iter().chain([groups]).collect();
         Checkpoint::new(&sym, &tensors).refuses(&format!("model.safetensors: tensor `a.g_idx`: {want}"));
     }
+    // Patterns take the plain names of weights.
+    for (field, pattern) in [("exclude", "*.qweight"), ("include", "a.scales"), ("exclude", "a.q*")] {
+        let mut request = to(DataType::Float);
+        let patterns = vec![pattern.parse().expect("a pattern")];
+        match field {
+            "exclude" => request.selection.exclude = patterns,
+            _ => request.selection.include = patterns,
+        }
+        let hint = if pattern == "a.scales" { "`info` lists the names" } else { "did you mean `a.weight`?" };
+        let checkpoint = Checkpoint::new(&sym, &good());
+        let input = checkpoint.input().display().to_string();
+        let said = format!("`{field}` `{pattern}` matches no weight by its plain name, only its parts ({hint})");
+        checkpoint.refuses_with(&request, &format!("{input}: {said}"));
+    }
+    Checkpoint::new(&sym, &good()).refuses_with(
+        &to(DataType::String),
+        "model.safetensors: tensor `a.weight`: a weight as string is unsupported (want a type of numbers)",
+    );
     // Zero points and an order of groups that the configuration claims.
     let configured = |more: &str, order: &[&'static str]| {
         let order = order.iter().map(|name| ints(name, &[64], &[0, 1]));

@@ -101,7 +101,8 @@ impl Ranges {
 
     /// The numbers of an array.
     fn numbers(&mut self, name: &str, numbers: &[f32]) -> Result<(), ModelError> {
-        let largest = |numbers: &mut dyn Iterator<Item = f32>| numbers.map(f32::abs).fold(0.0, f32::max);
+        // The max of two numbers ignores NaN, unless all are NaN: that is no range.
+        let largest = |numbers: &mut dyn Iterator<Item = f32>| numbers.map(f32::abs).reduce(f32::max).unwrap_or(0.0);
         let magnitude = if name.starts_with(RECORD_PREFIX) {
             if !numbers.len().is_multiple_of(RECORDED_NUMBERS) {
                 let (got, want) = (numbers.len(), RECORDED_NUMBERS);
@@ -239,7 +240,11 @@ mod tests {
 
     #[test]
     fn forms_of_json() {
-        let rows: [(&str, &[(&str, f32)]); 9] = [
+        let rows: [(&str, &[(&str, f32)]); 10] = [
+            (
+                r#"{"a": [NaN, NaN], "b": [NaN, 2], "onnx_cast_record/c": [NaN, 0, 0, 0, 9]}"#,
+                &[("a", f32::INFINITY), ("b", 2.0), ("c", f32::INFINITY)],
+            ),
             (r#"{"a": 3, "b": -2.5}"#, &[("a", 3.0), ("b", 2.5)]),
             (r#"{"a": {"max": 1, "min": -7, "nan": 0}}"#, &[("a", 7.0)]),
             (r#"{"a": {"absmax": 9, "min_val": -9, "max_val": 2}}"#, &[("a", 9.0)]),

@@ -48,7 +48,7 @@ impl<'n, 'a> Recorder<'n, 'a> {
         let mut recorder = Recorder { names, opset, constants: Vec::new(), nodes: Vec::new(), shared, number: 0 };
         recorder.shared = Shared {
             zero: recorder.floats("zero", &[0.0], false),
-            one: recorder.floats("one", &[1.0], false),
+            one: if opset < SELECTS { recorder.floats("one", &[1.0], false) } else { String::new() },
             nan: recorder.floats("nan", &[f32::NAN], false),
             infinity: recorder.floats("inf", &[f32::INFINITY], false),
             negative_infinity: recorder.floats("minus_inf", &[f32::NEG_INFINITY], false),
