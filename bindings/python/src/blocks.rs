@@ -8,10 +8,11 @@ use crate::pool::threads_of;
 use crate::scaled::type_of_array;
 use crate::types::number_to_type;
 use numpy::PyUntypedArray;
+use onnx_cast::__private::with_default_float_environment;
+use onnx_cast::__private::{Divide, with_threads};
 use onnx_cast::packing::{pack_into_uninit, unpack_into_uninit};
-use onnx_cast::scalar::with_default_float_environment;
 use onnx_cast::scaled::{BlockDequantize, BlockFormat, BlockQuantize, ScaleRule, greatest_magnitude};
-use onnx_cast::{CastError, DataType, TensorView, with_threads};
+use onnx_cast::{CastError, DataType, TensorView};
 use pyo3::prelude::*;
 use std::fmt::Display;
 use std::mem::MaybeUninit;
@@ -180,7 +181,7 @@ impl<'a> Blocks<'a> {
         let (mut buffers, mut rest) = ([Vec::new(), Vec::new()], self);
         while rest.len > 0 {
             let tile = rest.rows_of(job::TILE).min(rest.len);
-            let (mut tile, behind) = rest.split(tile);
+            let (mut tile, behind) = rest.divide(tile);
             let [first, second] = &mut buffers;
             match &mut tile.side {
                 Side::Quantize { x, .. } => *x = x.gathered(first),
@@ -231,29 +232,16 @@ impl<'a> Blocks<'a> {
     }
 }
 
-impl Work for Blocks<'_> {
-    fn len(&self) -> usize {
+impl Divide for Blocks<'_> {
+    fn elements(&self) -> usize {
         self.len
     }
 
-    fn step(&self) -> usize {
+    fn grain(&self) -> usize {
         if self.len <= self.row { TILE } else { self.row }
     }
 
-    fn bytes(&self) -> [usize; 2] {
-        match &self.side {
-            Side::Quantize { x, elements, scales, .. } => [x.byte_len(), elements.len() + scales.len()],
-            Side::Dequantize { elements, scales, values, .. } => {
-                [elements.byte_len() + scales.byte_len(), values.len()]
-            }
-        }
-    }
-
-    fn is_new(&self) -> bool {
-        self.is_new
-    }
-
-    fn split(self, at: usize) -> (Self, Self) {
+    fn divide(self, at: usize) -> (Self, Self) {
         let Blocks { format, value, row, len, is_new, side } = self;
         let in_values = at * value.info().bits as usize / 8;
         let in_scales = at / row * row.div_ceil(format.block()) + (at % row).div_ceil(format.block());
@@ -276,12 +264,27 @@ impl Work for Blocks<'_> {
             }
         }
     }
+}
+
+impl Work for Blocks<'_> {
+    fn bytes(&self) -> [usize; 2] {
+        match &self.side {
+            Side::Quantize { x, elements, scales, .. } => [x.byte_len(), elements.len() + scales.len()],
+            Side::Dequantize { elements, scales, values, .. } => {
+                [elements.byte_len() + scales.byte_len(), values.len()]
+            }
+        }
+    }
+
+    fn is_new(&self) -> bool {
+        self.is_new
+    }
 
     fn on_this_thread(self) -> Result<(), CastError> {
         let mut rest = self;
         while rest.row > TILE && rest.row < rest.len {
             let row = rest.row;
-            let (first, behind) = rest.split(row);
+            let (first, behind) = rest.divide(row);
             first.on_this_thread()?;
             rest = behind;
         }
@@ -291,7 +294,7 @@ impl Work for Blocks<'_> {
         let mut packed = [MaybeUninit::uninit(); TILE];
         while rest.len > 0 {
             let tile = rest.tile().min(rest.len);
-            let (first, behind) = rest.split(tile);
+            let (first, behind) = rest.divide(tile);
             first.at_once(&mut packed)?;
             rest = behind;
         }

@@ -6,9 +6,10 @@ use crate::array::{Contiguous, Elements, Source};
 use crate::error::{of_cast, refused};
 use crate::types::number_to_type;
 use numpy::{PyUntypedArray, PyUntypedArrayMethods};
+use onnx_cast::__private::{Divide, in_parts, parts_for};
 use onnx_cast::packing::{pack_into_uninit, unpack_into_uninit};
 use onnx_cast::scaled::{BoundScaledPlan, ScaledPlan};
-use onnx_cast::{Cast, CastError, CastOptions, DataType, Plan, TensorView, current_threads, with_threads};
+use onnx_cast::{Cast, CastError, CastOptions, DataType, Plan, TensorView};
 use pyo3::prelude::*;
 use std::borrow::Cow;
 use std::iter;
@@ -41,9 +42,6 @@ const SCALED_BLOCK: usize = 1 << 24;
 /// Elements of a tile that is copied before it is cast, a multiple of [`BLOCK`]: several long rows, within the second
 /// cache.
 pub(crate) const TILE: usize = 1 << 16;
-
-/// Bytes for which another thread is worth waking, as the library has it.
-pub(crate) const THREAD_BYTES: usize = 1 << 20;
 
 /// How elements are cast.
 #[derive(Clone, Copy)]
@@ -138,21 +136,12 @@ fn bytes_of(data_type: DataType, spread: bool, len: usize) -> usize {
 }
 
 /// Work on elements, which can be shared out between threads.
-pub(crate) trait Work: Sized + Send {
-    /// Elements.
-    fn len(&self) -> usize;
-
-    /// The work can be split at multiples of so many elements.
-    fn step(&self) -> usize;
-
+pub(crate) trait Work: Divide {
     /// Bytes read and bytes written.
     fn bytes(&self) -> [usize; 2];
 
     /// Whether nothing was written to the memory of the results before.
     fn is_new(&self) -> bool;
-
-    /// The work on the first `at` elements, a multiple of [`Work::step`], and on those behind.
-    fn split(self, at: usize) -> (Self, Self);
 
     fn on_this_thread(self) -> Result<(), CastError>;
 
@@ -163,23 +152,8 @@ pub(crate) trait Work: Sized + Send {
 }
 
 fn share_out<W: Work>(work: W, threads: Option<usize>) -> Result<(), CastError> {
-    let touched = work.bytes().iter().sum::<usize>();
-    if touched < 2 * THREAD_BYTES || threads == Some(1) {
-        return work.on_this_thread();
-    }
-    let all = current_threads();
-    fork(work, threads.map_or(all, |most| most.min(all)).min(touched / THREAD_BYTES))
-}
-
-/// Halves the work until there are as many parts as wanted.
-fn fork<W: Work>(work: W, parts: usize) -> Result<(), CastError> {
-    let low = (work.len() / parts.max(1) * (parts / 2)).next_multiple_of(work.step());
-    if parts < 2 || low >= work.len() {
-        return work.on_this_thread();
-    }
-    let (low, high) = work.split(low);
-    let (first, second) = rayon::join(|| fork(low, parts / 2), || fork(high, parts - parts / 2));
-    first.and(second)
+    let parts = parts_for(work.bytes().iter().sum(), threads);
+    in_parts(work, parts, &W::on_this_thread, &Result::and)
 }
 
 /// Does the work on so many threads at most, and lets other Python threads run meanwhile where that is worth its price.
@@ -192,48 +166,50 @@ pub(crate) fn run(py: Python<'_>, work: impl Work, threads: Option<usize>) -> Py
     }
     let piece = piece(&work);
     let mut rest = work;
-    while rest.len() > piece {
-        let (piece, behind) = rest.split(piece);
-        py.detach(|| with_threads(|| piece.on_threads(threads))).map_err(of_cast)?;
+    while rest.elements() > piece {
+        let (piece, behind) = rest.divide(piece);
+        py.detach(|| piece.on_threads(threads)).map_err(of_cast)?;
         py.check_signals()?;
         rest = behind;
     }
-    py.detach(|| with_threads(|| rest.on_threads(threads))).map_err(of_cast)
+    py.detach(|| rest.on_threads(threads)).map_err(of_cast)
 }
 
 /// Elements that are worked on at a time.
 fn piece(work: &impl Work) -> usize {
     let [read, written] = work.bytes();
     if !work.is_new() || written < NEW_BYTES {
-        return PIECE.next_multiple_of(work.step());
+        return PIECE.next_multiple_of(work.grain());
     }
-    let bytes = (read + written).div_ceil(work.len().max(1));
-    (NEW_PIECE / bytes.max(1)).next_multiple_of(work.step())
+    let bytes = (read + written).div_ceil(work.elements().max(1));
+    (NEW_PIECE / bytes.max(1)).next_multiple_of(work.grain())
 }
 
-impl Work for Job<'_> {
-    fn len(&self) -> usize {
+impl Divide for Job<'_> {
+    fn elements(&self) -> usize {
         self.len
     }
 
-    fn step(&self) -> usize {
+    fn grain(&self) -> usize {
         BLOCK
     }
 
+    fn divide(self, at: usize) -> (Self, Self) {
+        let Job { conversion, len, src_spread, dst_spread, src, dst, dst_is_new } = self;
+        let (src, src_behind) = src.split_at(bytes_of(conversion.source_type(), src_spread, at));
+        let (dst, dst_behind) = dst.split_at_mut(bytes_of(conversion.target_type(), dst_spread, at));
+        let part = |conversion, len, src, dst| Job { conversion, len, src_spread, dst_spread, src, dst, dst_is_new };
+        (part(conversion, at, src, dst), part(conversion.behind(at), len - at, src_behind, dst_behind))
+    }
+}
+
+impl Work for Job<'_> {
     fn bytes(&self) -> [usize; 2] {
         [self.src.byte_len(), self.dst.len()]
     }
 
     fn is_new(&self) -> bool {
         self.dst_is_new
-    }
-
-    fn split(self, at: usize) -> (Self, Self) {
-        let Job { conversion, len, src_spread, dst_spread, src, dst, dst_is_new } = self;
-        let (src, src_behind) = src.split_at(bytes_of(conversion.source_type(), src_spread, at));
-        let (dst, dst_behind) = dst.split_at_mut(bytes_of(conversion.target_type(), dst_spread, at));
-        let part = |conversion, len, src, dst| Job { conversion, len, src_spread, dst_spread, src, dst, dst_is_new };
-        (part(conversion, at, src, dst), part(conversion.behind(at), len - at, src_behind, dst_behind))
     }
 
     fn on_this_thread(self) -> Result<(), CastError> {
@@ -256,7 +232,7 @@ impl Work for Job<'_> {
             let (mut packed_src, mut packed_dst) = ([0; BLOCK], [MaybeUninit::uninit(); BLOCK]);
             return self.blocks(BLOCK, (&mut packed_src, &mut packed_dst));
         }
-        // Elements that keep their type need no block in between. `split` keeps the lengths right.
+        // Elements that keep their type need no block in between. `divide` keeps the lengths right.
         let _ = match self.src_spread {
             true => pack_into_uninit(to, src, self.dst),
             false => unpack_into_uninit(to, src, self.dst),
@@ -284,7 +260,7 @@ impl Job<'_> {
         let mut rest = self;
         while rest.len > 0 {
             let tile = rest.len.min(TILE);
-            let (tile, behind) = rest.split(tile);
+            let (tile, behind) = rest.divide(tile);
             Job { src: tile.src.gathered(&mut buffer), ..tile }.on_this_thread()?;
             rest = behind;
         }
@@ -295,7 +271,7 @@ impl Job<'_> {
     fn blocks(self, block: usize, (packed_src, packed_dst): Packed<'_>) -> Result<(), CastError> {
         let mut rest = self;
         while rest.len > block {
-            let (first, behind) = rest.split(block);
+            let (first, behind) = rest.divide(block);
             first.block((packed_src, packed_dst))?;
             rest = behind;
         }
@@ -330,23 +306,40 @@ pub(crate) fn reduce<R: Send>(
     of_tile: &(impl Fn(&[u8]) -> Result<R, CastError> + Sync),
     join: &(impl Fn(R, R) -> R + Sync),
 ) -> Result<R, CastError> {
-    let half = (x.byte_len() / 2).next_multiple_of(TILE * width);
-    let is_small = x.byte_len() < THREAD_BYTES || half >= x.byte_len();
-    if threads == Some(1) || is_small || current_threads() < 2 {
-        let (mut buffer, mut rest, mut all) = (Vec::new(), x, of_tile(&[])?);
+    let of_part = |Tiles { x: mut rest, .. }: Tiles<'_>| {
+        let (mut buffer, mut all) = (Vec::new(), of_tile(&[])?);
         while rest.byte_len() > 0 {
             let tile = if let Elements::Bytes(bytes) = rest { bytes.len() } else { TILE * width };
             let (tile, behind) = rest.split_at(tile.min(rest.byte_len()));
             all = join(all, of_tile(tile.gathered(&mut buffer).bytes())?);
             rest = behind;
         }
-        return Ok(all);
+        Ok(all)
+    };
+    let parts = parts_for(x.byte_len(), threads);
+    in_parts(Tiles { x, width }, parts, &of_part, &|low: Result<R, _>, high: Result<R, _>| Ok(join(low?, high?)))
+}
+
+/// Elements of `width` bytes that are read in tiles.
+struct Tiles<'a> {
+    x: Elements<'a>,
+    width: usize,
+}
+
+impl Divide for Tiles<'_> {
+    fn elements(&self) -> usize {
+        self.x.byte_len() / self.width
     }
-    let (low, high) = x.split_at(half);
-    let threads = threads.map(|threads| threads / 2);
-    let (low, high) =
-        rayon::join(|| reduce(low, width, threads, of_tile, join), || reduce(high, width, threads, of_tile, join));
-    Ok(join(low?, high?))
+
+    fn grain(&self) -> usize {
+        TILE
+    }
+
+    fn divide(self, at: usize) -> (Self, Self) {
+        let Tiles { x, width } = self;
+        let (low, high) = x.split_at(at * width);
+        (Tiles { x: low, width }, Tiles { x: high, width })
+    }
 }
 
 /// Elements as the library has them: those narrower than a byte stand one in a byte in an array.

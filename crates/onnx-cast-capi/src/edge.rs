@@ -2,10 +2,11 @@
 //! statuses with a text for the thread, and panics do too.
 
 use crate::status::onnx_cast_status;
+use onnx_cast::__private::Count;
 use onnx_cast::backend::UnknownBackend;
 use onnx_cast::ops::{CastErrorKind, OpError, OpErrorKind};
 use onnx_cast::tensor::{TensorError, TensorErrorKind};
-use onnx_cast::{CastError, Count, DataType};
+use onnx_cast::{CastError, DataType};
 use std::any::Any;
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char, c_int};

@@ -5,7 +5,8 @@ use crate::outcome::warn_ignored;
 use crate::progress::Progress;
 use crate::{DIFFERENT, DONE, pretty, print, with_options};
 use anyhow::Result;
-use onnx_cast::{Count, DataType};
+use onnx_cast::__private::Count;
+use onnx_cast::DataType;
 use onnx_cast_file::engine::{PathText, named};
 use onnx_cast_file::{
     DiffRequest, Difference, InspectRequest, Layout, Number, Quantized, ScaleExtent, TensorInfo, Values,

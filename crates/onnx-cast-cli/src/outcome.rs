@@ -4,7 +4,7 @@ use crate::args::{Common, JobArgs};
 use crate::summary::{Amount, Summary};
 use crate::{DIFFERENT, DONE, print, with_options};
 use anyhow::Result;
-use onnx_cast::Count;
+use onnx_cast::__private::Count;
 use onnx_cast::tensor::element_count;
 use onnx_cast_file::engine::{PathText, named};
 use onnx_cast_file::{Counts, FileError, Ignored, Summary as Done};

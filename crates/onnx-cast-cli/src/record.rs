@@ -3,7 +3,7 @@
 use crate::args::{Common, NameArgs, RecordArgs};
 use crate::models::{ModelJob, Shown};
 use anyhow::Result;
-use onnx_cast::Count;
+use onnx_cast::__private::Count;
 use onnx_cast_model::{RecordRequest, RecordSummary, RecordedValue};
 use onnx_cast_report::{column, printable, record_json};
 use serde_json::Value;

@@ -3,10 +3,10 @@
 use crate::decimal::{Decimal, binary};
 use crate::error::{ExplainError, Result};
 use crate::value::{Element, ExactValue, as_double, convert, hex, integer_range, value_of};
+use onnx_cast::__private::DefaultEnvironment;
 use onnx_cast::DataType;
 use onnx_cast::ops::Operator;
 use onnx_cast::ops::Role;
-use onnx_cast::scalar::DefaultEnvironment;
 use onnx_cast::types::{FloatFormat, Kind, Nan};
 use serde_json::{Value as Json, json};
 use std::fmt::Write as _;

@@ -4,7 +4,7 @@
 use crate::decimal::Decimal;
 use crate::error::{ExplainError, Result};
 use num_bigint::BigInt;
-use onnx_cast::Short;
+use onnx_cast::__private::Short;
 use onnx_cast::tensor::{Strings, TensorData};
 use onnx_cast::types::Kind;
 use onnx_cast::{Cast, CastOptions, DataType, Plan, Tensor};

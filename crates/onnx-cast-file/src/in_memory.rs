@@ -13,7 +13,7 @@ use crate::layouts::{Config, Layout, Model, claims};
 use crate::quantize::{self, QuantizeRequest};
 use crate::rewrite::{MadeTensors, Opened, OutputPaths};
 use crate::transcode::{self, TranscodeRequest};
-use onnx_cast::scalar::DefaultEnvironment;
+use onnx_cast::__private::DefaultEnvironment;
 use onnx_cast::{DataType, Tensor, TensorView};
 use std::collections::HashSet;
 use std::fmt;

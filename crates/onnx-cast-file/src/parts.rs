@@ -19,7 +19,7 @@ use crate::quantize::{self, QuantizeRequest};
 use crate::request::CastRequest;
 use crate::rewrite::{self, Opened, Rewrite};
 use crate::transcode::{self, TranscodeRequest};
-use onnx_cast::scalar::DefaultEnvironment;
+use onnx_cast::__private::DefaultEnvironment;
 use std::path::Path;
 
 pub use crate::rewrite::{Part, Shard};

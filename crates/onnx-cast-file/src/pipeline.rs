@@ -9,8 +9,8 @@ mod task;
 
 use crate::io::memory::room_for_a_thread;
 use crate::pipeline::task::{Buffers, Chunk};
+use onnx_cast::__private::DefaultEnvironment;
 use onnx_cast::CastError;
-use onnx_cast::scalar::DefaultEnvironment;
 use std::io;
 use std::num::NonZero;
 use std::ops::ControlFlow;

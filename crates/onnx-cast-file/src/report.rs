@@ -27,7 +27,7 @@ use crate::request::{ignored_attributes, refuse_format};
 use crate::selection::{Pattern, Selection, SourceType, check_names};
 use crate::summary::Ignored;
 use forecast::Forecasts;
-use onnx_cast::scalar::DefaultEnvironment;
+use onnx_cast::__private::DefaultEnvironment;
 use onnx_cast::scaled::ScaleRule;
 use onnx_cast::tensor::Data;
 use onnx_cast::{Cast, CastError, CastOptions, DataType, TensorView};

@@ -1,8 +1,8 @@
 //! Text of inputs as it is printed: names, paths, shapes. What would move a terminal's cursor, or cannot be seen, is
 //! escaped here, and nowhere else.
 
-pub(crate) use onnx_cast::Count;
-pub use onnx_cast::Short;
+pub(crate) use onnx_cast::__private::Count;
+pub use onnx_cast::__private::Short;
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
 use std::path::Path;

@@ -8,8 +8,8 @@ use crate::error::Error;
 use crate::quantize::quantize_weights;
 use crate::source::ModelSource;
 use crate::weights::{MIN_SIZE, cast_constants};
+use onnx_cast::__private::DefaultEnvironment;
 use onnx_cast::CastOptions;
-use onnx_cast::scalar::DefaultEnvironment;
 use onnx_cast_file::engine::{Input, check_scale_rule, diff_collections, diff_opened, is_stream, open, open_all};
 use onnx_cast_file::{
     BitCastRequest, CastRequest, DequantizeRequest, DiffRequest, Difference, FileError, FileInfo, Format, Ignored,

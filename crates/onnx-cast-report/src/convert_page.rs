@@ -2,8 +2,8 @@
 //! is drawn by columns of pixels, and the table a hundred rows at a time, so that models of any size stay fast.
 
 use crate::limits::float_limits;
+use onnx_cast::__private::DefaultEnvironment;
 use onnx_cast::CastError;
-use onnx_cast::scalar::DefaultEnvironment;
 use onnx_cast_explain::html::{BASE_STYLE, fill};
 use onnx_cast_model::{ConvertSummary, ValueDecision};
 use serde_json::{Value, json};

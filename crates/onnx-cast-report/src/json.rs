@@ -2,8 +2,8 @@
 
 use crate::limits::float_limits;
 use crate::text::verdict;
+use onnx_cast::__private::DefaultEnvironment;
 use onnx_cast::CastError;
-use onnx_cast::scalar::DefaultEnvironment;
 use onnx_cast_file::{
     Alarms, Blocks, Candidate, CandidateFormat, Concern, Counts, Forecast, Grade, Ignored, Magnitudes, Ratios, Report,
     TensorReport, Totals,

@@ -3,8 +3,8 @@
 
 use crate::limits::{float_limits, largest_integer};
 use crate::text::{verdict, written};
+use onnx_cast::__private::DefaultEnvironment;
 use onnx_cast::CastError;
-use onnx_cast::scalar::DefaultEnvironment;
 use onnx_cast_explain::html::{BASE_STYLE, fill};
 use onnx_cast_file::{Blocks, Candidate, CandidateFormat, Grade, Ratios, Report, TensorReport};
 use serde_json::{Value, json};

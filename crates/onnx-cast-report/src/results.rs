@@ -2,8 +2,8 @@
 //! of.
 
 use crate::json::{alarms, counts, ignored_json};
+use onnx_cast::__private::DefaultEnvironment;
 use onnx_cast::DataType;
-use onnx_cast::scalar::DefaultEnvironment;
 use onnx_cast_file::{
     Difference, Layout, Number, Quantized, QuantizedWeight, Summary, TensorInfo, TensorSummary, Values,
 };

@@ -59,6 +59,7 @@ mod kernel;
 pub mod ops;
 mod packed;
 pub mod packing;
+mod parts;
 #[cfg(threads)]
 mod pool;
 pub mod scalar;
@@ -70,13 +71,17 @@ pub use ops::{
 };
 pub use tensor::{Tensor, TensorView};
 
+/// What the other crates of this project share. It may change in any version.
 #[doc(hidden)]
-pub use element::nearest;
-#[doc(hidden)]
-pub use error::{Count, Short};
-#[cfg(threads)]
-#[doc(hidden)]
-pub use pool::{current_threads, with_threads};
+pub mod __private {
+    pub use crate::element::nearest;
+    pub use crate::error::{Count, Short};
+    pub use crate::ops::execute::parts_for;
+    pub use crate::parts::{Divide, in_parts};
+    #[cfg(threads)]
+    pub use crate::pool::{current_threads, with_threads};
+    pub use crate::scalar::float_environment::{DefaultEnvironment, with_default as with_default_float_environment};
+}
 
 /// The names that most programs need: `use onnx_cast::prelude::*;`.
 pub mod prelude {
@@ -94,10 +99,8 @@ pub mod prelude {
 
 /// The element types: the table of them, the formats of floats, and Rust types for those that are not primitives.
 pub mod types {
-    #[doc(hidden)]
-    pub use crate::element::Interchange;
     pub use crate::element::newtypes::*;
-    pub use crate::element::{DataType, Element, Kind, TypeInfo, UnknownType, Word};
+    pub use crate::element::{DataType, Element, Interchange, Kind, TypeInfo, UnknownType, Word};
     pub use crate::format::{FloatFormat, Nan};
 }
 

@@ -88,7 +88,6 @@ impl Process {
 
 /// The number of threads of the current pool; 1 if the system cannot start that. Work calls rayon's functions only if
 /// there are two or more: without a pool they panic.
-#[doc(hidden)]
 pub fn current_threads() -> usize {
     if rayon::current_thread_index().is_some() {
         return rayon::current_num_threads();
@@ -102,7 +101,6 @@ pub fn current_threads() -> usize {
 
 /// Runs work that may be split over [`current_threads`]: on the caller's thread, and in a forked child on one of its own
 /// pool, if it has that.
-#[doc(hidden)]
 pub fn with_threads<R: Send>(work: impl FnOnce() -> R + Send) -> R {
     // A thread of a pool that the process was forked on does the work of the others too.
     if rayon::current_thread_index().is_none()

@@ -6,7 +6,7 @@
 
 pub(crate) mod block_scale;
 mod e8m0;
-mod float_environment;
+pub(crate) mod float_environment;
 mod fused;
 mod integer;
 mod narrow;
@@ -19,8 +19,7 @@ use crate::element::{Element, Word};
 
 pub use crate::element::Rules;
 pub(crate) use crate::element::{Narrow, RoundMode, Widen};
-#[doc(hidden)]
-pub use float_environment::{DefaultEnvironment, with_default as with_default_float_environment};
+pub(crate) use float_environment::{DefaultEnvironment, with_default as with_default_float_environment};
 pub(crate) use narrow::FloatElement;
 pub(crate) use widen::widen_code;
 

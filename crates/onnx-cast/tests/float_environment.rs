@@ -2,7 +2,8 @@
 //! register? The functions are listed here, and a new one in `src/ops` is missed until it is listed too.
 #![cfg(any(target_arch = "x86", target_arch = "x86_64", target_arch = "aarch64"))]
 
-use onnx_cast::scalar::{DefaultEnvironment, Rules, cast_one};
+use onnx_cast::__private::DefaultEnvironment;
+use onnx_cast::scalar::{Rules, cast_one};
 use onnx_cast::scaled::{
     BlockDequantize, BlockFormat, BlockPlan, BlockQuantize, DequantizeLinear, DequantizeOptions, DynamicQuantizeLinear,
     GlobalScale, LinearScale, QuantizeLinear, QuantizeOptions, Recipe, ScaleRule, SymmetricScale, greatest_magnitude,
@@ -413,7 +414,7 @@ const NOT_ARITHMETIC: &str = "new from_node threads version plan infer target_ty
     zero_point_type quantized_type data_type opset saturate round_mode backend rules block_size axis asymmetric recipe \
     rule precision most of_zeros of_underflow store_hint scale_count name versions version_at since since_as supports \
     attributes is_lossless_to is_same_via BlockPlan::dequantize BlockPlan::quantize BlockPlan::global_scale \
-    ScaledPlan::bind BlockFormat::check_options BitCast::run BitCast::run_owned BitCast::run_into BitCast::run_into_uninit Plan::run_counted";
+    ScaledPlan::bind BlockFormat::check_options BitCast::run BitCast::run_owned BitCast::run_into BitCast::run_into_uninit Plan::run_counted parts_for";
 
 #[test]
 fn every_public_function_of_the_operators_is_listed() {

@@ -38,7 +38,7 @@ fn candidate(text: &str) -> Result<CandidateFormat, String> {
         return text.parse();
     }
     data_type(text).map(CandidateFormat::Bare).map_err(|error| {
-        match onnx_cast::nearest(&text.to_ascii_lowercase(), block_formats()) {
+        match onnx_cast::__private::nearest(&text.to_ascii_lowercase(), block_formats()) {
             Some(name) => format!("`{text}` is not an element type (did you mean `{name}`?)"),
             None => error,
         }

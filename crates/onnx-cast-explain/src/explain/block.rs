@@ -8,8 +8,8 @@ use super::{Error, Side, error_between, read_source};
 use crate::decimal::Quotient;
 use crate::error::{ExplainError, Result};
 use crate::value::{Element, as_double, value_of};
+use onnx_cast::__private::DefaultEnvironment;
 use onnx_cast::packing::unpack;
-use onnx_cast::scalar::DefaultEnvironment;
 use onnx_cast::scaled::{BlockFormat, BlockQuantize, Recipe, ScaleRule, greatest_magnitude};
 use onnx_cast::{DataType, Tensor, TensorView};
 

@@ -9,7 +9,7 @@ use super::{Error, Side};
 use crate::decimal::Quotient;
 use crate::error::Result;
 use crate::value::{Element, hex};
-use onnx_cast::scalar::DefaultEnvironment;
+use onnx_cast::__private::DefaultEnvironment;
 use serde_json::json;
 use std::fmt::Write as _;
 

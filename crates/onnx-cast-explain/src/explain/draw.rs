@@ -7,9 +7,9 @@ use crate::decimal::Decimal;
 use crate::error::Result;
 use crate::value::{Element, hex};
 use anstyle::{AnsiColor, Style};
+use onnx_cast::__private::DefaultEnvironment;
+use onnx_cast::__private::Short;
 use onnx_cast::DataType;
-use onnx_cast::Short;
-use onnx_cast::scalar::DefaultEnvironment;
 use std::fmt::Write as _;
 
 /// Columns of the line between the neighbours.

@@ -10,7 +10,7 @@ use super::{
 use crate::decimal::{Decimal, Quotient};
 use crate::error::{ExplainError, Result};
 use crate::value::{Element, ExactValue, as_double, convert, element_of, tensor_of, value_of};
-use onnx_cast::Short;
+use onnx_cast::__private::Short;
 use onnx_cast::ops::{CastErrorKind, Operator};
 use onnx_cast::scaled::{DequantizeLinear, DequantizeOptions, QuantizeLinear, QuantizeOptions};
 use onnx_cast::{Cast, CastError, CastOptions, DataType, RoundMode, Tensor};

@@ -3,7 +3,7 @@
 
 use super::{Counter, Counts, Sides, count_strings};
 use crate::io::memory::resize;
-use onnx_cast::scalar::{DefaultEnvironment, with_default_float_environment};
+use onnx_cast::__private::{DefaultEnvironment, with_default_float_environment};
 use onnx_cast::tensor::{Data, TensorErrorKind};
 use onnx_cast::{CastError, DataType, Plan, TensorView};
 

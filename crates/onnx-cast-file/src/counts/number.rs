@@ -2,8 +2,8 @@
 //! other types fit into doubles.
 
 use crate::counts::widen::Widening;
+use onnx_cast::__private::with_default_float_environment;
 use onnx_cast::ops::OpError;
-use onnx_cast::scalar::with_default_float_environment;
 use onnx_cast::types::Kind;
 use onnx_cast::{CastError, DataType};
 use std::fmt;

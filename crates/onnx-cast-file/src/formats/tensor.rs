@@ -9,7 +9,7 @@ use crate::formats::source::NamedTensor;
 use crate::io::atomic::AtomicFile;
 use crate::io::positional::InputFile;
 use crate::selection::SourceType;
-use onnx_cast::scalar::DefaultEnvironment;
+use onnx_cast::__private::DefaultEnvironment;
 use onnx_cast::{DataType, TensorView};
 use std::io::Write;
 use std::path::Path;

@@ -25,7 +25,7 @@ use fearless_simd::dispatch;
 use float4::{MxFp4, NvFp4};
 use grids::{Iq1M, Iq1S, Iq2S, Iq2Xs, Iq2Xxs, Iq3S, Iq3Xxs, Iq4Nl, Iq4Xs, Tq1, Tq2};
 use k_quants::{Q2K, Q3K, Q4K, Q5K, Q6K, Q8K};
-use onnx_cast::scalar::with_default_float_environment;
+use onnx_cast::__private::with_default_float_environment;
 use onnx_cast::tensor::element_count;
 use simple::{Q4_0, Q4_1, Q5_0, Q5_1, Q8_0};
 use std::io;

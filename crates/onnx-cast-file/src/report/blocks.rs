@@ -2,7 +2,7 @@
 
 use super::Magnitudes;
 use super::scaled::Scaled;
-use onnx_cast::scalar::DefaultEnvironment;
+use onnx_cast::__private::DefaultEnvironment;
 
 /// The blocks that share a scale, counted: by greatest magnitude, and by the ratio of signal to noise.
 ///

@@ -3,7 +3,7 @@
 use super::measure::Sums;
 use super::{Blocks, CandidateFormat, Concern, Forecast, Grade, Report};
 use crate::counts::Counts;
-use onnx_cast::scalar::{DefaultEnvironment, with_default_float_environment};
+use onnx_cast::__private::{DefaultEnvironment, with_default_float_environment};
 
 /// What a tensor would be in a candidate.
 #[derive(Clone, Debug, PartialEq)]

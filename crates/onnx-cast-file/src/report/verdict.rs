@@ -2,7 +2,7 @@
 //! than one that loses more.
 
 use super::{Candidate, CandidateFormat};
-use onnx_cast::scalar::with_default_float_environment;
+use onnx_cast::__private::with_default_float_environment;
 use onnx_cast::types::Nan;
 use std::fmt;
 

@@ -7,8 +7,9 @@
 use crate::error::{Error, ModelError, ModelErrorKind};
 use crate::graph::values::Flow;
 use crate::record::{RECORD_PREFIX, RECORDED_NUMBERS};
-use onnx_cast::scalar::DefaultEnvironment;
-use onnx_cast::{Cast, CastOptions, Count, DataType, TensorView};
+use onnx_cast::__private::Count;
+use onnx_cast::__private::DefaultEnvironment;
+use onnx_cast::{Cast, CastOptions, DataType, TensorView};
 use onnx_cast_file::engine::{Given, Input, ShapeText, Short};
 use onnx_cast_file::{Format, InputFile};
 use serde_json::{Map, Value};

@@ -21,7 +21,12 @@ pub struct Interchange {
 
 impl DataType {
     /// The type's names and numbers in other formats and libraries.
-    #[doc(hidden)]
+    ///
+    /// ```
+    /// use onnx_cast::DataType;
+    ///
+    /// assert_eq!(DataType::Float8E4M3FN.interchange().safetensors, Some("F8_E4M3"));
+    /// ```
     #[rustfmt::skip]
     pub const fn interchange(self) -> Interchange {
         use DataType::*;

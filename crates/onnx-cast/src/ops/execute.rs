@@ -5,11 +5,15 @@ use super::{CastError, CastErrorKind};
 use crate::element::{DataType, byte_len_of};
 use crate::kernel::{Context, Kernel, StoreHint};
 use crate::packed::Out;
+use crate::parts::Divide;
+#[cfg(threads)]
+use crate::parts::in_parts;
 #[cfg(threads)]
 use crate::pool;
 use crate::scalar::with_default_float_environment;
 use crate::tensor::{Tensor, TensorErrorKind, TensorView, element_count};
 use alloc::vec::Vec;
+use core::ops::Range;
 
 /// Casts that read and write this many bytes use non-temporal stores. Little of their output would stay in the last
 /// cache (32 MiB on the machines measured), through which the source passes too, and it would evict everything else. A
@@ -27,22 +31,29 @@ const GRAIN: usize = 256;
 #[cfg(threads)]
 const THREAD_BYTES: usize = 1 << 20;
 
+/// Elements of a tensor, whose parts begin at multiples of 1,024.
+pub(super) struct Elements(pub(super) Range<usize>);
+
+impl Divide for Elements {
+    fn elements(&self) -> usize {
+        self.0.len()
+    }
+
+    fn grain(&self) -> usize {
+        1024
+    }
+
+    fn divide(self, at: usize) -> (Self, Self) {
+        let Elements(Range { start, end }) = self;
+        (Elements(start..start + at), Elements(start + at..end))
+    }
+}
+
 /// The bytes of `len` elements in the source and in the target.
 pub(crate) struct Span<'a> {
     pub(crate) src: &'a [u8],
     pub(crate) dst: &'a mut Out,
     pub(crate) len: usize,
-}
-
-impl<'a> Span<'a> {
-    /// Splits at an element whose index is a multiple of 8; `bits` are the widths of a source and a target element.
-    #[cfg(threads)]
-    fn split_at(self, at: usize, bits: [usize; 2]) -> (Span<'a>, Span<'a>) {
-        let (src_low, src_high) = self.src.split_at(byte_len_of(at, bits[0]));
-        let (dst_low, dst_high) = self.dst.split_at_mut(byte_len_of(at, bits[1]));
-        let low = Span { src: src_low, dst: dst_low, len: at };
-        (low, Span { src: src_high, dst: dst_high, len: self.len - at })
-    }
 }
 
 /// Calls `run` for spans that together make up `span`, on at most `threads` threads. The store hint follows from the
@@ -80,7 +91,7 @@ pub(super) fn store_hint(touched: usize) -> StoreHint {
 
 /// How many threads a cast that touches so many bytes is worth, of at most `threads`.
 #[inline]
-pub(super) fn parts_for(touched: usize, threads: Option<usize>) -> usize {
+pub fn parts_for(touched: usize, threads: Option<usize>) -> usize {
     #[cfg(threads)]
     if touched >= 2 * THREAD_BYTES && threads != Some(1) {
         let available = pool::current_threads();
@@ -163,9 +174,8 @@ pub(super) fn check_len(
     }
 }
 
-/// Runs the first of two or more parts of a span on the caller's thread, which is awake, and the others on the pool's;
-/// in a forked child all on its pool's. Not inlined, and called with single values: a small cast beside it would find
-/// the span and the widths in memory, and wait for them.
+/// Runs two or more parts of a span. Not inlined, and called with single values: a small cast beside it would find the
+/// span and the widths in memory, and wait for them.
 #[cfg(threads)]
 #[inline(never)]
 fn parallel(
@@ -177,31 +187,35 @@ fn parallel(
     parts: usize,
     run: &(impl Fn(Span<'_>) + Sync),
 ) {
-    let bits = [from_bits, to_bits];
-    let (first, others) = split(Span { src, dst, len }, bits, parts, 1);
-    pool::with_threads(|| {
-        rayon::in_place_scope(|scope| {
-            scope.spawn(|_| halve(others, bits, parts - 1, run));
-            run(first);
-        });
-    });
+    let work = Cut { span: Span { src, dst, len }, bits: [from_bits, to_bits] };
+    in_parts(work, parts, &|Cut { span, .. }| run(span), &|(), ()| ());
 }
 
-/// Halves a span recursively into `parts` parts, each of which runs on any free thread of the pool.
+/// A span of elements of these widths, which is split at a multiple of 8 elements.
 #[cfg(threads)]
-fn halve(span: Span<'_>, bits: [usize; 2], parts: usize, run: &(impl Fn(Span<'_>) + Sync)) {
-    if parts < 2 {
-        return run(span);
+struct Cut<'a> {
+    span: Span<'a>,
+    bits: [usize; 2],
+}
+
+#[cfg(threads)]
+impl Divide for Cut<'_> {
+    fn elements(&self) -> usize {
+        self.span.len
     }
-    let (low, high) = split(span, bits, parts, parts / 2);
-    rayon::join(|| halve(low, bits, parts / 2, run), || halve(high, bits, parts - parts / 2, run));
-}
 
-/// Splits a span after the first `low` of `parts` parts.
-#[cfg(threads)]
-fn split<'a>(span: Span<'a>, bits: [usize; 2], parts: usize, low: usize) -> (Span<'a>, Span<'a>) {
-    let at = (span.len / parts * low).next_multiple_of(GRAIN).min(span.len);
-    span.split_at(at, bits)
+    fn grain(&self) -> usize {
+        GRAIN
+    }
+
+    fn divide(self, at: usize) -> (Self, Self) {
+        let Cut { span: Span { src, dst, len }, bits } = self;
+        let (src_low, src_high) = src.split_at(byte_len_of(at, bits[0]));
+        let (dst_low, dst_high) = dst.split_at_mut(byte_len_of(at, bits[1]));
+        let low = Span { src: src_low, dst: dst_low, len: at };
+        let high = Span { src: src_high, dst: dst_high, len: len - at };
+        (Cut { span: low, bits }, Cut { span: high, bits })
+    }
 }
 
 #[cfg(test)]

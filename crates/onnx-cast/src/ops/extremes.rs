@@ -2,10 +2,11 @@
 //! its own, and those of the scale, which all threads share, when it goes on to another scale. A maximum of integers
 //! does not depend on the order, so the result does not depend on the number of threads.
 
-use super::execute::parts_for;
+use super::execute::{Elements, parts_for};
 use super::scaled::layout::Layout;
 use super::scaled::tiles::floats;
 use crate::arch::Backend;
+use crate::parts::in_parts;
 use crate::scalar::with_default_float_environment;
 use crate::tensor::TensorView;
 use alloc::vec::Vec;
@@ -82,24 +83,8 @@ impl<'a> Search<'a> {
 
     fn run(&self, threads: Option<usize>) {
         let parts = parts_for(self.x.bytes().unwrap_or_default().len(), threads);
-        #[cfg(threads)]
-        if parts > 1 {
-            return crate::pool::with_threads(|| self.fork(0..self.x.len(), parts));
-        }
-        self.fork(0..self.x.len(), parts);
-    }
-
-    /// Splits elements among threads.
-    fn fork(&self, elements: Range<usize>, parts: usize) {
-        #[cfg(threads)]
-        if parts > 1 {
-            let low = (elements.len() / parts * (parts / 2)).next_multiple_of(PART).min(elements.len());
-            let (low, high) = (elements.start..elements.start + low, elements.start + low..elements.end);
-            rayon::join(|| self.fork(low, parts / 2), || self.fork(high, parts - parts / 2));
-            return;
-        }
-        let _ = parts;
-        with_default_float_environment(|| self.part(elements));
+        let run = |Elements(elements)| with_default_float_environment(|| self.part(elements));
+        in_parts(Elements(0..self.x.len()), parts, &run, &|(), ()| ());
     }
 
     /// Raises what is found to the numbers of some elements.

@@ -10,8 +10,8 @@ use crate::layouts::packed_ints::Stream;
 use crate::layouts::weight::Formula;
 use crate::level::level;
 use fearless_simd::{Bytes, Simd, SimdBase, dispatch, u8x16, u8x32};
+use onnx_cast::__private::with_default_float_environment;
 use onnx_cast::DataType;
-use onnx_cast::scalar::with_default_float_environment;
 use rounding::{Rounding, store, with_rounding};
 
 /// The quotient by 127 as bitsandbytes has it: a factor of float.

@@ -8,10 +8,11 @@ use crate::arch::Backend;
 use crate::element::{DataType, Float16, byte_len_of};
 use crate::kernel::StoreHint;
 use crate::kernel::scale::ManyQuantities;
-use crate::ops::execute::{Span, parts_for, store_hint};
+use crate::ops::execute::{Elements, Span, parts_for, store_hint};
 use crate::ops::scaled::tiles::cast;
 use crate::ops::scaled::{Direction, ScaledPlan};
 use crate::packed::{Out, clear, written};
+use crate::parts::{Divide, in_parts};
 use crate::scalar::block_scale::{BlockFormat, INT8_MAX, PowerOfTwo, Recipe};
 use crate::scalar::with_default_float_environment;
 use crate::tensor::TensorView;
@@ -130,45 +131,28 @@ impl Quantizer<'_> {
         let (src, len) = (x.bytes().unwrap_or_default(), x.len());
         let row = x.shape().last().copied().unwrap_or(1);
         let (block, plans) = (self.quantize.format.block(), self.plans());
-        let blocks = Blocks { src, elements, scales, len };
+        let touched = src.len() + elements.len();
+        let (parts, hint) = (parts_for(touched, self.quantize.threads), store_hint(touched));
+        let work = Blocks { quantizer: self, row, src, elements, scales, start: 0, len };
         if row.is_multiple_of(block) {
-            let touched = src.len() + blocks.elements.len();
-            let (parts, hint) = (parts_for(touched, self.quantize.threads), store_hint(touched));
-            #[cfg(threads)]
-            if parts > 1 {
-                return crate::pool::with_threads(|| self.fork(blocks, &plans, parts, hint));
-            }
-            return self.fork(blocks, &plans, parts, hint);
+            in_parts(work, parts, &|blocks| self.whole_blocks(blocks, &plans, hint), &|(), ()| ());
+        } else {
+            in_parts(work, parts, &|blocks| self.rows(blocks, &plans), &|(), ()| ());
         }
-        let rows = Rows { row, block };
-        let touched = src.len() + blocks.elements.len();
-        let parts = parts_for(touched, self.quantize.threads);
-        #[cfg(threads)]
-        if parts > 1 {
-            return crate::pool::with_threads(|| self.fork_rows(rows, 0, blocks, &plans, parts));
-        }
-        self.fork_rows(rows, 0, blocks, &plans, parts);
     }
 
     fn is_nan(&self, code: u8) -> bool {
         code == self.quantize.format.nan()
     }
 
-    /// Quantizes whole blocks on several threads.
-    fn fork(&self, blocks: Blocks<'_>, plans: &[ScaledPlan; 2], parts: usize, hint: StoreHint) {
-        #[cfg(threads)]
-        if parts > 1 {
-            let low = (blocks.len / parts * (parts / 2)).next_multiple_of(PART).min(blocks.len);
-            let (low, high) = blocks.split(low, self);
-            let others = parts - parts / 2;
-            rayon::join(|| self.fork(low, plans, parts / 2, hint), || self.fork(high, plans, others, hint));
-            return;
-        }
-        let _ = parts;
-        let Blocks { src, elements, scales, len } = blocks;
+    /// Quantizes whole blocks.
+    fn whole_blocks(&self, blocks: Blocks<'_>, plans: &[ScaledPlan; 2], hint: StoreHint) {
+        let Blocks { src, elements, scales, start, len, .. } = blocks;
+        let width = self.from.info().bits as usize / 8;
+        let src = &src[start * width..(start + len) * width];
         let (block, bits) = (self.quantize.format.block(), self.quantize.format.element().info().bits as usize);
         assert!(elements.len() == byte_len_of(len, bits) && scales.len() * block == len, "whole blocks");
-        let src = src.chunks(byte_len_of(PART, self.from.info().bits as usize));
+        let src = src.chunks(PART * width);
         let elements = elements.chunks_mut(byte_len_of(PART, bits));
         let (mut most, mut factors, mut quantities) = ([0; BLOCKS], [[0; 4]; BLOCKS], ManyQuantities::NEW);
         let mut memory = Memory { most: &mut most, factors: &mut factors, quantities: &mut quantities };
@@ -214,24 +198,38 @@ impl Quantizer<'_> {
     }
 }
 
-/// Whole blocks of a tensor, and where their elements and scales go.
+/// Elements of a tensor from `start` on, and where they and the scales of the blocks that begin there go. The source is
+/// the whole tensor.
 struct Blocks<'a> {
+    quantizer: &'a Quantizer<'a>,
+    /// Elements of a row.
+    row: usize,
     src: &'a [u8],
     elements: &'a mut Out,
     scales: &'a mut Out,
+    start: usize,
     len: usize,
 }
 
-#[cfg(threads)]
-impl<'a> Blocks<'a> {
-    /// Splits at an element that begins a part.
-    fn split(self, at: usize, quantizer: &Quantizer<'_>) -> (Blocks<'a>, Blocks<'a>) {
+impl Divide for Blocks<'_> {
+    fn elements(&self) -> usize {
+        self.len
+    }
+
+    fn grain(&self) -> usize {
+        PART
+    }
+
+    fn divide(self, at: usize) -> (Self, Self) {
+        let Blocks { quantizer, row, src, elements, scales, start, len } = self;
         let format = quantizer.quantize.format;
-        let (src, src_high) = self.src.split_at(byte_len_of(at, quantizer.from.info().bits as usize));
-        let (elements, high) = self.elements.split_at_mut(byte_len_of(at, format.element().info().bits as usize));
-        let (scales, scales_high) = self.scales.split_at_mut(at / format.block());
-        let low = Blocks { src, elements, scales, len: at };
-        (low, Blocks { src: src_high, elements: high, scales: scales_high, len: self.len - at })
+        let rows = Rows { row, block: format.block() };
+        let (low, high) = elements.split_at_mut(byte_len_of(at, format.element().info().bits as usize));
+        let (scales, high_scales) = scales.split_at_mut(rows.blocks_before(start + at) - rows.blocks_before(start));
+        (
+            Blocks { quantizer, row, src, elements: low, scales, start, len: at },
+            Blocks { quantizer, row, src, elements: high, scales: high_scales, start: start + at, len: len - at },
+        )
     }
 }
 
@@ -282,25 +280,14 @@ pub(super) fn greatest_of_runs(from: DataType, row: &[u8], run: usize, limits: &
 
 /// The greatest finite magnitude of a tensor, found on at most so many threads.
 pub(super) fn greatest_of_tensor(backend: Backend, from: DataType, src: &[u8], threads: Option<usize>) -> f32 {
-    let parts = parts_for(src.len(), threads);
-    #[cfg(threads)]
-    if parts > 1 {
-        return crate::pool::with_threads(|| greatest_of_parts(backend, from, src, parts));
-    }
-    greatest_of_parts(backend, from, src, parts)
-}
-
-fn greatest_of_parts(backend: Backend, from: DataType, src: &[u8], parts: usize) -> f32 {
-    #[cfg(threads)]
-    if parts > 1 {
-        let (low, high) = src.split_at((src.len() / parts * (parts / 2)).next_multiple_of(4 * PART).min(src.len()));
-        let of_high = || greatest_of_parts(backend, from, high, parts - parts / 2);
-        let (low, high) = rayon::join(|| greatest_of_parts(backend, from, low, parts / 2), of_high);
-        // Magnitudes are in the order of their bits, whatever the thread's float environment.
-        return f32::from_bits(low.to_bits().max(high.to_bits()));
-    }
-    let _ = parts;
-    with_default_float_environment(|| greatest_finite(backend, from, src))
+    let width = from.info().bits as usize / 8;
+    let run = |Elements(elements): Elements| {
+        let src = &src[elements.start * width..elements.end * width];
+        with_default_float_environment(|| greatest_finite(backend, from, src))
+    };
+    // Magnitudes are in the order of their bits, whatever the thread's float environment.
+    let join = |low: f32, high: f32| f32::from_bits(low.to_bits().max(high.to_bits()));
+    in_parts(Elements(0..src.len() / width), parts_for(src.len(), threads), &run, &join)
 }
 
 /// The greatest finite magnitude of a tensor.
@@ -377,8 +364,9 @@ mod tests {
                 let begin = elements.as_ptr().addr().wrapping_neg() % 64 + offset;
                 // SAFETY: a cast writes only initialised bytes.
                 let (out, codes) = unsafe { (as_uninit(&mut elements[begin..begin + bytes]), as_uninit(&mut scales)) };
-                let part = Blocks { src: &src, elements: out, scales: codes, len };
-                quantizer.fork(part, &plans, 1, hint);
+                let part =
+                    Blocks { quantizer: &quantizer, row: len, src: &src, elements: out, scales: codes, start: 0, len };
+                quantizer.whole_blocks(part, &plans, hint);
                 let beside = elements[..begin].iter().chain(&elements[begin + bytes..]).all(|byte| *byte == 0x5a);
                 assert!(beside, "{backend:?}, {format}, {offset}: bytes beside the result");
                 (elements[begin..begin + bytes].to_vec(), scales)

@@ -42,7 +42,7 @@ impl Rows {
     }
 
     /// The number of blocks that begin before an element.
-    fn blocks_before(self, element: usize) -> usize {
+    pub(super) fn blocks_before(self, element: usize) -> usize {
         element / self.row * self.row.div_ceil(self.block) + (element % self.row).div_ceil(self.block)
     }
 }
@@ -58,33 +58,11 @@ struct Memory {
 }
 
 impl Quantizer<'_> {
-    /// Quantizes elements from `start` on, on several threads. `blocks.src` has all elements of the tensor, `elements`
-    /// those from `start` on, and `scales` those of the blocks that begin there.
-    pub(super) fn fork_rows(
-        &self,
-        rows: Rows,
-        start: usize,
-        blocks: Blocks<'_>,
-        plans: &[ScaledPlan; 2],
-        parts: usize,
-    ) {
-        let Blocks { src, elements, scales, len } = blocks;
+    /// Quantizes elements of rows that are not whole blocks.
+    pub(super) fn rows(&self, blocks: Blocks<'_>, plans: &[ScaledPlan; 2]) {
+        let Blocks { row, src, elements, scales, start, len, .. } = blocks;
+        let rows = Rows { row, block: self.quantize.format.block() };
         let bits = self.quantize.format.element().info().bits as usize;
-        #[cfg(threads)]
-        if parts > 1 {
-            let at = (len / parts * (parts / 2)).next_multiple_of(PART).min(len);
-            let (elements, high_elements) = elements.split_at_mut(byte_len_of(at, bits));
-            let before = rows.blocks_before(start + at) - rows.blocks_before(start);
-            let (scales, high_scales) = scales.split_at_mut(before);
-            let low = Blocks { src, elements, scales, len: at };
-            let high = Blocks { src, elements: high_elements, scales: high_scales, len: len - at };
-            rayon::join(
-                || self.fork_rows(rows, start, low, plans, parts / 2),
-                || self.fork_rows(rows, start + at, high, plans, parts - parts / 2),
-            );
-            return;
-        }
-        let _ = parts;
         // Elements of all blocks are multiplied, or all are divided.
         let multiplies = self.quantize.format == BlockFormat::NvFp4 && self.quantize.recipe == Recipe::TorchAo;
         let plan = &plans[usize::from(multiplies)];
