@@ -111,7 +111,12 @@ fn can_resume(matches: &clap::ArgMatches) -> bool {
 
 /// The option of a command that gives a field of a request; where it has none, that of the command that has.
 fn option(command: &str, field: &str) -> String {
-    let long = if field == "rules" { "rule" } else { field }.replace('_', "-");
+    let long = match field {
+        "rules" => "rule",
+        "copy_others" => "no_copy_others",
+        field => field,
+    };
+    let long = long.replace('_', "-");
     let all = Args::command();
     let has = |command: &clap::Command| command.get_arguments().any(|arg| arg.get_long() == Some(&long));
     match all.get_subcommands().find(|it| has(it)) {

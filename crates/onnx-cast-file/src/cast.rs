@@ -182,7 +182,7 @@ fn side_files(
     request: &CastRequest,
     work: &Work<'_>,
 ) -> Result<SideFiles, FileError> {
-    let Some(folder) = opened.outputs.folder.as_ref().filter(|_| request.run.copy_others) else {
+    let Some(folder) = opened.outputs.folder.as_ref().filter(|_| request.run.copies_others()) else {
         return Ok(SideFiles::default());
     };
     let mut side_files = SideFiles::of(opened, folder)?;

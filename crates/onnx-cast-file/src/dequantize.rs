@@ -214,7 +214,7 @@ impl<'a> Planner<'a> {
 
     /// The other files of a folder that are copied as they are, and the configuration as it is to be.
     fn side_files(&self, opened: &Opened<'_>, folder: Option<&Path>, is_plain: bool) -> Result<SideFiles, FileError> {
-        let Some(folder) = folder.filter(|_| self.request.run.copy_others) else { return Ok(SideFiles::default()) };
+        let Some(folder) = folder.filter(|_| self.request.run.copies_others()) else { return Ok(SideFiles::default()) };
         let mut side_files = SideFiles::of(opened, folder)?;
         let to = self.request.selection.to.or_else(|| self.request.selection.targets().next());
         if let (true, Some(to)) = (is_plain, to) {

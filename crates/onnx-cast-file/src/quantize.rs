@@ -302,7 +302,7 @@ pub(crate) fn side_files(
     {
         write(configuration, cache);
     }
-    let Some(folder) = opened.outputs.folder.as_ref().filter(|_| request.run.copy_others) else {
+    let Some(folder) = opened.outputs.folder.as_ref().filter(|_| request.run.copies_others()) else {
         return Ok((SideFiles::default(), configuration));
     };
     let mut side_files = SideFiles::of(opened, folder)?;

@@ -139,6 +139,11 @@ impl RunOptions {
         Self::default()
     }
 
+    /// Whether other files of a folder are copied.
+    pub(crate) fn copies_others(&self) -> bool {
+        HAS_OUTPUTS && self.copy_others
+    }
+
     /// The options that count losses, where no value changes.
     pub(crate) fn ignored_counts(&self) -> Vec<Ignored> {
         const KEPT: &str = "is for jobs that round, and no value changes here";

@@ -340,6 +340,9 @@ impl<'a> Rewrite<'a> {
         let left_out = self.checkpoint().files.iter().flat_map(|file| file.stale.clone()).collect();
         let of_output = |file: &Rewritten<'_>| self.options.ignored_of_output(&file.path, file.format);
         let ignored = self.ignored.iter().copied().chain(self.files.iter().flat_map(of_output));
+        let is_one = self.opened.outputs.folder.is_none();
+        let copies = Ignored::of(&[("copy_others", is_one && !self.options.copy_others, "is for folders")]);
+        let ignored = ignored.chain(copies);
         let notes = notes.into_iter().chain(self.stale_configuration()).collect();
         Summary { dropped, passed_over, notes, left_out, ..Summary::new(tensors) }.ignoring(ignored)
     }

@@ -128,6 +128,7 @@ pub fn cast_of(
 fn ignored_of_model(run: &RunOptions) -> Vec<Ignored> {
     Ignored::of(&[
         ("npy_plain", run.write.npy_plain, "is for .npy"),
+        ("copy_others", !run.copy_others, "is for folders"),
         ("resume", run.resume, "is for checkpoints of several files (a model is written whole or not at all)"),
     ])
 }

@@ -101,7 +101,7 @@ pub(crate) fn report(fields: Fields<'_>) -> Result<Value> {
 
 /// How a job runs that writes.
 fn run() -> RunOptions {
-    RunOptions::new().threads(Some(1)).copy_others(false).watch(watch())
+    RunOptions::new().threads(Some(1)).watch(watch())
 }
 
 /// The file or checkpoint, cast.

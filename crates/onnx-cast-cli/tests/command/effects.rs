@@ -135,7 +135,6 @@ const HOLD: &[(&str, &str)] = &[
     ("--fail-on", "values may lose nothing"),
     ("--force", "it allows: nothing may be replaced"),
     ("--in-format", "a default: the extension may say the same"),
-    ("--no-copy-others", "a limit: there may be no other files"),
     ("--out-format", "a default: the extension may say the same"),
     ("--quiet", "a limit: nothing may be said"),
     ("--raise-opset", "it allows: the opset may be high enough"),

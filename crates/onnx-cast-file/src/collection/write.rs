@@ -108,7 +108,7 @@ impl Collection {
         create_output_folder(output, &self.root)?;
         let lock = FolderLock::take(output)?;
         existing.check_folder(output)?;
-        if run.copy_others && existing.replaces() {
+        if run.copies_others() && existing.replaces() {
             [PIPELINE, MODULES].iter().try_for_each(|name| retire(&output.join(name)))?;
         }
         Ok(lock)
@@ -122,7 +122,7 @@ impl Collection {
 
     /// The files beside the folders. A root with weights copies them itself.
     fn others(&self, output: &Path, run: &RunOptions) -> Result<SideFiles, FileError> {
-        if !run.copy_others || self.has_root() {
+        if !run.copies_others() || self.has_root() {
             return Ok(SideFiles::default());
         }
         let members: Vec<&Path> = self.members.iter().map(|member| &*member.path).collect();
