@@ -64,7 +64,11 @@ impl FileError {
 
     /// The refusal of an action on a file.
     pub fn io(path: &Path, action: &'static str, error: io::Error) -> FileError {
-        IoError::new(path, action, error).into()
+        // A reader of blocks may have found a fault of the file, and not of the system.
+        match error.downcast::<Invalid>() {
+            Ok(invalid) => FileError::invalid(path, invalid),
+            Err(error) => IoError::new(path, action, error).into(),
+        }
     }
 
     /// Fails where a tensor of a cast has lost what none may.
