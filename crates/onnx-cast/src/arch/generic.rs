@@ -127,23 +127,6 @@ pub(crate) unsafe fn one_step<L: Lanes, S: Element, D: Element>(
     }
 }
 
-/// Defines a kernel of an instruction set: an algorithm, compiled with its features.
-macro_rules! kernel {
-    ($($features:literal)?, $name:ident<$($type:ident: $bound:ident),*>: $($algorithm:tt)*) => {
-        $(#[target_feature(enable = $features)])?
-        unsafe fn $name<$($type: $bound),*>(
-            src: &[u8],
-            dst: &mut crate::packed::Out,
-            len: usize,
-            context: &Context,
-        ) {
-            // SAFETY: the caller's; the features are those of the lanes.
-            unsafe { $($algorithm)*(src, dst, len, context) }
-        }
-    };
-}
-pub(crate) use kernel;
-
 /// Implements [`crate::kernel::Isa`] for an instruction set: each kind of kernel, compiled with its features, if any.
 macro_rules! isa {
     ($isa:ident, $table:ident, $lanes:ty $(, $features:literal)?) => {
@@ -164,11 +147,35 @@ macro_rules! isa {
                 fuses: <$lanes as Lanes>::FUSES, fence: <$lanes>::fence(), over: $lanes, generic::scale
             }
 
-            kernel! { $($features)?, fused<S: Element, D: Element>: generic::fused::<$lanes, S, D> }
-            kernel! { $($features)?, look_up<S: Element, D: Element>: generic::look_up::cast::<$lanes, S, D> }
-            kernel! { $($features)?, to_odd_float<S: Element>: generic::to_odd_float::<$lanes, S> }
-            kernel! { $($features)?, pack<D: Element>: generic::look_up::pack::<$lanes, D> }
-            kernel! { $($features)?, unpack<S: Element>: generic::look_up::unpack::<$lanes, S> }
+            $(#[target_feature(enable = $features)])?
+            unsafe fn fused<S: Element, D: Element>(src: &[u8], dst: &mut crate::packed::Out, len: usize, context: &Context) {
+                // SAFETY: the processor has the features, which are those of the lanes; the rest is the caller's.
+                unsafe { generic::fused::<$lanes, S, D>(src, dst, len, context) }
+            }
+
+            $(#[target_feature(enable = $features)])?
+            unsafe fn to_odd_float<S: Element>(src: &[u8], dst: &mut crate::packed::Out, len: usize, context: &Context) {
+                // SAFETY: the processor has the features, which are those of the lanes; the rest is the caller's.
+                unsafe { generic::to_odd_float::<$lanes, S>(src, dst, len, context) }
+            }
+
+            $(#[target_feature(enable = $features)])?
+            unsafe fn look_up<S: Element, D: Element>(src: &[u8], dst: &mut crate::packed::Out, len: usize, context: &Context) {
+                // SAFETY: the processor has the features, which are those of the lanes; the rest is the caller's.
+                unsafe { generic::look_up::cast::<$lanes, S, D>(src, dst, len, context) }
+            }
+
+            $(#[target_feature(enable = $features)])?
+            unsafe fn pack<D: Element>(src: &[u8], dst: &mut crate::packed::Out, len: usize, context: &Context) {
+                // SAFETY: the processor has the features, which are those of the lanes; the rest is the caller's.
+                unsafe { generic::look_up::pack::<$lanes, D>(src, dst, len, context) }
+            }
+
+            $(#[target_feature(enable = $features)])?
+            unsafe fn unpack<S: Element>(src: &[u8], dst: &mut crate::packed::Out, len: usize, context: &Context) {
+                // SAFETY: the processor has the features, which are those of the lanes; the rest is the caller's.
+                unsafe { generic::look_up::unpack::<$lanes, S>(src, dst, len, context) }
+            }
         }
     };
 }
@@ -191,21 +198,6 @@ macro_rules! by_width {
     )*};
 }
 pub(crate) use by_width;
-
-/// Defines methods of [`Lanes`] of a line each.
-macro_rules! one_line {
-    ($($(#[$attribute:meta])* $name:ident($($argument:ident: $type:ty),*) $(-> $result:ty)?: $value:expr;)*) => {$(
-        $(#[$attribute])*
-        #[inline(always)]
-        unsafe fn $name($($argument: $type),*) $(-> $result)? {
-            #[allow(unused_unsafe, reason = "where the target has the instructions, some need no caller's promise")]
-            // SAFETY: the caller's: the processor has the instructions, and pointers are valid for what is read or
-            // written.
-            unsafe { $value }
-        }
-    )*};
-}
-pub(crate) use one_line;
 
 /// Defines methods of [`Lanes`] by whether the integers are signed: `name(arguments) -> result: signed, unsigned;`.
 macro_rules! by_sign {
@@ -250,19 +242,18 @@ macro_rules! shifts {
 }
 pub(crate) use shifts;
 
-/// Defines helpers of a line or a few, for vectors. (Those of WebAssembly are safe functions.)
-#[cfg(not(target_arch = "wasm32"))]
-macro_rules! helpers {
-    ($($(#[$doc:meta])* fn $name:ident $(<const $constant:ident: $kind:ty>)? ($($argument:ident: $type:ty),*) -> $result:ty
-        { $($body:tt)* })*) => {$(
-        $(#[$doc])*
+/// Functions of an instruction set, or methods of [`Lanes`], that are always inlined.
+macro_rules! inlined {
+    ($($(#[$attribute:meta])* unsafe fn $name:ident $(<const $constant:ident: $kind:ty>)?
+        ($($argument:ident: $type:ty),*) $(-> $result:ty)? { $($body:tt)* })*) => {$(
+        $(#[$attribute])*
         #[inline(always)]
-        unsafe fn $name $(<const $constant: $kind>)? ($($argument: $type),*) -> $result {
+        unsafe fn $name $(<const $constant: $kind>)? ($($argument: $type),*) $(-> $result)? {
+            #[allow(unused_unsafe, reason = "where the target has the instructions, some need no caller's promise")]
             // SAFETY: the caller's: the processor has the instructions, and pointers are valid for what is read or
             // written.
             unsafe { $($body)* }
         }
     )*};
 }
-#[cfg(not(target_arch = "wasm32"))]
-pub(crate) use helpers;
+pub(crate) use inlined;

@@ -4,7 +4,7 @@
 //! ones compute with would save little here, and would have to be asked for. There are no non-temporal stores: they
 //! have no intrinsic, and the processors find out by themselves when lines are overwritten completely.
 
-use crate::arch::generic::{self, Lanes, by_sign, by_width, extensions, helpers, isa, kernel, one_line, shifts};
+use crate::arch::generic::{self, Lanes, by_sign, by_width, extensions, inlined, isa, shifts};
 use crate::element::Element;
 use crate::kernel::{Context, KernelTable};
 use core::arch::aarch64::*;
@@ -26,54 +26,54 @@ pub(crate) struct Quad;
 
 type V = uint8x16_t;
 
-helpers! {
-    fn u16s(value: V) -> uint16x8_t { vreinterpretq_u16_u8(value) }
-    fn u32s(value: V) -> uint32x4_t { vreinterpretq_u32_u8(value) }
-    fn u64s(value: V) -> uint64x2_t { vreinterpretq_u64_u8(value) }
-    fn i8s(value: V) -> int8x16_t { vreinterpretq_s8_u8(value) }
-    fn i16s(value: V) -> int16x8_t { vreinterpretq_s16_u8(value) }
-    fn i32s(value: V) -> int32x4_t { vreinterpretq_s32_u8(value) }
-    fn i64s(value: V) -> int64x2_t { vreinterpretq_s64_u8(value) }
-    fn f32s(value: V) -> float32x4_t { vreinterpretq_f32_u8(value) }
-    fn f64s(value: V) -> float64x2_t { vreinterpretq_f64_u8(value) }
-    fn of_u16(value: uint16x8_t) -> V { vreinterpretq_u8_u16(value) }
-    fn of_u32(value: uint32x4_t) -> V { vreinterpretq_u8_u32(value) }
-    fn of_u64(value: uint64x2_t) -> V { vreinterpretq_u8_u64(value) }
-    fn of_i16(value: int16x8_t) -> V { vreinterpretq_u8_s16(value) }
-    fn of_i32(value: int32x4_t) -> V { vreinterpretq_u8_s32(value) }
-    fn of_i64(value: int64x2_t) -> V { vreinterpretq_u8_s64(value) }
-    fn of_f32(value: float32x4_t) -> V { vreinterpretq_u8_f32(value) }
-    fn of_f64(value: float64x2_t) -> V { vreinterpretq_u8_f64(value) }
+inlined! {
+    unsafe fn u16s(value: V) -> uint16x8_t { vreinterpretq_u16_u8(value) }
+    unsafe fn u32s(value: V) -> uint32x4_t { vreinterpretq_u32_u8(value) }
+    unsafe fn u64s(value: V) -> uint64x2_t { vreinterpretq_u64_u8(value) }
+    unsafe fn i8s(value: V) -> int8x16_t { vreinterpretq_s8_u8(value) }
+    unsafe fn i16s(value: V) -> int16x8_t { vreinterpretq_s16_u8(value) }
+    unsafe fn i32s(value: V) -> int32x4_t { vreinterpretq_s32_u8(value) }
+    unsafe fn i64s(value: V) -> int64x2_t { vreinterpretq_s64_u8(value) }
+    unsafe fn f32s(value: V) -> float32x4_t { vreinterpretq_f32_u8(value) }
+    unsafe fn f64s(value: V) -> float64x2_t { vreinterpretq_f64_u8(value) }
+    unsafe fn of_u16(value: uint16x8_t) -> V { vreinterpretq_u8_u16(value) }
+    unsafe fn of_u32(value: uint32x4_t) -> V { vreinterpretq_u8_u32(value) }
+    unsafe fn of_u64(value: uint64x2_t) -> V { vreinterpretq_u8_u64(value) }
+    unsafe fn of_i16(value: int16x8_t) -> V { vreinterpretq_u8_s16(value) }
+    unsafe fn of_i32(value: int32x4_t) -> V { vreinterpretq_u8_s32(value) }
+    unsafe fn of_i64(value: int64x2_t) -> V { vreinterpretq_u8_s64(value) }
+    unsafe fn of_f32(value: float32x4_t) -> V { vreinterpretq_u8_f32(value) }
+    unsafe fn of_f64(value: float64x2_t) -> V { vreinterpretq_u8_f64(value) }
 
     /// Loads 4 bytes, twice.
-    fn load_4(src: *const u8) -> uint8x8_t { vreinterpret_u8_u32(vdup_n_u32(src.cast::<u32>().read_unaligned())) }
+    unsafe fn load_4(src: *const u8) -> uint8x8_t { vreinterpret_u8_u32(vdup_n_u32(src.cast::<u32>().read_unaligned())) }
 
     /// Loads 2 bytes, four times.
-    fn load_2(src: *const u8) -> uint8x8_t { vreinterpret_u8_u16(vdup_n_u16(src.cast::<u16>().read_unaligned())) }
+    unsafe fn load_2(src: *const u8) -> uint8x8_t { vreinterpret_u8_u16(vdup_n_u16(src.cast::<u16>().read_unaligned())) }
 
     /// Bytes extended to words.
-    fn words<const SIGNED: bool>(value: uint8x8_t) -> uint16x8_t {
+    unsafe fn words<const SIGNED: bool>(value: uint8x8_t) -> uint16x8_t {
         if SIGNED { vreinterpretq_u16_s16(vmovl_s8(vreinterpret_s8_u8(value))) } else { vmovl_u8(value) }
     }
 
     /// Words extended to 32 bits.
-    fn double_words<const SIGNED: bool>(value: uint16x4_t) -> uint32x4_t {
+    unsafe fn double_words<const SIGNED: bool>(value: uint16x4_t) -> uint32x4_t {
         if SIGNED { vreinterpretq_u32_s32(vmovl_s16(vreinterpret_s16_u16(value))) } else { vmovl_u16(value) }
     }
 
     /// Lanes of 32 bits extended to 64.
-    fn quad_words<const SIGNED: bool>(value: uint32x2_t) -> uint64x2_t {
+    unsafe fn quad_words<const SIGNED: bool>(value: uint32x2_t) -> uint64x2_t {
         if SIGNED { vreinterpretq_u64_s64(vmovl_s32(vreinterpret_s32_u32(value))) } else { vmovl_u32(value) }
     }
 
     /// The lower of words extended to 64 bits.
-    fn quad_words_of<const SIGNED: bool>(value: uint16x4_t) -> V {
+    unsafe fn quad_words_of<const SIGNED: bool>(value: uint16x4_t) -> V {
         of_u64(quad_words::<SIGNED>(vget_low_u32(double_words::<SIGNED>(value))))
     }
 
     /// Four floats of half precision as floats. (Rust has the intrinsic, but not in every version that this crate
     /// supports.)
-    fn widen_half(value: uint8x8_t) -> float32x4_t {
+    unsafe fn widen_half(value: uint8x8_t) -> float32x4_t {
         let result: float32x4_t;
         asm!(
             "fcvtl {result:v}.4s, {value:v}.4h",
@@ -85,7 +85,7 @@ helpers! {
     }
 
     /// Eight floats in half precision, rounded to nearest even.
-    fn narrow_half(low: float32x4_t, high: float32x4_t) -> uint16x8_t {
+    unsafe fn narrow_half(low: float32x4_t, high: float32x4_t) -> uint16x8_t {
         let half: uint16x8_t;
         asm!(
             "fcvtn {half:v}.4h, {low:v}.4s",
@@ -99,12 +99,12 @@ helpers! {
     }
 
     /// Integers of 64 bits as doubles, rounded to nearest even.
-    fn long_to_double<const SIGNED: bool>(value: V) -> float64x2_t {
+    unsafe fn long_to_double<const SIGNED: bool>(value: V) -> float64x2_t {
         if SIGNED { vcvtq_f64_s64(i64s(value)) } else { vcvtq_f64_u64(u64s(value)) }
     }
 
     /// Integers of 64 bits as doubles, rounded to odd.
-    fn odd_double<const SIGNED: bool>(value: V) -> float64x2_t {
+    unsafe fn odd_double<const SIGNED: bool>(value: V) -> float64x2_t {
         let dropped = vdupq_n_u64(0x7ff);
         let carried = vaddq_u64(vandq_u64(u64s(value), dropped), dropped);
         let cut = vbicq_u64(vorrq_u64(u64s(value), carried), dropped);
@@ -118,19 +118,19 @@ helpers! {
     }
 
     /// Doubles as floats, rounded to odd.
-    fn odd_floats(low: float64x2_t, high: float64x2_t) -> V { of_f32(vcvtx_high_f32_f64(vcvtx_f32_f64(low), high)) }
+    unsafe fn odd_floats(low: float64x2_t, high: float64x2_t) -> V { of_f32(vcvtx_high_f32_f64(vcvtx_f32_f64(low), high)) }
 
     /// Doubles as floats, rounded to nearest even.
-    fn floats(low: float64x2_t, high: float64x2_t) -> V { of_f32(vcvt_high_f32_f64(vcvt_f32_f64(low), high)) }
+    unsafe fn floats(low: float64x2_t, high: float64x2_t) -> V { of_f32(vcvt_high_f32_f64(vcvt_f32_f64(low), high)) }
 
     /// Integers of more than 24 bits cut to 24 bits at least, of which the last is set where anything was lost.
-    fn odd_int(value: V) -> uint32x4_t {
+    unsafe fn odd_int(value: V) -> uint32x4_t {
         let dropped = vdupq_n_u32(0xff);
         let carried = vaddq_u32(vandq_u32(u32s(value), dropped), dropped);
         vbicq_u32(vorrq_u32(u32s(value), carried), dropped)
     }
 
-    fn high_halves_of_words(a: V, b: V) -> V { of_u16(vuzp2q_u16(u16s(a), u16s(b))) }
+    unsafe fn high_halves_of_words(a: V, b: V) -> V { of_u16(vuzp2q_u16(u16s(a), u16s(b))) }
 }
 
 /// A vector by the places of its bytes.
@@ -166,46 +166,46 @@ unsafe impl Lanes for Quad {
     const FUSES: bool = true;
     const STREAMS: bool = false;
 
-    one_line! {
-        load(src: *const u8) -> V: vld1q_u8(src);
-        store(dst: *mut u8, value: V): vst1q_u8(dst, value);
-        stream(dst: *mut u8, value: V): vst1q_u8(dst, value);
-        fence(): ();
-        prefetch(_address: *const u8): ();
-        load_f16(src: *const u8) -> V: of_f32(widen_half(vld1_u8(src)));
-        and(a: V, b: V) -> V: vandq_u8(a, b);
-        or(a: V, b: V) -> V: vorrq_u8(a, b);
-        saturating_sub(a: V, b: V) -> V: of_u16(vqsubq_u16(u16s(a), u16s(b)));
-        plus_above(a: V, value: V, limit: V) -> V: vsubq_u8(a, vcgtq_u8(value, limit));
-        min_i32(a: V, b: V) -> V: of_i32(vminq_s32(i32s(a), i32s(b)));
-        max_i32(a: V, b: V) -> V: of_i32(vmaxq_s32(i32s(a), i32s(b)));
-        add_f32(a: V, b: V) -> V: of_f32(vaddq_f32(f32s(a), f32s(b)));
-        mul_f32(a: V, b: V) -> V: of_f32(vmulq_f32(f32s(a), f32s(b)));
-        mul_add_f32(a: V, b: V, c: V) -> V: of_f32(vfmaq_f32(f32s(c), f32s(a), f32s(b)));
-        is_nan_f32(value: V) -> V: vmvnq_u8(of_u32(vceqq_f32(f32s(value), f32s(value))));
-        min_f32(a: V, b: V) -> V: of_f32(vbslq_f32(vcltq_f32(f32s(a), f32s(b)), f32s(a), f32s(b)));
-        max_f32(a: V, b: V) -> V: of_f32(vbslq_f32(vcgtq_f32(f32s(a), f32s(b)), f32s(a), f32s(b)));
-        high_bytes(value: [V; 2]) -> V: vuzp2q_u8(value[0], value[1]);
-        low_bytes(value: [V; 4]) -> V: vuzp1q_u8(
+    inlined! {
+        unsafe fn load(src: *const u8) -> V { vld1q_u8(src) }
+        unsafe fn store(dst: *mut u8, value: V) { vst1q_u8(dst, value) }
+        unsafe fn stream(dst: *mut u8, value: V) { vst1q_u8(dst, value) }
+        unsafe fn fence() { () }
+        unsafe fn prefetch(_address: *const u8) { () }
+        unsafe fn load_f16(src: *const u8) -> V { of_f32(widen_half(vld1_u8(src))) }
+        unsafe fn and(a: V, b: V) -> V { vandq_u8(a, b) }
+        unsafe fn or(a: V, b: V) -> V { vorrq_u8(a, b) }
+        unsafe fn saturating_sub(a: V, b: V) -> V { of_u16(vqsubq_u16(u16s(a), u16s(b))) }
+        unsafe fn plus_above(a: V, value: V, limit: V) -> V { vsubq_u8(a, vcgtq_u8(value, limit)) }
+        unsafe fn min_i32(a: V, b: V) -> V { of_i32(vminq_s32(i32s(a), i32s(b))) }
+        unsafe fn max_i32(a: V, b: V) -> V { of_i32(vmaxq_s32(i32s(a), i32s(b))) }
+        unsafe fn add_f32(a: V, b: V) -> V { of_f32(vaddq_f32(f32s(a), f32s(b))) }
+        unsafe fn mul_f32(a: V, b: V) -> V { of_f32(vmulq_f32(f32s(a), f32s(b))) }
+        unsafe fn mul_add_f32(a: V, b: V, c: V) -> V { of_f32(vfmaq_f32(f32s(c), f32s(a), f32s(b))) }
+        unsafe fn is_nan_f32(value: V) -> V { vmvnq_u8(of_u32(vceqq_f32(f32s(value), f32s(value)))) }
+        unsafe fn min_f32(a: V, b: V) -> V { of_f32(vbslq_f32(vcltq_f32(f32s(a), f32s(b)), f32s(a), f32s(b))) }
+        unsafe fn max_f32(a: V, b: V) -> V { of_f32(vbslq_f32(vcgtq_f32(f32s(a), f32s(b)), f32s(a), f32s(b))) }
+        unsafe fn high_bytes(value: [V; 2]) -> V { vuzp2q_u8(value[0], value[1]) }
+        unsafe fn low_bytes(value: [V; 4]) -> V {
+            vuzp1q_u8(
             of_u16(vuzp1q_u16(u16s(value[0]), u16s(value[1]))), of_u16(vuzp1q_u16(u16s(value[2]), u16s(value[3])))
-        );
-        narrow_top_bits(value: [V; 4]) -> V:
-            vuzp2q_u8(high_halves_of_words(value[0], value[1]), high_halves_of_words(value[2], value[3]));
-        f32_to_f16(value: [V; 2]) -> V: of_u16(narrow_half(f32s(value[0]), f32s(value[1])));
-        f32_to_f64(value: V) -> [V; 2]:
-            [of_f64(vcvt_f64_f32(vget_low_f32(f32s(value)))), of_f64(vcvt_high_f64_f32(f32s(value)))];
-        f64_to_f32(value: [V; 2]) -> V: floats(f64s(value[0]), f64s(value[1]));
-        f64_to_f32_odd(value: [V; 2]) -> V: odd_floats(f64s(value[0]), f64s(value[1]));
+        )
+        }
+        unsafe fn narrow_top_bits(value: [V; 4]) -> V { vuzp2q_u8(high_halves_of_words(value[0], value[1]), high_halves_of_words(value[2], value[3])) }
+        unsafe fn f32_to_f16(value: [V; 2]) -> V { of_u16(narrow_half(f32s(value[0]), f32s(value[1]))) }
+        unsafe fn f32_to_f64(value: V) -> [V; 2] { [of_f64(vcvt_f64_f32(vget_low_f32(f32s(value)))), of_f64(vcvt_high_f64_f32(f32s(value)))] }
+        unsafe fn f64_to_f32(value: [V; 2]) -> V { floats(f64s(value[0]), f64s(value[1])) }
+        unsafe fn f64_to_f32_odd(value: [V; 2]) -> V { odd_floats(f64s(value[0]), f64s(value[1])) }
         // From 2^28 on a float's low bits are zeros, as are those of this limit and of what a negative overflow gives.
         // The greater number, where the other is NaN.
-        round_to_int(value: V) -> V: of_i32(vcvtnq_s32_f32(vmaxnmq_f32(f32s(value), vdupq_n_f32(-2147483648.0))));
-        f32_to_low_bits(value: V) -> V: of_i32(vcvtnq_s32_f32(vminq_f32(f32s(value), vdupq_n_f32(268435456.0))));
-        f64_to_low_bits(value: [V; 2]) -> V: {
+        unsafe fn round_to_int(value: V) -> V { of_i32(vcvtnq_s32_f32(vmaxnmq_f32(f32s(value), vdupq_n_f32(-2147483648.0)))) }
+        unsafe fn f32_to_low_bits(value: V) -> V { of_i32(vcvtnq_s32_f32(vminq_f32(f32s(value), vdupq_n_f32(268435456.0)))) }
+        unsafe fn f64_to_low_bits(value: [V; 2]) -> V {
             let limit = vdupq_n_f64(288230376151711744.0);
             let [a, b] = [vminq_f64(f64s(value[0]), limit), vminq_f64(f64s(value[1]), limit)];
             Self::low_halves::<64>([of_i64(vcvtnq_s64_f64(a)), of_i64(vcvtnq_s64_f64(b))])
-        };
-        zip_bytes(a: V, b: V) -> [V; 2]: [vzip1q_u8(a, b), vzip2q_u8(a, b)];
+        }
+        unsafe fn zip_bytes(a: V, b: V) -> [V; 2] { [vzip1q_u8(a, b), vzip2q_u8(a, b)] }
     }
 
     by_width! {

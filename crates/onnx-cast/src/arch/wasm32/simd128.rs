@@ -5,7 +5,7 @@
 //! There are no conversions between float16 and float, nor between floats and integers of 64 bits, and no shifts of
 //! lanes by differing counts.
 
-use crate::arch::generic::{self, Lanes, by_sign, by_width, extensions, isa, kernel, one_line, shifts};
+use crate::arch::generic::{self, Lanes, by_sign, by_width, extensions, inlined, isa, shifts};
 use crate::element::Element;
 use crate::kernel::{Context, KernelTable};
 use core::arch::wasm32::*;
@@ -177,42 +177,45 @@ unsafe impl Lanes for Vector {
     const STREAMS: bool = false;
     const IS_SMALL: bool = true;
 
-    one_line! {
-        load(src: *const u8) -> V: v128_load(src.cast());
-        store(dst: *mut u8, value: V): v128_store(dst.cast(), value);
-        stream(dst: *mut u8, value: V): v128_store(dst.cast(), value);
-        fence(): ();
-        prefetch(_address: *const u8): ();
-        load_f16(src: *const u8) -> V: widen_half(u32x4_load_extend_u16x4(src.cast()));
-        and(a: V, b: V) -> V: v128_and(a, b);
-        or(a: V, b: V) -> V: v128_or(a, b);
-        saturating_sub(a: V, b: V) -> V: u16x8_sub_sat(a, b);
-        plus_above(a: V, value: V, limit: V) -> V: i8x16_sub(a, u8x16_gt(value, limit));
-        min_i32(a: V, b: V) -> V: i32x4_min(a, b);
-        max_i32(a: V, b: V) -> V: i32x4_max(a, b);
-        add_f32(a: V, b: V) -> V: f32x4_add(a, b);
-        mul_f32(a: V, b: V) -> V: f32x4_mul(a, b);
-        mul_add_f32(a: V, b: V, c: V) -> V: f32x4_add(f32x4_mul(a, b), c);
-        is_nan_f32(value: V) -> V: f32x4_ne(value, value);
-        min_f32(a: V, b: V) -> V: f32x4_pmin(b, a);
-        max_f32(a: V, b: V) -> V: f32x4_pmax(b, a);
-        high_bytes(value: [V; 2]) -> V:
-            i8x16_shuffle::<1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31>(value[0], value[1]);
-        low_bytes(value: [V; 4]) -> V: Self::low_halves::<16>([
+    inlined! {
+        unsafe fn load(src: *const u8) -> V { v128_load(src.cast()) }
+        unsafe fn store(dst: *mut u8, value: V) { v128_store(dst.cast(), value) }
+        unsafe fn stream(dst: *mut u8, value: V) { v128_store(dst.cast(), value) }
+        unsafe fn fence() { () }
+        unsafe fn prefetch(_address: *const u8) { () }
+        unsafe fn load_f16(src: *const u8) -> V { widen_half(u32x4_load_extend_u16x4(src.cast())) }
+        unsafe fn and(a: V, b: V) -> V { v128_and(a, b) }
+        unsafe fn or(a: V, b: V) -> V { v128_or(a, b) }
+        unsafe fn saturating_sub(a: V, b: V) -> V { u16x8_sub_sat(a, b) }
+        unsafe fn plus_above(a: V, value: V, limit: V) -> V { i8x16_sub(a, u8x16_gt(value, limit)) }
+        unsafe fn min_i32(a: V, b: V) -> V { i32x4_min(a, b) }
+        unsafe fn max_i32(a: V, b: V) -> V { i32x4_max(a, b) }
+        unsafe fn add_f32(a: V, b: V) -> V { f32x4_add(a, b) }
+        unsafe fn mul_f32(a: V, b: V) -> V { f32x4_mul(a, b) }
+        unsafe fn mul_add_f32(a: V, b: V, c: V) -> V { f32x4_add(f32x4_mul(a, b), c) }
+        unsafe fn is_nan_f32(value: V) -> V { f32x4_ne(value, value) }
+        unsafe fn min_f32(a: V, b: V) -> V { f32x4_pmin(b, a) }
+        unsafe fn max_f32(a: V, b: V) -> V { f32x4_pmax(b, a) }
+        unsafe fn high_bytes(value: [V; 2]) -> V { i8x16_shuffle::<1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31>(value[0], value[1]) }
+        unsafe fn low_bytes(value: [V; 4]) -> V {
+            Self::low_halves::<16>([
             Self::low_halves::<32>([value[0], value[1]]), Self::low_halves::<32>([value[2], value[3]])
-        ]);
-        narrow_top_bits(value: [V; 4]) -> V: Self::high_bytes([
+        ])
+        }
+        unsafe fn narrow_top_bits(value: [V; 4]) -> V {
+            Self::high_bytes([
             Self::high_halves::<32>([value[0], value[1]]), Self::high_halves::<32>([value[2], value[3]])
-        ]);
-        f32_to_f16(value: [V; 2]) -> V: {
+        ])
+        }
+        unsafe fn f32_to_f16(value: [V; 2]) -> V {
             let halves = i16x8_narrow_i32x4(narrow_half(value[0]), narrow_half(value[1]));
             let [a, b] = value.map(|value| (value, f32x4_ne(value, value)));
             if !v128_any_true(v128_or(a.1, b.1)) { return halves; }
             // To infinity come the upper bits of the payload, and quiet.
             let quiet = |(value, nan)| v128_and(nan, v128_or(u32x4_shr(i32x4_shl(value, 9), 22), u32x4_splat(0x200)));
             v128_or(halves, i16x8_narrow_i32x4(quiet(a), quiet(b)))
-        };
-        f32_to_f64(value: V) -> [V; 2]: {
+        }
+        unsafe fn f32_to_f64(value: V) -> [V; 2] {
             let widen = |half: V| {
                 let bits = u64x2_extend_low_u32x4(half);
                 let sign = i64x2_shl(v128_and(bits, u64x2_splat(0x8000_0000)), 32);
@@ -222,22 +225,21 @@ unsafe impl Lanes for Vector {
                 v128_bitselect(nan, number, f64x2_ne(number, number))
             };
             [widen(value), widen(i64x2_shuffle::<1, 1>(value, value))]
-        };
-        f64_to_f32(value: [V; 2]) -> V: floats(value[0], value[1]);
-        f64_to_f32_odd(value: [V; 2]) -> V: floats(odd(value[0]), odd(value[1]));
+        }
+        unsafe fn f64_to_f32(value: [V; 2]) -> V { floats(value[0], value[1]) }
+        unsafe fn f64_to_f32_odd(value: [V; 2]) -> V { floats(odd(value[0]), odd(value[1])) }
         // From 2^28 on a float's low bits are zeros, as are those of this limit and of what a negative overflow gives.
         // The first of both, unless the other is greater.
-        round_to_int(value: V) -> V:
-            i32x4_trunc_sat_f32x4(f32x4_nearest(f32x4_pmax(f32x4_splat(-2147483648.0), value)));
-        f32_to_low_bits(value: V) -> V: i32x4_trunc_sat_f32x4(f32x4_nearest(f32x4_min(value, f32x4_splat(268435456.))));
-        f32_to_low_bytes(value: [V; 4]) -> V: {
+        unsafe fn round_to_int(value: V) -> V { i32x4_trunc_sat_f32x4(f32x4_nearest(f32x4_pmax(f32x4_splat(-2147483648.0), value))) }
+        unsafe fn f32_to_low_bits(value: V) -> V { i32x4_trunc_sat_f32x4(f32x4_nearest(f32x4_min(value, f32x4_splat(268435456.)))) }
+        unsafe fn f32_to_low_bytes(value: [V; 4]) -> V {
             let [a, b, c, d] = value.map(|value| f32x4_abs(value));
             let is_large = i32x4_gt(i32x4_max(i32x4_max(a, b), i32x4_max(c, d)), f32x4_splat(4194303.75));
             if v128_any_true(is_large) { return Self::low_bytes(value.map(|value| Self::f32_to_low_bits(value))); }
             // Below 2^22 a sum from 2^23 to 2^24 is rounded at the integer's last bit, and has its low ones.
             Self::low_bytes(value.map(|value| f32x4_add(value, f32x4_splat(12582912.0))))
-        };
-        f64_to_low_bits(value: [V; 2]) -> V: {
+        }
+        unsafe fn f64_to_low_bits(value: [V; 2]) -> V {
             // The remainder by 16 is exact; that of infinity is NaN, for which the conversion gives 0.
             let rest = |value: V| {
                 let nearest = f64x2_nearest(value);
@@ -245,11 +247,13 @@ unsafe impl Lanes for Vector {
                 i32x4_trunc_sat_f64x2_zero(f64x2_sub(nearest, f64x2_mul(sixteens, f64x2_splat(16.0))))
             };
             i64x2_shuffle::<0, 2>(rest(value[0]), rest(value[1]))
-        };
-        zip_bytes(a: V, b: V) -> [V; 2]: [
+        }
+        unsafe fn zip_bytes(a: V, b: V) -> [V; 2] {
+            [
             i8x16_shuffle::<0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23>(a, b),
             i8x16_shuffle::<8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31>(a, b)
-        ];
+        ]
+        }
     }
 
     by_width! {

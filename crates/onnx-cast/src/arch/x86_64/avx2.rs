@@ -3,7 +3,7 @@
 //! AVX2 lacks conversions with a rounding of their own (values are rounded to odd before, so that the conversion is
 //! exact), and those of 64-bit and of unsigned integers (joined from halves, or shifted by the exponent).
 
-use crate::arch::generic::{self, Lanes, by_sign, by_width, extensions, helpers, isa, kernel, one_line, shifts};
+use crate::arch::generic::{self, Lanes, by_sign, by_width, extensions, inlined, isa, shifts};
 use crate::element::Element;
 use crate::kernel::{Context, KernelTable};
 use core::arch::x86_64::*;
@@ -27,31 +27,31 @@ pub(crate) struct Ymm;
 
 type V = __m256i;
 
-helpers! {
+inlined! {
     /// Two vectors of half the width as one.
-    fn join(low: __m128i, high: __m128i) -> V { _mm256_set_m128i(high, low) }
+    unsafe fn join(low: __m128i, high: __m128i) -> V { _mm256_set_m128i(high, low) }
     /// The count of a shift.
-    fn count(bits: u32) -> __m128i { _mm_cvtsi32_si128(bits as i32) }
-    fn ps(value: V) -> __m256 { _mm256_castsi256_ps(value) }
-    fn pd(value: V) -> __m256d { _mm256_castsi256_pd(value) }
+    unsafe fn count(bits: u32) -> __m128i { _mm_cvtsi32_si128(bits as i32) }
+    unsafe fn ps(value: V) -> __m256 { _mm256_castsi256_ps(value) }
+    unsafe fn pd(value: V) -> __m256d { _mm256_castsi256_pd(value) }
     /// A vector that has these 16 bytes in both halves: shuffles of bytes look up within each.
-    fn twice(table: &[u8; 16]) -> V { _mm256_broadcastsi128_si256(_mm_loadu_si128(table.as_ptr().cast())) }
+    unsafe fn twice(table: &[u8; 16]) -> V { _mm256_broadcastsi128_si256(_mm_loadu_si128(table.as_ptr().cast())) }
     /// Puts in order the quarters of two vectors that an instruction has interleaved half by half.
-    fn in_order_of_halves(value: V) -> V { _mm256_permute4x64_epi64::<0b11_01_10_00>(value) }
+    unsafe fn in_order_of_halves(value: V) -> V { _mm256_permute4x64_epi64::<0b11_01_10_00>(value) }
 
     /// Puts bytes in order that were packed twice half by half, from four vectors of lanes of 32 bits.
-    fn in_order_of_quarters(value: V) -> V {
+    unsafe fn in_order_of_quarters(value: V) -> V {
         _mm256_permutevar8x32_epi32(value, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7))
     }
 
     /// The high lanes of 32 bits of 8 lanes of 64, in order.
-    fn high_lanes(a: V, b: V) -> V {
+    unsafe fn high_lanes(a: V, b: V) -> V {
         in_order_of_halves(_mm256_castps_si256(_mm256_shuffle_ps::<0b11_01_11_01>(ps(a), ps(b))))
     }
 
     /// Integers of 64 bits, of which those with more than 53 significant ones lose the last 11, with the lowest of the
     /// others set where that loses anything: a double then holds them.
-    fn odd_long<const SIGNED: bool>(value: V) -> V {
+    unsafe fn odd_long<const SIGNED: bool>(value: V) -> V {
         let dropped = _mm256_set1_epi64x(0x7ff);
         let carried = _mm256_add_epi64(_mm256_and_si256(value, dropped), dropped);
         let cut = _mm256_andnot_si256(dropped, _mm256_or_si256(value, carried));
@@ -63,7 +63,7 @@ helpers! {
 
     /// 4 integers of 64 bits as doubles, rounded to nearest: the high and the low half as the significands of doubles
     /// whose last place is 2^32 and 1, so that only their sum is rounded.
-    fn long_to_double<const SIGNED: bool>(value: V) -> __m256d {
+    unsafe fn long_to_double<const SIGNED: bool>(value: V) -> __m256d {
         let unit = _mm256_set1_epi64x(0x4330_0000_0000_0000);
         let low = pd(_mm256_blend_epi32::<0b1010_1010>(value, unit));
         let high = _mm256_srli_epi64::<32>(value);
@@ -77,10 +77,10 @@ helpers! {
     }
 
     /// Likewise, of integers that may lose their last bits first, as [`odd_long`] does it.
-    fn odd_double<const SIGNED: bool>(value: V) -> __m256d { long_to_double::<SIGNED>(odd_long::<SIGNED>(value)) }
+    unsafe fn odd_double<const SIGNED: bool>(value: V) -> __m256d { long_to_double::<SIGNED>(odd_long::<SIGNED>(value)) }
     /// Doubles to floats by way of 14 bits, of which the last is set where anything was lost: those `f32` holds, its
     /// subnormals too, as far as they are not below half of bfloat16's smallest.
-    fn odd_float(value: __m256d) -> __m128 {
+    unsafe fn odd_float(value: __m256d) -> __m128 {
         let dropped = _mm256_set1_epi64x((1 << 39) - 1);
         let bits = _mm256_castpd_si256(value);
         let carried = _mm256_add_epi64(_mm256_and_si256(bits, dropped), dropped);
@@ -89,20 +89,20 @@ helpers! {
 
     /// Integers of 32 bits with more than 24 significant ones, cut to 24 at least, of which the last is set where
     /// anything was lost.
-    fn odd_int(value: V) -> V {
+    unsafe fn odd_int(value: V) -> V {
         let dropped = _mm256_set1_epi32(0xff);
         let carried = _mm256_add_epi32(_mm256_and_si256(value, dropped), dropped);
         _mm256_andnot_si256(dropped, _mm256_or_si256(value, carried))
     }
 
     /// Two vectors of four floats as lanes.
-    fn floats(low: __m128, high: __m128) -> V { _mm256_castps_si256(_mm256_set_m128(high, low)) }
+    unsafe fn floats(low: __m128, high: __m128) -> V { _mm256_castps_si256(_mm256_set_m128(high, low)) }
     /// Numbers as they are, NaN as zero.
-    fn number(value: __m256) -> __m256 { _mm256_and_ps(value, _mm256_cmp_ps::<_CMP_ORD_Q>(value, value)) }
-    fn number_pd(value: __m256d) -> __m256d { _mm256_and_pd(value, _mm256_cmp_pd::<_CMP_ORD_Q>(value, value)) }
+    unsafe fn number(value: __m256) -> __m256 { _mm256_and_ps(value, _mm256_cmp_ps::<_CMP_ORD_Q>(value, value)) }
+    unsafe fn number_pd(value: __m256d) -> __m256d { _mm256_and_pd(value, _mm256_cmp_pd::<_CMP_ORD_Q>(value, value)) }
 
     /// 4 doubles to unsigned integers of 32 bits: the low half of the sum with a double whose last place is 1.
-    fn double_to_uint(value: V) -> __m128i {
+    unsafe fn double_to_uint(value: V) -> __m128i {
         // The maximum of NaN and zero is the second operand.
         let positive = _mm256_max_pd(pd(value), _mm256_setzero_pd());
         let whole = _mm256_round_pd::<TOWARD_ZERO>(_mm256_min_pd(positive, _mm256_set1_pd(4294967295.0)));
@@ -112,7 +112,7 @@ helpers! {
     }
 
     /// 4 doubles to the low four bits of the nearest integer.
-    fn double_to_low_bits(value: V) -> __m128i {
+    unsafe fn double_to_low_bits(value: V) -> __m128i {
         // The remainder by 16 is exact; that of infinity is NaN, for which the conversion gives zeros below the top.
         let nearest = _mm256_round_pd::<NEAREST>(pd(value));
         let sixteens = _mm256_round_pd::<DOWN>(_mm256_mul_pd(nearest, _mm256_set1_pd(1.0 / 16.0)));
@@ -120,7 +120,7 @@ helpers! {
     }
 
     /// 4 doubles to integers of 64 bits: the significand, shifted by the exponent.
-    fn double_to_long<const SIGNED: bool>(value: V) -> V {
+    unsafe fn double_to_long<const SIGNED: bool>(value: V) -> V {
         // Without a sign, what is negative or NaN is 0, the second operand.
         let value = if SIGNED { pd(value) } else { _mm256_max_pd(pd(value), _mm256_setzero_pd()) };
         let bits = _mm256_castpd_si256(value);
@@ -147,7 +147,7 @@ helpers! {
 
     /// 8 floats to integers of 64 bits. Those within 32 bits are converted, which is one instruction; others are rare, and
     /// so is NaN where there are signs.
-    fn float_to_long<const SIGNED: bool>(value: V) -> [V; 2] {
+    unsafe fn float_to_long<const SIGNED: bool>(value: V) -> [V; 2] {
         // Without a sign, what is negative or NaN is 0, the second operand.
         let value = if SIGNED { value } else { _mm256_castps_si256(_mm256_max_ps(ps(value), _mm256_setzero_ps())) };
         let magnitude = _mm256_and_si256(value, _mm256_set1_epi32(i32::MAX));
@@ -163,7 +163,7 @@ helpers! {
 
     /// Indices of elements of 2 bits ([`Lanes::LEAVES_IN_PLACE`]), whose 8 bytes `places` puts four times each: two of
     /// the four are moved down by a half.
-    fn in_place(src: *const u8, places: V) -> V {
+    unsafe fn in_place(src: *const u8, places: V) -> V {
         let fours = _mm256_shuffle_epi8(_mm256_set1_epi64x(src.cast::<i64>().read_unaligned()), places);
         let halves = _mm256_blend_epi16::<0b1010_1010>(fours, _mm256_srli_epi16::<4>(fours));
         _mm256_and_si256(halves, _mm256_set1_epi32(0x0c03_0c03))
@@ -172,7 +172,7 @@ helpers! {
     /// What the first tables have at indices below 128, and nothing at others. Each table but the first has what its
     /// entries differ by from those before, because a shuffle gives 0 only where the index is negative: it is lowered
     /// by 16 from table to table, and stays below 0 once it is.
-    fn look_up_sixteens(tables: &[V], index: V) -> V {
+    unsafe fn look_up_sixteens(tables: &[V], index: V) -> V {
         let mut entry = _mm256_shuffle_epi8(tables[0], index);
         let mut lowered = index;
         for table in &tables[1..] {
@@ -199,66 +199,71 @@ unsafe impl Lanes for Ymm {
     const FUSES: bool = true;
     const STREAMS: bool = true;
 
-    one_line! {
-        load(src: *const u8) -> V: _mm256_loadu_si256(src.cast());
-        store(dst: *mut u8, value: V): _mm256_storeu_si256(dst.cast(), value);
-        stream(dst: *mut u8, value: V): _mm256_stream_si256(dst.cast(), value);
-        fence(): _mm_sfence();
-        prefetch(address: *const u8): _mm_prefetch::<_MM_HINT_T0>(address.cast());
-        load_f16(src: *const u8) -> V: _mm256_castps_si256(_mm256_cvtph_ps(_mm_loadu_si128(src.cast())));
-        and(a: V, b: V) -> V: _mm256_and_si256(a, b);
-        or(a: V, b: V) -> V: _mm256_or_si256(a, b);
-        select_by_top_bit(mask: V, a: V, b: V) -> V: _mm256_blendv_epi8(b, a, mask);
-        max_i8(a: V, b: V) -> V: _mm256_max_epi8(a, b);
-        look_up_nibble(table: &[V; 1], index: V) -> V: _mm256_shuffle_epi8(table[0], index);
-        look_up_nibble_or_zero(table: &[V; 1], index: V) -> V: _mm256_shuffle_epi8(table[0], index);
-        saturating_sub(a: V, b: V) -> V: _mm256_subs_epu16(a, b);
+    inlined! {
+        unsafe fn load(src: *const u8) -> V { _mm256_loadu_si256(src.cast()) }
+        unsafe fn store(dst: *mut u8, value: V) { _mm256_storeu_si256(dst.cast(), value) }
+        unsafe fn stream(dst: *mut u8, value: V) { _mm256_stream_si256(dst.cast(), value) }
+        unsafe fn fence() { _mm_sfence() }
+        unsafe fn prefetch(address: *const u8) { _mm_prefetch::<_MM_HINT_T0>(address.cast()) }
+        unsafe fn load_f16(src: *const u8) -> V { _mm256_castps_si256(_mm256_cvtph_ps(_mm_loadu_si128(src.cast()))) }
+        unsafe fn and(a: V, b: V) -> V { _mm256_and_si256(a, b) }
+        unsafe fn or(a: V, b: V) -> V { _mm256_or_si256(a, b) }
+        unsafe fn select_by_top_bit(mask: V, a: V, b: V) -> V { _mm256_blendv_epi8(b, a, mask) }
+        unsafe fn max_i8(a: V, b: V) -> V { _mm256_max_epi8(a, b) }
+        unsafe fn look_up_nibble(table: &[V; 1], index: V) -> V { _mm256_shuffle_epi8(table[0], index) }
+        unsafe fn look_up_nibble_or_zero(table: &[V; 1], index: V) -> V { _mm256_shuffle_epi8(table[0], index) }
+        unsafe fn saturating_sub(a: V, b: V) -> V { _mm256_subs_epu16(a, b) }
         // A comparison gives -1, and there is one for "not above".
-        plus_above(a: V, value: V, limit: V) -> V: {
+        unsafe fn plus_above(a: V, value: V, limit: V) -> V {
             let above = _mm256_add_epi8(a, _mm256_set1_epi8(1));
             _mm256_add_epi8(above, _mm256_cmpeq_epi8(_mm256_max_epu8(value, limit), limit))
-        };
-        min_i32(a: V, b: V) -> V: _mm256_min_epi32(a, b);
-        max_i32(a: V, b: V) -> V: _mm256_max_epi32(a, b);
-        add_f32(a: V, b: V) -> V: _mm256_castps_si256(_mm256_add_ps(ps(a), ps(b)));
-        mul_f32(a: V, b: V) -> V: _mm256_castps_si256(_mm256_mul_ps(ps(a), ps(b)));
-        mul_add_f32(a: V, b: V, c: V) -> V: _mm256_castps_si256(_mm256_fmadd_ps(ps(a), ps(b), ps(c)));
-        is_nan_f32(value: V) -> V: _mm256_castps_si256(_mm256_cmp_ps::<_CMP_UNORD_Q>(ps(value), ps(value)));
-        min_f32(a: V, b: V) -> V: _mm256_castps_si256(_mm256_min_ps(ps(a), ps(b)));
-        max_f32(a: V, b: V) -> V: _mm256_castps_si256(_mm256_max_ps(ps(a), ps(b)));
-        high_bytes(value: [V; 2]) -> V: in_order_of_halves(_mm256_packus_epi16(
+        }
+        unsafe fn min_i32(a: V, b: V) -> V { _mm256_min_epi32(a, b) }
+        unsafe fn max_i32(a: V, b: V) -> V { _mm256_max_epi32(a, b) }
+        unsafe fn add_f32(a: V, b: V) -> V { _mm256_castps_si256(_mm256_add_ps(ps(a), ps(b))) }
+        unsafe fn mul_f32(a: V, b: V) -> V { _mm256_castps_si256(_mm256_mul_ps(ps(a), ps(b))) }
+        unsafe fn mul_add_f32(a: V, b: V, c: V) -> V { _mm256_castps_si256(_mm256_fmadd_ps(ps(a), ps(b), ps(c))) }
+        unsafe fn is_nan_f32(value: V) -> V { _mm256_castps_si256(_mm256_cmp_ps::<_CMP_UNORD_Q>(ps(value), ps(value))) }
+        unsafe fn min_f32(a: V, b: V) -> V { _mm256_castps_si256(_mm256_min_ps(ps(a), ps(b))) }
+        unsafe fn max_f32(a: V, b: V) -> V { _mm256_castps_si256(_mm256_max_ps(ps(a), ps(b))) }
+        unsafe fn high_bytes(value: [V; 2]) -> V {
+            in_order_of_halves(_mm256_packus_epi16(
             _mm256_srli_epi16::<8>(value[0]), _mm256_srli_epi16::<8>(value[1])
-        ));
-        in_order_of_words(value: V) -> V: in_order_of_halves(value);
-        merge_words(low: V, high: V) -> V: _mm256_blend_epi16::<0b1010_1010>(low, _mm256_slli_epi32::<16>(high));
-        low_bytes(value: [V; 4]) -> V: in_order_of_quarters(Self::narrow_lanes(value));
-        narrow_lanes(value: [V; 4]) -> V: {
+        ))
+        }
+        unsafe fn in_order_of_words(value: V) -> V { in_order_of_halves(value) }
+        unsafe fn merge_words(low: V, high: V) -> V { _mm256_blend_epi16::<0b1010_1010>(low, _mm256_slli_epi32::<16>(high)) }
+        unsafe fn low_bytes(value: [V; 4]) -> V { in_order_of_quarters(Self::narrow_lanes(value)) }
+        unsafe fn narrow_lanes(value: [V; 4]) -> V {
             let low = _mm256_set1_epi32(0xff);
             let first = _mm256_packus_epi32(Self::and(value[0], low), Self::and(value[1], low));
             let second = _mm256_packus_epi32(Self::and(value[2], low), Self::and(value[3], low));
             _mm256_packus_epi16(first, second)
-        };
+        }
         // Saturation keeps the sign, the one bit that counts.
-        narrow_top_bits(value: [V; 4]) -> V: _mm256_packs_epi16(
+        unsafe fn narrow_top_bits(value: [V; 4]) -> V {
+            _mm256_packs_epi16(
             _mm256_packs_epi32(value[0], value[1]), _mm256_packs_epi32(value[2], value[3])
-        );
-        in_order_of_lanes(value: V) -> V: in_order_of_quarters(value);
-        f32_to_f16(value: [V; 2]) -> V:
-            join(_mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(ps(value[0])), _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(ps(value[1])));
-        f32_to_f64(value: V) -> [V; 2]: [
+        )
+        }
+        unsafe fn in_order_of_lanes(value: V) -> V { in_order_of_quarters(value) }
+        unsafe fn f32_to_f16(value: [V; 2]) -> V { join(_mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(ps(value[0])), _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(ps(value[1]))) }
+        unsafe fn f32_to_f64(value: V) -> [V; 2] {
+            [
             _mm256_castpd_si256(_mm256_cvtps_pd(_mm256_castps256_ps128(ps(value)))),
             _mm256_castpd_si256(_mm256_cvtps_pd(_mm256_extractf128_ps::<1>(ps(value))))
-        ];
-        f64_to_f32(value: [V; 2]) -> V: floats(_mm256_cvtpd_ps(pd(value[0])), _mm256_cvtpd_ps(pd(value[1])));
-        f64_to_f32_odd(value: [V; 2]) -> V: floats(odd_float(pd(value[0])), odd_float(pd(value[1])));
+        ]
+        }
+        unsafe fn f64_to_f32(value: [V; 2]) -> V { floats(_mm256_cvtpd_ps(pd(value[0])), _mm256_cvtpd_ps(pd(value[1]))) }
+        unsafe fn f64_to_f32_odd(value: [V; 2]) -> V { floats(odd_float(pd(value[0])), odd_float(pd(value[1]))) }
         // From 2^31 on the conversion gives 2^31, whose low bits are zero as those of any float so large.
-        f32_to_low_bits(value: V) -> V: _mm256_cvtps_epi32(ps(value));
-        round_to_int(value: V) -> V: _mm256_cvtps_epi32(ps(value));
-        f64_to_low_bits(value: [V; 2]) -> V: join(double_to_low_bits(value[0]), double_to_low_bits(value[1]));
-        zip_bytes(a: V, b: V) -> [V; 2]: {
+        unsafe fn f32_to_low_bits(value: V) -> V { _mm256_cvtps_epi32(ps(value)) }
+        unsafe fn round_to_int(value: V) -> V { _mm256_cvtps_epi32(ps(value)) }
+        unsafe fn f64_to_low_bits(value: [V; 2]) -> V { join(double_to_low_bits(value[0]), double_to_low_bits(value[1])) }
+        unsafe fn zip_bytes(a: V, b: V) -> [V; 2] {
             let (low, high) = (_mm256_unpacklo_epi8(a, b), _mm256_unpackhi_epi8(a, b));
             [_mm256_permute2x128_si256::<0x20>(low, high), _mm256_permute2x128_si256::<0x31>(low, high)]
-        };
+        }
     }
 
     by_width! {

@@ -1,6 +1,6 @@
 //! AVX-512 with F, BW, DQ, VL, CD, VBMI and VBMI2 (Ice Lake, Zen 4 and later): 64 elements a step.
 
-use crate::arch::generic::{self, Lanes, by_sign, by_width, extensions, helpers, isa, kernel, one_line, shifts};
+use crate::arch::generic::{self, Lanes, by_sign, by_width, extensions, inlined, isa, shifts};
 use crate::element::Element;
 use crate::kernel::{Context, KernelTable};
 use core::arch::x86_64::*;
@@ -94,27 +94,27 @@ fn shuffled(mut bytes: V, index: V) -> V {
     bytes
 }
 
-helpers! {
-    fn ps(value: V) -> __m512 { _mm512_castsi512_ps(value) }
+inlined! {
+    unsafe fn ps(value: V) -> __m512 { _mm512_castsi512_ps(value) }
 
-    fn si(value: __m512) -> V { _mm512_castps_si512(value) }
+    unsafe fn si(value: __m512) -> V { _mm512_castps_si512(value) }
 
     /// Two vectors of half the width as one.
-    fn join(low: __m256i, high: __m256i) -> __m512i { _mm512_inserti64x4::<1>(_mm512_castsi256_si512(low), high) }
+    unsafe fn join(low: __m256i, high: __m256i) -> __m512i { _mm512_inserti64x4::<1>(_mm512_castsi256_si512(low), high) }
 
     /// The halves of a vector.
-    fn halves(value: __m512i) -> [__m256i; 2] {
+    unsafe fn halves(value: __m512i) -> [__m256i; 2] {
         [_mm512_castsi512_si256(value), _mm512_extracti64x4_epi64::<1>(value)]
     }
 
     /// 16 floats in two halves, cut toward zero from wider lanes; the lowest bit is set where that lost anything.
-    fn odd_halves(low: (__m256, __mmask8), high: (__m256, __mmask8)) -> __m512i {
+    unsafe fn odd_halves(low: (__m256, __mmask8), high: (__m256, __mmask8)) -> __m512i {
         let cut = join(_mm256_castps_si256(low.0), _mm256_castps_si256(high.0));
         with_lowest_bit(cut, u16::from(high.1) << 8 | u16::from(low.1))
     }
 
     /// 8 integers of 64 bits, cut to floats toward zero, and where that lost anything.
-    fn cut_long<const SIGNED: bool>(value: __m512i) -> (__m256, __mmask8) {
+    unsafe fn cut_long<const SIGNED: bool>(value: __m512i) -> (__m256, __mmask8) {
         if SIGNED {
             let cut = _mm512_cvt_roundepi64_ps::<TOWARD_ZERO>(value);
             (cut, _mm512_cmpneq_epi64_mask(_mm512_cvttps_epi64(cut), value))
@@ -125,14 +125,14 @@ helpers! {
     }
 
     /// 8 doubles, cut to floats toward zero, and where that lost anything.
-    fn cut_double(value: __m512i) -> (__m256, __mmask8) {
+    unsafe fn cut_double(value: __m512i) -> (__m256, __mmask8) {
         let value = _mm512_castsi512_pd(value);
         let cut = _mm512_cvt_roundpd_ps::<TOWARD_ZERO>(value);
         (cut, _mm512_cmp_pd_mask::<_CMP_NEQ_UQ>(_mm512_cvtps_pd(cut), value))
     }
 
     /// 8 doubles as integers of 32 bits: toward zero, saturating, NaN to 0.
-    fn double_to_int<const SIGNED: bool>(value: __m512i) -> __m256i {
+    unsafe fn double_to_int<const SIGNED: bool>(value: __m512i) -> __m256i {
         let value = _mm512_castsi512_pd(value);
         if SIGNED {
             // An overflow gives the smallest integer, which is right on the negative side.
@@ -145,7 +145,7 @@ helpers! {
     }
 
     /// The bytes at an index into two pairs of vectors.
-    fn every_fourth(value: [V; 4], index: V) -> V {
+    unsafe fn every_fourth(value: [V; 4], index: V) -> V {
         let first = _mm512_permutex2var_epi8(value[0], index, value[1]);
         let second = _mm512_permutex2var_epi8(value[2], index, value[3]);
         // The index repeats, so the upper half of `second` holds its bytes too.
@@ -153,12 +153,12 @@ helpers! {
     }
 
     /// Puts in order what packing, which takes from two vectors quarter by quarter, has made of them.
-    fn in_order_of_halves(value: V) -> V {
+    unsafe fn in_order_of_halves(value: V) -> V {
         _mm512_permutexvar_epi64(_mm512_setr_epi64(0, 2, 4, 6, 1, 3, 5, 7), value)
     }
 
     /// The same for what was packed twice, from four vectors.
-    fn in_order_of_quarters(value: V) -> V {
+    unsafe fn in_order_of_quarters(value: V) -> V {
         let order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
         _mm512_permutexvar_epi32(order, value)
     }
@@ -188,35 +188,34 @@ unsafe impl Lanes for Zmm {
     const FUSES: bool = true;
     const STREAMS: bool = true;
 
-    one_line! {
-        load(src: *const u8) -> V: _mm512_loadu_si512(src.cast());
-        store(dst: *mut u8, value: V): _mm512_storeu_si512(dst.cast(), value);
-        stream(dst: *mut u8, value: V): _mm512_stream_si512(dst.cast(), value);
-        fence(): _mm_sfence();
-        prefetch(address: *const u8): _mm_prefetch::<_MM_HINT_T0>(address.cast());
-        load_f16(src: *const u8) -> V: _mm512_castps_si512(_mm512_cvtph_ps(_mm256_loadu_si256(src.cast())));
-        and(a: V, b: V) -> V: _mm512_and_si512(a, b);
-        or(a: V, b: V) -> V: _mm512_or_si512(a, b);
-        saturating_sub(a: V, b: V) -> V: _mm512_subs_epu16(a, b);
-        plus_above(a: V, value: V, limit: V) -> V: plus_one(a, _mm512_cmpgt_epu8_mask(value, limit));
-        min_i32(a: V, b: V) -> V: _mm512_min_epi32(a, b);
-        max_i32(a: V, b: V) -> V: _mm512_max_epi32(a, b);
-        max_i8(a: V, b: V) -> V: _mm512_max_epi8(a, b);
-        add_f32(a: V, b: V) -> V: si(_mm512_add_ps(ps(a), ps(b)));
-        mul_f32(a: V, b: V) -> V: si(_mm512_mul_ps(ps(a), ps(b)));
-        mul_add_f32(a: V, b: V, c: V) -> V: si(_mm512_fmadd_ps(ps(a), ps(b), ps(c)));
-        is_nan_f32(value: V) -> u64: _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(ps(value), ps(value)).into();
-        min_f32(a: V, b: V) -> V: si(_mm512_min_ps(ps(a), ps(b)));
-        max_f32(a: V, b: V) -> V: si(_mm512_max_ps(ps(a), ps(b)));
-        min_magnitude(value: V, limit: V) -> V: si(_mm512_range_ps::<MIN_MAGNITUDE>(ps(value), ps(limit)));
-        high_bytes(value: [V; 2]) -> V: _mm512_permutex2var_epi8(value[0], bytes!(|i| 2 * i + 1), value[1]);
-        in_order_of_words(value: V) -> V: in_order_of_halves(value);
-        merge_words(low: V, high: V) -> V:
-            _mm512_mask_mov_epi16(low, 0xaaaa_aaaa, _mm512_slli_epi32::<16>(high));
-        low_bytes(value: [V; 4]) -> V: every_fourth(value, bytes!(|i| i * 4 % 128));
+    inlined! {
+        unsafe fn load(src: *const u8) -> V { _mm512_loadu_si512(src.cast()) }
+        unsafe fn store(dst: *mut u8, value: V) { _mm512_storeu_si512(dst.cast(), value) }
+        unsafe fn stream(dst: *mut u8, value: V) { _mm512_stream_si512(dst.cast(), value) }
+        unsafe fn fence() { _mm_sfence() }
+        unsafe fn prefetch(address: *const u8) { _mm_prefetch::<_MM_HINT_T0>(address.cast()) }
+        unsafe fn load_f16(src: *const u8) -> V { _mm512_castps_si512(_mm512_cvtph_ps(_mm256_loadu_si256(src.cast()))) }
+        unsafe fn and(a: V, b: V) -> V { _mm512_and_si512(a, b) }
+        unsafe fn or(a: V, b: V) -> V { _mm512_or_si512(a, b) }
+        unsafe fn saturating_sub(a: V, b: V) -> V { _mm512_subs_epu16(a, b) }
+        unsafe fn plus_above(a: V, value: V, limit: V) -> V { plus_one(a, _mm512_cmpgt_epu8_mask(value, limit)) }
+        unsafe fn min_i32(a: V, b: V) -> V { _mm512_min_epi32(a, b) }
+        unsafe fn max_i32(a: V, b: V) -> V { _mm512_max_epi32(a, b) }
+        unsafe fn max_i8(a: V, b: V) -> V { _mm512_max_epi8(a, b) }
+        unsafe fn add_f32(a: V, b: V) -> V { si(_mm512_add_ps(ps(a), ps(b))) }
+        unsafe fn mul_f32(a: V, b: V) -> V { si(_mm512_mul_ps(ps(a), ps(b))) }
+        unsafe fn mul_add_f32(a: V, b: V, c: V) -> V { si(_mm512_fmadd_ps(ps(a), ps(b), ps(c))) }
+        unsafe fn is_nan_f32(value: V) -> u64 { _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(ps(value), ps(value)).into() }
+        unsafe fn min_f32(a: V, b: V) -> V { si(_mm512_min_ps(ps(a), ps(b))) }
+        unsafe fn max_f32(a: V, b: V) -> V { si(_mm512_max_ps(ps(a), ps(b))) }
+        unsafe fn min_magnitude(value: V, limit: V) -> V { si(_mm512_range_ps::<MIN_MAGNITUDE>(ps(value), ps(limit))) }
+        unsafe fn high_bytes(value: [V; 2]) -> V { _mm512_permutex2var_epi8(value[0], bytes!(|i| 2 * i + 1), value[1]) }
+        unsafe fn in_order_of_words(value: V) -> V { in_order_of_halves(value) }
+        unsafe fn merge_words(low: V, high: V) -> V { _mm512_mask_mov_epi16(low, 0xaaaa_aaaa, _mm512_slli_epi32::<16>(high)) }
+        unsafe fn low_bytes(value: [V; 4]) -> V { every_fourth(value, bytes!(|i| i * 4 % 128)) }
         // A permutation of two vectors is three instructions on Intel; these are one each. With a mask for each vector,
         // the masks would be loaded in each step, on the same port.
-        narrow_lanes(value: [V; 4]) -> V: {
+        unsafe fn narrow_lanes(value: [V; 4]) -> V {
             let low = [
                 shuffled(value[0], bytes!(|i| if i % 16 / 4 == 0 { i % 4 * 4 } else { 0x80 })),
                 shuffled(value[1], bytes!(|i| if i % 16 / 4 == 1 { i % 4 * 4 } else { 0x80 })),
@@ -224,48 +223,53 @@ unsafe impl Lanes for Zmm {
                 shuffled(value[3], bytes!(|i| if i % 16 / 4 == 3 { i % 4 * 4 } else { 0x80 })),
             ];
             _mm512_or_si512(_mm512_ternarylogic_epi64::<0xfe>(low[0], low[1], low[2]), low[3])
-        };
+        }
         // Saturation keeps the sign, the one bit that counts.
-        narrow_top_bits(value: [V; 4]) -> V: _mm512_packs_epi16(
+        unsafe fn narrow_top_bits(value: [V; 4]) -> V {
+            _mm512_packs_epi16(
             _mm512_packs_epi32(value[0], value[1]), _mm512_packs_epi32(value[2], value[3])
-        );
-        in_order_of_lanes(value: V) -> V: in_order_of_quarters(value);
-        f32_to_f16(value: [V; 2]) -> V: join(
+        )
+        }
+        unsafe fn in_order_of_lanes(value: V) -> V { in_order_of_quarters(value) }
+        unsafe fn f32_to_f16(value: [V; 2]) -> V {
+            join(
             _mm512_cvt_roundps_ph::<NEAREST>(_mm512_castsi512_ps(value[0])),
             _mm512_cvt_roundps_ph::<NEAREST>(_mm512_castsi512_ps(value[1]))
-        );
-        f32_to_f64(value: V) -> [V; 2]:
-            both(halves(value), #[inline(always)] |half| _mm512_castpd_si512(_mm512_cvtps_pd(_mm256_castsi256_ps(half))));
-        f64_to_f32(value: [V; 2]) -> V: {
+        )
+        }
+        unsafe fn f32_to_f64(value: V) -> [V; 2] { both(halves(value), #[inline(always)] |half| _mm512_castpd_si512(_mm512_cvtps_pd(_mm256_castsi256_ps(half)))) }
+        unsafe fn f64_to_f32(value: [V; 2]) -> V {
             let [low, high] = both(value, #[inline(always)] |half| _mm512_cvt_roundpd_ps::<NEAREST>(_mm512_castsi512_pd(half)));
             join(_mm256_castps_si256(low), _mm256_castps_si256(high))
-        };
-        f64_to_f32_odd(value: [V; 2]) -> V: odd_halves(cut_double(value[0]), cut_double(value[1]));
+        }
+        unsafe fn f64_to_f32_odd(value: [V; 2]) -> V { odd_halves(cut_double(value[0]), cut_double(value[1])) }
         // From 2^31 on the conversion gives 2^31, whose low bits are zero as those of any float so large.
-        f32_to_low_bits(value: V) -> V: _mm512_cvt_roundps_epi32::<NEAREST>(_mm512_castsi512_ps(value));
-        round_to_int(value: V) -> V: _mm512_cvt_roundps_epi32::<NEAREST>(_mm512_castsi512_ps(value));
+        unsafe fn f32_to_low_bits(value: V) -> V { _mm512_cvt_roundps_epi32::<NEAREST>(_mm512_castsi512_ps(value)) }
+        unsafe fn round_to_int(value: V) -> V { _mm512_cvt_roundps_epi32::<NEAREST>(_mm512_castsi512_ps(value)) }
         // Half is rounded up, and then an even result is chosen where the rest was half.
-        f32_to_bf16(value: [V; 2]) -> V: {
+        unsafe fn f32_to_bf16(value: [V; 2]) -> V {
             let up = both(value, #[inline(always)] |lanes| _mm512_add_epi32(lanes, _mm512_set1_epi32(0x8000)));
             let was_half = _mm512_testn_epi16_mask(Self::low_halves::<32>(up), _mm512_set1_epi16(-1));
             let rounded = Self::high_halves::<32>(up);
             _mm512_mask_sub_epi16(rounded, was_half, rounded, _mm512_and_si512(rounded, _mm512_set1_epi16(1)))
-        };
-        f64_to_low_bits(value: [V; 2]) -> V:
-            Self::low_halves::<64>(both(value, #[inline(always)] |half| _mm512_cvt_roundpd_epi64::<NEAREST>(_mm512_castsi512_pd(half))));
-        in_zip_order(value: V) -> V: _mm512_permutexvar_epi64(_mm512_setr_epi64(0, 4, 1, 5, 2, 6, 3, 7), value);
-        zip_bytes(a: V, b: V) -> [V; 2]: [_mm512_unpacklo_epi8(a, b), _mm512_unpackhi_epi8(a, b)];
+        }
+        unsafe fn f64_to_low_bits(value: [V; 2]) -> V { Self::low_halves::<64>(both(value, #[inline(always)] |half| _mm512_cvt_roundpd_epi64::<NEAREST>(_mm512_castsi512_pd(half)))) }
+        unsafe fn in_zip_order(value: V) -> V { _mm512_permutexvar_epi64(_mm512_setr_epi64(0, 4, 1, 5, 2, 6, 3, 7), value) }
+        unsafe fn zip_bytes(a: V, b: V) -> [V; 2] { [_mm512_unpacklo_epi8(a, b), _mm512_unpackhi_epi8(a, b)] }
         // Whole vectors are written, as the step reads them: it would wait for narrower stores to reach the cache.
-        copy_padded(src: *const u8, dst: *mut u8, len: usize, whole: usize): for start in (0..whole).step_by(64) {
+        unsafe fn copy_padded(src: *const u8, dst: *mut u8, len: usize, whole: usize) {
+            for start in (0..whole).step_by(64) {
             let vector = if start < len {
                 _mm512_maskz_loadu_epi8(first_bytes(len - start), src.add(start).cast())
             } else {
                 _mm512_setzero_si512()
             };
             _mm512_storeu_si512(dst.add(start).cast(), vector);
-        };
+        }
+        }
         // Nothing behind the `whole` bytes is read: it may be uninitialised.
-        copy_few(src: *const u8, dst: *mut u8, len: usize, whole: usize): for start in (0..len).step_by(64) {
+        unsafe fn copy_few(src: *const u8, dst: *mut u8, len: usize, whole: usize) {
+            for start in (0..len).step_by(64) {
             let few = first_bytes(len - start);
             let vector = if whole.is_multiple_of(64) {
                 _mm512_loadu_si512(src.add(start).cast())
@@ -273,7 +277,8 @@ unsafe impl Lanes for Zmm {
                 _mm512_maskz_loadu_epi8(few, src.add(start).cast())
             };
             _mm512_mask_storeu_epi8(dst.add(start).cast(), few, vector);
-        };
+        }
+        }
     }
 
     by_width! {
