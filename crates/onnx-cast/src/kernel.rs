@@ -135,8 +135,8 @@ impl KernelTable {
         }
     }
 
-    /// Scales elements by [`KernelTable::scaled`] of their types; the padding of the last byte is arbitrary, and streamed
-    /// results need [`ScaleKernels::fence`].
+    /// Scales elements by [`KernelTable::scaled`] of their types; the padding of the last byte is arbitrary, and
+    /// streamed results need [`ScaleKernels::fence`].
     ///
     /// # Safety
     /// As [`ScaledKernel`].
@@ -148,7 +148,8 @@ impl KernelTable {
         context: &ScaleContext<'_>,
         held: Option<&mut Held>,
     ) {
-        // SAFETY: the caller's.
+        // SAFETY: the caller promises that the kernel is that of the types in this table, that the processor has its
+        // instructions, and that the task has the bytes of its elements.
         unsafe {
             match kernel {
                 Some(kernel) if context.is_common() => kernel(task, context, held),

@@ -158,8 +158,8 @@ pub fn clear_padding(data_type: DataType, len: usize, bytes: &mut [u8]) -> Resul
 /// Runs a kernel that packs or unpacks, on the caller's thread; callers split large tensors themselves.
 ///
 /// # Safety
-/// `kernel` comes from the table of a [`Backend`] and packs or unpacks elements of `data_type`. `src` and `dst` have the
-/// bytes of `len` elements.
+/// `kernel` comes from the table of a [`Backend`] and packs or unpacks elements of `data_type`. `src` and `dst` have
+/// the bytes of `len` elements.
 unsafe fn run<'o>(
     kernel: Option<Kernel>,
     data_type: DataType,

@@ -12,8 +12,8 @@ pub trait Divide: Sized + Send {
     fn divide(self, at: usize) -> (Self, Self);
 }
 
-/// Runs work in so many parts, of which the first runs on the caller's thread, which is awake, and the others on those of
-/// the pool; in a forked child all run on its pool's. Results are joined in the order of the parts.
+/// Runs work in so many parts, of which the first runs on the caller's thread, which is awake, and the others on those
+/// of the pool; in a forked child all run on its pool's. Results are joined in the order of the parts.
 pub fn in_parts<W: Divide, R: Send>(
     work: W,
     parts: usize,

@@ -180,9 +180,9 @@ impl<'a> TensorView<'a> {
     }
 
     /// The elements as a slice of their Rust type, without a copy. `None` if the tensor has another type, or if its
-    /// bytes are not the memory of such a slice: the type is packed, the bytes are not aligned for `T`, a bool is neither
-    /// 0 nor 1, or the type has more than 8 bits and the machine is big-endian. [`Tensor::to_vec`] copies the elements in
-    /// these cases.
+    /// bytes are not the memory of such a slice: the type is packed, the bytes are not aligned for `T`, a bool is
+    /// neither 0 nor 1, or the type has more than 8 bits and the machine is big-endian. [`Tensor::to_vec`] copies the
+    /// elements in these cases.
     ///
     /// ```
     /// use onnx_cast::TensorView;

@@ -32,7 +32,8 @@ pub(crate) unsafe fn fused<L: Lanes, S: Element, D: Element>(src: &[u8], dst: &m
         return portable::fused::<S, D>(src, dst, len, context);
     }
     let task = step::Task { src, dst: dst.as_mut_ptr().cast(), len, hint: context.hint };
-    // SAFETY: the caller's; `steps` hands out pointers to a step's bytes.
+    // SAFETY: the caller promises that the processor has the instructions and that the slices have the bytes of `len`
+    // elements; `steps` hands out pointers to a step's bytes.
     unsafe {
         if const { matches!(by_exponent::codes::<L, S, D>(), Some(2)) } {
             return by_exponent::cast::<L, S, D, 2>(task);
@@ -82,7 +83,8 @@ pub(crate) unsafe fn to_odd_float<L: Lanes, S: Element>(src: &[u8], dst: &mut Ou
         return portable::to_odd_float::<S>(src, dst);
     }
     let task = step::Task { src, dst: dst.as_mut_ptr().cast(), len, hint: context.hint };
-    // SAFETY: the caller's; `steps` hands out pointers to a step's bytes.
+    // SAFETY: the caller promises that the processor has the instructions and that the slices have the bytes of `len`
+    // elements; `steps` hands out pointers to a step's bytes.
     unsafe {
         step::steps::<L, S, f32>(
             task,
@@ -148,19 +150,34 @@ macro_rules! isa {
             }
 
             $(#[target_feature(enable = $features)])?
-            unsafe fn fused<S: Element, D: Element>(src: &[u8], dst: &mut crate::packed::Out, len: usize, context: &Context) {
+            unsafe fn fused<S: Element, D: Element>(
+                src: &[u8],
+                dst: &mut crate::packed::Out,
+                len: usize,
+                context: &Context,
+            ) {
                 // SAFETY: the processor has the features, which are those of the lanes; the rest is the caller's.
                 unsafe { generic::fused::<$lanes, S, D>(src, dst, len, context) }
             }
 
             $(#[target_feature(enable = $features)])?
-            unsafe fn to_odd_float<S: Element>(src: &[u8], dst: &mut crate::packed::Out, len: usize, context: &Context) {
+            unsafe fn to_odd_float<S: Element>(
+                src: &[u8],
+                dst: &mut crate::packed::Out,
+                len: usize,
+                context: &Context,
+            ) {
                 // SAFETY: the processor has the features, which are those of the lanes; the rest is the caller's.
                 unsafe { generic::to_odd_float::<$lanes, S>(src, dst, len, context) }
             }
 
             $(#[target_feature(enable = $features)])?
-            unsafe fn look_up<S: Element, D: Element>(src: &[u8], dst: &mut crate::packed::Out, len: usize, context: &Context) {
+            unsafe fn look_up<S: Element, D: Element>(
+                src: &[u8],
+                dst: &mut crate::packed::Out,
+                len: usize,
+                context: &Context,
+            ) {
                 // SAFETY: the processor has the features, which are those of the lanes; the rest is the caller's.
                 unsafe { generic::look_up::cast::<$lanes, S, D>(src, dst, len, context) }
             }

@@ -47,18 +47,18 @@ unsafe impl<const B: usize, const RICH: bool> Lanes for Plain<B, RICH> {
     const STREAMS: bool = true;
 
     unsafe fn load(src: *const u8) -> Self::V {
-        // SAFETY: the caller's.
+        // SAFETY: the caller promises that a vector can be read.
         unsafe { src.cast::<[u8; B]>().read() }
     }
 
     unsafe fn store(dst: *mut u8, value: Self::V) {
-        // SAFETY: the caller's.
+        // SAFETY: the caller promises that a vector can be written.
         unsafe { dst.cast::<[u8; B]>().write(value) };
     }
 
     unsafe fn stream(dst: *mut u8, value: Self::V) {
         assert!(dst.addr().is_multiple_of(B), "a stream that is not aligned");
-        // SAFETY: the caller's.
+        // SAFETY: the caller promises that a vector can be written.
         unsafe { Self::store(dst, value) };
     }
 
@@ -116,7 +116,7 @@ unsafe impl<const B: usize, const RICH: bool> Lanes for Plain<B, RICH> {
     }
 
     unsafe fn load_indices<const BITS: usize>(src: *const u8) -> Self::V {
-        // SAFETY: the caller's.
+        // SAFETY: the caller promises that the codes of a step can be read.
         let codes = unsafe { Self::load_codes::<BITS>(src) };
         let is_moved = |i: usize| BITS == 2 && Self::LEAVES_IN_PLACE && i % 2 == 1;
         core::array::from_fn(|i| if is_moved(i) { codes[i] << 2 } else { codes[i] })

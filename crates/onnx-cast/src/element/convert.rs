@@ -1,5 +1,5 @@
-//! What every element can do beside being bits: be cast from, and be cast to. `scalar` implements both. They are public,
-//! as supertraits of [`Element`] have to be, but no other crate can name them.
+//! What every element can do beside being bits: be cast from, and be cast to. `scalar` implements both. They are
+//! public, as supertraits of [`Element`] have to be, but no other crate can name them.
 
 use super::{Element, Rules};
 

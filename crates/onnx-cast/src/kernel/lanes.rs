@@ -2,6 +2,7 @@
 //!
 //! `W` is the width of a lane in bits. A step casts as many elements as a vector has bytes, so elements of 8 bits fill
 //! one vector, of 16 two, of 32 four and of 64 eight, in order.
+#![allow(unsafe_op_in_unsafe_fn, reason = "methods call methods, which have the same conditions")]
 
 use crate::element::{Class, Element, byte_len_of, class};
 
@@ -64,8 +65,7 @@ pub(crate) unsafe trait Lanes: Copy + 'static {
     /// ([`Lanes::LEAVES_IN_PLACE`]): indices of a table.
     #[inline(always)]
     unsafe fn load_indices<const BITS: usize>(src: *const u8) -> Self::V {
-        // SAFETY: the caller's.
-        unsafe { Self::load_codes::<BITS>(src) }
+        Self::load_codes::<BITS>(src)
     }
     /// Stores a step's elements of `BITS` bits, 8 or fewer, that stand one in a byte with the upper bits zero.
     unsafe fn store_codes<const BITS: usize>(dst: *mut u8, codes: Self::V);
@@ -74,24 +74,18 @@ pub(crate) unsafe trait Lanes: Copy + 'static {
     unsafe fn store_upper_words(dst: *mut u8, [a, b]: [Self::V; 2]) {
         let mut words = [0u8; 2 * 64];
         let from = words.as_mut_ptr();
-        // SAFETY: the caller's; the words fit the array.
-        unsafe {
-            Self::store(from, a);
-            Self::store(from.add(Self::BYTES), b);
-            for part in 0..4 {
-                let words = Self::load_extend::<16, 32, false>(from.add(part * Self::BYTES / 2));
-                Self::store(dst.add(part * Self::BYTES), Self::shl::<32, 16>(words));
-            }
+        Self::store(from, a);
+        Self::store(from.add(Self::BYTES), b);
+        for part in 0..4 {
+            let words = Self::load_extend::<16, 32, false>(from.add(part * Self::BYTES / 2));
+            Self::store(dst.add(part * Self::BYTES), Self::shl::<32, 16>(words));
         }
     }
     /// Copies `len` bytes, at most those of a step, and zeros up to `whole`.
     #[inline(always)]
     unsafe fn copy_padded(src: *const u8, dst: *mut u8, len: usize, whole: usize) {
-        // SAFETY: the caller's: `len` bytes can be read, `whole` written, and they do not overlap.
-        unsafe {
-            dst.write_bytes(0, whole);
-            dst.copy_from_nonoverlapping(src, len);
-        }
+        dst.write_bytes(0, whole);
+        dst.copy_from_nonoverlapping(src, len);
     }
     /// Copies the first `len` bytes of `whole`, which are at most those of a step.
     #[inline(always)]
@@ -123,8 +117,7 @@ pub(crate) unsafe trait Lanes: Copy + 'static {
     /// The larger, of signed bytes.
     #[inline(always)]
     unsafe fn max_i8(a: Self::V, b: Self::V) -> Self::V {
-        // SAFETY: the caller's.
-        unsafe { Self::select::<8>(Self::gt::<8>(a, b), a, b) }
+        Self::select::<8>(Self::gt::<8>(a, b), a, b)
     }
     /// The smaller, of signed lanes of 32 bits.
     unsafe fn min_i32(a: Self::V, b: Self::V) -> Self::V;
@@ -137,20 +130,16 @@ pub(crate) unsafe trait Lanes: Copy + 'static {
     /// `a` negated where `b` is negative, and 0 where `b` is 0, of signed lanes of 8 or 16 bits.
     #[inline(always)]
     unsafe fn with_sign_of<const W: usize>(a: Self::V, b: Self::V) -> Self::V {
-        // SAFETY: the caller's.
-        unsafe {
-            let zero = Self::splat::<W>(0);
-            let signed = Self::select::<W>(Self::gt::<W>(zero, b), Self::sub::<W>(zero, a), a);
-            Self::select::<W>(Self::eq::<W>(b, zero), zero, signed)
-        }
+        let zero = Self::splat::<W>(0);
+        let signed = Self::select::<W>(Self::gt::<W>(zero, b), Self::sub::<W>(zero, a), a);
+        Self::select::<W>(Self::eq::<W>(b, zero), zero, signed)
     }
     /// `a` where the mask is set, else `b`.
     unsafe fn select<const W: usize>(mask: Self::M, a: Self::V, b: Self::V) -> Self::V;
     /// `a` where the top bit of a byte of the mask is set, else `b`, of bytes.
     #[inline(always)]
     unsafe fn select_by_top_bit(mask: Self::V, a: Self::V, b: Self::V) -> Self::V {
-        // SAFETY: the caller's.
-        unsafe { Self::select::<8>(Self::gt::<8>(Self::splat::<8>(0), mask), a, b) }
+        Self::select::<8>(Self::gt::<8>(Self::splat::<8>(0), mask), a, b)
     }
 
     /// Whether any lane of a mask is set.
@@ -170,8 +159,7 @@ pub(crate) unsafe trait Lanes: Copy + 'static {
     /// one instruction for several vectors.
     #[inline(always)]
     unsafe fn narrow_lanes(value: [Self::V; 4]) -> Self::V {
-        // SAFETY: the caller's.
-        unsafe { Self::low_bytes(value) }
+        Self::low_bytes(value)
     }
     /// The top bits of lanes of 32 bits as the top bits of bytes, in the order of [`Lanes::narrow_lanes`]. The other
     /// bits are arbitrary.
@@ -196,8 +184,7 @@ pub(crate) unsafe trait Lanes: Copy + 'static {
     /// The low words of lanes of 32 bits of `low`, and above each that of `high`.
     #[inline(always)]
     unsafe fn merge_words(low: Self::V, high: Self::V) -> Self::V {
-        // SAFETY: the caller's.
-        unsafe { Self::or(Self::and(low, Self::splat::<32>(0xffff)), Self::shl::<32, 16>(high)) }
+        Self::or(Self::and(low, Self::splat::<32>(0xffff)), Self::shl::<32, 16>(high))
     }
     /// Lanes of 64 bits to signed ones of 32, saturating; unsigned ones to less than 2^31.
     unsafe fn saturate_to_i32<const SIGNED: bool>(value: [Self::V; 2]) -> Self::V;
@@ -225,23 +212,19 @@ pub(crate) unsafe trait Lanes: Copy + 'static {
     /// The magnitude of `value`, or `limit` where that is less, which is positive; of NaN either, or NaN.
     #[inline(always)]
     unsafe fn min_magnitude(value: Self::V, limit: Self::V) -> Self::V {
-        // SAFETY: the caller's.
-        unsafe { Self::min_u::<32>(Self::and(value, Self::splat::<32>(u64::from(u32::MAX >> 1))), limit) }
+        Self::min_u::<32>(Self::and(value, Self::splat::<32>(u64::from(u32::MAX >> 1))), limit)
     }
     /// To float16, to nearest even; NaN keeps its sign and the upper bits of its payload, and is quiet.
     unsafe fn f32_to_f16(value: [Self::V; 2]) -> Self::V;
     /// To bfloat16, to nearest even; NaN must have no more than its upper 16 bits, and stays.
     #[inline(always)]
     unsafe fn f32_to_bf16(value: [Self::V; 2]) -> Self::V {
-        // SAFETY: the caller's.
-        unsafe {
-            let mut rounded = value;
-            for lanes in &mut rounded {
-                let odd = Self::and(Self::shr::<32, 16>(*lanes), Self::splat::<32>(1));
-                *lanes = Self::add::<32>(Self::add::<32>(*lanes, Self::splat::<32>(0x7fff)), odd);
-            }
-            Self::high_halves::<32>(rounded)
+        let mut rounded = value;
+        for lanes in &mut rounded {
+            let odd = Self::and(Self::shr::<32, 16>(*lanes), Self::splat::<32>(1));
+            *lanes = Self::add::<32>(Self::add::<32>(*lanes, Self::splat::<32>(0x7fff)), odd);
         }
+        Self::high_halves::<32>(rounded)
     }
     unsafe fn f32_to_f64(value: Self::V) -> [Self::V; 2];
     /// To nearest even.
@@ -269,11 +252,8 @@ pub(crate) unsafe trait Lanes: Copy + 'static {
     /// As [`Lanes::f32_to_low_bits`], of the elements of a step, one to a byte.
     #[inline(always)]
     unsafe fn f32_to_low_bytes([a, b, c, d]: [Self::V; 4]) -> Self::V {
-        // SAFETY: the caller's.
-        unsafe {
-            let [a, b] = [Self::f32_to_low_bits(a), Self::f32_to_low_bits(b)];
-            Self::low_bytes([a, b, Self::f32_to_low_bits(c), Self::f32_to_low_bits(d)])
-        }
+        let [a, b] = [Self::f32_to_low_bits(a), Self::f32_to_low_bits(b)];
+        Self::low_bytes([a, b, Self::f32_to_low_bits(c), Self::f32_to_low_bits(d)])
     }
     /// To 32 bits, to nearest even, of numbers below 2^31: NaN, and what is too low, gives the least integer.
     unsafe fn round_to_int(value: Self::V) -> Self::V;
@@ -288,11 +268,8 @@ pub(crate) unsafe trait Lanes: Copy + 'static {
     /// As [`Lanes::f64_to_long`].
     #[inline(always)]
     unsafe fn f32_to_long<const SIGNED: bool>(value: Self::V) -> [Self::V; 2] {
-        // SAFETY: the caller's.
-        unsafe {
-            let [low, high] = Self::f32_to_f64(value);
-            [Self::f64_to_long::<SIGNED>(low), Self::f64_to_long::<SIGNED>(high)]
-        }
+        let [low, high] = Self::f32_to_f64(value);
+        [Self::f64_to_long::<SIGNED>(low), Self::f64_to_long::<SIGNED>(high)]
     }
 
     // Tables.
@@ -301,11 +278,8 @@ pub(crate) unsafe trait Lanes: Copy + 'static {
     /// indices as [`Lanes::load_indices`] gives them.
     #[inline(always)]
     unsafe fn look_up_words<const BITS: usize>(tables: [&Self::Table<1>; 2], src: *const u8) -> [Self::V; 2] {
-        // SAFETY: the caller's.
-        unsafe {
-            let code = Self::in_zip_order(Self::load_indices::<BITS>(src));
-            Self::zip_bytes(Self::look_up::<1>(tables[0], code), Self::look_up::<1>(tables[1], code))
-        }
+        let code = Self::in_zip_order(Self::load_indices::<BITS>(src));
+        Self::zip_bytes(Self::look_up::<1>(tables[0], code), Self::look_up::<1>(tables[1], code))
     }
     /// Prepares the first `16 * N` bytes; `N` is 1, 2, 4, 8 or 16, and 1 to 8 for [`Lanes::look_up_or_zero`].
     unsafe fn table<const N: usize>(entries: &[u8; 256]) -> Self::Table<N>;
@@ -316,36 +290,28 @@ pub(crate) unsafe trait Lanes: Copy + 'static {
     unsafe fn table_of_16(entries: &[u8; 16]) -> Self::Table<1> {
         let mut all = [0; 256];
         all[..16].copy_from_slice(entries);
-        // SAFETY: the caller's.
-        unsafe { Self::table::<1>(&all) }
+        Self::table::<1>(&all)
     }
     /// The entries of 16 at the low four bits of indices below 128.
     #[inline(always)]
     unsafe fn look_up_nibble(table: &Self::Table<1>, index: Self::V) -> Self::V {
-        // SAFETY: the caller's.
-        unsafe { Self::look_up::<1>(table, Self::and(index, Self::splat::<8>(0x0f))) }
+        Self::look_up::<1>(table, Self::and(index, Self::splat::<8>(0x0f)))
     }
     /// The entries of 16 at the low four bits of indices below 128, and 0 at others.
     #[inline(always)]
     unsafe fn look_up_nibble_or_zero(table: &Self::Table<1>, index: Self::V) -> Self::V {
-        // SAFETY: the caller's.
-        unsafe {
-            let (zero, place) = (Self::splat::<8>(0), Self::and(index, Self::splat::<8>(0x0f)));
-            Self::select::<8>(Self::gt::<8>(zero, index), zero, Self::look_up::<1>(table, place))
-        }
+        let (zero, place) = (Self::splat::<8>(0), Self::and(index, Self::splat::<8>(0x0f)));
+        Self::select::<8>(Self::gt::<8>(zero, index), zero, Self::look_up::<1>(table, place))
     }
     /// As [`Lanes::look_up`], and 0 at indices of 128 and more; `N` is 1 to 8.
     #[inline(always)]
     unsafe fn look_up_or_zero<const N: usize>(table: &Self::Table<N>, index: Self::V) -> Self::V {
-        // SAFETY: the caller's.
-        unsafe {
-            if Self::ZERO_BEYOND {
-                return Self::look_up::<N>(table, index);
-            }
-            let zero = Self::splat::<8>(0);
-            let entry = Self::look_up::<N>(table, Self::select::<8>(Self::gt::<8>(zero, index), zero, index));
-            Self::select::<8>(Self::gt::<8>(zero, index), zero, entry)
+        if Self::ZERO_BEYOND {
+            return Self::look_up::<N>(table, index);
         }
+        let zero = Self::splat::<8>(0);
+        let entry = Self::look_up::<N>(table, Self::select::<8>(Self::gt::<8>(zero, index), zero, index));
+        Self::select::<8>(Self::gt::<8>(zero, index), zero, entry)
     }
 }
 

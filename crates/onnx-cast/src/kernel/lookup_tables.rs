@@ -110,8 +110,8 @@ impl Table {
             })
     }
 
-    /// The table of a cast, folded, if its source has 8 bits, its target 16 or fewer, and there are kernels for that: those
-    /// of AVX2, and those over plain lanes in tests.
+    /// The table of a cast, folded, if its source has 8 bits, its target 16 or fewer, and there are kernels for that:
+    /// those of AVX2, and those over plain lanes in tests.
     #[cold]
     pub(crate) fn folded(&self, context: &Context) -> Option<Fold> {
         let has_kernels = cfg!(any(simd = "x86_64", all(test, optimized), miri));
@@ -194,8 +194,8 @@ impl Deref for KeptOrMade {
     }
 }
 
-/// What a table of [`Algorithm::Fused`](super::algorithm::Algorithm::Fused) has for a source that is not itself widened:
-/// its values as `int8` or `bfloat16`, or the upper 16 bits of `float`, all that they need.
+/// What a table of [`Algorithm::Fused`](super::algorithm::Algorithm::Fused) has for a source that is not itself
+/// widened: its values as `int8` or `bfloat16`, or the upper 16 bits of `float`, all that they need.
 pub(crate) const fn hub(from: DataType, to: DataType, is_wide: bool) -> DataType {
     match to {
         DataType::Float if is_wide || from.is_float() => to,

@@ -200,7 +200,7 @@ impl Held {
     /// The line can be written.
     #[inline(always)]
     pub(crate) unsafe fn restore(&mut self, line: *mut u8) {
-        // SAFETY: the caller's.
+        // SAFETY: the caller promises that the line can be written.
         unsafe { line.copy_from_nonoverlapping(self.line.as_ptr().cast(), Held::LINE) };
         self.len = 0;
     }
@@ -211,7 +211,7 @@ impl Held {
     /// The line can be read, and its last `len` bytes are results.
     #[inline(always)]
     pub(crate) unsafe fn keep(&mut self, line: *const u8, len: usize, place: *const u8) {
-        // SAFETY: the caller's.
+        // SAFETY: the caller promises that the line can be read.
         unsafe { self.line.as_mut_ptr().cast::<u8>().copy_from_nonoverlapping(line, Held::LINE) };
         (self.begin, self.len) = (place.addr() - self.target.addr(), len);
     }
@@ -221,7 +221,8 @@ impl Held {
     /// # Safety
     /// The target can be written.
     pub(crate) unsafe fn flush(&mut self) {
-        // SAFETY: the caller's; the held results are part of the target, and the last of the line.
+        // SAFETY: the caller promises that the target can be written, of which the held results, the last of the line,
+        // are a part.
         unsafe {
             let results = self.line.as_ptr().cast::<u8>().add(Held::LINE - self.len);
             self.target.add(self.begin).copy_from_nonoverlapping(results, self.len);
@@ -287,7 +288,8 @@ macro_rules! scale_kernels {
             context: &crate::kernel::scale::ScaleContext<'_>,
             held: Option<&mut crate::kernel::scale::Held>,
         ) {
-            // SAFETY: the caller's; the features are those of the lanes.
+            // SAFETY: the caller promises that the processor has the features, which are those of the lanes, and that
+            // the task has the bytes of its elements.
             unsafe { $($algorithms)::*::quantize::<$lanes, D>(task, context, held) }
         }
 
@@ -297,7 +299,7 @@ macro_rules! scale_kernels {
             context: &crate::kernel::scale::ScaleContext<'_>,
             held: Option<&mut crate::kernel::scale::Held>,
         ) {
-            // SAFETY: the caller's; the features are those of the lanes.
+            // SAFETY: as above.
             unsafe { $($algorithms)::*::dequantize::<$lanes, S>(task, context, held) }
         }
     };
@@ -315,14 +317,14 @@ macro_rules! scale_kernels {
                 has_zeros: bool,
                 range: [f32; 2],
             ) -> Method {
-                // SAFETY: the caller's.
+                // SAFETY: the caller promises that the scales are written, and zero points if there are any.
                 unsafe { loops::prepare($fuses, quantities, scaling, has_zeros, range) }
             }
             $(#[$features])?
             unsafe fn greatest(x: &[u8], width: usize, run: usize, out: &mut [u32]) {
                 let done = 0;
                 $(
-                    // SAFETY: the caller's; the features are those of the lanes.
+                    // SAFETY: the caller promises that the processor has the features, which are those of the lanes.
                     let done = done + unsafe { $($algorithms)::*::greatest::by_lanes::<$lanes>(x, width, run, out) };
                 )?
                 greatest::by_loops(&x[done * run * width..], width, run, &mut out[done..]);

@@ -25,7 +25,8 @@ pub(super) unsafe fn cast<I: Isa>(src: &[u8], dst: &mut Out, len: usize, context
     let Some(Algorithm::Staged(hub)) = Algorithm::of(context.from, context.to, I::CAPABILITIES) else {
         unreachable!("{} -> {} is not staged", context.from, context.to)
     };
-    // SAFETY: the caller's, of the same instruction set.
+    // SAFETY: the table is of the same instruction set, which the caller promises that the processor has, and the
+    // slices have the bytes of `len` elements.
     unsafe { by_way_of(hub, I::TABLE, src, dst, len, context) };
 }
 
@@ -55,7 +56,8 @@ unsafe fn by_way_of(hub: Hub, table: &KernelTable, src: &[u8], dst: &mut Out, le
     for ((src, dst), begin) in tiles.zip((0..len).step_by(TILE)) {
         let len = TILE.min(len - begin);
         let values = &mut tile.0[..byte_len_of(len, hub_bits)];
-        // SAFETY: the caller's; the slices have the bytes of `len` elements, and the first kernel writes all of its.
+        // SAFETY: the caller promises that the processor has the instructions; the slices have the bytes of `len`
+        // elements, and the first kernel writes all of its.
         unsafe {
             widen(src, values, len, &to_hub);
             narrow(written(values), dst, len, &from_hub);

@@ -100,7 +100,8 @@ impl DequantizeLinear {
     /// The operator, with the attributes of `options`.
     ///
     /// # Errors
-    /// Fails if the opset has no DequantizeLinear, or if its version does not have an attribute that is not at its default.
+    /// Fails if the opset has no DequantizeLinear, or if its version does not have an attribute that is not at its
+    /// default.
     pub fn new(options: &DequantizeOptions) -> Result<Self, OpError> {
         let operator = Operator::DequantizeLinear;
         let version = operator.version_at(options.opset)?;

@@ -109,7 +109,8 @@ pub fn parts_for(touched: usize, threads: Option<usize>) -> usize {
 #[inline]
 pub(crate) unsafe fn run_kernel(kernel: Kernel, context: &Context, Span { src, dst, len }: Span<'_>) {
     with_default_float_environment(|| {
-        // SAFETY: the caller's; a `Backend` exists only if this machine can run it.
+        // SAFETY: a `Backend` exists only if this machine can run it; the caller promises that the span has the bytes
+        // of `len` elements of the kernel's types.
         unsafe { kernel(src, dst, len, context) }
     });
 }
@@ -130,7 +131,7 @@ pub(super) unsafe fn run_copy(kernel: Kernel, Span { src, dst, .. }: Span<'_>, h
         // Source and target elements have the same width, so the bytes can be copied as elements of uint8.
         StoreHint::NonTemporal => {
             let context = Context { hint, ..Context::plain(DataType::Uint8, DataType::Uint8) };
-            // SAFETY: the caller's.
+            // SAFETY: the kernel copies bytes, of which source and target have as many, as the caller promises.
             unsafe { run_kernel(kernel, &context, Span { src, dst, len }) };
         }
     }

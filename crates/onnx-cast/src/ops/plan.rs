@@ -223,8 +223,8 @@ impl Plan {
     /// ```
     ///
     /// # Errors
-    /// Fails if the input's type is not [`Plan::source_type`], if the target is not string, or if the strings do not fit
-    /// in memory; then `out` is empty.
+    /// Fails if the input's type is not [`Plan::source_type`], if the target is not string, or if the strings do not
+    /// fit in memory; then `out` is empty.
     pub fn run_strings_into(&self, input: &TensorView<'_>, out: &mut Strings) -> Result<(), CastError> {
         self.check_input(input)?;
         match (self.run, input.data()) {

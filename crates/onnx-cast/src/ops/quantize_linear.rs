@@ -113,7 +113,8 @@ impl QuantizeLinear {
     /// The operator, with the attributes of `options`.
     ///
     /// # Errors
-    /// Fails if the opset has no QuantizeLinear, or if its version does not have an attribute that is not at its default.
+    /// Fails if the opset has no QuantizeLinear, or if its version does not have an attribute that is not at its
+    /// default.
     pub fn new(options: &QuantizeOptions) -> Result<Self, OpError> {
         let operator = Operator::QuantizeLinear;
         let version = operator.version_at(options.opset)?;

@@ -8,8 +8,8 @@ use crate::format::{FloatFormat, Nan};
 use core::cmp::Ordering;
 use core::fmt;
 
-/// Orders the numbers of a format, by integers alone: a comparison of floats obeys the control register, which a host may
-/// have set to read subnormals as zero. `None` for NaN.
+/// Orders the numbers of a format, by integers alone: a comparison of floats obeys the control register, which a host
+/// may have set to read subnormals as zero. `None` for NaN.
 #[inline]
 const fn place(format: FloatFormat, code: u32) -> Option<i32> {
     if format.is_nan(code as u64) {

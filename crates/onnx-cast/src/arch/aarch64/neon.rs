@@ -46,10 +46,14 @@ inlined! {
     unsafe fn of_f64(value: float64x2_t) -> V { vreinterpretq_u8_f64(value) }
 
     /// Loads 4 bytes, twice.
-    unsafe fn load_4(src: *const u8) -> uint8x8_t { vreinterpret_u8_u32(vdup_n_u32(src.cast::<u32>().read_unaligned())) }
+    unsafe fn load_4(src: *const u8) -> uint8x8_t {
+        vreinterpret_u8_u32(vdup_n_u32(src.cast::<u32>().read_unaligned()))
+    }
 
     /// Loads 2 bytes, four times.
-    unsafe fn load_2(src: *const u8) -> uint8x8_t { vreinterpret_u8_u16(vdup_n_u16(src.cast::<u16>().read_unaligned())) }
+    unsafe fn load_2(src: *const u8) -> uint8x8_t {
+        vreinterpret_u8_u16(vdup_n_u16(src.cast::<u16>().read_unaligned()))
+    }
 
     /// Bytes extended to words.
     unsafe fn words<const SIGNED: bool>(value: uint8x8_t) -> uint16x8_t {
@@ -118,7 +122,9 @@ inlined! {
     }
 
     /// Doubles as floats, rounded to odd.
-    unsafe fn odd_floats(low: float64x2_t, high: float64x2_t) -> V { of_f32(vcvtx_high_f32_f64(vcvtx_f32_f64(low), high)) }
+    unsafe fn odd_floats(low: float64x2_t, high: float64x2_t) -> V {
+        of_f32(vcvtx_high_f32_f64(vcvtx_f32_f64(low), high))
+    }
 
     /// Doubles as floats, rounded to nearest even.
     unsafe fn floats(low: float64x2_t, high: float64x2_t) -> V { of_f32(vcvt_high_f32_f64(vcvt_f32_f64(low), high)) }
@@ -191,15 +197,23 @@ unsafe impl Lanes for Quad {
             of_u16(vuzp1q_u16(u16s(value[0]), u16s(value[1]))), of_u16(vuzp1q_u16(u16s(value[2]), u16s(value[3])))
         )
         }
-        unsafe fn narrow_top_bits(value: [V; 4]) -> V { vuzp2q_u8(high_halves_of_words(value[0], value[1]), high_halves_of_words(value[2], value[3])) }
+        unsafe fn narrow_top_bits(value: [V; 4]) -> V {
+            vuzp2q_u8(high_halves_of_words(value[0], value[1]), high_halves_of_words(value[2], value[3]))
+        }
         unsafe fn f32_to_f16(value: [V; 2]) -> V { of_u16(narrow_half(f32s(value[0]), f32s(value[1]))) }
-        unsafe fn f32_to_f64(value: V) -> [V; 2] { [of_f64(vcvt_f64_f32(vget_low_f32(f32s(value)))), of_f64(vcvt_high_f64_f32(f32s(value)))] }
+        unsafe fn f32_to_f64(value: V) -> [V; 2] {
+            [of_f64(vcvt_f64_f32(vget_low_f32(f32s(value)))), of_f64(vcvt_high_f64_f32(f32s(value)))]
+        }
         unsafe fn f64_to_f32(value: [V; 2]) -> V { floats(f64s(value[0]), f64s(value[1])) }
         unsafe fn f64_to_f32_odd(value: [V; 2]) -> V { odd_floats(f64s(value[0]), f64s(value[1])) }
         // From 2^28 on a float's low bits are zeros, as are those of this limit and of what a negative overflow gives.
         // The greater number, where the other is NaN.
-        unsafe fn round_to_int(value: V) -> V { of_i32(vcvtnq_s32_f32(vmaxnmq_f32(f32s(value), vdupq_n_f32(-2147483648.0)))) }
-        unsafe fn f32_to_low_bits(value: V) -> V { of_i32(vcvtnq_s32_f32(vminq_f32(f32s(value), vdupq_n_f32(268435456.0)))) }
+        unsafe fn round_to_int(value: V) -> V {
+            of_i32(vcvtnq_s32_f32(vmaxnmq_f32(f32s(value), vdupq_n_f32(-2147483648.0))))
+        }
+        unsafe fn f32_to_low_bits(value: V) -> V {
+            of_i32(vcvtnq_s32_f32(vminq_f32(f32s(value), vdupq_n_f32(268435456.0))))
+        }
         unsafe fn f64_to_low_bits(value: [V; 2]) -> V {
             let limit = vdupq_n_f64(288230376151711744.0);
             let [a, b] = [vminq_f64(f64s(value[0]), limit), vminq_f64(f64s(value[1]), limit)];

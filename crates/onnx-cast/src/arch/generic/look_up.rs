@@ -1,8 +1,8 @@
 //! Sources of 8 bits or fewer, by tables with an entry for each code, which the scalar cast makes.
 //!
 //! To 16 bits or fewer a table has the entries themselves, in planes: all their low bytes, then all their high ones. To
-//! `float`, it has the code as `bfloat16` or `int8`, which hold every value of such a source, and [`wide`] takes it from
-//! there.
+//! `float`, it has the code as `bfloat16` or `int8`, which hold every value of such a source, and [`wide`] takes it
+//! from there.
 //!
 //! Every `unsafe fn` here asks of its caller that the processor has the instructions of `L` and that pointers are valid
 //! for a step's bytes, and a kernel what [`crate::kernel::Kernel`] asks.
@@ -31,7 +31,8 @@ pub(crate) unsafe fn cast<L: Lanes, S: Element, D: Element>(src: &[u8], dst: &mu
         None => KeptOrMade::Made(Table::new(context)),
     };
     let task = Task { src, dst: dst.as_mut_ptr().cast(), len, hint: context.hint };
-    // SAFETY: the caller's; the loops write every byte of the target.
+    // SAFETY: the caller promises that the processor has the instructions and that the slices have the bytes of `len`
+    // elements; the loops write every byte of the target.
     unsafe {
         by_table::<L, S, D>(task, table, context.from);
         // Half bytes are looked up with the padding of the source, which may hold anything.
@@ -44,7 +45,8 @@ pub(crate) unsafe fn cast<L: Lanes, S: Element, D: Element>(src: &[u8], dst: &mu
 /// [`cast`] by the loop that the table allows; the padding of the last byte is arbitrary.
 #[inline(always)]
 unsafe fn by_table<L: Lanes, S: Element, D: Element>(task: Task<'_>, table: &Table, from: DataType) {
-    // SAFETY: the caller's.
+    // SAFETY: the caller promises that the processor has the instructions and that the task has the bytes of its
+    // elements, of these widths.
     unsafe {
         if const { bits::<S>() == 8 && bits::<D>() == 16 && !L::IS_SMALL } && table.has_upper_bytes {
             return as_upper_bytes::<L, D>(task);
@@ -453,8 +455,8 @@ pub(crate) const fn has_hub<L: Lanes, S: Element>() -> bool {
     }
 }
 
-/// What casts a step from a type of the class and width of `S`, 8 bits or fewer, to `D`, a float of 16 or 32 bits, by way
-/// of its [`hub`](lookup_tables::hub).
+/// What casts a step from a type of the class and width of `S`, 8 bits or fewer, to `D`, a float of 16 or 32 bits, by
+/// way of its [`hub`](lookup_tables::hub).
 #[inline(always)]
 pub(crate) unsafe fn widen<L: Lanes, S: Element, D: Element>(
     context: &Context,

@@ -119,7 +119,8 @@ pub(crate) unsafe fn steps<L: Lanes, S: Element, D: Element>(task: Task<'_>, ste
             chunk: 1,
         }
     };
-    // SAFETY: the caller's; the walk writes all bytes of the target.
+    // SAFETY: the caller promises that the task has the bytes of its elements and that `step` writes all of its
+    // results; so the walk writes all bytes of the target.
     unsafe {
         walk::<L>(
             task,
@@ -155,7 +156,8 @@ unsafe fn begin<L: Lanes>(
     if !L::STREAMS || hint == StoreHint::Temporal {
         return (len, 0, None);
     }
-    // SAFETY: the caller's; a prefetch is a hint and accepts any address.
+    // SAFETY: the caller promises that a line of the block and the target can be written; a prefetch is a hint and
+    // accepts any address.
     unsafe {
         let Some(over) = over else {
             let near = elements_before_lines(dst, len, widths, line_step);

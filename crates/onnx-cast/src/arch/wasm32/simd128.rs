@@ -147,7 +147,7 @@ fn narrow_half(value: V) -> V {
 /// Its bytes can be read.
 #[inline(always)]
 unsafe fn word<T>(src: *const u8) -> T {
-    // SAFETY: the caller's.
+    // SAFETY: the caller promises that the bytes of a `T` can be read.
     unsafe { src.cast::<T>().read_unaligned() }
 }
 
@@ -157,7 +157,7 @@ unsafe fn word<T>(src: *const u8) -> T {
 /// They can be read.
 #[inline(always)]
 unsafe fn byte_pair<const SIGNED: bool>(src: *const u8) -> V {
-    // SAFETY: the caller's.
+    // SAFETY: the caller promises that three bytes can be read, of which these are two.
     let [a, b] = unsafe { word::<[u8; 2]>(src) };
     if SIGNED { i64x2((a as i8).into(), (b as i8).into()) } else { u64x2(a.into(), b.into()) }
 }
@@ -196,7 +196,9 @@ unsafe impl Lanes for Vector {
         unsafe fn is_nan_f32(value: V) -> V { f32x4_ne(value, value) }
         unsafe fn min_f32(a: V, b: V) -> V { f32x4_pmin(b, a) }
         unsafe fn max_f32(a: V, b: V) -> V { f32x4_pmax(b, a) }
-        unsafe fn high_bytes(value: [V; 2]) -> V { i8x16_shuffle::<1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31>(value[0], value[1]) }
+        unsafe fn high_bytes(value: [V; 2]) -> V {
+            i8x16_shuffle::<1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31>(value[0], value[1])
+        }
         unsafe fn low_bytes(value: [V; 4]) -> V {
             Self::low_halves::<16>([
             Self::low_halves::<32>([value[0], value[1]]), Self::low_halves::<32>([value[2], value[3]])
@@ -230,8 +232,12 @@ unsafe impl Lanes for Vector {
         unsafe fn f64_to_f32_odd(value: [V; 2]) -> V { floats(odd(value[0]), odd(value[1])) }
         // From 2^28 on a float's low bits are zeros, as are those of this limit and of what a negative overflow gives.
         // The first of both, unless the other is greater.
-        unsafe fn round_to_int(value: V) -> V { i32x4_trunc_sat_f32x4(f32x4_nearest(f32x4_pmax(f32x4_splat(-2147483648.0), value))) }
-        unsafe fn f32_to_low_bits(value: V) -> V { i32x4_trunc_sat_f32x4(f32x4_nearest(f32x4_min(value, f32x4_splat(268435456.)))) }
+        unsafe fn round_to_int(value: V) -> V {
+            i32x4_trunc_sat_f32x4(f32x4_nearest(f32x4_pmax(f32x4_splat(-2147483648.0), value)))
+        }
+        unsafe fn f32_to_low_bits(value: V) -> V {
+            i32x4_trunc_sat_f32x4(f32x4_nearest(f32x4_min(value, f32x4_splat(268435456.))))
+        }
         unsafe fn f32_to_low_bytes(value: [V; 4]) -> V {
             let [a, b, c, d] = value.map(|value| f32x4_abs(value));
             let is_large = i32x4_gt(i32x4_max(i32x4_max(a, b), i32x4_max(c, d)), f32x4_splat(4194303.75));

@@ -77,7 +77,9 @@ inlined! {
     }
 
     /// Likewise, of integers that may lose their last bits first, as [`odd_long`] does it.
-    unsafe fn odd_double<const SIGNED: bool>(value: V) -> __m256d { long_to_double::<SIGNED>(odd_long::<SIGNED>(value)) }
+    unsafe fn odd_double<const SIGNED: bool>(value: V) -> __m256d {
+        long_to_double::<SIGNED>(odd_long::<SIGNED>(value))
+    }
     /// Doubles to floats by way of 14 bits, of which the last is set where anything was lost: those `f32` holds, its
     /// subnormals too, as far as they are not below half of bfloat16's smallest.
     unsafe fn odd_float(value: __m256d) -> __m128 {
@@ -145,8 +147,8 @@ inlined! {
         _mm256_and_si256(_mm256_blendv_epi8(whole, end, beyond), is_number)
     }
 
-    /// 8 floats to integers of 64 bits. Those within 32 bits are converted, which is one instruction; others are rare, and
-    /// so is NaN where there are signs.
+    /// 8 floats to integers of 64 bits. Those within 32 bits are converted, which is one instruction; others are rare,
+    /// and so is NaN where there are signs.
     unsafe fn float_to_long<const SIGNED: bool>(value: V) -> [V; 2] {
         // Without a sign, what is negative or NaN is 0, the second operand.
         let value = if SIGNED { value } else { _mm256_castps_si256(_mm256_max_ps(ps(value), _mm256_setzero_ps())) };
@@ -232,7 +234,9 @@ unsafe impl Lanes for Ymm {
         ))
         }
         unsafe fn in_order_of_words(value: V) -> V { in_order_of_halves(value) }
-        unsafe fn merge_words(low: V, high: V) -> V { _mm256_blend_epi16::<0b1010_1010>(low, _mm256_slli_epi32::<16>(high)) }
+        unsafe fn merge_words(low: V, high: V) -> V {
+            _mm256_blend_epi16::<0b1010_1010>(low, _mm256_slli_epi32::<16>(high))
+        }
         unsafe fn low_bytes(value: [V; 4]) -> V { in_order_of_quarters(Self::narrow_lanes(value)) }
         unsafe fn narrow_lanes(value: [V; 4]) -> V {
             let low = _mm256_set1_epi32(0xff);
@@ -247,19 +251,25 @@ unsafe impl Lanes for Ymm {
         )
         }
         unsafe fn in_order_of_lanes(value: V) -> V { in_order_of_quarters(value) }
-        unsafe fn f32_to_f16(value: [V; 2]) -> V { join(_mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(ps(value[0])), _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(ps(value[1]))) }
+        unsafe fn f32_to_f16(value: [V; 2]) -> V {
+            join(_mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(ps(value[0])), _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(ps(value[1])))
+        }
         unsafe fn f32_to_f64(value: V) -> [V; 2] {
             [
             _mm256_castpd_si256(_mm256_cvtps_pd(_mm256_castps256_ps128(ps(value)))),
             _mm256_castpd_si256(_mm256_cvtps_pd(_mm256_extractf128_ps::<1>(ps(value))))
         ]
         }
-        unsafe fn f64_to_f32(value: [V; 2]) -> V { floats(_mm256_cvtpd_ps(pd(value[0])), _mm256_cvtpd_ps(pd(value[1]))) }
+        unsafe fn f64_to_f32(value: [V; 2]) -> V {
+            floats(_mm256_cvtpd_ps(pd(value[0])), _mm256_cvtpd_ps(pd(value[1])))
+        }
         unsafe fn f64_to_f32_odd(value: [V; 2]) -> V { floats(odd_float(pd(value[0])), odd_float(pd(value[1]))) }
         // From 2^31 on the conversion gives 2^31, whose low bits are zero as those of any float so large.
         unsafe fn f32_to_low_bits(value: V) -> V { _mm256_cvtps_epi32(ps(value)) }
         unsafe fn round_to_int(value: V) -> V { _mm256_cvtps_epi32(ps(value)) }
-        unsafe fn f64_to_low_bits(value: [V; 2]) -> V { join(double_to_low_bits(value[0]), double_to_low_bits(value[1])) }
+        unsafe fn f64_to_low_bits(value: [V; 2]) -> V {
+            join(double_to_low_bits(value[0]), double_to_low_bits(value[1]))
+        }
         unsafe fn zip_bytes(a: V, b: V) -> [V; 2] {
             let (low, high) = (_mm256_unpacklo_epi8(a, b), _mm256_unpackhi_epi8(a, b));
             [_mm256_permute2x128_si256::<0x20>(low, high), _mm256_permute2x128_si256::<0x31>(low, high)]
@@ -431,7 +441,7 @@ unsafe impl Lanes for Ymm {
     #[inline(always)]
     unsafe fn load_indices<const BITS: usize>(src: *const u8) -> V {
         if BITS != 2 {
-            // SAFETY: the caller's.
+            // SAFETY: the caller promises that the processor has AVX2 and that the codes of a step can be read.
             return unsafe { Self::load_codes::<BITS>(src) };
         }
         // SAFETY: the caller's: the processor has AVX2, and 8 bytes can be read.

@@ -100,7 +100,9 @@ inlined! {
     unsafe fn si(value: __m512) -> V { _mm512_castps_si512(value) }
 
     /// Two vectors of half the width as one.
-    unsafe fn join(low: __m256i, high: __m256i) -> __m512i { _mm512_inserti64x4::<1>(_mm512_castsi256_si512(low), high) }
+    unsafe fn join(low: __m256i, high: __m256i) -> __m512i {
+        _mm512_inserti64x4::<1>(_mm512_castsi256_si512(low), high)
+    }
 
     /// The halves of a vector.
     unsafe fn halves(value: __m512i) -> [__m256i; 2] {
@@ -211,7 +213,9 @@ unsafe impl Lanes for Zmm {
         unsafe fn min_magnitude(value: V, limit: V) -> V { si(_mm512_range_ps::<MIN_MAGNITUDE>(ps(value), ps(limit))) }
         unsafe fn high_bytes(value: [V; 2]) -> V { _mm512_permutex2var_epi8(value[0], bytes!(|i| 2 * i + 1), value[1]) }
         unsafe fn in_order_of_words(value: V) -> V { in_order_of_halves(value) }
-        unsafe fn merge_words(low: V, high: V) -> V { _mm512_mask_mov_epi16(low, 0xaaaa_aaaa, _mm512_slli_epi32::<16>(high)) }
+        unsafe fn merge_words(low: V, high: V) -> V {
+            _mm512_mask_mov_epi16(low, 0xaaaa_aaaa, _mm512_slli_epi32::<16>(high))
+        }
         unsafe fn low_bytes(value: [V; 4]) -> V { every_fourth(value, bytes!(|i| i * 4 % 128)) }
         // A permutation of two vectors is three instructions on Intel; these are one each. With a mask for each vector,
         // the masks would be loaded in each step, on the same port.
@@ -237,7 +241,9 @@ unsafe impl Lanes for Zmm {
             _mm512_cvt_roundps_ph::<NEAREST>(_mm512_castsi512_ps(value[1]))
         )
         }
-        unsafe fn f32_to_f64(value: V) -> [V; 2] { both(halves(value), #[inline(always)] |half| _mm512_castpd_si512(_mm512_cvtps_pd(_mm256_castsi256_ps(half)))) }
+        unsafe fn f32_to_f64(value: V) -> [V; 2] {
+            both(halves(value), #[inline(always)] |half| _mm512_castpd_si512(_mm512_cvtps_pd(_mm256_castsi256_ps(half))))
+        }
         unsafe fn f64_to_f32(value: [V; 2]) -> V {
             let [low, high] = both(value, #[inline(always)] |half| _mm512_cvt_roundpd_ps::<NEAREST>(_mm512_castsi512_pd(half)));
             join(_mm256_castps_si256(low), _mm256_castps_si256(high))
@@ -253,8 +259,12 @@ unsafe impl Lanes for Zmm {
             let rounded = Self::high_halves::<32>(up);
             _mm512_mask_sub_epi16(rounded, was_half, rounded, _mm512_and_si512(rounded, _mm512_set1_epi16(1)))
         }
-        unsafe fn f64_to_low_bits(value: [V; 2]) -> V { Self::low_halves::<64>(both(value, #[inline(always)] |half| _mm512_cvt_roundpd_epi64::<NEAREST>(_mm512_castsi512_pd(half)))) }
-        unsafe fn in_zip_order(value: V) -> V { _mm512_permutexvar_epi64(_mm512_setr_epi64(0, 4, 1, 5, 2, 6, 3, 7), value) }
+        unsafe fn f64_to_low_bits(value: [V; 2]) -> V {
+            Self::low_halves::<64>(both(value, #[inline(always)] |half| _mm512_cvt_roundpd_epi64::<NEAREST>(_mm512_castsi512_pd(half))))
+        }
+        unsafe fn in_zip_order(value: V) -> V {
+            _mm512_permutexvar_epi64(_mm512_setr_epi64(0, 4, 1, 5, 2, 6, 3, 7), value)
+        }
         unsafe fn zip_bytes(a: V, b: V) -> [V; 2] { [_mm512_unpacklo_epi8(a, b), _mm512_unpackhi_epi8(a, b)] }
         // Whole vectors are written, as the step reads them: it would wait for narrower stores to reach the cache.
         unsafe fn copy_padded(src: *const u8, dst: *mut u8, len: usize, whole: usize) {

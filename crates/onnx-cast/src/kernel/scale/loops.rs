@@ -29,7 +29,8 @@ pub(crate) unsafe fn prepare(
         [zero] => *zero = MaybeUninit::new(0.0),
         zeros => zeros.fill(MaybeUninit::new(0.0)),
     }
-    // SAFETY: the caller's, and of zeros the lines above wrote as many.
+    // SAFETY: the caller promises that the scales are written, and zero points if there are any; else the lines above
+    // wrote as many zeros.
     let (divisors, zeros) = unsafe { (written(divisors), written(zeros)) };
     match scaling {
         Scaling::Divide => to_divide(fuses, factors, divisors, zeros, [lows, highs], range),

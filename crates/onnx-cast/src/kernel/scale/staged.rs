@@ -37,7 +37,8 @@ pub(in crate::kernel) unsafe fn dequantize<I: Isa>(
         };
         let scales = Scales { begin: context.scales.begin + entries, ..context.scales };
         let context = ScaleContext { from: DataType::Float, scales, ..*context };
-        // SAFETY: the caller's; the slices have the bytes of `len` elements, and so has the target from here on.
+        // SAFETY: the caller promises that the processor has the instructions; the slices have the bytes of `len`
+        // elements, and so has the target from here on.
         unsafe {
             widen(src, as_uninit(floats), len, &to_float);
             let dst = task.dst.add(byte_len_of(begin, dst_bits));
@@ -60,7 +61,8 @@ pub(crate) unsafe fn cast(table: &KernelTable, task: Task<'_>, context: &ScaleCo
         let Some(kernel) = table.cast(context.from, context.to) else {
             unreachable!("a scaled cast has numeric types")
         };
-        // SAFETY: the caller's; the slices have the bytes of `len` elements.
+        // SAFETY: the caller of `cast` promises that the processor has the instructions; the slices have the bytes of
+        // `len` elements.
         unsafe { kernel(src, dst, len, context) };
     };
     let src = task.src.chunks(byte_len_of(BLOCK, src_bits));

@@ -382,7 +382,7 @@ impl BoundCast<'_> {
         self.wide_quotients(table, start, task.src, quotients);
         let context = ScaleContext { from: DataType::Float, precision: Precision::Float, ..context };
         let kernel = table.scaled(context.from, context.to);
-        // SAFETY: the caller's; these are as many floats.
+        // SAFETY: the caller promises that the target has the bytes of the tile's elements; these are as many floats.
         unsafe { table.scale(kernel, Task { src: quotients.as_flattened(), ..task }, &context, None) };
     }
 
