@@ -9,7 +9,7 @@ use super::tally::Limits;
 use super::{Counts, value_of};
 use fearless_simd::{Level, dispatch};
 use onnx_cast::DataType;
-use onnx_cast::types::Kind;
+use onnx_cast::types::{Kind, Nan};
 use std::ops::AddAssign;
 
 /// Values of a tensor that overflowed or are NaN.
@@ -82,7 +82,7 @@ impl Scan {
     pub(super) fn new(from: DataType, to: DataType, limits: &Limits) -> Scan {
         let bits = from.bits().unwrap_or(0) as u32;
         // Negative numbers are NaN in float8e8m0; NaN of the FNUZ types is the code of a negative zero.
-        let has_other_order = matches!(from, DataType::Float8E4M3FNUZ | DataType::Float8E5M2FNUZ);
+        let has_other_order = from.float_format().is_some_and(|format| format.nan == Nan::MinusZero);
         match from.info().kind {
             _ if to == DataType::Float8E8M0 || has_other_order => Scan::Everything,
             Kind::Float(format) if bits >= 8 => {
