@@ -6,7 +6,7 @@
 
 mod lane;
 
-use super::generic::{self, isa, kernel};
+use super::generic::{self, isa};
 use crate::element::{Element, Float16, byte_len_of};
 use crate::kernel::lanes::Lanes;
 use crate::kernel::{Context, KernelTable};
