@@ -361,8 +361,10 @@ impl<'a> Planner<'a> {
         if !self.work.is_cast {
             return Ok(());
         }
-        let rows = files.iter().flat_map(|file| &file.rows).map(|row| row.summary.clone());
-        layouts::check_cast(opened.path(), &rows.collect::<Vec<_>>())
+        let rows = files.iter().flat_map(|file| &file.rows).map(|row| &row.summary);
+        let to = |row: &TensorSummary| if row.cast { row.to } else { row.from };
+        let tensors = rows.map(|row| ((&*row.name, row.from, row.shape.len()), to(row)));
+        layouts::check_cast(opened.path(), &tensors.collect::<Vec<_>>())
     }
 
     /// The cast of the tensor of a file of one.

@@ -87,12 +87,13 @@ fn table(report: &Report, to: CandidateFormat) -> (String, Vec<String>) {
     (head, rows.into_iter().map(|(tensor, candidate)| row(tensor, candidate)).collect())
 }
 
-/// What `quantize` would keep, a line for each of the first matrices, or why it would refuse.
+/// What `quantize` would keep, a line for each of the first matrices, or why it or `cast` would refuse.
 pub(crate) fn written(forecast: &Forecast) -> String {
     const KEPT: usize = 5;
     let mut text = String::new();
     if let Some(why) = &forecast.refused {
-        let _ = writeln!(text, "quantize would refuse: {why}\nthese are the figures of all tensors");
+        let job = if forecast.to.is_scaled() { "quantize" } else { "cast" };
+        let _ = writeln!(text, "{job} would refuse: {why}\nthese are the figures of all tensors");
     }
     for (name, why) in forecast.kept.iter().take(KEPT) {
         let _ = writeln!(text, "kept: {} ({why})", short(&printable(name)));

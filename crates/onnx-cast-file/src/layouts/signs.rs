@@ -7,7 +7,6 @@ use super::table::{COMFY_QUANT, Layout, ZERO_POINTS};
 use super::weight::Checkpoint;
 use crate::error::FileError;
 use crate::formats::error::{Invalid, InvalidKind};
-use crate::summary::TensorSummary;
 use crate::text::{Short, Wording};
 use DataType::{BFloat16, Bool, Complex64, Complex128, Double, Float, Float16, Int16, Int64, String as Text, Uint16};
 use onnx_cast::DataType;
@@ -30,7 +29,7 @@ struct Sign<'n> {
 }
 
 /// The name of a tensor, its type and the number of its axes.
-type Header<'n> = (&'n str, DataType, usize);
+pub(crate) type Header<'n> = (&'n str, DataType, usize);
 
 /// The quantized weights among tensors, as far as names and types tell.
 fn signs<'n>(tensors: &[Header<'n>]) -> Vec<Sign<'n>> {
@@ -101,15 +100,16 @@ pub(crate) fn claim_of_folder(folder: &Path) -> Option<String> {
     Config::texts(folder).find_map(|text| claims(&text))
 }
 
-/// Refuses casts of codes without their scales, or of scales without their codes.
-pub(crate) fn check_cast(path: &Path, rows: &[TensorSummary]) -> Result<(), FileError> {
-    let is_changed = |row: &TensorSummary| row.cast && row.from != row.to;
-    if !rows.iter().any(is_changed) {
+/// Refuses casts of codes without their scales, or of scales without their codes. `tensors` are all of a checkpoint, each
+/// with the type that it gets.
+pub(crate) fn check_cast(path: &Path, tensors: &[(Header<'_>, DataType)]) -> Result<(), FileError> {
+    let is_changed = |((_, from, _), to): &(Header<'_>, DataType)| from != to;
+    if !tensors.iter().any(is_changed) {
         return Ok(());
     }
-    let known: Vec<Header<'_>> = rows.iter().map(|row| (&*row.name, row.from, row.shape.len())).collect();
+    let known: Vec<Header<'_>> = tensors.iter().map(|(header, _)| *header).collect();
     for Sign { codes, beside, first, layout } in signs(&known) {
-        if let Some(&index) = std::iter::once(&codes).chain(&beside).find(|index| is_changed(&rows[**index])) {
+        if let Some(&index) = std::iter::once(&codes).chain(&beside).find(|index| is_changed(&tensors[**index])) {
             let other = if index == codes { first } else { known[codes].0 };
             let layout = layout.map_or_else(String::new, |layout| format!(" ({layout})"));
             let what = format!(
@@ -118,10 +118,7 @@ pub(crate) fn check_cast(path: &Path, rows: &[TensorSummary]) -> Result<(), File
                 Short(other)
             );
             let what = Wording::from(what).field("exclude", " keeps tensors as they are)");
-            return Err(FileError::invalid(
-                path,
-                Invalid::new(InvalidKind::Quantized, what).of_tensor(&rows[index].name),
-            ));
+            return Err(FileError::invalid(path, Invalid::new(InvalidKind::Quantized, what).of_tensor(known[index].0)));
         }
     }
     Ok(())

@@ -14,7 +14,8 @@ use onnx_cast::TensorView;
 use std::collections::HashMap;
 use std::path::Path;
 
-/// What [`quantize_file`](crate::quantize_file) would write for a candidate.
+/// What [`quantize_file`](crate::quantize_file) would write for a candidate with scales, and why
+/// [`cast_file`](crate::cast_file) would refuse one without.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Forecast {
@@ -29,7 +30,7 @@ pub struct Forecast {
     pub bytes_after: u64,
     /// The matrices that are kept, each with the reason.
     pub kept: Vec<(String, String)>,
-    /// Why `quantize` would refuse. The figures are then those of all tensors.
+    /// Why `quantize` or `cast` would refuse. The figures are then those of all tensors.
     pub refused: Option<String>,
 }
 
@@ -107,8 +108,23 @@ impl Forecasts {
         request: &ReportRequest,
     ) -> Forecasts {
         let ReportRequest { include, exclude, min_elements, .. } = request;
+        // Scales of a quantized checkpoint are no weights.
+        let cast = |to: CandidateFormat| {
+            let selection = Selection {
+                include: include.clone(),
+                exclude: exclude.clone(),
+                min_elements: *min_elements,
+                ..Selection::new(to.element())
+            };
+            let tensors = checkpoint.tensors().map(|(_, stored)| {
+                let to = selection.target(&stored.name, stored.data_type, stored.len as u64);
+                ((&*stored.name, stored.data_type, stored.shape.len()), to.unwrap_or(stored.data_type))
+            });
+            let refused = layouts::check_cast(path, &tensors.collect::<Vec<_>>()).err()?;
+            Some(Planned::new(to, Layout::Plain, Vec::new(), Some(refused.to_string())))
+        };
         let plan = |&to: &CandidateFormat| {
-            let weights = to.weights()?;
+            let Some(weights) = to.weights() else { return cast(to) };
             let layout = request.layout.unwrap_or(Layout::DEFAULT);
             let has_such_weights = layout.granularity(weights.format, weights.granularity).is_ok();
             let layout = if has_such_weights { layout } else { Layout::Plain };

@@ -4,8 +4,8 @@
 use crate::common::replacing::{cast_file, quantize_file};
 use onnx_cast::{DataType, Tensor};
 use onnx_cast_file::{
-    CastRequest, HeldTensor, Layout, NamedTensor, Pattern, QuantizeRequest, QuantizedFormat, TensorsInMemory,
-    quantize_tensors, safetensors,
+    CandidateFormat, CastRequest, HeldTensor, Layout, NamedTensor, Pattern, QuantizeRequest, QuantizedFormat,
+    ReportRequest, TensorsInMemory, quantize_tensors, report, safetensors,
 };
 use std::fs;
 use std::path::Path;
@@ -103,6 +103,14 @@ fn layouts_of_others_are_refused() {
         let said = said.expect_err("refused").to_string();
         assert!(said.contains(&format!("a part of a quantized weight ({layout})")), "{said}");
         assert!(!path("out.safetensors").exists());
+        // So does a report of that cast, unless it leaves the parts out.
+        let bfloat16: CandidateFormat = "bfloat16".parse().expect("a type");
+        let request = ReportRequest::default().to(vec![bfloat16]);
+        let forecast = |request: &ReportRequest| {
+            report(path("in.safetensors"), request).expect("a report").forecast(bfloat16).cloned()
+        };
+        assert_eq!(forecast(&request).and_then(|forecast| forecast.refused), Some(said), "{layout}");
+        assert_eq!(forecast(&request.include(patterns(&["*norm*"]))), None, "{layout}");
         let held = |(name, tensor): &(&str, Tensor)| {
             HeldTensor::from(NamedTensor { name: (*name).to_owned(), tensor: tensor.clone() })
         };
