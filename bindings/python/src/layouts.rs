@@ -8,7 +8,7 @@ use crate::options::Options;
 use crate::types::number_to_type;
 use crate::watched::watched;
 use numpy::{IntoPyArray, PyArray1, PyUntypedArray};
-use onnx_cast::tensor::{TensorData, element_count};
+use onnx_cast::tensor::element_count;
 use onnx_cast_file::{
     FileError, HeldTensor, MadeTensors, TensorsInMemory, dequantize_tensors, quantize_tensors, transcode_tensors,
 };
@@ -75,10 +75,7 @@ pub(crate) fn rewrite_tensors<'py>(
     let json = |summary| object(py, &cast_json(Path::new("tensors"), Path::new("tensors"), false, summary));
     match done {
         Ok(MadeTensors { summary, sources, tensors, quantization_config, .. }) => {
-            let array = |tensor: onnx_cast::Tensor| match tensor.into_parts().2 {
-                TensorData::Bytes(bytes) => Some(bytes.into_pyarray(py)),
-                TensorData::Strings(_) => None,
-            };
+            let array = |tensor: onnx_cast::Tensor| Some(tensor.into_bytes()?.into_pyarray(py));
             let arrays = tensors.into_iter().map(|tensor| tensor.and_then(array)).collect();
             Ok((json(&summary)?, sources, arrays, quantization_config, None))
         }

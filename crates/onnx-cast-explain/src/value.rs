@@ -5,7 +5,7 @@ use crate::decimal::Decimal;
 use crate::error::{ExplainError, Result};
 use num_bigint::BigInt;
 use onnx_cast::__private::Short;
-use onnx_cast::tensor::{Strings, TensorData};
+use onnx_cast::tensor::Strings;
 use onnx_cast::types::Kind;
 use onnx_cast::{Cast, CastOptions, DataType, Plan, Tensor};
 
@@ -112,11 +112,10 @@ pub(crate) fn tensor_of(data_type: DataType, element: &Element) -> Result<Tensor
 
 /// The one element of a tensor.
 pub(crate) fn element_of(tensor: Tensor) -> Element {
-    match tensor.into_parts().2 {
-        TensorData::Strings(strings) => {
-            Element::Text(String::from_utf8_lossy(strings.view().get(0).unwrap_or_default()).into_owned())
-        }
-        TensorData::Bytes(bytes) => {
+    match tensor.view().as_strings() {
+        Some(strings) => Element::Text(String::from_utf8_lossy(strings.get(0).unwrap_or_default()).into_owned()),
+        None => {
+            let bytes = tensor.bytes().unwrap_or_default();
             let mut code = [0; 8];
             code[..bytes.len().min(8)].copy_from_slice(&bytes[..bytes.len().min(8)]);
             Element::Code(u64::from_le_bytes(code))

@@ -29,7 +29,6 @@ use crate::summary::Ignored;
 use forecast::Forecasts;
 use onnx_cast::__private::DefaultEnvironment;
 use onnx_cast::scaled::ScaleRule;
-use onnx_cast::tensor::Data;
 use onnx_cast::{Cast, CastError, CastOptions, DataType, TensorView};
 use std::path::Path;
 use survey::{Facts, Pass, Survey};
@@ -303,7 +302,7 @@ pub fn report_of(tensors: &[(&str, TensorView<'_>)], request: &ReportRequest) ->
     survey::join(std::slice::from_mut(&mut survey), request.layout.unwrap_or(Layout::DEFAULT));
     let task = |place| {
         let (_, view) = &tensors[survey.index(place)];
-        let Data::Bytes(bytes) = view.data() else { return None };
+        let bytes = view.bytes()?;
         Some((place, Task::keeping(TaskInput::Memory(bytes), view.len(), view.data_type(), Items::PLAIN)))
     };
     let meter = Meter::new(request.watch.as_ref(), survey.bytes());

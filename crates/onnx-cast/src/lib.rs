@@ -9,7 +9,7 @@
 //! - [`DataType`] is the table of types. [`types`] has the elements of those that are not Rust primitives, such as
 //!   [`Float16`](types::Float16), and what the formats of floats are.
 //! - [`CastError`] is small; its [`kind`](CastError::kind) is for programs. [`ops`] has the kinds of all errors, and
-//! what ONNX says about the operators: versions, attributes, inference.
+//!   what ONNX says about the operators: versions, attributes, inference.
 //! - [`backend`] chooses the instructions, [`packing`] packs and unpacks, and [`prelude`] has the usual names.
 //!
 //! Every conversion rounds once, from the exact source value. A result depends only on the value, the types, the opset
@@ -29,9 +29,9 @@
 //! # Features
 //!
 //! - `threads`, a default: large tensors are split over the current rayon pool. A forked child has a pool of its own
-//! for them.
+//!   for them.
 //! - `std`, a default: the machine is asked for its vector instructions. Without it the crate is `no_std`, needs
-//! `alloc` and atomics, and has the backends of the target features that the build enables.
+//!   `alloc` and atomics, and has the backends of the target features that the build enables.
 //! - `libm`: for builds without `std`, which lack a multiplication and addition that rounds once.
 //! - `half`: conversions between [`Float16`](types::Float16), [`BFloat16`](types::BFloat16) and the types of
 //!   the crate `half`.

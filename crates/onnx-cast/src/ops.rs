@@ -280,6 +280,7 @@ impl fmt::Display for Operator {
 
 /// A dimension as a model declares it.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Dim {
     /// A known size.
     Known(u64),

@@ -38,6 +38,7 @@ pub fn element_count(shape: &[usize]) -> Option<usize> {
 
 /// The elements of a [`TensorView`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Data<'a> {
     /// Elements of any type but string: little endian, packed.
     Bytes(&'a [u8]),
@@ -179,6 +180,14 @@ impl<'a> TensorView<'a> {
         }
     }
 
+    /// The texts of a string tensor; `None` for other types.
+    pub fn as_strings(&self) -> Option<StringsView<'a>> {
+        match self.data {
+            Data::Strings(strings) => Some(strings),
+            Data::Bytes(_) => None,
+        }
+    }
+
     /// The elements as a slice of their Rust type, without a copy. `None` if the tensor has another type, or if its
     /// bytes are not the memory of such a slice: the type is packed, the bytes are not aligned for `T`, a bool is
     /// neither 0 nor 1, or the type has more than 8 bits and the machine is big-endian. [`Tensor::to_vec`] copies the
@@ -224,6 +233,7 @@ fn sizes(data_type: DataType, shape: &[usize]) -> Result<(usize, usize), TensorE
 
 /// The elements of a [`Tensor`].
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum TensorData {
     /// Elements of any type but string: little endian, packed.
     Bytes(Vec<u8>),

@@ -238,8 +238,8 @@ fn rows_and_columns() {
         let global = draw.one_of(&[None, Some(GlobalScale::Factor(1.3)), Some(GlobalScale::Divisor(0.7))]);
         let combined = |scale: f32| match global {
             None => scale,
-            Some(GlobalScale::Factor(factor)) => scale * factor,
-            Some(GlobalScale::Divisor(divisor)) => scale / divisor,
+            Some(global) if global.divides() => scale / global.value(),
+            Some(global) => scale * global.value(),
         };
         let quantizer = Quantizer::new(to, true);
         let codes =

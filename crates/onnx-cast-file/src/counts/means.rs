@@ -4,7 +4,7 @@
 use super::{Counter, Counts, Sides, count_strings};
 use crate::io::memory::resize;
 use onnx_cast::__private::{DefaultEnvironment, with_default_float_environment};
-use onnx_cast::tensor::{Data, TensorErrorKind};
+use onnx_cast::tensor::TensorErrorKind;
 use onnx_cast::{CastError, DataType, Plan, TensorView};
 
 /// The mean errors of a cast, as sums to which others can be added.
@@ -32,9 +32,8 @@ impl Counts {
         let _environment = DefaultEnvironment::enter();
         let (from, to) = (plan.source_type(), plan.target_type());
         let (mut sides, mut means) = (Sides::default(), Means::default());
-        let bytes = match tensor.data() {
-            Data::Strings(_) => return count_strings(tensor, &plan.run(tensor)?.view()),
-            Data::Bytes(bytes) => bytes,
+        let Some(bytes) = tensor.bytes() else {
+            return count_strings(tensor, &plan.run(tensor)?.view());
         };
         // What is printed reads as the same value again.
         let prints = to == DataType::String;

@@ -1,7 +1,7 @@
 //! Counts of casts from and to strings. A text counts as the double nearest to it.
 
 use super::{Alarms, Counter, Counts, Means, Sides, is_integer};
-use onnx_cast::tensor::{Data, Strings, StringsView};
+use onnx_cast::tensor::{Strings, StringsView};
 use onnx_cast::{Cast, CastError, CastOptions, DataType, Tensor, TensorView};
 
 /// The bytes of the doubles nearest to texts that a cast to a type has taken. A number beyond doubles is still finite,
@@ -39,16 +39,14 @@ fn to_doubles(view: &TensorView<'_>) -> Result<Tensor, CastError> {
 
 /// What a cast from or to strings does to the values of a tensor. What is printed reads as the same value again.
 pub(crate) fn count_strings(tensor: &TensorView<'_>, result: &TensorView<'_>) -> Result<(Counts, Means), CastError> {
-    let (texts, to) = match (tensor.data(), result.data()) {
-        (Data::Strings(texts), Data::Bytes(_)) => (texts, result.data_type()),
-        (Data::Strings(texts), Data::Strings(_)) => {
-            return Ok((Counts { values: texts.len() as u64, ..Counts::default() }, Means::default()));
-        }
-        (Data::Bytes(_), _) => {
-            let plan = Cast::new(DataType::String, &CastOptions::new())?.plan(tensor.data_type())?;
-            return Counts::of(&plan, tensor);
-        }
+    let Some(texts) = tensor.as_strings() else {
+        let plan = Cast::new(DataType::String, &CastOptions::new())?.plan(tensor.data_type())?;
+        return Counts::of(&plan, tensor);
     };
+    if result.as_strings().is_some() {
+        return Ok((Counts { values: texts.len() as u64, ..Counts::default() }, Means::default()));
+    }
+    let to = result.data_type();
     let source = doubles(texts, to)?;
     // The cast refuses integers that are out of range. As doubles, both sides are rounded alike.
     let widened = if is_integer(to) && to != DataType::Bool { Some(to_doubles(result)?) } else { None };

@@ -11,7 +11,7 @@ use crate::io::fs;
 use crate::io::memory::zeros;
 use crate::io::positional::is_stream;
 use onnx_cast::packing::unpack;
-use onnx_cast::tensor::{Data, StringsView};
+use onnx_cast::tensor::StringsView;
 use onnx_cast::{DataType, TensorView};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -144,8 +144,9 @@ impl Output<'_> {
         message: Option<&[u8]>,
     ) -> Result<(), FormatError> {
         let failed = |error| FormatError::io(self.path, "write", error);
-        match view.data() {
-            Data::Bytes(bytes) => {
+        match view.as_strings() {
+            None => {
+                let bytes = view.bytes().unwrap_or_default();
                 let (head, tail) = self.frame(name, view.data_type(), view.shape(), bytes.len() as u64, message)?;
                 out.write_all(&head).map_err(failed)?;
                 if self.unpacks() && view.data_type().is_packed() {
@@ -155,7 +156,7 @@ impl Output<'_> {
                 }
                 out.write_all(&tail).map_err(failed)
             }
-            Data::Strings(strings) => match self.format {
+            Some(strings) => match self.format {
                 Format::TensorProto => {
                     let frame = self.tensor_proto(name, view.shape(), message)?;
                     let message = pb::string_message(frame, strings.iter());

@@ -2,7 +2,7 @@
 
 use crate::io::memory::resize;
 use onnx_cast::packing::pack;
-use onnx_cast::tensor::{Data, Strings, TensorError};
+use onnx_cast::tensor::{Strings, TensorError};
 use onnx_cast::{DataType, Tensor, TensorView};
 use std::borrow::Cow;
 
@@ -97,8 +97,6 @@ impl Source<'_> {
 
 /// Bytes of a tensor's elements, packed as ONNX packs them; of strings, the bytes of their text.
 pub fn byte_len(tensor: &TensorView<'_>) -> u64 {
-    match tensor.data() {
-        Data::Bytes(bytes) => bytes.len() as u64,
-        Data::Strings(strings) => strings.bytes().len() as u64,
-    }
+    let bytes = tensor.as_strings().map_or(tensor.bytes().unwrap_or_default(), |strings| strings.bytes());
+    bytes.len() as u64
 }

@@ -14,7 +14,6 @@ use crate::layouts::{Checkpoint, Role, TensorRef, Weight, WeightValues, Weights}
 use crate::pipeline::{self, Compute, PipelineError, Scratch, Sink, Task, TaskInput};
 use crate::selection::{admits, check_names};
 use onnx_cast::DataType;
-use onnx_cast::scaled::GlobalScale;
 use onnx_cast::tensor::element_count;
 use std::collections::HashMap;
 use std::io;
@@ -141,7 +140,7 @@ pub(super) fn diff(
 /// Whether a weight of NVFP4 divides by its global scale; `None` if missing.
 fn divides(entry: Entry<'_>) -> Option<bool> {
     match entry {
-        Entry::Weight(weight) => weight.globals.first().map(|global| matches!(global, GlobalScale::Divisor(_))),
+        Entry::Weight(weight) => weight.globals.first().map(|global| global.divides()),
         Entry::StoredTensor(_) => None,
     }
 }

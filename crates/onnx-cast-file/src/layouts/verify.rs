@@ -47,11 +47,8 @@ pub(crate) fn verify(
 
 /// The largest weight that a global scale allows.
 fn largest(global: &GlobalScale) -> f64 {
-    NVFP4_MAX
-        * match *global {
-            GlobalScale::Factor(factor) => f64::from(factor),
-            GlobalScale::Divisor(divisor) => 1.0 / f64::from(divisor),
-        }
+    let value = f64::from(global.value());
+    NVFP4_MAX * if global.divides() { 1.0 / value } else { value }
 }
 
 fn check_global(
@@ -65,7 +62,7 @@ fn check_global(
     let Some(&others) = limits.get(limits.len().saturating_sub(1) / 2) else { return Ok(()) };
     for global in &weight.globals {
         // What a weight of zeros has.
-        let (GlobalScale::Factor(got) | GlobalScale::Divisor(got)) = *global;
+        let got = global.value();
         if got.to_bits() == 1f32.to_bits() {
             continue;
         }

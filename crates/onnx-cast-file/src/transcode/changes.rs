@@ -29,10 +29,9 @@ pub(super) enum Global<'a> {
 
 /// A weight with the reciprocal of its global scale.
 pub(super) fn inverted(weight: &Weight) -> Option<Weight> {
-    let global = match *weight.globals.first()? {
-        GlobalScale::Factor(factor) => GlobalScale::Divisor(1.0 / factor),
-        GlobalScale::Divisor(divisor) => GlobalScale::Factor(1.0 / divisor),
-    };
+    let global = *weight.globals.first()?;
+    let inverse = 1.0 / global.value();
+    let global = if global.divides() { GlobalScale::Factor(inverse) } else { GlobalScale::Divisor(inverse) };
     Some(Weight { globals: vec![global], ..weight.clone() })
 }
 
@@ -44,7 +43,7 @@ pub(super) fn global_as<'a>(
     divides: bool,
 ) -> Result<Option<Global<'a>>, FileError> {
     let Some(global) = weight.globals.first() else { return Ok(None) };
-    if matches!(global, GlobalScale::Divisor(_)) == divides {
+    if global.divides() == divides {
         return Ok(Some(Global::Kept));
     }
     let values = |weight: &'a Weight| {
@@ -52,7 +51,7 @@ pub(super) fn global_as<'a>(
         values.map_err(|error| in_file(checkpoint, weight, error))
     };
     let (old, new, changes) = (values(weight)?, values(inverted)?, AtomicU64::new(0));
-    let (GlobalScale::Factor(value) | GlobalScale::Divisor(value)) = *global;
+    let value = global.value();
     Ok(Some(Global::Inverted(1.0 / value, Arc::new(Compared { old, new, len: weight.len(), changes }))))
 }
 

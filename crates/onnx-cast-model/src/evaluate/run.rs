@@ -191,7 +191,7 @@ fn dim_text(dim: &Dim) -> String {
     match dim {
         Dim::Known(dim) => dim.to_string(),
         Dim::Symbol(name) => Short(name).to_string(),
-        Dim::Unknown => "?".to_owned(),
+        _ => "?".to_owned(),
     }
 }
 

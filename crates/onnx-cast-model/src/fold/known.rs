@@ -87,6 +87,7 @@ impl<'a> FoldValue<'a> {
                         plan.target_type(),
                         self.len(),
                     )),
+                    _ => return None,
                 }
             }
         };

@@ -7,7 +7,7 @@ pub(crate) mod replacing;
 
 pub(crate) use testkit::fixtures::{files, text_without, unhex};
 
-use onnx_cast::tensor::{Data, Strings};
+use onnx_cast::tensor::Strings;
 use onnx_cast::{DataType, Tensor, TensorView};
 use onnx_cast_file::engine::{Given, Input};
 use onnx_cast_file::{
@@ -55,9 +55,9 @@ pub(crate) fn cases(table: &'static str) -> Vec<Case> {
 
 /// Type, shape and elements, for a message.
 pub(crate) fn describe(view: &TensorView<'_>) -> String {
-    match view.data() {
-        Data::Bytes(bytes) => format!("{} {:?} {bytes:02x?}", view.data_type(), view.shape()),
-        Data::Strings(strings) => {
+    match view.as_strings() {
+        None => format!("{} {:?} {:02x?}", view.data_type(), view.shape(), view.bytes().unwrap_or_default()),
+        Some(strings) => {
             let texts: Vec<_> = strings.iter().map(String::from_utf8_lossy).collect();
             format!("{} {:?} {texts:?}", view.data_type(), view.shape())
         }

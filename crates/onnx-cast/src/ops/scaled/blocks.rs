@@ -11,11 +11,25 @@ use crate::tensor::{Tensor, TensorView};
 
 /// The float of a tensor with which each scale of a block is combined, rounded to float.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
 pub enum GlobalScale {
     /// Scales are multiplied by it, as ModelOpt's.
     Factor(f32),
     /// Scales are divided by it, as those of compressed-tensors.
     Divisor(f32),
+}
+
+impl GlobalScale {
+    /// The float that is stored.
+    pub fn value(self) -> f32 {
+        let (GlobalScale::Factor(value) | GlobalScale::Divisor(value)) = self;
+        value
+    }
+
+    /// Whether scales are divided by it.
+    pub fn divides(self) -> bool {
+        matches!(self, GlobalScale::Divisor(_))
+    }
 }
 
 /// A scaled cast by a scale for each block of rows and columns of the last two axes, the last block of each may be
