@@ -11,7 +11,7 @@ use numpy::PyUntypedArray;
 use onnx_cast::__private::with_default_float_environment;
 use onnx_cast::__private::{Divide, with_threads};
 use onnx_cast::packing::{pack_into_uninit, unpack_into_uninit};
-use onnx_cast::scaled::{BlockDequantize, BlockFormat, BlockQuantize, ScaleRule, greatest_magnitude};
+use onnx_cast::scaled::{BlockDequantize, BlockFormat, BlockQuantize, ScaleRule, amax};
 use onnx_cast::{CastError, DataType, TensorView};
 use pyo3::prelude::*;
 use std::fmt::Display;
@@ -59,7 +59,7 @@ pub(crate) fn quantize_blocks<'py>(
         _ => None,
     };
     let side = Side::Quantize {
-        quantize: quantize.greatest(greatest),
+        quantize: quantize.amax(greatest),
         x,
         elements: elements.bytes_mut(x.bytes()).ok_or_else(overlap)?,
         scales: scales.bytes_mut(x.bytes()).ok_or_else(overlap)?,
@@ -305,7 +305,7 @@ impl Work for Blocks<'_> {
 /// The greatest magnitude of finite elements.
 fn greatest(data_type: DataType, x: Elements<'_>, threads: Option<usize>) -> Result<f32, CastError> {
     let width = data_type.info().bits as usize / 8;
-    let of_tile = |bytes: &[u8]| greatest_magnitude(&TensorView::new(data_type, &[bytes.len() / width], bytes)?);
+    let of_tile = |bytes: &[u8]| amax(&TensorView::new(data_type, &[bytes.len() / width], bytes)?);
     // Magnitudes are in the order of their bits, whatever the float environment of the thread.
     let join = |one: f32, other: f32| if one.to_bits() > other.to_bits() { one } else { other };
     reduce(x, width, threads, &of_tile, &join)

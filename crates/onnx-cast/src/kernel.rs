@@ -14,7 +14,7 @@ use crate::packed::{Out, bits, clear_padding, code, set, written};
 use crate::scalar::{Rules, Widen, widen_code};
 use algorithm::{Algorithm, Capabilities};
 use core::mem::MaybeUninit;
-use scale::{Held, ScaleContext, ScaleKernels, ScaledKernel};
+use scale::{PendingLine, ScaleContext, ScaleKernels, ScaledKernel};
 
 /// Where the results of a cast are stored; see [`Plan::store_hint`](crate::Plan::store_hint).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,11 +88,11 @@ pub(crate) unsafe trait Isa {
     /// From elements packed to the width of `S` to one in a byte.
     unsafe fn unpack<S: Element>(src: &[u8], dst: &mut Out, len: usize, context: &Context);
     /// From values to `D`, an integer by its width alone, by scales.
-    unsafe fn quantize<D: Element>(_: Task<'_>, _: &ScaleContext<'_>, _: Option<&mut Held>) {
+    unsafe fn quantize<D: Element>(_: Task<'_>, _: &ScaleContext<'_>, _: Option<&mut PendingLine>) {
         unreachable!("scaled in stages");
     }
     /// To values from codes of the class and width of `S`, or that are `float` already, by scales.
-    unsafe fn dequantize<S: Element>(_: Task<'_>, _: &ScaleContext<'_>, _: Option<&mut Held>) {
+    unsafe fn dequantize<S: Element>(_: Task<'_>, _: &ScaleContext<'_>, _: Option<&mut PendingLine>) {
         unreachable!("scaled in stages");
     }
 }
@@ -146,13 +146,13 @@ impl KernelTable {
         kernel: Option<ScaledKernel>,
         task: Task<'_>,
         context: &ScaleContext<'_>,
-        held: Option<&mut Held>,
+        pending: Option<&mut PendingLine>,
     ) {
         // SAFETY: the caller promises that the kernel is that of the types in this table, that the processor has its
         // instructions, and that the task has the bytes of its elements.
         unsafe {
             match kernel {
-                Some(kernel) if context.is_common() => kernel(task, context, held),
+                Some(kernel) if context.is_common() => kernel(task, context, pending),
                 _ => scale::staged::cast(self, task, context),
             }
         }

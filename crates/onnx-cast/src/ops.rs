@@ -34,9 +34,7 @@ pub use plan::Plan;
 
 /// What [`crate::scaled`] shows.
 pub(crate) mod scaled_names {
-    pub use super::block_scale::{
-        BlockDequantize, BlockQuantize, BlockScaled, greatest_magnitude, greatest_magnitudes,
-    };
+    pub use super::block_scale::{BlockDequantize, BlockQuantize, BlockScaled, amax, block_amax};
     pub use super::dequantize_linear::{DequantizeLinear, DequantizeOptions};
     pub use super::dynamic_quantize_linear::{DynamicQuantizeLinear, DynamicallyQuantized};
     pub use super::linear_scale::{LinearScale, LinearlyScaled, SymmetricScale};

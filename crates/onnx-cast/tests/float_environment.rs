@@ -6,8 +6,7 @@ use onnx_cast::__private::DefaultEnvironment;
 use onnx_cast::scalar::{Rules, cast_one};
 use onnx_cast::scaled::{
     BlockDequantize, BlockFormat, BlockPlan, BlockQuantize, DequantizeLinear, DequantizeOptions, DynamicQuantizeLinear,
-    GlobalScale, LinearScale, QuantizeLinear, QuantizeOptions, Recipe, ScaleRule, SymmetricScale, greatest_magnitude,
-    greatest_magnitudes,
+    GlobalScale, LinearScale, QuantizeLinear, QuantizeOptions, Recipe, ScaleRule, SymmetricScale, amax, block_amax,
 };
 use onnx_cast::tensor::Strings;
 use onnx_cast::types::{BFloat16, Float4E2M1, Float8E4M3FN, Float16};
@@ -313,9 +312,9 @@ fn blocks(calls: &mut Calls, x: &Tensor) {
         });
     }
     let y = x.clone();
-    calls.add("greatest_magnitude", move || bits(&[greatest_magnitude(&y.view()).expect("floats")]));
+    calls.add("amax", move || bits(&[amax(&y.view()).expect("floats")]));
     let y = x.clone();
-    calls.add("greatest_magnitudes", move || bits(&greatest_magnitudes(&y.view(), [2, 7]).expect("floats")));
+    calls.add("block_amax", move || bits(&block_amax(&y.view(), [2, 7]).expect("floats")));
     // What is converted from and to the 16-bit floats' own types.
     let floats = x.to_vec::<f32>().expect("floats");
     calls.add("Float16::from_f32", move || {
@@ -414,7 +413,8 @@ const NOT_ARITHMETIC: &str = "new from_node threads version plan infer target_ty
     zero_point_type quantized_type data_type opset saturate round_mode backend rules block_size axis asymmetric recipe \
     rule precision most of_zeros of_underflow store_hint scale_count name versions version_at since since_as supports \
     attributes is_lossless_to is_same_via BlockPlan::dequantize BlockPlan::quantize BlockPlan::global_scale \
-    ScaledPlan::bind BlockFormat::check_options BitCast::run BitCast::run_owned BitCast::run_into BitCast::run_into_uninit Plan::run_counted parts_for";
+    ScaledPlan::bind BlockFormat::check_options BitCast::run BitCast::run_owned BitCast::run_into BitCast::run_into_uninit Plan::run_counted parts_for GlobalScale::value \
+    GlobalScale::divides";
 
 #[test]
 fn every_public_function_of_the_operators_is_listed() {

@@ -12,8 +12,7 @@ use draw::{Case, Draw, Source};
 use onnx_cast::backend::{self, Backend};
 use onnx_cast::scaled::{
     BlockDequantize, BlockFormat, BlockPlan, BlockQuantize, DequantizeLinear, DequantizeOptions, DynamicQuantizeLinear,
-    GlobalScale, LinearScale, QuantizeLinear, QuantizeOptions, Recipe, ScaleRule, greatest_magnitude,
-    greatest_magnitudes,
+    GlobalScale, LinearScale, QuantizeLinear, QuantizeOptions, Recipe, ScaleRule, amax, block_amax,
 };
 use onnx_cast::{DataType, Tensor, TensorView};
 use testkit::Ty;
@@ -228,10 +227,10 @@ fn rows_and_columns() {
         let most = naive::greatest(&x.floats, &places, case.count());
         let [.., rows, columns] = *case.blocks.block else { unreachable!("two axes or three") };
         let what = || format!("{:?}, {case:?}", x.ty);
-        let found = greatest_magnitudes(&input.view(), [rows, columns]).expect("blocks");
+        let found = block_amax(&input.view(), [rows, columns]).expect("blocks");
         compare_floats(&found, &most, what);
         let whole = most.iter().fold(0f32, |whole, most| whole.max(*most));
-        assert_eq!(greatest_magnitude(&input.view()).expect("floats").to_bits(), whole.to_bits(), "{}", what());
+        assert_eq!(amax(&input.view()).expect("floats").to_bits(), whole.to_bits(), "{}", what());
 
         let to = draw.one_of(&QUANTIZED);
         let scales = naive::symmetric(&x.floats, &places, case.count(), to);

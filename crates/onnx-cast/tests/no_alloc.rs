@@ -210,7 +210,7 @@ fn block_formats_into_memory_of_the_callers() {
 /// Memory that is refused is an error, and not the end of the process.
 #[test]
 fn refused_memory() {
-    use onnx_cast::scaled::{BlockFormat, BlockQuantize, LinearScale, greatest_magnitudes};
+    use onnx_cast::scaled::{BlockFormat, BlockQuantize, LinearScale, block_amax};
     use onnx_cast::tensor::Strings;
     let x = Tensor::from_slice(vec![10_000, 31], &vec![0.1f32; 310_000]).expect("as many floats");
     let cast = |to| Cast::new(to, &CastOptions::new().threads(1)).expect("the newest");
@@ -233,7 +233,7 @@ fn refused_memory() {
     refused("a cast", &mut || cast(DataType::Float16).run(&x.view()).err().map(text));
     refused("blocks", &mut || BlockQuantize::new(BlockFormat::MxFp4).threads(1).run(&x.view()).err().map(text));
     refused("scales of rows", &mut || LinearScale::new(DataType::Int8).axis(0).run(&x.view()).err().map(text));
-    refused("magnitudes", &mut || greatest_magnitudes(&x.view(), [1, 31]).err().map(text));
+    refused("magnitudes", &mut || block_amax(&x.view(), [1, 31]).err().map(text));
 }
 
 /// The pool's queue entries show that the work was split, here of a copy of 32 MB.

@@ -475,8 +475,8 @@ fn errors_name_the_parameter_and_the_operator() {
         block.run(&x).expect_err("doubles").to_string(),
         dequantize.run_into(&codes, &[127, 127], None, &mut out).expect_err("doubles").to_string(),
         LinearScale::new(DataType::Int8).run(&x).expect_err("doubles").to_string(),
-        onnx_cast::scaled::greatest_magnitude(&x).expect_err("doubles").to_string(),
-        onnx_cast::scaled::greatest_magnitudes(&x, [1, 1]).expect_err("doubles").to_string(),
+        onnx_cast::scaled::amax(&x).expect_err("doubles").to_string(),
+        onnx_cast::scaled::block_amax(&x, [1, 1]).expect_err("doubles").to_string(),
         BlockPlan::quantize(types.0, types.1, types.2, [1, 2]).expect_err("doubles").to_string(),
         BlockPlan::dequantize(types.2, types.1, types.0, [1, 2]).expect_err("doubles").to_string(),
     ] {
@@ -571,7 +571,7 @@ fn block_formats_are_the_oracles() {
             rules.map(|rule| (rule, recipe)).collect()
         };
         for ((rule, their_rule), (recipe, their_recipe)) in settings {
-            // The longest fill groups of vectors, by which the greatest magnitudes are found.
+            // The longest fill groups of vectors, by which the largest magnitudes are found.
             let lengths = [(Ty::Float, 2048), (Ty::Float16, 512), (Ty::Bfloat16, 512)];
             for (source, columns) in lengths.into_iter().chain([(Ty::Float, 77), (Ty::Bfloat16, 250), (Ty::Float, 5)]) {
                 let rows = 5;
@@ -767,7 +767,7 @@ fn blocks_of_rows_and_columns() {
             want[place(element)] = want[place(element)].max(value.abs());
         }
         let view = TensorView::from_slice(&shape, &x).expect("a slice");
-        let found = onnx_cast::scaled::greatest_magnitudes(&view, block).expect("blocks");
+        let found = onnx_cast::scaled::block_amax(&view, block).expect("blocks");
         assert_eq!(found, want, "{shape:?} in blocks of {block:?}");
 
         let codes: Vec<i8> = (0..x.len()).map(|i| (i * 37 % 255) as i8).collect();
@@ -799,7 +799,7 @@ fn blocks_of_rows_and_columns() {
     }
     let x = [1f32; 4];
     let view = TensorView::from_slice(&[4], &x).expect("a slice");
-    assert!(onnx_cast::scaled::greatest_magnitudes(&view, [1, 2]).is_err());
+    assert!(onnx_cast::scaled::block_amax(&view, [1, 2]).is_err());
     assert!(
         onnx_cast::scaled::BlockPlan::dequantize(DataType::Int8, DataType::Double, DataType::Float, [1, 2]).is_err()
     );

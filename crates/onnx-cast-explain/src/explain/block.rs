@@ -10,7 +10,7 @@ use crate::error::{ExplainError, Result};
 use crate::value::{Element, as_double, value_of};
 use onnx_cast::__private::DefaultEnvironment;
 use onnx_cast::packing::unpack;
-use onnx_cast::scaled::{BlockFormat, BlockQuantize, Recipe, ScaleRule, greatest_magnitude};
+use onnx_cast::scaled::{BlockFormat, BlockQuantize, Recipe, ScaleRule, amax};
 use onnx_cast::{DataType, Tensor, TensorView};
 
 /// What is asked of a block format.
@@ -92,12 +92,12 @@ pub fn explain(request: &BlockRequest<'_>) -> Result<Block> {
     }
     let shape = [values.len()];
     let x = TensorView::new(from, &shape, &bytes)?;
-    let greatest = greatest_magnitude(&x)?;
+    let greatest = amax(&x)?;
     let recipe = request.recipe.unwrap_or_default();
     let rule = request.rule.unwrap_or_default();
     let mut quantize = BlockQuantize::new(format).rule(rule).recipe(recipe);
     if let Some(global) = request.global_scale {
-        quantize = quantize.greatest(greatest_for(&quantize, recipe, global)?);
+        quantize = quantize.amax(greatest_for(&quantize, recipe, global)?);
     }
     let quantized = quantize.run(&x)?;
     let scale = side(format.scale(), codes(&quantized.scales)?.first().copied().unwrap_or(0))?;

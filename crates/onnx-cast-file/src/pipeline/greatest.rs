@@ -1,7 +1,7 @@
 //! The greatest magnitudes of a tensor's blocks, found by a pass over it before its elements are quantized.
 
 use crate::pipeline::Transform;
-use onnx_cast::scaled::greatest_magnitudes;
+use onnx_cast::scaled::block_amax;
 use onnx_cast::{CastError, DataType, TensorView};
 use std::ops::Range;
 use std::sync::OnceLock;
@@ -60,7 +60,7 @@ impl Greatest {
                 bits.fetch_max(greatest.to_bits(), Ordering::Relaxed);
             }
         };
-        let mut greatest = greatest_magnitudes(x, block)?;
+        let mut greatest = block_amax(x, block)?;
         raise(&self.most, greatest.iter().copied().fold(0.0, f32::max));
         if self.marks_nan {
             mark_nan(&mut greatest, x, block);

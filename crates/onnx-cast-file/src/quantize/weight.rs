@@ -8,7 +8,7 @@ use crate::io::memory::resize;
 use crate::layouts::{Checkpoint, Granularity, Order, QuantizedFormat, TensorRef, WrittenWeight, transpose};
 use crate::pipeline::{Greatest, PipelineError, mark_nan};
 use onnx_cast::ops::OpError;
-use onnx_cast::scaled::{BlockFormat, BlockPlan, BlockQuantize, GlobalScale, SymmetricScale, greatest_magnitudes};
+use onnx_cast::scaled::{BlockFormat, BlockPlan, BlockQuantize, GlobalScale, SymmetricScale, block_amax};
 use onnx_cast::{CastError, DataType, Tensor, TensorView};
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
@@ -70,7 +70,7 @@ impl Scaling {
     fn scales(&self, greatest: &[f32], grid: &[usize], all: Option<f32>) -> Result<Tensor, CastError> {
         let (format, quantize) = match self {
             Scaling::Symmetric(scale) => return scale.scales(greatest, grid),
-            Scaling::Codes(format, quantize) => (*format, quantize.greatest(all)),
+            Scaling::Codes(format, quantize) => (*format, quantize.amax(all)),
         };
         let mut codes = quantize.scales(greatest);
         if format == BlockFormat::MxInt8 {
@@ -83,7 +83,7 @@ impl Scaling {
 
     /// The largest magnitude of each block. For block formats, it is NaN if a value of the block is not finite.
     fn greatest(&self, x: &TensorView<'_>, block: [usize; 2], losses: &Losses) -> Result<Vec<f32>, CastError> {
-        let mut greatest = greatest_magnitudes(x, block)?;
+        let mut greatest = block_amax(x, block)?;
         if matches!(self, Scaling::Codes(..)) && losses.are_in(x.data_type(), x.bytes().unwrap_or_default()) {
             mark_nan(&mut greatest, x, block);
         }
@@ -411,7 +411,7 @@ impl<'a> Weight<'a> {
         let x = TensorView::new(self.from, &shape, src)?;
         let mut scales = vec![0; len / block];
         let greatest = self.all();
-        let global = quantize.greatest(greatest).run_into(&x, out, &mut scales)?;
+        let global = quantize.amax(greatest).run_into(&x, out, &mut scales)?;
         if self.losses.are_in_blocks(&scales, greatest) {
             self.losses.of_blocks(self.from, src, out, &scales, global)?;
         }

@@ -10,8 +10,7 @@ use crate::pipeline::Greatest;
 use crate::quantize::numbers::Numbers;
 use onnx_cast::ops::OpError;
 use onnx_cast::scaled::{
-    BlockFormat, BlockPlan, BlockQuantize, BoundScaledPlan, GlobalScale, Recipe, ScaleRule, SymmetricScale,
-    greatest_magnitudes,
+    BlockFormat, BlockPlan, BlockQuantize, BoundScaledPlan, GlobalScale, Recipe, ScaleRule, SymmetricScale, block_amax,
 };
 use onnx_cast::tensor::{TensorErrorKind, element_count};
 use onnx_cast::{CastError, DataType, Tensor, TensorView};
@@ -171,7 +170,7 @@ impl Scaled {
         };
         match &self.how {
             How::Blocks(format, recipe, quantize) => {
-                let quantize = quantize.greatest(self.ahead.as_ref().map(|ahead| ahead.most()));
+                let quantize = quantize.amax(self.ahead.as_ref().map(|ahead| ahead.most()));
                 let x = TensorView::new(self.from, &local, src)?;
                 let mut scales = vec![0; format.scale_count(&local).ok_or_else(too_large)?];
                 let global = quantize.run_into(&x, &mut codes, &mut scales)?;
@@ -191,7 +190,7 @@ impl Scaled {
                 let (shape, start, greatest) = match &self.ahead {
                     Some(ahead) => (self.shape, start, ahead.values()),
                     None => {
-                        found = greatest_magnitudes(&TensorView::new(self.from, &local, src)?, self.block)?;
+                        found = block_amax(&TensorView::new(self.from, &local, src)?, self.block)?;
                         (local, 0, &found[..])
                     }
                 };

@@ -4,8 +4,8 @@
 //! by way of reciprocals, and products, that need no second look. For others, and where there are no vectors,
 //! [`staged`] calls the kernels of Cast, and between them loops in plain Rust.
 
+pub(crate) mod amax;
 pub(crate) mod extremes;
-pub(crate) mod greatest;
 pub(crate) mod loops;
 pub(crate) mod staged;
 
@@ -50,7 +50,7 @@ pub(crate) enum Quantity {
     Zero,
     /// The least element that is told apart from lower ones, of integers.
     Low,
-    /// The greatest, and of floats the greatest magnitude. Products without zero points have neither limit: what they
+    /// The highest, and of floats the largest magnitude. Products without zero points have neither limit: what they
     /// are cut off at is that of the results.
     High,
 }
@@ -165,43 +165,43 @@ impl ScaleContext<'_> {
 ///
 /// # Safety
 /// The processor has the instructions that the kernel's backend is compiled for, source and target have the bytes of
-/// `len` elements of the context's types, and the table has this kernel for them. The target of `held` can be written.
-pub(crate) type ScaledKernel = unsafe fn(task: Task<'_>, context: &ScaleContext<'_>, held: Option<&mut Held>);
+/// `len` elements of the context's types, and the table has this kernel for them. The target of `pending` can be written.
+pub(crate) type ScaledKernel = unsafe fn(task: Task<'_>, context: &ScaleContext<'_>, pending: Option<&mut PendingLine>);
 
 /// Results at the end of a tile that do not fill a cache line. They wait for those of the next tile, so that the line
 /// is stored whole and past the caches: through the caches, later stores would wait for it.
 #[repr(align(64))]
-pub(crate) struct Held {
-    line: MaybeUninit<[u8; Held::LINE]>,
-    /// Where the results of all tiles go, and from where on there the held ones do.
+pub(crate) struct PendingLine {
+    line: MaybeUninit<[u8; PendingLine::LINE]>,
+    /// Where the results of all tiles go, and where the pending ones go in it.
     target: *mut u8,
     begin: usize,
     len: usize,
 }
 
-impl Held {
+impl PendingLine {
     const LINE: usize = 64;
 
     /// None yet, of tiles whose results go to a target.
     pub(crate) fn new(target: *mut u8) -> Self {
-        Held { line: MaybeUninit::uninit(), target, begin: 0, len: 0 }
+        PendingLine { line: MaybeUninit::uninit(), target, begin: 0, len: 0 }
     }
 
-    /// The line in memory that the held results begin, if results at a place follow them there.
+    /// The line in memory that the pending results begin, if results at a place follow them there.
     #[inline(always)]
     pub(crate) fn line_before(&self, place: *const u8) -> Option<*mut u8> {
         let follows = self.target.addr() + self.begin + self.len == place.addr();
         (self.len > 0 && follows).then(|| self.target.wrapping_add(self.begin))
     }
 
-    /// Moves the held results to the end of a line, of which the other bytes are arbitrary.
+    /// Moves the pending results to the end of a line, of which the other bytes are arbitrary.
     ///
     /// # Safety
     /// The line can be written.
     #[inline(always)]
     pub(crate) unsafe fn restore(&mut self, line: *mut u8) {
         // SAFETY: the caller promises that the line can be written.
-        unsafe { line.copy_from_nonoverlapping(self.line.as_ptr().cast(), Held::LINE) };
+        unsafe { line.copy_from_nonoverlapping(self.line.as_ptr().cast(), PendingLine::LINE) };
         self.len = 0;
     }
 
@@ -212,19 +212,19 @@ impl Held {
     #[inline(always)]
     pub(crate) unsafe fn keep(&mut self, line: *const u8, len: usize, place: *const u8) {
         // SAFETY: the caller promises that the line can be read.
-        unsafe { self.line.as_mut_ptr().cast::<u8>().copy_from_nonoverlapping(line, Held::LINE) };
+        unsafe { self.line.as_mut_ptr().cast::<u8>().copy_from_nonoverlapping(line, PendingLine::LINE) };
         (self.begin, self.len) = (place.addr() - self.target.addr(), len);
     }
 
-    /// Stores what is held.
+    /// Stores the pending results.
     ///
     /// # Safety
     /// The target can be written.
     pub(crate) unsafe fn flush(&mut self) {
-        // SAFETY: the caller promises that the target can be written, of which the held results, the last of the line,
+        // SAFETY: the caller promises that the target can be written, of which the pending results, the last of the line,
         // are a part.
         unsafe {
-            let results = self.line.as_ptr().cast::<u8>().add(Held::LINE - self.len);
+            let results = self.line.as_ptr().cast::<u8>().add(PendingLine::LINE - self.len);
             self.target.add(self.begin).copy_from_nonoverlapping(results, self.len);
         }
         self.len = 0;
@@ -245,7 +245,7 @@ pub(crate) enum Scaling {
     Multiply,
 }
 
-/// Finds the codes and the factors of MX's blocks from the bits of their greatest magnitudes. Returns whether elements
+/// Finds the codes and the factors of MX's blocks from the bits of their largest magnitudes. Returns whether elements
 /// can be multiplied with all factors.
 pub(crate) type Powers = unsafe fn(power: &PowerOfTwo, most: &[u32], codes: &mut [u8], factors: &mut [[u8; 4]]) -> bool;
 
@@ -258,9 +258,9 @@ pub(crate) struct ScaleKernels {
     /// in [`Quantity::Zero`], which are written; and how they are applied. The range is that of results.
     pub(crate) prepare:
         unsafe fn(quantities: [Unwritten<'_>; 5], scaling: Scaling, has_zeros: bool, range: [f32; 2]) -> Method,
-    /// The bits of the greatest magnitude of each run of floats of a width in bytes, 2 or 4: NaN and infinity are above
+    /// The bits of the largest magnitude of each run of floats of a width in bytes, 2 or 4: NaN and infinity are above
     /// every number.
-    pub(crate) greatest: unsafe fn(x: &[u8], width: usize, run: usize, out: &mut [u32]),
+    pub(crate) amax: unsafe fn(x: &[u8], width: usize, run: usize, out: &mut [u32]),
     /// Raises the bits of the magnitudes of the lowest negative and of the highest positive float to those of each run
     /// of floats, of which only the last may be shorter. Floats with magnitudes of `limit` and more are skipped.
     pub(crate) extremes: unsafe fn(x: &[u8], run: usize, limit: i32, lows: &mut [i32], highs: &mut [i32]),
@@ -286,21 +286,21 @@ macro_rules! scale_kernels {
         unsafe fn quantize<D: Element>(
             task: crate::kernel::Task<'_>,
             context: &crate::kernel::scale::ScaleContext<'_>,
-            held: Option<&mut crate::kernel::scale::Held>,
+            pending: Option<&mut crate::kernel::scale::PendingLine>,
         ) {
             // SAFETY: the caller promises that the processor has the features, which are those of the lanes, and that
             // the task has the bytes of its elements.
-            unsafe { $($algorithms)::*::quantize::<$lanes, D>(task, context, held) }
+            unsafe { $($algorithms)::*::quantize::<$lanes, D>(task, context, pending) }
         }
 
         $(#[$features])?
         unsafe fn dequantize<S: Element>(
             task: crate::kernel::Task<'_>,
             context: &crate::kernel::scale::ScaleContext<'_>,
-            held: Option<&mut crate::kernel::scale::Held>,
+            pending: Option<&mut crate::kernel::scale::PendingLine>,
         ) {
             // SAFETY: as above.
-            unsafe { $($algorithms)::*::dequantize::<$lanes, S>(task, context, held) }
+            unsafe { $($algorithms)::*::dequantize::<$lanes, S>(task, context, pending) }
         }
     };
     (
@@ -308,7 +308,7 @@ macro_rules! scale_kernels {
         fuses: $fuses:expr, fence: $fence:expr $(, over: $lanes:ty, $($algorithms:ident)::*)?
     ) => {
         const SCALE: crate::kernel::scale::ScaleKernels = {
-            use crate::kernel::scale::{Method, ScaleContext, ScaleKernels, Scaling, Unwritten, extremes, greatest, loops};
+            use crate::kernel::scale::{Method, ScaleContext, ScaleKernels, Scaling, Unwritten, extremes, amax, loops};
             use crate::scalar::block_scale::{PowerOfTwo, Recipe};
             $(#[$features])?
             unsafe fn prepare(
@@ -321,13 +321,13 @@ macro_rules! scale_kernels {
                 unsafe { loops::prepare($fuses, quantities, scaling, has_zeros, range) }
             }
             $(#[$features])?
-            unsafe fn greatest(x: &[u8], width: usize, run: usize, out: &mut [u32]) {
+            unsafe fn amax(x: &[u8], width: usize, run: usize, out: &mut [u32]) {
                 let done = 0;
                 $(
                     // SAFETY: the caller promises that the processor has the features, which are those of the lanes.
-                    let done = done + unsafe { $($algorithms)::*::greatest::by_lanes::<$lanes>(x, width, run, out) };
+                    let done = done + unsafe { $($algorithms)::*::amax::by_lanes::<$lanes>(x, width, run, out) };
                 )?
-                greatest::by_loops(&x[done * run * width..], width, run, &mut out[done..]);
+                amax::by_loops(&x[done * run * width..], width, run, &mut out[done..]);
             }
             $(#[$features])?
             unsafe fn extremes(x: &[u8], run: usize, limit: i32, lows: &mut [i32], highs: &mut [i32]) {
@@ -360,7 +360,7 @@ macro_rules! scale_kernels {
                 unsafe { $fence }
             }
             let fuses = $fuses;
-            ScaleKernels { fuses, prepare, greatest, extremes, powers, wide_scales, factors, apply, finish, fence }
+            ScaleKernels { fuses, prepare, amax, extremes, powers, wide_scales, factors, apply, finish, fence }
         };
         crate::kernel::scale::scale_kernels! { @ $(#[$features])? $($lanes, $($algorithms)::*)? }
     };
@@ -380,7 +380,7 @@ mod tests {
     fn non_temporal_as_temporal() {
         const LEN: usize = if cfg!(miri) { 400 } else { 1000 };
         const LINE: usize = 64;
-        /// A tile of whole steps, whose results fill lines: what does not fill one is held for the next tile.
+        /// A tile of whole steps, whose results fill lines: what does not fill one is pending until the next tile.
         const WHOLE: usize = if cfg!(miri) { 128 } else { 256 };
         let source: Vec<u8> = (0..LEN).flat_map(|i| (i as f32 - 300.0).to_le_bytes()).collect();
         let (mut one, mut many) = (Quantities::ZERO, ManyQuantities::NEW);
@@ -401,13 +401,13 @@ mod tests {
             let method = unsafe { (table.scale.prepare)(numbers, Scaling::Divide, false, range) };
             let quantities = if is_one { one.all() } else { many.all() };
             let bytes = |len| to.byte_len(len).expect("few elements");
-            let run = |begin: usize, dst: *mut u8, len, hint, held: Option<&mut Held>| {
+            let run = |begin: usize, dst: *mut u8, len, hint, pending: Option<&mut PendingLine>| {
                 let (from, rules, precision) = (DataType::Float, Rules::default_of(to), Precision::Float);
                 let scales = Scales { quantities, begin: begin / shared, granularity, has_zeros: false };
                 let context = ScaleContext { from, to, rules, scales, method, precision, range, is_finite: false };
                 let src = &source[4 * begin..4 * (begin + len)];
                 // SAFETY: the backend is available, and source and target have the bytes of so many elements.
-                unsafe { table.scale(table.scaled(from, to), Task { src, dst, len, hint }, &context, held) };
+                unsafe { table.scale(table.scaled(from, to), Task { src, dst, len, hint }, &context, pending) };
             };
             let mut expected = Vec::with_capacity(bytes(LEN));
             run(0, expected.as_mut_ptr(), LEN, StoreHint::Temporal, None);
@@ -419,17 +419,17 @@ mod tests {
             for ((at, cut), holds) in places.zip(cuts).flat_map(|place| [(place, false), (place, true)]) {
                 result.fill(0x5a);
                 let target = result.as_mut_ptr();
-                let mut held = Held::new(target);
+                let mut pending = PendingLine::new(target);
                 let ends = if at % 2 == 0 { [cut, cut + CHUNK, LEN] } else { [WHOLE, 2 * WHOLE, LEN] };
                 let mut begin = 0;
                 for end in ends {
                     let dst = target.wrapping_add(at + bytes(begin));
-                    run(begin, dst, end - begin, StoreHint::NonTemporal, holds.then_some(&mut held));
+                    run(begin, dst, end - begin, StoreHint::NonTemporal, holds.then_some(&mut pending));
                     begin = end;
                 }
                 // SAFETY: the backend is available, and the target is there.
                 unsafe {
-                    held.flush();
+                    pending.flush();
                     (table.scale.fence)();
                 }
                 let (end, what) = (at + bytes(LEN), format!("{backend:?}, {to}, {granularity:?}, {at} bytes in"));

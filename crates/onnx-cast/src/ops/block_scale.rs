@@ -1,5 +1,5 @@
 //! Block formats: elements of 8 bits or fewer in blocks along the last axis, each with a scale that is found from its
-//! greatest magnitude. MX has a power of two for 32 elements; NVFP4 a float8e4m3fn for 16, and a float for the tensor.
+//! largest magnitude. MX has a power of two for 32 elements; NVFP4 a float8e4m3fn for 16, and a float for the tensor.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -17,7 +17,7 @@ use crate::scalar::block_scale::{BlockFormat, INT8_UNIT, PowerOfTwo, Recipe, Sca
 use crate::scalar::with_default_float_environment;
 use crate::tensor::{Tensor, TensorErrorKind, TensorView, element_count};
 use core::mem::MaybeUninit;
-use quantizer::{BLOCKS, Quantizer, greatest_finite, greatest_of_runs, greatest_of_tensor};
+use quantizer::{BLOCKS, Quantizer, amax_of_runs, amax_of_tensor, finite_amax};
 
 impl BlockFormat {
     /// How many scales a tensor of a shape has: one for each block of the last axis. `None` where that overflows.
@@ -77,7 +77,7 @@ pub struct BlockQuantize {
     format: BlockFormat,
     rule: ScaleRule,
     recipe: Recipe,
-    greatest: Option<f32>,
+    amax: Option<f32>,
     backend: Option<Backend>,
     threads: Option<usize>,
 }
@@ -234,40 +234,40 @@ impl BlockDequantize {
     }
 }
 
-/// The greatest finite magnitude of a tensor of float, float16 or bfloat16; 0 if there is none.
+/// The largest finite magnitude of a tensor of float, float16 or bfloat16; 0 if there is none.
 ///
 /// ```
 /// use onnx_cast::TensorView;
-/// use onnx_cast::scaled::greatest_magnitude;
+/// use onnx_cast::scaled::amax;
 ///
 /// let x = TensorView::from_slice(&[4], &[1.0f32, -3.0, f32::NEG_INFINITY, f32::NAN])?;
-/// assert_eq!(greatest_magnitude(&x)?, 3.0);
+/// assert_eq!(amax(&x)?, 3.0);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
 /// # Errors
 /// Fails if the type is another one.
-pub fn greatest_magnitude(x: &TensorView<'_>) -> Result<f32, CastError> {
+pub fn amax(x: &TensorView<'_>) -> Result<f32, CastError> {
     check_value_type(x.data_type())?;
     let bytes = x.bytes().unwrap_or_default();
-    Ok(with_default_float_environment(|| greatest_finite(Backend::best(), x.data_type(), bytes)))
+    Ok(with_default_float_environment(|| finite_amax(Backend::best(), x.data_type(), bytes)))
 }
 
-/// The greatest finite magnitude of each block of rows and columns of the last two axes, in the order that scales have;
+/// The largest finite magnitude of each block of rows and columns of the last two axes, in the order that scales have;
 /// 0 where there is none. `x` is of float, float16 or bfloat16.
 ///
 /// ```
 /// use onnx_cast::TensorView;
-/// use onnx_cast::scaled::greatest_magnitudes;
+/// use onnx_cast::scaled::block_amax;
 ///
 /// let x = TensorView::from_slice(&[2, 3], &[1.0f32, -2.0, 3.0, 4.0, 5.0, -6.0])?;
-/// assert_eq!(greatest_magnitudes(&x, [2, 2])?, [5.0, 6.0]);
+/// assert_eq!(block_amax(&x, [2, 2])?, [5.0, 6.0]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
 /// # Errors
 /// Fails if the type is another one, if the tensor has fewer than two axes, or if the result does not fit in memory.
-pub fn greatest_magnitudes(x: &TensorView<'_>, block: [usize; 2]) -> Result<Vec<f32>, CastError> {
+pub fn block_amax(x: &TensorView<'_>, block: [usize; 2]) -> Result<Vec<f32>, CastError> {
     check_value_type(x.data_type())?;
     let shape = x.shape();
     let wrong = || super::OpErrorKind::BlockScaleShape { input: shape.to_vec(), scale: Vec::new(), block };
@@ -287,12 +287,12 @@ pub fn greatest_magnitudes(x: &TensorView<'_>, block: [usize; 2]) -> Result<Vec<
     with_default_float_environment(|| {
         if block[0] == 1 && columns.is_multiple_of(block[1]) {
             // The runs of all rows are those of one.
-            return greatest_of_runs(from, bytes, block[1], &mut most);
+            return amax_of_runs(from, bytes, block[1], &mut most);
         }
         let width = from.info().bits as usize / 8;
         for (line, bytes) in bytes.chunks_exact(columns * width).enumerate() {
             let first = (line / rows * grid[0] + line % rows / block[0]) * grid[1];
-            greatest_of_runs(from, bytes, block[1], &mut most[first..first + grid[1]]);
+            amax_of_runs(from, bytes, block[1], &mut most[first..first + grid[1]]);
         }
     });
     Ok(most)
@@ -317,7 +317,7 @@ impl BlockQuantize {
     /// Quantizes by [`ScaleRule::Floor`] (MX) or [`Recipe::ModelOpt`] (NVFP4).
     pub const fn new(format: BlockFormat) -> Self {
         let (rule, recipe) = (ScaleRule::Floor, Recipe::ModelOpt);
-        BlockQuantize { format, rule, recipe, greatest: None, backend: None, threads: None }
+        BlockQuantize { format, rule, recipe, amax: None, backend: None, threads: None }
     }
 
     /// Sets the rule for scales of MX.
@@ -333,40 +333,40 @@ impl BlockQuantize {
     }
 
     option_setters! {
-        /// Sets the greatest finite magnitude of the tensor, where a part of it is quantized: NVFP4's scale of the
-        /// tensor comes from it. See [`greatest_magnitude`].
-        greatest: f32;
+        /// Sets the largest finite magnitude of the tensor, where a part of it is quantized: NVFP4's scale of the
+        /// tensor comes from it. See [`amax`].
+        amax: f32;
         /// Sets the backend, which never changes a result.
         backend: Backend;
         /// Sets the most threads.
         threads: usize;
     }
 
-    /// NVFP4: the scale of a tensor with this greatest finite magnitude.
+    /// NVFP4: the scale of a tensor with this largest finite magnitude.
     ///
     /// ```
     /// use onnx_cast::scaled::{BlockFormat, BlockQuantize};
     /// assert_eq!(BlockQuantize::new(BlockFormat::NvFp4).global_scale(2688.0), Some(1.0));
     /// ```
-    pub fn global_scale(&self, greatest: f32) -> Option<f32> {
-        let global = || with_default_float_environment(|| self.recipe.global_scale(greatest));
+    pub fn global_scale(&self, amax: f32) -> Option<f32> {
+        let global = || with_default_float_environment(|| self.recipe.global_scale(amax));
         (self.format == BlockFormat::NvFp4).then(global)
     }
 
-    /// The codes of the scales of blocks of floats with these greatest magnitudes.
+    /// The codes of the scales of blocks of floats with these largest magnitudes.
     ///
     /// ```
     /// use onnx_cast::scaled::{BlockFormat, BlockQuantize};
     /// assert_eq!(BlockQuantize::new(BlockFormat::MxFp4).scales(&[31.0, 63.0]), [127 + 2, 127 + 3]);
     /// ```
-    pub fn scales(&self, greatest: &[f32]) -> Vec<u8> {
-        let mut codes = vec![0; greatest.len()];
+    pub fn scales(&self, amax: &[f32]) -> Vec<u8> {
+        let mut codes = vec![0; amax.len()];
         with_default_float_environment(|| {
-            let all = self.greatest.unwrap_or_else(|| greatest.iter().copied().fold(0.0, f32::max));
+            let all = self.amax.unwrap_or_else(|| amax.iter().copied().fold(0.0, f32::max));
             let quantizer = self.quantizer_of(DataType::Float, || all);
-            for (greatest, codes) in greatest.chunks(BLOCKS).zip(codes.chunks_mut(BLOCKS)) {
+            for (amax, codes) in amax.chunks(BLOCKS).zip(codes.chunks_mut(BLOCKS)) {
                 let (mut bits, mut factors) = ([0; BLOCKS], [[0; 4]; BLOCKS]);
-                bits.iter_mut().zip(greatest).for_each(|(bits, greatest)| *bits = greatest.to_bits());
+                bits.iter_mut().zip(amax).for_each(|(bits, amax)| *bits = amax.to_bits());
                 quantizer.scales(&bits[..codes.len()], codes, &mut factors[..codes.len()]);
             }
         });
@@ -431,21 +431,21 @@ impl BlockQuantize {
         Ok((elements, scales, quantizer.global_scale()))
     }
 
-    /// A tensor's quantizer: its type is checked, and its greatest magnitude known where the format needs it.
+    /// A tensor's quantizer: its type is checked, and its largest magnitude known where the format needs it.
     fn quantizer(&self, x: &TensorView<'_>) -> Result<Quantizer<'_>, CastError> {
         let from = x.data_type();
         check_value_type(from)?;
         let bytes = x.bytes().unwrap_or_default();
         let backend = self.backend.unwrap_or_else(Backend::best);
-        let greatest = || greatest_of_tensor(backend, from, bytes, self.threads);
-        Ok(self.quantizer_of(from, || self.greatest.unwrap_or_else(greatest)))
+        let amax = || amax_of_tensor(backend, from, bytes, self.threads);
+        Ok(self.quantizer_of(from, || self.amax.unwrap_or_else(amax)))
     }
 
-    /// The quantizer of values of a type, of which NVFP4 needs the greatest magnitude.
-    fn quantizer_of(&self, from: DataType, greatest: impl Fn() -> f32) -> Quantizer<'_> {
+    /// The quantizer of values of a type, of which NVFP4 needs the largest magnitude.
+    fn quantizer_of(&self, from: DataType, amax: impl Fn() -> f32) -> Quantizer<'_> {
         let backend = self.backend.unwrap_or_else(Backend::best);
         let global = match self.format {
-            BlockFormat::NvFp4 => with_default_float_environment(|| self.recipe.global_scale(greatest())),
+            BlockFormat::NvFp4 => with_default_float_environment(|| self.recipe.global_scale(amax())),
             _ => 1.0,
         };
         Quantizer { quantize: self, from, backend, global, power: PowerOfTwo::new(self.format, self.rule) }

@@ -18,10 +18,10 @@ use crate::scalar::scaled::finite_linear_scale;
 use crate::scalar::{DefaultEnvironment, Rules};
 use crate::tensor::{Tensor, TensorErrorKind, TensorView, element_count};
 
-/// Quantizes by scales that it finds from the greatest magnitudes, or from the ranges, of the values.
+/// Quantizes by scales that it finds from the largest magnitudes, or from the ranges, of the values.
 ///
 /// Symmetric, the default: the scale is `amax / max`, in float, where `max` is the type's largest number and `amax` the
-/// greatest finite magnitude. Asymmetric, for integers: the range from the least to the greatest finite value, 0
+/// greatest finite magnitude. Asymmetric, for integers: the range from the lowest to the highest finite value, 0
 /// included, is mapped to the range of the type, with a zero point. Where all values are 0, the scale is 1. The scale
 /// is finite: if a range is wider than the largest float, both ends are divided before they are subtracted.
 ///
@@ -129,10 +129,10 @@ impl LinearScale {
                     .run(&zeros.view())?;
             (Tensor::from_slice(shape, &scales)?, Some(zeros))
         } else {
-            let mut greatest = Vec::new();
-            greatest.try_reserve_exact(count).map_err(|_| too_large())?;
-            greatest.extend(ranges.into_iter().map(|[low, high]| high.max(-low)));
-            (SymmetricScale::new(self.to).scales(&greatest, &shape)?, None)
+            let mut amax = Vec::new();
+            amax.try_reserve_exact(count).map_err(|_| too_large())?;
+            amax.extend(ranges.into_iter().map(|[low, high]| high.max(-low)));
+            (SymmetricScale::new(self.to).scales(&amax, &shape)?, None)
         };
         let options = QuantizeOptions::new().axis(axis).block_size(self.block_size).output_dtype(self.to);
         let options = options.backend(self.backend).threads(self.threads);

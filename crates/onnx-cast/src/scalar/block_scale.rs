@@ -1,4 +1,4 @@
-//! The scales of block formats: a block's is found from its greatest magnitude. This is the specification of MX and
+//! The scales of block formats: a block's is found from its largest magnitude. This is the specification of MX and
 //! NVFP4; elements are quotients as those of QuantizeLinear ([`super::scaled`]).
 
 use super::scaled::is_moderate;
@@ -110,7 +110,7 @@ impl BlockFormat {
     }
 }
 
-/// How the greatest magnitude A of a block gives the power of two that is its scale in MX. `emax` is the exponent of
+/// How the largest magnitude A of a block gives the power of two that is its scale in MX. `emax` is the exponent of
 /// the element's largest value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -240,11 +240,11 @@ impl PowerOfTwo {
         PowerOfTwo { rule, exponent, fraction, significand_bits, unit }
     }
 
-    /// Finds the scales of blocks from the bits of their greatest magnitudes: codes, and what elements are multiplied
+    /// Finds the scales of blocks from the bits of their largest magnitudes: codes, and what elements are multiplied
     /// with. If a block is not finite, its code is NaN. Its factor is then 1, as that of a block of zeros. Returns
     /// whether each factor [`is_moderate`]; others may be infinite.
     #[inline(always)]
-    pub(crate) fn scales(&self, greatest: &[u32], codes: &mut [u8], factors: &mut [[u8; 4]]) -> bool {
+    pub(crate) fn scales(&self, amax: &[u32], codes: &mut [u8], factors: &mut [[u8; 4]]) -> bool {
         const INFINITY: u32 = f32::INFINITY.to_bits();
         // What is added to the fraction, and carries into the exponent where the power is the next one.
         let carry = match self.rule {
@@ -254,7 +254,7 @@ impl PowerOfTwo {
             ScaleRule::Even => 1 << (PowerOfTwo::FRACTION - 1 - self.significand_bits),
         };
         let mut are_moderate = true;
-        for ((bits, code), factor) in greatest.iter().zip(codes).zip(factors) {
+        for ((bits, code), factor) in amax.iter().zip(codes).zip(factors) {
             // From 2^-127 on a subnormal number has its exponent one place lower; below, the scale is the least anyway.
             let is_subnormal = *bits >> PowerOfTwo::FRACTION == 0;
             let (normal, bias) = if is_subnormal { (*bits << 1, 128) } else { (*bits, 127) };
@@ -284,38 +284,38 @@ impl PowerOfTwo {
 }
 
 impl Recipe {
-    /// The scale of a tensor of NVFP4, from its greatest finite magnitude.
-    pub(crate) fn global_scale(self, greatest: f32) -> f32 {
+    /// The scale of a tensor of NVFP4, from its largest finite magnitude.
+    pub(crate) fn global_scale(self, amax: f32) -> f32 {
         let most = E2M1_MAX * E4M3_MAX;
         match self {
             Recipe::CompressedTensors => {
-                let divisor = 1.0 / greatest * most;
+                let divisor = 1.0 / amax * most;
                 if divisor.is_finite() { divisor } else { 1.0 }
             }
-            _ if greatest == 0.0 => 1.0,
-            _ => greatest / most,
+            _ if amax == 0.0 => 1.0,
+            _ => amax / most,
         }
     }
 
-    /// What the scale of a block of NVFP4 is found from, by its greatest magnitude, which is finite: that itself, or by
+    /// What the scale of a block of NVFP4 is found from, by its largest magnitude, which is finite: that itself, or by
     /// compressed-tensors its quotient, which is rounded to the type of the values.
     #[inline(always)]
-    pub(crate) fn rounded_first(self, greatest: f32) -> f32 {
-        if self == Recipe::CompressedTensors { greatest / E2M1_MAX } else { greatest }
+    pub(crate) fn rounded_first(self, amax: f32) -> f32 {
+        if self == Recipe::CompressedTensors { amax / E2M1_MAX } else { amax }
     }
 
     /// The scale before it is narrowed, from that and the scale of the tensor. Every operation is rounded to float, in
     /// the default float environment.
     #[inline(always)]
-    pub(crate) fn wide_scale(self, greatest: f32, global: f32) -> f32 {
+    pub(crate) fn wide_scale(self, amax: f32, global: f32) -> f32 {
         match self {
-            Recipe::ModelOpt => match greatest / (E2M1_MAX * global) {
-                quotient if greatest == 0.0 || quotient == 0.0 => 1.0,
+            Recipe::ModelOpt => match amax / (E2M1_MAX * global) {
+                quotient if amax == 0.0 || quotient == 0.0 => 1.0,
                 quotient => quotient.clamp(LEAST_E4M3, E4M3_MAX),
             },
-            Recipe::TorchAo if greatest == 0.0 => LEAST_NORMAL_E4M3,
-            Recipe::TorchAo => (greatest / E2M1_MAX / global).clamp(LEAST_NORMAL_E4M3, E4M3_MAX),
-            Recipe::CompressedTensors => global * greatest,
+            Recipe::TorchAo if amax == 0.0 => LEAST_NORMAL_E4M3,
+            Recipe::TorchAo => (amax / E2M1_MAX / global).clamp(LEAST_NORMAL_E4M3, E4M3_MAX),
+            Recipe::CompressedTensors => global * amax,
         }
     }
 

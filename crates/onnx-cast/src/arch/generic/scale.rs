@@ -4,7 +4,7 @@
 //! Every `unsafe fn` here asks what [`crate::kernel::scale::ScaledKernel`] asks, of the instructions of `L`.
 #![allow(unsafe_op_in_unsafe_fn, reason = "each line is a method of `Lanes`, which asks for no more")]
 
-pub(crate) mod greatest;
+pub(crate) mod amax;
 
 use super::small_float::{self, RuleLanes};
 use super::step::{AHEAD_OF_SCALED, Task, Widths, parts, walk};
@@ -12,7 +12,7 @@ use super::wide::{self, store, store_codes};
 use crate::element::{Class, DataType, Element, class};
 use crate::kernel::Context;
 use crate::kernel::lanes::Lanes;
-use crate::kernel::scale::{CHUNK, Granularity, Held, ManyQuantities, Method, Quantity, ScaleContext};
+use crate::kernel::scale::{CHUNK, Granularity, ManyQuantities, Method, PendingLine, Quantity, ScaleContext};
 use crate::packed::bits;
 use core::mem::MaybeUninit;
 
@@ -126,11 +126,11 @@ impl<'a, L: Lanes, const BY: u8> ScaleLanes<'a, L, BY> {
 pub(crate) unsafe fn quantize<L: Lanes, D: Element>(
     task: Task<'_>,
     context: &ScaleContext<'_>,
-    held: Option<&mut Held>,
+    pending: Option<&mut PendingLine>,
 ) {
     match context.scales.granularity {
         Granularity::Tensor => quantize_by::<L, D, TENSOR>(task, context, None),
-        Granularity::Run(_) => quantize_by::<L, D, RUNS>(task, context, held),
+        Granularity::Run(_) => quantize_by::<L, D, RUNS>(task, context, pending),
         Granularity::Element => quantize_by::<L, D, ELEMENTS>(task, context, None),
     }
 }
@@ -139,7 +139,7 @@ pub(crate) unsafe fn quantize<L: Lanes, D: Element>(
 unsafe fn quantize_by<L: Lanes, D: Element, const BY: u8>(
     task: Task<'_>,
     context: &ScaleContext<'_>,
-    held: Option<&mut Held>,
+    pending: Option<&mut PendingLine>,
 ) {
     let (from, divides) = (context.from, L::FUSES && context.method == Method::Reciprocal);
     let rules = RuleLanes::<L>::new::<f32, D>(&context.rules);
@@ -151,7 +151,7 @@ unsafe fn quantize_by<L: Lanes, D: Element, const BY: u8>(
     walk::<L>(
         task,
         widths,
-        held,
+        pending,
         #[inline(always)]
         |src, dst, element| {
             let values = values::<L>(from, src);
@@ -209,11 +209,11 @@ unsafe fn values<L: Lanes>(from: DataType, src: *const u8) -> [L::V; 4] {
 pub(crate) unsafe fn dequantize<L: Lanes, S: Element>(
     task: Task<'_>,
     context: &ScaleContext<'_>,
-    held: Option<&mut Held>,
+    pending: Option<&mut PendingLine>,
 ) {
     match context.scales.granularity {
         Granularity::Tensor => dequantize_by::<L, S, TENSOR>(task, context, None),
-        Granularity::Run(_) => dequantize_by::<L, S, RUNS>(task, context, held),
+        Granularity::Run(_) => dequantize_by::<L, S, RUNS>(task, context, pending),
         Granularity::Element => dequantize_by::<L, S, ELEMENTS>(task, context, None),
     }
 }
@@ -222,7 +222,7 @@ pub(crate) unsafe fn dequantize<L: Lanes, S: Element>(
 unsafe fn dequantize_by<L: Lanes, S: Element, const BY: u8>(
     task: Task<'_>,
     context: &ScaleContext<'_>,
-    held: Option<&mut Held>,
+    pending: Option<&mut PendingLine>,
 ) {
     let to = context.to;
     let scales = ScaleLanes::<L, BY>::new(context);
@@ -232,7 +232,7 @@ unsafe fn dequantize_by<L: Lanes, S: Element, const BY: u8>(
     walk::<L>(
         task,
         widths,
-        held,
+        pending,
         #[inline(always)]
         |src, dst, element| {
             let mut values = Floats(MaybeUninit::uninit());

@@ -5,7 +5,7 @@ use crate::element::{Element, byte_len_of};
 use crate::kernel::StoreHint;
 pub(crate) use crate::kernel::Task;
 use crate::kernel::lanes::{Lanes, step_bytes};
-use crate::kernel::scale::Held;
+use crate::kernel::scale::PendingLine;
 use crate::packed::{bits, clear_padding};
 use core::hint::black_box;
 use core::mem::MaybeUninit;
@@ -18,7 +18,7 @@ const LINE: usize = 64;
 /// two pages on. On a Xeon of family 6, model 207, four to sixteen KiB differ by less than runs do.
 const AHEAD: usize = 8 << 10;
 
-/// The same of scaled casts. Where scales are found, a part of 16 KiB of floats has been read for its greatest
+/// The same of scaled casts. Where scales are found, a part of 16 KiB of floats has been read for its largest
 /// magnitudes already: a shorter distance would fetch nothing new.
 pub(super) const AHEAD_OF_SCALED: usize = 16 << 10;
 
@@ -77,25 +77,31 @@ unsafe fn fetch<L: Lanes>(src: *const u8, Widths { bits, computes, ahead, .. }: 
     }
 }
 
-/// Stores the lines that `len` bytes of results fill together with the `held` bytes before them, past the caches, from
-/// `to` on. The last `held` bytes, which fill no line, move to where those before were. Returns the place after what
-/// was stored. If `begins`, no results are held: the target begins `held` bytes into a line, whose rest goes through
+/// Stores the lines that `len` bytes of results fill together with the `pending` bytes before them, past the caches, from
+/// `to` on. The last `pending` bytes, which fill no line, move to where those before were. Returns the place after what
+/// was stored. If `begins`, no results are pending: the target begins `pending` bytes into a line, whose rest goes through
 /// the caches.
 #[inline(always)]
-unsafe fn store_lines<L: Lanes>(results: *mut u8, len: usize, mut to: *mut u8, held: usize, begins: bool) -> *mut u8 {
+unsafe fn store_lines<L: Lanes>(
+    results: *mut u8,
+    len: usize,
+    mut to: *mut u8,
+    pending: usize,
+    begins: bool,
+) -> *mut u8 {
     // SAFETY: the caller's: the results are whole lines, a line before them can be written too, and `to` has the bytes
     // that are stored. Streamed vectors are aligned: `to` begins a line, or does after the rest of the first.
     unsafe {
-        let (mut from, end) = (results.sub(held), results.add(len - held));
+        let (mut from, end) = (results.sub(pending), results.add(len - pending));
         if begins {
-            L::copy_few(results, to, LINE - held, LINE);
-            (from, to) = (from.add(LINE), to.add(LINE - held));
+            L::copy_few(results, to, LINE - pending, LINE);
+            (from, to) = (from.add(LINE), to.add(LINE - pending));
         }
         while from < end {
             L::stream(to, L::load(from));
             (from, to) = (from.add(L::BYTES), to.add(L::BYTES));
         }
-        if held > 0 {
+        if pending > 0 {
             let (last, before) = (results.add(len - LINE), results.sub(LINE));
             (0..LINE).step_by(L::BYTES).for_each(|at| L::store(before.add(at), L::load(last.add(at))));
         }
@@ -141,7 +147,7 @@ pub(crate) unsafe fn steps<L: Lanes, S: Element, D: Element>(task: Task<'_>, ste
 }
 
 /// How many elements a walk casts into the caches first; how many bytes the line has before the results that fill it;
-/// and where that line is, if the tile before held those bytes, which are then before the results of the block.
+/// and where that line is, if the tile before left those bytes pending, which are then before the results of the block.
 ///
 /// # Safety
 /// The processor has the instructions of `L`. A line of the block can be written, and the whole target of a walk.
@@ -150,7 +156,7 @@ unsafe fn begin<L: Lanes>(
     Task { dst, len, hint, .. }: Task<'_>,
     widths: Widths,
     line_step: usize,
-    over: Option<&mut Held>,
+    over: Option<&mut PendingLine>,
     block: *mut u8,
 ) -> (usize, usize, Option<*mut u8>) {
     if !L::STREAMS || hint == StoreHint::Temporal {
@@ -184,7 +190,7 @@ unsafe fn begin<L: Lanes>(
 ///
 /// Where results are to pass the caches by, steps write to a block in the nearest cache, and from there whole lines are
 /// stored, a few at a time: the processor has few buffers for such stores, and the next step runs while they wait.
-/// Results that do not fill a line are held before those of the next steps, and in `over` before those of the next
+/// Results that do not fill a line wait before those of the next steps, and in `over` before those of the next
 /// tile. [`Lanes::fence`] orders the stores.
 ///
 /// # Safety
@@ -194,7 +200,7 @@ unsafe fn begin<L: Lanes>(
 pub(super) unsafe fn walk<L: Lanes>(
     task: Task<'_>,
     widths: Widths,
-    over: Option<&mut Held>,
+    over: Option<&mut PendingLine>,
     step: impl Fn(*const u8, *mut u8, usize),
 ) {
     let Task { src, dst, len, hint } = task;
@@ -208,14 +214,14 @@ pub(super) unsafe fn walk<L: Lanes>(
     let (source, target) = (source.0.as_mut_ptr().cast::<u8>(), target.0.as_mut_ptr().cast::<u8>());
     let results = target.wrapping_add(LINE);
     // SAFETY: a line stands before the results of the block.
-    let (mut near, held, line) = unsafe { begin::<L>(task, widths, line_step, over.as_deref_mut(), target) };
+    let (mut near, pending, line) = unsafe { begin::<L>(task, widths, line_step, over.as_deref_mut(), target) };
     // What is cast past the caches, after the elements that are near.
     let mut rest = len - near;
-    let mut begins = held > 0 && line.is_none();
+    let mut begins = pending > 0 && line.is_none();
     let mut place = 0;
     let (mut from, mut to) = (src.as_ptr(), line.unwrap_or(dst));
     // SAFETY: `from` and `to` advance by the bytes of the elements that were cast, and a step is given the tensors' own
-    // bytes only where as many elements are left; else blocks, which hold any step's bytes. `held` is less than a line,
+    // bytes only where as many elements are left; else blocks, which hold any step's bytes. `pending` is less than a line,
     // and a line stands before the results.
     unsafe {
         loop {
@@ -230,7 +236,7 @@ pub(super) unsafe fn walk<L: Lanes>(
             }
             let is_short = !L::STREAMS || near > 0;
             // What only streams need is computed here, and not ahead of every small cast.
-            let held = if is_short { 0 } else { black_box(held) };
+            let pending = if is_short { 0 } else { black_box(pending) };
             for i in 0..if is_short { 1 } else { steps_of_lines } {
                 let step_from = if is_short {
                     L::copy_padded(from, source, byte_len_of(near, bits[0]), src_step);
@@ -248,14 +254,14 @@ pub(super) unsafe fn walk<L: Lanes>(
                 L::copy_few(results, to, written, dst_step);
                 (to, near) = (to.add(written), 0);
             } else {
-                to = store_lines::<L>(results, steps_of_lines * dst_step, to, held, begins);
+                to = store_lines::<L>(results, steps_of_lines * dst_step, to, pending, begins);
                 (rest, begins) = (rest - line_step, false);
                 if rest < line_step {
                     if let (Some(over), 0) = (&mut over, rest) {
-                        return over.keep(target, held, to);
+                        return over.keep(target, pending, to);
                     }
-                    L::copy_few(results.sub(held), to, held, LINE);
-                    (to, near, rest) = (to.add(held), rest, 0);
+                    L::copy_few(results.sub(pending), to, pending, LINE);
+                    (to, near, rest) = (to.add(pending), rest, 0);
                 }
             }
         }
@@ -302,7 +308,7 @@ mod tests {
         memory[..target.start].fill(MaybeUninit::new(0x5a));
         memory[target.end..].fill(MaybeUninit::new(0x5a));
         let dst = memory.as_mut_ptr().cast::<u8>().wrapping_add(target.start);
-        let mut held = Held::new(dst);
+        let mut pending = PendingLine::new(dst);
         let widths = Widths { bits: [bits; 2], computes: true, ahead: AHEAD, chunk: 1 };
         let mut begin = 0;
         for &end in ends {
@@ -310,7 +316,7 @@ mod tests {
             let task = Task { src, dst, len: end - begin, hint: StoreHint::NonTemporal };
             // SAFETY: every machine runs the lanes, and the target has the bytes of all tiles.
             unsafe {
-                walk::<L>(task, widths, holds.then_some(&mut held), |src, dst, _| {
+                walk::<L>(task, widths, holds.then_some(&mut pending), |src, dst, _| {
                     dst.copy_from_nonoverlapping(src, step_bytes::<L>(bits));
                 });
             }
@@ -318,7 +324,7 @@ mod tests {
         }
         // SAFETY: the target can be written, and the walks wrote all else of it.
         let memory = unsafe {
-            held.flush();
+            pending.flush();
             crate::packed::written(&mut memory)
         };
         let what = || format!("{bits} bits, {} lanes, {at} bytes in, tiles to {ends:?}, {holds}", L::BYTES);
@@ -327,7 +333,7 @@ mod tests {
         assert!(beside.all(|byte| *byte == 0x5a), "{}: bytes beside the result", what());
     }
 
-    /// Tests every offset in a cache line, with tiles that leave part of a line held and with tiles that do not. In
+    /// Tests every offset in a cache line, with tiles that leave part of a line pending and with tiles that do not. In
     /// Miri, tests one offset and three widths: packed elements, elements whose steps are not a power of two in bytes,
     /// and elements of whole bytes.
     #[test]
@@ -335,7 +341,7 @@ mod tests {
         for &bits in if cfg!(miri) { &[2, 6, 32][..] } else { &[2, 4, 6, 8, 16, 32, 64] } {
             let source: Vec<u8> = (0..byte_len_of(1280, bits)).map(|i| (i * 7 % 251) as u8).collect();
             for at in if cfg!(miri) { vec![3] } else { (0..LINE).collect() } {
-                // Tiles of 256 elements are whole steps that fill lines, after which a line is held.
+                // Tiles of 256 elements are whole steps that fill lines, after which a line is pending.
                 for ends in [&[256, 512, 528, 1003][..], &[8, 16, 1024, 1280], &[512, 1024, 1032], &[3]] {
                     for holds in [false, true] {
                         check::<Plain<16, false>>(&source, bits, at, ends, holds);

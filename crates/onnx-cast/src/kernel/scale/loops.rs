@@ -50,7 +50,7 @@ fn to_divide(
     [low, high]: [f32; 2],
 ) -> Method {
     let (mut are_powers, mut are_moderate) = (true, true);
-    for ((((factor, divisor), zero), least), greatest) in
+    for ((((factor, divisor), zero), lowest), highest) in
         factors.iter_mut().zip(divisors).zip(zeros).zip(lows).zip(highs)
     {
         let (scale, zero) = (*divisor, *zero);
@@ -58,8 +58,8 @@ fn to_divide(
         are_moderate &= is_moderate(scale) & (scale > 0.0);
         factor.write(1.0 / scale);
         *divisor = -scale;
-        least.write((low - zero) * scale);
-        greatest.write((high - zero) * scale);
+        lowest.write((low - zero) * scale);
+        highest.write((high - zero) * scale);
     }
     match (are_powers, are_moderate) {
         (true, true) => Method::Multiply,

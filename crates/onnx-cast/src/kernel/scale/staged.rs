@@ -1,7 +1,7 @@
 //! Scaled casts in stages: blocks of elements are widened to `f32` by a kernel of Cast, scaled in the nearest cache,
 //! and narrowed by another kernel.
 
-use super::{CHUNK, Granularity, Held, ScaleContext, Scales};
+use super::{CHUNK, Granularity, PendingLine, ScaleContext, Scales};
 use crate::element::{DataType, byte_len_of};
 use crate::kernel::{Context, Isa, KernelTable, StoreHint, Task};
 use crate::packed::{Out, as_uninit};
@@ -19,7 +19,7 @@ const BLOCK: usize = 512;
 pub(in crate::kernel) unsafe fn dequantize<I: Isa>(
     task: Task<'_>,
     context: &ScaleContext<'_>,
-    mut held: Option<&mut Held>,
+    mut pending: Option<&mut PendingLine>,
 ) {
     let Some(widen) = I::TABLE.cast(context.from, DataType::Float) else { unreachable!("codes are numbers") };
     let to_float = Context::plain(context.from, DataType::Float);
@@ -42,7 +42,7 @@ pub(in crate::kernel) unsafe fn dequantize<I: Isa>(
         unsafe {
             widen(src, as_uninit(floats), len, &to_float);
             let dst = task.dst.add(byte_len_of(begin, dst_bits));
-            I::dequantize::<f32>(Task { src: floats, dst, len, hint: task.hint }, &context, held.as_deref_mut());
+            I::dequantize::<f32>(Task { src: floats, dst, len, hint: task.hint }, &context, pending.as_deref_mut());
         }
     }
 }

@@ -36,10 +36,10 @@ const PART: usize = 4096;
 /// The most blocks of a part.
 pub(super) const BLOCKS: usize = PART / 16;
 
-/// Of a part's blocks the greatest magnitudes, what their elements are multiplied with or divided by, and what kernels
+/// Of a part's blocks the largest magnitudes, what their elements are multiplied with or divided by, and what kernels
 /// need of that.
 struct Memory<'a> {
-    most: &'a mut [u32],
+    amax: &'a mut [u32],
     factors: &'a mut [[u8; 4]],
     // Apart from the others: the compiler would fill it with them.
     quantities: &'a mut ManyQuantities,
@@ -54,23 +54,23 @@ pub(super) struct Found {
 }
 
 impl Quantizer<'_> {
-    /// The scales of blocks, from the bits of their greatest magnitudes: codes, and what elements are multiplied with
+    /// The scales of blocks, from the bits of their largest magnitudes: codes, and what elements are multiplied with
     /// or divided by. MX's powers of two are multiplied with, if they are far enough from the ends of the range.
-    pub(super) fn scales(&self, most: &[u32], codes: &mut [u8], factors: &mut [[u8; 4]]) -> Found {
+    pub(super) fn scales(&self, amax: &[u32], codes: &mut [u8], factors: &mut [[u8; 4]]) -> Found {
         const INFINITY: u32 = f32::INFINITY.to_bits();
         let mut multiplies = self.quantize.recipe == Recipe::TorchAo;
         if self.quantize.format != BlockFormat::NvFp4 {
             // SAFETY: a `Backend` exists only if this machine can run it.
-            multiplies = unsafe { (self.backend.table().scale.powers)(&self.power, most, codes, factors) };
+            multiplies = unsafe { (self.backend.table().scale.powers)(&self.power, amax, codes, factors) };
             if !multiplies {
                 self.divisors(codes, factors);
             }
         } else {
-            self.nv_scales(most, codes, factors);
+            self.nv_scales(amax, codes, factors);
             // Magnitudes are below 2^31, and signed integers are compared by one instruction everywhere.
-            if most.iter().fold(false, |is_beyond, most| is_beyond | (*most as i32 >= INFINITY as i32)) {
+            if amax.iter().fold(false, |is_beyond, amax| is_beyond | (*amax as i32 >= INFINITY as i32)) {
                 for ((_, code), factor) in
-                    most.iter().zip(&mut *codes).zip(factors).filter(|((most, _), _)| **most >= INFINITY)
+                    amax.iter().zip(&mut *codes).zip(factors).filter(|((amax, _), _)| **amax >= INFINITY)
                 {
                     (*code, *factor) = (self.quantize.format.nan(), 1f32.to_le_bytes());
                 }
@@ -89,23 +89,23 @@ impl Quantizer<'_> {
     }
 
     /// Those of NVFP4.
-    fn nv_scales(&self, most: &[u32], codes: &mut [u8], factors: &mut [[u8; 4]]) {
+    fn nv_scales(&self, amax: &[u32], codes: &mut [u8], factors: &mut [[u8; 4]]) {
         let (recipe, table) = (self.quantize.recipe, self.backend.table());
-        for (most, factor) in most.iter().zip(&mut *factors) {
-            *factor = recipe.rounded_first(f32::from_bits(*most)).to_le_bytes();
+        for (amax, factor) in amax.iter().zip(&mut *factors) {
+            *factor = recipe.rounded_first(f32::from_bits(*amax)).to_le_bytes();
         }
         if recipe == Recipe::CompressedTensors && self.from != DataType::Float {
-            let narrow = &mut [0; 2 * BLOCKS][..2 * most.len()];
-            cast(self.backend, DataType::Float, factors.as_flattened(), self.from, narrow, most.len());
-            cast(self.backend, self.from, narrow, DataType::Float, factors.as_flattened_mut(), most.len());
+            let narrow = &mut [0; 2 * BLOCKS][..2 * amax.len()];
+            cast(self.backend, DataType::Float, factors.as_flattened(), self.from, narrow, amax.len());
+            cast(self.backend, self.from, narrow, DataType::Float, factors.as_flattened_mut(), amax.len());
         }
         // SAFETY: a `Backend` exists only if this machine can run it.
         unsafe { (table.scale.wide_scales)(recipe, self.global, factors) };
-        cast(self.backend, DataType::Float, factors.as_flattened(), DataType::Float8E4M3FN, codes, most.len());
+        cast(self.backend, DataType::Float, factors.as_flattened(), DataType::Float8E4M3FN, codes, amax.len());
         if recipe.code_for_zero() != 0 {
             codes.iter_mut().filter(|code| **code == 0).for_each(|code| *code = recipe.code_for_zero());
         }
-        cast(self.backend, DataType::Float8E4M3FN, codes, DataType::Float, factors.as_flattened_mut(), most.len());
+        cast(self.backend, DataType::Float8E4M3FN, codes, DataType::Float, factors.as_flattened_mut(), amax.len());
         // SAFETY: as above.
         unsafe { (table.scale.factors)(recipe, self.global, factors) };
     }
@@ -154,8 +154,8 @@ impl Quantizer<'_> {
         assert!(elements.len() == byte_len_of(len, bits) && scales.len() * block == len, "whole blocks");
         let src = src.chunks(PART * width);
         let elements = elements.chunks_mut(byte_len_of(PART, bits));
-        let (mut most, mut factors, mut quantities) = ([0; BLOCKS], [[0; 4]; BLOCKS], ManyQuantities::NEW);
-        let mut memory = Memory { most: &mut most, factors: &mut factors, quantities: &mut quantities };
+        let (mut amax, mut factors, mut quantities) = ([0; BLOCKS], [[0; 4]; BLOCKS], ManyQuantities::NEW);
+        let mut memory = Memory { amax: &mut amax, factors: &mut factors, quantities: &mut quantities };
         with_default_float_environment(|| {
             for ((src, elements), scales) in src.zip(elements).zip(scales.chunks_mut(PART / block)) {
                 self.part(src, elements, scales, plans, hint, &mut memory);
@@ -182,9 +182,9 @@ impl Quantizer<'_> {
         codes.fill(MaybeUninit::new(0));
         // SAFETY: the line above wrote every byte.
         let codes = unsafe { written(codes) };
-        let (most, factors) = (&mut memory.most[..codes.len()], &mut memory.factors[..codes.len()]);
-        greatest(self.backend, self.from, src, block, most);
-        let Found { has_nan, multiplies } = self.scales(most, codes, factors);
+        let (amax, factors) = (&mut memory.amax[..codes.len()], &mut memory.factors[..codes.len()]);
+        amax_of_blocks(self.backend, self.from, src, block, amax);
+        let Found { has_nan, multiplies } = self.scales(amax, codes, factors);
         let hint = if has_nan { StoreHint::Temporal } else { hint };
         let span = Span { src, dst: &mut *elements, len };
         plans[usize::from(multiplies)].run_found(memory.quantities, factors, block, span, hint);
@@ -233,80 +233,80 @@ impl Divide for Blocks<'_> {
     }
 }
 
-/// The greatest magnitudes of blocks, as many as `most` has, as bits of floats: NaN and infinity are above every
+/// The largest magnitudes of blocks, as many as `amax` has, as bits of floats: NaN and infinity are above every
 /// number.
-fn greatest(backend: Backend, from: DataType, src: &[u8], block: usize, most: &mut [u32]) {
+fn amax_of_blocks(backend: Backend, from: DataType, src: &[u8], block: usize, amax: &mut [u32]) {
     let width = from.info().bits as usize / 8;
     // SAFETY: a `Backend` exists only if this machine can run it.
-    unsafe { (backend.table().scale.greatest)(src, width, block, most) };
+    unsafe { (backend.table().scale.amax)(src, width, block, amax) };
     match from {
-        DataType::BFloat16 => most.iter_mut().for_each(|most| *most <<= 16),
+        DataType::BFloat16 => amax.iter_mut().for_each(|amax| *amax <<= 16),
         DataType::Float16 => {
-            most.iter_mut().for_each(|most| *most = Float16::from_bits(*most as u16).to_f32().to_bits());
+            amax.iter_mut().for_each(|amax| *amax = Float16::from_bits(*amax as u16).to_f32().to_bits());
         }
         _ => {}
     }
 }
 
-/// Raises limits to the greatest finite magnitudes of a row's runs of `run` elements.
-pub(super) fn greatest_of_runs(from: DataType, row: &[u8], run: usize, limits: &mut [f32]) {
+/// Raises limits to the largest finite magnitudes of a row's runs of `run` elements.
+pub(super) fn amax_of_runs(from: DataType, row: &[u8], run: usize, limits: &mut [f32]) {
     /// Runs that are looked at together.
     const RUNS: usize = 128;
     let (backend, width) = (Backend::best(), from.info().bits as usize / 8);
     if run > PART {
         // Part by part, within each run: parts of the row would reach over the ends of runs.
         for (run, limit) in row.chunks(run.saturating_mul(width)).zip(limits) {
-            *limit = limit.max(greatest_finite(backend, from, run));
+            *limit = limit.max(finite_amax(backend, from, run));
         }
         return;
     }
     let runs = (PART / run).min(RUNS);
-    let mut most = [0; RUNS];
+    let mut amax = [0; RUNS];
     for (bytes, limits) in row.chunks(runs * run * width).zip(limits.chunks_mut(runs)) {
         // The kernel takes whole runs; the last of a row may be shorter.
         let (whole, short) = bytes.split_at(bytes.len() / (run * width) * run * width);
         let whole_runs = whole.len() / (run * width);
-        greatest(backend, from, whole, run, &mut most[..whole_runs]);
+        amax_of_blocks(backend, from, whole, run, &mut amax[..whole_runs]);
         if !short.is_empty() {
-            greatest(backend, from, short, PART, &mut most[whole_runs..=whole_runs]);
+            amax_of_blocks(backend, from, short, PART, &mut amax[whole_runs..=whole_runs]);
         }
-        for ((value, bytes), limit) in most.iter().zip(bytes.chunks(run * width)).zip(limits) {
+        for ((value, bytes), limit) in amax.iter().zip(bytes.chunks(run * width)).zip(limits) {
             let value = f32::from_bits(*value);
-            let value = if value.is_finite() { value } else { greatest_finite(backend, from, bytes) };
+            let value = if value.is_finite() { value } else { finite_amax(backend, from, bytes) };
             *limit = limit.max(value);
         }
     }
 }
 
-/// The greatest finite magnitude of a tensor, found on at most so many threads.
-pub(super) fn greatest_of_tensor(backend: Backend, from: DataType, src: &[u8], threads: Option<usize>) -> f32 {
+/// The largest finite magnitude of a tensor, found on at most so many threads.
+pub(super) fn amax_of_tensor(backend: Backend, from: DataType, src: &[u8], threads: Option<usize>) -> f32 {
     let width = from.info().bits as usize / 8;
     let run = |Elements(elements): Elements| {
         let src = &src[elements.start * width..elements.end * width];
-        with_default_float_environment(|| greatest_finite(backend, from, src))
+        with_default_float_environment(|| finite_amax(backend, from, src))
     };
     // Magnitudes are in the order of their bits, whatever the thread's float environment.
     let join = |low: f32, high: f32| f32::from_bits(low.to_bits().max(high.to_bits()));
     in_parts(Elements(0..src.len() / width), parts_for(src.len(), threads), &run, &join)
 }
 
-/// The greatest finite magnitude of a tensor.
-pub(super) fn greatest_finite(backend: Backend, from: DataType, src: &[u8]) -> f32 {
+/// The largest finite magnitude of a tensor.
+pub(super) fn finite_amax(backend: Backend, from: DataType, src: &[u8]) -> f32 {
     let width = from.info().bits as usize / 8;
     let of_part = |part: &[u8]| {
-        let mut most = [0];
-        greatest(backend, from, part, PART, &mut most);
-        let value = f32::from_bits(most[0]);
-        if value.is_finite() { value } else { greatest_of_numbers(backend, from, part) }
+        let mut amax = [0];
+        amax_of_blocks(backend, from, part, PART, &mut amax);
+        let value = f32::from_bits(amax[0]);
+        if value.is_finite() { value } else { finite_amax_of_elements(backend, from, part) }
     };
     src.chunks(PART * width).map(of_part).fold(0.0, f32::max)
 }
 
 /// That of a part with NaN or infinity: its elements are asked one by one.
 #[cold]
-fn greatest_of_numbers(backend: Backend, from: DataType, part: &[u8]) -> f32 {
+fn finite_amax_of_elements(backend: Backend, from: DataType, part: &[u8]) -> f32 {
     let mut each = [0; PART];
-    greatest(backend, from, part, 1, &mut each);
+    amax_of_blocks(backend, from, part, 1, &mut each);
     each.into_iter().map(f32::from_bits).filter(|value| value.is_finite()).fold(0.0, f32::max)
 }
 

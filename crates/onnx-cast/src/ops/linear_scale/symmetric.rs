@@ -1,4 +1,4 @@
-//! A symmetric scale from a greatest magnitude: what quantizers have in common, and what they differ in.
+//! A symmetric scale from a largest magnitude: what quantizers have in common, and what they differ in.
 
 use crate::element::DataType;
 use crate::ops::{BlockPlan, Cast, CastError, CastOptions, OpError, ScaledPlan};
@@ -6,7 +6,7 @@ use crate::scalar::{DefaultEnvironment, Rules, widen_code};
 use crate::tensor::{Tensor, TensorErrorKind};
 use alloc::vec::Vec;
 
-/// How the scale of some values comes from the greatest of their magnitudes, and how they are divided by it.
+/// How the scale of some values comes from the largest of their magnitudes, and how they are divided by it.
 ///
 /// The scale is `amax / most`, in float. By default `most` is the largest number of the elements' type, scales are
 /// float, and the scale is 1 for zeros and for values whose scale underflows to 0.
@@ -42,7 +42,7 @@ impl SymmetricScale {
         SymmetricScale { most, data_type, of_zeros: 1.0, of_underflow: 1.0, precision }
     }
 
-    /// Sets what the greatest magnitude becomes.
+    /// Sets what the largest magnitude becomes.
     pub const fn most(self, most: f32) -> Self {
         SymmetricScale { most, ..self }
     }
@@ -72,21 +72,21 @@ impl SymmetricScale {
         self.data_type
     }
 
-    /// The scales of values with these greatest magnitudes, as a tensor of a shape.
+    /// The scales of values with these largest magnitudes, as a tensor of a shape.
     ///
     /// # Errors
     /// Fails if the shape has another number of elements, or if the type of scales is not float, float16 or bfloat16.
-    pub fn scales(&self, greatest: &[f32], shape: &[usize]) -> Result<Tensor, CastError> {
+    pub fn scales(&self, amax: &[f32], shape: &[usize]) -> Result<Tensor, CastError> {
         let _environment = DefaultEnvironment::enter();
-        let scale = |&greatest: &f32| match greatest / self.most {
-            0.0 if greatest == 0.0 => self.of_zeros,
+        let scale = |&amax: &f32| match amax / self.most {
+            0.0 if amax == 0.0 => self.of_zeros,
             0.0 => self.of_underflow,
             scale => scale,
         };
         let too_large = |_| TensorErrorKind::TooLarge { data_type: DataType::Float, shape: shape.to_vec() };
         let mut scales = Vec::new();
-        scales.try_reserve_exact(greatest.len()).map_err(too_large)?;
-        scales.extend(greatest.iter().map(scale));
+        scales.try_reserve_exact(amax.len()).map_err(too_large)?;
+        scales.extend(amax.iter().map(scale));
         let scales = Tensor::from_slice(shape.to_vec(), &scales)?;
         if self.data_type == DataType::Float {
             return Ok(scales);

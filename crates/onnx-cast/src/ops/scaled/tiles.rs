@@ -6,7 +6,8 @@ use super::layout::Layout;
 use crate::arch::Backend;
 use crate::element::{DataType, Int2, Int4, Uint2, Uint4, byte_len_of};
 use crate::kernel::scale::{
-    CHUNK, ENTRIES, Granularity, Held, ManyQuantities, Method, PADDING, Quantities, Quantity, ScaleContext, Scales,
+    CHUNK, ENTRIES, Granularity, ManyQuantities, Method, PADDING, PendingLine, Quantities, Quantity, ScaleContext,
+    Scales,
 };
 use crate::kernel::{Context, KernelTable, StoreHint, Task};
 use crate::ops::execute::Span;
@@ -62,11 +63,29 @@ struct Tiles<'a> {
     one: Quantities<1>,
     quantities: &'a mut ManyQuantities,
     method: Method,
-    /// The scales in memory, where each is there once for some runs; how many of those the first has, and all; and the
-    /// elements of a run.
-    held: (Range<usize>, usize, usize, usize),
-    /// Whether those in memory are a period of all rows' scales, one for each element.
-    holds_period: bool,
+    loaded: Loaded,
+}
+
+/// The scales whose quantities are in memory.
+#[derive(PartialEq, Eq)]
+enum Loaded {
+    /// None that a later tile could use again.
+    Nothing,
+    /// Those of some runs.
+    Runs(Runs),
+    /// One for each element of a period of all rows' scales.
+    Period,
+}
+
+/// Scales, each repeated for runs of elements.
+#[derive(PartialEq, Eq)]
+struct Runs {
+    scales: Range<usize>,
+    /// Runs of the first scale, and of all.
+    first: usize,
+    count: usize,
+    /// Elements of a run.
+    len: usize,
 }
 
 /// Where a tile's scales are in memory.
@@ -79,14 +98,14 @@ struct Tile {
 impl<'a> Tiles<'a> {
     fn new(bound: &'a BoundCast<'a>, table: &'static KernelTable, quantities: &'a mut ManyQuantities) -> Self {
         let one = Quantities::ZERO;
-        Tiles { bound, table, one, quantities, method: Method::Divide, held: (0..0, 0, 0, 0), holds_period: false }
+        Tiles { bound, table, one, quantities, method: Method::Divide, loaded: Loaded::Nothing }
     }
 
     /// The tile that begins at an element, of at most `most`. One that ends before `most` ends at a whole byte.
     fn tile(&mut self, element: usize, most: usize) -> Tile {
         let layout = self.bound.layout;
         if layout == Layout::TENSOR {
-            self.hold(0..1, 1, 1, CHUNK);
+            self.load_runs(Runs { scales: 0..1, first: 1, count: 1, len: CHUNK });
             return Tile { len: most, begin: 0, granularity: Granularity::Tensor };
         }
         if layout.run > 1 {
@@ -99,22 +118,23 @@ impl<'a> Tiles<'a> {
                 piece = layout.piece(element, (piece.len & !7).max(1));
             }
             if piece.len == most || piece.len >= SHORT {
-                let range = piece.scale..piece.scale + piece.scales;
+                let scales = piece.scale..piece.scale + piece.scales;
                 if piece.scales == 1 {
-                    self.hold(range, 1, 1, CHUNK);
+                    self.load_runs(Runs { scales, first: 1, count: 1, len: CHUNK });
                     return Tile { len: piece.len, begin: 0, granularity: Granularity::Tensor };
                 }
                 // Runs are spread to chunks where an index that is shifted does not give their scales.
                 let is_shifted = layout.run.is_power_of_two() && piece.first == layout.run;
                 let run = if is_shifted { layout.run } else { CHUNK };
-                self.hold(range, piece.first / run, piece.len.div_ceil(run), run);
+                let (first, count) = (piece.first / run, piece.len.div_ceil(run));
+                self.load_runs(Runs { scales, first, count, len: run });
                 return Tile { len: piece.len, begin: 0, granularity: Granularity::Run(run.ilog2()) };
             }
         }
         let len = most.min(ENTRIES);
         let period = layout.period(ENTRIES);
-        if !(self.holds_period && period.is_some()) {
-            // Tiles begin anywhere in a period, which is held twice, or for a last tile as far as that goes.
+        if !(self.loaded == Loaded::Period && period.is_some()) {
+            // Tiles begin anywhere in a period, which is loaded twice, or for a last tile as far as that goes.
             let reach = |period: usize| if most < ENTRIES { element % period + most } else { 2 * ENTRIES };
             let (begin, count) = period.map_or((element, len), |period| (0, reach(period)));
             self.fill(count + PADDING, |table, operand, out| {
@@ -122,20 +142,20 @@ impl<'a> Tiles<'a> {
                 spread(&layout, table, operand, begin, out);
                 beside_padding.fill(MaybeUninit::new(0.0));
             });
-            (self.held, self.holds_period) = ((0..0, 0, 0, 0), period.is_some());
+            self.loaded = if period.is_some() { Loaded::Period } else { Loaded::Nothing };
         }
         Tile { len, begin: period.map_or(0, |period| element % period), granularity: Granularity::Element }
     }
 
-    /// Fills memory with scales, each as often as it has runs of `len` elements, of which the first has `first` and all
-    /// have `count`.
-    fn hold(&mut self, range: Range<usize>, first: usize, count: usize, len: usize) {
-        let held = (range, first, count, len);
-        if self.held == held {
+    /// Loads the scales of runs, each as often as it has runs.
+    fn load_runs(&mut self, runs: Runs) {
+        let loaded = Loaded::Runs(runs);
+        if self.loaded == loaded {
             return;
         }
-        let (range, runs) = (&held.0, self.bound.layout.run / len);
-        let beside = if range.len() > 1 { beside_padding(len) } else { 0 };
+        let Loaded::Runs(Runs { scales: range, first, count, len }) = &loaded else { return };
+        let (first, count, runs) = (*first, *count, self.bound.layout.run / len);
+        let beside = if range.len() > 1 { beside_padding(*len) } else { 0 };
         self.fill(count + beside, |table, operand, out| {
             if range.len() == count {
                 let (out, beside) = out.split_at_mut(count);
@@ -153,7 +173,7 @@ impl<'a> Tiles<'a> {
                 rest = later;
             }
         });
-        (self.held, self.holds_period) = (held, false);
+        self.loaded = loaded;
     }
 
     /// Fills memory with so many scales, all of which `write` writes, and finds what goes with them.
@@ -336,7 +356,7 @@ impl BoundCast<'_> {
         let mut tiles = Tiles::new(self, table, &mut quantities);
         // Tiles are places in this memory, so that a line between two of them can be stored.
         let target = dst.as_mut_ptr().cast::<u8>();
-        let mut held = Held::new(target);
+        let mut pending = PendingLine::new(target);
         let mut done = 0;
         while done < len {
             let most = if is_wide { ENTRIES } else { usize::MAX };
@@ -344,7 +364,6 @@ impl BoundCast<'_> {
             let [from, to] = bits.map(|bits| byte_len_of(done, bits)..byte_len_of(done + count, bits));
             assert!(to.end <= dst_len, "the tiles make up the tensor");
             let task = Task { src: &src[from], dst: target.wrapping_add(to.start), len: count, hint };
-            let holds = count < len;
             let has_zeros = self.zero_point.is_some();
             let is_one = granularity == Granularity::Tensor;
             let quantities = if is_one { tiles.one.all() } else { tiles.quantities.all() };
@@ -355,7 +374,7 @@ impl BoundCast<'_> {
             unsafe {
                 match is_wide {
                     true => self.run_wide(table, start + done, task, context),
-                    false => table.scale(plan.kernel, task, &context, holds.then_some(&mut held)),
+                    false => table.scale(plan.kernel, task, &context, (count < len).then_some(&mut pending)),
                 }
             }
             done += count;
@@ -363,7 +382,7 @@ impl BoundCast<'_> {
         if hint == StoreHint::NonTemporal {
             // SAFETY: as above; the target is there.
             unsafe {
-                held.flush();
+                pending.flush();
                 (table.scale.fence)();
             }
         }

@@ -2,7 +2,7 @@
 //! begin at any element that begins a byte: the block that a part begins in is also the last of the part before it. Its
 //! scale is found twice, and stored once.
 
-use super::{Blocks, Found, Quantizer, greatest};
+use super::{Blocks, Found, Quantizer, amax_of_blocks};
 use crate::element::{DataType, byte_len_of};
 use crate::kernel::StoreHint;
 use crate::ops::execute::Span;
@@ -123,10 +123,10 @@ impl Quantizer<'_> {
                 next = next.end..(next.end + rows.block).min(row_end);
                 count += 1;
             }
-            let (mut most, mut found, mut factors) = ([0; BATCH], [0; BATCH], [[0; 4]; BATCH]);
-            let (most, found, factors) = (&mut most[..count], &mut found[..count], &mut factors[..count]);
-            greatest(self.backend, self.from, &memory.padded[..count * rows.block * width], rows.block, most);
-            let Found { has_nan, multiplies: are_factors } = self.scales(most, found, factors);
+            let (mut amax, mut found, mut factors) = ([0; BATCH], [0; BATCH], [[0; 4]; BATCH]);
+            let (amax, found, factors) = (&mut amax[..count], &mut found[..count], &mut factors[..count]);
+            amax_of_blocks(self.backend, self.from, &memory.padded[..count * rows.block * width], rows.block, amax);
+            let Found { has_nan, multiplies: are_factors } = self.scales(amax, found, factors);
             if are_factors && !multiplies {
                 self.divisors(found, factors);
             }

@@ -1,18 +1,18 @@
-//! The greatest magnitudes of runs of floats, by loops in plain Rust, which the compiler vectorises: for runs that do
+//! The largest magnitudes of runs of floats, by loops in plain Rust, which the compiler vectorises: for runs that do
 //! not fill vectors, and where there are none.
 
-/// [`super::ScaleKernels::greatest`] without lanes.
+/// [`super::ScaleKernels::amax`] without lanes.
 #[inline(always)]
 pub(crate) fn by_loops(x: &[u8], width: usize, run: usize, out: &mut [u32]) {
     match width {
-        2 => of_2_bytes::greatest(x, run, out),
-        4 => of_4_bytes::greatest(x, run, out),
+        2 => of_2_bytes::amax(x, run, out),
+        4 => of_4_bytes::amax(x, run, out),
         _ => unreachable!("floats have 2 or 4 bytes"),
     }
 }
 
-/// The greatest magnitudes of floats of a width, by their bits without the sign.
-macro_rules! greatest {
+/// The largest magnitudes of floats of a width, by their bits without the sign.
+macro_rules! amax {
     ($name:ident, $bits:ty) => {
         mod $name {
             const WIDTH: usize = size_of::<$bits>();
@@ -31,7 +31,7 @@ macro_rules! greatest {
             }
 
             #[inline(always)]
-            pub(super) fn greatest(x: &[u8], run: usize, out: &mut [u32]) {
+            pub(super) fn amax(x: &[u8], run: usize, out: &mut [u32]) {
                 let x = x.as_chunks().0;
                 if run == 1 {
                     return x.iter().zip(out).for_each(|(x, out)| *out = magnitude(x).into());
@@ -39,21 +39,21 @@ macro_rules! greatest {
                 if !(run.is_power_of_two() && (2..=SHORT).contains(&run)) {
                     return x.chunks(run).zip(out).for_each(|(run, out)| *out = of_many(run).into());
                 }
-                let (mut most, mut fewer) = ([0; PAIRS], [0; PAIRS / 2]);
+                let (mut magnitudes, mut fewer) = ([0; PAIRS], [0; PAIRS / 2]);
                 for (x, out) in x.chunks(2 * PAIRS).zip(out.chunks_mut(2 * PAIRS / run)) {
                     let pairs = x.as_chunks::<2>().0;
-                    for (most, [a, b]) in most.iter_mut().zip(pairs) {
-                        *most = magnitude(a).max(magnitude(b));
+                    for (magnitudes, [a, b]) in magnitudes.iter_mut().zip(pairs) {
+                        *magnitudes = magnitude(a).max(magnitude(b));
                     }
                     let mut len = pairs.len();
                     while len > out.len() {
-                        for (fewer, [a, b]) in fewer.iter_mut().zip(most[..len].as_chunks::<2>().0) {
+                        for (fewer, [a, b]) in fewer.iter_mut().zip(magnitudes[..len].as_chunks::<2>().0) {
                             *fewer = *a.max(b);
                         }
                         len /= 2;
-                        most[..len].copy_from_slice(&fewer[..len]);
+                        magnitudes[..len].copy_from_slice(&fewer[..len]);
                     }
-                    out.iter_mut().zip(most).for_each(|(out, most)| *out = most.into());
+                    out.iter_mut().zip(magnitudes).for_each(|(out, magnitudes)| *out = magnitudes.into());
                 }
             }
 
@@ -69,11 +69,11 @@ macro_rules! greatest {
                 for (lane, bytes) in lanes.iter_mut().zip(rest) {
                     *lane = magnitude(bytes).max(*lane);
                 }
-                lanes.into_iter().fold(0, |greatest: $bits, lane| greatest.max(lane))
+                lanes.into_iter().fold(0, |amax: $bits, lane| amax.max(lane))
             }
         }
     };
 }
 
-greatest!(of_2_bytes, u16);
-greatest!(of_4_bytes, u32);
+amax!(of_2_bytes, u16);
+amax!(of_4_bytes, u32);

@@ -1,11 +1,11 @@
-//! The greatest magnitudes of runs of floats, where runs and vectors are powers of two.
+//! The largest magnitudes of runs of floats, where runs and vectors are powers of two.
 //!
 //! Every `unsafe fn` here asks that the processor has the instructions of `L`, and that what it names can be read.
 #![allow(unsafe_op_in_unsafe_fn, reason = "each line is a method of `Lanes`, or reads what was counted before")]
 
 use crate::kernel::lanes::Lanes;
 
-/// The greatest magnitudes of runs of floats of a width in bytes, by their bits without the sign: of how many runs.
+/// The largest magnitudes of runs of floats of a width in bytes, by their bits without the sign: of how many runs.
 /// Others are left.
 #[inline(always)]
 pub(crate) unsafe fn by_lanes<L: Lanes>(x: &[u8], width: usize, run: usize, out: &mut [u32]) -> usize {
@@ -37,19 +37,19 @@ unsafe fn of_runs<L: Lanes, const W: usize, const PARTS: usize>(x: &[u8], vector
     let group = lanes / PARTS * vectors * L::BYTES;
     let groups = (x.len() / group).min(out.len() / lanes);
     for (group, out) in x.chunks_exact(group).zip(out.chunks_exact_mut(lanes)) {
-        let greatest = tournament::<L, W, PARTS>(group.as_ptr(), vectors);
+        let amax = tournament::<L, W, PARTS>(group.as_ptr(), vectors);
         if W == 32 {
-            L::store(out.as_mut_ptr().cast(), greatest);
+            L::store(out.as_mut_ptr().cast(), amax);
         } else {
             let mut halves = [0u16; 32];
-            L::store(halves.as_mut_ptr().cast(), greatest);
+            L::store(halves.as_mut_ptr().cast(), amax);
             out.iter_mut().zip(halves).for_each(|(out, half)| *out = half.into());
         }
     }
     groups * lanes
 }
 
-/// The greatest magnitudes of a group's runs, in order. Of each run's vectors, or of a vector, the greatest lanes are
+/// The largest magnitudes of a group's runs, in order. Of each run's vectors, or of a vector, the largest lanes are
 /// left; then each round takes the greater of two neighbours. It goes depth first, so that few vectors are in use at a
 /// time.
 #[inline(always)]
@@ -64,16 +64,16 @@ unsafe fn tournament<L: Lanes, const W: usize, const PARTS: usize>(src: *const u
     }
 }
 
-/// The greatest lanes of the vectors at a place.
+/// The largest lanes of the vectors at a place.
 #[inline(always)]
 unsafe fn of_1<L: Lanes, const W: usize>(src: *const u8, vectors: usize, place: usize) -> L::V {
     let src = src.add(place * vectors * L::BYTES);
     let magnitude = L::splat::<W>(u64::MAX >> (65 - W));
-    let mut most = L::and(L::load(src), magnitude);
+    let mut magnitudes = L::and(L::load(src), magnitude);
     for i in 1..vectors {
-        most = L::max_u::<W>(most, L::and(L::load(src.add(i * L::BYTES)), magnitude));
+        magnitudes = L::max_u::<W>(magnitudes, L::and(L::load(src.add(i * L::BYTES)), magnitude));
     }
-    most
+    magnitudes
 }
 
 /// Defines a round: the greater of neighbours in twice as many vectors.
