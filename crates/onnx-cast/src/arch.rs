@@ -104,7 +104,7 @@ impl Backend {
         self.0.name
     }
 
-    /// How it casts one type to another; `None` if one of them is not numeric.
+    /// The algorithm by which this backend casts one type to another; `None` if either type is not numeric.
     ///
     /// ```
     /// use onnx_cast::DataType;

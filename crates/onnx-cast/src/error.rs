@@ -6,8 +6,8 @@
 use alloc::string::ToString;
 use core::fmt::{self, Write};
 
-/// Defines the error that callers get: its kind in a box, so that the results of small calls fit in registers. A call
-/// for 16 elements takes 26 ns so, and 28 where results hold a kind.
+/// Defines a public error type that stores its kind in a box, so that the results of small calls fit in registers. A
+/// call for 16 elements takes 26 ns with the box, and 28 ns if results store the kind itself.
 macro_rules! boxed_error {
     ($(#[$doc:meta])* pub struct $error:ident of $kind:ident;) => {
         $(#[$doc])*
@@ -67,8 +67,8 @@ impl fmt::Display for ShapeText<'_> {
     }
 }
 
-/// Displays a caller's text in an error: unprintable characters are escaped, and only the first 64 characters are
-/// shown. The other crates use it too, so that the same text looks the same in all errors.
+/// Displays a caller's string in an error: unprintable characters are escaped, and only the first 64 characters are
+/// shown. The other crates use it too, so that the same string looks the same in all errors.
 pub struct Short<'a>(pub &'a str);
 
 impl fmt::Display for Short<'_> {

@@ -67,7 +67,7 @@ pub(crate) type Kernel = unsafe fn(src: &[u8], dst: &mut Out, len: usize, contex
 /// # Safety
 /// The kernels cast exactly as [`crate::scalar::cast_one`] does, write all of `dst`, and read none of it before.
 pub(crate) unsafe trait Isa {
-    /// What decides the algorithm of a pair.
+    /// The properties that decide the algorithm of a pair.
     const CAPABILITIES: Capabilities;
     /// The kernels of the instruction set.
     const TABLE: &'static KernelTable;
@@ -76,12 +76,12 @@ pub(crate) unsafe trait Isa {
     /// What is compiled once for scaled casts.
     const SCALE: ScaleKernels;
 
-    /// From `S` to `D` in registers. Sources of 8 bits or fewer that are not integers of 8 bits stand for all of their
-    /// class and width, and the target is then a float of 16 or 32 bits.
+    /// From `S` to `D` in registers. An `S` of 8 bits or fewer, other than 8-bit integers and bool, represents all
+    /// types of its class and width. The target is then a float of 16 or 32 bits, or bool.
     unsafe fn fused<S: Element, D: Element>(src: &[u8], dst: &mut Out, len: usize, context: &Context);
     /// From a source of the width of `S` to a target of the width of `D`, by a table.
     unsafe fn look_up<S: Element, D: Element>(src: &[u8], dst: &mut Out, len: usize, context: &Context);
-    /// From `S` to `float`, rounded to odd. The rules are those of the target beyond it.
+    /// From `S` to `float`, rounded to odd. The rules of the context are those of the final target.
     unsafe fn to_odd_float<S: Element>(src: &[u8], dst: &mut Out, len: usize, context: &Context);
     /// From one element in a byte to elements packed to the width of `D`.
     unsafe fn pack<D: Element>(src: &[u8], dst: &mut Out, len: usize, context: &Context);
@@ -91,7 +91,7 @@ pub(crate) unsafe trait Isa {
     unsafe fn quantize<D: Element>(_: Task<'_>, _: &ScaleContext<'_>, _: Option<&mut PendingLine>) {
         unreachable!("scaled in stages");
     }
-    /// To values from codes of the class and width of `S`, or that are `float` already, by scales.
+    /// To values by scales, from codes of the class and width of `S`, or from codes that are already `float`.
     unsafe fn dequantize<S: Element>(_: Task<'_>, _: &ScaleContext<'_>, _: Option<&mut PendingLine>) {
         unreachable!("scaled in stages");
     }
@@ -105,7 +105,7 @@ pub(crate) struct KernelTable {
     /// By source and target in the order of [`DataType::NUMERIC`].
     casts: [[Kernel; TYPES]; TYPES],
     copy: Kernel,
-    /// By source.
+    /// Indexed by source.
     to_odd_float: [Option<Kernel>; TYPES],
     pack: [Kernel; 3],
     unpack: [Kernel; 3],
@@ -135,8 +135,8 @@ impl KernelTable {
         }
     }
 
-    /// Scales elements by [`KernelTable::scaled`] of their types; the padding of the last byte is arbitrary, and
-    /// streamed results need [`ScaleKernels::fence`].
+    /// Scales elements with `kernel`, which is [`KernelTable::scaled`] of their types, or in stages. The padding of the
+    /// last byte is arbitrary, and streamed results need [`ScaleKernels::fence`].
     ///
     /// # Safety
     /// As [`ScaledKernel`].
@@ -148,7 +148,7 @@ impl KernelTable {
         context: &ScaleContext<'_>,
         pending: Option<&mut PendingLine>,
     ) {
-        // SAFETY: the caller promises that the kernel is that of the types in this table, that the processor has its
+        // SAFETY: the caller promises that `kernel` is this table's kernel for the types, that the processor has its
         // instructions, and that the task has the bytes of its elements.
         unsafe {
             match kernel {
@@ -168,12 +168,12 @@ impl KernelTable {
         if data_type.is_packed() { Some(self.unpack[data_type.info().bits as usize / 2 - 1]) } else { None }
     }
 
-    /// What copies bytes, as elements of uint8.
+    /// The kernel that copies bytes, as elements of uint8.
     pub(crate) const fn copy(&self) -> Kernel {
         self.copy
     }
 
-    /// The kernel from a type to `float`, rounded to odd; `None` where `float` holds all of its values.
+    /// The kernel that casts a type to `float`, rounded to odd; `None` if `float` represents all values of the type.
     pub(crate) const fn to_odd_float(&self, from: DataType) -> Option<Kernel> {
         match from.numeric_index() {
             Some(from) => self.to_odd_float[from],
@@ -214,7 +214,7 @@ const fn kernel<I: Isa, S: Element, D: Element>() -> Kernel {
     }
 }
 
-/// The fused kernel of a pair. Pairs between which it sees no difference share one.
+/// The fused kernel of a pair. Pairs that need the same code share a kernel.
 const fn fused<I: Isa, S: Element, D: Element>() -> Kernel {
     match (class::<S>(), class::<D>()) {
         (Class::Int { .. }, Class::Int { bits: to, .. }) if to < bits::<S>() as u32 => match bits::<S>() {
@@ -232,7 +232,7 @@ const fn fused<I: Isa, S: Element, D: Element>() -> Kernel {
         (Class::SmallFloat(format), Class::Bool) if !format.negative_zero => I::fused::<u8, D>,
         (Class::SmallFloat(_), Class::Bool) => I::fused::<Float8E5M2, D>,
         (Class::SmallFloat(format), _) => match format.bits {
-            // By arithmetic, where two look-ups among 128 entries take long.
+            // Widened by arithmetic where two look-ups among 128 entries are slow.
             8 if !I::CAPABILITIES.looks_up_16 || matches!(S::DATA_TYPE, DataType::Float8E5M2) => I::fused::<S, D>,
             8 => I::fused::<Float8E4M3FN, D>,
             6 => I::fused::<Float6E2M3, D>,
@@ -245,7 +245,7 @@ const fn fused<I: Isa, S: Element, D: Element>() -> Kernel {
     }
 }
 
-/// The fused kernel to the low bits of an integer, which have no sign.
+/// The fused kernel that keeps the low bits of an integer, which are the same for signed and unsigned targets.
 const fn to_int<I: Isa, S: Element, D: Element>() -> Kernel {
     match bits::<D>() {
         2 => I::fused::<S, Uint2>,
@@ -258,16 +258,16 @@ const fn to_int<I: Isa, S: Element, D: Element>() -> Kernel {
     }
 }
 
-/// Copies the bytes of elements of one width.
+/// Copies the bytes of elements between types of the same width.
 unsafe fn copy<I: Isa>(src: &[u8], dst: &mut Out, len: usize, context: &Context) {
-    // SAFETY: the caller's: source and target have as many bytes, and the copy writes them all.
+    // SAFETY: the caller promises that source and target have the same number of bytes. The copy writes them all.
     unsafe {
         I::TABLE.copy()(src, dst, src.len(), context);
         clear_padding(context.to, len, written(dst));
     }
 }
 
-/// The kernel from a type to `float`, rounded to odd; `None` where `float` holds all of its values.
+/// The kernel that casts a type to `float`, rounded to odd; `None` if `float` represents all values of the type.
 const fn to_odd_float<I: Isa, S: Element>() -> Option<Kernel> {
     match class::<S>() {
         Class::F64 | Class::Int { bits: 32 | 64, .. } => Some(I::to_odd_float::<S>),
@@ -281,7 +281,7 @@ const fn to_odd_float<I: Isa, S: Element>() -> Option<Kernel> {
     }
 }
 
-/// Whether scaled casts to a type and from it are fused. Those of other types are staged.
+/// Whether scaled casts to and from a type run in registers. Those of other types are staged.
 const fn is_scaled_in_registers(data_type: DataType) -> bool {
     matches!(
         data_type,

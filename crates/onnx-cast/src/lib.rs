@@ -30,8 +30,8 @@
 //!
 //! - `threads`, a default: large tensors are split over the current rayon pool. A forked child has a pool of its own
 //!   for them.
-//! - `std`, a default: the machine is asked for its vector instructions. Without it the crate is `no_std`, needs
-//!   `alloc` and atomics, and has the backends of the target features that the build enables.
+//! - `std`, a default: the vector instructions of the machine are detected at run time. Without it the crate is
+//!   `no_std`, needs `alloc` and atomics, and has the backends of the target features that the build enables.
 //! - `libm`: for builds without `std`, which lack a multiplication and addition that rounds once.
 //! - `half`: conversions between [`Float16`](types::Float16), [`BFloat16`](types::BFloat16) and the types of
 //!   the crate `half`.
@@ -71,7 +71,7 @@ pub use ops::{
 };
 pub use tensor::{Tensor, TensorView};
 
-/// What the other crates of this project share. It may change in any version.
+/// Items that the other crates of this project share. They may change in any version.
 #[doc(hidden)]
 pub mod __private {
     pub use crate::element::nearest;

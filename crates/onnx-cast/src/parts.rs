@@ -1,19 +1,20 @@
 //! Work on a tensor, split into parts for several threads.
 
-/// Work on some elements that can be split.
+/// Work on a number of elements that can be split into parts.
 pub trait Divide: Sized + Send {
     /// The number of elements.
     fn elements(&self) -> usize;
 
-    /// Parts begin at multiples of so many elements.
+    /// Granularity in elements: every part begins at a multiple of it.
     fn grain(&self) -> usize;
 
-    /// The work on the first `at` elements, and on those after.
+    /// Splits the work into that on the first `at` elements and that on the rest.
     fn divide(self, at: usize) -> (Self, Self);
 }
 
-/// Runs work in so many parts, of which the first runs on the caller's thread, which is awake, and the others on those
-/// of the pool; in a forked child all run on its pool's. Results are joined in the order of the parts.
+/// Runs work in `parts` parts and joins the results in the order of the parts. The first part runs on the caller's
+/// thread, which is already awake, and the others run on the threads of the pool. In a forked child, all parts run on
+/// the threads of the child's own pool.
 pub fn in_parts<W: Divide, R: Send>(
     work: W,
     parts: usize,
@@ -29,7 +30,7 @@ pub fn in_parts<W: Divide, R: Send>(
                 scope.spawn(|_| result = Some(halve(others, parts - 1, run, join)));
                 run(first)
             });
-            // A panic in the other parts is one of the scope's.
+            // The scope passes on a panic of the other parts, so here they have a result.
             result.map_or_else(|| unreachable!("the scope waits for its work"), |others| join(first, others))
         });
     }
@@ -37,7 +38,7 @@ pub fn in_parts<W: Divide, R: Send>(
     run(work)
 }
 
-/// Halves work recursively into so many parts, each of which runs on any free thread of the pool.
+/// Halves work recursively into `parts` parts, each of which runs on any free thread of the pool.
 #[cfg(threads)]
 fn halve<W: Divide, R: Send>(
     work: W,
@@ -53,7 +54,7 @@ fn halve<W: Divide, R: Send>(
     join(low, high)
 }
 
-/// Divides work after the first `low` of `parts` parts.
+/// Divides work in two: the first `low` of `parts` parts, and the remaining parts.
 #[cfg(threads)]
 fn divide<W: Divide>(work: W, parts: usize, low: usize) -> (W, W) {
     let len = work.elements();

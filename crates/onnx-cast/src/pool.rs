@@ -99,8 +99,8 @@ pub fn current_threads() -> usize {
     }
 }
 
-/// Runs work that may be split over [`current_threads`]: on the caller's thread, and in a forked child on one of its
-/// own pool, if it has that.
+/// Runs work that may be split over [`current_threads`]. It runs on the caller's thread or, in a forked child, on a
+/// thread of the child's own pool if it has one.
 pub fn with_threads<R: Send>(work: impl FnOnce() -> R + Send) -> R {
     // A thread of a pool that the process was forked on does the work of the others too.
     if rayon::current_thread_index().is_none()

@@ -180,7 +180,7 @@ impl<'a> TensorView<'a> {
         }
     }
 
-    /// The texts of a string tensor; `None` for other types.
+    /// The strings of a string tensor; `None` for other types.
     pub fn as_strings(&self) -> Option<StringsView<'a>> {
         match self.data {
             Data::Strings(strings) => Some(strings),

@@ -21,11 +21,11 @@ pub(crate) use crate::kernel::lanes::Lanes;
 
 /// Casts in registers.
 ///
-/// Every choice that the types decide is an `if const`: the compiler then makes no code for the other algorithms, and
-/// this function is made for more than a hundred pairs.
+/// Every choice that depends only on the types is an `if const`, so that the compiler generates no code for the other
+/// algorithms: this function is compiled for more than a hundred pairs.
 ///
 /// # Safety
-/// As [`crate::kernel::Kernel`], of the instructions of `L`.
+/// The conditions of [`crate::kernel::Kernel`], for the instructions of `L`.
 #[inline(always)]
 pub(crate) unsafe fn fused<L: Lanes, S: Element, D: Element>(src: &[u8], dst: &mut Out, len: usize, context: &Context) {
     if small_float::asks_for_scalar::<D>(&context.rules) {
@@ -33,7 +33,7 @@ pub(crate) unsafe fn fused<L: Lanes, S: Element, D: Element>(src: &[u8], dst: &m
     }
     let task = step::Task { src, dst: dst.as_mut_ptr().cast(), len, hint: context.hint };
     // SAFETY: the caller promises that the processor has the instructions and that the slices have the bytes of `len`
-    // elements; `steps` hands out pointers to a step's bytes.
+    // elements; `steps` passes pointers to the bytes of one step.
     unsafe {
         if const { matches!(by_exponent::codes::<L, S, D>(), Some(2)) } {
             return by_exponent::cast::<L, S, D, 2>(task);
@@ -74,32 +74,32 @@ pub(crate) unsafe fn fused<L: Lanes, S: Element, D: Element>(src: &[u8], dst: &m
 /// Casts to `float`, rounded to odd.
 ///
 /// # Safety
-/// As [`crate::kernel::Kernel`], of the instructions of `L`.
+/// The conditions of [`crate::kernel::Kernel`], for the instructions of `L`.
 #[inline(always)]
 pub(crate) unsafe fn to_odd_float<L: Lanes, S: Element>(src: &[u8], dst: &mut Out, len: usize, context: &Context) {
-    // What is beyond `float` differs from infinity in few rules.
+    // Only a few rules treat numbers beyond the range of `float` differently from infinity.
     let is_double = const { matches!(class::<S>(), Class::F64) };
     if L::F64_OVERFLOWS && is_double && context.rules.infinity != context.rules.overflow {
         return portable::to_odd_float::<S>(src, dst);
     }
     let task = step::Task { src, dst: dst.as_mut_ptr().cast(), len, hint: context.hint };
     // SAFETY: the caller promises that the processor has the instructions and that the slices have the bytes of `len`
-    // elements; `steps` hands out pointers to a step's bytes.
+    // elements; `steps` passes pointers to the bytes of one step.
     unsafe {
         step::steps::<L, S, f32>(
             task,
             #[inline(always)]
             |src, dst| {
-                for place in 0..4 {
-                    wide::store::<L>(dst, place, wide::f32_lanes::<L, S, false>(src, place));
+                for i in 0..4 {
+                    wide::store::<L>(dst, i, wide::f32_lanes::<L, S, false>(src, i));
                 }
             },
         );
     }
 }
 
-/// What casts the elements of one step from one pointer to the other. Sources of 8 bits or fewer are cast to `f32`
-/// alone, and looked up as in [`crate::kernel::Isa::widen`].
+/// Returns a function that casts the elements of one step from one pointer to the other. Sources of 8 bits or fewer are
+/// widened by [`look_up::widen`] or [`folded::widen`] where these apply.
 ///
 /// # Safety
 /// The processor has the instructions of `L`; the function is called with pointers to a step's bytes.
@@ -156,7 +156,7 @@ macro_rules! isa {
                 len: usize,
                 context: &Context,
             ) {
-                // SAFETY: the processor has the features, which are those of the lanes; the rest is the caller's.
+                // SAFETY: the caller promises the features of the lanes, and slices with the bytes of `len` elements.
                 unsafe { generic::fused::<$lanes, S, D>(src, dst, len, context) }
             }
 
@@ -167,7 +167,7 @@ macro_rules! isa {
                 len: usize,
                 context: &Context,
             ) {
-                // SAFETY: the processor has the features, which are those of the lanes; the rest is the caller's.
+                // SAFETY: the caller promises the features of the lanes, and slices with the bytes of `len` elements.
                 unsafe { generic::to_odd_float::<$lanes, S>(src, dst, len, context) }
             }
 
@@ -178,19 +178,19 @@ macro_rules! isa {
                 len: usize,
                 context: &Context,
             ) {
-                // SAFETY: the processor has the features, which are those of the lanes; the rest is the caller's.
+                // SAFETY: the caller promises the features of the lanes, and slices with the bytes of `len` elements.
                 unsafe { generic::look_up::cast::<$lanes, S, D>(src, dst, len, context) }
             }
 
             $(#[target_feature(enable = $features)])?
             unsafe fn pack<D: Element>(src: &[u8], dst: &mut crate::packed::Out, len: usize, context: &Context) {
-                // SAFETY: the processor has the features, which are those of the lanes; the rest is the caller's.
+                // SAFETY: the caller promises the features of the lanes, and slices with the bytes of `len` elements.
                 unsafe { generic::look_up::pack::<$lanes, D>(src, dst, len, context) }
             }
 
             $(#[target_feature(enable = $features)])?
             unsafe fn unpack<S: Element>(src: &[u8], dst: &mut crate::packed::Out, len: usize, context: &Context) {
-                // SAFETY: the processor has the features, which are those of the lanes; the rest is the caller's.
+                // SAFETY: the caller promises the features of the lanes, and slices with the bytes of `len` elements.
                 unsafe { generic::look_up::unpack::<$lanes, S>(src, dst, len, context) }
             }
         }
@@ -259,7 +259,7 @@ macro_rules! shifts {
 }
 pub(crate) use shifts;
 
-/// Functions of an instruction set, or methods of [`Lanes`], that are always inlined.
+/// Defines functions of an instruction set, or methods of [`Lanes`], that are always inlined.
 macro_rules! inlined {
     ($($(#[$attribute:meta])* unsafe fn $name:ident $(<const $constant:ident: $kind:ty>)?
         ($($argument:ident: $type:ty),*) $(-> $result:ty)? { $($body:tt)* })*) => {$(

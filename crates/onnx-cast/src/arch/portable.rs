@@ -1,4 +1,4 @@
-//! The backend for every machine: the scalar cast in loops, vectorised as far as the compiler does it.
+//! The backend for every machine: loops over the scalar cast, which the compiler vectorises where it can.
 
 use crate::element::{Class, Element, Word, class};
 use crate::kernel::algorithm::Capabilities;
@@ -12,7 +12,7 @@ pub(crate) static TABLE: KernelTable = KernelTable::new::<Portable>();
 
 struct Portable;
 
-/// Elements that are unpacked or packed at a time: a multiple of 8, so that a block of every type is whole bytes.
+/// Number of elements to unpack or pack at a time. It is a multiple of 8, so that a block of any type is whole bytes.
 const BLOCK: usize = 256;
 
 /// Calls `f` with the bytes of each block and its length.
@@ -37,7 +37,7 @@ fn codes<'a, S: Element>(src: &'a [u8], unpacked: &'a mut [MaybeUninit<u8>; BLOC
     unsafe { written(unpacked) }
 }
 
-// SAFETY: tables are made with the scalar cast, and `each` is the scalar cast in a loop; both write every byte.
+// SAFETY: the scalar cast builds the tables, and `each` calls it in a loop. The loops write every byte of the target.
 unsafe impl Isa for Portable {
     const CAPABILITIES: Capabilities = Capabilities { converts_halves: false, looks_up_16: true, folds: false };
     const TABLE: &'static KernelTable = &TABLE;
@@ -87,7 +87,7 @@ unsafe impl Isa for Portable {
     }
 }
 
-/// Whether a source is widened by a table: one of 8 bits or fewer whose codes are not its values.
+/// Whether a pair is widened by a table: to `float`, from a type of 8 bits or fewer other than 8-bit integers and bool.
 const fn is_widened_by_table<S: Element, D: Element>() -> bool {
     match (class::<S>(), class::<D>()) {
         (Class::SmallFloat(_) | Class::E8M0 | Class::Int { bits: 2 | 4, .. }, Class::F32) => true,
@@ -105,7 +105,7 @@ const fn is_widened_by_table<S: Element, D: Element>() -> bool {
     }
 }
 
-/// Widens codes of the width of `S` to `float`, of which the lower 16 bits are zero.
+/// Widens codes of the width of `S` to `float` by a table of the upper 16 bits. The lower 16 bits are zero.
 fn widen<S: Element>(src: &[u8], dst: &mut Out, len: usize, context: &Context) {
     let table = KeptOrMade::new(context);
     let [low, high] = &table.planes;
@@ -118,8 +118,8 @@ fn widen<S: Element>(src: &[u8], dst: &mut Out, len: usize, context: &Context) {
     });
 }
 
-/// The scalar cast of elements of 8 bits or more, in loops that the compiler can vectorise; for backends too that have
-/// no better one for some rules.
+/// Casts sources of 8 bits or more with the scalar cast, in loops that the compiler can vectorise. The other backends
+/// use it for rules that they do not implement.
 pub(crate) fn fused<S: Element, D: Element>(src: &[u8], dst: &mut Out, len: usize, context: &Context) {
     let cast = |element: S| element.cast_to(&context.rules);
     if const { bits::<D>() >= 8 } {
@@ -134,19 +134,20 @@ pub(crate) fn fused<S: Element, D: Element>(src: &[u8], dst: &mut Out, len: usiz
     });
 }
 
-/// To `float`, rounded to odd; likewise.
+/// Casts to `float`, rounded to odd, in a loop that the compiler can vectorise. The other backends use it for rules
+/// that they do not implement.
 #[inline(always)]
 pub(crate) fn to_odd_float<S: Element>(src: &[u8], dst: &mut Out) {
     each::<S, f32>(src, dst, S::to_f32_round_to_odd);
 }
 
-/// Casts elements of 8 bits or more, one result to a word.
+/// Casts elements of 8 bits or more and stores each result in a word of its own.
 #[inline(always)]
 fn each<S: Element, D: Element>(src: &[u8], dst: &mut Out, cast: impl Fn(S) -> D) {
     let elements = src.chunks_exact(const { size_of::<S::Bits>() });
     for (from, to) in elements.zip(dst.chunks_exact_mut(const { size_of::<D::Bits>() })) {
         let bytes = cast(S::from_bits(word(from))).to_bits().to_le();
-        // SAFETY: the chunk has the size of `D::Bits`, as its bytes do.
+        // SAFETY: the chunk and `bytes` both have the size of `D::Bits`.
         unsafe { to.as_mut_ptr().cast::<<D::Bits as Word>::Bytes>().write_unaligned(bytes) };
     }
 }

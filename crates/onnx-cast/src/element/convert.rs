@@ -1,5 +1,5 @@
-//! What every element can do beside being bits: be cast from, and be cast to. `scalar` implements both. They are
-//! public, as supertraits of [`Element`] have to be, but no other crate can name them.
+//! Operations that every element has besides access to its bits: casts from it and casts to it. `scalar` implements
+//! both. The traits are public, as supertraits of [`Element`] have to be, but no other crate can name them.
 
 use super::{Element, Rules};
 

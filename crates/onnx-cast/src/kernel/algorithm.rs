@@ -8,28 +8,29 @@ use core::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Algorithm {
-    /// The bytes stay the same.
+    /// The bytes are copied unchanged.
     Copy,
-    /// A table has the result for each code of the source, which has 8 bits or fewer.
+    /// The results are looked up in a table with an entry for each code of the source, which has 8 bits or fewer.
     LookUp,
     /// Elements are widened and narrowed in registers.
     Fused,
-    /// Elements are widened into a tile in the nearest cache, and narrowed from there by a second kernel.
+    /// One kernel widens elements into a tile in the L1 cache, and a second kernel narrows them from there.
     Staged(Hub),
 }
 
-/// The type of the elements in the tile of a staged cast.
+/// Type of the elements in the tile of a staged cast.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Hub {
-    /// `float`, which holds every value of the source that the target does.
+    /// `float`, which represents every source value that the target can represent.
     Float,
-    /// `float`, rounded to odd: truncated, and the lowest bit set if that lost anything. A second rounding to the few
-    /// bits of the target then gives what one rounding gives.
+    /// `float`, rounded to odd: truncated, with the lowest bit set if any dropped bit was set. Rounding this to the few
+    /// bits of the target gives the same result as rounding the source value once.
     OddFloat,
-    /// `int8`, which holds every value of the source, truncated.
+    /// `int8`, which represents every source value after truncation to an integer.
     Int8,
-    /// `uint8`, which holds every value of the source, truncated, or every bit that the target takes.
+    /// `uint8`, which represents every source value after truncation to an integer, or holds every bit that the target
+    /// keeps.
     Uint8,
 }
 
@@ -50,27 +51,28 @@ impl fmt::Display for Algorithm {
 /// The properties of a backend that decide an algorithm.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Capabilities {
-    /// Whether it converts floats of 16 bits in registers.
+    /// Whether the backend converts 16-bit floats in registers.
     pub(crate) converts_halves: bool,
-    /// Whether it looks up results of 16 bits for sources of 8 bits.
+    /// Whether the backend looks up 16-bit results for 8-bit sources.
     pub(crate) looks_up_16: bool,
-    /// Whether it does where [`Fold`](super::lookup_tables::fold::Fold) needs few entries.
+    /// Whether the backend looks up 16-bit results only if [`Fold`](super::lookup_tables::fold::Fold) needs few
+    /// entries.
     pub(crate) folds: bool,
 }
 
 impl Algorithm {
-    /// The algorithm of a pair; `None` for types that are not numeric.
+    /// Returns the algorithm of a pair, or `None` if either type is not numeric.
     ///
-    /// Pairs that people cast in bulk are fused: `float`, `float16` and `bfloat16` to every type, and `double` and the
-    /// integers to each other and to these. Sources of 8 bits or fewer are looked up where the result is narrow too.
-    /// All other pairs are staged.
+    /// Pairs that are often cast in bulk are fused: `float`, `float16` and `bfloat16` to every type, and `double` and
+    /// the integers to each other and to these three types. Sources of 8 bits or fewer are looked up if the result is
+    /// narrow too. All other pairs are staged.
     pub(crate) const fn of(from: DataType, to: DataType, backend: Capabilities) -> Option<Algorithm> {
         let (Some(source), Some(target)) = (Class::of(from), Class::of(to)) else { return None };
-        // A bool of another byte than 0 and 1 becomes 1.
+        // A bool whose byte is neither 0 nor 1 becomes 1.
         if from as u8 == to as u8 && !matches!(source, Class::Bool) {
             return Some(Algorithm::Copy);
         }
-        // Floats beyond the integers of 16 bits saturate there, which no `Fold` has.
+        // Floats outside the range of 16-bit integers saturate, and no `Fold` represents saturated results.
         let saturates = match (source, target) {
             (Class::SmallFloat(format), Class::Int { bits: 16, .. }) => format.exponent_bits > 4,
             _ => false,
@@ -92,7 +94,7 @@ impl Algorithm {
             (Class::F64, _) => Algorithm::Fused,
 
             (Class::Int { bits: 32 | 64, .. }, Class::E8M0) => Algorithm::Staged(Hub::OddFloat),
-            // What `float` rounds is 2^24 or more, and beyond every small float.
+            // `float` rounds only integers of magnitude 2^24 or more, which exceed every small float.
             (Class::Int { bits: 16 | 32 | 64, .. }, Class::SmallFloat(_) | Class::E8M0) => {
                 Algorithm::Staged(Hub::Float)
             }
@@ -100,17 +102,17 @@ impl Algorithm {
             (Class::Int { bits: 16 | 32 | 64, .. }, _) => Algorithm::Fused,
 
             (Class::Int { bits: 8, .. } | Class::Bool, Class::SmallFloat(_) | Class::E8M0) => Algorithm::LookUp,
-            // Two look-ups take less than the way through `float`.
+            // Two look-ups are faster than a conversion through `float`.
             (Class::Int { bits: 8, .. }, Class::F16 | Class::BF16) if backend.looks_up_16 => Algorithm::LookUp,
             (Class::Bool, Class::F16 | Class::BF16) if looks_up_16 => Algorithm::LookUp,
             (Class::Int { bits: 8, .. } | Class::Bool, _) => Algorithm::Fused,
 
             (Class::SmallFloat(_) | Class::E8M0 | Class::Int { .. }, Class::F32) => Algorithm::Fused,
             (_, Class::F16 | Class::BF16) if !looks_up_16 => Algorithm::Fused,
-            // All codes but those of zero are true.
+            // Every code except those of zero becomes true.
             (Class::SmallFloat(format), Class::Bool) if format.bits == 8 => Algorithm::Fused,
             (_, Class::Int { bits: 16, .. }) if looks_up_16 => Algorithm::LookUp,
-            // As integers these fit in 8 bits.
+            // Truncated to integers, these floats fit in 8 bits.
             (Class::SmallFloat(FloatFormat { bits: 4 | 6, .. }), Class::Int { bits: 32 | 64, signed }) => {
                 Algorithm::Staged(if signed { Hub::Int8 } else { Hub::Uint8 })
             }
@@ -130,7 +132,7 @@ mod tests {
     use super::*;
     use crate::element::Kind;
 
-    /// Those of AVX-512 and NEON, of AVX2, of WebAssembly, and of the portable backend.
+    /// Capabilities of AVX-512 and NEON, of AVX2, of WebAssembly, and of the portable backend.
     const BACKENDS: [Capabilities; 4] = [
         Capabilities { converts_halves: true, looks_up_16: true, folds: false },
         Capabilities { converts_halves: true, looks_up_16: false, folds: true },
@@ -171,7 +173,7 @@ mod tests {
         });
     }
 
-    /// What people cast in bulk takes one pass.
+    /// Pairs that are often cast in bulk take one pass.
     #[test]
     fn common_pairs_are_fused() {
         let common = [DataType::Float, DataType::Float16, DataType::BFloat16];

@@ -10,8 +10,8 @@ use core::ops::Deref;
 use core::sync::atomic::{AtomicU8, Ordering};
 use fold::Fold;
 
-/// The result of every code, of 16 bits or fewer, in planes: all low bytes, then all high ones; of `float` the upper 16
-/// bits. The entries of sources of fewer than 8 bits repeat.
+/// The result of every code, split into planes: all low bytes, then all high bytes. Results have 16 bits or fewer; for
+/// `float`, the entries are the upper 16 bits. For sources of fewer than 8 bits, the entries repeat.
 #[derive(Clone, Copy)]
 #[repr(align(64))]
 pub(crate) struct Table {
@@ -110,8 +110,8 @@ impl Table {
             })
     }
 
-    /// The table of a cast, folded, if its source has 8 bits, its target 16 or fewer, and there are kernels for that:
-    /// those of AVX2, and those over plain lanes in tests.
+    /// Folds the table of a cast, if the source has 8 bits, the target has 16 bits or fewer, and the build has kernels
+    /// for folded tables: those of AVX2, and in tests those over plain lanes.
     #[cold]
     pub(crate) fn folded(&self, context: &Context) -> Option<Fold> {
         let has_kernels = cfg!(any(simd = "x86_64", all(test, optimized), miri));
@@ -137,7 +137,8 @@ const MOST_TARGET_BITS: u32 = 16;
 const SOURCE_PLACES: ([Option<u8>; NUMBERS], usize) = places(8, DataType::Uint8);
 const TARGET_PLACES: ([Option<u8>; NUMBERS], usize) = places(MOST_TARGET_BITS, DataType::Float);
 
-/// The place of a type among those of so many bits or fewer and one other, by ONNX's number, and how many these are.
+/// Index of each type among the types of at most `bits` bits and one other type, by ONNX's number, and the number of
+/// these types.
 const fn places(bits: u32, other: DataType) -> ([Option<u8>; NUMBERS], usize) {
     let mut places = [None; NUMBERS];
     let (mut i, mut count) = (0, 0);
@@ -194,8 +195,9 @@ impl Deref for KeptOrMade {
     }
 }
 
-/// What a table of [`Algorithm::Fused`](super::algorithm::Algorithm::Fused) has for a source that is not itself
-/// widened: its values as `int8` or `bfloat16`, or the upper 16 bits of `float`, all that they need.
+/// Type of the entries in the table of a [fused](super::algorithm::Algorithm::Fused) cast that looks its source up:
+/// `int8` or `bfloat16`, which represent every value of the source, or `float`, whose lower 16 bits are zero and not
+/// stored.
 pub(crate) const fn hub(from: DataType, to: DataType, is_wide: bool) -> DataType {
     match to {
         DataType::Float if is_wide || from.is_float() => to,

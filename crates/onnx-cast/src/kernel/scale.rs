@@ -48,10 +48,10 @@ pub(crate) enum Quantity {
     Divisor,
     /// What is added to quotients: zero points. Negated, what is subtracted from codes.
     Zero,
-    /// The least element that is told apart from lower ones, of integers.
+    /// The smallest input that does not saturate, for integer targets.
     Low,
-    /// The highest, and of floats the largest magnitude. Products without zero points have neither limit: what they
-    /// are cut off at is that of the results.
+    /// The largest input that does not saturate; for float targets, the largest magnitude. Products without zero points
+    /// have neither limit: they are clamped to the range of the results.
     High,
 }
 
@@ -168,13 +168,14 @@ impl ScaleContext<'_> {
 /// `len` elements of the context's types, and the table has this kernel for them. The target of `pending` can be written.
 pub(crate) type ScaledKernel = unsafe fn(task: Task<'_>, context: &ScaleContext<'_>, pending: Option<&mut PendingLine>);
 
-/// Results at the end of a tile that do not fill a cache line. They wait for those of the next tile, so that the line
-/// is stored whole and past the caches: through the caches, later stores would wait for it.
+/// Results at the end of a tile that do not fill a cache line. They stay pending until the next tile fills the line, so
+/// that the whole line is stored past the caches. If it were stored through the caches, later stores would wait for it.
 #[repr(align(64))]
 pub(crate) struct PendingLine {
     line: MaybeUninit<[u8; PendingLine::LINE]>,
-    /// Where the results of all tiles go, and where the pending ones go in it.
+    /// Output of all tiles.
     target: *mut u8,
+    /// Byte offset of the pending results in the output.
     begin: usize,
     len: usize,
 }
@@ -182,19 +183,20 @@ pub(crate) struct PendingLine {
 impl PendingLine {
     const LINE: usize = 64;
 
-    /// None yet, of tiles whose results go to a target.
+    /// Creates a line without pending results, for tiles whose output begins at `target`.
     pub(crate) fn new(target: *mut u8) -> Self {
         PendingLine { line: MaybeUninit::uninit(), target, begin: 0, len: 0 }
     }
 
-    /// The line in memory that the pending results begin, if results at a place follow them there.
+    /// The cache line of the target that begins with the pending results, if the results at the given address directly
+    /// follow them.
     #[inline(always)]
     pub(crate) fn line_before(&self, place: *const u8) -> Option<*mut u8> {
         let follows = self.target.addr() + self.begin + self.len == place.addr();
         (self.len > 0 && follows).then(|| self.target.wrapping_add(self.begin))
     }
 
-    /// Moves the pending results to the end of a line, of which the other bytes are arbitrary.
+    /// Moves the pending results to the end of `line`, whose other bytes become arbitrary.
     ///
     /// # Safety
     /// The line can be written.
@@ -205,7 +207,7 @@ impl PendingLine {
         self.len = 0;
     }
 
-    /// Holds the last bytes of a line, which go to a place in the target.
+    /// Keeps the last `len` bytes of `line` pending. They belong at the given address in the target.
     ///
     /// # Safety
     /// The line can be read, and its last `len` bytes are results.
@@ -221,8 +223,8 @@ impl PendingLine {
     /// # Safety
     /// The target can be written.
     pub(crate) unsafe fn flush(&mut self) {
-        // SAFETY: the caller promises that the target can be written, of which the pending results, the last of the line,
-        // are a part.
+        // SAFETY: the caller promises that the target can be written. The pending results are the last `len` bytes of
+        // the line and belong within the target.
         unsafe {
             let results = self.line.as_ptr().cast::<u8>().add(PendingLine::LINE - self.len);
             self.target.add(self.begin).copy_from_nonoverlapping(results, self.len);
@@ -245,8 +247,8 @@ pub(crate) enum Scaling {
     Multiply,
 }
 
-/// Finds the codes and the factors of MX's blocks from the bits of their largest magnitudes. Returns whether elements
-/// can be multiplied with all factors.
+/// Finds the codes and the factors of MX blocks from the bits of their largest magnitudes. Returns whether all of the
+/// factors can be used as multipliers.
 pub(crate) type Powers = unsafe fn(power: &PowerOfTwo, most: &[u32], codes: &mut [u8], factors: &mut [[u8; 4]]) -> bool;
 
 /// What is compiled once for each instruction set.
@@ -258,8 +260,8 @@ pub(crate) struct ScaleKernels {
     /// in [`Quantity::Zero`], which are written; and how they are applied. The range is that of results.
     pub(crate) prepare:
         unsafe fn(quantities: [Unwritten<'_>; 5], scaling: Scaling, has_zeros: bool, range: [f32; 2]) -> Method,
-    /// The bits of the largest magnitude of each run of floats of a width in bytes, 2 or 4: NaN and infinity are above
-    /// every number.
+    /// Finds the bits of the largest magnitude in each run of floats, which are `width` bytes wide (2 or 4). NaN and
+    /// infinity are above every number.
     pub(crate) amax: unsafe fn(x: &[u8], width: usize, run: usize, out: &mut [u32]),
     /// Raises the bits of the magnitudes of the lowest negative and of the highest positive float to those of each run
     /// of floats, of which only the last may be shorter. Floats with magnitudes of `limit` and more are skipped.
@@ -380,7 +382,8 @@ mod tests {
     fn non_temporal_as_temporal() {
         const LEN: usize = if cfg!(miri) { 400 } else { 1000 };
         const LINE: usize = 64;
-        /// A tile of whole steps, whose results fill lines: what does not fill one is pending until the next tile.
+        /// A tile of whole steps that fill cache lines. Results that do not fill a line are pending until the next
+        /// tile.
         const WHOLE: usize = if cfg!(miri) { 128 } else { 256 };
         let source: Vec<u8> = (0..LEN).flat_map(|i| (i as f32 - 300.0).to_le_bytes()).collect();
         let (mut one, mut many) = (Quantities::ZERO, ManyQuantities::NEW);

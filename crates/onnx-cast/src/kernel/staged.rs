@@ -1,5 +1,5 @@
-//! Casts in stages: a tile of elements is widened to a hub by one kernel, and narrowed from there by another. The tile
-//! stays in the nearest cache.
+//! Casts in two stages. For each tile of elements, one kernel widens the elements to a hub type, and another kernel
+//! narrows them to the target. The tile stays in the L1 cache.
 
 use super::algorithm::{Algorithm, Hub};
 use super::{Context, Isa, KernelTable};
@@ -7,33 +7,33 @@ use crate::element::{DataType, byte_len_of};
 use crate::packed::{Out, written};
 use core::mem::MaybeUninit;
 
-/// Elements of a tile: whole lines of every type.
+/// Number of elements per tile: a whole number of cache lines for every type.
 const TILE: usize = 1024;
 
-/// Bytes of a tile of the widest hub.
+/// Number of bytes in a tile of the widest hub type.
 const BYTES: usize = 4 * TILE;
 
-/// A tile of a hub, which begins a line.
+/// Buffer for a tile of hub elements, aligned to a cache line.
 #[repr(align(64))]
 struct Tile([MaybeUninit<u8>; BYTES]);
 
-/// Casts in stages, with the kernels of an instruction set.
+/// Casts in two stages with the kernels of an instruction set.
 ///
 /// # Safety
-/// As [`super::Kernel`].
+/// The conditions of [`super::Kernel`].
 pub(super) unsafe fn cast<I: Isa>(src: &[u8], dst: &mut Out, len: usize, context: &Context) {
     let Some(Algorithm::Staged(hub)) = Algorithm::of(context.from, context.to, I::CAPABILITIES) else {
         unreachable!("{} -> {} is not staged", context.from, context.to)
     };
-    // SAFETY: the table is of the same instruction set, which the caller promises that the processor has, and the
-    // slices have the bytes of `len` elements.
+    // SAFETY: the table belongs to the same instruction set. The caller promises that the processor has its
+    // instructions and that the slices have the bytes of `len` elements.
     unsafe { by_way_of(hub, I::TABLE, src, dst, len, context) };
 }
 
-/// Casts by way of a hub.
+/// Casts through a hub type.
 ///
 /// # Safety
-/// As [`super::Kernel`], of the instructions of the table.
+/// The conditions of [`super::Kernel`], for the instructions of the table.
 unsafe fn by_way_of(hub: Hub, table: &KernelTable, src: &[u8], dst: &mut Out, len: usize, context: &Context) {
     let data_type = match hub {
         Hub::Float | Hub::OddFloat => DataType::Float,
@@ -42,7 +42,7 @@ unsafe fn by_way_of(hub: Hub, table: &KernelTable, src: &[u8], dst: &mut Out, le
     };
     let (to_hub, from_hub) = (Context::plain(context.from, data_type), Context { from: data_type, ..*context });
     let (widen, to_hub) = match hub {
-        // What is beyond `float` depends on the rules of the target.
+        // The rules of the target decide what values beyond the range of `float` become.
         Hub::OddFloat => (table.to_odd_float(context.from), Context { rules: context.rules, ..to_hub }),
         Hub::Float | Hub::Int8 | Hub::Uint8 => (table.cast(context.from, data_type), to_hub),
     };
@@ -57,7 +57,7 @@ unsafe fn by_way_of(hub: Hub, table: &KernelTable, src: &[u8], dst: &mut Out, le
         let len = TILE.min(len - begin);
         let values = &mut tile.0[..byte_len_of(len, hub_bits)];
         // SAFETY: the caller promises that the processor has the instructions; the slices have the bytes of `len`
-        // elements, and the first kernel writes all of its.
+        // elements, and the first kernel writes every byte of `values`.
         unsafe {
             widen(src, values, len, &to_hub);
             narrow(written(values), dst, len, &from_hub);

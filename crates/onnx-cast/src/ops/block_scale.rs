@@ -333,8 +333,8 @@ impl BlockQuantize {
     }
 
     option_setters! {
-        /// Sets the largest finite magnitude of the tensor, where a part of it is quantized: NVFP4's scale of the
-        /// tensor comes from it. See [`amax`].
+        /// Sets the largest finite magnitude of the whole tensor, for calls that quantize only a part of it. NVFP4
+        /// derives the scale of the tensor from it. See [`amax`].
         amax: f32;
         /// Sets the backend, which never changes a result.
         backend: Backend;
@@ -431,7 +431,7 @@ impl BlockQuantize {
         Ok((elements, scales, quantizer.global_scale()))
     }
 
-    /// A tensor's quantizer: its type is checked, and its largest magnitude known where the format needs it.
+    /// The quantizer of a tensor. Checks the type, and finds the largest magnitude if the format needs it.
     fn quantizer(&self, x: &TensorView<'_>) -> Result<Quantizer<'_>, CastError> {
         let from = x.data_type();
         check_value_type(from)?;
@@ -441,7 +441,7 @@ impl BlockQuantize {
         Ok(self.quantizer_of(from, || self.amax.unwrap_or_else(amax)))
     }
 
-    /// The quantizer of values of a type, of which NVFP4 needs the largest magnitude.
+    /// The quantizer of values of a type. Only NVFP4 needs their largest magnitude.
     fn quantizer_of(&self, from: DataType, amax: impl Fn() -> f32) -> Quantizer<'_> {
         let backend = self.backend.unwrap_or_else(Backend::best);
         let global = match self.format {

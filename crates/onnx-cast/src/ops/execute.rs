@@ -31,7 +31,7 @@ const GRAIN: usize = 256;
 #[cfg(threads)]
 const THREAD_BYTES: usize = 1 << 20;
 
-/// Elements of a tensor, whose parts begin at multiples of 1,024.
+/// A range of elements of a tensor, whose parts begin at multiples of 1,024.
 pub(super) struct Elements(pub(super) Range<usize>);
 
 impl Divide for Elements {
@@ -175,8 +175,8 @@ pub(super) fn check_len(
     }
 }
 
-/// Runs two or more parts of a span. Not inlined, and called with single values: a small cast beside it would find the
-/// span and the widths in memory, and wait for them.
+/// Runs a span in two or more parts. It is not inlined, and its arguments are plain values. Otherwise the caller would
+/// keep the span and the widths in memory, and small casts would wait for them.
 #[cfg(threads)]
 #[inline(never)]
 fn parallel(
@@ -192,7 +192,7 @@ fn parallel(
     in_parts(work, parts, &|Cut { span, .. }| run(span), &|(), ()| ());
 }
 
-/// A span of elements of these widths, which is split at a multiple of 8 elements.
+/// A span of elements of these widths, to be split at multiples of 8 elements.
 #[cfg(threads)]
 struct Cut<'a> {
     span: Span<'a>,

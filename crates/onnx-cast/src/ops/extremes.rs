@@ -45,8 +45,8 @@ pub(super) fn extremes(x: &TensorView<'_>, skip: Skip, backend: Option<Backend>,
     numbers(found)
 }
 
-/// The lowest and the highest number of the elements of each of so many scales, 0 included. `None` if they do not fit
-/// in memory.
+/// The lowest and the highest number among the elements of each scale, 0 included. `None` if the results do not fit in
+/// memory.
 pub(super) fn extremes_of_scales(
     x: &TensorView<'_>,
     layout: Layout,

@@ -21,7 +21,7 @@ use crate::tensor::{Tensor, TensorErrorKind, TensorView, element_count};
 /// Quantizes by scales that it finds from the largest magnitudes, or from the ranges, of the values.
 ///
 /// Symmetric, the default: the scale is `amax / max`, in float, where `max` is the type's largest number and `amax` the
-/// greatest finite magnitude. Asymmetric, for integers: the range from the lowest to the highest finite value, 0
+/// largest finite magnitude. Asymmetric, for integers: the range from the lowest to the highest finite value, 0
 /// included, is mapped to the range of the type, with a zero point. Where all values are 0, the scale is 1. The scale
 /// is finite: if a range is wider than the largest float, both ends are divided before they are subtracted.
 ///

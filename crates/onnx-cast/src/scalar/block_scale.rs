@@ -110,8 +110,8 @@ impl BlockFormat {
     }
 }
 
-/// How the largest magnitude A of a block gives the power of two that is its scale in MX. `emax` is the exponent of
-/// the element's largest value.
+/// How the scale of an MX block, a power of two, is derived from the block's largest magnitude A. `emax` is the
+/// exponent of the element's largest value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ScaleRule {
@@ -240,9 +240,9 @@ impl PowerOfTwo {
         PowerOfTwo { rule, exponent, fraction, significand_bits, unit }
     }
 
-    /// Finds the scales of blocks from the bits of their largest magnitudes: codes, and what elements are multiplied
-    /// with. If a block is not finite, its code is NaN. Its factor is then 1, as that of a block of zeros. Returns
-    /// whether each factor [`is_moderate`]; others may be infinite.
+    /// Finds the scales of blocks from the bits of their largest magnitudes: codes, and the factors that elements are
+    /// multiplied by. If a block is not finite, its code is NaN. Its factor is then 1, as that of a block of zeros.
+    /// Returns whether each factor [`is_moderate`]; others may be infinite.
     #[inline(always)]
     pub(crate) fn scales(&self, amax: &[u32], codes: &mut [u8], factors: &mut [[u8; 4]]) -> bool {
         const INFINITY: u32 = f32::INFINITY.to_bits();
@@ -297,8 +297,8 @@ impl Recipe {
         }
     }
 
-    /// What the scale of a block of NVFP4 is found from, by its largest magnitude, which is finite: that itself, or by
-    /// compressed-tensors its quotient, which is rounded to the type of the values.
+    /// The number from which the scale of an NVFP4 block is computed: the largest magnitude itself, which is finite, or
+    /// for compressed-tensors its quotient, which the caller rounds to the type of the values.
     #[inline(always)]
     pub(crate) fn rounded_first(self, amax: f32) -> f32 {
         if self == Recipe::CompressedTensors { amax / E2M1_MAX } else { amax }

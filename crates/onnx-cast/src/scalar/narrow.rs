@@ -110,8 +110,8 @@ pub(super) fn integer_to_odd_float(value: f64) -> f32 {
     f32::from_bits(if upper == 0 { 0 } else { upper & !(u32::MAX >> 1) | magnitude_to_odd(bits) })
 }
 
-/// A double as a float, *rounded to odd*: truncated, with the lowest kept bit set if any dropped bit was set. A second
-/// rounding to 22 bits or fewer then gives the same as rounding the double itself.
+/// Converts a double to a float, *rounded to odd*: truncated, with the lowest kept bit set if any dropped bit was set.
+/// A second rounding to 22 bits or fewer then gives the same result as rounding the double itself.
 #[inline(always)]
 pub(super) fn to_odd_float(value: f64) -> f32 {
     /// The upper halves of three doubles: the smallest in the normal range of `f32`, the smallest too large for `f32`,
@@ -125,7 +125,7 @@ pub(super) fn to_odd_float(value: f64) -> f32 {
     let (upper, lower) = ((bits >> 32) as u32 & (u32::MAX >> 1), bits as u32);
     let sign = (bits >> 32) as u32 & !(u32::MAX >> 1);
     let number = magnitude_to_odd(bits);
-    // The nearest multiple of that, and then the odd one of the two beside a number between them.
+    // Round to the nearest multiple of 2^-149. If that is inexact, take the odd one of the two neighbouring multiples.
     let sum = value.abs() + f64::from_bits(BASE);
     let nearest = sum - f64::from_bits(BASE);
     let below = (sum.to_bits().wrapping_sub(BASE) as u32).wrapping_sub(u32::from(nearest > value.abs()));

@@ -8,8 +8,8 @@ use crate::format::{FloatFormat, Nan};
 use core::cmp::Ordering;
 use core::fmt;
 
-/// Orders the numbers of a format, by integers alone: a comparison of floats obeys the control register, which a host
-/// may have set to read subnormals as zero. `None` for NaN.
+/// Rank of a code in the order of the format's numbers, found with integers alone: a comparison of floats obeys the
+/// control register, which a host may have set to read subnormals as zero. `None` for NaN.
 #[inline]
 const fn place(format: FloatFormat, code: u32) -> Option<i32> {
     if format.is_nan(code as u64) {
@@ -26,7 +26,7 @@ const fn unsaturated(to: DataType) -> Rules {
     Rules::new(to, i64::MAX, false, RoundMode::Up)
 }
 
-/// The place of a code in IEEE 754's totalOrder.
+/// Rank of a code in IEEE 754's totalOrder.
 #[inline]
 const fn total_place(format: FloatFormat, code: u32) -> i32 {
     let sign = format.sign_bit() as u32;
@@ -39,7 +39,7 @@ const fn total_place(format: FloatFormat, code: u32) -> i32 {
     }
 }
 
-/// A quiet `f32` as a double, by integers alone: the processor's conversion obeys the control register.
+/// Converts a quiet `f32` to a double with integers alone: the processor's conversion obeys the control register.
 const fn to_double(value: f32) -> f64 {
     const SIGNIFICAND: u32 = f32::MANTISSA_DIGITS - 1;
     /// Significand bits that a double has and `f32` lacks.

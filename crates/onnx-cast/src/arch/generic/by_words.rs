@@ -2,9 +2,9 @@
 //! everything else in lanes of 16: half the instructions where tables over the upper byte
 //! ([`super::by_upper_byte`]) take long.
 //!
-//! Of the two words in a lane of 32 bits each is added apart. Its place there makes a float of it: bfloat16 is the
-//! upper half of `f32`; float16 is moved until the exponent fields meet, and counts as a multiple of its value. The
-//! rounded significands are in the low words of the sums.
+//! The two words of a 32-bit lane are added separately. Each word is first moved to where it reads as a float: bfloat16
+//! is the upper half of `f32`; float16 is shifted until the exponent fields align, and then reads as a multiple of its
+//! value. The rounded significands are in the low words of the sums.
 //!
 //! Every `unsafe fn` here asks of its caller that the processor has the instructions of `L` and that pointers are valid
 //! for a step's bytes.

@@ -130,8 +130,8 @@ unsafe fn cast_by<L: Lanes, D: Element, const KIND: u8>(task: Task<'_>, table: &
     false
 }
 
-/// Whether floats of 8 bits are widened to `float` by way of `bfloat16`, which is folded. (float8e5m2 is the upper byte
-/// of a float16.)
+/// Whether an 8-bit float is widened to `float` through a folded table of `bfloat16`. (float8e5m2 needs no table: it is
+/// the upper byte of a float16.)
 pub(super) const fn widens<L: Lanes, S: Element, D: Element>() -> bool {
     match (class::<S>(), class::<D>()) {
         (Class::SmallFloat(FloatFormat { bits: 8, infinity: false, .. }), Class::F32) => folds::<L>(),
@@ -139,7 +139,7 @@ pub(super) const fn widens<L: Lanes, S: Element, D: Element>() -> bool {
     }
 }
 
-/// What widens a step of a float of 8 bits to `float`.
+/// Returns a function that widens one step of an 8-bit float to `float`.
 #[inline(always)]
 pub(super) unsafe fn widen<L: Lanes>(from: DataType) -> impl Fn(*const u8, *mut u8) + use<L> {
     let to_hub = Context::plain(from, DataType::BFloat16);
@@ -155,7 +155,7 @@ pub(super) unsafe fn widen<L: Lanes>(from: DataType) -> impl Fn(*const u8, *mut 
             let mut value = [0u8; 2 * 64];
             let at = value.as_mut_ptr();
             planes.step::<BFloat16>(src, at);
-            // No NaN of a table is signalling.
+            // The tables have no signalling NaN.
             for part in 0..4 {
                 store::<L>(dst, part, load_bf16::<L>(at.add(part * L::BYTES / 2)));
             }

@@ -1,8 +1,8 @@
 //! Sources of 8 bits or fewer, by tables with an entry for each code, which the scalar cast makes.
 //!
 //! To 16 bits or fewer a table has the entries themselves, in planes: all their low bytes, then all their high ones. To
-//! `float`, it has the code as `bfloat16` or `int8`, which hold every value of such a source, and [`wide`] takes it
-//! from there.
+//! `float`, it has the value of each code as `bfloat16` or `int8`, which represent every value of such a source, and
+//! [`wide`] converts these.
 //!
 //! Every `unsafe fn` here asks of its caller that the processor has the instructions of `L` and that pointers are valid
 //! for a step's bytes, and a kernel what [`crate::kernel::Kernel`] asks.
@@ -447,7 +447,7 @@ unsafe fn four_to_two<L: Lanes>(task: Task<'_>, table: &Table) {
     );
 }
 
-/// Whether a source is looked up on the way to floats of 16 and 32 bits.
+/// Whether a source is looked up in a cast to a float of 16 or 32 bits.
 pub(crate) const fn has_hub<L: Lanes, S: Element>() -> bool {
     match class::<S>() {
         Class::SmallFloat(format) => format.bits < 8 || L::WIDE_LOOK_UP || matches!(S::DATA_TYPE, DataType::Float8E5M2),
@@ -455,8 +455,8 @@ pub(crate) const fn has_hub<L: Lanes, S: Element>() -> bool {
     }
 }
 
-/// What casts a step from a type of the class and width of `S`, 8 bits or fewer, to `D`, a float of 16 or 32 bits, by
-/// way of its [`hub`](lookup_tables::hub).
+/// Returns a function that casts one step through the [`hub`](lookup_tables::hub) of the source: from a type of the
+/// class and width of `S`, 8 bits or fewer, to `D`, a float of 16 or 32 bits.
 #[inline(always)]
 pub(crate) unsafe fn widen<L: Lanes, S: Element, D: Element>(
     context: &Context,
@@ -489,7 +489,7 @@ pub(crate) unsafe fn widen<L: Lanes, S: Element, D: Element>(
                 _ => tables.bytes::<S, 2>(code),
             };
             if matches!(hub, DataType::Float) {
-                // No NaN of a table is signalling.
+                // The tables have no signalling NaN.
                 return L::store_upper_words(dst, L::zip_bytes(low, high));
             }
             store_zipped::<L>(at, [low, high]);

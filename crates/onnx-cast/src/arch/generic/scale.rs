@@ -106,7 +106,7 @@ impl<'a, L: Lanes, const BY: u8> ScaleLanes<'a, L, BY> {
     unsafe fn product<S: Element>(&self, value: L::V, element: usize) -> L::V {
         const MAGNITUDE: u64 = i32::MAX as u64;
         let is_float = const { S::DATA_TYPE.is_float() };
-        // Floats of 32 bits are the codes of any type.
+        // Codes that are already `f32` may come from any type, so they may have zero points.
         let has_zero = !is_float || matches!(S::DATA_TYPE, DataType::Float) && self.context.scales.has_zeros;
         let number = if has_zero { L::add_f32(value, self.get(Quantity::Zero, element)) } else { value };
         let product = L::mul_f32(number, self.get(Quantity::Factor, element));
@@ -204,7 +204,7 @@ unsafe fn values<L: Lanes>(from: DataType, src: *const u8) -> [L::V; 4] {
     }
 }
 
-/// Dequantizes from `S`, by the class and width of which the codes are widened, or from codes that are `float` already.
+/// Dequantizes codes of the class and width of `S`, or codes that are already `float`.
 #[inline(always)]
 pub(crate) unsafe fn dequantize<L: Lanes, S: Element>(
     task: Task<'_>,

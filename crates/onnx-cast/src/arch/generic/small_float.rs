@@ -99,7 +99,7 @@ const fn rule_width<S: Element, D: Element>() -> usize {
     }
 }
 
-/// Whether [`codes`] does not obey these rules of old versions, so that the portable kernel has to: NaN becomes the
+/// Whether these rules need the portable kernel. [`codes`] does not implement one rule of old versions: NaN becomes the
 /// largest number of a finite type, whatever its sign.
 pub(crate) fn asks_for_scalar<D: Element>(rules: &Rules) -> bool {
     match const { class::<D>() } {

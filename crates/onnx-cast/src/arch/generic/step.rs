@@ -18,8 +18,8 @@ const LINE: usize = 64;
 /// two pages on. On a Xeon of family 6, model 207, four to sixteen KiB differ by less than runs do.
 const AHEAD: usize = 8 << 10;
 
-/// The same of scaled casts. Where scales are found, a part of 16 KiB of floats has been read for its largest
-/// magnitudes already: a shorter distance would fetch nothing new.
+/// Prefetch distance for scaled casts. If the cast also finds the scales, a part of 16 KiB of floats has already been
+/// read for its largest magnitudes, so a shorter distance would fetch nothing new.
 pub(super) const AHEAD_OF_SCALED: usize = 16 << 10;
 
 /// Bytes of the widest step of any backend: 64 elements of 64 bits.
@@ -77,10 +77,10 @@ unsafe fn fetch<L: Lanes>(src: *const u8, Widths { bits, computes, ahead, .. }: 
     }
 }
 
-/// Stores the lines that `len` bytes of results fill together with the `pending` bytes before them, past the caches, from
-/// `to` on. The last `pending` bytes, which fill no line, move to where those before were. Returns the place after what
-/// was stored. If `begins`, no results are pending: the target begins `pending` bytes into a line, whose rest goes through
-/// the caches.
+/// Stores whole lines past the caches, from `to` on: the `pending` bytes in front of `results`, and then `len` bytes of
+/// results. The last `pending` bytes do not fill a line and move to the front of `results`. Returns the address after
+/// the last stored line. If `begins`, no results are pending: the target begins `pending` bytes into a line, and the
+/// rest of that line is stored through the caches.
 #[inline(always)]
 unsafe fn store_lines<L: Lanes>(
     results: *mut u8,
@@ -146,8 +146,9 @@ pub(crate) unsafe fn steps<L: Lanes, S: Element, D: Element>(task: Task<'_>, ste
     }
 }
 
-/// How many elements a walk casts into the caches first; how many bytes the line has before the results that fill it;
-/// and where that line is, if the tile before left those bytes pending, which are then before the results of the block.
+/// Returns the number of elements that a walk first casts into the caches, the number of bytes in the line before the
+/// results that fill it, and the address of that line if the previous tile left these bytes pending. The pending bytes
+/// are then in front of the results in the block.
 ///
 /// # Safety
 /// The processor has the instructions of `L`. A line of the block can be written, and the whole target of a walk.
@@ -190,8 +191,8 @@ unsafe fn begin<L: Lanes>(
 ///
 /// Where results are to pass the caches by, steps write to a block in the nearest cache, and from there whole lines are
 /// stored, a few at a time: the processor has few buffers for such stores, and the next step runs while they wait.
-/// Results that do not fill a line wait before those of the next steps, and in `over` before those of the next
-/// tile. [`Lanes::fence`] orders the stores.
+/// Results that do not fill a line are kept in front of those of the next steps, and in `over` for the next tile.
+/// [`Lanes::fence`] orders the stores.
 ///
 /// # Safety
 /// The processor has the instructions of `L`. `src` and `dst` have the bytes of `len` elements of these widths. `step`

@@ -93,17 +93,17 @@ pub(crate) unsafe fn step<L: Lanes, S: Element, D: Element>(src: *const u8, dst:
     }
 }
 
-/// Stores the vector at a place.
+/// Stores a vector by its index.
 #[inline(always)]
-pub(super) unsafe fn store<L: Lanes>(dst: *mut u8, place: usize, value: L::V) {
-    L::store(dst.add(L::BYTES * place), value);
+pub(super) unsafe fn store<L: Lanes>(dst: *mut u8, index: usize, value: L::V) {
+    L::store(dst.add(L::BYTES * index), value);
 }
 
-/// Stores two vectors at a place of pairs.
+/// Stores two vectors by the index of the pair.
 #[inline(always)]
-unsafe fn store_pair<L: Lanes>(dst: *mut u8, place: usize, [a, b]: [L::V; 2]) {
-    store::<L>(dst, 2 * place, a);
-    store::<L>(dst, 2 * place + 1, b);
+unsafe fn store_pair<L: Lanes>(dst: *mut u8, index: usize, [a, b]: [L::V; 2]) {
+    store::<L>(dst, 2 * index, a);
+    store::<L>(dst, 2 * index + 1, b);
 }
 
 /// Stores codes of the width of `D`.
@@ -120,14 +120,14 @@ pub(super) unsafe fn store_codes<L: Lanes, D: Element>(dst: *mut u8, codes: L::V
 
 /// Where a quarter of a step's elements begins.
 #[inline(always)]
-unsafe fn quarter<L: Lanes, S: Element>(src: *const u8, place: usize) -> *const u8 {
-    src.add(place * L::BYTES / 4 * const { bits::<S>() / 8 })
+unsafe fn quarter<L: Lanes, S: Element>(src: *const u8, index: usize) -> *const u8 {
+    src.add(index * L::BYTES / 4 * const { bits::<S>() / 8 })
 }
 
 /// The two vectors of a quarter's elements of 64 bits.
 #[inline(always)]
-unsafe fn load_pair<L: Lanes, S: Element>(src: *const u8, place: usize) -> [L::V; 2] {
-    let src = quarter::<L, S>(src, place);
+unsafe fn load_pair<L: Lanes, S: Element>(src: *const u8, index: usize) -> [L::V; 2] {
+    let src = quarter::<L, S>(src, index);
     [L::load(src), L::load(src.add(L::BYTES))]
 }
 
@@ -143,29 +143,29 @@ pub(super) unsafe fn load_bf16<L: Lanes>(src: *const u8) -> L::V {
     L::shl::<32, 16>(L::load_extend::<16, 32, false>(src))
 }
 
-/// What integers are cut off at on the way to float16, which has no number above 2^16.
+/// Limit to which integers are clamped in casts to float16, which has no number above 2^16.
 const CUT_OFF: u64 = 1 << 20;
 
-/// A quarter of the elements as `f32`, those that it does not hold rounded to odd. On the way to targets that are
-/// `SMALL`, integers may be cut off.
+/// A quarter of the elements as `f32`, rounded to odd where `f32` cannot represent them. For targets that are `SMALL`,
+/// integers may be clamped.
 #[inline(always)]
-pub(super) unsafe fn f32_lanes<L: Lanes, S: Element, const SMALL: bool>(src: *const u8, place: usize) -> L::V {
+pub(super) unsafe fn f32_lanes<L: Lanes, S: Element, const SMALL: bool>(src: *const u8, index: usize) -> L::V {
     match const { class::<S>() } {
-        Class::F32 => L::load(quarter::<L, S>(src, place)),
-        Class::F16 => L::load_f16(quarter::<L, S>(src, place)),
-        Class::BF16 => load_bf16::<L>(quarter::<L, S>(src, place)),
-        Class::F64 => L::f64_to_f32_odd(load_pair::<L, S>(src, place)),
-        Class::Int { bits: 64, .. } if SMALL => cut_off::<L>(saturated_ints::<L, S>(src, place)),
-        Class::Int { bits: 64, signed } => by_signed!(signed, long_to_f32_odd(load_pair::<L, S>(src, place))),
-        Class::Int { bits: 32, signed: true } if SMALL => cut_off::<L>(int_lanes::<L, S>(src, place)),
+        Class::F32 => L::load(quarter::<L, S>(src, index)),
+        Class::F16 => L::load_f16(quarter::<L, S>(src, index)),
+        Class::BF16 => load_bf16::<L>(quarter::<L, S>(src, index)),
+        Class::F64 => L::f64_to_f32_odd(load_pair::<L, S>(src, index)),
+        Class::Int { bits: 64, .. } if SMALL => cut_off::<L>(saturated_ints::<L, S>(src, index)),
+        Class::Int { bits: 64, signed } => by_signed!(signed, long_to_f32_odd(load_pair::<L, S>(src, index))),
+        Class::Int { bits: 32, signed: true } if SMALL => cut_off::<L>(int_lanes::<L, S>(src, index)),
         Class::Int { bits: 32, signed: false } if SMALL => {
             let limit = L::splat::<32>(CUT_OFF);
-            L::int_to_f32::<true>(L::min_u::<32>(int_lanes::<L, S>(src, place), limit))
+            L::int_to_f32::<true>(L::min_u::<32>(int_lanes::<L, S>(src, index), limit))
         }
-        Class::Int { bits: 32, signed } => by_signed!(signed, int_to_f32_odd(int_lanes::<L, S>(src, place))),
-        Class::Int { .. } | Class::Bool => L::int_to_f32::<true>(int_lanes::<L, S>(src, place)),
+        Class::Int { bits: 32, signed } => by_signed!(signed, int_to_f32_odd(int_lanes::<L, S>(src, index))),
+        Class::Int { .. } | Class::Bool => L::int_to_f32::<true>(int_lanes::<L, S>(src, index)),
         Class::SmallFloat(format) => {
-            small_float::widen::<L>(format, L::load_extend::<8, 32, false>(quarter::<L, S>(src, place)))
+            small_float::widen::<L>(format, L::load_extend::<8, 32, false>(quarter::<L, S>(src, index)))
         }
         Class::E8M0 => unreachable!("looked up"),
     }
@@ -173,11 +173,11 @@ pub(super) unsafe fn f32_lanes<L: Lanes, S: Element, const SMALL: bool>(src: *co
 
 /// A quarter of the integers of 32 bits or more, saturated to less than 2^31 where they have 64.
 #[inline(always)]
-unsafe fn saturated_ints<L: Lanes, S: Element>(src: *const u8, place: usize) -> L::V {
+unsafe fn saturated_ints<L: Lanes, S: Element>(src: *const u8, index: usize) -> L::V {
     if const { bits::<S>() < 64 } {
-        return int_lanes::<L, S>(src, place);
+        return int_lanes::<L, S>(src, index);
     }
-    let pair = load_pair::<L, S>(src, place);
+    let pair = load_pair::<L, S>(src, index);
     by_signed!(const { matches!(class::<S>(), Class::Int { signed: true, .. }) }, saturate_to_i32(pair))
 }
 
@@ -191,10 +191,10 @@ unsafe fn cut_off<L: Lanes>(value: L::V) -> L::V {
 
 /// A quarter of the integers, or of the bools, in 32 bits; of 64 bits, the low ones.
 #[inline(always)]
-unsafe fn int_lanes<L: Lanes, S: Element>(src: *const u8, place: usize) -> L::V {
-    let at = quarter::<L, S>(src, place);
+unsafe fn int_lanes<L: Lanes, S: Element>(src: *const u8, index: usize) -> L::V {
+    let at = quarter::<L, S>(src, index);
     match const { class::<S>() } {
-        Class::Int { bits: 64, .. } => L::low_halves::<64>(load_pair::<L, S>(src, place)),
+        Class::Int { bits: 64, .. } => L::low_halves::<64>(load_pair::<L, S>(src, index)),
         Class::Int { bits: 32, .. } => L::load(at),
         Class::Int { bits: 16, signed } => extend::<L, 16, 32>(at, signed),
         Class::Int { bits: 8, signed } => extend::<L, 8, 32>(at, signed),
@@ -208,18 +208,18 @@ unsafe fn int_lanes<L: Lanes, S: Element>(src: *const u8, place: usize) -> L::V 
 
 /// A quarter of the elements as `float`, rounded to nearest even, once.
 #[inline(always)]
-unsafe fn to_f32<L: Lanes, S: Element>(src: *const u8, place: usize) -> L::V {
+unsafe fn to_f32<L: Lanes, S: Element>(src: *const u8, index: usize) -> L::V {
     match const { class::<S>() } {
-        Class::F64 => L::f64_to_f32(load_pair::<L, S>(src, place)),
-        Class::Int { bits: 64, signed } => by_signed!(signed, long_to_f32(load_pair::<L, S>(src, place))),
-        Class::Int { bits: 32, signed: false } => L::int_to_f32::<false>(int_lanes::<L, S>(src, place)),
-        Class::Int { .. } | Class::Bool => L::int_to_f32::<true>(int_lanes::<L, S>(src, place)),
+        Class::F64 => L::f64_to_f32(load_pair::<L, S>(src, index)),
+        Class::Int { bits: 64, signed } => by_signed!(signed, long_to_f32(load_pair::<L, S>(src, index))),
+        Class::Int { bits: 32, signed: false } => L::int_to_f32::<false>(int_lanes::<L, S>(src, index)),
+        Class::Int { .. } | Class::Bool => L::int_to_f32::<true>(int_lanes::<L, S>(src, index)),
         Class::BF16 => {
             // A NaN comes out quiet.
-            let value = load_bf16::<L>(quarter::<L, S>(src, place));
+            let value = load_bf16::<L>(quarter::<L, S>(src, index));
             L::or(value, L::select::<32>(L::is_nan_f32(value), L::splat::<32>(QUIET), L::splat::<32>(0)))
         }
-        Class::F32 | Class::F16 | Class::SmallFloat(_) => f32_lanes::<L, S, false>(src, place),
+        Class::F32 | Class::F16 | Class::SmallFloat(_) => f32_lanes::<L, S, false>(src, index),
         Class::E8M0 => unreachable!("looked up"),
     }
 }
@@ -229,8 +229,8 @@ const QUIET: u64 = 1 << 22;
 
 /// A quarter of the elements as `bfloat16`, in the upper halves of lanes of 32 bits; below is anything.
 #[inline(always)]
-unsafe fn to_bf16_high<L: Lanes, S: Element>(src: *const u8, place: usize) -> L::V {
-    let value = f32_lanes::<L, S, false>(src, place);
+unsafe fn to_bf16_high<L: Lanes, S: Element>(src: *const u8, index: usize) -> L::V {
+    let value = f32_lanes::<L, S, false>(src, index);
     // These have all of their bits.
     if const { matches!(class::<S>(), Class::SmallFloat(_) | Class::Int { bits: 8, .. } | Class::Bool) } {
         return value;
@@ -248,16 +248,16 @@ unsafe fn to_bf16_high<L: Lanes, S: Element>(src: *const u8, place: usize) -> L:
 
 /// A quarter of the elements as `double`.
 #[inline(always)]
-unsafe fn to_f64<L: Lanes, S: Element>(src: *const u8, place: usize) -> [L::V; 2] {
+unsafe fn to_f64<L: Lanes, S: Element>(src: *const u8, index: usize) -> [L::V; 2] {
     match const { class::<S>() } {
-        Class::F64 => load_pair::<L, S>(src, place),
-        Class::F32 | Class::F16 | Class::BF16 => L::f32_to_f64(f32_lanes::<L, S, false>(src, place)),
+        Class::F64 => load_pair::<L, S>(src, index),
+        Class::F32 | Class::F16 | Class::BF16 => L::f32_to_f64(f32_lanes::<L, S, false>(src, index)),
         Class::Int { bits: 64, signed } => {
-            let [a, b] = load_pair::<L, S>(src, place);
+            let [a, b] = load_pair::<L, S>(src, index);
             [by_signed!(signed, long_to_f64(a)), by_signed!(signed, long_to_f64(b))]
         }
-        Class::Int { bits: 32, signed: false } => L::int_to_f64::<false>(int_lanes::<L, S>(src, place)),
-        Class::Int { .. } | Class::Bool => L::int_to_f64::<true>(int_lanes::<L, S>(src, place)),
+        Class::Int { bits: 32, signed: false } => L::int_to_f64::<false>(int_lanes::<L, S>(src, index)),
+        Class::Int { .. } | Class::Bool => L::int_to_f64::<true>(int_lanes::<L, S>(src, index)),
         Class::SmallFloat(_) | Class::E8M0 => unreachable!("staged"),
     }
 }
@@ -281,16 +281,16 @@ unsafe fn to_e8m0<L: Lanes, S: Element>(src: *const u8, rules: &RuleLanes<L>) ->
 
 /// A quarter of the elements as integers of 64 bits.
 #[inline(always)]
-unsafe fn to_long<L: Lanes, S: Element>(src: *const u8, place: usize, signed: bool) -> [L::V; 2] {
-    let low = quarter::<L, S>(src, place);
+unsafe fn to_long<L: Lanes, S: Element>(src: *const u8, index: usize, signed: bool) -> [L::V; 2] {
+    let low = quarter::<L, S>(src, index);
     let high = low.add(L::BYTES / 8 * const { bits::<S>() / 8 });
     match const { class::<S>() } {
         Class::F64 => {
-            let [a, b] = load_pair::<L, S>(src, place);
+            let [a, b] = load_pair::<L, S>(src, index);
             [by_signed!(signed, f64_to_long(a)), by_signed!(signed, f64_to_long(b))]
         }
         Class::F32 | Class::F16 | Class::BF16 => {
-            by_signed!(signed, f32_to_long(f32_lanes::<L, S, false>(src, place)))
+            by_signed!(signed, f32_to_long(f32_lanes::<L, S, false>(src, index)))
         }
         Class::Int { bits: 64, .. } => [L::load(low), L::load(high)],
         Class::Int { bits: 32, signed } => [extend::<L, 32, 64>(low, signed), extend::<L, 32, 64>(high, signed)],
@@ -311,36 +311,36 @@ unsafe fn to_long<L: Lanes, S: Element>(src: *const u8, place: usize, signed: bo
 
 /// A quarter of the elements as integers of 32 bits.
 #[inline(always)]
-unsafe fn to_int<L: Lanes, S: Element>(src: *const u8, place: usize, signed: bool) -> L::V {
+unsafe fn to_int<L: Lanes, S: Element>(src: *const u8, index: usize, signed: bool) -> L::V {
     match const { class::<S>() } {
-        Class::F64 => by_signed!(signed, f64_to_int(load_pair::<L, S>(src, place))),
-        Class::F32 | Class::F16 | Class::BF16 => by_signed!(signed, f32_to_int(f32_lanes::<L, S, false>(src, place))),
-        Class::Int { .. } | Class::Bool => int_lanes::<L, S>(src, place),
+        Class::F64 => by_signed!(signed, f64_to_int(load_pair::<L, S>(src, index))),
+        Class::F32 | Class::F16 | Class::BF16 => by_signed!(signed, f32_to_int(f32_lanes::<L, S, false>(src, index))),
+        Class::Int { .. } | Class::Bool => int_lanes::<L, S>(src, index),
         Class::SmallFloat(_) | Class::E8M0 => unreachable!("staged"),
     }
 }
 
 /// A quarter of the floats, to be saturated to 16 bits or fewer; `signed` is the final target.
 #[inline(always)]
-unsafe fn float_to_short<L: Lanes, S: Element>(src: *const u8, place: usize, signed: bool) -> L::V {
+unsafe fn float_to_short<L: Lanes, S: Element>(src: *const u8, index: usize, signed: bool) -> L::V {
     if const { matches!(class::<S>(), Class::F64) } {
-        return by_signed!(signed, f64_to_short(load_pair::<L, S>(src, place)));
+        return by_signed!(signed, f64_to_short(load_pair::<L, S>(src, index)));
     }
-    by_signed!(signed, f32_to_short(f32_lanes::<L, S, false>(src, place)))
+    by_signed!(signed, f32_to_short(f32_lanes::<L, S, false>(src, index)))
 }
 
 /// Half of the elements as integers of 16 bits.
 #[inline(always)]
-unsafe fn to_short<L: Lanes, S: Element>(src: *const u8, place: usize, signed: bool) -> L::V {
-    let at = src.add(place * L::BYTES / 2 * const { bits::<S>() / 8 });
+unsafe fn to_short<L: Lanes, S: Element>(src: *const u8, index: usize, signed: bool) -> L::V {
+    let at = src.add(index * L::BYTES / 2 * const { bits::<S>() / 8 });
     match const { class::<S>() } {
         Class::F64 | Class::F32 | Class::F16 | Class::BF16 => {
             let pair =
-                [float_to_short::<L, S>(src, 2 * place, signed), float_to_short::<L, S>(src, 2 * place + 1, signed)];
+                [float_to_short::<L, S>(src, 2 * index, signed), float_to_short::<L, S>(src, 2 * index + 1, signed)];
             by_signed!(signed, saturate_to_16(pair))
         }
         Class::Int { bits: 64 | 32, .. } => {
-            L::low_halves::<32>([int_lanes::<L, S>(src, 2 * place), int_lanes::<L, S>(src, 2 * place + 1)])
+            L::low_halves::<32>([int_lanes::<L, S>(src, 2 * index), int_lanes::<L, S>(src, 2 * index + 1)])
         }
         Class::Int { bits: 16, .. } => L::load(at),
         Class::Int { bits: 8, signed } => extend::<L, 8, 16>(at, signed),

@@ -147,8 +147,8 @@ inlined! {
         _mm256_and_si256(_mm256_blendv_epi8(whole, end, beyond), is_number)
     }
 
-    /// 8 floats to integers of 64 bits. Those within 32 bits are converted, which is one instruction; others are rare,
-    /// and so is NaN where there are signs.
+    /// Converts 8 floats to 64-bit integers. Floats in the range of 32-bit integers are converted by one instruction.
+    /// Others are rare, and so is NaN in casts to signed integers.
     unsafe fn float_to_long<const SIGNED: bool>(value: V) -> [V; 2] {
         // Without a sign, what is negative or NaN is 0, the second operand.
         let value = if SIGNED { value } else { _mm256_castps_si256(_mm256_max_ps(ps(value), _mm256_setzero_ps())) };

@@ -1,5 +1,5 @@
 //! The largest magnitudes of runs of floats, by loops in plain Rust, which the compiler vectorises: for runs that do
-//! not fill vectors, and where there are none.
+//! not fill vectors, and for backends without vectors.
 
 /// [`super::ScaleKernels::amax`] without lanes.
 #[inline(always)]

@@ -11,11 +11,11 @@ use core::slice;
 /// Elements of a block: a whole number of chunks, and of bytes of any type.
 const BLOCK: usize = 512;
 
-/// Dequantizes, as [`super::ScaledKernel`]: blocks of codes are widened by a kernel of Cast, and scaled by that of
-/// `float`.
+/// Dequantizes in two stages, as a [`super::ScaledKernel`]: a kernel of Cast widens a block of codes to `float`, and
+/// the kernel that dequantizes from `float` scales the block.
 ///
 /// # Safety
-/// As there.
+/// The conditions of [`super::ScaledKernel`].
 pub(in crate::kernel) unsafe fn dequantize<I: Isa>(
     task: Task<'_>,
     context: &ScaleContext<'_>,
@@ -29,7 +29,7 @@ pub(in crate::kernel) unsafe fn dequantize<I: Isa>(
     for (src, begin) in src.zip((0..task.len).step_by(BLOCK)) {
         let len = BLOCK.min(task.len - begin);
         let floats = &mut floats[..4 * len];
-        // Both are powers of two: either whole runs make up a block, or whole blocks a run.
+        // The lengths of blocks and runs are powers of two: either a block is whole runs, or a run is whole blocks.
         let entries = match context.scales.granularity {
             Granularity::Tensor => 0,
             Granularity::Run(power) => begin >> power,
@@ -38,7 +38,7 @@ pub(in crate::kernel) unsafe fn dequantize<I: Isa>(
         let scales = Scales { begin: context.scales.begin + entries, ..context.scales };
         let context = ScaleContext { from: DataType::Float, scales, ..*context };
         // SAFETY: the caller promises that the processor has the instructions; the slices have the bytes of `len`
-        // elements, and so has the target from here on.
+        // elements, and the target has at least as many elements from `begin` on.
         unsafe {
             widen(src, as_uninit(floats), len, &to_float);
             let dst = task.dst.add(byte_len_of(begin, dst_bits));
@@ -50,7 +50,7 @@ pub(in crate::kernel) unsafe fn dequantize<I: Isa>(
 /// As [`super::ScaledKernel`], of the instructions of the table; results are stored in the caches.
 ///
 /// # Safety
-/// As there.
+/// The conditions of [`super::ScaledKernel`].
 #[cold]
 #[inline(never)]
 pub(crate) unsafe fn cast(table: &KernelTable, task: Task<'_>, context: &ScaleContext<'_>) {

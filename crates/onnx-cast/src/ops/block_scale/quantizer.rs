@@ -36,8 +36,8 @@ const PART: usize = 4096;
 /// The most blocks of a part.
 pub(super) const BLOCKS: usize = PART / 16;
 
-/// Of a part's blocks the largest magnitudes, what their elements are multiplied with or divided by, and what kernels
-/// need of that.
+/// Scratch space for one part: the largest magnitude of each block, the factor by which its elements are multiplied or
+/// divided, and the quantities that kernels derive from the factors.
 struct Memory<'a> {
     amax: &'a mut [u32],
     factors: &'a mut [[u8; 4]],
@@ -54,8 +54,9 @@ pub(super) struct Found {
 }
 
 impl Quantizer<'_> {
-    /// The scales of blocks, from the bits of their largest magnitudes: codes, and what elements are multiplied with
-    /// or divided by. MX's powers of two are multiplied with, if they are far enough from the ends of the range.
+    /// Finds the scales of blocks from the bits of their largest magnitudes: the codes, and the factors by which
+    /// elements are multiplied or divided. The powers of two of MX multiply if they are far enough from the ends of the
+    /// range.
     pub(super) fn scales(&self, amax: &[u32], codes: &mut [u8], factors: &mut [[u8; 4]]) -> Found {
         const INFINITY: u32 = f32::INFINITY.to_bits();
         let mut multiplies = self.quantize.recipe == Recipe::TorchAo;
@@ -198,11 +199,11 @@ impl Quantizer<'_> {
     }
 }
 
-/// Elements of a tensor from `start` on, and where they and the scales of the blocks that begin there go. The source is
-/// the whole tensor.
+/// The `len` elements of a tensor from `start` on, and the output for these elements and for the scales of the blocks
+/// that begin among them. `src` is the whole tensor.
 struct Blocks<'a> {
     quantizer: &'a Quantizer<'a>,
-    /// Elements of a row.
+    /// Number of elements per row.
     row: usize,
     src: &'a [u8],
     elements: &'a mut Out,
@@ -233,8 +234,8 @@ impl Divide for Blocks<'_> {
     }
 }
 
-/// The largest magnitudes of blocks, as many as `amax` has, as bits of floats: NaN and infinity are above every
-/// number.
+/// Finds the largest magnitude of each block, one per element of `amax`, as the bits of a float. NaN and infinity are
+/// above every number.
 fn amax_of_blocks(backend: Backend, from: DataType, src: &[u8], block: usize, amax: &mut [u32]) {
     let width = from.info().bits as usize / 8;
     // SAFETY: a `Backend` exists only if this machine can run it.
@@ -248,7 +249,7 @@ fn amax_of_blocks(backend: Backend, from: DataType, src: &[u8], block: usize, am
     }
 }
 
-/// Raises limits to the largest finite magnitudes of a row's runs of `run` elements.
+/// Raises each limit to the largest finite magnitude of its run of `run` elements in a row.
 pub(super) fn amax_of_runs(from: DataType, row: &[u8], run: usize, limits: &mut [f32]) {
     /// Runs that are looked at together.
     const RUNS: usize = 128;
@@ -278,14 +279,14 @@ pub(super) fn amax_of_runs(from: DataType, row: &[u8], run: usize, limits: &mut 
     }
 }
 
-/// The largest finite magnitude of a tensor, found on at most so many threads.
+/// The largest finite magnitude of a tensor, found on at most `threads` threads.
 pub(super) fn amax_of_tensor(backend: Backend, from: DataType, src: &[u8], threads: Option<usize>) -> f32 {
     let width = from.info().bits as usize / 8;
     let run = |Elements(elements): Elements| {
         let src = &src[elements.start * width..elements.end * width];
         with_default_float_environment(|| finite_amax(backend, from, src))
     };
-    // Magnitudes are in the order of their bits, whatever the thread's float environment.
+    // Magnitudes have the same order as their bits, whose comparison does not depend on the thread's float environment.
     let join = |low: f32, high: f32| f32::from_bits(low.to_bits().max(high.to_bits()));
     in_parts(Elements(0..src.len() / width), parts_for(src.len(), threads), &run, &join)
 }

@@ -1,4 +1,5 @@
-//! A symmetric scale from a largest magnitude: what quantizers have in common, and what they differ in.
+//! Symmetric scales from the largest magnitude: the arithmetic that quantizers share, and the parameters in which they
+//! differ.
 
 use crate::element::DataType;
 use crate::ops::{BlockPlan, Cast, CastError, CastOptions, OpError, ScaledPlan};
@@ -6,7 +7,7 @@ use crate::scalar::{DefaultEnvironment, Rules, widen_code};
 use crate::tensor::{Tensor, TensorErrorKind};
 use alloc::vec::Vec;
 
-/// How the scale of some values comes from the largest of their magnitudes, and how they are divided by it.
+/// Defines how the scale of values is derived from their largest magnitude, and how the values are divided by it.
 ///
 /// The scale is `amax / most`, in float. By default `most` is the largest number of the elements' type, scales are
 /// float, and the scale is 1 for zeros and for values whose scale underflows to 0.
@@ -42,7 +43,7 @@ impl SymmetricScale {
         SymmetricScale { most, data_type, of_zeros: 1.0, of_underflow: 1.0, precision }
     }
 
-    /// Sets what the largest magnitude becomes.
+    /// Sets the number that the largest magnitude becomes.
     pub const fn most(self, most: f32) -> Self {
         SymmetricScale { most, ..self }
     }

@@ -66,25 +66,26 @@ struct Tiles<'a> {
     loaded: Loaded,
 }
 
-/// The scales whose quantities are in memory.
+/// The scales whose quantities are currently loaded.
 #[derive(PartialEq, Eq)]
 enum Loaded {
-    /// None that a later tile could use again.
+    /// No scales that a later tile could reuse.
     Nothing,
-    /// Those of some runs.
+    /// The scales of a sequence of runs.
     Runs(Runs),
-    /// One for each element of a period of all rows' scales.
+    /// One scale per element, for a period of the scales, which repeat in every row.
     Period,
 }
 
-/// Scales, each repeated for runs of elements.
+/// Scales to load, each repeated once per run of elements.
 #[derive(PartialEq, Eq)]
 struct Runs {
     scales: Range<usize>,
-    /// Runs of the first scale, and of all.
+    /// Number of runs of the first scale.
     first: usize,
+    /// Number of runs of all scales.
     count: usize,
-    /// Elements of a run.
+    /// Number of elements per run.
     len: usize,
 }
 
@@ -134,7 +135,8 @@ impl<'a> Tiles<'a> {
         let len = most.min(ENTRIES);
         let period = layout.period(ENTRIES);
         if !(self.loaded == Loaded::Period && period.is_some()) {
-            // Tiles begin anywhere in a period, which is loaded twice, or for a last tile as far as that goes.
+            // A tile can begin anywhere in a period, so the period is loaded twice. For a last tile, only as much is
+            // loaded as the tile needs.
             let reach = |period: usize| if most < ENTRIES { element % period + most } else { 2 * ENTRIES };
             let (begin, count) = period.map_or((element, len), |period| (0, reach(period)));
             self.fill(count + PADDING, |table, operand, out| {
@@ -147,7 +149,7 @@ impl<'a> Tiles<'a> {
         Tile { len, begin: period.map_or(0, |period| element % period), granularity: Granularity::Element }
     }
 
-    /// Loads the scales of runs, each as often as it has runs.
+    /// Loads the scales of runs, repeating each scale once per run.
     fn load_runs(&mut self, runs: Runs) {
         let loaded = Loaded::Runs(runs);
         if self.loaded == loaded {
@@ -401,7 +403,8 @@ impl BoundCast<'_> {
         self.wide_quotients(table, start, task.src, quotients);
         let context = ScaleContext { from: DataType::Float, precision: Precision::Float, ..context };
         let kernel = table.scaled(context.from, context.to);
-        // SAFETY: the caller promises that the target has the bytes of the tile's elements; these are as many floats.
+        // SAFETY: the caller promises that the target has the bytes of the tile's elements. `quotients` has as many
+        // floats.
         unsafe { table.scale(kernel, Task { src: quotients.as_flattened(), ..task }, &context, None) };
     }
 

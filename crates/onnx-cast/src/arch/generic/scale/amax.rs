@@ -5,8 +5,8 @@
 
 use crate::kernel::lanes::Lanes;
 
-/// The largest magnitudes of runs of floats of a width in bytes, by their bits without the sign: of how many runs.
-/// Others are left.
+/// Finds the largest magnitude in each run of floats, as bits without the sign. The floats are `width` bytes wide.
+/// Returns the number of runs that are done, and leaves the others to the caller.
 #[inline(always)]
 pub(crate) unsafe fn by_lanes<L: Lanes>(x: &[u8], width: usize, run: usize, out: &mut [u32]) -> usize {
     match width {
@@ -49,9 +49,9 @@ unsafe fn of_runs<L: Lanes, const W: usize, const PARTS: usize>(x: &[u8], vector
     groups * lanes
 }
 
-/// The largest magnitudes of a group's runs, in order. Of each run's vectors, or of a vector, the largest lanes are
-/// left; then each round takes the greater of two neighbours. It goes depth first, so that few vectors are in use at a
-/// time.
+/// The largest magnitudes of a group's runs, in order. First the vectors of each run are reduced to one vector of the
+/// largest lanes. Then each round takes the larger of two neighbours. The rounds go depth first, so that few vectors
+/// are in use at a time.
 #[inline(always)]
 unsafe fn tournament<L: Lanes, const W: usize, const PARTS: usize>(src: *const u8, vectors: usize) -> L::V {
     match 8 * L::BYTES / W / PARTS {
@@ -64,7 +64,7 @@ unsafe fn tournament<L: Lanes, const W: usize, const PARTS: usize>(src: *const u
     }
 }
 
-/// The largest lanes of the vectors at a place.
+/// The largest magnitude in each lane of one set of `vectors` vectors.
 #[inline(always)]
 unsafe fn of_1<L: Lanes, const W: usize>(src: *const u8, vectors: usize, place: usize) -> L::V {
     let src = src.add(place * vectors * L::BYTES);
