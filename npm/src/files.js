@@ -76,6 +76,10 @@ function rootOf(files, path) {
   const models = files.filter(([name]) => /\.(onnx|index\.json)$/i.test(name));
   const [first] = models.length === 1 ? models : files;
   if (files.length === 1 || models.length === 1) return first[0];
+  const isOfFolder = ([name]) => /\.(safetensors|index\.json)$/i.test(name);
+  if (!files.some(isOfFolder)) {
+    throw new TypeError(`${files.length} files, and none says which one to read: want \`path\`, the name of one`);
+  }
   return first[0].split("/").slice(0, -1).join("/") || ".";
 }
 

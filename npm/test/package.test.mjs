@@ -454,6 +454,12 @@ test("names what is wrong, and throws errors of its own class", async () => {
     [async () => onnx.cast([1], "string", { out: new Uint8Array(4) }), /texts have no `out`/],
   ])
     await assert.rejects(run, { name: "TypeError", message: text });
+  // Several files of which each is one to read.
+  const one = new Blob(["x"]);
+  for (const several of [{ "a.npy": one, "b.npy": one }, { "a.onnx": one, "b.onnx": one }]) {
+    const message = /2 files, and none says which one to read: want `path`, the name of one/;
+    await assert.rejects(onnx.info(several), { name: "TypeError", message });
+  }
   // An option that is given as undefined or, in a job, as null is not given.
   assert.equal((await onnx.report(files, { to: null, opset: null, satrate: undefined })).types.length, 3);
   assert.deepEqual([...onnx.cast([1], "int8", { satrate: undefined })], [1]);

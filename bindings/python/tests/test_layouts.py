@@ -153,8 +153,10 @@ def test_what_is_refused_names_the_tensor():
         layouts.dequantize(nan)
     assert np.isnan(layouts.dequantize(nan, "float", allow_nan=True)["w.weight"]).all()
     large = {"w.weight": codes, "w.weight_scale": np.array([[1e5]], np.float32)}
-    with pytest.raises(onnx_cast.LossError, match="tensor `w.weight`: overflow in 2 values") as caught:
-        layouts.dequantize(large, "float16", fail_on=["overflow"])
+    # What is known about the tensors is said before the error, too.
+    with pytest.warns(UserWarning, match="^2 values overflowed"):
+        with pytest.raises(onnx_cast.LossError, match="tensor `w.weight`: overflow in 2 values") as caught:
+            layouts.dequantize(large, "float16", fail_on=["overflow"])
     assert caught.value.summary[0].counts["overflowed"] == 2
     with pytest.raises(CastError, match="tensors: no quantized weights"):
         layouts.dequantize({"w": np.zeros(3, np.float32)})

@@ -11,7 +11,7 @@ use crate::collection::Collection;
 use crate::counts::Number;
 use crate::error::FileError;
 use crate::formats::checkpoint;
-use crate::formats::error::{FormatError, Invalid, InvalidKind};
+use crate::formats::error::FormatError;
 use crate::formats::format::Format;
 use crate::formats::input::{Given, Input, Location, StoredTensor};
 use crate::io::positional::is_stream;
@@ -20,9 +20,8 @@ use crate::layouts::Checkpoint;
 use crate::opened::with_task;
 use crate::pipeline::{self, PipelineError, Sink, Task};
 use crate::request::refuse_format;
-use crate::selection::{Pattern, SourceType, admits, check_names};
+use crate::selection::{Pattern, SourceType, admits, check_names, refuse_nothing};
 use crate::summary::Ignored;
-use crate::text::Wording;
 use compare::compare;
 use onnx_cast::__private::DefaultEnvironment;
 use onnx_cast::DataType;
@@ -368,15 +367,7 @@ pub fn diff_opened(
 impl DiffRequest {
     /// Refuses a comparison of no tensor: files that were not compared are not the same.
     fn refuse_nothing(&self, path: &Path) -> Result<(), FileError> {
-        // A folder of several checkpoints may be excluded as a whole: its patterns are optional.
-        match self.exclude.iter().find(|pattern| !pattern.is_optional()) {
-            Some(pattern) => {
-                let what = format!(" `{pattern}` leaves no tensor to compare");
-                let what = Wording::default().field("exclude", what);
-                Err(FileError::invalid(path, Invalid::new(InvalidKind::Request, what)))
-            }
-            None => Ok(()),
-        }
+        refuse_nothing(&self.exclude, "compare").map_err(|error| FileError::invalid(path, error))
     }
 }
 

@@ -24,8 +24,9 @@ use crate::layouts::{Checkpoint, Layout, TensorRef, check_scale_rule};
 use crate::opened::{of_stored, with_task};
 use crate::pipeline::{PipelineError, Task, TaskInput};
 use crate::request::{ignored_attributes, refuse_format};
-use crate::selection::{Pattern, Selection, SourceType, check_names};
+use crate::selection::{Pattern, Selection, SourceType, admits, check_names, refuse_nothing};
 use crate::summary::Ignored;
+use crate::text::Wording;
 use forecast::Forecasts;
 use onnx_cast::__private::DefaultEnvironment;
 use onnx_cast::scaled::ScaleRule;
@@ -132,6 +133,10 @@ impl ReportRequest {
     }
 
     fn check(&self, path: &Path) -> Result<(), FileError> {
+        if self.to.is_empty() {
+            let what = Wording::default().field("to", " names no type (want one or more)");
+            return Err(FileError::request(path, what));
+        }
         self.check_layout(path)?;
         check_scale_rule(path, self.scale_rule, self.to.iter().filter_map(|to| to.weights()))?;
         for &to in &self.to {
@@ -207,9 +212,13 @@ impl ReportRequest {
         to.iter().filter(|to| is_meant(to)).copied().collect()
     }
 
-    /// Refuses patterns that match none of the names.
-    fn check_names<'n>(&self, path: &Path, names: impl Iterator<Item = &'n str> + Clone) -> Result<(), FileError> {
-        check_names(&self.include, &self.exclude, names).map_err(|error| FileError::invalid(path, error))
+    /// Refuses patterns that match none of the names, or that leave none to report on.
+    fn check_names<'n>(&self, path: &Path, mut names: impl Iterator<Item = &'n str> + Clone) -> Result<(), FileError> {
+        check_names(&self.include, &self.exclude, names.clone()).map_err(|error| FileError::invalid(path, error))?;
+        match names.any(|name| admits(&self.include, &self.exclude, name)) {
+            true => Ok(()),
+            false => refuse_nothing(&self.exclude, "report on").map_err(|error| FileError::invalid(path, error)),
+        }
     }
 
     fn empty_report(&self) -> Report {

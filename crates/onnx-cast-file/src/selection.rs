@@ -356,6 +356,18 @@ pub fn check_names<'n>(
     check_matched("exclude", exclude.iter(), &names)
 }
 
+/// Refuses patterns of `exclude` that leave nothing to do.
+pub(crate) fn refuse_nothing(exclude: &[Pattern], action: &str) -> Result<(), Invalid> {
+    // A folder of several checkpoints may be excluded as a whole: its patterns are optional.
+    match exclude.iter().find(|pattern| !pattern.is_optional) {
+        Some(pattern) => {
+            let what = Wording::default().field("exclude", format!(" `{pattern}` leaves no tensor to {action}"));
+            Err(Invalid::new(InvalidKind::Request, what))
+        }
+        None => Ok(()),
+    }
+}
+
 /// Refuses patterns of a field that match none of these names.
 pub(crate) fn check_matched<'p>(
     field: &'static str,

@@ -257,12 +257,7 @@ impl Planner<'_> {
             let tensor = &self.checkpoint.stored(weight.tensor).name;
             let wrong = |error| self.checkpoint.error(Some(weight.tensor), error);
             let wrong = |error: Invalid| wrong(error.of_tensor(tensor));
-            self.write(weight).map_err(wrong)?.ok_or_else(|| {
-                let what = "no other layout has such a weight: of one axis, of float8 with zero points, of integers in \
-                            three axes, of ComfyUI's block formats, or of a layout that is only read (dequantize and \
-                            quantize go from any layout to any, with a loss)";
-                wrong(Invalid::new(InvalidKind::Unsupported, what))
-            })
+            self.write(weight).map_err(wrong)
         };
         self.weights.list.iter().map(plan).collect()
     }
@@ -370,10 +365,18 @@ impl Planner<'_> {
         }
     }
 
-    /// The format of a weight, and what it becomes; `None` of one that is in no layout but its own.
-    fn write(&self, weight: &Weight) -> Result<Option<(QuantizedFormat, WrittenWeight)>, Invalid> {
-        let form = form::form_of(weight, self.weights.block).filter(|_| !self.weights.layout.is_only_read());
-        let Some((from, granularity)) = form else { return Ok(None) };
+    /// The format of a weight, and what it becomes.
+    fn write(&self, weight: &Weight) -> Result<(QuantizedFormat, WrittenWeight), Invalid> {
+        let own = self.weights.layout;
+        let form = match own.is_only_read() {
+            true => Err(format!("the layout {} can only be read", own.name())),
+            false => form::form_of(weight, self.weights.block)
+                .map_err(|reason| format!("{reason}, and no other layout has such a weight")),
+        };
+        let (from, granularity) = form.map_err(|reason| {
+            let what = format!("{reason} (dequantize and quantize go from any layout to any, with a loss)");
+            Invalid::new(InvalidKind::Unsupported, what)
+        })?;
         let is_mxfp4 = from == QuantizedFormat::Block(BlockFormat::MxFp4);
         let to = self.request.to.filter(|_| is_mxfp4).unwrap_or(from);
         let layout = self.request.layout;
@@ -412,6 +415,6 @@ impl Planner<'_> {
                 written.check_words(&weight.name)?;
             }
         }
-        Ok(Some((from, written)))
+        Ok((from, written))
     }
 }

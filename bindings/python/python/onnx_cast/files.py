@@ -485,9 +485,12 @@ def notices(found: CastSummary) -> list[str]:
     return [*passed_over, *([] if found.warning is None else [found.warning]), *found.notes]
 
 
-def summary(done: dict[str, Any], loss: str | None) -> CastSummary:
-    """What became of tensors, or the error where that must not be."""
+def summary(done: dict[str, Any], loss: str | None, *, warns: bool = False) -> CastSummary:
+    """What became of tensors, or the error where that must not be. With ``warns`` its notices are Python warnings, also
+    before the error."""
     found = CastSummary(done)
+    for notice in notices(found) if warns else ():
+        _models.warn(notice)
     if loss is not None:
         error = LossError(loss)
         error.summary = found

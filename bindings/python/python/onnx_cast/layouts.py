@@ -20,7 +20,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from onnx_cast import _kinds, _models, _native, _quantized, files
+from onnx_cast import _kinds, _native, _quantized, files
 from onnx_cast.dtypes import ALL, DataType
 from onnx_cast.types import Activations, Layout, Loss, ScaleRule, To
 
@@ -154,9 +154,7 @@ def _rewrite(
     progress: files.Progress | None,
 ) -> tuple[dict[str, Any], dict[str, Any] | None]:
     done, sources, made, found, loss = _native.rewrite_tensors(job, _lent(tensors), _text(config), options, progress)
-    rows = files.summary(done, loss)
-    for notice in files.notices(rows):
-        _models.warn(notice)
+    rows = files.summary(done, loss, warns=True)
     result = {}
     for row, source, data in zip(rows, sources, made, strict=True):
         one = tensors[row.name if data is None else source]

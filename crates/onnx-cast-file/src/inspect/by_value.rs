@@ -6,6 +6,7 @@ use super::{DiffRequest, Difference, failed, quantized, send};
 use crate::counts::widen::Widening;
 use crate::counts::{Numbers, exceeds_doubles};
 use crate::error::FileError;
+use crate::formats::error::Invalid;
 use crate::formats::input::Input;
 use crate::formats::source::Items;
 use crate::io::memory::resize;
@@ -15,7 +16,7 @@ use crate::pipeline::{self, Compute, PipelineError, Scratch, Sink, Task, TaskInp
 use crate::selection::{admits, check_names};
 use onnx_cast::DataType;
 use onnx_cast::tensor::element_count;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
@@ -39,8 +40,9 @@ impl<'a> Side<'a> {
         Ok(Side { checkpoint, weights })
     }
 
-    /// Weights under their own names, and all else but what only quantized weights have a use for.
-    fn entries(&self) -> Vec<(&str, Entry<'_>)> {
+    /// Weights under their own names, and all else but what only quantized weights have a use for. Two values of one
+    /// name are refused, as `dequantize` refuses them: either might be the one to compare.
+    fn entries(&self) -> Result<Vec<(&str, Entry<'_>)>, FileError> {
         let mut entries = Vec::new();
         for (tensor, stored) in self.checkpoint.tensors() {
             match self.weights.as_ref().and_then(|weights| Some((weights, weights.roles.get(&tensor)?))) {
@@ -51,7 +53,20 @@ impl<'a> Side<'a> {
                 Some(_) => {}
             }
         }
-        entries
+        let mut names = HashSet::with_capacity(entries.len());
+        let mut twice = entries.iter().filter(|(name, _)| self.weights.is_some() && !names.insert(*name));
+        match twice.next() {
+            Some((name, entry)) => Err(self.checkpoint.error(Some(self.tensor(*entry)), Invalid::twice(name))),
+            None => Ok(entries),
+        }
+    }
+
+    /// The tensor that holds an entry's elements.
+    fn tensor(&self, entry: Entry<'_>) -> TensorRef {
+        match entry {
+            Entry::StoredTensor(tensor) => tensor,
+            Entry::Weight(weight) => weight.tensor,
+        }
     }
 
     fn shape<'s>(&'s self, entry: Entry<'s>) -> &'s [usize] {
@@ -104,7 +119,7 @@ pub(super) fn diff(
     request: &DiffRequest,
 ) -> Result<Vec<(String, Difference)>, FileError> {
     let (first, second) = (Side::new(paths[0], first)?, Side::new(paths[1], second)?);
-    let (mut ours, mut theirs) = (first.entries(), second.entries());
+    let (mut ours, mut theirs) = (first.entries()?, second.entries()?);
     let names = ours.iter().chain(&theirs).map(|(name, _)| *name);
     check_names(&request.include, &request.exclude, names).map_err(|error| FileError::invalid(paths[0], error))?;
     for entries in [&mut ours, &mut theirs] {

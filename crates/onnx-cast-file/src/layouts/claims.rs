@@ -1,7 +1,10 @@
 //! What a configuration claims of the weights. The tensors are compared with it.
 
-use super::weight::{ColumnOrder, WeightFormat};
+use super::weight::{ColumnOrder, Weight, WeightFormat};
+use crate::formats::error::{Invalid, InvalidKind};
+use crate::formats::input::StoredTensor;
 use crate::glob::Regex;
+use onnx_cast::DataType;
 use serde_json::Value;
 use std::collections::HashMap;
 
@@ -20,6 +23,8 @@ pub(crate) struct Claims {
     pub(super) claim: String,
     /// Formats of single layers, by their names.
     pub(super) layers: HashMap<String, WeightFormat>,
+    /// Types of the elements of single layers, where a layer's settings name its type.
+    pub(super) elements: HashMap<String, DataType>,
     /// Of weights of a format, the settings of activations; `None` where these keep their type.
     pub(super) activations: Vec<(WeightFormat, Option<Value>)>,
     /// How keys and values are cached, where that is named.
@@ -129,6 +134,18 @@ impl Claims {
     /// Refuses the checkpoint for something that the configuration says, and tells what is read.
     pub(super) fn refuse(&mut self, what: String, want: &'static str) {
         self.refused = Some((what, want));
+    }
+
+    /// Refuses a weight whose elements have another type than the settings of its layer name.
+    pub(super) fn check_element(&self, weight: &Weight, stored: &StoredTensor) -> Result<(), Invalid> {
+        let layer = weight.name.strip_suffix(".weight").unwrap_or(&weight.name);
+        match (self.elements.get(layer), weight.element_type()) {
+            (Some(claimed), found) if *claimed != found => {
+                let what = format!("the settings of its layer name {claimed}, and the tensor holds {found}");
+                Err(Invalid::new(InvalidKind::Contradiction, what).of_tensor(&stored.name))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Adds formats, in the words of the configuration.

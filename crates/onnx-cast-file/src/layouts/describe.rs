@@ -358,6 +358,17 @@ impl Finder<'_> {
         }
     }
 
+    /// Refuses infinite scales in a layout that divides by its scales: every weight would be 0.
+    pub(super) fn check_divisors(&self, scales: TensorRef) -> Result<(), FileError> {
+        match has_infinity(self.checkpoint.stored(scales).data_type, &self.checkpoint.bytes(scales)?) {
+            true => {
+                let what = "an infinite scale: the weights are divided by it and would all be 0 (want a finite scale)";
+                Err(self.checkpoint.value_error(scales, what))
+            }
+            false => Ok(()),
+        }
+    }
+
     /// Reads the global scales of NVFP4: one, or one for each matrix.
     fn read_globals(&self, weight: &mut Weight) -> Result<(), FileError> {
         let Some(global) = weight.global else { return Ok(()) };
@@ -367,6 +378,9 @@ impl Finder<'_> {
             let want = format!("float, 1 for the tensor, or 1 for each of {matrices} matrices");
             return Err(self.checkpoint.error(Some(global), stored.unfit(want)));
         }
+        if self.row.global.divides {
+            self.check_divisors(global)?;
+        }
         let bytes = self.checkpoint.bytes(global)?;
         let floats = bytes.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes));
         weight.globals = match self.row.global.divides {
@@ -374,6 +388,16 @@ impl Finder<'_> {
             false => floats.map(GlobalScale::Factor).collect(),
         };
         Ok(())
+    }
+}
+
+/// Whether one of these floats is infinite.
+fn has_infinity(data_type: DataType, bytes: &[u8]) -> bool {
+    let mut halves = bytes.as_chunks().0.iter().map(|bytes| u16::from_le_bytes(*bytes) & 0x7fff);
+    match data_type {
+        Float16 => halves.any(|bits| bits == 0x7c00),
+        BFloat16 => halves.any(|bits| bits == 0x7f80),
+        _ => bytes.as_chunks().0.iter().any(|bytes| f32::from_le_bytes(*bytes).is_infinite()),
     }
 }
 

@@ -6,6 +6,7 @@ use super::claims::Claims;
 use super::companions::{is_calibration, is_leftover, may_be_companion};
 use super::config::Config;
 use super::row::{Row, before};
+use super::signs::first_sign;
 use super::table::{Layout, ZERO_POINTS};
 use super::weight::{Checkpoint, TensorRef, Weight};
 use crate::error::FileError;
@@ -63,8 +64,7 @@ impl Weights {
         let own =
             told.as_ref().filter(|(_, claims)| is_own(claims) || claims.layers.is_empty()).map(|(layout, _)| *layout);
         let Some(layout) = config.layout.or(own).or_else(|| Layout::of_names(has)) else {
-            let what = "no quantized weights, by the configuration and the names of tensors";
-            return Err(checkpoint.error(None, Invalid::new(InvalidKind::NotQuantized, what)));
+            return Err(checkpoint.error(None, no_layout(checkpoint)));
         };
         check_changes(checkpoint)?;
         let claims = match &told {
@@ -87,6 +87,10 @@ impl Weights {
             let wrong = |error| checkpoint.error(Some(tensor), error);
             if let Some(weight) = finder.weight(tensor, stored)? {
                 finder.compare(&weight).map_err(wrong)?;
+                // The layers of a file name their types whatever the layout is.
+                if let Some((_, told)) = told.as_ref().filter(|_| !config.claims.are_overruled) {
+                    told.check_element(&weight, stored).map_err(wrong)?;
+                }
                 list.push(weight);
             }
         }
@@ -119,6 +123,24 @@ impl Weights {
         let is_meant = |tensor: &TensorRef| self.roles.get(tensor) == Some(&Role::Calibration);
         let found = checkpoint.tensors().filter(|(tensor, _)| is_meant(tensor));
         found.map(|(_, stored)| stored.name.clone()).collect()
+    }
+}
+
+/// A checkpoint whose layout neither the configuration nor names tell. Tensors that look quantized are named: their
+/// configuration may be missing.
+fn no_layout(checkpoint: &Checkpoint) -> Invalid {
+    const KIND: InvalidKind = InvalidKind::NotQuantized;
+    match first_sign(checkpoint) {
+        Some((codes, companion, known)) => {
+            let known = known.map_or_else(String::new, |known| format!(" of {known}"));
+            let what = format!(
+                "it looks like a quantized weight{known}, with `{}`, but no configuration names the layout (want \
+                 its configuration, or a ",
+                Short(companion)
+            );
+            Invalid::new(KIND, Wording::from(what).field("layout", ")")).of_tensor(codes)
+        }
+        None => Invalid::new(KIND, "no quantized weights, by the configuration and the names of tensors"),
     }
 }
 

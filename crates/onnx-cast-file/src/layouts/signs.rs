@@ -65,6 +65,15 @@ fn signs<'n>(tensors: &[Header<'n>]) -> Vec<Sign<'n>> {
     tensors.iter().enumerate().filter_map(sign).collect()
 }
 
+/// The names of the first tensor that looks like codes and of a tensor that belongs to it, and the layout if only one
+/// has such names.
+pub(super) fn first_sign(checkpoint: &Checkpoint) -> Option<(&str, &str, Option<&'static str>)> {
+    let tensors = checkpoint.tensors().map(|(_, stored)| stored);
+    let known: Vec<Header<'_>> = tensors.map(|stored| (&*stored.name, stored.data_type, stored.shape.len())).collect();
+    let Sign { codes, first, layout, .. } = signs(&known).into_iter().next()?;
+    Some((known[codes].0, first, layout))
+}
+
 /// Whether a type may hold codes that are no values.
 fn is_code(data_type: DataType) -> bool {
     let others = [Float, Double, Float16, BFloat16, Bool, Text, Complex64, Complex128, Int16, Uint16, Int64];

@@ -5,32 +5,52 @@ use DataType::{Float8E4M3FN, Float8E5M2, Int4, Int8};
 use onnx_cast::DataType;
 use onnx_cast::scaled::BlockFormat;
 
-/// The format of a weight, and what has a scale; `None` of what is not transcoded. `block` is that of the
-/// configuration, which may be larger than the weight.
-pub(super) fn form_of(weight: &Weight, block: Option<[usize; 2]>) -> Option<(QuantizedFormat, Granularity)> {
-    if !matches!(weight.values.len(), 2 | 3) || weight.are_swizzled || weight.grid_order != Grid::Blocks {
-        return None;
+/// The format of a weight, and what has a scale. `block` is that of the configuration, which may be larger than the
+/// weight.
+///
+/// # Errors
+/// What the weight has that no other layout has.
+pub(super) fn form_of(
+    weight: &Weight,
+    block: Option<[usize; 2]>,
+) -> Result<(QuantizedFormat, Granularity), &'static str> {
+    match weight.values.len() {
+        2 | 3 => {}
+        1 => return Err("it has one axis"),
+        _ => return Err("it has more than three axes"),
+    }
+    if weight.are_swizzled {
+        return Err("its scales are in tiles of 128x4");
+    }
+    if weight.grid_order != Grid::Blocks {
+        return Err("its scales are not in the order of its rows and blocks");
     }
     let format = match weight.elements {
         Encoding::Plain(Int8) if weight.globals.is_empty() => QuantizedFormat::Elements(Int8),
         Encoding::Plain(element) => match block_format(weight, element) {
-            Some(format) => return Some((QuantizedFormat::Block(format), Granularity::Block(weight.block))),
+            Some(format) => return Ok((QuantizedFormat::Block(format), Granularity::Block(weight.block))),
             None => QuantizedFormat::Elements(element),
         },
-        Encoding::TwoRows(Int4) => return None,
+        Encoding::TwoRows(Int4) => return Err("its integers of 4 bits are packed down the columns"),
         Encoding::TwoRows(_) => {
-            return Some((QuantizedFormat::Block(BlockFormat::NvFp4), Granularity::Block([1, weight.block[0]])));
+            return Ok((QuantizedFormat::Block(BlockFormat::NvFp4), Granularity::Block([1, weight.block[0]])));
         }
-        Encoding::HighFirst | Encoding::Coded(_) | Encoding::Parts(_) => return None,
+        Encoding::HighFirst | Encoding::Coded(_) | Encoding::Parts(_) | Encoding::Columns { .. } => {
+            return Err("its elements are packed in an order of their own");
+        }
         Encoding::Words { bits: ..=4, .. } => QuantizedFormat::Elements(Int4),
         Encoding::Words { .. } => QuantizedFormat::Elements(Int8),
-        Encoding::Columns { .. } => return None,
     };
     let are_integers = format == QuantizedFormat::Elements(Int8) || format == QuantizedFormat::Elements(Int4);
     let are_floats = [Float8E4M3FN, Float8E5M2].map(QuantizedFormat::Elements).contains(&format);
-    let is_known = are_integers && weight.values.len() == 2
-        || are_floats && !weight.transposed && weight.zero_points.is_none() && weight.groups.is_none();
-    is_known.then(|| (format, granularity(weight, block)))
+    match () {
+        () if are_integers && weight.values.len() == 3 => Err("it holds integers in three axes"),
+        () if are_floats && weight.zero_points.is_some() => Err("it holds floats with zero points"),
+        () if are_floats && weight.groups.is_some() => Err("it holds floats whose columns have groups of their own"),
+        () if are_floats && weight.transposed => Err("it holds floats with rows and columns exchanged"),
+        () if are_integers || are_floats => Ok((format, granularity(weight, block))),
+        () => Err("its elements have a type of their own"),
+    }
 }
 
 /// The block format with such elements, scales and blocks.

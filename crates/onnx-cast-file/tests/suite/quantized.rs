@@ -416,9 +416,9 @@ fn what_no_layout_has_is_not_transcoded() {
         ),
         ("ct-int4-g-idx", Layout::Plain, None, "weight_g_idx"),
         ("ct-mxfp4", Layout::Quark, Some(nvfp4), "quark does not support nvfp4"),
-        ("gptq", Layout::CompressedTensors, None, "of a layout that is only read"),
-        ("awq", Layout::Plain, None, "of a layout that is only read"),
-        ("awq-gemv", Layout::CompressedTensors, None, "of a layout that is only read"),
+        ("gptq", Layout::CompressedTensors, None, "can only be read (dequantize"),
+        ("awq", Layout::Plain, None, "can only be read (dequantize"),
+        ("awq-gemv", Layout::CompressedTensors, None, "can only be read (dequantize"),
         ("ct-int4", Layout::Gptq, None, "the layout can only be read"),
     ] {
         let (input, output) = (folder.path().join(name), folder.path().join("out"));

@@ -80,6 +80,11 @@ fn scales_of_a_wrong_shape() {
     );
 }
 
+/// Unsigned words of 32 bits.
+fn codes_of_words(name: &'static str, shape: &[usize]) -> Tensor {
+    Tensor(name, "U32", shape.to_vec(), vec![0x11; 4 * shape.iter().product::<usize>()])
+}
+
 #[test]
 fn parts_that_are_missing() {
     let whole = || [codes("a.weight", "F8_E4M3", &[2, 2]), floats("a.weight_scale_inv", &[1, 1], &[1.0])];
@@ -116,6 +121,17 @@ fn parts_that_are_missing() {
     );
     Checkpoint::new("", &[floats("a.weight", &[2, 2], &[1.0])])
         .refuses("model.safetensors: no quantized weights, by the configuration and the names of tensors");
+    // These names leave the layout open, so that the configuration is what is missing.
+    for (elements, scales, looks) in [
+        (ints("a.qweight", &[8, 8], &[1]), floats("a.scales", &[1, 8], &[1.0]), " of GPTQ or AWQ"),
+        (codes_of_words("a.weight", &[8, 8]), floats("a.scales", &[8, 1], &[1.0]), " of mlx"),
+    ] {
+        let name = elements.0;
+        Checkpoint::new("{}", &[elements, scales]).refuses(&format!(
+            "model.safetensors: tensor `{name}`: it looks like a quantized weight{looks}, with `a.scales`, but no \
+             configuration names the layout (want its configuration, or a `layout`)"
+        ));
+    }
     Checkpoint::new(FP8, &[floats("a.weight", &[2, 2], &[1.0])]).refuses(
         "model.safetensors: no weights in the layout deepseek (is the checkpoint dequantized already? `layout` chooses \
          another layout)",
@@ -179,6 +195,15 @@ fn names_that_collide() {
     ];
     Checkpoint::new(&groups(4, "float", 32), &packed)
         .refuses("model.safetensors: two tensors would be named `a.weight`");
+    // Neither of two values is the one to compare, so that a checkpoint would differ from itself.
+    let checkpoint = Checkpoint::new(&groups(4, "float", 32), &packed);
+    let by_value = DiffRequest::default().values(true);
+    let refused = diff(checkpoint.input(), checkpoint.input(), &by_value).expect_err("two values of one name");
+    assert_eq!(
+        testkit::fixtures::text_without(&checkpoint.input(), refused),
+        "model.safetensors: two tensors would be named `a.weight`"
+    );
+    assert!(diff(checkpoint.input(), checkpoint.input(), &DiffRequest::default()).expect("compared").is_empty());
     let blocks =
         || [codes("e.gate_up_proj_blocks", "U8", &[1, 4, 2, 16]), codes("e.gate_up_proj_scales", "U8", &[1, 4, 2])];
     let [elements, scales] = blocks();
@@ -379,6 +404,38 @@ fn scales_that_the_layout_does_not_read() {
         "model.safetensors: tensor `a.weight_offset`: the layout modelopt ignores it, but it may change the \
          weight of its module (want another `layout`, or `exclude` to keep the tensor)",
     );
+}
+
+/// Weights are divided by these scales, so that an infinite one makes all of them 0.
+#[test]
+fn a_divisor_that_is_infinite() {
+    let said = |name: &str| {
+        format!(
+            "model.safetensors: tensor `{name}`: an infinite scale: the weights are divided by it and would all be 0 \
+             (want a finite scale)"
+        )
+    };
+    for infinity in [f32::INFINITY, f32::NEG_INFINITY] {
+        let nvfp4 = [
+            codes("a.weight_packed", "U8", &[2, 8]),
+            codes("a.weight_scale", "F8_E4M3", &[2, 1]),
+            floats("a.weight_global_scale", &[1], &[infinity]),
+        ];
+        let checkpoint = Checkpoint::new(&groups(4, "float", 16), &nvfp4);
+        checkpoint.refuses(&said("a.weight_global_scale"));
+        let request = to(DataType::Float).layout(Some(Layout::CompressedTensors)).allow_nan(true);
+        checkpoint.refuses_with(&request, &said("a.weight_global_scale"));
+        let bitnet = [codes("a.weight", "U8", &[1, 4]), floats("a.weight_scale", &[1], &[infinity])];
+        let config = r#"{"quantization_config":{"quant_method":"bitnet"}}"#;
+        Checkpoint::new(config, &bitnet).refuses(&said("a.weight_scale"));
+    }
+    for (data_type, infinity) in [("F16", 0x7c00u16), ("BF16", 0xff80)] {
+        let mut scale = codes("a.weight_scale", data_type, &[1]);
+        scale.3 = infinity.to_le_bytes().to_vec();
+        let bitnet = [codes("a.weight", "U8", &[1, 4]), scale];
+        let config = r#"{"quantization_config":{"quant_method":"bitnet"}}"#;
+        Checkpoint::new(config, &bitnet).refuses(&said("a.weight_scale"));
+    }
 }
 
 #[test]

@@ -3,10 +3,11 @@
 //! is wrong.
 
 use crate::common::checkpoint;
+use crate::common::replacing::transcode_file;
 
 use checkpoint::{Checkpoint, Tensor, codes, floats, to};
 use onnx_cast::{Cast, CastOptions, DataType, TensorView};
-use onnx_cast_file::Layout;
+use onnx_cast_file::{Layout, TranscodeRequest};
 use std::fs;
 
 /// Bytes that look random.
@@ -333,9 +334,57 @@ fn files_of_comfyui_that_contradict_themselves() {
         "model.safetensors: tensor `a.weight`: the configuration claims MXFP8, and the tensor holds elements of \
          uint8 with scales of float8e4m3fn",
     );
+    // The two types of float8 are one format, but the same bytes have other values in the other type.
+    for (told, stored) in [("float8_e4m3fn", "F8_E5M2"), ("float8_e5m2", "F8_E4M3")] {
+        let [named, held] = ["float8e4m3fn", "float8e5m2"];
+        let [named, held] = if stored == "F8_E5M2" { [named, held] } else { [held, named] };
+        let float8 = |stored| {
+            let settings = text("a.comfy_quant", &format!(r#"{{"format":"{told}"}}"#));
+            let tensors = [codes("a.weight", stored, &[2, 16]), floats("a.weight_scale", &[], &[0.5]), settings];
+            Checkpoint::new("", &tensors)
+        };
+        float8(stored).refuses(&format!(
+            "model.safetensors: tensor `a.weight`: the settings of its layer name {named}, and the tensor holds {held}"
+        ));
+        float8(if stored == "F8_E5M2" { "F8_E4M3" } else { "F8_E5M2" }).gives(&to(DataType::Float));
+        float8(stored).gives(&to(DataType::Float).layout(Some(Layout::ComfyUi)));
+    }
     with("a.comfy_quant", codes("a.comfy_quant", "U8", &[70_000])).refuses(
         "model.safetensors: tensor `a.comfy_quant`: not settings in JSON: 70000 of uint8 (want up to 65536 bytes)",
     );
+}
+
+#[test]
+fn transcode_says_why_no_other_layout_has_a_weight() {
+    let fp8 = r#"{"quantization_config":{"quant_method":"modelopt","quant_algo":"FP8"}}"#;
+    let bitnet = r#"{"quantization_config":{"quant_method":"bitnet"}}"#;
+    let no_other = ", and no other layout has such a weight";
+    for (config, tensors, reason, rest) in [
+        ("", comfy().to_vec(), "its scales are in tiles of 128x4", no_other),
+        (
+            fp8,
+            vec![codes("a.weight", "F8_E4M3", &[16]), floats("a.weight_scale", &[], &[1.0])],
+            "it has one axis",
+            no_other,
+        ),
+        (
+            bitnet,
+            vec![codes("a.weight", "U8", &[1, 4]), floats("a.weight_scale", &[1], &[1.0])],
+            "the layout bitnet can only be read",
+            "",
+        ),
+    ] {
+        let checkpoint = Checkpoint::new(config, &tensors);
+        let request = TranscodeRequest::new(Layout::CompressedTensors);
+        let refused = transcode_file(checkpoint.input(), checkpoint.output(), &request).expect_err(reason);
+        assert_eq!(
+            testkit::fixtures::text_without(&checkpoint.input(), refused),
+            format!(
+                "model.safetensors: tensor `a.weight`: {reason}{rest} (dequantize and quantize go from any layout to \
+                 any, with a loss)"
+            )
+        );
+    }
 }
 
 #[test]

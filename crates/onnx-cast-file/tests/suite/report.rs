@@ -4,6 +4,7 @@ use crate::common::replacing::write_tensor;
 use onnx_cast::{Cast, CastOptions, DataType, Tensor};
 use onnx_cast_file::{
     CandidateFormat, FileError, Format, Grade, Report, ReportRequest, TensorReport, Watch, WriteOptions, report,
+    report_of,
 };
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -165,9 +166,13 @@ fn narrow_types_and_nothing_at_all() {
     assert_eq!(found.totals(Float16).snr, None);
     let refused = report(&path, &request(&[String])).expect_err("no numbers");
     assert!(matches!(refused, FileError::Candidate(_)), "{refused}");
+    let refused = report(&path, &request(&[])).expect_err("no type").to_string();
+    assert!(refused.ends_with("none.npy: `to` names no type (want one or more)"), "{refused}");
     let skip = request(&[Float]).exclude(vec!["*".parse().expect("a pattern")]);
-    let found = report(&path, &skip).expect("a report");
-    assert_eq!((found.tensors.len(), found.others), (0, 1));
+    let refused = report(&path, &skip).expect_err("nothing to report on").to_string();
+    assert!(refused.ends_with("none.npy: `exclude` `*` leaves no tensor to report on"), "{refused}");
+    let refused = report_of(&[("w", floats.view())], &skip).expect_err("nothing to report on").to_string();
+    assert!(refused.ends_with("`exclude` `*` leaves no tensor to report on"), "{refused}");
     let watch = Some(Watch::stopping(|_, _| ControlFlow::Break(())));
     let path = folder.write("w.npy", &floats);
     let stopped = report(&path, &request(&[Float16]).watch(watch));

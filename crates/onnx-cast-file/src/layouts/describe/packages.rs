@@ -245,6 +245,9 @@ pub(super) fn bitnet(finder: &Finder<'_>, mut weight: Weight) -> Result<Weight, 
         return Err(finder.part(weight.scales, "one of float, float16 or bfloat16".to_owned()));
     }
     let formula = if finder.claims.are_factors { Formula::Product } else { Formula::Quotient };
+    if formula == Formula::Quotient {
+        finder.check_divisors(weight.scales)?;
+    }
     let parts = Parts { bits: 2, word: 1, high_first: false, len: stored.len.max(1), formula, offset: 1 };
     (weight.elements, weight.owner_type) = (Encoding::Parts(parts), Some(scale.data_type));
     (weight.values, weight.shape) = (vec![rows, *columns], vec![rows, *columns]);

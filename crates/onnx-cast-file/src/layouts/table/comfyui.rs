@@ -9,6 +9,7 @@ use crate::formats::error::{Invalid, InvalidKind};
 use crate::layouts::claims::Claims;
 use crate::layouts::row::{Calibration, Loaders, Row, before};
 use crate::layouts::weight::{Checkpoint, WeightFormat};
+use onnx_cast::DataType;
 use serde_json::{Map, Value};
 
 /// The key of the metadata.
@@ -48,7 +49,7 @@ fn told(checkpoint: &Checkpoint) -> Result<Option<Claims>, FileError> {
         let Some(layer) = before(&stored.name, COMFY_QUANT) else { continue };
         let format = format(&checkpoint.settings(tensor)?, || format!("tensor `{}`", stored.name));
         let format = format.map_err(|error| checkpoint.error(Some(tensor), error))?;
-        claims.layers.extend(format.map(|format| (layer.trim_end_matches('.').to_owned(), format)));
+        claims.tell(layer.trim_end_matches('.'), format);
         is_told = true;
     }
     for file in &checkpoint.files {
@@ -62,7 +63,7 @@ fn told(checkpoint: &Checkpoint) -> Result<Option<Claims>, FileError> {
             for (layer, settings) in layers.into_iter().flatten() {
                 let settings = settings.as_object().cloned().unwrap_or_default();
                 let format = format(&settings, || format!("layer `{layer}` in {}", place())).map_err(wrong)?;
-                claims.layers.extend(format.map(|format| (layer.clone(), format)));
+                claims.tell(layer, format);
                 is_told = true;
             }
         }
@@ -70,13 +71,26 @@ fn told(checkpoint: &Checkpoint) -> Result<Option<Claims>, FileError> {
     Ok(is_told.then_some(claims))
 }
 
-/// The format that settings name, if any; `place` is that of the settings.
-fn format(settings: &Map<String, Value>, place: impl Fn() -> String) -> Result<Option<WeightFormat>, Invalid> {
+impl Claims {
+    /// Adds the format of a layer and the type of its elements, where settings name them.
+    fn tell(&mut self, layer: &str, told: Option<(WeightFormat, DataType)>) {
+        let Some((format, element)) = told else { return };
+        self.layers.insert(layer.to_owned(), format);
+        self.elements.insert(layer.to_owned(), element);
+    }
+}
+
+/// The format and the type of elements that settings name, if any; `place` is that of the settings.
+fn format(
+    settings: &Map<String, Value>,
+    place: impl Fn() -> String,
+) -> Result<Option<(WeightFormat, DataType)>, Invalid> {
     match settings.get("format").and_then(Value::as_str) {
-        Some("float8_e4m3fn" | "float8_e5m2") => Ok(Some(WeightFormat::Fp8)),
-        Some("nvfp4") => Ok(Some(WeightFormat::NvFp4)),
-        Some("mxfp8") => Ok(Some(WeightFormat::MxFp8)),
-        Some("int8_tensorwise") => Ok(Some(WeightFormat::Int(8))),
+        Some("float8_e4m3fn") => Ok(Some((WeightFormat::Fp8, DataType::Float8E4M3FN))),
+        Some("float8_e5m2") => Ok(Some((WeightFormat::Fp8, DataType::Float8E5M2))),
+        Some("nvfp4") => Ok(Some((WeightFormat::NvFp4, DataType::Float4E2M1))),
+        Some("mxfp8") => Ok(Some((WeightFormat::MxFp8, DataType::Float8E4M3FN))),
+        Some("int8_tensorwise") => Ok(Some((WeightFormat::Int(8), DataType::Int8))),
         Some(other) => {
             let what = format!("the format {}", crate::text::Short(other));
             Err(Invalid::variant(&place(), &what, READ))
