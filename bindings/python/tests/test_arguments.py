@@ -86,6 +86,8 @@ def test_what_is_no_integer_is_refused(name, other, file):
         INTEGERS[name][1](other, file)
 
 
+# For a single file copy_others does nothing, which is said.
+@pytest.mark.filterwarnings("ignore:`copy_others` has no effect")
 @pytest.mark.parametrize("name", FLAGS)
 def test_a_flag_may_be_one_of_numpys_and_nothing_else(name, file):
     for flag in (True, False):
