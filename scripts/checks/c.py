@@ -54,7 +54,8 @@ int main(void) {
     const float weights[count] = {1.0f, -0.3f, 1000.0f, 0.001f}, scales[rows] = {0.1f, 10.0f};
     uint16_t halves[count];
     int8_t quantized[count];
-    (void)weights, (void)scales, (void)halves, (void)quantized;
+    float restored[count];
+    (void)weights, (void)scales, (void)halves, (void)quantized, (void)restored;
     BLOCK
     for (int i = 0; i < count; i++) printf(SHOW);
     return 0;
@@ -64,7 +65,7 @@ int main(void) {
 SHOWN = {
     "small": ('"%02x ", small[i]', "38 aa 7e 01 "),
     "halves": ('"%04x ", halves[i]', "3c00 b4cd 63d0 1419 "),
-    "quantized": ('"%d ", quantized[i] + 0 * status', "10 -3 100 0 "),
+    "quantized": ('"%d %g ", quantized[i] + 0 * status, restored[i]', "10 1 -3 -0.3 100 1000 0 0 "),
 }
 
 

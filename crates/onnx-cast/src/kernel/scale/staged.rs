@@ -4,8 +4,9 @@
 use super::{CHUNK, Granularity, PendingLine, ScaleContext, Scales};
 use crate::element::{DataType, byte_len_of};
 use crate::kernel::{Context, Isa, KernelTable, StoreHint, Task};
-use crate::packed::{Out, as_uninit};
+use crate::packed::{Out, as_uninit, written};
 use crate::scalar::scaled::Precision;
+use core::mem::MaybeUninit;
 use core::slice;
 
 /// Elements of a block: a whole number of chunks, and of bytes of any type.
@@ -24,7 +25,7 @@ pub(in crate::kernel) unsafe fn dequantize<I: Isa>(
     let Some(widen) = I::TABLE.cast(context.from, DataType::Float) else { unreachable!("codes are numbers") };
     let to_float = Context::plain(context.from, DataType::Float);
     let [src_bits, dst_bits] = [context.from, context.to].map(|data_type| data_type.info().bits as usize);
-    let mut floats = [0; 4 * BLOCK];
+    let mut floats = [MaybeUninit::uninit(); 4 * BLOCK];
     let src = task.src.chunks(byte_len_of(BLOCK, src_bits));
     for (src, begin) in src.zip((0..task.len).step_by(BLOCK)) {
         let len = BLOCK.min(task.len - begin);
@@ -38,11 +39,11 @@ pub(in crate::kernel) unsafe fn dequantize<I: Isa>(
         let scales = Scales { begin: context.scales.begin + entries, ..context.scales };
         let context = ScaleContext { from: DataType::Float, scales, ..*context };
         // SAFETY: the caller promises that the processor has the instructions; the slices have the bytes of `len`
-        // elements, and the target has at least as many elements from `begin` on.
+        // elements, which the kernel of Cast writes, and the target has at least as many elements from `begin` on.
         unsafe {
-            widen(src, as_uninit(floats), len, &to_float);
-            let dst = task.dst.add(byte_len_of(begin, dst_bits));
-            I::dequantize::<f32>(Task { src: floats, dst, len, hint: task.hint }, &context, pending.as_deref_mut());
+            widen(src, floats, len, &to_float);
+            let (src, dst) = (written(floats), task.dst.add(byte_len_of(begin, dst_bits)));
+            I::dequantize::<f32>(Task { src, dst, len, hint: task.hint }, &context, pending.as_deref_mut());
         }
     }
 }
