@@ -2,7 +2,7 @@
 //! narrows them to the target. The tile stays in the L1 cache.
 
 use super::algorithm::{Algorithm, Hub};
-use super::{Context, Isa, KernelTable};
+use super::{Context, Isa, KernelTable, StoreHint};
 use crate::element::{DataType, byte_len_of};
 use crate::packed::{Out, written};
 use core::mem::MaybeUninit;
@@ -40,7 +40,12 @@ unsafe fn by_way_of(hub: Hub, table: &KernelTable, src: &[u8], dst: &mut Out, le
         Hub::Int8 => DataType::Int8,
         Hub::Uint8 => DataType::Uint8,
     };
-    let (to_hub, from_hub) = (Context::plain(context.from, data_type), Context { from: data_type, ..*context });
+    let [src_bits, hub_bits, dst_bits] =
+        [context.from, data_type, context.to].map(|data_type| data_type.info().bits as usize);
+    // After each tile, stores past the caches are ordered. For results narrower than the source, this costs more than it
+    // saves.
+    let hint = if dst_bits < src_bits { StoreHint::Temporal } else { context.hint };
+    let (to_hub, from_hub) = (Context::plain(context.from, data_type), Context { from: data_type, hint, ..*context });
     let (widen, to_hub) = match hub {
         // The rules of the target decide what values beyond the range of `float` become.
         Hub::OddFloat => (table.to_odd_float(context.from), Context { rules: context.rules, ..to_hub }),
@@ -49,8 +54,6 @@ unsafe fn by_way_of(hub: Hub, table: &KernelTable, src: &[u8], dst: &mut Out, le
     let (Some(widen), Some(narrow)) = (widen, table.cast(data_type, context.to)) else {
         unreachable!("both types are numeric, and `float` lacks values of the source")
     };
-    let [src_bits, hub_bits, dst_bits] =
-        [context.from, data_type, context.to].map(|data_type| data_type.info().bits as usize);
     let mut tile = Tile([MaybeUninit::uninit(); BYTES]);
     let tiles = src.chunks(byte_len_of(TILE, src_bits)).zip(dst.chunks_mut(byte_len_of(TILE, dst_bits)));
     for ((src, dst), begin) in tiles.zip((0..len).step_by(TILE)) {
