@@ -42,7 +42,7 @@ unsafe fn by_way_of(hub: Hub, table: &KernelTable, src: &[u8], dst: &mut Out, le
     };
     let [src_bits, hub_bits, dst_bits] =
         [context.from, data_type, context.to].map(|data_type| data_type.info().bits as usize);
-    // After each tile, stores past the caches are ordered. For results narrower than the source, this costs more than it
+    // Stores past the caches are ordered after each tile. If results are narrower than the source, this costs more than
     // it saves.
     let hint = if dst_bits < src_bits { StoreHint::Temporal } else { context.hint };
     let (to_hub, from_hub) = (Context::plain(context.from, data_type), Context { from: data_type, hint, ..*context });
