@@ -153,7 +153,7 @@ def test_what_is_refused_names_the_tensor():
         layouts.dequantize(nan)
     assert np.isnan(layouts.dequantize(nan, "float", allow_nan=True)["w.weight"]).all()
     large = {"w.weight": codes, "w.weight_scale": np.array([[1e5]], np.float32)}
-    # What is known about the tensors is said before the error, too.
+    # The notices are issued as warnings before the error, too.
     with pytest.warns(UserWarning, match="^2 values overflowed"):
         with pytest.raises(onnx_cast.LossError, match="tensor `w.weight`: overflow in 2 values") as caught:
             layouts.dequantize(large, "float16", fail_on=["overflow"])

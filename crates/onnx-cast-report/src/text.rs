@@ -1,8 +1,7 @@
 //! A report as text: for each type its verdict, and a table of the tensors that fits 80 columns, the worst first.
 
 use crate::words::{printable, size};
-use onnx_cast::__private::Count;
-use onnx_cast::__private::DefaultEnvironment;
+use onnx_cast::__private::{Count, DefaultEnvironment};
 use onnx_cast::DataType;
 use onnx_cast_file::{
     Blocks, Candidate, CandidateFormat, Concern, Forecast, Grade, QuantizedFormat, Report, TensorReport, Totals,

@@ -269,55 +269,32 @@ unsafe fn copy<I: Isa>(src: &[u8], dst: &mut Out, len: usize, context: &Context)
 
 /// The kernel that casts a type to `float`, rounded to odd; `None` if `float` represents all values of the type.
 const fn to_odd_float<I: Isa, S: Element>() -> Option<Kernel> {
-    match class::<S>() {
-        Class::F64 | Class::Int { bits: 32 | 64, .. } => Some(I::to_odd_float::<S>),
-        Class::F32
-        | Class::F16
-        | Class::BF16
-        | Class::SmallFloat(_)
-        | Class::E8M0
-        | Class::Int { .. }
-        | Class::Bool => None,
-    }
+    let has_more_bits = matches!(class::<S>(), Class::F64 | Class::Int { bits: 32 | 64, .. });
+    if has_more_bits { Some(I::to_odd_float::<S>) } else { None }
 }
 
-/// Whether scaled casts to and from a type run in registers. Those of other types are staged.
-const fn is_scaled_in_registers(data_type: DataType) -> bool {
-    matches!(
-        data_type,
-        DataType::Int8
-            | DataType::Uint8
-            | DataType::Int4
-            | DataType::Uint4
-            | DataType::Float8E4M3FN
-            | DataType::Float8E5M2
-            | DataType::Float4E2M1
-    )
-}
-
-/// What quantizes to a type.
+/// The kernel that quantizes to a type in registers. Quantization to other types is staged.
 const fn quantize<I: Isa, D: Element>() -> Option<ScaledKernel> {
-    if !I::SCALES || !is_scaled_in_registers(D::DATA_TYPE) {
-        return None;
+    match D::DATA_TYPE {
+        _ if !I::SCALES => None,
+        // The low bits of an integer are the same for signed and unsigned targets.
+        DataType::Int4 | DataType::Uint4 => Some(I::quantize::<Uint4>),
+        DataType::Int8 | DataType::Uint8 => Some(I::quantize::<u8>),
+        DataType::Float8E4M3FN | DataType::Float8E5M2 | DataType::Float4E2M1 => Some(I::quantize::<D>),
+        _ => None,
     }
-    Some(match class::<D>() {
-        // The low bits of an integer have no sign.
-        Class::Int { bits: 4, .. } => I::quantize::<Uint4>,
-        Class::Int { .. } => I::quantize::<u8>,
-        _ => I::quantize::<D>,
-    })
 }
 
-/// What dequantizes from a type.
+/// The kernel that dequantizes from a type: in registers, or in two stages.
 const fn dequantize<I: Isa, S: Element>() -> Option<ScaledKernel> {
-    if !I::SCALES || matches!(class::<S>(), Class::F64 | Class::F32 | Class::F16 | Class::BF16 | Class::Bool) {
-        return None;
+    match S::DATA_TYPE {
+        _ if !I::SCALES => None,
+        DataType::Int4 | DataType::Uint4 => Some(I::dequantize::<Int4>),
+        DataType::Int8 | DataType::Uint8 | DataType::Float8E4M3FN | DataType::Float8E5M2 | DataType::Float4E2M1 => {
+            Some(I::dequantize::<S>)
+        }
+        _ => Some(scale::staged::dequantize::<I>),
     }
-    Some(match class::<S>() {
-        _ if !is_scaled_in_registers(S::DATA_TYPE) => scale::staged::dequantize::<I>,
-        Class::Int { bits: 4, .. } => I::dequantize::<Int4>,
-        _ => I::dequantize::<S>,
-    })
 }
 
 /// The loop for a source of the width of `S`, by the width of the target.

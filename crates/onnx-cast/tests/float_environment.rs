@@ -413,7 +413,8 @@ const NOT_ARITHMETIC: &str = "new from_node threads version plan infer target_ty
     zero_point_type quantized_type data_type opset saturate round_mode backend rules block_size axis asymmetric recipe \
     rule precision most of_zeros of_underflow store_hint scale_count name versions version_at since since_as supports \
     attributes is_lossless_to is_same_via BlockPlan::dequantize BlockPlan::quantize BlockPlan::global_scale \
-    ScaledPlan::bind BlockFormat::check_options BitCast::run BitCast::run_owned BitCast::run_into BitCast::run_into_uninit Plan::run_counted parts_for GlobalScale::value \
+    ScaledPlan::bind BlockFormat::check_options BitCast::run BitCast::run_owned BitCast::run_into \
+    BitCast::run_into_uninit Plan::run_counted parts_for GlobalScale::value \
     GlobalScale::divides";
 
 #[test]

@@ -486,8 +486,8 @@ def notices(found: CastSummary) -> list[str]:
 
 
 def summary(done: dict[str, Any], loss: str | None, *, warns: bool = False) -> CastSummary:
-    """What became of tensors, or the error where that must not be. With ``warns`` its notices are Python warnings, also
-    before the error."""
+    """Returns the summary of a job, or raises the error for a loss that ``fail_on`` forbids. With ``warns``, issues the
+    notices of the summary as Python warnings, also before the error."""
     found = CastSummary(done)
     for notice in notices(found) if warns else ():
         _models.warn(notice)

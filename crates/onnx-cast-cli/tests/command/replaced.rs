@@ -236,7 +236,7 @@ fn another_output_is_not_continued() {
     };
     refuses("cast in half --to float8e4m3fn --resume", "half/m-2.safetensors");
     refuses("cast one.safetensors half.safetensors --to float8e4m3fn --resume", "half.safetensors");
-    // Of the same length, and of another type.
+    // A file of the same length with another type.
     refuses("cast in half --to bfloat16 --resume", "half/m-2.safetensors");
     refuses("cast one.safetensors half.safetensors --to int16 --resume", "half.safetensors");
     // Other files come after the weights, and the index behind all.

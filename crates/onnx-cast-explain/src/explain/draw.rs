@@ -7,8 +7,7 @@ use crate::decimal::Decimal;
 use crate::error::Result;
 use crate::value::{Element, hex};
 use anstyle::{AnsiColor, Style};
-use onnx_cast::__private::DefaultEnvironment;
-use onnx_cast::__private::Short;
+use onnx_cast::__private::{DefaultEnvironment, Short};
 use onnx_cast::DataType;
 use std::fmt::Write as _;
 

@@ -8,8 +8,7 @@ use super::{End, Explanation, Neighbour, Neighbours, Request, Scaled, Side};
 use crate::error::Result;
 use crate::html::{BASE_STYLE, fill};
 use crate::value::{Element, hex};
-use onnx_cast::__private::DefaultEnvironment;
-use onnx_cast::__private::Short;
+use onnx_cast::__private::{DefaultEnvironment, Short};
 use std::fmt::Write as _;
 
 const PAGE: &str = include_str!("page.html");

@@ -5,8 +5,7 @@ use super::{End, Explanation, Neighbour, Neighbours, Scaled, Side, integer_limit
 use crate::decimal::Quotient;
 use crate::error::Result;
 use crate::value::{Element, ExactValue, hex};
-use onnx_cast::__private::DefaultEnvironment;
-use onnx_cast::__private::Short;
+use onnx_cast::__private::{DefaultEnvironment, Short};
 use serde_json::{Map, json};
 use std::fmt::Write as _;
 

@@ -138,7 +138,7 @@ fn open<'f>(file: &'f InputFile, member: &Member) -> Box<dyn Read + Send + 'f> {
     }
 }
 
-/// What is wrong with two members `x` and `x.npy`, by the name of the second.
+/// The error for an archive with the members `x` and `x.npy`. `name` is the name of the second.
 pub(crate) fn shadowed(name: &str) -> String {
     let short = name.strip_suffix(".npy").unwrap_or(name);
     format!("members `{}` and `{}` have one name for numpy, which loads one of them", Short(short), Short(name))

@@ -54,7 +54,7 @@ pub(crate) struct Claims {
     pub(super) symmetry: Vec<Symmetry>,
     /// The setting by which all integers have zero points, for errors: "`sym` is false".
     pub(super) has_zero_points: Option<&'static str>,
-    /// Whether the groups of all weights are in an order of their own (act-order).
+    /// Whether the columns of all weights are assigned to groups by an index (act-order).
     pub(super) has_order: bool,
     /// Bits of integers: of layers by patterns that are found in their names, and of the others.
     pub(super) widths: Vec<(Regex, u32)>,

@@ -25,8 +25,8 @@ use DataType::{
     BFloat16, Float, Float4E2M1, Float6E2M3, Float6E3M2, Float8E4M3FN, Float8E5M2, Float8E8M0, Float16, Int4, Int8,
     Int32, Uint8,
 };
-use onnx_cast::DataType;
 use onnx_cast::scaled::GlobalScale;
+use onnx_cast::{DataType, types};
 use quanto::PACKED;
 use serde_json::{Map, Value};
 use told::{fit_swizzled, tiles};
@@ -391,12 +391,12 @@ impl Finder<'_> {
     }
 }
 
-/// Whether one of these floats is infinite.
+/// Returns whether any of these floats is infinite.
 fn has_infinity(data_type: DataType, bytes: &[u8]) -> bool {
-    let mut halves = bytes.as_chunks().0.iter().map(|bytes| u16::from_le_bytes(*bytes) & 0x7fff);
+    let mut halves = bytes.as_chunks().0.iter().map(|bytes| u16::from_le_bytes(*bytes));
     match data_type {
-        Float16 => halves.any(|bits| bits == 0x7c00),
-        BFloat16 => halves.any(|bits| bits == 0x7f80),
+        Float16 => halves.any(|bits| types::Float16::from_bits(bits).to_f32().is_infinite()),
+        BFloat16 => halves.any(|bits| types::BFloat16::from_bits(bits).to_f32().is_infinite()),
         _ => bytes.as_chunks().0.iter().any(|bytes| f32::from_le_bytes(*bytes).is_infinite()),
     }
 }

@@ -109,8 +109,8 @@ pub(crate) fn claim_of_folder(folder: &Path) -> Option<String> {
     Config::texts(folder).find_map(|text| claims(&text))
 }
 
-/// Refuses casts of codes without their scales, or of scales without their codes. `tensors` are all of a checkpoint, each
-/// with the type that it gets.
+/// Refuses casts of codes without their scales, or of scales without their codes. `tensors` lists all tensors of a
+/// checkpoint, each with its type in the output.
 pub(crate) fn check_cast(path: &Path, tensors: &[(Header<'_>, DataType)]) -> Result<(), FileError> {
     let is_changed = |((_, from, _), to): &(Header<'_>, DataType)| from != to;
     if !tensors.iter().any(is_changed) {

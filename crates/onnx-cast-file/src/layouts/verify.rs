@@ -8,6 +8,7 @@ use crate::io::progress::{Meter, Watch};
 use crate::pipeline::{self, Nowhere, Task, TaskInput, Transform};
 use crate::text::Wording;
 use onnx_cast::scaled::GlobalScale;
+use onnx_cast::types::{BFloat16, Float8E4M3FN, Float8E8M0, Float16};
 use onnx_cast::{CastError, DataType};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -144,12 +145,12 @@ fn find_nan(
 
 /// The index of the first NaN among scales.
 fn first_nan(data_type: DataType, bytes: &[u8]) -> Option<usize> {
-    let words = bytes.as_chunks().0;
+    let mut halves = bytes.as_chunks().0.iter().map(|bytes| u16::from_le_bytes(*bytes));
     match data_type {
-        DataType::Float8E8M0 => bytes.iter().position(|&code| code == 0xff),
-        DataType::Float8E4M3FN => bytes.iter().position(|&code| code & 0x7f == 0x7f),
-        DataType::Float16 => words.iter().position(|bytes| u16::from_le_bytes(*bytes) & 0x7fff > 0x7c00),
-        DataType::BFloat16 => words.iter().position(|bytes| u16::from_le_bytes(*bytes) & 0x7fff > 0x7f80),
-        _ => bytes.as_chunks().0.iter().position(|bytes| u32::from_le_bytes(*bytes) & 0x7fff_ffff > 0x7f80_0000),
+        DataType::Float8E8M0 => bytes.iter().position(|&code| Float8E8M0::from_bits(code).is_nan()),
+        DataType::Float8E4M3FN => bytes.iter().position(|&code| Float8E4M3FN::from_bits(code).is_nan()),
+        DataType::Float16 => halves.position(|bits| Float16::from_bits(bits).is_nan()),
+        DataType::BFloat16 => halves.position(|bits| BFloat16::from_bits(bits).is_nan()),
+        _ => bytes.as_chunks().0.iter().position(|bytes| f32::from_le_bytes(*bytes).is_nan()),
     }
 }

@@ -41,7 +41,7 @@ pub(super) struct Weight<'a> {
     pub(super) has_scales_beside: bool,
     /// The scales that are known before.
     pub(super) scales: OnceLock<Tensor>,
-    /// Whether one of those is NaN.
+    /// Whether any of these scales is NaN.
     pub(super) has_nan_scales: OnceLock<bool>,
     /// Reads the weight back and compares.
     pub(super) losses: Losses,
@@ -95,7 +95,7 @@ impl Scaling {
         if matches!(self, Scaling::Codes(BlockFormat::NvFp4, _)) { 0x7f } else { 0xff }
     }
 
-    /// Whether a scale is NaN.
+    /// Returns whether any scale is NaN.
     fn has_nan_scales(&self, scales: &[u8]) -> bool {
         matches!(self, Scaling::Codes(..)) && scales.contains(&self.nan_scale())
     }

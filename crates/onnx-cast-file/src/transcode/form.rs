@@ -5,11 +5,11 @@ use DataType::{Float8E4M3FN, Float8E5M2, Int4, Int8};
 use onnx_cast::DataType;
 use onnx_cast::scaled::BlockFormat;
 
-/// The format of a weight, and what has a scale. `block` is that of the configuration, which may be larger than the
-/// weight.
+/// Returns the format of a weight and the granularity of its scales. `block` is the block of the configuration, which
+/// may be larger than the weight.
 ///
 /// # Errors
-/// What the weight has that no other layout has.
+/// Fails with a property of the weight that no other layout supports.
 pub(super) fn form_of(
     weight: &Weight,
     block: Option<[usize; 2]>,
@@ -43,13 +43,16 @@ pub(super) fn form_of(
     };
     let are_integers = format == QuantizedFormat::Elements(Int8) || format == QuantizedFormat::Elements(Int4);
     let are_floats = [Float8E4M3FN, Float8E5M2].map(QuantizedFormat::Elements).contains(&format);
-    match () {
-        () if are_integers && weight.values.len() == 3 => Err("it holds integers in three axes"),
-        () if are_floats && weight.zero_points.is_some() => Err("it holds floats with zero points"),
-        () if are_floats && weight.groups.is_some() => Err("it holds floats whose columns have groups of their own"),
-        () if are_floats && weight.transposed => Err("it holds floats with rows and columns exchanged"),
-        () if are_integers || are_floats => Ok((format, granularity(weight, block))),
-        () => Err("its elements have a type of their own"),
+    let missing = [
+        (are_integers && weight.values.len() == 3, "it holds integers in three axes"),
+        (are_floats && weight.zero_points.is_some(), "it holds floats with zero points"),
+        (are_floats && weight.groups.is_some(), "it holds floats whose columns have groups of their own"),
+        (are_floats && weight.transposed, "it holds floats with rows and columns transposed"),
+        (!are_integers && !are_floats, "its elements have a type of their own"),
+    ];
+    match missing.into_iter().find(|(is_missing, _)| *is_missing) {
+        Some((_, reason)) => Err(reason),
+        None => Ok((format, granularity(weight, block))),
     }
 }
 

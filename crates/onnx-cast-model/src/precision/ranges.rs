@@ -7,8 +7,7 @@
 use crate::error::{Error, ModelError, ModelErrorKind};
 use crate::graph::values::Flow;
 use crate::record::{RECORD_PREFIX, RECORDED_NUMBERS};
-use onnx_cast::__private::Count;
-use onnx_cast::__private::DefaultEnvironment;
+use onnx_cast::__private::{Count, DefaultEnvironment};
 use onnx_cast::{Cast, CastOptions, DataType, TensorView};
 use onnx_cast_file::engine::{Given, Input, ShapeText, Short};
 use onnx_cast_file::{Format, InputFile};
@@ -102,7 +101,7 @@ impl Ranges {
 
     /// The numbers of an array.
     fn numbers(&mut self, name: &str, numbers: &[f32]) -> Result<(), ModelError> {
-        // The max of two numbers ignores NaN, unless all are NaN: that is no range.
+        // `f32::max` ignores NaN. If all numbers are NaN, the result is NaN, which is not a valid range.
         let largest = |numbers: &mut dyn Iterator<Item = f32>| numbers.map(f32::abs).reduce(f32::max).unwrap_or(0.0);
         let magnitude = if name.starts_with(RECORD_PREFIX) {
             if !numbers.len().is_multiple_of(RECORDED_NUMBERS) {

@@ -91,7 +91,7 @@ pub(crate) unsafe fn to_odd_float<L: Lanes, S: Element>(src: &[u8], dst: &mut Ou
             #[inline(always)]
             |src, dst| {
                 for i in 0..4 {
-                    wide::store::<L>(dst, i, wide::f32_lanes::<L, S, false>(src, i));
+                    wide::store::<L>(dst, i, wide::f32_lanes::<L, S>(src, i));
                 }
             },
         );

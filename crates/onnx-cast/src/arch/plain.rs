@@ -173,14 +173,6 @@ unsafe impl<const B: usize, const RICH: bool> Lanes for Plain<B, RICH> {
         lanes::<W, B>(|i| lane::<W, B>(&a, i).max(lane::<W, B>(&b, i)))
     }
 
-    unsafe fn min_i32(a: Self::V, b: Self::V) -> Self::V {
-        lanes::<32, B>(|i| signed::<32>(lane::<32, B>(&a, i)).min(signed::<32>(lane::<32, B>(&b, i))) as u64)
-    }
-
-    unsafe fn max_i32(a: Self::V, b: Self::V) -> Self::V {
-        lanes::<32, B>(|i| signed::<32>(lane::<32, B>(&a, i)).max(signed::<32>(lane::<32, B>(&b, i))) as u64)
-    }
-
     unsafe fn gt<const W: usize>(a: Self::V, b: Self::V) -> Self::M {
         mask::<W, B>(|i| signed::<W>(lane::<W, B>(&a, i)) > signed::<W>(lane::<W, B>(&b, i)))
     }

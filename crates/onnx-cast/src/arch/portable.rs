@@ -89,20 +89,8 @@ unsafe impl Isa for Portable {
 
 /// Whether a pair is widened by a table: to `float`, from a type of 8 bits or fewer other than 8-bit integers and bool.
 const fn is_widened_by_table<S: Element, D: Element>() -> bool {
-    match (class::<S>(), class::<D>()) {
-        (Class::SmallFloat(_) | Class::E8M0 | Class::Int { bits: 2 | 4, .. }, Class::F32) => true,
-        (
-            Class::F64
-            | Class::F32
-            | Class::F16
-            | Class::BF16
-            | Class::SmallFloat(_)
-            | Class::E8M0
-            | Class::Int { .. }
-            | Class::Bool,
-            _,
-        ) => false,
-    }
+    matches!(class::<D>(), Class::F32)
+        && matches!(class::<S>(), Class::SmallFloat(_) | Class::E8M0 | Class::Int { bits: 2 | 4, .. })
 }
 
 /// Widens codes of the width of `S` to `float` by a table of the upper 16 bits. The lower 16 bits are zero.

@@ -119,10 +119,6 @@ pub(crate) unsafe trait Lanes: Copy + 'static {
     unsafe fn max_i8(a: Self::V, b: Self::V) -> Self::V {
         Self::select::<8>(Self::gt::<8>(a, b), a, b)
     }
-    /// The smaller, of signed lanes of 32 bits.
-    unsafe fn min_i32(a: Self::V, b: Self::V) -> Self::V;
-    /// The larger, likewise.
-    unsafe fn max_i32(a: Self::V, b: Self::V) -> Self::V;
     /// Where `a` is larger, of signed lanes of 8 to 32 bits.
     unsafe fn gt<const W: usize>(a: Self::V, b: Self::V) -> Self::M;
     /// Where both are equal, of lanes of 8 to 64 bits.

@@ -165,7 +165,7 @@ impl ScaleContext<'_> {
 ///
 /// # Safety
 /// The processor has the instructions that the kernel's backend is compiled for, source and target have the bytes of
-/// `len` elements of the context's types, and the table has this kernel for them. The target of `pending` can be written.
+/// `len` elements of the context's types, and the table has this kernel for them. The target of `pending` is writable.
 pub(crate) type ScaledKernel = unsafe fn(task: Task<'_>, context: &ScaleContext<'_>, pending: Option<&mut PendingLine>);
 
 /// Results at the end of a tile that do not fill a cache line. They stay pending until the next tile fills the line, so

@@ -117,7 +117,7 @@ fn layers(claims: &mut Claims, quantization: &Map<String, Value>, [group, bits]:
             claims.groups.push(group as usize);
         }
     }
-    // What all layers say that say anything.
+    // Whether every layer that has the setting has this value.
     let all_say = |key: &str, value: bool| {
         let mut told = all.iter().filter_map(|settings| settings.get(key)?.as_bool()).peekable();
         told.peek().is_some() && told.all(|told| told == value)

@@ -176,15 +176,13 @@ unsafe impl Lanes for Quad {
         unsafe fn load(src: *const u8) -> V { vld1q_u8(src) }
         unsafe fn store(dst: *mut u8, value: V) { vst1q_u8(dst, value) }
         unsafe fn stream(dst: *mut u8, value: V) { vst1q_u8(dst, value) }
-        unsafe fn fence() { () }
-        unsafe fn prefetch(_address: *const u8) { () }
+        unsafe fn fence() {}
+        unsafe fn prefetch(_address: *const u8) {}
         unsafe fn load_f16(src: *const u8) -> V { of_f32(widen_half(vld1_u8(src))) }
         unsafe fn and(a: V, b: V) -> V { vandq_u8(a, b) }
         unsafe fn or(a: V, b: V) -> V { vorrq_u8(a, b) }
         unsafe fn saturating_sub(a: V, b: V) -> V { of_u16(vqsubq_u16(u16s(a), u16s(b))) }
         unsafe fn plus_above(a: V, value: V, limit: V) -> V { vsubq_u8(a, vcgtq_u8(value, limit)) }
-        unsafe fn min_i32(a: V, b: V) -> V { of_i32(vminq_s32(i32s(a), i32s(b))) }
-        unsafe fn max_i32(a: V, b: V) -> V { of_i32(vmaxq_s32(i32s(a), i32s(b))) }
         unsafe fn add_f32(a: V, b: V) -> V { of_f32(vaddq_f32(f32s(a), f32s(b))) }
         unsafe fn mul_f32(a: V, b: V) -> V { of_f32(vmulq_f32(f32s(a), f32s(b))) }
         unsafe fn mul_add_f32(a: V, b: V, c: V) -> V { of_f32(vfmaq_f32(f32s(c), f32s(a), f32s(b))) }
@@ -194,8 +192,8 @@ unsafe impl Lanes for Quad {
         unsafe fn high_bytes(value: [V; 2]) -> V { vuzp2q_u8(value[0], value[1]) }
         unsafe fn low_bytes(value: [V; 4]) -> V {
             vuzp1q_u8(
-            of_u16(vuzp1q_u16(u16s(value[0]), u16s(value[1]))), of_u16(vuzp1q_u16(u16s(value[2]), u16s(value[3])))
-        )
+                of_u16(vuzp1q_u16(u16s(value[0]), u16s(value[1]))), of_u16(vuzp1q_u16(u16s(value[2]), u16s(value[3])))
+            )
         }
         unsafe fn narrow_top_bits(value: [V; 4]) -> V {
             vuzp2q_u8(high_halves_of_words(value[0], value[1]), high_halves_of_words(value[2], value[3]))

@@ -27,7 +27,7 @@ pub(super) unsafe fn codes<L: Lanes, S: Element>(src: *const u8) -> L::V {
     if const { matches!(class::<S>(), Class::BF16) } {
         return L::low_halves::<16>([code::<L, 16>(L::load(src)), code::<L, 16>(L::load(src.add(L::BYTES)))]);
     }
-    L::low_bytes(parts!(i => code::<L, 32>(f32_lanes::<L, S, false>(src, i))))
+    L::low_bytes(parts!(i => code::<L, 32>(f32_lanes::<L, S>(src, i))))
 }
 
 /// The codes of `f32` values, of which each lane holds the upper `W` bits.

@@ -102,17 +102,8 @@ const fn rule_width<S: Element, D: Element>() -> usize {
 /// Whether these rules need the portable kernel. [`codes`] does not implement one rule of old versions: NaN becomes the
 /// largest number of a finite type, whatever its sign.
 pub(crate) fn asks_for_scalar<D: Element>(rules: &Rules) -> bool {
-    match const { class::<D>() } {
-        Class::SmallFloat(FloatFormat { nan: Nan::None, .. }) => rules.nan == rules.overflow,
-        Class::F64
-        | Class::F32
-        | Class::F16
-        | Class::BF16
-        | Class::SmallFloat(_)
-        | Class::E8M0
-        | Class::Int { .. }
-        | Class::Bool => false,
-    }
+    let is_finite = const { matches!(class::<D>(), Class::SmallFloat(FloatFormat { nan: Nan::None, .. })) };
+    is_finite && rules.nan == rules.overflow
 }
 
 /// Lanes of `f32` as codes of a small float, one to a byte with the upper bits zero. The lanes may be rounded to odd;

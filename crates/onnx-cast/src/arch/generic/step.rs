@@ -222,7 +222,7 @@ pub(super) unsafe fn walk<L: Lanes>(
     let mut place = 0;
     let (mut from, mut to) = (src.as_ptr(), line.unwrap_or(dst));
     // SAFETY: `from` and `to` advance by the bytes of the elements that were cast, and a step is given the tensors' own
-    // bytes only where as many elements are left; else blocks, which hold any step's bytes. `pending` is less than a line,
+    // bytes only where as many elements are left; else blocks, which hold any step's bytes. `pending` is below a line,
     // and a line stands before the results.
     unsafe {
         loop {

@@ -47,7 +47,7 @@ pub(crate) unsafe fn step<L: Lanes, S: Element, D: Element>(src: *const u8, dst:
         }
         Class::F16 => {
             for i in 0..2 {
-                let part = [f32_lanes::<L, S, true>(src, 2 * i), f32_lanes::<L, S, true>(src, 2 * i + 1)];
+                let part = [to_f16_lanes::<L, S>(src, 2 * i), to_f16_lanes::<L, S>(src, 2 * i + 1)];
                 store::<L>(dst, i, L::f32_to_f16(part));
             }
         }
@@ -61,7 +61,7 @@ pub(crate) unsafe fn step<L: Lanes, S: Element, D: Element>(src: *const u8, dst:
             if const { small_float::is_upper_byte::<S, D>() } {
                 return L::store(dst, small_float::upper_bytes(format, load_words::<L>(src), rules));
             }
-            let value = parts!(i => f32_lanes::<L, S, true>(src, i));
+            let value = parts!(i => f32_lanes::<L, S>(src, i));
             let is_word = const { bits::<S>() == 16 };
             let top = if is_word { L::high_bytes(load_words::<L>(src)) } else { L::narrow_top_bits(value) };
             let codes = small_float::codes::<L, S>(format, value, top, rules);
@@ -143,25 +143,15 @@ pub(super) unsafe fn load_bf16<L: Lanes>(src: *const u8) -> L::V {
     L::shl::<32, 16>(L::load_extend::<16, 32, false>(src))
 }
 
-/// Limit to which integers are clamped in casts to float16, which has no number above 2^16.
-const CUT_OFF: u64 = 1 << 20;
-
-/// A quarter of the elements as `f32`, rounded to odd where `f32` cannot represent them. For targets that are `SMALL`,
-/// integers may be clamped.
+/// A quarter of the elements as `f32`, rounded to odd where `f32` cannot represent them.
 #[inline(always)]
-pub(super) unsafe fn f32_lanes<L: Lanes, S: Element, const SMALL: bool>(src: *const u8, index: usize) -> L::V {
+pub(super) unsafe fn f32_lanes<L: Lanes, S: Element>(src: *const u8, index: usize) -> L::V {
     match const { class::<S>() } {
         Class::F32 => L::load(quarter::<L, S>(src, index)),
         Class::F16 => L::load_f16(quarter::<L, S>(src, index)),
         Class::BF16 => load_bf16::<L>(quarter::<L, S>(src, index)),
         Class::F64 => L::f64_to_f32_odd(load_pair::<L, S>(src, index)),
-        Class::Int { bits: 64, .. } if SMALL => cut_off::<L>(saturated_ints::<L, S>(src, index)),
         Class::Int { bits: 64, signed } => by_signed!(signed, long_to_f32_odd(load_pair::<L, S>(src, index))),
-        Class::Int { bits: 32, signed: true } if SMALL => cut_off::<L>(int_lanes::<L, S>(src, index)),
-        Class::Int { bits: 32, signed: false } if SMALL => {
-            let limit = L::splat::<32>(CUT_OFF);
-            L::int_to_f32::<true>(L::min_u::<32>(int_lanes::<L, S>(src, index), limit))
-        }
         Class::Int { bits: 32, signed } => by_signed!(signed, int_to_f32_odd(int_lanes::<L, S>(src, index))),
         Class::Int { .. } | Class::Bool => L::int_to_f32::<true>(int_lanes::<L, S>(src, index)),
         Class::SmallFloat(format) => {
@@ -169,24 +159,6 @@ pub(super) unsafe fn f32_lanes<L: Lanes, S: Element, const SMALL: bool>(src: *co
         }
         Class::E8M0 => unreachable!("looked up"),
     }
-}
-
-/// A quarter of the integers of 32 bits or more, saturated to less than 2^31 where they have 64.
-#[inline(always)]
-unsafe fn saturated_ints<L: Lanes, S: Element>(src: *const u8, index: usize) -> L::V {
-    if const { bits::<S>() < 64 } {
-        return int_lanes::<L, S>(src, index);
-    }
-    let pair = load_pair::<L, S>(src, index);
-    by_signed!(const { matches!(class::<S>(), Class::Int { signed: true, .. }) }, saturate_to_i32(pair))
-}
-
-/// Signed integers of 32 bits as `f32`, cut off.
-#[inline(always)]
-unsafe fn cut_off<L: Lanes>(value: L::V) -> L::V {
-    let limit = L::splat::<32>(CUT_OFF);
-    let low = L::splat::<32>(CUT_OFF.wrapping_neg());
-    L::int_to_f32::<true>(L::max_i32(L::min_i32(value, limit), low))
 }
 
 /// A quarter of the integers, or of the bools, in 32 bits; of 64 bits, the low ones.
@@ -219,9 +191,26 @@ unsafe fn to_f32<L: Lanes, S: Element>(src: *const u8, index: usize) -> L::V {
             let value = load_bf16::<L>(quarter::<L, S>(src, index));
             L::or(value, L::select::<32>(L::is_nan_f32(value), L::splat::<32>(QUIET), L::splat::<32>(0)))
         }
-        Class::F32 | Class::F16 | Class::SmallFloat(_) => f32_lanes::<L, S, false>(src, index),
+        Class::F32 | Class::F16 | Class::SmallFloat(_) => f32_lanes::<L, S>(src, index),
         Class::E8M0 => unreachable!("looked up"),
     }
+}
+
+/// A quarter of the elements as `f32`, to be rounded to `float16`. Integers of 2^16 or more become infinity, so
+/// they may be saturated and rounded first.
+#[inline(always)]
+unsafe fn to_f16_lanes<L: Lanes, S: Element>(src: *const u8, index: usize) -> L::V {
+    let ints = match const { class::<S>() } {
+        Class::F64 | Class::F32 | Class::F16 | Class::BF16 | Class::SmallFloat(_) | Class::E8M0 => {
+            return f32_lanes::<L, S>(src, index);
+        }
+        Class::Int { bits: 64, signed } => by_signed!(signed, saturate_to_i32(load_pair::<L, S>(src, index))),
+        Class::Int { bits: 32, signed: false } => {
+            L::min_u::<32>(int_lanes::<L, S>(src, index), L::splat::<32>(i32::MAX as u64))
+        }
+        Class::Int { .. } | Class::Bool => int_lanes::<L, S>(src, index),
+    };
+    L::int_to_f32::<true>(ints)
 }
 
 /// The bit that tells a quiet NaN of `f32` from a signalling one.
@@ -230,7 +219,7 @@ const QUIET: u64 = 1 << 22;
 /// A quarter of the elements as `bfloat16`, in the upper halves of lanes of 32 bits; below is anything.
 #[inline(always)]
 unsafe fn to_bf16_high<L: Lanes, S: Element>(src: *const u8, index: usize) -> L::V {
-    let value = f32_lanes::<L, S, false>(src, index);
+    let value = f32_lanes::<L, S>(src, index);
     // These have all of their bits.
     if const { matches!(class::<S>(), Class::SmallFloat(_) | Class::Int { bits: 8, .. } | Class::Bool) } {
         return value;
@@ -251,7 +240,7 @@ unsafe fn to_bf16_high<L: Lanes, S: Element>(src: *const u8, index: usize) -> L:
 unsafe fn to_f64<L: Lanes, S: Element>(src: *const u8, index: usize) -> [L::V; 2] {
     match const { class::<S>() } {
         Class::F64 => load_pair::<L, S>(src, index),
-        Class::F32 | Class::F16 | Class::BF16 => L::f32_to_f64(f32_lanes::<L, S, false>(src, index)),
+        Class::F32 | Class::F16 | Class::BF16 => L::f32_to_f64(f32_lanes::<L, S>(src, index)),
         Class::Int { bits: 64, signed } => {
             let [a, b] = load_pair::<L, S>(src, index);
             [by_signed!(signed, long_to_f64(a)), by_signed!(signed, long_to_f64(b))]
@@ -274,7 +263,7 @@ unsafe fn to_e8m0<L: Lanes, S: Element>(src: *const u8, rules: &RuleLanes<L>) ->
             ])
         }
         Class::F64 | Class::F32 | Class::F16 | Class::SmallFloat(_) | Class::E8M0 | Class::Int { .. } | Class::Bool => {
-            L::low_bytes(parts!(i => small_float::power_code::<L, 32>(f32_lanes::<L, S, false>(src, i), rules)))
+            L::low_bytes(parts!(i => small_float::power_code::<L, 32>(f32_lanes::<L, S>(src, i), rules)))
         }
     }
 }
@@ -290,7 +279,7 @@ unsafe fn to_long<L: Lanes, S: Element>(src: *const u8, index: usize, signed: bo
             [by_signed!(signed, f64_to_long(a)), by_signed!(signed, f64_to_long(b))]
         }
         Class::F32 | Class::F16 | Class::BF16 => {
-            by_signed!(signed, f32_to_long(f32_lanes::<L, S, false>(src, index)))
+            by_signed!(signed, f32_to_long(f32_lanes::<L, S>(src, index)))
         }
         Class::Int { bits: 64, .. } => [L::load(low), L::load(high)],
         Class::Int { bits: 32, signed } => [extend::<L, 32, 64>(low, signed), extend::<L, 32, 64>(high, signed)],
@@ -314,7 +303,7 @@ unsafe fn to_long<L: Lanes, S: Element>(src: *const u8, index: usize, signed: bo
 unsafe fn to_int<L: Lanes, S: Element>(src: *const u8, index: usize, signed: bool) -> L::V {
     match const { class::<S>() } {
         Class::F64 => by_signed!(signed, f64_to_int(load_pair::<L, S>(src, index))),
-        Class::F32 | Class::F16 | Class::BF16 => by_signed!(signed, f32_to_int(f32_lanes::<L, S, false>(src, index))),
+        Class::F32 | Class::F16 | Class::BF16 => by_signed!(signed, f32_to_int(f32_lanes::<L, S>(src, index))),
         Class::Int { .. } | Class::Bool => int_lanes::<L, S>(src, index),
         Class::SmallFloat(_) | Class::E8M0 => unreachable!("staged"),
     }
@@ -326,7 +315,7 @@ unsafe fn float_to_short<L: Lanes, S: Element>(src: *const u8, index: usize, sig
     if const { matches!(class::<S>(), Class::F64) } {
         return by_signed!(signed, f64_to_short(load_pair::<L, S>(src, index)));
     }
-    by_signed!(signed, f32_to_short(f32_lanes::<L, S, false>(src, index)))
+    by_signed!(signed, f32_to_short(f32_lanes::<L, S>(src, index)))
 }
 
 /// Half of the elements as integers of 16 bits.
@@ -372,7 +361,7 @@ unsafe fn low_bits<L: Lanes, S: Element>(src: *const u8) -> L::V {
             let upper = L::and(words, L::splat::<32>(0xffff_0000));
             L::merge_words(L::f32_to_low_bits(L::shl::<32, 16>(words)), L::f32_to_low_bits(upper))
         })),
-        Class::F32 | Class::F16 | Class::BF16 => L::f32_to_low_bytes(parts!(i => f32_lanes::<L, S, false>(src, i))),
+        Class::F32 | Class::F16 | Class::BF16 => L::f32_to_low_bytes(parts!(i => f32_lanes::<L, S>(src, i))),
         Class::Int { bits: 16, .. } => L::low_halves::<16>(load_words::<L>(src)),
         Class::Int { bits: 8, .. } => L::load(src),
         Class::Bool => L::min_u::<8>(L::load(src), L::splat::<8>(1)),

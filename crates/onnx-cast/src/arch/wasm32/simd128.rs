@@ -181,15 +181,13 @@ unsafe impl Lanes for Vector {
         unsafe fn load(src: *const u8) -> V { v128_load(src.cast()) }
         unsafe fn store(dst: *mut u8, value: V) { v128_store(dst.cast(), value) }
         unsafe fn stream(dst: *mut u8, value: V) { v128_store(dst.cast(), value) }
-        unsafe fn fence() { () }
-        unsafe fn prefetch(_address: *const u8) { () }
+        unsafe fn fence() {}
+        unsafe fn prefetch(_address: *const u8) {}
         unsafe fn load_f16(src: *const u8) -> V { widen_half(u32x4_load_extend_u16x4(src.cast())) }
         unsafe fn and(a: V, b: V) -> V { v128_and(a, b) }
         unsafe fn or(a: V, b: V) -> V { v128_or(a, b) }
         unsafe fn saturating_sub(a: V, b: V) -> V { u16x8_sub_sat(a, b) }
         unsafe fn plus_above(a: V, value: V, limit: V) -> V { i8x16_sub(a, u8x16_gt(value, limit)) }
-        unsafe fn min_i32(a: V, b: V) -> V { i32x4_min(a, b) }
-        unsafe fn max_i32(a: V, b: V) -> V { i32x4_max(a, b) }
         unsafe fn add_f32(a: V, b: V) -> V { f32x4_add(a, b) }
         unsafe fn mul_f32(a: V, b: V) -> V { f32x4_mul(a, b) }
         unsafe fn mul_add_f32(a: V, b: V, c: V) -> V { f32x4_add(f32x4_mul(a, b), c) }
@@ -201,13 +199,13 @@ unsafe impl Lanes for Vector {
         }
         unsafe fn low_bytes(value: [V; 4]) -> V {
             Self::low_halves::<16>([
-            Self::low_halves::<32>([value[0], value[1]]), Self::low_halves::<32>([value[2], value[3]])
-        ])
+                Self::low_halves::<32>([value[0], value[1]]), Self::low_halves::<32>([value[2], value[3]])
+            ])
         }
         unsafe fn narrow_top_bits(value: [V; 4]) -> V {
             Self::high_bytes([
-            Self::high_halves::<32>([value[0], value[1]]), Self::high_halves::<32>([value[2], value[3]])
-        ])
+                Self::high_halves::<32>([value[0], value[1]]), Self::high_halves::<32>([value[2], value[3]])
+            ])
         }
         unsafe fn f32_to_f16(value: [V; 2]) -> V {
             let halves = i16x8_narrow_i32x4(narrow_half(value[0]), narrow_half(value[1]));
@@ -256,9 +254,9 @@ unsafe impl Lanes for Vector {
         }
         unsafe fn zip_bytes(a: V, b: V) -> [V; 2] {
             [
-            i8x16_shuffle::<0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23>(a, b),
-            i8x16_shuffle::<8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31>(a, b)
-        ]
+                i8x16_shuffle::<0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23>(a, b),
+                i8x16_shuffle::<8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31>(a, b)
+            ]
         }
     }
 

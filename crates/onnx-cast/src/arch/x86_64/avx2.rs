@@ -220,8 +220,6 @@ unsafe impl Lanes for Ymm {
             let above = _mm256_add_epi8(a, _mm256_set1_epi8(1));
             _mm256_add_epi8(above, _mm256_cmpeq_epi8(_mm256_max_epu8(value, limit), limit))
         }
-        unsafe fn min_i32(a: V, b: V) -> V { _mm256_min_epi32(a, b) }
-        unsafe fn max_i32(a: V, b: V) -> V { _mm256_max_epi32(a, b) }
         unsafe fn add_f32(a: V, b: V) -> V { _mm256_castps_si256(_mm256_add_ps(ps(a), ps(b))) }
         unsafe fn mul_f32(a: V, b: V) -> V { _mm256_castps_si256(_mm256_mul_ps(ps(a), ps(b))) }
         unsafe fn mul_add_f32(a: V, b: V, c: V) -> V { _mm256_castps_si256(_mm256_fmadd_ps(ps(a), ps(b), ps(c))) }
@@ -230,8 +228,8 @@ unsafe impl Lanes for Ymm {
         unsafe fn max_f32(a: V, b: V) -> V { _mm256_castps_si256(_mm256_max_ps(ps(a), ps(b))) }
         unsafe fn high_bytes(value: [V; 2]) -> V {
             in_order_of_halves(_mm256_packus_epi16(
-            _mm256_srli_epi16::<8>(value[0]), _mm256_srli_epi16::<8>(value[1])
-        ))
+                _mm256_srli_epi16::<8>(value[0]), _mm256_srli_epi16::<8>(value[1])
+            ))
         }
         unsafe fn in_order_of_words(value: V) -> V { in_order_of_halves(value) }
         unsafe fn merge_words(low: V, high: V) -> V {
@@ -247,18 +245,21 @@ unsafe impl Lanes for Ymm {
         // Saturation keeps the sign, the one bit that counts.
         unsafe fn narrow_top_bits(value: [V; 4]) -> V {
             _mm256_packs_epi16(
-            _mm256_packs_epi32(value[0], value[1]), _mm256_packs_epi32(value[2], value[3])
-        )
+                _mm256_packs_epi32(value[0], value[1]), _mm256_packs_epi32(value[2], value[3])
+            )
         }
         unsafe fn in_order_of_lanes(value: V) -> V { in_order_of_quarters(value) }
         unsafe fn f32_to_f16(value: [V; 2]) -> V {
-            join(_mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(ps(value[0])), _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(ps(value[1])))
+            join(
+                _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(ps(value[0])),
+                _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(ps(value[1]))
+            )
         }
         unsafe fn f32_to_f64(value: V) -> [V; 2] {
             [
-            _mm256_castpd_si256(_mm256_cvtps_pd(_mm256_castps256_ps128(ps(value)))),
-            _mm256_castpd_si256(_mm256_cvtps_pd(_mm256_extractf128_ps::<1>(ps(value))))
-        ]
+                _mm256_castpd_si256(_mm256_cvtps_pd(_mm256_castps256_ps128(ps(value)))),
+                _mm256_castpd_si256(_mm256_cvtps_pd(_mm256_extractf128_ps::<1>(ps(value))))
+            ]
         }
         unsafe fn f64_to_f32(value: [V; 2]) -> V {
             floats(_mm256_cvtpd_ps(pd(value[0])), _mm256_cvtpd_ps(pd(value[1])))

@@ -201,8 +201,6 @@ unsafe impl Lanes for Zmm {
         unsafe fn or(a: V, b: V) -> V { _mm512_or_si512(a, b) }
         unsafe fn saturating_sub(a: V, b: V) -> V { _mm512_subs_epu16(a, b) }
         unsafe fn plus_above(a: V, value: V, limit: V) -> V { plus_one(a, _mm512_cmpgt_epu8_mask(value, limit)) }
-        unsafe fn min_i32(a: V, b: V) -> V { _mm512_min_epi32(a, b) }
-        unsafe fn max_i32(a: V, b: V) -> V { _mm512_max_epi32(a, b) }
         unsafe fn max_i8(a: V, b: V) -> V { _mm512_max_epi8(a, b) }
         unsafe fn add_f32(a: V, b: V) -> V { si(_mm512_add_ps(ps(a), ps(b))) }
         unsafe fn mul_f32(a: V, b: V) -> V { si(_mm512_mul_ps(ps(a), ps(b))) }
@@ -231,18 +229,21 @@ unsafe impl Lanes for Zmm {
         // Saturation keeps the sign, the one bit that counts.
         unsafe fn narrow_top_bits(value: [V; 4]) -> V {
             _mm512_packs_epi16(
-            _mm512_packs_epi32(value[0], value[1]), _mm512_packs_epi32(value[2], value[3])
-        )
+                _mm512_packs_epi32(value[0], value[1]), _mm512_packs_epi32(value[2], value[3])
+            )
         }
         unsafe fn in_order_of_lanes(value: V) -> V { in_order_of_quarters(value) }
         unsafe fn f32_to_f16(value: [V; 2]) -> V {
             join(
-            _mm512_cvt_roundps_ph::<NEAREST>(_mm512_castsi512_ps(value[0])),
-            _mm512_cvt_roundps_ph::<NEAREST>(_mm512_castsi512_ps(value[1]))
-        )
+                _mm512_cvt_roundps_ph::<NEAREST>(_mm512_castsi512_ps(value[0])),
+                _mm512_cvt_roundps_ph::<NEAREST>(_mm512_castsi512_ps(value[1]))
+            )
         }
         unsafe fn f32_to_f64(value: V) -> [V; 2] {
-            both(halves(value), #[inline(always)] |half| _mm512_castpd_si512(_mm512_cvtps_pd(_mm256_castsi256_ps(half))))
+            both(
+                halves(value),
+                #[inline(always)] |half| _mm512_castpd_si512(_mm512_cvtps_pd(_mm256_castsi256_ps(half)))
+            )
         }
         unsafe fn f64_to_f32(value: [V; 2]) -> V {
             let [low, high] = both(value, #[inline(always)] |half| _mm512_cvt_roundpd_ps::<NEAREST>(_mm512_castsi512_pd(half)));
@@ -260,7 +261,10 @@ unsafe impl Lanes for Zmm {
             _mm512_mask_sub_epi16(rounded, was_half, rounded, _mm512_and_si512(rounded, _mm512_set1_epi16(1)))
         }
         unsafe fn f64_to_low_bits(value: [V; 2]) -> V {
-            Self::low_halves::<64>(both(value, #[inline(always)] |half| _mm512_cvt_roundpd_epi64::<NEAREST>(_mm512_castsi512_pd(half))))
+            Self::low_halves::<64>(both(
+                value,
+                #[inline(always)] |half| _mm512_cvt_roundpd_epi64::<NEAREST>(_mm512_castsi512_pd(half))
+            ))
         }
         unsafe fn in_zip_order(value: V) -> V {
             _mm512_permutexvar_epi64(_mm512_setr_epi64(0, 4, 1, 5, 2, 6, 3, 7), value)
