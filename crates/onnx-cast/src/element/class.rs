@@ -93,16 +93,16 @@ const fn missing_for_small_float(data_type: DataType, format: FloatFormat) -> Op
         // An upper byte of float16 or bfloat16 decides all but two codes.
         Some("`by_upper_byte` and `small_float` shift for 4 significand bits at most")
     } else if bias < 1 || bias > 16 || top > 15 {
-        // Integers are cut off at 2^20 and floats become integers of 64 bits by way of 32.
+        // Integers are staged through `float`, which rounds those of 2^24 or more: these must exceed the largest number.
         Some("the kernels need a bias of 1 to 16, and a largest number below 2^16")
     } else if infinity != matches!(nan, Nan::AboveInfinity) || negative_zero == matches!(nan, Nan::MinusZero) {
         Some("infinity comes with the NaN of IEEE 754, and NaN in place of -0 with an unsigned zero")
     } else if infinity && !matches!(data_type, DataType::Float8E5M2) {
         Some("`small_float::widen` knows no infinity: float8e5m2 is widened as the upper byte of a float16")
     } else if bits < 8 && !matches!(nan, Nan::None) {
-        Some("a packed float becomes an integer by way of 8 bits, which have no infinity or NaN")
+        Some("a packed float becomes an integer through 8 bits, which have no infinity or NaN")
     } else if bits < 8 && top > 6 {
-        Some("a packed float becomes an integer by way of 8 bits: its largest number is below 128")
+        Some("a packed float becomes an integer through 8 bits: its largest number is below 128")
     } else {
         None
     }
