@@ -93,7 +93,7 @@ const fn missing_for_small_float(data_type: DataType, format: FloatFormat) -> Op
         // An upper byte of float16 or bfloat16 decides all but two codes.
         Some("`by_upper_byte` and `small_float` shift for 4 significand bits at most")
     } else if bias < 1 || bias > 16 || top > 15 {
-        // Integers are staged through `float`, which rounds those of 2^24 or more: these must exceed the largest number.
+        // Integers are staged through `float`, which rounds those of 2^24 or more: they must exceed the largest number.
         Some("the kernels need a bias of 1 to 16, and a largest number below 2^16")
     } else if infinity != matches!(nan, Nan::AboveInfinity) || negative_zero == matches!(nan, Nan::MinusZero) {
         Some("infinity comes with the NaN of IEEE 754, and NaN in place of -0 with an unsigned zero")
