@@ -4,7 +4,7 @@
 
 use onnx_cast::ops::OpErrorKind;
 use onnx_cast::tensor::TensorErrorKind;
-use onnx_cast_file::engine::PathText;
+use onnx_cast_file::__private::PathText;
 use onnx_cast_file::{FileError, FormatError, InvalidKind, IoError, Wording};
 use onnx_cast_model::Error;
 use pyo3::exceptions::{PyMemoryError, PyOSError};

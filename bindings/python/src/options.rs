@@ -3,7 +3,7 @@
 use crate::error::{Refusal, in_words, refused, system};
 use crate::watched::{State, watch};
 use onnx_cast::DataType;
-use onnx_cast_file::engine::{Field, with_options};
+use onnx_cast_file::__private::{Field, with_options};
 use onnx_cast_file::{
     BitCastRequest, CandidateFormat, CastRequest, DequantizeRequest, DiffRequest, InspectRequest, Layout,
     QuantizeRequest, ReportRequest, Rule, TranscodeRequest,

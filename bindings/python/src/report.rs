@@ -10,7 +10,7 @@ use crate::types::type_of;
 use crate::watched::watched;
 use numpy::{PyUntypedArray, PyUntypedArrayMethods};
 use onnx_cast::TensorView;
-use onnx_cast_file::engine::create_page;
+use onnx_cast_file::__private::create_page;
 use onnx_cast_file::{AtomicFile, CandidateFormat, Existing, FileError, Report};
 use onnx_cast_report::Tables;
 use pyo3::exceptions::PyTypeError;

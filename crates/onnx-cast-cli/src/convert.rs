@@ -5,8 +5,8 @@ use crate::outcome::{Job, Outcome};
 use crate::progress::Progress;
 use crate::{DONE, ERROR, outcome, pretty, print, say};
 use anyhow::{Result, anyhow, bail};
-use onnx_cast_file::engine::links::check_write;
-use onnx_cast_file::engine::{PathText, create_folder, is_stream};
+use onnx_cast_file::__private::links::check_write;
+use onnx_cast_file::__private::{PathText, create_folder, is_stream};
 use onnx_cast_file::{
     BitCastRequest, CastRequest, DequantizeRequest, Format, ModelOptions, QuantizeRequest, RunOptions, Summary,
     TranscodeRequest, WriteOptions,

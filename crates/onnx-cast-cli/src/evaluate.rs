@@ -7,7 +7,7 @@ use crate::summary::{Amount, Summary};
 use crate::{pretty, print};
 use anyhow::{Result, anyhow, bail};
 use onnx_cast::Tensor;
-use onnx_cast_file::engine::{PathText, Short, byte_len, together};
+use onnx_cast_file::__private::{PathText, Short, byte_len, together};
 use onnx_cast_file::{AtomicFile, Format, NamedTensor, RunOptions, WriteOptions, put_tensor, read_tensor_as};
 use onnx_cast_model::{Model, ValueDecl};
 use serde_json::json;

@@ -7,7 +7,7 @@ use crate::{DIFFERENT, DONE, pretty, print, with_options};
 use anyhow::Result;
 use onnx_cast::__private::Count;
 use onnx_cast::DataType;
-use onnx_cast_file::engine::{PathText, named};
+use onnx_cast_file::__private::{PathText, named};
 use onnx_cast_file::{
     DiffRequest, Difference, InspectRequest, Layout, Number, Quantized, ScaleExtent, TensorInfo, Values,
 };

@@ -35,7 +35,7 @@ use onnx_cast::DataType;
 use onnx_cast::backend::{self, Backend};
 use onnx_cast_explain as explain;
 use onnx_cast_explain::{BlockRequest, types};
-use onnx_cast_file::engine::{Lines, PathText, create_page, is_stream};
+use onnx_cast_file::__private::{Lines, PathText, create_page, is_stream};
 use onnx_cast_file::{AtomicFile, CandidateFormat, Existing, FileError, Format, FormatError, Wording};
 use onnx_cast_model::Error;
 use std::ffi::OsString;

@@ -6,7 +6,7 @@ use crate::progress::Progress;
 use crate::{pretty, print};
 use anyhow::{Result, bail};
 use onnx_cast::DataType;
-use onnx_cast_file::engine::PathText;
+use onnx_cast_file::__private::PathText;
 use onnx_cast_file::{Format, RunOptions, Storage, WriteOptions};
 use onnx_cast_model::{
     Error, FoldRequest, FoldSummary, Folded, UpgradeRequest, UpgradeSummary, Upgraded, is_of_models,

@@ -6,7 +6,7 @@ use crate::{DIFFERENT, DONE, print, with_options};
 use anyhow::Result;
 use onnx_cast::__private::Count;
 use onnx_cast::tensor::element_count;
-use onnx_cast_file::engine::{PathText, named};
+use onnx_cast_file::__private::{PathText, named};
 use onnx_cast_file::{Counts, FileError, Ignored, Summary as Done};
 use onnx_cast_model::Error;
 use onnx_cast_report::{cast_json, column, printable, size};

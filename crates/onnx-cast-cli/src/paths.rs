@@ -5,9 +5,9 @@
 use crate::args::{EXTERNAL_DATA, FILES, OUT_DIR, OUTPUT};
 use anyhow::{Result, bail};
 use clap::{Arg, ArgMatches, Command};
+use onnx_cast_file::__private::fs::place_of;
+use onnx_cast_file::__private::{PathText, folder_of, is_stream};
 use onnx_cast_file::Format;
-use onnx_cast_file::engine::fs::place_of;
-use onnx_cast_file::engine::{PathText, folder_of, is_stream};
 use std::any::TypeId;
 use std::path::{Path, PathBuf};
 

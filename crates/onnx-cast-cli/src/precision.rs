@@ -5,7 +5,7 @@ use crate::models::{ModelJob, Shown};
 use crate::outcome::warn_ignored;
 use crate::{Page, print};
 use anyhow::Result;
-use onnx_cast_file::engine::{Lines, PathText};
+use onnx_cast_file::__private::{Lines, PathText};
 use onnx_cast_model::{ConvertRequest, ConvertSummary, NodeDecision, read_ranges};
 use onnx_cast_report::{column, convert_json, convert_page, printable};
 use serde_json::Value;

@@ -22,7 +22,7 @@ macro_rules! request {
             )*
         }
 
-        impl $crate::engine::Field for $name {
+        impl $crate::__private::Field for $name {
             fn set(
                 &mut self,
                 _: &'static str,
@@ -32,7 +32,7 @@ macro_rules! request {
                 // Several parts may have the option: all of them take it.
                 let mut found = None;
                 $(
-                    match $crate::engine::Field::set(&mut self.$field, stringify!($field), name, value) {
+                    match $crate::__private::Field::set(&mut self.$field, stringify!($field), name, value) {
                         Some(Ok(())) => found = Some(Ok(())),
                         Some(Err(error)) => return Some(Err(error)),
                         None => {}
@@ -42,7 +42,7 @@ macro_rules! request {
             }
 
             fn names(&self, _: &'static str, names: &mut Vec<&'static str>) {
-                $($crate::engine::Field::names(&self.$field, stringify!($field), names);)*
+                $($crate::__private::Field::names(&self.$field, stringify!($field), names);)*
             }
         }
     };

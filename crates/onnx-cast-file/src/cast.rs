@@ -4,6 +4,7 @@ mod strings;
 
 use crate::collection::{Collection, Outcome};
 use crate::counts::Counters;
+use crate::engine::{self, Opened, OutputFile, OutputPaths, OutputPlan, OutputTensor, SideFiles, Source};
 use crate::error::FileError;
 use crate::formats::checkpoint::Job;
 use crate::formats::error::FormatError;
@@ -15,7 +16,6 @@ use crate::io::fs;
 use crate::io::positional::is_stream;
 use crate::layouts::{self, Checkpoint, TensorRef};
 use crate::request::{BitCastRequest, CastRequest};
-use crate::rewrite::{self, Opened, Origin, OutputPaths, Rewrite, Rewritten, Row, SideFiles};
 use crate::summary::{Summary, TensorSummary};
 use crate::text::{Count, named};
 use onnx_cast::__private::DefaultEnvironment;
@@ -137,7 +137,7 @@ pub(crate) fn job(name: &str, CastRequest { selection, options, .. }: &CastReque
 }
 
 fn convert(input: &Path, output: &Path, request: &CastRequest, work: &Work<'_>) -> Result<Summary, FileError> {
-    match rewrite::open_folder(input, output, &job(work.name, request))? {
+    match engine::open_folder(input, output, &job(work.name, request))? {
         Some(opened) => plan(&opened, request, work, |rewrite| rewrite.run()),
         None => convert_file(input, output, request, work),
     }
@@ -148,7 +148,7 @@ pub(crate) fn plan<R>(
     opened: &Opened<'_>,
     request: &CastRequest,
     work: &Work<'_>,
-    run: impl FnOnce(Rewrite<'_>) -> Result<R, FileError>,
+    run: impl FnOnce(OutputPlan<'_>) -> Result<R, FileError>,
 ) -> Result<R, FileError> {
     let checkpoint = &opened.checkpoint;
     if let Some(first) = checkpoint.files.first() {
@@ -159,7 +159,7 @@ pub(crate) fn plan<R>(
     planner.check_any(checkpoint.files.first(), &casts.concat())?;
     let mut files = Vec::new();
     for (file, (input, casts)) in checkpoint.files.iter().zip(casts).enumerate() {
-        files.push(Rewritten::of(opened, input, planner.rows(file, input, casts)?));
+        files.push(OutputFile::of(opened, input, planner.rows(file, input, casts)?));
     }
     if !opened.is_checked {
         planner.check(opened, &files)?;
@@ -172,13 +172,13 @@ pub(crate) fn plan<R>(
         let what = "what was done before the interruption is not counted: values that overflowed there are not named";
         notes.push(what.to_owned());
     }
-    run(Rewrite { notes, side_files, ..Rewrite::new(opened, files, &request.run) })
+    run(OutputPlan { notes, side_files, ..OutputPlan::new(opened, files, &request.run) })
 }
 
 /// The other files of a folder, of which `config.json` names the type of the weights.
 fn side_files(
     opened: &Opened<'_>,
-    files: &[Rewritten<'_>],
+    files: &[OutputFile<'_>],
     request: &CastRequest,
     work: &Work<'_>,
 ) -> Result<SideFiles, FileError> {
@@ -303,10 +303,10 @@ fn convert_file(input: &Path, output: &Path, request: &CastRequest, work: &Work<
     let rows = planner.rows(0, &file, casts)?;
     let metadata = file.metadata.clone();
     let opened = Opened::of(input, vec![file], OutputPaths::default());
-    let files = vec![Rewritten { path: output.to_owned(), format, metadata, head: None, rows }];
+    let files = vec![OutputFile { path: output.to_owned(), format, metadata, head: None, rows }];
     planner.check(&opened, &files)?;
     let notes = planner.notes(&files, &opened.checkpoint);
-    Rewrite { notes, ..Rewrite::new(&opened, files, &request.run) }.run()
+    OutputPlan { notes, ..OutputPlan::new(&opened, files, &request.run) }.run()
 }
 
 /// Decides what becomes of each tensor.
@@ -341,7 +341,7 @@ impl<'a> Planner<'a> {
 
     /// Names the arrays that are kept because their elements cannot be read, and says of weights that lose nearly
     /// everything how they would not.
-    fn notes(&self, files: &[Rewritten<'_>], checkpoint: &Checkpoint) -> Vec<String> {
+    fn notes(&self, files: &[OutputFile<'_>], checkpoint: &Checkpoint) -> Vec<String> {
         // A note is the same text in every front end, and names no field.
         let why = |stored: &StoredTensor| Some(stored.foreign()?.1.what.start().trim_end_matches(" (").to_owned());
         let reason = |stored: &StoredTensor| Some((stored.name.clone(), why(stored)?));
@@ -357,7 +357,7 @@ impl<'a> Planner<'a> {
     }
 
     /// Refuses to cast parts of quantized weights.
-    fn check(&self, opened: &Opened<'_>, files: &[Rewritten<'_>]) -> Result<(), FileError> {
+    fn check(&self, opened: &Opened<'_>, files: &[OutputFile<'_>]) -> Result<(), FileError> {
         if !self.work.is_cast {
             return Ok(());
         }
@@ -419,18 +419,23 @@ impl<'a> Planner<'a> {
         Ok(())
     }
 
-    fn rows(&mut self, file: usize, input: &Input, casts: Vec<Option<Plan>>) -> Result<Vec<Row<'static>>, FileError> {
+    fn rows(
+        &mut self,
+        file: usize,
+        input: &Input,
+        casts: Vec<Option<Plan>>,
+    ) -> Result<Vec<OutputTensor<'static>>, FileError> {
         let mut rows = Vec::with_capacity(casts.len());
         for (tensor, (stored, plan)) in input.tensors.iter().zip(casts).enumerate() {
             let summary = summary(stored, plan).map_err(|error| input.cast_error(&stored.name, error.into()))?;
             let counter = plan.filter(|_| self.work.is_cast);
             let counter = counter.and_then(|plan| self.counters.of(plan.source_type(), plan.target_type()));
-            let origin = match plan {
-                Some(plan) => Origin::Cast(plan, counter.map(Box::new)),
-                None if self.copies(stored, plan) => Origin::Array,
-                None => Origin::Kept,
+            let source = match plan {
+                Some(plan) => Source::Cast(plan, counter.map(Box::new)),
+                None if self.copies(stored, plan) => Source::Array,
+                None => Source::Kept,
             };
-            rows.push(Row { summary, tensor: TensorRef { file, tensor }, origin });
+            rows.push(OutputTensor { summary, tensor: TensorRef { file, tensor }, source });
         }
         Ok(rows)
     }

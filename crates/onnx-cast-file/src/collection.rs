@@ -10,13 +10,13 @@ mod write;
 
 pub(crate) use write::Outcome;
 
+use crate::engine::{MODULES, PIPELINE, holds_weights};
 use crate::error::FileError;
 use crate::formats::checkpoint::locate;
 use crate::formats::error::{Invalid, InvalidKind};
 use crate::formats::folder::{Contents, has_weights, snapshot};
 use crate::io::fs;
 use crate::layouts::{Checkpoint, Config, Layout, WeightFormat, Weights, read_configuration};
-use crate::rewrite::{MODULES, PIPELINE, holds_weights};
 use crate::selection::{Pattern, Selection, Unmatched};
 use crate::text::Short;
 use serde_json::Value;

@@ -4,11 +4,11 @@ mod gguf;
 
 use crate::collection::{Collection, Outcome};
 use crate::counts::Counters;
+use crate::engine::{self, Computed, Opened, OutputFile, OutputPlan, OutputTensor, SideFiles, Source};
 use crate::error::FileError;
 use crate::formats::error::{Invalid, InvalidKind};
 use crate::layouts::{self, Checkpoint, Config, Layout, Role, TensorRef, Weight, WeightValues, Weights};
 use crate::request::RunOptions;
-use crate::rewrite::{self, Computed, Opened, Origin, Rewrite, Rewritten, Row, SideFiles};
 use crate::selection::Selection;
 use crate::summary::{Summary, TensorSummary};
 use onnx_cast::__private::DefaultEnvironment;
@@ -73,7 +73,7 @@ pub fn dequantize_file(
 }
 
 fn dequantize_checkpoint(input: &Path, output: &Path, request: &DequantizeRequest) -> Result<Summary, FileError> {
-    let opened = rewrite::open(input, output)?;
+    let opened = engine::open(input, output)?;
     let config = Config::of(&opened.checkpoint, input, request.layout)?;
     plan(&opened, &config, request, |rewrite| rewrite.run())
 }
@@ -83,7 +83,7 @@ pub(crate) fn plan<R>(
     opened: &Opened<'_>,
     config: &Config,
     request: &DequantizeRequest,
-    run: impl FnOnce(Rewrite<'_>) -> Result<R, FileError>,
+    run: impl FnOnce(OutputPlan<'_>) -> Result<R, FileError>,
 ) -> Result<R, FileError> {
     let Opened { checkpoint, outputs, input, is_checked, .. } = opened;
     let keeps = |name: &str, len| request.selection.target_of_one(name, len).is_none();
@@ -115,7 +115,7 @@ pub(crate) fn plan<R>(
         let rows = planner.rows(file)?;
         // A file of scales alone has nothing left to hold.
         if !rows.is_empty() || checkpoint.files.len() == 1 {
-            let mut file = Rewritten::of(opened, input, rows);
+            let mut file = OutputFile::of(opened, input, rows);
             file.metadata = layouts::without_layers(file.metadata, |layer| plain.contains(layer));
             files.push(file);
         }
@@ -127,7 +127,7 @@ pub(crate) fn plan<R>(
     }
     let side_files = planner.side_files(opened, outputs.folder.as_deref(), is_plain)?;
     let dropped = if is_plain { weights.calibrations(checkpoint) } else { Vec::new() };
-    run(Rewrite { side_files, dropped, ..Rewrite::new(opened, files, &request.run) })
+    run(OutputPlan { side_files, dropped, ..OutputPlan::new(opened, files, &request.run) })
 }
 
 /// The type that a weight gets; `None` where it stays quantized.
@@ -158,7 +158,7 @@ struct Planner<'a> {
 
 impl<'a> Planner<'a> {
     /// The tensors of the output that a file of the input gives.
-    fn rows(&self, file: usize) -> Result<Vec<Row<'a>>, FileError> {
+    fn rows(&self, file: usize) -> Result<Vec<OutputTensor<'a>>, FileError> {
         let mut rows = Vec::new();
         for tensor in (0..self.checkpoint.files[file].tensors.len()).map(|tensor| TensorRef { file, tensor }) {
             let target = |weight: usize| self.targets.get(weight).copied().flatten();
@@ -170,13 +170,13 @@ impl<'a> Planner<'a> {
                 }
                 Some(&Role::Part(weight)) if target(weight).is_some() => {}
                 Some(Role::Calibration | Role::Leftover) if self.targets.iter().all(Option::is_some) => {}
-                _ => rows.push(Row::kept(self.checkpoint, tensor)),
+                _ => rows.push(OutputTensor::kept(self.checkpoint, tensor)),
             }
         }
         Ok(rows)
     }
 
-    fn values(&self, tensor: TensorRef, weight: &'a Weight, to: DataType) -> Result<Row<'a>, FileError> {
+    fn values(&self, tensor: TensorRef, weight: &'a Weight, to: DataType) -> Result<OutputTensor<'a>, FileError> {
         let path = self.checkpoint.files[tensor.file].path();
         if to == DataType::String {
             let what = "a weight as string is unsupported (want a type of numbers)";
@@ -209,7 +209,7 @@ impl<'a> Planner<'a> {
             quantized: None,
         };
         let computed = Computed { source: Box::new(values), data_type, cast, counter };
-        Ok(Row { summary, tensor, origin: Origin::Computed(Box::new(computed)) })
+        Ok(OutputTensor { summary, tensor, source: Source::Computed(Box::new(computed)) })
     }
 
     /// The other files of a folder that are copied as they are, and the configuration as it is to be.

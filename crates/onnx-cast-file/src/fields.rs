@@ -179,9 +179,9 @@ pub fn parsed<T: FromStr<Err: Display>>(value: &Value) -> Result<T, String> {
 #[macro_export]
 macro_rules! text_values {
     ($($kind:ty),*) => {$(
-        impl $crate::engine::FromJson for $kind {
+        impl $crate::__private::FromJson for $kind {
             fn from_json(value: &serde_json::Value) -> Result<Self, String> {
-                $crate::engine::parsed(value)
+                $crate::__private::parsed(value)
             }
         }
     )*};

@@ -2,6 +2,7 @@
 //! tensors. They share every step with the jobs on files but the reading and the writing.
 
 use crate::dequantize::{self, DequantizeRequest};
+use crate::engine::{MadeTensors, Opened, OutputPaths};
 use crate::error::FileError;
 use crate::formats::error::Invalid;
 use crate::formats::format::Format;
@@ -11,7 +12,6 @@ use crate::inspect::{Quantized, consistent};
 use crate::io::positional::{InputFile, ReadAt};
 use crate::layouts::{Config, Layout, Model, claims};
 use crate::quantize::{self, QuantizeRequest};
-use crate::rewrite::{MadeTensors, Opened, OutputPaths};
 use crate::transcode::{self, TranscodeRequest};
 use onnx_cast::__private::DefaultEnvironment;
 use onnx_cast::{DataType, Tensor, TensorView};

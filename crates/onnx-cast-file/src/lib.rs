@@ -35,6 +35,7 @@ mod cast;
 mod collection;
 mod counts;
 mod dequantize;
+mod engine;
 mod error;
 mod fields;
 mod formats;
@@ -51,7 +52,6 @@ mod pipeline;
 mod quantize;
 mod report;
 mod request;
-mod rewrite;
 mod selection;
 mod summary;
 mod text;
@@ -60,6 +60,7 @@ mod transcode;
 pub use cast::{bit_cast_file, cast_file};
 pub use counts::{Alarms, Counts, Loss, Means, Number};
 pub use dequantize::{DequantizeRequest, dequantize_file};
+pub use engine::MadeTensors;
 pub use error::FileError;
 pub use formats::error::{FormatError, Invalid, InvalidKind};
 pub use formats::existing::Existing;
@@ -86,7 +87,6 @@ pub use report::{
     TensorReport, Totals, report, report_of,
 };
 pub use request::{BitCastRequest, CastRequest, ModelOptions, RawInput, RunOptions, Storage};
-pub use rewrite::MadeTensors;
 pub use selection::{Pattern, Rule, Selection, SelectionError, SourceType, Unmatched, admits, check_names, nearest};
 pub use summary::{Ignored, Summary, TensorSummary};
 pub use text::Wording;
@@ -94,7 +94,7 @@ pub use transcode::{TranscodeRequest, transcode_file};
 
 /// What the other crates of this project share with this one. No promise: it changes without notice.
 #[doc(hidden)]
-pub mod engine {
+pub mod __private {
     pub use crate::cast::note_on_scales;
     pub use crate::counts::{Counter, Counters, Sides, value_of};
     pub use crate::fields::{Field, FromJson, options_of, parsed, with_options};
@@ -102,7 +102,7 @@ pub mod engine {
     pub use crate::formats::input::{Given, Input, Location, StoredTensor};
     pub use crate::formats::pb;
     pub use crate::formats::protobuf::{onnx, outline, wire};
-    pub use crate::formats::source::{Items, Source, SourceData, byte_len};
+    pub use crate::formats::source::{Items, ParsedData, ParsedTensor, byte_len};
     pub use crate::inspect::{diff_collections, diff_opened, inspect_opened, open, open_all};
     pub use crate::io::atomic::{create_folder, folder_of, link_over, together};
     pub use crate::io::progress::Meter;

@@ -9,6 +9,7 @@
 
 use crate::cast::{self, with_cast};
 use crate::dequantize::{self, DequantizeRequest};
+use crate::engine::{self, Opened, OutputPlan};
 use crate::error::FileError;
 use crate::formats::error::FormatError;
 use crate::formats::format::Format;
@@ -17,12 +18,11 @@ use crate::io::links;
 use crate::layouts::{Config, claim_of_folder, model_of_folder};
 use crate::quantize::{self, QuantizeRequest};
 use crate::request::CastRequest;
-use crate::rewrite::{self, Opened, Rewrite};
 use crate::transcode::{self, TranscodeRequest};
 use onnx_cast::__private::DefaultEnvironment;
 use std::path::Path;
 
-pub use crate::rewrite::{Part, Shard};
+pub use crate::engine::{Part, Shard};
 
 /// A job that gives each file of a checkpoint a file. What a request says of counting is not looked at.
 #[derive(Clone, Copy, Debug)]
@@ -45,18 +45,18 @@ impl FileJob<'_> {
         input: &Path,
         output: &Path,
         is_checked: bool,
-        run: impl FnOnce(Rewrite<'_>) -> Result<R, FileError>,
+        run: impl FnOnce(OutputPlan<'_>) -> Result<R, FileError>,
     ) -> Result<R, FileError> {
         let cast = match self {
             FileJob::Cast(request) => Some(cast::job("cast", request)),
             _ => None,
         };
-        let in_folder = cast.as_ref().map_or(Ok(None), |job| rewrite::open_folder(input, output, job))?;
+        let in_folder = cast.as_ref().map_or(Ok(None), |job| engine::open_folder(input, output, job))?;
         let opened = match in_folder {
             Some(opened) => opened,
             None => {
                 [input, output].into_iter().filter(|_| cast.is_some()).try_for_each(check_format)?;
-                rewrite::open(input, output)?
+                engine::open(input, output)?
             }
         };
         let opened = Opened { is_checked, ..opened };

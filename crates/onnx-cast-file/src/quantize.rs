@@ -18,6 +18,7 @@ pub use constant::{ConstantRequest, QuantizedConstant, Scaled};
 pub use values::StoredValues;
 
 use crate::collection::{Collection, Outcome};
+use crate::engine::{self, Opened, OutputFile, OutputPlan, OutputTensor, SideFiles, Source, Text};
 use crate::error::FileError;
 use crate::formats::error::{FormatError, Invalid, InvalidKind};
 use crate::formats::format::Format;
@@ -29,7 +30,6 @@ use crate::layouts::{
 };
 use crate::pipeline::Greatest;
 use crate::request::{ModelOptions, RunOptions};
-use crate::rewrite::{self, Opened, Origin, Rewrite, Rewritten, Row, SideFiles, Text};
 use crate::selection::Selection;
 use crate::summary::{Summary, TensorSummary};
 use crate::text::{Short, counted};
@@ -163,7 +163,7 @@ fn quantize_files(input: &Path, output: &Path, request: &QuantizeRequest) -> Res
 }
 
 fn quantize_checkpoint(input: &Path, output: &Path, request: &QuantizeRequest) -> Result<Summary, FileError> {
-    let opened = rewrite::open(input, output)?;
+    let opened = engine::open(input, output)?;
     let folder = opened.checkpoint.folder(input);
     let model = layouts::model_of_folder(folder)?;
     plan(&opened, layouts::claim_of_folder(folder), &model, request, |rewrite| rewrite.run())
@@ -182,7 +182,7 @@ fn check_is_gguf(output: &Path, request: &QuantizeRequest) -> Result<(), FileErr
 
 /// What a checkpoint becomes: the tensors of the output, file by file.
 struct Planned<'a> {
-    files: Vec<Vec<Row<'a>>>,
+    files: Vec<Vec<OutputTensor<'a>>>,
     written: Vec<WrittenWeight>,
     measured: Vec<(TensorRef, Arc<Greatest>)>,
     passed_over: Vec<(String, String)>,
@@ -241,18 +241,18 @@ pub(crate) fn plan<R>(
     claim: Option<String>,
     model: &Model,
     request: &QuantizeRequest,
-    run: impl FnOnce(Rewrite<'_>) -> Result<R, FileError>,
+    run: impl FnOnce(OutputPlan<'_>) -> Result<R, FileError>,
 ) -> Result<R, FileError> {
     let Opened { checkpoint, input, .. } = opened;
     let Planned { files, written, measured, passed_over, note } =
         Planned::new(checkpoint, input, claim, model, request)?;
     let files = checkpoint.files.iter().zip(files);
-    let mut files: Vec<_> = files.map(|(file, rows)| Rewritten::of(opened, file, rows)).collect();
+    let mut files: Vec<_> = files.map(|(file, rows)| OutputFile::of(opened, file, rows)).collect();
     let (side_files, configuration) = side_files(opened, model, request, &written, None)?;
     describe_in_files(&mut files, request.layout_or_default(), &side_files, configuration.as_ref());
     let notes = note.into_iter().collect();
-    let rewrite = Rewrite::new(opened, files, &request.run);
-    run(Rewrite { measured, side_files, configuration, passed_over, notes, ..rewrite })
+    let rewrite = OutputPlan::new(opened, files, &request.run);
+    run(OutputPlan { measured, side_files, configuration, passed_over, notes, ..rewrite })
 }
 
 /// The tensors that quantizing a checkpoint would write, each with the tensor of the input that it is made of. Nothing
@@ -321,7 +321,7 @@ pub(crate) fn side_files(
 
 /// Describes the weights in the metadata of their files, where no configuration does beside them.
 pub(crate) fn describe_in_files(
-    files: &mut [Rewritten<'_>],
+    files: &mut [OutputFile<'_>],
     layout: Layout,
     side_files: &SideFiles,
     configuration: Option<&Value>,
@@ -337,11 +337,11 @@ pub(crate) fn describe_in_files(
 }
 
 /// The tensor by which readers know the layout.
-pub(crate) fn marker<'r>(layout: Layout) -> Option<Row<'r>> {
+pub(crate) fn marker<'r>(layout: Layout) -> Option<OutputTensor<'r>> {
     let name = layout.row().marker?;
     let summary = TensorSummary::kept(name, vec![2], DataType::Float8E4M3FN, 2);
     let summary = TensorSummary { cast: true, bytes_before: 0, ..summary };
-    Some(Row { summary, tensor: TensorRef { file: 0, tensor: 0 }, origin: Origin::Bytes(vec![0; 2]) })
+    Some(OutputTensor { summary, tensor: TensorRef { file: 0, tensor: 0 }, source: Source::Bytes(vec![0; 2]) })
 }
 
 struct Quantizer<'a> {
@@ -358,7 +358,7 @@ struct Quantizer<'a> {
 
 impl<'a> Quantizer<'a> {
     /// The tensors of the output that a file of the input gives.
-    fn rows(&mut self, file: usize, choices: Vec<Choice>) -> Result<Vec<Row<'a>>, FileError> {
+    fn rows(&mut self, file: usize, choices: Vec<Choice>) -> Result<Vec<OutputTensor<'a>>, FileError> {
         let mut rows = Vec::new();
         for (tensor, choice) in choices.into_iter().enumerate() {
             let tensor = TensorRef { file, tensor };
@@ -373,7 +373,7 @@ impl<'a> Quantizer<'a> {
                     continue;
                 }
                 Choice::Other => {
-                    rows.push(Row::kept(self.checkpoint, tensor));
+                    rows.push(OutputTensor::kept(self.checkpoint, tensor));
                     continue;
                 }
             };
@@ -399,8 +399,8 @@ impl<'a> Quantizer<'a> {
     }
 
     /// A matrix that is kept, with the reason.
-    fn kept(&mut self, tensor: TensorRef, why: &Why) -> Row<'a> {
-        let mut row = Row::kept(self.checkpoint, tensor);
+    fn kept(&mut self, tensor: TensorRef, why: &Why) -> OutputTensor<'a> {
+        let mut row = OutputTensor::kept(self.checkpoint, tensor);
         row.summary.reason = Some(why.to_string());
         if why.is_named() {
             self.passed_over.push((row.summary.name.clone(), why.to_string()));

@@ -11,6 +11,7 @@ mod rows;
 mod scales;
 
 use crate::collection::{Collection, Outcome};
+use crate::engine::{self, Check, Opened, OutputFile, OutputPlan, OutputTensor};
 use crate::error::FileError;
 use crate::formats::error::{Invalid, InvalidKind};
 use crate::layouts::{
@@ -20,7 +21,6 @@ use crate::layouts::{
 use crate::pipeline::Compute;
 use crate::quantize::{self, QuantizeRequest};
 use crate::request::RunOptions;
-use crate::rewrite::{self, Check, Opened, Rewrite, Rewritten, Row};
 use crate::summary::{Ignored, Summary};
 use crate::text::{Short, Wording};
 use calibration::{Carrier, Kind};
@@ -84,7 +84,7 @@ pub fn transcode_file(
 }
 
 fn transcode_checkpoint(input: &Path, output: &Path, request: &TranscodeRequest) -> Result<Summary, FileError> {
-    let opened = rewrite::open(input, output)?;
+    let opened = engine::open(input, output)?;
     let config = Config::of(&opened.checkpoint, input, request.from_layout).map_err(of_input)?;
     plan(&opened, &config, request, |rewrite| rewrite.run())
 }
@@ -99,7 +99,7 @@ pub(crate) fn plan<R>(
     opened: &Opened<'_>,
     config: &Config,
     request: &TranscodeRequest,
-    run: impl FnOnce(Rewrite<'_>) -> Result<R, FileError>,
+    run: impl FnOnce(OutputPlan<'_>) -> Result<R, FileError>,
 ) -> Result<R, FileError> {
     let checkpoint = &opened.checkpoint;
     let weights = Weights::find(checkpoint, config).map_err(of_input)?;
@@ -137,7 +137,7 @@ pub(crate) fn plan<R>(
     for (file, input) in checkpoint.files.iter().enumerate() {
         let rows = transcoder.rows(file)?;
         if !rows.is_empty() || checkpoint.files.len() == 1 {
-            let mut file = Rewritten::of(opened, input, rows);
+            let mut file = OutputFile::of(opened, input, rows);
             file.metadata = layouts::without_layers(file.metadata, |_| true);
             files.push(file);
         }
@@ -152,14 +152,14 @@ pub(crate) fn plan<R>(
     let (side_files, configuration) =
         quantize::side_files(opened, &config.model, &as_quantize, &written, cache.as_ref())?;
     quantize::describe_in_files(&mut files, request.layout, &side_files, configuration.as_ref());
-    run(Rewrite {
+    run(OutputPlan {
         checks,
         side_files,
         configuration,
         dropped,
         notes,
         ignored,
-        ..Rewrite::new(opened, files, &request.run)
+        ..OutputPlan::new(opened, files, &request.run)
     })
 }
 
@@ -181,11 +181,11 @@ struct Transcoder<'a, 'w> {
 
 impl<'a> Transcoder<'a, '_> {
     /// The tensors of the output that a file of the input gives.
-    fn rows(&mut self, file: usize) -> Result<Vec<Row<'a>>, FileError> {
+    fn rows(&mut self, file: usize) -> Result<Vec<OutputTensor<'a>>, FileError> {
         let mut rows = Vec::new();
         for tensor in (0..self.checkpoint.files[file].tensors.len()).map(|tensor| TensorRef { file, tensor }) {
             match self.weights.roles.get(&tensor) {
-                None => rows.push(Row::kept(self.checkpoint, tensor)),
+                None => rows.push(OutputTensor::kept(self.checkpoint, tensor)),
                 Some(&Role::Elements(index)) => {
                     if let Some(weight) = self.weights.list.get(index) {
                         rows.extend(self.weight(index, weight, self.inverted[index].as_ref())?);
@@ -199,7 +199,7 @@ impl<'a> Transcoder<'a, '_> {
     }
 
     /// A scale of activations, unless it is left out.
-    fn calibration(&mut self, tensor: TensorRef) -> Result<Option<Row<'a>>, FileError> {
+    fn calibration(&mut self, tensor: TensorRef) -> Result<Option<OutputTensor<'a>>, FileError> {
         let name = &self.checkpoint.stored(tensor).name;
         if self.request.activations.is_some() {
             self.dropped.push(name.clone());
@@ -208,7 +208,7 @@ impl<'a> Transcoder<'a, '_> {
         self.caches |= matches!(Kind::of(name), Kind::Cache { .. });
         let is_same = self.weights.layout == self.request.layout
             && self.formats.iter().zip(self.carrier.written).all(|(format, written)| *format == written.to);
-        if is_same { Ok(Some(Row::kept(self.checkpoint, tensor))) } else { self.carrier.row(tensor).map(Some) }
+        if is_same { Ok(Some(OutputTensor::kept(self.checkpoint, tensor))) } else { self.carrier.row(tensor).map(Some) }
     }
 
     fn weight(
@@ -216,7 +216,7 @@ impl<'a> Transcoder<'a, '_> {
         index: usize,
         weight: &'a Weight,
         inverted: Option<&'a Weight>,
-    ) -> Result<Vec<Row<'a>>, FileError> {
+    ) -> Result<Vec<OutputTensor<'a>>, FileError> {
         let checkpoint = self.checkpoint;
         let tensor = &checkpoint.stored(weight.tensor).name;
         let (from, written) = (self.formats[index], &self.carrier.written[index]);

@@ -8,8 +8,8 @@ use crate::rope::{CastElements, ElementSource};
 use crate::tree::{Attribute, Graph, Node};
 use onnx_cast::DataType;
 use onnx_cast::tensor::Strings;
-use onnx_cast_file::engine::pb;
-use onnx_cast_file::engine::wire::{self, FieldValue, last};
+use onnx_cast_file::__private::pb;
+use onnx_cast_file::__private::wire::{self, FieldValue, last};
 use std::collections::HashMap;
 
 /// A constant of the model.

@@ -14,10 +14,10 @@ use crate::tree::{Document, Graph, Names, Node, text};
 use crate::types::Typing;
 use crate::types::agreed::AgreedBody;
 use onnx_cast::DataType;
+use onnx_cast_file::__private::onnx::{entry, tensor};
+use onnx_cast_file::__private::wire::{FieldValue, Fields, last};
+use onnx_cast_file::__private::{Input, Items, Location, ParsedData, StoredTensor};
 use onnx_cast_file::Format;
-use onnx_cast_file::engine::onnx::{entry, tensor};
-use onnx_cast_file::engine::wire::{FieldValue, Fields, last};
-use onnx_cast_file::engine::{Input, Items, Location, SourceData, StoredTensor};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -207,8 +207,8 @@ impl<'a> Survey<'a> {
         let place = match (elements, message) {
             (Some(elements), _) => self.place(elements.stored),
             (None, message) => self.files.tensor(message.unwrap_or_default(), |source| match source.data {
-                SourceData::Strings(strings) => Location::Strings(strings),
-                SourceData::Bytes(bytes) => Location::Memory(bytes.into_owned()),
+                ParsedData::Strings(strings) => Location::Strings(strings),
+                ParsedData::Bytes(bytes) => Location::Memory(bytes.into_owned()),
             })?,
         };
         self.push(within(path, name), data_type, shape, len, place);

@@ -10,7 +10,7 @@ use crate::source::ModelSource;
 use crate::tree::Document;
 use onnx_cast::DataType;
 use onnx_cast::tensor::element_count;
-use onnx_cast_file::engine::Short;
+use onnx_cast_file::__private::Short;
 use onnx_cast_file::{DequantizeRequest, Pattern, Selection, Summary, TensorSummary, Wording};
 use std::path::Path;
 

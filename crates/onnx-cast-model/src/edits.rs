@@ -4,8 +4,8 @@ use crate::external::is_beside;
 use crate::messages::attribute;
 use crate::rope::CastElements;
 use onnx_cast::DataType;
-use onnx_cast_file::engine::pipeline::{Greatest, Task, Transform};
-use onnx_cast_file::engine::wire;
+use onnx_cast_file::__private::pipeline::{Greatest, Task, Transform};
+use onnx_cast_file::__private::wire;
 use std::collections::HashMap;
 use std::sync::Arc;
 

@@ -11,7 +11,7 @@ use crate::messages::{attribute, function, graph, model, node, of_type, opset, v
 use crate::rope::Rope;
 use crate::tree::{Attribute, Document, Graph, Node, default_opset};
 use onnx_cast::DataType;
-use onnx_cast_file::engine::wire::{self, Field, FieldValue, Fields};
+use onnx_cast_file::__private::wire::{self, Field, FieldValue, Fields};
 use std::collections::HashMap;
 
 pub(crate) use layout::Layout;

@@ -1,9 +1,9 @@
 //! What can go wrong with a model. The texts of [`ModelError`] do not name the file; [`Error`] puts it in front.
 
 use onnx_cast::DataType;
-use onnx_cast_file::engine::outline::OutlineError;
-use onnx_cast_file::engine::wire::WireError;
-use onnx_cast_file::engine::{PathText, Short};
+use onnx_cast_file::__private::outline::OutlineError;
+use onnx_cast_file::__private::wire::WireError;
+use onnx_cast_file::__private::{PathText, Short};
 use onnx_cast_file::{FileError, Invalid, IoError, Unmatched, Wording};
 use std::fmt::Display;
 use std::path::{Path, PathBuf};

@@ -12,8 +12,8 @@ use onnx_cast::__private::DefaultEnvironment;
 use onnx_cast::ops::Dim;
 use onnx_cast::scaled::{DequantizeLinear, DynamicQuantizeLinear, QuantizeLinear};
 use onnx_cast::{BitCast, Cast, CastLike, DataType, Tensor};
+use onnx_cast_file::__private::outline::{Backing, Outline, OutlineError};
 use onnx_cast_file::NamedTensor;
-use onnx_cast_file::engine::outline::{Backing, Outline, OutlineError};
 use std::collections::HashMap;
 use std::path::Path;
 

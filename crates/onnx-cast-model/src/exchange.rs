@@ -5,7 +5,7 @@
 //! the other one. So the new elements first get a name of their own, and a model that refers to that takes the old
 //! one's place; only then are the old elements replaced, and then the model by one that refers to these.
 
-use onnx_cast_file::engine::{fs, link_over};
+use onnx_cast_file::__private::{fs, link_over};
 use onnx_cast_file::{AtomicFile, IoError};
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};

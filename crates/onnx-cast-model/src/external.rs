@@ -10,11 +10,11 @@ use crate::source::IN_MEMORY;
 use crate::tree::utf8;
 use onnx_cast::__private::Count;
 use onnx_cast::DataType;
-use onnx_cast_file::engine::onnx::{entry, tensor};
-use onnx_cast_file::engine::outline::{Backing, Outline};
-use onnx_cast_file::engine::pb::{self, Storage};
-use onnx_cast_file::engine::wire::{FieldValue, all_bytes, last};
-use onnx_cast_file::engine::{Short, Source, TensorText, folder_of, fs, links, refuse_foreign};
+use onnx_cast_file::__private::onnx::{entry, tensor};
+use onnx_cast_file::__private::outline::{Backing, Outline};
+use onnx_cast_file::__private::pb::{self, Storage};
+use onnx_cast_file::__private::wire::{FieldValue, all_bytes, last};
+use onnx_cast_file::__private::{ParsedTensor, Short, TensorText, folder_of, fs, links, refuse_foreign};
 use onnx_cast_file::{Format, FormatError, InputFile, Invalid, IoError, Wording};
 use std::collections::HashMap;
 use std::fmt;
@@ -205,7 +205,7 @@ impl<'a> Files<'a> {
     }
 
     /// Reads a tensor whole.
-    pub(crate) fn tensor<R>(&self, message: &[u8], take: impl FnOnce(Source<'_>) -> R) -> Result<R, ModelError> {
+    pub(crate) fn tensor<R>(&self, message: &[u8], take: impl FnOnce(ParsedTensor<'_>) -> R) -> Result<R, ModelError> {
         let whole = self.outline.whole(message).map_err(ModelError::unread)?;
         pb::parse(&whole).map(take).map_err(invalid)
     }

@@ -1,8 +1,8 @@
 //! The messages of a model (onnx.proto): the numbers of the fields that are read here, and what an outline of a model
 //! leaves in its file.
 
-use onnx_cast_file::engine::onnx::tensor;
-use onnx_cast_file::engine::outline::Schema;
+use onnx_cast_file::__private::onnx::tensor;
+use onnx_cast_file::__private::outline::Schema;
 
 /// `ModelProto`.
 pub(crate) mod model {

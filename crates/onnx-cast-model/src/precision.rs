@@ -45,7 +45,7 @@ use assign::Assignment;
 use constants::Constants;
 use onnx_cast::__private::DefaultEnvironment;
 use onnx_cast::DataType;
-use onnx_cast_file::engine::{FromJson, Short, counted};
+use onnx_cast_file::__private::{FromJson, Short, counted};
 use onnx_cast_file::{Existing, Ignored, Pattern, RunOptions, SelectionError, Storage, Wording};
 use rules::Rules;
 use serde_json::Value;

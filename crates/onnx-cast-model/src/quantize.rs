@@ -22,7 +22,7 @@ use crate::weights::{MIN_SIZE, Made, check_rules, rewrite_counted};
 pub(crate) use matmul_nbits::MICROSOFT;
 use matmul_nbits::Products;
 use onnx_cast::DataType;
-use onnx_cast_file::engine::named;
+use onnx_cast_file::__private::named;
 use onnx_cast_file::{ModelForm, ModelOptions, QuantizeRequest, QuantizedFormat, Summary, TensorSummary, WeightFormat};
 use readings::{Axes, Calls, Found, site};
 use std::collections::{HashMap, HashSet};

@@ -18,7 +18,7 @@ use inner::Prober;
 use nodes::Recorder;
 use onnx_cast::__private::DefaultEnvironment;
 use onnx_cast::DataType;
-use onnx_cast_file::engine::wire;
+use onnx_cast_file::__private::wire;
 use onnx_cast_file::{Pattern, RunOptions, Storage, Unmatched, check_names};
 use std::collections::{HashMap, HashSet};
 use std::mem::take;

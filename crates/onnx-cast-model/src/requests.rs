@@ -10,7 +10,7 @@ use crate::source::ModelSource;
 use crate::weights::{MIN_SIZE, cast_constants};
 use onnx_cast::__private::DefaultEnvironment;
 use onnx_cast::CastOptions;
-use onnx_cast_file::engine::{Input, check_scale_rule, diff_collections, diff_opened, is_stream, open, open_all};
+use onnx_cast_file::__private::{Input, check_scale_rule, diff_collections, diff_opened, is_stream, open, open_all};
 use onnx_cast_file::{
     BitCastRequest, CastRequest, DequantizeRequest, DiffRequest, Difference, FileError, FileInfo, Format, Ignored,
     InspectRequest, ModelForm, QuantizeRequest, Report, ReportRequest, RunOptions, Summary, TranscodeRequest, Wording,
@@ -302,7 +302,7 @@ pub fn inspect_of(source: ModelSource<'_>, request: &InspectRequest) -> Result<I
     let names = input.tensors.iter().map(|stored| &*stored.name);
     check_names(&request.include, &request.exclude, names)
         .map_err(|error| Error::model(source.path(), error.into()))?;
-    let file = onnx_cast_file::engine::inspect_opened(vec![input], request)?;
+    let file = onnx_cast_file::__private::inspect_opened(vec![input], request)?;
     Ok(Inspection { file, model: Some(model) })
 }
 
@@ -380,5 +380,5 @@ pub fn report_of(source: ModelSource<'_>, request: &ReportRequest) -> Result<Rep
     FileError::refuse(source.path(), &fields)?;
     let request = request.clone().min_elements(request.min_elements.or(Some(MIN_SIZE)));
     let (input, _) = contents::open(source, false)?;
-    Ok(onnx_cast_file::engine::report_opened(&[input], &request)?)
+    Ok(onnx_cast_file::__private::report_opened(&[input], &request)?)
 }

@@ -12,12 +12,12 @@ use crate::messages::MODEL;
 use crate::rope::Rope;
 use crate::source::{IN_MEMORY, ModelSource};
 use crate::tree::Document;
-use onnx_cast_file::engine::fs::is_same;
-use onnx_cast_file::engine::memory::zeros;
-use onnx_cast_file::engine::outline::{Backing, Outline, OutlineError};
-use onnx_cast_file::engine::pb::MAX_MESSAGE;
-use onnx_cast_file::engine::pipeline::{self, InMemory, InPlace, Nowhere, PipelineError, Sink, Task};
-use onnx_cast_file::engine::{FolderLock, Meter, Short, folder_of, fs, together};
+use onnx_cast_file::__private::fs::is_same;
+use onnx_cast_file::__private::memory::zeros;
+use onnx_cast_file::__private::outline::{Backing, Outline, OutlineError};
+use onnx_cast_file::__private::pb::MAX_MESSAGE;
+use onnx_cast_file::__private::pipeline::{self, InMemory, InPlace, Nowhere, PipelineError, Sink, Task};
+use onnx_cast_file::__private::{FolderLock, Meter, Short, folder_of, fs, together};
 use onnx_cast_file::{AtomicFile, Existing, FileError, Format, IoError, RunOptions, Storage, Watch, Wording};
 use std::ffi::OsStr;
 use std::io;
@@ -425,7 +425,7 @@ pub(crate) mod tests {
     use super::*;
     use crate::messages;
     use onnx_cast::DataType;
-    use onnx_cast_file::engine::{onnx, wire};
+    use onnx_cast_file::__private::{onnx, wire};
     use std::ops::ControlFlow;
 
     /// A model of initializers of as many elements, whose bytes are all 7.

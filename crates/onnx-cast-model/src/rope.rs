@@ -3,10 +3,10 @@
 //! pipeline writes it, by one task for each piece.
 
 use onnx_cast::DataType;
-use onnx_cast_file::engine::memory::zeros;
-use onnx_cast_file::engine::outline::{Backing, Outline};
-use onnx_cast_file::engine::pipeline::{self, Chain, Compute, Decode, InMemory, Step, Task, Transform};
-use onnx_cast_file::engine::{Counter, Items, SourceData, pb, wire};
+use onnx_cast_file::__private::memory::zeros;
+use onnx_cast_file::__private::outline::{Backing, Outline};
+use onnx_cast_file::__private::pipeline::{self, Chain, Compute, Decode, InMemory, Step, Task, Transform};
+use onnx_cast_file::__private::{Counter, Items, ParsedData, pb, wire};
 use onnx_cast_file::{InputFile, ReadAt, StoredValues};
 use std::fmt;
 use std::io;
@@ -91,8 +91,8 @@ impl Decode for Message<'_> {
     fn decode(&self) -> io::Result<Vec<u8>> {
         let whole = self.outline.whole(self.message).map_err(|error| error.error)?;
         match pb::parse(&whole).map_err(|error| io::Error::other(error.to_string()))?.data {
-            SourceData::Bytes(bytes) => Ok(bytes.into_owned()),
-            SourceData::Strings(_) => Err(io::ErrorKind::InvalidData.into()),
+            ParsedData::Bytes(bytes) => Ok(bytes.into_owned()),
+            ParsedData::Strings(_) => Err(io::ErrorKind::InvalidData.into()),
         }
     }
 }

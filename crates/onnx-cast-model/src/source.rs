@@ -1,8 +1,8 @@
 //! Where a model is read from: a file, or memory.
 
 use crate::error::Error;
-use onnx_cast_file::engine::outline::Backing;
-use onnx_cast_file::engine::refuse_foreign;
+use onnx_cast_file::__private::outline::Backing;
+use onnx_cast_file::__private::refuse_foreign;
 use onnx_cast_file::{FileError, Format, InputFile, ReadAt};
 use std::fmt;
 use std::io;

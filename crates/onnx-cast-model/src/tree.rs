@@ -8,8 +8,8 @@ use crate::messages::{attribute, graph, sparse};
 use attribute::kind;
 use onnx_cast::DataType;
 use onnx_cast::ops::{self, AttributeValue};
-use onnx_cast_file::engine::Short;
-use onnx_cast_file::engine::wire::{FieldValue, Fields, WireError, all_bytes, last};
+use onnx_cast_file::__private::Short;
+use onnx_cast_file::__private::wire::{FieldValue, Fields, WireError, all_bytes, last};
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 

@@ -30,7 +30,7 @@ use draft::Draft;
 use known::{At, BodyFacts};
 use onnx_cast::__private::DefaultEnvironment;
 use onnx_cast::NEWEST_OPSET;
-use onnx_cast_file::engine::Short;
+use onnx_cast_file::__private::Short;
 use onnx_cast_file::{RunOptions, Storage};
 use site::{Shared, Site};
 use std::cell::OnceCell;

@@ -16,8 +16,8 @@ use crate::upgrade;
 use onnx_cast::ops::Operator;
 use onnx_cast::tensor::element_count;
 use onnx_cast::{Cast, DataType};
-use onnx_cast_file::engine::pipeline::Step;
-use onnx_cast_file::engine::{Counter, Counters, ShapeText, Short, note_on_scales};
+use onnx_cast_file::__private::pipeline::Step;
+use onnx_cast_file::__private::{Counter, Counters, ShapeText, Short, note_on_scales};
 use onnx_cast_file::{
     CastRequest, FileError, ModelOptions, RunOptions, Selection, Storage, Summary, TensorSummary, Wording,
 };

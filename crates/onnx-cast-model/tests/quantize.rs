@@ -2,7 +2,7 @@
 
 use onnx_cast::scaled::{BlockFormat, BlockQuantize, LinearScale};
 use onnx_cast::{DataType, Tensor, TensorView};
-use onnx_cast_file::engine::wire::{FieldValue, all_bytes, last};
+use onnx_cast_file::__private::wire::{FieldValue, all_bytes, last};
 use onnx_cast_file::{DequantizeRequest, ModelForm, QuantizeRequest, RunOptions, Summary, WeightFormat};
 use onnx_cast_model::{dequantize, quantize};
 use std::collections::HashMap;

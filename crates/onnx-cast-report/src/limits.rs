@@ -2,7 +2,7 @@
 
 use onnx_cast::types::Kind;
 use onnx_cast::{CastError, DataType};
-use onnx_cast_file::engine::value_of;
+use onnx_cast_file::__private::value_of;
 
 /// The smallest subnormal number of a float type (if it has subnormals), its smallest normal number and its largest;
 /// `None` for other types.

@@ -1,6 +1,6 @@
 //! Sizes and names as people read them.
 
-use onnx_cast_file::engine::Printable;
+use onnx_cast_file::__private::Printable;
 
 /// Bytes as people read them: exact below 10 KiB.
 pub fn size(bytes: u64) -> String {

@@ -73,6 +73,6 @@ extern "C" fn oc_run(len: usize) -> i32 {
 #[unsafe(no_mangle)]
 extern "C" fn oc_answer() -> i32 {
     #[cfg(feature = "lent")]
-    onnx_cast_file::engine::fs::set_host(&crate::host::Lender);
+    onnx_cast_file::__private::fs::set_host(&crate::host::Lender);
     status(requests::answer())
 }

@@ -2,7 +2,7 @@
 
 use crate::fields::Fields;
 use crate::{Failure, Result};
-use onnx_cast_file::engine::{Field, with_options};
+use onnx_cast_file::__private::{Field, with_options};
 use onnx_cast_file::{CastRequest, InspectRequest, QuantizeRequest, ReportRequest, RunOptions, Watch, Wording};
 use onnx_cast_report::{cast_json, info_json, json as report_json, page_data};
 use serde_json::{Value, json};
@@ -125,8 +125,8 @@ pub(crate) fn quantize(fields: Fields<'_>) -> Result<Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use onnx_cast_file::__private::options_of;
     use onnx_cast_file::Layout;
-    use onnx_cast_file::engine::options_of;
     use serde_json::Map;
 
     /// What is left out here is there elsewhere: the command's tests compare the requests with its options.

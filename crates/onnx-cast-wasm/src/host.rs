@@ -2,7 +2,7 @@
 //! bits, because JavaScript reads 64-bit integers as another kind of number.
 #![allow(unsafe_code)]
 
-use onnx_cast_file::engine::fs::Host;
+use onnx_cast_file::__private::fs::Host;
 use std::io;
 use std::ops::ControlFlow;
 

@@ -3,7 +3,7 @@
 use crate::scratch;
 use arbitrary::Unstructured;
 use onnx_cast::{Cast, CastOptions, DataType, Tensor};
-use onnx_cast_file::engine::{Given, Input};
+use onnx_cast_file::__private::{Given, Input};
 use onnx_cast_file::{
     CastRequest, DequantizeRequest, DiffRequest, Difference, Format, FormatError, InputFile, InspectRequest,
     NamedTensor, RawInput, RunOptions, WriteOptions, cast_file, dequantize_file, diff, inspect, put_tensor,

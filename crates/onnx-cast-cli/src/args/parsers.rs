@@ -3,7 +3,7 @@
 use clap::builder::{PossibleValue, TypedValueParser};
 use onnx_cast::scaled::BlockFormat;
 use onnx_cast::{DataType, RoundMode};
-use onnx_cast_file::engine::Short;
+use onnx_cast_file::__private::Short;
 use onnx_cast_file::{CandidateFormat, Layout, SourceType};
 use std::ffi::OsStr;
 

@@ -2,7 +2,7 @@
 //! no others?
 
 use onnx_cast::DataType;
-use onnx_cast_file::engine::options_of;
+use onnx_cast_file::__private::options_of;
 use onnx_cast_file::{
     BitCastRequest, CastRequest, DequantizeRequest, DiffRequest, InspectRequest, Layout, QuantizeRequest,
     ReportRequest, TranscodeRequest,

@@ -2,13 +2,13 @@
 //! the tensor is held in memory.
 
 use crate::counts::{Alarms, alarms_of_strings, count_strings};
+use crate::engine::existing_of;
 use crate::error::FileError;
 use crate::formats::format::Format;
 use crate::formats::input::Input;
 use crate::formats::output::Output;
 use crate::formats::source::byte_len;
 use crate::request::CastRequest;
-use crate::rewrite::existing_of;
 use crate::summary::{Summary, TensorSummary};
 use onnx_cast::{DataType, Plan, Tensor};
 

@@ -4,6 +4,7 @@
 //! complete.
 
 use super::{Collection, Member};
+use crate::engine::{MODULES, PIPELINE, SideFiles, check_folder, name_of, retire, stale};
 use crate::error::FileError;
 use crate::formats::error::{Invalid, InvalidKind};
 use crate::formats::existing::Existing;
@@ -12,7 +13,6 @@ use crate::io::atomic::{NewFolders, create_output_folder};
 use crate::io::fs::{self, is_same, place_of};
 use crate::io::lock::FolderLock;
 use crate::request::RunOptions;
-use crate::rewrite::{MODULES, PIPELINE, SideFiles, check_folder, name_of, retire, stale};
 use crate::summary::Summary;
 use crate::text::Short;
 use std::path::{Path, PathBuf};

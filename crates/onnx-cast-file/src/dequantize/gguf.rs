@@ -2,13 +2,13 @@
 
 use super::DequantizeRequest;
 use crate::counts::Counters;
+use crate::engine::{Computed, Opened, OutputFile, OutputPaths, OutputPlan, OutputTensor, Source, format_of_output};
 use crate::error::FileError;
 use crate::formats::error::{FormatError, Invalid, InvalidKind};
 use crate::formats::format::{Format, GGUF_WRITER};
 use crate::formats::gguf::{BlockCoding, Blocks, Held, companions_of};
 use crate::formats::input::{Given, Input, Location, StoredTensor};
 use crate::layouts::{BlockValues, Checkpoint, TensorRef};
-use crate::rewrite::{Computed, Opened, Origin, OutputPaths, Rewrite, Rewritten, Row, format_of_output};
 use crate::summary::{Summary, TensorSummary};
 use onnx_cast::tensor::TensorErrorKind;
 use onnx_cast::{Cast, CastOptions, DataType};
@@ -43,12 +43,12 @@ pub(super) fn dequantize(input: &Path, output: &Path, request: &DequantizeReques
                 }
                 to => rows.push(row(checkpoint, tensor, blocks, to, request)?),
             },
-            _ => rows.push(Row::kept(checkpoint, tensor)),
+            _ => rows.push(OutputTensor::kept(checkpoint, tensor)),
         }
     }
     let metadata = checkpoint.files[0].metadata.clone().filter(|metadata| !metadata.is_empty());
-    let files = vec![Rewritten { path: output.to_owned(), format: Format::Safetensors, metadata, head: None, rows }];
-    let summary = Rewrite::new(&opened, files, &request.run).run()?;
+    let files = vec![OutputFile { path: output.to_owned(), format: Format::Safetensors, metadata, head: None, rows }];
+    let summary = OutputPlan::new(&opened, files, &request.run).run()?;
     Ok(Summary { left_out: [summary.left_out, left_out].concat(), ..summary })
 }
 
@@ -68,7 +68,7 @@ fn row<'a>(
     blocks: &'a Blocks,
     to: Option<DataType>,
     request: &DequantizeRequest,
-) -> Result<Row<'a>, FileError> {
+) -> Result<OutputTensor<'a>, FileError> {
     let (input, stored) = (&checkpoint.files[tensor.file], checkpoint.stored(tensor));
     let StoredTensor { name, shape, len, .. } = stored;
     let values = BlockValues::new(&input.file, blocks, name, shape, request.allow_nan)?;
@@ -103,5 +103,5 @@ fn row<'a>(
         quantized: None,
     };
     let computed = Computed { source: Box::new(values), data_type: DataType::Float, cast, counter };
-    Ok(Row { summary, tensor, origin: Origin::Computed(Box::new(computed)) })
+    Ok(OutputTensor { summary, tensor, source: Source::Computed(Box::new(computed)) })
 }

@@ -11,7 +11,7 @@ use crate::formats::npz::{self, Member};
 use crate::formats::pb::{self, Storage};
 use crate::formats::protobuf::wire::FieldValue;
 use crate::formats::safetensors::{self, Entry, FileHead};
-use crate::formats::source::{Items, Source, SourceData};
+use crate::formats::source::{Items, ParsedData, ParsedTensor};
 use crate::io::fs;
 use crate::io::memory::room_for;
 use crate::io::positional::{InputFile, PositionedReader, is_stream, write_at};
@@ -189,7 +189,7 @@ impl Input {
         let message = self.file.read(at, len)?;
         let source = pb::parse(&message).map_err(|error| FormatError::invalid(self.path(), error))?;
         match source.data {
-            SourceData::Bytes(bytes) if Some(bytes.len()) == stored.data_type.byte_len(stored.len) => {
+            ParsedData::Bytes(bytes) if Some(bytes.len()) == stored.data_type.byte_len(stored.len) => {
                 Ok(bytes.into_owned())
             }
             _ => {
@@ -341,7 +341,7 @@ impl Input {
     }
 
     /// A tensor with all of its elements, which are then no longer here if they were.
-    pub fn take(&mut self, index: usize) -> Result<Source<'static>, FormatError> {
+    pub fn take(&mut self, index: usize) -> Result<ParsedTensor<'static>, FormatError> {
         self.settle_one(index, &fs::temp_dir())?;
         if self.tensors.get(index).is_some_and(|stored| matches!(stored.place, Location::Array(_))) {
             let strings = self.strings(index)?;
@@ -359,7 +359,7 @@ impl Input {
         let (mut bytes, items) = match std::mem::replace(&mut stored.place, Location::Memory(Vec::new())) {
             Location::Memory(bytes) => (bytes, Items::PLAIN),
             Location::Strings(strings) => {
-                return Ok(Source { data: SourceData::Strings(strings), name, data_type, shape });
+                return Ok(ParsedTensor { data: ParsedData::Strings(strings), name, data_type, shape });
             }
             Location::File(at, items) => (self.file.read(at, len(items)?)?, items),
             Location::Blocks(blocks) => {
@@ -382,7 +382,7 @@ impl Input {
         let mut packed = Vec::new();
         items.decode(data_type, stored.len, &mut bytes, &mut packed).ok_or_else(too_large)?;
         let bytes = if items.unpacked { packed } else { bytes };
-        Ok(Source { data: SourceData::Bytes(Cow::Owned(bytes)), name, data_type, shape })
+        Ok(ParsedTensor { data: ParsedData::Bytes(Cow::Owned(bytes)), name, data_type, shape })
     }
 }
 
@@ -447,10 +447,10 @@ impl StoredTensor {
     }
 
     /// Of a tensor that has been read.
-    fn of(source: Source<'_>, len: usize) -> StoredTensor {
+    fn of(source: ParsedTensor<'_>, len: usize) -> StoredTensor {
         let place = match source.data {
-            SourceData::Bytes(bytes) => Location::Memory(bytes.into_owned()),
-            SourceData::Strings(strings) => Location::Strings(strings),
+            ParsedData::Bytes(bytes) => Location::Memory(bytes.into_owned()),
+            ParsedData::Strings(strings) => Location::Strings(strings),
         };
         StoredTensor { name: source.name, data_type: source.data_type, shape: source.shape, len, place }
     }

@@ -11,7 +11,7 @@ use crate::formats::limits::MAX_RANK;
 use crate::formats::protobuf::onnx::tensor as field;
 use crate::formats::protobuf::outline::{Backing, Outline, OutlineError, Schema};
 use crate::formats::protobuf::wire::{self, Field, FieldValue, Fields, WireError};
-use crate::formats::source::{Source, SourceData};
+use crate::formats::source::{ParsedData, ParsedTensor};
 use crate::io::positional::InputFile;
 use crate::text::{Count, ShapeText};
 use entries::Entries;
@@ -65,12 +65,12 @@ fn message_size(bytes: u64) -> Invalid {
 }
 
 /// Reads a tensor; its elements are borrowed where they are `raw_data`.
-pub fn parse(message: &[u8]) -> Result<Source<'_>, Invalid> {
+pub fn parse(message: &[u8]) -> Result<ParsedTensor<'_>, Invalid> {
     let (name, head, storage) = checked(message)?;
     let data = match (storage, &head.stored) {
         (Storage::Bytes(field), _) => match field.map(|field| field.value) {
-            None => Ok(SourceData::Bytes(Cow::Borrowed(&[]))),
-            Some(FieldValue::Bytes(raw)) => Ok(SourceData::Bytes(Cow::Borrowed(raw))),
+            None => Ok(ParsedData::Bytes(Cow::Borrowed(&[]))),
+            Some(FieldValue::Bytes(raw)) => Ok(ParsedData::Bytes(Cow::Borrowed(raw))),
             Some(_) => Err(WireError::Kind { kind: wire::LEFT }.into()),
         },
         (Storage::Encoded, stored) => {
@@ -79,7 +79,7 @@ pub fn parse(message: &[u8]) -> Result<Source<'_>, Invalid> {
         }
     };
     match data {
-        Ok(data) => Ok(Source { name, data_type: head.data_type, shape: head.shape, data }),
+        Ok(data) => Ok(ParsedTensor { name, data_type: head.data_type, shape: head.shape, data }),
         Err(error) => Err(error.of_tensor(&name)),
     }
 }

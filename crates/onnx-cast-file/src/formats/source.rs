@@ -17,7 +17,7 @@ pub struct NamedTensor {
 
 /// A tensor of a file.
 #[derive(Debug)]
-pub struct Source<'a> {
+pub struct ParsedTensor<'a> {
     /// The name; empty where the format has none.
     pub name: String,
     /// The element type.
@@ -25,7 +25,7 @@ pub struct Source<'a> {
     /// The shape.
     pub shape: Vec<usize>,
     /// The elements.
-    pub data: SourceData<'a>,
+    pub data: ParsedData<'a>,
 }
 
 /// How elements stand in a file.
@@ -63,33 +63,33 @@ impl Items {
 
 /// The elements of a tensor of a file.
 #[derive(Debug)]
-pub enum SourceData<'a> {
+pub enum ParsedData<'a> {
     /// Packed and little endian.
     Bytes(Cow<'a, [u8]>),
     /// Strings.
     Strings(Strings),
 }
 
-impl Source<'_> {
+impl ParsedTensor<'_> {
     /// The tensor.
     ///
     /// # Errors
     /// Where the bytes are not as many as type and shape ask for.
     pub fn view(&self) -> Result<TensorView<'_>, TensorError> {
         match &self.data {
-            SourceData::Bytes(bytes) => TensorView::new(self.data_type, &self.shape, bytes),
-            SourceData::Strings(strings) => TensorView::strings(&self.shape, strings.view()),
+            ParsedData::Bytes(bytes) => TensorView::new(self.data_type, &self.shape, bytes),
+            ParsedData::Strings(strings) => TensorView::strings(&self.shape, strings.view()),
         }
     }
 
     /// The tensor with its name.
     ///
     /// # Errors
-    /// As [`Source::view`].
+    /// As [`ParsedTensor::view`].
     pub fn into_named(self) -> Result<NamedTensor, TensorError> {
         let tensor = match self.data {
-            SourceData::Bytes(bytes) => Tensor::new(self.data_type, self.shape, bytes.into_owned())?,
-            SourceData::Strings(strings) => Tensor::strings(self.shape, strings)?,
+            ParsedData::Bytes(bytes) => Tensor::new(self.data_type, self.shape, bytes.into_owned())?,
+            ParsedData::Strings(strings) => Tensor::strings(self.shape, strings)?,
         };
         Ok(NamedTensor { name: self.name, tensor })
     }

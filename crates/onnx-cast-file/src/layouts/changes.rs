@@ -3,7 +3,7 @@
 
 use super::companions::{CHANGES, CHANGING_KEYS};
 use super::json;
-use super::row::before;
+use super::spec::before;
 use super::table::COMFY_QUANT;
 use super::weight::Checkpoint;
 use crate::error::FileError;

@@ -1,6 +1,6 @@
 //! The names of tensors beside quantized weights that belong to none of them.
 
-use super::row::before;
+use super::spec::before;
 use super::table::COMFY_QUANT;
 use std::collections::HashSet;
 

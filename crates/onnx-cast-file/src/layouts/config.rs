@@ -5,7 +5,7 @@ use super::claims::{Claims, pair};
 use super::description;
 use super::json;
 use super::model::{CONV1D_MODELS, Model};
-use super::row::OwnFile;
+use super::spec::OwnFile;
 use super::table::{Layout, UNREAD};
 use super::weight::Checkpoint;
 use crate::error::FileError;

@@ -13,7 +13,7 @@ mod told;
 
 use super::find::Finder;
 use super::packed_ints;
-use super::row::Composition;
+use super::spec::Composition;
 use super::table::{COMFY_QUANT, GROUPS, SHAPE, ZERO_POINTS};
 use super::weight::{Checkpoint, Encoding, Grid, Groups, TensorRef, Weight, WeightFormat, ZeroPoints, squeeze};
 use super::written::Order;

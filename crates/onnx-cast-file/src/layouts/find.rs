@@ -5,8 +5,8 @@ use super::changes::{changes_weight, check_changes};
 use super::claims::Claims;
 use super::companions::{is_calibration, is_leftover, may_be_companion};
 use super::config::Config;
-use super::row::{Row, before};
 use super::signs::first_sign;
+use super::spec::{LayoutSpec, before};
 use super::table::{Layout, ZERO_POINTS};
 use super::weight::{Checkpoint, TensorRef, Weight};
 use crate::error::FileError;
@@ -203,7 +203,7 @@ impl Checkpoint {
 pub(super) struct Finder<'a> {
     pub(super) checkpoint: &'a Checkpoint,
     pub(super) claims: &'a Claims,
-    pub(super) row: &'a Row,
+    pub(super) row: &'a LayoutSpec,
 }
 
 impl Finder<'_> {

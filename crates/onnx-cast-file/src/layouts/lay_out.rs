@@ -2,7 +2,7 @@
 
 use super::format::{Activations, Granularity, QuantizedFormat, WeightFormat};
 use super::gguf::BLOCK as GGUF_BLOCK;
-use super::row::{Experts, Held, Loaders, Names, Row};
+use super::spec::{Experts, Held, LayoutSpec, Loaders, Names};
 use super::table::{EXPERTS, Layout, SHAPE};
 use super::weight::Weight;
 use super::written::{Integers, Order, WrittenWeight};
@@ -302,7 +302,7 @@ impl Layout {
     }
 }
 
-impl Row {
+impl LayoutSpec {
     /// The endings of a matrix's tensors; `None` where only experts are held.
     fn matrix_names(&self, is_packed: bool) -> Option<&Names> {
         let is_meant = |names: &&Names| names.elements.ends_with("_packed") == is_packed;
@@ -342,7 +342,7 @@ fn block_of(
 
 /// The shape of the scales; of experts, their elements are named too.
 fn scales_shape(
-    row: &Row,
+    spec: &LayoutSpec,
     granularity: Granularity,
     [count, rows, columns]: [usize; 3],
     [down, across]: [usize; 2],
@@ -351,13 +351,13 @@ fn scales_shape(
     let grid = [rows.div_ceil(down), columns.div_ceil(across)];
     match (granularity, experts) {
         (Granularity::Tensor, Some(_)) => Vec::new(),
-        (Granularity::Tensor, None) => row.tensor_scale.to_vec(),
+        (Granularity::Tensor, None) => spec.tensor_scale.to_vec(),
         (Granularity::Row, Some((experts, name))) if experts.have_scales_of_columns && name.ends_with(EXPERTS[1]) => {
             vec![count, grid[1], grid[0]]
         }
         (_, Some(_)) => vec![count, grid[0], grid[1]],
-        (Granularity::Row, None) if !row.has_column_of_scales => vec![rows],
-        (Granularity::Block([height, _]), None) if height > 1 && row.has_axes_between => vec![grid[0], 1, grid[1], 1],
+        (Granularity::Row, None) if !spec.has_column_of_scales => vec![rows],
+        (Granularity::Block([height, _]), None) if height > 1 && spec.has_axes_between => vec![grid[0], 1, grid[1], 1],
         _ => grid.to_vec(),
     }
 }

@@ -2,7 +2,7 @@
 //! quantization of it would change codes without their scales, or the other way round.
 
 use super::config::{Config, claims};
-use super::row::{Row, before};
+use super::spec::{LayoutSpec, before};
 use super::table::{COMFY_QUANT, Layout, ZERO_POINTS};
 use super::weight::Checkpoint;
 use crate::error::FileError;
@@ -40,7 +40,7 @@ fn signs<'n>(tensors: &[Header<'n>]) -> Vec<Sign<'n>> {
         };
         let mut own = Layout::ALL.iter().filter_map(|(layout, known)| {
             // GPTQ and AWQ have the same names.
-            let is_shared = |row: &&Row| row.columns.is_some_and(|columns| columns.is_auto_gptq);
+            let is_shared = |row: &&LayoutSpec| row.columns.is_some_and(|columns| columns.is_auto_gptq);
             let row = Some(layout.row()).filter(|row| !is_shared(row))?;
             let mut all = row.all_names().filter(|_| is_code(data_type) || row.has_any_type);
             all.find_map(|names| {

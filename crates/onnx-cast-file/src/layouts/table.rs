@@ -17,8 +17,8 @@ mod releases;
 mod torch;
 
 use super::format::{Activations, Granularity, OF_GGUF, QuantizedFormat};
-use super::row::{
-    Calibration, Composition, Configuration, Experts, GlobalScaleOf, Held, Loaders, Names, OwnFile, Row, Scales,
+use super::spec::{
+    Calibration, Composition, Configuration, Experts, GlobalScaleOf, Held, LayoutSpec, Loaders, Names, OwnFile, Scales,
 };
 use super::weight::WeightFormat;
 use super::written::{Arithmetic, Order};
@@ -127,7 +127,7 @@ impl Layout {
         self.row().name
     }
 
-    pub(crate) fn row(self) -> &'static Row {
+    pub(crate) fn row(self) -> &'static LayoutSpec {
         &ROWS[self as usize].1
     }
 
@@ -156,7 +156,7 @@ impl Layout {
 
     /// The files that hold a configuration of a layout, apart from `config.json`.
     pub(crate) fn own_files() -> impl Iterator<Item = (Layout, &'static OwnFile)> {
-        let files = |row: &'static Row| row.configuration.as_ref().map_or(&[][..], |found| found.own_files);
+        let files = |row: &'static LayoutSpec| row.configuration.as_ref().map_or(&[][..], |found| found.own_files);
         ROWS.iter().flat_map(move |(layout, row)| files(row).iter().map(|file| (*layout, file)))
     }
 
@@ -228,7 +228,7 @@ const fn names(elements: &'static str, scales: &'static str, values: &'static st
 const WEIGHT: Names = names("weight", "weight_scale", "weight");
 
 /// A layout of elements in bytes with scales of float, as most are.
-const BASE: Row = Row {
+const BASE: LayoutSpec = LayoutSpec {
     name: "",
     signs: &[],
     names: &[WEIGHT],
@@ -264,11 +264,11 @@ const BASE: Row = Row {
 const AS_MATRICES: Experts =
     Experts { names: &[], order: Order::Same, by_default: true, only: None, have_scales_of_columns: false };
 
-const ROWS: [(Layout, Row); 20] = [
+const ROWS: [(Layout, LayoutSpec); 20] = [
     (Layout::DeepSeek, deepseek::ROW),
     (
         Layout::GptOss,
-        Row {
+        LayoutSpec {
             name: "gpt-oss",
             signs: &["gate_up_proj_blocks"],
             names: &[],
@@ -290,7 +290,7 @@ const ROWS: [(Layout, Row); 20] = [
     ),
     (
         Layout::CompressedTensors,
-        Row {
+        LayoutSpec {
             name: "compressed-tensors",
             signs: &["weight_packed"],
             names: &[names("weight_packed", "weight_scale", "weight"), WEIGHT],
@@ -331,7 +331,7 @@ const ROWS: [(Layout, Row); 20] = [
     ),
     (
         Layout::ModelOpt,
-        Row {
+        LayoutSpec {
             name: "modelopt",
             signs: &["weight_scale_2"],
             experts: Some(Experts {
@@ -377,7 +377,7 @@ const ROWS: [(Layout, Row); 20] = [
     (Layout::Fbgemm, fbgemm::FBGEMM),
     (
         Layout::Quark,
-        Row {
+        LayoutSpec {
             name: "quark",
             configuration: Some(quark::CONFIGURATION),
             beside: &[ZERO_POINTS],
@@ -397,7 +397,7 @@ const ROWS: [(Layout, Row); 20] = [
     (Layout::ComfyUi, comfyui::ROW),
     (
         Layout::Plain,
-        Row {
+        LayoutSpec {
             name: "plain",
             beside: &[ZERO_POINTS],
             held: &[
@@ -425,7 +425,7 @@ const ROWS: [(Layout, Row); 20] = [
     ),
     (
         Layout::Gguf,
-        Row {
+        LayoutSpec {
             name: "gguf",
             names: &[],
             held: &[held(&OF_GGUF, &[], Loaders::Are(&["llama.cpp"]), KEPT)],

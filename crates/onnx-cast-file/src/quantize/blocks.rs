@@ -2,10 +2,10 @@
 
 use super::QuantizeRequest;
 use super::weight::{How, PART, Scaling, Walk, Weight};
+use crate::engine::{Computed, OutputTensor, Source};
 use crate::io::memory::resize;
 use crate::layouts::{Checkpoint, TensorRef, WrittenWeight, copy_stretches, parts, transpose};
 use crate::pipeline::{Compute, Greatest, PipelineError, Scratch};
-use crate::rewrite::{Computed, Origin, Row};
 use crate::summary::TensorSummary;
 use onnx_cast::DataType;
 use onnx_cast::ops::OpError;
@@ -19,7 +19,7 @@ pub(super) fn rows<'a>(
     chosen: &WrittenWeight,
     how: &QuantizeRequest,
     greatest: Option<Arc<Greatest>>,
-) -> Result<Vec<Row<'a>>, OpError> {
+) -> Result<Vec<OutputTensor<'a>>, OpError> {
     let stored = checkpoint.stored(tensor);
     let weight = Arc::new(Weight::new(checkpoint, tensor, chosen, how, greatest)?);
     let summary = |name: &str, shape: Vec<usize>, to: DataType| {
@@ -28,7 +28,7 @@ pub(super) fn rows<'a>(
         TensorSummary { to, bytes_after: len as u64, ..cast }
     };
     let computed = |source: Box<dyn Compute + 'a>, data_type, counter| {
-        Origin::Computed(Box::new(Computed { source, data_type, cast: None, counter }))
+        Source::Computed(Box::new(Computed { source, data_type, cast: None, counter }))
     };
     let bits = weight.element.bits().unwrap_or(8);
     let elements = TensorSummary {
@@ -38,27 +38,31 @@ pub(super) fn rows<'a>(
     };
     let counter = Some(weight.losses.counter());
     let source = ElementSource { weight: Arc::clone(&weight) };
-    let origin = computed(Box::new(source), chosen.container, counter);
-    let mut all = vec![Row { summary: elements, tensor, origin }];
-    let origin = match weight.how {
+    let source = computed(Box::new(source), chosen.container, counter);
+    let mut all = vec![OutputTensor { summary: elements, tensor, source }];
+    let source = match weight.how {
         How::Scaled(scaling) if weight.is_ahead => {
             computed(Box::new(ScaleSource { weight: Arc::clone(&weight), scaling }), chosen.scale_type, None)
         }
-        _ => Origin::Beside,
+        _ => Source::WithPrevious,
     };
-    all.push(Row {
+    all.push(OutputTensor {
         summary: summary(&chosen.scales, chosen.scales_shape.clone(), chosen.scale_container),
         tensor,
-        origin,
+        source,
     });
     if let Some((name, shape)) = &chosen.global {
-        let origin = computed(Box::new(GlobalScaleSource { weight }), DataType::Float, None);
-        all.push(Row { summary: summary(name, shape.clone(), DataType::Float), tensor, origin });
+        let source = computed(Box::new(GlobalScaleSource { weight }), DataType::Float, None);
+        all.push(OutputTensor { summary: summary(name, shape.clone(), DataType::Float), tensor, source });
     }
     if let Some(name) = &chosen.shape {
         let [_, rows, columns] = chosen.matrices;
         let bytes = [rows as u64, columns as u64].map(u64::to_le_bytes).concat();
-        all.push(Row { summary: summary(name, vec![2], DataType::Int64), tensor, origin: Origin::Bytes(bytes) });
+        all.push(OutputTensor {
+            summary: summary(name, vec![2], DataType::Int64),
+            tensor,
+            source: Source::Bytes(bytes),
+        });
     }
     Ok(all)
 }

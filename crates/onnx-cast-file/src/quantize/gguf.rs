@@ -13,13 +13,13 @@ mod source;
 use super::linear::Why;
 use super::{QuantizeRequest, nothing_to_quantize};
 use crate::counts::Counters;
+use crate::engine::{self, Computed, Opened, OutputFile, OutputPaths, OutputPlan, OutputTensor, Source};
 use crate::error::FileError;
 use crate::formats::error::{FormatError, Invalid, InvalidKind};
 use crate::formats::format::Format;
 use crate::formats::gguf::{self, Described, FileHead, GgufType, Held, Metadata, MetadataValue};
 use crate::formats::input::{Given, Input, Location, StoredTensor};
 use crate::layouts::{self, QuantizedFormat, TensorRef, WeightFormat};
-use crate::rewrite::{self, Computed, Opened, Origin, OutputPaths, Rewrite, Rewritten, Row};
 use crate::selection::Chosen;
 use crate::summary::{Summary, TensorSummary};
 use crate::text::{Count, Wording};
@@ -60,7 +60,7 @@ pub(super) fn quantize(input: &Path, output: &Path, request: &QuantizeRequest) -
         let file = Input::open(input, Some(Format::Gguf), &Given::default())?;
         Opened::of(input, vec![file], OutputPaths { single: Some(output.to_owned()), ..OutputPaths::default() })
     } else {
-        let opened = rewrite::open_to_file(input, output)?;
+        let opened = engine::open_to_file(input, output)?;
         let claim = layouts::claim_of_folder(opened.checkpoint.folder(input));
         layouts::check_plain(&opened.checkpoint, claim)?;
         opened
@@ -127,7 +127,7 @@ impl<'a> Planner<'a> {
             let (shape, tensor) = (vec![factors.len()], TensorRef { file: 0, tensor: 0 });
             let summary = TensorSummary::kept(ROTATION_FACTORS, shape, DataType::Float, bytes.len() as u64);
             kinds.push(GgufType::of_plain(DataType::Float).unwrap_or(kinds[0]));
-            rows.push(Row { summary, tensor, origin: Origin::Bytes(bytes) });
+            rows.push(OutputTensor { summary, tensor, source: Source::Bytes(bytes) });
         }
         let described = rows.iter().zip(&kinds).map(|(row, kind)| Described {
             name: &row.summary.name,
@@ -137,15 +137,15 @@ impl<'a> Planner<'a> {
         });
         let head = gguf::header(&metadata, &described.collect::<Vec<_>>());
         let head = Some(head.map_err(|error| FormatError::invalid(output, error))?);
-        let files = vec![Rewritten { path: output.to_owned(), format: Format::Gguf, metadata: None, head, rows }];
-        let summary = Rewrite::new(opened, files, &request.run).run()?;
+        let files = vec![OutputFile { path: output.to_owned(), format: Format::Gguf, metadata: None, head, rows }];
+        let summary = OutputPlan::new(opened, files, &request.run).run()?;
         let notes = note.into_iter().collect();
         let left_out = [summary.left_out, self.left_out].concat();
         Ok(Summary { passed_over: self.passed_over, left_out, notes, ..summary })
     }
 
     /// Refuses what llama.cpp would not load, or compute otherwise, and says what to know of the rest.
-    fn check_limits(&self, rows: &[Row<'_>]) -> Result<Option<String>, FileError> {
+    fn check_limits(&self, rows: &[OutputTensor<'_>]) -> Result<Option<String>, FileError> {
         let Some((family, config)) = &self.family else { return Ok(None) };
         let tensors = rows.iter().map(|row| (&*row.summary.name, &*row.summary.shape));
         limits::check(family, Config(config), tensors).map_err(|what| self.wrong_config(what))
@@ -317,7 +317,7 @@ impl<'a> Planner<'a> {
     }
 
     /// A tensor of the output with its type.
-    fn row(&mut self, wanted: Wanted) -> Result<(&'static GgufType, Row<'a>), FileError> {
+    fn row(&mut self, wanted: Wanted) -> Result<(&'static GgufType, OutputTensor<'a>), FileError> {
         let checkpoint = &self.opened.checkpoint;
         let tensor = wanted.parts[0];
         let stored = checkpoint.stored(tensor);
@@ -343,27 +343,27 @@ impl<'a> Planner<'a> {
             reason,
             ..TensorSummary::kept("", Vec::new(), stored.data_type, 0)
         };
-        let origin = self.origin(&wanted, kind, to).map_err(FileError::Operator)?;
-        Ok((kind, Row { summary, tensor, origin }))
+        let source = self.source(&wanted, kind, to).map_err(FileError::Operator)?;
+        Ok((kind, OutputTensor { summary, tensor, source }))
     }
 
     /// Where the elements come from.
-    fn origin(
+    fn source(
         &mut self,
         wanted: &Wanted,
         kind: &'static GgufType,
         to: DataType,
-    ) -> Result<Origin<'a>, onnx_cast::ops::OpError> {
+    ) -> Result<Source<'a>, onnx_cast::ops::OpError> {
         let checkpoint = &self.opened.checkpoint;
         let from = checkpoint.stored(wanted.parts[0]).data_type;
         let plan = || Cast::new(to, &CastOptions::new().threads(1))?.plan(from);
         let is_plain = kind.elements == 1;
         if is_plain && wanted.is_simple() {
             if from == to {
-                return Ok(Origin::Kept);
+                return Ok(Source::Kept);
             }
             let counter = self.counters.of(from, to);
-            return Ok(Origin::Cast(plan()?, counter.map(Box::new)));
+            return Ok(Source::Cast(plan()?, counter.map(Box::new)));
         }
         let rows = Rows {
             parts: wanted.parts.iter().map(|part| checkpoint.place(*part)).collect(),
@@ -373,14 +373,14 @@ impl<'a> Planner<'a> {
             head: wanted.head,
         };
         let computed = |source, data_type, cast, counter| {
-            Origin::Computed(Box::new(Computed { source, data_type, cast, counter }))
+            Source::Computed(Box::new(Computed { source, data_type, cast, counter }))
         };
         match kind.held {
             Held::Blocks(coding, _) => {
                 let counter = source::counter(from, coding, self.request.run.counts())?;
                 let floats = Floats::new(rows, false)?;
                 let blocks = EncodedBlocks { floats, kind, coding, counter: Arc::clone(&counter) };
-                Ok(Origin::Encoded(Box::new(blocks), Some(counter)))
+                Ok(Source::Encoded(Box::new(blocks), Some(counter)))
             }
             _ if wanted.adds_one => Ok(computed(Box::new(Floats::new(rows, true)?), DataType::Float, None, None)),
             _ if from == to => Ok(computed(Box::new(rows), from, None, None)),
@@ -397,7 +397,7 @@ impl<'a> Planner<'a> {
         tensor: TensorRef,
         stored: &'a StoredTensor,
         blocks: &'a gguf::Blocks,
-    ) -> Result<(&'static GgufType, Row<'a>), FileError> {
+    ) -> Result<(&'static GgufType, OutputTensor<'a>), FileError> {
         let name = blocks.type_name();
         if *blocks.kind == gguf::UNKNOWN_TYPE {
             let what = format!("{name} is an unknown type, so the tensor cannot be copied");
@@ -411,8 +411,8 @@ impl<'a> Planner<'a> {
         let file = &self.opened.checkpoint.files[tensor.file].file;
         let kept = TensorSummary::kept(&stored.name, stored.shape.clone(), stored.data_type, stored.bytes());
         let summary = TensorSummary { block_type: Some(blocks.kind.name), ..kept };
-        let origin = Origin::Encoded(Box::new(KeptBlocks { file, at: blocks.at }), None);
-        Ok((blocks.kind, Row { summary, tensor, origin }))
+        let source = Source::Encoded(Box::new(KeptBlocks { file, at: blocks.at }), None);
+        Ok((blocks.kind, OutputTensor { summary, tensor, source }))
     }
 
     /// The metadata: of a `.gguf` file its own, of a family what its configuration says.

@@ -88,7 +88,7 @@ impl fmt::Display for Why {
 }
 
 /// Matrices that are kept for a reason.
-struct Row {
+struct KeepRule {
     why: Why,
     names: Names,
     /// The types of models in which the names mean this; any if empty.
@@ -118,17 +118,17 @@ enum Names {
     All,
 }
 
-const fn row(why: Why, names: Names) -> Row {
-    Row { why, names, models: &[], when_packed: false }
+const fn rule(why: Why, names: Names) -> KeepRule {
+    KeepRule { why, names, models: &[], when_packed: false }
 }
 
-const fn row_of(models: &'static [&'static str], why: Why, names: Names) -> Row {
-    Row { why, names, models, when_packed: false }
+const fn rule_of(models: &'static [&'static str], why: Why, names: Names) -> KeepRule {
+    KeepRule { why, names, models, when_packed: false }
 }
 
-/// A row for weights that transformers 5.24 reads as `weight` when it makes a model, before packed ones are unpacked.
-const fn row_unpacked(models: &'static [&'static str], names: Names) -> Row {
-    Row { why: Why::Plain, names, models, when_packed: true }
+/// A rule for weights that transformers 5.24 reads as `weight` when it makes a model, before packed ones are unpacked.
+const fn rule_unpacked(models: &'static [&'static str], names: Names) -> KeepRule {
+    KeepRule { why: Why::Plain, names, models, when_packed: true }
 }
 
 /// Models with the blocks of T5.
@@ -157,13 +157,13 @@ const HEADS: &[&str] = &[
     "decoder",
 ];
 
-/// The first row that a matrix is in tells why it is kept. Behind them, matrices outside the layers are kept.
-const ROWS: &[Row] = &[
-    row(Why::Adapter, Names::AnyBegins(&["lora_"])),
-    row_of(CONV1D_MODELS, Why::Transposed, Names::Last(CONV1D_LAYERS)),
-    row(Why::Ahead, Names::AnyBegins(&["mtp"])),
-    row(Why::Embedding, Names::LastHas(&["emb"])),
-    row(
+/// The first rule that matches a matrix says why it is kept. Behind them, matrices outside the layers are kept.
+const RULES: &[KeepRule] = &[
+    rule(Why::Adapter, Names::AnyBegins(&["lora_"])),
+    rule_of(CONV1D_MODELS, Why::Transposed, Names::Last(CONV1D_LAYERS)),
+    rule(Why::Ahead, Names::AnyBegins(&["mtp"])),
+    rule(Why::Embedding, Names::LastHas(&["emb"])),
+    rule(
         Why::Embedding,
         Names::Last(&[
             "shared",
@@ -176,10 +176,10 @@ const ROWS: &[Row] = &[
             "pe_k",
         ]),
     ),
-    row(Why::Router, Names::Last(&["gate", "wg"])),
-    row(Why::Router, Names::AnyHas(&["router", "shared_expert_gate"])),
-    row(Why::Norm, Names::AnyHas(&["norm"])),
-    row(
+    rule(Why::Router, Names::Last(&["gate", "wg"])),
+    rule(Why::Router, Names::AnyHas(&["router", "shared_expert_gate"])),
+    rule(Why::Norm, Names::AnyHas(&["norm"])),
+    rule(
         Why::Tower,
         Names::Before {
             are: &["vit", "vpm", "apm", "sam_model", "merger", "connector", "aligner"],
@@ -187,16 +187,16 @@ const ROWS: &[Row] = &[
         },
     ),
     // Of detectors, which share them between decoder and output.
-    row(Why::Head, Names::AnyBegins(&["bbox_embed", "class_embed", "enc_bbox_head", "enc_score_head"])),
-    row(Why::Convolution, Names::LastBegins(&["conv"])),
-    row(Why::Float, Names::Last(&["in_proj_a", "in_proj_b", "in_proj_ba"])),
-    row(Why::Float, Names::LastTwo(&[["indexer", "weights_proj"]])),
-    row_of(T5, Why::Float, Names::Last(&["wo"])),
+    rule(Why::Head, Names::AnyBegins(&["bbox_embed", "class_embed", "enc_bbox_head", "enc_score_head"])),
+    rule(Why::Convolution, Names::LastBegins(&["conv"])),
+    rule(Why::Float, Names::Last(&["in_proj_a", "in_proj_b", "in_proj_ba"])),
+    rule(Why::Float, Names::LastTwo(&[["indexer", "weights_proj"]])),
+    rule_of(T5, Why::Float, Names::Last(&["wo"])),
     // Its layers quantize their weights themselves.
-    row_of(&["ibert"], Why::Float, Names::All),
-    row_unpacked(T5, Names::Last(&["q", "k", "v", "o", "wi", "wi_0", "wi_1"])),
-    row_unpacked(&["pix2struct"], Names::Last(&["query", "key", "value", "output", "wi_0", "wi_1", "wo"])),
-    row_unpacked(
+    rule_of(&["ibert"], Why::Float, Names::All),
+    rule_unpacked(T5, Names::Last(&["q", "k", "v", "o", "wi", "wi_0", "wi_1"])),
+    rule_unpacked(&["pix2struct"], Names::Last(&["query", "key", "value", "output", "wi_0", "wi_1", "wo"])),
+    rule_unpacked(
         &[
             "siglip",
             "siglip2",
@@ -212,12 +212,12 @@ const ROWS: &[Row] = &[
         ],
         Names::Last(&["q_proj", "k_proj", "v_proj", "out_proj", "fc1", "fc2"]),
     ),
-    row_unpacked(&["rwkv"], Names::All),
-    row_unpacked(&["mamba", "falcon_mamba"], Names::Last(&["dt_proj", "out_proj"])),
-    row_unpacked(&["mamba2"], Names::Last(&["out_proj"])),
-    row_unpacked(&["gpt_bigcode"], Names::Last(&["c_proj"])),
-    row_unpacked(&["nanochat"], Names::Last(&["o_proj"])),
-    row_unpacked(
+    rule_unpacked(&["rwkv"], Names::All),
+    rule_unpacked(&["mamba", "falcon_mamba"], Names::Last(&["dt_proj", "out_proj"])),
+    rule_unpacked(&["mamba2"], Names::Last(&["out_proj"])),
+    rule_unpacked(&["gpt_bigcode"], Names::Last(&["c_proj"])),
+    rule_unpacked(&["nanochat"], Names::Last(&["o_proj"])),
+    rule_unpacked(
         &["recurrent_gemma"],
         Names::Last(&["q_proj", "k_proj", "v_proj", "o_proj", "linear_x", "linear_y", "linear_out"]),
     ),
@@ -268,7 +268,7 @@ impl Names {
         }
     }
 
-    /// The index of the part that has one of the names, for rows about a part of the model.
+    /// The index of the part that has one of the names, for rules about a part of the model.
     fn part(&self, path: &Path) -> Option<usize> {
         match self {
             Names::Before { are, have } => path.parts[..path.before]
@@ -313,7 +313,7 @@ impl<'m> Linears<'m> {
         let matrices = tensors.iter().filter(|(_, shape)| shape.len() == 2);
         let paths: Vec<Path> = matrices.filter_map(|(name, _)| Some(Path::of(module_of(name)?))).collect();
         linears.has_layers = paths.iter().any(Path::is_in_layer);
-        linears.has_text = paths.iter().any(|path| path.is_in_layer() && linears.row_of(path, false).is_none());
+        linears.has_text = paths.iter().any(|path| path.is_in_layer() && linears.rule_of(path, false).is_none());
         linears
     }
 
@@ -328,8 +328,8 @@ impl<'m> Linears<'m> {
         if self.is_transposed && CONV1D_LAYERS.contains(&path.last()) {
             return Some(Why::Transposed);
         }
-        if let Some(row) = self.row_of(&path, is_packed) {
-            return Some(row.why.clone());
+        if let Some(rule) = self.rule_of(&path, is_packed) {
+            return Some(rule.why.clone());
         }
         if !path.is_in_layer() && HEADS.contains(&path.last()) {
             return Some(Why::Head);
@@ -337,24 +337,24 @@ impl<'m> Linears<'m> {
         (self.has_layers && !path.is_in_layer()).then_some(Why::Outside)
     }
 
-    fn row_of(&self, path: &Path, is_packed: bool) -> Option<&'static Row> {
-        let is_meant = |row: &&Row| {
-            (row.models.is_empty() || self.model.is_any(row.models))
-                && (!row.when_packed || is_packed)
-                && (row.why != Why::Tower || self.has_text)
-                && row.names.match_path(path)
+    fn rule_of(&self, path: &Path, is_packed: bool) -> Option<&'static KeepRule> {
+        let is_meant = |rule: &&KeepRule| {
+            (rule.models.is_empty() || self.model.is_any(rule.models))
+                && (!rule.when_packed || is_packed)
+                && (rule.why != Why::Tower || self.has_text)
+                && rule.names.match_path(path)
         };
-        ROWS.iter().find(is_meant)
+        RULES.iter().find(is_meant)
     }
 
     /// The part of a module's path under which a whole part of the model is kept, and whether loaders rename it with
     /// what comes before it.
     pub(super) fn whole_part<'n>(&self, module: &'n str) -> Option<(&'n str, bool)> {
         let path = Path::of(module);
-        let is_meant = |row: &&Row| row.why == Why::Tower && self.has_text || row.why == Why::Head;
-        let places = ROWS.iter().filter(is_meant).filter_map(|row| Some((row.names.part(&path)?, row)));
-        let (place, row) = places.min_by_key(|(place, _)| *place)?;
-        Some((module.split('.').nth(place)?, row.why == Why::Tower))
+        let is_meant = |rule: &&KeepRule| rule.why == Why::Tower && self.has_text || rule.why == Why::Head;
+        let places = RULES.iter().filter(is_meant).filter_map(|rule| Some((rule.names.part(&path)?, rule)));
+        let (place, rule) = places.min_by_key(|(place, _)| *place)?;
+        Some((module.split('.').nth(place)?, rule.why == Why::Tower))
     }
 }
 

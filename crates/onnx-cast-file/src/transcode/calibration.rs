@@ -1,9 +1,9 @@
 //! Scales of activations in another layout: under its names, in its shapes, and as factors or divisors as it has them.
 
+use crate::engine::{OutputTensor, Source};
 use crate::error::FileError;
 use crate::formats::error::{Invalid, InvalidKind};
 use crate::layouts::{Activations, Calibration, Checkpoint, Layout, QuantizedFormat, TensorRef, Weight, WrittenWeight};
-use crate::rewrite::{Origin, Row};
 use crate::summary::TensorSummary;
 use crate::text::Wording;
 use DataType::{BFloat16, Float, Float16};
@@ -54,7 +54,7 @@ pub(super) struct Carrier<'a, 'w> {
 
 impl<'a> Carrier<'a, '_> {
     /// The tensor that another layout has for a scale of activations.
-    pub(super) fn row(&self, tensor: TensorRef) -> Result<Row<'a>, FileError> {
+    pub(super) fn row(&self, tensor: TensorRef) -> Result<OutputTensor<'a>, FileError> {
         let name = &*self.checkpoint.stored(tensor).name;
         let refuse = |reason| Err(self.refusal(tensor, reason));
         let row = self.layout.row();
@@ -84,7 +84,7 @@ impl<'a> Carrier<'a, '_> {
     }
 
     /// The scale, or its reciprocal, under another name.
-    fn made(&self, tensor: TensorRef, name: String, inverts: bool) -> Result<Row<'a>, FileError> {
+    fn made(&self, tensor: TensorRef, name: String, inverts: bool) -> Result<OutputTensor<'a>, FileError> {
         let (stored, row) = (self.checkpoint.stored(tensor), self.layout.row());
         if stored.len != 1 || !matches!(stored.data_type, Float | BFloat16 | Float16) {
             return Err(self.refusal(tensor, "it needs one number for the tensor"));
@@ -110,7 +110,7 @@ impl<'a> Carrier<'a, '_> {
         let shape = row.shape_of_one().to_vec();
         let summary = TensorSummary::kept(&name, shape, stored.data_type, self.checkpoint.byte_len(tensor));
         let summary = TensorSummary { to, bytes_after: bytes.len() as u64, cast: true, ..summary };
-        Ok(Row { summary, tensor, origin: Origin::Bytes(bytes) })
+        Ok(OutputTensor { summary, tensor, source: Source::Bytes(bytes) })
     }
 
     fn refusal(&self, tensor: TensorRef, reason: &'static str) -> FileError {

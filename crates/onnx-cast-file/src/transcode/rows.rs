@@ -5,12 +5,12 @@ use super::experts::Transposed;
 use super::integers::{Integers, RepackedIntegers};
 use super::mxfp4::{Bytes, Float8Changes, Float8Scales, MxFp4, NvFp4Global, NvFp4Scales, ScaleCounts, ToFloat8};
 use super::scales::Scales;
+use crate::engine::{Computed, OutputTensor, Source};
 use crate::error::FileError;
 use crate::layouts::{
     Checkpoint, Encoding, GROUPS, Order, QuantizedFormat, TensorRef, Weight, WeightValues, WrittenWeight, ZERO_POINTS,
 };
 use crate::pipeline::Compute;
-use crate::rewrite::{Computed, Origin, Row};
 use crate::summary::TensorSummary;
 use DataType::{BFloat16, Float, Float8E4M3FN, Int8, Int32, Int64};
 use onnx_cast::DataType;
@@ -20,7 +20,7 @@ use std::sync::Arc;
 /// The tensors of a weight, and what counts the values that would change, where any could.
 #[derive(Default)]
 pub(super) struct Made<'a> {
-    pub(super) rows: Vec<Row<'a>>,
+    pub(super) rows: Vec<OutputTensor<'a>>,
     pub(super) count: Option<Arc<dyn Count + 'a>>,
 }
 
@@ -46,47 +46,61 @@ impl<'a> Maker<'a, '_> {
     }
 
     /// A tensor that is made of another.
-    fn row(&self, name: &str, shape: Vec<usize>, to: DataType, tensor: TensorRef, origin: Origin<'a>) -> Row<'a> {
+    fn row(
+        &self,
+        name: &str,
+        shape: Vec<usize>,
+        to: DataType,
+        tensor: TensorRef,
+        source: Source<'a>,
+    ) -> OutputTensor<'a> {
         let bytes_after = element_count(&shape).and_then(|len| to.byte_len(len)).unwrap_or(0) as u64;
         let from = self.checkpoint.stored(tensor).data_type;
         let kept = TensorSummary::kept(name, shape, from, self.checkpoint.byte_len(tensor));
-        Row { summary: TensorSummary { to, bytes_after, cast: true, ..kept }, tensor, origin }
+        OutputTensor { summary: TensorSummary { to, bytes_after, cast: true, ..kept }, tensor, source }
     }
 
     /// A tensor that no bytes of the input become: these are those of another tensor of the weight.
-    fn added(&self, name: &str, shape: Vec<usize>, to: DataType, tensor: TensorRef, origin: Origin<'a>) -> Row<'a> {
-        let row = self.row(name, shape, to, tensor, origin);
-        Row { summary: TensorSummary { from: to, bytes_before: 0, ..row.summary }, ..row }
+    fn added(
+        &self,
+        name: &str,
+        shape: Vec<usize>,
+        to: DataType,
+        tensor: TensorRef,
+        source: Source<'a>,
+    ) -> OutputTensor<'a> {
+        let row = self.row(name, shape, to, tensor, source);
+        OutputTensor { summary: TensorSummary { from: to, bytes_before: 0, ..row.summary }, ..row }
     }
 
     /// A tensor as it is, under another name, with another shape and type.
-    fn as_it_is(&self, name: &str, shape: Vec<usize>, to: DataType, tensor: TensorRef) -> Row<'a> {
-        self.row(name, shape, to, tensor, Origin::Kept)
+    fn as_it_is(&self, name: &str, shape: Vec<usize>, to: DataType, tensor: TensorRef) -> OutputTensor<'a> {
+        self.row(name, shape, to, tensor, Source::Kept)
     }
 
-    fn elements(&self, origin: Origin<'a>) -> Row<'a> {
+    fn elements(&self, source: Source<'a>) -> OutputTensor<'a> {
         let shape = self.written.elements_shape(self.written.to.element().bits().unwrap_or(8));
-        self.row(&self.written.elements, shape, self.written.container, self.weight.tensor, origin)
+        self.row(&self.written.elements, shape, self.written.container, self.weight.tensor, source)
     }
 
-    fn scales(&self, origin: Origin<'a>, container: DataType) -> Row<'a> {
-        self.row(&self.written.scales, self.written.scales_shape.clone(), container, self.weight.scales, origin)
+    fn scales(&self, source: Source<'a>, container: DataType) -> OutputTensor<'a> {
+        self.row(&self.written.scales, self.written.scales_shape.clone(), container, self.weight.scales, source)
     }
 
     /// The scales in the type of the layout, and for its blocks.
-    fn same_scales(&self) -> Row<'a> {
+    fn same_scales(&self) -> OutputTensor<'a> {
         let stored = self.checkpoint.stored(self.weight.scales).data_type;
         let keeps = stored == BFloat16 && self.written.keeps_scale_type;
         let container = if keeps { stored } else { self.written.scale_container };
         let spread = Scales::new(self.checkpoint, self.weight, self.written, container);
         let bits = |data_type: DataType| data_type.bits().unwrap_or(8);
         let is_kept = spread.is_same_grid() && bits(stored) == bits(container);
-        self.scales(if is_kept { Origin::Kept } else { computed(spread, container) }, container)
+        self.scales(if is_kept { Source::Kept } else { computed(spread, container) }, container)
     }
 
     /// The same elements.
     fn kept(&self) -> Result<Made<'a>, FileError> {
-        let mut made = Made { rows: vec![self.elements(Origin::Kept), self.same_scales()], count: None };
+        let mut made = Made { rows: vec![self.elements(Source::Kept), self.same_scales()], count: None };
         if let (Some(tensor), Some((name, shape)), Some(inverted)) =
             (self.weight.global, &self.written.global, self.inverted)
             && let Some(global) = global_as(self.checkpoint, self.weight, inverted, self.written.divides)?
@@ -98,7 +112,7 @@ impl<'a> Maker<'a, '_> {
                     made.rows.push(self.as_it_is(name, shape, Float, tensor));
                 }
                 Global::Inverted(value, count) => {
-                    let bytes = Origin::Bytes(value.to_le_bytes().to_vec());
+                    let bytes = Source::Bytes(value.to_le_bytes().to_vec());
                     made.rows.push(self.row(name, shape.clone(), Float, tensor, bytes));
                     made.count = Some(count);
                 }
@@ -118,7 +132,7 @@ impl<'a> Maker<'a, '_> {
             let scales = Transposed::new(scales, [rows, columns / self.written.block[0]]);
             (computed(elements, self.written.container), computed(scales, Float8E4M3FN))
         } else {
-            (Origin::Kept, computed(scales, Float8E4M3FN))
+            (Source::Kept, computed(scales, Float8E4M3FN))
         };
         let mut rows = vec![self.elements(elements), self.scales(scales, Float8E4M3FN)];
         if let Some((name, shape)) = &self.written.global {
@@ -154,7 +168,7 @@ impl<'a> Maker<'a, '_> {
                 let shape = stored(weight.tensor).shape.clone();
                 self.as_it_is(&written.elements, shape, Int32, weight.tensor)
             }
-            (false, false) => self.elements(Origin::Kept),
+            (false, false) => self.elements(Source::Kept),
             (true, false) => self.elements(computed(repacked(Integers::ToBytes)?, Int8)),
             (false, true) => self.elements(computed(repacked(Integers::ToWords)?, Int32)),
         });
@@ -167,12 +181,12 @@ impl<'a> Maker<'a, '_> {
                 (true, true) => self.as_it_is(&name, stored(tensor).shape.clone(), Int32, tensor),
                 (false, false) => self.as_it_is(&name, stored(tensor).shape.clone(), Int8, tensor),
                 (true, false) => {
-                    let origin = computed(repacked(Integers::ZeroPointsToBytes)?, Int8);
-                    self.row(&name, written.scales_shape.clone(), Int8, tensor, origin)
+                    let source = computed(repacked(Integers::ZeroPointsToBytes)?, Int8);
+                    self.row(&name, written.scales_shape.clone(), Int8, tensor, source)
                 }
                 (false, true) => {
-                    let origin = computed(repacked(Integers::ZeroPointsToWords)?, Int32);
-                    self.row(&name, vec![down.div_ceil(4), across], Int32, tensor, origin)
+                    let source = computed(repacked(Integers::ZeroPointsToWords)?, Int32);
+                    self.row(&name, vec![down.div_ceil(4), across], Int32, tensor, source)
                 }
             });
         }
@@ -181,7 +195,7 @@ impl<'a> Maker<'a, '_> {
             rows.push(self.as_it_is(&format!("{start}{GROUPS}"), shape, Int32, tensor));
         }
         if let Some(name) = &written.shape {
-            let bytes = Origin::Bytes(weight.matrix().map(|size| (size as u64).to_le_bytes()).concat());
+            let bytes = Source::Bytes(weight.matrix().map(|size| (size as u64).to_le_bytes()).concat());
             rows.push(match weight.others.first() {
                 Some(&shape) => self.row(name, vec![2], Int64, shape, bytes),
                 None => self.added(name, vec![2], Int64, weight.tensor, bytes),
@@ -191,6 +205,6 @@ impl<'a> Maker<'a, '_> {
     }
 }
 
-fn computed<'a>(source: impl Compute + 'a, data_type: DataType) -> Origin<'a> {
-    Origin::Computed(Box::new(Computed { source: Box::new(source), data_type, cast: None, counter: None }))
+fn computed<'a>(source: impl Compute + 'a, data_type: DataType) -> Source<'a> {
+    Source::Computed(Box::new(Computed { source: Box::new(source), data_type, cast: None, counter: None }))
 }

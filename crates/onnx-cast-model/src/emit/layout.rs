@@ -2,9 +2,9 @@
 
 use crate::external::ITSELF;
 use crate::rope::{CastElements, ElementSource};
-use onnx_cast_file::engine::onnx::{entry, tensor};
-use onnx_cast_file::engine::pipeline::Task;
-use onnx_cast_file::engine::wire;
+use onnx_cast_file::__private::onnx::{entry, tensor};
+use onnx_cast_file::__private::pipeline::Task;
+use onnx_cast_file::__private::wire;
 
 /// The file of elements beside a model.
 #[derive(Debug)]

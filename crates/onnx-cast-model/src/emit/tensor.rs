@@ -8,10 +8,10 @@ use crate::messages::{attribute, node};
 use crate::rope::{CastElements, ElementSource, Rope};
 use crate::tree::{Attribute, Node};
 use onnx_cast::DataType;
+use onnx_cast_file::__private::onnx::tensor;
+use onnx_cast_file::__private::pb::{self, Storage};
+use onnx_cast_file::__private::wire::Field;
 use onnx_cast_file::Invalid;
-use onnx_cast_file::engine::onnx::tensor;
-use onnx_cast_file::engine::pb::{self, Storage};
-use onnx_cast_file::engine::wire::Field;
 
 /// Elements as they stand in a TensorProto.
 enum Data<'a> {

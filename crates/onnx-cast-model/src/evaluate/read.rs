@@ -14,10 +14,10 @@ use onnx_cast::ops::{Attribute, Dim};
 use onnx_cast::scaled::{DequantizeLinear, DynamicQuantizeLinear, QuantizeLinear};
 use onnx_cast::tensor::TensorError;
 use onnx_cast::{BitCast, Cast, CastError, CastLike, DataType, Tensor};
+use onnx_cast_file::__private::outline::{Outline, OutlineError};
+use onnx_cast_file::__private::wire::{Field, FieldValue, Fields, all_bytes, last};
+use onnx_cast_file::__private::{Short, pb};
 use onnx_cast_file::NamedTensor;
-use onnx_cast_file::engine::outline::{Outline, OutlineError};
-use onnx_cast_file::engine::wire::{Field, FieldValue, Fields, all_bytes, last};
-use onnx_cast_file::engine::{Short, pb};
 use std::collections::{HashMap, HashSet};
 
 pub(super) fn read(outline: Result<Outline<'_>, OutlineError>) -> Result<Model, ModelError> {

@@ -5,8 +5,8 @@ use crate::error::{ModelError, ModelErrorKind};
 use crate::types::schemas::Schema;
 use onnx_cast::ops::Dim;
 use onnx_cast::{CastError, Tensor, TensorView};
+use onnx_cast_file::__private::{ShapeText, Short};
 use onnx_cast_file::NamedTensor;
-use onnx_cast_file::engine::{ShapeText, Short};
 use std::collections::HashMap;
 
 /// A value of the graph: the model's own, or computed.

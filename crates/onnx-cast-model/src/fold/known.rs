@@ -8,9 +8,9 @@ use crate::tree::Node;
 use onnx_cast::scaled::{DequantizeLinear, QuantizeLinear, ScaledPlan};
 use onnx_cast::tensor::{Strings, TensorData};
 use onnx_cast::{DataType, Plan, Tensor, TensorView};
-use onnx_cast_file::engine::onnx::tensor;
-use onnx_cast_file::engine::pipeline::{ScaledCast, Step};
-use onnx_cast_file::engine::{SourceData, pb, wire};
+use onnx_cast_file::__private::onnx::tensor;
+use onnx_cast_file::__private::pipeline::{ScaledCast, Step};
+use onnx_cast_file::__private::{ParsedData, pb, wire};
 use std::sync::Arc;
 
 /// A constant, or the result of a Cast of one.
@@ -43,8 +43,8 @@ impl<'a> FoldValue<'a> {
         let content = match (elements, message) {
             (Some(elements), _) => KnownContent::Numbers(elements),
             (None, Some(message)) if len <= MAX_STRINGS => match pb::parse(message).ok()?.data {
-                SourceData::Strings(strings) => KnownContent::Strings(Arc::new(strings)),
-                SourceData::Bytes(_) => return None,
+                ParsedData::Strings(strings) => KnownContent::Strings(Arc::new(strings)),
+                ParsedData::Bytes(_) => return None,
             },
             _ => return None,
         };

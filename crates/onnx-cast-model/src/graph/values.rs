@@ -3,7 +3,7 @@
 use crate::operators::Traits;
 use crate::tree::{Declared, Graph, Node};
 use onnx_cast::DataType;
-use onnx_cast_file::engine::pb;
+use onnx_cast_file::__private::pb;
 use std::collections::{HashMap, HashSet};
 
 /// The place of a value in [`Flow::values`].

@@ -10,7 +10,7 @@ use crate::rope::CastElements;
 use crate::tree::Document;
 use crate::types::{Body, Typing};
 use onnx_cast::{Cast, CastOptions, DataType};
-use onnx_cast_file::engine::pipeline::Step as CastStep;
+use onnx_cast_file::__private::pipeline::Step as CastStep;
 use std::collections::{HashMap, HashSet};
 
 /// Constants of more elements are not read before they are written.

@@ -8,7 +8,7 @@ use crate::graph::values::Origin;
 use crate::paths::{self, segment};
 use crate::tree::{Document, Graph, Node};
 use crate::types::value::ValueType;
-use onnx_cast_file::engine::Short;
+use onnx_cast_file::__private::Short;
 use onnx_cast_file::{Pattern, Wording, nearest};
 use std::collections::HashMap;
 use std::fmt::Write as _;

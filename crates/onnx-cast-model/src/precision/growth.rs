@@ -14,7 +14,7 @@ use crate::graph::values::{Flow, Id, Origin, Step};
 use crate::operators::Computes::{Exponential, Logarithm, Power, Product, Quotient, Root, Sum, Total};
 use crate::operators::Flag;
 use onnx_cast::DataType;
-use onnx_cast_file::engine::{SourceData, pb};
+use onnx_cast_file::__private::{ParsedData, pb};
 use std::collections::HashMap;
 
 /// Rounds after which a sum is off by less than the type's own rounding times this.
@@ -68,7 +68,7 @@ fn states(flow: &Flow<'_, '_>, step: &Step<'_, '_>) -> Vec<(Id, Id, Option<Id>)>
 fn rounds_of(flow: &Flow<'_, '_>, id: Option<Id>) -> Option<i64> {
     let value = &flow.values[id?];
     let bytes = |message| match pb::parse(message).ok().filter(|source| source.data_type == DataType::Int64)?.data {
-        SourceData::Bytes(bytes) => Some(bytes.into_owned()),
+        ParsedData::Bytes(bytes) => Some(bytes.into_owned()),
         _ => None,
     };
     let bytes = match value.origin {

@@ -7,9 +7,9 @@ use crate::edits::NewAttribute;
 use crate::rope::{CastElements, ElementSource};
 use crate::tree::Node;
 use onnx_cast::{Cast, CastOptions, DataType, Tensor};
-use onnx_cast_file::engine::onnx::tensor;
-use onnx_cast_file::engine::pipeline::Clamp;
-use onnx_cast_file::engine::{SourceData, pb, wire};
+use onnx_cast_file::__private::onnx::tensor;
+use onnx_cast_file::__private::pipeline::Clamp;
+use onnx_cast_file::__private::{ParsedData, pb, wire};
 
 /// Half of the lowest number of a type.
 fn half_of_lowest(low: DataType) -> f32 {
@@ -44,7 +44,7 @@ pub(crate) fn fill(node: &Node<'_>, low: DataType, range: Option<[f32; 2]>) -> O
     let Some(value) = node.attribute("value") else { return Some(0.0) };
     let Ok(Some(ConstantValue::Tensor(message))) = ConstantValue::of(value) else { return None };
     let source = pb::parse(message).ok().filter(|source| source.data_type == DataType::Float)?;
-    let SourceData::Bytes(bytes) = source.data else { return None };
+    let ParsedData::Bytes(bytes) = source.data else { return None };
     let value = bytes.first_chunk::<4>().map(|word| f32::from_le_bytes(*word))?;
     Some(range.map_or(value, |range| clamp(range, low).clamp(value)))
 }

@@ -9,7 +9,7 @@ use crate::graph::values::Flow;
 use crate::record::{RECORD_PREFIX, RECORDED_NUMBERS};
 use onnx_cast::__private::{Count, DefaultEnvironment};
 use onnx_cast::{Cast, CastOptions, DataType, TensorView};
-use onnx_cast_file::engine::{Given, Input, ShapeText, Short};
+use onnx_cast_file::__private::{Given, Input, ShapeText, Short};
 use onnx_cast_file::{Format, InputFile};
 use serde_json::{Map, Value};
 use std::borrow::Cow;

@@ -12,7 +12,7 @@ use crate::tree::Document;
 use crate::types::value::ValueType;
 use onnx_cast::DataType;
 use onnx_cast::ops::Operator;
-use onnx_cast_file::engine::Short;
+use onnx_cast_file::__private::Short;
 use onnx_cast_file::{Wording, nearest};
 use std::collections::{HashMap, HashSet};
 

@@ -1,7 +1,7 @@
 //! What became of a constant that is stored narrow, as is counted while it is written.
 
-use onnx_cast_file::engine::Counter;
-use onnx_cast_file::engine::pipeline::Clamp;
+use onnx_cast_file::__private::Counter;
+use onnx_cast_file::__private::pipeline::Clamp;
 use std::sync::Arc;
 
 /// A constant that is stored narrow.

@@ -4,7 +4,7 @@
 use super::*;
 use crate::source::ModelBytes;
 use onnx_cast::{Cast, CastOptions, TensorView};
-use onnx_cast_file::engine::{SourceData, pb};
+use onnx_cast_file::__private::{ParsedData, pb};
 use testkit::proto::{Message, model, node, tensor};
 
 const FLOAT: i64 = 1;
@@ -228,7 +228,7 @@ fn fill(model: &[u8]) -> f32 {
         panic!("a tensor")
     };
     let source = pb::parse(message).expect("a tensor");
-    let SourceData::Bytes(bytes) = source.data else { panic!("numbers") };
+    let ParsedData::Bytes(bytes) = source.data else { panic!("numbers") };
     let view = TensorView::new(source.data_type, &[1], &bytes).expect("one number");
     let to_float = Cast::new(DataType::Float, &CastOptions::new()).expect("a Cast");
     to_float.run(&view).expect("cast").to_vec::<f32>().expect("floats")[0]

@@ -21,8 +21,8 @@ use crate::graph::values::{Id, Origin};
 use crate::rope::CastElements;
 use crate::tree::{Document, Names};
 use onnx_cast::{Cast, CastOptions, DataType};
-use onnx_cast_file::engine::Counter;
-use onnx_cast_file::engine::pipeline::Step;
+use onnx_cast_file::__private::Counter;
+use onnx_cast_file::__private::pipeline::Step;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 

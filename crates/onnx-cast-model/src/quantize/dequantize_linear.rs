@@ -12,8 +12,8 @@ use onnx_cast::ops::{Dim, ValueInfo};
 use onnx_cast::scaled::{DequantizeLinear, DequantizeOptions};
 use onnx_cast::tensor::element_count;
 use onnx_cast::{DataType, NEWEST_OPSET};
-use onnx_cast_file::engine::Counter;
-use onnx_cast_file::engine::pipeline::Compute;
+use onnx_cast_file::__private::Counter;
+use onnx_cast_file::__private::pipeline::Compute;
 use onnx_cast_file::{ConstantRequest, Granularity, QuantizeRequest, QuantizedFormat, Scaled, TensorSummary};
 use std::sync::{Arc, Mutex};
 

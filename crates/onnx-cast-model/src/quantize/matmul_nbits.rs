@@ -17,8 +17,8 @@ use crate::rope::{CastElements, Computed, ElementSource, LastDecoded};
 use crate::tree::Names;
 use onnx_cast::tensor::element_count;
 use onnx_cast::{Cast, CastOptions, DataType, Plan, TensorView};
-use onnx_cast_file::engine::pipeline::{Compute, PipelineError, Scratch};
-use onnx_cast_file::engine::{Counter, Sides};
+use onnx_cast_file::__private::pipeline::{Compute, PipelineError, Scratch};
+use onnx_cast_file::__private::{Counter, Sides};
 use onnx_cast_file::{Granularity, QuantizeRequest, QuantizedFormat, StoredValues, TensorSummary};
 use std::io;
 use std::ops::Range;
@@ -472,7 +472,7 @@ pub(crate) const MICROSOFT: &str = "com.microsoft";
 
 /// Makes a buffer so long; `None` where there is no memory.
 fn resize(bytes: &mut Vec<u8>, len: usize) -> Option<()> {
-    onnx_cast_file::engine::memory::resize(bytes, len)
+    onnx_cast_file::__private::memory::resize(bytes, len)
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use crate::graph::values::{Flow, Id, Origin};
 use crate::messages::attribute;
 use crate::operators::{Axis, Traits, Weight};
 use crate::tree::{Document, Node};
-use onnx_cast_file::engine::wire::varints;
+use onnx_cast_file::__private::wire::varints;
 use std::collections::HashMap;
 
 /// The axes of a weight.

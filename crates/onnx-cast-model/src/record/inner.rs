@@ -9,8 +9,8 @@ use crate::edits::{Edits, NewAttribute, NewNode, NodeEdit};
 use crate::error::{ModelError, ModelErrorKind};
 use crate::messages::attribute;
 use crate::tree::{Graph, Node};
-use onnx_cast_file::engine::Short;
-use onnx_cast_file::engine::wire::varints;
+use onnx_cast_file::__private::Short;
+use onnx_cast_file::__private::wire::varints;
 use onnx_cast_file::{Pattern, admits};
 use std::collections::{HashMap, HashSet};
 

@@ -5,9 +5,9 @@ use crate::error::{ModelError, ModelErrorKind};
 use crate::messages::{attribute, function, graph, model, node, opset, sparse, value_info};
 use attribute::kind;
 use onnx_cast::{DataType, NEWEST_OPSET};
-use onnx_cast_file::engine::Short;
-use onnx_cast_file::engine::onnx::tensor;
-use onnx_cast_file::engine::wire::{FieldValue, Fields, all_bytes, last};
+use onnx_cast_file::__private::Short;
+use onnx_cast_file::__private::onnx::tensor;
+use onnx_cast_file::__private::wire::{FieldValue, Fields, all_bytes, last};
 use std::rc::Rc;
 
 /// Graphs within graphs. Protocol buffer readers stop at 100 messages within messages, of which a graph takes three.

@@ -4,7 +4,7 @@
 use crate::error::{ModelError, ModelErrorKind};
 use crate::graph::functions::FunctionNames;
 use crate::tree::{Attribute, Document, Graph, Node};
-use onnx_cast_file::engine::Short;
+use onnx_cast_file::__private::Short;
 use std::collections::{HashMap, HashSet};
 
 /// Functions that call functions, at most so deep.

@@ -10,7 +10,7 @@ use crate::graph::values::{Flow, Id, Origin, Ports};
 use crate::messages::{attribute, sparse, value_info};
 use crate::tree::{Attribute, Declared, Document};
 use onnx_cast::DataType;
-use onnx_cast_file::engine::wire::{FieldValue, last};
+use onnx_cast_file::__private::wire::{FieldValue, last};
 use std::collections::{HashMap, HashSet};
 
 /// Bodies at most.

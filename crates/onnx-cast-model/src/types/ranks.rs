@@ -4,8 +4,8 @@ use crate::constant::ConstantValue;
 use crate::graph::values::{Flow, Id, Origin};
 use crate::messages::value_info;
 use crate::operators::Rank;
-use onnx_cast_file::engine::pb;
-use onnx_cast_file::engine::wire::{self, all_bytes, last};
+use onnx_cast_file::__private::pb;
+use onnx_cast_file::__private::wire::{self, all_bytes, last};
 use std::cell::{OnceCell, RefCell};
 use std::collections::HashMap;
 

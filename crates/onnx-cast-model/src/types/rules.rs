@@ -10,8 +10,8 @@ use crate::tree::{Attribute, Node, is_default, utf8};
 use DataType::{Float, Int32, Int64, Uint8, Uint32};
 use attribute::kind;
 use onnx_cast::DataType;
-use onnx_cast_file::engine::onnx::tensor;
-use onnx_cast_file::engine::wire::{FieldValue, all_bytes, last};
+use onnx_cast_file::__private::onnx::tensor;
+use onnx_cast_file::__private::wire::{FieldValue, all_bytes, last};
 
 /// A node of a known operator, and the types of what it reads.
 pub(super) struct Site<'s, 't, 'a> {

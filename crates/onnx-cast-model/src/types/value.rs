@@ -2,7 +2,7 @@
 
 use crate::messages::of_type;
 use onnx_cast::DataType;
-use onnx_cast_file::engine::wire::{FieldValue, last};
+use onnx_cast_file::__private::wire::{FieldValue, last};
 use std::fmt;
 
 /// Types within types that ONNX has uses for: optional(sequence(map)). Deeper ones are unknown, so that a chain of

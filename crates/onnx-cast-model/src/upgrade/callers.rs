@@ -3,8 +3,8 @@
 use crate::graph::functions::FunctionNames;
 use crate::messages::attribute;
 use crate::tree::{Document, Graph, Node};
-use onnx_cast_file::engine::outline::Outline;
-use onnx_cast_file::engine::wire::{self, Fields};
+use onnx_cast_file::__private::outline::Outline;
+use onnx_cast_file::__private::wire::{self, Fields};
 use std::cell::RefCell;
 use std::collections::HashMap;
 

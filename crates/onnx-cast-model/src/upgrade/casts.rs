@@ -5,7 +5,7 @@ use super::site::Site;
 use crate::edits::{NewAttribute, NewNode};
 use crate::tree::Document;
 use onnx_cast::{Cast, CastLike, DataType};
-use onnx_cast_file::engine::{Short, pb};
+use onnx_cast_file::__private::{Short, pb};
 
 /// Whether the rules of casts to a type changed with version 24: infinity for the FNUZ types, NaN for float4e2m1.
 fn has_changed(to: DataType) -> Option<&'static str> {

@@ -6,8 +6,8 @@ use crate::messages::attribute::{self, kind};
 use crate::tree::{Graph, Node};
 use onnx_cast::DataType;
 use onnx_cast::ops::{self, AttributeValue};
-use onnx_cast_file::engine::Short;
-use onnx_cast_file::engine::wire::{self, FieldValue, WireError, last};
+use onnx_cast_file::__private::Short;
+use onnx_cast_file::__private::wire::{self, FieldValue, WireError, last};
 use std::borrow::Cow;
 
 /// What an adapter has done; `None` where it found nothing to do.

@@ -8,7 +8,7 @@ use crate::external::Files;
 use crate::rope::{CastElements, ElementSource};
 use crate::tree::{Document, Graph, Names};
 use onnx_cast::{Cast, CastOptions, DataType, Tensor};
-use onnx_cast_file::engine::Short;
+use onnx_cast_file::__private::Short;
 use std::cell::OnceCell;
 use std::collections::HashMap;
 

@@ -6,9 +6,9 @@ use crate::emit::{Layout, emit};
 use crate::messages::attribute::kind;
 use crate::messages::{MODEL, graph, model, node, opset, value_info};
 use onnx_cast::DataType;
-use onnx_cast_file::engine::outline::{Backing, Outline};
-use onnx_cast_file::engine::pipeline::{self, InMemory};
-use onnx_cast_file::engine::wire;
+use onnx_cast_file::__private::outline::{Backing, Outline};
+use onnx_cast_file::__private::pipeline::{self, InMemory};
+use onnx_cast_file::__private::wire;
 use std::ops::ControlFlow;
 use std::sync::Mutex;
 use testkit::proto::{self, Message};
@@ -68,7 +68,7 @@ fn raised(bytes: &[u8], to: i64) -> Result<String, String> {
         format!("{}{with}({}) {}", node.op_type, node.inputs.join(" "), node.outputs.join(" "))
     };
     let constant = |named: &crate::tree::Named<'_>| {
-        let head = onnx_cast_file::engine::pb::head(named.message).expect("a tensor");
+        let head = onnx_cast_file::__private::pb::head(named.message).expect("a tensor");
         format!("{}: {}{:?}", named.name, head.data_type, head.shape)
     };
     let lines = new.graph.nodes.iter().map(node).chain(new.graph.initializers.iter().map(constant));

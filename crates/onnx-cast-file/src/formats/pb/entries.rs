@@ -4,7 +4,7 @@ use super::field_name;
 use crate::formats::error::{Invalid, InvalidKind};
 use crate::formats::protobuf::onnx::tensor as field;
 use crate::formats::protobuf::wire::{self, WireError};
-use crate::formats::source::SourceData;
+use crate::formats::source::ParsedData;
 use crate::io::memory::zeros;
 use crate::text::{Count, ShapeText};
 use onnx_cast::DataType;
@@ -22,11 +22,11 @@ pub(super) struct Entries<'a, 's> {
 }
 
 impl Entries<'_, '_> {
-    pub(super) fn read(&self) -> Result<SourceData<'static>, Invalid> {
+    pub(super) fn read(&self) -> Result<ParsedData<'static>, Invalid> {
         if self.data_type == DataType::String {
-            return Ok(SourceData::Strings(self.strings()?));
+            return Ok(ParsedData::Strings(self.strings()?));
         }
-        Ok(SourceData::Bytes(Cow::Owned(self.bytes()?)))
+        Ok(ParsedData::Bytes(Cow::Owned(self.bytes()?)))
     }
 
     /// Holds the number of entries against what is wanted, before anything is allocated for them.

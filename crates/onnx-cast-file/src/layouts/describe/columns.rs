@@ -9,7 +9,7 @@ use crate::error::FileError;
 use crate::formats::error::{Invalid, InvalidKind};
 use crate::layouts::find::Finder;
 use crate::layouts::packed_ints::{unpack_row, words};
-use crate::layouts::row::ColumnsOfWords;
+use crate::layouts::spec::ColumnsOfWords;
 use crate::layouts::weight::{ColumnOrder, Encoding, Grid, TensorRef, Weight, WeightFormat};
 use crate::layouts::weight::{Groups, ZeroPoints};
 use DataType::{BFloat16, Float, Float16, Int32};

@@ -4,7 +4,7 @@ use crate::error::FileError;
 use crate::formats::error::{Invalid, InvalidKind};
 use crate::formats::input::StoredTensor;
 use crate::layouts::find::Finder;
-use crate::layouts::row::before;
+use crate::layouts::spec::before;
 use crate::layouts::table::{COMFY_QUANT, Layout};
 use crate::layouts::weight::{Encoding, Weight, WeightFormat};
 use crate::text::{ShapeText, Wording};

@@ -1,9 +1,9 @@
 //! The configuration of bitsandbytes, which tells nothing of single weights: their tensors do.
 
 use super::{BASE, names};
-use crate::layouts::row::{Composition, Configuration, Row};
+use crate::layouts::spec::{Composition, Configuration, LayoutSpec};
 
-pub(super) const ROW: Row = Row {
+pub(super) const ROW: LayoutSpec = LayoutSpec {
     name: "bitsandbytes",
     signs: &["weight.absmax", "SCB"],
     names: &[names("weight", "weight.absmax", "weight"), names("weight", "SCB", "weight")],

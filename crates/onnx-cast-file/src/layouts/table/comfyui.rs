@@ -7,7 +7,7 @@ use super::{BASE, COMFY_QUANT, COMFYUI, FP8, KEPT_OR_STATIC, Layout, ROWS, TENSO
 use crate::error::FileError;
 use crate::formats::error::{Invalid, InvalidKind};
 use crate::layouts::claims::Claims;
-use crate::layouts::row::{Calibration, Loaders, Row, before};
+use crate::layouts::spec::{Calibration, LayoutSpec, Loaders, before};
 use crate::layouts::weight::{Checkpoint, WeightFormat};
 use onnx_cast::DataType;
 use serde_json::{Map, Value};
@@ -17,7 +17,7 @@ pub(super) const METADATA: &str = "_quantization_metadata";
 
 const READ: &str = "float8_e4m3fn, float8_e5m2, nvfp4, mxfp8 or int8_tensorwise";
 
-pub(super) const ROW: Row = Row {
+pub(super) const ROW: LayoutSpec = LayoutSpec {
     name: "comfyui",
     signs: &["scaled_fp8", "scale_weight"],
     names: &[names("weight", "scale_weight", "weight"), WEIGHT],

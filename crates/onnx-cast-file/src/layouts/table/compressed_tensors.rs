@@ -2,7 +2,7 @@
 
 use crate::layouts::claims::{Claims, KeyValueCache, Symmetry, pair};
 use crate::layouts::format::{Activations, Granularity, QuantizedFormat};
-use crate::layouts::row::{Configuration, KeptNames};
+use crate::layouts::spec::{Configuration, KeptNames};
 use crate::layouts::weight::WeightFormat;
 use crate::layouts::written::WrittenWeight;
 use DataType::{Float8E4M3FN, Float8E8M0, Int4, Int8};

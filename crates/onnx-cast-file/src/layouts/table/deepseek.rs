@@ -3,11 +3,11 @@
 
 use super::{ALL_THREE, AS_MATRICES, BASE, DYNAMIC, EXPERTS, FP8, SQUARES, TRANSFORMERS, WEIGHT, held, names};
 use crate::layouts::claims::Claims;
-use crate::layouts::row::{Configuration, Experts, Loaders, Row, Scales};
+use crate::layouts::spec::{Configuration, Experts, LayoutSpec, Loaders, Scales};
 use crate::layouts::weight::WeightFormat;
 use serde_json::{Map, Value, json};
 
-pub(super) const ROW: Row = Row {
+pub(super) const ROW: LayoutSpec = LayoutSpec {
     name: "deepseek",
     signs: &["weight_scale_inv"],
     names: &[names("weight", "weight_scale_inv", "weight"), WEIGHT, names("weight", "scale", "weight")],

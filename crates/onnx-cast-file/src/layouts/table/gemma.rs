@@ -3,10 +3,10 @@
 use super::{BASE, WEIGHT, names};
 use crate::glob::Regex;
 use crate::layouts::claims::Claims;
-use crate::layouts::row::{Composition, Configuration, Row};
+use crate::layouts::spec::{Composition, Configuration, LayoutSpec};
 use serde_json::{Map, Value};
 
-pub(super) const ROW: Row = Row {
+pub(super) const ROW: LayoutSpec = LayoutSpec {
     name: "gemma",
     signs: &["embedding_quantized"],
     names: &[WEIGHT, names("embedding_quantized", "embedding_scale", "weight")],

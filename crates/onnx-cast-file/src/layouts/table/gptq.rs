@@ -2,11 +2,11 @@
 
 use super::{BASE, names};
 use crate::layouts::claims::Claims;
-use crate::layouts::row::{ColumnsOfWords, Configuration, OwnFile, Row};
+use crate::layouts::spec::{ColumnsOfWords, Configuration, LayoutSpec, OwnFile};
 use crate::layouts::weight::{ColumnOrder, WeightFormat};
 use serde_json::{Map, Value};
 
-pub(super) const GPTQ: Row = Row {
+pub(super) const GPTQ: LayoutSpec = LayoutSpec {
     name: "gptq",
     signs: &["g_idx"],
     names: &[names("qweight", "scales", "weight")],
@@ -15,7 +15,7 @@ pub(super) const GPTQ: Row = Row {
     ..BASE
 };
 
-pub(super) const AWQ: Row = Row {
+pub(super) const AWQ: LayoutSpec = LayoutSpec {
     name: "awq",
     signs: &[],
     configuration: Some(OF_AWQ),

@@ -3,10 +3,10 @@
 
 use super::{BASE, Layout, ROWS, names};
 use crate::layouts::claims::{Claims, Packing};
-use crate::layouts::row::{Composition, Configuration, Row};
+use crate::layouts::spec::{Composition, Configuration, LayoutSpec};
 use serde_json::{Map, Value};
 
-pub(super) const ROW: Row = Row {
+pub(super) const ROW: LayoutSpec = LayoutSpec {
     name: "mlx",
     names: &[names("weight", "scales", "weight")],
     configuration: Some(CONFIGURATION),

@@ -5,7 +5,7 @@ use super::{SGLANG, VLLM};
 use crate::glob::{self, Regex};
 use crate::layouts::claims::{Claims, KeyValueCache};
 use crate::layouts::format::{Activations, Granularity, QuantizedFormat};
-use crate::layouts::row::{Configuration, KeptNames, Loaders, OwnFile};
+use crate::layouts::spec::{Configuration, KeptNames, Loaders, OwnFile};
 use crate::layouts::weight::WeightFormat;
 use crate::layouts::written::WrittenWeight;
 use onnx_cast::scaled::BlockFormat;

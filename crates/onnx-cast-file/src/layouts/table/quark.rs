@@ -2,7 +2,7 @@
 
 use crate::layouts::claims::{Claims, Symmetry, pair};
 use crate::layouts::format::{Activations, Granularity, QuantizedFormat};
-use crate::layouts::row::{ColumnsOfWords, Configuration, KeptNames};
+use crate::layouts::spec::{ColumnsOfWords, Configuration, KeptNames};
 use crate::layouts::weight::{ColumnOrder, WeightFormat};
 use crate::layouts::written::WrittenWeight;
 use serde_json::{Map, Value, json};

@@ -3,11 +3,11 @@
 
 use super::{BASE, names};
 use crate::layouts::claims::Claims;
-use crate::layouts::row::{Configuration, OwnFile, Row};
+use crate::layouts::spec::{Configuration, LayoutSpec, OwnFile};
 use crate::layouts::weight::WeightFormat;
 use serde_json::{Map, Value};
 
-pub(super) const MISTRAL: Row = Row {
+pub(super) const MISTRAL: LayoutSpec = LayoutSpec {
     name: "mistral",
     signs: &["qscale_weight"],
     names: &[names("weight", "qscale_weight", "weight")],
@@ -27,7 +27,7 @@ pub(super) const MISTRAL: Row = Row {
     ..BASE
 };
 
-pub(super) const OPENAI: Row = Row {
+pub(super) const OPENAI: LayoutSpec = LayoutSpec {
     name: "openai",
     signs: &["mlp1_weight.blocks", "mlp2_weight.blocks"],
     names: &[names("_weight.blocks", "_weight.scales", "_weight")],

@@ -2,11 +2,11 @@
 
 use super::{BASE, WEIGHT, names};
 use crate::layouts::claims::Claims;
-use crate::layouts::row::{Composition, Configuration, Row};
+use crate::layouts::spec::{Composition, Configuration, LayoutSpec};
 use serde_json::{Map, Value};
 
 /// The settings of each weight are tensors beside it, so that the configuration tells nothing of it.
-pub(super) const HQQ: Row = Row {
+pub(super) const HQQ: LayoutSpec = LayoutSpec {
     name: "hqq",
     signs: &["W_q"],
     names: &[names("W_q", "scale", "weight")],
@@ -39,7 +39,7 @@ const HQQ_SETTINGS: &[&str] = &[
 ];
 
 /// The file's metadata describes each weight.
-pub(super) const TORCHAO: Row = Row {
+pub(super) const TORCHAO: LayoutSpec = LayoutSpec {
     name: "torchao",
     signs: &["_weight_qdata"],
     names: &[
@@ -52,7 +52,7 @@ pub(super) const TORCHAO: Row = Row {
     ..BASE
 };
 
-pub(super) const QUANTO: Row = Row {
+pub(super) const QUANTO: LayoutSpec = LayoutSpec {
     name: "quanto",
     signs: &["weight._data", "weight._data._data"],
     names: &[names("weight._data", "weight._scale", "weight"), names("weight._data._data", "weight._scale", "weight")],
@@ -62,7 +62,7 @@ pub(super) const QUANTO: Row = Row {
     ..BASE
 };
 
-pub(super) const BITNET: Row = Row {
+pub(super) const BITNET: LayoutSpec = LayoutSpec {
     name: "bitnet",
     names: &[WEIGHT],
     configuration: Some(Configuration { methods: &["bitnet"], claims: bitnet, ..Configuration::BASE }),

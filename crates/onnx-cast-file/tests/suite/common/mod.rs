@@ -9,7 +9,7 @@ pub(crate) use testkit::fixtures::{files, text_without, unhex};
 
 use onnx_cast::tensor::Strings;
 use onnx_cast::{DataType, Tensor, TensorView};
-use onnx_cast_file::engine::{Given, Input};
+use onnx_cast_file::__private::{Given, Input};
 use onnx_cast_file::{
     FormatError, InputFile, NamedTensor, WriteOptions, put_tensor, read_tensor_from, read_tensors_from,
 };

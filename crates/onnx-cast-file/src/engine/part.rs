@@ -1,7 +1,7 @@
 //! One file of the output, or a part of it, written by a process that plans all of them.
 
 use super::replacement::Replacement;
-use super::{Check, Frame, Rewrite, Rewritten};
+use super::{Check, Frame, OutputFile, OutputPlan};
 use crate::error::FileError;
 use crate::formats::existing::Existing;
 use crate::io::atomic::{create_folder, target_of};
@@ -70,13 +70,13 @@ impl Part {
     }
 }
 
-impl Rewrite<'_> {
+impl OutputPlan<'_> {
     /// The files of the output.
     pub(crate) fn shards(self) -> Result<Vec<Shard>, FileError> {
         self.check_names()?;
         self.check_outputs()?;
         self.check_continued(&self.files.iter().map(|file| self.frame(file)).collect::<Result<Vec<_>, _>>()?)?;
-        let shard = |file: &Rewritten<'_>| {
+        let shard = |file: &OutputFile<'_>| {
             let tensors = file.rows.iter().map(|row| row.summary.clone()).collect();
             Shard { input: self.source(file).path().to_owned(), output: file.path.clone(), tensors }
         };
@@ -143,7 +143,7 @@ impl Rewrite<'_> {
     fn pass_part(
         &self,
         index: usize,
-        file: &Rewritten<'_>,
+        file: &OutputFile<'_>,
         (head, _): &Frame,
         part: Part,
         sink: &dyn Sink,
@@ -158,7 +158,7 @@ impl Rewrite<'_> {
         self.flow(file, &tasks, sink, &meter)
     }
 
-    fn file(&self, index: usize) -> Result<&Rewritten<'_>, FileError> {
+    fn file(&self, index: usize) -> Result<&OutputFile<'_>, FileError> {
         let missing = || {
             let what = format!("the checkpoint has no file {index} (it has {})", self.files.len());
             FileError::io(self.opened.path(), "find", io::Error::new(io::ErrorKind::InvalidInput, what))
@@ -177,7 +177,7 @@ impl Rewrite<'_> {
 }
 
 /// Gives a file its header and its length. A `.safetensors` file ends with its elements.
-fn put_frame(out: &File, file: &Rewritten<'_>, frame: &Frame) -> io::Result<()> {
+fn put_frame(out: &File, file: &OutputFile<'_>, frame: &Frame) -> io::Result<()> {
     InPlace(out).put(0, &frame.0)?;
     out.set_len(file.len(frame))
 }

@@ -2,7 +2,7 @@
 //! checkpoint want them in its folder, so that a job from folder to folder copies them.
 
 use super::open::Opened;
-use super::{Frame, Rewrite, Rewritten};
+use super::{Frame, OutputFile, OutputPlan};
 use crate::error::FileError;
 use crate::formats::existing::Existing;
 use crate::formats::format::Format;
@@ -244,7 +244,7 @@ impl SideFiles {
     }
 }
 
-impl Rewrite<'_> {
+impl OutputPlan<'_> {
     /// Writes the other files, and the index.
     pub(super) fn finish(&self) -> Result<(), FileError> {
         let existing = self.options.existing(self.opened.path(), Format::Safetensors);
@@ -286,7 +286,7 @@ impl Rewrite<'_> {
         if !existing.only_adds() {
             return Ok(Vec::new());
         }
-        let is_other = |(file, frame): &(&Rewritten<'_>, &Frame)| {
+        let is_other = |(file, frame): &(&OutputFile<'_>, &Frame)| {
             InputFile::open(&file.path).is_ok_and(|there| {
                 let has_head = || there.prefix(frame.0.len()).is_ok_and(|head| head == frame.0);
                 there.len() != file.len(frame) || !has_head()

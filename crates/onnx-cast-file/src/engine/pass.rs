@@ -1,6 +1,6 @@
 //! The elements of a file on their way to a sink, by the pipeline.
 
-use super::{Frame, Origin, Rewrite, Rewritten, Row};
+use super::{Frame, OutputFile, OutputPlan, OutputTensor, Source};
 use crate::error::FileError;
 use crate::formats::format::Format;
 use crate::formats::input::Location;
@@ -15,11 +15,11 @@ use std::path::Path;
 use std::slice;
 use std::sync::Mutex;
 
-impl Rewrite<'_> {
+impl OutputPlan<'_> {
     /// Hands a whole file to a sink.
     pub(super) fn pass(
         &self,
-        file: &Rewritten<'_>,
+        file: &OutputFile<'_>,
         (head, tail): &Frame,
         sink: &dyn Sink,
         meter: &Meter<'_>,
@@ -34,7 +34,7 @@ impl Rewrite<'_> {
     /// Does the tasks of a file. The members of an archive are read one by one.
     pub(super) fn flow(
         &self,
-        file: &Rewritten<'_>,
+        file: &OutputFile<'_>,
         tasks: &[Task<'_>],
         sink: &dyn Sink,
         meter: &Meter<'_>,
@@ -49,7 +49,7 @@ impl Rewrite<'_> {
     /// Does the task of a tensor, which may be a member of an archive.
     pub(super) fn flow_one(
         &self,
-        file: &Rewritten<'_>,
+        file: &OutputFile<'_>,
         row: usize,
         task: &Task<'_>,
         sink: &dyn Sink,
@@ -57,7 +57,7 @@ impl Rewrite<'_> {
     ) -> Result<(), FileError> {
         let tensor = file.rows[row].tensor;
         let stored = self.checkpoint().stored(tensor);
-        if let (Origin::Array, Some(member)) = (&file.rows[row].origin, self.source(file).members.get(tensor.tensor)) {
+        if let (Source::Array, Some(member)) = (&file.rows[row].source, self.source(file).members.get(tensor.tensor)) {
             if (task.len as u64) < member.len {
                 return Ok(());
             }
@@ -85,7 +85,7 @@ impl Rewrite<'_> {
     /// Does tasks, the first of which is for this row.
     pub(super) fn run_tasks(
         &self,
-        file: &Rewritten<'_>,
+        file: &OutputFile<'_>,
         first: usize,
         tasks: &[Task<'_>],
         sink: &dyn Sink,
@@ -100,7 +100,7 @@ impl Rewrite<'_> {
     }
 
     /// The tasks of a file, one for each row; its elements begin at a place.
-    pub(super) fn tasks<'t>(&'t self, file: &'t Rewritten<'_>, mut at: u64) -> Vec<Task<'t>> {
+    pub(super) fn tasks<'t>(&'t self, file: &'t OutputFile<'_>, mut at: u64) -> Vec<Task<'t>> {
         let unpacks = self.output(file).unpacks();
         let task = |row| {
             at = file.align(at);
@@ -112,29 +112,29 @@ impl Rewrite<'_> {
         file.rows.iter().map(task).collect()
     }
 
-    fn task<'t>(&'t self, row: &'t Row<'_>, to: u64) -> Task<'t> {
+    fn task<'t>(&'t self, row: &'t OutputTensor<'_>, to: u64) -> Task<'t> {
         let input = &self.checkpoint().files[row.tensor.file];
         let stored = self.checkpoint().stored(row.tensor);
         let of_nothing = |len| Task::keeping(TaskInput::Memory(&[]), len, stored.data_type, Items::PLAIN);
         // Members of an archive have their elements put in.
         let of_stored = || Task { to, ..of_stored(input, stored).unwrap_or_else(|| of_nothing(stored.len)) };
-        match &row.origin {
-            Origin::Kept => of_stored(),
-            Origin::Array => {
+        match &row.source {
+            Source::Kept => of_stored(),
+            Source::Array => {
                 let len = usize::try_from(self.array_len(row)).unwrap_or(usize::MAX);
                 Task::copying(TaskInput::File(&input.file, 0), len, to)
             }
-            Origin::Cast(plan, counter) => {
+            Source::Cast(plan, counter) => {
                 Task { transform: Some(plan as &dyn Transform), counter: counter.as_deref(), ..of_stored() }
             }
-            Origin::Beside | Origin::Nowhere => of_nothing(0),
-            Origin::Bytes(bytes) => Task::copying(TaskInput::Memory(bytes), bytes.len(), to),
-            Origin::Encoded(source, _) => {
+            Source::WithPrevious | Source::NotCopied => of_nothing(0),
+            Source::Bytes(bytes) => Task::copying(TaskInput::Memory(bytes), bytes.len(), to),
+            Source::Encoded(source, _) => {
                 let len = usize::try_from(row.summary.bytes_after).unwrap_or(usize::MAX);
                 let elements = TaskInput::Computed(&**source, 0);
                 Task { to, ..Task::keeping(elements, len, DataType::Uint8, Items::PLAIN) }
             }
-            Origin::Computed(computed) => {
+            Source::Computed(computed) => {
                 let len = element_count(&row.summary.shape).unwrap_or(0);
                 let transform = computed.cast.as_ref().map(|plan| plan as &dyn Transform);
                 let elements = TaskInput::Computed(&*computed.source, 0);

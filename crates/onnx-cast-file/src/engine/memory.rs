@@ -1,6 +1,6 @@
 //! The output as tensors in memory.
 
-use super::{Frame, Origin, Rewrite, Rewritten, Row};
+use super::{Frame, OutputFile, OutputPlan, OutputTensor, Source};
 use crate::error::FileError;
 use crate::io::memory::zeros;
 use crate::io::progress::Meter;
@@ -24,12 +24,12 @@ pub struct MadeTensors {
     pub quantization_config: Option<String>,
 }
 
-impl Rewrite<'_> {
+impl OutputPlan<'_> {
     /// Computes the output in memory. Tensors that are kept are not copied.
     pub(crate) fn into_memory(mut self) -> Result<MadeTensors, FileError> {
         self.check_names()?;
         for row in self.files.iter_mut().flat_map(|file| &mut file.rows).filter(|row| !row.summary.cast) {
-            row.origin = Origin::Nowhere;
+            row.source = Source::NotCopied;
         }
         let (rehearses, mut summary) = (!self.options.fail_on.is_empty(), self.summary());
         let meter = self.meter(rehearses, true);
@@ -37,7 +37,7 @@ impl Rewrite<'_> {
         self.measure(&self.measured, &meter)?;
         if rehearses {
             self.rehearse(&meter, &mut summary)?;
-            self.files.iter().for_each(Rewritten::reset);
+            self.files.iter().for_each(OutputFile::reset);
         }
         let (mut sources, mut tensors) = (Vec::new(), Vec::new());
         for file in &self.files {
@@ -50,10 +50,11 @@ impl Rewrite<'_> {
     }
 
     /// The tensors of a file.
-    fn file_in_memory(&self, file: &Rewritten<'_>, meter: &Meter<'_>) -> Result<Vec<Option<Tensor>>, FileError> {
-        let failed = |row: &Row<'_>, error: TensorError| FileError::cast(&file.path, &row.summary.name, error.into());
-        let is_nowhere = |row: &Row<'_>| matches!(row.origin, Origin::Nowhere);
-        let room = |row: &Row<'_>| {
+    fn file_in_memory(&self, file: &OutputFile<'_>, meter: &Meter<'_>) -> Result<Vec<Option<Tensor>>, FileError> {
+        let failed =
+            |row: &OutputTensor<'_>, error: TensorError| FileError::cast(&file.path, &row.summary.name, error.into());
+        let is_nowhere = |row: &OutputTensor<'_>| matches!(row.source, Source::NotCopied);
+        let room = |row: &OutputTensor<'_>| {
             let len = if is_nowhere(row) { Some(0) } else { usize::try_from(row.summary.bytes_after).ok() };
             let (data_type, shape) = (row.summary.to, &row.summary.shape);
             let too_large = || failed(row, TensorErrorKind::TooLarge { data_type, shape: shape.clone() }.into());
@@ -67,7 +68,7 @@ impl Rewrite<'_> {
         }
         self.pass(file, &Frame::default(), &sink, meter)?;
         drop(sink);
-        let tensor = |(row, bytes): (&Row<'_>, Vec<u8>)| {
+        let tensor = |(row, bytes): (&OutputTensor<'_>, Vec<u8>)| {
             let tensor = || Tensor::new(row.summary.to, row.summary.shape.clone(), bytes);
             (!is_nowhere(row)).then(tensor).transpose().map_err(|error| failed(row, error))
         };

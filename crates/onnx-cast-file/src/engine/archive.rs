@@ -1,6 +1,6 @@
 //! An archive of arrays as the output.
 
-use super::{Origin, Rewrite, Rewritten};
+use super::{OutputFile, OutputPlan, Source};
 use crate::error::FileError;
 use crate::formats::npz::{self, ArchiveWriter};
 use crate::io::atomic::AtomicFile;
@@ -8,11 +8,11 @@ use crate::io::progress::Meter;
 use crate::pipeline::{Ordered, Sink, Task};
 use onnx_cast::DataType;
 
-impl Rewrite<'_> {
+impl OutputPlan<'_> {
     /// Writes an archive of arrays. What was deflated is deflated again.
     pub(super) fn write_archive(
         &self,
-        file: &Rewritten<'_>,
+        file: &OutputFile<'_>,
         out: &mut AtomicFile,
         meter: &Meter<'_>,
     ) -> Result<(), FileError> {
@@ -29,7 +29,7 @@ impl Rewrite<'_> {
             let is_array = made_of.is_none_or(|member| member.array_name().is_some());
             let name = format!("{}{}", summary.name, if is_array { ".npy" } else { "" });
             let mut member = written.member(name, is_deflated, is_large).map_err(failed)?;
-            if let Origin::Array = row.origin {
+            if let Source::Array = row.source {
                 let task = Task { to: 0, ..task };
                 self.flow_one(file, index, &task, &Ordered::new(&mut member), meter)?;
             } else if summary.to == DataType::String {

@@ -1,6 +1,6 @@
 //! Greatest magnitudes that have to be known before a tensor is written.
 
-use super::Rewrite;
+use super::OutputPlan;
 use crate::error::FileError;
 use crate::io::progress::Meter;
 use crate::layouts::TensorRef;
@@ -9,7 +9,7 @@ use crate::pipeline::{self, Greatest, Nowhere, Task, Transform};
 use std::path::Path;
 use std::sync::Arc;
 
-impl Rewrite<'_> {
+impl OutputPlan<'_> {
     /// Finds the greatest magnitudes of tensors.
     pub(super) fn measure(&self, measured: &[(TensorRef, Arc<Greatest>)], meter: &Meter<'_>) -> Result<(), FileError> {
         let checkpoint = &self.opened.checkpoint;

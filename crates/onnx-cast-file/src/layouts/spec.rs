@@ -58,7 +58,7 @@ pub(super) enum Composition {
 pub(super) type Told = fn(&Checkpoint) -> Result<Option<Claims>, FileError>;
 
 /// What a layout holds.
-pub(crate) struct Row {
+pub(crate) struct LayoutSpec {
     pub(crate) name: &'static str,
     /// Endings of names that no other layout has.
     pub(super) signs: &'static [&'static str],
@@ -114,7 +114,7 @@ pub(crate) struct Row {
     pub(super) columns: Option<ColumnsOfWords>,
 }
 
-impl Row {
+impl LayoutSpec {
     /// The names of a weight's tensors, of experts too.
     pub(super) fn all_names(&self) -> impl Iterator<Item = &Names> {
         self.names.iter().chain(self.experts.iter().flat_map(|experts| experts.names))

@@ -51,28 +51,28 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// A tensor of the output.
-pub(crate) struct Row<'a> {
+pub(crate) struct OutputTensor<'a> {
     pub(crate) summary: TensorSummary,
     /// The tensor that it is made of.
     pub(crate) tensor: TensorRef,
-    pub(crate) origin: Origin<'a>,
+    pub(crate) source: Source<'a>,
 }
 
 /// Where the elements of a tensor of the output come from.
-pub(crate) enum Origin<'a> {
-    /// From nowhere: in memory, tensors that are kept are not copied.
-    Nowhere,
-    /// From the tensor, as they are.
+pub(crate) enum Source<'a> {
+    /// Not copied: the tensor is kept, and already in memory.
+    NotCopied,
+    /// The stored elements, unchanged.
     Kept,
-    /// All bytes of the array, its header included.
+    /// The bytes of the stored array, with its header.
     Array,
-    /// From the tensor, each element cast. What counts the losses, unless bits are reinterpreted.
+    /// The stored elements, cast. The counter counts losses; reinterpreted bits have none.
     Cast(Plan, Option<Box<Counter>>),
     Computed(Box<Computed<'a>>),
-    /// From what computes their bytes, blocks with their scales in them, and counts what they lose.
+    /// Computed blocks, each with its scale, as bytes.
     Encoded(Box<dyn Compute + 'a>, Option<Arc<Counter>>),
-    /// The row before computes them beside its own.
-    Beside,
+    /// Computed together with the previous tensor.
+    WithPrevious,
     Bytes(Vec<u8>),
 }
 
@@ -81,38 +81,38 @@ pub(crate) struct Computed<'a> {
     pub(crate) source: Box<dyn Compute + 'a>,
     /// The type that is computed.
     pub(crate) data_type: DataType,
-    /// What becomes of that.
+    /// The cast of the computed elements.
     pub(crate) cast: Option<Plan>,
     /// Counts what the cast loses.
     pub(crate) counter: Option<Arc<Counter>>,
 }
 
-/// What is computed and compared before a weight is written.
+/// A check that runs before anything is written.
 pub(crate) struct Check<'a> {
     /// The elements of the weight.
     pub(crate) tensor: TensorRef,
-    /// Finds something out while it computes so many elements of a type, which go nowhere.
+    /// Computes `len` elements of `data_type`, which are discarded, and keeps what it finds.
     pub(crate) source: Arc<dyn Compute + 'a>,
     pub(crate) data_type: DataType,
     pub(crate) len: usize,
-    /// What was found out.
+    /// The result, once all elements are computed.
     pub(crate) verdict: Box<dyn Fn() -> Result<(), FileError> + 'a>,
 }
 
 /// A file of the output.
-pub(crate) struct Rewritten<'a> {
+pub(crate) struct OutputFile<'a> {
     pub(crate) path: PathBuf,
     pub(crate) format: Format,
     pub(crate) metadata: Option<Vec<(String, String)>>,
     /// The bytes before the elements, where the job writes them itself.
     pub(crate) head: Option<Vec<u8>>,
-    pub(crate) rows: Vec<Row<'a>>,
+    pub(crate) rows: Vec<OutputTensor<'a>>,
 }
 
 /// An output, all of it planned.
-pub(crate) struct Rewrite<'a> {
+pub(crate) struct OutputPlan<'a> {
     pub(crate) opened: &'a Opened<'a>,
-    pub(crate) files: Vec<Rewritten<'a>>,
+    pub(crate) files: Vec<OutputFile<'a>>,
     /// Comparisons that come before everything else.
     pub(crate) checks: Vec<Check<'a>>,
     /// Tensors whose greatest magnitudes have to be known first.
@@ -139,13 +139,13 @@ pub(crate) fn existing_of(input: &Path, output: &Path, existing: Existing) -> Ex
 /// The bytes before and after the elements of a file.
 type Frame = (Vec<u8>, Vec<u8>);
 
-impl<'a> Rewrite<'a> {
+impl<'a> OutputPlan<'a> {
     /// Of these files alone.
-    pub(crate) fn new(opened: &'a Opened<'a>, files: Vec<Rewritten<'a>>, options: &'a RunOptions) -> Self {
+    pub(crate) fn new(opened: &'a Opened<'a>, files: Vec<OutputFile<'a>>, options: &'a RunOptions) -> Self {
         let (checks, measured, dropped) = (Vec::new(), Vec::new(), Vec::new());
         let (passed_over, notes, ignored) = (Vec::new(), Vec::new(), Vec::new());
         let (side_files, configuration) = (SideFiles::default(), None);
-        Rewrite {
+        OutputPlan {
             opened,
             files,
             checks,
@@ -217,7 +217,7 @@ impl<'a> Rewrite<'a> {
     /// Writes a file, unless it is there already; then the result is true.
     fn write(
         &self,
-        file: &Rewritten<'_>,
+        file: &OutputFile<'_>,
         frame: &Frame,
         meter: &Meter<'_>,
         summary: &mut Summary,
@@ -301,7 +301,7 @@ impl<'a> Rewrite<'a> {
     }
 
     /// What is done with a file that exists.
-    fn existing(&self, file: &Rewritten<'_>) -> Existing {
+    fn existing(&self, file: &OutputFile<'_>) -> Existing {
         existing_of(self.source(file).path(), &file.path, self.options.existing(&file.path, file.format))
     }
 
@@ -309,28 +309,28 @@ impl<'a> Rewrite<'a> {
         &self.opened.checkpoint
     }
 
-    fn rows(&self) -> impl Iterator<Item = &Row<'a>> {
+    fn rows(&self) -> impl Iterator<Item = &OutputTensor<'a>> {
         self.files.iter().flat_map(|file| &file.rows)
     }
 
     /// The file of the input that a file of the output is made of.
-    fn source(&self, file: &Rewritten<'_>) -> &'a Input {
+    fn source(&self, file: &OutputFile<'_>) -> &'a Input {
         &self.checkpoint().files[file.rows.first().map_or(0, |row| row.tensor.file)]
     }
 
     /// The name in the input; a tensor without one has the name that it gets.
-    fn made_of<'r>(&'r self, row: &'r Row<'_>) -> &'r str {
+    fn made_of<'r>(&'r self, row: &'r OutputTensor<'_>) -> &'r str {
         let name = &*self.checkpoint().stored(row.tensor).name;
         if name.is_empty() { &row.summary.name } else { name }
     }
 
     /// Bytes of the array that a row is made of, with its header.
-    fn array_len(&self, row: &Row<'_>) -> u64 {
+    fn array_len(&self, row: &OutputTensor<'_>) -> u64 {
         let input = &self.checkpoint().files[row.tensor.file];
         input.members.get(row.tensor.tensor).map_or(input.file.len(), |member| member.len)
     }
 
-    fn output<'o>(&'o self, file: &'o Rewritten<'_>) -> Output<'o> {
+    fn output<'o>(&'o self, file: &'o OutputFile<'_>) -> Output<'o> {
         Output { path: &file.path, format: file.format, options: &self.options.write }
     }
 
@@ -338,7 +338,7 @@ impl<'a> Rewrite<'a> {
         let tensors = self.rows().map(|row| row.summary.clone()).collect();
         let (dropped, passed_over, notes) = (self.dropped.clone(), self.passed_over.clone(), self.notes.clone());
         let left_out = self.checkpoint().files.iter().flat_map(|file| file.stale.clone()).collect();
-        let of_output = |file: &Rewritten<'_>| self.options.ignored_of_output(&file.path, file.format);
+        let of_output = |file: &OutputFile<'_>| self.options.ignored_of_output(&file.path, file.format);
         let ignored = self.ignored.iter().copied().chain(self.files.iter().flat_map(of_output));
         let is_one = self.opened.outputs.folder.is_none();
         let copies = Ignored::of(&[("copy_others", is_one && !self.options.copy_others, "is for folders")]);
@@ -362,7 +362,7 @@ impl<'a> Rewrite<'a> {
         let stored = |(tensor, _): &(TensorRef, _)| self.checkpoint().byte_len(*tensor);
         let measured: u64 = self.measured.iter().filter(|_| rehearses || writes).map(stored).sum();
         let rows = |file| {
-            let work = |(row, task): (&Row<'_>, &Task<'_>)| {
+            let work = |(row, task): (&OutputTensor<'_>, &Task<'_>)| {
                 task.bytes() * (u64::from(rehearses && row.is_rehearsed()) + u64::from(writes))
             };
             let tasks = self.tasks(file, 0);
@@ -409,7 +409,7 @@ impl<'a> Rewrite<'a> {
         }
         // Arrays `x` and `x.npy` of an archive would be the members `x.npy` and `x.npy.npy`.
         for file in self.files.iter().filter(|file| file.format == Format::Npz) {
-            let shadows = |row: &&Row<'_>| {
+            let shadows = |row: &&OutputTensor<'_>| {
                 let short = row.summary.name.strip_suffix(".npy");
                 short.is_some_and(|short| file.rows.iter().any(|row| row.summary.name == short))
             };
@@ -433,9 +433,9 @@ impl<'a> Rewrite<'a> {
     }
 
     /// The bytes before and after the elements. The members of an archive have their own.
-    fn frame(&self, file: &Rewritten<'_>) -> Result<Frame, FileError> {
+    fn frame(&self, file: &OutputFile<'_>) -> Result<Frame, FileError> {
         let output = self.output(file);
-        if let (Format::Npy, [Row { origin: Origin::Array, .. }]) = (file.format, &file.rows[..]) {
+        if let (Format::Npy, [OutputTensor { source: Source::Array, .. }]) = (file.format, &file.rows[..]) {
             return Ok(Frame::default());
         }
         if let Some(head) = &file.head {
@@ -461,7 +461,7 @@ impl<'a> Rewrite<'a> {
     }
 
     /// Whether a file holds already what would be written.
-    fn is_there(&self, file: &Rewritten<'_>, frame: &Frame, meter: &Meter<'_>) -> Result<bool, FileError> {
+    fn is_there(&self, file: &OutputFile<'_>, frame: &Frame, meter: &Meter<'_>) -> Result<bool, FileError> {
         let there = InputFile::open(&file.path)?;
         if there.len() != file.len(frame) {
             return Ok(false);
@@ -480,15 +480,15 @@ impl Check<'_> {
     }
 }
 
-impl<'a> Rewritten<'a> {
+impl<'a> OutputFile<'a> {
     /// The `.safetensors` file that a file of the input gives.
-    pub(crate) fn of(opened: &Opened<'_>, input: &Input, rows: Vec<Row<'a>>) -> Rewritten<'a> {
+    pub(crate) fn of(opened: &Opened<'_>, input: &Input, rows: Vec<OutputTensor<'a>>) -> OutputFile<'a> {
         let (path, metadata) = (opened.outputs.file(input.path()), input.metadata.clone());
-        Rewritten { path, format: Format::Safetensors, metadata, head: None, rows }
+        OutputFile { path, format: Format::Safetensors, metadata, head: None, rows }
     }
 
     /// Bytes that a row takes.
-    fn bytes(&self, row: &Row<'_>) -> u64 {
+    fn bytes(&self, row: &OutputTensor<'_>) -> u64 {
         let TensorSummary { to, shape, bytes_after, .. } = &row.summary;
         let is_unpacked = matches!(self.format, Format::Npy | Format::Npz) && to.is_packed();
         if is_unpacked { element_count(shape).unwrap_or(0) as u64 } else { *bytes_after }
@@ -511,29 +511,29 @@ impl<'a> Rewritten<'a> {
 
     /// Forgets what was counted.
     fn reset(&self) {
-        self.rows.iter().filter_map(Row::counter).for_each(Counter::reset);
+        self.rows.iter().filter_map(OutputTensor::counter).for_each(Counter::reset);
     }
 }
 
-impl Row<'_> {
+impl OutputTensor<'_> {
     /// A tensor that stays as it is.
     pub(crate) fn kept(checkpoint: &Checkpoint, tensor: TensorRef) -> Self {
         let stored = checkpoint.stored(tensor);
         let bytes = checkpoint.byte_len(tensor);
         let summary = TensorSummary::kept(&stored.name, stored.shape.clone(), stored.data_type, bytes);
-        Row { summary, tensor, origin: Origin::Kept }
+        OutputTensor { summary, tensor, source: Source::Kept }
     }
 
     /// Whether computing it shows what is lost, or that it cannot be computed.
     fn is_rehearsed(&self) -> bool {
-        matches!(self.origin, Origin::Computed(_) | Origin::Cast(_, Some(_)) | Origin::Encoded(_, Some(_)))
+        matches!(self.source, Source::Computed(_) | Source::Cast(_, Some(_)) | Source::Encoded(_, Some(_)))
     }
 
     fn counter(&self) -> Option<&Counter> {
-        match &self.origin {
-            Origin::Cast(_, counter) => counter.as_deref(),
-            Origin::Computed(computed) => computed.counter.as_deref(),
-            Origin::Encoded(_, counter) => counter.as_deref(),
+        match &self.source {
+            Source::Cast(_, counter) => counter.as_deref(),
+            Source::Computed(computed) => computed.counter.as_deref(),
+            Source::Encoded(_, counter) => counter.as_deref(),
             _ => None,
         }
     }
