@@ -2,11 +2,12 @@
 
 mod strings;
 
-use crate::collection::{Collection, Outcome};
+use crate::checkpoint::{Checkpoint, TensorRef};
+use crate::collection::{Collection, Member};
 use crate::counts::Counters;
 use crate::engine::{self, Opened, OutputFile, OutputPaths, OutputPlan, OutputTensor, SideFiles, Source};
 use crate::error::FileError;
-use crate::formats::checkpoint::Job;
+use crate::formats::checkpoint::JobId;
 use crate::formats::error::FormatError;
 use crate::formats::format::{Format, GGUF_WRITER};
 use crate::formats::input::{Given, Input, StoredTensor, check_type};
@@ -14,9 +15,10 @@ use crate::formats::output::Output;
 use crate::formats::safetensors;
 use crate::io::fs;
 use crate::io::positional::is_stream;
-use crate::layouts::{self, Checkpoint, TensorRef};
-use crate::request::{BitCastRequest, CastRequest};
-use crate::summary::{Summary, TensorSummary};
+use crate::job::{self, Job};
+use crate::layouts;
+use crate::request::{BitCastRequest, CastRequest, RunOptions};
+use crate::summary::{Ignored, Summary, TensorSummary};
 use crate::text::{Count, named};
 use onnx_cast::__private::DefaultEnvironment;
 use onnx_cast::ops::OpError;
@@ -41,42 +43,7 @@ pub fn cast_file(
     request: &CastRequest,
 ) -> Result<Summary, FileError> {
     let _environment = DefaultEnvironment::enter();
-    let input = input.as_ref();
-    let output = output.as_ref();
-    request.selection.check_given(input)?;
-    request.model.refuse(input)?;
-    request.raw.refuse_formats(input, output)?;
-    let Some(all) = Collection::find(input)? else { return cast_checkpoint(input, output, request) };
-    let fields = [
-        ("from", !request.raw.from.is_empty(), "is for raw bytes and .npy"),
-        ("shape", request.raw.shape.is_some(), "is for raw bytes"),
-    ];
-    FileError::refuse(input, &fields)?;
-    all.check_selection(&request.selection)?;
-    all.run(output, &request.run, |member, output, run| {
-        let request = request.clone().selection(member.selection(&request.selection)).run(run);
-        Ok(Outcome::Written(cast_checkpoint(member.path(), output, &request)?))
-    })
-}
-
-fn cast_checkpoint(input: &Path, output: &Path, request: &CastRequest) -> Result<Summary, FileError> {
-    let done = with_cast(request, |work| convert(input, output, request, work))?;
-    Ok(done.ignoring(request.model.ignored()).ignoring(request.ignored_attributes()))
-}
-
-/// Does what is to be done with casts.
-pub(crate) fn with_cast<R>(
-    request: &CastRequest,
-    run: impl FnOnce(&Work<'_>) -> Result<R, FileError>,
-) -> Result<R, FileError> {
-    // A chunk is cast by the thread that reads and writes it.
-    let options = request.options.threads(1);
-    let plan = |from, to| Cast::new(to, &options)?.plan(from);
-    for to in request.selection.targets() {
-        Cast::new(to, &options).map_err(FileError::Operator)?;
-    }
-    let select = |stored: &StoredTensor| request.selection.target(&stored.name, stored.data_type, stored.len as u64);
-    run(&Work { name: "cast", plan: &plan, select: &select, is_cast: true })
+    job::run(&CastJob::new(request), input.as_ref(), output.as_ref())
 }
 
 /// Reinterprets the bits of a file, as [`cast_file`] casts it; of a `.safetensors` file to a `.safetensors` file every
@@ -90,113 +57,235 @@ pub fn bit_cast_file(
     request: &BitCastRequest,
 ) -> Result<Summary, FileError> {
     let _environment = DefaultEnvironment::enter();
-    let (input, output) = (input.as_ref(), output.as_ref());
-    request.raw.refuse_formats(input, output)?;
-    let Some(all) = Collection::find(input)? else { return bit_cast_checkpoint(input, output, request) };
-    all.check_selection(&request.selection)?;
-    all.run(output, &request.run, |member, output, run| {
-        let request = request.clone().selection(member.selection(&request.selection)).run(run);
-        Ok(Outcome::Written(bit_cast_checkpoint(member.path(), output, &request)?))
-    })
+    job::run(&CastJob::of_bits(request), input.as_ref(), output.as_ref())
 }
 
-fn bit_cast_checkpoint(input: &Path, output: &Path, request: &BitCastRequest) -> Result<Summary, FileError> {
-    let ignored = request.run.ignored_counts();
-    let (request, opset) = (request.as_cast(), request.opset);
-    for to in request.selection.targets() {
-        BitCast::new(to, opset).map_err(FileError::Operator)?;
-    }
-    let plan = |from, to| BitCast::new(to, opset)?.plan(from);
-    let select = |stored: &StoredTensor| {
-        let to = request.selection.target_of_one(&stored.name, stored.len as u64);
-        to.filter(|to| to.bits() == stored.data_type.bits())
-    };
-    let work = Work { name: "bitcast", plan: &plan, select: &select, is_cast: false };
-    Ok(convert(input, output, &request, &work)?.ignoring(ignored))
-}
-
-/// What is to be done with a file.
-pub(crate) struct Work<'a> {
-    /// The command that does it.
-    name: &'static str,
-    /// The cast between two types.
-    plan: &'a dyn Fn(DataType, DataType) -> Result<Plan, OpError>,
-    /// The target of one of several tensors.
-    select: &'a dyn Fn(&StoredTensor) -> Option<DataType>,
-    /// Whether values are cast, and not their bits reinterpreted, which may be done with parts of quantized weights;
-    /// then it is an error that no tensor is selected.
+/// A cast of values, or a reinterpretation of their bits.
+pub(crate) struct CastJob {
+    request: CastRequest,
+    /// Whether values are cast, which may not be done with parts of quantized weights. Where bits are reinterpreted, it
+    /// is an error that no tensor is selected.
     is_cast: bool,
 }
 
-/// What tells a job from others that could be done in place.
-pub(crate) fn job(name: &str, CastRequest { selection, options, .. }: &CastRequest) -> Job {
-    let types: Vec<&str> = selection.targets().map(DataType::name).collect();
-    let how = (selection, options.opset, options.saturate, options.round_mode);
-    let request = if fs::HAS_OUTPUTS { format!("{how:?}") } else { String::new() };
-    Job { words: format!("{name} to {}", types.join(", ")), request }
-}
+impl CastJob {
+    /// A cast of values.
+    pub(crate) fn new(request: &CastRequest) -> CastJob {
+        CastJob { request: request.clone(), is_cast: true }
+    }
 
-fn convert(input: &Path, output: &Path, request: &CastRequest, work: &Work<'_>) -> Result<Summary, FileError> {
-    match engine::open_folder(input, output, &job(work.name, request))? {
-        Some(opened) => plan(&opened, request, work, |rewrite| rewrite.run()),
-        None => convert_file(input, output, request, work),
+    /// A reinterpretation of bits.
+    fn of_bits(request: &BitCastRequest) -> CastJob {
+        CastJob { request: request.as_cast(), is_cast: false }
     }
-}
 
-/// Hands the casts of a checkpoint to a function that runs them.
-pub(crate) fn plan<R>(
-    opened: &Opened<'_>,
-    request: &CastRequest,
-    work: &Work<'_>,
-    run: impl FnOnce(OutputPlan<'_>) -> Result<R, FileError>,
-) -> Result<R, FileError> {
-    let checkpoint = &opened.checkpoint;
-    if let Some(first) = checkpoint.files.first() {
-        check_safetensors(&opened.outputs.file(first.path()), request)?;
+    /// The command that does the job.
+    fn name(&self) -> &'static str {
+        if self.is_cast { "cast" } else { "bitcast" }
     }
-    let mut planner = Planner::new(request, work);
-    let casts = checkpoint.files.iter().map(|file| planner.of_many(file)).collect::<Result<Vec<_>, _>>()?;
-    planner.check_any(checkpoint.files.first(), &casts.concat())?;
-    let mut files = Vec::new();
-    for (file, (input, casts)) in checkpoint.files.iter().zip(casts).enumerate() {
-        files.push(OutputFile::of(opened, input, planner.rows(file, input, casts)?));
-    }
-    if !opened.is_checked {
-        planner.check(opened, &files)?;
-        let names = files.iter().flat_map(|file| &file.rows).map(|row| &*row.summary.name);
-        request.selection.check_names(names).map_err(|error| FileError::invalid(opened.path(), error))?;
-    }
-    let side_files = side_files(opened, &files, request, work)?;
-    let mut notes = planner.notes(&files, checkpoint);
-    if opened.index.as_ref().is_some_and(|index| index.is_unfinished) {
-        let what = "what was done before the interruption is not counted: values that overflowed there are not named";
-        notes.push(what.to_owned());
-    }
-    run(OutputPlan { notes, side_files, ..OutputPlan::new(opened, files, &request.run) })
-}
 
-/// The other files of a folder, of which `config.json` names the type of the weights.
-fn side_files(
-    opened: &Opened<'_>,
-    files: &[OutputFile<'_>],
-    request: &CastRequest,
-    work: &Work<'_>,
-) -> Result<SideFiles, FileError> {
-    let Some(folder) = opened.outputs.folder.as_ref().filter(|_| request.run.copies_others()) else {
-        return Ok(SideFiles::default());
-    };
-    let mut side_files = SideFiles::of(opened, folder)?;
-    let rows = files.iter().flat_map(|file| &file.rows).map(|row| &row.summary);
-    let casts = work.is_cast && rows.clone().any(|row| row.cast);
-    if let Some(name) = dominant(rows).filter(|_| casts).and_then(layouts::torch_name) {
-        let edit = |path: &Path| layouts::with_torch_dtype(&fs::read_to_string(path).ok()?, name);
-        if fs::HAS_OUTPUTS && opened.in_place {
-            side_files.edit_in_place(folder, edit)?;
-        } else {
-            side_files.edit_config(folder, edit);
+    /// What tells the job from others that could be done in place.
+    fn id(&self) -> JobId {
+        let CastRequest { selection, options, .. } = &self.request;
+        let types: Vec<&str> = selection.targets().map(DataType::name).collect();
+        let how = (selection, options.opset, options.saturate, options.round_mode);
+        let request = if fs::HAS_OUTPUTS { format!("{how:?}") } else { String::new() };
+        JobId { words: format!("{} to {}", self.name(), types.join(", ")), request }
+    }
+
+    /// The cast between two types. A chunk is cast by the thread that reads and writes it.
+    fn cast(&self, from: DataType, to: DataType) -> Result<Plan, OpError> {
+        let options = self.request.options.threads(1);
+        if self.is_cast { Cast::new(to, &options)?.plan(from) } else { BitCast::new(to, options.opset)?.plan(from) }
+    }
+
+    /// The target of one of several tensors.
+    fn target(&self, stored: &StoredTensor) -> Option<DataType> {
+        let (selection, len) = (&self.request.selection, stored.len as u64);
+        if self.is_cast {
+            return selection.target(&stored.name, stored.data_type, len);
+        }
+        let to = selection.target_of_one(&stored.name, len);
+        to.filter(|to| to.bits() == stored.data_type.bits())
+    }
+
+    /// The options that have no effect.
+    fn ignored(&self) -> Vec<Ignored> {
+        match self.is_cast {
+            true => [self.request.model.ignored(), self.request.ignored_attributes()].concat(),
+            false => self.request.run.ignored_counts(),
         }
     }
-    Ok(side_files)
+}
+
+impl Job for CastJob {
+    fn options(&self) -> &RunOptions {
+        &self.request.run
+    }
+
+    fn check(&self, input: &Path, output: &Path) -> Result<(), FileError> {
+        let CastRequest { selection, options, raw, model, .. } = &self.request;
+        if self.is_cast {
+            selection.check_given(input)?;
+            model.refuse(input)?;
+        }
+        raw.refuse_formats(input, output)?;
+        let mut targets = selection.targets();
+        let check = |to| match self.is_cast {
+            true => Cast::new(to, options).map(drop),
+            false => BitCast::new(to, options.opset).map(drop),
+        };
+        targets.try_for_each(check).map_err(FileError::Operator)
+    }
+
+    fn check_collection(&self, all: &Collection) -> Result<(), FileError> {
+        let fields = [
+            ("from", !self.request.raw.from.is_empty(), "is for raw bytes and .npy"),
+            ("shape", self.request.raw.shape.is_some(), "is for raw bytes"),
+        ];
+        FileError::refuse(all.root(), &fields)?;
+        all.check_selection(&self.request.selection)
+    }
+
+    fn for_member(&self, member: &Member, run: RunOptions) -> Result<Self, String> {
+        let request = self.request.clone().selection(member.selection(&self.request.selection)).run(run);
+        Ok(CastJob { request, is_cast: self.is_cast })
+    }
+
+    /// Opens a checkpoint whose files are written one by one.
+    fn open(&self, input: &Path, output: &Path) -> Result<Opened, FileError> {
+        if let Some(opened) = engine::open_folder(input, output, self.id())? {
+            return Ok(opened);
+        }
+        for path in [input, output] {
+            match Format::from_path(path)? {
+                Format::Safetensors => {}
+                format => {
+                    return Err(FormatError::format(path, "a cast in parts", format, "it is for .safetensors").into());
+                }
+            }
+        }
+        engine::open(input, output)
+    }
+
+    fn plan<'a>(&'a self, opened: &'a Opened) -> Result<OutputPlan<'a>, FileError> {
+        let (checkpoint, request) = (&opened.checkpoint, &self.request);
+        if let Some(first) = checkpoint.files.first() {
+            check_safetensors(&opened.outputs.file(first.path()), request)?;
+        }
+        let mut planner = Planner::new(self);
+        let casts = checkpoint.files.iter().map(|file| planner.of_many(file)).collect::<Result<Vec<_>, _>>()?;
+        planner.check_any(checkpoint.files.first(), &casts.concat())?;
+        let mut files = Vec::new();
+        for (file, (input, casts)) in checkpoint.files.iter().zip(casts).enumerate() {
+            files.push(OutputFile::of(opened, input, planner.rows(file, input, casts)?));
+        }
+        if !opened.is_checked {
+            planner.check(opened, &files)?;
+            let names = files.iter().flat_map(|file| &file.rows).map(|row| &*row.summary.name);
+            request.selection.check_names(names).map_err(|error| FileError::invalid(opened.path(), error))?;
+        }
+        let side_files = self.side_files(opened, &files)?;
+        let mut notes = planner.notes(&files, checkpoint);
+        if opened.index.as_ref().is_some_and(|index| index.is_unfinished) {
+            let what =
+                "what was done before the interruption is not counted: values that overflowed there are not named";
+            notes.push(what.to_owned());
+        }
+        Ok(OutputPlan { notes, side_files, ..OutputPlan::new(opened, files, &request.run) })
+    }
+
+    fn run_one(&self, input: &Path, output: &Path) -> Result<Summary, FileError> {
+        let done = match engine::open_folder(input, output, self.id())? {
+            Some(opened) => self.plan(&opened)?.run(),
+            None => self.run_file(input, output),
+        };
+        Ok(done?.ignoring(self.ignored()))
+    }
+}
+
+impl CastJob {
+    /// The other files of a folder, of which `config.json` names the type of the weights.
+    fn side_files(&self, opened: &Opened, files: &[OutputFile<'_>]) -> Result<SideFiles, FileError> {
+        let Some(folder) = opened.outputs.folder.as_ref().filter(|_| self.request.run.copies_others()) else {
+            return Ok(SideFiles::default());
+        };
+        let mut side_files = SideFiles::of(opened, folder)?;
+        let rows = files.iter().flat_map(|file| &file.rows).map(|row| &row.summary);
+        let casts = self.is_cast && rows.clone().any(|row| row.cast);
+        if let Some(name) = dominant(rows).filter(|_| casts).and_then(layouts::torch_name) {
+            let edit = |path: &Path| layouts::with_torch_dtype(&fs::read_to_string(path).ok()?, name);
+            if fs::HAS_OUTPUTS && opened.in_place {
+                side_files.edit_in_place(folder, edit)?;
+            } else {
+                side_files.edit_config(folder, edit);
+            }
+        }
+        Ok(side_files)
+    }
+
+    /// Casts a file to a file of any format.
+    fn run_file(&self, input: &Path, output: &Path) -> Result<Summary, FileError> {
+        let request = &self.request;
+        let format = match (request.raw.in_format, &request.raw.shape) {
+            (Some(format), _) => Some(format),
+            (None, Some(_)) => Some(Format::Raw),
+            (None, None) if is_stream(input) => None,
+            (None, None) => Some(Format::of_input(input)?),
+        };
+        let target = request.raw.out_format.map_or_else(|| format_of(output), |format| Ok(Some(format)))?;
+        check_formats([(input, format, "`dequantize` reads it"), (output, target, GGUF_WRITER)], self.name())?;
+        if target == Some(Format::Safetensors) {
+            check_safetensors(output, request)?;
+        }
+        let given = Given { from: &request.raw.from, shape: request.raw.shape.as_deref() };
+        let mut file = Input::open(input, format, &given)?;
+        // Without one of its own, the standard output gets the format of the input.
+        let format = target.unwrap_or(file.format);
+        let is_kept = |format| matches!(format, Format::Npy | Format::Npz);
+        let keeps_arrays = is_kept(file.format) && is_kept(format);
+        let mut planner = Planner { keeps_arrays, ..Planner::new(self) };
+        let casts = if file.format.holds_many() && format.holds_many() {
+            let casts = planner.of_many(&file)?;
+            planner.check_any(Some(&file), &casts)?;
+            casts
+        } else {
+            file = file.single("another format", &request.raw.from)?;
+            vec![planner.of_one(&mut file, format)?]
+        };
+        let names = file.tensors.iter().map(|stored| &*stored.name);
+        request.selection.check_names(names).map_err(|error| FileError::invalid(input, error))?;
+        let sink = Output { path: output, format, options: &request.run.write };
+        planner.check_foreign(&file, &casts)?;
+        let copied = |index: &usize| planner.copies(&file.tensors[*index], casts[*index]);
+        let settled: Vec<usize> = (0..casts.len()).filter(|index| !copied(index)).collect();
+        if !request.run.dry_run {
+            file.settle(&sink.folder(), settled.into_iter())?;
+        } else if request.run.counts() {
+            file.settle(&fs::temp_dir(), settled.into_iter())?;
+        }
+        let all_copied = file.tensors.iter().zip(&casts).all(|(stored, cast)| planner.copies(stored, *cast));
+        if !all_copied && strings::are_in(&file, &casts) {
+            match casts[..] {
+                [cast] if !format.holds_many() => return strings::run(&mut file, cast, &sink, request),
+                // Where both files hold many tensors, this was refused when the casts were chosen.
+                [Some(cast)]
+                    if (cast.source_type() == DataType::String) != (cast.target_type() == DataType::String) =>
+                {
+                    let tensor = file.tensors.first().map(|stored| &*stored.name).unwrap_or_default();
+                    return Err(FileError::strings(output, tensor));
+                }
+                _ => {}
+            }
+        }
+        let rows = planner.rows(0, &file, casts)?;
+        let metadata = file.metadata.clone();
+        let opened = Opened::of(input, vec![file], OutputPaths::default());
+        let files = vec![OutputFile { path: output.to_owned(), format, metadata, head: None, rows }];
+        planner.check(&opened, &files)?;
+        let notes = planner.notes(&files, &opened.checkpoint);
+        OutputPlan { notes, ..OutputPlan::new(&opened, files, &request.run) }.run()
+    }
 }
 
 /// A note that recommends `quantize` if float matrices are cast to a narrow type without scales.
@@ -231,7 +320,7 @@ fn check_safetensors(output: &Path, request: &CastRequest) -> Result<(), FileErr
 }
 
 /// Refuses models and `.gguf` files, each with what to do instead.
-fn check_formats(files: [(&Path, Option<Format>, &'static str); 2], work: &Work<'_>) -> Result<(), FileError> {
+fn check_formats(files: [(&Path, Option<Format>, &'static str); 2], job: &str) -> Result<(), FileError> {
     let [(_, from, _), (output, to, _)] = files;
     if to == Some(Format::Onnx) && from != to {
         let what = format!("tensors do not become a model (want {})", Format::tensors());
@@ -244,89 +333,29 @@ fn check_formats(files: [(&Path, Option<Format>, &'static str); 2], work: &Work<
             _ => continue,
         };
         if let Some(format) = format {
-            return Err(FormatError::format(path, work.name, format, hint).into());
+            return Err(FormatError::format(path, job, format, hint).into());
         }
     }
     Ok(())
 }
 
-fn convert_file(input: &Path, output: &Path, request: &CastRequest, work: &Work<'_>) -> Result<Summary, FileError> {
-    let format = match (request.raw.in_format, &request.raw.shape) {
-        (Some(format), _) => Some(format),
-        (None, Some(_)) => Some(Format::Raw),
-        (None, None) if is_stream(input) => None,
-        (None, None) => Some(Format::of_input(input)?),
-    };
-    let target = request.raw.out_format.map_or_else(|| format_of(output), |format| Ok(Some(format)))?;
-    check_formats([(input, format, "`dequantize` reads it"), (output, target, GGUF_WRITER)], work)?;
-    if target == Some(Format::Safetensors) {
-        check_safetensors(output, request)?;
-    }
-    let given = Given { from: &request.raw.from, shape: request.raw.shape.as_deref() };
-    let mut file = Input::open(input, format, &given)?;
-    // Without one of its own, the standard output gets the format of the input.
-    let format = target.unwrap_or(file.format);
-    let is_kept = |format| matches!(format, Format::Npy | Format::Npz);
-    let keeps_arrays = is_kept(file.format) && is_kept(format);
-    let mut planner = Planner { keeps_arrays, ..Planner::new(request, work) };
-    let casts = if file.format.holds_many() && format.holds_many() {
-        let casts = planner.of_many(&file)?;
-        planner.check_any(Some(&file), &casts)?;
-        casts
-    } else {
-        file = file.single("another format", &request.raw.from)?;
-        vec![planner.of_one(&mut file, format)?]
-    };
-    let names = file.tensors.iter().map(|stored| &*stored.name);
-    request.selection.check_names(names).map_err(|error| FileError::invalid(input, error))?;
-    let sink = Output { path: output, format, options: &request.run.write };
-    planner.check_foreign(&file, &casts)?;
-    let copied = |index: &usize| planner.copies(&file.tensors[*index], casts[*index]);
-    let settled: Vec<usize> = (0..casts.len()).filter(|index| !copied(index)).collect();
-    if !request.run.dry_run {
-        file.settle(&sink.folder(), settled.into_iter())?;
-    } else if request.run.counts() {
-        file.settle(&fs::temp_dir(), settled.into_iter())?;
-    }
-    let all_copied = file.tensors.iter().zip(&casts).all(|(stored, cast)| planner.copies(stored, *cast));
-    if !all_copied && strings::are_in(&file, &casts) {
-        match casts[..] {
-            [cast] if !format.holds_many() => return strings::run(&mut file, cast, &sink, request),
-            // Where both files hold many tensors, this was refused when the casts were chosen.
-            [Some(cast)] if (cast.source_type() == DataType::String) != (cast.target_type() == DataType::String) => {
-                let tensor = file.tensors.first().map(|stored| &*stored.name).unwrap_or_default();
-                return Err(FileError::strings(output, tensor));
-            }
-            _ => {}
-        }
-    }
-    let rows = planner.rows(0, &file, casts)?;
-    let metadata = file.metadata.clone();
-    let opened = Opened::of(input, vec![file], OutputPaths::default());
-    let files = vec![OutputFile { path: output.to_owned(), format, metadata, head: None, rows }];
-    planner.check(&opened, &files)?;
-    let notes = planner.notes(&files, &opened.checkpoint);
-    OutputPlan { notes, ..OutputPlan::new(&opened, files, &request.run) }.run()
-}
-
 /// Decides what becomes of each tensor.
 struct Planner<'a> {
-    request: &'a CastRequest,
-    work: &'a Work<'a>,
+    job: &'a CastJob,
     counters: Counters,
     /// Whether both files hold arrays, so that those that are not cast keep every byte.
     keeps_arrays: bool,
 }
 
 impl<'a> Planner<'a> {
-    fn new(request: &'a CastRequest, work: &'a Work<'a>) -> Self {
-        Planner { request, work, counters: Counters::new(request.run.counts()), keeps_arrays: false }
+    fn new(job: &'a CastJob) -> Self {
+        Planner { job, counters: Counters::new(job.request.run.counts()), keeps_arrays: false }
     }
 
     /// Whether an array keeps every byte, its header included.
     fn copies(&self, stored: &StoredTensor, cast: Option<Plan>) -> bool {
         // Plain unsigned integers are another array.
-        let stays = !self.request.run.write.npy_plain || stored.data_type.interchange().numpy.is_some();
+        let stays = !self.job.request.run.write.npy_plain || stored.data_type.interchange().numpy.is_some();
         self.keeps_arrays && cast.is_none() && (stays || stored.foreign().is_some())
     }
 
@@ -351,14 +380,14 @@ impl<'a> Planner<'a> {
             [(name, why)] if name.is_empty() => Some(format!("kept byte for byte: {why}")),
             all => Some(format!("{} kept byte for byte: {}", Count(all.len(), "tensor"), named(all))),
         };
-        let rows = files.iter().filter(|file| self.work.is_cast && file.format == Format::Safetensors);
+        let rows = files.iter().filter(|file| self.job.is_cast && file.format == Format::Safetensors);
         let unscaled = note_on_scales(rows.flat_map(|file| &file.rows).map(|row| &row.summary));
         kept.into_iter().chain(unscaled).collect()
     }
 
     /// Refuses to cast parts of quantized weights.
-    fn check(&self, opened: &Opened<'_>, files: &[OutputFile<'_>]) -> Result<(), FileError> {
-        if !self.work.is_cast {
+    fn check(&self, opened: &Opened, files: &[OutputFile<'_>]) -> Result<(), FileError> {
+        if !self.job.is_cast {
             return Ok(());
         }
         let rows = files.iter().flat_map(|file| &file.rows).map(|row| &row.summary);
@@ -375,11 +404,11 @@ impl<'a> Planner<'a> {
             // The format asks for a name; the file's is the best that there is.
             stored.name = stem;
         }
-        let to = self.request.selection.target_of_one(&stored.name, stored.len as u64);
+        let to = self.job.request.selection.target_of_one(&stored.name, stored.len as u64);
         if let (Some(_), Some((_, why))) = (to, stored.foreign()) {
             return Err(FileError::invalid(input.file.path(), why.clone().of_tensor(&stored.name)));
         }
-        let plan = to.map(|to| (self.work.plan)(stored.data_type, to)).transpose();
+        let plan = to.map(|to| self.job.cast(stored.data_type, to)).transpose();
         plan.map_err(|error| FileError::cast(input.file.path(), &stored.name, error.into()))
     }
 
@@ -388,13 +417,13 @@ impl<'a> Planner<'a> {
         let plan = |stored: &StoredTensor| {
             if let Some((_, why)) = stored.foreign() {
                 // A kept array needs no type. One that a pattern names is to be cast, which is an error.
-                return match self.request.selection.names(&stored.name, stored.len as u64) {
+                return match self.job.request.selection.names(&stored.name, stored.len as u64) {
                     true => Err(FileError::invalid(input.path(), why.clone().of_tensor(&stored.name))),
                     false => Ok(None),
                 };
             }
-            let Some(to) = (self.work.select)(stored) else { return Ok(None) };
-            check_type(input.path(), stored, &self.request.raw.from)?;
+            let Some(to) = self.job.target(stored) else { return Ok(None) };
+            check_type(input.path(), stored, &self.job.request.raw.from)?;
             if (to == DataType::String) != (stored.data_type == DataType::String) {
                 return Err(FileError::strings(input.path(), &stored.name));
             }
@@ -404,14 +433,14 @@ impl<'a> Planner<'a> {
     }
 
     fn plan(&self, input: &Input, stored: &StoredTensor, to: DataType) -> Result<Plan, FileError> {
-        (self.work.plan)(stored.data_type, to).map_err(|error| input.cast_error(&stored.name, error.into()).into())
+        self.job.cast(stored.data_type, to).map_err(|error| input.cast_error(&stored.name, error.into()).into())
     }
 
     /// Of bits it is an error that no tensor is as wide as the target: the operator's own for the first tensor.
     fn check_any(&self, first: Option<&Input>, casts: &[Option<Plan>]) -> Result<(), FileError> {
-        if !self.work.is_cast
+        if !self.job.is_cast
             && casts.iter().all(Option::is_none)
-            && let (Some(input), Some(to)) = (first, self.request.selection.to)
+            && let (Some(input), Some(to)) = (first, self.job.request.selection.to)
             && let Some(stored) = input.tensors.first()
         {
             self.plan(input, stored, to)?;
@@ -428,7 +457,7 @@ impl<'a> Planner<'a> {
         let mut rows = Vec::with_capacity(casts.len());
         for (tensor, (stored, plan)) in input.tensors.iter().zip(casts).enumerate() {
             let summary = summary(stored, plan).map_err(|error| input.cast_error(&stored.name, error.into()))?;
-            let counter = plan.filter(|_| self.work.is_cast);
+            let counter = plan.filter(|_| self.job.is_cast);
             let counter = counter.and_then(|plan| self.counters.of(plan.source_type(), plan.target_type()));
             let source = match plan {
                 Some(plan) => Source::Cast(plan, counter.map(Box::new)),

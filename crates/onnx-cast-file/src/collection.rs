@@ -10,13 +10,14 @@ mod write;
 
 pub(crate) use write::Outcome;
 
+use crate::checkpoint::Checkpoint;
 use crate::engine::{MODULES, PIPELINE, holds_weights};
 use crate::error::FileError;
 use crate::formats::checkpoint::locate;
 use crate::formats::error::{Invalid, InvalidKind};
 use crate::formats::folder::{Contents, has_weights, snapshot};
 use crate::io::fs;
-use crate::layouts::{Checkpoint, Config, Layout, WeightFormat, Weights, read_configuration};
+use crate::layouts::{Layout, WeightFormat, Weights, read_configuration};
 use crate::selection::{Pattern, Selection, Unmatched};
 use crate::text::Short;
 use serde_json::Value;
@@ -67,6 +68,11 @@ impl Collection {
             member.tensors = tensors(&member.path)?;
         }
         Ok(Some(found))
+    }
+
+    /// The folder of all checkpoints.
+    pub(crate) fn root(&self) -> &Path {
+        &self.root
     }
 
     /// The folders whose weights are read.
@@ -244,7 +250,7 @@ fn tensors(path: &Path) -> Result<Vec<String>, FileError> {
     let checkpoint = Checkpoint::located(path, &located)?;
     let mut names: Vec<String> = checkpoint.tensors().map(|(_, stored)| stored.name.clone()).collect();
     // What contradicts itself is said by the job.
-    let weights = Config::of(&checkpoint, path, None).and_then(|config| Weights::find(&checkpoint, &config));
-    names.extend(weights.into_iter().flat_map(|weights| weights.list).map(|weight| weight.name));
+    let weights = checkpoint.config(None).and_then(|config| Weights::find(&checkpoint, &config));
+    names.extend(weights.into_iter().flat_map(|weights| weights.list).map(|weight| weight.name.clone()));
     Ok(names)
 }

@@ -2,12 +2,16 @@
 
 mod gguf;
 
-use crate::collection::{Collection, Outcome};
+use crate::checkpoint::{Checkpoint, TensorRef};
+use crate::collection::{Collection, Member};
 use crate::counts::Counters;
 use crate::engine::{self, Computed, Opened, OutputFile, OutputPlan, OutputTensor, SideFiles, Source};
 use crate::error::FileError;
 use crate::formats::error::{Invalid, InvalidKind};
-use crate::layouts::{self, Checkpoint, Config, Layout, Role, TensorRef, Weight, WeightValues, Weights};
+use crate::formats::format::Format;
+use crate::formats::gguf::is_meant as is_gguf_path;
+use crate::job::{self, Job};
+use crate::layouts::{self, Layout, Role, Weight, WeightValues, Weights};
 use crate::request::RunOptions;
 use crate::selection::Selection;
 use crate::summary::{Summary, TensorSummary};
@@ -58,76 +62,82 @@ pub fn dequantize_file(
     request: &DequantizeRequest,
 ) -> Result<Summary, FileError> {
     let _environment = DefaultEnvironment::enter();
-    let (input, output) = (input.as_ref(), output.as_ref());
-    request.selection.check_given(input)?;
-    check_targets(request)?;
-    if crate::formats::gguf::is_meant(input) {
-        return gguf::dequantize(input, output, request);
-    }
-    let Some(all) = Collection::find(input)? else { return dequantize_checkpoint(input, output, request) };
-    all.check_selection(&request.selection)?;
-    all.run(output, &request.run, |member, output, run| {
-        let request = request.clone().selection(member.selection(&request.selection)).run(run);
-        Outcome::of(dequantize_checkpoint(member.path(), output, &request))
-    })
+    job::run(request, input.as_ref(), output.as_ref())
 }
 
-fn dequantize_checkpoint(input: &Path, output: &Path, request: &DequantizeRequest) -> Result<Summary, FileError> {
-    let opened = engine::open(input, output)?;
-    let config = Config::of(&opened.checkpoint, input, request.layout)?;
-    plan(&opened, &config, request, |rewrite| rewrite.run())
-}
-
-/// Hands the rewriting of a checkpoint to a function that runs it.
-pub(crate) fn plan<R>(
-    opened: &Opened<'_>,
-    config: &Config,
-    request: &DequantizeRequest,
-    run: impl FnOnce(OutputPlan<'_>) -> Result<R, FileError>,
-) -> Result<R, FileError> {
-    let Opened { checkpoint, outputs, input, is_checked, .. } = opened;
-    let keeps = |name: &str, len| request.selection.target_of_one(name, len).is_none();
-    let weights = Weights::find_but(checkpoint, config, keeps)?;
-    // A pattern that matches parts alone selects nothing: weights go by their plain names.
-    let parts: HashSet<TensorRef> = weights.list.iter().flat_map(Weight::parts).collect();
-    let stored = checkpoint.tensors().map(|(tensor, stored)| (parts.contains(&tensor), &*stored.name));
-    let (of_weights, others): (Vec<_>, Vec<_>) = stored.partition(|(is_part, _)| *is_part);
-    let names = weights.list.iter().map(|weight| &*weight.name).chain(others.iter().map(|(_, name)| *name));
-    let known = request.selection.check_names(names);
-    known.map_err(|error| FileError::invalid(input, error.of_weights(of_weights.into_iter().map(|(_, name)| name))))?;
-    let targets: Vec<Option<DataType>> = weights.list.iter().map(|weight| target(request, weight)).collect();
-    let chosen: Vec<bool> = targets.iter().map(Option::is_some).collect();
-    if !is_checked {
-        let run = (request.run.threads, request.run.watch.as_ref());
-        layouts::verify(checkpoint, &weights, &chosen, request.allow_nan, run)?;
+impl Job for DequantizeRequest {
+    fn options(&self) -> &RunOptions {
+        &self.run
     }
-    let layer = |weight: &'_ Weight| weight.name.strip_suffix(".weight").map(str::to_owned);
-    let plain: HashSet<String> = weights
-        .list
-        .iter()
-        .zip(&chosen)
-        .filter(|(_, chosen)| **chosen)
-        .filter_map(|(weight, _)| layer(weight))
-        .collect();
-    let planner = Planner { checkpoint, weights: &weights, targets: &targets, request };
-    let mut files = Vec::new();
-    for (file, input) in checkpoint.files.iter().enumerate() {
-        let rows = planner.rows(file)?;
-        // A file of scales alone has nothing left to hold.
-        if !rows.is_empty() || checkpoint.files.len() == 1 {
-            let mut file = OutputFile::of(opened, input, rows);
-            file.metadata = layouts::without_layers(file.metadata, |layer| plain.contains(layer));
-            files.push(file);
+
+    fn check(&self, input: &Path, _: &Path) -> Result<(), FileError> {
+        self.selection.check_given(input)?;
+        self.selection.targets().try_for_each(|to| cast_to(to, true).map(drop)).map_err(FileError::Operator)
+    }
+
+    fn check_collection(&self, all: &Collection) -> Result<(), FileError> {
+        all.check_selection(&self.selection)
+    }
+
+    fn for_member(&self, member: &Member, run: RunOptions) -> Result<Self, String> {
+        Ok(self.clone().selection(member.selection(&self.selection)).run(run))
+    }
+
+    fn open(&self, input: &Path, output: &Path) -> Result<Opened, FileError> {
+        if is_gguf_path(input) { gguf::open(input, output, self) } else { engine::open(input, output) }
+    }
+
+    fn plan<'a>(&'a self, opened: &'a Opened) -> Result<OutputPlan<'a>, FileError> {
+        if opened.checkpoint.files.iter().any(|file| file.format == Format::Gguf) {
+            return gguf::plan(opened, self);
         }
+        let Opened { checkpoint, outputs, input, is_checked, .. } = opened;
+        let config = checkpoint.config(self.layout)?;
+        let keeps = |name: &str, len| self.selection.target_of_one(name, len).is_none();
+        let weights = Weights::find_but(checkpoint, &config, keeps)?;
+        // A pattern that matches parts alone selects nothing: weights go by their plain names.
+        let parts: HashSet<TensorRef> = weights.list.iter().flat_map(|weight| weight.parts()).collect();
+        let stored = checkpoint.tensors().map(|(tensor, stored)| (parts.contains(&tensor), &*stored.name));
+        let (of_weights, others): (Vec<_>, Vec<_>) = stored.partition(|(is_part, _)| *is_part);
+        let names = weights.list.iter().map(|weight| &*weight.name).chain(others.iter().map(|(_, name)| *name));
+        let known = self.selection.check_names(names);
+        known.map_err(|error| {
+            FileError::invalid(input, error.of_weights(of_weights.into_iter().map(|(_, name)| name)))
+        })?;
+        let targets: Vec<Option<DataType>> = weights.list.iter().map(|weight| target(self, weight)).collect();
+        let chosen: Vec<bool> = targets.iter().map(Option::is_some).collect();
+        if !is_checked {
+            let run = (self.run.threads, self.run.watch.as_ref());
+            layouts::verify(checkpoint, &weights, &chosen, self.allow_nan, run)?;
+        }
+        let layer = |weight: &'_ Arc<Weight>| weight.name.strip_suffix(".weight").map(str::to_owned);
+        let plain: HashSet<String> = weights
+            .list
+            .iter()
+            .zip(&chosen)
+            .filter(|(_, chosen)| **chosen)
+            .filter_map(|(weight, _)| layer(weight))
+            .collect();
+        let planner = Planner { checkpoint, weights: &weights, targets: &targets, request: self };
+        let mut files = Vec::new();
+        for (file, input) in checkpoint.files.iter().enumerate() {
+            let rows = planner.rows(file)?;
+            // A file of scales alone has nothing left to hold.
+            if !rows.is_empty() || checkpoint.files.len() == 1 {
+                let mut file = OutputFile::of(opened, input, rows);
+                file.metadata = layouts::without_layers(file.metadata, |layer| plain.contains(layer));
+                files.push(file);
+            }
+        }
+        let is_plain = chosen.iter().all(|&chosen| chosen);
+        for file in files.iter_mut().filter(|_| is_plain) {
+            let metadata = file.metadata.take().map(layouts::without_description);
+            file.metadata = metadata.filter(|metadata| !metadata.is_empty());
+        }
+        let side_files = planner.side_files(opened, outputs.folder.as_deref(), is_plain)?;
+        let dropped = if is_plain { weights.calibrations(checkpoint) } else { Vec::new() };
+        Ok(OutputPlan { side_files, dropped, ..OutputPlan::new(opened, files, &self.run) })
     }
-    let is_plain = chosen.iter().all(|&chosen| chosen);
-    for file in files.iter_mut().filter(|_| is_plain) {
-        let metadata = file.metadata.take().map(layouts::without_description);
-        file.metadata = metadata.filter(|metadata| !metadata.is_empty());
-    }
-    let side_files = planner.side_files(opened, outputs.folder.as_deref(), is_plain)?;
-    let dropped = if is_plain { weights.calibrations(checkpoint) } else { Vec::new() };
-    run(OutputPlan { side_files, dropped, ..OutputPlan::new(opened, files, &request.run) })
 }
 
 /// The type that a weight gets; `None` where it stays quantized.
@@ -136,7 +146,7 @@ fn target(request: &DequantizeRequest, weight: &Weight) -> Option<DataType> {
 }
 
 /// How a target is reached: the type that is computed, and the cast from there.
-fn by_way_of(to: DataType, counts: bool) -> Result<(DataType, Option<Plan>), OpError> {
+fn cast_to(to: DataType, counts: bool) -> Result<(DataType, Option<Plan>), OpError> {
     let is_direct = matches!(to, DataType::Float | DataType::Float16 | DataType::BFloat16) && !counts;
     if is_direct {
         return Ok((to, None));
@@ -144,19 +154,14 @@ fn by_way_of(to: DataType, counts: bool) -> Result<(DataType, Option<Plan>), OpE
     Ok((DataType::Float, Some(Cast::new(to, &CastOptions::new().threads(1))?.plan(DataType::Float)?)))
 }
 
-/// Refuses targets that nothing is cast to.
-pub(crate) fn check_targets(request: &DequantizeRequest) -> Result<(), FileError> {
-    request.selection.targets().try_for_each(|to| by_way_of(to, true).map(drop)).map_err(FileError::Operator)
-}
-
-struct Planner<'a> {
+struct Planner<'a, 'w> {
     checkpoint: &'a Checkpoint,
-    weights: &'a Weights,
-    targets: &'a [Option<DataType>],
+    weights: &'w Weights,
+    targets: &'w [Option<DataType>],
     request: &'a DequantizeRequest,
 }
 
-impl<'a> Planner<'a> {
+impl<'a> Planner<'a, '_> {
     /// The tensors of the output that a file of the input gives.
     fn rows(&self, file: usize) -> Result<Vec<OutputTensor<'a>>, FileError> {
         let mut rows = Vec::new();
@@ -176,7 +181,7 @@ impl<'a> Planner<'a> {
         Ok(rows)
     }
 
-    fn values(&self, tensor: TensorRef, weight: &'a Weight, to: DataType) -> Result<OutputTensor<'a>, FileError> {
+    fn values(&self, tensor: TensorRef, weight: &Arc<Weight>, to: DataType) -> Result<OutputTensor<'a>, FileError> {
         let path = self.checkpoint.files[tensor.file].path();
         if to == DataType::String {
             let what = "a weight as string is unsupported (want a type of numbers)";
@@ -184,7 +189,7 @@ impl<'a> Planner<'a> {
         }
         let counts = self.request.run.counts();
         let (data_type, cast) =
-            by_way_of(to, counts).map_err(|error| FileError::cast(path, &weight.name, error.into()))?;
+            cast_to(to, counts).map_err(|error| FileError::cast(path, &weight.name, error.into()))?;
         let counter = cast.and_then(|_| Counters::new(counts).of(data_type, to)).map(Arc::new);
         let values = WeightValues::new(self.checkpoint, weight, data_type)
             .map_err(|error| FileError::moving(error, path, path, &weight.name))?;
@@ -213,7 +218,7 @@ impl<'a> Planner<'a> {
     }
 
     /// The other files of a folder that are copied as they are, and the configuration as it is to be.
-    fn side_files(&self, opened: &Opened<'_>, folder: Option<&Path>, is_plain: bool) -> Result<SideFiles, FileError> {
+    fn side_files(&self, opened: &Opened, folder: Option<&Path>, is_plain: bool) -> Result<SideFiles, FileError> {
         let Some(folder) = folder.filter(|_| self.request.run.copies_others()) else { return Ok(SideFiles::default()) };
         let mut side_files = SideFiles::of(opened, folder)?;
         let to = self.request.selection.to.or_else(|| self.request.selection.targets().next());

@@ -18,6 +18,7 @@ pub(crate) use open::{Opened, OutputPaths, check_folder, format_of_output, open,
 pub use part::{Part, Shard};
 pub(crate) use side_files::{MODULES, PIPELINE, SideFiles, Text, holds_weights, name_of};
 
+use crate::checkpoint::{Checkpoint, TensorRef};
 use crate::counts::Counter;
 use crate::error::FileError;
 use crate::formats::checkpoint::Index;
@@ -35,7 +36,7 @@ use crate::io::atomic::{NewFolders, Occupant, create_folder, folder_of, occupant
 use crate::io::fs::{self, HAS_OUTPUTS, is_same, place_of};
 use crate::io::positional::{InputFile, is_stream};
 use crate::io::progress::Meter;
-use crate::layouts::{self, Checkpoint, TensorRef};
+use crate::layouts;
 use crate::pipeline::{self, Compute, Greatest, InPlace, Nowhere, Same, Task, TaskInput};
 use crate::request::RunOptions;
 use crate::summary::{Ignored, Summary, TensorSummary};
@@ -111,7 +112,7 @@ pub(crate) struct OutputFile<'a> {
 
 /// An output, all of it planned.
 pub(crate) struct OutputPlan<'a> {
-    pub(crate) opened: &'a Opened<'a>,
+    pub(crate) opened: &'a Opened,
     pub(crate) files: Vec<OutputFile<'a>>,
     /// Comparisons that come before everything else.
     pub(crate) checks: Vec<Check<'a>>,
@@ -124,6 +125,8 @@ pub(crate) struct OutputPlan<'a> {
     pub(crate) dropped: Vec<String>,
     /// What the summary is to say of weights that are not quantized.
     pub(crate) passed_over: Vec<(String, String)>,
+    /// What the output cannot hold, each with the reason.
+    pub(crate) left_out: Vec<(String, String)>,
     /// What to know before the output is used.
     pub(crate) notes: Vec<String>,
     /// Options that have no effect.
@@ -141,9 +144,9 @@ type Frame = (Vec<u8>, Vec<u8>);
 
 impl<'a> OutputPlan<'a> {
     /// Of these files alone.
-    pub(crate) fn new(opened: &'a Opened<'a>, files: Vec<OutputFile<'a>>, options: &'a RunOptions) -> Self {
+    pub(crate) fn new(opened: &'a Opened, files: Vec<OutputFile<'a>>, options: &'a RunOptions) -> Self {
         let (checks, measured, dropped) = (Vec::new(), Vec::new(), Vec::new());
-        let (passed_over, notes, ignored) = (Vec::new(), Vec::new(), Vec::new());
+        let (passed_over, left_out, notes, ignored) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         let (side_files, configuration) = (SideFiles::default(), None);
         OutputPlan {
             opened,
@@ -154,6 +157,7 @@ impl<'a> OutputPlan<'a> {
             configuration,
             dropped,
             passed_over,
+            left_out,
             notes,
             ignored,
             options,
@@ -186,7 +190,7 @@ impl<'a> OutputPlan<'a> {
             return Ok(summary);
         }
         let new_folders = self.new_folders();
-        if let Err(error) = replacement.begin(self.opened.input) {
+        if let Err(error) = replacement.begin(&self.opened.input) {
             // They may be empty because another job is about to fill them.
             new_folders.keep();
             return Err(error);
@@ -337,7 +341,8 @@ impl<'a> OutputPlan<'a> {
     fn summary(&self) -> Summary {
         let tensors = self.rows().map(|row| row.summary.clone()).collect();
         let (dropped, passed_over, notes) = (self.dropped.clone(), self.passed_over.clone(), self.notes.clone());
-        let left_out = self.checkpoint().files.iter().flat_map(|file| file.stale.clone()).collect();
+        let stale = self.checkpoint().files.iter().flat_map(|file| file.stale.iter());
+        let left_out = stale.chain(&self.left_out).cloned().collect();
         let of_output = |file: &OutputFile<'_>| self.options.ignored_of_output(&file.path, file.format);
         let ignored = self.ignored.iter().copied().chain(self.files.iter().flat_map(of_output));
         let is_one = self.opened.outputs.folder.is_none();
@@ -482,7 +487,7 @@ impl Check<'_> {
 
 impl<'a> OutputFile<'a> {
     /// The `.safetensors` file that a file of the input gives.
-    pub(crate) fn of(opened: &Opened<'_>, input: &Input, rows: Vec<OutputTensor<'a>>) -> OutputFile<'a> {
+    pub(crate) fn of(opened: &Opened, input: &Input, rows: Vec<OutputTensor<'a>>) -> OutputFile<'a> {
         let (path, metadata) = (opened.outputs.file(input.path()), input.metadata.clone());
         OutputFile { path, format: Format::Safetensors, metadata, head: None, rows }
     }

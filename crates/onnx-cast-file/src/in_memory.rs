@@ -1,7 +1,8 @@
 //! Quantized checkpoints in memory: the jobs of `dequantize.rs`, `quantize.rs` and `transcode.rs`, from tensors to
 //! tensors. They share every step with the jobs on files but the reading and the writing.
 
-use crate::dequantize::{self, DequantizeRequest};
+use crate::checkpoint::{Checkpoint, Configuration};
+use crate::dequantize::DequantizeRequest;
 use crate::engine::{MadeTensors, Opened, OutputPaths};
 use crate::error::FileError;
 use crate::formats::error::Invalid;
@@ -10,9 +11,10 @@ use crate::formats::input::{Input, Location, StoredTensor};
 use crate::formats::source::{Items, NamedTensor};
 use crate::inspect::{Quantized, consistent};
 use crate::io::positional::{InputFile, ReadAt};
-use crate::layouts::{Config, Layout, Model, claims};
-use crate::quantize::{self, QuantizeRequest};
-use crate::transcode::{self, TranscodeRequest};
+use crate::job::Job;
+use crate::layouts::Layout;
+use crate::quantize::QuantizeRequest;
+use crate::transcode::TranscodeRequest;
 use onnx_cast::__private::DefaultEnvironment;
 use onnx_cast::{DataType, Tensor, TensorView};
 use std::collections::HashSet;
@@ -20,9 +22,8 @@ use std::fmt;
 use std::io;
 use std::path::Path;
 
-/// What errors say in place of a path: of tensors, and of their configuration.
+/// What errors say in place of a path.
 const TENSORS: &str = "tensors";
-const CONFIG: &str = "config";
 
 /// A tensor whose elements somebody holds.
 pub struct HeldTensor {
@@ -77,8 +78,7 @@ impl ReadAt for InARow {
 /// Tensors of a module or a model, and what is said of their quantization.
 #[derive(Debug)]
 pub struct TensorsInMemory {
-    opened: Opened<'static>,
-    config: Option<String>,
+    opened: Opened,
 }
 
 impl TensorsInMemory {
@@ -113,14 +113,14 @@ impl TensorsInMemory {
             members: Vec::new(),
             stale: Vec::new(),
         };
-        let opened = Opened::of(Path::new(TENSORS), vec![input], OutputPaths::default());
-        Ok(TensorsInMemory { opened, config: config.map(str::to_owned) })
+        let checkpoint = Checkpoint::with(vec![input], Configuration::Text(config.map(str::to_owned)));
+        Ok(TensorsInMemory { opened: Opened::with(checkpoint, path, OutputPaths::default()) })
     }
 }
 
-fn config(text: Option<&str>, layout: Option<Layout>) -> Result<Config, FileError> {
-    let parsed = Config::parse(text.unwrap_or("{}"), layout);
-    parsed.map_err(|error| FileError::invalid(Path::new(CONFIG), error))
+fn made(tensors: &TensorsInMemory, job: &impl Job) -> Result<MadeTensors, FileError> {
+    job.check(Path::new(TENSORS), Path::new(TENSORS))?;
+    job.plan(&tensors.opened)?.into_memory()
 }
 
 /// As [`dequantize_file`](crate::dequantize_file), in memory. What a request says of files is not looked at.
@@ -129,9 +129,7 @@ fn config(text: Option<&str>, layout: Option<Layout>) -> Result<Config, FileErro
 /// As there.
 pub fn dequantize_tensors(tensors: TensorsInMemory, request: &DequantizeRequest) -> Result<MadeTensors, FileError> {
     let _environment = DefaultEnvironment::enter();
-    dequantize::check_targets(request)?;
-    let TensorsInMemory { opened, config: text } = tensors;
-    dequantize::plan(&opened, &config(text.as_deref(), request.layout)?, request, |rewrite| rewrite.into_memory())
+    made(&tensors, request)
 }
 
 /// As [`quantize_file`](crate::quantize_file), in memory. What a request says of files is not looked at.
@@ -140,9 +138,7 @@ pub fn dequantize_tensors(tensors: TensorsInMemory, request: &DequantizeRequest)
 /// As there.
 pub fn quantize_tensors(tensors: TensorsInMemory, request: &QuantizeRequest) -> Result<MadeTensors, FileError> {
     let _environment = DefaultEnvironment::enter();
-    let TensorsInMemory { opened, config: text } = tensors;
-    let model = text.as_deref().map_or_else(Model::default, Model::of_text);
-    quantize::plan(&opened, text.as_deref().and_then(claims), &model, request, |rewrite| rewrite.into_memory())
+    made(&tensors, request)
 }
 
 /// As [`transcode_file`](crate::transcode_file), in memory. What a request says of files is not looked at.
@@ -151,9 +147,7 @@ pub fn quantize_tensors(tensors: TensorsInMemory, request: &QuantizeRequest) -> 
 /// As there.
 pub fn transcode_tensors(tensors: TensorsInMemory, request: &TranscodeRequest) -> Result<MadeTensors, FileError> {
     let _environment = DefaultEnvironment::enter();
-    let TensorsInMemory { opened, config: text } = tensors;
-    let config = config(text.as_deref(), request.from_layout).map_err(transcode::of_input)?;
-    transcode::plan(&opened, &config, request, |rewrite| rewrite.into_memory())
+    made(&tensors, request)
 }
 
 /// The quantized weights among tensors. Their scales are read.
@@ -162,5 +156,6 @@ pub fn transcode_tensors(tensors: TensorsInMemory, request: &TranscodeRequest) -
 /// Where the tensors contradict themselves or the configuration.
 pub fn quantized_tensors(tensors: &TensorsInMemory, layout: Option<Layout>) -> Result<Quantized, FileError> {
     let _environment = DefaultEnvironment::enter();
-    consistent(&tensors.opened.checkpoint, &config(tensors.config.as_deref(), layout)?)
+    let checkpoint = &tensors.opened.checkpoint;
+    consistent(checkpoint, &checkpoint.config(layout)?)
 }

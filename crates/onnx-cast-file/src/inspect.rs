@@ -7,6 +7,7 @@ mod compare;
 mod quantized;
 mod values;
 
+use crate::checkpoint::Checkpoint;
 use crate::collection::Collection;
 use crate::counts::Number;
 use crate::error::FileError;
@@ -16,7 +17,6 @@ use crate::formats::format::Format;
 use crate::formats::input::{Given, Input, Location, StoredTensor};
 use crate::io::positional::is_stream;
 use crate::io::progress::{Meter, Watch};
-use crate::layouts::Checkpoint;
 use crate::opened::with_task;
 use crate::pipeline::{self, PipelineError, Sink, Task};
 use crate::request::refuse_format;
@@ -228,7 +228,7 @@ pub fn inspect(path: impl AsRef<Path>, request: &InspectRequest) -> Result<FileI
 }
 
 fn inspect_checkpoint(path: &Path, request: &InspectRequest) -> Result<FileInfo, FileError> {
-    let opened = Checkpoint::of(open_all(path, |path| open(path, &request.from, request.in_format))?);
+    let opened = Checkpoint::of(path, open_all(path, |path| open(path, &request.from, request.in_format))?);
     let mut quantized = quantized::quantized(path, &opened, request.stats);
     let weights = quantized.iter().flat_map(|quantized| &quantized.weights).map(|weight| &*weight.name);
     let names = opened.tensors().map(|(_, stored)| &*stored.name).chain(weights);
@@ -318,7 +318,7 @@ pub fn diff_opened(
     request: &DiffRequest,
 ) -> Result<Vec<(String, Difference)>, FileError> {
     if request.values {
-        let (first, second) = (Checkpoint::of(first), Checkpoint::of(second));
+        let (first, second) = (Checkpoint::of(paths[0], first), Checkpoint::of(paths[1], second));
         return by_value::diff(paths, [&first, &second], request);
     }
     let names = first.iter().chain(&second).flat_map(|input| &input.tensors).map(|stored| &*stored.name);

@@ -38,21 +38,19 @@ pub use table::Layout;
 
 pub(crate) use claims::{Claims, KeyValueCache};
 pub(crate) use columns::{Columns, columns_at_once, copy_stretches, parts};
-pub(crate) use config::{
-    Config, claims, config_of_folder, is_configuration, model_of_folder, read as read_configuration,
-};
+pub(crate) use config::{Config, config_of_folder, is_configuration, read as read_configuration};
 pub(crate) use description::{description, without_description};
 pub(crate) use find::{Role, Weights, check_beside};
 pub(crate) use gguf::{BlockValues, decode as decode_blocks, encode as encode_blocks};
 pub(crate) use lay_out::are_experts;
 pub(crate) use model::{CONV1D_LAYERS, CONV1D_MODELS, Model};
 pub(crate) use plain_config::{plain_config, quantized_config};
-pub(crate) use signs::{check_cast, check_plain, claim_of_folder};
+pub(crate) use signs::{check_cast, check_plain};
 pub(crate) use spec::{Calibration, KeptNames};
 pub(crate) use table::{GROUPS, SHAPE, ZERO_POINTS, without_layers};
 pub(crate) use torch_dtype::{torch_name, with_torch_dtype};
 pub(crate) use transpose::transpose;
 pub(crate) use values::WeightValues;
 pub(crate) use verify::verify;
-pub(crate) use weight::{Checkpoint, Encoding, Grid, TensorRef, Weight};
+pub(crate) use weight::{Encoding, Grid, Weight};
 pub(crate) use written::{Arithmetic, Integers, Order, WrittenWeight};

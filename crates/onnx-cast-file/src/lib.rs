@@ -32,6 +32,7 @@
 #[macro_use]
 mod builders;
 mod cast;
+mod checkpoint;
 mod collection;
 mod counts;
 mod dequantize;
@@ -43,6 +44,7 @@ mod glob;
 mod in_memory;
 mod inspect;
 mod io;
+mod job;
 mod layouts;
 mod level;
 mod opened;

@@ -7,18 +7,16 @@
 //! those that write open the headers of all files, since scales may be in other ones. A file of a cast needs no other:
 //! it may be a checkpoint by itself.
 
-use crate::cast::{self, with_cast};
-use crate::dequantize::{self, DequantizeRequest};
-use crate::engine::{self, Opened, OutputPlan};
+use crate::cast::CastJob;
+use crate::dequantize::DequantizeRequest;
+use crate::engine::{Opened, OutputPlan};
 use crate::error::FileError;
-use crate::formats::error::FormatError;
-use crate::formats::format::Format;
 use crate::io::atomic::AtomicFile;
 use crate::io::links;
-use crate::layouts::{Config, claim_of_folder, model_of_folder};
-use crate::quantize::{self, QuantizeRequest};
+use crate::job::Job;
+use crate::quantize::QuantizeRequest;
 use crate::request::CastRequest;
-use crate::transcode::{self, TranscodeRequest};
+use crate::transcode::TranscodeRequest;
 use onnx_cast::__private::DefaultEnvironment;
 use std::path::Path;
 
@@ -42,50 +40,28 @@ impl FileJob<'_> {
     /// Does something with the planned output.
     fn with<R>(
         self,
-        input: &Path,
-        output: &Path,
+        paths: [&Path; 2],
         is_checked: bool,
         run: impl FnOnce(OutputPlan<'_>) -> Result<R, FileError>,
     ) -> Result<R, FileError> {
-        let cast = match self {
-            FileJob::Cast(request) => Some(cast::job("cast", request)),
-            _ => None,
-        };
-        let in_folder = cast.as_ref().map_or(Ok(None), |job| engine::open_folder(input, output, job))?;
-        let opened = match in_folder {
-            Some(opened) => opened,
-            None => {
-                [input, output].into_iter().filter(|_| cast.is_some()).try_for_each(check_format)?;
-                engine::open(input, output)?
-            }
-        };
-        let opened = Opened { is_checked, ..opened };
-        let folder = opened.checkpoint.folder(input);
         match self {
-            FileJob::Cast(request) => with_cast(request, |work| {
-                request.raw.refuse_formats(input, output)?;
-                cast::plan(&opened, request, work, run)
-            }),
-            FileJob::Dequantize(request) => {
-                dequantize::check_targets(request)?;
-                dequantize::plan(&opened, &Config::of(&opened.checkpoint, input, request.layout)?, request, run)
-            }
-            FileJob::Quantize(request) => {
-                quantize::plan(&opened, claim_of_folder(folder), &model_of_folder(folder)?, request, run)
-            }
-            FileJob::Transcode(request) => {
-                let config = Config::of(&opened.checkpoint, input, request.from_layout).map_err(transcode::of_input)?;
-                transcode::plan(&opened, &config, request, run)
-            }
+            FileJob::Cast(request) => planned(&CastJob::new(request), paths, is_checked, run),
+            FileJob::Dequantize(request) => planned(request, paths, is_checked, run),
+            FileJob::Quantize(request) => planned(request, paths, is_checked, run),
+            FileJob::Transcode(request) => planned(request, paths, is_checked, run),
         }
     }
 }
 
-fn check_format(path: &Path) -> Result<(), FileError> {
-    match Format::from_path(path)? {
-        Format::Safetensors => Ok(()),
-        format => Err(FormatError::format(path, "a cast in parts", format, "it is for .safetensors").into()),
-    }
+fn planned<R>(
+    job: &impl Job,
+    [input, output]: [&Path; 2],
+    is_checked: bool,
+    run: impl FnOnce(OutputPlan<'_>) -> Result<R, FileError>,
+) -> Result<R, FileError> {
+    job.check(input, output)?;
+    let opened = Opened { is_checked, ..job.open(input, output)? };
+    run(job.plan(&opened)?)
 }
 
 /// The files of the output, and what is to become of each. All of it is checked, scales too, and nothing written.
@@ -94,7 +70,7 @@ fn check_format(path: &Path) -> Result<(), FileError> {
 /// As the job at once; but whether transcoded weights would change is for the process that writes them.
 pub fn files(input: &Path, output: &Path, job: FileJob<'_>) -> Result<Vec<Shard>, FileError> {
     let _environment = DefaultEnvironment::enter();
-    job.with(input, output, false, |rewrite| rewrite.shards())
+    job.with([input, output], false, |plan| plan.shards())
 }
 
 /// Makes the file that is to become one of the output, with its header and its length, under a temporary name in the
@@ -104,7 +80,7 @@ pub fn files(input: &Path, output: &Path, job: FileJob<'_>) -> Result<Vec<Shard>
 /// Where the input is not as it should be, or the file cannot be written.
 pub fn lay_out(input: &Path, output: &Path, index: usize, temporary: &Path, job: FileJob<'_>) -> Result<(), FileError> {
     let _environment = DefaultEnvironment::enter();
-    job.with(input, output, true, |rewrite| rewrite.lay_out(index, temporary))
+    job.with([input, output], true, |plan| plan.lay_out(index, temporary))
 }
 
 /// Writes a part of a file into one that was laid out for it; the only part also over any other file that is there. Of
@@ -123,7 +99,7 @@ pub fn write_part(
     job: FileJob<'_>,
 ) -> Result<(), FileError> {
     let _environment = DefaultEnvironment::enter();
-    job.with(input, output, true, |rewrite| rewrite.write_part(index, part, temporary))
+    job.with([input, output], true, |plan| plan.write_part(index, part, temporary))
 }
 
 /// Whether a file holds already what a part of it would be; the first part answers for the header.
@@ -138,7 +114,7 @@ pub fn part_is_there(
     job: FileJob<'_>,
 ) -> Result<bool, FileError> {
     let _environment = DefaultEnvironment::enter();
-    job.with(input, output, true, |rewrite| rewrite.part_is_there(index, part))
+    job.with([input, output], true, |plan| plan.part_is_there(index, part))
 }
 
 /// Gives a file whose parts are all written its name.
@@ -157,5 +133,5 @@ pub fn name_whole(temporary: &Path, output: &Path) -> Result<(), FileError> {
 /// Where a file cannot be read or written.
 pub fn write_side_files(input: &Path, output: &Path, job: FileJob<'_>) -> Result<usize, FileError> {
     let _environment = DefaultEnvironment::enter();
-    job.with(input, output, true, |rewrite| rewrite.write_side_files())
+    job.with([input, output], true, |plan| plan.write_side_files())
 }

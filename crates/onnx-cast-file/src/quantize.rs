@@ -17,16 +17,17 @@ mod weight;
 pub use constant::{ConstantRequest, QuantizedConstant, Scaled};
 pub use values::StoredValues;
 
-use crate::collection::{Collection, Outcome};
+use crate::checkpoint::{Checkpoint, TensorRef};
+use crate::collection::{Collection, Member};
 use crate::engine::{self, Opened, OutputFile, OutputPlan, OutputTensor, SideFiles, Source, Text};
 use crate::error::FileError;
 use crate::formats::error::{FormatError, Invalid, InvalidKind};
 use crate::formats::format::Format;
 use crate::formats::input::StoredTensor;
 use crate::io::positional::is_stream;
+use crate::job::{self, Job};
 use crate::layouts::{
-    self, Activations, Checkpoint, Granularity, KeyValueCache, Layout, Model, QuantizedFormat, TensorRef, WeightFormat,
-    WrittenWeight,
+    self, Activations, Granularity, KeyValueCache, Layout, Model, QuantizedFormat, WeightFormat, WrittenWeight,
 };
 use crate::pipeline::Greatest;
 use crate::request::{ModelOptions, RunOptions};
@@ -110,6 +111,11 @@ impl QuantizeRequest {
         self.selection.targets().map(|to| to.format)
     }
 
+    /// Whether the output is a `.gguf` file.
+    fn is_to_gguf(&self) -> bool {
+        self.layout_or_default().row().file == Format::Gguf
+    }
+
     /// The layout that the checkpoint gets.
     fn layout_or_default(&self) -> Layout {
         let only = self.formats().find_map(Layout::only_of);
@@ -130,43 +136,52 @@ pub fn quantize_file(
     request: &QuantizeRequest,
 ) -> Result<Summary, FileError> {
     let _environment = DefaultEnvironment::enter();
-    let input = input.as_ref();
-    request.model.refuse(input)?;
-    Ok(quantize_files(input, output.as_ref(), request)?.ignoring(request.model.ignored()))
-}
-
-fn quantize_files(input: &Path, output: &Path, request: &QuantizeRequest) -> Result<Summary, FileError> {
-    let fields = [
-        ("form", request.form != ModelForm::default(), "is for models (.onnx)"),
-        ("zero_points", request.zero_points, "is for models (.onnx)"),
-    ];
-    FileError::refuse(input, &fields)?;
-    if request.layout_or_default().row().file == Format::Gguf {
-        check_is_gguf(output, request)?;
-        let all = Collection::find(input)?;
-        let mut done = gguf::quantize(input, output, request)?;
-        let others = all.iter().flat_map(Collection::checkpoints).filter(|member| !member.name().is_empty());
-        let reason = "a .gguf file holds one checkpoint";
-        done.left_out.extend(others.map(|member| (member.name().to_owned(), reason.to_owned())));
-        return Ok(done);
+    let (input, output) = (input.as_ref(), output.as_ref());
+    if !request.is_to_gguf() {
+        return job::run(request, input, output);
     }
-    let Some(all) = Collection::find(input)? else { return quantize_checkpoint(input, output, request) };
-    let (layout, selection) = (request.layout_or_default(), &request.selection);
-    all.check_selection(selection)?;
-    all.run(output, &request.run, |member, output, run| {
-        if let Err(reason) = member.takes(layout, selection) {
-            return Ok(Outcome::Kept(reason));
-        }
-        let request = request.clone().selection(member.selection(selection)).run(run);
-        Outcome::of(quantize_checkpoint(member.path(), output, &request))
-    })
+    request.check(input, output)?;
+    let all = Collection::find(input)?;
+    let mut done = request.run_one(input, output)?;
+    let others = all.iter().flat_map(Collection::checkpoints).filter(|member| !member.name().is_empty());
+    let reason = "a .gguf file holds one checkpoint";
+    done.left_out.extend(others.map(|member| (member.name().to_owned(), reason.to_owned())));
+    Ok(done)
 }
 
-fn quantize_checkpoint(input: &Path, output: &Path, request: &QuantizeRequest) -> Result<Summary, FileError> {
-    let opened = engine::open(input, output)?;
-    let folder = opened.checkpoint.folder(input);
-    let model = layouts::model_of_folder(folder)?;
-    plan(&opened, layouts::claim_of_folder(folder), &model, request, |rewrite| rewrite.run())
+impl Job for QuantizeRequest {
+    fn options(&self) -> &RunOptions {
+        &self.run
+    }
+
+    fn check(&self, input: &Path, output: &Path) -> Result<(), FileError> {
+        self.model.refuse(input)?;
+        let fields = [
+            ("form", self.form != ModelForm::default(), "is for models (.onnx)"),
+            ("zero_points", self.zero_points, "is for models (.onnx)"),
+        ];
+        FileError::refuse(input, &fields)?;
+        if self.is_to_gguf() { check_is_gguf(output, self) } else { Ok(()) }
+    }
+
+    fn check_collection(&self, all: &Collection) -> Result<(), FileError> {
+        all.check_selection(&self.selection)
+    }
+
+    fn for_member(&self, member: &Member, run: RunOptions) -> Result<Self, String> {
+        member.takes(self.layout_or_default(), &self.selection)?;
+        Ok(self.clone().selection(member.selection(&self.selection)).run(run))
+    }
+
+    fn open(&self, input: &Path, output: &Path) -> Result<Opened, FileError> {
+        if self.is_to_gguf() { gguf::open(input, output, self) } else { engine::open(input, output) }
+    }
+
+    fn plan<'a>(&'a self, opened: &'a Opened) -> Result<OutputPlan<'a>, FileError> {
+        let plan = if self.is_to_gguf() { gguf::plan(opened, self) } else { plan(opened, self) }?;
+        let ignored = [plan.ignored, self.model.ignored()].concat();
+        Ok(OutputPlan { ignored, ..plan })
+    }
 }
 
 fn check_is_gguf(output: &Path, request: &QuantizeRequest) -> Result<(), FileError> {
@@ -190,21 +205,15 @@ struct Planned<'a> {
 }
 
 impl<'a> Planned<'a> {
-    /// Plans the quantization of a checkpoint that `input` names. `claim` is what the configuration says of its
-    /// quantization, `model` what it says of the model.
-    fn new(
-        checkpoint: &'a Checkpoint,
-        input: &Path,
-        claim: Option<String>,
-        model: &Model,
-        request: &'a QuantizeRequest,
-    ) -> Result<Planned<'a>, FileError> {
+    /// Plans the quantization of a checkpoint that `input` names.
+    fn new(checkpoint: &'a Checkpoint, input: &Path, request: &'a QuantizeRequest) -> Result<Planned<'a>, FileError> {
         request
             .formats()
             .try_for_each(|to| request.layout_or_default().check_file(to))
             .map_err(|error| checkpoint.error(None, error))?;
         layouts::check_scale_rule(input, request.scale_rule, request.selection.targets())?;
-        layouts::check_plain(checkpoint, claim)?;
+        layouts::check_plain(checkpoint)?;
+        let model = checkpoint.model()?;
         let names = checkpoint.tensors().map(|(_, stored)| &*stored.name);
         request.selection.check_names(names).map_err(|error| FileError::invalid(input, error))?;
         let mut quantizer = Quantizer {
@@ -217,7 +226,7 @@ impl<'a> Planned<'a> {
             passed_over: Vec::new(),
         };
         let mut files = Vec::new();
-        let (choices, note) = choice::choices(checkpoint, model, request)?;
+        let (choices, note) = choice::choices(checkpoint, &model, request)?;
         for (file, choices) in choices.into_iter().enumerate() {
             files.push(quantizer.rows(file, choices)?);
         }
@@ -234,25 +243,17 @@ impl<'a> Planned<'a> {
     }
 }
 
-/// Hands the rewriting of a checkpoint to a function that runs it. `claim` is what the configuration says of its
-/// quantization, `model` what it says of the model.
-pub(crate) fn plan<R>(
-    opened: &Opened<'_>,
-    claim: Option<String>,
-    model: &Model,
-    request: &QuantizeRequest,
-    run: impl FnOnce(OutputPlan<'_>) -> Result<R, FileError>,
-) -> Result<R, FileError> {
+/// Plans the output of a checkpoint.
+fn plan<'a>(opened: &'a Opened, request: &'a QuantizeRequest) -> Result<OutputPlan<'a>, FileError> {
     let Opened { checkpoint, input, .. } = opened;
-    let Planned { files, written, measured, passed_over, note } =
-        Planned::new(checkpoint, input, claim, model, request)?;
+    let Planned { files, written, measured, passed_over, note } = Planned::new(checkpoint, input, request)?;
     let files = checkpoint.files.iter().zip(files);
     let mut files: Vec<_> = files.map(|(file, rows)| OutputFile::of(opened, file, rows)).collect();
-    let (side_files, configuration) = side_files(opened, model, request, &written, None)?;
+    let (side_files, configuration) = side_files(opened, &checkpoint.model()?, request, &written, None)?;
     describe_in_files(&mut files, request.layout_or_default(), &side_files, configuration.as_ref());
     let notes = note.into_iter().collect();
-    let rewrite = OutputPlan::new(opened, files, &request.run);
-    run(OutputPlan { measured, side_files, configuration, passed_over, notes, ..rewrite })
+    let plan = OutputPlan::new(opened, files, &request.run);
+    Ok(OutputPlan { measured, side_files, configuration, passed_over, notes, ..plan })
 }
 
 /// The tensors that quantizing a checkpoint would write, each with the tensor of the input that it is made of. Nothing
@@ -263,10 +264,9 @@ pub(crate) fn plan<R>(
 pub(crate) fn forecast(
     checkpoint: &Checkpoint,
     input: &Path,
-    (claim, model): (Option<String>, &Model),
     request: &QuantizeRequest,
 ) -> Result<Vec<(TensorRef, TensorSummary)>, FileError> {
-    let planned = Planned::new(checkpoint, input, claim, model, request)?;
+    let planned = Planned::new(checkpoint, input, request)?;
     Ok(planned.files.into_iter().flatten().map(|row| (row.tensor, row.summary)).collect())
 }
 
@@ -281,7 +281,7 @@ fn nothing_to_quantize(checkpoint: &Checkpoint, kept: &str) -> FileError {
 /// The other files of a folder that are copied as they are, and the configurations as they are to be, of which the one
 /// of `config.json` stands alone too.
 pub(crate) fn side_files(
-    opened: &Opened<'_>,
+    opened: &Opened,
     model: &Model,
     request: &QuantizeRequest,
     written: &[WrittenWeight],

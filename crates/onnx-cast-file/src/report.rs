@@ -12,6 +12,7 @@ mod scaled;
 mod survey;
 mod verdict;
 
+use crate::checkpoint::{Checkpoint, TensorRef};
 use crate::collection::Collection;
 use crate::error::FileError;
 use crate::formats::error::{Invalid, InvalidKind};
@@ -20,7 +21,7 @@ use crate::formats::input::{Input, StoredTensor};
 use crate::formats::source::Items;
 use crate::inspect;
 use crate::io::progress::{Meter, Watch};
-use crate::layouts::{Checkpoint, Layout, TensorRef, check_scale_rule};
+use crate::layouts::{Layout, check_scale_rule};
 use crate::opened::{of_stored, with_task};
 use crate::pipeline::{PipelineError, Task, TaskInput};
 use crate::request::{ignored_attributes, refuse_format};
@@ -255,7 +256,8 @@ pub fn report(path: impl AsRef<Path>, request: &ReportRequest) -> Result<Report,
 }
 
 fn report_checkpoint(path: &Path, request: &ReportRequest) -> Result<Report, FileError> {
-    let opened = Checkpoint::of(inspect::open_all(path, |path| inspect::open(path, &request.from, request.in_format))?);
+    let opened =
+        Checkpoint::of(path, inspect::open_all(path, |path| inspect::open(path, &request.from, request.in_format))?);
     inspect::refuse_changes(path, &opened)?;
     report_inputs(&opened.files, request, Forecasts::of_checkpoint(&opened, path, request)?)
 }

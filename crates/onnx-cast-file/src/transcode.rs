@@ -10,13 +10,15 @@ mod mxfp4;
 mod rows;
 mod scales;
 
-use crate::collection::{Collection, Outcome};
-use crate::engine::{self, Check, Opened, OutputFile, OutputPlan, OutputTensor};
+use crate::checkpoint::{Checkpoint, TensorRef};
+use crate::collection::{Collection, Member};
+use crate::engine::{Check, Opened, OutputFile, OutputPlan, OutputTensor};
 use crate::error::FileError;
 use crate::formats::error::{Invalid, InvalidKind};
+use crate::job::{self, Job};
 use crate::layouts::{
-    self, Activations, Checkpoint, Claims, Config, Encoding, Integers, KeyValueCache, Layout, Order, QuantizedFormat,
-    Role, TensorRef, Weight, Weights, WrittenWeight,
+    self, Activations, Claims, Encoding, Integers, KeyValueCache, Layout, Order, QuantizedFormat, Role, Weight,
+    Weights, WrittenWeight,
 };
 use crate::pipeline::Compute;
 use crate::quantize::{self, QuantizeRequest};
@@ -57,6 +59,14 @@ impl TranscodeRequest {
         TranscodeRequest { layout, to: None, activations: None, from_layout: None, run: RunOptions::default() }
     }
 
+    /// The options that have no effect on weights of these formats.
+    fn ignored(&self, formats: &[QuantizedFormat]) -> Vec<Ignored> {
+        const OTHERS: &str = "is for MXFP4 weights, and there are none (all others keep their format)";
+        let has_mxfp4 = formats.contains(&QuantizedFormat::Block(BlockFormat::MxFp4));
+        let to = Ignored::of(&[("to", self.to.is_some() && !has_mxfp4, OTHERS)]);
+        [to, self.run.ignored_counts()].concat()
+    }
+
     /// A request that quantizes to the same layout, and writes in the same way.
     fn as_quantize(&self) -> QuantizeRequest {
         let to = QuantizedFormat::Block(BlockFormat::MxFp4);
@@ -76,98 +86,99 @@ pub fn transcode_file(
     request: &TranscodeRequest,
 ) -> Result<Summary, FileError> {
     let _environment = DefaultEnvironment::enter();
-    let (input, output) = (input.as_ref(), output.as_ref());
-    let Some(all) = Collection::find(input)? else { return transcode_checkpoint(input, output, request) };
-    all.run(output, &request.run, |member, output, run| {
-        Outcome::of(transcode_checkpoint(member.path(), output, &request.clone().run(run)))
-    })
-}
-
-fn transcode_checkpoint(input: &Path, output: &Path, request: &TranscodeRequest) -> Result<Summary, FileError> {
-    let opened = engine::open(input, output)?;
-    let config = Config::of(&opened.checkpoint, input, request.from_layout).map_err(of_input)?;
-    plan(&opened, &config, request, |rewrite| rewrite.run())
+    job::run(request, input.as_ref(), output.as_ref())
 }
 
 /// An error about the layout that the input has, which is another field here than where weights become plain.
-pub(crate) fn of_input(error: FileError) -> FileError {
+fn of_input(error: FileError) -> FileError {
     error.renamed("layout", "from_layout")
 }
 
-/// Hands the rewriting of a checkpoint to a function that runs it.
-pub(crate) fn plan<R>(
-    opened: &Opened<'_>,
-    config: &Config,
-    request: &TranscodeRequest,
-    run: impl FnOnce(OutputPlan<'_>) -> Result<R, FileError>,
-) -> Result<R, FileError> {
-    let checkpoint = &opened.checkpoint;
-    let weights = Weights::find(checkpoint, config).map_err(of_input)?;
-    if !opened.is_checked {
-        let run = (request.run.threads, request.run.watch.as_ref());
-        layouts::verify(checkpoint, &weights, &vec![true; weights.list.len()], false, run).map_err(of_input)?;
+impl Job for TranscodeRequest {
+    fn options(&self) -> &RunOptions {
+        &self.run
     }
-    let inverted: Vec<Option<Weight>> = weights.list.iter().map(changes::inverted).collect();
-    let as_quantize = request.as_quantize();
-    let claims = &config.claims;
-    let planner = Planner { checkpoint, weights: &weights, claims, request };
-    planner.check_target().map_err(|error| checkpoint.error(None, error))?;
-    let (formats, written): (Vec<_>, Vec<_>) = planner.plan()?.into_iter().unzip();
-    let has_mxfp4 = formats.contains(&QuantizedFormat::Block(BlockFormat::MxFp4));
-    const OTHERS: &str = "is for MXFP4 weights, and there are none (all others keep their format)";
-    let mut ignored = Ignored::of(&[("to", request.to.is_some() && !has_mxfp4, OTHERS)]);
-    ignored.extend(request.run.ignored_counts());
-    planner.check_joined(&written)?;
-    let notes = planner.note_on_activations(&written).into_iter().chain(planner.note_on_globals(&written)?).collect();
-    let places = weights.list.iter().enumerate().map(|(index, weight)| (&*weight.name, index)).collect();
-    let carrier = Carrier { checkpoint, layout: request.layout, written: &written, places };
-    let (checks, dropped, caches) = (Vec::new(), Vec::new(), false);
-    let mut transcoder = Transcoder {
-        checkpoint,
-        weights: &weights,
-        inverted: &inverted,
-        request,
-        formats: &formats,
-        carrier,
-        checks,
-        dropped,
-        caches,
-    };
-    let mut files = Vec::new();
-    for (file, input) in checkpoint.files.iter().enumerate() {
-        let rows = transcoder.rows(file)?;
-        if !rows.is_empty() || checkpoint.files.len() == 1 {
-            let mut file = OutputFile::of(opened, input, rows);
-            file.metadata = layouts::without_layers(file.metadata, |_| true);
-            files.push(file);
+
+    fn check(&self, _: &Path, _: &Path) -> Result<(), FileError> {
+        Ok(())
+    }
+
+    fn check_collection(&self, _: &Collection) -> Result<(), FileError> {
+        Ok(())
+    }
+
+    fn for_member(&self, _: &Member, run: RunOptions) -> Result<Self, String> {
+        Ok(self.clone().run(run))
+    }
+
+    fn plan<'a>(&'a self, opened: &'a Opened) -> Result<OutputPlan<'a>, FileError> {
+        let checkpoint = &opened.checkpoint;
+        let config = checkpoint.config(self.from_layout).map_err(of_input)?;
+        let weights = Weights::find(checkpoint, &config).map_err(of_input)?;
+        if !opened.is_checked {
+            let run = (self.run.threads, self.run.watch.as_ref());
+            layouts::verify(checkpoint, &weights, &vec![true; weights.list.len()], false, run).map_err(of_input)?;
         }
+        let inverted: Vec<Option<Arc<Weight>>> = weights.list.iter().map(|weight| changes::inverted(weight)).collect();
+        let as_quantize = self.as_quantize();
+        let claims = &config.claims;
+        let planner = Planner { checkpoint, weights: &weights, claims, request: self };
+        planner.check_target().map_err(|error| checkpoint.error(None, error))?;
+        let (formats, written): (Vec<_>, Vec<_>) = planner.plan()?.into_iter().unzip();
+        let ignored = self.ignored(&formats);
+        planner.check_joined(&written)?;
+        let notes =
+            planner.note_on_activations(&written).into_iter().chain(planner.note_on_globals(&written)?).collect();
+        let places = weights.list.iter().enumerate().map(|(index, weight)| (&*weight.name, index)).collect();
+        let carrier = Carrier { checkpoint, layout: self.layout, written: &written, places };
+        let (checks, dropped, caches) = (Vec::new(), Vec::new(), false);
+        let mut transcoder = Transcoder {
+            checkpoint,
+            weights: &weights,
+            inverted: &inverted,
+            request: self,
+            formats: &formats,
+            carrier,
+            checks,
+            dropped,
+            caches,
+        };
+        let mut files = Vec::new();
+        for (file, input) in checkpoint.files.iter().enumerate() {
+            let rows = transcoder.rows(file)?;
+            if !rows.is_empty() || checkpoint.files.len() == 1 {
+                let mut file = OutputFile::of(opened, input, rows);
+                file.metadata = layouts::without_layers(file.metadata, |_| true);
+                files.push(file);
+            }
+        }
+        let Transcoder { checks, dropped, caches, .. } = transcoder;
+        if let Some(file) = files.first_mut() {
+            file.rows.extend(quantize::marker(self.layout));
+        }
+        let is_same = weights.layout == self.layout;
+        let cache = claims.cache.clone().or(caches.then_some(KeyValueCache::Float8));
+        let cache = cache.filter(|cache| self.activations.is_none() && (is_same || *cache == KeyValueCache::Float8));
+        let (side_files, configuration) =
+            quantize::side_files(opened, &config.model, &as_quantize, &written, cache.as_ref())?;
+        quantize::describe_in_files(&mut files, self.layout, &side_files, configuration.as_ref());
+        Ok(OutputPlan {
+            checks,
+            side_files,
+            configuration,
+            dropped,
+            notes,
+            ignored,
+            ..OutputPlan::new(opened, files, &self.run)
+        })
     }
-    let Transcoder { checks, dropped, caches, .. } = transcoder;
-    if let Some(file) = files.first_mut() {
-        file.rows.extend(quantize::marker(request.layout));
-    }
-    let is_same = weights.layout == request.layout;
-    let cache = claims.cache.clone().or(caches.then_some(KeyValueCache::Float8));
-    let cache = cache.filter(|cache| request.activations.is_none() && (is_same || *cache == KeyValueCache::Float8));
-    let (side_files, configuration) =
-        quantize::side_files(opened, &config.model, &as_quantize, &written, cache.as_ref())?;
-    quantize::describe_in_files(&mut files, request.layout, &side_files, configuration.as_ref());
-    run(OutputPlan {
-        checks,
-        side_files,
-        configuration,
-        dropped,
-        notes,
-        ignored,
-        ..OutputPlan::new(opened, files, &request.run)
-    })
 }
 
 struct Transcoder<'a, 'w> {
     checkpoint: &'a Checkpoint,
-    weights: &'a Weights,
+    weights: &'w Weights,
     /// Each weight with the reciprocal of its global scale, where it has one.
-    inverted: &'a [Option<Weight>],
+    inverted: &'w [Option<Arc<Weight>>],
     request: &'a TranscodeRequest,
     /// The formats of the weights.
     formats: &'w [QuantizedFormat],
@@ -214,11 +225,10 @@ impl<'a> Transcoder<'a, '_> {
     fn weight(
         &mut self,
         index: usize,
-        weight: &'a Weight,
-        inverted: Option<&'a Weight>,
+        weight: &Arc<Weight>,
+        inverted: Option<&Arc<Weight>>,
     ) -> Result<Vec<OutputTensor<'a>>, FileError> {
-        let checkpoint = self.checkpoint;
-        let tensor = &checkpoint.stored(weight.tensor).name;
+        let (checkpoint, tensor) = (self.checkpoint, weight.tensor);
         let (from, written) = (self.formats[index], &self.carrier.written[index]);
         let Made { rows, count } = Maker { checkpoint, weight, inverted, written }.make(from)?;
         if let Some(count) = count {
@@ -232,11 +242,11 @@ impl<'a> Transcoder<'a, '_> {
                         "as {to}, {count} of its values or blocks would change (nothing is written; dequantize and \
                          quantize round them)"
                     );
-                    let error = Invalid::new(InvalidKind::Changes, what).of_tensor(tensor);
-                    Err(checkpoint.error(Some(weight.tensor), error))
+                    let error = Invalid::new(InvalidKind::Changes, what).of_tensor(&checkpoint.stored(tensor).name);
+                    Err(checkpoint.error(Some(tensor), error))
                 }
             };
-            self.checks.push(Check { tensor: weight.tensor, source, data_type, len, verdict: Box::new(verdict) });
+            self.checks.push(Check { tensor, source, data_type, len, verdict: Box::new(verdict) });
         }
         Ok(rows)
     }
@@ -253,7 +263,7 @@ struct Planner<'a> {
 impl Planner<'_> {
     /// The formats of the weights, and what they become.
     fn plan(&self) -> Result<Vec<(QuantizedFormat, WrittenWeight)>, FileError> {
-        let plan = |weight: &Weight| {
+        let plan = |weight: &Arc<Weight>| {
             let tensor = &self.checkpoint.stored(weight.tensor).name;
             let wrong = |error| self.checkpoint.error(Some(weight.tensor), error);
             let wrong = |error: Invalid| wrong(error.of_tensor(tensor));
@@ -281,7 +291,7 @@ impl Planner<'_> {
     /// What to know where activations are quantized by the configuration or in the output, and not by both.
     fn note_on_activations(&self, written: &[WrittenWeight]) -> Option<String> {
         let claims = |weight: &Weight| matches!(self.claims.activations_of(weight.format()), Some(Some(_)));
-        let differs = |(weight, written): &(&Weight, &WrittenWeight)| {
+        let differs = |(weight, written): &(&Arc<Weight>, &WrittenWeight)| {
             // Scales in the checkpoint are claim enough.
             written.activations != Activations::Static && claims(weight) == (written.activations == Activations::Kept)
         };

@@ -1,6 +1,7 @@
 //! From a `.gguf` file to a `.safetensors` file: blocks become plain, and all other tensors stay byte for byte.
 
 use super::DequantizeRequest;
+use crate::checkpoint::{Checkpoint, TensorRef};
 use crate::counts::Counters;
 use crate::engine::{Computed, Opened, OutputFile, OutputPaths, OutputPlan, OutputTensor, Source, format_of_output};
 use crate::error::FileError;
@@ -8,15 +9,15 @@ use crate::formats::error::{FormatError, Invalid, InvalidKind};
 use crate::formats::format::{Format, GGUF_WRITER};
 use crate::formats::gguf::{BlockCoding, Blocks, Held, companions_of};
 use crate::formats::input::{Given, Input, Location, StoredTensor};
-use crate::layouts::{BlockValues, Checkpoint, TensorRef};
-use crate::summary::{Summary, TensorSummary};
+use crate::layouts::BlockValues;
+use crate::summary::TensorSummary;
 use onnx_cast::tensor::TensorErrorKind;
 use onnx_cast::{Cast, CastOptions, DataType};
 use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
 
-pub(super) fn dequantize(input: &Path, output: &Path, request: &DequantizeRequest) -> Result<Summary, FileError> {
+pub(super) fn open(input: &Path, output: &Path, request: &DequantizeRequest) -> Result<Opened, FileError> {
     let refuse = |path, what, format, hint| Err(FormatError::format(path, what, format, hint).into());
     if request.layout.is_some() {
         return refuse(input, "choosing a layout", Format::Gguf, "each tensor tells its type");
@@ -28,8 +29,11 @@ pub(super) fn dequantize(input: &Path, output: &Path, request: &DequantizeReques
     }
     let file = Input::open(input, Some(Format::Gguf), &Given::default())?;
     let outputs = OutputPaths { single: Some(output.to_owned()), ..OutputPaths::default() };
-    let opened = Opened::of(input, vec![file], outputs);
-    let checkpoint = &opened.checkpoint;
+    Ok(Opened::of(input, vec![file], outputs))
+}
+
+pub(super) fn plan<'a>(opened: &'a Opened, request: &'a DequantizeRequest) -> Result<OutputPlan<'a>, FileError> {
+    let Opened { checkpoint, outputs, input, .. } = opened;
     let names = checkpoint.tensors().map(|(_, stored)| &*stored.name);
     request.selection.check_names(names).map_err(|error| FileError::invalid(input, error))?;
     let folded = folded(&checkpoint.files[0]);
@@ -47,9 +51,9 @@ pub(super) fn dequantize(input: &Path, output: &Path, request: &DequantizeReques
         }
     }
     let metadata = checkpoint.files[0].metadata.clone().filter(|metadata| !metadata.is_empty());
-    let files = vec![OutputFile { path: output.to_owned(), format: Format::Safetensors, metadata, head: None, rows }];
-    let summary = OutputPlan::new(&opened, files, &request.run).run()?;
-    Ok(Summary { left_out: [summary.left_out, left_out].concat(), ..summary })
+    let path = outputs.file(input);
+    let files = vec![OutputFile { path, format: Format::Safetensors, metadata, head: None, rows }];
+    Ok(OutputPlan { left_out, ..OutputPlan::new(opened, files, &request.run) })
 }
 
 /// The names of tensors that dequantized weights have no use for.

@@ -1,9 +1,9 @@
 //! Greatest magnitudes that have to be known before a tensor is written.
 
 use super::OutputPlan;
+use crate::checkpoint::TensorRef;
 use crate::error::FileError;
 use crate::io::progress::Meter;
-use crate::layouts::TensorRef;
 use crate::opened::of_stored;
 use crate::pipeline::{self, Greatest, Nowhere, Task, Transform};
 use std::path::Path;

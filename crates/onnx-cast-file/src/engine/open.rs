@@ -1,7 +1,8 @@
 //! What a rewriting starts from: the files of the input, opened once, and where those of the output go.
 
+use crate::checkpoint::Checkpoint;
 use crate::error::FileError;
-use crate::formats::checkpoint::{self, Index, Job, Located};
+use crate::formats::checkpoint::{self, Index, JobId, Located};
 use crate::formats::error::FormatError;
 use crate::formats::folder::is_cache;
 use crate::formats::format::Format;
@@ -9,28 +10,28 @@ use crate::formats::input::Input;
 use crate::io::atomic::folder_of;
 use crate::io::fs::{self, HAS_OUTPUTS, is_same};
 use crate::io::positional::is_stream;
-use crate::layouts::{Checkpoint, gguf_names};
+use crate::layouts::gguf_names;
 use crate::text::PathText;
 use std::path::{Path, PathBuf};
 
 /// An input whose files are open, and where what is made of it goes.
 #[derive(Debug)]
-pub(crate) struct Opened<'p> {
+pub(crate) struct Opened {
     pub(crate) checkpoint: Checkpoint,
     pub(crate) index: Option<Index>,
     pub(crate) outputs: OutputPaths,
     /// The path that names the input.
-    pub(crate) input: &'p Path,
+    pub(crate) input: PathBuf,
     /// Whether the output's folder is the input's.
     pub(crate) in_place: bool,
     /// The job, if it may work in place.
-    pub(crate) job: Option<&'p Job>,
+    pub(crate) job: Option<JobId>,
     /// Whether names and scales have been checked by the process that planned the work.
     pub(crate) is_checked: bool,
 }
 
 /// Opens a checkpoint that is written to another folder.
-pub(crate) fn open<'p>(input: &'p Path, output: &Path) -> Result<Opened<'p>, FileError> {
+pub(crate) fn open(input: &Path, output: &Path) -> Result<Opened, FileError> {
     let located = checkpoint::locate(input)?;
     let opened = Opened::located(input, output, &located, None)?;
     if opened.in_place {
@@ -42,7 +43,7 @@ pub(crate) fn open<'p>(input: &'p Path, output: &Path) -> Result<Opened<'p>, Fil
 }
 
 /// Opens a checkpoint that is written to one file, of whatever format.
-pub(crate) fn open_to_file<'p>(input: &'p Path, output: &Path) -> Result<Opened<'p>, FileError> {
+pub(crate) fn open_to_file(input: &Path, output: &Path) -> Result<Opened, FileError> {
     let located = checkpoint::locate(input)?;
     let index = match &located {
         Located::Index(path) => Some(Index::read(path)?),
@@ -54,7 +55,7 @@ pub(crate) fn open_to_file<'p>(input: &'p Path, output: &Path) -> Result<Opened<
 
 /// Opens a checkpoint that this job may write to its own folder, where it goes on with what was not finished; `None` of
 /// a path that is one file.
-pub(crate) fn open_folder<'p>(input: &'p Path, output: &Path, job: &'p Job) -> Result<Option<Opened<'p>>, FileError> {
+pub(crate) fn open_folder(input: &Path, output: &Path, job: JobId) -> Result<Option<Opened>, FileError> {
     let in_place = HAS_OUTPUTS && is_same(folder_named(input), folder_named(output));
     match checkpoint::locate_or_go_on(input, in_place)? {
         Located::File => Ok(None),
@@ -62,15 +63,10 @@ pub(crate) fn open_folder<'p>(input: &'p Path, output: &Path, job: &'p Job) -> R
     }
 }
 
-impl<'p> Opened<'p> {
-    fn located(
-        input: &'p Path,
-        output: &Path,
-        located: &Located,
-        job: Option<&'p Job>,
-    ) -> Result<Opened<'p>, FileError> {
+impl Opened {
+    fn located(input: &Path, output: &Path, located: &Located, job: Option<JobId>) -> Result<Opened, FileError> {
         let index = match located {
-            Located::Index(path) => Some(Index::read_or_go_on(path, job)?),
+            Located::Index(path) => Some(Index::read_or_go_on(path, job.as_ref())?),
             _ => None,
         };
         let checkpoint = Checkpoint::open(input, located, index.as_ref())?;
@@ -80,26 +76,31 @@ impl<'p> Opened<'p> {
             let what = "the folder of a cache of huggingface_hub, which is never changed (name another output)";
             return Err(FormatError::request(folder, what).into());
         }
-        let folder = index.as_ref().map_or_else(|| checkpoint.folder(input), Index::folder);
+        let folder = index.as_ref().map_or_else(|| checkpoint.folder(), Index::folder);
         let in_place = outputs.folder.as_ref().is_some_and(|output| is_same(output, folder));
-        Ok(Opened { checkpoint, index, outputs, input, in_place, job, is_checked: false })
+        Ok(Opened { checkpoint, index, outputs, input: input.to_owned(), in_place, job, is_checked: false })
     }
 
-    /// Of files that are open, or tensors in memory.
-    pub(crate) fn of(input: &'p Path, files: Vec<Input>, outputs: OutputPaths) -> Opened<'p> {
-        let (checkpoint, in_place, is_checked) = (Checkpoint::of(files), false, false);
-        Opened { checkpoint, index: None, outputs, input, in_place, job: None, is_checked }
+    /// Open files of any format.
+    pub(crate) fn of(input: &Path, files: Vec<Input>, outputs: OutputPaths) -> Opened {
+        Opened::with(Checkpoint::of(input, files), input, outputs)
+    }
+
+    /// An open checkpoint that is not written to its own folder.
+    pub(crate) fn with(checkpoint: Checkpoint, input: &Path, outputs: OutputPaths) -> Opened {
+        let input = input.to_owned();
+        Opened { checkpoint, index: None, outputs, input, in_place: false, job: None, is_checked: false }
     }
 
     /// The folder whose other files belong to the weights: that which names the input, or the snapshot in it; the path
     /// of the input where that is a file.
     pub(crate) fn folder(&self) -> &Path {
-        if fs::is_dir(self.input) { self.checkpoint.folder(self.input) } else { self.input }
+        if fs::is_dir(&self.input) { self.checkpoint.folder() } else { &self.input }
     }
 
     /// What errors about the whole input name: the index, or the one file.
     pub(crate) fn path(&self) -> &Path {
-        let file = || self.checkpoint.files.first().map_or(self.input, Input::path);
+        let file = || self.checkpoint.files.first().map_or(&*self.input, Input::path);
         self.index.as_ref().map_or_else(file, Index::path)
     }
 }

@@ -2,13 +2,13 @@
 
 use super::replacement::Replacement;
 use super::{Check, Frame, OutputFile, OutputPlan};
+use crate::checkpoint::TensorRef;
 use crate::error::FileError;
 use crate::formats::existing::Existing;
 use crate::io::atomic::{create_folder, target_of};
 use crate::io::fs::{self, File};
 use crate::io::positional::InputFile;
 use crate::io::progress::Meter;
-use crate::layouts::TensorRef;
 use crate::pipeline::{Greatest, InPlace, Same, Sink, Task, TaskInput};
 use crate::summary::TensorSummary;
 use crate::text::Count;

@@ -57,7 +57,7 @@ pub(super) struct Replacement {
 
 impl Replacement {
     /// Checks the folder of an output against the rule for outputs.
-    pub(super) fn check(opened: &Opened<'_>, new: NewFiles, options: &RunOptions) -> Result<Replacement, FileError> {
+    pub(super) fn check(opened: &Opened, new: NewFiles, options: &RunOptions) -> Result<Replacement, FileError> {
         let &OutputPaths { folder: Some(ref folder), is_named, .. } = &opened.outputs else {
             return Ok(Replacement::default());
         };
@@ -79,7 +79,7 @@ impl Replacement {
         let is_new = |path: &Path| new.all().any(|new| new == path) || is_input(path);
         let stale = if is_named && !opened.in_place { stale(folder, existing, is_new)? } else { Vec::new() };
         let NewFiles { others, index, .. } = new;
-        let left = opened.index.as_ref().zip(opened.job).filter(|_| HAS_OUTPUTS && opened.in_place);
+        let left = opened.index.as_ref().zip(opened.job.as_ref()).filter(|_| HAS_OUTPUTS && opened.in_place);
         let left = left.map(|(index, job)| index.to_unfinished(job));
         let index_in_place = index.clone().zip(left);
         let retires = existing.replaces() && !opened.in_place;

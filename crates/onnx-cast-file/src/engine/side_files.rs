@@ -58,7 +58,7 @@ impl SideFiles {
     /// The files beside the weights of a folder, and in the folders within it, in the order of their names: neither
     /// hidden ones, nor weights, nor their indices, nor folders that hold weights. None if the input is not a folder,
     /// or if the output is that folder. All of them can be read.
-    pub(crate) fn of(opened: &Opened<'_>, output: &Path) -> Result<SideFiles, FileError> {
+    pub(crate) fn of(opened: &Opened, output: &Path) -> Result<SideFiles, FileError> {
         let folder = opened.folder();
         if !fs::is_dir(folder) || is_same(folder, output) {
             return Ok(SideFiles::default());

@@ -86,7 +86,7 @@ fn locate_in(path: &Path, in_place: bool) -> Result<Option<Located>, FormatError
 /// What a job in place asks for, in words and in full. Only the same job can finish it: some files have what it makes
 /// of them, and another one would make that of the rest.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Job {
+pub(crate) struct JobId {
     pub(crate) words: String,
     pub(crate) request: String,
 }
@@ -94,7 +94,7 @@ pub(crate) struct Job {
 /// What is left of the index while a job in place replaces the files.
 #[derive(Serialize, Deserialize)]
 struct Unfinished<'a> {
-    job: Cow<'a, Job>,
+    job: Cow<'a, JobId>,
     index: Cow<'a, str>,
 }
 
@@ -160,7 +160,7 @@ impl Index {
     }
 
     /// As [`Index::read`]; a job in place may finish itself.
-    pub(crate) fn read_or_go_on(path: &Path, in_place: Option<&Job>) -> Result<Index, FormatError> {
+    pub(crate) fn read_or_go_on(path: &Path, in_place: Option<&JobId>) -> Result<Index, FormatError> {
         let wrong = |kind, what| FormatError::invalid(path, Invalid::new(kind, what));
         let begun = Some(unfinished(path)).filter(|begun| HAS_OUTPUTS && fs::is_file(begun) && !fs::is_file(path));
         let file = InputFile::open(begun.as_deref().unwrap_or(path))?;
@@ -225,7 +225,7 @@ impl Index {
     }
 
     /// What is left of it while this job replaces the files in place.
-    pub(crate) fn to_unfinished(&self, job: &Job) -> String {
+    pub(crate) fn to_unfinished(&self, job: &JobId) -> String {
         let left = Unfinished { job: Cow::Borrowed(job), index: Cow::Borrowed(&self.text) };
         serde_json::to_string(&left).unwrap_or_default()
     }

@@ -3,6 +3,7 @@
 
 use super::compare::{Differences, Found, Plain, compare as compare_stored, each_double, each_pair, plain};
 use super::{DiffRequest, Difference, failed, quantized, send};
+use crate::checkpoint::{Checkpoint, TensorRef};
 use crate::counts::widen::Widening;
 use crate::counts::{Numbers, exceeds_doubles};
 use crate::error::FileError;
@@ -11,7 +12,7 @@ use crate::formats::input::Input;
 use crate::formats::source::Items;
 use crate::io::memory::resize;
 use crate::io::progress::Meter;
-use crate::layouts::{Checkpoint, Role, TensorRef, Weight, WeightValues, Weights};
+use crate::layouts::{Role, Weight, WeightValues, Weights};
 use crate::pipeline::{self, Compute, PipelineError, Scratch, Sink, Task, TaskInput};
 use crate::selection::{admits, check_names};
 use onnx_cast::DataType;
@@ -19,6 +20,7 @@ use onnx_cast::tensor::element_count;
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::{Mutex, PoisonError};
 
 /// A checkpoint, and its quantized weights.
@@ -31,7 +33,7 @@ struct Side<'a> {
 #[derive(Clone, Copy)]
 enum Entry<'s> {
     StoredTensor(TensorRef),
-    Weight(&'s Weight),
+    Weight(&'s Arc<Weight>),
 }
 
 impl<'a> Side<'a> {
@@ -103,7 +105,7 @@ impl<'a> Side<'a> {
         }
     }
 
-    fn values<'s>(&'s self, weight: &'s Weight, to: DataType) -> Result<WeightValues<'s>, FileError> {
+    fn values<'s>(&'s self, weight: &Arc<Weight>, to: DataType) -> Result<WeightValues<'s>, FileError> {
         WeightValues::new(self.checkpoint, weight, to).map_err(|error| self.error(weight, error))
     }
 

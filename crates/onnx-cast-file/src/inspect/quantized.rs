@@ -1,10 +1,11 @@
 //! The quantized weights of a checkpoint: what each is, and what is wrong with the claims of the configuration.
 
+use crate::checkpoint::{Checkpoint, TensorRef};
 use crate::error::FileError;
 use crate::formats::error::InvalidKind;
 use crate::formats::format::Format;
 use crate::io::positional::is_stream;
-use crate::layouts::{self, Checkpoint, Config, Grid, Layout, SHAPE, TensorRef, Weight, Weights};
+use crate::layouts::{self, Config, Grid, Layout, SHAPE, Weight, Weights};
 use crate::text::Wording;
 use onnx_cast::DataType;
 use std::path::Path;
@@ -141,7 +142,7 @@ pub(super) fn find(path: &Path, checkpoint: &Checkpoint) -> Option<(Option<Layou
     if is_stream(path) || checkpoint.files.iter().any(|file| file.format != Format::Safetensors) {
         return None;
     }
-    let config = match Config::of(checkpoint, path, None) {
+    let config = match checkpoint.config(None) {
         Ok(config) => config,
         Err(error) => return Some((None, Err(error))),
     };

@@ -5,7 +5,7 @@ use super::companions::{CHANGES, CHANGING_KEYS};
 use super::json;
 use super::spec::before;
 use super::table::COMFY_QUANT;
-use super::weight::Checkpoint;
+use crate::checkpoint::Checkpoint;
 use crate::error::FileError;
 use crate::formats::error::{Invalid, InvalidKind};
 use onnx_cast::DataType;

@@ -7,7 +7,7 @@ use super::json;
 use super::model::{CONV1D_MODELS, Model};
 use super::spec::OwnFile;
 use super::table::{Layout, UNREAD};
-use super::weight::Checkpoint;
+use crate::checkpoint::{Checkpoint, Configuration};
 use crate::error::FileError;
 use crate::formats::error::{Invalid, InvalidKind};
 use crate::formats::foreign::refuse_foreign_to_json;
@@ -36,8 +36,45 @@ pub(crate) struct Config {
     is_described: bool,
 }
 
+impl Checkpoint {
+    /// Reads what the configuration says of quantization. A layout that is given overrules it.
+    pub(crate) fn config(&self, given: Option<Layout>) -> Result<Config, FileError> {
+        match &self.configuration {
+            Configuration::Folder(folder) => Config::of(self, folder, given),
+            Configuration::Text(text) => {
+                let parsed = Config::parse(text.as_deref().unwrap_or("{}"), given);
+                parsed.map_err(|error| FileError::invalid(Path::new(CONFIG_TEXT), error))
+            }
+        }
+    }
+
+    /// What the configuration says of quantization, for errors; `None` if nothing. One that cannot be read says
+    /// nothing.
+    pub(crate) fn claim(&self) -> Option<String> {
+        match &self.configuration {
+            Configuration::Folder(folder) => Config::texts(folder).find_map(|text| claims(&text)),
+            Configuration::Text(text) => claims(text.as_deref()?),
+        }
+    }
+
+    /// What the configuration says of the model.
+    ///
+    /// # Errors
+    /// If it cannot be read, or a failed download left something else in its place.
+    pub(crate) fn model(&self) -> Result<Model, FileError> {
+        let text = match &self.configuration {
+            Configuration::Folder(folder) => read(&folder.join("config.json"))?,
+            Configuration::Text(text) => text.clone(),
+        };
+        Ok(text.as_deref().map_or_else(Model::default, Model::of_text))
+    }
+}
+
+/// The name of a configuration without a file, for errors.
+const CONFIG_TEXT: &str = "config";
+
 /// What the text of a configuration says of quantization, for errors; `None` if nothing.
-pub(crate) fn claims(text: &str) -> Option<String> {
+fn claims(text: &str) -> Option<String> {
     let object = json::object(text).ok()?;
     let is_own = Layout::keys().chain(["bits"]).any(|key| object.contains_key(key));
     // ModelOpt has a file of its own, MLX a key beside the others.
@@ -61,7 +98,7 @@ pub(crate) fn config_of_folder(folder: &Path) -> Result<Option<Map<String, Value
 
 impl Config {
     /// The texts of a folder's configurations, as far as they can be read.
-    pub(super) fn texts(folder: &Path) -> impl Iterator<Item = String> {
+    fn texts(folder: &Path) -> impl Iterator<Item = String> {
         let own = Layout::own_files().map(|(_, file)| file.name);
         let names = std::iter::once("config.json").chain(own);
         names.filter_map(move |name| read(&folder.join(name)).ok().flatten())
@@ -69,8 +106,8 @@ impl Config {
 
     /// Reads the configuration in the folder of a checkpoint, or what the metadata of its files says in place of one. A
     /// layout that is given overrules it.
-    pub(crate) fn of(checkpoint: &Checkpoint, path: &Path, given: Option<Layout>) -> Result<Config, FileError> {
-        let mut config = Config::read(checkpoint.folder(path), given)?;
+    fn of(checkpoint: &Checkpoint, folder: &Path, given: Option<Layout>) -> Result<Config, FileError> {
+        let mut config = Config::read(folder, given)?;
         let found = |key: &str| {
             let entries = checkpoint.files.iter().flat_map(|file| file.metadata.iter().flatten());
             entries.into_iter().find(|(known, _)| known == key).map(|(_, value)| &**value)
@@ -136,7 +173,7 @@ impl Config {
     }
 
     /// Reads a text: that of `config.json`, of its `quantization_config` alone, or of a layout's own file.
-    pub(crate) fn parse(text: &str, given: Option<Layout>) -> Result<Config, Invalid> {
+    fn parse(text: &str, given: Option<Layout>) -> Result<Config, Invalid> {
         let object = json::object(text).map_err(syntax)?;
         let is_quantization = || Layout::keys().any(|key| object.contains_key(key));
         let mut config = Config::default();
@@ -277,14 +314,6 @@ fn heads(object: &Map<String, Value>) -> Option<[usize; 2]> {
 /// What a layout's own key holds, unless it is that of another file: MLX names the width beside the group.
 fn own_key<'o>(object: &'o Map<String, Value>, key: &str) -> Option<&'o Map<String, Value>> {
     object.get(key)?.as_object().filter(|found| found.contains_key("bits") && found.contains_key("group_size"))
-}
-
-/// What the `config.json` of a folder says of the model.
-///
-/// # Errors
-/// Where it cannot be read, or a failed download left something else in its place.
-pub(crate) fn model_of_folder(folder: &Path) -> Result<Model, FileError> {
-    Ok(read(&folder.join("config.json"))?.map_or_else(Model::default, |text| Model::of_text(&text)))
 }
 
 /// Whether a file in the folder of a checkpoint is a configuration that is read.

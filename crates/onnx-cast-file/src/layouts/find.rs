@@ -8,7 +8,8 @@ use super::config::Config;
 use super::signs::first_sign;
 use super::spec::{LayoutSpec, before};
 use super::table::{Layout, ZERO_POINTS};
-use super::weight::{Checkpoint, TensorRef, Weight};
+use super::weight::Weight;
+use crate::checkpoint::{Checkpoint, TensorRef};
 use crate::error::FileError;
 use crate::formats::error::{Invalid, InvalidKind};
 use crate::formats::input::StoredTensor;
@@ -16,6 +17,7 @@ use crate::text::{Short, Wording};
 use DataType::{Float4E2M1, Float6E2M3, Float6E3M2, Float8E4M3FN, Float8E5M2, Int8, Int32, Uint8, Uint32};
 use onnx_cast::DataType;
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 /// What a tensor of a quantized checkpoint is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,7 +40,7 @@ pub(crate) struct Weights {
     /// Whether the caller named it.
     pub(crate) is_named: bool,
     /// In the order of their elements.
-    pub(crate) list: Vec<Weight>,
+    pub(crate) list: Vec<Arc<Weight>>,
     /// The tensors that are not kept as they are.
     pub(crate) roles: HashMap<TensorRef, Role>,
     /// Rows and columns of a block, where the configuration names them.
@@ -91,7 +93,7 @@ impl Weights {
                 if let Some((_, told)) = told.as_ref().filter(|_| !config.claims.are_overruled) {
                     told.check_element(&weight, stored).map_err(wrong)?;
                 }
-                list.push(weight);
+                list.push(Arc::new(weight));
             }
         }
         let mut roles = HashMap::new();
@@ -182,20 +184,6 @@ fn companion(name: &str) -> Option<Role> {
         _ if is_calibration(name) => Some(Role::Calibration),
         _ if is_leftover(name) => Some(Role::Leftover),
         _ => None,
-    }
-}
-
-impl Checkpoint {
-    /// What is wrong with a tensor's file, or with the first one.
-    pub(crate) fn error(&self, tensor: Option<TensorRef>, error: Invalid) -> FileError {
-        let file = self.files.get(tensor.map_or(0, |tensor| tensor.file));
-        FileError::invalid(file.map_or(std::path::Path::new(""), |file| file.path()), error)
-    }
-
-    /// A value of a tensor that is not allowed.
-    pub(crate) fn value_error(&self, tensor: TensorRef, what: impl Into<Wording>) -> FileError {
-        let error = Invalid::new(InvalidKind::Value, what).of_tensor(&self.stored(tensor).name);
-        self.error(Some(tensor), error)
     }
 }
 

@@ -1,10 +1,9 @@
 //! By what a checkpoint is known to be quantized, in the layouts that are read here and in those of others. A cast or a
 //! quantization of it would change codes without their scales, or the other way round.
 
-use super::config::{Config, claims};
 use super::spec::{LayoutSpec, before};
 use super::table::{COMFY_QUANT, Layout, ZERO_POINTS};
-use super::weight::Checkpoint;
+use crate::checkpoint::Checkpoint;
 use crate::error::FileError;
 use crate::formats::error::{Invalid, InvalidKind};
 use crate::text::{Short, Wording};
@@ -82,7 +81,7 @@ fn is_code(data_type: DataType) -> bool {
 
 /// Refuses to quantize a checkpoint that is quantized, by its tensors, or by its configuration if there are tensors
 /// that may hold codes.
-pub(crate) fn check_plain(checkpoint: &Checkpoint, config: Option<String>) -> Result<(), FileError> {
+pub(crate) fn check_plain(checkpoint: &Checkpoint) -> Result<(), FileError> {
     let tensors: Vec<_> = checkpoint.tensors().collect();
     let known: Vec<Header<'_>> =
         tensors.iter().map(|(_, stored)| (&*stored.name, stored.data_type, stored.shape.len())).collect();
@@ -98,15 +97,10 @@ pub(crate) fn check_plain(checkpoint: &Checkpoint, config: Option<String>) -> Re
         );
     }
     let may_be_code = |&(_, data_type, axes): &Header<'_>| is_code(data_type) && axes >= 2;
-    match (known.iter().position(may_be_code), config) {
-        (Some(index), Some(told)) => refuse(index, told),
-        _ => Ok(()),
+    match known.iter().position(may_be_code).zip(checkpoint.claim()) {
+        Some((index, claim)) => refuse(index, claim),
+        None => Ok(()),
     }
-}
-
-/// What the configuration of a folder says of quantization, for errors. One that cannot be read says nothing.
-pub(crate) fn claim_of_folder(folder: &Path) -> Option<String> {
-    Config::texts(folder).find_map(|text| claims(&text))
 }
 
 /// Refuses casts of codes without their scales, or of scales without their codes. `tensors` lists all tensors of a

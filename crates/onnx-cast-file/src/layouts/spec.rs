@@ -2,8 +2,9 @@
 
 use super::claims::{Claims, KeyValueCache};
 use super::format::{Activations, Granularity, QuantizedFormat};
-use super::weight::{Checkpoint, ColumnOrder};
+use super::weight::ColumnOrder;
 use super::written::{Arithmetic, Order, WrittenWeight};
+use crate::checkpoint::Checkpoint;
 use crate::error::FileError;
 use crate::formats::format::Format;
 use serde_json::{Map, Value};

@@ -12,7 +12,8 @@ mod transposed;
 
 use super::columns::columns_at_once;
 use super::packed_ints::{code_down, unpack_row, words};
-use super::weight::{Checkpoint, Encoding, Grid, TensorRef, Weight};
+use super::weight::{Encoding, Grid, Weight};
+use crate::checkpoint::{Checkpoint, TensorRef};
 use crate::io::memory::resize;
 use crate::io::positional::InputFile;
 use crate::pipeline::{Compute, PipelineError, Scratch};
@@ -24,6 +25,7 @@ use onnx_cast::tensor::TensorError;
 use onnx_cast::{CastError, DataType, TensorView};
 use parted::Parted;
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use swizzled::Swizzled;
 use transposed::TransposedColumns;
@@ -31,7 +33,7 @@ use transposed::TransposedColumns;
 /// The values of a weight, as float, float16 or bfloat16.
 #[derive(Debug)]
 pub(crate) struct WeightValues<'a> {
-    pub(super) weight: &'a Weight,
+    pub(super) weight: Arc<Weight>,
     pub(super) to: DataType,
     elements: TensorBytes<'a>,
     scales: TensorBytes<'a>,
@@ -83,7 +85,7 @@ pub(super) struct Stretch {
 }
 
 impl<'a> WeightValues<'a> {
-    pub(crate) fn new(checkpoint: &'a Checkpoint, weight: &'a Weight, to: DataType) -> Result<Self, PipelineError> {
+    pub(crate) fn new(checkpoint: &'a Checkpoint, weight: &Arc<Weight>, to: DataType) -> Result<Self, PipelineError> {
         let place = |tensor: TensorRef| {
             let (file, at) = checkpoint.place(tensor);
             TensorBytes { file, at }
@@ -108,7 +110,7 @@ impl<'a> WeightValues<'a> {
         let by_columns = ByColumns::of(weight).map(Box::new);
         let done = AtomicUsize::new(0);
         Ok(WeightValues {
-            weight,
+            weight: Arc::clone(weight),
             to,
             elements,
             scales,
@@ -152,7 +154,7 @@ impl<'a> WeightValues<'a> {
         scratch: &mut Scratch,
         out: &mut [u8],
     ) -> Result<(), PipelineError> {
-        let weight = self.weight;
+        let weight = &*self.weight;
         let [_, columns] = weight.matrix();
         let [_, across] = weight.grid();
         let size = scale_size(weight);
@@ -188,7 +190,7 @@ impl<'a> WeightValues<'a> {
 
     /// How elements and scales become values, in blocks.
     fn plan(&self, stretch: &Stretch, from: DataType, block: [usize; 2]) -> Result<BlockPlan, PipelineError> {
-        let weight = self.weight;
+        let weight = &*self.weight;
         let plan = BlockPlan::dequantize(from, weight.scale_type, self.to, block);
         let plan = plan.map_err(|error| PipelineError::Cast(error.into()))?;
         Ok(plan.global_scale(weight.globals.get(stretch.matrix).or(weight.globals.first()).copied()))
@@ -196,7 +198,7 @@ impl<'a> WeightValues<'a> {
 
     /// Reads some rows of scales.
     fn read_scales(&self, rows: Range<usize>, scales: &mut Vec<u8>) -> Result<(), PipelineError> {
-        let ([_, across], size) = (self.weight.grid(), scale_size(self.weight));
+        let ([_, across], size) = (self.weight.grid(), scale_size(&self.weight));
         if let Some(swizzled) = &self.swizzled {
             return swizzled.read(rows, self.scales, scales);
         }

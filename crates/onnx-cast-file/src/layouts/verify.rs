@@ -1,7 +1,8 @@
 //! Checks that need the values of scales: they are read before anything is written.
 
 use super::find::Weights;
-use super::weight::{Checkpoint, TensorRef, Weight};
+use super::weight::Weight;
+use crate::checkpoint::{Checkpoint, TensorRef};
 use crate::error::FileError;
 use crate::formats::source::Items;
 use crate::io::progress::{Meter, Watch};

@@ -1,146 +1,24 @@
-//! A checkpoint's files, and a weight as they hold it.
+//! A quantized weight: the tensors that hold it, and what they mean together.
 
 mod attached;
 
 pub(crate) use super::coding::{Coding, Formula, Parts, Table};
 pub(crate) use super::encoding::{ColumnOrder, Encoding, Grid};
-use crate::formats::checkpoint::{Index, Located};
-use crate::formats::error::{FormatError, Invalid, InvalidKind};
-use crate::formats::format::Format;
-use crate::formats::input::{Given, Input, Location, StoredTensor};
-use crate::io::atomic::folder_of;
-use crate::io::positional::{InputFile, is_stream};
+use crate::checkpoint::TensorRef;
+use crate::formats::error::{Invalid, InvalidKind};
+use crate::formats::input::StoredTensor;
 use crate::text::{ShapeText, Wording};
 use onnx_cast::DataType;
 use onnx_cast::scaled::GlobalScale;
-use std::collections::HashMap;
-use std::path::Path;
 
 pub(super) use attached::squeeze;
 pub(crate) use attached::{Groups, ZeroPoints};
-
-/// The files of a checkpoint, opened.
-#[derive(Debug)]
-pub(crate) struct Checkpoint {
-    /// In the order of the index, if there is one.
-    pub(crate) files: Vec<Input>,
-    places: HashMap<String, TensorRef>,
-}
-
-/// A tensor of a checkpoint.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct TensorRef {
-    pub(crate) file: usize,
-    pub(crate) tensor: usize,
-}
 
 impl StoredTensor {
     /// A type or a shape that does not fit.
     pub(crate) fn unfit(&self, want: impl Into<Wording>) -> Invalid {
         let what = want.into().after(format_args!("{} of shape {} (want ", self.data_type, ShapeText(&self.shape)));
         Invalid::new(InvalidKind::Size, what.then(")")).of_tensor(&self.name)
-    }
-}
-
-impl Checkpoint {
-    /// Opens the files that a located path stands for, and compares them with the index.
-    pub(crate) fn open(path: &Path, located: &Located, index: Option<&Index>) -> Result<Checkpoint, FormatError> {
-        let open = |path: &Path| Input::open(path, Some(Format::Safetensors), &Given::default());
-        let mut files = Vec::new();
-        match (located, index) {
-            (Located::Index(_), Some(index)) => {
-                for (shard, listed) in &index.shards {
-                    let mut input = open(&index.file(shard)?)?;
-                    index.leave_out_stale(shard, &mut input);
-                    index.check(shard, listed, &input)?;
-                    files.push(input);
-                }
-            }
-            (Located::InFolder(file), _) => files.push(open(file)?),
-            _ => {
-                let check = |format| match format {
-                    Format::Safetensors => Ok(()),
-                    _ => Err(FormatError::format(path, "a checkpoint", format, "it is for .safetensors")),
-                };
-                if is_stream(path) {
-                    let input = Input::open(path, None, &Given::default())?;
-                    check(input.format)?;
-                    files.push(input);
-                } else {
-                    check(Format::of_input(path)?)?;
-                    files.push(open(path)?);
-                }
-            }
-        }
-        Ok(Checkpoint::of(files))
-    }
-
-    /// Opens what a path stands for, with the index where there is one.
-    pub(crate) fn located(path: &Path, located: &Located) -> Result<Checkpoint, FormatError> {
-        let index = match located {
-            Located::Index(path) => Some(Index::read(path)?),
-            _ => None,
-        };
-        Checkpoint::open(path, located, index.as_ref())
-    }
-
-    /// Of files that are open.
-    pub(crate) fn of(files: Vec<Input>) -> Checkpoint {
-        let mut places = HashMap::new();
-        for (file, input) in files.iter().enumerate() {
-            for (tensor, stored) in input.tensors.iter().enumerate() {
-                places.insert(stored.name.clone(), TensorRef { file, tensor });
-            }
-        }
-        Checkpoint { files, places }
-    }
-
-    /// The folder of its files, which is where configurations are. The standard input has none: not the current one.
-    pub(crate) fn folder<'p>(&'p self, input: &'p Path) -> &'p Path {
-        let file = self.files.first().filter(|_| !is_stream(input));
-        file.map_or(input, |file| folder_of(file.path()))
-    }
-
-    /// The tensor of a name.
-    pub(crate) fn find(&self, name: &str) -> Option<TensorRef> {
-        self.places.get(name).copied()
-    }
-
-    /// A tensor.
-    pub(crate) fn stored(&self, tensor: TensorRef) -> &StoredTensor {
-        &self.files[tensor.file].tensors[tensor.tensor]
-    }
-
-    /// The file of a tensor, and where its elements begin.
-    pub(crate) fn place(&self, tensor: TensorRef) -> (&InputFile, u64) {
-        let file = &self.files[tensor.file];
-        match file.tensors[tensor.tensor].place {
-            Location::File(at, _) => (&file.file, at),
-            // A .safetensors file has its elements in itself.
-            _ => (&file.file, file.file.len()),
-        }
-    }
-
-    /// Every tensor, in the order of the files.
-    pub(crate) fn tensors(&self) -> impl Iterator<Item = (TensorRef, &StoredTensor)> + Clone {
-        self.files.iter().enumerate().flat_map(|(file, input)| {
-            let stored = move |(tensor, stored)| (TensorRef { file, tensor }, stored);
-            input.tensors.iter().enumerate().map(stored)
-        })
-    }
-
-    /// Bytes of a tensor.
-    pub(crate) fn byte_len(&self, tensor: TensorRef) -> u64 {
-        let stored = self.stored(tensor);
-        stored.data_type.byte_len(stored.len).unwrap_or(0) as u64
-    }
-
-    /// All bytes of a small tensor.
-    pub(crate) fn bytes(&self, tensor: TensorRef) -> Result<Vec<u8>, FormatError> {
-        let (file, at) = self.place(tensor);
-        let stored = self.stored(tensor);
-        let len = stored.data_type.byte_len(stored.len).unwrap_or(usize::MAX);
-        Ok(file.read(at, len as u64)?)
     }
 }
 

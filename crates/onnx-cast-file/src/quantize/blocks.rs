@@ -2,9 +2,10 @@
 
 use super::QuantizeRequest;
 use super::weight::{How, PART, Scaling, Walk, Weight};
+use crate::checkpoint::{Checkpoint, TensorRef};
 use crate::engine::{Computed, OutputTensor, Source};
 use crate::io::memory::resize;
-use crate::layouts::{Checkpoint, TensorRef, WrittenWeight, copy_stretches, parts, transpose};
+use crate::layouts::{WrittenWeight, copy_stretches, parts, transpose};
 use crate::pipeline::{Compute, Greatest, PipelineError, Scratch};
 use crate::summary::TensorSummary;
 use onnx_cast::DataType;

@@ -3,10 +3,11 @@
 use super::QuantizeRequest;
 use super::joined::joined;
 use super::linear::{Linears, Why, module_of};
+use crate::checkpoint::{Checkpoint, TensorRef};
 use crate::error::FileError;
 use crate::formats::error::{Invalid, InvalidKind};
 use crate::formats::input::StoredTensor;
-use crate::layouts::{Checkpoint, Layout, Model, TensorRef, WeightFormat, WrittenWeight, are_experts};
+use crate::layouts::{Layout, Model, WeightFormat, WrittenWeight, are_experts};
 use crate::selection::Chosen;
 use crate::text::Short;
 use onnx_cast::DataType;

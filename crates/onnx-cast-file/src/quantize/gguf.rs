@@ -12,6 +12,7 @@ mod source;
 
 use super::linear::Why;
 use super::{QuantizeRequest, nothing_to_quantize};
+use crate::checkpoint::TensorRef;
 use crate::counts::Counters;
 use crate::engine::{self, Computed, Opened, OutputFile, OutputPaths, OutputPlan, OutputTensor, Source};
 use crate::error::FileError;
@@ -19,9 +20,9 @@ use crate::formats::error::{FormatError, Invalid, InvalidKind};
 use crate::formats::format::Format;
 use crate::formats::gguf::{self, Described, FileHead, GgufType, Held, Metadata, MetadataValue};
 use crate::formats::input::{Given, Input, Location, StoredTensor};
-use crate::layouts::{self, QuantizedFormat, TensorRef, WeightFormat};
+use crate::layouts::{self, QuantizedFormat, WeightFormat};
 use crate::selection::Chosen;
-use crate::summary::{Summary, TensorSummary};
+use crate::summary::TensorSummary;
 use crate::text::{Count, Wording};
 use experts::{Experts, Misnumbered};
 use metadata::Config;
@@ -44,7 +45,7 @@ const ROTATION_FACTORS: &str = "rope_freqs.weight";
 /// Tensors that llama.cpp reads as float alone, though they are matrices: routers.
 const FLOATS: &[&str] = &["_norm.weight", "ffn_gate_inp.weight", "ffn_gate_inp_shexp.weight"];
 
-pub(super) fn quantize(input: &Path, output: &Path, request: &QuantizeRequest) -> Result<Summary, FileError> {
+pub(super) fn open(input: &Path, output: &Path, request: &QuantizeRequest) -> Result<Opened, FileError> {
     const OWN: &str = "is for layouts with scales of float8e8m0 (gguf has a rule of its own)";
     const APART: &str = "is for checkpoints of .safetensors files (gguf says nothing of activations)";
     let fields = [
@@ -56,18 +57,21 @@ pub(super) fn quantize(input: &Path, output: &Path, request: &QuantizeRequest) -
         let granularity = request.layout_or_default().granularity(to.format, to.granularity);
         granularity.map_err(|error| FileError::invalid(input, error))?;
     }
-    let opened = if gguf::is_meant(input) {
+    if gguf::is_meant(input) {
         let file = Input::open(input, Some(Format::Gguf), &Given::default())?;
-        Opened::of(input, vec![file], OutputPaths { single: Some(output.to_owned()), ..OutputPaths::default() })
-    } else {
-        let opened = engine::open_to_file(input, output)?;
-        let claim = layouts::claim_of_folder(opened.checkpoint.folder(input));
-        layouts::check_plain(&opened.checkpoint, claim)?;
-        opened
-    };
+        let outputs = OutputPaths { single: Some(output.to_owned()), ..OutputPaths::default() };
+        return Ok(Opened::of(input, vec![file], outputs));
+    }
+    engine::open_to_file(input, output)
+}
+
+pub(super) fn plan<'a>(opened: &'a Opened, request: &'a QuantizeRequest) -> Result<OutputPlan<'a>, FileError> {
+    if opened.checkpoint.files.iter().all(|file| file.format != Format::Gguf) {
+        layouts::check_plain(&opened.checkpoint)?;
+    }
     let names = opened.checkpoint.tensors().map(|(_, stored)| &*stored.name);
-    request.selection.check_names(names).map_err(|error| FileError::invalid(input, error))?;
-    Planner::new(&opened, request)?.run(output)
+    request.selection.check_names(names).map_err(|error| FileError::invalid(&opened.input, error))?;
+    Planner::new(opened, request)?.plan()
 }
 
 /// A tensor of the output.
@@ -88,7 +92,7 @@ impl Wanted {
 }
 
 struct Planner<'a> {
-    opened: &'a Opened<'a>,
+    opened: &'a Opened,
     request: &'a QuantizeRequest,
     family: Option<(&'static Family, Map<String, Value>)>,
     passed_over: Vec<(String, String)>,
@@ -97,17 +101,18 @@ struct Planner<'a> {
 }
 
 impl<'a> Planner<'a> {
-    fn new(opened: &'a Opened<'a>, request: &'a QuantizeRequest) -> Result<Self, FileError> {
+    fn new(opened: &'a Opened, request: &'a QuantizeRequest) -> Result<Self, FileError> {
         let checkpoint = &opened.checkpoint;
         let is_called = checkpoint.tensors().any(|(_, stored)| names::is_called(&stored.name));
         let is_gguf = checkpoint.files.iter().any(|file| file.format == Format::Gguf);
-        let family = if is_gguf || is_called { None } else { Some(metadata::family(checkpoint, opened.input)?) };
+        let family = if is_gguf || is_called { None } else { Some(metadata::family(checkpoint)?) };
         let counters = Counters::new(request.run.counts());
         Ok(Planner { opened, request, family, passed_over: Vec::new(), left_out: Vec::new(), counters })
     }
 
-    fn run(mut self, output: &Path) -> Result<Summary, FileError> {
+    fn plan(mut self) -> Result<OutputPlan<'a>, FileError> {
         let (opened, request) = (self.opened, self.request);
+        let path = opened.outputs.file(&opened.input);
         let mut rows = Vec::new();
         let mut kinds = Vec::new();
         for wanted in self.wanted()? {
@@ -136,12 +141,10 @@ impl<'a> Planner<'a> {
             bytes: row.summary.bytes_after,
         });
         let head = gguf::header(&metadata, &described.collect::<Vec<_>>());
-        let head = Some(head.map_err(|error| FormatError::invalid(output, error))?);
-        let files = vec![OutputFile { path: output.to_owned(), format: Format::Gguf, metadata: None, head, rows }];
-        let summary = OutputPlan::new(opened, files, &request.run).run()?;
-        let notes = note.into_iter().collect();
-        let left_out = [summary.left_out, self.left_out].concat();
-        Ok(Summary { passed_over: self.passed_over, left_out, notes, ..summary })
+        let head = Some(head.map_err(|error| FormatError::invalid(&path, error))?);
+        let files = vec![OutputFile { path, format: Format::Gguf, metadata: None, head, rows }];
+        let (passed_over, left_out, notes) = (self.passed_over, self.left_out, note.into_iter().collect());
+        Ok(OutputPlan { passed_over, left_out, notes, ..OutputPlan::new(opened, files, &request.run) })
     }
 
     /// Refuses what llama.cpp would not load, or compute otherwise, and says what to know of the rest.
@@ -152,7 +155,7 @@ impl<'a> Planner<'a> {
     }
 
     fn wrong_config(&self, what: String) -> FileError {
-        let path = self.opened.checkpoint.folder(self.opened.input).join("config.json");
+        let path = self.opened.checkpoint.folder().join("config.json");
         FileError::invalid(&path, Invalid::new(InvalidKind::Unsupported, what))
     }
 

@@ -4,8 +4,9 @@
 
 use super::choice::are_matrices;
 use super::linear::{Linears, is_number, module_of};
+use crate::checkpoint::Checkpoint;
 use crate::formats::input::StoredTensor;
-use crate::layouts::{Checkpoint, KeptNames, Order, WrittenWeight, are_experts};
+use crate::layouts::{KeptNames, Order, WrittenWeight, are_experts};
 use std::collections::HashSet;
 
 /// The names, and the patterns behind them.

@@ -1,12 +1,13 @@
 //! What `quantize` would write for the candidates of a report: its own plan, so that sizes agree to the byte.
 
 use super::{CandidateFormat, ReportRequest};
+use crate::checkpoint::{Checkpoint, Configuration, TensorRef};
 use crate::error::FileError;
 use crate::formats::error::InvalidKind;
 use crate::formats::format::Format;
 use crate::formats::input::{Input, Location, StoredTensor};
 use crate::io::positional::{InputFile, ReadAt};
-use crate::layouts::{self, Checkpoint, Layout, Model, TensorRef};
+use crate::layouts::{self, Layout};
 use crate::quantize::{QuantizeRequest, forecast};
 use crate::selection::Selection;
 use crate::summary::TensorSummary;
@@ -74,9 +75,9 @@ impl Forecasts {
         if checkpoint.files.iter().any(|file| file.format != Format::Safetensors) {
             return Ok(Forecasts::default());
         }
-        let folder = checkpoint.folder(path);
-        let (claim, model) = (layouts::claim_of_folder(folder), layouts::model_of_folder(folder)?);
-        Ok(Forecasts::new(checkpoint, path, (claim, &model), request))
+        // A configuration that cannot be read is an error, whatever the candidates are.
+        checkpoint.model()?;
+        Ok(Forecasts::new(checkpoint, path, request))
     }
 
     /// Those for tensors in memory, of which nothing but names and shapes is looked at.
@@ -98,15 +99,10 @@ impl Forecasts {
             metadata: None,
             message: None,
         };
-        Forecasts::new(&Checkpoint::of(vec![input]), path, (None, &Model::default()), request)
+        Forecasts::new(&Checkpoint::with(vec![input], Configuration::Text(None)), path, request)
     }
 
-    fn new(
-        checkpoint: &Checkpoint,
-        path: &Path,
-        (claim, model): (Option<String>, &Model),
-        request: &ReportRequest,
-    ) -> Forecasts {
+    fn new(checkpoint: &Checkpoint, path: &Path, request: &ReportRequest) -> Forecasts {
         let ReportRequest { include, exclude, min_elements, .. } = request;
         // Scales of a quantized checkpoint are no weights.
         let cast = |to: CandidateFormat| {
@@ -135,7 +131,7 @@ impl Forecasts {
                 ..Selection::new(weights)
             };
             let how = QuantizeRequest::default().selection(selection).layout(Some(layout));
-            let found = forecast(checkpoint, path, (claim.clone(), model), &how);
+            let found = forecast(checkpoint, path, &how);
             let (rows, refused) = match found {
                 Ok(rows) => (rows, None),
                 Err(error) if error.kind() == Some(InvalidKind::NoWeights) => {

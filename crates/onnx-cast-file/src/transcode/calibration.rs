@@ -1,9 +1,10 @@
 //! Scales of activations in another layout: under its names, in its shapes, and as factors or divisors as it has them.
 
+use crate::checkpoint::{Checkpoint, TensorRef};
 use crate::engine::{OutputTensor, Source};
 use crate::error::FileError;
 use crate::formats::error::{Invalid, InvalidKind};
-use crate::layouts::{Activations, Calibration, Checkpoint, Layout, QuantizedFormat, TensorRef, Weight, WrittenWeight};
+use crate::layouts::{Activations, Calibration, Layout, QuantizedFormat, Weight, WrittenWeight};
 use crate::summary::TensorSummary;
 use crate::text::Wording;
 use DataType::{BFloat16, Float, Float16};

@@ -1,8 +1,9 @@
 //! Values of a weight that another layout would change: counted by the pipeline before anything is written.
 
+use crate::checkpoint::Checkpoint;
 use crate::error::FileError;
 use crate::io::memory::resize;
-use crate::layouts::{Checkpoint, Weight, WeightValues};
+use crate::layouts::{Weight, WeightValues};
 use crate::pipeline::{Compute, PipelineError, Scratch};
 use onnx_cast::DataType;
 use onnx_cast::scaled::GlobalScale;
@@ -28,25 +29,25 @@ pub(super) enum Global<'a> {
 }
 
 /// A weight with the reciprocal of its global scale.
-pub(super) fn inverted(weight: &Weight) -> Option<Weight> {
+pub(super) fn inverted(weight: &Weight) -> Option<Arc<Weight>> {
     let global = *weight.globals.first()?;
     let inverse = 1.0 / global.value();
     let global = if global.divides() { GlobalScale::Factor(inverse) } else { GlobalScale::Divisor(inverse) };
-    Some(Weight { globals: vec![global], ..weight.clone() })
+    Some(Arc::new(Weight { globals: vec![global], ..weight.clone() }))
 }
 
 /// The global scale of a weight for a layout that divides by it, or multiplies.
 pub(super) fn global_as<'a>(
     checkpoint: &'a Checkpoint,
-    weight: &'a Weight,
-    inverted: &'a Weight,
+    weight: &Arc<Weight>,
+    inverted: &Arc<Weight>,
     divides: bool,
 ) -> Result<Option<Global<'a>>, FileError> {
     let Some(global) = weight.globals.first() else { return Ok(None) };
     if global.divides() == divides {
         return Ok(Some(Global::Kept));
     }
-    let values = |weight: &'a Weight| {
+    let values = |weight: &Arc<Weight>| {
         let values = WeightValues::new(checkpoint, weight, DataType::BFloat16);
         values.map_err(|error| in_file(checkpoint, weight, error))
     };

@@ -2,9 +2,10 @@
 //! do not lie too far apart.
 
 use super::changes::Count;
+use crate::checkpoint::Checkpoint;
 use crate::io::memory::resize;
 use crate::io::positional::InputFile;
-use crate::layouts::{Checkpoint, Weight};
+use crate::layouts::Weight;
 use crate::pipeline::{Compute, PipelineError, Scratch};
 use DataType::{Float, Float4E2M1, Float8E4M3FN, Float8E8M0};
 use onnx_cast::scaled::BlockPlan;
@@ -35,7 +36,7 @@ pub(super) struct MxFp4<'a> {
 }
 
 impl<'a> MxFp4<'a> {
-    pub(super) fn new(checkpoint: &'a Checkpoint, weight: &'a Weight) -> MxFp4<'a> {
+    pub(super) fn new(checkpoint: &'a Checkpoint, weight: &Weight) -> MxFp4<'a> {
         let (elements, scales) = (checkpoint.place(weight.tensor), checkpoint.place(weight.scales));
         let counts = [const { AtomicU64::new(0) }; 256];
         MxFp4 { elements, scales, shape: weight.matrix(), len: weight.len(), counts }

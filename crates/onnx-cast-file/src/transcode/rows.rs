@@ -5,11 +5,10 @@ use super::experts::Transposed;
 use super::integers::{Integers, RepackedIntegers};
 use super::mxfp4::{Bytes, Float8Changes, Float8Scales, MxFp4, NvFp4Global, NvFp4Scales, ScaleCounts, ToFloat8};
 use super::scales::Scales;
+use crate::checkpoint::{Checkpoint, TensorRef};
 use crate::engine::{Computed, OutputTensor, Source};
 use crate::error::FileError;
-use crate::layouts::{
-    Checkpoint, Encoding, GROUPS, Order, QuantizedFormat, TensorRef, Weight, WeightValues, WrittenWeight, ZERO_POINTS,
-};
+use crate::layouts::{Encoding, GROUPS, Order, QuantizedFormat, Weight, WeightValues, WrittenWeight, ZERO_POINTS};
 use crate::pipeline::Compute;
 use crate::summary::TensorSummary;
 use DataType::{BFloat16, Float, Float8E4M3FN, Int8, Int32, Int64};
@@ -27,9 +26,9 @@ pub(super) struct Made<'a> {
 /// Makes the tensors of one weight.
 pub(super) struct Maker<'a, 'c> {
     pub(super) checkpoint: &'a Checkpoint,
-    pub(super) weight: &'a Weight,
+    pub(super) weight: &'c Arc<Weight>,
     /// The weight with the reciprocal of its global scale, where it has one.
-    pub(super) inverted: Option<&'a Weight>,
+    pub(super) inverted: Option<&'c Arc<Weight>>,
     pub(super) written: &'c WrittenWeight,
 }
 

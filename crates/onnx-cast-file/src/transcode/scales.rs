@@ -1,8 +1,9 @@
 //! The scales of a weight for blocks as large, or smaller, in another type that holds them.
 
+use crate::checkpoint::Checkpoint;
 use crate::io::memory::resize;
 use crate::io::positional::InputFile;
-use crate::layouts::{Checkpoint, Weight, WrittenWeight};
+use crate::layouts::{Weight, WrittenWeight};
 use crate::pipeline::{Compute, PipelineError, Scratch};
 use onnx_cast::{Cast, CastError, CastOptions, DataType, TensorView};
 

@@ -3,12 +3,13 @@
 //! The 4-bit codes are those of the flattened weight, so that blocks go across rows. `quant_state` is JSON: it has the
 //! shape, the type and the size of blocks (`QuantState.as_dict` of bitsandbytes/functional.py).
 
+use crate::checkpoint::TensorRef;
 use crate::error::FileError;
 use crate::formats::error::Invalid;
 use crate::formats::input::StoredTensor;
 use crate::layouts::find::Finder;
 use crate::layouts::model::{CONV1D_LAYERS, CONV1D_MODELS};
-use crate::layouts::weight::{Coding, Encoding, Nested, Table, TensorRef, Weight};
+use crate::layouts::weight::{Coding, Encoding, Nested, Table, Weight};
 use crate::text::Wording;
 use onnx_cast::DataType;
 use serde_json::{Map, Value};

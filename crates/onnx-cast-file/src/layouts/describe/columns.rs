@@ -5,12 +5,13 @@
 //! points int32 of shape [groups, N * bits / 32], for values of shape [N, K]. AWQ's `gemv` has rows of words instead: elements
 //! [N, K / 8], zero points [N, padded groups / 8] and scales [N, padded groups].
 
+use crate::checkpoint::TensorRef;
 use crate::error::FileError;
 use crate::formats::error::{Invalid, InvalidKind};
 use crate::layouts::find::Finder;
 use crate::layouts::packed_ints::{unpack_row, words};
 use crate::layouts::spec::ColumnsOfWords;
-use crate::layouts::weight::{ColumnOrder, Encoding, Grid, TensorRef, Weight, WeightFormat};
+use crate::layouts::weight::{ColumnOrder, Encoding, Grid, Weight, WeightFormat};
 use crate::layouts::weight::{Groups, ZeroPoints};
 use DataType::{BFloat16, Float, Float16, Int32};
 use onnx_cast::DataType;

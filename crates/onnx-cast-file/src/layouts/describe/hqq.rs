@@ -4,10 +4,11 @@
 //! A weight of shape [N, K] is taken as rows of a group each (axis 1), or as one row for each place in a group (axis 0).
 //! These rows are packed, so many in a word: the first half of them in the upper bits, the second in the lower ones.
 
+use crate::checkpoint::TensorRef;
 use crate::error::FileError;
 use crate::formats::error::Invalid;
 use crate::layouts::find::Finder;
-use crate::layouts::weight::{Encoding, Formula, Parts, TensorRef, Weight};
+use crate::layouts::weight::{Encoding, Formula, Parts, Weight};
 use crate::text::ShapeText;
 use DataType::{BFloat16, Float, Float16, Int32, Int64, Uint8};
 use onnx_cast::DataType;

@@ -2,11 +2,12 @@
 //!
 //! The configuration has the width, the group and the mode; the shapes alone would leave them open.
 
+use crate::checkpoint::TensorRef;
 use crate::error::FileError;
 use crate::formats::error::Invalid;
 use crate::layouts::claims::Packing;
 use crate::layouts::find::Finder;
-use crate::layouts::weight::{Coding, Encoding, TensorRef, Weight};
+use crate::layouts::weight::{Coding, Encoding, Weight};
 use DataType::{BFloat16, Float, Float4E2M1, Float8E4M3FN, Float8E8M0, Float16, Uint8, Uint32};
 use onnx_cast::DataType;
 

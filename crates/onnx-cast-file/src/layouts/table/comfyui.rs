@@ -4,11 +4,12 @@
 //! The metadata has precedence, as in ComfyUI (`convert_old_quants` of comfy/utils.py).
 
 use super::{BASE, COMFY_QUANT, COMFYUI, FP8, KEPT_OR_STATIC, Layout, ROWS, TENSOR, WEIGHT, held, names};
+use crate::checkpoint::Checkpoint;
 use crate::error::FileError;
 use crate::formats::error::{Invalid, InvalidKind};
 use crate::layouts::claims::Claims;
 use crate::layouts::spec::{Calibration, LayoutSpec, Loaders, before};
-use crate::layouts::weight::{Checkpoint, WeightFormat};
+use crate::layouts::weight::WeightFormat;
 use onnx_cast::DataType;
 use serde_json::{Map, Value};
 

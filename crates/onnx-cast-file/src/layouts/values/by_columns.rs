@@ -59,7 +59,7 @@ impl WeightValues<'_> {
         scales: &mut Vec<u8>,
     ) -> Result<(), PipelineError> {
         let across = self.grid()[1];
-        resize(scales, rows.len() * across * scale_size(self.weight)).ok_or_else(PipelineError::out_of_memory)?;
+        resize(scales, rows.len() * across * scale_size(&self.weight)).ok_or_else(PipelineError::out_of_memory)?;
         stored.scales.read(rows.start * across, scales, |at, bytes| self.scales.read_into(at, bytes))
     }
 

@@ -10,9 +10,10 @@ use super::{TensorBytes, scale_size};
 use crate::io::memory::resize;
 use crate::layouts::columns::Columns;
 use crate::layouts::packed_ints::Stream;
-use crate::layouts::weight::{Coding, Formula, Grid, Nested, Weight};
+use crate::layouts::weight::{Coding, Formula, Grid, Weight};
 use crate::pipeline::{PipelineError, Scratch};
 use onnx_cast::DataType;
+use std::sync::Arc;
 
 /// What codes of 4 bits stand for where they are signed.
 const SIGNED: [f32; ENTRIES] = [0., 1., 2., 3., 4., 5., 6., 7., -8., -7., -6., -5., -4., -3., -2., -1.];
@@ -21,18 +22,19 @@ const SIGNED: [f32; ENTRIES] = [0., 1., 2., 3., 4., 5., 6., 7., -8., -7., -6., -
 #[derive(Debug)]
 pub(super) struct Coded<'a> {
     coding: Coding,
-    weight: &'a Weight,
+    weight: Arc<Weight>,
     arithmetic: Arithmetic,
     scales: TensorBytes<'a>,
     biases: Option<TensorBytes<'a>>,
-    nested: Option<(&'a Nested, TensorBytes<'a>)>,
+    /// Scales of the scales.
+    nested: Option<TensorBytes<'a>>,
     /// Scales and biases whose rows and columns are exchanged.
     exchanged: Option<Box<[Columns; 2]>>,
 }
 
 impl<'a> Coded<'a> {
     pub(super) fn new(
-        weight: &'a Weight,
+        weight: &Arc<Weight>,
         coding: Coding,
         to: DataType,
         scales: TensorBytes<'a>,
@@ -56,12 +58,11 @@ impl<'a> Coded<'a> {
         };
         let owner = weight.owner_type.unwrap_or(DataType::Float);
         let arithmetic = Arithmetic { formula, packing, entries, offset: 0, owner, to, block: weight.block[1].max(1) };
-        let nested = weight.nested.as_ref().zip(nested);
         let exchanged = (weight.grid_order == Grid::Exchanged).then(|| {
             let [rows, groups] = weight.grid();
             Box::new([(); 2].map(|()| Columns::new([groups, rows], scale_size(weight))))
         });
-        Coded { coding, weight, arithmetic, scales, biases, nested, exchanged }
+        Coded { coding, weight: Arc::clone(weight), arithmetic, scales, biases, nested, exchanged }
     }
 
     /// Frees what was read: nothing of it is needed again.
@@ -112,14 +113,14 @@ impl<'a> Coded<'a> {
         let data_type = self.weight.scale_type;
         let Some(exchanged) = &self.exchanged else { return read_numbers(data_type, place, first, count, scratch) };
         let bytes = &mut scratch.scales;
-        resize(bytes, count * scale_size(self.weight)).ok_or_else(PipelineError::out_of_memory)?;
+        resize(bytes, count * scale_size(&self.weight)).ok_or_else(PipelineError::out_of_memory)?;
         exchanged[which].read(first, bytes, |at, bytes| place.read_into(at, bytes))?;
         Ok(numbers(data_type, bytes))
     }
 
     /// The scales of some blocks.
     fn numbers(&self, first: usize, count: usize, scratch: &mut Scratch) -> Result<Vec<f32>, PipelineError> {
-        let Some((nested, place)) = self.nested else {
+        let (Some(nested), Some(place)) = (&self.weight.nested, self.nested) else {
             return self.read(0, self.scales, first, count, scratch);
         };
         self.scales.read(first, count, &mut scratch.scales)?;

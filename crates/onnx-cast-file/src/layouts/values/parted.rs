@@ -26,7 +26,7 @@ const CACHED: usize = 32 << 20;
 #[derive(Debug)]
 pub(super) struct Parted<'a> {
     parts: Parts,
-    weight: &'a Weight,
+    weight: Arc<Weight>,
     arithmetic: Arithmetic,
     scales: TensorBytes<'a>,
     zeros: Option<TensorBytes<'a>>,
@@ -38,7 +38,7 @@ pub(super) struct Parted<'a> {
 
 impl<'a> Parted<'a> {
     pub(super) fn new(
-        weight: &'a Weight,
+        weight: &Arc<Weight>,
         parts: Parts,
         to: DataType,
         scales: TensorBytes<'a>,
@@ -54,7 +54,7 @@ impl<'a> Parted<'a> {
             let size = weight.scale_type.byte_len(1).unwrap_or(1);
             Box::new([(); 2].map(|()| Columns::new(weight.grid(), size)))
         });
-        Parted { parts, weight, arithmetic, scales, zeros, rows, words: Mutex::default() }
+        Parted { parts, weight: Arc::clone(weight), arithmetic, scales, zeros, rows, words: Mutex::default() }
     }
 
     /// Frees what was read: nothing of it is needed again.

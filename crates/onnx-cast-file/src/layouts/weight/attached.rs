@@ -3,7 +3,8 @@
 //! Their fields are private and their constructors check the tensor, so a weight cannot have zero points or groups that
 //! do not fit it. Only the code of the layout that owns a companion constructs one.
 
-use super::{Checkpoint, Encoding, Grid, TensorRef, Weight};
+use super::{Encoding, Grid, Weight};
+use crate::checkpoint::{Checkpoint, TensorRef};
 use crate::error::FileError;
 use crate::io::memory::resize;
 use crate::layouts::packed_ints::words;

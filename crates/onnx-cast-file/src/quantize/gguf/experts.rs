@@ -1,6 +1,6 @@
 //! The experts of one tensor: matrices of the input, by their numbers.
 
-use crate::layouts::TensorRef;
+use crate::checkpoint::TensorRef;
 
 /// The matrices in the order of the input. Memory is bounded by their number, not by the numbers in their names.
 #[derive(Debug, Default)]

@@ -1,12 +1,12 @@
 //! The metadata that llama.cpp reads beside a model's tensors, from its `config.json`.
 
 use super::names::{self, Family};
+use crate::checkpoint::Checkpoint;
 use crate::error::FileError;
 use crate::formats::error::{Invalid, InvalidKind};
 use crate::formats::gguf::{GgufType, Metadata, MetadataValue};
-use crate::layouts::{self, Checkpoint};
+use crate::layouts;
 use serde_json::{Map, Value};
-use std::path::Path;
 
 /// Where a value comes from, and where it goes.
 struct Entry {
@@ -122,13 +122,10 @@ fn wrong(key: &str, value: &Value, want: &str) -> String {
 }
 
 /// The family of a checkpoint, and its configuration.
-pub(super) fn family(
-    checkpoint: &Checkpoint,
-    input: &Path,
-) -> Result<(&'static Family, Map<String, Value>), FileError> {
-    let path = checkpoint.folder(input).join("config.json");
+pub(super) fn family(checkpoint: &Checkpoint) -> Result<(&'static Family, Map<String, Value>), FileError> {
+    let path = checkpoint.folder().join("config.json");
     let wrong = |what: String| FileError::invalid(&path, Invalid::new(InvalidKind::Unsupported, what));
-    let config = layouts::config_of_folder(checkpoint.folder(input))?;
+    let config = layouts::config_of_folder(checkpoint.folder())?;
     let config =
         config.ok_or_else(|| wrong("it is missing, and tells the names of tensors in llama.cpp".to_owned()))?;
     let model_type = Config(&config).text("model_type").unwrap_or_default();
