@@ -113,7 +113,7 @@ impl QuantizeRequest {
 
     /// Whether the output is a `.gguf` file.
     fn is_to_gguf(&self) -> bool {
-        self.layout_or_default().row().file == Format::Gguf
+        self.layout_or_default().spec().file == Format::Gguf
     }
 
     /// The layout that the checkpoint gets.
@@ -287,7 +287,7 @@ pub(crate) fn side_files(
     written: &[WrittenWeight],
     cache: Option<&KeyValueCache>,
 ) -> Result<(SideFiles, Option<Value>), FileError> {
-    let described = request.layout_or_default().row().configuration.as_ref().filter(|_| !written.is_empty());
+    let described = request.layout_or_default().spec().configuration.as_ref().filter(|_| !written.is_empty());
     let kept = described.map(|described| {
         // Weights that are packed already have other names.
         let modules: Vec<String> = written.iter().map(|weight| format!("{}.weight", weight.module)).collect();
@@ -338,7 +338,7 @@ pub(crate) fn describe_in_files(
 
 /// The tensor by which readers know the layout.
 pub(crate) fn marker<'r>(layout: Layout) -> Option<OutputTensor<'r>> {
-    let name = layout.row().marker?;
+    let name = layout.spec().marker?;
     let summary = TensorSummary::kept(name, vec![2], DataType::Float8E4M3FN, 2);
     let summary = TensorSummary { cast: true, bytes_before: 0, ..summary };
     Some(OutputTensor { summary, tensor: TensorRef { file: 0, tensor: 0 }, source: Source::Bytes(vec![0; 2]) })
@@ -389,10 +389,10 @@ impl<'a> Quantizer<'a> {
     /// Refuses a tensor that is kept and whose name is that of scales in the layout: readers would miss its weight.
     fn check_name(&self, tensor: TensorRef) -> Result<(), FileError> {
         let name = &self.checkpoint.stored(tensor).name;
-        let Some(elements) = self.layout.row().elements_of(name) else { return Ok(()) };
+        let Some(elements) = self.layout.spec().elements_of(name) else { return Ok(()) };
         let what = format!(
             "in {}, this is the name of the scales of `{}`, which is not quantized (remove the tensor, or rename it)",
-            self.layout.row().name,
+            self.layout.spec().name,
             Short(&elements)
         );
         Err(self.checkpoint.error(Some(tensor), Invalid::new(InvalidKind::Name, what).of_tensor(name)))

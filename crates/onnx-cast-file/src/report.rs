@@ -158,7 +158,7 @@ impl ReportRequest {
     fn check_layout(&self, path: &Path) -> Result<(), FileError> {
         let Some(layout) = self.layout else { return Ok(()) };
         let refuse = |error| Err(FileError::invalid(path, error));
-        if layout.row().file != Format::Safetensors {
+        if layout.spec().file != Format::Safetensors {
             let to = self.to.first().map_or("weights", |to| to.element().name());
             let reason = "a report predicts the layouts of .safetensors files";
             return refuse(Invalid::new(

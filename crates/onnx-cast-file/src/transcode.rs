@@ -393,7 +393,7 @@ impl Planner<'_> {
         let are_integers = [DataType::Int8, DataType::Int4].map(QuantizedFormat::Elements).contains(&from);
         // Without words all integers are int8, and no column tells its group.
         let int8 = QuantizedFormat::Elements(DataType::Int8);
-        let has_only_bytes = !layout.row().packs_integers && layout.granularity(int8, None).is_ok();
+        let has_only_bytes = !layout.spec().packs_integers && layout.granularity(int8, None).is_ok();
         let to = if are_integers && has_only_bytes { int8 } else { to };
         let refuse = |reason: &str| Err(layout.not_held(to, reason));
         if weight.groups.is_some() && has_only_bytes {

@@ -3,8 +3,8 @@
 
 use super::companions::{CHANGES, CHANGING_KEYS};
 use super::json;
+use super::spec::COMFY_QUANT;
 use super::spec::before;
-use super::table::COMFY_QUANT;
 use crate::checkpoint::Checkpoint;
 use crate::error::FileError;
 use crate::formats::error::{Invalid, InvalidKind};

@@ -1,7 +1,7 @@
 //! The names of tensors beside quantized weights that belong to none of them.
 
+use super::spec::COMFY_QUANT;
 use super::spec::before;
-use super::table::COMFY_QUANT;
 use std::collections::HashSet;
 
 /// Scales and zero points of activations, which data has told. The first two may end names of experts.

@@ -128,7 +128,7 @@ impl Config {
 
     /// Reads the configuration of a folder, where there is one. A layout that is given overrules it.
     fn read(folder: &Path, given: Option<Layout>) -> Result<Config, FileError> {
-        if let Some(given) = given.filter(|given| given.row().file != Format::Safetensors) {
+        if let Some(given) = given.filter(|given| given.spec().file != Format::Safetensors) {
             let what = format!("`{}` is not a layout of .safetensors files", given.name());
             return Err(FileError::invalid(folder, Invalid::new(InvalidKind::Unsupported, what)));
         }
@@ -161,7 +161,7 @@ impl Config {
     /// Refuses models whose layers have rows and columns exchanged, in layouts that exchange them themselves.
     fn check_model(&self) -> Result<(), Invalid> {
         let model = self.claims.model_type.as_deref().unwrap_or_default();
-        let exchanges = |layout: Layout| layout.row().columns.is_some_and(|columns| columns.is_auto_gptq);
+        let exchanges = |layout: Layout| layout.spec().columns.is_some_and(|columns| columns.is_auto_gptq);
         match self.layout {
             Some(layout) if exchanges(layout) && CONV1D_MODELS.contains(&model) => Err(variant(
                 layout,
@@ -241,7 +241,7 @@ impl Config {
     }
 
     fn claim(&mut self, layout: Layout, quantization: &Map<String, Value>) -> Result<(), Invalid> {
-        if let Some(configuration) = &layout.row().configuration {
+        if let Some(configuration) = &layout.spec().configuration {
             (configuration.claims)(&mut self.claims, quantization);
         }
         match self.claims.refused.take() {

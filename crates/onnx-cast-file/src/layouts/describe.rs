@@ -1,20 +1,11 @@
 //! A weight from its tensors: what their types mean together, the shape of the elements, and the blocks that scales are
 //! for.
 
-mod bitsandbytes;
 mod columns;
-mod gemma;
-mod hqq;
 mod joined;
-mod mlx;
-mod packages;
-mod quanto;
-mod told;
 
-use super::find::Finder;
 use super::packed_ints;
-use super::spec::Composition;
-use super::table::{COMFY_QUANT, GROUPS, SHAPE, ZERO_POINTS};
+use super::spec::{COMFY_QUANT, Finder, GROUPS, SHAPE, ZERO_POINTS};
 use super::weight::{Encoding, Grid, Groups, Weight, WeightFormat, ZeroPoints, squeeze};
 use super::written::Order;
 use crate::checkpoint::{Checkpoint, TensorRef};
@@ -28,12 +19,22 @@ use DataType::{
 };
 use onnx_cast::scaled::GlobalScale;
 use onnx_cast::{DataType, types};
-use quanto::PACKED;
 use serde_json::{Map, Value};
-use told::{fit_swizzled, tiles};
 
 /// What an element of MXINT8 stands for, without its scale.
 const MXINT8_UNIT: f32 = 1.0 / 64.0;
+
+/// Describes a weight of elements and scales whose types and shapes tell the rest.
+pub(super) fn scaled(finder: &Finder<'_>, mut weight: Weight, start: &str) -> Result<Option<Weight>, FileError> {
+    if !finder.read_types(&mut weight, start)? {
+        return Ok(None);
+    }
+    let (checkpoint, tensor, scales) = (finder.checkpoint, weight.tensor, weight.scales);
+    finder.read_shape(&mut weight, checkpoint.stored(tensor)).map_err(|error| checkpoint.error(Some(tensor), error))?;
+    let fits = finder.fit_scales(&mut weight, checkpoint.stored(scales));
+    fits.map_err(|error| checkpoint.error(Some(scales), error))?;
+    finder.with_companions(weight, start).map(Some)
+}
 
 impl Finder<'_> {
     /// The weight that elements and scales make, in the layout of their names.
@@ -45,9 +46,6 @@ impl Finder<'_> {
         start: &str,
         name: String,
     ) -> Result<Option<Weight>, FileError> {
-        if let Some(columns) = self.row.columns.filter(|columns| columns.is_auto_gptq || stored.data_type == Int32) {
-            return self.describe_columns([tensor, scales], start, name, columns).map(Some);
-        }
         let scale = self.checkpoint.stored(scales);
         let weight = Weight {
             name,
@@ -70,39 +68,12 @@ impl Finder<'_> {
             transposed: false,
             others: Vec::new(),
         };
-        match self.row.composition {
-            Composition::WithState => bitsandbytes::describe(self, weight, start),
-            Composition::WithBiases => mlx::describe(self, weight, start),
-            Composition::WithSettings => hqq::describe(self, weight, start),
-            Composition::WithMetadata => packages::torchao(self, weight, start).map(Some),
-            Composition::InQuarters => packages::bitnet(self, weight).map(Some),
-            Composition::OfModel if stored.name.ends_with(PACKED) => quanto::describe(self, weight, start).map(Some),
-            Composition::InBytes => gemma::describe(self, weight).map(Some),
-            Composition::Scaled | Composition::OfModel => self.describe_scaled(weight, [stored, scale], start),
-        }
+        (self.spec.describe)(self, weight, start)
     }
 
-    /// The weight of elements and scales whose types and shapes tell the rest.
-    fn describe_scaled(
-        &self,
-        mut weight: Weight,
-        [stored, scale]: [&StoredTensor; 2],
-        start: &str,
-    ) -> Result<Option<Weight>, FileError> {
-        let (tensor, scales) = (weight.tensor, weight.scales);
-        let wrong = |error| self.checkpoint.error(Some(tensor), error);
+    /// Completes a weight whose elements and scales are known, by its other tensors.
+    pub(super) fn with_companions(&self, mut weight: Weight, start: &str) -> Result<Weight, FileError> {
         weight.others = [SHAPE, COMFY_QUANT].iter().filter_map(|ending| self.companion(start, ending)).collect();
-        if !self.read_types(&mut weight, stored, scale, start)? {
-            return Ok(None);
-        }
-        self.read_shape(&mut weight, stored).map_err(wrong)?;
-        let fits = if weight.are_swizzled {
-            self.leave_out_padding(&mut weight, start);
-            fit_swizzled(&weight, scale, tiles)
-        } else {
-            self.fit_scales(&mut weight, scale)
-        };
-        fits.map_err(|error| self.checkpoint.error(Some(scales), error))?;
         self.read_globals(&mut weight)?;
         self.check_original_shape(&weight, start)?;
         if let Some(tensor) = self.companion(start, ZERO_POINTS) {
@@ -113,12 +84,12 @@ impl Finder<'_> {
         if let Some(tensor) = self.companion(start, GROUPS) {
             weight.groups = Some(Groups::stored(self.checkpoint, &weight, tensor)?);
         }
-        Ok(Some(weight))
+        Ok(weight)
     }
 
     /// A tensor beside a weight, if the layout has companions of this name.
     fn companion(&self, start: &str, ending: &str) -> Option<TensorRef> {
-        let is_owned = self.row.beside.contains(&ending);
+        let is_owned = self.spec.beside.contains(&ending);
         is_owned.then(|| self.checkpoint.find(&format!("{start}{ending}"))).flatten()
     }
 
@@ -136,20 +107,12 @@ impl Finder<'_> {
     }
 
     /// What the types of elements and scales mean together; whether they are a weight.
-    fn read_types(
-        &self,
-        weight: &mut Weight,
-        stored: &StoredTensor,
-        scale: &StoredTensor,
-        start: &str,
-    ) -> Result<bool, FileError> {
+    fn read_types(&self, weight: &mut Weight, start: &str) -> Result<bool, FileError> {
         let tensor = weight.tensor;
+        let (stored, scale) = (self.checkpoint.stored(tensor), self.checkpoint.stored(weight.scales));
         let wrong = |error| self.checkpoint.error(Some(tensor), error);
-        if self.row.told.is_some() && self.read_told(weight, stored, scale, start)? {
-            return Ok(true);
-        }
         match (stored.data_type, scale.data_type) {
-            (Int8, Float8E8M0) if self.row.has_mxint8 => {
+            (Int8, Float8E8M0) if self.spec.has_mxint8 => {
                 weight.globals = vec![GlobalScale::Factor(MXINT8_UNIT)];
             }
             (Float6E2M3 | Float6E3M2, Float8E8M0) => {}
@@ -186,7 +149,7 @@ impl Finder<'_> {
                     packed_ints::describe(stored, shape, &bits.collect::<Vec<_>>()).map_err(wrong)?;
             }
             // Bytes that are something else than a weight.
-            (Uint8 | Int8 | Int32, _) if self.row.has_other_bytes => return Ok(false),
+            (Uint8 | Int8 | Int32, _) if self.spec.has_other_bytes => return Ok(false),
             _ => {
                 let (elements, scales) = (stored.data_type, scale.data_type);
                 let what = format!("{elements} elements with {scales} scales are in no known layout");
@@ -208,7 +171,7 @@ impl Finder<'_> {
         scale: &StoredTensor,
         start: &str,
     ) -> Result<TensorRef, FileError> {
-        let want = self.row.global.name(start, &scale.name);
+        let want = self.spec.global.name(start, &scale.name);
         self.checkpoint.find(&want).ok_or_else(|| {
             let error = Invalid::missing(&stored.name, "the global scale of NVFP4", &want);
             self.checkpoint.error(self.checkpoint.find(&stored.name), error)
@@ -216,7 +179,7 @@ impl Finder<'_> {
     }
 
     /// The shape of the elements, and that of the values.
-    fn read_shape(&self, weight: &mut Weight, stored: &StoredTensor) -> Result<(), Invalid> {
+    pub(super) fn read_shape(&self, weight: &mut Weight, stored: &StoredTensor) -> Result<(), Invalid> {
         match weight.elements {
             Encoding::Plain(data_type @ (Float4E2M1 | Float6E2M3)) if stored.data_type != data_type => {
                 self.widen_shape(weight, stored, data_type)?;
@@ -248,13 +211,13 @@ impl Finder<'_> {
 
     /// Whether ModelOpt has packed integers of 4 bits, along the rows.
     fn has_rows_of_integers(&self, stored: &StoredTensor) -> bool {
-        stored.shape.len() == 2 && self.row.lays_experts(Order::Down)
+        stored.shape.len() == 2 && self.spec.lays_experts(Order::Down)
     }
 
     /// Whether ModelOpt has packed experts along the rows, along which their blocks are too.
     fn has_two_rows(&self, stored: &StoredTensor, scale: &StoredTensor) -> bool {
         match stored.shape[..] {
-            [experts, rows, columns] if self.row.lays_experts(Order::Down) => {
+            [experts, rows, columns] if self.spec.lays_experts(Order::Down) => {
                 rows.is_multiple_of(8) && scale.shape == [experts, rows / 8, columns]
             }
             _ => false,
@@ -263,14 +226,14 @@ impl Finder<'_> {
 
     /// The shape of elements that are packed in bytes.
     fn widen_shape(&self, weight: &mut Weight, stored: &StoredTensor, data_type: DataType) -> Result<(), Invalid> {
-        if self.row.has_axis_of_blocks {
+        if self.spec.has_axis_of_blocks {
             let [ref outer @ .., blocks, 16] = stored.shape[..] else {
                 return Err(stored.unfit("16 bytes for each block, as the last axis"));
             };
             if outer.len() < 2 {
                 return Err(stored.unfit("experts, rows, blocks and 16 bytes"));
             }
-            weight.transposed = self.row.lays_experts(Order::Exchanged);
+            weight.transposed = self.spec.lays_experts(Order::Exchanged);
             weight.shape = outer.to_vec();
             weight.shape.push(blocks.checked_mul(32).ok_or_else(|| stored.unfit("fewer blocks"))?);
         } else if let Some(last) = weight.shape.last_mut() {
@@ -286,7 +249,7 @@ impl Finder<'_> {
         let is_told = self.claims.block.is_some() || !self.claims.formats.is_empty();
         let counts = match weight.elements {
             Encoding::TwoRows(Int4) => self.claims.groups.is_empty(),
-            _ => self.row.counts_scales && !is_told,
+            _ => self.spec.counts_scales && !is_told,
         };
         let [_, columns] = weight.matrix();
         match scale.shape[..] {
@@ -296,12 +259,12 @@ impl Finder<'_> {
     }
 
     /// The blocks that scales of a shape belong to.
-    fn fit_scales(&self, weight: &mut Weight, scale: &StoredTensor) -> Result<(), Invalid> {
+    pub(super) fn fit_scales(&self, weight: &mut Weight, scale: &StoredTensor) -> Result<(), Invalid> {
         let [rows, columns] = weight.matrix();
         let outer = weight.shape[..weight.shape.len() - 2].to_vec();
         let is_microscaled = weight.scale_type == Float8E4M3FN
             || matches!(weight.elements, Encoding::Plain(Float4E2M1 | Float6E2M3) | Encoding::TwoRows(Float4E2M1))
-            || weight.scale_type == Float8E8M0 && !self.row.has_large_blocks;
+            || weight.scale_type == Float8E8M0 && !self.spec.has_large_blocks;
         let claimed = self.claims.block;
         let mut candidates = Vec::new();
         if is_microscaled {
@@ -315,7 +278,7 @@ impl Finder<'_> {
             candidates.extend((weight.scale_type == Float8E8M0).then_some(weight.block));
         }
         let mut squeezed = squeeze(&scale.shape, weight.shape.len());
-        if outer.len() == 1 && self.row.experts.as_ref().is_some_and(|experts| experts.have_scales_of_columns) {
+        if outer.len() == 1 && self.spec.experts.as_ref().is_some_and(|experts| experts.have_scales_of_columns) {
             // Experts have a scale for each column, whichever axis it is written along.
             candidates = vec![[rows, 1]];
             if let Some([_, down, across @ 1]) = squeezed.as_deref_mut() {
@@ -371,7 +334,7 @@ impl Finder<'_> {
     }
 
     /// Reads the global scales of NVFP4: one, or one for each matrix.
-    fn read_globals(&self, weight: &mut Weight) -> Result<(), FileError> {
+    pub(super) fn read_globals(&self, weight: &mut Weight) -> Result<(), FileError> {
         let Some(global) = weight.global else { return Ok(()) };
         let stored = self.checkpoint.stored(global);
         let matrices = weight.shape[..weight.shape.len() - 2].iter().product::<usize>();
@@ -379,12 +342,12 @@ impl Finder<'_> {
             let want = format!("float, 1 for the tensor, or 1 for each of {matrices} matrices");
             return Err(self.checkpoint.error(Some(global), stored.unfit(want)));
         }
-        if self.row.global.divides {
+        if self.spec.global.divides {
             self.check_divisors(global)?;
         }
         let bytes = self.checkpoint.bytes(global)?;
         let floats = bytes.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes));
-        weight.globals = match self.row.global.divides {
+        weight.globals = match self.spec.global.divides {
             true => floats.map(GlobalScale::Divisor).collect(),
             false => floats.map(GlobalScale::Factor).collect(),
         };

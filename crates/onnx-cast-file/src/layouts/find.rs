@@ -6,8 +6,8 @@ use super::claims::Claims;
 use super::companions::{is_calibration, is_leftover, may_be_companion};
 use super::config::Config;
 use super::signs::first_sign;
-use super::spec::{LayoutSpec, before};
-use super::table::{Layout, ZERO_POINTS};
+use super::spec::{Finder, ZERO_POINTS, before};
+use super::table::Layout;
 use super::weight::Weight;
 use crate::checkpoint::{Checkpoint, TensorRef};
 use crate::error::FileError;
@@ -80,7 +80,7 @@ impl Weights {
             }
             _ => &config.claims,
         };
-        let finder = Finder { checkpoint, claims, row: layout.row() };
+        let finder = Finder { checkpoint, claims, spec: layout.spec() };
         if config.layout.is_none() && layout != Layout::ComfyUi {
             finder.check_order_of_scales(layout)?;
         }
@@ -187,13 +187,6 @@ fn companion(name: &str) -> Option<Role> {
     }
 }
 
-/// Finds weights by names.
-pub(super) struct Finder<'a> {
-    pub(super) checkpoint: &'a Checkpoint,
-    pub(super) claims: &'a Claims,
-    pub(super) row: &'a LayoutSpec,
-}
-
 impl Finder<'_> {
     /// The weight whose elements a tensor holds; `None` where it holds something else.
     fn weight(&self, tensor: TensorRef, stored: &StoredTensor) -> Result<Option<Weight>, FileError> {
@@ -201,10 +194,10 @@ impl Finder<'_> {
             stored.data_type,
             Float8E4M3FN | Float8E5M2 | Float6E2M3 | Float6E3M2 | Float4E2M1 | Uint8 | Int8 | Int32 | Uint32
         );
-        if !is_code && !self.row.has_any_type {
+        if !is_code && !self.spec.has_any_type {
             return Ok(None);
         }
-        let found = self.row.all_names().find_map(|pair| {
+        let found = self.spec.all_names().find_map(|pair| {
             let start = before(&stored.name, pair.elements)?;
             Some((pair, start, self.checkpoint.find(&format!("{start}{}", pair.scales))?))
         });
@@ -246,14 +239,14 @@ impl Finder<'_> {
             let what = format!("{what} ({setting} in the configuration)");
             Err(Invalid::missing(tensor, &what, &format!("{start}{ending}")))
         };
-        let zero_points = self.row.columns.map_or(ZERO_POINTS, |columns| columns.zero_points);
+        let zero_points = self.spec.columns.map_or(ZERO_POINTS, |columns| columns.zero_points);
         match self.claims.want_zero_points(weight.format(), layer) {
             Some(setting) if weight.zero_points.is_none() => {
                 return missing("the tensor of zero points", setting, zero_points);
             }
             _ => {}
         }
-        let order = self.row.columns.and_then(|columns| columns.groups).filter(|_| self.claims.has_order);
+        let order = self.spec.columns.and_then(|columns| columns.groups).filter(|_| self.claims.has_order);
         let has_one_group = weight.matrix()[1] <= weight.block[1];
         match order {
             Some(order) if !has_one_group && self.checkpoint.find(&format!("{start}{order}")).is_none() => {
@@ -266,7 +259,7 @@ impl Finder<'_> {
     /// Refuses elements without scales and scales without elements.
     fn check_single(&self, stored: &StoredTensor) -> Result<(), Invalid> {
         let name = &stored.name;
-        for pair in self.row.all_names() {
+        for pair in self.spec.all_names() {
             let want = |start: &str, ending: &str| format!("{start}{ending}");
             let is_small_float = matches!(stored.data_type, Float8E4M3FN | Float8E5M2 | Float4E2M1);
             // No model has weights of bytes without scales.
@@ -280,7 +273,7 @@ impl Finder<'_> {
                 return Err(Invalid::new(InvalidKind::Missing, what).of_tensor(name));
             }
         }
-        match self.row.elements_of(name) {
+        match self.spec.elements_of(name) {
             Some(elements) => {
                 let what = format!("scales without a weight (want `{}`)", Short(&elements));
                 Err(Invalid::new(InvalidKind::Missing, what).of_tensor(name))

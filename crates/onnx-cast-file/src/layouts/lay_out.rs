@@ -2,8 +2,8 @@
 
 use super::format::{Activations, Granularity, QuantizedFormat, WeightFormat};
 use super::gguf::BLOCK as GGUF_BLOCK;
-use super::spec::{Experts, Held, LayoutSpec, Loaders, Names};
-use super::table::{EXPERTS, Layout, SHAPE};
+use super::spec::{EXPERTS, Experts, Held, LayoutSpec, Loaders, Names, SHAPE};
+use super::table::Layout;
 use super::weight::Weight;
 use super::written::{Integers, Order, WrittenWeight};
 use crate::formats::error::{Invalid, InvalidKind};
@@ -46,7 +46,7 @@ impl Layout {
     pub(crate) fn check_columns(self, name: &str, written: &WrittenWeight) -> Result<(), Invalid> {
         let ([_, rows, columns], [down, across]) = (written.matrices, written.block);
         let is_block = matches!(written.granularity, Granularity::Block(_)) && down > 1 && !written.are_experts;
-        if self.row().has_short_columns || !is_block || columns.is_multiple_of(across) {
+        if self.spec().has_short_columns || !is_block || columns.is_multiple_of(across) {
             return Ok(());
         }
         let (data_type, to) = (written.scale_type, written.to);
@@ -88,7 +88,7 @@ impl Layout {
 
     /// Refuses a layout of other files than `.safetensors`.
     pub(crate) fn check_file(self, to: QuantizedFormat) -> Result<(), Invalid> {
-        let file = self.row().file;
+        let file = self.spec().file;
         if file == Format::Safetensors {
             return Ok(());
         }
@@ -102,7 +102,7 @@ impl Layout {
 
     /// Whether a program loads weights of a format.
     pub(crate) fn is_loaded_by(self, to: QuantizedFormat, program: &str) -> bool {
-        let mut held = self.row().held.iter().filter(|held| held.formats.contains(&to));
+        let mut held = self.spec().held.iter().filter(|held| held.formats.contains(&to));
         held.any(|held| matches!(held.loaders, Loaders::Are(programs) if programs.contains(&program)))
     }
 
@@ -124,7 +124,7 @@ impl Layout {
                 "the layout can only be read (want compressed-tensors, which transformers and vLLM load)".to_owned(),
             );
         }
-        let known = self.row().held.iter().filter(|held| held.formats.contains(&to));
+        let known = self.spec().held.iter().filter(|held| held.formats.contains(&to));
         let known: Vec<(Granularity, &Held)> = match to {
             QuantizedFormat::Block(format) => {
                 known.map(|held| (Granularity::Block([1, format.block()]), held)).collect()
@@ -176,7 +176,7 @@ impl Layout {
             let is_meant = granularity.is_none_or(|granularity| held.contains(granularity));
             held.formats.contains(&to) && is_meant
         };
-        match self.row().held.iter().find(holds).map(|held| held.loaders) {
+        match self.spec().held.iter().find(holds).map(|held| held.loaders) {
             Some(Loaders::Are(loaders)) => loaders,
             _ => &[],
         }
@@ -184,7 +184,7 @@ impl Layout {
 
     /// Whether weights in the layout are read and never written.
     pub(crate) fn is_only_read(self) -> bool {
-        self.row().held.is_empty()
+        self.spec().held.is_empty()
     }
 
     /// A format that the layout does not have.
@@ -195,12 +195,12 @@ impl Layout {
 
     /// Whether weights of Linear layers are held.
     pub(crate) fn holds_matrices(self) -> bool {
-        !self.row().names.is_empty()
+        !self.spec().names.is_empty()
     }
 
     /// Whether experts in one tensor are quantized unless a rule says otherwise.
     pub(crate) fn takes_experts(self, WeightFormat { format: to, granularity }: WeightFormat) -> bool {
-        self.row().experts.as_ref().is_some_and(|experts| {
+        self.spec().experts.as_ref().is_some_and(|experts| {
             let chosen = || self.granularity(to, granularity);
             let holds = |held: &Held| chosen().is_ok_and(|granularity| held.contains(granularity));
             experts.by_default && experts.only.is_none_or(|(all, _)| held(all, to).is_some_and(holds))
@@ -214,16 +214,16 @@ impl Layout {
         to: QuantizedFormat,
         (granularity, activations): (Granularity, Activations),
     ) -> Result<WrittenWeight, Invalid> {
-        let row = self.row();
+        let spec = self.spec();
         self.check_file(to)?;
         let (element, scale_type) = match to {
             QuantizedFormat::Block(format) => (format.element(), format.scale()),
-            QuantizedFormat::Elements(element) if row.arithmetic.in_weight_type => (element, stored.data_type),
+            QuantizedFormat::Elements(element) if spec.arithmetic.in_weight_type => (element, stored.data_type),
             QuantizedFormat::Elements(_) | QuantizedFormat::Gguf(_) => (to.element(), Float),
         };
         // Loaders have integers in words only beside activations that keep their type.
         let are_integers = matches!(to, QuantizedFormat::Elements(Int4 | Int8));
-        let are_words = row.packs_integers && are_integers && activations == Activations::Kept;
+        let are_words = spec.packs_integers && are_integers && activations == Activations::Kept;
         let is_block = matches!(to, QuantizedFormat::Block(_));
         let is_packed = are_words || is_block && element.is_packed();
         let form = self.form(stored, to, is_packed)?;
@@ -234,7 +234,7 @@ impl Layout {
             return Err(self.not_held(to, reason));
         }
         let Form { matrices, module, order, experts, elements, scales } = form;
-        let global = row.global.name(module, &scales);
+        let global = spec.global.name(module, &scales);
         Ok(WrittenWeight {
             module: module.strip_suffix('.').unwrap_or(module).to_owned(),
             to,
@@ -246,19 +246,25 @@ impl Layout {
             are_experts: experts.is_some(),
             container: match element {
                 _ if are_words => Int32,
-                _ if is_packed && !row.is_typed => Uint8,
+                _ if is_packed && !spec.is_typed => Uint8,
                 element => element,
             },
-            scales_shape: scales_shape(row, granularity, matrices, block, experts.map(|experts| (experts, &*elements))),
+            scales_shape: scales_shape(
+                spec,
+                granularity,
+                matrices,
+                block,
+                experts.map(|experts| (experts, &*elements)),
+            ),
             elements,
             scales,
             scale_type,
-            scale_container: if scale_type == Float8E8M0 && !row.is_typed { Uint8 } else { scale_type },
-            keeps_scale_type: row.keeps_scale_type,
-            divides: row.global.divides,
-            global: (to == QuantizedFormat::Block(BlockFormat::NvFp4)).then(|| (global, row.global.shape.to_vec())),
+            scale_container: if scale_type == Float8E8M0 && !spec.is_typed { Uint8 } else { scale_type },
+            keeps_scale_type: spec.keeps_scale_type,
+            divides: spec.global.divides,
+            global: (to == QuantizedFormat::Block(BlockFormat::NvFp4)).then(|| (global, spec.global.shape.to_vec())),
             shape: are_words.then(|| format!("{module}{SHAPE}")),
-            arithmetic: row.arithmetic,
+            arithmetic: spec.arithmetic,
             integers: Integers {
                 bits: if to == QuantizedFormat::Elements(Int4) { 4 } else { 8 },
                 are_symmetric: true,
@@ -270,9 +276,9 @@ impl Layout {
 
     /// The matrices of a weight, where the layout has a place for them.
     fn form<'n>(self, stored: &'n StoredTensor, to: QuantizedFormat, is_packed: bool) -> Result<Form<'n>, Invalid> {
-        let (row, name) = (self.row(), &*stored.name);
+        let (spec, name) = (self.spec(), &*stored.name);
         let module = name.strip_suffix("weight");
-        if let (&[count, rows, columns], Some(experts), None) = (&stored.shape[..], &row.experts, module)
+        if let (&[count, rows, columns], Some(experts), None) = (&stored.shape[..], &spec.experts, module)
             && let Some((elements, scales)) = experts.names.iter().find_map(|names| names.of_values(name))
         {
             let order = if matches!(to, QuantizedFormat::Block(_)) { experts.order } else { Order::Same };
@@ -283,7 +289,7 @@ impl Layout {
             };
             return Ok(Form { matrices, module, order, experts: Some(experts), elements, scales });
         }
-        let Some(names) = row.matrix_names(is_packed) else {
+        let Some(names) = spec.matrix_names(is_packed) else {
             return Err(stored.unfit("the matrices of all experts, as gate_up_proj and down_proj"));
         };
         match (&stored.shape[..], module) {
@@ -292,8 +298,8 @@ impl Layout {
                 let (matrices, order) = ([1, rows, columns], Order::Same);
                 Ok(Form { matrices, module, order, experts: None, elements, scales })
             }
-            ([_, _, _], _) if row.experts.is_none() => {
-                let layout = row.name;
+            ([_, _, _], _) if spec.experts.is_none() => {
+                let layout = spec.name;
                 let want = format!("a matrix: {layout} has no experts in one tensor, each is a weight of its own");
                 Err(stored.unfit(want))
             }

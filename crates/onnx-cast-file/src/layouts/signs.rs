@@ -1,8 +1,8 @@
 //! By what a checkpoint is known to be quantized, in the layouts that are read here and in those of others. A cast or a
 //! quantization of it would change codes without their scales, or the other way round.
 
-use super::spec::{LayoutSpec, before};
-use super::table::{COMFY_QUANT, Layout, ZERO_POINTS};
+use super::spec::{COMFY_QUANT, LayoutSpec, ZERO_POINTS, before};
+use super::table::Layout;
 use crate::checkpoint::Checkpoint;
 use crate::error::FileError;
 use crate::formats::error::{Invalid, InvalidKind};
@@ -39,13 +39,13 @@ fn signs<'n>(tensors: &[Header<'n>]) -> Vec<Sign<'n>> {
         };
         let mut own = Layout::ALL.iter().filter_map(|(layout, known)| {
             // GPTQ and AWQ have the same names.
-            let is_shared = |row: &&LayoutSpec| row.columns.is_some_and(|columns| columns.is_auto_gptq);
-            let row = Some(layout.row()).filter(|row| !is_shared(row))?;
-            let mut all = row.all_names().filter(|_| is_code(data_type) || row.has_any_type);
+            let is_shared = |spec: &&LayoutSpec| spec.columns.is_some_and(|columns| columns.is_auto_gptq);
+            let spec = Some(layout.spec()).filter(|spec| !is_shared(spec))?;
+            let mut all = spec.all_names().filter(|_| is_code(data_type) || spec.has_any_type);
             all.find_map(|names| {
                 let start = before(name, names.elements)?;
                 let ends = [names.scales, "weight_scale_2", "weight_global_scale", ZERO_POINTS, COMFY_QUANT];
-                let found = [beside(start, &ends), beside(start, row.beside)].concat();
+                let found = [beside(start, &ends), beside(start, spec.beside)].concat();
                 (places.contains_key(&*format!("{start}{}", names.scales))).then_some((found, Some(*known)))
             })
         });

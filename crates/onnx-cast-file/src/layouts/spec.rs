@@ -1,13 +1,23 @@
-//! What a row of the table says of a layout.
+//! A layout: the names that it claims, how it describes weights, lays them out, and configures loaders.
 
 use super::claims::{Claims, KeyValueCache};
 use super::format::{Activations, Granularity, QuantizedFormat};
-use super::weight::ColumnOrder;
+use super::weight::{ColumnOrder, Weight};
 use super::written::{Arithmetic, Order, WrittenWeight};
 use crate::checkpoint::Checkpoint;
 use crate::error::FileError;
 use crate::formats::format::Format;
 use serde_json::{Map, Value};
+
+/// Both matrices of experts.
+pub(super) const EXPERTS: [&str; 2] = ["gate_up_proj", "down_proj"];
+
+/// Name suffixes of other tensors of a weight.
+pub(crate) const ZERO_POINTS: &str = "weight_zero_point";
+pub(crate) const GROUPS: &str = "weight_g_idx";
+pub(crate) const SHAPE: &str = "weight_shape";
+/// A layer's format in JSON, of ComfyUI.
+pub(super) const COMFY_QUANT: &str = "comfy_quant";
 
 /// What is before an ending of a name.
 pub(super) fn before<'n>(name: &'n str, ending: &str) -> Option<&'n str> {
@@ -34,25 +44,15 @@ impl Names {
     }
 }
 
-/// How the tensors of a weight belong together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Composition {
-    /// Elements and scales, whose types and shapes tell the rest.
-    Scaled,
-    /// Codes of the flattened weight, with a state in tensors beside them: bitsandbytes.
-    WithState,
-    /// Integers whose width the configuration has: MLX.
-    WithBiases,
-    /// Integers with settings in tensors beside them: HQQ.
-    WithSettings,
-    /// Elements and scales, which the file's metadata describes: torchao.
-    WithMetadata,
-    /// Integers of 2 bits, a byte of which has one of each quarter of the rows: BitNet.
-    InQuarters,
-    /// Elements and scales, unless elements are packed in groups whose shape the model tells: quanto.
-    OfModel,
-    /// Integers in bytes, whose width the configuration has: Gemma.
-    InBytes,
+/// Describes a weight: reads the types and shapes of its tensors, which make `Weight` complete; `None` if they are no
+/// weight. The text is the beginning of their names.
+pub(super) type Describe = fn(&Finder<'_>, Weight, &str) -> Result<Option<Weight>, FileError>;
+
+/// What a weight is found and described by.
+pub(super) struct Finder<'a> {
+    pub(super) checkpoint: &'a Checkpoint,
+    pub(super) claims: &'a Claims,
+    pub(super) spec: &'a LayoutSpec,
 }
 
 /// The claims of a checkpoint's own files; `None` where these claim nothing.
@@ -67,7 +67,8 @@ pub(crate) struct LayoutSpec {
     pub(super) names: &'static [Names],
     pub(super) experts: Option<Experts>,
     pub(crate) configuration: Option<Configuration>,
-    pub(super) composition: Composition,
+    /// Describes a weight by its tensors.
+    pub(super) describe: Describe,
     /// Name suffixes of the companions that a weight may have besides its scales. The layout reads no others.
     pub(super) beside: &'static [&'static str],
     /// Whether codes may be stored in tensors of any type.

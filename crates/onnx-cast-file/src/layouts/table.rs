@@ -1,79 +1,91 @@
-//! The layouts of quantized checkpoints, one row for each: the names, shapes and types of tensors, what configurations
-//! say, and which formats are written. Everything else reads the rows.
-//!
-//! A configuration that is more than a few constants has a file beside the rows, which reads and writes it.
+//! The list of layouts, and what their files share. Each file describes one owner's layout: the names it claims, how it
+//! reads weights and lays them out, and how it reads and writes configurations. Nothing else names a layout.
 
+mod bitnet;
 mod bitsandbytes;
 mod comfyui;
 mod compressed_tensors;
 mod deepseek;
 mod fbgemm;
 mod gemma;
+mod gguf;
+mod gpt_oss;
 mod gptq;
+mod hqq;
 mod mlx;
 mod modelopt;
+mod plain;
+mod quanto;
 mod quark;
 mod releases;
-mod torch;
+mod torchao;
 
-use super::format::{Activations, Granularity, OF_GGUF, QuantizedFormat};
-use super::spec::{
-    Calibration, Composition, Configuration, Experts, GlobalScaleOf, Held, LayoutSpec, Loaders, Names, OwnFile, Scales,
-};
-use super::weight::WeightFormat;
+use super::describe::scaled;
+use super::format::{Activations, Granularity, QuantizedFormat};
+use super::spec::{Configuration, Experts, GlobalScaleOf, Held, LayoutSpec, Loaders, Names, OwnFile, Scales};
 use super::written::{Arithmetic, Order};
 use crate::formats::format::Format;
 use crate::text::Short;
 use onnx_cast::DataType;
 use onnx_cast::scaled::{BlockFormat, Recipe};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 use std::str::FromStr;
 
-/// The layout of a checkpoint's weights, by its owner: see docs/quantized.md.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Layout {
+macro_rules! layouts {
+    ($($(#[$doc:meta])* $layout:ident = $spec:path,)*) => {
+        /// The layout of a checkpoint's weights, by its owner: see docs/quantized.md.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[non_exhaustive]
+        pub enum Layout {
+            $($(#[$doc])* $layout,)*
+        }
+
+        const SPECS: &[(Layout, LayoutSpec)] = &[$((Layout::$layout, $spec)),*];
+    };
+}
+
+layouts! {
     /// float8e4m3fn in blocks of rows and columns with multipliers (DeepSeek, Qwen), and experts in float4e2m1.
-    DeepSeek,
+    DeepSeek = deepseek::SPEC,
     /// Experts in float4e2m1 with blocks of 32, transposed.
-    GptOss,
+    GptOss = gpt_oss::SPEC,
     /// Any format of compressed-tensors (llm-compressor).
-    CompressedTensors,
+    CompressedTensors = compressed_tensors::SPEC,
     /// FP8, NVFP4, MXFP4, MXFP8 and integers of 4 bits as ModelOpt exports them.
-    ModelOpt,
+    ModelOpt = modelopt::SPEC,
     /// float8e4m3fn with a scale for each row.
-    Fbgemm,
+    Fbgemm = fbgemm::SPEC,
     /// float4e2m1 with blocks of 32, NVFP4, float8e4m3fn with a scale for each tensor, row or block, int8 with one for
     /// each tensor or row, integers of 4 bits.
-    Quark,
+    Quark = quark::SPEC,
     /// float8 and int8 with a scale for each tensor or row, NVFP4 and MXFP8 with scales in cuBLAS's order.
-    ComfyUi,
+    ComfyUi = comfyui::SPEC,
     /// Elements and scales in their own types, without a configuration.
-    Plain,
+    Plain = plain::SPEC,
     /// The blocks of `.gguf` files, for llama.cpp.
-    Gguf,
+    Gguf = gguf::SPEC,
     /// NF4 and FP4 in blocks of the flattened weight, and int8 with a scale for each row.
-    BitsAndBytes,
+    BitsAndBytes = bitsandbytes::SPEC,
     /// Integers with a scale and a bias for each group, MXFP4, MXFP8 and NVFP4.
-    Mlx,
+    Mlx = mlx::SPEC,
     /// Integers in words down the columns, with zero points (GPTQ, GPTQModel, AutoRound).
-    Gptq,
+    Gptq = gptq::GPTQ,
     /// Integers of 4 bits, eight columns in a word, with zero points (AutoAWQ).
-    Awq,
+    Awq = gptq::AWQ,
     /// float8e4m3fn with a scale for each tensor, under Mistral's own names.
-    Mistral,
+    Mistral = releases::MISTRAL,
     /// Experts in float4e2m1 with blocks of 32, under OpenAI's own names.
-    OpenAi,
+    OpenAi = releases::OPENAI,
     /// Integers of 1 to 8 bits, the halves of a weight in one byte, with zero points of float (HQQ).
-    Hqq,
+    Hqq = hqq::SPEC,
     /// int8 and float8 of torchao, as its safetensors have them.
-    TorchAo,
+    TorchAo = torchao::SPEC,
     /// int8 and float8 with a scale for each row (optimum-quanto).
-    Quanto,
+    Quanto = quanto::SPEC,
     /// -1, 0 and 1, four in a byte, with one scale (transformers' BitNet).
-    BitNet,
+    BitNet = bitnet::SPEC,
     /// Integers of 2, 4 and 8 bits in bytes, with a scale for each row (Gemma, trained quantized).
-    Gemma,
+    Gemma = gemma::SPEC,
 }
 
 impl FromStr for Layout {
@@ -89,17 +101,16 @@ impl FromStr for Layout {
 impl Layout {
     /// The names of those that `quantize` writes.
     pub fn written() -> impl Iterator<Item = &'static str> {
-        Layout::ALL.iter().filter(|(layout, _)| !layout.row().held.is_empty()).map(|(_, name)| *name)
+        Layout::ALL.iter().filter(|(layout, _)| !layout.spec().held.is_empty()).map(|(_, name)| *name)
     }
 
     /// All, with their names.
     pub const ALL: &'static [(Layout, &'static str)] = &{
-        let mut all = [(Layout::Plain, ""); ROWS.len()];
+        let mut all = [(Layout::Plain, ""); SPECS.len()];
         let mut index = 0;
         while index < all.len() {
-            let (layout, row) = &ROWS[index];
-            assert!(*layout as usize == index);
-            all[index] = (*layout, row.name);
+            let (layout, spec) = &SPECS[index];
+            all[index] = (*layout, spec.name);
             index += 1;
         }
         all
@@ -111,24 +122,24 @@ impl Layout {
     /// Whether `quantize` writes it, in `.safetensors` files.
     #[doc(hidden)]
     pub fn is_written_to_safetensors(self) -> bool {
-        let row = self.row();
-        row.file == Format::Safetensors && !row.held.is_empty()
+        let spec = self.spec();
+        spec.file == Format::Safetensors && !spec.held.is_empty()
     }
 
     /// The layout of files of their own, where no other has a format.
     pub(crate) fn only_of(to: QuantizedFormat) -> Option<Layout> {
-        let mut holding = ROWS.iter().filter(|(_, row)| row.held.iter().any(|held| held.formats.contains(&to)));
+        let mut holding = SPECS.iter().filter(|(_, row)| row.held.iter().any(|held| held.formats.contains(&to)));
         let (layout, row) = holding.next()?;
         (row.file != Format::Safetensors && holding.next().is_none()).then_some(*layout)
     }
 
     /// The name, as `--layout` takes it.
     pub fn name(self) -> &'static str {
-        self.row().name
+        self.spec().name
     }
 
-    pub(crate) fn row(self) -> &'static LayoutSpec {
-        &ROWS[self as usize].1
+    pub(crate) fn spec(self) -> &'static LayoutSpec {
+        &SPECS[self as usize].1
     }
 
     /// The layout that configurations call so, or that has such a key where they name none.
@@ -143,13 +154,13 @@ impl Layout {
             _ => configuration.methods.iter().any(|known| names(known)),
         };
         // From the last: ModelOpt writes the key of compressed-tensors too.
-        let mut rows = ROWS.iter().rev();
+        let mut rows = SPECS.iter().rev();
         rows.find(|(_, row)| row.configuration.as_ref().is_some_and(is_meant)).map(|(layout, _)| *layout)
     }
 
     /// The layout that names of tensors leave no doubt of.
     pub(super) fn of_names(has: impl Fn(&str) -> bool) -> Option<Layout> {
-        let found = ROWS.iter().find(|(_, row)| row.signs.iter().any(|sign| has(sign)));
+        let found = SPECS.iter().find(|(_, row)| row.signs.iter().any(|sign| has(sign)));
         // A scale for each tensor or row means the same in every layout.
         found.map(|(layout, _)| *layout).or_else(|| has("weight_scale").then_some(Layout::DEFAULT))
     }
@@ -157,27 +168,31 @@ impl Layout {
     /// The files that hold a configuration of a layout, apart from `config.json`.
     pub(crate) fn own_files() -> impl Iterator<Item = (Layout, &'static OwnFile)> {
         let files = |row: &'static LayoutSpec| row.configuration.as_ref().map_or(&[][..], |found| found.own_files);
-        ROWS.iter().flat_map(move |(layout, row)| files(row).iter().map(|file| (*layout, file)))
+        SPECS.iter().flat_map(move |(layout, row)| files(row).iter().map(|file| (*layout, file)))
     }
 
     /// Keys that only the description of quantized weights has.
     pub(super) fn keys() -> impl Iterator<Item = &'static str> {
-        let own = ROWS.iter().filter_map(|(_, row)| row.configuration.as_ref()?.key);
+        let own = SPECS.iter().filter_map(|(_, row)| row.configuration.as_ref()?.key);
         std::iter::once("quant_method").chain(own)
     }
 }
 
-/// Both matrices of experts.
-pub(super) const EXPERTS: [&str; 2] = ["gate_up_proj", "down_proj"];
-
-/// The endings of other tensors of a weight.
-pub(crate) const ZERO_POINTS: &str = "weight_zero_point";
-pub(crate) const GROUPS: &str = "weight_g_idx";
-pub(crate) const SHAPE: &str = "weight_shape";
-/// A layer's format in JSON, of ComfyUI.
-pub(super) const COMFY_QUANT: &str = "comfy_quant";
 pub(crate) use comfyui::without_layers;
-pub(super) use torch::UNREAD;
+
+/// Layouts that are not read, by the starts of `quant_method`, and why.
+pub(super) const UNREAD: &[(&str, &str)] = &[
+    ("eetq", "EETQ's int8 is in the order of one kind of GPU"),
+    ("fp_quant", "FP-Quant rotates weights"),
+    ("exl", "ExLlama's codes are rotated, and their order is that of its kernels"),
+    ("nunchaku", "nunchaku's tensors are in the order of its kernels, with low-rank factors"),
+    ("svdquant", "SVDQuant adds low-rank factors to the weights"),
+    ("aqlm", "AQLM's codes are indices into a codebook of vectors"),
+    ("quip", "QuIP rotates weights"),
+    ("higgs", "HIGGS rotates weights"),
+    ("vptq", "VPTQ's codes are indices into a codebook of vectors"),
+    ("spqr", "SpQR stores outliers separately"),
+];
 
 const MXFP4: QuantizedFormat = QuantizedFormat::Block(BlockFormat::MxFp4);
 const NVFP4: QuantizedFormat = QuantizedFormat::Block(BlockFormat::NvFp4);
@@ -234,7 +249,7 @@ const BASE: LayoutSpec = LayoutSpec {
     names: &[WEIGHT],
     experts: None,
     configuration: None,
-    composition: Composition::Scaled,
+    describe: scaled,
     beside: &[],
     has_any_type: false,
     own_key: None,
@@ -263,185 +278,3 @@ const BASE: LayoutSpec = LayoutSpec {
 /// Experts that are quantized as matrices are.
 const AS_MATRICES: Experts =
     Experts { names: &[], order: Order::Same, by_default: true, only: None, have_scales_of_columns: false };
-
-const ROWS: [(Layout, LayoutSpec); 20] = [
-    (Layout::DeepSeek, deepseek::ROW),
-    (
-        Layout::GptOss,
-        LayoutSpec {
-            name: "gpt-oss",
-            signs: &["gate_up_proj_blocks"],
-            names: &[],
-            experts: Some(Experts {
-                names: &[names("_blocks", "_scales", "")],
-                order: Order::Exchanged,
-                ..AS_MATRICES
-            }),
-            configuration: Some(Configuration {
-                methods: &["mxfp4"],
-                claims: |claims, _| claims.add(&[WeightFormat::MxFp4], "mxfp4"),
-                write: Some(|_, kept| json!({ "modules_to_not_convert": kept, "quant_method": "mxfp4" })),
-                ..Configuration::BASE
-            }),
-            held: &[held(&[MXFP4], &[], ALL_THREE, KEPT)],
-            has_axis_of_blocks: true,
-            ..BASE
-        },
-    ),
-    (
-        Layout::CompressedTensors,
-        LayoutSpec {
-            name: "compressed-tensors",
-            signs: &["weight_packed"],
-            names: &[names("weight_packed", "weight_scale", "weight"), WEIGHT],
-            configuration: Some(compressed_tensors::CONFIGURATION),
-            beside: &[ZERO_POINTS, GROUPS, SHAPE],
-            held: &[
-                held(&[NVFP4], &[], ALL_THREE, KEPT_OR_STATIC),
-                // SGLang reads experts of MXFP4 alone.
-                held(&[MXFP4, MXFP8], &[], Loaders::Are(&[VLLM, TRANSFORMERS]), KEPT),
-                held(&[MXFP6], &[], Loaders::Are(&[TRANSFORMERS]), KEPT),
-                // Where activations stay, SGLang has no blocks.
-                held(&[FP8], &[ROWS_OR_COLUMNS, TENSOR], ALL_THREE, compressed_tensors::FLOAT8),
-                held(&[FP8], &[Scales::Blocks], ALL_THREE, compressed_tensors::FLOAT8_BLOCKS),
-                held(&[INT8], &[ROWS_OR_COLUMNS], ALL_THREE, compressed_tensors::INT8),
-                held(&[INT8], &[Scales::Groups], ALL_THREE, KEPT),
-                // vLLM and SGLang have one scale for the weights only where activations are quantized.
-                held(&[INT8], &[TENSOR], ALL_THREE, compressed_tensors::INT8_TENSOR),
-                held(
-                    &[INT4],
-                    &[Scales::One(Granularity::Block([1, 32])), ROWS_OR_COLUMNS, Scales::Groups],
-                    ALL_THREE,
-                    KEPT,
-                ),
-                held(&[INT4], &[TENSOR], Loaders::Are(&[TRANSFORMERS]), KEPT),
-            ],
-            calibration: Some(Calibration {
-                input: "input_scale",
-                nvfp4: Some(("input_global_scale", true)),
-                cache: Some(["k_scale", "v_scale"]),
-            }),
-            global: GlobalScaleOf { ending: "weight_global_scale", is_own: true, divides: true, shape: &[1] },
-            packs_integers: true,
-            keeps_scale_type: true,
-            arithmetic: Arithmetic { recipe: Recipe::CompressedTensors, in_weight_type: true },
-            counts_scales: true,
-            ..BASE
-        },
-    ),
-    (
-        Layout::ModelOpt,
-        LayoutSpec {
-            name: "modelopt",
-            signs: &["weight_scale_2"],
-            experts: Some(Experts {
-                names: &[
-                    names(EXPERTS[0], "gate_up_proj_weight_scale", EXPERTS[0]),
-                    names(EXPERTS[1], "down_proj_weight_scale", EXPERTS[1]),
-                ],
-                order: Order::Down,
-                only: Some((
-                    &[
-                        held(&[NVFP4], &[], modelopt::LOADERS, KEPT_OR_STATIC),
-                        held(&[FP8], &[TENSOR], modelopt::LOADERS, modelopt::CALIBRATED),
-                    ],
-                    "experts in one tensor have nvfp4, or float8e4m3fn with a scale for the tensor",
-                )),
-                ..AS_MATRICES
-            }),
-            configuration: Some(modelopt::CONFIGURATION),
-            held: &[
-                held(
-                    &[MXFP4],
-                    &[],
-                    Loaders::None("vLLM and SGLang refuse it (want the layout compressed-tensors or quark)"),
-                    KEPT,
-                ),
-                held(&[NVFP4], &[], modelopt::LOADERS, KEPT_OR_STATIC),
-                held(&[MXFP8], &[], modelopt::LOADERS, DYNAMIC),
-                held(&[FP8], &[ROWS_OR_COLUMNS, SQUARES], Loaders::Are(&[VLLM]), DYNAMIC),
-                held(&[FP8], &[TENSOR], modelopt::LOADERS, modelopt::CALIBRATED),
-            ],
-            tensor_scale: &[],
-            has_column_of_scales: false,
-            has_axes_between: true,
-            has_short_columns: false,
-            calibration: Some(Calibration {
-                input: "input_scale",
-                nvfp4: Some(("input_scale", false)),
-                cache: Some(["k_proj.k_scale", "v_proj.v_scale"]),
-            }),
-            ..BASE
-        },
-    ),
-    (Layout::Fbgemm, fbgemm::FBGEMM),
-    (
-        Layout::Quark,
-        LayoutSpec {
-            name: "quark",
-            configuration: Some(quark::CONFIGURATION),
-            beside: &[ZERO_POINTS],
-            held: &[
-                // SGLang wants activations of float4 beside it.
-                held(&[MXFP4], &[], Loaders::Are(&[VLLM, TRANSFORMERS]), KEPT),
-                held(&[FP8], &[TENSOR, ROWS_OR_COLUMNS], ALL_THREE, quark::FLOAT8),
-            ],
-            columns: Some(quark::WORDS),
-            has_large_blocks: true,
-            tensor_scale: &[],
-            has_column_of_scales: false,
-            calibration: Some(Calibration { input: "input_scale", nvfp4: None, cache: None }),
-            ..BASE
-        },
-    ),
-    (Layout::ComfyUi, comfyui::ROW),
-    (
-        Layout::Plain,
-        LayoutSpec {
-            name: "plain",
-            beside: &[ZERO_POINTS],
-            held: &[
-                held(&[MXFP4, NVFP4, MXFP6, MXFP8], &[], Loaders::Are(&[OWN]), KEPT_OR_STATIC),
-                held(&OTHER_BLOCKS, &[], Loaders::Are(&[OWN]), KEPT),
-                // No configuration tells the size of blocks: their number in a row has to.
-                held(
-                    &[FP8, FP8_E5M2, INT8],
-                    &[ROWS_OR_COLUMNS, TENSOR, Scales::Groups],
-                    Loaders::Are(&[OWN]),
-                    KEPT_OR_STATIC,
-                ),
-            ],
-            calibration: Some(Calibration {
-                input: "input_scale",
-                nvfp4: Some(("input_scale", false)),
-                cache: Some(["k_scale", "v_scale"]),
-            }),
-            is_typed: true,
-            keeps_scale_type: true,
-            has_mxint8: true,
-            counts_scales: true,
-            ..BASE
-        },
-    ),
-    (
-        Layout::Gguf,
-        LayoutSpec {
-            name: "gguf",
-            names: &[],
-            held: &[held(&OF_GGUF, &[], Loaders::Are(&["llama.cpp"]), KEPT)],
-            file: Format::Gguf,
-            ..BASE
-        },
-    ),
-    (Layout::BitsAndBytes, bitsandbytes::ROW),
-    (Layout::Mlx, mlx::ROW),
-    (Layout::Gptq, gptq::GPTQ),
-    (Layout::Awq, gptq::AWQ),
-    (Layout::Mistral, releases::MISTRAL),
-    (Layout::OpenAi, releases::OPENAI),
-    (Layout::Hqq, torch::HQQ),
-    (Layout::TorchAo, torch::TORCHAO),
-    (Layout::Quanto, torch::QUANTO),
-    (Layout::BitNet, torch::BITNET),
-    (Layout::Gemma, gemma::ROW),
-];

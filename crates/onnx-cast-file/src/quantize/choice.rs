@@ -121,7 +121,7 @@ impl Chooser<'_> {
 
     /// Loaders of layouts that a configuration describes look for nothing but Linear layers, which routers are not in all.
     fn note_on_others(&self, checkpoint: &Checkpoint, all: &BTreeMap<TensorRef, Chose>) -> Option<String> {
-        self.layout.row().configuration.as_ref()?;
+        self.layout.spec().configuration.as_ref()?;
         let names = all.iter().filter(|(_, chose)| chose.is_ok()).map(|(tensor, _)| &*checkpoint.stored(*tensor).name);
         let others: Vec<&str> =
             names.filter(|name| matches!(self.linears.why(name, false), Some(Why::Embedding | Why::Router))).collect();

@@ -27,6 +27,6 @@ pub(crate) fn joined(module: &str) -> Option<String> {
 impl Layout {
     /// Whether loaders of the layout join matrices: those that a configuration tells of quantization do.
     pub(crate) fn is_joined(self) -> bool {
-        self.row().configuration.is_some()
+        self.spec().configuration.is_some()
     }
 }

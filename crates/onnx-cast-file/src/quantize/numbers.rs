@@ -49,7 +49,7 @@ impl Numbers {
         let layout = layout.unwrap_or(Layout::DEFAULT);
         let has_such_weights = layout.granularity(to, granularity).is_ok();
         let layout = if has_such_weights { layout } else { Layout::Plain };
-        Numbers::new(layout.row().arithmetic, to, from)
+        Numbers::new(layout.spec().arithmetic, to, from)
     }
 
     /// The type that scales are computed in.

@@ -178,7 +178,7 @@ impl Planned {
             forecast.bytes_before += row.bytes_before;
             forecast.bytes_after += row.bytes_after;
             // The marker of a layout is made of no tensor.
-            if row.cast && Some(&*row.name) != layout.row().marker {
+            if row.cast && Some(&*row.name) != layout.spec().marker {
                 *quantized.entry(tensor).or_default() += row.bytes_after;
             }
             forecast.kept.extend(row.reason.map(|reason| (row.name, reason)));

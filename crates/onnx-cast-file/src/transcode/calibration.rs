@@ -58,8 +58,8 @@ impl<'a> Carrier<'a, '_> {
     pub(super) fn row(&self, tensor: TensorRef) -> Result<OutputTensor<'a>, FileError> {
         let name = &*self.checkpoint.stored(tensor).name;
         let refuse = |reason| Err(self.refusal(tensor, reason));
-        let row = self.layout.row();
-        let Some(Calibration { input, nvfp4, cache }) = &row.calibration else {
+        let spec = self.layout.spec();
+        let Some(Calibration { input, nvfp4, cache }) = &spec.calibration else {
             return refuse("it has no scales of activations");
         };
         let below =
@@ -86,11 +86,11 @@ impl<'a> Carrier<'a, '_> {
 
     /// The scale, or its reciprocal, under another name.
     fn made(&self, tensor: TensorRef, name: String, inverts: bool) -> Result<OutputTensor<'a>, FileError> {
-        let (stored, row) = (self.checkpoint.stored(tensor), self.layout.row());
+        let (stored, spec) = (self.checkpoint.stored(tensor), self.layout.spec());
         if stored.len != 1 || !matches!(stored.data_type, Float | BFloat16 | Float16) {
             return Err(self.refusal(tensor, "it needs one number for the tensor"));
         }
-        let keeps = row.keeps_scale_type && !inverts;
+        let keeps = spec.keeps_scale_type && !inverts;
         let to = if keeps { stored.data_type } else { Float };
         let bytes = self.checkpoint.bytes(tensor)?;
         let path = self.checkpoint.files[tensor.file].path();
@@ -108,7 +108,7 @@ impl<'a> Carrier<'a, '_> {
             return Err(self.refusal(tensor, "its reciprocal is beyond the range of float"));
         }
         let bytes = if keeps { bytes } else { value.to_le_bytes().to_vec() };
-        let shape = row.shape_of_one().to_vec();
+        let shape = spec.shape_of_one().to_vec();
         let summary = TensorSummary::kept(&name, shape, stored.data_type, self.checkpoint.byte_len(tensor));
         let summary = TensorSummary { to, bytes_after: bytes.len() as u64, cast: true, ..summary };
         Ok(OutputTensor { summary, tensor, source: Source::Bytes(bytes) })

@@ -8,9 +8,8 @@
 use crate::checkpoint::TensorRef;
 use crate::error::FileError;
 use crate::formats::error::{Invalid, InvalidKind};
-use crate::layouts::find::Finder;
 use crate::layouts::packed_ints::{unpack_row, words};
-use crate::layouts::spec::ColumnsOfWords;
+use crate::layouts::spec::{ColumnsOfWords, Finder};
 use crate::layouts::weight::{ColumnOrder, Encoding, Grid, Weight, WeightFormat};
 use crate::layouts::weight::{Groups, ZeroPoints};
 use DataType::{BFloat16, Float, Float16, Int32};
@@ -37,13 +36,13 @@ struct Words {
 
 impl Finder<'_> {
     /// The weight that elements and scales make.
-    pub(super) fn describe_columns(
+    pub(in crate::layouts) fn describe_columns(
         &self,
-        [tensor, scales]: [TensorRef; 2],
+        mut weight: Weight,
         start: &str,
-        name: String,
         columns: ColumnsOfWords,
     ) -> Result<Weight, FileError> {
+        let (tensor, scales) = (weight.tensor, weight.scales);
         let columns = ColumnsOfWords { order: self.claims.order.unwrap_or(columns.order), ..columns };
         let beside = |ending: &str| self.checkpoint.find(&format!("{start}{ending}"));
         let (zero_points, groups) = (beside(columns.zero_points), columns.groups.and_then(beside));
@@ -63,27 +62,8 @@ impl Finder<'_> {
         let group = self.group(values[1], count).ok_or_else(|| {
             self.part(scales, format!("groups of the configuration's size for {} columns", values[1]))
         })?;
-        let mut weight = Weight {
-            name,
-            values: values.to_vec(),
-            shape: values.to_vec(),
-            elements,
-            tensor,
-            scales,
-            scale_type: self.checkpoint.stored(scales).data_type,
-            nested: None,
-            biases: None,
-            owner_type: None,
-            are_swizzled: false,
-            block: [1, group],
-            grid_order: grid,
-            globals: Vec::new(),
-            global: None,
-            zero_points: None,
-            groups: None,
-            transposed: false,
-            others: Vec::new(),
-        };
+        (weight.values, weight.shape) = (values.to_vec(), values.to_vec());
+        (weight.elements, weight.block, weight.grid_order) = (elements, [1, group], grid);
         if let Some(tensor) = groups {
             let groups = Groups::stored(self.checkpoint, &weight, tensor)?;
             match self.are_plain_groups(&groups, &weight)? {

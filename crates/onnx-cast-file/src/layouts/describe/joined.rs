@@ -2,7 +2,7 @@
 
 use crate::formats::error::{Invalid, InvalidKind};
 use crate::formats::input::StoredTensor;
-use crate::layouts::find::Finder;
+use crate::layouts::spec::Finder;
 use crate::layouts::weight::{Grid, Weight};
 use crate::text::ShapeText;
 use DataType::{BFloat16, Float, Float8E4M3FN, Float8E5M2, Float16, Int8};

@@ -1,16 +1,56 @@
-//! The configuration of compressed-tensors: groups of modules, each with the settings of its weights.
+//! compressed-tensors, of llm-compressor: groups of modules, each with the settings of its weights.
 
+use super::{
+    ALL_THREE, BASE, FP8, INT4, INT8, KEPT, KEPT_OR_STATIC, MXFP4, MXFP6, MXFP8, NVFP4, ROWS_OR_COLUMNS, TENSOR,
+    TRANSFORMERS, VLLM, WEIGHT, held, names,
+};
 use crate::layouts::claims::{Claims, KeyValueCache, Symmetry, pair};
 use crate::layouts::format::{Activations, Granularity, QuantizedFormat};
-use crate::layouts::spec::{Configuration, KeptNames};
+use crate::layouts::spec::{
+    Calibration, Configuration, GROUPS, GlobalScaleOf, KeptNames, LayoutSpec, Loaders, SHAPE, Scales, ZERO_POINTS,
+};
 use crate::layouts::weight::WeightFormat;
-use crate::layouts::written::WrittenWeight;
+use crate::layouts::written::{Arithmetic, WrittenWeight};
 use DataType::{Float8E4M3FN, Float8E8M0, Int4, Int8};
 use onnx_cast::DataType;
-use onnx_cast::scaled::BlockFormat;
+use onnx_cast::scaled::{BlockFormat, Recipe};
 use serde_json::{Map, Value, json};
 
-pub(super) const CONFIGURATION: Configuration = Configuration {
+pub(super) const SPEC: LayoutSpec = LayoutSpec {
+    name: "compressed-tensors",
+    signs: &["weight_packed"],
+    names: &[names("weight_packed", "weight_scale", "weight"), WEIGHT],
+    configuration: Some(CONFIGURATION),
+    beside: &[ZERO_POINTS, GROUPS, SHAPE],
+    held: &[
+        held(&[NVFP4], &[], ALL_THREE, KEPT_OR_STATIC),
+        // SGLang reads experts of MXFP4 alone.
+        held(&[MXFP4, MXFP8], &[], Loaders::Are(&[VLLM, TRANSFORMERS]), KEPT),
+        held(&[MXFP6], &[], Loaders::Are(&[TRANSFORMERS]), KEPT),
+        // Where activations stay, SGLang has no blocks.
+        held(&[FP8], &[ROWS_OR_COLUMNS, TENSOR], ALL_THREE, FLOAT8_ACTIVATIONS),
+        held(&[FP8], &[Scales::Blocks], ALL_THREE, FLOAT8_BLOCK_ACTIVATIONS),
+        held(&[INT8], &[ROWS_OR_COLUMNS], ALL_THREE, INT8_ACTIVATIONS),
+        held(&[INT8], &[Scales::Groups], ALL_THREE, KEPT),
+        // vLLM and SGLang have one scale for the weights only where activations are quantized.
+        held(&[INT8], &[TENSOR], ALL_THREE, INT8_TENSOR_ACTIVATIONS),
+        held(&[INT4], &[Scales::One(Granularity::Block([1, 32])), ROWS_OR_COLUMNS, Scales::Groups], ALL_THREE, KEPT),
+        held(&[INT4], &[TENSOR], Loaders::Are(&[TRANSFORMERS]), KEPT),
+    ],
+    calibration: Some(Calibration {
+        input: "input_scale",
+        nvfp4: Some(("input_global_scale", true)),
+        cache: Some(["k_scale", "v_scale"]),
+    }),
+    global: GlobalScaleOf { ending: "weight_global_scale", is_own: true, divides: true, shape: &[1] },
+    packs_integers: true,
+    keeps_scale_type: true,
+    arithmetic: Arithmetic { recipe: Recipe::CompressedTensors, in_weight_type: true },
+    counts_scales: true,
+    ..BASE
+};
+
+const CONFIGURATION: Configuration = Configuration {
     methods: &["compressed-tensors", "auto_round:llm_compressor"],
     key: Some("config_groups"),
     kept: KeptNames::Expressions,
@@ -22,11 +62,11 @@ pub(super) const CONFIGURATION: Configuration = Configuration {
 
 /// vLLM and SGLang load each. Where activations are dynamic they also load on cards without float8 (as if these were
 /// kept), and experts and blocks, which SGLang does not where they are kept.
-pub(super) const FLOAT8: &[Activations] = &[Activations::Dynamic, Activations::Kept, Activations::Static];
-pub(super) const FLOAT8_BLOCKS: &[Activations] = &[Activations::Dynamic, Activations::Kept];
+const FLOAT8_ACTIVATIONS: &[Activations] = &[Activations::Dynamic, Activations::Kept, Activations::Static];
+const FLOAT8_BLOCK_ACTIVATIONS: &[Activations] = &[Activations::Dynamic, Activations::Kept];
 /// Kept loads on every card, and nothing but the weights is rounded.
-pub(super) const INT8: &[Activations] = &[Activations::Kept, Activations::Dynamic, Activations::Static];
-pub(super) const INT8_TENSOR: &[Activations] = &[Activations::Dynamic, Activations::Kept, Activations::Static];
+const INT8_ACTIVATIONS: &[Activations] = &[Activations::Kept, Activations::Dynamic, Activations::Static];
+const INT8_TENSOR_ACTIVATIONS: &[Activations] = &[Activations::Dynamic, Activations::Kept, Activations::Static];
 
 /// Bits, kind and granularity of the weights of each group.
 fn claims(claims: &mut Claims, quantization: &Map<String, Value>) {

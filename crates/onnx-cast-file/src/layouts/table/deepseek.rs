@@ -1,13 +1,13 @@
 //! DeepSeek's float8 in blocks, and experts in float4e2m1. MiniMax-M3's MXFP8 has the same names, and NVIDIA's form of
 //! DeepSeek-V4 has experts of NVFP4.
 
-use super::{ALL_THREE, AS_MATRICES, BASE, DYNAMIC, EXPERTS, FP8, SQUARES, TRANSFORMERS, WEIGHT, held, names};
+use super::{ALL_THREE, AS_MATRICES, BASE, DYNAMIC, FP8, SQUARES, TRANSFORMERS, WEIGHT, held, names};
 use crate::layouts::claims::Claims;
-use crate::layouts::spec::{Configuration, Experts, LayoutSpec, Loaders, Scales};
+use crate::layouts::spec::{Configuration, EXPERTS, Experts, LayoutSpec, Loaders, Scales};
 use crate::layouts::weight::WeightFormat;
 use serde_json::{Map, Value, json};
 
-pub(super) const ROW: LayoutSpec = LayoutSpec {
+pub(super) const SPEC: LayoutSpec = LayoutSpec {
     name: "deepseek",
     signs: &["weight_scale_inv"],
     names: &[names("weight", "weight_scale_inv", "weight"), WEIGHT, names("weight", "scale", "weight")],

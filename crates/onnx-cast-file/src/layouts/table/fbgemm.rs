@@ -1,11 +1,11 @@
 //! FBGEMM's float8 with a scale for each row, and experts with one for each column.
 
-use super::{AS_MATRICES, BASE, DYNAMIC, EXPERTS, FP8, ROWS_OR_COLUMNS, TRANSFORMERS, VLLM, held, names};
-use crate::layouts::spec::{Configuration, Experts, LayoutSpec, Loaders};
+use super::{AS_MATRICES, BASE, DYNAMIC, FP8, ROWS_OR_COLUMNS, TRANSFORMERS, VLLM, held, names};
+use crate::layouts::spec::{Configuration, EXPERTS, Experts, LayoutSpec, Loaders};
 use crate::layouts::weight::WeightFormat;
 use serde_json::json;
 
-pub(super) const FBGEMM: LayoutSpec = LayoutSpec {
+pub(super) const SPEC: LayoutSpec = LayoutSpec {
     name: "fbgemm",
     signs: &["gate_up_proj_scale"],
     experts: Some(Experts {

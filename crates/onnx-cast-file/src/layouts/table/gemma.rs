@@ -1,17 +1,27 @@
-//! Gemma's own layout, of models that were trained quantized: the width of all layers, and of those that patterns match.
+//! Weights of Gemma that was trained quantized (`QuantizedLinear` and `QuantizedEmbedding` of transformers'
+//! integrations/gemma_quant.py): integers of 2, 4 or 8 bits with scales of float for each row, or for parts of it.
+//!
+//! Bytes hold the lower columns in the lower bits, each plus half its range; 8 bits are signed. A row that ends within a
+//! byte is read to its end: the true number of columns is in the model's code.
 
 use super::{BASE, WEIGHT, names};
+use crate::error::FileError;
+use crate::formats::error::{Invalid, InvalidKind};
 use crate::glob::Regex;
 use crate::layouts::claims::Claims;
-use crate::layouts::spec::{Composition, Configuration, LayoutSpec};
+use crate::layouts::spec::{Configuration, Finder, LayoutSpec};
+use crate::layouts::weight::{Encoding, Weight, ZeroPoints};
+use crate::text::ShapeText;
+use DataType::{Float, Int8, Uint2, Uint4, Uint8};
+use onnx_cast::DataType;
 use serde_json::{Map, Value};
 
-pub(super) const ROW: LayoutSpec = LayoutSpec {
+pub(super) const SPEC: LayoutSpec = LayoutSpec {
     name: "gemma",
     signs: &["embedding_quantized"],
     names: &[WEIGHT, names("embedding_quantized", "embedding_scale", "weight")],
     configuration: Some(Configuration { methods: &["gemma"], claims, ..Configuration::BASE }),
-    composition: Composition::InBytes,
+    describe,
     ..BASE
 };
 
@@ -30,4 +40,62 @@ fn claims(claims: &mut Claims, quantization: &Map<String, Value>) {
             }
         }
     }
+}
+
+/// The width of a layer that no pattern of the configuration matches, where that names none.
+const USUAL: u32 = 4;
+
+fn describe(finder: &Finder<'_>, mut weight: Weight, _: &str) -> Result<Option<Weight>, FileError> {
+    let checkpoint = finder.checkpoint;
+    let (stored, scale) = (checkpoint.stored(weight.tensor), checkpoint.stored(weight.scales));
+    let layer = weight.name.strip_suffix(".weight").unwrap_or(&weight.name);
+    let Some(bits) = width(finder, layer) else {
+        let what = "patterns of the configuration claim two widths of it, and their order is not read";
+        let error = Invalid::new(InvalidKind::Ambiguous, what).of_tensor(&stored.name);
+        return Err(checkpoint.error(Some(weight.tensor), error));
+    };
+    let (element, wanted) = match bits {
+        2 => (Uint2, Uint8),
+        4 => (Uint4, Uint8),
+        8 => (Int8, Int8),
+        _ => {
+            let what = format!("the configuration claims integers of {bits} bits (want 2, 4 or 8)");
+            let error = Invalid::new(InvalidKind::Unsupported, what).of_tensor(&stored.name);
+            return Err(checkpoint.error(Some(weight.tensor), error));
+        }
+    };
+    let [rows, width] = stored.shape[..] else {
+        return Err(finder.part(weight.tensor, "rows of integers in bytes".to_owned()));
+    };
+    if stored.data_type != wanted {
+        return Err(finder.part(weight.tensor, format!("{wanted} for the {bits} bits of the configuration")));
+    }
+    let columns = width.checked_mul(8 / bits as usize);
+    let Some(columns) = columns.filter(|columns| onnx_cast::tensor::element_count(&[rows, *columns]).is_some()) else {
+        return Err(finder.part(weight.tensor, "fewer columns".to_owned()));
+    };
+    let [count, across] = scale.shape[..] else {
+        return Err(finder.part(weight.scales, "float of two axes, one or more for each row".to_owned()));
+    };
+    if scale.data_type != Float || count != rows || across == 0 || !columns.is_multiple_of(across) {
+        let (shape, columns) = (ShapeText(&[rows, 1]), ShapeText(&[rows, columns]));
+        return Err(finder.part(weight.scales, format!("float of shape {shape}, or parts of the rows of {columns}")));
+    }
+    weight.elements = Encoding::Plain(element);
+    weight.zero_points = (bits < 8).then(|| ZeroPoints::middle_of(bits));
+    (weight.values, weight.shape) = (vec![rows, columns], vec![rows, columns]);
+    weight.block = [1, (columns / across).max(1)];
+    Ok(Some(weight))
+}
+
+/// The bits of a layer: of the pattern that is found first in its name, as in one expression of all of them; `None`
+/// where two are, and differ.
+fn width(finder: &Finder<'_>, layer: &str) -> Option<u32> {
+    let starts = finder.claims.widths.iter();
+    let starts = starts.filter_map(|(pattern, bits)| Some((pattern.find(layer)?.start(), *bits)));
+    let found: Vec<(usize, u32)> = starts.collect();
+    let Some((first, bits)) = found.iter().min_by_key(|(start, _)| *start) else {
+        return Some(finder.claims.width.unwrap_or(USUAL));
+    };
+    found.iter().all(|(start, other)| start != first || other == bits).then_some(*bits)
 }

@@ -1,9 +1,10 @@
 //! GPTQ and AWQ, which AutoRound writes too.
 
 use super::{BASE, names};
+use crate::error::FileError;
 use crate::layouts::claims::Claims;
-use crate::layouts::spec::{ColumnsOfWords, Configuration, LayoutSpec, OwnFile};
-use crate::layouts::weight::{ColumnOrder, WeightFormat};
+use crate::layouts::spec::{ColumnsOfWords, Configuration, Finder, LayoutSpec, OwnFile};
+use crate::layouts::weight::{ColumnOrder, Weight, WeightFormat};
 use serde_json::{Map, Value};
 
 pub(super) const GPTQ: LayoutSpec = LayoutSpec {
@@ -12,6 +13,7 @@ pub(super) const GPTQ: LayoutSpec = LayoutSpec {
     names: &[names("qweight", "scales", "weight")],
     configuration: Some(OF_GPTQ),
     columns: Some(WORDS),
+    describe,
     ..BASE
 };
 
@@ -25,6 +27,11 @@ pub(super) const AWQ: LayoutSpec = LayoutSpec {
 
 const WORDS: ColumnsOfWords =
     ColumnsOfWords { order: ColumnOrder::Down, zero_points: "qzeros", groups: Some("g_idx"), is_auto_gptq: true };
+
+fn describe(finder: &Finder<'_>, weight: Weight, start: &str) -> Result<Option<Weight>, FileError> {
+    let Some(columns) = finder.spec.columns else { return Ok(None) };
+    finder.describe_columns(weight, start, columns).map(Some)
+}
 
 const OF_GPTQ: Configuration = Configuration {
     methods: &["gptq", "gptqmodel", "auto_round", "auto_round:gptq", AUTO_GPTQ, "auto_round:gptqmodel"],

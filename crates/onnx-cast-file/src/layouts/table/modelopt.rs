@@ -1,17 +1,60 @@
-//! The configuration of ModelOpt: an algorithm for all layers or one for each, in `config.json` and a file of its own.
+//! ModelOpt: an algorithm for all layers or one for each, in `config.json` and a file of its own.
 
 use super::deepseek::EXPERTS_ALGORITHM;
-use super::{SGLANG, VLLM};
+use super::{
+    AS_MATRICES, BASE, DYNAMIC, FP8, KEPT, KEPT_OR_STATIC, MXFP4, MXFP8, NVFP4, ROWS_OR_COLUMNS, SGLANG, SQUARES,
+    TENSOR, VLLM, held, names,
+};
 use crate::glob::{self, Regex};
 use crate::layouts::claims::{Claims, KeyValueCache};
 use crate::layouts::format::{Activations, Granularity, QuantizedFormat};
-use crate::layouts::spec::{Configuration, KeptNames, Loaders, OwnFile};
+use crate::layouts::spec::{Calibration, Configuration, EXPERTS, Experts, KeptNames, LayoutSpec, Loaders, OwnFile};
 use crate::layouts::weight::WeightFormat;
-use crate::layouts::written::WrittenWeight;
+use crate::layouts::written::{Order, WrittenWeight};
 use onnx_cast::scaled::BlockFormat;
 use serde_json::{Map, Value, json};
 
-pub(super) const CONFIGURATION: Configuration = Configuration {
+pub(super) const SPEC: LayoutSpec = LayoutSpec {
+    name: "modelopt",
+    signs: &["weight_scale_2"],
+    experts: Some(Experts {
+        names: &[
+            names(EXPERTS[0], "gate_up_proj_weight_scale", EXPERTS[0]),
+            names(EXPERTS[1], "down_proj_weight_scale", EXPERTS[1]),
+        ],
+        order: Order::Down,
+        only: Some((
+            &[held(&[NVFP4], &[], LOADERS, KEPT_OR_STATIC), held(&[FP8], &[TENSOR], LOADERS, CALIBRATED)],
+            "experts in one tensor have nvfp4, or float8e4m3fn with a scale for the tensor",
+        )),
+        ..AS_MATRICES
+    }),
+    configuration: Some(CONFIGURATION),
+    held: &[
+        held(
+            &[MXFP4],
+            &[],
+            Loaders::None("vLLM and SGLang refuse it (want the layout compressed-tensors or quark)"),
+            KEPT,
+        ),
+        held(&[NVFP4], &[], LOADERS, KEPT_OR_STATIC),
+        held(&[MXFP8], &[], LOADERS, DYNAMIC),
+        held(&[FP8], &[ROWS_OR_COLUMNS, SQUARES], Loaders::Are(&[VLLM]), DYNAMIC),
+        held(&[FP8], &[TENSOR], LOADERS, CALIBRATED),
+    ],
+    tensor_scale: &[],
+    has_column_of_scales: false,
+    has_axes_between: true,
+    has_short_columns: false,
+    calibration: Some(Calibration {
+        input: "input_scale",
+        nvfp4: Some(("input_scale", false)),
+        cache: Some(["k_proj.k_scale", "v_proj.v_scale"]),
+    }),
+    ..BASE
+};
+
+const CONFIGURATION: Configuration = Configuration {
     methods: &["modelopt*"],
     key: Some("quant_algo"),
     kept: KeptNames::Globs,
@@ -28,9 +71,9 @@ pub(super) const CONFIGURATION: Configuration = Configuration {
     }],
 };
 
-pub(super) const LOADERS: Loaders = Loaders::Are(&[VLLM, SGLANG]);
+const LOADERS: Loaders = Loaders::Are(&[VLLM, SGLANG]);
 /// Without `input_scale`, loaders take the smallest float for it.
-pub(super) const CALIBRATED: &[Activations] = &[Activations::Static];
+const CALIBRATED: &[Activations] = &[Activations::Static];
 
 /// The algorithm, of all layers or of each.
 fn claims(claims: &mut Claims, quantization: &Map<String, Value>) {

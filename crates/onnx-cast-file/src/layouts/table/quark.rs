@@ -1,13 +1,45 @@
-//! The configuration of Quark: the settings of all layers, and of those that differ.
+//! Quark: the settings of all layers, and of those that differ.
 
+use super::{ALL_THREE, BASE, FP8, KEPT, MXFP4, ROWS_OR_COLUMNS, TENSOR, TRANSFORMERS, VLLM, held};
+use crate::error::FileError;
 use crate::layouts::claims::{Claims, Symmetry, pair};
+use crate::layouts::describe::scaled;
 use crate::layouts::format::{Activations, Granularity, QuantizedFormat};
-use crate::layouts::spec::{ColumnsOfWords, Configuration, KeptNames};
-use crate::layouts::weight::{ColumnOrder, WeightFormat};
+use crate::layouts::spec::{
+    Calibration, ColumnsOfWords, Configuration, Finder, KeptNames, LayoutSpec, Loaders, ZERO_POINTS,
+};
+use crate::layouts::weight::{ColumnOrder, Weight, WeightFormat};
 use crate::layouts::written::WrittenWeight;
+use onnx_cast::DataType;
 use serde_json::{Map, Value, json};
 
-pub(super) const CONFIGURATION: Configuration = Configuration {
+pub(super) const SPEC: LayoutSpec = LayoutSpec {
+    name: "quark",
+    configuration: Some(CONFIGURATION),
+    beside: &[ZERO_POINTS],
+    held: &[
+        // SGLang wants activations of float4 beside it.
+        held(&[MXFP4], &[], Loaders::Are(&[VLLM, TRANSFORMERS]), KEPT),
+        held(&[FP8], &[TENSOR, ROWS_OR_COLUMNS], ALL_THREE, FLOAT8),
+    ],
+    describe,
+    columns: Some(WORDS),
+    has_large_blocks: true,
+    tensor_scale: &[],
+    has_column_of_scales: false,
+    calibration: Some(Calibration { input: "input_scale", nvfp4: None, cache: None }),
+    ..BASE
+};
+
+/// Integers are in words, everything else is elements and scales.
+fn describe(finder: &Finder<'_>, weight: Weight, start: &str) -> Result<Option<Weight>, FileError> {
+    match finder.checkpoint.stored(weight.tensor).data_type {
+        DataType::Int32 => finder.describe_columns(weight, start, WORDS).map(Some),
+        _ => scaled(finder, weight, start),
+    }
+}
+
+const CONFIGURATION: Configuration = Configuration {
     methods: &["quark"],
     // Quark's own package matches as fnmatch does (quark/torch/export/main_export/quant_config_parser.py of amd-quark
     // 0.13), vLLM and SGLang by name or by expression (quark/utils.py).
@@ -18,14 +50,10 @@ pub(super) const CONFIGURATION: Configuration = Configuration {
 };
 
 /// Integers of 4 bits in groups, in AWQ's order unless `pack_method` says `order`.
-pub(super) const WORDS: ColumnsOfWords = ColumnsOfWords {
-    order: ColumnOrder::Interleaved,
-    zero_points: super::ZERO_POINTS,
-    groups: None,
-    is_auto_gptq: false,
-};
+const WORDS: ColumnsOfWords =
+    ColumnsOfWords { order: ColumnOrder::Interleaved, zero_points: ZERO_POINTS, groups: None, is_auto_gptq: false };
 
-pub(super) const FLOAT8: &[Activations] = &[Activations::Dynamic, Activations::Static];
+const FLOAT8: &[Activations] = &[Activations::Dynamic, Activations::Static];
 
 /// The types of weights. Others than float4e2m1, float8e4m3fn and integers of 4 and 8 bits are not read: the tensors
 /// contradict the claim.

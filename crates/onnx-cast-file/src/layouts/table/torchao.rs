@@ -1,15 +1,29 @@
-//! Weights of torchao and BitNet.
+//! Weights of torchao, whose class and blocks are JSON in the file's metadata.
 
+use super::{BASE, names};
 use crate::error::FileError;
 use crate::formats::error::Invalid;
-use crate::layouts::describe::told::{fit_swizzled, tiles_of_torchao};
-use crate::layouts::find::Finder;
-use crate::layouts::weight::ZeroPoints;
-use crate::layouts::weight::{Coding, Encoding, Formula, Grid, Parts, Weight};
+use crate::layouts::spec::{Configuration, Finder, LayoutSpec};
+use crate::layouts::tiles::{fit_swizzled, tiles_of_torchao};
+use crate::layouts::weight::{Coding, Encoding, Grid, Weight, ZeroPoints};
 use crate::text::{ShapeText, Short};
 use DataType::{BFloat16, Float, Float4E2M1, Float8E4M3FN, Float8E5M2, Float8E8M0, Float16, Int8, Uint8};
 use onnx_cast::DataType;
 use serde_json::{Map, Value};
+
+/// The file's metadata describes each weight.
+pub(super) const SPEC: LayoutSpec = LayoutSpec {
+    name: "torchao",
+    signs: &["_weight_qdata"],
+    names: &[
+        names("_weight_qdata", "_weight_scale", "weight"),
+        // Tiles of a GPU, which are refused.
+        names("_weight_qdata", "_weight_scale_and_zero", "weight"),
+    ],
+    configuration: Some(Configuration { methods: &["torchao"], ..Configuration::BASE }),
+    describe,
+    ..BASE
+};
 
 /// The classes of torchao whose elements are bytes.
 const CLASSES: [&str; 3] = ["Int8Tensor", "IntxUnpackedToInt8Tensor", "Float8Tensor"];
@@ -22,13 +36,13 @@ const BLOCKS: [&str; 2] = ["MXTensor", "NVFP4Tensor"];
 
 /// A weight of torchao, whose class and blocks are JSON in the file's metadata, under the weight's name
 /// (`TensorSubclassAttributeJSONEncoder` of torchao/prototype/safetensors).
-pub(super) fn torchao(finder: &Finder<'_>, weight: Weight, start: &str) -> Result<Weight, FileError> {
+fn describe(finder: &Finder<'_>, weight: Weight, start: &str) -> Result<Option<Weight>, FileError> {
     let (checkpoint, tensor) = (finder.checkpoint, weight.tensor);
     let stored = checkpoint.stored(tensor);
     let settings = metadata(finder, &weight)?;
     let told = settings.as_ref().map(|settings| settings.get("_type").and_then(Value::as_str).unwrap_or_default());
     let class = told.unwrap_or_else(|| class_of(finder, &weight, start));
-    match class {
+    let described = match class {
         INT4 => {
             let of_shapes = || groups_by_shapes(&stored.shape, &checkpoint.stored(weight.scales).shape);
             let sizes = settings.as_ref().map_or_else(of_shapes, block_of);
@@ -42,7 +56,8 @@ pub(super) fn torchao(finder: &Finder<'_>, weight: Weight, start: &str) -> Resul
                         itself dequantizes others";
             Err(checkpoint.error(Some(tensor), Invalid::variant(&place, &format!("a {}", Short(class)), want)))
         }
-    }
+    };
+    described.map(Some)
 }
 
 /// Elements of a byte each, whose scales are for the tensor, rows, or blocks of each axis.
@@ -230,27 +245,4 @@ fn block_by_shapes(shape: &[usize], scales: &[usize]) -> Option<Vec<usize>> {
     }
     let size = |(&size, &count): (&usize, &usize)| (count > 0 && size % count == 0).then(|| (size / count).max(1));
     (shape.len() == scales.len()).then(|| shape.iter().zip(scales).map(size).collect())?
-}
-
-/// A weight of BitNet: a byte has elements of four rows, a quarter of all apart, each plus 1 (`pack_weights` of
-/// transformers/integrations/bitnet.py), and there is one scale, a divisor unless the configuration says otherwise.
-pub(super) fn bitnet(finder: &Finder<'_>, mut weight: Weight) -> Result<Weight, FileError> {
-    let (stored, scale) = (finder.checkpoint.stored(weight.tensor), finder.checkpoint.stored(weight.scales));
-    let ([quarter, columns], Uint8) = (&stored.shape[..], stored.data_type) else {
-        return Err(finder.part(weight.tensor, "uint8 of two axes, a quarter of the rows".to_owned()));
-    };
-    let rows = quarter.checked_mul(4).filter(|rows| onnx_cast::tensor::element_count(&[*rows, *columns]).is_some());
-    let rows = rows.ok_or_else(|| finder.part(weight.tensor, "fewer elements".to_owned()))?;
-    if !matches!(scale.data_type, Float | Float16 | BFloat16) || scale.len != 1 {
-        return Err(finder.part(weight.scales, "one of float, float16 or bfloat16".to_owned()));
-    }
-    let formula = if finder.claims.are_factors { Formula::Product } else { Formula::Quotient };
-    if formula == Formula::Quotient {
-        finder.check_divisors(weight.scales)?;
-    }
-    let parts = Parts { bits: 2, word: 1, high_first: false, len: stored.len.max(1), formula, offset: 1 };
-    (weight.elements, weight.owner_type) = (Encoding::Parts(parts), Some(scale.data_type));
-    (weight.values, weight.shape) = (vec![rows, *columns], vec![rows, *columns]);
-    weight.block = [rows.max(1), (*columns).max(1)];
-    Ok(weight)
 }

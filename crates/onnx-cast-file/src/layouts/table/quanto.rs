@@ -5,15 +5,27 @@
 //! Rows are told by a bias. Otherwise the size of the hidden states in `config.json` is that of the columns, or of the
 //! rows, by the name of the layer. Either has to give the groups that quanto makes (`QModuleMixin`).
 
+use super::{BASE, names};
 use crate::error::FileError;
 use crate::formats::error::Invalid;
-use crate::layouts::find::Finder;
+use crate::layouts::describe::scaled;
+use crate::layouts::spec::{Configuration, Finder, LayoutSpec};
 use crate::layouts::weight::{Encoding, Formula, Parts, Weight, WeightFormat};
 use DataType::{BFloat16, Float, Float16, Uint8};
 use onnx_cast::DataType;
 
+pub(super) const SPEC: LayoutSpec = LayoutSpec {
+    name: "quanto",
+    signs: &["weight._data", "weight._data._data"],
+    names: &[names("weight._data", "weight._scale", "weight"), names("weight._data._data", "weight._scale", "weight")],
+    beside: &["weight._shift"],
+    configuration: Some(Configuration { methods: &["quanto"], ..Configuration::BASE }),
+    describe,
+    ..BASE
+};
+
 /// What names of packed elements end in.
-pub(super) const PACKED: &str = "_data._data";
+const PACKED: &str = "_data._data";
 
 /// Columns of a group: the first of these that divides the columns of a layer with more than the first.
 const GROUPS: [usize; 4] = [128, 96, 64, 32];
@@ -37,7 +49,12 @@ const OUTPUTS: &[&str] = &["o_proj", "out_proj", "down_proj", "fc2", "w2", "dens
 /// Parts of a model with hidden states of another size.
 const APART: &[&str] = &["vision", "visual", "audio", "encoder_attn"];
 
-pub(super) fn describe(finder: &Finder<'_>, mut weight: Weight, start: &str) -> Result<Weight, FileError> {
+fn describe(finder: &Finder<'_>, weight: Weight, start: &str) -> Result<Option<Weight>, FileError> {
+    let is_packed = finder.checkpoint.stored(weight.tensor).name.ends_with(PACKED);
+    if is_packed { packed(finder, weight, start).map(Some) } else { scaled(finder, weight, start) }
+}
+
+fn packed(finder: &Finder<'_>, mut weight: Weight, start: &str) -> Result<Weight, FileError> {
     let checkpoint = finder.checkpoint;
     let (stored, scale) = (checkpoint.stored(weight.tensor), checkpoint.stored(weight.scales));
     let ([lines, width], Uint8) = (&stored.shape[..], stored.data_type) else {

@@ -4,20 +4,54 @@
 //! A weight of shape [N, K] is taken as rows of a group each (axis 1), or as one row for each place in a group (axis 0).
 //! These rows are packed, so many in a word: the first half of them in the upper bits, the second in the lower ones.
 
+use super::{BASE, names};
 use crate::checkpoint::TensorRef;
 use crate::error::FileError;
 use crate::formats::error::Invalid;
-use crate::layouts::find::Finder;
+use crate::layouts::spec::{Configuration, Finder, LayoutSpec};
 use crate::layouts::weight::{Encoding, Formula, Parts, Weight};
 use crate::text::ShapeText;
 use DataType::{BFloat16, Float, Float16, Int32, Int64, Uint8};
 use onnx_cast::DataType;
 
+/// The settings of each weight are tensors beside it, so that the configuration tells nothing of it.
+pub(super) const SPEC: LayoutSpec = LayoutSpec {
+    name: "hqq",
+    signs: &["W_q"],
+    names: &[names("W_q", "scale", "weight")],
+    configuration: Some(Configuration { methods: &["hqq"], ..Configuration::BASE }),
+    describe,
+    beside: HQQ_SETTINGS,
+    // `view_as_float` stores codes under a type of float.
+    has_any_type: true,
+    ..BASE
+};
+
+/// `HQQLinear.state_dict_keys`, but for the tensors of numbers and the bias.
+const HQQ_SETTINGS: &[&str] = &[
+    "nbits",
+    "group_size",
+    "shape",
+    "axis",
+    "packing",
+    "unpack_view_dtype",
+    "view_as_float",
+    "quant_scale",
+    "quant_zero",
+    "compute_dtype",
+    "offload_meta",
+    "encoded_state_dict",
+    "stores_quant_config",
+    "channel_wise",
+    "optimize",
+    "round_zero",
+];
+
 /// How words are packed: the name, the bits of an element, and the bytes of a word.
 const PACKINGS: [(&str, u32, usize); 5] =
     [("8bit_u8", 8, 1), ("4bit_u8", 4, 1), ("3bit_32", 3, 4), ("2bit_u8", 2, 1), ("1bit_u8", 1, 1)];
 
-pub(super) fn describe(finder: &Finder<'_>, mut weight: Weight, start: &str) -> Result<Option<Weight>, FileError> {
+fn describe(finder: &Finder<'_>, mut weight: Weight, start: &str) -> Result<Option<Weight>, FileError> {
     let checkpoint = finder.checkpoint;
     let settings = Settings { finder, start, tensor: weight.tensor };
     let shape = settings.shape()?;
@@ -56,7 +90,7 @@ pub(super) fn describe(finder: &Finder<'_>, mut weight: Weight, start: &str) -> 
     if (checkpoint.stored(zero).data_type, checkpoint.stored(zero).len) != (scales.data_type, groups) {
         return Err(finder.part(zero, format!("{}, one for each scale: {groups}", scales.data_type)));
     }
-    weight.others = finder.row.beside.iter().filter_map(|key| settings.find(key)).collect();
+    weight.others = finder.spec.beside.iter().filter_map(|key| settings.find(key)).collect();
     weight.elements =
         Encoding::Parts(Parts { bits, word, high_first: true, len: part, formula: Formula::Difference, offset: 0 });
     (weight.biases, weight.owner_type) = (Some(zero), Some(scales.data_type));

@@ -1,0 +1,47 @@
+//! BitNet: a byte has elements of four rows, with one scale for the weight.
+
+use super::{BASE, WEIGHT};
+use crate::error::FileError;
+use crate::layouts::claims::Claims;
+use crate::layouts::spec::{Configuration, Finder, LayoutSpec};
+use crate::layouts::weight::{Encoding, Formula, Parts, Weight};
+use DataType::{BFloat16, Float, Float16, Uint8};
+use onnx_cast::DataType;
+use serde_json::{Map, Value};
+
+pub(super) const SPEC: LayoutSpec = LayoutSpec {
+    name: "bitnet",
+    names: &[WEIGHT],
+    configuration: Some(Configuration { methods: &["bitnet"], claims: bitnet, ..Configuration::BASE }),
+    describe,
+    ..BASE
+};
+
+/// How layers have scales: `BitLinear` divides by them, and `AutoBitLinear` multiplies.
+fn bitnet(claims: &mut Claims, quantization: &Map<String, Value>) {
+    let class = quantization.get("linear_class").and_then(Value::as_str);
+    claims.are_factors = class == Some("autobitlinear");
+}
+
+/// A weight of BitNet: a byte has elements of four rows, a quarter of all apart, each plus 1 (`pack_weights` of
+/// transformers/integrations/bitnet.py), and there is one scale, a divisor unless the configuration says otherwise.
+fn describe(finder: &Finder<'_>, mut weight: Weight, _: &str) -> Result<Option<Weight>, FileError> {
+    let (stored, scale) = (finder.checkpoint.stored(weight.tensor), finder.checkpoint.stored(weight.scales));
+    let ([quarter, columns], Uint8) = (&stored.shape[..], stored.data_type) else {
+        return Err(finder.part(weight.tensor, "uint8 of two axes, a quarter of the rows".to_owned()));
+    };
+    let rows = quarter.checked_mul(4).filter(|rows| onnx_cast::tensor::element_count(&[*rows, *columns]).is_some());
+    let rows = rows.ok_or_else(|| finder.part(weight.tensor, "fewer elements".to_owned()))?;
+    if !matches!(scale.data_type, Float | Float16 | BFloat16) || scale.len != 1 {
+        return Err(finder.part(weight.scales, "one of float, float16 or bfloat16".to_owned()));
+    }
+    let formula = if finder.claims.are_factors { Formula::Product } else { Formula::Quotient };
+    if formula == Formula::Quotient {
+        finder.check_divisors(weight.scales)?;
+    }
+    let parts = Parts { bits: 2, word: 1, high_first: false, len: stored.len.max(1), formula, offset: 1 };
+    (weight.elements, weight.owner_type) = (Encoding::Parts(parts), Some(scale.data_type));
+    (weight.values, weight.shape) = (vec![rows, *columns], vec![rows, *columns]);
+    weight.block = [rows.max(1), (*columns).max(1)];
+    Ok(Some(weight))
+}
