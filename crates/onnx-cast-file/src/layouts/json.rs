@@ -23,9 +23,44 @@ pub(super) fn pairs(text: &str) -> Result<Vec<(String, &str)>, Error> {
 }
 
 /// Where a value, borrowed from a text, is in it.
-pub(super) fn place_in(text: &str, value: &str) -> Range<usize> {
+fn place_in(text: &str, value: &str) -> Range<usize> {
     let start = value.as_ptr() as usize - text.as_ptr() as usize;
     start..start + value.len()
+}
+
+/// The text of an object after edits; everything else keeps its text. `edit` returns the text of a key's value, or `None`
+/// to remove the key; `added` follows the other keys.
+pub(super) fn edit<'t>(
+    text: &'t str,
+    mut edit: impl FnMut(&str, &'t str) -> Result<Option<Cow<'t, str>>, Error>,
+    added: &[(&str, String)],
+) -> Result<String, Error> {
+    let pairs = pairs(text)?;
+    let open = text.find('{').map_or(0, |brace| brace + 1);
+    let inner = &text[open..];
+    let space = match &inner[..inner.len() - inner.trim_start().len()] {
+        "" if pairs.is_empty() => "\n  ",
+        "" => " ",
+        space => space,
+    };
+    let (mut new, mut is_empty, mut at) = (text[..open].to_owned(), true, open);
+    for (key, value) in &pairs {
+        let place = place_in(text, value);
+        let lead = &text[std::mem::replace(&mut at, place.end)..place.start];
+        if let Some(value) = edit(key, value)? {
+            let lead = if is_empty { lead.trim_start().strip_prefix(',').unwrap_or(lead) } else { lead };
+            new.extend([lead, &value]);
+            is_empty = false;
+        }
+    }
+    for (key, value) in added {
+        new.extend([if is_empty { "" } else { "," }, space, &Value::from(*key).to_string(), ": ", value]);
+        is_empty = false;
+    }
+    let end = if is_empty { text[at..].trim_start() } else { &text[at..] };
+    new.push_str(if pairs.is_empty() && !is_empty { "\n" } else { "" });
+    new.push_str(end);
+    Ok(new)
 }
 
 /// The text with digits in place of those words, as many as letters, so that all else stays where it is.

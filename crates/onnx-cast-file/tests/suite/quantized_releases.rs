@@ -112,7 +112,7 @@ fn the_file_of_parameters_loses_what_it_says_of_quantization() {
     assert_eq!(names, ["layers.0.attention.wq.weight"]);
     assert_eq!(checkpoint::bits(&found[0]), [0.5f32.to_bits(); 32]);
     let text = fs::read_to_string(checkpoint.output().join("params.json")).expect("parameters");
-    assert_eq!(text, "{\n  \"dim\": 8,\n  \"rope_theta\": 1e6\n}");
+    assert_eq!(text, r#"{"dim": 8, "rope_theta": 1e6}"#);
     // As it was where a weight stays quantized, and where weights are quantized that were not.
     let plain = Checkpoint::new("", &[floats("layers.0.attention.wq.weight", &[32, 32], &[0.5])]);
     plain.write("params.json", b"{\"dim\": 8}");
@@ -220,7 +220,7 @@ fn gives_bits(checkpoint: &Checkpoint, formats: &[&str], want: &[(&str, Vec<u32>
     let known: Vec<&str> = info.weights.iter().map(|weight| &*weight.format).collect();
     assert_eq!((known, info.warning), (formats.to_vec(), None));
     let config = fs::read_to_string(checkpoint.output().join("config.json")).expect("a configuration");
-    assert_eq!(config, "{\n  \"model_type\": \"x\",\n  \"torch_dtype\": \"float32\"\n}");
+    assert_eq!(config, r#"{"model_type": "x", "torch_dtype": "float32"}"#);
 }
 
 #[test]
