@@ -281,7 +281,7 @@ pub(crate) struct ReadArgs {
     #[arg(long, value_name = "TYPE", value_parser = SourceTypeParser, hide_possible_values = true)]
     #[arg(help_heading = INPUT)]
     pub(crate) from: Vec<SourceType>,
-    /// The format of standard input, instead of the one from its first bytes: pb, npy, npz, safetensors, bin
+    /// The format of standard input, instead of the one from its first bytes: pb, npy, npz, safetensors, pt, bin
     #[arg(long, value_name = "FORMAT", value_parser = str::parse::<Format>, help_heading = INPUT)]
     pub(crate) in_format: Option<Format>,
 }

@@ -9,7 +9,7 @@ use crate::engine::{self, Opened, OutputFile, OutputPaths, OutputPlan, OutputTen
 use crate::error::FileError;
 use crate::formats::checkpoint::JobId;
 use crate::formats::error::FormatError;
-use crate::formats::format::{Format, GGUF_WRITER};
+use crate::formats::format::{Format, GGUF_WRITER, TORCH_WRITER, UNSEEN, is_unseen};
 use crate::formats::input::{Given, Input, StoredTensor, check_type};
 use crate::formats::output::Output;
 use crate::formats::safetensors;
@@ -160,6 +160,7 @@ impl Job for CastJob {
         for path in [input, output] {
             match Format::from_path(path)? {
                 Format::Safetensors => {}
+                _ if path == input && Format::of_input(path)? == Format::Torch => {}
                 format => {
                     return Err(FormatError::format(path, "a cast in parts", format, "it is for .safetensors").into());
                 }
@@ -240,8 +241,13 @@ impl CastJob {
         }
         let given = Given { from: &request.raw.from, shape: request.raw.shape.as_deref() };
         let mut file = Input::open(input, format, &given)?;
-        // Without one of its own, the standard output gets the format of the input.
-        let format = target.unwrap_or(file.format);
+        // Without one of its own, the standard output gets the format of the input, if it is written.
+        let own = if file.format == Format::Torch { Format::Safetensors } else { file.format };
+        let format = target.unwrap_or(own);
+        if file.format == Format::Torch && format == Format::Raw && !is_stream(output) && !is_unseen(output) {
+            let what = format!("raw bytes in the place of a checkpoint (want .safetensors, or .{UNSEEN})");
+            return Err(FormatError::request(output, what).into());
+        }
         let is_kept = |format| matches!(format, Format::Npy | Format::Npz);
         let keeps_arrays = is_kept(file.format) && is_kept(format);
         let mut planner = Planner { keeps_arrays, ..Planner::new(self) };
@@ -325,6 +331,9 @@ fn check_formats(files: [(&Path, Option<Format>, &'static str); 2], job: &str) -
     if to == Some(Format::Onnx) && from != to {
         let what = format!("tensors do not become a model (want {})", Format::tensors());
         return Err(FormatError::request(output, what).into());
+    }
+    if to == Some(Format::Torch) {
+        return Err(FormatError::request(output, TORCH_WRITER).into());
     }
     for (path, format, gguf) in files {
         let hint = match format {

@@ -40,7 +40,7 @@ pub(crate) enum Configuration {
 impl Checkpoint {
     /// Opens the files that a located path stands for, and compares them with the index.
     pub(crate) fn open(path: &Path, located: &Located, index: Option<&Index>) -> Result<Checkpoint, FormatError> {
-        let open = |path: &Path| Input::open(path, Some(Format::Safetensors), &Given::default());
+        let open = |path: &Path| Input::open(path, Some(Format::of_weights(path)), &Given::default());
         let mut files = Vec::new();
         match (located, index) {
             (Located::Index(_), Some(index)) => {
@@ -54,8 +54,8 @@ impl Checkpoint {
             (Located::InFolder(file), _) => files.push(open(file)?),
             _ => {
                 let check = |format| match format {
-                    Format::Safetensors => Ok(()),
-                    _ => Err(FormatError::format(path, "a checkpoint", format, "it is for .safetensors")),
+                    Format::Safetensors | Format::Torch => Ok(()),
+                    _ => Err(FormatError::format(path, "a checkpoint", format, "want .safetensors or .pt")),
                 };
                 if is_stream(path) {
                     let input = Input::open(path, None, &Given::default())?;
@@ -119,9 +119,10 @@ impl Checkpoint {
     /// The file of a tensor, and where its elements begin.
     pub(crate) fn place(&self, tensor: TensorRef) -> (&InputFile, u64) {
         let file = &self.files[tensor.file];
-        match file.tensors[tensor.tensor].place {
-            Location::File(at, _) => (&file.file, at),
-            // A .safetensors file has its elements in itself.
+        match &file.tensors[tensor.tensor].place {
+            Location::File(at, _) => (&file.file, *at),
+            Location::Other(file, at, _) => (file, *at),
+            // A tensor without elements.
             _ => (&file.file, file.file.len()),
         }
     }

@@ -27,7 +27,7 @@ use crate::formats::existing::Existing;
 use crate::formats::folder::Contents;
 use crate::formats::format::Format;
 use crate::formats::gguf::WRITTEN_ALIGNMENT;
-use crate::formats::input::Input;
+use crate::formats::input::{Input, Location};
 use crate::formats::npz;
 use crate::formats::output::Output;
 use crate::formats::safetensors;
@@ -40,14 +40,14 @@ use crate::layouts;
 use crate::pipeline::{self, Compute, Greatest, InPlace, Nowhere, Same, Task, TaskInput};
 use crate::request::RunOptions;
 use crate::summary::{Ignored, Summary, TensorSummary};
-use crate::text::PathText;
+use crate::text::{PathText, Short, named};
 use onnx_cast::tensor::element_count;
 use onnx_cast::{DataType, Plan};
 use replacement::{NewFiles, Replacement};
 pub(crate) use replacement::{retire, stale};
 use serde_json::Value;
 use side_files::CONFIG;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -341,15 +341,31 @@ impl<'a> OutputPlan<'a> {
     fn summary(&self) -> Summary {
         let tensors = self.rows().map(|row| row.summary.clone()).collect();
         let (dropped, passed_over, notes) = (self.dropped.clone(), self.passed_over.clone(), self.notes.clone());
-        let stale = self.checkpoint().files.iter().flat_map(|file| file.stale.iter());
-        let left_out = stale.chain(&self.left_out).cloned().collect();
+        let of_files = self.checkpoint().files.iter().flat_map(|file| file.left_out.iter());
+        let left_out = of_files.chain(&self.left_out).cloned().collect();
         let of_output = |file: &OutputFile<'_>| self.options.ignored_of_output(&file.path, file.format);
         let ignored = self.ignored.iter().copied().chain(self.files.iter().flat_map(of_output));
         let is_one = self.opened.outputs.folder.is_none();
         let copies = Ignored::of(&[("copy_others", is_one && !self.options.copy_others, "is for folders")]);
         let ignored = ignored.chain(copies);
-        let notes = notes.into_iter().chain(self.stale_configuration()).collect();
+        let notes = notes.into_iter().chain(self.stale_configuration()).chain(self.shared()).collect();
         Summary { dropped, passed_over, notes, left_out, ..Summary::new(tensors) }.ignoring(ignored)
+    }
+
+    /// The tensors of pickled files that share their elements with others, which no output does.
+    fn shared(&self) -> Option<String> {
+        let mut shared = Vec::new();
+        for file in self.checkpoint().files.iter().filter(|file| file.format == Format::Torch) {
+            let mut places = HashMap::new();
+            for stored in &file.tensors {
+                let Location::File(at, _) = stored.place else { continue };
+                let first = *places.entry((at, &stored.shape)).or_insert(&stored.name);
+                if *first != stored.name {
+                    shared.push((stored.name.clone(), format!("those of {}", Short(first))));
+                }
+            }
+        }
+        (!shared.is_empty()).then(|| format!("shared elements are written for each tensor: {}", named(&shared)))
     }
 
     /// What to know where one file of a checkpoint is replaced, and not the configuration beside it.

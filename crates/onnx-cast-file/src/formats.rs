@@ -17,4 +17,6 @@ pub mod pb;
 pub(crate) mod protobuf;
 pub mod safetensors;
 pub(crate) mod source;
+mod strided;
 pub(crate) mod tensor;
+pub(crate) mod torch;

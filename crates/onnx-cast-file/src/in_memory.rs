@@ -111,7 +111,7 @@ impl TensorsInMemory {
             metadata: None,
             message: None,
             members: Vec::new(),
-            stale: Vec::new(),
+            left_out: Vec::new(),
         };
         let checkpoint = Checkpoint::with(vec![input], Configuration::Text(config.map(str::to_owned)));
         Ok(TensorsInMemory { opened: Opened::with(checkpoint, path, OutputPaths::default()) })

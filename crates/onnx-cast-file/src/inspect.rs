@@ -251,7 +251,7 @@ pub fn inspect_opened(opened: Vec<Input>, request: &InspectRequest) -> Result<Fi
     let meter = Meter::new(request.watch.as_ref(), total);
     for mut input in opened {
         info.format = input.format;
-        info.left_out.append(&mut input.stale);
+        info.left_out.append(&mut input.left_out);
         for pair in input.metadata.take().unwrap_or_default() {
             if !info.metadata.contains(&pair) {
                 info.metadata.push(pair);

@@ -78,7 +78,7 @@ pub(crate) fn open(source: ModelSource<'_>, types: bool) -> Result<(Input, Model
             metadata: Some(metadata),
             message: None,
             members: Vec::new(),
-            stale: Vec::new(),
+            left_out: Vec::new(),
         },
         info,
     ))

@@ -5,8 +5,8 @@ use arbitrary::Unstructured;
 use onnx_cast::{Cast, CastOptions, DataType, Tensor};
 use onnx_cast_file::__private::{Given, Input};
 use onnx_cast_file::{
-    CastRequest, DequantizeRequest, DiffRequest, Difference, Format, FormatError, InputFile, InspectRequest,
-    NamedTensor, RawInput, RunOptions, WriteOptions, cast_file, dequantize_file, diff, inspect, put_tensor,
+    CastRequest, DequantizeRequest, DiffRequest, Difference, FileInfo, Format, FormatError, InputFile, InspectRequest,
+    NamedTensor, RawInput, RunOptions, Selection, WriteOptions, cast_file, dequantize_file, diff, inspect, put_tensor,
     read_tensor_as, read_tensor_from, read_tensors_from,
 };
 use std::io::{Cursor, Read, Write};
@@ -204,6 +204,23 @@ pub fn gguf(data: &[u8]) {
         // Scales of weights go.
         assert!(name.ends_with("scale"), "tensor {name} is missing");
     }
+}
+
+/// A file of `torch.save`: what is cast can be listed, and has the values that are there.
+pub fn torch(data: &[u8]) {
+    let path = scratch::write("x.pt", data);
+    let info = inspect(&path, &listed(None));
+    let output = scratch::output("y.safetensors");
+    let rules = vec!["*=keep".parse().expect("a rule")];
+    let selection = Selection { rules, ..Selection::new(DataType::Float) };
+    let request = CastRequest::default().selection(selection).run(RunOptions::new().threads(Some(1)));
+    // A small file may stand for a large one: a view may repeat its elements.
+    let is_small = |info: &FileInfo| info.tensors.iter().map(|tensor| tensor.bytes).sum::<u64>() <= 1 << 20;
+    let Some(info) = info.ok().filter(is_small) else { return };
+    let Ok(done) = cast_file(&path, &output, &request) else { return };
+    let tensors = done.tensors.iter().map(|row| (&row.name, &row.shape));
+    assert!(tensors.eq(info.tensors.iter().map(|tensor| (&tensor.name, &tensor.shape))), "{done:?} and {info:?}");
+    assert_eq!(diff(&path, &output, &DiffRequest::default()).expect("what was cast"), []);
 }
 
 /// A `.safetensors` file, beside the format's own reader.

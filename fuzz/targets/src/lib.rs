@@ -27,7 +27,7 @@ pub use casts::casts;
 pub use checkpoint::checkpoint;
 #[cfg(unix)]
 pub use command::command;
-pub use files::{gguf, npy, npz, safetensors, tensor_proto};
+pub use files::{gguf, npy, npz, safetensors, tensor_proto, torch};
 pub use index::index;
 pub use models::{graph, model_proto};
 pub use round_trip::round_trip;
@@ -58,4 +58,5 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("safetensors", safetensors),
     ("tensor_proto", tensor_proto),
     ("texts", texts),
+    ("torch", torch),
 ];

@@ -50,7 +50,7 @@ pub(crate) struct FileArgs {
     /// The shape of raw bytes, as 2,3 or 2x3; --from gives their type
     #[arg(long, value_name = "N,N", value_parser = shape, requires = "from", help_heading = INPUT)]
     pub(crate) shape: Option<Shape>,
-    /// The format of standard input, instead of the one from its first bytes: pb, npy, npz, safetensors, bin
+    /// The format of standard input, instead of the one from its first bytes: pb, npy, npz, safetensors, pt, bin
     #[arg(long, value_name = "FORMAT", value_parser = str::parse::<Format>, help_heading = INPUT)]
     pub(crate) in_format: Option<Format>,
 }

@@ -269,8 +269,8 @@ fn bad_files() {
             "a text that begins with `This is not a checkpoint.`, not the file itself (download it again)",
         ),
         ("missing.pb", "cannot open: No such file or directory (os error 2)"),
-        ("x.txt", "unknown file extension (want .pb, .npy, .npz, .safetensors, .gguf, .onnx, .bin, .raw)"),
-        ("x", "unknown file extension (want .pb, .npy, .npz, .safetensors, .gguf, .onnx, .bin, .raw)"),
+        ("x.txt", "unknown file extension (want .pb, .npy, .npz, .safetensors, .gguf, .pt, .onnx, .bin, .raw)"),
+        ("x", "unknown file extension (want .pb, .npy, .npz, .safetensors, .gguf, .pt, .onnx, .bin, .raw)"),
     ] {
         let message = format!("{input}: {message}");
         folder.refuses(&format!("cast {input} out.pb --to float16"), &message);
@@ -358,7 +358,7 @@ fn outputs_that_cannot_be_written() {
         ("cast x.pb folder.pb --to float16", "folder.pb: cannot write: is a directory"),
         (
             "cast x.pb y.txt --to float16",
-            "y.txt: unknown file extension (want .pb, .npy, .npz, .safetensors, .gguf, .onnx, .bin, .raw)",
+            "y.txt: unknown file extension (want .pb, .npy, .npz, .safetensors, .gguf, .pt, .onnx, .bin, .raw)",
         ),
         (
             "cast x.pb y.onnx --to float16",
@@ -450,7 +450,7 @@ fn bad_runs() {
         (".. --output y.pb", "m.onnx: `y.pb` for which output? (say NAME=FILE; the model's: `y`, `bits`)"),
         (
             ".. --output y=y.txt",
-            "y.txt: unknown file extension (want .pb, .npy, .npz, .safetensors, .gguf, .onnx, .bin, .raw)",
+            "y.txt: unknown file extension (want .pb, .npy, .npz, .safetensors, .gguf, .pt, .onnx, .bin, .raw)",
         ),
         (".. --output y=y.onnx", "y.onnx: an output is a tensor (want .pb, .npy or .safetensors)"),
         (

@@ -73,7 +73,7 @@ impl Collection {
             let outcome = if member.is_read {
                 job(member, &target(output, member), plan.clone())?
             } else {
-                Outcome::Kept("no .safetensors files".to_owned())
+                Outcome::Kept("no weights that are read".to_owned())
             };
             planned.push(Planned { member, outcome });
         }

@@ -4,7 +4,7 @@ use crate::checkpoint::Checkpoint;
 use crate::error::FileError;
 use crate::formats::checkpoint::{self, Index, JobId, Located};
 use crate::formats::error::FormatError;
-use crate::formats::folder::is_cache;
+use crate::formats::folder::{is_cache, written_name};
 use crate::formats::format::Format;
 use crate::formats::input::Input;
 use crate::io::atomic::folder_of;
@@ -78,6 +78,10 @@ impl Opened {
         }
         let folder = index.as_ref().map_or_else(|| checkpoint.folder(), Index::folder);
         let in_place = outputs.folder.as_ref().is_some_and(|output| is_same(output, folder));
+        if in_place && checkpoint.files.iter().any(|file| file.format == Format::Torch) {
+            let what = "the folder of the input, whose weights are pickled and stay as they are (name another output)";
+            return Err(FormatError::request(folder, what).into());
+        }
         Ok(Opened { checkpoint, index, outputs, input: input.to_owned(), in_place, job, is_checked: false })
     }
 
@@ -145,7 +149,7 @@ impl OutputPaths {
 
     /// The output of a file of the input.
     pub(crate) fn file(&self, input: &Path) -> PathBuf {
-        let name = input.file_name().unwrap_or_default();
+        let name = written_name(input);
         match (&self.single, &self.index, &self.folder) {
             (Some(single), ..) => single.clone(),
             (_, Some(index), _) => index.with_file_name(name),
@@ -160,7 +164,7 @@ pub(crate) fn format_of_output(output: &Path) -> Result<Format, FormatError> {
 }
 
 /// Extensions that no folder gets either: they are those of files beside weights, or of weights in other formats.
-const OTHER_FILES: &[&str] = &["json", "pt", "pth", "ckpt"];
+const OTHER_FILES: &[&str] = &["json"];
 
 /// Refuses standard output and the name of a file where a folder is written; the input may be a folder with one file.
 pub(crate) fn check_folder(output: &Path, file: Option<&Path>) -> Result<(), FormatError> {

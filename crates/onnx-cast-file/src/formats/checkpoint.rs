@@ -1,9 +1,10 @@
 //! Checkpoints in several `.safetensors` files: an index (`model.safetensors.index.json`) names the tensors and the
 //! file of each. The files are cast one by one under their own names, and the index is written last, with nothing of it
-//! changed but the total size.
+//! changed but the total size. Files of `torch.save` and their index (`pytorch_model.bin.index.json`) get the names of
+//! `.safetensors` files.
 
 use crate::formats::error::{FormatError, Invalid, InvalidKind};
-use crate::formats::folder::{self, Contents, UNFINISHED, name_ends};
+use crate::formats::folder::{self, Contents, TORCH_INDEX, UNFINISHED, name_ends, written_name};
 use crate::formats::foreign::refuse_foreign_to_json;
 use crate::formats::input::Input;
 use crate::formats::limits::MAX_HEADER;
@@ -205,8 +206,10 @@ impl Index {
             }
             let parts: Vec<Component<'_>> = Path::new(&file).components().collect();
             let plain = matches!(parts[..], [Component::Normal(part)] if part == OsStr::new(&file));
-            if !plain || !name_ends(Path::new(&file), ".safetensors") {
-                let want = "(want the name of a .safetensors file, without a folder)";
+            let is_pickled = name_ends(path, TORCH_INDEX);
+            let ending = if is_pickled { ".bin" } else { ".safetensors" };
+            if !plain || !name_ends(Path::new(&file), ending) {
+                let want = format!("(want the name of a {ending} file, without a folder)");
                 let what = format!("weight_map names the file `{}` {want}", Short(&file));
                 return Err(wrong(InvalidKind::Files, what));
             }
@@ -246,13 +249,13 @@ impl Index {
     /// weights leaves where they were.
     pub(crate) fn leave_out_stale(&self, file: &str, input: &mut Input) {
         let Some((_, listed)) = self.shards.iter().find(|(shard, _)| shard == file) else { return };
-        let Input { tensors, stale, .. } = input;
+        let Input { tensors, left_out, .. } = input;
         tensors.retain(|stored| {
             let other = |(_, tensors): &&(String, HashSet<String>)| tensors.contains(&stored.name);
             let is_listed = listed.contains(&stored.name);
             let Some((other, _)) = self.shards.iter().find(other).filter(|_| !is_listed) else { return true };
             let reason = format!("a stale copy in {}, for the index has it in {}", Short(file), Short(other));
-            stale.push((stored.name.clone(), reason));
+            left_out.push((stored.name.clone(), reason));
             false
         });
     }
@@ -280,15 +283,15 @@ impl Index {
 
     /// Folder and index of an output that a path stands for.
     pub(crate) fn output(&self, path: &Path) -> Result<PathBuf, FormatError> {
-        if name_ends(path, ".index.json") {
+        if name_ends(path, ".index.json") && !name_ends(path, TORCH_INDEX) {
             return Ok(path.to_owned());
         }
-        if fs::is_file(path) || name_ends(path, ".safetensors") {
+        if fs::is_file(path) || name_ends(path, ".safetensors") || name_ends(path, TORCH_INDEX) {
             let want = "(want a folder, or an index, *.safetensors.index.json)";
             let what = format!("one file, but the checkpoint has several {want}");
             return Err(FormatError::invalid(path, Invalid::new(InvalidKind::Files, what)));
         }
-        Ok(path.join(self.path.file_name().unwrap_or(OsStr::new("model.safetensors.index.json"))))
+        Ok(path.join(written_name(&self.path)))
     }
 
     /// The text of the index of these tensors, each with its file, and this many bytes of elements. The index of the

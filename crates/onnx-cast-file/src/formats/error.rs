@@ -1,10 +1,11 @@
 //! What can be wrong with a file of tensors. Every text starts with the file's path and names the tensor; texts are
 //! complete, so no error here has a `source` that would say the same again.
 
-use crate::formats::format::{Format, UNSEEN};
+use crate::formats::format::{Format, TORCH, TORCH_BEGINNING, UNSEEN, is_unseen};
 use crate::formats::protobuf::wire::WireError;
 use crate::io::error::IoError;
 use crate::io::fs;
+use crate::io::positional::InputFile;
 use crate::text::{PathText, ShapeText, Short, TensorText, Wording};
 use onnx_cast::CastError;
 use std::fmt;
@@ -184,7 +185,11 @@ impl Format {
     /// As there; but where there is no file, that is the error.
     pub fn of_input(path: impl AsRef<Path>) -> Result<Format, FormatError> {
         let path = path.as_ref();
-        Format::from_path(path).map_err(|error| match fs::metadata(path) {
+        let format = Format::from_path(path);
+        if matches!(format, Ok(Format::Raw)) && Format::is_torch(path) {
+            return Ok(Format::Torch);
+        }
+        format.map_err(|error| match fs::metadata(path) {
             Err(missing) if missing.kind() == io::ErrorKind::NotFound => FormatError::io(path, "open", missing),
             _ => Format::unread(path).map_or(error, |what| FormatError::request(path, what)),
         })
@@ -198,7 +203,8 @@ impl Format {
         let path = path.as_ref();
         let extension = path.extension().map(|extension| extension.to_string_lossy().to_ascii_lowercase());
         let known = Format::ALL.iter().copied().find(|format| extension.as_deref() == Some(format.extension()));
-        let known = known.or((extension.as_deref() == Some(UNSEEN)).then_some(Format::Raw));
+        let is = |others: &[&str]| extension.as_deref().is_some_and(|extension| others.contains(&extension));
+        let known = known.or(is(&[UNSEEN]).then_some(Format::Raw)).or(is(&TORCH).then_some(Format::Torch));
         known.ok_or_else(|| {
             if fs::is_dir(path) {
                 return FormatError::request(path, "a folder (want the name of a file)");
@@ -221,13 +227,24 @@ impl Format {
         format!("{} or .{UNSEEN}", names.join(", "))
     }
 
+    /// The format of a file of weights in a folder, by its extension.
+    pub(crate) fn of_weights(path: &Path) -> Format {
+        let format = Format::from_path(path);
+        if matches!(format, Ok(Format::Raw | Format::Torch)) { Format::Torch } else { Format::Safetensors }
+    }
+
+    /// Whether a file with the extension of raw bytes begins as one that `torch.save` wrote. No archive is raw bytes.
+    pub(crate) fn is_torch(path: &Path) -> bool {
+        let beginning = InputFile::open(path).and_then(|file| file.prefix(TORCH_BEGINNING));
+        let found = |bytes: Vec<u8>| Format::by_content(&bytes);
+        !is_unseen(path) && matches!(beginning.map(found), Ok(Some(Format::Torch | Format::Npz)))
+    }
+
     /// What to do about an input in a format that is not read.
     fn unread(path: &Path) -> Option<&'static str> {
         let extension = path.extension()?.to_string_lossy().to_ascii_lowercase();
         match &*extension {
-            "pt" | "pth" | "ckpt" | "pkl" => {
-                Some("a PyTorch pickle, which is not read (save its tensors by `safetensors.torch.save_file`)")
-            }
+            "pkl" => Some("a pickle, which is not read (save its tensors by torch.save as .pt)"),
             "h5" | "hdf5" | "keras" | "tflite" => {
                 Some("a Keras or TensorFlow file, which is not read (save its arrays as .npz, or export to .onnx)")
             }

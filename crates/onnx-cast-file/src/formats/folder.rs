@@ -2,6 +2,7 @@
 //! else, of which an error says what to name.
 
 use crate::formats::error::{FormatError, Invalid, InvalidKind};
+use crate::formats::format::Format;
 use crate::io::fs::{self, File};
 use crate::text::Short;
 use std::ffi::OsStr;
@@ -9,6 +10,8 @@ use std::io::Read;
 use std::path::{Component, Path, PathBuf};
 
 pub(crate) const INDEX: &str = ".safetensors.index.json";
+/// The same of files that `torch.save` wrote.
+pub(crate) const TORCH_INDEX: &str = ".bin.index.json";
 /// Behind the name of an index: that of a checkpoint that is cast in place, some of whose files are replaced.
 pub(crate) const UNFINISHED: &str = ".unfinished";
 
@@ -19,8 +22,11 @@ const SNAPSHOTS: &str = "snapshots";
 const REFERENCE: &str = "refs/main";
 /// The beginning of the name of a model's folder in a cache of several.
 const MODEL: &str = "models--";
-/// Weights in formats that are not read, by their extensions.
-const PICKLES: &[&str] = &["bin", "pt", "pth", "ckpt"];
+/// Files of `torch.save` beside weights: what a trainer needs to continue.
+const TRAINING: [&str; 6] = ["training_args", "optimizer", "scheduler", "scaler", "rng_state", "random_states"];
+/// What transformers calls weights in a file of `torch.save`, and in `.safetensors` files.
+const PICKLED_MODEL: &str = "pytorch_model";
+const MODEL_NAME: &str = "model";
 /// Names that an error lists at most.
 const LISTED: usize = 4;
 
@@ -48,6 +54,7 @@ pub(crate) struct Contents {
 impl Contents {
     pub(crate) fn read(folder: &Path) -> Result<Contents, FormatError> {
         let mut all = Contents::default();
+        let mut pickled = Contents::default();
         for entry in fs::entries(folder).map_err(|error| FormatError::io(folder, "read", error))? {
             if name_ends(&entry, INDEX) {
                 all.indices.push(entry);
@@ -55,9 +62,17 @@ impl Contents {
                 all.unfinished.push(index);
             } else if name_ends(&entry, ".safetensors") {
                 all.files.push(entry);
+            } else if name_ends(&entry, TORCH_INDEX) {
+                pickled.indices.push(entry);
+            } else if is_pickled(&entry) {
+                pickled.files.push(entry);
             } else {
                 all.others.push(entry);
             }
+        }
+        // Libraries prefer .safetensors files, and so do the jobs.
+        if all.indices.is_empty() && all.files.is_empty() && all.unfinished.is_empty() {
+            (all.indices, all.files) = (pickled.indices, pickled.files);
         }
         let is_own = |path: &PathBuf| !is_consolidated(path);
         if all.indices.iter().chain(&all.files).any(is_own) {
@@ -82,7 +97,11 @@ impl Contents {
     pub(crate) fn unclear(&self) -> Invalid {
         let count = self.indices.len() + self.files.len();
         if count > 0 {
-            let numbers = format!("{} of *{INDEX} and {} of *.safetensors", self.indices.len(), self.files.len());
+            let is_pickled = !self.indices.iter().any(|path| name_ends(path, INDEX))
+                && !self.files.iter().any(|path| name_ends(path, ".safetensors"));
+            let (index, kind) =
+                if is_pickled { (TORCH_INDEX, "*.bin, *.pt, *.pth or *.ckpt") } else { (INDEX, "*.safetensors") };
+            let numbers = format!("{} of *{index} and {} of {kind}", self.indices.len(), self.files.len());
             let names = list(&self.indices.iter().chain(&self.files).collect::<Vec<_>>());
             let is_part = |path: &PathBuf| path.file_stem().is_some_and(|stem| stem.to_string_lossy().contains("-of-"));
             let todo = if self.indices.is_empty() && self.files.iter().all(is_part) {
@@ -92,14 +111,10 @@ impl Contents {
             };
             return files(format!("{numbers} in this folder, {names} ({todo})"));
         }
-        let with_end = |ends: &[&str]| {
-            let ends = ends.iter().map(|end| format!(".{end}")).collect::<Vec<_>>();
-            let is_meant = |path: &&PathBuf| ends.iter().any(|end| name_ends(path, end)) && fs::is_file(path);
-            self.others.iter().filter(is_meant).collect::<Vec<_>>()
-        };
+        let is_gguf = |path: &&PathBuf| name_ends(path, ".gguf") && fs::is_file(path);
+        let ggufs: Vec<&PathBuf> = self.others.iter().filter(is_gguf).collect();
         let within: Vec<&PathBuf> = self.others.iter().filter(|path| has_weights(path)).collect();
         let models: Vec<&PathBuf> = self.others.iter().filter(|path| is_cached_model(path)).collect();
-        let (pickles, ggufs) = (with_end(PICKLES), with_end(&["gguf"]));
         let what = if !models.is_empty() {
             let (count, names) = (models.len(), list(&models));
             let noun = if count == 1 { "model" } else { "models" };
@@ -109,17 +124,39 @@ impl Contents {
             format!("no weights in this folder, but in its folders {names} (name one of them)")
         } else if !ggufs.is_empty() {
             format!("no .safetensors files in this folder, but {} (name the file)", list(&ggufs))
-        } else if !pickles.is_empty() {
-            let names = list(&pickles);
-            format!(
-                "no .safetensors files in this folder, but {names}, which torch.save wrote (load the model and save it \
-                 with `safe_serialization=True`)"
-            )
         } else {
             format!("0 of *{INDEX} and 0 of *.safetensors in this folder (want one; name the file)")
         };
         files(what)
     }
+}
+
+/// Whether a file holds weights that `torch.save` wrote, by its name and its beginning.
+fn is_pickled(path: &Path) -> bool {
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
+    let format = Format::from_path(path);
+    let is_training = TRAINING.iter().any(|start| stem.starts_with(start));
+    !is_training
+        && fs::is_file(path)
+        && match format {
+            Ok(Format::Torch) => true,
+            // One that a failed download left in its place is said to be that where it is opened.
+            Ok(Format::Raw) => stem.contains(PICKLED_MODEL) || Format::is_torch(path),
+            _ => false,
+        }
+}
+
+/// The name of the file, or of the index, that is written for one of the input: that of a `.safetensors` file.
+pub(crate) fn written_name(input: &Path) -> String {
+    let name = input.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let stem = match Format::of_weights(input) {
+        _ if name_ends(input, TORCH_INDEX) => name.get(..name.len() - TORCH_INDEX.len()).map(|stem| (stem, INDEX)),
+        Format::Torch => name.rsplit_once('.').map(|(stem, _)| (stem, ".safetensors")),
+        _ => None,
+    };
+    let Some((stem, ending)) = stem else { return name };
+    let stem = stem.strip_prefix(PICKLED_MODEL).map_or(stem.to_owned(), |rest| format!("{MODEL_NAME}{rest}"));
+    format!("{stem}{ending}")
 }
 
 /// Whether a file is one of Mistral's own, by its name.
@@ -135,7 +172,8 @@ fn is_cached_model(path: &Path) -> bool {
 /// Whether a path is a folder with weights that are read. Links to folders are not followed.
 pub(crate) fn has_weights(path: &Path) -> bool {
     let is_folder = fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_dir());
-    is_folder && fs::entries(path).is_ok_and(|entries| entries.iter().any(|entry| name_ends(entry, ".safetensors")))
+    let is_weights = |entry: &PathBuf| name_ends(entry, ".safetensors") || is_pickled(entry);
+    is_folder && fs::entries(path).is_ok_and(|entries| entries.iter().any(is_weights))
 }
 
 fn files(what: String) -> Invalid {

@@ -3,7 +3,7 @@
 //! that the error says what the file is and what to do.
 
 use crate::formats::error::{FormatError, Invalid, InvalidKind};
-use crate::formats::format::{Format, GGUF_MAGIC, UNSEEN};
+use crate::formats::format::{Format, GGUF_MAGIC, UNSEEN, is_unseen};
 use crate::formats::limits::MAX_HEADER;
 use crate::io::positional::{InputFile, is_stream};
 use crate::text::Short;
@@ -73,7 +73,7 @@ pub fn refuse_foreign(file: &InputFile, format: Option<Format>) -> Result<(), Fo
 pub(crate) fn refuse_foreign_to_raw(file: &InputFile) -> Result<(), FormatError> {
     let path = file.path();
     // Of the standard input a shape alone tells that it is raw.
-    if is_stream(path) || path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case(UNSEEN)) {
+    if is_stream(path) || is_unseen(path) {
         return Ok(());
     }
     if let Some(Foreign { what, todo }) = found(file, Some(Format::Raw))? {
@@ -177,7 +177,7 @@ fn without_space(bytes: &[u8]) -> &[u8] {
 fn other_format(bytes: &[u8]) -> Option<(&'static str, &'static str)> {
     const SAVE: &str = "save its tensors as .safetensors, or name raw bytes .raw";
     let known: [(&[u8], _, _); 6] = [
-        (b"PK\x03\x04", "a zip archive, as torch.save writes", "save its tensors as .safetensors, or name arrays .npz"),
+        (b"PK\x03\x04", "a zip archive", "name it .pt if torch.save wrote it, and arrays .npz"),
         (b"PK\x05\x06", "a zip archive without a member", SAVE),
         (b"\x89HDF\r\n\x1a\n", "an HDF5 file", SAVE),
         (GGUF_MAGIC, "a GGUF file", "name it .gguf, or raw bytes .raw"),
@@ -191,7 +191,7 @@ fn other_format(bytes: &[u8]) -> Option<(&'static str, &'static str)> {
     // The protocol, then a frame, or one of the opcodes that a pickle of an object, a number or a container begins
     // with.
     if let [0x80, 2..=5, 0x95 | b'}' | b']' | b'(' | b')' | b'c' | b'X' | b'\x8a' | b'\x8c' | b'K' | b'N', ..] = bytes {
-        return Some(("a pickle, as older versions of torch.save write", SAVE));
+        return Some(("a pickle", "name it .pt if torch.save wrote it, or raw bytes .raw"));
     }
     let header = bytes.first_chunk().map(|len| u64::from_le_bytes(*len));
     let plausible = header.is_some_and(|len| len <= MAX_HEADER);

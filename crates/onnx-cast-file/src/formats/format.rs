@@ -1,13 +1,20 @@
 //! The file formats, and how a path tells which one it is.
 
 use std::fmt;
+use std::path::Path;
 use std::str::FromStr;
 
 /// The first bytes of a `.gguf` file.
 pub(crate) const GGUF_MAGIC: &[u8] = b"GGUF";
 
+/// Extensions of [`Format::Torch`], apart from `.bin`, which raw bytes have too.
+pub(crate) const TORCH: [&str; 3] = ["pt", "pth", "ckpt"];
+
 /// What writes `.gguf` files, as errors of other jobs say.
 pub(crate) const GGUF_WRITER: &str = "`quantize` writes it, in the layout gguf";
+
+/// What to write in place of a file of torch's.
+pub(crate) const TORCH_WRITER: &str = "files of torch.save are only read (want .safetensors)";
 
 /// A file format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -23,6 +30,9 @@ pub enum Format {
     Safetensors,
     /// Tensors of a model for llama.cpp, quantized or not: `.gguf`. `quantize` writes it.
     Gguf,
+    /// Named tensors of a checkpoint that `torch.save` wrote: `.pt`, `.pth`, `.ckpt`, and `.bin` where it begins as one.
+    /// It is only read.
+    Torch,
     /// An ONNX `ModelProto`: `.onnx`.
     Onnx,
     /// The bytes of one tensor's elements and nothing else: `.bin`, or `.raw`, whose beginning is not looked at.
@@ -31,8 +41,16 @@ pub enum Format {
 
 impl Format {
     /// Every format.
-    pub const ALL: &'static [Format] =
-        &[Format::TensorProto, Format::Npy, Format::Npz, Format::Safetensors, Format::Gguf, Format::Onnx, Format::Raw];
+    pub const ALL: &'static [Format] = &[
+        Format::TensorProto,
+        Format::Npy,
+        Format::Npz,
+        Format::Safetensors,
+        Format::Gguf,
+        Format::Torch,
+        Format::Onnx,
+        Format::Raw,
+    ];
 
     /// The extension that stands for the format, without the point.
     pub const fn extension(self) -> &'static str {
@@ -42,6 +60,7 @@ impl Format {
             Format::Npz => "npz",
             Format::Safetensors => "safetensors",
             Format::Gguf => "gguf",
+            Format::Torch => "pt",
             Format::Onnx => "onnx",
             Format::Raw => "bin",
         }
@@ -49,13 +68,16 @@ impl Format {
 
     /// Whether a file of the format holds any number of tensors, with names.
     pub(crate) const fn holds_many(self) -> bool {
-        matches!(self, Format::Safetensors | Format::Npz)
+        matches!(self, Format::Safetensors | Format::Npz | Format::Torch)
     }
 
     /// The format of a file by its first bytes, of those that can be told so.
     pub(crate) fn by_content(bytes: &[u8]) -> Option<Format> {
         if bytes.starts_with(b"\x93NUMPY") {
             return Some(Format::Npy);
+        }
+        if is_torch(bytes) {
+            return Some(Format::Torch);
         }
         // An archive's first member, or the end of an empty one.
         if bytes.starts_with(b"PK\x03\x04") || bytes.starts_with(b"PK\x05\x06") {
@@ -68,15 +90,38 @@ impl Format {
     }
 }
 
+/// Bytes that are enough to tell every format by [`Format::by_content`].
+pub(crate) const TORCH_BEGINNING: usize = 256;
+/// The member with the pickle in an archive of torch's, within the folder that all members are in.
+pub(crate) const TORCH_PICKLE: &str = "data.pkl";
+
+/// Whether a file begins as one that `torch.save` wrote: an archive that begins with the pickle, or in older versions
+/// the pickle of a magic number, behind the version of the protocol and maybe a frame.
+fn is_torch(bytes: &[u8]) -> bool {
+    /// The number with its opcode and its length.
+    const MAGIC: &[u8] = b"\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19";
+    const BEFORE: [usize; 2] = [2, 11];
+    let len = bytes.get(26).map_or(0, |&len| usize::from(len));
+    let name = bytes.get(30..30 + len).unwrap_or_default();
+    let is_archive = bytes.starts_with(b"PK\x03\x04") && name.ends_with(TORCH_PICKLE.as_bytes());
+    let is_old = |&at: &usize| bytes.get(at..).is_some_and(|bytes| bytes.starts_with(MAGIC));
+    is_archive || bytes.starts_with(b"\x80") && BEFORE.iter().any(is_old)
+}
+
 /// The extension of raw bytes that begin as another format does.
 pub(crate) const UNSEEN: &str = "raw";
+
+/// Whether a file has that extension.
+pub(crate) fn is_unseen(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case(UNSEEN))
+}
 
 impl FromStr for Format {
     type Err = String;
 
-    /// Parses the extension, without the point, of a format that standard input and output have.
+    /// Parses the extension, without the point, of a format that standard input or output has.
     fn from_str(name: &str) -> Result<Self, String> {
-        let formats = [Format::TensorProto, Format::Npy, Format::Npz, Format::Safetensors, Format::Raw];
+        let formats = [Format::TensorProto, Format::Npy, Format::Npz, Format::Safetensors, Format::Torch, Format::Raw];
         let found = formats.into_iter().find(|format| format.extension() == name);
         found.ok_or_else(|| format!("want {}", formats.map(Format::extension).join(", ")))
     }

@@ -3,7 +3,7 @@
 
 use crate::formats::error::{FormatError, Invalid, InvalidKind};
 use crate::formats::foreign::{refuse_foreign, refuse_foreign_to_raw};
-use crate::formats::format::Format;
+use crate::formats::format::{Format, TORCH_BEGINNING};
 use crate::formats::fortran::to_c_order;
 use crate::formats::gguf::{self, Blocks, Held};
 use crate::formats::npy::{self, Array, StringError};
@@ -12,6 +12,7 @@ use crate::formats::pb::{self, Storage};
 use crate::formats::protobuf::wire::FieldValue;
 use crate::formats::safetensors::{self, Entry, FileHead};
 use crate::formats::source::{Items, ParsedData, ParsedTensor};
+use crate::formats::torch::{self, Place};
 use crate::io::fs;
 use crate::io::memory::room_for;
 use crate::io::positional::{InputFile, PositionedReader, is_stream, write_at};
@@ -40,9 +41,9 @@ pub struct Input {
     pub message: Option<Vec<u8>>,
     /// The members of an `.npz` file, one for each tensor.
     pub members: Vec<Member>,
-    /// Tensors of the file that are not among `tensors`, because the index of the checkpoint has another file for them;
-    /// each with the reason.
-    pub stale: Vec<(String, String)>,
+    /// What the file holds that is not among `tensors`, each with the reason: the index of the checkpoint has another
+    /// file for a tensor, or it is not one.
+    pub left_out: Vec<(String, String)>,
 }
 
 /// What the caller says of an input.
@@ -123,8 +124,8 @@ impl Input {
         let format = match format {
             Some(format) => format,
             None if given.shape.is_some() => Format::Raw,
-            None => Format::by_content(&file.prefix(16)?).ok_or_else(|| {
-                let what = Wording::from("neither .npy, .npz, .safetensors nor .gguf by its first bytes (")
+            None => Format::by_content(&file.prefix(TORCH_BEGINNING)?).ok_or_else(|| {
+                let what = Wording::from("neither .npy, .npz, .safetensors, .pt nor .gguf by its first bytes (")
                     .field("in_format", " names another format, as pb, and ");
                 FormatError::request(path, what.field("from", " the type of raw bytes)"))
             })?,
@@ -137,6 +138,7 @@ impl Input {
             Format::Safetensors => return open_safetensors(file),
             Format::TensorProto => return open_pb(file),
             Format::Gguf => return open_gguf(file),
+            Format::Torch => return open_torch(file),
             Format::Npy => (vec![open_npy(&file, given.from)?], Vec::new()),
             Format::Npz => open_npz(&file, given.from)?,
             Format::Raw => (vec![open_raw(&file, given)?], Vec::new()),
@@ -144,7 +146,7 @@ impl Input {
                 return Err(FormatError::format(path, "reading one tensor", format, "it is a model"));
             }
         };
-        let input = Input { file, format, tensors, metadata: None, message: None, members, stale: Vec::new() };
+        let input = Input { file, format, tensors, metadata: None, message: None, members, left_out: Vec::new() };
         input.check_patterns(given.from)?;
         Ok(input)
     }
@@ -478,7 +480,7 @@ fn open_safetensors(file: InputFile) -> Result<Input, FormatError> {
         metadata,
         message: None,
         members: Vec::new(),
-        stale: Vec::new(),
+        left_out: Vec::new(),
     })
 }
 
@@ -500,8 +502,24 @@ fn open_gguf(file: InputFile) -> Result<Input, FormatError> {
         metadata: Some(metadata),
         message: None,
         members: Vec::new(),
-        stale: Vec::new(),
+        left_out: Vec::new(),
     })
+}
+
+fn open_torch(file: InputFile) -> Result<Input, FormatError> {
+    let (entries, left_out) = torch::read(&file)?;
+    let stored = |torch::Entry { name, data_type, shape, len, place }| {
+        let place = match place {
+            Place::Nowhere => Location::Memory(Vec::new()),
+            Place::At(at) => Location::File(at, Items::PLAIN),
+            Place::View(view) => Location::Other(Arc::new(view), 0, Items::PLAIN),
+        };
+        StoredTensor { name, data_type, shape, len, place }
+    };
+    let tensors = entries.into_iter().map(stored).collect();
+    // Libraries ask for it in .safetensors files.
+    let metadata = Some(vec![("format".to_owned(), "pt".to_owned())]);
+    Ok(Input { file, format: Format::Torch, tensors, metadata, message: None, members: Vec::new(), left_out })
 }
 
 fn open_npy(file: &InputFile, from: &[SourceType]) -> Result<StoredTensor, FormatError> {
@@ -627,6 +645,6 @@ fn open_pb(file: InputFile) -> Result<Input, FormatError> {
         metadata: None,
         message,
         members: Vec::new(),
-        stale: Vec::new(),
+        left_out: Vec::new(),
     })
 }

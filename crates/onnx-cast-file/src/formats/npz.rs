@@ -13,6 +13,7 @@ use crate::io::positional::{InputFile, PositionedReader};
 use crate::text::Short;
 use flate2::Crc;
 use flate2::read::DeflateDecoder;
+use std::collections::HashSet;
 use std::io::{self, Read};
 
 pub(crate) use write::ArchiveWriter;
@@ -144,8 +145,8 @@ pub(crate) fn shadowed(name: &str) -> String {
     format!("members `{}` and `{}` have one name for numpy, which loads one of them", Short(short), Short(name))
 }
 
-/// The members of an archive, at least one of which is an array, each with a name and bytes of its own.
-pub(crate) fn members(file: &InputFile) -> Result<Vec<Member>, FormatError> {
+/// The members of an archive, each with a name and bytes of its own.
+pub(crate) fn entries(file: &InputFile) -> Result<Vec<Member>, FormatError> {
     let (count, len, at) = directory(file)?;
     if len > MAX_HEADER || at.checked_add(len).is_none_or(|end| end > file.len()) {
         return Err(broken(file, "a directory of an impossible length"));
@@ -164,15 +165,6 @@ pub(crate) fn members(file: &InputFile) -> Result<Vec<Member>, FormatError> {
         let what = format!("member `{}` appears twice", Short(name));
         return Err(invalid(file, InvalidKind::Name, what));
     }
-    // numpy's name of `x.npy` is `x`.
-    let is_shadowed = |name: &&&str| name.strip_suffix(".npy").is_some_and(|short| names.binary_search(&short).is_ok());
-    if let Some(name) = names.iter().find(is_shadowed) {
-        return Err(invalid(file, InvalidKind::Name, shadowed(name)));
-    }
-    if let (true, Some(member)) = (members.iter().all(|member| member.array_name().is_none()), members.first()) {
-        let what = "is not an array (want a name that ends in .npy)";
-        return Err(invalid(file, InvalidKind::Name, format!("member `{}` {what}", Short(&member.file_name))));
-    }
     if members.len() as u64 != count {
         return Err(broken(file, "a directory of another number of members than it claims"));
     }
@@ -188,6 +180,22 @@ pub(crate) fn members(file: &InputFile) -> Result<Vec<Member>, FormatError> {
         if !is_same || file.read(head + HEADER, name.len() as u64)? != name {
             return Err(broken(file, "a member whose name is another in the directory"));
         }
+    }
+    Ok(members)
+}
+
+/// The members of an archive of arrays, at least one of which is an array.
+pub(crate) fn members(file: &InputFile) -> Result<Vec<Member>, FormatError> {
+    let members = entries(file)?;
+    let names: HashSet<&str> = members.iter().map(|member| &*member.file_name).collect();
+    // numpy's name of `x.npy` is `x`.
+    let is_shadowed = |member: &&Member| member.array_name().is_some_and(|short| names.contains(short));
+    if let Some(member) = members.iter().find(is_shadowed) {
+        return Err(invalid(file, InvalidKind::Name, shadowed(&member.file_name)));
+    }
+    if let (true, Some(member)) = (members.iter().all(|member| member.array_name().is_none()), members.first()) {
+        let what = "is not an array (want a name that ends in .npy)";
+        return Err(invalid(file, InvalidKind::Name, format!("member `{}` {what}", Short(&member.file_name))));
     }
     Ok(members)
 }

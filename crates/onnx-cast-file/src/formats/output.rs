@@ -2,7 +2,7 @@
 
 use crate::formats::error::{FormatError, Invalid, InvalidKind};
 use crate::formats::existing::Existing;
-use crate::formats::format::{Format, GGUF_WRITER};
+use crate::formats::format::{Format, GGUF_WRITER, TORCH_WRITER};
 use crate::formats::npy;
 use crate::formats::pb::{self, OtherFields};
 use crate::formats::safetensors;
@@ -64,7 +64,7 @@ impl Output<'_> {
             Format::Safetensors => {
                 safetensors::header(None, &[(name, data_type, shape)]).map_err(|error| self.invalid(error))?
             }
-            Format::Onnx | Format::Npz | Format::Gguf => return Err(self.not_one()),
+            Format::Onnx | Format::Npz | Format::Gguf | Format::Torch => return Err(self.not_one()),
         };
         Ok((head, Vec::new()))
     }
@@ -125,6 +125,7 @@ impl Output<'_> {
         let hint = match self.format {
             Format::Onnx => "it is for models",
             Format::Gguf => GGUF_WRITER,
+            Format::Torch => TORCH_WRITER,
             _ => "it is for several",
         };
         FormatError::format(self.path, "writing one tensor", self.format, hint)
@@ -166,7 +167,7 @@ impl Output<'_> {
                 Format::Npy => self.write_strings(out, name, view.shape(), strings),
                 Format::Raw => Err(FormatError::format(self.path, "writing strings", self.format, "")),
                 Format::Safetensors => Err(self.invalid(safetensors::no_name(name, DataType::String))),
-                Format::Onnx | Format::Npz | Format::Gguf => Err(self.not_one()),
+                Format::Onnx | Format::Npz | Format::Gguf | Format::Torch => Err(self.not_one()),
             },
         }
     }

@@ -9,6 +9,7 @@ use crate::io::memory::{resize, zeros};
 use std::fmt;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Whether a path is `-`, which stands for standard input or output.
 pub fn is_stream(path: &Path) -> bool {
@@ -33,18 +34,18 @@ impl ReadAt for Vec<u8> {
     }
 }
 
-/// A file that is read, or other bytes instead of one.
-#[derive(Debug)]
+/// A file that is read, or other bytes instead of one. A clone reads the same open file.
+#[derive(Clone, Debug)]
 pub struct InputFile {
     path: PathBuf,
     source: Source,
     len: u64,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum Source {
-    File(File),
-    Other(Box<dyn ReadAt>),
+    File(Arc<File>),
+    Other(Arc<dyn ReadAt>),
 }
 
 impl InputFile {
@@ -74,7 +75,7 @@ impl InputFile {
         if !metadata.is_file() {
             return Err(is_other());
         }
-        Ok(InputFile { path: path.to_owned(), source: Source::File(file), len: metadata.len() })
+        Ok(InputFile { path: path.to_owned(), source: Source::File(Arc::new(file)), len: metadata.len() })
     }
 
     /// Whether another file has its path now, as where another process has replaced it.
@@ -105,12 +106,12 @@ impl InputFile {
     /// A file of this program's own, that stands for another.
     pub fn temporary(path: &Path, file: File) -> io::Result<InputFile> {
         let len = file.metadata()?.len();
-        Ok(InputFile { path: path.to_owned(), source: Source::File(file), len })
+        Ok(InputFile { path: path.to_owned(), source: Source::File(Arc::new(file)), len })
     }
 
     /// `len` bytes that are no file. Errors name them by `path`.
     pub fn other(path: &Path, len: u64, source: impl ReadAt + 'static) -> InputFile {
-        InputFile { path: path.to_owned(), source: Source::Other(Box::new(source)), len }
+        InputFile { path: path.to_owned(), source: Source::Other(Arc::new(source)), len }
     }
 
     /// The file, where these are the bytes of one.

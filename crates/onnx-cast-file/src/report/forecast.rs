@@ -95,7 +95,7 @@ impl Forecasts {
             format: Format::Safetensors,
             tensors: stored.collect(),
             members: Vec::new(),
-            stale: Vec::new(),
+            left_out: Vec::new(),
             metadata: None,
             message: None,
         };

@@ -69,7 +69,7 @@ fn pipeline() -> Place {
     place.write("README.md", "A pipeline.");
     place.write("scheduler/scheduler_config.json", "{}");
     place.write("tokenizer/vocab.json", "{}");
-    place.write("safety_checker/pytorch_model.bin", "PK");
+    place.write("safety_checker/flax_model.msgpack", "PK");
     place.write("safety_checker/config.json", "{}");
     place.write("flux.safetensors", "the same weights for other programs");
     let layer = "text_model.encoder.layers.0.self_attn.q_proj.weight";
@@ -96,7 +96,7 @@ const WRITTEN: [&str; 14] = [
     "README.md",
     "model_index.json",
     "safety_checker/config.json",
-    "safety_checker/pytorch_model.bin",
+    "safety_checker/flax_model.msgpack",
     "scheduler/scheduler_config.json",
     "text_encoder/config.json",
     "text_encoder/model.safetensors",
@@ -138,7 +138,7 @@ fn a_pipeline_is_cast_whole() {
     assert_eq!(done.copied, 10, "configurations too");
     let left_out: Vec<&str> = done.left_out.iter().map(|(name, _)| &**name).collect();
     assert_eq!(left_out, ["transformer/diffusion_pytorch_model.fp16.safetensors", "flux.safetensors"]);
-    assert_eq!(done.notes, ["`safety_checker` is copied as it is: no .safetensors files"]);
+    assert_eq!(done.notes, ["`safety_checker` is copied as it is: no weights that are read"]);
     let told = told.lock().expect("a lock");
     assert!(told.is_sorted() && told.last().is_some_and(|(done, total)| done == total), "{told:?}");
     let mut names: Vec<String> = types(&place.output())
@@ -214,7 +214,7 @@ fn text_encoders_are_quantized_and_read_back() {
     assert_eq!(
         done.notes,
         [
-            "`safety_checker` is copied as it is: no .safetensors files",
+            "`safety_checker` is copied as it is: no weights that are read",
             "`transformer` is copied as it is: diffusers does not load the layout compressed-tensors",
             "`vae` is copied as it is: diffusers does not load the layout compressed-tensors",
         ]
@@ -252,7 +252,7 @@ fn text_encoders_are_quantized_and_read_back() {
     let again = place.0.path().join("again");
     let error =
         dequantize_file(&plain, &again, &DequantizeRequest::new(DataType::Float)).expect_err("plain").to_string();
-    let want = "nothing to do in its folders: `safety_checker` (no .safetensors files), `text_encoder` (no quantized \
+    let want = "nothing to do in its folders: `safety_checker` (no weights that are read), `text_encoder` (no quantized \
                 weights), `text_encoder_2` (no quantized weights)";
     assert!(error.contains(want) && !again.exists(), "{error}");
 }

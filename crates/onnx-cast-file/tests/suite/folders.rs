@@ -182,10 +182,13 @@ fn folders_of_other_things_say_what_to_name() {
     let pickles = Place::new();
     (1..=6).for_each(|part| pickles.write(&format!("pytorch_model-0000{part}-of-00006.bin"), b"PK\x03\x04"));
     pickles.write("pytorch_model.bin.index.json", b"{}");
-    let parts = "`pytorch_model-00001-of-00006.bin`, `pytorch_model-00002-of-00006.bin`, \
-                 `pytorch_model-00003-of-00006.bin`, `pytorch_model-00004-of-00006.bin` and 2 more";
-    let todo = "which torch.save wrote (load the model and save it with `safe_serialization=True`)";
-    assert_eq!(pickles.refused(""), format!("no .safetensors files in this folder, but {parts}, {todo}"));
+    assert!(pickles.refused("").contains("pytorch_model.bin.index.json: the index is not valid"));
+    fs::remove_file(pickles.input().join("pytorch_model.bin.index.json")).expect("removed");
+    let said = "0 of *.bin.index.json and 6 of *.bin, *.pt, *.pth or *.ckpt in this folder, \
+                `pytorch_model-00001-of-00006.bin`, `pytorch_model-00002-of-00006.bin`, \
+                `pytorch_model-00003-of-00006.bin`, `pytorch_model-00004-of-00006.bin` and 2 more (the index that \
+                belongs to them is missing)";
+    assert_eq!(pickles.refused(""), said);
     let gguf = Place::new();
     gguf.write("model-Q4_K_M.gguf", b"GGUF");
     let said = "no .safetensors files in this folder, but `model-Q4_K_M.gguf` (name the file)";

@@ -23,6 +23,7 @@ mod integer_layouts;
 mod linear;
 mod loaders;
 mod parts;
+mod pickled;
 mod quantized;
 mod quantized_again;
 mod quantized_hostile;

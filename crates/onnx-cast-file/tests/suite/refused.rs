@@ -215,7 +215,9 @@ fn paths() {
         fs::write(at(name), "of no format").expect("written");
         assert_eq!(
             read(name),
-            format!("{name}: unknown file extension (want .pb, .npy, .npz, .safetensors, .gguf, .onnx, .bin, .raw)")
+            format!(
+                "{name}: unknown file extension (want .pb, .npy, .npz, .safetensors, .gguf, .pt, .onnx, .bin, .raw)"
+            )
         );
     }
     fs::create_dir(at("folder.npy")).expect("made");

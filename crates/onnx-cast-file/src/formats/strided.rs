@@ -1,0 +1,188 @@
+//! A strided view of items in a file, read as the bytes of the items in C order: transposed matrices, slices, tensors
+//! that repeat their elements. Memory is constant, whatever the order of the items in the file.
+
+use crate::io::memory::zeros;
+use crate::io::positional::{InputFile, ReadAt};
+use std::io;
+
+/// Max number of items that are read at once.
+const ITEMS: u64 = 1 << 18;
+/// Max number of bytes of the file that are read at once to pick items out of them.
+const SPAN: u64 = 1 << 20;
+/// Bytes between two items that are read rather than skipped.
+const GAP: u64 = 4096;
+
+/// A view of items in a file. Every item is within the file.
+#[derive(Debug)]
+pub(crate) struct Strided {
+    file: InputFile,
+    /// Offset of the first item.
+    at: u64,
+    /// Bytes of an item.
+    size: u64,
+    /// Bytes of the words that are big endian; 1 without any.
+    swap: usize,
+    /// Each dimension and its stride in items. Adjacent dimensions are one where the items allow it.
+    dims: Vec<(u64, u64)>,
+}
+
+/// Consecutive items: their first one in the file and in the result, and their number.
+type Run = (u64, u64, u64);
+
+impl Strided {
+    pub(crate) fn new(file: InputFile, at: u64, size: usize, swap: usize, shape: &[u64], strides: &[u64]) -> Self {
+        Strided { file, at, size: size as u64, swap, dims: joined(shape, strides) }
+    }
+
+    /// The view as a file of its own.
+    pub(crate) fn into_file(self) -> Option<InputFile> {
+        let len = self.len().checked_mul(self.size)?;
+        let path = self.file.path().to_owned();
+        Some(InputFile::other(&path, len, self))
+    }
+
+    fn len(&self) -> u64 {
+        self.dims.iter().map(|(dim, _)| dim).product()
+    }
+
+    /// Whether the items are consecutive in the file.
+    pub(crate) fn is_contiguous(shape: &[u64], strides: &[u64]) -> bool {
+        matches!(joined(shape, strides)[..], [] | [(_, 1)])
+    }
+
+    /// The runs of items of the view, from one on.
+    fn runs(&self, first: u64, len: u64) -> Vec<Run> {
+        let (inner, stride) = self.dims.last().copied().unwrap_or((1, 1));
+        let mut runs = Vec::new();
+        let mut done = 0;
+        while done < len {
+            let (mut rest, column) = ((first + done) / inner, (first + done) % inner);
+            let mut place = column * stride;
+            for &(dim, stride) in self.dims.iter().rev().skip(1) {
+                place += rest % dim * stride;
+                rest /= dim;
+            }
+            let count = (inner - column).min(len - done);
+            if stride == 1 {
+                runs.push((place, done, count));
+            } else {
+                runs.extend((0..count).map(|i| (place + i * stride, done + i, 1)));
+            }
+            done += count;
+        }
+        runs
+    }
+
+    /// Reads whole items, from one on.
+    fn read_items(&self, first: u64, bytes: &mut [u8]) -> io::Result<()> {
+        let size = self.size;
+        let mut runs = self.runs(first, bytes.len() as u64 / size);
+        // In the order of the file, so that neighbours are read together.
+        runs.sort_unstable();
+        let mut span = Vec::new();
+        let mut rest = &runs[..];
+        while let Some(&(start, to, count)) = rest.first() {
+            let mut end = start + count;
+            let near = |&&(next, _, more): &&Run| {
+                let is_near = (next.saturating_sub(end)) * size <= GAP && (next + more - start) * size <= SPAN;
+                end = end.max(next + more);
+                is_near
+            };
+            let together = 1 + rest[1..].iter().take_while(near).count();
+            let end = rest[..together].iter().map(|(start, _, count)| start + count).max().unwrap_or(end);
+            let at = self.at + start * size;
+            if together == 1 {
+                self.file.read_at(at, &mut bytes[(to * size) as usize..((to + count) * size) as usize])?;
+            } else {
+                span.resize(((end - start) * size) as usize, 0);
+                self.file.read_at(at, &mut span)?;
+                for &(from, to, count) in &rest[..together] {
+                    let from = ((from - start) * size) as usize;
+                    let len = (count * size) as usize;
+                    bytes[(to * size) as usize..][..len].copy_from_slice(&span[from..from + len]);
+                }
+            }
+            rest = &rest[together..];
+        }
+        if self.swap > 1 {
+            bytes.chunks_exact_mut(self.swap).for_each(<[u8]>::reverse);
+        }
+        Ok(())
+    }
+}
+
+impl ReadAt for Strided {
+    fn read_at(&self, at: u64, bytes: &mut [u8]) -> io::Result<usize> {
+        let (first, skipped) = (at / self.size, at % self.size);
+        let items = self.len().saturating_sub(first).min(ITEMS);
+        let whole = (bytes.len() as u64 / self.size).min(items);
+        if skipped == 0 && whole > 0 {
+            let len = (whole * self.size) as usize;
+            self.read_items(first, &mut bytes[..len])?;
+            return Ok(len);
+        }
+        // A part of an item.
+        let mut item = zeros(if items > 0 { self.size as usize } else { 0 }).ok_or(io::ErrorKind::OutOfMemory)?;
+        self.read_items(first, &mut item)?;
+        let part = item.get(skipped as usize..).unwrap_or_default();
+        let len = part.len().min(bytes.len());
+        bytes[..len].copy_from_slice(&part[..len]);
+        Ok(len)
+    }
+}
+
+/// Dimensions with their strides: without those of one item, and with those joined that are as good as one.
+fn joined(shape: &[u64], strides: &[u64]) -> Vec<(u64, u64)> {
+    let mut dims: Vec<(u64, u64)> = Vec::new();
+    for (&dim, &stride) in shape.iter().zip(strides).filter(|(dim, _)| **dim != 1) {
+        match dims.last_mut() {
+            Some(outer) if stride.checked_mul(dim) == Some(outer.1) => *outer = (outer.0 * dim, stride),
+            _ => dims.push((dim, stride)),
+        }
+    }
+    dims
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    #[test]
+    fn views_are_read_as_they_are_item_by_item() {
+        let stored: Vec<u8> = (0..60_000u32).map(|i| (i % 251) as u8).collect();
+        let views: [(&[u64], &[u64]); 9] = [
+            (&[3, 4], &[4, 1]),
+            (&[40, 300], &[1, 40]),
+            (&[5, 6, 7], &[1, 35, 5]),
+            (&[4, 3, 2], &[0, 2, 0]),
+            (&[10, 20], &[100, 1]),
+            (&[7, 5], &[3, 3]),
+            (&[2, 1, 300], &[1500, 9, 5]),
+            (&[], &[]),
+            (&[6, 2, 5], &[20, 10, 1]),
+        ];
+        for (size, swap) in [(1, 1), (2, 2), (4, 1), (8, 4), (16, 8)] {
+            for (shape, strides) in views {
+                let mut want = Vec::new();
+                for index in 0..shape.iter().product() {
+                    let (mut rest, mut place) = (index, 0);
+                    for (&dim, &stride) in shape.iter().zip(strides).rev() {
+                        place += rest % dim * stride;
+                        rest /= dim;
+                    }
+                    let at = 5 + place as usize * size;
+                    let words = stored[at..at + size].chunks(swap).flat_map(|word| word.iter().rev());
+                    want.extend(if swap > 1 { words.copied().collect() } else { stored[at..at + size].to_vec() });
+                }
+                let file = InputFile::other(Path::new("x"), stored.len() as u64, stored.clone());
+                let view = Strided::new(file, 5, size, swap, shape, strides).into_file().expect("a size that fits");
+                assert_eq!(view.len(), want.len() as u64);
+                for (start, end) in [(0, want.len()), (1, want.len()), (want.len() / 3, want.len() / 2 + 1)] {
+                    let got = view.read(start as u64, (end - start) as u64).expect("read");
+                    assert_eq!(got, want[start..end], "{shape:?} {strides:?} {size} {start}");
+                }
+            }
+        }
+    }
+}

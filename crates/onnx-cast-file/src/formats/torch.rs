@@ -1,0 +1,431 @@
+//! Checkpoints that `torch.save` wrote: a pickle that describes tensors, and storages with their elements. Since torch
+//! 1.6 the file is a zip archive with the members `data.pkl`, `data/KEY` and `byteorder`. Before, it was a sequence of
+//! pickles (a magic number, a version, facts about the system, the object, the keys of the storages), and behind them
+//! the storages, each with its number of elements first.
+//!
+//! `pickle.rs` reads the pickle without executing anything. This file names the tensors by the keys that lead to them,
+//! as state dictionaries do, and finds their elements, which stay in the file.
+
+mod call;
+mod pickle;
+mod values;
+
+use crate::formats::error::{FormatError, Invalid, InvalidKind};
+use crate::formats::format::{Format, TORCH_BEGINNING as BEGINNING, TORCH_PICKLE as PICKLE};
+use crate::formats::limits::MAX_HEADER;
+use crate::formats::npz::{self, Member};
+use crate::formats::strided::Strided;
+use crate::io::positional::InputFile;
+use crate::text::{Count, ShapeText, Short, named};
+use onnx_cast::DataType;
+use onnx_cast::tensor::element_count;
+use pickle::{Bytes, MAX_VALUES};
+use std::collections::{HashMap, HashSet};
+use values::{Id, Storage, Value, Values, View};
+
+/// Keys of the weights in a dictionary that holds more than them, such as the state of an optimizer.
+const WEIGHTS: [&str; 4] = ["state_dict", "model_state_dict", "model", "module"];
+/// Attributes of a module with its parameters, its buffers and its modules.
+const MODULE: [&str; 3] = ["_parameters", "_buffers", "_modules"];
+/// A buffer that is not saved in state dictionaries is named here.
+const NOT_SAVED: &str = "_non_persistent_buffers_set";
+/// The beginning of the classes of TorchScript, whose objects hold nothing but their attributes.
+const SCRIPT: &str = "__torch__.";
+
+/// Max number of dictionaries and lists within each other, and of dimensions.
+const MAX_DEPTH: usize = 64;
+/// Tensors may share elements, or repeat them. All together have at most this many bytes for each of the file, and a
+/// GiB: nothing that a model has comes near it.
+const MAX_REPEATED: u64 = 64;
+const GIB: u64 = 1 << 30;
+
+/// A tensor of a file.
+pub(crate) struct Entry {
+    pub(crate) name: String,
+    pub(crate) data_type: DataType,
+    pub(crate) shape: Vec<usize>,
+    /// Number of elements.
+    pub(crate) len: usize,
+    pub(crate) place: Place,
+}
+
+/// Where the elements of a tensor are.
+pub(crate) enum Place {
+    /// There are none.
+    Nowhere,
+    /// In the file, from this byte on.
+    At(u64),
+    /// In another order in the file: a view that reads them.
+    View(InputFile),
+}
+
+/// The tensors of a file, and what else it holds, each with the reason why it is not read.
+pub(crate) type Contents = (Vec<Entry>, Vec<(String, String)>);
+
+/// Reads a file of either form, except for the elements.
+pub(crate) fn read(file: &InputFile) -> Result<Contents, FormatError> {
+    let beginning = file.prefix(2 * BEGINNING)?;
+    if beginning.starts_with(b"PK") {
+        return read_archive(file);
+    }
+    if Format::by_content(&beginning) == Some(Format::Torch) {
+        return read_old(file);
+    }
+    let is_tar = beginning.get(257..262) == Some(b"ustar");
+    let what = match (is_tar, beginning.starts_with(b"\x80")) {
+        (true, _) => "a tar archive, as torch 0.1 wrote it (load it with an old torch and save it again)",
+        (_, true) => "a pickle that torch.save did not write (save the tensors by torch.save)",
+        _ => "not a file of torch.save (want a zip archive, or a pickle that begins with torch's magic number)",
+    };
+    Err(FormatError::invalid(file.path(), Invalid::new(InvalidKind::Syntax, what)))
+}
+
+fn read_archive(file: &InputFile) -> Result<Contents, FormatError> {
+    let invalid = |kind, what: String| FormatError::invalid(file.path(), Invalid::new(kind, what));
+    let members = npz::entries(file)?;
+    let members: HashMap<&str, &Member> = members.iter().map(|member| (&*member.file_name, member)).collect();
+    let place = |name: &str| {
+        let Some(member) = members.get(name) else { return Ok(None) };
+        let what = || format!("member `{}` is compressed, which torch.save never does (save it again)", Short(name));
+        let at = member.place().ok_or_else(|| invalid(InvalidKind::Unsupported, what()))?;
+        Ok(Some((at, member.len)))
+    };
+    let is_pickle = |name: &&&str| name.strip_suffix(PICKLE).is_some_and(|folder| folder.matches('/').count() <= 1);
+    let what = "a zip archive without data.pkl, so not one of torch.save (name arrays .npz, or raw bytes .raw)";
+    let pickle =
+        members.keys().filter(is_pickle).min().ok_or_else(|| invalid(InvalidKind::Missing, what.to_owned()))?;
+    let folder = pickle.strip_suffix(PICKLE).unwrap_or_default();
+    let is_big = match place(&format!("{folder}byteorder"))? {
+        Some((at, len)) => match &file.read(at, len.min(16))?[..] {
+            b"little" => false,
+            b"big" => true,
+            other => {
+                let what = format!("byteorder `{}` (want little or big)", Short(&String::from_utf8_lossy(other)));
+                return Err(invalid(InvalidKind::Value, what));
+            }
+        },
+        // Older files have none, and no machine that wrote them was big endian.
+        None => false,
+    };
+    let (at, len) = place(pickle)?.unwrap_or_default();
+    let (values, root) = pickle::read(&mut Bytes::new(file, at, at + len))?;
+    let reader = Reader { file, values: &values, is_big };
+    reader.contents(root, &|key, _| place(&format!("{folder}data/{key}")))
+}
+
+fn read_old(file: &InputFile) -> Result<Contents, FormatError> {
+    let mut bytes = Bytes::new(file, 0, file.len());
+    // The magic number, the version, and facts about the system. Elements are always little endian.
+    for _ in 0..3 {
+        pickle::read(&mut bytes)?;
+    }
+    let (values, root) = pickle::read(&mut bytes)?;
+    let (keys, list) = pickle::read(&mut bytes)?;
+    let sizes: HashMap<&str, usize> = values
+        .all()
+        .iter()
+        .filter_map(|value| match value {
+            Value::Storage(storage) => Some((values.text(storage.key)?, storage.size)),
+            _ => None,
+        })
+        .collect();
+    let mut places = HashMap::new();
+    let mut at = bytes.at;
+    for key in keys.items(list).unwrap_or_default() {
+        let key = keys.text(*key).unwrap_or_default();
+        // One that no value names has an unknown length, and so have those behind it.
+        let Some(&size) = sizes.get(key) else { break };
+        let place = || {
+            let start = at.checked_add(8).filter(|&start| start <= file.len())?;
+            let count = u64::from_le_bytes(*file.read(at, 8).ok()?.first_chunk()?);
+            let end = count.checked_mul(size as u64)?.checked_add(start).filter(|&end| end <= file.len())?;
+            Some((start, end))
+        };
+        let what = || format!("storage `{}` is not in the file, which may be truncated", Short(key));
+        let (start, end) =
+            place().ok_or_else(|| FormatError::invalid(file.path(), Invalid::new(InvalidKind::Size, what())))?;
+        at = end;
+        places.insert(key, (start, end - start));
+    }
+    let reader = Reader { file, values: &values, is_big: false };
+    reader.contents(root, &|key, _| Ok(places.get(key).copied()))
+}
+
+/// Finds the bytes of a storage: their offset and their number.
+type FindStorage<'f> = dyn Fn(&str, &Storage) -> Result<Option<(u64, u64)>, FormatError> + 'f;
+
+struct Reader<'f> {
+    file: &'f InputFile,
+    values: &'f Values,
+    is_big: bool,
+}
+
+impl Reader<'_> {
+    fn invalid(&self, error: Invalid) -> FormatError {
+        FormatError::invalid(self.file.path(), error)
+    }
+
+    fn contents(&self, root: Id, find: &FindStorage<'_>) -> Result<Contents, FormatError> {
+        let mut found = Found::of(self.values, root).map_err(|error| self.invalid(error))?;
+        if let [(name, _)] = &mut found.tensors[..]
+            && name.is_empty()
+        {
+            // A tensor alone: the file's name is the best that there is.
+            *name = self.file.path().file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        }
+        if found.tensors.is_empty() && !found.left_out.is_empty() {
+            let what = format!("no tensors in this file, but {}", named(&found.left_out));
+            return Err(self.invalid(Invalid::new(InvalidKind::NoWeights, what)));
+        }
+        let mut names = HashSet::new();
+        let mut bytes = 0u64;
+        let mut tensors = Vec::with_capacity(found.tensors.len());
+        for (name, view) in &found.tensors {
+            if !names.insert(name) {
+                return Err(self.invalid(Invalid::twice(name)));
+            }
+            let entry = self.entry(name, view, find)?;
+            bytes = bytes.saturating_add(entry.data_type.byte_len(entry.len).unwrap_or(usize::MAX) as u64);
+            tensors.push(entry);
+        }
+        let limit = self.file.len().saturating_mul(MAX_REPEATED).saturating_add(GIB);
+        if bytes > limit {
+            let what = format!("tensors of {bytes} bytes that share the elements of a file of {}", self.file.len());
+            return Err(self.invalid(Invalid::new(InvalidKind::Size, format!("{what} (want at most {limit})"))));
+        }
+        Ok((tensors, found.left_out))
+    }
+
+    fn entry(&self, name: &str, view: &View, find: &FindStorage<'_>) -> Result<Entry, FormatError> {
+        let wrong = |kind, what: String| self.invalid(Invalid::new(kind, what).of_tensor(name));
+        let data_type = view.data_type;
+        let sizes = self.values.sizes(view.shape).zip(self.values.sizes(view.strides));
+        let sizes = sizes.filter(|(shape, strides)| shape.len() == strides.len() && shape.len() <= MAX_DEPTH);
+        let Some((items, strides)) = sizes else {
+            let what = format!("no valid shape and strides (want at most {MAX_DEPTH} dimensions, none negative)");
+            return Err(wrong(InvalidKind::Size, what));
+        };
+        let mut shape: Vec<usize> = items.iter().map(|&dim| usize::try_from(dim).unwrap_or(usize::MAX)).collect();
+        let too_large = |shape: &[usize]| self.invalid(Invalid::too_large(data_type, shape).of_tensor(name));
+        // Float4 is stored in pairs, each of which is an item.
+        let item = if data_type == DataType::Float4E2M1 {
+            let last = shape.last_mut().ok_or_else(|| wrong(InvalidKind::Size, "a scalar of pairs".to_owned()))?;
+            *last = last.saturating_mul(2);
+            1
+        } else {
+            data_type.byte_len(1).unwrap_or(1)
+        };
+        let len = element_count(&shape).filter(|&len| data_type.byte_len(len).is_some());
+        let len = len.ok_or_else(|| too_large(&shape))?;
+        let entry = |place| Entry { name: name.to_owned(), data_type, shape: shape.clone(), len, place };
+        if len == 0 {
+            return Ok(entry(Place::Nowhere));
+        }
+        let Value::Storage(storage) = self.values.get(view.storage) else { return Err(too_large(&shape)) };
+        let key = self.values.text(storage.key).unwrap_or_default();
+        let (at, there) = find(key, storage)?
+            .ok_or_else(|| wrong(InvalidKind::Missing, format!("storage `{}` is not in the file", Short(key))))?;
+        // The storage may be a view of another, in its own elements.
+        let first = storage.offset.checked_mul(storage.size as u64);
+        let first = first.and_then(|first| view.offset.checked_mul(item as u64)?.checked_add(first));
+        let last = items
+            .iter()
+            .zip(&strides)
+            .try_fold(0, |sum: u64, (dim, stride)| sum.checked_add((dim - 1).checked_mul(*stride)?));
+        let end = last.and_then(|last| last.checked_add(1)?.checked_mul(item as u64)?.checked_add(first?));
+        let (Some(first), Some(_)) = (first, end.filter(|&end| end <= there)) else {
+            let (shape, there) = (ShapeText(&shape), Count(there, "byte"));
+            let what = format!("{shape} {data_type} is not within storage `{}` of {there}", Short(key));
+            return Err(wrong(InvalidKind::Size, what));
+        };
+        let is_complex = matches!(data_type, DataType::Complex64 | DataType::Complex128);
+        let swap = if self.is_big { item / if is_complex { 2 } else { 1 } } else { 1 };
+        if swap <= 1 && Strided::is_contiguous(&items, &strides) {
+            return Ok(entry(Place::At(at + first)));
+        }
+        let view = Strided::new(self.file.clone(), at + first, item, swap, &items, &strides).into_file();
+        Ok(entry(Place::View(view.ok_or_else(|| too_large(&shape))?)))
+    }
+}
+
+/// The tensors that a value leads to, by name, and everything else that it holds, each with the reason why it is not
+/// read.
+#[derive(Default)]
+struct Found {
+    tensors: Vec<(String, View)>,
+    left_out: Vec<(String, String)>,
+    /// Number of values that were visited, of which a small pickle may have many: they may be shared.
+    visited: usize,
+    /// Bytes of the names.
+    bytes: u64,
+    /// Whether the values that are visited are those of a module.
+    is_in_module: bool,
+}
+
+/// What a value holds.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Holds {
+    Nothing,
+    /// Objects that are not read.
+    Objects,
+    Tensors,
+}
+
+/// Why plain values are not read, alone and in containers of nothing else.
+const NO_TENSOR: &str = "not a tensor";
+const NO_TENSORS: &str = "without tensors";
+
+impl Found {
+    fn of(values: &Values, mut root: Id) -> Result<Found, Invalid> {
+        /// Dictionaries around the weights: a trainer's around a library's, for example.
+        const MAX_AROUND: usize = 3;
+        let mut left_out = Vec::new();
+        for _ in 0..MAX_AROUND {
+            let Value::Dict(pairs) = values.get(root) else { break };
+            let has_tensors = |id| Found::within(values, id, "").map_or(true, |found| !found.tensors.is_empty());
+            let weights = WEIGHTS.into_iter().find_map(|key| {
+                let weights = values.entry(root, key)?;
+                let is_tensor = matches!(values.get(weights), Value::Tensor(_));
+                (!is_tensor && has_tensors(weights)).then_some((key, weights))
+            });
+            let Some((key, weights)) = weights else { break };
+            for &(name, value) in pairs.iter().filter(|(_, value)| *value != weights) {
+                let name = key_of(values, name).unwrap_or_default();
+                let other = Found::within(values, value, &name)?;
+                match other.tensors.len() {
+                    0 => left_out.extend(other.left_out),
+                    count => left_out.push((name, format!("{} beside `{key}`", Count(count, "tensor")))),
+                }
+            }
+            root = weights;
+        }
+        let mut found = Found::within(values, root, "")?;
+        found.left_out.append(&mut left_out);
+        // Few are shown, and plain values matter least.
+        found.left_out.sort_by_key(|(_, why)| why == NO_TENSOR || why == NO_TENSORS);
+        Ok(found)
+    }
+
+    fn within(values: &Values, id: Id, name: &str) -> Result<Found, Invalid> {
+        let mut found = Found::default();
+        found.visit(values, id, &mut name.to_owned(), 0)?;
+        Ok(found)
+    }
+
+    fn visit(&mut self, values: &Values, id: Id, name: &mut String, depth: usize) -> Result<Holds, Invalid> {
+        self.visited += 1;
+        if depth > MAX_DEPTH || self.visited > MAX_VALUES || self.bytes > MAX_HEADER {
+            let what = format!("values nested too deep or shared too often (want at most {MAX_DEPTH} levels)");
+            return Err(Invalid::new(InvalidKind::Size, what));
+        }
+        match values.get(id) {
+            Value::Tensor(view) => {
+                self.bytes += name.len() as u64;
+                self.tensors.push((name.clone(), *view));
+                Ok(Holds::Tensors)
+            }
+            Value::Dict(pairs) => {
+                let parts = pairs.iter().map(|&(key, value)| (key_of(values, key), value));
+                self.visit_parts(values, parts, name, depth)
+            }
+            Value::Tuple(items) | Value::List(items) => {
+                let parts = items.iter().enumerate().map(|(index, &item)| (Some(index.to_string()), item));
+                self.visit_parts(values, parts, name, depth)
+            }
+            Value::Object(class, state) => {
+                let class = values.global(*class).unwrap_or_default();
+                if let Some(holds) = self.visit_module(values, class, *state, name, depth)? {
+                    return Ok(holds);
+                }
+                Ok(self.leave_out(name, format!("`{}` is not read", Short(class)), Holds::Objects))
+            }
+            Value::Storage(_) => Ok(self.leave_out(name, "a storage without a shape".to_owned(), Holds::Objects)),
+            Value::Plain | Value::Int(_) | Value::Text(_) | Value::Global(_) => {
+                Ok(self.leave_out(name, NO_TENSOR.to_owned(), Holds::Nothing))
+            }
+        }
+    }
+
+    fn leave_out(&mut self, name: &str, reason: String, holds: Holds) -> Holds {
+        self.bytes += name.len() as u64;
+        self.left_out.push((name.to_owned(), reason));
+        holds
+    }
+
+    /// Visits the parts of a container by their keys. One without tensors is left out as a whole, except for objects.
+    fn visit_parts(
+        &mut self,
+        values: &Values,
+        parts: impl Iterator<Item = (Option<String>, Id)>,
+        name: &mut String,
+        depth: usize,
+    ) -> Result<Holds, Invalid> {
+        let (first, len) = (self.left_out.len(), name.len());
+        let mut holds = Holds::Nothing;
+        for (key, part) in parts {
+            let key = key.unwrap_or_else(|| "?".to_owned());
+            *name += if len > 0 { "." } else { "" };
+            *name += &key;
+            holds = holds.max(self.visit(values, part, name, depth + 1)?);
+            name.truncate(len);
+        }
+        if holds < Holds::Tensors && len > 0 {
+            let objects = self.left_out.split_off(first);
+            self.left_out.extend(objects.into_iter().filter(|(_, why)| why != NO_TENSOR && why != NO_TENSORS));
+            if self.left_out.len() == first {
+                self.leave_out(name, NO_TENSORS.to_owned(), holds);
+            }
+        }
+        Ok(holds)
+    }
+
+    /// Visits the tensors of an object that is a module, by the names that they have in its state dictionary; `None` of
+    /// any other object.
+    fn visit_module(
+        &mut self,
+        values: &Values,
+        class: &str,
+        state: Option<Id>,
+        name: &mut String,
+        depth: usize,
+    ) -> Result<Option<Holds>, Invalid> {
+        let Some(state) = state else { return Ok(None) };
+        let mut dicts: Vec<Id> = MODULE.iter().filter_map(|key| values.entry(state, key)).collect();
+        if class.starts_with(SCRIPT) {
+            dicts = vec![state];
+        }
+        if dicts.is_empty() {
+            return Ok(None);
+        }
+        let unsaved = values.entry(state, NOT_SAVED).and_then(|set| values.items(set)).unwrap_or_default();
+        let is_saved = |key: Id| unsaved.iter().all(|other| values.text(*other) != values.text(key));
+        let has_parts = |value: Id| matches!(values.get(value), Value::Tensor(_) | Value::Dict(_) | Value::Object(..));
+        let mut parts = Vec::new();
+        for dict in dicts {
+            let Value::Dict(pairs) = values.get(dict) else { continue };
+            let pairs = pairs.iter().filter(|(key, value)| has_parts(*value) && is_saved(*key));
+            parts.extend(pairs.map(|&(key, value)| (key_of(values, key), value)));
+        }
+        let is_outer = !std::mem::replace(&mut self.is_in_module, true);
+        let first = self.left_out.len();
+        let holds = self.visit_parts(values, parts.into_iter(), name, depth)?;
+        // Layers without parameters are not worth a word.
+        let others = self.left_out.split_off(first);
+        self.left_out.extend(others.into_iter().filter(|(_, why)| why != NO_TENSORS));
+        if is_outer {
+            self.is_in_module = false;
+            let name = if name.is_empty() { class } else { name }.to_owned();
+            self.leave_out(&name, "all but its parameters and buffers".to_owned(), holds);
+        }
+        Ok(Some(holds))
+    }
+}
+
+/// The text of a key in the name of a tensor: a string, or an integer.
+fn key_of(values: &Values, key: Id) -> Option<String> {
+    match values.get(key) {
+        Value::Text(text) => Some(text.clone()),
+        Value::Int(value) => Some(value.to_string()),
+        _ => None,
+    }
+}

@@ -1,0 +1,328 @@
+//! Reads a pickle into values without executing anything. Containers, strings and integers are kept; every other plain
+//! value is a placeholder. `call.rs` holds the list of globals that are understood: a call of any other one becomes an
+//! object that is skipped.
+//!
+//! Memory is bounded: values are shared by index and never copied, their number is limited, and a length is compared
+//! with the file before anything is allocated.
+
+use super::call;
+use super::values::{Id, Value, Values};
+use crate::formats::error::{FormatError, Invalid, InvalidKind};
+use crate::formats::limits::MAX_HEADER;
+use crate::io::positional::{InputFile, PositionedReader};
+use crate::text::Short;
+use std::collections::HashMap;
+use std::io::{BufReader, Read};
+
+/// Max number of values in a pickle, of entries on its stack and in its memo, and of values visited for their names.
+pub(super) const MAX_VALUES: usize = 1 << 22;
+
+/// Bytes of a file, read in order.
+pub(super) struct Bytes<'f> {
+    file: &'f InputFile,
+    bytes: BufReader<PositionedReader<'f>>,
+    /// Offset of the next byte.
+    pub(super) at: u64,
+    end: u64,
+}
+
+impl<'f> Bytes<'f> {
+    /// Those from an offset to another, which are within the file.
+    pub(super) fn new(file: &'f InputFile, at: u64, end: u64) -> Self {
+        Bytes { file, bytes: BufReader::with_capacity(1 << 16, PositionedReader::from(file, at)), at, end }
+    }
+
+    pub(super) fn wrong(&self, what: impl Into<String>) -> FormatError {
+        let what = format!("the pickle is not valid: {} at byte {}", what.into(), self.at);
+        FormatError::invalid(self.file.path(), Invalid::new(InvalidKind::Syntax, what))
+    }
+
+    fn take(&mut self, len: u64) -> Result<Vec<u8>, FormatError> {
+        let left = self.end.saturating_sub(self.at);
+        let bytes = usize::try_from(len).ok().filter(|_| len <= left).map(|len| vec![0; len]);
+        let mut bytes = bytes.ok_or_else(|| self.wrong(format!("truncated, or longer than {MAX_HEADER} bytes,")))?;
+        self.bytes.read_exact(&mut bytes).map_err(|error| FormatError::io(self.file.path(), "read", error))?;
+        self.at += len;
+        Ok(bytes)
+    }
+
+    /// A number of so many bytes, the lowest first.
+    fn number(&mut self, len: u64) -> Result<u64, FormatError> {
+        Ok(self.take(len)?.iter().rev().fold(0, |number, &byte| number << 8 | u64::from(byte)))
+    }
+
+    fn line(&mut self) -> Result<String, FormatError> {
+        let mut line = Vec::new();
+        loop {
+            match self.number(1)? as u8 {
+                b'\n' => return String::from_utf8(line).map_err(|_| self.wrong("a name that is not UTF-8")),
+                byte if line.len() < 1 << 10 => line.push(byte),
+                _ => return Err(self.wrong("a name of more than 1024 bytes")),
+            }
+        }
+    }
+}
+
+/// Reads a pickle, which ends behind its last opcode.
+pub(super) fn read(bytes: &mut Bytes<'_>) -> Result<(Values, Id), FormatError> {
+    let end = bytes.end;
+    bytes.end = end.min(bytes.at.saturating_add(MAX_HEADER));
+    let machine = Machine { bytes, values: Values::default(), stack: Vec::new(), marks: Vec::new(), weight: 0 };
+    let done = machine.run()?;
+    bytes.end = end;
+    Ok(done)
+}
+
+struct Machine<'b, 'f> {
+    bytes: &'b mut Bytes<'f>,
+    values: Values,
+    stack: Vec<Id>,
+    /// The length that the stack had at each mark.
+    marks: Vec<usize>,
+    /// Number of values that were made, and of entries that were copied.
+    weight: usize,
+}
+
+impl Machine<'_, '_> {
+    fn run(mut self) -> Result<(Values, Id), FormatError> {
+        let mut memo: HashMap<u64, Id> = HashMap::new();
+        let plain = self.add(Value::Plain)?;
+        loop {
+            if self.stack.len().max(self.marks.len()).max(memo.len()) > MAX_VALUES {
+                return Err(self.too_large());
+            }
+            let opcode = self.bytes.number(1)? as u8;
+            match opcode {
+                // PROTO, FRAME
+                0x80 => drop(self.bytes.take(1)?),
+                0x95 => drop(self.bytes.take(8)?),
+                // STOP
+                b'.' => {
+                    let root = self.pop()?;
+                    return Ok((self.values, root));
+                }
+                // MARK, POP, POP_MARK, DUP
+                b'(' => self.marks.push(self.stack.len()),
+                b'0' if self.marks.last() == Some(&self.stack.len()) => drop(self.marks.pop()),
+                b'0' => drop(self.pop()?),
+                b'1' => drop(self.pop_marked()?),
+                b'2' => {
+                    let top = self.top()?;
+                    self.stack.push(top);
+                }
+                // NONE, NEWTRUE, NEWFALSE
+                b'N' | 0x88 | 0x89 => self.stack.push(plain),
+                // BINFLOAT
+                b'G' => {
+                    self.bytes.take(8)?;
+                    self.stack.push(plain);
+                }
+                // BININT, BININT1, BININT2
+                b'J' => {
+                    let value = self.bytes.number(4)? as u32;
+                    self.push(Value::Int(i64::from(value.cast_signed())))?;
+                }
+                b'K' => self.int(1)?,
+                b'M' => self.int(2)?,
+                // LONG1, LONG4
+                0x8a => self.long(1)?,
+                0x8b => self.long(4)?,
+                // BINUNICODE, SHORT_BINUNICODE, BINUNICODE8, and the strings of Python 2
+                b'X' | b'T' => self.string(4)?,
+                0x8c | b'U' => self.string(1)?,
+                0x8d => self.string(8)?,
+                // BINBYTES, SHORT_BINBYTES, BINBYTES8, BYTEARRAY8
+                b'B' => self.skip(4, plain)?,
+                b'C' => self.skip(1, plain)?,
+                0x8e | 0x96 => self.skip(8, plain)?,
+                // EMPTY_DICT, EMPTY_LIST, EMPTY_SET, EMPTY_TUPLE
+                b'}' => self.push(Value::Dict(Vec::new()))?,
+                b']' | 0x8f => self.push(Value::List(Vec::new()))?,
+                b')' => self.push(Value::Tuple(Vec::new()))?,
+                // TUPLE1, TUPLE2, TUPLE3, TUPLE
+                0x85..=0x87 => {
+                    let mut items = vec![plain; usize::from(opcode - 0x84)];
+                    for item in items.iter_mut().rev() {
+                        *item = self.pop()?;
+                    }
+                    self.push(Value::Tuple(items))?;
+                }
+                b't' => {
+                    let items = self.pop_marked()?;
+                    self.push(Value::Tuple(items))?;
+                }
+                // LIST, FROZENSET
+                b'l' | 0x91 => {
+                    let items = self.pop_marked()?;
+                    self.push(Value::List(items))?;
+                }
+                // DICT
+                b'd' => {
+                    let items = self.pop_marked()?;
+                    self.push(Value::Dict(items.as_chunks().0.iter().map(|&[key, value]| (key, value)).collect()))?;
+                }
+                // APPEND, APPENDS, ADDITEMS
+                b'a' => {
+                    let item = self.pop()?;
+                    self.extend(&[item])?;
+                }
+                b'e' | 0x90 => {
+                    let items = self.pop_marked()?;
+                    self.extend(&items)?;
+                }
+                // SETITEM, SETITEMS
+                b's' => {
+                    let (value, key) = (self.pop()?, self.pop()?);
+                    self.set(&[[key, value]])?;
+                }
+                b'u' => {
+                    let items = self.pop_marked()?;
+                    self.set(items.as_chunks().0)?;
+                }
+                // BINPUT, LONG_BINPUT, MEMOIZE, BINGET, LONG_BINGET
+                b'q' => drop(memo.insert(self.bytes.number(1)?, self.top()?)),
+                b'r' => drop(memo.insert(self.bytes.number(4)?, self.top()?)),
+                0x94 => drop(memo.insert(memo.len() as u64, self.top()?)),
+                b'h' | b'j' => {
+                    let place = self.bytes.number(if opcode == b'h' { 1 } else { 4 })?;
+                    let value = memo.get(&place).copied();
+                    self.stack.push(value.ok_or_else(|| self.bytes.wrong("an unknown value of the memo"))?);
+                }
+                // GLOBAL, STACK_GLOBAL
+                b'c' => {
+                    let (module, name) = (self.bytes.line()?, self.bytes.line()?);
+                    self.push(Value::Global(format!("{module}.{name}")))?;
+                }
+                0x93 => {
+                    let (name, module) = (self.pop()?, self.pop()?);
+                    let names = self.values.text(module).zip(self.values.text(name));
+                    let (module, name) = names.ok_or_else(|| self.bytes.wrong("a global without a name"))?;
+                    self.push(Value::Global(format!("{}.{}", Short(module), Short(name))))?;
+                }
+                // REDUCE, NEWOBJ; NEWOBJ_EX, whose keywords belong to classes that are not built
+                b'R' | 0x81 | 0x92 => {
+                    if opcode == 0x92 {
+                        self.pop()?;
+                    }
+                    let (arguments, class) = (self.pop()?, self.pop()?);
+                    let called = call::call(&self.values, class, arguments);
+                    self.push_called(called)?;
+                }
+                // BINPERSID
+                b'Q' => {
+                    let id = self.pop()?;
+                    let storage = call::persistent(&self.values, id);
+                    self.push_called(storage)?;
+                }
+                // BUILD
+                b'b' => {
+                    let (state, object) = (self.pop()?, self.top()?);
+                    if let Some(Value::Object(_, known)) = self.values.get_mut(object) {
+                        *known = Some(state);
+                    }
+                }
+                _ => return Err(self.bytes.wrong(format!("opcode {opcode:#04x}, which is not read,"))),
+            }
+        }
+    }
+
+    fn too_large(&self) -> FormatError {
+        self.bytes.wrong(format!("more than {MAX_VALUES} values"))
+    }
+
+    fn add(&mut self, value: Value) -> Result<Id, FormatError> {
+        self.weight += 1;
+        if self.weight > MAX_VALUES {
+            return Err(self.too_large());
+        }
+        Ok(self.values.add(value))
+    }
+
+    fn push(&mut self, value: Value) -> Result<(), FormatError> {
+        let id = self.add(value)?;
+        self.stack.push(id);
+        Ok(())
+    }
+
+    /// Pushes what a call gives.
+    fn push_called(&mut self, called: Result<call::Called, &'static str>) -> Result<(), FormatError> {
+        match called.map_err(|what| self.bytes.wrong(what))? {
+            call::Called::Known(id) => self.stack.push(id),
+            call::Called::New(value) => {
+                if let Value::Dict(pairs) = &value {
+                    self.weight += pairs.len();
+                }
+                self.push(value)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn top(&self) -> Result<Id, FormatError> {
+        let known = self.stack.len() > self.marks.last().copied().unwrap_or(0);
+        self.stack.last().copied().filter(|_| known).ok_or_else(|| self.bytes.wrong("an empty stack"))
+    }
+
+    fn pop(&mut self) -> Result<Id, FormatError> {
+        let top = self.top()?;
+        self.stack.pop();
+        Ok(top)
+    }
+
+    fn pop_marked(&mut self) -> Result<Vec<Id>, FormatError> {
+        let mark = self.marks.pop().ok_or_else(|| self.bytes.wrong("a missing mark"))?;
+        // The stack is at least as long as at the mark.
+        Ok(self.stack.split_off(mark.min(self.stack.len())))
+    }
+
+    fn int(&mut self, bytes: u64) -> Result<(), FormatError> {
+        let value = self.bytes.number(bytes)?;
+        self.push(Value::Int(value as i64))
+    }
+
+    /// An integer of any size; one that has more than 64 bits is nothing that a tensor needs.
+    fn long(&mut self, bytes: u64) -> Result<(), FormatError> {
+        let len = self.bytes.number(bytes)?;
+        let digits = self.bytes.take(len)?;
+        let fill = if digits.last().is_some_and(|byte| byte >> 7 == 1) { 0xff } else { 0 };
+        let mut all = [fill; 8];
+        match all.get_mut(..digits.len()) {
+            Some(low) => {
+                low.copy_from_slice(&digits);
+                self.push(Value::Int(i64::from_le_bytes(all)))
+            }
+            None => self.push(Value::Plain),
+        }
+    }
+
+    fn string(&mut self, bytes: u64) -> Result<(), FormatError> {
+        let len = self.bytes.number(bytes)?;
+        let text = String::from_utf8(self.bytes.take(len)?);
+        self.push(text.map_or(Value::Plain, Value::Text))
+    }
+
+    fn skip(&mut self, bytes: u64, plain: Id) -> Result<(), FormatError> {
+        let len = self.bytes.number(bytes)?;
+        self.bytes.take(len)?;
+        self.stack.push(plain);
+        Ok(())
+    }
+
+    /// Adds items to the list on the stack. An object that is not built may be a list too.
+    fn extend(&mut self, items: &[Id]) -> Result<(), FormatError> {
+        let list = self.top()?;
+        if let Some(Value::List(all)) = self.values.get_mut(list) {
+            all.extend_from_slice(items);
+        }
+        Ok(())
+    }
+
+    /// Sets items of the dictionary on the stack.
+    fn set(&mut self, items: &[[Id; 2]]) -> Result<(), FormatError> {
+        let dict = self.top()?;
+        if let Some(Value::Dict(all)) = self.values.get_mut(dict) {
+            all.extend(items.iter().map(|&[key, value]| (key, value)));
+        }
+        Ok(())
+    }
+}
