@@ -228,7 +228,7 @@ impl<'a> Transcoder<'a, '_> {
         weight: &Arc<Weight>,
         inverted: Option<&Arc<Weight>>,
     ) -> Result<Vec<OutputTensor<'a>>, FileError> {
-        let (checkpoint, tensor) = (self.checkpoint, weight.tensor);
+        let (checkpoint, tensor) = (self.checkpoint, weight.codes.tensor);
         let (from, written) = (self.formats[index], &self.carrier.written[index]);
         let Made { rows, count } = Maker { checkpoint, weight, inverted, written }.make(from)?;
         if let Some(count) = count {
@@ -264,8 +264,8 @@ impl Planner<'_> {
     /// The formats of the weights, and what they become.
     fn plan(&self) -> Result<Vec<(QuantizedFormat, WrittenWeight)>, FileError> {
         let plan = |weight: &Arc<Weight>| {
-            let tensor = &self.checkpoint.stored(weight.tensor).name;
-            let wrong = |error| self.checkpoint.error(Some(weight.tensor), error);
+            let tensor = &self.checkpoint.stored(weight.codes.tensor).name;
+            let wrong = |error| self.checkpoint.error(Some(weight.codes.tensor), error);
             let wrong = |error: Invalid| wrong(error.of_tensor(tensor));
             self.write(weight).map_err(wrong)
         };
@@ -312,7 +312,8 @@ impl Planner<'_> {
         let mut first: HashMap<String, (usize, Vec<u8>)> = HashMap::new();
         let (mut found, mut groups) = (None, HashSet::new());
         for (index, one) in written.iter().enumerate().filter(|_| self.request.layout.is_joined()) {
-            let (Some(group), Some(global)) = (quantize::joined(&one.module), self.weights.list[index].global) else {
+            let (Some(group), Some(global)) = (quantize::joined(&one.module), self.weights.list[index].scales.global)
+            else {
                 continue;
             };
             let bytes = self.checkpoint.bytes(global)?;
@@ -355,7 +356,7 @@ impl Planner<'_> {
             let what = Wording::from(what).field("activations", " drops the calibrated scales of activations)");
             let weight = &self.weights.list[without];
             let error = Invalid::new(InvalidKind::Missing, what).of_tensor(&weight.name);
-            return Err(self.checkpoint.error(Some(weight.tensor), error));
+            return Err(self.checkpoint.error(Some(weight.codes.tensor), error));
         }
         Ok(())
     }
@@ -406,22 +407,24 @@ impl Planner<'_> {
         if self.weights.layout != layout {
             layout.check_columns(&weight.name, &written)?;
         }
-        if weight.transposed != (written.order == Order::Exchanged)
-            && !(weight.transposed && written.order == Order::Down)
+        if weight.codes.transposed != (written.order == Order::Exchanged)
+            && !(weight.codes.transposed && written.order == Order::Down)
         {
             return refuse("its experts have rows and columns the other way round");
         }
-        if matches!(weight.elements, Encoding::TwoRows(_)) != (written.order == Order::Down) && !weight.transposed {
+        if matches!(weight.codes.encoding, Encoding::TwoRows(_)) != (written.order == Order::Down)
+            && !weight.codes.transposed
+        {
             return refuse("it has no experts packed along their rows");
         }
         if are_integers {
-            let bits = match weight.elements {
+            let bits = match weight.codes.encoding {
                 Encoding::Words { bits, .. } => bits,
                 _ => 8,
             };
             let (are_symmetric, have_groups) = (weight.zero_points.is_none(), weight.groups.is_some());
             written.integers = Integers { bits, are_symmetric, have_groups };
-            if !matches!(weight.elements, Encoding::Words { .. }) {
+            if !matches!(weight.codes.encoding, Encoding::Words { .. }) {
                 written.check_words(&weight.name)?;
             }
         }

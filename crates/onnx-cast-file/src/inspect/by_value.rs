@@ -67,7 +67,7 @@ impl<'a> Side<'a> {
     fn tensor(&self, entry: Entry<'_>) -> TensorRef {
         match entry {
             Entry::StoredTensor(tensor) => tensor,
-            Entry::Weight(weight) => weight.tensor,
+            Entry::Weight(weight) => weight.codes.tensor,
         }
     }
 
@@ -110,7 +110,7 @@ impl<'a> Side<'a> {
     }
 
     fn error(&self, weight: &Weight, error: PipelineError) -> FileError {
-        failed(self.input(weight.tensor), self.checkpoint.stored(weight.tensor), error)
+        failed(self.input(weight.codes.tensor), self.checkpoint.stored(weight.codes.tensor), error)
     }
 }
 
@@ -157,7 +157,7 @@ pub(super) fn diff(
 /// Whether a weight of NVFP4 divides by its global scale; `None` if missing.
 fn divides(entry: Entry<'_>) -> Option<bool> {
     match entry {
-        Entry::Weight(weight) => weight.globals.first().map(|global| global.divides()),
+        Entry::Weight(weight) => weight.scales.globals.first().map(|global| global.divides()),
         Entry::StoredTensor(_) => None,
     }
 }

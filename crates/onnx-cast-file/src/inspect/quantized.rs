@@ -163,17 +163,19 @@ pub(crate) fn refuse_changes(path: &Path, checkpoint: &Checkpoint) -> Result<(),
 fn describe(checkpoint: &Checkpoint, weight: &Weight) -> QuantizedWeight {
     let bytes: u64 = weight.parts().map(|part| checkpoint.stored(part).bytes()).sum();
     let [rows, columns] = weight.matrix();
-    let is_single = weight.shape.len() <= 2;
-    let extent = match weight.block {
+    let is_single = weight.codes.shape.len() <= 2;
+    let extent = match weight.scales.block {
         // MX and NVFP4 have blocks, even where a row is a single one.
-        _ if weight.global.is_some() || weight.scale_type == DataType::Float8E8M0 && weight.block == [1, 32] => {
+        _ if weight.scales.global.is_some()
+            || weight.scales.data_type == DataType::Float8E8M0 && weight.scales.block == [1, 32] =>
+        {
             ScaleExtent::Block
         }
         [down, across] if down >= rows && across >= columns && (is_single || weight.values.len() == 2) => {
             ScaleExtent::Tensor
         }
         [down, across] if down >= rows && across >= columns => ScaleExtent::Matrix,
-        _ if matches!(weight.grid_order, Grid::Joined(_)) => ScaleExtent::Part,
+        _ if matches!(weight.scales.order, Grid::Joined(_)) => ScaleExtent::Part,
         [1, across] if across >= columns => ScaleExtent::Row,
         [down, 1] if down >= rows => ScaleExtent::Column,
         _ => ScaleExtent::Block,
@@ -183,8 +185,8 @@ fn describe(checkpoint: &Checkpoint, weight: &Weight) -> QuantizedWeight {
         shape: weight.values.clone(),
         format: weight.format().name(),
         elements: weight.element_type(),
-        scales: weight.scale_type,
-        block: weight.block,
+        scales: weight.scales.data_type,
+        block: weight.scales.block,
         extent,
         bits: if weight.len() == 0 { 0.0 } else { bytes as f64 * 8.0 / weight.len() as f64 },
         tensors: tensors(checkpoint, weight),
@@ -194,9 +196,9 @@ fn describe(checkpoint: &Checkpoint, weight: &Weight) -> QuantizedWeight {
 /// The names of a weight's tensors.
 fn tensors(checkpoint: &Checkpoint, weight: &Weight) -> Vec<(&'static str, String)> {
     let single = [
-        ("elements", Some(weight.tensor)),
-        ("scales", Some(weight.scales)),
-        ("global_scale", weight.global),
+        ("elements", Some(weight.codes.tensor)),
+        ("scales", Some(weight.scales.tensor)),
+        ("global_scale", weight.scales.global),
         ("zero_points", weight.zero_points.and_then(|zero_points| zero_points.tensor())),
         ("groups", weight.groups.map(|groups| groups.tensor())),
     ];

@@ -6,7 +6,7 @@ mod joined;
 
 use super::packed_ints;
 use super::spec::{COMFY_QUANT, Finder, GROUPS, SHAPE, ZERO_POINTS};
-use super::weight::{Encoding, Grid, Groups, Weight, WeightFormat, ZeroPoints, squeeze};
+use super::weight::{Codes, Encoding, Grid, Groups, Scales, Weight, WeightFormat, ZeroPoints, squeeze};
 use super::written::Order;
 use crate::checkpoint::{Checkpoint, TensorRef};
 use crate::error::FileError;
@@ -29,7 +29,7 @@ pub(super) fn scaled(finder: &Finder<'_>, mut weight: Weight, start: &str) -> Re
     if !finder.read_types(&mut weight, start)? {
         return Ok(None);
     }
-    let (checkpoint, tensor, scales) = (finder.checkpoint, weight.tensor, weight.scales);
+    let (checkpoint, tensor, scales) = (finder.checkpoint, weight.codes.tensor, weight.scales.tensor);
     finder.read_shape(&mut weight, checkpoint.stored(tensor)).map_err(|error| checkpoint.error(Some(tensor), error))?;
     let fits = finder.fit_scales(&mut weight, checkpoint.stored(scales));
     fits.map_err(|error| checkpoint.error(Some(scales), error))?;
@@ -46,28 +46,24 @@ impl Finder<'_> {
         start: &str,
         name: String,
     ) -> Result<Option<Weight>, FileError> {
-        let scale = self.checkpoint.stored(scales);
-        let weight = Weight {
-            name,
-            values: Vec::new(),
-            shape: stored.shape.clone(),
-            elements: Encoding::Plain(stored.data_type),
+        let codes = Codes {
             tensor,
-            scales,
-            scale_type: scale.data_type,
+            shape: stored.shape.clone(),
+            encoding: Encoding::Plain(stored.data_type),
+            transposed: false,
+        };
+        let scales = Scales {
+            tensor: scales,
+            data_type: self.checkpoint.stored(scales).data_type,
+            block: [1, 32],
+            order: Grid::Blocks,
             nested: None,
             biases: None,
-            owner_type: None,
-            are_swizzled: false,
-            block: [1, 32],
-            grid_order: Grid::Blocks,
             globals: Vec::new(),
             global: None,
-            zero_points: None,
-            groups: None,
-            transposed: false,
-            others: Vec::new(),
         };
+        let (values, zero_points, groups, owner_type, others) = (Vec::new(), None, None, None, Vec::new());
+        let weight = Weight { name, values, codes, scales, zero_points, groups, owner_type, others };
         (self.spec.describe)(self, weight, start)
     }
 
@@ -108,12 +104,12 @@ impl Finder<'_> {
 
     /// What the types of elements and scales mean together; whether they are a weight.
     fn read_types(&self, weight: &mut Weight, start: &str) -> Result<bool, FileError> {
-        let tensor = weight.tensor;
-        let (stored, scale) = (self.checkpoint.stored(tensor), self.checkpoint.stored(weight.scales));
+        let tensor = weight.codes.tensor;
+        let (stored, scale) = (self.checkpoint.stored(tensor), self.checkpoint.stored(weight.scales.tensor));
         let wrong = |error| self.checkpoint.error(Some(tensor), error);
         match (stored.data_type, scale.data_type) {
             (Int8, Float8E8M0) if self.spec.has_mxint8 => {
-                weight.globals = vec![GlobalScale::Factor(MXINT8_UNIT)];
+                weight.scales.globals = vec![GlobalScale::Factor(MXINT8_UNIT)];
             }
             (Float6E2M3 | Float6E3M2, Float8E8M0) => {}
             (Uint8 | Int8 | Float4E2M1, Uint8 | Float8E8M0) => {
@@ -124,19 +120,19 @@ impl Finder<'_> {
                     && width.is_multiple_of(3)
                     && scale.shape.last() == Some(&(width / 3).saturating_mul(4).div_ceil(32));
                 let element = if has_six_bits { Float6E2M3 } else { Float4E2M1 };
-                (weight.elements, weight.scale_type) = (Encoding::Plain(element), Float8E8M0);
+                (weight.codes.encoding, weight.scales.data_type) = (Encoding::Plain(element), Float8E8M0);
             }
             (Uint8 | Float4E2M1, Float8E4M3FN) => {
-                (weight.elements, weight.block) = (Encoding::Plain(Float4E2M1), [1, 16]);
+                (weight.codes.encoding, weight.scales.block) = (Encoding::Plain(Float4E2M1), [1, 16]);
                 if self.has_two_rows(stored, scale) {
-                    (weight.elements, weight.block) = (Encoding::TwoRows(Float4E2M1), [16, 1]);
+                    (weight.codes.encoding, weight.scales.block) = (Encoding::TwoRows(Float4E2M1), [16, 1]);
                 }
-                weight.global = Some(self.global(stored, scale, start)?);
+                weight.scales.global = Some(self.global(stored, scale, start)?);
             }
-            (Float8E4M3FN | Float8E5M2, Uint8 | Float8E8M0) => weight.scale_type = Float8E8M0,
+            (Float8E4M3FN | Float8E5M2, Uint8 | Float8E8M0) => weight.scales.data_type = Float8E8M0,
             (Float8E4M3FN | Float8E5M2 | Int8, Float | BFloat16 | Float16) => {}
             (Uint8, Float | BFloat16 | Float16) if self.has_rows_of_integers(stored) => {
-                weight.elements = Encoding::TwoRows(Int4);
+                weight.codes.encoding = Encoding::TwoRows(Int4);
             }
             (Int32, Float | BFloat16 | Float16) => {
                 let shape = self.companion(start, SHAPE);
@@ -145,7 +141,7 @@ impl Finder<'_> {
                     WeightFormat::Int(bits) => Some(*bits),
                     _ => None,
                 });
-                (weight.elements, weight.shape) =
+                (weight.codes.encoding, weight.codes.shape) =
                     packed_ints::describe(stored, shape, &bits.collect::<Vec<_>>()).map_err(wrong)?;
             }
             // Bytes that are something else than a weight.
@@ -180,12 +176,12 @@ impl Finder<'_> {
 
     /// The shape of the elements, and that of the values.
     pub(super) fn read_shape(&self, weight: &mut Weight, stored: &StoredTensor) -> Result<(), Invalid> {
-        match weight.elements {
+        match weight.codes.encoding {
             Encoding::Plain(data_type @ (Float4E2M1 | Float6E2M3)) if stored.data_type != data_type => {
                 self.widen_shape(weight, stored, data_type)?;
             }
             Encoding::TwoRows(_) => {
-                if let [.., rows, _] = &mut weight.shape[..] {
+                if let [.., rows, _] = &mut weight.codes.shape[..] {
                     *rows = rows.saturating_mul(2);
                 }
             }
@@ -193,16 +189,16 @@ impl Finder<'_> {
             _ => {}
         }
         // Beside a 0 sizes are not bounded by the file's.
-        if weight.shape.iter().try_fold(1usize, |len, &size| len.checked_mul(size)).is_none() {
+        if weight.codes.shape.iter().try_fold(1usize, |len, &size| len.checked_mul(size)).is_none() {
             return Err(stored.unfit("fewer elements"));
         }
-        if stored.data_type == Float4E2M1 && weight.shape.last().is_some_and(|columns| columns % 2 == 1) {
+        if stored.data_type == Float4E2M1 && weight.codes.shape.last().is_some_and(|columns| columns % 2 == 1) {
             return Err(stored.unfit("an even number of columns"));
         }
-        weight.values = weight.shape.clone();
+        weight.values = weight.codes.shape.clone();
         match &mut weight.values[..] {
-            [.., rows, columns] if weight.transposed => std::mem::swap(rows, columns),
-            [_] => weight.shape.insert(0, 1),
+            [.., rows, columns] if weight.codes.transposed => std::mem::swap(rows, columns),
+            [_] => weight.codes.shape.insert(0, 1),
             [] => return Err(stored.unfit("a weight, of one axis or more")),
             _ => {}
         }
@@ -233,21 +229,21 @@ impl Finder<'_> {
             if outer.len() < 2 {
                 return Err(stored.unfit("experts, rows, blocks and 16 bytes"));
             }
-            weight.transposed = self.spec.lays_experts(Order::Exchanged);
-            weight.shape = outer.to_vec();
-            weight.shape.push(blocks.checked_mul(32).ok_or_else(|| stored.unfit("fewer blocks"))?);
-        } else if let Some(last) = weight.shape.last_mut() {
+            weight.codes.transposed = self.spec.lays_experts(Order::Exchanged);
+            weight.codes.shape = outer.to_vec();
+            weight.codes.shape.push(blocks.checked_mul(32).ok_or_else(|| stored.unfit("fewer blocks"))?);
+        } else if let Some(last) = weight.codes.shape.last_mut() {
             let bits = data_type.bits().unwrap_or(8);
             *last = last.checked_mul(8).ok_or_else(|| stored.unfit("fewer columns"))? / bits;
         }
-        onnx_cast::tensor::element_count(&weight.shape).map(drop).ok_or_else(|| stored.unfit("fewer elements"))
+        onnx_cast::tensor::element_count(&weight.codes.shape).map(drop).ok_or_else(|| stored.unfit("fewer elements"))
     }
 
     /// Without a configuration the number of scales in a row gives the size of its blocks; of ModelOpt's integers also
     /// with one that names no size.
     fn block_by_number(&self, weight: &Weight, scale: &StoredTensor) -> Option<[usize; 2]> {
         let is_told = self.claims.block.is_some() || !self.claims.formats.is_empty();
-        let counts = match weight.elements {
+        let counts = match weight.codes.encoding {
             Encoding::TwoRows(Int4) => self.claims.groups.is_empty(),
             _ => self.spec.counts_scales && !is_told,
         };
@@ -261,23 +257,26 @@ impl Finder<'_> {
     /// The blocks that scales of a shape belong to.
     pub(super) fn fit_scales(&self, weight: &mut Weight, scale: &StoredTensor) -> Result<(), Invalid> {
         let [rows, columns] = weight.matrix();
-        let outer = weight.shape[..weight.shape.len() - 2].to_vec();
-        let is_microscaled = weight.scale_type == Float8E4M3FN
-            || matches!(weight.elements, Encoding::Plain(Float4E2M1 | Float6E2M3) | Encoding::TwoRows(Float4E2M1))
-            || weight.scale_type == Float8E8M0 && !self.spec.has_large_blocks;
+        let outer = weight.codes.shape[..weight.codes.shape.len() - 2].to_vec();
+        let is_microscaled = weight.scales.data_type == Float8E4M3FN
+            || matches!(
+                weight.codes.encoding,
+                Encoding::Plain(Float4E2M1 | Float6E2M3) | Encoding::TwoRows(Float4E2M1)
+            )
+            || weight.scales.data_type == Float8E8M0 && !self.spec.has_large_blocks;
         let claimed = self.claims.block;
         let mut candidates = Vec::new();
         if is_microscaled {
-            candidates.push(weight.block);
+            candidates.push(weight.scales.block);
         } else {
             candidates.extend(claimed);
             candidates.extend(&self.claims.blocks);
             candidates.extend([[rows, columns], [1, columns], [rows, 1]]);
             candidates.extend(self.claims.groups.iter().map(|&size| [1, size]));
             candidates.extend(self.block_by_number(weight, scale));
-            candidates.extend((weight.scale_type == Float8E8M0).then_some(weight.block));
+            candidates.extend((weight.scales.data_type == Float8E8M0).then_some(weight.scales.block));
         }
-        let mut squeezed = squeeze(&scale.shape, weight.shape.len());
+        let mut squeezed = squeeze(&scale.shape, weight.codes.shape.len());
         if outer.len() == 1 && self.spec.experts.as_ref().is_some_and(|experts| experts.have_scales_of_columns) {
             // Experts have a scale for each column, whichever axis it is written along.
             candidates = vec![[rows, 1]];
@@ -295,11 +294,11 @@ impl Finder<'_> {
             Some(block) => {
                 // The configuration may have any size; larger than the weight all mean the same.
                 const LARGE: usize = 1 << 31;
-                weight.block = [0, 1].map(|axis| block[axis].clamp(1, [rows, columns][axis].max(LARGE)));
+                weight.scales.block = [0, 1].map(|axis| block[axis].clamp(1, [rows, columns][axis].max(LARGE)));
                 // A scale for the whole tensor: its matrices are one.
                 if scale.len == 1 && !outer.is_empty() && !is_microscaled && outer.iter().product::<usize>() != 1 {
-                    weight.shape = vec![outer.iter().product::<usize>() * rows, columns];
-                    weight.block = [weight.shape[0].max(1), columns.max(1)];
+                    weight.codes.shape = vec![outer.iter().product::<usize>() * rows, columns];
+                    weight.scales.block = [weight.codes.shape[0].max(1), columns.max(1)];
                 }
                 Ok(())
             }
@@ -307,15 +306,15 @@ impl Finder<'_> {
             None => {
                 let want = match (is_microscaled, claimed) {
                     (true, _) => {
-                        let grid = [&outer[..], &[rows, columns.div_ceil(weight.block[1])]].concat();
-                        format!("want one for each {} columns, {}", weight.block[1], ShapeText(&grid))
+                        let grid = [&outer[..], &[rows, columns.div_ceil(weight.scales.block[1])]].concat();
+                        format!("want one for each {} columns, {}", weight.scales.block[1], ShapeText(&grid))
                     }
                     (false, Some([down, across])) => {
                         format!("want one, one for each row, or one for each block of {down}x{across}")
                     }
                     (false, None) => "want one, one for each row, or blocks that the configuration names".to_owned(),
                 };
-                let (scales, shape) = (ShapeText(&scale.shape), ShapeText(&weight.shape));
+                let (scales, shape) = (ShapeText(&scale.shape), ShapeText(&weight.codes.shape));
                 let what = format!("scales of shape {scales} for a weight of shape {shape} ({want})");
                 Err(Invalid::new(InvalidKind::Size, what).of_tensor(&scale.name))
             }
@@ -335,9 +334,9 @@ impl Finder<'_> {
 
     /// Reads the global scales of NVFP4: one, or one for each matrix.
     pub(super) fn read_globals(&self, weight: &mut Weight) -> Result<(), FileError> {
-        let Some(global) = weight.global else { return Ok(()) };
+        let Some(global) = weight.scales.global else { return Ok(()) };
         let stored = self.checkpoint.stored(global);
-        let matrices = weight.shape[..weight.shape.len() - 2].iter().product::<usize>();
+        let matrices = weight.codes.shape[..weight.codes.shape.len() - 2].iter().product::<usize>();
         if stored.data_type != Float || stored.len != 1 && stored.len != matrices {
             let want = format!("float, 1 for the tensor, or 1 for each of {matrices} matrices");
             return Err(self.checkpoint.error(Some(global), stored.unfit(want)));
@@ -347,7 +346,7 @@ impl Finder<'_> {
         }
         let bytes = self.checkpoint.bytes(global)?;
         let floats = bytes.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes));
-        weight.globals = match self.spec.global.divides {
+        weight.scales.globals = match self.spec.global.divides {
             true => floats.map(GlobalScale::Divisor).collect(),
             false => floats.map(GlobalScale::Factor).collect(),
         };

@@ -99,7 +99,7 @@ impl Weights {
         let mut roles = HashMap::new();
         for (index, weight) in list.iter().enumerate() {
             roles.extend(weight.parts().map(|part| (part, Role::Part(index))));
-            roles.insert(weight.tensor, Role::Elements(index));
+            roles.insert(weight.codes.tensor, Role::Elements(index));
         }
         let modules: HashSet<&str> = list.iter().flat_map(|weight| modules_of(&weight.name)).collect();
         for (tensor, stored) in
@@ -213,7 +213,7 @@ impl Finder<'_> {
         }
         let found = weight.format();
         let layer = weight.name.strip_suffix(".weight").unwrap_or(&weight.name);
-        let tensor = &self.checkpoint.stored(weight.tensor).name;
+        let tensor = &self.checkpoint.stored(weight.codes.tensor).name;
         self.check_claimed_companions(weight, layer)?;
         let of_layer = self.claims.layers.get(layer);
         let claim = match of_layer {
@@ -223,7 +223,7 @@ impl Finder<'_> {
             }
             _ => return Ok(()),
         };
-        let scales = self.checkpoint.stored(weight.scales);
+        let scales = self.checkpoint.stored(weight.scales.tensor);
         let shape = crate::text::ShapeText(&scales.shape);
         let found = format!("{found} (scales of {}, {shape})", scales.data_type);
         let what = format!("the configuration claims {claim}, and the tensor holds {found}");
@@ -235,7 +235,7 @@ impl Finder<'_> {
     fn check_claimed_companions(&self, weight: &Weight, layer: &str) -> Result<(), Invalid> {
         let start = weight.name.strip_suffix("weight").map_or_else(|| format!("{layer}."), str::to_owned);
         let missing = |what: &str, setting: &str, ending: &str| {
-            let tensor = &self.checkpoint.stored(weight.tensor).name;
+            let tensor = &self.checkpoint.stored(weight.codes.tensor).name;
             let what = format!("{what} ({setting} in the configuration)");
             Err(Invalid::missing(tensor, &what, &format!("{start}{ending}")))
         };
@@ -247,7 +247,7 @@ impl Finder<'_> {
             _ => {}
         }
         let order = self.spec.columns.and_then(|columns| columns.groups).filter(|_| self.claims.has_order);
-        let has_one_group = weight.matrix()[1] <= weight.block[1];
+        let has_one_group = weight.matrix()[1] <= weight.scales.block[1];
         match order {
             Some(order) if !has_one_group && self.checkpoint.find(&format!("{start}{order}")).is_none() => {
                 missing("the group of each column", "`desc_act` is true", order)

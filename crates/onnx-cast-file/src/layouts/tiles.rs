@@ -24,18 +24,18 @@ pub(super) fn fit_swizzled(
 ) -> Result<(), Invalid> {
     let [_, columns] = weight.matrix();
     let tiles = tiles(weight);
-    let is_matrix = weight.shape.len() == 2 && columns.is_multiple_of(weight.block[1]);
+    let is_matrix = weight.codes.shape.len() == 2 && columns.is_multiple_of(weight.scales.block[1]);
     if is_matrix && tiles.is_some_and(|shape| scale.shape == shape) {
         return Ok(());
     }
     let want = match tiles {
         Some(shape) if is_matrix => {
             let shape = ShapeText(&shape);
-            format!("want one for each {} columns in tiles of 128x4, {shape}", weight.block[1])
+            format!("want one for each {} columns in tiles of 128x4, {shape}", weight.scales.block[1])
         }
-        _ => format!("want a matrix of whole blocks of {} columns", weight.block[1]),
+        _ => format!("want a matrix of whole blocks of {} columns", weight.scales.block[1]),
     };
-    let (scales, shape) = (ShapeText(&scale.shape), ShapeText(&weight.shape));
+    let (scales, shape) = (ShapeText(&scale.shape), ShapeText(&weight.codes.shape));
     let what = format!("scales of shape {scales} for a weight of shape {shape} ({want})");
     Err(Invalid::new(InvalidKind::Size, what).of_tensor(&scale.name))
 }

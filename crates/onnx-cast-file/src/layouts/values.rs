@@ -92,19 +92,19 @@ impl<'a> WeightValues<'a> {
         };
         let groups = weight.groups.map(|groups| groups.numbers(checkpoint, weight)).transpose();
         let groups = groups.map_err(PipelineError::Read)?.unwrap_or_default();
-        let (elements, scales) = (place(weight.tensor), place(weight.scales));
+        let (elements, scales) = (place(weight.codes.tensor), place(weight.scales.tensor));
         let zero_points = weight.zero_points.and_then(|zero_points| zero_points.tensor()).map(place);
-        let transposed = weight.transposed.then(|| Box::new(TransposedColumns::new(weight)));
-        let swizzled = weight.are_swizzled.then(|| Swizzled::new(weight));
-        let coded = match weight.elements {
+        let transposed = weight.codes.transposed.then(|| Box::new(TransposedColumns::new(weight)));
+        let swizzled = (weight.scales.order == Grid::Tiles).then(|| Swizzled::new(weight));
+        let coded = match weight.codes.encoding {
             Encoding::Coded(coding) => {
-                let nested = weight.nested.as_ref().map(|nested| place(nested.scales));
-                Some(Coded::new(weight, coding, to, scales, weight.biases.map(place), nested))
+                let nested = weight.scales.nested.as_ref().map(|nested| place(nested.scales));
+                Some(Coded::new(weight, coding, to, scales, weight.scales.biases.map(place), nested))
             }
             _ => None,
         };
-        let parted = match weight.elements {
-            Encoding::Parts(parts) => Some(Parted::new(weight, parts, to, scales, weight.biases.map(place))),
+        let parted = match weight.codes.encoding {
+            Encoding::Parts(parts) => Some(Parted::new(weight, parts, to, scales, weight.scales.biases.map(place))),
             _ => None,
         };
         let by_columns = ByColumns::of(weight).map(Box::new);
@@ -136,7 +136,7 @@ impl<'a> WeightValues<'a> {
             let first = matrix * rows * columns;
             let stop = end.min(first + rows * columns);
             // Rows are counted from one that begins a block.
-            let row = (at - first) / columns / self.weight.block[0] * self.weight.block[0];
+            let row = (at - first) / columns / self.weight.scales.block[0] * self.weight.scales.block[0];
             let base = first + row * columns;
             let stretch =
                 Stretch { matrix, row, rows: (stop - base).div_ceil(columns), elements: at - base..stop - base };
@@ -158,7 +158,7 @@ impl<'a> WeightValues<'a> {
         let [_, columns] = weight.matrix();
         let [_, across] = weight.grid();
         let size = scale_size(weight);
-        let scale_rows = stretch.rows.div_ceil(weight.block[0]);
+        let scale_rows = stretch.rows.div_ceil(weight.scales.block[0]);
         let first = self.first_scale(stretch);
         self.read_scales(first..first + scale_rows, &mut scratch.scales)?;
         let from = self.read_elements(stretch, scratch)?;
@@ -166,7 +166,7 @@ impl<'a> WeightValues<'a> {
         if self.has_tables() {
             return self.by_groups(stretch, from, scratch, out);
         }
-        let (mut block, mut grid) = (weight.block, [scale_rows, across]);
+        let (mut block, mut grid) = (weight.scales.block, [scale_rows, across]);
         if !self.groups.is_empty() {
             // Each column has its own group, so that each element has its own scale.
             (block, grid) = ([1, 1], [scale_rows, columns]);
@@ -179,7 +179,7 @@ impl<'a> WeightValues<'a> {
         let failed = |error: CastError| PipelineError::Cast(error);
         let tensor = |error: TensorError| PipelineError::Cast(error.into());
         let plan = self.plan(stretch, from, block)?;
-        let scale = TensorView::new(weight.scale_type, &grid, &scratch.scales).map_err(tensor)?;
+        let scale = TensorView::new(weight.scales.data_type, &grid, &scratch.scales).map_err(tensor)?;
         let zero_points = match &scratch.zero_points[..] {
             [] => None,
             bytes => Some(TensorView::new(from, &grid, bytes).map_err(tensor)?),
@@ -191,9 +191,9 @@ impl<'a> WeightValues<'a> {
     /// How elements and scales become values, in blocks.
     fn plan(&self, stretch: &Stretch, from: DataType, block: [usize; 2]) -> Result<BlockPlan, PipelineError> {
         let weight = &*self.weight;
-        let plan = BlockPlan::dequantize(from, weight.scale_type, self.to, block);
+        let plan = BlockPlan::dequantize(from, weight.scales.data_type, self.to, block);
         let plan = plan.map_err(|error| PipelineError::Cast(error.into()))?;
-        Ok(plan.global_scale(weight.globals.get(stretch.matrix).or(weight.globals.first()).copied()))
+        Ok(plan.global_scale(weight.scales.globals.get(stretch.matrix).or(weight.scales.globals.first()).copied()))
     }
 
     /// Reads some rows of scales.
@@ -202,7 +202,7 @@ impl<'a> WeightValues<'a> {
         if let Some(swizzled) = &self.swizzled {
             return swizzled.read(rows, self.scales, scales);
         }
-        match (&self.by_columns, self.weight.grid_order) {
+        match (&self.by_columns, self.weight.scales.order) {
             (Some(stored), _) => self.scales_by_columns(stored, rows, scales),
             (None, Grid::Padded(padded)) => {
                 self.scales.read(rows.start * padded * size, rows.len() * padded * size, scales)?;
@@ -231,14 +231,14 @@ impl<'a> WeightValues<'a> {
 
     /// The row of scales at which a stretch begins.
     fn first_scale(&self, stretch: &Stretch) -> usize {
-        stretch.matrix * self.weight.grid()[0] + stretch.row / self.weight.block[0]
+        stretch.matrix * self.weight.grid()[0] + stretch.row / self.weight.scales.block[0]
     }
 
     /// Reads the elements of a stretch, and returns the type that they are read as.
     fn read_elements(&self, stretch: &Stretch, scratch: &mut Scratch) -> Result<DataType, PipelineError> {
         let [rows, columns] = self.weight.matrix();
         let start = (stretch.matrix * rows + stretch.row) * columns + stretch.elements.start;
-        match self.weight.elements {
+        match self.weight.codes.encoding {
             Encoding::Plain(data_type) => {
                 let at = data_type.byte_len(start).unwrap_or(0);
                 let len = data_type.byte_len(stretch.elements.len()).unwrap_or(0);
@@ -304,11 +304,11 @@ impl<'a> WeightValues<'a> {
         let count = scale_rows * across;
         let first = self.first_scale(stretch);
         scratch.zero_points.clear();
-        if let (Grid::Padded(padded), Some(place)) = (self.weight.grid_order, self.zero_points) {
+        if let (Grid::Padded(padded), Some(place)) = (self.weight.scales.order, self.zero_points) {
             return self.padded_zero_points(place, first..first + scale_rows, padded, scratch);
         }
         let constant = self.weight.zero_points.and_then(|zero_points| zero_points.constant());
-        match (self.weight.elements, self.zero_points) {
+        match (self.weight.codes.encoding, self.zero_points) {
             (Encoding::Coded(_) | Encoding::Parts(_), _) => Ok(()),
             (Encoding::Plain(data_type), None) if let Some(code) = constant => {
                 let (codes, len) = (vec![code; count], data_type.byte_len(count).unwrap_or(0));
@@ -375,7 +375,7 @@ impl<'a> WeightValues<'a> {
     ) -> Result<(), PipelineError> {
         let [_, across] = self.grid();
         let (first, end) = (start / across.max(1), (start + len).div_ceil(across.max(1)));
-        let [down, _] = self.weight.block;
+        let [down, _] = self.weight.scales.block;
         let stretch = Stretch { matrix: 0, row: first * down, rows: (end - first) * down, elements: 0..0 };
         self.read_zero_points(&stretch, end - first, scratch)?;
         let skipped = start - first * across;
@@ -390,7 +390,7 @@ impl<'a> WeightValues<'a> {
 
     /// What integers in words have more than those that they stand for.
     fn middle(&self) -> u8 {
-        match self.weight.elements {
+        match self.weight.codes.encoding {
             Encoding::Words { bits, .. } => 1 << (bits - 1),
             _ => 0,
         }
@@ -404,7 +404,7 @@ fn subtract(middle: u8, codes: &[u8], out: &mut [u8]) {
 
 /// Bytes of a scale.
 pub(super) fn scale_size(weight: &Weight) -> usize {
-    weight.scale_type.byte_len(1).unwrap_or(1)
+    weight.scales.data_type.byte_len(1).unwrap_or(1)
 }
 
 impl Compute for WeightValues<'_> {

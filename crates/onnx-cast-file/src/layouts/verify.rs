@@ -32,12 +32,12 @@ pub(crate) fn verify(
     (threads, watch): (Option<usize>, Option<&Watch>),
 ) -> Result<(), FileError> {
     let all = || weights.list.iter().zip(chosen).filter(|(_, chosen)| **chosen).map(|(weight, _)| weight);
-    let mut limits: Vec<f64> = all().flat_map(|weight| weight.globals.iter().map(largest)).collect();
+    let mut limits: Vec<f64> = all().flat_map(|weight| weight.scales.globals.iter().map(largest)).collect();
     limits.sort_by(f64::total_cmp);
     let mut scales = Vec::new();
     for weight in all() {
         scales.extend(weight.scale_tensors().map(|(tensor, data_type)| Scales::new(tensor, data_type)));
-        if let Some(global) = weight.global {
+        if let Some(global) = weight.scales.global {
             if !weights.is_named {
                 check_global(checkpoint, weights, weight, global, &limits)?;
             }
@@ -62,7 +62,7 @@ fn check_global(
 ) -> Result<(), FileError> {
     // The lower of two in the middle, so that one of two weights stands out.
     let Some(&others) = limits.get(limits.len().saturating_sub(1) / 2) else { return Ok(()) };
-    for global in &weight.globals {
+    for global in &weight.scales.globals {
         // What a weight of zeros has.
         let got = global.value();
         if got.to_bits() == 1f32.to_bits() {

@@ -22,43 +22,51 @@ impl StoredTensor {
     }
 }
 
-/// A weight of a checkpoint: the tensors that hold it, and what they mean together.
+/// A quantized weight of a checkpoint.
 #[derive(Clone, Debug)]
 pub(crate) struct Weight {
     /// The name of the values.
     pub(crate) name: String,
     /// The shape of the values.
     pub(crate) values: Vec<usize>,
-    /// The shape of the elements: matrices, behind any number of outer axes.
-    pub(crate) shape: Vec<usize>,
-    /// How the elements are stored.
-    pub(crate) elements: Encoding,
-    /// The tensor of the elements.
-    pub(crate) tensor: TensorRef,
-    /// The scales, and the type that their bytes are read as.
-    pub(crate) scales: TensorRef,
-    pub(crate) scale_type: DataType,
-    /// The scales of scales, where those are codes.
-    pub(crate) nested: Option<Nested>,
-    /// What is added to each block, of the type of the scales.
-    pub(crate) biases: Option<TensorRef>,
-    /// The type that the owner's code rounds values to, before they are cast to another.
-    pub(crate) owner_type: Option<DataType>,
-    /// Whether the scales are in the order of cuBLAS (`values/swizzled.rs`).
-    pub(crate) are_swizzled: bool,
-    /// Rows and columns of a block.
-    pub(crate) block: [usize; 2],
-    /// How scales and zero points are stored.
-    pub(crate) grid_order: Grid,
-    /// The global scale of each matrix, or one for all; `None` without one.
-    pub(crate) globals: Vec<GlobalScale>,
-    pub(crate) global: Option<TensorRef>,
+    pub(crate) codes: Codes,
+    pub(crate) scales: Scales,
     pub(crate) zero_points: Option<ZeroPoints>,
     pub(crate) groups: Option<Groups>,
-    /// Whether the values have the last two axes exchanged, as gpt-oss has them.
-    pub(crate) transposed: bool,
-    /// The other tensors that the weight replaces.
+    /// The type that the owner's code rounds values to, before they are cast to another.
+    pub(crate) owner_type: Option<DataType>,
+    /// Other tensors that the weight replaces.
     pub(crate) others: Vec<TensorRef>,
+}
+
+/// The elements of a weight.
+#[derive(Clone, Debug)]
+pub(crate) struct Codes {
+    pub(crate) tensor: TensorRef,
+    /// Their shape: matrices, after any number of outer axes.
+    pub(crate) shape: Vec<usize>,
+    pub(crate) encoding: Encoding,
+    /// Whether the values have the last two axes exchanged, as in gpt-oss.
+    pub(crate) transposed: bool,
+}
+
+/// The scales of a weight.
+#[derive(Clone, Debug)]
+pub(crate) struct Scales {
+    pub(crate) tensor: TensorRef,
+    /// The type that their bytes are read as.
+    pub(crate) data_type: DataType,
+    /// Rows and columns of a block.
+    pub(crate) block: [usize; 2],
+    /// How they are stored, and the zero points with them.
+    pub(crate) order: Grid,
+    /// Scales of the scales, if those are codes.
+    pub(crate) nested: Option<Nested>,
+    /// What is added to each block, in the type of the scales.
+    pub(crate) biases: Option<TensorRef>,
+    /// The global scale of each matrix, or one for all; empty without one.
+    pub(crate) globals: Vec<GlobalScale>,
+    pub(crate) global: Option<TensorRef>,
 }
 
 /// Scales that are codes: the entry of a table, times a scale of its own, plus an offset.
@@ -74,12 +82,12 @@ pub(crate) struct Nested {
 impl Weight {
     /// Number of elements.
     pub(crate) fn len(&self) -> usize {
-        self.shape.iter().product()
+        self.codes.shape.iter().product()
     }
 
     /// Rows and columns of a matrix.
     pub(crate) fn matrix(&self) -> [usize; 2] {
-        match self.shape[..] {
+        match self.codes.shape[..] {
             [.., rows, columns] => [rows, columns],
             _ => [1, self.len()],
         }
@@ -88,12 +96,12 @@ impl Weight {
     /// How many scales a matrix has down and across.
     pub(crate) fn grid(&self) -> [usize; 2] {
         let [rows, columns] = self.matrix();
-        [rows.div_ceil(self.block[0]), columns.div_ceil(self.block[1])]
+        [rows.div_ceil(self.scales.block[0]), columns.div_ceil(self.scales.block[1])]
     }
 
     /// The type of the elements.
     pub(crate) fn element_type(&self) -> DataType {
-        match self.elements {
+        match self.codes.encoding {
             Encoding::Plain(data_type) | Encoding::TwoRows(data_type) => data_type,
             Encoding::HighFirst => DataType::Float4E2M1,
             Encoding::Coded(Coding::Int8) => DataType::Int8,
@@ -113,7 +121,7 @@ impl Weight {
 
     /// What the weight is, in the words of configurations.
     pub(crate) fn format(&self) -> WeightFormat {
-        match (self.elements, self.scale_type) {
+        match (self.codes.encoding, self.scales.data_type) {
             (Encoding::TwoRows(DataType::Int4), _) => WeightFormat::Int(4),
             (Encoding::Plain(DataType::Float4E2M1) | Encoding::TwoRows(_) | Encoding::HighFirst, scales) => {
                 match scales {
@@ -123,7 +131,7 @@ impl Weight {
             }
             (Encoding::Plain(DataType::Float6E2M3 | DataType::Float6E3M2), _) => WeightFormat::MxFp6,
             (Encoding::Plain(DataType::Float8E4M3FN | DataType::Float8E5M2), DataType::Float8E8M0)
-                if self.block == [1, 32] =>
+                if self.scales.block == [1, 32] =>
             {
                 WeightFormat::MxFp8
             }
@@ -144,19 +152,27 @@ impl Weight {
 
     /// The tensors of its scales that may hold NaN, and the types that they are read as.
     pub(super) fn scale_tensors(&self) -> impl Iterator<Item = (TensorRef, DataType)> {
-        let (scales, data_type) = match &self.nested {
+        let (scales, data_type) = match &self.scales.nested {
             Some(nested) => (nested.scales, DataType::Float),
-            None => (self.scales, self.scale_type),
+            None => (self.scales.tensor, self.scales.data_type),
         };
-        std::iter::once((scales, data_type)).chain(self.biases.map(|biases| (biases, self.scale_type)))
+        std::iter::once((scales, data_type)).chain(self.scales.biases.map(|biases| (biases, self.scales.data_type)))
     }
 
     /// Its tensors.
     pub(crate) fn parts(&self) -> impl Iterator<Item = TensorRef> + '_ {
-        let nested = self.nested.as_ref().map(|nested| nested.scales);
+        let nested = self.scales.nested.as_ref().map(|nested| nested.scales);
         let zero_points = self.zero_points.and_then(|zero_points| zero_points.tensor());
         let groups = self.groups.map(|groups| groups.tensor());
-        let first = [Some(self.tensor), Some(self.scales), nested, self.biases, self.global, zero_points, groups];
+        let first = [
+            Some(self.codes.tensor),
+            Some(self.scales.tensor),
+            nested,
+            self.scales.biases,
+            self.scales.global,
+            zero_points,
+            groups,
+        ];
         first.into_iter().flatten().chain(self.others.iter().copied())
     }
 }

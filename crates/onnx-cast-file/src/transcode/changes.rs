@@ -30,10 +30,12 @@ pub(super) enum Global<'a> {
 
 /// A weight with the reciprocal of its global scale.
 pub(super) fn inverted(weight: &Weight) -> Option<Arc<Weight>> {
-    let global = *weight.globals.first()?;
+    let global = *weight.scales.globals.first()?;
     let inverse = 1.0 / global.value();
     let global = if global.divides() { GlobalScale::Factor(inverse) } else { GlobalScale::Divisor(inverse) };
-    Some(Arc::new(Weight { globals: vec![global], ..weight.clone() }))
+    let mut inverted = weight.clone();
+    inverted.scales.globals = vec![global];
+    Some(Arc::new(inverted))
 }
 
 /// The global scale of a weight for a layout that divides by it, or multiplies.
@@ -43,7 +45,7 @@ pub(super) fn global_as<'a>(
     inverted: &Arc<Weight>,
     divides: bool,
 ) -> Result<Option<Global<'a>>, FileError> {
-    let Some(global) = weight.globals.first() else { return Ok(None) };
+    let Some(global) = weight.scales.globals.first() else { return Ok(None) };
     if global.divides() == divides {
         return Ok(Some(Global::Kept));
     }
@@ -93,6 +95,6 @@ impl Count for Compared<'_> {
 
 /// What went wrong with a weight as an error of its file.
 pub(super) fn in_file(checkpoint: &Checkpoint, weight: &Weight, error: PipelineError) -> FileError {
-    let path = checkpoint.files[weight.tensor.file].path();
+    let path = checkpoint.files[weight.codes.tensor.file].path();
     FileError::moving(error, path, path, &weight.name)
 }

@@ -19,21 +19,20 @@ pub(super) fn form_of(
         1 => return Err("it has one axis"),
         _ => return Err("it has more than three axes"),
     }
-    if weight.are_swizzled {
-        return Err("its scales are in tiles of 128x4");
+    match weight.scales.order {
+        Grid::Blocks => {}
+        Grid::Tiles => return Err("its scales are in tiles of 128x4"),
+        _ => return Err("its scales are not in the order of its rows and blocks"),
     }
-    if weight.grid_order != Grid::Blocks {
-        return Err("its scales are not in the order of its rows and blocks");
-    }
-    let format = match weight.elements {
-        Encoding::Plain(Int8) if weight.globals.is_empty() => QuantizedFormat::Elements(Int8),
+    let format = match weight.codes.encoding {
+        Encoding::Plain(Int8) if weight.scales.globals.is_empty() => QuantizedFormat::Elements(Int8),
         Encoding::Plain(element) => match block_format(weight, element) {
-            Some(format) => return Ok((QuantizedFormat::Block(format), Granularity::Block(weight.block))),
+            Some(format) => return Ok((QuantizedFormat::Block(format), Granularity::Block(weight.scales.block))),
             None => QuantizedFormat::Elements(element),
         },
         Encoding::TwoRows(Int4) => return Err("its integers of 4 bits are packed down the columns"),
         Encoding::TwoRows(_) => {
-            return Ok((QuantizedFormat::Block(BlockFormat::NvFp4), Granularity::Block([1, weight.block[0]])));
+            return Ok((QuantizedFormat::Block(BlockFormat::NvFp4), Granularity::Block([1, weight.scales.block[0]])));
         }
         Encoding::HighFirst | Encoding::Coded(_) | Encoding::Parts(_) | Encoding::Columns { .. } => {
             return Err("its elements are packed in an order of their own");
@@ -47,7 +46,7 @@ pub(super) fn form_of(
         (are_integers && weight.values.len() == 3, "it holds integers in three axes"),
         (are_floats && weight.zero_points.is_some(), "it holds floats with zero points"),
         (are_floats && weight.groups.is_some(), "it holds floats whose columns have groups of their own"),
-        (are_floats && weight.transposed, "it holds floats with rows and columns transposed"),
+        (are_floats && weight.codes.transposed, "it holds floats with rows and columns transposed"),
         (!are_integers && !are_floats, "its elements have a type of their own"),
     ];
     match missing.into_iter().find(|(is_missing, _)| *is_missing) {
@@ -59,7 +58,8 @@ pub(super) fn form_of(
 /// The block format with such elements, scales and blocks.
 fn block_format(weight: &Weight, element: DataType) -> Option<BlockFormat> {
     let is_format = |format: &&BlockFormat| {
-        (format.element(), format.scale()) == (element, weight.scale_type) && weight.block == [1, format.block()]
+        (format.element(), format.scale()) == (element, weight.scales.data_type)
+            && weight.scales.block == [1, format.block()]
     };
     BlockFormat::ALL.iter().find(is_format).copied()
 }
@@ -67,9 +67,9 @@ fn block_format(weight: &Weight, element: DataType) -> Option<BlockFormat> {
 /// What has a scale of float.
 fn granularity(weight: &Weight, block: Option<[usize; 2]>) -> Granularity {
     let [rows, columns] = weight.matrix();
-    let inside = |block: &[usize; 2]| [block[0].min(rows.max(1)), block[1].min(columns.max(1))] == weight.block;
+    let inside = |block: &[usize; 2]| [block[0].min(rows.max(1)), block[1].min(columns.max(1))] == weight.scales.block;
     let are_experts = weight.values.len() == 3;
-    match (weight.block, block.filter(inside)) {
+    match (weight.scales.block, block.filter(inside)) {
         (_, Some(block)) => Granularity::Block(block),
         (block, _) if block == [rows.max(1), columns.max(1)] => Granularity::Tensor,
         ([1, block], _) if block == columns => Granularity::Row,

@@ -37,7 +37,7 @@ pub(super) struct MxFp4<'a> {
 
 impl<'a> MxFp4<'a> {
     pub(super) fn new(checkpoint: &'a Checkpoint, weight: &Weight) -> MxFp4<'a> {
-        let (elements, scales) = (checkpoint.place(weight.tensor), checkpoint.place(weight.scales));
+        let (elements, scales) = (checkpoint.place(weight.codes.tensor), checkpoint.place(weight.scales.tensor));
         let counts = [const { AtomicU64::new(0) }; 256];
         MxFp4 { elements, scales, shape: weight.matrix(), len: weight.len(), counts }
     }

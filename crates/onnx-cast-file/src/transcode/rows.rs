@@ -79,16 +79,16 @@ impl<'a> Maker<'a, '_> {
 
     fn elements(&self, source: Source<'a>) -> OutputTensor<'a> {
         let shape = self.written.elements_shape(self.written.to.element().bits().unwrap_or(8));
-        self.row(&self.written.elements, shape, self.written.container, self.weight.tensor, source)
+        self.row(&self.written.elements, shape, self.written.container, self.weight.codes.tensor, source)
     }
 
     fn scales(&self, source: Source<'a>, container: DataType) -> OutputTensor<'a> {
-        self.row(&self.written.scales, self.written.scales_shape.clone(), container, self.weight.scales, source)
+        self.row(&self.written.scales, self.written.scales_shape.clone(), container, self.weight.scales.tensor, source)
     }
 
     /// The scales in the type of the layout, and for its blocks.
     fn same_scales(&self) -> OutputTensor<'a> {
-        let stored = self.checkpoint.stored(self.weight.scales).data_type;
+        let stored = self.checkpoint.stored(self.weight.scales.tensor).data_type;
         let keeps = stored == BFloat16 && self.written.keeps_scale_type;
         let container = if keeps { stored } else { self.written.scale_container };
         let spread = Scales::new(self.checkpoint, self.weight, self.written, container);
@@ -101,7 +101,7 @@ impl<'a> Maker<'a, '_> {
     fn kept(&self) -> Result<Made<'a>, FileError> {
         let mut made = Made { rows: vec![self.elements(Source::Kept), self.same_scales()], count: None };
         if let (Some(tensor), Some((name, shape)), Some(inverted)) =
-            (self.weight.global, &self.written.global, self.inverted)
+            (self.weight.scales.global, &self.written.global, self.inverted)
             && let Some(global) = global_as(self.checkpoint, self.weight, inverted, self.written.divides)?
         {
             let stored = self.checkpoint.stored(tensor);
@@ -136,7 +136,7 @@ impl<'a> Maker<'a, '_> {
         let mut rows = vec![self.elements(elements), self.scales(scales, Float8E4M3FN)];
         if let Some((name, shape)) = &self.written.global {
             let global = NvFp4Global { weight: Arc::clone(&weight), divides: self.written.divides };
-            rows.push(self.added(name, shape.clone(), Float, self.weight.scales, computed(global, Float)));
+            rows.push(self.added(name, shape.clone(), Float, self.weight.scales.tensor, computed(global, Float)));
         }
         Made { rows, count: Some(Arc::new(ScaleCounts(weight))) }
     }
@@ -159,13 +159,14 @@ impl<'a> Maker<'a, '_> {
             Ok::<_, FileError>(RepackedIntegers { values, how })
         };
         let stored = |tensor: TensorRef| self.checkpoint.stored(tensor);
-        let (to_words, are_words) = (written.container == Int32, matches!(weight.elements, Encoding::Words { .. }));
+        let (to_words, are_words) =
+            (written.container == Int32, matches!(weight.codes.encoding, Encoding::Words { .. }));
         let mut rows = Vec::new();
         rows.push(match (are_words, to_words) {
             // However many bits they have.
             (true, true) => {
-                let shape = stored(weight.tensor).shape.clone();
-                self.as_it_is(&written.elements, shape, Int32, weight.tensor)
+                let shape = stored(weight.codes.tensor).shape.clone();
+                self.as_it_is(&written.elements, shape, Int32, weight.codes.tensor)
             }
             (false, false) => self.elements(Source::Kept),
             (true, false) => self.elements(computed(repacked(Integers::ToBytes)?, Int8)),
@@ -197,7 +198,7 @@ impl<'a> Maker<'a, '_> {
             let bytes = Source::Bytes(weight.matrix().map(|size| (size as u64).to_le_bytes()).concat());
             rows.push(match weight.others.first() {
                 Some(&shape) => self.row(name, vec![2], Int64, shape, bytes),
-                None => self.added(name, vec![2], Int64, weight.tensor, bytes),
+                None => self.added(name, vec![2], Int64, weight.codes.tensor, bytes),
             });
         }
         Ok(Made { rows, count: None })

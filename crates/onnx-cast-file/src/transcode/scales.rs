@@ -57,11 +57,12 @@ impl<'a> Scales<'a> {
         written: &WrittenWeight,
         to: DataType,
     ) -> Scales<'a> {
-        let (file, at) = checkpoint.place(weight.scales);
+        let (file, at) = checkpoint.place(weight.scales.tensor);
         let [rows, columns] = weight.matrix();
-        let count = weight.shape.iter().rev().skip(2).product();
-        let (old, new) = (Grid::new([count, rows, columns], weight.block), Grid::new(written.matrices, written.block));
-        Scales { file, at, from: weight.scale_type, to, old, new }
+        let count = weight.codes.shape.iter().rev().skip(2).product();
+        let (old, new) =
+            (Grid::new([count, rows, columns], weight.scales.block), Grid::new(written.matrices, written.block));
+        Scales { file, at, from: weight.scales.data_type, to, old, new }
     }
 
     /// Whether each block keeps its scale.

@@ -42,7 +42,7 @@ impl Finder<'_> {
         start: &str,
         columns: ColumnsOfWords,
     ) -> Result<Weight, FileError> {
-        let (tensor, scales) = (weight.tensor, weight.scales);
+        let (tensor, scales) = (weight.codes.tensor, weight.scales.tensor);
         let columns = ColumnsOfWords { order: self.claims.order.unwrap_or(columns.order), ..columns };
         let beside = |ending: &str| self.checkpoint.find(&format!("{start}{ending}"));
         let (zero_points, groups) = (beside(columns.zero_points), columns.groups.and_then(beside));
@@ -62,8 +62,8 @@ impl Finder<'_> {
         let group = self.group(values[1], count).ok_or_else(|| {
             self.part(scales, format!("groups of the configuration's size for {} columns", values[1]))
         })?;
-        (weight.values, weight.shape) = (values.to_vec(), values.to_vec());
-        (weight.elements, weight.block, weight.grid_order) = (elements, [1, group], grid);
+        (weight.values, weight.codes.shape) = (values.to_vec(), values.to_vec());
+        (weight.codes.encoding, weight.scales.block, weight.scales.order) = (elements, [1, group], grid);
         if let Some(tensor) = groups {
             let groups = Groups::stored(self.checkpoint, &weight, tensor)?;
             match self.are_plain_groups(&groups, &weight)? {
@@ -178,14 +178,14 @@ impl Finder<'_> {
     fn are_plain_groups(&self, groups: &Groups, weight: &Weight) -> Result<bool, FileError> {
         let path = self.checkpoint.files[groups.tensor().file].path();
         let numbers = groups.numbers(self.checkpoint, weight).map_err(|error| FileError::io(path, "read", error))?;
-        Ok(numbers.iter().enumerate().all(|(column, group)| *group as usize == column / weight.block[1]))
+        Ok(numbers.iter().enumerate().all(|(column, group)| *group as usize == column / weight.scales.block[1]))
     }
 
     /// Offset added to stored zero points: 1 in the first format of GPTQ, whose readers disagree on the largest code.
     /// Where all zero points are the middle of the range, they show the offset: some files of the newer format claim to
     /// be of the first one.
     fn zero_offset(&self, weight: &Weight, zero_points: TensorRef) -> Result<u8, FileError> {
-        let Encoding::Columns { bits, order: ColumnOrder::Down, .. } = weight.elements else { return Ok(0) };
+        let Encoding::Columns { bits, order: ColumnOrder::Down, .. } = weight.codes.encoding else { return Ok(0) };
         if self.claims.zero_offset == Some(0) && !self.claims.is_symmetric {
             return Ok(0);
         }

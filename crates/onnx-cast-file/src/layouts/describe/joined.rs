@@ -42,8 +42,8 @@ impl Finder<'_> {
         };
         match ends {
             [Some(first), Some(second), Some(third)] if third == rows => {
-                weight.grid_order = Grid::Joined([first, second, third]);
-                weight.block = [1, columns.max(1)];
+                weight.scales.order = Grid::Joined([first, second, third]);
+                weight.scales.block = [1, columns.max(1)];
                 Ok(true)
             }
             _ => {
@@ -56,7 +56,7 @@ impl Finder<'_> {
                 };
                 let what = format!(
                     "{parts} scales for a joined weight of shape {}, whose parts cannot be told (want {want})",
-                    ShapeText(&weight.shape)
+                    ShapeText(&weight.codes.shape)
                 );
                 Err(Invalid::new(InvalidKind::Size, what).of_tensor(&scale.name))
             }

@@ -26,22 +26,23 @@ fn bitnet(claims: &mut Claims, quantization: &Map<String, Value>) {
 /// A weight of BitNet: a byte has elements of four rows, a quarter of all apart, each plus 1 (`pack_weights` of
 /// transformers/integrations/bitnet.py), and there is one scale, a divisor unless the configuration says otherwise.
 fn describe(finder: &Finder<'_>, mut weight: Weight, _: &str) -> Result<Option<Weight>, FileError> {
-    let (stored, scale) = (finder.checkpoint.stored(weight.tensor), finder.checkpoint.stored(weight.scales));
+    let (stored, scale) =
+        (finder.checkpoint.stored(weight.codes.tensor), finder.checkpoint.stored(weight.scales.tensor));
     let ([quarter, columns], Uint8) = (&stored.shape[..], stored.data_type) else {
-        return Err(finder.part(weight.tensor, "uint8 of two axes, a quarter of the rows".to_owned()));
+        return Err(finder.part(weight.codes.tensor, "uint8 of two axes, a quarter of the rows".to_owned()));
     };
     let rows = quarter.checked_mul(4).filter(|rows| onnx_cast::tensor::element_count(&[*rows, *columns]).is_some());
-    let rows = rows.ok_or_else(|| finder.part(weight.tensor, "fewer elements".to_owned()))?;
+    let rows = rows.ok_or_else(|| finder.part(weight.codes.tensor, "fewer elements".to_owned()))?;
     if !matches!(scale.data_type, Float | Float16 | BFloat16) || scale.len != 1 {
-        return Err(finder.part(weight.scales, "one of float, float16 or bfloat16".to_owned()));
+        return Err(finder.part(weight.scales.tensor, "one of float, float16 or bfloat16".to_owned()));
     }
     let formula = if finder.claims.are_factors { Formula::Product } else { Formula::Quotient };
     if formula == Formula::Quotient {
-        finder.check_divisors(weight.scales)?;
+        finder.check_divisors(weight.scales.tensor)?;
     }
     let parts = Parts { bits: 2, word: 1, high_first: false, len: stored.len.max(1), formula, offset: 1 };
-    (weight.elements, weight.owner_type) = (Encoding::Parts(parts), Some(scale.data_type));
-    (weight.values, weight.shape) = (vec![rows, *columns], vec![rows, *columns]);
-    weight.block = [rows.max(1), (*columns).max(1)];
+    (weight.codes.encoding, weight.owner_type) = (Encoding::Parts(parts), Some(scale.data_type));
+    (weight.values, weight.codes.shape) = (vec![rows, *columns], vec![rows, *columns]);
+    weight.scales.block = [rows.max(1), (*columns).max(1)];
     Ok(Some(weight))
 }

@@ -40,7 +40,7 @@ const BESIDE: &[&str] = &[
 ];
 
 fn describe(finder: &Finder<'_>, mut weight: Weight, start: &str) -> Result<Option<Weight>, FileError> {
-    let (tensor, stored) = (weight.tensor, finder.checkpoint.stored(weight.tensor));
+    let (tensor, stored) = (weight.codes.tensor, finder.checkpoint.stored(weight.codes.tensor));
     let family = finder.claims.model_type.as_deref().unwrap_or_default();
     let layer = start.strip_suffix('.').unwrap_or(start).rsplit('.').next().unwrap_or_default();
     if CONV1D_MODELS.contains(&family) && CONV1D_LAYERS.contains(&layer) {
@@ -51,7 +51,7 @@ fn describe(finder: &Finder<'_>, mut weight: Weight, start: &str) -> Result<Opti
     }
     let beside = |ending: &&str| finder.checkpoint.find(&format!("{start}{ending}"));
     weight.others = finder.spec.beside.iter().filter_map(beside).collect();
-    if finder.checkpoint.stored(weight.scales).name.ends_with("SCB") {
+    if finder.checkpoint.stored(weight.scales.tensor).name.ends_with("SCB") {
         return int8(finder, weight, stored, start).map(Some);
     }
     table(finder, weight, stored, start).map(Some)
@@ -60,14 +60,14 @@ fn describe(finder: &Finder<'_>, mut weight: Weight, start: &str) -> Result<Opti
 /// int8 with a scale for each row.
 fn int8(finder: &Finder<'_>, mut weight: Weight, stored: &StoredTensor, start: &str) -> Result<Weight, FileError> {
     let [rows, columns] = stored.shape[..] else {
-        return Err(finder.part(weight.tensor, "a matrix".to_owned()));
+        return Err(finder.part(weight.codes.tensor, "a matrix".to_owned()));
     };
     if stored.data_type != DataType::Int8 {
-        return Err(finder.part(weight.tensor, "int8, as its scales are `SCB`".to_owned()));
+        return Err(finder.part(weight.codes.tensor, "int8, as its scales are `SCB`".to_owned()));
     }
-    let scales = finder.checkpoint.stored(weight.scales);
+    let scales = finder.checkpoint.stored(weight.scales.tensor);
     if scales.data_type != DataType::Float || scales.len != rows {
-        return Err(finder.part(weight.scales, format!("float, one for each of {rows} rows")));
+        return Err(finder.part(weight.scales.tensor, format!("float, one for each of {rows} rows")));
     }
     if let Some(format) = finder.checkpoint.find(&format!("{start}weight_format")) {
         let bytes =
@@ -76,8 +76,8 @@ fn int8(finder: &Finder<'_>, mut weight: Weight, stored: &StoredTensor, start: &
             return Err(finder.part(format, "0: rows in order, and no tiles of a GPU".to_owned()));
         }
     }
-    (weight.elements, weight.block) = (Encoding::Coded(Coding::Int8), [1, columns.max(1)]);
-    (weight.values, weight.shape) = (stored.shape.clone(), stored.shape.clone());
+    (weight.codes.encoding, weight.scales.block) = (Encoding::Coded(Coding::Int8), [1, columns.max(1)]);
+    (weight.values, weight.codes.shape) = (stored.shape.clone(), stored.shape.clone());
     Ok(weight)
 }
 
@@ -91,15 +91,15 @@ fn table(finder: &Finder<'_>, mut weight: Weight, stored: &StoredTensor, start: 
     let Some((place, table)) = kinds.into_iter().find_map(state) else {
         let want = format!("{start}weight.quant_state.bitsandbytes__nf4");
         let error = Invalid::missing(&stored.name, "the state of NF4 or FP4", &want);
-        return Err(checkpoint.error(Some(weight.tensor), error));
+        return Err(checkpoint.error(Some(weight.codes.tensor), error));
     };
     let state = State { finder, place, settings: finder.checkpoint.settings(place)? };
     let shape = state.shape()?;
     let too_many = || state.wrong("shape", "fewer elements");
     let len = onnx_cast::tensor::element_count(&shape).ok_or_else(too_many)?;
-    if checkpoint.byte_len(weight.tensor) != len.div_ceil(2) as u64 {
+    if checkpoint.byte_len(weight.codes.tensor) != len.div_ceil(2) as u64 {
         let shape = crate::text::ShapeText(&shape);
-        return Err(finder.part(weight.tensor, format!("{} bytes: 4 bits for each of {shape}", len.div_ceil(2))));
+        return Err(finder.part(weight.codes.tensor, format!("{} bytes: 4 bits for each of {shape}", len.div_ceil(2))));
     }
     weight.owner_type = Some(match state.text("dtype") {
         Some("float32") => DataType::Float,
@@ -110,19 +110,21 @@ fn table(finder: &Finder<'_>, mut weight: Weight, stored: &StoredTensor, start: 
     let block = state.number("blocksize").filter(|size| size.is_power_of_two() && (32..=4096).contains(size));
     let block = block.ok_or_else(|| state.wrong("blocksize", "a power of two from 32 to 4096"))?;
     check_map(finder, start, table, stored)?;
-    let (blocks, scales) = (len.div_ceil(block), checkpoint.stored(weight.scales));
+    let (blocks, scales) = (len.div_ceil(block), checkpoint.stored(weight.scales.tensor));
     let is_nested = checkpoint.find(&format!("{start}weight.nested_absmax")).is_some();
     let data_type = if is_nested { DataType::Uint8 } else { DataType::Float };
     if scales.data_type != data_type || scales.len != blocks {
-        return Err(finder.part(weight.scales, format!("{data_type}, one for each of {blocks} blocks of {block}")));
+        return Err(
+            finder.part(weight.scales.tensor, format!("{data_type}, one for each of {blocks} blocks of {block}"))
+        );
     }
     if is_nested {
         let nested = nested(&state, start, blocks)?;
         weight.others.retain(|other| *other != nested.scales);
-        weight.nested = Some(nested);
+        weight.scales.nested = Some(nested);
     }
-    (weight.elements, weight.block) = (Encoding::Coded(Coding::Table(table)), [1, block]);
-    (weight.values, weight.shape) = (shape, vec![1, len]);
+    (weight.codes.encoding, weight.scales.block) = (Encoding::Coded(Coding::Table(table)), [1, block]);
+    (weight.values, weight.codes.shape) = (shape, vec![1, len]);
     Ok(weight)
 }
 

@@ -12,7 +12,7 @@ use crate::layouts::claims::Claims;
 use crate::layouts::describe::scaled;
 use crate::layouts::spec::{COMFY_QUANT, Calibration, Finder, LayoutSpec, Loaders, before};
 use crate::layouts::tiles::{fit_swizzled, tiles};
-use crate::layouts::weight::{Encoding, Weight, WeightFormat};
+use crate::layouts::weight::{Encoding, Grid, Weight, WeightFormat};
 use crate::text::Wording;
 use DataType::{Float4E2M1, Float8E4M3FN, Float8E8M0, Int8, Uint8};
 use onnx_cast::DataType;
@@ -132,7 +132,7 @@ fn describe(finder: &Finder<'_>, mut weight: Weight, start: &str) -> Result<Opti
     if !finder.read_told(&mut weight, start)? {
         return scaled(finder, weight, start);
     }
-    let (checkpoint, tensor, scales) = (finder.checkpoint, weight.tensor, weight.scales);
+    let (checkpoint, tensor, scales) = (finder.checkpoint, weight.codes.tensor, weight.scales.tensor);
     finder.read_shape(&mut weight, checkpoint.stored(tensor)).map_err(|error| checkpoint.error(Some(tensor), error))?;
     finder.leave_out_padding(&mut weight, start);
     let fits = fit_swizzled(&weight, checkpoint.stored(scales), tiles);
@@ -143,31 +143,33 @@ fn describe(finder: &Finder<'_>, mut weight: Weight, start: &str) -> Result<Opti
 impl Finder<'_> {
     /// What types mean together in the format that is told; whether it is a block format.
     fn read_told(&self, weight: &mut Weight, start: &str) -> Result<bool, FileError> {
-        let (stored, scale) = (self.checkpoint.stored(weight.tensor), self.checkpoint.stored(weight.scales));
+        let (stored, scale) =
+            (self.checkpoint.stored(weight.codes.tensor), self.checkpoint.stored(weight.scales.tensor));
         let told = self.claims.layers.get(start.strip_suffix('.').unwrap_or(start)).copied();
         // The metadata of some files is lost. If the caller names the layout, the types show the format.
         let told = told.or_else(|| self.claims.are_overruled.then(|| shown(stored, scale)).flatten());
         match (told, stored.data_type, scale.data_type) {
             (Some(WeightFormat::NvFp4), Uint8, Uint8 | Float8E4M3FN) => {
-                (weight.elements, weight.scale_type, weight.block) = (Encoding::HighFirst, Float8E4M3FN, [1, 16]);
-                (weight.are_swizzled, weight.global) = (true, Some(self.global(stored, scale, start)?));
+                (weight.codes.encoding, weight.scales.data_type, weight.scales.block) =
+                    (Encoding::HighFirst, Float8E4M3FN, [1, 16]);
+                (weight.scales.order, weight.scales.global) = (Grid::Tiles, Some(self.global(stored, scale, start)?));
                 Ok(true)
             }
             (Some(WeightFormat::MxFp8), Float8E4M3FN, Uint8 | Float8E8M0) => {
-                (weight.are_swizzled, weight.scale_type) = (true, Float8E8M0);
+                (weight.scales.order, weight.scales.data_type) = (Grid::Tiles, Float8E8M0);
                 Ok(true)
             }
             (None, Uint8 | Int8 | Float4E2M1, _) => {
                 let want = format!("{start}{COMFY_QUANT}");
                 let error = Invalid::missing(&stored.name, "the format of the layer", &want);
-                Err(self.checkpoint.error(Some(weight.tensor), error))
+                Err(self.checkpoint.error(Some(weight.codes.tensor), error))
             }
             (_, Uint8 | Float4E2M1, _) | (_, _, Uint8 | Float8E8M0 | Float8E4M3FN) => {
                 let claim = told.map_or_else(|| "scales of float".to_owned(), |told| told.to_string());
                 let found = format!("elements of {} with scales of {}", stored.data_type, scale.data_type);
                 let what = format!("the configuration claims {claim}, and the tensor holds {found}");
                 let error = Invalid::new(InvalidKind::Contradiction, what).of_tensor(&stored.name);
-                Err(self.checkpoint.error(Some(weight.tensor), error))
+                Err(self.checkpoint.error(Some(weight.codes.tensor), error))
             }
             _ => Ok(false),
         }
@@ -219,10 +221,10 @@ impl Finder<'_> {
     /// rows.
     fn leave_out_padding(&self, weight: &mut Weight, start: &str) {
         let bias = self.checkpoint.find(&format!("{start}bias")).map(|bias| self.checkpoint.stored(bias));
-        if let (Some([rows]), [all, _]) = (bias.map(|bias| &bias.shape[..]), &weight.shape[..])
-            && rows.checked_next_multiple_of(weight.block[1]) == Some(*all)
+        if let (Some([rows]), [all, _]) = (bias.map(|bias| &bias.shape[..]), &weight.codes.shape[..])
+            && rows.checked_next_multiple_of(weight.scales.block[1]) == Some(*all)
         {
-            (weight.shape[0], weight.values[0]) = (*rows, *rows);
+            (weight.codes.shape[0], weight.values[0]) = (*rows, *rows);
         }
     }
 }

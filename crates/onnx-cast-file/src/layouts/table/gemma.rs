@@ -47,12 +47,12 @@ const USUAL: u32 = 4;
 
 fn describe(finder: &Finder<'_>, mut weight: Weight, _: &str) -> Result<Option<Weight>, FileError> {
     let checkpoint = finder.checkpoint;
-    let (stored, scale) = (checkpoint.stored(weight.tensor), checkpoint.stored(weight.scales));
+    let (stored, scale) = (checkpoint.stored(weight.codes.tensor), checkpoint.stored(weight.scales.tensor));
     let layer = weight.name.strip_suffix(".weight").unwrap_or(&weight.name);
     let Some(bits) = width(finder, layer) else {
         let what = "patterns of the configuration claim two widths of it, and their order is not read";
         let error = Invalid::new(InvalidKind::Ambiguous, what).of_tensor(&stored.name);
-        return Err(checkpoint.error(Some(weight.tensor), error));
+        return Err(checkpoint.error(Some(weight.codes.tensor), error));
     };
     let (element, wanted) = match bits {
         2 => (Uint2, Uint8),
@@ -61,30 +61,32 @@ fn describe(finder: &Finder<'_>, mut weight: Weight, _: &str) -> Result<Option<W
         _ => {
             let what = format!("the configuration claims integers of {bits} bits (want 2, 4 or 8)");
             let error = Invalid::new(InvalidKind::Unsupported, what).of_tensor(&stored.name);
-            return Err(checkpoint.error(Some(weight.tensor), error));
+            return Err(checkpoint.error(Some(weight.codes.tensor), error));
         }
     };
     let [rows, width] = stored.shape[..] else {
-        return Err(finder.part(weight.tensor, "rows of integers in bytes".to_owned()));
+        return Err(finder.part(weight.codes.tensor, "rows of integers in bytes".to_owned()));
     };
     if stored.data_type != wanted {
-        return Err(finder.part(weight.tensor, format!("{wanted} for the {bits} bits of the configuration")));
+        return Err(finder.part(weight.codes.tensor, format!("{wanted} for the {bits} bits of the configuration")));
     }
     let columns = width.checked_mul(8 / bits as usize);
     let Some(columns) = columns.filter(|columns| onnx_cast::tensor::element_count(&[rows, *columns]).is_some()) else {
-        return Err(finder.part(weight.tensor, "fewer columns".to_owned()));
+        return Err(finder.part(weight.codes.tensor, "fewer columns".to_owned()));
     };
     let [count, across] = scale.shape[..] else {
-        return Err(finder.part(weight.scales, "float of two axes, one or more for each row".to_owned()));
+        return Err(finder.part(weight.scales.tensor, "float of two axes, one or more for each row".to_owned()));
     };
     if scale.data_type != Float || count != rows || across == 0 || !columns.is_multiple_of(across) {
         let (shape, columns) = (ShapeText(&[rows, 1]), ShapeText(&[rows, columns]));
-        return Err(finder.part(weight.scales, format!("float of shape {shape}, or parts of the rows of {columns}")));
+        return Err(
+            finder.part(weight.scales.tensor, format!("float of shape {shape}, or parts of the rows of {columns}"))
+        );
     }
-    weight.elements = Encoding::Plain(element);
+    weight.codes.encoding = Encoding::Plain(element);
     weight.zero_points = (bits < 8).then(|| ZeroPoints::middle_of(bits));
-    (weight.values, weight.shape) = (vec![rows, columns], vec![rows, columns]);
-    weight.block = [1, (columns / across).max(1)];
+    (weight.values, weight.codes.shape) = (vec![rows, columns], vec![rows, columns]);
+    weight.scales.block = [1, (columns / across).max(1)];
     Ok(Some(weight))
 }
 

@@ -53,7 +53,7 @@ const PACKINGS: [(&str, u32, usize); 5] =
 
 fn describe(finder: &Finder<'_>, mut weight: Weight, start: &str) -> Result<Option<Weight>, FileError> {
     let checkpoint = finder.checkpoint;
-    let settings = Settings { finder, start, tensor: weight.tensor };
+    let settings = Settings { finder, start, tensor: weight.codes.tensor };
     let shape = settings.shape()?;
     let group = settings.number("group_size", |size| size > 0, "a positive number")?;
     let axis = settings.number("axis", |axis| axis <= 1, "0 or 1")?;
@@ -73,28 +73,29 @@ fn describe(finder: &Finder<'_>, mut weight: Weight, start: &str) -> Result<Opti
     let part = rows.div_ceil(count) * columns;
     // Only words of 32 bits are filled up.
     let is_whole = word != 1 || rows.is_multiple_of(count);
-    if !is_whole || Some(checkpoint.byte_len(weight.tensor)) != part.checked_mul(word).map(|bytes| bytes as u64) {
+    if !is_whole || Some(checkpoint.byte_len(weight.codes.tensor)) != part.checked_mul(word).map(|bytes| bytes as u64) {
         let (shape, bytes) = (ShapeText(&shape), part.saturating_mul(word));
-        return Err(finder.part(weight.tensor, format!("{bytes} bytes: {bits} bits for each of {shape}")));
+        return Err(finder.part(weight.codes.tensor, format!("{bytes} bytes: {bits} bits for each of {shape}")));
     }
     let want = format!("{start}zero");
     let Some(zero) = checkpoint.find(&want) else {
-        let error = Invalid::missing(&checkpoint.stored(weight.tensor).name, "the zero point of each group", &want);
-        return Err(checkpoint.error(Some(weight.tensor), error));
+        let error =
+            Invalid::missing(&checkpoint.stored(weight.codes.tensor).name, "the zero point of each group", &want);
+        return Err(checkpoint.error(Some(weight.codes.tensor), error));
     };
-    let scales = checkpoint.stored(weight.scales);
+    let scales = checkpoint.stored(weight.scales.tensor);
     if !matches!(scales.data_type, Float | Float16 | BFloat16) || scales.len != groups {
         let want = format!("float, float16 or bfloat16, one for each of {groups} groups of {group}");
-        return Err(finder.part(weight.scales, want));
+        return Err(finder.part(weight.scales.tensor, want));
     }
     if (checkpoint.stored(zero).data_type, checkpoint.stored(zero).len) != (scales.data_type, groups) {
         return Err(finder.part(zero, format!("{}, one for each scale: {groups}", scales.data_type)));
     }
     weight.others = finder.spec.beside.iter().filter_map(|key| settings.find(key)).collect();
-    weight.elements =
+    weight.codes.encoding =
         Encoding::Parts(Parts { bits, word, high_first: true, len: part, formula: Formula::Difference, offset: 0 });
-    (weight.biases, weight.owner_type) = (Some(zero), Some(scales.data_type));
-    (weight.shape, weight.block) = match axis {
+    (weight.scales.biases, weight.owner_type) = (Some(zero), Some(scales.data_type));
+    (weight.codes.shape, weight.scales.block) = match axis {
         1 => (vec![1, len], [1, group]),
         _ => (vec![group, groups], [group, 1]),
     };

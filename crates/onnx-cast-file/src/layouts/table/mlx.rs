@@ -53,7 +53,7 @@ fn claims(claims: &mut Claims, quantization: &Map<String, Value>) {
 
 fn describe(finder: &Finder<'_>, mut weight: Weight, start: &str) -> Result<Option<Weight>, FileError> {
     let checkpoint = finder.checkpoint;
-    let stored = checkpoint.stored(weight.tensor);
+    let stored = checkpoint.stored(weight.codes.tensor);
     if stored.data_type != Uint32 {
         return Ok(None);
     }
@@ -62,13 +62,13 @@ fn describe(finder: &Finder<'_>, mut weight: Weight, start: &str) -> Result<Opti
     let Some(Packing { bits, group, mode }) = packing else {
         let what = "the width of its integers, `quantization` of config.json,";
         let error = Invalid::missing(&stored.name, what, "bits and group_size");
-        return Err(checkpoint.error(Some(weight.tensor), error));
+        return Err(checkpoint.error(Some(weight.codes.tensor), error));
     };
     let wrong = |what: String, want: &'static str| {
         let place = format!("tensor `{}`", stored.name);
-        checkpoint.error(Some(weight.tensor), Invalid::variant(&place, &what, want))
+        checkpoint.error(Some(weight.codes.tensor), Invalid::variant(&place, &what, want))
     };
-    let scales = checkpoint.stored(weight.scales);
+    let scales = checkpoint.stored(weight.scales.tensor);
     let (elements, scale_type) = match (&**mode, bits, group) {
         ("affine", 1 | 2 | 3 | 4 | 5 | 6 | 8, 32 | 64 | 128) => {
             weight.owner_type = Some(scales.data_type);
@@ -89,12 +89,14 @@ fn describe(finder: &Finder<'_>, mut weight: Weight, start: &str) -> Result<Opti
         _ => None,
     };
     let Some(columns) = columns.filter(|columns| columns.is_multiple_of(group)) else {
-        return Err(finder.part(weight.tensor, format!("rows of words that hold groups of {group} of {bits} bits")));
+        return Err(
+            finder.part(weight.codes.tensor, format!("rows of words that hold groups of {group} of {bits} bits"))
+        );
     };
     let outer = &stored.shape[..stored.shape.len() - 1];
     let (shape, grid) = ([outer, &[columns]].concat(), [outer, &[columns / group]].concat());
     if onnx_cast::tensor::element_count(&shape).is_none() {
-        return Err(finder.part(weight.tensor, "fewer elements".to_owned()));
+        return Err(finder.part(weight.codes.tensor, "fewer elements".to_owned()));
     }
     let is_affine = matches!(elements, Encoding::Coded(_));
     let is_typed =
@@ -102,21 +104,23 @@ fn describe(finder: &Finder<'_>, mut weight: Weight, start: &str) -> Result<Opti
     if !is_typed || scales.shape != grid {
         let data_type = if is_affine { "float, float16 or bfloat16" } else { "uint8" };
         let grid = crate::text::ShapeText(&grid);
-        return Err(finder.part(weight.scales, format!("{data_type} of shape {grid}, one for each group of {group}")));
+        return Err(
+            finder.part(weight.scales.tensor, format!("{data_type} of shape {grid}, one for each group of {group}"))
+        );
     }
-    weight.biases = biases(finder, &weight, start, is_affine)?;
-    (weight.elements, weight.scale_type, weight.block) = (elements, scale_type, [1, group]);
-    (weight.values, weight.shape) = (shape.clone(), shape);
+    weight.scales.biases = biases(finder, &weight, start, is_affine)?;
+    (weight.codes.encoding, weight.scales.data_type, weight.scales.block) = (elements, scale_type, [1, group]);
+    (weight.values, weight.codes.shape) = (shape.clone(), shape);
     Ok(Some(weight))
 }
 
 /// The biases of a weight, which only integers have.
 fn biases(finder: &Finder<'_>, weight: &Weight, start: &str, is_affine: bool) -> Result<Option<TensorRef>, FileError> {
     let (checkpoint, want) = (finder.checkpoint, format!("{start}biases"));
-    let scales = checkpoint.stored(weight.scales);
+    let scales = checkpoint.stored(weight.scales.tensor);
     let Some(biases) = checkpoint.find(&want) else {
-        let error = Invalid::missing(&checkpoint.stored(weight.tensor).name, "the bias of each group", &want);
-        return if is_affine { Err(checkpoint.error(Some(weight.tensor), error)) } else { Ok(None) };
+        let error = Invalid::missing(&checkpoint.stored(weight.codes.tensor).name, "the bias of each group", &want);
+        return if is_affine { Err(checkpoint.error(Some(weight.codes.tensor), error)) } else { Ok(None) };
     };
     let found = checkpoint.stored(biases);
     if !is_affine {

@@ -50,20 +50,20 @@ const OUTPUTS: &[&str] = &["o_proj", "out_proj", "down_proj", "fc2", "w2", "dens
 const APART: &[&str] = &["vision", "visual", "audio", "encoder_attn"];
 
 fn describe(finder: &Finder<'_>, weight: Weight, start: &str) -> Result<Option<Weight>, FileError> {
-    let is_packed = finder.checkpoint.stored(weight.tensor).name.ends_with(PACKED);
+    let is_packed = finder.checkpoint.stored(weight.codes.tensor).name.ends_with(PACKED);
     if is_packed { packed(finder, weight, start).map(Some) } else { scaled(finder, weight, start) }
 }
 
 fn packed(finder: &Finder<'_>, mut weight: Weight, start: &str) -> Result<Weight, FileError> {
     let checkpoint = finder.checkpoint;
-    let (stored, scale) = (checkpoint.stored(weight.tensor), checkpoint.stored(weight.scales));
+    let (stored, scale) = (checkpoint.stored(weight.codes.tensor), checkpoint.stored(weight.scales.tensor));
     let ([lines, width], Uint8) = (&stored.shape[..], stored.data_type) else {
-        return Err(finder.part(weight.tensor, "uint8 of two axes".to_owned()));
+        return Err(finder.part(weight.codes.tensor, "uint8 of two axes".to_owned()));
     };
     let (lines, width, groups) = (*lines, *width, scale.len);
     let is_column = scale.shape.get(1..).is_none_or(|others| others.iter().all(|&size| size == 1));
     if !matches!(scale.data_type, Float | Float16 | BFloat16) || !is_column || groups == 0 || width == 0 {
-        return Err(finder.part(weight.scales, "float, float16 or bfloat16, one for each group".to_owned()));
+        return Err(finder.part(weight.scales.tensor, "float, float16 or bfloat16, one for each group".to_owned()));
     }
     let widths: Vec<u32> = [4, 2]
         .into_iter()
@@ -71,12 +71,12 @@ fn packed(finder: &Finder<'_>, mut weight: Weight, start: &str) -> Result<Weight
         .collect();
     let [bits] = widths[..] else {
         let want = format!("as many rows as {groups} groups of 4 or 2 bits take");
-        return Err(finder.part(weight.tensor, want));
+        return Err(finder.part(weight.codes.tensor, want));
     };
     let want = format!("{start}weight._shift");
     let Some(shift) = checkpoint.find(&want) else {
         let error = Invalid::missing(&stored.name, "what is subtracted from each group", &want);
-        return Err(checkpoint.error(Some(weight.tensor), error));
+        return Err(checkpoint.error(Some(weight.codes.tensor), error));
     };
     if (checkpoint.stored(shift).data_type, checkpoint.stored(shift).len) != (scale.data_type, groups) {
         return Err(finder.part(shift, format!("{}, one for each scale: {groups}", scale.data_type)));
@@ -85,16 +85,16 @@ fn packed(finder: &Finder<'_>, mut weight: Weight, start: &str) -> Result<Weight
         let place = format!("tensor `{}`", stored.name);
         let what = format!("{groups} groups of {width} columns of a weight whose shape nothing tells");
         let want = "a bias, `hidden_size` in config.json and a usual name, or optimum-quanto to dequantize the model";
-        return Err(checkpoint.error(Some(weight.tensor), Invalid::variant(&place, &what, want)));
+        return Err(checkpoint.error(Some(weight.codes.tensor), Invalid::variant(&place, &what, want)));
     };
     let Some(len) = onnx_cast::tensor::element_count(&[rows, columns]) else {
-        return Err(finder.part(weight.tensor, "fewer elements".to_owned()));
+        return Err(finder.part(weight.codes.tensor, "fewer elements".to_owned()));
     };
     let formula = Formula::ProductLess;
-    weight.elements =
+    weight.codes.encoding =
         Encoding::Parts(Parts { bits, word: 1, high_first: false, len: lines * width, formula, offset: 0 });
-    (weight.biases, weight.owner_type) = (Some(shift), Some(scale.data_type));
-    (weight.values, weight.shape, weight.block) = (vec![rows, columns], vec![1, len], [1, width]);
+    (weight.scales.biases, weight.owner_type) = (Some(shift), Some(scale.data_type));
+    (weight.values, weight.codes.shape, weight.scales.block) = (vec![rows, columns], vec![1, len], [1, width]);
     Ok(weight)
 }
 

@@ -33,7 +33,7 @@ pub(super) const SPEC: LayoutSpec = LayoutSpec {
 
 /// Integers are in words, everything else is elements and scales.
 fn describe(finder: &Finder<'_>, weight: Weight, start: &str) -> Result<Option<Weight>, FileError> {
-    match finder.checkpoint.stored(weight.tensor).data_type {
+    match finder.checkpoint.stored(weight.codes.tensor).data_type {
         DataType::Int32 => finder.describe_columns(weight, start, WORDS).map(Some),
         _ => scaled(finder, weight, start),
     }

@@ -37,14 +37,14 @@ const BLOCKS: [&str; 2] = ["MXTensor", "NVFP4Tensor"];
 /// A weight of torchao, whose class and blocks are JSON in the file's metadata, under the weight's name
 /// (`TensorSubclassAttributeJSONEncoder` of torchao/prototype/safetensors).
 fn describe(finder: &Finder<'_>, weight: Weight, start: &str) -> Result<Option<Weight>, FileError> {
-    let (checkpoint, tensor) = (finder.checkpoint, weight.tensor);
+    let (checkpoint, tensor) = (finder.checkpoint, weight.codes.tensor);
     let stored = checkpoint.stored(tensor);
     let settings = metadata(finder, &weight)?;
     let told = settings.as_ref().map(|settings| settings.get("_type").and_then(Value::as_str).unwrap_or_default());
     let class = told.unwrap_or_else(|| class_of(finder, &weight, start));
     let described = match class {
         INT4 => {
-            let of_shapes = || groups_by_shapes(&stored.shape, &checkpoint.stored(weight.scales).shape);
+            let of_shapes = || groups_by_shapes(&stored.shape, &checkpoint.stored(weight.scales.tensor).shape);
             let sizes = settings.as_ref().map_or_else(of_shapes, block_of);
             int4(finder, weight, start, sizes)
         }
@@ -68,7 +68,7 @@ fn in_bytes(
     class: &str,
     settings: Option<&Map<String, Value>>,
 ) -> Result<Weight, FileError> {
-    let (checkpoint, tensor) = (finder.checkpoint, weight.tensor);
+    let (checkpoint, tensor) = (finder.checkpoint, weight.codes.tensor);
     let stored = checkpoint.stored(tensor);
     let is_typed = match class {
         "Float8Tensor" => matches!(stored.data_type, Float8E4M3FN | Float8E5M2),
@@ -77,14 +77,14 @@ fn in_bytes(
     if !is_typed || stored.shape.len() < 2 {
         return Err(finder.part(tensor, format!("elements of a {class}, of two axes or more")));
     }
-    let scales = checkpoint.stored(weight.scales);
+    let scales = checkpoint.stored(weight.scales.tensor);
     let sizes = match settings {
         Some(settings) => block_of(settings).filter(|sizes| sizes.len() == stored.shape.len()),
         None => block_by_shapes(&stored.shape, &scales.shape),
     };
     let Some(sizes) = sizes else {
         let want = "a `block_size` for each axis in the file's metadata, or a scale for whole blocks".to_owned();
-        return Err(finder.part(weight.scales, want));
+        return Err(finder.part(weight.scales.tensor, want));
     };
     let grid: Vec<usize> = stored.shape.iter().zip(&sizes).map(|(size, block)| size.div_ceil(*block)).collect();
     // Outer axes share no scale, or all of them do.
@@ -95,16 +95,16 @@ fn in_bytes(
     }
     if !matches!(scales.data_type, Float | Float16 | BFloat16) || scales.len != grid.iter().product::<usize>() {
         let want = format!("float, float16 or bfloat16, one for each block: {}", ShapeText(&grid));
-        return Err(finder.part(weight.scales, want));
+        return Err(finder.part(weight.scales.tensor, want));
     }
-    weight.block = [*down, *across];
+    weight.scales.block = [*down, *across];
     if let Some(zeros) = checkpoint.find(&format!("{start}_weight_zero_point")) {
         weight.zero_points = Some(ZeroPoints::stored(checkpoint, &weight, zeros, false)?);
     }
     weight.values = stored.shape.clone();
     if is_whole && !outer.is_empty() {
         let rows = stored.shape[..stored.shape.len() - 1].iter().product();
-        (weight.shape, weight.block) = (vec![rows, *across], [rows, *across]);
+        (weight.codes.shape, weight.scales.block) = (vec![rows, *across], [rows, *across]);
     }
     Ok(weight)
 }
@@ -118,7 +118,7 @@ fn blocks(
     class: &str,
     settings: Option<&Map<String, Value>>,
 ) -> Result<Weight, FileError> {
-    let (checkpoint, tensor, scales) = (finder.checkpoint, weight.tensor, weight.scales);
+    let (checkpoint, tensor, scales) = (finder.checkpoint, weight.codes.tensor, weight.scales.tensor);
     let (stored, scale) = (checkpoint.stored(tensor), checkpoint.stored(scales));
     let told = |key: &str| settings.and_then(|settings| settings.get("_data")?.get(key));
     let (is_mx, element) = (class == BLOCKS[0], told("elem_dtype").and_then(|element| element.get("_data")?.as_str()));
@@ -136,18 +136,19 @@ fn blocks(
         None => Some(if is_mx { 32 } else { 16 }),
     };
     let Some(size) = size else { return Err(finder.part(scales, "a `block_size` in the file's metadata".to_owned())) };
-    (weight.elements, weight.block) = (Encoding::Plain(elements), [1, size]);
+    (weight.codes.encoding, weight.scales.block) = (Encoding::Plain(elements), [1, size]);
     finder.read_shape(&mut weight, stored).map_err(|error| checkpoint.error(Some(tensor), error))?;
     // Without metadata the shape tells the order: no shape is that of rows and of tiles.
     let are_tiles = || tiles_of_torchao(&weight).is_some_and(|shape| scale.shape == shape);
-    weight.are_swizzled = told("is_swizzled_scales").and_then(Value::as_bool).unwrap_or_else(are_tiles);
-    let fits = match weight.are_swizzled {
-        true => fit_swizzled(&weight, scale, tiles_of_torchao),
-        false => finder.fit_scales(&mut weight, scale),
+    let fits = if told("is_swizzled_scales").and_then(Value::as_bool).unwrap_or_else(are_tiles) {
+        weight.scales.order = Grid::Tiles;
+        fit_swizzled(&weight, scale, tiles_of_torchao)
+    } else {
+        finder.fit_scales(&mut weight, scale)
     };
     fits.map_err(|error| checkpoint.error(Some(scales), error))?;
     if !is_mx {
-        weight.global = checkpoint.find(&format!("{start}_weight_per_tensor_scale"));
+        weight.scales.global = checkpoint.find(&format!("{start}_weight_per_tensor_scale"));
         finder.read_globals(&mut weight)?;
         // The scale of activations, which weights that are plain do not need.
         weight.others.extend(checkpoint.find(&format!("{start}_weight_act_per_tensor_scale")));
@@ -158,8 +159,8 @@ fn blocks(
 /// Integers of 4 bits with a scale and a bias for each group of a row, which are stored with rows and columns exchanged:
 /// values are integers times scales plus biases (`_dequantize_affine_tinygemm`; the class leaves it to kernels).
 fn int4(finder: &Finder<'_>, mut weight: Weight, start: &str, sizes: Option<Vec<usize>>) -> Result<Weight, FileError> {
-    let (checkpoint, tensor) = (finder.checkpoint, weight.tensor);
-    let (stored, scale) = (checkpoint.stored(tensor), checkpoint.stored(weight.scales));
+    let (checkpoint, tensor) = (finder.checkpoint, weight.codes.tensor);
+    let (stored, scale) = (checkpoint.stored(tensor), checkpoint.stored(weight.scales.tensor));
     let [outer @ .., rows, width] = &stored.shape[..] else {
         return Err(finder.part(tensor, "a matrix of bytes".to_owned()));
     };
@@ -176,12 +177,14 @@ fn int4(finder: &Finder<'_>, mut weight: Weight, start: &str, sizes: Option<Vec<
     });
     let Some(group) = group else {
         let want = format!("a `block_size` of groups that divide {columns} columns, in the file's metadata");
-        return Err(finder.part(weight.scales, want));
+        return Err(finder.part(weight.scales.tensor, want));
     };
     let grid = [outer, &[columns / group, *rows]].concat();
     if !matches!(scale.data_type, Float | Float16 | BFloat16) || scale.shape != grid {
         let grid = ShapeText(&grid);
-        return Err(finder.part(weight.scales, format!("float, float16 or bfloat16 of shape {grid}, groups and rows")));
+        return Err(
+            finder.part(weight.scales.tensor, format!("float, float16 or bfloat16 of shape {grid}, groups and rows"))
+        );
     }
     let want = format!("{start}_weight_zero_point");
     let Some(zeros) = checkpoint.find(&want) else {
@@ -191,20 +194,20 @@ fn int4(finder: &Finder<'_>, mut weight: Weight, start: &str, sizes: Option<Vec<
     if (checkpoint.stored(zeros).data_type, &checkpoint.stored(zeros).shape) != (scale.data_type, &grid) {
         return Err(finder.part(zeros, "type and shape of the scales".to_owned()));
     }
-    (weight.elements, weight.grid_order) = (Encoding::Coded(Coding::Int4), Grid::Exchanged);
-    (weight.biases, weight.owner_type, weight.block) = (Some(zeros), Some(scale.data_type), [1, group]);
-    (weight.values, weight.shape) = (shape.clone(), shape);
+    (weight.codes.encoding, weight.scales.order) = (Encoding::Coded(Coding::Int4), Grid::Exchanged);
+    (weight.scales.biases, weight.owner_type, weight.scales.block) = (Some(zeros), Some(scale.data_type), [1, group]);
+    (weight.values, weight.codes.shape) = (shape.clone(), shape);
     Ok(weight)
 }
 
 /// The class by the types of elements, scales and zero points, where no metadata tells it.
 fn class_of(finder: &Finder<'_>, weight: &Weight, start: &str) -> &'static str {
-    match weight.scale_type {
+    match weight.scales.data_type {
         Float8E8M0 => return BLOCKS[0],
         Float8E4M3FN => return BLOCKS[1],
         _ => {}
     }
-    let elements = finder.checkpoint.stored(weight.tensor).data_type;
+    let elements = finder.checkpoint.stored(weight.codes.tensor).data_type;
     let zeros = finder.checkpoint.find(&format!("{start}_weight_zero_point"));
     match (elements, zeros.map(|zeros| finder.checkpoint.stored(zeros).data_type)) {
         (Int8, Some(Float | Float16 | BFloat16)) => INT4,
@@ -216,11 +219,11 @@ fn class_of(finder: &Finder<'_>, weight: &Weight, start: &str) -> &'static str {
 /// What the metadata of a weight's file says of it; nothing of tensors in memory, which have none.
 fn metadata(finder: &Finder<'_>, weight: &Weight) -> Result<Option<Map<String, Value>>, FileError> {
     let checkpoint = finder.checkpoint;
-    let mut entries = checkpoint.files[weight.tensor.file].metadata.iter().flatten();
+    let mut entries = checkpoint.files[weight.codes.tensor.file].metadata.iter().flatten();
     let Some((_, text)) = entries.find(|(key, _)| *key == weight.name) else { return Ok(None) };
     serde_json::from_str(text).map(Some).map_err(|error| {
         let what = format!("the metadata of `{}` is not a JSON object: {error}", Short(&weight.name));
-        checkpoint.value_error(weight.tensor, what)
+        checkpoint.value_error(weight.codes.tensor, what)
     })
 }
 

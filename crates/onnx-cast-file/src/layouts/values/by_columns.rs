@@ -27,7 +27,7 @@ const PERIOD: usize = 32;
 impl ByColumns {
     /// Those of a weight that has rows and columns exchanged.
     pub(super) fn of(weight: &Weight) -> Option<ByColumns> {
-        let Encoding::Columns { bits, order, is_signed } = weight.elements else { return None };
+        let Encoding::Columns { bits, order, is_signed } = weight.codes.encoding else { return None };
         let ([rows, columns], [_, groups]) = (weight.matrix(), weight.grid());
         let elements = match order {
             ColumnOrder::Down => Columns::new([words(columns, bits, true), rows], 4),

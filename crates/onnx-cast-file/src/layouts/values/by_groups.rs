@@ -15,9 +15,11 @@ const ENTRIES: usize = 16;
 impl WeightValues<'_> {
     /// Whether values are looked up in tables of groups.
     pub(super) fn has_tables(&self) -> bool {
-        let is_narrow =
-            matches!(self.weight.elements, Encoding::Columns { bits: ..=4, .. } | Encoding::Words { bits: ..=4, .. });
-        is_narrow && !self.groups.is_empty() && self.weight.block[0] == 1
+        let is_narrow = matches!(
+            self.weight.codes.encoding,
+            Encoding::Columns { bits: ..=4, .. } | Encoding::Words { bits: ..=4, .. }
+        );
+        is_narrow && !self.groups.is_empty() && self.weight.scales.block[0] == 1
     }
 
     /// The values of a stretch whose codes, scales and zero points are read.
@@ -65,7 +67,8 @@ impl WeightValues<'_> {
         all.as_chunks_mut().0.iter_mut().for_each(|all| *all = codes);
         resize(results, self.to.byte_len(count).unwrap_or(0)).ok_or_else(PipelineError::out_of_memory)?;
         let failed = PipelineError::Cast;
-        let scales = TensorView::new(self.weight.scale_type, &grid, scales).map_err(|error| failed(error.into()))?;
+        let scales =
+            TensorView::new(self.weight.scales.data_type, &grid, scales).map_err(|error| failed(error.into()))?;
         let zero_points = match &zero_points[..] {
             [] => None,
             bytes => Some(TensorView::new(from, &grid, bytes).map_err(|error| failed(error.into()))?),

@@ -57,8 +57,9 @@ impl<'a> Coded<'a> {
             }
         };
         let owner = weight.owner_type.unwrap_or(DataType::Float);
-        let arithmetic = Arithmetic { formula, packing, entries, offset: 0, owner, to, block: weight.block[1].max(1) };
-        let exchanged = (weight.grid_order == Grid::Exchanged).then(|| {
+        let arithmetic =
+            Arithmetic { formula, packing, entries, offset: 0, owner, to, block: weight.scales.block[1].max(1) };
+        let exchanged = (weight.scales.order == Grid::Exchanged).then(|| {
             let [rows, groups] = weight.grid();
             Box::new([(); 2].map(|()| Columns::new([groups, rows], scale_size(weight))))
         });
@@ -110,7 +111,7 @@ impl<'a> Coded<'a> {
         count: usize,
         scratch: &mut Scratch,
     ) -> Result<Vec<f32>, PipelineError> {
-        let data_type = self.weight.scale_type;
+        let data_type = self.weight.scales.data_type;
         let Some(exchanged) = &self.exchanged else { return read_numbers(data_type, place, first, count, scratch) };
         let bytes = &mut scratch.scales;
         resize(bytes, count * scale_size(&self.weight)).ok_or_else(PipelineError::out_of_memory)?;
@@ -120,7 +121,7 @@ impl<'a> Coded<'a> {
 
     /// The scales of some blocks.
     fn numbers(&self, first: usize, count: usize, scratch: &mut Scratch) -> Result<Vec<f32>, PipelineError> {
-        let (Some(nested), Some(place)) = (&self.weight.nested, self.nested) else {
+        let (Some(nested), Some(place)) = (&self.weight.scales.nested, self.nested) else {
             return self.read(0, self.scales, first, count, scratch);
         };
         self.scales.read(first, count, &mut scratch.scales)?;

@@ -46,12 +46,12 @@ impl<'a> Parted<'a> {
     ) -> Parted<'a> {
         let Parts { bits, formula, offset, .. } = parts;
         let owner = weight.owner_type.unwrap_or(DataType::Float);
-        let block = weight.block[1].max(1);
+        let block = weight.scales.block[1].max(1);
         let looks_up = bits <= 4 && block > 1;
         let entries = looks_up.then(|| std::array::from_fn(|code| code as f32 - f32::from(offset)));
         let arithmetic = Arithmetic { formula, packing: Packing::Bytes, entries, offset, owner, to, block };
-        let rows = (weight.block[0] > 1 && block == 1).then(|| {
-            let size = weight.scale_type.byte_len(1).unwrap_or(1);
+        let rows = (weight.scales.block[0] > 1 && block == 1).then(|| {
+            let size = weight.scales.data_type.byte_len(1).unwrap_or(1);
             Box::new([(); 2].map(|()| Columns::new(weight.grid(), size)))
         });
         Parted { parts, weight: Arc::clone(weight), arithmetic, scales, zeros, rows, words: Mutex::default() }
@@ -76,7 +76,7 @@ impl<'a> Parted<'a> {
         self.unpack(elements, start..end, scratch)?;
         let [_, columns] = self.weight.matrix();
         // Where a row is one block, or rows are not, scales follow each other as the elements do.
-        let ([down, _], across) = (self.weight.block, self.arithmetic.block);
+        let ([down, _], across) = (self.weight.scales.block, self.arithmetic.block);
         let columns = if down == 1 { self.weight.len() } else { columns };
         let (across_all, most) = (columns.div_ceil(across), if across == 1 { FEW } else { usize::MAX });
         let (mut at, mut out) = (start, out);
@@ -107,7 +107,7 @@ impl<'a> Parted<'a> {
         numbers: &mut [f32],
         scratch: &mut Scratch,
     ) -> Result<(), PipelineError> {
-        let data_type = self.weight.scale_type;
+        let data_type = self.weight.scales.data_type;
         let size = data_type.byte_len(1).unwrap_or(1);
         let Some(rows) = &self.rows else {
             place.read(first * size, numbers.len() * size, &mut scratch.scales)?;

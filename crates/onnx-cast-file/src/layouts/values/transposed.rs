@@ -86,7 +86,7 @@ impl WeightValues<'_> {
         copy(&stored.scales, self.scales, BLOCK, scales)?;
         resize(results, self.to.byte_len(part.len()).unwrap_or(0)).ok_or_else(PipelineError::out_of_memory)?;
         let mut run = || -> Result<(), CastError> {
-            let (from, scale) = (self.weight.element_type(), self.weight.scale_type);
+            let (from, scale) = (self.weight.element_type(), self.weight.scales.data_type);
             let plan = BlockPlan::dequantize(from, scale, self.to, [1, BLOCK])?;
             let shape = [rows.len(), columns.len() / BLOCK];
             let scales = TensorView::new(scale, &shape, scales)?;

@@ -15,10 +15,10 @@ use std::io;
 
 /// Zero points of a weight, one for each scale.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct ZeroPoints(Codes);
+pub(crate) struct ZeroPoints(Origin);
 
 #[derive(Clone, Copy, Debug)]
-enum Codes {
+enum Origin {
     /// Stored codes, each less `offset`.
     Stored { tensor: TensorRef, offset: u8 },
     /// The same code for every scale.
@@ -37,9 +37,9 @@ impl ZeroPoints {
         let stored = checkpoint.stored(tensor);
         let wrong = |want: String| Err(checkpoint.error(Some(tensor), stored.unfit(want)));
         let ([rows, _], [down, across]) = (weight.matrix(), weight.grid());
-        let (data_type, shape, want) = match (weight.elements, weight.grid_order) {
+        let (data_type, shape, want) = match (weight.codes.encoding, weight.scales.order) {
             (Encoding::Plain(data_type @ (Int8 | Float8E4M3FN | Float8E5M2)), _) => {
-                let shape = checkpoint.stored(weight.scales).shape.clone();
+                let shape = checkpoint.stored(weight.scales.tensor).shape.clone();
                 let want = format!("{data_type} of shape {}, one for each scale", ShapeText(&shape));
                 (data_type, shape, want)
             }
@@ -70,49 +70,49 @@ impl ZeroPoints {
             Float8E4M3FN | Float8E5M2 => (0x7f, format!("the elements are {data_type}")),
             Int8 if is_symmetric => (0xff, "`symmetric` is true in the configuration".to_owned()),
             _ if is_symmetric => return wrong("none: `symmetric` is true in the configuration".to_owned()),
-            _ => return Ok(ZeroPoints(Codes::Stored { tensor, offset: 0 })),
+            _ => return Ok(ZeroPoints(Origin::Stored { tensor, offset: 0 })),
         };
         if let Some(index) = checkpoint.bytes(tensor)?.iter().position(|code| code & zero != 0) {
             let what = format!("zero point {index} is not 0 (want zeros, as {why})");
             return Err(checkpoint.value_error(tensor, what));
         }
-        Ok(ZeroPoints(Codes::Stored { tensor, offset: 0 }))
+        Ok(ZeroPoints(Origin::Stored { tensor, offset: 0 }))
     }
 
     /// The same zero points, where the tensor holds each less `offset`.
     pub(in crate::layouts) fn with_offset(self, offset: u8) -> ZeroPoints {
         match self.0 {
-            Codes::Stored { tensor, .. } => ZeroPoints(Codes::Stored { tensor, offset }),
-            Codes::Constant(_) => self,
+            Origin::Stored { tensor, .. } => ZeroPoints(Origin::Stored { tensor, offset }),
+            Origin::Constant(_) => self,
         }
     }
 
     /// The middle of the range of unsigned integers, for every scale.
     pub(in crate::layouts) fn middle_of(bits: u32) -> ZeroPoints {
-        ZeroPoints(Codes::Constant(1u8 << bits.clamp(1, 8).saturating_sub(1)))
+        ZeroPoints(Origin::Constant(1u8 << bits.clamp(1, 8).saturating_sub(1)))
     }
 
     /// The tensor that holds them; `None` where all are the same code.
     pub(crate) fn tensor(&self) -> Option<TensorRef> {
         match self.0 {
-            Codes::Stored { tensor, .. } => Some(tensor),
-            Codes::Constant(_) => None,
+            Origin::Stored { tensor, .. } => Some(tensor),
+            Origin::Constant(_) => None,
         }
     }
 
     /// Offset added to stored zero points (1 in GPTQ v1).
     pub(in crate::layouts) fn offset(&self) -> u8 {
         match self.0 {
-            Codes::Stored { offset, .. } => offset,
-            Codes::Constant(_) => 0,
+            Origin::Stored { offset, .. } => offset,
+            Origin::Constant(_) => 0,
         }
     }
 
     /// The code of every zero point, where no tensor holds them.
     pub(in crate::layouts) fn constant(&self) -> Option<u8> {
         match self.0 {
-            Codes::Stored { .. } => None,
-            Codes::Constant(code) => Some(code),
+            Origin::Stored { .. } => None,
+            Origin::Constant(code) => Some(code),
         }
     }
 }
@@ -131,9 +131,9 @@ impl Groups {
         let stored = checkpoint.stored(tensor);
         let wrong = |want: String| Err(checkpoint.error(Some(tensor), stored.unfit(want)));
         let ([_, columns], [_, across]) = (weight.matrix(), weight.grid());
-        let has_groups = match weight.elements {
+        let has_groups = match weight.codes.encoding {
             Encoding::Plain(Int8 | Float8E4M3FN | Float8E5M2) => {
-                matches!(weight.scale_type, Float | Float16 | BFloat16)
+                matches!(weight.scales.data_type, Float | Float16 | BFloat16)
             }
             Encoding::Words { .. } | Encoding::Columns { .. } => true,
             _ => false,
@@ -141,7 +141,11 @@ impl Groups {
         if !has_groups {
             return wrong(format!("none: blocks of {} have no groups of columns", weight.element_type()));
         }
-        if stored.data_type != Int32 || stored.shape != [columns] || weight.block[0] != 1 || weight.shape.len() != 2 {
+        if stored.data_type != Int32
+            || stored.shape != [columns]
+            || weight.scales.block[0] != 1
+            || weight.codes.shape.len() != 2
+        {
             return wrong(format!("int32 of shape {columns}, the group of each column"));
         }
         let groups = Groups(tensor);
