@@ -108,6 +108,10 @@ TABLE = {
             f".venv/bin/python {PROOFS}/quantized_layouts.py target/release/onnx-cast",
         ],
     ),
+    "loaders": (
+        "the rules of the newest vLLM, SGLang and transformers, beside those in use",
+        ["python3 scripts/loaders/tables.py --check"],
+    ),
     "models": (
         "opsets raised, nested graphs and conversions, of more models than a test run has",
         [

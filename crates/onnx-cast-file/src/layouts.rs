@@ -44,7 +44,7 @@ pub(crate) use edit_config::{plain_config, quantized_config, torch_name, with_to
 pub(crate) use find::{Role, Weights, check_beside};
 pub(crate) use gguf::{BlockValues, decode as decode_blocks, encode as encode_blocks};
 pub(crate) use lay_out::are_experts;
-pub(crate) use model::{CONV1D_LAYERS, CONV1D_MODELS, Model};
+pub(crate) use model::Model;
 pub(crate) use signs::{check_cast, check_plain};
 pub(crate) use spec::{Calibration, GROUPS, KeptNames, SHAPE, ZERO_POINTS};
 pub(crate) use table::without_layers;

@@ -47,6 +47,7 @@ mod io;
 mod job;
 mod layouts;
 mod level;
+mod loaders;
 mod opened;
 mod page;
 pub mod parts;

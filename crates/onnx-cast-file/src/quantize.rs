@@ -5,7 +5,6 @@ mod choice;
 mod constant;
 #[cfg_attr(not(feature = "write-gguf"), path = "quantize/no_gguf.rs")]
 mod gguf;
-mod joined;
 mod kept;
 mod linear;
 mod losses;
@@ -29,6 +28,7 @@ use crate::job::{self, Job};
 use crate::layouts::{
     self, Activations, Granularity, KeyValueCache, Layout, Model, QuantizedFormat, WeightFormat, WrittenWeight,
 };
+use crate::loaders::Joined;
 use crate::pipeline::Greatest;
 use crate::request::{ModelOptions, RunOptions};
 use crate::selection::Selection;
@@ -44,8 +44,6 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::str::FromStr;
 use std::sync::Arc;
-
-pub(crate) use joined::joined;
 
 /// Which operators read the quantized weights of a model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -222,6 +220,7 @@ impl<'a> Planned<'a> {
             request,
             written: Vec::new(),
             measured: Vec::new(),
+            joined: choice::joined_matrices(checkpoint, &model.rules()),
             shared: HashMap::new(),
             passed_over: Vec::new(),
         };
@@ -350,6 +349,7 @@ struct Quantizer<'a> {
     request: &'a QuantizeRequest,
     written: Vec<WrittenWeight>,
     measured: Vec<(TensorRef, Arc<Greatest>)>,
+    joined: Joined,
     /// Of scales for a tensor, by the matrix that loaders make of several.
     shared: HashMap<(String, DataType), Arc<Greatest>>,
     /// Weights that are kept although most people expect them to be quantized.
@@ -423,9 +423,9 @@ impl<'a> Quantizer<'a> {
         if has_one
             && !written.are_experts
             && self.layout.is_joined()
-            && let Some(group) = joined(&written.module)
+            && let Some(group) = self.joined.group(&written.module)
         {
-            greatest = Arc::clone(self.shared.entry((group, stored.data_type)).or_insert(greatest));
+            greatest = Arc::clone(self.shared.entry((group.clone(), stored.data_type)).or_insert(greatest));
         }
         self.measured.push((tensor, Arc::clone(&greatest)));
         greatest

@@ -279,7 +279,11 @@ fn report_inputs(opened: &[Input], request: &ReportRequest, forecasts: Forecasts
     let surveys = files.map(|(file, input)| of_file((file, input), request, one, &forecasts));
     let mut surveys = surveys.collect::<Result<Vec<_>, _>>()?;
     let is_model = opened.iter().any(|input| input.format == Format::Onnx);
-    survey::join(&mut surveys, if is_model { Layout::Plain } else { request.layout.unwrap_or(Layout::DEFAULT) });
+    survey::join(
+        &mut surveys,
+        if is_model { Layout::Plain } else { request.layout.unwrap_or(Layout::DEFAULT) },
+        &forecasts.rules(),
+    );
     let meter = Meter::new(request.watch.as_ref(), surveys.iter().map(Survey::bytes).sum());
     let mut report = request.empty_report();
     for pass in [Pass::First, Pass::Second] {
@@ -310,7 +314,7 @@ pub fn report_of(tensors: &[(&str, TensorView<'_>)], request: &ReportRequest) ->
         let facts = Facts { name, data_type: view.data_type(), shape: view.shape(), len: view.len() };
         survey.add(index, facts, &targets, request).map_err(|error| in_memory(name, error.into()))?;
     }
-    survey::join(std::slice::from_mut(&mut survey), request.layout.unwrap_or(Layout::DEFAULT));
+    survey::join(std::slice::from_mut(&mut survey), request.layout.unwrap_or(Layout::DEFAULT), &forecasts.rules());
     let task = |place| {
         let (_, view) = &tensors[survey.index(place)];
         let bytes = view.bytes()?;

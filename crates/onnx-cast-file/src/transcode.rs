@@ -20,6 +20,7 @@ use crate::layouts::{
     self, Activations, Claims, Encoding, Integers, KeyValueCache, Layout, Order, QuantizedFormat, Role, Weight,
     Weights, WrittenWeight,
 };
+use crate::loaders::Joined;
 use crate::pipeline::Compute;
 use crate::quantize::{self, QuantizeRequest};
 use crate::request::RunOptions;
@@ -122,7 +123,9 @@ impl Job for TranscodeRequest {
         let inverted: Vec<Option<Arc<Weight>>> = weights.list.iter().map(|weight| changes::inverted(weight)).collect();
         let as_quantize = self.as_quantize();
         let claims = &config.claims;
-        let planner = Planner { checkpoint, weights: &weights, claims, request: self };
+        let modules = weights.list.iter().map(|weight| weight.name.strip_suffix(".weight").unwrap_or(&weight.name));
+        let joined = if self.layout.is_joined() { config.model.rules().joined(modules) } else { Joined::default() };
+        let planner = Planner { checkpoint, weights: &weights, claims, request: self, joined };
         planner.check_target().map_err(|error| checkpoint.error(None, error))?;
         let (formats, written): (Vec<_>, Vec<_>) = planner.plan()?.into_iter().unzip();
         let ignored = self.ignored(&formats);
@@ -258,6 +261,7 @@ struct Planner<'a> {
     weights: &'a Weights,
     claims: &'a Claims,
     request: &'a TranscodeRequest,
+    joined: Joined,
 }
 
 impl Planner<'_> {
@@ -309,15 +313,15 @@ impl Planner<'_> {
     /// A note where matrices that loaders join differ in NVFP4's global scale: vLLM 0.33 takes the greatest for all of
     /// them, and leaves the scales of blocks as they are.
     fn note_on_globals(&self, written: &[WrittenWeight]) -> Result<Option<String>, FileError> {
-        let mut first: HashMap<String, (usize, Vec<u8>)> = HashMap::new();
+        let mut first: HashMap<&String, (usize, Vec<u8>)> = HashMap::new();
         let (mut found, mut groups) = (None, HashSet::new());
-        for (index, one) in written.iter().enumerate().filter(|_| self.request.layout.is_joined()) {
-            let (Some(group), Some(global)) = (quantize::joined(&one.module), self.weights.list[index].scales.global)
+        for (index, one) in written.iter().enumerate() {
+            let (Some(group), Some(global)) = (self.joined.group(&one.module), self.weights.list[index].scales.global)
             else {
                 continue;
             };
             let bytes = self.checkpoint.bytes(global)?;
-            match first.get(&group) {
+            match first.get(group) {
                 Some((other, known)) if *known != bytes => {
                     found = found.or(Some([*other, index]));
                     groups.insert(group);
@@ -342,8 +346,8 @@ impl Planner<'_> {
     fn check_joined(&self, written: &[WrittenWeight]) -> Result<(), FileError> {
         let is_static = |index: usize| written[index].activations == Activations::Static;
         let mut first = HashMap::new();
-        for (index, one) in written.iter().enumerate().filter(|_| self.request.layout.is_joined()) {
-            let Some(group) = quantize::joined(&one.module) else { continue };
+        for (index, one) in written.iter().enumerate() {
+            let Some(group) = self.joined.group(&one.module) else { continue };
             let other = *first.entry(group).or_insert(index);
             if is_static(other) == is_static(index) {
                 continue;

@@ -4,7 +4,7 @@ use super::changes::check_keys;
 use super::claims::{Claims, pair};
 use super::description;
 use super::json;
-use super::model::{CONV1D_MODELS, Model};
+use super::model::Model;
 use super::spec::OwnFile;
 use super::table::{Layout, UNREAD};
 use crate::checkpoint::{Checkpoint, Configuration};
@@ -16,6 +16,7 @@ use crate::formats::limits::MAX_HEADER;
 use crate::io::fs;
 use crate::io::links;
 use crate::io::positional::InputFile;
+use crate::loaders;
 use crate::text::{Short, Wording};
 use serde_json::{Map, Value};
 use std::fmt::Display;
@@ -163,7 +164,7 @@ impl Config {
         let model = self.claims.model_type.as_deref().unwrap_or_default();
         let exchanges = |layout: Layout| layout.spec().columns.is_some_and(|columns| columns.is_auto_gptq);
         match self.layout {
-            Some(layout) if exchanges(layout) && CONV1D_MODELS.contains(&model) => Err(variant(
+            Some(layout) if exchanges(layout) && !loaders::conv1d_of(model).is_empty() => Err(variant(
                 layout,
                 &format!("the model is {model}, whose layers are Conv1D"),
                 "a model of Linear layers",

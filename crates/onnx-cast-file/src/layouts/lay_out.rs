@@ -42,6 +42,11 @@ impl Layout {
         Ok(written)
     }
 
+    /// Whether loaders of the layout join matrices: those that a configuration tells of quantization do.
+    pub(crate) fn is_joined(self) -> bool {
+        self.spec().configuration.is_some()
+    }
+
     /// Refuses blocks with fewer columns than others, where the layout's loaders do.
     pub(crate) fn check_columns(self, name: &str, written: &WrittenWeight) -> Result<(), Invalid> {
         let ([_, rows, columns], [down, across]) = (written.matrices, written.block);

@@ -1,12 +1,9 @@
 //! What `config.json` says of a model, apart from its quantization.
 
 use super::json;
+use crate::loaders::Rules;
 use serde_json::{Map, Value};
 use std::collections::HashSet;
-
-/// Models some of whose layers are transformers' Conv1D, which has inputs as rows, and the names of these layers.
-pub(crate) const CONV1D_MODELS: &[&str] = &["gpt2", "openai-gpt", "imagegpt", "decision_transformer", "clvp"];
-pub(crate) const CONV1D_LAYERS: &[&str] = &["c_attn", "q_attn", "c_proj", "c_fc"];
 
 /// The kinds of a model and of its parts, by which loaders choose their code.
 #[derive(Clone, Debug, Default)]
@@ -42,6 +39,11 @@ impl Model {
     /// Whether the model, or a part of it, is of one of these types.
     pub(crate) fn is_any(&self, kinds: &[&str]) -> bool {
         kinds.iter().any(|kind| self.kinds.contains(*kind))
+    }
+
+    /// What loaders do with the model.
+    pub(crate) fn rules(&self) -> Rules {
+        Rules::of(&self.kinds, &self.classes)
     }
 
     /// Whether a class of the model has one of these in its name.

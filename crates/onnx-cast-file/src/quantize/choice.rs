@@ -1,13 +1,13 @@
 //! What becomes of each tensor of a checkpoint that is quantized: the formats of weights, and why matrices are kept.
 
 use super::QuantizeRequest;
-use super::joined::joined;
 use super::linear::{Linears, Why, module_of};
 use crate::checkpoint::{Checkpoint, TensorRef};
 use crate::error::FileError;
 use crate::formats::error::{Invalid, InvalidKind};
 use crate::formats::input::StoredTensor;
 use crate::layouts::{Layout, Model, WeightFormat, WrittenWeight, are_experts};
+use crate::loaders::{Joined, Rules};
 use crate::selection::Chosen;
 use crate::text::Short;
 use onnx_cast::DataType;
@@ -44,7 +44,7 @@ pub(super) fn choices(
         all.insert(tensor, choice);
     }
     if chooser.layout.is_joined() {
-        keep_together(checkpoint, &mut all)?;
+        keep_together(checkpoint, &chooser.linears.rules, &mut all)?;
     }
     let note = chooser.note_on_others(checkpoint, &all);
     let mut files: Vec<Vec<Choice>> = checkpoint.files.iter().map(|_| Vec::new()).collect();
@@ -133,22 +133,30 @@ impl Chooser<'_> {
         Some(format!("{what} by a rule: loaders of {layout} read Linear layers alone, and may give it random values"))
     }
 
-    /// Why a matrix is kept whose elements would have another name than the weight.
+    /// Returns why a matrix is kept if its elements would get another name or shape than the weight.
     fn why_unpacked(&self, stored: &StoredTensor, written: &WrittenWeight) -> Option<Why> {
-        let is_packed = !written.are_experts && written.elements != stored.name;
+        let is_small = written.to.element().bits().is_some_and(|bits| bits < 8);
+        let is_packed = !written.are_experts && (written.elements != stored.name || is_small);
         self.linears.why(&stored.name, true).filter(|_| is_packed)
     }
 }
 
+/// The plain matrices of a checkpoint that loaders join.
+pub(super) fn joined_matrices(checkpoint: &Checkpoint, rules: &Rules) -> Joined {
+    let matrices = checkpoint.tensors().filter(|(_, stored)| is_float(stored) && stored.shape.len() == 2);
+    rules.joined(matrices.filter_map(|(_, stored)| module_of(&stored.name)))
+}
+
 /// Keeps matrices that loaders join with one that is kept.
-fn keep_together(checkpoint: &Checkpoint, all: &mut BTreeMap<TensorRef, Chose>) -> Result<(), FileError> {
-    let mut groups = BTreeMap::<String, Vec<TensorRef>>::new();
+fn keep_together(
+    checkpoint: &Checkpoint,
+    rules: &Rules,
+    all: &mut BTreeMap<TensorRef, Chose>,
+) -> Result<(), FileError> {
+    let joined = joined_matrices(checkpoint, rules);
+    let mut groups = BTreeMap::<&str, Vec<TensorRef>>::new();
     for &tensor in all.keys() {
-        let stored = checkpoint.stored(tensor);
-        if is_float(stored)
-            && stored.shape.len() == 2
-            && let Some(group) = module_of(&stored.name).and_then(joined)
-        {
+        if let Some(group) = module_of(&checkpoint.stored(tensor).name).and_then(|module| joined.group(module)) {
             groups.entry(group).or_default().push(tensor);
         }
     }

@@ -2,7 +2,8 @@
 //! and read everything else as it is. The name of a tensor tells the kind of its layer and, where a name has several
 //! meanings, the configuration.
 
-use crate::layouts::{CONV1D_LAYERS, CONV1D_MODELS, Model};
+use crate::layouts::Model;
+use crate::loaders::{self, Loader, Rules};
 use onnx_cast::DataType;
 use std::collections::HashSet;
 use std::fmt;
@@ -18,7 +19,10 @@ pub(crate) enum Why {
     Head,
     Norm,
     Outside,
-    Plain,
+    /// Built without quantization by a loader.
+    Plain(Loader),
+    /// Read by a loader itself, which packed weights do not allow.
+    Opened(Loader),
     Router,
     Tower,
     Transposed,
@@ -67,7 +71,6 @@ impl fmt::Display for Why {
             Why::Head => "output head",
             Why::Norm => "norm",
             Why::Outside => "outside the layers",
-            Why::Plain => "transformers needs it unpacked",
             Why::Router => "router",
             Why::Tower => "vision, audio or projector",
             Why::Transposed => "stored transposed (Conv1D)",
@@ -80,6 +83,8 @@ impl fmt::Display for Why {
             Why::Rule => "kept by a rule",
             Why::Small => "too few elements",
             Why::Empty => "no elements",
+            Why::Plain(loader) => return write!(f, "{} has it unquantized", loader.name()),
+            Why::Opened(loader) => return write!(f, "{} needs it unpacked", loader.name()),
             Why::Type(data_type) => return write!(f, "{data_type}: want float, float16 or bfloat16"),
             Why::Shape(want) => return write!(f, "want {want}"),
             Why::Joined(other) => return write!(f, "joined with `{other}`, which is kept"),
@@ -93,8 +98,6 @@ struct KeepRule {
     names: Names,
     /// The types of models in which the names mean this; any if empty.
     models: &'static [&'static str],
-    /// Whether that is so only where quantized elements have another name than the weight.
-    when_packed: bool,
 }
 
 /// Names in lower case, as parts of a module's path.
@@ -104,8 +107,6 @@ enum Names {
     /// It contains one of these.
     LastHas(&'static [&'static str]),
     LastBegins(&'static [&'static str]),
-    /// The last two parts.
-    LastTwo(&'static [[&'static str; 2]]),
     /// Any part contains one of these, or begins with one.
     AnyHas(&'static [&'static str]),
     AnyBegins(&'static [&'static str]),
@@ -119,20 +120,12 @@ enum Names {
 }
 
 const fn rule(why: Why, names: Names) -> KeepRule {
-    KeepRule { why, names, models: &[], when_packed: false }
+    KeepRule { why, names, models: &[] }
 }
 
 const fn rule_of(models: &'static [&'static str], why: Why, names: Names) -> KeepRule {
-    KeepRule { why, names, models, when_packed: false }
+    KeepRule { why, names, models }
 }
-
-/// A rule for weights that transformers 5.24 reads as `weight` when it makes a model, before packed ones are unpacked.
-const fn rule_unpacked(models: &'static [&'static str], names: Names) -> KeepRule {
-    KeepRule { why: Why::Plain, names, models, when_packed: true }
-}
-
-/// Models with the blocks of T5.
-const T5: &[&str] = &["t5", "mt5", "umt5", "longt5", "switch_transformers", "pop2piano", "udop"];
 
 /// Output layers, which have no layer's number before them.
 const HEADS: &[&str] = &[
@@ -160,7 +153,6 @@ const HEADS: &[&str] = &[
 /// The first rule that matches a matrix says why it is kept. Behind them, matrices outside the layers are kept.
 const RULES: &[KeepRule] = &[
     rule(Why::Adapter, Names::AnyBegins(&["lora_"])),
-    rule_of(CONV1D_MODELS, Why::Transposed, Names::Last(CONV1D_LAYERS)),
     rule(Why::Ahead, Names::AnyBegins(&["mtp"])),
     rule(Why::Embedding, Names::LastHas(&["emb"])),
     rule(
@@ -190,37 +182,8 @@ const RULES: &[KeepRule] = &[
     rule(Why::Head, Names::AnyBegins(&["bbox_embed", "class_embed", "enc_bbox_head", "enc_score_head"])),
     rule(Why::Convolution, Names::LastBegins(&["conv"])),
     rule(Why::Float, Names::Last(&["in_proj_a", "in_proj_b", "in_proj_ba"])),
-    rule(Why::Float, Names::LastTwo(&[["indexer", "weights_proj"]])),
-    rule_of(T5, Why::Float, Names::Last(&["wo"])),
     // Its layers quantize their weights themselves.
     rule_of(&["ibert"], Why::Float, Names::All),
-    rule_unpacked(T5, Names::Last(&["q", "k", "v", "o", "wi", "wi_0", "wi_1"])),
-    rule_unpacked(&["pix2struct"], Names::Last(&["query", "key", "value", "output", "wi_0", "wi_1", "wo"])),
-    rule_unpacked(
-        &[
-            "siglip",
-            "siglip2",
-            "altclip",
-            "chinese_clip",
-            "clipseg",
-            "groupvit",
-            "mlcd",
-            "owlvit",
-            "owlv2",
-            "xclip",
-            "kosmos-2",
-        ],
-        Names::Last(&["q_proj", "k_proj", "v_proj", "out_proj", "fc1", "fc2"]),
-    ),
-    rule_unpacked(&["rwkv"], Names::All),
-    rule_unpacked(&["mamba", "falcon_mamba"], Names::Last(&["dt_proj", "out_proj"])),
-    rule_unpacked(&["mamba2"], Names::Last(&["out_proj"])),
-    rule_unpacked(&["gpt_bigcode"], Names::Last(&["c_proj"])),
-    rule_unpacked(&["nanochat"], Names::Last(&["o_proj"])),
-    rule_unpacked(
-        &["recurrent_gemma"],
-        Names::Last(&["q_proj", "k_proj", "v_proj", "o_proj", "linear_x", "linear_y", "linear_out"]),
-    ),
 ];
 
 /// The path of a module.
@@ -259,9 +222,6 @@ impl Names {
             Names::Last(names) => names.contains(&last),
             Names::LastHas(names) => names.iter().any(|name| last.contains(name)),
             Names::LastBegins(names) => names.iter().any(|name| last.starts_with(name)),
-            Names::LastTwo(names) => {
-                names.iter().any(|names| path.parts[..=path.last].ends_with(&names.map(str::to_owned)))
-            }
             Names::AnyHas(names) => any(&|part| names.iter().any(|name| part.contains(name))),
             Names::AnyBegins(_) | Names::Before { .. } => self.part(path).is_some(),
             Names::All => true,
@@ -289,6 +249,7 @@ pub(super) fn is_number(part: &str) -> bool {
 /// What the names of a checkpoint's matrices say together.
 pub(crate) struct Linears<'m> {
     pub(super) model: &'m Model,
+    pub(super) rules: Rules,
     /// Whether layers have numbers.
     has_layers: bool,
     /// Whether something else than images and sound is in the layers.
@@ -305,6 +266,7 @@ impl<'m> Linears<'m> {
         let ahead = tensors.iter().filter_map(|(name, _)| name.strip_suffix("eh_proj.weight"));
         let mut linears = Linears {
             model,
+            rules: model.rules(),
             has_layers: false,
             has_text: true,
             ahead: ahead.map(str::to_owned).collect(),
@@ -313,7 +275,7 @@ impl<'m> Linears<'m> {
         let matrices = tensors.iter().filter(|(_, shape)| shape.len() == 2);
         let paths: Vec<Path> = matrices.filter_map(|(name, _)| Some(Path::of(module_of(name)?))).collect();
         linears.has_layers = paths.iter().any(Path::is_in_layer);
-        linears.has_text = paths.iter().any(|path| path.is_in_layer() && linears.rule_of(path, false).is_none());
+        linears.has_text = paths.iter().any(|path| path.is_in_layer() && linears.rule_of(path).is_none());
         linears
     }
 
@@ -325,11 +287,20 @@ impl<'m> Linears<'m> {
             return Some(Why::Ahead);
         }
         let path = Path::of(module);
-        if self.is_transposed && CONV1D_LAYERS.contains(&path.last()) {
+        if self.rules.is_transposed(path.last()) || self.is_transposed && loaders::is_conv1d(path.last()) {
             return Some(Why::Transposed);
         }
-        if let Some(rule) = self.rule_of(&path, is_packed) {
+        if let Some(rule) = self.rule_of(&path) {
             return Some(rule.why.clone());
+        }
+        if self.rules.is_float(module) {
+            return Some(Why::Float);
+        }
+        if let Some(loader) = self.rules.plain(module) {
+            return Some(Why::Plain(loader));
+        }
+        if let Some(loader) = self.rules.opened(module).filter(|_| is_packed) {
+            return Some(Why::Opened(loader));
         }
         if !path.is_in_layer() && HEADS.contains(&path.last()) {
             return Some(Why::Head);
@@ -337,10 +308,9 @@ impl<'m> Linears<'m> {
         (self.has_layers && !path.is_in_layer()).then_some(Why::Outside)
     }
 
-    fn rule_of(&self, path: &Path, is_packed: bool) -> Option<&'static KeepRule> {
+    fn rule_of(&self, path: &Path) -> Option<&'static KeepRule> {
         let is_meant = |rule: &&KeepRule| {
             (rule.models.is_empty() || self.model.is_any(rule.models))
-                && (!rule.when_packed || is_packed)
                 && (rule.why != Why::Tower || self.has_text)
                 && rule.names.match_path(path)
         };
@@ -368,7 +338,7 @@ fn is_transposed(tensors: &[(&str, &[usize])]) -> bool {
         .collect();
     tensors.iter().any(|(name, shape)| match (name.strip_suffix(".weight"), *shape) {
         (Some(module), &[rows, columns]) if rows != columns => {
-            CONV1D_LAYERS.iter().any(|last| module.ends_with(last)) && biases.contains(&(module, columns))
+            loaders::is_conv1d(module.rsplit('.').next().unwrap_or(module)) && biases.contains(&(module, columns))
         }
         _ => false,
     })

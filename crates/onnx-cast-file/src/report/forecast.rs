@@ -7,7 +7,8 @@ use crate::formats::error::InvalidKind;
 use crate::formats::format::Format;
 use crate::formats::input::{Input, Location, StoredTensor};
 use crate::io::positional::{InputFile, ReadAt};
-use crate::layouts::{self, Layout};
+use crate::layouts::{self, Layout, Model};
+use crate::loaders::Rules;
 use crate::quantize::{QuantizeRequest, forecast};
 use crate::selection::Selection;
 use crate::summary::TensorSummary;
@@ -57,7 +58,10 @@ impl Forecast {
 
 /// The forecasts of a report.
 #[derive(Default)]
-pub(super) struct Forecasts(Vec<Planned>);
+pub(super) struct Forecasts {
+    planned: Vec<Planned>,
+    model: Model,
+}
 
 struct Planned {
     forecast: Forecast,
@@ -66,6 +70,11 @@ struct Planned {
 }
 
 impl Forecasts {
+    /// What loaders do with the model.
+    pub(super) fn rules(&self) -> Rules {
+        self.model.rules()
+    }
+
     /// Those of the scaled candidates, for a checkpoint.
     pub(super) fn of_checkpoint(
         checkpoint: &Checkpoint,
@@ -141,11 +150,14 @@ impl Forecasts {
             };
             Some(Planned::new(to, layout, rows, refused))
         };
-        Forecasts(request.to.iter().filter_map(plan).collect())
+        Forecasts {
+            planned: request.to.iter().filter_map(plan).collect(),
+            model: checkpoint.model().unwrap_or_default(),
+        }
     }
 
     fn of(&self, to: CandidateFormat) -> Option<&Planned> {
-        self.0.iter().find(|planned| planned.forecast.to == to && planned.forecast.refused.is_none())
+        self.planned.iter().find(|planned| planned.forecast.to == to && planned.forecast.refused.is_none())
     }
 
     /// Whether a tensor has a candidate.
@@ -160,7 +172,7 @@ impl Forecasts {
 
     /// The forecasts without the tensors.
     pub(super) fn finish(self) -> Vec<Forecast> {
-        self.0.into_iter().map(|planned| planned.forecast).collect()
+        self.planned.into_iter().map(|planned| planned.forecast).collect()
     }
 }
 

@@ -5,8 +5,8 @@ use super::part::{Done, Measure, Outcome, Part, Scales};
 use super::{Candidate, CandidateFormat, ReportRequest, TensorReport};
 use crate::io::progress::Meter;
 use crate::layouts::Layout;
+use crate::loaders::Rules;
 use crate::pipeline::{self, Greatest, PipelineError, Sink, Task};
-use crate::quantize::joined;
 use onnx_cast::ops::OpError;
 use onnx_cast::{CastError, DataType};
 use std::collections::{BTreeMap, HashMap};
@@ -22,14 +22,18 @@ pub(super) struct Survey {
 
 /// Shares the scale of a tensor, and NVFP4's, among those that the loaders of a layout join, as `quantize` does. All
 /// tensors then have to be seen before the first is looked at.
-pub(super) fn join(surveys: &mut [Survey], layout: Layout) {
+pub(super) fn join(surveys: &mut [Survey], layout: Layout, rules: &Rules) {
     if !layout.is_joined() {
         return;
     }
-    let mut groups = HashMap::<(String, DataType), Vec<&mut Measure>>::new();
+    let names = surveys.iter().flat_map(|survey| &survey.places).filter(|tensor| tensor.shape.len() == 2);
+    let joined = rules.joined(names.filter_map(|tensor| tensor.name.strip_suffix(".weight")));
+    let mut groups = HashMap::<(&String, DataType), Vec<&mut Measure>>::new();
     for tensor in surveys.iter_mut().flat_map(|survey| &mut survey.places) {
         let module = tensor.name.strip_suffix(".weight").filter(|_| tensor.shape.len() == 2);
-        if let Some(group) = module.and_then(joined).filter(|_| tensor.measure.has_scale_of_tensor()) {
+        if let Some(group) =
+            module.and_then(|module| joined.group(module)).filter(|_| tensor.measure.has_scale_of_tensor())
+        {
             groups.entry((group, tensor.data_type)).or_default().push(&mut tensor.measure);
         }
     }

@@ -504,7 +504,7 @@ fn transcoded_lists_are_those_of_quantized_weights() {
 /// A tied output layer has no tensor, and is a layer all the same.
 #[test]
 fn heads_without_tensors_are_listed() {
-    let tensors = [("encoder.layers.0.fc1.weight", &[64, 64][..]), ("embeddings.word_embeddings.weight", &[64, 64])];
+    let tensors = [("encoder.layers.0.o_proj.weight", &[64, 64][..]), ("embeddings.word_embeddings.weight", &[64, 64])];
     for (config, want) in [
         (json!({}), "lm_head"),
         (json!({ "model_type": "llama", "tie_word_embeddings": true }), "lm_head"),

@@ -8,9 +8,9 @@ use crate::checkpoint::TensorRef;
 use crate::error::FileError;
 use crate::formats::error::Invalid;
 use crate::formats::input::StoredTensor;
-use crate::layouts::model::{CONV1D_LAYERS, CONV1D_MODELS};
 use crate::layouts::spec::{Configuration, Finder, LayoutSpec};
 use crate::layouts::weight::{Coding, Encoding, Nested, Table, Weight};
+use crate::loaders;
 use crate::text::Wording;
 use onnx_cast::DataType;
 use serde_json::{Map, Value};
@@ -43,7 +43,7 @@ fn describe(finder: &Finder<'_>, mut weight: Weight, start: &str) -> Result<Opti
     let (tensor, stored) = (weight.codes.tensor, finder.checkpoint.stored(weight.codes.tensor));
     let family = finder.claims.model_type.as_deref().unwrap_or_default();
     let layer = start.strip_suffix('.').unwrap_or(start).rsplit('.').next().unwrap_or_default();
-    if CONV1D_MODELS.contains(&family) && CONV1D_LAYERS.contains(&layer) {
+    if loaders::conv1d_of(family).iter().any(|name| name == layer) {
         let what = format!("a Conv1D of {family}, which is stored transposed");
         let want = Wording::from("weights of Linear layers; ").field("exclude", " keeps others");
         let error = Invalid::variant(&format!("tensor `{}`", stored.name), &what, want);

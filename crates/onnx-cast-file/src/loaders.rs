@@ -1,0 +1,324 @@
+//! Rules of vLLM, SGLang and transformers for quantized checkpoints: which modules they join into one parameter, build
+//! without quantization, or read in a way that packed weights do not allow.
+//!
+//! The tables in `loaders/` are generated from the loaders' own sources (`scripts/loaders/tables.py`), and nothing here
+//! adds to them. An architecture that neither vLLM's nor SGLang's table has gets the default of [`Rules::of`].
+
+use serde::Deserialize;
+use std::collections::{HashMap, HashSet};
+use std::sync::OnceLock;
+
+/// A loader of quantized checkpoints.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Loader {
+    Vllm,
+    Sglang,
+    Transformers,
+}
+
+impl Loader {
+    const ALL: [(Loader, &'static str, &'static str); 3] = [
+        (Loader::Vllm, "vLLM", include_str!("loaders/vllm.json")),
+        (Loader::Sglang, "SGLang", include_str!("loaders/sglang.json")),
+        (Loader::Transformers, "transformers", include_str!("loaders/transformers.json")),
+    ];
+
+    pub(crate) fn name(self) -> &'static str {
+        Loader::ALL[self as usize].1
+    }
+}
+
+/// A generated file.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Table {
+    models: Vec<Entry>,
+    /// What is plain wherever it is.
+    default: Vec<String>,
+}
+
+/// Rules for some architectures (vLLM and SGLang) or model types (transformers).
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Entry {
+    of: Vec<String>,
+    joined: Vec<Vec<String>>,
+    /// Built without quantization: the last one or two names of a path.
+    plain: Vec<String>,
+    /// Built with quantization.
+    quantized: Vec<String>,
+    /// Built with or without it.
+    both: Vec<String>,
+    /// Modules whose `weight` the loader's own code reads.
+    opened: Vec<String>,
+    /// Parts of names that stay in float.
+    float: Vec<String>,
+    /// Conv1D, which stores inputs first.
+    transposed: Vec<String>,
+    /// Architectures of the model types.
+    classes: Vec<String>,
+    /// Whether the configuration names the class of a part.
+    dynamic: bool,
+}
+
+fn tables() -> &'static [(Loader, Table)] {
+    static TABLES: OnceLock<Vec<(Loader, Table)>> = OnceLock::new();
+    TABLES.get_or_init(|| {
+        // The unit tests read the files, so an unreadable one never leaves this repository.
+        let read = |text| serde_json::from_str(text).unwrap_or_default();
+        Loader::ALL.iter().map(|(loader, _, text)| (*loader, read(text))).collect()
+    })
+}
+
+/// The rules for one model.
+#[derive(Default)]
+pub(crate) struct Rules {
+    groups: Vec<&'static [String]>,
+    /// Modules that a loader never quantizes.
+    plain: HashMap<&'static str, Loader>,
+    /// Modules that a loader cannot read if they are packed.
+    opened: HashMap<&'static str, Loader>,
+    float: HashSet<&'static str>,
+    transposed: HashSet<&'static str>,
+}
+
+impl Rules {
+    /// The rules for a model with these model types and architectures. If no table has an architecture, those of its
+    /// model types are used. If that fails too, modules are joined, or not packed, if two or more architectures have them so,
+    /// and plain if every architecture that has them agrees.
+    pub(crate) fn of(kinds: &HashSet<String>, classes: &[String]) -> Rules {
+        let mut rules = Rules::default();
+        let mut of_kinds: Vec<&str> = Vec::new();
+        for entry in entries(Loader::Transformers).filter(|entry| entry.of.iter().any(|kind| kinds.contains(kind))) {
+            rules.add(Loader::Transformers, entry);
+            of_kinds.extend(entry.classes.iter().map(String::as_str));
+        }
+        let is_known =
+            rules.add_classes(&classes.iter().map(String::as_str).collect::<Vec<_>>()) || rules.add_classes(&of_kinds);
+        if !is_known {
+            rules.add_default();
+        }
+        rules
+    }
+
+    /// Adds the rules of architectures; whether all parts of one are known.
+    fn add_classes(&mut self, classes: &[&str]) -> bool {
+        let mut is_known = false;
+        for loader in [Loader::Vllm, Loader::Sglang] {
+            for entry in entries(loader).filter(|entry| entry.of.iter().any(|class| classes.contains(&&**class))) {
+                self.add(loader, entry);
+                is_known |= !entry.dynamic && !(entry.quantized.is_empty() && entry.joined.is_empty());
+            }
+        }
+        is_known
+    }
+
+    fn add(&mut self, loader: Loader, entry: &'static Entry) {
+        self.groups.extend(entry.joined.iter().map(Vec::as_slice));
+        // A loader that quantizes nothing of a model says nothing about the others.
+        if !entry.quantized.is_empty() {
+            self.plain.extend(entry.plain.iter().map(|name| (&**name, loader)));
+        }
+        self.opened.extend(entry.opened.iter().map(|name| (&**name, loader)));
+        self.float.extend(entry.float.iter().map(String::as_str));
+        self.transposed.extend(entry.transposed.iter().map(String::as_str));
+    }
+
+    fn add_default(&mut self) {
+        type Modules = Vec<(&'static str, Loader)>;
+        static DEFAULT: OnceLock<(Vec<&'static [String]>, Modules, Modules)> = OnceLock::new();
+        let (groups, plain, opened) = DEFAULT.get_or_init(|| {
+            let serving = [Loader::Vllm, Loader::Sglang];
+            let mut counts = HashMap::<&'static [String], usize>::new();
+            let mut opened = HashMap::<(&'static str, Loader), usize>::new();
+            let mut quantized = HashSet::new();
+            for (loader, entry) in serving.into_iter().flat_map(|one| entries(one).map(move |entry| (one, entry))) {
+                entry.opened.iter().for_each(|name| *opened.entry((name, loader)).or_default() += entry.of.len());
+                entry.joined.iter().for_each(|group| *counts.entry(group).or_default() += entry.of.len());
+                quantized.extend(&entry.quantized);
+            }
+            let plain = |loader| tables()[loader as usize].1.default.iter().map(move |path| (path, loader));
+            let plain = serving.into_iter().flat_map(plain).filter(|(path, _)| !quantized.contains(path));
+            let groups = counts.into_iter().filter(|(_, count)| *count > 1).map(|(group, _)| group).collect();
+            let opened = opened.into_iter().filter(|(_, count)| *count > 1).map(|(module, _)| module).collect();
+            (groups, plain.map(|(path, loader)| (&**path, loader)).collect(), opened)
+        });
+        self.groups.extend(groups);
+        self.plain.extend(plain.iter().copied());
+        self.opened.extend(opened.iter().copied());
+    }
+
+    /// The loader that builds a module without quantization, if any.
+    pub(crate) fn plain(&self, module: &str) -> Option<Loader> {
+        let names: Vec<&str> = names(module).collect();
+        let found = |parts: &[&str]| self.plain.get(&*parts.join(".")).copied();
+        let [.., last] = &names[..] else { return None };
+        found(&names[names.len().saturating_sub(2)..]).or_else(|| found(&[last]))
+    }
+
+    /// The loader that reads the `weight` of a module itself, if any.
+    pub(crate) fn opened(&self, module: &str) -> Option<Loader> {
+        names(module).last().and_then(|last| self.opened.get(last)).copied()
+    }
+
+    /// Whether transformers keeps a module in float.
+    pub(crate) fn is_float(&self, module: &str) -> bool {
+        let path = format!(".{module}.weight.");
+        self.float.iter().any(|name| path.contains(&format!(".{name}.")))
+    }
+
+    /// Whether a layer of this name is Conv1D.
+    pub(crate) fn is_transposed(&self, layer: &str) -> bool {
+        self.transposed.contains(layer)
+    }
+
+    /// The groups that loaders make of these modules.
+    pub(crate) fn joined<'n>(&self, modules: impl Iterator<Item = &'n str>) -> Joined {
+        let mut siblings = HashMap::<&str, Vec<&str>>::new();
+        for module in modules {
+            let (parent, last) = module.rsplit_once('.').unwrap_or(("", module));
+            siblings.entry(parent).or_default().push(last);
+        }
+        let mut of = HashMap::new();
+        for (parent, mut names) in siblings {
+            names.sort_unstable();
+            names.dedup();
+            // Groups that share a module are one.
+            let mut parts: Vec<Vec<&str>> = Vec::new();
+            for group in &self.groups {
+                let mut part: Vec<&str> =
+                    names.iter().filter(|name| group.iter().any(|it| it == *name)).copied().collect();
+                if part.len() < 2 {
+                    continue;
+                }
+                let (shared, others): (Vec<_>, Vec<_>) =
+                    parts.into_iter().partition(|other| other.iter().any(|name| part.contains(name)));
+                part.extend(shared.into_iter().flatten());
+                part.sort_unstable();
+                part.dedup();
+                parts = others;
+                parts.push(part);
+            }
+            for part in parts {
+                let group = format!("{parent}.{}", part.join("+"));
+                let name = |last| if parent.is_empty() { last } else { format!("{parent}.{last}") };
+                of.extend(part.iter().map(|last| (name((*last).to_owned()), group.clone())));
+            }
+        }
+        Joined(of)
+    }
+}
+
+/// Modules that loaders make one parameter of: they are quantized together, or not at all, and share the scale of a
+/// tensor.
+#[derive(Default)]
+pub(crate) struct Joined(HashMap<String, String>);
+
+impl Joined {
+    /// The name of a module's group; `None` if it stays alone.
+    pub(crate) fn group(&self, module: &str) -> Option<&String> {
+        self.0.get(module)
+    }
+}
+
+fn entries(loader: Loader) -> impl Iterator<Item = &'static Entry> {
+    tables()[loader as usize].1.models.iter()
+}
+
+/// Whether a layer of this name is Conv1D in any model.
+pub(crate) fn is_conv1d(layer: &str) -> bool {
+    entries(Loader::Transformers).any(|entry| entry.transposed.iter().any(|name| name == layer))
+}
+
+/// The layers of a model type that are Conv1D.
+pub(crate) fn conv1d_of(kind: &str) -> &'static [String] {
+    let mut entries = entries(Loader::Transformers).filter(|entry| entry.of.iter().any(|name| name == kind));
+    entries.next().map_or(&[], |entry| &entry.transposed)
+}
+
+/// The names in a path, without the numbers of layers and experts.
+fn names(path: &str) -> impl Iterator<Item = &str> {
+    path.split('.').filter(|part| !part.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rules(class: &str) -> Rules {
+        Rules::of(&HashSet::new(), &[class.to_owned()])
+    }
+
+    fn groups(rules: &Rules, names: &[&str]) -> Vec<String> {
+        let joined = rules.joined(names.iter().copied());
+        let mut groups: Vec<String> = names.iter().filter_map(|name| joined.group(name)).cloned().collect();
+        groups.dedup();
+        groups
+    }
+
+    #[test]
+    fn every_table_is_read() {
+        for (loader, name, text) in Loader::ALL {
+            let table: Table = serde_json::from_str(text).unwrap_or_else(|error| panic!("{name}: {error}"));
+            assert!(table.models.len() > 100, "{name} has {} entries", table.models.len());
+            assert_eq!(entries(loader).count(), table.models.len());
+        }
+    }
+
+    #[test]
+    fn siblings_are_joined_as_the_architecture_says() {
+        let all = ["q_proj", "k_proj", "v_proj", "o_proj", "g_proj", "b_proj", "f_a_proj", "f_b_proj"];
+        let all = all.map(|name| format!("layers.0.self_attn.{name}"));
+        let all: Vec<&str> = all.iter().map(String::as_str).collect();
+        for (class, want) in [
+            ("LlamaForCausalLM", "k_proj+q_proj+v_proj"),
+            ("OlmoHybridForCausalLM", "g_proj+k_proj+q_proj+v_proj"),
+            ("KimiLinearForCausalLM", "b_proj+f_a_proj+g_proj+k_proj+q_proj+v_proj"),
+            ("Step5ForCausalLM", "g_proj+k_proj+q_proj+v_proj"),
+        ] {
+            assert_eq!(groups(&rules(class), &all), [format!("layers.0.self_attn.{want}")], "{class}");
+        }
+        let index = ["a.q_proj", "a.index_q_proj", "a.index_k_proj", "b.q_proj"];
+        let found = groups(&rules("MiniMaxM3SparseForCausalLM"), &index);
+        assert_eq!(found, ["a.index_k_proj+index_q_proj+q_proj"]);
+    }
+
+    #[test]
+    fn modules_without_quantization_are_plain() {
+        for (class, module) in [
+            ("DeepseekV32ForCausalLM", "model.layers.3.self_attn.indexer.wk"),
+            ("GlmMoeDsaForCausalLM", "model.layers.3.self_attn.indexer.wk"),
+            ("DeepseekV4ForCausalLM", "layers.3.attn.compressor.wkv"),
+            ("DeepseekV4ForCausalLM", "layers.3.attn.indexer.compressor.wgate"),
+            ("Glm5NextForCausalLM", "model.layers.3.self_attn.q_proj"),
+            ("UnknownForCausalLM", "model.layers.3.self_attn.indexer.wk"),
+        ] {
+            assert_eq!(rules(class).plain(module), Some(Loader::Vllm), "{class} {module}");
+        }
+        for (class, module) in [
+            ("DeepseekV32ForCausalLM", "model.layers.3.self_attn.indexer.wq_b"),
+            ("DeepseekV4ForCausalLM", "layers.3.attn.wkv"),
+            ("LlamaForCausalLM", "model.layers.3.self_attn.q_proj"),
+            ("UnknownForCausalLM", "model.layers.3.self_attn.q_proj"),
+        ] {
+            assert_eq!(rules(class).plain(module), None, "{class} {module}");
+        }
+    }
+
+    #[test]
+    fn modules_that_loaders_read_themselves_are_opened() {
+        let kv_b = "model.layers.0.self_attn.kv_b_proj";
+        for class in ["DeepseekV3ForCausalLM", "UnknownForCausalLM"] {
+            assert_eq!(rules(class).opened(kv_b), Some(Loader::Sglang), "{class}");
+        }
+        assert_eq!(rules("LlamaForCausalLM").opened(kv_b), None);
+        let falcon = Rules::of(&HashSet::from(["falcon".to_owned()]), &[]);
+        assert_eq!(falcon.opened("h.0.self_attention.query_key_value"), Some(Loader::Transformers));
+    }
+
+    #[test]
+    fn model_types_stand_in_for_architectures() {
+        let rules = Rules::of(&HashSet::from(["kimi_linear".to_owned()]), &[]);
+        assert_eq!(groups(&rules, &["a.q_proj", "a.f_a_proj"]), ["a.f_a_proj+q_proj"]);
+    }
+}

@@ -1,0 +1,150 @@
+"""Reads the model definitions of transformers: one entry for the model types of one folder.
+
+* `classes`: the architectures that a model type has where its configuration names none,
+* `transposed`: modules that are Conv1D, with inputs first,
+* `linears`: the names of modules that are nn.Linear, which quantizers replace, and nothing else is,
+* `opened`: those whose `weight` is read by the model itself, which packed formats do not have,
+* `float`: parts of names that stay in float (`_keep_in_fp32_modules`),
+* `experts`: parameters with all experts of a layer, and whether their inputs are `last` or `first`.
+"""
+
+import ast
+from collections import defaultdict
+
+from serving import last_of, targets, text, weights_in
+
+# Output layers and embeddings, whose weights models read to tie or to look at them.
+OTHERS = {"lm_head", "embed_tokens", "wte"}
+
+
+def constants(node):
+    return [text(one) for one in getattr(node, "elts", []) if text(one)]
+
+
+def model_types(folder):
+    types = set()
+    for path in folder.glob("configuration_*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            for target in targets(node):
+                if last_of(target) == "model_type" and text(node.value):
+                    types.add(text(node.value))
+    return types
+
+
+def optional(node):
+    """Code that packed formats do not reach: under `if self.training`, and beside a branch that calls the module."""
+    for one in ast.walk(node):
+        if not isinstance(one, ast.If):
+            continue
+        beside = [node for statement in one.orelse for node in ast.walk(statement)]
+        called = {last_of(call.func) for call in beside if isinstance(call, ast.Call)}
+        is_training = any(last_of(name) == "training" for name in ast.walk(one.test))
+        for statement in one.body:
+            if is_training or set(weights_in(statement)) & called:
+                yield from (id(inner) for inner in ast.walk(statement))
+
+
+def orientation(parameter, decorated):
+    """Whether the inputs of experts are the last axis, by the twofold axis of the gate and up projections."""
+    if decorated is not None:
+        return "first" if decorated else "last"
+    shape = parameter.args[0] if len(parameter.args) == 1 and isinstance(parameter.args[0], ast.Tuple) else parameter
+    axes = shape.elts if isinstance(shape, ast.Tuple) else shape.args
+    if len(axes) != 3:
+        return None
+    twofold = [any(isinstance(one, ast.Constant) and one.value == 2 for one in ast.walk(axis)) for axis in axes]
+    return "last" if twofold[1] else "first" if twofold[2] else "unread"
+
+
+def read(tree):
+    classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
+
+    def inherits_linear(node):
+        bases = [last_of(base) for base in node.bases]
+        return "Linear" in bases or any(base in classes and inherits_linear(classes[base]) for base in bases)
+
+    own_linears = {name for name, node in classes.items() if inherits_linear(node)}
+    opening = {name for name in own_linears if any(
+        isinstance(one, ast.Attribute) and one.attr == "weight" and last_of(one.value) == "self"
+        for method in classes[name].body if isinstance(method, ast.FunctionDef) for one in ast.walk(method))}
+    linears, transposed, opened, floats, experts = set(), set(), set(), set(), {}
+    for node in classes.values():
+        decorators = node.decorator_list
+        decorators = [one for one in decorators if "experts_implementation" in last_of(getattr(one, "func", one))]
+        first = None
+        for decorator in decorators:
+            words = {word.arg: word.value for word in getattr(decorator, "keywords", [])}
+            first = bool(getattr(words.get("is_transposed"), "value", False))
+        found = {}
+        for one in ast.walk(node):
+            for target in targets(one):
+                name = last_of(target)
+                if name.startswith("_keep_in_fp32_modules"):
+                    floats.update(constants(one.value))
+                if not isinstance(target, ast.Attribute) or last_of(target.value) != "self":
+                    continue
+                built = [call for call in ast.walk(one.value) if isinstance(call, ast.Call)]
+                kinds = {last_of(call.func) for call in built}
+                if "Linear" in kinds or kinds & own_linears:
+                    linears.add(name)
+                if "Conv1D" in kinds:
+                    transposed.add(name)
+                if kinds & opening:
+                    opened.add(name)
+                if "Parameter" in kinds:
+                    for call in built:
+                        if last_of(call.func) in ("empty", "zeros", "randn", "ones"):
+                            found[name] = orientation(call, first)
+        known = [one for one in found.values() if one in ("last", "first")]
+        for name, one in found.items():
+            if one and name.endswith(("proj", "linear", "weight", "fc1", "fc2", "w1", "w2", "w3")) and (known or one):
+                experts[name] = known[0] if one == "unread" and known else one
+    skipped = set(optional(tree))
+    for name, node in classes.items():
+        for one in weights_in(strip(node, skipped)):
+            opened.add(one)
+    return {"transposed": transposed, "linears": linears, "opened": opened & linears - OTHERS, "float": floats,
+            "experts": experts}
+
+
+def strip(node, skipped):
+    class Strip(ast.NodeTransformer):
+        def visit(self, one):
+            return None if id(one) in skipped else self.generic_visit(one)
+
+    return Strip().visit(node)
+
+
+def architectures(root):
+    """The classes of each model type that write text."""
+    tree, found = ast.parse((root / "models" / "auto" / "modeling_auto.py").read_text()), defaultdict(set)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Tuple) and len(node.elts) == 2 and text(node.elts[0]) and text(node.elts[1]):
+            if text(node.elts[1]).endswith(("ForCausalLM", "ForConditionalGeneration", "LMHeadModel")):
+                found[text(node.elts[0])].add(text(node.elts[1]))
+    return found
+
+
+def transformers(root):
+    classes = architectures(root)
+    models, unread = [], []
+    for folder in sorted((root / "models").iterdir()):
+        types = model_types(folder) if folder.is_dir() else set()
+        files = sorted(folder.glob("modeling_*.py")) if types else []
+        if not files:
+            continue
+        found = {}
+        for path in files:
+            for key, value in read(ast.parse(path.read_text())).items():
+                found[key] = found[key] | value if key in found else value
+        experts = found.pop("experts")
+        for name in sorted(name for name, one in experts.items() if one == "unread"):
+            unread.append(f"{folder.name}: which axis of {name} has the inputs")
+        entry = {
+            "of": sorted(types),
+            "classes": sorted(set().union(*(classes[kind] for kind in types))),
+            **{key: sorted(value) for key, value in found.items()},
+            "experts": {name: one for name, one in sorted(experts.items()) if one != "unread"},
+        }
+        models.append({key: value for key, value in entry.items() if value})
+    return {"models": models, "unread": unread}
