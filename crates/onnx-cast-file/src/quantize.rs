@@ -8,8 +8,8 @@ mod gguf;
 mod kept;
 mod linear;
 mod losses;
-pub(crate) mod numbers;
 mod renamed;
+pub(crate) mod scaling;
 mod values;
 mod weight;
 

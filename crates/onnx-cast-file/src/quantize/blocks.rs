@@ -1,7 +1,8 @@
 //! The tensors of a quantized weight, computed part by part: elements, and the scales of their blocks beside them.
 
 use super::QuantizeRequest;
-use super::weight::{How, PART, Scaling, Walk, Weight};
+use super::scaling::{Blocks, How, Scaling};
+use super::weight::{PART, Walk, Weight};
 use crate::checkpoint::{Checkpoint, TensorRef};
 use crate::engine::{Computed, OutputTensor, Source};
 use crate::io::memory::resize;
@@ -356,7 +357,9 @@ pub(super) struct GlobalScaleSource<'a> {
 impl Compute for GlobalScaleSource<'_> {
     fn compute(&self, _: usize, _: usize, _: &mut Scratch, out: &mut [u8]) -> Result<(), PipelineError> {
         let weight = &*self.weight;
-        let (How::Blocks(quantize) | How::Scaled(Scaling::Codes(_, quantize))) = weight.how else { return Ok(()) };
+        let (How::Blocks(Blocks { quantize, .. }) | How::Scaled(Scaling::Codes(_, quantize))) = weight.how else {
+            return Ok(());
+        };
         let global = quantize.global_scale(weight.all().unwrap_or(0.0));
         out.copy_from_slice(&global.unwrap_or(1.0).to_le_bytes());
         Ok(())

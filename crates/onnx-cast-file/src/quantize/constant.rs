@@ -3,8 +3,9 @@
 
 use super::blocks::{ElementSource, GlobalScaleSource, ScaleSource};
 use super::losses::Losses;
+use super::scaling::{How, Scaling};
 use super::values::StoredValues;
-use super::weight::{How, PART, Scaling, Walk, Weight};
+use super::weight::{PART, Walk, Weight};
 use crate::counts::Counter;
 use crate::layouts::QuantizedFormat;
 use crate::pipeline::{Compute, Greatest};

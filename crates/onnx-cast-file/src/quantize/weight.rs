@@ -2,14 +2,14 @@
 
 use super::QuantizeRequest;
 use super::losses::Losses;
-use super::numbers::Numbers;
+use super::scaling::{How, Scaling};
 use super::values::StoredValues;
 use crate::checkpoint::{Checkpoint, TensorRef};
 use crate::io::memory::resize;
 use crate::layouts::{Granularity, Order, QuantizedFormat, WrittenWeight, transpose};
-use crate::pipeline::{Greatest, PipelineError, mark_nan};
+use crate::pipeline::{Greatest, PipelineError};
 use onnx_cast::ops::OpError;
-use onnx_cast::scaled::{BlockFormat, BlockPlan, BlockQuantize, GlobalScale, SymmetricScale, block_amax};
+use onnx_cast::scaled::{BlockFormat, BlockQuantize};
 use onnx_cast::{CastError, DataType, Tensor, TensorView};
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
@@ -46,73 +46,6 @@ pub(super) struct Weight<'a> {
     pub(super) has_nan_scales: OnceLock<bool>,
     /// Reads the weight back and compares.
     pub(super) losses: Losses,
-}
-
-/// How values are quantized.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum How {
-    /// Whole blocks of a block format.
-    Blocks(BlockQuantize),
-    /// By scales that are found first.
-    Scaled(Scaling),
-}
-
-/// What gives scales for greatest magnitudes.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Scaling {
-    /// Scales of float, or of the weight's type.
-    Symmetric(SymmetricScale),
-    /// Those of a block format, as ONNX's operators read them.
-    Codes(BlockFormat, BlockQuantize),
-}
-
-impl Scaling {
-    /// Scales of blocks; `all` is the greatest magnitude of the tensor.
-    fn scales(&self, greatest: &[f32], grid: &[usize], all: Option<f32>) -> Result<Tensor, CastError> {
-        let (format, quantize) = match self {
-            Scaling::Symmetric(scale) => return scale.scales(greatest, grid),
-            Scaling::Codes(format, quantize) => (*format, quantize.amax(all)),
-        };
-        let mut codes = quantize.scales(greatest);
-        if format == BlockFormat::MxInt8 {
-            // MXINT8 counts in 64ths, ONNX's int8 in units.
-            let finite = codes.iter_mut().filter(|code| **code != self.nan_scale());
-            finite.for_each(|code| *code = code.saturating_sub(6));
-        }
-        Ok(Tensor::new(format.scale(), grid.to_vec(), codes)?)
-    }
-
-    /// The largest magnitude of each block. For block formats, it is NaN if a value of the block is not finite.
-    fn greatest(&self, x: &TensorView<'_>, block: [usize; 2], losses: &Losses) -> Result<Vec<f32>, CastError> {
-        let mut greatest = block_amax(x, block)?;
-        if matches!(self, Scaling::Codes(..)) && losses.are_in(x.data_type(), x.bytes().unwrap_or_default()) {
-            mark_nan(&mut greatest, x, block);
-        }
-        Ok(greatest)
-    }
-
-    /// The code of a NaN scale.
-    fn nan_scale(&self) -> u8 {
-        if matches!(self, Scaling::Codes(BlockFormat::NvFp4, _)) { 0x7f } else { 0xff }
-    }
-
-    /// Returns whether any scale is NaN.
-    fn has_nan_scales(&self, scales: &[u8]) -> bool {
-        matches!(self, Scaling::Codes(..)) && scales.contains(&self.nan_scale())
-    }
-
-    /// What divides values by scales, and what multiplies elements with them.
-    fn plans(&self, [from, to]: [DataType; 2], block: [usize; 2], all: Option<f32>) -> Result<[BlockPlan; 2], OpError> {
-        let (there, scale, global) = match self {
-            Scaling::Symmetric(scale) => (scale.plan(from, to, block)?, scale.data_type(), None),
-            Scaling::Codes(format, quantize) => {
-                let global = quantize.global_scale(all.unwrap_or(0.0)).map(GlobalScale::Factor);
-                (BlockPlan::quantize(from, format.scale(), to, block)?, format.scale(), global)
-            }
-        };
-        let back = BlockPlan::dequantize(to, scale, DataType::Float, block)?;
-        Ok([there, back].map(|plan| plan.global_scale(global)))
-    }
 }
 
 /// How blocks lie among the stored values.
@@ -173,12 +106,10 @@ impl<'a> Weight<'a> {
         let [count, rows, columns] = written.matrices;
         let from = checkpoint.stored(tensor).data_type;
         let (rule, counts) = (how.scale_rule.unwrap_or_default(), how.run.counts());
-        let (how, blocks) = match Numbers::new(written.arithmetic, written.to, from) {
-            Numbers::Blocks(format, recipe) => {
-                let quantize = BlockQuantize::new(format).rule(rule).recipe(recipe).threads(1);
-                (How::Blocks(quantize), Some((format, recipe)))
-            }
-            Numbers::Linear(scale) => (How::Scaled(Scaling::Symmetric(scale)), None),
+        let how = How::new(written.arithmetic, written.to, from, rule);
+        let blocks = match how {
+            How::Blocks(blocks) => Some((blocks.format, blocks.recipe)),
+            How::Scaled(_) => None,
         };
         let is_whole = written.granularity == Granularity::Tensor;
         let all = count * rows * columns;
@@ -333,7 +264,7 @@ impl<'a> Weight<'a> {
             self.read_rows(row * columns + column, columns, shape, values)?;
             let found = || {
                 let x = TensorView::new(self.from, &shape, values)?;
-                let greatest = scaling.greatest(&x, self.block, &self.losses)?;
+                let greatest = scaling.amax(&x, self.block, &self.losses)?;
                 scaling.scales(&greatest, &[lines * count], self.all())
             };
             let scales = found().map_err(PipelineError::Cast)?;
@@ -354,7 +285,7 @@ impl<'a> Weight<'a> {
     /// unless they are known.
     pub(super) fn quantize(&self, first: usize, len: usize, src: &[u8], out: &mut [u8]) -> Result<Vec<u8>, CastError> {
         let scaling = match &self.how {
-            How::Blocks(quantize) => return self.blocks(quantize, len, src, out),
+            How::Blocks(blocks) => return self.blocks(&blocks.quantize, len, src, out),
             How::Scaled(scaling) => scaling,
         };
         let [_, _, columns] = self.matrices;
@@ -394,7 +325,7 @@ impl<'a> Weight<'a> {
         src: &[u8],
         out: &mut [u8],
     ) -> Result<Vec<u8>, CastError> {
-        let greatest = scaling.greatest(&TensorView::new(self.from, shape, src)?, block, &self.losses)?;
+        let greatest = scaling.amax(&TensorView::new(self.from, shape, src)?, block, &self.losses)?;
         let grid = [shape[0].div_ceil(block[0]), shape[1].div_ceil(block[1])];
         let scales = scaling.scales(&greatest, &grid, self.all())?;
         let part = 0..shape[0] * shape[1];

@@ -7,11 +7,9 @@
 use super::CandidateFormat;
 use crate::layouts::{Granularity, Layout, QuantizedFormat};
 use crate::pipeline::Greatest;
-use crate::quantize::numbers::Numbers;
+use crate::quantize::scaling::{Blocks, How};
 use onnx_cast::ops::OpError;
-use onnx_cast::scaled::{
-    BlockFormat, BlockPlan, BlockQuantize, BoundScaledPlan, GlobalScale, Recipe, ScaleRule, SymmetricScale, block_amax,
-};
+use onnx_cast::scaled::{BlockFormat, BlockPlan, BoundScaledPlan, ScaleRule, block_amax};
 use onnx_cast::tensor::{TensorErrorKind, element_count};
 use onnx_cast::{CastError, DataType, Tensor, TensorView};
 use std::sync::Arc;
@@ -32,21 +30,10 @@ pub(super) struct Scaled {
     pub(super) block: [usize; 2],
     how: How,
     element: DataType,
-    scale_type: DataType,
-    back: BlockPlan,
     /// Whether all elements have one scale.
     is_whole: bool,
     /// What has to be known before the first part.
     ahead: Option<Arc<Greatest>>,
-}
-
-/// How elements are quantized.
-#[derive(Debug)]
-enum How {
-    /// To a block format.
-    Blocks(BlockFormat, Recipe, BlockQuantize),
-    /// By scales of float, or of the weights' type.
-    Linear(SymmetricScale, BlockPlan),
 }
 
 /// A quantized part.
@@ -87,26 +74,16 @@ impl Scaled {
             CandidateFormat::Elements(element, granularity) => (QuantizedFormat::Elements(element), Some(granularity)),
             CandidateFormat::Bare(_) => return Ok(None),
         };
-        let numbers = Numbers::predicted(layout, to, granularity, from);
-        let scale_type = numbers.scale_type();
-        let (how, global) = match numbers {
-            Numbers::Blocks(format, recipe) => {
-                let unit = (format == BlockFormat::MxInt8).then_some(GlobalScale::Factor(INT8_UNIT));
-                let quantize = BlockQuantize::new(format).rule(rule).recipe(recipe).threads(1);
-                (How::Blocks(format, recipe, quantize), unit)
-            }
-            Numbers::Linear(scale) => (How::Linear(scale, scale.plan(from, element, block)?), None),
-        };
-        let back = BlockPlan::dequantize(element, scale_type, DataType::Float, block)?.global_scale(global);
+        let how = How::predicted(layout, to, granularity, from, rule);
         let is_whole = granularity == Some(Granularity::Tensor);
-        Ok(Some(Scaled { from, shape, block, how, element, scale_type, back, is_whole, ahead: None }))
+        Ok(Some(Scaled { from, shape, block, how, element, is_whole, ahead: None }))
     }
 
     /// Bytes of elements and scales, and of NVFP4's scale of the tensor.
     pub(super) fn bytes(&self) -> u64 {
         let [rows, columns] = self.shape;
         let elements = (rows * columns) as u64;
-        let width = self.scale_type.bits().unwrap_or(8) as u64 / 8;
+        let width = self.how.scale_type().bits().unwrap_or(8) as u64 / 8;
         let global = if self.has_global() { 4 } else { 0 };
         (elements * self.element.bits().unwrap_or(8) as u64).div_ceil(8) + self.blocks() as u64 * width + global
     }
@@ -150,7 +127,7 @@ impl Scaled {
     }
 
     pub(super) fn has_global(&self) -> bool {
-        matches!(self.how, How::Blocks(BlockFormat::NvFp4, ..))
+        matches!(self.how, How::Blocks(Blocks { format: BlockFormat::NvFp4, .. }))
     }
 
     /// Elements after which a block ends, and every row of blocks with it.
@@ -169,25 +146,18 @@ impl Scaled {
             [_, columns] => [len / columns.max(1), columns],
         };
         match &self.how {
-            How::Blocks(format, recipe, quantize) => {
-                let quantize = quantize.amax(self.ahead.as_ref().map(|ahead| ahead.most()));
+            How::Blocks(blocks) => {
+                let quantize = blocks.quantize.amax(self.ahead.as_ref().map(|ahead| ahead.most()));
                 let x = TensorView::new(self.from, &local, src)?;
-                let mut scales = vec![0; format.scale_count(&local).ok_or_else(too_large)?];
+                let mut scales = vec![0; blocks.format.scale_count(&local).ok_or_else(too_large)?];
                 let global = quantize.run_into(&x, &mut codes, &mut scales)?;
                 let grid = [local[0], local[1].div_ceil(self.block[1])];
-                let scales = Tensor::new(format.scale(), grid.to_vec(), scales)?;
-                let back = match global {
-                    Some(global) if *recipe == Recipe::CompressedTensors => {
-                        self.back.global_scale(Some(GlobalScale::Divisor(global)))
-                    }
-                    Some(global) => self.back.global_scale(Some(GlobalScale::Factor(global))),
-                    None => self.back,
-                };
-                Ok(Quantized { codes, scales, back, shape: local, start: 0 })
+                let scales = Tensor::new(blocks.format.scale(), grid.to_vec(), scales)?;
+                Ok(Quantized { codes, scales, back: blocks.back(global)?, shape: local, start: 0 })
             }
-            How::Linear(scale, plan) => {
+            How::Scaled(scaling) => {
                 let found;
-                let (shape, start, greatest) = match &self.ahead {
+                let (shape, start, amax) = match &self.ahead {
                     Some(ahead) => (self.shape, start, ahead.values()),
                     None => {
                         found = block_amax(&TensorView::new(self.from, &local, src)?, self.block)?;
@@ -195,9 +165,10 @@ impl Scaled {
                     }
                 };
                 let grid = [shape[0].div_ceil(self.block[0]), shape[1].div_ceil(self.block[1])];
-                let scales = scale.scales(greatest, &grid)?;
+                let scales = scaling.scales(amax, &grid, None)?;
+                let [plan, back] = scaling.plans([self.from, self.element], self.block, None)?;
                 plan.bind(&shape, &scales.view(), None)?.run_part(start, len, src, &mut codes)?;
-                Ok(Quantized { codes, scales, back: self.back, shape, start })
+                Ok(Quantized { codes, scales, back, shape, start })
             }
         }
     }
@@ -228,9 +199,6 @@ impl Dequantized<'_> {
     }
 }
 
-/// The unit of MXINT8, whose elements count 64ths.
-const INT8_UNIT: f32 = 1.0 / 64.0;
-
 /// The elements of a tensor's parts, with whole blocks of its candidates; or those know theirs ahead.
 pub(super) fn part_size<'a>(candidates: impl Iterator<Item = &'a mut Scaled>, len: usize) -> usize {
     // Parts of packed elements are whole bytes.
@@ -239,7 +207,7 @@ pub(super) fn part_size<'a>(candidates: impl Iterator<Item = &'a mut Scaled>, le
     for scaled in candidates {
         let common = scaled.unit() / gcd(unit, scaled.unit());
         let wanted = unit.saturating_mul(common).min(len.max(1));
-        let is_linear = matches!(scaled.how, How::Linear(..));
+        let is_linear = matches!(scaled.how, How::Scaled(_));
         if wanted <= MOST || !is_linear {
             unit = wanted;
         } else {
