@@ -22,6 +22,7 @@ pub use greatest::Greatest;
 pub(crate) use greatest::mark_nan;
 pub use sinks::{InMemory, InPlace, Nowhere, Sink};
 pub(crate) use sinks::{InStretches, Ordered, Same};
+pub(crate) use task::CHUNK;
 pub use task::{Chain, Compute, Decode, ScaledCast, Scratch, Step, Task, TaskInput, Transform};
 
 /// What went wrong.

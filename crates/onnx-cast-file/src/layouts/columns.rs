@@ -5,7 +5,7 @@
 
 use super::transpose::transpose;
 use crate::io::memory::resize;
-use crate::pipeline::PipelineError;
+use crate::pipeline::{CHUNK, PipelineError};
 use std::io;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -75,13 +75,11 @@ pub(crate) fn parts([rows, columns]: [usize; 2], start: usize, len: usize) -> im
     })
 }
 
-/// How many values are read at once: about a quarter of a million, which stay in the nearer caches until they are
-/// written, in whole columns of so many rows unless these are too long.
+/// Values to read at once: about a chunk, in whole columns of `rows` values unless these are too long.
 pub(crate) fn columns_at_once(rows: usize) -> usize {
-    const PART: usize = 1 << 18;
     let columns = [64, 32, 8].map(|count| rows.saturating_mul(count));
-    let whole = columns.into_iter().find(|columns| (1..=4 * PART).contains(columns));
-    whole.map_or(PART, |columns| PART.div_ceil(columns) * columns)
+    let whole = columns.into_iter().find(|columns| (1..=4 * CHUNK).contains(columns));
+    whole.map_or(CHUNK, |columns| CHUNK.div_ceil(columns) * columns)
 }
 
 impl Columns {

@@ -16,7 +16,7 @@ use super::weight::{Encoding, Grid, Weight};
 use crate::checkpoint::{Checkpoint, TensorRef};
 use crate::io::memory::resize;
 use crate::io::positional::InputFile;
-use crate::pipeline::{Compute, PipelineError, Scratch};
+use crate::pipeline::{CHUNK, Compute, PipelineError, Scratch};
 use by_columns::ByColumns;
 use coded::Coded;
 use onnx_cast::packing::pack;
@@ -435,6 +435,3 @@ impl Compute for WeightValues<'_> {
         }
     }
 }
-
-/// Elements of a part.
-const CHUNK: usize = 1 << 18;

@@ -226,7 +226,7 @@ impl Transform for Chain {
 
 /// Elements of a chunk: a multiple of 8, so that chunks of packed types are whole bytes. Of floats they are 1 MiB,
 /// which with the result stays in the caches between reading, casting and writing.
-pub(super) const CHUNK: usize = 1 << 18;
+pub(crate) const CHUNK: usize = 1 << 18;
 
 /// A stretch of a task.
 pub(super) struct Chunk {

@@ -2,12 +2,12 @@
 
 use super::QuantizeRequest;
 use super::scaling::{Blocks, How, Scaling};
-use super::weight::{PART, Walk, Weight};
+use super::weight::{Walk, Weight};
 use crate::checkpoint::{Checkpoint, TensorRef};
 use crate::engine::{Computed, OutputTensor, Source};
 use crate::io::memory::resize;
 use crate::layouts::{WrittenWeight, copy_stretches, parts, transpose};
-use crate::pipeline::{Compute, Greatest, PipelineError, Scratch};
+use crate::pipeline::{CHUNK, Compute, Greatest, PipelineError, Scratch};
 use crate::summary::TensorSummary;
 use onnx_cast::DataType;
 use onnx_cast::ops::OpError;
@@ -300,7 +300,7 @@ impl Compute for ElementSource<'_> {
                 // A part is whole units, and eight items where those hold several elements.
                 let step =
                     if bits[0] == bits[1] && bits[0] >= 8 { 1 } else { 64 >> weight.unit().trailing_zeros().min(6) };
-                PART.next_multiple_of(weight.unit() * step)
+                CHUNK.next_multiple_of(weight.unit() * step)
             }
         };
         len * bits[0] / bits[1]
@@ -312,14 +312,14 @@ impl Compute for ElementSource<'_> {
         let ([count, rows, columns], down) = (weight.matrices, weight.block[0]);
         let at = self.elements(start);
         let (band, matrix) = (weight.band(at), rows * columns);
-        let len = if matrix <= PART {
+        let len = if matrix <= CHUNK {
             // Whole matrices.
-            (PART / matrix * matrix).min(count * matrix - at)
-        } else if down * columns <= PART {
-            (PART / (down * columns) * down * columns).min(matrix - at % matrix)
+            (CHUNK / matrix * matrix).min(count * matrix - at)
+        } else if down * columns <= CHUNK {
+            (CHUNK / (down * columns) * down * columns).min(matrix - at % matrix)
         } else {
             let column = (at - band.row * columns) / band.rows;
-            band.rows * (PART / down).next_multiple_of(64).min(columns - column)
+            band.rows * (CHUNK / down).next_multiple_of(64).min(columns - column)
         };
         if pairs_rows { len / 2 } else { len }
     }
@@ -345,7 +345,7 @@ impl Compute for ScaleSource<'_> {
 
     fn chunk(&self) -> usize {
         let [down, across] = self.weight.block;
-        (PART / down.saturating_mul(across).max(1)).max(1).next_multiple_of(8)
+        (CHUNK / down.saturating_mul(across).max(1)).max(1).next_multiple_of(8)
     }
 }
 

@@ -5,10 +5,10 @@ use super::blocks::{ElementSource, GlobalScaleSource, ScaleSource};
 use super::losses::Losses;
 use super::scaling::{How, Scaling};
 use super::values::StoredValues;
-use super::weight::{PART, Walk, Weight};
+use super::weight::{Walk, Weight};
 use crate::counts::Counter;
 use crate::layouts::QuantizedFormat;
-use crate::pipeline::{Compute, Greatest};
+use crate::pipeline::{CHUNK, Compute, Greatest};
 use onnx_cast::DataType;
 use onnx_cast::ops::OpError;
 use onnx_cast::scaled::{BlockFormat, BlockQuantize, ScaleRule, SymmetricScale};
@@ -130,7 +130,7 @@ impl<'a> ConstantRequest<'a> {
         // Rows that end within bytes, and long rows that end within blocks, have their scales found first.
         let has_odd_rows = match scaled {
             Scaled::Blocks(_) if is_down => !(columns * bits).is_multiple_of(8),
-            Scaled::Blocks(_) => !columns.is_multiple_of(block[1]) && columns > 4 * PART,
+            Scaled::Blocks(_) => !columns.is_multiple_of(block[1]) && columns > 4 * CHUNK,
             _ => false,
         };
         let is_ahead = !matches!(scaled, Scaled::Blocks(_)) || has_odd_rows;
@@ -150,7 +150,7 @@ impl<'a> ConstantRequest<'a> {
             matrices,
             walk: match scaled {
                 Scaled::Blocks(_) if is_down && !has_odd_rows => Walk::Bands { pairs_rows: false },
-                Scaled::Axis if is_down && bits == 8 && columns <= PART => Walk::Columns,
+                Scaled::Axis if is_down && bits == 8 && columns <= CHUNK => Walk::Columns,
                 _ => Walk::Rows,
             },
             element,

@@ -7,15 +7,12 @@ use super::values::StoredValues;
 use crate::checkpoint::{Checkpoint, TensorRef};
 use crate::io::memory::resize;
 use crate::layouts::{Granularity, Order, QuantizedFormat, WrittenWeight, transpose};
-use crate::pipeline::{Greatest, PipelineError};
+use crate::pipeline::{CHUNK, Greatest, PipelineError};
 use onnx_cast::ops::OpError;
 use onnx_cast::scaled::{BlockFormat, BlockQuantize};
 use onnx_cast::{CastError, DataType, Tensor, TensorView};
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
-
-/// Values that are read at once.
-pub(super) const PART: usize = 1 << 18;
 
 /// A matrix that is quantized, or experts.
 #[derive(Debug)]
@@ -124,7 +121,7 @@ impl<'a> Weight<'a> {
             walk: match written.order {
                 Order::Exchanged => Walk::Transposed([columns, rows]),
                 Order::Down => Walk::Bands { pairs_rows: true },
-                Order::Same if written.has_scales_of_columns() && columns <= PART => Walk::Columns,
+                Order::Same if written.has_scales_of_columns() && columns <= CHUNK => Walk::Columns,
                 Order::Same => Walk::Rows,
             },
             element,

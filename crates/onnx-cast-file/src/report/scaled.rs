@@ -6,16 +6,13 @@
 
 use super::CandidateFormat;
 use crate::layouts::{Granularity, Layout, QuantizedFormat};
-use crate::pipeline::Greatest;
+use crate::pipeline::{CHUNK, Greatest};
 use crate::quantize::scaling::{Blocks, How};
 use onnx_cast::ops::OpError;
 use onnx_cast::scaled::{BlockFormat, BlockPlan, BoundScaledPlan, ScaleRule, block_amax};
 use onnx_cast::tensor::{TensorErrorKind, element_count};
 use onnx_cast::{CastError, DataType, Tensor, TensorView};
 use std::sync::Arc;
-
-/// Elements of a part, unless units of blocks need more.
-const PART: usize = 1 << 18;
 
 /// The most elements of a part. Blocks beyond are known ahead.
 const MOST: usize = 1 << 20;
@@ -218,7 +215,7 @@ pub(super) fn part_size<'a>(candidates: impl Iterator<Item = &'a mut Scaled>, le
             globals.push(scaled);
         }
     }
-    let size = PART.max(unit) / unit * unit;
+    let size = CHUNK.max(unit) / unit * unit;
     if size < len {
         for scaled in globals {
             scaled.share_scale(&Arc::new(Greatest::of_all(scaled.from)));

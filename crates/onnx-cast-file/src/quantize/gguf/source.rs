@@ -6,15 +6,12 @@ use crate::formats::gguf::{BlockCoding, GgufType};
 use crate::io::memory::resize;
 use crate::io::positional::InputFile;
 use crate::layouts::{decode_blocks, encode_blocks};
-use crate::pipeline::{Compute, PipelineError, Scratch, Transform};
+use crate::pipeline::{CHUNK, Compute, PipelineError, Scratch, Transform};
 use onnx_cast::__private::with_default_float_environment;
 use onnx_cast::ops::OpError;
 use onnx_cast::{Cast, CastOptions, DataType, Plan};
 use std::io;
 use std::sync::Arc;
-
-/// Elements that are computed at once, as many as the pipeline takes of others.
-const PART: usize = 1 << 18;
 
 /// Rows of a tensor, in the order in which they are written.
 #[derive(Debug)]
@@ -171,7 +168,7 @@ impl Compute for EncodedBlocks<'_> {
     }
 
     fn chunk(&self) -> usize {
-        PART / self.kind.elements * self.kind.bytes
+        CHUNK / self.kind.elements * self.kind.bytes
     }
 }
 
