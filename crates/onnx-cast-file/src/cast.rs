@@ -241,13 +241,7 @@ impl CastJob {
         }
         let given = Given { from: &request.raw.from, shape: request.raw.shape.as_deref() };
         let mut file = Input::open(input, format, &given)?;
-        // Without one of its own, the standard output gets the format of the input, if it is written.
-        let own = if file.format == Format::Torch { Format::Safetensors } else { file.format };
-        let format = target.unwrap_or(own);
-        if file.format == Format::Torch && format == Format::Raw && !is_stream(output) && !is_unseen(output) {
-            let what = format!("raw bytes in the place of a checkpoint (want .safetensors, or .{UNSEEN})");
-            return Err(FormatError::request(output, what).into());
-        }
+        let format = output_format(&file, target, output)?;
         let is_kept = |format| matches!(format, Format::Npy | Format::Npz);
         let keeps_arrays = is_kept(file.format) && is_kept(format);
         let mut planner = Planner { keeps_arrays, ..Planner::new(self) };
@@ -323,6 +317,17 @@ fn check_safetensors(output: &Path, request: &CastRequest) -> Result<(), FileErr
         Some(data_type) => Err(FormatError::invalid(output, safetensors::no_name("", data_type)).into()),
         None => Ok(()),
     }
+}
+
+/// The format of an output. Without one of its own, the standard output gets the format of the input, if it is written.
+fn output_format(input: &Input, target: Option<Format>, output: &Path) -> Result<Format, FileError> {
+    let own = if input.format == Format::Torch { Format::Safetensors } else { input.format };
+    let format = target.unwrap_or(own);
+    if input.format == Format::Torch && format == Format::Raw && !is_stream(output) && !is_unseen(output) {
+        let what = format!("raw bytes in the place of a checkpoint (want .safetensors, or .{UNSEEN})");
+        return Err(FormatError::request(output, what).into());
+    }
+    Ok(format)
 }
 
 /// Refuses models and `.gguf` files, each with what to do instead.

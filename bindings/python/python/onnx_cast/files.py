@@ -1,4 +1,4 @@
-"""Files of tensors and models, in constant memory: ``.safetensors``, ``.npy``, ``.npz``, ``.pb``, raw bytes, ``.onnx``.
+"""Files of tensors and models, in constant memory: ``.safetensors``, ``.npy``, ``.npz``, ``.pb``, ``.pt``, ``.onnx``, raw bytes.
 
 Parameters are called as the command's options are: ``--min-elements`` is ``min_elements``. Results have what the command prints with ``--json``.
 """
@@ -381,8 +381,9 @@ def cast_file(
     Parameters
     ----------
     src : path or onnx.ModelProto
-        What to cast: a ``.safetensors``, ``.npy``, ``.npz``, ``.pb`` or ``.onnx`` file, the index or folder of a
-        checkpoint, raw bytes with ``from_`` and ``shape``, or a model of up to 2 GB, which does not change.
+        What to cast: a ``.safetensors``, ``.npy``, ``.npz``, ``.pb`` or ``.onnx`` file, a checkpoint of ``torch.save``
+        (``.pt``, ``.bin``), the index or folder of a checkpoint, raw bytes with ``from_`` and ``shape``, or a model of
+        up to 2 GB, which does not change.
     dst : path, optional
         The output, which appears whole or not at all, and may be ``src``. Without it a model becomes another one.
     to : To, optional

@@ -137,6 +137,12 @@ pub(crate) struct Index {
     pub(crate) shards: Vec<(String, HashSet<String>)>,
 }
 
+/// Whether a text is the name of a file, without a folder.
+fn is_plain_name(name: &str) -> bool {
+    let parts: Vec<Component<'_>> = Path::new(name).components().collect();
+    matches!(parts[..], [Component::Normal(part)] if part == OsStr::new(name))
+}
+
 #[derive(Deserialize)]
 struct Form<'a> {
     #[serde(borrow)]
@@ -204,11 +210,8 @@ impl Index {
                 let what = format!("tensor `{}` appears twice in weight_map", Short(&tensor));
                 return Err(wrong(InvalidKind::Name, what));
             }
-            let parts: Vec<Component<'_>> = Path::new(&file).components().collect();
-            let plain = matches!(parts[..], [Component::Normal(part)] if part == OsStr::new(&file));
-            let is_pickled = name_ends(path, TORCH_INDEX);
-            let ending = if is_pickled { ".bin" } else { ".safetensors" };
-            if !plain || !name_ends(Path::new(&file), ending) {
+            let ending = if name_ends(path, TORCH_INDEX) { ".bin" } else { ".safetensors" };
+            if !is_plain_name(&file) || !name_ends(Path::new(&file), ending) {
                 let want = format!("(want the name of a {ending} file, without a folder)");
                 let what = format!("weight_map names the file `{}` {want}", Short(&file));
                 return Err(wrong(InvalidKind::Files, what));

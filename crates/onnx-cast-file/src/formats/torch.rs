@@ -314,9 +314,13 @@ impl Found {
 
     fn visit(&mut self, values: &Values, id: Id, name: &mut String, depth: usize) -> Result<Holds, Invalid> {
         self.visited += 1;
-        if depth > MAX_DEPTH || self.visited > MAX_VALUES || self.bytes > MAX_HEADER {
-            let what = format!("values nested too deep or shared too often (want at most {MAX_DEPTH} levels)");
+        if self.visited > MAX_VALUES || self.bytes > MAX_HEADER {
+            let what = format!("values shared too often (want at most {MAX_VALUES} in all)");
             return Err(Invalid::new(InvalidKind::Size, what));
+        }
+        if depth > MAX_DEPTH {
+            // A list may hold itself.
+            return Ok(self.leave_out(name, format!("more than {MAX_DEPTH} levels deep"), Holds::Objects));
         }
         match values.get(id) {
             Value::Tensor(view) => {
@@ -363,10 +367,12 @@ impl Found {
         let (first, len) = (self.left_out.len(), name.len());
         let mut holds = Holds::Nothing;
         for (key, part) in parts {
-            let key = key.unwrap_or_else(|| "?".to_owned());
             *name += if len > 0 { "." } else { "" };
-            *name += &key;
-            holds = holds.max(self.visit(values, part, name, depth + 1)?);
+            *name += key.as_deref().unwrap_or("?");
+            holds = holds.max(match key {
+                Some(_) => self.visit(values, part, name, depth + 1)?,
+                None => self.leave_out(name, "under a key that is no string or integer".to_owned(), Holds::Objects),
+            });
             name.truncate(len);
         }
         if holds < Holds::Tensors && len > 0 {

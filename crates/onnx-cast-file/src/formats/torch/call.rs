@@ -1,6 +1,6 @@
 //! The globals of a pickle that are understood: what their calls give, without calling anything.
 
-use super::values::{Id, Storage, Value, Values, View};
+use super::values::{Id, PLAIN, Storage, Value, Values, View};
 use onnx_cast::DataType;
 
 /// What a call gives.
@@ -39,7 +39,7 @@ const FLOAT4_PAIR: &str = "torch.float4_e2m1fn_x2";
 
 /// Calls a global with a tuple of arguments. Any unknown one gives an object that is not built.
 pub(super) fn call(values: &Values, class: Id, arguments: Id) -> Result<Called, &'static str> {
-    let Some(name) = values.global(class) else { return Ok(Called::New(Value::Plain)) };
+    let Some(name) = values.global(class) else { return Ok(Called::Known(PLAIN)) };
     let arguments = values.items(arguments).ok_or("a call without a tuple of arguments")?;
     let object = || Ok(Called::New(Value::Object(class, None)));
     match name {
@@ -55,7 +55,7 @@ pub(super) fn call(values: &Values, class: Id, arguments: Id) -> Result<Called, 
         "torch.Size" | "builtins.set" | "__builtin__.set" | "builtins.frozenset" | "__builtin__.frozenset" => {
             arguments.first().map_or_else(object, |&items| Ok(Called::Known(items)))
         }
-        "torch.device" | "_codecs.encode" => Ok(Called::New(Value::Plain)),
+        "torch.device" | "_codecs.encode" => Ok(Called::Known(PLAIN)),
         // Of a subclass of tensors: function, class, arguments and state.
         "torch._tensor._rebuild_from_type_v2" => {
             let &[function, _, arguments, ..] = arguments else { return object() };
@@ -77,6 +77,14 @@ fn rebuild(values: &Values, name: &str, arguments: &[Id]) -> Result<Option<Calle
         | "torch._utils._rebuild_parameter"
         | "torch._utils._rebuild_parameter_with_state" => {
             Ok(arguments.first().filter(is_tensor).map(|&tensor| Called::Known(tensor)))
+        }
+        // A conjugate or a negative of the elements that are stored.
+        "torch._utils._rebuild_tensor_v2" | "torch._utils._rebuild_tensor_v3"
+            if arguments
+                .last()
+                .is_some_and(|&last| ["conj", "neg"].iter().any(|key| values.entry(last, key).is_some())) =>
+        {
+            Ok(None)
         }
         "torch._utils._rebuild_tensor" | "torch._utils._rebuild_tensor_v2" => {
             let data_type = arguments.first().and_then(|&storage| match values.get(storage) {

@@ -6,7 +6,7 @@
 //! with the file before anything is allocated.
 
 use super::call;
-use super::values::{Id, Value, Values};
+use super::values::{Id, PLAIN, Value, Values};
 use crate::formats::error::{FormatError, Invalid, InvalidKind};
 use crate::formats::limits::MAX_HEADER;
 use crate::io::positional::{InputFile, PositionedReader};
@@ -86,99 +86,20 @@ struct Machine<'b, 'f> {
 impl Machine<'_, '_> {
     fn run(mut self) -> Result<(Values, Id), FormatError> {
         let mut memo: HashMap<u64, Id> = HashMap::new();
-        let plain = self.add(Value::Plain)?;
         loop {
             if self.stack.len().max(self.marks.len()).max(memo.len()) > MAX_VALUES {
                 return Err(self.too_large());
             }
             let opcode = self.bytes.number(1)? as u8;
             match opcode {
-                // PROTO, FRAME
-                0x80 => drop(self.bytes.take(1)?),
-                0x95 => drop(self.bytes.take(8)?),
                 // STOP
                 b'.' => {
                     let root = self.pop()?;
                     return Ok((self.values, root));
                 }
-                // MARK, POP, POP_MARK, DUP
-                b'(' => self.marks.push(self.stack.len()),
-                b'0' if self.marks.last() == Some(&self.stack.len()) => drop(self.marks.pop()),
-                b'0' => drop(self.pop()?),
-                b'1' => drop(self.pop_marked()?),
-                b'2' => {
-                    let top = self.top()?;
-                    self.stack.push(top);
-                }
-                // NONE, NEWTRUE, NEWFALSE
-                b'N' | 0x88 | 0x89 => self.stack.push(plain),
-                // BINFLOAT
-                b'G' => {
-                    self.bytes.take(8)?;
-                    self.stack.push(plain);
-                }
-                // BININT, BININT1, BININT2
-                b'J' => {
-                    let value = self.bytes.number(4)? as u32;
-                    self.push(Value::Int(i64::from(value.cast_signed())))?;
-                }
-                b'K' => self.int(1)?,
-                b'M' => self.int(2)?,
-                // LONG1, LONG4
-                0x8a => self.long(1)?,
-                0x8b => self.long(4)?,
-                // BINUNICODE, SHORT_BINUNICODE, BINUNICODE8, and the strings of Python 2
-                b'X' | b'T' => self.string(4)?,
-                0x8c | b'U' => self.string(1)?,
-                0x8d => self.string(8)?,
-                // BINBYTES, SHORT_BINBYTES, BINBYTES8, BYTEARRAY8
-                b'B' => self.skip(4, plain)?,
-                b'C' => self.skip(1, plain)?,
-                0x8e | 0x96 => self.skip(8, plain)?,
-                // EMPTY_DICT, EMPTY_LIST, EMPTY_SET, EMPTY_TUPLE
-                b'}' => self.push(Value::Dict(Vec::new()))?,
-                b']' | 0x8f => self.push(Value::List(Vec::new()))?,
-                b')' => self.push(Value::Tuple(Vec::new()))?,
-                // TUPLE1, TUPLE2, TUPLE3, TUPLE
-                0x85..=0x87 => {
-                    let mut items = vec![plain; usize::from(opcode - 0x84)];
-                    for item in items.iter_mut().rev() {
-                        *item = self.pop()?;
-                    }
-                    self.push(Value::Tuple(items))?;
-                }
-                b't' => {
-                    let items = self.pop_marked()?;
-                    self.push(Value::Tuple(items))?;
-                }
-                // LIST, FROZENSET
-                b'l' | 0x91 => {
-                    let items = self.pop_marked()?;
-                    self.push(Value::List(items))?;
-                }
-                // DICT
-                b'd' => {
-                    let items = self.pop_marked()?;
-                    self.push(Value::Dict(items.as_chunks().0.iter().map(|&[key, value]| (key, value)).collect()))?;
-                }
-                // APPEND, APPENDS, ADDITEMS
-                b'a' => {
-                    let item = self.pop()?;
-                    self.extend(&[item])?;
-                }
-                b'e' | 0x90 => {
-                    let items = self.pop_marked()?;
-                    self.extend(&items)?;
-                }
-                // SETITEM, SETITEMS
-                b's' => {
-                    let (value, key) = (self.pop()?, self.pop()?);
-                    self.set(&[[key, value]])?;
-                }
-                b'u' => {
-                    let items = self.pop_marked()?;
-                    self.set(items.as_chunks().0)?;
-                }
+                // PROTO, FRAME
+                0x80 => drop(self.bytes.take(1)?),
+                0x95 => drop(self.bytes.take(8)?),
                 // BINPUT, LONG_BINPUT, MEMOIZE, BINGET, LONG_BINGET
                 b'q' => drop(memo.insert(self.bytes.number(1)?, self.top()?)),
                 b'r' => drop(memo.insert(self.bytes.number(4)?, self.top()?)),
@@ -188,42 +109,148 @@ impl Machine<'_, '_> {
                     let value = memo.get(&place).copied();
                     self.stack.push(value.ok_or_else(|| self.bytes.wrong("an unknown value of the memo"))?);
                 }
-                // GLOBAL, STACK_GLOBAL
-                b'c' => {
-                    let (module, name) = (self.bytes.line()?, self.bytes.line()?);
-                    self.push(Value::Global(format!("{module}.{name}")))?;
-                }
-                0x93 => {
-                    let (name, module) = (self.pop()?, self.pop()?);
-                    let names = self.values.text(module).zip(self.values.text(name));
-                    let (module, name) = names.ok_or_else(|| self.bytes.wrong("a global without a name"))?;
-                    self.push(Value::Global(format!("{}.{}", Short(module), Short(name))))?;
-                }
-                // REDUCE, NEWOBJ; NEWOBJ_EX, whose keywords belong to classes that are not built
-                b'R' | 0x81 | 0x92 => {
-                    if opcode == 0x92 {
-                        self.pop()?;
-                    }
-                    let (arguments, class) = (self.pop()?, self.pop()?);
-                    let called = call::call(&self.values, class, arguments);
-                    self.push_called(called)?;
-                }
-                // BINPERSID
-                b'Q' => {
-                    let id = self.pop()?;
-                    let storage = call::persistent(&self.values, id);
-                    self.push_called(storage)?;
-                }
-                // BUILD
-                b'b' => {
-                    let (state, object) = (self.pop()?, self.top()?);
-                    if let Some(Value::Object(_, known)) = self.values.get_mut(object) {
-                        *known = Some(state);
-                    }
-                }
+                _ if self.scalar(opcode)? || self.container(opcode)? || self.object(opcode)? => {}
                 _ => return Err(self.bytes.wrong(format!("opcode {opcode:#04x}, which is not read,"))),
             }
         }
+    }
+
+    /// Pushes a number, a string or another plain value; `false` for any other opcode.
+    fn scalar(&mut self, opcode: u8) -> Result<bool, FormatError> {
+        match opcode {
+            // NONE, NEWTRUE, NEWFALSE
+            b'N' | 0x88 | 0x89 => self.stack.push(PLAIN),
+            // BINFLOAT
+            b'G' => self.skip(8)?,
+            // BININT, BININT1, BININT2
+            b'J' => {
+                let value = self.bytes.number(4)? as u32;
+                self.push(Value::Int(i64::from(value.cast_signed())))?;
+            }
+            b'K' => self.int(1)?,
+            b'M' => self.int(2)?,
+            // LONG1, LONG4
+            0x8a => self.long(1)?,
+            0x8b => self.long(4)?,
+            // BINUNICODE, SHORT_BINUNICODE, BINUNICODE8, and the strings of Python 2
+            b'X' | b'T' => self.string(4)?,
+            0x8c | b'U' => self.string(1)?,
+            0x8d => self.string(8)?,
+            // BINBYTES, SHORT_BINBYTES, BINBYTES8, BYTEARRAY8
+            b'B' | b'C' | 0x8e | 0x96 => {
+                let len = self.bytes.number(if opcode == b'B' {
+                    4
+                } else if opcode == b'C' {
+                    1
+                } else {
+                    8
+                })?;
+                self.skip(len)?;
+            }
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// Makes or fills a container, or moves values of the stack; `false` for any other opcode.
+    fn container(&mut self, opcode: u8) -> Result<bool, FormatError> {
+        match opcode {
+            // MARK, POP, POP_MARK, DUP
+            b'(' => self.marks.push(self.stack.len()),
+            b'0' if self.marks.last() == Some(&self.stack.len()) => drop(self.marks.pop()),
+            b'0' => drop(self.pop()?),
+            b'1' => drop(self.pop_marked()?),
+            b'2' => {
+                let top = self.top()?;
+                self.stack.push(top);
+            }
+            // EMPTY_DICT, EMPTY_LIST, EMPTY_SET, EMPTY_TUPLE
+            b'}' => self.push(Value::Dict(Vec::new()))?,
+            b']' | 0x8f => self.push(Value::List(Vec::new()))?,
+            b')' => self.push(Value::Tuple(Vec::new()))?,
+            // TUPLE1, TUPLE2, TUPLE3, TUPLE
+            0x85..=0x87 => {
+                let mut items = vec![PLAIN; usize::from(opcode - 0x84)];
+                for item in items.iter_mut().rev() {
+                    *item = self.pop()?;
+                }
+                self.push(Value::Tuple(items))?;
+            }
+            b't' => {
+                let items = self.pop_marked()?;
+                self.push(Value::Tuple(items))?;
+            }
+            // LIST, FROZENSET
+            b'l' | 0x91 => {
+                let items = self.pop_marked()?;
+                self.push(Value::List(items))?;
+            }
+            // DICT
+            b'd' => {
+                let items = self.pop_marked()?;
+                self.push(Value::Dict(Vec::new()))?;
+                self.set(items.as_chunks().0)?;
+            }
+            // APPEND, APPENDS, ADDITEMS
+            b'a' => {
+                let item = self.pop()?;
+                self.extend(&[item])?;
+            }
+            b'e' | 0x90 => {
+                let items = self.pop_marked()?;
+                self.extend(&items)?;
+            }
+            // SETITEM, SETITEMS
+            b's' => {
+                let (value, key) = (self.pop()?, self.pop()?);
+                self.set(&[[key, value]])?;
+            }
+            b'u' => {
+                let items = self.pop_marked()?;
+                self.set(items.as_chunks().0)?;
+            }
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// Names a global, or makes what a call of one gives; `false` for any other opcode.
+    fn object(&mut self, opcode: u8) -> Result<bool, FormatError> {
+        match opcode {
+            // GLOBAL, STACK_GLOBAL
+            b'c' => {
+                let (module, name) = (self.bytes.line()?, self.bytes.line()?);
+                self.push(Value::Global(format!("{module}.{name}")))?;
+            }
+            0x93 => {
+                let (name, module) = (self.pop()?, self.pop()?);
+                let names = self.values.text(module).zip(self.values.text(name));
+                let (module, name) = names.ok_or_else(|| self.bytes.wrong("a global without a name"))?;
+                self.push(Value::Global(format!("{}.{}", Short(module), Short(name))))?;
+            }
+            // REDUCE, NEWOBJ; NEWOBJ_EX, whose keywords belong to classes that are not built
+            b'R' | 0x81 | 0x92 => {
+                if opcode == 0x92 {
+                    self.pop()?;
+                }
+                let (arguments, class) = (self.pop()?, self.pop()?);
+                self.push_called(call::call(&self.values, class, arguments))?;
+            }
+            // BINPERSID
+            b'Q' => {
+                let id = self.pop()?;
+                self.push_called(call::persistent(&self.values, id))?;
+            }
+            // BUILD
+            b'b' => {
+                let (state, object) = (self.pop()?, self.top()?);
+                if let Some(Value::Object(_, known)) = self.values.get_mut(object) {
+                    *known = Some(state);
+                }
+            }
+            _ => return Ok(false),
+        }
+        Ok(true)
     }
 
     fn too_large(&self) -> FormatError {
@@ -301,10 +328,10 @@ impl Machine<'_, '_> {
         self.push(text.map_or(Value::Plain, Value::Text))
     }
 
-    fn skip(&mut self, bytes: u64, plain: Id) -> Result<(), FormatError> {
-        let len = self.bytes.number(bytes)?;
+    /// Skips the bytes of a plain value.
+    fn skip(&mut self, len: u64) -> Result<(), FormatError> {
         self.bytes.take(len)?;
-        self.stack.push(plain);
+        self.stack.push(PLAIN);
         Ok(())
     }
 

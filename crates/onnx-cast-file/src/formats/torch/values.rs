@@ -5,6 +5,9 @@ use onnx_cast::DataType;
 /// Index of a value in [`Values`].
 pub(super) type Id = u32;
 
+/// Index of every [`Value::Plain`]: none of them is stored.
+pub(super) const PLAIN: Id = Id::MAX;
+
 /// The values of a pickle; they refer to each other by index.
 #[derive(Debug, Default)]
 pub(super) struct Values(Vec<Value>);
