@@ -4,6 +4,7 @@
 mod by_value;
 mod collections;
 mod compare;
+mod plain_view;
 mod quantized;
 mod values;
 
@@ -29,8 +30,9 @@ use std::collections::HashMap;
 use std::path::Path;
 use values::look;
 
+pub(crate) use plain_view::{Entry, PlainView};
+pub(crate) use quantized::consistent;
 pub use quantized::{Quantized, QuantizedWeight, ScaleExtent};
-pub(crate) use quantized::{consistent, refuse_changes};
 pub use values::Values;
 
 /// What a tensor of a file is.

@@ -9,6 +9,7 @@ mod format;
 mod measure;
 mod part;
 mod scaled;
+mod source;
 mod survey;
 mod verdict;
 
@@ -17,12 +18,11 @@ use crate::collection::Collection;
 use crate::error::FileError;
 use crate::formats::error::{Invalid, InvalidKind};
 use crate::formats::format::Format;
-use crate::formats::input::{Input, StoredTensor};
+use crate::formats::input::Input;
 use crate::formats::source::Items;
-use crate::inspect;
+use crate::inspect::{self, PlainView};
 use crate::io::progress::{Meter, Watch};
 use crate::layouts::{Layout, check_scale_rule};
-use crate::opened::{of_stored, with_task};
 use crate::pipeline::{PipelineError, Task, TaskInput};
 use crate::request::{ignored_attributes, refuse_format};
 use crate::selection::{Pattern, Selection, SourceType, admits, check_names, refuse_nothing};
@@ -32,6 +32,7 @@ use forecast::Forecasts;
 use onnx_cast::__private::DefaultEnvironment;
 use onnx_cast::scaled::ScaleRule;
 use onnx_cast::{Cast, CastError, CastOptions, DataType, TensorView};
+use source::FileSource;
 use std::path::Path;
 use survey::{Facts, Pass, Survey};
 
@@ -81,6 +82,8 @@ pub struct Report {
     /// How many others there are: of types that are not cast by themselves, left out by name or size, or kept in every
     /// candidate.
     pub others: usize,
+    /// How many quantized weights were measured by the values that they stand for, as float: by layout.
+    pub dequantized: Vec<(Layout, usize)>,
     /// What `quantize` would write for each candidate with scales, of checkpoints and of tensors in memory.
     pub forecasts: Vec<Forecast>,
     /// Options that had no effect.
@@ -213,6 +216,11 @@ impl ReportRequest {
         to.iter().filter(|to| is_meant(to)).copied().collect()
     }
 
+    /// Whether patterns select the tensors to report on.
+    fn selects_names(&self) -> bool {
+        !self.include.is_empty() || !self.exclude.is_empty()
+    }
+
     /// Refuses patterns that match none of the names, or that leave none to report on.
     fn check_names<'n>(&self, path: &Path, mut names: impl Iterator<Item = &'n str> + Clone) -> Result<(), FileError> {
         check_names(&self.include, &self.exclude, names.clone()).map_err(|error| FileError::invalid(path, error))?;
@@ -224,17 +232,31 @@ impl ReportRequest {
 
     fn empty_report(&self) -> Report {
         let (to, ignored) = (self.to.clone(), self.ignored());
-        Report { to, tensors: Vec::new(), others: 0, forecasts: Vec::new(), ignored }
+        let (tensors, dequantized, forecasts) = (Vec::new(), Vec::new(), Vec::new());
+        Report { to, tensors, others: 0, dequantized, forecasts, ignored }
+    }
+}
+
+impl Report {
+    /// Adds numbers of weights that were measured by the values that they stand for.
+    fn count_dequantized(&mut self, more: impl IntoIterator<Item = (Layout, usize)>) {
+        for (layout, count) in more {
+            match self.dequantized.iter_mut().find(|(known, _)| *known == layout) {
+                Some((_, known)) => *known += count,
+                None => self.dequantized.push((layout, count)),
+            }
+        }
     }
 }
 
 /// Finds out what casts to each of several types would do to the tensors of a file, of a model (its constants), of a
 /// checkpoint in several files, or of the standard input (`-`), reading each once. A tensor has the candidates that
-/// [`Selection::target`] would cast it to; the tensor of a file of one has all.
+/// [`Selection::target`] would cast it to; the tensor of a file of one has all. A quantized weight is measured by the
+/// values that [`dequantize_file`](crate::dequantize_file) would write, as float and under their name.
 ///
 /// # Errors
-/// Where a file cannot be read or is not valid, a candidate is not a type of numbers, or something beside quantized
-/// weights changes them.
+/// Where a file cannot be read or is not valid, a candidate is not a type of numbers, or quantized weights cannot be
+/// dequantized.
 pub fn report(path: impl AsRef<Path>, request: &ReportRequest) -> Result<Report, FileError> {
     let _environment = DefaultEnvironment::enter();
     // Before anything is read.
@@ -250,6 +272,7 @@ pub fn report(path: impl AsRef<Path>, request: &ReportRequest) -> Result<Report,
         report.others += found.others;
         let named = |tensor: TensorReport| TensorReport { name: member.name_of(&tensor.name), ..tensor };
         report.tensors.extend(found.tensors.into_iter().map(named));
+        report.count_dequantized(found.dequantized);
         report.forecasts = Forecast::joined(report.forecasts, found.forecasts, |name| member.name_of(name));
     }
     Ok(report)
@@ -258,8 +281,17 @@ pub fn report(path: impl AsRef<Path>, request: &ReportRequest) -> Result<Report,
 fn report_checkpoint(path: &Path, request: &ReportRequest) -> Result<Report, FileError> {
     let opened =
         Checkpoint::of(path, inspect::open_all(path, |path| inspect::open(path, &request.from, request.in_format))?);
-    inspect::refuse_changes(path, &opened)?;
-    report_inputs(&opened.files, request, Forecasts::of_checkpoint(&opened, path, request)?)
+    let view = PlainView::new_but(path, &opened, |name, _| !admits(&request.include, &request.exclude, name));
+    let view = match view.and_then(|view| view.verify().map(|()| view)) {
+        Ok(view) => view,
+        // The selected tensors may have nothing to do with the error. Forecasts refuse the parts of weights.
+        Err(error) if request.selects_names() && error.kind() != Some(InvalidKind::Transformed) => {
+            PlainView::stored(&opened)
+        }
+        Err(error) => return Err(error),
+    };
+    let sources = FileSource::of_view(&view)?;
+    report_sources(&sources, request, Forecasts::of_checkpoint(&opened, &sources, path, request)?)
 }
 
 /// As [`report`], of files that are open.
@@ -267,18 +299,23 @@ fn report_checkpoint(path: &Path, request: &ReportRequest) -> Result<Report, Fil
 /// # Errors
 /// As [`report`].
 pub fn report_opened(opened: &[Input], request: &ReportRequest) -> Result<Report, FileError> {
-    report_inputs(opened, request, Forecasts::default())
+    let sources: Vec<_> = opened.iter().map(FileSource::stored).collect();
+    report_sources(&sources, request, Forecasts::default())
 }
 
-fn report_inputs(opened: &[Input], request: &ReportRequest, forecasts: Forecasts) -> Result<Report, FileError> {
-    request.check(opened.first().map_or(Path::new(""), Input::path))?;
-    let names = opened.iter().flat_map(|input| &input.tensors).map(|stored| &*stored.name);
-    request.check_names(opened.first().map_or(Path::new(""), Input::path), names)?;
-    let one = opened.len() == 1 && opened.iter().all(|input| input.tensors.len() == 1);
-    let files = opened.iter().enumerate();
-    let surveys = files.map(|(file, input)| of_file((file, input), request, one, &forecasts));
+fn report_sources(
+    sources: &[FileSource<'_>],
+    request: &ReportRequest,
+    forecasts: Forecasts,
+) -> Result<Report, FileError> {
+    let path = sources.first().map_or(Path::new(""), |source| source.input.path());
+    request.check(path)?;
+    request.check_names(path, sources.iter().flat_map(FileSource::names))?;
+    let one = sources.len() == 1 && sources.iter().all(|source| source.tensors.len() == 1);
+    let files = sources.iter().enumerate();
+    let surveys = files.map(|(file, source)| of_file((file, source), request, one, &forecasts));
     let mut surveys = surveys.collect::<Result<Vec<_>, _>>()?;
-    let is_model = opened.iter().any(|input| input.format == Format::Onnx);
+    let is_model = sources.iter().any(|source| source.input.format == Format::Onnx);
     survey::join(
         &mut surveys,
         if is_model { Layout::Plain } else { request.layout.unwrap_or(Layout::DEFAULT) },
@@ -287,11 +324,13 @@ fn report_inputs(opened: &[Input], request: &ReportRequest, forecasts: Forecasts
     let meter = Meter::new(request.watch.as_ref(), surveys.iter().map(Survey::bytes).sum());
     let mut report = request.empty_report();
     for pass in [Pass::First, Pass::Second] {
-        let mut files = surveys.iter().zip(opened);
-        files.try_for_each(|(survey, input)| read(survey, input, pass, request.options.threads, &meter))?;
+        let mut files = surveys.iter().zip(sources);
+        files.try_for_each(|(survey, source)| read(survey, source, pass, request.options.threads, &meter))?;
     }
-    for (file, (survey, input)) in surveys.into_iter().zip(opened).enumerate() {
-        report.others += input.tensors.len() - survey.len();
+    for (file, (survey, source)) in surveys.into_iter().zip(sources).enumerate() {
+        report.others += source.tensors.len() - survey.len();
+        let measured = (0..survey.len()).filter_map(|place| source.layout_of(survey.index(place)));
+        report.count_dequantized(measured.map(|layout| (layout, 1)));
         report.tensors.extend(survey.finish(|tensor, to| forecasts.bytes(TensorRef { file, tensor }, to)));
     }
     report.forecasts = forecasts.finish();
@@ -344,27 +383,27 @@ fn in_memory(name: &str, error: CastError) -> FileError {
 }
 
 fn of_file(
-    (file, input): (usize, &Input),
+    (file, source): (usize, &FileSource<'_>),
     request: &ReportRequest,
     one: bool,
     forecasts: &Forecasts,
 ) -> Result<Survey, FileError> {
+    let input = source.input;
     let model = input.format == Format::Onnx;
     let mut survey = Survey::default();
     // Weights of models have other tensors beside them, and scales as in the plain layout.
     let layout = if model { Some(Layout::Plain) } else { request.layout };
     let request = &ReportRequest { layout, ..request.clone() };
-    for (index, stored) in input.tensors.iter().enumerate() {
-        let StoredTensor { name, data_type, shape, len, .. } = stored;
+    for (index, tensor) in source.tensors.iter().enumerate() {
+        let Facts { name, data_type, len, .. } = tensor.facts();
         // Integer constants of models are shapes, axes and indices.
         let meant = data_type.is_float() || !model;
         let is_quantized_to = |to| forecasts.admits(TensorRef { file, tensor: index }, to);
         let targets = match meant {
-            true => request.targets((name, *data_type, *len), one && !model, is_quantized_to),
+            true => request.targets((name, data_type, len), one && !model, is_quantized_to),
             false => Vec::new(),
         };
-        let facts = Facts { name, data_type: *data_type, shape, len: *len };
-        survey.add(index, facts, &targets, request).map_err(|error| input.cast_error(name, error.into()))?;
+        survey.add(index, tensor.facts(), &targets, request).map_err(|error| input.cast_error(name, error.into()))?;
     }
     Ok(survey)
 }
@@ -372,22 +411,21 @@ fn of_file(
 /// Goes over the tensors of a file: those that can be read anywhere together, the others one by one.
 fn read(
     survey: &Survey,
-    input: &Input,
+    source: &FileSource<'_>,
     pass: Pass,
     threads: Option<usize>,
     meter: &Meter<'_>,
 ) -> Result<(), FileError> {
-    let stored = |place| &input.tensors[survey.index(place)];
-    let task = |place| Some((place, of_stored(input, stored(place))?));
-    let failed = |(place, error)| inspect::failed(input, stored(place), error);
+    let tensor = |place| &source.tensors[survey.index(place)];
+    let task = |place| Some((place, tensor(place).task(source.input)?));
+    let failed = |(place, error)| inspect::failed(source.input, tensor(place).stored(), error);
     let (ready, others): (Vec<_>, Vec<_>) = (0..survey.len()).partition(|&place| task(place).is_some());
     let is_read = |&&place: &&usize| pass == Pass::Second || survey.is_read_twice(place);
     let tasks = ready.iter().filter(is_read).filter_map(|&place| task(place));
     survey.run(pass, tasks, threads, meter).map_err(failed)?;
     for &place in others.iter().filter(is_read) {
-        with_task(input, survey.index(place), |task| {
-            survey.run(pass, [(place, task)], threads, meter).map_err(failed)
-        })?;
+        tensor(place)
+            .with_task(source.input, |task| survey.run(pass, [(place, task)], threads, meter).map_err(failed))?;
     }
     Ok(())
 }

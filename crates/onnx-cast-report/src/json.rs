@@ -5,8 +5,8 @@ use crate::text::verdict;
 use onnx_cast::__private::DefaultEnvironment;
 use onnx_cast::CastError;
 use onnx_cast_file::{
-    Alarms, Blocks, Candidate, CandidateFormat, Concern, Counts, Forecast, Grade, Ignored, Magnitudes, Ratios, Report,
-    TensorReport, Totals,
+    Alarms, Blocks, Candidate, CandidateFormat, Concern, Counts, Forecast, Grade, Ignored, Layout, Magnitudes, Ratios,
+    Report, TensorReport, Totals,
 };
 use serde_json::{Map, Value, json};
 
@@ -22,6 +22,10 @@ pub fn json(report: &Report) -> Result<Value, CastError> {
         "tensors": report.tensors.iter().map(tensor).collect::<Vec<_>>(),
         "others": report.others,
     });
+    if !report.dequantized.is_empty() {
+        let weights = |(layout, count): &(Layout, usize)| json!({ "layout": layout.name(), "weights": count });
+        all["dequantized"] = report.dequantized.iter().map(weights).collect();
+    }
     if !report.ignored.is_empty() {
         all["ignored"] = ignored_json(&report.ignored);
     }

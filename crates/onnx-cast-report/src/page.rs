@@ -2,7 +2,7 @@
 //! JSON. Only the selected tensor is drawn.
 
 use crate::limits::{float_limits, largest_integer};
-use crate::text::{verdict, written};
+use crate::text::{measured, verdict, written};
 use onnx_cast::__private::DefaultEnvironment;
 use onnx_cast::CastError;
 use onnx_cast_explain::html::{BASE_STYLE, fill};
@@ -59,7 +59,8 @@ fn of_type(report: &Report, to: CandidateFormat) -> Result<Value, CastError> {
         // The range depends on the scale.
         _ => Value::Null,
     };
-    let verdict = report.forecast(to).map_or(String::new(), written) + &verdict(to, &totals);
+    let forecast = report.forecast(to).map_or(String::new(), written);
+    let verdict = measured(report) + &forecast + &verdict(to, &totals);
     Ok(json!({
         "name": to.to_string(),
         "limits": limits,

@@ -4,7 +4,7 @@ use crate::words::{printable, size};
 use onnx_cast::__private::{Count, DefaultEnvironment};
 use onnx_cast::DataType;
 use onnx_cast_file::{
-    Blocks, Candidate, CandidateFormat, Concern, Forecast, Grade, QuantizedFormat, Report, TensorReport, Totals,
+    Blocks, Candidate, CandidateFormat, Concern, Forecast, Grade, Layout, QuantizedFormat, Report, TensorReport, Totals,
 };
 use std::cmp::Ordering;
 use std::fmt::Write;
@@ -32,7 +32,11 @@ impl Tables {
     /// The tables of a report.
     pub fn new(report: &Report) -> Self {
         let _environment = DefaultEnvironment::enter();
-        Tables { tables: report.to.iter().map(|&to| table(report, to)).collect(), others: report.others }
+        let mut tables: Vec<_> = report.to.iter().map(|&to| table(report, to)).collect();
+        if let Some((verdict, _)) = tables.first_mut() {
+            *verdict = measured(report) + verdict;
+        }
+        Tables { tables, others: report.others }
     }
 
     /// As [`text`] of the report.
@@ -84,6 +88,15 @@ fn table(report: &Report, to: CandidateFormat) -> (String, Vec<String>) {
         );
     }
     (head, rows.into_iter().map(|(tensor, candidate)| row(tensor, candidate)).collect())
+}
+
+/// How quantized weights were measured: a line for each layout.
+pub(crate) fn measured(report: &Report) -> String {
+    let line = |&(layout, count): &(Layout, usize)| {
+        let weights = Count(count, "quantized weight");
+        format!("{weights} ({}) measured as dequantized floats\n", layout.name())
+    };
+    report.dequantized.iter().map(line).collect()
 }
 
 /// What `quantize` would keep, a line for each of the first matrices, or why it or `cast` would refuse.

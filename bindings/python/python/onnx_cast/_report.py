@@ -143,7 +143,8 @@ def report(
     ``x`` is the path of a file (a checkpoint, a model, a tensor), an ``onnx.ModelProto``, a mapping of names to tensors (a
     ``state_dict``), or one tensor: an array, or whatever else :func:`onnx_cast.cast` takes. ``include``, ``exclude``,
     ``min_elements``, ``from_``, ``base_dir``, ``threads`` and ``progress`` are as in :func:`onnx_cast.cast_file`; texts, and
-    tensors that a cast of the file would keep, are left out.
+    tensors that a cast of the file would keep, are left out. Quantized weights of a file are measured as
+    :func:`onnx_cast.dequantize_file` gives them, in float.
 
     >>> onnx_cast.report(np.array([1.0, 1000.0], np.float32), ["float16", "float8e4m3fn"]).verdicts["float16"]
     '1 exact'

@@ -154,6 +154,24 @@ fn scaled_candidates_stand_beside_bare_ones() {
 }
 
 #[test]
+fn quantized_checkpoints_are_measured_by_their_values() {
+    let folder = weights();
+    done(&folder.run("quantize w.safetensors q.safetensors --to mxfp8 -q"));
+    let text = done(&folder.run("report q.safetensors --to bfloat16 --html page.html"));
+    let line = "1 quantized weight (compressed-tensors) measured as dequantized floats";
+    assert!(text.starts_with(&format!("{line}\nbfloat16: ")), "{text}");
+    assert!(!text.contains("weight_scale") && !text.contains("refuse"), "{text}");
+    assert!(std::fs::read_to_string(folder.path("page.html")).expect("a page").contains(line));
+    let json: Value =
+        serde_json::from_str(&done(&folder.run("report q.safetensors --to bfloat16 --json"))).expect("JSON");
+    assert_eq!(json["dequantized"], serde_json::json!([{ "layout": "compressed-tensors", "weights": 1 }]));
+    // No other report has the entry.
+    let json: Value =
+        serde_json::from_str(&done(&folder.run("report w.safetensors --to bfloat16 --json"))).expect("JSON");
+    assert!(json.get("dequantized").is_none());
+}
+
+#[test]
 fn the_page_draws_blocks() {
     let folder = weights();
     done(&folder.run(&format!("report w.safetensors --to {SCALED} --html out.html")));

@@ -7,13 +7,12 @@ use crate::engine::{Computed, Opened, OutputFile, OutputPaths, OutputPlan, Outpu
 use crate::error::FileError;
 use crate::formats::error::{FormatError, Invalid, InvalidKind};
 use crate::formats::format::{Format, GGUF_WRITER};
-use crate::formats::gguf::{BlockCoding, Blocks, Held, companions_of};
+use crate::formats::gguf::{Blocks, Held};
 use crate::formats::input::{Given, Input, Location, StoredTensor};
 use crate::layouts::BlockValues;
 use crate::summary::TensorSummary;
 use onnx_cast::tensor::TensorErrorKind;
 use onnx_cast::{Cast, CastOptions, DataType};
-use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -36,11 +35,11 @@ pub(super) fn plan<'a>(opened: &'a Opened, request: &'a DequantizeRequest) -> Re
     let Opened { checkpoint, outputs, input, .. } = opened;
     let names = checkpoint.tensors().map(|(_, stored)| &*stored.name);
     request.selection.check_names(names).map_err(|error| FileError::invalid(input, error))?;
-    let folded = folded(&checkpoint.files[0]);
+    let companions = checkpoint.files[0].companions();
     let (mut rows, mut left_out) = (Vec::new(), Vec::new());
     for (tensor, stored) in checkpoint.tensors() {
         match &stored.place {
-            _ if folded.contains(&stored.name) => {}
+            _ if companions.contains(&stored.name) => {}
             Location::Blocks(blocks) => match request.selection.target_of_one(&stored.name, stored.len as u64) {
                 None if blocks.kind.held == Held::Unread => {
                     left_out.push((stored.name.clone(), format!("{} is unsupported", blocks.type_name())));
@@ -54,15 +53,6 @@ pub(super) fn plan<'a>(opened: &'a Opened, request: &'a DequantizeRequest) -> Re
     let path = outputs.file(input);
     let files = vec![OutputFile { path, format: Format::Safetensors, metadata, head: None, rows }];
     Ok(OutputPlan { left_out, ..OutputPlan::new(opened, files, &request.run) })
-}
-
-/// The names of tensors that dequantized weights have no use for.
-fn folded(input: &Input) -> HashSet<String> {
-    let is_nvfp4 = |stored: &&StoredTensor| match &stored.place {
-        Location::Blocks(blocks) => matches!(blocks.kind.held, Held::Blocks(BlockCoding::NvFp4, _)),
-        _ => false,
-    };
-    input.tensors.iter().filter(is_nvfp4).flat_map(|stored| companions_of(&stored.name)).collect()
 }
 
 /// A tensor of blocks as it is to be.

@@ -5,7 +5,7 @@ use crate::formats::error::{FormatError, Invalid, InvalidKind};
 use crate::formats::foreign::{refuse_foreign, refuse_foreign_to_raw};
 use crate::formats::format::{Format, TORCH_BEGINNING};
 use crate::formats::fortran::to_c_order;
-use crate::formats::gguf::{self, Blocks, Held};
+use crate::formats::gguf::{self, BlockCoding, Blocks, Held};
 use crate::formats::npy::{self, Array, StringError};
 use crate::formats::npz::{self, Member};
 use crate::formats::pb::{self, Storage};
@@ -21,6 +21,7 @@ use crate::text::{Count, ShapeText, Wording};
 use onnx_cast::tensor::{Strings, TensorErrorKind, element_count};
 use onnx_cast::{CastError, DataType};
 use std::borrow::Cow;
+use std::collections::HashSet;
 use std::fmt;
 use std::io::{self, Read};
 use std::path::Path;
@@ -184,6 +185,15 @@ impl Input {
     /// A tensor of the file that could not be cast.
     pub fn cast_error(&self, tensor: &str, error: CastError) -> FormatError {
         FormatError::cast(self.path(), tensor, error)
+    }
+
+    /// Names of the tensors that belong to weights of NVFP4 in a `.gguf` file: dequantized weights have no use for them.
+    pub(crate) fn companions(&self) -> HashSet<String> {
+        let is_nvfp4 = |stored: &&StoredTensor| match &stored.place {
+            Location::Blocks(blocks) => matches!(blocks.kind.held, Held::Blocks(BlockCoding::NvFp4, _)),
+            _ => false,
+        };
+        self.tensors.iter().filter(is_nvfp4).flat_map(|stored| gguf::companions_of(&stored.name)).collect()
     }
 
     /// The elements of a TensorProto within the file.

@@ -2,117 +2,24 @@
 //! numbers are taken as they are, whatever their types.
 
 use super::compare::{Differences, Found, Plain, compare as compare_stored, each_double, each_pair, plain};
-use super::{DiffRequest, Difference, failed, quantized, send};
-use crate::checkpoint::{Checkpoint, TensorRef};
+use super::plain_view::{Entry, PlainView};
+use super::{DiffRequest, Difference, send};
+use crate::checkpoint::Checkpoint;
 use crate::counts::widen::Widening;
 use crate::counts::{Numbers, exceeds_doubles};
 use crate::error::FileError;
-use crate::formats::error::Invalid;
-use crate::formats::input::Input;
 use crate::formats::source::Items;
 use crate::io::memory::resize;
 use crate::io::progress::Meter;
-use crate::layouts::{Role, Weight, WeightValues, Weights};
+use crate::layouts::WeightValues;
 use crate::pipeline::{self, Compute, PipelineError, Scratch, Sink, Task, TaskInput};
 use crate::selection::{admits, check_names};
 use onnx_cast::DataType;
 use onnx_cast::tensor::element_count;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::io;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::{Mutex, PoisonError};
-
-/// A checkpoint, and its quantized weights.
-struct Side<'a> {
-    checkpoint: &'a Checkpoint,
-    weights: Option<Weights>,
-}
-
-/// A tensor as the model has it.
-#[derive(Clone, Copy)]
-enum Entry<'s> {
-    StoredTensor(TensorRef),
-    Weight(&'s Arc<Weight>),
-}
-
-impl<'a> Side<'a> {
-    fn new(path: &Path, checkpoint: &'a Checkpoint) -> Result<Self, FileError> {
-        let weights = quantized::find(path, checkpoint).map(|(_, found)| found).transpose()?;
-        Ok(Side { checkpoint, weights })
-    }
-
-    /// Weights under their own names, and all else but what only quantized weights have a use for. Two values of one
-    /// name are refused, as `dequantize` refuses them: either might be the one to compare.
-    fn entries(&self) -> Result<Vec<(&str, Entry<'_>)>, FileError> {
-        let mut entries = Vec::new();
-        for (tensor, stored) in self.checkpoint.tensors() {
-            match self.weights.as_ref().and_then(|weights| Some((weights, weights.roles.get(&tensor)?))) {
-                None => entries.push((&*stored.name, Entry::StoredTensor(tensor))),
-                Some((weights, &Role::Elements(index))) => {
-                    entries.extend(weights.list.get(index).map(|weight| (&*weight.name, Entry::Weight(weight))));
-                }
-                Some(_) => {}
-            }
-        }
-        let mut names = HashSet::with_capacity(entries.len());
-        let mut twice = entries.iter().filter(|(name, _)| self.weights.is_some() && !names.insert(*name));
-        match twice.next() {
-            Some((name, entry)) => Err(self.checkpoint.error(Some(self.tensor(*entry)), Invalid::twice(name))),
-            None => Ok(entries),
-        }
-    }
-
-    /// The tensor that holds an entry's elements.
-    fn tensor(&self, entry: Entry<'_>) -> TensorRef {
-        match entry {
-            Entry::StoredTensor(tensor) => tensor,
-            Entry::Weight(weight) => weight.codes.tensor,
-        }
-    }
-
-    fn shape<'s>(&'s self, entry: Entry<'s>) -> &'s [usize] {
-        match entry {
-            Entry::StoredTensor(tensor) => &self.checkpoint.stored(tensor).shape,
-            Entry::Weight(weight) => &weight.values,
-        }
-    }
-
-    /// The type of a tensor that is not quantized.
-    fn data_type(&self, entry: Entry<'_>) -> Option<DataType> {
-        match entry {
-            Entry::StoredTensor(tensor) => Some(self.checkpoint.stored(tensor).data_type),
-            Entry::Weight(_) => None,
-        }
-    }
-
-    /// numpy's name of the type of an array without values that this library reads.
-    fn foreign<'s>(&'s self, entry: Entry<'s>) -> Option<&'s str> {
-        match entry {
-            Entry::StoredTensor(tensor) => self.checkpoint.stored(tensor).foreign().map(|(descr, _)| descr),
-            Entry::Weight(_) => None,
-        }
-    }
-
-    fn input(&self, tensor: TensorRef) -> &Input {
-        &self.checkpoint.files[tensor.file]
-    }
-
-    fn bytes(&self, entry: Entry<'_>, data_type: DataType) -> u64 {
-        match entry {
-            Entry::StoredTensor(tensor) => self.checkpoint.stored(tensor).work(),
-            Entry::Weight(weight) => data_type.byte_len(weight.len()).unwrap_or(0) as u64,
-        }
-    }
-
-    fn values<'s>(&'s self, weight: &Arc<Weight>, to: DataType) -> Result<WeightValues<'s>, FileError> {
-        WeightValues::new(self.checkpoint, weight, to).map_err(|error| self.error(weight, error))
-    }
-
-    fn error(&self, weight: &Weight, error: PipelineError) -> FileError {
-        failed(self.input(weight.codes.tensor), self.checkpoint.stored(weight.codes.tensor), error)
-    }
-}
 
 /// Compares two checkpoints tensor by tensor, by name and value.
 pub(super) fn diff(
@@ -120,7 +27,7 @@ pub(super) fn diff(
     [first, second]: [&Checkpoint; 2],
     request: &DiffRequest,
 ) -> Result<Vec<(String, Difference)>, FileError> {
-    let (first, second) = (Side::new(paths[0], first)?, Side::new(paths[1], second)?);
+    let (first, second) = (PlainView::new(paths[0], first)?, PlainView::new(paths[1], second)?);
     let (mut ours, mut theirs) = (first.entries()?, second.entries()?);
     let names = ours.iter().chain(&theirs).map(|(name, _)| *name);
     check_names(&request.include, &request.exclude, names).map_err(|error| FileError::invalid(paths[0], error))?;
@@ -168,8 +75,8 @@ fn computed_type(other: Option<DataType>) -> DataType {
 }
 
 fn compare(
-    (first, ours): (&Side<'_>, Entry<'_>),
-    (second, theirs): (&Side<'_>, Entry<'_>),
+    (first, ours): (&PlainView<'_>, Entry<'_>),
+    (second, theirs): (&PlainView<'_>, Entry<'_>),
     types: [DataType; 2],
     request: &DiffRequest,
     meter: &Meter<'_>,

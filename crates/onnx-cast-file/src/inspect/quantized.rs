@@ -127,7 +127,7 @@ fn is_not_quantized(error: &FileError) -> bool {
     error.kind() == Some(InvalidKind::NotQuantized)
 }
 
-fn verify(checkpoint: &Checkpoint, weights: &Weights, reads_scales: bool) -> Result<(), FileError> {
+pub(super) fn verify(checkpoint: &Checkpoint, weights: &Weights, reads_scales: bool) -> Result<(), FileError> {
     layouts::verify(checkpoint, weights, &vec![true; weights.list.len()], !reads_scales, (None, None))
 }
 
@@ -138,7 +138,16 @@ fn list(checkpoint: &Checkpoint, weights: &Weights) -> Quantized {
 
 /// The quantized weights of a checkpoint, or what contradicts itself there, and the layout that is claimed; nothing
 /// where nothing is quantized.
-pub(super) fn find(path: &Path, checkpoint: &Checkpoint) -> Option<(Option<Layout>, Result<Weights, FileError>)> {
+fn find(path: &Path, checkpoint: &Checkpoint) -> Option<(Option<Layout>, Result<Weights, FileError>)> {
+    find_but(path, checkpoint, |_, _| false)
+}
+
+/// As [`find`], but elements without scales are no error if a function of name and length keeps them.
+pub(super) fn find_but(
+    path: &Path,
+    checkpoint: &Checkpoint,
+    keeps: impl Fn(&str, u64) -> bool,
+) -> Option<(Option<Layout>, Result<Weights, FileError>)> {
     if is_stream(path) || checkpoint.files.iter().any(|file| file.format != Format::Safetensors) {
         return None;
     }
@@ -146,17 +155,9 @@ pub(super) fn find(path: &Path, checkpoint: &Checkpoint) -> Option<(Option<Layou
         Ok(config) => config,
         Err(error) => return Some((None, Err(error))),
     };
-    match Weights::find(checkpoint, &config) {
+    match Weights::find_but(checkpoint, &config, keeps) {
         Err(error) if is_not_quantized(&error) => None,
         found => Some((config.layout, found)),
-    }
-}
-
-/// Refuses a quantized checkpoint in which something else than scales changes the weights.
-pub(crate) fn refuse_changes(path: &Path, checkpoint: &Checkpoint) -> Result<(), FileError> {
-    match find(path, checkpoint) {
-        Some((_, Err(error))) if error.kind() == Some(InvalidKind::Transformed) => Err(error),
-        _ => Ok(()),
     }
 }
 

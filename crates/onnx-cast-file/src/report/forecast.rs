@@ -1,5 +1,7 @@
 //! What `quantize` would write for the candidates of a report: its own plan, so that sizes agree to the byte.
 
+use super::source::{FileSource, TensorSource};
+use super::survey::Facts;
 use super::{CandidateFormat, ReportRequest};
 use crate::checkpoint::{Checkpoint, Configuration, TensorRef};
 use crate::error::FileError;
@@ -78,6 +80,7 @@ impl Forecasts {
     /// Those of the scaled candidates, for a checkpoint.
     pub(super) fn of_checkpoint(
         checkpoint: &Checkpoint,
+        sources: &[FileSource<'_>],
         path: &Path,
         request: &ReportRequest,
     ) -> Result<Forecasts, FileError> {
@@ -86,28 +89,25 @@ impl Forecasts {
         }
         // A configuration that cannot be read is an error, whatever the candidates are.
         checkpoint.model()?;
-        Ok(Forecasts::new(checkpoint, path, request))
+        if !sources.iter().any(FileSource::is_quantized) {
+            return Ok(Forecasts::new(checkpoint, path, request));
+        }
+        let facts =
+            |source: &FileSource<'_>| names_alone(source.input.path(), source.tensors.iter().map(TensorSource::facts));
+        let config = layouts::plain_config(&checkpoint.folder().join("config.json"), None)?;
+        let plain = Checkpoint::with(sources.iter().map(facts).collect(), Configuration::Text(Some(config)));
+        Ok(Forecasts::new(&plain, path, request))
     }
 
     /// Those for tensors in memory, of which nothing but names and shapes is looked at.
     pub(super) fn of_tensors(tensors: &[(&str, TensorView<'_>)], path: &Path, request: &ReportRequest) -> Forecasts {
-        let stored = tensors.iter().map(|(name, view)| StoredTensor {
-            name: (*name).to_owned(),
+        let facts = tensors.iter().map(|(name, view)| Facts {
+            name,
             data_type: view.data_type(),
-            shape: view.shape().to_vec(),
+            shape: view.shape(),
             len: view.len(),
-            place: Location::Memory(Vec::new()),
         });
-        let file = InputFile::other(path, 0, Nothing);
-        let input = Input {
-            file,
-            format: Format::Safetensors,
-            tensors: stored.collect(),
-            members: Vec::new(),
-            left_out: Vec::new(),
-            metadata: None,
-            message: None,
-        };
+        let input = names_alone(path, facts);
         Forecasts::new(&Checkpoint::with(vec![input], Configuration::Text(None)), path, request)
     }
 
@@ -196,6 +196,26 @@ impl Planned {
             forecast.kept.extend(row.reason.map(|reason| (row.name, reason)));
         }
         Planned { forecast, quantized }
+    }
+}
+
+/// A file of tensors whose elements are not read.
+fn names_alone<'f>(path: &Path, tensors: impl Iterator<Item = Facts<'f>>) -> Input {
+    let stored = |Facts { name, data_type, shape, len }: Facts<'f>| StoredTensor {
+        name: name.to_owned(),
+        data_type,
+        shape: shape.to_vec(),
+        len,
+        place: Location::Memory(Vec::new()),
+    };
+    Input {
+        file: InputFile::other(path, 0, Nothing),
+        format: Format::Safetensors,
+        tensors: tensors.map(stored).collect(),
+        members: Vec::new(),
+        left_out: Vec::new(),
+        metadata: None,
+        message: None,
     }
 }
 

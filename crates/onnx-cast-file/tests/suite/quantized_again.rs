@@ -103,14 +103,20 @@ fn layouts_of_others_are_refused() {
         let said = said.expect_err("refused").to_string();
         assert!(said.contains(&format!("a part of a quantized weight ({layout})")), "{said}");
         assert!(!path("out.safetensors").exists());
-        // So does a report of that cast, unless it leaves the parts out.
+        // So does a report of that cast, unless it leaves the parts out. Where the names tell the layout, a report without
+        // a selection is an error.
         let bfloat16: CandidateFormat = "bfloat16".parse().expect("a type");
         let request = ReportRequest::default().to(vec![bfloat16]);
         let forecast = |request: &ReportRequest| {
             report(path("in.safetensors"), request).expect("a report").forecast(bfloat16).cloned()
         };
-        assert_eq!(forecast(&request).and_then(|forecast| forecast.refused), Some(said), "{layout}");
-        assert_eq!(forecast(&request.include(patterns(&["*norm*"]))), None, "{layout}");
+        let all = request.clone().include(patterns(&["*"]));
+        assert_eq!(forecast(&all).and_then(|forecast| forecast.refused), Some(said.clone()), "{layout}");
+        assert_eq!(forecast(&request.clone().include(patterns(&["*norm*"]))), None, "{layout}");
+        match report(path("in.safetensors"), &request) {
+            Ok(_) => assert_eq!(forecast(&request).and_then(|forecast| forecast.refused), Some(said), "{layout}"),
+            Err(error) => assert!(layout != "GPTQ or AWQ" && error.to_string().contains("l.1.up_proj."), "{error}"),
+        }
         let held = |(name, tensor): &(&str, Tensor)| {
             HeldTensor::from(NamedTensor { name: (*name).to_owned(), tensor: tensor.clone() })
         };

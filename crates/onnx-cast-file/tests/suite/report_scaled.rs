@@ -6,7 +6,8 @@ use onnx_cast::scaled::{BlockFormat, ScaleRule};
 use onnx_cast::{Cast, CastOptions, DataType, Tensor, TensorView};
 use onnx_cast_file::{
     Candidate, CandidateFormat, DequantizeRequest, DiffRequest, Difference, FileError, Format, Grade, Granularity,
-    Layout, QuantizeRequest, QuantizedFormat, ReportRequest, WriteOptions, diff, read_tensor, report, report_of,
+    InspectRequest, Layout, QuantizeRequest, QuantizedFormat, Report, ReportRequest, WriteOptions, diff, inspect,
+    read_tensor, report, report_of,
 };
 use std::collections::BTreeMap;
 use std::fs;
@@ -352,6 +353,66 @@ fn sizes_are_those_that_quantize_writes() {
         compared += 1;
     }
     assert!(compared > 14, "{compared}");
+}
+
+/// A quantized checkpoint has the report of the checkpoint that `dequantize` makes of it.
+#[test]
+fn quantized_weights_are_measured_by_their_values() {
+    let experts: &[(&str, &[usize])] =
+        &[("model.layers.0.mlp.experts.gate_up_proj", &[2, 96, 1024]), ("model.layers.0.norm.weight", &[96])];
+    let linears: &[(&str, &[usize])] = &[
+        ("model.layers.0.self_attn.q_proj.weight", &[320, 1024]),
+        ("model.layers.0.norm.weight", &[1024]),
+        ("lm_head.weight", &[64, 1024]),
+    ];
+    let cases = [
+        (linears, "nvfp4", Layout::CompressedTensors, "safetensors"),
+        (linears, "float8e4m3fn/128x128", Layout::DeepSeek, "safetensors"),
+        (linears, "mxfp8", Layout::ModelOpt, "safetensors"),
+        (experts, "mxfp4", Layout::GptOss, "safetensors"),
+        (linears, "q8_0", Layout::Gguf, "gguf"),
+    ];
+    let to = candidates(&["mxfp4", "int8/row", "float8e4m3fn/tensor", "bfloat16"]);
+    for (tensors, format, layout, extension) in cases {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = |name: &str| folder.path().join(name);
+        let bytes = |shape: &[usize]| {
+            let floats = weights(shape.iter().product(), shape[shape.len() - 1]);
+            floats.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<u8>>()
+        };
+        let held: Vec<_> = tensors.iter().map(|(name, shape)| (*name, *shape, bytes(shape))).collect();
+        let views = held.iter().map(|(name, shape, bytes)| {
+            let view = safetensors::tensor::TensorView::new(safetensors::Dtype::F32, shape.to_vec(), bytes);
+            (*name, view.expect("a tensor"))
+        });
+        safetensors::serialize_to_file(views, None, &path("model.safetensors")).expect("written");
+        let how = QuantizeRequest::new(format.parse::<onnx_cast_file::WeightFormat>().expect("a format"));
+        let quantized = path(&format!("quantized.{extension}"));
+        quantize_file(path("model.safetensors"), &quantized, &how.layout(Some(layout))).expect("quantized");
+        let plain = path("plain.safetensors");
+        dequantize_file(&quantized, &plain, &DequantizeRequest::new(DataType::Float)).expect("dequantized");
+        let asked = ReportRequest::default().to(to.clone());
+        let (found, want) = (report(&quantized, &asked).expect("found"), report(&plain, &asked).expect("found"));
+        let by_name = |report: &Report| {
+            let named = report.tensors.iter().map(|tensor| (tensor.name.clone(), tensor.clone()));
+            named.collect::<BTreeMap<_, _>>()
+        };
+        assert_eq!(by_name(&found), by_name(&want), "{format}");
+        let info = inspect(&quantized, &InspectRequest::default()).expect("information");
+        let of_blocks = || info.tensors.iter().filter(|tensor| tensor.block_type.is_some()).count();
+        let count = info.quantized.map_or_else(of_blocks, |quantized| quantized.weights.len());
+        assert_eq!(found.dequantized, [(layout, count)], "{format}");
+        assert_eq!(want.dequantized, [], "{format}");
+        // The report on a .gguf file has no forecasts.
+        if layout != Layout::Gguf {
+            assert_eq!(found.forecasts, want.forecasts, "{format}");
+            let reasons = found.forecasts.iter().flat_map(|forecast| forecast.refused.clone());
+            assert!(reasons.into_iter().all(|reason| reason.starts_with("no weight of a Linear layer")), "{format}");
+        }
+        // Names are those of the values.
+        let excluded = asked.clone().exclude(vec!["*_proj*".parse().expect("a pattern")]);
+        assert_eq!(by_name(&report(&quantized, &excluded).expect("found")).contains_key(tensors[0].0), false);
+    }
 }
 
 #[test]
