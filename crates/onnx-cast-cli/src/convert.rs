@@ -86,7 +86,8 @@ impl JobArgs {
             .write(WriteOptions::default().npy_plain(npy_plain).force(self.force.force))
             .dry_run(self.dry_run)
             .copy_others(!self.no_copy_others)
-            .resume(self.resume);
+            .resume(self.resume)
+            .shard_size(self.shard_size);
         match losses {
             Some(LossArgs { losses, fail_on, .. }) => run.losses(*losses).fail_on(fail_on.clone()),
             None => run,

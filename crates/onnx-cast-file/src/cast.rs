@@ -154,7 +154,7 @@ impl Job for CastJob {
 
     /// Opens a checkpoint whose files are written one by one.
     fn open(&self, input: &Path, output: &Path) -> Result<Opened, FileError> {
-        if let Some(opened) = engine::open_folder(input, output, self.id())? {
+        if let Some(opened) = engine::open_folder(input, output, self.id(), &self.request.run)? {
             return Ok(opened);
         }
         for path in [input, output] {
@@ -166,7 +166,7 @@ impl Job for CastJob {
                 }
             }
         }
-        engine::open(input, output)
+        engine::open(input, output, &self.request.run)
     }
 
     fn plan<'a>(&'a self, opened: &'a Opened) -> Result<OutputPlan<'a>, FileError> {
@@ -197,7 +197,7 @@ impl Job for CastJob {
     }
 
     fn run_one(&self, input: &Path, output: &Path) -> Result<Summary, FileError> {
-        let done = match engine::open_folder(input, output, self.id())? {
+        let done = match engine::open_folder(input, output, self.id(), &self.request.run)? {
             Some(opened) => self.plan(&opened)?.run(),
             None => self.run_file(input, output),
         };
@@ -227,6 +227,7 @@ impl CastJob {
 
     /// Casts a file to a file of any format.
     fn run_file(&self, input: &Path, output: &Path) -> Result<Summary, FileError> {
+        self.request.run.refuse_shards(input)?;
         let request = &self.request;
         let format = match (request.raw.in_format, &request.raw.shape) {
             (Some(format), _) => Some(format),

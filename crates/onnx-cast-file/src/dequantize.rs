@@ -84,7 +84,7 @@ impl Job for DequantizeRequest {
     }
 
     fn open(&self, input: &Path, output: &Path) -> Result<Opened, FileError> {
-        if is_gguf_path(input) { gguf::open(input, output, self) } else { engine::open(input, output) }
+        if is_gguf_path(input) { gguf::open(input, output, self) } else { engine::open(input, output, &self.run) }
     }
 
     fn plan<'a>(&'a self, opened: &'a Opened) -> Result<OutputPlan<'a>, FileError> {

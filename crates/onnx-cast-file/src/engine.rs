@@ -11,6 +11,7 @@ mod open;
 mod part;
 mod pass;
 mod replacement;
+mod shards;
 mod side_files;
 
 pub use memory::MadeTensors;
@@ -114,6 +115,8 @@ pub(crate) struct OutputFile<'a> {
 pub(crate) struct OutputPlan<'a> {
     pub(crate) opened: &'a Opened,
     pub(crate) files: Vec<OutputFile<'a>>,
+    /// The index, if the output has one.
+    pub(crate) index: Option<PathBuf>,
     /// Comparisons that come before everything else.
     pub(crate) checks: Vec<Check<'a>>,
     /// Tensors whose greatest magnitudes have to be known first.
@@ -151,6 +154,7 @@ impl<'a> OutputPlan<'a> {
         OutputPlan {
             opened,
             files,
+            index: opened.outputs.index.clone(),
             checks,
             measured,
             side_files,
@@ -165,7 +169,8 @@ impl<'a> OutputPlan<'a> {
     }
 
     /// Writes the output; on a dry run only what is to be counted is computed.
-    pub(crate) fn run(self) -> Result<Summary, FileError> {
+    pub(crate) fn run(mut self) -> Result<Summary, FileError> {
+        self.divide()?;
         self.check_names()?;
         let options = self.options;
         let frames = self.files.iter().map(|file| self.frame(file)).collect::<Result<Vec<_>, _>>()?;
@@ -264,7 +269,7 @@ impl<'a> OutputPlan<'a> {
     /// Checks what exists where the output goes.
     fn check_outputs(&self) -> Result<Replacement, FileError> {
         self.check_other_indexes()?;
-        let OutputPaths { folder: Some(folder), index, .. } = &self.opened.outputs else {
+        let OutputPaths { folder: Some(folder), .. } = &self.opened.outputs else {
             for file in &self.files {
                 self.existing(file).check_file(&file.path)?;
                 if HAS_OUTPUTS && occupant(&file.path) == Occupant::File {
@@ -275,7 +280,7 @@ impl<'a> OutputPlan<'a> {
         };
         let weights = self.files.iter().map(|file| file.path.clone()).collect();
         let others = self.side_files.targets(folder).collect();
-        Replacement::check(self.opened, NewFiles { weights, others, index: index.clone() }, self.options)
+        Replacement::check(self.opened, NewFiles { weights, others, index: self.index.clone() }, self.options)
     }
 
     /// Refuses files under the names of parts of another checkpoint, whose index would be wrong. A folder that is named
@@ -284,7 +289,7 @@ impl<'a> OutputPlan<'a> {
         let is_alone = HAS_OUTPUTS && !self.opened.outputs.is_named;
         let Some(first) = self.files.first().filter(|file| is_alone && !is_stream(&file.path)) else { return Ok(()) };
         let Ok(contents) = Contents::read(folder_of(&place_of(&first.path))) else { return Ok(()) };
-        let own = self.opened.outputs.index.as_ref();
+        let own = self.index.as_ref();
         for path in contents.indices.iter().filter(|path| own.is_none_or(|own| !is_same(own, path))) {
             // An index that cannot be read is nobody's.
             let Ok(index) = Index::read(path) else { continue };

@@ -8,6 +8,7 @@ use crate::layouts::{Activations, Layout, QuantizedFormat, WeightFormat};
 use crate::quantize::ModelForm;
 use crate::report::CandidateFormat;
 use crate::selection::{Pattern, Rule, Selection, SourceType};
+use crate::shard_size::ShardSize;
 use crate::text::Wording;
 use onnx_cast::scaled::ScaleRule;
 use onnx_cast::{CastOptions, DataType, RoundMode};
@@ -201,6 +202,16 @@ text_values!(
     WeightFormat
 );
 
+/// A text with a unit, or a number of bytes.
+impl FromJson for ShardSize {
+    fn from_json(value: &Value) -> Result<Self, String> {
+        match value.as_number() {
+            Some(number) => number.to_string().parse().map_err(|error| format!(": {error}")),
+            None => parsed(value),
+        }
+    }
+}
+
 /// A type or `PATTERN=TYPE` as a text, or the pattern and the type.
 impl FromJson for SourceType {
     fn from_json(value: &Value) -> Result<Self, String> {
@@ -240,7 +251,7 @@ mod tests {
         let options = json!({
             "to": "f16", "include": "a.*", "rules": [["*.b", null], "*.c=bf16"], "min_elements": 7, "opset": 19,
             "saturate": false, "threads": 3, "copy_others": false, "force": true, "external_threshold": 9,
-            "shape": [2, 3], "losses": true, "fail_on": ["nan"], "round_mode": null,
+            "shape": [2, 3], "losses": true, "fail_on": ["nan"], "round_mode": null, "shard_size": "5MB",
         });
         let request = with(CastRequest::default(), options).expect("all of them are options");
         assert_eq!(request.selection.to, Some(DataType::Float16));
@@ -248,6 +259,7 @@ mod tests {
         assert_eq!((request.selection.min_elements, request.options.opset), (Some(7), 19));
         assert_eq!((request.options.threads, request.run.threads), (Some(3), Some(3)), "both parts have it");
         assert_eq!((request.run.copy_others, request.run.write.force, request.run.losses), (false, true, true));
+        assert_eq!(request.run.shard_size.map(ShardSize::bytes), Some(5_000_000));
         assert_eq!((request.model.storage.external_threshold, request.raw.shape), (Some(9), Some(vec![2, 3])));
         let named = options_of(&CastRequest::default());
         assert!(["to", "threads", "npy_plain", "in_format"].iter().all(|name| named.contains(name)), "{named:?}");
@@ -267,6 +279,7 @@ mod tests {
                 json!({ "scale_rule": "nope" }),
                 "`scale_rule`: scale rule `nope` is not known (want floor, rceil, ceil, even)",
             ),
+            (json!({ "shard_size": 0 }), "`shard_size`: `0` holds no tensor (want 1 byte or more)"),
             (json!({ "include": [3] }), "`include` is not a text"),
             (json!({ "rules": [["a"]] }), "`rules` has a rule that is not a pattern and a type"),
         ] {

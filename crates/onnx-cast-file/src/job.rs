@@ -28,7 +28,7 @@ pub(crate) trait Job {
 
     /// Opens the input, and finds where the output goes.
     fn open(&self, input: &Path, output: &Path) -> Result<Opened, FileError> {
-        engine::open(input, output)
+        engine::open(input, output, self.options())
     }
 
     /// Plans the output. This reads headers, the configuration and scales, and writes nothing.

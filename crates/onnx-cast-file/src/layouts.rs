@@ -45,7 +45,7 @@ pub(crate) use find::{Role, Weights, check_beside};
 pub(crate) use gguf::{BlockValues, decode as decode_blocks, encode as encode_blocks};
 pub(crate) use lay_out::are_experts;
 pub(crate) use model::Model;
-pub(crate) use signs::{check_cast, check_plain};
+pub(crate) use signs::{check_cast, check_plain, companions};
 pub(crate) use spec::{Calibration, GROUPS, KeptNames, SHAPE, ZERO_POINTS};
 pub(crate) use table::without_layers;
 pub(crate) use transpose::transpose;

@@ -56,6 +56,7 @@ mod quantize;
 mod report;
 mod request;
 mod selection;
+mod shard_size;
 mod summary;
 mod text;
 mod transcode;
@@ -91,6 +92,7 @@ pub use report::{
 };
 pub use request::{BitCastRequest, CastRequest, ModelOptions, RawInput, RunOptions, Storage};
 pub use selection::{Pattern, Rule, Selection, SelectionError, SourceType, Unmatched, admits, check_names, nearest};
+pub use shard_size::ShardSize;
 pub use summary::{Ignored, Summary, TensorSummary};
 pub use text::Wording;
 pub use transcode::{TranscodeRequest, transcode_file};

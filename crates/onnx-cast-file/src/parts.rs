@@ -61,7 +61,9 @@ fn planned<R>(
 ) -> Result<R, FileError> {
     job.check(input, output)?;
     let opened = Opened { is_checked, ..job.open(input, output)? };
-    run(job.plan(&opened)?)
+    let mut plan = job.plan(&opened)?;
+    plan.divide()?;
+    run(plan)
 }
 
 /// The files of the output, and what is to become of each. All of it is checked, scales too, and nothing written.

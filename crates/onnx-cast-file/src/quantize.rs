@@ -172,7 +172,7 @@ impl Job for QuantizeRequest {
     }
 
     fn open(&self, input: &Path, output: &Path) -> Result<Opened, FileError> {
-        if self.is_to_gguf() { gguf::open(input, output, self) } else { engine::open(input, output) }
+        if self.is_to_gguf() { gguf::open(input, output, self) } else { engine::open(input, output, &self.run) }
     }
 
     fn plan<'a>(&'a self, opened: &'a Opened) -> Result<OutputPlan<'a>, FileError> {

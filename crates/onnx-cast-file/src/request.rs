@@ -9,6 +9,7 @@ use crate::io::fs::HAS_OUTPUTS;
 use crate::io::positional::is_stream;
 use crate::io::progress::Watch;
 use crate::selection::{Selection, SourceType};
+use crate::shard_size::ShardSize;
 use crate::summary::Ignored;
 use onnx_cast::{CastOptions, DataType, RoundMode};
 use std::path::Path;
@@ -107,6 +108,9 @@ request! {
         /// the result), and write those that are missing. A file of weights with other content is an error, unless
         /// `write.force` replaces it; another file that was edited since the output was complete is kept.
         pub resume: bool,
+        /// Divide a checkpoint into files of at most this size, in place of those of the input. The output is a folder
+        /// of `.safetensors` files, and has an index if there are several.
+        pub shard_size: Option<ShardSize>,
         /// Count what becomes of the values: [`TensorSummary::counts`](crate::TensorSummary::counts). Where weights are
         /// quantized, those that they then stand for, in float; where they are dequantized, what the last rounding,
         /// from float to the target, makes of them.
@@ -126,6 +130,7 @@ impl Default for RunOptions {
             dry_run: false,
             copy_others: true,
             resume: false,
+            shard_size: None,
             losses: false,
             fail_on: Vec::new(),
             watch: None,
@@ -175,6 +180,15 @@ impl RunOptions {
             true => Existing::or_resume(self.write.force, self.resume),
             false => Existing::new(self.write.force),
         }
+    }
+
+    /// Refuses to divide what is not a checkpoint.
+    ///
+    /// # Errors
+    /// [`InvalidKind::Request`](crate::InvalidKind::Request), which names the field.
+    pub fn refuse_shards(&self, path: &Path) -> Result<(), FileError> {
+        const CHECKPOINTS: &str = "is for .safetensors checkpoints, which are written to a folder";
+        FileError::refuse(path, &[("shard_size", self.shard_size.is_some(), CHECKPOINTS)])
     }
 
     /// A dry run that reads no values.

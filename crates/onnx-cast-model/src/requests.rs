@@ -112,6 +112,7 @@ pub fn cast_of(
         ("out_format", request.raw.out_format.is_some(), PIPES),
     ];
     request.selection.check_given(source.path())?;
+    request.run.refuse_shards(source.path())?;
     FileError::refuse(source.path(), &fields)?;
     let mut ignored = ignored_of_model(&request.run);
     ignored.extend(request.ignored_attributes());
@@ -194,6 +195,7 @@ pub fn quantize_of(
         ),
     ];
     FileError::refuse(source.path(), &fields)?;
+    request.run.refuse_shards(source.path())?;
     check_scale_rule(source.path(), request.scale_rule, request.selection.targets())?;
     let (bytes, done) = quantize_weights(source, output, request)?;
     Ok((bytes, done.ignoring(ignored_of_model(&request.run))))
@@ -232,6 +234,7 @@ pub fn dequantize_of(
     const COUNTED: &str = "is for checkpoints (the weights of a model are not rounded again)";
     request.selection.check_given(source.path())?;
     FileError::refuse(source.path(), &[("layout", request.layout.is_some(), FILES)])?;
+    request.run.refuse_shards(source.path())?;
     let mut ignored = ignored_of_model(&request.run);
     ignored.extend(Ignored::of(&[
         ("allow_nan", request.allow_nan, "is for checkpoints (ONNX's operators take scales that are NaN)"),

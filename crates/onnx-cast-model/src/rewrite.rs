@@ -63,6 +63,7 @@ pub(crate) fn refuse_of_models(path: &Path, run: &RunOptions) -> Result<(), File
         ("losses", run.losses, COUNTED),
         ("fail_on", !run.fail_on.is_empty(), COUNTED),
     ];
+    run.refuse_shards(path)?;
     FileError::refuse(path, &fields)
 }
 

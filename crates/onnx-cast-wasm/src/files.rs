@@ -59,6 +59,7 @@ const UNSUPPORTED: &[&str] = &[
     "resume",
     "rules",
     "shape",
+    "shard_size",
     "threads",
 ];
 

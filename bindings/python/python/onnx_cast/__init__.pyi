@@ -311,6 +311,7 @@ class _CastFile(TypedDict, total=False):
     resume: bool
     force: bool
     copy_others: bool
+    shard_size: str | int | None
     npy_plain: bool
     raise_opset: bool
     external_data: str | None
@@ -332,6 +333,7 @@ class _DequantizeFile(TypedDict, total=False):
     resume: bool
     force: bool
     copy_others: bool
+    shard_size: str | int | None
     losses: bool
     fail_on: Iterable[Loss]
     base_dir: files.Path | None
@@ -353,6 +355,7 @@ class _QuantizeFile(TypedDict, total=False):
     resume: bool
     force: bool
     copy_others: bool
+    shard_size: str | int | None
     external_data: str | None
     external_threshold: int | None
     losses: bool

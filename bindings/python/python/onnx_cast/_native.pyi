@@ -64,6 +64,7 @@ class Options(_OptionFrom, total=False):
     saturate: bool | None
     scale_rule: str | None
     shape: tuple[int, ...] | None
+    shard_size: str | int | None
     stats: bool
     threads: int | None
     to: str | list[str] | None

@@ -94,6 +94,7 @@ def dequantize_file(
     resume: bool = False,
     force: bool = False,
     copy_others: bool = True,
+    shard_size: str | int | None = None,
     losses: bool = False,
     fail_on: Iterable[Loss] = (),
     base_dir: files.Path | None = None,
@@ -115,7 +116,7 @@ def dequantize_file(
     """
     options: Options = {
         **dequantizing(to, layout, include, exclude, rules, min_elements, allow_nan, threads, rules_file),
-        **files.writing(None, None, dry_run, resume, force, copy_others, False),
+        **files.writing(None, None, dry_run, resume, force, copy_others, False, shard_size),
         **files.flags(losses=losses),
         "fail_on": files.listed("fail_on", fail_on),
     }
@@ -142,6 +143,7 @@ def quantize_file(
     resume: bool = False,
     force: bool = False,
     copy_others: bool = True,
+    shard_size: str | int | None = None,
     external_data: str | None = None,
     external_threshold: int | None = None,
     losses: bool = False,
@@ -175,7 +177,7 @@ def quantize_file(
         **quantizing(
             to, layout, activations, scale_rule, include, exclude, rules, min_elements, threads, rules_file
         ),
-        **files.writing(None, None, dry_run, resume, force, copy_others, False),
+        **files.writing(None, None, dry_run, resume, force, copy_others, False, shard_size),
         "form": form,
         **files.flags(zero_points=zero_points, raise_opset=raise_opset, losses=losses),
         **files.external(external_data, external_threshold),
@@ -196,6 +198,7 @@ def transcode_file(
     resume: bool = False,
     force: bool = False,
     copy_others: bool = True,
+    shard_size: str | int | None = None,
     threads: int | None = None,
     progress: files.Progress | None = None,
 ) -> files.CastSummary:
@@ -210,6 +213,6 @@ def transcode_file(
     """
     options: Options = {
         **transcoding(layout, to, activations, from_layout, threads),
-        **files.writing(None, None, dry_run, resume, force, copy_others, False),
+        **files.writing(None, None, dry_run, resume, force, copy_others, False, shard_size),
     }
     return files.write_file("transcode", src, dst, None, options, progress)  # type: ignore[return-value]

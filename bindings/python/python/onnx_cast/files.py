@@ -361,6 +361,7 @@ def cast_file(
     resume: bool = False,
     force: bool = False,
     copy_others: bool = True,
+    shard_size: str | int | None = None,
     npy_plain: bool = False,
     raise_opset: bool = False,
     external_data: str | None = None,
@@ -417,6 +418,9 @@ def cast_file(
     copy_others : bool
         Where ``src`` is a folder, copy its other files (the configuration, the tokenizer): not other weights, and not
         hidden files.
+    shard_size : str or int, optional
+        Divide a ``.safetensors`` checkpoint into files of at most this size, ``"5GB"`` or a number of bytes, with an index.
+        ``dst`` is a folder.
     npy_plain : bool
         Write types that numpy lacks as the unsigned integers of their bits.
     raise_opset : bool
@@ -463,7 +467,7 @@ def cast_file(
         **names(include, exclude, threads),
         **_targets.attributes(saturate, round_mode, opset),
         **selection(to, rules, rules_file, min_elements),
-        **writing(from_, shape, dry_run, resume, force, copy_others, npy_plain),
+        **writing(from_, shape, dry_run, resume, force, copy_others, npy_plain, shard_size),
         **flags(raise_opset=raise_opset, losses=losses),
         **external(external_data, external_threshold),
         "fail_on": listed("fail_on", fail_on),
@@ -507,12 +511,14 @@ def writing(
     force: bool,
     copy_others: bool,
     npy_plain: bool,
+    shard_size: str | int | None,
 ) -> Options:
     return {
         "from": source_types(from_),
         "shape": None if shape is None else _targets.shape_of(shape),
         **flags(dry_run=dry_run, resume=resume, force=force, npy_plain=npy_plain),
         "copy_others": _targets.flag("copy_others", copy_others),
+        "shard_size": shard_size,
     }
 
 
@@ -533,6 +539,7 @@ def bit_cast_file(
     resume: bool = False,
     force: bool = False,
     copy_others: bool = True,
+    shard_size: str | int | None = None,
     npy_plain: bool = False,
     threads: int | None = None,
     progress: Progress | None = None,
@@ -542,7 +549,7 @@ def bit_cast_file(
     options: Options = {
         **names(include, exclude, threads),
         **selection(to, rules, rules_file, min_elements),
-        **writing(from_, shape, dry_run, resume, force, copy_others, npy_plain),
+        **writing(from_, shape, dry_run, resume, force, copy_others, npy_plain, shard_size),
         "opset": _targets.opset_of(opset),
     }
     return write_file("bit_cast", src, dst, None, options, progress)  # type: ignore[return-value]

@@ -4,7 +4,7 @@ use super::parsers::{Shape, SourceTypeParser, TypeParser, positive, shape};
 use super::{HOW, INPUT, Loss, OUTPUT, Pattern, Rule, WHAT};
 use clap::{Args as ClapArgs, ColorChoice};
 use onnx_cast::DataType;
-use onnx_cast_file::{Existing, Format, RawInput, SourceType};
+use onnx_cast_file::{Existing, Format, RawInput, ShardSize, SourceType};
 use std::path::PathBuf;
 
 /// What every command takes.
@@ -133,6 +133,9 @@ pub(crate) struct JobArgs {
     /// Write each FILE under its own name into this folder
     #[arg(long, value_name = "DIR", help_heading = OUTPUT)]
     pub(crate) out_dir: Option<PathBuf>,
+    /// Divide a checkpoint into files of at most this size, as 5GB, 500MB or 2GiB, with an index; OUT is a folder
+    #[arg(long, value_name = "SIZE", help_heading = OUTPUT)]
+    pub(crate) shard_size: Option<ShardSize>,
     /// Do not copy a folder's other files: configuration, tokenizer and so on
     #[arg(long, help_heading = OUTPUT)]
     pub(crate) no_copy_others: bool,

@@ -109,6 +109,7 @@ const VALUES: &[(&str, &str)] = &[
     ("--min-elements", "100000"),
     ("--opset", "18"),
     ("--out-dir", "folder"),
+    ("--shard-size", "1KB"),
     ("--out-format", "pb"),
     ("--output", "other.npy"),
     ("--precision", "float16"),

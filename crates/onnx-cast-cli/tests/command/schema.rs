@@ -28,7 +28,7 @@ const WITHOUT_OPTION: &[(&str, &[&str], &str)] = &[
     ("bitcast transcode", &["losses", "fail_on"], "refused: no value changes"),
     (
         "convert fold record upgrade",
-        &["copy_others", "resume", "losses", "fail_on", "npy_plain"],
+        &["copy_others", "resume", "losses", "fail_on", "npy_plain", "shard_size"],
         "refused, or without a meaning: a model is written whole",
     ),
     ("convert", &["allow_unmatched", "clamp"], "for Python's converter of float16"),

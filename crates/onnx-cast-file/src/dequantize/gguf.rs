@@ -17,6 +17,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 pub(super) fn open(input: &Path, output: &Path, request: &DequantizeRequest) -> Result<Opened, FileError> {
+    request.run.refuse_shards(input)?;
     let refuse = |path, what, format, hint| Err(FormatError::format(path, what, format, hint).into());
     if request.layout.is_some() {
         return refuse(input, "choosing a layout", Format::Gguf, "each tensor tells its type");

@@ -4,14 +4,15 @@ use crate::checkpoint::Checkpoint;
 use crate::error::FileError;
 use crate::formats::checkpoint::{self, Index, JobId, Located};
 use crate::formats::error::FormatError;
-use crate::formats::folder::{is_cache, written_name};
+use crate::formats::folder::{is_cache, name_ends, written_name};
 use crate::formats::format::Format;
 use crate::formats::input::Input;
 use crate::io::atomic::folder_of;
 use crate::io::fs::{self, HAS_OUTPUTS, is_same};
 use crate::io::positional::is_stream;
 use crate::layouts::gguf_names;
-use crate::text::PathText;
+use crate::request::RunOptions;
+use crate::text::{PathText, Wording};
 use std::path::{Path, PathBuf};
 
 /// An input whose files are open, and where what is made of it goes.
@@ -31,9 +32,9 @@ pub(crate) struct Opened {
 }
 
 /// Opens a checkpoint that is written to another folder.
-pub(crate) fn open(input: &Path, output: &Path) -> Result<Opened, FileError> {
+pub(crate) fn open(input: &Path, output: &Path, run: &RunOptions) -> Result<Opened, FileError> {
     let located = checkpoint::locate(input)?;
-    let opened = Opened::located(input, output, &located, None)?;
+    let opened = Opened::located(input, output, &located, (None, run))?;
     if opened.in_place {
         // Its configuration, and files that the new checkpoint lacks, would speak of the old one.
         let what = "the folder of the input (want another: its configuration and its other weights would not fit)";
@@ -54,23 +55,38 @@ pub(crate) fn open_to_file(input: &Path, output: &Path) -> Result<Opened, FileEr
 }
 
 /// Opens a checkpoint that this job may write to its own folder, where it goes on with what was not finished; `None` of
-/// a path that is one file.
-pub(crate) fn open_folder(input: &Path, output: &Path, job: JobId) -> Result<Option<Opened>, FileError> {
+/// a path that is one file and is not divided.
+pub(crate) fn open_folder(
+    input: &Path,
+    output: &Path,
+    job: JobId,
+    run: &RunOptions,
+) -> Result<Option<Opened>, FileError> {
     let in_place = HAS_OUTPUTS && is_same(folder_named(input), folder_named(output));
+    let is_checkpoint = |format| matches!(format, Format::Safetensors | Format::Torch);
+    let is_divided = run.shard_size.is_some() && Format::of_input(input).is_ok_and(is_checkpoint);
     match checkpoint::locate_or_go_on(input, in_place)? {
-        Located::File => Ok(None),
-        located => Opened::located(input, output, &located, in_place.then_some(job)).map(Some),
+        Located::File if is_stream(input) || !is_divided => Ok(None),
+        located => Opened::located(input, output, &located, (in_place.then_some(job), run)).map(Some),
     }
 }
 
 impl Opened {
-    fn located(input: &Path, output: &Path, located: &Located, job: Option<JobId>) -> Result<Opened, FileError> {
+    fn located(
+        input: &Path,
+        output: &Path,
+        located: &Located,
+        (job, run): (Option<JobId>, &RunOptions),
+    ) -> Result<Opened, FileError> {
         let index = match located {
             Located::Index(path) => Some(Index::read_or_go_on(path, job.as_ref())?),
             _ => None,
         };
         let checkpoint = Checkpoint::open(input, located, index.as_ref())?;
-        let outputs = OutputPaths::of(located, index.as_ref(), output)?;
+        let outputs = match run.shard_size {
+            Some(_) => OutputPaths::of_shards(located, output)?,
+            None => OutputPaths::of(located, index.as_ref(), output)?,
+        };
         if let Some(folder) = outputs.folder.as_ref().filter(|folder| is_cache(folder)) {
             // Its files are hashes and links: weights beside them belong to no snapshot.
             let what = "the folder of a cache of huggingface_hub, which is never changed (name another output)";
@@ -81,6 +97,10 @@ impl Opened {
         if in_place && checkpoint.files.iter().any(|file| file.format == Format::Torch) {
             let what = "the folder of the input, whose weights are pickled and stay as they are (name another output)";
             return Err(FormatError::request(folder, what).into());
+        }
+        if in_place && run.shard_size.is_some() {
+            let what = Wording::from("the folder of the input (want another: ");
+            return Err(FileError::request(output, what.field("shard_size", " divides its files anew)")));
         }
         Ok(Opened { checkpoint, index, outputs, input: input.to_owned(), in_place, job, is_checked: false })
     }
@@ -100,6 +120,16 @@ impl Opened {
     /// of the input where that is a file.
     pub(crate) fn folder(&self) -> &Path {
         if fs::is_dir(&self.input) { self.checkpoint.folder() } else { &self.input }
+    }
+
+    /// How the names of the output's files begin, if they are not those of the input.
+    pub(super) fn stem(&self) -> String {
+        let file = self.checkpoint.files.first().filter(|_| fs::is_dir(&self.input)).map(Input::path);
+        let named = self.index.as_ref().map(Index::path).or(file).and_then(Path::file_name);
+        let name = named.unwrap_or_default().to_string_lossy();
+        let stem = name.strip_suffix(".index.json").unwrap_or(&name).strip_suffix(".safetensors");
+        let stem = stem.map(|stem| stem.strip_suffix("-00001-of-00001").unwrap_or(stem));
+        stem.filter(|stem| !stem.is_empty()).unwrap_or("model").to_owned()
     }
 
     /// What errors about the whole input name: the index, or the one file.
@@ -145,6 +175,22 @@ impl OutputPaths {
                 OutputPaths { single: Some(output.to_owned()), ..OutputPaths::default() }
             }
         })
+    }
+
+    /// A folder whose files are not those of the input.
+    fn of_shards(located: &Located, output: &Path) -> Result<OutputPaths, FileError> {
+        let is_file = fs::is_file(output) || Format::from_path(output).is_ok() || name_ends(output, ".index.json");
+        if is_file && !fs::is_dir(output) {
+            let what =
+                Wording::from("a file (want a folder: ").field("shard_size", " divides what is written into files)");
+            return Err(FileError::request(output, what));
+        }
+        let file = match located {
+            Located::InFolder(file) => Some(&**file),
+            _ => None,
+        };
+        check_folder(output, file)?;
+        Ok(OutputPaths { folder: Some(output.to_owned()), is_named: true, ..OutputPaths::default() })
     }
 
     /// The output of a file of the input.

@@ -4,6 +4,7 @@
 use super::open::Opened;
 use super::{Frame, OutputFile, OutputPlan};
 use crate::error::FileError;
+use crate::formats::checkpoint::index_of;
 use crate::formats::existing::Existing;
 use crate::formats::format::Format;
 use crate::formats::input::Input;
@@ -268,7 +269,7 @@ impl OutputPlan<'_> {
 
     /// The path and the text of the index.
     fn index(&self) -> Option<(&Path, String)> {
-        let (path, index) = (self.opened.outputs.index.as_ref()?, self.opened.index.as_ref()?);
+        let path = self.index.as_ref()?;
         let names: Vec<String> = self.files.iter().map(|file| name_of(&file.path)).collect();
         let tensors: Vec<(&str, &str)> = self
             .files
@@ -276,7 +277,9 @@ impl OutputPlan<'_> {
             .zip(&names)
             .flat_map(|(file, name)| file.rows.iter().map(move |row| (&*row.summary.name, &**name)))
             .collect();
-        Some((path, index.of_tensors(&tensors, self.rows().map(|row| row.summary.bytes_after).sum())))
+        let total_size = self.rows().map(|row| row.summary.bytes_after).sum();
+        let same = self.opened.index.as_ref().and_then(|index| index.of_same_tensors(&tensors, total_size));
+        Some((path, same.unwrap_or_else(|| index_of(&tensors, total_size))))
     }
 
     /// Checks an output that is continued, and returns the names of the files that stay though they were edited. Weights

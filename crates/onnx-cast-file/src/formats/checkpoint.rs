@@ -297,24 +297,28 @@ impl Index {
         Ok(path.join(written_name(&self.path)))
     }
 
-    /// The text of the index of these tensors, each with its file, and this many bytes of elements. The index of the
-    /// same tensors in the same files keeps its text but for the bytes.
-    pub(crate) fn of_tensors(&self, tensors: &[(&str, &str)], total_size: u64) -> String {
+    /// The text with another number of bytes, if it is the index of these tensors, each with its file.
+    pub(crate) fn of_same_tensors(&self, tensors: &[(&str, &str)], total_size: u64) -> Option<String> {
         let listed: HashMap<&str, &HashSet<String>> =
             self.shards.iter().map(|(file, tensors)| (&**file, tensors)).collect();
         let count: usize = listed.values().map(|tensors| tensors.len()).sum();
         let is_listed =
             |(tensor, file): &(&str, &str)| listed.get(file).is_some_and(|tensors| tensors.contains(*tensor));
-        if tensors.len() == count && tensors.iter().all(is_listed) {
-            let mut text = self.text.clone();
-            if let Some(total) = &self.total {
-                text.replace_range(total.clone(), &total_size.to_string());
-            }
-            return text;
+        if tensors.len() != count || !tensors.iter().all(is_listed) {
+            return None;
         }
-        let map: serde_json::Map<String, serde_json::Value> =
-            tensors.iter().map(|(tensor, file)| ((*tensor).to_owned(), (*file).into())).collect();
-        let index = serde_json::json!({ "metadata": { "total_size": total_size }, "weight_map": map });
-        format!("{index:#}\n")
+        let mut text = self.text.clone();
+        if let Some(total) = &self.total {
+            text.replace_range(total.clone(), &total_size.to_string());
+        }
+        Some(text)
     }
+}
+
+/// The text of an index of these tensors, each with its file, and this many bytes of elements.
+pub(crate) fn index_of(tensors: &[(&str, &str)], total_size: u64) -> String {
+    let map: serde_json::Map<String, serde_json::Value> =
+        tensors.iter().map(|(tensor, file)| ((*tensor).to_owned(), (*file).into())).collect();
+    let index = serde_json::json!({ "metadata": { "total_size": total_size }, "weight_map": map });
+    format!("{index:#}\n")
 }

@@ -64,6 +64,12 @@ fn signs<'n>(tensors: &[Header<'n>]) -> Vec<Sign<'n>> {
     tensors.iter().enumerate().filter_map(sign).collect()
 }
 
+/// The tensors of each quantized weight, as far as names and types tell: the index of the codes, and those of the
+/// tensors that belong to them.
+pub(crate) fn companions(tensors: &[Header<'_>]) -> impl Iterator<Item = (usize, Vec<usize>)> {
+    signs(tensors).into_iter().map(|Sign { codes, beside, .. }| (codes, beside))
+}
+
 /// The names of the first tensor that looks like codes and of a tensor that belongs to it, and the layout if only one
 /// has such names.
 pub(super) fn first_sign(checkpoint: &Checkpoint) -> Option<(&str, &str, Option<&'static str>)> {

@@ -53,6 +53,7 @@ pub(super) fn open(input: &Path, output: &Path, request: &QuantizeRequest) -> Re
         ("activations", request.activations.is_some(), APART),
     ];
     FileError::refuse(input, &fields)?;
+    request.run.refuse_shards(input)?;
     for to in request.selection.targets() {
         let granularity = request.layout_or_default().granularity(to.format, to.granularity);
         granularity.map_err(|error| FileError::invalid(input, error))?;

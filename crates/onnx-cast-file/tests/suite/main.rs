@@ -35,6 +35,7 @@ mod refused;
 mod replaced;
 mod report;
 mod report_scaled;
+mod shards;
 mod torch_layouts;
 mod type_names;
 mod verdicts;
