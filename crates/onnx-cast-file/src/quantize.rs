@@ -236,7 +236,7 @@ impl<'a> Planned<'a> {
         }
         layouts::check_beside(checkpoint, &written.iter().map(|weight| &*weight.module).collect())?;
         if let Some(file) = files.first_mut() {
-            file.extend(marker(layout));
+            file.extend(marker(layout, &written));
         }
         Ok(Planned { files, written, measured, passed_over, note })
     }
@@ -249,7 +249,7 @@ fn plan<'a>(opened: &'a Opened, request: &'a QuantizeRequest) -> Result<OutputPl
     let files = checkpoint.files.iter().zip(files);
     let mut files: Vec<_> = files.map(|(file, rows)| OutputFile::of(opened, file, rows)).collect();
     let (side_files, configuration) = side_files(opened, &checkpoint.model()?, request, &written, None)?;
-    describe_in_files(&mut files, request.layout_or_default(), &side_files, configuration.as_ref());
+    describe_in_files(&mut files, (request.layout_or_default(), &written), &side_files, configuration.as_ref());
     let notes = note.into_iter().collect();
     let plan = OutputPlan::new(opened, files, &request.run);
     Ok(OutputPlan { measured, side_files, configuration, passed_over, notes, ..plan })
@@ -321,7 +321,7 @@ pub(crate) fn side_files(
 /// Describes the weights in the metadata of their files, where no configuration does beside them.
 pub(crate) fn describe_in_files(
     files: &mut [OutputFile<'_>],
-    layout: Layout,
+    (layout, written): (Layout, &[WrittenWeight]),
     side_files: &SideFiles,
     configuration: Option<&Value>,
 ) {
@@ -331,13 +331,15 @@ pub(crate) fn describe_in_files(
         if !side_files.has_config() || configuration.is_none() {
             metadata.extend(layouts::description(layout, configuration));
         }
+        metadata.extend(layouts::layers_of(layout, written));
         file.metadata = Some(metadata).filter(|metadata| !metadata.is_empty());
     }
 }
 
-/// The tensor by which readers know the layout.
-pub(crate) fn marker<'r>(layout: Layout) -> Option<OutputTensor<'r>> {
-    let name = layout.spec().marker?;
+/// The tensor by which readers know the layout, unless the metadata says more.
+pub(crate) fn marker<'r>(layout: Layout, written: &[WrittenWeight]) -> Option<OutputTensor<'r>> {
+    let is_needed = !layout.describes_layers(written.iter().map(|weight| weight.to));
+    let name = layout.spec().marker.filter(|_| is_needed)?;
     let summary = TensorSummary::kept(name, vec![2], DataType::Float8E4M3FN, 2);
     let summary = TensorSummary { cast: true, bytes_before: 0, ..summary };
     Some(OutputTensor { summary, tensor: TensorRef { file: 0, tensor: 0 }, source: Source::Bytes(vec![0; 2]) })
@@ -360,6 +362,7 @@ impl<'a> Quantizer<'a> {
     /// The tensors of the output that a file of the input gives.
     fn rows(&mut self, file: usize, choices: Vec<Choice>) -> Result<Vec<OutputTensor<'a>>, FileError> {
         let mut rows = Vec::new();
+        let is_by_layer = self.layout.describes_layers(self.request.formats());
         for (tensor, choice) in choices.into_iter().enumerate() {
             let tensor = TensorRef { file, tensor };
             let stored = self.checkpoint.stored(tensor);
@@ -367,6 +370,7 @@ impl<'a> Quantizer<'a> {
                 self.check_name(tensor)?;
             }
             let written = match choice {
+                Choice::Quantized(written) if is_by_layer => written.described_by_layer(),
                 Choice::Quantized(written) => *written,
                 Choice::Kept(why) => {
                     rows.push(self.kept(tensor, &why));

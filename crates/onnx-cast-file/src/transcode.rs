@@ -127,7 +127,10 @@ impl Job for TranscodeRequest {
         let joined = if self.layout.is_joined() { config.model.rules().joined(modules) } else { Joined::default() };
         let planner = Planner { checkpoint, weights: &weights, claims, request: self, joined };
         planner.check_target().map_err(|error| checkpoint.error(None, error))?;
-        let (formats, written): (Vec<_>, Vec<_>) = planner.plan()?.into_iter().unzip();
+        let (formats, mut written): (Vec<_>, Vec<_>) = planner.plan()?.into_iter().unzip();
+        if self.layout.describes_layers(written.iter().map(|weight| weight.to)) {
+            written = written.into_iter().map(WrittenWeight::described_by_layer).collect();
+        }
         let ignored = self.ignored(&formats);
         planner.check_joined(&written)?;
         let notes =
@@ -157,14 +160,14 @@ impl Job for TranscodeRequest {
         }
         let Transcoder { checks, dropped, caches, .. } = transcoder;
         if let Some(file) = files.first_mut() {
-            file.rows.extend(quantize::marker(self.layout));
+            file.rows.extend(quantize::marker(self.layout, &written));
         }
         let is_same = weights.layout == self.layout;
         let cache = claims.cache.clone().or(caches.then_some(KeyValueCache::Float8));
         let cache = cache.filter(|cache| self.activations.is_none() && (is_same || *cache == KeyValueCache::Float8));
         let (side_files, configuration) =
             quantize::side_files(opened, &config.model, &as_quantize, &written, cache.as_ref())?;
-        quantize::describe_in_files(&mut files, self.layout, &side_files, configuration.as_ref());
+        quantize::describe_in_files(&mut files, (self.layout, &written), &side_files, configuration.as_ref());
         Ok(OutputPlan {
             checks,
             side_files,
@@ -385,7 +388,7 @@ impl Planner<'_> {
         let own = self.weights.layout;
         let form = match own.is_only_read() {
             true => Err(format!("the layout {} can only be read", own.name())),
-            false => form::form_of(weight, self.weights.block)
+            false => form::form_of(weight, self.weights.block, own == self.request.layout)
                 .map_err(|reason| format!("{reason}, and no other layout has such a weight")),
         };
         let (from, granularity) = form.map_err(|reason| {
@@ -401,6 +404,9 @@ impl Planner<'_> {
         let has_only_bytes = !layout.spec().packs_integers && layout.granularity(int8, None).is_ok();
         let to = if are_integers && has_only_bytes { int8 } else { to };
         let refuse = |reason: &str| Err(layout.not_held(to, reason));
+        if own != layout && layout.describes_layers(std::iter::once(to)) {
+            return refuse("only `quantize` writes it there (want dequantize, then quantize)");
+        }
         if weight.groups.is_some() && has_only_bytes {
             return refuse("its columns have no groups of their own (weight_g_idx)");
         }

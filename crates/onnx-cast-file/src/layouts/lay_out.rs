@@ -4,6 +4,7 @@ use super::format::{Activations, Granularity, QuantizedFormat, WeightFormat};
 use super::gguf::BLOCK as GGUF_BLOCK;
 use super::spec::{EXPERTS, Experts, Held, LayoutSpec, Loaders, Names, SHAPE};
 use super::table::Layout;
+use super::tiles::tiled;
 use super::weight::Weight;
 use super::written::{Integers, Order, WrittenWeight};
 use crate::formats::error::{Invalid, InvalidKind};
@@ -233,6 +234,10 @@ impl Layout {
         let is_packed = are_words || is_block && element.is_packed();
         let form = self.form(stored, to, is_packed)?;
         let block = block_of(stored, to, granularity, &form)?;
+        let is_in_tiles = spec.has_tiles && is_block;
+        if is_in_tiles {
+            check_tiles(stored, form.matrices, block)?;
+        }
         if let Some((all, reason)) = form.experts.and_then(|experts| experts.only)
             && !held(all, to).is_some_and(|held| held.contains(granularity))
         {
@@ -264,6 +269,7 @@ impl Layout {
             elements,
             scales,
             scale_type,
+            is_in_tiles,
             scale_container: if scale_type == Float8E8M0 && !spec.is_typed { Uint8 } else { scale_type },
             keeps_scale_type: spec.keeps_scale_type,
             divides: spec.global.divides,
@@ -351,6 +357,18 @@ fn block_of(
     Ok(block)
 }
 
+/// Refuses matrices that ComfyUI would pad, and those whose panels of 128 rows are too large to compute at once.
+fn check_tiles(stored: &StoredTensor, [_, rows, columns]: [usize; 3], [_, block]: [usize; 2]) -> Result<(), Invalid> {
+    /// Columns of a panel.
+    const MOST: usize = 1 << 16;
+    let want = match (rows.is_multiple_of(block), columns <= MOST) {
+        (true, true) => return Ok(()),
+        (false, _) => format!("rows in blocks of {block}, which ComfyUI would pad; "),
+        (true, false) => format!("at most {MOST} columns; "),
+    };
+    Err(stored.unfit(Wording::from(want).field("exclude", " keeps the tensor")))
+}
+
 /// The shape of the scales; of experts, their elements are named too.
 fn scales_shape(
     spec: &LayoutSpec,
@@ -367,6 +385,7 @@ fn scales_shape(
             vec![count, grid[1], grid[0]]
         }
         (_, Some(_)) => vec![count, grid[0], grid[1]],
+        (Granularity::Block(_), None) if spec.has_tiles => tiled(&grid),
         (Granularity::Row, None) if !spec.has_column_of_scales => vec![rows],
         (Granularity::Block([height, _]), None) if height > 1 && spec.has_axes_between => vec![grid[0], 1, grid[1], 1],
         _ => grid.to_vec(),

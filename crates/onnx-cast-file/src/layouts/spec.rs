@@ -92,6 +92,9 @@ pub(crate) struct LayoutSpec {
     /// The scales of activations that the layout has a place for.
     pub(crate) calibration: Option<Calibration>,
     pub(super) global: GlobalScaleOf,
+    /// Whether block formats are stored as ComfyUI stores them: scales in tiles of 128x4, and of two elements in a byte
+    /// the first in the upper half.
+    pub(super) has_tiles: bool,
     /// Whether packed elements and scales have their own types, not those of bytes.
     pub(super) is_typed: bool,
     /// Whether integers are packed in words.

@@ -178,7 +178,7 @@ impl Layout {
     }
 }
 
-pub(crate) use comfyui::without_layers;
+pub(crate) use comfyui::{layers_of, without_layers};
 
 /// Layouts that are not read, by the starts of `quant_method`, and why.
 pub(super) const UNREAD: &[(&str, &str)] = &[
@@ -262,6 +262,7 @@ const BASE: LayoutSpec = LayoutSpec {
     has_short_columns: true,
     calibration: None,
     global: GlobalScaleOf { ending: "_2", is_own: false, divides: false, shape: &[] },
+    has_tiles: false,
     is_typed: false,
     packs_integers: false,
     keeps_scale_type: false,

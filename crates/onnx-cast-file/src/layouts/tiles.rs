@@ -1,14 +1,51 @@
 //! Scales in cuBLAS's order, in whole tiles: ComfyUI's and torchao's.
+//!
+//! Scales are one byte each. 128 rows are a panel, which consists of tiles of 4 columns: 512 bytes each, in which row
+//! `r` begins at `16 * (r % 32) + 4 * (r / 32)`. What is missing to whole panels and tiles is stored too.
 
 use super::weight::Weight;
 use crate::formats::error::{Invalid, InvalidKind};
 use crate::formats::input::StoredTensor;
 use crate::text::ShapeText;
 
+/// Rows of a panel, columns of a tile, and bytes of a tile.
+pub(crate) const ROWS: usize = 128;
+pub(super) const COLUMNS: usize = 4;
+pub(super) const TILE: usize = ROWS * COLUMNS;
+
+/// Offset of a row in a tile.
+pub(super) fn row_in_tile(row: usize) -> usize {
+    16 * (row % 32) + COLUMNS * (row % ROWS / 32)
+}
+
+/// Offset of the panel that begins with a row, in a matrix with `across` scales in each.
+pub(crate) fn panel_at(row: usize, across: usize) -> usize {
+    row * across.next_multiple_of(COLUMNS)
+}
+
+/// Rows of `across` scales, the first of which begins a panel, as whole panels. Missing scales are 0.
+pub(crate) fn in_panels(scales: &[u8], across: usize) -> Vec<u8> {
+    let padded = across.next_multiple_of(COLUMNS);
+    let rows = scales.len() / across.max(1);
+    let mut panels = vec![0; rows.next_multiple_of(ROWS) * padded];
+    for (row, scales) in scales.chunks_exact(across.max(1)).enumerate() {
+        let tiles = panels[row / ROWS * ROWS * padded..].chunks_exact_mut(TILE);
+        for (scales, tile) in scales.chunks(COLUMNS).zip(tiles) {
+            tile[row_in_tile(row)..][..scales.len()].copy_from_slice(scales);
+        }
+    }
+    panels
+}
+
 /// The shape of scales in whole tiles of 128x4, where it is not too large.
 pub(super) fn tiles(weight: &Weight) -> Option<[usize; 2]> {
     let ([rows, _], [_, across]) = (weight.matrix(), weight.grid());
     Some([rows.checked_next_multiple_of(128)?, across.checked_next_multiple_of(4)?])
+}
+
+/// The shape of so many scales, down and across, in whole tiles of 128x4.
+pub(super) fn tiled(grid: &[usize]) -> Vec<usize> {
+    grid.iter().zip([ROWS, COLUMNS]).map(|(size, whole)| size.next_multiple_of(whole)).collect()
 }
 
 /// The same as torchao writes it: 32x16 for each tile.

@@ -70,6 +70,8 @@ pub(crate) struct WrittenWeight {
     pub(crate) scale_container: DataType,
     /// Whether a type of float scales that the weight has already may stay.
     pub(crate) keeps_scale_type: bool,
+    /// Whether scales are in tiles of 128x4, and of two elements in a byte the first is in the upper half.
+    pub(crate) is_in_tiles: bool,
     /// Whether NVFP4's global scale is a divisor.
     pub(crate) divides: bool,
     /// The name and the shape of NVFP4's global scale.

@@ -6,7 +6,7 @@ use super::weight::{Walk, Weight};
 use crate::checkpoint::{Checkpoint, TensorRef};
 use crate::engine::{Computed, OutputTensor, Source};
 use crate::io::memory::resize;
-use crate::layouts::{WrittenWeight, copy_stretches, parts, transpose};
+use crate::layouts::{WrittenWeight, copy_stretches, in_panels, panel_at, parts, transpose};
 use crate::pipeline::{CHUNK, Compute, Greatest, PipelineError, Scratch};
 use crate::summary::TensorSummary;
 use onnx_cast::DataType;
@@ -117,7 +117,17 @@ impl ElementSource<'_> {
                 _ => (matrix * rows.div_ceil(down) + begin / columns.max(1) / down) * columns.div_ceil(across),
             };
             let width = weight.scale_type.byte_len(1).unwrap_or(1);
-            scratch.beside.push(((before * width) as u64, scales));
+            let (at, scales) = match weight.is_in_tiles {
+                true => {
+                    let across = columns / across;
+                    (panel_at(before / across, across), in_panels(&scales, across))
+                }
+                false => (before * width, scales),
+            };
+            scratch.beside.push((at as u64, scales));
+        }
+        if weight.is_in_tiles && weight.element.is_packed() {
+            out.iter_mut().for_each(|byte| *byte = byte.rotate_left(4));
         }
         Ok(())
     }

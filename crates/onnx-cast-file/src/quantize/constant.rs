@@ -162,6 +162,7 @@ impl<'a> ConstantRequest<'a> {
             is_ahead,
             shares_scales: scaled == Scaled::Axis && outer > 1 && inner > 1,
             has_scales_beside: false,
+            is_in_tiles: false,
             scales: OnceLock::new(),
             has_nan_scales: OnceLock::new(),
             losses,

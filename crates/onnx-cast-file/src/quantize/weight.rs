@@ -6,7 +6,7 @@ use super::scaling::{How, Scaling};
 use super::values::StoredValues;
 use crate::checkpoint::{Checkpoint, TensorRef};
 use crate::io::memory::resize;
-use crate::layouts::{Granularity, Order, QuantizedFormat, WrittenWeight, transpose};
+use crate::layouts::{Granularity, Order, PANEL, QuantizedFormat, WrittenWeight, transpose};
 use crate::pipeline::{CHUNK, Greatest, PipelineError};
 use onnx_cast::ops::OpError;
 use onnx_cast::scaled::{BlockFormat, BlockQuantize};
@@ -37,6 +37,8 @@ pub(super) struct Weight<'a> {
     pub(super) shares_scales: bool,
     /// Whether scales are written beside the elements.
     pub(super) has_scales_beside: bool,
+    /// Whether these scales are in tiles, and of two elements in a byte the first is in the upper half.
+    pub(super) is_in_tiles: bool,
     /// The scales that are known before.
     pub(super) scales: OnceLock<Tensor>,
     /// Whether any of these scales is NaN.
@@ -133,6 +135,7 @@ impl<'a> Weight<'a> {
             greatest,
             shares_scales: false,
             has_scales_beside: true,
+            is_in_tiles: written.is_in_tiles,
             scales: OnceLock::new(),
             has_nan_scales: OnceLock::new(),
             losses: Losses::new(from, blocks, counts)?,
@@ -144,6 +147,8 @@ impl<'a> Weight<'a> {
         let [_, rows, columns] = self.matrices;
         match (self.walk, self.block) {
             (Walk::Columns, _) => columns,
+            // Scales are stored by panels of rows.
+            _ if self.is_in_tiles => PANEL * columns,
             _ if self.is_ahead => 8,
             (Walk::Transposed(_), [_, block]) => block,
             (_, [1, block]) if columns.is_multiple_of(block) => block,

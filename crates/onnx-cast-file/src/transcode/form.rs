@@ -6,13 +6,14 @@ use onnx_cast::DataType;
 use onnx_cast::scaled::BlockFormat;
 
 /// Returns the format of a weight and the granularity of its scales. `block` is the block of the configuration, which
-/// may be larger than the weight.
+/// may be larger than the weight. Tiles of scales stay in the layout that has them.
 ///
 /// # Errors
 /// Fails with a property of the weight that no other layout supports.
 pub(super) fn form_of(
     weight: &Weight,
     block: Option<[usize; 2]>,
+    stays: bool,
 ) -> Result<(QuantizedFormat, Granularity), &'static str> {
     match weight.values.len() {
         2 | 3 => {}
@@ -21,6 +22,7 @@ pub(super) fn form_of(
     }
     match weight.scales.order {
         Grid::Blocks => {}
+        Grid::Tiles if stays => {}
         Grid::Tiles => return Err("its scales are in tiles of 128x4"),
         _ => return Err("its scales are not in the order of its rows and blocks"),
     }
@@ -33,6 +35,9 @@ pub(super) fn form_of(
         Encoding::TwoRows(Int4) => return Err("its integers of 4 bits are packed down the columns"),
         Encoding::TwoRows(_) => {
             return Ok((QuantizedFormat::Block(BlockFormat::NvFp4), Granularity::Block([1, weight.scales.block[0]])));
+        }
+        Encoding::HighFirst if stays => {
+            return Ok((QuantizedFormat::Block(BlockFormat::NvFp4), Granularity::Block(weight.scales.block)));
         }
         Encoding::HighFirst | Encoding::Coded(_) | Encoding::Parts(_) | Encoding::Columns { .. } => {
             return Err("its elements are packed in an order of their own");

@@ -4,7 +4,7 @@ use crate::common::replacing::{cast_file, dequantize_file};
 use onnx_cast::{Cast, CastOptions, DataType, TensorView};
 use onnx_cast_file::{
     CastRequest, DequantizeRequest, DiffRequest, Difference, Format, InputFile, InspectRequest, Layout, NamedTensor,
-    RawInput, RunOptions, diff, inspect, read_tensors_from,
+    RawInput, ReportRequest, RunOptions, diff, inspect, read_tensors_from, report,
 };
 use std::collections::BTreeMap;
 use std::fs;
@@ -561,6 +561,12 @@ fn both_names_of_a_scale_are_read() {
         let got = tensors(&output);
         assert_eq!(got.keys().collect::<Vec<_>>(), ["a.weight"], "{names:?}");
         assert_eq!(words(&got["a.weight"]), vec![0.5f32.to_bits(); 64], "{names:?}");
+        // A report has the same tensors and values.
+        let request = ReportRequest::default().to(vec!["bfloat16".parse().expect("a type")]);
+        let found = report(&input, &request).expect("a report");
+        assert_eq!(found.dequantized, [(Layout::Gguf, 1)], "{names:?}");
+        let reported = found.tensors.iter().map(|tensor| (&*tensor.name, tensor.largest)).collect::<Vec<_>>();
+        assert_eq!(reported, [("a.weight", Some(0.5))], "{names:?}");
     }
 }
 

@@ -100,6 +100,10 @@ const CASES: &[(Layout, &str, Option<Granularity>, usize)] = &[
     (Layout::Fbgemm, "float8e4m3fn", None, 1),
     (Layout::Quark, "mxfp4", None, 32),
     (Layout::ComfyUi, "float8e4m3fn", None, 1),
+    (Layout::ComfyUi, "int8", Some(Granularity::Row), 1),
+    (Layout::ComfyUi, "int8", Some(Granularity::Tensor), 1),
+    (Layout::ComfyUi, "nvfp4", None, 16),
+    (Layout::ComfyUi, "mxfp8", None, 32),
 ];
 
 fn floats(values: &[f32]) -> Vec<u8> {
@@ -128,12 +132,20 @@ fn naively(
         if format.block() == 32 {
             let mx = Mx::new(ty, ScaleRule::Floor);
             scales.extend(x.chunks(32).map(|block| mx.block(block, &mut elements) as u8));
+            if layout == Layout::ComfyUi {
+                scales = in_tiles(&scales, [rows, columns / 32]);
+            }
             return vec![(name, packed(&elements)), ("m.weight_scale", scales)];
         }
         let amax = x.iter().filter(|x| x.is_finite()).fold(0f32, |amax, x| amax.max(x.abs()));
         let recipe = if is_ct { Recipe::CompressedTensors } else { Recipe::ModelOpt };
         let nv = Nvfp4::new(amax, recipe, Ty::Float);
         scales.extend(x.chunks(16).map(|block| nv.block(block, &mut elements) as u8));
+        if layout == Layout::ComfyUi {
+            scales = in_tiles(&scales, [rows, columns / 16]);
+            // The first of two elements is in the upper half of a byte.
+            elements.chunks_mut(2).for_each(<[u64]>::reverse);
+        }
         let global = if is_ct { "m.weight_global_scale" } else { "m.weight_scale_2" };
         return vec![(name, packed(&elements)), ("m.weight_scale", scales), (global, floats(&[nv.global]))];
     }
@@ -166,10 +178,22 @@ fn naively(
     }
     let scale_name = match layout {
         Layout::DeepSeek => "m.weight_scale_inv",
-        Layout::ComfyUi => "m.scale_weight",
+        Layout::ComfyUi if element == DataType::Float8E4M3FN => "m.scale_weight",
         _ => "m.weight_scale",
     };
     vec![(name, packed(&elements)), (scale_name, floats(&scales))]
+}
+
+/// Scales in the order of cuBLAS: tiles of 128x4, with zeros where there are none.
+fn in_tiles(scales: &[u8], [rows, columns]: [usize; 2]) -> Vec<u8> {
+    let across = columns.div_ceil(4);
+    let mut tiles = vec![0; 512 * rows.div_ceil(128) * across];
+    for (at, scale) in scales.iter().enumerate() {
+        let (row, column) = (at / columns, at % columns);
+        let tile = row / 128 * across + column / 4;
+        tiles[512 * tile + 16 * (row % 32) + 4 * (row % 128 / 32) + column % 4] = *scale;
+    }
+    tiles
 }
 
 #[test]
@@ -181,7 +205,11 @@ fn quantized_weights_are_those_of_a_naive_implementation() {
         let (layout, name, granularity, step) = CASES[round % CASES.len()];
         let to: QuantizedFormat = name.parse().expect("a format");
         let mut draw = Draw((round as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
-        let shape = [1 + draw.below(130), draw.columns(step)];
+        let mut shape = [1 + draw.below(130), draw.columns(step)];
+        if layout == Layout::ComfyUi {
+            // ComfyUI would pad other matrices.
+            shape[0] = shape[0].next_multiple_of(step);
+        }
         let threads = draw.one_of(&[1, 2, 3, 8]);
         let what = format!("round {round}: {shape:?} to {name} in {layout:?} by {granularity:?}, {threads} threads");
         let x = draw.weights(shape[0], shape[1]);

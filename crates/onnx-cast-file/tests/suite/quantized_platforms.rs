@@ -3,11 +3,14 @@
 //! is wrong.
 
 use crate::common::checkpoint;
-use crate::common::replacing::transcode_file;
+use crate::common::replacing::{dequantize_file, quantize_file, transcode_file};
 
 use checkpoint::{Checkpoint, Tensor, codes, floats, to};
 use onnx_cast::{Cast, CastOptions, DataType, TensorView};
-use onnx_cast_file::{Layout, TranscodeRequest};
+use onnx_cast_file::{
+    Format, InputFile, Layout, QuantizeRequest, RunOptions, TranscodeRequest, WeightFormat, read_tensors_from,
+};
+use std::collections::BTreeMap;
 use std::fs;
 
 /// Bytes that look random.
@@ -552,6 +555,95 @@ fn stripped(format: &str, [rows, columns]: [usize; 2]) -> (Vec<Tensor>, Vec<u32>
     let with: Vec<Tensor> = with.into_iter().chain([told]).collect();
     let want = checkpoint::bits(&Checkpoint::new("", &with).gives(&to(DataType::Float))[0]);
     (tensors, want)
+}
+
+/// What ComfyUI reads (`comfy/ops.py`, comfy_kitchen 0.2.40): the names, types and shapes of each format, and the
+/// metadata that names it. The values are those of the plain layout.
+#[test]
+fn comfyui_files_name_the_format_of_each_layer() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name);
+    let shapes: [(&str, &[usize]); 4] = [
+        ("blocks.0.attn.qkv.weight", &[160, 96]),
+        ("blocks.0.mlp.fc1.weight", &[32, 128]),
+        ("blocks.0.mlp.fc2.weight", &[50, 64]),
+        ("norm.weight", &[96]),
+    ];
+    let tensors = shapes.map(|(name, shape)| {
+        let values = (0..shape.iter().product::<usize>()).map(|at| ((at * 37 % 101) as f32 - 50.0) / 64.0);
+        (name, onnx_cast::Tensor::from_slice(shape.to_vec(), &values.collect::<Vec<f32>>()).expect("a tensor"))
+    });
+    let views = tensors.each_ref().map(|(name, tensor)| (*name, tensor.view()));
+    fs::write(path("in.safetensors"), onnx_cast_file::safetensors::write(None, &views).expect("a file"))
+        .expect("written");
+    let quantize = |to: &str, rules: &[&str], layout: Layout| {
+        let mut request = QuantizeRequest::new(to.parse::<WeightFormat>().expect("a format")).layout(Some(layout));
+        request.selection.rules = rules.iter().map(|rule| rule.parse().expect("a rule")).collect();
+        request.run.write.force = true;
+        quantize_file(path("in.safetensors"), path("out.safetensors"), &request).expect("quantized");
+        let bytes = fs::read(path("out.safetensors")).expect("read");
+        let (_, metadata) = ::safetensors::SafeTensors::read_metadata(&bytes).expect("a header");
+        let tensors = metadata.tensors();
+        let shapes: BTreeMap<String, (String, Vec<usize>)> = tensors
+            .iter()
+            .map(|(name, info)| (name.clone(), (format!("{:?}", info.dtype), info.shape.clone())))
+            .collect();
+        let told = metadata.metadata().as_ref().and_then(|metadata| metadata.get("_quantization_metadata").cloned());
+        (shapes, told.map(|told| serde_json::from_str::<serde_json::Value>(&told).expect("JSON")))
+    };
+    let values = || {
+        let mut request = to(DataType::Float);
+        request.run.write.force = true;
+        dequantize_file(path("out.safetensors"), path("plain.safetensors"), &request).expect("dequantized");
+        let file = InputFile::open(&path("plain.safetensors")).expect("a file");
+        let read = read_tensors_from(file, Format::Safetensors, None).expect("tensors");
+        read.into_iter().map(|one| (one.name.clone(), checkpoint::bits(&one))).collect::<BTreeMap<_, _>>()
+    };
+    let rules = ["*qkv*=nvfp4", "*fc1*=mxfp8", "*fc2*=int8/row"];
+    quantize("nvfp4", &rules, Layout::Plain);
+    let want = values();
+    let (shapes, told) = quantize("nvfp4", &rules, Layout::ComfyUi);
+    assert_eq!(values(), want);
+    assert_eq!(
+        told,
+        Some(serde_json::json!({ "format_version": "1.0", "layers": {
+            "blocks.0.attn.qkv": { "format": "nvfp4" },
+            "blocks.0.mlp.fc1": { "format": "mxfp8" },
+            "blocks.0.mlp.fc2": { "format": "int8_tensorwise" },
+        }}))
+    );
+    let found = |name: &str| shapes.get(name).map(|(to, shape)| (to.as_str(), shape.as_slice()));
+    assert_eq!(found("blocks.0.attn.qkv.weight"), Some(("U8", &[160, 48][..])));
+    assert_eq!(found("blocks.0.attn.qkv.weight_scale"), Some(("F8_E4M3", &[256, 8][..])));
+    assert_eq!(found("blocks.0.attn.qkv.weight_scale_2"), Some(("F32", &[][..])));
+    assert_eq!(found("blocks.0.mlp.fc1.weight"), Some(("F8_E4M3", &[32, 128][..])));
+    assert_eq!(found("blocks.0.mlp.fc1.weight_scale"), Some(("U8", &[128, 4][..])));
+    assert_eq!(found("blocks.0.mlp.fc2.weight"), Some(("I8", &[50, 64][..])));
+    assert_eq!(found("blocks.0.mlp.fc2.weight_scale"), Some(("F32", &[50, 1][..])));
+    assert_eq!(shapes.len(), 8, "{shapes:?}");
+    // Beside other formats float8 is described too; alone it has the marker that older versions read.
+    let (shapes, told) = quantize("float8e4m3fn", &["*fc2*=int8/tensor"], Layout::ComfyUi);
+    assert_eq!(shapes["blocks.0.mlp.fc1.weight_scale"], ("F32".to_owned(), vec![]));
+    assert_eq!(shapes["blocks.0.mlp.fc2.weight_scale"], ("F32".to_owned(), vec![]));
+    assert_eq!(told.expect("metadata")["layers"]["blocks.0.mlp.fc1"]["format"], "float8_e4m3fn");
+    assert!(!shapes.contains_key("scaled_fp8"));
+    let (shapes, told) = quantize("float8e4m3fn", &[], Layout::ComfyUi);
+    assert!(shapes.contains_key("scaled_fp8") && shapes.contains_key("blocks.0.mlp.fc1.scale_weight"));
+    assert_eq!(told, None);
+    // A matrix that ComfyUI would pad is kept, and an error if a rule names it.
+    let mut request = QuantizeRequest::new("nvfp4".parse::<WeightFormat>().expect("a format"));
+    request = request.layout(Some(Layout::ComfyUi)).run(RunOptions::new().dry_run(true));
+    let done = quantize_file(path("in.safetensors"), path("dry.safetensors"), &request).expect("planned");
+    let padded = "want rows in blocks of 16, which ComfyUI would pad".to_owned();
+    assert_eq!(done.passed_over, [("blocks.0.mlp.fc2.weight".to_owned(), padded.clone())]);
+    request.selection.rules.push("*fc2*=nvfp4".parse().expect("a rule"));
+    let error = quantize_file(path("in.safetensors"), path("dry.safetensors"), &request).expect_err("refused");
+    assert!(error.to_string().contains(&padded), "{error}");
+    // Transcoding would have to change the order of scales.
+    quantize("nvfp4", &[], Layout::ModelOpt);
+    let transcode = TranscodeRequest::new(Layout::ComfyUi);
+    let error = transcode_file(path("out.safetensors"), path("t.safetensors"), &transcode).expect_err("refused");
+    assert!(error.to_string().contains("only `quantize` writes it there"), "{error}");
 }
 
 #[test]

@@ -2,21 +2,30 @@
 //! weight or, for all layers, in the file's metadata.
 //!
 //! The metadata has precedence, as in ComfyUI (`convert_old_quants` of comfy/utils.py).
+//!
+//! Float8 alone is written as older versions read it: a marker in the file, and the scales as `scale_weight`. Files with
+//! any other format have the metadata (`comfy/ops.py`, `comfy_kitchen/tensor`): scales in tiles as `weight_scale`,
+//! NVFP4's scale of the tensor as `weight_scale_2`, and one scale or one for each row for int8.
 
-use super::{BASE, COMFYUI, FP8, KEPT_OR_STATIC, Layout, SPECS, TENSOR, WEIGHT, held, names};
+use super::{
+    BASE, COMFYUI, FP8, INT8, KEPT, KEPT_OR_STATIC, Layout, MXFP8, NVFP4, ROWS_OR_COLUMNS, SPECS, TENSOR, WEIGHT, held,
+    names,
+};
 use crate::checkpoint::Checkpoint;
 use crate::error::FileError;
 use crate::formats::error::{Invalid, InvalidKind};
 use crate::formats::input::StoredTensor;
 use crate::layouts::claims::Claims;
 use crate::layouts::describe::scaled;
+use crate::layouts::format::QuantizedFormat;
 use crate::layouts::spec::{COMFY_QUANT, Calibration, Finder, LayoutSpec, Loaders, before};
 use crate::layouts::tiles::{fit_swizzled, tiles};
 use crate::layouts::weight::{Encoding, Grid, Weight, WeightFormat};
+use crate::layouts::written::WrittenWeight;
 use crate::text::Wording;
 use DataType::{Float4E2M1, Float8E4M3FN, Float8E8M0, Int8, Uint8};
 use onnx_cast::DataType;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 /// The key of the metadata.
 pub(super) const METADATA: &str = "_quantization_metadata";
@@ -30,7 +39,12 @@ pub(super) const SPEC: LayoutSpec = LayoutSpec {
     told: Some(told),
     describe,
     beside: &[COMFY_QUANT],
-    held: &[held(&[FP8], &[TENSOR], Loaders::Are(&[COMFYUI]), KEPT_OR_STATIC)],
+    held: &[
+        held(&[FP8], &[TENSOR], Loaders::Are(&[COMFYUI]), KEPT_OR_STATIC),
+        held(&[NVFP4, MXFP8], &[], Loaders::Are(&[COMFYUI]), KEPT),
+        held(&[INT8], &[ROWS_OR_COLUMNS, TENSOR], Loaders::Are(&[COMFYUI]), KEPT),
+    ],
+    has_tiles: true,
     tensor_scale: &[],
     calibration: Some(Calibration { input: "scale_input", nvfp4: None, cache: None }),
     marker: Some("scaled_fp8"),
@@ -47,6 +61,42 @@ impl Layout {
         }
         Ok(None)
     }
+}
+
+impl Layout {
+    /// Whether the metadata of files has the format of each layer, if weights have these formats.
+    pub(crate) fn describes_layers(self, mut formats: impl Iterator<Item = QuantizedFormat>) -> bool {
+        self == Layout::ComfyUi && formats.any(|format| format != FP8)
+    }
+}
+
+impl WrittenWeight {
+    /// The same weight in a file whose metadata has the format of each layer.
+    pub(crate) fn described_by_layer(mut self) -> WrittenWeight {
+        self.scales = format!("{}.{}", self.module, WEIGHT.scales);
+        self.global = self.global.map(|(_, shape)| (format!("{}_2", self.scales), shape));
+        self
+    }
+
+    /// The name of the format in the metadata.
+    fn told_format(&self) -> &'static str {
+        match self.to {
+            NVFP4 => "nvfp4",
+            MXFP8 => "mxfp8",
+            INT8 => "int8_tensorwise",
+            _ => "float8_e4m3fn",
+        }
+    }
+}
+
+/// The metadata that has the format of each layer, if it is needed.
+pub(crate) fn layers_of(layout: Layout, written: &[WrittenWeight]) -> Option<(String, String)> {
+    let formats = written.iter().map(|weight| weight.to);
+    layout.describes_layers(formats).then(|| {
+        let layer = |weight: &WrittenWeight| (weight.module.clone(), json!({ "format": weight.told_format() }));
+        let layers: Map<String, Value> = written.iter().map(layer).collect();
+        (METADATA.to_owned(), json!({ "format_version": "1.0", "layers": layers }).to_string())
+    })
 }
 
 /// The format of each layer; `None` where no file tells one.

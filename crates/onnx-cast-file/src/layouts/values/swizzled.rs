@@ -1,20 +1,14 @@
 //! Scales in the order of cuBLAS, as ComfyUI stores those of NVFP4 and MXFP8.
 //!
-//! Scales are one byte each. 128 rows are a panel, which consists of tiles of 4 columns: 512 bytes each, in which row
-//! `r` begins at `16 * (r % 32) + 4 * (r / 32)`. What is missing to whole panels and tiles is stored too. The rows of a
-//! part are all over a panel, so that the panel that was read last is kept.
+//! `tiles.rs` has the order. The rows of a part are all over a panel, so that the panel that was read last is kept.
 
 use super::TensorBytes;
 use crate::io::memory::resize;
+use crate::layouts::tiles::{COLUMNS, ROWS, TILE, row_in_tile};
 use crate::layouts::weight::Weight;
 use crate::pipeline::PipelineError;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
-
-/// Rows of a panel, columns of a tile, and bytes of a tile.
-const ROWS: usize = 128;
-const COLUMNS: usize = 4;
-const TILE: usize = ROWS * COLUMNS;
 
 /// The scales of a matrix, and the panel that was read last.
 #[derive(Debug)]
@@ -51,7 +45,7 @@ impl Swizzled {
                 Some(panel) => panel,
                 None => self.panel(row / ROWS, place)?,
             };
-            let first = 16 * (row % 32) + COLUMNS * (row % ROWS / 32);
+            let first = row_in_tile(row);
             for (out, tile) in out.chunks_mut(COLUMNS).zip(found.bytes.chunks_exact(TILE)) {
                 out.copy_from_slice(&tile[first..][..out.len()]);
             }
