@@ -29,7 +29,7 @@ pub(crate) struct TensorRef {
 }
 
 /// Where the configuration of a checkpoint is.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Configuration {
     /// In the files of a folder: `config.json`, and those that layouts have of their own.
     Folder(PathBuf),

@@ -3,6 +3,7 @@
 mod blocks;
 mod choice;
 mod constant;
+mod experts;
 #[cfg_attr(not(feature = "write-gguf"), path = "quantize/no_gguf.rs")]
 mod gguf;
 mod kept;
@@ -172,7 +173,14 @@ impl Job for QuantizeRequest {
     }
 
     fn open(&self, input: &Path, output: &Path) -> Result<Opened, FileError> {
-        if self.is_to_gguf() { gguf::open(input, output, self) } else { engine::open(input, output, &self.run) }
+        if self.is_to_gguf() {
+            return gguf::open(input, output, self);
+        }
+        let mut opened = engine::open(input, output, &self.run)?;
+        if let Some(split) = experts::split(&opened.checkpoint, self)? {
+            opened.checkpoint = split.checkpoint;
+        }
+        Ok(opened)
     }
 
     fn plan<'a>(&'a self, opened: &'a Opened) -> Result<OutputPlan<'a>, FileError> {
@@ -265,8 +273,10 @@ pub(crate) fn forecast(
     input: &Path,
     request: &QuantizeRequest,
 ) -> Result<Vec<(TensorRef, TensorSummary)>, FileError> {
-    let planned = Planned::new(checkpoint, input, request)?;
-    Ok(planned.files.into_iter().flatten().map(|row| (row.tensor, row.summary)).collect())
+    let split = experts::split(checkpoint, request)?;
+    let planned = Planned::new(split.as_ref().map_or(checkpoint, |split| &split.checkpoint), input, request)?;
+    let origin = |tensor| split.as_ref().map_or(tensor, |split| split.origin(tensor));
+    Ok(planned.files.into_iter().flatten().map(|row| (origin(row.tensor), row.summary)).collect())
 }
 
 /// `kept` has the reasons why matrices are kept, each with their number.

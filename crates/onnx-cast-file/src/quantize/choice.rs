@@ -202,7 +202,7 @@ fn keep_together(
 
 /// The smallest number of rows and of columns that a tensor of three axes has if it holds matrices. Kernels of
 /// convolutions have fewer.
-const SMALLEST: usize = 32;
+pub(super) const SMALLEST: usize = 32;
 
 /// Whether a tensor is a matrix of floats, or several. None of these is kept without a reason.
 pub(super) fn are_matrices(stored: &StoredTensor) -> bool {

@@ -9,6 +9,7 @@ mod claims;
 mod collections;
 mod companions;
 mod downloads;
+mod experts;
 mod files;
 mod fixtures;
 #[cfg(any(target_arch = "x86", target_arch = "x86_64", target_arch = "aarch64"))]

@@ -1,0 +1,225 @@
+//! The experts of a layer in one tensor of three axes, as single weights: what loaders of some layouts read. The new
+//! tensors are stretches of the old one, or its columns, so that nothing is copied.
+
+use super::QuantizeRequest;
+use super::choice::{SMALLEST, is_float};
+use crate::checkpoint::{Checkpoint, TensorRef};
+use crate::error::FileError;
+use crate::formats::input::{Input, Location, StoredTensor};
+use crate::formats::source::Items;
+use crate::io::positional::{InputFile, ReadAt};
+use crate::layouts::{Columns, Layout};
+use crate::pipeline::PipelineError;
+use crate::selection::Chosen;
+use std::collections::HashMap;
+use std::io;
+use std::sync::Arc;
+
+/// Models whose experts are in one tensor for each layer, and what their loaders call the weights of one expert.
+struct Family {
+    /// `model_type` of the model, or of its text part.
+    kinds: &'static [&'static str],
+    /// Suffixes of the names of the two tensors: gate and up projections one after the other, and down projections.
+    joined: [&'static str; 2],
+    /// Suffixes of the weights of an expert: gate, up and down.
+    single: [&'static str; 3],
+    /// Whether the last axis is that of the inputs, as in a Linear layer. Otherwise matrices are transposed.
+    has_inputs_last: bool,
+}
+
+const PROJECTIONS: [&str; 3] = ["gate_proj.weight", "up_proj.weight", "down_proj.weight"];
+const NAMES: [&str; 2] = ["experts.gate_up_proj", "experts.down_proj"];
+
+/// By the parameters of transformers 5.24 (`modeling_*.py`) and the names that vLLM 0.33 looks for (`load_weights`).
+/// Not among them is gpt-oss, whose loaders read no single experts.
+const FAMILIES: &[Family] = &[
+    Family {
+        kinds: &["qwen3_5_moe", "qwen3_5_moe_text", "gemma4", "gemma4_text", "ernie4_5_moe"],
+        joined: NAMES,
+        single: PROJECTIONS,
+        has_inputs_last: true,
+    },
+    Family {
+        kinds: &["granitemoe", "granitemoeshared", "granitemoehybrid"],
+        joined: ["input_linear.weight", "output_linear.weight"],
+        single: ["w1.weight", "w3.weight", "w2.weight"],
+        has_inputs_last: true,
+    },
+    Family { kinds: &["llama4", "llama4_text"], joined: NAMES, single: PROJECTIONS, has_inputs_last: false },
+];
+
+/// A checkpoint with single experts in place of some tensors.
+pub(super) struct Split {
+    pub(super) checkpoint: Checkpoint,
+    /// Of each file the tensor that each of its tensors is, or is a part of.
+    pub(super) origins: Vec<Vec<usize>>,
+}
+
+impl Split {
+    /// The tensor of the original checkpoint.
+    pub(super) fn origin(&self, tensor: TensorRef) -> TensorRef {
+        TensorRef { tensor: self.origins[tensor.file][tensor.tensor], ..tensor }
+    }
+}
+
+/// Splits the experts of a checkpoint if loaders of the layout read them one by one, unless patterns or rules decide
+/// about their tensors; `None` if there is nothing to split.
+pub(super) fn split(checkpoint: &Checkpoint, request: &QuantizeRequest) -> Result<Option<Split>, FileError> {
+    let (model, layout) = (checkpoint.model()?, request.layout_or_default());
+    let is_split = |family: &&Family| {
+        // ModelOpt's own form of Llama 4 has its experts in one tensor.
+        let is_read = layout == Layout::CompressedTensors || layout == Layout::ModelOpt && family.has_inputs_last;
+        is_read && model.is_any(family.kinds)
+    };
+    let Some(family) = FAMILIES.iter().find(is_split) else { return Ok(None) };
+    let mut parts = HashMap::new();
+    for (tensor, stored) in checkpoint.tensors() {
+        if let Some(pair) = family.pair(checkpoint, tensor, request) {
+            parts.extend(
+                pair.into_iter()
+                    .enumerate()
+                    .filter_map(|(which, tensor)| Some((tensor, family.experts(checkpoint, tensor, which)?))),
+            );
+        } else if shared(stored, 0).is_none() {
+            return Ok(None);
+        }
+    }
+    if parts.is_empty() {
+        return Ok(None);
+    }
+    let (mut files, mut origins) = (Vec::new(), Vec::new());
+    for (file, input) in checkpoint.files.iter().enumerate() {
+        let (mut tensors, mut origin) = (Vec::new(), Vec::new());
+        for (tensor, stored) in input.tensors.iter().enumerate() {
+            match parts.remove(&TensorRef { file, tensor }) {
+                Some(experts) => tensors.extend(experts),
+                None => tensors.extend(shared(stored, 0).map(|place| {
+                    let StoredTensor { name, data_type, shape, len, .. } = stored;
+                    StoredTensor { name: name.clone(), data_type: *data_type, shape: shape.clone(), len: *len, place }
+                })),
+            }
+            origin.resize(tensors.len(), tensor);
+        }
+        files.push(Input {
+            file: input.file.clone(),
+            format: input.format,
+            tensors,
+            metadata: input.metadata.clone(),
+            message: None,
+            members: Vec::new(),
+            left_out: input.left_out.clone(),
+        });
+        origins.push(origin);
+    }
+    let checkpoint = Checkpoint::with(files, checkpoint.configuration.clone());
+    Ok(Some(Split { checkpoint, origins }))
+}
+
+impl Family {
+    /// The tensors of a layer, by the first of them, if their shapes are those of the family and nothing but the default
+    /// decides about them.
+    fn pair(&self, checkpoint: &Checkpoint, tensor: TensorRef, request: &QuantizeRequest) -> Option<[TensorRef; 2]> {
+        let start = self.start(&checkpoint.stored(tensor).name, 0)?;
+        let pair = [tensor, checkpoint.find(&format!("{start}{}", self.joined[1]))?];
+        let stored = pair.map(|tensor| checkpoint.stored(tensor));
+        let is_default = |stored: &StoredTensor| {
+            let chosen = request.selection.choose(&stored.name, stored.len as u64);
+            is_float(stored) && matches!(chosen, Chosen::Default(Some(_)))
+        };
+        let (&[count, rows, columns], &[others, down, across]) = (&stored[0].shape[..], &stored[1].shape[..]) else {
+            return None;
+        };
+        let fits = match self.has_inputs_last {
+            true => across.checked_mul(2) == Some(rows) && columns == down,
+            false => down.checked_mul(2) == Some(columns) && rows == across,
+        };
+        // Smaller matrices are those of nothing that is quantized, and could be very many.
+        let are_large = [rows, columns, down, across].iter().all(|&size| size >= SMALLEST);
+        (fits && are_large && count == others && stored.into_iter().all(is_default)).then_some(pair)
+    }
+
+    /// What comes before a suffix in the name of one of the two tensors.
+    fn start<'n>(&self, name: &'n str, which: usize) -> Option<&'n str> {
+        name.strip_suffix(self.joined[which]).filter(|start| start.is_empty() || start.ends_with('.'))
+    }
+
+    /// The weights of single experts in one of the two tensors.
+    fn experts(&self, checkpoint: &Checkpoint, tensor: TensorRef, which: usize) -> Option<Vec<StoredTensor>> {
+        let stored = checkpoint.stored(tensor);
+        let (start, &[count, rows, columns]) = (self.start(&stored.name, which)?, &stored.shape[..]) else {
+            return None;
+        };
+        let size = stored.data_type.byte_len(1)?;
+        let transposed;
+        let (stored, [rows, columns]) = match self.has_inputs_last {
+            true => (stored, [rows, columns]),
+            false => {
+                let (file, at) = checkpoint.place(tensor);
+                let source = TransposedFile {
+                    file: file.clone(),
+                    at,
+                    len: (stored.len * size) as u64,
+                    columns: Columns::new([rows, columns], size),
+                    size: size as u64,
+                };
+                let file = Arc::new(InputFile::other(file.path(), source.len, source));
+                let (name, shape) = (stored.name.clone(), vec![count, columns, rows]);
+                let place = Location::Other(file, 0, Items::PLAIN);
+                transposed = StoredTensor { name, data_type: stored.data_type, shape, len: stored.len, place };
+                (&transposed, [columns, rows])
+            }
+        };
+        let names = if which == 0 { &self.single[..2] } else { &self.single[2..] };
+        let height = rows / names.len();
+        let parts = (0..count).flat_map(|expert| names.iter().enumerate().map(move |(at, name)| (expert, at, name)));
+        let part = |(expert, at, name): (usize, usize, &&str)| {
+            Some(StoredTensor {
+                name: format!("{start}experts.{expert}.{name}"),
+                data_type: stored.data_type,
+                shape: vec![height, columns],
+                len: height * columns,
+                place: shared(stored, ((expert * rows + at * height) * columns * size) as u64)?,
+            })
+        };
+        parts.map(part).collect()
+    }
+}
+
+/// Where the elements of a tensor are, from this many bytes on; `None` of elements that cannot be read at any offset.
+fn shared(stored: &StoredTensor, skipped: u64) -> Option<Location> {
+    match &stored.place {
+        Location::File(at, items) => Some(Location::File(at + skipped, *items)),
+        Location::Other(file, at, items) => Some(Location::Other(Arc::clone(file), at + skipped, *items)),
+        // Only names and shapes are looked at.
+        Location::Memory(bytes) if bytes.is_empty() => Some(Location::Memory(Vec::new())),
+        _ => None,
+    }
+}
+
+/// Matrices of a file, transposed.
+#[derive(Debug)]
+struct TransposedFile {
+    file: InputFile,
+    at: u64,
+    len: u64,
+    columns: Columns,
+    /// Bytes of an element.
+    size: u64,
+}
+
+impl ReadAt for TransposedFile {
+    fn read_at(&self, at: u64, bytes: &mut [u8]) -> io::Result<usize> {
+        let len = usize::try_from(self.len.saturating_sub(at)).unwrap_or(usize::MAX).min(bytes.len());
+        if !at.is_multiple_of(self.size) || !(len as u64).is_multiple_of(self.size) {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let read =
+            |at: usize, bytes: &mut [u8]| self.file.read_at(self.at + at as u64, bytes).map_err(PipelineError::Read);
+        match self.columns.read((at / self.size) as usize, &mut bytes[..len], read) {
+            Ok(()) => Ok(len),
+            Err(PipelineError::Read(error) | PipelineError::Write(error)) => Err(error),
+            Err(PipelineError::Cast(error)) => Err(io::Error::other(error)),
+            Err(PipelineError::Stopped) => Err(io::Error::other("stopped")),
+        }
+    }
+}
