@@ -4,6 +4,7 @@
 use crate::io::memory::zeros;
 use crate::io::positional::{InputFile, ReadAt};
 use std::io;
+use std::ops::Range;
 
 /// Max number of items that are read at once.
 const ITEMS: u64 = 1 << 18;
@@ -53,24 +54,37 @@ impl Strided {
     /// The runs of items of the view, from one on.
     fn runs(&self, first: u64, len: u64) -> Vec<Run> {
         let (inner, stride) = self.dims.last().copied().unwrap_or((1, 1));
-        let mut runs = Vec::new();
-        let mut done = 0;
-        while done < len {
-            let (mut rest, column) = ((first + done) / inner, (first + done) % inner);
-            let mut place = column * stride;
+        // Each row that is touched: where it begins in the file and in the view, and the columns that are read.
+        let row = |row: u64| {
+            let (mut rest, mut place) = (row, 0);
             for &(dim, stride) in self.dims.iter().rev().skip(1) {
                 place += rest % dim * stride;
                 rest /= dim;
             }
-            let count = (inner - column).min(len - done);
-            if stride == 1 {
-                runs.push((place, done, count));
-            } else {
-                runs.extend((0..count).map(|i| (place + i * stride, done + i, 1)));
-            }
-            done += count;
+            let columns = first.saturating_sub(row * inner)..inner.min(first + len - row * inner);
+            (place, row * inner, columns)
+        };
+        let rows: Vec<_> = (first / inner..(first + len).div_ceil(inner)).map(row).collect();
+        if stride == 1 {
+            let run = |(place, at, columns): &(u64, u64, Range<u64>)| {
+                (place + columns.start, at + columns.start - first, columns.end - columns.start)
+            };
+            return rows.iter().map(run).collect();
         }
-        runs
+        let item = |(place, at, _): &(u64, u64, Range<u64>), column| (place + column * stride, at + column - first, 1);
+        let outer = self.dims.iter().rev().nth(1).filter(|outer| outer.1 < stride && rows.len() > 2);
+        if let Some((outer, _)) = outer {
+            // A matrix that is transposed: down the columns, which is the order of the file. What is sorted already is not
+            // sorted again.
+            let down = |rows: &[(u64, u64, Range<u64>)]| -> Vec<Run> {
+                let column =
+                    |column| rows.iter().filter(move |row| row.2.contains(&column)).map(move |row| item(row, column));
+                (0..inner).flat_map(column).collect()
+            };
+            let matrices = rows.chunk_by(|_, next| !(next.1 / inner).is_multiple_of(*outer));
+            return matrices.flat_map(down).collect();
+        }
+        rows.iter().flat_map(|row| row.2.clone().map(move |column| item(row, column))).collect()
     }
 
     /// Reads whole items, from one on.
@@ -150,7 +164,7 @@ mod tests {
 
     #[test]
     fn views_are_read_as_they_are_item_by_item() {
-        let stored: Vec<u8> = (0..60_000u32).map(|i| (i % 251) as u8).collect();
+        let stored: Vec<u8> = (0..200_000u32).map(|i| (i % 251) as u8).collect();
         let views: [(&[u64], &[u64]); 9] = [
             (&[3, 4], &[4, 1]),
             (&[40, 300], &[1, 40]),

@@ -80,15 +80,22 @@ pub(crate) fn read(file: &InputFile) -> Result<Contents, FormatError> {
     Err(FormatError::invalid(file.path(), Invalid::new(InvalidKind::Syntax, what)))
 }
 
+/// The offset and the number of bytes of each storage or member.
+type Places<'n> = HashMap<&'n str, (u64, u64)>;
+
 fn read_archive(file: &InputFile) -> Result<Contents, FormatError> {
     let invalid = |kind, what: String| FormatError::invalid(file.path(), Invalid::new(kind, what));
+    /// In place of the offset of what is not in the file as it is.
+    const COMPRESSED: u64 = u64::MAX;
     let members = npz::entries(file)?;
-    let members: HashMap<&str, &Member> = members.iter().map(|member| (&*member.file_name, member)).collect();
-    let place = |name: &str| {
-        let Some(member) = members.get(name) else { return Ok(None) };
-        let what = || format!("member `{}` is compressed, which torch.save never does (save it again)", Short(name));
-        let at = member.place().ok_or_else(|| invalid(InvalidKind::Unsupported, what()))?;
-        Ok(Some((at, member.len)))
+    let place = |member: &Member| (member.place().unwrap_or(COMPRESSED), member.len);
+    let members: Places<'_> = members.iter().map(|member| (&*member.file_name, place(member))).collect();
+    let place = |name: &str| match members.get(name) {
+        Some((COMPRESSED, _)) => {
+            let what = format!("member `{}` is compressed, which torch.save never does (save it again)", Short(name));
+            Err(invalid(InvalidKind::Unsupported, what))
+        }
+        place => Ok(place.copied()),
     };
     let is_pickle = |name: &&&str| name.strip_suffix(PICKLE).is_some_and(|folder| folder.matches('/').count() <= 1);
     let what = "a zip archive without data.pkl, so not one of torch.save (name arrays .npz, or raw bytes .raw)";
@@ -121,24 +128,25 @@ fn read_old(file: &InputFile) -> Result<Contents, FormatError> {
     }
     let (values, root) = pickle::read(&mut bytes)?;
     let (keys, list) = pickle::read(&mut bytes)?;
-    let sizes: HashMap<&str, usize> = values
+    // Bytes of an element of each storage.
+    let sizes: Places<'_> = values
         .all()
         .iter()
         .filter_map(|value| match value {
-            Value::Storage(storage) => Some((values.text(storage.key)?, storage.size)),
+            Value::Storage(storage) => Some((values.text(storage.key)?, (storage.size as u64, 0))),
             _ => None,
         })
         .collect();
-    let mut places = HashMap::new();
+    let mut places = Places::new();
     let mut at = bytes.at;
     for key in keys.items(list).unwrap_or_default() {
         let key = keys.text(*key).unwrap_or_default();
         // One that no value names has an unknown length, and so have those behind it.
-        let Some(&size) = sizes.get(key) else { break };
+        let Some(&(size, _)) = sizes.get(key) else { break };
         let place = || {
             let start = at.checked_add(8).filter(|&start| start <= file.len())?;
             let count = u64::from_le_bytes(*file.read(at, 8).ok()?.first_chunk()?);
-            let end = count.checked_mul(size as u64)?.checked_add(start).filter(|&end| end <= file.len())?;
+            let end = count.checked_mul(size)?.checked_add(start).filter(|&end| end <= file.len())?;
             Some((start, end))
         };
         let what = || format!("storage `{}` is not in the file, which may be truncated", Short(key));
@@ -302,8 +310,9 @@ impl Found {
         let mut found = Found::within(values, root, "")?;
         found.left_out.append(&mut left_out);
         // Few are shown, and plain values matter least.
-        found.left_out.sort_by_key(|(_, why)| why == NO_TENSOR || why == NO_TENSORS);
-        Ok(found)
+        let is_plain = |(_, why): &(String, String)| why == NO_TENSOR || why == NO_TENSORS;
+        let (plain, first): (Vec<_>, Vec<_>) = found.left_out.into_iter().partition(is_plain);
+        Ok(Found { left_out: [first, plain].concat(), ..found })
     }
 
     fn within(values: &Values, id: Id, name: &str) -> Result<Found, Invalid> {
