@@ -27,7 +27,7 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::too_many_lines, clippy::disallowed_methods))]
 // What only the writer of `.gguf` files calls stays, and the linker leaves it out.
-#![cfg_attr(not(feature = "write-gguf"), allow(dead_code, unused_imports))]
+#![cfg_attr(not(all(feature = "read-torch", feature = "write-gguf")), allow(dead_code, unused_imports))]
 
 #[macro_use]
 mod builders;

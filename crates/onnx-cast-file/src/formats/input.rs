@@ -139,7 +139,13 @@ impl Input {
             Format::Safetensors => return open_safetensors(file),
             Format::TensorProto => return open_pb(file),
             Format::Gguf => return open_gguf(file),
+            #[cfg(feature = "read-torch")]
             Format::Torch => return open_torch(file),
+            #[cfg(not(feature = "read-torch"))]
+            Format::Torch => {
+                let what = "this build cannot read checkpoints of torch.save (the command and the Python package can)";
+                return Err(FormatError::request(path, what));
+            }
             Format::Npy => (vec![open_npy(&file, given.from)?], Vec::new()),
             Format::Npz => open_npz(&file, given.from)?,
             Format::Raw => (vec![open_raw(&file, given)?], Vec::new()),
