@@ -107,7 +107,7 @@ impl Rules {
         for loader in [Loader::Vllm, Loader::Sglang] {
             for entry in entries(loader).filter(|entry| entry.of.iter().any(|class| classes.contains(&&**class))) {
                 self.add(loader, entry);
-                is_known |= !entry.dynamic && !(entry.quantized.is_empty() && entry.joined.is_empty());
+                is_known |= !(entry.dynamic || entry.quantized.is_empty() && entry.joined.is_empty());
             }
         }
         is_known

@@ -121,16 +121,12 @@ impl Job for TranscodeRequest {
             layouts::verify(checkpoint, &weights, &vec![true; weights.list.len()], false, run).map_err(of_input)?;
         }
         let inverted: Vec<Option<Arc<Weight>>> = weights.list.iter().map(|weight| changes::inverted(weight)).collect();
-        let as_quantize = self.as_quantize();
-        let claims = &config.claims;
+        let (as_quantize, claims) = (self.as_quantize(), &config.claims);
         let modules = weights.list.iter().map(|weight| weight.name.strip_suffix(".weight").unwrap_or(&weight.name));
         let joined = if self.layout.is_joined() { config.model.rules().joined(modules) } else { Joined::default() };
         let planner = Planner { checkpoint, weights: &weights, claims, request: self, joined };
         planner.check_target().map_err(|error| checkpoint.error(None, error))?;
-        let (formats, mut written): (Vec<_>, Vec<_>) = planner.plan()?.into_iter().unzip();
-        if self.layout.describes_layers(written.iter().map(|weight| weight.to)) {
-            written = written.into_iter().map(WrittenWeight::described_by_layer).collect();
-        }
+        let (formats, written): (Vec<_>, Vec<_>) = planner.plan()?.into_iter().unzip();
         let ignored = self.ignored(&formats);
         planner.check_joined(&written)?;
         let notes =
@@ -276,7 +272,11 @@ impl Planner<'_> {
             let wrong = |error: Invalid| wrong(error.of_tensor(tensor));
             self.write(weight).map_err(wrong)
         };
-        self.weights.list.iter().map(plan).collect()
+        let all = self.weights.list.iter().map(plan).collect::<Result<Vec<_>, _>>()?;
+        if !self.request.layout.describes_layers(all.iter().map(|(_, written)| written.to)) {
+            return Ok(all);
+        }
+        Ok(all.into_iter().map(|(format, written)| (format, written.described_by_layer())).collect())
     }
 
     /// What becomes of the activations of a weight, and their settings where these stay.

@@ -234,10 +234,7 @@ impl Layout {
         let is_packed = are_words || is_block && element.is_packed();
         let form = self.form(stored, to, is_packed)?;
         let block = block_of(stored, to, granularity, &form)?;
-        let is_in_tiles = spec.has_tiles && is_block;
-        if is_in_tiles {
-            check_tiles(stored, form.matrices, block)?;
-        }
+        let is_in_tiles = spec.has_tiles && is_block && fits_tiles(stored, form.matrices, block)?;
         if let Some((all, reason)) = form.experts.and_then(|experts| experts.only)
             && !held(all, to).is_some_and(|held| held.contains(granularity))
         {
@@ -358,11 +355,11 @@ fn block_of(
 }
 
 /// Refuses matrices that ComfyUI would pad, and those whose panels of 128 rows are too large to compute at once.
-fn check_tiles(stored: &StoredTensor, [_, rows, columns]: [usize; 3], [_, block]: [usize; 2]) -> Result<(), Invalid> {
+fn fits_tiles(stored: &StoredTensor, [_, rows, columns]: [usize; 3], [_, block]: [usize; 2]) -> Result<bool, Invalid> {
     /// Columns of a panel.
     const MOST: usize = 1 << 16;
     let want = match (rows.is_multiple_of(block), columns <= MOST) {
-        (true, true) => return Ok(()),
+        (true, true) => return Ok(true),
         (false, _) => format!("rows in blocks of {block}, which ComfyUI would pad; "),
         (true, false) => format!("at most {MOST} columns; "),
     };

@@ -11,8 +11,11 @@ use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::path::{Path, PathBuf};
 
+/// Names and shapes.
+type Tensors = &'static [(&'static str, &'static [usize])];
+
 /// Tensors of float, in files, in the order of their names. Sizes are 4 bytes an element.
-const FILES: [(&str, &[(&str, &[usize])]); 2] = [
+const FILES: [(&str, Tensors); 2] = [
     (
         "model-00001-of-00002.safetensors",
         &[
@@ -280,7 +283,7 @@ fn what_is_not_divided() {
     let tensor = [("a", tensor.view())];
     for (name, value) in [("a", "1"), ("b", "2")] {
         let metadata = [("step".to_owned(), value.to_owned())];
-        let tensor = [(name, tensor[0].1.clone())];
+        let tensor = [(name, tensor[0].1)];
         fs::create_dir_all(path("steps")).expect("a folder");
         let bytes = safetensors::write(Some(&metadata), &tensor).expect("a file");
         fs::write(path("steps").join(format!("{name}.safetensors")), bytes).expect("written");
