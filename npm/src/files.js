@@ -76,7 +76,7 @@ function rootOf(files, path) {
   const models = files.filter(([name]) => /\.(onnx|index\.json)$/i.test(name));
   const [first] = models.length === 1 ? models : files;
   if (files.length === 1 || models.length === 1) return first[0];
-  const isOfFolder = ([name]) => /\.(safetensors|bin|pt|pth|ckpt|index\.json)$/i.test(name);
+  const isOfFolder = ([name]) => /\.(safetensors|index\.json)$/i.test(name);
   if (!files.some(isOfFolder)) {
     throw new TypeError(`${files.length} files, and none says which one to read: want \`path\`, the name of one`);
   }
