@@ -38,7 +38,7 @@ use crate::io::fs::{self, HAS_OUTPUTS, is_same, place_of};
 use crate::io::positional::{InputFile, is_stream};
 use crate::io::progress::Meter;
 use crate::layouts;
-use crate::pipeline::{self, Compute, Greatest, InPlace, Nowhere, Same, Task, TaskInput};
+use crate::pipeline::{self, Amax, Compute, InPlace, Nowhere, Same, Task, TaskInput};
 use crate::request::RunOptions;
 use crate::summary::{Ignored, Summary, TensorSummary};
 use crate::text::{PathText, Short, named};
@@ -119,8 +119,8 @@ pub(crate) struct OutputPlan<'a> {
     pub(crate) index: Option<PathBuf>,
     /// Comparisons that come before everything else.
     pub(crate) checks: Vec<Check<'a>>,
-    /// Tensors whose greatest magnitudes have to be known first.
-    pub(crate) measured: Vec<(TensorRef, Arc<Greatest>)>,
+    /// Tensors whose largest magnitudes have to be known first.
+    pub(crate) measured: Vec<(TensorRef, Arc<Amax>)>,
     pub(crate) side_files: SideFiles,
     /// What `config.json` is to say of quantization.
     pub(crate) configuration: Option<Value>,

@@ -120,7 +120,7 @@ pub mod __private {
     /// The pipeline: see `docs/dev/files-and-models.md`.
     pub mod pipeline {
         pub use crate::pipeline::{
-            Chain, Clamp, Compute, Decode, Greatest, InMemory, InPlace, Nowhere, PipelineError, Progress, ScaledCast,
+            Amax, Chain, Clamp, Compute, Decode, InMemory, InPlace, Nowhere, PipelineError, Progress, ScaledCast,
             Scratch, Sink, Step, Task, TaskInput, Transform, run,
         };
     }

@@ -86,7 +86,7 @@ pub fn lay_out(input: &Path, output: &Path, index: usize, temporary: &Path, job:
 }
 
 /// Writes a part of a file into one that was laid out for it; the only part also over any other file that is there. Of
-/// the formats that need the greatest magnitude of a tensor first, the tensors of this file are read twice, and those
+/// the formats that need the largest magnitude of a tensor first, the tensors of this file are read twice, and those
 /// of other files that share a scale with them once.
 ///
 /// # Errors

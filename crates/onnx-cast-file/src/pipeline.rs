@@ -2,8 +2,8 @@
 //! reads its chunk, transforms it in its own buffers and hands it to the sink, so that reading, casting and writing
 //! overlap. The engine knows no format: files, archives, models and reports describe their work as tasks.
 
+mod amax;
 mod clamp;
-mod greatest;
 mod sinks;
 mod task;
 
@@ -17,9 +17,9 @@ use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
+pub use amax::Amax;
+pub(crate) use amax::mark_nan;
 pub use clamp::Clamp;
-pub use greatest::Greatest;
-pub(crate) use greatest::mark_nan;
 pub use sinks::{InMemory, InPlace, Nowhere, Sink};
 pub(crate) use sinks::{InStretches, Ordered, Same};
 pub(crate) use task::CHUNK;

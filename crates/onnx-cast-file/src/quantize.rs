@@ -30,7 +30,7 @@ use crate::layouts::{
     self, Activations, Granularity, KeyValueCache, Layout, Model, QuantizedFormat, WeightFormat, WrittenWeight,
 };
 use crate::loaders::Joined;
-use crate::pipeline::Greatest;
+use crate::pipeline::Amax;
 use crate::request::{ModelOptions, RunOptions};
 use crate::selection::Selection;
 use crate::summary::{Summary, TensorSummary};
@@ -123,7 +123,7 @@ impl QuantizeRequest {
 }
 
 /// Quantizes the weights of a checkpoint: a `.safetensors` file, a folder with one, or several with an index. Scales
-/// come from the greatest magnitudes; everything else stays byte for byte. From a folder to another, the other files
+/// come from the largest magnitudes; everything else stays byte for byte. From a folder to another, the other files
 /// are copied, and `config.json` gets what readers of the layout look for.
 ///
 /// # Errors
@@ -205,7 +205,7 @@ fn check_is_gguf(output: &Path, request: &QuantizeRequest) -> Result<(), FileErr
 struct Planned<'a> {
     files: Vec<Vec<OutputTensor<'a>>>,
     written: Vec<WrittenWeight>,
-    measured: Vec<(TensorRef, Arc<Greatest>)>,
+    measured: Vec<(TensorRef, Arc<Amax>)>,
     passed_over: Vec<(String, String)>,
     note: Option<String>,
 }
@@ -360,10 +360,10 @@ struct Quantizer<'a> {
     layout: Layout,
     request: &'a QuantizeRequest,
     written: Vec<WrittenWeight>,
-    measured: Vec<(TensorRef, Arc<Greatest>)>,
+    measured: Vec<(TensorRef, Arc<Amax>)>,
     joined: Joined,
     /// Of scales for a tensor, by the matrix that loaders make of several.
-    shared: HashMap<(String, DataType), Arc<Greatest>>,
+    shared: HashMap<(String, DataType), Arc<Amax>>,
     /// Weights that are kept although most people expect them to be quantized.
     passed_over: Vec<(String, String)>,
 }
@@ -391,9 +391,9 @@ impl<'a> Quantizer<'a> {
                     continue;
                 }
             };
-            let greatest = weight::greatest(&written, stored.data_type);
-            let greatest = greatest.map(|greatest| self.measure(tensor, stored, &written, greatest));
-            let made = blocks::rows(self.checkpoint, tensor, &written, self.request, greatest);
+            let amax = weight::amax(&written, stored.data_type);
+            let amax = amax.map(|amax| self.measure(tensor, stored, &written, amax));
+            let made = blocks::rows(self.checkpoint, tensor, &written, self.request, amax);
             rows.extend(made.map_err(FileError::Operator)?);
             self.written.push(written);
         }
@@ -422,16 +422,10 @@ impl<'a> Quantizer<'a> {
         row
     }
 
-    /// Notes that a tensor's greatest magnitudes are found first. Matrices that loaders join share a scale for the
+    /// Notes that a tensor's largest magnitudes are found first. Matrices that loaders join share a scale for the
     /// tensor, and NVFP4's global scale.
-    fn measure(
-        &mut self,
-        tensor: TensorRef,
-        stored: &StoredTensor,
-        written: &WrittenWeight,
-        greatest: Greatest,
-    ) -> Arc<Greatest> {
-        let mut greatest = Arc::new(greatest);
+    fn measure(&mut self, tensor: TensorRef, stored: &StoredTensor, written: &WrittenWeight, amax: Amax) -> Arc<Amax> {
+        let mut amax = Arc::new(amax);
         let has_one =
             written.to == QuantizedFormat::Block(BlockFormat::NvFp4) || written.granularity == Granularity::Tensor;
         if has_one
@@ -439,9 +433,9 @@ impl<'a> Quantizer<'a> {
             && self.layout.is_joined()
             && let Some(group) = self.joined.group(&written.module)
         {
-            greatest = Arc::clone(self.shared.entry((group.clone(), stored.data_type)).or_insert(greatest));
+            amax = Arc::clone(self.shared.entry((group.clone(), stored.data_type)).or_insert(amax));
         }
-        self.measured.push((tensor, Arc::clone(&greatest)));
-        greatest
+        self.measured.push((tensor, Arc::clone(&amax)));
+        amax
     }
 }

@@ -313,7 +313,7 @@ impl Planner<'_> {
         Some(format!("the inputs of `{first}`{others} are quantized {before}, but not {after}"))
     }
 
-    /// A note where matrices that loaders join differ in NVFP4's global scale: vLLM 0.33 takes the greatest for all of
+    /// A note where matrices that loaders join differ in NVFP4's global scale: vLLM 0.33 takes the largest for all of
     /// them, and leaves the scales of blocks as they are.
     fn note_on_globals(&self, written: &[WrittenWeight]) -> Result<Option<String>, FileError> {
         let mut first: HashMap<&String, (usize, Vec<u8>)> = HashMap::new();

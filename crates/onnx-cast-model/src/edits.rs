@@ -4,7 +4,7 @@ use crate::external::is_beside;
 use crate::messages::attribute;
 use crate::rope::CastElements;
 use onnx_cast::DataType;
-use onnx_cast_file::__private::pipeline::{Greatest, Task, Transform};
+use onnx_cast_file::__private::pipeline::{Amax, Task, Transform};
 use onnx_cast_file::__private::wire;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -22,8 +22,8 @@ pub(crate) struct Edits<'a> {
     pub(crate) graphs: GraphEdits<'a>,
     /// Functions to be written beside those that there are.
     pub(crate) copies: Vec<FunctionCopy<'a>>,
-    /// Elements that are read before anything is written, to find their greatest magnitudes.
-    pub(crate) measured: Vec<(CastElements<'a>, Arc<Greatest>)>,
+    /// Elements that are read before anything is written, to find their largest magnitudes.
+    pub(crate) measured: Vec<(CastElements<'a>, Arc<Amax>)>,
 }
 
 impl Edits<'_> {
@@ -32,11 +32,11 @@ impl Edits<'_> {
         self.opset.is_none() && self.ir_version.is_none() && self.graphs.is_empty() && self.copies.is_empty()
     }
 
-    /// The tasks that find greatest magnitudes.
+    /// The tasks that find largest magnitudes.
     pub(crate) fn measuring(&self) -> Vec<Task<'_>> {
         self.measured
             .iter()
-            .map(|(elements, greatest)| Task { transform: Some(&**greatest as &dyn Transform), ..elements.task(0) })
+            .map(|(elements, amax)| Task { transform: Some(&**amax as &dyn Transform), ..elements.task(0) })
             .collect()
     }
 }

@@ -115,7 +115,7 @@ fn blocks(blocks: &Blocks) -> Value {
         "zeros": blocks.zeros,
         "not_finite": blocks.not_finite,
         "exact": blocks.exact,
-        "greatest": magnitudes(&blocks.greatest),
+        "amax": magnitudes(&blocks.amax),
         "snr": { "first": first * Ratios::STEP, "step": Ratios::STEP, "counts": counts },
     })
 }

@@ -329,7 +329,7 @@ function errors(data, state) {
   }, [powers, ...tensor.candidates.map((one) => one.errors.map((error, index) => (error > 0 && tensor.counts[index] ? error : null)))]);
 }
 
-/** The blocks that share a scale, in the type that is selected: their greatest magnitudes, and the ratio of each. */
+/** The blocks that share a scale, in the type that is selected: their largest magnitudes, and the ratio of each. */
 function ofBlocks(state) {
   const found = state.tensor.candidates.find((one) => one.to === state.zone)?.blocks;
   if (!found) return [];

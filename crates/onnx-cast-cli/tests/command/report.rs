@@ -141,7 +141,7 @@ fn scaled_candidates_stand_beside_bare_ones() {
     let blocks = &candidates[1]["blocks"];
     let sum = |counts: &Value| counts.as_array().expect("counts").iter().filter_map(Value::as_u64).sum::<u64>();
     let apart = ["zeros", "not_finite"].map(|name| blocks[name].as_u64().expect("a count"));
-    assert_eq!(sum(&blocks["greatest"]["counts"]) + apart[0] + apart[1], 192);
+    assert_eq!(sum(&blocks["amax"]["counts"]) + apart[0] + apart[1], 192);
     assert_eq!(
         (blocks["snr"]["step"].as_i64(), blocks["snr"]["first"].as_i64().map(|first| first % 3)),
         (Some(3), Some(0))

@@ -1,21 +1,21 @@
-//! Greatest magnitudes that have to be known before a tensor is written.
+//! Amax magnitudes that have to be known before a tensor is written.
 
 use super::OutputPlan;
 use crate::checkpoint::TensorRef;
 use crate::error::FileError;
 use crate::io::progress::Meter;
 use crate::opened::of_stored;
-use crate::pipeline::{self, Greatest, Nowhere, Task, Transform};
+use crate::pipeline::{self, Amax, Nowhere, Task, Transform};
 use std::path::Path;
 use std::sync::Arc;
 
 impl OutputPlan<'_> {
-    /// Finds the greatest magnitudes of tensors.
-    pub(super) fn measure(&self, measured: &[(TensorRef, Arc<Greatest>)], meter: &Meter<'_>) -> Result<(), FileError> {
+    /// Finds the largest magnitudes of tensors.
+    pub(super) fn measure(&self, measured: &[(TensorRef, Arc<Amax>)], meter: &Meter<'_>) -> Result<(), FileError> {
         let checkpoint = &self.opened.checkpoint;
-        let tasks = measured.iter().filter_map(|(tensor, greatest)| {
+        let tasks = measured.iter().filter_map(|(tensor, amax)| {
             let task = of_stored(&checkpoint.files[tensor.file], checkpoint.stored(*tensor));
-            task.map(|task| Task { transform: Some(&**greatest as &dyn Transform), ..task })
+            task.map(|task| Task { transform: Some(&**amax as &dyn Transform), ..task })
         });
         let tasks: Vec<Task<'_>> = tasks.collect();
         let progress = |bytes| meter.add(bytes);

@@ -9,7 +9,7 @@ use crate::io::atomic::{create_folder, target_of};
 use crate::io::fs::{self, File};
 use crate::io::positional::InputFile;
 use crate::io::progress::Meter;
-use crate::pipeline::{Greatest, InPlace, Same, Sink, Task, TaskInput};
+use crate::pipeline::{Amax, InPlace, Same, Sink, Task, TaskInput};
 use crate::summary::TensorSummary;
 use crate::text::Count;
 use std::collections::HashSet;
@@ -167,12 +167,12 @@ impl OutputPlan<'_> {
     }
 
     /// What has to be measured for a file: its own tensors, and those elsewhere that share a scale with them.
-    fn measured_for(&self, index: usize) -> Vec<(TensorRef, Arc<Greatest>)> {
+    fn measured_for(&self, index: usize) -> Vec<(TensorRef, Arc<Amax>)> {
         let rows = self.files.get(index).map_or(&[][..], |file| &file.rows);
         let own: HashSet<TensorRef> = rows.iter().map(|row| row.tensor).collect();
         let mine = self.measured.iter().filter(|(tensor, _)| own.contains(tensor));
-        let shared: HashSet<*const Greatest> = mine.map(|(_, greatest)| Arc::as_ptr(greatest)).collect();
-        self.measured.iter().filter(|(_, greatest)| shared.contains(&Arc::as_ptr(greatest))).cloned().collect()
+        let shared: HashSet<*const Amax> = mine.map(|(_, amax)| Arc::as_ptr(amax)).collect();
+        self.measured.iter().filter(|(_, amax)| shared.contains(&Arc::as_ptr(amax))).cloned().collect()
     }
 }
 

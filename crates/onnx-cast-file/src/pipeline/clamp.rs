@@ -9,17 +9,17 @@ use std::sync::atomic::{AtomicU32, Ordering};
 #[derive(Debug)]
 pub struct Clamp {
     least: f32,
-    greatest: f32,
-    /// Of positive and of negative numbers that were changed, the bits of the greatest and of the least magnitude.
+    amax: f32,
+    /// Of positive and of negative numbers that were changed, the bits of the largest and of the least magnitude.
     /// Magnitudes order as their bits do.
     seen: [[AtomicU32; 2]; 2],
 }
 
 impl Clamp {
-    /// Clamps to magnitudes of `least` or more and `greatest` or less.
-    pub fn new(least: f32, greatest: f32) -> Self {
+    /// Clamps to magnitudes of `least` or more and `amax` or less.
+    pub fn new(least: f32, amax: f32) -> Self {
         let none = || [AtomicU32::new(0), AtomicU32::new(u32::MAX)];
-        Clamp { least, greatest, seen: [none(), none()] }
+        Clamp { least, amax, seen: [none(), none()] }
     }
 
     /// A number, clamped.
@@ -29,18 +29,18 @@ impl Clamp {
             return value;
         }
         // `f32::clamp` panics where the bounds are in the wrong order.
-        magnitude.max(self.least).min(self.greatest).copysign(value)
+        magnitude.max(self.least).min(self.amax).copysign(value)
     }
 
-    /// The most extreme numbers that were changed, and what they became: of either sign the greatest and the least.
+    /// The most extreme numbers that were changed, and what they became: of either sign the largest and the least.
     pub fn changed(&self) -> Vec<(f32, f32)> {
         let mut changed = Vec::new();
         for (sign, seen) in [1.0, -1.0].into_iter().zip(&self.seen) {
-            let [greatest, least] = seen.each_ref().map(|bits| bits.load(Ordering::Relaxed));
-            if least <= greatest {
-                let values = [greatest, least].map(|bits| f32::from_bits(bits) * sign);
+            let [amax, least] = seen.each_ref().map(|bits| bits.load(Ordering::Relaxed));
+            if least <= amax {
+                let values = [amax, least].map(|bits| f32::from_bits(bits) * sign);
                 let pairs = values.map(|value| (value, self.clamp(value)));
-                changed.extend_from_slice(if greatest == least { &pairs[..1] } else { &pairs });
+                changed.extend_from_slice(if amax == least { &pairs[..1] } else { &pairs });
             }
         }
         changed
@@ -60,13 +60,13 @@ impl Transform for Clamp {
             let clamped = self.clamp(value);
             if clamped.to_bits() != value.to_bits() {
                 let bits = value.abs().to_bits();
-                let [greatest, least] = &mut seen[usize::from(value.is_sign_negative())];
-                (*greatest, *least) = (bits.max(*greatest), bits.min(*least));
+                let [amax, least] = &mut seen[usize::from(value.is_sign_negative())];
+                (*amax, *least) = (bits.max(*amax), bits.min(*least));
             }
             *to = clamped.to_le_bytes();
         }
-        for ([greatest, least], all) in seen.into_iter().zip(&self.seen) {
-            all[0].fetch_max(greatest, Ordering::Relaxed);
+        for ([amax, least], all) in seen.into_iter().zip(&self.seen) {
+            all[0].fetch_max(amax, Ordering::Relaxed);
             all[1].fetch_min(least, Ordering::Relaxed);
         }
         Ok(())

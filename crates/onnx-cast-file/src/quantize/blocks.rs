@@ -7,7 +7,7 @@ use crate::checkpoint::{Checkpoint, TensorRef};
 use crate::engine::{Computed, OutputTensor, Source};
 use crate::io::memory::resize;
 use crate::layouts::{WrittenWeight, copy_stretches, in_panels, panel_at, parts, transpose};
-use crate::pipeline::{CHUNK, Compute, Greatest, PipelineError, Scratch};
+use crate::pipeline::{Amax, CHUNK, Compute, PipelineError, Scratch};
 use crate::summary::TensorSummary;
 use onnx_cast::DataType;
 use onnx_cast::ops::OpError;
@@ -20,10 +20,10 @@ pub(super) fn rows<'a>(
     tensor: TensorRef,
     chosen: &WrittenWeight,
     how: &QuantizeRequest,
-    greatest: Option<Arc<Greatest>>,
+    amax: Option<Arc<Amax>>,
 ) -> Result<Vec<OutputTensor<'a>>, OpError> {
     let stored = checkpoint.stored(tensor);
-    let weight = Arc::new(Weight::new(checkpoint, tensor, chosen, how, greatest)?);
+    let weight = Arc::new(Weight::new(checkpoint, tensor, chosen, how, amax)?);
     let summary = |name: &str, shape: Vec<usize>, to: DataType| {
         let len = onnx_cast::tensor::element_count(&shape).and_then(|len| to.byte_len(len)).unwrap_or(0);
         let cast = TensorSummary { cast: true, ..TensorSummary::kept(name, shape, stored.data_type, 0) };
@@ -359,7 +359,7 @@ impl Compute for ScaleSource<'_> {
     }
 }
 
-/// NVFP4's scale of the tensor, once its greatest magnitude is known.
+/// NVFP4's scale of the tensor, once its largest magnitude is known.
 pub(super) struct GlobalScaleSource<'a> {
     pub(super) weight: Arc<Weight<'a>>,
 }

@@ -8,7 +8,7 @@ use super::values::StoredValues;
 use super::weight::{Walk, Weight};
 use crate::counts::Counter;
 use crate::layouts::QuantizedFormat;
-use crate::pipeline::{CHUNK, Compute, Greatest};
+use crate::pipeline::{Amax, CHUNK, Compute};
 use onnx_cast::DataType;
 use onnx_cast::ops::OpError;
 use onnx_cast::scaled::{BlockFormat, BlockQuantize, ScaleRule, SymmetricScale};
@@ -104,7 +104,7 @@ pub struct QuantizedConstant<'a> {
     /// NVFP4's scale of the tensor.
     pub global: Option<Arc<dyn Compute + 'a>>,
     /// What a pass over the values has to find first.
-    pub greatest: Option<Arc<Greatest>>,
+    pub amax: Option<Arc<Amax>>,
     /// Counts what is lost while elements are computed.
     pub counter: Arc<Counter>,
 }
@@ -134,12 +134,12 @@ impl<'a> ConstantRequest<'a> {
             _ => false,
         };
         let is_ahead = !matches!(scaled, Scaled::Blocks(_)) || has_odd_rows;
-        let greatest = match to {
+        let amax = match to {
             _ if is_ahead => {
                 let marks_nan = matches!(scaling, Scaling::Codes(..));
-                Some(Arc::new(Greatest::of_blocks(from, matrices, block).marks_nan(marks_nan)))
+                Some(Arc::new(Amax::of_blocks(from, matrices, block).marks_nan(marks_nan)))
             }
-            QuantizedFormat::Block(BlockFormat::NvFp4) => Some(Arc::new(Greatest::of_all(from))),
+            QuantizedFormat::Block(BlockFormat::NvFp4) => Some(Arc::new(Amax::of_all(from))),
             _ => None,
         };
         let losses = Losses::new(from, None, counts)?;
@@ -158,7 +158,7 @@ impl<'a> ConstantRequest<'a> {
             container: element,
             scale_type,
             how: How::Scaled(scaling),
-            greatest: greatest.clone(),
+            amax: amax.clone(),
             is_ahead,
             shares_scales: scaled == Scaled::Axis && outer > 1 && inner > 1,
             has_scales_beside: false,
@@ -174,7 +174,7 @@ impl<'a> ConstantRequest<'a> {
             scales: Arc::new(ScaleSource { weight, scaling }),
             scale_type,
             global: has_global.then(|| Arc::new(global) as Arc<dyn Compute + 'a>),
-            greatest,
+            amax,
             counter,
         })
     }

@@ -47,10 +47,10 @@ impl Losses {
     }
 
     /// As [`Losses::are_in`], of blocks with these scales: a value that is not finite makes its block's scale NaN.
-    pub(super) fn are_in_blocks(&self, scales: &[u8], greatest: Option<f32>) -> bool {
+    pub(super) fn are_in_blocks(&self, scales: &[u8], amax: Option<f32>) -> bool {
         const LARGE: f32 = (1u128 << 126) as f32;
         self.counter.counts_everything()
-            || greatest.is_some_and(|greatest| greatest >= LARGE)
+            || amax.is_some_and(|amax| amax >= LARGE)
             || scales.iter().fold(0, |most, code| most.max(*code)) >= self.large
     }
 

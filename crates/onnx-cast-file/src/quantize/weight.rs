@@ -7,7 +7,7 @@ use super::values::StoredValues;
 use crate::checkpoint::{Checkpoint, TensorRef};
 use crate::io::memory::resize;
 use crate::layouts::{Granularity, Order, PANEL, QuantizedFormat, WrittenWeight, transpose};
-use crate::pipeline::{CHUNK, Greatest, PipelineError};
+use crate::pipeline::{Amax, CHUNK, PipelineError};
 use onnx_cast::ops::OpError;
 use onnx_cast::scaled::{BlockFormat, BlockQuantize};
 use onnx_cast::{CastError, DataType, Tensor, TensorView};
@@ -29,8 +29,8 @@ pub(super) struct Weight<'a> {
     pub(super) container: DataType,
     pub(super) scale_type: DataType,
     pub(super) how: How,
-    /// The greatest magnitudes, where a pass over the tensor finds them first.
-    pub(super) greatest: Option<Arc<Greatest>>,
+    /// The largest magnitudes, where a pass over the tensor finds them first.
+    pub(super) amax: Option<Arc<Amax>>,
     /// Whether the scales come from those, so that they are known before the first element.
     pub(super) is_ahead: bool,
     /// Whether all matrices have the same scales.
@@ -70,19 +70,19 @@ pub(super) struct Band {
     pub(super) rows: usize,
 }
 
-/// The greatest magnitudes that have to be known before the first element of a weight: where a scale is for more values
+/// The largest magnitudes that have to be known before the first element of a weight: where a scale is for more values
 /// than are read at once.
-pub(super) fn greatest(written: &WrittenWeight, from: DataType) -> Option<Greatest> {
+pub(super) fn amax(written: &WrittenWeight, from: DataType) -> Option<Amax> {
     const MOST: usize = 1 << 20;
     let [down, across] = written.block;
     match written.to {
-        QuantizedFormat::Block(BlockFormat::NvFp4) => Some(Greatest::of_all(from)),
+        QuantizedFormat::Block(BlockFormat::NvFp4) => Some(Amax::of_all(from)),
         QuantizedFormat::Block(_) | QuantizedFormat::Gguf(_) => None,
-        QuantizedFormat::Elements(_) if written.granularity == Granularity::Tensor => Some(Greatest::of_all(from)),
+        QuantizedFormat::Elements(_) if written.granularity == Granularity::Tensor => Some(Amax::of_all(from)),
         QuantizedFormat::Elements(_) => {
             let values = if down == 1 { across } else { down.saturating_mul(written.matrices[2]) };
             let is_ahead = values > MOST || written.has_scales_of_columns();
-            is_ahead.then(|| Greatest::of_blocks(from, written.matrices, written.block))
+            is_ahead.then(|| Amax::of_blocks(from, written.matrices, written.block))
         }
     }
 }
@@ -93,7 +93,7 @@ impl<'a> Weight<'a> {
         tensor: TensorRef,
         written: &WrittenWeight,
         how: &QuantizeRequest,
-        greatest: Option<Arc<Greatest>>,
+        amax: Option<Arc<Amax>>,
     ) -> Result<Weight<'a>, OpError> {
         let (file, at) = checkpoint.place(tensor);
         let element = match (written.to, written.container) {
@@ -131,8 +131,8 @@ impl<'a> Weight<'a> {
             container: written.container,
             scale_type: written.scale_type,
             how,
-            is_ahead: greatest.is_some() && matches!(how, How::Scaled(_)),
-            greatest,
+            is_ahead: amax.is_some() && matches!(how, How::Scaled(_)),
+            amax,
             shares_scales: false,
             has_scales_beside: true,
             is_in_tiles: written.is_in_tiles,
@@ -216,28 +216,28 @@ impl<'a> Weight<'a> {
         }
     }
 
-    /// The greatest magnitude of the tensor, where it is known.
+    /// The largest magnitude of the tensor, where it is known.
     pub(super) fn all(&self) -> Option<f32> {
-        self.greatest.as_ref().map(|greatest| greatest.most())
+        self.amax.as_ref().map(|amax| amax.most())
     }
 
-    /// The scales that come from greatest magnitudes that are known.
+    /// The scales that come from largest magnitudes that are known.
     pub(super) fn known_scales(&self, scaling: &Scaling) -> Result<&Tensor, CastError> {
         if let Some(scales) = self.scales.get() {
             return Ok(scales);
         }
-        let greatest = self.greatest.as_ref().map_or(&[][..], |greatest| greatest.values());
+        let amax = self.amax.as_ref().map_or(&[][..], |amax| amax.values());
         let (grid, shared);
-        let greatest = if self.shares_scales {
+        let amax = if self.shares_scales {
             grid = self.grid();
             let of_matrix = grid[1] * grid[2];
-            let most = |at| greatest[at..].iter().step_by(of_matrix).copied().fold(0.0, f32::max);
+            let most = |at| amax[at..].iter().step_by(of_matrix).copied().fold(0.0, f32::max);
             shared = (0..of_matrix).map(most).collect::<Vec<f32>>().repeat(grid[0]);
             &shared
         } else {
-            greatest
+            amax
         };
-        let scales = scaling.scales(greatest, &self.grid(), self.all())?;
+        let scales = scaling.scales(amax, &self.grid(), self.all())?;
         Ok(self.scales.get_or_init(|| scales))
     }
 
@@ -266,8 +266,8 @@ impl<'a> Weight<'a> {
             self.read_rows(row * columns + column, columns, shape, values)?;
             let found = || {
                 let x = TensorView::new(self.from, &shape, values)?;
-                let greatest = scaling.amax(&x, self.block, &self.losses)?;
-                scaling.scales(&greatest, &[lines * count], self.all())
+                let amax = scaling.amax(&x, self.block, &self.losses)?;
+                scaling.scales(&amax, &[lines * count], self.all())
             };
             let scales = found().map_err(PipelineError::Cast)?;
             let scales = scales.bytes().unwrap_or_default();
@@ -327,9 +327,9 @@ impl<'a> Weight<'a> {
         src: &[u8],
         out: &mut [u8],
     ) -> Result<Vec<u8>, CastError> {
-        let greatest = scaling.amax(&TensorView::new(self.from, shape, src)?, block, &self.losses)?;
+        let amax = scaling.amax(&TensorView::new(self.from, shape, src)?, block, &self.losses)?;
         let grid = [shape[0].div_ceil(block[0]), shape[1].div_ceil(block[1])];
-        let scales = scaling.scales(&greatest, &grid, self.all())?;
+        let scales = scaling.scales(&amax, &grid, self.all())?;
         let part = 0..shape[0] * shape[1];
         self.linear(scaling, (shape, block), &scales.view(), part.clone(), src, out)?;
         if scaling.has_nan_scales(scales.bytes().unwrap_or_default()) {
@@ -344,9 +344,9 @@ impl<'a> Weight<'a> {
         let shape = [len / block, block];
         let x = TensorView::new(self.from, &shape, src)?;
         let mut scales = vec![0; len / block];
-        let greatest = self.all();
-        let global = quantize.amax(greatest).run_into(&x, out, &mut scales)?;
-        if self.losses.are_in_blocks(&scales, greatest) {
+        let amax = self.all();
+        let global = quantize.amax(amax).run_into(&x, out, &mut scales)?;
+        if self.losses.are_in_blocks(&scales, amax) {
             self.losses.of_blocks(self.from, src, out, &scales, global)?;
         }
         Ok(scales)

@@ -1,10 +1,10 @@
-//! What the blocks of a scaled candidate are like: their greatest magnitudes, and the signal and the noise of each.
+//! What the blocks of a scaled candidate are like: their largest magnitudes, and the signal and the noise of each.
 
 use super::Magnitudes;
 use super::scaled::Scaled;
 use onnx_cast::__private::DefaultEnvironment;
 
-/// The blocks that share a scale, counted: by greatest magnitude, and by the ratio of signal to noise.
+/// The blocks that share a scale, counted: by largest magnitude, and by the ratio of signal to noise.
 ///
 /// Blocks with NaN or infinity, and those of zeros alone, are in neither histogram.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -18,8 +18,8 @@ pub struct Blocks {
     pub not_finite: u64,
     /// Those of which every other value is kept.
     pub exact: u64,
-    /// How many have a greatest magnitude of each power of two.
-    pub greatest: Magnitudes,
+    /// How many have a largest magnitude of each power of two.
+    pub amax: Magnitudes,
     /// How many have each ratio of signal to noise, of those that are not exact.
     pub snr: Ratios,
 }
@@ -60,8 +60,8 @@ impl Blocks {
         self.zeros += other.zeros;
         self.not_finite += other.not_finite;
         self.exact += other.exact;
-        let Magnitudes { first, counts } = &mut self.greatest;
-        join((first, counts), (other.greatest.first, &other.greatest.counts));
+        let Magnitudes { first, counts } = &mut self.amax;
+        join((first, counts), (other.amax.first, &other.amax.counts));
         join((&mut self.snr.first, &mut self.snr.counts), (other.snr.first, &other.snr.counts));
     }
 }
@@ -82,7 +82,7 @@ fn join((first, counts): (&mut i32, &mut Vec<u64>), (start, more): (i32, &[u64])
     counts[at..].iter_mut().zip(more).for_each(|(count, more)| *count += more);
 }
 
-/// The least and the greatest power of two of a float, subnormal ones included.
+/// The least and the largest power of two of a float, subnormal ones included.
 const POWERS: [i32; 2] = [-149, 127];
 
 /// The lowest and the highest step that is counted; the first and the last have all beyond.
@@ -115,7 +115,7 @@ impl<const N: usize> Table<N> {
 /// What is known of one block.
 #[derive(Clone, Copy, Debug, Default)]
 struct OfBlock {
-    greatest: f32,
+    amax: f32,
     signal: f64,
     noise: f64,
 }
@@ -130,7 +130,7 @@ pub(super) struct OfBlocks {
     open: Vec<OfBlock>,
     /// Those that are counted.
     done: Blocks,
-    greatest: Table<{ (POWERS[1] - POWERS[0] + 1) as usize }>,
+    amax: Table<{ (POWERS[1] - POWERS[0] + 1) as usize }>,
     snr: Table<{ (STEPS[1] - STEPS[0] + 1) as usize }>,
 }
 
@@ -142,7 +142,7 @@ impl OfBlocks {
             first: 0,
             open: Vec::new(),
             done: Blocks::default(),
-            greatest: Table(Box::new([0; _])),
+            amax: Table(Box::new([0; _])),
             snr: Table(Box::new([0; _])),
         }
     }
@@ -170,15 +170,15 @@ impl OfBlocks {
 
     /// Counts the blocks so far: all of them are complete.
     pub(super) fn close(&mut self) {
-        for OfBlock { greatest, signal, noise } in self.open.drain(..) {
+        for OfBlock { amax, signal, noise } in self.open.drain(..) {
             self.done.count += 1;
             if !signal.is_finite() || !noise.is_finite() {
                 self.done.not_finite += 1;
-            } else if greatest == 0.0 {
+            } else if amax == 0.0 {
                 self.done.zeros += 1;
             } else {
-                let power = f64::from(greatest).to_bits() >> 52;
-                self.greatest.count(power as i32 - 1023, POWERS[0]);
+                let power = f64::from(amax).to_bits() >> 52;
+                self.amax.count(power as i32 - 1023, POWERS[0]);
                 if noise == 0.0 {
                     self.done.exact += 1;
                 } else {
@@ -198,16 +198,16 @@ impl OfBlocks {
         self.open.resize(self.open.len().max(start + other.open.len()), OfBlock::default());
         self.open[start..].iter_mut().zip(&other.open).for_each(|(ours, theirs)| ours.add(theirs));
         self.done.add(&other.done);
-        self.greatest.add(&other.greatest);
+        self.amax.add(&other.amax);
         self.snr.add(&other.snr);
     }
 
     pub(super) fn finish(mut self) -> Blocks {
         self.close();
-        let (first, counts) = self.greatest.counts(POWERS[0]);
-        let greatest = Magnitudes { first, counts };
+        let (first, counts) = self.amax.counts(POWERS[0]);
+        let amax = Magnitudes { first, counts };
         let (first, counts) = self.snr.counts(STEPS[0]);
-        Blocks { greatest, snr: Ratios { first, counts }, ..self.done }
+        Blocks { amax, snr: Ratios { first, counts }, ..self.done }
     }
 }
 
@@ -234,13 +234,13 @@ impl OfBlock {
     fn value(&mut self, source: &[u8; 4], result: &[u8; 4]) {
         let (source, result) = (f32::from_le_bytes(*source), f32::from_le_bytes(*result));
         let (value, error) = (f64::from(source), f64::from(source - result));
-        self.greatest = self.greatest.max(source.abs());
+        self.amax = self.amax.max(source.abs());
         self.signal += value * value;
         self.noise += error * error;
     }
 
     fn add(&mut self, other: &OfBlock) {
-        self.greatest = self.greatest.max(other.greatest);
+        self.amax = self.amax.max(other.amax);
         self.signal += other.signal;
         self.noise += other.noise;
     }
@@ -252,10 +252,8 @@ mod tests {
 
     #[test]
     fn histograms_join() {
-        let of = |first, counts: &[u64]| Blocks {
-            greatest: Magnitudes { first, counts: counts.to_vec() },
-            ..Blocks::default()
-        };
+        let of =
+            |first, counts: &[u64]| Blocks { amax: Magnitudes { first, counts: counts.to_vec() }, ..Blocks::default() };
         for (a, b, want) in [
             (of(0, &[]), of(3, &[1, 2]), of(3, &[1, 2])),
             (of(3, &[1, 2]), of(0, &[]), of(3, &[1, 2])),

@@ -14,7 +14,7 @@ pub struct Candidate {
     /// Bytes that the elements would take, and their scales.
     pub bytes: u64,
     /// What would become of the values. With scales they come back as float, and none is counted as saturated, because
-    /// a scale is made for the greatest magnitude. Values that become NaN with their block are counted as overflowed.
+    /// a scale is made for the largest magnitude. Values that become NaN with their block are counted as overflowed.
     pub counts: Counts,
     /// The mean relative error of the values of each power of two, beside
     /// [`TensorReport::magnitudes`](super::TensorReport::magnitudes). Here a value that becomes infinite or NaN has an

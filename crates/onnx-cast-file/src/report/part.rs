@@ -9,7 +9,7 @@ use crate::counts::widen::{BLOCK, Widening, hub};
 use crate::counts::{Counter, Counts, Distances};
 use crate::layouts::Layout;
 use crate::level::level;
-use crate::pipeline::Greatest;
+use crate::pipeline::Amax;
 use fearless_simd::Level;
 use onnx_cast::ops::OpError;
 use onnx_cast::scaled::ScaleRule;
@@ -165,10 +165,10 @@ impl Measure {
     }
 
     /// Shares that scale with other tensors.
-    pub(super) fn share_scale(&mut self, greatest: &Arc<Greatest>) {
+    pub(super) fn share_scale(&mut self, amax: &Arc<Amax>) {
         for way in &mut self.ways {
             if let How::Scaled(scaled) = &mut way.how {
-                scaled.share_scale(greatest);
+                scaled.share_scale(amax);
             }
         }
     }
@@ -188,7 +188,7 @@ impl Measure {
         self.ahead().try_for_each(|ahead| ahead.see(start, len, bytes))
     }
 
-    fn ahead(&self) -> impl Iterator<Item = &Greatest> {
+    fn ahead(&self) -> impl Iterator<Item = &Amax> {
         self.ways.iter().filter_map(Way::scaled).filter_map(Scaled::ahead)
     }
 

@@ -2,11 +2,11 @@
 //! dequantized when it is compared.
 //!
 //! Scales are found in the part itself, which therefore holds complete blocks. Where that would make parts too large,
-//! and for the scale of a tensor, a first pass finds the greatest magnitudes of all blocks ([`Greatest`]).
+//! and for the scale of a tensor, a first pass finds the largest magnitudes of all blocks ([`Amax`]).
 
 use super::CandidateFormat;
 use crate::layouts::{Granularity, Layout, QuantizedFormat};
-use crate::pipeline::{CHUNK, Greatest};
+use crate::pipeline::{Amax, CHUNK};
 use crate::quantize::scaling::{Blocks, How};
 use onnx_cast::ops::OpError;
 use onnx_cast::scaled::{BlockFormat, BlockPlan, BoundScaledPlan, ScaleRule, block_amax};
@@ -30,7 +30,7 @@ pub(super) struct Scaled {
     /// Whether all elements have one scale.
     is_whole: bool,
     /// What has to be known before the first part.
-    ahead: Option<Arc<Greatest>>,
+    ahead: Option<Arc<Amax>>,
 }
 
 /// A quantized part.
@@ -102,7 +102,7 @@ impl Scaled {
     }
 
     /// What has to be known before the first part.
-    pub(super) fn ahead(&self) -> Option<&Greatest> {
+    pub(super) fn ahead(&self) -> Option<&Amax> {
         self.ahead.as_deref()
     }
 
@@ -112,9 +112,9 @@ impl Scaled {
     }
 
     /// Shares the scale of the tensor with other tensors, all of which are seen before the first is quantized.
-    pub(super) fn share_scale(&mut self, greatest: &Arc<Greatest>) {
+    pub(super) fn share_scale(&mut self, amax: &Arc<Amax>) {
         if self.has_scale_of_tensor() {
-            self.ahead = Some(Arc::clone(greatest));
+            self.ahead = Some(Arc::clone(amax));
         }
     }
 
@@ -209,7 +209,7 @@ pub(super) fn part_size<'a>(candidates: impl Iterator<Item = &'a mut Scaled>, le
             unit = wanted;
         } else {
             let [rows, columns] = scaled.shape;
-            scaled.ahead = Some(Arc::new(Greatest::of_blocks(scaled.from, [1, rows, columns], scaled.block)));
+            scaled.ahead = Some(Arc::new(Amax::of_blocks(scaled.from, [1, rows, columns], scaled.block)));
         }
         if scaled.has_global() {
             globals.push(scaled);
@@ -218,7 +218,7 @@ pub(super) fn part_size<'a>(candidates: impl Iterator<Item = &'a mut Scaled>, le
     let size = CHUNK.max(unit) / unit * unit;
     if size < len {
         for scaled in globals {
-            scaled.share_scale(&Arc::new(Greatest::of_all(scaled.from)));
+            scaled.share_scale(&Arc::new(Amax::of_all(scaled.from)));
         }
     }
     size
@@ -257,13 +257,13 @@ mod tests {
     }
 
     /// What a report takes a tensor for, part by part.
-    fn reported(x: &Tensor, to: CandidateFormat, layout: Option<Layout>, greatest: Option<Arc<Greatest>>) -> Vec<u32> {
+    fn reported(x: &Tensor, to: CandidateFormat, layout: Option<Layout>, amax: Option<Arc<Amax>>) -> Vec<u32> {
         let (from, len) = (x.data_type(), x.len());
         let scaled = Scaled::new(from, x.shape(), to, ScaleRule::Floor, layout).expect("types of numbers");
         let mut scaled = scaled.expect("a scaled candidate");
         let size = part_size(std::iter::once(&mut scaled), len);
-        if let Some(greatest) = greatest {
-            scaled.share_scale(&greatest);
+        if let Some(amax) = amax {
+            scaled.share_scale(&amax);
         }
         let bytes = x.bytes().expect("numbers");
         let width = from.bits().expect("a width") / 8;
@@ -356,7 +356,7 @@ mod tests {
         let tensors = [("a.q_proj.weight", &small), ("a.k_proj.weight", &large)];
         let want = written(&tensors, &request).expect("quantized");
         let candidate = CandidateFormat::Block(BlockFormat::NvFp4);
-        let both = Arc::new(Greatest::of_all(DataType::BFloat16));
+        let both = Arc::new(Amax::of_all(DataType::BFloat16));
         for x in [&small, &large] {
             both.see(0, x.len(), x.bytes().expect("floats")).expect("seen");
         }

@@ -6,7 +6,7 @@ use super::{Candidate, CandidateFormat, ReportRequest, TensorReport};
 use crate::io::progress::Meter;
 use crate::layouts::Layout;
 use crate::loaders::Rules;
-use crate::pipeline::{self, Greatest, PipelineError, Sink, Task};
+use crate::pipeline::{self, Amax, PipelineError, Sink, Task};
 use onnx_cast::ops::OpError;
 use onnx_cast::{CastError, DataType};
 use std::collections::{BTreeMap, HashMap};
@@ -38,8 +38,8 @@ pub(super) fn join(surveys: &mut [Survey], layout: Layout, rules: &Rules) {
         }
     }
     for ((_, data_type), group) in groups.into_iter().filter(|(_, group)| group.len() > 1) {
-        let greatest = Arc::new(Greatest::of_all(data_type));
-        group.into_iter().for_each(|measure| measure.share_scale(&greatest));
+        let amax = Arc::new(Amax::of_all(data_type));
+        group.into_iter().for_each(|measure| measure.share_scale(&amax));
     }
 }
 

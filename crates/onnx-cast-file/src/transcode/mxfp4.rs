@@ -63,29 +63,29 @@ impl<'a> MxFp4<'a> {
         file.read_at(at + (row * self.across()) as u64, &mut scratch.scales).map_err(PipelineError::Read)
     }
 
-    /// The scales of float8 for rows of one block that were read: of its greatest exponent, where it is not all zero.
+    /// The scales of float8 for rows of one block that were read: of its largest exponent, where it is not all zero.
     fn float8_scales(&self, scratch: &Scratch) -> Vec<u8> {
-        let mut greatest = vec![None; self.float8_across()];
+        let mut amax = vec![None; self.float8_across()];
         for (index, (block, code)) in scratch.elements.chunks_exact(BLOCK / 2).zip(&scratch.scales).enumerate() {
             if !is_zero(block) {
-                let greatest = &mut greatest[index % self.across() * BLOCK / FLOAT8_BLOCK];
-                *greatest = (*greatest).max(Some(exponent(*code)));
+                let amax = &mut amax[index % self.across() * BLOCK / FLOAT8_BLOCK];
+                *amax = (*amax).max(Some(exponent(*code)));
             }
         }
-        let scale = |greatest: Option<i32>| greatest.map_or(1.0, |greatest| 2f64.powi(greatest - FLOAT8_SHIFT) as f32);
-        greatest.into_iter().flat_map(|greatest| scale(greatest).to_le_bytes()).collect()
+        let scale = |amax: Option<i32>| amax.map_or(1.0, |amax| 2f64.powi(amax - FLOAT8_SHIFT) as f32);
+        amax.into_iter().flat_map(|amax| scale(amax).to_le_bytes()).collect()
     }
 
-    /// The greatest exponent of the weight; 0 where all is zero.
-    fn greatest(&self) -> i32 {
-        let greatest = (0u8..=255).rev().find(|code| self.counts[usize::from(*code)].load(Ordering::Relaxed) > 0);
-        greatest.map_or(0, exponent)
+    /// The largest exponent of the weight; 0 where all is zero.
+    fn amax(&self) -> i32 {
+        let amax = (0u8..=255).rev().find(|code| self.counts[usize::from(*code)].load(Ordering::Relaxed) > 0);
+        amax.map_or(0, exponent)
     }
 
     /// The global scale of NVFP4, or what is divided by. The largest scale becomes the largest power of two of
     /// float8e4m3fn.
     fn global(&self, divides: bool) -> f32 {
-        let global = 2f64.powi(self.greatest() - LARGEST_SCALE) as f32;
+        let global = 2f64.powi(self.amax() - LARGEST_SCALE) as f32;
         if divides { 1.0 / global } else { global }
     }
 }
@@ -120,7 +120,7 @@ impl Count for ScaleCounts<'_> {
     }
 
     fn count(&self) -> u64 {
-        let least = self.0.greatest() - LARGEST_SCALE + LEAST_SCALE;
+        let least = self.0.amax() - LARGEST_SCALE + LEAST_SCALE;
         let lost = self.0.counts.iter().zip(0u8..=255).filter(|(_, code)| exponent(*code) < least);
         lost.map(|(count, _)| count.load(Ordering::Relaxed)).sum()
     }
@@ -151,10 +151,10 @@ impl Compute for NvFp4Scales<'_> {
         resize(&mut scratch.scales, count).ok_or_else(PipelineError::out_of_memory)?;
         let (file, at) = self.0.scales;
         file.read_at(at + first as u64, &mut scratch.scales).map_err(PipelineError::Read)?;
-        let greatest = self.0.greatest();
+        let amax = self.0.amax();
         for (index, code) in (start..).zip(out.iter_mut()) {
             // A block of zeros may have any scale, so a scale out of range is only theirs.
-            let power = exponent(scratch.scales[index / 2 - first]) - greatest + LARGEST_SCALE;
+            let power = exponent(scratch.scales[index / 2 - first]) - amax + LARGEST_SCALE;
             let power = power.clamp(LEAST_SCALE, LARGEST_SCALE);
             // Below 2^-6 powers of two are subnormal.
             *code = if power >= -6 { ((power + 7) as u8) << 3 } else { 1 << (power - LEAST_SCALE) };

@@ -155,7 +155,7 @@ const JOINED: &[&[&str]] = &[
 ];
 
 /// `should_ignore_layer`: the shards of a joined matrix are all quantized or none, or vLLM stops. They have one global
-/// scale in NVFP4, and one scale of the tensor in FP8, because it keeps the greatest and drops the others.
+/// scale in NVFP4, and one scale of the tensor in FP8, because it keeps the largest and drops the others.
 #[test]
 fn joined_matrices_are_quantized_together_with_one_scale() {
     for (family, to, granularity, written) in WRITTEN.iter() {

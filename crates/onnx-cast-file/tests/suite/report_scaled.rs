@@ -139,16 +139,16 @@ fn check_blocks(found: &Candidate, source: &[f32], result: &[f32], blocks: &[Vec
     for block in blocks {
         let of = |values: &[f32]| block.iter().map(|&index| f64::from(values[index])).collect::<Vec<f64>>();
         let (x, y) = (of(source), of(result));
-        let greatest = x.iter().map(|x| x.abs()).fold(0.0, f64::max);
+        let amax = x.iter().map(|x| x.abs()).fold(0.0, f64::max);
         if x.iter().any(|x| !x.is_finite()) {
             not_finite += 1;
             continue;
         }
-        if greatest == 0.0 {
+        if amax == 0.0 {
             zeros += 1;
             continue;
         }
-        *powers.entry((greatest.to_bits() >> 52) as i32 - 1023).or_insert(0u64) += 1;
+        *powers.entry((amax.to_bits() >> 52) as i32 - 1023).or_insert(0u64) += 1;
         let noise: f64 = x.iter().zip(&y).map(|(x, y)| (x - y) * (x - y)).sum();
         if noise == 0.0 {
             exact += 1;
@@ -167,7 +167,7 @@ fn check_blocks(found: &Candidate, source: &[f32], result: &[f32], blocks: &[Vec
     let histogram = |first: i32, counts: &[u64]| {
         (first..).zip(counts.to_vec()).filter(|(_, count)| *count > 0).collect::<BTreeMap<i32, u64>>()
     };
-    assert_eq!(histogram(got.greatest.first, &got.greatest.counts), powers, "{what}");
+    assert_eq!(histogram(got.amax.first, &got.amax.counts), powers, "{what}");
     assert_eq!(histogram(got.snr.first, &got.snr.counts), ratios, "{what}");
 }
 
@@ -423,7 +423,7 @@ fn tensors_without_scales_and_empty_ones() {
         found.tensors.iter().map(|tensor| (&*tensor.name, tensor.candidates.len())).collect();
     assert_eq!(counts, [("d", 1), ("s", 6), ("e", 6)]);
     assert!(found.tensors[2].candidates.iter().all(|one| one.grade() == Grade::Exact && one.blocks.is_none()));
-    // The one value is the greatest.
+    // The one value is the largest.
     let tensor = &found.tensors[1].candidates[2];
     assert_eq!((tensor.bytes, tensor.grade()), (5, Grade::Exact), "{tensor:?}");
     for to in [

@@ -54,7 +54,7 @@ impl<'a> ChosenWeight<'a> {
             counts: request.run.counts(),
         };
         let quantized = quantized.quantized().map_err(|error| refuse(error.to_string()))?;
-        edits.measured.extend(quantized.greatest.map(|greatest| (elements.clone(), greatest)));
+        edits.measured.extend(quantized.amax.map(|amax| (elements.clone(), amax)));
         let computed = |source: Arc<dyn Compute + 'a>, data_type, len| {
             CastElements::new(ElementSource::Computed(Computed(source)), data_type, len)
         };

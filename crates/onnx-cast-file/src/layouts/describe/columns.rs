@@ -194,8 +194,7 @@ impl Finder<'_> {
         let is_known = self.claims.zero_offset.is_some();
         match (range, self.claims.zero_offset) {
             (None, offset) => Ok(offset.unwrap_or(0)),
-            (Some((least, greatest)), _) if least == greatest && (self.claims.is_symmetric || !is_known) => match least
-            {
+            (Some((least, amax)), _) if least == amax && (self.claims.is_symmetric || !is_known) => match least {
                 code if code == middle => Ok(0),
                 code if code == middle - 1 => Ok(1),
                 _ => Err(self.ambiguous(zero_points, bits, "they are not the middle of the range")),
@@ -206,7 +205,7 @@ impl Finder<'_> {
             (_, None) => {
                 Err(self.ambiguous(zero_points, bits, "no `checkpoint_format` says whether they are stored less 1"))
             }
-            (Some((_, greatest)), Some(1..)) if greatest == most => {
+            (Some((_, amax)), Some(1..)) if amax == most => {
                 Err(self.ambiguous(zero_points, bits, "one is stored as the largest integer, less 1 of it"))
             }
             (_, Some(offset)) => Ok(offset),
@@ -221,7 +220,7 @@ impl Finder<'_> {
         self.checkpoint.error(Some(zero_points), Invalid::new(InvalidKind::Ambiguous, what).of_tensor(&tensor))
     }
 
-    /// The least and the greatest of zero points as they are stored; nothing without any.
+    /// The least and the largest of zero points as they are stored; nothing without any.
     fn range_of_codes(&self, tensor: TensorRef, rows: usize, bits: u32) -> Result<Option<(u8, u8)>, FileError> {
         let (file, at) = self.checkpoint.place(tensor);
         let line = words(rows, bits, true) * 4;
@@ -233,11 +232,11 @@ impl Finder<'_> {
             codes.resize(rows, 0);
             for line in bytes.chunks_exact(line.max(1)) {
                 unpack_row(line, 0, bits, true, &mut codes);
-                let (least, greatest) = codes.iter().fold((u8::MAX, 0), |(a, b), &code| (code.min(a), code.max(b)));
+                let (least, amax) = codes.iter().fold((u8::MAX, 0), |(a, b), &code| (code.min(a), code.max(b)));
                 range = match range {
                     _ if codes.is_empty() => range,
-                    None => Some((least, greatest)),
-                    Some((a, b)) => Some((least.min(a), greatest.max(b))),
+                    None => Some((least, amax)),
+                    Some((a, b)) => Some((least.min(a), amax.max(b))),
                 };
             }
         }

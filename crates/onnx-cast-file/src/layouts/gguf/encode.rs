@@ -85,13 +85,13 @@ fn pack<const BITS: u32>(codes: &[u8; BLOCK], before: usize, block: &mut [u8]) {
     }
 }
 
-/// Q4_0 and Q5_0: the value of the greatest magnitude, the first of them, gets the least code.
+/// Q4_0 and Q5_0: the value of the largest magnitude, the first of them, gets the least code.
 #[inline(always)]
 fn symmetric<const BITS: u32, const BYTES: usize>(values: &[f32; BLOCK], block: &mut [u8; BYTES]) -> bool {
     let middle = (1 << (BITS - 1)) as f32;
     let most = greatest_magnitude(values);
-    let greatest = values.iter().copied().find(|value| value.abs() == most).unwrap_or(0.0);
-    let d = greatest / -middle;
+    let amax = values.iter().copied().find(|value| value.abs() == most).unwrap_or(0.0);
+    let d = amax / -middle;
     let by = reciprocal(d);
     let codes = values.map(|value| ((value * by + (middle + 0.5)) as u8).min((1 << BITS) - 1));
     let scale = half_bits(d);
@@ -100,12 +100,12 @@ fn symmetric<const BITS: u32, const BYTES: usize>(values: &[f32; BLOCK], block: 
     is_finite(scale)
 }
 
-/// Q4_1 and Q5_1: from the least value to the greatest; of zeros the last one's sign.
+/// Q4_1 and Q5_1: from the least value to the largest; of zeros the last one's sign.
 #[inline(always)]
 fn asymmetric<const BITS: u32, const BYTES: usize>(values: &[f32; BLOCK], block: &mut [u8; BYTES]) -> bool {
-    let greatest = values.iter().copied().fold(values[0], |most, value| if value >= most { value } else { most });
+    let amax = values.iter().copied().fold(values[0], |most, value| if value >= most { value } else { most });
     let least = values.iter().copied().fold(values[0], |most, value| if value <= most { value } else { most });
-    let d = (greatest - least) / ((1 << BITS) - 1) as f32;
+    let d = (amax - least) / ((1 << BITS) - 1) as f32;
     let by = reciprocal(d);
     let codes = values.map(|value| (((value - least) * by + 0.5) as u8).min((1 << BITS) - 1));
     let [scale, least] = [d, least].map(half_bits);
@@ -128,7 +128,7 @@ fn q8_0(values: &[f32; BLOCK], block: &mut [u8; 34]) -> bool {
     is_finite(scale)
 }
 
-/// MXFP4: the scale from the greatest magnitude, and the nearest element, of two the one nearer to zero. 0 has no sign.
+/// MXFP4: the scale from the largest magnitude, and the nearest element, of two the one nearer to zero. 0 has no sign.
 #[inline(always)]
 fn mxfp4(values: &[f32; BLOCK], block: &mut [u8; 17]) -> bool {
     let most = greatest_magnitude(values);

@@ -121,12 +121,12 @@ impl Arithmetic {
     /// How operations are rounded.
     #[inline(always)]
     fn rounding(&self, [scales, zeros]: [&[f32]; 2]) -> Rounding {
-        // A code is less than 256. Rounding adds less than is left to the greatest number.
+        // A code is less than 256. Rounding adds less than is left to the largest number.
         // NaN is not small: `max` would ignore it.
         let factor = |scale: f32| if scale.abs() < 1.0 { 1.0 } else { scale.abs() };
-        let greatest = |scale: f32, zero: f32| (256.0 + zero.abs()) * factor(scale);
+        let amax = |scale: f32, zero: f32| (256.0 + zero.abs()) * factor(scale);
         let pairs = scales.iter().zip(zeros);
-        let is_small = || pairs.fold(true, |all, (scale, zero)| all & (greatest(*scale, *zero) < 60000.0));
+        let is_small = || pairs.fold(true, |all, (scale, zero)| all & (amax(*scale, *zero) < 60000.0));
         Rounding::of(self.owner, self.formula != Formula::Quotient && self.owner == DataType::Float16 && is_small())
     }
 

@@ -1,4 +1,4 @@
-//! The greatest magnitudes of a tensor's blocks, found by a pass over it before its elements are quantized.
+//! The largest magnitudes of a tensor's blocks, found by a pass over it before its elements are quantized.
 
 use crate::pipeline::Transform;
 use onnx_cast::scaled::block_amax;
@@ -7,9 +7,9 @@ use std::ops::Range;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// The greatest finite magnitude of each block of a tensor's matrices, or of tensors that share a scale.
+/// The largest finite magnitude of each block of a tensor's matrices, or of tensors that share a scale.
 #[derive(Debug)]
-pub struct Greatest {
+pub struct Amax {
     from: DataType,
     /// Rows and columns of a matrix, and of a block.
     matrix: [usize; 2],
@@ -21,24 +21,24 @@ pub struct Greatest {
     marks_nan: bool,
 }
 
-impl Greatest {
+impl Amax {
     /// Those of blocks of matrices.
-    pub fn of_blocks(from: DataType, [count, rows, columns]: [usize; 3], block: [usize; 2]) -> Greatest {
+    pub fn of_blocks(from: DataType, [count, rows, columns]: [usize; 3], block: [usize; 2]) -> Amax {
         let block = block.map(|size| size.max(1));
         let blocks = count * rows.div_ceil(block[0]) * columns.div_ceil(block[1]);
         let bits = (0..blocks).map(|_| AtomicU32::new(0)).collect();
         let (found, most) = (OnceLock::new(), AtomicU32::new(0));
-        Greatest { from, matrix: [rows, columns], block, bits, found, most, marks_nan: false }
+        Amax { from, matrix: [rows, columns], block, bits, found, most, marks_nan: false }
     }
 
     /// Sets whether a block with NaN or an infinity has the magnitude NaN. By default, such values are skipped.
-    pub fn marks_nan(self, marks_nan: bool) -> Greatest {
-        Greatest { marks_nan, ..self }
+    pub fn marks_nan(self, marks_nan: bool) -> Amax {
+        Amax { marks_nan, ..self }
     }
 
     /// The one of all values.
-    pub fn of_all(from: DataType) -> Greatest {
-        Greatest::of_blocks(from, [1, 1, usize::MAX], [1, usize::MAX])
+    pub fn of_all(from: DataType) -> Amax {
+        Amax::of_blocks(from, [1, 1, usize::MAX], [1, usize::MAX])
     }
 
     /// All of them, in the order that scales have, once the pass is done.
@@ -55,17 +55,17 @@ impl Greatest {
     /// Raises the magnitudes of the blocks from `first` on to those of `x`, a matrix.
     fn raise(&self, first: usize, x: &TensorView<'_>, block: [usize; 2]) -> Result<(), CastError> {
         // Most values change nothing, and a load is cheaper than `fetch_max`.
-        let raise = |bits: &AtomicU32, greatest: f32| {
-            if bits.load(Ordering::Relaxed) < greatest.to_bits() {
-                bits.fetch_max(greatest.to_bits(), Ordering::Relaxed);
+        let raise = |bits: &AtomicU32, amax: f32| {
+            if bits.load(Ordering::Relaxed) < amax.to_bits() {
+                bits.fetch_max(amax.to_bits(), Ordering::Relaxed);
             }
         };
-        let mut greatest = block_amax(x, block)?;
-        raise(&self.most, greatest.iter().copied().fold(0.0, f32::max));
+        let mut amax = block_amax(x, block)?;
+        raise(&self.most, amax.iter().copied().fold(0.0, f32::max));
         if self.marks_nan {
-            mark_nan(&mut greatest, x, block);
+            mark_nan(&mut amax, x, block);
         }
-        self.bits.iter().skip(first).zip(greatest).for_each(|(bits, greatest)| raise(bits, greatest));
+        self.bits.iter().skip(first).zip(amax).for_each(|(bits, amax)| raise(bits, amax));
         Ok(())
     }
 
@@ -103,7 +103,7 @@ impl Greatest {
 }
 
 /// Sets the magnitudes of blocks that hold NaN or an infinity to NaN.
-pub(crate) fn mark_nan(greatest: &mut [f32], x: &TensorView<'_>, block: [usize; 2]) {
+pub(crate) fn mark_nan(amax: &mut [f32], x: &TensorView<'_>, block: [usize; 2]) {
     let (Some(bytes), &[.., columns]) = (x.bytes(), x.shape()) else { return };
     let exponent: u32 = match x.data_type() {
         DataType::Float => 0x7f80_0000,
@@ -114,12 +114,12 @@ pub(crate) fn mark_nan(greatest: &mut [f32], x: &TensorView<'_>, block: [usize; 
     for (at, bytes) in bytes.chunks_exact(width).enumerate() {
         let bits = bytes.iter().rev().fold(0, |bits, byte| bits << 8 | u32::from(*byte));
         if bits & exponent == exponent {
-            greatest[at / columns / block[0] * across + at % columns / block[1]] = f32::NAN;
+            amax[at / columns / block[0] * across + at % columns / block[1]] = f32::NAN;
         }
     }
 }
 
-impl Transform for Greatest {
+impl Transform for Amax {
     fn target_type(&self) -> DataType {
         self.from
     }
