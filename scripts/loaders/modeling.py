@@ -103,8 +103,31 @@ def read(tree):
     for name, node in classes.items():
         for one in weights_in(strip(node, skipped)):
             opened.add(one)
+        for method in node.body:
+            if isinstance(method, ast.FunctionDef) and method.name == "_init_weights":
+                opened.update(linears if initializes_linears(method) else (), handed_over(method))
     return {"transposed": transposed, "linears": linears, "opened": opened & linears - OTHERS, "float": floats,
             "experts": experts}
+
+
+def initializes_linears(method):
+    """Whether a method that initializes modules reads the weight of any nn.Linear: packed ones have none."""
+    for one in ast.walk(method):
+        if isinstance(one, ast.If) and any(last_of(name) == "Linear" for name in ast.walk(one.test)):
+            for inner in (inner for statement in one.body for inner in ast.walk(statement)):
+                if isinstance(inner, ast.Attribute) and inner.attr == "weight" and last_of(inner.value) == "module":
+                    return True
+    return False
+
+
+def handed_over(method):
+    """The modules that a method hands to a function within it, which reads their weights."""
+    inner = {one.name: one for one in ast.walk(method) if isinstance(one, ast.FunctionDef) and one is not method}
+    reading = {name for name, one in inner.items() if any(
+        isinstance(node, ast.Attribute) and node.attr == "weight" for node in ast.walk(one))}
+    for call in ast.walk(method):
+        if isinstance(call, ast.Call) and last_of(call.func) in reading:
+            yield from (one.attr for one in call.args if isinstance(one, ast.Attribute))
 
 
 def strip(node, skipped):
