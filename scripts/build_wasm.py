@@ -51,7 +51,8 @@ REPORT = {
 WASM_OPT = ROOT / ".cache" / "javascript" / "node_modules" / "binaryen" / "bin" / "wasm-opt"
 USED = ["bulk-memory", "multivalue", "mutable-globals", "nontrapping-float-to-int", "reference-types", "sign-ext"]
 # What a module may take in bytes, as it is and compressed by gzip.
-LIMIT, LIMIT_COMPRESSED = 1_500_000, 550_000
+# The rules of loaders are 310 kB of the module `files`, 31 kB compressed.
+LIMIT, LIMIT_COMPRESSED = 1_750_000, 590_000
 
 
 def ask(rustc, *arguments):

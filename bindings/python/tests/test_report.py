@@ -159,7 +159,7 @@ def test_scaled_candidates(rng, tmp_path, to, width):
     blocks, zeros = scaled["blocks"], int((signal == 0).sum())
     assert (blocks["count"], blocks["zeros"], blocks["not_finite"]) == (len(source), zeros, 0)
     powers = np.frexp(np.abs(source).max(axis=1)[signal > 0])[1] - 1
-    assert blocks["greatest"] == {"first": powers.min(), "counts": np.bincount(powers - powers.min()).tolist()}
+    assert blocks["amax"] == {"first": powers.min(), "counts": np.bincount(powers - powers.min()).tolist()}
     steps = np.floor(10 * np.log10(signal[noise > 0] / noise[noise > 0]) / 3).astype(int)
     counts = np.bincount(steps - steps.min()).tolist()
     assert blocks["snr"] == {"first": 3 * steps.min(), "step": 3, "counts": counts}
