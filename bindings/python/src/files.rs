@@ -4,9 +4,11 @@
 use crate::error::{in_words, refused};
 use crate::options::Options;
 use crate::watched::{State, watched};
-use onnx_cast_file::{FileError, Summary};
+use onnx_cast_file::{FileError, Loader, Summary};
 use onnx_cast_model::{Error, ModelBytes, ModelSource};
-use onnx_cast_report::{cast_json, convert_json, diff_json, fold_json, info_json, record_json, upgrade_json};
+use onnx_cast_report::{
+    cast_json, convert_json, diff_json, fold_json, info_json, loading_json, record_json, upgrade_json,
+};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
@@ -145,6 +147,14 @@ pub(crate) fn info<'py>(
         Read::Memory(_) => onnx_cast_model::inspect_of(input.source(), &request),
     })?;
     object(py, &info_json(&found.map_err(in_words)?))
+}
+
+/// Says what a loader would do with a checkpoint.
+#[pyfunction]
+pub(crate) fn check<'py>(py: Python<'py>, path: PathBuf, loader: &str) -> PyResult<Bound<'py, PyAny>> {
+    let loader: Loader = loader.parse().map_err(refused)?;
+    let found = py.detach(|| onnx_cast_file::check(&path, loader)).map_err(in_words)?;
+    object(py, &loading_json(&found))
 }
 
 /// Compares the tensors of two files.

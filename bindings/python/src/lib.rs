@@ -43,7 +43,7 @@ mod _native {
     #[pymodule_export]
     use super::cast::cast;
     #[pymodule_export]
-    use super::files::{convert, diff, fold, info, record, upgrade, write_file};
+    use super::files::{check, convert, diff, fold, info, record, upgrade, write_file};
     #[pymodule_export]
     use super::job::{pack, unpack};
     #[pymodule_export]

@@ -14,7 +14,7 @@ use crate::pairs::{Op, Pairs};
 use clap::{Args as ClapArgs, Parser, Subcommand};
 use onnx_cast::scaled::ScaleRule;
 use onnx_cast::{CastOptions, NEWEST_OPSET, RoundMode};
-use onnx_cast_file::{CandidateFormat, Format, Granularity, Layout, Loss, Pattern, Rule, SourceType};
+use onnx_cast_file::{CandidateFormat, Format, Granularity, Layout, Loader, Loss, Pattern, Rule, SourceType};
 use parsers::{CandidateParser, RoundModeParser, SourceTypeParser, positive, tolerance};
 use std::path::PathBuf;
 
@@ -51,7 +51,8 @@ pub(crate) const EXTERNAL_DATA: &str = "external_data";
     arg_required_else_help = true,
     max_term_width = help::COLUMNS,
     after_help = "\
-Exit codes: 0 done, 1 a difference (diff) or a loss (--fail-on), 2 an error.
+Exit codes: 0 done, 1 a difference (diff), a problem (check) or a loss
+(--fail-on), 2 an error.
 Outputs are complete or unchanged. `onnx-cast COMMAND --help` has examples, and
 `onnx-cast man COMMAND` prints a page of the manual.",
     after_long_help = "\
@@ -63,7 +64,8 @@ Examples:
   # the element types
   onnx-cast types
 
-Exit codes: 0 done, 1 a difference (diff) or a loss (--fail-on), 2 an error.
+Exit codes: 0 done, 1 a difference (diff), a problem (check) or a loss
+(--fail-on), 2 an error.
 Outputs are complete or unchanged. `onnx-cast COMMAND --help` has examples, and
 `onnx-cast man COMMAND` prints a page of the manual."
 )]
@@ -101,6 +103,8 @@ pub(crate) enum Command {
     Info(InfoArgs),
     /// Compare the tensors of two files or models
     Diff(DiffArgs),
+    /// Say whether a loader would read a quantized checkpoint
+    Check(CheckArgs),
     /// Show what casts to several types would lose, by tensor
     Report(ReportArgs),
     /// List the element types: codes, ranges, special values
@@ -315,6 +319,23 @@ pub(crate) struct DiffArgs {
     /// Compare quantized weights by their values, whatever their layouts, and numbers whatever their types
     #[arg(long, help_heading = HOW)]
     pub(crate) values: bool,
+}
+
+#[derive(Debug, ClapArgs)]
+#[command(after_long_help = "\
+Examples:
+  onnx-cast check llama-nvfp4/ --loader vllm
+  onnx-cast check llama-nvfp4/ --loader sglang --json | jq '.problems[].name'
+
+The rules come from the loader's own sources. What they do not decide is counted.
+Exit codes: 0 no problem, 1 weights that would not be read, or wrongly, 2 an error.")]
+pub(crate) struct CheckArgs {
+    /// The checkpoint: a folder, an index or a .safetensors file
+    #[arg(value_name = "FILE", help_heading = INPUT)]
+    pub(crate) path: PathBuf,
+    /// The loader: vllm, sglang, transformers
+    #[arg(long, value_name = "LOADER", value_parser = str::parse::<Loader>, help_heading = HOW)]
+    pub(crate) loader: Loader,
 }
 
 #[derive(Debug, ClapArgs)]

@@ -1,6 +1,6 @@
 //! `info` and `diff`: what files hold, and where two differ.
 
-use crate::args::{Common, DiffArgs, InfoArgs, NameArgs};
+use crate::args::{CheckArgs, Common, DiffArgs, InfoArgs, NameArgs};
 use crate::outcome::warn_ignored;
 use crate::progress::Progress;
 use crate::{DIFFERENT, DONE, pretty, print, with_options};
@@ -9,10 +9,10 @@ use onnx_cast::__private::Count;
 use onnx_cast::DataType;
 use onnx_cast_file::__private::{PathText, named};
 use onnx_cast_file::{
-    DiffRequest, Difference, InspectRequest, Layout, Number, Quantized, ScaleExtent, TensorInfo, Values,
+    DiffRequest, Difference, InspectRequest, Layout, Loading, Number, Quantized, ScaleExtent, TensorInfo, Values,
 };
 use onnx_cast_model::{CastInfo, Inspection, ModelInfo, ValueInfo, inspect};
-use onnx_cast_report::{column, diff_json, info_json, printable, shape, size};
+use onnx_cast_report::{column, diff_json, info_json, loading_json, printable, shape, size};
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
 
@@ -126,6 +126,34 @@ fn model_text(model: &ModelInfo, text: &mut String) {
         let _ = writeln!(text, "opset: {domain} {version}");
     }
     let _ = writeln!(text, "IR version: {}", model.ir_version);
+}
+
+pub(crate) fn check(args: &CheckArgs, common: &Common) -> Result<u8> {
+    let loading = onnx_cast_file::check(&args.path, args.loader)?;
+    if common.json {
+        print(&pretty(&loading_json(&loading))?)?;
+    } else if !common.quiet {
+        print(&loading_text(&loading))?;
+    }
+    Ok(if loading.problems.is_empty() { DONE } else { DIFFERENT })
+}
+
+fn loading_text(Loading { loader, version, read, problems, undecided, .. }: &Loading) -> String {
+    let mut text = String::new();
+    let names = column(problems.iter().map(|(name, _)| printable(name)), "module");
+    if !problems.is_empty() {
+        let _ = writeln!(text, "{:names$}  problem", "module");
+    }
+    for (name, reason) in problems {
+        let _ = writeln!(text, "{:names$}  {}", printable(name), printable(reason));
+    }
+    let problems = Count(problems.len(), "problem");
+    let _ = writeln!(text, "{} {version}: reads {}, {problems}", loader.name(), Count(*read, "module"));
+    if !undecided.is_empty() {
+        let parts: Vec<String> = undecided.iter().map(|(reason, count)| format!("{reason} ({count})")).collect();
+        let _ = writeln!(text, "not decided by its rules: {}", parts.join(", "));
+    }
+    text
 }
 
 pub(crate) fn diff(args: &DiffArgs, common: &Common) -> Result<u8> {

@@ -1,7 +1,7 @@
 //! The command `onnx-cast`: ONNX's Cast, CastLike and BitCast on tensor files and models, and tools to look at types
 //! and single values.
 //!
-//! Exit codes: 0 done; 1 `diff` found a difference, or `--fail-on` a loss; 2 an error. Data goes to the standard output
+//! Exit codes: 0 done; 1 `diff`, `check` or `--fail-on` found something; 2 an error. Data goes to the standard output
 //! only where it is asked for; messages go to the standard error, as `onnx-cast: error: ...`.
 //!
 //! There is no conversion arithmetic here: results are the library's.
@@ -259,6 +259,7 @@ fn dispatch(command: Command, common: &Common) -> Result<u8> {
         Command::Run(args) => evaluate::run(&args, common)?,
         Command::Info(args) => inspect::info(&args, common)?,
         Command::Diff(args) => return inspect::diff(&args, common),
+        Command::Check(args) => return inspect::check(&args, common),
         Command::Report(args) => report::report(&args, common)?,
         Command::Types => print(&if common.json { pretty(&types::json()?)? } else { types::text()? })?,
         Command::Explain(args) => explain(&args, common)?,

@@ -5,6 +5,7 @@ use crate::counts::Loss;
 use crate::formats::format::Format;
 use crate::io::progress::Watch;
 use crate::layouts::{Activations, Layout, QuantizedFormat, WeightFormat};
+use crate::loaders::Loader;
 use crate::quantize::ModelForm;
 use crate::report::CandidateFormat;
 use crate::selection::{Pattern, Rule, Selection, SourceType};
@@ -193,6 +194,7 @@ text_values!(
     DataType,
     Format,
     Layout,
+    Loader,
     Loss,
     ModelForm,
     Pattern,

@@ -7,7 +7,7 @@
 //!   same from and to bytes.
 //! - [`dequantize_file`], [`quantize_file`] and [`transcode_file`] are for quantized checkpoints;
 //!   [`dequantize_tensors`] and its like take and give tensors in memory.
-//! - [`inspect`], [`diff`] and [`report`] look at files, and [`parts`] writes a checkpoint by several processes.
+//! - [`inspect`], [`diff`], [`check`] and [`report`] look at files, and [`parts`] writes a checkpoint by several processes.
 //!
 //! No input makes any of this panic, and nothing is allocated because a file claims it: sizes are multiplied with
 //! checks and compared with the bytes that are there first.
@@ -32,6 +32,7 @@
 #[macro_use]
 mod builders;
 mod cast;
+mod check;
 mod checkpoint;
 mod collection;
 mod counts;
@@ -62,6 +63,7 @@ mod text;
 mod transcode;
 
 pub use cast::{bit_cast_file, cast_file};
+pub use check::{Loading, check};
 pub use counts::{Alarms, Counts, Loss, Means, Number};
 pub use dequantize::{DequantizeRequest, dequantize_file};
 pub use engine::MadeTensors;
@@ -83,6 +85,7 @@ pub use inspect::{
 pub use io::positional::ReadAt;
 pub use io::{AtomicFile, InputFile, IoError, Watch, end_without_traces, room_for_a_thread};
 pub use layouts::{Activations, GgufFormat, Granularity, Layout, QuantizedFormat, WeightFormat};
+pub use loaders::Loader;
 pub use quantize::{
     ConstantRequest, ModelForm, QuantizeRequest, QuantizedConstant, Scaled, StoredValues, quantize_file,
 };

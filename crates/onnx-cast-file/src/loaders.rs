@@ -4,17 +4,34 @@
 //! The tables in `loaders/` are generated from the loaders' own sources (`scripts/loaders/tables.py`), and nothing here
 //! adds to them. An architecture that neither vLLM's nor SGLang's table has gets the default of [`Rules::of`].
 
+use crate::text::Short;
 use serde::Deserialize;
 use std::collections::{HashMap, HashSet};
+use std::str::FromStr;
 use std::sync::OnceLock;
 
 /// A loader of quantized checkpoints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Loader {
+#[non_exhaustive]
+pub enum Loader {
+    /// vLLM.
     Vllm,
+    /// SGLang.
     Sglang,
+    /// transformers.
     Transformers,
 }
+
+impl FromStr for Loader {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        let found = Loader::ALL.iter().find(|(_, known, _)| known.to_lowercase() == name);
+        found.map(|(loader, ..)| *loader).ok_or_else(|| format!("unknown loader `{}` (want {NAMES})", Short(name)))
+    }
+}
+
+const NAMES: &str = "vllm, sglang or transformers";
 
 impl Loader {
     const ALL: [(Loader, &'static str, &'static str); 3] = [
@@ -23,8 +40,14 @@ impl Loader {
         (Loader::Transformers, "transformers", include_str!("loaders/transformers.json")),
     ];
 
-    pub(crate) fn name(self) -> &'static str {
+    /// The name, as its project writes it.
+    pub fn name(self) -> &'static str {
         Loader::ALL[self as usize].1
+    }
+
+    /// The release whose rules are known.
+    pub fn version(self) -> &'static str {
+        &tables()[self as usize].1.version
     }
 }
 
@@ -32,6 +55,7 @@ impl Loader {
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Table {
+    version: String,
     models: Vec<Entry>,
     /// What is plain wherever it is.
     default: Vec<String>,
@@ -57,6 +81,8 @@ struct Entry {
     transposed: Vec<String>,
     /// Architectures of the model types.
     classes: Vec<String>,
+    /// Modules that are nn.Linear, which quantizers replace.
+    linears: Vec<String>,
     /// Whether the configuration names the class of a part.
     dynamic: bool,
 }
@@ -80,6 +106,9 @@ pub(crate) struct Rules {
     opened: HashMap<&'static str, Loader>,
     float: HashSet<&'static str>,
     transposed: HashSet<&'static str>,
+    /// Modules that are quantized, by their path or their name.
+    quantized: HashSet<&'static str>,
+    both: HashSet<&'static str>,
 }
 
 impl Rules {
@@ -99,6 +128,44 @@ impl Rules {
             rules.add_default();
         }
         rules
+    }
+
+    /// The rules of one loader for a model; `None` if its table lacks the model.
+    pub(crate) fn of_loader(loader: Loader, kinds: &HashSet<String>, classes: &[String]) -> Option<Rules> {
+        let mut rules = Rules::default();
+        let of_kinds =
+            || entries(Loader::Transformers).filter(|entry| entry.of.iter().any(|kind| kinds.contains(kind)));
+        let has = |entry: &Entry, classes: &[String]| entry.of.iter().any(|class| classes.contains(class));
+        let found: Vec<&'static Entry> = match loader {
+            Loader::Transformers => of_kinds().collect(),
+            _ => entries(loader).filter(|entry| has(entry, classes)).collect(),
+        };
+        let found = match (found.is_empty(), loader) {
+            (true, Loader::Vllm | Loader::Sglang) => {
+                let classes: Vec<String> = of_kinds().flat_map(|entry| entry.classes.clone()).collect();
+                entries(loader).filter(|entry| has(entry, &classes)).collect()
+            }
+            _ => found,
+        };
+        for &entry in &found {
+            rules.add(loader, entry);
+            rules.plain.extend(entry.plain.iter().map(|name| (&**name, loader)));
+            rules.quantized.extend(entry.quantized.iter().chain(&entry.linears).map(String::as_str));
+            rules.both.extend(entry.both.iter().map(String::as_str));
+        }
+        (!found.is_empty()).then_some(rules)
+    }
+
+    /// Whether a module is quantized unless a configuration keeps it; `None` if the rules do not say.
+    pub(crate) fn is_quantized(&self, module: &str) -> Option<bool> {
+        let names: Vec<&str> = names(module).collect();
+        let path = names[names.len().saturating_sub(2)..].join(".");
+        let last = names.last().copied().unwrap_or_default();
+        let has = |all: &HashSet<&str>| all.contains(&*path) || all.contains(last);
+        if has(&self.both) {
+            return None;
+        }
+        has(&self.quantized).then_some(true)
     }
 
     /// Adds the rules of architectures; whether all parts of one are known.

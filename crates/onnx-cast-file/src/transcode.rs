@@ -26,6 +26,8 @@ use crate::quantize::{self, QuantizeRequest};
 use crate::request::RunOptions;
 use crate::summary::{Ignored, Summary};
 use crate::text::{Short, Wording};
+pub(crate) use form::form_of;
+
 use calibration::{Carrier, Kind};
 use onnx_cast::__private::DefaultEnvironment;
 use onnx_cast::DataType;

@@ -29,7 +29,8 @@ pub use convert_page::convert_page;
 pub use json::{counts, json};
 pub use page::{page, page_data};
 pub use results::{
-    cast_json, convert_json, diff_json, fold_json, info_json, quantized_json, record_json, tensors_json, upgrade_json,
+    cast_json, convert_json, diff_json, fold_json, info_json, loading_json, quantized_json, record_json, tensors_json,
+    upgrade_json,
 };
 pub use text::{Tables, text, verdict};
 pub use words::{column, printable, shape, size};

@@ -5,7 +5,7 @@ use crate::json::{alarms, counts, ignored_json};
 use onnx_cast::__private::DefaultEnvironment;
 use onnx_cast::DataType;
 use onnx_cast_file::{
-    Difference, Layout, Number, Quantized, QuantizedWeight, Summary, TensorInfo, TensorSummary, Values,
+    Difference, Layout, Loading, Number, Quantized, QuantizedWeight, Summary, TensorInfo, TensorSummary, Values,
 };
 use onnx_cast_model::{
     CastInfo, ConvertSummary, FoldSummary, Folded, Inspection, ModelInfo, RecordSummary, RecordedValue, UpgradeSummary,
@@ -266,6 +266,18 @@ fn model_json(model: &ModelInfo) -> Value {
         all["types"] = types.iter().map(value).collect();
     }
     all
+}
+
+/// What a loader would do with a checkpoint.
+pub fn loading_json(Loading { loader, version, read, problems, undecided, .. }: &Loading) -> Value {
+    let _environment = DefaultEnvironment::enter();
+    json!({
+        "loader": loader.name(),
+        "version": version,
+        "read": read,
+        "problems": problems.iter().map(|(name, reason)| json!({ "name": name, "reason": reason })).collect::<Vec<_>>(),
+        "undecided": undecided.iter().map(|(reason, count)| (reason.clone(), (*count).into())).collect::<Map<_, _>>(),
+    })
 }
 
 /// How two files differ, `a` and `b`.

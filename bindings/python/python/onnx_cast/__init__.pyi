@@ -29,6 +29,7 @@ from onnx_cast.files import (
     LossError as LossError,
     Ranges as Ranges,
     bit_cast_file as bit_cast_file,
+    check as check,
     diff as diff,
     info as info,
 )

@@ -262,6 +262,17 @@ class Differences(TypedDict):
     b: str
     differences: list[DifferenceRow]
 
+class ProblemRow(TypedDict):
+    name: str
+    reason: str
+
+class LoadingRow(TypedDict):
+    loader: str
+    version: str
+    read: int
+    problems: list[ProblemRow]
+    undecided: dict[str, int]
+
 # What to do, input, output, options, threads.
 Job = tuple[str, Path, Path, Options, int]
 # Which file, which part of how many, the job.
@@ -454,6 +465,7 @@ def cast(
     threads: int | None = None,
     packed: bool = False,
 ) -> _Out: ...
+def check(path: str, loader: str) -> LoadingRow: ...
 def convert(
     input: Given, output: Path | None, options: Options, progress: Progress
 ) -> tuple[bytes | None, ConvertDone]: ...

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, SupportsIndex
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, SupportsIndex
 
 import numpy as np
 
@@ -30,8 +30,10 @@ __all__ = [
     "FileInfo",
     "Folded",
     "FoldedCast",
+    "Loading",
     "LossError",
     "Path",
+    "Problem",
     "Progress",
     "Ranges",
     "Recorded",
@@ -43,6 +45,7 @@ __all__ = [
     "Values",
     "bit_cast_file",
     "cast_file",
+    "check",
     "diff",
     "fold",
     "info",
@@ -252,6 +255,26 @@ class Upgraded(NamedTuple):
     rewritten: list[UpgradedNode]
     #: Operators of ONNX's own domain that neither ONNX nor onnxruntime has. Their nodes are as they were.
     unknown: list[str]
+
+
+class Problem(NamedTuple):
+    """A module that a loader would not read, or would read wrongly."""
+
+    name: str
+    reason: str
+
+
+class Loading(NamedTuple):
+    """What a loader would do with a checkpoint, as far as its own rules say."""
+
+    #: The loader, and the release whose rules are used.
+    loader: str
+    version: str
+    #: The number of modules that it reads.
+    read: int
+    problems: list[Problem]
+    #: The numbers of modules that its rules do not decide, by the reason.
+    undecided: dict[str, int]
 
 
 class Difference(NamedTuple):
@@ -575,6 +598,17 @@ def info(
     """
     options: Options = {**names(include, exclude, threads), "from": source_types(from_), **flags(stats=stats, types=types)}
     return FileInfo(_native.info(_models.given(path, base_dir, "path"), options, progress))
+
+
+def check(path: Path, loader: Literal["vllm", "sglang", "transformers"]) -> Loading:
+    """What a loader would do with a quantized checkpoint: whether it has the layout and the formats, builds the
+    quantized modules with quantization and the others without, and joins only modules that agree.
+
+    The rules come from the loader's own sources; what they do not decide is counted.
+    """
+    found = _native.check(os.fsdecode(path), loader)
+    problems = [Problem(**row) for row in found["problems"]]
+    return Loading(found["loader"], found["version"], found["read"], problems, found["undecided"])
 
 
 def diff(

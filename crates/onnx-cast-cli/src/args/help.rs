@@ -12,7 +12,7 @@ pub(super) const COLUMNS: usize = 80;
 /// The commands by what they work on, in the order of the help.
 const GROUPS: [(&str, &[&str]); 5] = [
     ("Tensors and checkpoints", &["cast", "bitcast", "info", "diff", "report"]),
-    ("Quantized weights", &["quantize", "dequantize", "transcode"]),
+    ("Quantized weights", &["quantize", "dequantize", "transcode", "check"]),
     ("Models", &["convert", "record", "fold", "upgrade", "run"]),
     ("Types and values", &["types", "explain", "bench"]),
     ("The shell", &["completions", "man", "help"]),

@@ -38,7 +38,7 @@ fn cell(text: impl ToString) -> String {
 pub(super) fn of_commands(all: &Command) -> String {
     let mut page = format!("# The command\n\n*For users of the command.*\n\n{MADE}\n\n");
     page += "`onnx-cast COMMAND --help` says what each option means, and `onnx-cast man COMMAND` prints that as a page of\n\
-             the manual. Exit codes: 0 done; 1 `diff` found a difference, or `--fail-on` a loss; 2 an error. Every output is\n\
+             the manual. Exit codes: 0 done; 1 `diff`, `check` or `--fail-on` found something; 2 an error. Every output is\n\
              complete or unchanged ([more](outputs.md#nothing-is-lost)). The tests parse the examples of this page but do\n\
              not run them.\n\n| command | does |\n|---|---|\n";
     for command in commands(all) {

@@ -48,6 +48,17 @@ impl Layout {
         self.spec().configuration.is_some()
     }
 
+    /// The loaders of such weights in the layout; `None` if the layout is only read, so that its loaders are unknown.
+    pub(crate) fn loaders_of(self, to: QuantizedFormat, granularity: Granularity) -> Option<&'static [&'static str]> {
+        let held = self.spec().held;
+        let found = held.iter().find(|held| held.formats.contains(&to) && held.contains(granularity));
+        match found.map(|held| held.loaders) {
+            Some(Loaders::Are(loaders)) => Some(loaders),
+            Some(Loaders::None(_)) => Some(&[]),
+            None => (!held.is_empty()).then_some(&[]),
+        }
+    }
+
     /// Refuses blocks with fewer columns than others, where the layout's loaders do.
     pub(crate) fn check_columns(self, name: &str, written: &WrittenWeight) -> Result<(), Invalid> {
         let ([_, rows, columns], [down, across]) = (written.matrices, written.block);

@@ -1,7 +1,7 @@
 //! What `config.json` says of a model, apart from its quantization.
 
 use super::json;
-use crate::loaders::Rules;
+use crate::loaders::{Loader, Rules};
 use serde_json::{Map, Value};
 use std::collections::HashSet;
 
@@ -44,6 +44,11 @@ impl Model {
     /// What loaders do with the model.
     pub(crate) fn rules(&self) -> Rules {
         Rules::of(&self.kinds, &self.classes)
+    }
+
+    /// What one loader does with the model; `None` if its table lacks it.
+    pub(crate) fn rules_of(&self, loader: Loader) -> Option<Rules> {
+        Rules::of_loader(loader, &self.kinds, &self.classes)
     }
 
     /// Whether a class of the model has one of these in its name.

@@ -10,7 +10,7 @@ use onnx_cast::scaled::BlockFormat;
 ///
 /// # Errors
 /// Fails with a property of the weight that no other layout supports.
-pub(super) fn form_of(
+pub(crate) fn form_of(
     weight: &Weight,
     block: Option<[usize; 2]>,
     stays: bool,

@@ -4,6 +4,7 @@ mod common;
 
 mod archives;
 mod calibrated;
+mod check;
 mod claims;
 #[cfg(unix)]
 mod collections;

@@ -1,0 +1,86 @@
+//! Does `check` find what a loader would not read?
+
+use onnx_cast::Tensor;
+use onnx_cast_file::{
+    Loader, Loading, QuantizeRequest, QuantizedFormat, WeightFormat, check, quantize_file, safetensors,
+};
+use serde_json::{Value, json};
+use std::fs;
+use std::path::Path;
+
+const ATTENTION: &str = "model.layers.0.self_attn";
+
+/// Quantizes matrices of 64x64, each of another magnitude, as if they were of one architecture, and checks them as if
+/// they were of another.
+fn checked(modules: &[&str], [written, read]: [&str; 2], loader: Loader, edit: impl Fn(&mut Value)) -> Loading {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (plain, out) = (folder.path().join("plain"), folder.path().join("out"));
+    fs::create_dir(&plain).expect("a folder");
+    let values = |scale: usize| (0..64 * 64).map(|at| (at % 7) as f32 * scale as f32).collect::<Vec<f32>>();
+    let tensors: Vec<(String, Tensor)> = (1..)
+        .zip(modules)
+        .map(|(scale, name)| {
+            (format!("{name}.weight"), Tensor::from_slice(vec![64, 64], &values(scale)).expect("floats"))
+        })
+        .collect();
+    let views: Vec<_> = tensors.iter().map(|(name, tensor)| (name.as_str(), tensor.view())).collect();
+    fs::write(plain.join("model.safetensors"), safetensors::write(None, &views).expect("bytes")).expect("a file");
+    fs::write(plain.join("config.json"), json!({ "architectures": [written] }).to_string()).expect("a file");
+    let format: WeightFormat = "nvfp4".parse::<QuantizedFormat>().expect("a format").into();
+    quantize_file(&plain, &out, &QuantizeRequest::new(format)).expect("quantized");
+    let config = fs::read_to_string(out.join("config.json")).expect("a file");
+    let mut config: Value = serde_json::from_str(&config).expect("JSON");
+    config["architectures"] = json!([read]);
+    edit(&mut config);
+    fs::write(out.join("config.json"), config.to_string()).expect("a file");
+    check(Path::new(&out), loader).expect("checked")
+}
+
+fn problems(loading: &Loading) -> Vec<(&str, &str)> {
+    loading.problems.iter().map(|(name, reason)| (name.trim_start_matches(ATTENTION), reason.as_str())).collect()
+}
+
+#[test]
+fn what_quantize_writes_is_read() {
+    let modules = ["q_proj", "k_proj", "v_proj", "o_proj"].map(|name| format!("{ATTENTION}.{name}"));
+    let modules: Vec<&str> = modules.iter().map(String::as_str).collect();
+    for loader in [Loader::Vllm, Loader::Sglang] {
+        let found = checked(&modules, ["LlamaForCausalLM"; 2], loader, |_| ());
+        assert_eq!((found.read, problems(&found), &found.undecided[..]), (4, vec![], &[][..]), "{}", loader.name());
+    }
+    let kimi = checked(&modules, ["LlamaForCausalLM", "UnknownForCausalLM"], Loader::Vllm, |_| ());
+    assert_eq!((kimi.read, problems(&kimi)), (0, vec![]));
+    assert_eq!(kimi.undecided, [("modules of a model that vLLM's table lacks".to_owned(), 4)]);
+}
+
+#[test]
+fn joined_modules_have_to_agree() {
+    let modules = ["q_proj", "k_proj", "v_proj", "f_a_proj"].map(|name| format!("{ATTENTION}.{name}"));
+    let modules: Vec<&str> = modules.iter().map(String::as_str).collect();
+    let found = checked(&modules, ["LlamaForCausalLM", "KimiLinearForCausalLM"], Loader::Vllm, |_| ());
+    let reason = format!("vLLM joins it with `{ATTENTION}.f_a_proj`, which has another global scale");
+    let want: Vec<_> = [".k_proj", ".q_proj", ".v_proj"].map(|name| (name, &*reason)).to_vec();
+    assert_eq!(problems(&found), want);
+    let found = checked(&modules, ["KimiLinearForCausalLM"; 2], Loader::Vllm, |_| ());
+    assert_eq!(problems(&found), []);
+}
+
+#[test]
+fn modules_that_a_loader_has_plain_or_opens_are_problems() {
+    let modules = ["indexer.wk", "kv_b_proj", "o_proj"].map(|name| format!("{ATTENTION}.{name}"));
+    let modules: Vec<&str> = modules.iter().map(String::as_str).collect();
+    let classes = ["LlamaForCausalLM", "DeepseekV32ForCausalLM"];
+    let found = checked(&modules, classes, Loader::Vllm, |_| ());
+    assert_eq!(problems(&found), [(".indexer.wk", "vLLM builds it without quantization")]);
+    let found = checked(&modules, classes, Loader::Sglang, |_| ());
+    assert_eq!(problems(&found), [(".kv_b_proj", "SGLang reads its weight itself, which is packed")]);
+    // Both are kept for this architecture, and listed.
+    for loader in [Loader::Vllm, Loader::Sglang] {
+        let found = checked(&modules, [classes[1]; 2], loader, |_| ());
+        assert_eq!(problems(&found), [], "{}", loader.name());
+    }
+    let found =
+        checked(&modules, [classes[1]; 2], Loader::Vllm, |config| config["quantization_config"]["ignore"] = json!([]));
+    let reason = "it is plain, and vLLM expects it quantized (no list of kept modules has it)";
+    assert_eq!(problems(&found), [(".kv_b_proj", reason)]);
+}
