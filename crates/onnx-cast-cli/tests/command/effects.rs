@@ -44,6 +44,7 @@ const REQUESTS: &[&str] = &[
     "transcode ../in/fp8.safetensors o.safetensors --layout modelopt",
     "transcode ../in/ck-fp8 out --layout modelopt",
     "transcode - - --layout modelopt < fp8.safetensors",
+    "check ../in/ck-fp8 --loader vllm",
     "convert ../in/m.onnx o.onnx --to float16",
     "convert ../in/m.onnx o.onnx --to float16 --ranges ../in/ranges.json",
     "record ../in/m.onnx o.onnx",
@@ -79,6 +80,7 @@ const REQUESTS: &[&str] = &[
 const VALUES: &[(&str, &str)] = &[
     ("bitcast --opset", "25"),
     ("bitcast --to", "int32"),
+    ("check --loader", "transformers"),
     ("dequantize --layout", "gptq"),
     ("dequantize --to", "float16"),
     ("quantize --layout", "plain"),
