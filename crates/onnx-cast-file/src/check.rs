@@ -5,9 +5,10 @@ use crate::error::FileError;
 use crate::formats::checkpoint::locate;
 use crate::formats::error::InvalidKind;
 use crate::glob::{Regex, to_regex};
-use crate::layouts::{Granularity, Layout, QuantizedFormat, Weight, Weights, config_of_folder};
+use crate::io::fs;
+use crate::layouts::{Granularity, Layout, QuantizedFormat, Weight, Weights, config_of_folder, form_of};
 use crate::loaders::{Loader, Rules};
-use crate::transcode::form_of;
+use crate::text::Count;
 use onnx_cast::__private::DefaultEnvironment;
 use onnx_cast::scaled::BlockFormat;
 use serde_json::Value;
@@ -59,6 +60,28 @@ pub fn check(path: impl AsRef<Path>, loader: Loader) -> Result<Loading, FileErro
     let Checked { read, problems, undecided, .. } = checked;
     let undecided = undecided.into_iter().filter(|(_, count)| *count > 0).collect();
     Ok(Loading { loader, version: loader.version(), read, problems, undecided })
+}
+
+/// One line on whether the loaders of a layout would read a checkpoint that was written; `None` if their tables decide
+/// nothing of it.
+pub(crate) fn note(output: &Path, layout: Layout) -> Option<String> {
+    if !fs::is_dir(output) {
+        return None;
+    }
+    let loaders = Loader::ALL.iter().filter(|(_, name, _)| layout.has_loader(name));
+    let found = loaders.filter_map(|(loader, ..)| check(output, *loader).ok());
+    let found: Vec<Loading> = found.filter(|found| found.read > 0 || !found.problems.is_empty()).collect();
+    let named = |found: &Loading| format!("{} {}", found.loader.name(), found.version);
+    let (whole, broken): (Vec<&Loading>, Vec<&Loading>) = found.iter().partition(|found| found.problems.is_empty());
+    let lines = broken.iter().map(|found| {
+        let (count, reason) = (Count(found.problems.len(), "module"), &found.problems[0].1);
+        format!("{} would not read {count}: {reason}", named(found))
+    });
+    let names = whole.iter().map(|found| named(found)).collect::<Vec<_>>().join(", ");
+    let lines =
+        lines.chain((!names.is_empty()).then(|| format!("{names} would read every module that the rules decide")));
+    let text = lines.collect::<Vec<_>>().join("; ");
+    (!text.is_empty()).then(|| format!("{text} (`check` has the details)"))
 }
 
 struct Checked {

@@ -16,6 +16,7 @@ mod description;
 mod edit_config;
 mod encoding;
 mod find;
+mod form;
 mod format;
 mod gguf;
 mod json;
@@ -32,6 +33,7 @@ mod verify;
 mod weight;
 mod written;
 
+pub(crate) use form::form_of;
 pub(crate) use format::gguf_names;
 pub use format::{Activations, GgufFormat, Granularity, QuantizedFormat, WeightFormat, check_scale_rule};
 pub use table::Layout;

@@ -34,7 +34,7 @@ impl FromStr for Loader {
 const NAMES: &str = "vllm, sglang or transformers";
 
 impl Loader {
-    const ALL: [(Loader, &'static str, &'static str); 3] = [
+    pub(crate) const ALL: [(Loader, &'static str, &'static str); 3] = [
         (Loader::Vllm, "vLLM", include_str!("loaders/vllm.json")),
         (Loader::Sglang, "SGLang", include_str!("loaders/sglang.json")),
         (Loader::Transformers, "transformers", include_str!("loaders/transformers.json")),

@@ -17,6 +17,7 @@ mod weight;
 pub use constant::{ConstantRequest, QuantizedConstant, Scaled};
 pub use values::StoredValues;
 
+use crate::check;
 use crate::checkpoint::{Checkpoint, TensorRef};
 use crate::collection::{Collection, Member};
 use crate::engine::{self, Opened, OutputFile, OutputPlan, OutputTensor, SideFiles, Source, Text};
@@ -187,6 +188,14 @@ impl Job for QuantizeRequest {
         let plan = if self.is_to_gguf() { gguf::plan(opened, self) } else { plan(opened, self) }?;
         let ignored = [plan.ignored, self.model.ignored()].concat();
         Ok(OutputPlan { ignored, ..plan })
+    }
+
+    fn run_one(&self, input: &Path, output: &Path) -> Result<Summary, FileError> {
+        let mut done = self.plan(&self.open(input, output)?)?.run()?;
+        if !self.run.dry_run {
+            done.notes.extend(check::note(output, self.layout_or_default()));
+        }
+        Ok(done)
     }
 }
 

@@ -4,12 +4,12 @@
 mod calibration;
 mod changes;
 mod experts;
-mod form;
 mod integers;
 mod mxfp4;
 mod rows;
 mod scales;
 
+use crate::check;
 use crate::checkpoint::{Checkpoint, TensorRef};
 use crate::collection::{Collection, Member};
 use crate::engine::{Check, Opened, OutputFile, OutputPlan, OutputTensor};
@@ -26,7 +26,6 @@ use crate::quantize::{self, QuantizeRequest};
 use crate::request::RunOptions;
 use crate::summary::{Ignored, Summary};
 use crate::text::{Short, Wording};
-pub(crate) use form::form_of;
 
 use calibration::{Carrier, Kind};
 use onnx_cast::__private::DefaultEnvironment;
@@ -175,6 +174,14 @@ impl Job for TranscodeRequest {
             ignored,
             ..OutputPlan::new(opened, files, &self.run)
         })
+    }
+
+    fn run_one(&self, input: &Path, output: &Path) -> Result<Summary, FileError> {
+        let mut done = self.plan(&self.open(input, output)?)?.run()?;
+        if !self.run.dry_run {
+            done.notes.extend(check::note(output, self.layout));
+        }
+        Ok(done)
     }
 }
 
@@ -390,7 +397,7 @@ impl Planner<'_> {
         let own = self.weights.layout;
         let form = match own.is_only_read() {
             true => Err(format!("the layout {} can only be read", own.name())),
-            false => form::form_of(weight, self.weights.block, own == self.request.layout)
+            false => layouts::form_of(weight, self.weights.block, own == self.request.layout)
                 .map_err(|reason| format!("{reason}, and no other layout has such a weight")),
         };
         let (from, granularity) = form.map_err(|reason| {

@@ -304,7 +304,8 @@ fn help_has_sections() {
     assert_eq!(sections, ["Options:", "Input:", "What to cast:", "How:", "Output:"]);
     assert!(!short.contains("Examples:") && long.contains("Examples:"));
     assert!(short.lines().count() < long.lines().count());
-    let exit_codes = "Exit codes: 0 done, 1 a difference (diff), a problem (check) or a loss\n(--fail-on), 2 an error.\n";
+    let exit_codes =
+        "Exit codes: 0 done, 1 a difference (diff), a problem (check) or a loss\n(--fail-on), 2 an error.\n";
     assert!(done(&run("-h")).contains(exit_codes));
 }
 

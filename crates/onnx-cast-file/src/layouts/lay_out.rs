@@ -59,6 +59,12 @@ impl Layout {
         }
     }
 
+    /// Whether a program loads any format in this layout.
+    pub(crate) fn has_loader(self, program: &str) -> bool {
+        let loads = |held: &Held| matches!(held.loaders, Loaders::Are(programs) if programs.contains(&program));
+        self.spec().held.iter().any(loads)
+    }
+
     /// Refuses blocks with fewer columns than others, where the layout's loaders do.
     pub(crate) fn check_columns(self, name: &str, written: &WrittenWeight) -> Result<(), Invalid> {
         let ([_, rows, columns], [down, across]) = (written.matrices, written.block);

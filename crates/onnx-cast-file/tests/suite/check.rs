@@ -84,3 +84,27 @@ fn modules_that_a_loader_has_plain_or_opens_are_problems() {
     let reason = "it is plain, and vLLM expects it quantized (no list of kept modules has it)";
     assert_eq!(problems(&found), [(".kv_b_proj", reason)]);
 }
+
+#[test]
+fn quantize_says_whether_loaders_would_read_its_output() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (plain, out) = (folder.path().join("plain"), folder.path().join("out"));
+    fs::create_dir(&plain).expect("a folder");
+    let tensor = Tensor::from_slice(vec![64, 64], &[1.0f32; 64 * 64]).expect("floats");
+    let tensors = [("model.layers.0.self_attn.o_proj.weight", tensor.view())];
+    fs::write(plain.join("model.safetensors"), safetensors::write(None, &tensors).expect("bytes")).expect("a file");
+    fs::write(plain.join("config.json"), r#"{"architectures": ["LlamaForCausalLM"]}"#).expect("a file");
+    for (format, want) in [
+        ("nvfp4", &["vLLM 0.", "SGLang 0.", "would read every module that the rules decide"][..]),
+        (
+            "mxfp4",
+            &["SGLang 0.", "would not read 1 module: SGLang does not load mxfp4 in the layout compressed-tensors"],
+        ),
+    ] {
+        let format: WeightFormat = format.parse::<QuantizedFormat>().expect("a format").into();
+        let done = quantize_file(&plain, &out, &QuantizeRequest::new(format)).expect("quantized");
+        let note = done.notes.last().expect("a note");
+        assert!(want.iter().all(|part| note.contains(part)), "{note}");
+        fs::remove_dir_all(&out).expect("removed");
+    }
+}

@@ -258,9 +258,11 @@ fn global_scales_that_differ_in_joined_matrices_are_noted() {
         let request = QuantizeRequest::new(QuantizedFormat::Block(BlockFormat::NvFp4)).layout(Some(layout));
         quantize_file(&plain, &quantized, &request).expect("quantized");
         let done = transcode_file(&quantized, &out, &TranscodeRequest::new(Layout::ModelOpt)).expect("transcoded");
-        assert_eq!(done.notes.len(), want, "{:?}", done.notes);
+        // The last note says what loaders would make of the output.
+        let notes: Vec<&String> = done.notes.iter().filter(|note| !note.contains("`check`")).collect();
+        assert_eq!(notes.len(), want, "{:?}", done.notes);
         let [first, second] = ["gate_proj", "up_proj"].map(|name| format!("model.layers.0.mlp.{name}.weight"));
-        for note in &done.notes {
+        for note in notes {
             let both = [format!("`{first}` and `{second}`"), format!("`{second}` and `{first}`")];
             assert!(both.iter().any(|both| note.starts_with(both)) && note.contains("global scale"), "{note}");
         }

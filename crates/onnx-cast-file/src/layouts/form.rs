@@ -1,6 +1,8 @@
 //! What the weights of a checkpoint are, in the words of those that are written: their format, and what has a scale.
 
-use crate::layouts::{Encoding, Granularity, Grid, QuantizedFormat, Weight};
+use super::encoding::{Encoding, Grid};
+use super::format::{Granularity, QuantizedFormat};
+use super::weight::Weight;
 use DataType::{Float8E4M3FN, Float8E5M2, Int4, Int8};
 use onnx_cast::DataType;
 use onnx_cast::scaled::BlockFormat;
