@@ -1,11 +1,11 @@
-"""Reads the model definitions of transformers: one entry for the model types of one folder.
+"""Reads the model definitions of transformers. The model types of a folder share one entry with these keys:
 
-* `classes`: the architectures that a model type has where its configuration names none,
-* `transposed`: modules that are Conv1D, with inputs first,
-* `linears`: the names of modules that are nn.Linear, which quantizers replace, and nothing else is,
-* `opened`: those whose `weight` is read by the model itself, which packed formats do not have,
-* `float`: parts of names that stay in float (`_keep_in_fp32_modules`),
-* `experts`: parameters with all experts of a layer, and whether their inputs are `last` or `first`.
+* `classes`: the architectures of the model types, for configurations that do not specify any,
+* `transposed`: modules of class Conv1D, which stores the input axis first,
+* `linears`: names of modules of class nn.Linear, the only class that quantizers replace,
+* `opened`: linear modules whose `weight` the model's own code reads; packed formats lack this attribute,
+* `float`: parts of the names of modules that are kept in float (`_keep_in_fp32_modules`),
+* `experts`: parameters with all experts of a layer, and whether the input axis is the `last` or the `first`.
 """
 
 import ast
@@ -13,7 +13,7 @@ from collections import defaultdict
 
 from serving import last_of, targets, text, weights_in
 
-# Output layers and embeddings, whose weights models read to tie or to look at them.
+# Output layers and embeddings. Models read their weights to tie them, or to inspect their properties.
 OTHERS = {"lm_head", "embed_tokens", "wte"}
 
 
@@ -32,7 +32,10 @@ def model_types(folder):
 
 
 def optional(node):
-    """Code that packed formats do not reach: under `if self.training`, and beside a branch that calls the module."""
+    """Yields the ids of nodes that do not run with packed weights.
+
+    These are the bodies of `if self.training`, and branches whose alternative calls the module instead.
+    """
     for one in ast.walk(node):
         if not isinstance(one, ast.If):
             continue
@@ -45,7 +48,7 @@ def optional(node):
 
 
 def orientation(parameter, decorated):
-    """Whether the inputs of experts are the last axis, by the twofold axis of the gate and up projections."""
+    """Returns which axis of experts has the inputs: the other axis has twice the size for gate and up projections."""
     if decorated is not None:
         return "first" if decorated else "last"
     shape = parameter.args[0] if len(parameter.args) == 1 and isinstance(parameter.args[0], ast.Tuple) else parameter
@@ -111,7 +114,7 @@ def read(tree):
 
 
 def initializes_linears(method):
-    """Whether a method that initializes modules reads the weight of any nn.Linear: packed ones have none."""
+    """Returns whether a method that initializes modules reads the weight of every nn.Linear."""
     for one in ast.walk(method):
         if isinstance(one, ast.If) and any(last_of(name) == "Linear" for name in ast.walk(one.test)):
             for inner in (inner for statement in one.body for inner in ast.walk(statement)):
@@ -121,7 +124,7 @@ def initializes_linears(method):
 
 
 def handed_over(method):
-    """The modules that a method hands to a function within it, which reads their weights."""
+    """Yields the modules that a method passes to a nested function that reads their weights."""
     inner = {one.name: one for one in ast.walk(method) if isinstance(one, ast.FunctionDef) and one is not method}
     reading = {name for name, one in inner.items() if any(
         isinstance(node, ast.Attribute) and node.attr == "weight" for node in ast.walk(one))}
@@ -139,7 +142,7 @@ def strip(node, skipped):
 
 
 def architectures(root):
-    """The classes of each model type that write text."""
+    """Returns the text-generating classes of each model type."""
     tree, found = ast.parse((root / "models" / "auto" / "modeling_auto.py").read_text()), defaultdict(set)
     for node in ast.walk(tree):
         if isinstance(node, ast.Tuple) and len(node.elts) == 2 and text(node.elts[0]) and text(node.elts[1]):

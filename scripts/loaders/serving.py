@@ -1,16 +1,16 @@
 """Reads the model definitions of vLLM and SGLang.
 
-For each architecture, all classes that its class names are read, as far as they are model code. What they say:
+For each architecture, all model classes that are reachable from its class are read. An entry has these keys:
 
-* `joined`: modules of the checkpoint that become one parameter (`packed_modules_mapping`, `stacked_params_mapping`,
-  `orig_to_new_stacked`),
-* `plain`: modules that are built without a quantization, as their last two names, or `a.*` for everything in `a`,
-* `quantized`: modules that are built with one,
-* `opened`: modules whose `weight` the model reads itself, which packed formats do not have,
-* `experts`: the names of the gate, down and up projection of one expert,
+* `joined`: groups of modules in the checkpoint that become one parameter (`packed_modules_mapping`,
+  `stacked_params_mapping`, `orig_to_new_stacked`),
+* `plain`: modules that are built without quantization, by the last two names of their path,
+* `quantized`: modules that are built with quantization,
+* `opened`: modules whose `weight` the model's own code reads; packed formats lack this attribute,
+* `experts`: names of the gate, down and up projections of one expert,
 * `stacked`: whether the model also reads all experts of a layer from one tensor,
-* `both`: modules that are built with or without a quantization, by settings that the sources do not say,
-* `dynamic`: whether the model has a part whose class the configuration names.
+* `both`: modules that are built with or without quantization, depending on settings that the sources leave open,
+* `dynamic`: whether the configuration specifies the class of a part of the model.
 """
 
 import ast
@@ -19,13 +19,13 @@ from functools import cached_property
 from pathlib import Path
 
 LEAVES = {"utils", "interfaces", "interfaces_base", "registry", "module_mapping", "adapters"}
-# The name of the experts of a layer in one tensor.
+# Name of the tensor with all experts of a layer.
 STACKED = "experts.gate_up_proj"
 PLATFORMS = {"amd", "xpu", "cpu", "npu"}
 GATES = ("ckpt_gate_proj_name", "ckpt_down_proj_name", "ckpt_up_proj_name")
 
 
-# Methods that give the weight another shape, so that nothing but the weight itself will do.
+# Methods that reshape a weight, which requires the unpacked weight itself.
 SHAPED = {"view", "reshape", "unflatten"}
 FACTS = {"dtype", "device", "shape", "ndim", "is_contiguous"}
 
@@ -42,7 +42,7 @@ class Module:
 
     @cached_property
     def own(self):
-        """Names that the file defines."""
+        """The names that the file defines, with their definitions."""
         names = {}
         for node in self.tree.body:
             if isinstance(node, (ast.ClassDef, ast.FunctionDef)):
@@ -54,7 +54,7 @@ class Module:
 
     @cached_property
     def imports(self):
-        """Names from other files of the package: the file and the name there."""
+        """The names that the file imports from the package, each with its file and its name there."""
         names = {}
         for node in ast.walk(self.tree):
             if not isinstance(node, ast.ImportFrom):
@@ -82,7 +82,7 @@ class Package:
         return self.modules[name]
 
     def find(self, module, name, depth=0):
-        """The file and the definition of a name that a file uses."""
+        """Returns the file that defines a name, and the name there; `module` is the file that uses it."""
         if module is None or depth > 8:
             return None
         if name in module.own:
@@ -104,12 +104,12 @@ def text(node):
 
 
 def last_of(node):
-    """The last name of `a.b.c`."""
+    """Returns the last name of `a.b.c`."""
     return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
 
 
 def path_of(prefix):
-    """The path that an expression adds to the one of the module around: `f"{prefix}.mlp.gate"` is `mlp.gate`."""
+    """Returns the path of a module relative to its parent: `f"{prefix}.mlp.gate"` gives `mlp.gate`."""
     if isinstance(prefix, ast.Call):
         return next((text(one) for one in prefix.args if text(one)), None)
     if isinstance(prefix, ast.JoinedStr) and prefix.values and text(prefix.values[-1]):
@@ -121,7 +121,7 @@ def path_of(prefix):
 
 
 def weights_in(node):
-    """The modules whose `weight` is read as a value: nothing looks at its type or its shape alone."""
+    """Yields the modules whose `weight` is read as a value. Reading only its type or shape does not count."""
     looked_at = {id(one.value) for one in ast.walk(node) if isinstance(one, ast.Attribute) and one.attr in FACTS}
     for one in ast.walk(node):
         if isinstance(one, ast.Attribute) and one.attr == "weight" and isinstance(one.value, ast.Attribute):
@@ -134,7 +134,7 @@ def is_linear(name):
 
 
 class Reader:
-    """What the classes say that one architecture reaches."""
+    """Collects the rules of one architecture from all classes that are reachable from it."""
 
     def __init__(self, package, follows):
         self.package, self.follows = package, follows
@@ -144,7 +144,7 @@ class Reader:
         self.linears = defaultdict(set)
         self.opened, self.experts, self.unread = set(), set(), set()
         self.closed, self.explicit = set(), set()
-        # Modules whose class is in a variable.
+        # Modules whose class is stored in a variable.
         self.variable = set()
         self.is_dynamic, self.stacks = False, False
 
@@ -223,7 +223,7 @@ class Reader:
                         self.groups[parameter].append(part)
 
     def built(self, owner, call, attribute, module):
-        """Notes a module that a class builds: its path, and whether it has a quantization."""
+        """Records a module that a class builds: its path, and whether it is built with quantization."""
         name = last_of(call.func)
         call._built = True
         words = {word.arg: word.value for word in call.keywords}
@@ -255,7 +255,7 @@ class Reader:
             self.places[name].add((path, kind, owner))
 
     def parents(self, owner, depth=0):
-        """The names of the modules that objects of a class are."""
+        """Returns the names under which modules of a class are built, each with its kind."""
         found = {(path.rpartition(".")[2], kind) for path, kind, _ in self.places[owner]}
         if not found and depth < 4:
             heirs = [name for name, node in self.classes.items() if any(last_of(base) == owner for base in node.bases)]
@@ -263,7 +263,7 @@ class Reader:
         return found
 
     def members(self, path):
-        """A module, or those of the checkpoint that are joined to it."""
+        """Returns the modules of the checkpoint that are joined into a module, or the module itself."""
         before, _, last = path.rpartition(".")
         parts = self.groups.get(last) or [last]
         return [f"{before}.{part}" if before else part for part in parts]
@@ -281,7 +281,7 @@ class Reader:
                     into.update(paths)
                     if (owner, path) in self.explicit:
                         explicit.update(paths)
-        # Without the module around, a name says too little where another of that name differs.
+        # A name without its parent is ambiguous if modules with the same name are built differently.
         alone = {path for path in plain if "." not in path}
         last = {path.rpartition(".")[2] for path in quantized}
         unsure = {path for path in alone if path in last}
@@ -304,14 +304,14 @@ class Reader:
 
 
 def target_name(target):
-    """The name that is assigned to: also of `a.mapping["key"]`."""
+    """Returns the name of the target of an assignment: `a.mapping["key"] = ...` gives `mapping`."""
     if isinstance(target, ast.Subscript):
         return last_of(target.value)
     return last_of(target)
 
 
 def calls_of(value):
-    """The calls whose result an expression may be."""
+    """Returns the calls whose result may be the value of an expression."""
     if isinstance(value, ast.Call):
         return [value]
     if isinstance(value, ast.IfExp):
@@ -320,7 +320,7 @@ def calls_of(value):
 
 
 def table(readers, unread):
-    """One entry for all architectures that have the same rules, and what is plain in all that say so themselves."""
+    """Merges architectures with the same rules into one entry, and collects the default list of plain modules."""
     entries = defaultdict(list)
     for architecture, reader in readers.items():
         result = reader.result()

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Generates the tables of loaders' rules, crates/onnx-cast-file/src/loaders/*.json, from the loaders' own sources.
 
-    scripts/loaders/tables.py                       the newest release of each loader
-    scripts/loaders/tables.py vllm=0.33.0 ...       these releases
-    scripts/loaders/tables.py --check               leaves the files, and exits with 1 if they would change
+    scripts/loaders/tables.py                       reads the newest release of each loader
+    scripts/loaders/tables.py vllm=0.33.0 ...       reads these releases
+    scripts/loaders/tables.py --check               writes nothing, and exits with 1 if a table would change
     scripts/loaders/tables.py --sources FOLDER      reads FOLDER/vllm, FOLDER/sglang and FOLDER/transformers
 
 The sources are parsed, never run. `serving.py` reads vLLM and SGLang, `modeling.py` transformers.
@@ -24,7 +24,7 @@ import serving
 
 OUT = Path(__file__).resolve().parents[2] / "crates" / "onnx-cast-file" / "src" / "loaders"
 READERS = {"vllm": serving.vllm, "sglang": serving.sglang, "transformers": modeling.transformers}
-# vLLM has wheels for a stable ABI, which pip only takes with the platform named.
+# pip only accepts vLLM's stable-ABI wheels if the platform is specified.
 WHEEL = ["--only-binary=:all:", "--platform=manylinux_2_34_x86_64", "--platform=manylinux_2_31_x86_64",
          "--platform=manylinux_2_28_x86_64", "--platform=manylinux1_x86_64", "--platform=any",
          "--python-version=3.12"]  # fmt: skip
@@ -50,7 +50,7 @@ def version_of(folder, name):
 
 
 def as_text(table):
-    """JSON with one line for each entry of a list or an object of the first level."""
+    """Formats a table as JSON, with one line per entry of each top-level list."""
     parts = []
     for key, value in table.items():
         if isinstance(value, list) and value:

@@ -60,31 +60,31 @@ pub fn bit_cast_file(
     job::run(&CastJob::of_bits(request), input.as_ref(), output.as_ref())
 }
 
-/// A cast of values, or a reinterpretation of their bits.
+/// A job that casts values, or reinterprets their bits.
 pub(crate) struct CastJob {
     request: CastRequest,
-    /// Whether values are cast, which may not be done with parts of quantized weights. Where bits are reinterpreted, it
-    /// is an error that no tensor is selected.
+    /// Whether values are cast, which is an error for parts of quantized weights. If bits are reinterpreted, it is an
+    /// error if no tensor is selected.
     is_cast: bool,
 }
 
 impl CastJob {
-    /// A cast of values.
+    /// Creates a job that casts values.
     pub(crate) fn new(request: &CastRequest) -> CastJob {
         CastJob { request: request.clone(), is_cast: true }
     }
 
-    /// A reinterpretation of bits.
+    /// Creates a job that reinterprets bits.
     fn of_bits(request: &BitCastRequest) -> CastJob {
         CastJob { request: request.as_cast(), is_cast: false }
     }
 
-    /// The command that does the job.
+    /// Returns the command's name.
     fn name(&self) -> &'static str {
         if self.is_cast { "cast" } else { "bitcast" }
     }
 
-    /// What tells the job from others that could be done in place.
+    /// Returns an identifier that distinguishes the job from other in-place jobs.
     fn id(&self) -> JobId {
         let CastRequest { selection, options, .. } = &self.request;
         let types: Vec<&str> = selection.targets().map(DataType::name).collect();
@@ -93,7 +93,8 @@ impl CastJob {
         JobId { words: format!("{} to {}", self.name(), types.join(", ")), request }
     }
 
-    /// The cast between two types. A chunk is cast by the thread that reads and writes it.
+    /// Creates the cast between two types. It is single-threaded, because each thread casts the chunks that it reads
+    /// and writes.
     fn cast(&self, from: DataType, to: DataType) -> Result<Plan, OpError> {
         let options = self.request.options.threads(1);
         if self.is_cast { Cast::new(to, &options)?.plan(from) } else { BitCast::new(to, options.opset)?.plan(from) }
@@ -109,7 +110,7 @@ impl CastJob {
         to.filter(|to| to.bits() == stored.data_type.bits())
     }
 
-    /// The options that have no effect.
+    /// Returns the options that have no effect.
     fn ignored(&self) -> Vec<Ignored> {
         match self.is_cast {
             true => [self.request.model.ignored(), self.request.ignored_attributes()].concat(),
@@ -152,7 +153,7 @@ impl Job for CastJob {
         Ok(CastJob { request, is_cast: self.is_cast })
     }
 
-    /// Opens a checkpoint whose files are written one by one.
+    /// Opens a checkpoint for writing its files one by one.
     fn open(&self, input: &Path, output: &Path) -> Result<Opened, FileError> {
         if let Some(opened) = engine::open_folder(input, output, self.id(), &self.request.run)? {
             return Ok(opened);
@@ -206,7 +207,7 @@ impl Job for CastJob {
 }
 
 impl CastJob {
-    /// The other files of a folder, of which `config.json` names the type of the weights.
+    /// Returns the other files of a folder. `config.json` is edited, because it specifies the type of the weights.
     fn side_files(&self, opened: &Opened, files: &[OutputFile<'_>]) -> Result<SideFiles, FileError> {
         let Some(folder) = opened.outputs.folder.as_ref().filter(|_| self.request.run.copies_others()) else {
             return Ok(SideFiles::default());
@@ -269,7 +270,8 @@ impl CastJob {
         if !all_copied && strings::are_in(&file, &casts) {
             match casts[..] {
                 [cast] if !format.holds_many() => return strings::run(&mut file, cast, &sink, request),
-                // Where both files hold many tensors, this was refused when the casts were chosen.
+                // If both files may contain several tensors, this error was already reported when the casts were
+                // chosen.
                 [Some(cast)]
                     if (cast.source_type() == DataType::String) != (cast.target_type() == DataType::String) =>
                 {
@@ -320,7 +322,8 @@ fn check_safetensors(output: &Path, request: &CastRequest) -> Result<(), FileErr
     }
 }
 
-/// The format of an output. Without one of its own, the standard output gets the format of the input, if it is written.
+/// Returns the format of an output. If the output does not imply a format, it gets the input's, or `.safetensors` if
+/// the input's format cannot be written.
 fn output_format(input: &Input, target: Option<Format>, output: &Path) -> Result<Format, FileError> {
     let own = if input.format == Format::Torch { Format::Safetensors } else { input.format };
     let format = target.unwrap_or(own);

@@ -1,4 +1,4 @@
-//! Whether a loader would read a checkpoint, as far as the loader's own rules say.
+//! Checks whether a loader would read a checkpoint, as far as the loader's own rules determine this.
 
 use crate::checkpoint::Checkpoint;
 use crate::error::FileError;
@@ -15,27 +15,27 @@ use serde_json::Value;
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
-/// What a loader would do with a checkpoint.
+/// Result of comparing a checkpoint with the rules of a loader.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Loading {
     /// The loader.
     pub loader: Loader,
-    /// The release whose rules are used.
+    /// The release of the loader whose rules are used.
     pub version: &'static str,
-    /// Modules whose weights it reads.
+    /// Number of modules that the loader reads correctly.
     pub read: usize,
-    /// Modules or tensors that it would not read, or read wrongly, each with the reason.
+    /// Modules or tensors that the loader would reject or misread, each with the reason.
     pub problems: Vec<(String, String)>,
-    /// Numbers of modules that its rules do not decide, by the reason.
+    /// Number of modules that the rules do not decide, for each reason.
     pub undecided: Vec<(String, usize)>,
 }
 
-/// Compares a checkpoint with the rules of a loader: whether it has the layout and the formats, builds the quantized
-/// modules with quantization and the others without, and joins only modules that agree.
+/// Compares a checkpoint with the rules of a loader. The loader must support the layout and the formats, build the
+/// quantized modules with quantization and all others without, and join only modules of the same format.
 ///
 /// # Errors
-/// If a file cannot be read. What is wrong with the quantized weights is a problem, not an error.
+/// If a file cannot be read. Invalid quantized weights are reported as problems, not as errors.
 pub fn check(path: impl AsRef<Path>, loader: Loader) -> Result<Loading, FileError> {
     let _environment = DefaultEnvironment::enter();
     let path = path.as_ref();
@@ -62,8 +62,8 @@ pub fn check(path: impl AsRef<Path>, loader: Loader) -> Result<Loading, FileErro
     Ok(Loading { loader, version: loader.version(), read, problems, undecided })
 }
 
-/// One line on whether the loaders of a layout would read a checkpoint that was written; `None` if their tables decide
-/// nothing of it.
+/// Summarizes in one line whether the loaders of a layout would read a written checkpoint; `None` if their tables
+/// decide nothing about it.
 pub(crate) fn note(output: &Path, layout: Layout) -> Option<String> {
     if !fs::is_dir(output) {
         return None;
@@ -93,7 +93,7 @@ struct Checked {
     undecided: BTreeMap<String, usize>,
 }
 
-/// What loaders compare of joined modules.
+/// Properties that must be equal for all modules of a joined group.
 #[derive(PartialEq)]
 struct Joint {
     form: Option<(QuantizedFormat, Granularity)>,
@@ -165,7 +165,7 @@ impl Checked {
             (Some(problem), ..) => self.problems.push((module.to_owned(), problem)),
             (None, None, _) => self.count(format!("weights in the layout {}", layout.name())),
             (None, _, None) => self.count(format!("modules of a model that {loader}'s table lacks")),
-            // Loaders merge experts, each in its own way.
+            // Every loader merges experts in its own way, which the tables do not describe.
             (None, ..) if module.contains(".experts.") || weight.values.len() > 2 => self.count("experts".to_owned()),
             (None, _, Some(rules)) if rules.is_quantized(module) == Some(true) => self.read += 1,
             (None, ..) => self.count(format!("quantized modules that {loader}'s table lacks")),
@@ -200,7 +200,7 @@ fn module_of(name: &str) -> &str {
     name.strip_suffix(".weight").unwrap_or(name)
 }
 
-/// The modules that the configuration lists as not quantized.
+/// Returns the entries of the configuration's lists of modules that are not quantized.
 fn kept_modules(checkpoint: &Checkpoint) -> Result<Vec<String>, FileError> {
     let Some(config) = config_of_folder(checkpoint.folder())? else { return Ok(Vec::new()) };
     let keys = ["ignore", "modules_to_not_convert", "exclude_modules", "ignored_layers", "exclude"];
@@ -209,8 +209,8 @@ fn kept_modules(checkpoint: &Checkpoint) -> Result<Vec<String>, FileError> {
     Ok(lists.flatten().filter_map(Value::as_str).map(str::to_owned).collect())
 }
 
-/// Whether an entry of such a list names a module: by its name or the end or the beginning of it, by an expression
-/// behind `re:`, or by a pattern with stars.
+/// Returns whether an entry of [`kept_modules`] matches a module. An entry is a regular expression after `re:`, a glob
+/// pattern, or the first or last names of a module's path.
 fn names(entry: &str, module: &str) -> bool {
     let is_match = |expression: &str| Regex::new(expression).is_ok_and(|expression| expression.is_match(module));
     match entry.strip_prefix("re:") {

@@ -1,4 +1,4 @@
-//! The files of a checkpoint, and where its configuration is.
+//! The open files of a checkpoint, and the location of its configuration.
 
 use crate::error::FileError;
 use crate::formats::checkpoint::{Index, Located};
@@ -14,31 +14,31 @@ use std::path::{Path, PathBuf};
 /// The files of a checkpoint, opened.
 #[derive(Debug)]
 pub(crate) struct Checkpoint {
-    /// In the order of the index, if there is one.
+    /// The files, in the order of the index, if there is one.
     pub(crate) files: Vec<Input>,
-    /// Where its configuration is.
+    /// Location of the configuration.
     pub(crate) configuration: Configuration,
     places: HashMap<String, TensorRef>,
 }
 
-/// A tensor of a checkpoint.
+/// Reference to a tensor of a checkpoint: the index of its file, and its index in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct TensorRef {
     pub(crate) file: usize,
     pub(crate) tensor: usize,
 }
 
-/// Where the configuration of a checkpoint is.
+/// Location of a checkpoint's configuration.
 #[derive(Clone, Debug)]
 pub(crate) enum Configuration {
-    /// In the files of a folder: `config.json`, and those that layouts have of their own.
+    /// A folder with `config.json` and the layouts' own configuration files.
     Folder(PathBuf),
-    /// In a text, if any, for tensors in memory.
+    /// A JSON string, if any, for tensors in memory.
     Text(Option<String>),
 }
 
 impl Checkpoint {
-    /// Opens the files that a located path stands for, and compares them with the index.
+    /// Opens the files that a path was resolved to, and checks them against the index.
     pub(crate) fn open(path: &Path, located: &Located, index: Option<&Index>) -> Result<Checkpoint, FormatError> {
         let open = |path: &Path| Input::open(path, Some(Format::of_weights(path)), &Given::default());
         let mut files = Vec::new();
@@ -70,7 +70,7 @@ impl Checkpoint {
         Ok(Checkpoint::of(path, files))
     }
 
-    /// Opens what a path stands for, with the index where there is one.
+    /// Reads the index, if there is one, and opens the files.
     pub(crate) fn located(path: &Path, located: &Located) -> Result<Checkpoint, FormatError> {
         let index = match located {
             Located::Index(path) => Some(Index::read(path)?),
@@ -79,15 +79,15 @@ impl Checkpoint {
         Checkpoint::open(path, located, index.as_ref())
     }
 
-    /// A checkpoint of open files. `input` is the path that names them.
+    /// Creates a checkpoint from open files. `input` is the path that the user specified.
     pub(crate) fn of(input: &Path, files: Vec<Input>) -> Checkpoint {
-        // The standard input has no folder: not the current one.
+        // The standard input has no folder. In particular, its folder is not the current one.
         let file = files.first().filter(|_| !is_stream(input));
         let folder = file.map_or(input, |file| folder_of(file.path())).to_owned();
         Checkpoint::with(files, Configuration::Folder(folder))
     }
 
-    /// A checkpoint of open files, with its configuration.
+    /// Creates a checkpoint from open files and the location of its configuration.
     pub(crate) fn with(files: Vec<Input>, configuration: Configuration) -> Checkpoint {
         let mut places = HashMap::new();
         for (file, input) in files.iter().enumerate() {
@@ -98,7 +98,7 @@ impl Checkpoint {
         Checkpoint { files, configuration, places }
     }
 
-    /// The folder of its files and its configuration; empty for tensors in memory.
+    /// Returns the folder of the files and the configuration; empty for tensors in memory.
     pub(crate) fn folder(&self) -> &Path {
         match &self.configuration {
             Configuration::Folder(folder) => folder,
@@ -106,28 +106,28 @@ impl Checkpoint {
         }
     }
 
-    /// The tensor of a name.
+    /// Finds a tensor by name.
     pub(crate) fn find(&self, name: &str) -> Option<TensorRef> {
         self.places.get(name).copied()
     }
 
-    /// A tensor.
+    /// Returns the header of a tensor.
     pub(crate) fn stored(&self, tensor: TensorRef) -> &StoredTensor {
         &self.files[tensor.file].tensors[tensor.tensor]
     }
 
-    /// The file of a tensor, and where its elements begin.
+    /// Returns the file that holds a tensor's elements, and their offset.
     pub(crate) fn place(&self, tensor: TensorRef) -> (&InputFile, u64) {
         let file = &self.files[tensor.file];
         match &file.tensors[tensor.tensor].place {
             Location::File(at, _) => (&file.file, *at),
             Location::Other(file, at, _) => (file, *at),
-            // A tensor without elements.
+            // The tensor has no elements.
             _ => (&file.file, file.file.len()),
         }
     }
 
-    /// Every tensor, in the order of the files.
+    /// Returns all tensors, in the order of the files.
     pub(crate) fn tensors(&self) -> impl Iterator<Item = (TensorRef, &StoredTensor)> + Clone {
         self.files.iter().enumerate().flat_map(|(file, input)| {
             let stored = move |(tensor, stored)| (TensorRef { file, tensor }, stored);
@@ -135,13 +135,13 @@ impl Checkpoint {
         })
     }
 
-    /// Bytes of a tensor.
+    /// Returns the number of bytes of a tensor.
     pub(crate) fn byte_len(&self, tensor: TensorRef) -> u64 {
         let stored = self.stored(tensor);
         stored.data_type.byte_len(stored.len).unwrap_or(0) as u64
     }
 
-    /// All bytes of a small tensor.
+    /// Reads all bytes of a tensor, which must be small.
     pub(crate) fn bytes(&self, tensor: TensorRef) -> Result<Vec<u8>, FormatError> {
         let (file, at) = self.place(tensor);
         let stored = self.stored(tensor);
@@ -149,13 +149,13 @@ impl Checkpoint {
         Ok(file.read(at, len as u64)?)
     }
 
-    /// What is wrong with a tensor's file, or with the first one.
+    /// Creates an error about a tensor's file, or about the first file.
     pub(crate) fn error(&self, tensor: Option<TensorRef>, error: Invalid) -> FileError {
         let file = self.files.get(tensor.map_or(0, |tensor| tensor.file));
         FileError::invalid(file.map_or(Path::new(""), |file| file.path()), error)
     }
 
-    /// A value of a tensor that is not allowed.
+    /// Creates an error about an invalid value in a tensor.
     pub(crate) fn value_error(&self, tensor: TensorRef, what: impl Into<Wording>) -> FileError {
         let error = Invalid::new(InvalidKind::Value, what).of_tensor(&self.stored(tensor).name);
         self.error(Some(tensor), error)

@@ -70,7 +70,7 @@ impl Collection {
         Ok(Some(found))
     }
 
-    /// The folder of all checkpoints.
+    /// Returns the folder that contains all checkpoints.
     pub(crate) fn root(&self) -> &Path {
         &self.root
     }

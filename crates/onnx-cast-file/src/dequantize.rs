@@ -95,7 +95,7 @@ impl Job for DequantizeRequest {
         let config = checkpoint.config(self.layout)?;
         let keeps = |name: &str, len| self.selection.target_of_one(name, len).is_none();
         let weights = Weights::find_but(checkpoint, &config, keeps)?;
-        // A pattern that matches parts alone selects nothing: weights go by their plain names.
+        // Patterns match the dequantized names of weights, so a pattern that only matches companions selects nothing.
         let parts: HashSet<TensorRef> = weights.list.iter().flat_map(|weight| weight.parts()).collect();
         let stored = checkpoint.tensors().map(|(tensor, stored)| (parts.contains(&tensor), &*stored.name));
         let (of_weights, others): (Vec<_>, Vec<_>) = stored.partition(|(is_part, _)| *is_part);
@@ -122,7 +122,7 @@ impl Job for DequantizeRequest {
         let mut files = Vec::new();
         for (file, input) in checkpoint.files.iter().enumerate() {
             let rows = planner.rows(file)?;
-            // A file of scales alone has nothing left to hold.
+            // Skip a file that only contained companions, because it would be empty.
             if !rows.is_empty() || checkpoint.files.len() == 1 {
                 let mut file = OutputFile::of(opened, input, rows);
                 file.metadata = layouts::without_layers(file.metadata, |layer| plain.contains(layer));

@@ -66,14 +66,14 @@ pub(crate) enum Source<'a> {
     NotCopied,
     /// The stored elements, unchanged.
     Kept,
-    /// The bytes of the stored array, with its header.
+    /// The bytes of the stored array, including its header.
     Array,
-    /// The stored elements, cast. The counter counts losses; reinterpreted bits have none.
+    /// The stored elements, cast. The counter counts losses; it is `None` if bits are reinterpreted.
     Cast(Plan, Option<Box<Counter>>),
     Computed(Box<Computed<'a>>),
-    /// Computed blocks, each with its scale, as bytes.
+    /// Encoded blocks of computed elements, each including its scale.
     Encoded(Box<dyn Compute + 'a>, Option<Arc<Counter>>),
-    /// Computed together with the previous tensor.
+    /// Part of the same computation as the previous tensor.
     WithPrevious,
     Bytes(Vec<u8>),
 }
@@ -83,7 +83,7 @@ pub(crate) struct Computed<'a> {
     pub(crate) source: Box<dyn Compute + 'a>,
     /// The type that is computed.
     pub(crate) data_type: DataType,
-    /// The cast of the computed elements.
+    /// Cast that is applied to the computed elements.
     pub(crate) cast: Option<Plan>,
     /// Counts what the cast loses.
     pub(crate) counter: Option<Arc<Counter>>,
@@ -93,11 +93,11 @@ pub(crate) struct Computed<'a> {
 pub(crate) struct Check<'a> {
     /// The elements of the weight.
     pub(crate) tensor: TensorRef,
-    /// Computes `len` elements of `data_type`, which are discarded, and keeps what it finds.
+    /// Computes `len` elements of `data_type`. The elements are discarded; the source records its findings.
     pub(crate) source: Arc<dyn Compute + 'a>,
     pub(crate) data_type: DataType,
     pub(crate) len: usize,
-    /// The result, once all elements are computed.
+    /// Returns the result after all elements have been computed.
     pub(crate) verdict: Box<dyn Fn() -> Result<(), FileError> + 'a>,
 }
 
@@ -119,7 +119,7 @@ pub(crate) struct OutputPlan<'a> {
     pub(crate) index: Option<PathBuf>,
     /// Comparisons that come before everything else.
     pub(crate) checks: Vec<Check<'a>>,
-    /// Tensors whose largest magnitudes have to be known first.
+    /// Tensors whose amax must be measured before writing.
     pub(crate) measured: Vec<(TensorRef, Arc<Amax>)>,
     pub(crate) side_files: SideFiles,
     /// What `config.json` is to say of quantization.
@@ -128,7 +128,7 @@ pub(crate) struct OutputPlan<'a> {
     pub(crate) dropped: Vec<String>,
     /// What the summary is to say of weights that are not quantized.
     pub(crate) passed_over: Vec<(String, String)>,
-    /// What the output cannot hold, each with the reason.
+    /// Names of the values that the output cannot store, each with the reason.
     pub(crate) left_out: Vec<(String, String)>,
     /// What to know before the output is used.
     pub(crate) notes: Vec<String>,
@@ -357,7 +357,8 @@ impl<'a> OutputPlan<'a> {
         Summary { dropped, passed_over, notes, left_out, ..Summary::new(tensors) }.ignoring(ignored)
     }
 
-    /// The tensors of pickled files that share their elements with others, which no output does.
+    /// Returns a note on tensors of pickled files that share elements, because every output stores the elements of each
+    /// tensor separately.
     fn shared(&self) -> Option<String> {
         let mut shared = Vec::new();
         for file in self.checkpoint().files.iter().filter(|file| file.format == Format::Torch) {

@@ -204,7 +204,7 @@ text_values!(
     WeightFormat
 );
 
-/// A text with a unit, or a number of bytes.
+/// A string with a unit, or a number of bytes.
 impl FromJson for ShardSize {
     fn from_json(value: &Value) -> Result<Self, String> {
         match value.as_number() {

@@ -22,7 +22,7 @@ use std::fmt;
 use std::io;
 use std::path::Path;
 
-/// What errors say in place of a path.
+/// Placeholder for the path in errors.
 const TENSORS: &str = "tensors";
 
 /// A tensor whose elements somebody holds.

@@ -1,8 +1,9 @@
-//! Rules of vLLM, SGLang and transformers for quantized checkpoints: which modules they join into one parameter, build
-//! without quantization, or read in a way that packed weights do not allow.
+//! Rules of vLLM, SGLang and transformers for quantized checkpoints: which modules they join into one parameter, which
+//! they build without quantization, and which must not be packed because the loader's own code reads their weights.
 //!
-//! The tables in `loaders/` are generated from the loaders' own sources (`scripts/loaders/tables.py`), and nothing here
-//! adds to them. An architecture that neither vLLM's nor SGLang's table has gets the default of [`Rules::of`].
+//! The tables in `loaders/` are generated from the loaders' own sources (`scripts/loaders/tables.py`), and this module
+//! adds nothing to them. An architecture that is missing from both vLLM's and SGLang's table gets the default of
+//! [`Rules::of`].
 
 use crate::text::Short;
 use serde::Deserialize;
@@ -40,12 +41,12 @@ impl Loader {
         (Loader::Transformers, "transformers", include_str!("loaders/transformers.json")),
     ];
 
-    /// The name, as its project writes it.
+    /// Returns the name, in its project's spelling.
     pub fn name(self) -> &'static str {
         Loader::ALL[self as usize].1
     }
 
-    /// The release whose rules are known.
+    /// Returns the release from which the rules were generated.
     pub fn version(self) -> &'static str {
         &tables()[self as usize].1.version
     }
@@ -57,7 +58,7 @@ impl Loader {
 struct Table {
     version: String,
     models: Vec<Entry>,
-    /// What is plain wherever it is.
+    /// Modules that are plain in every architecture.
     default: Vec<String>,
 }
 
@@ -67,30 +68,30 @@ struct Table {
 struct Entry {
     of: Vec<String>,
     joined: Vec<Vec<String>>,
-    /// Built without quantization: the last one or two names of a path.
+    /// Modules that are built without quantization, by the last one or two names of their path.
     plain: Vec<String>,
-    /// Built with quantization.
+    /// Modules that are built with quantization.
     quantized: Vec<String>,
-    /// Built with or without it.
+    /// Modules that are built with or without quantization.
     both: Vec<String>,
     /// Modules whose `weight` the loader's own code reads.
     opened: Vec<String>,
-    /// Parts of names that stay in float.
+    /// Parts of the names of modules that are kept in float.
     float: Vec<String>,
-    /// Conv1D, which stores inputs first.
+    /// Layers of class Conv1D, whose weights have the input axis first.
     transposed: Vec<String>,
-    /// Architectures of the model types.
+    /// Architectures of these model types.
     classes: Vec<String>,
-    /// Modules that are nn.Linear, which quantizers replace.
+    /// Modules of class nn.Linear, which quantizers replace.
     linears: Vec<String>,
-    /// Whether the configuration names the class of a part.
+    /// Whether the configuration specifies the class of a part of the model, so that this entry may be incomplete.
     dynamic: bool,
 }
 
 fn tables() -> &'static [(Loader, Table)] {
     static TABLES: OnceLock<Vec<(Loader, Table)>> = OnceLock::new();
     TABLES.get_or_init(|| {
-        // The unit tests read the files, so an unreadable one never leaves this repository.
+        // The unit tests parse every table, so an invalid table cannot be released.
         let read = |text| serde_json::from_str(text).unwrap_or_default();
         Loader::ALL.iter().map(|(loader, _, text)| (*loader, read(text))).collect()
     })
@@ -100,21 +101,22 @@ fn tables() -> &'static [(Loader, Table)] {
 #[derive(Default)]
 pub(crate) struct Rules {
     groups: Vec<&'static [String]>,
-    /// Modules that a loader never quantizes.
+    /// Modules that a loader never quantizes, by name or by the last two names of their path.
     plain: HashMap<&'static str, Loader>,
-    /// Modules that a loader cannot read if they are packed.
+    /// Modules that a loader cannot read if their weights are packed.
     opened: HashMap<&'static str, Loader>,
     float: HashSet<&'static str>,
     transposed: HashSet<&'static str>,
-    /// Modules that are quantized, by their path or their name.
+    /// Modules that are quantized, by name or by the last two names of their path.
     quantized: HashSet<&'static str>,
     both: HashSet<&'static str>,
 }
 
 impl Rules {
-    /// The rules for a model with these model types and architectures. If no table has an architecture, those of its
-    /// model types are used. If that fails too, modules are joined, or not packed, if two or more architectures have them so,
-    /// and plain if every architecture that has them agrees.
+    /// Returns the rules for a model with these model types and architectures. If no table contains the architectures,
+    /// those of the model types are used. If these are unknown too, a default applies: modules are joined, or must not
+    /// be packed, if the tables say so for at least two architectures. They are plain if every architecture in the
+    /// tables that contains them builds them without quantization.
     pub(crate) fn of(kinds: &HashSet<String>, classes: &[String]) -> Rules {
         let mut rules = Rules::default();
         let mut of_kinds: Vec<&str> = Vec::new();
@@ -130,7 +132,7 @@ impl Rules {
         rules
     }
 
-    /// The rules of one loader for a model; `None` if its table lacks the model.
+    /// Returns the rules of one loader for a model; `None` if its table lacks the model.
     pub(crate) fn of_loader(loader: Loader, kinds: &HashSet<String>, classes: &[String]) -> Option<Rules> {
         let mut rules = Rules::default();
         let of_kinds =
@@ -156,7 +158,7 @@ impl Rules {
         (!found.is_empty()).then_some(rules)
     }
 
-    /// Whether a module is quantized unless a configuration keeps it; `None` if the rules do not say.
+    /// Returns whether a module is quantized unless the configuration lists it as kept; `None` if the rules do not say.
     pub(crate) fn is_quantized(&self, module: &str) -> Option<bool> {
         let names: Vec<&str> = names(module).collect();
         let path = names[names.len().saturating_sub(2)..].join(".");
@@ -168,7 +170,7 @@ impl Rules {
         has(&self.quantized).then_some(true)
     }
 
-    /// Adds the rules of architectures; whether all parts of one are known.
+    /// Adds the rules of architectures. Returns whether all parts of at least one of them are known.
     fn add_classes(&mut self, classes: &[&str]) -> bool {
         let mut is_known = false;
         for loader in [Loader::Vllm, Loader::Sglang] {
@@ -182,7 +184,7 @@ impl Rules {
 
     fn add(&mut self, loader: Loader, entry: &'static Entry) {
         self.groups.extend(entry.joined.iter().map(Vec::as_slice));
-        // A loader that quantizes nothing of a model says nothing about the others.
+        // If a loader never quantizes this model, its list of plain modules says nothing about other loaders.
         if !entry.quantized.is_empty() {
             self.plain.extend(entry.plain.iter().map(|name| (&**name, loader)));
         }
@@ -215,7 +217,7 @@ impl Rules {
         self.opened.extend(opened.iter().copied());
     }
 
-    /// The loader that builds a module without quantization, if any.
+    /// Returns the loader that builds a module without quantization, if any.
     pub(crate) fn plain(&self, module: &str) -> Option<Loader> {
         let names: Vec<&str> = names(module).collect();
         let found = |parts: &[&str]| self.plain.get(&*parts.join(".")).copied();
@@ -223,12 +225,12 @@ impl Rules {
         found(&names[names.len().saturating_sub(2)..]).or_else(|| found(&[last]))
     }
 
-    /// The loader that reads the `weight` of a module itself, if any.
+    /// Returns the loader whose own code reads the `weight` of a module, if any.
     pub(crate) fn opened(&self, module: &str) -> Option<Loader> {
         names(module).last().and_then(|last| self.opened.get(last)).copied()
     }
 
-    /// Whether transformers keeps a module in float.
+    /// Returns whether transformers keeps a module in float.
     pub(crate) fn is_float(&self, module: &str) -> bool {
         let path = format!(".{module}.weight.");
         self.float.iter().any(|name| path.contains(&format!(".{name}.")))
@@ -239,7 +241,7 @@ impl Rules {
         self.transposed.contains(layer)
     }
 
-    /// The groups that loaders make of these modules.
+    /// Returns the groups into which loaders join these modules.
     pub(crate) fn joined<'n>(&self, modules: impl Iterator<Item = &'n str>) -> Joined {
         let mut siblings = HashMap::<&str, Vec<&str>>::new();
         for module in modules {
@@ -250,7 +252,7 @@ impl Rules {
         for (parent, mut names) in siblings {
             names.sort_unstable();
             names.dedup();
-            // Groups that share a module are one.
+            // Groups that share a module are merged.
             let mut parts: Vec<Vec<&str>> = Vec::new();
             for group in &self.groups {
                 let mut part: Vec<&str> =
@@ -276,13 +278,13 @@ impl Rules {
     }
 }
 
-/// Modules that loaders make one parameter of: they are quantized together, or not at all, and share the scale of a
-/// tensor.
+/// Modules that loaders join into one parameter. They are quantized together or not at all, and share a per-tensor
+/// scale.
 #[derive(Default)]
 pub(crate) struct Joined(HashMap<String, String>);
 
 impl Joined {
-    /// The name of a module's group; `None` if it stays alone.
+    /// Returns the name of a module's group; `None` if the module is not joined.
     pub(crate) fn group(&self, module: &str) -> Option<&String> {
         self.0.get(module)
     }
@@ -297,13 +299,13 @@ pub(crate) fn is_conv1d(layer: &str) -> bool {
     entries(Loader::Transformers).any(|entry| entry.transposed.iter().any(|name| name == layer))
 }
 
-/// The layers of a model type that are Conv1D.
+/// Returns the Conv1D layers of a model type.
 pub(crate) fn conv1d_of(kind: &str) -> &'static [String] {
     let mut entries = entries(Loader::Transformers).filter(|entry| entry.of.iter().any(|name| name == kind));
     entries.next().map_or(&[], |entry| &entry.transposed)
 }
 
-/// The names in a path, without the numbers of layers and experts.
+/// Splits a path into names, without the indices of layers and experts.
 fn names(path: &str) -> impl Iterator<Item = &str> {
     path.split('.').filter(|part| !part.bytes().all(|byte| byte.is_ascii_digit()))
 }

@@ -85,9 +85,9 @@ pub fn lay_out(input: &Path, output: &Path, index: usize, temporary: &Path, job:
     job.with([input, output], true, |plan| plan.lay_out(index, temporary))
 }
 
-/// Writes a part of a file into one that was laid out for it; the only part also over any other file that is there. Of
-/// the formats that need the largest magnitude of a tensor first, the tensors of this file are read twice, and those
-/// of other files that share a scale with them once.
+/// Writes a part of a file into the file that was laid out for it. If there is only one part, it may also overwrite any
+/// other existing file. If a format needs the amax of a tensor first, the tensors of this file are read twice. Tensors
+/// of other files that share a scale with them are then read once.
 ///
 /// # Errors
 /// Where a file cannot be read or written, the temporary file is missing, it was laid out for another job, or

@@ -111,7 +111,7 @@ impl QuantizeRequest {
         self.selection.targets().map(|to| to.format)
     }
 
-    /// Whether the output is a `.gguf` file.
+    /// Returns whether the output is a `.gguf` file.
     fn is_to_gguf(&self) -> bool {
         self.layout_or_default().spec().file == Format::Gguf
     }
@@ -220,7 +220,7 @@ struct Planned<'a> {
 }
 
 impl<'a> Planned<'a> {
-    /// Plans the quantization of a checkpoint that `input` names.
+    /// Plans the quantization of the checkpoint at `input`.
     fn new(checkpoint: &'a Checkpoint, input: &Path, request: &'a QuantizeRequest) -> Result<Planned<'a>, FileError> {
         request
             .formats()
@@ -355,7 +355,7 @@ pub(crate) fn describe_in_files(
     }
 }
 
-/// The tensor by which readers know the layout, unless the metadata says more.
+/// Returns the marker tensor by which readers recognize the layout, unless the metadata describes each layer.
 pub(crate) fn marker<'r>(layout: Layout, written: &[WrittenWeight]) -> Option<OutputTensor<'r>> {
     let is_needed = !layout.describes_layers(written.iter().map(|weight| weight.to));
     let name = layout.spec().marker.filter(|_| is_needed)?;
@@ -431,8 +431,8 @@ impl<'a> Quantizer<'a> {
         row
     }
 
-    /// Notes that a tensor's largest magnitudes are found first. Matrices that loaders join share a scale for the
-    /// tensor, and NVFP4's global scale.
+    /// Schedules the measurement of a tensor's amax. Matrices that loaders join share a per-tensor scale, and NVFP4's
+    /// global scale.
     fn measure(&mut self, tensor: TensorRef, stored: &StoredTensor, written: &WrittenWeight, amax: Amax) -> Arc<Amax> {
         let mut amax = Arc::new(amax);
         let has_one =

@@ -82,7 +82,7 @@ pub struct Report {
     /// How many others there are: of types that are not cast by themselves, left out by name or size, or kept in every
     /// candidate.
     pub others: usize,
-    /// How many quantized weights were measured by the values that they stand for, as float: by layout.
+    /// Number of quantized weights that were dequantized to float and then measured, per layout.
     pub dequantized: Vec<(Layout, usize)>,
     /// What `quantize` would write for each candidate with scales, of checkpoints and of tensors in memory.
     pub forecasts: Vec<Forecast>,
@@ -216,7 +216,7 @@ impl ReportRequest {
         to.iter().filter(|to| is_meant(to)).copied().collect()
     }
 
-    /// Whether patterns select the tensors to report on.
+    /// Returns whether patterns select the tensors to report on.
     fn selects_names(&self) -> bool {
         !self.include.is_empty() || !self.exclude.is_empty()
     }
@@ -238,7 +238,7 @@ impl ReportRequest {
 }
 
 impl Report {
-    /// Adds numbers of weights that were measured by the values that they stand for.
+    /// Adds to the number of dequantized weights per layout.
     fn count_dequantized(&mut self, more: impl IntoIterator<Item = (Layout, usize)>) {
         for (layout, count) in more {
             match self.dequantized.iter_mut().find(|(known, _)| *known == layout) {
@@ -251,11 +251,11 @@ impl Report {
 
 /// Finds out what casts to each of several types would do to the tensors of a file, of a model (its constants), of a
 /// checkpoint in several files, or of the standard input (`-`), reading each once. A tensor has the candidates that
-/// [`Selection::target`] would cast it to; the tensor of a file of one has all. A quantized weight is measured by the
-/// values that [`dequantize_file`](crate::dequantize_file) would write, as float and under their name.
+/// [`Selection::target`] would cast it to; the tensor of a file of one has all. A quantized weight is reported under
+/// its dequantized name, with the float values that [`dequantize_file`](crate::dequantize_file) would write.
 ///
 /// # Errors
-/// Where a file cannot be read or is not valid, a candidate is not a type of numbers, or quantized weights cannot be
+/// If a file cannot be read or is invalid, a candidate is not a numeric type, or quantized weights cannot be
 /// dequantized.
 pub fn report(path: impl AsRef<Path>, request: &ReportRequest) -> Result<Report, FileError> {
     let _environment = DefaultEnvironment::enter();
@@ -284,7 +284,8 @@ fn report_checkpoint(path: &Path, request: &ReportRequest) -> Result<Report, Fil
     let view = PlainView::new_but(path, &opened, |name, _| !admits(&request.include, &request.exclude, name));
     let view = match view.and_then(|view| view.verify().map(|()| view)) {
         Ok(view) => view,
-        // The selected tensors may have nothing to do with the error. Forecasts refuse the parts of weights.
+        // The selected tensors may be unrelated to the error, so report on the stored tensors. Forecasts reject
+        // companions.
         Err(error) if request.selects_names() && error.kind() != Some(InvalidKind::Transformed) => {
             PlainView::stored(&opened)
         }

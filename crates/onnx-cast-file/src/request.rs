@@ -108,8 +108,8 @@ request! {
         /// the result), and write those that are missing. A file of weights with other content is an error, unless
         /// `write.force` replaces it; another file that was edited since the output was complete is kept.
         pub resume: bool,
-        /// Divide a checkpoint into files of at most this size, in place of those of the input. The output is a folder
-        /// of `.safetensors` files, and has an index if there are several.
+        /// Divide a checkpoint into new files of at most this size. The output is a folder of `.safetensors` files,
+        /// with an index if there are several files.
         pub shard_size: Option<ShardSize>,
         /// Count what becomes of the values: [`TensorSummary::counts`](crate::TensorSummary::counts). Where weights are
         /// quantized, those that they then stand for, in float; where they are dequantized, what the last rounding,
@@ -182,7 +182,7 @@ impl RunOptions {
         }
     }
 
-    /// Refuses to divide what is not a checkpoint.
+    /// Rejects `shard_size` for files that are not checkpoints.
     ///
     /// # Errors
     /// [`InvalidKind::Request`](crate::InvalidKind::Request), which names the field.

@@ -1,17 +1,16 @@
-//! The size that a checkpoint is divided by.
+//! The size limit for the files of a checkpoint.
 
 use crate::text::Short;
 use std::fmt;
 use std::str::FromStr;
 
-/// The largest size of a file of a checkpoint, in bytes of its tensors, as transformers counts them: the header is not
-/// included.
+/// Max size of each file of a checkpoint. As in transformers, only the bytes of the tensors count, not the header.
 ///
-/// As text it is a number with a unit: `5GB`, `500MB`, `1.5GiB`; without a unit it is a number of bytes.
+/// The string form is a number with a unit, such as `5GB`, `500MB` or `1.5GiB`. A number without a unit is in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ShardSize(u64);
 
-/// The units, with their bytes.
+/// Units, and their sizes in bytes.
 const UNITS: [(&str, u64); 8] = [
     ("kb", 1_000),
     ("mb", 1_000_000),
@@ -24,12 +23,12 @@ const UNITS: [(&str, u64); 8] = [
 ];
 
 impl ShardSize {
-    /// This many bytes; `None` of 0.
+    /// Creates a size of this many bytes; `None` if it is 0.
     pub fn new(bytes: u64) -> Option<ShardSize> {
         (bytes > 0).then_some(ShardSize(bytes))
     }
 
-    /// The number of bytes.
+    /// Returns the size in bytes.
     pub fn bytes(self) -> u64 {
         self.0
     }
@@ -58,7 +57,7 @@ impl FromStr for ShardSize {
         if !number.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.') {
             return Err(wrong());
         }
-        // Whole numbers of bytes are exact.
+        // Integers are parsed exactly, without a detour through f64.
         let bytes = match number.parse::<u64>() {
             Ok(number) => number.checked_mul(unit),
             Err(_) => number.parse::<f64>().ok().map(|number| (number * unit as f64) as u64),

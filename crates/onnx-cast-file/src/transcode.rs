@@ -61,7 +61,7 @@ impl TranscodeRequest {
         TranscodeRequest { layout, to: None, activations: None, from_layout: None, run: RunOptions::default() }
     }
 
-    /// The options that have no effect on weights of these formats.
+    /// Returns the options that have no effect on weights of these formats.
     fn ignored(&self, formats: &[QuantizedFormat]) -> Vec<Ignored> {
         const OTHERS: &str = "is for MXFP4 weights, and there are none (all others keep their format)";
         let has_mxfp4 = formats.contains(&QuantizedFormat::Block(BlockFormat::MxFp4));
@@ -322,8 +322,8 @@ impl Planner<'_> {
         Some(format!("the inputs of `{first}`{others} are quantized {before}, but not {after}"))
     }
 
-    /// A note where matrices that loaders join differ in NVFP4's global scale: vLLM 0.33 takes the largest for all of
-    /// them, and leaves the scales of blocks as they are.
+    /// Returns a note if matrices that loaders join differ in NVFP4's global scale. vLLM 0.33 uses the largest one for
+    /// all of them without adapting the scales of blocks.
     fn note_on_globals(&self, written: &[WrittenWeight]) -> Result<Option<String>, FileError> {
         let mut first: HashMap<&String, (usize, Vec<u8>)> = HashMap::new();
         let (mut found, mut groups) = (None, HashSet::new());

@@ -22,7 +22,7 @@ pub(crate) struct Edits<'a> {
     pub(crate) graphs: GraphEdits<'a>,
     /// Functions to be written beside those that there are.
     pub(crate) copies: Vec<FunctionCopy<'a>>,
-    /// Elements that are read before anything is written, to find their largest magnitudes.
+    /// Elements whose amax must be measured before anything is written.
     pub(crate) measured: Vec<(CastElements<'a>, Arc<Amax>)>,
 }
 
@@ -32,7 +32,7 @@ impl Edits<'_> {
         self.opset.is_none() && self.ir_version.is_none() && self.graphs.is_empty() && self.copies.is_empty()
     }
 
-    /// The tasks that find largest magnitudes.
+    /// Returns the tasks that measure amax.
     pub(crate) fn measuring(&self) -> Vec<Task<'_>> {
         self.measured
             .iter()

@@ -268,7 +268,7 @@ fn model_json(model: &ModelInfo) -> Value {
     all
 }
 
-/// What a loader would do with a checkpoint.
+/// Returns the result of `check` as JSON.
 pub fn loading_json(Loading { loader, version, read, problems, undecided, .. }: &Loading) -> Value {
     let _environment = DefaultEnvironment::enter();
     json!({

@@ -90,7 +90,7 @@ fn table(report: &Report, to: CandidateFormat) -> (String, Vec<String>) {
     (head, rows.into_iter().map(|(tensor, candidate)| row(tensor, candidate)).collect())
 }
 
-/// How quantized weights were measured: a line for each layout.
+/// Returns one line per layout with the number of quantized weights that were dequantized and measured.
 pub(crate) fn measured(report: &Report) -> String {
     let line = |&(layout, count): &(Layout, usize)| {
         let weights = Count(count, "quantized weight");

@@ -206,7 +206,7 @@ pub fn gguf(data: &[u8]) {
     }
 }
 
-/// A file of `torch.save`: what is cast can be listed, and has the values that are there.
+/// A file of `torch.save`: if it can be cast, its tensors can be listed, and the output has the same values.
 pub fn torch(data: &[u8]) {
     let path = scratch::write("x.pt", data);
     let info = inspect(&path, &listed(None));
@@ -214,7 +214,7 @@ pub fn torch(data: &[u8]) {
     let rules = vec!["*=keep".parse().expect("a rule")];
     let selection = Selection { rules, ..Selection::new(DataType::Float) };
     let request = CastRequest::default().selection(selection).run(RunOptions::new().threads(Some(1)));
-    // A small file may stand for a large one: a view may repeat its elements.
+    // A small file may contain large tensors, because a view may repeat its elements.
     let is_small = |info: &FileInfo| info.tensors.iter().map(|tensor| tensor.bytes).sum::<u64>() <= 1 << 20;
     let Some(info) = info.ok().filter(is_small) else { return };
     let Ok(done) = cast_file(&path, &output, &request) else { return };

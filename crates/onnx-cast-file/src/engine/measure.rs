@@ -1,4 +1,4 @@
-//! Amax magnitudes that have to be known before a tensor is written.
+//! Measures the amax of tensors before they are written.
 
 use super::OutputPlan;
 use crate::checkpoint::TensorRef;
@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 impl OutputPlan<'_> {
-    /// Finds the largest magnitudes of tensors.
+    /// Measures the amax of each of these tensors.
     pub(super) fn measure(&self, measured: &[(TensorRef, Arc<Amax>)], meter: &Meter<'_>) -> Result<(), FileError> {
         let checkpoint = &self.opened.checkpoint;
         let tasks = measured.iter().filter_map(|(tensor, amax)| {

@@ -54,8 +54,8 @@ pub(crate) fn open_to_file(input: &Path, output: &Path) -> Result<Opened, FileEr
     Ok(Opened::of(input, files, OutputPaths { single: Some(output.to_owned()), ..OutputPaths::default() }))
 }
 
-/// Opens a checkpoint that this job may write to its own folder, where it goes on with what was not finished; `None` of
-/// a path that is one file and is not divided.
+/// Opens a checkpoint for a job that may write to the input's own folder, and that continues an interrupted run there.
+/// Returns `None` if the path is a single file that is not divided into shards.
 pub(crate) fn open_folder(
     input: &Path,
     output: &Path,
@@ -105,12 +105,12 @@ impl Opened {
         Ok(Opened { checkpoint, index, outputs, input: input.to_owned(), in_place, job, is_checked: false })
     }
 
-    /// Open files of any format.
+    /// Creates an input from open files of any format.
     pub(crate) fn of(input: &Path, files: Vec<Input>, outputs: OutputPaths) -> Opened {
         Opened::with(Checkpoint::of(input, files), input, outputs)
     }
 
-    /// An open checkpoint that is not written to its own folder.
+    /// Creates an input from an open checkpoint that is not written in place.
     pub(crate) fn with(checkpoint: Checkpoint, input: &Path, outputs: OutputPaths) -> Opened {
         let input = input.to_owned();
         Opened { checkpoint, index: None, outputs, input, in_place: false, job: None, is_checked: false }
@@ -122,7 +122,7 @@ impl Opened {
         if fs::is_dir(&self.input) { self.checkpoint.folder() } else { &self.input }
     }
 
-    /// How the names of the output's files begin, if they are not those of the input.
+    /// Returns the prefix of the names of shards.
     pub(super) fn stem(&self) -> String {
         let file = self.checkpoint.files.first().filter(|_| fs::is_dir(&self.input)).map(Input::path);
         let named = self.index.as_ref().map(Index::path).or(file).and_then(Path::file_name);
@@ -177,7 +177,7 @@ impl OutputPaths {
         })
     }
 
-    /// A folder whose files are not those of the input.
+    /// Returns the paths of an output that is divided into shards.
     fn of_shards(located: &Located, output: &Path) -> Result<OutputPaths, FileError> {
         let is_file = fs::is_file(output) || Format::from_path(output).is_ok() || name_ends(output, ".index.json");
         if is_file && !fs::is_dir(output) {

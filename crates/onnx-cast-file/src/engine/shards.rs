@@ -1,5 +1,5 @@
-//! Files of at most a given size in place of those of the input: tensors keep their order, and a quantized weight stays
-//! together with its scales.
+//! Divides a checkpoint into files of at most a given size. Tensors keep their order, and a quantized weight stays in
+//! one file with its scales.
 
 use super::{OutputFile, OutputPlan, OutputTensor, Source};
 use crate::error::FileError;
@@ -11,8 +11,8 @@ use crate::text::{Count, Short, Wording};
 use std::collections::HashMap;
 
 impl<'a> OutputPlan<'a> {
-    /// Divides the tensors of all files anew, if the request has a size: each file has as many as fit, in their order.
-    /// A tensor that is larger than the size has a file of its own.
+    /// Distributes the tensors over new files, if the request specifies a size. Each file holds as many tensors as fit.
+    /// A tensor that is larger than the size gets its own file.
     pub(crate) fn divide(&mut self) -> Result<(), FileError> {
         let Some(size) = self.options.shard_size else { return Ok(()) };
         let outputs = &self.opened.outputs;
@@ -45,7 +45,7 @@ impl<'a> OutputPlan<'a> {
         Ok(())
     }
 
-    /// The metadata of all files.
+    /// Merges the metadata of all files.
     fn joined_metadata(&self) -> Result<Option<Vec<(String, String)>>, FileError> {
         let mut all: Option<Vec<(String, String)>> = None;
         for (key, value) in self.files.iter().flat_map(|file| &file.metadata).flatten() {
@@ -65,7 +65,7 @@ impl<'a> OutputPlan<'a> {
     }
 }
 
-/// The files, each with the indices of its tensors.
+/// The output files, each with the indices of its tensors.
 struct Shards(Vec<OneShard>);
 
 #[derive(Default)]
@@ -92,7 +92,7 @@ impl Shards {
     }
 }
 
-/// The indices of tensors that stay together, in the order of the first of each.
+/// Returns groups of tensors that must share a file, as indices, ordered by the first tensor of each group.
 fn groups(rows: &[OutputTensor<'_>]) -> Vec<Vec<usize>> {
     let headers: Vec<_> = rows.iter().map(|row| &row.summary).collect();
     let headers: Vec<_> = headers.iter().map(|row| (&*row.name, row.to, row.shape.len())).collect();

@@ -1,7 +1,7 @@
 //! Checkpoints in several `.safetensors` files: an index (`model.safetensors.index.json`) names the tensors and the
 //! file of each. The files are cast one by one under their own names, and the index is written last, with nothing of it
-//! changed but the total size. Files of `torch.save` and their index (`pytorch_model.bin.index.json`) get the names of
-//! `.safetensors` files.
+//! changed but the total size. Files written by `torch.save`, and their index (`pytorch_model.bin.index.json`), are
+//! renamed to the corresponding `.safetensors` names.
 
 use crate::formats::error::{FormatError, Invalid, InvalidKind};
 use crate::formats::folder::{self, Contents, TORCH_INDEX, UNFINISHED, name_ends, written_name};
@@ -137,7 +137,7 @@ pub(crate) struct Index {
     pub(crate) shards: Vec<(String, HashSet<String>)>,
 }
 
-/// Whether a text is the name of a file, without a folder.
+/// Returns whether a string is a file name without a folder.
 fn is_plain_name(name: &str) -> bool {
     let parts: Vec<Component<'_>> = Path::new(name).components().collect();
     matches!(parts[..], [Component::Normal(part)] if part == OsStr::new(name))
@@ -297,7 +297,7 @@ impl Index {
         Ok(path.join(written_name(&self.path)))
     }
 
-    /// The text with another number of bytes, if it is the index of these tensors, each with its file.
+    /// Returns the index with another total size, if it lists exactly these tensors, each with its file.
     pub(crate) fn of_same_tensors(&self, tensors: &[(&str, &str)], total_size: u64) -> Option<String> {
         let listed: HashMap<&str, &HashSet<String>> =
             self.shards.iter().map(|(file, tensors)| (&**file, tensors)).collect();
@@ -315,7 +315,7 @@ impl Index {
     }
 }
 
-/// The text of an index of these tensors, each with its file, and this many bytes of elements.
+/// Returns an index of these tensors, each with its file, and of this many bytes of elements.
 pub(crate) fn index_of(tensors: &[(&str, &str)], total_size: u64) -> String {
     let map: serde_json::Map<String, serde_json::Value> =
         tensors.iter().map(|(tensor, file)| ((*tensor).to_owned(), (*file).into())).collect();

@@ -227,13 +227,14 @@ impl Format {
         format!("{} or .{UNSEEN}", names.join(", "))
     }
 
-    /// The format of a file of weights in a folder, by its extension.
+    /// Returns the format of a weight file in a folder, by its extension.
     pub(crate) fn of_weights(path: &Path) -> Format {
         let format = Format::from_path(path);
         if matches!(format, Ok(Format::Raw | Format::Torch)) { Format::Torch } else { Format::Safetensors }
     }
 
-    /// Whether a file with the extension of raw bytes begins as one that `torch.save` wrote. No archive is raw bytes.
+    /// Returns whether a file with an extension of raw bytes begins like a file of `torch.save`. Any zip archive
+    /// counts, because no archive is raw bytes.
     pub(crate) fn is_torch(path: &Path) -> bool {
         let beginning = InputFile::open(path).and_then(|file| file.prefix(TORCH_BEGINNING));
         let found = |bytes: Vec<u8>| Format::by_content(&bytes);

@@ -10,7 +10,7 @@ use std::io::Read;
 use std::path::{Component, Path, PathBuf};
 
 pub(crate) const INDEX: &str = ".safetensors.index.json";
-/// The same of files that `torch.save` wrote.
+/// Suffix of the index of files that `torch.save` wrote.
 pub(crate) const TORCH_INDEX: &str = ".bin.index.json";
 /// Behind the name of an index: that of a checkpoint that is cast in place, some of whose files are replaced.
 pub(crate) const UNFINISHED: &str = ".unfinished";
@@ -22,9 +22,9 @@ const SNAPSHOTS: &str = "snapshots";
 const REFERENCE: &str = "refs/main";
 /// The beginning of the name of a model's folder in a cache of several.
 const MODEL: &str = "models--";
-/// Files of `torch.save` beside weights: what a trainer needs to continue.
+/// Name prefixes of files of `torch.save` that contain training state instead of weights.
 const TRAINING: [&str; 6] = ["training_args", "optimizer", "scheduler", "scaler", "rng_state", "random_states"];
-/// What transformers calls weights in a file of `torch.save`, and in `.safetensors` files.
+/// Names that transformers gives to weights in files of `torch.save`, and in `.safetensors` files.
 const PICKLED_MODEL: &str = "pytorch_model";
 const MODEL_NAME: &str = "model";
 /// Names that an error lists at most.
@@ -70,7 +70,7 @@ impl Contents {
                 all.others.push(entry);
             }
         }
-        // Libraries prefer .safetensors files, and so do the jobs.
+        // Like other libraries, prefer .safetensors files.
         if all.indices.is_empty() && all.files.is_empty() && all.unfinished.is_empty() {
             (all.indices, all.files) = (pickled.indices, pickled.files);
         }
@@ -131,7 +131,7 @@ impl Contents {
     }
 }
 
-/// Whether a file holds weights that `torch.save` wrote, by its name and its beginning.
+/// Returns whether a file contains weights that `torch.save` wrote, judging by its name and its first bytes.
 fn is_pickled(path: &Path) -> bool {
     let stem = path.file_stem().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
     let format = Format::from_path(path);
@@ -140,13 +140,13 @@ fn is_pickled(path: &Path) -> bool {
         && fs::is_file(path)
         && match format {
             Ok(Format::Torch) => true,
-            // One that a failed download left in its place is said to be that where it is opened.
+            // The name is sufficient: if a failed download left something else, opening the file reports that.
             Ok(Format::Raw) => stem.contains(PICKLED_MODEL) || Format::is_torch(path),
             _ => false,
         }
 }
 
-/// The name of the file, or of the index, that is written for one of the input: that of a `.safetensors` file.
+/// Returns the name of the output for an input file or index, which is a `.safetensors` name.
 pub(crate) fn written_name(input: &Path) -> String {
     let name = input.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let stem = match Format::of_weights(input) {

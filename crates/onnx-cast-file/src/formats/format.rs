@@ -7,13 +7,13 @@ use std::str::FromStr;
 /// The first bytes of a `.gguf` file.
 pub(crate) const GGUF_MAGIC: &[u8] = b"GGUF";
 
-/// Extensions of [`Format::Torch`], apart from `.bin`, which raw bytes have too.
+/// Extensions of [`Format::Torch`], apart from `.bin`, which raw bytes also use.
 pub(crate) const TORCH: [&str; 3] = ["pt", "pth", "ckpt"];
 
 /// What writes `.gguf` files, as errors of other jobs say.
 pub(crate) const GGUF_WRITER: &str = "`quantize` writes it, in the layout gguf";
 
-/// What to write in place of a file of torch's.
+/// Advice in errors about writing a file of torch.
 pub(crate) const TORCH_WRITER: &str = "files of torch.save are only read (want .safetensors)";
 
 /// A file format.
@@ -30,8 +30,8 @@ pub enum Format {
     Safetensors,
     /// Tensors of a model for llama.cpp, quantized or not: `.gguf`. `quantize` writes it.
     Gguf,
-    /// Named tensors of a checkpoint that `torch.save` wrote: `.pt`, `.pth`, `.ckpt`, and `.bin` where it begins as one.
-    /// It is only read.
+    /// Named tensors of a checkpoint that `torch.save` wrote: `.pt`, `.pth`, `.ckpt`, and `.bin` if its contents match.
+    /// Files of this format are only read.
     Torch,
     /// An ONNX `ModelProto`: `.onnx`.
     Onnx,
@@ -90,15 +90,15 @@ impl Format {
     }
 }
 
-/// Bytes that are enough to tell every format by [`Format::by_content`].
+/// Number of bytes that [`Format::by_content`] needs to recognize every format.
 pub(crate) const TORCH_BEGINNING: usize = 256;
-/// The member with the pickle in an archive of torch's, within the folder that all members are in.
+/// Name of the member with the pickle in an archive of torch, relative to the folder that contains all members.
 pub(crate) const TORCH_PICKLE: &str = "data.pkl";
 
-/// Whether a file begins as one that `torch.save` wrote: an archive that begins with the pickle, or in older versions
-/// the pickle of a magic number, behind the version of the protocol and maybe a frame.
+/// Returns whether a file begins like one that `torch.save` wrote. This is an archive whose first member is the pickle
+/// or, in older versions, a pickle of a magic number after the protocol version and an optional frame.
 fn is_torch(bytes: &[u8]) -> bool {
-    /// The number with its opcode and its length.
+    /// The magic number, with its opcode and length.
     const MAGIC: &[u8] = b"\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19";
     const BEFORE: [usize; 2] = [2, 11];
     let len = bytes.get(26).map_or(0, |&len| usize::from(len));
@@ -111,7 +111,7 @@ fn is_torch(bytes: &[u8]) -> bool {
 /// The extension of raw bytes that begin as another format does.
 pub(crate) const UNSEEN: &str = "raw";
 
-/// Whether a file has that extension.
+/// Returns whether a file has that extension.
 pub(crate) fn is_unseen(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case(UNSEEN))
 }
@@ -119,7 +119,7 @@ pub(crate) fn is_unseen(path: &Path) -> bool {
 impl FromStr for Format {
     type Err = String;
 
-    /// Parses the extension, without the point, of a format that standard input or output has.
+    /// Parses the extension, without the point, of a format that is supported for standard input or output.
     fn from_str(name: &str) -> Result<Self, String> {
         let formats = [Format::TensorProto, Format::Npy, Format::Npz, Format::Safetensors, Format::Torch, Format::Raw];
         let found = formats.into_iter().find(|format| format.extension() == name);

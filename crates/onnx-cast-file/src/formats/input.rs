@@ -42,8 +42,8 @@ pub struct Input {
     pub message: Option<Vec<u8>>,
     /// The members of an `.npz` file, one for each tensor.
     pub members: Vec<Member>,
-    /// What the file holds that is not among `tensors`, each with the reason: the index of the checkpoint has another
-    /// file for a tensor, or it is not one.
+    /// Names of the values that are missing from `tensors`, each with the reason: the checkpoint's index lists another
+    /// file for the tensor, or the value is not a tensor.
     pub left_out: Vec<(String, String)>,
 }
 
@@ -193,7 +193,7 @@ impl Input {
         FormatError::cast(self.path(), tensor, error)
     }
 
-    /// Names of the tensors that belong to weights of NVFP4 in a `.gguf` file: dequantized weights have no use for them.
+    /// Returns the names of the companions of NVFP4 weights in a `.gguf` file, which dequantized weights do not need.
     pub(crate) fn companions(&self) -> HashSet<String> {
         let is_nvfp4 = |stored: &&StoredTensor| match &stored.place {
             Location::Blocks(blocks) => matches!(blocks.kind.held, Held::Blocks(BlockCoding::NvFp4, _)),
@@ -533,7 +533,7 @@ fn open_torch(file: InputFile) -> Result<Input, FormatError> {
         StoredTensor { name, data_type, shape, len, place }
     };
     let tensors = entries.into_iter().map(stored).collect();
-    // Libraries ask for it in .safetensors files.
+    // Libraries expect this entry in .safetensors files.
     let metadata = Some(vec![("format".to_owned(), "pt".to_owned())]);
     Ok(Input { file, format: Format::Torch, tensors, metadata, message: None, members: Vec::new(), left_out })
 }

@@ -145,7 +145,7 @@ pub(crate) fn shadowed(name: &str) -> String {
     format!("members `{}` and `{}` have one name for numpy, which loads one of them", Short(short), Short(name))
 }
 
-/// The members of an archive, each with a name and bytes of its own.
+/// Returns the members of an archive. Names are unique, and members do not overlap.
 pub(crate) fn entries(file: &InputFile) -> Result<Vec<Member>, FormatError> {
     let (count, len, at) = directory(file)?;
     if len > MAX_HEADER || at.checked_add(len).is_none_or(|end| end > file.len()) {
@@ -184,11 +184,11 @@ pub(crate) fn entries(file: &InputFile) -> Result<Vec<Member>, FormatError> {
     Ok(members)
 }
 
-/// The members of an archive of arrays, at least one of which is an array.
+/// Returns the members of an archive of arrays. An archive that has members but no array is an error.
 pub(crate) fn members(file: &InputFile) -> Result<Vec<Member>, FormatError> {
     let members = entries(file)?;
     let names: HashSet<&str> = members.iter().map(|member| &*member.file_name).collect();
-    // numpy's name of `x.npy` is `x`.
+    // numpy names the member `x.npy` `x`.
     let is_shadowed = |member: &&Member| member.array_name().is_some_and(|short| names.contains(short));
     if let Some(member) = members.iter().find(is_shadowed) {
         return Err(invalid(file, InvalidKind::Name, shadowed(&member.file_name)));

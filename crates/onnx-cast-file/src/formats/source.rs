@@ -85,7 +85,7 @@ impl ParsedTensor<'_> {
     /// The tensor with its name.
     ///
     /// # Errors
-    /// As [`ParsedTensor::view`].
+    /// Like [`ParsedTensor::view`].
     pub fn into_named(self) -> Result<NamedTensor, TensorError> {
         let tensor = match self.data {
             ParsedData::Bytes(bytes) => Tensor::new(self.data_type, self.shape, bytes.into_owned())?,

@@ -1,5 +1,5 @@
-//! A strided view of items in a file, read as the bytes of the items in C order: transposed matrices, slices, tensors
-//! that repeat their elements. Memory is constant, whatever the order of the items in the file.
+//! A strided view of items in a file, which is read in C order. Examples are transposed matrices, slices, and tensors
+//! that repeat elements. Memory use is constant, whatever the order of the items in the file.
 
 use crate::io::memory::zeros;
 use crate::io::positional::{InputFile, ReadAt};
@@ -8,26 +8,26 @@ use std::ops::Range;
 
 /// Max number of items that are read at once.
 const ITEMS: u64 = 1 << 18;
-/// Max number of bytes of the file that are read at once to pick items out of them.
+/// Max number of bytes of one read from which several items are gathered.
 const SPAN: u64 = 1 << 20;
-/// Bytes between two items that are read rather than skipped.
+/// Max gap between two items, in bytes, that is read instead of skipped.
 const GAP: u64 = 4096;
 
-/// A view of items in a file. Every item is within the file.
+/// A view of items in a file. The caller has checked that every item is within the file.
 #[derive(Debug)]
 pub(crate) struct Strided {
     file: InputFile,
-    /// Offset of the first item.
+    /// Offset of the first item, in bytes.
     at: u64,
-    /// Bytes of an item.
+    /// Bytes per item.
     size: u64,
-    /// Bytes of the words that are big endian; 1 without any.
+    /// Bytes per big-endian word; 1 if the items are little endian.
     swap: usize,
-    /// Each dimension and its stride in items. Adjacent dimensions are one where the items allow it.
+    /// Size and stride of each dimension, in items. Adjacent dimensions are merged where possible.
     dims: Vec<(u64, u64)>,
 }
 
-/// Consecutive items: their first one in the file and in the result, and their number.
+/// Consecutive items: index of the first one in the file, its index in the result, and their number.
 type Run = (u64, u64, u64);
 
 impl Strided {
@@ -35,7 +35,7 @@ impl Strided {
         Strided { file, at, size: size as u64, swap, dims: joined(shape, strides) }
     }
 
-    /// The view as a file of its own.
+    /// Wraps the view as a file; `None` if its size overflows.
     pub(crate) fn into_file(self) -> Option<InputFile> {
         let len = self.len().checked_mul(self.size)?;
         let path = self.file.path().to_owned();
@@ -46,15 +46,15 @@ impl Strided {
         self.dims.iter().map(|(dim, _)| dim).product()
     }
 
-    /// Whether the items are consecutive in the file.
+    /// Returns whether the items are consecutive in the file.
     pub(crate) fn is_contiguous(shape: &[u64], strides: &[u64]) -> bool {
         matches!(joined(shape, strides)[..], [] | [(_, 1)])
     }
 
-    /// The runs of items of the view, from one on.
+    /// Returns the runs that make up `len` items of the view, starting at item `first`.
     fn runs(&self, first: u64, len: u64) -> Vec<Run> {
         let (inner, stride) = self.dims.last().copied().unwrap_or((1, 1));
-        // Each row that is touched: where it begins in the file and in the view, and the columns that are read.
+        // Each row in the range: its start in the file, its start in the view, and the columns to read.
         let row = |row: u64| {
             let (mut rest, mut place) = (row, 0);
             for &(dim, stride) in self.dims.iter().rev().skip(1) {
@@ -74,8 +74,8 @@ impl Strided {
         let item = |(place, at, _): &(u64, u64, Range<u64>), column| (place + column * stride, at + column - first, 1);
         let outer = self.dims.iter().rev().nth(1).filter(|outer| outer.1 < stride && rows.len() > 2);
         if let Some((outer, _)) = outer {
-            // A matrix that is transposed: down the columns, which is the order of the file. What is sorted already is not
-            // sorted again.
+            // For a transposed matrix, list the items column by column. This is their order in the file, and sorting a
+            // sorted list is cheap.
             let down = |rows: &[(u64, u64, Range<u64>)]| -> Vec<Run> {
                 let column =
                     |column| rows.iter().filter(move |row| row.2.contains(&column)).map(move |row| item(row, column));
@@ -87,11 +87,11 @@ impl Strided {
         rows.iter().flat_map(|row| row.2.clone().map(move |column| item(row, column))).collect()
     }
 
-    /// Reads whole items, from one on.
+    /// Reads whole items, starting at item `first`.
     fn read_items(&self, first: u64, bytes: &mut [u8]) -> io::Result<()> {
         let size = self.size;
         let mut runs = self.runs(first, bytes.len() as u64 / size);
-        // In the order of the file, so that neighbours are read together.
+        // Sort the runs by their position in the file, so that neighbours are read together.
         runs.sort_unstable();
         let mut span = Vec::new();
         let mut rest = &runs[..];
@@ -135,7 +135,7 @@ impl ReadAt for Strided {
             self.read_items(first, &mut bytes[..len])?;
             return Ok(len);
         }
-        // A part of an item.
+        // The range begins or ends within an item: read that item, and copy the requested part.
         let mut item = zeros(if items > 0 { self.size as usize } else { 0 }).ok_or(io::ErrorKind::OutOfMemory)?;
         self.read_items(first, &mut item)?;
         let part = item.get(skipped as usize..).unwrap_or_default();
@@ -145,7 +145,8 @@ impl ReadAt for Strided {
     }
 }
 
-/// Dimensions with their strides: without those of one item, and with those joined that are as good as one.
+/// Returns the dimensions with their strides, without dimensions of size 1, and with adjacent dimensions merged where
+/// one stride covers both.
 fn joined(shape: &[u64], strides: &[u64]) -> Vec<(u64, u64)> {
     let mut dims: Vec<(u64, u64)> = Vec::new();
     for (&dim, &stride) in shape.iter().zip(strides).filter(|(dim, _)| **dim != 1) {

@@ -1,10 +1,10 @@
 //! Checkpoints that `torch.save` wrote: a pickle that describes tensors, and storages with their elements. Since torch
-//! 1.6 the file is a zip archive with the members `data.pkl`, `data/KEY` and `byteorder`. Before, it was a sequence of
-//! pickles (a magic number, a version, facts about the system, the object, the keys of the storages), and behind them
-//! the storages, each with its number of elements first.
+//! 1.6 the file has been a zip archive with the members `data.pkl`, `data/KEY` and `byteorder`. Older files are a
+//! sequence of pickles (a magic number, a version, system information, the object, the keys of the storages) followed
+//! by the storages. Each storage begins with its number of elements.
 //!
-//! `pickle.rs` reads the pickle without executing anything. This file names the tensors by the keys that lead to them,
-//! as state dictionaries do, and finds their elements, which stay in the file.
+//! `pickle.rs` reads the pickle without executing anything. This module names each tensor by its path of keys, as state
+//! dictionaries do, and locates its elements in the file without loading them.
 
 mod call;
 mod pickle;
@@ -23,19 +23,19 @@ use pickle::{Bytes, MAX_VALUES};
 use std::collections::{HashMap, HashSet};
 use values::{Id, Storage, Value, Values, View};
 
-/// Keys of the weights in a dictionary that holds more than them, such as the state of an optimizer.
+/// Keys under which a training checkpoint stores its weights, next to other entries such as the optimizer's state.
 const WEIGHTS: [&str; 4] = ["state_dict", "model_state_dict", "model", "module"];
-/// Attributes of a module with its parameters, its buffers and its modules.
+/// Attributes in which a module stores its parameters, buffers and submodules.
 const MODULE: [&str; 3] = ["_parameters", "_buffers", "_modules"];
-/// A buffer that is not saved in state dictionaries is named here.
+/// Attribute with the names of the buffers that state dictionaries omit.
 const NOT_SAVED: &str = "_non_persistent_buffers_set";
-/// The beginning of the classes of TorchScript, whose objects hold nothing but their attributes.
+/// Prefix of TorchScript class names. The state of a TorchScript object contains only its attributes.
 const SCRIPT: &str = "__torch__.";
 
-/// Max number of dictionaries and lists within each other, and of dimensions.
+/// Max nesting depth of containers, and max number of dimensions of a tensor.
 const MAX_DEPTH: usize = 64;
-/// Tensors may share elements, or repeat them. All together have at most this many bytes for each of the file, and a
-/// GiB: nothing that a model has comes near it.
+/// Tensors may share or repeat elements. The total size of all tensors is limited to this multiple of the file size
+/// plus 1 GiB, far above what any real model needs.
 const MAX_REPEATED: u64 = 64;
 const GIB: u64 = 1 << 30;
 
@@ -49,20 +49,20 @@ pub(crate) struct Entry {
     pub(crate) place: Place,
 }
 
-/// Where the elements of a tensor are.
+/// Location of a tensor's elements.
 pub(crate) enum Place {
-    /// There are none.
+    /// The tensor has no elements.
     Nowhere,
-    /// In the file, from this byte on.
+    /// Contiguous elements at this offset in the file.
     At(u64),
-    /// In another order in the file: a view that reads them.
+    /// A view that reads elements stored in another order.
     View(InputFile),
 }
 
-/// The tensors of a file, and what else it holds, each with the reason why it is not read.
+/// The tensors of a file, and the names of its other values, each with the reason why it is skipped.
 pub(crate) type Contents = (Vec<Entry>, Vec<(String, String)>);
 
-/// Reads a file of either form, except for the elements.
+/// Reads the tensors of a file of either form, without their elements.
 pub(crate) fn read(file: &InputFile) -> Result<Contents, FormatError> {
     let beginning = file.prefix(2 * BEGINNING)?;
     if beginning.starts_with(b"PK") {
@@ -80,12 +80,12 @@ pub(crate) fn read(file: &InputFile) -> Result<Contents, FormatError> {
     Err(FormatError::invalid(file.path(), Invalid::new(InvalidKind::Syntax, what)))
 }
 
-/// The offset and the number of bytes of each storage or member.
+/// Offset and number of bytes of each storage or archive member, by name.
 type Places<'n> = HashMap<&'n str, (u64, u64)>;
 
 fn read_archive(file: &InputFile) -> Result<Contents, FormatError> {
     let invalid = |kind, what: String| FormatError::invalid(file.path(), Invalid::new(kind, what));
-    /// In place of the offset of what is not in the file as it is.
+    /// Placeholder for the offset of a compressed member.
     const COMPRESSED: u64 = u64::MAX;
     let members = npz::entries(file)?;
     let place = |member: &Member| (member.place().unwrap_or(COMPRESSED), member.len);
@@ -111,7 +111,7 @@ fn read_archive(file: &InputFile) -> Result<Contents, FormatError> {
                 return Err(invalid(InvalidKind::Value, what));
             }
         },
-        // Older files have none, and no machine that wrote them was big endian.
+        // Older files lack this member, and were only written on little-endian machines.
         None => false,
     };
     let (at, len) = place(pickle)?.unwrap_or_default();
@@ -122,13 +122,13 @@ fn read_archive(file: &InputFile) -> Result<Contents, FormatError> {
 
 fn read_old(file: &InputFile) -> Result<Contents, FormatError> {
     let mut bytes = Bytes::new(file, 0, file.len());
-    // The magic number, the version, and facts about the system. Elements are always little endian.
+    // Skip the magic number, the version and the system information. Elements are always little endian.
     for _ in 0..3 {
         pickle::read(&mut bytes)?;
     }
     let (values, root) = pickle::read(&mut bytes)?;
     let (keys, list) = pickle::read(&mut bytes)?;
-    // Bytes of an element of each storage.
+    // Bytes per element of each storage.
     let sizes: Places<'_> = values
         .all()
         .iter()
@@ -141,7 +141,7 @@ fn read_old(file: &InputFile) -> Result<Contents, FormatError> {
     let mut at = bytes.at;
     for key in keys.items(list).unwrap_or_default() {
         let key = keys.text(*key).unwrap_or_default();
-        // One that no value names has an unknown length, and so have those behind it.
+        // The element size of an unreferenced storage is unknown, so neither it nor any later storage can be located.
         let Some(&(size, _)) = sizes.get(key) else { break };
         let place = || {
             let start = at.checked_add(8).filter(|&start| start <= file.len())?;
@@ -159,7 +159,7 @@ fn read_old(file: &InputFile) -> Result<Contents, FormatError> {
     reader.contents(root, &|key, _| Ok(places.get(key).copied()))
 }
 
-/// Finds the bytes of a storage: their offset and their number.
+/// Returns the offset and the number of bytes of a storage.
 type FindStorage<'f> = dyn Fn(&str, &Storage) -> Result<Option<(u64, u64)>, FormatError> + 'f;
 
 struct Reader<'f> {
@@ -178,7 +178,7 @@ impl Reader<'_> {
         if let [(name, _)] = &mut found.tensors[..]
             && name.is_empty()
         {
-            // A tensor alone: the file's name is the best that there is.
+            // A tensor outside of any container has no key, so it is named after the file.
             *name = self.file.path().file_stem().unwrap_or_default().to_string_lossy().into_owned();
         }
         if found.tensors.is_empty() && !found.left_out.is_empty() {
@@ -215,7 +215,7 @@ impl Reader<'_> {
         };
         let mut shape: Vec<usize> = items.iter().map(|&dim| usize::try_from(dim).unwrap_or(usize::MAX)).collect();
         let too_large = |shape: &[usize]| self.invalid(Invalid::too_large(data_type, shape).of_tensor(name));
-        // Float4 is stored in pairs, each of which is an item.
+        // Float4 is stored in pairs, and each pair is an item.
         let item = if data_type == DataType::Float4E2M1 {
             let last = shape.last_mut().ok_or_else(|| wrong(InvalidKind::Size, "a scalar of pairs".to_owned()))?;
             *last = last.saturating_mul(2);
@@ -233,7 +233,7 @@ impl Reader<'_> {
         let key = self.values.text(storage.key).unwrap_or_default();
         let (at, there) = find(key, storage)?
             .ok_or_else(|| wrong(InvalidKind::Missing, format!("storage `{}` is not in the file", Short(key))))?;
-        // The storage may be a view of another, in its own elements.
+        // The storage may itself be a view of another storage; its offset counts its own elements.
         let first = storage.offset.checked_mul(storage.size as u64);
         let first = first.and_then(|first| view.offset.checked_mul(item as u64)?.checked_add(first));
         let last = items
@@ -256,36 +256,35 @@ impl Reader<'_> {
     }
 }
 
-/// The tensors that a value leads to, by name, and everything else that it holds, each with the reason why it is not
-/// read.
+/// The tensors that are reachable from a value, by name, and the skipped values, each with a reason.
 #[derive(Default)]
 struct Found {
     tensors: Vec<(String, View)>,
     left_out: Vec<(String, String)>,
-    /// Number of values that were visited, of which a small pickle may have many: they may be shared.
+    /// Number of visits. Even a small pickle can cause many, as values may be shared.
     visited: usize,
-    /// Bytes of the names.
+    /// Total bytes of the names.
     bytes: u64,
-    /// Whether the values that are visited are those of a module.
+    /// Whether the visited values belong to a module.
     is_in_module: bool,
 }
 
-/// What a value holds.
+/// Contents of a value.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Holds {
     Nothing,
-    /// Objects that are not read.
+    /// Objects of unsupported classes.
     Objects,
     Tensors,
 }
 
-/// Why plain values are not read, alone and in containers of nothing else.
+/// Reasons for skipping a plain value, and a container of plain values.
 const NO_TENSOR: &str = "not a tensor";
 const NO_TENSORS: &str = "without tensors";
 
 impl Found {
     fn of(values: &Values, mut root: Id) -> Result<Found, Invalid> {
-        /// Dictionaries around the weights: a trainer's around a library's, for example.
+        /// Max number of dictionaries around the weights, such as a trainer's around a library's.
         const MAX_AROUND: usize = 3;
         let mut left_out = Vec::new();
         for _ in 0..MAX_AROUND {
@@ -309,7 +308,7 @@ impl Found {
         }
         let mut found = Found::within(values, root, "")?;
         found.left_out.append(&mut left_out);
-        // Few are shown, and plain values matter least.
+        // Messages show only the first few, so the least important ones, plain values, go last.
         let is_plain = |(_, why): &(String, String)| why == NO_TENSOR || why == NO_TENSORS;
         let (plain, first): (Vec<_>, Vec<_>) = found.left_out.into_iter().partition(is_plain);
         Ok(Found { left_out: [first, plain].concat(), ..found })
@@ -328,7 +327,7 @@ impl Found {
             return Err(Invalid::new(InvalidKind::Size, what));
         }
         if depth > MAX_DEPTH {
-            // A list may hold itself.
+            // A list may contain itself.
             return Ok(self.leave_out(name, format!("more than {MAX_DEPTH} levels deep"), Holds::Objects));
         }
         match values.get(id) {
@@ -365,7 +364,8 @@ impl Found {
         holds
     }
 
-    /// Visits the parts of a container by their keys. One without tensors is left out as a whole, except for objects.
+    /// Visits the parts of a container, by key. A container without tensors is reported as a single skipped value,
+    /// apart from the objects in it.
     fn visit_parts(
         &mut self,
         values: &Values,
@@ -394,8 +394,8 @@ impl Found {
         Ok(holds)
     }
 
-    /// Visits the tensors of an object that is a module, by the names that they have in its state dictionary; `None` of
-    /// any other object.
+    /// Visits the tensors of a module, under their names in its state dictionary. Returns `None` if the object is not a
+    /// module.
     fn visit_module(
         &mut self,
         values: &Values,
@@ -424,7 +424,7 @@ impl Found {
         let is_outer = !std::mem::replace(&mut self.is_in_module, true);
         let first = self.left_out.len();
         let holds = self.visit_parts(values, parts.into_iter(), name, depth)?;
-        // Layers without parameters are not worth a word.
+        // Layers without parameters are not reported.
         let others = self.left_out.split_off(first);
         self.left_out.extend(others.into_iter().filter(|(_, why)| why != NO_TENSORS));
         if is_outer {
@@ -436,7 +436,7 @@ impl Found {
     }
 }
 
-/// The text of a key in the name of a tensor: a string, or an integer.
+/// Converts a key to the form in which it appears in tensor names; `None` if it is neither a string nor an integer.
 fn key_of(values: &Values, key: Id) -> Option<String> {
     match values.get(key) {
         Value::Text(text) => Some(text.clone()),

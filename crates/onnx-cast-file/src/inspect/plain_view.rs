@@ -1,5 +1,5 @@
-//! A checkpoint as `dequantize` would write it: quantized weights under the names of their values, without their scales.
-//! Values are computed when they are read.
+//! A view of a checkpoint as `dequantize` would write it: quantized weights appear under the names of the dequantized
+//! weights, without their scales. Values are computed when they are read.
 
 use super::{failed, quantized};
 use crate::checkpoint::{Checkpoint, TensorRef};
@@ -19,7 +19,7 @@ pub(crate) struct PlainView<'a> {
     weights: Option<Weights>,
 }
 
-/// A tensor as the model has it.
+/// A tensor of the model: stored, or dequantized from a weight.
 #[derive(Clone, Copy)]
 pub(crate) enum Entry<'s> {
     StoredTensor(TensorRef),
@@ -31,7 +31,8 @@ impl<'a> PlainView<'a> {
         PlainView::new_but(path, checkpoint, |_, _| false)
     }
 
-    /// As [`PlainView::new`], but elements without scales are no error if a function of name and length keeps them.
+    /// Like [`PlainView::new`], but elements without scales are accepted if `keeps` returns true for their name and
+    /// length.
     pub(crate) fn new_but(
         path: &Path,
         checkpoint: &'a Checkpoint,
@@ -41,24 +42,24 @@ impl<'a> PlainView<'a> {
         Ok(PlainView { checkpoint, weights })
     }
 
-    /// All tensors as they are stored.
+    /// Creates a view of all tensors as they are stored.
     pub(crate) fn stored(checkpoint: &'a Checkpoint) -> Self {
         PlainView { checkpoint, weights: None }
     }
 
-    /// Refuses global scales that look inverted, as `dequantize` does.
+    /// Rejects global scales that look inverted, like `dequantize`.
     pub(crate) fn verify(&self) -> Result<(), FileError> {
         let verify = |weights| quantized::verify(self.checkpoint, weights, false);
         self.weights.as_ref().map_or(Ok(()), verify)
     }
 
-    /// The layout of the quantized weights, if there are any.
+    /// Returns the layout of the quantized weights, if there are any.
     pub(crate) fn layout(&self) -> Option<Layout> {
         self.weights.as_ref().map(|weights| weights.layout)
     }
 
-    /// Weights under their own names, and all other tensors except those that only quantized weights use. Two values of
-    /// one name are refused, as `dequantize` refuses them: either might be the one to compare.
+    /// Returns quantized weights under their dequantized names, and all other tensors except companions of quantized
+    /// weights. Duplicate names are an error, as in `dequantize`, because either tensor might be the intended one.
     pub(crate) fn entries(&self) -> Result<Vec<(&str, Entry<'_>)>, FileError> {
         let mut entries = Vec::new();
         let companions: HashSet<String> = self.checkpoint.files.iter().flat_map(Input::companions).collect();
@@ -79,7 +80,7 @@ impl<'a> PlainView<'a> {
         }
     }
 
-    /// The tensor that holds an entry's elements.
+    /// Returns the tensor with an entry's elements.
     pub(crate) fn tensor(&self, entry: Entry<'_>) -> TensorRef {
         match entry {
             Entry::StoredTensor(tensor) => tensor,
@@ -94,7 +95,7 @@ impl<'a> PlainView<'a> {
         }
     }
 
-    /// The type of a tensor that is not quantized.
+    /// Returns the type of an entry; `None` if it is quantized.
     pub(crate) fn data_type(&self, entry: Entry<'_>) -> Option<DataType> {
         match entry {
             Entry::StoredTensor(tensor) => Some(self.checkpoint.stored(tensor).data_type),
@@ -102,7 +103,7 @@ impl<'a> PlainView<'a> {
         }
     }
 
-    /// numpy's name of the type of an array without values that this library reads.
+    /// Returns numpy's name for the type of an array whose elements this library cannot read.
     pub(crate) fn foreign<'s>(&'s self, entry: Entry<'s>) -> Option<&'s str> {
         match entry {
             Entry::StoredTensor(tensor) => self.checkpoint.stored(tensor).foreign().map(|(descr, _)| descr),

@@ -142,7 +142,7 @@ fn find(path: &Path, checkpoint: &Checkpoint) -> Option<(Option<Layout>, Result<
     find_but(path, checkpoint, |_, _| false)
 }
 
-/// As [`find`], but elements without scales are no error if a function of name and length keeps them.
+/// Like [`find`], but elements without scales are accepted if `keeps` returns true for their name and length.
 pub(super) fn find_but(
     path: &Path,
     checkpoint: &Checkpoint,

@@ -34,7 +34,7 @@ impl ReadAt for Vec<u8> {
     }
 }
 
-/// A file that is read, or other bytes instead of one. A clone reads the same open file.
+/// A file for reading, or another source of bytes. Clones share the open file.
 #[derive(Clone, Debug)]
 pub struct InputFile {
     path: PathBuf,

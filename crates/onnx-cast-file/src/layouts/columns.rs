@@ -75,7 +75,8 @@ pub(crate) fn parts([rows, columns]: [usize; 2], start: usize, len: usize) -> im
     })
 }
 
-/// Values to read at once: about a chunk, in whole columns of `rows` values unless these are too long.
+/// Number of values to read at once: about one chunk, rounded to whole columns of `rows` values if these are not too
+/// long.
 pub(crate) fn columns_at_once(rows: usize) -> usize {
     let columns = [64, 32, 8].map(|count| rows.saturating_mul(count));
     let whole = columns.into_iter().find(|columns| (1..=4 * CHUNK).contains(columns));

@@ -38,7 +38,7 @@ pub(crate) struct Config {
 }
 
 impl Checkpoint {
-    /// Reads what the configuration says of quantization. A layout that is given overrules it.
+    /// Reads the quantization from the configuration. The layout `given` overrides it.
     pub(crate) fn config(&self, given: Option<Layout>) -> Result<Config, FileError> {
         match &self.configuration {
             Configuration::Folder(folder) => Config::of(self, folder, given),
@@ -49,8 +49,8 @@ impl Checkpoint {
         }
     }
 
-    /// What the configuration says of quantization, for errors; `None` if nothing. One that cannot be read says
-    /// nothing.
+    /// Describes the quantization in the configuration, for errors; `None` if there is none, or if the configuration
+    /// cannot be read.
     pub(crate) fn claim(&self) -> Option<String> {
         match &self.configuration {
             Configuration::Folder(folder) => Config::texts(folder).find_map(|text| claims(&text)),
@@ -58,10 +58,10 @@ impl Checkpoint {
         }
     }
 
-    /// What the configuration says of the model.
+    /// Reads the model's properties from the configuration.
     ///
     /// # Errors
-    /// If it cannot be read, or a failed download left something else in its place.
+    /// If the configuration cannot be read, or if a failed download left something else in its place.
     pub(crate) fn model(&self) -> Result<Model, FileError> {
         let text = match &self.configuration {
             Configuration::Folder(folder) => read(&folder.join("config.json"))?,
@@ -71,7 +71,7 @@ impl Checkpoint {
     }
 }
 
-/// The name of a configuration without a file, for errors.
+/// Name of a configuration in memory, for errors.
 const CONFIG_TEXT: &str = "config";
 
 /// What the text of a configuration says of quantization, for errors; `None` if nothing.

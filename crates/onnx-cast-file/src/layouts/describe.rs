@@ -1,5 +1,5 @@
-//! A weight from its tensors: what their types mean together, the shape of the elements, and the blocks that scales are
-//! for.
+//! Describes a weight from the types and shapes of its tensors: its format, the shape of its elements, and the size of
+//! its blocks.
 
 mod columns;
 mod joined;
@@ -21,10 +21,10 @@ use onnx_cast::scaled::GlobalScale;
 use onnx_cast::{DataType, types};
 use serde_json::{Map, Value};
 
-/// What an element of MXINT8 stands for, without its scale.
+/// Value of one unit of an MXINT8 element, without its scale.
 const MXINT8_UNIT: f32 = 1.0 / 64.0;
 
-/// Describes a weight of elements and scales whose types and shapes tell the rest.
+/// Describes a weight whose types and shapes of elements and scales determine everything else.
 pub(super) fn scaled(finder: &Finder<'_>, mut weight: Weight, start: &str) -> Result<Option<Weight>, FileError> {
     if !finder.read_types(&mut weight, start)? {
         return Ok(None);
@@ -37,7 +37,7 @@ pub(super) fn scaled(finder: &Finder<'_>, mut weight: Weight, start: &str) -> Re
 }
 
 impl Finder<'_> {
-    /// The weight that elements and scales make, in the layout of their names.
+    /// Describes the weight that consists of these elements and scales, in the layout with their names.
     pub(super) fn describe(
         &self,
         tensor: TensorRef,
@@ -67,7 +67,7 @@ impl Finder<'_> {
         (self.spec.describe)(self, weight, start)
     }
 
-    /// Completes a weight whose elements and scales are known, by its other tensors.
+    /// Adds the other companions to a weight whose elements and scales are known.
     pub(super) fn with_companions(&self, mut weight: Weight, start: &str) -> Result<Weight, FileError> {
         weight.others = [SHAPE, COMFY_QUANT].iter().filter_map(|ending| self.companion(start, ending)).collect();
         self.read_globals(&mut weight)?;
@@ -83,13 +83,13 @@ impl Finder<'_> {
         Ok(weight)
     }
 
-    /// A tensor beside a weight, if the layout has companions of this name.
+    /// Finds a companion of a weight, if the layout has companions with this suffix.
     fn companion(&self, start: &str, ending: &str) -> Option<TensorRef> {
         let is_owned = self.spec.beside.contains(&ending);
         is_owned.then(|| self.checkpoint.find(&format!("{start}{ending}"))).flatten()
     }
 
-    /// Compares the shape of a weight with the tensor that names it.
+    /// Checks the shape of a weight against the tensor that stores it.
     fn check_original_shape(&self, weight: &Weight, start: &str) -> Result<(), FileError> {
         let Some(tensor) = self.companion(start, SHAPE) else { return Ok(()) };
         match self.checkpoint.original_shape(tensor)? {
@@ -102,7 +102,7 @@ impl Finder<'_> {
         }
     }
 
-    /// What the types of elements and scales mean together; whether they are a weight.
+    /// Determines the format from the types of elements and scales. Returns whether they are a weight.
     fn read_types(&self, weight: &mut Weight, start: &str) -> Result<bool, FileError> {
         let tensor = weight.codes.tensor;
         let (stored, scale) = (self.checkpoint.stored(tensor), self.checkpoint.stored(weight.scales.tensor));
@@ -113,7 +113,7 @@ impl Finder<'_> {
             }
             (Float6E2M3 | Float6E3M2, Float8E8M0) => {}
             (Uint8 | Int8 | Float4E2M1, Uint8 | Float8E8M0) => {
-                // Bytes hold two codes of 4 bits, or four of 6 bits in three; the number of scales decides.
+                // A byte holds two 4-bit codes, or three bytes hold four 6-bit codes; the number of scales decides.
                 let width = stored.shape.last().copied().unwrap_or(0);
                 let has_six_bits = stored.data_type == Uint8
                     && self.claims.formats.contains(&WeightFormat::MxFp6)
@@ -144,7 +144,7 @@ impl Finder<'_> {
                 (weight.codes.encoding, weight.codes.shape) =
                     packed_ints::describe(stored, shape, &bits.collect::<Vec<_>>()).map_err(wrong)?;
             }
-            // Bytes that are something else than a weight.
+            // Bytes that are not a weight.
             (Uint8 | Int8 | Int32, _) if self.spec.has_other_bytes => return Ok(false),
             _ => {
                 let (elements, scales) = (stored.data_type, scale.data_type);
@@ -155,12 +155,12 @@ impl Finder<'_> {
         Ok(true)
     }
 
-    /// What is wrong with the type or the shape of a tensor.
+    /// Creates an error about the type or the shape of a tensor.
     pub(super) fn part(&self, tensor: TensorRef, want: String) -> FileError {
         self.checkpoint.error(Some(tensor), self.checkpoint.stored(tensor).unfit(want))
     }
 
-    /// NVFP4's global scale.
+    /// Finds NVFP4's global scale.
     pub(super) fn global(
         &self,
         stored: &StoredTensor,
@@ -174,7 +174,7 @@ impl Finder<'_> {
         })
     }
 
-    /// The shape of the elements, and that of the values.
+    /// Determines the shapes of the elements and of the dequantized weight.
     pub(super) fn read_shape(&self, weight: &mut Weight, stored: &StoredTensor) -> Result<(), Invalid> {
         match weight.codes.encoding {
             Encoding::Plain(data_type @ (Float4E2M1 | Float6E2M3)) if stored.data_type != data_type => {
@@ -188,7 +188,7 @@ impl Finder<'_> {
             Encoding::HighFirst => self.widen_shape(weight, stored, Float4E2M1)?,
             _ => {}
         }
-        // Beside a 0 sizes are not bounded by the file's.
+        // If one size is 0, the file's length does not bound the others.
         if weight.codes.shape.iter().try_fold(1usize, |len, &size| len.checked_mul(size)).is_none() {
             return Err(stored.unfit("fewer elements"));
         }
@@ -205,12 +205,12 @@ impl Finder<'_> {
         Ok(())
     }
 
-    /// Whether ModelOpt has packed integers of 4 bits, along the rows.
+    /// Returns whether these are 4-bit integers that ModelOpt packed along the rows.
     fn has_rows_of_integers(&self, stored: &StoredTensor) -> bool {
         stored.shape.len() == 2 && self.spec.lays_experts(Order::Down)
     }
 
-    /// Whether ModelOpt has packed experts along the rows, along which their blocks are too.
+    /// Returns whether these are experts that ModelOpt packed along the rows, with blocks along the rows too.
     fn has_two_rows(&self, stored: &StoredTensor, scale: &StoredTensor) -> bool {
         match stored.shape[..] {
             [experts, rows, columns] if self.spec.lays_experts(Order::Down) => {
@@ -220,7 +220,7 @@ impl Finder<'_> {
         }
     }
 
-    /// The shape of elements that are packed in bytes.
+    /// Determines the shape of elements that are packed in bytes.
     fn widen_shape(&self, weight: &mut Weight, stored: &StoredTensor, data_type: DataType) -> Result<(), Invalid> {
         if self.spec.has_axis_of_blocks {
             let [ref outer @ .., blocks, 16] = stored.shape[..] else {
@@ -239,8 +239,8 @@ impl Finder<'_> {
         onnx_cast::tensor::element_count(&weight.codes.shape).map(drop).ok_or_else(|| stored.unfit("fewer elements"))
     }
 
-    /// Without a configuration the number of scales in a row gives the size of its blocks; of ModelOpt's integers also
-    /// with one that names no size.
+    /// Derives the block size from the number of scales per row if there is no configuration, or, for ModelOpt's
+    /// integers, if the configuration specifies no size.
     fn block_by_number(&self, weight: &Weight, scale: &StoredTensor) -> Option<[usize; 2]> {
         let is_told = self.claims.block.is_some() || !self.claims.formats.is_empty();
         let counts = match weight.codes.encoding {
@@ -254,7 +254,7 @@ impl Finder<'_> {
         }
     }
 
-    /// The blocks that scales of a shape belong to.
+    /// Determines the block size from the shape of the scales.
     pub(super) fn fit_scales(&self, weight: &mut Weight, scale: &StoredTensor) -> Result<(), Invalid> {
         let [rows, columns] = weight.matrix();
         let outer = weight.codes.shape[..weight.codes.shape.len() - 2].to_vec();
@@ -278,7 +278,7 @@ impl Finder<'_> {
         }
         let mut squeezed = squeeze(&scale.shape, weight.codes.shape.len());
         if outer.len() == 1 && self.spec.experts.as_ref().is_some_and(|experts| experts.have_scales_of_columns) {
-            // Experts have a scale for each column, whichever axis it is written along.
+            // Experts have a scale per column, whichever axis the scales are stored along.
             candidates = vec![[rows, 1]];
             if let Some([_, down, across @ 1]) = squeezed.as_deref_mut() {
                 std::mem::swap(down, across);
@@ -287,15 +287,15 @@ impl Finder<'_> {
         let fits = |block: [usize; 2]| {
             let grid = [rows.div_ceil(block[0].max(1)), columns.div_ceil(block[1].max(1))];
             squeezed.as_deref() == Some(&[&outer[..], &grid].concat()[..])
-                // One scale for all matrices, or for none.
+                // One scale for all matrices, or a scale of an empty tensor.
                 || grid.iter().all(|&count| count <= 1) && scale.len == 1
         };
         match candidates.iter().copied().find(|&block| fits(block)) {
             Some(block) => {
-                // The configuration may have any size; larger than the weight all mean the same.
+                // The configuration may specify any size. All sizes that are larger than the weight are equivalent.
                 const LARGE: usize = 1 << 31;
                 weight.scales.block = [0, 1].map(|axis| block[axis].clamp(1, [rows, columns][axis].max(LARGE)));
-                // A scale for the whole tensor: its matrices are one.
+                // A per-tensor scale: treat all matrices as one.
                 if scale.len == 1 && !outer.is_empty() && !is_microscaled && outer.iter().product::<usize>() != 1 {
                     weight.codes.shape = vec![outer.iter().product::<usize>() * rows, columns];
                     weight.scales.block = [weight.codes.shape[0].max(1), columns.max(1)];
@@ -321,7 +321,7 @@ impl Finder<'_> {
         }
     }
 
-    /// Refuses infinite scales in a layout that divides by its scales: every weight would be 0.
+    /// Rejects infinite scales in a layout that divides by its scales, because every weight would be 0.
     pub(super) fn check_divisors(&self, scales: TensorRef) -> Result<(), FileError> {
         match has_infinity(self.checkpoint.stored(scales).data_type, &self.checkpoint.bytes(scales)?) {
             true => {
@@ -332,7 +332,7 @@ impl Finder<'_> {
         }
     }
 
-    /// Reads the global scales of NVFP4: one, or one for each matrix.
+    /// Reads the global scales of NVFP4: one, or one per matrix.
     pub(super) fn read_globals(&self, weight: &mut Weight) -> Result<(), FileError> {
         let Some(global) = weight.scales.global else { return Ok(()) };
         let stored = self.checkpoint.stored(global);
@@ -364,11 +364,11 @@ fn has_infinity(data_type: DataType, bytes: &[u8]) -> bool {
     }
 }
 
-/// A longer text is not the settings of one weight.
+/// Max number of bytes of the settings of one weight.
 const MAX_TEXT: u64 = 1 << 16;
 
 impl Checkpoint {
-    /// The settings that a tensor holds as JSON.
+    /// Reads the settings that a tensor stores as JSON.
     pub(super) fn settings(&self, tensor: TensorRef) -> Result<Map<String, Value>, FileError> {
         let stored = self.stored(tensor);
         let wrong = |what: String| {
@@ -381,7 +381,7 @@ impl Checkpoint {
         serde_json::from_slice(&self.bytes(tensor)?).map_err(|error| wrong(error.to_string()))
     }
 
-    /// The shape that a tensor `weight_shape` gives.
+    /// Reads the shape that a tensor `weight_shape` stores.
     fn original_shape(&self, tensor: TensorRef) -> Result<[usize; 2], FileError> {
         let stored = self.stored(tensor);
         let bytes = if stored.len == 2 { self.bytes(tensor)? } else { Vec::new() };

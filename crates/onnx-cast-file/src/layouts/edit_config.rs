@@ -1,5 +1,5 @@
-//! Edits of `config.json` when weights change: the type that libraries load them as (`torch_dtype`, which newer versions
-//! of transformers call `dtype`), and the description of quantized weights. Everything else keeps its text.
+//! Edits `config.json` when weights change: the type as which libraries load them (`torch_dtype`, or `dtype` in newer
+//! versions of transformers), and the description of quantized weights. Everything else is kept byte for byte.
 
 use super::config::{QUANTIZATION, not_an_object, read};
 use super::json;
@@ -10,14 +10,15 @@ use serde_json::Value;
 use std::borrow::Cow;
 use std::path::Path;
 
-/// DeepSeek-V4's key for the format of its experts. vLLM and transformers build the modules of experts by it. vLLM takes
-/// a missing key for `fp4`, and reads the key only beside `quant_method: fp8` (deepseek_v4/quant_config.py).
+/// DeepSeek-V4's key for the format of its experts. vLLM and transformers choose the class of the expert modules by
+/// this key. In vLLM the default is `fp4`, and the key is only read if `quant_method` is `fp8`
+/// (deepseek_v4/quant_config.py).
 const EXPERTS: &str = "expert_dtype";
 
-/// The models that have the key.
+/// Prefix of the `model_type` of models with this key.
 const WITH_EXPERTS: &str = "deepseek_v4";
 
-/// Which keys follow the weights, in the configuration and in those of its parts.
+/// New values of the keys that depend on the weights, in the configuration and in those of its parts.
 ///
 /// | key | value |
 /// |-|-|
@@ -30,12 +31,13 @@ struct Storage<'a> {
     quantization: Option<&'a Value>,
 }
 
-/// The text of `config.json` for plain weights. The type is `None` if torch does not compute in it.
+/// Returns the contents of `config.json` for plain weights. The type is `None` if torch does not compute in it.
 pub(crate) fn plain_config(path: &Path, data_type: Option<&str>) -> Result<String, FileError> {
     of_file(path, Storage { data_type, quantization: None })
 }
 
-/// The text of `config.json` for quantized weights, or for those that no configuration describes.
+/// Returns the contents of `config.json` for quantized weights. `quantization` is `None` if the layout has no
+/// description.
 pub(crate) fn quantized_config(path: &Path, quantization: Option<&Value>) -> Result<String, FileError> {
     of_file(path, Storage { data_type: None, quantization })
 }
@@ -46,7 +48,7 @@ fn of_file(path: &Path, storage: Storage<'_>) -> Result<String, FileError> {
 }
 
 impl Storage<'_> {
-    /// The value of `expert_dtype`.
+    /// Returns the value of `expert_dtype`.
     fn experts(&self) -> Option<&'static str> {
         self.quantization.filter(|quantization| quantization["quant_method"] == "fp8").map(|_| "fp8")
     }
@@ -72,7 +74,7 @@ impl Storage<'_> {
             Ok(Some(match self.data_type {
                 _ if is_removed(key, value) => return Ok(None),
                 Some(data_type) if is_type(key, value) => Value::from(data_type).to_string().into(),
-                // Parts of a model name their type themselves.
+                // Parts of a model may specify their own type.
                 _ if key == "text_config" && value.starts_with('{') => part.edit(value, false)?.into(),
                 _ if key.ends_with("_config") && describes_weights(value) => part.edit(value, false)?.into(),
                 _ => Cow::Borrowed(value),
@@ -82,7 +84,7 @@ impl Storage<'_> {
     }
 }
 
-/// Whether a key tells, by itself or in an object, that the model has the key of DeepSeek-V4.
+/// Returns whether a key, or a key nested in its value, shows that the model uses [`EXPERTS`].
 fn is_of_v4(key: &str, value: &str) -> bool {
     match key {
         "model_type" => value.trim_matches('"').starts_with(WITH_EXPERTS),
@@ -92,7 +94,7 @@ fn is_of_v4(key: &str, value: &str) -> bool {
     }
 }
 
-/// Whether a part of the configuration has keys of its own that describe weights.
+/// Returns whether a part of the configuration has its own keys that describe weights.
 fn describes_weights(part: &str) -> bool {
     let is_meant = |key: &str| QUANTIZATION.contains(&key) || key == EXPERTS;
     part.starts_with('{') && json::pairs(part).is_ok_and(|pairs| pairs.iter().any(|(key, _)| is_meant(key)))
@@ -101,19 +103,19 @@ fn describes_weights(part: &str) -> bool {
 /// The keys of the type.
 const TYPE_KEYS: [&str; 2] = ["torch_dtype", "dtype"];
 
-/// Whether a key is that of a model's part, which may have a type of its own: `text_config`, `vision_config`.
+/// Returns whether a key belongs to a part of the model, which may have its own type: `text_config`, `vision_config`.
 fn is_part(key: &str) -> bool {
     key.ends_with("_config") && key != "quantization_config"
 }
 
-/// A key of diffusers, whose configurations do not name a type.
+/// A key of diffusers, whose configurations do not specify a type.
 const DIFFUSERS: &str = "_class_name";
 
-/// Keys of transformers. Layers of sentence-transformers have configurations too, which name no type, and their classes
-/// take no other keys than their own.
+/// Keys of transformers. Layers of sentence-transformers also have configurations, but these specify no type, and their
+/// classes reject unknown keys.
 const TRANSFORMERS: [&str; 2] = ["model_type", "architectures"];
 
-/// torch's name for a type that models compute in, as configurations have it.
+/// Returns torch's name for a type that models compute in, as used in configurations.
 pub(crate) fn torch_name(data_type: DataType) -> Option<&'static str> {
     match data_type {
         DataType::Float => Some("float32"),
@@ -123,18 +125,18 @@ pub(crate) fn torch_name(data_type: DataType) -> Option<&'static str> {
     }
 }
 
-/// Whether a configuration with these keys lacks the type.
+/// Returns whether a configuration with these keys lacks the type.
 fn is_missing<'k>(mut keys: impl Iterator<Item = &'k str>) -> bool {
     keys.all(|key| !TYPE_KEYS.contains(&key) && key != DIFFUSERS)
 }
 
-/// Whether a key holds torch's name of the type.
+/// Returns whether the value of a key is torch's name of the type.
 fn is_type(key: &str, value: &str) -> bool {
     TYPE_KEYS.contains(&key) && value.starts_with('"')
 }
 
-/// A configuration with this type, which is added to one of transformers where it is missing; `None` if the text is not
-/// an object.
+/// Returns the configuration with this type. The type is added to a configuration of transformers that lacks it.
+/// Returns `None` if the string is not a JSON object.
 pub(crate) fn with_torch_dtype(text: &str, name: &str) -> Option<String> {
     let pairs = json::pairs(text).ok()?;
     let mut keys = pairs.iter().map(|(key, _)| key.as_str());
@@ -151,7 +153,7 @@ pub(crate) fn with_torch_dtype(text: &str, name: &str) -> Option<String> {
     json::edit(text, edit, if lacks_type { &added } else { &[] }).ok()
 }
 
-/// Whether a part of a configuration names its type.
+/// Returns whether a part of a configuration specifies its type.
 fn has_type(part: &str) -> bool {
     let pairs = if part.starts_with('{') { json::pairs(part).unwrap_or_default() } else { Vec::new() };
     !is_missing(pairs.iter().map(|(key, _)| key.as_str()))
@@ -187,7 +189,7 @@ mod tests {
         assert!(unnamed("[]").is_err());
     }
 
-    /// Each key of the table, at the top and in a part of the model, beside plain and quantized weights.
+    /// Tests each key of the table, at the top level and in a part of the model, for plain and for quantized weights.
     #[test]
     fn every_key_that_describes_weights_follows_them() {
         let old = json!({
@@ -210,14 +212,14 @@ mod tests {
             want
         };
         assert_eq!(rewritten(&old, Some("float16"), None), want("float16", &[]));
-        // A type that models do not compute in, float8: torch has another name for it, and no model of it.
+        // Models do not compute in float8, and torch has another name for it.
         assert_eq!(rewritten(&old, None, None), want("bfloat16", &[]));
         let (fp8, other) = (json!({"quant_method": "fp8"}), json!({"quant_method": "compressed-tensors"}));
         let experts = ("expert_dtype", json!("fp8"));
         let quantized = want("bfloat16", &[experts.clone(), ("quantization_config", fp8.clone())]);
         assert_eq!(rewritten(&old, None, Some(&fp8)), quantized);
         assert_eq!(rewritten(&old, None, Some(&other)), want("bfloat16", &[("quantization_config", other.clone())]));
-        // vLLM takes a missing key for `fp4`. Other models do not have it.
+        // The key is added because vLLM's default is `fp4`. Other models do not use it.
         let plain = want("bfloat16", &[]);
         assert_eq!(rewritten(&plain, None, Some(&fp8)), quantized);
         let llama = json!({"model_type": "llama"});

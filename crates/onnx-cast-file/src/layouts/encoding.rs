@@ -32,7 +32,7 @@ pub(crate) enum Grid {
     /// As the blocks are, in rows of so many scales, of which the last are not used; zero points in words are packed
     /// along the groups: AWQ's `gemv`.
     Padded(usize),
-    /// In tiles of 128x4, the order of cuBLAS (`values/swizzled.rs`).
+    /// In tiles of 128x4, which is cuBLAS's order (`values/swizzled.rs`).
     Tiles,
     /// One for each of two or three matrices that were joined, which end before these rows.
     Joined([usize; 3]),

@@ -1,4 +1,4 @@
-//! What the weights of a checkpoint are, in the words of those that are written: their format, and what has a scale.
+//! Expresses the format and granularity of existing weights in the terms that are used for writing.
 
 use super::encoding::{Encoding, Grid};
 use super::format::{Granularity, QuantizedFormat};
@@ -8,7 +8,7 @@ use onnx_cast::DataType;
 use onnx_cast::scaled::BlockFormat;
 
 /// Returns the format of a weight and the granularity of its scales. `block` is the block of the configuration, which
-/// may be larger than the weight. Tiles of scales stay in the layout that has them.
+/// may be larger than the weight. Weights with scales in tiles can only stay in their layout.
 ///
 /// # Errors
 /// Fails with a property of the weight that no other layout supports.

@@ -28,8 +28,8 @@ fn place_in(text: &str, value: &str) -> Range<usize> {
     start..start + value.len()
 }
 
-/// The text of an object after edits; everything else keeps its text. `edit` returns the text of a key's value, or `None`
-/// to remove the key; `added` follows the other keys.
+/// Edits the JSON of an object, and keeps everything else byte for byte. `edit` returns the new JSON of a key's value,
+/// or `None` to remove the key. The keys of `added` are appended.
 pub(super) fn edit<'t>(
     text: &'t str,
     mut edit: impl FnMut(&str, &'t str) -> Result<Option<Cow<'t, str>>, Error>,

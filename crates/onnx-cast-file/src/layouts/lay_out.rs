@@ -43,12 +43,12 @@ impl Layout {
         Ok(written)
     }
 
-    /// Whether loaders of the layout join matrices: those that a configuration tells of quantization do.
+    /// Returns whether loaders of the layout join matrices. They do if the layout has a quantization configuration.
     pub(crate) fn is_joined(self) -> bool {
         self.spec().configuration.is_some()
     }
 
-    /// The loaders of such weights in the layout; `None` if the layout is only read, so that its loaders are unknown.
+    /// Returns the loaders of such weights in the layout; `None` if they are unknown because the layout is only read.
     pub(crate) fn loaders_of(self, to: QuantizedFormat, granularity: Granularity) -> Option<&'static [&'static str]> {
         let held = self.spec().held;
         let found = held.iter().find(|held| held.formats.contains(&to) && held.contains(granularity));
@@ -59,7 +59,7 @@ impl Layout {
         }
     }
 
-    /// Whether a program loads any format in this layout.
+    /// Returns whether a program loads any format in this layout.
     pub(crate) fn has_loader(self, program: &str) -> bool {
         let loads = |held: &Held| matches!(held.loaders, Loaders::Are(programs) if programs.contains(&program));
         self.spec().held.iter().any(loads)
@@ -371,9 +371,9 @@ fn block_of(
     Ok(block)
 }
 
-/// Refuses matrices that ComfyUI would pad, and those whose panels of 128 rows are too large to compute at once.
+/// Rejects matrices that ComfyUI would pad, and matrices whose panels of 128 rows are too large to compute at once.
 fn fits_tiles(stored: &StoredTensor, [_, rows, columns]: [usize; 3], [_, block]: [usize; 2]) -> Result<bool, Invalid> {
-    /// Columns of a panel.
+    /// Max number of columns of a panel.
     const MOST: usize = 1 << 16;
     let want = match (rows.is_multiple_of(block), columns <= MOST) {
         (true, true) => return Ok(true),

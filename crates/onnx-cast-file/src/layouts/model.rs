@@ -41,12 +41,12 @@ impl Model {
         kinds.iter().any(|kind| self.kinds.contains(*kind))
     }
 
-    /// What loaders do with the model.
+    /// Returns the rules of all loaders for the model.
     pub(crate) fn rules(&self) -> Rules {
         Rules::of(&self.kinds, &self.classes)
     }
 
-    /// What one loader does with the model; `None` if its table lacks it.
+    /// Returns the rules of one loader for the model; `None` if its table lacks the model.
     pub(crate) fn rules_of(&self, loader: Loader) -> Option<Rules> {
         Rules::of_loader(loader, &self.kinds, &self.classes)
     }

@@ -64,8 +64,8 @@ fn signs<'n>(tensors: &[Header<'n>]) -> Vec<Sign<'n>> {
     tensors.iter().enumerate().filter_map(sign).collect()
 }
 
-/// The tensors of each quantized weight, as far as names and types tell: the index of the codes, and those of the
-/// tensors that belong to them.
+/// Finds the tensors of each quantized weight by names and types. Returns the index of the codes and the indices of
+/// their companions.
 pub(crate) fn companions(tensors: &[Header<'_>]) -> impl Iterator<Item = (usize, Vec<usize>)> {
     signs(tensors).into_iter().map(|Sign { codes, beside, .. }| (codes, beside))
 }

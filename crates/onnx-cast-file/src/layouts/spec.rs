@@ -1,4 +1,4 @@
-//! A layout: the names that it claims, how it describes weights, lays them out, and configures loaders.
+//! Specification of a layout: its tensor names, how it describes and stores weights, and how it configures loaders.
 
 use super::claims::{Claims, KeyValueCache};
 use super::format::{Activations, Granularity, QuantizedFormat};
@@ -9,34 +9,34 @@ use crate::error::FileError;
 use crate::formats::format::Format;
 use serde_json::{Map, Value};
 
-/// Both matrices of experts.
+/// Names of the two tensors with the experts of a layer.
 pub(super) const EXPERTS: [&str; 2] = ["gate_up_proj", "down_proj"];
 
-/// Name suffixes of other tensors of a weight.
+/// Name suffixes of companions of a weight.
 pub(crate) const ZERO_POINTS: &str = "weight_zero_point";
 pub(crate) const GROUPS: &str = "weight_g_idx";
 pub(crate) const SHAPE: &str = "weight_shape";
-/// A layer's format in JSON, of ComfyUI.
+/// Name suffix of ComfyUI's tensor with the format of a layer, in JSON.
 pub(super) const COMFY_QUANT: &str = "comfy_quant";
 
-/// What is before an ending of a name.
+/// Returns the part of a name before a suffix. The suffix must begin with an underscore, follow a point, or be the
+/// whole name.
 pub(super) fn before<'n>(name: &'n str, ending: &str) -> Option<&'n str> {
     let start = name.strip_suffix(ending)?;
     (ending.starts_with('_') || start.is_empty() || start.ends_with('.')).then_some(start)
 }
 
-/// How names of elements and scales belong together: behind a common beginning, these endings. A plain ending begins
-/// the name or follows a point.
+/// Name suffixes of the elements and scales of a weight, which share a common prefix.
 #[derive(Clone, Copy)]
 pub(crate) struct Names {
     pub(super) elements: &'static str,
     pub(super) scales: &'static str,
-    /// The ending of the values.
+    /// Name suffix of the dequantized weight.
     pub(super) values: &'static str,
 }
 
 impl Names {
-    /// The names of elements and scales, by that of the values.
+    /// Returns the names of elements and scales, given the name of the dequantized weight.
     pub(super) fn of_values(&self, name: &str) -> Option<(String, String)> {
         let start = name.strip_suffix(self.values)?;
         let is_meant = self.values.is_empty() || start.ends_with('.');
@@ -44,121 +44,121 @@ impl Names {
     }
 }
 
-/// Describes a weight: reads the types and shapes of its tensors, which make `Weight` complete; `None` if they are no
-/// weight. The text is the beginning of their names.
+/// Describes a weight: completes a `Weight` from the types and shapes of its tensors. Returns `None` if they are not a
+/// weight. The string is the common prefix of their names.
 pub(super) type Describe = fn(&Finder<'_>, Weight, &str) -> Result<Option<Weight>, FileError>;
 
-/// What a weight is found and described by.
+/// Context for finding and describing weights.
 pub(super) struct Finder<'a> {
     pub(super) checkpoint: &'a Checkpoint,
     pub(super) claims: &'a Claims,
     pub(super) spec: &'a LayoutSpec,
 }
 
-/// The claims of a checkpoint's own files; `None` where these claim nothing.
+/// Reads the claims in a checkpoint's own files; `None` if there are none.
 pub(super) type Told = fn(&Checkpoint) -> Result<Option<Claims>, FileError>;
 
-/// What a layout holds.
+/// Properties of a layout.
 pub(crate) struct LayoutSpec {
     pub(crate) name: &'static str,
-    /// Endings of names that no other layout has.
+    /// Name suffixes that only this layout uses.
     pub(super) signs: &'static [&'static str],
-    /// The names of a matrix's tensors, first those that are written; empty where only experts are held.
+    /// Names of the tensors of a matrix. The first entry is written. Empty if the layout only supports experts.
     pub(super) names: &'static [Names],
     pub(super) experts: Option<Experts>,
     pub(crate) configuration: Option<Configuration>,
-    /// Describes a weight by its tensors.
+    /// Describes a weight from its tensors.
     pub(super) describe: Describe,
     /// Name suffixes of the companions that a weight may have besides its scales. The layout reads no others.
     pub(super) beside: &'static [&'static str],
     /// Whether codes may be stored in tensors of any type.
     pub(super) has_any_type: bool,
-    /// The key of `config.json` that is as `quantization_config` in other layouts.
+    /// The layout's own key in `config.json`, in place of `quantization_config`.
     pub(super) own_key: Option<&'static str>,
-    /// Whether blocks are an axis of the elements, of 16 bytes each.
+    /// Whether the elements have an axis of blocks, with 16 bytes per block.
     pub(super) has_axis_of_blocks: bool,
-    /// Reads what the files themselves say of layers.
+    /// Reads the formats of layers from the files themselves.
     pub(super) told: Option<Told>,
-    /// What is written.
+    /// Formats that the layout is written with.
     pub(super) held: &'static [Held],
-    /// The shape of a scale for a tensor.
+    /// Shape of a per-tensor scale.
     pub(super) tensor_scale: &'static [usize],
-    /// Whether scales of rows are a matrix of one column.
+    /// Whether per-row scales are stored as a matrix of one column.
     pub(super) has_column_of_scales: bool,
-    /// Whether scales of blocks of rows and columns have an axis of 1 behind each of these.
+    /// Whether the scales of blocks of rows and columns have an axis of size 1 after each of the two axes.
     pub(super) has_axes_between: bool,
-    /// Whether loaders read blocks of several rows with fewer columns at the end of these.
+    /// Whether loaders accept a last block with fewer columns, if blocks span several rows.
     pub(super) has_short_columns: bool,
-    /// The scales of activations that the layout has a place for.
+    /// Names of the scales of activations, if the layout stores any.
     pub(crate) calibration: Option<Calibration>,
     pub(super) global: GlobalScaleOf,
-    /// Whether block formats are stored as ComfyUI stores them: scales in tiles of 128x4, and of two elements in a byte
-    /// the first in the upper half.
+    /// Whether block formats are stored as in ComfyUI: scales in tiles of 128x4, and the first of two elements in the
+    /// upper half of a byte.
     pub(super) has_tiles: bool,
-    /// Whether packed elements and scales have their own types, not those of bytes.
+    /// Whether packed elements and scales are stored in their own types instead of byte types.
     pub(super) is_typed: bool,
     /// Whether integers are packed in words.
     pub(crate) packs_integers: bool,
-    /// Whether a type of float scales that a weight has already may stay.
+    /// Whether float scales that a weight already has may keep their type.
     pub(crate) keeps_scale_type: bool,
     pub(crate) arithmetic: Arithmetic,
-    /// A tensor of two bytes by which readers know the layout.
+    /// Name of a tensor of two bytes by which readers recognize the layout.
     pub(crate) marker: Option<&'static str>,
-    /// Whether float8 with scales of float8e8m0 may have the blocks of the configuration, and not only those of MX.
+    /// Whether float8 with float8e8m0 scales may use the block size of the configuration instead of MX's.
     pub(super) has_large_blocks: bool,
-    /// Whether bytes beside scales may be something else than a weight.
+    /// Whether a byte tensor next to scales may be something other than a weight.
     pub(super) has_other_bytes: bool,
-    /// Whether int8 with scales of float8e8m0 is MXINT8, not two codes of float4e2m1 in a byte.
+    /// Whether int8 with float8e8m0 scales is MXINT8. Otherwise each byte contains two codes of float4e2m1.
     pub(super) has_mxint8: bool,
-    /// Whether the number of scales in a row gives the size of blocks that no configuration names.
+    /// Whether the block size follows from the number of scales per row if no configuration specifies it.
     pub(super) counts_scales: bool,
-    /// What weights are stored in. Another format than `.safetensors` has a writer of its own, and only `quantize` has
-    /// it as a target.
+    /// File format of the weights. A format other than `.safetensors` has its own writer, and only `quantize` can write
+    /// it.
     pub(crate) file: Format,
-    /// Integers in words whose rows and columns are exchanged, where the layout has them.
+    /// Layout of integers packed in transposed words, if supported.
     pub(super) columns: Option<ColumnsOfWords>,
 }
 
 impl LayoutSpec {
-    /// The names of a weight's tensors, of experts too.
+    /// Returns the names of the tensors of weights, including experts.
     pub(super) fn all_names(&self) -> impl Iterator<Item = &Names> {
         self.names.iter().chain(self.experts.iter().flat_map(|experts| experts.names))
     }
 
-    /// The name of the elements that a tensor of this name would have scales for; `None` if it is no name of scales.
-    /// `scale` is the name of many an ordinary tensor.
+    /// Returns the name of the elements that a tensor with this name would scale; `None` if it is not a name of scales.
+    /// The name `scale` is excluded, because many ordinary tensors have it.
     pub(crate) fn elements_of(&self, scales: &str) -> Option<String> {
         let mut names = self.all_names().filter(|names| names.scales != "scale");
         names.find_map(|names| Some(format!("{}{}", before(scales, names.scales)?, names.elements)))
     }
 
-    /// The shape of a scale for a tensor.
+    /// Shape of a per-tensor scale.
     pub(crate) fn shape_of_one(&self) -> &'static [usize] {
         self.tensor_scale
     }
 
-    /// Whether elements of experts lie so.
+    /// Returns whether elements of experts are stored in this order.
     pub(super) fn lays_experts(&self, order: Order) -> bool {
         self.experts.as_ref().is_some_and(|experts| experts.order == order)
     }
 }
 
-/// Integers in words, of which the rows and columns of all tensors are exchanged.
+/// Layout of integers packed in words, in which every tensor of a weight is transposed.
 #[derive(Clone, Copy)]
 pub(crate) struct ColumnsOfWords {
-    /// How words hold columns, unless the configuration says it.
+    /// Default order of columns in words, if the configuration does not specify it.
     pub(super) order: ColumnOrder,
     /// Name suffix of the zero points.
     pub(super) zero_points: &'static str,
-    /// Name suffix of the groups of columns, if the layout has them.
+    /// Name suffix of the tensor with the group of each column, if supported.
     pub(super) groups: Option<&'static str>,
-    /// Whether the names are AutoGPTQ's, which several layouts have, for weights with outputs first.
+    /// Whether the layout uses AutoGPTQ's names, which several layouts share, for weights with the output axis first.
     pub(super) is_auto_gptq: bool,
 }
 
 /// NVFP4's global scale.
 pub(crate) struct GlobalScaleOf {
-    /// What follows the name of the scales, or that of the module.
+    /// Suffix after the name of the scales, or of the module if `is_own`.
     pub(super) ending: &'static str,
     pub(super) is_own: bool,
     pub(super) divides: bool,
@@ -166,60 +166,60 @@ pub(crate) struct GlobalScaleOf {
 }
 
 impl GlobalScaleOf {
-    /// The name, of a module, which ends in a point, and of scales.
+    /// Returns the name of the global scale. `module` ends in a point.
     pub(super) fn name(&self, module: &str, scales: &str) -> String {
         format!("{}{}", if self.is_own { module } else { scales }, self.ending)
     }
 }
 
-/// Scales of activations, by the endings of their names.
+/// Name suffixes of the scales of activations.
 pub(crate) struct Calibration {
-    /// Behind the module of a weight of float8 or integers: a factor.
+    /// Suffix after the module of a float8 or integer weight. This scale is a factor.
     pub(crate) input: &'static str,
-    /// Behind that of a weight of NVFP4, and whether it is a divisor.
+    /// Suffix after the module of an NVFP4 weight, and whether this scale is a divisor.
     pub(crate) nvfp4: Option<(&'static str, bool)>,
-    /// Behind the module of an attention, of its keys and its values.
+    /// Suffixes after the module of an attention layer, for its keys and its values.
     pub(crate) cache: Option<[&'static str; 2]>,
 }
 
-/// Experts of a layer in one tensor of three axes.
+/// Layout of experts, if those of a layer are stored in one three-dimensional tensor.
 pub(crate) struct Experts {
     pub(super) names: &'static [Names],
-    /// How elements of block formats lie.
+    /// Order of the elements of block formats.
     pub(super) order: Order,
-    /// Whether they are quantized unless a rule says otherwise.
+    /// Whether experts are quantized by default.
     pub(super) by_default: bool,
-    /// What they hold and how errors say it, where that is less than the layout does.
+    /// Supported formats of experts, and their description in errors, if the layout supports more formats for matrices.
     pub(super) only: Option<(&'static [Held], &'static str)>,
-    /// Whether scales are those of columns, which `down_proj` has along the last axis but one.
+    /// Whether experts have per-column scales, which `down_proj` stores along the second-to-last axis.
     pub(super) have_scales_of_columns: bool,
 }
 
-/// What describes weights, beside the names of modules that are kept.
+/// Creates the description of weights. The second argument lists the kept modules.
 pub(crate) type Write = fn(&[WrittenWeight], &[String]) -> Value;
 
-/// What adds a cache of keys and values to a description.
+/// Adds a cache of keys and values to a description.
 pub(crate) type AddCache = fn(&mut Value, &KeyValueCache);
 
-/// What configurations say.
+/// How a layout is configured in `config.json` and in its own files.
 pub(crate) struct Configuration {
-    /// `quant_method`, or the `packing_format` of AutoRound; a star stands for any ending.
+    /// Values of `quant_method`, or of AutoRound's `packing_format`. A trailing star matches any suffix.
     pub(super) methods: &'static [&'static str],
-    /// The key that tells the layout where `quant_method` is missing.
+    /// Key that identifies the layout if `quant_method` is missing.
     pub(super) key: Option<&'static str>,
-    /// How lists of kept modules name those that loaders rename.
+    /// Syntax of the list of kept modules, for modules that loaders rename.
     pub(crate) kept: KeptNames,
     /// Reads `quantization_config`.
     pub(super) claims: fn(&mut Claims, &Map<String, Value>),
-    /// `quantization_config` for weights, beside the names of modules that are kept; of a layout that is written.
+    /// Creates `quantization_config` from the weights and the list of kept modules, if the layout can be written.
     pub(crate) write: Option<Write>,
-    /// Adds what it says of a cache of keys and values.
+    /// Adds the description of a cache of keys and values.
     pub(crate) cache: Option<AddCache>,
     pub(crate) own_files: &'static [OwnFile],
 }
 
 impl Configuration {
-    /// The usual values, of a configuration that nothing is read of or written to.
+    /// Default values: nothing is read or written.
     pub(super) const BASE: Configuration = Configuration {
         methods: &[],
         key: None,
@@ -231,17 +231,17 @@ impl Configuration {
     };
 }
 
-/// How a list of kept modules names those whose names loaders change: what comes before the name of a part of the
-/// model, and the numbers of experts.
+/// Syntax of the entries for modules that loaders rename: loaders change the prefix of a part of the model, and the
+/// indices of experts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum KeptNames {
-    /// By regular expressions behind `re:`, which match from the beginning.
+    /// Regular expressions after `re:`, which match from the beginning of the name.
     Expressions,
-    /// By patterns with stars.
+    /// Glob patterns.
     Globs,
-    /// By both, for loaders that know one kind each: neither takes the other kind for a name.
+    /// Both, for loaders that support only one kind each and ignore the other.
     ExpressionsAndGlobs,
-    /// By the name of the part alone, and by a regular expression.
+    /// The name of the part alone, and a regular expression.
     Parts,
 }
 
@@ -251,46 +251,46 @@ impl KeptNames {
     }
 }
 
-/// A file of a layout.
+/// A configuration file of a layout's own.
 pub(crate) struct OwnFile {
     pub(crate) name: &'static str,
-    /// The key of what `claims` reads; empty where that is the whole file.
+    /// Key of the object that `claims` reads; empty if this is the whole file.
     pub(super) key: &'static str,
-    /// Whether it also describes the model: without quantization the rest stays.
+    /// Whether the file also describes the model, so that the rest of it is kept if the quantization is removed.
     pub(crate) has_model: bool,
-    /// What it holds, as of [`Configuration::write`].
+    /// Creates the contents, like [`Configuration::write`].
     pub(crate) write: Option<Write>,
-    /// As [`Configuration::cache`].
+    /// Adds the description of a cache, like [`Configuration::cache`].
     pub(crate) cache: Option<AddCache>,
-    /// Finds in what `quantization_config` and this file say, in this order, a key whose values contradict each other.
+    /// Finds a key whose values in `quantization_config` and in this file contradict each other.
     pub(super) contradiction: Option<Contradiction>,
 }
 
-/// The key and the two values that contradict each other.
+/// Returns the key and its two contradictory values.
 pub(super) type Contradiction = fn(&Map<String, Value>, &Map<String, Value>) -> Option<[String; 3]>;
 
-/// Formats with the same choice of what has a scale, and the same loaders.
+/// A set of formats with the same granularities, loaders and activations.
 pub(crate) struct Held {
     pub(super) formats: &'static [QuantizedFormat],
-    /// The first is the default; empty of MX and NVFP4, whose blocks are their own.
+    /// Supported granularities, of which the first is the default. Empty for MX and NVFP4, which have fixed blocks.
     pub(super) scales: &'static [Scales],
     pub(super) loaders: Loaders,
-    /// What becomes of activations. The first that needs no data is the default.
+    /// Supported treatments of activations. The default is the first one that needs no calibration data.
     pub(super) activations: &'static [Activations],
 }
 
-/// The programs that load such weights.
+/// Programs that load these formats.
 #[derive(Clone, Copy)]
 pub(super) enum Loaders {
-    /// These, by their sources.
+    /// These programs, according to their source code.
     Are(&'static [&'static str]),
-    /// None, with the reason and what to write instead. They are read, and not written.
+    /// No program. The string says why, and what to write instead. The formats can be read but not written.
     None(&'static str),
 }
 
 impl Held {
-    /// What becomes of activations: what is asked for, or the first that needs no data; `None` where the loaders have
-    /// nothing like it.
+    /// Returns the requested treatment of activations, or by default the first one that needs no calibration data;
+    /// `None` if the loaders do not support it.
     pub(super) fn choice(&self, asked: Option<Activations>) -> Option<Activations> {
         let is_meant = |known: &&Activations| match asked {
             Some(asked) => **known == asked,
@@ -299,7 +299,7 @@ impl Held {
         self.activations.iter().find(is_meant).copied()
     }
 
-    /// What has a scale if nothing else is asked for.
+    /// Returns the default granularity.
     pub(super) fn default(&self) -> Option<Granularity> {
         match self.scales.first() {
             Some(Scales::One(granularity)) => Some(*granularity),
@@ -319,10 +319,10 @@ impl Held {
     }
 }
 
-/// What may have a scale.
+/// A supported granularity, or a family of them.
 pub(super) enum Scales {
     One(Granularity),
-    /// Any number of columns of a row.
+    /// Groups of any number of columns within a row.
     Groups,
     /// Blocks of several rows.
     Blocks,

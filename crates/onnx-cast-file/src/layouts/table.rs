@@ -1,5 +1,6 @@
-//! The list of layouts, and what their files share. Each file describes one owner's layout: the names it claims, how it
-//! reads weights and lays them out, and how it reads and writes configurations. Nothing else names a layout.
+//! The list of layouts, and the constants that their files share. Each file specifies the layout of one owner: its
+//! tensor names, how it reads and stores weights, and how it reads and writes configurations. Other modules should not
+//! name a layout.
 
 mod bitnet;
 mod bitsandbytes;
@@ -33,7 +34,7 @@ use std::str::FromStr;
 
 macro_rules! layouts {
     ($($(#[$doc:meta])* $layout:ident = $spec:path,)*) => {
-        /// The layout of a checkpoint's weights, by its owner: see docs/quantized.md.
+        /// The layout of a checkpoint's quantized weights, named after its owner (see docs/quantized.md).
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[non_exhaustive]
         pub enum Layout {
@@ -45,46 +46,47 @@ macro_rules! layouts {
 }
 
 layouts! {
-    /// float8e4m3fn in blocks of rows and columns with multipliers (DeepSeek, Qwen), and experts in float4e2m1.
+    /// float8e4m3fn in blocks of rows and columns, whose scales are factors (DeepSeek, Qwen), and experts in
+    /// float4e2m1.
     DeepSeek = deepseek::SPEC,
     /// Experts in float4e2m1 with blocks of 32, transposed.
     GptOss = gpt_oss::SPEC,
     /// Any format of compressed-tensors (llm-compressor).
     CompressedTensors = compressed_tensors::SPEC,
-    /// FP8, NVFP4, MXFP4, MXFP8 and integers of 4 bits as ModelOpt exports them.
+    /// FP8, NVFP4, MXFP4, MXFP8 and 4-bit integers, as exported by ModelOpt.
     ModelOpt = modelopt::SPEC,
-    /// float8e4m3fn with a scale for each row.
+    /// float8e4m3fn with a scale per row.
     Fbgemm = fbgemm::SPEC,
-    /// float4e2m1 with blocks of 32, NVFP4, float8e4m3fn with a scale for each tensor, row or block, int8 with one for
-    /// each tensor or row, integers of 4 bits.
+    /// float4e2m1 with blocks of 32, NVFP4, float8e4m3fn with a scale per tensor, row or block, int8 with a scale per
+    /// tensor or row, and 4-bit integers (AMD's Quark).
     Quark = quark::SPEC,
-    /// float8 and int8 with a scale for each tensor or row, NVFP4 and MXFP8 with scales in cuBLAS's order.
+    /// float8 and int8 with a scale per tensor or row, and NVFP4 and MXFP8 with scales in cuBLAS's order.
     ComfyUi = comfyui::SPEC,
     /// Elements and scales in their own types, without a configuration.
     Plain = plain::SPEC,
     /// The blocks of `.gguf` files, for llama.cpp.
     Gguf = gguf::SPEC,
-    /// NF4 and FP4 in blocks of the flattened weight, and int8 with a scale for each row.
+    /// NF4 and FP4 in blocks of the flattened weight, and int8 with a scale per row.
     BitsAndBytes = bitsandbytes::SPEC,
-    /// Integers with a scale and a bias for each group, MXFP4, MXFP8 and NVFP4.
+    /// Integers with a scale and a bias per group, MXFP4, MXFP8 and NVFP4.
     Mlx = mlx::SPEC,
-    /// Integers in words down the columns, with zero points (GPTQ, GPTQModel, AutoRound).
+    /// Integers packed in words down the columns, with zero points (GPTQ, GPTQModel, AutoRound).
     Gptq = gptq::GPTQ,
-    /// Integers of 4 bits, eight columns in a word, with zero points (AutoAWQ).
+    /// 4-bit integers with eight columns per word, and with zero points (AutoAWQ).
     Awq = gptq::AWQ,
-    /// float8e4m3fn with a scale for each tensor, under Mistral's own names.
+    /// float8e4m3fn with a scale per tensor, under Mistral's own names.
     Mistral = releases::MISTRAL,
     /// Experts in float4e2m1 with blocks of 32, under OpenAI's own names.
     OpenAi = releases::OPENAI,
-    /// Integers of 1 to 8 bits, the halves of a weight in one byte, with zero points of float (HQQ).
+    /// Integers of 1 to 8 bits with float zero points; a byte holds elements of different parts of the weight (HQQ).
     Hqq = hqq::SPEC,
-    /// int8 and float8 of torchao, as its safetensors have them.
+    /// Weights of torchao, as stored in its safetensors files.
     TorchAo = torchao::SPEC,
-    /// int8 and float8 with a scale for each row (optimum-quanto).
+    /// int8 and float8 with a scale per row, and int4 and int2 in groups (optimum-quanto).
     Quanto = quanto::SPEC,
-    /// -1, 0 and 1, four in a byte, with one scale (transformers' BitNet).
+    /// The values -1, 0 and 1, four per byte, with one scale (transformers' BitNet).
     BitNet = bitnet::SPEC,
-    /// Integers of 2, 4 and 8 bits in bytes, with a scale for each row (Gemma, trained quantized).
+    /// Integers of 2, 4 and 8 bits, packed in bytes, with one or more scales per row (Gemma, trained quantized).
     Gemma = gemma::SPEC,
 }
 
@@ -99,12 +101,12 @@ impl FromStr for Layout {
 }
 
 impl Layout {
-    /// The names of those that `quantize` writes.
+    /// Names of the layouts that `quantize` writes.
     pub fn written() -> impl Iterator<Item = &'static str> {
         Layout::ALL.iter().filter(|(layout, _)| !layout.spec().held.is_empty()).map(|(_, name)| *name)
     }
 
-    /// All, with their names.
+    /// All layouts, with their names.
     pub const ALL: &'static [(Layout, &'static str)] = &{
         let mut all = [(Layout::Plain, ""); SPECS.len()];
         let mut index = 0;
@@ -116,24 +118,24 @@ impl Layout {
         all
     };
 
-    /// The layout of checkpoints that are quantized without a wish for another.
+    /// Default layout of `quantize`.
     pub(crate) const DEFAULT: Layout = Layout::CompressedTensors;
 
-    /// Whether `quantize` writes it, in `.safetensors` files.
+    /// Whether `quantize` writes the layout to `.safetensors` files.
     #[doc(hidden)]
     pub fn is_written_to_safetensors(self) -> bool {
         let spec = self.spec();
         spec.file == Format::Safetensors && !spec.held.is_empty()
     }
 
-    /// The layout of files of their own, where no other has a format.
+    /// Returns the layout of a format if exactly one layout supports it, and if that layout has its own file format.
     pub(crate) fn only_of(to: QuantizedFormat) -> Option<Layout> {
         let mut holding = SPECS.iter().filter(|(_, row)| row.held.iter().any(|held| held.formats.contains(&to)));
         let (layout, row) = holding.next()?;
         (row.file != Format::Safetensors && holding.next().is_none()).then_some(*layout)
     }
 
-    /// The name, as `--layout` takes it.
+    /// The name, as used by `--layout`.
     pub fn name(self) -> &'static str {
         self.spec().name
     }
@@ -142,7 +144,8 @@ impl Layout {
         &SPECS[self as usize].1
     }
 
-    /// The layout that configurations call so, or that has such a key where they name none.
+    /// Returns the layout with this `quant_method`, or, if the method is empty, the layout that is identified by one of
+    /// the keys.
     pub(super) fn of_configuration(method: &str, keys: &Map<String, Value>) -> Option<Layout> {
         let method = gptq::packing_of(method, keys).unwrap_or(method);
         let names = |known: &str| match known.strip_suffix('*') {
@@ -153,25 +156,25 @@ impl Layout {
             "" => configuration.key.is_some_and(|key| keys.contains_key(key)),
             _ => configuration.methods.iter().any(|known| names(known)),
         };
-        // From the last: ModelOpt writes the key of compressed-tensors too.
+        // Search from the end, because ModelOpt also writes the key of compressed-tensors.
         let mut rows = SPECS.iter().rev();
         rows.find(|(_, row)| row.configuration.as_ref().is_some_and(is_meant)).map(|(layout, _)| *layout)
     }
 
-    /// The layout that names of tensors leave no doubt of.
+    /// Returns the layout that tensor names identify unambiguously.
     pub(super) fn of_names(has: impl Fn(&str) -> bool) -> Option<Layout> {
         let found = SPECS.iter().find(|(_, row)| row.signs.iter().any(|sign| has(sign)));
-        // A scale for each tensor or row means the same in every layout.
+        // Scales per tensor or row have the same meaning in every layout.
         found.map(|(layout, _)| *layout).or_else(|| has("weight_scale").then_some(Layout::DEFAULT))
     }
 
-    /// The files that hold a configuration of a layout, apart from `config.json`.
+    /// Returns the configuration files of layouts, apart from `config.json`.
     pub(crate) fn own_files() -> impl Iterator<Item = (Layout, &'static OwnFile)> {
         let files = |row: &'static LayoutSpec| row.configuration.as_ref().map_or(&[][..], |found| found.own_files);
         SPECS.iter().flat_map(move |(layout, row)| files(row).iter().map(|file| (*layout, file)))
     }
 
-    /// Keys that only the description of quantized weights has.
+    /// Returns the keys that only occur in descriptions of quantized weights.
     pub(super) fn keys() -> impl Iterator<Item = &'static str> {
         let own = SPECS.iter().filter_map(|(_, row)| row.configuration.as_ref()?.key);
         std::iter::once("quant_method").chain(own)
@@ -180,7 +183,7 @@ impl Layout {
 
 pub(crate) use comfyui::{layers_of, without_layers};
 
-/// Layouts that are not read, by the starts of `quant_method`, and why.
+/// Unsupported layouts: prefixes of `quant_method`, each with the reason.
 pub(super) const UNREAD: &[(&str, &str)] = &[
     ("eetq", "EETQ's int8 is in the order of one kind of GPU"),
     ("fp_quant", "FP-Quant rotates weights"),
@@ -201,7 +204,7 @@ const MXFP8: QuantizedFormat = QuantizedFormat::Block(BlockFormat::MxFp8);
 const FP8: QuantizedFormat = QuantizedFormat::Elements(DataType::Float8E4M3FN);
 const INT8: QuantizedFormat = QuantizedFormat::Elements(DataType::Int8);
 const INT4: QuantizedFormat = QuantizedFormat::Elements(DataType::Int4);
-/// Formats that only the plain layout has.
+/// Formats that only the plain layout supports.
 const OTHER_BLOCKS: [QuantizedFormat; 3] = [
     QuantizedFormat::Block(BlockFormat::MxFp6E3M2),
     QuantizedFormat::Block(BlockFormat::MxFp8E5M2),
@@ -213,12 +216,13 @@ const TENSOR: Scales = Scales::One(Granularity::Tensor);
 const ROWS_OR_COLUMNS: Scales = Scales::One(Granularity::Row);
 const SQUARES: Scales = Scales::One(Granularity::Block([128, 128]));
 
-/// Loaders, by the sources of vLLM 0.33.0, SGLang 0.5.23, transformers 5.24.0 and ComfyUI.
+/// Names of loaders. The supported formats were taken from the sources of vLLM 0.33.0, SGLang 0.5.23, transformers
+/// 5.24.0 and ComfyUI.
 const VLLM: &str = "vLLM";
 const SGLANG: &str = "SGLang";
 const TRANSFORMERS: &str = "transformers";
 const COMFYUI: &str = "ComfyUI";
-/// This library: the layout is its own.
+/// This library, the only loader of the plain layout.
 const OWN: &str = "onnx-cast";
 
 const ALL_THREE: Loaders = Loaders::Are(&[VLLM, SGLANG, TRANSFORMERS]);
@@ -242,7 +246,7 @@ const fn names(elements: &'static str, scales: &'static str, values: &'static st
 
 const WEIGHT: Names = names("weight", "weight_scale", "weight");
 
-/// A layout of elements in bytes with scales of float, as most are.
+/// Default specification: elements in bytes with float scales, as in most layouts.
 const BASE: LayoutSpec = LayoutSpec {
     name: "",
     signs: &[],
@@ -276,6 +280,6 @@ const BASE: LayoutSpec = LayoutSpec {
     columns: None,
 };
 
-/// Experts that are quantized as matrices are.
+/// Default specification of experts: quantized like matrices.
 const AS_MATRICES: Experts =
     Experts { names: &[], order: Order::Same, by_default: true, only: None, have_scales_of_columns: false };

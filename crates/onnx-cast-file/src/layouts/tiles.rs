@@ -1,7 +1,7 @@
-//! Scales in cuBLAS's order, in whole tiles: ComfyUI's and torchao's.
+//! Scales in cuBLAS's order, padded to whole tiles, as in ComfyUI and torchao.
 //!
-//! Scales are one byte each. 128 rows are a panel, which consists of tiles of 4 columns: 512 bytes each, in which row
-//! `r` begins at `16 * (r % 32) + 4 * (r / 32)`. What is missing to whole panels and tiles is stored too.
+//! Each scale is one byte. A panel is 128 rows of scales, and consists of tiles of 4 columns. A tile has 512 bytes, and
+//! its row `r` begins at byte `16 * (r % 32) + 4 * (r / 32)`. The matrix of scales is padded to whole panels and tiles.
 
 use super::weight::Weight;
 use crate::formats::error::{Invalid, InvalidKind};
@@ -18,12 +18,12 @@ pub(super) fn row_in_tile(row: usize) -> usize {
     16 * (row % 32) + COLUMNS * (row % ROWS / 32)
 }
 
-/// Offset of the panel that begins with a row, in a matrix with `across` scales in each.
+/// Offset of the panel whose first row is `row`, in a matrix with `across` scales per row.
 pub(crate) fn panel_at(row: usize, across: usize) -> usize {
     row * across.next_multiple_of(COLUMNS)
 }
 
-/// Rows of `across` scales, the first of which begins a panel, as whole panels. Missing scales are 0.
+/// Reorders rows of `across` scales into whole panels, padded with 0. The first row must begin a panel.
 pub(crate) fn in_panels(scales: &[u8], across: usize) -> Vec<u8> {
     let padded = across.next_multiple_of(COLUMNS);
     let rows = scales.len() / across.max(1);
@@ -37,23 +37,23 @@ pub(crate) fn in_panels(scales: &[u8], across: usize) -> Vec<u8> {
     panels
 }
 
-/// The shape of scales in whole tiles of 128x4, where it is not too large.
+/// Shape of a weight's scales, padded to whole tiles of 128x4; `None` if it overflows.
 pub(super) fn tiles(weight: &Weight) -> Option<[usize; 2]> {
     let ([rows, _], [_, across]) = (weight.matrix(), weight.grid());
     Some([rows.checked_next_multiple_of(128)?, across.checked_next_multiple_of(4)?])
 }
 
-/// The shape of so many scales, down and across, in whole tiles of 128x4.
+/// Shape of a grid of scales, padded to whole tiles of 128x4.
 pub(super) fn tiled(grid: &[usize]) -> Vec<usize> {
     grid.iter().zip([ROWS, COLUMNS]).map(|(size, whole)| size.next_multiple_of(whole)).collect()
 }
 
-/// The same as torchao writes it: 32x16 for each tile.
+/// Padded shape of a weight's scales in torchao, which stores each tile as 32x16; `None` if it overflows.
 pub(super) fn tiles_of_torchao(weight: &Weight) -> Option<[usize; 2]> {
     tiles(weight).and_then(|[down, across]| Some([down / 4, across.checked_mul(4)?]))
 }
 
-/// Compares the shape of scales in cuBLAS's order with that of whole tiles.
+/// Checks that the shape of scales in cuBLAS's order is that of whole tiles.
 pub(super) fn fit_swizzled(
     weight: &Weight,
     scale: &StoredTensor,

@@ -1,4 +1,4 @@
-//! A quantized weight: the tensors that hold it, and what they mean together.
+//! A quantized weight: its tensors, and how they encode the values.
 
 mod attached;
 
@@ -25,17 +25,17 @@ impl StoredTensor {
 /// A quantized weight of a checkpoint.
 #[derive(Clone, Debug)]
 pub(crate) struct Weight {
-    /// The name of the values.
+    /// Name of the dequantized weight.
     pub(crate) name: String,
-    /// The shape of the values.
+    /// Shape of the dequantized weight.
     pub(crate) values: Vec<usize>,
     pub(crate) codes: Codes,
     pub(crate) scales: Scales,
     pub(crate) zero_points: Option<ZeroPoints>,
     pub(crate) groups: Option<Groups>,
-    /// The type that the owner's code rounds values to, before they are cast to another.
+    /// Type to which the owner's code rounds values before any further cast.
     pub(crate) owner_type: Option<DataType>,
-    /// Other tensors that the weight replaces.
+    /// Other companions, which the dequantized weight does not need.
     pub(crate) others: Vec<TensorRef>,
 }
 
@@ -43,10 +43,10 @@ pub(crate) struct Weight {
 #[derive(Clone, Debug)]
 pub(crate) struct Codes {
     pub(crate) tensor: TensorRef,
-    /// Their shape: matrices, after any number of outer axes.
+    /// Shape: any number of outer axes, then rows and columns.
     pub(crate) shape: Vec<usize>,
     pub(crate) encoding: Encoding,
-    /// Whether the values have the last two axes exchanged, as in gpt-oss.
+    /// Whether the last two axes are transposed relative to the dequantized weight, as in gpt-oss.
     pub(crate) transposed: bool,
 }
 
@@ -54,17 +54,17 @@ pub(crate) struct Codes {
 #[derive(Clone, Debug)]
 pub(crate) struct Scales {
     pub(crate) tensor: TensorRef,
-    /// The type that their bytes are read as.
+    /// Type as which the bytes are read.
     pub(crate) data_type: DataType,
     /// Rows and columns of a block.
     pub(crate) block: [usize; 2],
-    /// How they are stored, and the zero points with them.
+    /// Order in which scales and zero points are stored.
     pub(crate) order: Grid,
-    /// Scales of the scales, if those are codes.
+    /// Scales of the scales, if the scales are codes.
     pub(crate) nested: Option<Nested>,
-    /// What is added to each block, in the type of the scales.
+    /// Tensor of the biases of blocks, which have the type of the scales.
     pub(crate) biases: Option<TensorRef>,
-    /// The global scale of each matrix, or one for all; empty without one.
+    /// Global scale of each matrix, or one for all matrices; empty if there is none.
     pub(crate) globals: Vec<GlobalScale>,
     pub(crate) global: Option<TensorRef>,
 }

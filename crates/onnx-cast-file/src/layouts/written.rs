@@ -70,7 +70,7 @@ pub(crate) struct WrittenWeight {
     pub(crate) scale_container: DataType,
     /// Whether a type of float scales that the weight has already may stay.
     pub(crate) keeps_scale_type: bool,
-    /// Whether scales are in tiles of 128x4, and of two elements in a byte the first is in the upper half.
+    /// Whether scales are in tiles of 128x4, and the first of two elements is in the upper half of a byte.
     pub(crate) is_in_tiles: bool,
     /// Whether NVFP4's global scale is a divisor.
     pub(crate) divides: bool,

@@ -1,4 +1,4 @@
-//! The largest magnitudes of a tensor's blocks, found by a pass over it before its elements are quantized.
+//! Measures the amax of a tensor's blocks in a pass before its elements are quantized.
 
 use crate::pipeline::Transform;
 use onnx_cast::scaled::block_amax;
@@ -7,14 +7,14 @@ use std::ops::Range;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// The largest finite magnitude of each block of a tensor's matrices, or of tensors that share a scale.
+/// The largest finite magnitude of each block of a tensor's matrices, or of several tensors that share a scale.
 #[derive(Debug)]
 pub struct Amax {
     from: DataType,
     /// Rows and columns of a matrix, and of a block.
     matrix: [usize; 2],
     block: [usize; 2],
-    /// Of floats without a sign the bits have the order of the values.
+    /// Bits of each amax. Non-negative floats are ordered like their bits.
     bits: Vec<AtomicU32>,
     found: OnceLock<Vec<f32>>,
     most: AtomicU32,
@@ -22,7 +22,7 @@ pub struct Amax {
 }
 
 impl Amax {
-    /// Those of blocks of matrices.
+    /// Measures each block of `count` matrices.
     pub fn of_blocks(from: DataType, [count, rows, columns]: [usize; 3], block: [usize; 2]) -> Amax {
         let block = block.map(|size| size.max(1));
         let blocks = count * rows.div_ceil(block[0]) * columns.div_ceil(block[1]);
@@ -36,18 +36,18 @@ impl Amax {
         Amax { marks_nan, ..self }
     }
 
-    /// The one of all values.
+    /// Measures all values as one block.
     pub fn of_all(from: DataType) -> Amax {
         Amax::of_blocks(from, [1, 1, usize::MAX], [1, usize::MAX])
     }
 
-    /// All of them, in the order that scales have, once the pass is done.
+    /// Returns the amax of each block, in the order of the scales. The pass must be complete.
     pub fn values(&self) -> &[f32] {
         let value = |bits: &AtomicU32| f32::from_bits(bits.load(Ordering::Relaxed));
         self.found.get_or_init(|| self.bits.iter().map(value).collect())
     }
 
-    /// The largest finite magnitude in any block.
+    /// Returns the max over all blocks.
     pub(crate) fn most(&self) -> f32 {
         f32::from_bits(self.most.load(Ordering::Relaxed))
     }

@@ -10,13 +10,13 @@ use std::sync::atomic::{AtomicU32, Ordering};
 pub struct Clamp {
     least: f32,
     amax: f32,
-    /// Of positive and of negative numbers that were changed, the bits of the largest and of the least magnitude.
-    /// Magnitudes order as their bits do.
+    /// Bits of the largest and of the smallest magnitude that was changed, for positive and for negative numbers.
+    /// Magnitudes are ordered like their bits.
     seen: [[AtomicU32; 2]; 2],
 }
 
 impl Clamp {
-    /// Clamps to magnitudes of `least` or more and `amax` or less.
+    /// Clamps to magnitudes from `least` to `amax`.
     pub fn new(least: f32, amax: f32) -> Self {
         let none = || [AtomicU32::new(0), AtomicU32::new(u32::MAX)];
         Clamp { least, amax, seen: [none(), none()] }
@@ -32,7 +32,8 @@ impl Clamp {
         magnitude.max(self.least).min(self.amax).copysign(value)
     }
 
-    /// The most extreme numbers that were changed, and what they became: of either sign the largest and the least.
+    /// Returns the numbers of largest and of smallest magnitude that were changed, for each sign, each with its clamped
+    /// value.
     pub fn changed(&self) -> Vec<(f32, f32)> {
         let mut changed = Vec::new();
         for (sign, seen) in [1.0, -1.0].into_iter().zip(&self.seen) {

@@ -359,7 +359,7 @@ impl Compute for ScaleSource<'_> {
     }
 }
 
-/// NVFP4's scale of the tensor, once its largest magnitude is known.
+/// Computes NVFP4's global scale from the amax of the tensor.
 pub(super) struct GlobalScaleSource<'a> {
     pub(super) weight: Arc<Weight<'a>>,
 }

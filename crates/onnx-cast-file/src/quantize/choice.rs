@@ -133,7 +133,7 @@ impl Chooser<'_> {
         Some(format!("{what} by a rule: loaders of {layout} read Linear layers alone, and may give it random values"))
     }
 
-    /// Returns why a matrix is kept if its elements would get another name or shape than the weight.
+    /// Returns the reason, if any, to keep a matrix that the layout would pack or rename.
     fn why_unpacked(&self, stored: &StoredTensor, written: &WrittenWeight) -> Option<Why> {
         let is_small = written.to.element().bits().is_some_and(|bits| bits < 8);
         let is_packed = !written.are_experts && (written.elements != stored.name || is_small);
@@ -141,7 +141,7 @@ impl Chooser<'_> {
     }
 }
 
-/// The plain matrices of a checkpoint that loaders join.
+/// Returns the groups in which loaders join the plain matrices of a checkpoint.
 pub(super) fn joined_matrices(checkpoint: &Checkpoint, rules: &Rules) -> Joined {
     let matrices = checkpoint.tensors().filter(|(_, stored)| is_float(stored) && stored.shape.len() == 2);
     rules.joined(matrices.filter_map(|(_, stored)| module_of(&stored.name)))

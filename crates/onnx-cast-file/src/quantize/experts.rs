@@ -1,5 +1,6 @@
-//! The experts of a layer in one tensor of three axes, as single weights: what loaders of some layouts read. The new
-//! tensors are stretches of the old one, or its columns, so that nothing is copied.
+//! Splits a three-dimensional tensor with all experts of a layer into one weight per expert, as the loaders of some
+//! layouts require. The new tensors are views of the old one (contiguous ranges, or transposed matrices), so nothing is
+//! copied.
 
 use super::QuantizeRequest;
 use super::choice::{SMALLEST, is_float};
@@ -15,23 +16,25 @@ use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
 
-/// Models whose experts are in one tensor for each layer, and what their loaders call the weights of one expert.
+/// Models that store the experts of a layer in one tensor, and the names under which their loaders read the weights of
+/// a single expert.
 struct Family {
-    /// `model_type` of the model, or of its text part.
+    /// Values of `model_type`, of the model or of its text part.
     kinds: &'static [&'static str],
-    /// Suffixes of the names of the two tensors: gate and up projections one after the other, and down projections.
+    /// Name suffixes of the two tensors. The first contains the gate and up projections one after the other, the second
+    /// the down projections.
     joined: [&'static str; 2],
-    /// Suffixes of the weights of an expert: gate, up and down.
+    /// Name suffixes of the weights of one expert: gate, up and down.
     single: [&'static str; 3],
-    /// Whether the last axis is that of the inputs, as in a Linear layer. Otherwise matrices are transposed.
+    /// Whether the last axis is the input axis, as in a Linear layer. Otherwise the matrices are stored transposed.
     has_inputs_last: bool,
 }
 
 const PROJECTIONS: [&str; 3] = ["gate_proj.weight", "up_proj.weight", "down_proj.weight"];
 const NAMES: [&str; 2] = ["experts.gate_up_proj", "experts.down_proj"];
 
-/// By the parameters of transformers 5.24 (`modeling_*.py`) and the names that vLLM 0.33 looks for (`load_weights`).
-/// Not among them is gpt-oss, whose loaders read no single experts.
+/// The families were collected from the parameters of transformers 5.24 (`modeling_*.py`) and the names that vLLM 0.33
+/// looks up (`load_weights`). gpt-oss is missing because its loaders do not read single experts.
 const FAMILIES: &[Family] = &[
     Family {
         kinds: &["qwen3_5_moe", "qwen3_5_moe_text", "gemma4", "gemma4_text", "ernie4_5_moe"],
@@ -48,26 +51,26 @@ const FAMILIES: &[Family] = &[
     Family { kinds: &["llama4", "llama4_text"], joined: NAMES, single: PROJECTIONS, has_inputs_last: false },
 ];
 
-/// A checkpoint with single experts in place of some tensors.
+/// A checkpoint in which some tensors are replaced by single experts.
 pub(super) struct Split {
     pub(super) checkpoint: Checkpoint,
-    /// Of each file the tensor that each of its tensors is, or is a part of.
+    /// For each file, the index of the original tensor of each new tensor.
     pub(super) origins: Vec<Vec<usize>>,
 }
 
 impl Split {
-    /// The tensor of the original checkpoint.
+    /// Returns the tensor of the original checkpoint that contains a new tensor.
     pub(super) fn origin(&self, tensor: TensorRef) -> TensorRef {
         TensorRef { tensor: self.origins[tensor.file][tensor.tensor], ..tensor }
     }
 }
 
-/// Splits the experts of a checkpoint if loaders of the layout read them one by one, unless patterns or rules decide
-/// about their tensors; `None` if there is nothing to split.
+/// Splits the experts of a checkpoint if the loaders of the layout read them one by one. Tensors that a pattern or rule
+/// of the request matches are not split. Returns `None` if there is nothing to split.
 pub(super) fn split(checkpoint: &Checkpoint, request: &QuantizeRequest) -> Result<Option<Split>, FileError> {
     let (model, layout) = (checkpoint.model()?, request.layout_or_default());
     let is_split = |family: &&Family| {
-        // ModelOpt's own form of Llama 4 has its experts in one tensor.
+        // ModelOpt's own checkpoints of Llama 4 keep the experts in one tensor.
         let is_read = layout == Layout::CompressedTensors || layout == Layout::ModelOpt && family.has_inputs_last;
         is_read && model.is_any(family.kinds)
     };
@@ -116,8 +119,8 @@ pub(super) fn split(checkpoint: &Checkpoint, request: &QuantizeRequest) -> Resul
 }
 
 impl Family {
-    /// The tensors of a layer, by the first of them, if their shapes are those of the family and nothing but the default
-    /// decides about them.
+    /// Returns both expert tensors of a layer, given the first. Returns `None` if their shapes do not fit the family,
+    /// or if a pattern or rule of the request matches one of them.
     fn pair(&self, checkpoint: &Checkpoint, tensor: TensorRef, request: &QuantizeRequest) -> Option<[TensorRef; 2]> {
         let start = self.start(&checkpoint.stored(tensor).name, 0)?;
         let pair = [tensor, checkpoint.find(&format!("{start}{}", self.joined[1]))?];
@@ -133,17 +136,17 @@ impl Family {
             true => across.checked_mul(2) == Some(rows) && columns == down,
             false => down.checked_mul(2) == Some(columns) && rows == across,
         };
-        // Smaller matrices are those of nothing that is quantized, and could be very many.
+        // Smaller matrices are never quantized. The minimum also bounds the number of experts that a file can define.
         let are_large = [rows, columns, down, across].iter().all(|&size| size >= SMALLEST);
         (fits && are_large && count == others && stored.into_iter().all(is_default)).then_some(pair)
     }
 
-    /// What comes before a suffix in the name of one of the two tensors.
+    /// Returns the part of a tensor's name before the suffix; `which` selects one of the two tensors.
     fn start<'n>(&self, name: &'n str, which: usize) -> Option<&'n str> {
         name.strip_suffix(self.joined[which]).filter(|start| start.is_empty() || start.ends_with('.'))
     }
 
-    /// The weights of single experts in one of the two tensors.
+    /// Returns the single experts in one of the two tensors.
     fn experts(&self, checkpoint: &Checkpoint, tensor: TensorRef, which: usize) -> Option<Vec<StoredTensor>> {
         let stored = checkpoint.stored(tensor);
         let (start, &[count, rows, columns]) = (self.start(&stored.name, which)?, &stored.shape[..]) else {
@@ -185,25 +188,26 @@ impl Family {
     }
 }
 
-/// Where the elements of a tensor are, from this many bytes on; `None` of elements that cannot be read at any offset.
+/// Returns the location `skipped` bytes after the start of a tensor's elements; `None` if the elements cannot be read
+/// at an arbitrary offset.
 fn shared(stored: &StoredTensor, skipped: u64) -> Option<Location> {
     match &stored.place {
         Location::File(at, items) => Some(Location::File(at + skipped, *items)),
         Location::Other(file, at, items) => Some(Location::Other(Arc::clone(file), at + skipped, *items)),
-        // Only names and shapes are looked at.
+        // Empty placeholder: only names and shapes are used.
         Location::Memory(bytes) if bytes.is_empty() => Some(Location::Memory(Vec::new())),
         _ => None,
     }
 }
 
-/// Matrices of a file, transposed.
+/// The transposed matrices of a file.
 #[derive(Debug)]
 struct TransposedFile {
     file: InputFile,
     at: u64,
     len: u64,
     columns: Columns,
-    /// Bytes of an element.
+    /// Bytes per element.
     size: u64,
 }
 

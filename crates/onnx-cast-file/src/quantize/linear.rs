@@ -19,9 +19,9 @@ pub(crate) enum Why {
     Head,
     Norm,
     Outside,
-    /// Built without quantization by a loader.
+    /// A loader builds the module without quantization.
     Plain(Loader),
-    /// Read by a loader itself, which packed weights do not allow.
+    /// A loader's own code reads the weight, so it must not be packed.
     Opened(Loader),
     Router,
     Tower,
@@ -150,7 +150,8 @@ const HEADS: &[&str] = &[
     "decoder",
 ];
 
-/// The first rule that matches a matrix says why it is kept. Behind them, matrices outside the layers are kept.
+/// Rules for keeping a matrix, by the names in its path. The first matching rule determines the reason. `Linears::why`
+/// then applies further criteria, such as whether the matrix is outside the layers.
 const RULES: &[KeepRule] = &[
     rule(Why::Adapter, Names::AnyBegins(&["lora_"])),
     rule(Why::Ahead, Names::AnyBegins(&["mtp"])),
@@ -228,7 +229,7 @@ impl Names {
         }
     }
 
-    /// The index of the part that has one of the names, for rules about a part of the model.
+    /// Returns the index of the first matching part of the path, for rules about a part of the model.
     fn part(&self, path: &Path) -> Option<usize> {
         match self {
             Names::Before { are, have } => path.parts[..path.before]

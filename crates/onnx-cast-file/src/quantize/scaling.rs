@@ -1,4 +1,4 @@
-//! The arithmetic of quantized weights in each layout: how scales are found, and how elements are divided by them.
+//! The arithmetic of quantized weights in each layout: how scales are computed, and how elements are divided by them.
 //! `quantize` writes the results, and `report` predicts them.
 
 use super::losses::Losses;
@@ -11,17 +11,17 @@ use onnx_cast::scaled::{
 };
 use onnx_cast::{CastError, DataType, Tensor, TensorView};
 
-/// How values are quantized.
+/// Method of quantization.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum How {
-    /// In whole blocks of MX or NVFP4.
+    /// Whole blocks of MX or NVFP4 are quantized in one step.
     Blocks(Blocks),
-    /// By scales that are found first.
+    /// Scales are computed first, and then elements are divided by them.
     Scaled(Scaling),
 }
 
 impl How {
-    /// The arithmetic of weights of type `from`.
+    /// Creates the method for weights of type `from`.
     pub(crate) fn new(arithmetic: Arithmetic, to: QuantizedFormat, from: DataType, rule: ScaleRule) -> How {
         let data_type = match to {
             QuantizedFormat::Block(format) => return How::Blocks(Blocks::new(format, arithmetic.recipe, rule)),
@@ -45,8 +45,8 @@ impl How {
         How::Scaled(Scaling::Symmetric(scale))
     }
 
-    /// The arithmetic that a report predicts: that of a layout, or of the default one; the plain one's if it lacks such
-    /// weights.
+    /// Creates the method that a report predicts: that of the given or default layout, or of the plain layout if the
+    /// former does not support the format.
     pub(crate) fn predicted(
         layout: Option<Layout>,
         to: QuantizedFormat,
@@ -60,7 +60,7 @@ impl How {
         How::new(layout.spec().arithmetic, to, from, rule)
     }
 
-    /// The type that scales are computed in.
+    /// Returns the type in which scales are computed.
     pub(crate) fn scale_type(&self) -> DataType {
         match self {
             How::Blocks(blocks) => blocks.format.scale(),
@@ -69,7 +69,7 @@ impl How {
     }
 }
 
-/// A block format, and its owner's arithmetic.
+/// A block format, and the arithmetic of the layout's owner.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Blocks {
     pub(crate) format: BlockFormat,
@@ -77,7 +77,7 @@ pub(crate) struct Blocks {
     pub(crate) quantize: BlockQuantize,
 }
 
-/// The unit of MXINT8, whose elements count 64ths.
+/// Value of one unit of an MXINT8 element.
 const INT8_UNIT: f32 = 1.0 / 64.0;
 
 impl Blocks {
@@ -85,7 +85,7 @@ impl Blocks {
         Blocks { format, recipe, quantize: BlockQuantize::new(format).rule(rule).recipe(recipe).threads(1) }
     }
 
-    /// The plan that reads values back, as float.
+    /// Creates the plan that dequantizes blocks to float.
     pub(crate) fn back(&self, global: Option<f32>) -> Result<BlockPlan, OpError> {
         let Blocks { format, recipe, .. } = *self;
         let global = match global {
@@ -98,12 +98,12 @@ impl Blocks {
     }
 }
 
-/// Scales that are found from the amax of each block.
+/// Computes scales from the amax of each block.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Scaling {
-    /// Scales of float, or of the weight's type.
+    /// Scales in float, or in the weight's type.
     Symmetric(SymmetricScale),
-    /// Scales of a block format, as ONNX's operators read them.
+    /// Scales of a block format, for ONNX's operators.
     Codes(BlockFormat, BlockQuantize),
 }
 
@@ -115,7 +115,7 @@ impl Scaling {
         }
     }
 
-    /// Scales of blocks by their amax; `all` is that of the tensor.
+    /// Computes the scales of blocks from their amax; `all` is the amax of the tensor.
     pub(crate) fn scales(&self, amax: &[f32], grid: &[usize], all: Option<f32>) -> Result<Tensor, CastError> {
         let (format, quantize) = match self {
             Scaling::Symmetric(scale) => return scale.scales(amax, grid),
@@ -123,15 +123,15 @@ impl Scaling {
         };
         let mut codes = quantize.scales(amax);
         if format == BlockFormat::MxInt8 {
-            // MXINT8 counts in 64ths, ONNX's int8 in units.
+            // Elements of MXINT8 count 64ths, but ONNX's int8 counts units, so scales are divided by 64.
             let finite = codes.iter_mut().filter(|code| **code != self.nan_scale());
             finite.for_each(|code| *code = code.saturating_sub(6));
         }
         Ok(Tensor::new(format.scale(), grid.to_vec(), codes)?)
     }
 
-    /// The amax of each block. For block formats, it is NaN if a value of the block is not finite; such values are looked
-    /// for only if there may be any.
+    /// Computes the amax of each block. For block formats, it is NaN if the block contains NaN or infinity. The search
+    /// for these values is skipped if the data cannot contain any.
     pub(super) fn amax(&self, x: &TensorView<'_>, block: [usize; 2], losses: &Losses) -> Result<Vec<f32>, CastError> {
         let mut amax = block_amax(x, block)?;
         if matches!(self, Scaling::Codes(..)) && losses.are_in(x.data_type(), x.bytes().unwrap_or_default()) {
@@ -140,7 +140,7 @@ impl Scaling {
         Ok(amax)
     }
 
-    /// The code of a NaN scale.
+    /// Returns the code of a NaN scale.
     pub(super) fn nan_scale(&self) -> u8 {
         if matches!(self, Scaling::Codes(BlockFormat::NvFp4, _)) { 0x7f } else { 0xff }
     }
@@ -150,7 +150,7 @@ impl Scaling {
         matches!(self, Scaling::Codes(..)) && scales.contains(&self.nan_scale())
     }
 
-    /// The plan that divides values by scales, and the one that multiplies elements by them.
+    /// Creates two plans: one divides values by scales, the other multiplies elements by scales.
     pub(crate) fn plans(
         &self,
         [from, to]: [DataType; 2],

@@ -29,7 +29,7 @@ pub(super) struct Weight<'a> {
     pub(super) container: DataType,
     pub(super) scale_type: DataType,
     pub(super) how: How,
-    /// The largest magnitudes, where a pass over the tensor finds them first.
+    /// The amax of each block, if a separate pass measures it.
     pub(super) amax: Option<Arc<Amax>>,
     /// Whether the scales come from those, so that they are known before the first element.
     pub(super) is_ahead: bool,
@@ -37,7 +37,7 @@ pub(super) struct Weight<'a> {
     pub(super) shares_scales: bool,
     /// Whether scales are written beside the elements.
     pub(super) has_scales_beside: bool,
-    /// Whether these scales are in tiles, and of two elements in a byte the first is in the upper half.
+    /// Whether these scales are in tiles, and the first of two elements is in the upper half of a byte.
     pub(super) is_in_tiles: bool,
     /// The scales that are known before.
     pub(super) scales: OnceLock<Tensor>,
@@ -70,8 +70,7 @@ pub(super) struct Band {
     pub(super) rows: usize,
 }
 
-/// The largest magnitudes that have to be known before the first element of a weight: where a scale is for more values
-/// than are read at once.
+/// Returns the measurement that must precede quantization, for scales that cover more values than are read at once.
 pub(super) fn amax(written: &WrittenWeight, from: DataType) -> Option<Amax> {
     const MOST: usize = 1 << 20;
     let [down, across] = written.block;
@@ -216,12 +215,12 @@ impl<'a> Weight<'a> {
         }
     }
 
-    /// The largest magnitude of the tensor, where it is known.
+    /// Returns the amax of the tensor, if measured.
     pub(super) fn all(&self) -> Option<f32> {
         self.amax.as_ref().map(|amax| amax.most())
     }
 
-    /// The scales that come from largest magnitudes that are known.
+    /// Returns the scales that are computed from the measured amax of each block.
     pub(super) fn known_scales(&self, scaling: &Scaling) -> Result<&Tensor, CastError> {
         if let Some(scales) = self.scales.get() {
             return Ok(scales);

@@ -1,10 +1,10 @@
-//! What the blocks of a scaled candidate are like: their largest magnitudes, and the signal and the noise of each.
+//! Statistics of the blocks of a scaled candidate: their amax and signal-to-noise ratio.
 
 use super::Magnitudes;
 use super::scaled::Scaled;
 use onnx_cast::__private::DefaultEnvironment;
 
-/// The blocks that share a scale, counted: by largest magnitude, and by the ratio of signal to noise.
+/// Statistics of the blocks that share a scale: histograms of their amax and of their signal-to-noise ratio.
 ///
 /// Blocks with NaN or infinity, and those of zeros alone, are in neither histogram.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -18,7 +18,7 @@ pub struct Blocks {
     pub not_finite: u64,
     /// Those of which every other value is kept.
     pub exact: u64,
-    /// How many have a largest magnitude of each power of two.
+    /// Histogram of amax, by power of two.
     pub amax: Magnitudes,
     /// How many have each ratio of signal to noise, of those that are not exact.
     pub snr: Ratios,
@@ -82,7 +82,7 @@ fn join((first, counts): (&mut i32, &mut Vec<u64>), (start, more): (i32, &[u64])
     counts[at..].iter_mut().zip(more).for_each(|(count, more)| *count += more);
 }
 
-/// The least and the largest power of two of a float, subnormal ones included.
+/// Min and max exponent of a float, including subnormals.
 const POWERS: [i32; 2] = [-149, 127];
 
 /// The lowest and the highest step that is counted; the first and the last have all beyond.

@@ -72,7 +72,7 @@ struct Planned {
 }
 
 impl Forecasts {
-    /// What loaders do with the model.
+    /// Returns the rules of all loaders for the model.
     pub(super) fn rules(&self) -> Rules {
         self.model.rules()
     }
@@ -87,7 +87,7 @@ impl Forecasts {
         if checkpoint.files.iter().any(|file| file.format != Format::Safetensors) {
             return Ok(Forecasts::default());
         }
-        // A configuration that cannot be read is an error, whatever the candidates are.
+        // An unreadable configuration is an error, whatever the candidates are.
         checkpoint.model()?;
         if !sources.iter().any(FileSource::is_quantized) {
             return Ok(Forecasts::new(checkpoint, path, request));
@@ -199,7 +199,7 @@ impl Planned {
     }
 }
 
-/// A file of tensors whose elements are not read.
+/// Creates an input with the names and shapes of tensors, without their elements.
 fn names_alone<'f>(path: &Path, tensors: impl Iterator<Item = Facts<'f>>) -> Input {
     let stored = |Facts { name, data_type, shape, len }: Facts<'f>| StoredTensor {
         name: name.to_owned(),

@@ -1,4 +1,4 @@
-//! Where a report reads from: tensors as files store them, and quantized weights by the values that they stand for.
+//! Input of a report: stored tensors, and quantized weights, which are dequantized.
 
 use super::survey::Facts;
 use crate::error::FileError;
@@ -10,7 +10,7 @@ use crate::opened::{of_stored, with_task};
 use crate::pipeline::{Task, TaskInput};
 use onnx_cast::DataType;
 
-/// A file, and its tensors as `dequantize` would write them.
+/// A file, and its tensors, with quantized weights as `dequantize` would write them.
 pub(super) struct FileSource<'a> {
     pub(super) input: &'a Input,
     pub(super) tensors: Vec<TensorSource<'a>>,
@@ -18,22 +18,22 @@ pub(super) struct FileSource<'a> {
     layout: Option<Layout>,
 }
 
-/// A tensor.
+/// A tensor to report on.
 pub(super) enum TensorSource<'a> {
-    /// A tensor of the file, with its index.
+    /// A stored tensor, with its index in the file.
     Stored(usize, &'a StoredTensor),
-    /// A quantized weight, the tensor of its elements, and its values as float.
+    /// A quantized weight, the tensor with its elements, and its dequantized values in float.
     Weight(&'a Weight, &'a StoredTensor, Box<WeightValues<'a>>),
 }
 
 impl<'a> FileSource<'a> {
-    /// All tensors as they are stored.
+    /// Creates the source of a file whose tensors are all read as they are stored.
     pub(super) fn stored(input: &'a Input) -> FileSource<'a> {
         let stored = input.tensors.iter().enumerate().map(|(index, stored)| TensorSource::Stored(index, stored));
         FileSource { input, tensors: stored.collect(), layout: None }
     }
 
-    /// The files of a checkpoint.
+    /// Creates the sources of the files of a checkpoint.
     pub(super) fn of_view(view: &'a PlainView<'a>) -> Result<Vec<FileSource<'a>>, FileError> {
         let source = |input| FileSource { input, tensors: Vec::new(), layout: view.layout() };
         let mut sources: Vec<_> = view.files().iter().map(source).collect();
@@ -54,7 +54,7 @@ impl<'a> FileSource<'a> {
         self.tensors.iter().map(|tensor| tensor.facts().name)
     }
 
-    /// Whether a tensor is a quantized weight, and in which layout.
+    /// Returns the layout of a tensor, if it is a quantized weight.
     pub(super) fn layout_of(&self, index: usize) -> Option<Layout> {
         match self.tensors.get(index)? {
             TensorSource::Weight(..) => self.layout,
@@ -62,7 +62,7 @@ impl<'a> FileSource<'a> {
         }
     }
 
-    /// Whether the checkpoint of the file has quantized weights.
+    /// Returns whether the file's checkpoint contains quantized weights.
     pub(super) fn is_quantized(&self) -> bool {
         self.layout.is_some()
     }
@@ -81,14 +81,14 @@ impl TensorSource<'_> {
         }
     }
 
-    /// The tensor that errors name.
+    /// Returns the tensor that errors mention.
     pub(super) fn stored(&self) -> &StoredTensor {
         match self {
             TensorSource::Stored(_, stored) | TensorSource::Weight(_, stored, _) => stored,
         }
     }
 
-    /// The task that reads the tensor, if its elements can be read at any offset.
+    /// Returns the task that reads the tensor, if its elements can be read at an arbitrary offset.
     pub(super) fn task<'s>(&'s self, input: &'s Input) -> Option<Task<'s>> {
         match self {
             TensorSource::Stored(_, stored) => of_stored(input, stored),
@@ -99,7 +99,7 @@ impl TensorSource<'_> {
         }
     }
 
-    /// Hands the task that reads the tensor to a function.
+    /// Calls a function with the task that reads the tensor.
     pub(super) fn with_task(
         &self,
         input: &Input,

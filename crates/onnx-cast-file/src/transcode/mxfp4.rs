@@ -63,7 +63,8 @@ impl<'a> MxFp4<'a> {
         file.read_at(at + (row * self.across()) as u64, &mut scratch.scales).map_err(PipelineError::Read)
     }
 
-    /// The scales of float8 for rows of one block that were read: of its largest exponent, where it is not all zero.
+    /// Computes the float8 scales of the rows in `scratch`, which form one row of float8 blocks. Each scale is derived
+    /// from the largest exponent in its block. MXFP4 blocks of zeros are ignored.
     fn float8_scales(&self, scratch: &Scratch) -> Vec<u8> {
         let mut amax = vec![None; self.float8_across()];
         for (index, (block, code)) in scratch.elements.chunks_exact(BLOCK / 2).zip(&scratch.scales).enumerate() {
@@ -76,7 +77,7 @@ impl<'a> MxFp4<'a> {
         amax.into_iter().flat_map(|amax| scale(amax).to_le_bytes()).collect()
     }
 
-    /// The largest exponent of the weight; 0 where all is zero.
+    /// Returns the largest exponent of the weight, or 0 if all elements are 0.
     fn amax(&self) -> i32 {
         let amax = (0u8..=255).rev().find(|code| self.counts[usize::from(*code)].load(Ordering::Relaxed) > 0);
         amax.map_or(0, exponent)

@@ -1,4 +1,4 @@
-//! Does `check` find what a loader would not read?
+//! Does `check` find the modules that a loader would not read?
 
 use onnx_cast::Tensor;
 use onnx_cast_file::{
@@ -10,8 +10,7 @@ use std::path::Path;
 
 const ATTENTION: &str = "model.layers.0.self_attn";
 
-/// Quantizes matrices of 64x64, each of another magnitude, as if they were of one architecture, and checks them as if
-/// they were of another.
+/// Quantizes 64x64 matrices of different magnitudes for one architecture, and checks the result for another.
 fn checked(modules: &[&str], [written, read]: [&str; 2], loader: Loader, edit: impl Fn(&mut Value)) -> Loading {
     let folder = tempfile::tempdir().expect("a folder");
     let (plain, out) = (folder.path().join("plain"), folder.path().join("out"));
@@ -74,7 +73,7 @@ fn modules_that_a_loader_has_plain_or_opens_are_problems() {
     assert_eq!(problems(&found), [(".indexer.wk", "vLLM builds it without quantization")]);
     let found = checked(&modules, classes, Loader::Sglang, |_| ());
     assert_eq!(problems(&found), [(".kv_b_proj", "SGLang reads its weight itself, which is packed")]);
-    // Both are kept for this architecture, and listed.
+    // For this architecture, both modules are kept and listed.
     for loader in [Loader::Vllm, Loader::Sglang] {
         let found = checked(&modules, [classes[1]; 2], loader, |_| ());
         assert_eq!(problems(&found), [], "{}", loader.name());

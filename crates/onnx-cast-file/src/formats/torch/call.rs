@@ -1,17 +1,17 @@
-//! The globals of a pickle that are understood: what their calls give, without calling anything.
+//! The supported globals of a pickle. Their results are constructed here, without calling anything.
 
 use super::values::{Id, PLAIN, Storage, Value, Values, View};
 use onnx_cast::DataType;
 
-/// What a call gives.
+/// Result of a call.
 pub(super) enum Called {
-    /// A value that is there already.
+    /// An existing value.
     Known(Id),
     New(Value),
 }
 
-/// torch's classes of storages, without `Storage`, each with its type and the bytes of an element. Quantized ones have
-/// types that ONNX lacks: the size says where the next storage of an old file begins.
+/// torch's storage classes, without the suffix `Storage`, each with its type and bytes per element. ONNX lacks the
+/// types of quantized storages; their element size is needed to find the next storage of an old file.
 const STORAGES: [(&str, Option<DataType>, usize); 18] = [
     ("Float", Some(DataType::Float), 4),
     ("Double", Some(DataType::Double), 8),
@@ -30,21 +30,22 @@ const STORAGES: [(&str, Option<DataType>, usize); 18] = [
     ("QUInt4x2", None, 1),
     ("QUInt2x4", None, 1),
     ("QInt32", None, 4),
-    // Each of its tensors names a type.
+    // Each tensor of an untyped storage specifies its own type.
     ("storage.Untyped", None, 1),
 ];
 
-/// Two float4 in a byte, which torch counts as one element.
+/// torch's type of two float4 values in one byte, which it counts as one element.
 const FLOAT4_PAIR: &str = "torch.float4_e2m1fn_x2";
 
-/// Calls a global with a tuple of arguments. Any unknown one gives an object that is not built.
+/// Returns the result of calling a global with a tuple of arguments. The result of an unknown global is an opaque
+/// object.
 pub(super) fn call(values: &Values, class: Id, arguments: Id) -> Result<Called, &'static str> {
     let Some(name) = values.global(class) else { return Ok(Called::Known(PLAIN)) };
     let arguments = values.items(arguments).ok_or("a call without a tuple of arguments")?;
     let object = || Ok(Called::New(Value::Object(class, None)));
     match name {
         "collections.OrderedDict" | "collections.defaultdict" => {
-            // Python 2 passes the pairs; the others call it with nothing, or with the default.
+            // Pickles of Python 2 pass the pairs. Other callers pass no argument, or the default factory.
             let pair = |&pair: &Id| match values.items(pair)? {
                 &[key, value] => Some((key, value)),
                 _ => None,
@@ -56,7 +57,7 @@ pub(super) fn call(values: &Values, class: Id, arguments: Id) -> Result<Called, 
             arguments.first().map_or_else(object, |&items| Ok(Called::Known(items)))
         }
         "torch.device" | "_codecs.encode" => Ok(Called::Known(PLAIN)),
-        // Of a subclass of tensors: function, class, arguments and state.
+        // Rebuilds a tensor subclass from a function, a class, arguments and state.
         "torch._tensor._rebuild_from_type_v2" => {
             let &[function, _, arguments, ..] = arguments else { return object() };
             let built = values.global(function).zip(values.items(arguments));
@@ -68,7 +69,8 @@ pub(super) fn call(values: &Values, class: Id, arguments: Id) -> Result<Called, 
     }
 }
 
-/// A tensor of one of torch's functions that make one; `None` of any other function, and of types that ONNX lacks.
+/// Returns the tensor that one of torch's rebuild functions creates; `None` for any other function, and for types that
+/// ONNX lacks.
 fn rebuild(values: &Values, name: &str, arguments: &[Id]) -> Result<Option<Called>, &'static str> {
     let is_tensor = |id: &&Id| matches!(values.get(**id), Value::Tensor(_));
     match name {
@@ -78,7 +80,7 @@ fn rebuild(values: &Values, name: &str, arguments: &[Id]) -> Result<Option<Calle
         | "torch._utils._rebuild_parameter_with_state" => {
             Ok(arguments.first().filter(is_tensor).map(|&tensor| Called::Known(tensor)))
         }
-        // A conjugate or a negative of the elements that are stored.
+        // The tensor is the conjugate or the negative of the stored elements.
         "torch._utils._rebuild_tensor_v2" | "torch._utils._rebuild_tensor_v3"
             if arguments
                 .last()
@@ -101,7 +103,7 @@ fn rebuild(values: &Values, name: &str, arguments: &[Id]) -> Result<Option<Calle
     }
 }
 
-/// The type of a name of torch's.
+/// Parses a type name of torch.
 fn data_type(name: &str) -> Option<DataType> {
     if name == FLOAT4_PAIR {
         return Some(DataType::Float4E2M1);
@@ -110,7 +112,7 @@ fn data_type(name: &str) -> Option<DataType> {
     (!data_type.is_packed() && data_type != DataType::String).then_some(data_type)
 }
 
-/// A tensor of storage, offset, shape and strides.
+/// Creates a tensor from its storage, offset, shape and strides.
 fn view(values: &Values, arguments: &[Id], data_type: DataType) -> Result<Option<Called>, &'static str> {
     const WRONG: &str = "a tensor without offset, shape and strides";
     let &[storage, offset, shape, strides, ..] = arguments else { return Err(WRONG) };
@@ -121,8 +123,8 @@ fn view(values: &Values, arguments: &[Id], data_type: DataType) -> Result<Option
     Ok(Some(Called::New(Value::Tensor(View { storage, offset, shape, strides, data_type }))))
 }
 
-/// The storage that a persistent identifier names: `("storage", class, key, device, length)`. Old files name modules
-/// too, with their sources.
+/// Returns the storage that a persistent identifier refers to: `("storage", class, key, device, length)`. Identifiers
+/// in old files may also refer to modules, with their source code.
 pub(super) fn persistent(values: &Values, id: Id) -> Result<Called, &'static str> {
     const WRONG: &str = "an unknown persistent identifier";
     let parts = values.items(id).ok_or(WRONG)?;

@@ -1,9 +1,9 @@
 //! Reads a pickle into values without executing anything. Containers, strings and integers are kept; every other plain
-//! value is a placeholder. `call.rs` holds the list of globals that are understood: a call of any other one becomes an
-//! object that is skipped.
+//! value is a placeholder. `call.rs` lists the supported globals; a call of any other global becomes an opaque object,
+//! which is skipped.
 //!
-//! Memory is bounded: values are shared by index and never copied, their number is limited, and a length is compared
-//! with the file before anything is allocated.
+//! Memory is bounded: values are shared by index and never copied, their number is limited, and each untrusted length
+//! is checked against the file size before anything is allocated.
 
 use super::call;
 use super::values::{Id, PLAIN, Value, Values};
@@ -14,7 +14,7 @@ use crate::text::Short;
 use std::collections::HashMap;
 use std::io::{BufReader, Read};
 
-/// Max number of values in a pickle, of entries on its stack and in its memo, and of values visited for their names.
+/// Max number of values in a pickle, of entries on its stack and in its memo, and of visits while naming tensors.
 pub(super) const MAX_VALUES: usize = 1 << 22;
 
 /// Bytes of a file, read in order.
@@ -27,7 +27,7 @@ pub(super) struct Bytes<'f> {
 }
 
 impl<'f> Bytes<'f> {
-    /// Those from an offset to another, which are within the file.
+    /// Reads from offset `at` up to `end`, both within the file.
     pub(super) fn new(file: &'f InputFile, at: u64, end: u64) -> Self {
         Bytes { file, bytes: BufReader::with_capacity(1 << 16, PositionedReader::from(file, at)), at, end }
     }
@@ -46,7 +46,7 @@ impl<'f> Bytes<'f> {
         Ok(bytes)
     }
 
-    /// A number of so many bytes, the lowest first.
+    /// Reads a little-endian number of `len` bytes.
     fn number(&mut self, len: u64) -> Result<u64, FormatError> {
         Ok(self.take(len)?.iter().rev().fold(0, |number, &byte| number << 8 | u64::from(byte)))
     }
@@ -63,7 +63,7 @@ impl<'f> Bytes<'f> {
     }
 }
 
-/// Reads a pickle, which ends behind its last opcode.
+/// Reads one pickle, and leaves `bytes` at the byte after its last opcode.
 pub(super) fn read(bytes: &mut Bytes<'_>) -> Result<(Values, Id), FormatError> {
     let end = bytes.end;
     bytes.end = end.min(bytes.at.saturating_add(MAX_HEADER));
@@ -77,9 +77,9 @@ struct Machine<'b, 'f> {
     bytes: &'b mut Bytes<'f>,
     values: Values,
     stack: Vec<Id>,
-    /// The length that the stack had at each mark.
+    /// Length of the stack at each mark.
     marks: Vec<usize>,
-    /// Number of values that were made, and of entries that were copied.
+    /// Number of created values and copied entries, for the limit.
     weight: usize,
 }
 
@@ -152,7 +152,7 @@ impl Machine<'_, '_> {
         Ok(true)
     }
 
-    /// Makes or fills a container, or moves values of the stack; `false` for any other opcode.
+    /// Creates or fills a container, or rearranges the stack; `false` for any other opcode.
     fn container(&mut self, opcode: u8) -> Result<bool, FormatError> {
         match opcode {
             // MARK, POP, POP_MARK, DUP
@@ -214,7 +214,7 @@ impl Machine<'_, '_> {
         Ok(true)
     }
 
-    /// Names a global, or makes what a call of one gives; `false` for any other opcode.
+    /// Pushes a global, or the result of calling one; `false` for any other opcode.
     fn object(&mut self, opcode: u8) -> Result<bool, FormatError> {
         match opcode {
             // GLOBAL, STACK_GLOBAL
@@ -228,7 +228,7 @@ impl Machine<'_, '_> {
                 let (module, name) = names.ok_or_else(|| self.bytes.wrong("a global without a name"))?;
                 self.push(Value::Global(format!("{}.{}", Short(module), Short(name))))?;
             }
-            // REDUCE, NEWOBJ; NEWOBJ_EX, whose keywords belong to classes that are not built
+            // REDUCE, NEWOBJ, and NEWOBJ_EX, whose keywords are ignored because only opaque objects have them
             b'R' | 0x81 | 0x92 => {
                 if opcode == 0x92 {
                     self.pop()?;
@@ -271,7 +271,7 @@ impl Machine<'_, '_> {
         Ok(())
     }
 
-    /// Pushes what a call gives.
+    /// Pushes the result of a call.
     fn push_called(&mut self, called: Result<call::Called, &'static str>) -> Result<(), FormatError> {
         match called.map_err(|what| self.bytes.wrong(what))? {
             call::Called::Known(id) => self.stack.push(id),
@@ -298,7 +298,7 @@ impl Machine<'_, '_> {
 
     fn pop_marked(&mut self) -> Result<Vec<Id>, FormatError> {
         let mark = self.marks.pop().ok_or_else(|| self.bytes.wrong("a missing mark"))?;
-        // The stack is at least as long as at the mark.
+        // Popping stops at a mark, so the stack is at least as long as it was at the mark.
         Ok(self.stack.split_off(mark.min(self.stack.len())))
     }
 
@@ -307,7 +307,7 @@ impl Machine<'_, '_> {
         self.push(Value::Int(value as i64))
     }
 
-    /// An integer of any size; one that has more than 64 bits is nothing that a tensor needs.
+    /// Reads an integer of any size. Tensors never need more than 64 bits, so a larger one becomes a placeholder.
     fn long(&mut self, bytes: u64) -> Result<(), FormatError> {
         let len = self.bytes.number(bytes)?;
         let digits = self.bytes.take(len)?;
@@ -335,7 +335,8 @@ impl Machine<'_, '_> {
         Ok(())
     }
 
-    /// Adds items to the list on the stack. An object that is not built may be a list too.
+    /// Appends items to the list on top of the stack. An opaque object may be a subclass of list; its items are
+    /// dropped.
     fn extend(&mut self, items: &[Id]) -> Result<(), FormatError> {
         let list = self.top()?;
         if let Some(Value::List(all)) = self.values.get_mut(list) {
@@ -344,7 +345,7 @@ impl Machine<'_, '_> {
         Ok(())
     }
 
-    /// Sets items of the dictionary on the stack.
+    /// Sets items of the dictionary on top of the stack.
     fn set(&mut self, items: &[[Id; 2]]) -> Result<(), FormatError> {
         let dict = self.top()?;
         if let Some(Value::Dict(all)) = self.values.get_mut(dict) {

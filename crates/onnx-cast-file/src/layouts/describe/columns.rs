@@ -220,7 +220,7 @@ impl Finder<'_> {
         self.checkpoint.error(Some(zero_points), Invalid::new(InvalidKind::Ambiguous, what).of_tensor(&tensor))
     }
 
-    /// The least and the largest of zero points as they are stored; nothing without any.
+    /// Returns the min and max of the stored zero points; `None` if there are none.
     fn range_of_codes(&self, tensor: TensorRef, rows: usize, bits: u32) -> Result<Option<(u8, u8)>, FileError> {
         let (file, at) = self.checkpoint.place(tensor);
         let line = words(rows, bits, true) * 4;

@@ -85,7 +85,7 @@ fn pack<const BITS: u32>(codes: &[u8; BLOCK], before: usize, block: &mut [u8]) {
     }
 }
 
-/// Q4_0 and Q5_0: the value of the largest magnitude, the first of them, gets the least code.
+/// Q4_0 and Q5_0: the first value with the largest magnitude gets code 0.
 #[inline(always)]
 fn symmetric<const BITS: u32, const BYTES: usize>(values: &[f32; BLOCK], block: &mut [u8; BYTES]) -> bool {
     let middle = (1 << (BITS - 1)) as f32;
@@ -100,7 +100,7 @@ fn symmetric<const BITS: u32, const BYTES: usize>(values: &[f32; BLOCK], block: 
     is_finite(scale)
 }
 
-/// Q4_1 and Q5_1: from the least value to the largest; of zeros the last one's sign.
+/// Q4_1 and Q5_1: codes cover the range from min to max. If min or max is 0, the last zero determines its sign.
 #[inline(always)]
 fn asymmetric<const BITS: u32, const BYTES: usize>(values: &[f32; BLOCK], block: &mut [u8; BYTES]) -> bool {
     let amax = values.iter().copied().fold(values[0], |most, value| if value >= most { value } else { most });
@@ -128,7 +128,8 @@ fn q8_0(values: &[f32; BLOCK], block: &mut [u8; 34]) -> bool {
     is_finite(scale)
 }
 
-/// MXFP4: the scale from the largest magnitude, and the nearest element, of two the one nearer to zero. 0 has no sign.
+/// MXFP4: the scale is derived from amax. Each value is rounded to the nearest element, with ties towards zero. Zeros
+/// lose their sign.
 #[inline(always)]
 fn mxfp4(values: &[f32; BLOCK], block: &mut [u8; 17]) -> bool {
     let most = greatest_magnitude(values);

@@ -1,4 +1,4 @@
-//! BitNet: a byte has elements of four rows, with one scale for the weight.
+//! BitNet: a byte holds one element from each of four rows, and the weight has one scale.
 
 use super::{BASE, WEIGHT};
 use crate::error::FileError;
@@ -17,14 +17,14 @@ pub(super) const SPEC: LayoutSpec = LayoutSpec {
     ..BASE
 };
 
-/// How layers have scales: `BitLinear` divides by them, and `AutoBitLinear` multiplies.
+/// Determines how scales are applied: `BitLinear` divides by them, `AutoBitLinear` multiplies.
 fn bitnet(claims: &mut Claims, quantization: &Map<String, Value>) {
     let class = quantization.get("linear_class").and_then(Value::as_str);
     claims.are_factors = class == Some("autobitlinear");
 }
 
-/// A weight of BitNet: a byte has elements of four rows, a quarter of all apart, each plus 1 (`pack_weights` of
-/// transformers/integrations/bitnet.py), and there is one scale, a divisor unless the configuration says otherwise.
+/// Describes a weight. A byte holds elements from four rows, which are a quarter of all rows apart; 1 is added to each
+/// element (`pack_weights` in transformers/integrations/bitnet.py). The scale is a divisor by default.
 fn describe(finder: &Finder<'_>, mut weight: Weight, _: &str) -> Result<Option<Weight>, FileError> {
     let (stored, scale) =
         (finder.checkpoint.stored(weight.codes.tensor), finder.checkpoint.stored(weight.scales.tensor));

@@ -1,7 +1,7 @@
-//! Weights of bitsandbytes: NF4 and FP4 with their state in tensors beside them, and int8 with a scale for each row.
+//! bitsandbytes: NF4 and FP4 with their state in companion tensors, and int8 with a scale per row.
 //!
-//! The 4-bit codes are those of the flattened weight, so that blocks go across rows. `quant_state` is JSON: it has the
-//! shape, the type and the size of blocks (`QuantState.as_dict` of bitsandbytes/functional.py).
+//! The 4-bit codes are those of the flattened weight, so blocks may span rows. `quant_state` is JSON with the shape,
+//! the type and the block size (`QuantState.as_dict` in bitsandbytes/functional.py).
 
 use super::{BASE, names};
 use crate::checkpoint::TensorRef;
@@ -29,7 +29,7 @@ pub(super) const SPEC: LayoutSpec = LayoutSpec {
 const CONFIGURATION: Configuration =
     Configuration { methods: &["bitsandbytes"], key: Some("load_in_4bit"), ..Configuration::BASE };
 
-/// The tensors beside the codes, apart from the scales.
+/// Name suffixes of the companions, apart from the scales.
 const BESIDE: &[&str] = &[
     "weight.quant_map",
     "weight.nested_absmax",
@@ -57,7 +57,7 @@ fn describe(finder: &Finder<'_>, mut weight: Weight, start: &str) -> Result<Opti
     table(finder, weight, stored, start).map(Some)
 }
 
-/// int8 with a scale for each row.
+/// Describes int8 with a scale per row.
 fn int8(finder: &Finder<'_>, mut weight: Weight, stored: &StoredTensor, start: &str) -> Result<Weight, FileError> {
     let [rows, columns] = stored.shape[..] else {
         return Err(finder.part(weight.codes.tensor, "a matrix".to_owned()));
@@ -81,7 +81,7 @@ fn int8(finder: &Finder<'_>, mut weight: Weight, stored: &StoredTensor, start: &
     Ok(weight)
 }
 
-/// NF4 and FP4.
+/// Describes NF4 and FP4.
 fn table(finder: &Finder<'_>, mut weight: Weight, stored: &StoredTensor, start: &str) -> Result<Weight, FileError> {
     let checkpoint = finder.checkpoint;
     let kinds = [("nf4", Table::Nf4), ("fp4", Table::Fp4)];
@@ -128,7 +128,7 @@ fn table(finder: &Finder<'_>, mut weight: Weight, stored: &StoredTensor, start: 
     Ok(weight)
 }
 
-/// Refuses a table that is not the one of the kernels, which do not read it.
+/// Rejects a table that differs from the kernels' built-in one, because the kernels do not read it.
 fn check_map(finder: &Finder<'_>, start: &str, table: Table, stored: &StoredTensor) -> Result<(), FileError> {
     let want = format!("{start}weight.quant_map");
     let Some(map) = finder.checkpoint.find(&want) else {
@@ -136,7 +136,7 @@ fn check_map(finder: &Finder<'_>, start: &str, table: Table, stored: &StoredTens
         return Err(finder.checkpoint.error(finder.checkpoint.find(&stored.name), error));
     };
     let entries = floats::<16>(finder, map)?;
-    // Either sign of 0.
+    // The sign of 0 does not matter.
     let is_same = |(found, entry): (&f32, f32)| {
         found.to_bits() == entry.to_bits() || found.abs().to_bits() == 0 && entry.abs().to_bits() == 0
     };
@@ -146,7 +146,7 @@ fn check_map(finder: &Finder<'_>, start: &str, table: Table, stored: &StoredTens
     Err(finder.part(map, "the table of bitsandbytes, which its kernels have built in".to_owned()))
 }
 
-/// The scales of scales.
+/// Reads the scales of scales.
 fn nested(state: &State<'_>, start: &str, blocks: usize) -> Result<Nested, FileError> {
     let finder = state.finder;
     let part = |ending: &str| {
@@ -177,7 +177,7 @@ fn nested(state: &State<'_>, start: &str, blocks: usize) -> Result<Nested, FileE
     Ok(Nested { scales, block, map: Box::new(map), offset })
 }
 
-/// A table of floats.
+/// Reads a table of floats.
 fn floats<const LEN: usize>(finder: &Finder<'_>, tensor: TensorRef) -> Result<[f32; LEN], FileError> {
     let stored = finder.checkpoint.stored(tensor);
     if stored.data_type != DataType::Float || stored.len != LEN {
@@ -188,7 +188,7 @@ fn floats<const LEN: usize>(finder: &Finder<'_>, tensor: TensorRef) -> Result<[f
     Ok(std::array::from_fn(|index| words.get(index).map_or(0.0, |word| f32::from_le_bytes(*word))))
 }
 
-/// The JSON of a weight's state.
+/// A weight's state, parsed from JSON.
 struct State<'a> {
     finder: &'a Finder<'a>,
     place: TensorRef,
@@ -211,7 +211,7 @@ impl State<'_> {
         shape.filter(|shape| !shape.is_empty()).ok_or_else(|| self.wrong("shape", "the sizes of the weight"))
     }
 
-    /// An error about a key.
+    /// Creates an error about a key.
     fn wrong(&self, key: &'static str, want: &'static str) -> FileError {
         let stored = self.finder.checkpoint.stored(self.place);
         let got = self.settings.get(key).map_or_else(|| "missing".to_owned(), Value::to_string);

@@ -1,11 +1,12 @@
-//! What ComfyUI's files say of themselves: the format of each quantized layer, in a tensor `comfy_quant` beside its
-//! weight or, for all layers, in the file's metadata.
+//! ComfyUI. Its files specify the format of each quantized layer, either in a tensor `comfy_quant` next to the weight,
+//! or for all layers in the file's metadata.
 //!
-//! The metadata has precedence, as in ComfyUI (`convert_old_quants` of comfy/utils.py).
+//! The metadata has precedence, as in ComfyUI (`convert_old_quants` in comfy/utils.py).
 //!
-//! Float8 alone is written as older versions read it: a marker in the file, and the scales as `scale_weight`. Files with
-//! any other format have the metadata (`comfy/ops.py`, `comfy_kitchen/tensor`): scales in tiles as `weight_scale`,
-//! NVFP4's scale of the tensor as `weight_scale_2`, and one scale or one for each row for int8.
+//! Files with only float8 are written in the form that older versions read, with a marker tensor and scales named
+//! `scale_weight`. Files with any other format get the metadata (`comfy/ops.py`, `comfy_kitchen/tensor`). The scales of
+//! block formats are then stored in tiles as `weight_scale`, NVFP4's global scale as `weight_scale_2`, and int8 has one
+//! scale per tensor or row.
 
 use super::{
     BASE, COMFYUI, FP8, INT8, KEPT, KEPT_OR_STATIC, Layout, MXFP8, NVFP4, ROWS_OR_COLUMNS, SPECS, TENSOR, WEIGHT, held,
@@ -27,7 +28,7 @@ use DataType::{Float4E2M1, Float8E4M3FN, Float8E8M0, Int8, Uint8};
 use onnx_cast::DataType;
 use serde_json::{Map, Value, json};
 
-/// The key of the metadata.
+/// Key of the metadata.
 pub(super) const METADATA: &str = "_quantization_metadata";
 
 const READ: &str = "float8_e4m3fn, float8_e5m2, nvfp4, mxfp8 or int8_tensorwise";
@@ -52,7 +53,7 @@ pub(super) const SPEC: LayoutSpec = LayoutSpec {
 };
 
 impl Layout {
-    /// The layout that the files of a checkpoint name themselves, and what they claim.
+    /// Returns the layout that the files of a checkpoint specify themselves, and their claims.
     pub(in crate::layouts) fn told(checkpoint: &Checkpoint) -> Result<Option<(Layout, Claims)>, FileError> {
         for (layout, row) in SPECS {
             if let Some(claims) = row.told.map(|told| told(checkpoint)).transpose()?.flatten() {
@@ -64,21 +65,21 @@ impl Layout {
 }
 
 impl Layout {
-    /// Whether the metadata of files has the format of each layer, if weights have these formats.
+    /// Returns whether the files' metadata must specify the format of each layer, given the formats of the weights.
     pub(crate) fn describes_layers(self, mut formats: impl Iterator<Item = QuantizedFormat>) -> bool {
         self == Layout::ComfyUi && formats.any(|format| format != FP8)
     }
 }
 
 impl WrittenWeight {
-    /// The same weight in a file whose metadata has the format of each layer.
+    /// Returns the same weight with the tensor names of files whose metadata specifies the format of each layer.
     pub(crate) fn described_by_layer(mut self) -> WrittenWeight {
         self.scales = format!("{}.{}", self.module, WEIGHT.scales);
         self.global = self.global.map(|(_, shape)| (format!("{}_2", self.scales), shape));
         self
     }
 
-    /// The name of the format in the metadata.
+    /// Returns ComfyUI's name for the format.
     fn told_format(&self) -> &'static str {
         match self.to {
             NVFP4 => "nvfp4",
@@ -89,7 +90,7 @@ impl WrittenWeight {
     }
 }
 
-/// The metadata that has the format of each layer, if it is needed.
+/// Returns the metadata with the format of each layer, if it is needed.
 pub(crate) fn layers_of(layout: Layout, written: &[WrittenWeight]) -> Option<(String, String)> {
     let formats = written.iter().map(|weight| weight.to);
     layout.describes_layers(formats).then(|| {
@@ -99,7 +100,7 @@ pub(crate) fn layers_of(layout: Layout, written: &[WrittenWeight]) -> Option<(St
     })
 }
 
-/// The format of each layer; `None` where no file tells one.
+/// Reads the format of each layer; `None` if no file specifies any.
 fn told(checkpoint: &Checkpoint) -> Result<Option<Claims>, FileError> {
     let (mut claims, mut is_told) = (Claims::default(), false);
     for (tensor, stored) in checkpoint.tensors() {
@@ -129,7 +130,7 @@ fn told(checkpoint: &Checkpoint) -> Result<Option<Claims>, FileError> {
 }
 
 impl Claims {
-    /// Adds the format of a layer and the type of its elements, where settings name them.
+    /// Adds the format of a layer and the type of its elements, if specified.
     fn tell(&mut self, layer: &str, told: Option<(WeightFormat, DataType)>) {
         let Some((format, element)) = told else { return };
         self.layers.insert(layer.to_owned(), format);
@@ -137,7 +138,8 @@ impl Claims {
     }
 }
 
-/// The format and the type of elements that settings name, if any; `place` is that of the settings.
+/// Reads the format and the type of elements from settings, if specified. `place` describes the location of the
+/// settings for errors.
 fn format(
     settings: &Map<String, Value>,
     place: impl Fn() -> String,
@@ -156,7 +158,7 @@ fn format(
     }
 }
 
-/// The metadata of a file some of whose layers are plain: without these, or without the key where all are.
+/// Removes the layers that are now plain from a file's metadata, and the key if no layer is left.
 pub(crate) fn without_layers(
     metadata: Option<Vec<(String, String)>>,
     is_plain: impl Fn(&str) -> bool,
@@ -177,7 +179,7 @@ pub(crate) fn without_layers(
     Some(pairs)
 }
 
-/// Describes a weight in the format that the file tells. Block formats have scales in cuBLAS's order.
+/// Describes a weight in the format that the file specifies. The scales of block formats are in cuBLAS's order.
 fn describe(finder: &Finder<'_>, mut weight: Weight, start: &str) -> Result<Option<Weight>, FileError> {
     if !finder.read_told(&mut weight, start)? {
         return scaled(finder, weight, start);
@@ -191,12 +193,12 @@ fn describe(finder: &Finder<'_>, mut weight: Weight, start: &str) -> Result<Opti
 }
 
 impl Finder<'_> {
-    /// What types mean together in the format that is told; whether it is a block format.
+    /// Applies the specified format, and checks it against the types. Returns whether it is a block format.
     fn read_told(&self, weight: &mut Weight, start: &str) -> Result<bool, FileError> {
         let (stored, scale) =
             (self.checkpoint.stored(weight.codes.tensor), self.checkpoint.stored(weight.scales.tensor));
         let told = self.claims.layers.get(start.strip_suffix('.').unwrap_or(start)).copied();
-        // The metadata of some files is lost. If the caller names the layout, the types show the format.
+        // Some files have lost their metadata. If the caller specifies the layout, the types determine the format.
         let told = told.or_else(|| self.claims.are_overruled.then(|| shown(stored, scale)).flatten());
         match (told, stored.data_type, scale.data_type) {
             (Some(WeightFormat::NvFp4), Uint8, Uint8 | Float8E4M3FN) => {
@@ -225,8 +227,9 @@ impl Finder<'_> {
         }
     }
 
-    /// Refuses to guess between this layout and ComfyUI's, whose scales are in tiles. Only the names of tensors say which
-    /// layout it is, and ComfyUI's have the same names. A weight whose number of scales fits rows alone decides for all.
+    /// Rejects a checkpoint that may be in this layout or in ComfyUI's, whose scales are in tiles. Both use the same
+    /// tensor names, and nothing else identifies the layout. One weight whose shape of scales rules out tiles decides
+    /// for all.
     pub(in crate::layouts) fn check_order_of_scales(&self, layout: Layout) -> Result<(), FileError> {
         let mut found = None;
         for (_, stored) in self.checkpoint.tensors() {
@@ -267,8 +270,8 @@ impl Finder<'_> {
         Err(self.checkpoint.error(Some(scales), error))
     }
 
-    /// ComfyUI fills the last block of rows with zeros, and crops what a layer computes: its bias has the number of
-    /// rows.
+    /// Removes ComfyUI's padding. ComfyUI pads the last block of rows with zeros, and crops the output of the layer.
+    /// The true number of rows is that of the bias.
     fn leave_out_padding(&self, weight: &mut Weight, start: &str) {
         let bias = self.checkpoint.find(&format!("{start}bias")).map(|bias| self.checkpoint.stored(bias));
         if let (Some([rows]), [all, _]) = (bias.map(|bias| &bias.shape[..]), &weight.codes.shape[..])
@@ -279,7 +282,8 @@ impl Finder<'_> {
     }
 }
 
-/// The format that elements and scales of these types have in ComfyUI; `None` if their scales are floats.
+/// Returns the format that the types of elements and scales imply in ComfyUI; `None` for float8 elements with float
+/// scales.
 fn shown(stored: &StoredTensor, scale: &StoredTensor) -> Option<WeightFormat> {
     match (stored.data_type, scale.data_type) {
         (Uint8, Uint8 | Float8E4M3FN) => Some(WeightFormat::NvFp4),

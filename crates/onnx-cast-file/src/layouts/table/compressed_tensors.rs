@@ -1,4 +1,4 @@
-//! compressed-tensors, of llm-compressor: groups of modules, each with the settings of its weights.
+//! compressed-tensors, the layout of llm-compressor: groups of modules, each with the settings of its weights.
 
 use super::{
     ALL_THREE, BASE, FP8, INT4, INT8, KEPT, KEPT_OR_STATIC, MXFP4, MXFP6, MXFP8, NVFP4, ROWS_OR_COLUMNS, TENSOR,
@@ -24,15 +24,15 @@ pub(super) const SPEC: LayoutSpec = LayoutSpec {
     beside: &[ZERO_POINTS, GROUPS, SHAPE],
     held: &[
         held(&[NVFP4], &[], ALL_THREE, KEPT_OR_STATIC),
-        // SGLang reads experts of MXFP4 alone.
+        // SGLang reads MXFP4 only for experts.
         held(&[MXFP4, MXFP8], &[], Loaders::Are(&[VLLM, TRANSFORMERS]), KEPT),
         held(&[MXFP6], &[], Loaders::Are(&[TRANSFORMERS]), KEPT),
-        // Where activations stay, SGLang has no blocks.
+        // SGLang does not support blocks if activations are not quantized.
         held(&[FP8], &[ROWS_OR_COLUMNS, TENSOR], ALL_THREE, FLOAT8_ACTIVATIONS),
         held(&[FP8], &[Scales::Blocks], ALL_THREE, FLOAT8_BLOCK_ACTIVATIONS),
         held(&[INT8], &[ROWS_OR_COLUMNS], ALL_THREE, INT8_ACTIVATIONS),
         held(&[INT8], &[Scales::Groups], ALL_THREE, KEPT),
-        // vLLM and SGLang have one scale for the weights only where activations are quantized.
+        // vLLM and SGLang support a per-tensor scale only if activations are quantized.
         held(&[INT8], &[TENSOR], ALL_THREE, INT8_TENSOR_ACTIVATIONS),
         held(&[INT4], &[Scales::One(Granularity::Block([1, 32])), ROWS_OR_COLUMNS, Scales::Groups], ALL_THREE, KEPT),
         held(&[INT4], &[TENSOR], Loaders::Are(&[TRANSFORMERS]), KEPT),
@@ -60,11 +60,12 @@ const CONFIGURATION: Configuration = Configuration {
     own_files: &[],
 };
 
-/// vLLM and SGLang load each. Where activations are dynamic they also load on cards without float8 (as if these were
-/// kept), and experts and blocks, which SGLang does not where they are kept.
+/// vLLM and SGLang load each of these. Weights with dynamic activations also load on GPUs without float8, where
+/// activations are then not quantized. The default is dynamic, because SGLang loads experts and blocks only with
+/// dynamic activations.
 const FLOAT8_ACTIVATIONS: &[Activations] = &[Activations::Dynamic, Activations::Kept, Activations::Static];
 const FLOAT8_BLOCK_ACTIVATIONS: &[Activations] = &[Activations::Dynamic, Activations::Kept];
-/// Kept loads on every card, and nothing but the weights is rounded.
+/// The default is kept, which loads on every GPU and rounds only the weights.
 const INT8_ACTIVATIONS: &[Activations] = &[Activations::Kept, Activations::Dynamic, Activations::Static];
 const INT8_TENSOR_ACTIVATIONS: &[Activations] = &[Activations::Dynamic, Activations::Kept, Activations::Static];
 

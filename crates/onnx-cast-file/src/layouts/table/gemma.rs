@@ -1,8 +1,9 @@
-//! Weights of Gemma that was trained quantized (`QuantizedLinear` and `QuantizedEmbedding` of transformers'
-//! integrations/gemma_quant.py): integers of 2, 4 or 8 bits with scales of float for each row, or for parts of it.
+//! Gemma models that were trained quantized (`QuantizedLinear` and `QuantizedEmbedding` in transformers'
+//! integrations/gemma_quant.py): integers of 2, 4 or 8 bits with float scales for rows or parts of rows.
 //!
-//! Bytes hold the lower columns in the lower bits, each plus half its range; 8 bits are signed. A row that ends within a
-//! byte is read to its end: the true number of columns is in the model's code.
+//! The lower bits of a byte hold the lower columns. Elements of 2 and 4 bits are stored with an offset of half their
+//! range, elements of 8 bits are signed. If a row ends within a byte, the padding is read as additional columns,
+//! because only the model's code knows the true number of columns.
 
 use super::{BASE, WEIGHT, names};
 use crate::error::FileError;
@@ -25,14 +26,15 @@ pub(super) const SPEC: LayoutSpec = LayoutSpec {
     ..BASE
 };
 
-/// The first pattern that Python's `re.search` finds in a name decides, in the order of the configuration.
+/// Reads the widths of layers. The first pattern of the configuration that Python's `re.search` finds in a name
+/// decides.
 fn claims(claims: &mut Claims, quantization: &Map<String, Value>) {
     let bits = |settings: &Value| settings.get("num_bits").and_then(Value::as_u64).map(|bits| bits as u32);
     claims.width = quantization.get("num_bits").and_then(Value::as_u64).map(|bits| bits as u32);
     for (pattern, settings) in quantization.get("module_quant_configs").and_then(Value::as_object).into_iter().flatten()
     {
         match Regex::new(pattern) {
-            // A pattern without a width has that of all layers.
+            // A pattern without a width gets the width of all layers.
             Ok(regex) => claims.widths.push((regex, bits(settings).or(claims.width).unwrap_or(4))),
             Err(_) => {
                 let what = format!("layers are named by the expression `{}`", crate::text::Short(pattern));
@@ -42,7 +44,7 @@ fn claims(claims: &mut Claims, quantization: &Map<String, Value>) {
     }
 }
 
-/// The width of a layer that no pattern of the configuration matches, where that names none.
+/// Default width of a layer, if neither a pattern nor the configuration specifies one.
 const USUAL: u32 = 4;
 
 fn describe(finder: &Finder<'_>, mut weight: Weight, _: &str) -> Result<Option<Weight>, FileError> {
@@ -90,8 +92,8 @@ fn describe(finder: &Finder<'_>, mut weight: Weight, _: &str) -> Result<Option<W
     Ok(Some(weight))
 }
 
-/// The bits of a layer: of the pattern that is found first in its name, as in one expression of all of them; `None`
-/// where two are, and differ.
+/// Returns the bits of a layer, from the pattern that matches at the smallest index of its name, as if all patterns
+/// were alternatives of one expression. Returns `None` if two patterns with different widths match there.
 fn width(finder: &Finder<'_>, layer: &str) -> Option<u32> {
     let starts = finder.claims.widths.iter();
     let starts = starts.filter_map(|(pattern, bits)| Some((pattern.find(layer)?.start(), *bits)));

@@ -1,4 +1,4 @@
-//! GGUF: files of their own, whose blocks hold their scales.
+//! GGUF: a file format of its own, whose blocks contain their scales.
 
 use super::{BASE, KEPT, held};
 use crate::formats::format::Format;

@@ -1,4 +1,4 @@
-//! gpt-oss: experts of MXFP4, with rows and columns exchanged.
+//! gpt-oss: experts in MXFP4, transposed.
 
 use super::{ALL_THREE, AS_MATRICES, BASE, KEPT, MXFP4, held, names};
 use crate::layouts::spec::{Configuration, Experts, LayoutSpec};

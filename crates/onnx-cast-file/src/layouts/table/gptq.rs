@@ -1,4 +1,4 @@
-//! GPTQ and AWQ, which AutoRound writes too.
+//! GPTQ and AWQ, which AutoRound also writes.
 
 use super::{BASE, names};
 use crate::error::FileError;

@@ -1,8 +1,9 @@
-//! Weights of HQQ, whose settings are tensors beside the codes (`HQQLinear.state_dict` of hqq/core/quantize.py): the
-//! shape, the width, the group and its axis.
+//! HQQ, which stores the settings of a weight in companion tensors (`HQQLinear.state_dict` in hqq/core/quantize.py):
+//! the shape, the width, the group size and its axis.
 //!
-//! A weight of shape [N, K] is taken as rows of a group each (axis 1), or as one row for each place in a group (axis 0).
-//! These rows are packed, so many in a word: the first half of them in the upper bits, the second in the lower ones.
+//! A weight of shape [N, K] is reshaped so that each row is one group (axis 1), or one position within all groups (axis
+//! 0). A word packs elements of several rows. With two elements per word, the upper bits hold the first half of the
+//! rows, and the lower bits the second half.
 
 use super::{BASE, names};
 use crate::checkpoint::TensorRef;
@@ -14,7 +15,7 @@ use crate::text::ShapeText;
 use DataType::{BFloat16, Float, Float16, Int32, Int64, Uint8};
 use onnx_cast::DataType;
 
-/// The settings of each weight are tensors beside it, so that the configuration tells nothing of it.
+/// The configuration is not needed, because the settings of each weight are stored in companion tensors.
 pub(super) const SPEC: LayoutSpec = LayoutSpec {
     name: "hqq",
     signs: &["W_q"],
@@ -22,12 +23,12 @@ pub(super) const SPEC: LayoutSpec = LayoutSpec {
     configuration: Some(Configuration { methods: &["hqq"], ..Configuration::BASE }),
     describe,
     beside: HQQ_SETTINGS,
-    // `view_as_float` stores codes under a type of float.
+    // With `view_as_float`, codes are stored in a tensor of float type.
     has_any_type: true,
     ..BASE
 };
 
-/// `HQQLinear.state_dict_keys`, but for the tensors of numbers and the bias.
+/// `HQQLinear.state_dict_keys`, except for codes, scales, zero points and the bias.
 const HQQ_SETTINGS: &[&str] = &[
     "nbits",
     "group_size",

@@ -1,6 +1,6 @@
-//! Weights of MLX: unsigned integers with a scale and a bias for each group, and three block formats.
+//! MLX: unsigned integers with a scale and a bias per group, and three block formats.
 //!
-//! The configuration has the width, the group and the mode; the shapes alone would leave them open.
+//! The configuration specifies the width, the group size and the mode, which the shapes do not determine.
 
 use super::{BASE, Layout, SPECS, names};
 use crate::checkpoint::TensorRef;
@@ -114,7 +114,7 @@ fn describe(finder: &Finder<'_>, mut weight: Weight, start: &str) -> Result<Opti
     Ok(Some(weight))
 }
 
-/// The biases of a weight, which only integers have.
+/// Finds the biases of a weight. Only integers have biases.
 fn biases(finder: &Finder<'_>, weight: &Weight, start: &str, is_affine: bool) -> Result<Option<TensorRef>, FileError> {
     let (checkpoint, want) = (finder.checkpoint, format!("{start}biases"));
     let scales = checkpoint.stored(weight.scales.tensor);

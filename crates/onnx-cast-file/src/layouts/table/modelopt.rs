@@ -1,4 +1,4 @@
-//! ModelOpt: an algorithm for all layers or one for each, in `config.json` and a file of its own.
+//! ModelOpt: one algorithm for all layers or one per layer, specified in `config.json` and in a file of its own.
 
 use super::deepseek::EXPERTS_ALGORITHM;
 use super::{

@@ -12,7 +12,7 @@ pub(super) const SPEC: LayoutSpec = LayoutSpec {
     held: &[
         held(&[MXFP4, NVFP4, MXFP6, MXFP8], &[], Loaders::Are(&[OWN]), KEPT_OR_STATIC),
         held(&OTHER_BLOCKS, &[], Loaders::Are(&[OWN]), KEPT),
-        // No configuration tells the size of blocks: their number in a row has to.
+        // There is no configuration, so the block size must follow from the number of scales per row.
         held(&[FP8, FP8_E5M2, INT8], &[ROWS_OR_COLUMNS, TENSOR, Scales::Groups], Loaders::Are(&[OWN]), KEPT_OR_STATIC),
     ],
     calibration: Some(Calibration {

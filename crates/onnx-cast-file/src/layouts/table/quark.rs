@@ -1,4 +1,4 @@
-//! Quark: the settings of all layers, and of those that differ.
+//! Quark: global settings, and the settings of layers that differ from them.
 
 use super::{ALL_THREE, BASE, FP8, KEPT, MXFP4, ROWS_OR_COLUMNS, TENSOR, TRANSFORMERS, VLLM, held};
 use crate::error::FileError;
@@ -18,7 +18,7 @@ pub(super) const SPEC: LayoutSpec = LayoutSpec {
     configuration: Some(CONFIGURATION),
     beside: &[ZERO_POINTS],
     held: &[
-        // SGLang wants activations of float4 beside it.
+        // SGLang requires float4 activations with it.
         held(&[MXFP4], &[], Loaders::Are(&[VLLM, TRANSFORMERS]), KEPT),
         held(&[FP8], &[TENSOR, ROWS_OR_COLUMNS], ALL_THREE, FLOAT8),
     ],
@@ -31,7 +31,7 @@ pub(super) const SPEC: LayoutSpec = LayoutSpec {
     ..BASE
 };
 
-/// Integers are in words, everything else is elements and scales.
+/// Describes a weight: integers packed in words, or any other elements with scales.
 fn describe(finder: &Finder<'_>, weight: Weight, start: &str) -> Result<Option<Weight>, FileError> {
     match finder.checkpoint.stored(weight.codes.tensor).data_type {
         DataType::Int32 => finder.describe_columns(weight, start, WORDS).map(Some),

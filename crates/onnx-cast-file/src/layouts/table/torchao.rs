@@ -1,4 +1,4 @@
-//! Weights of torchao, whose class and blocks are JSON in the file's metadata.
+//! torchao, which stores the class and the block size of each weight as JSON in the file's metadata.
 
 use super::{BASE, names};
 use crate::error::FileError;
@@ -11,13 +11,12 @@ use DataType::{BFloat16, Float, Float4E2M1, Float8E4M3FN, Float8E5M2, Float8E8M0
 use onnx_cast::DataType;
 use serde_json::{Map, Value};
 
-/// The file's metadata describes each weight.
 pub(super) const SPEC: LayoutSpec = LayoutSpec {
     name: "torchao",
     signs: &["_weight_qdata"],
     names: &[
         names("_weight_qdata", "_weight_scale", "weight"),
-        // Tiles of a GPU, which are refused.
+        // Tiles for one kind of GPU, which are rejected.
         names("_weight_qdata", "_weight_scale_and_zero", "weight"),
     ],
     configuration: Some(Configuration { methods: &["torchao"], ..Configuration::BASE }),
@@ -25,17 +24,17 @@ pub(super) const SPEC: LayoutSpec = LayoutSpec {
     ..BASE
 };
 
-/// The classes of torchao whose elements are bytes.
+/// Classes whose elements are bytes.
 const CLASSES: [&str; 3] = ["Int8Tensor", "IntxUnpackedToInt8Tensor", "Float8Tensor"];
 
-/// The class of integers of 4 bits in the order of rows.
+/// Class of 4-bit integers in row order.
 const INT4: &str = "Int4Tensor";
 
-/// The classes of block formats: MX of float8 and float4, and NVFP4.
+/// Classes of block formats: MX with float8 or float4, and NVFP4.
 const BLOCKS: [&str; 2] = ["MXTensor", "NVFP4Tensor"];
 
-/// A weight of torchao, whose class and blocks are JSON in the file's metadata, under the weight's name
-/// (`TensorSubclassAttributeJSONEncoder` of torchao/prototype/safetensors).
+/// Describes a weight. Its class and block size are JSON in the file's metadata, under the weight's name
+/// (`TensorSubclassAttributeJSONEncoder` in torchao/prototype/safetensors).
 fn describe(finder: &Finder<'_>, weight: Weight, start: &str) -> Result<Option<Weight>, FileError> {
     let (checkpoint, tensor) = (finder.checkpoint, weight.codes.tensor);
     let stored = checkpoint.stored(tensor);
@@ -60,7 +59,7 @@ fn describe(finder: &Finder<'_>, weight: Weight, start: &str) -> Result<Option<W
     described.map(Some)
 }
 
-/// Elements of a byte each, whose scales are for the tensor, rows, or blocks of each axis.
+/// Describes elements of one byte each, with scales per tensor, row or block.
 fn in_bytes(
     finder: &Finder<'_>,
     mut weight: Weight,
@@ -87,7 +86,7 @@ fn in_bytes(
         return Err(finder.part(weight.scales.tensor, want));
     };
     let grid: Vec<usize> = stored.shape.iter().zip(&sizes).map(|(size, block)| size.div_ceil(*block)).collect();
-    // Outer axes share no scale, or all of them do.
+    // Either the scale covers the whole tensor, or no scale spans an outer axis.
     let [outer @ .., down, across] = &sizes[..] else { return Err(finder.part(tensor, "a matrix".to_owned())) };
     let is_whole = sizes == stored.shape;
     if !is_whole && outer.iter().any(|&size| size != 1) {
@@ -109,7 +108,7 @@ fn in_bytes(
     Ok(weight)
 }
 
-/// Blocks of rows, whose scales may be in the order of cuBLAS (`to_dtype` and `NVFP4Tensor.dequantize` of
+/// Describes blocks within rows, whose scales may be in cuBLAS's order (`to_dtype` and `NVFP4Tensor.dequantize` in
 /// torchao/prototype/mx_formats).
 fn blocks(
     finder: &Finder<'_>,
@@ -138,7 +137,7 @@ fn blocks(
     let Some(size) = size else { return Err(finder.part(scales, "a `block_size` in the file's metadata".to_owned())) };
     (weight.codes.encoding, weight.scales.block) = (Encoding::Plain(elements), [1, size]);
     finder.read_shape(&mut weight, stored).map_err(|error| checkpoint.error(Some(tensor), error))?;
-    // Without metadata the shape tells the order: no shape is that of rows and of tiles.
+    // Without metadata, the shape determines the order: no shape fits both rows and tiles.
     let are_tiles = || tiles_of_torchao(&weight).is_some_and(|shape| scale.shape == shape);
     let fits = if told("is_swizzled_scales").and_then(Value::as_bool).unwrap_or_else(are_tiles) {
         weight.scales.order = Grid::Tiles;
@@ -150,14 +149,15 @@ fn blocks(
     if !is_mx {
         weight.scales.global = checkpoint.find(&format!("{start}_weight_per_tensor_scale"));
         finder.read_globals(&mut weight)?;
-        // The scale of activations, which weights that are plain do not need.
+        // Plain weights do not need the scale of activations.
         weight.others.extend(checkpoint.find(&format!("{start}_weight_act_per_tensor_scale")));
     }
     Ok(weight)
 }
 
-/// Integers of 4 bits with a scale and a bias for each group of a row, which are stored with rows and columns exchanged:
-/// values are integers times scales plus biases (`_dequantize_affine_tinygemm`; the class leaves it to kernels).
+/// Describes 4-bit integers with a scale and a bias per group of a row. Scales and biases are stored transposed. A
+/// value is the integer times the scale, plus the bias (`_dequantize_affine_tinygemm`; the class itself leaves this to
+/// its kernels).
 fn int4(finder: &Finder<'_>, mut weight: Weight, start: &str, sizes: Option<Vec<usize>>) -> Result<Weight, FileError> {
     let (checkpoint, tensor) = (finder.checkpoint, weight.codes.tensor);
     let (stored, scale) = (checkpoint.stored(tensor), checkpoint.stored(weight.scales.tensor));
@@ -200,7 +200,7 @@ fn int4(finder: &Finder<'_>, mut weight: Weight, start: &str, sizes: Option<Vec<
     Ok(weight)
 }
 
-/// The class by the types of elements, scales and zero points, where no metadata tells it.
+/// Infers the class from the types of elements, scales and zero points, if there is no metadata.
 fn class_of(finder: &Finder<'_>, weight: &Weight, start: &str) -> &'static str {
     match weight.scales.data_type {
         Float8E8M0 => return BLOCKS[0],
@@ -216,7 +216,7 @@ fn class_of(finder: &Finder<'_>, weight: &Weight, start: &str) -> &'static str {
     }
 }
 
-/// What the metadata of a weight's file says of it; nothing of tensors in memory, which have none.
+/// Reads the entry of a weight in its file's metadata. Tensors in memory have no metadata.
 fn metadata(finder: &Finder<'_>, weight: &Weight) -> Result<Option<Map<String, Value>>, FileError> {
     let checkpoint = finder.checkpoint;
     let mut entries = checkpoint.files[weight.codes.tensor.file].metadata.iter().flatten();
@@ -227,21 +227,21 @@ fn metadata(finder: &Finder<'_>, weight: &Weight) -> Result<Option<Map<String, V
     })
 }
 
-/// The sizes of a block along each axis, as metadata has them.
+/// Reads the block size along each axis from metadata.
 fn block_of(settings: &Map<String, Value>) -> Option<Vec<usize>> {
     let sizes = settings.get("_data")?.get("block_size")?.as_array()?;
     let size = |size: &Value| size.as_u64().and_then(|size| usize::try_from(size).ok()).filter(|&size| size > 0);
     sizes.iter().map(size).collect()
 }
 
-/// The groups of integers of 4 bits, by the number of scales down the columns.
+/// Infers the group size of 4-bit integers from the number of scales down the columns.
 fn groups_by_shapes(shape: &[usize], scales: &[usize]) -> Option<Vec<usize>> {
     let ([outer @ .., width], [.., count, _]) = (shape, scales) else { return None };
     let size = width.checked_mul(2)?.checked_div(*count).filter(|&size| size > 0)?;
     Some([vec![1; outer.len()], vec![size]].concat())
 }
 
-/// The same by the number of scales along each axis.
+/// Infers the block size from the number of scales along each axis.
 fn block_by_shapes(shape: &[usize], scales: &[usize]) -> Option<Vec<usize>> {
     if scales.iter().product::<usize>() == 1 {
         return Some(shape.iter().map(|&size| size.max(1)).collect());

@@ -121,8 +121,9 @@ impl Arithmetic {
     /// How operations are rounded.
     #[inline(always)]
     fn rounding(&self, [scales, zeros]: [&[f32]; 2]) -> Rounding {
-        // A code is less than 256. Rounding adds less than is left to the largest number.
-        // NaN is not small: `max` would ignore it.
+        // Codes are less than 256, so `amax` bounds the magnitude of a result. The limit leaves room for rounding below
+        // float16's max of 65504. The fold compares each value, because `max` would ignore NaN, which must not count as
+        // small.
         let factor = |scale: f32| if scale.abs() < 1.0 { 1.0 } else { scale.abs() };
         let amax = |scale: f32, zero: f32| (256.0 + zero.abs()) * factor(scale);
         let pairs = scales.iter().zip(zeros);

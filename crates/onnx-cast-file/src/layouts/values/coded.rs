@@ -26,7 +26,7 @@ pub(super) struct Coded<'a> {
     arithmetic: Arithmetic,
     scales: TensorBytes<'a>,
     biases: Option<TensorBytes<'a>>,
-    /// Scales of the scales.
+    /// The scales of the scales.
     nested: Option<TensorBytes<'a>>,
     /// Scales and biases whose rows and columns are exchanged.
     exchanged: Option<Box<[Columns; 2]>>,

@@ -1,6 +1,7 @@
 //! Scales in the order of cuBLAS, as ComfyUI stores those of NVFP4 and MXFP8.
 //!
-//! `tiles.rs` has the order. The rows of a part are all over a panel, so that the panel that was read last is kept.
+//! `tiles.rs` documents the order. The scales of a few rows are scattered over a whole panel, so the most recently used
+//! panel is cached.
 
 use super::TensorBytes;
 use crate::io::memory::resize;
