@@ -520,7 +520,7 @@ fn foreign_files_are_no_raw_bytes() {
         let mut bytes = beginning.to_vec();
         bytes.resize(bytes.len().next_multiple_of(4), 0);
         folder.write("x.bin", &bytes);
-        // An archive is read as one of torch.save, unless it is given a shape.
+        // A zip archive is read as a file of torch.save, unless a shape is specified.
         let by_type =
             if beginning.starts_with(b"PK") { "the archive is not valid: no directory at the end" } else { said };
         let with_shape = format!("--from float --shape {}", bytes.len() / 4);

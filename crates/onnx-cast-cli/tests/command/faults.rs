@@ -151,7 +151,7 @@ fn little_memory_for_an_archive() {
         folder.write("out.npz", b"old");
         let output = in_memory(&folder, limit, "cast -q in.npz out.npz --to float16 -f");
         let (text, got) = (stderr(&output), folder.read("out.npz"));
-        // Rust's runtime panics before `main` if there is no memory for its own stack of signal handlers.
+        // Rust's runtime panics before `main` if it cannot allocate the stack for its signal handlers.
         let is_before_main = text.contains("failed to allocate an alternative stack");
         assert!(is_before_main || !text.contains("panicked"), "{limit} KB: {text}");
         assert_eq!(folder.names(), ["in.npz", "out.npz", "want.npz"], "{limit} KB");

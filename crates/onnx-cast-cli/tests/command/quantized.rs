@@ -436,7 +436,7 @@ fn kept_matrices_have_reasons() {
     let all: Vec<_> = shapes.iter().zip(&zeros).map(|((name, _), zeros)| (*name, zeros.view())).collect();
     fs::create_dir(folder.path("in")).expect("a folder");
     folder.write("in/model.safetensors", safetensors::write(None, &all).expect("bytes"));
-    // Transposed as in GPT-2, and joined as in Llama.
+    // The matrices are transposed as in GPT-2, and joined as in Llama.
     folder.write("in/config.json", r#"{"model_type": "gpt2", "text_config": {"model_type": "llama"}, "a": NaN}"#);
     let rule = "--rule *.wte.weight=mxfp4";
     let plan = done(&folder.run(&format!("quantize in out --to mxfp4 --exclude *.up_proj.* --dry-run {rule}")));

@@ -165,7 +165,7 @@ fn quantized_checkpoints_are_measured_by_their_values() {
     let json: Value =
         serde_json::from_str(&done(&folder.run("report q.safetensors --to bfloat16 --json"))).expect("JSON");
     assert_eq!(json["dequantized"], serde_json::json!([{ "layout": "compressed-tensors", "weights": 1 }]));
-    // No other report has the entry.
+    // Other reports lack the entry.
     let json: Value =
         serde_json::from_str(&done(&folder.run("report w.safetensors --to bfloat16 --json"))).expect("JSON");
     assert!(json.get("dequantized").is_none());

@@ -258,7 +258,7 @@ fn global_scales_that_differ_in_joined_matrices_are_noted() {
         let request = QuantizeRequest::new(QuantizedFormat::Block(BlockFormat::NvFp4)).layout(Some(layout));
         quantize_file(&plain, &quantized, &request).expect("quantized");
         let done = transcode_file(&quantized, &out, &TranscodeRequest::new(Layout::ModelOpt)).expect("transcoded");
-        // The last note says what loaders would make of the output.
+        // The last note says whether loaders would read the output.
         let notes: Vec<&String> = done.notes.iter().filter(|note| !note.contains("`check`")).collect();
         assert_eq!(notes.len(), want, "{:?}", done.notes);
         let [first, second] = ["gate_proj", "up_proj"].map(|name| format!("model.layers.0.mlp.{name}.weight"));

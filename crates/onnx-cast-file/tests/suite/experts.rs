@@ -1,4 +1,4 @@
-//! Experts in one tensor become the weights of single experts, as if the checkpoint had them one by one.
+//! Is a tensor with all experts of a layer quantized as if the checkpoint contained single experts?
 
 use onnx_cast::{Tensor, TensorView};
 use onnx_cast_file::{
@@ -13,8 +13,8 @@ const EXPERTS: usize = 3;
 const HIDDEN: usize = 96;
 const INNER: usize = 64;
 
-/// A model's configuration, where its experts are and what they are called: together, and each by itself (gate, up and
-/// down). Whether inputs are on the last axis.
+/// A family of models: its configuration, the path of its experts, the suffixes of the two joined tensors, the suffixes
+/// of a single expert (gate, up and down), and whether the last axis is the input axis.
 type Family = (&'static str, &'static str, [&'static str; 2], [&'static str; 3], bool);
 
 const NAMES: [&str; 2] = ["experts.gate_up_proj", "experts.down_proj"];
@@ -43,7 +43,7 @@ const FAMILIES: [Family; 3] = [
     ),
 ];
 
-/// The value of a weight of an expert, by its row and column.
+/// Value at a row and column of an expert's weight.
 fn value(expert: usize, weight: usize, row: usize, column: usize) -> f32 {
     ((expert * 31 + weight * 17 + row * 7 + column * 13) % 127) as f32 / 64.0 - 1.0
 }
@@ -62,7 +62,7 @@ fn write(folder: &Path, config: &str, tensors: &[(String, Tensor)]) {
     fs::write(folder.join("model.safetensors"), safetensors::write(None, &views).expect("a file")).expect("written");
 }
 
-/// Writes a checkpoint with experts in one tensor, and one with the same experts one by one.
+/// Writes a checkpoint with joined experts, and one with the same experts as single weights.
 fn checkpoints(folder: &Path, (config, start, joined, single, has_inputs_last): Family) {
     let query = || {
         (
@@ -70,7 +70,7 @@ fn checkpoints(folder: &Path, (config, start, joined, single, has_inputs_last): 
             tensor(vec![64, HIDDEN], |_, row, column| value(9, 9, row, column)),
         )
     };
-    // Gate and up are one above the other.
+    // The rows of gate are followed by those of up.
     let both = |expert, row: usize, column| value(expert, row / INNER, row % INNER, column);
     let all = match has_inputs_last {
         true => [
@@ -131,12 +131,12 @@ fn experts_in_one_tensor_are_quantized_one_by_one() {
                 quantize_file(path(name), &output, &request(to, layout)).expect(&what);
                 (read(&output), fs::read_to_string(output.join("config.json")).expect("read"))
             });
-            // ModelOpt has Llama 4's experts in one tensor.
+            // ModelOpt keeps Llama 4's experts in one tensor.
             let is_split = layout == ct || family.4;
             assert_eq!(joined == single, is_split, "{what}");
             assert_eq!(joined.0.keys().any(|name| name.contains(".experts.0.")), is_split, "{what}");
         }
-        // Files of another size have them too, and a report predicts what is written.
+        // With a shard size the same tensors are written, and a report predicts them.
         let divided = request("nvfp4", ct).run(RunOptions::new().shard_size(Some("20KB".parse().expect("a size"))));
         quantize_file(path("joined"), path("divided"), &divided).expect("quantized");
         assert!(
@@ -159,7 +159,7 @@ fn experts_that_stay_in_one_tensor() {
         quantize_file(path(input), path(output), request).expect("quantized");
         read(&path(output)).keys().all(|name| !name.contains("experts.0."))
     };
-    // What a pattern or a rule says of the tensor holds, and loaders of other layouts read it.
+    // A tensor is not split if a pattern or rule matches it, or if the layout's loaders read it whole.
     let mut rule = request("nvfp4", Layout::CompressedTensors);
     rule.selection.rules.push("*experts.down_proj=keep".parse().expect("a rule"));
     assert!(kept("joined", "rule", &rule));
@@ -167,14 +167,14 @@ fn experts_that_stay_in_one_tensor() {
     excluded.selection.exclude.push("*.gate_up_proj".parse().expect("a pattern"));
     assert!(kept("joined", "excluded", &excluded));
     assert!(kept("joined", "deepseek", &request("float8e4m3fn", Layout::DeepSeek)));
-    // Rules for single experts hold too.
+    // Rules also apply to single experts.
     let mut one = request("nvfp4", Layout::CompressedTensors);
     one.selection.rules.push("*experts.1.*=keep".parse().expect("a rule"));
     quantize_file(path("joined"), path("one"), &one).expect("quantized");
     let names = read(&path("one"));
     assert!(names.contains_key("model.language_model.layers.0.mlp.experts.1.down_proj.weight"));
     assert!(names.contains_key("model.language_model.layers.0.mlp.experts.0.down_proj.weight_packed"));
-    // Of other models, or with shapes that are not those of the family, they stay.
+    // Experts of other models, or with unexpected shapes, are not split.
     fs::create_dir(path("other")).expect("a folder");
     fs::copy(path("joined/model.safetensors"), path("other/model.safetensors")).expect("copied");
     for (index, config) in [r#"{"model_type": "mine"}"#, FAMILIES[2].0].iter().enumerate() {

@@ -561,7 +561,7 @@ fn both_names_of_a_scale_are_read() {
         let got = tensors(&output);
         assert_eq!(got.keys().collect::<Vec<_>>(), ["a.weight"], "{names:?}");
         assert_eq!(words(&got["a.weight"]), vec![0.5f32.to_bits(); 64], "{names:?}");
-        // A report has the same tensors and values.
+        // A report covers the same tensors and values.
         let request = ReportRequest::default().to(vec!["bfloat16".parse().expect("a type")]);
         let found = report(&input, &request).expect("a report");
         assert_eq!(found.dequantized, [(Layout::Gguf, 1)], "{names:?}");

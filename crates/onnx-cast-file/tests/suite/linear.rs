@@ -333,7 +333,7 @@ fn joined_matrices_are_kept_together() {
     assert_eq!(names(&run(&all).expect("quantized")).len(), 4);
 }
 
-/// The scale of the largest of the matrices that loaders join is that of all of them.
+/// Matrices that loaders join share the scale of the matrix with the largest amax.
 #[test]
 fn joined_matrices_share_the_scale_of_a_tensor() {
     let groups: [&[&str]; 6] = [

@@ -48,7 +48,7 @@ static WRITTEN: LazyLock<Vec<Case>> = LazyLock::new(|| {
     families().into_iter().flat_map(each).collect()
 });
 
-/// Whether a module is an expert that is in one tensor with the others of its layer.
+/// Returns whether a module is an expert that the checkpoint stores in one tensor with its siblings.
 fn is_split(family: &Family, module: &str) -> bool {
     let joined = module.split_once(".experts.").map(|(layer, _)| format!("{layer}.experts.gate_up_proj"));
     joined.is_some_and(|joined| family.tensors.iter().any(|(name, _)| *name == joined))
@@ -69,7 +69,7 @@ fn each_family_gets_the_layers_that_transformers_found_right() {
             written.quantized().map(|(module, _)| module.clone()).partition(|module| is_split(&family, module));
         assert_eq!(found, family.quantized, "{}", family.name);
         let ignore: BTreeSet<String> = written.ignore().into_iter().collect();
-        // The experts of one tensor were not quantized when the list was made.
+        // The list was made when joined experts were not yet quantized.
         let is_meant = |entry: &&String| split.is_empty() || !entry.contains("experts");
         let want: BTreeSet<String> = family.ignore.iter().filter(is_meant).cloned().collect();
         assert_eq!(ignore, want, "{}", family.name);
@@ -155,7 +155,7 @@ const JOINED: &[&[&str]] = &[
 ];
 
 /// `should_ignore_layer`: the shards of a joined matrix are all quantized or none, or vLLM stops. They have one global
-/// scale in NVFP4, and one scale of the tensor in FP8, because it keeps the largest and drops the others.
+/// scale in NVFP4, and one per-tensor scale in FP8, because it keeps the largest and drops the others.
 #[test]
 fn joined_matrices_are_quantized_together_with_one_scale() {
     for (family, to, granularity, written) in WRITTEN.iter() {

@@ -1,5 +1,5 @@
-//! Are checkpoints that torch.save wrote read as torch.load reads them, whatever their form, and is nothing else of them
-//! executed, allocated or lost without a word?
+//! Are all forms of checkpoints of torch.save read like torch.load does, without executing code, allocating untrusted
+//! lengths, or skipping values silently?
 
 use crate::common::replacing::{cast_file, quantize_file};
 use crate::common::unhex;
@@ -17,7 +17,7 @@ use zip::{CompressionMethod, ZipWriter};
 
 const TORCH: &str = include_str!("../fixtures/torch.txt");
 
-/// The checkpoints of `fixtures/make_torch.py`, each with its tensors.
+/// Returns the checkpoints of `fixtures/make_torch.py`, each with its tensors.
 fn checkpoints() -> Vec<(&'static str, Vec<u8>, Vec<NamedTensor>)> {
     let mut all: Vec<(&str, Vec<u8>, Vec<NamedTensor>)> = Vec::new();
     for line in TORCH.lines() {
@@ -56,7 +56,7 @@ fn tensors_are_those_that_torch_loads() {
         let path = written(&folder, &format!("{name}/tensor.bin"), &file);
         let output = folder.path().join("out.safetensors");
         let Ok(done) = cast_file(&path, &output, &CastRequest::new(DataType::Float)) else {
-            // The format has no complex numbers of this size.
+            // `.safetensors` lacks this complex type.
             assert_eq!(name, "types");
             continue;
         };
@@ -65,7 +65,7 @@ fn tensors_are_those_that_torch_loads() {
         assert_eq!(found.metadata, [("format".to_owned(), "pt".to_owned())]);
         let shapes: Vec<&[usize]> = found.tensors.iter().map(|tensor| &*tensor.shape).collect();
         assert_eq!(shapes, want.iter().map(|one| one.tensor.shape()).collect::<Vec<_>>(), "{name}");
-        // Both have the same values where no value changes.
+        // If no value changes, both files have the same values.
         if want.iter().all(|one| one.tensor.data_type() == DataType::Float) {
             assert_eq!(diff(&path, &output, &DiffRequest::default()).expect("compared"), [], "{name}");
         }
@@ -111,7 +111,7 @@ fn what_is_left_out_is_named() {
     }
 }
 
-/// The opcodes of a string, an integer, and a tuple of integers.
+/// Opcodes of a string, an integer, and a tuple of integers.
 fn text(text: &str) -> Vec<u8> {
     [b"X", &(text.len() as u32).to_le_bytes()[..], text.as_bytes()].concat()
 }
@@ -129,13 +129,13 @@ fn storage(class: &str, key: &str) -> Vec<u8> {
     [b"(", &text("storage")[..], class.as_bytes(), &text(key), &text("cpu"), b"K\0tQ"].concat()
 }
 
-/// A dictionary with one tensor.
+/// Opcodes of a dictionary with one tensor.
 fn dict(name: &str, storage: &[u8], offset: i64, shape: &[i64], strides: &[i64]) -> Vec<u8> {
     let call = b"ctorch._utils\n_rebuild_tensor_v2\n(";
     [b"}", &text(name)[..], call, storage, &int(offset), &tuple(shape), &tuple(strides), b"\x89NtRs"].concat()
 }
 
-/// A file of the older form with an object and storages of floats.
+/// Creates a file of the older form with an object and storages of floats.
 fn old(object: &[u8], storages: &[(&str, &[f32])]) -> Vec<u8> {
     let mut file = b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19.\x80\x02M\xe9\x03.\x80\x02}.\x80\x02".to_vec();
     file.extend_from_slice(object);
@@ -148,7 +148,7 @@ fn old(object: &[u8], storages: &[(&str, &[f32])]) -> Vec<u8> {
     file
 }
 
-/// An archive with an object and one storage.
+/// Creates an archive with an object and one storage.
 fn archive(object: &[u8], byteorder: &str, storage: &[u8], compressed: Option<&str>) -> Vec<u8> {
     let mut bytes = std::io::Cursor::new(Vec::new());
     let mut zip = ZipWriter::new(&mut bytes);
@@ -170,7 +170,7 @@ fn damaged_files_are_errors() {
     let good = old(&dict("w", &float(), 1, &[3], &[1]), FLOATS);
     assert_eq!(read(&good).expect("read")[0].tensor.shape(), [3]);
     let deep = [b"]".repeat(300), b"a".repeat(299)].concat();
-    // Each list has the one before twice.
+    // Each list contains the previous list twice.
     let mut bomb = b"](]q\0".to_vec();
     for _ in 0..60 {
         bomb.extend(b"](h\0h\0eq\0");
@@ -265,8 +265,8 @@ fn elements_may_be_big_endian() {
     }
 }
 
-/// Every byte of these files replaced, and every prefix of them: whatever is read is a tensor, which its type
-/// guarantees.
+/// Replaces every byte of these files, and tries every prefix. Each result must be an error or valid tensors, which
+/// their type guarantees.
 #[test]
 fn no_damage_makes_the_reader_panic() {
     for (name, file, want) in checkpoints() {
@@ -313,7 +313,7 @@ fn folders_get_the_names_of_safetensors_files() {
         serde_json::from_slice(&fs::read(output.join("model.safetensors.index.json")).expect("read")).expect("JSON");
     assert_eq!((&index["metadata"]["total_size"], &index["weight_map"]["b.weight"]), (&32.into(), &shards[1].into()));
     assert!(fs::read_to_string(output.join("config.json")).expect("read").contains("bfloat16"));
-    // In place, and with .safetensors files beside them.
+    // Casts in place are an error, and .safetensors files in the same folder are preferred.
     let error = cast_file(&input, &input, &CastRequest::new(DataType::BFloat16)).expect_err("in place").to_string();
     assert!(error.ends_with("whose weights are pickled and stay as they are (name another output)"), "{error}");
     let plain = Tensor::new(DataType::Float, vec![1], vec![0; 4]).expect("a tensor");

@@ -147,7 +147,7 @@ fn quantized_weights_are_those_of_the_owner() {
         let mut owners = weights_of(&checkpoint(name));
         owners.retain(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("model")));
         let (got, want) = (tensors(&weights_of(&output)), tensors(&owners));
-        // Matrices that loaders join have one scale here, that of the largest of them.
+        // Here, joined matrices share the scale of the one with the largest amax.
         let smaller: &[&str] = match name {
             "ct-nvfp4" => &["k_proj", "v_proj", "gate_proj"],
             "ct-fp8-tensor" | "modelopt-fp8" => &["k_proj", "v_proj", "up_proj"],

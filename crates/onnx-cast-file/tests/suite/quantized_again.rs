@@ -103,8 +103,8 @@ fn layouts_of_others_are_refused() {
         let said = said.expect_err("refused").to_string();
         assert!(said.contains(&format!("a part of a quantized weight ({layout})")), "{said}");
         assert!(!path("out.safetensors").exists());
-        // So does a report of that cast, unless it leaves the parts out. Where the names tell the layout, a report without
-        // a selection is an error.
+        // A report of that cast fails in the same way, unless it excludes the companions. If the names identify the
+        // layout, a report without a selection is an error.
         let bfloat16: CandidateFormat = "bfloat16".parse().expect("a type");
         let request = ReportRequest::default().to(vec![bfloat16]);
         let forecast = |request: &ReportRequest| {

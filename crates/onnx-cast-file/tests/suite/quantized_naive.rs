@@ -143,7 +143,7 @@ fn naively(
         scales.extend(x.chunks(16).map(|block| nv.block(block, &mut elements) as u8));
         if layout == Layout::ComfyUi {
             scales = in_tiles(&scales, [rows, columns / 16]);
-            // The first of two elements is in the upper half of a byte.
+            // The upper half of a byte holds the first of two elements.
             elements.chunks_mut(2).for_each(<[u64]>::reverse);
         }
         let global = if is_ct { "m.weight_global_scale" } else { "m.weight_scale_2" };
@@ -184,7 +184,7 @@ fn naively(
     vec![(name, packed(&elements)), (scale_name, floats(&scales))]
 }
 
-/// Scales in the order of cuBLAS: tiles of 128x4, with zeros where there are none.
+/// Reorders scales into cuBLAS's order: tiles of 128x4, padded with zeros.
 fn in_tiles(scales: &[u8], [rows, columns]: [usize; 2]) -> Vec<u8> {
     let across = columns.div_ceil(4);
     let mut tiles = vec![0; 512 * rows.div_ceil(128) * across];
@@ -207,7 +207,7 @@ fn quantized_weights_are_those_of_a_naive_implementation() {
         let mut draw = Draw((round as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
         let mut shape = [1 + draw.below(130), draw.columns(step)];
         if layout == Layout::ComfyUi {
-            // ComfyUI would pad other matrices.
+            // Use whole blocks of rows, because ComfyUI would pad other matrices.
             shape[0] = shape[0].next_multiple_of(step);
         }
         let threads = draw.one_of(&[1, 2, 3, 8]);

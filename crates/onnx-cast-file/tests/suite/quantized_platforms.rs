@@ -557,8 +557,8 @@ fn stripped(format: &str, [rows, columns]: [usize; 2]) -> (Vec<Tensor>, Vec<u32>
     (tensors, want)
 }
 
-/// What ComfyUI reads (`comfy/ops.py`, comfy_kitchen 0.2.40): the names, types and shapes of each format, and the
-/// metadata that names it. The values are those of the plain layout.
+/// Checks the names, types and shapes of each format, and its metadata, against the code that reads them in ComfyUI
+/// (`comfy/ops.py`, comfy_kitchen 0.2.40). The values must equal those of the plain layout.
 #[test]
 fn comfyui_files_name_the_format_of_each_layer() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -621,7 +621,8 @@ fn comfyui_files_name_the_format_of_each_layer() {
     assert_eq!(found("blocks.0.mlp.fc2.weight"), Some(("I8", &[50, 64][..])));
     assert_eq!(found("blocks.0.mlp.fc2.weight_scale"), Some(("F32", &[50, 1][..])));
     assert_eq!(shapes.len(), 8, "{shapes:?}");
-    // Beside other formats float8 is described too; alone it has the marker that older versions read.
+    // Next to other formats, float8 is described in the metadata too. A file with only float8 has the marker that older
+    // versions read.
     let (shapes, told) = quantize("float8e4m3fn", &["*fc2*=int8/tensor"], Layout::ComfyUi);
     assert_eq!(shapes["blocks.0.mlp.fc1.weight_scale"], ("F32".to_owned(), vec![]));
     assert_eq!(shapes["blocks.0.mlp.fc2.weight_scale"], ("F32".to_owned(), vec![]));
@@ -630,7 +631,7 @@ fn comfyui_files_name_the_format_of_each_layer() {
     let (shapes, told) = quantize("float8e4m3fn", &[], Layout::ComfyUi);
     assert!(shapes.contains_key("scaled_fp8") && shapes.contains_key("blocks.0.mlp.fc1.scale_weight"));
     assert_eq!(told, None);
-    // A matrix that ComfyUI would pad is kept, and an error if a rule names it.
+    // A matrix that ComfyUI would pad is kept. It is an error if a rule matches it.
     let mut request = QuantizeRequest::new("nvfp4".parse::<WeightFormat>().expect("a format"));
     request = request.layout(Some(Layout::ComfyUi)).run(RunOptions::new().dry_run(true));
     let done = quantize_file(path("in.safetensors"), path("dry.safetensors"), &request).expect("planned");
@@ -639,7 +640,7 @@ fn comfyui_files_name_the_format_of_each_layer() {
     request.selection.rules.push("*fc2*=nvfp4".parse().expect("a rule"));
     let error = quantize_file(path("in.safetensors"), path("dry.safetensors"), &request).expect_err("refused");
     assert!(error.to_string().contains(&padded), "{error}");
-    // Transcoding would have to change the order of scales.
+    // `transcode` does not write these formats, because it would have to reorder scales.
     quantize("nvfp4", &[], Layout::ModelOpt);
     let transcode = TranscodeRequest::new(Layout::ComfyUi);
     let error = transcode_file(path("out.safetensors"), path("t.safetensors"), &transcode).expect_err("refused");

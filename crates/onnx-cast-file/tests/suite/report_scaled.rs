@@ -355,7 +355,7 @@ fn sizes_are_those_that_quantize_writes() {
     assert!(compared > 14, "{compared}");
 }
 
-/// A quantized checkpoint has the report of the checkpoint that `dequantize` makes of it.
+/// The report of a quantized checkpoint equals the report of the output of `dequantize`.
 #[test]
 fn quantized_weights_are_measured_by_their_values() {
     let experts: &[(&str, &[usize])] =
@@ -404,7 +404,7 @@ fn quantized_weights_are_measured_by_their_values() {
         assert_eq!(found.forecasts, want.forecasts, "{format}");
         let mut reasons = found.forecasts.iter().flat_map(|forecast| forecast.refused.clone());
         assert!(reasons.all(|reason| reason.starts_with("no weight of a Linear layer")), "{format}");
-        // Names are those of the values.
+        // Patterns match dequantized names.
         let excluded = asked.clone().exclude(vec!["*_proj*".parse().expect("a pattern")]);
         assert!(!by_name(&report(&quantized, &excluded).expect("found")).contains_key(tensors[0].0));
     }
@@ -423,7 +423,7 @@ fn tensors_without_scales_and_empty_ones() {
         found.tensors.iter().map(|tensor| (&*tensor.name, tensor.candidates.len())).collect();
     assert_eq!(counts, [("d", 1), ("s", 6), ("e", 6)]);
     assert!(found.tensors[2].candidates.iter().all(|one| one.grade() == Grade::Exact && one.blocks.is_none()));
-    // The one value is the largest.
+    // The only value is the largest one.
     let tensor = &found.tensors[1].candidates[2];
     assert_eq!((tensor.bytes, tensor.grade()), (5, Grade::Exact), "{tensor:?}");
     for to in [

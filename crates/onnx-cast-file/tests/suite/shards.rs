@@ -1,4 +1,4 @@
-//! Are checkpoints divided into files of a given size as transformers divides them, with every tensor as without a size?
+//! Are checkpoints divided into files of a given size like transformers does, without changing any tensor?
 
 use onnx_cast::{DataType, Tensor, TensorView};
 use onnx_cast_file::parts::{FileJob, Part, files as plan, lay_out, name_whole, write_part, write_side_files};
@@ -11,10 +11,10 @@ use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Names and shapes.
+/// Names and shapes of tensors.
 type Tensors = &'static [(&'static str, &'static [usize])];
 
-/// Tensors of float, in files, in the order of their names. Sizes are 4 bytes an element.
+/// Float tensors of each file, sorted by name. An element has 4 bytes.
 const FILES: [(&str, Tensors); 2] = [
     (
         "model-00001-of-00002.safetensors",
@@ -67,7 +67,7 @@ fn size(text: &str) -> RunOptions {
     RunOptions::new().shard_size(Some(text.parse().expect("a size")))
 }
 
-/// The tensors of a folder: the file of each, and its bytes. Files are in the order of their names.
+/// Returns the tensors of a folder, each with its file and its bytes. Files are sorted by name.
 fn tensors(folder: &Path) -> Vec<(String, String, Vec<u8>)> {
     let mut paths: Vec<PathBuf> =
         fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("one").path()).collect();
@@ -86,7 +86,7 @@ fn tensors(folder: &Path) -> Vec<(String, String, Vec<u8>)> {
     all
 }
 
-/// Checks an output against the one without a size, and returns the bytes of each of its files.
+/// Compares an output with the output without a size, and returns the number of bytes of each file.
 #[track_caller]
 fn check(folder: &Path, whole: &Path) -> Vec<usize> {
     let (found, want) = (tensors(folder), tensors(whole));
@@ -119,7 +119,7 @@ fn casts_are_divided_in_the_order_of_their_tensors() {
     let (input, path) = (checkpoint(folder.path()), |name: &str| folder.path().join(name));
     let request = CastRequest::new(DataType::Float16);
     cast_file(&input, path("whole"), &request).expect("cast");
-    // In float16: 2560, 4096 (four times) and 64 bytes.
+    // The float16 tensors have 2560, 4096 (four times) and 64 bytes.
     for (name, text, want) in [
         ("one", "1MB", &[19_008][..]),
         ("two", "10KiB", &[6_656, 8_192, 4_160]),
@@ -159,7 +159,7 @@ fn scales_stay_with_their_weights() {
     quantize_file(&input, path("q"), &quantize.clone().run(size("1200"))).expect("quantized");
     assert_eq!(check(&path("q"), &path("q-whole")).len(), 6);
     assert_eq!(together(&path("q")), 6);
-    // Of the files of that, with all but one weight dequantized.
+    // Dequantize all but one weight of these files.
     let mut dequantize = DequantizeRequest::new(DataType::Float);
     dequantize.selection.exclude.push("*.1.mlp.up_proj.*".parse().expect("a pattern"));
     dequantize_file(path("q"), path("d-whole"), &dequantize).expect("dequantized");
@@ -171,7 +171,7 @@ fn scales_stay_with_their_weights() {
     transcode_file(path("q"), path("t"), &transcode.clone().run(size("3KiB"))).expect("transcoded");
     assert!(check(&path("t"), &path("t-whole")).iter().all(|&bytes| bytes <= 3072 || bytes == 5120));
     together(&path("t"));
-    // Scales that are in another file than their elements, or far from them, move to these.
+    // Scales in a different file than their elements, or far from them, move next to them.
     let (mut elements, mut scales) = (Vec::new(), Vec::new());
     for (_, name, data) in tensors(&path("q-whole")) {
         let shape = vec![data.len()];
@@ -209,7 +209,7 @@ fn divided_outputs_are_planned_continued_and_written_in_parts() {
     let other = request.clone().run(size("9KB").resume(true));
     let error = cast_file(&input, path("out"), &other).map(drop).expect_err("another size");
     assert!(error.to_string().contains("which is not part of this output"), "{error}");
-    // `force` removes what the new division lacks.
+    // `force` removes files that the new output does not contain.
     let mut forced = request.clone().run(size("1GB"));
     forced.run.write.force = true;
     let done = cast_file(&input, path("out"), &forced).expect("cast");
@@ -243,7 +243,7 @@ fn one_file_becomes_a_folder() {
     cast_file(&file, path("whole/all.safetensors"), &request).expect("cast");
     cast_file(&file, path("out"), &request.clone().run(size("5KB"))).expect("cast");
     assert_eq!(check(&path("out"), &path("whole")), [2_560, 4_096, 4_096]);
-    // The names of other programs stay.
+    // File names of other programs are kept.
     fs::create_dir(path("unet")).expect("a folder");
     fs::copy(&file, path("unet/diffusion_pytorch_model.safetensors")).expect("copied");
     cast_file(path("unet"), path("unet-out"), &request.clone().run(size("5KB"))).expect("cast");
@@ -279,7 +279,7 @@ fn what_is_not_divided() {
     let gguf = QuantizeRequest::new(to).run(size("5KB"));
     let error = quantize_file(&input, path("out.gguf"), &gguf).map(drop).expect_err("refused").to_string();
     assert!(error.ends_with(checkpoints), "{error}");
-    // Metadata that cannot be joined is an error, not a choice.
+    // Contradictory metadata of several files is an error.
     let tensor = [("a", tensor.view())];
     for (name, value) in [("a", "1"), ("b", "2")] {
         let metadata = [("step".to_owned(), value.to_owned())];

@@ -69,7 +69,7 @@ const FLOAT8_BLOCK_ACTIVATIONS: &[Activations] = &[Activations::Dynamic, Activat
 const INT8_ACTIVATIONS: &[Activations] = &[Activations::Kept, Activations::Dynamic, Activations::Static];
 const INT8_TENSOR_ACTIVATIONS: &[Activations] = &[Activations::Dynamic, Activations::Kept, Activations::Static];
 
-/// Bits, kind and granularity of the weights of each group.
+/// Reads the bits, kind and granularity of the weights of each group.
 fn claims(claims: &mut Claims, quantization: &Map<String, Value>) {
     let groups = quantization.get("config_groups").and_then(Value::as_object);
     for group in groups.into_iter().flat_map(Map::values) {
@@ -117,7 +117,7 @@ fn cache(config: &mut Value, cache: &KeyValueCache) {
     };
 }
 
-/// The groups: the weights of each format.
+/// Creates the groups, one per format.
 fn write(written: &[WrittenWeight], kept: &[String]) -> Value {
     let mut groups: Vec<([Value; 2], &'static str, Vec<&str>)> = Vec::new();
     for one in written {
@@ -134,7 +134,7 @@ fn write(written: &[WrittenWeight], kept: &[String]) -> Value {
     };
     let is_single = groups.len() == 1;
     let group = |(index, ([weights, inputs], format, modules)): (usize, ([Value; 2], &str, Vec<&str>))| {
-        // Of one format all Linear layers are meant that are not ignored.
+        // With a single format, the group targets all Linear layers that are not ignored.
         let targets = if is_single { json!(["Linear"]) } else { json!(modules) };
         let group = json!({
             "format": format, "input_activations": inputs, "output_activations": null, "targets": targets,

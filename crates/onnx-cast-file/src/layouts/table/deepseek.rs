@@ -16,7 +16,7 @@ pub(super) const SPEC: LayoutSpec = LayoutSpec {
             names(EXPERTS[0], "gate_up_proj_scale_inv", EXPERTS[0]),
             names(EXPERTS[1], "down_proj_scale_inv", EXPERTS[1]),
         ],
-        // Its loaders want inputs as the last axis, which the shape does not tell.
+        // Its loaders expect the inputs on the last axis, which cannot be verified by the shape.
         by_default: false,
         ..AS_MATRICES
     }),
@@ -57,5 +57,6 @@ fn claims(claims: &mut Claims, quantization: &Map<String, Value>) {
     }
 }
 
-/// The key by which NVIDIA's form of DeepSeek-V4 says that experts are NVFP4. ModelOpt's own file lies beside it.
+/// Key by which NVIDIA's checkpoints of DeepSeek-V4 declare that experts are NVFP4. They also contain ModelOpt's own
+/// file.
 pub(super) const EXPERTS_ALGORITHM: &str = "moe_quant_algo";

@@ -49,7 +49,7 @@ const OF_AWQ: Configuration = Configuration {
     ..Configuration::BASE
 };
 
-/// How AutoRound packs integers where nothing says it.
+/// Default `packing_format` of AutoRound.
 const AUTO_GPTQ: &str = "auto_round:auto_gptq";
 
 /// A file that is the configuration, as AutoGPTQ, AutoRound and AutoAWQ write it.
@@ -57,7 +57,7 @@ const fn own_file(name: &'static str) -> OwnFile {
     OwnFile { name, key: "", has_model: false, write: None, cache: None, contradiction: None }
 }
 
-/// What AutoRound packed weights as: it has several layouts under one `quant_method`.
+/// Returns the `packing_format` of AutoRound, which writes several layouts under one `quant_method`.
 pub(super) fn packing_of<'v>(method: &'v str, quantization: &'v Map<String, Value>) -> Option<&'v str> {
     let packing = quantization.get("packing_format").and_then(Value::as_str);
     match (method, packing) {
@@ -67,7 +67,8 @@ pub(super) fn packing_of<'v>(method: &'v str, quantization: &'v Map<String, Valu
     }
 }
 
-/// Zero points are stored less 1, but for the newer formats. Those of 5, 6 and 7 bits of GPTQModel are bit planes.
+/// Reads the claims. Except in newer formats, 1 is subtracted from stored zero points. GPTQModel stores elements of 5,
+/// 6 and 7 bits in bit planes, which are rejected.
 fn gptq(claims: &mut Claims, quantization: &Map<String, Value>) {
     let text = |key: &str| quantization.get(key).and_then(Value::as_str);
     let by_auto_round = packing_of(text("quant_method").unwrap_or_default(), quantization);
@@ -93,11 +94,11 @@ fn awq(claims: &mut Claims, quantization: &Map<String, Value>) {
         return claims.refuse(format!("`version` is `{version}`"), "gemm or gemv");
     }
     layers(claims, quantization, ["group_size", "bits"]);
-    // As AutoAWQ's own file names them.
+    // AutoAWQ's own file uses these keys.
     layers(claims, quantization, ["q_group_size", "w_bit"]);
 }
 
-/// Refuses sizes that no file has. Layers of their own may be plain, which AutoRound calls 16 bits.
+/// Rejects invalid sizes. Single layers may be plain, which AutoRound specifies as 16 bits.
 fn check_sizes(claims: &mut Claims, quantization: &Map<String, Value>, [group, bits]: [&str; 2]) {
     let bits = quantization.get(bits).map(|value| (bits, value));
     if let Some((key, value)) = bits.filter(|(_, value)| !value.as_u64().is_some_and(|bits| (1..=8).contains(&bits))) {

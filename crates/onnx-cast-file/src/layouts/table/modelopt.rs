@@ -72,10 +72,10 @@ const CONFIGURATION: Configuration = Configuration {
 };
 
 const LOADERS: Loaders = Loaders::Are(&[VLLM, SGLANG]);
-/// Without `input_scale`, loaders take the smallest float for it.
+/// If `input_scale` is missing, loaders use the smallest float instead.
 const CALIBRATED: &[Activations] = &[Activations::Static];
 
-/// The algorithm, of all layers or of each.
+/// Reads the algorithm of all layers or of each layer.
 fn claims(claims: &mut Claims, quantization: &Map<String, Value>) {
     let Some(algorithm) = quantization.get("quant_algo").and_then(Value::as_str) else { return };
     if let Some(size) = quantization.get("group_size").and_then(Value::as_u64) {
@@ -104,13 +104,13 @@ fn claims(claims: &mut Claims, quantization: &Map<String, Value>) {
     }
 }
 
-/// Compares `quantization_config` with the file of its own: what both say has to be the same.
+/// Finds a contradiction between `quantization_config` and ModelOpt's own file.
 fn contradiction(config: &Map<String, Value>, own: &Map<String, Value>) -> Option<[String; 3]> {
     let differ =
         |key: &str, first: &Value, second: &Value| Some([key.to_owned(), first.to_string(), second.to_string()]);
     let text = |object: &Map<String, Value>, key: &str| Some(object.get(key)?.as_str()?.to_ascii_uppercase());
     match text(config, "quant_method") {
-        // Both describe the experts, and `quant_method` the other weights.
+        // Both files describe the experts; `quant_method` describes the other weights.
         Some(_) if config.contains_key(EXPERTS_ALGORITHM) => return None,
         Some(method) if !method.starts_with("MODELOPT") => {
             return own.get("quant_algo").and_then(|algorithm| {
@@ -152,20 +152,20 @@ fn contradiction(config: &Map<String, Value>, own: &Map<String, Value>) -> Optio
     })
 }
 
-/// The list of kept modules, under one of the names that it has in files of ModelOpt and of those who edit them.
+/// Returns the list of kept modules, which has different keys in files of ModelOpt and in edited files.
 fn kept_by(object: &Map<String, Value>) -> Option<(&'static str, Vec<&str>)> {
     let keys = ["ignore", "exclude_modules", "modules_to_not_convert"];
     let (key, list) = keys.into_iter().find_map(|key| Some((key, object.get(key)?.as_array()?)))?;
     Some((key, list.iter().filter_map(Value::as_str).collect()))
 }
 
-/// Whether a name is that of a list, or matches its pattern.
+/// Returns whether a name equals an entry of the list or matches its pattern.
 fn fits(name: &str, pattern: &str) -> bool {
     let expression = || Regex::new(&glob::to_regex(pattern).ok()?).ok();
     name == pattern || pattern.contains('*') && expression().is_some_and(|expression| expression.is_match(name))
 }
 
-/// A value other than null. The size of groups may be that of the only group.
+/// Returns a value other than null. The group size may be that of the only group.
 fn value_of<'o>(object: &'o Map<String, Value>, key: &str) -> Option<&'o Value> {
     let only = || {
         let groups = object.get("config_groups")?.as_object()?;
@@ -177,7 +177,7 @@ fn value_of<'o>(object: &'o Map<String, Value>, key: &str) -> Option<&'o Value> 
 fn format_of(algorithm: &str, claims: &mut Claims) -> Option<WeightFormat> {
     let algorithm = &*algorithm.to_ascii_uppercase();
     if algorithm.starts_with("FP8_PB") {
-        // The name stands for blocks of this size; the configuration does not repeat it.
+        // The name implies this block size, which the configuration does not repeat.
         claims.block = claims.block.or(Some([128, 128]));
     }
     Some(match algorithm {
@@ -218,7 +218,7 @@ fn cache_of_own(file: &mut Value, cache: &KeyValueCache) {
     file["quantization"]["kv_cache_quant_algo"] = algorithm;
 }
 
-/// Adds the algorithm, the size of groups, and what layers have where they differ.
+/// Adds the algorithm, the group size, and the entries of layers that differ.
 fn describe(config: &mut Value, written: &[WrittenWeight]) {
     let (all, layers) = algorithms(written);
     config["quant_algo"] = all.into();
@@ -229,7 +229,7 @@ fn describe(config: &mut Value, written: &[WrittenWeight]) {
     }
 }
 
-/// The number of columns of a group, of MX and NVFP4.
+/// Returns the number of columns of a group, for MX and NVFP4.
 fn group_size(written: &WrittenWeight) -> Option<usize> {
     match written.to {
         QuantizedFormat::Block(format) => Some(format.block()),
@@ -255,7 +255,7 @@ fn excluded(written: &[WrittenWeight], kept: &[String]) -> Vec<String> {
     kept.iter().map(pattern).collect()
 }
 
-/// The algorithm of all weights, or that they differ and that of each.
+/// Returns the algorithm of all weights, or, if they differ, the algorithm of each.
 fn algorithms(written: &[WrittenWeight]) -> (&'static str, Option<Value>) {
     let first = written.first().map_or("", algorithm);
     if written.iter().all(|weight| algorithm(weight) == first) {

@@ -1,9 +1,10 @@
-//! Weights of quanto's qint4 and qint2 (`WeightQBitsTensor` of optimum-quanto), whose shape the model has: a matrix of
-//! groups of columns, or of rows where there are no groups, packed so that a byte has one of each half or quarter of
-//! these. The scale of a group and what is subtracted from the product are floats of one type.
+//! quanto. The codes of qint4 and qint2 (`WeightQBitsTensor` in optimum-quanto) form a matrix whose rows are groups of
+//! columns, or rows of the weight if it has no groups. A byte packs one element of each half or quarter of these rows.
+//! A group has a scale and a shift of the same float type; the shift is subtracted from the product.
 //!
-//! Rows are told by a bias. Otherwise the size of the hidden states in `config.json` is that of the columns, or of the
-//! rows, by the name of the layer. Either has to give the groups that quanto makes (`QModuleMixin`).
+//! The file does not store the shape of the weight. If the layer has a bias, its length is the number of rows.
+//! Otherwise the hidden size in `config.json` is the number of columns or rows, depending on the layer's name. The
+//! resulting shape must have the groups that quanto would choose (`QModuleMixin`).
 
 use super::{BASE, names};
 use crate::error::FileError;
@@ -24,13 +25,14 @@ pub(super) const SPEC: LayoutSpec = LayoutSpec {
     ..BASE
 };
 
-/// What names of packed elements end in.
+/// Name suffix of packed elements.
 const PACKED: &str = "_data._data";
 
-/// Columns of a group: the first of these that divides the columns of a layer with more than the first.
+/// Group sizes in order of preference. quanto uses the first one that divides the number of columns, if there are more
+/// than 128 columns.
 const GROUPS: [usize; 4] = [128, 96, 64, 32];
 
-/// Layers whose inputs are hidden states, and those whose outputs are.
+/// Names of layers whose inputs are hidden states.
 const INPUTS: &[&str] = &[
     "q_proj",
     "k_proj",
@@ -46,7 +48,7 @@ const INPUTS: &[&str] = &[
     "dense_h_to_4h",
 ];
 const OUTPUTS: &[&str] = &["o_proj", "out_proj", "down_proj", "fc2", "w2", "dense_4h_to_h"];
-/// Parts of a model with hidden states of another size.
+/// Names of parts of a model with another hidden size.
 const APART: &[&str] = &["vision", "visual", "audio", "encoder_attn"];
 
 fn describe(finder: &Finder<'_>, weight: Weight, start: &str) -> Result<Option<Weight>, FileError> {
@@ -99,14 +101,14 @@ fn packed(finder: &Finder<'_>, mut weight: Weight, start: &str) -> Result<Weight
 }
 
 impl Finder<'_> {
-    /// Whether the configuration has such integers, or names none.
+    /// Returns whether the configuration specifies integers of this width, or no integers at all.
     fn allows(&self, bits: u32) -> bool {
         let mut claimed = self.claims.formats.iter().filter(|format| matches!(format, WeightFormat::Int(_))).peekable();
         claimed.peek().is_none() || claimed.any(|format| *format == WeightFormat::Int(bits))
     }
 }
 
-/// Rows and columns of a weight of groups of so many columns.
+/// Returns the rows and columns of a weight, given the number of groups and their size.
 fn shape(finder: &Finder<'_>, start: &str, [groups, width]: [usize; 2]) -> Option<[usize; 2]> {
     if !GROUPS.contains(&width) {
         return Some([groups, width]);
@@ -126,7 +128,7 @@ fn shape(finder: &Finder<'_>, start: &str, [groups, width]: [usize; 2]) -> Optio
     found.filter(|[_, columns]| group_of(*columns).unwrap_or(*columns) == width)
 }
 
-/// The columns of a group into which quanto splits rows; `None` if it has no groups.
+/// Returns the group size that quanto chooses; `None` if it does not use groups.
 fn group_of(columns: usize) -> Option<usize> {
     GROUPS.into_iter().find(|&size| columns > GROUPS[0] && columns.is_multiple_of(size))
 }

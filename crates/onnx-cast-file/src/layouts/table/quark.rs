@@ -41,22 +41,22 @@ fn describe(finder: &Finder<'_>, weight: Weight, start: &str) -> Result<Option<W
 
 const CONFIGURATION: Configuration = Configuration {
     methods: &["quark"],
-    // Quark's own package matches as fnmatch does (quark/torch/export/main_export/quant_config_parser.py of amd-quark
-    // 0.13), vLLM and SGLang by name or by expression (quark/utils.py).
+    // Quark's own package matches with fnmatch (quark/torch/export/main_export/quant_config_parser.py in amd-quark
+    // 0.13), vLLM and SGLang by name or regular expression (quark/utils.py).
     kept: KeptNames::ExpressionsAndGlobs,
     claims,
     write: Some(write),
     ..Configuration::BASE
 };
 
-/// Integers of 4 bits in groups, in AWQ's order unless `pack_method` says `order`.
+/// 4-bit integers in groups, in AWQ's order unless `pack_method` is `order`.
 const WORDS: ColumnsOfWords =
     ColumnsOfWords { order: ColumnOrder::Interleaved, zero_points: ZERO_POINTS, groups: None, is_auto_gptq: false };
 
 const FLOAT8: &[Activations] = &[Activations::Dynamic, Activations::Static];
 
-/// The types of weights. Others than float4e2m1, float8e4m3fn and integers of 4 and 8 bits are not read: the tensors
-/// contradict the claim.
+/// Reads the types of weights. Types other than float4e2m1, float8e4m3fn and integers of 4 and 8 bits are claimed as
+/// MXFP4, so they are rejected when the tensors contradict the claim.
 fn claims(claims: &mut Claims, quantization: &Map<String, Value>) {
     let object = |key: &str| quantization.get(key).and_then(Value::as_object);
     let layers = ["layer_quant_config", "layer_type_quant_config"].into_iter().filter_map(object);
@@ -90,14 +90,15 @@ fn claims(claims: &mut Claims, quantization: &Map<String, Value>) {
     claims.order = (packing == Some("order")).then_some(ColumnOrder::Across);
 }
 
-/// The settings of a layer's weights. NVFP4 has those of its elements, and those of its scales.
+/// Returns the settings of a layer's weights. NVFP4 has separate settings for elements and scales; those of the
+/// elements are returned.
 fn specification(layer: &Value) -> Option<&Value> {
     let weight = layer.get("weight")?;
     let is_of_scales = |settings: &&Value| settings.get("is_scale_quant") == Some(&Value::Bool(true));
     weight.as_array().map_or(Some(weight), |all| all.iter().find(|settings| !is_of_scales(settings)))
 }
 
-/// The format of weights with these settings.
+/// Returns the format of weights with these settings.
 fn format(weight: &Value) -> Option<WeightFormat> {
     let (group, scales) = (weight.get("group_size").and_then(Value::as_u64), weight.get("scale_format"));
     let has_powers = scales.and_then(Value::as_str).is_some_and(|scales| scales.contains("e8m0"));
@@ -111,7 +112,7 @@ fn format(weight: &Value) -> Option<WeightFormat> {
     })
 }
 
-/// Integers that are not read: the others are in another order of rows and columns, or of words.
+/// Describes unsupported integers, which have another order of rows and columns, or of words.
 fn unknown(weight: &Value) -> Option<String> {
     let text = |key: &str| weight.get(key).and_then(Value::as_str).unwrap_or_default();
     match (text("dtype"), text("qscheme")) {
@@ -123,7 +124,7 @@ fn unknown(weight: &Value) -> Option<String> {
     }
 }
 
-/// vLLM wants every key here, an empty one too.
+/// Creates the description. vLLM requires all of these keys, even if they are empty.
 fn write(written: &[WrittenWeight], kept: &[String]) -> Value {
     let all = written.first().map(settings);
     let differ = written.iter().map(|weight| (weight.module.clone(), settings(weight)));
@@ -138,7 +139,8 @@ fn write(written: &[WrittenWeight], kept: &[String]) -> Value {
     })
 }
 
-/// Quark's own package wants every key here, those without a value too, and the observer that fits the scales.
+/// Creates the settings of a layer. Quark's own package requires all of these keys, even if they are null, and an
+/// observer that fits the granularity.
 fn settings(written: &WrittenWeight) -> Value {
     let tensors = |data_type: &str, scheme: &str, axis: Value, is_dynamic: bool| {
         let (group, format, observer) = match scheme {
@@ -156,8 +158,8 @@ fn settings(written: &WrittenWeight) -> Value {
     let (inputs, weight) = match (written.to, written.granularity) {
         (QuantizedFormat::Block(_), _) => (json!(null), tensors("fp4", "per_group", json!(-1), false)),
         (_, granularity) => {
-            // vLLM reads float8 only where activations are float8 too (quark.py, `_is_fp8_w8a8`). Those with a scale for
-            // each token need no `input_scale`.
+            // vLLM reads float8 weights only with float8 activations (quark.py, `_is_fp8_w8a8`). Activations with a
+            // scale per token need no `input_scale`.
             let inputs = match written.activations {
                 Activations::Static => tensors("fp8_e4m3", "per_tensor", json!(null), false),
                 _ => tensors("fp8_e4m3", "per_channel", json!(1), true),
