@@ -25,6 +25,7 @@ FUNCTIONS = {
     "info": onnx_cast.info,
     "diff": onnx_cast.diff,
     "report": onnx_cast.report,
+    "check": onnx_cast.check,
 }
 
 #: Commands without a function of their own.
@@ -94,7 +95,7 @@ ONLY_COMMAND = {
 }
 
 #: What only Python has, and why.
-ONLY_PYTHON = {name: {"progress": "the command has a bar"} for name in FUNCTIONS}
+ONLY_PYTHON = {name: {"progress": "the command has a bar"} for name in FUNCTIONS if name != "check"} | {"check": {}}
 for _name in ("cast", "dequantize", "quantize", "info", "diff", "convert", "record", "fold", "upgrade", "report"):
     ONLY_PYTHON[_name] |= {"base_dir": "a ModelProto tells no folder"}
 for _name, _more in {"convert": ("tolerance", "max_runs"), "record": ()}.items():

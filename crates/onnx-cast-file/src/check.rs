@@ -65,7 +65,7 @@ pub fn check(path: impl AsRef<Path>, loader: Loader) -> Result<Loading, FileErro
 /// Summarizes in one line whether the loaders of a layout would read a written checkpoint; `None` if their tables
 /// decide nothing about it.
 pub(crate) fn note(output: &Path, layout: Layout) -> Option<String> {
-    if !fs::is_dir(output) {
+    if !fs::HAS_OUTPUTS || !fs::is_dir(output) {
         return None;
     }
     let loaders = Loader::ALL.iter().filter(|(_, name, _)| layout.has_loader(name));

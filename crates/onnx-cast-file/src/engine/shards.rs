@@ -5,6 +5,7 @@ use super::{OutputFile, OutputPlan, OutputTensor, Source};
 use crate::error::FileError;
 use crate::formats::error::{Invalid, InvalidKind};
 use crate::formats::format::Format;
+use crate::io::fs::HAS_OUTPUTS;
 use crate::layouts::companions;
 use crate::shard_size::ShardSize;
 use crate::text::{Count, Short, Wording};
@@ -14,7 +15,7 @@ impl<'a> OutputPlan<'a> {
     /// Distributes the tensors over new files, if the request specifies a size. Each file holds as many tensors as fit.
     /// A tensor that is larger than the size gets its own file.
     pub(crate) fn divide(&mut self) -> Result<(), FileError> {
-        let Some(size) = self.options.shard_size else { return Ok(()) };
+        let Some(size) = self.options.shard_size.filter(|_| HAS_OUTPUTS) else { return Ok(()) };
         let outputs = &self.opened.outputs;
         let is_safetensors = self.files.iter().all(|file| file.format == Format::Safetensors);
         let Some(folder) = outputs.folder.as_ref().filter(|_| is_safetensors) else {
