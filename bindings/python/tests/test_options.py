@@ -63,6 +63,7 @@ POSITIONAL = {
     "diff A": ("a",),
     "diff B": ("b",),
     "report FILE": ("x",),
+    "check FILE": ("path",),
 }
 
 #: Options of every command that are about printing.
@@ -89,6 +90,7 @@ ONLY_COMMAND = {
     "report --in-format": "arrays and files, not pipes",
     "convert --html": "Converted has what the page draws",
     "report --top": "Report.text(top)",
+    "check --threads": "headers are read by one thread",
     "report --html": "Report.save(path)",
     "convert --html": "the page is drawn for people; Converted has what it shows",
     "report --force": "Report.save(path, force=True)",
