@@ -163,7 +163,7 @@ impl Job<'_> {
                 bail!("{}: no name for the output in {}", PathText(input), PathText(folder));
             };
             let mut output = folder.join(name);
-            if output.extension().is_some_and(|extension| extension.eq_ignore_ascii_case(Format::Gguf.extension())) {
+            if matches!(Format::from_path(&output), Ok(Format::Gguf | Format::Torch)) {
                 // These are only read.
                 output.set_extension(Format::Safetensors.extension());
             }

@@ -117,6 +117,10 @@ impl Checked {
         for module in &modules {
             let weight = by_module.get(module).copied();
             match weight {
+                Some(_) if kept.iter().any(|entry| names(entry, module)) => {
+                    let reason = "it is quantized, and the configuration lists it as not quantized".to_owned();
+                    self.problems.push(((*module).to_owned(), reason));
+                }
                 Some(weight) => self.quantized(module, weight, weights, checkpoint),
                 None => self.plain(module, weights.layout, &kept),
             }

@@ -98,6 +98,11 @@ impl Checkpoint {
         Checkpoint { files, configuration, places }
     }
 
+    /// Returns whether all files hold weights: `.safetensors` files, or those of `torch.save`.
+    pub(crate) fn holds_weights(&self) -> bool {
+        self.files.iter().all(|file| matches!(file.format, Format::Safetensors | Format::Torch))
+    }
+
     /// Returns the folder of the files and the configuration; empty for tensors in memory.
     pub(crate) fn folder(&self) -> &Path {
         match &self.configuration {

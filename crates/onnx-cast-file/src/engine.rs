@@ -440,6 +440,12 @@ impl<'a> OutputPlan<'a> {
                 let short = row.summary.name.strip_suffix(".npy");
                 short.is_some_and(|short| file.rows.iter().any(|row| row.summary.name == short))
             };
+            // numpy reads the name of a member up to a NUL.
+            if let Some(row) = file.rows.iter().find(|row| row.summary.name.contains('\0')) {
+                let what = "numpy cannot read a name with NUL in an archive (want another name, or .safetensors)";
+                let error = Invalid::new(InvalidKind::Name, what).of_tensor(&row.summary.name);
+                return Err(FileError::invalid(&file.path, error));
+            }
             if let Some(row) = file.rows.iter().find(shadows) {
                 let what = npz::shadowed(&format!("{}.npy", row.summary.name));
                 return Err(FileError::invalid(&file.path, Invalid::new(InvalidKind::Name, what)));

@@ -360,7 +360,7 @@ mod tests {
             ("DeepseekV4ForCausalLM", "layers.3.attn.compressor.wkv"),
             ("DeepseekV4ForCausalLM", "layers.3.attn.indexer.compressor.wgate"),
             ("Glm5NextForCausalLM", "model.layers.3.self_attn.q_proj"),
-            ("UnknownForCausalLM", "model.layers.3.self_attn.indexer.wk"),
+            ("UnknownForCausalLM", "model.layers.3.self_attn.indexer.weights_proj"),
         ] {
             assert_eq!(rules(class).plain(module), Some(Loader::Vllm), "{class} {module}");
         }

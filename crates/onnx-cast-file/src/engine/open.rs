@@ -125,8 +125,8 @@ impl Opened {
     /// Returns the prefix of the names of shards.
     pub(super) fn stem(&self) -> String {
         let file = self.checkpoint.files.first().filter(|_| fs::is_dir(&self.input)).map(Input::path);
-        let named = self.index.as_ref().map(Index::path).or(file).and_then(Path::file_name);
-        let name = named.unwrap_or_default().to_string_lossy();
+        let named = self.index.as_ref().map(Index::path).or(file);
+        let name = named.map(written_name).unwrap_or_default();
         let stem = name.strip_suffix(".index.json").unwrap_or(&name).strip_suffix(".safetensors");
         let stem = stem.map(|stem| stem.strip_suffix("-00001-of-00001").unwrap_or(stem));
         stem.filter(|stem| !stem.is_empty()).unwrap_or("model").to_owned()

@@ -3,7 +3,6 @@
 use crate::checkpoint::{Checkpoint, TensorRef};
 use crate::error::FileError;
 use crate::formats::error::InvalidKind;
-use crate::formats::format::Format;
 use crate::io::positional::is_stream;
 use crate::layouts::{self, Config, Grid, Layout, SHAPE, Weight, Weights};
 use crate::text::Wording;
@@ -148,7 +147,7 @@ pub(super) fn find_but(
     checkpoint: &Checkpoint,
     keeps: impl Fn(&str, u64) -> bool,
 ) -> Option<(Option<Layout>, Result<Weights, FileError>)> {
-    if is_stream(path) || checkpoint.files.iter().any(|file| file.format != Format::Safetensors) {
+    if is_stream(path) || !checkpoint.holds_weights() {
         return None;
     }
     let config = match checkpoint.config(None) {

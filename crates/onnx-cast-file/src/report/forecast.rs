@@ -84,7 +84,7 @@ impl Forecasts {
         path: &Path,
         request: &ReportRequest,
     ) -> Result<Forecasts, FileError> {
-        if checkpoint.files.iter().any(|file| file.format != Format::Safetensors) {
+        if !checkpoint.holds_weights() {
             return Ok(Forecasts::default());
         }
         // An unreadable configuration is an error, whatever the candidates are.

@@ -107,3 +107,14 @@ fn quantize_says_whether_loaders_would_read_its_output() {
         fs::remove_dir_all(&out).expect("removed");
     }
 }
+
+#[test]
+fn a_quantized_module_may_not_be_listed_as_kept() {
+    let modules = [format!("{ATTENTION}.o_proj")];
+    let modules: Vec<&str> = modules.iter().map(String::as_str).collect();
+    let found = checked(&modules, ["LlamaForCausalLM"; 2], Loader::Vllm, |config| {
+        config["quantization_config"]["ignore"] = json!(["re:.*o_proj"]);
+    });
+    let reason = "it is quantized, and the configuration lists it as not quantized";
+    assert_eq!(problems(&found), [(".o_proj", reason)]);
+}

@@ -342,7 +342,16 @@ fn jobs_give_what_they_give_of_safetensors_files() {
         };
         assert_eq!(of(&pickled), of(&plain), "{format}");
     }
-    let request = ReportRequest::default().to(vec!["bfloat16".parse().expect("a type")]);
-    let of = |input: &Path| report(input, &request).expect("a report").tensors;
+    // The forecast of a scaled candidate is the plan of `quantize`.
+    let request = ReportRequest::default().to(["bfloat16", "nvfp4"].map(|to| to.parse().expect("a type")).to_vec());
+    let of = |input: &Path| {
+        let found = report(input, &request).expect("a report");
+        (found.tensors, found.forecasts)
+    };
     assert_eq!(of(&pickled), of(&plain));
+    // Quantized weights are found in pickles too.
+    let codes = dict("l.weight_packed", &storage("Byte", "0"), 0, &[64, 64], &[64, 1]);
+    let quantized = written(&folder, "codes.pt", &old(&codes, &[("0", &[0.0; 1024])]));
+    let error = report(&quantized, &request).expect_err("no scales").to_string();
+    assert!(error.contains("weight_packed"), "{error}");
 }
