@@ -9,6 +9,7 @@ REASON` is not run; the options of its commands are still parsed.
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -186,7 +187,7 @@ def check_options(page, block):
     for line in block.splitlines():
         if not line.startswith("onnx-cast "):
             continue
-        words = line.split(" #")[0].split()[1:]
+        words = shlex.split(line.split(" #")[0])[1:]
         done = subprocess.run([COMMAND, *words, "--help"], stdin=subprocess.DEVNULL, capture_output=True, text=True)
         if done.returncode:
             sys.exit(f"{page}: {line}\n{done.stderr}")
