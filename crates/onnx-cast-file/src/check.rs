@@ -6,7 +6,7 @@ use crate::formats::checkpoint::locate;
 use crate::formats::error::InvalidKind;
 use crate::glob::{Regex, to_regex};
 use crate::io::fs;
-use crate::layouts::{Granularity, Layout, QuantizedFormat, Weight, Weights, config_of_folder, form_of};
+use crate::layouts::{Granularity, Layout, QUANTIZATION, QuantizedFormat, Weight, Weights, config_of_folder, form_of};
 use crate::loaders::{Loader, Rules};
 use crate::text::Count;
 use onnx_cast::__private::DefaultEnvironment;
@@ -49,6 +49,11 @@ pub fn check(path: impl AsRef<Path>, loader: Loader) -> Result<Loading, FileErro
     };
     let found = checkpoint.config(None).and_then(|config| Weights::find(&checkpoint, &config));
     match found {
+        // Without a description, a loader builds every module plain.
+        Ok(weights) if weights.layout.spec().configuration.is_some() && checkpoint.claim().is_none() => {
+            let reason = "no configuration says that its weights are quantized".to_owned();
+            checked.problems.push((String::new(), reason));
+        }
         Ok(weights) => checked.checkpoint(&checkpoint, &weights)?,
         Err(error) if error.kind() == Some(InvalidKind::NotQuantized) => {
             let plain = checkpoint.tensors().filter(|(_, stored)| stored.shape.len() == 2).count();
@@ -143,6 +148,10 @@ impl Checked {
     }
 
     fn quantized(&mut self, module: &str, weight: &Weight, weights: &Weights, checkpoint: &Checkpoint) {
+        // Every loader merges experts in its own way, and not all formats of other modules apply to them.
+        if module.contains(".experts.") || weight.values.len() > 2 {
+            return self.count("experts".to_owned());
+        }
         let (loader, layout) = (self.loader.name(), weights.layout);
         let is_packed = checkpoint.stored(weight.codes.tensor).name != weight.name
             || weight.element_type().bits().is_some_and(|bits| bits < 8);
@@ -169,8 +178,6 @@ impl Checked {
             (Some(problem), ..) => self.problems.push((module.to_owned(), problem)),
             (None, None, _) => self.count(format!("weights in the layout {}", layout.name())),
             (None, _, None) => self.count(format!("modules of a model that {loader}'s table lacks")),
-            // Every loader merges experts in its own way, which the tables do not describe.
-            (None, ..) if module.contains(".experts.") || weight.values.len() > 2 => self.count("experts".to_owned()),
             (None, _, Some(rules)) if rules.is_quantized(module) == Some(true) => self.read += 1,
             (None, ..) => self.count(format!("quantized modules that {loader}'s table lacks")),
         }
@@ -208,7 +215,7 @@ fn module_of(name: &str) -> &str {
 fn kept_modules(checkpoint: &Checkpoint) -> Result<Vec<String>, FileError> {
     let Some(config) = config_of_folder(checkpoint.folder())? else { return Ok(Vec::new()) };
     let keys = ["ignore", "modules_to_not_convert", "exclude_modules", "ignored_layers", "exclude"];
-    let found = ["quantization_config", "compression_config"].iter().filter_map(|key| config.get(*key));
+    let found = QUANTIZATION.iter().filter_map(|key| config.get(*key));
     let lists = found.flat_map(|found| keys.iter().filter_map(|key| found.get(*key)?.as_array()));
     Ok(lists.flatten().filter_map(Value::as_str).map(str::to_owned).collect())
 }

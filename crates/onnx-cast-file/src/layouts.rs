@@ -40,7 +40,7 @@ pub use table::Layout;
 
 pub(crate) use claims::{Claims, KeyValueCache};
 pub(crate) use columns::{Columns, columns_at_once, copy_stretches, parts};
-pub(crate) use config::{Config, config_of_folder, is_configuration, read as read_configuration};
+pub(crate) use config::{Config, QUANTIZATION, config_of_folder, is_configuration, read as read_configuration};
 pub(crate) use description::{description, without_description};
 pub(crate) use edit_config::{plain_config, quantized_config, torch_name, with_torch_dtype};
 pub(crate) use find::{Role, Weights, check_beside};

@@ -7,6 +7,7 @@
 
 use crate::text::Short;
 use serde::Deserialize;
+use serde_json::Value;
 use std::collections::{HashMap, HashSet};
 use std::str::FromStr;
 use std::sync::OnceLock;
@@ -82,6 +83,8 @@ struct Entry {
     transposed: Vec<String>,
     /// Architectures of these model types.
     classes: Vec<String>,
+    /// The gate, down and up projections of single experts (vLLM and SGLang), which the loader reads into one parameter.
+    experts: Value,
     /// Modules of class nn.Linear, which quantizers replace.
     linears: Vec<String>,
     /// Whether the configuration specifies the class of a part of the model, so that this entry may be incomplete.
@@ -254,9 +257,10 @@ impl Rules {
             names.dedup();
             // Groups that share a module are merged.
             let mut parts: Vec<Vec<&str>> = Vec::new();
-            for group in &self.groups {
-                let mut part: Vec<&str> =
-                    names.iter().filter(|name| group.iter().any(|it| it == *name)).copied().collect();
+            let groups = self.groups.iter().map(|group| group.iter().map(String::as_str).collect::<Vec<_>>());
+            let pairs = if is_expert(parent) { gates_and_ups() } else { &[] };
+            for group in groups.chain(pairs.iter().map(|pair| pair.to_vec())) {
+                let mut part: Vec<&str> = names.iter().filter(|name| group.contains(name)).copied().collect();
                 if part.len() < 2 {
                     continue;
                 }
@@ -292,6 +296,25 @@ impl Joined {
 
 fn entries(loader: Loader) -> impl Iterator<Item = &'static Entry> {
     tables()[loader as usize].1.models.iter()
+}
+
+/// Returns whether a path is that of a single expert, such as `mlp.experts.3`.
+fn is_expert(path: &str) -> bool {
+    let mut parts = path.rsplit('.');
+    let is_index = parts.next().is_some_and(|last| last.bytes().all(|byte| byte.is_ascii_digit()));
+    is_index && parts.next() == Some("experts")
+}
+
+/// Returns the names of the gate and up projections of experts in any model. Every loader that reads single experts
+/// joins the two, and not every entry says how its checkpoints name them.
+fn gates_and_ups() -> &'static [[&'static str; 2]] {
+    static PAIRS: OnceLock<Vec<[&str; 2]>> = OnceLock::new();
+    PAIRS.get_or_init(|| {
+        let experts = [Loader::Vllm, Loader::Sglang].into_iter().flat_map(entries);
+        let experts = experts.filter_map(|entry| entry.experts.as_array()).flatten();
+        let pairs: HashSet<_> = experts.filter_map(|names| Some([names[0].as_str()?, names[2].as_str()?])).collect();
+        pairs.into_iter().filter(|[gate, up]| gate != up && !up.is_empty()).collect()
+    })
 }
 
 /// Whether a layer of this name is Conv1D in any model.
@@ -346,6 +369,12 @@ mod tests {
             ("Step5ForCausalLM", "g_proj+k_proj+q_proj+v_proj"),
         ] {
             assert_eq!(groups(&rules(class), &all), [format!("layers.0.self_attn.{want}")], "{class}");
+        }
+        // Experts are merged whatever the table says of their model.
+        for class in ["MixtralForCausalLM", "GraniteMoeForCausalLM", "UnknownForCausalLM"] {
+            let expert = ["w1", "w2", "w3"].map(|name| format!("layers.0.block_sparse_moe.experts.3.{name}"));
+            let expert: Vec<&str> = expert.iter().map(String::as_str).collect();
+            assert_eq!(groups(&rules(class), &expert), ["layers.0.block_sparse_moe.experts.3.w1+w3"], "{class}");
         }
         let index = ["a.q_proj", "a.index_q_proj", "a.index_k_proj", "b.q_proj"];
         let found = groups(&rules("MiniMaxM3SparseForCausalLM"), &index);

@@ -118,3 +118,22 @@ fn a_quantized_module_may_not_be_listed_as_kept() {
     let reason = "it is quantized, and the configuration lists it as not quantized";
     assert_eq!(problems(&found), [(".o_proj", reason)]);
 }
+
+#[test]
+fn quantized_weights_need_a_configuration() {
+    let modules = [format!("{ATTENTION}.o_proj")];
+    let modules: Vec<&str> = modules.iter().map(String::as_str).collect();
+    let found = checked(&modules, ["LlamaForCausalLM"; 2], Loader::Vllm, |config| {
+        config.as_object_mut().expect("an object").remove("quantization_config");
+    });
+    assert_eq!((found.read, problems(&found)), (0, vec![("", "no configuration says that its weights are quantized")]));
+}
+
+/// Loaders merge the gate and up projections of each expert, and keep one of their global scales.
+#[test]
+fn the_projections_of_an_expert_have_to_agree() {
+    let modules = ["w1", "w2", "w3"].map(|name| format!("model.layers.0.block_sparse_moe.experts.0.{name}"));
+    let modules: Vec<&str> = modules.iter().map(String::as_str).collect();
+    let mixtral = checked(&modules, ["MixtralForCausalLM"; 2], Loader::Vllm, |_| ());
+    assert_eq!((problems(&mixtral), &mixtral.undecided[..]), (vec![], &[("experts".to_owned(), 3)][..]));
+}
