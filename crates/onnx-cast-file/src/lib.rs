@@ -7,7 +7,8 @@
 //!   same from and to bytes.
 //! - [`dequantize_file`], [`quantize_file`] and [`transcode_file`] are for quantized checkpoints;
 //!   [`dequantize_tensors`] and its like take and give tensors in memory.
-//! - [`inspect`], [`diff`], [`check`] and [`report`] look at files, and [`parts`] writes a checkpoint by several processes.
+//! - [`inspect`], [`diff`], [`check`] and [`report`] read files, and [`parts`] writes a checkpoint by several
+//!   processes.
 //!
 //! No input makes any of this panic, and nothing is allocated because a file claims it: sizes are multiplied with
 //! checks and compared with the bytes that are there first.

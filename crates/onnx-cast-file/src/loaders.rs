@@ -83,7 +83,7 @@ struct Entry {
     transposed: Vec<String>,
     /// Architectures of these model types.
     classes: Vec<String>,
-    /// The gate, down and up projections of single experts (vLLM and SGLang), which the loader reads into one parameter.
+    /// The names of the gate, down and up projections of a single expert (vLLM and SGLang).
     experts: Value,
     /// Modules of class nn.Linear, which quantizers replace.
     linears: Vec<String>,

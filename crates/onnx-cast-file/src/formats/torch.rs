@@ -380,7 +380,11 @@ impl Found {
             *name += key.as_deref().unwrap_or("?");
             holds = holds.max(match key {
                 Some(_) => self.visit(values, part, name, depth + 1)?,
-                None => self.leave_out(name, "under a key that is no string or integer".to_owned(), Holds::Objects),
+                None => self.leave_out(
+                    name,
+                    "under a key that is neither a string nor an integer".to_owned(),
+                    Holds::Objects,
+                ),
             });
             name.truncate(len);
         }

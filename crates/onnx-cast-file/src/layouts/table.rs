@@ -187,7 +187,7 @@ pub(crate) use comfyui::{layers_of, without_layers};
 pub(super) const UNREAD: &[(&str, &str)] = &[
     ("eetq", "EETQ's int8 is in the order of one kind of GPU"),
     ("fp_quant", "FP-Quant rotates weights"),
-    ("exl", "ExLlama's codes are rotated, and their order is that of its kernels"),
+    ("exl", "ExLlama's codes are rotated, and stored in the order of its kernels"),
     ("nunchaku", "nunchaku's tensors are in the order of its kernels, with low-rank factors"),
     ("svdquant", "SVDQuant adds low-rank factors to the weights"),
     ("aqlm", "AQLM's codes are indices into a codebook of vectors"),

@@ -53,7 +53,7 @@ pub(super) fn tiles_of_torchao(weight: &Weight) -> Option<[usize; 2]> {
     tiles(weight).and_then(|[down, across]| Some([down / 4, across.checked_mul(4)?]))
 }
 
-/// Checks that the shape of scales in cuBLAS's order is that of whole tiles.
+/// Checks that scales in cuBLAS's order fill whole tiles.
 pub(super) fn fit_swizzled(
     weight: &Weight,
     scale: &StoredTensor,
