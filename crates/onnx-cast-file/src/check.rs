@@ -1,17 +1,16 @@
 //! Checks whether a loader would read a checkpoint, as far as the loader's own rules determine this.
 
 use crate::checkpoint::Checkpoint;
+use crate::collection::Collection;
 use crate::error::FileError;
 use crate::formats::checkpoint::locate;
 use crate::formats::error::InvalidKind;
-use crate::glob::{Regex, to_regex};
 use crate::io::fs;
-use crate::layouts::{Granularity, Layout, QUANTIZATION, QuantizedFormat, Weight, Weights, config_of_folder, form_of};
+use crate::layouts::{Activations, Granularity, Group, Layout, ModuleName, QuantizedFormat, Weight, Weights, form_of};
 use crate::loaders::{Loader, Rules};
 use crate::text::Count;
 use onnx_cast::__private::DefaultEnvironment;
 use onnx_cast::scaled::BlockFormat;
-use serde_json::Value;
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
@@ -32,29 +31,53 @@ pub struct Loading {
 }
 
 /// Compares a checkpoint with the rules of a loader. The loader must support the layout and the formats, build the
-/// quantized modules with quantization and all others without, and join only modules of the same format.
+/// quantized modules with quantization and all others without, and join only modules of the same format. Every module
+/// must have the settings that the configuration gives its group. In a folder of several checkpoints, each is compared,
+/// and modules have the name of its folder before their own.
 ///
 /// # Errors
 /// If a file cannot be read. Invalid quantized weights are reported as problems, not as errors.
 pub fn check(path: impl AsRef<Path>, loader: Loader) -> Result<Loading, FileError> {
     let _environment = DefaultEnvironment::enter();
     let path = path.as_ref();
-    let checkpoint = Checkpoint::located(path, &locate(path)?)?;
+    let Some(all) = Collection::find(path)? else {
+        return compare(&Checkpoint::located(path, &locate(path)?)?, loader);
+    };
+    let mut whole = Loading { loader, version: loader.version(), read: 0, problems: Vec::new(), undecided: Vec::new() };
+    let mut undecided = BTreeMap::<String, usize>::new();
+    for member in all.checkpoints() {
+        let found = compare(&Checkpoint::located(member.path(), &locate(member.path())?)?, loader)?;
+        whole.read += found.read;
+        whole.problems.extend(found.problems.into_iter().map(|(name, reason)| (member.name_of(&name), reason)));
+        found.undecided.into_iter().for_each(|(reason, count)| *undecided.entry(reason).or_default() += count);
+    }
+    whole.undecided = undecided.into_iter().collect();
+    Ok(whole)
+}
+
+fn compare(checkpoint: &Checkpoint, loader: Loader) -> Result<Loading, FileError> {
     let mut checked = Checked {
         read: 0,
         problems: Vec::new(),
         undecided: BTreeMap::new(),
         loader,
         rules: checkpoint.model()?.rules_of(loader),
+        kept: Vec::new(),
+        groups: Vec::new(),
     };
-    let found = checkpoint.config(None).and_then(|config| Weights::find(&checkpoint, &config));
+    let config = checkpoint.config(None);
+    let found = config.and_then(|config| Ok((Weights::find(checkpoint, &config)?, config)));
     match found {
         // Without a description, a loader builds every module plain.
-        Ok(weights) if weights.layout.spec().configuration.is_some() && checkpoint.claim().is_none() => {
+        Ok((weights, _)) if weights.layout.spec().configuration.is_some() && checkpoint.claim().is_none() => {
             let reason = "no configuration says that its weights are quantized".to_owned();
             checked.problems.push((String::new(), reason));
         }
-        Ok(weights) => checked.checkpoint(&checkpoint, &weights)?,
+        Ok((weights, config)) => {
+            checked.kept = config.kept_modules(weights.layout);
+            checked.groups = config.groups(weights.layout);
+            checked.checkpoint(checkpoint, &weights)?;
+        }
         Err(error) if error.kind() == Some(InvalidKind::NotQuantized) => {
             let plain = checkpoint.tensors().filter(|(_, stored)| stored.shape.len() == 2).count();
             checked.undecided.insert("not quantized".to_owned(), plain);
@@ -93,6 +116,9 @@ struct Checked {
     loader: Loader,
     /// `None` for a model that the loader's table lacks.
     rules: Option<Rules>,
+    /// Modules that the configuration lists as not quantized.
+    kept: Vec<ModuleName>,
+    groups: Vec<Group>,
     read: usize,
     problems: Vec<(String, String)>,
     undecided: BTreeMap<String, usize>,
@@ -107,7 +133,6 @@ struct Joint {
 
 impl Checked {
     fn checkpoint(&mut self, checkpoint: &Checkpoint, weights: &Weights) -> Result<(), FileError> {
-        let kept = kept_modules(checkpoint)?;
         let by_module: HashMap<&str, &Weight> =
             weights.list.iter().map(|weight| (module_of(&weight.name), &**weight)).collect();
         let mut modules: Vec<&str> = by_module.keys().copied().collect();
@@ -118,19 +143,27 @@ impl Checked {
         }
         modules.sort_unstable();
         let mut joints: HashMap<String, (&str, Joint)> = HashMap::new();
+        let mut experts: HashMap<&str, (&str, Joint)> = HashMap::new();
         let joined = self.rules.as_ref().map(|rules| rules.joined(modules.iter().copied())).unwrap_or_default();
         for module in &modules {
             let weight = by_module.get(module).copied();
             match weight {
-                Some(_) if kept.iter().any(|entry| names(entry, module)) => {
-                    let reason = "it is quantized, and the configuration lists it as not quantized".to_owned();
-                    self.problems.push(((*module).to_owned(), reason));
+                Some(_) if self.is_kept(module) => {
+                    self.problem(module, "it is quantized, and the configuration lists it as not quantized");
                 }
                 Some(weight) => self.quantized(module, weight, weights, checkpoint),
-                None => self.plain(module, weights.layout, &kept),
+                None => self.plain(module, weights.layout),
+            }
+            let form = weight.and_then(|weight| form_of(weight, weights.block, true).ok());
+            if let Some((layer, _)) = module.split_once(".experts.") {
+                let (other, first) = experts.entry(layer).or_insert((module, Joint { form, global: None }));
+                if first.form != form {
+                    let reason = format!("its layer's experts are loaded together, and `{other}` has another format");
+                    self.problem(module, reason);
+                    continue;
+                }
             }
             let Some(group) = joined.group(module) else { continue };
-            let form = weight.and_then(|weight| form_of(weight, weights.block, true).ok());
             let has_global = form.is_some_and(|(to, _)| to == QuantizedFormat::Block(BlockFormat::NvFp4));
             let global = weight.and_then(|weight| weight.scales.global).filter(|_| has_global);
             let joint = Joint { form, global: global.map(|global| checkpoint.bytes(global)).transpose()? };
@@ -140,7 +173,7 @@ impl Checked {
                 Some((other, first)) => {
                     let what = if first.form == joint.form { "global scale" } else { "format" };
                     let reason = format!("{} joins it with `{other}`, which has another {what}", self.loader.name());
-                    self.problems.push(((*module).to_owned(), reason));
+                    self.problem(module, reason);
                 }
             }
         }
@@ -148,34 +181,33 @@ impl Checked {
     }
 
     fn quantized(&mut self, module: &str, weight: &Weight, weights: &Weights, checkpoint: &Checkpoint) {
+        let (loader, layout) = (self.loader.name(), weights.layout);
+        let is_packed = checkpoint.stored(weight.codes.tensor).name != weight.name;
+        let form = form_of(weight, weights.block, true).ok();
+        if let Some(problem) = self.contradiction(module, weight, is_packed, (layout, form), checkpoint) {
+            return self.problem(module, problem);
+        }
         // Every loader merges experts in its own way, and not all formats of other modules apply to them.
         if module.contains(".experts.") || weight.values.len() > 2 {
             return self.count("experts".to_owned());
         }
-        let (loader, layout) = (self.loader.name(), weights.layout);
-        let is_packed = checkpoint.stored(weight.codes.tensor).name != weight.name
-            || weight.element_type().bits().is_some_and(|bits| bits < 8);
-        let form = form_of(weight, weights.block, true).ok();
+        let has_no_weight = is_packed || weight.element_type().bits().is_some_and(|bits| bits < 8);
         let loaders = form.and_then(|(to, granularity)| layout.loaders_of(to, granularity));
         let rules = self.rules.as_ref();
         let problem = match (loaders, form) {
-            (Some(loaders), Some((to, granularity))) if !loaders.contains(&loader) => {
-                let to = match to {
-                    QuantizedFormat::Elements(_) => format!("{to}/{granularity}"),
-                    _ => to.to_string(),
-                };
-                Some(format!("{loader} does not load {to} in the layout {}", layout.name()))
+            (Some(loaders), Some(form)) if !loaders.contains(&loader) => {
+                Some(format!("{loader} does not load {} in the layout {}", name_of(form), layout.name()))
             }
             _ if rules.is_some_and(|rules| rules.plain(module).is_some()) => {
                 Some(format!("{loader} builds it without quantization"))
             }
-            _ if is_packed && rules.is_some_and(|rules| rules.opened(module).is_some()) => {
+            _ if has_no_weight && rules.is_some_and(|rules| rules.opened(module).is_some()) => {
                 Some(format!("{loader} reads its weight itself, which is packed"))
             }
             _ => None,
         };
         match (problem, loaders, rules) {
-            (Some(problem), ..) => self.problems.push((module.to_owned(), problem)),
+            (Some(problem), ..) => self.problem(module, problem),
             (None, None, _) => self.count(format!("weights in the layout {}", layout.name())),
             (None, _, None) => self.count(format!("modules of a model that {loader}'s table lacks")),
             (None, _, Some(rules)) if rules.is_quantized(module) == Some(true) => self.read += 1,
@@ -183,9 +215,46 @@ impl Checked {
         }
     }
 
-    fn plain(&mut self, module: &str, layout: Layout, kept: &[String]) {
+    /// Compares a quantized module with the settings of its group in the configuration. Returns a contradiction, or
+    /// what the loader does not support.
+    fn contradiction(
+        &self,
+        module: &str,
+        weight: &Weight,
+        is_packed: bool,
+        (layout, form): (Layout, Option<(QuantizedFormat, Granularity)>),
+        checkpoint: &Checkpoint,
+    ) -> Option<String> {
+        if self.groups.is_empty() {
+            return None;
+        }
+        let Some(group) = self.groups.iter().find(|group| group.contains(module)) else {
+            return Some("it is quantized, and no group of the configuration targets it".to_owned());
+        };
+        if let Some(contradiction) = group.contradiction(weight, is_packed) {
+            return Some(contradiction);
+        }
+        let (activations, form) = (group.activations?, form?);
+        let known = layout.activations_of(form.0, form.1);
+        if self.loader != Loader::Transformers && !known.is_empty() && !known.contains(&activations) {
+            let (loader, form) = (self.loader.name(), name_of(form));
+            let want = known.iter().map(|known| known.name()).collect::<Vec<_>>().join(" or ");
+            return Some(format!("{loader} loads {form} with activations {want}, not {activations}"));
+        }
+        let scale = layout.spec().calibration.as_ref().and_then(|calibration| match form.0 {
+            QuantizedFormat::Block(BlockFormat::NvFp4) => calibration.nvfp4.map(|(name, _)| name),
+            _ => Some(calibration.input),
+        });
+        let scale = scale.filter(|_| activations == Activations::Static && weight.values.len() == 2)?;
+        checkpoint.find(&format!("{module}.{scale}")).is_none().then(|| {
+            format!("its activations have a scale in the checkpoint, by the configuration, and `{scale}` is missing")
+        })
+    }
+
+    fn plain(&mut self, module: &str, layout: Layout) {
         let loader = self.loader.name();
-        let is_listed = kept.iter().any(|entry| names(entry, module));
+        let is_targeted = self.groups.is_empty() || self.groups.iter().any(|group| group.contains(module));
+        let is_listed = !is_targeted || self.is_kept(module);
         let is_quantized = self.rules.as_ref().map(|rules| match rules.plain(module) {
             Some(_) => Some(false),
             None => rules.is_quantized(module),
@@ -195,11 +264,19 @@ impl Checked {
             None => self.count(format!("modules of a model that {loader}'s table lacks")),
             Some(Some(true)) => {
                 let reason = format!("it is plain, and {loader} expects it quantized (no list of kept modules has it)");
-                self.problems.push((module.to_owned(), reason));
+                self.problem(module, reason);
             }
             Some(Some(false)) => self.read += 1,
             Some(None) => self.count(format!("plain modules that {loader}'s table lacks")),
         }
+    }
+
+    fn is_kept(&self, module: &str) -> bool {
+        self.kept.iter().any(|entry| entry.matches(module))
+    }
+
+    fn problem(&mut self, module: &str, reason: impl Into<String>) {
+        self.problems.push((module.to_owned(), reason.into()));
     }
 
     fn count(&mut self, reason: String) {
@@ -207,29 +284,13 @@ impl Checked {
     }
 }
 
+fn name_of((to, granularity): (QuantizedFormat, Granularity)) -> String {
+    match to {
+        QuantizedFormat::Elements(_) => format!("{to}/{granularity}"),
+        _ => to.to_string(),
+    }
+}
+
 fn module_of(name: &str) -> &str {
     name.strip_suffix(".weight").unwrap_or(name)
-}
-
-/// Returns the entries of the configuration's lists of modules that are not quantized.
-fn kept_modules(checkpoint: &Checkpoint) -> Result<Vec<String>, FileError> {
-    let Some(config) = config_of_folder(checkpoint.folder())? else { return Ok(Vec::new()) };
-    let keys = ["ignore", "modules_to_not_convert", "exclude_modules", "ignored_layers", "exclude"];
-    let found = QUANTIZATION.iter().filter_map(|key| config.get(*key));
-    let lists = found.flat_map(|found| keys.iter().filter_map(|key| found.get(*key)?.as_array()));
-    Ok(lists.flatten().filter_map(Value::as_str).map(str::to_owned).collect())
-}
-
-/// Returns whether an entry of [`kept_modules`] matches a module. An entry is a regular expression after `re:`, a glob
-/// pattern, or the first or last names of a module's path.
-fn names(entry: &str, module: &str) -> bool {
-    let is_match = |expression: &str| Regex::new(expression).is_ok_and(|expression| expression.is_match(module));
-    match entry.strip_prefix("re:") {
-        Some(expression) => is_match(&format!("^(?:{expression})")),
-        None if entry.contains(['*', '[']) => to_regex(entry).is_ok_and(|expression| is_match(&expression)),
-        None => {
-            let (module, entry) = (format!(".{module}."), format!(".{entry}."));
-            module.ends_with(&entry) || module.starts_with(&entry)
-        }
-    }
 }

@@ -3,6 +3,7 @@
 use super::changes::check_keys;
 use super::claims::{Claims, pair};
 use super::description;
+use super::group::{Group, ModuleName};
 use super::json;
 use super::model::Model;
 use super::spec::OwnFile;
@@ -23,7 +24,7 @@ use std::fmt::Display;
 use std::path::Path;
 
 /// The keys under which configurations describe quantized weights.
-pub(crate) const QUANTIZATION: [&str; 2] = ["quantization_config", "compression_config"];
+pub(super) const QUANTIZATION: [&str; 2] = ["quantization_config", "compression_config"];
 
 /// What a checkpoint's configuration says.
 #[derive(Clone, Debug, Default)]
@@ -33,8 +34,8 @@ pub(crate) struct Config {
     pub(crate) claims: Claims,
     /// What is said of the model.
     pub(crate) model: Model,
-    /// Whether a configuration tells of quantization.
-    is_described: bool,
+    /// The description of the quantization, if there is one.
+    pub(crate) quantization: Option<Map<String, Value>>,
 }
 
 impl Checkpoint {
@@ -98,6 +99,20 @@ pub(crate) fn config_of_folder(folder: &Path) -> Result<Option<Map<String, Value
 }
 
 impl Config {
+    /// Returns the entries of the lists of modules that are not quantized.
+    pub(crate) fn kept_modules(&self, layout: Layout) -> Vec<ModuleName> {
+        let lists = layout.spec().configuration.as_ref().map_or(&[][..], |configuration| configuration.lists);
+        let found =
+            self.quantization.iter().flat_map(|found| lists.iter().filter_map(|key| found.get(*key)?.as_array()));
+        found.flatten().filter_map(Value::as_str).filter_map(ModuleName::of).collect()
+    }
+
+    /// Returns the groups of modules with settings of their own.
+    pub(crate) fn groups(&self, layout: Layout) -> Vec<Group> {
+        let read = layout.spec().configuration.as_ref().and_then(|configuration| configuration.groups);
+        self.quantization.as_ref().zip(read).map_or_else(Vec::new, |(found, read)| read(found))
+    }
+
     /// The texts of a folder's configurations, as far as they can be read.
     fn texts(folder: &Path) -> impl Iterator<Item = String> {
         let own = Layout::own_files().map(|(_, file)| file.name);
@@ -113,7 +128,7 @@ impl Config {
             let entries = checkpoint.files.iter().flat_map(|file| file.metadata.iter().flatten());
             entries.into_iter().find(|(known, _)| known == key).map(|(_, value)| &**value)
         };
-        if config.is_described {
+        if config.quantization.is_some() {
             return Ok(config);
         }
         if let Some(text) = found(description::CONFIG) {
@@ -233,11 +248,11 @@ impl Config {
         };
         let Some(quantization) = found else { return Ok(()) };
         check_keys(quantization)?;
+        self.quantization.get_or_insert_with(|| quantization.clone());
         // A model's file may have the description of another layout.
         let method = quantization.get("quant_method").and_then(Value::as_str).filter(|_| file.has_model);
         let layout = method.and_then(|method| Layout::of_configuration(method, quantization)).unwrap_or(layout);
         self.layout = self.layout.or(Some(layout));
-        self.is_described = true;
         self.claim(layout, quantization)
     }
 
@@ -254,7 +269,7 @@ impl Config {
     /// Takes over what `quantization_config` says.
     fn take(&mut self, quantization: &Map<String, Value>, given: Option<Layout>) -> Result<(), Invalid> {
         check_keys(quantization)?;
-        self.is_described = true;
+        self.quantization.get_or_insert_with(|| quantization.clone());
         let method = quantization.get("quant_method").and_then(Value::as_str).unwrap_or_default();
         self.layout = Layout::of_configuration(method, quantization);
         if self.layout.is_none() && given.is_none() {

@@ -59,6 +59,13 @@ impl Layout {
         }
     }
 
+    /// Returns the treatments of activations that vLLM and SGLang support beside such weights.
+    pub(crate) fn activations_of(self, to: QuantizedFormat, granularity: Granularity) -> Vec<Activations> {
+        let held = self.spec().held.iter();
+        let held = held.filter(|held| held.formats.contains(&to) && held.contains(granularity));
+        held.flat_map(|held| held.activations).copied().collect()
+    }
+
     /// Returns whether a program loads any format in this layout.
     pub(crate) fn has_loader(self, program: &str) -> bool {
         let loads = |held: &Held| matches!(held.loaders, Loaders::Are(programs) if programs.contains(&program));

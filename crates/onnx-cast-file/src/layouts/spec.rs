@@ -2,6 +2,7 @@
 
 use super::claims::{Claims, KeyValueCache};
 use super::format::{Activations, Granularity, QuantizedFormat};
+use super::group::Group;
 use super::weight::{ColumnOrder, Weight};
 use super::written::{Arithmetic, Order, WrittenWeight};
 use crate::checkpoint::Checkpoint;
@@ -207,10 +208,14 @@ pub(crate) struct Configuration {
     pub(super) methods: &'static [&'static str],
     /// Key that identifies the layout if `quant_method` is missing.
     pub(super) key: Option<&'static str>,
+    /// Keys of the lists of kept modules that loaders know.
+    pub(crate) lists: &'static [&'static str],
     /// Syntax of the list of kept modules, for modules that loaders rename.
     pub(crate) kept: KeptNames,
     /// Reads `quantization_config`.
     pub(super) claims: fn(&mut Claims, &Map<String, Value>),
+    /// Reads the settings of groups of modules, if the configuration has any that are compared with each weight.
+    pub(super) groups: Option<fn(&Map<String, Value>) -> Vec<Group>>,
     /// Creates `quantization_config` from the weights and the list of kept modules, if the layout can be written.
     pub(crate) write: Option<Write>,
     /// Adds the description of a cache of keys and values.
@@ -223,8 +228,10 @@ impl Configuration {
     pub(super) const BASE: Configuration = Configuration {
         methods: &[],
         key: None,
+        lists: &["modules_to_not_convert"],
         kept: KeptNames::Parts,
         claims: |_, _| {},
+        groups: None,
         write: None,
         cache: None,
         own_files: &[],

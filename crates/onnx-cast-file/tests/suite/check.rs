@@ -11,7 +11,19 @@ use std::path::Path;
 const ATTENTION: &str = "model.layers.0.self_attn";
 
 /// Quantizes 64x64 matrices of different magnitudes for one architecture, and checks the result for another.
-fn checked(modules: &[&str], [written, read]: [&str; 2], loader: Loader, edit: impl Fn(&mut Value)) -> Loading {
+fn checked(modules: &[&str], classes: [&str; 2], loader: Loader, edit: impl Fn(&mut Value)) -> Loading {
+    let format: WeightFormat = "nvfp4".parse::<QuantizedFormat>().expect("a format").into();
+    checked_as(&QuantizeRequest::new(format), modules, classes, loader, edit)
+}
+
+/// As [`checked`], with another request.
+fn checked_as(
+    request: &QuantizeRequest,
+    modules: &[&str],
+    [written, read]: [&str; 2],
+    loader: Loader,
+    edit: impl Fn(&mut Value),
+) -> Loading {
     let folder = tempfile::tempdir().expect("a folder");
     let (plain, out) = (folder.path().join("plain"), folder.path().join("out"));
     fs::create_dir(&plain).expect("a folder");
@@ -25,14 +37,20 @@ fn checked(modules: &[&str], [written, read]: [&str; 2], loader: Loader, edit: i
     let views: Vec<_> = tensors.iter().map(|(name, tensor)| (name.as_str(), tensor.view())).collect();
     fs::write(plain.join("model.safetensors"), safetensors::write(None, &views).expect("bytes")).expect("a file");
     fs::write(plain.join("config.json"), json!({ "architectures": [written] }).to_string()).expect("a file");
-    let format: WeightFormat = "nvfp4".parse::<QuantizedFormat>().expect("a format").into();
-    quantize_file(&plain, &out, &QuantizeRequest::new(format)).expect("quantized");
+    quantize_file(&plain, &out, request).expect("quantized");
     let config = fs::read_to_string(out.join("config.json")).expect("a file");
     let mut config: Value = serde_json::from_str(&config).expect("JSON");
     config["architectures"] = json!([read]);
     edit(&mut config);
     fs::write(out.join("config.json"), config.to_string()).expect("a file");
     check(Path::new(&out), loader).expect("checked")
+}
+
+/// A request that keeps the tensors that a pattern matches.
+fn nvfp4_without(pattern: &str) -> QuantizeRequest {
+    let mut request = QuantizeRequest::new("nvfp4".parse::<QuantizedFormat>().expect("a format"));
+    request.selection.exclude = vec![pattern.parse().expect("a pattern")];
+    request
 }
 
 fn problems(loading: &Loading) -> Vec<(&str, &str)> {
@@ -136,4 +154,78 @@ fn the_projections_of_an_expert_have_to_agree() {
     let modules: Vec<&str> = modules.iter().map(String::as_str).collect();
     let mixtral = checked(&modules, ["MixtralForCausalLM"; 2], Loader::Vllm, |_| ());
     assert_eq!((problems(&mixtral), &mixtral.undecided[..]), (vec![], &[("experts".to_owned(), 3)][..]));
+}
+
+#[test]
+fn modules_need_the_settings_of_their_group() {
+    let modules = ["k_proj", "o_proj", "q_proj", "v_proj"].map(|name| format!("{ATTENTION}.{name}"));
+    let modules: Vec<&str> = modules.iter().map(String::as_str).collect();
+    let group = |edit: fn(&mut Value)| {
+        let edit = |config: &mut Value| edit(&mut config["quantization_config"]["config_groups"]["group_0"]);
+        checked(&modules, ["LlamaForCausalLM"; 2], Loader::Vllm, edit)
+    };
+    let cases: [(fn(&mut Value), &str); 4] = [
+        (
+            |group| group["targets"] = json!([format!("{ATTENTION}.o_proj"), "re:.*[kv]_proj$"]),
+            "it is quantized, and no group of the configuration targets it",
+        ),
+        (
+            |group| group["format"] = json!("pack-quantized"),
+            "`format` of its group is pack-quantized, and its tensors are those of nvfp4-pack-quantized",
+        ),
+        (
+            |group| group["input_activations"] = json!({ "dynamic": true, "num_bits": 4, "type": "float" }),
+            "vLLM loads nvfp4 with activations none or static, not dynamic",
+        ),
+        (
+            |group| group["input_activations"] = json!({ "dynamic": "local", "num_bits": 4, "type": "float" }),
+            "its activations have a scale in the checkpoint, by the configuration, and `input_global_scale` is missing",
+        ),
+    ];
+    for (edit, want) in cases {
+        let found = group(edit);
+        let all =
+            if want.contains("targets") { &[".q_proj"][..] } else { &[".k_proj", ".o_proj", ".q_proj", ".v_proj"] };
+        assert_eq!(problems(&found), all.iter().map(|name| (*name, want)).collect::<Vec<_>>());
+    }
+    // Modules that no group targets are plain.
+    let request = nvfp4_without("*.o_proj.weight");
+    let found = checked_as(&request, &modules, ["LlamaForCausalLM"; 2], Loader::Vllm, |config| {
+        let quantization = &mut config["quantization_config"];
+        quantization["ignore"] = json!([]);
+        quantization["config_groups"]["group_0"]["targets"] = json!(["re:.*[qkv]_proj$"]);
+    });
+    assert_eq!((found.read, problems(&found)), (4, vec![]));
+}
+
+#[test]
+fn the_experts_of_a_layer_have_one_format() {
+    let modules = ["0.w1", "0.w2", "0.w3", "1.w1", "1.w2", "1.w3"];
+    let modules = modules.map(|name| format!("model.layers.0.block_sparse_moe.experts.{name}"));
+    let modules: Vec<&str> = modules.iter().map(String::as_str).collect();
+    let request = nvfp4_without("*.experts.0.*");
+    let found = checked_as(&request, &modules, ["MixtralForCausalLM"; 2], Loader::Vllm, |_| ());
+    let reason = format!("its layer's experts are loaded together, and `{}` has another format", modules[0]);
+    let want: Vec<_> = modules[3..].iter().map(|name| (*name, &*reason)).collect();
+    assert_eq!(problems(&found), want);
+}
+
+#[test]
+fn each_checkpoint_of_a_folder_is_compared() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (plain, out) = (folder.path().join("plain"), folder.path().join("out"));
+    fs::create_dir_all(plain.join("text_encoder")).expect("a folder");
+    let tensor = Tensor::from_slice(vec![64, 64], &[1.0f32; 64 * 64]).expect("floats");
+    let tensors = [("model.layers.0.self_attn.o_proj.weight", tensor.view())];
+    let bytes = safetensors::write(None, &tensors).expect("bytes");
+    fs::write(plain.join("text_encoder/model.safetensors"), bytes).expect("a file");
+    fs::write(plain.join("text_encoder/config.json"), r#"{"architectures": ["LlamaForCausalLM"]}"#).expect("a file");
+    fs::write(plain.join("model_index.json"), r#"{"text_encoder": ["transformers", "LlamaModel"]}"#).expect("a file");
+    let format = "nvfp4".parse::<QuantizedFormat>().expect("a format");
+    quantize_file(&plain, &out, &QuantizeRequest::new(format)).expect("quantized");
+    let found = check(&out, Loader::Vllm).expect("checked");
+    assert_eq!((found.read, problems(&found)), (1, vec![]));
+    fs::remove_file(out.join("text_encoder/config.json")).expect("a file");
+    let found = check(&out, Loader::Vllm).expect("checked");
+    assert_eq!(problems(&found), [("text_encoder/", "no configuration says that its weights are quantized")]);
 }

@@ -6,10 +6,11 @@ use super::{
 };
 use crate::layouts::claims::{Claims, KeyValueCache, Symmetry, pair};
 use crate::layouts::format::{Activations, Granularity, QuantizedFormat};
+use crate::layouts::group::{Group, ModuleName};
 use crate::layouts::spec::{
     Calibration, Configuration, GROUPS, GlobalScaleOf, KeptNames, LayoutSpec, Loaders, SHAPE, Scales, ZERO_POINTS,
 };
-use crate::layouts::weight::WeightFormat;
+use crate::layouts::weight::{Weight, WeightFormat};
 use crate::layouts::written::{Arithmetic, WrittenWeight};
 use DataType::{Float8E4M3FN, Float8E8M0, Int4, Int8};
 use onnx_cast::DataType;
@@ -53,8 +54,10 @@ pub(super) const SPEC: LayoutSpec = LayoutSpec {
 const CONFIGURATION: Configuration = Configuration {
     methods: &["compressed-tensors", "auto_round:llm_compressor"],
     key: Some("config_groups"),
+    lists: &["ignore"],
     kept: KeptNames::Expressions,
     claims,
+    groups: Some(groups),
     write: Some(write),
     cache: Some(cache),
     own_files: &[],
@@ -74,19 +77,8 @@ fn claims(claims: &mut Claims, quantization: &Map<String, Value>) {
     let groups = quantization.get("config_groups").and_then(Value::as_object);
     for group in groups.into_iter().flat_map(Map::values) {
         let Some(weights) = group.get("weights") else { continue };
-        let number = |key: &str| weights.get(key).and_then(Value::as_u64);
-        let bits = number("num_bits").and_then(|bits| u32::try_from(bits).ok()).unwrap_or(0);
-        let size = number("group_size").unwrap_or(0) as usize;
-        let is_float = weights.get("type").and_then(Value::as_str) == Some("float");
-        let has_power_of_two_scales = weights.get("scale_dtype").and_then(Value::as_str) == Some("torch.uint8");
-        let format = match (is_float, bits, size) {
-            (true, 4, 16) => WeightFormat::NvFp4,
-            (true, 4, _) => WeightFormat::MxFp4,
-            (true, 6, _) => WeightFormat::MxFp6,
-            (true, _, 32) if has_power_of_two_scales => WeightFormat::MxFp8,
-            (true, ..) => WeightFormat::Fp8,
-            (false, ..) => WeightFormat::Int(bits),
-        };
+        let size = group_size(weights);
+        let format = format_of(weights);
         if size > 0 {
             claims.groups.push(size);
         }
@@ -105,6 +97,77 @@ fn claims(claims: &mut Claims, quantization: &Map<String, Value>) {
         }
     }
     claims.cache = KeyValueCache::of(quantization.get("kv_cache_scheme"));
+}
+
+/// Returns the format of weights with these settings.
+fn format_of(weights: &Value) -> WeightFormat {
+    let text = |key: &str| weights.get(key).and_then(Value::as_str);
+    let bits = weights.get("num_bits").and_then(Value::as_u64).and_then(|bits| u32::try_from(bits).ok()).unwrap_or(0);
+    match (text("type") == Some("float"), bits, group_size(weights)) {
+        (true, 4, 16) => WeightFormat::NvFp4,
+        (true, 4, _) => WeightFormat::MxFp4,
+        (true, 6, _) => WeightFormat::MxFp6,
+        (true, _, 32) if text("scale_dtype") == Some("torch.uint8") => WeightFormat::MxFp8,
+        (true, ..) => WeightFormat::Fp8,
+        (false, ..) => WeightFormat::Int(bits),
+    }
+}
+
+/// Returns the number of columns of a group; 0 if the settings specify none.
+fn group_size(weights: &Value) -> usize {
+    weights.get("group_size").and_then(Value::as_u64).unwrap_or(0) as usize
+}
+
+/// Reads the modules of each group, the storage format and the activations.
+fn groups(quantization: &Map<String, Value>) -> Vec<Group> {
+    let of_all = quantization.get("format").and_then(Value::as_str);
+    let groups = quantization.get("config_groups").and_then(Value::as_object).into_iter().flat_map(Map::values);
+    let group = |group: &Value| {
+        let weights = group.get("weights").filter(|weights| !weights.is_null())?;
+        let targets = group.get("targets").and_then(Value::as_array)?;
+        let targets: Vec<&str> = targets.iter().filter_map(Value::as_str).collect();
+        let is_all = targets.contains(&LINEAR);
+        let format = group.get("format").and_then(Value::as_str).or(of_all).filter(|format| *format != MIXED);
+        let block = match weights.get("strategy").and_then(Value::as_str) {
+            Some("tensor") => Some([0, 0]),
+            Some("channel") => Some([1, 0]),
+            Some("group" | "tensor_group") => Some([1, group_size(weights)]),
+            Some("block") => weights.get("block_structure").and_then(pair),
+            _ => None,
+        };
+        let activations = match group.get("input_activations").filter(|settings| !settings.is_null()) {
+            None => Activations::Kept,
+            Some(settings) if settings.get("dynamic") == Some(&Value::Bool(true)) => Activations::Dynamic,
+            Some(_) => Activations::Static,
+        };
+        Some(Group {
+            targets: (!is_all).then(|| targets.into_iter().filter_map(ModuleName::of).collect()),
+            format: Some(format_of(weights)),
+            stored_as: format.map(|format| (format.to_owned(), names_of as fn(&Weight, bool) -> _)),
+            block,
+            activations: Some(activations),
+        })
+    };
+    groups.filter_map(group).collect()
+}
+
+/// Class of the modules that a group targets, in configurations for all linear layers.
+const LINEAR: &str = "Linear";
+/// Format of checkpoints whose groups have formats of their own.
+const MIXED: &str = "mixed-precision";
+
+/// Returns the names of formats whose weights have tensors like those of a weight.
+fn names_of(weight: &Weight, is_packed: bool) -> &'static [&'static str] {
+    match (weight.format(), is_packed) {
+        (WeightFormat::NvFp4, _) => &["nvfp4-pack-quantized"],
+        (WeightFormat::MxFp4, _) => &["mxfp4-pack-quantized"],
+        (WeightFormat::MxFp6, _) => &["mxfp6-pack-quantized"],
+        (WeightFormat::MxFp8, _) => &["mxfp8-quantized"],
+        (WeightFormat::Fp8, _) => &["float-quantized", "naive-quantized"],
+        (WeightFormat::Int(_), true) => &["pack-quantized"],
+        (WeightFormat::Int(_), false) => &["int-quantized", "naive-quantized"],
+        _ => &[],
+    }
 }
 
 fn cache(config: &mut Value, cache: &KeyValueCache) {
@@ -130,12 +193,12 @@ fn write(written: &[WrittenWeight], kept: &[String]) -> Value {
     }
     let format = match &groups[..] {
         [(_, format, _)] => *format,
-        _ => "mixed-precision",
+        _ => MIXED,
     };
     let is_single = groups.len() == 1;
     let group = |(index, ([weights, inputs], format, modules)): (usize, ([Value; 2], &str, Vec<&str>))| {
         // With a single format, the group targets all Linear layers that are not ignored.
-        let targets = if is_single { json!(["Linear"]) } else { json!(modules) };
+        let targets = if is_single { json!([LINEAR]) } else { json!(modules) };
         let group = json!({
             "format": format, "input_activations": inputs, "output_activations": null, "targets": targets,
             "weights": weights,

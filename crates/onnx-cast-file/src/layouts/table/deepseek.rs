@@ -3,6 +3,8 @@
 
 use super::{ALL_THREE, AS_MATRICES, BASE, DYNAMIC, FP8, SQUARES, TRANSFORMERS, WEIGHT, held, names};
 use crate::layouts::claims::Claims;
+use crate::layouts::format::Activations;
+use crate::layouts::group::Group;
 use crate::layouts::spec::{Configuration, EXPERTS, Experts, LayoutSpec, Loaders, Scales};
 use crate::layouts::weight::WeightFormat;
 use serde_json::{Map, Value, json};
@@ -22,7 +24,9 @@ pub(super) const SPEC: LayoutSpec = LayoutSpec {
     }),
     configuration: Some(Configuration {
         methods: &["fp8", "auto_round:fp8", MXFP8],
+        lists: &["modules_to_not_convert", "ignored_layers"],
         claims,
+        groups: Some(groups),
         write: Some(|weights, kept| {
             json!({
                 "activation_scheme": "dynamic",
@@ -45,6 +49,16 @@ pub(super) const SPEC: LayoutSpec = LayoutSpec {
 
 /// MiniMax-M3's `quant_method`.
 const MXFP8: &str = "mxfp8";
+
+/// Reads how activations are quantized.
+fn groups(quantization: &Map<String, Value>) -> Vec<Group> {
+    let activations = match quantization.get("activation_scheme").and_then(Value::as_str) {
+        Some("dynamic") => Activations::Dynamic,
+        Some("static") => Activations::Static,
+        _ => return Vec::new(),
+    };
+    vec![Group { targets: None, format: None, stored_as: None, block: None, activations: Some(activations) }]
+}
 
 fn claims(claims: &mut Claims, quantization: &Map<String, Value>) {
     let text = |key: &str| quantization.get(key).and_then(Value::as_str).unwrap_or_default();

@@ -8,6 +8,7 @@ use super::{
 use crate::glob::{self, Regex};
 use crate::layouts::claims::{Claims, KeyValueCache};
 use crate::layouts::format::{Activations, Granularity, QuantizedFormat};
+use crate::layouts::group::{Group, ModuleName};
 use crate::layouts::spec::{Calibration, Configuration, EXPERTS, Experts, KeptNames, LayoutSpec, Loaders, OwnFile};
 use crate::layouts::weight::WeightFormat;
 use crate::layouts::written::{Order, WrittenWeight};
@@ -57,8 +58,10 @@ pub(super) const SPEC: LayoutSpec = LayoutSpec {
 const CONFIGURATION: Configuration = Configuration {
     methods: &["modelopt*"],
     key: Some("quant_algo"),
+    lists: LISTS,
     kept: KeptNames::Globs,
     claims,
+    groups: Some(groups),
     write: Some(write),
     cache: Some(cache),
     own_files: &[OwnFile {
@@ -70,6 +73,9 @@ const CONFIGURATION: Configuration = Configuration {
         contradiction: Some(contradiction),
     }],
 };
+
+/// Keys of the list of kept modules: those of ModelOpt's files, and that of edited files.
+const LISTS: &[&str] = &["ignore", "exclude_modules", "modules_to_not_convert"];
 
 const LOADERS: Loaders = Loaders::Are(&[VLLM, SGLANG]);
 /// If `input_scale` is missing, loaders use the smallest float instead.
@@ -102,6 +108,26 @@ fn claims(claims: &mut Claims, quantization: &Map<String, Value>) {
             claims.layers.insert(name.clone(), format);
         }
     }
+}
+
+/// Reads how the algorithm, or that of each layer, quantizes activations.
+fn groups(quantization: &Map<String, Value>) -> Vec<Group> {
+    let group = |algorithm: &Value, targets| {
+        let activations = match &*algorithm.as_str()?.to_ascii_uppercase() {
+            "NVFP4" | "FP8" => Activations::Static,
+            "FP8_PER_CHANNEL_PER_TOKEN" => Activations::Dynamic,
+            algorithm if algorithm.contains("A16") => Activations::Kept,
+            _ => return None,
+        };
+        Some(Group { targets, format: None, stored_as: None, block: None, activations: Some(activations) })
+    };
+    let layers = quantization.get("quantized_layers").and_then(Value::as_object);
+    let layers = layers
+        .into_iter()
+        .flatten()
+        .filter_map(|(name, layer)| group(layer.get("quant_algo")?, Some(vec![ModuleName::Name(name.clone())])));
+    let all = quantization.get("quant_algo").and_then(|algorithm| group(algorithm, None));
+    layers.chain(all).collect()
 }
 
 /// Finds a contradiction between `quantization_config` and ModelOpt's own file.
@@ -152,10 +178,9 @@ fn contradiction(config: &Map<String, Value>, own: &Map<String, Value>) -> Optio
     })
 }
 
-/// Returns the list of kept modules, which has different keys in files of ModelOpt and in edited files.
+/// Returns the list of kept modules.
 fn kept_by(object: &Map<String, Value>) -> Option<(&'static str, Vec<&str>)> {
-    let keys = ["ignore", "exclude_modules", "modules_to_not_convert"];
-    let (key, list) = keys.into_iter().find_map(|key| Some((key, object.get(key)?.as_array()?)))?;
+    let (key, list) = LISTS.iter().find_map(|key| Some((*key, object.get(*key)?.as_array()?)))?;
     Some((key, list.iter().filter_map(Value::as_str).collect()))
 }
 

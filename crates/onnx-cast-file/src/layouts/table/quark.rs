@@ -43,6 +43,7 @@ const CONFIGURATION: Configuration = Configuration {
     methods: &["quark"],
     // Quark's own package matches with fnmatch (quark/torch/export/main_export/quant_config_parser.py in amd-quark
     // 0.13), vLLM and SGLang by name or regular expression (quark/utils.py).
+    lists: &["exclude"],
     kept: KeptNames::ExpressionsAndGlobs,
     claims,
     write: Some(write),
