@@ -6,7 +6,8 @@
     scripts/loaders/tables.py --check               writes nothing, and exits with 1 if a table would change
     scripts/loaders/tables.py --sources FOLDER      reads FOLDER/vllm, FOLDER/sglang and FOLDER/transformers
 
-The sources are parsed, never run. `serving.py` reads vLLM and SGLang, `modeling.py` transformers.
+The sources are parsed, never run. `serving.py` reads vLLM and SGLang, `modeling.py` and
+`structure.py` transformers.
 """
 
 import argparse
@@ -21,9 +22,14 @@ from pathlib import Path
 
 import modeling
 import serving
+import structure
 
 OUT = Path(__file__).resolve().parents[2] / "crates" / "onnx-cast-file" / "src" / "loaders"
-READERS = {"vllm": serving.vllm, "sglang": serving.sglang, "transformers": modeling.transformers}
+#: Tables by the names of their files, each with its package and its reader.
+TABLES = {
+    "vllm": ("vllm", serving.vllm), "sglang": ("sglang", serving.sglang),
+    "transformers": ("transformers", modeling.transformers), "structure": ("transformers", structure.transformers),
+}
 # pip only accepts vLLM's stable-ABI wheels if the platform is specified.
 WHEEL = ["--only-binary=:all:", "--platform=manylinux_2_34_x86_64", "--platform=manylinux_2_31_x86_64",
          "--platform=manylinux_2_28_x86_64", "--platform=manylinux1_x86_64", "--platform=any",
@@ -61,32 +67,41 @@ def as_text(table):
     return "{\n" + ",\n".join(parts) + "\n}\n"
 
 
+def update(out, head, table, check):
+    """Writes a table and shows its differences from the old one. Returns whether there are any."""
+    before = out.read_text() if out.exists() else ""
+    old = json.loads(before) if before else {}
+    if head["source"] is None and old.get("version") == head["version"]:
+        head = {**head, "source": old["source"]}
+    text = as_text({**head, **table})
+    if text == before:
+        return False
+    if not check:
+        out.parent.mkdir(exist_ok=True)
+        out.write_text(text)
+    lines = difflib.unified_diff(before.splitlines(True), text.splitlines(True), str(out), head["version"], n=0)
+    sys.stdout.writelines(lines)
+    return True
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("releases", nargs="*", help="NAME or NAME=VERSION")
     parser.add_argument("--check", action="store_true")
     parser.add_argument("--sources", type=Path)
     options = parser.parse_args()
-    releases = dict(release.partition("=")[::2] for release in options.releases or READERS)
+    packages = dict.fromkeys(package for package, _ in TABLES.values())
+    releases = dict(release.partition("=")[::2] for release in options.releases or packages)
     changed = False
-    for name, version in releases.items():
+    for package, version in releases.items():
         with tempfile.TemporaryDirectory() as folder:
-            out = OUT / f"{name}.json"
             source = options.sources or Path(folder)
-            wheel = None if options.sources else download(name, version, source)
-            found = version_of(source / name, name)
-            if wheel is None and out.exists() and json.loads(out.read_text())["version"] == found:
-                wheel = json.loads(out.read_text())["source"]
-            table = {"loader": name, "version": found, "source": wheel, **READERS[name](source / name / name)}
-        text, before = as_text(table), out.read_text() if out.exists() else ""
-        if text == before:
-            continue
-        changed = True
-        if not options.check:
-            out.parent.mkdir(exist_ok=True)
-            out.write_text(text)
-        lines = difflib.unified_diff(before.splitlines(True), text.splitlines(True), str(out), found, n=0)
-        sys.stdout.writelines(lines)
+            wheel = None if options.sources else download(package, version, source)
+            found = version_of(source / package, package)
+            head = {"loader": package, "version": found, "source": wheel}
+            for name, (owner, read) in TABLES.items():
+                if owner == package:
+                    changed |= update(OUT / f"{name}.json", head, read(source / package / package), options.check)
     return int(changed and options.check)
 
 

@@ -6,7 +6,9 @@ use crate::error::FileError;
 use crate::formats::checkpoint::locate;
 use crate::formats::error::InvalidKind;
 use crate::io::fs;
-use crate::layouts::{Activations, Granularity, Group, Layout, ModuleName, QuantizedFormat, Weight, Weights, form_of};
+use crate::layouts::{
+    Activations, Granularity, Group, Layout, Model, ModuleName, QuantizedFormat, Weight, Weights, form_of,
+};
 use crate::loaders::{Loader, Rules};
 use crate::text::Count;
 use onnx_cast::__private::DefaultEnvironment;
@@ -56,12 +58,13 @@ pub fn check(path: impl AsRef<Path>, loader: Loader) -> Result<Loading, FileErro
 }
 
 fn compare(checkpoint: &Checkpoint, loader: Loader) -> Result<Loading, FileError> {
+    let model = checkpoint.model()?;
     let mut checked = Checked {
         read: 0,
         problems: Vec::new(),
         undecided: BTreeMap::new(),
         loader,
-        rules: checkpoint.model()?.rules_of(loader),
+        rules: model.rules_of(loader),
         kept: Vec::new(),
         groups: Vec::new(),
     };
@@ -76,7 +79,7 @@ fn compare(checkpoint: &Checkpoint, loader: Loader) -> Result<Loading, FileError
         Ok((weights, config)) => {
             checked.kept = config.kept_modules(weights.layout);
             checked.groups = config.groups(weights.layout);
-            checked.checkpoint(checkpoint, &weights)?;
+            checked.checkpoint(checkpoint, &weights, &model)?;
         }
         Err(error) if error.kind() == Some(InvalidKind::NotQuantized) => {
             let plain = checkpoint.tensors().filter(|(_, stored)| stored.shape.len() == 2).count();
@@ -132,7 +135,7 @@ struct Joint {
 }
 
 impl Checked {
-    fn checkpoint(&mut self, checkpoint: &Checkpoint, weights: &Weights) -> Result<(), FileError> {
+    fn checkpoint(&mut self, checkpoint: &Checkpoint, weights: &Weights, model: &Model) -> Result<(), FileError> {
         let by_module: HashMap<&str, &Weight> =
             weights.list.iter().map(|weight| (module_of(&weight.name), &**weight)).collect();
         let mut modules: Vec<&str> = by_module.keys().copied().collect();
@@ -142,6 +145,9 @@ impl Checked {
             }
         }
         modules.sort_unstable();
+        for module in model.missing(&modules) {
+            self.problem(&module, "the model has this module, and the checkpoint lacks it");
+        }
         let mut joints: HashMap<String, (&str, Joint)> = HashMap::new();
         let mut experts: HashMap<&str, (&str, Joint)> = HashMap::new();
         let joined = self.rules.as_ref().map(|rules| rules.joined(modules.iter().copied())).unwrap_or_default();

@@ -5,6 +5,10 @@
 //! adds nothing to them. An architecture that is missing from both vLLM's and SGLang's table gets the default of
 //! [`Rules::of`].
 
+mod structure;
+
+pub(crate) use structure::Structure;
+
 use crate::text::Short;
 use serde::Deserialize;
 use serde_json::Value;

@@ -1,9 +1,9 @@
 //! What `config.json` says of a model, apart from its quantization.
 
 use super::json;
-use crate::loaders::{Loader, Rules};
+use crate::loaders::{Loader, Rules, Structure};
 use serde_json::{Map, Value};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 /// The kinds of a model and of its parts, by which loaders choose their code.
 #[derive(Clone, Debug, Default)]
@@ -12,6 +12,8 @@ pub(crate) struct Model {
     kinds: HashSet<String>,
     /// `architectures`, the classes of the model.
     classes: Vec<String>,
+    /// Numbers in the configuration of the model and of its parts, by their keys.
+    numbers: HashMap<String, Vec<usize>>,
 }
 
 impl Model {
@@ -33,6 +35,11 @@ impl Model {
         if let Some(kind) = object.get("model_type").and_then(Value::as_str) {
             self.kinds.insert(kind.to_owned());
         }
+        for (key, value) in object {
+            if let Some(number) = value.as_u64().and_then(|number| usize::try_from(number).ok()) {
+                self.numbers.entry(key.clone()).or_default().push(number);
+            }
+        }
         object.values().filter_map(Value::as_object).for_each(|part| self.add(part));
     }
 
@@ -49,6 +56,11 @@ impl Model {
     /// Returns the rules of one loader for the model; `None` if its table lacks the model.
     pub(crate) fn rules_of(&self, loader: Loader) -> Option<Rules> {
         Rules::of_loader(loader, &self.kinds, &self.classes)
+    }
+
+    /// Returns the modules that the model has beside these, and that are missing from them.
+    pub(crate) fn missing(&self, modules: &[&str]) -> Vec<String> {
+        Structure::of(&self.kinds).missing(modules, |key| self.numbers.get(key).map_or(&[], Vec::as_slice))
     }
 
     /// Whether a class of the model has one of these in its name.

@@ -229,3 +229,29 @@ fn each_checkpoint_of_a_folder_is_compared() {
     let found = check(&out, Loader::Vllm).expect("checked");
     assert_eq!(problems(&found), [("text_encoder/", "no configuration says that its weights are quantized")]);
 }
+
+#[test]
+fn modules_that_the_model_has_may_not_be_missing() {
+    let modules = ["mlp.gate_proj", "mlp.up_proj", "self_attn.k_proj", "self_attn.o_proj", "self_attn.q_proj"];
+    let modules = modules.map(|name| format!("model.layers.1.{name}"));
+    let modules: Vec<&str> = modules.iter().map(String::as_str).collect();
+    let missing = |config: Value| {
+        let found = checked(&modules, ["LlamaForCausalLM"; 2], Loader::Vllm, |known| {
+            known.as_object_mut().expect("an object").extend(config.as_object().expect("an object").clone());
+        });
+        assert!(
+            found
+                .problems
+                .iter()
+                .all(|(_, reason)| *reason == "the model has this module, and the checkpoint lacks it")
+        );
+        found.problems.into_iter().map(|(name, _)| name).collect::<Vec<_>>()
+    };
+    let in_layer = ["model.layers.1.mlp.down_proj", "model.layers.1.self_attn.v_proj"];
+    assert_eq!(missing(json!({ "model_type": "llama" })), in_layer);
+    let layers = ["model.layers.0", in_layer[0], in_layer[1], "model.layers.2"];
+    assert_eq!(missing(json!({ "model_type": "llama", "num_hidden_layers": 3 })), layers);
+    // A length that a file merely claims does not cost anything.
+    assert!(missing(json!({ "model_type": "llama", "num_hidden_layers": u64::MAX })).len() < 5);
+    assert_eq!(missing(json!({ "model_type": "unknown", "num_hidden_layers": 3 })), [""; 0]);
+}

@@ -55,6 +55,13 @@ fn is_split(family: &Family, module: &str) -> bool {
 }
 
 #[test]
+fn no_module_of_a_whole_model_is_missing() {
+    for (family, to, _, written) in WRITTEN.iter() {
+        assert_eq!(written.missing, [""; 0], "{}, {to}", family.name);
+    }
+}
+
+#[test]
 fn each_family_gets_the_layers_that_transformers_found_right() {
     for family in families() {
         if family.to.is_empty() {

@@ -1,7 +1,7 @@
 //! Tiny models as names and shapes, from `testkit/data/loaders.json`, and what quantizing them writes.
 
 use super::replacing::quantize_file;
-use onnx_cast_file::{Granularity, Layout, QuantizeRequest, QuantizedFormat};
+use onnx_cast_file::{Granularity, Layout, Loader, QuantizeRequest, QuantizedFormat, check};
 use safetensors::{Dtype, SafeTensors};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -31,6 +31,8 @@ pub(crate) type Parts = BTreeMap<String, (Dtype, Vec<usize>, Vec<u8>)>;
 pub(crate) struct Written {
     pub(crate) config: Value,
     pub(crate) modules: BTreeMap<String, Parts>,
+    /// What `check` finds missing.
+    pub(crate) missing: Vec<String>,
 }
 
 /// Names of which `{0-3}` stands for each number.
@@ -126,7 +128,10 @@ pub(crate) fn quantized(
     }
     let config: Value =
         serde_json::from_slice(&fs::read(out.join("config.json")).expect("a file")).expect("a configuration");
-    Some(Written { config: config["quantization_config"].clone(), modules })
+    let problems = check(&out, Loader::Transformers).expect("checked").problems;
+    let missing =
+        problems.into_iter().filter(|(_, reason)| reason.contains("lacks it")).map(|(name, _)| name).collect();
+    Some(Written { config: config["quantization_config"].clone(), modules, missing })
 }
 
 impl Written {
