@@ -112,6 +112,16 @@ TABLE = {
         "the rules of the newest vLLM, SGLang and transformers, beside those in use",
         ["python3 scripts/loaders/tables.py --check"],
     ),
+    "vllm": (
+        "quantized checkpoints in vLLM's models on a CPU, beside what check says of them",
+        [
+            *COMMAND,
+            "python3 -m venv .cache/vllm",
+            f".cache/vllm/bin/python -m pip install --quiet --no-deps -r {PROOFS}/requirements-vllm.txt",
+            f".cache/vllm/bin/python {PROOFS}/vllm_loads.py target/release/onnx-cast",
+            f".cache/vllm/bin/python {PROOFS}/vllm_loads.py target/release/onnx-cast llama --run",
+        ],
+    ),
     "models": (
         "opsets raised, nested graphs and conversions, of more models than a test run has",
         [

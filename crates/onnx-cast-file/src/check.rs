@@ -193,9 +193,8 @@ impl Checked {
         if let Some(problem) = self.contradiction(module, weight, is_packed, (layout, form), checkpoint) {
             return self.problem(module, problem);
         }
-        // Every loader merges experts in its own way, and not all formats of other modules apply to them.
         if module.contains(".experts.") || weight.values.len() > 2 {
-            return self.count("experts".to_owned());
+            return self.expert(module, weight, (layout, form));
         }
         let has_no_weight = is_packed || weight.element_type().bits().is_some_and(|bits| bits < 8);
         let loaders = form.and_then(|(to, granularity)| layout.loaders_of(to, granularity));
@@ -221,6 +220,31 @@ impl Checked {
         }
     }
 
+    /// Compares a module with experts. Every loader merges experts in its own way, and not all formats of other modules
+    /// apply to them.
+    fn expert(
+        &mut self,
+        module: &str,
+        weight: &Weight,
+        (layout, form): (Layout, Option<(QuantizedFormat, Granularity)>),
+    ) {
+        let loader = self.loader.name();
+        let known = form.filter(|_| weight.values.len() == 2).zip(self.rules.as_ref());
+        let known = known.and_then(|(form, _)| Some((form, layout.experts_of(form.0, form.1, loader)?)));
+        let group = self.groups.iter().find(|group| group.contains(module));
+        match (known, group.and_then(|group| group.activations)) {
+            (Some((form, [])), _) => {
+                let (form, layout) = (name_of(form), layout.name());
+                self.problem(module, format!("{loader} does not load experts of {form} in the layout {layout}"));
+            }
+            (Some((_, known)), Some(activations)) if known.contains(&activations) => self.read += 1,
+            (Some((form, known)), Some(activations)) => {
+                self.problem(module, unsupported(loader, &format!("experts of {}", name_of(form)), known, activations));
+            }
+            _ => self.count("experts".to_owned()),
+        }
+    }
+
     /// Compares a quantized module with the settings of its group in the configuration. Returns a contradiction, or
     /// what the loader does not support.
     fn contradiction(
@@ -243,9 +267,7 @@ impl Checked {
         let (activations, form) = (group.activations?, form?);
         let known = layout.activations_of(form.0, form.1);
         if self.loader != Loader::Transformers && !known.is_empty() && !known.contains(&activations) {
-            let (loader, form) = (self.loader.name(), name_of(form));
-            let want = known.iter().map(|known| known.name()).collect::<Vec<_>>().join(" or ");
-            return Some(format!("{loader} loads {form} with activations {want}, not {activations}"));
+            return Some(unsupported(self.loader.name(), &name_of(form), &known, activations));
         }
         let scale = layout.spec().calibration.as_ref().and_then(|calibration| match form.0 {
             QuantizedFormat::Block(BlockFormat::NvFp4) => calibration.nvfp4.map(|(name, _)| name),
@@ -288,6 +310,11 @@ impl Checked {
     fn count(&mut self, reason: String) {
         *self.undecided.entry(reason).or_default() += 1;
     }
+}
+
+fn unsupported(loader: &str, what: &str, known: &[Activations], activations: Activations) -> String {
+    let want = known.iter().map(|known| known.name()).collect::<Vec<_>>().join(" or ");
+    format!("{loader} loads {what} with activations {want}, not {activations}")
 }
 
 fn name_of((to, granularity): (QuantizedFormat, Granularity)) -> String {

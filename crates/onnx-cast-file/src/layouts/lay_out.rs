@@ -59,6 +59,19 @@ impl Layout {
         }
     }
 
+    /// Returns the treatments of activations with which a loader loads experts with such weights; `None` if it was not
+    /// tried.
+    pub(crate) fn experts_of(
+        self,
+        to: QuantizedFormat,
+        granularity: Granularity,
+        loader: &str,
+    ) -> Option<&'static [Activations]> {
+        let mut held = self.spec().held.iter();
+        let held = held.find(|held| held.formats.contains(&to) && held.contains(granularity))?;
+        held.experts.iter().find(|(known, _)| *known == loader).map(|(_, activations)| *activations)
+    }
+
     /// Returns the treatments of activations that vLLM and SGLang support beside such weights.
     pub(crate) fn activations_of(self, to: QuantizedFormat, granularity: Granularity) -> Vec<Activations> {
         let held = self.spec().held.iter();

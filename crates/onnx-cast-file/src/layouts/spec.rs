@@ -284,6 +284,9 @@ pub(crate) struct Held {
     pub(super) loaders: Loaders,
     /// Supported treatments of activations. The default is the first one that needs no calibration data.
     pub(super) activations: &'static [Activations],
+    /// Loaders that were tried with experts, each a weight of its own, and the treatments of activations with which they
+    /// load these: vLLM 0.32 (`scripts/proofs/vllm_loads.py`) and transformers 5.24 (`scripts/checks/loaders/check.py`).
+    pub(super) experts: &'static [(&'static str, &'static [Activations])],
 }
 
 /// Programs that load these formats.
@@ -296,6 +299,11 @@ pub(super) enum Loaders {
 }
 
 impl Held {
+    /// Returns the same formats, with what is known of experts.
+    pub(super) const fn experts(self, experts: &'static [(&'static str, &'static [Activations])]) -> Held {
+        Held { experts, ..self }
+    }
+
     /// Returns the requested treatment of activations, or by default the first one that needs no calibration data;
     /// `None` if the loaders do not support it.
     pub(super) fn choice(&self, asked: Option<Activations>) -> Option<Activations> {

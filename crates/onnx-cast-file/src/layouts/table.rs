@@ -237,7 +237,7 @@ const fn held(
     loaders: Loaders,
     activations: &'static [Activations],
 ) -> Held {
-    Held { formats, scales, loaders, activations }
+    Held { formats, scales, loaders, activations, experts: &[] }
 }
 
 const fn names(elements: &'static str, scales: &'static str, values: &'static str) -> Names {

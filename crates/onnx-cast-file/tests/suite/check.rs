@@ -153,7 +153,15 @@ fn the_projections_of_an_expert_have_to_agree() {
     let modules = ["w1", "w2", "w3"].map(|name| format!("model.layers.0.block_sparse_moe.experts.0.{name}"));
     let modules: Vec<&str> = modules.iter().map(String::as_str).collect();
     let mixtral = checked(&modules, ["MixtralForCausalLM"; 2], Loader::Vllm, |_| ());
-    assert_eq!((problems(&mixtral), &mixtral.undecided[..]), (vec![], &[("experts".to_owned(), 3)][..]));
+    assert_eq!((mixtral.read, problems(&mixtral), &mixtral.undecided[..]), (3, vec![], &[][..]));
+    let sglang = checked(&modules, ["MixtralForCausalLM"; 2], Loader::Sglang, |_| ());
+    assert_eq!((problems(&sglang), &sglang.undecided[..]), (vec![], &[("experts".to_owned(), 3)][..]));
+    // transformers ignores the global scale of experts.
+    let transformers = checked(&modules, ["MixtralForCausalLM"; 2], Loader::Transformers, |config| {
+        config["model_type"] = json!("mixtral");
+    });
+    let reason = "transformers does not load experts of nvfp4 in the layout compressed-tensors";
+    assert_eq!(problems(&transformers), modules.iter().map(|name| (*name, reason)).collect::<Vec<_>>());
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! compressed-tensors, the layout of llm-compressor: groups of modules, each with the settings of its weights.
 
 use super::{
-    ALL_THREE, BASE, FP8, INT4, INT8, KEPT, KEPT_OR_STATIC, MXFP4, MXFP6, MXFP8, NVFP4, ROWS_OR_COLUMNS, TENSOR,
-    TRANSFORMERS, VLLM, WEIGHT, held, names,
+    ALL_THREE, BASE, DYNAMIC, FP8, INT4, INT8, KEPT, KEPT_OR_STATIC, MXFP4, MXFP6, MXFP8, NVFP4, ROWS_OR_COLUMNS,
+    TENSOR, TRANSFORMERS, VLLM, WEIGHT, held, names,
 };
 use crate::layouts::claims::{Claims, KeyValueCache, Symmetry, pair};
 use crate::layouts::format::{Activations, Granularity, QuantizedFormat};
@@ -24,18 +24,27 @@ pub(super) const SPEC: LayoutSpec = LayoutSpec {
     configuration: Some(CONFIGURATION),
     beside: &[ZERO_POINTS, GROUPS, SHAPE],
     held: &[
-        held(&[NVFP4], &[], ALL_THREE, KEPT_OR_STATIC),
+        // transformers ignores the global scale of experts.
+        held(&[NVFP4], &[], ALL_THREE, KEPT_OR_STATIC).experts(&[(VLLM, KEPT_OR_STATIC), (TRANSFORMERS, &[])]),
         // SGLang reads MXFP4 only for experts.
-        held(&[MXFP4, MXFP8], &[], Loaders::Are(&[VLLM, TRANSFORMERS]), KEPT),
+        held(&[MXFP4], &[], Loaders::Are(&[VLLM, TRANSFORMERS]), KEPT).experts(&[(VLLM, KEPT), (TRANSFORMERS, KEPT)]),
+        held(&[MXFP8], &[], Loaders::Are(&[VLLM, TRANSFORMERS]), KEPT).experts(&[(VLLM, KEPT), (TRANSFORMERS, &[])]),
         held(&[MXFP6], &[], Loaders::Are(&[TRANSFORMERS]), KEPT),
         // SGLang does not support blocks if activations are not quantized.
-        held(&[FP8], &[ROWS_OR_COLUMNS, TENSOR], ALL_THREE, FLOAT8_ACTIVATIONS),
-        held(&[FP8], &[Scales::Blocks], ALL_THREE, FLOAT8_BLOCK_ACTIVATIONS),
-        held(&[INT8], &[ROWS_OR_COLUMNS], ALL_THREE, INT8_ACTIVATIONS),
-        held(&[INT8], &[Scales::Groups], ALL_THREE, KEPT),
+        held(&[FP8], &[ROWS_OR_COLUMNS], ALL_THREE, FLOAT8_ACTIVATIONS)
+            .experts(&[(VLLM, DYNAMIC), (TRANSFORMERS, FLOAT8_BLOCK_ACTIVATIONS)]),
+        held(&[FP8], &[TENSOR], ALL_THREE, FLOAT8_ACTIVATIONS)
+            .experts(&[(VLLM, &[Activations::Static]), (TRANSFORMERS, FLOAT8_BLOCK_ACTIVATIONS)]),
+        held(&[FP8], &[Scales::Blocks], ALL_THREE, FLOAT8_BLOCK_ACTIVATIONS)
+            .experts(&[(VLLM, DYNAMIC), (TRANSFORMERS, &[])]),
+        held(&[INT8], &[ROWS_OR_COLUMNS], ALL_THREE, INT8_ACTIVATIONS)
+            .experts(&[(VLLM, DYNAMIC), (TRANSFORMERS, KEPT)]),
+        held(&[INT8], &[Scales::Groups], ALL_THREE, KEPT).experts(&[(VLLM, KEPT), (TRANSFORMERS, KEPT)]),
         // vLLM and SGLang support a per-tensor scale only if activations are quantized.
-        held(&[INT8], &[TENSOR], ALL_THREE, INT8_TENSOR_ACTIVATIONS),
-        held(&[INT4], &[Scales::One(Granularity::Block([1, 32])), ROWS_OR_COLUMNS, Scales::Groups], ALL_THREE, KEPT),
+        held(&[INT8], &[TENSOR], ALL_THREE, INT8_TENSOR_ACTIVATIONS).experts(&[(VLLM, &[])]),
+        held(&[INT4], &[Scales::One(Granularity::Block([1, 32])), Scales::Groups], ALL_THREE, KEPT)
+            .experts(&[(VLLM, KEPT), (TRANSFORMERS, KEPT)]),
+        held(&[INT4], &[ROWS_OR_COLUMNS], ALL_THREE, KEPT).experts(&[(VLLM, &[])]),
         held(&[INT4], &[TENSOR], Loaders::Are(&[TRANSFORMERS]), KEPT),
     ],
     calibration: Some(Calibration {

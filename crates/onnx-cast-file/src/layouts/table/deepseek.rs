@@ -1,7 +1,7 @@
 //! DeepSeek's float8 in blocks, and experts in float4e2m1. MiniMax-M3's MXFP8 has the same names, and NVIDIA's form of
 //! DeepSeek-V4 has experts of NVFP4.
 
-use super::{ALL_THREE, AS_MATRICES, BASE, DYNAMIC, FP8, SQUARES, TRANSFORMERS, WEIGHT, held, names};
+use super::{ALL_THREE, AS_MATRICES, BASE, DYNAMIC, FP8, SQUARES, TRANSFORMERS, VLLM, WEIGHT, held, names};
 use crate::layouts::claims::Claims;
 use crate::layouts::format::Activations;
 use crate::layouts::group::Group;
@@ -39,7 +39,8 @@ pub(super) const SPEC: LayoutSpec = LayoutSpec {
         ..Configuration::BASE
     }),
     held: &[
-        held(&[FP8], &[SQUARES, Scales::Blocks], ALL_THREE, DYNAMIC),
+        held(&[FP8], &[SQUARES, Scales::Blocks], ALL_THREE, DYNAMIC)
+            .experts(&[(VLLM, DYNAMIC), (TRANSFORMERS, DYNAMIC)]),
         held(&[FP8], &[Scales::Groups], Loaders::Are(&[TRANSFORMERS]), DYNAMIC),
     ],
     has_large_blocks: true,

@@ -38,9 +38,9 @@ pub(super) const SPEC: LayoutSpec = LayoutSpec {
             Loaders::None("vLLM and SGLang refuse it (want the layout compressed-tensors or quark)"),
             KEPT,
         ),
-        held(&[NVFP4], &[], LOADERS, KEPT_OR_STATIC),
-        held(&[MXFP8], &[], LOADERS, DYNAMIC),
-        held(&[FP8], &[ROWS_OR_COLUMNS, SQUARES], Loaders::Are(&[VLLM]), DYNAMIC),
+        held(&[NVFP4], &[], LOADERS, KEPT_OR_STATIC).experts(&[(VLLM, KEPT_OR_STATIC)]),
+        held(&[MXFP8], &[], LOADERS, DYNAMIC).experts(&[(VLLM, DYNAMIC)]),
+        held(&[FP8], &[ROWS_OR_COLUMNS, SQUARES], Loaders::Are(&[VLLM]), DYNAMIC).experts(&[(VLLM, &[])]),
         held(&[FP8], &[TENSOR], LOADERS, CALIBRATED),
     ],
     tensor_scale: &[],
@@ -115,7 +115,7 @@ fn groups(quantization: &Map<String, Value>) -> Vec<Group> {
     let group = |algorithm: &Value, targets| {
         let activations = match &*algorithm.as_str()?.to_ascii_uppercase() {
             "NVFP4" | "FP8" => Activations::Static,
-            "FP8_PER_CHANNEL_PER_TOKEN" => Activations::Dynamic,
+            "FP8_PER_CHANNEL_PER_TOKEN" | "MXFP8" => Activations::Dynamic,
             algorithm if algorithm.contains("A16") => Activations::Kept,
             _ => return None,
         };

@@ -19,8 +19,8 @@ pub(super) const SPEC: LayoutSpec = LayoutSpec {
     beside: &[ZERO_POINTS],
     held: &[
         // SGLang requires float4 activations with it.
-        held(&[MXFP4], &[], Loaders::Are(&[VLLM, TRANSFORMERS]), KEPT),
-        held(&[FP8], &[TENSOR, ROWS_OR_COLUMNS], ALL_THREE, FLOAT8),
+        held(&[MXFP4], &[], Loaders::Are(&[VLLM, TRANSFORMERS]), KEPT).experts(&[(TRANSFORMERS, &[])]),
+        held(&[FP8], &[TENSOR, ROWS_OR_COLUMNS], ALL_THREE, FLOAT8).experts(&[(TRANSFORMERS, &[])]),
     ],
     describe,
     columns: Some(WORDS),
