@@ -86,6 +86,21 @@ def test_the_cluster_writes_the_bytes_of_one_machine(ray, checkpoint, tmp_path, 
     assert files(tmp_path / "out") == want and kept.stat().st_ino == before
 
 
+@pytest.mark.parametrize("name", ["cast_checkpoint", "quantize_checkpoint"])
+def test_the_cluster_divides_the_output_into_shards(ray, checkpoint, tmp_path, name):
+    import onnx_cast.ray
+
+    function = getattr(onnx_cast, name.replace("checkpoint", "file"))
+    options = {"to": "bfloat16"} if name == "cast_checkpoint" else {"to": "int8"}
+    rows = function(checkpoint, tmp_path / "alone", shard_size="5MB", **options)
+    want = files(tmp_path / "alone")
+    assert sum(name.startswith("model-0000") for name in want) > 1
+    work = getattr(onnx_cast.ray, name)
+    slices = {"slice_bytes": 1 << 20} if name == "cast_checkpoint" else {}
+    assert work(checkpoint, tmp_path / "out", shard_size="5MB", **slices, **options) == rows
+    assert files(tmp_path / "out") == want
+
+
 def again(work, src, out, want, **options):
     """Does a job again, with one file changed and the index gone: files that are as they are to be are left alone."""
     shards = sorted(out.glob("*.safetensors"))

@@ -259,13 +259,6 @@ impl CastJob {
         request.selection.check_names(names).map_err(|error| FileError::invalid(input, error))?;
         let sink = Output { path: output, format, options: &request.run.write };
         planner.check_foreign(&file, &casts)?;
-        let copied = |index: &usize| planner.copies(&file.tensors[*index], casts[*index]);
-        let settled: Vec<usize> = (0..casts.len()).filter(|index| !copied(index)).collect();
-        if !request.run.dry_run {
-            file.settle(&sink.folder(), settled.into_iter())?;
-        } else if request.run.counts() {
-            file.settle(&fs::temp_dir(), settled.into_iter())?;
-        }
         let all_copied = file.tensors.iter().zip(&casts).all(|(stored, cast)| planner.copies(stored, *cast));
         if !all_copied && strings::are_in(&file, &casts) {
             match casts[..] {

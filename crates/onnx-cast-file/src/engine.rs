@@ -364,8 +364,12 @@ impl<'a> OutputPlan<'a> {
         for file in self.checkpoint().files.iter().filter(|file| file.format == Format::Torch) {
             let mut places = HashMap::new();
             for stored in &file.tensors {
-                let Location::File(at, _) = stored.place else { continue };
-                let first = *places.entry((at, &stored.shape)).or_insert(&stored.name);
+                let (other, at) = match &stored.place {
+                    Location::File(at, _) => (None, at),
+                    Location::Other(file, at, _) => (Some(Arc::as_ptr(file)), at),
+                    _ => continue,
+                };
+                let first = *places.entry((other, at, &stored.shape)).or_insert(&stored.name);
                 if *first != stored.name {
                     shared.push((stored.name.clone(), format!("those of {}", Short(first))));
                 }

@@ -1,7 +1,6 @@
 //! What a file of tensors holds, and where two differ. Elements go through the same chunks as in a cast, but to
 //! something that looks at them.
 
-mod by_value;
 mod collections;
 mod compare;
 mod plain_view;
@@ -23,10 +22,8 @@ use crate::pipeline::{self, PipelineError, Sink, Task};
 use crate::request::refuse_format;
 use crate::selection::{Pattern, SourceType, admits, check_names, refuse_nothing};
 use crate::summary::Ignored;
-use compare::compare;
 use onnx_cast::__private::DefaultEnvironment;
 use onnx_cast::DataType;
-use std::collections::HashMap;
 use std::path::Path;
 use values::look;
 
@@ -319,51 +316,8 @@ pub fn diff_opened(
     [first, second]: [Vec<Input>; 2],
     request: &DiffRequest,
 ) -> Result<Vec<(String, Difference)>, FileError> {
-    if request.values {
-        let (first, second) = (Checkpoint::of(paths[0], first), Checkpoint::of(paths[1], second));
-        return by_value::diff(paths, [&first, &second], request);
-    }
-    let names = first.iter().chain(&second).flat_map(|input| &input.tensors).map(|stored| &*stored.name);
-    check_names(&request.include, &request.exclude, names).map_err(|error| FileError::invalid(paths[0], error))?;
-    let all = |inputs: &[Input]| -> Vec<(usize, usize)> {
-        let admitted = |stored: &StoredTensor| admits(&request.include, &request.exclude, &stored.name);
-        let places = |(i, input): (usize, &Input)| {
-            let tensors = input.tensors.iter().enumerate().filter(|(_, stored)| admitted(stored));
-            tensors.map(|(j, _)| (i, j)).collect::<Vec<_>>()
-        };
-        inputs.iter().enumerate().flat_map(places).collect()
-    };
-    let (ours, theirs) = (all(&first), all(&second));
-    let has_nodes = first.iter().chain(&second).all(|input| input.format == Format::Onnx);
-    if ours.is_empty() && theirs.is_empty() && !has_nodes {
-        request.refuse_nothing(paths[0])?;
-    }
-    let total = ours.iter().map(|&(i, j)| first[i].tensors[j].work()).sum();
-    let meter = Meter::new(request.watch.as_ref(), total);
-    // Files of one tensor may give it no name, or any.
-    let is_of_one = |input: &Input| !input.format.holds_many() && input.format != Format::Onnx;
-    let one = ours.len() == 1 && theirs.len() == 1 && first.iter().chain(&second).any(is_of_one);
-    let mut places: HashMap<&str, (usize, usize)> =
-        theirs.iter().map(|&(i, j)| (second[i].tensors[j].name.as_str(), (i, j))).collect();
-    let mut differences = Vec::new();
-    for (i, j) in ours {
-        let stored = &first[i].tensors[j];
-        let place = if one { theirs.first().copied() } else { places.remove(stored.name.as_str()) };
-        let difference = match place {
-            Some((k, l)) => compare((&first[i], j), (&second[k], l), request, &meter)?,
-            None => Some(Difference::OnlyFirst),
-        };
-        differences.extend(difference.map(|difference| (stored.name.clone(), difference)));
-    }
-    if !one {
-        for &(i, j) in &theirs {
-            let name = &second[i].tensors[j].name;
-            if places.contains_key(name.as_str()) {
-                differences.push((name.clone(), Difference::OnlySecond));
-            }
-        }
-    }
-    Ok(differences)
+    let (first, second) = (Checkpoint::of(paths[0], first), Checkpoint::of(paths[1], second));
+    compare::diff(paths, [&first, &second], request)
 }
 
 impl DiffRequest {

@@ -8,7 +8,6 @@
 mod changes;
 mod claims;
 mod coding;
-mod columns;
 mod companions;
 mod config;
 mod describe;
@@ -28,7 +27,6 @@ mod signs;
 mod spec;
 mod table;
 mod tiles;
-mod transpose;
 mod values;
 mod verify;
 mod weight;
@@ -40,7 +38,6 @@ pub use format::{Activations, GgufFormat, Granularity, QuantizedFormat, WeightFo
 pub use table::Layout;
 
 pub(crate) use claims::{Claims, KeyValueCache};
-pub(crate) use columns::{Columns, columns_at_once, copy_stretches, parts};
 pub(crate) use config::{Config, config_of_folder, is_configuration, read as read_configuration};
 pub(crate) use description::{description, without_description};
 pub(crate) use edit_config::{plain_config, quantized_config, torch_name, with_torch_dtype};
@@ -53,7 +50,6 @@ pub(crate) use signs::{check_cast, check_plain, companions};
 pub(crate) use spec::{Calibration, GROUPS, KeptNames, SHAPE, ZERO_POINTS};
 pub(crate) use table::{layers_of, without_layers};
 pub(crate) use tiles::{ROWS as PANEL, in_panels, panel_at};
-pub(crate) use transpose::transpose;
 pub(crate) use values::WeightValues;
 pub(crate) use verify::verify;
 pub(crate) use weight::{Encoding, Grid, Weight};

@@ -22,7 +22,7 @@ pub(crate) use amax::mark_nan;
 pub use clamp::Clamp;
 pub use sinks::{InMemory, InPlace, Nowhere, Sink};
 pub(crate) use sinks::{InStretches, Ordered, Same};
-pub(crate) use task::CHUNK;
+pub(crate) use task::{CHUNK, columns_at_once};
 pub use task::{Chain, Compute, Decode, ScaledCast, Scratch, Step, Task, TaskInput, Transform};
 
 /// What went wrong.
@@ -36,6 +36,12 @@ pub enum PipelineError {
     Cast(CastError),
     /// The caller's progress function ended the work.
     Stopped,
+}
+
+impl From<io::Error> for PipelineError {
+    fn from(error: io::Error) -> Self {
+        PipelineError::Read(error)
+    }
 }
 
 impl PipelineError {

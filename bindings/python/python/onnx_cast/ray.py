@@ -59,6 +59,7 @@ def cast_checkpoint(
     resume: bool = False,
     force: bool = False,
     copy_others: bool = True,
+    shard_size: str | int | None = None,
     slice_bytes: int = SLICE_BYTES,
     num_cpus: int = 1,
     max_retries: int = 3,
@@ -69,8 +70,9 @@ def cast_checkpoint(
 
     A file is a task, or several of about ``slice_bytes`` of the input. Every machine must see ``src`` and ``dst`` under
     these paths. A task whose worker dies is done again, ``max_retries`` times. ``force`` replaces ``dst``, and
-    ``resume`` continues it: files that already have the same content stay, and other content is an error. An exception from ``progress`` ends the work; incomplete
-    files do not appear.
+    ``resume`` continues it: files that already have the same content stay, and other content is an error. ``shard_size``
+    divides the output into files of at most that size. An exception from ``progress`` ends the work; incomplete files
+    do not appear.
 
     ``num_cpus`` is the number of processors for a task.
     """
@@ -83,17 +85,20 @@ def cast_checkpoint(
     }
     src, dst = os.path.abspath(os.fsdecode(src)), os.path.abspath(os.fsdecode(dst))
     shards = []
-    job = ("cast", src, dst, {**options, "copy_others": copy_others, "force": force, "resume": resume}, num_cpus)
-    for input, output, rows in _native.plan_files(job):
+    written: _native.Options = {"copy_others": copy_others, "force": force, "resume": resume, "shard_size": shard_size}
+    job = ("cast", src, dst, {**options, **written}, num_cpus)
+    for number, (input, output, rows) in enumerate(_native.plan_files(job)):
         shard = _Shard(output, rows, _digest(src, options))
         parts = max(1, -(-shard.bytes // slice_bytes))
-        # A file of a cast needs no other one.
+        # A file of a cast needs no other one, unless tensors move to other files.
         alone = ("cast", input, output, {**options, "force": force, "resume": resume}, num_cpus)
-        shard.tasks = [(0, index, parts, alone) for index in range(parts)]
+        file, task = (0, alone) if shard_size is None else (number, job)
+        shard.tasks = [(file, index, parts, task) for index in range(parts)]
         shards.append(shard)
 
     def lay_out(shard: _Shard) -> None:
-        _native.lay_out(shard.temporary, 0, shard.tasks[0][-1])
+        file, _, _, task = shard.tasks[0]
+        _native.lay_out(shard.temporary, file, task)
 
     _write(shards, num_cpus, max_retries, lay_out, resume, progress)
     _native.write_side_files(job)
@@ -114,6 +119,7 @@ def dequantize_checkpoint(
     resume: bool = False,
     force: bool = False,
     copy_others: bool = True,
+    shard_size: str | int | None = None,
     num_cpus: int = 1,
     max_retries: int = 3,
     progress: Callable[[int, int], object] | None = None,
@@ -127,7 +133,7 @@ def dequantize_checkpoint(
     in :func:`cast_checkpoint`.
     """
     options = _quantized.dequantizing(to, layout, include, exclude, rules, min_elements, allow_nan)
-    return _file_by_file("dequantize", src, dst, options, resume, force, copy_others, num_cpus, max_retries, progress)
+    return _file_by_file("dequantize", src, dst, options, resume, force, copy_others, shard_size, num_cpus, max_retries, progress)
 
 
 def quantize_checkpoint(
@@ -145,6 +151,7 @@ def quantize_checkpoint(
     resume: bool = False,
     force: bool = False,
     copy_others: bool = True,
+    shard_size: str | int | None = None,
     num_cpus: int = 1,
     max_retries: int = 3,
     progress: Callable[[int, int], object] | None = None,
@@ -157,7 +164,7 @@ def quantize_checkpoint(
     parameters are as in :func:`cast_checkpoint`.
     """
     options = _quantized.quantizing(to, layout, activations, scale_rule, include, exclude, rules, min_elements)
-    return _file_by_file("quantize", src, dst, options, resume, force, copy_others, num_cpus, max_retries, progress)
+    return _file_by_file("quantize", src, dst, options, resume, force, copy_others, shard_size, num_cpus, max_retries, progress)
 
 
 def transcode_checkpoint(
@@ -171,6 +178,7 @@ def transcode_checkpoint(
     resume: bool = False,
     force: bool = False,
     copy_others: bool = True,
+    shard_size: str | int | None = None,
     num_cpus: int = 1,
     max_retries: int = 3,
     progress: Callable[[int, int], object] | None = None,
@@ -183,7 +191,7 @@ def transcode_checkpoint(
     Other parameters are as in :func:`cast_checkpoint`.
     """
     options = _quantized.transcoding(layout, to, activations, from_layout, None)
-    return _file_by_file("transcode", src, dst, options, resume, force, copy_others, num_cpus, max_retries, progress)
+    return _file_by_file("transcode", src, dst, options, resume, force, copy_others, shard_size, num_cpus, max_retries, progress)
 
 
 def _file_by_file(
@@ -194,6 +202,7 @@ def _file_by_file(
     resume: bool,
     force: bool,
     copy_others: bool,
+    shard_size: str | int | None,
     num_cpus: int,
     max_retries: int,
     progress: Callable[[int, int], object] | None,
@@ -202,8 +211,10 @@ def _file_by_file(
     if num_cpus < 1:
         raise ValueError(f"num_cpus is {num_cpus} (want 1 or more)")
     src, dst = os.path.abspath(os.fsdecode(src)), os.path.abspath(os.fsdecode(dst))
-    job = (name, src, dst, {**options, "copy_others": copy_others, "force": force, "resume": resume}, num_cpus)
-    shards = [_Shard(output, rows, _digest(name, src, dst, options, copy_others)) for _, output, rows in _native.plan_files(job)]
+    written: _native.Options = {"copy_others": copy_others, "force": force, "resume": resume, "shard_size": shard_size}
+    job = (name, src, dst, {**options, **written}, num_cpus)
+    digest = _digest(name, src, dst, options, copy_others, shard_size)
+    shards = [_Shard(output, rows, digest) for _, output, rows in _native.plan_files(job)]
     for index, shard in enumerate(shards):
         shard.tasks = [(index, 0, 1, job)]
 

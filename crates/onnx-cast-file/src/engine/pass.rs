@@ -68,13 +68,19 @@ impl OutputPlan<'_> {
                 npz::finish(reader).map_err(|error| FileError::io(self.source(file).path(), "read", error))
             });
         }
-        let Location::Member(member, items) = &stored.place else {
-            return self.run_tasks(file, row, slice::from_ref(task), sink, meter);
-        };
-        if task.len < stored.len {
+        if matches!(stored.place, Location::Member(..) | Location::Fortran(..)) && task.len < stored.len {
             // It is left out of a rehearsal.
             return Ok(());
         }
+        if let Location::Fortran(..) = stored.place {
+            let ordered = self.source(file).in_c_order(tensor.tensor, &self.output(file).folder())?;
+            let Some((view, items)) = ordered else { return Ok(()) };
+            let task = Task { elements: TaskInput::File(&view, 0), items, ..task.clone() };
+            return self.run_tasks(file, row, &[task], sink, meter);
+        }
+        let Location::Member(member, items) = &stored.place else {
+            return self.run_tasks(file, row, slice::from_ref(task), sink, meter);
+        };
         member.with_elements(&self.source(file).file, |reader| {
             let stream = Mutex::new(reader);
             let task = Task { elements: TaskInput::Stream(&stream), items: *items, ..task.clone() };

@@ -96,7 +96,8 @@ pub(crate) const TORCH_BEGINNING: usize = 256;
 pub(crate) const TORCH_PICKLE: &str = "data.pkl";
 
 /// Returns whether a file begins like one that `torch.save` wrote. This is an archive whose first member is the pickle
-/// or, in older versions, a pickle of a magic number after the protocol version and an optional frame.
+/// or, in older versions, a pickle of a magic number after the protocol version and an optional frame. Before protocol 2
+/// the number is decimal.
 fn is_torch(bytes: &[u8]) -> bool {
     /// The magic number, with its opcode and length.
     const MAGIC: &[u8] = b"\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19";
@@ -105,7 +106,8 @@ fn is_torch(bytes: &[u8]) -> bool {
     let name = bytes.get(30..30 + len).unwrap_or_default();
     let is_archive = bytes.starts_with(b"PK\x03\x04") && name.ends_with(TORCH_PICKLE.as_bytes());
     let is_old = |&at: &usize| bytes.get(at..).is_some_and(|bytes| bytes.starts_with(MAGIC));
-    is_archive || bytes.starts_with(b"\x80") && BEFORE.iter().any(is_old)
+    let is_decimal = bytes.starts_with(b"L119547037146038801333356L\n.");
+    is_archive || is_decimal || bytes.starts_with(b"\x80") && BEFORE.iter().any(is_old)
 }
 
 /// The extension of raw bytes that begin as another format does.

@@ -4,7 +4,6 @@
 use crate::formats::error::{FormatError, Invalid, InvalidKind};
 use crate::formats::foreign::{refuse_foreign, refuse_foreign_to_raw};
 use crate::formats::format::{Format, TORCH_BEGINNING};
-use crate::formats::fortran::to_c_order;
 use crate::formats::gguf::{self, BlockCoding, Blocks, Held};
 use crate::formats::npy::{self, Array, StringError};
 use crate::formats::npz::{self, Member};
@@ -12,10 +11,11 @@ use crate::formats::pb::{self, Storage};
 use crate::formats::protobuf::wire::FieldValue;
 use crate::formats::safetensors::{self, Entry, FileHead};
 use crate::formats::source::{Items, ParsedData, ParsedTensor};
+use crate::formats::strided::Strided;
 use crate::formats::torch::{self, Place};
 use crate::io::fs;
 use crate::io::memory::room_for;
-use crate::io::positional::{InputFile, PositionedReader, is_stream, write_at};
+use crate::io::positional::{InputFile, PositionedReader, is_stream};
 use crate::selection::{SourceType, check_matched};
 use crate::text::{Count, ShapeText, Wording};
 use onnx_cast::tensor::{Strings, TensorErrorKind, element_count};
@@ -82,8 +82,8 @@ pub enum Location {
     Message(u64, u64),
     /// In a member of the archive that the file is.
     Member(Member, Items),
-    /// In Fortran order, in a member or from a byte of the file on; the last is the size of an item.
-    Fortran(Option<Member>, u64, Items, usize),
+    /// In Fortran order, in a member of the archive that the file is; the last is the size of an item.
+    Fortran(Member, Items, usize),
     /// In an array that is read only where its values are asked for.
     Array(Box<WholeArray>),
     /// In the file, in blocks with their scales; they stand for floats.
@@ -217,54 +217,34 @@ impl Input {
         }
     }
 
-    /// Brings the tensors of these numbers that are in Fortran order into C order, in temporary files in a folder.
-    pub fn settle(&mut self, folder: &Path, mut tensors: impl Iterator<Item = usize>) -> Result<(), FormatError> {
-        tensors.try_for_each(|index| self.settle_one(index, folder))
-    }
-
-    fn settle_one(&mut self, index: usize, folder: &Path) -> Result<(), FormatError> {
-        if self.tensors.get(index).is_some_and(|stored| matches!(stored.place, Location::Array(_))) {
-            return Ok(());
-        }
-        let settled = self.in_c_order(index, folder)?;
-        if let (Some(stored), Some((file, items))) = (self.tensors.get_mut(index), settled) {
-            stored.place = Location::Other(Arc::new(file), 0, items);
-        }
-        Ok(())
-    }
-
-    /// The elements of a tensor in Fortran order, brought into C order in a temporary file in a folder; `None` of any
-    /// other.
-    pub fn in_c_order(&self, index: usize, folder: &Path) -> Result<Option<(InputFile, Items)>, FormatError> {
+    /// The elements of a tensor in Fortran order, viewed in C order; `None` of any other. If they are compressed, they
+    /// are in a temporary file in a folder.
+    pub(crate) fn in_c_order(&self, index: usize, folder: &Path) -> Result<Option<(InputFile, Items)>, FormatError> {
         let Some(stored) = self.tensors.get(index) else { return Ok(None) };
         let (member, at, items, size) = match &stored.place {
-            Location::Fortran(member, at, items, size) => (member, at, items, size),
+            Location::Fortran(member, items, size) => (Some(member), 0, *items, *size),
             Location::Array(whole) => match whole.array.fortran_items() {
-                Some(size) => (&whole.member, &whole.start, &Items::PLAIN, &{ size }),
+                Some(size) => (whole.member.as_ref(), whole.start, Items::PLAIN, size),
                 None => return Ok(None),
             },
             _ => return Ok(None),
         };
-        let path = self.file.path();
-        let failed = |error| FormatError::io(path, "read", error);
-        // What is stored is read where it is, once its checksum fits.
-        let place = member.as_ref().map_or(Some(*at), Member::place);
-        let mut spooled = None;
-        if let Some(member) = member {
-            let mut file = if place.is_none() { Some(fs::tempfile_in(folder).map_err(failed)?) } else { None };
-            member.with_elements(&self.file, |reader| {
-                let copied = match &mut file {
-                    Some(file) => io::copy(reader, file),
-                    None => io::copy(reader, &mut io::sink()),
-                };
-                copied.map(drop).map_err(failed)
-            })?;
-            spooled = file.map(|file| InputFile::temporary(path, file)).transpose().map_err(failed)?;
-        }
-        let file = fs::tempfile_in(folder).map_err(failed)?;
-        let (source, at) = (spooled.as_ref().unwrap_or(&self.file), place.unwrap_or(0));
-        to_c_order(source, at, &stored.shape, *size, |at, row| write_at(&file, at, row)).map_err(failed)?;
-        Ok(Some((InputFile::temporary(path, file).map_err(failed)?, *items)))
+        let Some(member) = member else {
+            return Ok(fortran(&self.file, at, &stored.shape, size).map(|view| (view, items)));
+        };
+        let failed = |error| FormatError::io(self.path(), "read", error);
+        // Elements that are not compressed are read where they are, once their checksum fits.
+        let mut file = if member.place().is_none() { Some(fs::tempfile_in(folder).map_err(failed)?) } else { None };
+        member.with_elements(&self.file, |reader| {
+            let copied = match &mut file {
+                Some(file) => io::copy(reader, file),
+                None => io::copy(reader, &mut io::sink()),
+            };
+            copied.map(drop).map_err(failed)
+        })?;
+        let file = file.map(|file| InputFile::temporary(self.path(), file)).transpose().map_err(failed)?;
+        let (file, at) = (file.as_ref().unwrap_or(&self.file), member.place().unwrap_or(0));
+        Ok(fortran(file, at, &stored.shape, size).map(|view| (view, items)))
     }
 
     /// Passes the strings of a tensor to a function, which asks for one after another. Anything else has none.
@@ -360,10 +340,16 @@ impl Input {
 
     /// A tensor with all of its elements, which are then no longer here if they were.
     pub fn take(&mut self, index: usize) -> Result<ParsedTensor<'static>, FormatError> {
-        self.settle_one(index, &fs::temp_dir())?;
-        if self.tensors.get(index).is_some_and(|stored| matches!(stored.place, Location::Array(_))) {
-            let strings = self.strings(index)?;
-            self.tensors[index].place = Location::Strings(strings);
+        let place = match self.tensors.get(index).map(|stored| &stored.place) {
+            Some(Location::Array(_)) => Some(Location::Strings(self.strings(index)?)),
+            Some(Location::Fortran(..)) => {
+                let ordered = self.in_c_order(index, &fs::temp_dir())?;
+                ordered.map(|(file, items)| Location::Other(Arc::new(file), 0, items))
+            }
+            _ => None,
+        };
+        if let (Some(stored), Some(place)) = (self.tensors.get_mut(index), place) {
+            stored.place = place;
         }
         let Some(stored) = self.tensors.get_mut(index) else {
             return Err(FormatError::not_one(self.path(), index, "this"));
@@ -394,7 +380,7 @@ impl Input {
                 })?;
                 (bytes, items)
             }
-            // Unreachable: settled above; models use another reader.
+            // Unreachable: replaced above; models use another reader.
             Location::Fortran(..) | Location::Message(..) | Location::Array(_) => return Err(too_large()),
         };
         let mut packed = Vec::new();
@@ -528,7 +514,7 @@ fn open_torch(file: InputFile) -> Result<Input, FormatError> {
         let place = match place {
             Place::Nowhere => Location::Memory(Vec::new()),
             Place::At(at) => Location::File(at, Items::PLAIN),
-            Place::View(view) => Location::Other(Arc::new(view), 0, Items::PLAIN),
+            Place::In(file, at) => Location::Other(file, at, Items::PLAIN),
         };
         StoredTensor { name, data_type, shape, len, place }
     };
@@ -538,8 +524,16 @@ fn open_torch(file: InputFile) -> Result<Input, FormatError> {
     Ok(Input { file, format: Format::Torch, tensors, metadata, message: None, members: Vec::new(), left_out })
 }
 
+/// Views the items of an array in Fortran order, which begin at `at`, in C order; `None` if their size overflows.
+fn fortran(file: &InputFile, at: u64, shape: &[usize], size: usize) -> Option<InputFile> {
+    let shape: Vec<u64> = shape.iter().map(|&dim| dim as u64).collect();
+    let stride = |stride: &mut u64, dim: &u64| Some(std::mem::replace(stride, stride.saturating_mul(*dim)));
+    let strides: Vec<u64> = shape.iter().scan(1, stride).collect();
+    Strided::new(file.clone(), at, size, 1, &shape, &strides).into_file()
+}
+
 fn open_npy(file: &InputFile, from: &[SourceType]) -> Result<StoredTensor, FormatError> {
-    let array = ArrayIn { path: file.path(), name: "", member: None, len: file.len() };
+    let array = ArrayIn { file, name: "", member: None, len: file.len() };
     array.open(&mut PositionedReader::new(file), SourceType::of(from, ""))
 }
 
@@ -551,7 +545,7 @@ fn open_npz(file: &InputFile, from: &[SourceType]) -> Result<(Vec<StoredTensor>,
             let place = Location::Array(Box::new(WholeArray { member, start: 0, bytes, array }));
             return Ok(StoredTensor { name, data_type: DataType::String, shape: Vec::new(), len: 1, place });
         };
-        let array = ArrayIn { path: file.path(), name, member: Some(member), len: member.len };
+        let array = ArrayIn { file, name, member: Some(member), len: member.len };
         member.with_array(file, |reader| array.open(reader, SourceType::of(from, name)))
     };
     let members = npz::members(file)?;
@@ -560,7 +554,7 @@ fn open_npz(file: &InputFile, from: &[SourceType]) -> Result<(Vec<StoredTensor>,
 
 /// An array of `len` bytes in a file.
 struct ArrayIn<'a> {
-    path: &'a Path,
+    file: &'a InputFile,
     name: &'a str,
     member: Option<&'a Member>,
     len: u64,
@@ -569,11 +563,11 @@ struct ArrayIn<'a> {
 impl ArrayIn<'_> {
     /// Reads the header.
     fn open(&self, reader: &mut dyn Read, from: Option<DataType>) -> Result<StoredTensor, FormatError> {
-        let wrong = |error: Invalid| FormatError::invalid(self.path, error.of_tensor(self.name));
+        let wrong = |error: Invalid| FormatError::invalid(self.file.path(), error.of_tensor(self.name));
         let mut read = |len: u64, bytes: &mut Vec<u8>| {
             // What is there is read, and nothing allocated for what is not.
             let read = reader.take(len).read_to_end(bytes);
-            read.map(drop).map_err(|error| FormatError::io(self.path, "read", error))
+            read.map(drop).map_err(|error| FormatError::io(self.file.path(), "read", error))
         };
         let mut header = Vec::new();
         read(npy::PREFIX as u64, &mut header)?;
@@ -599,7 +593,12 @@ impl ArrayIn<'_> {
         let member = self.member.map(|member| member.clone().starting_at(start));
         let at = if member.is_some() { 0 } else { start };
         let place = match (array.items(), array.fortran_items(), member) {
-            (Some(items), Some(size), member) => Location::Fortran(member, at, items, size),
+            (Some(items), Some(size), Some(member)) => Location::Fortran(member, items, size),
+            (Some(items), Some(size), None) => {
+                let view = fortran(self.file, start, &shape, size);
+                let view = view.ok_or_else(|| wrong(Invalid::too_large(data_type, &shape)))?;
+                Location::Other(Arc::new(view), 0, items)
+            }
             (Some(items), None, Some(member)) => Location::Member(member, items),
             (Some(items), None, None) => Location::File(start, items),
             (None, _, member) => Location::Array(Box::new(WholeArray { member, start: at, bytes, array })),

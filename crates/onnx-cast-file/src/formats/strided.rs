@@ -1,10 +1,13 @@
 //! A strided view of items in a file, which is read in C order. Examples are transposed matrices, slices, and tensors
 //! that repeat elements. Memory use is constant, whatever the order of the items in the file.
 
+pub(crate) mod columns;
+pub(crate) mod transpose;
+
 use crate::io::memory::zeros;
 use crate::io::positional::{InputFile, ReadAt};
+use columns::Columns;
 use std::io;
-use std::ops::Range;
 
 /// Max number of items that are read at once.
 const ITEMS: u64 = 1 << 18;
@@ -21,10 +24,15 @@ pub(crate) struct Strided {
     at: u64,
     /// Bytes per item.
     size: u64,
+    /// Number of items.
+    len: u64,
     /// Bytes per big-endian word; 1 if the items are little endian.
     swap: usize,
     /// Size and stride of each dimension, in items. Adjacent dimensions are merged where possible.
     dims: Vec<(u64, u64)>,
+    /// Transposes the items of `dims`, in which the dimension with the smallest stride was moved to the end; `None` if
+    /// it was last.
+    columns: Option<Columns>,
 }
 
 /// Consecutive items: index of the first one in the file, its index in the result, and their number.
@@ -32,63 +40,57 @@ type Run = (u64, u64, u64);
 
 impl Strided {
     pub(crate) fn new(file: InputFile, at: u64, size: usize, swap: usize, shape: &[u64], strides: &[u64]) -> Self {
-        Strided { file, at, size: size as u64, swap, dims: joined(shape, strides) }
+        let mut dims = joined(shape.iter().copied().zip(strides.iter().copied()));
+        let len = dims.iter().map(|(dim, _)| dim).product();
+        let nearest = (0..dims.len()).filter(|&at| dims[at].1 > 0).min_by_key(|&at| (dims[at].1, dims.len() - at));
+        let behind = nearest.map_or(&[][..], |at| &dims[at + 1..]);
+        let rows = usize::try_from(behind.iter().map(|(dim, _)| dim).product::<u64>()).ok();
+        let fits = usize::try_from(len).is_ok_and(|len| len.checked_mul(size).is_some());
+        let mut columns = None;
+        if let (Some(nearest), Some(rows), true) = (nearest, rows, fits && !behind.is_empty()) {
+            columns = Some(Columns::new([rows, dims[nearest].0 as usize], size));
+            let moved = dims.remove(nearest);
+            dims.push(moved);
+            dims = joined(dims.into_iter());
+        }
+        Strided { file, at, size: size as u64, len, swap, dims, columns }
     }
 
     /// Wraps the view as a file; `None` if its size overflows.
     pub(crate) fn into_file(self) -> Option<InputFile> {
-        let len = self.len().checked_mul(self.size)?;
+        let len = self.len.checked_mul(self.size)?;
         let path = self.file.path().to_owned();
         Some(InputFile::other(&path, len, self))
     }
 
-    fn len(&self) -> u64 {
-        self.dims.iter().map(|(dim, _)| dim).product()
-    }
-
     /// Returns whether the items are consecutive in the file.
     pub(crate) fn is_contiguous(shape: &[u64], strides: &[u64]) -> bool {
-        matches!(joined(shape, strides)[..], [] | [(_, 1)])
+        matches!(joined(shape.iter().copied().zip(strides.iter().copied()))[..], [] | [(_, 1)])
     }
 
-    /// Returns the runs that make up `len` items of the view, starting at item `first`.
+    /// Returns the runs that make up `len` items of `dims`, starting at item `first`.
     fn runs(&self, first: u64, len: u64) -> Vec<Run> {
         let (inner, stride) = self.dims.last().copied().unwrap_or((1, 1));
-        // Each row in the range: its start in the file, its start in the view, and the columns to read.
-        let row = |row: u64| {
+        let mut runs = Vec::new();
+        for row in first / inner..(first + len).div_ceil(inner) {
             let (mut rest, mut place) = (row, 0);
             for &(dim, stride) in self.dims.iter().rev().skip(1) {
                 place += rest % dim * stride;
                 rest /= dim;
             }
             let columns = first.saturating_sub(row * inner)..inner.min(first + len - row * inner);
-            (place, row * inner, columns)
-        };
-        let rows: Vec<_> = (first / inner..(first + len).div_ceil(inner)).map(row).collect();
-        if stride == 1 {
-            let run = |(place, at, columns): &(u64, u64, Range<u64>)| {
-                (place + columns.start, at + columns.start - first, columns.end - columns.start)
-            };
-            return rows.iter().map(run).collect();
+            let at = |column: u64| row * inner + column - first;
+            if stride == 1 {
+                runs.push((place + columns.start, at(columns.start), columns.end - columns.start));
+            } else {
+                runs.extend(columns.map(|column| (place + column * stride, at(column), 1)));
+            }
         }
-        let item = |(place, at, _): &(u64, u64, Range<u64>), column| (place + column * stride, at + column - first, 1);
-        let outer = self.dims.iter().rev().nth(1).filter(|outer| outer.1 < stride && rows.len() > 2);
-        if let Some((outer, _)) = outer {
-            // For a transposed matrix, list the items column by column. This is their order in the file, and sorting a
-            // sorted list is cheap.
-            let down = |rows: &[(u64, u64, Range<u64>)]| -> Vec<Run> {
-                let column =
-                    |column| rows.iter().filter(move |row| row.2.contains(&column)).map(move |row| item(row, column));
-                (0..inner).flat_map(column).collect()
-            };
-            let matrices = rows.chunk_by(|_, next| !(next.1 / inner).is_multiple_of(*outer));
-            return matrices.flat_map(down).collect();
-        }
-        rows.iter().flat_map(|row| row.2.clone().map(move |column| item(row, column))).collect()
+        runs
     }
 
-    /// Reads whole items, starting at item `first`.
-    fn read_items(&self, first: u64, bytes: &mut [u8]) -> io::Result<()> {
+    /// Reads whole items of `dims`, starting at item `first`.
+    fn read_stored(&self, first: u64, bytes: &mut [u8]) -> io::Result<()> {
         let size = self.size;
         let mut runs = self.runs(first, bytes.len() as u64 / size);
         // Sort the runs by their position in the file, so that neighbours are read together.
@@ -123,12 +125,22 @@ impl Strided {
         }
         Ok(())
     }
+
+    /// Reads whole items of the view, starting at item `first`.
+    fn read_items(&self, first: u64, bytes: &mut [u8]) -> io::Result<()> {
+        let Some(columns) = &self.columns else { return self.read_stored(first, bytes) };
+        columns.read(first as usize, bytes, |at, bytes| {
+            let firsts = (at as u64 / self.size..).step_by(ITEMS as usize);
+            let mut parts = firsts.zip(bytes.chunks_mut(ITEMS as usize * self.size as usize));
+            parts.try_for_each(|(first, part)| self.read_stored(first, part))
+        })
+    }
 }
 
 impl ReadAt for Strided {
     fn read_at(&self, at: u64, bytes: &mut [u8]) -> io::Result<usize> {
         let (first, skipped) = (at / self.size, at % self.size);
-        let items = self.len().saturating_sub(first).min(ITEMS);
+        let items = self.len.saturating_sub(first).min(ITEMS);
         let whole = (bytes.len() as u64 / self.size).min(items);
         if skipped == 0 && whole > 0 {
             let len = (whole * self.size) as usize;
@@ -147,9 +159,9 @@ impl ReadAt for Strided {
 
 /// Returns the dimensions with their strides, without dimensions of size 1, and with adjacent dimensions merged where
 /// one stride covers both.
-fn joined(shape: &[u64], strides: &[u64]) -> Vec<(u64, u64)> {
+fn joined(all: impl Iterator<Item = (u64, u64)>) -> Vec<(u64, u64)> {
     let mut dims: Vec<(u64, u64)> = Vec::new();
-    for (&dim, &stride) in shape.iter().zip(strides).filter(|(dim, _)| **dim != 1) {
+    for (dim, stride) in all.filter(|(dim, _)| *dim != 1) {
         match dims.last_mut() {
             Some(outer) if stride.checked_mul(dim) == Some(outer.1) => *outer = (outer.0 * dim, stride),
             _ => dims.push((dim, stride)),
@@ -166,7 +178,10 @@ mod tests {
     #[test]
     fn views_are_read_as_they_are_item_by_item() {
         let stored: Vec<u8> = (0..200_000u32).map(|i| (i % 251) as u8).collect();
-        let views: [(&[u64], &[u64]); 9] = [
+        let views: [(&[u64], &[u64]); 12] = [
+            (&[5, 6, 7], &[1, 5, 30]),
+            (&[2, 7, 3, 4], &[0, 1, 7, 40]),
+            (&[30, 100], &[2, 60]),
             (&[3, 4], &[4, 1]),
             (&[40, 300], &[1, 40]),
             (&[5, 6, 7], &[1, 35, 5]),
@@ -177,7 +192,7 @@ mod tests {
             (&[], &[]),
             (&[6, 2, 5], &[20, 10, 1]),
         ];
-        for (size, swap) in [(1, 1), (2, 2), (4, 1), (8, 4), (16, 8)] {
+        for (size, swap) in [(1, 1), (2, 2), (3, 1), (4, 1), (8, 4), (16, 8)] {
             for (shape, strides) in views {
                 let mut want = Vec::new();
                 for index in 0..shape.iter().product() {

@@ -15,13 +15,16 @@ use crate::formats::format::{Format, TORCH_BEGINNING as BEGINNING, TORCH_PICKLE 
 use crate::formats::limits::MAX_HEADER;
 use crate::formats::npz::{self, Member};
 use crate::formats::strided::Strided;
+use crate::io::fs;
 use crate::io::positional::InputFile;
 use crate::text::{Count, ShapeText, Short, named};
 use onnx_cast::DataType;
 use onnx_cast::tensor::element_count;
 use pickle::{Bytes, MAX_VALUES};
 use std::collections::{HashMap, HashSet};
-use values::{Id, Storage, Value, Values, View};
+use std::io;
+use std::sync::Arc;
+use values::{Id, Value, Values, View};
 
 /// Keys under which a training checkpoint stores its weights, next to other entries such as the optimizer's state.
 const WEIGHTS: [&str; 4] = ["state_dict", "model_state_dict", "model", "module"];
@@ -55,8 +58,9 @@ pub(crate) enum Place {
     Nowhere,
     /// Contiguous elements at this offset in the file.
     At(u64),
-    /// A view that reads elements stored in another order.
-    View(InputFile),
+    /// Elements from this offset on in another file: a view, or a decompressed archive. Tensors with the same elements
+    /// share it.
+    In(Arc<InputFile>, u64),
 }
 
 /// The tensors of a file, and the names of its other values, each with the reason why it is skipped.
@@ -85,25 +89,24 @@ type Places<'n> = HashMap<&'n str, (u64, u64)>;
 
 fn read_archive(file: &InputFile) -> Result<Contents, FormatError> {
     let invalid = |kind, what: String| FormatError::invalid(file.path(), Invalid::new(kind, what));
-    /// Placeholder for the offset of a compressed member.
-    const COMPRESSED: u64 = u64::MAX;
     let members = npz::entries(file)?;
-    let place = |member: &Member| (member.place().unwrap_or(COMPRESSED), member.len);
-    let members: Places<'_> = members.iter().map(|member| (&*member.file_name, place(member))).collect();
-    let place = |name: &str| match members.get(name) {
-        Some((COMPRESSED, _)) => {
-            let what = format!("member `{}` is compressed, which torch.save never does (save it again)", Short(name));
-            Err(invalid(InvalidKind::Unsupported, what))
-        }
-        place => Ok(place.copied()),
+    let unpacked =
+        if members.iter().any(|member| member.place().is_none()) { Some(unpack(file, &members)?) } else { None };
+    let (source, mut end) = (unpacked.as_ref().unwrap_or(file), 0);
+    let place = |member: &Member| {
+        let at = end;
+        end += member.len;
+        (if unpacked.is_some() { at } else { member.place().unwrap_or(at) }, member.len)
     };
+    let places = members.iter().map(place).collect::<Vec<_>>();
+    let members: Places<'_> = members.iter().map(|member| &*member.file_name).zip(places).collect();
     let is_pickle = |name: &&&str| name.strip_suffix(PICKLE).is_some_and(|folder| folder.matches('/').count() <= 1);
     let what = "a zip archive without data.pkl, so not one of torch.save (name arrays .npz, or raw bytes .raw)";
     let pickle =
         members.keys().filter(is_pickle).min().ok_or_else(|| invalid(InvalidKind::Missing, what.to_owned()))?;
     let folder = pickle.strip_suffix(PICKLE).unwrap_or_default();
-    let is_big = match place(&format!("{folder}byteorder"))? {
-        Some((at, len)) => match &file.read(at, len.min(16))?[..] {
+    let is_big = match members.get(&*format!("{folder}byteorder")) {
+        Some(&(at, len)) => match &source.read(at, len.min(16))?[..] {
             b"little" => false,
             b"big" => true,
             other => {
@@ -114,10 +117,21 @@ fn read_archive(file: &InputFile) -> Result<Contents, FormatError> {
         // Older files lack this member, and were only written on little-endian machines.
         None => false,
     };
-    let (at, len) = place(pickle)?.unwrap_or_default();
-    let (values, root) = pickle::read(&mut Bytes::new(file, at, at + len))?;
-    let reader = Reader { file, values: &values, is_big };
-    reader.contents(root, &|key, _| place(&format!("{folder}data/{key}")))
+    let (at, len) = members[pickle];
+    let (values, root) = pickle::read(&mut Bytes::new(source, at, at + len))?;
+    let reader = Reader { file, unpacked: unpacked.clone().map(Arc::new), values: &values, is_big };
+    reader.contents(root, &|key| members.get(&*format!("{folder}data/{key}")).copied())
+}
+
+/// Decompresses an archive into a temporary file that contains its members one after the other. torch.save never
+/// compresses, but other programs that repack archives do.
+fn unpack(file: &InputFile, members: &[Member]) -> Result<InputFile, FormatError> {
+    let failed = |error| FormatError::io(file.path(), "read", error);
+    let mut out = fs::tempfile().map_err(failed)?;
+    for member in members {
+        member.with_elements(file, |reader| io::copy(reader, &mut out).map(drop).map_err(failed))?;
+    }
+    InputFile::temporary(file.path(), out).map_err(failed)
 }
 
 fn read_old(file: &InputFile) -> Result<Contents, FormatError> {
@@ -155,15 +169,20 @@ fn read_old(file: &InputFile) -> Result<Contents, FormatError> {
         at = end;
         places.insert(key, (start, end - start));
     }
-    let reader = Reader { file, values: &values, is_big: false };
-    reader.contents(root, &|key, _| Ok(places.get(key).copied()))
+    let reader = Reader { file, unpacked: None, values: &values, is_big: false };
+    reader.contents(root, &|key| places.get(key).copied())
 }
 
 /// Returns the offset and the number of bytes of a storage.
-type FindStorage<'f> = dyn Fn(&str, &Storage) -> Result<Option<(u64, u64)>, FormatError> + 'f;
+type FindStorage<'f> = dyn Fn(&str) -> Option<(u64, u64)> + 'f;
+
+/// Views by offset, type, shape and strides.
+type Views = HashMap<(u64, DataType, Vec<u64>, Vec<u64>), Arc<InputFile>>;
 
 struct Reader<'f> {
     file: &'f InputFile,
+    /// The members of the archive, if they are compressed in `file`.
+    unpacked: Option<Arc<InputFile>>,
     values: &'f Values,
     is_big: bool,
 }
@@ -186,13 +205,13 @@ impl Reader<'_> {
             return Err(self.invalid(Invalid::new(InvalidKind::NoWeights, what)));
         }
         let mut names = HashSet::new();
-        let mut bytes = 0u64;
+        let (mut bytes, mut views) = (0u64, Views::new());
         let mut tensors = Vec::with_capacity(found.tensors.len());
         for (name, view) in &found.tensors {
             if !names.insert(name) {
                 return Err(self.invalid(Invalid::twice(name)));
             }
-            let entry = self.entry(name, view, find)?;
+            let entry = self.entry(name, view, find, &mut views)?;
             bytes = bytes.saturating_add(entry.data_type.byte_len(entry.len).unwrap_or(usize::MAX) as u64);
             tensors.push(entry);
         }
@@ -204,7 +223,7 @@ impl Reader<'_> {
         Ok((tensors, found.left_out))
     }
 
-    fn entry(&self, name: &str, view: &View, find: &FindStorage<'_>) -> Result<Entry, FormatError> {
+    fn entry(&self, name: &str, view: &View, find: &FindStorage<'_>, views: &mut Views) -> Result<Entry, FormatError> {
         let wrong = |kind, what: String| self.invalid(Invalid::new(kind, what).of_tensor(name));
         let data_type = view.data_type;
         let sizes = self.values.sizes(view.shape).zip(self.values.sizes(view.strides));
@@ -231,7 +250,7 @@ impl Reader<'_> {
         }
         let Value::Storage(storage) = self.values.get(view.storage) else { return Err(too_large(&shape)) };
         let key = self.values.text(storage.key).unwrap_or_default();
-        let (at, there) = find(key, storage)?
+        let (at, there) = find(key)
             .ok_or_else(|| wrong(InvalidKind::Missing, format!("storage `{}` is not in the file", Short(key))))?;
         // The storage may itself be a view of another storage; its offset counts its own elements.
         let first = storage.offset.checked_mul(storage.size as u64);
@@ -248,11 +267,19 @@ impl Reader<'_> {
         };
         let is_complex = matches!(data_type, DataType::Complex64 | DataType::Complex128);
         let swap = if self.is_big { item / if is_complex { 2 } else { 1 } } else { 1 };
+        let at = at + first;
         if swap <= 1 && Strided::is_contiguous(&items, &strides) {
-            return Ok(entry(Place::At(at + first)));
+            return Ok(entry(self.unpacked.clone().map_or(Place::At(at), |file| Place::In(file, at))));
         }
-        let view = Strided::new(self.file.clone(), at + first, item, swap, &items, &strides).into_file();
-        Ok(entry(Place::View(view.ok_or_else(|| too_large(&shape))?)))
+        let key = (at, data_type, items, strides);
+        if let Some(view) = views.get(&key) {
+            return Ok(entry(Place::In(Arc::clone(view), 0)));
+        }
+        let file = self.unpacked.as_deref().unwrap_or(self.file).clone();
+        let view = Strided::new(file, at, item, swap, &key.2, &key.3).into_file();
+        let view = Arc::new(view.ok_or_else(|| too_large(&shape))?);
+        views.insert(key, Arc::clone(&view));
+        Ok(entry(Place::In(view, 0)))
     }
 }
 

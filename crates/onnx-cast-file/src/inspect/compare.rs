@@ -1,132 +1,218 @@
-//! Two tensors of one type and shape, compared element by element.
+//! Two checkpoints compared tensor by tensor: bit by bit, or by the values that they stand for. Quantized weights are
+//! computed part by part, and other numbers are taken as they are, whatever their types.
 
+use super::plain_view::{Entry, PlainView};
 use super::{DiffRequest, Difference, send};
+use crate::checkpoint::{Checkpoint, TensorRef};
 use crate::counts::widen::{BLOCK, Widening};
 use crate::counts::{Distance, Number, Numbers, exceeds_doubles, is_integer};
 use crate::error::FileError;
-use crate::formats::input::{Input, Location, StoredTensor};
+use crate::formats::format::Format;
+use crate::formats::input::{Input, Location};
 use crate::formats::source::Items;
 use crate::io::fs;
-use crate::io::memory::zeros;
+use crate::io::memory::resize;
 use crate::io::positional::InputFile;
 use crate::io::progress::Meter;
-use crate::pipeline::{InPlace, Sink};
+use crate::layouts::WeightValues;
+use crate::pipeline::{self, Compute, InPlace, PipelineError, Scratch, Sink, Task, TaskInput};
+use crate::selection::{admits, check_names};
 use onnx_cast::DataType;
+use onnx_cast::tensor::element_count;
+use std::collections::HashMap;
 use std::io;
+use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
-/// The values of elements as doubles, a few at a time.
-pub(super) fn each_double(
-    doubles: &Widening,
-    bytes: &[u8],
-    len: usize,
-    mut see: impl FnMut(usize, f64),
-) -> io::Result<()> {
-    let mut out = Vec::new();
-    for start in (0..len).step_by(BLOCK) {
-        let block = doubles.block(bytes, start..len.min(start + BLOCK), &mut out).map_err(io::Error::other)?;
-        let (words, _) = block.as_chunks::<8>();
-        words.iter().enumerate().for_each(|(i, word)| see(start + i, f64::from_le_bytes(*word)));
+/// Compares two checkpoints.
+pub(super) fn diff(
+    paths: [&Path; 2],
+    checkpoints: [&Checkpoint; 2],
+    request: &DiffRequest,
+) -> Result<Vec<(String, Difference)>, FileError> {
+    let view = |side: usize| match request.values {
+        true => PlainView::new(paths[side], checkpoints[side]),
+        false => Ok(PlainView::stored(checkpoints[side])),
+    };
+    let (first, second) = (view(0)?, view(1)?);
+    let (mut ours, mut theirs) = (first.entries()?, second.entries()?);
+    let names = ours.iter().chain(&theirs).map(|(name, _)| *name);
+    check_names(&request.include, &request.exclude, names).map_err(|error| FileError::invalid(paths[0], error))?;
+    for entries in [&mut ours, &mut theirs] {
+        entries.retain(|(name, _)| admits(&request.include, &request.exclude, name));
     }
-    Ok(())
+    let mut files = checkpoints.iter().flat_map(|checkpoint| &checkpoint.files);
+    if ours.is_empty() && theirs.is_empty() && !files.clone().all(|input| input.format == Format::Onnx) {
+        request.refuse_nothing(paths[0])?;
+    }
+    // Files of one tensor may give it no name, or any.
+    let is_of_one = |input: &Input| !input.format.holds_many() && input.format != Format::Onnx;
+    if let ([(name, _)], [(other, _)]) = (&ours[..], &mut theirs[..])
+        && files.any(is_of_one)
+    {
+        *other = name;
+    }
+    let mut places: HashMap<&str, Entry<'_>> = theirs.iter().copied().collect();
+    let types = |ours: Entry<'_>, theirs: Option<&Entry<'_>>| {
+        // A global scale and its reciprocal are the same weights where their bfloat16 values are.
+        if divides(ours).zip(theirs.and_then(|theirs| divides(*theirs))).is_some_and(|(ours, theirs)| ours != theirs) {
+            return [DataType::BFloat16; 2];
+        }
+        let (ours, theirs) = (first.data_type(ours), theirs.and_then(|theirs| second.data_type(*theirs)));
+        [ours.unwrap_or(computed_type(theirs)), theirs.unwrap_or(computed_type(ours))]
+    };
+    let bytes = |(name, entry): &(&str, Entry<'_>)| first.bytes(*entry, types(*entry, places.get(name))[0]);
+    let meter = Meter::new(request.watch.as_ref(), ours.iter().map(bytes).sum());
+    let mut differences = Vec::new();
+    for (name, entry) in ours {
+        let difference = match places.remove(name) {
+            Some(other) => compare((&first, entry), (&second, other), types(entry, Some(&other)), request, &meter)?,
+            None => Some(Difference::OnlyFirst),
+        };
+        differences.extend(difference.map(|difference| (name.to_owned(), difference)));
+    }
+    let only = theirs.iter().filter(|(name, _)| places.contains_key(name));
+    differences.extend(only.map(|(name, _)| ((*name).to_owned(), Difference::OnlySecond)));
+    Ok(differences)
 }
 
-/// The elements of a tensor where they can be read at any place as this library has them.
-pub(super) enum Plain<'a> {
-    File(&'a InputFile, u64),
-    Own(InputFile),
+/// Whether a weight of NVFP4 divides by its global scale; `None` if missing.
+fn divides(entry: Entry<'_>) -> Option<bool> {
+    match entry {
+        Entry::Weight(weight) => weight.scales.globals.first().map(|global| global.divides()),
+        Entry::StoredTensor(_) => None,
+    }
 }
 
-impl Plain<'_> {
-    pub(super) fn read_at(&self, at: u64, bytes: &mut [u8]) -> io::Result<()> {
+/// The type that a quantized weight is computed in: that of what it is compared with, where weights have it.
+fn computed_type(other: Option<DataType>) -> DataType {
+    other.filter(|other| matches!(other, DataType::Float16 | DataType::BFloat16)).unwrap_or(DataType::Float)
+}
+
+fn compare(
+    (first, ours): (&PlainView<'_>, Entry<'_>),
+    (second, theirs): (&PlainView<'_>, Entry<'_>),
+    types: [DataType; 2],
+    request: &DiffRequest,
+    meter: &Meter<'_>,
+) -> Result<Option<Difference>, FileError> {
+    let foreign = [first.foreign(ours), second.foreign(theirs)];
+    let is_foreign = foreign.iter().any(Option::is_some);
+    let type_names = [(first, ours), (second, theirs)].map(|(view, entry)| view.type_name(entry).to_owned());
+    if is_foreign && type_names[0] != type_names[1] {
+        let [ours, theirs] = type_names;
+        return Ok(Some(Difference::ForeignType(ours, theirs)));
+    }
+    let read = Read::new(types);
+    if types[0] != types[1] && (!request.values || matches!(read, Read::Bits)) {
+        return Ok(Some(Difference::Type(types[0], types[1])));
+    }
+    let shapes = [first.shape(ours), second.shape(theirs)];
+    if shapes[0] != shapes[1] {
+        return Ok(Some(Difference::Shape(shapes[0].to_vec(), shapes[1].to_vec())));
+    }
+    let len = element_count(shapes[0]).unwrap_or(0) as u64;
+    let mut tolerance = request.tolerance;
+    match (ours, theirs) {
+        (Entry::StoredTensor(i), Entry::StoredTensor(j)) if is_foreign => {
+            let same = first.bytes(ours, types[0]) == second.bytes(theirs, types[1])
+                && first.input(i).has_items_of(i.tensor, (second.input(j), j.tensor))?;
+            return Ok((!same).then_some(Difference::Bytes));
+        }
+        (Entry::StoredTensor(i), Entry::StoredTensor(j)) if types[0] == DataType::String => {
+            return compare_strings((first.input(i), i), (second.input(j), j), len);
+        }
+        (Entry::StoredTensor(_), Entry::StoredTensor(_)) if types[0] == types[1] => {}
+        _ => tolerance = Some(tolerance.unwrap_or(0.0)),
+    }
+    let other = match theirs {
+        Entry::StoredTensor(tensor) => Other::stored(second.input(tensor), tensor.tensor, request.threads)?,
+        Entry::Weight(weight) => Other::Weight(Box::new(second.values(weight, types[1])?), Mutex::default()),
+    };
+    let against = Against { other, read, types, tolerance, len, found: Found::default() };
+    match ours {
+        Entry::StoredTensor(tensor) => send(first.input(tensor), tensor.tensor, request.threads, &against, meter)?,
+        Entry::Weight(weight) => {
+            let values = first.values(weight, types[0])?;
+            let task = Task::keeping(TaskInput::Computed(&values, 0), len as usize, types[0], Items::PLAIN);
+            let done = pipeline::run(&[task], request.threads, &against, &|bytes| meter.add(bytes));
+            done.map_err(|(_, error)| first.error(weight, error))?;
+        }
+    }
+    Ok(against.found.difference(len, types))
+}
+
+fn compare_strings(
+    (first, i): (&Input, TensorRef),
+    (second, j): (&Input, TensorRef),
+    of: u64,
+) -> Result<Option<Difference>, FileError> {
+    let (mut count, mut place, mut index) = (0, None, 0);
+    first.with_strings(i.tensor, &mut |ours| {
+        second.with_strings(j.tensor, &mut |theirs| {
+            while let (Some(ours), Some(theirs)) = (ours()?, theirs()?) {
+                if ours != theirs {
+                    count += 1;
+                    place = place.or(Some(index));
+                }
+                index += 1;
+            }
+            Ok(())
+        })
+    })?;
+    Ok(place.map(|first| Difference::Values { count, of, first, largest: Number::Float(0.0) }))
+}
+
+/// Source of the other elements.
+enum Other<'a> {
+    /// Packed elements in a file, from an offset on.
+    Stored(InputFile, u64),
+    /// Computed elements, with the memory of the threads that compute them.
+    Weight(Box<WeightValues<'a>>, Mutex<Vec<Scratch>>),
+}
+
+impl Other<'_> {
+    fn stored(input: &Input, index: usize, threads: Option<usize>) -> Result<Other<'static>, FileError> {
+        match &input.tensors[index].place {
+            Location::File(at, Items::PLAIN) => return Ok(Other::Stored(input.file.clone(), *at)),
+            Location::Other(file, at, Items::PLAIN) => return Ok(Other::Stored(InputFile::clone(file), *at)),
+            _ => {}
+        }
+        let failed = |error| FileError::io(input.path(), "read", error);
+        let copy = fs::tempfile().map_err(failed)?;
+        // Progress counts the comparison, not this copy.
+        send(input, index, threads, &InPlace(&copy), &Meter::new(None, 0))?;
+        Ok(Other::Stored(InputFile::temporary(input.path(), copy).map_err(failed)?, 0))
+    }
+
+    /// Reads elements, starting with one.
+    fn read(&self, data_type: DataType, start: usize, len: usize, bytes: &mut Vec<u8>) -> io::Result<()> {
+        let size = data_type.byte_len(len).and_then(|size| resize(bytes, size));
+        size.ok_or(io::ErrorKind::OutOfMemory)?;
         match self {
-            Plain::File(file, start) => file.read_at(start + at, bytes),
-            Plain::Own(file) => file.read_at(at, bytes),
+            Other::Stored(file, at) => file.read_at(at + data_type.byte_len(start).unwrap_or(0) as u64, bytes),
+            Other::Weight(values, memory) => {
+                let lock = || memory.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut scratch = lock().pop().unwrap_or_default();
+                let done = values.compute(start, len, &mut scratch, bytes);
+                lock().push(scratch);
+                done.map_err(|error| match error {
+                    PipelineError::Read(error) | PipelineError::Write(error) => error,
+                    PipelineError::Cast(error) => io::Error::other(error),
+                    PipelineError::Stopped => io::ErrorKind::Interrupted.into(),
+                })
+            }
         }
     }
 }
 
-pub(super) fn plain(input: &Input, index: usize, threads: Option<usize>) -> Result<Plain<'_>, FileError> {
-    match &input.tensors[index].place {
-        Location::File(at, Items::PLAIN) => return Ok(Plain::File(&input.file, *at)),
-        Location::Other(file, at, Items::PLAIN) => return Ok(Plain::File(file, *at)),
-        _ => {}
-    }
-    let failed = |error| FileError::io(input.path(), "read", error);
-    let copy = fs::tempfile().map_err(failed)?;
-    // What is only put in order is looked at later.
-    send(input, index, threads, &InPlace(&copy), &Meter::new(None, 0))?;
-    Ok(Plain::Own(InputFile::temporary(input.path(), copy).map_err(failed)?))
-}
-
-pub(super) fn compare(
-    (first, i): (&Input, usize),
-    (second, j): (&Input, usize),
-    request: &DiffRequest,
-    meter: &Meter<'_>,
-) -> Result<Option<Difference>, FileError> {
-    let (ours, theirs) = (&first.tensors[i], &second.tensors[j]);
-    if let Some(types) = foreign_types(ours, theirs) {
-        return Ok(Some(types));
-    }
-    if ours.data_type != theirs.data_type {
-        return Ok(Some(Difference::Type(ours.data_type, theirs.data_type)));
-    }
-    if ours.shape != theirs.shape {
-        return Ok(Some(Difference::Shape(ours.shape.clone(), theirs.shape.clone())));
-    }
-    let of = ours.len as u64;
-    if ours.foreign().is_some() {
-        let same = ours.bytes() == theirs.bytes() && first.has_items_of(i, (second, j))?;
-        return Ok((!same).then_some(Difference::Bytes));
-    }
-    if ours.data_type == DataType::String {
-        let (mut count, mut place, mut index) = (0, None, 0);
-        first.with_strings(i, &mut |ours| {
-            second.with_strings(j, &mut |theirs| {
-                while let (Some(ours), Some(theirs)) = (ours()?, theirs()?) {
-                    if ours != theirs {
-                        count += 1;
-                        place = place.or(Some(index));
-                    }
-                    index += 1;
-                }
-                Ok(())
-            })
-        })?;
-        let values = |first| Difference::Values { count, of, first, largest: Number::Float(0.0) };
-        return Ok(place.map(values));
-    }
-    let bits = ours.data_type.bits().unwrap_or(8) as u64;
-    let against = Against {
-        other: plain(second, j, request.threads)?,
-        read: Read::new(ours.data_type),
-        tolerance: request.tolerance,
-        len: of,
-        bits,
-        found: Found::default(),
-    };
-    send(first, i, request.threads, &against, meter)?;
-    Ok(against.found.difference(of, [ours.data_type; 2]))
-}
-
-/// Different types, at least one of which ONNX lacks.
-fn foreign_types(ours: &StoredTensor, theirs: &StoredTensor) -> Option<Difference> {
-    let name = |stored: &StoredTensor| {
-        stored.foreign().map_or_else(|| stored.data_type.name().to_owned(), |(descr, _)| descr.to_owned())
-    };
-    let any = [ours, theirs].iter().any(|stored| stored.foreign().is_some());
-    let (ours, theirs) = (name(ours), name(theirs));
-    (any && ours != theirs).then_some(Difference::ForeignType(ours, theirs))
-}
-
 /// What was found to differ, by any number of threads.
 #[derive(Debug, Default)]
-pub(super) struct Found(Mutex<Differences>);
+struct Found(Mutex<Differences>);
 
 /// How many elements differ, the first, and the largest distance: of doubles, and of integers that these do not hold.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Differences {
+struct Differences {
     count: u64,
     first: Option<u64>,
     largest: f64,
@@ -140,26 +226,26 @@ impl Differences {
     }
 
     /// An element that differs; NaN is at no distance.
-    pub(super) fn see(&mut self, index: u64, distance: f64) {
+    fn see(&mut self, index: u64, distance: f64) {
         self.note(index);
         self.largest = if distance > self.largest { distance } else { self.largest };
     }
 
-    pub(super) fn see_exactly(&mut self, index: u64, distance: Option<Distance>) {
+    fn see_exactly(&mut self, index: u64, distance: Option<Distance>) {
         self.note(index);
         self.exact = distance.filter(|distance| *distance > self.exact).unwrap_or(self.exact);
     }
 }
 
 impl Found {
-    pub(super) fn add(&self, apart: Differences) {
+    fn add(&self, apart: Differences) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let first = all.first.into_iter().chain(apart.first).min();
         let exact = if apart.exact > all.exact { apart.exact } else { all.exact };
         *all = Differences { count: all.count + apart.count, first, largest: all.largest.max(apart.largest), exact };
     }
 
-    pub(super) fn difference(self, of: u64, types: [DataType; 2]) -> Option<Difference> {
+    fn difference(self, of: u64, types: [DataType; 2]) -> Option<Difference> {
         let Differences { count, first, largest, exact } = self.0.into_inner().unwrap_or_else(PoisonError::into_inner);
         let first = first?;
         let largest = if types.into_iter().any(exceeds_doubles) {
@@ -173,51 +259,55 @@ impl Found {
     }
 }
 
-/// How elements of a type are compared.
+/// How elements of two types are compared.
 enum Read {
     /// As doubles, which tell all of them apart but NaN.
-    Doubles(Widening),
-    /// As integers, which doubles do not hold.
-    Integers(Numbers),
-    /// Only bit by bit: complex ones.
+    Doubles([Widening; 2]),
+    /// As integers, because doubles cannot represent all of them.
+    Integers([Numbers; 2]),
+    /// Only bit by bit: complex numbers.
     Bits,
 }
 
 impl Read {
-    fn new(data_type: DataType) -> Read {
-        let numbers = Numbers::new(data_type).ok().filter(|_| exceeds_doubles(data_type)).map(Read::Integers);
-        let doubles = || Widening::new(data_type, DataType::Double).ok().map(Read::Doubles);
-        numbers.or_else(doubles).unwrap_or(Read::Bits)
+    fn new(types: [DataType; 2]) -> Read {
+        let [ours, theirs] = types.map(|data_type| Numbers::new(data_type).ok());
+        let numbers = ours.zip(theirs).filter(|_| types.into_iter().any(exceeds_doubles));
+        let [ours, theirs] = types.map(|data_type| Widening::new(data_type, DataType::Double).ok());
+        let doubles = ours.zip(theirs).map(|(ours, theirs)| Read::Doubles([ours, theirs]));
+        numbers.map(|(ours, theirs)| Read::Integers([ours, theirs])).or(doubles).unwrap_or(Read::Bits)
     }
 }
 
-/// Compares elements with those of another tensor of the same type and shape.
+/// Compares elements with those of another tensor of the same shape.
 struct Against<'a> {
-    other: Plain<'a>,
+    other: Other<'a>,
     read: Read,
+    types: [DataType; 2],
+    /// Compare bits if this is `None`; then the types are the same.
     tolerance: Option<f64>,
     len: u64,
-    bits: u64,
     found: Found,
 }
 
 impl Sink for Against<'_> {
     fn put(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
-        let mut there = zeros(bytes.len()).ok_or(io::ErrorKind::OutOfMemory)?;
-        self.other.read_at(at, &mut there)?;
-        if there == bytes {
+        let bits = self.types[0].bits().unwrap_or(8) as u64;
+        let start = at * 8 / bits;
+        let len = (bytes.len() as u64 * 8 / bits).min(self.len - start) as usize;
+        let mut there = Vec::new();
+        self.other.read(self.types[1], start as usize, len, &mut there)?;
+        if self.types[0] == self.types[1] && there == bytes {
             return Ok(());
         }
-        let start = at * 8 / self.bits;
-        let len = (bytes.len() as u64 * 8 / self.bits).min(self.len - start) as usize;
+        let width = (bits / 8) as usize;
         let mut apart = Differences::default();
         match &self.read {
-            Read::Doubles(widening) => {
+            Read::Doubles([ours, theirs]) => {
                 // A chunk's elements are few.
                 let mut doubles = vec![0.0; len];
-                each_double(widening, bytes, len, |index, value| doubles[index] = value)?;
-                let width = (self.bits / 8) as usize;
-                each_double(widening, &there, len, |index, theirs| {
+                each_double(ours, bytes, len, |index, value| doubles[index] = value)?;
+                each_double(theirs, &there, len, |index, theirs| {
                     let ours = doubles[index];
                     let distance = (ours - theirs).abs();
                     let word = index * width..(index + 1) * width;
@@ -236,15 +326,14 @@ impl Sink for Against<'_> {
             }
             Read::Integers(numbers) => {
                 let tolerance = self.tolerance.unwrap_or(0.0);
-                each_pair([numbers; 2], [bytes, &there], len, |index, distance| {
+                each_pair(numbers, [bytes, &there], len, |index, distance| {
                     if !distance.is_some_and(|distance| distance.is_within(tolerance)) {
                         apart.see_exactly(start + index as u64, distance);
                     }
                 })?;
             }
             Read::Bits => {
-                let width = (self.bits / 8).max(1) as usize;
-                let pairs = bytes.chunks_exact(width).zip(there.chunks_exact(width)).enumerate();
+                let pairs = bytes.chunks_exact(width.max(1)).zip(there.chunks_exact(width.max(1))).enumerate();
                 let wrong = pairs.filter(|(_, (ours, theirs))| ours != theirs);
                 wrong.for_each(|(index, _)| apart.see(start + index as u64, 0.0));
             }
@@ -254,9 +343,20 @@ impl Sink for Against<'_> {
     }
 }
 
+/// The values of elements as doubles, a few at a time.
+fn each_double(doubles: &Widening, bytes: &[u8], len: usize, mut see: impl FnMut(usize, f64)) -> io::Result<()> {
+    let mut out = Vec::new();
+    for start in (0..len).step_by(BLOCK) {
+        let block = doubles.block(bytes, start..len.min(start + BLOCK), &mut out).map_err(io::Error::other)?;
+        let (words, _) = block.as_chunks::<8>();
+        words.iter().enumerate().for_each(|(i, word)| see(start + i, f64::from_le_bytes(*word)));
+    }
+    Ok(())
+}
+
 /// How far the elements of two tensors are apart, one by one; `None` where one of the two is NaN.
-pub(super) fn each_pair(
-    numbers: [&Numbers; 2],
+fn each_pair(
+    numbers: &[Numbers; 2],
     bytes: [&[u8]; 2],
     len: usize,
     mut see: impl FnMut(usize, Option<Distance>),

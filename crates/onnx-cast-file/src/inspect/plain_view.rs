@@ -17,6 +17,8 @@ use std::sync::Arc;
 pub(crate) struct PlainView<'a> {
     checkpoint: &'a Checkpoint,
     weights: Option<Weights>,
+    /// Whether all tensors appear as they are stored.
+    is_stored: bool,
 }
 
 /// A tensor of the model: stored, or dequantized from a weight.
@@ -39,12 +41,12 @@ impl<'a> PlainView<'a> {
         keeps: impl Fn(&str, u64) -> bool,
     ) -> Result<Self, FileError> {
         let weights = quantized::find_but(path, checkpoint, keeps).map(|(_, found)| found).transpose()?;
-        Ok(PlainView { checkpoint, weights })
+        Ok(PlainView { checkpoint, weights, is_stored: false })
     }
 
     /// Creates a view of all tensors as they are stored.
     pub(crate) fn stored(checkpoint: &'a Checkpoint) -> Self {
-        PlainView { checkpoint, weights: None }
+        PlainView { checkpoint, weights: None, is_stored: true }
     }
 
     /// Rejects global scales that look inverted, like `dequantize`.
@@ -62,7 +64,8 @@ impl<'a> PlainView<'a> {
     /// weights. Duplicate names are an error, as in `dequantize`, because either tensor might be the intended one.
     pub(crate) fn entries(&self) -> Result<Vec<(&str, Entry<'_>)>, FileError> {
         let mut entries = Vec::new();
-        let companions: HashSet<String> = self.checkpoint.files.iter().flat_map(Input::companions).collect();
+        let files = self.checkpoint.files.iter().filter(|_| !self.is_stored);
+        let companions: HashSet<String> = files.flat_map(Input::companions).collect();
         for (tensor, stored) in self.checkpoint.tensors().filter(|(_, stored)| !companions.contains(&stored.name)) {
             match self.weights.as_ref().and_then(|weights| Some((weights, weights.roles.get(&tensor)?))) {
                 None => entries.push((&*stored.name, Entry::StoredTensor(tensor))),
@@ -101,6 +104,11 @@ impl<'a> PlainView<'a> {
             Entry::StoredTensor(tensor) => Some(self.checkpoint.stored(tensor).data_type),
             Entry::Weight(_) => None,
         }
+    }
+
+    /// Returns the name of an entry's type, as its file or ONNX has it.
+    pub(crate) fn type_name<'s>(&'s self, entry: Entry<'s>) -> &'s str {
+        self.foreign(entry).unwrap_or_else(|| self.data_type(entry).map_or("quantized", DataType::name))
     }
 
     /// Returns numpy's name for the type of an array whose elements this library cannot read.

@@ -10,13 +10,12 @@ mod parted;
 mod swizzled;
 mod transposed;
 
-use super::columns::columns_at_once;
 use super::packed_ints::{code_down, unpack_row, words};
 use super::weight::{Encoding, Grid, Weight};
 use crate::checkpoint::{Checkpoint, TensorRef};
 use crate::io::memory::resize;
 use crate::io::positional::InputFile;
-use crate::pipeline::{CHUNK, Compute, PipelineError, Scratch};
+use crate::pipeline::{CHUNK, Compute, PipelineError, Scratch, columns_at_once};
 use by_columns::ByColumns;
 use coded::Coded;
 use onnx_cast::packing::pack;

@@ -228,6 +228,14 @@ impl Transform for Chain {
 /// which with the result stays in the caches between reading, casting and writing.
 pub(crate) const CHUNK: usize = 1 << 18;
 
+/// Number of values to read at once: about one chunk, rounded to whole columns of `rows` values if these are not too
+/// long.
+pub(crate) fn columns_at_once(rows: usize) -> usize {
+    let columns = [64, 32, 8].map(|count| rows.saturating_mul(count));
+    let whole = columns.into_iter().find(|columns| (1..=4 * CHUNK).contains(columns));
+    whole.map_or(CHUNK, |columns| CHUNK.div_ceil(columns) * columns)
+}
+
 /// A stretch of a task.
 pub(super) struct Chunk {
     pub(super) task: usize,

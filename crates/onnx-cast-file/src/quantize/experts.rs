@@ -8,12 +8,10 @@ use crate::checkpoint::{Checkpoint, TensorRef};
 use crate::error::FileError;
 use crate::formats::input::{Input, Location, StoredTensor};
 use crate::formats::source::Items;
-use crate::io::positional::{InputFile, ReadAt};
-use crate::layouts::{Columns, Layout};
-use crate::pipeline::PipelineError;
+use crate::formats::strided::Strided;
+use crate::layouts::Layout;
 use crate::selection::Chosen;
 use std::collections::HashMap;
-use std::io;
 use std::sync::Arc;
 
 /// Models that store the experts of a layer in one tensor, and the names under which their loaders read the weights of
@@ -158,14 +156,9 @@ impl Family {
             true => (stored, [rows, columns]),
             false => {
                 let (file, at) = checkpoint.place(tensor);
-                let source = TransposedFile {
-                    file: file.clone(),
-                    at,
-                    len: (stored.len * size) as u64,
-                    columns: Columns::new([rows, columns], size),
-                    size: size as u64,
-                };
-                let file = Arc::new(InputFile::other(file.path(), source.len, source));
+                let sizes = [count, columns, rows].map(|size| size as u64);
+                let strides = [(rows * columns) as u64, 1, columns as u64];
+                let file = Arc::new(Strided::new(file.clone(), at, size, 1, &sizes, &strides).into_file()?);
                 let (name, shape) = (stored.name.clone(), vec![count, columns, rows]);
                 let place = Location::Other(file, 0, Items::PLAIN);
                 transposed = StoredTensor { name, data_type: stored.data_type, shape, len: stored.len, place };
@@ -197,33 +190,5 @@ fn shared(stored: &StoredTensor, skipped: u64) -> Option<Location> {
         // Empty placeholder: only names and shapes are used.
         Location::Memory(bytes) if bytes.is_empty() => Some(Location::Memory(Vec::new())),
         _ => None,
-    }
-}
-
-/// The transposed matrices of a file.
-#[derive(Debug)]
-struct TransposedFile {
-    file: InputFile,
-    at: u64,
-    len: u64,
-    columns: Columns,
-    /// Bytes per element.
-    size: u64,
-}
-
-impl ReadAt for TransposedFile {
-    fn read_at(&self, at: u64, bytes: &mut [u8]) -> io::Result<usize> {
-        let len = usize::try_from(self.len.saturating_sub(at)).unwrap_or(usize::MAX).min(bytes.len());
-        if !at.is_multiple_of(self.size) || !(len as u64).is_multiple_of(self.size) {
-            return Err(io::ErrorKind::InvalidInput.into());
-        }
-        let read =
-            |at: usize, bytes: &mut [u8]| self.file.read_at(self.at + at as u64, bytes).map_err(PipelineError::Read);
-        match self.columns.read((at / self.size) as usize, &mut bytes[..len], read) {
-            Ok(()) => Ok(len),
-            Err(PipelineError::Read(error) | PipelineError::Write(error)) => Err(error),
-            Err(PipelineError::Cast(error)) => Err(io::Error::other(error)),
-            Err(PipelineError::Stopped) => Err(io::Error::other("stopped")),
-        }
     }
 }

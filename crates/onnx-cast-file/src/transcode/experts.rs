@@ -3,8 +3,8 @@
 //! Both have two codes in a byte, next to each other along the axis of the blocks, so that bytes go to other places and
 //! stay what they are.
 
-use crate::layouts::{Columns, columns_at_once};
-use crate::pipeline::{Compute, PipelineError, Scratch};
+use crate::formats::strided::columns::Columns;
+use crate::pipeline::{Compute, PipelineError, Scratch, columns_at_once};
 
 /// Transposed matrices of bytes.
 pub(super) struct Transposed<C> {

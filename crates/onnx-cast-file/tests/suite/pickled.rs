@@ -229,14 +229,11 @@ fn damaged_files_are_errors() {
 fn other_files_are_refused() {
     let tar = [&[b'x'; 257][..], b"ustar", &[0; 250]].concat();
     let object = dict("w", &storage("Float", "0"), 0, &[1], &[1]);
-    let packed = |name| archive(&object, "little", &[0; 4], Some(name));
     for (bytes, said) in [
         (tar, "a tar archive, as torch 0.1 wrote it"),
         (b"\x80\x04}.".to_vec(), "a pickle that torch.save did not write"),
         (b"neither".to_vec(), "not a file of torch.save"),
         (Vec::new(), "an empty file"),
-        (packed("data.pkl"), "member `x/data.pkl` is compressed"),
-        (packed("data/0"), "member `x/data/0` is compressed"),
         (archive(&object, "middle", &[0; 4], None), "byteorder `middle` (want little or big)"),
     ] {
         let error = read(&bytes).expect_err(said);
@@ -261,7 +258,62 @@ fn elements_may_be_big_endian() {
             let swapped: Vec<u8> = words.chunks(word).flat_map(|word| word.iter().rev()).copied().collect();
             let little = read(&archive(&object, "little", &swapped, None)).expect("read");
             assert_eq!(read(&archive(&object, "big", &words, None)).expect("read"), little, "{class}");
+            for member in ["data.pkl", "byteorder", "data/0"] {
+                let packed = archive(&object, "big", &words, Some(member));
+                assert_eq!(read(&packed).expect("read"), little, "{class}, compressed {member}");
+            }
         }
+    }
+}
+
+/// What Python's pickle module writes with protocols 0 and 1. Of torch's own files only those of protocol 1 can be
+/// loaded, as identifiers of storages are tuples.
+#[test]
+fn pickles_may_have_protocol_0_or_1() {
+    let storage = b"(Vstorage\np1\nctorch\nFloatStorage\np2\nV0\np3\nVcpu\nI4\ntQ";
+    let call = b"ctorch._utils\n_rebuild_tensor_v2\np4\n(";
+    let rest = b"I1\n(I3\nt(L1L\ntI00\nccollections\nOrderedDict\n(tRtRs";
+    let others = b"Vkind\n(iargparse\nNamespace\nsVother\n(cargparse\nNamespace\nosS'rate'\nF0.5\ns";
+    let object = [&b"(dp0\nV\xe9\\u2192\\u005c\\u000a\n"[..], call, storage, rest].concat();
+    let mut file = b"L119547037146038801333356L\n.I1001\n.(d.".to_vec();
+    file.extend([&object[..], others, b"g1\ng3\ns.(lV0\na."].concat());
+    file.extend(4u64.to_le_bytes());
+    file.extend([1f32, 2.0, 3.0, 4.0].iter().flat_map(|value| value.to_le_bytes()));
+    let tensors = read(&file).expect("read");
+    assert_eq!(tensors.len(), 1);
+    assert_eq!(tensors[0].name, "\u{e9}\u{2192}\\\n");
+    assert_eq!(tensors[0].tensor, Tensor::from_slice(vec![3], &[2f32, 3.0, 4.0]).expect("a tensor"));
+    let folder = tempdir().expect("a folder");
+    let found = inspect(written(&folder, "x.pt", &file), &InspectRequest::default()).expect("listed");
+    let reasons: Vec<_> = found.left_out.iter().map(|(name, why)| (&**name, &**why)).collect();
+    let unread = "`argparse.Namespace` is not read";
+    assert_eq!(reasons, [("kind", unread), ("other", unread), ("rate", "not a tensor"), ("storage", "not a tensor")]);
+    for (object, said) in [
+        (&b"Ix\n."[..], "no tensors in this file"),
+        (b"g7\n.", "an unknown value of the memo"),
+        (b"gx\n.", "an invalid number"),
+        (b"(o.", "an object without a class"),
+        (b"V\\x\n.", "no tensors in this file"),
+    ] {
+        let file = [&b"L119547037146038801333356L\n.I1001\n.(d."[..], object, b"(l."].concat();
+        let error = read(&file).expect_err(said);
+        assert!(error.contains(said), "{error}\nand not {said}");
+    }
+}
+
+#[test]
+fn tensors_that_share_a_view_are_noted() {
+    let tensor = |name: &str| dict(name, &storage("Float", "0"), 0, &[2, 3], &[1, 2])[1..].to_vec();
+    let object = [&b"}"[..], &tensor("w"), &tensor("tied")].concat();
+    for file in [
+        old(&object, &[("0", &[1.5; 6])]),
+        archive(&object, "little", &[7; 24], None),
+        archive(&object, "little", &[7; 24], Some("data/0")),
+    ] {
+        let folder = tempdir().expect("a folder");
+        let (input, output) = (written(&folder, "x.pt", &file), folder.path().join("out.safetensors"));
+        let done = cast_file(&input, &output, &CastRequest::new(DataType::Float16)).expect("cast");
+        assert_eq!(done.notes, ["shared elements are written for each tensor: `tied` (those of w)"]);
     }
 }
 

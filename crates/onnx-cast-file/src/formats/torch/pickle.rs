@@ -13,6 +13,7 @@ use crate::io::positional::{InputFile, PositionedReader};
 use crate::text::Short;
 use std::collections::HashMap;
 use std::io::{BufReader, Read};
+use std::str::FromStr;
 
 /// Max number of values in a pickle, of entries on its stack and in its memo, and of visits while naming tensors.
 pub(super) const MAX_VALUES: usize = 1 << 22;
@@ -51,15 +52,27 @@ impl<'f> Bytes<'f> {
         Ok(self.take(len)?.iter().rev().fold(0, |number, &byte| number << 8 | u64::from(byte)))
     }
 
-    fn line(&mut self) -> Result<String, FormatError> {
+    /// Reads the argument of an opcode of protocol 0, which ends with a line feed.
+    fn line_bytes(&mut self) -> Result<Vec<u8>, FormatError> {
+        /// Max number of bytes of such an argument.
+        const MAX_LINE: usize = 1 << 16;
         let mut line = Vec::new();
         loop {
             match self.number(1)? as u8 {
-                b'\n' => return String::from_utf8(line).map_err(|_| self.wrong("a name that is not UTF-8")),
-                byte if line.len() < 1 << 10 => line.push(byte),
-                _ => return Err(self.wrong("a name of more than 1024 bytes")),
+                b'\n' => return Ok(line),
+                byte if line.len() < MAX_LINE => line.push(byte),
+                _ => return Err(self.wrong(format!("a name of more than {MAX_LINE} bytes"))),
             }
         }
+    }
+
+    fn line(&mut self) -> Result<String, FormatError> {
+        String::from_utf8(self.line_bytes()?).map_err(|_| self.wrong("a name that is not UTF-8"))
+    }
+
+    /// Reads the decimal number of an opcode of protocol 0.
+    fn decimal<N: FromStr>(&mut self) -> Result<N, FormatError> {
+        self.line()?.parse().map_err(|_| self.wrong("an invalid number"))
     }
 }
 
@@ -100,12 +113,17 @@ impl Machine<'_, '_> {
                 // PROTO, FRAME
                 0x80 => drop(self.bytes.take(1)?),
                 0x95 => drop(self.bytes.take(8)?),
-                // BINPUT, LONG_BINPUT, MEMOIZE, BINGET, LONG_BINGET
+                // PUT, BINPUT, LONG_BINPUT, MEMOIZE, GET, BINGET, LONG_BINGET
+                b'p' => drop(memo.insert(self.bytes.decimal()?, self.top()?)),
                 b'q' => drop(memo.insert(self.bytes.number(1)?, self.top()?)),
                 b'r' => drop(memo.insert(self.bytes.number(4)?, self.top()?)),
                 0x94 => drop(memo.insert(memo.len() as u64, self.top()?)),
-                b'h' | b'j' => {
-                    let place = self.bytes.number(if opcode == b'h' { 1 } else { 4 })?;
+                b'g' | b'h' | b'j' => {
+                    let place = match opcode {
+                        b'g' => self.bytes.decimal()?,
+                        b'h' => self.bytes.number(1)?,
+                        _ => self.bytes.number(4)?,
+                    };
                     let value = memo.get(&place).copied();
                     self.stack.push(value.ok_or_else(|| self.bytes.wrong("an unknown value of the memo"))?);
                 }
@@ -120,8 +138,30 @@ impl Machine<'_, '_> {
         match opcode {
             // NONE, NEWTRUE, NEWFALSE
             b'N' | 0x88 | 0x89 => self.stack.push(PLAIN),
-            // BINFLOAT
+            // FLOAT, BINFLOAT
+            b'F' => {
+                self.bytes.line()?;
+                self.stack.push(PLAIN);
+            }
             b'G' => self.skip(8)?,
+            // INT, which also has the bools 00 and 01, and LONG
+            b'I' | b'L' => {
+                let line = self.bytes.line()?;
+                let number = line.strip_suffix('L').unwrap_or(&line);
+                let is_bool = opcode == b'I' && matches!(number, "00" | "01");
+                let value = number.parse().ok().filter(|_| !is_bool);
+                self.push(value.map_or(Value::Plain, Value::Int))?;
+            }
+            // STRING and UNICODE
+            b'S' => {
+                let line = self.bytes.line()?;
+                let text = line.get(1..line.len().saturating_sub(1)).filter(|text| !text.contains('\\'));
+                self.push(text.map_or(Value::Plain, |text| Value::Text(text.to_owned())))?;
+            }
+            b'V' => {
+                let text = unescaped(&self.bytes.line_bytes()?);
+                self.push(text.map_or(Value::Plain, Value::Text))?;
+            }
             // BININT, BININT1, BININT2
             b'J' => {
                 let value = self.bytes.number(4)? as u32;
@@ -234,6 +274,19 @@ impl Machine<'_, '_> {
                     self.pop()?;
                 }
                 let (arguments, class) = (self.pop()?, self.pop()?);
+                self.push_called(call::call(&self.values, class, arguments))?;
+            }
+            // INST, OBJ
+            b'i' => {
+                let class = format!("{}.{}", self.bytes.line()?, self.bytes.line()?);
+                let arguments = self.pop_marked()?;
+                let (class, arguments) = (self.add(Value::Global(class))?, self.add(Value::Tuple(arguments))?);
+                self.push_called(call::call(&self.values, class, arguments))?;
+            }
+            b'o' => {
+                let mut items = self.pop_marked()?.into_iter();
+                let class = items.next().ok_or_else(|| self.bytes.wrong("an object without a class"))?;
+                let arguments = self.add(Value::Tuple(items.collect()))?;
                 self.push_called(call::call(&self.values, class, arguments))?;
             }
             // BINPERSID
@@ -353,4 +406,26 @@ impl Machine<'_, '_> {
         }
         Ok(())
     }
+}
+
+/// Decodes a string of protocol 0: characters of Latin-1, `\u` with four and `\U` with eight hexadecimal digits; `None` if
+/// an escape is invalid.
+fn unescaped(text: &[u8]) -> Option<String> {
+    let mut characters = text.iter().map(|&byte| char::from(byte));
+    let mut out = String::new();
+    while let Some(character) = characters.next() {
+        out.push(match character {
+            '\\' => {
+                let digits = match characters.next()? {
+                    'u' => 4,
+                    'U' => 8,
+                    _ => return None,
+                };
+                let digits: String = characters.by_ref().take(digits).collect();
+                char::from_u32(u32::from_str_radix(&digits, 16).ok()?)?
+            }
+            character => character,
+        });
+    }
+    Some(out)
 }

@@ -2,8 +2,8 @@
 //! Quark.
 
 use super::{TensorBytes, WeightValues, scale_size};
+use crate::formats::strided::columns::Columns;
 use crate::io::memory::resize;
-use crate::layouts::columns::Columns;
 use crate::layouts::packed_ints::{codes_across, unpack_row, words};
 use crate::layouts::weight::{ColumnOrder, Encoding, Weight};
 use crate::pipeline::{PipelineError, Scratch};

@@ -7,8 +7,8 @@
 use super::arithmetic::rounding::{numbers, read_numbers};
 use super::arithmetic::{Arithmetic, ENTRIES, Packing};
 use super::{TensorBytes, scale_size};
+use crate::formats::strided::columns::Columns;
 use crate::io::memory::resize;
-use crate::layouts::columns::Columns;
 use crate::layouts::packed_ints::Stream;
 use crate::layouts::weight::{Coding, Formula, Grid, Weight};
 use crate::pipeline::{PipelineError, Scratch};

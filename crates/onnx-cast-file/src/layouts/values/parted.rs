@@ -6,8 +6,8 @@
 use super::TensorBytes;
 use super::arithmetic::rounding::widen;
 use super::arithmetic::{Arithmetic, Packing};
+use crate::formats::strided::columns::Columns;
 use crate::io::memory::resize;
-use crate::layouts::columns::Columns;
 use crate::layouts::weight::{Parts, Weight};
 use crate::level::level;
 use crate::pipeline::{PipelineError, Scratch};

@@ -1,9 +1,9 @@
 //! Weights whose values are transposed: experts of gpt-oss. A part of the values is some columns of a stored matrix.
 
 use super::{TensorBytes, WeightValues};
+use crate::formats::strided::columns::{Columns, Part, ROWS, parts};
+use crate::formats::strided::transpose::transpose;
 use crate::io::memory::resize;
-use crate::layouts::columns::{Columns, Part, ROWS, parts};
-use crate::layouts::transpose::transpose;
 use crate::layouts::weight::Weight;
 use crate::pipeline::{PipelineError, Scratch};
 use onnx_cast::scaled::BlockPlan;
@@ -80,7 +80,8 @@ impl WeightValues<'_> {
         let copy = |from: &Columns, place: TensorBytes<'_>, each: usize, out: &mut Vec<u8>| {
             let columns: Range<usize> = columns.start / each..columns.end / each;
             let mut read = |at: usize, bytes: &mut [u8]| place.read_into(at, bytes);
-            from.slab(part.matrix, [rows.start, columns.start], &mut read)?.copy(rows.clone(), columns, out)
+            let slab = from.slab(part.matrix, [rows.start, columns.start], &mut read)?;
+            slab.copy(rows.clone(), columns, out).map_err(PipelineError::Read)
         };
         copy(&stored.elements, self.elements, 2, elements)?;
         copy(&stored.scales, self.scales, BLOCK, scales)?;

@@ -1,4 +1,4 @@
-//! Transposes matrices of values of 1, 2 and 4 bytes.
+//! Transposes matrices of values of 1, 2, 4 and 8 bytes.
 //!
 //! Experts are stored with the axis of their blocks first or last, and the other way round where they are plain. Tiles
 //! are copied to contiguous memory first: rows that are a power of two apart would evict each other from the nearest
@@ -130,6 +130,7 @@ mod tests {
         {
             check::<1>(rows, width, columns, height);
             check::<2>(rows, width, columns, height);
+            check::<8>(rows, width, columns, height);
             check::<4>(rows, width, columns, height);
         }
         transpose::<2>(&[], 0, 0, &mut [], 0);

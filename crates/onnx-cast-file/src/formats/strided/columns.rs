@@ -1,23 +1,22 @@
-//! Stored matrices that are read by columns: experts whose quantized layout has rows and columns exchanged.
+//! Stored matrices that are read by columns, such as transposed weights and arrays in Fortran order.
 //!
 //! A part of the result is a few bytes of each stored row. A slab of columns, of bounded size, is therefore read and
 //! cached for the parts that follow.
 
 use super::transpose::transpose;
 use crate::io::memory::resize;
-use crate::pipeline::{CHUNK, PipelineError};
 use std::io;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Bytes of a slab; twice as many where a row's stretch would be short. Each stretch is a system call.
+/// Bytes of a slab; up to eight times as many if the stretches of rows would be short. Each stretch is a system call.
 const SLAB: usize = 8 << 20;
 /// Bytes of a stretch below which it is short.
 const SHORT: usize = 2 << 10;
 /// Bytes of a row that a slab has at least.
 const LEAST: usize = 64;
 /// Slabs of some of the rows begin at a multiple of these.
-pub(super) const ROWS: usize = 256;
+pub(crate) const ROWS: usize = 256;
 /// Rows that are exchanged at once: they stay in the nearer caches.
 const STRIP: usize = 64;
 
@@ -37,7 +36,7 @@ pub(crate) struct Columns {
 
 /// Some columns of a matrix: those of all its rows, if these are not too many.
 #[derive(Debug, Default)]
-pub(super) struct Slab {
+pub(crate) struct Slab {
     matrix: usize,
     rows: Range<usize>,
     columns: Range<usize>,
@@ -75,37 +74,31 @@ pub(crate) fn parts([rows, columns]: [usize; 2], start: usize, len: usize) -> im
     })
 }
 
-/// Number of values to read at once: about one chunk, rounded to whole columns of `rows` values if these are not too
-/// long.
-pub(crate) fn columns_at_once(rows: usize) -> usize {
-    let columns = [64, 32, 8].map(|count| rows.saturating_mul(count));
-    let whole = columns.into_iter().find(|columns| (1..=4 * CHUNK).contains(columns));
-    whole.map_or(CHUNK, |columns| CHUNK.div_ceil(columns) * columns)
-}
-
 impl Columns {
     /// Matrices of values of so many bytes.
     pub(crate) fn new([rows, columns]: [usize; 2], size: usize) -> Columns {
-        let slab = if rows.saturating_mul(SHORT) <= SLAB { SLAB } else { 2 * SLAB };
-        let down = if rows.saturating_mul(LEAST) <= slab { rows } else { slab / LEAST / ROWS * ROWS };
+        let least = rows.saturating_mul(LEAST.max(size));
+        let slab = if rows.saturating_mul(SHORT) <= SLAB { SLAB } else { least.clamp(2 * SLAB, 8 * SLAB) };
+        let down = if least <= slab { rows } else { (slab / LEAST.max(size) / ROWS * ROWS).max(1) };
         let most = slab / down.max(1) / size;
-        let across = if most < columns { most / LEAST * LEAST } else { columns };
+        let step = if most < LEAST { (LEAST / size).max(1) } else { LEAST };
+        let across = if most < columns { (most / step * step).max(1) } else { columns };
         Columns { rows, columns, size, slab: [down, across], is_exchanged: false, last: Mutex::new(None) }
     }
 
     /// Matrices of which few columns are read at once, so that every line of a slab would be needed several times: rows
     /// and columns are exchanged while they are read.
-    pub(super) fn exchanged(shape: [usize; 2], size: usize) -> Columns {
+    pub(crate) fn exchanged(shape: [usize; 2], size: usize) -> Columns {
         Columns { is_exchanged: true, ..Columns::new(shape, size) }
     }
 
     /// Reads values of the transposed matrices, from one on. `read` reads bytes of the tensor from a place.
-    pub(crate) fn read(
+    pub(crate) fn read<E: From<io::Error>>(
         &self,
         start: usize,
         values: &mut [u8],
-        read: impl FnMut(usize, &mut [u8]) -> Result<(), PipelineError>,
-    ) -> Result<(), PipelineError> {
+        read: impl FnMut(usize, &mut [u8]) -> Result<(), E>,
+    ) -> Result<(), E> {
         let (mut read, mut values) = (read, values);
         for part in parts([self.rows, self.columns], start, values.len() / self.size) {
             let (now, later) = std::mem::take(&mut values).split_at_mut(part.len() * self.size);
@@ -139,17 +132,17 @@ impl Columns {
     }
 
     /// Frees the slab that was read last.
-    pub(super) fn forget(&self) {
+    pub(crate) fn forget(&self) {
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
     /// The slab that holds a value of a matrix.
-    pub(super) fn slab(
+    pub(crate) fn slab<E: From<io::Error>>(
         &self,
         matrix: usize,
         [row, column]: [usize; 2],
-        read: &mut impl FnMut(usize, &mut [u8]) -> Result<(), PipelineError>,
-    ) -> Result<Arc<Slab>, PipelineError> {
+        read: &mut impl FnMut(usize, &mut [u8]) -> Result<(), E>,
+    ) -> Result<Arc<Slab>, E> {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         let holds = |slab: &Slab| slab.matrix == matrix && slab.rows.contains(&row) && slab.columns.contains(&column);
         if let Some(slab) = last.as_ref().filter(|slab| holds(slab)) {
@@ -162,7 +155,7 @@ impl Columns {
         (slab.matrix, slab.size) = (matrix, self.size);
         (slab.rows, slab.columns) = (range(row, down, self.rows), range(column, across, self.columns));
         let [width, pitch] = [slab.columns.len() * self.size, self.columns * self.size];
-        resize(&mut slab.bytes, slab.rows.len() * width).ok_or_else(PipelineError::out_of_memory)?;
+        resize(&mut slab.bytes, slab.rows.len() * width).ok_or_else(out_of_memory)?;
         let first = (matrix * self.rows + slab.rows.start) * pitch + slab.columns.start * self.size;
         let mut rows = |at: usize, bytes: &mut [u8]| {
             if width == pitch {
@@ -174,7 +167,7 @@ impl Columns {
         if self.is_exchanged {
             let (height, mut strip) = (slab.rows.len(), Vec::new());
             for row in (0..height).step_by(STRIP) {
-                resize(&mut strip, STRIP.min(height - row) * width).ok_or_else(PipelineError::out_of_memory)?;
+                resize(&mut strip, STRIP.min(height - row) * width).ok_or_else(out_of_memory)?;
                 rows(first + row * pitch, &mut strip)?;
                 let (out, columns) = (&mut slab.bytes[row * self.size..], slab.columns.len());
                 exchange(self.size, &strip, columns, columns, out, height);
@@ -196,31 +189,38 @@ impl Slab {
     }
 
     /// The bytes of a row from a value on, before a column or the end of the slab.
-    pub(super) fn row(&self, [row, column]: [usize; 2], end: usize) -> &[u8] {
+    pub(crate) fn row(&self, [row, column]: [usize; 2], end: usize) -> &[u8] {
         let end = end.min(self.columns.end);
         &self.bytes[self.place([row, column])..][..end.saturating_sub(column) * self.size]
     }
 
     /// Copies some columns of some rows.
-    pub(super) fn copy(
-        &self,
-        rows: Range<usize>,
-        columns: Range<usize>,
-        out: &mut Vec<u8>,
-    ) -> Result<(), PipelineError> {
+    pub(crate) fn copy(&self, rows: Range<usize>, columns: Range<usize>, out: &mut Vec<u8>) -> io::Result<()> {
         let (pitch, width) = (self.columns.len() * self.size, columns.len() * self.size);
-        resize(out, rows.len() * width).ok_or_else(|| PipelineError::Read(io::ErrorKind::OutOfMemory.into()))?;
+        resize(out, rows.len() * width).ok_or_else(out_of_memory)?;
         copy_stretches(width, &self.bytes[self.place([rows.start, columns.start])..], pitch, out, width);
         Ok(())
     }
 }
 
-/// Transposes values of so many bytes.
+fn out_of_memory() -> io::Error {
+    io::ErrorKind::OutOfMemory.into()
+}
+
+/// Transposes values of `size` bytes, as [`transpose`] does.
 fn exchange(size: usize, from: &[u8], width: usize, columns: usize, out: &mut [u8], height: usize) {
     match size {
         1 => transpose::<1>(from, width, columns, out, height),
         2 => transpose::<2>(from, width, columns, out, height),
-        _ => transpose::<4>(from, width, columns, out, height),
+        4 => transpose::<4>(from, width, columns, out, height),
+        8 => transpose::<8>(from, width, columns, out, height),
+        _ => {
+            for (row, values) in from.chunks(width * size).enumerate() {
+                for (column, value) in values.chunks_exact(size).take(columns).enumerate() {
+                    out[(column * height + row) * size..][..size].copy_from_slice(value);
+                }
+            }
+        }
     }
 }
 
