@@ -11,7 +11,6 @@ use crate::formats::checkpoint::JobId;
 use crate::formats::error::FormatError;
 use crate::formats::format::{Format, GGUF_WRITER, TORCH_WRITER, UNSEEN, is_unseen};
 use crate::formats::input::{Given, Input, StoredTensor, check_type};
-use crate::formats::output::Output;
 use crate::formats::safetensors;
 use crate::io::fs;
 use crate::io::positional::is_stream;
@@ -153,33 +152,34 @@ impl Job for CastJob {
         Ok(CastJob { request, is_cast: self.is_cast })
     }
 
-    /// Opens a checkpoint for writing its files one by one.
+    /// Opens a checkpoint, whose files are written one by one, or a file of any format.
     fn open(&self, input: &Path, output: &Path) -> Result<Opened, FileError> {
-        if let Some(opened) = engine::open_folder(input, output, self.id(), &self.request.run)? {
-            return Ok(opened);
+        match engine::open_folder(input, output, self.id(), &self.request.run)? {
+            Some(opened) => Ok(opened),
+            None => self.open_file(input, output),
         }
-        for path in [input, output] {
-            match Format::from_path(path)? {
-                Format::Safetensors => {}
-                _ if path == input && Format::of_input(path)? == Format::Torch => {}
-                format => {
-                    return Err(FormatError::format(path, "a cast in parts", format, "it is for .safetensors").into());
-                }
-            }
-        }
-        engine::open(input, output, &self.request.run)
     }
 
     fn plan<'a>(&'a self, opened: &'a Opened) -> Result<OutputPlan<'a>, FileError> {
         let (checkpoint, request) = (&opened.checkpoint, &self.request);
-        if let Some(first) = checkpoint.files.first() {
+        let format = opened.outputs.format();
+        if let Some(first) = checkpoint.files.first().filter(|_| format == Format::Safetensors) {
             check_safetensors(&opened.outputs.file(first.path()), request)?;
         }
-        let mut planner = Planner::new(self);
-        let casts = checkpoint.files.iter().map(|file| planner.of_many(file)).collect::<Result<Vec<_>, _>>()?;
-        planner.check_any(checkpoint.files.first(), &casts.concat())?;
+        let is_array = |format| matches!(format, Format::Npy | Format::Npz);
+        let keeps_arrays = is_array(format) && checkpoint.files.iter().all(|input| is_array(input.format));
+        let mut planner = Planner { keeps_arrays, ..Planner::new(self) };
+        let casts = match &checkpoint.files[..] {
+            [input] if !(input.format.holds_many() && format.holds_many()) => vec![planner.of_one(opened, input)?],
+            files => {
+                let casts = files.iter().map(|file| planner.of_many(file)).collect::<Result<Vec<_>, _>>()?;
+                planner.check_any(files.first(), &casts.concat())?;
+                casts
+            }
+        };
         let mut files = Vec::new();
         for (file, (input, casts)) in checkpoint.files.iter().zip(casts).enumerate() {
+            planner.check_foreign(input, &casts)?;
             files.push(OutputFile::of(opened, input, planner.rows(file, input, casts)?));
         }
         if !opened.is_checked {
@@ -198,9 +198,14 @@ impl Job for CastJob {
     }
 
     fn run_one(&self, input: &Path, output: &Path) -> Result<Summary, FileError> {
-        let done = match engine::open_folder(input, output, self.id(), &self.request.run)? {
-            Some(opened) => self.plan(&opened)?.run(),
-            None => self.run_file(input, output),
+        let mut opened = self.open(input, output)?;
+        let plan = self.plan(&opened)?;
+        let done = match strings::cast_of(&plan) {
+            Some(cast) => {
+                drop(plan);
+                strings::run(&mut opened, cast, &self.request)
+            }
+            None => plan.run(),
         };
         Ok(done?.ignoring(self.ignored()))
     }
@@ -226,61 +231,34 @@ impl CastJob {
         Ok(side_files)
     }
 
-    /// Casts a file to a file of any format.
-    fn run_file(&self, input: &Path, output: &Path) -> Result<Summary, FileError> {
+    /// Opens a file of any format.
+    fn open_file(&self, input: &Path, output: &Path) -> Result<Opened, FileError> {
         self.request.run.refuse_shards(input)?;
-        let request = &self.request;
-        let format = match (request.raw.in_format, &request.raw.shape) {
+        let raw = &self.request.raw;
+        let format = match (raw.in_format, &raw.shape) {
             (Some(format), _) => Some(format),
             (None, Some(_)) => Some(Format::Raw),
             (None, None) if is_stream(input) => None,
             (None, None) => Some(Format::of_input(input)?),
         };
-        let target = request.raw.out_format.map_or_else(|| format_of(output), |format| Ok(Some(format)))?;
+        let target = raw.out_format.map_or_else(|| format_of(output), |format| Ok(Some(format)))?;
         check_formats([(input, format, "`dequantize` reads it"), (output, target, GGUF_WRITER)], self.name())?;
         if target == Some(Format::Safetensors) {
-            check_safetensors(output, request)?;
+            check_safetensors(output, &self.request)?;
         }
-        let given = Given { from: &request.raw.from, shape: request.raw.shape.as_deref() };
-        let mut file = Input::open(input, format, &given)?;
+        let mut file = Input::open(input, format, &Given { from: &raw.from, shape: raw.shape.as_deref() })?;
         let format = output_format(&file, target, output)?;
-        let is_kept = |format| matches!(format, Format::Npy | Format::Npz);
-        let keeps_arrays = is_kept(file.format) && is_kept(format);
-        let mut planner = Planner { keeps_arrays, ..Planner::new(self) };
-        let casts = if file.format.holds_many() && format.holds_many() {
-            let casts = planner.of_many(&file)?;
-            planner.check_any(Some(&file), &casts)?;
-            casts
-        } else {
-            file = file.single("another format", &request.raw.from)?;
-            vec![planner.of_one(&mut file, format)?]
-        };
-        let names = file.tensors.iter().map(|stored| &*stored.name);
-        request.selection.check_names(names).map_err(|error| FileError::invalid(input, error))?;
-        let sink = Output { path: output, format, options: &request.run.write };
-        planner.check_foreign(&file, &casts)?;
-        let all_copied = file.tensors.iter().zip(&casts).all(|(stored, cast)| planner.copies(stored, *cast));
-        if !all_copied && strings::are_in(&file, &casts) {
-            match casts[..] {
-                [cast] if !format.holds_many() => return strings::run(&mut file, cast, &sink, request),
-                // If both files may contain several tensors, this error was already reported when the casts were
-                // chosen.
-                [Some(cast)]
-                    if (cast.source_type() == DataType::String) != (cast.target_type() == DataType::String) =>
-                {
-                    let tensor = file.tensors.first().map(|stored| &*stored.name).unwrap_or_default();
-                    return Err(FileError::strings(output, tensor));
-                }
-                _ => {}
+        if !(file.format.holds_many() && format.holds_many()) {
+            file = file.single("another format", &raw.from)?;
+            if let Some(stored) =
+                file.tensors.first_mut().filter(|stored| format.holds_many() && stored.name.is_empty())
+            {
+                // The format asks for a name; the file's is the best that there is.
+                stored.name = input.file_stem().unwrap_or_default().to_string_lossy().into_owned();
             }
         }
-        let rows = planner.rows(0, &file, casts)?;
-        let metadata = file.metadata.clone();
-        let opened = Opened::of(input, vec![file], OutputPaths::default());
-        let files = vec![OutputFile { path: output.to_owned(), format, metadata, head: None, rows }];
-        planner.check(&opened, &files)?;
-        let notes = planner.notes(&files, &opened.checkpoint);
-        OutputPlan { notes, ..OutputPlan::new(&opened, files, &request.run) }.run()
+        let outputs = OutputPaths { single: Some(output.to_owned()), format: Some(format), ..OutputPaths::default() };
+        Ok(Opened::of(input, vec![file], outputs))
     }
 }
 
@@ -407,20 +385,20 @@ impl<'a> Planner<'a> {
         layouts::check_cast(opened.path(), &tensors.collect::<Vec<_>>())
     }
 
-    /// The cast of the tensor of a file of one.
-    fn of_one(&self, input: &mut Input, format: Format) -> Result<Option<Plan>, FileError> {
-        let stem = input.path().file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        let Some(stored) = input.tensors.first_mut() else { return Ok(None) };
-        if format.holds_many() && stored.name.is_empty() {
-            // The format asks for a name; the file's is the best that there is.
-            stored.name = stem;
-        }
+    /// The cast of the tensor of a file of one, if there is a tensor.
+    fn of_one(&self, opened: &Opened, input: &Input) -> Result<Vec<Option<Plan>>, FileError> {
+        let Some(stored) = input.tensors.first() else { return Ok(Vec::new()) };
         let to = self.job.request.selection.target_of_one(&stored.name, stored.len as u64);
         if let (Some(_), Some((_, why))) = (to, stored.foreign()) {
-            return Err(FileError::invalid(input.file.path(), why.clone().of_tensor(&stored.name)));
+            return Err(FileError::invalid(input.path(), why.clone().of_tensor(&stored.name)));
         }
         let plan = to.map(|to| self.job.cast(stored.data_type, to)).transpose();
-        plan.map_err(|error| FileError::cast(input.file.path(), &stored.name, error.into()))
+        let plan = plan.map_err(|error| FileError::cast(input.path(), &stored.name, error.into()))?;
+        let mixes = |to: DataType| (stored.data_type == DataType::String) != (to == DataType::String);
+        if opened.outputs.format().holds_many() && to.is_some_and(mixes) {
+            return Err(FileError::strings(&opened.outputs.file(input.path()), &stored.name));
+        }
+        Ok(vec![plan])
     }
 
     /// The casts from several tensors to several.
@@ -481,12 +459,12 @@ impl<'a> Planner<'a> {
     }
 }
 
-/// What is done with a tensor that holds no strings.
+/// What is done with a tensor. Of casts from and to strings, the bytes of the result are not known.
 fn summary(stored: &StoredTensor, plan: Option<Plan>) -> Result<TensorSummary, TensorError> {
     let StoredTensor { name, shape, data_type: from, len, .. } = stored;
     let to = plan.map_or(*from, |plan| plan.target_type());
     let bytes = |data_type: DataType| {
-        if *from == DataType::String {
+        if [*from, data_type].contains(&DataType::String) {
             return Ok(stored.bytes());
         }
         let len = data_type.byte_len(*len).map(|len| len as u64);

@@ -12,6 +12,7 @@ use crate::formats::format::Format;
 use crate::formats::gguf::is_meant as is_gguf_path;
 use crate::job::{self, Job};
 use crate::layouts::{self, Layout, Role, Weight, WeightValues, Weights};
+use crate::pipeline::Compute;
 use crate::request::RunOptions;
 use crate::selection::Selection;
 use crate::summary::{Summary, TensorSummary};
@@ -72,7 +73,7 @@ impl Job for DequantizeRequest {
 
     fn check(&self, input: &Path, _: &Path) -> Result<(), FileError> {
         self.selection.check_given(input)?;
-        self.selection.targets().try_for_each(|to| cast_to(to, true).map(drop)).map_err(FileError::Operator)
+        self.selection.targets().try_for_each(|to| cast_to(to, &[]).map(drop)).map_err(FileError::Operator)
     }
 
     fn check_collection(&self, all: &Collection) -> Result<(), FileError> {
@@ -91,7 +92,7 @@ impl Job for DequantizeRequest {
         if opened.checkpoint.files.iter().any(|file| file.format == Format::Gguf) {
             return gguf::plan(opened, self);
         }
-        let Opened { checkpoint, outputs, input, is_checked, .. } = opened;
+        let Opened { checkpoint, outputs, input, .. } = opened;
         let config = checkpoint.config(self.layout)?;
         let keeps = |name: &str, len| self.selection.target_of_one(name, len).is_none();
         let weights = Weights::find_but(checkpoint, &config, keeps)?;
@@ -106,10 +107,8 @@ impl Job for DequantizeRequest {
         })?;
         let targets: Vec<Option<DataType>> = weights.list.iter().map(|weight| target(self, weight)).collect();
         let chosen: Vec<bool> = targets.iter().map(Option::is_some).collect();
-        if !is_checked {
-            let run = (self.run.threads, self.run.watch.as_ref());
-            layouts::verify(checkpoint, &weights, &chosen, self.allow_nan, run)?;
-        }
+        let mut scales = layouts::scales_of(checkpoint, &weights, &chosen)?;
+        scales.retain(|_| !self.allow_nan);
         let layer = |weight: &'_ Arc<Weight>| weight.name.strip_suffix(".weight").map(str::to_owned);
         let plain: HashSet<String> = weights
             .list
@@ -136,7 +135,7 @@ impl Job for DequantizeRequest {
         }
         let side_files = planner.side_files(opened, outputs.folder.as_deref(), is_plain)?;
         let dropped = if is_plain { weights.calibrations(checkpoint) } else { Vec::new() };
-        Ok(OutputPlan { side_files, dropped, ..OutputPlan::new(opened, files, &self.run) })
+        Ok(OutputPlan { side_files, dropped, scales, ..OutputPlan::new(opened, files, &self.run) })
     }
 }
 
@@ -145,13 +144,31 @@ fn target(request: &DequantizeRequest, weight: &Weight) -> Option<DataType> {
     request.selection.target_of_one(&weight.name, weight.len() as u64)
 }
 
-/// How a target is reached: the type that is computed, and the cast from there.
-fn cast_to(to: DataType, counts: bool) -> Result<(DataType, Option<Plan>), OpError> {
-    let is_direct = matches!(to, DataType::Float | DataType::Float16 | DataType::BFloat16) && !counts;
-    if is_direct {
+/// How a target is reached: the type that is computed, which is one of `computed` or float, and the cast from there.
+fn cast_to(to: DataType, computed: &[DataType]) -> Result<(DataType, Option<Plan>), OpError> {
+    if computed.contains(&to) {
         return Ok((to, None));
     }
     Ok((DataType::Float, Some(Cast::new(to, &CastOptions::new().threads(1))?.plan(DataType::Float)?)))
+}
+
+/// A tensor that gets computed values, given its summary before and the types that `values` can compute.
+fn dequantized<'a>(
+    (path, tensor): (&Path, TensorRef),
+    from: TensorSummary,
+    (to, counts): (DataType, bool),
+    computed: &[DataType],
+    values: impl FnOnce(DataType) -> Result<Box<dyn Compute + 'a>, FileError>,
+) -> Result<OutputTensor<'a>, FileError> {
+    let failed = |error| FileError::cast(path, &from.name, error);
+    let cast = cast_to(to, if counts { &[] } else { computed });
+    let (data_type, cast) = cast.map_err(|error| failed(error.into()))?;
+    let counter = cast.and_then(|_| Counters::new(counts).of(data_type, to)).map(Arc::new);
+    let bytes = onnx_cast::tensor::element_count(&from.shape).and_then(|len| to.byte_len(len));
+    let too_large = || failed(TensorErrorKind::TooLarge { data_type: to, shape: from.shape.clone() }.into());
+    let bytes_after = bytes.ok_or_else(too_large)? as u64;
+    let source = Source::Computed(Box::new(Computed { source: values(data_type)?, data_type, cast, counter }));
+    Ok(OutputTensor { summary: TensorSummary { to, bytes_after, cast: true, ..from }, tensor, source })
 }
 
 struct Planner<'a, 'w> {
@@ -187,34 +204,13 @@ impl<'a> Planner<'a, '_> {
             let what = "a weight as string is unsupported (want a type of numbers)";
             return Err(FileError::invalid(path, Invalid::new(InvalidKind::Request, what).of_tensor(&weight.name)));
         }
-        let counts = self.request.run.counts();
-        let (data_type, cast) =
-            cast_to(to, counts).map_err(|error| FileError::cast(path, &weight.name, error.into()))?;
-        let counter = cast.and_then(|_| Counters::new(counts).of(data_type, to)).map(Arc::new);
-        let values = WeightValues::new(self.checkpoint, weight, data_type)
-            .map_err(|error| FileError::moving(error, path, path, &weight.name))?;
-        let shape = weight.values.clone();
-        let too_large = || TensorErrorKind::TooLarge { data_type: to, shape: shape.clone() };
-        let bytes_after =
-            onnx_cast::tensor::element_count(&shape).and_then(|len| to.byte_len(len)).ok_or_else(too_large);
-        let bytes_after = bytes_after.map_err(|error| FileError::cast(path, &weight.name, error.into()))? as u64;
-        let summary = TensorSummary {
-            name: weight.name.clone(),
-            shape,
-            from: weight.element_type(),
-            to,
-            bytes_before: weight.parts().map(|part| self.checkpoint.byte_len(part)).sum(),
-            bytes_after,
-            cast: true,
-            reason: None,
-            counts: None,
-            alarms: None,
-            descr: None,
-            block_type: None,
-            quantized: None,
-        };
-        let computed = Computed { source: Box::new(values), data_type, cast, counter };
-        Ok(OutputTensor { summary, tensor, source: Source::Computed(Box::new(computed)) })
+        let bytes = weight.parts().map(|part| self.checkpoint.byte_len(part)).sum();
+        let from = TensorSummary::kept(&weight.name, weight.values.clone(), weight.element_type(), bytes);
+        let computed = [DataType::Float, DataType::Float16, DataType::BFloat16];
+        dequantized((path, tensor), from, (to, self.request.run.counts()), &computed, |data_type| {
+            let values = WeightValues::new(self.checkpoint, weight, data_type);
+            Ok(Box::new(values.map_err(|error| FileError::moving(error, path, path, &weight.name))?))
+        })
     }
 
     /// The other files of a folder that are copied as they are, and the configuration as it is to be.

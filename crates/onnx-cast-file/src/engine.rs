@@ -37,7 +37,7 @@ use crate::io::atomic::{NewFolders, Occupant, create_folder, folder_of, occupant
 use crate::io::fs::{self, HAS_OUTPUTS, is_same, place_of};
 use crate::io::positional::{InputFile, is_stream};
 use crate::io::progress::Meter;
-use crate::layouts;
+use crate::layouts::{self, Scales};
 use crate::pipeline::{self, Amax, Compute, InPlace, Nowhere, Same, Task, TaskInput};
 use crate::request::RunOptions;
 use crate::summary::{Ignored, Summary, TensorSummary};
@@ -117,7 +117,9 @@ pub(crate) struct OutputPlan<'a> {
     pub(crate) files: Vec<OutputFile<'a>>,
     /// The index, if the output has one.
     pub(crate) index: Option<PathBuf>,
-    /// Comparisons that come before everything else.
+    /// Scales that are searched for NaN before everything else, by the process that plans.
+    pub(crate) scales: Scales,
+    /// Comparisons that come before anything is written.
     pub(crate) checks: Vec<Check<'a>>,
     /// Tensors whose amax must be measured before writing.
     pub(crate) measured: Vec<(TensorRef, Arc<Amax>)>,
@@ -155,6 +157,7 @@ impl<'a> OutputPlan<'a> {
             opened,
             files,
             index: opened.outputs.index.clone(),
+            scales: Vec::new(),
             checks,
             measured,
             side_files,
@@ -183,6 +186,7 @@ impl<'a> OutputPlan<'a> {
         // Files appear one by one, so that all of them have to be good before the first.
         let fails = !options.fail_on.is_empty();
         let rehearses = if options.dry_run { options.counts() } else { fails && self.files.len() > 1 };
+        self.check_scales()?;
         let meter = self.meter(rehearses, !options.dry_run);
         self.check(&self.checks.iter().collect::<Vec<_>>(), &meter)?;
         if rehearses || !options.dry_run {
@@ -403,6 +407,11 @@ impl<'a> OutputPlan<'a> {
         Meter::new(self.options.watch.as_ref(), checked + measured + self.files.iter().map(rows).sum::<u64>())
     }
 
+    /// Reads the scales.
+    fn check_scales(&self) -> Result<(), FileError> {
+        layouts::find_nan(self.checkpoint(), &self.scales, self.options.threads, self.options.watch.as_ref())
+    }
+
     /// Does checks, each of which ends the work where it fails.
     fn check(&self, checks: &[&Check<'_>], meter: &Meter<'_>) -> Result<(), FileError> {
         for check in checks {
@@ -518,10 +527,10 @@ impl Check<'_> {
 }
 
 impl<'a> OutputFile<'a> {
-    /// The `.safetensors` file that a file of the input gives.
+    /// The file that a file of the input gives.
     pub(crate) fn of(opened: &Opened, input: &Input, rows: Vec<OutputTensor<'a>>) -> OutputFile<'a> {
         let (path, metadata) = (opened.outputs.file(input.path()), input.metadata.clone());
-        OutputFile { path, format: Format::Safetensors, metadata, head: None, rows }
+        OutputFile { path, format: opened.outputs.format(), metadata, head: None, rows }
     }
 
     /// Bytes that a row takes.

@@ -51,6 +51,6 @@ pub(crate) use spec::{Calibration, GROUPS, KeptNames, SHAPE, ZERO_POINTS};
 pub(crate) use table::{layers_of, without_layers};
 pub(crate) use tiles::{ROWS as PANEL, in_panels, panel_at};
 pub(crate) use values::WeightValues;
-pub(crate) use verify::verify;
+pub(crate) use verify::{Scales, find_nan, scales_of};
 pub(crate) use weight::{Encoding, Grid, Weight};
 pub(crate) use written::{Arithmetic, Integers, Order, WrittenWeight};

@@ -11,6 +11,8 @@ use crate::cast::CastJob;
 use crate::dequantize::DequantizeRequest;
 use crate::engine::{Opened, OutputPlan};
 use crate::error::FileError;
+use crate::formats::error::FormatError;
+use crate::formats::format::Format;
 use crate::io::atomic::AtomicFile;
 use crate::io::links;
 use crate::job::Job;
@@ -45,12 +47,28 @@ impl FileJob<'_> {
         run: impl FnOnce(OutputPlan<'_>) -> Result<R, FileError>,
     ) -> Result<R, FileError> {
         match self {
-            FileJob::Cast(request) => planned(&CastJob::new(request), paths, is_checked, run),
+            FileJob::Cast(request) => {
+                check_formats(paths)?;
+                planned(&CastJob::new(request), paths, is_checked, run)
+            }
             FileJob::Dequantize(request) => planned(request, paths, is_checked, run),
             FileJob::Quantize(request) => planned(request, paths, is_checked, run),
             FileJob::Transcode(request) => planned(request, paths, is_checked, run),
         }
     }
+}
+
+/// Refuses casts of single files in other formats.
+fn check_formats([input, output]: [&Path; 2]) -> Result<(), FileError> {
+    for (path, format) in [(input, Format::of_input(input)), (output, Format::from_path(output))] {
+        if let Ok(format) = format
+            && !matches!(format, Format::Safetensors | Format::Torch)
+            && !path.is_dir()
+        {
+            return Err(FormatError::format(path, "a cast in parts", format, "it is for .safetensors").into());
+        }
+    }
+    Ok(())
 }
 
 fn planned<R>(

@@ -8,6 +8,7 @@ mod integers;
 mod mxfp4;
 mod rows;
 mod scales;
+mod tiled;
 
 use crate::check;
 use crate::checkpoint::{Checkpoint, TensorRef};
@@ -117,10 +118,7 @@ impl Job for TranscodeRequest {
         let checkpoint = &opened.checkpoint;
         let config = checkpoint.config(self.from_layout).map_err(of_input)?;
         let weights = Weights::find(checkpoint, &config).map_err(of_input)?;
-        if !opened.is_checked {
-            let run = (self.run.threads, self.run.watch.as_ref());
-            layouts::verify(checkpoint, &weights, &vec![true; weights.list.len()], false, run).map_err(of_input)?;
-        }
+        let scales = layouts::scales_of(checkpoint, &weights, &vec![true; weights.list.len()]).map_err(of_input)?;
         let inverted: Vec<Option<Arc<Weight>>> = weights.list.iter().map(|weight| changes::inverted(weight)).collect();
         let (as_quantize, claims) = (self.as_quantize(), &config.claims);
         let modules = weights.list.iter().map(|weight| weight.name.strip_suffix(".weight").unwrap_or(&weight.name));
@@ -166,6 +164,7 @@ impl Job for TranscodeRequest {
             quantize::side_files(opened, &config.model, &as_quantize, &written, cache.as_ref())?;
         quantize::describe_in_files(&mut files, (self.layout, &written), &side_files, configuration.as_ref());
         Ok(OutputPlan {
+            scales,
             checks,
             side_files,
             configuration,
@@ -413,11 +412,11 @@ impl Planner<'_> {
         let has_only_bytes = !layout.spec().packs_integers && layout.granularity(int8, None).is_ok();
         let to = if are_integers && has_only_bytes { int8 } else { to };
         let refuse = |reason: &str| Err(layout.not_held(to, reason));
-        if own != layout && layout.describes_layers(std::iter::once(to)) {
-            return refuse("only `quantize` writes it there (want dequantize, then quantize)");
-        }
         if weight.groups.is_some() && has_only_bytes {
             return refuse("its columns have no groups of their own (weight_g_idx)");
+        }
+        if weight.zero_points.is_some() && has_only_bytes && !layout.spec().has_zero_points() {
+            return refuse("its integers have no zero points");
         }
         let is_same = self.weights.layout == layout && to == from;
         let (activations, settings) = self.activations(weight, is_same);

@@ -2,29 +2,33 @@
 //! the tensor is held in memory.
 
 use crate::counts::{Alarms, alarms_of_strings, count_strings};
-use crate::engine::existing_of;
+use crate::engine::{Opened, OutputFile, OutputPlan, Source, existing_of};
 use crate::error::FileError;
 use crate::formats::format::Format;
-use crate::formats::input::Input;
 use crate::formats::output::Output;
 use crate::formats::source::byte_len;
 use crate::request::CastRequest;
 use crate::summary::{Summary, TensorSummary};
 use onnx_cast::{DataType, Plan, Tensor};
 
-/// Whether a file has strings, or gets them.
-pub(super) fn are_in(input: &Input, casts: &[Option<Plan>]) -> bool {
-    input.tensors.iter().any(|stored| stored.data_type == DataType::String)
-        || casts.iter().flatten().any(|plan| plan.target_type() == DataType::String)
+/// The cast of a tensor in a file of one, `None` inside if it is kept; `None` if the plan has no strings, or the engine
+/// writes them.
+pub(super) fn cast_of(plan: &OutputPlan<'_>) -> Option<Option<Plan>> {
+    let [OutputFile { format, rows, .. }] = &plan.files[..] else { return None };
+    let [row] = &rows[..] else { return None };
+    let has_strings = [row.summary.from, row.summary.to].contains(&DataType::String) && !format.holds_many();
+    match row.source {
+        Source::Cast(cast, _) => has_strings.then_some(Some(cast)),
+        Source::Kept => has_strings.then_some(None),
+        _ => None,
+    }
 }
 
 /// Casts the tensor of a file of one.
-pub(super) fn run(
-    input: &mut Input,
-    plan: Option<Plan>,
-    output: &Output<'_>,
-    request: &CastRequest,
-) -> Result<Summary, FileError> {
+pub(super) fn run(opened: &mut Opened, plan: Option<Plan>, request: &CastRequest) -> Result<Summary, FileError> {
+    let (path, format) = (opened.outputs.single.clone().unwrap_or_default(), opened.outputs.format());
+    let output = &Output { path: &path, format, options: &request.run.write };
+    let Some(input) = opened.checkpoint.files.first_mut() else { return Ok(Summary::new(Vec::new())) };
     let existing = existing_of(input.path(), output.path, request.run.existing(output.path, output.format));
     existing.check_file(output.path)?;
     let source = input.take(0)?;
@@ -39,19 +43,12 @@ pub(super) fn run(
         None => plan.map(|_| alarms_of_strings(&view, &result)).transpose().map_err(wrong)?,
     };
     let row = TensorSummary {
-        from: view.data_type(),
         to: result.data_type(),
-        bytes_before: byte_len(&view),
         bytes_after: byte_len(&result),
         cast: plan.is_some(),
-        reason: None,
         counts,
         alarms,
-        descr: None,
-        block_type: None,
-        quantized: None,
-        name: source.name.clone(),
-        shape: source.shape.clone(),
+        ..TensorSummary::kept(&source.name, source.shape.clone(), view.data_type(), byte_len(&view))
     };
     let ignored = request.run.ignored_of_output(output.path, output.format);
     let summary = Summary::new(vec![row]).ignoring(ignored);

@@ -2,8 +2,7 @@
 
 use super::DequantizeRequest;
 use crate::checkpoint::{Checkpoint, TensorRef};
-use crate::counts::Counters;
-use crate::engine::{Computed, Opened, OutputFile, OutputPaths, OutputPlan, OutputTensor, Source, format_of_output};
+use crate::engine::{Opened, OutputFile, OutputPaths, OutputPlan, OutputTensor, format_of_output};
 use crate::error::FileError;
 use crate::formats::error::{FormatError, Invalid, InvalidKind};
 use crate::formats::format::{Format, GGUF_WRITER};
@@ -11,10 +10,8 @@ use crate::formats::gguf::{Blocks, Held};
 use crate::formats::input::{Given, Input, Location, StoredTensor};
 use crate::layouts::BlockValues;
 use crate::summary::TensorSummary;
-use onnx_cast::tensor::TensorErrorKind;
-use onnx_cast::{Cast, CastOptions, DataType};
+use onnx_cast::DataType;
 use std::path::Path;
-use std::sync::Arc;
 
 pub(super) fn open(input: &Path, output: &Path, request: &DequantizeRequest) -> Result<Opened, FileError> {
     request.run.refuse_shards(input)?;
@@ -65,38 +62,15 @@ fn row<'a>(
     request: &DequantizeRequest,
 ) -> Result<OutputTensor<'a>, FileError> {
     let (input, stored) = (&checkpoint.files[tensor.file], checkpoint.stored(tensor));
-    let StoredTensor { name, shape, len, .. } = stored;
+    let StoredTensor { name, shape, .. } = stored;
     let values = BlockValues::new(&input.file, blocks, name, shape, request.allow_nan)?;
     let Some(to) = to else {
         let what = format!("a .safetensors file cannot hold {}, so that the tensor needs a type", blocks.kind.name);
         let error = Invalid::new(InvalidKind::Type, what).of_tensor(name);
         return Err(FormatError::invalid(input.path(), error).into());
     };
-    let counts = request.run.counts();
-    let failed = |error| FileError::cast(input.path(), name, error);
-    let cast = (to != DataType::Float || counts)
-        .then(|| Cast::new(to, &CastOptions::new().threads(1))?.plan(DataType::Float))
-        .transpose()
-        .map_err(|error| failed(error.into()))?;
-    let counter = cast.and_then(|_| Counters::new(counts).of(DataType::Float, to)).map(Arc::new);
-    let bytes_after = to.byte_len(*len).map(|bytes| bytes as u64);
-    let too_large = || failed(TensorErrorKind::TooLarge { data_type: to, shape: shape.clone() }.into());
-    let from = blocks.kind.like();
-    let summary = TensorSummary {
-        name: name.clone(),
-        shape: shape.clone(),
-        from,
-        to,
-        bytes_before: stored.bytes(),
-        bytes_after: bytes_after.ok_or_else(too_large)?,
-        cast: true,
-        reason: None,
-        counts: None,
-        alarms: None,
-        descr: None,
-        block_type: None,
-        quantized: None,
-    };
-    let computed = Computed { source: Box::new(values), data_type: DataType::Float, cast, counter };
-    Ok(OutputTensor { summary, tensor, source: Source::Computed(Box::new(computed)) })
+    let from = TensorSummary::kept(name, shape.clone(), blocks.kind.like(), stored.bytes());
+    super::dequantized((input.path(), tensor), from, (to, request.run.counts()), &[DataType::Float], |_| {
+        Ok(Box::new(values))
+    })
 }

@@ -31,6 +31,7 @@ impl OutputPlan<'_> {
         for row in self.files.iter_mut().flat_map(|file| &mut file.rows).filter(|row| !row.summary.cast) {
             row.source = Source::NotCopied;
         }
+        self.check_scales()?;
         let (rehearses, mut summary) = (!self.options.fail_on.is_empty(), self.summary());
         let meter = self.meter(rehearses, true);
         self.check(&self.checks.iter().collect::<Vec<_>>(), &meter)?;

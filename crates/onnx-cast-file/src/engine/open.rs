@@ -150,6 +150,8 @@ pub(crate) struct OutputPaths {
     pub(crate) single: Option<PathBuf>,
     /// The index, where the output has one.
     pub(crate) index: Option<PathBuf>,
+    /// The format of the one file, unless it is `.safetensors`.
+    pub(crate) format: Option<Format>,
 }
 
 impl OutputPaths {
@@ -161,7 +163,7 @@ impl OutputPaths {
                 if is_named {
                     check_folder(output, None)?;
                 }
-                OutputPaths { folder, is_named, single: None, index: Some(path) }
+                OutputPaths { folder, is_named, index: Some(path), ..OutputPaths::default() }
             }
             (Located::InFolder(file), _) => {
                 check_folder(output, Some(file))?;
@@ -191,6 +193,11 @@ impl OutputPaths {
         };
         check_folder(output, file)?;
         Ok(OutputPaths { folder: Some(output.to_owned()), is_named: true, ..OutputPaths::default() })
+    }
+
+    /// The format of all files.
+    pub(crate) fn format(&self) -> Format {
+        self.format.unwrap_or(Format::Safetensors)
     }
 
     /// The output of a file of the input.

@@ -76,6 +76,7 @@ impl OutputPlan<'_> {
         self.check_names()?;
         self.check_outputs()?;
         self.check_continued(&self.files.iter().map(|file| self.frame(file)).collect::<Result<Vec<_>, _>>()?)?;
+        self.check_scales()?;
         let shard = |file: &OutputFile<'_>| {
             let tensors = file.rows.iter().map(|row| row.summary.clone()).collect();
             Shard { input: self.source(file).path().to_owned(), output: file.path.clone(), tensors }

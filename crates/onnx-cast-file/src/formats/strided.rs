@@ -8,6 +8,7 @@ use crate::io::memory::zeros;
 use crate::io::positional::{InputFile, ReadAt};
 use columns::Columns;
 use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Max number of items that are read at once.
 const ITEMS: u64 = 1 << 18;
@@ -33,6 +34,8 @@ pub(crate) struct Strided {
     /// Transposes the items of `dims`, in which the dimension with the smallest stride was moved to the end; `None` if
     /// it was last.
     columns: Option<Columns>,
+    /// Number of items that were read. Once all were, the cached slab of `columns` is freed.
+    done: AtomicU64,
 }
 
 /// Consecutive items: index of the first one in the file, its index in the result, and their number.
@@ -48,12 +51,13 @@ impl Strided {
         let fits = usize::try_from(len).is_ok_and(|len| len.checked_mul(size).is_some());
         let mut columns = None;
         if let (Some(nearest), Some(rows), true) = (nearest, rows, fits && !behind.is_empty()) {
-            columns = Some(Columns::new([rows, dims[nearest].0 as usize], size));
             let moved = dims.remove(nearest);
+            let are_apart = dims.len() > nearest + 1 || dims[nearest].1 != moved.0;
+            columns = Some(Columns::new([rows, moved.0 as usize], size).with_rows_apart(are_apart));
             dims.push(moved);
             dims = joined(dims.into_iter());
         }
-        Strided { file, at, size: size as u64, len, swap, dims, columns }
+        Strided { file, at, size: size as u64, len, swap, dims, columns, done: AtomicU64::new(0) }
     }
 
     /// Wraps the view as a file; `None` if its size overflows.
@@ -129,11 +133,17 @@ impl Strided {
     /// Reads whole items of the view, starting at item `first`.
     fn read_items(&self, first: u64, bytes: &mut [u8]) -> io::Result<()> {
         let Some(columns) = &self.columns else { return self.read_stored(first, bytes) };
-        columns.read(first as usize, bytes, |at, bytes| {
+        let read = columns.read(first as usize, bytes, |at, bytes| {
             let firsts = (at as u64 / self.size..).step_by(ITEMS as usize);
             let mut parts = firsts.zip(bytes.chunks_mut(ITEMS as usize * self.size as usize));
             parts.try_for_each(|(first, part)| self.read_stored(first, part))
-        })
+        });
+        let items = bytes.len() as u64 / self.size;
+        if self.done.fetch_add(items, Ordering::Relaxed) + items >= self.len {
+            self.done.store(0, Ordering::Relaxed);
+            columns.forget();
+        }
+        read
     }
 }
 

@@ -133,6 +133,11 @@ impl LayoutSpec {
         names.find_map(|names| Some(format!("{}{}", before(scales, names.scales)?, names.elements)))
     }
 
+    /// Returns whether integers in bytes may have zero points.
+    pub(crate) fn has_zero_points(&self) -> bool {
+        self.beside.contains(&ZERO_POINTS)
+    }
+
     /// Shape of a per-tensor scale.
     pub(crate) fn shape_of_one(&self) -> &'static [usize] {
         self.tensor_scale

@@ -22,29 +22,25 @@ const NVFP4_MAX: f64 = 6.0 * 448.0;
 /// The largest weight that a trained layer has, and more.
 const LARGEST: f64 = 1e5;
 
-/// Refuses global scales that look inverted, unless the layout was named, and unless they are allowed, scales that are NaN. All of them are read, by
-/// so many threads at most.
-pub(crate) fn verify(
-    checkpoint: &Checkpoint,
-    weights: &Weights,
-    chosen: &[bool],
-    allow_nan: bool,
-    (threads, watch): (Option<usize>, Option<&Watch>),
-) -> Result<(), FileError> {
+/// Scales that must not be NaN, and the type as which they are read.
+pub(crate) type Scales = Vec<(TensorRef, DataType)>;
+
+/// Returns the scales of weights. Global scales that look inverted are an error, unless the layout was named.
+pub(crate) fn scales_of(checkpoint: &Checkpoint, weights: &Weights, chosen: &[bool]) -> Result<Scales, FileError> {
     let all = || weights.list.iter().zip(chosen).filter(|(_, chosen)| **chosen).map(|(weight, _)| weight);
     let mut limits: Vec<f64> = all().flat_map(|weight| weight.scales.globals.iter().map(largest)).collect();
     limits.sort_by(f64::total_cmp);
     let mut scales = Vec::new();
     for weight in all() {
-        scales.extend(weight.scale_tensors().map(|(tensor, data_type)| Scales::new(tensor, data_type)));
+        scales.extend(weight.scale_tensors());
         if let Some(global) = weight.scales.global {
             if !weights.is_named {
                 check_global(checkpoint, weights, weight, global, &limits)?;
             }
-            scales.push(Scales::new(global, DataType::Float));
+            scales.push((global, DataType::Float));
         }
     }
-    if allow_nan { Ok(()) } else { find_nan(checkpoint, &scales, threads, watch) }
+    Ok(scales)
 }
 
 /// The largest weight that a global scale allows.
@@ -87,61 +83,56 @@ fn check_global(
     Ok(())
 }
 
-/// Scales that are searched for NaN.
-struct Scales {
-    tensor: TensorRef,
+/// The index of the first NaN of a tensor, or [`usize::MAX`] while no NaN was found.
+struct FirstNan {
     read_as: DataType,
-    /// The index of the first NaN, or [`usize::MAX`] while no NaN was found.
-    nan: AtomicUsize,
+    index: AtomicUsize,
 }
 
-impl Scales {
-    fn new(tensor: TensorRef, read_as: DataType) -> Scales {
-        Scales { tensor, read_as, nan: AtomicUsize::new(usize::MAX) }
-    }
-}
-
-impl Transform for Scales {
+impl Transform for FirstNan {
     fn target_type(&self) -> DataType {
         DataType::Bool
     }
 
     fn run(&self, start: usize, _: usize, elements: &[u8], _: &mut [u8]) -> Result<(), CastError> {
         if let Some(index) = first_nan(self.read_as, elements) {
-            self.nan.fetch_min(start + index, Ordering::Relaxed);
+            self.index.fetch_min(start + index, Ordering::Relaxed);
         }
         Ok(())
     }
 }
 
 /// Reads scales, and refuses the first that is NaN.
-fn find_nan(
+pub(crate) fn find_nan(
     checkpoint: &Checkpoint,
-    scales: &[Scales],
+    scales: &[(TensorRef, DataType)],
     threads: Option<usize>,
     watch: Option<&Watch>,
 ) -> Result<(), FileError> {
-    let task = |scales: &'_ Scales| {
-        let (file, at) = checkpoint.place(scales.tensor);
-        let stored = checkpoint.stored(scales.tensor);
-        Task::keeping(TaskInput::File(file, at), stored.len, scales.read_as, Items::PLAIN)
-    };
-    let tasks: Vec<Task<'_>> = scales.iter().map(|one| Task { transform: Some(one), ..task(one) }).collect();
+    let first = |&(_, read_as): &(_, DataType)| FirstNan { read_as, index: AtomicUsize::new(usize::MAX) };
+    let found: Vec<FirstNan> = scales.iter().map(first).collect();
+    let mut tasks = Vec::with_capacity(scales.len());
+    for (&(tensor, read_as), first) in scales.iter().zip(&found) {
+        let ((file, at), len) = (checkpoint.place(tensor), checkpoint.stored(tensor).len);
+        let task = Task::keeping(TaskInput::File(file, at), len, read_as, Items::PLAIN);
+        tasks.push(Task { transform: Some(first), ..task });
+    }
     let meter = Meter::new(watch, tasks.iter().map(Task::bytes).sum());
     // Only asks whether to stop: the bytes of the work itself are not known yet.
     let progress = |_| meter.add(0);
     pipeline::run(&tasks, threads, &Nowhere, &progress).map_err(|(task, error)| {
-        let tensor = scales[task].tensor;
+        let (tensor, _) = scales[task];
         let path = checkpoint.files[tensor.file].path();
         FileError::moving(error, path, path, &checkpoint.stored(tensor).name)
     })?;
-    match scales.iter().map(|one| (one.tensor, one.nan.load(Ordering::Relaxed))).find(|(_, nan)| *nan < usize::MAX) {
-        Some((tensor, index)) => {
+    for ((tensor, _), first) in scales.iter().zip(&found) {
+        let index = first.index.load(Ordering::Relaxed);
+        if index < usize::MAX {
             let what = Wording::from(format!("scale {index} is NaN ("));
-            Err(checkpoint.value_error(tensor, what.field("allow_nan", " gives NaN for its block)")))
+            return Err(checkpoint.value_error(*tensor, what.field("allow_nan", " gives NaN for its block)")));
         }
-        None => Ok(()),
     }
+    Ok(())
 }
 
 /// The index of the first NaN among scales.

@@ -4,7 +4,6 @@
 //! with llama.cpp's own names; or a `.gguf` file, whose metadata stays as it is, the tokenizer with it. Types are
 //! chosen as llama.cpp's converter chooses them: matrices get the type that is asked for, everything else float.
 
-mod experts;
 mod limits;
 mod metadata;
 mod names;
@@ -24,7 +23,6 @@ use crate::layouts::{self, QuantizedFormat, WeightFormat};
 use crate::selection::Chosen;
 use crate::summary::TensorSummary;
 use crate::text::{Count, Wording};
-use experts::{Experts, Misnumbered};
 use metadata::Config;
 use names::{Called, Family};
 use onnx_cast::scaled::ScaleRule;
@@ -32,6 +30,7 @@ use onnx_cast::tensor::element_count;
 use onnx_cast::{Cast, CastOptions, DataType};
 use serde_json::{Map, Value};
 use source::{EncodedBlocks, Floats, KeptBlocks, Rows};
+use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -74,6 +73,9 @@ pub(super) fn plan<'a>(opened: &'a Opened, request: &'a QuantizeRequest) -> Resu
     request.selection.check_names(names).map_err(|error| FileError::invalid(&opened.input, error))?;
     Planner::new(opened, request)?.plan()
 }
+
+/// The matrices of one tensor of experts, each with its number.
+type Experts = Vec<(usize, TensorRef)>;
 
 /// A tensor of the output.
 struct Wanted {
@@ -186,9 +188,9 @@ impl<'a> Planner<'a> {
                     let (_, experts) = experts.entry(name.clone()).or_insert_with(|| {
                         let (shape, parts) = (stored.shape.clone(), Vec::new());
                         all.push(Wanted { name, shape, parts, head: None, adds_one: false });
-                        (all.len() - 1, Experts::default())
+                        (all.len() - 1, Experts::new())
                     });
-                    experts.add(number, tensor);
+                    experts.push((number, tensor));
                 }
                 Called::LeftOut(reason) => leave_out(reason),
                 Called::Unknown if self.is_excluded(stored) => leave_out("it has no name in llama.cpp"),
@@ -207,17 +209,19 @@ impl<'a> Planner<'a> {
         Ok(all)
     }
 
-    /// Puts the matrices of experts one above the other.
-    fn join_experts(&self, wanted: &mut Wanted, experts: Experts) -> Result<(), FileError> {
+    /// Puts the matrices of experts one above the other. They must be numbered from 0 on.
+    fn join_experts(&self, wanted: &mut Wanted, mut experts: Experts) -> Result<(), FileError> {
         let checkpoint = &self.opened.checkpoint;
-        let parts = experts.in_order().map_err(|wrong| match wrong {
-            Misnumbered::Missing(number, first) => {
-                self.wrong(first, InvalidKind::Name, format!("expert {number} of its layer is missing"))
-            }
-            Misnumbered::Twice(number, second) => {
-                self.wrong(second, InvalidKind::Name, format!("a second expert {number} of its layer"))
-            }
-        })?;
+        experts.sort_by_key(|(number, _)| *number);
+        for (place, &(number, tensor)) in experts.iter().enumerate() {
+            let (tensor, what) = match number.cmp(&place) {
+                Ordering::Equal => continue,
+                Ordering::Less => (tensor, format!("a second expert {number} of its layer")),
+                Ordering::Greater => (experts[0].1, format!("expert {place} of its layer is missing")),
+            };
+            return Err(self.wrong(tensor, InvalidKind::Name, what));
+        }
+        let parts: Vec<TensorRef> = experts.into_iter().map(|(_, tensor)| tensor).collect();
         let Some(&first) = parts.first() else { return Ok(()) };
         for part in parts {
             let (stored, of_first) = (checkpoint.stored(part), checkpoint.stored(first));

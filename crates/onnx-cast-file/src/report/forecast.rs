@@ -85,7 +85,8 @@ impl Forecasts {
         request: &ReportRequest,
     ) -> Result<Forecasts, FileError> {
         if !checkpoint.holds_weights() {
-            return Ok(Forecasts::default());
+            let is_gguf = checkpoint.files.iter().any(|file| file.format == Format::Gguf);
+            return Ok(if is_gguf { Forecasts::of_gguf(request) } else { Forecasts::default() });
         }
         // An unreadable configuration is an error, whatever the candidates are.
         checkpoint.model()?;
@@ -97,6 +98,14 @@ impl Forecasts {
         let config = layouts::plain_config(&checkpoint.folder().join("config.json"), None)?;
         let plain = Checkpoint::with(sources.iter().map(facts).collect(), Configuration::Text(Some(config)));
         Ok(Forecasts::new(&plain, path, request))
+    }
+
+    /// Those of the scaled candidates, for a `.gguf` file.
+    fn of_gguf(request: &ReportRequest) -> Forecasts {
+        const REFUSED: &str = "it does not read .gguf files (dequantize the file first)";
+        let planned = |&to: &CandidateFormat| Planned::new(to, Layout::Plain, Vec::new(), Some(REFUSED.to_owned()));
+        let scaled = request.to.iter().filter(|to| to.weights().is_some());
+        Forecasts { planned: scaled.map(planned).collect(), ..Forecasts::default() }
     }
 
     /// Those for tensors in memory, of which nothing but names and shapes is looked at.

@@ -5,10 +5,13 @@ use super::experts::Transposed;
 use super::integers::{Integers, RepackedIntegers};
 use super::mxfp4::{Bytes, Float8Changes, Float8Scales, MxFp4, NvFp4Global, NvFp4Scales, ScaleCounts, ToFloat8};
 use super::scales::Scales;
+use super::tiled::{Swapped, Tiled};
 use crate::checkpoint::{Checkpoint, TensorRef};
 use crate::engine::{Computed, OutputTensor, Source};
 use crate::error::FileError;
-use crate::layouts::{Encoding, GROUPS, Order, QuantizedFormat, Weight, WeightValues, WrittenWeight, ZERO_POINTS};
+use crate::layouts::{
+    Encoding, GROUPS, Grid, Order, QuantizedFormat, Weight, WeightValues, WrittenWeight, ZERO_POINTS,
+};
 use crate::pipeline::Compute;
 use crate::summary::TensorSummary;
 use DataType::{BFloat16, Float, Float8E4M3FN, Int8, Int32, Int64};
@@ -86,6 +89,29 @@ impl<'a> Maker<'a, '_> {
         self.row(&self.written.scales, self.written.scales_shape.clone(), container, self.weight.scales.tensor, source)
     }
 
+    /// Whether scales move to tiles.
+    fn moves_to_tiles(&self) -> bool {
+        self.written.is_in_tiles && self.weight.scales.order != Grid::Tiles
+    }
+
+    /// The same elements, in the order of the layout.
+    fn same_elements(&self) -> OutputTensor<'a> {
+        let is_swapped = self.moves_to_tiles() && self.written.container == DataType::Uint8;
+        self.elements(match is_swapped {
+            true => computed(Swapped::new(self.checkpoint, self.weight), DataType::Uint8),
+            false => Source::Kept,
+        })
+    }
+
+    /// Scales that are computed in rows, in the order of the layout.
+    fn computed_scales(&self, source: impl Compute + 'a, container: DataType) -> OutputTensor<'a> {
+        let source = match self.moves_to_tiles() {
+            true => computed(Tiled::new(source, self.written.matrices, self.written.block), container),
+            false => computed(source, container),
+        };
+        self.scales(source, container)
+    }
+
     /// The scales in the type of the layout, and for its blocks.
     fn same_scales(&self) -> OutputTensor<'a> {
         let stored = self.checkpoint.stored(self.weight.scales.tensor).data_type;
@@ -93,13 +119,15 @@ impl<'a> Maker<'a, '_> {
         let container = if keeps { stored } else { self.written.scale_container };
         let spread = Scales::new(self.checkpoint, self.weight, self.written, container);
         let bits = |data_type: DataType| data_type.bits().unwrap_or(8);
-        let is_kept = spread.is_same_grid() && bits(stored) == bits(container);
-        self.scales(if is_kept { Source::Kept } else { computed(spread, container) }, container)
+        if spread.is_same_grid() && bits(stored) == bits(container) && !self.moves_to_tiles() {
+            return self.scales(Source::Kept, container);
+        }
+        self.computed_scales(spread, container)
     }
 
     /// The same elements.
     fn kept(&self) -> Result<Made<'a>, FileError> {
-        let mut made = Made { rows: vec![self.elements(Source::Kept), self.same_scales()], count: None };
+        let mut made = Made { rows: vec![self.same_elements(), self.same_scales()], count: None };
         if let (Some(tensor), Some((name, shape)), Some(inverted)) =
             (self.weight.scales.global, &self.written.global, self.inverted)
             && let Some(global) = global_as(self.checkpoint, self.weight, inverted, self.written.divides)?
@@ -124,16 +152,16 @@ impl<'a> Maker<'a, '_> {
     fn nvfp4(&self) -> Made<'a> {
         let weight = Arc::new(MxFp4::new(self.checkpoint, self.weight));
         let scales = NvFp4Scales(Arc::clone(&weight));
-        let (elements, scales) = if self.written.order == Order::Down {
+        let mut rows = if self.written.order == Order::Down {
             // Stored are the rows of the values that are columns here.
             let [_, columns, rows] = self.written.matrices;
             let elements = Transposed::new(Bytes(Arc::clone(&weight)), [rows, columns / 2]);
             let scales = Transposed::new(scales, [rows, columns / self.written.block[0]]);
-            (computed(elements, self.written.container), computed(scales, Float8E4M3FN))
+            let elements = self.elements(computed(elements, self.written.container));
+            vec![elements, self.scales(computed(scales, Float8E4M3FN), Float8E4M3FN)]
         } else {
-            (Source::Kept, computed(scales, Float8E4M3FN))
+            vec![self.same_elements(), self.computed_scales(scales, Float8E4M3FN)]
         };
-        let mut rows = vec![self.elements(elements), self.scales(scales, Float8E4M3FN)];
         if let Some((name, shape)) = &self.written.global {
             let global = NvFp4Global { weight: Arc::clone(&weight), divides: self.written.divides };
             rows.push(self.added(name, shape.clone(), Float, self.weight.scales.tensor, computed(global, Float)));

@@ -75,6 +75,10 @@ impl Compute for Scales<'_> {
     fn compute(&self, start: usize, len: usize, scratch: &mut Scratch, out: &mut [u8]) -> Result<(), PipelineError> {
         let size = self.from.byte_len(1).unwrap_or(1);
         resize(&mut scratch.scales, len * size).ok_or_else(PipelineError::out_of_memory)?;
+        if self.is_same_grid() {
+            self.file.read_at(self.at + (start * size) as u64, &mut scratch.scales)?;
+            return cast(self.from, &scratch.scales, self.to, len, out).map_err(PipelineError::Cast);
+        }
         for (index, bytes) in (start..).zip(scratch.scales.chunks_exact_mut(size)) {
             let place = self.old.index(self.new.begin(index));
             self.file.read_at(self.at + (place * size) as u64, bytes).map_err(PipelineError::Read)?;

@@ -565,6 +565,10 @@ fn both_names_of_a_scale_are_read() {
         let request = ReportRequest::default().to(vec!["bfloat16".parse().expect("a type")]);
         let found = report(&input, &request).expect("a report");
         assert_eq!(found.dequantized, [(Layout::Gguf, 1)], "{names:?}");
+        let scaled = request.to(["bfloat16", "int8/row"].map(|to| to.parse().expect("a candidate")).to_vec());
+        let forecasts = report(&input, &scaled).expect("a report").forecasts;
+        let refused = [Some("it does not read .gguf files (dequantize the file first)")];
+        assert_eq!(forecasts.iter().map(|one| one.refused.as_deref()).collect::<Vec<_>>(), refused);
         let reported = found.tensors.iter().map(|tensor| (&*tensor.name, tensor.largest)).collect::<Vec<_>>();
         assert_eq!(reported, [("a.weight", Some(0.5))], "{names:?}");
     }

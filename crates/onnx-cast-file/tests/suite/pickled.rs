@@ -6,8 +6,9 @@ use crate::common::unhex;
 use onnx_cast::{DataType, Tensor};
 use onnx_cast_file::{
     CastRequest, DiffRequest, Format, InputFile, InspectRequest, NamedTensor, QuantizeRequest, QuantizedFormat,
-    ReportRequest, diff, inspect, read_tensors_from, report, safetensors,
+    ReportRequest, RunOptions, diff, inspect, read_tensors_from, report, safetensors,
 };
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write;
 use std::path::Path;
@@ -372,6 +373,36 @@ fn folders_get_the_names_of_safetensors_files() {
     written(&folder, "in/model.safetensors", &safetensors::write(None, &[("plain", plain.view())]).expect("bytes"));
     let found = inspect(&input, &InspectRequest::default()).expect("listed");
     assert_eq!((found.format, found.tensors.len()), (Format::Safetensors, 1));
+}
+
+#[test]
+fn shards_of_pickles_are_continued() {
+    let folder = tempdir().expect("a folder");
+    let weights = |name: &str| old(&dict(name, &storage("Float", "0"), 0, &[64, 64], &[1, 64]), &[("0", &[1.5; 4096])]);
+    written(&folder, "in/pytorch_model-00001-of-00002.bin", &weights("a.weight"));
+    written(&folder, "in/pytorch_model-00002-of-00002.bin", &weights("b.weight"));
+    written(&folder, "in/pytorch_model.bin.index.json", INDEX.as_bytes());
+    let (input, output) = (folder.path().join("in"), folder.path().join("out"));
+    for (size, count) in [(None, 2), (Some("10KB"), 2), (Some("1GB"), 1)] {
+        let run = RunOptions::new().shard_size(size.map(|size| size.parse().expect("a size")));
+        let request = CastRequest::new(DataType::BFloat16).run(run);
+        cast_file(&input, &output, &request).expect("cast");
+        let files = |folder: &Path| {
+            let entries = fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path());
+            entries.map(|path| (path.clone(), fs::read(path).expect("read"))).collect::<BTreeMap<_, _>>()
+        };
+        let want = files(&output);
+        let shards: Vec<_> =
+            want.keys().filter(|path| path.extension().is_some_and(|end| end == "safetensors")).collect();
+        assert_eq!(shards.len(), count, "{size:?}");
+        want.keys().filter(|path| *path != shards[count - 1]).for_each(|path| fs::remove_file(path).expect("removed"));
+        let mut resumed = request.clone();
+        resumed.run.resume = true;
+        let done = cast_file(&input, &output, &resumed).expect("continued");
+        assert_eq!(done.already_there, 1, "{size:?}");
+        assert!(files(&output) == want, "{size:?}");
+        fs::remove_dir_all(&output).expect("removed");
+    }
 }
 
 #[test]

@@ -640,11 +640,37 @@ fn comfyui_files_name_the_format_of_each_layer() {
     request.selection.rules.push("*fc2*=nvfp4".parse().expect("a rule"));
     let error = quantize_file(path("in.safetensors"), path("dry.safetensors"), &request).expect_err("refused");
     assert!(error.to_string().contains(&padded), "{error}");
-    // `transcode` does not write these formats, because it would have to reorder scales.
-    quantize("nvfp4", &[], Layout::ModelOpt);
-    let transcode = TranscodeRequest::new(Layout::ComfyUi);
-    let error = transcode_file(path("out.safetensors"), path("t.safetensors"), &transcode).expect_err("refused");
-    assert!(error.to_string().contains("only `quantize` writes it there"), "{error}");
+    // `transcode` writes the same bytes.
+    let transcoded = |activations| {
+        fs::rename(path("out.safetensors"), path("source.safetensors")).expect("renamed");
+        let mut request = TranscodeRequest::new(Layout::ComfyUi);
+        request.activations = activations;
+        request.run.write.force = true;
+        transcode_file(path("source.safetensors"), path("out.safetensors"), &request)
+    };
+    let rules = [&rules[..], &["*fc1*=float8e4m3fn/tensor"]];
+    for rules in [&rules[0], &rules.concat()[..], &["*fc1*=mxfp8", "*fc2*=int8/tensor"]] {
+        quantize("nvfp4", rules, Layout::ComfyUi);
+        let (want, want_values) = (fs::read(path("out.safetensors")).expect("read"), values());
+        quantize("nvfp4", rules, Layout::Plain);
+        transcoded(None).expect("transcoded");
+        assert_eq!(values(), want_values, "{rules:?}");
+        assert!(fs::read(path("out.safetensors")).expect("read") == want, "{rules:?}");
+    }
+    quantize("nvfp4", &["*fc2*=keep"], Layout::ModelOpt);
+    let want = values();
+    transcoded(None).expect("transcoded");
+    assert_eq!(values(), want);
+    quantize("mxfp4", &["*fc2*=keep"], Layout::CompressedTensors);
+    let want = values();
+    let mut request = TranscodeRequest::new(Layout::ComfyUi);
+    request.to = Some("nvfp4".parse().expect("a format"));
+    transcode_file(path("out.safetensors"), path("t.safetensors"), &request).expect("transcoded");
+    fs::rename(path("t.safetensors"), path("out.safetensors")).expect("renamed");
+    assert_eq!(values(), want);
+    quantize("int4", &["*fc2*=keep"], Layout::CompressedTensors);
+    let error = transcoded(None).expect_err("refused").to_string();
+    assert!(error.contains("comfyui does not support int8"), "{error}");
 }
 
 #[test]

@@ -17,6 +17,10 @@ const SHORT: usize = 2 << 10;
 const LEAST: usize = 64;
 /// Slabs of some of the rows begin at a multiple of these.
 pub(crate) const ROWS: usize = 256;
+/// Max length of a row in bytes for which whole rows are read instead of stretches of them, and max length of such a
+/// read.
+const WHOLE: usize = 4 << 10;
+const SPAN: usize = 1 << 20;
 /// Rows that are exchanged at once: they stay in the nearer caches.
 const STRIP: usize = 64;
 
@@ -31,6 +35,8 @@ pub(crate) struct Columns {
     slab: [usize; 2],
     /// Whether slabs have rows and columns exchanged.
     is_exchanged: bool,
+    /// Whether the rows are apart in the file, so that reading several of them at once gains nothing.
+    are_apart: bool,
     last: Mutex<Option<Arc<Slab>>>,
 }
 
@@ -83,13 +89,26 @@ impl Columns {
         let most = slab / down.max(1) / size;
         let step = if most < LEAST { (LEAST / size).max(1) } else { LEAST };
         let across = if most < columns { (most / step * step).max(1) } else { columns };
-        Columns { rows, columns, size, slab: [down, across], is_exchanged: false, last: Mutex::new(None) }
+        Columns {
+            rows,
+            columns,
+            size,
+            slab: [down, across],
+            is_exchanged: false,
+            are_apart: false,
+            last: Mutex::new(None),
+        }
     }
 
     /// Matrices of which few columns are read at once, so that every line of a slab would be needed several times: rows
     /// and columns are exchanged while they are read.
     pub(crate) fn exchanged(shape: [usize; 2], size: usize) -> Columns {
         Columns { is_exchanged: true, ..Columns::new(shape, size) }
+    }
+
+    /// Matrices whose rows are not consecutive in the file.
+    pub(super) fn with_rows_apart(self, are_apart: bool) -> Columns {
+        Columns { are_apart, ..self }
     }
 
     /// Reads values of the transposed matrices, from one on. `read` reads bytes of the tensor from a place.
@@ -161,8 +180,19 @@ impl Columns {
             if width == pitch {
                 return read(at, bytes);
             }
-            let mut stretches = (at..).step_by(pitch).zip(bytes.chunks_exact_mut(width));
-            stretches.try_for_each(|(at, bytes)| read(at, bytes))
+            if pitch > WHOLE || self.are_apart {
+                let mut stretches = (at..).step_by(pitch).zip(bytes.chunks_exact_mut(width));
+                return stretches.try_for_each(|(at, bytes)| read(at, bytes));
+            }
+            let mut span = Vec::new();
+            let together = SPAN / pitch;
+            for (at, stretches) in (at..).step_by(together * pitch).zip(bytes.chunks_mut(together * width)) {
+                let len = (stretches.len() / width - 1) * pitch + width;
+                resize(&mut span, len).ok_or_else(out_of_memory)?;
+                read(at, &mut span)?;
+                copy_stretches(width, &span, pitch, stretches, width);
+            }
+            Ok(())
         };
         if self.is_exchanged {
             let (height, mut strip) = (slab.rows.len(), Vec::new());
