@@ -130,7 +130,7 @@ def stages(packages):
         check("examples of the pages, in a shell", "scripts/checks/manual.py", unread=()),
         check("other float environments", "scripts/checks/float_environment.py", after=PACKED),
         check("reports, as numpy computes them", "scripts/checks/report.py"),
-        check("files of releases, and workflows", "scripts/checks/packaging.py", unread=()),
+        check("files of releases, and workflows", "scripts/checks/packages.py", unread=()),
         check("annotations, as mypy and pyright read them", "scripts/checks/typing_examples.py", after=(SET_UP,), unread=()),
         # It uses what the lints have checked.
         check("the kernels' walk, in Miri", "scripts/checks/miri.py"),
