@@ -349,8 +349,8 @@ export function quantizeFile(
     layout?: string;
     activations?: "dynamic" | "none";
     scaleRule?: string;
-    /** How a model reads its weights: by DequantizeLinear, or onnxruntime's MatMulNBits. */
-    form?: "qdq" | "matmulnbits";
+    /** How a model reads its weights: by DequantizeLinear, by onnxruntime's MatMulNBits, or as integers. */
+    form?: "qdq" | "matmulnbits" | "dynamic";
     /** With `matmulnbits`, a zero point for each block. */
     zeroPoints?: boolean;
     raiseOpset?: boolean;

@@ -54,14 +54,20 @@ pub enum ModelForm {
     /// ONNX's own: DequantizeLinear gives the weights, for every operator and format.
     #[default]
     DequantizeLinear,
-    /// onnxruntime's com.microsoft MatMulNBits in place of MatMul, for int4 and int8 in blocks.
+    /// onnxruntime's operators of packed weights (com.microsoft) for int4 and int8 in blocks: MatMulNBits in place of
+    /// MatMul and Gemm, GatherBlockQuantized in place of Gather.
     MatMulNBits,
+    /// int8 weights by which integers are multiplied: inputs are quantized to 8 bits whenever the model runs.
+    Dynamic,
 }
 
 impl ModelForm {
     /// Every form, with its name.
-    pub const ALL: &'static [(ModelForm, &'static str)] =
-        &[(ModelForm::DequantizeLinear, "qdq"), (ModelForm::MatMulNBits, "matmulnbits")];
+    pub const ALL: &'static [(ModelForm, &'static str)] = &[
+        (ModelForm::DequantizeLinear, "qdq"),
+        (ModelForm::MatMulNBits, "matmulnbits"),
+        (ModelForm::Dynamic, "dynamic"),
+    ];
 }
 
 impl FromStr for ModelForm {
@@ -69,7 +75,7 @@ impl FromStr for ModelForm {
 
     fn from_str(name: &str) -> Result<Self, String> {
         let known = ModelForm::ALL.iter().find(|(_, known)| *known == name);
-        known.map(|(form, _)| *form).ok_or_else(|| format!("unknown form `{name}` (want qdq or matmulnbits)"))
+        known.map(|(form, _)| *form).ok_or_else(|| format!("unknown form `{name}` (want qdq, matmulnbits or dynamic)"))
     }
 }
 

@@ -467,7 +467,7 @@ impl<T: Copy> Selection<T> {
     }
 
     /// Whether a tensor is meant by its name to be cast: a pattern of `include`, or a rule, matches it.
-    pub(crate) fn names(&self, name: &str, elements: u64) -> bool {
+    pub fn names(&self, name: &str, elements: u64) -> bool {
         match self.choose(name, elements) {
             Chosen::Excluded | Chosen::Small => false,
             Chosen::ByRule(to) => to.is_some(),

@@ -7,7 +7,7 @@ use crate::fold::{FoldOutcome, FoldRequest, FoldSummary, Folded, edits};
 use crate::quantize::MICROSOFT;
 use crate::rewrite::{Request, rewrite};
 use crate::source::ModelSource;
-use crate::tree::Document;
+use crate::tree::{Document, is_default};
 use onnx_cast::DataType;
 use onnx_cast::tensor::element_count;
 use onnx_cast_file::__private::Short;
@@ -29,12 +29,11 @@ pub(crate) fn dequantize_constants(
         &Request::of(run, storage),
         |document, files| {
             let (edits, planned) = planned(document, files, request)?;
-            Ok((edits, (rows(document, &planned, request)?, products(document))))
+            Ok((edits, (rows(document, &planned, request)?, readers(document))))
         },
-        |(rows, products)| {
+        |(rows, readers)| {
             let mut summary = Summary::new(rows);
-            let note = format!("the weights of MatMulNBits stay quantized (nodes: {products})");
-            summary.notes.extend((products > 0).then_some(note));
+            summary.notes.extend(readers.map(|readers| format!("the weights of {readers} stay quantized")));
             Ok(summary)
         },
     )
@@ -75,10 +74,10 @@ fn rows(
     let rows: Vec<_> = planned.casts.iter().filter_map(|folded| row(folded, request)).collect::<Result<_, _>>()?;
     if rows.is_empty() {
         let what = "no weight to dequantize: no DequantizeLinear reads constants alone".to_owned();
-        let what = match products(document) {
-            0 => what,
-            _ => format!(
-                "{what}, and the weights of MatMulNBits are not read back (quantize the float model again, in the form qdq)"
+        let what = match readers(document) {
+            None => what,
+            Some(readers) => format!(
+                "{what}, and the weights of {readers} are not read back (quantize the float model again, in the form qdq)"
             ),
         };
         return Err(ModelError::new(ModelErrorKind::Request, what));
@@ -86,11 +85,25 @@ fn rows(
     Ok(rows)
 }
 
-/// How many nodes multiply by weights that `quantize` writes in the form matmulnbits.
-fn products(document: &Document<'_>) -> usize {
+/// The operators that read quantized weights without a DequantizeLinear, as `quantize` writes them in its other forms,
+/// and how many nodes there are of each.
+fn readers(document: &Document<'_>) -> Option<String> {
+    const READERS: [(&str, &str); 5] = [
+        (MICROSOFT, "MatMulNBits"),
+        (MICROSOFT, "GatherBlockQuantized"),
+        (MICROSOFT, "DynamicQuantizeLSTM"),
+        ("", "MatMulInteger"),
+        ("", "ConvInteger"),
+    ];
     let graphs = document.graphs();
     let nodes = graphs.iter().flat_map(|graph| &graph.nodes);
-    nodes.filter(|node| (node.domain, node.op_type) == (MICROSOFT, "MatMulNBits")).count()
+    let operators = nodes.map(|node| (if is_default(node.domain) { "" } else { node.domain }, node.op_type));
+    let operators: Vec<_> = operators.collect();
+    let found = READERS.into_iter().filter_map(|reader| {
+        let count = operators.iter().filter(|operator| **operator == reader).count();
+        (count > 0).then(|| format!("{} ({count})", reader.1))
+    });
+    Some(found.collect::<Vec<_>>().join(", ")).filter(|readers| !readers.is_empty())
 }
 
 /// What is told of a weight that is computed.

@@ -200,6 +200,16 @@ pub(crate) struct NewTensor<'a> {
     pub(crate) content: Content<'a>,
 }
 
+impl NewTensor<'_> {
+    /// Bytes of its elements.
+    pub(crate) fn byte_len(&self) -> u64 {
+        match &self.content {
+            Content::Elements(elements) => elements.byte_len().unwrap_or(0),
+            Content::Strings(fields) => fields.len() as u64,
+        }
+    }
+}
+
 /// Where the elements of a new tensor are stored, unless the request says otherwise.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Home<'a> {

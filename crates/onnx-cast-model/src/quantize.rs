@@ -1,10 +1,14 @@
-//! `quantize` on a model: each selected weight becomes a constant of few bits with scales, followed by a
-//! DequantizeLinear that gives the old name its old type (`dequantize_linear.rs`); or the nodes that multiply by it
-//! become MatMulNBits (`matmul_nbits.rs`).
+//! `quantize` on a model: each selected weight becomes a constant of few bits with scales. Then a DequantizeLinear gives
+//! the old name its old type (`dequantize_linear.rs`), or the nodes that read the weight (`readers.rs`) are replaced: by
+//! operators of packed weights (`matmul_nbits.rs`) or of integers (`dynamic.rs`).
 
+mod counterparts;
 mod dequantize_linear;
+mod dynamic;
+mod fusions;
 mod matmul_nbits;
 mod passed_over;
+mod readers;
 mod readings;
 
 use crate::constant::{Constant, Site};
@@ -20,10 +24,10 @@ use crate::types::ranks;
 use crate::upgrade;
 use crate::weights::{MIN_SIZE, Made, check_rules, rewrite_counted};
 pub(crate) use matmul_nbits::MICROSOFT;
-use matmul_nbits::Products;
 use onnx_cast::DataType;
 use onnx_cast_file::__private::named;
 use onnx_cast_file::{ModelForm, ModelOptions, QuantizeRequest, QuantizedFormat, Summary, TensorSummary, WeightFormat};
+use readers::Readers;
 use readings::{Axes, Calls, Found, site};
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -54,6 +58,8 @@ struct ChosenWeight<'a> {
     /// The input of the same name as the initializer.
     input: Option<usize>,
     row: usize,
+    /// The nodes that read it, if these are replaced.
+    readers: Readers,
 }
 
 fn edits<'a>(
@@ -71,7 +77,7 @@ fn edits<'a>(
     let mut edits = Edits::default();
     let (mut passed_over, mut counters) = (Vec::new(), Vec::new());
     let read: HashSet<(usize, Site)> = chosen.iter().map(|one| (one.graph, one.site)).collect();
-    let products = keep_some(&mut chosen, &flows, request, &mut passed_over)?;
+    keep_some(&mut chosen, &flows, request, &mut passed_over)?;
     for flow in &flows {
         passed_over.extend(passed_over::passed_over((document, &calls), flow, &read, &request.selection, files)?);
     }
@@ -84,26 +90,33 @@ fn edits<'a>(
     let mut names = document.names();
     let mut needed = (0, 0);
     let last = Arc::default();
-    let formats: Vec<QuantizedFormat> = chosen.iter().map(|one| one.to.format).collect();
-    let mut products = products.into_iter();
+    let note = match request.form {
+        ModelForm::MatMulNBits => None,
+        ModelForm::Dynamic => dynamic::note(&chosen),
+        _ => where_it_runs(&calls, &flows, &chosen)?,
+    };
+    let mut replacements = Vec::new();
     for one in chosen {
-        let row = one.row;
-        if let Some(products) = products.next() {
-            let (summary, counter) = one.edit_products(products, &mut edits, &mut names, request, &last)?;
-            edits.import_microsoft = !document.graph.imports.iter().any(|(domain, _)| *domain == MICROSOFT);
-            tensors[row] = summary;
-            counters.push((row, counter));
-            continue;
-        }
-        let (opset, name) = (one.opset.unwrap_or(0), one.constant.name);
-        let (summary, needs, counter) = one.edit(&mut edits, &mut names, request, &last)?;
+        let (row, opset, name) = (one.row, one.opset.unwrap_or(0), one.constant.name);
+        let (operator, (summary, needs, counter)) = match request.form {
+            ModelForm::MatMulNBits => {
+                ("MatMulNBits", one.edit_nbits(&flows[one.body], &mut edits, &mut names, request, &last)?)
+            }
+            ModelForm::Dynamic => {
+                let edited = one.edit_dynamic(&mut replacements, &mut edits, &mut names, request, &last)?;
+                ("DynamicQuantizeLinear", edited)
+            }
+            _ => ("DequantizeLinear", one.edit(&mut edits, &mut names, request, &last)?),
+        };
         if needs > opset && !request.model.raise_opset {
-            return Err(ModelError::needs_opset(name, "DequantizeLinear", summary.to, needs, opset));
+            return Err(ModelError::needs_opset(name, operator, summary.to, needs, opset));
         }
         needed = needed.max((needs, opset));
         tensors[row] = summary;
         counters.push((row, counter));
     }
+    dynamic::replace_readers(&flows, replacements, &mut edits, &mut names);
+    edits.import_microsoft &= !document.graph.imports.iter().any(|(domain, _)| *domain == MICROSOFT);
     let (needs, opset) = needed;
     if needs > opset {
         upgrade::raise(document, files, needs, &mut edits, &mut names)?;
@@ -113,7 +126,7 @@ fn edits<'a>(
     edits.ir_version = newest.filter(|&version| document.ir_version >= 3 && version > document.ir_version);
     let mut summary = Summary::new(tensors);
     summary.passed_over = passed_over;
-    summary.notes.extend(where_it_runs(&formats));
+    summary.notes.extend(note);
     Ok((edits, (summary, counters)))
 }
 
@@ -150,30 +163,37 @@ fn choose_all<'a>(
     Ok((chosen, tensors))
 }
 
-/// Removes weights that the format does not fit, or would not make smaller, and notes the reasons. Returns the products
-/// by each of the others, for MatMulNBits.
+/// Removes weights that the format does not fit, or would not make smaller, and notes the reasons. Finds the readers of
+/// the others if these are replaced.
 fn keep_some(
     chosen: &mut Vec<ChosenWeight<'_>>,
     flows: &[Flow<'_, '_>],
     request: &QuantizeRequest,
     passed_over: &mut Vec<(String, String)>,
-) -> Result<Vec<Products>, ModelError> {
-    let mut products = Vec::new();
-    for one in std::mem::take(chosen) {
-        let reason = if request.form == ModelForm::MatMulNBits {
-            let found = matmul_nbits::products(&flows[one.body], one.graph, one.site);
-            let reason = one.not_for_nbits(found.as_ref(), request.zero_points)?;
-            products.extend(found.filter(|_| reason.is_none()));
-            reason
-        } else {
-            one.not_for_dequantize_linear()?
+) -> Result<(), ModelError> {
+    for mut one in std::mem::take(chosen) {
+        let flow = &flows[one.body];
+        let readers = match request.form {
+            ModelForm::MatMulNBits => one.nbits_readers(flow, request.zero_points)?,
+            ModelForm::Dynamic => one.dynamic_readers(flow)?,
+            _ => one.not_for_dequantize_linear(&request.selection)?.map_or(Ok(Readers::default()), Err),
         };
-        match reason {
-            Some(reason) => passed_over.push((one.constant.name.to_owned(), reason)),
-            None => chosen.push(one),
+        match readers {
+            Ok(readers) => {
+                one.readers = readers;
+                chosen.push(one);
+            }
+            Err(reason) => passed_over.push((one.constant.name.to_owned(), reason)),
         }
     }
-    Ok(products)
+    let mut lack_partners = dynamic::lack_partners(chosen).into_iter();
+    chosen.retain(|one| {
+        let is_kept = lack_partners.next() == Some(true);
+        let reason = || (one.constant.name.to_owned(), "LSTM reads it with a matrix that is kept".to_owned());
+        passed_over.extend(is_kept.then(reason));
+        !is_kept
+    });
+    Ok(())
 }
 
 /// No weight that is to be quantized.
@@ -189,21 +209,26 @@ fn nothing(passed_over: &[(String, String)]) -> ModelError {
     ModelError::new(ModelErrorKind::Request, what)
 }
 
-/// What runs a model, where onnxruntime does not by itself.
-fn where_it_runs(formats: &[QuantizedFormat]) -> Option<String> {
+/// What onnxruntime does with the DequantizeLinears of weights, or what runs a model for which it has no kernels.
+fn where_it_runs(
+    calls: &Calls<'_, '_>,
+    flows: &[Flow<'_, '_>],
+    weights: &[ChosenWeight<'_>],
+) -> Result<Option<String>, ModelError> {
     let mut blocks: Vec<&str> = Vec::new();
-    for format in formats.iter().filter(|format| matches!(format, QuantizedFormat::Block(_))) {
-        if !blocks.contains(&format.name()) {
+    for format in weights.iter().map(|one| one.to.format) {
+        if matches!(format, QuantizedFormat::Block(_)) && !blocks.contains(&format.name()) {
             blocks.push(format.name());
         }
     }
+    if blocks.is_empty() {
+        return fusions::note(calls, flows, weights);
+    }
     let blocks = blocks.join(", ");
-    (!blocks.is_empty()).then(|| {
-        format!(
-            "onnxruntime has no CPU kernel for the DequantizeLinear of {blocks}: its sessions run the model with the \
-             execution provider of onnx-cast, and without it once `onnx-cast dequantize` has made the weights plain"
-        )
-    })
+    Ok(Some(format!(
+        "onnxruntime has no CPU kernel for the DequantizeLinear of {blocks}: its sessions run the model with the execution \
+         provider of onnx-cast, and without it once `onnx-cast dequantize` has made the weights plain"
+    )))
 }
 
 /// Where constants are chosen.
@@ -232,9 +257,21 @@ fn choose<'a>(
         let is_large = len >= selection.min_elements.unwrap_or(MIN_SIZE) && rank >= 2;
         let to = selection.target_if(constant.name, len, |_| axes.is_some());
         if let Some(to) = to.filter(|_| is_float(constant.data_type) && is_large && !is_fixed) {
-            let axes = axes.unwrap_or(Axes { outputs: 0, summed: rank - 1 });
-            let (graph, opset) = (graph.id, graph.opset);
-            chosen.push(ChosenWeight { constant, to, axes, body, graph, is_in_function, opset, site, input, row });
+            let axes = axes.unwrap_or(Axes { outputs: 0, summed: rank - 1, is_table: false });
+            let (graph, opset, readers) = (graph.id, graph.opset, Readers::default());
+            chosen.push(ChosenWeight {
+                constant,
+                to,
+                axes,
+                body,
+                graph,
+                is_in_function,
+                opset,
+                site,
+                input,
+                row,
+                readers,
+            });
         }
     }
     Ok(())
@@ -247,12 +284,13 @@ fn is_float(data_type: DataType) -> bool {
 /// The axes of the constants of a body, by their graph and their site: branches may have one name for constants of
 /// their own. What looks rows up, and does not add products up, decides only where nothing else does.
 fn axes(flow: &Flow<'_, '_>, found: Vec<Found>) -> HashMap<(usize, Site), Axes> {
-    let mut axes = HashMap::new();
+    let mut axes: HashMap<(usize, Site), Axes> = HashMap::new();
     let (lookups, products): (Vec<_>, Vec<_>) = found.into_iter().partition(|one| one.reading.looks_up());
     for Found { value, reading, .. } in lookups.into_iter().chain(products) {
         let Some(site) = site(flow, value) else { continue };
         let found = ranks::of_constant(flow, value).and_then(|rank| reading.axes(rank));
-        axes.extend(found.map(|found| (site, found)));
+        let is_table = axes.get(&site).is_some_and(|known| known.is_table);
+        axes.extend(found.map(|found| (site, Axes { is_table: found.is_table || is_table, ..found })));
     }
     axes
 }

@@ -144,7 +144,7 @@ pub fn bit_cast(input: impl AsRef<Path>, output: impl AsRef<Path>, request: &Bit
 }
 
 /// Quantizes a checkpoint, as [`onnx_cast_file::quantize_file`], or the weights of a model, each of which is followed
-/// by a DequantizeLinear; NVFP4 by two.
+/// by a DequantizeLinear (NVFP4 by two), or read by other operators: see [`ModelForm`].
 ///
 /// # Errors
 /// Where a file cannot be read or written, the input is not valid, or a weight does not fit the format.

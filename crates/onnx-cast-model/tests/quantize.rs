@@ -104,6 +104,12 @@ fn blocks_of_any_shape_are_those_of_the_library() {
     }
 }
 
+/// A request that names the weight, as it must be where Gather reads it.
+fn named(mut request: QuantizeRequest) -> QuantizeRequest {
+    request.selection.include = vec!["w".parse().expect("a pattern")];
+    request
+}
+
 /// A scale for each output, whichever axis that is.
 #[test]
 fn scales_are_those_of_the_outputs() {
@@ -111,7 +117,7 @@ fn scales_are_those_of_the_outputs() {
     let perm = || vec![Message::new().bytes(1, "perm").int(8, 1).int(8, 2).int(8, 0).int(20, 7)];
     let read = |operator: &str, inputs: &[&str]| vec![node(operator, inputs, "y", vec![])];
     let turned = vec![node("Transpose", &["w"], "t", perm()), node("MatMul", &["x", "t"], "y", vec![])];
-    let axis_1 = vec![Message::new().bytes(1, "axis").int(3, 1).int(20, 2)];
+    let axis_1 = attribute("axis", 1);
     let cases: Vec<(&str, Vec<Message>, Vec<usize>, i64)> = vec![
         ("right", read("MatMul", &["x", "w"]), vec![40, 24], 1),
         ("left", read("MatMul", &["w", "x"]), vec![24, 40], 0),
@@ -128,7 +134,7 @@ fn scales_are_those_of_the_outputs() {
         let x = values(shape.iter().product());
         written(folder.path(), nodes, &[("w", &shape, &x)]);
         for to in ["int8", "float8e4m3fn"] {
-            quantized(folder.path(), to, |request| request);
+            quantized(folder.path(), to, named);
             let data_type = if to == "int8" { DataType::Int8 } else { DataType::Float8E4M3FN };
             let got = initializers(&folder.path().join(OUTPUT));
             let [elements, scales] = found(data_type, &shape, &x, axis, 0);
@@ -137,7 +143,7 @@ fn scales_are_those_of_the_outputs() {
         }
         // MX and NVFP4 in blocks along the other axis: what is read back is within the formats' steps.
         for (to, limit) in [("mxfp8", 1.0 / 8.0), ("nvfp4", 0.2), ("mxfp4", 0.3)] {
-            let done = quantized(folder.path(), to, |request| request);
+            let done = quantized(folder.path(), to, named);
             assert_eq!(done.notes.len(), 1, "{to}: {:?}", done.notes);
             let most = x.iter().fold(0f32, |most, x| most.max(x.abs()));
             for (got, want) in dequantized(folder.path()).iter().zip(&x) {
@@ -195,10 +201,6 @@ fn blocks_that_are_not_finite_have_nan_scales() {
     }
 }
 
-fn group(groups: i64) -> Vec<Message> {
-    vec![Message::new().bytes(1, "group").int(3, groups).int(20, 2)]
-}
-
 /// Where the summed axis is shorter than a block, as in depthwise convolutions, each output has one scale.
 #[test]
 fn axes_shorter_than_a_block_have_a_scale_per_row() {
@@ -216,7 +218,7 @@ fn axes_shorter_than_a_block_have_a_scale_per_row() {
         ("MatMul", 1, &[15, 33], 1),
     ] {
         let x = values(shape.iter().product());
-        let attributes = if operator == "MatMul" { vec![] } else { group(groups) };
+        let attributes = if operator == "MatMul" { vec![] } else { attribute("group", groups) };
         written(folder.path(), vec![node(operator, &["x", "w"], "y", attributes)], &[("w", shape, &x)]);
         for (to, data_type) in [
             ("int4", DataType::Int4),
@@ -316,6 +318,7 @@ fn elements_keep_their_storage() {
         ("int8", ModelForm::DequantizeLinear, &[("b", true), ("w_int8", true), ("w_scale", true)][..]),
         ("int8/tensor", ModelForm::DequantizeLinear, &[("b", true), ("w_int8", true), ("w_scale", false)]),
         ("int4", nbits, &[("b", true), ("w_Q4", true), ("w_scales", true), ("w_zero_points", false)]),
+        ("int8/row", ModelForm::Dynamic, &[("b", true), ("w_int8", true), ("w_scale", true)]),
         (
             "nvfp4",
             ModelForm::DequantizeLinear,
@@ -416,7 +419,7 @@ const EXPECTED: &[Expected] = &[
     ),
 ];
 
-/// What MatMulNBits cannot have is kept, and said; and bad requests are refused.
+/// Weights whose readers have no counterpart are kept, with the reason; bad requests are refused.
 #[test]
 fn what_is_no_product_is_kept() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -430,9 +433,7 @@ fn what_is_no_product_is_kept() {
     written(folder.path(), nodes, &["w", "g", "shared"].map(|name| (name, &[32usize, 32][..], &x[..])));
     let nbits = |request: QuantizeRequest| request.form(ModelForm::MatMulNBits);
     let done = quantized(folder.path(), "int4", nbits);
-    let reason = "it is an output, or another operator than MatMul, or its left operand, reads it";
-    let want = ["g", "shared"].map(|name| (name.to_owned(), reason.to_owned()));
-    assert_eq!(done.passed_over, want);
+    assert_eq!(done.passed_over, [("shared".to_owned(), "Add reads it".to_owned())]);
     let refused = |change: &dyn Fn(QuantizeRequest) -> QuantizeRequest, to: &str| {
         let mut request = change(QuantizeRequest::new(to.parse::<WeightFormat>().expect(to)));
         request.run.write.force = true;
@@ -451,4 +452,137 @@ fn what_is_no_product_is_kept() {
     let said = refused(&|request| request, "int8/8x8");
     assert!(said.contains("DequantizeLinear has no int8/8x8 (want int8/tensor, int8/row or"), "{said}");
     assert!(!folder.path().join("no.onnx").exists());
+}
+
+/// The operators of a model in their order, each with the names that it reads.
+fn operators(path: &Path) -> Vec<(String, Vec<String>)> {
+    let model = fs::read(path).expect("a model");
+    let graph = last(&model, 7, FieldValue::bytes).expect("a message").expect("a graph");
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).expect("text");
+    let node = |message: &[u8]| {
+        let op_type = last(message, 4, FieldValue::bytes).expect("a message").unwrap_or_default();
+        (text(op_type), all_bytes(message, 1).map(|input| text(input.expect("a name"))).collect())
+    };
+    all_bytes(graph, 1).map(|message| node(message.expect("a message"))).collect()
+}
+
+/// Integer weights have the values and the scales of int8 with DequantizeLinear, and inputs are quantized once for all
+/// nodes that read them.
+#[test]
+fn dynamic_weights_are_those_of_int8() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (w, v, c) = (values(48 * 40), values(40 * 48), values(12 * 40 * 9));
+    let weights = [("w", &[48usize, 40][..], &w[..]), ("v", &[40, 48], &v), ("c", &[12, 40, 3, 3], &c)];
+    let nodes = vec![
+        node("MatMul", &["x", "w"], "a", vec![]),
+        node("Transpose", &["v"], "t", vec![]),
+        node("MatMul", &["x", "t"], "b", vec![]),
+        node("Conv", &["z", "c"], "y", vec![]),
+    ];
+    written(folder.path(), nodes, &weights);
+    let output = folder.path().join(OUTPUT);
+    for to in ["int8", "int8/tensor"] {
+        quantized(folder.path(), to, |request| request);
+        let want = initializers(&output);
+        let done = quantized(folder.path(), to, |request| request.form(ModelForm::Dynamic));
+        assert!(done.passed_over.is_empty() && done.notes.len() == 1, "{to}: {done:?}");
+        let got = initializers(&output);
+        for name in ["w", "v", "c"] {
+            assert_eq!(got[&format!("{name}_scale")], want[&format!("{name}_scale")], "{to}: {name}");
+            assert_eq!(got[&format!("{name}_int8")], want[&format!("{name}_int8")], "{to}: {name}");
+        }
+        let found = operators(&output);
+        let names: Vec<&str> = found.iter().map(|(op_type, _)| &**op_type).collect();
+        let product = ["Mul", "Cast", "Mul"];
+        let [first, then, conv] = [
+            &["Transpose", "DynamicQuantizeLinear", "MatMulInteger"][..],
+            &["MatMulInteger"],
+            &["DynamicQuantizeLinear", "ConvInteger"],
+        ];
+        assert_eq!(names, [first, &product, then, &product, conv, &product].concat(), "{to}");
+        assert_eq!(found[6].1, ["x_uint8", "v_int8_transposed", "x_zero_point"], "{to}");
+    }
+}
+
+/// Every reader of a weight must have a counterpart, and both matrices of LSTM must be quantized.
+#[test]
+fn dynamic_weights_without_a_counterpart_are_kept() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let x = values(96 * 24);
+    let square = &[24usize, 24][..];
+    let small = &x[..24 * 24];
+    let cases: [(Vec<Message>, &[usize], &str); 7] = [
+        (vec![node("MatMul", &["w", "x"], "y", vec![])], square, "it is the left operand of MatMul"),
+        (
+            vec![node("Gemm", &["x", "w"], "y", attribute("transA", 1))],
+            square,
+            "Gemm reads it with alpha, beta or transA",
+        ),
+        (vec![node("ConvTranspose", &["x", "w"], "y", vec![])], &[24, 24, 3], "ConvTranspose reads it"),
+        (vec![node("Gather", &["w", "x"], "y", attribute("axis", 1))], square, "Gather reads it along axis 1"),
+        (vec![node("LSTM", &["x", "w", "r"], "y", vec![])], &[1, 96, 24], "LSTM reads it with a matrix that is kept"),
+        (
+            vec![node("MatMul", &["x", "w"], "a", vec![]), node("Gather", &["w", "i"], "y", vec![])],
+            square,
+            "its outputs are on different axes (int8/tensor fits)",
+        ),
+        (
+            vec![node("MatMul", &["x", "w"], "a", vec![]), node("Identity", &["w"], "y", vec![])],
+            square,
+            "it is an output",
+        ),
+    ];
+    for (nodes, shape, reason) in cases {
+        let (len, nodes) = (shape.iter().product(), [nodes, vec![node("MatMul", &["x", "v"], "z", vec![])]].concat());
+        let x = values(len);
+        // The recurrent weights of LSTM have too few elements.
+        let weights = [("w", shape, &x[..]), ("v", square, small), ("r", &[1, 8, 2], &small[..16])];
+        written(folder.path(), nodes, &weights);
+        let done = quantized(folder.path(), "int8", |request| request.form(ModelForm::Dynamic));
+        assert_eq!(done.passed_over.first(), Some(&("w".to_owned(), reason.to_owned())), "{reason}");
+        assert!(initializers(&folder.path().join(OUTPUT)).contains_key("w"), "{reason}");
+    }
+    for (to, want) in [("int4", "has no int4 (want int8"), ("int8/32", "has no int8/32"), ("mxfp4", "has no mxfp4")] {
+        let mut request = QuantizeRequest::new(to.parse::<WeightFormat>().expect(to)).form(ModelForm::Dynamic);
+        request.run.write.force = true;
+        let said = quantize(folder.path().join("in.onnx"), folder.path().join("no.onnx"), &request).expect_err(to);
+        assert!(said.to_string().contains(want), "{said}");
+    }
+}
+
+/// Tables of Gather stay float before a DequantizeLinear, which onnxruntime computes whole at each run, unless the request
+/// names them; operators that read packed or integer rows take them.
+#[test]
+fn tables_are_quantized_where_rows_are_read() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (e, w) = (values(96 * 32), values(32 * 48));
+    let weights = [("e", &[96usize, 32][..], &e[..]), ("w", &[32, 48], &w)];
+    written(
+        folder.path(),
+        vec![node("Gather", &["e", "x"], "a", vec![]), node("MatMul", &["a", "w"], "y", vec![])],
+        &weights,
+    );
+    let output = folder.path().join(OUTPUT);
+    let done = quantized(folder.path(), "int8", |request| request);
+    assert_eq!(done.passed_over.len(), 1, "{done:?}");
+    assert!(done.passed_over[0].0 == "e" && done.passed_over[0].1.starts_with("Gather reads it"), "{done:?}");
+    assert_eq!(done.notes, ["onnxruntime 1.31 fuses 1 of 1 products with the DequantizeLinear of their weights"]);
+    let named = |mut request: QuantizeRequest| {
+        request.selection.include = vec!["*".parse().expect("a pattern")];
+        request
+    };
+    let done = quantized(folder.path(), "int8", named);
+    assert!(done.passed_over.is_empty(), "{done:?}");
+    assert!(done.notes[0].contains("1 of 2 products") && done.notes[0].contains("Gather (1)"), "{done:?}");
+    for (to, form, operator) in
+        [("int4", ModelForm::MatMulNBits, "GatherBlockQuantized"), ("int8", ModelForm::Dynamic, "Gather")]
+    {
+        let done = quantized(folder.path(), to, |request| request.form(form));
+        assert!(done.passed_over.is_empty(), "{done:?}");
+        assert_eq!(operators(&output)[0].0, operator);
+    }
+}
+
+fn attribute(name: &str, value: i64) -> Vec<Message> {
+    vec![Message::new().bytes(1, name).int(3, value).int(20, 2)]
 }

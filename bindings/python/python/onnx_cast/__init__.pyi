@@ -350,7 +350,7 @@ class _QuantizeFile(TypedDict, total=False):
     rules: Mapping[str, To | None] | None
     rules_file: files.Path | None
     min_elements: int | None
-    form: Literal["qdq", "matmulnbits"]
+    form: Literal["qdq", "matmulnbits", "dynamic"]
     zero_points: bool
     raise_opset: bool
     resume: bool

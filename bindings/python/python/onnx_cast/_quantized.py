@@ -136,7 +136,7 @@ def quantize_file(
     rules: Mapping[str, To | None] | None = None,
     rules_file: files.Path | None = None,
     min_elements: int | None = None,
-    form: Literal["qdq", "matmulnbits"] = "qdq",
+    form: Literal["qdq", "matmulnbits", "dynamic"] = "qdq",
     zero_points: bool = False,
     raise_opset: bool = False,
     dry_run: bool = False,
@@ -167,10 +167,12 @@ def quantize_file(
     ``layout`` is ``"compressed-tensors"``, ``"deepseek"``, ``"modelopt"``, ``"fbgemm"``, ``"quark"``, ``"gpt-oss"``,
     ``"comfyui"``, ``"plain"`` or, for a ``.gguf`` file with ``to="q8_0"`` and the like, ``"gguf"``; from a folder to a
     folder, ``config.json`` gets the settings that loaders need. In an ``.onnx`` file, the weights of MatMul, Gemm,
-    Conv, ConvTranspose, LSTM, GRU, RNN and Gather are quantized, each followed by a DequantizeLinear. With the
-    ``form`` ``"matmulnbits"`` onnxruntime's MatMulNBits takes the place of MatMul, for ``"int4"`` and ``"int8"`` in blocks,
-    with ``zero_points`` for ranges that are not symmetric. ``raise_opset`` lets the opset be raised where the format needs
-    it. ``losses`` and ``fail_on`` compare the weights with their dequantized values, in float; they are for
+    Conv, ConvTranspose, LSTM, GRU and RNN are quantized, each followed by a DequantizeLinear, and the tables of Gather
+    where ``include`` or ``rules`` name them. With the ``form`` ``"matmulnbits"`` onnxruntime's MatMulNBits and
+    GatherBlockQuantized take the place of MatMul, Gemm and Gather, for ``"int4"`` and ``"int8"`` in blocks, with
+    ``zero_points`` for ranges that are not symmetric. With ``"dynamic"`` weights are int8, and their inputs are quantized
+    when the model runs, as by onnxruntime's ``quantize_dynamic``. ``raise_opset`` lets the opset be raised where the
+    format needs it. ``losses`` and ``fail_on`` compare the weights with their dequantized values, in float; they are for
     checkpoints. Other parameters are as in :func:`cast_file`.
     """
     options: Options = {

@@ -59,6 +59,7 @@ Examples:
   onnx-cast quantize model/ model.gguf --to q8_0 --layout gguf           for llama.cpp
   onnx-cast quantize model.onnx small.onnx --to int4/32                  a DequantizeLinear after each weight
   onnx-cast quantize model.onnx fast.onnx --to int4 --form matmulnbits   for onnxruntime's MatMulNBits
+  onnx-cast quantize model.onnx fast.onnx --to int8 --form dynamic       products of integers
   onnx-cast quantize model/ out/ --to nvfp4 --dry-run                    which tensors, and their sizes"
 )]
 pub(crate) struct QuantizeArgs {
@@ -94,8 +95,9 @@ pub(crate) struct QuantizeArgs {
     /// The rule for MX scales: floor (default), rceil, ceil, even
     #[arg(long, value_name = "RULE", help_heading = HOW)]
     pub(crate) scale_rule: Option<ScaleRule>,
-    /// The form of a model's weights: qdq (DequantizeLinear, the default), or matmulnbits (onnxruntime's MatMulNBits
-    /// instead of MatMul, for int4 and int8 in blocks)
+    /// The form of a model's weights: qdq (DequantizeLinear, the default), matmulnbits (onnxruntime's MatMulNBits and
+    /// GatherBlockQuantized instead of MatMul, Gemm and Gather, for int4 and int8 in blocks), or dynamic (int8, with
+    /// inputs that are quantized at run time: MatMulInteger, ConvInteger, DynamicQuantizeLSTM)
     #[arg(long, value_name = "FORM", default_value = "qdq", hide_default_value = true, help_heading = HOW)]
     pub(crate) form: ModelForm,
     /// With --form matmulnbits: a zero point for each block, for asymmetric ranges

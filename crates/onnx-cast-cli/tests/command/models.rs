@@ -526,7 +526,8 @@ fn one_long_name_does_not_widen_every_line() {
     }
 }
 
-/// What onnxruntime cannot run by itself is said, and MatMulNBits takes the place of MatMul.
+/// What onnxruntime cannot run by itself is said, and what it fuses; MatMulNBits or MatMulInteger takes the place of
+/// MatMul.
 #[test]
 fn where_a_quantized_model_runs_is_said() {
     let value = tensor(&[32, 32], FLOAT, &0.5f32.to_le_bytes().repeat(32 * 32));
@@ -546,11 +547,17 @@ fn where_a_quantized_model_runs_is_said() {
     assert!(!said.contains("note"), "{said}");
     assert!(has("MatMulNBits") && has("com.microsoft") && has("w_zero_points") && !has("DequantizeLinear"));
     let said = stderr(&folder.run("dequantize out.onnx back.onnx --to float"));
-    let want = "and the weights of MatMulNBits are not read back (quantize the float model again, in the form qdq)";
+    let want = "and the weights of MatMulNBits (1) are not read back (quantize the float model again, in the form qdq)";
     assert!(said.contains(want), "{said}");
+    let said = stderr(&folder.run("quantize m.onnx out.onnx --to int8 --force"));
+    assert!(said.contains("out.onnx: onnxruntime 1.31 fuses 1 of 1 products"), "{said}");
+    let said = stderr(&folder.run("quantize m.onnx out.onnx --to int8 --form dynamic --force"));
+    assert!(said.contains("processors without VNNI") && has("MatMulInteger") && !has("com.microsoft"), "{said}");
+    let said = stderr(&folder.run("dequantize out.onnx back.onnx --to float"));
+    assert!(said.contains("the weights of MatMulInteger (1) are not read back"), "{said}");
     for (line, message) in [
         ("--to int8 --zero-points", "m.onnx: --zero-points is for weights that MatMulNBits reads"),
-        ("--to int8 --form other", "invalid value 'other' for '--form <FORM>': unknown form `other` (want qdq or"),
+        ("--to int8 --form other", "invalid value 'other' for '--form <FORM>': unknown form `other` (want qdq,"),
     ] {
         let said = stderr(&folder.run(&format!("quantize m.onnx no.onnx {line}")));
         assert!(said.contains(message), "{said}");

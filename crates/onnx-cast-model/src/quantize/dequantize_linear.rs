@@ -14,18 +14,29 @@ use onnx_cast::tensor::element_count;
 use onnx_cast::{DataType, NEWEST_OPSET};
 use onnx_cast_file::__private::Counter;
 use onnx_cast_file::__private::pipeline::Compute;
-use onnx_cast_file::{ConstantRequest, Granularity, QuantizeRequest, QuantizedFormat, Scaled, TensorSummary};
+use onnx_cast_file::{
+    ConstantRequest, Granularity, QuantizeRequest, QuantizedFormat, Scaled, Selection, TensorSummary, WeightFormat,
+};
 use std::sync::{Arc, Mutex};
 
-/// What DequantizeLinear reads of a weight.
-struct Form {
+/// The types and shapes of the tensors of a quantized weight, and how DequantizeLinear reads them.
+pub(super) struct Form {
     element: DataType,
     scale_type: DataType,
-    scale_shape: Vec<usize>,
+    pub(super) scale_shape: Vec<usize>,
     axis: usize,
     block_size: usize,
     output_dtype: Option<DataType>,
     has_global: bool,
+}
+
+/// The tensors of a quantized weight, what becomes of it, and what counts the losses.
+pub(super) struct Quantized<'a> {
+    pub(super) elements: CastElements<'a>,
+    pub(super) scales: CastElements<'a>,
+    global: Option<CastElements<'a>>,
+    pub(super) summary: TensorSummary,
+    pub(super) counter: Arc<Counter>,
 }
 
 impl<'a> ChosenWeight<'a> {
@@ -43,11 +54,30 @@ impl<'a> ChosenWeight<'a> {
         let form = self.form(scaled);
         let needs = form.needs(&constant.shape, self.is_in_function && matches!(self.site, Site::Node(_)));
         let needs = needs.ok_or_else(|| refuse(format!("no opset has {to} with such scales")))?;
+        let quantized = self.quantized(&form, scaled, self.around(form.axis), edits, request, last)?;
+        let Quantized { elements, scales, global, summary, counter } = quantized;
+        self.place(edits, names, &form, [Some(elements), Some(scales), global]);
+        Ok((summary, needs, counter))
+    }
+
+    /// What computes the tensors of a weight. `shape` has the sizes before the axis that has scales, of the axis, and
+    /// behind it.
+    pub(super) fn quantized(
+        &self,
+        form: &Form,
+        scaled: Scaled,
+        shape: [usize; 3],
+        edits: &mut Edits<'a>,
+        request: &QuantizeRequest,
+        last: &Arc<Mutex<LastDecoded>>,
+    ) -> Result<Quantized<'a>, ModelError> {
+        let ChosenWeight { constant, to, .. } = self;
+        let refuse = |what: String| ModelError::constant(constant.name, what);
         let elements = constant.elements.as_ref().ok_or_else(|| refuse("strings".to_owned()))?;
         let quantized = ConstantRequest {
             values: elements.values(last).ok_or_else(|| refuse("its elements cannot be read".to_owned()))?,
             from: constant.data_type,
-            shape: self.around(form.axis),
+            shape,
             to: to.format,
             scaled,
             rule: request.scale_rule.unwrap_or_default(),
@@ -68,12 +98,20 @@ impl<'a> ChosenWeight<'a> {
             TensorSummary::kept(constant.name, constant.shape.clone(), constant.data_type, constant.bytes());
         (summary.to, summary.bytes_after, summary.cast) = (form.element, bytes_after, true);
         summary.quantized = Some(*to);
-        self.place(edits, names, &form, [Some(elements), Some(scales), global]);
-        Ok((summary, needs, quantized.counter))
+        Ok(Quantized { elements, scales, global, summary, counter: quantized.counter })
     }
 
-    /// Why the weight is kept: it would not become smaller, or its summed axis is shorter than a block of MX or NVFP4.
-    pub(super) fn not_for_dequantize_linear(&self) -> Result<Option<String>, ModelError> {
+    /// Why the weight is kept: it is a table that the request does not name, it would not become smaller, or its summed
+    /// axis is shorter than a block of MX or NVFP4.
+    pub(super) fn not_for_dequantize_linear(
+        &self,
+        selection: &Selection<WeightFormat>,
+    ) -> Result<Option<String>, ModelError> {
+        if self.axes.is_table && !selection.names(self.constant.name, self.constant.len as u64) {
+            let reason = "Gather reads it, and onnxruntime would dequantize all of it at each run (an include pattern \
+                          or a rule quantizes it anyway)";
+            return Ok(Some(reason.to_owned()));
+        }
         let summed = self.constant.shape[self.axes.summed];
         if let QuantizedFormat::Block(format) = self.to.format
             && summed < format.block()
@@ -232,8 +270,13 @@ fn dequantize_linear(name: String, inputs: [String; 2], output: String, form: Op
 }
 
 impl Form {
+    /// Elements with scales that no DequantizeLinear reads.
+    pub(super) fn plain(element: DataType, scale_type: DataType, scale_shape: Vec<usize>) -> Form {
+        Form { element, scale_type, scale_shape, axis: 0, block_size: 0, output_dtype: None, has_global: false }
+    }
+
     /// Bytes of this many elements and their scales.
-    fn bytes(&self, len: usize) -> Option<u64> {
+    pub(super) fn bytes(&self, len: usize) -> Option<u64> {
         let scales = self.scale_type.byte_len(element_count(&self.scale_shape)?)?;
         let global = if self.has_global { 4 } else { 0 };
         Some(self.element.byte_len(len)?.checked_add(scales)?.checked_add(global)? as u64)

@@ -1,5 +1,5 @@
-//! A weight as com.microsoft's MatMulNBits reads it, in blocks of 4 or 8 bits: the nodes that multiply by it become
-//! MatMulNBits.
+//! A weight as com.microsoft's MatMulNBits and GatherBlockQuantized read it, in blocks of 4 or 8 bits: these operators
+//! take the place of MatMul, Gemm and Gather.
 //!
 //! The arithmetic is that of onnxruntime's own quantizer (`quantize_matmul_4bits`), so that the bits are the same:
 //! without zero points the value of the greatest magnitude becomes the lowest code, and so the scale has a sign; with
@@ -8,11 +8,11 @@
 //! it is 0 here.
 
 use super::ChosenWeight;
-use super::readings::{perm, site};
-use crate::constant::Site;
+use super::counterparts::Operator;
+use super::readers::{Reader, Readers, input, output, replace, with_bias};
 use crate::edits::{Content, Edits, Home, NewAttribute, NewNode, NewTensor};
 use crate::error::ModelError;
-use crate::graph::values::{Flow, Id};
+use crate::graph::values::{Flow, Step};
 use crate::rope::{CastElements, Computed, ElementSource, LastDecoded};
 use crate::tree::Names;
 use onnx_cast::tensor::element_count;
@@ -24,103 +24,16 @@ use std::io;
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
-/// The nodes that multiply by a weight, by their graphs and places, and what they read and give.
-pub(super) struct Products {
-    nodes: Vec<Product>,
-    /// Transposes between, which are not needed any more.
-    transposes: Vec<(usize, usize)>,
-}
-
-struct Product {
-    graph: usize,
-    index: usize,
-    name: String,
-    input: String,
-    output: String,
-}
-
-/// The nodes that read a constant, where all of them multiply by it as a right operand.
-pub(super) fn products(flow: &Flow<'_, '_>, graph: usize, place: Site) -> Option<Products> {
-    let value = (0..flow.values.len()).find(|&value| site(flow, value) == Some((graph, place)))?;
-    let mut products = Products { nodes: Vec::new(), transposes: Vec::new() };
-    let is_turned = flow.values[value].reads.iter().any(|read| flow.steps[read.step].node.is("Transpose"));
-    if !is_turned {
-        return products.add(flow, value).then_some(products);
-    }
-    if flow.values[value].outputs > 0 {
-        return None;
-    }
-    for read in &flow.values[value].reads {
-        let step = &flow.steps[read.step];
-        let turns =
-            step.node.is("Transpose") && perm(step.node).is_ok_and(|perm| perm.is_none_or(|perm| perm == [1, 0]));
-        let output = step.outputs.first().copied().flatten().filter(|_| turns)?;
-        products.transposes.push((step.graph.id, step.index));
-        if !products.add(flow, output) {
-            return None;
-        }
-    }
-    Some(products)
-}
-
-impl Products {
-    /// Adds the nodes that read a value; whether all of them are products.
-    fn add(&mut self, flow: &Flow<'_, '_>, value: Id) -> bool {
-        let mut reads: Vec<_> = flow.values[value].reads.iter().collect();
-        reads.sort_by_key(|read| read.step);
-        for read in &reads {
-            let step = &flow.steps[read.step];
-            let (true, 1, Some(output)) = (step.node.is("MatMul"), read.input, step.node.output()) else {
-                return false;
-            };
-            self.nodes.push(Product {
-                graph: step.graph.id,
-                index: step.index,
-                name: step.node.name.to_owned(),
-                input: step.node.inputs[0].to_owned(),
-                output: output.to_owned(),
-            });
-        }
-        !reads.is_empty() && flow.values[value].outputs == 0
-    }
-
-    /// Replaces the nodes with MatMulNBits.
-    fn replace(self, operands: &[String], ints: &[(&str, usize)], edits: &mut Edits<'_>) {
-        for (graph, index) in self.transposes {
-            edits.graphs.entry(graph).or_default().nodes.entry(index).or_default().drop = true;
-        }
-        for Product { graph, index, name, input, output } in self.nodes {
-            let inputs = std::iter::once(input).chain(operands.iter().cloned()).collect();
-            let attributes = ints.iter().map(|(name, value)| NewAttribute::int(name, *value as i64)).collect();
-            let (op_type, domain) = ("MatMulNBits".to_owned(), MICROSOFT.to_owned());
-            let outputs = vec![output];
-            let new = NewNode { name, op_type, domain, inputs, outputs, attributes, value: None };
-            let node = edits.graphs.entry(graph).or_default().nodes.entry(index).or_default();
-            node.drop = true;
-            node.after.push(new);
-        }
-    }
-
-    /// Whether the weight is stored transposed.
-    fn is_turned(&self) -> bool {
-        !self.transposes.is_empty()
-    }
-}
-
-/// A matrix by which MatMulNBits multiplies, and one of the tensors that it reads of it.
+/// A packed matrix, and one of its tensors.
 #[derive(Clone)]
 struct NBits<'a> {
     values: StoredValues<'a>,
     /// From its type to float, and from float to that of the scales.
     widen: Plan,
     narrow: Plan,
-    /// The rows, along which products are added up, and the columns.
-    rows: usize,
-    columns: usize,
+    shapes: Shapes,
     /// Whether a column's values follow each other.
     is_turned: bool,
-    bits: u32,
-    block: usize,
     has_zero_points: bool,
     tensor: Tensor,
     counter: Arc<Counter>,
@@ -140,14 +53,14 @@ const COLUMNS: usize = 64;
 impl NBits<'_> {
     /// Blocks of a column.
     fn blocks(&self) -> usize {
-        self.rows.div_ceil(self.block)
+        self.shapes.rows.div_ceil(self.shapes.block)
     }
 
     /// Items of a column.
     fn items(&self) -> usize {
-        let bits = self.bits as usize;
+        let bits = self.shapes.bits as usize;
         match self.tensor {
-            Tensor::Elements => self.blocks() * self.block * bits / 8,
+            Tensor::Elements => self.blocks() * self.shapes.block * bits / 8,
             Tensor::Scales => self.blocks(),
             Tensor::ZeroPoints => (self.blocks() * bits).div_ceil(8),
         }
@@ -158,8 +71,8 @@ impl NBits<'_> {
         let no_room = || PipelineError::Read(io::ErrorKind::OutOfMemory.into());
         let width = self.widen.source_type().byte_len(1).unwrap_or(4);
         let (lines, len, pitch, first) = match self.is_turned {
-            true => (columns.len(), rows.len(), self.rows, columns.start * self.rows + rows.start),
-            false => (rows.len(), columns.len(), self.columns, rows.start * self.columns + columns.start),
+            true => (columns.len(), rows.len(), self.shapes.rows, columns.start * self.shapes.rows + rows.start),
+            false => (rows.len(), columns.len(), self.shapes.columns, rows.start * self.shapes.columns + columns.start),
         };
         let count = lines * len;
         let Scratch { elements, codes, results, .. } = scratch;
@@ -186,7 +99,7 @@ impl NBits<'_> {
 
     /// The scale, what values are multiplied with, and the zero point of a block.
     fn scale(&self, x: &[[u8; 4]]) -> Result<(f32, f32), onnx_cast::CastError> {
-        let [full, middle] = [((1u32 << self.bits) - 1) as f32, (1u32 << (self.bits - 1)) as f32];
+        let [full, middle] = [((1u32 << self.shapes.bits) - 1) as f32, (1u32 << (self.shapes.bits - 1)) as f32];
         let (mut low, mut high) = (f32::MAX, f32::MIN);
         for value in x {
             let value = f32::from_le_bytes(*value);
@@ -235,19 +148,20 @@ impl NBits<'_> {
         let used = self.stored(scale, &mut held[..width])?;
         match self.tensor {
             Tensor::Scales => out[index * width..][..width].copy_from_slice(&held[..width]),
-            Tensor::ZeroPoints if self.bits == 8 => out[index] = zero_point as u8,
+            Tensor::ZeroPoints if self.shapes.bits == 8 => out[index] = zero_point as u8,
             Tensor::ZeroPoints => {
                 // The last of an odd number has the middle beside it.
                 let beside = if index.is_multiple_of(2) && index + 1 == self.blocks() { 0x80 } else { 0 };
                 out[index / 2] |= (zero_point as u8) << (index % 2 * 4) | beside;
             }
             Tensor::Elements => {
-                let size = self.block * self.bits as usize / 8;
+                let size = self.shapes.block * self.shapes.bits as usize / 8;
                 let out = &mut out[index * size..][..size];
-                let (reciprocal, most) = (if used == 0.0 { 0.0 } else { 1.0 / used }, ((1u32 << self.bits) - 1) as f32);
+                let (reciprocal, most) =
+                    (if used == 0.0 { 0.0 } else { 1.0 / used }, ((1u32 << self.shapes.bits) - 1) as f32);
                 let code =
                     |value: &[u8; 4]| rounded((f32::from_le_bytes(*value) * reciprocal + zero_point).clamp(0.0, most));
-                if self.bits == 8 {
+                if self.shapes.bits == 8 {
                     x.iter().zip(&mut *out).for_each(|(value, out)| *out = code(value));
                 } else {
                     let (pairs, last) = x.as_chunks::<2>();
@@ -281,19 +195,19 @@ impl Compute for NBits<'_> {
         out.fill(0);
         let mut sides = Sides::default();
         // Long columns are read in parts.
-        let rows = (PART.max(self.block) / self.block * self.block).min(self.rows);
-        let step = if rows < self.rows { 1 } else { columns };
+        let rows = (PART.max(self.shapes.block) / self.shapes.block * self.shapes.block).min(self.shapes.rows);
+        let step = if rows < self.shapes.rows { 1 } else { columns };
         for first in (0..columns).step_by(step.max(1)) {
             let columns = first..(first + step).min(columns);
-            for row in (0..self.rows).step_by(rows.max(1)) {
-                let part = row..(row + rows).min(self.rows);
+            for row in (0..self.shapes.rows).step_by(rows.max(1)) {
+                let part = row..(row + rows).min(self.shapes.rows);
                 self.read(column + columns.start..column + columns.end, part.clone(), scratch)?;
                 let values = scratch.results.as_chunks::<4>().0;
                 let are_counted =
                     self.tensor == Tensor::Elements && self.counter.is_interested(values.as_flattened(), values.len());
                 for (index, values) in columns.clone().zip(values.chunks(part.len())) {
                     let out = &mut out[index * items * width..][..items * width];
-                    for (block, x) in (row / self.block..blocks).zip(values.chunks(self.block)) {
+                    for (block, x) in (row / self.shapes.block..blocks).zip(values.chunks(self.shapes.block)) {
                         self.block(block, x, out, are_counted.then_some(&mut sides)).map_err(PipelineError::Cast)?;
                     }
                 }
@@ -303,43 +217,51 @@ impl Compute for NBits<'_> {
     }
 
     fn chunk(&self) -> usize {
-        let most = (16 * PART / self.rows.max(1)).max(1);
-        (PART / self.rows.max(1)).max(COLUMNS).min(most) * self.items()
+        let most = (16 * PART / self.shapes.rows.max(1)).max(1);
+        (PART / self.shapes.rows.max(1)).max(COLUMNS).min(most) * self.items()
+    }
+}
+
+/// The operators that have a counterpart with packed weights.
+pub(super) const OPERATORS: &[Operator] = &[Operator::MatMul, Operator::Gemm, Operator::Gather];
+
+impl Reader {
+    /// Whether the sums of the product, or the rows that Gather takes, run along the last axis of the weight.
+    fn is_along_rows(&self) -> bool {
+        self.is_turned != (self.operator == Operator::Gather)
     }
 }
 
 impl<'a> ChosenWeight<'a> {
-    /// Why MatMulNBits cannot read a weight, or would not make it smaller.
-    pub(super) fn not_for_nbits(
+    /// The readers of a weight, all of which have a counterpart with packed weights.
+    ///
+    /// # Errors
+    /// The inner error is the reason why the weight is kept.
+    pub(super) fn nbits_readers(
         &self,
-        products: Option<&Products>,
+        flow: &Flow<'_, '_>,
         has_zero_points: bool,
-    ) -> Result<Option<String>, ModelError> {
-        let because = |reason: &str| Ok(Some(reason.to_owned()));
+    ) -> Result<Result<Readers, String>, ModelError> {
         let (bits, block) = self.bits_and_block()?;
-        match products {
-            _ if self.is_in_function => because("MatMulNBits is unsupported in functions"),
-            _ if self.constant.shape.len() != 2 => because("MatMulNBits takes matrices"),
-            None => because("it is an output, or another operator than MatMul, or its left operand, reads it"),
-            Some(products) => {
-                let shapes = self.nbits_shapes(products, bits, block)?;
-                let width = self.constant.data_type.byte_len(1).unwrap_or(4);
+        Ok(Readers::of(flow, self, OPERATORS).and_then(|readers| {
+            let [first, second] = self.constant.shape[..] else {
+                return Err("MatMulNBits and GatherBlockQuantized take matrices".to_owned());
+            };
+            let width = self.constant.data_type.byte_len(1).unwrap_or(4);
+            let mut bytes = Some(0usize);
+            for along_rows in sides(&readers) {
+                let shapes = Shapes::of([first, second], along_rows, bits, block);
+                let mut of_side = readers.all.iter().filter(|reader| reader.is_along_rows() == along_rows);
+                if of_side.any(|reader| reader.operator == Operator::Gather) && !shapes.rows.is_multiple_of(block) {
+                    return Err(format!("Gather reads it, and rows of {} are not whole blocks", shapes.rows));
+                }
                 let [packed, scales, zero_points] = shapes.tensors().map(|shape| element_count(&shape));
                 let zero_points = if has_zero_points { zero_points } else { Some(0) };
                 let all = || packed?.checked_add(scales?.checked_mul(width)?)?.checked_add(zero_points?);
-                Ok(self.not_smaller(all().map(|bytes| bytes as u64)))
+                bytes = bytes.and_then(|bytes| all()?.checked_add(bytes));
             }
-        }
-    }
-
-    /// The sizes of the tensors of a weight.
-    fn nbits_shapes(&self, products: &Products, bits: u32, block: usize) -> Result<Shapes, ModelError> {
-        let [rows, columns] = match self.constant.shape[..] {
-            [columns, rows] if products.is_turned() => [rows, columns],
-            [rows, columns] => [rows, columns],
-            _ => return Err(ModelError::constant(self.constant.name, "MatMulNBits takes matrices")),
-        };
-        Ok(Shapes { bits, block, rows, columns })
+            self.not_smaller(bytes.map(|bytes| bytes as u64)).map_or(Ok(readers), Err)
+        }))
     }
 
     /// The bits of an element, and the values of a block.
@@ -366,9 +288,8 @@ impl<'a> ChosenWeight<'a> {
     /// What computes the tensors of a weight.
     fn source(
         &self,
-        [rows, columns]: [usize; 2],
+        shapes: Shapes,
         is_turned: bool,
-        (bits, block): (u32, usize),
         request: &QuantizeRequest,
         last: &Arc<Mutex<LastDecoded>>,
     ) -> Result<NBits<'a>, ModelError> {
@@ -381,87 +302,175 @@ impl<'a> ChosenWeight<'a> {
             values: values.ok_or_else(|| ModelError::constant(constant.name, "its elements cannot be read"))?,
             widen: plan(from, to).map_err(wrong)?,
             narrow: plan(to, from).map_err(wrong)?,
-            rows,
-            columns,
+            shapes,
             is_turned,
-            bits,
-            block,
             has_zero_points: request.zero_points,
             tensor: Tensor::Elements,
             counter: Arc::new(Counter::of_quantized(to, request.run.counts()).map_err(wrong)?),
         })
     }
 
-    /// As [`ChosenWeight::edit`], with MatMulNBits instead of the products.
-    pub(super) fn edit_products(
-        self,
-        products: Products,
+    /// Replaces a weight with packed tensors, and its readers with operators that read these: one set of tensors, or
+    /// two if readers sum along both axes. No opset is needed for onnxruntime's own operators.
+    pub(super) fn edit_nbits(
+        &self,
+        flow: &Flow<'_, 'a>,
         edits: &mut Edits<'a>,
         names: &mut Names,
         request: &QuantizeRequest,
         last: &Arc<Mutex<LastDecoded>>,
-    ) -> Result<(TensorSummary, Arc<Counter>), ModelError> {
-        let ChosenWeight { constant, to: format, graph, site, input, .. } = &self;
-        let refuse = |what: String| ModelError::constant(constant.name, what);
+    ) -> Result<(TensorSummary, i64, Arc<Counter>), ModelError> {
+        let ChosenWeight { constant, to: format, readers, .. } = self;
         let (bits, block) = self.bits_and_block()?;
-        let shapes = self.nbits_shapes(&products, bits, block)?;
-        let (Shapes { rows, columns, .. }, from) = (shapes, constant.data_type);
-        let source = self.source([rows, columns], products.is_turned(), (bits, block), request, last)?;
-        let counter = Arc::clone(&source.counter);
-        let [packed, scales, zero_points] = shapes.tensors();
-        let mut bytes_after = 0;
-        let mut tensor = |kind, end: &str, data_type, shape: Vec<usize>| -> Result<_, ModelError> {
-            let source = NBits { tensor: kind, ..source.clone() };
-            let len = element_count(&shape).ok_or_else(|| refuse("too large".to_owned()))?;
-            let elements = CastElements::new(ElementSource::Computed(Computed(Arc::new(source))), data_type, len);
-            bytes_after += elements.byte_len().unwrap_or(0);
-            let name = names.fresh(format!("{}_{end}", constant.name));
-            let content = Content::Elements(elements);
-            let home = match (kind, constant.message) {
-                (Tensor::Elements, message) => Home::of(message),
-                (_, message) => message.map_or(Home::Model, Home::LargeLike),
-            };
-            Ok(NewTensor { message: None, name: Some(name), shape, home, content })
+        let [first, second] = constant.shape[..] else {
+            return Err(ModelError::constant(constant.name, "want a matrix"));
         };
-        let packed = tensor(Tensor::Elements, &format!("Q{bits}"), DataType::Uint8, packed)?;
-        let mut tensors = vec![packed, tensor(Tensor::Scales, "scales", from, scales)?];
-        if request.zero_points {
-            tensors.push(tensor(Tensor::ZeroPoints, "zero_points", DataType::Uint8, zero_points)?);
+        let (mut tensors, mut counter) = (Vec::new(), None);
+        for along_rows in sides(readers) {
+            let shapes = Shapes::of([first, second], along_rows, bits, block);
+            let source = self.source(shapes, along_rows, request, last)?;
+            // Both sets hold the same values, which are counted once.
+            counter.get_or_insert_with(|| Arc::clone(&source.counter));
+            let first = tensors.len();
+            tensors.push(self.packed(&source, Tensor::Elements, names)?);
+            tensors.push(self.packed(&source, Tensor::Scales, names)?);
+            if request.zero_points {
+                tensors.push(self.packed(&source, Tensor::ZeroPoints, names)?);
+            }
+            let operands: Vec<String> = tensors[first..].iter().filter_map(|tensor| tensor.name.clone()).collect();
+            let of_side: Vec<&Reader> = readers.all.iter().filter(|one| one.is_along_rows() == along_rows).collect();
+            let table = self.table(&of_side, shapes, &mut tensors[first..], edits, names);
+            for reader in of_side {
+                let step = &flow.steps[reader.step];
+                replace(step, shapes.nodes(step, reader.operator, &operands, &table, names), edits);
+            }
         }
-        let operands: Vec<String> = tensors.iter().filter_map(|tensor| tensor.name.clone()).collect();
-        let edit = edits.graphs.entry(*graph).or_default();
-        edit.added_initializers.extend(tensors);
-        match site {
-            Site::Initializer(index, _) => drop(edit.initializers.insert(*index, None)),
-            Site::Node(index) => edit.nodes.entry(*index).or_default().drop = true,
-        }
-        input.iter().for_each(|input| drop(edit.inputs.insert(*input, None)));
-        let ints = [("K", rows), ("N", columns), ("bits", bits as usize), ("block_size", block), LEVEL];
-        products.replace(&operands, &ints, edits);
-        let mut summary = TensorSummary::kept(constant.name, constant.shape.clone(), from, constant.bytes());
+        let counter = counter.ok_or_else(|| ModelError::constant(constant.name, "nothing reads it"))?;
+        readers.drop_between(edits);
+        edits.import_microsoft = true;
+        let bytes_after = tensors.iter().map(NewTensor::byte_len).sum();
+        self.replace_constant(tensors, edits);
+        let mut summary =
+            TensorSummary::kept(constant.name, constant.shape.clone(), constant.data_type, constant.bytes());
         let to = if bits == 4 { DataType::Uint4 } else { DataType::Uint8 };
         (summary.to, summary.bytes_after, summary.cast) = (to, bytes_after, true);
         summary.quantized = Some(*format);
-        Ok((summary, counter))
+        Ok((summary, 0, counter))
+    }
+
+    /// One of the tensors of a packed weight.
+    fn packed(&self, source: &NBits<'a>, tensor: Tensor, names: &mut Names) -> Result<NewTensor<'a>, ModelError> {
+        let Shapes { bits, .. } = source.shapes;
+        let [elements, scales, zero_points] = source.shapes.tensors();
+        let (suffix, data_type, shape) = match tensor {
+            Tensor::Elements => (format!("Q{bits}"), DataType::Uint8, elements),
+            Tensor::Scales => ("scales".to_owned(), self.constant.data_type, scales),
+            Tensor::ZeroPoints => ("zero_points".to_owned(), DataType::Uint8, zero_points),
+        };
+        let source = Computed(Arc::new(NBits { tensor, ..source.clone() }));
+        let len = element_count(&shape).ok_or_else(|| ModelError::constant(self.constant.name, "too large"))?;
+        let elements = CastElements::new(ElementSource::Computed(source), data_type, len);
+        let home = match (tensor, self.constant.message) {
+            (Tensor::Elements, message) => Home::of(message),
+            (_, message) => message.map_or(Home::Model, Home::LargeLike),
+        };
+        let name = Some(names.fresh(format!("{}_{suffix}", self.constant.name)));
+        Ok(NewTensor { message: None, name, shape, home, content: Content::Elements(elements) })
+    }
+
+    /// The name of the packed elements as GatherBlockQuantized reads them, as a matrix of bytes. MatMulNBits reads
+    /// them by blocks, so that a table with readers of both kinds needs a Reshape, which onnxruntime computes once.
+    fn table(
+        &self,
+        readers: &[&Reader],
+        shapes: Shapes,
+        tensors: &mut [NewTensor<'a>],
+        edits: &mut Edits<'a>,
+        names: &mut Names,
+    ) -> String {
+        let Some(elements) = tensors.first_mut() else { return String::new() };
+        let name = elements.name.clone().unwrap_or_default();
+        if readers.iter().all(|reader| reader.operator == Operator::Gather) {
+            elements.shape = shapes.table();
+        } else if readers.iter().any(|reader| reader.operator == Operator::Gather) {
+            return self.reshaped(&name, &shapes.table(), edits, names);
+        }
+        name
     }
 }
 
-/// Sizes of a matrix for MatMulNBits.
+/// Whether readers sum along the first axis of a weight (false), the last one (true), or both.
+fn sides(readers: &Readers) -> impl Iterator<Item = bool> + '_ {
+    let has = |side: &bool| readers.all.iter().any(|reader| reader.is_along_rows() == *side);
+    [false, true].into_iter().filter(has)
+}
+
+/// Sizes of a packed matrix.
 #[derive(Clone, Copy)]
 struct Shapes {
     bits: u32,
     block: usize,
+    /// The length of the sums.
     rows: usize,
+    /// The number of sums.
     columns: usize,
 }
 
 impl Shapes {
+    fn of([first, second]: [usize; 2], along_rows: bool, bits: u32, block: usize) -> Shapes {
+        let [rows, columns] = if along_rows { [second, first] } else { [first, second] };
+        Shapes { bits, block, rows, columns }
+    }
+
     /// The shapes of elements, scales and zero points.
     fn tensors(self) -> [Vec<usize>; 3] {
         let Shapes { bits, block, rows, columns } = self;
         let (bits, blocks) = (bits as usize, rows.div_ceil(block));
         [vec![columns, blocks, block * bits / 8], vec![columns, blocks], vec![columns, (blocks * bits).div_ceil(8)]]
     }
+
+    /// The shape of elements that GatherBlockQuantized reads.
+    fn table(self) -> Vec<usize> {
+        vec![self.columns, self.rows * self.bits as usize / 8]
+    }
+
+    /// The nodes in place of a reader of the weight.
+    fn nodes<'a>(
+        self,
+        step: &Step<'_, 'a>,
+        operator: Operator,
+        operands: &[String],
+        table: &str,
+        names: &mut Names,
+    ) -> Vec<NewNode<'a>> {
+        let Shapes { bits, block, rows, columns } = self;
+        let node = step.node;
+        let [bits, block_size] = [("bits", bits as usize), ("block_size", block)];
+        if operator == Operator::Gather {
+            let inputs = [vec![table.to_owned(), input(node, 1)], operands[1..].to_vec()].concat();
+            let ints = [bits, block_size, ("gather_axis", 0), ("quantize_axis", 1)];
+            return vec![microsoft("GatherBlockQuantized", node.name, inputs, output(node), &ints)];
+        }
+        let (product, add) = with_bias(input(node, 2), output(node), names);
+        let inputs = [vec![input(node, 0)], operands.to_vec()].concat();
+        let ints = [("K", rows), ("N", columns), bits, block_size, LEVEL];
+        let mut nodes = vec![microsoft("MatMulNBits", node.name, inputs, product, &ints)];
+        nodes.extend(add);
+        nodes
+    }
+}
+
+/// A node of onnxruntime's own domain.
+fn microsoft<'a>(
+    op_type: &str,
+    name: &str,
+    inputs: Vec<String>,
+    output: String,
+    ints: &[(&str, usize)],
+) -> NewNode<'a> {
+    let attributes = ints.iter().map(|(name, value)| NewAttribute::int(name, *value as i64)).collect();
+    let node = NewNode::new(op_type, name.to_owned(), inputs, output);
+    NewNode { domain: MICROSOFT.to_owned(), attributes, ..node }
 }
 
 /// Lets onnxruntime quantize inputs to 8 bits: with floats it takes longer than MatMul does, by 8 bits twenty times.

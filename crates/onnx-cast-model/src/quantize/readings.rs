@@ -1,6 +1,7 @@
 //! How operators read weights: which axis counts the outputs, and along which products are added up. Weights are found
 //! behind Transpose, Cast and Identity too, and behind the calls of functions.
 
+use super::counterparts;
 use crate::constant::Site;
 use crate::error::ModelError;
 use crate::graph::functions::FunctionNames;
@@ -8,6 +9,7 @@ use crate::graph::values::{Flow, Id, Origin};
 use crate::messages::attribute;
 use crate::operators::{Axis, Traits, Weight};
 use crate::tree::{Document, Node};
+use crate::types::ranks::Ranks;
 use onnx_cast_file::__private::wire::varints;
 use std::collections::HashMap;
 
@@ -16,6 +18,8 @@ use std::collections::HashMap;
 pub(super) struct Axes {
     pub(super) outputs: usize,
     pub(super) summed: usize,
+    /// Whether an operator takes rows from it.
+    pub(super) is_table: bool,
 }
 
 /// How an operator reads a weight.
@@ -26,6 +30,8 @@ pub(super) struct Reading {
     summed: Axis,
     /// What Transposes between make of the axes, the last first: their `perm`; `None` reverses them.
     perms: Vec<Option<Vec<usize>>>,
+    /// Whether onnxruntime fuses the operator with the DequantizeLinear of a matrix, unless a Transpose is between.
+    fuses: bool,
 }
 
 impl Reading {
@@ -46,12 +52,18 @@ impl Reading {
         let outputs = place(self.outputs, rank)?;
         let summed = turned(place(self.summed, outputs)?)?;
         let outputs = turned(outputs)?;
-        (outputs != summed).then_some(Axes { outputs, summed })
+        (outputs != summed).then_some(Axes { outputs, summed, is_table: self.looks_up() })
     }
 
     /// Whether it looks rows up, and does not add products up.
     pub(super) fn looks_up(&self) -> bool {
         matches!(self.summed, Axis::Other)
+    }
+
+    /// Whether onnxruntime fuses the operator with a DequantizeLinear before it, and a Transpose if `by_tensor`: it
+    /// exchanges that with a DequantizeLinear of one scale.
+    pub(super) fn fuses(&self, by_tensor: bool) -> bool {
+        self.fuses && (by_tensor || self.perms.is_empty())
     }
 
     /// How an operator reads a weight.
@@ -62,7 +74,7 @@ impl Reading {
         if weight.exchanged.is_some_and(|(name, limit)| int(name) > limit) {
             (outputs, summed) = (summed, outputs);
         }
-        Reading { operator: node.op_type.to_owned(), outputs, summed, perms: Vec::new() }
+        Reading { operator: node.op_type.to_owned(), outputs, summed, perms: Vec::new(), fuses: false }
     }
 }
 
@@ -116,7 +128,10 @@ impl<'t, 'a> Calls<'t, 'a> {
     /// The values that operators of a body read as weights.
     pub(super) fn readings(&self, flow: &Flow<'_, 'a>) -> Result<Vec<Found>, ModelError> {
         let mut all = Vec::new();
+        let ranks = Ranks::default();
+        let rank = |value: Id| ranks.of(flow, |at| self.names.called(flow.steps[at].node).is_some(), value);
         for step in &flow.steps {
+            let fuses = |input: usize| counterparts::fuses(flow, &rank, step, input);
             let inputs: Vec<(usize, Reading)> = match self.names.called(step.node) {
                 Some(place) => {
                     let inputs = self.inputs.get(&place).into_iter().flatten().cloned().enumerate();
@@ -124,11 +139,16 @@ impl<'t, 'a> Calls<'t, 'a> {
                 }
                 None => {
                     let weights = step.traits.weights.iter();
-                    weights.map(|weight| (weight.input, Reading::of(step.node, weight))).collect()
+                    let reading =
+                        |weight: &Weight| Reading { fuses: fuses(weight.input), ..Reading::of(step.node, weight) };
+                    weights.map(|weight| (weight.input, reading(weight))).collect()
                 }
             };
             for (input, mut reading) in inputs {
                 let Some(&Some(mut value)) = step.inputs.get(input) else { continue };
+                reading.fuses &= !counterparts::is_clipped(flow, step);
+                let is_shared = |value: Id| flow.values[value].outputs + flow.values[value].reads.len() > 1;
+                reading.fuses &= !is_shared(value);
                 while let Origin::Node(before, 0) = flow.values[value].origin {
                     let node = flow.steps[before].node;
                     let Some(&Some(next)) = flow.steps[before].inputs.first() else { break };
@@ -138,6 +158,7 @@ impl<'t, 'a> Calls<'t, 'a> {
                         break;
                     }
                     value = next;
+                    reading.fuses &= !is_shared(value);
                 }
                 all.push(Found { value, reading });
             }

@@ -11,7 +11,7 @@ use std::collections::HashMap;
 
 /// The ranks of a body's values, each found when it is asked for.
 #[derive(Default)]
-pub(super) struct Ranks<'a> {
+pub(crate) struct Ranks<'a> {
     declared: OnceCell<HashMap<(usize, &'a str), Option<usize>>>,
     found: RefCell<HashMap<Id, Option<usize>>>,
 }
@@ -19,7 +19,7 @@ pub(super) struct Ranks<'a> {
 impl<'a> Ranks<'a> {
     /// How many axes a value has: what a constant or a declaration tells, or else the operator that gives it, by its
     /// first input or a number. A step that `calls` a function tells nothing.
-    pub(super) fn of(&self, flow: &Flow<'_, 'a>, calls: impl Fn(usize) -> bool, mut id: Id) -> Option<usize> {
+    pub(crate) fn of(&self, flow: &Flow<'_, 'a>, calls: impl Fn(usize) -> bool, mut id: Id) -> Option<usize> {
         let mut found = self.found.borrow_mut();
         let mut asked = Vec::new();
         let rank = loop {
@@ -34,9 +34,15 @@ impl<'a> Ranks<'a> {
             }
             let Origin::Node(at, place) = value.origin else { break None };
             let step = &flow.steps[at];
+            let by_matrix =
+                || step.inputs.get(1).copied().flatten().is_some_and(|second| of_constant(flow, second) == Some(2));
             match step.traits.rank.filter(|&rank| !calls(at) && (place == 0 || rank == Rank::OfEach)) {
                 Some(Rank::Fixed(rank)) => break Some(rank),
                 Some(Rank::OfFirst | Rank::OfEach) => match step.inputs.first() {
+                    Some(&Some(first)) => id = first,
+                    _ => break None,
+                },
+                None if step.node.is("MatMul") && by_matrix() => match step.inputs.first() {
                     Some(&Some(first)) => id = first,
                     _ => break None,
                 },
@@ -50,17 +56,22 @@ impl<'a> Ranks<'a> {
 
 /// The rank of an initializer, or of what a Constant gives.
 pub(crate) fn of_constant(flow: &Flow<'_, '_>, id: Id) -> Option<usize> {
+    shape_of_constant(flow, id).map(|shape| shape.len())
+}
+
+/// The shape of an initializer, or of what a Constant gives.
+pub(crate) fn shape_of_constant(flow: &Flow<'_, '_>, id: Id) -> Option<Vec<usize>> {
     let value = &flow.values[id];
     let message = match value.origin {
         Origin::Initializer(index, _) => flow.graphs.get(&value.graph)?.initializers.get(index)?.message,
         Origin::Node(step, 0) => match ConstantValue::of_node(flow.steps[step].node).ok()??.1 {
             ConstantValue::Tensor(message) => message,
-            ConstantValue::Numbers(_, shape, _) | ConstantValue::Strings(shape, _) => return Some(shape.len()),
+            ConstantValue::Numbers(_, shape, _) | ConstantValue::Strings(shape, _) => return Some(shape),
             ConstantValue::Sparse(_) => return None,
         },
         _ => return None,
     };
-    Some(pb::head(message).ok()?.shape.len())
+    Some(pb::head(message).ok()?.shape)
 }
 
 /// The ranks that graphs declare, by graph and name.
