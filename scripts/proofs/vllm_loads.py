@@ -148,6 +148,9 @@ def main():
         with tempfile.TemporaryDirectory() as folder:
             plain, quantized, back = (Path(folder) / name for name in ("plain", "quantized", "back"))
             build(family, plain)
+            if not options.run and (why := failure(plain)):
+                print(f"{family}: not even without quantization: {why}", flush=True)
+                continue
             for form in RUN if options.run else FORMATS:
                 done = run(options.command, "quantize", plain, quantized, *form.split(), "--quiet", "--force")
                 if done.returncode:

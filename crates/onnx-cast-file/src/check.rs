@@ -1,11 +1,16 @@
 //! Checks whether a loader would read a checkpoint, as far as the loader's own rules determine this.
 
-use crate::checkpoint::Checkpoint;
+use crate::checkpoint::{Checkpoint, Configuration};
 use crate::collection::Collection;
+use crate::engine::{OutputPlan, OutputTensor, Source};
 use crate::error::FileError;
 use crate::formats::checkpoint::locate;
 use crate::formats::error::InvalidKind;
+use crate::formats::format::Format;
+use crate::formats::input::{Input, Location, StoredTensor};
+use crate::formats::source::Items;
 use crate::io::fs;
+use crate::io::positional::{InputFile, ReadAt};
 use crate::layouts::{
     Activations, Granularity, Group, Layout, Model, ModuleName, QuantizedFormat, Weight, Weights, form_of,
 };
@@ -14,6 +19,7 @@ use crate::text::Count;
 use onnx_cast::__private::DefaultEnvironment;
 use onnx_cast::scaled::BlockFormat;
 use std::collections::{BTreeMap, HashMap};
+use std::io;
 use std::path::Path;
 
 /// Result of comparing a checkpoint with the rules of a loader.
@@ -99,14 +105,77 @@ pub(crate) fn note(output: &Path, layout: Layout) -> Option<String> {
     if !fs::HAS_OUTPUTS || !fs::is_dir(output) {
         return None;
     }
+    line(layout, |loader| check(output, loader))
+}
+
+/// Summarizes the same of an output that is planned: a folder that a dry run shows, or tensors in memory, where only
+/// problems are reported because callers show notes as warnings. Scales that are measured later are not compared.
+pub(crate) fn planned_note(plan: &OutputPlan<'_>, layout: Layout) -> Option<String> {
+    let of_folder = plan.options.dry_run && plan.opened.outputs.folder.is_some();
+    let of_memory = matches!(plan.opened.checkpoint.configuration, Configuration::Text(Some(_)));
+    if !fs::HAS_OUTPUTS || !of_folder && !of_memory {
+        return None;
+    }
+    let (mut tensors, mut known, mut end) = (Vec::new(), Vec::new(), 0);
+    for OutputTensor { summary, source, .. } in plan.files.iter().flat_map(|file| &file.rows) {
+        if let Source::Bytes(bytes) = source {
+            known.push((end, bytes.clone()));
+        }
+        tensors.push(StoredTensor {
+            name: summary.name.clone(),
+            data_type: summary.to,
+            shape: summary.shape.clone(),
+            len: summary.shape.iter().product(),
+            place: Location::File(end, Items::PLAIN),
+        });
+        end += summary.bytes_after;
+    }
+    let input = Input {
+        file: InputFile::other(&plan.opened.input, end, PlannedBytes(known)),
+        format: Format::Safetensors,
+        tensors,
+        metadata: None,
+        message: None,
+        members: Vec::new(),
+        left_out: Vec::new(),
+    };
+    let config = plan.opened.checkpoint.config_with(plan.configuration.as_ref()).ok()?;
+    let checkpoint = Checkpoint::with(vec![input], Configuration::Text(Some(config)));
+    let text = line(layout, |loader| compare(&checkpoint, loader))?;
+    (!of_memory || text.contains(WOULD_NOT)).then_some(text)
+}
+
+/// Words of the line about a loader that does not read everything.
+const WOULD_NOT: &str = "would not read";
+
+/// The bytes of planned tensors that are known already, each with its offset. All others are read as zeros.
+#[derive(Debug)]
+struct PlannedBytes(Vec<(u64, Vec<u8>)>);
+
+impl ReadAt for PlannedBytes {
+    fn read_at(&self, at: u64, bytes: &mut [u8]) -> io::Result<usize> {
+        bytes.fill(0);
+        let index = self.0.partition_point(|(start, _)| *start <= at);
+        if let Some((start, known)) = index.checked_sub(1).and_then(|index| self.0.get(index)) {
+            let skipped = usize::try_from(at - start).unwrap_or(usize::MAX);
+            let known = known.get(skipped..).unwrap_or_default();
+            let len = known.len().min(bytes.len());
+            bytes[..len].copy_from_slice(&known[..len]);
+        }
+        Ok(bytes.len())
+    }
+}
+
+/// Writes the line about the loaders of a layout.
+fn line(layout: Layout, check: impl Fn(Loader) -> Result<Loading, FileError>) -> Option<String> {
     let loaders = Loader::ALL.iter().filter(|(_, name, _)| layout.has_loader(name));
-    let found = loaders.filter_map(|(loader, ..)| check(output, *loader).ok());
+    let found = loaders.filter_map(|(loader, ..)| check(*loader).ok());
     let found: Vec<Loading> = found.filter(|found| found.read > 0 || !found.problems.is_empty()).collect();
     let named = |found: &Loading| format!("{} {}", found.loader.name(), found.version);
     let (whole, broken): (Vec<&Loading>, Vec<&Loading>) = found.iter().partition(|found| found.problems.is_empty());
     let lines = broken.iter().map(|found| {
         let (count, reason) = (Count(found.problems.len(), "module"), &found.problems[0].1);
-        format!("{} would not read {count}: {reason}", named(found))
+        format!("{} {WOULD_NOT} {count}: {reason}", named(found))
     });
     let names = whole.iter().map(|found| named(found)).collect::<Vec<_>>().join(", ");
     let lines =

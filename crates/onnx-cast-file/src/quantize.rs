@@ -192,8 +192,9 @@ impl Job for QuantizeRequest {
 
     fn plan<'a>(&'a self, opened: &'a Opened) -> Result<OutputPlan<'a>, FileError> {
         let plan = if self.is_to_gguf() { gguf::plan(opened, self) } else { plan(opened, self) }?;
-        let ignored = [plan.ignored, self.model.ignored()].concat();
-        Ok(OutputPlan { ignored, ..plan })
+        let ignored = [plan.ignored.clone(), self.model.ignored()].concat();
+        let notes = plan.notes.iter().cloned().chain(check::planned_note(&plan, self.layout_or_default())).collect();
+        Ok(OutputPlan { ignored, notes, ..plan })
     }
 
     fn run_one(&self, input: &Path, output: &Path) -> Result<Summary, FileError> {

@@ -128,7 +128,7 @@ impl Job for TranscodeRequest {
         let (formats, written): (Vec<_>, Vec<_>) = planner.plan()?.into_iter().unzip();
         let ignored = self.ignored(&formats);
         planner.check_joined(&written)?;
-        let notes =
+        let notes: Vec<String> =
             planner.note_on_activations(&written).into_iter().chain(planner.note_on_globals(&written)?).collect();
         let places = weights.list.iter().enumerate().map(|(index, weight)| (&*weight.name, index)).collect();
         let carrier = Carrier { checkpoint, layout: self.layout, written: &written, places };
@@ -163,16 +163,17 @@ impl Job for TranscodeRequest {
         let (side_files, configuration) =
             quantize::side_files(opened, &config.model, &as_quantize, &written, cache.as_ref())?;
         quantize::describe_in_files(&mut files, (self.layout, &written), &side_files, configuration.as_ref());
-        Ok(OutputPlan {
+        let plan = OutputPlan {
             scales,
             checks,
             side_files,
             configuration,
             dropped,
-            notes,
             ignored,
             ..OutputPlan::new(opened, files, &self.run)
-        })
+        };
+        let notes = notes.into_iter().chain(check::planned_note(&plan, self.layout)).collect();
+        Ok(OutputPlan { notes, ..plan })
     }
 
     fn run_one(&self, input: &Path, output: &Path) -> Result<Summary, FileError> {

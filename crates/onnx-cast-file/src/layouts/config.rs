@@ -59,6 +59,18 @@ impl Checkpoint {
         }
     }
 
+    /// Returns the text of the configuration with another description of quantization.
+    pub(crate) fn config_with(&self, quantization: Option<&Value>) -> Result<String, FileError> {
+        let object = match &self.configuration {
+            Configuration::Folder(folder) => config_of_folder(folder)?,
+            Configuration::Text(text) => text.as_deref().and_then(|text| json::object(text).ok()),
+        };
+        let mut object = object.unwrap_or_default();
+        QUANTIZATION.iter().for_each(|key| drop(object.remove(*key)));
+        object.extend(quantization.map(|found| (QUANTIZATION[0].to_owned(), found.clone())));
+        Ok(Value::Object(object).to_string())
+    }
+
     /// Reads the model's properties from the configuration.
     ///
     /// # Errors

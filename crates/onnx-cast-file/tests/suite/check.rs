@@ -1,8 +1,9 @@
 //! Does `check` find the modules that a loader would not read?
 
-use onnx_cast::Tensor;
+use onnx_cast::{DataType, Tensor};
 use onnx_cast_file::{
-    Loader, Loading, QuantizeRequest, QuantizedFormat, WeightFormat, check, quantize_file, safetensors,
+    HeldTensor, Loader, Loading, QuantizeRequest, QuantizedFormat, TensorsInMemory, WeightFormat, check, quantize_file,
+    quantize_tensors, safetensors,
 };
 use serde_json::{Value, json};
 use std::fs;
@@ -121,8 +122,22 @@ fn quantize_says_whether_loaders_would_read_its_output() {
         let format: WeightFormat = format.parse::<QuantizedFormat>().expect("a format").into();
         let done = quantize_file(&plain, &out, &QuantizeRequest::new(format)).expect("quantized");
         let note = done.notes.last().expect("a note");
+        let mut request = QuantizeRequest::new(format);
+        request.run.dry_run = true;
+        let planned = quantize_file(&plain, folder.path().join("planned"), &request).expect("planned");
+        assert_eq!(planned.notes.last(), Some(note));
         assert!(want.iter().all(|part| note.contains(part)), "{note}");
         fs::remove_dir_all(&out).expect("removed");
+    }
+    // Callers show the notes of tensors in memory as warnings: only problems are reported.
+    for (format, want) in [("nvfp4", None), ("mxfp4", Some("SGLang does not load mxfp4"))] {
+        let bytes = Box::new(tensor.bytes().expect("bytes").to_vec());
+        let held = HeldTensor { name: tensors[0].0.to_owned(), data_type: DataType::Float, shape: vec![64, 64], bytes };
+        let held = TensorsInMemory::new(vec![held], Some(r#"{"architectures": ["LlamaForCausalLM"]}"#));
+        let format = format.parse::<QuantizedFormat>().expect("a format");
+        let made = quantize_tensors(held.expect("tensors"), &QuantizeRequest::new(format)).expect("quantized");
+        let found: Vec<&String> = made.summary.notes.iter().filter(|note| note.contains("would")).collect();
+        assert!(found.iter().map(|note| note.contains(want.unwrap_or_default())).eq(want.map(|_| true)), "{found:?}");
     }
 }
 
