@@ -4,6 +4,9 @@ use super::format::Activations;
 use super::weight::{Weight, WeightFormat};
 use crate::glob::{Regex, to_regex};
 
+/// Returns the names of the tensors of a weight that are stored in a format.
+pub(super) type StoredNames = fn(&Weight, bool) -> &'static [&'static str];
+
 /// Modules with the same settings. A setting that the configuration leaves open is `None`.
 #[derive(Debug)]
 pub(crate) struct Group {
@@ -11,7 +14,7 @@ pub(crate) struct Group {
     pub(super) targets: Option<Vec<ModuleName>>,
     pub(super) format: Option<WeightFormat>,
     /// Name of the format, and the names that the tensors of a weight imply.
-    pub(super) stored_as: Option<(String, fn(&Weight, bool) -> &'static [&'static str])>,
+    pub(super) stored_as: Option<(String, StoredNames)>,
     /// Rows and columns of a block; 0 stands for all.
     pub(super) block: Option<[usize; 2]>,
     pub(crate) activations: Option<Activations>,

@@ -207,6 +207,9 @@ pub(crate) type Write = fn(&[WrittenWeight], &[String]) -> Value;
 /// Adds a cache of keys and values to a description.
 pub(crate) type AddCache = fn(&mut Value, &KeyValueCache);
 
+/// Reads the groups of `quantization_config`.
+pub(super) type ReadGroups = fn(&Map<String, Value>) -> Vec<Group>;
+
 /// How a layout is configured in `config.json` and in its own files.
 pub(crate) struct Configuration {
     /// Values of `quant_method`, or of AutoRound's `packing_format`. A trailing star matches any suffix.
@@ -220,7 +223,7 @@ pub(crate) struct Configuration {
     /// Reads `quantization_config`.
     pub(super) claims: fn(&mut Claims, &Map<String, Value>),
     /// Reads the settings of groups of modules, if the configuration has any that are compared with each weight.
-    pub(super) groups: Option<fn(&Map<String, Value>) -> Vec<Group>>,
+    pub(super) groups: Option<ReadGroups>,
     /// Creates `quantization_config` from the weights and the list of kept modules, if the layout can be written.
     pub(crate) write: Option<Write>,
     /// Adds the description of a cache of keys and values.

@@ -187,7 +187,9 @@ fn modules_need_the_settings_of_their_group() {
         let edit = |config: &mut Value| edit(&mut config["quantization_config"]["config_groups"]["group_0"]);
         checked(&modules, ["LlamaForCausalLM"; 2], Loader::Vllm, edit)
     };
-    let cases: [(fn(&mut Value), &str); 4] = [
+    /// An edit of the configuration, and a part of the result.
+    type Case = (fn(&mut Value), &'static str);
+    let cases: [Case; 4] = [
         (
             |group| group["targets"] = json!([format!("{ATTENTION}.o_proj"), "re:.*[kv]_proj$"]),
             "it is quantized, and no group of the configuration targets it",

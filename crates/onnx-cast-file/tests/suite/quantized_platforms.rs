@@ -649,7 +649,7 @@ fn comfyui_files_name_the_format_of_each_layer() {
         transcode_file(path("source.safetensors"), path("out.safetensors"), &request)
     };
     let rules = [&rules[..], &["*fc1*=float8e4m3fn/tensor"]];
-    for rules in [&rules[0], &rules.concat()[..], &["*fc1*=mxfp8", "*fc2*=int8/tensor"]] {
+    for rules in [rules[0], &rules.concat()[..], &["*fc1*=mxfp8", "*fc2*=int8/tensor"]] {
         quantize("nvfp4", rules, Layout::ComfyUi);
         let (want, want_values) = (fs::read(path("out.safetensors")).expect("read"), values());
         quantize("nvfp4", rules, Layout::Plain);
