@@ -5,10 +5,12 @@
 * `linears`: names of modules of class nn.Linear, the only class that quantizers replace,
 * `opened`: linear modules whose `weight` the model's own code reads; packed formats lack this attribute,
 * `float`: parts of the names of modules that are kept in float (`_keep_in_fp32_modules`),
+* `singles`: names of the projections of single experts, if the loader merges these into one tensor,
 * `experts`: parameters with all experts of a layer, and whether the input axis is the `last` or the `first`.
 """
 
 import ast
+import re
 from collections import defaultdict
 
 from serving import last_of, targets, text, weights_in
@@ -151,8 +153,29 @@ def architectures(root):
     return found
 
 
+def single_experts(root):
+    """Returns the names of the projections of single experts that the conversion of each model type merges."""
+    found, copies = defaultdict(set), []
+    for node in ast.walk(ast.parse((root / "conversion_mapping.py").read_text())):
+        pairs = list(zip(node.keys, node.values)) if isinstance(node, ast.Dict) else []
+        for target in targets(node):
+            if isinstance(target, ast.Subscript):
+                pairs.append((target.slice, node.value))
+        for key, value in pairs:
+            if not (key and text(key)):
+                continue
+            others = [one.slice for one in ast.walk(value) if isinstance(one, ast.Subscript)]
+            copies += [(text(key), text(other)) for other in [*others, value] if text(other)]
+            for name in filter(None, map(text, ast.walk(value))):
+                found[text(key)].update(re.findall(r"experts\.\*\.(\w+)\.weight", name))
+    for _ in range(3):  # Some are copies of copies.
+        for name, other in copies:
+            found[name] |= found[other]
+    return found
+
+
 def transformers(root):
-    classes = architectures(root)
+    classes, singles = architectures(root), single_experts(root)
     models, unread = [], []
     for folder in sorted((root / "models").iterdir()):
         types = model_types(folder) if folder.is_dir() else set()
@@ -170,6 +193,7 @@ def transformers(root):
             "of": sorted(types),
             "classes": sorted(set().union(*(classes[kind] for kind in types))),
             **{key: sorted(value) for key, value in found.items()},
+            "singles": sorted(set().union(*(singles[kind] for kind in types))),
             "experts": {name: one for name, one in sorted(experts.items()) if one != "unread"},
         }
         models.append({key: value for key, value in entry.items() if value})

@@ -298,7 +298,14 @@ impl Checked {
         (layout, form): (Layout, Option<(QuantizedFormat, Granularity)>),
     ) {
         let loader = self.loader.name();
-        let known = form.filter(|_| weight.values.len() == 2).zip(self.rules.as_ref());
+        let is_single = weight.values.len() == 2;
+        if self.loader == Loader::Transformers
+            && is_single
+            && self.rules.as_ref().is_some_and(|rules| !rules.is_single_expert(module))
+        {
+            return self.problem(module, "transformers reads the experts of this model from one tensor");
+        }
+        let known = form.filter(|_| is_single).zip(self.rules.as_ref());
         let known = known.and_then(|(form, _)| Some((form, layout.experts_of(form.0, form.1, loader)?)));
         let group = self.groups.iter().find(|group| group.contains(module));
         match (known, group.and_then(|group| group.activations)) {

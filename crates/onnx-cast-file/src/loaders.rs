@@ -89,6 +89,8 @@ struct Entry {
     classes: Vec<String>,
     /// The names of the gate, down and up projections of a single expert (vLLM and SGLang).
     experts: Value,
+    /// Names of the projections of single experts, if transformers merges these into one tensor.
+    singles: Vec<String>,
     /// Modules of class nn.Linear, which quantizers replace.
     linears: Vec<String>,
     /// Whether the configuration specifies the class of a part of the model, so that this entry may be incomplete.
@@ -117,6 +119,8 @@ pub(crate) struct Rules {
     /// Modules that are quantized, by name or by the last two names of their path.
     quantized: HashSet<&'static str>,
     both: HashSet<&'static str>,
+    /// Names of the projections of single experts that transformers reads.
+    singles: HashSet<&'static str>,
 }
 
 impl Rules {
@@ -160,6 +164,7 @@ impl Rules {
             rules.add(loader, entry);
             rules.plain.extend(entry.plain.iter().map(|name| (&**name, loader)));
             rules.quantized.extend(entry.quantized.iter().chain(&entry.linears).map(String::as_str));
+            rules.singles.extend(entry.singles.iter().map(String::as_str));
             rules.both.extend(entry.both.iter().map(String::as_str));
         }
         (!found.is_empty()).then_some(rules)
@@ -175,6 +180,11 @@ impl Rules {
             return None;
         }
         has(&self.quantized).then_some(true)
+    }
+
+    /// Returns whether transformers reads a projection of a single expert.
+    pub(crate) fn is_single_expert(&self, module: &str) -> bool {
+        names(module).last().is_some_and(|last| self.singles.contains(last)) || self.is_quantized(module) == Some(true)
     }
 
     /// Adds the rules of architectures. Returns whether all parts of at least one of them are known.

@@ -177,6 +177,11 @@ fn the_projections_of_an_expert_have_to_agree() {
     });
     let reason = "transformers does not load experts of nvfp4 in the layout compressed-tensors";
     assert_eq!(problems(&transformers), modules.iter().map(|name| (*name, reason)).collect::<Vec<_>>());
+    let granite = checked(&modules, ["GraniteMoeForCausalLM"; 2], Loader::Transformers, |config| {
+        config["model_type"] = json!("granitemoe");
+    });
+    let reason = "transformers reads the experts of this model from one tensor";
+    assert_eq!(problems(&granite), modules.iter().map(|name| (*name, reason)).collect::<Vec<_>>());
 }
 
 #[test]
