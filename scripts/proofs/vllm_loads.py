@@ -36,7 +36,7 @@ sys.path.append(str(Path(__file__).resolve().parents[1] / "checks" / "loaders"))
 import tiny_models  # noqa: E402
 
 FAMILIES = """llama mistral qwen2 qwen3 gemma2 gemma3_text phi3 granite olmo2 glm4 opt gpt_neox mixtral qwen2_moe qwen3_moe
-olmoe deepseek_v2""".split()
+olmoe granitemoe deepseek_v2""".split()
 #: Hidden size, the size of a head, and how many heads share keys and values: blocks of 128x128 must fit.
 SIZE = (256, 64, 2)
 FORMATS = [

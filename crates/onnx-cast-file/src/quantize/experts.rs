@@ -14,20 +14,18 @@ use crate::selection::Chosen;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Models that store the experts of a layer in one tensor, and the names under which their loaders read the weights of
-/// a single expert.
+/// Models that store the experts of a layer in one tensor, and whose loaders also read the weights of single experts.
 struct Family {
     /// Values of `model_type`, of the model or of its text part.
     kinds: &'static [&'static str],
     /// Name suffixes of the two tensors. The first contains the gate and up projections one after the other, the second
     /// the down projections.
     joined: [&'static str; 2],
-    /// Name suffixes of the weights of one expert: gate, up and down.
-    single: [&'static str; 3],
     /// Whether the last axis is the input axis, as in a Linear layer. Otherwise the matrices are stored transposed.
     has_inputs_last: bool,
 }
 
+/// Name suffixes of the weights of one expert: gate, up and down.
 const PROJECTIONS: [&str; 3] = ["gate_proj.weight", "up_proj.weight", "down_proj.weight"];
 const NAMES: [&str; 2] = ["experts.gate_up_proj", "experts.down_proj"];
 
@@ -37,16 +35,14 @@ const FAMILIES: &[Family] = &[
     Family {
         kinds: &["qwen3_5_moe", "qwen3_5_moe_text", "gemma4", "gemma4_text", "ernie4_5_moe"],
         joined: NAMES,
-        single: PROJECTIONS,
         has_inputs_last: true,
     },
     Family {
         kinds: &["granitemoe", "granitemoeshared", "granitemoehybrid"],
         joined: ["input_linear.weight", "output_linear.weight"],
-        single: ["w1.weight", "w3.weight", "w2.weight"],
         has_inputs_last: true,
     },
-    Family { kinds: &["llama4", "llama4_text"], joined: NAMES, single: PROJECTIONS, has_inputs_last: false },
+    Family { kinds: &["llama4", "llama4_text"], joined: NAMES, has_inputs_last: false },
 ];
 
 /// A checkpoint in which some tensors are replaced by single experts.
@@ -165,7 +161,7 @@ impl Family {
                 (&transposed, [columns, rows])
             }
         };
-        let names = if which == 0 { &self.single[..2] } else { &self.single[2..] };
+        let names = if which == 0 { &PROJECTIONS[..2] } else { &PROJECTIONS[2..] };
         let height = rows / names.len();
         let parts = (0..count).flat_map(|expert| names.iter().enumerate().map(move |(at, name)| (expert, at, name)));
         let part = |(expert, at, name): (usize, usize, &&str)| {

@@ -31,7 +31,7 @@ const FAMILIES: [Family; 3] = [
         r#"{"model_type": "granitemoe"}"#,
         "model.layers.0.block_sparse_moe.",
         ["input_linear.weight", "output_linear.weight"],
-        ["w1", "w3", "w2"],
+        PROJECTIONS,
         true,
     ),
     (
