@@ -365,16 +365,16 @@ impl DataType {
     /// Position in [`DataType::NUMERIC`].
     pub(crate) const fn numeric_index(self) -> Option<usize> {
         /// Indexed by the type's number. Searching the list took longer than a cast of 16 elements.
-        const PLACES: [Option<usize>; NUMBERS] = {
-            let mut places = [None; NUMBERS];
+        const INDICES: [Option<usize>; NUMBERS] = {
+            let mut indices = [None; NUMBERS];
             let mut i = 0;
             while i < DataType::NUMERIC.len() {
-                places[DataType::NUMERIC[i] as usize] = Some(i);
+                indices[DataType::NUMERIC[i] as usize] = Some(i);
                 i += 1;
             }
-            places
+            indices
         };
-        PLACES[self as usize]
+        INDICES[self as usize]
     }
 }
 
@@ -454,5 +454,23 @@ mod tests {
             assert_eq!(data_type.info().data_type, *data_type);
             assert_eq!(DataType::from_onnx(data_type.onnx().into()), Some(*data_type), "{data_type}");
         }
+    }
+
+    /// On a 32-bit machine, the number of bits in half a gigabyte does not fit `usize`.
+    #[test]
+    fn the_bits_of_a_tensor_need_not_fit_in_a_size() {
+        assert_eq!(byte_len_of(usize::MAX / 8, 64), usize::MAX / 8 * 8);
+        assert_eq!(byte_len_of(usize::MAX, 8), usize::MAX);
+        assert_eq!(byte_len_of(usize::MAX, 4), usize::MAX / 2 + 1);
+        assert_eq!(byte_len_of(usize::MAX - 1, 6), usize::MAX / 4 * 3 + 2);
+        assert_eq!(byte_len_of(5, 6), 4);
+        // And back; the eighth part of all bytes has more bits than fit.
+        for bits in [2, 4, 6, 8, 16, 32, 64] {
+            for elements in [0, 8, 24, (usize::MAX / 64) & !7] {
+                assert_eq!(elements_before(byte_len_of(elements, bits), bits), elements, "{bits} bits");
+            }
+        }
+        assert_eq!(elements_before(usize::MAX, 8), usize::MAX);
+        assert_eq!([0, 1, 2, 3].map(|byte| elements_before(byte, 6)), [0, 1, 2, 4]);
     }
 }

@@ -76,8 +76,7 @@ pub use tensor::{Tensor, TensorView};
 pub mod __private {
     pub use crate::element::nearest;
     pub use crate::error::{Count, Short};
-    pub use crate::ops::execute::parts_for;
-    pub use crate::parts::{Divide, in_parts};
+    pub use crate::parts::{Divide, in_parts, parts_for};
     #[cfg(threads)]
     pub use crate::pool::{current_threads, with_threads};
     pub use crate::scalar::float_environment::{DefaultEnvironment, with_default as with_default_float_environment};

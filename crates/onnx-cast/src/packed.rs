@@ -48,7 +48,7 @@ pub(crate) fn get<T: Element>(bytes: &[u8], index: usize) -> T {
         let size = bits::<T>() / 8;
         return T::from_bits(word(&bytes[index * size..(index + 1) * size]));
     }
-    let (byte, bit) = place(index, bits::<T>());
+    let (byte, bit) = position(index, bits::<T>());
     let low = u16::from(bytes[byte]);
     // A 6-bit element may span two bytes. The second byte exists only if it does.
     let high = if bit + bits::<T>() > 8 { u16::from(bytes[byte + 1]) } else { 0 };
@@ -58,7 +58,7 @@ pub(crate) fn get<T: Element>(bytes: &[u8], index: usize) -> T {
 /// The byte in which an element of `bits` bits, 8 or fewer, begins, and at which of its bits. 8 elements are `bits`
 /// bytes: where `usize` has 32 bits, the bits of all elements before it need not fit.
 #[inline(always)]
-const fn place(index: usize, bits: usize) -> (usize, usize) {
+const fn position(index: usize, bits: usize) -> (usize, usize) {
     let bit = index % 8 * bits;
     (index / 8 * bits + bit / 8, bit % 8)
 }
@@ -67,7 +67,7 @@ const fn place(index: usize, bits: usize) -> (usize, usize) {
 pub(crate) fn clear(bytes: &mut [u8], range: Range<usize>, data_type: DataType) {
     let bits = data_type.info().bits as usize;
     for index in range {
-        let (byte, bit) = place(index, bits);
+        let (byte, bit) = position(index, bits);
         let mask = (0xffu16 >> (8 - bits)) << bit;
         bytes[byte] &= !(mask as u8);
         if bit + bits > 8 {
@@ -96,7 +96,7 @@ pub(crate) fn set<T: Element>(bytes: &mut [u8], index: usize, value: T) {
         bytes[index * size..(index + 1) * size].copy_from_slice(value.to_bits().to_le().as_ref());
         return;
     }
-    let (byte, bit) = place(index, bits::<T>());
+    let (byte, bit) = position(index, bits::<T>());
     let pattern = (value.to_bits().to_u64() as u16) << bit;
     bytes[byte] |= pattern as u8;
     if bit + bits::<T>() > 8 {
@@ -217,10 +217,14 @@ mod tests {
     fn places_are_those_of_all_bits_before() {
         for bits in [2, 4, 6, 8] {
             for index in 0..100 {
-                assert_eq!(place(index, bits), (index * bits / 8, index * bits % 8), "element {index} of {bits} bits");
+                assert_eq!(
+                    position(index, bits),
+                    (index * bits / 8, index * bits % 8),
+                    "element {index} of {bits} bits"
+                );
             }
             // Where `usize` has 32 bits, so do these elements.
-            let (byte, bit) = place(usize::MAX, bits);
+            let (byte, bit) = position(usize::MAX, bits);
             assert_eq!((byte as u128 * 8 + bit as u128) / bits as u128, usize::MAX as u128);
         }
     }

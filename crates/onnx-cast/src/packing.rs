@@ -4,8 +4,7 @@
 use crate::arch::Backend;
 use crate::element::DataType;
 use crate::error::Count;
-use crate::kernel::{Context, Kernel};
-use crate::ops::execute::{Span, run_kernel};
+use crate::kernel::{Context, Kernel, Task};
 use crate::packed::{self, Out, as_uninit, written};
 use core::fmt;
 use core::mem::MaybeUninit;
@@ -170,7 +169,7 @@ unsafe fn run<'o>(
     let Some(kernel) = kernel else { unreachable!("every packed type has kernels that pack and unpack") };
     // SAFETY: `kernel`, `src` and `dst` are as `run` requires, and a kernel writes every byte of `dst`.
     unsafe {
-        run_kernel(kernel, &Context::plain(data_type, data_type), Span { src, dst: &mut *dst, len });
+        kernel(&Task::new(src, dst, len), &Context::plain(data_type, data_type));
         written(dst)
     }
 }

@@ -411,10 +411,10 @@ fn guard_restores_the_setting_when_it_is_dropped() {
 /// `run_counted` is `run_into` without checks.
 const NOT_ARITHMETIC: &str = "new from_node threads version plan infer target_type source_type scale_type \
     zero_point_type quantized_type data_type opset saturate round_mode backend rules block_size axis asymmetric recipe \
-    rule precision most of_zeros of_underflow store_hint scale_count name versions version_at since since_as supports \
+    rule precision max of_zeros of_underflow store_hint scale_count name versions version_at since since_as supports \
     attributes is_lossless_to is_same_via BlockPlan::dequantize BlockPlan::quantize BlockPlan::global_scale \
     ScaledPlan::bind BlockFormat::check_options BitCast::run BitCast::run_owned BitCast::run_into \
-    BitCast::run_into_uninit Plan::run_counted parts_for GlobalScale::value \
+    BitCast::run_into_uninit Plan::run_counted GlobalScale::value \
     GlobalScale::divides";
 
 #[test]

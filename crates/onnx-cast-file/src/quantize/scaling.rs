@@ -37,8 +37,8 @@ impl How {
             _ => f32::EPSILON,
         };
         let scale = match data_type {
-            Int4 => scale.most(7.5),
-            Int8 => scale.most(127.5),
+            Int4 => scale.max(7.5),
+            Int8 => scale.max(127.5),
             _ => scale,
         };
         let scale = scale.scale_type(from).of_zeros(least).of_underflow(least).precision(from);

@@ -11,11 +11,12 @@ pub(crate) mod small_float;
 pub(crate) mod step;
 pub(crate) mod wide;
 
-use crate::arch::portable;
+use crate::arch::portable::Portable;
 use crate::element::{Class, Element, class};
-use crate::kernel::Context;
-use crate::packed::{Out, bits};
+use crate::kernel::{Context, Isa, Task};
+use crate::packed::bits;
 use small_float::RuleLanes;
+use step::{Walk, finish, walk};
 
 pub(crate) use crate::kernel::lanes::Lanes;
 
@@ -27,47 +28,45 @@ pub(crate) use crate::kernel::lanes::Lanes;
 /// # Safety
 /// The conditions of [`crate::kernel::Kernel`], for the instructions of `L`.
 #[inline(always)]
-pub(crate) unsafe fn fused<L: Lanes, S: Element, D: Element>(src: &[u8], dst: &mut Out, len: usize, context: &Context) {
-    if small_float::asks_for_scalar::<D>(&context.rules) {
-        return portable::fused::<S, D>(src, dst, len, context);
-    }
-    let task = step::Task { src, dst: dst.as_mut_ptr().cast(), len, hint: context.hint };
-    // SAFETY: the caller promises that the processor has the instructions and that the slices have the bytes of `len`
-    // elements; `steps` passes pointers to the bytes of one step.
+pub(crate) unsafe fn fused<L: Lanes, S: Element, D: Element>(task: &Task<'_>, context: &Context) {
+    let rules = &context.rules;
+    // SAFETY: the caller promises that the processor has the instructions and that the task has the bytes of its
+    // elements; `walk` passes pointers to the bytes of one step.
     unsafe {
+        if small_float::asks_for_scalar::<D>(rules) {
+            return Portable::fused::<S, D>(task, context);
+        }
         if const { matches!(by_exponent::codes::<L, S, D>(), Some(2)) } {
-            return by_exponent::cast::<L, S, D, 2>(task);
-        }
-        if const { matches!(by_exponent::codes::<L, S, D>(), Some(4)) } {
-            return by_exponent::cast::<L, S, D, 4>(task);
-        }
-        if const { by_words::applies::<L, S, D>() } {
-            return by_words::cast::<L, S, D>(task, &context.rules);
-        }
-        if const { matches!(by_upper_byte::entries::<L, S, D>(), Some(..=16)) } {
-            return by_upper_byte::cast::<L, S, D, 1>(task, &context.rules);
-        }
-        if const { matches!(by_upper_byte::entries::<L, S, D>(), Some(17..=64)) } {
-            return by_upper_byte::cast::<L, S, D, 4>(task, &context.rules);
-        }
-        if const { matches!(by_upper_byte::entries::<L, S, D>(), Some(65..)) } {
-            return by_upper_byte::cast::<L, S, D, 8>(task, &context.rules);
-        }
-        if const { powers::applies::<L, S, D>() } && context.rules == Context::plain(S::DATA_TYPE, D::DATA_TYPE).rules {
-            return step::steps::<L, S, D>(
+            by_exponent::cast::<L, S, D, 2>(task);
+        } else if const { matches!(by_exponent::codes::<L, S, D>(), Some(4)) } {
+            by_exponent::cast::<L, S, D, 4>(task);
+        } else if const { by_words::applies::<L, S, D>() } {
+            by_words::cast::<L, S, D>(task, rules);
+        } else if const { matches!(by_upper_byte::entries::<L, S, D>(), Some(..=16)) } {
+            by_upper_byte::cast::<L, S, D, 1>(task, rules);
+        } else if const { matches!(by_upper_byte::entries::<L, S, D>(), Some(17..=64)) } {
+            by_upper_byte::cast::<L, S, D, 4>(task, rules);
+        } else if const { matches!(by_upper_byte::entries::<L, S, D>(), Some(65..)) } {
+            by_upper_byte::cast::<L, S, D, 8>(task, rules);
+        } else if const { powers::applies::<L, S, D>() } && *rules == Context::plain(S::DATA_TYPE, D::DATA_TYPE).rules {
+            powers::cast::<L, S>(task);
+        } else if const { bits::<S>() == 8 && matches!(class::<D>(), Class::Bool) } {
+            walk::<L>(
                 task,
+                Walk::of::<S, D>(),
                 #[inline(always)]
-                |src, dst| L::store(dst, powers::codes::<L, S>(src)),
+                |src, dst, _| L::store(dst, wide::to_bool::<L, S>(src)),
+            );
+        } else {
+            let step = one_step::<L, S, D>(context);
+            walk::<L>(
+                task,
+                Walk::of::<S, D>(),
+                #[inline(always)]
+                |src, dst, _| step(src, dst),
             );
         }
-        if const { bits::<S>() == 8 && matches!(class::<D>(), Class::Bool) } {
-            return step::steps::<L, S, D>(
-                task,
-                #[inline(always)]
-                |src, dst| L::store(dst, wide::to_bool::<L, S>(src)),
-            );
-        }
-        step::steps::<L, S, D>(task, one_step::<L, S, D>(context));
+        finish::<L, D>(task);
     }
 }
 
@@ -76,25 +75,26 @@ pub(crate) unsafe fn fused<L: Lanes, S: Element, D: Element>(src: &[u8], dst: &m
 /// # Safety
 /// The conditions of [`crate::kernel::Kernel`], for the instructions of `L`.
 #[inline(always)]
-pub(crate) unsafe fn to_odd_float<L: Lanes, S: Element>(src: &[u8], dst: &mut Out, len: usize, context: &Context) {
+pub(crate) unsafe fn to_odd_float<L: Lanes, S: Element>(task: &Task<'_>, context: &Context) {
     // Only a few rules treat numbers beyond the range of `float` differently from infinity.
     let is_double = const { matches!(class::<S>(), Class::F64) };
-    if L::F64_OVERFLOWS && is_double && context.rules.infinity != context.rules.overflow {
-        return portable::to_odd_float::<S>(src, dst);
-    }
-    let task = step::Task { src, dst: dst.as_mut_ptr().cast(), len, hint: context.hint };
-    // SAFETY: the caller promises that the processor has the instructions and that the slices have the bytes of `len`
-    // elements; `steps` passes pointers to the bytes of one step.
+    // SAFETY: the caller promises that the processor has the instructions and that the task has the bytes of its
+    // elements; `walk` passes pointers to the bytes of one step.
     unsafe {
-        step::steps::<L, S, f32>(
+        if L::F64_OVERFLOWS && is_double && context.rules.infinity != context.rules.overflow {
+            return Portable::to_odd_float::<S>(task, context);
+        }
+        walk::<L>(
             task,
+            Walk::of::<S, f32>(),
             #[inline(always)]
-            |src, dst| {
+            |src, dst, _| {
                 for i in 0..4 {
                     wide::store::<L>(dst, i, wide::f32_lanes::<L, S>(src, i));
                 }
             },
         );
+        finish::<L, f32>(task);
     }
 }
 
@@ -135,7 +135,7 @@ macro_rules! isa {
         pub(crate) struct $isa;
 
         // SAFETY: the algorithms cast as the scalar cast does, which the tests check for every pair on every length
-        // and, for the types of 32 bits or fewer, every value; and `steps` covers all of `dst`.
+        // and, for the types of 32 bits or fewer, every value; and `walk` covers the whole target.
         unsafe impl crate::kernel::Isa for $isa {
             const CAPABILITIES: crate::kernel::algorithm::Capabilities = crate::kernel::algorithm::Capabilities {
                 converts_halves: true,
@@ -150,48 +150,33 @@ macro_rules! isa {
             }
 
             $(#[target_feature(enable = $features)])?
-            unsafe fn fused<S: Element, D: Element>(
-                src: &[u8],
-                dst: &mut crate::packed::Out,
-                len: usize,
-                context: &Context,
-            ) {
-                // SAFETY: the caller promises the features of the lanes, and slices with the bytes of `len` elements.
-                unsafe { generic::fused::<$lanes, S, D>(src, dst, len, context) }
+            unsafe fn fused<S: Element, D: Element>(task: &crate::kernel::Task<'_>, context: &Context) {
+                // SAFETY: the caller promises the features of the lanes, and a task with the bytes of its elements.
+                unsafe { generic::fused::<$lanes, S, D>(task, context) }
             }
 
             $(#[target_feature(enable = $features)])?
-            unsafe fn to_odd_float<S: Element>(
-                src: &[u8],
-                dst: &mut crate::packed::Out,
-                len: usize,
-                context: &Context,
-            ) {
-                // SAFETY: the caller promises the features of the lanes, and slices with the bytes of `len` elements.
-                unsafe { generic::to_odd_float::<$lanes, S>(src, dst, len, context) }
+            unsafe fn to_odd_float<S: Element>(task: &crate::kernel::Task<'_>, context: &Context) {
+                // SAFETY: the caller promises the features of the lanes, and a task with the bytes of its elements.
+                unsafe { generic::to_odd_float::<$lanes, S>(task, context) }
             }
 
             $(#[target_feature(enable = $features)])?
-            unsafe fn look_up<S: Element, D: Element>(
-                src: &[u8],
-                dst: &mut crate::packed::Out,
-                len: usize,
-                context: &Context,
-            ) {
-                // SAFETY: the caller promises the features of the lanes, and slices with the bytes of `len` elements.
-                unsafe { generic::look_up::cast::<$lanes, S, D>(src, dst, len, context) }
+            unsafe fn look_up<S: Element, D: Element>(task: &crate::kernel::Task<'_>, context: &Context) {
+                // SAFETY: the caller promises the features of the lanes, and a task with the bytes of its elements.
+                unsafe { generic::look_up::cast::<$lanes, S, D>(task, context) }
             }
 
             $(#[target_feature(enable = $features)])?
-            unsafe fn pack<D: Element>(src: &[u8], dst: &mut crate::packed::Out, len: usize, context: &Context) {
-                // SAFETY: the caller promises the features of the lanes, and slices with the bytes of `len` elements.
-                unsafe { generic::look_up::pack::<$lanes, D>(src, dst, len, context) }
+            unsafe fn pack<D: Element>(task: &crate::kernel::Task<'_>, _: &Context) {
+                // SAFETY: the caller promises the features of the lanes, and a task with the bytes of its elements.
+                unsafe { generic::look_up::pack::<$lanes, D>(task) }
             }
 
             $(#[target_feature(enable = $features)])?
-            unsafe fn unpack<S: Element>(src: &[u8], dst: &mut crate::packed::Out, len: usize, context: &Context) {
-                // SAFETY: the caller promises the features of the lanes, and slices with the bytes of `len` elements.
-                unsafe { generic::look_up::unpack::<$lanes, S>(src, dst, len, context) }
+            unsafe fn unpack<S: Element>(task: &crate::kernel::Task<'_>, _: &Context) {
+                // SAFETY: the caller promises the features of the lanes, and a task with the bytes of its elements.
+                unsafe { generic::look_up::unpack::<$lanes, S>(task) }
             }
         }
     };

@@ -80,9 +80,9 @@ unsafe impl<const B: usize, const RICH: bool> Lanes for Plain<B, RICH> {
     unsafe fn load_extend<const FROM: usize, const W: usize, const SIGNED: bool>(src: *const u8) -> Self::V {
         // SAFETY: the caller's: as many integers can be read as there are lanes.
         let bytes = unsafe { slice::from_raw_parts(src, B * FROM / W) };
-        lanes::<W, B>(|place| {
+        lanes::<W, B>(|index| {
             let mut integer = [0; 8];
-            integer[..FROM / 8].copy_from_slice(&bytes[place * FROM / 8..][..FROM / 8]);
+            integer[..FROM / 8].copy_from_slice(&bytes[index * FROM / 8..][..FROM / 8]);
             let integer = u64::from_le_bytes(integer);
             if SIGNED { signed::<FROM>(integer) as u64 } else { integer }
         })
@@ -91,8 +91,8 @@ unsafe impl<const B: usize, const RICH: bool> Lanes for Plain<B, RICH> {
     unsafe fn load_f16(src: *const u8) -> Self::V {
         // SAFETY: the caller's: there are halves for all lanes.
         let halves = unsafe { Self::load_extend::<16, 32, false>(src) };
-        lanes::<32, B>(|place| {
-            let half = Float16::from_bits(lane::<32, B>(&halves, place) as u16);
+        lanes::<32, B>(|index| {
+            let half = Float16::from_bits(lane::<32, B>(&halves, index) as u16);
             let value = half.to_f32();
             u64::from(value.to_bits() | if value.is_nan() { QUIET } else { 0 })
         })
@@ -100,7 +100,7 @@ unsafe impl<const B: usize, const RICH: bool> Lanes for Plain<B, RICH> {
 
     unsafe fn store_upper_words(dst: *mut u8, words: [Self::V; 2]) {
         for part in 0..4 {
-            let lanes = lanes::<32, B>(|place| lane_of::<16, B>(&words, part * (B / 4) + place) << 16);
+            let lanes = lanes::<32, B>(|index| lane_of::<16, B>(&words, part * (B / 4) + index) << 16);
             // SAFETY: the caller's: the lanes of a step can be written.
             unsafe { Self::store(dst.add(part * B), lanes) };
         }
@@ -256,8 +256,8 @@ unsafe impl<const B: usize, const RICH: bool> Lanes for Plain<B, RICH> {
     unsafe fn zip_bytes(a: Self::V, b: Self::V) -> [Self::V; 2] {
         [0, 1].map(|half| {
             core::array::from_fn(|i| {
-                let place = B - 1 - (half * B + i) / 2;
-                if i % 2 == 0 { a[place] } else { b[place] }
+                let index = B - 1 - (half * B + i) / 2;
+                if i % 2 == 0 { a[index] } else { b[index] }
             })
         })
     }
@@ -425,11 +425,11 @@ mod tests {
     use super::*;
     use crate::arch::portable;
     use crate::element::DataType;
-    use crate::kernel::StoreHint;
+    use crate::kernel::{StoreHint, Task};
     use crate::scalar::RoundMode;
 
     /// Bytes beside a result.
-    const BESIDE: usize = 64;
+    const MARGIN: usize = 64;
 
     /// The bytes of elements of every kind: any bits, and floats and integers of magnitudes that narrow types have.
     fn elements(data_type: DataType, len: usize, state: &mut u64) -> Vec<u8> {
@@ -441,7 +441,7 @@ mod tests {
         if width < 32 {
             return (0..byte_len_of(len, width)).map(|_| next() as u8).collect();
         }
-        let element = |place: usize| {
+        let element = |index: usize| {
             let word = next();
             let number = (word as i32 as f64) * 2f64.powi((word >> 40) as i32 % 80 - 60);
             let bits = match data_type {
@@ -450,31 +450,33 @@ mod tests {
                 _ => (word << 12) as i64 as u64 >> (word >> 50 & 31) ^ (word & 1).wrapping_neg(),
             };
             let specials = [0, u64::MAX, 1 << (width - 1), f64::NAN.to_bits(), f64::INFINITY.to_bits(), 0x7f80_0000];
-            let bits = if place % 7 == 3 { specials[place / 7 % specials.len()] } else { bits };
-            let any = if place % 5 == 4 { next() << 20 | word >> 9 } else { bits };
+            let bits = if index % 7 == 3 { specials[index / 7 % specials.len()] } else { bits };
+            let any = if index % 5 == 4 { next() << 20 | word >> 9 } else { bits };
             any.to_le_bytes()[..width / 8].to_vec()
         };
         (0..len).flat_map(element).collect()
     }
 
     /// Compares a kernel with the scalar cast in a loop, and looks at the bytes beside its result.
-    fn check(table: &KernelTable, context: &Context, len: usize, offset: usize, state: &mut u64) {
+    fn check(table: &KernelTable, context: &Context, hint: StoreHint, len: usize, state: &mut u64) {
+        let offset = len % 3 * 8;
         let (from, to) = (context.from, context.to);
         let src = elements(from, len, state);
         let bytes = byte_len_of(len, to.info().bits as usize);
         let mut want = vec![0; bytes];
-        let mut got = vec![0xa5; BESIDE + bytes + 2 * BESIDE];
-        let begin = got.as_ptr().align_offset(BESIDE) + offset;
+        let mut got = vec![0xa5; MARGIN + bytes + 2 * MARGIN];
+        let begin = got.as_ptr().align_offset(MARGIN) + offset;
         let kernels = [&portable::TABLE, table].map(|table| table.cast(from, to).expect("numeric types"));
         // SAFETY: every machine runs both; the slices have the bytes of as many elements.
         unsafe {
-            kernels[0](&src, as_uninit(&mut want), len, context);
-            kernels[1](&src, as_uninit(&mut got[begin..begin + bytes]), len, context);
+            kernels[0](&Task::new(&src, as_uninit(&mut want), len), context);
+            let got = as_uninit(&mut got[begin..begin + bytes]);
+            kernels[1](&Task { hint, ..Task::new(&src, got, len) }, context);
         }
         let what = || format!("{from} to {to}, {len} elements, {offset} bytes in, {context:?}");
         assert_eq!(got[begin..begin + bytes], want, "{}", what());
-        let mut beside = got[..begin].iter().chain(&got[begin + bytes..]);
-        assert!(beside.all(|byte| *byte == 0xa5), "{}: bytes beside the result", what());
+        let mut outside = got[..begin].iter().chain(&got[begin + bytes..]);
+        assert!(outside.all(|byte| *byte == 0xa5), "{}: bytes beside the result", what());
     }
 
     /// Miri takes seconds for what takes milliseconds elsewhere.
@@ -493,21 +495,17 @@ mod tests {
                 if IN_MIRI {
                     // A line or two, in few lanes. Two steps of packed elements: the other test fills lines with them.
                     let len = 1 + (2 * 64 * 8 / to.info().bits as usize).min(if to.is_packed() { 32 } else { 80 });
-                    check(&FEW, &Context { hint: StoreHint::NonTemporal, ..plain }, len, len % 3 * 8, state);
+                    check(&FEW, &plain, StoreHint::NonTemporal, len, state);
                     continue;
                 }
                 let settings = [
-                    plain,
-                    Context { rules: Rules::new(to, 19, false, RoundMode::Up), ..plain },
-                    Context {
-                        rules: Rules::new(to, 28, false, RoundMode::Nearest),
-                        hint: StoreHint::NonTemporal,
-                        ..plain
-                    },
+                    (plain.rules, StoreHint::Temporal),
+                    (Rules::new(to, 19, false, RoundMode::Up), StoreHint::Temporal),
+                    (Rules::new(to, 28, false, RoundMode::Nearest), StoreHint::NonTemporal),
                 ];
                 for (table, step) in [(&FEW, 16), (&MANY, 64)] {
-                    for (context, len) in settings.iter().zip([2 * step + 3, step + 1, 700]) {
-                        check(table, context, len, len % 3 * 8, state);
+                    for ((rules, hint), len) in settings.into_iter().zip([2 * step + 3, step + 1, 700]) {
+                        check(table, &Context { rules, ..plain }, hint, len, state);
                     }
                 }
             }
@@ -528,8 +526,8 @@ mod tests {
                     let (pack, unpack) = (table.pack(data_type), table.unpack(data_type));
                     // SAFETY: every machine runs both; these are the bytes of as many elements.
                     unsafe {
-                        pack.expect("a packed type")(&unpacked, as_uninit(packed), len, &context);
-                        unpack.expect("a packed type")(packed, as_uninit(again), len, &context);
+                        pack.expect("a packed type")(&Task::new(&unpacked, as_uninit(packed), len), &context);
+                        unpack.expect("a packed type")(&Task::new(packed, as_uninit(again), len), &context);
                     }
                 }
                 assert_eq!(got, want, "{data_type}, {len} elements");

@@ -4,24 +4,28 @@ use crate::element::{Class, Element, Word, class};
 use crate::kernel::algorithm::Capabilities;
 use crate::kernel::lookup_tables::KeptOrMade;
 use crate::kernel::scale::scale_kernels;
-use crate::kernel::{Context, Isa, KernelTable};
+use crate::kernel::{Context, Isa, KernelTable, Task};
 use crate::packed::{Out, bits, byte_len, pack_elements, unpack_elements, word, written};
 use core::mem::MaybeUninit;
 
 pub(crate) static TABLE: KernelTable = KernelTable::new::<Portable>();
 
-struct Portable;
+pub(crate) struct Portable;
 
 /// Number of elements to unpack or pack at a time. It is a multiple of 8, so that a block of any type is whole bytes.
 const BLOCK: usize = 256;
 
 /// Calls `f` with the bytes of each block and its length.
+///
+/// # Safety
+/// The target has the bytes of the task's elements, and nothing else accesses them.
 #[inline(always)]
-fn blocks<S: Element, D: Element>(src: &[u8], dst: &mut Out, len: usize, mut f: impl FnMut(&[u8], &mut Out, usize)) {
-    let src = src.chunks(const { byte_len::<S>(BLOCK) });
-    let dst = dst.chunks_mut(const { byte_len::<D>(BLOCK) });
-    for ((src, dst), begin) in src.zip(dst).zip((0..len).step_by(BLOCK)) {
-        f(src, dst, BLOCK.min(len - begin));
+unsafe fn blocks<S: Element, D: Element>(task: &Task<'_>, mut f: impl FnMut(&[u8], &mut Out, usize)) {
+    let src = task.src.chunks(const { byte_len::<S>(BLOCK) });
+    // SAFETY: the caller promises the target.
+    let dst = unsafe { task.target() }.chunks_mut(const { byte_len::<D>(BLOCK) });
+    for ((src, dst), begin) in src.zip(dst).zip((0..task.len).step_by(BLOCK)) {
+        f(src, dst, BLOCK.min(task.len - begin));
     }
 }
 
@@ -44,21 +48,38 @@ unsafe impl Isa for Portable {
     const SCALES: bool = false;
     scale_kernels! { fuses: false, fence: () }
 
-    unsafe fn fused<S: Element, D: Element>(src: &[u8], dst: &mut Out, len: usize, context: &Context) {
-        if const { is_widened_by_table::<S, D>() } {
-            return widen::<S>(src, dst, len, context);
+    // Not inlined into the vector backends, which call it for rules that they do not implement.
+    #[inline(never)]
+    unsafe fn fused<S: Element, D: Element>(task: &Task<'_>, context: &Context) {
+        let cast = |element: S| element.cast_to(&context.rules);
+        let pack = |src: &[u8], dst: &mut Out, len| {
+            let mut results = [MaybeUninit::new(0); BLOCK];
+            let results = &mut results[..len];
+            each::<S, D>(src, results, cast);
+            // SAFETY: the array is initialised.
+            pack_elements(bits::<D>(), unsafe { written(results) }, dst);
+        };
+        // SAFETY: the caller promises the bytes of the task's elements.
+        unsafe {
+            if const { is_widened_by_table::<S, D>() } {
+                widen::<S>(task, context);
+            } else if const { bits::<D>() >= 8 } {
+                each::<S, D>(task.src, task.target(), cast);
+            } else {
+                blocks::<S, D>(task, pack);
+            }
         }
-        fused::<S, D>(src, dst, len, context);
     }
 
-    unsafe fn to_odd_float<S: Element>(src: &[u8], dst: &mut Out, _: usize, _: &Context) {
-        to_odd_float::<S>(src, dst);
+    unsafe fn to_odd_float<S: Element>(task: &Task<'_>, _: &Context) {
+        // SAFETY: the caller promises the bytes of the task's elements.
+        each::<S, f32>(task.src, unsafe { task.target() }, S::to_f32_round_to_odd);
     }
 
-    unsafe fn look_up<S: Element, D: Element>(src: &[u8], dst: &mut Out, len: usize, context: &Context) {
+    unsafe fn look_up<S: Element, D: Element>(task: &Task<'_>, context: &Context) {
         let table = KeptOrMade::new(context);
         let [low, high] = &table.planes;
-        blocks::<S, D>(src, dst, len, |src, dst, len| {
+        let look_up = |src: &[u8], dst: &mut Out, len| {
             let (mut unpacked, mut results) = ([MaybeUninit::new(0); BLOCK], [MaybeUninit::new(0); BLOCK]);
             let codes = codes::<S>(src, &mut unpacked, len);
             if bits::<D>() == 16 {
@@ -75,15 +96,19 @@ unsafe impl Isa for Portable {
                 // SAFETY: the array is initialised.
                 pack_elements(bits::<D>(), unsafe { written(&mut results[..len]) }, dst);
             }
-        });
+        };
+        // SAFETY: the caller promises the bytes of the task's elements.
+        unsafe { blocks::<S, D>(task, look_up) };
     }
 
-    unsafe fn pack<D: Element>(src: &[u8], dst: &mut Out, _: usize, _: &Context) {
-        pack_elements(bits::<D>(), src, dst);
+    unsafe fn pack<D: Element>(task: &Task<'_>, _: &Context) {
+        // SAFETY: the caller promises the bytes of the task's elements.
+        pack_elements(bits::<D>(), task.src, unsafe { task.target() });
     }
 
-    unsafe fn unpack<S: Element>(src: &[u8], dst: &mut Out, _: usize, _: &Context) {
-        unpack_elements(bits::<S>(), src, dst);
+    unsafe fn unpack<S: Element>(task: &Task<'_>, _: &Context) {
+        // SAFETY: the caller promises the bytes of the task's elements.
+        unpack_elements(bits::<S>(), task.src, unsafe { task.target() });
     }
 }
 
@@ -94,43 +119,27 @@ const fn is_widened_by_table<S: Element, D: Element>() -> bool {
 }
 
 /// Widens codes of the width of `S` to `float` by a table of the upper 16 bits. The lower 16 bits are zero.
-fn widen<S: Element>(src: &[u8], dst: &mut Out, len: usize, context: &Context) {
+///
+/// # Safety
+/// The target has the bytes of the task's elements, and nothing else accesses them.
+unsafe fn widen<S: Element>(task: &Task<'_>, context: &Context) {
     let table = KeptOrMade::new(context);
     let [low, high] = &table.planes;
-    blocks::<S, f32>(src, dst, len, |src, dst, len| {
+    let widen = |src: &[u8], dst: &mut Out, len| {
         let mut unpacked = [MaybeUninit::new(0); BLOCK];
         let codes = codes::<S>(src, &mut unpacked, len);
         for (value, &code) in dst.as_chunks_mut().0.iter_mut().zip(codes) {
             *value = [0, 0, low[usize::from(code)], high[usize::from(code)]].map(MaybeUninit::new);
         }
-    });
+    };
+    // SAFETY: the caller promises the target.
+    unsafe { blocks::<S, f32>(task, widen) };
 }
 
-/// Casts sources of 8 bits or more with the scalar cast, in loops that the compiler can vectorise. The other backends
-/// use it for rules that they do not implement.
-pub(crate) fn fused<S: Element, D: Element>(src: &[u8], dst: &mut Out, len: usize, context: &Context) {
-    let cast = |element: S| element.cast_to(&context.rules);
-    if const { bits::<D>() >= 8 } {
-        return each::<S, D>(src, dst, cast);
-    }
-    blocks::<S, D>(src, dst, len, |src, dst, len| {
-        let mut results = [MaybeUninit::new(0); BLOCK];
-        let results = &mut results[..len];
-        each::<S, D>(src, results, cast);
-        // SAFETY: the array is initialised.
-        pack_elements(bits::<D>(), unsafe { written(results) }, dst);
-    });
-}
-
-/// Casts to `float`, rounded to odd, in a loop that the compiler can vectorise. The other backends use it for rules
-/// that they do not implement.
-#[inline(always)]
-pub(crate) fn to_odd_float<S: Element>(src: &[u8], dst: &mut Out) {
-    each::<S, f32>(src, dst, S::to_f32_round_to_odd);
-}
-
-/// Casts elements of 8 bits or more and stores each result in a word of its own.
-#[inline(always)]
+/// Casts elements of 8 bits or more and stores each result in a word of its own, in a loop that the compiler can
+/// vectorise. It is a function of its own so that the compiler knows that the slices do not overlap, and so that the
+/// vector backends, which call the portable casts for rules that they do not implement, share it.
+#[inline(never)]
 fn each<S: Element, D: Element>(src: &[u8], dst: &mut Out, cast: impl Fn(S) -> D) {
     let elements = src.chunks_exact(const { size_of::<S::Bits>() });
     for (from, to) in elements.zip(dst.chunks_exact_mut(const { size_of::<D::Bits>() })) {

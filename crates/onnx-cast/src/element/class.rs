@@ -59,9 +59,9 @@ impl Class {
 // What the kernels are written and tested for. A type beyond that would be shifted, looked up or rounded wrongly, so it
 // does not compile; the message says what a kernel needs first.
 const _: () = {
-    let mut place = 0;
-    while place < DataType::NUMERIC.len() {
-        let data_type = DataType::NUMERIC[place];
+    let mut index = 0;
+    while index < DataType::NUMERIC.len() {
+        let data_type = DataType::NUMERIC[index];
         match Class::of(data_type) {
             Some(Class::Int { bits, .. }) => {
                 if !matches!(bits, 2 | 4 | 8 | 16 | 32 | 64) {
@@ -76,7 +76,7 @@ const _: () = {
             Some(Class::F64 | Class::F32 | Class::F16 | Class::BF16 | Class::E8M0 | Class::Bool) => {}
             None => refuse(data_type, "a numeric type needs a class"),
         }
-        place += 1;
+        index += 1;
     }
 };
 

@@ -296,8 +296,8 @@ pub(crate) unsafe trait Lanes: Copy + 'static {
     /// The entries of 16 at the low four bits of indices below 128, and 0 at others.
     #[inline(always)]
     unsafe fn look_up_nibble_or_zero(table: &Self::Table<1>, index: Self::V) -> Self::V {
-        let (zero, place) = (Self::splat::<8>(0), Self::and(index, Self::splat::<8>(0x0f)));
-        Self::select::<8>(Self::gt::<8>(zero, index), zero, Self::look_up::<1>(table, place))
+        let (zero, low) = (Self::splat::<8>(0), Self::and(index, Self::splat::<8>(0x0f)));
+        Self::select::<8>(Self::gt::<8>(zero, index), zero, Self::look_up::<1>(table, low))
     }
     /// As [`Lanes::look_up`], and 0 at indices of 128 and more; `N` is 1 to 8.
     #[inline(always)]

@@ -50,7 +50,7 @@ impl Table {
     pub(crate) fn new(context: &Context) -> Self {
         let mut planes = [[0; 256]; 2];
         let [low, high] = &mut planes;
-        let dropped = context.to.info().bits.saturating_sub(MOST_TARGET_BITS);
+        let dropped = context.to.info().bits.saturating_sub(MAX_TARGET_BITS);
         for (code, (low, high)) in low.iter_mut().zip(high).take(1 << context.from.info().bits).enumerate() {
             let entry = cast_code(context.from, context.to, code as u8, &context.rules) >> dropped;
             (*low, *high) = (entry as u8, (entry >> 8) as u8);
@@ -115,7 +115,7 @@ impl Table {
     #[cold]
     pub(crate) fn folded(&self, context: &Context) -> Option<Fold> {
         let has_kernels = cfg!(any(simd = "x86_64", all(test, optimized), miri));
-        let is_folded = context.from.info().bits == 8 && context.to.info().bits <= MOST_TARGET_BITS;
+        let is_folded = context.from.info().bits == 8 && context.to.info().bits <= MAX_TARGET_BITS;
         if has_kernels && is_folded { Fold::new(self, context.from, context.to) } else { None }
     }
 }
@@ -131,31 +131,31 @@ pub(crate) fn repeat(entries: &mut [u8; 256], count: usize) {
 }
 
 /// Bits of the widest results in a table.
-const MOST_TARGET_BITS: u32 = 16;
+const MAX_TARGET_BITS: u32 = 16;
 
 /// Sources that are looked up, and their targets: pairs that have a place for a table.
-const SOURCE_PLACES: ([Option<u8>; NUMBERS], usize) = places(8, DataType::Uint8);
-const TARGET_PLACES: ([Option<u8>; NUMBERS], usize) = places(MOST_TARGET_BITS, DataType::Float);
+const SOURCE_INDICES: ([Option<u8>; NUMBERS], usize) = indices(8, DataType::Uint8);
+const TARGET_INDICES: ([Option<u8>; NUMBERS], usize) = indices(MAX_TARGET_BITS, DataType::Float);
 
 /// Index of each type among the types of at most `bits` bits and one other type, by ONNX's number, and the number of
 /// these types.
-const fn places(bits: u32, other: DataType) -> ([Option<u8>; NUMBERS], usize) {
-    let mut places = [None; NUMBERS];
+const fn indices(bits: u32, other: DataType) -> ([Option<u8>; NUMBERS], usize) {
+    let mut indices = [None; NUMBERS];
     let (mut i, mut count) = (0, 0);
     while i < DataType::NUMERIC.len() {
         let data_type = DataType::NUMERIC[i];
         if data_type.info().bits <= bits || data_type as usize == other as usize {
-            places[data_type as usize] = Some(count);
+            indices[data_type as usize] = Some(count);
             count += 1;
         }
         i += 1;
     }
-    (places, count as usize)
+    (indices, count as usize)
 }
 
 /// The tables of the default rules. Making one costs as much as casting hundreds of elements, so they are kept.
-static TABLES: [[OnceTable; TARGET_PLACES.1]; SOURCE_PLACES.1] =
-    [const { [const { OnceTable::new() }; TARGET_PLACES.1] }; SOURCE_PLACES.1];
+static TABLES: [[OnceTable; TARGET_INDICES.1]; SOURCE_INDICES.1] =
+    [const { [const { OnceTable::new() }; TARGET_INDICES.1] }; SOURCE_INDICES.1];
 
 /// The table of a cast under the default rules, which is made when it is first asked for and kept; `None` under others.
 #[inline]
@@ -163,8 +163,8 @@ pub(crate) fn kept(context: &Context) -> Option<&'static Table> {
     if context.rules != Context::plain(context.from, context.to).rules {
         return None;
     }
-    let source = SOURCE_PLACES.0[context.from as usize]?;
-    let target = TARGET_PLACES.0[context.to as usize]?;
+    let source = SOURCE_INDICES.0[context.from as usize]?;
+    let target = TARGET_INDICES.0[context.to as usize]?;
     TABLES[usize::from(source)][usize::from(target)].get_or_make(context)
 }
 

@@ -166,7 +166,8 @@ impl ScaleContext<'_> {
 /// # Safety
 /// The processor has the instructions that the kernel's backend is compiled for, source and target have the bytes of
 /// `len` elements of the context's types, and the table has this kernel for them. The target of `pending` is writable.
-pub(crate) type ScaledKernel = unsafe fn(task: Task<'_>, context: &ScaleContext<'_>, pending: Option<&mut PendingLine>);
+pub(crate) type ScaledKernel =
+    unsafe fn(task: &Task<'_>, context: &ScaleContext<'_>, pending: Option<&mut PendingLine>);
 
 /// Results at the end of a tile that do not fill a cache line. They stay pending until the next tile fills the line, so
 /// that the whole line is stored past the caches. If it were stored through the caches, later stores would wait for it.
@@ -191,8 +192,8 @@ impl PendingLine {
     /// The cache line of the target that begins with the pending results, if the results at the given address directly
     /// follow them.
     #[inline(always)]
-    pub(crate) fn line_before(&self, place: *const u8) -> Option<*mut u8> {
-        let follows = self.target.addr() + self.begin + self.len == place.addr();
+    pub(crate) fn line_before(&self, address: *const u8) -> Option<*mut u8> {
+        let follows = self.target.addr() + self.begin + self.len == address.addr();
         (self.len > 0 && follows).then(|| self.target.wrapping_add(self.begin))
     }
 
@@ -212,10 +213,10 @@ impl PendingLine {
     /// # Safety
     /// The line can be read, and its last `len` bytes are results.
     #[inline(always)]
-    pub(crate) unsafe fn keep(&mut self, line: *const u8, len: usize, place: *const u8) {
+    pub(crate) unsafe fn keep(&mut self, line: *const u8, len: usize, address: *const u8) {
         // SAFETY: the caller promises that the line can be read.
         unsafe { self.line.as_mut_ptr().cast::<u8>().copy_from_nonoverlapping(line, PendingLine::LINE) };
-        (self.begin, self.len) = (place.addr() - self.target.addr(), len);
+        (self.begin, self.len) = (address.addr() - self.target.addr(), len);
     }
 
     /// Stores the pending results.
@@ -249,7 +250,7 @@ pub(crate) enum Scaling {
 
 /// Finds the codes and the factors of MX blocks from the bits of their largest magnitudes. Returns whether all of the
 /// factors can be used as multipliers.
-pub(crate) type Powers = unsafe fn(power: &PowerOfTwo, most: &[u32], codes: &mut [u8], factors: &mut [[u8; 4]]) -> bool;
+pub(crate) type Powers = unsafe fn(power: &PowerOfTwo, amax: &[u32], codes: &mut [u8], factors: &mut [[u8; 4]]) -> bool;
 
 /// What is compiled once for each instruction set.
 #[derive(Clone, Copy)]
@@ -286,7 +287,7 @@ macro_rules! scale_kernels {
     (@ $(#[$features:meta])? $lanes:ty, $($algorithms:ident)::*) => {
         $(#[$features])?
         unsafe fn quantize<D: Element>(
-            task: crate::kernel::Task<'_>,
+            task: &crate::kernel::Task<'_>,
             context: &crate::kernel::scale::ScaleContext<'_>,
             pending: Option<&mut crate::kernel::scale::PendingLine>,
         ) {
@@ -297,7 +298,7 @@ macro_rules! scale_kernels {
 
         $(#[$features])?
         unsafe fn dequantize<S: Element>(
-            task: crate::kernel::Task<'_>,
+            task: &crate::kernel::Task<'_>,
             context: &crate::kernel::scale::ScaleContext<'_>,
             pending: Option<&mut crate::kernel::scale::PendingLine>,
         ) {
@@ -336,8 +337,8 @@ macro_rules! scale_kernels {
                 extremes::by_loops(x, run, limit, lows, highs);
             }
             $(#[$features])?
-            unsafe fn powers(power: &PowerOfTwo, most: &[u32], codes: &mut [u8], factors: &mut [[u8; 4]]) -> bool {
-                power.scales(most, codes, factors)
+            unsafe fn powers(power: &PowerOfTwo, amax: &[u32], codes: &mut [u8], factors: &mut [[u8; 4]]) -> bool {
+                power.scales(amax, codes, factors)
             }
             $(#[$features])?
             unsafe fn wide_scales(recipe: Recipe, global: f32, scales: &mut [[u8; 4]]) {
@@ -404,13 +405,14 @@ mod tests {
             let method = unsafe { (table.scale.prepare)(numbers, Scaling::Divide, false, range) };
             let quantities = if is_one { one.all() } else { many.all() };
             let bytes = |len| to.byte_len(len).expect("few elements");
-            let run = |begin: usize, dst: *mut u8, len, hint, pending: Option<&mut PendingLine>| {
+            let run = |begin: usize, dst: *mut u8, len: usize, hint, pending: Option<&mut PendingLine>| {
                 let (from, rules, precision) = (DataType::Float, Rules::default_of(to), Precision::Float);
                 let scales = Scales { quantities, begin: begin / shared, granularity, has_zeros: false };
                 let context = ScaleContext { from, to, rules, scales, method, precision, range, is_finite: false };
                 let src = &source[4 * begin..4 * (begin + len)];
+                let dst = core::ptr::slice_from_raw_parts_mut(dst.cast(), bytes(len));
                 // SAFETY: the backend is available, and source and target have the bytes of so many elements.
-                unsafe { table.scale(table.scaled(from, to), Task { src, dst, len, hint }, &context, pending) };
+                unsafe { table.scale(table.scaled(from, to), &Task { src, dst, len, hint }, &context, pending) };
             };
             let mut expected = Vec::with_capacity(bytes(LEN));
             run(0, expected.as_mut_ptr(), LEN, StoreHint::Temporal, None);
@@ -418,8 +420,8 @@ mod tests {
             unsafe { expected.set_len(bytes(LEN)) };
             let mut result = vec![0x5a; bytes(LEN) + 2 * LINE];
             let cuts = (0..LEN - CHUNK).step_by(CHUNK).cycle().skip(3).step_by(11);
-            let places = (0..LINE).step_by(if cfg!(miri) { 43 } else { 1 });
-            for ((at, cut), holds) in places.zip(cuts).flat_map(|place| [(place, false), (place, true)]) {
+            let offsets = (0..LINE).step_by(if cfg!(miri) { 43 } else { 1 });
+            for ((at, cut), holds) in offsets.zip(cuts).flat_map(|offset| [(offset, false), (offset, true)]) {
                 result.fill(0x5a);
                 let target = result.as_mut_ptr();
                 let mut pending = PendingLine::new(target);

@@ -2,9 +2,9 @@
 //! narrows them to the target. The tile stays in the L1 cache.
 
 use super::algorithm::{Algorithm, Hub};
-use super::{Context, Isa, KernelTable, StoreHint};
+use super::{Context, Isa, KernelTable, StoreHint, Task};
 use crate::element::{DataType, byte_len_of};
-use crate::packed::{Out, written};
+use crate::packed::written;
 use core::mem::MaybeUninit;
 
 /// Number of elements per tile: a whole number of cache lines for every type.
@@ -21,20 +21,20 @@ struct Tile([MaybeUninit<u8>; BYTES]);
 ///
 /// # Safety
 /// The conditions of [`super::Kernel`].
-pub(super) unsafe fn cast<I: Isa>(src: &[u8], dst: &mut Out, len: usize, context: &Context) {
+pub(super) unsafe fn cast<I: Isa>(task: &Task<'_>, context: &Context) {
     let Some(Algorithm::Staged(hub)) = Algorithm::of(context.from, context.to, I::CAPABILITIES) else {
         unreachable!("{} -> {} is not staged", context.from, context.to)
     };
     // SAFETY: the table belongs to the same instruction set. The caller promises that the processor has its
-    // instructions and that the slices have the bytes of `len` elements.
-    unsafe { by_way_of(hub, I::TABLE, src, dst, len, context) };
+    // instructions and that the task has the bytes of its elements.
+    unsafe { by_way_of(hub, I::TABLE, task, context) };
 }
 
 /// Casts through a hub type.
 ///
 /// # Safety
 /// The conditions of [`super::Kernel`], for the instructions of the table.
-unsafe fn by_way_of(hub: Hub, table: &KernelTable, src: &[u8], dst: &mut Out, len: usize, context: &Context) {
+unsafe fn by_way_of(hub: Hub, table: &KernelTable, task: &Task<'_>, context: &Context) {
     let data_type = match hub {
         Hub::Float | Hub::OddFloat => DataType::Float,
         Hub::Int8 => DataType::Int8,
@@ -44,8 +44,8 @@ unsafe fn by_way_of(hub: Hub, table: &KernelTable, src: &[u8], dst: &mut Out, le
         [context.from, data_type, context.to].map(|data_type| data_type.info().bits as usize);
     // Stores past the caches are ordered after each tile. If results are narrower than the source, this costs more than
     // it saves.
-    let hint = if dst_bits < src_bits { StoreHint::Temporal } else { context.hint };
-    let (to_hub, from_hub) = (Context::plain(context.from, data_type), Context { from: data_type, hint, ..*context });
+    let hint = if dst_bits < src_bits { StoreHint::Temporal } else { task.hint };
+    let (to_hub, from_hub) = (Context::plain(context.from, data_type), Context { from: data_type, ..*context });
     let (widen, to_hub) = match hub {
         // The rules of the target decide what values beyond the range of `float` become.
         Hub::OddFloat => (table.to_odd_float(context.from), Context { rules: context.rules, ..to_hub }),
@@ -55,15 +55,14 @@ unsafe fn by_way_of(hub: Hub, table: &KernelTable, src: &[u8], dst: &mut Out, le
         unreachable!("both types are numeric, and `float` lacks values of the source")
     };
     let mut tile = Tile([MaybeUninit::uninit(); BYTES]);
-    let tiles = src.chunks(byte_len_of(TILE, src_bits)).zip(dst.chunks_mut(byte_len_of(TILE, dst_bits)));
-    for ((src, dst), begin) in tiles.zip((0..len).step_by(TILE)) {
-        let len = TILE.min(len - begin);
-        let values = &mut tile.0[..byte_len_of(len, hub_bits)];
-        // SAFETY: the caller promises that the processor has the instructions; the slices have the bytes of `len`
+    for begin in (0..task.len).step_by(TILE) {
+        let part = task.part(begin..task.len.min(begin + TILE), [context.from, context.to]);
+        let values = &mut tile.0[..byte_len_of(part.len, hub_bits)];
+        // SAFETY: the caller promises that the processor has the instructions; the slices have the bytes of the part's
         // elements, and the first kernel writes every byte of `values`.
         unsafe {
-            widen(src, values, len, &to_hub);
-            narrow(written(values), dst, len, &from_hub);
+            widen(&Task::new(part.src, values, part.len), &to_hub);
+            narrow(&Task { src: written(values), hint, ..part }, &from_hub);
         }
     }
 }

@@ -5,7 +5,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 mod quantizer;
 
-use super::execute::{check_len, new_tensor};
+use super::buffers::{check_len, new_tensor};
 use super::scaled::layout::Layout;
 use super::scaled::tiles::{Adjust, BoundCast, Operand};
 use super::scaled::{Direction, ScaledPlan, check_value_type};
@@ -277,25 +277,26 @@ pub fn block_amax(x: &TensorView<'_>, block: [usize; 2]) -> Result<Vec<f32>, Cas
     }
     let grid = [rows.div_ceil(block[0]), columns.div_ceil(block[1])];
     let count = element_count(&[outer, &grid].concat());
-    let mut most = Vec::new();
-    let there = count.and_then(|count| most.try_reserve_exact(count).ok().map(|()| count));
-    most.resize(there.ok_or(TensorErrorKind::TooLarge { data_type: DataType::Float, shape: shape.to_vec() })?, 0.0);
+    let mut amax_of_blocks = Vec::new();
+    let there = count.and_then(|count| amax_of_blocks.try_reserve_exact(count).ok().map(|()| count));
+    amax_of_blocks
+        .resize(there.ok_or(TensorErrorKind::TooLarge { data_type: DataType::Float, shape: shape.to_vec() })?, 0.0);
     if x.is_empty() {
-        return Ok(most);
+        return Ok(amax_of_blocks);
     }
     let (from, bytes) = (x.data_type(), x.bytes().unwrap_or_default());
     with_default_float_environment(|| {
         if block[0] == 1 && columns.is_multiple_of(block[1]) {
             // The runs of all rows are those of one.
-            return amax_of_runs(from, bytes, block[1], &mut most);
+            return amax_of_runs(from, bytes, block[1], &mut amax_of_blocks);
         }
         let width = from.info().bits as usize / 8;
         for (line, bytes) in bytes.chunks_exact(columns * width).enumerate() {
             let first = (line / rows * grid[0] + line % rows / block[0]) * grid[1];
-            amax_of_runs(from, bytes, block[1], &mut most[first..first + grid[1]]);
+            amax_of_runs(from, bytes, block[1], &mut amax_of_blocks[first..first + grid[1]]);
         }
     });
-    Ok(most)
+    Ok(amax_of_blocks)
 }
 
 /// The layout of scales for blocks along rows.

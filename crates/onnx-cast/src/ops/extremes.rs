@@ -2,11 +2,10 @@
 //! its own, and those of the scale, which all threads share, when it goes on to another scale. A maximum of integers
 //! does not depend on the order, so the result does not depend on the number of threads.
 
-use super::execute::{Elements, parts_for};
 use super::scaled::layout::Layout;
 use super::scaled::tiles::floats;
 use crate::arch::Backend;
-use crate::parts::in_parts;
+use crate::parts::{Elements, in_parts, parts_for};
 use crate::scalar::with_default_float_environment;
 use crate::tensor::TensorView;
 use alloc::vec::Vec;

@@ -148,14 +148,14 @@ impl LinearScale {
             return Ok(Vec::new());
         }
         let rank = shape.len();
-        let place = if axis < 0 { axis + rank as i64 } else { axis };
-        let place =
-            usize::try_from(place).ok().filter(|&place| place < rank).ok_or(OpErrorKind::Axis { axis, rank })?;
+        let index = if axis < 0 { axis + rank as i64 } else { axis };
+        let index =
+            usize::try_from(index).ok().filter(|&index| index < rank).ok_or(OpErrorKind::Axis { axis, rank })?;
         if self.block_size == 0 {
-            return Ok(vec![shape[place]]);
+            return Ok(vec![shape[index]]);
         }
         let mut shape = shape.to_vec();
-        shape[place] = shape[place].div_ceil(self.block_size);
+        shape[index] = shape[index].div_ceil(self.block_size);
         Ok(shape)
     }
 }

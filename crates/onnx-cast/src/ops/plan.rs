@@ -1,14 +1,16 @@
 //! A cast resolved for two types: the function to call and its rules. A plan is made once and runs on any number of
 //! tensors, without locks or allocation.
 
-use super::execute::{Span, check_type, execute, new_tensor, run_copy, run_kernel};
+use super::buffers::{check_type, new_tensor};
 use super::strings::{ParseFn, PrintFn, parser, printer};
 use super::{CastError, CastErrorKind};
 use crate::arch::Backend;
 use crate::element::DataType;
 use crate::error::Short;
-use crate::kernel::{Context, Kernel, StoreHint};
-use crate::packed::{Out, as_uninit, clear_padding, written};
+use crate::kernel::{Context, Kernel, StoreHint, Task};
+use crate::packed::{as_uninit, clear_padding, written};
+use crate::parts::{Elements, in_parts, parts_for};
+use crate::scalar::float_environment::DefaultEnvironment;
 use crate::scalar::{Rules, with_default_float_environment};
 use crate::tensor::{Data, Strings, Tensor, TensorData, TensorErrorKind, TensorView};
 use alloc::string::{String, ToString};
@@ -29,8 +31,7 @@ use core::mem::MaybeUninit;
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
-    from: DataType,
-    to: DataType,
+    context: Context,
     run: Run,
     threads: Option<usize>,
     hint: Option<StoreHint>,
@@ -39,11 +40,11 @@ pub struct Plan {
 /// The function that a plan calls.
 #[derive(Clone, Copy, Debug)]
 enum Run {
-    /// Bytes or strings are copied unchanged. The kernel copies bytes that exceed the caches.
+    /// Bytes or strings are copied unchanged. The kernel copies bytes.
     Copy(Kernel),
-    Kernel(Kernel, Rules),
+    Kernel(Kernel),
     Print(PrintFn),
-    Parse(ParseFn, Rules),
+    Parse(ParseFn),
 }
 
 impl Plan {
@@ -54,20 +55,21 @@ impl Plan {
         let run = if from == to && from != DataType::Bool {
             Run::Copy(backend.table().copy())
         } else if let Some(kernel) = backend.table().cast(from, to) {
-            Run::Kernel(kernel, rules)
+            Run::Kernel(kernel)
         } else if let Some(print) = printer(from) {
             Run::Print(print)
         } else if let Some(parse) = parser(to) {
-            Run::Parse(parse, rules)
+            Run::Parse(parse)
         } else {
             Run::Copy(backend.table().copy())
         };
-        Plan { from, to, run, threads, hint: None }
+        Plan { context: Context { from, to, rules }, run, threads, hint: None }
     }
 
     /// The reinterpretation of bytes; the types have the same width, and neither is string.
     pub(super) fn bit_cast(from: DataType, to: DataType, backend: Backend, threads: Option<usize>) -> Plan {
-        Plan { from, to, run: Run::Copy(backend.table().copy()), threads, hint: None }
+        let run = Run::Copy(backend.table().copy());
+        Plan { context: Context::plain(from, to), run, threads, hint: None }
     }
 
     /// The same plan on at most so many threads; see [`CastOptions::threads`](crate::CastOptions::threads).
@@ -100,13 +102,13 @@ impl Plan {
     /// The type of the input.
     #[inline]
     pub fn source_type(&self) -> DataType {
-        self.from
+        self.context.from
     }
 
     /// The type of the result.
     #[inline]
     pub fn target_type(&self) -> DataType {
-        self.to
+        self.context.to
     }
 
     /// Casts a tensor into `out`, which must have exactly the bytes of the result. Only errors allocate, for their
@@ -143,70 +145,59 @@ impl Plan {
     ) -> Result<&'o mut [u8], CastError> {
         self.check_input(input)?;
         let len = input.len();
-        if self.to.byte_len(len) != Some(out.len()) {
+        if self.context.to.byte_len(len) != Some(out.len()) {
             return Err(self.output_error(input, out.len()));
         }
-        match (&self.run, input.data()) {
-            (Run::Kernel(..) | Run::Copy(_), Data::Bytes(src)) => Ok(self.cast_bytes(src, len, out)),
-            (Run::Parse(parse, rules), Data::Strings(strings)) => {
+        match (self.run, input.data()) {
+            // SAFETY: source and target have the bytes of `len` elements, as a tensor and the check above have it.
+            (Run::Kernel(_) | Run::Copy(_), Data::Bytes(src)) => Ok(unsafe { self.run_counted(src, len, out) }),
+            (Run::Parse(parse), Data::Strings(strings)) => {
                 // Packed elements are combined by OR, so their bytes must be zero. Compared with parsing, zeroing costs
                 // nothing for other types.
                 out.fill(MaybeUninit::new(0));
                 // SAFETY: the line above wrote every byte.
                 let out = unsafe { written(out) };
-                let parsed = with_default_float_environment(|| parse(strings, out, rules));
+                let parsed = with_default_float_environment(|| parse(strings, out, &self.context.rules));
                 parsed.map(|()| out).map_err(|(index, source)| {
                     let text = String::from_utf8_lossy(strings.get(index).unwrap_or_default());
                     // The error shows the text between quotes.
                     let text = Short(&text).to_string().replace('"', "\\\"");
-                    CastErrorKind::Text { index, text, to: self.to, source }.into()
+                    CastErrorKind::Text { index, text, to: self.context.to, source }.into()
                 })
             }
-            _ => Err(CastErrorKind::OutputKind { data_type: self.to }.into()),
+            _ => Err(CastErrorKind::OutputKind { data_type: self.context.to }.into()),
         }
     }
 
-    /// As [`Plan::run_into`], for callers that have counted the bytes: checked again, they took a tenth of a call for
-    /// 16 elements.
+    /// As [`Plan::run_into_uninit`], for callers that have counted the bytes: checked again, they took a tenth of a
+    /// call for 16 elements.
     ///
     /// # Safety
     /// Neither type is string, and `src` and `out` have the bytes of `len` elements.
     #[doc(hidden)]
     #[inline(always)]
-    pub unsafe fn run_counted(&self, src: &[u8], len: usize, out: &mut [MaybeUninit<u8>]) {
-        debug_assert_eq!(self.from.byte_len(len), Some(src.len()));
-        debug_assert_eq!(self.to.byte_len(len), Some(out.len()));
-        self.cast_bytes(src, len, out);
-    }
-
-    /// Casts or copies numbers. Source and target have the bytes of `len` elements, and none of the types is string.
-    #[inline(always)]
-    fn cast_bytes<'o>(&self, src: &[u8], len: usize, out: &'o mut Out) -> &'o mut [u8] {
-        let bits = [self.from.info().bits as usize, self.to.info().bits as usize];
-        let span = Span { src, dst: &mut *out, len };
-        match &self.run {
-            Run::Kernel(kernel, rules) => {
-                execute(span, bits, self.threads, |span, hint| {
-                    let hint = self.hint.unwrap_or(hint);
-                    let context = Context { from: self.from, to: self.to, rules: *rules, hint };
-                    // SAFETY: a plan has the kernel of its types, and the span the bytes of its elements.
-                    unsafe { run_kernel(*kernel, &context, span) };
-                });
-                // SAFETY: a kernel writes every byte of each span, and the spans make up `out`.
-                unsafe { written(out) }
+    pub unsafe fn run_counted<'o>(&self, src: &[u8], len: usize, out: &'o mut [MaybeUninit<u8>]) -> &'o mut [u8] {
+        let types = [self.context.from, self.context.to];
+        debug_assert_eq!([src.len(), out.len()].map(Some), types.map(|data_type| data_type.byte_len(len)));
+        let mut task = Task::new(src, out, len);
+        task.hint = self.hint.unwrap_or(task.hint);
+        execute(&task, types, self.threads, |_, task| {
+            // SAFETY: a `Backend` exists only if this machine can run it, its table has this kernel for the plan's
+            // types, and the caller promises that source and target have the bytes of the elements.
+            unsafe {
+                match self.run {
+                    // A kernel would take half as long again for a few elements.
+                    Run::Copy(_) if task.hint == StoreHint::Temporal => task.copy(self.context.to),
+                    Run::Copy(kernel) | Run::Kernel(kernel) => {
+                        let _environment = DefaultEnvironment::enter();
+                        kernel(task, &self.context);
+                    }
+                    Run::Print(_) | Run::Parse(_) => unreachable!("neither type is string"),
+                }
             }
-            Run::Copy(copy) => {
-                execute(span, bits, self.threads, |span, hint| {
-                    // SAFETY: a plan's copy is a table's, and goes between types of one width.
-                    unsafe { run_copy(*copy, span, self.hint.unwrap_or(hint)) };
-                });
-                // SAFETY: a copy writes every byte of each span, and the spans make up `out`.
-                let out = unsafe { written(out) };
-                clear_padding(self.to, len, out);
-                out
-            }
-            Run::Print(_) | Run::Parse(..) => unreachable!("the callers have numbers"),
-        }
+        });
+        // SAFETY: a kernel writes every byte of its task, and the tasks make up `out`.
+        unsafe { written(out) }
     }
 
     /// Casts a tensor to strings, which replace those in `out`.
@@ -233,7 +224,7 @@ impl Plan {
                 let printed = with_default_float_environment(|| print(bytes, input.len(), out));
                 printed.map_err(|_| {
                     out.clear();
-                    TensorErrorKind::TooLarge { data_type: self.to, shape: input.shape().to_vec() }.into()
+                    TensorErrorKind::TooLarge { data_type: self.context.to, shape: input.shape().to_vec() }.into()
                 })
             }
             (Run::Copy(_), Data::Strings(strings)) => {
@@ -241,7 +232,7 @@ impl Plan {
                 let copied = strings.iter().try_for_each(|string| out.try_push(string));
                 Ok(copied.inspect_err(|_| out.clear())?)
             }
-            _ => Err(CastErrorKind::OutputKind { data_type: self.to }.into()),
+            _ => Err(CastErrorKind::OutputKind { data_type: self.context.to }.into()),
         }
     }
 
@@ -251,12 +242,12 @@ impl Plan {
     /// Fails if the input's type is not [`Plan::source_type`], if the result does not fit in memory, or if a string
     /// element is not a number.
     pub fn run(&self, input: &TensorView<'_>) -> Result<Tensor, CastError> {
-        if self.to == DataType::String {
+        if self.context.to == DataType::String {
             let mut strings = Strings::try_with_capacity(input.len(), 0)?;
             self.run_strings_into(input, &mut strings)?;
             return Ok(Tensor::strings(input.shape().to_vec(), strings)?);
         }
-        new_tensor(self.to, input.shape(), |out| self.run_into_uninit(input, out).map(drop))
+        new_tensor(self.context.to, input.shape(), |out| self.run_into_uninit(input, out).map(drop))
     }
 
     /// As [`Plan::run`], but reuses the input's memory where the bytes stay the same.
@@ -279,8 +270,8 @@ impl Plan {
         let len = input.len();
         match input.into_parts() {
             (_, shape, TensorData::Bytes(mut bytes)) => {
-                clear_padding(self.to, len, &mut bytes);
-                Ok(Tensor::new(self.to, shape, bytes)?)
+                clear_padding(self.context.to, len, &mut bytes);
+                Ok(Tensor::new(self.context.to, shape, bytes)?)
             }
             (_, shape, TensorData::Strings(strings)) => Ok(Tensor::strings(shape, strings)?),
         }
@@ -289,7 +280,7 @@ impl Plan {
     /// The error for an output of `got` bytes, where the result has another size.
     #[cold]
     fn output_error(&self, input: &TensorView<'_>, got: usize) -> CastError {
-        let (data_type, elements) = (self.to, input.len());
+        let (data_type, elements) = (self.context.to, input.len());
         match data_type.byte_len(elements) {
             Some(want) => CastErrorKind::OutputLen { data_type, elements, got, want }.into(),
             None if data_type == DataType::String => CastErrorKind::OutputKind { data_type }.into(),
@@ -299,6 +290,23 @@ impl Plan {
 
     #[inline(always)]
     fn check_input(&self, input: &TensorView<'_>) -> Result<(), CastError> {
-        check_type(input, self.from)
+        check_type(input, self.context.from)
     }
+}
+
+/// Calls `run` for tasks that together make up `task`, with the index of the first element of each, on at most
+/// `threads` threads. It is always inlined, so that a small cast does not store its task for a call.
+#[inline(always)]
+pub(super) fn execute(
+    task: &Task<'_>,
+    types: [DataType; 2],
+    threads: Option<usize>,
+    run: impl Fn(usize, &Task<'_>) + Sync,
+) {
+    let parts = parts_for(task.src.len().saturating_add(task.dst.len()), threads);
+    if parts <= 1 {
+        return run(0, task);
+    }
+    let run = |Elements(part): Elements| run(part.start, &task.part(part, types));
+    in_parts(Elements(0..task.len), parts, &run, &|(), ()| ());
 }

@@ -9,12 +9,13 @@ pub(super) mod tiles;
 pub use blocks::{BlockPlan, GlobalScale};
 pub(super) use settings::{ScaledSettings, scaled_operator};
 
-use super::execute::{Span, check_len, check_type, execute, new_tensor};
+use super::buffers::{check_len, check_type, new_tensor};
+use super::plan::execute;
 use super::{CastError, CastErrorKind, OpError, OpErrorKind, Operator};
 use crate::arch::Backend;
 use crate::element::{Class, DataType, elements_before};
-use crate::kernel::StoreHint;
 use crate::kernel::scale::{Method, ScaleContext, ScaledKernel, Scales, Scaling};
+use crate::kernel::{StoreHint, Task};
 use crate::packed::{Out, as_uninit, clear_padding, code, written};
 use crate::scalar::scaled::Precision;
 use crate::scalar::{Rules, with_default_float_environment};
@@ -201,14 +202,12 @@ impl ScaledPlan {
 
     /// As [`ScaledPlan::run_into_uninit`], of checked operands.
     pub(super) fn execute<'o>(&self, bound: &BoundCast<'_>, src: &[u8], len: usize, out: &'o mut Out) -> &'o mut [u8] {
-        let bits = [self.from.info().bits as usize, self.to.info().bits as usize];
-        execute(Span { src, dst: &mut *out, len }, bits, self.threads, |span, hint| {
-            // Parts begin at whole bytes.
-            let before = span.src.as_ptr() as usize - src.as_ptr() as usize;
-            let start = if before == 0 { 0 } else { elements_before(before, bits[0]) };
-            with_default_float_environment(|| bound.run(start, span, hint));
+        let task = Task::new(src, out, len);
+        execute(&task, [self.from, self.to], self.threads, |start, task| {
+            // SAFETY: the tasks are disjoint parts of `out`, which is borrowed exclusively.
+            with_default_float_environment(|| unsafe { bound.run(start, task) });
         });
-        // SAFETY: the cast writes every byte of each span, and the spans make up `out`.
+        // SAFETY: the cast writes every byte of each task, and the tasks make up `out`.
         let out = unsafe { written(out) };
         clear_padding(self.to, len, out);
         out
@@ -443,9 +442,9 @@ impl BoundScaledPlan<'_> {
         for (data_type, got) in [(plan.from, elements.len()), (plan.to, out.len())] {
             check_len(data_type, Some(len), got, &[len])?;
         }
-        let hint = StoreHint::Temporal;
-        let span = Span { src: elements, dst: &mut *out, len };
-        with_default_float_environment(|| self.bound.run(start, span, hint));
+        let task = Task { hint: StoreHint::Temporal, ..Task::new(elements, out, len) };
+        // SAFETY: `out` is borrowed exclusively.
+        with_default_float_environment(|| unsafe { self.bound.run(start, &task) });
         // SAFETY: the cast writes every byte.
         let out = unsafe { written(out) };
         clear_padding(plan.to, len, out);
@@ -485,9 +484,9 @@ mod tests {
     /// Values of all magnitudes, some of them special.
     fn floats(len: usize, seed: u32) -> Vec<f32> {
         let mut state = seed;
-        let mut next = |place: usize| {
+        let mut next = |index: usize| {
             state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            match place % 41 {
+            match index % 41 {
                 7 => f32::NAN,
                 8 => f32::NEG_INFINITY,
                 9 => -0.0,
@@ -511,16 +510,16 @@ mod tests {
             let count: usize = scale.iter().product();
             // Powers of two, others, and any; a product or a quotient by each goes another way.
             for kind in 0..3 {
-                let scales = floats(count, round).into_iter().enumerate().map(|(place, value)| match kind {
-                    0 => f32::from_bits((110 + place as u32 % 30) << 23),
-                    1 => 0.01 + (place % 37) as f32 * 0.3,
+                let scales = floats(count, round).into_iter().enumerate().map(|(index, value)| match kind {
+                    0 => f32::from_bits((110 + index as u32 % 30) << 23),
+                    1 => 0.01 + (index % 37) as f32 * 0.3,
                     _ => value,
                 });
                 let scale = Tensor::from_slice(scale.clone(), &scales.collect::<Vec<_>>()).expect("the scales");
                 for quantized in types(Operator::QuantizeLinear, Role::Quantized) {
                     let is_int = !quantized.is_float();
                     let zeros: Vec<f32> =
-                        (0..count).map(|place| if is_int { (place % 3) as f32 } else { 0.0 }).collect();
+                        (0..count).map(|index| if is_int { (index % 3) as f32 } else { 0.0 }).collect();
                     let zeros = tensor(quantized, scale.shape(), &zeros);
                     let zeros = (round % 2 == 0).then(|| zeros.view());
                     let zero_type = zeros.as_ref().map(TensorView::data_type);

@@ -286,14 +286,14 @@ impl PowerOfTwo {
 impl Recipe {
     /// The scale of a tensor of NVFP4, from its largest finite magnitude.
     pub(crate) fn global_scale(self, amax: f32) -> f32 {
-        let most = E2M1_MAX * E4M3_MAX;
+        let max = E2M1_MAX * E4M3_MAX;
         match self {
             Recipe::CompressedTensors => {
-                let divisor = 1.0 / amax * most;
+                let divisor = 1.0 / amax * max;
                 if divisor.is_finite() { divisor } else { 1.0 }
             }
             _ if amax == 0.0 => 1.0,
-            _ => amax / most,
+            _ => amax / max,
         }
     }
 

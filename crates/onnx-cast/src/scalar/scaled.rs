@@ -49,11 +49,11 @@ pub(crate) fn quotient(x: f32, scale: f32) -> f32 {
 #[inline(always)]
 pub(crate) fn quotient_by_reciprocal(x: f32, scale: f32, reciprocal: f32) -> f32 {
     const SIGN: u32 = 1 << 31;
-    const MOST: f32 = (1u32 << 30) as f32;
+    const MAX: f32 = (1u32 << 30) as f32;
     let estimate = x * reciprocal;
     // Not `clamp`, so that it is one instruction each; NaN stays.
-    let near = if estimate > MOST { MOST } else { estimate };
-    let near = if near < -MOST { -MOST } else { near };
+    let near = if estimate > MAX { MAX } else { estimate };
+    let near = if near < -MAX { -MAX } else { near };
     let remainder = (-near).fused(scale, x);
     let corrected = remainder.fused(reciprocal, near);
     // The correction of -0 is +0, and that of NaN may have another sign.
@@ -64,10 +64,10 @@ pub(crate) fn quotient_by_reciprocal(x: f32, scale: f32, reciprocal: f32) -> f32
 /// NaN and what is beyond -2^128 is NaN.
 #[inline(always)]
 pub(crate) fn quotient_to_round(x: f32, scale: f32, reciprocal: f32) -> f32 {
-    const MOST: f32 = (1u32 << 30) as f32;
+    const MAX: f32 = (1u32 << 30) as f32;
     let estimate = x * reciprocal;
     // NaN, too, is cut to the largest; its remainder is NaN.
-    let near = if estimate < MOST { estimate } else { MOST };
+    let near = if estimate < MAX { estimate } else { MAX };
     let remainder = (-near).fused(scale, x);
     remainder.fused(reciprocal, near)
 }
@@ -75,8 +75,8 @@ pub(crate) fn quotient_to_round(x: f32, scale: f32, reciprocal: f32) -> f32 {
 /// Whether [`quotient_by_reciprocal`] is exact for a scale.
 #[inline(always)]
 pub(crate) fn is_moderate(scale: f32) -> bool {
-    const MOST: f32 = (1u64 << 60) as f32;
-    (1.0 / MOST..=MOST).contains(&scale.abs())
+    const MAX: f32 = (1u64 << 60) as f32;
+    (1.0 / MAX..=MAX).contains(&scale.abs())
 }
 
 /// Whether a scale is a power of two with a reciprocal: quotients by it are products with that.
@@ -152,28 +152,28 @@ pub(crate) fn product(x: f32, zero_point: f32, scale: f32) -> f32 {
     if product.is_nan() { nan_of(x) } else { product }
 }
 
-/// The scale and the zero point that map the range from `low` to `high`, 0 included, to the integers from `least` to
-/// `most`: the formulas of DynamicQuantizeLinear, each operation rounded once. 1 and 0 where the range is 0.
-pub(crate) fn linear_scale([low, high]: [f32; 2], [least, most]: [f32; 2]) -> (f32, i32) {
+/// The scale and the zero point that map the range from `low` to `high`, 0 included, to the integers from `min` to
+/// `max`: the formulas of DynamicQuantizeLinear, each operation rounded once. 1 and 0 where the range is 0.
+pub(crate) fn linear_scale([low, high]: [f32; 2], [min, max]: [f32; 2]) -> (f32, i32) {
     if low == 0.0 && high == 0.0 {
         return (1.0, 0);
     }
-    let scale = (high - low) / (most - least);
+    let scale = (high - low) / (max - min);
     // For -infinity the quotient is that of two infinities; the zero point is saturated.
-    let zero_point = if low == f32::NEG_INFINITY { most } else { least - low / scale };
-    (scale, round_to_int(zero_point, 0.0, least, most))
+    let zero_point = if low == f32::NEG_INFINITY { max } else { min - low / scale };
+    (scale, round_to_int(zero_point, 0.0, min, max))
 }
 
 /// [`linear_scale`] of a finite range, for callers that need not follow ONNX's formulas. If the width of the range
 /// overflows, the scale is the difference of two quotients. If the scale underflows to 0 (0 / 0 would be NaN), the
 /// scale is 1 and the zero point is 0, as for a range of 0. For other ranges, the bits are those of ONNX's formulas.
-pub(crate) fn finite_linear_scale([low, high]: [f32; 2], [least, most]: [f32; 2]) -> (f32, i32) {
+pub(crate) fn finite_linear_scale([low, high]: [f32; 2], [min, max]: [f32; 2]) -> (f32, i32) {
     if (high - low).is_finite() {
-        let (scale, zero_point) = linear_scale([low, high], [least, most]);
+        let (scale, zero_point) = linear_scale([low, high], [min, max]);
         return if scale == 0.0 { (1.0, 0) } else { (scale, zero_point) };
     }
-    let scale = high / (most - least) - low / (most - least);
-    (scale, round_to_int(least - low / scale, 0.0, least, most))
+    let scale = high / (max - min) - low / (max - min);
+    (scale, round_to_int(min - low / scale, 0.0, min, max))
 }
 
 #[cfg(test)]

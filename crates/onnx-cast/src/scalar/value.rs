@@ -11,7 +11,7 @@ use core::fmt;
 /// Rank of a code in the order of the format's numbers, found with integers alone: a comparison of floats obeys the
 /// control register, which a host may have set to read subnormals as zero. `None` for NaN.
 #[inline]
-const fn place(format: FloatFormat, code: u32) -> Option<i32> {
+const fn position(format: FloatFormat, code: u32) -> Option<i32> {
     if format.is_nan(code as u64) {
         return None;
     }
@@ -160,7 +160,7 @@ macro_rules! float_value {
         impl PartialOrd for $ty {
             #[inline]
             fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-                let [a, b] = [self, other].map(|element| place(Self::FORMAT, element.to_bits().into()));
+                let [a, b] = [self, other].map(|element| position(Self::FORMAT, element.to_bits().into()));
                 Some(a?.cmp(&b?))
             }
         }

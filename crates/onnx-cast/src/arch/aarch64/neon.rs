@@ -141,13 +141,13 @@ inlined! {
 
 /// A vector by the places of its bytes.
 macro_rules! bytes {
-    (|$place:ident| $byte:expr) => {{
+    (|$index:ident| $byte:expr) => {{
         const BYTES: [u8; 16] = {
             let mut bytes = [0; 16];
-            let mut $place = 0;
-            while $place < 16 {
-                bytes[$place] = ($byte) as u8;
-                $place += 1;
+            let mut $index = 0;
+            while $index < 16 {
+                bytes[$index] = ($byte) as u8;
+                $index += 1;
             }
             bytes
         };
@@ -394,8 +394,8 @@ unsafe impl Lanes for Quad {
         // SAFETY: the caller's: the processor has NEON; the entries are at least 16 times N bytes.
         unsafe {
             let mut tables = [vld1q_u8(entries.as_ptr()); N];
-            for (place, table) in tables.iter_mut().enumerate() {
-                *table = vld1q_u8(entries.as_ptr().add(16 * place));
+            for (index, table) in tables.iter_mut().enumerate() {
+                *table = vld1q_u8(entries.as_ptr().add(16 * index));
             }
             tables
         }

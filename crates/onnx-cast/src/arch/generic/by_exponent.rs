@@ -10,10 +10,11 @@
 
 use super::by_upper_byte::{formats, rounded};
 use super::small_float::with_sign;
-use super::step::{Task, both, steps};
+use super::step::{Walk, both, walk};
 use super::wide::store_codes;
 use crate::element::{Class, Element, class};
 use crate::format::{FloatFormat, Nan};
+use crate::kernel::Task;
 use crate::kernel::lanes::{Lanes, looks_up_upper_bytes};
 
 /// Bits of the significand that are compared: all of bfloat16's. In the last of float16's seven, the three below count.
@@ -102,7 +103,7 @@ const fn code(to: FloatFormat, exponent: i32, significand: u32) -> u8 {
 /// # Safety
 /// As [`crate::kernel::Kernel`], of the instructions of `L`.
 #[inline(always)]
-pub(super) unsafe fn cast<L: Lanes, S: Element, D: Element, const K: usize>(task: Task<'_>) {
+pub(super) unsafe fn cast<L: Lanes, S: Element, D: Element, const K: usize>(task: &Task<'_>) {
     let Some([from, to]) = (const { formats::<S, D>() }) else { unreachable!("not from 16 bits to a small float") };
     let tables = const { &Tables::<K>::of_pair::<L, S, D>() };
     let codes = L::table_of_16(&tables.codes);
@@ -113,10 +114,11 @@ pub(super) unsafe fn cast<L: Lanes, S: Element, D: Element, const K: usize>(task
     let (words, byte) = (|value: u32| L::splat::<16>(value.into()), |value: usize| L::splat::<8>(value as u64));
     let (first, beyond) = (byte(Tables::<K>::first(from, to)), byte(BEYOND));
     let last_number = byte((1 << from.exponent_bits) - 2);
-    steps::<L, S, D>(
+    walk::<L>(
         task,
+        Walk::of::<S, D>(),
         #[inline(always)]
-        |src, dst| {
+        |src, dst, _| {
             let value = [L::load(src), L::load(src.add(L::BYTES))];
             let significand = both!(value, value => if const { matches!(class::<S>(), Class::F16) } {
                 let below = L::add::<16>(L::and(value, words(7)), words(7));

@@ -9,10 +9,11 @@
 #![allow(unsafe_op_in_unsafe_fn, reason = "each line is a method of `Lanes`, which asks for no more")]
 
 use super::small_float::{infinity_is_nan, with_sign};
-use super::step::{Task, both, steps};
+use super::step::{Walk, both, walk};
 use super::wide::store_codes;
 use crate::element::{Class, Element, class};
 use crate::format::FloatFormat;
+use crate::kernel::Task;
 use crate::kernel::lanes::{Lanes, looks_up_upper_bytes};
 use crate::scalar::Rules;
 use core::hint::black_box;
@@ -176,7 +177,7 @@ impl Tables {
 /// # Safety
 /// As [`crate::kernel::Kernel`], of the instructions of `L`.
 #[inline(always)]
-pub(crate) unsafe fn cast<L: Lanes, S: Element, D: Element, const N: usize>(task: Task<'_>, rules: &Rules) {
+pub(crate) unsafe fn cast<L: Lanes, S: Element, D: Element, const N: usize>(task: &Task<'_>, rules: &Rules) {
     let Some([from, to]) = (const { formats::<S, D>() }) else { unreachable!("not from 16 bits to a small float") };
     let (window, tables) = const { &Tables::of_pair::<L, S, D>() };
     // NEON looks entries up in consecutive registers. If the tables were constants, the compiler would keep equal
@@ -188,10 +189,11 @@ pub(crate) unsafe fn cast<L: Lanes, S: Element, D: Element, const N: usize>(task
     let (nan, overflow) = (bytes(rules.nan), bytes(rules.overflow));
     // This makes NAN of INFINITE.
     let infinity_bit = bytes(if infinity_is_nan(to, rules) { INFINITE ^ NAN } else { 0 });
-    steps::<L, S, D>(
+    walk::<L>(
         task,
+        Walk::of::<S, D>(),
         #[inline(always)]
-        |src, dst| {
+        |src, dst, _| {
             let value = [L::load(src), L::load(src.add(L::BYTES))];
             let moved = both!(value, value => if window.stays { value } else {
                 let magnitude = L::and(value, words(0x7fff));

@@ -11,9 +11,10 @@
 #![allow(unsafe_op_in_unsafe_fn, reason = "each line is a method of `Lanes`, which asks for no more")]
 
 use super::small_float::{infinity_is_nan, with_sign};
-use super::step::{Task, both, steps};
+use super::step::{Walk, both, walk};
 use super::wide::store_codes;
 use crate::element::{Class, Element, class};
+use crate::kernel::Task;
 use crate::kernel::lanes::{Lanes, looks_up_upper_bytes};
 use crate::scalar::Rules;
 
@@ -37,7 +38,7 @@ pub(super) const fn applies<L: Lanes, S: Element, D: Element>() -> bool {
 /// # Safety
 /// As [`crate::kernel::Kernel`], of the instructions of `L`.
 #[inline(always)]
-pub(super) unsafe fn cast<L: Lanes, S: Element, D: Element>(task: Task<'_>, rules: &Rules) {
+pub(super) unsafe fn cast<L: Lanes, S: Element, D: Element>(task: &Task<'_>, rules: &Rules) {
     let (Class::SmallFloat(to), Some(from)) = (const { (class::<D>(), S::DATA_TYPE.float_format()) }) else {
         unreachable!("not from 16 bits to a small float")
     };
@@ -56,10 +57,11 @@ pub(super) unsafe fn cast<L: Lanes, S: Element, D: Element>(task: Task<'_>, rule
     let rebias = ((min_normal | top) >> dropped).wrapping_neg() & 0xffff;
     let unit = lanes(((BIAS as u32 + SIGNIFICAND - to.significand_bits) << SIGNIFICAND) + rebias);
     let nan = L::splat::<8>(rules.nan.into());
-    steps::<L, S, D>(
+    walk::<L>(
         task,
+        Walk::of::<S, D>(),
         #[inline(always)]
-        |src, dst| {
+        |src, dst, _| {
             let value = [L::load(src), L::load(src.add(L::BYTES))];
             let magnitude =
                 both!(value, value => if is_half { L::or(value, words(TOP)) } else { L::and(value, words(0x7fff)) });

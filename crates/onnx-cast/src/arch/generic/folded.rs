@@ -5,14 +5,14 @@
 //! for a step's bytes.
 #![allow(unsafe_op_in_unsafe_fn, reason = "each line is a method of `Lanes`, which asks for no more")]
 
-use super::step::{Task, steps};
+use super::step::{Walk, walk};
 use super::wide::{load_bf16, store, store_codes};
 use crate::element::{BFloat16, Class, DataType, Element, class};
 use crate::format::FloatFormat;
-use crate::kernel::Context;
 use crate::kernel::lanes::{Lanes, folds};
 use crate::kernel::lookup_tables::fold::{self, Entries, Exception, Fold, Magnitudes, Negatives};
 use crate::kernel::lookup_tables::{KeptOrMade, Table};
+use crate::kernel::{Context, Task};
 use crate::packed::bits;
 
 /// What codes are, and what becomes of their signs. Each kind has loops of its own: a choice within a loop takes longer
@@ -78,7 +78,7 @@ fn kind(fold: &Fold) -> u8 {
 
 /// Casts codes of 8 bits, and says whether there is a loop for it.
 #[inline(always)]
-pub(super) unsafe fn cast<L: Lanes, D: Element>(task: Task<'_>, table: &Table, fold: &Fold) -> bool {
+pub(super) unsafe fn cast<L: Lanes, D: Element>(task: &Task<'_>, table: &Table, fold: &Fold) -> bool {
     match kind(fold) {
         UNSIGNED => cast_by::<L, D, UNSIGNED>(task, table, fold),
         INTEGER => cast_by::<L, D, INTEGER>(task, table, fold),
@@ -89,22 +89,23 @@ pub(super) unsafe fn cast<L: Lanes, D: Element>(task: Task<'_>, table: &Table, f
 
 /// There are loops for what pairs of types need, with few numbers of vectors and classes: each takes 2 KB.
 #[inline(always)]
-unsafe fn cast_by<L: Lanes, D: Element, const KIND: u8>(task: Task<'_>, table: &Table, fold: &Fold) -> bool {
+unsafe fn cast_by<L: Lanes, D: Element, const KIND: u8>(task: &Task<'_>, table: &Table, fold: &Fold) -> bool {
     macro_rules! cast_by {
         ($table:expr) => {{
             let table = $table;
-            steps::<L, u8, D>(
+            walk::<L>(
                 task,
+                Walk::of::<u8, D>(),
                 #[inline(always)]
-                |src, dst| table.step::<D>(src, dst),
+                |src, dst, _| table.step::<D>(src, dst),
             );
             return true;
         }};
     }
     macro_rules! first_that_fits {
-        ($count:expr, $has:ident, $table:ident $arguments:tt, $($most:literal)*) => {
-            $(if const { $has(KIND, bits::<D>(), $most) } && $count <= $most {
-                cast_by!($table::<L, KIND, $most>::new $arguments);
+        ($count:expr, $has:ident, $table:ident $arguments:tt, $($max:literal)*) => {
+            $(if const { $has(KIND, bits::<D>(), $max) } && $count <= $max {
+                cast_by!($table::<L, KIND, $max>::new $arguments);
             })*
         };
     }
@@ -121,10 +122,10 @@ unsafe fn cast_by<L: Lanes, D: Element, const KIND: u8>(task: Task<'_>, table: &
             }
         }
         Entries::Slope(slope) => {
-            first_that_fits!(slope.beside.vectors, has_slope, Slope(fold), 1 2 4);
+            first_that_fits!(slope.extra.vectors, has_slope, Slope(fold), 1 2 4);
         }
         Entries::Steps(steps) => {
-            first_that_fits!(steps.beside.vectors, has_steps, Steps(fold), 1 2 4);
+            first_that_fits!(steps.extra.vectors, has_steps, Steps(fold), 1 2 4);
         }
     }
     false
@@ -243,16 +244,16 @@ impl<L: Lanes, const KIND: u8, const K: usize> Rows<L, KIND, K> {
         let magnitude = self.signs.magnitude(code);
         let row = upper::<L>(magnitude);
         // A look-up needs the top bit clear.
-        let place = if KIND == UNSIGNED { L::and(magnitude, half) } else { magnitude };
+        let index = if KIND == UNSIGNED { L::and(magnitude, half) } else { magnitude };
         let mut is_of_class = [row; K];
         for class in 1..K {
             is_of_class[class] = L::look_up::<1>(&self.is_of_class[class], row);
         }
         let mut entry = [byte::<L>(0); 2];
         for plane in 0..const { bits::<D>().div_ceil(8) } {
-            let mut difference = L::look_up_nibble(&self.differences[plane][0], place);
+            let mut difference = L::look_up_nibble(&self.differences[plane][0], index);
             for class in 1..K {
-                let of_class = L::look_up_nibble(&self.differences[plane][class], place);
+                let of_class = L::look_up_nibble(&self.differences[plane][class], index);
                 difference = L::select_by_top_bit(is_of_class[class], of_class, difference);
             }
             entry[plane] = L::sub::<8>(difference, L::look_up::<1>(&self.minus_first[plane], row));
@@ -314,8 +315,8 @@ struct Slope<L: Lanes, const KIND: u8, const N: usize> {
     signs: Signs<L, KIND>,
     rise: L::Table<1>,
     fall: L::Table<1>,
-    most: L::V,
-    beside: Beside<L, N>,
+    max: L::V,
+    extra: Extra<L, N>,
 }
 
 impl<L: Lanes, const KIND: u8, const N: usize> Slope<L, KIND, N> {
@@ -323,7 +324,7 @@ impl<L: Lanes, const KIND: u8, const N: usize> Slope<L, KIND, N> {
     unsafe fn new(fold: &Fold) -> Self {
         let Entries::Slope(slope) = &fold.entries else { unreachable!("the table is not a slope") };
         let (rise, fall) = (L::table_of_16(&slope.rise), L::table_of_16(&slope.fall));
-        Slope { signs: Signs::new(fold), rise, fall, most: byte::<L>(slope.most), beside: Beside::new(&slope.beside) }
+        Slope { signs: Signs::new(fold), rise, fall, max: byte::<L>(slope.max), extra: Extra::new(&slope.extra) }
     }
 
     /// Casts a step's codes to elements of the width of `D`.
@@ -335,7 +336,7 @@ impl<L: Lanes, const KIND: u8, const N: usize> Slope<L, KIND, N> {
             (L::look_up_nibble(&self.rise, magnitude), L::look_up::<1>(&self.fall, upper::<L>(magnitude)));
         // This is one subtraction that stops at 0.
         let sum = L::sub::<8>(L::max_u::<8>(rise, fall), fall);
-        let entry = self.beside.or_more(magnitude, L::min_u::<8>(sum, self.most));
+        let entry = self.extra.or_more(magnitude, L::min_u::<8>(sum, self.max));
         self.signs.store::<D>(dst, code, magnitude, [entry, byte::<L>(0)], false);
     }
 }
@@ -346,7 +347,7 @@ struct Steps<L: Lanes, const KIND: u8, const N: usize> {
     signs: Signs<L, KIND>,
     first: L::Table<1>,
     limits: [L::Table<1>; 2],
-    beside: Beside<L, N>,
+    extra: Extra<L, N>,
 }
 
 impl<L: Lanes, const KIND: u8, const N: usize> Steps<L, KIND, N> {
@@ -354,12 +355,7 @@ impl<L: Lanes, const KIND: u8, const N: usize> Steps<L, KIND, N> {
     unsafe fn new(fold: &Fold) -> Self {
         let Entries::Steps(steps) = &fold.entries else { unreachable!("the table has no steps") };
         let limits = [L::table_of_16(&steps.limits[0]), L::table_of_16(&steps.limits[1])];
-        Steps {
-            signs: Signs::new(fold),
-            first: L::table_of_16(&steps.first),
-            limits,
-            beside: Beside::new(&steps.beside),
-        }
+        Steps { signs: Signs::new(fold), first: L::table_of_16(&steps.first), limits, extra: Extra::new(&steps.extra) }
     }
 
     /// Casts a step's codes to elements of the width of `D`.
@@ -373,7 +369,7 @@ impl<L: Lanes, const KIND: u8, const N: usize> Steps<L, KIND, N> {
             let is_above = L::gt::<8>(signed, L::look_up::<1>(limits, upper));
             entry = L::sub::<8>(entry, L::select::<8>(is_above, byte::<L>(0xff), byte::<L>(0)));
         }
-        self.signs.store::<D>(dst, code, magnitude, [self.beside.or_more(magnitude, entry), byte::<L>(0)], false);
+        self.signs.store::<D>(dst, code, magnitude, [self.extra.or_more(magnitude, entry), byte::<L>(0)], false);
     }
 }
 
@@ -385,27 +381,27 @@ unsafe fn upper<L: Lanes>(value: L::V) -> L::V {
 
 /// Sixteens of entries in a row, which count where they are more.
 #[derive(Clone, Copy)]
-struct Beside<L: Lanes, const N: usize> {
+struct Extra<L: Lanes, const N: usize> {
     first: L::V,
     entries: [L::Table<1>; N],
 }
 
-impl<L: Lanes, const N: usize> Beside<L, N> {
+impl<L: Lanes, const N: usize> Extra<L, N> {
     #[inline(always)]
     #[expect(clippy::needless_range_loop, reason = "the compiler unrolls these loops, and not always iterators")]
-    unsafe fn new(beside: &fold::Beside) -> Self {
+    unsafe fn new(extra: &fold::Extra) -> Self {
         let mut entries = [L::table_of_16(&[0; 16]); N];
-        for place in 0..N {
-            entries[place] = L::table_of_16(&beside.entries[place]);
+        for index in 0..N {
+            entries[index] = L::table_of_16(&extra.entries[index]);
         }
-        Beside { first: byte::<L>(beside.first), entries }
+        Extra { first: byte::<L>(extra.first), entries }
     }
 
     #[inline(always)]
     unsafe fn or_more(&self, magnitude: L::V, mut entry: L::V) -> L::V {
         let mut index = L::sub::<8>(magnitude, self.first);
-        for place in 0..N {
-            entry = L::max_u::<8>(entry, L::look_up_nibble_or_zero(&self.entries[place], index));
+        for part in 0..N {
+            entry = L::max_u::<8>(entry, L::look_up_nibble_or_zero(&self.entries[part], index));
             index = L::sub::<8>(index, byte::<L>(16));
         }
         entry
@@ -601,7 +597,7 @@ mod tests {
                 let (is_there, what) = match &fold.entries {
                     &Entries::Window { first, last } => {
                         let vectors = Entries::vectors(first, last);
-                        ((vectors..=5).any(|most| has_window(kind, bits, most)), format!("{vectors} vectors"))
+                        ((vectors..=5).any(|max| has_window(kind, bits, max)), format!("{vectors} vectors"))
                     }
                     Entries::Rows(rows) => {
                         let has = rows.classes <= 3 && has_rows(kind, bits, 3);
@@ -609,13 +605,13 @@ mod tests {
                     }
                     Entries::Planes(_) => (kind == SIGNED && bits == 16, "planes".into()),
                     Entries::Slope(slope) => {
-                        let vectors = slope.beside.vectors;
-                        let has = [1, 2, 4].iter().any(|&most| most >= vectors && has_slope(kind, bits, most));
+                        let vectors = slope.extra.vectors;
+                        let has = [1, 2, 4].iter().any(|&max| max >= vectors && has_slope(kind, bits, max));
                         (has, format!("a slope, {vectors} vectors"))
                     }
                     Entries::Steps(steps) => {
-                        let vectors = steps.beside.vectors;
-                        let has = [1, 2, 4].iter().any(|&most| most >= vectors && has_steps(kind, bits, most));
+                        let vectors = steps.extra.vectors;
+                        let has = [1, 2, 4].iter().any(|&max| max >= vectors && has_steps(kind, bits, max));
                         (has, format!("steps, {vectors} vectors"))
                     }
                 };

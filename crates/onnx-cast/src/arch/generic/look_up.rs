@@ -10,41 +10,33 @@
 
 use super::folded::{self, replaced, signed};
 use super::small_float::RuleLanes;
-use super::step::{Task, steps};
+use super::step::{Walk, finish, walk};
 use super::wide::{self, store_codes};
 use crate::element::{BFloat16, Class, DataType, Element, Float6E2M3, Float16, Uint4, byte_len_of, class};
 use crate::kernel::lanes::{Lanes, folds};
 use crate::kernel::lookup_tables::{self, KeptOrMade, Table, UPPER_INFINITY, UPPER_QUIET, Upper, repeat};
-use crate::kernel::{Context, cast_each};
-use crate::packed::{Out, bits, clear_padding, written};
+use crate::kernel::{Context, Task, cast_each};
+use crate::packed::bits;
 
 /// Casts from a type of the width of `S` to one of the width of `D`, 16 bits or fewer.
 ///
 /// # Safety
 /// As [`crate::kernel::Kernel`], of the instructions of `L`.
 #[inline(always)]
-pub(crate) unsafe fn cast<L: Lanes, S: Element, D: Element>(src: &[u8], dst: &mut Out, len: usize, context: &Context) {
+pub(crate) unsafe fn cast<L: Lanes, S: Element, D: Element>(task: &Task<'_>, context: &Context) {
     let table = &*match lookup_tables::kept(context) {
         Some(table) => KeptOrMade::Kept(table),
         // A table costs as much as hundreds of elements.
-        None if len < L::BYTES => return cast_each(src, dst, len, context),
+        None if task.len < L::BYTES => return cast_each(task, context),
         None => KeptOrMade::Made(Table::new(context)),
     };
-    let task = Task { src, dst: dst.as_mut_ptr().cast(), len, hint: context.hint };
-    // SAFETY: the caller promises that the processor has the instructions and that the slices have the bytes of `len`
-    // elements; the loops write every byte of the target.
-    unsafe {
-        by_table::<L, S, D>(task, table, context.from);
-        // Half bytes are looked up with the padding of the source, which may hold anything.
-        if const { bits::<D>() < 8 } {
-            clear_padding(context.to, len, written(dst));
-        }
-    }
+    by_table::<L, S, D>(task, table, context.from);
+    finish::<L, D>(task);
 }
 
 /// [`cast`] by the loop that the table allows; the padding of the last byte is arbitrary.
 #[inline(always)]
-unsafe fn by_table<L: Lanes, S: Element, D: Element>(task: Task<'_>, table: &Table, from: DataType) {
+unsafe fn by_table<L: Lanes, S: Element, D: Element>(task: &Task<'_>, table: &Table, from: DataType) {
     // SAFETY: the caller promises that the processor has the instructions and that the task has the bytes of its
     // elements, of these widths.
     unsafe {
@@ -132,12 +124,13 @@ unsafe fn by_index<L: Lanes, S: Element, const N: usize>(entries: &[u8; 256]) ->
 
 /// Every code by its entry.
 #[inline(always)]
-unsafe fn by_code<L: Lanes, S: Element, D: Element, const N: usize>(task: Task<'_>, table: &Table) {
+unsafe fn by_code<L: Lanes, S: Element, D: Element, const N: usize>(task: &Task<'_>, table: &Table) {
     let (low, high) = (by_index::<L, S, N>(&table.planes[0]), by_index::<L, S, N>(&table.planes[1]));
-    steps::<L, S, D>(
+    walk::<L>(
         task,
+        Walk::of::<S, D>(),
         #[inline(always)]
-        |src, dst| {
+        |src, dst, _| {
             let code = load_indices::<L, S>(src);
             if const { bits::<D>() == 16 } {
                 let code = L::in_zip_order(code);
@@ -151,12 +144,13 @@ unsafe fn by_code<L: Lanes, S: Element, D: Element, const N: usize>(task: Task<'
 
 /// Every code of 4 bits or fewer by its entry of 16 bits.
 #[inline(always)]
-unsafe fn to_words<L: Lanes, S: Element, D: Element, const BITS: usize>(task: Task<'_>, table: &Table) {
+unsafe fn to_words<L: Lanes, S: Element, D: Element, const BITS: usize>(task: &Task<'_>, table: &Table) {
     let (low, high) = (by_index::<L, S, 1>(&table.planes[0]), by_index::<L, S, 1>(&table.planes[1]));
-    steps::<L, S, D>(
+    walk::<L>(
         task,
+        Walk::of::<S, D>(),
         #[inline(always)]
-        |src, dst| {
+        |src, dst, _| {
             let [first, second] = L::look_up_words::<BITS>([&low, &high], src);
             L::store(dst, first);
             L::store(dst.add(L::BYTES), second);
@@ -166,15 +160,16 @@ unsafe fn to_words<L: Lanes, S: Element, D: Element, const BITS: usize>(task: Ta
 
 /// From a float of 8 bits with a sign: the codes below 0x80 have entries, the others have the sign's bits besides.
 #[inline(always)]
-unsafe fn by_magnitude<L: Lanes, D: Element>(task: Task<'_>, table: &Table) {
+unsafe fn by_magnitude<L: Lanes, D: Element>(task: &Task<'_>, table: &Table) {
     let entries = L::table::<8>(&table.planes[0]);
     let top = L::splat::<8>(0x80);
     let sign = L::splat::<8>(table.sign.unwrap_or_default()[0].into());
     let minus_zero = L::splat::<8>(table.planes[0][0x80].into());
-    steps::<L, u8, D>(
+    walk::<L>(
         task,
+        Walk::of::<u8, D>(),
         #[inline(always)]
-        |src, dst| {
+        |src, dst, _| {
             let code = L::load(src);
             let entry = L::look_up::<8>(&entries, L::and(code, L::splat::<8>(0x7f)));
             let signed = L::select::<8>(L::gt::<8>(L::splat::<8>(0), code), L::or(entry, sign), entry);
@@ -185,12 +180,13 @@ unsafe fn by_magnitude<L: Lanes, D: Element>(task: Task<'_>, table: &Table) {
 
 /// From float8e5m2 to float16, whose upper byte it is, once NaN is quiet.
 #[inline(always)]
-unsafe fn as_upper_bytes<L: Lanes, D: Element>(task: Task<'_>) {
+unsafe fn as_upper_bytes<L: Lanes, D: Element>(task: &Task<'_>) {
     let byte = |byte: u8| L::splat::<8>(byte.into());
-    steps::<L, u8, D>(
+    walk::<L>(
         task,
+        Walk::of::<u8, D>(),
         #[inline(always)]
-        |src, dst| {
+        |src, dst, _| {
             let code = L::in_zip_order(L::load(src));
             let is_nan = L::gt::<8>(L::and(code, byte(0x7f)), byte(UPPER_INFINITY));
             let quiet = L::select::<8>(is_nan, byte(UPPER_QUIET), byte(0));
@@ -211,12 +207,13 @@ const fn top<D: Element>() -> [u8; 2] {
 
 /// From bool: all codes but 0 have the same entry.
 #[inline(always)]
-unsafe fn by_truth<L: Lanes, D: Element>(task: Task<'_>, table: &Table) {
+unsafe fn by_truth<L: Lanes, D: Element>(task: &Task<'_>, table: &Table) {
     let (low, high) = (L::table::<1>(&table.planes[0]), L::table::<1>(&table.planes[1]));
-    steps::<L, u8, D>(
+    walk::<L>(
         task,
+        Walk::of::<u8, D>(),
         #[inline(always)]
-        |src, dst| {
+        |src, dst, _| {
             let truth = L::min_u::<8>(L::load(src), L::splat::<8>(1));
             if const { bits::<D>() == 16 } {
                 let truth = L::in_zip_order(truth);
@@ -231,16 +228,17 @@ unsafe fn by_truth<L: Lanes, D: Element>(task: Task<'_>, table: &Table) {
 /// From a float of 8 bits to another, where [`has_sign`], or an integer, where [`Upper::Signed`]: half of the table is
 /// enough.
 #[inline(always)]
-unsafe fn by_half<L: Lanes, D: Element, const IS_INTEGER: bool>(task: Task<'_>, table: &Table) {
+unsafe fn by_half<L: Lanes, D: Element, const IS_INTEGER: bool>(task: &Task<'_>, table: &Table) {
     let (low, high) = (L::table::<8>(&table.planes[0]), L::table::<8>(&table.planes[1]));
     let of_0x80 = [L::splat::<8>(table.planes[0][0x80].into()), L::splat::<8>(table.planes[1][0x80].into())];
     let sign = table.sign.unwrap_or_default();
     let is_whole = IS_INTEGER || (0..2).all(|plane| table.planes[plane][0x80] == table.planes[plane][0] | sign[plane]);
     let top = L::splat::<8>(0x80);
-    steps::<L, u8, D>(
+    walk::<L>(
         task,
+        Walk::of::<u8, D>(),
         #[inline(always)]
-        |src, dst| {
+        |src, dst, _| {
             let is_word = const { bits::<D>() == 16 };
             let code = if is_word { L::in_zip_order(L::load(src)) } else { L::load(src) };
             let rest = L::splat::<8>(0x7f);
@@ -267,7 +265,7 @@ unsafe fn by_half<L: Lanes, D: Element, const IS_INTEGER: bool>(task: Task<'_>, 
 /// From 8 bits to integers, where the entries of codes with the top bit follow from the others: half of the table is
 /// enough.
 #[inline(always)]
-unsafe fn by_lower_half<L: Lanes, S: Element, D: Element>(task: Task<'_>, table: &Table, upper: Upper) {
+unsafe fn by_lower_half<L: Lanes, S: Element, D: Element>(task: &Task<'_>, table: &Table, upper: Upper) {
     match upper {
         Upper::Zero if const { bits::<D>() >= 8 } => with_upper::<L, D, ZERO>(task, table),
         Upper::Negated => with_upper::<L, D, NEGATED>(task, table),
@@ -283,7 +281,7 @@ const NEGATED_TO_128: u8 = 2;
 
 /// [`by_lower_half`] where negative codes have these entries: a loop for each kind.
 #[inline(always)]
-unsafe fn with_upper<L: Lanes, D: Element, const UPPER: u8>(task: Task<'_>, table: &Table) {
+unsafe fn with_upper<L: Lanes, D: Element, const UPPER: u8>(task: &Task<'_>, table: &Table) {
     let mut entries = table.planes;
     if UPPER == NEGATED_TO_128 {
         // Of magnitudes up to 128 the negative numbers have all.
@@ -292,10 +290,11 @@ unsafe fn with_upper<L: Lanes, D: Element, const UPPER: u8>(task: Task<'_>, tabl
     }
     let (low, high) = (L::table::<8>(&entries[0]), L::table::<8>(&entries[1]));
     let byte = |byte: u8| L::splat::<8>(byte.into());
-    steps::<L, u8, D>(
+    walk::<L>(
         task,
+        Walk::of::<u8, D>(),
         #[inline(always)]
-        |src, dst| {
+        |src, dst, _| {
             let is_word = const { bits::<D>() == 16 };
             let code = if is_word { L::in_zip_order(L::load(src)) } else { L::load(src) };
             let index = if L::WRAPS { code } else { L::and(code, byte(0x7f)) };
@@ -324,17 +323,18 @@ unsafe fn with_upper<L: Lanes, D: Element, const UPPER: u8>(task: Task<'_>, tabl
 /// From 8 bits to 4 or fewer: an entry has the results of a code in the lower half of the codes and of its partner in
 /// the upper half, so that half the table is enough.
 #[inline(always)]
-unsafe fn in_pairs<L: Lanes, S: Element, D: Element>(task: Task<'_>, table: &Table) {
+unsafe fn in_pairs<L: Lanes, S: Element, D: Element>(task: &Task<'_>, table: &Table) {
     let (lower, upper) = table.planes[0].split_at(0x80);
     let mut pairs = [0; 256];
     for ((pair, low), high) in pairs.iter_mut().zip(lower).zip(upper) {
         *pair = low | high << 4;
     }
     let pairs = L::table::<8>(&pairs);
-    steps::<L, S, D>(
+    walk::<L>(
         task,
+        Walk::of::<S, D>(),
         #[inline(always)]
-        |src, dst| {
+        |src, dst, _| {
             let code = L::load(src);
             let pair = L::look_up::<8>(&pairs, L::and(code, L::splat::<8>(0x7f)));
             // The upper half of the codes is negative.
@@ -348,12 +348,13 @@ unsafe fn in_pairs<L: Lanes, S: Element, D: Element>(task: Task<'_>, table: &Tab
 /// From 6 bits, where the upper half of the codes has the results of the lower with the target's topmost bit, or if
 /// `NEGATED`, negated as integers of 4 bits or fewer.
 #[inline(always)]
-unsafe fn by_half_of_64<L: Lanes, D: Element, const NEGATED: bool>(task: Task<'_>, table: &Table) {
+unsafe fn by_half_of_64<L: Lanes, D: Element, const NEGATED: bool>(task: &Task<'_>, table: &Table) {
     let (low, high) = (L::table::<2>(&table.planes[0]), L::table::<2>(&table.planes[1]));
-    steps::<L, Float6E2M3, D>(
+    walk::<L>(
         task,
+        Walk::of::<Float6E2M3, D>(),
         #[inline(always)]
-        |src, dst| {
+        |src, dst, _| {
             let is_word = const { bits::<D>() == 16 };
             let code = L::load_codes::<6>(src);
             let code = if is_word { L::in_zip_order(code) } else { code };
@@ -375,9 +376,9 @@ unsafe fn by_half_of_64<L: Lanes, D: Element, const NEGATED: bool>(task: Task<'_
 fn by_half_byte(table: &Table, from_bits: usize, to_bits: usize) -> [u8; 256] {
     let mut entries = [0; 256];
     for (half_byte, entry) in entries[..16].iter_mut().enumerate() {
-        for place in 0..4 / from_bits {
-            let code = half_byte >> (place * from_bits) & ((1 << from_bits) - 1);
-            *entry |= table.planes[0][code] << (place * to_bits);
+        for index in 0..4 / from_bits {
+            let code = half_byte >> (index * from_bits) & ((1 << from_bits) - 1);
+            *entry |= table.planes[0][code] << (index * to_bits);
         }
     }
     repeat(&mut entries, 16);
@@ -396,13 +397,14 @@ unsafe fn half_bytes<L: Lanes>(value: L::V) -> [L::V; 2] {
 
 /// Between types of 4 bits, or of 2: half a byte is looked up without being unpacked.
 #[inline(always)]
-unsafe fn same_width<L: Lanes>(task: Task<'_>, table: &Table, width: usize) {
+unsafe fn same_width<L: Lanes>(task: &Task<'_>, table: &Table, width: usize) {
     let entries = by_half_byte(table, width, width);
     let (low_entries, high_entries) = (L::table::<1>(&entries), L::table::<1>(&entries.map(|entry| entry << 4)));
-    steps::<L, u8, u8>(
-        Task { len: task.src.len(), ..task },
+    walk::<L>(
+        &Task { len: task.src.len(), ..*task },
+        Walk::of::<u8, u8>(),
         #[inline(always)]
-        |src, dst| {
+        |src, dst, _| {
             let [low, high] = half_bytes::<L>(L::load(src));
             L::store(dst, L::or(L::look_up::<1>(&low_entries, low), L::look_up::<1>(&high_entries, high)));
         },
@@ -411,20 +413,21 @@ unsafe fn same_width<L: Lanes>(task: Task<'_>, table: &Table, width: usize) {
 
 /// From 2 bits to 4: half a byte becomes a byte.
 #[inline(always)]
-unsafe fn two_to_four<L: Lanes>(task: Task<'_>, table: &Table) {
+unsafe fn two_to_four<L: Lanes>(task: &Task<'_>, table: &Table) {
     let entries = by_half_byte(table, 2, 4);
-    let Task { src, dst, len, hint } = task;
+    let &Task { src, dst, len, hint } = task;
     // A last byte of the source may make one byte alone.
     let bytes = byte_len_of(len, 4);
     let whole = bytes / 2;
     if !bytes.is_multiple_of(2) {
-        dst.add(2 * whole).write(entries[usize::from(src[whole] & 0x0f)]);
+        dst.cast::<u8>().add(2 * whole).write(entries[usize::from(src[whole] & 0x0f)]);
     }
     let entries = L::table::<1>(&entries);
-    steps::<L, u8, u16>(
-        Task { src: &src[..whole], dst, len: whole, hint },
+    walk::<L>(
+        &Task { src: &src[..whole], dst, len: whole, hint },
+        Walk::of::<u8, u16>(),
         #[inline(always)]
-        |src, dst| {
+        |src, dst, _| {
             let [low, high] = half_bytes::<L>(L::in_zip_order(L::load(src)));
             store_zipped::<L>(dst, [L::look_up::<1>(&entries, low), L::look_up::<1>(&entries, high)]);
         },
@@ -433,13 +436,14 @@ unsafe fn two_to_four<L: Lanes>(task: Task<'_>, table: &Table) {
 
 /// From 4 bits to 2: a byte becomes half of one, which is stored as a code of 4 bits.
 #[inline(always)]
-unsafe fn four_to_two<L: Lanes>(task: Task<'_>, table: &Table) {
+unsafe fn four_to_two<L: Lanes>(task: &Task<'_>, table: &Table) {
     let entries = by_half_byte(table, 4, 2);
     let (low_entries, high_entries) = (L::table::<1>(&entries), L::table::<1>(&entries.map(|entry| entry << 2)));
-    steps::<L, u8, Uint4>(
-        Task { len: task.src.len(), ..task },
+    walk::<L>(
+        &Task { len: task.src.len(), ..*task },
+        Walk::of::<u8, Uint4>(),
         #[inline(always)]
-        |src, dst| {
+        |src, dst, _| {
             let [low, high] = half_bytes::<L>(L::load(src));
             let [low, high] = [L::look_up::<1>(&low_entries, low), L::look_up::<1>(&high_entries, high)];
             L::store_codes::<4>(dst, L::or(low, high));
@@ -576,15 +580,17 @@ unsafe fn power_bytes<L: Lanes>(code: L::V) -> [L::V; 2] {
 /// # Safety
 /// As [`crate::kernel::Kernel`], of the instructions of `L`.
 #[inline(always)]
-pub(crate) unsafe fn pack<L: Lanes, D: Element>(src: &[u8], dst: &mut Out, len: usize, context: &Context) {
+pub(crate) unsafe fn pack<L: Lanes, D: Element>(task: &Task<'_>) {
     let mask = L::splat::<8>(const { 0xff >> (8 - bits::<D>()) });
-    steps::<L, u8, D>(
-        Task { src, dst: dst.as_mut_ptr().cast(), len, hint: context.hint },
+    walk::<L>(
+        task,
+        Walk::of::<u8, D>(),
         #[inline(always)]
-        |src, dst| {
+        |src, dst, _| {
             store_codes::<L, D>(dst, L::and(L::load(src), mask));
         },
     );
+    finish::<L, D>(task);
 }
 
 /// Unpacks elements of the width of `S` to one in a byte, the upper bits zero.
@@ -592,12 +598,14 @@ pub(crate) unsafe fn pack<L: Lanes, D: Element>(src: &[u8], dst: &mut Out, len: 
 /// # Safety
 /// As [`crate::kernel::Kernel`], of the instructions of `L`.
 #[inline(always)]
-pub(crate) unsafe fn unpack<L: Lanes, S: Element>(src: &[u8], dst: &mut Out, len: usize, context: &Context) {
-    steps::<L, S, u8>(
-        Task { src, dst: dst.as_mut_ptr().cast(), len, hint: context.hint },
+pub(crate) unsafe fn unpack<L: Lanes, S: Element>(task: &Task<'_>) {
+    walk::<L>(
+        task,
+        Walk::of::<S, u8>(),
         #[inline(always)]
-        |src, dst| {
+        |src, dst, _| {
             L::store(dst, load_codes::<L, S>(src));
         },
     );
+    finish::<L, u8>(task);
 }

@@ -8,9 +8,10 @@
 //! elements of `S` can be read from `src`.
 #![allow(unsafe_op_in_unsafe_fn, reason = "each line is a method of `Lanes`, which has no other conditions")]
 
-use super::step::parts;
+use super::step::{Walk, parts, walk};
 use super::wide::f32_lanes;
-use crate::element::{Class, Element, class};
+use crate::element::{Class, Element, Float8E8M0, class};
+use crate::kernel::Task;
 use crate::kernel::lanes::Lanes;
 
 /// The code of NaN.
@@ -21,9 +22,23 @@ pub(super) const fn applies<L: Lanes, S: Element, D: Element>() -> bool {
     matches!(class::<S>(), Class::F32 | Class::F16 | Class::BF16) && matches!(class::<D>(), Class::E8M0) && !L::IS_SMALL
 }
 
+/// Casts the elements of a task.
+///
+/// # Safety
+/// The conditions of [`crate::kernel::Kernel`], for the instructions of `L`.
+#[inline(always)]
+pub(super) unsafe fn cast<L: Lanes, S: Element>(task: &Task<'_>) {
+    walk::<L>(
+        task,
+        Walk::of::<S, Float8E8M0>(),
+        #[inline(always)]
+        |src, dst, _| L::store(dst, codes::<L, S>(src)),
+    );
+}
+
 /// The codes of a step's elements, one to a byte.
 #[inline(always)]
-pub(super) unsafe fn codes<L: Lanes, S: Element>(src: *const u8) -> L::V {
+unsafe fn codes<L: Lanes, S: Element>(src: *const u8) -> L::V {
     if const { matches!(class::<S>(), Class::BF16) } {
         return L::low_halves::<16>([code::<L, 16>(L::load(src)), code::<L, 16>(L::load(src.add(L::BYTES)))]);
     }

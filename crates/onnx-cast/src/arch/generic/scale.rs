@@ -7,12 +7,12 @@
 pub(crate) mod amax;
 
 use super::small_float::{self, RuleLanes};
-use super::step::{AHEAD_OF_SCALED, Task, Widths, parts, walk};
+use super::step::{AHEAD_OF_SCALED, Walk, parts, walk};
 use super::wide::{self, store, store_codes};
 use crate::element::{Class, DataType, Element, class};
-use crate::kernel::Context;
 use crate::kernel::lanes::Lanes;
 use crate::kernel::scale::{CHUNK, Granularity, ManyQuantities, Method, PendingLine, Quantity, ScaleContext};
+use crate::kernel::{Context, Task};
 use crate::packed::bits;
 use core::mem::MaybeUninit;
 
@@ -124,7 +124,7 @@ impl<'a, L: Lanes, const BY: u8> ScaleLanes<'a, L, BY> {
 /// Quantizes to `D`, an integer by its width alone.
 #[inline(always)]
 pub(crate) unsafe fn quantize<L: Lanes, D: Element>(
-    task: Task<'_>,
+    task: &Task<'_>,
     context: &ScaleContext<'_>,
     pending: Option<&mut PendingLine>,
 ) {
@@ -137,7 +137,7 @@ pub(crate) unsafe fn quantize<L: Lanes, D: Element>(
 
 #[inline(always)]
 unsafe fn quantize_by<L: Lanes, D: Element, const BY: u8>(
-    task: Task<'_>,
+    task: &Task<'_>,
     context: &ScaleContext<'_>,
     pending: Option<&mut PendingLine>,
 ) {
@@ -146,12 +146,10 @@ unsafe fn quantize_by<L: Lanes, D: Element, const BY: u8>(
     let highest = L::splat::<32>(context.range[1].to_bits().into());
     let scales = ScaleLanes::<L, BY>::new(context);
     let chunk = if BY == RUNS { CHUNK } else { 1 };
-    let widths =
-        Widths { bits: [from.info().bits as usize, bits::<D>()], computes: true, ahead: AHEAD_OF_SCALED, chunk };
+    let bits = [from.info().bits as usize, bits::<D>()];
     walk::<L>(
         task,
-        widths,
-        pending,
+        Walk { bits, computes: true, ahead: AHEAD_OF_SCALED, chunk, pending },
         #[inline(always)]
         |src, dst, element| {
             let values = values::<L>(from, src);
@@ -207,7 +205,7 @@ unsafe fn values<L: Lanes>(from: DataType, src: *const u8) -> [L::V; 4] {
 /// Dequantizes codes of the class and width of `S`, or codes that are already `float`.
 #[inline(always)]
 pub(crate) unsafe fn dequantize<L: Lanes, S: Element>(
-    task: Task<'_>,
+    task: &Task<'_>,
     context: &ScaleContext<'_>,
     pending: Option<&mut PendingLine>,
 ) {
@@ -220,7 +218,7 @@ pub(crate) unsafe fn dequantize<L: Lanes, S: Element>(
 
 #[inline(always)]
 unsafe fn dequantize_by<L: Lanes, S: Element, const BY: u8>(
-    task: Task<'_>,
+    task: &Task<'_>,
     context: &ScaleContext<'_>,
     pending: Option<&mut PendingLine>,
 ) {
@@ -228,11 +226,10 @@ unsafe fn dequantize_by<L: Lanes, S: Element, const BY: u8>(
     let scales = ScaleLanes::<L, BY>::new(context);
     let widen = super::one_step::<L, S, f32>(&Context::plain(context.from, DataType::Float));
     let chunk = if BY == RUNS { CHUNK } else { 1 };
-    let widths = Widths { bits: [bits::<S>(), to.info().bits as usize], computes: true, ahead: AHEAD_OF_SCALED, chunk };
+    let bits = [bits::<S>(), to.info().bits as usize];
     walk::<L>(
         task,
-        widths,
-        pending,
+        Walk { bits, computes: true, ahead: AHEAD_OF_SCALED, chunk, pending },
         #[inline(always)]
         |src, dst, element| {
             let mut values = Floats(MaybeUninit::uninit());

@@ -116,7 +116,11 @@ pub(crate) unsafe fn codes<L: Lanes, S: Element>(
     top: L::V,
     rules: &RuleLanes<L>,
 ) -> L::V {
-    let codes = parts!(i => magnitude_code::<L>(format, value[i], rules));
+    let codes = parts!(i => {
+        let magnitude = L::and(value[i], L::splat::<32>(MAGNITUDE.into()));
+        let code = number_code::<L>(format, L::min_u::<32>(magnitude, rules.limit));
+        L::select::<32>(L::gt::<32>(magnitude, rules.last_number), rules.nan, code)
+    });
     let is_word = const { bits::<S>() == 16 };
     let code = if is_word { L::low_bytes(codes) } else { L::narrow_lanes(codes) };
     let code = with_sign::<L>(format, code, top);
@@ -172,15 +176,7 @@ pub(super) unsafe fn with_sign<L: Lanes>(format: FloatFormat, code: L::V, top: L
     L::or(code, L::select::<8>(L::eq::<8>(code, zero), zero, sign))
 }
 
-/// The code of each magnitude in the low byte of its lane; what stands above it is arbitrary.
-#[inline(always)]
-unsafe fn magnitude_code<L: Lanes>(format: FloatFormat, value: L::V, rules: &RuleLanes<L>) -> L::V {
-    let magnitude = L::and(value, L::splat::<32>(MAGNITUDE.into()));
-    let code = number_code::<L>(format, L::min_u::<32>(magnitude, rules.limit));
-    L::select::<32>(L::gt::<32>(magnitude, rules.last_number), rules.nan, code)
-}
-
-/// The code of each number within the limits in the low byte of its lane; what stands above it is arbitrary.
+/// The code of each magnitude up to the limit, in the low byte of its lane. The bytes above it are arbitrary.
 #[inline(always)]
 unsafe fn number_code<L: Lanes>(format: FloatFormat, within: L::V) -> L::V {
     let lanes = |value: u32| L::splat::<32>(value.into());

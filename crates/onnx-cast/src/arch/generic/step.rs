@@ -2,14 +2,12 @@
 //! second formula for the ends.
 
 use crate::element::{Element, byte_len_of};
-use crate::kernel::StoreHint;
-pub(crate) use crate::kernel::Task;
 use crate::kernel::lanes::{Lanes, step_bytes};
 use crate::kernel::scale::PendingLine;
-use crate::packed::{bits, clear_padding};
+use crate::kernel::{StoreHint, Task};
+use crate::packed::{bits, clear_padding, written};
 use core::hint::black_box;
 use core::mem::MaybeUninit;
-use core::slice;
 
 /// Bytes of a cache line.
 const LINE: usize = 64;
@@ -23,48 +21,66 @@ const AHEAD: usize = 8 << 10;
 pub(super) const AHEAD_OF_SCALED: usize = 16 << 10;
 
 /// Bytes of the widest step of any backend: 64 elements of 64 bits.
-const MOST_BYTES: usize = 64 * 8;
+const MAX_STEP_BYTES: usize = 64 * 8;
 
-/// What steps read or write where that is not the tensor itself, and a line before it.
+/// Buffer that replaces the tensor's memory as the source or the target of steps, with a cache line in front of it.
 #[repr(align(64))]
-struct Block(MaybeUninit<[u8; LINE + MOST_BYTES]>);
+struct Block(MaybeUninit<[u8; LINE + MAX_STEP_BYTES]>);
 
-/// The types of a cast as the walk sees them: constants in kernels of one pair.
-#[derive(Clone, Copy)]
-pub(super) struct Widths {
+/// Parameters of a walk. In kernels of one pair of types they are constants.
+pub(super) struct Walk<'a> {
     /// Bits of an element of the source and of the target.
     pub(super) bits: [usize; 2],
     /// Whether a step computes so much that memory should not wait for it.
     pub(super) computes: bool,
-    /// How many bytes ahead the source is then fetched.
+    /// Prefetch distance in bytes for such steps.
     pub(super) ahead: usize,
-    /// Steps begin at multiples of so many elements.
+    /// Every step begins at a multiple of this many elements.
     pub(super) chunk: usize,
+    /// Results of the previous tile that do not fill a cache line, if the walk is over a tile.
+    pub(super) pending: Option<&'a mut PendingLine>,
 }
 
-/// How many elements are cast into the caches before lines are stored past them: those before the first whole line of
-/// `dst` if a step can begin there, else none; all if the others do not fill lines. (One function for all kernels: it
-/// runs once in a cast of many elements.)
+impl Walk<'_> {
+    /// The parameters of a cast from `S` to `D`.
+    #[inline(always)]
+    pub(super) fn of<S: Element, D: Element>() -> Self {
+        let widths = const { [bits::<S>(), bits::<D>()] };
+        let computes = const { bits::<D>() <= 16 && (S::DATA_TYPE.is_float() || D::DATA_TYPE.is_float()) };
+        Walk { bits: widths, computes, ahead: AHEAD, chunk: 1, pending: None }
+    }
+}
+
+/// Number of elements to store normally before the first cache-line boundary of `dst`: 0 if no step can begin at that
+/// boundary, and all elements if the rest does not fill lines. It is one function for all kernels because it runs once
+/// in a cast of many elements. Its arguments are plain values, or every kernel would store them in memory first.
 #[inline(never)]
-fn elements_before_lines(dst: *const u8, len: usize, widths: Widths, line_step: usize) -> usize {
-    let [src_bits, dst_bits] = widths.bits;
+fn elements_before_lines(
+    dst: *const u8,
+    len: usize,
+    src_bits: usize,
+    dst_bits: usize,
+    chunk: usize,
+    line_step: usize,
+) -> usize {
     // Not `align_offset`, which may also say that it does not know.
     let bits_before = dst.addr().wrapping_neg() % LINE * 8;
     let count = bits_before / dst_bits;
     let can_begin = bits_before.is_multiple_of(dst_bits) && (count * src_bits).is_multiple_of(8);
-    let before = if can_begin && count.is_multiple_of(widths.chunk) { count } else { 0 };
+    let before = if can_begin && count.is_multiple_of(chunk) { count } else { 0 };
     if len >= before + line_step { before } else { len }
 }
 
-/// Asks for lines of the source to be brought near, in a cast whose results pass the caches by.
+/// Prefetches lines of the source in a cast whose results bypass the caches.
 ///
-/// From 64 bits, a step's own lines are asked for in the order in which they lie: the processor's prefetching has to
-/// see lines in order, and the compiler loads those of a wide step in any. And lines ahead are, so that memory does not
-/// wait while a step computes; but for such steps that compute little, whose many loads keep enough requests open.
+/// For elements of 64 bits, a step's own lines are prefetched in address order. The hardware prefetcher needs that
+/// order, and the compiler loads the lines of a wide step in any order. Lines `ahead` bytes further are prefetched so
+/// that memory does not wait while a step computes. Wide steps that compute little do not need this: their many loads
+/// keep enough requests open.
 #[inline(always)]
-unsafe fn fetch<L: Lanes>(src: *const u8, Widths { bits, computes, ahead, .. }: Widths) {
-    let is_wide = bits[0] > 32;
-    for line in (0..step_bytes::<L>(bits[0])).step_by(LINE) {
+unsafe fn fetch<L: Lanes>(src: *const u8, bits: usize, computes: bool, ahead: usize) {
+    let is_wide = bits > 32;
+    for line in (0..step_bytes::<L>(bits)).step_by(LINE) {
         // SAFETY: a prefetch is a hint and accepts any address.
         unsafe {
             if is_wide {
@@ -109,71 +125,63 @@ unsafe fn store_lines<L: Lanes>(
     to
 }
 
-/// Casts a tensor: calls `step` with the source and the target of as many elements as a vector has bytes, until all are
-/// cast, and zeroes the padding of the last byte.
+/// Completes a cast to `D`: orders streamed results before later stores, and zeroes the padding of the last byte.
 ///
 /// # Safety
-/// As [`walk`], for elements of `S` and `D`.
+/// The processor has the instructions of `L`, and all elements of the task were cast.
 #[inline(always)]
-pub(crate) unsafe fn steps<L: Lanes, S: Element, D: Element>(task: Task<'_>, step: impl Fn(*const u8, *mut u8)) {
-    let widths = const {
-        let bits = [bits::<S>(), bits::<D>()];
-        Widths {
-            bits,
-            computes: bits[1] <= 16 && (S::DATA_TYPE.is_float() || D::DATA_TYPE.is_float()),
-            ahead: AHEAD,
-            chunk: 1,
-        }
-    };
-    // SAFETY: the caller promises that the task has the bytes of its elements and that `step` writes all of its
-    // results; so the walk writes all bytes of the target.
+pub(super) unsafe fn finish<L: Lanes, D: Element>(task: &Task<'_>) {
+    // SAFETY: the caller promises the instructions, and that every byte of the target was written.
     unsafe {
-        walk::<L>(
-            task,
-            widths,
-            None,
-            #[inline(always)]
-            |src, dst, _| step(src, dst),
-        );
         if L::STREAMS && task.hint == StoreHint::NonTemporal {
             L::fence();
         }
         if const { bits::<D>() < 8 } {
-            // The source's own padding may hold anything.
-            let bytes = byte_len_of(task.len, bits::<D>());
-            clear_padding(D::DATA_TYPE, task.len, slice::from_raw_parts_mut(task.dst, bytes));
+            // Padding of the source can have any bits.
+            clear_padding(D::DATA_TYPE, task.len, written(task.target()));
         }
     }
 }
 
-/// Returns the number of elements that a walk first casts into the caches, the number of bytes in the line before the
-/// results that fill it, and the address of that line if the previous tile left these bytes pending. The pending bytes
-/// are then in front of the results in the block.
+/// Where a walk begins to store lines past the caches.
+struct Start {
+    /// Number of elements to store normally first.
+    near: usize,
+    /// Number of bytes of the cache line in front of the results.
+    in_line: usize,
+    /// The address of that line, if the previous tile left these bytes pending. They are then in front of the results
+    /// in the block.
+    line: Option<*mut u8>,
+}
+
+/// Finds the start of a walk.
 ///
 /// # Safety
 /// The processor has the instructions of `L`. A line of the block can be written, and the whole target of a walk.
 #[inline(always)]
-unsafe fn begin<L: Lanes>(
-    Task { dst, len, hint, .. }: Task<'_>,
-    widths: Widths,
+unsafe fn start<L: Lanes>(
+    task: &Task<'_>,
+    bits: [usize; 2],
+    chunk: usize,
     line_step: usize,
     over: Option<&mut PendingLine>,
     block: *mut u8,
-) -> (usize, usize, Option<*mut u8>) {
+) -> Start {
+    let (dst, len, hint) = (task.dst.cast::<u8>(), task.len, task.hint);
     if !L::STREAMS || hint == StoreHint::Temporal {
-        return (len, 0, None);
+        return Start { near: len, in_line: 0, line: None };
     }
     // SAFETY: the caller promises that a line of the block and the target can be written; a prefetch is a hint and
     // accepts any address.
     unsafe {
         let Some(over) = over else {
-            let near = elements_before_lines(dst, len, widths, line_step);
+            let near = elements_before_lines(dst, len, bits[0], bits[1], chunk, line_step);
             if near < len {
                 // The line in which results end is stored through the caches. Until it is in them, later stores would
                 // wait.
-                L::prefetch(dst.wrapping_add(byte_len_of(len, widths.bits[1])));
+                L::prefetch(dst.wrapping_add(byte_len_of(len, bits[1])));
             }
-            return (near, (dst.addr() + byte_len_of(near, widths.bits[1])) % LINE, None);
+            return Start { near, in_line: (dst.addr() + byte_len_of(near, bits[1])) % LINE, line: None };
         };
         // A line between two tiles is stored whole, so that steps need not begin with one.
         let near = if len >= line_step { 0 } else { len };
@@ -183,29 +191,28 @@ unsafe fn begin<L: Lanes>(
         } else {
             over.flush()
         }
-        (near, dst.addr() % LINE, line)
+        Start { near, in_line: dst.addr() % LINE, line }
     }
 }
 
-/// Calls `step` with the source and the target of a step's elements, and the place of the first, until all are cast.
+/// Calls `step` with the source and the target of a step's elements, and the index of the first, until all are cast.
 ///
-/// Where results are to pass the caches by, steps write to a block in the nearest cache, and from there whole lines are
-/// stored, a few at a time: the processor has few buffers for such stores, and the next step runs while they wait.
-/// Results that do not fill a line are kept in front of those of the next steps, and in `over` for the next tile.
+/// If results bypass the caches, steps write to a block in the L1 cache, and whole lines are stored from there, a few
+/// at a time: the processor has few buffers for such stores, and the next step runs while they wait. Results that do
+/// not fill a line are kept in front of those of the next steps, and in [`Walk::pending`] for the next tile.
 /// [`Lanes::fence`] orders the stores.
 ///
 /// # Safety
-/// The processor has the instructions of `L`. `src` and `dst` have the bytes of `len` elements of these widths. `step`
-/// may be called with pointers to a step's bytes of each, and writes all of the target's.
+/// The processor has the instructions of `L`. Source and target of the task have the bytes of its elements. `step` may
+/// be called with pointers to a step's bytes of each, and writes all of the target's.
 #[inline(always)]
 pub(super) unsafe fn walk<L: Lanes>(
-    task: Task<'_>,
-    widths: Widths,
-    over: Option<&mut PendingLine>,
+    task: &Task<'_>,
+    Walk { bits, computes, ahead, chunk, pending: over }: Walk<'_>,
     step: impl Fn(*const u8, *mut u8, usize),
 ) {
-    let Task { src, dst, len, hint } = task;
-    let bits = widths.bits;
+    let &Task { src, dst, len, hint } = task;
+    let dst = dst.cast::<u8>();
     let [src_step, dst_step] = [step_bytes::<L>(bits[0]), step_bytes::<L>(bits[1])];
     // Steps until their results fill whole lines.
     let steps_of_lines = LINE / LINE.min(1 << dst_step.trailing_zeros());
@@ -215,11 +222,12 @@ pub(super) unsafe fn walk<L: Lanes>(
     let (source, target) = (source.0.as_mut_ptr().cast::<u8>(), target.0.as_mut_ptr().cast::<u8>());
     let results = target.wrapping_add(LINE);
     // SAFETY: a line stands before the results of the block.
-    let (mut near, pending, line) = unsafe { begin::<L>(task, widths, line_step, over.as_deref_mut(), target) };
-    // What is cast past the caches, after the elements that are near.
+    let start = unsafe { start::<L>(task, bits, chunk, line_step, over.as_deref_mut(), target) };
+    let Start { mut near, in_line: pending, line } = start;
+    // Number of elements to store past the caches, after the `near` ones.
     let mut rest = len - near;
     let mut begins = pending > 0 && line.is_none();
-    let mut place = 0;
+    let mut index = 0;
     let (mut from, mut to) = (src.as_ptr(), line.unwrap_or(dst));
     // SAFETY: `from` and `to` advance by the bytes of the elements that were cast, and a step is given the tensors' own
     // bytes only where as many elements are left; else blocks, which hold any step's bytes. `pending` is below a line,
@@ -227,9 +235,9 @@ pub(super) unsafe fn walk<L: Lanes>(
     unsafe {
         loop {
             while near >= L::BYTES {
-                step(from, to, place);
+                step(from, to, index);
                 (from, to, near) = (from.add(src_step), to.add(dst_step), near - L::BYTES);
-                place += L::BYTES;
+                index += L::BYTES;
             }
             // Steps that write to a block: a short one, or as many as fill lines. Each call is a copy in machine code.
             if near == 0 && (!L::STREAMS || rest == 0) {
@@ -243,12 +251,12 @@ pub(super) unsafe fn walk<L: Lanes>(
                     L::copy_padded(from, source, byte_len_of(near, bits[0]), src_step);
                     source.cast_const()
                 } else {
-                    fetch::<L>(from, widths);
+                    fetch::<L>(from, bits[0], computes, ahead);
                     from
                 };
-                step(step_from, results.add(i * dst_step), place);
+                step(step_from, results.add(i * dst_step), index);
                 let (bytes, count) = if is_short { (byte_len_of(near, bits[0]), near) } else { (src_step, L::BYTES) };
-                (from, place) = (from.add(bytes), place + count);
+                (from, index) = (from.add(bytes), index + count);
             }
             if is_short {
                 let written = byte_len_of(near, bits[1]);
@@ -269,7 +277,7 @@ pub(super) unsafe fn walk<L: Lanes>(
     }
 }
 
-/// The four quarters of a step, each by its place. (Not `array::from_fn`, which the compiler does not always inline.)
+/// The four quarters of a step, each from its index. (Not `array::from_fn`, which the compiler does not always inline.)
 #[rustfmt::skip]
 macro_rules! parts {
     ($i:ident => $value:expr) => {
@@ -294,30 +302,32 @@ mod tests {
     use crate::arch::plain::Plain;
 
     /// Bytes beside the target.
-    const BESIDE: usize = LINE;
+    const MARGIN: usize = LINE;
 
     /// Walks over tiles that end at `ends`, with steps that copy elements of `bits` bits, into memory that nothing has
     /// written, `at` bytes into a line. The result must be the source, and the bytes beside it must stay.
     fn check<L: Lanes>(source: &[u8], bits: usize, at: usize, ends: &[usize], holds: bool) {
         let bytes = |len| byte_len_of(len, bits);
         let source = &source[..bytes(ends.last().copied().unwrap_or(0))];
-        let mut memory = Vec::<MaybeUninit<u8>>::with_capacity(source.len() + 3 * BESIDE);
+        let mut memory = Vec::<MaybeUninit<u8>>::with_capacity(source.len() + 3 * MARGIN);
         // SAFETY: the elements need not be initialised.
-        unsafe { memory.set_len(source.len() + 3 * BESIDE) };
+        unsafe { memory.set_len(source.len() + 3 * MARGIN) };
         let start = memory.as_ptr().addr().wrapping_neg() % LINE + at;
         let target = start..start + source.len();
         memory[..target.start].fill(MaybeUninit::new(0x5a));
         memory[target.end..].fill(MaybeUninit::new(0x5a));
         let dst = memory.as_mut_ptr().cast::<u8>().wrapping_add(target.start);
         let mut pending = PendingLine::new(dst);
-        let widths = Widths { bits: [bits; 2], computes: true, ahead: AHEAD, chunk: 1 };
         let mut begin = 0;
         for &end in ends {
-            let (src, dst) = (&source[bytes(begin)..bytes(end)], dst.wrapping_add(bytes(begin)));
-            let task = Task { src, dst, len: end - begin, hint: StoreHint::NonTemporal };
+            let src = &source[bytes(begin)..bytes(end)];
+            let dst = core::ptr::slice_from_raw_parts_mut(dst.wrapping_add(bytes(begin)).cast(), src.len());
+            let task = &Task { src, dst, len: end - begin, hint: StoreHint::NonTemporal };
             // SAFETY: every machine runs the lanes, and the target has the bytes of all tiles.
             unsafe {
-                walk::<L>(task, widths, holds.then_some(&mut pending), |src, dst, _| {
+                let pending = holds.then_some(&mut pending);
+                let parameters = Walk { bits: [bits; 2], computes: true, ahead: AHEAD, chunk: 1, pending };
+                walk::<L>(task, parameters, |src, dst, _| {
                     dst.copy_from_nonoverlapping(src, step_bytes::<L>(bits));
                 });
             }
@@ -330,8 +340,8 @@ mod tests {
         };
         let what = || format!("{bits} bits, {} lanes, {at} bytes in, tiles to {ends:?}, {holds}", L::BYTES);
         assert_eq!(memory[target.clone()], *source, "{}", what());
-        let mut beside = memory[..target.start].iter().chain(&memory[target.end..]);
-        assert!(beside.all(|byte| *byte == 0x5a), "{}: bytes beside the result", what());
+        let mut outside = memory[..target.start].iter().chain(&memory[target.end..]);
+        assert!(outside.all(|byte| *byte == 0x5a), "{}: bytes beside the result", what());
     }
 
     /// Tests every offset in a cache line, with tiles that leave part of a line pending and with tiles that do not. In

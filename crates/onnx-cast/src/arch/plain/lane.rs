@@ -3,24 +3,24 @@
 pub(super) const QUIET: u32 = 1 << 22;
 
 /// A lane of `W` bits, with zeros above.
-pub(super) fn lane<const W: usize, const B: usize>(value: &[u8; B], place: usize) -> u64 {
+pub(super) fn lane<const W: usize, const B: usize>(value: &[u8; B], index: usize) -> u64 {
     let mut bytes = [0; 8];
-    bytes[..W / 8].copy_from_slice(&value[place * W / 8..][..W / 8]);
+    bytes[..W / 8].copy_from_slice(&value[index * W / 8..][..W / 8]);
     u64::from_le_bytes(bytes)
 }
 
 /// A lane of several vectors.
-pub(super) fn lane_of<const W: usize, const B: usize>(values: &[[u8; B]], place: usize) -> u64 {
+pub(super) fn lane_of<const W: usize, const B: usize>(values: &[[u8; B]], index: usize) -> u64 {
     let count = 8 * B / W;
-    lane::<W, B>(&values[place / count], place % count)
+    lane::<W, B>(&values[index / count], index % count)
 }
 
 /// A vector of the low bits of what a function gives for each lane. Not inlined: hundreds of kernels call it.
 #[inline(never)]
 pub(super) fn lanes<const W: usize, const B: usize>(f: impl Fn(usize) -> u64) -> [u8; B] {
     let mut value = [0; B];
-    for (place, lane) in value.chunks_exact_mut(W / 8).enumerate() {
-        lane.copy_from_slice(&f(place).to_le_bytes()[..W / 8]);
+    for (index, lane) in value.chunks_exact_mut(W / 8).enumerate() {
+        lane.copy_from_slice(&f(index).to_le_bytes()[..W / 8]);
     }
     value
 }
@@ -36,12 +36,12 @@ pub(super) fn mask<const W: usize, const B: usize>(f: impl Fn(usize) -> bool) ->
     core::array::from_fn(|byte| f(byte / (W / 8)))
 }
 
-pub(super) fn float<const B: usize>(value: &[u8; B], place: usize) -> f32 {
-    f32::from_bits(lane::<32, B>(value, place) as u32)
+pub(super) fn float<const B: usize>(value: &[u8; B], index: usize) -> f32 {
+    f32::from_bits(lane::<32, B>(value, index) as u32)
 }
 
-pub(super) fn double<const B: usize>(values: &[[u8; B]], place: usize) -> f64 {
-    f64::from_bits(lane_of::<64, B>(values, place))
+pub(super) fn double<const B: usize>(values: &[[u8; B]], index: usize) -> f64 {
+    f64::from_bits(lane_of::<64, B>(values, index))
 }
 
 /// The bits of a result of some operands: the first NaN of them, quiet, or the usual one.

@@ -163,10 +163,10 @@ inlined! {
         [_mm256_cvtepi32_epi64(low), _mm256_cvtepi32_epi64(high)]
     }
 
-    /// Indices of elements of 2 bits ([`Lanes::LEAVES_IN_PLACE`]), whose 8 bytes `places` puts four times each: two of
+    /// Indices of elements of 2 bits ([`Lanes::LEAVES_IN_PLACE`]), whose 8 bytes `indices` puts four times each: two of
     /// the four are moved down by a half.
-    unsafe fn in_place(src: *const u8, places: V) -> V {
-        let fours = _mm256_shuffle_epi8(_mm256_set1_epi64x(src.cast::<i64>().read_unaligned()), places);
+    unsafe fn spread(src: *const u8, indices: V) -> V {
+        let fours = _mm256_shuffle_epi8(_mm256_set1_epi64x(src.cast::<i64>().read_unaligned()), indices);
         let halves = _mm256_blend_epi16::<0b1010_1010>(fours, _mm256_srli_epi16::<4>(fours));
         _mm256_and_si256(halves, _mm256_set1_epi32(0x0c03_0c03))
     }
@@ -376,13 +376,13 @@ unsafe impl Lanes for Ymm {
             _mm256_cvttps_epi32(number(_mm256_min_ps(_mm256_set1_ps(1073741824.0), ps(value)))),
             _mm256_cvttps_epi32(_mm256_min_ps(_mm256_set1_ps(1073741824.0), ps(value)));
         f64_to_int(value: [V; 2]) -> V: {
-            let most = _mm256_set1_pd(2147483647.0);
-            let [a, b] = [_mm256_min_pd(most, pd(value[0])), _mm256_min_pd(most, pd(value[1]))];
+            let max = _mm256_set1_pd(2147483647.0);
+            let [a, b] = [_mm256_min_pd(max, pd(value[0])), _mm256_min_pd(max, pd(value[1]))];
             join(_mm256_cvttpd_epi32(number_pd(a)), _mm256_cvttpd_epi32(number_pd(b)))
         }, join(double_to_uint(value[0]), double_to_uint(value[1]));
         f64_to_short(value: [V; 2]) -> V: Self::f64_to_int::<true>(value), {
-            let most = _mm256_set1_pd(2147483647.0);
-            let [a, b] = [_mm256_min_pd(most, pd(value[0])), _mm256_min_pd(most, pd(value[1]))];
+            let max = _mm256_set1_pd(2147483647.0);
+            let [a, b] = [_mm256_min_pd(max, pd(value[0])), _mm256_min_pd(max, pd(value[1]))];
             join(_mm256_cvttpd_epi32(a), _mm256_cvttpd_epi32(b))
         };
         f32_to_long(value: V) -> [V; 2]: float_to_long::<true>(value), float_to_long::<false>(value);
@@ -424,12 +424,13 @@ unsafe impl Lanes for Ymm {
                 6 => {
                     // The upper half is loaded with the bytes before it that are there too.
                     let packed = join(_mm_loadu_si128(src.cast()), _mm_loadu_si128(src.add(8).cast()));
-                    let places = _mm256_setr_epi8(
+                    let indices = _mm256_setr_epi8(
                         0, 1, 1, 2, 3, 4, 4, 5, 6, 7, 7, 8, 9, 10, 10, 11, //
                         4, 5, 5, 6, 7, 8, 8, 9, 10, 11, 11, 12, 13, 14, 14, 15,
                     );
                     // Two elements in the low 12 bits of each word; adding the upper one thrice moves it a byte up.
-                    let words = _mm256_mullo_epi16(_mm256_shuffle_epi8(packed, places), _mm256_set1_epi32(0x0001_0010));
+                    let words =
+                        _mm256_mullo_epi16(_mm256_shuffle_epi8(packed, indices), _mm256_set1_epi32(0x0001_0010));
                     let pairs = _mm256_srli_epi16::<4>(words);
                     let upper = Self::and(pairs, _mm256_set1_epi16(0x0fc0));
                     _mm256_add_epi16(pairs, _mm256_mullo_epi16(upper, _mm256_set1_epi16(3)))
@@ -447,11 +448,11 @@ unsafe impl Lanes for Ymm {
         }
         // SAFETY: the caller's: the processor has AVX2, and 8 bytes can be read.
         unsafe {
-            let places = _mm256_setr_epi8(
+            let indices = _mm256_setr_epi8(
                 0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3, //
                 4, 4, 4, 4, 5, 5, 5, 5, 6, 6, 6, 6, 7, 7, 7, 7,
             );
-            in_place(src, places)
+            spread(src, indices)
         }
     }
 
@@ -462,11 +463,11 @@ unsafe impl Lanes for Ymm {
             // The bytes are given the places that make of each half the results of two eights that are a vector apart.
             let index = match BITS {
                 2 => {
-                    let places = _mm256_setr_epi8(
+                    let indices = _mm256_setr_epi8(
                         0, 0, 0, 0, 1, 1, 1, 1, 4, 4, 4, 4, 5, 5, 5, 5, //
                         2, 2, 2, 2, 3, 3, 3, 3, 6, 6, 6, 6, 7, 7, 7, 7,
                     );
-                    in_place(src, places)
+                    spread(src, indices)
                 }
                 4 => {
                     let packed = _mm256_broadcastsi128_si256(_mm_loadu_si128(src.cast()));
@@ -524,10 +525,10 @@ unsafe impl Lanes for Ymm {
         unsafe {
             let sixteens = entries.as_chunks().0;
             let mut tables = [twice(&sixteens[0]); N];
-            for place in 1..N {
-                let table = twice(&sixteens[place]);
+            for index in 1..N {
+                let table = twice(&sixteens[index]);
                 // The tables of each half of 256 entries are apart.
-                tables[place] = if place == 8 { table } else { _mm256_xor_si256(table, twice(&sixteens[place - 1])) };
+                tables[index] = if index == 8 { table } else { _mm256_xor_si256(table, twice(&sixteens[index - 1])) };
             }
             tables
         }

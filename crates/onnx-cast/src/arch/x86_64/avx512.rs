@@ -28,13 +28,13 @@ pub(crate) struct Zmm;
 
 /// The bytes of a vector, from a function of their places.
 macro_rules! bytes {
-    (|$place:ident| $byte:expr) => {{
+    (|$index:ident| $byte:expr) => {{
         const BYTES: [u8; 64] = {
             let mut bytes = [0; 64];
-            let mut $place = 0;
-            while $place < 64 {
-                bytes[$place] = ($byte) as u8;
-                $place += 1;
+            let mut $index = 0;
+            while $index < 64 {
+                bytes[$index] = ($byte) as u8;
+                $index += 1;
             }
             bytes
         };
@@ -394,8 +394,8 @@ unsafe impl Lanes for Zmm {
             let [low, high] = both(halves(value), #[inline(always)] |half| _mm256_castsi256_ps(half));
             let low = _mm512_maskz_cvttps_epi64(is_number as u8, low);
             let high = _mm512_maskz_cvttps_epi64((is_number >> 8) as u8, high);
-            let most = _mm512_set1_epi64(i64::MAX);
-            [_mm512_mask_mov_epi64(low, is_beyond as u8, most), _mm512_mask_mov_epi64(high, (is_beyond >> 8) as u8, most)]
+            let max = _mm512_set1_epi64(i64::MAX);
+            [_mm512_mask_mov_epi64(low, is_beyond as u8, max), _mm512_mask_mov_epi64(high, (is_beyond >> 8) as u8, max)]
         }, both(halves(si(_mm512_max_ps(ps(value), _mm512_setzero_ps()))), #[inline(always)] |half| {
             _mm512_cvttps_epu64(_mm256_castsi256_ps(half))
         });
@@ -443,7 +443,7 @@ unsafe impl Lanes for Zmm {
             let entries = _mm512_or_si512(low, _mm512_slli_epi16::<8>(high));
             // Each byte is given the two of a word for each of its elements, so that a shift by fewer than 8 leaves the
             // element in the lowest bits. What stands above it is ignored.
-            let (packed, entries, places, shifts) = match BITS {
+            let (packed, entries, indices, shifts) = match BITS {
                 2 => (
                     _mm512_castsi128_si512(_mm_loadu_si128(src.cast())),
                     _mm512_broadcastq_epi64(_mm512_castsi512_si128(entries)),
@@ -459,10 +459,10 @@ unsafe impl Lanes for Zmm {
                 _ => unreachable!("no codes of this width"),
             };
             both(
-                places,
+                indices,
                 #[inline(always)]
-                |places| {
-                    let moved = _mm512_srlv_epi16(_mm512_permutexvar_epi8(places, packed), shifts);
+                |indices| {
+                    let moved = _mm512_srlv_epi16(_mm512_permutexvar_epi8(indices, packed), shifts);
                     _mm512_permutexvar_epi16(moved, entries)
                 },
             )
@@ -475,8 +475,8 @@ unsafe impl Lanes for Zmm {
         unsafe {
             let index = bytes!(|i| if i % 2 == 0 { i / 4 } else { 0 });
             for part in 0..4 {
-                let places = _mm512_add_epi16(index, _mm512_set1_epi16((part * 16 % 32) as i16));
-                let lanes = _mm512_maskz_permutexvar_epi16(0xaaaa_aaaa, places, words[part / 2]);
+                let indices = _mm512_add_epi16(index, _mm512_set1_epi16((part * 16 % 32) as i16));
+                let lanes = _mm512_maskz_permutexvar_epi16(0xaaaa_aaaa, indices, words[part / 2]);
                 Self::store(dst.add(64 * part), lanes);
             }
         }

@@ -23,7 +23,7 @@ pub(crate) const MOST_CLASSES: usize = 7;
 /// The most vectors of 16 entries that a window may have.
 pub(crate) const MOST_VECTORS: usize = 5;
 /// The most beside a slope or steps.
-pub(crate) const MOST_BESIDE: usize = 4;
+pub(crate) const MAX_EXTRA: usize = 4;
 
 /// A table of 8-bit codes, folded.
 #[derive(Clone, Copy, Debug)]
@@ -111,32 +111,32 @@ pub(crate) struct Planes {
 }
 
 /// A table whose entries are the sum of one by the upper half of the magnitude and one by the lower, at least 0 and at
-/// most `most`; or what [`Beside`] has, if that is more.
+/// most `max`; or the entry of [`Extra`], if that is larger.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Slope {
     /// By the lower half, and more than the sum by as much as `fall` takes off.
     pub(crate) rise: [u8; 16],
     pub(crate) fall: [u8; 16],
-    pub(crate) most: u8,
-    pub(crate) beside: Beside,
+    pub(crate) max: u8,
+    pub(crate) extra: Extra,
 }
 
 /// A table whose entries are one by the upper half of the magnitude, and one more above each of two limits; or what
-/// [`Beside`] has, if that is more.
+/// [`Extra`] has, if that is more.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Steps {
     pub(crate) first: [u8; 16],
     /// Magnitudes, less 0x80 so that they compare as signed bytes.
     pub(crate) limits: [[u8; 16]; 2],
-    pub(crate) beside: Beside,
+    pub(crate) extra: Extra,
 }
 
 /// The entries of sixteens of magnitudes in a row. Those above have any of these, all of which are less than their own.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Beside {
+pub(crate) struct Extra {
     pub(crate) vectors: usize,
     pub(crate) first: u8,
-    pub(crate) entries: [[u8; 16]; MOST_BESIDE],
+    pub(crate) entries: [[u8; 16]; MAX_EXTRA],
 }
 
 impl Negatives {
@@ -199,8 +199,8 @@ impl Entries {
             Entries::Rows(Rows { classes, .. }) if planes == 1 => 2 + 5 * classes,
             Entries::Rows(Rows { classes, .. }) => 1 + classes + planes * (2 * classes + 1),
             Entries::Planes(_) => 3 + 5 * planes,
-            Entries::Slope(Slope { beside, .. }) => 6 + 3 * beside.vectors,
-            Entries::Steps(Steps { beside, .. }) => 10 + 3 * beside.vectors,
+            Entries::Slope(Slope { extra, .. }) => 6 + 3 * extra.vectors,
+            Entries::Steps(Steps { extra, .. }) => 10 + 3 * extra.vectors,
         }
     }
 }
@@ -382,53 +382,53 @@ impl Slope {
     /// The magnitudes up to the last one, if their table is a slope.
     fn new(entries: &[u8; 256], last: u8) -> Option<Self> {
         let rows = (0..=usize::from(last / 16)).filter(|row| 16 * row + 15 <= usize::from(last));
-        rows.filter_map(|row| Self::by_row(entries, last, row)).min_by_key(|slope| slope.beside.vectors)
+        rows.filter_map(|row| Self::by_row(entries, last, row)).min_by_key(|slope| slope.extra.vectors)
     }
 
     /// The slope that rises as this row does.
     fn by_row(entries: &[u8; 256], last: u8, row: usize) -> Option<Self> {
-        let most = entries[usize::from(last)];
+        let max = entries[usize::from(last)];
         let mut rise = [0; 16];
         for (rise, entry) in rise.iter_mut().zip(&entries[16 * row..]) {
             *rise = entry.checked_sub(entries[16 * row])?;
         }
-        let sum = |height: i16, place: usize| (height + i16::from(rise[place])).clamp(0, most.into()) as u8;
+        let sum = |height: i16, column: usize| (height + i16::from(rise[column])).clamp(0, max.into()) as u8;
         // Where each row begins: as high as its last entry below the largest asks for, or beyond.
         let mut heights = [None; 16];
         for (height, row) in heights.iter_mut().zip(entries[..=usize::from(last)].chunks(16)) {
-            let below = row.iter().rposition(|&entry| entry < most);
-            let fitting = below.map(|place| i16::from(row[place]) - i16::from(rise[place]));
+            let below = row.iter().rposition(|&entry| entry < max);
+            let fitting = below.map(|column| i16::from(row[column]) - i16::from(rise[column]));
             let matches = |&height: &i16| {
-                let sums = row.iter().enumerate().map(|(place, &entry)| (sum(height, place), entry));
+                let sums = row.iter().enumerate().map(|(column, &entry)| (sum(height, column), entry));
                 let is_low = sums.clone().all(|(sum, entry)| sum <= entry);
                 if is_low { sums.filter(|(sum, entry)| sum == entry).count() } else { 0 }
             };
-            let heights = [Some(most.into()), fitting].into_iter().flatten();
+            let heights = [Some(max.into()), fitting].into_iter().flatten();
             *height = heights.filter(|height| matches(height) > 0).max_by_key(matches);
         }
         let highest = heights.iter().copied().flatten().max()?;
-        let mut slope = Slope { rise, fall: [u8::MAX; 16], most, beside: Beside::NONE };
+        let mut slope = Slope { rise, fall: [u8::MAX; 16], max, extra: Extra::NONE };
         for rise in &mut slope.rise {
             *rise = u8::try_from(i16::from(*rise) + highest).ok()?;
         }
         for (fall, height) in slope.fall.iter_mut().zip(heights) {
             *fall = height.map_or(u8::MAX, |height| u8::try_from(highest - height).unwrap_or(u8::MAX));
         }
-        slope.beside = Beside::new(entries, last, |magnitude| slope.entry(magnitude))?;
+        slope.extra = Extra::new(entries, last, |magnitude| slope.entry(magnitude))?;
         Some(slope)
     }
 
     /// The entry of a magnitude.
     fn entry(&self, magnitude: u8) -> u8 {
         let [upper, lower] = [magnitude / 16, magnitude % 16].map(usize::from);
-        self.rise[lower].saturating_sub(self.fall[upper]).min(self.most).max(self.beside.entry(magnitude))
+        self.rise[lower].saturating_sub(self.fall[upper]).min(self.max).max(self.extra.entry(magnitude))
     }
 }
 
 impl Steps {
     /// The magnitudes up to the last one, if their table has steps.
     fn new(entries: &[u8; 256], last: u8) -> Option<Self> {
-        let mut steps = Steps { first: [0; 16], limits: [[0x7f; 16]; 2], beside: Beside::NONE };
+        let mut steps = Steps { first: [0; 16], limits: [[0x7f; 16]; 2], extra: Extra::NONE };
         for (upper, row) in entries[..=usize::from(last)].chunks(16).enumerate() {
             let (first, end) = (row[0], row[row.len() - 1]);
             if !row.is_sorted() || end - first > 2 {
@@ -436,11 +436,11 @@ impl Steps {
             }
             steps.first[upper] = first;
             for (limits, above) in steps.limits.iter_mut().zip(1..=end - first) {
-                let place = row.iter().position(|&entry| entry - first >= above)?;
-                limits[upper] = ((16 * upper + place - 1) as u8) ^ 0x80;
+                let column = row.iter().position(|&entry| entry - first >= above)?;
+                limits[upper] = ((16 * upper + column - 1) as u8) ^ 0x80;
             }
         }
-        steps.beside = Beside::new(entries, last, |magnitude| steps.entry(magnitude))?;
+        steps.extra = Extra::new(entries, last, |magnitude| steps.entry(magnitude))?;
         Some(steps)
     }
 
@@ -448,12 +448,12 @@ impl Steps {
     fn entry(&self, magnitude: u8) -> u8 {
         let upper = usize::from(magnitude / 16);
         let above = self.limits.iter().filter(|limits| (magnitude ^ 0x80) as i8 > limits[upper] as i8);
-        (self.first[upper] + above.count() as u8).max(self.beside.entry(magnitude))
+        (self.first[upper] + above.count() as u8).max(self.extra.entry(magnitude))
     }
 }
 
-impl Beside {
-    const NONE: Self = Beside { vectors: 0, first: 0, entries: [[0; 16]; MOST_BESIDE] };
+impl Extra {
+    const NONE: Self = Extra { vectors: 0, first: 0, entries: [[0; 16]; MAX_EXTRA] };
 
     /// What is needed beside entries that are found otherwise, if it is little and leaves all others as they are.
     fn new(entries: &[u8; 256], last: u8, found: impl Fn(u8) -> u8) -> Option<Self> {
@@ -464,12 +464,12 @@ impl Beside {
         if usize::from(end) < 16 * vectors {
             first = 0;
         }
-        let mut beside = Beside { vectors, first, ..Self::NONE };
-        for (place, magnitude) in (first..=last).take(16 * vectors).enumerate() {
-            beside.entries.get_mut(place / 16)?[place % 16] = entries[usize::from(magnitude)];
+        let mut extra = Extra { vectors, first, ..Self::NONE };
+        for (column, magnitude) in (first..=last).take(16 * vectors).enumerate() {
+            extra.entries.get_mut(column / 16)?[column % 16] = entries[usize::from(magnitude)];
         }
-        let is_whole = |magnitude| found(magnitude).max(beside.entry(magnitude)) == entries[usize::from(magnitude)];
-        (0..=last).all(is_whole).then_some(beside)
+        let is_whole = |magnitude| found(magnitude).max(extra.entry(magnitude)) == entries[usize::from(magnitude)];
+        (0..=last).all(is_whole).then_some(extra)
     }
 
     /// What it has for a magnitude: of each sixteen the entry at the lower half of an index, unless that is negative as
@@ -506,9 +506,9 @@ mod tests {
             }
             Entries::Window { last, .. } => table.planes[plane][usize::from(magnitude.min(last))],
             Entries::Rows(rows) => {
-                let (row, place) = (usize::from(magnitude / 16), usize::from(magnitude % 16));
+                let (row, column) = (usize::from(magnitude / 16), usize::from(magnitude % 16));
                 let class = (1..rows.classes).find(|&class| rows.is_of_class[class][row] != 0).unwrap_or(0);
-                rows.differences[class][plane][place].wrapping_sub(rows.minus_first[plane][row])
+                rows.differences[class][plane][column].wrapping_sub(rows.minus_first[plane][row])
             }
             Entries::Planes(planes) => planes.entry(magnitude)[plane],
             Entries::Slope(_) | Entries::Steps(_) if plane == 1 => 0,
@@ -567,8 +567,8 @@ mod tests {
             Entries::Window { first, last } => Some(("vectors", Entries::vectors(first, last))),
             Entries::Rows(rows) => Some(("classes", rows.classes)),
             Entries::Planes(_) => Some(("planes", 2)),
-            Entries::Slope(slope) => Some(("a slope", slope.beside.vectors)),
-            Entries::Steps(steps) => Some(("steps", steps.beside.vectors)),
+            Entries::Slope(slope) => Some(("a slope", slope.extra.vectors)),
+            Entries::Steps(steps) => Some(("steps", steps.extra.vectors)),
         };
         // The hubs of wider targets, as the kernels have them.
         for &from in DataType::NUMERIC {

@@ -132,9 +132,9 @@ fn each(x: &mut [[u8; 4]], context: &ScaleContext<'_>, begin: usize, f: impl Fn(
                 *x = f(f32::from_le_bytes(*x), scale).to_le_bytes();
             }
         } else {
-            let place = if let Granularity::Run(power) = scales.granularity { first >> power } else { 0 };
+            let entry = if let Granularity::Run(power) = scales.granularity { first >> power } else { 0 };
             // SAFETY: each run has a scale.
-            let [factor, divisor, zero_point] = numbers.map(|number| unsafe { number.add(place).read() });
+            let [factor, divisor, zero_point] = numbers.map(|number| unsafe { number.add(entry).read() });
             let scale = Scale { factor, divisor: -divisor, zero_point };
             for x in chunk {
                 *x = f(f32::from_le_bytes(*x), scale).to_le_bytes();

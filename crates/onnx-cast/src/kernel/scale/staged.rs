@@ -2,12 +2,11 @@
 //! and narrowed by another kernel.
 
 use super::{CHUNK, Granularity, PendingLine, ScaleContext, Scales};
-use crate::element::{DataType, byte_len_of};
-use crate::kernel::{Context, Isa, KernelTable, StoreHint, Task};
+use crate::element::DataType;
+use crate::kernel::{Context, Isa, KernelTable, Task};
 use crate::packed::{Out, as_uninit, written};
 use crate::scalar::scaled::Precision;
 use core::mem::MaybeUninit;
-use core::slice;
 
 /// Elements of a block: a whole number of chunks, and of bytes of any type.
 const BLOCK: usize = 512;
@@ -18,18 +17,17 @@ const BLOCK: usize = 512;
 /// # Safety
 /// The conditions of [`super::ScaledKernel`].
 pub(in crate::kernel) unsafe fn dequantize<I: Isa>(
-    task: Task<'_>,
+    task: &Task<'_>,
     context: &ScaleContext<'_>,
     mut pending: Option<&mut PendingLine>,
 ) {
     let Some(widen) = I::TABLE.cast(context.from, DataType::Float) else { unreachable!("codes are numbers") };
     let to_float = Context::plain(context.from, DataType::Float);
-    let [src_bits, dst_bits] = [context.from, context.to].map(|data_type| data_type.info().bits as usize);
+    let types = [context.from, context.to];
     let mut floats = [MaybeUninit::uninit(); 4 * BLOCK];
-    let src = task.src.chunks(byte_len_of(BLOCK, src_bits));
-    for (src, begin) in src.zip((0..task.len).step_by(BLOCK)) {
-        let len = BLOCK.min(task.len - begin);
-        let floats = &mut floats[..4 * len];
+    for begin in (0..task.len).step_by(BLOCK) {
+        let part = task.part(begin..task.len.min(begin + BLOCK), types);
+        let floats = &mut floats[..4 * part.len];
         // The lengths of blocks and runs are powers of two: either a block is whole runs, or a run is whole blocks.
         let entries = match context.scales.granularity {
             Granularity::Tensor => 0,
@@ -38,12 +36,11 @@ pub(in crate::kernel) unsafe fn dequantize<I: Isa>(
         };
         let scales = Scales { begin: context.scales.begin + entries, ..context.scales };
         let context = ScaleContext { from: DataType::Float, scales, ..*context };
-        // SAFETY: the caller promises that the processor has the instructions; the slices have the bytes of `len`
-        // elements, which the kernel of Cast writes, and the target has at least as many elements from `begin` on.
+        // SAFETY: the caller promises that the processor has the instructions; the slices have the bytes of the part's
+        // elements, which the kernel of Cast writes.
         unsafe {
-            widen(src, floats, len, &to_float);
-            let (src, dst) = (written(floats), task.dst.add(byte_len_of(begin, dst_bits)));
-            I::dequantize::<f32>(Task { src, dst, len, hint: task.hint }, &context, pending.as_deref_mut());
+            widen(&Task::new(part.src, floats, part.len), &to_float);
+            I::dequantize::<f32>(&Task { src: written(floats), ..part }, &context, pending.as_deref_mut());
         }
     }
 }
@@ -54,9 +51,8 @@ pub(in crate::kernel) unsafe fn dequantize<I: Isa>(
 /// The conditions of [`super::ScaledKernel`].
 #[cold]
 #[inline(never)]
-pub(crate) unsafe fn cast(table: &KernelTable, task: Task<'_>, context: &ScaleContext<'_>) {
+pub(crate) unsafe fn cast(table: &KernelTable, task: &Task<'_>, context: &ScaleContext<'_>) {
     let (from, to) = (context.from, context.to);
-    let [src_bits, dst_bits] = [from, to].map(|data_type| data_type.info().bits as usize);
     let (mut floats, mut halves) = ([[0; 4]; BLOCK], [0; 2 * BLOCK]);
     let run = |context: &Context, src: &[u8], dst: &mut Out, len: usize| {
         let Some(kernel) = table.cast(context.from, context.to) else {
@@ -64,16 +60,17 @@ pub(crate) unsafe fn cast(table: &KernelTable, task: Task<'_>, context: &ScaleCo
         };
         // SAFETY: the caller of `cast` promises that the processor has the instructions; the slices have the bytes of
         // `len` elements.
-        unsafe { kernel(src, dst, len, context) };
+        unsafe { kernel(&Task::new(src, dst, len), context) };
     };
-    let src = task.src.chunks(byte_len_of(BLOCK, src_bits));
-    for (src, begin) in src.zip((0..task.len).step_by(BLOCK)) {
-        let len = BLOCK.min(task.len - begin);
+    for begin in (0..task.len).step_by(BLOCK) {
+        let part = task.part(begin..task.len.min(begin + BLOCK), [from, to]);
+        let len = part.len;
         let x = &mut floats[..len.next_multiple_of(CHUNK)];
         x[len..].fill([0; 4]);
-        // SAFETY: the kernels of Cast write only initialised bytes; the rest is the caller's.
-        unsafe {
-            run(&Context::plain(from, DataType::Float), src, as_uninit(x[..len].as_flattened_mut()), len);
+        // SAFETY: the kernels of Cast write only initialised bytes. The caller promises that the processor has the
+        // instructions, and that nothing else accesses the target.
+        let dst = unsafe {
+            run(&Context::plain(from, DataType::Float), part.src, as_uninit(x[..len].as_flattened_mut()), len);
             (table.scale.apply)(x, context, begin);
             if context.precision == Precision::Float16 {
                 let (x, halves) = (x[..len].as_flattened_mut(), &mut halves[..2 * len]);
@@ -81,14 +78,9 @@ pub(crate) unsafe fn cast(table: &KernelTable, task: Task<'_>, context: &ScaleCo
                 run(&Context::plain(DataType::Float16, DataType::Float), halves, as_uninit(x), len);
             }
             (table.scale.finish)(x, context, begin);
-        }
-        let hub = if to.is_float() { DataType::Float } else { DataType::Int32 };
-        let narrow = Context { from: hub, to, rules: context.rules, hint: StoreHint::Temporal };
-        // SAFETY: the caller's: the target has these bytes, which nothing else accesses.
-        let dst = unsafe {
-            let dst = task.dst.add(byte_len_of(begin, dst_bits)).cast();
-            slice::from_raw_parts_mut(dst, byte_len_of(len, dst_bits))
+            part.target()
         };
-        run(&narrow, x[..len].as_flattened(), dst, len);
+        let hub = if to.is_float() { DataType::Float } else { DataType::Int32 };
+        run(&Context { from: hub, to, rules: context.rules }, x[..len].as_flattened(), dst, len);
     }
 }

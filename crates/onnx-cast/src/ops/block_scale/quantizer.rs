@@ -6,13 +6,12 @@ mod rows;
 use super::BlockQuantize;
 use crate::arch::Backend;
 use crate::element::{DataType, Float16, byte_len_of};
-use crate::kernel::StoreHint;
 use crate::kernel::scale::ManyQuantities;
-use crate::ops::execute::{Elements, Span, parts_for, store_hint};
+use crate::kernel::{StoreHint, Task};
 use crate::ops::scaled::tiles::cast;
 use crate::ops::scaled::{Direction, ScaledPlan};
 use crate::packed::{Out, clear, written};
-use crate::parts::{Divide, in_parts};
+use crate::parts::{Divide, Elements, in_parts, parts_for};
 use crate::scalar::block_scale::{BlockFormat, INT8_MAX, PowerOfTwo, Recipe};
 use crate::scalar::with_default_float_environment;
 use crate::tensor::TensorView;
@@ -133,7 +132,7 @@ impl Quantizer<'_> {
         let row = x.shape().last().copied().unwrap_or(1);
         let (block, plans) = (self.quantize.format.block(), self.plans());
         let touched = src.len() + elements.len();
-        let (parts, hint) = (parts_for(touched, self.quantize.threads), store_hint(touched));
+        let (parts, hint) = (parts_for(touched, self.quantize.threads), StoreHint::of(touched));
         let work = Blocks { quantizer: self, row, src, elements, scales, start: 0, len };
         if row.is_multiple_of(block) {
             in_parts(work, parts, &|blocks| self.whole_blocks(blocks, &plans, hint), &|(), ()| ());
@@ -187,8 +186,9 @@ impl Quantizer<'_> {
         amax_of_blocks(self.backend, self.from, src, block, amax);
         let Found { has_nan, multiplies } = self.scales(amax, codes, factors);
         let hint = if has_nan { StoreHint::Temporal } else { hint };
-        let span = Span { src, dst: &mut *elements, len };
-        plans[usize::from(multiplies)].run_found(memory.quantities, factors, block, span, hint);
+        let task = Task { hint, ..Task::new(src, elements, len) };
+        // SAFETY: `elements` is borrowed exclusively.
+        unsafe { plans[usize::from(multiplies)].run_found(memory.quantities, factors, block, &task) };
         if has_nan {
             // SAFETY: the cast wrote every byte.
             let elements = unsafe { written(elements) };
@@ -368,8 +368,8 @@ mod tests {
                 let part =
                     Blocks { quantizer: &quantizer, row: len, src: &src, elements: out, scales: codes, start: 0, len };
                 quantizer.whole_blocks(part, &plans, hint);
-                let beside = elements[..begin].iter().chain(&elements[begin + bytes..]).all(|byte| *byte == 0x5a);
-                assert!(beside, "{backend:?}, {format}, {offset}: bytes beside the result");
+                let is_untouched = elements[..begin].iter().chain(&elements[begin + bytes..]).all(|byte| *byte == 0x5a);
+                assert!(is_untouched, "{backend:?}, {format}, {offset}: bytes beside the result");
                 (elements[begin..begin + bytes].to_vec(), scales)
             };
             let want = run(StoreHint::Temporal, 0);

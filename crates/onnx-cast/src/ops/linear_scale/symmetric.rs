@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 
 /// Defines how the scale of values is derived from their largest magnitude, and how the values are divided by it.
 ///
-/// The scale is `amax / most`, in float. By default `most` is the largest number of the elements' type, scales are
+/// The scale is `amax / max`, in float. By default `max` is the largest number of the elements' type, scales are
 /// float, and the scale is 1 for zeros and for values whose scale underflows to 0.
 ///
 /// ```
@@ -19,13 +19,13 @@ use alloc::vec::Vec;
 /// let scale = SymmetricScale::new(DataType::Int8);
 /// assert_eq!(scale.scales(&[2.54, 0.0], &[2])?.to_vec::<f32>(), Some(vec![0.02, 1.0]));
 /// // The whole range of the integers, and the scale of zeros that keeps them zeros in a narrow type.
-/// let scale = scale.most(127.5).of_zeros(f32::EPSILON);
+/// let scale = scale.max(127.5).of_zeros(f32::EPSILON);
 /// assert_eq!(scale.scales(&[255.0, 0.0], &[2])?.to_vec::<f32>(), Some(vec![2.0, f32::EPSILON]));
 /// # Ok::<(), onnx_cast::CastError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SymmetricScale {
-    most: f32,
+    max: f32,
     data_type: DataType,
     of_zeros: f32,
     of_underflow: f32,
@@ -35,17 +35,17 @@ pub struct SymmetricScale {
 impl SymmetricScale {
     /// For elements of a type.
     pub fn new(to: DataType) -> Self {
-        let most = match to.float_format() {
+        let max = match to.float_format() {
             Some(format) => widen_code(format, format.max_code() as u32),
             None => ScaledPlan::range(to, &Rules::newest(to))[1],
         };
         let (data_type, precision) = (DataType::Float, DataType::Float);
-        SymmetricScale { most, data_type, of_zeros: 1.0, of_underflow: 1.0, precision }
+        SymmetricScale { max, data_type, of_zeros: 1.0, of_underflow: 1.0, precision }
     }
 
     /// Sets the number that the largest magnitude becomes.
-    pub const fn most(self, most: f32) -> Self {
-        SymmetricScale { most, ..self }
+    pub const fn max(self, max: f32) -> Self {
+        SymmetricScale { max, ..self }
     }
 
     /// Sets the type of scales: float, float16 or bfloat16.
@@ -79,7 +79,7 @@ impl SymmetricScale {
     /// Fails if the shape has another number of elements, or if the type of scales is not float, float16 or bfloat16.
     pub fn scales(&self, amax: &[f32], shape: &[usize]) -> Result<Tensor, CastError> {
         let _environment = DefaultEnvironment::enter();
-        let scale = |&amax: &f32| match amax / self.most {
+        let scale = |&amax: &f32| match amax / self.max {
             0.0 if amax == 0.0 => self.of_zeros,
             0.0 => self.of_underflow,
             scale => scale,

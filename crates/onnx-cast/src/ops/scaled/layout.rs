@@ -70,12 +70,12 @@ impl Layout {
     fn of_axis(shape: &[usize], scale: &[usize], axis: i64, block_size: usize) -> Result<Layout, OpError> {
         let wrong = || OpErrorKind::ScaleShape { input: shape.to_vec(), scale: scale.to_vec(), axis, block_size };
         let rank = shape.len();
-        let place = if axis < 0 { axis.checked_add(rank as i64) } else { Some(axis) };
-        let place = place.and_then(|axis| usize::try_from(axis).ok()).filter(|&axis| axis < rank);
-        let place = place.ok_or(OpErrorKind::Axis { axis, rank })?;
+        let index = if axis < 0 { axis.checked_add(rank as i64) } else { Some(axis) };
+        let index = index.and_then(|axis| usize::try_from(axis).ok()).filter(|&axis| axis < rank);
+        let index = index.ok_or(OpErrorKind::Axis { axis, rank })?;
         // Of an empty tensor the other dimensions may overflow.
-        let inner = shape[place + 1..].iter().fold(1usize, |inner, &size| inner.saturating_mul(size)).max(1);
-        let size = shape[place];
+        let inner = shape[index + 1..].iter().fold(1usize, |inner, &size| inner.saturating_mul(size)).max(1);
+        let size = shape[index];
         let layout = if block_size == 0 {
             if scale != [size] {
                 return Err(wrong().into());
@@ -84,14 +84,14 @@ impl Layout {
             Layout { row, run, rows: Rows::SAME }
         } else {
             let others_agree = scale.len() == rank
-                && scale.iter().zip(shape).enumerate().all(|(i, (scale, size))| i == place || scale == size);
-            if !others_agree || scale[place] != size.div_ceil(block_size) && (size > 0 || scale[place] > 1) {
+                && scale.iter().zip(shape).enumerate().all(|(i, (scale, size))| i == index || scale == size);
+            if !others_agree || scale[index] != size.div_ceil(block_size) && (size > 0 || scale[index] > 1) {
                 return Err(wrong().into());
             }
             if inner == 1 {
                 Layout::rows_of_runs(size, block_size)
             } else {
-                let rows = Rows { axis: size, block: block_size, blocks: scale[place] };
+                let rows = Rows { axis: size, block: block_size, blocks: scale[index] };
                 Layout { row: inner, run: 1, rows }
             }
         };
@@ -125,11 +125,11 @@ impl Layout {
         Layout { row, run: block, rows: Rows::OWN }
     }
 
-    /// The piece that begins at an element, of `most` elements or fewer.
-    pub(in crate::ops) fn piece(&self, element: usize, most: usize) -> Piece {
+    /// The piece that begins at an element, of `max_len` elements or fewer.
+    pub(in crate::ops) fn piece(&self, element: usize, max_len: usize) -> Piece {
         // Most tensors are one row, and divisions take long.
         let (row, column) = if element < self.row { (0, element) } else { (element / self.row, element % self.row) };
-        let len = most.min(self.row - column);
+        let len = max_len.min(self.row - column);
         let (first_run, last_run) = (column / self.run, (column + len - 1) / self.run);
         let before = if row == 0 { 0 } else { self.rows.of(row) * self.row.div_ceil(self.run) };
         let scale = before + first_run;
@@ -137,9 +137,9 @@ impl Layout {
         Piece { len, scale, scales: last_run - first_run + 1, first }
     }
 
-    /// The period of the scales, where every row has the same and rows are not longer than `most`.
-    pub(in crate::ops) fn period(&self, most: usize) -> Option<usize> {
-        (self.rows == Rows::SAME && self.row <= most).then_some(self.row)
+    /// The period of the scales, where every row has the same and rows are not longer than `max_len`.
+    pub(in crate::ops) fn period(&self, max_len: usize) -> Option<usize> {
+        (self.rows == Rows::SAME && self.row <= max_len).then_some(self.row)
     }
 }
 
@@ -164,16 +164,16 @@ mod tests {
             let layout = Layout::new(&shape, scale, axis, block).expect("shapes that fit");
             let axis = if axis < 0 { 2 } else { axis as usize };
             for element in 0..30usize {
-                let mut place: [usize; 3] = [element / 15, element / 3 % 5, element % 3];
-                let want = match place[axis].checked_div(block) {
-                    None => place[axis],
+                let mut at: [usize; 3] = [element / 15, element / 3 % 5, element % 3];
+                let want = match at[axis].checked_div(block) {
+                    None => at[axis],
                     Some(index) => {
-                        place[axis] = index;
-                        (place[0] * scale[1] + place[1]) * scale[2] + place[2]
+                        at[axis] = index;
+                        (at[0] * scale[1] + at[1]) * scale[2] + at[2]
                     }
                 };
-                for most in [1, 4, 30] {
-                    let piece = layout.piece(element, most.min(30 - element));
+                for max_len in [1, 4, 30] {
+                    let piece = layout.piece(element, max_len.min(30 - element));
                     assert_eq!(piece.scale, want, "axis {axis}, block {block}, element {element}");
                     assert!(piece.len >= 1 && piece.first >= 1 && piece.first <= piece.len);
                 }
@@ -185,8 +185,8 @@ mod tests {
         for (block, scale) in [([2, 2], [2, 3, 2]), ([1, 2], [2, 5, 2]), ([1, 9], [2, 5, 1]), ([5, 3], [2, 1, 1])] {
             let layout = Layout::of_blocks(&shape, &scale, block).expect("shapes that fit");
             for element in 0..30usize {
-                let place = [element / 15, element / 3 % 5 / block[0], element % 3 / block[1]];
-                let want = (place[0] * scale[1] + place[1]) * scale[2] + place[2];
+                let at = [element / 15, element / 3 % 5 / block[0], element % 3 / block[1]];
+                let want = (at[0] * scale[1] + at[1]) * scale[2] + at[2];
                 assert_eq!(layout.piece(element, 30 - element).scale, want, "blocks of {block:?}, element {element}");
             }
         }

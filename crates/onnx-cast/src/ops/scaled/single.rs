@@ -7,7 +7,8 @@ use crate::element::DataType;
 use crate::kernel::scale::{Granularity, Quantities, Quantity, Scales, loops};
 use crate::kernel::{KernelTable, StoreHint, Task};
 use crate::ops::CastError;
-use crate::ops::execute::{Span, check_len, check_type, execute};
+use crate::ops::buffers::{check_len, check_type};
+use crate::ops::plan::execute;
 use crate::packed::{Out, clear_padding, written};
 use crate::scalar::with_default_float_environment;
 use crate::tensor::TensorView;
@@ -45,11 +46,10 @@ impl ScaledPlan {
         zero_point: Option<(DataType, &[u8])>,
         out: &'o mut Out,
     ) -> &'o mut [u8] {
-        let bits = [self.from.info().bits as usize, self.to.info().bits as usize];
         let table = self.backend.table();
         let has_zeros = zero_point.is_some();
-        execute(Span { src, dst: &mut *out, len }, bits, self.threads, |Span { src, dst, len }, hint| {
-            let dst = dst.as_mut_ptr().cast();
+        let task = Task::new(src, out, len);
+        execute(&task, [self.from, self.to], self.threads, |_, task| {
             with_default_float_environment(|| {
                 let mut quantities = Quantities::ZERO;
                 let numbers = quantities.first(1);
@@ -62,17 +62,17 @@ impl ScaledPlan {
                 let quantities = quantities.all();
                 let scales = Scales { quantities, begin: 0, granularity: Granularity::Tensor, has_zeros };
                 let context = self.context(scales, method);
-                // SAFETY: the table is of a `Backend`, which exists only if this machine can run it; the span has the
-                // bytes of its elements.
+                // SAFETY: the table is of a `Backend`, which exists only if this machine can run it; the task has the
+                // bytes of its elements, in a part of `out`.
                 unsafe {
-                    table.scale(self.kernel, Task { src, dst, len, hint }, &context, None);
-                    if hint == StoreHint::NonTemporal {
+                    table.scale(self.kernel, task, &context, None);
+                    if task.hint == StoreHint::NonTemporal {
                         (table.scale.fence)();
                     }
                 }
             });
         });
-        // SAFETY: the cast writes every byte of each span, and the spans make up `out`.
+        // SAFETY: the cast writes every byte of each task, and the tasks make up `out`.
         let out = unsafe { written(out) };
         clear_padding(self.to, len, out);
         out

@@ -10,7 +10,6 @@ use crate::kernel::scale::{
     Scales,
 };
 use crate::kernel::{Context, KernelTable, StoreHint, Task};
-use crate::ops::execute::Span;
 use crate::packed::{as_uninit, code, get, written};
 use crate::scalar::scaled::{Precision, wide_quotient};
 use core::mem::MaybeUninit;
@@ -22,7 +21,7 @@ const SHORT: usize = 256;
 
 /// Elements of a tile whose chunks have scales of their own: their scales, and what they are cast from and to, stay in
 /// the nearest cache.
-const MOST: usize = 256 * CHUNK;
+const MAX_LEN: usize = 256 * CHUNK;
 
 /// Scales or zero points: the bytes of a tensor, and what each is multiplied with or divided by, rounded to float.
 #[derive(Clone, Copy)]
@@ -102,23 +101,23 @@ impl<'a> Tiles<'a> {
         Tiles { bound, table, one, quantities, method: Method::Divide, loaded: Loaded::Nothing }
     }
 
-    /// The tile that begins at an element, of at most `most`. One that ends before `most` ends at a whole byte.
-    fn tile(&mut self, element: usize, most: usize) -> Tile {
+    /// The tile that begins at an element, of at most `max_len`. One that ends before `max_len` ends at a whole byte.
+    fn tile(&mut self, element: usize, max_len: usize) -> Tile {
         let layout = self.bound.layout;
         if layout == Layout::TENSOR {
             self.load_runs(Runs { scales: 0..1, first: 1, count: 1, len: CHUNK });
-            return Tile { len: most, begin: 0, granularity: Granularity::Tensor };
+            return Tile { len: max_len, begin: 0, granularity: Granularity::Tensor };
         }
         if layout.run > 1 {
-            let mut piece = layout.piece(element, most.min(layout.run.max(MOST)));
+            let mut piece = layout.piece(element, max_len.min(layout.run.max(MAX_LEN)));
             let are_chunks = layout.run.is_multiple_of(CHUNK) && piece.first.is_multiple_of(CHUNK);
-            if piece.scales > 1 && (!are_chunks || layout.run >= MOST) {
+            if piece.scales > 1 && (!are_chunks || layout.run >= MAX_LEN) {
                 piece = layout.piece(element, piece.first);
             }
-            if piece.len < most && !piece.len.is_multiple_of(8) {
+            if piece.len < max_len && !piece.len.is_multiple_of(8) {
                 piece = layout.piece(element, (piece.len & !7).max(1));
             }
-            if piece.len == most || piece.len >= SHORT {
+            if piece.len == max_len || piece.len >= SHORT {
                 let scales = piece.scale..piece.scale + piece.scales;
                 if piece.scales == 1 {
                     self.load_runs(Runs { scales, first: 1, count: 1, len: CHUNK });
@@ -132,17 +131,17 @@ impl<'a> Tiles<'a> {
                 return Tile { len: piece.len, begin: 0, granularity: Granularity::Run(run.ilog2()) };
             }
         }
-        let len = most.min(ENTRIES);
+        let len = max_len.min(ENTRIES);
         let period = layout.period(ENTRIES);
         if !(self.loaded == Loaded::Period && period.is_some()) {
             // A tile can begin anywhere in a period, so the period is loaded twice. For a last tile, only as much is
             // loaded as the tile needs.
-            let reach = |period: usize| if most < ENTRIES { element % period + most } else { 2 * ENTRIES };
+            let reach = |period: usize| if max_len < ENTRIES { element % period + max_len } else { 2 * ENTRIES };
             let (begin, count) = period.map_or((element, len), |period| (0, reach(period)));
             self.fill(count + PADDING, |table, operand, out| {
-                let (out, beside_padding) = out.split_at_mut(count);
+                let (out, extra_scales) = out.split_at_mut(count);
                 spread(&layout, table, operand, begin, out);
-                beside_padding.fill(MaybeUninit::new(0.0));
+                extra_scales.fill(MaybeUninit::new(0.0));
             });
             self.loaded = if period.is_some() { Loaded::Period } else { Loaded::Nothing };
         }
@@ -157,14 +156,14 @@ impl<'a> Tiles<'a> {
         }
         let Loaded::Runs(Runs { scales: range, first, count, len }) = &loaded else { return };
         let (first, count, runs) = (*first, *count, self.bound.layout.run / len);
-        let beside = if range.len() > 1 { beside_padding(*len) } else { 0 };
-        self.fill(count + beside, |table, operand, out| {
+        let extra = if range.len() > 1 { extra_scales(*len) } else { 0 };
+        self.fill(count + extra, |table, operand, out| {
             if range.len() == count {
-                let (out, beside) = out.split_at_mut(count);
+                let (out, extra) = out.split_at_mut(count);
                 let last = load(table, operand, range.start, out).last().copied().unwrap_or_default();
-                return beside.fill(MaybeUninit::new(last));
+                return extra.fill(MaybeUninit::new(last));
             }
-            let mut few = [MaybeUninit::uninit(); MOST / CHUNK];
+            let mut few = [MaybeUninit::uninit(); MAX_LEN / CHUNK];
             let few = load(table, operand, range.start, &mut few[..range.len()]);
             let mut rest = out;
             for (i, &scale) in few.iter().enumerate() {
@@ -202,7 +201,7 @@ impl<'a> Tiles<'a> {
 
 /// How many scales a last step reads after those of its elements, because it is padded: it may begin at any chunk. They
 /// have the last one's values.
-fn beside_padding(run: usize) -> usize {
+fn extra_scales(run: usize) -> usize {
     (PADDING / run).max(1)
 }
 
@@ -306,38 +305,40 @@ fn run(table: &KernelTable, context: &Context, src: &[u8], dst: &mut [u8], len: 
     let Some(kernel) = table.cast(context.from, context.to) else { unreachable!("a plan has numeric types") };
     // SAFETY: the table is of a `Backend`, which exists only if this machine can run it; the slices have the bytes of
     // `len` elements. Kernels write only initialised bytes.
-    unsafe { kernel(src, as_uninit(dst), len, context) };
+    unsafe { kernel(&Task::new(src, as_uninit(dst), len), context) };
 }
 
 impl ScaledPlan {
     /// Casts whole runs of elements, `run` of them, a power of two and whole chunks, by a scale for each that was just
     /// found: a few, and not those of a tensor. Results that pass the caches by need
     /// [`ScaleKernels::fence`](crate::kernel::scale::ScaleKernels::fence).
-    pub(in crate::ops) fn run_found(
+    ///
+    /// # Safety
+    /// The target is writable, and nothing else accesses it.
+    pub(in crate::ops) unsafe fn run_found(
         &self,
         quantities: &mut ManyQuantities,
         scales: &[[u8; 4]],
         run: usize,
-        Span { src, dst, len }: Span<'_>,
-        hint: StoreHint,
+        task: &Task<'_>,
     ) {
         let bits = [self.from, self.to].map(|data_type| data_type.info().bits as usize);
-        let fits = [src.len(), dst.len()] == bits.map(|bits| byte_len_of(len, bits)) && scales.len() * run == len;
+        let lens = [task.src.len(), task.dst.len()];
+        let fits = lens == bits.map(|bits| byte_len_of(task.len, bits)) && scales.len() * run == task.len;
         assert!(fits && run.is_power_of_two() && run >= CHUNK, "the bytes of as many elements, in whole runs");
         let (table, (last, _)) = (self.backend.table(), scales.split_last().unwrap_or((&[0; 4], &[])));
-        let numbers = quantities.first(scales.len() + beside_padding(run));
-        let (divisors, beside) = numbers[Quantity::Divisor as usize].split_at_mut(scales.len());
+        let numbers = quantities.first(scales.len() + extra_scales(run));
+        let (divisors, extra) = numbers[Quantity::Divisor as usize].split_at_mut(scales.len());
         for (divisor, scale) in divisors.iter_mut().zip(scales) {
             divisor.write(f32::from_le_bytes(*scale));
         }
-        beside.fill(MaybeUninit::new(f32::from_le_bytes(*last)));
+        extra.fill(MaybeUninit::new(f32::from_le_bytes(*last)));
         // SAFETY: the table is of a `Backend`, which exists only if this machine can run it; every scale is written,
         // and the task has the bytes of its elements.
         unsafe {
             let method = (table.scale.prepare)(numbers, self.scaling, false, self.range);
             let (quantities, granularity) = (quantities.all(), Granularity::Run(run.ilog2()));
             let scales = Scales { quantities, begin: 0, granularity, has_zeros: false };
-            let task = Task { src, dst: dst.as_mut_ptr().cast(), len, hint };
             table.scale(self.kernel, task, &self.context(scales, method), None);
         }
     }
@@ -346,43 +347,43 @@ impl ScaledPlan {
 impl BoundCast<'_> {
     /// Casts `len` elements, of which the first is `start` in the tensor. Where results pass the caches by, they are in
     /// order with what is stored after.
-    pub(in crate::ops) fn run(&self, start: usize, Span { src, dst, len }: Span<'_>, hint: StoreHint) {
+    ///
+    /// # Safety
+    /// The target is writable, and nothing else accesses it.
+    pub(in crate::ops) unsafe fn run(&self, start: usize, task: &Task<'_>) {
+        let len = task.len;
         let plan = self.plan;
         let table = plan.backend.table();
         let bits = [plan.from, plan.to].map(|data_type| data_type.info().bits as usize);
-        let [src_len, dst_len] = bits.map(|bits| byte_len_of(len, bits));
-        assert!(src.len() == src_len && dst.len() == dst_len, "the bytes of as many elements");
+        let lens = [task.src.len(), task.dst.len()];
+        assert!(lens == bits.map(|bits| byte_len_of(len, bits)), "the bytes of as many elements");
         let is_wide = plan.is_wide();
         // Not in `Tiles`: with its other fields, the compiler would fill them.
         let mut quantities = ManyQuantities::NEW;
         let mut tiles = Tiles::new(self, table, &mut quantities);
-        // Tiles are places in this memory, so that a line between two of them can be stored.
-        let target = dst.as_mut_ptr().cast::<u8>();
-        let mut pending = PendingLine::new(target);
+        let mut pending = PendingLine::new(task.dst.cast());
         let mut done = 0;
         while done < len {
-            let most = if is_wide { ENTRIES } else { usize::MAX };
-            let Tile { len: count, begin, granularity } = tiles.tile(start + done, most.min(len - done));
-            let [from, to] = bits.map(|bits| byte_len_of(done, bits)..byte_len_of(done + count, bits));
-            assert!(to.end <= dst_len, "the tiles make up the tensor");
-            let task = Task { src: &src[from], dst: target.wrapping_add(to.start), len: count, hint };
+            let max_len = if is_wide { ENTRIES } else { usize::MAX };
+            let Tile { len: count, begin, granularity } = tiles.tile(start + done, max_len.min(len - done));
+            let tile = task.part(done..done + count, [plan.from, plan.to]);
             let has_zeros = self.zero_point.is_some();
             let is_one = granularity == Granularity::Tensor;
             let quantities = if is_one { tiles.one.all() } else { tiles.quantities.all() };
             let scales = Scales { quantities, begin, granularity, has_zeros };
             let context = plan.context(scales, tiles.method);
-            // SAFETY: the table is of a `Backend`, which exists only if this machine can run it; the task has the bytes
-            // of the tile's elements.
+            // SAFETY: the table is of a `Backend`, which exists only if this machine can run it; the caller promises
+            // the target, and the tile has the bytes of its elements.
             unsafe {
                 match is_wide {
-                    true => self.run_wide(table, start + done, task, context),
-                    false => table.scale(plan.kernel, task, &context, (count < len).then_some(&mut pending)),
+                    true => self.run_wide(table, start + done, &tile, context),
+                    false => table.scale(plan.kernel, &tile, &context, (count < len).then_some(&mut pending)),
                 }
             }
             done += count;
         }
-        if hint == StoreHint::NonTemporal {
-            // SAFETY: as above; the target is there.
+        if task.hint == StoreHint::NonTemporal {
+            // SAFETY: as above; the caller promises that the target is writable.
             unsafe {
                 pending.flush();
                 (table.scale.fence)();
@@ -397,7 +398,7 @@ impl BoundCast<'_> {
     /// As [`KernelTable::scale`].
     #[cold]
     #[inline(never)]
-    unsafe fn run_wide(&self, table: &KernelTable, start: usize, task: Task<'_>, context: ScaleContext<'_>) {
+    unsafe fn run_wide(&self, table: &KernelTable, start: usize, task: &Task<'_>, context: ScaleContext<'_>) {
         let mut quotients = [[0; 4]; ENTRIES];
         let quotients = &mut quotients[..task.len];
         self.wide_quotients(table, start, task.src, quotients);
@@ -405,7 +406,7 @@ impl BoundCast<'_> {
         let kernel = table.scaled(context.from, context.to);
         // SAFETY: the caller promises that the target has the bytes of the tile's elements. `quotients` has as many
         // floats.
-        unsafe { table.scale(kernel, Task { src: quotients.as_flattened(), ..task }, &context, None) };
+        unsafe { table.scale(kernel, &Task { src: quotients.as_flattened(), ..*task }, &context, None) };
     }
 
     /// The quotients of such a tile.
@@ -441,7 +442,7 @@ mod tests {
             let run = 1 << power;
             for begin in (0..count * run).step_by(CHUNK) {
                 let last = (begin + PADDING - 1) >> power;
-                assert!(last < count + beside_padding(run), "{count} runs of {run}, a step at {begin}");
+                assert!(last < count + extra_scales(run), "{count} runs of {run}, a step at {begin}");
             }
         }
     }

@@ -39,10 +39,10 @@ impl<'a, const ROOM: usize> Appender<'a, ROOM> {
         write: impl Fn(&T, &mut [u8; ROOM]) -> usize,
     ) -> Result<(), TryReserveError> {
         let bytes = &mut *self.bytes;
-        let most = self.end + items.len() * ROOM;
-        if bytes.len() < most {
-            bytes.try_reserve(most - bytes.len())?;
-            bytes.resize(most, b'0');
+        let max_end = self.end + items.len() * ROOM;
+        if bytes.len() < max_end {
+            bytes.try_reserve(max_end - bytes.len())?;
+            bytes.resize(max_end, b'0');
         }
         self.offsets.try_reserve(items.len())?;
         let end = &mut self.end;

@@ -62,8 +62,8 @@ fn scan(text: &[u8]) -> Result<Text<'_>, ParseError> {
     };
     let first = digits.iter().position(|c| matches!(c, b'1'..=b'9')).unwrap_or(digits.len());
     // Positive: the number of digits before the point. Otherwise: minus the number of zeros after it.
-    let place = if first < whole { (whole - first) as i64 } else { whole as i64 + 1 - first as i64 };
-    Ok(Text::Number(Decimal { negative, digits: &digits[first..], point: place.saturating_add(exponent) }))
+    let point = if first < whole { (whole - first) as i64 } else { whole as i64 + 1 - first as i64 };
+    Ok(Text::Number(Decimal { negative, digits: &digits[first..], point: point.saturating_add(exponent) }))
 }
 
 fn scan_exponent(text: &[u8]) -> Result<i64, ParseError> {
@@ -202,9 +202,9 @@ pub(super) fn parse_integer(text: &[u8], fraction: Fraction) -> Result<i128, Par
         magnitude = magnitude * 10 + i128::from(digit);
     }
     if fraction == Fraction::NearestEven {
-        let mut places = decimal.iter().skip(whole);
-        let tenths = places.next().unwrap_or(0);
-        let more = places.any(|digit| digit != 0);
+        let mut decimals = decimal.iter().skip(whole);
+        let tenths = decimals.next().unwrap_or(0);
+        let more = decimals.any(|digit| digit != 0);
         if tenths > 5 || (tenths == 5 && (more || magnitude & 1 == 1)) {
             magnitude += 1;
         }

@@ -12,10 +12,10 @@ mod words;
 use super::shortest::Decimal;
 
 /// The most characters that are read together.
-const MOST: usize = 24;
+const MAX_LENGTH: usize = 24;
 
 /// One more: the characters before a point are read from where they would be without the point.
-const WINDOW: usize = MOST + 1;
+const WINDOW: usize = MAX_LENGTH + 1;
 
 /// The sign (whether negative) and the decimal of `bytes[start..]`: an optional sign, digits with an optional point, an
 /// optional exponent. `None` for any other text.
@@ -29,7 +29,7 @@ pub(super) fn read(bytes: &[u8], start: usize) -> Option<(bool, Decimal)> {
         if end.iter().any(|letter| letter | 0x20 == b'e') && length > 1 {
             return scientific(bytes, start);
         }
-        if length <= MOST { plain(bytes, length).or_else(|| long(bytes, start)) } else { long(bytes, start) }
+        if length <= MAX_LENGTH { plain(bytes, length).or_else(|| long(bytes, start)) } else { long(bytes, start) }
     })?;
     Some((negative, decimal))
 }
@@ -102,7 +102,7 @@ fn scientific(bytes: &[u8], start: usize) -> Option<Decimal> {
     }
     let magnitude = digits.iter().fold(0, |n, digit| 10 * n + i32::from(digit - b'0'));
     let length = mantissa.len() - start;
-    if length > MOST {
+    if length > MAX_LENGTH {
         return None;
     }
     let mut decimal = with_window(mantissa, start, |bytes, _| plain(bytes, length))?;
@@ -128,8 +128,8 @@ fn long(bytes: &[u8], start: usize) -> Option<Decimal> {
         return None;
     }
     let digits = with_window(&bytes[..end], end - DIGITS, |bytes, _| whole(bytes, DIGITS))?;
-    let places = i32::try_from(length).ok()?;
-    Some(Decimal { digits, exponent: if is_fraction { 2 - places } else { places - DIGITS as i32 } })
+    let decimals = i32::try_from(length).ok()?;
+    Some(Decimal { digits, exponent: if is_fraction { 2 - decimals } else { decimals - DIGITS as i32 } })
 }
 
 /// Whether the bytes `from..to` are characters `0`, and `to` is at least 32.
@@ -172,7 +172,7 @@ mod tests {
             if round % 4 == 0 {
                 window[below(WINDOW as u64) as usize] = below(256) as u8;
             }
-            for length in 0..=MOST {
+            for length in 0..=MAX_LENGTH {
                 let want = words::digits::<false>(&window, length);
                 assert_eq!(sse2::digits::<false>(&window, length), want, "{window:?}, {length}");
                 let want = words::digits::<true>(&window, length);

@@ -34,9 +34,9 @@ fn unless_close(significand: u64, exponent: i32) -> Option<Decimal> {
     const ONE: u64 = 1 << 60;
     /// An upper bound of the joint error of the value and half the width.
     const CLOSE: u64 = 8;
-    let place = floor_log10_of_width(exponent, false);
-    let shift = (exponent + floor_log2(-place) + 1) as u32;
-    let power = power_of_ten(-place);
+    let last_digit = floor_log10_of_width(exponent, false);
+    let shift = (exponent + floor_log2(-last_digit) + 1) as u32;
+    let power = power_of_ten(-last_digit);
     // value = (below + fraction / 2^64) * 10^place
     let value = significand << shift;
     let low = u128::from(power as u64) * u128::from(value);
@@ -53,7 +53,7 @@ fn unless_close(significand: u64, exponent: i32) -> Option<Decimal> {
     let (tens_below, tens_above) = (above_tens < reach, above_tens + reach > 10 * ONE);
     let tens = below - ones + if tens_above { 10 } else { 0 };
     let fine = below + u64::from(fraction > ONE / 2);
-    Some(Decimal { digits: if tens_below | tens_above { tens } else { fine }, exponent: place })
+    Some(Decimal { digits: if tens_below | tens_above { tens } else { fine }, exponent: last_digit })
 }
 
 /// The shortest decimal, from both ends of the interval rounded to odd.
@@ -61,9 +61,9 @@ fn unless_close(significand: u64, exponent: i32) -> Option<Decimal> {
 fn exactly(significand: u64, exponent: i32, narrow_below: bool) -> Decimal {
     let even = significand & 1 == 0;
     // The exponent of the largest power of ten of which the interval certainly contains a multiple.
-    let place = floor_log10_of_width(exponent, narrow_below);
-    let shift = exponent + floor_log2(-place) + 1;
-    let power = power_of_ten(-place);
+    let last_digit = floor_log10_of_width(exponent, narrow_below);
+    let shift = exponent + floor_log2(-last_digit) + 1;
+    let power = power_of_ten(-last_digit);
     // The value and the ends of the interval in quarters of that power, rounded to odd.
     let quarters = |value: u64| multiply(power, value << shift);
     let value = quarters(4 * significand);
@@ -75,13 +75,13 @@ fn exactly(significand: u64, exponent: i32, narrow_below: bool) -> Decimal {
     let tens = below / 10 * 10;
     let (tens_below, tens_above) = (low <= 4 * tens, 4 * tens + 40 <= high);
     if tens_below != tens_above {
-        return Decimal { digits: if tens_above { tens + 10 } else { tens }, exponent: place };
+        return Decimal { digits: if tens_above { tens + 10 } else { tens }, exponent: last_digit };
     }
     let (is_below, is_above) = (low <= 4 * below, 4 * below + 4 <= high);
     let half = 4 * below + 2;
     let nearer_above = value > half || (value == half && below & 1 == 1);
     let above = if is_below != is_above { is_above } else { nearer_above };
-    Decimal { digits: below + u64::from(above), exponent: place }
+    Decimal { digits: below + u64::from(above), exponent: last_digit }
 }
 
 /// The upper 64 bits of a product, rounded to odd. The power may be too large by less than 1, so the lowest of the 64

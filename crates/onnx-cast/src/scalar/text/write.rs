@@ -78,14 +78,14 @@ impl Digits {
         digits *= if short { 10 } else { 1 };
         digits *= if shorter { 10 } else { 1 };
         let point = (point - i32::from(short) - i32::from(shorter)) as i16;
-        let most = digits / 10;
-        let last = digits - 10 * most;
+        let upper = digits / 10;
+        let last = digits - 10 * upper;
         let (text, trailing_zeros) = if LONGEST == 9 {
-            let values = split_8(most as u32);
+            let values = split_8(upper as u32);
             let later = values >> 8 | last << 56;
             (u128::from(values | ZEROS) | u128::from(ZEROS) << 64, later.swap_bytes().trailing_zeros())
         } else {
-            let values = split_16(most);
+            let values = split_16(upper);
             let zeros = u128::from(ZEROS) << 64 | u128::from(ZEROS);
             let later = values >> 8 | u128::from(last) << 120;
             (values | zeros, later.swap_bytes().trailing_zeros())

@@ -66,8 +66,8 @@ unsafe fn tournament<L: Lanes, const W: usize, const PARTS: usize>(src: *const u
 
 /// The largest magnitude in each lane of one set of `vectors` vectors.
 #[inline(always)]
-unsafe fn of_1<L: Lanes, const W: usize>(src: *const u8, vectors: usize, place: usize) -> L::V {
-    let src = src.add(place * vectors * L::BYTES);
+unsafe fn of_1<L: Lanes, const W: usize>(src: *const u8, vectors: usize, index: usize) -> L::V {
+    let src = src.add(index * vectors * L::BYTES);
     let magnitude = L::splat::<W>(u64::MAX >> (65 - W));
     let mut magnitudes = L::and(L::load(src), magnitude);
     for i in 1..vectors {
@@ -80,8 +80,8 @@ unsafe fn of_1<L: Lanes, const W: usize>(src: *const u8, vectors: usize, place: 
 macro_rules! round {
     ($name:ident, $half:ident) => {
         #[inline(always)]
-        unsafe fn $name<L: Lanes, const W: usize>(src: *const u8, vectors: usize, place: usize) -> L::V {
-            let halves = [$half::<L, W>(src, vectors, 2 * place), $half::<L, W>(src, vectors, 2 * place + 1)];
+        unsafe fn $name<L: Lanes, const W: usize>(src: *const u8, vectors: usize, index: usize) -> L::V {
+            let halves = [$half::<L, W>(src, vectors, 2 * index), $half::<L, W>(src, vectors, 2 * index + 1)];
             greater_of_neighbours::<L, W>(halves)
         }
     };

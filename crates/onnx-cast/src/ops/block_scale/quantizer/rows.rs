@@ -4,8 +4,7 @@
 
 use super::{Blocks, Found, Quantizer, amax_of_blocks};
 use crate::element::{DataType, byte_len_of};
-use crate::kernel::StoreHint;
-use crate::ops::execute::Span;
+use crate::kernel::Task;
 use crate::ops::scaled::ScaledPlan;
 use crate::ops::scaled::layout::Layout;
 use crate::ops::scaled::tiles::{BoundCast, Operand};
@@ -161,8 +160,10 @@ impl Quantizer<'_> {
         let scale = Operand::new(DataType::Float, memory.factors[..len].as_flattened());
         let bound = BoundCast { plan, layout: Layout::rows_of_runs(len, 1), scale, zero_point: None };
         let src = &src[part.start * width..part.end * width];
-        bound.run(0, Span { src, dst: &mut *elements, len }, StoreHint::Temporal);
-        // SAFETY: the cast writes every byte.
-        unsafe { written(elements) }
+        // SAFETY: the cast has the target to itself, and writes every byte.
+        unsafe {
+            bound.run(0, &Task::new(src, elements, len));
+            written(elements)
+        }
     }
 }

@@ -1,12 +1,12 @@
 //! The last 24 characters of a text in two SSE2 registers.
 
-use super::{MOST, WINDOW};
+use super::{MAX_LENGTH, WINDOW};
 use core::arch::x86_64::*;
 
 /// The 24 bytes from index `n` on are a mask of the last `n` bytes.
-static ENDS: [u8; 2 * MOST] = {
-    let mut ends = [0; 2 * MOST];
-    let mut i = MOST;
+static ENDS: [u8; 2 * MAX_LENGTH] = {
+    let mut ends = [0; 2 * MAX_LENGTH];
+    let mut i = MAX_LENGTH;
     while i < ends.len() {
         ends[i] = 0xff;
         i += 1;
@@ -34,15 +34,15 @@ fn digits_sse2<const POINT: bool>(window: &[u8; WINDOW], length: usize) -> Optio
         let point = _mm_set1_epi8(b'.' as i8);
         let points = |half| _mm_movemask_epi8(_mm_cmpeq_epi8(half, point)) as u32;
         // The first of the 24 characters is bit 8 and the last is bit 31; bit 7 means that there is no point.
-        let place = (points(text.1) << 16 | points(text.0) << 8 | 0x80).leading_zeros() as usize;
-        let has_point = place < length;
+        let point = (points(text.1) << 16 | points(text.0) << 8 | 0x80).leading_zeros() as usize;
+        let has_point = point < length;
         // The characters before the point move up by one, over the point.
-        let stay = load(&ENDS, if has_point { place } else { MOST })?;
+        let stay = load(&ENDS, if has_point { point } else { MAX_LENGTH })?;
         let moved = load(window, 0)?;
         let blend = |stay, a, b| _mm_or_si128(_mm_and_si128(stay, a), _mm_andnot_si128(stay, b));
         text = Pair(blend(stay.0, text.0, moved.0), blend(stay.1, text.1, moved.1));
         count -= usize::from(has_point);
-        behind = if has_point { place } else { 0 };
+        behind = if has_point { point } else { 0 };
     }
     let ends = load(&ENDS, count)?;
     let zero = _mm_set1_epi8(b'0' as i8);
@@ -70,7 +70,7 @@ fn digits_sse2<const POINT: bool>(window: &[u8; WINDOW], length: usize) -> Optio
 #[target_feature(enable = "sse2")]
 #[inline]
 fn load(bytes: &[u8], at: usize) -> Option<Pair> {
-    let (eight, sixteen) = bytes.get(at..at + MOST)?.split_at(8);
+    let (eight, sixteen) = bytes.get(at..at + MAX_LENGTH)?.split_at(8);
     // SAFETY: the slices have the 8 and 16 bytes that are read; the loads need no alignment.
     Some(unsafe { Pair(_mm_loadl_epi64(eight.as_ptr().cast()), _mm_loadu_si128(sixteen.as_ptr().cast())) })
 }

@@ -1,16 +1,16 @@
 //! The last 24 characters of a text as three words, in portable Rust.
 
-use super::{MOST, WINDOW};
+use super::{MAX_LENGTH, WINDOW};
 
 const ONES: u64 = 0x0101_0101_0101_0101;
 const TOPS: u64 = 0x80 * ONES;
 const ZEROS: u64 = b'0' as u64 * ONES;
 
 /// `ENDS[n]` is a mask of the last `n` bytes of three words.
-static ENDS: [[u64; 3]; MOST + 1] = {
-    let mut ends = [[0; 3]; MOST + 1];
+static ENDS: [[u64; 3]; MAX_LENGTH + 1] = {
+    let mut ends = [[0; 3]; MAX_LENGTH + 1];
     let mut count = 0;
-    while count <= MOST {
+    while count <= MAX_LENGTH {
         let mut byte = 0;
         while byte < count {
             ends[count][2 - byte / 8] |= 0xff << (8 * (byte % 8));
@@ -28,16 +28,16 @@ pub(super) fn digits<const POINT: bool>(window: &[u8; WINDOW], length: usize) ->
     let (mut count, mut behind) = (length, 0);
     if POINT {
         let points = words.map(|word| lowest_match(word, b'.'));
-        let place = match points {
-            [_, _, place @ 0..8] => place,
-            [_, place @ 0..8, _] => 8 + place,
-            [place, _, _] => 16 + place,
+        let point = match points {
+            [_, _, point @ 0..8] => point,
+            [_, point @ 0..8, _] => 8 + point,
+            [point, _, _] => 16 + point,
         } as usize;
-        if place < length {
+        if point < length {
             // The characters before the point move up by one, over the point.
             let moved = [word(window, 0), word(window, 8), word(window, 16)];
-            words = core::array::from_fn(|i| words[i] & ENDS[place][i] | moved[i] & !ENDS[place][i]);
-            (count, behind) = (length - 1, place);
+            words = core::array::from_fn(|i| words[i] & ENDS[point][i] | moved[i] & !ENDS[point][i]);
+            (count, behind) = (length - 1, point);
         }
     }
     let ends = ENDS.get(count)?;
