@@ -4,7 +4,7 @@ use crate::edits::Edits;
 use crate::error::{Error, ModelError, ModelErrorKind};
 use crate::external::Files;
 use crate::fold::{FoldOutcome, FoldRequest, FoldSummary, Folded, edits};
-use crate::quantize::MICROSOFT;
+use crate::operators::MICROSOFT;
 use crate::rewrite::{Request, rewrite};
 use crate::source::ModelSource;
 use crate::tree::{Document, is_default};

@@ -7,6 +7,9 @@ use std::sync::LazyLock;
 
 const TABLE: &str = include_str!("operators.txt");
 
+/// The domain of onnxruntime's own operators.
+pub(crate) const MICROSOFT: &str = "com.microsoft";
+
 /// A line of the table, which explains the words.
 #[derive(Debug, Default)]
 pub(crate) struct Traits {

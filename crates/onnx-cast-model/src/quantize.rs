@@ -17,13 +17,12 @@ use crate::error::{Error, ModelError, ModelErrorKind};
 use crate::external::Files;
 use crate::graph::opsets;
 use crate::graph::values::Flow;
-use crate::operators::{self, Traits};
+use crate::operators::{self, MICROSOFT, Traits};
 use crate::source::ModelSource;
 use crate::tree::{Document, Graph};
 use crate::types::ranks;
 use crate::upgrade;
 use crate::weights::{MIN_SIZE, Made, check_rules, rewrite_counted};
-pub(crate) use matmul_nbits::MICROSOFT;
 use onnx_cast::DataType;
 use onnx_cast_file::__private::named;
 use onnx_cast_file::{ModelForm, ModelOptions, QuantizeRequest, QuantizedFormat, Summary, TensorSummary, WeightFormat};
@@ -91,7 +90,7 @@ fn edits<'a>(
     let mut needed = (0, 0);
     let last = Arc::default();
     let note = match request.form {
-        ModelForm::MatMulNBits => None,
+        ModelForm::MatMulNBits => matmul_nbits::note(&chosen),
         ModelForm::Dynamic => dynamic::note(&chosen),
         _ => where_it_runs(&calls, &flows, &chosen)?,
     };

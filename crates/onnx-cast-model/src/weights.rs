@@ -7,7 +7,7 @@ use crate::error::{Error, ModelError, ModelErrorKind};
 use crate::external::Files;
 use crate::graph::opsets;
 use crate::graph::values::{Flow, Origin, Value};
-use crate::operators::Traits;
+use crate::operators::{MICROSOFT, Traits};
 use crate::rewrite::{Request, rewrite};
 use crate::source::ModelSource;
 use crate::tree::{Document, Graph, Names};
@@ -179,10 +179,12 @@ fn choose<'a>(
         let (name, from, len) = (constant.name, constant.data_type, constant.len);
         let fixed = matches!(place, Site::Initializer(_, Some(_))) && document.ir_version >= 4;
         let to = if fixed { None } else { select(&request.selection, name, from, len) };
+        let reader = readers.get(&(graph.id, place));
+        let is_named = || request.selection.names(name, len as u64);
+        let to = to.filter(|_| is_named() || reader.is_none_or(|reader| !reader.has_scales));
         let to = to.filter(|&to| to != from).filter(|_| {
             // Cast before: the constant's old name is that of the Cast's result, by which it was selected then.
-            let reader = readers.get(&(graph.id, place)).filter(|reader| reader.count == 1);
-            let before = reader.and_then(|reader| reader.cast);
+            let before = reader.filter(|reader| reader.count == 1).and_then(|reader| reader.cast);
             before.and_then(|(old, back)| select(&request.selection, old, back, len)) != Some(from)
         });
         is_input.push(fixed);
@@ -204,6 +206,8 @@ struct Readers<'a> {
     count: usize,
     /// The output of a Cast that reads it, and the Cast's target.
     cast: Option<(&'a str, DataType)>,
+    /// Whether MatMulNBits reads it as scales. onnxruntime computes zeros if these are not constant.
+    has_scales: bool,
 }
 
 /// The readers of every constant of a body, by its graph and its place there. Branches may have one name for constants
@@ -217,8 +221,12 @@ fn readers<'a>(body: &Graph<'a>) -> HashMap<(usize, Site), Readers<'a>> {
             _ => return None,
         };
         let nodes = value.reads.iter().map(|read| flow.steps[read.step].node);
+        let has_scales = value.reads.iter().any(|read| {
+            let node = flow.steps[read.step].node;
+            (node.domain, node.op_type, read.input) == (MICROSOFT, "MatMulNBits", 2)
+        });
         let cast = nodes.filter(|node| node.is("Cast")).find_map(|node| Some((node.output()?, node.target()?)));
-        Some(((value.graph, place), Readers { count: value.reads.len() + value.outputs, cast }))
+        Some(((value.graph, place), Readers { count: value.reads.len() + value.outputs, cast, has_scales }))
     };
     flow.values.iter().filter_map(of_value).collect()
 }

@@ -3,8 +3,8 @@
 use onnx_cast::scaled::{BlockFormat, BlockQuantize, LinearScale};
 use onnx_cast::{DataType, Tensor, TensorView};
 use onnx_cast_file::__private::wire::{FieldValue, all_bytes, last};
-use onnx_cast_file::{DequantizeRequest, ModelForm, QuantizeRequest, RunOptions, Summary, WeightFormat};
-use onnx_cast_model::{dequantize, quantize};
+use onnx_cast_file::{CastRequest, DequantizeRequest, ModelForm, QuantizeRequest, RunOptions, Summary, WeightFormat};
+use onnx_cast_model::{cast, dequantize, quantize};
 use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
@@ -581,6 +581,23 @@ fn tables_are_quantized_where_rows_are_read() {
         assert!(done.passed_over.is_empty(), "{done:?}");
         assert_eq!(operators(&output)[0].0, operator);
     }
+}
+
+/// `cast` keeps the scales of MatMulNBits, which onnxruntime needs as constants, unless the request names them.
+#[test]
+fn scales_of_packed_weights_stay_constant() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let w = values(256 * 48);
+    written(folder.path(), vec![node("MatMul", &["x", "w"], "y", vec![])], &[("w", &[256, 48], &w)]);
+    quantized(folder.path(), "int4", |request| request.form(ModelForm::MatMulNBits));
+    let mut request = CastRequest::new(DataType::Float16);
+    request.run.write.force = true;
+    let out = folder.path().join("cast.onnx");
+    let done = cast(folder.path().join(OUTPUT), &out, &request).expect("a model");
+    assert!(done.tensors.iter().all(|row| !row.cast), "{done:?}");
+    request.selection.include = vec!["w_scales".parse().expect("a pattern")];
+    cast(folder.path().join(OUTPUT), &out, &request).expect("a model");
+    assert!(initializers(&out).contains_key("w_scales_float16"));
 }
 
 fn attribute(name: &str, value: i64) -> Vec<Message> {

@@ -46,7 +46,7 @@ pub(super) fn reason(node: &Node<'_>, input: usize) -> String {
     match (node.op_type, input) {
         ("MatMul" | "Gemm", 0) => format!("it is the left operand of {}", node.op_type),
         ("Gemm", 1) => "Gemm reads it with alpha, beta or transA".to_owned(),
-        ("LSTM", 1 | 2) => "LSTM reads it with layout = 1".to_owned(),
+        ("LSTM", 1 | 2) if int(node, "layout", 0) != 0 => "LSTM reads it with layout = 1".to_owned(),
         ("Gather", 0) => format!("Gather reads it along axis {}", int(node, "axis", 0)),
         (operator, _) => format!("{operator} reads it"),
     }

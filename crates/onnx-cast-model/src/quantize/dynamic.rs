@@ -5,13 +5,14 @@
 //!
 //! The ranges of weights are symmetric, so their zero points are 0.
 
+use super::ChosenWeight;
 use super::counterparts::Operator;
 use super::dequantize_linear::{Form, Quantized};
 use super::readers::{Reader, Readers, input, output, replace, reshape, with_bias};
-use super::{ChosenWeight, MICROSOFT};
 use crate::edits::{Content, Edits, Home, NewAttribute, NewNode, NewTensor};
 use crate::error::ModelError;
 use crate::graph::values::{Flow, Id, Step};
+use crate::operators::MICROSOFT;
 use crate::rope::{CastElements, ElementSource, LastDecoded};
 use crate::tree::Names;
 use onnx_cast::DataType;

@@ -13,6 +13,7 @@ use super::readers::{Reader, Readers, input, output, replace, with_bias};
 use crate::edits::{Content, Edits, Home, NewAttribute, NewNode, NewTensor};
 use crate::error::ModelError;
 use crate::graph::values::{Flow, Step};
+use crate::operators::MICROSOFT;
 use crate::rope::{CastElements, Computed, ElementSource, LastDecoded};
 use crate::tree::Names;
 use onnx_cast::tensor::element_count;
@@ -399,6 +400,14 @@ impl<'a> ChosenWeight<'a> {
     }
 }
 
+/// What to know before onnxruntime runs products of packed weights.
+pub(super) fn note(weights: &[ChosenWeight<'_>]) -> Option<String> {
+    weights.iter().any(|one| one.constant.data_type == DataType::Float16).then(|| {
+        "on a CPU, onnxruntime 1.31 may give zeros for MatMulNBits of float16 below the graph optimization level all"
+            .to_owned()
+    })
+}
+
 /// Whether readers sum along the first axis of a weight (false), the last one (true), or both.
 fn sides(readers: &Readers) -> impl Iterator<Item = bool> + '_ {
     let has = |side: &bool| readers.all.iter().any(|reader| reader.is_along_rows() == *side);
@@ -475,9 +484,6 @@ fn microsoft<'a>(
 
 /// Lets onnxruntime quantize inputs to 8 bits: with floats it takes longer than MatMul does, by 8 bits twenty times.
 const LEVEL: (&str, usize) = ("accuracy_level", 4);
-
-/// The domain of MatMulNBits.
-pub(crate) const MICROSOFT: &str = "com.microsoft";
 
 /// Makes a buffer so long; `None` where there is no memory.
 fn resize(bytes: &mut Vec<u8>, len: usize) -> Option<()> {
