@@ -353,6 +353,8 @@ export function quantizeFile(
     form?: "qdq" | "matmulnbits" | "dynamic";
     /** With `matmulnbits`, a zero point for each block. */
     zeroPoints?: boolean;
+    /** With `dynamic`, weights of 7 bits, whose products do not saturate on x86 processors without VNNI. */
+    reduceRange?: boolean;
     raiseOpset?: boolean;
   },
 ): Promise<Written>;

@@ -33,6 +33,7 @@ const JOBS = {
     scaleRule: KINDS.text,
     form: KINDS.text,
     zeroPoints: KINDS.flag,
+    reduceRange: KINDS.flag,
     raiseOpset: KINDS.flag,
   },
 };
@@ -180,7 +181,7 @@ export function makeJobs(load, start, template) {
     refuseOtherOptions(of, given);
     if (to === undefined) throw new TypeError(`${of} needs a second argument: the type or format to write`);
     refuseOtherKind(`what ${of} writes`, to, KINDS.text);
-    const { output, layout, activations, scaleRule, form, zeroPoints, raiseOpset, ...options } = given;
+    const { output, layout, activations, scaleRule, form, zeroPoints, reduceRange, raiseOpset, ...options } = given;
     const name = output ?? listed(input)[0][0].split("/").at(-1);
     const request = {
       job: kind,
@@ -191,6 +192,7 @@ export function makeJobs(load, start, template) {
       scale_rule: scaleRule,
       form,
       zero_points: zeroPoints,
+      reduce_range: reduceRange,
       raise_opset: raiseOpset,
       ...selected(options),
     };

@@ -254,7 +254,7 @@ def test_parameters_are_those_of_files():
     """Options that only the function on files has are about files, or about what is written."""
     about_files = {
         "src", "dst", "rules_file", "dry_run", "resume", "force", "copy_others", "losses", "raise_opset",
-        "external_data", "external_threshold", "form", "zero_points", "base_dir", "shard_size",
+        "external_data", "external_threshold", "form", "zero_points", "reduce_range", "base_dir", "shard_size",
     }  # fmt: skip
     for in_memory, of_files in [
         (layouts.dequantize, onnx_cast.dequantize_file),

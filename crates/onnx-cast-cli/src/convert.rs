@@ -63,6 +63,7 @@ pub(crate) fn quantize(args: &QuantizeArgs, common: &Common) -> Result<u8> {
         .scale_rule(*scale_rule)
         .form(args.form)
         .zero_points(args.zero_points)
+        .reduce_range(args.reduce_range)
         .model(ModelOptions::default().raise_opset(*raise_opset).storage(storage.storage()))
         .run(job.run(common, false, Some(losses)));
     let work = |input: &Path, output: &Path, run| onnx_cast_model::quantize(input, output, &request.clone().run(run));

@@ -99,6 +99,9 @@ request! {
         /// Of a model whose weights MatMulNBits reads: with a zero point for each block, so that its range need not be
         /// symmetric.
         pub zero_points: bool,
+        /// Of a model with products of integers: weights of 7 bits, from -64 to 64. With 8 bits, onnxruntime's products
+        /// saturate on x86 processors without VNNI.
+        pub reduce_range: bool,
         /// What is for models.
         pub model: ModelOptions,
         /// How the job runs.
@@ -165,6 +168,7 @@ impl Job for QuantizeRequest {
         let fields = [
             ("form", self.form != ModelForm::default(), "is for models (.onnx)"),
             ("zero_points", self.zero_points, "is for models (.onnx)"),
+            ("reduce_range", self.reduce_range, "is for models (.onnx)"),
         ];
         FileError::refuse(input, &fields)?;
         if self.is_to_gguf() { check_is_gguf(output, self) } else { Ok(()) }

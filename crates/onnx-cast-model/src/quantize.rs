@@ -91,7 +91,7 @@ fn edits<'a>(
     let last = Arc::default();
     let note = match request.form {
         ModelForm::MatMulNBits => matmul_nbits::note(&chosen),
-        ModelForm::Dynamic => dynamic::note(&chosen),
+        ModelForm::Dynamic => dynamic::note(&chosen, request.reduce_range),
         _ => where_it_runs(&calls, &flows, &chosen)?,
     };
     let mut replacements = Vec::new();

@@ -191,7 +191,12 @@ pub fn quantize_of(
         (
             "zero_points",
             request.zero_points && request.form != ModelForm::MatMulNBits,
-            "is for weights that MatMulNBits reads (DequantizeLinear has symmetric scales here)",
+            "is for weights that MatMulNBits reads (other operators have symmetric scales here)",
+        ),
+        (
+            "reduce_range",
+            request.reduce_range && request.form != ModelForm::Dynamic,
+            "is for products of integers (the form dynamic)",
         ),
     ];
     FileError::refuse(source.path(), &fields)?;

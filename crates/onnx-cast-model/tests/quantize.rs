@@ -501,6 +501,11 @@ fn dynamic_weights_are_those_of_int8() {
         ];
         assert_eq!(names, [first, &product, then, &product, conv, &product].concat(), "{to}");
         assert_eq!(found[6].1, ["x_uint8", "v_int8_transposed", "x_zero_point"], "{to}");
+        // With 7 bits the largest element is 64, and nothing is said of saturation.
+        let done = quantized(folder.path(), to, |request| request.form(ModelForm::Dynamic).reduce_range(true));
+        assert!(done.notes.is_empty(), "{to}: {done:?}");
+        let elements = &initializers(&output)["w_int8"];
+        assert_eq!(elements.iter().map(|code| (*code as i8).unsigned_abs()).max(), Some(64), "{to}");
     }
 }
 

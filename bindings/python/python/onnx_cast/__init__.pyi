@@ -352,6 +352,7 @@ class _QuantizeFile(TypedDict, total=False):
     min_elements: int | None
     form: Literal["qdq", "matmulnbits", "dynamic"]
     zero_points: bool
+    reduce_range: bool
     raise_opset: bool
     resume: bool
     force: bool

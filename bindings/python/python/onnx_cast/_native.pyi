@@ -57,6 +57,7 @@ class Options(_OptionFrom, total=False):
     raise_opset: bool
     ranges: dict[str, float]
     ranges_file: str | None
+    reduce_range: bool
     resume: bool
     round_mode: str | None
     rules: list[tuple[str, str | None]]

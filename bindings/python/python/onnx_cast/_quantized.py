@@ -138,6 +138,7 @@ def quantize_file(
     min_elements: int | None = None,
     form: Literal["qdq", "matmulnbits", "dynamic"] = "qdq",
     zero_points: bool = False,
+    reduce_range: bool = False,
     raise_opset: bool = False,
     dry_run: bool = False,
     resume: bool = False,
@@ -170,9 +171,10 @@ def quantize_file(
     Conv, ConvTranspose, LSTM, GRU and RNN are quantized, each followed by a DequantizeLinear, and the tables of Gather
     where ``include`` or ``rules`` name them. With the ``form`` ``"matmulnbits"`` onnxruntime's MatMulNBits and
     GatherBlockQuantized take the place of MatMul, Gemm and Gather, for ``"int4"`` and ``"int8"`` in blocks, with
-    ``zero_points`` for ranges that are not symmetric. With ``"dynamic"`` weights are int8, and their inputs are quantized
-    when the model runs, as by onnxruntime's ``quantize_dynamic``. ``raise_opset`` lets the opset be raised where the
-    format needs it. ``losses`` and ``fail_on`` compare the weights with their dequantized values, in float; they are for
+    ``zero_points`` for ranges that are not symmetric. With ``"dynamic"`` weights are int8, and their inputs are
+    quantized when the model runs, as by onnxruntime's ``quantize_dynamic``; ``reduce_range`` gives them 7 bits, whose
+    products do not saturate on x86 processors without VNNI. ``raise_opset`` lets the opset be raised where the format
+    needs it. ``losses`` and ``fail_on`` compare the weights with their dequantized values, in float; they are for
     checkpoints. Other parameters are as in :func:`cast_file`.
     """
     options: Options = {
@@ -181,7 +183,7 @@ def quantize_file(
         ),
         **files.writing(None, None, dry_run, resume, force, copy_others, False, shard_size),
         "form": form,
-        **files.flags(zero_points=zero_points, raise_opset=raise_opset, losses=losses),
+        **files.flags(zero_points=zero_points, reduce_range=reduce_range, raise_opset=raise_opset, losses=losses),
         **files.external(external_data, external_threshold),
         "fail_on": files.listed("fail_on", fail_on),
     }

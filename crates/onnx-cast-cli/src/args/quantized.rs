@@ -103,6 +103,9 @@ pub(crate) struct QuantizeArgs {
     /// With --form matmulnbits: a zero point for each block, for asymmetric ranges
     #[arg(long, help_heading = HOW)]
     pub(crate) zero_points: bool,
+    /// With --form dynamic: weights of 7 bits, whose products do not saturate on x86 processors without VNNI
+    #[arg(long, help_heading = HOW)]
+    pub(crate) reduce_range: bool,
     /// Raise a model's opset if the format needs it, and every operator keeps its meaning
     #[arg(long, help_heading = HOW)]
     pub(crate) raise_opset: bool,

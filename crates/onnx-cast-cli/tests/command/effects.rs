@@ -185,6 +185,7 @@ const SHOWN: &[(&str, &str)] = &[
     ("info - < x.pb", "--in-format pb"),
     ("quantize ../in/w.safetensors o.safetensors --to int8", "--min-elements 2000"),
     ("quantize ../in/m.onnx o.onnx --to int4/32 --form matmulnbits", "--zero-points"),
+    ("quantize ../in/m.onnx o.onnx --to int8 --form dynamic", "--reduce-range"),
     ("quantize ../in/old.onnx o.onnx --to int4", "--raise-opset"),
     ("quantize ../in/w.safetensors ../in/fp8.safetensors --to float8e4m3fn", "--resume"),
     ("quantize ../in/ck ../in/other --to mxfp4", "--force"),

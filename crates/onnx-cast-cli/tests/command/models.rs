@@ -557,6 +557,7 @@ fn where_a_quantized_model_runs_is_said() {
     assert!(said.contains("the weights of MatMulInteger (1) are not read back"), "{said}");
     for (line, message) in [
         ("--to int8 --zero-points", "m.onnx: --zero-points is for weights that MatMulNBits reads"),
+        ("--to int8 --reduce-range", "m.onnx: --reduce-range is for products of integers"),
         ("--to int8 --form other", "invalid value 'other' for '--form <FORM>': unknown form `other` (want qdq,"),
     ] {
         let said = stderr(&folder.run(&format!("quantize m.onnx no.onnx {line}")));

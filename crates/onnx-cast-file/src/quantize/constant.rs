@@ -30,6 +30,8 @@ pub struct ConstantRequest<'a> {
     pub scaled: Scaled,
     /// The rule for scales of MX.
     pub rule: ScaleRule,
+    /// The largest element of an integer type, if it is not the largest of the type.
+    pub most: Option<f32>,
     /// Whether all that is lost is counted, not only what overflows or is NaN.
     pub counts: bool,
 }
@@ -69,7 +71,7 @@ impl Scaled {
 }
 
 /// The type of elements, what finds their scales, and the type of these.
-fn scaling(to: QuantizedFormat, from: DataType, rule: ScaleRule) -> (DataType, Scaling, DataType) {
+fn scaling(to: QuantizedFormat, from: DataType, rule: ScaleRule, most: Option<f32>) -> (DataType, Scaling, DataType) {
     match to {
         QuantizedFormat::Block(format) => {
             let quantize = BlockQuantize::new(format).rule(rule).threads(1);
@@ -77,7 +79,8 @@ fn scaling(to: QuantizedFormat, from: DataType, rule: ScaleRule) -> (DataType, S
         }
         QuantizedFormat::Elements(_) | QuantizedFormat::Gguf(_) => {
             let element = to.element();
-            (element, Scaling::Symmetric(symmetric(element, from)), from)
+            let scale = symmetric(element, from);
+            (element, Scaling::Symmetric(most.map_or(scale, |most| scale.most(most))), from)
         }
     }
 }
@@ -121,8 +124,8 @@ impl<'a> ConstantRequest<'a> {
     /// # Errors
     /// Where the types are not those of a quantized constant.
     pub fn quantized(self) -> Result<QuantizedConstant<'a>, OpError> {
-        let ConstantRequest { values, from, shape: [outer, axis, inner], to, scaled, rule, counts } = self;
-        let (element, scaling, scale_type) = scaling(to, from, rule);
+        let ConstantRequest { values, from, shape: [outer, axis, inner], to, scaled, rule, most, counts } = self;
+        let (element, scaling, scale_type) = scaling(to, from, rule, most);
         let (matrices, block) = scaled.matrices([outer, axis, inner]);
         let [_, _, columns] = matrices;
         let bits = element.bits().unwrap_or(8);

@@ -219,11 +219,12 @@ impl<'a> ChosenWeight<'a> {
 }
 
 /// What to know before onnxruntime runs products of integers.
-pub(super) fn note(weights: &[ChosenWeight<'_>]) -> Option<String> {
+pub(super) fn note(weights: &[ChosenWeight<'_>], reduce_range: bool) -> Option<String> {
     let mut readers = weights.iter().flat_map(|one| &one.readers.all);
-    readers.any(|reader| reader.operator != Operator::Gather).then(|| {
-        "on x86 processors without VNNI, onnxruntime's products of uint8 and int8 saturate, unless the session has the \
-         option session.x64quantprecision = 1"
+    let has_products = readers.any(|reader| reader.operator != Operator::Gather);
+    (has_products && !reduce_range).then(|| {
+        "on x86 processors without VNNI, onnxruntime's products of uint8 and int8 saturate, unless the range of weights \
+         is reduced, or the session has the option session.x64quantprecision = 1"
             .to_owned()
     })
 }
