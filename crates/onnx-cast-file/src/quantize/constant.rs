@@ -31,7 +31,7 @@ pub struct ConstantRequest<'a> {
     /// The rule for scales of MX.
     pub rule: ScaleRule,
     /// The largest element of an integer type, if it is not the largest of the type.
-    pub most: Option<f32>,
+    pub max: Option<f32>,
     /// Whether all that is lost is counted, not only what overflows or is NaN.
     pub counts: bool,
 }
@@ -71,7 +71,7 @@ impl Scaled {
 }
 
 /// The type of elements, what finds their scales, and the type of these.
-fn scaling(to: QuantizedFormat, from: DataType, rule: ScaleRule, most: Option<f32>) -> (DataType, Scaling, DataType) {
+fn scaling(to: QuantizedFormat, from: DataType, rule: ScaleRule, max: Option<f32>) -> (DataType, Scaling, DataType) {
     match to {
         QuantizedFormat::Block(format) => {
             let quantize = BlockQuantize::new(format).rule(rule).threads(1);
@@ -80,7 +80,7 @@ fn scaling(to: QuantizedFormat, from: DataType, rule: ScaleRule, most: Option<f3
         QuantizedFormat::Elements(_) | QuantizedFormat::Gguf(_) => {
             let element = to.element();
             let scale = symmetric(element, from);
-            (element, Scaling::Symmetric(most.map_or(scale, |most| scale.most(most))), from)
+            (element, Scaling::Symmetric(max.map_or(scale, |max| scale.max(max))), from)
         }
     }
 }
@@ -124,8 +124,8 @@ impl<'a> ConstantRequest<'a> {
     /// # Errors
     /// Where the types are not those of a quantized constant.
     pub fn quantized(self) -> Result<QuantizedConstant<'a>, OpError> {
-        let ConstantRequest { values, from, shape: [outer, axis, inner], to, scaled, rule, most, counts } = self;
-        let (element, scaling, scale_type) = scaling(to, from, rule, most);
+        let ConstantRequest { values, from, shape: [outer, axis, inner], to, scaled, rule, max, counts } = self;
+        let (element, scaling, scale_type) = scaling(to, from, rule, max);
         let (matrices, block) = scaled.matrices([outer, axis, inner]);
         let [_, _, columns] = matrices;
         let bits = element.bits().unwrap_or(8);

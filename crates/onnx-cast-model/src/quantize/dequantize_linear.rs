@@ -82,7 +82,7 @@ impl<'a> ChosenWeight<'a> {
             scaled,
             rule: request.scale_rule.unwrap_or_default(),
             // 255 * 64 twice fits 16 bits.
-            most: request.reduce_range.then_some(64.0),
+            max: request.reduce_range.then_some(64.0),
             counts: request.run.counts(),
         };
         let quantized = quantized.quantized().map_err(|error| refuse(error.to_string()))?;
