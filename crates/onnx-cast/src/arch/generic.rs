@@ -107,7 +107,8 @@ pub(crate) unsafe fn to_odd_float<L: Lanes, S: Element>(task: &Task<'_>, context
 pub(crate) unsafe fn one_step<L: Lanes, S: Element, D: Element>(
     context: &Context,
 ) -> impl Fn(*const u8, *mut u8) + use<L, S, D> {
-    // SAFETY: the caller's, who calls the function with pointers to a step's bytes.
+    // SAFETY: the processor has the instruction set of `L`. The closure is only called with pointers to the bytes of a
+    // step: `src` has the elements, and `dst` has space for the results.
     unsafe {
         let widen = if const { look_up::has_hub::<L, S>() } { Some(look_up::widen::<L, S, D>(context)) } else { None };
         let folded = if const { folded::widens::<L, S, D>() } { Some(folded::widen::<L>(context.from)) } else { None };
@@ -189,7 +190,8 @@ macro_rules! by_width {
         #[inline(always)]
         unsafe fn $name<const W: usize>($($argument: $type),*) -> $result {
             #[allow(unused_unsafe, reason = "where the target has the instructions, some need no caller's promise")]
-            // SAFETY: the caller's: the processor has the instructions.
+            // SAFETY: the processor has the instruction set of these lanes (`is_available`). All operands are values,
+            // not pointers.
             unsafe {
                 match W {
                     $($width => $value,)*
@@ -207,7 +209,8 @@ macro_rules! by_sign {
         #[inline(always)]
         unsafe fn $name<const SIGNED: bool>($($argument: $type),*) -> $result {
             #[allow(unused_unsafe, reason = "where the target has the instructions, some need no caller's promise")]
-            // SAFETY: the caller's: the processor has the instructions.
+            // SAFETY: the processor has the instruction set of these lanes (`is_available`). All operands are values,
+            // not pointers.
             unsafe { if SIGNED { $signed } else { $unsigned } }
         }
     )*};
@@ -219,7 +222,8 @@ macro_rules! extensions {
     ($src:ident: $($from:literal, $to:literal: $signed:expr, $unsigned:expr;)*) => {
         #[inline(always)]
         unsafe fn load_extend<const FROM: usize, const W: usize, const SIGNED: bool>($src: *const u8) -> V {
-            // SAFETY: the caller's: the processor has the instructions, and the integers can be read.
+            // SAFETY: the processor has the instruction set of these lanes (`is_available`), and `src` has as many
+            // integers of FROM bits as a vector has lanes of W bits. The loads need no alignment.
             unsafe {
                 match (FROM, W) {
                     $(($from, $to) => if SIGNED { $signed } else { $unsigned },)*
@@ -237,7 +241,8 @@ macro_rules! shifts {
         #[inline(always)]
         unsafe fn $name<const W: usize, const N: u32>($value: V) -> V {
             #[allow(unused_unsafe, reason = "where the target has the instructions, some need no caller's promise")]
-            // SAFETY: the caller's: the processor has the instructions.
+            // SAFETY: the processor has the instruction set of these lanes (`is_available`). All operands are values,
+            // not pointers.
             unsafe { if W == 16 { $by_16 } else { $by_32 } }
         }
     )*};
@@ -252,8 +257,8 @@ macro_rules! inlined {
         #[inline(always)]
         unsafe fn $name $(<const $constant: $kind>)? ($($argument: $type),*) $(-> $result)? {
             #[allow(unused_unsafe, reason = "where the target has the instructions, some need no caller's promise")]
-            // SAFETY: the caller's: the processor has the instructions, and pointers are valid for what is read or
-            // written.
+            // SAFETY: the processor has the instruction set (`is_available`). Pointers are valid for the bytes that the
+            // body reads or writes, and aligned to a vector where it streams.
             unsafe { $($body)* }
         }
     )*};

@@ -64,7 +64,8 @@ unsafe impl<const B: usize, const RICH: bool> Lanes for Plain<B, RICH> {
 
     unsafe fn copy_few(src: *const u8, dst: *mut u8, len: usize, whole: usize) {
         for at in 0..whole {
-            // SAFETY: the caller's: `whole` bytes can be read, which all are here, and `len` written.
+            // SAFETY: `src` has `whole` bytes, and `dst` has space for `len`. The loop reads all `whole` bytes, so that
+            // tests detect a shorter `src`.
             unsafe {
                 let byte = src.add(at).read();
                 if at < len {
@@ -78,7 +79,7 @@ unsafe impl<const B: usize, const RICH: bool> Lanes for Plain<B, RICH> {
     unsafe fn prefetch(_: *const u8) {}
 
     unsafe fn load_extend<const FROM: usize, const W: usize, const SIGNED: bool>(src: *const u8) -> Self::V {
-        // SAFETY: the caller's: as many integers can be read as there are lanes.
+        // SAFETY: `src` has one integer of FROM bits for each lane of W bits, which is B * FROM / W bytes.
         let bytes = unsafe { slice::from_raw_parts(src, B * FROM / W) };
         lanes::<W, B>(|index| {
             let mut integer = [0; 8];
@@ -89,7 +90,7 @@ unsafe impl<const B: usize, const RICH: bool> Lanes for Plain<B, RICH> {
     }
 
     unsafe fn load_f16(src: *const u8) -> Self::V {
-        // SAFETY: the caller's: there are halves for all lanes.
+        // SAFETY: `src` has one float16 for each lane of 32 bits, which is B / 2 bytes.
         let halves = unsafe { Self::load_extend::<16, 32, false>(src) };
         lanes::<32, B>(|index| {
             let half = Float16::from_bits(lane::<32, B>(&halves, index) as u16);
@@ -101,13 +102,13 @@ unsafe impl<const B: usize, const RICH: bool> Lanes for Plain<B, RICH> {
     unsafe fn store_upper_words(dst: *mut u8, words: [Self::V; 2]) {
         for part in 0..4 {
             let lanes = lanes::<32, B>(|index| lane_of::<16, B>(&words, part * (B / 4) + index) << 16);
-            // SAFETY: the caller's: the lanes of a step can be written.
+            // SAFETY: `dst` has space for the B lanes of a step, which is 4 * B bytes.
             unsafe { Self::store(dst.add(part * B), lanes) };
         }
     }
 
     unsafe fn load_codes<const BITS: usize>(src: *const u8) -> Self::V {
-        // SAFETY: the caller's: the codes of a step can be read.
+        // SAFETY: `src` has the codes of a step: B elements of BITS bits.
         let bytes = unsafe { slice::from_raw_parts(src, byte_len_of(B, BITS)) };
         let mut codes = [0; B];
         // SAFETY: unpacking writes only initialised bytes.
@@ -126,7 +127,8 @@ unsafe impl<const B: usize, const RICH: bool> Lanes for Plain<B, RICH> {
         let (mut bytes, len) = ([0; B], byte_len_of(B, BITS));
         // SAFETY: packing writes only initialised bytes.
         pack_elements(BITS, &codes, unsafe { as_uninit(&mut bytes[..len]) });
-        // SAFETY: the caller's: the codes of a step can be written.
+        // SAFETY: `dst` has space for the codes of a step, which is `len` bytes. `bytes` is local, so they do not
+        // overlap.
         unsafe { dst.copy_from_nonoverlapping(bytes.as_ptr(), len) };
     }
 

@@ -91,7 +91,8 @@ pub(crate) unsafe trait Lanes: Copy + 'static {
     #[inline(always)]
     unsafe fn copy_few(src: *const u8, dst: *mut u8, len: usize, whole: usize) {
         debug_assert!(len <= whole, "{len} of {whole} bytes");
-        // SAFETY: the caller's: `whole` bytes can be read, `len` written, and they do not overlap.
+        // SAFETY: `src` has `whole` bytes, of which the first `len` are read. `dst` has space for `len` bytes and does
+        // not overlap `src`.
         unsafe { dst.copy_from_nonoverlapping(src, len) };
     }
 

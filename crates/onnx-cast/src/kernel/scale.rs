@@ -359,7 +359,7 @@ macro_rules! scale_kernels {
             $(#[$features])?
             unsafe fn fence() {
                 #[allow(unused_unsafe, reason = "some need no promise")]
-                // SAFETY: the caller's: the processor has the instruction.
+                // SAFETY: the processor has the instruction set of this table, and the fence has no other condition.
                 unsafe { $fence }
             }
             let fuses = $fuses;

@@ -319,7 +319,8 @@ unsafe impl Lanes for Quad {
 
     #[inline(always)]
     unsafe fn load_codes<const BITS: usize>(src: *const u8) -> V {
-        // SAFETY: the caller's: the processor has NEON, and 2 * BITS bytes can be read.
+        // SAFETY: the target has NEON (`is_available`), and `src` has the 2 * BITS bytes of a step. The loads need no
+        // alignment.
         unsafe {
             match BITS {
                 2 => {
@@ -349,7 +350,8 @@ unsafe impl Lanes for Quad {
 
     #[inline(always)]
     unsafe fn store_codes<const BITS: usize>(dst: *mut u8, codes: V) {
-        // SAFETY: the caller's: the processor has NEON, and 2 * BITS bytes can be written.
+        // SAFETY: the target has NEON (`is_available`), and `dst` has space for the 2 * BITS bytes of a step. The
+        // stores need no alignment.
         unsafe {
             match BITS {
                 2 => {
@@ -377,7 +379,7 @@ unsafe impl Lanes for Quad {
 
     #[inline(always)]
     unsafe fn store_upper_words(dst: *mut u8, words: [V; 2]) {
-        // SAFETY: the caller's: the processor has NEON, and the lanes of a step can be written.
+        // SAFETY: the target has NEON (`is_available`), and `dst` has space for the 64 bytes of the lanes of a step.
         unsafe {
             let zero = vdupq_n_u16(0);
             for (half, word) in words.into_iter().enumerate() {
@@ -391,7 +393,8 @@ unsafe impl Lanes for Quad {
 
     #[inline(always)]
     unsafe fn table<const N: usize>(entries: &[u8; 256]) -> [V; N] {
-        // SAFETY: the caller's: the processor has NEON; the entries are at least 16 times N bytes.
+        // SAFETY: the target has NEON (`is_available`). N is at most 16, so the 16 * N bytes that are loaded are within
+        // `entries`.
         unsafe {
             let mut tables = [vld1q_u8(entries.as_ptr()); N];
             for (index, table) in tables.iter_mut().enumerate() {
@@ -403,7 +406,7 @@ unsafe impl Lanes for Quad {
 
     #[inline(always)]
     unsafe fn look_up<const N: usize>(table: &[V; N], index: V) -> V {
-        // SAFETY: the caller's: the processor has NEON.
+        // SAFETY: the target has NEON (`is_available`). The look-up accesses no memory but `table`.
         unsafe {
             match N {
                 1 => return vqtbl1q_u8(table[0], index),

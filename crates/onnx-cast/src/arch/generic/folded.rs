@@ -146,8 +146,8 @@ pub(super) unsafe fn widen<L: Lanes>(from: DataType) -> impl Fn(*const u8, *mut 
     let to_hub = Context::plain(from, DataType::BFloat16);
     let table = KeptOrMade::new(&to_hub);
     let fold = table.fold.or_else(|| table.folded(&to_hub)).expect("floats of 8 bits fold to `bfloat16`");
-    // SAFETY: the caller's, who calls the function with pointers to a step's bytes; the hub has room for a step's
-    // elements of 16 bits.
+    // SAFETY: the processor has the instruction set of `L`. The closure is only called with pointers to the bytes of a
+    // step. A vector has at most 64 bytes, so `value` has space for the 16-bit elements of a step.
     unsafe {
         // Codes of 4 significand bits or fewer have those of `bfloat16`, moved, but for the first row, the subnormal.
         let planes = Planes::<L, SIGNED>::new(&fold);

@@ -466,8 +466,8 @@ pub(crate) unsafe fn widen<L: Lanes, S: Element, D: Element>(
     context: &Context,
 ) -> impl Fn(*const u8, *mut u8) + use<L, S, D> {
     let hub = const { lookup_tables::hub(S::DATA_TYPE, D::DATA_TYPE, L::WIDE_LOOK_UP) };
-    // SAFETY: the caller's, who calls the function with pointers to a step's bytes; the hub has room for a step's
-    // elements of 16 bits.
+    // SAFETY: the processor has the instruction set of `L`. The closure is only called with pointers to the bytes of a
+    // step. A vector has at most 64 bytes, so `value` has space for the 16-bit elements of a step.
     unsafe {
         let rules = RuleLanes::<L>::new::<BFloat16, D>(&context.rules);
         let tables = HubTables::<L>::new::<S>(&KeptOrMade::new(&Context::plain(context.from, hub)));

@@ -105,8 +105,9 @@ unsafe fn store_lines<L: Lanes>(
     pending: usize,
     begins: bool,
 ) -> *mut u8 {
-    // SAFETY: the caller's: the results are whole lines, a line before them can be written too, and `to` has the bytes
-    // that are stored. Streamed vectors are aligned: `to` begins a line, or does after the rest of the first.
+    // SAFETY: `len` is a positive multiple of LINE, `pending` is less than LINE, and the block has a line before
+    // `results`. `to` has space for the bytes that are stored. Streamed vectors are aligned: `to` is the start of a
+    // line, or becomes one after the first `LINE - pending` bytes.
     unsafe {
         let (mut from, end) = (results.sub(pending), results.add(len - pending));
         if begins {

@@ -340,7 +340,8 @@ unsafe impl Lanes for Vector {
 
     #[inline(always)]
     unsafe fn load_codes<const BITS: usize>(src: *const u8) -> V {
-        // SAFETY: the caller's: 2 * BITS bytes can be read.
+        // SAFETY: the module is compiled for simd128, and `src` has the 2 * BITS bytes of a step. The loads need no
+        // alignment.
         unsafe {
             // Each byte, or three of them, is first given the word in which its elements are then moved apart.
             match BITS {
@@ -369,7 +370,8 @@ unsafe impl Lanes for Vector {
 
     #[inline(always)]
     unsafe fn store_codes<const BITS: usize>(dst: *mut u8, codes: V) {
-        // SAFETY: the caller's: 2 * BITS bytes can be written.
+        // SAFETY: the module is compiled for simd128, and `dst` has space for the 2 * BITS bytes of a step. The stores
+        // need no alignment.
         unsafe {
             match BITS {
                 2 => {

@@ -408,7 +408,8 @@ unsafe impl Lanes for Ymm {
 
     #[inline(always)]
     unsafe fn load_codes<const BITS: usize>(src: *const u8) -> V {
-        // SAFETY: the caller's: the processor has AVX2, and 4 * BITS bytes can be read.
+        // SAFETY: AVX2 was detected (`is_available`), and `src` has the 4 * BITS bytes of a step. The loads need no
+        // alignment.
         unsafe {
             // Each byte, or three of them, is first given the word in which its elements are then moved apart.
             match BITS {
@@ -446,7 +447,7 @@ unsafe impl Lanes for Ymm {
             // SAFETY: the caller promises that the processor has AVX2 and that the codes of a step can be read.
             return unsafe { Self::load_codes::<BITS>(src) };
         }
-        // SAFETY: the caller's: the processor has AVX2, and 8 bytes can be read.
+        // SAFETY: AVX2 was detected (`is_available`), and `src` has the 8 bytes of a step. The load needs no alignment.
         unsafe {
             let indices = _mm256_setr_epi8(
                 0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3, //
@@ -458,7 +459,8 @@ unsafe impl Lanes for Ymm {
 
     #[inline(always)]
     unsafe fn look_up_words<const BITS: usize>([low, high]: [&[V; 1]; 2], src: *const u8) -> [V; 2] {
-        // SAFETY: the caller's: the processor has AVX2, and 4 * BITS bytes can be read.
+        // SAFETY: AVX2 was detected (`is_available`), and `src` has the 4 * BITS bytes of a step. The loads need no
+        // alignment.
         unsafe {
             // The bytes are given the places that make of each half the results of two eights that are a vector apart.
             let index = match BITS {
@@ -489,7 +491,8 @@ unsafe impl Lanes for Ymm {
 
     #[inline(always)]
     unsafe fn store_codes<const BITS: usize>(dst: *mut u8, codes: V) {
-        // SAFETY: the caller's: the processor has AVX2, and 4 * BITS bytes can be written.
+        // SAFETY: AVX2 was detected (`is_available`), and `dst` has space for the 4 * BITS bytes of a step. The stores
+        // need no alignment.
         unsafe {
             match BITS {
                 2 => {
@@ -521,7 +524,7 @@ unsafe impl Lanes for Ymm {
 
     #[inline(always)]
     unsafe fn table<const N: usize>(entries: &[u8; 256]) -> [V; N] {
-        // SAFETY: the caller's: the processor has AVX2.
+        // SAFETY: AVX2 was detected (`is_available`). Each load is of one array of 16 bytes.
         unsafe {
             let sixteens = entries.as_chunks().0;
             let mut tables = [twice(&sixteens[0]); N];
@@ -536,7 +539,7 @@ unsafe impl Lanes for Ymm {
 
     #[inline(always)]
     unsafe fn look_up<const N: usize>(table: &[V; N], index: V) -> V {
-        // SAFETY: the caller's: the processor has AVX2.
+        // SAFETY: AVX2 was detected (`is_available`). The look-up accesses no memory but `table`.
         unsafe {
             if N <= 8 {
                 return look_up_sixteens(table, index);

@@ -421,7 +421,8 @@ unsafe impl Lanes for Zmm {
 
     #[inline(always)]
     unsafe fn load_codes<const BITS: usize>(src: *const u8) -> V {
-        // SAFETY: the caller's: the processor has AVX-512, and 8 * BITS bytes can be read.
+        // SAFETY: AVX-512 was detected (`is_available`), and `src` has the 8 * BITS bytes of a step. The loads need no
+        // alignment.
         unsafe {
             let codes = if BITS == 2 {
                 let packed = _mm512_castsi128_si512(_mm_loadu_si128(src.cast()));
@@ -436,7 +437,8 @@ unsafe impl Lanes for Zmm {
 
     #[inline(always)]
     unsafe fn look_up_words<const BITS: usize>(tables: [&[V; 4]; 2], src: *const u8) -> [V; 2] {
-        // SAFETY: the caller's: the processor has AVX-512, and 8 * BITS bytes can be read.
+        // SAFETY: AVX-512 was detected (`is_available`), and `src` has the 8 * BITS bytes of a step. The loads need no
+        // alignment.
         unsafe {
             // The first 32 entries: those of codes of 4 bits twice. Those of 2 bits are repeated, as often as they fit.
             let [low, high] = tables.map(|table| _mm512_cvtepu8_epi16(_mm512_castsi512_si256(table[0])));
@@ -471,7 +473,7 @@ unsafe impl Lanes for Zmm {
 
     #[inline(always)]
     unsafe fn store_upper_words(dst: *mut u8, words: [V; 2]) {
-        // SAFETY: the caller's: the processor has AVX-512, and the lanes of a step can be written.
+        // SAFETY: AVX-512 was detected (`is_available`), and `dst` has space for the 256 bytes of the lanes of a step.
         unsafe {
             let index = bytes!(|i| if i % 2 == 0 { i / 4 } else { 0 });
             for part in 0..4 {
@@ -484,7 +486,8 @@ unsafe impl Lanes for Zmm {
 
     #[inline(always)]
     unsafe fn load_indices<const BITS: usize>(src: *const u8) -> V {
-        // SAFETY: the caller's: the processor has AVX-512, and 8 * BITS bytes can be read.
+        // SAFETY: AVX-512 was detected (`is_available`), and `src` has the 8 * BITS bytes of a step. The loads need no
+        // alignment.
         unsafe {
             // Intel has one port for permutations, and the cutting of 64 bits into bytes is one: shifts are not.
             match BITS {
@@ -514,7 +517,8 @@ unsafe impl Lanes for Zmm {
 
     #[inline(always)]
     unsafe fn store_codes<const BITS: usize>(dst: *mut u8, codes: V) {
-        // SAFETY: the caller's: the processor has AVX-512, and 8 * BITS bytes can be written.
+        // SAFETY: AVX-512 was detected (`is_available`), and `dst` has space for the 8 * BITS bytes of a step. The
+        // stores need no alignment.
         unsafe {
             // One permutation is less work than the conversion to narrower lanes, which is two.
             match BITS {
@@ -544,7 +548,8 @@ unsafe impl Lanes for Zmm {
 
     #[inline(always)]
     unsafe fn table<const N: usize>(entries: &[u8; 256]) -> [V; 4] {
-        // SAFETY: the caller's: the processor has AVX-512; the entries are four vectors.
+        // SAFETY: AVX-512 was detected (`is_available`), and `entries` has the 256 bytes of four vectors. The loads
+        // need no alignment.
         unsafe {
             let part = entries.as_ptr();
             [Self::load(part), Self::load(part.add(64)), Self::load(part.add(128)), Self::load(part.add(192))]
@@ -553,7 +558,7 @@ unsafe impl Lanes for Zmm {
 
     #[inline(always)]
     unsafe fn look_up<const N: usize>(table: &[V; 4], index: V) -> V {
-        // SAFETY: the caller's: the processor has AVX-512.
+        // SAFETY: AVX-512 was detected (`is_available`). The look-up accesses no memory but `table`.
         unsafe {
             match N {
                 1 | 2 | 4 => _mm512_permutexvar_epi8(index, table[0]),
