@@ -26,6 +26,8 @@ pub(crate) struct Traits {
     pub(crate) weights: Vec<Weight>,
     pub(crate) position: Option<Position>,
     pub(crate) inside: Option<Inside>,
+    /// What tells how many terms are added up for an element.
+    pub(crate) terms: Option<Terms>,
     /// When it is sensitive, if not always.
     pub(crate) when: Option<When>,
     flags: Vec<Flag>,
@@ -51,7 +53,7 @@ macro_rules! words {
 
 words! {
     /// What an input is, other than data.
-    Meaning { Angle, Any, Coordinate, Exponent, Float, Limit, Pixel }
+    Meaning { Angle, Any, Coordinate, Exponent, Float, Limit, Mask, Pixel }
     /// What an operator gives of its first input.
     Gives { Sequence, Element, Optional, Present }
     /// What an operator computes of numbers.
@@ -61,7 +63,7 @@ words! {
     /// What an operator does with positions.
     Position { Given, Read, Carried, Traced }
     /// What an operator does with elements, masks and errors, or is.
-    Flag { Arranges, Fast, Float, Masks, Picks, Repeats, Spectrum, Steady, Updates }
+    Flag { Arranges, Fast, Float, Greatest, Masks, Picks, Repeats, Spectrum, Steady, Updates }
 }
 
 /// What tells a type.
@@ -79,10 +81,21 @@ pub(crate) enum When {
     Stash(i64),
     /// If an attribute is not 0.
     Attribute(&'static str),
-    /// If the sum of squares, whose number an attribute gives, may overflow.
-    Squares(&'static str),
+    /// If the sum of squares may overflow.
+    Squares,
     /// If an exponential may overflow.
     Exponential,
+}
+
+/// What tells how many terms are added up for an element of a result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Terms {
+    /// A number, or the sizes of a window.
+    Attribute(&'static str),
+    /// The sizes of the axes that are reduced.
+    Axes,
+    /// The sizes of all axes but the first two.
+    Spatial,
 }
 
 /// The rank of outputs.
@@ -95,15 +108,29 @@ pub(crate) enum Rank {
     Fixed(usize),
 }
 
-/// What bounds every output, unless that is infinite or NaN.
+/// What bounds the first output, unless that is infinite or NaN: numbers, or what the table explains.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Bounded {
     /// The least and the greatest number.
     Between(f32, f32),
-    ByFirst,
-    ByInputs,
-    /// None is negative where no input is.
-    BySign,
+    First,
+    Inputs,
+    Sign,
+    Abs,
+    Choice,
+    Clip,
+    Difference,
+    Exp,
+    Max,
+    Min,
+    Neg,
+    Power,
+    Product,
+    Quotient,
+    Relu,
+    Root,
+    Scaled,
+    Sum,
 }
 
 /// An input that is a weight.
@@ -182,10 +209,15 @@ impl Traits {
                 Some(("inside", value)) => traits.inside = Some(Inside::read(value)?),
                 Some(("stash", value)) => traits.when = Some(When::Stash(value.parse().ok()?)),
                 Some(("when", value)) => traits.when = Some(When::Attribute(value)),
-                Some(("size", value)) => traits.when = Some(When::Squares(value)),
+                Some(("terms", "axes")) => traits.terms = Some(Terms::Axes),
+                Some(("terms", "spatial")) => traits.terms = Some(Terms::Spatial),
+                Some(("terms", value)) => traits.terms = Some(Terms::Attribute(value)),
                 Some(("position", value)) => traits.position = Some(Position::read(value)?),
                 Some(_) => return None,
-                None if word == "overflows" => traits.when = Some(When::Exponential),
+                None if word == "overflows" => {
+                    let is_square = traits.inside == Some(Inside::Squares);
+                    traits.when = Some(if is_square { When::Squares } else { When::Exponential });
+                }
                 None => match word.split_once(':') {
                     Some((input, meaning)) => traits.inputs.push((input, Meaning::read(meaning)?)),
                     None => traits.flags.push(Flag::read(word)?),
@@ -207,11 +239,29 @@ impl TypeSource {
 impl Bounded {
     fn read(text: &str) -> Option<Bounded> {
         let end = |text: &str, open| if text.is_empty() { Some(open) } else { text.parse().ok() };
-        Some(match (text, text.split_once("..")) {
-            ("first", _) => Bounded::ByFirst,
-            ("inputs", _) => Bounded::ByInputs,
-            ("sign", _) => Bounded::BySign,
-            (_, ends) => Bounded::Between(end(ends?.0, f32::NEG_INFINITY)?, end(ends?.1, f32::INFINITY)?),
+        Some(match text {
+            "first" => Bounded::First,
+            "inputs" => Bounded::Inputs,
+            "sign" => Bounded::Sign,
+            "abs" => Bounded::Abs,
+            "choice" => Bounded::Choice,
+            "clip" => Bounded::Clip,
+            "difference" => Bounded::Difference,
+            "exp" => Bounded::Exp,
+            "max" => Bounded::Max,
+            "min" => Bounded::Min,
+            "neg" => Bounded::Neg,
+            "power" => Bounded::Power,
+            "product" => Bounded::Product,
+            "quotient" => Bounded::Quotient,
+            "relu" => Bounded::Relu,
+            "root" => Bounded::Root,
+            "scaled" => Bounded::Scaled,
+            "sum" => Bounded::Sum,
+            text => {
+                let (least, greatest) = text.split_once("..")?;
+                Bounded::Between(end(least, f32::NEG_INFINITY)?, end(greatest, f32::INFINITY)?)
+            }
         })
     }
 }
@@ -274,7 +324,8 @@ mod tests {
             (Some("a logarithm"), Some(Position::Carried), Some(Rank::OfFirst))
         );
         assert_eq!(Traits::of("", "Tanh").bounds, Some(Bounded::Between(-1.0, 1.0)));
-        assert_eq!(Traits::of("", "Relu").bounds, Some(Bounded::Between(0.0, f32::INFINITY)));
+        assert_eq!(Traits::of("", "Softplus").bounds, Some(Bounded::Between(0.0, f32::INFINITY)));
+        assert_eq!(Traits::of("", "Relu").bounds, Some(Bounded::Relu));
         assert_eq!(Traits::of("", "GridSample").meaning("grid"), Some(Meaning::Pixel));
         assert_eq!(Traits::of("", "GridSample").meaning("X"), None);
         let (input, exchanged) = (1, Some(("transB", 0)));

@@ -26,6 +26,7 @@ mod resolution;
 mod rules;
 mod sensitive;
 mod stored;
+mod terms;
 #[cfg(test)]
 mod tests;
 mod variables;
@@ -34,6 +35,7 @@ mod write;
 use crate::edits::Edits;
 use crate::error::{Error, ModelError, ModelErrorKind};
 use crate::external::Files;
+use crate::graph::dataflow::Dataflow;
 use crate::graph::values::{Id, Origin};
 use crate::rewrite::{Request, check_output, edited, open_source, refuse_of_models, rewrite_of};
 use crate::source::ModelSource;
@@ -377,12 +379,13 @@ pub(crate) fn edits_of<'a>(
     let stored =
         |place: usize, id: Id| constants.get(place, id).is_some() && is_stored(&typing.bodies[place], id, request.to);
     let mut variables = Variables::of(document, typing, request.to, &stored);
-    Rules { document, variables: &mut variables, constants: &constants, request, lost }.pin()?;
+    let model = Dataflow::of(typing, &variables.roots);
+    Rules { document, variables: &mut variables, model: &model, constants: &constants, request, lost }.pin()?;
     let assignment = Assignment::of(&variables);
     if !request.allow_unmatched {
         explain::check_low(&request.low, &variables, &assignment)?;
     }
-    let mut writer = Writer::new((document, files), &variables, &assignment, &constants, request);
+    let mut writer = Writer::new((document, files), &model, (&variables, &assignment), &constants, request);
     let edits = writer.edits()?;
     if document.training && !edits.is_empty() {
         return Err(ModelError::training());

@@ -1,10 +1,9 @@
-//! Bounds of values, as far as operators and constants guarantee them: Sigmoid gives what is from 0 to 1, whatever it
-//! reads. What nothing bounds may be anything.
+//! Bounds of values, as far as operators, types and constants guarantee them: Sigmoid gives what is from 0 to 1, whatever
+//! it reads. What nothing bounds may be anything.
 
 use super::constants::{Constants, Span};
-use crate::graph::values::{Flow, Id, Origin, Step};
+use crate::graph::dataflow::{Dataflow, Fact, Node};
 use crate::operators::{Bounded, Flag, Traits};
-use crate::types::Body;
 use onnx_cast::DataType;
 
 /// Numbers between which a value is, where it is a number.
@@ -16,120 +15,124 @@ pub(crate) struct Bounds {
 
 pub(crate) const ANY: Bounds = Bounds { least: f32::NEG_INFINITY, greatest: f32::INFINITY };
 
+/// Bounds of no number: what has not been computed yet.
+const NOTHING: Bounds = Bounds { least: f32::INFINITY, greatest: f32::NEG_INFINITY };
+
+impl Fact for Bounds {
+    const UNKNOWN: Bounds = ANY;
+
+    fn join(&self, other: &Bounds) -> Bounds {
+        Bounds { least: self.least.min(other.least), greatest: self.greatest.max(other.greatest) }
+    }
+}
+
 /// Whether an operator bounds what it gives on both sides, and nears its bounds.
 pub(crate) fn saturates(traits: &Traits) -> bool {
     matches!(traits.bounds, Some(Bounded::Between(least, greatest)) if least.is_finite() && greatest.is_finite())
 }
 
-/// The bounds of the values of a body.
-pub(crate) fn of(body: &Body<'_, '_>, place: usize, constants: &Constants<'_>) -> Vec<Bounds> {
-    let mut all = vec![ANY; body.flow.values.len()];
-    for (id, bounds) in all.iter_mut().enumerate() {
-        if let Some(span) = constants.numbers(place, id) {
-            *bounds = Bounds { least: span.least, greatest: span.greatest };
-        }
-    }
-    for step in &body.flow.steps {
-        let Some(&Some(output)) = step.outputs.first() else { continue };
-        if all[output] == ANY {
-            let bounds = of_step(step, body, &all);
-            step.outputs
-                .iter()
-                .flatten()
-                .take(if step.traits.is(Flag::Picks) { usize::MAX } else { 1 })
-                .for_each(|&id| all[id] = bounds);
-        }
-    }
-    all
-}
-
-/// The values of a body that only constants decide: constants, elements that are picked of them, and the results of
-/// operators that read nothing else.
-pub(crate) fn fixed(body: &Body<'_, '_>, place: usize, constants: &Constants<'_>) -> Vec<bool> {
-    let mut fixed: Vec<bool> = (0..body.flow.values.len()).map(|id| constants.is_fixed(place, id)).collect();
-    for step in &body.flow.steps {
-        let mut inputs = step.inputs.iter().flatten().map(|&id| fixed[id]);
-        let picks = step.traits.is(Flag::Picks) && inputs.clone().next() == Some(true);
-        if picks || (step.inputs.iter().any(Option::is_some) && inputs.all(|is_fixed| is_fixed)) {
-            step.outputs.iter().flatten().for_each(|&id| fixed[id] = true);
-        }
-    }
-    fixed
-}
-
-fn of_step(step: &Step<'_, '_>, body: &Body<'_, '_>, all: &[Bounds]) -> Bounds {
-    let input = |index: usize| step.inputs.get(index).copied().flatten();
-    let bounds = |index: usize| input(index).map_or(ANY, |id| all[id]);
-    let (one, two) = (bounds(0), bounds(1));
-    if step.node.op_type == "DequantizeLinear" {
-        let zero_point = input(2).map_or(Bounds { least: 0.0, greatest: 0.0 }, |id| all[id]);
-        return one.minus(zero_point).times(two);
-    }
-    if !crate::tree::is_default(step.node.domain) {
-        return ANY;
-    }
-    // Integers wrap around, and their quotients are truncated.
-    let output = step.outputs.first().copied().flatten().and_then(|id| body.types[id].as_ref()?.tensor());
-    if !step.traits.is(Flag::Picks) && output.is_some_and(|data_type| !data_type.is_float()) {
-        return ANY;
-    }
-    match step.node.op_type {
-        "Cast" if input(0).is_some_and(|id| is_of(body, id, DataType::Bool)) => Bounds { least: 0.0, greatest: 1.0 },
-        "Relu" | "Clip" | "Max" | "Min" => of_limits(step, all),
-        "Exp" => Bounds { least: one.least.exp(), greatest: one.greatest.exp() },
-        "Abs" => one.magnitudes(),
-        "Neg" => Bounds { least: -one.greatest, greatest: -one.least },
-        "Sqrt" => Bounds { least: one.least.max(0.0).sqrt(), greatest: one.greatest.max(0.0).sqrt() },
-        "Add" => one.plus(two),
-        "Sub" if is_greatest(&body.flow, input(1), input(0)) => Bounds { least: f32::NEG_INFINITY, greatest: 0.0 },
-        "Sub" => one.minus(two),
-        "Mul" if input(0).is_some() && input(0) == input(1) => one.magnitudes().times(one.magnitudes()),
-        "Mul" => one.times(two),
-        "Div" if two.least > 0.0 => one.times(Bounds { least: 1.0 / two.greatest, greatest: 1.0 / two.least }),
-        "Pow" if two == (Bounds { least: 2.0, greatest: 2.0 }) => one.magnitudes().times(one.magnitudes()),
-        "Where" => two.or(bounds(2)),
-        _ if step.traits.is(Flag::Picks) => one,
-        _ => {
-            let inputs =
-                step.inputs.iter().flatten().filter(|&&id| is_of(body, id, DataType::Float)).map(|&id| all[id]);
-            let inputs = inputs.reduce(Bounds::or).unwrap_or(ANY);
-            match step.traits.bounds {
-                Some(Bounded::Between(least, greatest)) => Bounds { least, greatest },
-                Some(Bounded::ByFirst) => one,
-                Some(Bounded::ByInputs) => inputs,
-                Some(Bounded::BySign) if inputs.least >= 0.0 => Bounds { least: 0.0, greatest: f32::INFINITY },
-                Some(Bounded::BySign) | None => ANY,
+/// The bounds of a model's values.
+pub(crate) fn of(model: &Dataflow<'_, '_, '_>, constants: &Constants<'_>) -> Vec<Bounds> {
+    let number = |value: usize| {
+        let span = constants.numbers(model.values[value].body, model.values[value].id)?;
+        Some(Bounds { least: span.least, greatest: span.greatest })
+    };
+    let known = (0..model.values.len()).map(|value| match number(value) {
+        Some(bounds) => bounds,
+        None if model.is_given(value) => NOTHING,
+        None => of_type(model.data_type(value)),
+    });
+    let bounds = model.forward(known.collect(), |node, output, facts| {
+        let value = node.outputs[output];
+        value.and_then(number).unwrap_or_else(|| {
+            if output > 0 && !node.step.traits.is(Flag::Picks) {
+                return ANY;
             }
-        }
+            of_node(model, node, value.and_then(|value| model.data_type(value)), facts)
+        })
+    });
+    bounds.into_iter().map(|bounds| if bounds == NOTHING { ANY } else { bounds }).collect()
+}
+
+/// The values that only constants decide: constants, elements that are picked of them, and the results of operators that
+/// read nothing else.
+pub(crate) fn fixed(model: &Dataflow<'_, '_, '_>, constants: &Constants<'_>) -> Vec<bool> {
+    let is_fixed = |value: usize| constants.is_fixed(model.values[value].body, model.values[value].id);
+    let known = (0..model.values.len()).map(|value| !is_fixed(value) && !model.is_given(value)).collect();
+    // A fact holds where something may change a value: the other way around.
+    let varies = model.forward(known, |node, output, facts| {
+        let mut inputs = node.inputs.iter().flatten().map(|&id| facts[id]);
+        let picks = node.step.traits.is(Flag::Picks) && inputs.clone().next() == Some(false);
+        let is_alone = inputs.clone().next().is_none();
+        !(node.outputs[output].is_some_and(is_fixed) || picks || (!is_alone && inputs.all(|varies| !varies)))
+    });
+    varies.into_iter().map(|varies| !varies).collect()
+}
+
+/// What the numbers of a type are between.
+fn of_type(data_type: Option<DataType>) -> Bounds {
+    match data_type {
+        Some(DataType::Bool) => Bounds { least: 0.0, greatest: 1.0 },
+        Some(DataType::Uint8) => Bounds { least: 0.0, greatest: 255.0 },
+        Some(DataType::Int8) => Bounds { least: -128.0, greatest: 127.0 },
+        _ => ANY,
     }
 }
 
-/// What limits give that are inputs.
-fn of_limits(step: &Step<'_, '_>, all: &[Bounds]) -> Bounds {
-    let bounds = |index: usize| step.inputs.get(index).copied().flatten().map(|id| all[id]);
-    let one = bounds(0).unwrap_or(ANY);
-    let all = step.inputs.iter().flatten().map(|&id| all[id]);
-    match step.node.op_type {
-        "Relu" => Bounds { least: one.least.max(0.0), greatest: one.greatest.max(0.0) },
-        "Max" => all.reduce(|one, two| one.pairwise(two, f32::max)).unwrap_or(ANY),
-        "Min" => all.reduce(|one, two| one.pairwise(two, f32::min)).unwrap_or(ANY),
-        _ => {
-            let least = bounds(1).map_or(one.least, |limit| one.least.max(limit.least));
-            let greatest = bounds(2).map_or(one.greatest, |limit| one.greatest.min(limit.greatest));
-            Bounds { least, greatest: greatest.max(least) }
-        }
+fn of_node(
+    model: &Dataflow<'_, '_, '_>,
+    node: &Node<'_, '_, '_>,
+    data_type: Option<DataType>,
+    all: &[Bounds],
+) -> Bounds {
+    let traits = node.step.traits;
+    // Integers wrap around, and their quotients are truncated.
+    if !traits.is(Flag::Picks) && data_type.is_some_and(|data_type| !data_type.is_float()) {
+        return of_type(data_type);
+    }
+    let bounds = |index: usize| node.input(index).map(|id| all[id]);
+    let floats = node.inputs.iter().flatten().filter(|&&id| model.data_type(id).is_some_and(DataType::is_float));
+    let floats: Vec<Bounds> = floats.map(|&id| all[id]).collect();
+    if floats.contains(&NOTHING) || (traits.is(Flag::Picks) && bounds(0) == Some(NOTHING)) {
+        return NOTHING;
+    }
+    let (one, two) = (bounds(0).unwrap_or(ANY), bounds(1).unwrap_or(ANY));
+    let inputs = || floats.iter().copied();
+    match traits.bounds {
+        None if traits.is(Flag::Picks) => one,
+        None => ANY,
+        Some(Bounded::Between(least, greatest)) => Bounds { least, greatest },
+        Some(Bounded::First) => one,
+        Some(Bounded::Inputs) => inputs().reduce(|one, two| one.join(&two)).unwrap_or(ANY),
+        Some(Bounded::Sign) if inputs().all(|one| one.least >= 0.0) => Bounds { least: 0.0, greatest: f32::INFINITY },
+        Some(Bounded::Sign) => ANY,
+        Some(Bounded::Abs) => one.magnitudes(),
+        Some(Bounded::Choice) => two.join(&bounds(2).unwrap_or(ANY)),
+        Some(Bounded::Clip) => one.clipped(two, bounds(2).unwrap_or(ANY)),
+        Some(Bounded::Difference) if is_greatest(model, node) => Bounds { least: f32::NEG_INFINITY, greatest: 0.0 },
+        Some(Bounded::Difference) => one.minus(two),
+        Some(Bounded::Exp) => Bounds { least: one.least.exp(), greatest: one.greatest.exp() },
+        Some(Bounded::Max) => inputs().reduce(|one, two| one.pairwise(two, f32::max)).unwrap_or(ANY),
+        Some(Bounded::Min) => inputs().reduce(|one, two| one.pairwise(two, f32::min)).unwrap_or(ANY),
+        Some(Bounded::Neg) => Bounds { least: -one.greatest, greatest: -one.least },
+        Some(Bounded::Power) if two == (Bounds { least: 2.0, greatest: 2.0 }) => one.squared(),
+        Some(Bounded::Power) => ANY,
+        Some(Bounded::Product) if node.inputs.first() == node.inputs.get(1) => one.squared(),
+        Some(Bounded::Product) => one.times(two),
+        Some(Bounded::Quotient) if two.least > 0.0 => one.times(two.inverse()),
+        Some(Bounded::Quotient) => ANY,
+        Some(Bounded::Relu) => one.pairwise(Bounds { least: 0.0, greatest: 0.0 }, f32::max),
+        Some(Bounded::Root) => Bounds { least: one.least.max(0.0).sqrt(), greatest: one.greatest.max(0.0).sqrt() },
+        Some(Bounded::Scaled) => one.minus(bounds(2).unwrap_or(Bounds { least: 0.0, greatest: 0.0 })).times(two),
+        Some(Bounded::Sum) => inputs().reduce(Bounds::plus).unwrap_or(ANY),
     }
 }
 
-/// Whether a value is the greatest along an axis of another one.
-fn is_greatest(flow: &Flow<'_, '_>, value: Option<Id>, of: Option<Id>) -> bool {
-    let Some(Origin::Node(step, 0)) = value.map(|id| flow.values[id].origin) else { return false };
-    let step = &flow.steps[step];
-    of.is_some() && step.node.is("ReduceMax") && step.inputs.first() == Some(&of)
-}
-
-fn is_of(body: &Body<'_, '_>, id: Id, data_type: DataType) -> bool {
-    body.types[id].as_ref().and_then(|of_type| of_type.tensor()) == Some(data_type)
+/// Whether a difference is from the greatest of its first input.
+fn is_greatest(model: &Dataflow<'_, '_, '_>, node: &Node<'_, '_, '_>) -> bool {
+    let [Some(one), Some(two)] = node.inputs[..] else { return false };
+    let giver = model.node_of(two).map(|giver| &model.nodes[giver]);
+    giver.is_some_and(|giver| giver.step.traits.is(Flag::Greatest) && giver.inputs.first() == Some(&Some(one)))
 }
 
 impl Bounds {
@@ -149,8 +152,17 @@ impl Bounds {
         Bounds { least, greatest: self.magnitude() }
     }
 
-    fn or(self, other: Bounds) -> Bounds {
-        Bounds { least: self.least.min(other.least), greatest: self.greatest.max(other.greatest) }
+    fn squared(self) -> Bounds {
+        self.magnitudes().times(self.magnitudes())
+    }
+
+    fn inverse(self) -> Bounds {
+        Bounds { least: 1.0 / self.greatest, greatest: 1.0 / self.least }
+    }
+
+    fn clipped(self, low: Bounds, high: Bounds) -> Bounds {
+        let (least, greatest) = (self.least.max(low.least), self.greatest.min(high.greatest));
+        Bounds { least, greatest: greatest.max(least) }
     }
 
     fn pairwise(self, other: Bounds, of: impl Fn(f32, f32) -> f32) -> Bounds {

@@ -8,9 +8,10 @@ use super::bounds::{ANY, Bounds};
 use super::constants::overflows;
 use super::pins::{Reason, Variable};
 use super::variables::Variables;
-use crate::graph::values::{Flow, Id, Origin, Step};
+use crate::graph::dataflow::{Dataflow, Giver};
+use crate::graph::values::{Origin, Step};
 use crate::operators::Computes::{Choice, Power, Product, Products, Quotient, Root, Squares, Sum, Total};
-use crate::operators::Flag;
+use crate::operators::{Bounded, Flag};
 use std::collections::HashSet;
 
 /// So far a part is traced back, and so many parts a sum has at most.
@@ -30,7 +31,7 @@ pub(super) enum Degree {
 /// A value that a part is computed from.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reached {
-    pub(super) id: Id,
+    pub(super) value: usize,
     degree: Degree,
     /// How often constants weigh its elements against each other on the way, and whether after it is squared.
     weighed: (usize, bool),
@@ -47,7 +48,7 @@ pub(super) struct Reached {
 /// What is added up: a value, or the product of a step that adds something to it.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Part {
-    Value(Id),
+    Value(usize),
     Product(usize),
 }
 
@@ -61,79 +62,82 @@ struct Parts {
     in_product: bool,
 }
 
-pub(super) struct Body<'b, 't, 'a> {
-    pub(super) flow: &'b Flow<'t, 'a>,
+pub(super) struct Search<'b, 't, 'a> {
+    pub(super) model: &'b Dataflow<'b, 't, 'a>,
     bounds: &'b [Bounds],
     /// By value: whether it is computed from constants alone.
-    pub(super) fixed: Vec<bool>,
-    /// What nothing has rounded: the inputs of the model.
-    exact: &'b [Id],
+    pub(super) fixed: &'b [bool],
+    /// By value: whether nothing has rounded it, as inputs of the model.
+    exact: Vec<bool>,
     /// By value: whether a square is among what it adds up.
     squares: Vec<bool>,
 }
 
 /// Pins what is between a value and a sum that it nearly cancels in, and quotients of sums.
-pub(crate) fn pin(variables: &mut Variables<'_, '_, '_>, bounds: &[Vec<Bounds>]) {
-    let (mut found, low): (Vec<(Variable, Reason)>, _) = (Vec::new(), variables.low);
-    for (place, bounds) in bounds.iter().enumerate() {
-        let flow = &variables.body(place).flow;
-        let inputs = flow.ports.get(&variables.roots[place]).map_or(&[][..], |ports| &ports.inputs);
-        let body = Body::of(flow, bounds, if place == 0 { inputs } else { &[] });
-        let sums =
-            (0..body.flow.steps.len()).map(|at| (at, body.sums(at).iter().flat_map(|sum| body.kept(sum)).collect()));
-        let cancelling = sums.map(|(at, steps)| ("parts that nearly cancel", at, steps));
-        let quotients = if overflows(f32::MAX / 4.0, low) { body.quotients() } else { Vec::new() };
-        let quotients = quotients.into_iter().map(|(at, steps)| ("a quotient of sums that may overflow", at, steps));
-        for (what, at, steps) in cancelling.chain(quotients) {
-            let by: &Step<'_, '_> = &body.flow.steps[at];
-            let reason = Reason::Needed { what, by: by.node.label(by.index) };
-            let steps: Vec<usize> = steps;
-            found.extend(steps.iter().filter_map(|&at| variables.nodes[place][at]).map(|node| (node, reason.clone())));
-        }
+pub(crate) fn pin(
+    variables: &mut Variables<'_, '_, '_>,
+    model: &Dataflow<'_, '_, '_>,
+    bounds: &[Bounds],
+    fixed: &[bool],
+) {
+    let search = Search::of(model, bounds, fixed, variables.roots[0]);
+    let sums = (0..model.nodes.len())
+        .map(|at| (at, search.sums(at).iter().flat_map(|sum| search.kept(sum)).collect::<Vec<_>>()));
+    let cancelling = sums.map(|(at, nodes)| ("parts that nearly cancel", at, nodes));
+    let quotients = if overflows(f32::MAX / 4.0, variables.low) { search.quotients() } else { Vec::new() };
+    let quotients = quotients.into_iter().map(|(at, nodes)| ("a quotient of sums that may overflow", at, nodes));
+    let mut found: Vec<(Variable, Reason)> = Vec::new();
+    for (what, at, nodes) in cancelling.chain(quotients) {
+        let reason = Reason::Needed { what, by: model.nodes[at].label() };
+        let nodes = nodes.into_iter().map(|node| &model.nodes[node]);
+        let nodes = nodes.filter_map(|node| variables.nodes[node.body][node.at]);
+        found.extend(nodes.map(|node| (node, reason.clone())));
     }
     found.into_iter().for_each(|(variable, reason)| variables.pins.wide(variable, reason));
 }
 
-impl<'b, 't, 'a> Body<'b, 't, 'a> {
-    fn of(flow: &'b Flow<'t, 'a>, bounds: &'b [Bounds], exact: &'b [Id]) -> Self {
-        let fixed = (0..flow.values.len()).map(|id| is_constant(flow, id)).collect();
-        let mut body = Body { flow, bounds, fixed, exact, squares: vec![false; flow.values.len()] };
-        for (at, step) in flow.steps.iter().enumerate() {
-            let mut inputs = step.inputs.iter().flatten().peekable();
-            let is_fixed =
-                inputs.peek().is_some() && inputs.all(|&id| body.fixed[id]) && step.node.graphs().next().is_none();
-            let squares = body
-                .inputs(at, Degree::Plain)
-                .iter()
-                .any(|next| next.degree == Degree::Square || body.squares[next.id]);
-            for &id in step.outputs.iter().flatten() {
-                body.fixed[id] |= is_fixed;
-                body.squares[id] = squares;
-            }
-        }
-        body
+impl<'b, 't, 'a> Search<'b, 't, 'a> {
+    fn of(model: &'b Dataflow<'b, 't, 'a>, bounds: &'b [Bounds], fixed: &'b [bool], root: usize) -> Self {
+        let is_input = |value: usize| {
+            let value = &model.values[value];
+            let flow = &model.bodies[value.body].flow;
+            value.body == 0 && flow.values[value.id].graph == root && flow.values[value.id].origin == Origin::Other
+        };
+        let exact = (0..model.values.len()).map(is_input).collect();
+        let mut search = Search { model, bounds, fixed, exact, squares: Vec::new() };
+        search.squares = model.forward(vec![false; model.values.len()], |node, output, facts| {
+            let Giver::Node(at, _) = node.outputs[output].map_or(&Giver::Nothing, |value| &model.values[value].giver)
+            else {
+                return false;
+            };
+            let inputs = search.inputs(*at, Degree::Plain);
+            inputs.iter().any(|next| next.degree == Degree::Square || facts[next.value])
+        });
+        search
     }
 
     /// What a step adds up or multiplies, and how, where its result is of a degree; nothing where that is not what it does.
     fn inputs(&self, at: usize, degree: Degree) -> Vec<Reached> {
-        let step = &self.flow.steps[at];
-        let given = |index: usize| step.inputs.get(index).copied().flatten();
-        let is_fixed = |index: usize| given(index).is_some_and(|id| self.fixed[id]);
+        let (node, step) = (&self.model.nodes[at], self.model.nodes[at].step);
+        let given = |index: usize| node.input(index);
+        let is_fixed = |index: usize| given(index).is_some_and(|value| self.fixed[value]);
         let next = |index: usize, degree: Degree| {
-            let id = given(index).filter(|&id| !self.fixed[id])?;
+            let value = given(index).filter(|&value| !self.fixed[value])?;
             let product = (degree == Degree::Factor).then_some((at, index));
-            Some(Reached { degree, product, ..Reached::of(id) })
+            Some(Reached { degree, product, ..Reached::of(value) })
         };
-        let all = |degree: Degree| (0..step.inputs.len()).filter_map(|index| next(index, degree)).collect::<Vec<_>>();
+        let all = |degree: Degree| (0..node.inputs.len()).filter_map(|index| next(index, degree)).collect::<Vec<_>>();
         let totals = |all: Vec<Reached>| all.into_iter().map(|next| Reached { is_total: true, ..next }).collect();
         let one = |next: Option<Reached>| next.into_iter().collect();
         match step.traits.computes {
             // The result of another subtraction is no part of this sum's square.
-            Some(Sum) if step.node.is("Sub") => Vec::new(),
+            Some(Sum) if is_difference(step) => Vec::new(),
             Some(Sum) => all(Degree::Plain),
             Some(Total) => totals(one(next(0, Degree::Plain))),
             Some(Squares) => totals(one(next(0, Degree::Square))),
-            Some(Power) if given(1).is_some_and(|id| self.bounds[id].least >= 2.0) => one(next(0, Degree::Square)),
+            Some(Power) if given(1).is_some_and(|value| self.bounds[value].least >= 2.0) => {
+                one(next(0, Degree::Square))
+            }
             Some(Product | Products) if self.source(given(0)) == self.source(given(1)) => {
                 (0..2).filter_map(|index| next(index, Degree::Square)).collect()
             }
@@ -153,7 +157,7 @@ impl<'b, 't, 'a> Body<'b, 't, 'a> {
             Some(Choice) if all(Degree::Plain).len() == 1 => all(Degree::Plain),
             // A norm that is squared is a square.
             Some(Root) if degree == Degree::Square => one(next(0, Degree::Plain)),
-            None if step.node.is("Neg") || step.traits.is(Flag::Picks) => one(next(0, Degree::Plain)),
+            None if negates(step) || step.traits.is(Flag::Picks) => one(next(0, Degree::Plain)),
             None if step.traits.is(Flag::Arranges) => all(Degree::Plain),
             _ => Vec::new(),
         }
@@ -161,7 +165,7 @@ impl<'b, 't, 'a> Body<'b, 't, 'a> {
 
     /// What a step sums up: the parts of a sum, or those that a product adds up, as they are joined in one of its inputs.
     fn sums(&self, at: usize) -> Vec<Parts> {
-        let step = &self.flow.steps[at];
+        let (node, step) = (&self.model.nodes[at], self.model.nodes[at].step);
         let is_product = step.traits.computes == Some(Products);
         // What is behind the two factors is added, but by Einsum, which takes any number of them.
         let adds = is_product && step.inputs.len() > 2 && !step.node.is("Einsum");
@@ -172,80 +176,77 @@ impl<'b, 't, 'a> Body<'b, 't, 'a> {
             all.push(sum);
         }
         if is_product {
-            all.extend((0..2).filter_map(|index| self.joined(at, step.inputs.get(index).copied().flatten()?)));
+            all.extend((0..2).filter_map(|index| self.joined(at, node.input(index)?)));
         }
-        let squares = |&(part, _): &(Part, bool)| matches!(part, Part::Value(id) if self.squares[id]);
+        let squares = |&(part, _): &(Part, bool)| matches!(part, Part::Value(value) if self.squares[value]);
         let subtracts = |sum: &Parts| sum.parts.iter().any(|part| part.1 != sum.parts[0].1);
         all.retain(|sum| sum.parts.len() <= MOST && (subtracts(sum) || sum.parts.iter().any(squares)));
         all
     }
 
-    /// Adds what a step adds.
+    /// Adds what a node adds.
     fn add(&self, at: usize, is_negative: bool, sum: &mut Parts) {
-        let step = &self.flow.steps[at];
+        let (node, step) = (&self.model.nodes[at], self.model.nodes[at].step);
         sum.steps.push(at);
-        let mut inputs = step.inputs.iter().enumerate().collect::<Vec<_>>();
+        let mut inputs = node.inputs.iter().enumerate().collect::<Vec<_>>();
         if step.traits.computes == Some(Products) {
             sum.parts.push((Part::Product(at), is_negative));
             inputs.retain(|&(index, _)| index > 1);
         }
-        for (index, &id) in inputs {
-            let Some(id) = id.filter(|&id| !self.fixed[id]) else { continue };
-            let is_negative = is_negative != (index == 1 && step.node.is("Sub") || step.node.is("Neg"));
-            let value = &self.flow.values[id];
-            match value.origin {
-                Origin::Node(before, 0)
-                    if value.reads.len() == 1
-                        && value.outputs == 0
-                        && sum.steps.len() < MOST
-                        && (self.flow.steps[before].traits.computes == Some(Sum)
-                            || self.flow.steps[before].node.is("Neg")) =>
-                {
+        for (index, &value) in inputs {
+            let Some(value) = value.filter(|&value| !self.fixed[value]) else { continue };
+            let is_negative = is_negative != (index == 1 && is_difference(step) || negates(step));
+            let known = &self.model.values[value];
+            let is_own = known.reads.len() == 1 && known.becomes.is_empty() && !known.is_output;
+            let adds = |before: &Step<'_, '_>| before.traits.computes == Some(Sum) || negates(before);
+            match known.giver {
+                Giver::Node(before, 0) if is_own && sum.steps.len() < MOST && adds(self.model.nodes[before].step) => {
                     self.add(before, is_negative, sum);
                 }
-                _ => sum.parts.push((Part::Value(id), is_negative)),
+                _ => sum.parts.push((Part::Value(value), is_negative)),
             }
         }
     }
 
     /// The values that are joined in an input of a product.
-    fn joined(&self, product: usize, id: Id) -> Option<Parts> {
+    fn joined(&self, product: usize, value: usize) -> Option<Parts> {
         let arranges = |step: &Step<'_, '_>| step.traits.is(Flag::Arranges) && !step.node.is("Concat");
-        let (id, mut steps) = self.flow.source(id, arranges);
-        let Origin::Node(at, 0) = self.flow.values[id].origin else { return None };
+        let (ends, mut steps) = self.model.sources(value, arranges);
+        let at = self.model.node_of(*ends.first()?).filter(|_| ends.len() == 1)?;
         steps.extend([product, at]);
-        let parts = self.inputs(at, Degree::Plain).into_iter().map(|next| (Part::Value(next.id), false)).collect();
-        self.flow.steps[at].node.is("Concat").then_some(Parts { steps, parts, in_product: true })
+        let parts = self.inputs(at, Degree::Plain).into_iter().map(|next| (Part::Value(next.value), false)).collect();
+        self.model.nodes[at].step.node.is("Concat").then_some(Parts { steps, parts, in_product: true })
     }
 
     /// The values that a part is computed from, through roots of what is not squared, too, or not.
     pub(super) fn trace(&self, part: Part, through_roots: bool) -> Vec<Reached> {
         let mut reached = match part {
-            Part::Value(id) => {
-                vec![Reached::of(id)]
-            }
+            Part::Value(value) => vec![Reached::of(value)],
             Part::Product(at) => self.inputs(at, Degree::Plain),
         };
         let mut seen = HashSet::new();
         let mut at = 0;
         while let Some(&before) = reached.get(at).filter(|_| reached.len() < MOST) {
-            if let Origin::Node(step, _) = self.flow.values[before.id].origin {
-                for next in self.inputs(step, if through_roots { Degree::Square } else { before.degree }) {
-                    let next = Reached {
-                        degree: next.degree.max(before.degree),
-                        weighed: (
-                            next.weighed.0 + before.weighed.0,
-                            before.weighed.1 || (before.degree == Degree::Square && next.weighed.0 > 0),
-                        ),
-                        product: before.product.or(next.product),
-                        is_mean: before.is_mean || (before.product.is_some() && next.is_total),
-                        is_total: next.is_total || before.is_total,
-                        from: Some(at),
-                        ..next
-                    };
-                    if seen.insert((next.id, next.degree, before.id)) {
-                        reached.push(next);
-                    }
+            let next = match &self.model.values[before.value].giver {
+                Giver::Node(node, _) => self.inputs(*node, if through_roots { Degree::Square } else { before.degree }),
+                Giver::Values(values) => values.iter().map(|&value| Reached::of(value)).collect(),
+                Giver::Nothing => Vec::new(),
+            };
+            for next in next {
+                let next = Reached {
+                    degree: next.degree.max(before.degree),
+                    weighed: (
+                        next.weighed.0 + before.weighed.0,
+                        before.weighed.1 || (before.degree == Degree::Square && next.weighed.0 > 0),
+                    ),
+                    product: before.product.or(next.product),
+                    is_mean: before.is_mean || (before.product.is_some() && next.is_total),
+                    is_total: next.is_total || before.is_total,
+                    from: Some(at),
+                    ..next
+                };
+                if seen.insert((next.value, next.degree, before.value)) {
+                    reached.push(next);
                 }
             }
             at += 1;
@@ -254,16 +255,16 @@ impl<'b, 't, 'a> Body<'b, 't, 'a> {
     }
 
     /// The value that arranging gives another one of.
-    fn source(&self, id: Option<Id>) -> Option<Id> {
+    fn source(&self, value: Option<usize>) -> Option<Vec<usize>> {
         let arranges =
             |step: &Step<'_, '_>| step.traits.is(Flag::Arranges) && !["Concat", "Slice"].contains(&step.node.op_type);
-        Some(self.flow.source(id?, arranges).0)
+        Some(self.model.sources(value?, arranges).0)
     }
 
     /// The sign of a part: -1, 1, or 0 where it may have either.
     fn sign(&self, (part, is_negative): (Part, bool)) -> i32 {
         let bounds = match part {
-            Part::Value(id) => self.bounds[id],
+            Part::Value(value) => self.bounds[value],
             Part::Product(_) => ANY,
         };
         let sign = i32::from(bounds.least >= 0.0) - i32::from(bounds.greatest <= 0.0);
@@ -284,15 +285,15 @@ impl<'b, 't, 'a> Body<'b, 't, 'a> {
                 if sum.parts[one].1 != sum.parts[other].1 {
                     let differences = self.differences(square, factor);
                     for [at, place] in products_of_means(square, factor).into_iter().chain(differences) {
-                        met.insert(square[at].id);
+                        met.insert(square[at].value);
                         let ways = [self.way(square, at, &met), self.way(factor, place, &met)];
                         kept.extend(ways.into_iter().flatten().flatten());
                     }
                 }
                 for (at, reached) in square.iter().enumerate().filter(|(_, one)| one.degree == Degree::Square) {
-                    let meets = |other: &Reached| other.id == reached.id && sum.cancels(reached, other);
+                    let meets = |other: &Reached| other.value == reached.value && sum.cancels(reached, other);
                     if let Some(place) = factor.iter().position(meets) {
-                        met.insert(reached.id);
+                        met.insert(reached.value);
                         let ways = [self.way(square, at, &met), self.way(factor, place, &met)];
                         kept.extend(ways.into_iter().flatten().flatten());
                     }
@@ -307,25 +308,23 @@ impl<'b, 't, 'a> Body<'b, 't, 'a> {
 
     /// Where what is exact is, as it is, in each of two parts.
     fn differences<'r>(&'r self, one: &'r [Reached], other: &'r [Reached]) -> impl Iterator<Item = [usize; 2]> + 'r {
-        let is_exact = |one: &Reached| one.degree == Degree::Plain && self.exact.contains(&one.id);
+        let is_exact = |one: &Reached| one.degree == Degree::Plain && self.exact[one.value];
         let exact = one.iter().enumerate().filter(move |(_, reached)| is_exact(reached));
         exact.filter_map(|(at, reached)| {
-            let same = |other: &Reached| other.degree == Degree::Plain && other.id == reached.id;
+            let same = |other: &Reached| other.degree == Degree::Plain && other.value == reached.value;
             Some([at, other.iter().position(same)?])
         })
     }
 
     /// The steps between what was reached and the part; none if what was met is on the way.
-    pub(super) fn way(&self, reached: &[Reached], mut at: usize, met: &HashSet<Id>) -> Option<Vec<usize>> {
+    pub(super) fn way(&self, reached: &[Reached], mut at: usize, met: &HashSet<usize>) -> Option<Vec<usize>> {
         let mut steps = Vec::new();
         while let Some(from) = reached[at].from {
             at = from;
-            if met.contains(&reached[at].id) {
+            if met.contains(&reached[at].value) {
                 return None;
             }
-            if let Origin::Node(step, _) = self.flow.values[reached[at].id].origin {
-                steps.push(step);
-            }
+            steps.extend(self.model.node_of(reached[at].value));
         }
         Some(steps)
     }
@@ -336,11 +335,11 @@ fn products_of_means(one: &[Reached], other: &[Reached]) -> Vec<[usize; 2]> {
     let mut found = Vec::new();
     for (at, reached) in one.iter().enumerate().filter(|(_, reached)| reached.is_total && !reached.is_mean) {
         let Some((product, side)) = reached.product else { continue };
-        let mean = |place: &usize| other[*place].id == reached.id && other[*place].is_mean;
+        let mean = |place: &usize| other[*place].value == reached.value && other[*place].is_mean;
         for place in (0..other.len()).filter(mean) {
             let Some((of_means, other_side)) = other[place].product else { continue };
             let has_partner = one.iter().any(|partner| {
-                let is_mean = |mean: &Reached| mean.id == partner.id && mean.is_mean;
+                let is_mean = |mean: &Reached| mean.value == partner.value && mean.is_mean;
                 partner.product == Some((product, 1 - side))
                     && other.iter().any(|mean| is_mean(mean) && mean.product == Some((of_means, 1 - other_side)))
             });
@@ -352,9 +351,9 @@ fn products_of_means(one: &[Reached], other: &[Reached]) -> Vec<[usize; 2]> {
 
 impl Reached {
     /// A value where nothing is known of the way to it.
-    fn of(id: Id) -> Self {
+    fn of(value: usize) -> Self {
         let degree = Degree::Plain;
-        Reached { id, degree, weighed: (0, false), product: None, is_mean: false, is_total: false, from: None }
+        Reached { value, degree, weighed: (0, false), product: None, is_mean: false, is_total: false, from: None }
     }
 }
 
@@ -373,11 +372,11 @@ impl Parts {
     }
 }
 
-/// Whether a value is an initializer, or what a Constant gives.
-pub(crate) fn is_constant(flow: &Flow<'_, '_>, id: Id) -> bool {
-    match flow.values[id].origin {
-        Origin::Initializer(..) => true,
-        Origin::Node(step, _) => flow.steps[step].node.is("Constant"),
-        Origin::Other => false,
-    }
+/// Whether a step takes its second input from its first.
+fn is_difference(step: &Step<'_, '_>) -> bool {
+    step.traits.bounds == Some(Bounded::Difference)
+}
+
+fn negates(step: &Step<'_, '_>) -> bool {
+    step.traits.bounds == Some(Bounded::Neg)
 }

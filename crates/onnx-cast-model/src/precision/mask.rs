@@ -1,15 +1,62 @@
-//! The large negative numbers by which masks hide elements. In a narrow type they become half of its lowest number: the
-//! lowest itself, and a score added, is minus infinity, and a Softmax of nothing but that is NaN.
+//! The large negative numbers by which masks hide elements, and where they go. In a narrow type they become half of its
+//! lowest number: the lowest itself, and a score added, is minus infinity, and a Softmax of nothing but that is NaN.
 
 use super::constants::overflows;
 use crate::constant::ConstantValue;
 use crate::edits::NewAttribute;
+use crate::graph::dataflow::{Dataflow, Fact, Node as DataNode};
+use crate::graph::values::Step;
+use crate::operators::{Flag, Meaning};
 use crate::rope::{CastElements, ElementSource};
 use crate::tree::Node;
 use onnx_cast::{Cast, CastOptions, DataType, Tensor};
 use onnx_cast_file::__private::onnx::tensor;
 use onnx_cast_file::__private::pipeline::Clamp;
 use onnx_cast_file::__private::{ParsedData, pb, wire};
+
+/// Where a value goes as a mask: to a Softmax, which stays float, or to an operator of attention, which need not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct MaskOf {
+    pub(crate) softmax: bool,
+    pub(crate) attention: bool,
+}
+
+impl Fact for MaskOf {
+    const UNKNOWN: MaskOf = MaskOf { softmax: false, attention: false };
+
+    fn join(&self, other: &MaskOf) -> MaskOf {
+        MaskOf { softmax: self.softmax || other.softmax, attention: self.attention || other.attention }
+    }
+}
+
+impl MaskOf {
+    pub(crate) fn any(self) -> bool {
+        self.softmax || self.attention
+    }
+
+    /// Of a model's values.
+    pub(crate) fn all(model: &Dataflow<'_, '_, '_>) -> Vec<MaskOf> {
+        model.backward(vec![MaskOf::default(); model.values.len()], |node, input, facts| {
+            if reads_mask(model, node, input) {
+                let softmax = node.step.traits.sensitive.is_some();
+                return MaskOf { softmax, attention: !softmax };
+            }
+            let results = node.outputs.iter().flatten().filter(|_| is_mask_way(node.step)).map(|&value| facts[value]);
+            results.reduce(|one, two| one.join(&two)).unwrap_or_default()
+        })
+    }
+}
+
+/// Whether a mask keeps what it is in an operator.
+pub(crate) fn is_mask_way(step: &Step<'_, '_>) -> bool {
+    [Flag::Masks, Flag::Arranges, Flag::Picks, Flag::Updates].iter().any(|&flag| step.traits.is(flag))
+}
+
+/// Whether an operator takes a mask as an input, or what one was added to.
+pub(crate) fn reads_mask(model: &Dataflow<'_, '_, '_>, node: &DataNode<'_, '_, '_>, input: usize) -> bool {
+    let name = model.schema(node).and_then(|schema| Some(schema.input(input)?.name));
+    name.and_then(|name| node.step.traits.meaning(name)) == Some(Meaning::Mask)
+}
 
 /// Half of the lowest number of a type.
 fn half_of_lowest(low: DataType) -> f32 {

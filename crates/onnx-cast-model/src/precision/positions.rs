@@ -3,10 +3,26 @@
 
 use super::pins::Reason;
 use super::variables::Variables;
-use crate::graph::values::Id;
-use crate::operators::Position;
+use crate::graph::dataflow::{Dataflow, Fact, Giver, Node};
+use crate::operators::{Flag, Position};
 use onnx_cast::DataType;
-use std::collections::HashSet;
+
+/// Whether a value comes from integers.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Counts {
+    /// A constant, or not computed yet: it is what it is joined with.
+    Either,
+    Always,
+    NotAlways,
+}
+
+impl Fact for Counts {
+    const UNKNOWN: Counts = Counts::NotAlways;
+
+    fn join(&self, other: &Counts) -> Counts {
+        *self.max(other)
+    }
+}
 
 /// Whether an integer may be beyond what the narrow types count to.
 fn is_wide_integer(data_type: Option<DataType>) -> bool {
@@ -14,64 +30,85 @@ fn is_wide_integer(data_type: Option<DataType>) -> bool {
     matches!(data_type, Some(Int16 | Int32 | Int64 | Uint16 | Uint32 | Uint64))
 }
 
+/// Whether a node hands on the numbers that it reads, or simple functions of them.
+fn hands_on(node: &Node<'_, '_, '_>) -> bool {
+    let traits = node.step.traits;
+    matches!(traits.position, Some(Position::Traced | Position::Given))
+        || [Flag::Picks, Flag::Arranges, Flag::Updates].iter().any(|&flag| traits.is(flag))
+}
+
 /// Pins what computes positions.
-pub(crate) fn pin(variables: &mut Variables<'_, '_, '_>) {
-    for place in 0..variables.typing.bodies.len() {
-        let mut steps = forward(variables, place);
-        steps.extend(backward(variables, place));
-        for step in steps {
-            if let Some(variable) = variables.nodes[place][step] {
-                variables.pins.wide(variable, Reason::Position);
-            }
+pub(crate) fn pin(variables: &mut Variables<'_, '_, '_>, model: &Dataflow<'_, '_, '_>) {
+    let (given, wanted) = (given(variables, model), wanted(model));
+    let is_position = |value: usize| given[value] == Counts::Always || wanted[value];
+    for node in &model.nodes {
+        let is_wanted = hands_on(node) && node.outputs.iter().flatten().any(|&value| wanted[value]);
+        let is_known = hands_on(node) || node.step.traits.position.is_some();
+        let reads = is_known && of_inputs(variables, model, node, &given) == Counts::Always;
+        if let Some(variable) = variables.nodes[node.body][node.at].filter(|_| is_wanted || reads || gives(model, node))
+        {
+            variables.pins.wide(variable, Reason::Position);
+        }
+    }
+    // What crosses the border of a graph on its way.
+    for (at, value) in model.values.iter().enumerate() {
+        let crosses = !value.becomes.is_empty() || matches!(value.giver, Giver::Values(_));
+        if let Some(variable) = variables.values[value.body][value.id].filter(|_| crosses && is_position(at)) {
+            variables.pins.wide(variable, Reason::Position);
+        }
+    }
+    // A constant that a Cast makes an integer of is not rounded before.
+    let pins = &mut variables.pins;
+    for reading in &mut variables.readings {
+        let value = model.value(reading.body, reading.value);
+        if reading.takes_any && wanted[value] && variables.constants[reading.body].contains(&reading.value) {
+            reading.takes_any = false;
+            pins.wide(reading.variable, Reason::Position);
         }
     }
 }
 
-/// Steps that compute with what integers became.
-fn forward(variables: &Variables<'_, '_, '_>, place: usize) -> HashSet<usize> {
-    let body = variables.body(place);
-    let (mut positions, mut steps): (HashSet<Id>, HashSet<usize>) = (HashSet::new(), HashSet::new());
-    for (at, step) in body.flow.steps.iter().enumerate() {
-        let data_type = |id: &Id| body.types[*id].as_ref().and_then(|of_type| of_type.tensor());
-        let from_integer = step.node.is("Cast")
-            && step.inputs.first().is_some_and(|id| is_wide_integer(id.as_ref().and_then(data_type)));
-        let mut floats = step
-            .inputs
-            .iter()
-            .flatten()
-            .filter(|id| variables.values[place][**id].is_some() && !variables.constants[place].contains(id));
-        let position = step.traits.position;
-        let all = position.is_some() && {
-            let mut any = false;
-            floats.all(|id| {
-                any = true;
-                positions.contains(id)
-            }) && any
-        };
-        if from_integer || position == Some(Position::Given) || all {
-            steps.insert(at);
-            if position != Some(Position::Read) {
-                positions.extend(step.outputs.iter().flatten());
-            }
-        }
-    }
-    steps
+/// Whether a node gives positions, whatever it reads.
+fn gives(model: &Dataflow<'_, '_, '_>, node: &Node<'_, '_, '_>) -> bool {
+    let input = node.inputs.first().copied().flatten();
+    let is_integer = is_wide_integer(input.and_then(|value| model.data_type(value)));
+    (node.step.node.is("Cast") && is_integer) || node.step.traits.position == Some(Position::Given)
 }
 
-/// Steps that compute what becomes an integer.
-fn backward(variables: &Variables<'_, '_, '_>, place: usize) -> HashSet<usize> {
-    let body = variables.body(place);
-    let (mut wanted, mut steps): (HashSet<Id>, HashSet<usize>) = (HashSet::new(), HashSet::new());
-    for (at, step) in body.flow.steps.iter().enumerate().rev() {
-        let output = step.outputs.first().copied().flatten();
-        let data_type = output.and_then(|id| body.types[id].as_ref()).and_then(|of_type| of_type.tensor());
-        let hands_on = output.is_some_and(|id| wanted.contains(&id)) && step.traits.position == Some(Position::Traced);
-        if hands_on {
-            steps.insert(at);
+/// What the inputs of a node are that are floats.
+fn of_inputs(
+    variables: &Variables<'_, '_, '_>,
+    model: &Dataflow<'_, '_, '_>,
+    node: &Node<'_, '_, '_>,
+    facts: &[Counts],
+) -> Counts {
+    let is_float = |&&value: &&usize| variables.values[node.body][model.values[value].id].is_some();
+    node.inputs.iter().flatten().filter(is_float).map(|&value| facts[value]).max().unwrap_or(Counts::NotAlways)
+}
+
+/// What comes from integers.
+fn given(variables: &Variables<'_, '_, '_>, model: &Dataflow<'_, '_, '_>) -> Vec<Counts> {
+    let is_constant = |value: usize| variables.constants[model.values[value].body].contains(&model.values[value].id);
+    let known = |value: usize| {
+        if is_constant(value) || model.is_given(value) { Counts::Either } else { Counts::NotAlways }
+    };
+    model.forward((0..model.values.len()).map(known).collect(), |node, output, facts| {
+        let is_carried = hands_on(node) || matches!(node.step.traits.position, Some(Position::Carried));
+        match node.outputs[output] {
+            Some(value) if is_constant(value) => Counts::Either,
+            _ if gives(model, node) => Counts::Always,
+            _ if is_carried => of_inputs(variables, model, node, facts),
+            _ => Counts::NotAlways,
         }
-        if hands_on || (step.node.is("Cast") && is_wide_integer(data_type)) {
-            wanted.extend(step.inputs.iter().flatten());
-        }
-    }
-    steps
+    })
+}
+
+/// What becomes an integer.
+fn wanted(model: &Dataflow<'_, '_, '_>) -> Vec<bool> {
+    model.backward(vec![false; model.values.len()], |node, _, facts| {
+        let output = node.outputs.first().copied().flatten();
+        let is_integer = output.is_some_and(|value| is_wide_integer(model.data_type(value)));
+        let is_wanted = hands_on(node) && node.outputs.iter().flatten().any(|&value| facts[value]);
+        (node.step.node.is("Cast") && is_integer) || is_wanted
+    })
 }

@@ -1,6 +1,7 @@
 //! What stays float, and the reason that is told: one small graph for each rule, and beside it one that looks alike and
 //! needs no more than its narrow type. `scripts/checks/precision_sensitive.py` has such graphs run.
 
+mod facts;
 mod sums;
 
 use super::*;

@@ -2,11 +2,13 @@
 
 use super::bounds::Bounds;
 use super::constants::{Constants, Span, overflows};
+use super::mask::MaskOf;
 use super::pins::{Reason, Variable};
 use super::variables::{Reading, Use, Variables};
 use super::{ConvertRequest, Keep, bounds, differences, growth, resolution, sensitive};
 use crate::error::ModelError;
-use crate::graph::values::{Flow, Id, Origin};
+use crate::graph::dataflow::Dataflow;
+use crate::graph::values::{Id, Origin};
 use crate::operators::{Flag, Meaning};
 use crate::tree::Document;
 use crate::types::value::ValueType;
@@ -19,6 +21,7 @@ use std::collections::{HashMap, HashSet};
 pub(crate) struct Rules<'r, 's, 't, 'a> {
     pub(crate) document: &'r Document<'a>,
     pub(crate) variables: &'r mut Variables<'s, 't, 'a>,
+    pub(crate) model: &'r Dataflow<'s, 't, 'a>,
     pub(crate) constants: &'r Constants<'a>,
     pub(crate) request: &'r ConvertRequest,
     /// Constants that were found to overflow or vanish.
@@ -34,28 +37,25 @@ impl Rules<'_, '_, '_, '_> {
         self.interface()?;
         self.sparse();
         self.no_cast();
-        super::positions::pin(self.variables);
-        let bodies = self.variables.typing.bodies.iter().enumerate();
-        let bounds: Vec<_> = bodies.map(|(place, body)| bounds::of(body, place, self.constants)).collect();
+        super::positions::pin(self.variables, self.model);
+        let bounds = bounds::of(self.model, self.constants);
+        let fixed = bounds::fixed(self.model, self.constants);
         if self.request.keeps_sensitive() {
-            self.sensitive(&bounds);
+            let (variables, model) = (&mut *self.variables, self.model);
+            sensitive::pin(variables, model, self.constants, &bounds, self.request);
+            resolution::pin(variables, model, self.constants, &bounds);
+            differences::pin(variables, model, &bounds, &fixed);
+            growth::pin_states(variables, model, &bounds);
+            growth::pin_exponentials(variables, model, &bounds);
         }
         self.ranges();
-        self.lost(&bounds);
-        self.fills();
+        let masks = MaskOf::all(self.model);
+        self.lost(&bounds, &fixed, &masks);
+        self.fills(&masks);
         for place in 0..self.variables.typing.bodies.len() {
             (0..self.variables.body(place).flow.steps.len()).for_each(|step| self.step(place, step));
         }
         Ok(())
-    }
-
-    /// What loses digits or overflows.
-    fn sensitive(&mut self, bounds: &[Vec<Bounds>]) {
-        sensitive::pin(self.variables, self.constants, self.request);
-        resolution::pin(self.variables, self.constants, bounds);
-        differences::pin(self.variables, bounds);
-        growth::pin_states(self.variables, bounds);
-        growth::pin_exponentials(self.variables, bounds);
     }
 
     /// Refuses a pattern that matches no node: what it was to keep would become narrow.
@@ -185,27 +185,25 @@ impl Rules<'_, '_, '_, '_> {
 
     /// Constants that overflow, unless they are masks, and those that have nothing but what vanishes. The same of what
     /// the model computes from constants alone: a weight that is dequantized, whose codes and scales all fit.
-    fn lost(&mut self, bounds: &[Vec<Bounds>]) {
+    fn lost(&mut self, bounds: &[Bounds], fixed: &[bool], masks: &[MaskOf]) {
         let (low, keeps_digits) = (self.variables.low, self.request.keeps_sensitive());
-        let is_lost = |flow: &Flow<'_, '_>, id: Id, span: Span| {
-            span.vanishes(low, keeps_digits)
-                || (span.overflows(low) && !(span.is_sentinel(low) && sensitive::is_mask(flow, id)))
+        let model = self.model;
+        let is_lost = |value: usize, span: Span| {
+            span.vanishes(low, keeps_digits) || (span.overflows(low) && !(span.is_sentinel(low) && masks[value].any()))
         };
         let (mut beyond, mut computed) = (HashMap::new(), HashMap::new());
         // A clamp changes constants, and not what is computed from them.
         for ((place, id), known) in self.constants.iter().filter(|_| self.request.clamp.is_none()) {
-            let is_lost = |span| is_lost(&self.variables.body(place).flow, id, span);
+            let is_lost = |span| is_lost(model.value(place, id), span);
             if self.lost.contains(known.constant.name) || known.span.is_some_and(is_lost) {
                 beyond.insert((place, id), Reason::Lost(known.constant.name.to_owned()));
             }
         }
-        for (place, body) in self.variables.typing.bodies.iter().enumerate() {
-            let fixed = bounds::fixed(body, place, self.constants);
-            for (id, value) in body.flow.values.iter().enumerate().filter(|(id, _)| fixed[*id]) {
-                let is_constant = self.constants.get(place, id).is_some();
-                if !is_constant && is_lost(&body.flow, id, bounds[place][id].span()) {
-                    computed.insert((place, id), Reason::Lost(value.name.to_owned()));
-                }
+        for (at, value) in model.values.iter().enumerate().filter(|(at, _)| fixed[*at]) {
+            let is_constant = self.constants.get(value.body, value.id).is_some();
+            if !is_constant && is_lost(at, bounds[at].span()) {
+                let name = model.bodies[value.body].flow.values[value.id].name;
+                computed.insert((value.body, value.id), Reason::Lost(name.to_owned()));
             }
         }
         self.values(&beyond, false);
@@ -226,13 +224,14 @@ impl Rules<'_, '_, '_, '_> {
     }
 
     /// The numbers of ConstantOfShape that overflow, unless they are masks.
-    fn fills(&mut self) {
+    fn fills(&mut self, masks: &[MaskOf]) {
         let (low, mut beyond) = (self.variables.low, HashMap::new());
         for (place, body) in self.variables.typing.bodies.iter().enumerate() {
             for step in body.flow.steps.iter().filter(|step| step.node.is("ConstantOfShape")) {
                 let Some(&Some(id)) = step.outputs.first() else { continue };
                 let fill = super::mask::fill(step.node, low, self.request.clamp);
-                let is_kept = |fill| overflows(fill, low) && !(fill < 0.0 && sensitive::is_mask(&body.flow, id));
+                let is_mask = masks[self.model.value(place, id)].any();
+                let is_kept = |fill| overflows(fill, low) && !(fill < 0.0 && is_mask);
                 if fill.is_none_or(is_kept) {
                     beyond.insert((place, id), Reason::Lost("value".to_owned()));
                 }

@@ -2,12 +2,16 @@
 //! divided by their roots, logarithms, and the masks of attention.
 
 use super::ConvertRequest;
-use super::bounds::saturates;
-use super::constants::{Constants, overflows};
+use super::bounds::{Bounds, saturates};
+use super::constants::{Constants, Span, overflows};
+use super::mask::{MaskOf, is_mask_way};
 use super::pins::Reason;
+use super::terms;
 use super::variables::Variables;
-use crate::graph::values::{Flow, Id, Origin, Step};
-use crate::operators::{Computes, Flag, Traits, When};
+use crate::graph::dataflow::{Dataflow, Node};
+use crate::graph::values::Step;
+use crate::operators::{Computes, Flag, Inside, Traits, When};
+use crate::types::ranks::Shapes;
 use onnx_cast::DataType;
 use onnx_cast::ops::AttributeValue;
 use std::collections::HashMap;
@@ -20,112 +24,129 @@ fn tiny(low: DataType) -> f32 {
 /// What masks add to hide an element, at most.
 const MASK: f32 = -1e4;
 
-struct Body<'b, 't, 'a> {
-    flow: &'b Flow<'t, 'a>,
-    place: usize,
-    constants: &'b Constants<'a>,
-    /// The least normal number of the narrow type.
-    tiny: f32,
-    found: HashMap<usize, &'static str>,
+/// So many terms are added up without a bound, at most.
+const FEW_TERMS: u64 = 4096;
+
+struct Search<'s, 't, 'a> {
+    model: &'s Dataflow<'s, 't, 'a>,
+    constants: &'s Constants<'a>,
+    bounds: &'s [Bounds],
+    request: &'s ConvertRequest,
     low: DataType,
-    request: &'b ConvertRequest,
+    shapes: Vec<Shapes<'a>>,
+    found: HashMap<usize, &'static str>,
 }
 
 /// Pins what is sensitive.
-pub(crate) fn pin(variables: &mut Variables<'_, '_, '_>, constants: &Constants<'_>, request: &ConvertRequest) {
-    let (low, tiny) = (variables.low, tiny(variables.low));
-    for place in 0..variables.typing.bodies.len() {
-        let flow = &variables.body(place).flow;
-        let mut body = Body { flow, place, constants, tiny, found: HashMap::new(), low, request };
-        (0..flow.steps.len()).for_each(|step| body.step(step));
-        for (step, what) in body.found {
-            if let Some(variable) = variables.nodes[place][step] {
-                variables.pins.wide(variable, Reason::Sensitive(what));
-            }
+pub(crate) fn pin(
+    variables: &mut Variables<'_, '_, '_>,
+    model: &Dataflow<'_, '_, '_>,
+    constants: &Constants<'_>,
+    bounds: &[Bounds],
+    request: &ConvertRequest,
+) {
+    let low = variables.low;
+    let shapes = model.bodies.iter().map(|_| Shapes::default()).collect();
+    let mut search = Search { model, constants, bounds, request, low, shapes, found: HashMap::new() };
+    (0..model.nodes.len()).for_each(|node| search.node(node));
+    search.masks();
+    for (node, what) in search.found {
+        let node = &model.nodes[node];
+        if let Some(variable) = variables.nodes[node.body][node.at] {
+            variables.pins.wide(variable, Reason::Sensitive(what));
         }
     }
 }
 
-impl Body<'_, '_, '_> {
-    fn is(&self, step: usize, list: &[&str]) -> bool {
-        list.iter().any(|op_type| self.flow.steps[step].node.is(op_type))
+/// Casts, and what only arranges elements.
+fn arranges(step: &Step<'_, '_>) -> bool {
+    step.traits.is(Flag::Arranges)
+}
+
+impl Search<'_, '_, '_> {
+    fn traits(&self, node: usize) -> &'static Traits {
+        self.model.nodes[node].step.traits
     }
 
-    fn traits(&self, step: usize) -> &'static Traits {
-        self.flow.steps[step].traits
+    fn computes(&self, node: usize, what: Computes) -> bool {
+        self.traits(node).computes == Some(what)
     }
 
-    fn note(&mut self, step: usize, what: &'static str) {
-        self.found.entry(step).or_insert(what);
+    fn note(&mut self, node: usize, what: &'static str) {
+        self.found.entry(node).or_insert(what);
     }
 
-    /// The step that gives an input of a step, through those that only arrange.
-    fn before(&self, step: usize, input: usize) -> Option<usize> {
-        let id = (*self.flow.steps[step].inputs.get(input)?)?;
-        let (id, _) = self.flow.source(id, |step| step.node.is("Cast") || step.node.is("Identity"));
-        match self.flow.values[id].origin {
-            Origin::Node(producer, _) => Some(producer),
-            _ => None,
+    /// The nodes that give an input of a node, through those that only arrange.
+    fn before(&self, node: usize, input: usize) -> Vec<usize> {
+        let value = self.model.nodes[node].inputs.get(input).copied().flatten();
+        let ends = value.map(|value| self.model.sources(value, arranges).0).unwrap_or_default();
+        ends.into_iter().filter_map(|end| self.model.node_of(end)).collect()
+    }
+
+    fn span(&self, value: usize) -> Option<Span> {
+        self.constants.span(self.model.values[value].body, Some(self.model.values[value].id))
+    }
+
+    fn node(&mut self, node: usize) {
+        let traits = self.traits(node);
+        if let Some(what) = traits.sensitive.filter(|_| self.is_sensitive(node)) {
+            self.note(node, what);
         }
-    }
-
-    /// The steps that read what a step gives, through those that only arrange.
-    fn behind(&self, step: usize) -> Vec<usize> {
-        let (mut found, mut open) = (Vec::new(), vec![step]);
-        while let Some(step) = open.pop() {
-            for id in self.flow.steps[step].outputs.iter().flatten() {
-                for read in &self.flow.values[*id].reads {
-                    if self.traits(read.step).is(Flag::Arranges) && found.len() < 64 {
-                        open.push(read.step);
-                    }
-                    if !found.contains(&read.step) {
-                        found.push(read.step);
-                    }
-                }
-            }
+        if traits.inside == Some(Inside::Mean) && self.low == DataType::Float16 && self.adds_many(node) {
+            self.note(node, "a sum of many terms");
         }
-        found.sort_unstable();
-        found
-    }
-
-    fn step(&mut self, step: usize) {
-        let traits = self.traits(step);
-        if let Some(what) = traits.sensitive.filter(|_| self.is_sensitive(step)) {
-            self.note(step, what);
-        }
-        if self.is(step, &["ReduceMean", "ReduceSum"]) {
-            self.reduces(step);
+        if self.computes(node, Computes::Total) {
+            self.reduces(node);
         }
         // One at a time, however many meet at an index.
-        let reduction = self.flow.steps[step].node.attribute("reduction").map(|attribute| attribute.lend().value);
+        let step = self.model.nodes[node].step;
+        let reduction = step.node.attribute("reduction").map(|attribute| attribute.lend().value);
         let adds = |by: AttributeValue<'_>| matches!(by, AttributeValue::String(b"add" | b"mul"));
         if traits.is(Flag::Updates) && reduction.is_some_and(adds) {
-            self.note(step, "a sum by index");
+            self.note(node, "a sum by index");
         }
         if let (Some(Computes::Logarithm), Some(what)) = (traits.computes, traits.sensitive) {
-            self.logarithm(step, what);
+            self.logarithm(node, what);
         }
-        let inputs: Vec<Option<Id>> = self.flow.steps[step].inputs.clone();
-        let spans: Vec<_> = inputs.into_iter().filter_map(|id| self.constants.span(self.place, id)).collect();
-        let is_epsilon = spans.iter().any(|span| span.least > 0.0 && span.greatest < self.tiny);
-        if is_epsilon && self.is(step, &["Add", "Clip", "Max"]) {
-            self.note(step, "an epsilon");
-            self.divides(step, "an epsilon");
-        }
-        let is_mask = spans.iter().any(|span| span.least <= MASK);
-        if is_mask && (traits.is(Flag::Masks) || self.is(step, &["Expand"])) {
-            self.masks(step);
+        let mut spans = self.model.nodes[node].inputs.iter().flatten().filter_map(|&value| self.span(value));
+        let is_epsilon = spans.any(|span| span.least > 0.0 && span.greatest < tiny(self.low));
+        if is_epsilon && matches!(traits.computes, Some(Computes::Sum | Computes::Choice)) {
+            self.note(node, "an epsilon");
+            self.divides(node, "an epsilon");
         }
     }
 
-    /// Whether a step of an operator that is sensitive, perhaps only at times, is.
-    fn is_sensitive(&self, step: usize) -> bool {
-        let (step, traits) = (&self.flow.steps[step], self.traits(step));
-        let int = |name: &str| step.node.attribute(name).map(|attribute| attribute.int());
+    /// The largest magnitude of a node's first input: as it was recorded, or as the model bounds it.
+    fn largest(&self, node: &Node<'_, '_, '_>) -> Option<f32> {
+        let input = node.inputs.first().copied().flatten()?;
+        let value = &self.model.values[input];
         // A function has no values of its own: it may be called several times.
-        let first = || step.inputs.first().copied().flatten().filter(|_| self.place == 0);
-        let range = || Some(self.request.ranges.get(self.flow.values[first()?].name)? * self.request.margin);
-        let fits = |value: f32| value.is_finite() && !overflows(value, self.low);
+        let name = self.model.bodies[value.body].flow.values[value.id].name;
+        let recorded = self.request.ranges.get(name).filter(|_| value.body == 0);
+        let recorded = recorded.map_or(f32::INFINITY, |range| range * self.request.margin);
+        Some(recorded.min(self.bounds[input].magnitude())).filter(|largest| largest.is_finite())
+    }
+
+    fn fits(&self, value: f32) -> bool {
+        value.is_finite() && !overflows(value, self.low)
+    }
+
+    /// Whether a mean adds up what may overflow on the way.
+    fn adds_many(&self, node: usize) -> bool {
+        let node = &self.model.nodes[node];
+        let count = terms::count(self.model, &self.shapes, node);
+        match (count, self.largest(node)) {
+            (Some(count), Some(largest)) => !self.fits(largest * count as f32),
+            (count, None) => count.is_some_and(|count| count > FEW_TERMS),
+            (None, Some(_)) => false,
+        }
+    }
+
+    /// Whether a node of an operator that is sensitive, perhaps only at times, is.
+    fn is_sensitive(&self, node: usize) -> bool {
+        let (node, traits) = (&self.model.nodes[node], self.traits(node));
+        let step = node.step;
+        let int = |name: &str| step.node.attribute(name).map(|attribute| attribute.int());
         match traits.when {
             None => true,
             Some(When::Stash(since)) => {
@@ -133,28 +154,34 @@ impl Body<'_, '_, '_> {
                 step.graph.opset.is_none_or(|opset| opset < since) || int("stash_type").unwrap_or(float) != float
             }
             Some(When::Attribute(name)) => int(name).unwrap_or(0) != 0,
-            Some(When::Squares(name)) => {
-                let count = int(name).unwrap_or(1) as f32;
-                !range().is_some_and(|range| fits(range * range * count))
+            Some(When::Squares) => {
+                let count = terms::count(self.model, &self.shapes, node);
+                !count
+                    .zip(self.largest(node))
+                    .is_some_and(|(count, largest)| self.fits(largest * largest * count as f32))
             }
             Some(When::Exponential) => {
-                let mut reads = step.outputs.iter().flatten().flat_map(|&id| &self.flow.values[id].reads);
-                let is_bounded = step.outputs.iter().flatten().all(|&id| self.flow.values[id].outputs == 0)
-                    && reads.all(|read| saturates(self.traits(read.step)));
-                self.low == DataType::Float16 && !is_bounded && !range().is_some_and(|range| fits(range.exp()))
+                let mut values = node.outputs.iter().flatten().map(|&value| &self.model.values[value]);
+                let is_bounded = values.all(|value| {
+                    let mut reads = value.reads.iter();
+                    !value.is_output && value.becomes.is_empty() && reads.all(|read| saturates(self.traits(read.0)))
+                });
+                let is_small = self.largest(node).is_some_and(|largest| self.fits(largest.exp()));
+                self.low == DataType::Float16 && !is_bounded && !is_small
             }
         }
     }
 
     /// What a logarithm reads: a spectrum, and what that is computed by. Where values nearly cancel, a small one has no
     /// right digits, and its logarithm is as large as any other.
-    fn logarithm(&mut self, step: usize, what: &'static str) {
+    fn logarithm(&mut self, node: usize, what: &'static str) {
         use Computes::{Comparison, Exponential, Logarithm};
-        let (mut open, mut seen) = (vec![step], std::collections::HashSet::new());
-        while let Some(step) = open.pop() {
-            for id in self.flow.steps[step].inputs.iter().flatten() {
-                let Origin::Node(producer, _) = self.flow.values[*id].origin else { continue };
-                let traits = self.traits(producer);
+        let (mut open, mut seen) = (vec![node], std::collections::HashSet::new());
+        while let Some(node) = open.pop() {
+            let inputs = self.model.nodes[node].inputs.iter().flatten();
+            let ends = inputs.flat_map(|&value| self.model.sources(value, |_| false).0);
+            for giver in ends.filter_map(|end| self.model.node_of(end)).collect::<Vec<_>>() {
+                let traits = self.traits(giver);
                 let (goes_on, ends) = match traits.computes {
                     // A choice is by the digits of what is chosen.
                     Some(Comparison) => (false, true),
@@ -164,99 +191,79 @@ impl Body<'_, '_, '_> {
                     }
                     Some(_) => (true, false),
                 };
-                if goes_on && seen.insert(producer) {
-                    open.push(producer);
+                if goes_on && seen.insert(giver) {
+                    open.push(giver);
                 }
                 if goes_on || ends {
-                    self.note(producer, what);
+                    self.note(giver, what);
                 }
             }
         }
     }
 
     /// A sum or mean of squares, or of exponentials.
-    fn reduces(&mut self, step: usize) {
-        let Some(before) = self.before(step, 0) else { return };
-        if self.is(before, &["Exp"]) {
-            self.note(before, "a sum of exponentials");
-            self.note(step, "a sum of exponentials");
-            self.divides(step, "a sum of exponentials");
-            return;
-        }
-        let node = &self.flow.steps[before];
-        let is_square = self.is(before, &["Pow"])
-            || (self.is(before, &["Mul"]) && !node.inputs.is_empty() && node.inputs.first() == node.inputs.get(1));
-        if !is_square {
-            return;
-        }
-        let what = "a mean of squares";
-        self.note(before, what);
-        self.note(step, what);
-        self.divides(step, what);
-        // What is squared is a difference from a mean.
-        if let Some(difference) = self.before(before, 0).filter(|&difference| self.is(difference, &["Sub"])) {
-            self.note(difference, what);
-            if let Some(mean) = self.before(difference, 1).filter(|&mean| self.is(mean, &["ReduceMean"])) {
-                self.note(mean, what);
+    fn reduces(&mut self, node: usize) {
+        for before in self.before(node, 0) {
+            let inputs = &self.model.nodes[before].inputs;
+            let is_square = self.computes(before, Computes::Power)
+                || (self.computes(before, Computes::Product) && inputs.first() == inputs.get(1));
+            let what = match self.traits(before).computes {
+                Some(Computes::Exponential) => "a sum of exponentials",
+                _ if is_square => "a mean of squares",
+                _ => continue,
+            };
+            self.note(before, what);
+            self.note(node, what);
+            self.divides(node, what);
+            // What is squared is a difference from a mean.
+            for difference in self.before(before, 0) {
+                if is_square && self.computes(difference, Computes::Sum) {
+                    let means =
+                        self.before(difference, 1).into_iter().filter(|&mean| self.computes(mean, Computes::Total));
+                    for mean in means.collect::<Vec<_>>() {
+                        self.note(difference, what);
+                        self.note(mean, what);
+                    }
+                }
             }
         }
     }
 
     /// What is added to a sum, the root of that, and what is divided by it.
-    fn divides(&mut self, step: usize, what: &'static str) {
-        let mut open = vec![step];
+    fn divides(&mut self, node: usize, what: &'static str) {
+        let mut open = vec![node];
         for _ in 0..32 {
-            let Some(step) = open.pop() else { return };
-            for next in self.behind(step) {
-                if self.is(next, &["Add", "Clip", "Max", "Pow", "Sqrt", "Reciprocal"])
-                    && !self.found.contains_key(&next)
-                {
-                    open.push(next);
-                    self.note(next, what);
-                } else if self.is(next, &["Div"]) {
-                    self.note(next, what);
+            let Some(node) = open.pop() else { return };
+            for next in self.model.readers(node, arranges) {
+                match self.traits(next).computes {
+                    Some(Computes::Sum | Computes::Choice | Computes::Power | Computes::Root)
+                        if !self.found.contains_key(&next) =>
+                    {
+                        open.push(next);
+                        self.note(next, what);
+                    }
+                    Some(Computes::Quotient) => self.note(next, what),
+                    _ => {}
                 }
             }
         }
     }
 
     /// What a mask goes through on its way to a Softmax.
-    fn masks(&mut self, step: usize) {
-        let (mut open, mut seen, mut ends) = (vec![step], vec![step], false);
-        while let Some(step) = open.pop().filter(|_| seen.len() < 64) {
-            for next in self.behind(step) {
-                ends |= self.is(next, &["Softmax", "LogSoftmax"]);
-                if is_mask_way(&self.flow.steps[next]) && !seen.contains(&next) {
-                    seen.push(next);
-                    open.push(next);
-                }
-            }
-        }
-        if ends {
-            seen.into_iter().for_each(|step| self.note(step, "a mask of attention"));
-        }
-    }
-}
-
-/// Whether a mask goes through an operator on its way to a Softmax.
-pub(crate) fn is_mask_way(step: &Step<'_, '_>) -> bool {
-    step.traits.is(Flag::Masks) || step.traits.is(Flag::Arranges)
-}
-
-/// Whether a constant goes to a Softmax, by way of what masks go through.
-pub(crate) fn is_mask(flow: &Flow<'_, '_>, value: Id) -> bool {
-    let (mut open, mut seen) = (vec![value], 0);
-    while let Some(id) = open.pop() {
-        for read in &flow.values[id].reads {
-            let step = &flow.steps[read.step];
-            if ["Softmax", "LogSoftmax"].iter().any(|op_type| step.node.is(op_type)) {
-                return true;
-            }
-            if is_mask_way(step) && seen < 256 {
-                seen += 1;
-                open.extend(step.outputs.iter().flatten());
+    fn masks(&mut self) {
+        let hides = |value: usize| self.span(value).is_some_and(|span| span.least <= MASK);
+        let known = (0..self.model.values.len()).map(hides).collect();
+        let masks = self.model.forward(known, |node, output, facts| {
+            let is_own = node.outputs[output].is_some_and(hides);
+            is_own || (is_mask_way(node.step) && node.inputs.iter().flatten().any(|&value| facts[value]))
+        });
+        let ends = MaskOf::all(self.model);
+        for (at, node) in self.model.nodes.iter().enumerate() {
+            let reads_mask = node.inputs.iter().flatten().any(|&value| masks[value]);
+            let is_read = node.outputs.iter().flatten().any(|&value| ends[value].softmax);
+            if is_mask_way(node.step) && reads_mask && is_read {
+                self.found.entry(at).or_insert("a mask of attention");
             }
         }
     }
-    false
 }

@@ -10,13 +10,14 @@ use super::ConvertRequest;
 use super::assign::Assignment;
 use super::constants::{Constants, KnownConstant};
 use super::declared::{Declared, declared};
-use super::mask::of_mask;
+use super::mask::{MaskOf, of_mask};
 use super::stored::NarrowConstant;
 use super::variables::{Reading, Use, Variables};
 use crate::constant::Constant;
 use crate::edits::{Content, Edits, FunctionCopy, GraphEdit, GraphEdits, Home, NewAttribute, NewNode, NewTensor};
 use crate::error::ModelError;
 use crate::external::Files;
+use crate::graph::dataflow::Dataflow;
 use crate::graph::values::{Id, Origin};
 use crate::rope::CastElements;
 use crate::tree::{Document, Names};
@@ -29,6 +30,7 @@ use std::sync::Arc;
 pub(crate) struct Writer<'w, 't, 'a> {
     pub(crate) document: &'w Document<'a>,
     pub(crate) files: &'a Files<'a>,
+    pub(crate) model: &'w Dataflow<'w, 't, 'a>,
     pub(crate) variables: &'w Variables<'w, 't, 'a>,
     pub(crate) assignment: &'w Assignment,
     pub(crate) constants: &'w Constants<'a>,
@@ -42,6 +44,10 @@ pub(crate) struct Writer<'w, 't, 'a> {
     readings: BTreeMap<(usize, Id), Vec<Reading>>,
     /// Where graphs declare values, by graph and name.
     declared: HashMap<(usize, &'a str), Declared>,
+    /// By value: where it goes as a mask.
+    masks: Vec<MaskOf>,
+    /// By value: whether something narrow reads it, or what a mask becomes of it.
+    narrow: Vec<bool>,
     /// By body: where a copy of a value is read, which keeps a fusion away.
     apart: BTreeSet<(usize, Use)>,
 }
@@ -58,8 +64,8 @@ pub(crate) struct Written {
 impl<'w, 't, 'a> Writer<'w, 't, 'a> {
     pub(crate) fn new(
         (document, files): (&'w Document<'a>, &'a Files<'a>),
-        variables: &'w Variables<'w, 't, 'a>,
-        assignment: &'w Assignment,
+        model: &'w Dataflow<'w, 't, 'a>,
+        (variables, assignment): (&'w Variables<'w, 't, 'a>, &'w Assignment),
         constants: &'w Constants<'a>,
         request: &ConvertRequest,
     ) -> Self {
@@ -70,10 +76,14 @@ impl<'w, 't, 'a> Writer<'w, 't, 'a> {
         let (names, written) = (document.names(), Written::default());
         let &ConvertRequest { emulate, clamp, .. } = request;
         let declared = declared(document);
-        let apart = BTreeSet::new();
+        let (masks, apart) = (MaskOf::all(model), BTreeSet::new());
+        let narrow = masks::read_narrow(model, variables, assignment);
         let mut writer = Writer {
             document,
             files,
+            model,
+            masks,
+            narrow,
             variables,
             assignment,
             constants,

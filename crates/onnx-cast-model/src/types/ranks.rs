@@ -1,4 +1,4 @@
-//! The ranks of values, as far as constants and declarations tell them, and the plainest operators.
+//! The shapes and ranks of values, as far as constants and declarations tell them; of ranks, also the plainest operators.
 
 use crate::constant::ConstantValue;
 use crate::graph::values::{Flow, Id, Origin};
@@ -9,10 +9,27 @@ use onnx_cast_file::__private::wire::{self, all_bytes, last};
 use std::cell::{OnceCell, RefCell};
 use std::collections::HashMap;
 
+/// The sizes of axes, each as far as it is known.
+pub(crate) type Shape = Vec<Option<u64>>;
+
+/// The shapes of a body's values, as constants and declarations tell them.
+#[derive(Default)]
+pub(crate) struct Shapes<'a>(OnceCell<HashMap<(usize, &'a str), Option<Shape>>>);
+
+impl<'a> Shapes<'a> {
+    /// The shape of a value.
+    pub(crate) fn of(&self, flow: &Flow<'_, 'a>, id: Id) -> Option<Shape> {
+        let value = &flow.values[id];
+        let declared = || self.0.get_or_init(|| declared(flow)).get(&(value.graph, value.name))?.clone();
+        let known = |shape: Vec<usize>| shape.into_iter().map(|size| Some(size as u64)).collect();
+        shape_of_constant(flow, id).map(known).or_else(declared)
+    }
+}
+
 /// The ranks of a body's values, each found when it is asked for.
 #[derive(Default)]
 pub(crate) struct Ranks<'a> {
-    declared: OnceCell<HashMap<(usize, &'a str), Option<usize>>>,
+    shapes: Shapes<'a>,
     found: RefCell<HashMap<Id, Option<usize>>>,
 }
 
@@ -28,9 +45,8 @@ impl<'a> Ranks<'a> {
             }
             asked.push(id);
             let value = &flow.values[id];
-            let declared = || *self.declared.get_or_init(|| declared(flow)).get(&(value.graph, value.name))?;
-            if let Some(rank) = of_constant(flow, id).or_else(declared) {
-                break Some(rank);
+            if let Some(shape) = self.shapes.of(flow, id) {
+                break Some(shape.len());
             }
             let Origin::Node(at, place) = value.origin else { break None };
             let step = &flow.steps[at];
@@ -74,24 +90,34 @@ pub(crate) fn shape_of_constant(flow: &Flow<'_, '_>, id: Id) -> Option<Vec<usize
     Some(pb::head(message).ok()?.shape)
 }
 
-/// The ranks that graphs declare, by graph and name.
-fn declared<'a>(flow: &Flow<'_, 'a>) -> HashMap<(usize, &'a str), Option<usize>> {
+/// The shapes that graphs declare, by graph and name.
+fn declared<'a>(flow: &Flow<'_, 'a>) -> HashMap<(usize, &'a str), Option<Shape>> {
     let mut declared = HashMap::new();
     for graph in flow.graphs.values() {
         for one in graph.inputs.iter().chain(&graph.outputs).chain(&graph.value_info) {
-            let Some(rank) = rank(one.message) else { continue };
-            // Of two that differ none is believed.
-            let there = declared.entry((graph.id, one.name)).or_insert(Some(rank));
-            *there = there.filter(|&there| there == rank);
+            let Some(shape) = shape(one.message) else { continue };
+            // Of two with different ranks none is believed, and of two that differ no size.
+            declared
+                .entry((graph.id, one.name))
+                .and_modify(|there: &mut Option<Shape>| {
+                    *there = there.take().filter(|there| there.len() == shape.len()).map(|there| {
+                        there.into_iter().zip(&shape).map(|(one, other)| one.filter(|_| one == *other)).collect()
+                    });
+                })
+                .or_insert_with(|| Some(shape.clone()));
         }
     }
     declared
 }
 
-/// The rank that a ValueInfoProto tells.
-fn rank(message: &[u8]) -> Option<usize> {
+/// The shape that a ValueInfoProto tells.
+fn shape(message: &[u8]) -> Option<Shape> {
     let of_type = last(message, value_info::TYPE, wire::FieldValue::bytes).ok()??;
     let tensor = last(of_type, value_info::TENSOR_TYPE, wire::FieldValue::bytes).ok()??;
     let shape = last(tensor, value_info::SHAPE, wire::FieldValue::bytes).ok()??;
-    all_bytes(shape, value_info::DIM).try_fold(0, |count, dim| dim.ok().map(|_| count + 1))
+    let size = |dim: &[u8]| {
+        let size = last(dim, value_info::DIM_VALUE, wire::FieldValue::int).ok()??;
+        u64::try_from(size).ok()
+    };
+    all_bytes(shape, value_info::DIM).map(|dim| dim.ok().map(size)).collect()
 }

@@ -4,13 +4,25 @@
 use super::Writer;
 use crate::constant::Constant;
 use crate::edits::{Content, GraphEdits, Home, NewTensor};
+use crate::graph::dataflow::Dataflow;
 use crate::graph::values::{Id, Origin};
+use crate::precision::assign::Assignment;
 use crate::precision::constants::KnownConstant;
-use crate::precision::mask::{is_raised, raised};
-use crate::precision::sensitive::{is_mask, is_mask_way};
+use crate::precision::mask::{is_mask_way, is_raised, raised, reads_mask};
+use crate::precision::variables::Variables;
 
-/// Values that are followed to where they are cast, at most.
-const MOST: usize = 256;
+/// By value: whether something narrow reads it, or what a mask becomes of it.
+pub(super) fn read_narrow(
+    model: &Dataflow<'_, '_, '_>,
+    variables: &Variables<'_, '_, '_>,
+    assignment: &Assignment,
+) -> Vec<bool> {
+    model.backward(vec![false; model.values.len()], |node, _, facts| {
+        let variable = variables.nodes[node.body][node.at];
+        let goes_on = node.outputs.iter().flatten().any(|&value| is_mask_way(node.step) && facts[value]);
+        goes_on || variable.is_some_and(|variable| assignment.is_low(variables, variable))
+    })
+}
 
 impl<'a> Writer<'_, '_, 'a> {
     /// Raises a ConstantOfShape that stays float, and that narrow nodes read in the end.
@@ -24,9 +36,9 @@ impl<'a> Writer<'_, '_, 'a> {
     /// Likewise a constant.
     pub(super) fn raise_constant(&self, place: usize, id: Id, edits: &mut GraphEdits<'a>) {
         let Some(KnownConstant { constant, span }) = self.constants.get(place, id) else { return };
-        let flow = &self.variables.body(place).flow;
+        let (flow, mask) = (&self.variables.body(place).flow, self.masks[self.model.value(place, id)]);
         let is_sentinel = span.is_some_and(|span| span.is_sentinel(self.variables.low)) && self.clamp.is_none();
-        if !is_sentinel || !is_mask(flow, id) || !self.is_cast(place, id) {
+        if !is_sentinel || !mask.any() || !self.is_cast(place, id) {
             return;
         }
         let Constant { shape, message, .. } = constant;
@@ -44,28 +56,16 @@ impl<'a> Writer<'_, '_, 'a> {
 
     /// Whether something narrow reads a value, or what a mask becomes of it, and all that reads the value is on that way.
     fn is_cast(&self, place: usize, id: Id) -> bool {
-        let flow = &self.variables.body(place).flow;
-        if !flow.values[id].reads.iter().all(|read| is_mask_way(&flow.steps[read.step])) {
-            return false;
-        }
-        let (mut open, mut seen) = (vec![id], vec![id]);
-        while let Some(id) = open.pop().filter(|_| seen.len() < MOST) {
-            for read in &flow.values[id].reads {
-                let step = &flow.steps[read.step];
-                let low = self.variables.nodes[place][read.step]
-                    .is_some_and(|variable| self.assignment.is_low(self.variables, variable));
-                if low && !self.variables.constants[place].contains(&id) {
-                    return true;
-                }
-                let outputs = step.outputs.iter().flatten().filter(|_| is_mask_way(step));
-                for &output in outputs {
-                    if !seen.contains(&output) {
-                        seen.push(output);
-                        open.push(output);
-                    }
-                }
-            }
-        }
-        false
+        let value = &self.model.values[self.model.value(place, id)];
+        let readers = || value.reads.iter().map(|&(node, input)| (&self.model.nodes[node], input));
+        let only_masks = readers().all(|(node, input)| is_mask_way(node.step) || reads_mask(self.model, node, input));
+        // A constant itself is stored in each type in which it is read.
+        let is_constant = self.variables.constants[place].contains(&id);
+        let is_low = |variable| self.assignment.is_low(self.variables, variable);
+        let is_read = readers().any(|(node, _)| {
+            let goes_on = node.outputs.iter().flatten().any(|&value| is_mask_way(node.step) && self.narrow[value]);
+            goes_on || (!is_constant && self.variables.nodes[node.body][node.at].is_some_and(is_low))
+        });
+        only_masks && (is_read || value.becomes.iter().any(|&value| self.narrow[value]))
     }
 }

@@ -1,0 +1,163 @@
+//! Facts that are followed through whatever hands a value on: every operator of the table that arranges, picks or
+//! updates elements, one to four of them after another, in branches, loops and functions too.
+
+use super::*;
+use crate::operators::{self, Flag};
+use crate::types::schemas::{Arity, FormalType, Schema};
+use testkit::generators::Rng;
+
+const OPSET: i64 = 23;
+
+/// The operators that hand on their first input, each with the inputs that it needs beside: `i` for integers, `b` for
+/// booleans, `x` for floats.
+fn handing_on() -> Vec<(&'static str, Vec<&'static str>)> {
+    let mut found = Vec::new();
+    for (domain, name, traits) in operators::all() {
+        let hands_on = [Flag::Arranges, Flag::Picks, Flag::Updates].iter().any(|&flag| traits.is(flag));
+        let Some(schema) = Schema::of(domain, name, OPSET).filter(|_| domain == "ai.onnx" && hands_on) else {
+            continue;
+        };
+        let others = schema.inputs.iter().skip(1).filter(|formal| formal.arity == Arity::Single).map(|formal| {
+            let FormalType::Variable(variable) = formal.of_type else { return Some("i") };
+            let allowed = |data_type| schema.variables[variable].allowed.tensors(data_type);
+            [(DataType::Float, "x"), (DataType::Int64, "i"), (DataType::Bool, "b")]
+                .into_iter()
+                .find(|one| allowed(one.0))
+                .map(|one| one.1)
+        });
+        let takes_floats = matches!(schema.inputs[0].of_type, FormalType::Variable(variable)
+            if schema.variables[variable].allowed.tensors(DataType::Float16));
+        let gives_one = schema.outputs.len() == 1 && !["CastLike", "Cast"].contains(&name);
+        found.extend(
+            others.collect::<Option<Vec<_>>>().filter(|_| takes_floats && gives_one).map(|others| (name, others)),
+        );
+    }
+    found.sort_unstable();
+    found
+}
+
+fn declared(name: &str, of_type: i64) -> Message {
+    let of_type = Message::new().message(1, Message::new().int(1, of_type));
+    Message::new().bytes(1, name).message(2, of_type)
+}
+
+fn graph_of(nodes: Vec<Message>, inputs: &[(&str, i64)], outputs: &[(&str, i64)]) -> Message {
+    let graph = nodes.into_iter().fold(Message::new().bytes(2, "within"), |graph, node| graph.message(1, node));
+    let graph = inputs.iter().fold(graph, |graph, &(name, of_type)| graph.message(11, declared(name, of_type)));
+    outputs.iter().fold(graph, |graph, &(name, of_type)| graph.message(12, declared(name, of_type)))
+}
+
+fn graph_attribute(name: &str, graph: Message) -> Message {
+    Message::new().bytes(1, name).message(6, graph).int(20, 5)
+}
+
+/// A chain of operators from one value to another; the functions that it calls come beside it.
+fn chain(random: &mut Rng, from: &str, to: &str, functions: &mut Vec<Message>) -> Vec<Message> {
+    let all = handing_on();
+    let length = 1 + random.below(4);
+    let (mut nodes, mut at) = (Vec::new(), from.to_owned());
+    for link in 0..length {
+        let next = if link + 1 == length { to.to_owned() } else { format!("{to}_{link}") };
+        let (operator, others) = &all[random.below(all.len() as u64) as usize];
+        let step = |from: &str, to: &str| plain(operator, &[&[from], &others[..]].concat(), to);
+        let inner = format!("{next}_inner");
+        nodes.push(match random.below(4) {
+            0 => {
+                let branch = |name| graph_attribute(name, graph_of(vec![step(&at, &inner)], &[], &[(&inner, FLOAT)]));
+                node("If", &["b"], &next, vec![branch("then_branch"), branch("else_branch")])
+            }
+            1 => {
+                let (state, go) = (format!("{next}_state"), format!("{next}_go"));
+                let steps = vec![step(&state, &inner), plain("Identity", &[&go], &format!("{go}_on"))];
+                let inputs = [(&*format!("{next}_round"), 7), (&*go, 9), (&*state, FLOAT)];
+                let body = graph_of(steps, &inputs, &[(&format!("{go}_on"), 9), (&inner, FLOAT)]);
+                node("Loop", &["n", "", &at], &next, vec![graph_attribute("body", body)])
+            }
+            2 => {
+                let name = format!("F{}", functions.len());
+                let mut body = Message::new().bytes(1, &name).bytes(4, "a");
+                body = others.iter().fold(body, |body, other| body.bytes(4, other));
+                body = body.bytes(5, "z").message(7, step("a", "z")).message(9, Message::new().int(2, OPSET));
+                functions.push(body.bytes(10, "local"));
+                plain(&name, &[&[&*at], &others[..]].concat(), &next).bytes(7, "local")
+            }
+            _ => step(&at, &next),
+        });
+        at = next;
+    }
+    nodes
+}
+
+/// What decided each node of a model with a chain from `from` to `to` in it.
+fn decided(
+    seed: u64,
+    [from, to]: [&str; 2],
+    mut before: Vec<Message>,
+    behind: Vec<Message>,
+    outputs: &[(&str, i64)],
+) -> ConvertSummary {
+    let mut functions = Vec::new();
+    before.extend(chain(&mut Rng::new(seed), from, to, &mut functions));
+    before.extend(behind);
+    let inputs = [("x", FLOAT), ("i", 7), ("n", 7), ("b", 9)];
+    let bytes = model(OPSET, before, &inputs, outputs);
+    let local = Message::new().message(8, Message::new().bytes(1, "local").int(2, 1));
+    let more = functions.into_iter().fold(local, |more, function| more.message(25, function));
+    let bytes = [bytes, more.into_bytes()].concat();
+    let (_, summary) = convert_bytes(&bytes, &ConvertRequest::new(DataType::Float16)).expect("converted");
+    summary
+}
+
+#[test]
+fn what_becomes_an_integer_is_followed() {
+    for seed in 0..300 {
+        let before =
+            vec![weight(), plain("MatMul", &["x", "w"], "h"), scalar("k", 1.5), plain("Mul", &["h", "k"], "m")];
+        let cast = node("Cast", &["f"], "y", vec![Message::new().bytes(1, "to").int(3, 7).int(20, 2)]);
+        let behind = vec![plain("Floor", &["c"], "f"), cast];
+        let summary = decided(seed, ["m", "c"], before, behind, &[("y", 7)]);
+        let of = |operator: &str| summary.nodes.iter().find(|node| node.operator == operator).expect("a node");
+        for operator in ["Mul", "Floor"] {
+            assert!(!of(operator).low, "{seed}: {:#?}", summary.nodes);
+        }
+        assert!(of("MatMul").low, "{seed}");
+    }
+}
+
+#[test]
+fn what_comes_from_an_integer_is_followed() {
+    for seed in 0..300 {
+        let cast = node("Cast", &["i"], "f", vec![Message::new().bytes(1, "to").int(3, 1).int(20, 2)]);
+        let behind = vec![plain("Sin", &["c"], "s"), weight(), plain("MatMul", &["s", "w"], "y")];
+        // With elements that are none of these, it is not.
+        let summary = decided(seed, ["f", "c"], vec![cast], behind, &[("y", FLOAT)]);
+        let sine = summary.nodes.iter().find(|node| node.operator == "Sin").expect("a node");
+        let updates = summary.nodes.iter().any(|node| node.operator.starts_with("Scatter"));
+        let why = "computes positions, lengths, shapes or indices";
+        assert!(updates || (!sine.low && sine.why == why), "{seed}: {:#?}", summary.nodes);
+    }
+}
+
+/// A mask that hides elements from an operator of attention is finite, and leaves the operator narrow.
+#[test]
+fn masks_of_attention_are_followed() {
+    for seed in 0..300 {
+        let before =
+            vec![scalar("zero", 0.0), scalar("lowest", -3.4e38), plain("Where", &["b", "zero", "lowest"], "m")];
+        let microsoft = |node: Message| node.bytes(7, "com.microsoft");
+        let behind = vec![match seed % 3 {
+            0 => plain("Attention", &["x", "x", "x", "c"], "y"),
+            1 => microsoft(plain("MultiHeadAttention", &["x", "x", "x", "", "", "c"], "y")),
+            _ => {
+                let inputs = ["x", "x", "x", "", "", "s", "s", "", "", "", "c"];
+                microsoft(plain("GroupQueryAttention", &inputs, "y"))
+            }
+        }];
+        let summary = decided(seed, ["m", "c"], before, behind, &[("y", FLOAT)]);
+        for operator in ["Where", "Attention"] {
+            let mut nodes = summary.nodes.iter().filter(|node| node.operator.ends_with(operator));
+            assert!(nodes.all(|node| node.low), "{seed}: {:#?}", summary.nodes);
+        }
+        assert!(summary.constants >= 2, "{seed}: {}", summary.constants);
+    }
+}

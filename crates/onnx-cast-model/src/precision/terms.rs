@@ -1,0 +1,47 @@
+//! How many terms an operator adds up for an element of its result, as far as attributes and declared shapes tell.
+
+use crate::graph::dataflow::{Dataflow, Node};
+use crate::messages::attribute;
+use crate::operators::Terms;
+use crate::types::ranks::Shapes;
+use onnx_cast_file::__private::wire;
+
+/// The number of terms of a node.
+pub(crate) fn count<'a>(model: &Dataflow<'_, '_, 'a>, shapes: &[Shapes<'a>], node: &Node<'_, '_, 'a>) -> Option<u64> {
+    let product = |sizes: Vec<Option<u64>>| sizes.into_iter().try_fold(1_u64, |all, size| all.checked_mul(size?));
+    let input = node.inputs.first().copied().flatten();
+    let shape = || {
+        let value = &model.values[input?];
+        shapes[value.body].of(&model.bodies[value.body].flow, value.id)
+    };
+    match node.step.traits.terms? {
+        Terms::Attribute(name) => {
+            let attribute = node.step.node.attribute(name)?;
+            let sizes = wire::varints(attribute.message, attribute::INTS).collect::<Result<Vec<_>, _>>().ok()?;
+            if sizes.is_empty() {
+                return u64::try_from(attribute.int()).ok();
+            }
+            product(sizes.into_iter().map(Some).collect())
+        }
+        Terms::Spatial => product(shape()?.into_iter().skip(2).collect()),
+        Terms::Axes => {
+            let shape = shape()?;
+            let Some(axes) = axes(model, node)? else { return product(shape) };
+            let rank = i64::try_from(shape.len()).ok()?;
+            let size = |axis: i64| *shape.get(usize::try_from(if axis < 0 { axis + rank } else { axis }).ok()?)?;
+            product(axes.into_iter().map(size).collect())
+        }
+    }
+}
+
+/// The axes that a node reduces: none where it reduces all; unknown where an input that is no constant tells.
+fn axes(model: &Dataflow<'_, '_, '_>, node: &Node<'_, '_, '_>) -> Option<Option<Vec<i64>>> {
+    if let Some(axes) = node.step.node.attribute("axes") {
+        let axes = wire::varints(axes.message, attribute::INTS).map(|axis| axis.map(|axis| axis as i64));
+        return Some(Some(axes.collect::<Result<_, _>>().ok()?));
+    }
+    match node.input(1) {
+        Some(axes) => Some(Some(model.ints(axes)?)),
+        None => Some(None),
+    }
+}
