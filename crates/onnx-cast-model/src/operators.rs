@@ -53,7 +53,7 @@ macro_rules! words {
 
 words! {
     /// What an input is, other than data.
-    Meaning { Angle, Any, Coordinate, Exponent, Float, Limit, Mask, Pixel }
+    Meaning { Angle, Any, Coordinate, Exponent, Float, Limit, Mask, Pixel, State }
     /// What an operator gives of its first input.
     Gives { Sequence, Element, Optional, Present }
     /// What an operator computes of numbers.

@@ -21,7 +21,9 @@ const SHRINKS: f32 = 0.875;
 
 /// Pins the states of loops that grow.
 pub(crate) fn pin_states(variables: &mut Variables<'_, '_, '_>, model: &Dataflow<'_, '_, '_>, bounds: &[Bounds]) {
-    let mut found: Vec<(Variable, Reason)> = Vec::new();
+    let of_operator =
+        |(variable, by): (Variable, String)| (variable, Reason::Needed { what: "a state that each step adds to", by });
+    let mut found: Vec<(Variable, Reason)> = variables.states.drain(..).map(of_operator).collect();
     for node in model.nodes.iter().filter(|node| repeats(model, node)) {
         for state in model.states(node) {
             let Some(grows) = growing(model, bounds, state.inner, state.next) else { continue };

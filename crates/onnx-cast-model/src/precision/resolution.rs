@@ -158,7 +158,7 @@ impl<'s, 't, 'a> Analysis<'_, 's, 't, 'a> {
             let most = match meaning {
                 Meaning::Angle | Meaning::Exponent => ANGLE,
                 Meaning::Coordinate | Meaning::Pixel => COORDINATE,
-                Meaning::Any | Meaning::Float | Meaning::Limit | Meaning::Mask => return None,
+                Meaning::Any | Meaning::Float | Meaning::Limit | Meaning::Mask | Meaning::State => return None,
             };
             Some((value?, most, meaning))
         })

@@ -1,5 +1,5 @@
 //! The type variables of a model: what may be narrow or not, and what must be the same. A value has one, an operator
-//! has one for all its floating-point inputs and outputs, and those that a schema or a graph's border ties are united.
+//! has one for its floating-point inputs and outputs, but for those that its schema lets differ and that stay float, and those that a schema or a graph's border ties are united.
 //! Where a value is read at another type than its own, a Cast stands between: that is a [`Reading`].
 
 use super::pins::{Pins, Reason, Variable};
@@ -55,6 +55,8 @@ pub(crate) struct Variables<'s, 't, 'a> {
     pub(crate) constants: Vec<HashSet<Id>>,
     /// The opset from which on operators take the narrow type that do not yet.
     pub(crate) raise_to: Option<i64>,
+    /// The variables of states that operators add to, each with the node.
+    pub(crate) states: Vec<(Variable, String)>,
     /// By body: the number of its outermost graph.
     pub(crate) roots: Vec<usize>,
     /// By the body of a function and its output: the variable at which calls read it.
@@ -85,6 +87,7 @@ impl<'s, 't, 'a> Variables<'s, 't, 'a> {
                 .map(|body| body.function.map_or(document.graph.id, |at| document.functions[at].id))
                 .collect(),
             raise_to: None,
+            states: Vec::new(),
             results: HashMap::new(),
             loops: bodies().map(loops).collect(),
         };
@@ -242,13 +245,19 @@ impl<'s, 't, 'a> Variables<'s, 't, 'a> {
         let step = &self.body(place).flow.steps[at];
         let node = self.variable();
         let (meaning, is_told) = (|formal: &Formal| step.traits.meaning(formal.name), step.traits.told.is_some());
+        let apart = self.apart(place, at, schema);
+        let of_formal = |variable: usize| apart.get(&variable).copied().unwrap_or(node);
         let mut floats = false;
         for (index, &input) in step.inputs.iter().enumerate() {
             let (Some(id), Some(formal)) = (input, schema.input(index)) else { continue };
             let Some(of_type) = self.body(place).types[id].as_ref().filter(|_| self.values[place][id].is_some()) else {
                 continue;
             };
-            let variable = if is_told || meaning(formal) == Some(Meaning::Any) { self.variable() } else { node };
+            let variable = match formal.of_type {
+                _ if is_told || meaning(formal) == Some(Meaning::Any) => self.variable(),
+                FormalType::Variable(variable) => of_formal(variable),
+                FormalType::Fixed(_) => node,
+            };
             let is_fixed = meaning(formal) == Some(Meaning::Float);
             let variable = match (&formal.of_type, formal.arity) {
                 _ if is_fixed => WIDE,
@@ -260,7 +269,8 @@ impl<'s, 't, 'a> Variables<'s, 't, 'a> {
             if !self.takes(schema, &formal.of_type, of_type) {
                 self.pin(variable, Reason::Schema { since: self.first(step, place, false, index) });
             }
-            let takes_any = variable != node && variable != WIDE && self.pins.get(variable).is_none();
+            let is_own = variable != node && variable != WIDE && !apart.values().any(|&one| one == variable);
+            let takes_any = is_own && self.pins.get(variable).is_none();
             let known = self.readings.len();
             self.read(place, input, Use::Input(at, index), variable);
             self.readings[known..].iter_mut().for_each(|reading| reading.takes_any = takes_any);
@@ -275,8 +285,8 @@ impl<'s, 't, 'a> Variables<'s, 't, 'a> {
             }
             match &formal.of_type {
                 FormalType::Variable(variable) if floats && derived || is_bound(schema, *variable) => {
-                    self.unite(own, node);
-                    floats = true;
+                    self.unite(own, of_formal(*variable));
+                    floats |= of_formal(*variable) == node;
                 }
                 FormalType::Variable(_) if is_told && !refers(step) => {}
                 _ => self.pin(own, Reason::Fixed),
@@ -287,6 +297,25 @@ impl<'s, 't, 'a> Variables<'s, 't, 'a> {
         } else if let Some(own) = self.value(place, step.outputs.first().copied().flatten()) {
             self.nodes[place][at] = Some(own);
         }
+    }
+
+    /// The variables of a node's own, by type variable of its schema: of those that differ from that of its first output
+    /// and do not take the narrow type, or are those of a state. The others are of one type in what runtimes compute.
+    fn apart(&mut self, place: usize, at: usize, schema: &'static Schema) -> HashMap<usize, Variable> {
+        let body = self.body(place);
+        let (step, first) = (&body.flow.steps[at], schema.output(0).and_then(Formal::variable));
+        let mut apart = HashMap::new();
+        for (index, &input) in step.inputs.iter().enumerate() {
+            let Some((id, formal)) = input.zip(schema.input(index)) else { continue };
+            let Some(variable) = formal.variable().filter(|&variable| first != Some(variable)) else { continue };
+            let Some(of_type) = body.types[id].as_ref().filter(|_| self.values[place][id].is_some()) else { continue };
+            let is_state = step.traits.meaning(formal.name) == Some(Meaning::State);
+            if is_state || !self.takes(schema, &formal.of_type, of_type) {
+                let own = *apart.entry(variable).or_insert_with(|| self.variable());
+                self.states.extend(is_state.then(|| (own, step.node.label(step.index))));
+            }
+        }
+        apart
     }
 
     /// Whether an input or output may be of the narrow type, where it is of floats now.

@@ -161,3 +161,28 @@ fn masks_of_attention_are_followed() {
         assert!(summary.constants >= 2, "{seed}: {}", summary.constants);
     }
 }
+
+/// A type variable of a schema that does not take the narrow type, or is that of a state, leaves the others narrow.
+#[test]
+fn type_variables_of_one_operator_differ() {
+    let attention = ["h", "h", "h", "p", "p", "s", "s", "", "", "", "", "", "k", "k"];
+    for (operator, inputs, outputs) in [
+        ("LinearAttention", &["h", "h", "h", "z"][..], &["r", "n"][..]),
+        ("GroupQueryAttention", &attention, &["r"]),
+        ("GatedDeltaNet", &["h", "h", "h", "", "z", "z", "z"], &["r", "n"]),
+        ("LinearAttentionGate", &["h", "z", "z"], &["r"]),
+    ] {
+        let operation = outputs[1..].iter().fold(plain(operator, inputs, "r"), |node, output| node.bytes(2, output));
+        let operation = operation.bytes(7, "com.microsoft");
+        let nodes = between(vec![scalar("k", 0.5), operation]);
+        let inputs = [("x", FLOAT), ("z", FLOAT), ("p", 3), ("s", 6)];
+        let results: Vec<_> = [("y", FLOAT)].into_iter().chain((outputs.len() > 1).then_some(("n", FLOAT))).collect();
+        let bytes = model(OPSET, nodes, &inputs, &results);
+        let request = ConvertRequest::new(DataType::Float16);
+        let (made, summary) = convert_bytes(&bytes, &request).expect("converted");
+        assert!(summary.nodes.iter().all(|node| node.low), "{operator}: {:#?}", summary.nodes);
+        // One Cast of the input and one of the result, and none of what stays float.
+        assert_eq!(summary.casts, 2, "{operator}: {:#?}", summary.values);
+        assert_eq!(convert_bytes(&made, &request).expect("converted again").0, made, "{operator}");
+    }
+}
