@@ -2,7 +2,7 @@
 //! tests hand the inference tables with the rows of an operator of opset 29, and no other line of the crate names it.
 
 use crate::operators::Traits;
-use crate::precision::edits_of;
+use crate::precision::{Losses, edits_of};
 use crate::rewrite::open_source;
 use crate::source::{ModelBytes, ModelSource};
 use crate::tree::is_default;
@@ -10,7 +10,6 @@ use crate::types::schemas::{Schema, Table, read};
 use crate::types::{TABLES, Tables, Typing};
 use crate::{ConvertRequest, ConvertSummary, Error};
 use onnx_cast::DataType;
-use std::collections::HashSet;
 use std::sync::LazyLock;
 use testkit::proto::{Message, model, node, tensor};
 
@@ -59,7 +58,7 @@ fn converted(model: &ModelBytes, tables: Tables, name: &str) -> (ConvertSummary,
         let value = body.flow.values.iter().position(|value| value.name == name).expect("a value");
         let of_type = body.types[value].as_ref().and_then(|of_type| of_type.tensor());
         let request = ConvertRequest::new(DataType::Float16);
-        let (_, (summary, _)) = edits_of(&typing, (document, files), &request, &HashSet::new()).map_err(invalid)?;
+        let (_, (summary, _)) = edits_of(&typing, (document, files), &request, &Losses::default()).map_err(invalid)?;
         Ok((summary, of_type))
     })
     .expect("converted")

@@ -14,6 +14,7 @@ mod declared;
 mod differences;
 mod explain;
 mod growth;
+mod losses;
 mod mask;
 mod norms;
 mod pins;
@@ -25,7 +26,6 @@ mod reasons;
 mod resolution;
 mod rules;
 mod sensitive;
-mod stored;
 mod terms;
 #[cfg(test)]
 mod tests;
@@ -45,16 +45,17 @@ use crate::types::{Body, Typing};
 use crate::upgrade;
 use assign::Assignment;
 use constants::Constants;
+pub(crate) use losses::Losses;
+use losses::NarrowConstant;
 use onnx_cast::__private::DefaultEnvironment;
 use onnx_cast::DataType;
 use onnx_cast_file::__private::{FromJson, Short, counted};
 use onnx_cast_file::{Existing, Ignored, Pattern, RunOptions, SelectionError, Storage, Wording};
 use rules::Rules;
 use serde_json::Value;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::path::Path;
 use std::str::FromStr;
-use stored::NarrowConstant;
 use variables::Variables;
 use write::Writer;
 
@@ -297,75 +298,49 @@ fn at_opset<'a>(
     output: Option<&Path>,
     request: &ConvertRequest,
 ) -> Result<(Vec<u8>, ConvertSummary), Error> {
-    if request.raise_opset {
-        let invalid = |error| Error::model(files.path(), error);
-        // What is named may be there only when the opset is raised.
-        let planned = ConvertRequest { allow_unmatched: true, explain: Vec::new(), ..request.clone() };
-        let (_, (summary, _)) = edits(document, files, &planned, &HashSet::new()).map_err(invalid)?;
-        if let Some(to) = summary.raise_to {
-            let (edits, _) = upgrade::edits(document, files, to).map_err(invalid)?;
-            return edited(document, files, &edits, |document, files| in_rounds((document, files), output, request));
-        }
-    }
-    in_rounds((document, files), output, request)
+    let invalid = |error| Error::model(files.path(), error);
+    let losses = Losses::of(document, files, request)?;
+    let to = if request.raise_opset { raise_to(document, files, request).map_err(invalid)? } else { None };
+    let Some(to) = to else { return planned((document, files), output, request, &losses) };
+    let (edits, _) = upgrade::edits(document, files, to).map_err(invalid)?;
+    edited(document, files, &edits, |document, files| planned((document, files), output, request, &losses))
 }
 
-/// Has a model rewritten, once more wherever constants are found to overflow.
-fn in_rounds<'a>(
+/// The opset from which on more of a model can be narrow, if that is a newer one.
+fn raise_to<'a>(
+    document: &Document<'a>,
+    files: &'a Files<'a>,
+    request: &ConvertRequest,
+) -> Result<Option<i64>, ModelError> {
+    let typing = Typing::of(document)?;
+    let constants = Constants::of(document, &typing, files, &Losses::default())?;
+    let mut variables = variables(document, &typing, &constants, request);
+    rules::no_cast(&mut variables);
+    Ok(variables.raise_to.filter(|&to| document.opset.is_some_and(|opset| opset < to)))
+}
+
+fn planned<'a>(
     model: (&Document<'a>, &'a Files<'a>),
     output: Option<&Path>,
     request: &ConvertRequest,
+    losses: &Losses,
 ) -> Result<(Vec<u8>, ConvertSummary), Error> {
-    let mut lost = HashSet::new();
-    let (run, storage) = (&request.run, &request.storage);
-    let plan = Request { dry_run: true, counts: true, ..Request::of(run, storage) };
-    if request.emulate && request.to.bits() == Some(16) {
-        // What an emulated model keeps float is what the model keeps that it emulates.
-        let counted = ConvertRequest { emulate: false, explain: Vec::new(), ..request.clone() };
-        until_kept(model, output, &plan, &counted, &mut lost)?;
-    }
-    let how = Request { counts: request.to.bits() == Some(16) || request.clamp.is_some(), ..Request::of(run, storage) };
-    until_kept(model, output, &how, request, &mut lost)
-}
-
-/// Large constants are counted while they are written. If one is lost, its readers stay float, and all is done again.
-fn until_kept<'a>(
-    model: (&Document<'a>, &'a Files<'a>),
-    output: Option<&Path>,
-    how: &Request<'_>,
-    request: &ConvertRequest,
-    lost: &mut HashSet<String>,
-) -> Result<(Vec<u8>, ConvertSummary), Error> {
-    loop {
-        let mut found = Vec::new();
-        let judge = |(mut summary, stored): Made| {
-            let clamped = |one: &NarrowConstant| Some((one.name.clone(), one.clamp.as_ref()?.changed()));
-            summary.clamped = stored.iter().filter_map(clamped).filter(|(_, changed)| !changed.is_empty()).collect();
-            found.extend(
-                stored.into_iter().filter(|stored| stored.is_lost(request.keeps_sensitive())).map(|stored| stored.name),
-            );
-            let Some(name) = found.first() else { return Ok(summary) };
-            let lost =
-                format!("overflows or vanishes in {}, and a node that a pattern makes narrow reads it", request.to);
-            let what = format!("constant `{}` {lost}", Short(name));
-            Err(Error::model(model.1.path(), ModelError::new(ModelErrorKind::Request, what).named(name)))
-        };
-        let done = rewrite_of(model, output, how, |document, files| edits(document, files, request, lost), judge);
-        let before = lost.len();
-        lost.extend(found);
-        if lost.len() == before {
-            return done;
-        }
-    }
+    let how = Request { counts: request.clamp.is_some(), ..Request::of(&request.run, &request.storage) };
+    let judge = |(mut summary, stored): Made| {
+        let clamped = |one: &NarrowConstant| Some((one.name.clone(), one.clamp.as_ref()?.changed()));
+        summary.clamped = stored.iter().filter_map(clamped).filter(|(_, changed)| !changed.is_empty()).collect();
+        Ok(summary)
+    };
+    rewrite_of(model, output, &how, |document, files| edits(document, files, request, losses), judge)
 }
 
 fn edits<'a>(
     document: &Document<'a>,
     files: &'a Files<'a>,
     request: &ConvertRequest,
-    lost: &HashSet<String>,
+    losses: &Losses,
 ) -> Result<(Edits<'a>, Made), ModelError> {
-    edits_of(&Typing::of(document)?, (document, files), request, lost)
+    edits_of(&Typing::of(document)?, (document, files), request, losses)
 }
 
 /// The same, of a model whose types are known.
@@ -373,14 +348,13 @@ pub(crate) fn edits_of<'a>(
     typing: &Typing<'_, 'a>,
     (document, files): (&Document<'a>, &'a Files<'a>),
     request: &ConvertRequest,
-    lost: &HashSet<String>,
+    losses: &Losses,
 ) -> Result<(Edits<'a>, Made), ModelError> {
-    let constants = Constants::of(document, typing, files)?;
-    let stored =
-        |place: usize, id: Id| constants.get(place, id).is_some() && is_stored(&typing.bodies[place], id, request.to);
-    let mut variables = Variables::of(document, typing, request.to, &stored);
+    let constants = Constants::of(document, typing, files, losses)?;
+    let mut variables = variables(document, typing, &constants, request);
     let model = Dataflow::of(typing, &variables.roots);
-    Rules { document, variables: &mut variables, model: &model, constants: &constants, request, lost }.pin()?;
+    let lost =
+        Rules { document, variables: &mut variables, model: &model, constants: &constants, request, losses }.pin()?;
     let assignment = Assignment::of(&variables);
     if !request.allow_unmatched {
         explain::check_low(&request.low, &variables, &assignment)?;
@@ -391,6 +365,13 @@ pub(crate) fn edits_of<'a>(
         return Err(ModelError::training());
     }
     let written = writer.written;
+    let stored = written.places.iter().find(|place| lost.contains(*place) && request.to.bits() == Some(16));
+    if let Some(constant) = stored.and_then(|&(place, id)| constants.get(place, id)) {
+        let name = constant.constant.name;
+        let lost = format!("overflows or vanishes in {}, and a node that a pattern makes narrow reads it", request.to);
+        let what = format!("constant `{}` {lost}", Short(name));
+        return Err(ModelError::new(ModelErrorKind::Request, what).named(name));
+    }
     let (nodes, values) = explain::decisions(document, &variables, &assignment);
     let explained = request
         .explain
@@ -421,6 +402,18 @@ pub(crate) fn edits_of<'a>(
         )]),
     };
     Ok((edits, (summary, written.stored)))
+}
+
+/// The type variables of a model, as far as its operators and constants decide them.
+fn variables<'s, 't, 'a>(
+    document: &Document<'a>,
+    typing: &'s Typing<'t, 'a>,
+    constants: &Constants<'a>,
+    request: &ConvertRequest,
+) -> Variables<'s, 't, 'a> {
+    let stored =
+        |place: usize, id: Id| constants.get(place, id).is_some() && is_stored(&typing.bodies[place], id, request.to);
+    Variables::of(document, typing, request.to, &stored)
 }
 
 /// Whether a constant may be stored in the narrow type. One that is an output keeps its name, and its type with it.

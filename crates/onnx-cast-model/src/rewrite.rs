@@ -242,6 +242,13 @@ fn write_edited<'a>(
     Ok(Some(Written { writer, model, data, first: first.map(|(message, _)| message) }))
 }
 
+/// Reads elements for what is counted of them, and writes nothing.
+pub(crate) fn measure<'a>(files: &'a Files<'a>, tasks: &[Task<'_>], request: &Request<'_>) -> Result<(), Error> {
+    let meter = Meter::new(request.watch, total(tasks));
+    let writer = Writer { files, output: files.path(), threads: request.threads, meter };
+    writer.run(tasks, &Nowhere, files.path())
+}
+
 /// The name beside its place that a new file of elements gets first, where one would be replaced.
 fn name_meanwhile(output: &Path, place: &Path, location: &str) -> Option<String> {
     (fs::metadata(place).is_ok() && fs::metadata(output).is_ok()).then(|| free_name(output, location))

@@ -299,6 +299,14 @@ impl<'d, 't, 'a> Dataflow<'d, 't, 'a> {
         self.bodies[node.body].schemas[node.at]
     }
 
+    /// What a value was before it was cast.
+    pub(crate) fn before_casts(&self, value: usize) -> usize {
+        match self.sources(value, |step| step.node.is("Cast")).0[..] {
+            [source] => source,
+            _ => value,
+        }
+    }
+
     /// The nodes that read what a node gives, as it is and through nodes that pass it on; these are among them.
     pub(crate) fn readers(&self, node: usize, passes: impl Fn(&Step<'t, 'a>) -> bool) -> Vec<usize> {
         let (mut found, mut seen) = (Vec::new(), Vec::new());

@@ -1,6 +1,7 @@
 //! The constants of a model, as converting sees them: which floating-point ones may be stored in another type, and what
 //! the values of all are like, those included that scaled casts compute from constants.
 
+use super::losses::Losses;
 use crate::constant::Constant;
 use crate::error::ModelError;
 use crate::external::Files;
@@ -10,10 +11,13 @@ use crate::rope::CastElements;
 use crate::tree::Document;
 use crate::types::{Body, Typing};
 use onnx_cast::{Cast, CastOptions, DataType};
-use onnx_cast_file::__private::pipeline::Step as CastStep;
+use onnx_cast_file::__private::pipeline::{self, Sink, Step as CastStep};
 use std::collections::{HashMap, HashSet};
+use std::io;
+use std::ops::ControlFlow;
+use std::sync::{Mutex, PoisonError};
 
-/// Constants of more elements are not read before they are written.
+/// Of larger constants it is only known what overflows or vanishes in them.
 const SMALL: usize = 1 << 16;
 
 /// Max number of elements of a dequantized constant that are computed to find its extremes, which happens only where
@@ -31,7 +35,7 @@ pub(crate) struct Constants<'a> {
 
 pub(crate) struct KnownConstant<'a> {
     pub(crate) constant: Constant<'a>,
-    /// What the values are like, of a small constant.
+    /// What the values are like, of a small constant and of one that overflows.
     pub(crate) span: Option<Span>,
 }
 
@@ -49,13 +53,17 @@ impl<'a> Constants<'a> {
         document: &Document<'a>,
         typing: &Typing<'_, 'a>,
         files: &'a Files<'a>,
+        losses: &Losses,
     ) -> Result<Self, ModelError> {
         let mut constants = Constants { known: HashMap::new(), spans: HashMap::new(), fixed: HashSet::new() };
         for (place, body) in typing.bodies.iter().enumerate() {
             for id in 0..body.flow.values.len() {
                 let Some(constant) = constant_of(document, body, id, files)? else { continue };
                 constants.fixed.insert((place, id));
-                let span = constant.elements.as_ref().filter(|_| constant.len <= SMALL).and_then(span_of);
+                let small = constant.elements.as_ref().filter(|_| constant.len <= SMALL);
+                let span =
+                    losses.overflowing.get(constant.name).copied().filter(|_| constant.data_type == DataType::Float);
+                let span = small.map_or(span, span_of);
                 constants.spans.extend(span.map(|span| ((place, id), span)));
                 if constant.data_type == DataType::Float {
                     constants.known.insert((place, id), KnownConstant { constant, span });
@@ -194,18 +202,33 @@ fn limit(x: &FoldValue<'_>, scale: &FoldValue<'_>) -> Option<f32> {
     Some(span_of(scale.elements()?)?.magnitude() * 2f32.powi(i32::try_from(bits).ok()?))
 }
 
-fn span_of(elements: &CastElements<'_>) -> Option<Span> {
+/// The span of elements, which are read a piece at a time; none where there are no numbers.
+pub(crate) fn span_of(elements: &CastElements<'_>) -> Option<Span> {
     let plan = Cast::new(DataType::Float, &CastOptions::new()).ok()?.plan(elements.data_type()).ok()?;
     let is_float = elements.data_type() == DataType::Float;
-    let bytes = if is_float { elements.read()? } else { elements.then(CastStep::Cast(plan)).read()? };
-    let (words, _) = bytes.as_chunks::<4>();
-    let mut span = Span { least: f32::INFINITY, greatest: f32::NEG_INFINITY, tiny: f32::INFINITY };
-    for value in words.iter().map(|word| f32::from_le_bytes(*word)).filter(|value| !value.is_nan()) {
-        span.least = span.least.min(value);
-        span.greatest = span.greatest.max(value);
-        if value != 0.0 {
-            span.tiny = span.tiny.min(value.abs());
-        }
-    }
+    let elements = if is_float { elements.clone() } else { elements.then(CastStep::Cast(plan)) };
+    let nothing = Span { least: f32::INFINITY, greatest: f32::NEG_INFINITY, tiny: f32::INFINITY };
+    let sink = SpanSink(Mutex::new(nothing));
+    pipeline::run(&[elements.task(0)], Some(1), &sink, &|_| ControlFlow::Continue(())).ok()?;
+    let span = sink.0.into_inner().unwrap_or_else(PoisonError::into_inner);
     (span.least <= span.greatest).then_some(span)
+}
+
+/// Finds the span of what is written to it.
+#[derive(Debug)]
+struct SpanSink(Mutex<Span>);
+
+impl Sink for SpanSink {
+    fn put(&self, _: u64, bytes: &[u8]) -> io::Result<()> {
+        let (words, _) = bytes.as_chunks::<4>();
+        let mut span = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        for value in words.iter().map(|word| f32::from_le_bytes(*word)).filter(|value| !value.is_nan()) {
+            span.least = span.least.min(value);
+            span.greatest = span.greatest.max(value);
+            if value != 0.0 {
+                span.tiny = span.tiny.min(value.abs());
+            }
+        }
+        Ok(())
+    }
 }

@@ -316,6 +316,40 @@ fn nothing_is_kept_where_none_is_wanted() {
     }
 }
 
+/// A mean over axes whose sizes are declared, of a value that is bounded or not.
+#[test]
+fn means_over_many_elements() {
+    let declared = |name: &str, sizes: &[i64]| {
+        let shape = sizes.iter().fold(Message::new(), |shape, &size| shape.message(1, Message::new().int(1, size)));
+        let of_type = Message::new().message(1, Message::new().int(1, FLOAT).message(2, shape));
+        Message::new().bytes(1, name).message(2, of_type)
+    };
+    let axes = |axes: &[i64]| {
+        let bytes: Vec<u8> = axes.iter().flat_map(|axis| axis.to_le_bytes()).collect();
+        tensor(&[axes.len() as i64], 7, &bytes).bytes(8, "axes")
+    };
+    for (before, over, is_kept) in [
+        ("Relu", &[-1, -2][..], true),
+        ("Relu", &[1], false),
+        ("Relu", &[], true),
+        // 9,216 numbers of at most one fit.
+        ("Tanh", &[-1, -2], false),
+    ] {
+        let mut inputs = vec!["a"];
+        inputs.extend((!over.is_empty()).then_some("axes"));
+        let nodes = between(vec![plain(before, &["h"], "a"), plain("ReduceMean", &inputs, "r")]);
+        let graph = nodes.into_iter().fold(Message::new().bytes(2, "g"), |graph, node| graph.message(1, node));
+        let graph =
+            graph.message(5, axes(over)).message(11, declared("x", &[2, 6])).message(12, declared("y", &[2, 6]));
+        let graph = graph.message(13, declared("a", &[2, 8, 96, 96]));
+        let bytes = Message::new().int(1, 10).message(7, graph).message(8, Message::new().int(2, 22)).into_bytes();
+        let kept = kept_by(&bytes, &ConvertRequest::new(DataType::Float16));
+        let kept: Vec<_> = kept.iter().map(|(_, why)| why.as_str()).collect();
+        assert_eq!(kept == ["a sum of many terms"], is_kept, "{before} {over:?}: {kept:?}");
+        assert_eq!(kept.is_empty(), !is_kept, "{before} {over:?}: {kept:?}");
+    }
+}
+
 /// Operators that add up squares or exponentials inside are sensitive: in some versions, by an attribute, or unless
 /// recorded ranges bound the sum.
 #[test]
@@ -337,6 +371,17 @@ fn sums_inside_of_operators() {
     for operator in ["LpPool", "GlobalLpPool"] {
         assert_eq!(kept_at(22, operator, &["h"], vec![], None), ["a norm"], "{operator}");
     }
+    // A window of 2 x 3: with the margin, 6 * 100^2 = 60000, and 6 * 104^2 = 64896; 6 * 108^2 overflows.
+    let window = || vec![Message::new().bytes(1, "kernel_shape").int(8, 2).int(8, 3).int(20, 7)];
+    assert_eq!(kept_at(22, "LpPool", &["h"], window(), Some(26.0)), [""; 0]);
+    assert_eq!(kept_at(22, "LpPool", &["h"], window(), Some(27.0)), ["a norm"]);
+    // A mean adds up 6 * 4 * 2700, which is 64800, or more.
+    let many = ["a sum of many terms"];
+    assert_eq!(kept_at(22, "AveragePool", &["h"], window(), Some(2700.0)), [""; 0]);
+    assert_eq!(kept_at(22, "AveragePool", &["h"], window(), Some(2800.0)), many);
+    assert_eq!(kept_at(22, "AveragePool", &["h"], window(), None), [""; 0]);
+    let large = vec![Message::new().bytes(1, "kernel_shape").int(8, 90).int(8, 90).int(20, 7)];
+    assert_eq!(kept_at(22, "AveragePool", &["h"], large, None), many);
     let inputs = ["h", "z", "z"];
     assert_eq!(kept_at(18, "GroupNormalization", &inputs, vec![], None), mean);
     for (opset, operator) in [(21, "GroupNormalization"), (17, "LayerNormalization"), (23, "RMSNormalization")] {

@@ -2,6 +2,7 @@
 
 use super::bounds::Bounds;
 use super::constants::{Constants, Span, overflows};
+use super::losses::Losses;
 use super::mask::MaskOf;
 use super::pins::{Reason, Variable};
 use super::variables::{Reading, Use, Variables};
@@ -24,19 +25,18 @@ pub(crate) struct Rules<'r, 's, 't, 'a> {
     pub(crate) model: &'r Dataflow<'s, 't, 'a>,
     pub(crate) constants: &'r Constants<'a>,
     pub(crate) request: &'r ConvertRequest,
-    /// Constants that were found to overflow or vanish.
-    pub(crate) lost: &'r HashSet<String>,
+    pub(crate) losses: &'r Losses,
 }
 
 impl Rules<'_, '_, '_, '_> {
-    /// Every pin but those of schemas.
-    pub(crate) fn pin(&mut self) -> Result<(), ModelError> {
+    /// Every pin but those of schemas. Gives the constants that would be lost, by body.
+    pub(crate) fn pin(&mut self) -> Result<HashSet<(usize, Id)>, ModelError> {
         if !self.request.allow_unmatched {
             self.patterns()?;
         }
         self.interface()?;
         self.sparse();
-        self.no_cast();
+        no_cast(self.variables);
         super::positions::pin(self.variables, self.model);
         let bounds = bounds::of(self.model, self.constants);
         let fixed = bounds::fixed(self.model, self.constants);
@@ -50,12 +50,12 @@ impl Rules<'_, '_, '_, '_> {
         }
         self.ranges();
         let masks = MaskOf::all(self.model);
-        self.lost(&bounds, &fixed, &masks);
+        let lost = self.lost(&bounds, &fixed, &masks);
         self.fills(&masks);
         for place in 0..self.variables.typing.bodies.len() {
             (0..self.variables.body(place).flow.steps.len()).for_each(|step| self.step(place, step));
         }
-        Ok(())
+        Ok(lost)
     }
 
     /// Refuses a pattern that matches no node: what it was to keep would become narrow.
@@ -90,33 +90,8 @@ impl Rules<'_, '_, '_, '_> {
         }
     }
 
-    /// Graphs whose opset has no Cast to the type.
-    fn no_cast(&mut self) {
-        let since = Operator::Cast.since(self.variables.low).unwrap_or(i64::MAX);
-        let mut without = HashMap::new();
-        for (place, body) in self.variables.typing.bodies.iter().enumerate() {
-            let lacks = |graph: &usize| body.flow.graphs[graph].opset.is_none_or(|opset| opset < since);
-            let values = body.flow.values.iter().enumerate().filter(|(_, value)| lacks(&value.graph));
-            without.extend(values.map(|(id, _)| ((place, id), Reason::NoCast)));
-        }
-        if !without.is_empty() {
-            self.variables.gains_from(since);
-        }
-        self.values(&without, true);
-    }
-
-    /// Pins what reads values, and the values themselves.
     fn values(&mut self, values: &HashMap<(usize, Id), Reason>, own: bool) {
-        for (&(place, id), reason) in values {
-            if let Some(own) = self.variables.values[place][id].filter(|_| own) {
-                self.variables.pins.wide(own, reason.clone());
-            }
-        }
-        for Reading { body, value, variable, .. } in &self.variables.readings {
-            if let Some(reason) = values.get(&(*body, *value)) {
-                self.variables.pins.wide(*variable, reason.clone());
-            }
-        }
+        pin_values(self.variables, values, own);
     }
 
     /// The inputs and outputs of the model.
@@ -185,17 +160,17 @@ impl Rules<'_, '_, '_, '_> {
 
     /// Constants that overflow, unless they are masks, and those that have nothing but what vanishes. The same of what
     /// the model computes from constants alone: a weight that is dequantized, whose codes and scales all fit.
-    fn lost(&mut self, bounds: &[Bounds], fixed: &[bool], masks: &[MaskOf]) {
+    fn lost(&mut self, bounds: &[Bounds], fixed: &[bool], masks: &[MaskOf]) -> HashSet<(usize, Id)> {
         let (low, keeps_digits) = (self.variables.low, self.request.keeps_sensitive());
         let model = self.model;
-        let is_lost = |value: usize, span: Span| {
-            span.vanishes(low, keeps_digits) || (span.overflows(low) && !(span.is_sentinel(low) && masks[value].any()))
-        };
+        let overflows =
+            |value: usize, span: Span| span.overflows(low) && !(span.is_sentinel(low) && masks[value].any());
+        let is_lost = |value: usize, span: Span| span.vanishes(low, keeps_digits) || overflows(value, span);
         let (mut beyond, mut computed) = (HashMap::new(), HashMap::new());
         // A clamp changes constants, and not what is computed from them.
         for ((place, id), known) in self.constants.iter().filter(|_| self.request.clamp.is_none()) {
-            let is_lost = |span| is_lost(model.value(place, id), span);
-            if self.lost.contains(known.constant.name) || known.span.is_some_and(is_lost) {
+            let is_lost = |span| overflows(model.value(place, id), span);
+            if self.losses.vanishing.contains(known.constant.name) || known.span.is_some_and(is_lost) {
                 beyond.insert((place, id), Reason::Lost(known.constant.name.to_owned()));
             }
         }
@@ -208,6 +183,7 @@ impl Rules<'_, '_, '_, '_> {
         }
         self.values(&beyond, false);
         self.values(&computed, true);
+        let lost = beyond.keys().copied().collect();
         beyond.extend(computed);
         // What is computed with a number beyond the type is beyond it too, but where the number is a bound or a
         // divisor.
@@ -221,6 +197,7 @@ impl Rules<'_, '_, '_, '_> {
             }
         }
         self.values(&results, false);
+        lost
     }
 
     /// The numbers of ConstantOfShape that overflow, unless they are masks.
@@ -261,6 +238,35 @@ impl Rules<'_, '_, '_, '_> {
             self.variables.pins.wide(variable, Reason::Fixed);
         } else if traits.is(Flag::Fast) {
             self.variables.pins.low(variable, Reason::Fast);
+        }
+    }
+}
+
+/// Pins graphs whose opset has no Cast to the type.
+pub(crate) fn no_cast(variables: &mut Variables<'_, '_, '_>) {
+    let since = Operator::Cast.since(variables.low).unwrap_or(i64::MAX);
+    let mut without = HashMap::new();
+    for (place, body) in variables.typing.bodies.iter().enumerate() {
+        let lacks = |graph: &usize| body.flow.graphs[graph].opset.is_none_or(|opset| opset < since);
+        let values = body.flow.values.iter().enumerate().filter(|(_, value)| lacks(&value.graph));
+        without.extend(values.map(|(id, _)| ((place, id), Reason::NoCast)));
+    }
+    if !without.is_empty() {
+        variables.gains_from(since);
+    }
+    pin_values(variables, &without, true);
+}
+
+/// Pins what reads values, and the values themselves.
+fn pin_values(variables: &mut Variables<'_, '_, '_>, values: &HashMap<(usize, Id), Reason>, own: bool) {
+    for (&(place, id), reason) in values {
+        if let Some(own) = variables.values[place][id].filter(|_| own) {
+            variables.pins.wide(own, reason.clone());
+        }
+    }
+    for Reading { body, value, variable, .. } in &variables.readings {
+        if let Some(reason) = values.get(&(*body, *value)) {
+            variables.pins.wide(*variable, reason.clone());
         }
     }
 }

@@ -118,8 +118,8 @@ impl Search<'_, '_, '_> {
 
     /// The largest magnitude of a node's first input: as it was recorded, or as the model bounds it.
     fn largest(&self, node: &Node<'_, '_, '_>) -> Option<f32> {
-        let input = node.inputs.first().copied().flatten()?;
-        let value = &self.model.values[input];
+        let input = node.input(0)?;
+        let value = &self.model.values[self.model.before_casts(input)];
         // A function has no values of its own: it may be called several times.
         let name = self.model.bodies[value.body].flow.values[value.id].name;
         let recorded = self.request.ranges.get(name).filter(|_| value.body == 0);

@@ -11,7 +11,7 @@ pub(crate) fn count<'a>(model: &Dataflow<'_, '_, 'a>, shapes: &[Shapes<'a>], nod
     let product = |sizes: Vec<Option<u64>>| sizes.into_iter().try_fold(1_u64, |all, size| all.checked_mul(size?));
     let input = node.inputs.first().copied().flatten();
     let shape = || {
-        let value = &model.values[input?];
+        let value = &model.values[model.before_casts(input?)];
         shapes[value.body].of(&model.bodies[value.body].flow, value.id)
     };
     match node.step.traits.terms? {

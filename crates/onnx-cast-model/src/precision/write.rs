@@ -10,8 +10,8 @@ use super::ConvertRequest;
 use super::assign::Assignment;
 use super::constants::{Constants, KnownConstant};
 use super::declared::{Declared, declared};
+use super::losses::NarrowConstant;
 use super::mask::{MaskOf, of_mask};
-use super::stored::NarrowConstant;
 use super::variables::{Reading, Use, Variables};
 use crate::constant::Constant;
 use crate::edits::{Content, Edits, FunctionCopy, GraphEdit, GraphEdits, Home, NewAttribute, NewNode, NewTensor};
@@ -22,7 +22,6 @@ use crate::graph::values::{Id, Origin};
 use crate::rope::CastElements;
 use crate::tree::{Document, Names};
 use onnx_cast::{Cast, CastOptions, DataType};
-use onnx_cast_file::__private::Counter;
 use onnx_cast_file::__private::pipeline::Step;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -57,8 +56,10 @@ pub(crate) struct Writer<'w, 't, 'a> {
 pub(crate) struct Written {
     /// Casts that are new.
     pub(crate) casts: usize,
-    /// Constants that are stored narrow, by name.
+    /// Constants that are stored narrow.
     pub(crate) stored: Vec<NarrowConstant>,
+    /// Their bodies and values.
+    pub(crate) places: Vec<(usize, Id)>,
 }
 
 impl<'w, 't, 'a> Writer<'w, 't, 'a> {
@@ -339,8 +340,6 @@ impl<'w, 't, 'a> Writer<'w, 't, 'a> {
         if self.emulate {
             let up = plan(DataType::Float, low).map_err(|error| wrong(error.to_string()))?;
             elements = elements.then(Step::Cast(up));
-        } else if self.clamp.is_none() {
-            elements.counter = Counter::new(DataType::Float, low).ok().map(Arc::new);
         }
         Ok(elements)
     }
@@ -374,8 +373,8 @@ impl<'w, 't, 'a> Writer<'w, 't, 'a> {
             Step::Clamp(clamp) => Some(Arc::clone(clamp)),
             _ => None,
         });
-        let (name, counter) = (constant.name.to_owned(), elements.counter.clone());
-        self.written.stored.push(NarrowConstant { name, twice, counter, clamp });
+        self.written.stored.push(NarrowConstant { name: constant.name.to_owned(), twice, clamp });
+        self.written.places.push((place, id));
         let name = twice.then(|| self.names.fresh(format!("{}_{}", value.name, self.variables.low)));
         if let Some(name) = &name {
             low.iter().for_each(|reading| self.redirect(reading, name, true, edits));

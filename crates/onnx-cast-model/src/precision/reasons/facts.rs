@@ -162,6 +162,23 @@ fn masks_of_attention_are_followed() {
     }
 }
 
+/// A mask of more elements than are looked at in memory, as causal ones are.
+#[test]
+fn a_large_mask_is_a_mask() {
+    let lowest: Vec<f32> = (0..300 * 300).map(|at| if at % 300 > at / 300 { f32::MIN } else { 0.0 }).collect();
+    let mask = |behind: Message| vec![constant("c", &[300, 300], &lowest), behind];
+    let bytes = |nodes| model(OPSET, nodes, &[("x", FLOAT)], &[("y", FLOAT)]);
+    let attention = bytes(mask(plain("Attention", &["x", "x", "x", "c"], "y")));
+    let (made, summary) = convert_bytes(&attention, &ConvertRequest::new(DataType::Float16)).expect("converted");
+    assert!(summary.nodes.iter().all(|node| node.low), "{:#?}", summary.nodes);
+    // Half of float16's lowest number is 0xf7ff.
+    assert!(made.windows(8).any(|bytes| bytes == [0xff, 0xf7].repeat(4)));
+    let products = vec![plain("MatMul", &["x", "c"], "y")];
+    let product = bytes([mask(plain("Neg", &["c"], "n")), products].concat());
+    let (_, summary) = convert_bytes(&product, &ConvertRequest::new(DataType::Float16)).expect("converted");
+    assert!(summary.nodes.iter().all(|node| !node.low), "{:#?}", summary.nodes);
+}
+
 /// A type variable of a schema that does not take the narrow type, or is that of a state, leaves the others narrow.
 #[test]
 fn type_variables_of_one_operator_differ() {

@@ -1,0 +1,76 @@
+//! What constants would lose in the narrow type: counted in one pass over their elements, before anything is planned.
+
+use super::ConvertRequest;
+use super::constants::{Span, span_of};
+use crate::constant::Constant;
+use crate::error::Error;
+use crate::external::Files;
+use crate::rewrite::{Request, measure};
+use crate::rope::CastElements;
+use crate::tree::Document;
+use onnx_cast::{Cast, CastOptions, DataType};
+use onnx_cast_file::__private::Counter;
+use onnx_cast_file::__private::pipeline::{Clamp, Step};
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+/// A constant that is stored narrow.
+pub(crate) struct NarrowConstant {
+    pub(crate) name: String,
+    /// Whether it is stored as it was too.
+    pub(crate) twice: bool,
+    /// Clamps it.
+    pub(crate) clamp: Option<Arc<Clamp>>,
+}
+
+/// The constants of a model that lose numbers, by name.
+#[derive(Default)]
+pub(crate) struct Losses {
+    /// Those most of whose numbers vanish: become zero or, where digits are to be kept, subnormal.
+    pub(crate) vanishing: HashSet<String>,
+    /// The spans of those with numbers that overflow.
+    pub(crate) overflowing: HashMap<String, Span>,
+}
+
+impl Losses {
+    /// Of a model. A type that is only emulated is looked at where values are, and a clamp keeps constants from losses.
+    ///
+    /// # Errors
+    /// Where elements cannot be read.
+    pub(crate) fn of<'a>(
+        document: &Document<'a>,
+        files: &'a Files<'a>,
+        request: &ConvertRequest,
+    ) -> Result<Losses, Error> {
+        let mut losses = Losses::default();
+        let down = Cast::new(request.to, &CastOptions::new()).and_then(|cast| cast.plan(DataType::Float));
+        let Some(down) = down.ok().filter(|_| request.to.bits() == Some(16) && request.clamp.is_none()) else {
+            return Ok(losses);
+        };
+        let invalid = |error| Error::model(files.path(), error);
+        let mut counted: Vec<(&str, CastElements<'_>)> = Vec::new();
+        for graph in document.graphs() {
+            for (_, constant) in Constant::of_graph(graph, files).map_err(invalid)? {
+                let elements = constant.elements.filter(|_| constant.data_type == DataType::Float);
+                counted.extend(elements.map(|elements| (constant.name, elements)));
+            }
+        }
+        let narrow = |(_, elements): &(&str, CastElements<'a>)| {
+            let counter = Counter::new(DataType::Float, request.to).ok().map(Arc::new);
+            CastElements { counter, ..elements.then(Step::Cast(down.clone())) }
+        };
+        let narrow: Vec<CastElements<'_>> = counted.iter().map(narrow).collect();
+        let tasks: Vec<_> = narrow.iter().map(|elements| elements.task(0)).collect();
+        measure(files, &tasks, &Request::of(&request.run, &request.storage))?;
+        for ((name, elements), narrow) in counted.iter().zip(&narrow) {
+            let Some(counts) = narrow.counter.as_ref().map(|counter| counter.total()) else { continue };
+            let vanished = counts.zero + if request.keeps_sensitive() { counts.subnormal } else { 0 };
+            if 2 * vanished > counts.values {
+                losses.vanishing.insert((*name).to_owned());
+            }
+            let span = (counts.overflowed > 0).then(|| span_of(elements)).flatten();
+            losses.overflowing.extend(span.map(|span| ((*name).to_owned(), span)));
+        }
+        Ok(losses)
+    }
+}
