@@ -63,7 +63,7 @@ words! {
     /// What an operator does with positions.
     Position { Given, Read, Carried, Traced }
     /// What an operator does with elements, masks and errors, or is.
-    Flag { Arranges, Fast, Float, Greatest, Masks, Picks, Repeats, Spectrum, Steady, Updates }
+    Flag { Arranges, Dequantizes, Fast, Float, Greatest, Masks, Picks, Repeats, Spectrum, Steady, Updates }
 }
 
 /// What tells a type.

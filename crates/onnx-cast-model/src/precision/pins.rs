@@ -27,6 +27,8 @@ pub(crate) enum Reason {
     Wanted(String),
     /// Shapes, indices, positions, lengths and times.
     Position,
+    /// What runtimes compute with the codes that a DequantizeLinear before it reads.
+    Fused,
     /// A magnitude that was recorded, and would overflow.
     Range(f32),
     /// A constant that would overflow, or most of which would vanish.
@@ -45,7 +47,7 @@ impl Reason {
             Reason::Schema { .. } | Reason::Unknown | Reason::Fixed | Reason::NoCast => 0,
             Reason::Interface => 1,
             Reason::Kept(_) | Reason::Wanted(_) => 2,
-            Reason::Position | Reason::Range(_) | Reason::Lost(_) => 3,
+            Reason::Position | Reason::Fused | Reason::Range(_) | Reason::Lost(_) => 3,
             Reason::Sensitive(_) | Reason::Needed { .. } => 4,
             Reason::Fast => 5,
         }
@@ -64,6 +66,7 @@ impl fmt::Display for Reason {
             Reason::Kept(pattern) => write!(f, "kept by the pattern {pattern}"),
             Reason::Wanted(pattern) => write!(f, "made narrow by the pattern {pattern}"),
             Reason::Position => f.write_str("computes positions, lengths, shapes or indices"),
+            Reason::Fused => f.write_str("runtimes compute it with the codes of the DequantizeLinear before it"),
             Reason::Range(magnitude) => write!(f, "values up to {magnitude:e} were recorded"),
             Reason::Lost(name) => write!(f, "the constant `{name}` would overflow or vanish"),
             Reason::Sensitive(what) => write!(f, "sensitive: {what}"),
@@ -111,6 +114,12 @@ impl Pins {
         let mut by_root = Pins::default();
         pins.into_iter().for_each(|(&variable, pin)| by_root.pin(root(variable), pin.clone()));
         by_root
+    }
+
+    /// The variables that cannot be narrow, whoever asks.
+    pub(crate) fn impossible(&self) -> impl Iterator<Item = Variable> {
+        let pins = self.pins.iter().filter(|(_, pin)| !pin.low && pin.reason.rank() == 0);
+        pins.map(|(&variable, _)| variable)
     }
 
     pub(crate) fn get(&self, variable: Variable) -> Option<&Pin> {

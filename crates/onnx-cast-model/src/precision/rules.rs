@@ -8,8 +8,8 @@ use super::pins::{Reason, Variable};
 use super::variables::{Reading, Use, Variables};
 use super::{ConvertRequest, Keep, bounds, differences, growth, resolution, sensitive};
 use crate::error::ModelError;
-use crate::graph::dataflow::Dataflow;
-use crate::graph::values::{Id, Origin};
+use crate::graph::dataflow::{Dataflow, Node};
+use crate::graph::values::{Id, Origin, Step};
 use crate::operators::{Flag, Meaning};
 use crate::tree::Document;
 use crate::types::value::ValueType;
@@ -48,6 +48,7 @@ impl Rules<'_, '_, '_, '_> {
             growth::pin_states(variables, model, &bounds);
             growth::pin_exponentials(variables, model, &bounds);
         }
+        self.quantized(&fixed);
         self.ranges();
         let masks = MaskOf::all(self.model);
         let lost = self.lost(&bounds, &fixed, &masks);
@@ -92,6 +93,43 @@ impl Rules<'_, '_, '_, '_> {
 
     fn values(&mut self, values: &HashMap<(usize, Id), Reason>, own: bool) {
         pin_values(self.variables, values, own);
+    }
+
+    /// What is dequantized: activations in float, and weights as what multiplies them wants, if the operator takes it. A
+    /// product that a runtime computes with the codes of both, or of a weight that stays float, stays float too: a Cast
+    /// between would keep it from doing so.
+    fn quantized(&mut self, fixed: &[bool]) {
+        let (model, dequantizes) = (self.model, |node: &Node<'_, '_, '_>| node.step.traits.is(Flag::Dequantizes));
+        let is_weight = |node: &Node<'_, '_, '_>| node.inputs.iter().flatten().all(|&value| fixed[value]);
+        for node in model.nodes.iter().filter(|node| dequantizes(node) && !is_weight(node)) {
+            if let Some(variable) = self.variables.nodes[node.body][node.at] {
+                self.variables.pins.wide(variable, Reason::Fixed);
+            }
+        }
+        let impossible = self.variables.impossible();
+        let passes = |step: &Step<'_, '_>| step.traits.is(Flag::Arranges) && !step.node.is("Cast");
+        for node in model.nodes.iter().filter(|node| node.step.traits.is(Flag::Fast)) {
+            let Some(variable) = self.variables.nodes[node.body][node.at] else { continue };
+            let inputs = node.inputs.iter().flatten().map(|&value| {
+                let givers = model.sources(value, passes).0;
+                let mut givers =
+                    givers.into_iter().filter_map(|end| model.node_of(end)).map(|giver| &model.nodes[giver]);
+                (value, givers.find(|giver| dequantizes(giver)))
+            });
+            let inputs: Vec<_> = inputs
+                .filter(|&(value, _)| self.variables.values[node.body][model.values[value].id].is_some())
+                .collect();
+            let of_codes = |giver: &Node<'_, '_, '_>| !is_weight(giver);
+            let stays = |giver: &Node<'_, '_, '_>| {
+                let own = self.variables.nodes[giver.body][giver.at];
+                own.is_some_and(|own| impossible.contains(&self.variables.root(own)))
+            };
+            let all = inputs.iter().all(|&(value, giver)| giver.is_some() || fixed[value]);
+            let mut givers = inputs.iter().filter_map(|&(_, giver)| giver);
+            if givers.clone().any(stays) || (all && givers.any(of_codes)) {
+                self.variables.pins.wide(variable, Reason::Fused);
+            }
+        }
     }
 
     /// The inputs and outputs of the model.

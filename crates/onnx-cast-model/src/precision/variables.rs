@@ -4,7 +4,7 @@
 
 use super::pins::{Pins, Reason, Variable};
 use crate::graph::values::{Id, Origin, Step};
-use crate::operators::{Flag, Meaning};
+use crate::operators::{Flag, Meaning, TypeSource};
 use crate::tree::{Document, is_default};
 use crate::types::schemas::{Arity, Formal, FormalType, Schema};
 use crate::types::value::ValueType;
@@ -122,6 +122,11 @@ impl<'s, 't, 'a> Variables<'s, 't, 'a> {
             variable = self.parents[variable];
         }
         variable
+    }
+
+    /// The variables that stand for those that cannot be narrow, whoever asks.
+    pub(crate) fn impossible(&self) -> HashSet<Variable> {
+        self.pins.impossible().map(|variable| self.root(variable)).collect()
     }
 
     /// The same, which halves the way for the next time.
@@ -288,6 +293,8 @@ impl<'s, 't, 'a> Variables<'s, 't, 'a> {
                     self.unite(own, of_formal(*variable));
                     floats |= of_formal(*variable) == node;
                 }
+                // As an input's, whose type variable is that of the node.
+                FormalType::Variable(_) if floats && follows_input(step) => self.unite(own, node),
                 FormalType::Variable(_) if is_told && !refers(step) => {}
                 _ => self.pin(own, Reason::Fixed),
             }
@@ -446,6 +453,15 @@ fn is_float(of_type: &ValueType) -> bool {
 /// Whether an input has the type of a variable.
 fn is_bound(schema: &Schema, variable: usize) -> bool {
     schema.inputs.iter().any(|formal| formal.of_type == FormalType::Variable(variable))
+}
+
+/// Whether the type of an output that no input binds is that of an input.
+fn follows_input(step: &Step<'_, '_>) -> bool {
+    let is_there = |source: &&TypeSource| match source {
+        TypeSource::Attribute(name) => step.node.attribute(name).is_some_and(|one| one.refers || one.int() != 0),
+        _ => true,
+    };
+    matches!(step.traits.types.iter().find(is_there), Some(TypeSource::Input(_)))
 }
 
 /// Whether an attribute refers to one of the enclosing function.

@@ -203,3 +203,42 @@ fn type_variables_of_one_operator_differ() {
         assert_eq!(convert_bytes(&made, &request).expect("converted again").0, made, "{operator}");
     }
 }
+
+/// A weight that is dequantized is so in the narrow type, if the operator takes it, and what runtimes compute with codes
+/// stays float: a Cast would keep them from doing so.
+#[test]
+fn what_runtimes_compute_with_codes_stays_together() {
+    let codes = |name: &str| {
+        let value = tensor(&[6, 6], 3, &[5; 36]);
+        node("Constant", &[], name, vec![Message::new().bytes(1, "value").message(5, value).int(20, 4)])
+    };
+    let zero = || {
+        let value = tensor(&[], 3, &[0]);
+        node("Constant", &[], "zero", vec![Message::new().bytes(1, "value").message(5, value).int(20, 4)])
+    };
+    let weights = || vec![codes("c"), scalar("s", 0.5), plain("DequantizeLinear", &["c", "s"], "d")];
+    let activations = || {
+        vec![
+            zero(),
+            plain("QuantizeLinear", &["x", "s", "zero"], "q"),
+            plain("DequantizeLinear", &["q", "s", "zero"], "a"),
+        ]
+    };
+    let product = |by: &str| vec![plain("MatMul", &[by, "d"], "m"), plain("Relu", &["m"], "y")];
+    for (opset, nodes, casts, narrow) in [
+        (23, [weights(), product("x")].concat(), 2, 3),
+        (21, [weights(), product("x")].concat(), 2, 3),
+        (13, [weights(), product("x")].concat(), 0, 0),
+        (21, [weights(), activations(), product("a")].concat(), 0, 0),
+        // One that a Transpose turns, and one that is no constant.
+        (21, [weights(), vec![plain("Transpose", &["d"], "t"), plain("MatMul", &["x", "t"], "y")]].concat(), 2, 3),
+        (13, [weights(), vec![plain("Transpose", &["d"], "t"), plain("MatMul", &["x", "t"], "y")]].concat(), 0, 0),
+    ] {
+        let bytes = model(opset, nodes, &[("x", FLOAT)], &[("y", FLOAT)]);
+        let request = ConvertRequest::new(DataType::Float16);
+        let (made, summary) = convert_bytes(&bytes, &request).expect("converted");
+        let count = summary.nodes.iter().filter(|node| node.low).count();
+        assert_eq!((summary.casts, count), (casts, narrow), "{opset}: {:#?}", summary.nodes);
+        assert_eq!(convert_bytes(&made, &request).expect("converted again").0, made, "{opset}");
+    }
+}
