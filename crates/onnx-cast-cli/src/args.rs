@@ -89,7 +89,7 @@ pub(crate) enum Command {
     Quantize(QuantizeArgs),
     /// Write quantized weights in another layout, bit for bit
     Transcode(TranscodeArgs),
-    /// Convert a model to compute in float16 or bfloat16
+    /// Convert a model to compute in float16, bfloat16 or float
     Convert(ConvertArgs),
     /// Add outputs that give each value's range, for `convert`
     Record(RecordArgs),

@@ -5,6 +5,7 @@ use crate::models::{ModelJob, Shown};
 use crate::outcome::warn_ignored;
 use crate::{Page, print};
 use anyhow::Result;
+use onnx_cast::DataType;
 use onnx_cast_file::__private::{Lines, PathText};
 use onnx_cast_model::{ConvertRequest, ConvertSummary, NodeDecision, read_ranges};
 use onnx_cast_report::{column, convert_json, convert_page, printable};
@@ -56,7 +57,7 @@ pub(crate) fn convert(args: &ConvertArgs, common: &Common) -> Result<()> {
     match done.nothing_narrow() {
         _ if common.quiet => {}
         Some(nothing) => drop(writeln!(io::stderr(), "{}", printable(&nothing))),
-        None if !dry_run && !args.emulate => tell_not_verified(args, &done),
+        None if !dry_run && !args.emulate && args.to != DataType::Float => tell_not_verified(args, &done),
         None => {}
     }
     Ok(())
@@ -90,7 +91,7 @@ impl Shown for ConvertSummary {
     fn counts(&self) -> String {
         let ConvertSummary { to, nodes, casts, constants, twice, .. } = self;
         let low = nodes.iter().filter(|node| node.low).count();
-        let twice = if *twice == 0 { String::new() } else { format!(" ({twice} also in float)") };
+        let twice = if *twice == 0 { String::new() } else { format!(" ({twice} also in {})", self.kept_types()) };
         format!("{low} of {} nodes in {to}, {casts} Casts, {constants} constants stored in {to}{twice}", nodes.len())
     }
 
@@ -103,7 +104,7 @@ impl Shown for ConvertSummary {
         let operators = column(self.nodes.iter().map(|node| printable(&node.operator)), "operator");
         let mut text = format!("{:width$}  {:operators$}  {:8}  why\n", "node", "operator", "type");
         for node in &self.nodes {
-            let of_type = if node.low { self.to.name() } else { "float" };
+            let of_type = node.data_type.name();
             let (name, operator) = (label(node), printable(&node.operator));
             // Writing to a String cannot fail.
             let _ = writeln!(text, "{name:width$}  {operator:operators$}  {of_type:8}  {}", printable(&node.why));

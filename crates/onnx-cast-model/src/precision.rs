@@ -1,6 +1,6 @@
-//! `convert`: a model that computes in float16 or bfloat16.
+//! `convert`: a model that computes in float16 or bfloat16, or in float again.
 //!
-//! Every floating-point value has a type variable, and so has every operator (`variables.rs`). Some are decided before
+//! Every floating-point value of another type than the wanted one has a type variable, and so has every operator (`variables.rs`). Some are decided before
 //! any Cast is counted (`pins.rs`, `rules.rs`, `positions.rs`), those that need more digits or range among them
 //! (`sensitive.rs`, `resolution.rs`, `differences.rs`, `quotients.rs`, `growth.rs`); a minimum cut decides the others, so
 //! that there are as few Casts as can be (`assign.rs`, `cut.rs`). Then the edits are written (`write.rs`), by the engine
@@ -65,7 +65,7 @@ pub use ranges::read_ranges;
 onnx_cast_file::request! {
     /// What to convert, and how.
     pub struct ConvertRequest {
-        /// float16 or bfloat16; of an emulated model also a float8 type.
+        /// float16, bfloat16 or float; of an emulated model float16, bfloat16 or a float8 type.
         pub to: DataType,
         /// The types of the model's inputs and outputs.
         pub io: Interface,
@@ -180,9 +180,13 @@ impl ConvertSummary {
             return None;
         }
         let reasons = match self.nodes.len() {
-            0 => "no node computes with floats of 32 bits".to_owned(),
-            1 => format!("the one node stays float: {}", self.nodes[0].why),
-            count => format!("{count} nodes stay float: {}", counted(self.nodes.iter().map(|node| &*node.why))),
+            0 => "no node computes with floats of another type".to_owned(),
+            1 => format!("the one node stays {}: {}", self.kept_types(), self.nodes[0].why),
+            count => format!(
+                "{count} nodes stay {}: {}",
+                self.kept_types(),
+                counted(self.nodes.iter().map(|node| &*node.why))
+            ),
         };
         Some(format!("nothing became {}: {reasons}", self.to))
     }
@@ -190,6 +194,18 @@ impl ConvertSummary {
     /// Why nobody knows yet whether the results are right: a model alone does not tell what its values are.
     pub fn not_verified(&self) -> &'static str {
         "no inputs were given"
+    }
+}
+
+impl ConvertSummary {
+    /// `float`, or the types of the nodes and values that are not of the wanted one.
+    pub fn kept_types(&self) -> String {
+        let nodes = self.nodes.iter().filter(|node| !node.low).map(|node| node.data_type);
+        let values = self.values.iter().filter(|value| !value.low).map(|value| value.data_type);
+        let mut names: Vec<&str> = nodes.chain(values).map(DataType::name).collect();
+        names.sort_unstable();
+        names.dedup();
+        if names.is_empty() { DataType::Float.name().to_owned() } else { names.join(" or ") }
     }
 }
 
@@ -227,11 +243,13 @@ impl ConvertRequest {
 
     fn check(&self) -> Result<(), ModelError> {
         let refuse = |what| Err(ModelError::new(ModelErrorKind::Request, what));
-        let is_target = matches!(self.to, DataType::Float16 | DataType::BFloat16);
+        let is_target =
+            matches!(self.to, DataType::Float16 | DataType::BFloat16) || (self.to == DataType::Float && !self.emulate);
         let is_emulated = self.emulate && self.to.is_float() && self.to.bits() == Some(8);
         if !is_target && !is_emulated {
-            let or = if self.emulate { ", or emulated in a float8 type" } else { "" };
-            let what = Wording::from(format!("models are converted to float16 or bfloat16{or}, not to {}", self.to));
+            let or = if self.emulate { ", or emulated in float16, bfloat16 or a float8 type" } else { "" };
+            let what =
+                Wording::from(format!("models are converted to float, float16 or bfloat16{or}, not to {}", self.to));
             let what = match self.to.bits() {
                 Some(8) if self.to.is_float() => {
                     let what = what.then(" (`quantize` stores weights in it; ");
@@ -252,6 +270,16 @@ impl ConvertRequest {
         Ok(())
     }
 
+    /// The types that become the wanted one. What is emulated stays float.
+    fn from(&self) -> &'static [DataType] {
+        match self.to {
+            DataType::Float => &[DataType::Float16, DataType::BFloat16],
+            DataType::Float16 if !self.emulate => &[DataType::Float, DataType::BFloat16],
+            DataType::BFloat16 if !self.emulate => &[DataType::Float, DataType::Float16],
+            _ => &[DataType::Float],
+        }
+    }
+
     fn keeps_sensitive(&self) -> bool {
         !self.keep.contains(&Keep::None)
     }
@@ -260,7 +288,7 @@ impl ConvertRequest {
 /// What was made, and what is to be judged when it is written.
 type Made = (ConvertSummary, Vec<NarrowConstant>);
 
-/// Converts a model to compute in a narrow floating-point type.
+/// Converts a model to compute in a narrow floating-point type, or in float.
 ///
 /// Inputs and outputs keep their types unless the request says otherwise. Constants are stored in the types that their
 /// readers want. Converting again gives the same bytes.
@@ -313,7 +341,7 @@ fn raise_to<'a>(
     request: &ConvertRequest,
 ) -> Result<Option<i64>, ModelError> {
     let typing = Typing::of(document)?;
-    let constants = Constants::of(document, &typing, files, &Losses::default())?;
+    let constants = Constants::of(document, &typing, files, request.from(), &Losses::default())?;
     let mut variables = variables(document, &typing, &constants, request);
     rules::no_cast(&mut variables);
     Ok(variables.raise_to.filter(|&to| document.opset.is_some_and(|opset| opset < to)))
@@ -350,7 +378,7 @@ pub(crate) fn edits_of<'a>(
     request: &ConvertRequest,
     losses: &Losses,
 ) -> Result<(Edits<'a>, Made), ModelError> {
-    let constants = Constants::of(document, typing, files, losses)?;
+    let constants = Constants::of(document, typing, files, request.from(), losses)?;
     let mut variables = variables(document, typing, &constants, request);
     let model = Dataflow::of(typing, &variables.roots);
     let lost =
@@ -395,11 +423,15 @@ pub(crate) fn edits_of<'a>(
         values,
         raise_to,
         unknown_ranges,
-        ignored: Ignored::of(&[(
-            "margin",
-            request.margin.to_bits() != MARGIN.to_bits() && request.ranges.is_empty(),
-            "is for recorded ranges",
-        )]),
+        ignored: Ignored::of(&[
+            (
+                "margin",
+                request.margin.to_bits() != MARGIN.to_bits() && request.ranges.is_empty(),
+                "is for recorded ranges",
+            ),
+            ("ranges", request.to == DataType::Float && !request.ranges.is_empty(), "is for narrow types"),
+            ("clamp", request.to == DataType::Float && request.clamp.is_some(), "is for narrow types"),
+        ]),
     };
     Ok((edits, (summary, written.stored)))
 }
@@ -413,7 +445,7 @@ fn variables<'s, 't, 'a>(
 ) -> Variables<'s, 't, 'a> {
     let stored =
         |place: usize, id: Id| constants.get(place, id).is_some() && is_stored(&typing.bodies[place], id, request.to);
-    Variables::of(document, typing, request.to, &stored)
+    Variables::of(document, typing, (request.from(), request.to), &stored)
 }
 
 /// Whether a constant may be stored in the narrow type. One that is an output keeps its name, and its type with it.

@@ -50,7 +50,7 @@ function read(data) {
 const SHOWN = [
   ["all", () => true],
   ["narrow", (row) => row.low],
-  ["float", (row) => !row.low],
+  [data.kept, (row) => !row.low],
   ["with a Cast behind", (row) => row.cast],
   ["too large for the type", (row, data) => isBeyond(data, row.range)],
 ];
@@ -64,6 +64,7 @@ function start(found) {
   document.title = data.title + " – onnx-cast convert";
   byId("title").textContent = `${data.title} in ${data.to}`;
   byId("low-name").textContent = data.to;
+  byId("wide-name").textContent = data.kept;
   byId("range-key").hidden = !data.hasRanges;
   byId("map").classList.toggle("ranges", data.hasRanges);
   byId("facts").textContent = facts(data);
@@ -112,7 +113,7 @@ function facts(data) {
   const low = data.nodes.filter((node) => node[3] === 1).length;
   const count = (number) => number.toLocaleString("en");
   const some = (number, what) => `${count(number)} ${what}${number === 1 ? "" : "s"}`;
-  const twice = data.twice ? ` (${count(data.twice)} also in float)` : "";
+  const twice = data.twice ? ` (${count(data.twice)} also in ${data.kept})` : "";
   const beyond = data.rows.filter((row) => isBeyond(data, row.range)).length;
   const ranges = data.hasRanges
     ? ` ${count(beyond)} nodes and inputs have values that, times the margin of ${data.margin}, are beyond ${largest(data)}.` : "";
@@ -160,7 +161,7 @@ function line(data, state, row) {
   return make("tr", { className: (row.low ? "low" : "wide") + chosen },
     name,
     make("td", { textContent: row.operator }),
-    make("td", { textContent: row.low ? data.to : "float" }),
+    make("td", { textContent: row.low ? data.to : data.kept }),
     make("td", { textContent: row.why }),
     values);
 }
@@ -169,7 +170,7 @@ function line(data, state, row) {
 function ofValue(data, row, value) {
   const element = make("div", {}, row.operator === "input" ? "" : value.name + " ");
   if (value.cast) {
-    const [from, to] = value.low ? [data.to, "float"] : ["float", data.to];
+    const [from, to] = value.low ? [data.to, data.kept] : [data.kept, data.to];
     element.append(make("span", { className: "cast", textContent: `Cast ${from} → ${to}` }));
   }
   if (value.range === null) return element;

@@ -56,6 +56,7 @@ pub fn convert_page(
     let data = json!({
         "title": title,
         "to": done.to.name(),
+        "kept": done.kept_types(),
         "limits": limits,
         "margin": margin,
         "casts": done.casts,

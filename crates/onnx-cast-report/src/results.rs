@@ -25,20 +25,18 @@ fn job(input: &Path, output: &Path, dry_run: bool, mut done: Value) -> Value {
 /// What a conversion did, or would do.
 pub fn convert_json(input: &Path, output: &Path, dry_run: bool, done: &ConvertSummary) -> Value {
     let _environment = DefaultEnvironment::enter();
-    let type_of = |low: bool| if low { done.to.name() } else { DataType::Float.name() };
     let nodes = done.nodes.iter().map(|node| {
         json!({
             "graph": node.graph,
             "node": node.node,
             "operator": node.operator,
-            "type": type_of(node.low),
+            "type": node.data_type.name(),
             "why": node.why,
         })
     });
-    let values = done
-        .values
-        .iter()
-        .map(|value| json!({"graph": value.graph, "name": value.name, "type": type_of(value.low), "cast": value.cast}));
+    let values = done.values.iter().map(
+        |value| json!({"graph": value.graph, "name": value.name, "type": value.data_type.name(), "cast": value.cast}),
+    );
     let clamped = done.clamped.iter().map(|(name, numbers)| json!({"name": name, "numbers": numbers}));
     let done = json!({
         "to": done.to.name(),

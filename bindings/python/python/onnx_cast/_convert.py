@@ -1,4 +1,4 @@
-"""Models that compute in float16 or bfloat16."""
+"""Models that compute in float16 or bfloat16, or in float again."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def convert_model(
     threads: int | None = None,
     progress: files.Progress | None = None,
 ) -> Converted:
-    """Converts a model to compute in ``to``: float16 or bfloat16.
+    """Converts a model to compute in ``to``: float16 or bfloat16, or float again.
 
     ``model`` is the path of a model, of any size, which is written to ``output``, or an ``onnx.ModelProto`` of up to
     2 GB, which does not change: without ``output``, ``model`` of the result is another one. Where the elements of a

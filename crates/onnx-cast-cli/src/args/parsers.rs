@@ -13,7 +13,7 @@ fn data_type(text: &str) -> Result<DataType, String> {
 
 /// A type that `convert` takes.
 fn precision(text: &str) -> Result<DataType, String> {
-    let want = "want float16 or bfloat16; with --emulate also float8e4m3fn or float8e5m2";
+    let want = "want float16, bfloat16 or float; with --emulate float16, bfloat16, float8e4m3fn or float8e5m2";
     text.parse().map_err(|_| format!("`{}` is not a precision of models ({want})", Short(text)))
 }
 

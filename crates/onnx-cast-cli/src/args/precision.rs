@@ -20,13 +20,14 @@ Examples:
   onnx-cast convert model.onnx half.onnx --to float16 --dry-run          each node, its type and the reason
   onnx-cast convert model.onnx half.onnx --to float16 --explain /layers.0/Add
   onnx-cast convert model.onnx rounded.onnx --to float16 --emulate       see the rounding in any runtime
+  onnx-cast convert half.onnx wide.onnx --to float                       a model of 16 bits, in float again
 
 Inputs and outputs keep their types. Shapes, positions and lengths stay float, and what is sensitive: softmax, norms,
 logarithms, masks, angles, coordinates, sums over many rounds. The manual's page is docs/precision.md.")]
 pub(crate) struct ConvertArgs {
     #[command(flatten)]
     pub(crate) model: ModelArgs,
-    /// float16 or bfloat16; with --emulate also a float8 type
+    /// float16, bfloat16 or float; with --emulate float16, bfloat16 or a float8 type
     #[arg(long, value_name = "TYPE", value_parser = PrecisionParser, hide_possible_values = true, help_heading = WHAT)]
     pub(crate) to: DataType,
     /// The model's inputs and outputs: `keep` (their types, the default), `low` (the new type), or NAME=TYPE

@@ -146,7 +146,7 @@ fn the_words_of_other_tools_are_answered() {
         ("cast x.safetensors y.pth --to bf16", pickle),
         (
             "convert x.onnx y.onnx --to fp8",
-            "(want float16 or bfloat16; with --emulate also float8e4m3fn or float8e5m2)",
+            "(want float16, bfloat16 or float; with --emulate float16, bfloat16, float8e4m3fn or float8e5m2)",
         ),
         ("convert m.onnx y.onnx --to int8", "not to int8 (`quantize` stores weights in it)"),
         (

@@ -53,6 +53,7 @@ impl<'a> Constants<'a> {
         document: &Document<'a>,
         typing: &Typing<'_, 'a>,
         files: &'a Files<'a>,
+        from: &[DataType],
         losses: &Losses,
     ) -> Result<Self, ModelError> {
         let mut constants = Constants { known: HashMap::new(), spans: HashMap::new(), fixed: HashSet::new() };
@@ -62,10 +63,10 @@ impl<'a> Constants<'a> {
                 constants.fixed.insert((place, id));
                 let small = constant.elements.as_ref().filter(|_| constant.len <= SMALL);
                 let span =
-                    losses.overflowing.get(constant.name).copied().filter(|_| constant.data_type == DataType::Float);
+                    losses.overflowing.get(constant.name).copied().filter(|_| from.contains(&constant.data_type));
                 let span = small.map_or(span, span_of);
                 constants.spans.extend(span.map(|span| ((place, id), span)));
-                if constant.data_type == DataType::Float {
+                if from.contains(&constant.data_type) {
                     constants.known.insert((place, id), KnownConstant { constant, span });
                 }
             }

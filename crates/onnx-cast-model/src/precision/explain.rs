@@ -4,10 +4,11 @@ use super::assign::Assignment;
 use super::pins::Variable;
 use super::variables::{Use, Variables};
 use crate::error::{ModelError, ModelErrorKind};
-use crate::graph::values::Origin;
+use crate::graph::values::{Id, Origin, Step};
 use crate::paths::{self, segment};
 use crate::tree::{Document, Graph, Node};
 use crate::types::value::ValueType;
+use onnx_cast::DataType;
 use onnx_cast_file::__private::Short;
 use onnx_cast_file::{Pattern, Wording, nearest};
 use std::collections::HashMap;
@@ -23,8 +24,10 @@ pub struct NodeDecision {
     pub node: String,
     /// Its operator.
     pub operator: String,
-    /// Whether it computes in the narrow type.
+    /// Whether it computes in the wanted type.
     pub low: bool,
+    /// The type that it computes in.
+    pub data_type: DataType,
     /// What decided that.
     pub why: String,
 }
@@ -37,8 +40,10 @@ pub struct ValueDecision {
     pub graph: String,
     /// Its name.
     pub name: String,
-    /// Whether it is of the narrow type.
+    /// Whether it is of the wanted type.
     pub low: bool,
+    /// Its type.
+    pub data_type: DataType,
     /// Whether a Cast gives it in the other type too.
     pub cast: bool,
     /// The node that gives it, by its place among the decisions; none of an input.
@@ -71,12 +76,14 @@ pub(super) fn decisions(
         for (at, step) in body.flow.steps.iter().enumerate() {
             let Some(variable) = variables.nodes[place][at] else { continue };
             let node = step.node.known_as().to_owned();
+            let low = assignment.is_low(variables, variable);
             places.insert((place, at), nodes.len());
             nodes.push(NodeDecision {
                 graph: path(step.graph.id),
                 node,
                 operator: step.node.op_type.to_owned(),
-                low: assignment.is_low(variables, variable),
+                low,
+                data_type: variables.type_of(place, own_value(variables, place, step), low),
                 why: why(variables, assignment, variable),
             });
         }
@@ -90,7 +97,9 @@ pub(super) fn decisions(
                 Origin::Node(step, _) => places.get(&(place, step)).copied(),
                 _ => None,
             };
-            values.push(ValueDecision { graph: path(value.graph), name: value.name.to_owned(), low, cast, node });
+            let data_type = variables.type_of(place, Some(id), low);
+            let (graph, name) = (path(value.graph), value.name.to_owned());
+            values.push(ValueDecision { graph, name, low, data_type, cast, node });
         }
     }
     (nodes, values)
@@ -138,6 +147,12 @@ fn why(variables: &Variables<'_, '_, '_>, assignment: &Assignment, variable: Var
     pin.map_or_else(|| FEWEST.to_owned(), |pin| pin.reason.to_string())
 }
 
+/// A value of a node that has a type variable: an output, or else an input.
+fn own_value(variables: &Variables<'_, '_, '_>, place: usize, step: &Step<'_, '_>) -> Option<Id> {
+    let mut ids = step.outputs.iter().chain(&step.inputs).flatten();
+    ids.find(|&&id| variables.values[place][id].is_some()).copied()
+}
+
 /// A value or a node, by name: its type, what decided it, and the types at which it is read.
 pub(super) fn explain(
     name: &str,
@@ -146,7 +161,9 @@ pub(super) fn explain(
     assignment: &Assignment,
 ) -> Result<String, ModelError> {
     let paths = paths_of(document);
-    let type_of = |variable| if assignment.is_low(variables, variable) { variables.low.name() } else { "float" };
+    let type_of = |place: usize, id: Option<Id>, variable: Variable| {
+        variables.type_of(place, id, assignment.is_low(variables, variable)).name()
+    };
     let mut text = String::new();
     for (place, body) in variables.typing.bodies.iter().enumerate() {
         let label = |graph: usize, what: String| match paths.get(&graph).filter(|path| !path.is_empty()) {
@@ -156,14 +173,19 @@ pub(super) fn explain(
         for (at, step) in body.flow.steps.iter().enumerate().filter(|(_, step)| step.node.name == name) {
             let Some(variable) = variables.nodes[place][at] else { continue };
             let (what, why) = (step.node.label(step.index), why(variables, assignment, variable));
-            let _ = writeln!(text, "{}: {}: {why}", label(step.graph.id, what), type_of(variable));
+            let _ = writeln!(
+                text,
+                "{}: {}: {why}",
+                label(step.graph.id, what),
+                type_of(place, own_value(variables, place, step), variable)
+            );
         }
         for (id, value) in body.flow.values.iter().enumerate().filter(|(_, value)| value.name == name) {
             let Some(own) = variables.values[place][id] else { continue };
             let is_constant = variables.constants[place].contains(&id);
             let (own, why) = match is_constant {
                 true => ("stored as its readers want it", String::new()),
-                false => (type_of(own), format!(": {}", why(variables, assignment, own))),
+                false => (type_of(place, Some(id), own), format!(": {}", why(variables, assignment, own))),
             };
             let _ = writeln!(text, "{}: {own}{why}", label(value.graph, format!("value `{name}`")));
             for reading in variables.readings.iter().filter(|one| (one.body, one.value) == (place, id)) {
@@ -171,7 +193,8 @@ pub(super) fn explain(
                     Use::Input(step, _) => body.flow.steps[step].node.label(body.flow.steps[step].index),
                     Use::Output(..) => "an output".to_owned(),
                 };
-                let (of_type, why) = (type_of(reading.variable), self::why(variables, assignment, reading.variable));
+                let (of_type, why) =
+                    (type_of(place, Some(id), reading.variable), self::why(variables, assignment, reading.variable));
                 let _ = writeln!(text, "  read by {reader} as {of_type}: {why}");
             }
         }

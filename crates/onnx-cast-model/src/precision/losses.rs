@@ -8,7 +8,7 @@ use crate::external::Files;
 use crate::rewrite::{Request, measure};
 use crate::rope::CastElements;
 use crate::tree::Document;
-use onnx_cast::{Cast, CastOptions, DataType};
+use onnx_cast::{Cast, CastOptions};
 use onnx_cast_file::__private::Counter;
 use onnx_cast_file::__private::pipeline::{Clamp, Step};
 use std::collections::{HashMap, HashSet};
@@ -43,23 +43,24 @@ impl Losses {
         request: &ConvertRequest,
     ) -> Result<Losses, Error> {
         let mut losses = Losses::default();
-        let down = Cast::new(request.to, &CastOptions::new()).and_then(|cast| cast.plan(DataType::Float));
-        let Some(down) = down.ok().filter(|_| request.to.bits() == Some(16) && request.clamp.is_none()) else {
+        if request.to.bits() != Some(16) || request.clamp.is_some() {
             return Ok(losses);
-        };
+        }
         let invalid = |error| Error::model(files.path(), error);
         let mut counted: Vec<(&str, CastElements<'_>)> = Vec::new();
         for graph in document.graphs() {
             for (_, constant) in Constant::of_graph(graph, files).map_err(invalid)? {
-                let elements = constant.elements.filter(|_| constant.data_type == DataType::Float);
+                let elements = constant.elements.filter(|_| request.from().contains(&constant.data_type));
                 counted.extend(elements.map(|elements| (constant.name, elements)));
             }
         }
         let narrow = |(_, elements): &(&str, CastElements<'a>)| {
-            let counter = Counter::new(DataType::Float, request.to).ok().map(Arc::new);
-            CastElements { counter, ..elements.then(Step::Cast(down.clone())) }
+            let from = elements.data_type();
+            let down = Cast::new(request.to, &CastOptions::new()).and_then(|cast| cast.plan(from)).ok()?;
+            let counter = Some(Arc::new(Counter::new(from, request.to).ok()?));
+            Some(CastElements { counter, ..elements.then(Step::Cast(down)) })
         };
-        let narrow: Vec<CastElements<'_>> = counted.iter().map(narrow).collect();
+        let narrow: Vec<CastElements<'_>> = counted.iter().filter_map(narrow).collect();
         let tasks: Vec<_> = narrow.iter().map(|elements| elements.task(0)).collect();
         measure(files, &tasks, &Request::of(&request.run, &request.storage))?;
         for ((name, elements), narrow) in counted.iter().zip(&narrow) {

@@ -9,9 +9,9 @@ use crate::graph::values::Step;
 use crate::operators::{Flag, Meaning};
 use crate::rope::{CastElements, ElementSource};
 use crate::tree::Node;
-use onnx_cast::{Cast, CastOptions, DataType, Tensor};
+use onnx_cast::{Cast, CastOptions, DataType, Tensor, TensorView};
 use onnx_cast_file::__private::onnx::tensor;
-use onnx_cast_file::__private::pipeline::Clamp;
+use onnx_cast_file::__private::pipeline::{Clamp, Step as CastStep};
 use onnx_cast_file::__private::{ParsedData, pb, wire};
 
 /// Where a value goes as a mask: to a Softmax, which stays float, or to an operator of attention, which need not.
@@ -80,7 +80,12 @@ pub(crate) fn is_raised(node: &Node<'_>, low: DataType, range: Option<[f32; 2]>)
 
 /// The elements of a mask, none of which overflows.
 pub(crate) fn raised<'a>(elements: &CastElements<'a>, low: DataType) -> Option<CastElements<'a>> {
-    let bytes = elements.read()?;
+    let plan = Cast::new(DataType::Float, &CastOptions::new()).ok()?.plan(elements.data_type()).ok()?;
+    let bytes = if elements.data_type() == DataType::Float {
+        elements.read()?
+    } else {
+        elements.then(CastStep::Cast(plan)).read()?
+    };
     let (words, _) = bytes.as_chunks::<4>();
     let raised: Vec<u8> = words.iter().flat_map(|word| raise(f32::from_le_bytes(*word), low).to_le_bytes()).collect();
     Some(CastElements::new(ElementSource::Owned(raised.into()), DataType::Float, elements.len))
@@ -90,9 +95,11 @@ pub(crate) fn raised<'a>(elements: &CastElements<'a>, low: DataType) -> Option<C
 pub(crate) fn fill(node: &Node<'_>, low: DataType, range: Option<[f32; 2]>) -> Option<f32> {
     let Some(value) = node.attribute("value") else { return Some(0.0) };
     let Ok(Some(ConstantValue::Tensor(message))) = ConstantValue::of(value) else { return None };
-    let source = pb::parse(message).ok().filter(|source| source.data_type == DataType::Float)?;
+    let source = pb::parse(message).ok().filter(|source| source.data_type.is_float())?;
     let ParsedData::Bytes(bytes) = source.data else { return None };
-    let value = bytes.first_chunk::<4>().map(|word| f32::from_le_bytes(*word))?;
+    let one = TensorView::new(source.data_type, &[1], &bytes).ok()?;
+    let value =
+        Cast::new(DataType::Float, &CastOptions::new()).ok()?.run(&one).ok()?.to_vec::<f32>()?.first().copied()?;
     Some(range.map_or(value, |range| clamp(range, low).clamp(value)))
 }
 

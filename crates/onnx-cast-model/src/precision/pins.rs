@@ -39,6 +39,8 @@ pub(crate) enum Reason {
     Needed { what: &'static str, by: String },
     /// An operator that is fast in a narrow type.
     Fast,
+    /// A type that holds every number of the other one.
+    Exact,
 }
 
 impl Reason {
@@ -49,7 +51,7 @@ impl Reason {
             Reason::Kept(_) | Reason::Wanted(_) => 2,
             Reason::Position | Reason::Fused | Reason::Range(_) | Reason::Lost(_) => 3,
             Reason::Sensitive(_) | Reason::Needed { .. } => 4,
-            Reason::Fast => 5,
+            Reason::Fast | Reason::Exact => 5,
         }
     }
 }
@@ -72,6 +74,7 @@ impl fmt::Display for Reason {
             Reason::Sensitive(what) => write!(f, "sensitive: {what}"),
             Reason::Needed { what, by } => write!(f, "sensitive: {what} of {by}"),
             Reason::Fast => f.write_str("fast in the type"),
+            Reason::Exact => f.write_str("the type holds all its values"),
         }
     }
 }

@@ -37,6 +37,15 @@ impl Rules<'_, '_, '_, '_> {
         self.interface()?;
         self.sparse();
         no_cast(self.variables);
+        if self.variables.low == DataType::Float {
+            // Nothing is lost there: whatever can be is.
+            for node in self.model.nodes.iter().filter(|node| node.step.traits.told.is_none()) {
+                let variable = self.variables.nodes[node.body][node.at];
+                variable.into_iter().for_each(|variable| self.variables.pins.low(variable, Reason::Exact));
+            }
+            self.steps();
+            return Ok(HashSet::new());
+        }
         super::positions::pin(self.variables, self.model);
         let bounds = bounds::of(self.model, self.constants);
         let fixed = bounds::fixed(self.model, self.constants);
@@ -53,10 +62,14 @@ impl Rules<'_, '_, '_, '_> {
         let masks = MaskOf::all(self.model);
         let lost = self.lost(&bounds, &fixed, &masks);
         self.fills(&masks);
+        self.steps();
+        Ok(lost)
+    }
+
+    fn steps(&mut self) {
         for place in 0..self.variables.typing.bodies.len() {
             (0..self.variables.body(place).flow.steps.len()).for_each(|step| self.step(place, step));
         }
-        Ok(lost)
     }
 
     /// Refuses a pattern that matches no node: what it was to keep would become narrow.
@@ -139,13 +152,15 @@ impl Rules<'_, '_, '_, '_> {
         let ports = &body.flow.ports[&graph.id];
         for (name, data_type) in &self.request.io.named {
             let all = || ports.inputs.iter().chain(ports.outputs.iter().flatten());
-            let known =
-                || all().filter(|id| self.variables.values[0][**id].is_some()).map(|id| body.flow.values[*id].name);
-            if !known().any(|one| one == name) {
+            let type_of = |id: Id| body.types[id].as_ref().and_then(|of_type| of_type.tensor());
+            let is_float =
+                |id: Id| self.variables.values[0][id].is_some() || type_of(id).is_some_and(DataType::is_float);
+            let known = || all().filter(|id| is_float(**id)).map(|id| (body.flow.values[*id].name, type_of(*id)));
+            let Some((_, own)) = known().find(|(one, _)| one == name) else {
                 let what = format!("`{}` is not a floating-point input or output of the model", Short(name));
-                return Err(ModelError::unknown(what, name, nearest(name, known())));
-            }
-            if *data_type != DataType::Float && *data_type != self.variables.low {
+                return Err(ModelError::unknown(what, name, nearest(name, known().map(|(one, _)| one))));
+            };
+            if Some(*data_type) != own && *data_type != self.variables.low {
                 let what =
                     format!("`{}` is a floating-point input or output, which cannot be {data_type} here", Short(name));
                 return Err(ModelError::unknown(what, name, None));
@@ -173,7 +188,7 @@ impl Rules<'_, '_, '_, '_> {
 
     fn port(&mut self, variable: Variable, name: &str) {
         let named = self.request.io.named.iter().find(|(known, _)| known == name);
-        let low = named.map_or(self.request.io.low, |(_, data_type)| *data_type != DataType::Float);
+        let low = named.map_or(self.request.io.low, |(_, data_type)| *data_type == self.variables.low);
         if low {
             self.variables.pins.low(variable, Reason::Interface);
         } else {

@@ -350,7 +350,7 @@ fn a_model_without_a_narrow_node_is_said_to_be_so() {
     let two = said(vec![softmax(), node("Softmax", &["h"], "y", vec![])], FLOAT);
     assert_eq!(two, Some(format!("nothing became float16: 2 nodes stay float: sensitive: {why} (2)")));
     let other = said(vec![node("Abs", &["x"], "y", vec![])], 7);
-    assert_eq!(other.as_deref(), Some("nothing became float16: no node computes with floats of 32 bits"));
+    assert_eq!(other.as_deref(), Some("nothing became float16: no node computes with floats of another type"));
     assert_eq!(said(vec![matrix("w"), softmax(), node("MatMul", &["h", "w"], "y", vec![])], FLOAT), None);
 }
 
@@ -385,4 +385,41 @@ fn dequantized_values_are_kept_apart() {
 
 fn nodes_have_sum(model: &[u8]) -> bool {
     nodes(model).iter().any(|node| node.starts_with("Sum "))
+}
+
+/// A model of float16 or bfloat16, back in float: whatever can be is, and what draws random numbers is not.
+#[test]
+fn a_narrow_model_becomes_float_again() {
+    let (half, bfloat) = (10, 16);
+    for (of_type, one, float_one) in [(half, 0x3c00_u16, 1.0_f32), (bfloat, 0x3f80, 1.0)] {
+        let value = tensor(&[2, 2], of_type, &one.to_le_bytes().repeat(4));
+        let value = Message::new().bytes(1, "value").message(5, value).int(20, 4);
+        let dtype = Message::new().bytes(1, "dtype").int(3, of_type).int(20, 2);
+        let nodes_of = vec![
+            node("Constant", &[], "w", vec![value]),
+            node("MatMul", &["x", "w"], "h", vec![]),
+            node("RandomUniformLike", &["h"], "r", vec![dtype]),
+            node("Softmax", &["h"], "y", vec![]),
+        ];
+        let model = model(22, nodes_of, &[("x", of_type)], &[("y", of_type), ("r", of_type)]);
+        let request = ConvertRequest::new(DataType::Float);
+        let once = converted(&model, &request);
+        let stored = float_one.to_le_bytes().repeat(4);
+        assert!(once.windows(stored.len()).any(|bytes| bytes == stored), "{of_type}");
+        assert!(nodes(&once).iter().any(|row| row.starts_with("Cast x > ")), "{of_type}: {:#?}", nodes(&once));
+        assert_eq!(converted(&once, &request), once, "{of_type}");
+        let low = ConvertRequest { io: Interface { low: true, named: Vec::new() }, ..request };
+        let rows = nodes(&converted(&model, &low));
+        assert!(rows.contains(&"MatMul x,w > h".to_owned()) && rows.contains(&"Softmax h > y".to_owned()), "{rows:#?}");
+        // To the other type of 16 bits and back, the value is the same.
+        let other = if of_type == half { DataType::BFloat16 } else { DataType::Float16 };
+        let back = if of_type == half { DataType::Float16 } else { DataType::BFloat16 };
+        let all = |to| ConvertRequest { keep: vec![Keep::None], ..ConvertRequest { to, ..low.clone() } };
+        let there = converted(&model, &all(other));
+        let again = nodes(&converted(&there, &all(back)));
+        assert_eq!(again.iter().filter(|row| row.starts_with("MatMul x,w > h")).count(), 1, "{again:#?}");
+    }
+    let emulated = ConvertRequest { emulate: true, ..ConvertRequest::new(DataType::Float) };
+    let refused = convert_bytes(&layer(true, true), &emulated).expect_err("refused").to_string();
+    assert!(refused.ends_with("emulated in float16, bfloat16 or a float8 type, not to float"), "{refused}");
 }

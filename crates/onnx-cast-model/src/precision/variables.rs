@@ -42,6 +42,9 @@ pub(crate) struct Reading {
 #[derive(Debug)]
 pub(crate) struct Variables<'s, 't, 'a> {
     pub(crate) typing: &'s Typing<'t, 'a>,
+    /// The types that become another one.
+    pub(crate) from: &'static [DataType],
+    /// What they become, where nothing keeps them.
     pub(crate) low: DataType,
     /// By variable: another one that it is united with.
     parents: Vec<Variable>,
@@ -70,12 +73,13 @@ impl<'s, 't, 'a> Variables<'s, 't, 'a> {
     pub(crate) fn of(
         document: &Document<'_>,
         typing: &'s Typing<'t, 'a>,
-        low: DataType,
+        (from, low): (&'static [DataType], DataType),
         constant: &dyn Fn(usize, Id) -> bool,
     ) -> Variables<'s, 't, 'a> {
         let bodies = || typing.bodies.iter();
         let mut all = Variables {
             typing,
+            from,
             low,
             parents: vec![WIDE],
             values: bodies().map(|body| vec![None; body.types.len()]).collect(),
@@ -93,7 +97,7 @@ impl<'s, 't, 'a> Variables<'s, 't, 'a> {
         };
         for (place, body) in bodies().enumerate() {
             for (id, of_type) in body.types.iter().enumerate() {
-                if of_type.as_ref().is_some_and(is_float) {
+                if of_type.as_ref().is_some_and(|of_type| of_type.with_floats_as(from, low).is_some()) {
                     all.values[place][id] = Some(all.variable());
                     if constant(place, id) {
                         all.constants[place].insert(id);
@@ -147,6 +151,12 @@ impl<'s, 't, 'a> Variables<'s, 't, 'a> {
 
     pub(crate) fn body(&self, place: usize) -> &'s Body<'t, 'a> {
         &self.typing.bodies[place]
+    }
+
+    /// The type of a value if it is converted, or its own.
+    pub(crate) fn type_of(&self, body: usize, value: Option<Id>, low: bool) -> DataType {
+        let own = || self.body(body).types[value?].as_ref()?.tensor();
+        if low { self.low } else { own().unwrap_or(DataType::Float) }
     }
 
     /// Whether a value can be cast.
@@ -332,7 +342,9 @@ impl<'s, 't, 'a> Variables<'s, 't, 'a> {
             FormalType::Variable(variable) => {
                 // A type that is only emulated goes wherever 16 bits may.
                 let low = if self.low.bits() == Some(8) { DataType::Float16 } else { self.low };
-                of_type.with_floats_as(low).is_some_and(|low| schema.variables[*variable].allowed.contains(&low))
+                of_type
+                    .with_floats_as(self.from, low)
+                    .is_some_and(|low| schema.variables[*variable].allowed.contains(&low))
             }
         }
     }
@@ -443,11 +455,6 @@ fn loops(body: &Body<'_, '_>) -> HashMap<usize, u32> {
         loops.extend(step.node.graphs().map(|graph| (graph.id, around + u32::from(step.traits.is(Flag::Repeats)))));
     }
     loops
-}
-
-/// Whether a value consists of tensors of floats.
-fn is_float(of_type: &ValueType) -> bool {
-    of_type.with_floats_as(DataType::Float16).is_some()
 }
 
 /// Whether an input has the type of a variable.

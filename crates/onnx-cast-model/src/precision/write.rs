@@ -176,10 +176,6 @@ impl<'w, 't, 'a> Writer<'w, 't, 'a> {
         self.assignment.is_low(self.variables, reading.variable)
     }
 
-    fn type_of(&self, low: bool) -> DataType {
-        if low { self.variables.low } else { DataType::Float }
-    }
-
     /// Whether an output keeps its name: of the model, or of a function.
     fn is_fixed(&self, place: usize, reading: &Reading) -> bool {
         matches!(reading.place, Use::Output(graph, _) if graph == self.variables.roots[place])
@@ -194,7 +190,8 @@ impl<'w, 't, 'a> Writer<'w, 't, 'a> {
                 edit.inputs.insert(input, name.to_owned());
             }
             Use::Output(graph, output) => {
-                edits.entry(graph).or_default().outputs.insert(output, (name.to_owned(), self.type_of(low)));
+                let of_type = self.variables.type_of(reading.body, Some(reading.value), low);
+                edits.entry(graph).or_default().outputs.insert(output, (name.to_owned(), of_type));
             }
         }
     }
@@ -236,11 +233,11 @@ impl<'w, 't, 'a> Writer<'w, 't, 'a> {
         }
         if renamed && let Some(step) = self.variables.producer(place, id) {
             // The output of the model, or of a function, is what the Cast gives.
-            let own = self.names.fresh(format!("{name}_{}", self.type_of(low)));
+            let own = self.names.fresh(format!("{name}_{}", self.variables.type_of(place, Some(id), low)));
             self.rename(place, step, id, &own, edits);
             same.iter().for_each(|reading| self.redirect(reading, &own, low, edits));
             others.iter().for_each(|reading| self.redirect(reading, name, !low, edits));
-            self.cast(place, id, [&own, name], self.type_of(!low), edits);
+            self.cast(place, id, [&own, name], self.variables.type_of(place, Some(id), !low), edits);
             self.set_apart(place, id, &same, &own, edits);
             self.set_apart(place, id, &others, name, edits);
             return Ok(());
@@ -249,9 +246,9 @@ impl<'w, 't, 'a> Writer<'w, 't, 'a> {
             self.redirect(reading, name, low, edits);
         }
         if !others.is_empty() {
-            let cast = self.names.fresh(format!("{name}_{}", self.type_of(!low)));
+            let cast = self.names.fresh(format!("{name}_{}", self.variables.type_of(place, Some(id), !low)));
             others.iter().for_each(|reading| self.redirect(reading, &cast, !low, edits));
-            self.cast(place, id, [name, &cast], self.type_of(!low), edits);
+            self.cast(place, id, [name, &cast], self.variables.type_of(place, Some(id), !low), edits);
             self.set_apart(place, id, &others, &cast, edits);
         }
         self.set_apart(place, id, &same, name, edits);
@@ -328,14 +325,18 @@ impl<'w, 't, 'a> Writer<'w, 't, 'a> {
         let wrong = |what: String| ModelError::constant(known.name, what);
         let options = CastOptions::new();
         let plan = |to, from| Cast::new(to, &options).and_then(|cast| cast.plan(from));
-        let down = plan(low, DataType::Float).map_err(|error| wrong(error.to_string()))?;
         let mut elements = known.elements.clone().ok_or_else(|| wrong("strings".to_owned()))?;
         if is_mask {
             elements = super::mask::raised(&elements, low).ok_or_else(|| wrong("cannot be read".to_owned()))?;
         }
         if let Some(range) = self.clamp {
+            if known.data_type != DataType::Float {
+                let up = plan(DataType::Float, known.data_type).map_err(|error| wrong(error.to_string()))?;
+                elements = elements.then(Step::Cast(up));
+            }
             elements = elements.then(Step::Clamp(Arc::new(super::mask::clamp(range, low))));
         }
+        let down = plan(low, elements.data_type()).map_err(|error| wrong(error.to_string()))?;
         let mut elements = elements.then(Step::Cast(down));
         if self.emulate {
             let up = plan(DataType::Float, low).map_err(|error| wrong(error.to_string()))?;

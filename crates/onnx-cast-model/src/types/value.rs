@@ -41,13 +41,11 @@ impl ValueType {
 
     /// The type of tensors of floats, or of sequences or optionals of them, with another element type. A sparse tensor
     /// is read as a dense one.
-    pub(crate) fn with_floats_as(&self, data_type: DataType) -> Option<ValueType> {
+    pub(crate) fn with_floats_as(&self, from: &[DataType], to: DataType) -> Option<ValueType> {
         match self {
-            ValueType::Tensor(DataType::Float) | ValueType::Sparse(DataType::Float) => {
-                Some(ValueType::Tensor(data_type))
-            }
-            ValueType::Sequence(element) => element.with_floats_as(data_type)?.sequence(),
-            ValueType::Optional(inner) => inner.with_floats_as(data_type)?.optional(),
+            ValueType::Tensor(own) | ValueType::Sparse(own) if from.contains(own) => Some(ValueType::Tensor(to)),
+            ValueType::Sequence(element) => element.with_floats_as(from, to)?.sequence(),
+            ValueType::Optional(inner) => inner.with_floats_as(from, to)?.optional(),
             _ => None,
         }
     }

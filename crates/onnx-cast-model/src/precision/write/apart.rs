@@ -65,7 +65,7 @@ impl<'a> Writer<'_, '_, 'a> {
             self.known(place, id).any(|reading| reading.place == place_of && self.reads_low(reading)) && !self.emulate
         };
         // Behind a copy, it is the float input that is fused with a float scale.
-        let by_input = scaled == DataType::Float && !norm.reads.iter().any(reads_low);
+        let by_input = scaled != self.variables.low && !norm.reads.iter().any(reads_low);
         if by_input { norm.reads.iter().map(|read| read.1).collect() } else { vec![norm.quotient.1] }
     }
 
@@ -80,7 +80,8 @@ impl<'a> Writer<'_, '_, 'a> {
             return vec![self.final_type(place, norm.input)];
         };
         let low = self.reads_low(reading);
-        let (given, read) = (self.type_of(own), self.type_of(low && !self.emulate));
+        let of = |low| self.variables.type_of(place, Some(norm.input), low);
+        let (given, read) = (of(own), of(low && !self.emulate));
         let is_cast = own != low || (self.emulate && own);
         if is_cast {
             let readers = || self.known(place, norm.input).filter(|one| self.emulate || self.reads_low(one) == low);
@@ -137,7 +138,7 @@ impl<'a> Writer<'_, '_, 'a> {
     /// The element type that a value will have.
     fn final_type(&self, place: usize, id: Id) -> Option<DataType> {
         match self.variables.values[place][id] {
-            Some(_) => Some(self.type_of(self.is_low(place, id) && !self.emulate)),
+            Some(_) => Some(self.variables.type_of(place, Some(id), self.is_low(place, id) && !self.emulate)),
             None => self.variables.body(place).types[id].as_ref()?.tensor(),
         }
     }
