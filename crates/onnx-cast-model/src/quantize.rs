@@ -89,10 +89,10 @@ fn edits<'a>(
     let mut names = document.names();
     let mut needed = (0, 0);
     let last = Arc::default();
-    let note = match request.form {
-        ModelForm::MatMulNBits => matmul_nbits::note(&chosen),
-        ModelForm::Dynamic => dynamic::note(&chosen, request.reduce_range),
-        _ => where_it_runs(&calls, &flows, &chosen)?,
+    let notes = match request.form {
+        ModelForm::MatMulNBits => matmul_nbits::note(&chosen).into_iter().collect(),
+        ModelForm::Dynamic => dynamic::notes(&chosen, request.reduce_range),
+        _ => where_it_runs(&calls, &flows, &chosen)?.into_iter().collect(),
     };
     let mut replacements = Vec::new();
     for one in chosen {
@@ -125,7 +125,7 @@ fn edits<'a>(
     edits.ir_version = newest.filter(|&version| document.ir_version >= 3 && version > document.ir_version);
     let mut summary = Summary::new(tensors);
     summary.passed_over = passed_over;
-    summary.notes.extend(note);
+    summary.notes = notes;
     Ok((edits, (summary, counters)))
 }
 

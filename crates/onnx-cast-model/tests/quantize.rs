@@ -485,7 +485,7 @@ fn dynamic_weights_are_those_of_int8() {
         quantized(folder.path(), to, |request| request);
         let want = initializers(&output);
         let done = quantized(folder.path(), to, |request| request.form(ModelForm::Dynamic));
-        assert!(done.passed_over.is_empty() && done.notes.len() == 1, "{to}: {done:?}");
+        assert!(done.passed_over.is_empty() && done.notes.len() == 2, "{to}: {done:?}");
         let got = initializers(&output);
         for name in ["w", "v", "c"] {
             assert_eq!(got[&format!("{name}_scale")], want[&format!("{name}_scale")], "{to}: {name}");
@@ -501,9 +501,9 @@ fn dynamic_weights_are_those_of_int8() {
         ];
         assert_eq!(names, [first, &product, then, &product, conv, &product].concat(), "{to}");
         assert_eq!(found[6].1, ["x_uint8", "v_int8_transposed", "x_zero_point"], "{to}");
-        // With 7 bits the largest element is 64, and nothing is said of saturation.
+        // With 7 bits the largest element is 64, and saturation is not mentioned.
         let done = quantized(folder.path(), to, |request| request.form(ModelForm::Dynamic).reduce_range(true));
-        assert!(done.notes.is_empty(), "{to}: {done:?}");
+        assert!(done.notes.len() == 1 && done.notes[0].contains("ConvInteger"), "{to}: {done:?}");
         let elements = &initializers(&output)["w_int8"];
         assert_eq!(elements.iter().map(|code| (*code as i8).unsigned_abs()).max(), Some(64), "{to}");
     }
@@ -571,7 +571,7 @@ fn tables_are_quantized_where_rows_are_read() {
     let done = quantized(folder.path(), "int8", |request| request);
     assert_eq!(done.passed_over.len(), 1, "{done:?}");
     assert!(done.passed_over[0].0 == "e" && done.passed_over[0].1.starts_with("Gather reads it"), "{done:?}");
-    assert_eq!(done.notes, ["onnxruntime 1.31 fuses 1 of 1 products with the DequantizeLinear of their weights"]);
+    assert!(done.notes.is_empty(), "{done:?}");
     let named = |mut request: QuantizeRequest| {
         request.selection.include = vec!["*".parse().expect("a pattern")];
         request

@@ -219,14 +219,21 @@ impl<'a> ChosenWeight<'a> {
 }
 
 /// What to know before onnxruntime runs products of integers.
-pub(super) fn note(weights: &[ChosenWeight<'_>], reduce_range: bool) -> Option<String> {
-    let mut readers = weights.iter().flat_map(|one| &one.readers.all);
-    let has_products = readers.any(|reader| reader.operator != Operator::Gather);
-    (has_products && !reduce_range).then(|| {
+pub(super) fn notes(weights: &[ChosenWeight<'_>], reduce_range: bool) -> Vec<String> {
+    let has = |is_of: fn(Operator) -> bool| {
+        let mut readers = weights.iter().flat_map(|one| &one.readers.all);
+        readers.any(|reader| is_of(reader.operator))
+    };
+    let saturates = has(|operator| operator != Operator::Gather) && !reduce_range;
+    let convolves = has(|operator| operator == Operator::Conv);
+    let saturates = saturates.then_some(
         "on x86 processors without VNNI, onnxruntime's products of uint8 and int8 saturate, unless the range of weights \
-         is reduced, or the session has the option session.x64quantprecision = 1"
-            .to_owned()
-    })
+         is reduced, or the session has the option session.x64quantprecision = 1",
+    );
+    let convolves = convolves.then_some(
+        "onnxruntime's ConvInteger may take longer than Conv of floats (an exclude pattern keeps filters float)",
+    );
+    saturates.into_iter().chain(convolves).map(str::to_owned).collect()
 }
 
 /// Which weights must be kept because LSTM, which needs both of its matrices quantized, reads them with one that is kept.

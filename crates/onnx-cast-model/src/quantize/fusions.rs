@@ -26,8 +26,8 @@ impl ChosenWeight<'_> {
     }
 }
 
-/// Says how many products onnxruntime fuses, and for how many it dequantizes weights at each run; nothing if no operator
-/// reads a weight.
+/// Says for how many products onnxruntime dequantizes weights at each run, and how many it fuses; nothing if it fuses
+/// all of them.
 pub(super) fn note(
     calls: &Calls<'_, '_>,
     flows: &[Flow<'_, '_>],
@@ -47,14 +47,13 @@ pub(super) fn note(
         }
     }
     let count: usize = others.values().sum();
-    let fused = format!("{RELEASE} fuses {} of {all} products with the DequantizeLinear of their weights", all - count);
     let others: Vec<String> = others.iter().map(|(operator, count)| format!("{operator} ({count})")).collect();
-    Ok(match count {
-        _ if all == 0 => None,
-        0 => Some(fused),
-        _ => Some(format!(
-            "{fused}, and dequantizes those of {count} at each run: {} (the forms matmulnbits and dynamic may avoid it)",
+    Ok((count > 0).then(|| {
+        format!(
+            "{RELEASE} fuses {} of {all} products with the DequantizeLinear of their weights, and dequantizes those of \
+             {count} at each run: {} (the forms matmulnbits and dynamic may avoid it)",
+            all - count,
             others.join(", ")
-        )),
-    })
+        )
+    }))
 }
